@@ -1,0 +1,49 @@
+# The face of the build: each target is one script or one meson call, and runs on a fresh machine.
+
+BUILD ?= build
+PREFIX ?= /usr/local
+DESTDIR ?=
+OUT ?= bench/results
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
+
+setup: ## install the packages that building and testing need, where they are missing
+	@scripts/setup.sh test
+
+build: ## build everything into build/
+	@scripts/build.sh $(BUILD)
+
+demo: ## build, then show devices, a buffer shared by 5 processes, an array that grows in place
+	@scripts/demo.sh $(BUILD)
+
+check-fast: ## under a minute: light lint, unit tests, driver conformance on the software GPU
+	@scripts/check.sh fast $(BUILD)
+
+check: ## lint and every test that needs no GPU, slow ones left out
+	@scripts/check.sh full $(BUILD)
+
+check-all: ## check, and sanitizers, clang, valgrind, fuzzers, slow tests, spelling, shell
+	@scripts/check.sh all $(BUILD)
+
+check-gpu: ## on a machine with an NVIDIA GPU: the tests on its driver, recorded under OUT=
+	@OUT=$(OUT) scripts/check-gpu.sh $(BUILD)
+
+bench: ## measure and record under OUT=bench/results
+	@OUT=$(OUT) scripts/bench.sh $(BUILD)
+
+install: ## install under DESTDIR= PREFIX=
+	@scripts/build.sh $(BUILD) -Dprefix=$(PREFIX)
+	@meson install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir $(abspath $(DESTDIR)))
+
+fmt: ## format the C files with clang-format
+	@scripts/sources.sh '*.c' '*.h' | xargs clang-format -i
+
+lint: ## hold the tree against the house rules
+	@scripts/build.sh $(BUILD)
+	@scripts/lint.sh $(BUILD)
+
+clean: ## remove the build folders
+	rm -rf $(BUILD) $(BUILD)-*
+
+.PHONY: help setup build demo check-fast check check-all check-gpu bench install fmt lint clean

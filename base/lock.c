@@ -1,0 +1,83 @@
+/* Mutexes with a rank; see lock.h. In debug builds each thread counts the locks it holds per rank.
+ */
+#include "base/lock.h"
+
+#include <stdint.h>
+
+#include "base/assert.h"
+
+#ifndef NDEBUG
+static _Thread_local uint8_t held[GVMI_RANK_COUNT];
+
+static bool held_from(int rank)
+{
+    for (int i = rank; i < GVMI_RANK_COUNT; i++)
+        if (held[i] != 0)
+            return true;
+    return false;
+}
+
+bool gvmi_lock_held(gvmi_rank rank)
+{
+    return held[rank] != 0;
+}
+#else
+bool gvmi_lock_held(gvmi_rank rank)
+{
+    (void)rank;
+    return true;
+}
+#endif
+
+void gvmi_mutex_init(gvmi_mutex *mutex, gvmi_rank rank)
+{
+    pthread_mutex_init(&mutex->mutex, NULL);
+    mutex->rank = rank;
+}
+
+void gvmi_mutex_destroy(gvmi_mutex *mutex)
+{
+    pthread_mutex_destroy(&mutex->mutex);
+}
+
+static void lock_ranked(gvmi_mutex *mutex, int first_forbidden)
+{
+#ifndef NDEBUG
+    GVM_ASSERT(!held_from(first_forbidden));
+    held[mutex->rank]++;
+#else
+    (void)first_forbidden;
+#endif
+    pthread_mutex_lock(&mutex->mutex);
+}
+
+void gvmi_lock(gvmi_mutex *mutex)
+{
+    lock_ranked(mutex, (int)mutex->rank);
+}
+
+void gvmi_unlock(gvmi_mutex *mutex)
+{
+#ifndef NDEBUG
+    GVM_ASSERT(held[mutex->rank] != 0);
+    held[mutex->rank]--;
+#endif
+    pthread_mutex_unlock(&mutex->mutex);
+}
+
+void gvmi_lock_pair(gvmi_mutex *a, gvmi_mutex *b)
+{
+    gvmi_mutex *first = (uintptr_t)a < (uintptr_t)b ? a : b;
+
+    GVM_ASSERT(a->rank == b->rank);
+    lock_ranked(first, (int)first->rank);
+    if (a != b)
+        lock_ranked(first == a ? b : a, (int)first->rank + 1);
+}
+
+void gvmi_unlock_pair(gvmi_mutex *a, gvmi_mutex *b)
+{
+    gvmi_unlock(a);
+    if (a != b)
+        gvmi_unlock(b);
+}

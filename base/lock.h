@@ -1,0 +1,51 @@
+/* base/lock.h - mutexes with a rank: the library's lock order, written down and checked.
+ *
+ * A thread takes locks in rising rank only. Debug builds stop at the first lock taken out of order,
+ * in whatever test runs into it, instead of at the one deadlock in a thousand runs. Locks of the
+ * same rank are taken together only by gvmi_lock_pair(), which orders them by address.
+ *
+ * Object locks (VECTOR, BUFFER, SHARE) may be held across driver calls, which serialises work on
+ * one object. Table locks (from DEVICE on) are held for a few instructions: no driver call, no
+ * blocking call and no callback under them.
+ */
+#ifndef GVMI_BASE_LOCK_H
+#define GVMI_BASE_LOCK_H
+
+#include <pthread.h>
+#include <stdbool.h>
+
+typedef enum gvmi_rank {
+    GVMI_RANK_START, /* loading the driver, opening a device: held across driver calls, taken first */
+    GVMI_RANK_VECTOR,   /* one gvm_vector */
+    GVMI_RANK_BUFFER,   /* one gvm_buffer */
+    GVMI_RANK_KERNELS,  /* loading the kernels of one device */
+    GVMI_RANK_DEVICE,   /* a device's table of free chunks */
+    GVMI_RANK_REGISTRY, /* the table of live objects */
+    GVMI_RANK_DRIVER,   /* counters of the driver decorators */
+    GVMI_RANK_COUNT,
+} gvmi_rank;
+
+typedef struct gvmi_mutex {
+    pthread_mutex_t mutex;
+    gvmi_rank rank;
+} gvmi_mutex;
+
+#define GVMI_MUTEX_INIT(rank_) \
+    { \
+        PTHREAD_MUTEX_INITIALIZER, rank_ \
+    }
+
+void gvmi_mutex_init(gvmi_mutex *mutex, gvmi_rank rank);
+void gvmi_mutex_destroy(gvmi_mutex *mutex);
+void gvmi_lock(gvmi_mutex *mutex);
+void gvmi_unlock(gvmi_mutex *mutex);
+
+/* Two locks of one rank, which may be the same lock. */
+void gvmi_lock_pair(gvmi_mutex *a, gvmi_mutex *b);
+void gvmi_unlock_pair(gvmi_mutex *a, gvmi_mutex *b);
+
+/* For _locked functions to assert: does this thread hold a lock of the rank? Always true in release
+ * builds. */
+bool gvmi_lock_held(gvmi_rank rank);
+
+#endif

@@ -1,0 +1,68 @@
+/* The settings: read from the environment once, so that all threads see the same values for life.
+ */
+#include "base/options.h"
+
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <gvmem/device.h>
+
+#include "base/error.h"
+#include "base/size.h"
+
+#define ROW(name, fallback, text) {#name, fallback, fallback, "default", text},
+static gvm_setting settings[GVMI_OPTION_COUNT] = {GVMI_OPTIONS(ROW)};
+#undef ROW
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static void read_environment(void)
+{
+    for (int i = 0; i < GVMI_OPTION_COUNT; i++) {
+        const char *value = getenv(settings[i].name);
+        char *copy = value != NULL ? strdup(value)
+                                   : NULL; /* the environment may change under us; kept for life */
+
+        if (copy != NULL) {
+            settings[i].value = copy;
+            settings[i].origin = "environment";
+        }
+    }
+}
+
+const char *gvmi_option_text(gvmi_option option)
+{
+    pthread_once(&once, read_environment);
+    return settings[option].value;
+}
+
+gvm_status gvmi_option_bool(gvmi_option option, bool *out)
+{
+    const char *text = gvmi_option_text(option);
+
+    if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
+        return gvmi_fail(GVM_E_SETTING, "%s must be 0 or 1, not \"%.60s\"", settings[option].name,
+                         text);
+    *out = text[0] == '1';
+    return GVM_OK;
+}
+
+gvm_status gvmi_option_size(gvmi_option option, uint64_t *out_bytes)
+{
+    const char *text = gvmi_option_text(option);
+
+    if (!gvmi_size_parse(text, out_bytes))
+        return gvmi_fail(GVM_E_SETTING, "%s must be a size such as 256MiB, not \"%.60s\"",
+                         settings[option].name, text);
+    return GVM_OK;
+}
+
+gvm_status gvm_setting_get(uint32_t index, gvm_setting *out)
+{
+    if (out == NULL || index >= GVMI_OPTION_COUNT)
+        return gvmi_fail(GVM_E_INVALID, "no setting of index %u", (unsigned)index);
+    pthread_once(&once, read_environment);
+    *out = settings[index];
+    return GVM_OK;
+}

@@ -1,0 +1,131 @@
+/* The table of live objects: one balanced tree (tsearch) per kind, under one lock.
+ *
+ * I1  an entry in a tree has removing == false, or a thread inside gvmi_registry_remove() waiting
+ *     for holders == 0.
+ * I2  holders counts the threads between hold and drop.
+ */
+#define _GNU_SOURCE
+#include "base/registry.h"
+
+#include <search.h>
+#include <stdbool.h>
+#include <stdlib.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/lock.h"
+
+typedef struct item {
+    uint64_t key; /* first: a lone key is a valid thing to search with */
+    void *object;
+    uint32_t holders;
+    bool removing;
+} item;
+
+static gvmi_mutex lock = GVMI_MUTEX_INIT(GVMI_RANK_REGISTRY);
+static pthread_cond_t left = PTHREAD_COND_INITIALIZER; /* some entry being removed has lost its last holder */
+static void *trees[GVMI_KIND_COUNT];
+static uint64_t counts[GVMI_KIND_COUNT];
+
+static const char *const kind_names[GVMI_KIND_COUNT] = {
+    "device", "buffer", "allocation", "vector", "share", "legacy copy", "legacy mapping",
+};
+
+static int compare_keys(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+
+    return x < y ? -1 : x > y;
+}
+
+static item *find_locked(gvmi_kind kind, uint64_t key)
+{
+    item **node = (item **)tfind(&key, &trees[kind], compare_keys);
+
+    return node == NULL || (*node)->removing ? NULL : *node;
+}
+
+static gvm_status fail_foreign(gvmi_kind kind, uint64_t key)
+{
+    return gvmi_fail(GVM_E_FOREIGN, "no such %s: %#llx (destroyed already, or not made by gvmem)",
+                     kind_names[kind], (unsigned long long)key);
+}
+
+gvm_status gvmi_registry_add(gvmi_kind kind, uint64_t key, void *object)
+{
+    item *fresh = malloc(sizeof *fresh);
+    item **node;
+
+    if (fresh == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a %s", kind_names[kind]);
+    *fresh = (item){.key = key, .object = object};
+    gvmi_lock(&lock);
+    node = (item **)tsearch(fresh, &trees[kind], compare_keys);
+    if (node != NULL && *node == fresh)
+        counts[kind]++;
+    gvmi_unlock(&lock);
+    if (node == NULL || *node != fresh) {
+        free(fresh);
+        return node == NULL ? gvmi_fail(GVM_E_NOMEM, "out of host memory for a %s", kind_names[kind])
+                            : gvmi_fail(GVM_E_INVALID, "%s %#llx exists already", kind_names[kind],
+                                        (unsigned long long)key);
+    }
+    return GVM_OK;
+}
+
+gvm_status gvmi_registry_hold(gvmi_kind kind, uint64_t key, void **object)
+{
+    item *found;
+
+    gvmi_lock(&lock);
+    found = find_locked(kind, key);
+    if (found != NULL)
+        found->holders++;
+    *object = found != NULL ? found->object : NULL;
+    gvmi_unlock(&lock);
+    return found != NULL ? GVM_OK : fail_foreign(kind, key);
+}
+
+void gvmi_registry_drop(gvmi_kind kind, uint64_t key)
+{
+    item **node;
+
+    gvmi_lock(&lock);
+    node = (item **)tfind(&key, &trees[kind], compare_keys);
+    GVM_ASSERT(node != NULL && (*node)->holders > 0);
+    if (--(*node)->holders == 0 && (*node)->removing)
+        pthread_cond_broadcast(&left);
+    gvmi_unlock(&lock);
+}
+
+gvm_status gvmi_registry_remove(gvmi_kind kind, uint64_t key, void **object)
+{
+    item *found;
+
+    *object = NULL;
+    gvmi_lock(&lock);
+    found = find_locked(kind, key);
+    if (found != NULL) {
+        found->removing = true;
+        while (found->holders > 0)
+            pthread_cond_wait(&left, &lock.mutex);
+        tdelete(&key, &trees[kind], compare_keys);
+        counts[kind]--;
+    }
+    gvmi_unlock(&lock);
+    if (found == NULL)
+        return fail_foreign(kind, key);
+    *object = found->object;
+    free(found);
+    return GVM_OK;
+}
+
+uint64_t gvmi_registry_count(gvmi_kind kind)
+{
+    uint64_t count;
+
+    gvmi_lock(&lock);
+    count = counts[kind];
+    gvmi_unlock(&lock);
+    return count;
+}

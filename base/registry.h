@@ -1,0 +1,52 @@
+/* base/registry.h - which objects are alive.
+ *
+ * Public handles are pointers, and callers pass stale ones: freed twice, from another library, used
+ * after destroy. Every public function therefore asks here before it looks behind a pointer;
+ * nothing unknown is ever dereferenced. The registry also counts who is inside an object, so that
+ * destroying it waits for calls that other threads have in it.
+ *
+ * An entry is (kind, key) -> object. The key is the handle itself, or an address for pieces that
+ * are known by address.
+ */
+#ifndef GVMI_BASE_REGISTRY_H
+#define GVMI_BASE_REGISTRY_H
+
+#include <stdint.h>
+
+#include <gvmem/status.h>
+
+typedef enum gvmi_kind {
+    GVMI_KIND_DEVICE,
+    GVMI_KIND_BUFFER,
+    GVMI_KIND_PIECE, /* key: the address gvm_alloc() returned */
+    GVMI_KIND_VECTOR,
+    GVMI_KIND_SHARE,
+    GVMI_KIND_LEGACY,
+    GVMI_KIND_LEGACY_OPEN, /* key: the address gvm_legacy_open() returned */
+    GVMI_KIND_COUNT,
+} gvmi_kind;
+
+/* Makes an entry, held by nobody. GVM_E_NOMEM, or GVM_E_INVALID if there is one of that key. */
+gvm_status gvmi_registry_add(gvmi_kind kind, uint64_t key, void *object);
+
+/* Finds the object and counts the caller in; *object is NULL on failure. GVM_E_FOREIGN if there is
+ * none, or it is being removed. */
+gvm_status gvmi_registry_hold(gvmi_kind kind, uint64_t key, void **object);
+
+/* Counts the caller out again. */
+void gvmi_registry_drop(gvmi_kind kind, uint64_t key);
+
+/* Takes the entry out, waits until nobody is inside, and gives the object to the caller to free.
+ * GVM_E_FOREIGN if there is none. */
+gvm_status gvmi_registry_remove(gvmi_kind kind, uint64_t key, void **object);
+
+/* How many entries of a kind there are: for tests and leak checks. */
+uint64_t gvmi_registry_count(gvmi_kind kind);
+
+/* The key of a handle that is a pointer. */
+static inline uint64_t gvmi_key(const void *handle)
+{
+    return (uint64_t)(uintptr_t)handle;
+}
+
+#endif

@@ -1,0 +1,42 @@
+/* Structs that grow at their end; see struct.h. */
+#include "base/struct.h"
+
+#include <string.h>
+
+static size_t size_of(const void *sized)
+{
+    size_t bytes;
+
+    memcpy(&bytes, sized, sizeof bytes);
+    return bytes;
+}
+
+bool gvmi_struct_out(void *out, const void *full, size_t full_bytes, size_t oldest_bytes)
+{
+    size_t bytes;
+
+    if (out == NULL || size_of(out) < oldest_bytes)
+        return false;
+    bytes = size_of(out);
+    memset((char *)out + sizeof bytes, 0, bytes - sizeof bytes);
+    memcpy((char *)out + sizeof bytes, (const char *)full + sizeof bytes,
+           (bytes < full_bytes ? bytes : full_bytes) - sizeof bytes);
+    return true;
+}
+
+bool gvmi_struct_in(void *full, size_t full_bytes, const void *in, size_t oldest_bytes)
+{
+    size_t bytes;
+
+    memset(full, 0, full_bytes);
+    if (in == NULL)
+        return true;
+    bytes = size_of(in);
+    if (bytes < oldest_bytes)
+        return false;
+    for (size_t i = full_bytes; i < bytes; i++)
+        if (((const unsigned char *)in)[i] != 0)
+            return false;
+    memcpy(full, in, bytes < full_bytes ? bytes : full_bytes);
+    return true;
+}

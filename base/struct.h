@@ -1,0 +1,23 @@
+/* base/struct.h - structs that grow at their end from version to version.
+ *
+ * Public structs begin with size_t struct_size, the size that the caller was compiled with. A
+ * caller compiled with an older header gets the members it knows; one compiled with a newer header
+ * gets those that this library knows and zeros behind them.
+ */
+#ifndef GVMI_BASE_STRUCT_H
+#define GVMI_BASE_STRUCT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+/* Copies full (of full_bytes, its struct_size is ignored) to a caller's struct, whose struct_size
+ * stays. False if out is NULL or smaller than oldest_bytes, the size of the struct in the first
+ * version that had it. */
+bool gvmi_struct_out(void *out, const void *full, size_t full_bytes, size_t oldest_bytes);
+
+/* Copies a caller's options to full (of full_bytes), zeros where in is NULL or shorter. False if in
+ * is smaller than oldest_bytes, or if it is longer than this library knows and not zero there: an
+ * option that would be ignored silently. */
+bool gvmi_struct_in(void *full, size_t full_bytes, const void *in, size_t oldest_bytes);
+
+#endif

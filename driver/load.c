@@ -1,0 +1,329 @@
+/* Finding, loading and starting a driver.
+ *
+ * Order: what GVMEM_DRIVER names; with "auto" libcuda.so.1 if it starts and has a device, then the
+ * software GPU. A library stays loaded for life: drivers keep threads, so unloading one is never
+ * safe. A failure leaves everything as it was and the next call tries again, with the handle of a
+ * library already loaded.
+ */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <limits.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/lock.h"
+#include "base/options.h"
+#include "base/struct.h"
+#include "driver/driver.h"
+
+#define CUDA_LIBRARY "libcuda.so.1"
+#define SOFT_PROBLEM "gvm_softgpu_problem" /* exported by the software GPU alone */
+#define SOFT_LIBRARY "libgvmem-softgpu.so"
+
+const gvmi_driver *gvmi_cu;
+
+const char *const gvmi_call_names[GVMI_CALL_COUNT] = {
+#define NAME(name, symbol, since, need, params, args) #name,
+    GVMI_CUDA_CALLS(NAME)
+#undef NAME
+};
+
+static gvmi_mutex lock = GVMI_MUTEX_INIT(GVMI_RANK_START);
+static gvmi_driver loaded;
+static gvm_driver_info about;
+
+/* What an optional call that the driver lacks answers. */
+#pragma GCC diagnostic push
+#pragma GCC diagnostic ignored "-Wunused-parameter"
+#define MISSING(name, symbol, since, need, params, args) \
+    static CUresult missing_##name params \
+    { \
+        return CUDA_ERROR_NOT_SUPPORTED; \
+    }
+GVMI_CUDA_CALLS(MISSING)
+#undef MISSING
+#pragma GCC diagnostic pop
+
+typedef struct candidate {
+    const char *path;
+    void *handle;
+    gvm_status status; /* GVM_E_NODRIVER, or GVM_E_SETTING if that is what keeps it from starting */
+    char problem[160]; /* why it cannot be used; "" while it can */
+} candidate;
+
+/* Fills table from a library. False, with the problem told, if a required entry point is missing.
+ */
+static bool bind_calls(candidate *library, gvmi_driver *table)
+{
+    enum { OPTIONAL, REQUIRED };
+
+#define BIND(name, symbol, since, need, params, args) \
+    table->name = (CUresult(*) params)dlsym(library->handle, #symbol); \
+    if (table->name == NULL && need == REQUIRED) { \
+        snprintf(library->problem, sizeof library->problem, \
+                 "%s lacks %s: a driver of version %d.%d or later is needed", library->path, \
+                 #symbol, since / 1000, since % 1000 / 10); \
+        return false; \
+    } \
+    if (table->name == NULL) \
+        table->name = missing_##name;
+    GVMI_CUDA_CALLS(BIND)
+#undef BIND
+    return true;
+}
+
+static const char *result_name(const gvmi_driver *table, CUresult result)
+{
+    const char *name = NULL;
+
+    if (table == NULL || table->cuGetErrorName(result, &name) != CUDA_SUCCESS || name == NULL)
+        return "unknown CUresult";
+    return name;
+}
+
+/* Opens a library and fills the table. */
+static bool open_library(candidate *library, gvmi_driver *table)
+{
+    library->handle = dlopen(library->path, RTLD_NOW | RTLD_LOCAL);
+    if (library->handle == NULL) {
+        const char *problem = dlerror();
+
+        snprintf(library->problem, sizeof library->problem, "%.150s",
+                 problem != NULL ? problem : "cannot be loaded");
+        return false;
+    }
+    return bind_calls(library, table);
+}
+
+/* What the software GPU has against GVMEM_SOFTGPU; NULL for any other driver. */
+static const char *soft_problem(const candidate *library)
+{
+    const char *(*problem)(void) = (const char *(*)(void))dlsym(library->handle, SOFT_PROBLEM);
+
+    return problem != NULL ? problem() : NULL;
+}
+
+/* Starts the driver and wants at least one device of it. */
+static bool start_driver(candidate *library, const gvmi_driver *table)
+{
+    int count = 0;
+    CUresult result = table->cuInit(0);
+
+    if (result == CUDA_SUCCESS)
+        result = table->cuDeviceGetCount(&count);
+    if (result == CUDA_SUCCESS && count > 0)
+        return true;
+    if (soft_problem(library) != NULL) {
+        library->status = GVM_E_SETTING;
+        snprintf(library->problem, sizeof library->problem, "%.150s", soft_problem(library));
+    } else if (result == CUDA_SUCCESS) {
+        snprintf(library->problem, sizeof library->problem, "%s has no device", library->path);
+    } else {
+        snprintf(library->problem, sizeof library->problem, "%s does not start: %s", library->path,
+                 result_name(table, result));
+    }
+    return false;
+}
+
+static bool try_library(candidate *library, gvmi_driver *table)
+{
+    library->status = GVM_E_NODRIVER;
+    return open_library(library, table) && start_driver(library, table);
+}
+
+/* The software GPU lies beside libgvmem, in a build tree one folder further, or where the loader
+ * looks. */
+static bool try_soft(candidate *library, gvmi_driver *table, char path[PATH_MAX])
+{
+    static const char *const places[] = {"/" SOFT_LIBRARY, "/softgpu/" SOFT_LIBRARY,
+                                         "/../softgpu/" SOFT_LIBRARY};
+    Dl_info self;
+
+    if (dladdr((void *)&gvmi_cu, &self) != 0 && self.dli_fname != NULL) {
+        const char *slash = strrchr(self.dli_fname, '/');
+        int folder_len = slash != NULL ? (int)(slash - self.dli_fname) : 1;
+        const char *folder = slash != NULL ? self.dli_fname : ".";
+
+        library->path = path;
+        for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
+            if (snprintf(path, PATH_MAX, "%.*s%s", folder_len, folder, places[i]) >= PATH_MAX)
+                continue;
+            if (access(path, R_OK) == 0)
+                return try_library(library, table);
+        }
+    }
+    library->path = SOFT_LIBRARY;
+    return try_library(library, table);
+}
+
+/* Chooses by GVMEM_DRIVER; says in about->reason why. */
+static gvm_status choose_driver(gvmi_driver *table, candidate *library, char path[PATH_MAX])
+{
+    const char *wanted = gvmi_option_text(GVMI_OPTION_GVMEM_DRIVER);
+    candidate cuda = {.path = CUDA_LIBRARY};
+
+    if (strcmp(wanted, "cuda") == 0 || strchr(wanted, '/') != NULL) {
+        library->path = strcmp(wanted, "cuda") == 0 ? CUDA_LIBRARY : wanted;
+        snprintf(about.reason, sizeof about.reason, "GVMEM_DRIVER=%.100s", wanted);
+        if (try_library(library, table))
+            return GVM_OK;
+        return gvmi_fail(library->status, "GVMEM_DRIVER=%.60s cannot be used: %s", wanted,
+                         library->problem);
+    }
+    if (strcmp(wanted, "soft") == 0) {
+        snprintf(about.reason, sizeof about.reason, "GVMEM_DRIVER=soft");
+        if (try_soft(library, table, path))
+            return GVM_OK;
+        return gvmi_fail(library->status, "the software GPU cannot be used: %s", library->problem);
+    }
+    if (strcmp(wanted, "auto") != 0 && wanted[0] != '\0')
+        return gvmi_fail(
+            GVM_E_SETTING,
+            "GVMEM_DRIVER must be auto, cuda, soft or a path with a slash in it, not \"%.60s\"",
+            wanted);
+    if (try_library(&cuda, table)) {
+        *library = cuda;
+        snprintf(about.reason, sizeof about.reason, "a GPU was found");
+        return GVM_OK;
+    }
+    snprintf(about.reason, sizeof about.reason, "no GPU: %.140s", cuda.problem);
+    if (try_soft(library, table, path))
+        return GVM_OK;
+    return gvmi_fail(library->status, "no GPU (%.80s) and no software GPU (%.80s)", cuda.problem,
+                     library->problem);
+}
+
+/* Stacks the decorators that the settings ask for: check nearest to the driver, then trace, then
+ * fault, so that a failed call is not traced as if the driver had seen it. */
+static gvm_status decorate(const gvmi_driver *base, const gvmi_driver **top)
+{
+    const char *trace = gvmi_option_text(GVMI_OPTION_GVMEM_TRACE);
+    const char *fault = gvmi_option_text(GVMI_OPTION_GVMEM_FAULT);
+    bool check;
+    gvm_status status = gvmi_option_bool(GVMI_OPTION_GVMEM_CHECK, &check);
+
+    if (status != GVM_OK)
+        return status;
+    *top = base;
+    if (check)
+        *top = gvmi_check_wrap(*top);
+    if (*top != NULL && trace[0] != '\0')
+        *top = gvmi_trace_wrap(*top, trace);
+    if (*top != NULL && fault[0] != '\0')
+        *top = gvmi_fault_wrap(*top, fault);
+    if (*top == NULL) {
+        gvm_error error = gvmi_error_save();
+
+        return error.status;
+    }
+    return GVM_OK;
+}
+
+static gvm_status start_locked(void)
+{
+    candidate library = {0};
+    const gvmi_driver *top;
+    char path[PATH_MAX];
+    gvm_status status = choose_driver(&loaded, &library, path);
+
+    if (status == GVM_OK)
+        status = decorate(&loaded, &top);
+    if (status != GVM_OK)
+        return status;
+    snprintf(about.path, sizeof about.path, "%s", library.path);
+    about.software = dlsym(library.handle, SOFT_PROBLEM) != NULL;
+    if (loaded.cuDriverGetVersion(&about.version) != CUDA_SUCCESS)
+        about.version = 0;
+    __atomic_store_n(&gvmi_cu, top, __ATOMIC_RELEASE);
+    return GVM_OK;
+}
+
+gvm_status gvmi_driver_start(void)
+{
+    gvm_status status = GVM_OK;
+
+    if (__atomic_load_n(&gvmi_cu, __ATOMIC_ACQUIRE) != NULL)
+        return GVM_OK;
+    gvmi_lock(&lock);
+    if (gvmi_cu == NULL)
+        status = start_locked();
+    gvmi_unlock(&lock);
+    return status;
+}
+
+void gvmi_driver_install(const gvmi_driver *table)
+{
+    __atomic_store_n(&gvmi_cu, table, __ATOMIC_RELEASE);
+}
+
+gvm_status gvm_driver_get_info(gvm_driver_info *info)
+{
+    gvm_status status = gvmi_driver_start();
+
+    if (status != GVM_OK)
+        return status;
+    if (!gvmi_struct_out(info, &about, sizeof about, sizeof about))
+        return gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is too small");
+    return GVM_OK;
+}
+
+bool gvmi_driver_is_sticky(CUresult result)
+{
+    switch (result) {
+    case CUDA_ERROR_ILLEGAL_ADDRESS:
+    case CUDA_ERROR_LAUNCH_TIMEOUT:
+    case CUDA_ERROR_CONTEXT_IS_DESTROYED:
+    case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_ILLEGAL_INSTRUCTION:
+    case CUDA_ERROR_MISALIGNED_ADDRESS:
+    case CUDA_ERROR_LAUNCH_FAILED: return true;
+    default: return false;
+    }
+}
+
+static gvm_status status_of(CUresult result)
+{
+    switch (result) {
+    case CUDA_SUCCESS: return GVM_OK;
+    case CUDA_ERROR_OUT_OF_MEMORY: return GVM_E_NOSPACE;
+    case CUDA_ERROR_NOT_SUPPORTED: return GVM_E_NOTSUP;
+    case CUDA_ERROR_NO_DEVICE:
+    case CUDA_ERROR_INVALID_DEVICE: return GVM_E_NODEVICE;
+    default: return gvmi_driver_is_sticky(result) ? GVM_E_LOST : GVM_E_DRIVER;
+    }
+}
+
+static gvm_status fail_with(gvm_status status, CUresult result, const char *call,
+                            const char *format, va_list args)
+{
+    char text[sizeof((gvm_error *)NULL)->text];
+
+    vsnprintf(text, sizeof text, format, args);
+    return gvmi_fail_native(status, (int)result, call, result_name(gvmi_cu, result), "%s", text);
+}
+
+gvm_status gvmi_driver_fail(CUresult result, const char *call, const char *format, ...)
+{
+    gvm_status status = status_of(result);
+    va_list args;
+
+    va_start(args, format);
+    fail_with(status, result, call, format, args);
+    va_end(args);
+    return status;
+}
+
+gvm_status gvmi_driver_fail_as(gvm_status status, CUresult result, const char *call,
+                               const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    fail_with(status, result, call, format, args);
+    va_end(args);
+    return status;
+}

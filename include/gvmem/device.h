@@ -1,0 +1,139 @@
+/* gvmem/device.h - GPUs: how many, what they can do, and the handle through which everything else
+ * is made.
+ *
+ * A gvm_device stands for one GPU in this process. It holds the device's primary context, the one
+ * that the CUDA runtime uses, so addresses and streams are common to gvmem, CUDA programs and
+ * Python frameworks of the process. Where no GPU is found, or with GVMEM_DRIVER=soft, the devices
+ * are those of the software GPU.
+ *
+ * The driver is loaded once, by the first call that needs it: GVMEM_DRIVER=cuda, soft or a path
+ * decides which; unset, libcuda.so.1 if it answers with at least one device, otherwise the software
+ * GPU.
+ *
+ * Threads: any thread may call. As with CUDA itself, a child made by fork() must not use devices
+ * that its parent opened.
+ * Ownership: each gvm_device_open() is ended by one gvm_device_close(); buffers keep their device
+ * alive by themselves.
+ */
+#ifndef GVMEM_DEVICE_H
+#define GVMEM_DEVICE_H
+
+#include <gvmem/status.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gvm_device gvm_device;
+
+/* A CUDA stream: CUstream and cudaStream_t are this very type. NULL is the legacy default stream.
+ */
+typedef struct CUstream_st *gvm_stream;
+
+/* Rights of a device to memory. */
+typedef enum gvm_access {
+    GVM_ACCESS_NONE = 0,
+    GVM_ACCESS_READ = 1,
+    GVM_ACCESS_READWRITE = 3,
+} gvm_access;
+
+/* What a device is and can do. */
+typedef struct gvm_device_info {
+    size_t struct_size; /* in: sizeof(gvm_device_info) */
+    int32_t ordinal;
+    uint8_t software;     /* 1: the software GPU */
+    uint8_t vmm;          /* buffers can grow, move and be shared; 0: see gvmem/buffer.h */
+    uint8_t share_fd;     /* memory can be exported as a file descriptor */
+    uint8_t host_tier;    /* chunks can live in host memory at the same address */
+    uint8_t fabric;       /* the device speaks of fabric handles (not used by gvmem) */
+    uint8_t share_legacy; /* 64-byte cuIpc handles work */
+    uint8_t reserved[2];
+    char name[96];
+    uint8_t uuid[16];
+    char pci_bus_id[16];
+    int32_t compute_major, compute_minor;
+    int32_t sm_count;
+    int32_t warp_size;
+    int32_t block_threads_max;
+    int32_t copy_engines;
+    uint64_t total_bytes;
+    uint64_t free_bytes;        /* at this moment, for all processes */
+    uint64_t granularity_bytes; /* smallest chunk; 0 without vmm */
+    uint64_t cached_bytes;      /* free chunks kept by this process, part of what is not free */
+} gvm_device_info;
+
+/* The driver behind the devices. */
+typedef struct gvm_driver_info {
+    size_t struct_size; /* in: sizeof(gvm_driver_info) */
+    int32_t version;    /* as cuDriverGetVersion counts: 13000 is CUDA 13.0 */
+    uint8_t software;   /* 1: the software GPU */
+    uint8_t reserved[3];
+    char path[256];   /* the library that was loaded */
+    char reason[160]; /* why this one: "GVMEM_DRIVER=soft", "libcuda.so.1 not found", ... */
+} gvm_driver_info;
+
+/* A setting of the library and where its value came from. */
+typedef struct gvm_setting {
+    const char *name;  /* the environment variable */
+    const char *value; /* in force */
+    const char *default_value;
+    const char *origin; /* "default" or "environment" */
+    const char *text;   /* what it does, with its unit */
+} gvm_setting;
+
+/* How many devices there are. Loads the driver.
+ *
+ * GVM_E_INVALID   count is NULL
+ * GVM_E_SETTING   GVMEM_DRIVER or GVMEM_SOFTGPU is malformed
+ * GVM_E_NODRIVER  nothing could be loaded and started; the error text names every library tried
+ * GVM_E_DRIVER    the driver refused */
+GVM_API gvm_status gvm_device_count(int32_t *count);
+
+/* Opens a device; opening one again gives the same handle, counted. The first opening makes or
+ * retains the primary context (0.2 s on an H100 when nobody made it before).
+ *
+ * GVM_E_INVALID   out is NULL
+ * GVM_E_NODEVICE  ordinal is not in [0, count)
+ * GVM_E_NOMEM     out of host memory
+ * and the errors of gvm_device_count() */
+GVM_API gvm_status gvm_device_open(int32_t ordinal, gvm_device **out);
+
+/* Fills in info; asks the driver for what changes.
+ *
+ * GVM_E_INVALID  info is NULL or its struct_size is too small
+ * GVM_E_FOREIGN  the device is not open
+ * GVM_E_LOST     the context is broken
+ * GVM_E_DRIVER   the driver refused */
+GVM_API gvm_status gvm_device_get_info(gvm_device *device, gvm_device_info *info);
+
+/* Waits until all work submitted to the device by this process is done.
+ *
+ * GVM_E_FOREIGN  the device is not open
+ * GVM_E_LOST     a kernel failed (an address that is not mapped, a write to read-only memory): the
+ *                context is broken
+ * GVM_E_DRIVER   the driver refused */
+GVM_API gvm_status gvm_device_synchronize(gvm_device *device);
+
+/* Gives cached chunks back to the driver until at most keep_bytes of them are left.
+ *
+ * GVM_E_FOREIGN  the device is not open */
+GVM_API gvm_status gvm_device_trim(gvm_device *device, uint64_t keep_bytes);
+
+/* Which driver is loaded, and why that one. Loads it if need be.
+ *
+ * GVM_E_INVALID  info is NULL or its struct_size is too small
+ * and the errors of gvm_device_count() */
+GVM_API gvm_status gvm_driver_get_info(gvm_driver_info *info);
+
+/* The settings, index from 0; GVM_E_INVALID past the last one or if out is NULL. The texts live as
+ * long as the library. */
+GVM_API gvm_status gvm_setting_get(uint32_t index, gvm_setting *out);
+
+/* Ends one opening. The last one gives back the cache and the primary context. NULL and unknown
+ * pointers are ignored. */
+GVM_API void gvm_device_close(gvm_device *device);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,19 @@
+/* gvmem/gvmem.h - virtual memory for GPUs: everything at once.
+ *
+ * What mmap, shm_open and malloc are for a CPU program, for device memory. Start with
+ * gvmem/buffer.h, the one idea: a range of device addresses and the memory behind it.
+ * gvmem/vector.h grows on it, gvmem/alloc.h is malloc on it, gvmem/share.h passes it to other
+ * processes.
+ */
+#ifndef GVMEM_GVMEM_H
+#define GVMEM_GVMEM_H
+
+#include <gvmem/alloc.h>
+#include <gvmem/buffer.h>
+#include <gvmem/device.h>
+#include <gvmem/kernels.h>
+#include <gvmem/share.h>
+#include <gvmem/status.h>
+#include <gvmem/vector.h>
+
+#endif

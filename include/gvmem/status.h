@@ -1,0 +1,96 @@
+/* gvmem/status.h - what a call can answer, and why.
+ *
+ * Every function that can fail returns a gvm_status and writes its outputs only on GVM_OK. What
+ * happened beyond the code (the driver call or system call that failed, its own code, and a
+ * sentence that says what to do) is kept per thread until the next failure there. The library never
+ * prints, exits or aborts because of what a driver, another process or an argument did.
+ *
+ * Threads: any thread may call anything here; gvm_error_last() speaks of the calling thread alone.
+ * Ownership: all texts returned are constants.
+ */
+#ifndef GVMEM_STATUS_H
+#define GVMEM_STATUS_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define GVM_API __attribute__((visibility("default")))
+#else
+#define GVM_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Library version; gvm_version() answers the one that is loaded, as major * 10000 + minor * 100 +
+ * patch. */
+#define GVM_VERSION_MAJOR 0
+#define GVM_VERSION_MINOR 1
+#define GVM_VERSION_PATCH 0
+
+/* X(name, value, sqlstate, text), by how much is broken: 10.. the call, 20.. resources, 30.. the
+ * machine, 40.. another process,
+ * 50.. the system beneath. SQLSTATEs are PostgreSQL's (Appendix A of its manual). */
+/* clang-format off */
+#define GVM_STATUS_TABLE(X) \
+    X(GVM_OK, 0, "00000", "success") \
+    X(GVM_E_INVALID, 10, "22023", "an argument is invalid") \
+    X(GVM_E_FOREIGN, 11, "22023", "the pointer or object is not known to gvmem, or was destroyed") \
+    X(GVM_E_ABSENT, 12, "55000", "no memory is committed behind part of the range") \
+    X(GVM_E_SEALED, 13, "25006", "the buffer is sealed") \
+    X(GVM_E_READONLY, 14, "25006", "the buffer was imported read-only") \
+    X(GVM_E_IMPORTED, 15, "55000", "only the owner of the memory can do this") \
+    X(GVM_E_NOMEM, 20, "53200", "out of host memory") \
+    X(GVM_E_NOSPACE, 21, "53200", "out of device memory") \
+    X(GVM_E_ADDRESS, 22, "53000", "the addresses wanted are not free") \
+    X(GVM_E_LIMIT, 23, "53400", "a limit of the process or the driver is reached") \
+    X(GVM_E_NODRIVER, 30, "58000", "no CUDA driver and no software GPU could be loaded") \
+    X(GVM_E_NODEVICE, 31, "58000", "there is no such device") \
+    X(GVM_E_NOTSUP, 32, "0A000", "the device or the driver does not support this") \
+    X(GVM_E_SETTING, 33, "F0000", "a setting is malformed") \
+    X(GVM_E_PEER, 40, "08006", "the other process closed the connection") \
+    X(GVM_E_TIMEOUT, 41, "57014", "the other process did not answer in time") \
+    X(GVM_E_FORMAT, 42, "08P01", "what the other process sent is malformed") \
+    X(GVM_E_VERSION, 43, "08P01", "the other process speaks another version") \
+    X(GVM_E_OTHERDEVICE, 44, "22023", "the memory belongs to another device") \
+    X(GVM_E_SYSTEM, 50, "58000", "a system call failed") \
+    X(GVM_E_DRIVER, 51, "58000", "a driver call failed") \
+    X(GVM_E_LOST, 52, "58000", "the device context is broken; work on it must start in a new process or after a reset")
+/* clang-format on */
+
+#define GVM_STATUS_ENUMERATOR(name, value, sqlstate, text) name = value,
+typedef enum gvm_status { GVM_STATUS_TABLE(GVM_STATUS_ENUMERATOR) } gvm_status;
+#undef GVM_STATUS_ENUMERATOR
+
+/* The calling thread's latest failure. */
+typedef struct gvm_error {
+    gvm_status status;
+    /* CUresult of native_call, or errno if native_call is no cu... function; 0: decided here. */
+    int32_t native_code;
+    /* "cuMemCreate", "sendmsg"; "" if the failure was decided in the library. */
+    const char *native_call;
+    const char *native_name; /* "CUDA_ERROR_OUT_OF_MEMORY", "EPIPE"; "" likewise */
+    char text[256];          /* what failed, with the values, and what can be done */
+} gvm_error;
+
+/* The version of the library that is loaded. */
+GVM_API uint32_t gvm_version(void);
+
+/* "GVM_E_NOSPACE" and "out of device memory" for a status, "GVM_E_UNKNOWN" and "unknown status" for
+ * a number that is none. The SQLSTATE is five characters. Never NULL. */
+GVM_API const char *gvm_status_name(gvm_status status);
+GVM_API const char *gvm_status_text(gvm_status status);
+GVM_API const char *gvm_status_sqlstate(gvm_status status);
+
+/* Copies the calling thread's latest failure; status is GVM_OK and the texts are empty if there was
+ * none. A success does not clear it.
+ *
+ * GVM_E_INVALID  out is NULL */
+GVM_API gvm_status gvm_error_last(gvm_error *out);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,164 @@
+/* Who may do what: sealing, and granting to peers.
+ *
+ * Both change what the buffer says, mark every chunk STALE and settle. If the driver fails half
+ * way, what the buffer said before is put back the same way; chunks that even then could not be set
+ * stay STALE, and the next call on the buffer settles them.
+ */
+#include "base/error.h"
+#include "memory/buffer.h"
+
+static void mark_stale(gvm_buffer *buffer)
+{
+    for (uint64_t i = 0; i < buffer->chunk_count; i++)
+        if (buffer->chunks[i].tier != GVM_TIER_ABSENT)
+            buffer->chunks[i].flags |= GVMI_CHUNK_STALE;
+}
+
+static gvm_status settle_all(gvm_buffer *buffer)
+{
+    mark_stale(buffer);
+    return gvmi_buffer_settle_locked(buffer, 0, buffer->chunk_count);
+}
+
+static gvm_status settle_back(gvm_buffer *buffer)
+{
+    gvm_error error = gvmi_error_save();
+    gvm_status status = settle_all(buffer);
+
+    gvmi_error_restore(&error);
+    return status;
+}
+
+static gvm_status check_vmm(const gvm_buffer *buffer)
+{
+    if (buffer->vmm)
+        return GVM_OK;
+    return gvmi_fail(GVM_E_NOTSUP,
+                     "device %d has no virtual memory management: access rights cannot be set",
+                     buffer->device->info.ordinal);
+}
+
+/* ---- sealing */
+
+static gvm_status seal_locked(gvm_buffer *buffer)
+{
+    gvm_status status;
+
+    if (buffer->sealed) /* again: nothing to do but what an earlier failure may have left */
+        return gvmi_buffer_settle_locked(buffer, 0, buffer->chunk_count);
+    buffer->access = GVM_ACCESS_READ;
+    status = settle_all(buffer);
+    if (status != GVM_OK) {
+        buffer->access = GVM_ACCESS_READWRITE;
+        (void)settle_back(buffer);
+        return status;
+    }
+    buffer->sealed = true;
+    buffer->generation++;
+    return GVM_OK;
+}
+
+gvm_status gvm_buffer_seal(gvm_buffer *handle)
+{
+    gvm_buffer *buffer;
+    gvm_status status = gvmi_buffer_hold(handle, &buffer);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_lock(&buffer->lock);
+    if (buffer->imported)
+        status = gvmi_fail(GVM_E_IMPORTED, "the buffer was imported: only its owner seals it");
+    else
+        status = check_vmm(buffer);
+    if (status == GVM_OK)
+        status = seal_locked(buffer);
+    gvmi_unlock(&buffer->lock);
+    gvmi_buffer_drop(buffer);
+    return status;
+}
+
+/* ---- granting */
+
+static uint32_t find_grant(const gvm_buffer *buffer, const gvm_device *peer)
+{
+    uint32_t i;
+
+    for (i = 0; i < buffer->grant_count && buffer->grants[i].peer != peer; i++)
+        ;
+    return i;
+}
+
+/* The caller has a reference to peer of its own, so the list's is never the last one here. */
+static gvm_status grant_locked(gvm_buffer *buffer, gvm_device *peer, gvm_access access)
+{
+    const uint32_t index = find_grant(buffer, peer);
+    const bool fresh = index == buffer->grant_count;
+    gvm_access before = GVM_ACCESS_NONE;
+    gvm_status status, settled;
+
+    if (fresh && access == GVM_ACCESS_NONE)
+        return GVM_OK;
+    if (fresh && buffer->grant_count == GVMI_GRANTS_MAX)
+        return gvmi_fail(GVM_E_LIMIT, "a buffer can be granted to %d peers", GVMI_GRANTS_MAX);
+    if (fresh) {
+        gvmi_device_retain(peer);
+        buffer->grants[buffer->grant_count++].peer = peer;
+    } else {
+        before = buffer->grants[index].access;
+    }
+    buffer->grants[index].access = access;
+    settled = status = settle_all(buffer);
+    if (status != GVM_OK) {
+        buffer->grants[index].access = before;
+        settled = settle_back(buffer);
+    }
+    /* A grant of nothing leaves the list once the driver has taken the right away everywhere. */
+    if (settled == GVM_OK && buffer->grants[index].access == GVM_ACCESS_NONE) {
+        buffer->grants[index] = buffer->grants[--buffer->grant_count];
+        gvmi_device_release(peer);
+    }
+    return status;
+}
+
+static gvm_status check_grant_locked(const gvm_buffer *buffer, const gvm_device *peer, gvm_access access)
+{
+    int can = 0;
+    gvm_status status = check_vmm(buffer);
+
+    if (status != GVM_OK)
+        return status;
+    if (peer == buffer->device)
+        return gvmi_fail(GVM_E_INVALID, "the peer is the buffer's own device");
+    if (access != GVM_ACCESS_NONE && access != GVM_ACCESS_READ && access != GVM_ACCESS_READWRITE)
+        return gvmi_fail(GVM_E_INVALID, "access %d is none of GVM_ACCESS_NONE, READ, READWRITE",
+                         (int)access);
+    if (access == GVM_ACCESS_READWRITE)
+        status = gvmi_buffer_writable_locked(buffer);
+    if (status != GVM_OK || access == GVM_ACCESS_NONE)
+        return status;
+    if (gvmi_cu->cuDeviceCanAccessPeer(&can, peer->cu, buffer->device->cu) != CUDA_SUCCESS || !can)
+        return gvmi_fail(GVM_E_NOTSUP, "device %d cannot reach the memory of device %d",
+                         peer->info.ordinal, buffer->device->info.ordinal);
+    return GVM_OK;
+}
+
+gvm_status gvm_buffer_grant(gvm_buffer *handle, gvm_device *peer_handle, gvm_access access)
+{
+    gvm_device *peer;
+    gvm_buffer *buffer;
+    gvm_status status = gvmi_device_hold(peer_handle, &peer);
+
+    if (status != GVM_OK)
+        return status;
+    status = gvmi_buffer_hold(handle, &buffer);
+    if (status == GVM_OK) {
+        gvmi_lock(&buffer->lock);
+        status = check_grant_locked(buffer, peer, access);
+        if (status == GVM_OK)
+            status = grant_locked(buffer, peer, access);
+        gvmi_unlock(&buffer->lock);
+        gvmi_buffer_drop(buffer);
+    }
+    gvmi_device_release(peer);
+    return status;
+}

@@ -1,0 +1,394 @@
+/* Buffers: creation, questions, end. */
+#include "memory/buffer.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <sys/random.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/registry.h"
+#include "base/size.h"
+#include "base/struct.h"
+
+/* The chunk size that is left to us: about CHUNKS_WANTED make up the reservation, so that little is
+ * wasted at the ends, but none is larger than the driver gains by: from there on a copy within the
+ * device runs at full speed (5 % slower over chunks of 4 MiB, docs/benchmarks.md), and a buffer that reserves far more than it uses should not have to commit a gigabyte at a time. */
+#define CHUNKS_WANTED 16
+#define CHUNK_BYTES_CHOSEN_MAX (64ull << 20)
+
+/* ---- creation */
+
+static uint64_t choose_chunk_bytes(uint64_t reserve_bytes)
+{
+    uint64_t chunk_bytes = gvmi_pow2_up(reserve_bytes / CHUNKS_WANTED);
+
+    if (chunk_bytes < GVM_CHUNK_BYTES_MIN)
+        return GVM_CHUNK_BYTES_MIN;
+    return chunk_bytes < CHUNK_BYTES_CHOSEN_MAX ? chunk_bytes : CHUNK_BYTES_CHOSEN_MAX;
+}
+
+static gvm_status check_spec(const gvm_device *device, const gvmi_buffer_spec *spec,
+                             uint64_t *chunk_bytes)
+{
+    char size[32];
+
+    if (spec->reserve_bytes == 0 || spec->reserve_bytes > GVMI_SPAN_BYTES_MAX)
+        return gvmi_fail(GVM_E_INVALID, "a buffer reserves between 1 byte and 128 TiB, not %s",
+                         gvmi_size_text(spec->reserve_bytes, size));
+    *chunk_bytes = spec->chunk_bytes != 0 ? spec->chunk_bytes
+                                          : choose_chunk_bytes(spec->reserve_bytes);
+    if (!gvmi_is_pow2(*chunk_bytes) || *chunk_bytes < GVM_CHUNK_BYTES_MIN ||
+        *chunk_bytes > GVM_CHUNK_BYTES_MAX)
+        return gvmi_fail(GVM_E_INVALID, "a chunk is a power of two from 2 MiB to 1 GiB, not %s",
+                         gvmi_size_text(*chunk_bytes, size));
+    if (*chunk_bytes < device->info.granularity_bytes) {
+        if (spec->chunk_bytes != 0)
+            return gvmi_fail(GVM_E_INVALID, "device %d wants chunks of at least %s",
+                             device->info.ordinal,
+                             gvmi_size_text(device->info.granularity_bytes, size));
+        *chunk_bytes = device->info.granularity_bytes;
+    }
+    if ((spec->reserve_bytes - 1) / *chunk_bytes + 1 > GVMI_CHUNKS_MAX)
+        return gvmi_fail(GVM_E_INVALID, "the reservation would be over %llu chunks: use larger chunks",
+                         (unsigned long long)GVMI_CHUNKS_MAX);
+    if (spec->address % GVM_CHUNK_BYTES_MIN != 0)
+        return gvmi_fail(GVM_E_INVALID, "the address wanted, %#llx, is not a multiple of 2 MiB",
+                         (unsigned long long)spec->address);
+    return GVM_OK;
+}
+
+static gvm_status reserve_addresses(gvm_buffer *buffer, uint64_t wanted)
+{
+    CUdeviceptr address;
+    char size[32];
+    CUresult result = gvmi_cu->cuMemAddressReserve(&address, buffer->reserve_bytes, 0, wanted, 0);
+
+    gvmi_size_text(buffer->reserve_bytes, size);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY || (wanted != 0 && result == CUDA_ERROR_INVALID_VALUE))
+        return gvmi_driver_fail_as(GVM_E_ADDRESS, result, "cuMemAddressReserve",
+                                   "cannot reserve %s of addresses%s", size,
+                                   wanted != 0 ? " there" : "");
+    if (result != CUDA_SUCCESS)
+        return gvmi_driver_fail(result, "cuMemAddressReserve", "cannot reserve %s of addresses", size);
+    if (wanted != 0 && address != wanted) {
+        gvmi_cu->cuMemAddressFree(address, buffer->reserve_bytes);
+        return gvmi_fail(GVM_E_ADDRESS, "the %s at %#llx are not all free in this process", size,
+                         (unsigned long long)wanted);
+    }
+    buffer->address = address;
+    return GVM_OK;
+}
+
+/* Without virtual memory management: one allocation of the whole, as one chunk without a handle. */
+static gvm_status allocate_whole(gvm_buffer *buffer, uint64_t wanted)
+{
+    CUdeviceptr address;
+    CUresult result;
+    char size[32];
+    gvm_status status;
+
+    if (wanted != 0)
+        return gvmi_fail(GVM_E_ADDRESS,
+                         "device %d has no virtual memory management: addresses cannot be chosen",
+                         buffer->device->info.ordinal);
+    status = gvmi_device_enter(buffer->device);
+    if (status != GVM_OK)
+        return status;
+    result = gvmi_cu->cuMemAlloc(&address, buffer->reserve_bytes);
+    gvmi_device_leave();
+    if (result != CUDA_SUCCESS)
+        return gvmi_driver_fail(result, "cuMemAlloc",
+                                "cannot allocate %s on device %d (without virtual memory "
+                                "management a buffer is allocated whole)",
+                                gvmi_size_text(buffer->reserve_bytes, size),
+                                buffer->device->info.ordinal);
+    buffer->address = address;
+    buffer->chunks[0].tier = GVM_TIER_DEVICE;
+    buffer->device_bytes = buffer->reserve_bytes;
+    return GVM_OK;
+}
+
+gvm_status gvmi_buffer_new(gvm_device *device, const gvmi_buffer_spec *spec, gvm_buffer **out)
+{
+    gvm_buffer *buffer;
+    uint64_t chunk_bytes = 0;
+    gvm_status status = check_spec(device, spec, &chunk_bytes);
+
+    if (status != GVM_OK)
+        return status;
+    buffer = calloc(1, sizeof *buffer);
+    if (buffer == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a buffer");
+    buffer->vmm = device->info.vmm;
+    buffer->reserve_bytes = gvmi_round_up(spec->reserve_bytes, chunk_bytes);
+    buffer->chunk_bytes = buffer->vmm ? chunk_bytes : buffer->reserve_bytes;
+    buffer->chunk_count = buffer->reserve_bytes / buffer->chunk_bytes;
+    buffer->access = GVM_ACCESS_READWRITE;
+    buffer->shareable = device->info.share_fd && !spec->unshared;
+    buffer->device = device;
+    if (getrandom(buffer->id, sizeof buffer->id, 0) != (ssize_t)sizeof buffer->id) {
+        status = gvmi_fail_system(GVM_E_SYSTEM, errno, "getrandom",
+                                  "cannot make an identity for the buffer");
+        goto fail_free;
+    }
+    buffer->chunks = calloc(buffer->chunk_count, sizeof *buffer->chunks);
+    if (buffer->chunks == NULL) {
+        status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a table of %llu chunks",
+                           (unsigned long long)buffer->chunk_count);
+        goto fail_free;
+    }
+    status = buffer->vmm ? reserve_addresses(buffer, spec->address)
+                         : allocate_whole(buffer, spec->address);
+    if (status != GVM_OK)
+        goto fail_free_chunks;
+    gvmi_mutex_init(&buffer->lock, GVMI_RANK_BUFFER);
+    gvmi_device_retain(device);
+    *out = buffer;
+    return GVM_OK;
+
+fail_free_chunks:
+    free(buffer->chunks);
+fail_free:
+    free(buffer);
+    return status;
+}
+
+gvm_status gvmi_buffer_publish(gvm_buffer *buffer)
+{
+    return gvmi_registry_add(GVMI_KIND_BUFFER, gvmi_key(buffer), buffer);
+}
+
+static gvm_status read_options(const gvm_buffer_options *options, uint64_t reserve_bytes,
+                               gvmi_buffer_spec *spec)
+{
+    gvm_buffer_options full;
+
+    if (!gvmi_struct_in(&full, sizeof full, options, sizeof full))
+        return gvmi_fail(
+            GVM_E_INVALID,
+            "the options' struct_size is wrong, or they ask for what this version does not know");
+    if ((full.flags & ~(uint32_t)GVM_BUFFER_UNSHARED) != 0 || full.reserved != 0)
+        return gvmi_fail(GVM_E_INVALID, "unknown buffer flags %#x", (unsigned)full.flags);
+    *spec = (gvmi_buffer_spec){
+        .reserve_bytes = reserve_bytes,
+        .chunk_bytes = full.chunk_bytes,
+        .address = full.address,
+        .unshared = (full.flags & GVM_BUFFER_UNSHARED) != 0,
+    };
+    return GVM_OK;
+}
+
+gvm_status gvm_buffer_create(gvm_device *handle, uint64_t reserve_bytes,
+                             const gvm_buffer_options *options, gvm_buffer **out)
+{
+    gvmi_buffer_spec spec;
+    gvm_device *device;
+    gvm_buffer *buffer;
+    gvm_status status;
+
+    if (out == NULL)
+        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+    status = read_options(options, reserve_bytes, &spec);
+    if (status != GVM_OK)
+        return status;
+    status = gvmi_device_hold(handle, &device);
+    if (status != GVM_OK)
+        return status;
+    status = gvmi_buffer_new(device, &spec, &buffer);
+    gvmi_device_release(device);
+    if (status != GVM_OK)
+        return status;
+    status = gvmi_buffer_publish(buffer);
+    if (status != GVM_OK) {
+        gvmi_buffer_free(buffer);
+        return status;
+    }
+    *out = buffer;
+    return GVM_OK;
+}
+
+/* ---- end */
+
+void gvmi_buffer_free(gvm_buffer *buffer)
+{
+    gvm_error error = gvmi_error_save();
+
+    if (buffer->vmm) {
+        gvmi_lock(&buffer->lock);
+        /* A driver that refuses to unmap (its context is broken) keeps the chunk; the process's end
+         * frees it. */
+        (void)gvmi_buffer_vacate_locked(buffer, 0, buffer->chunk_count);
+        gvmi_unlock(&buffer->lock);
+        gvmi_cu->cuMemAddressFree(buffer->address, buffer->reserve_bytes);
+    } else if (gvmi_device_enter(buffer->device) == GVM_OK) {
+        gvmi_cu->cuMemFree(buffer->address);
+        gvmi_device_leave();
+    }
+    for (uint32_t i = 0; i < buffer->grant_count; i++)
+        gvmi_device_release(buffer->grants[i].peer);
+    gvmi_device_release(buffer->device);
+    gvmi_mutex_destroy(&buffer->lock);
+    free(buffer->chunks);
+    free(buffer);
+    gvmi_error_restore(&error);
+}
+
+void gvm_buffer_destroy(gvm_buffer *handle)
+{
+    void *buffer;
+
+    if (handle != NULL && gvmi_registry_remove(GVMI_KIND_BUFFER, gvmi_key(handle), &buffer) == GVM_OK)
+        gvmi_buffer_free(buffer);
+}
+
+/* ---- handles and ranges */
+
+gvm_status gvmi_buffer_hold(const gvm_buffer *handle, gvm_buffer **out)
+{
+    void *object;
+    gvm_status status = gvmi_registry_hold(GVMI_KIND_BUFFER, gvmi_key(handle), &object);
+
+    *out = object;
+    return status;
+}
+
+void gvmi_buffer_drop(gvm_buffer *buffer)
+{
+    gvmi_registry_drop(GVMI_KIND_BUFFER, gvmi_key(buffer));
+}
+
+gvm_status gvmi_buffer_chunk_range(const gvm_buffer *buffer, uint64_t offset_bytes,
+                                   uint64_t len_bytes, uint64_t *first, uint64_t *end)
+{
+    if (len_bytes == 0 || !gvmi_range_within(offset_bytes, len_bytes, buffer->reserve_bytes))
+        return gvmi_fail(
+            GVM_E_INVALID,
+            "the range of %llu bytes at offset %llu is empty or leaves the reservation of %llu",
+            (unsigned long long)len_bytes, (unsigned long long)offset_bytes,
+            (unsigned long long)buffer->reserve_bytes);
+    *first = offset_bytes / buffer->chunk_bytes;
+    *end = (offset_bytes + len_bytes - 1) / buffer->chunk_bytes + 1;
+    return GVM_OK;
+}
+
+gvm_status gvmi_buffer_writable_locked(const gvm_buffer *buffer)
+{
+    if (buffer->sealed)
+        return gvmi_fail(GVM_E_SEALED, "the buffer is sealed");
+    if (buffer->access != GVM_ACCESS_READWRITE)
+        return gvmi_fail(GVM_E_READONLY, "the buffer was imported read-only");
+    return GVM_OK;
+}
+
+/* ---- questions */
+
+uint64_t gvm_buffer_address(const gvm_buffer *handle)
+{
+    gvm_buffer *buffer;
+    uint64_t address;
+
+    if (gvmi_buffer_hold(handle, &buffer) != GVM_OK)
+        return 0;
+    address = buffer->address;
+    gvmi_buffer_drop(buffer);
+    return address;
+}
+
+gvm_status gvm_buffer_get_info(gvm_buffer *handle, gvm_buffer_info *info)
+{
+    gvm_buffer_info full;
+    gvm_buffer *buffer;
+    gvm_status status = gvmi_buffer_hold(handle, &buffer);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_lock(&buffer->lock);
+    full = (gvm_buffer_info){
+        .address = buffer->address,
+        .reserve_bytes = buffer->reserve_bytes,
+        .chunk_bytes = buffer->chunk_bytes,
+        .device_bytes = buffer->device_bytes,
+        .host_bytes = buffer->host_bytes,
+        .generation = buffer->generation,
+        .moved_bytes = buffer->moved_bytes,
+        .ordinal = buffer->device->info.ordinal,
+        .access = buffer->access,
+        .sealed = buffer->sealed,
+        .imported = buffer->imported,
+        .vmm = buffer->vmm,
+    };
+    gvmi_unlock(&buffer->lock);
+    gvmi_buffer_drop(buffer);
+    if (!gvmi_struct_out(info, &full, sizeof full, sizeof full))
+        return gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is too small");
+    return GVM_OK;
+}
+
+gvm_status gvm_buffer_get_tier(gvm_buffer *handle, uint64_t offset_bytes, gvm_tier *tier)
+{
+    gvm_buffer *buffer;
+    gvm_status status;
+
+    if (tier == NULL)
+        return gvmi_fail(GVM_E_INVALID, "tier is NULL");
+    status = gvmi_buffer_hold(handle, &buffer);
+    if (status != GVM_OK)
+        return status;
+    gvmi_lock(&buffer->lock);
+    if (offset_bytes < buffer->reserve_bytes)
+        *tier = (gvm_tier)buffer->chunks[offset_bytes / buffer->chunk_bytes].tier;
+    else
+        status = gvmi_fail(GVM_E_INVALID, "offset %llu is past the reservation",
+                           (unsigned long long)offset_bytes);
+    gvmi_unlock(&buffer->lock);
+    gvmi_buffer_drop(buffer);
+    return status;
+}
+
+static bool check_chunk(const gvm_buffer *buffer, const gvmi_chunk *chunk)
+{
+    if (chunk->tier > GVM_TIER_HOST || (chunk->flags & GVMI_CHUNK_FRESH) != 0)
+        return false;
+    if (!buffer->vmm)
+        return chunk->handle == 0 && chunk->flags == 0;
+    if (chunk->tier == GVM_TIER_ABSENT)
+        return chunk->handle == 0 && chunk->flags == 0;
+    return chunk->handle != 0;
+}
+
+static bool check_locked(const gvm_buffer *buffer)
+{
+    uint64_t bytes[GVM_TIER_HOST + 1] = {0};
+
+    for (uint64_t i = 0; i < buffer->chunk_count; i++) {
+        if (!check_chunk(buffer, &buffer->chunks[i]))
+            return false;
+        bytes[buffer->chunks[i].tier] += buffer->chunk_bytes;
+    }
+    for (uint32_t i = 0; i < buffer->grant_count; i++) {
+        if (buffer->grants[i].peer == buffer->device)
+            return false;
+        for (uint32_t j = 0; j < i; j++)
+            if (buffer->grants[j].peer == buffer->grants[i].peer)
+                return false;
+    }
+    return bytes[GVM_TIER_DEVICE] == buffer->device_bytes &&
+           bytes[GVM_TIER_HOST] == buffer->host_bytes &&
+           (!buffer->sealed || buffer->access == GVM_ACCESS_READ) &&
+           buffer->chunk_count * buffer->chunk_bytes == buffer->reserve_bytes;
+}
+
+bool gvmi_buffer_check(gvm_buffer *handle)
+{
+    gvm_buffer *buffer;
+    bool good;
+
+    if (gvmi_buffer_hold(handle, &buffer) != GVM_OK)
+        return false;
+    gvmi_lock(&buffer->lock);
+    good = check_locked(buffer);
+    gvmi_unlock(&buffer->lock);
+    gvmi_buffer_drop(buffer);
+    return good;
+}

@@ -1,0 +1,119 @@
+/* memory/buffer.h - the buffer inside the library.
+ *
+ * A buffer is a reserved range cut into chunks of one size. A chunk has a tier, a handle unless it
+ * is absent, and two flags that say how far its place at its address is behind what it should be:
+ *
+ *     absent --create/import--> UNMAPPED|STALE --map--> STALE --set access--> in place --unmap,
+ *           release--> absent
+ *
+ * Every change sets flags and calls gvmi_buffer_settle_locked(), the only function that maps and
+ * sets access. When the driver fails half way the flags tell the truth, nothing is lost, and the
+ * next call that needs the chunk settles it.
+ *
+ * I1  tier == GVM_TIER_ABSENT iff handle == 0 (or the buffer is the cuMemAlloc fallback, which has
+ *     no handles), and then flags == 0.
+ * I2  device_bytes and host_bytes are chunk_bytes times the number of chunks of that tier.
+ * I3  a chunk without UNMAPPED is mapped at address + index * chunk_bytes; without STALE it has the
+ *     access that the buffer's fields say.
+ * I4  sealed implies access == GVM_ACCESS_READ.   I5  grants name distinct devices, none of them
+ *     the buffer's own.
+ */
+#ifndef GVMI_MEMORY_BUFFER_H
+#define GVMI_MEMORY_BUFFER_H
+
+#include <stdbool.h>
+
+#include <gvmem/buffer.h>
+
+#include "memory/device.h"
+
+#define GVMI_GRANTS_MAX 31               /* peers of one buffer */
+#define GVMI_CHUNKS_MAX (1ull << 24)     /* of one buffer; far above what a process can map */
+#define GVMI_SPAN_BYTES_MAX (1ull << 47) /* a reservation: what user space addresses */
+
+enum {
+    GVMI_CHUNK_UNMAPPED = 1 << 0, /* has a handle, is not at its address */
+    GVMI_CHUNK_STALE = 1 << 1,    /* its access at the driver is not what the buffer says */
+    GVMI_CHUNK_SEEN = 1 << 2,  /* exported or imported: others may have it, so it is never reused */
+    GVMI_CHUNK_FRESH = 1 << 3, /* made by the call that is under way; undone if that fails */
+};
+
+typedef struct gvmi_chunk {
+    CUmemGenericAllocationHandle handle;
+    /* While SEEN: the owner's generation when this memory was first exported, so that other memory
+     * at the same place has another stamp (sharing/descriptor.h). */
+    uint64_t stamp;
+    uint8_t tier; /* gvm_tier */
+    uint8_t flags;
+} gvmi_chunk;
+
+typedef struct gvmi_grant {
+    gvm_device *peer; /* referenced */
+    gvm_access access;
+} gvmi_grant;
+
+struct gvm_buffer {
+    gvmi_mutex lock;
+    gvm_device *device; /* referenced */
+    uint64_t address, reserve_bytes, chunk_bytes, chunk_count;
+    gvmi_chunk *chunks;
+    uint64_t device_bytes, host_bytes, moved_bytes, generation;
+    uint8_t id[16]; /* random; an importer has the exporter's */
+    gvm_access access;
+    bool vmm, shareable, sealed, imported;
+    /* Imported: where offset 0 lies in the owner's buffer, and which state of that is shown. */
+    uint64_t source_offset_bytes, source_generation;
+    uint32_t grant_count;
+    gvmi_grant grants[GVMI_GRANTS_MAX];
+};
+
+/* What a new buffer is to be; sizes are checked and rounded here, GVM_E_INVALID, GVM_E_ADDRESS. */
+typedef struct gvmi_buffer_spec {
+    uint64_t reserve_bytes; /* rounded up to whole chunks */
+    uint64_t chunk_bytes;   /* 0: chosen */
+    uint64_t address;       /* 0: any */
+    bool unshared;
+} gvmi_buffer_spec;
+
+/* Makes a buffer with reserved addresses and no chunks, not yet known to the registry. */
+gvm_status gvmi_buffer_new(gvm_device *device, const gvmi_buffer_spec *spec, gvm_buffer **out);
+
+/* Makes a buffer known, so that the program can use it; and the reverse of new (unmaps and releases
+ * whatever is there; cannot fail). */
+gvm_status gvmi_buffer_publish(gvm_buffer *buffer);
+void gvmi_buffer_free(gvm_buffer *buffer);
+
+/* Checks a handle from the program and counts the caller in; drop counts out. */
+gvm_status gvmi_buffer_hold(const gvm_buffer *handle, gvm_buffer **out);
+void gvmi_buffer_drop(gvm_buffer *buffer);
+
+/* Brings the chunks [first, end) that are behind to their place: maps what is UNMAPPED, sets access
+ * on what is STALE, in as few driver calls as there are runs. Absent chunks are passed over. On
+ * failure the flags tell how far it came. */
+gvm_status gvmi_buffer_settle_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);
+
+/* Takes the chunks [first, end) away: unmaps runs, releases handles. Failure (of an unmap) leaves
+ * the chunks from there on as they were. */
+gvm_status gvmi_buffer_vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);
+
+/* Takes away the chunks of [first, end) that are FRESH, keeping the thread's error; or makes them
+ * ordinary ones. */
+void gvmi_buffer_undo_fresh_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);
+void gvmi_buffer_keep_fresh_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);
+
+/* Puts a handle behind an absent chunk: UNMAPPED, STALE and FRESH besides flags. */
+void gvmi_buffer_place_locked(gvm_buffer *buffer, uint64_t index, gvm_tier tier,
+                              CUmemGenericAllocationHandle handle, uint8_t flags);
+
+/* [offset, offset + len) as chunk numbers [*first, *end), rounded outwards. len 0 is refused.
+ * GVM_E_INVALID */
+gvm_status gvmi_buffer_chunk_range(const gvm_buffer *buffer, uint64_t offset_bytes,
+                                   uint64_t len_bytes, uint64_t *first, uint64_t *end);
+
+/* What a program may do through writes: GVM_OK, GVM_E_SEALED or GVM_E_READONLY. */
+gvm_status gvmi_buffer_writable_locked(const gvm_buffer *buffer);
+
+/* Walks the whole buffer and holds it against I1 to I5. */
+bool gvmi_buffer_check(gvm_buffer *buffer);
+
+#endif

@@ -1,0 +1,275 @@
+/* Putting memory behind addresses and taking it away: the only code that maps, sets access and
+ * unmaps for good. */
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "memory/buffer.h"
+
+static CUdeviceptr address_of(const gvm_buffer *buffer, uint64_t index)
+{
+    return buffer->address + index * buffer->chunk_bytes;
+}
+
+/* CUDA_ERROR_OUT_OF_MEMORY from mapping is not the device's memory but a table in the driver
+ * (memory-managers: about 520 000 mappings a process) or the kernel's vm.max_map_count. */
+static gvm_status fail_mapping(CUresult result, const char *call)
+{
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return gvmi_driver_fail_as(GVM_E_LIMIT, result, call,
+                                   "the process has too many mappings: use larger chunks");
+    return gvmi_driver_fail(result, call, "cannot put a chunk at its address");
+}
+
+/* ---- settling */
+
+static gvm_status map_behind(gvm_buffer *buffer, uint64_t first, uint64_t end)
+{
+    for (uint64_t i = first; i < end; i++) {
+        gvmi_chunk *chunk = &buffer->chunks[i];
+        CUresult result;
+
+        if ((chunk->flags & GVMI_CHUNK_UNMAPPED) == 0)
+            continue;
+        result = gvmi_cu->cuMemMap(address_of(buffer, i), buffer->chunk_bytes, 0, chunk->handle, 0);
+        if (result != CUDA_SUCCESS)
+            return fail_mapping(result, "cuMemMap");
+        chunk->flags = (uint8_t)((chunk->flags & ~GVMI_CHUNK_UNMAPPED) | GVMI_CHUNK_STALE);
+    }
+    return GVM_OK;
+}
+
+/* The rights of every device that has some, or had: the driver keeps what it is not told to change.
+ */
+static size_t describe_access(const gvm_buffer *buffer, CUmemAccessDesc desc[1 + GVMI_GRANTS_MAX])
+{
+    size_t count = 0;
+
+    desc[count++] = (CUmemAccessDesc){{CU_MEM_LOCATION_TYPE_DEVICE, buffer->device->info.ordinal},
+                                      (int)buffer->access};
+    for (uint32_t i = 0; i < buffer->grant_count; i++) {
+        /* No peer may do more than the owner. */
+        const int flags = (int)buffer->grants[i].access & (int)buffer->access;
+
+        desc[count++] = (CUmemAccessDesc){
+            {CU_MEM_LOCATION_TYPE_DEVICE, buffer->grants[i].peer->info.ordinal}, flags};
+    }
+    return count;
+}
+
+static gvm_status set_access_behind(gvm_buffer *buffer, uint64_t first, uint64_t end)
+{
+    CUmemAccessDesc desc[1 + GVMI_GRANTS_MAX];
+    const size_t count = describe_access(buffer, desc);
+
+    for (uint64_t i = first, run_end; i < end; i = run_end) {
+        CUresult result;
+
+        for (run_end = i; run_end < end && (buffer->chunks[run_end].flags & GVMI_CHUNK_STALE) != 0;
+             run_end++)
+            ;
+        if (run_end == i) {
+            run_end++;
+            continue;
+        }
+        result = gvmi_cu->cuMemSetAccess(address_of(buffer, i), (run_end - i) * buffer->chunk_bytes,
+                                         desc, count);
+        if (result != CUDA_SUCCESS)
+            return fail_mapping(result, "cuMemSetAccess");
+        for (uint64_t j = i; j < run_end; j++)
+            buffer->chunks[j].flags &= (uint8_t)~GVMI_CHUNK_STALE;
+    }
+    return GVM_OK;
+}
+
+gvm_status gvmi_buffer_settle_locked(gvm_buffer *buffer, uint64_t first, uint64_t end)
+{
+    gvm_status status;
+
+    GVM_ASSERT(gvmi_lock_held(GVMI_RANK_BUFFER));
+    status = map_behind(buffer, first, end);
+    return status != GVM_OK ? status : set_access_behind(buffer, first, end);
+}
+
+/* ---- placing and vacating */
+
+static uint64_t *tier_bytes(gvm_buffer *buffer, uint8_t tier)
+{
+    return tier == GVM_TIER_DEVICE ? &buffer->device_bytes : &buffer->host_bytes;
+}
+
+void gvmi_buffer_place_locked(gvm_buffer *buffer, uint64_t index, gvm_tier tier,
+                              CUmemGenericAllocationHandle handle, uint8_t flags)
+{
+    gvmi_chunk *chunk = &buffer->chunks[index];
+
+    GVM_ASSERT(chunk->tier == GVM_TIER_ABSENT);
+    *chunk = (gvmi_chunk){
+        .handle = handle,
+        .tier = (uint8_t)tier,
+        .flags = (uint8_t)(flags | GVMI_CHUNK_UNMAPPED | GVMI_CHUNK_STALE | GVMI_CHUNK_FRESH),
+    };
+    *tier_bytes(buffer, (uint8_t)tier) += buffer->chunk_bytes;
+}
+
+static void release_chunk(gvm_buffer *buffer, gvmi_chunk *chunk)
+{
+    *tier_bytes(buffer, chunk->tier) -= buffer->chunk_bytes;
+    gvmi_chunk_release(buffer->device, (gvm_tier)chunk->tier, buffer->chunk_bytes,
+                       buffer->shareable, (chunk->flags & GVMI_CHUNK_SEEN) == 0, chunk->handle);
+    memset(chunk, 0, sizeof *chunk);
+}
+
+static bool is_mapped(const gvmi_chunk *chunk)
+{
+    return chunk->tier != GVM_TIER_ABSENT && (chunk->flags & GVMI_CHUNK_UNMAPPED) == 0;
+}
+
+gvm_status gvmi_buffer_vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_t end)
+{
+    GVM_ASSERT(gvmi_lock_held(GVMI_RANK_BUFFER));
+    for (uint64_t i = first, run_end; i < end; i = run_end) {
+        for (run_end = i; run_end < end && is_mapped(&buffer->chunks[run_end]); run_end++)
+            ;
+        if (run_end > i) { /* one unmap for the run: the driver charges by the call and by the handle */
+            CUresult result = gvmi_cu->cuMemUnmap(address_of(buffer, i),
+                                                  (run_end - i) * buffer->chunk_bytes);
+
+            if (result != CUDA_SUCCESS)
+                return gvmi_driver_fail(result, "cuMemUnmap",
+                                        "cannot take chunks from their addresses");
+        } else {
+            run_end++;
+        }
+        for (uint64_t j = i; j < run_end; j++)
+            if (buffer->chunks[j].tier != GVM_TIER_ABSENT)
+                release_chunk(buffer, &buffer->chunks[j]);
+    }
+    return GVM_OK;
+}
+
+void gvmi_buffer_undo_fresh_locked(gvm_buffer *buffer, uint64_t first, uint64_t end)
+{
+    gvm_error error = gvmi_error_save();
+
+    for (uint64_t i = first, run_end; i < end; i = run_end) {
+        for (run_end = i; run_end < end && (buffer->chunks[run_end].flags & GVMI_CHUNK_FRESH) != 0;
+             run_end++)
+            ;
+        if (run_end == i)
+            run_end++;
+        else
+            (void)gvmi_buffer_vacate_locked(buffer, i, run_end);
+    }
+    gvmi_buffer_keep_fresh_locked(buffer, first, end); /* those that a broken driver would not let go */
+    gvmi_error_restore(&error);
+}
+
+void gvmi_buffer_keep_fresh_locked(gvm_buffer *buffer, uint64_t first, uint64_t end)
+{
+    for (uint64_t i = first; i < end; i++)
+        buffer->chunks[i].flags &= (uint8_t)~GVMI_CHUNK_FRESH;
+}
+
+/* ---- the public calls */
+
+static gvm_status create_absent(gvm_buffer *buffer, uint64_t first, uint64_t end, bool *changed)
+{
+    for (uint64_t i = first; i < end; i++) {
+        CUmemGenericAllocationHandle handle;
+        gvm_status status;
+
+        if (buffer->chunks[i].tier != GVM_TIER_ABSENT)
+            continue;
+        status = gvmi_chunk_create(buffer->device, GVM_TIER_DEVICE, buffer->chunk_bytes,
+                                   buffer->shareable, &handle);
+        if (status != GVM_OK)
+            return status;
+        gvmi_buffer_place_locked(buffer, i, GVM_TIER_DEVICE, handle, 0);
+        *changed = true;
+    }
+    return GVM_OK;
+}
+
+static gvm_status commit_locked(gvm_buffer *buffer, uint64_t first, uint64_t end)
+{
+    bool changed = false;
+    gvm_status status = create_absent(buffer, first, end, &changed);
+
+    if (status == GVM_OK)
+        status = gvmi_buffer_settle_locked(buffer, first, end);
+    if (status != GVM_OK) {
+        gvmi_buffer_undo_fresh_locked(buffer, first, end);
+        return status;
+    }
+    gvmi_buffer_keep_fresh_locked(buffer, first, end);
+    if (changed)
+        buffer->generation++;
+    return GVM_OK;
+}
+
+/* Only the owner of the memory, and only before sealing. */
+static gvm_status check_owner_locked(const gvm_buffer *buffer)
+{
+    if (buffer->imported)
+        return gvmi_fail(GVM_E_IMPORTED,
+                         "the buffer was imported: only its owner commits and decommits");
+    if (buffer->sealed)
+        return gvmi_fail(GVM_E_SEALED, "the buffer is sealed");
+    return GVM_OK;
+}
+
+gvm_status gvm_buffer_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes)
+{
+    gvm_buffer *buffer;
+    uint64_t first, end;
+    gvm_status status = gvmi_buffer_hold(handle, &buffer);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_lock(&buffer->lock);
+    status = gvmi_buffer_chunk_range(buffer, offset_bytes, len_bytes, &first, &end);
+    if (status == GVM_OK)
+        status = check_owner_locked(buffer);
+    if (status == GVM_OK && buffer->vmm) /* the fallback is committed whole from the start */
+        status = commit_locked(buffer, first, end);
+    gvmi_unlock(&buffer->lock);
+    gvmi_buffer_drop(buffer);
+    return status;
+}
+
+/* The chunks wholly inside a range; *first may be past *end when there is none. */
+static void whole_chunks(const gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes,
+                         uint64_t *first, uint64_t *end)
+{
+    *first = (offset_bytes + buffer->chunk_bytes - 1) / buffer->chunk_bytes;
+    *end = (offset_bytes + len_bytes) / buffer->chunk_bytes;
+}
+
+gvm_status gvm_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes)
+{
+    gvm_buffer *buffer;
+    uint64_t first, end, bytes;
+    gvm_status status = gvmi_buffer_hold(handle, &buffer);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_lock(&buffer->lock);
+    bytes = buffer->device_bytes + buffer->host_bytes;
+    status = gvmi_buffer_chunk_range(buffer, offset_bytes, len_bytes, &first, &end);
+    if (status == GVM_OK)
+        status = check_owner_locked(buffer);
+    if (status == GVM_OK && !buffer->vmm)
+        status = gvmi_fail(GVM_E_NOTSUP,
+                           "device %d has no virtual memory management: destroy the buffer instead",
+                           buffer->device->info.ordinal);
+    if (status == GVM_OK) {
+        whole_chunks(buffer, offset_bytes, len_bytes, &first, &end);
+        status = gvmi_buffer_vacate_locked(buffer, first, end);
+    }
+    if (bytes != buffer->device_bytes + buffer->host_bytes)
+        buffer->generation++;
+    gvmi_unlock(&buffer->lock);
+    gvmi_buffer_drop(buffer);
+    return status;
+}

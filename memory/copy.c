@@ -1,0 +1,336 @@
+/* Copies and fills.
+ *
+ * Under the buffer's lock the range is checked and the work submitted; waiting happens outside it,
+ * so that a long copy keeps nobody from committing elsewhere. What the waiting forms submit goes to
+ * the device's own stream, which no other stream's work delays.
+ *
+ * A range is cut where its tier changes: a driver copy then stays within memory of one kind.
+ */
+#include <string.h>
+
+#include "base/error.h"
+#include "base/size.h"
+#include "memory/buffer.h"
+
+/* One side of a copy that is in a buffer. */
+typedef struct place {
+    gvm_buffer *buffer;
+    uint64_t offset;
+} place;
+
+static CUdeviceptr at(place p)
+{
+    return p.buffer->address + p.offset;
+}
+
+/* How far memory of the first byte's tier goes, at most len. */
+static uint64_t run_len(place p, uint64_t len)
+{
+    const gvm_buffer *buffer = p.buffer;
+    uint64_t i = p.offset / buffer->chunk_bytes;
+    const uint8_t tier = buffer->chunks[i].tier;
+    uint64_t run_end = (i + 1) * buffer->chunk_bytes;
+
+    while (run_end - p.offset < len && buffer->chunks[++i].tier == tier)
+        run_end += buffer->chunk_bytes;
+    return run_end - p.offset < len ? run_end - p.offset : len;
+}
+
+static gvm_status check_range_locked(place p, uint64_t len)
+{
+    uint64_t first, end;
+    gvm_status status = gvmi_buffer_chunk_range(p.buffer, p.offset, len, &first, &end);
+
+    if (status != GVM_OK)
+        return status;
+    for (uint64_t i = first; i < end; i++)
+        if (p.buffer->chunks[i].tier == GVM_TIER_ABSENT)
+            return gvmi_fail(GVM_E_ABSENT,
+                             "nothing is committed at offset %llu: commit the range first",
+                             (unsigned long long)(i * p.buffer->chunk_bytes));
+    return gvmi_buffer_settle_locked(p.buffer, first, end);
+}
+
+static gvm_status check_target_locked(place p, uint64_t len)
+{
+    gvm_status status = gvmi_buffer_writable_locked(p.buffer);
+
+    return status != GVM_OK ? status : check_range_locked(p, len);
+}
+
+/* Waits for what was submitted to the device's own stream; also after a failure, since what was submitted before it uses the
+ * caller's memory. Returns the first failure. */
+static gvm_status finish(const gvm_device *device, gvm_status status)
+{
+    const gvm_error error = gvmi_error_save();
+    gvm_status finished = gvmi_device_enter(device);
+    CUresult result;
+
+    if (finished == GVM_OK) {
+        result = gvmi_cu->cuStreamSynchronize(device->stream);
+        gvmi_device_leave();
+        if (result != CUDA_SUCCESS)
+            finished = gvmi_driver_fail(result, "cuStreamSynchronize", "a copy on device %d failed",
+                                        device->info.ordinal);
+    }
+    if (status == GVM_OK)
+        return finished;
+    gvmi_error_restore(&error);
+    return status;
+}
+
+/* ---- between host and buffer */
+
+typedef enum direction { IN, OUT } direction;
+
+static gvm_status submit_host_locked(place p, direction way, void *host, uint64_t len, CUstream stream)
+{
+    gvm_status status = way == IN ? check_target_locked(p, len) : check_range_locked(p, len);
+
+    if (status != GVM_OK)
+        return status;
+    status = gvmi_device_enter(p.buffer->device);
+    if (status != GVM_OK)
+        return status;
+    for (uint64_t run; len > 0 && status == GVM_OK;
+         len -= run, p.offset += run, host = (char *)host + run) {
+        CUresult result;
+
+        run = run_len(p, len);
+        if (way == IN)
+            result = gvmi_cu->cuMemcpyHtoDAsync(at(p), host, run, stream);
+        else
+            result = gvmi_cu->cuMemcpyDtoHAsync(host, at(p), run, stream);
+        if (result != CUDA_SUCCESS)
+            status = gvmi_driver_fail(result, way == IN ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync",
+                                      "cannot copy %llu bytes", (unsigned long long)run);
+    }
+    gvmi_device_leave();
+    return status;
+}
+
+static gvm_status copy_host(gvm_buffer *handle, uint64_t offset, direction way, void *host,
+                            uint64_t len, bool wait, CUstream stream)
+{
+    gvm_buffer *buffer;
+    gvm_status status = gvmi_buffer_hold(handle, &buffer);
+
+    if (status != GVM_OK)
+        return status;
+    if (len > 0 && host == NULL)
+        status = gvmi_fail(GVM_E_INVALID, "the host pointer is NULL");
+    else if (!gvmi_range_within(offset, len, buffer->reserve_bytes))
+        status = gvmi_fail(GVM_E_INVALID,
+                           "the range of %llu bytes at offset %llu leaves the reservation",
+                           (unsigned long long)len, (unsigned long long)offset);
+    if (status == GVM_OK && len > 0) {
+        gvmi_lock(&buffer->lock);
+        status = submit_host_locked((place){buffer, offset}, way, host, len,
+                                    wait ? buffer->device->stream : stream);
+        gvmi_unlock(&buffer->lock);
+        if (wait)
+            status = finish(buffer->device, status);
+    }
+    gvmi_buffer_drop(buffer);
+    return status;
+}
+
+gvm_status gvm_buffer_copy_in(gvm_buffer *dst, uint64_t dst_offset_bytes, const void *src,
+                              uint64_t len_bytes)
+{
+    return copy_host(dst, dst_offset_bytes, IN, (void *)(uintptr_t)src, len_bytes, true, NULL);
+}
+
+gvm_status gvm_buffer_copy_in_async(gvm_buffer *dst, uint64_t dst_offset_bytes, const void *src,
+                                    uint64_t len_bytes, gvm_stream stream)
+{
+    return copy_host(dst, dst_offset_bytes, IN, (void *)(uintptr_t)src, len_bytes, false, stream);
+}
+
+gvm_status gvm_buffer_copy_out(void *dst, gvm_buffer *src, uint64_t src_offset_bytes, uint64_t len_bytes)
+{
+    return copy_host(src, src_offset_bytes, OUT, dst, len_bytes, true, NULL);
+}
+
+gvm_status gvm_buffer_copy_out_async(void *dst, gvm_buffer *src, uint64_t src_offset_bytes,
+                                     uint64_t len_bytes, gvm_stream stream)
+{
+    return copy_host(src, src_offset_bytes, OUT, dst, len_bytes, false, stream);
+}
+
+/* ---- between buffers */
+
+/* The copy runs on the destination's device, which must be able to read the source: NVIDIA's driver
+ * does not refuse a copy of memory without access, it crashes. */
+static gvm_status check_reach_locked(const gvm_buffer *dst, const gvm_buffer *src)
+{
+    if (dst->device == src->device)
+        return GVM_OK;
+    for (uint32_t i = 0; i < src->grant_count; i++)
+        if (src->grants[i].peer == dst->device && src->grants[i].access != GVM_ACCESS_NONE)
+            return GVM_OK;
+    return gvmi_fail(GVM_E_INVALID, "device %d cannot read the source: grant the source to it first",
+                     dst->device->info.ordinal);
+}
+
+static gvm_status submit_between_locked(place dst, place src, uint64_t len, CUstream stream)
+{
+    const bool same_device = dst.buffer->device == src.buffer->device;
+    gvm_status status = check_reach_locked(dst.buffer, src.buffer);
+
+    if (status == GVM_OK)
+        status = check_target_locked(dst, len);
+    if (status == GVM_OK)
+        status = check_range_locked(src, len);
+    if (status == GVM_OK)
+        status = gvmi_device_enter(dst.buffer->device);
+    if (status != GVM_OK)
+        return status;
+    for (uint64_t run; len > 0 && status == GVM_OK; len -= run, dst.offset += run, src.offset += run) {
+        CUresult result;
+
+        run = run_len(src, run_len(dst, len));
+        result = same_device ? gvmi_cu->cuMemcpyDtoDAsync(at(dst), at(src), run, stream)
+                             : gvmi_cu->cuMemcpyAsync(at(dst), at(src), run, stream);
+        if (result != CUDA_SUCCESS)
+            status = gvmi_driver_fail(result, same_device ? "cuMemcpyDtoDAsync" : "cuMemcpyAsync",
+                                      "cannot copy %llu bytes", (unsigned long long)run);
+    }
+    gvmi_device_leave();
+    return status;
+}
+
+static gvm_status check_between(place dst, place src, uint64_t len)
+{
+    if (!gvmi_range_within(dst.offset, len, dst.buffer->reserve_bytes) ||
+        !gvmi_range_within(src.offset, len, src.buffer->reserve_bytes))
+        return gvmi_fail(
+            GVM_E_INVALID, "a range of %llu bytes at offset %llu or %llu leaves its reservation",
+            (unsigned long long)len, (unsigned long long)dst.offset, (unsigned long long)src.offset);
+    if (dst.buffer == src.buffer && dst.offset < src.offset + len && src.offset < dst.offset + len)
+        return gvmi_fail(GVM_E_INVALID, "the ranges overlap");
+    return GVM_OK;
+}
+
+static gvm_status copy_between(gvm_buffer *dst_handle, uint64_t dst_offset, gvm_buffer *src_handle,
+                               uint64_t src_offset, uint64_t len, bool wait, CUstream stream)
+{
+    place dst = {NULL, dst_offset}, src = {NULL, src_offset};
+    gvm_status status = gvmi_buffer_hold(dst_handle, &dst.buffer);
+
+    if (status != GVM_OK)
+        return status;
+    status = gvmi_buffer_hold(src_handle, &src.buffer);
+    if (status == GVM_OK) {
+        if (len > 0)
+            status = check_between(dst, src, len);
+        if (status == GVM_OK && len > 0) {
+            gvmi_lock_pair(&dst.buffer->lock, &src.buffer->lock);
+            status = submit_between_locked(dst, src, len, wait ? dst.buffer->device->stream : stream);
+            gvmi_unlock_pair(&dst.buffer->lock, &src.buffer->lock);
+            if (wait)
+                status = finish(dst.buffer->device, status);
+        }
+        gvmi_buffer_drop(src.buffer);
+    }
+    gvmi_buffer_drop(dst.buffer);
+    return status;
+}
+
+gvm_status gvm_buffer_copy(gvm_buffer *dst, uint64_t dst_offset_bytes, gvm_buffer *src,
+                           uint64_t src_offset_bytes, uint64_t len_bytes)
+{
+    return copy_between(dst, dst_offset_bytes, src, src_offset_bytes, len_bytes, true, NULL);
+}
+
+gvm_status gvm_buffer_copy_async(gvm_buffer *dst, uint64_t dst_offset_bytes, gvm_buffer *src,
+                                 uint64_t src_offset_bytes, uint64_t len_bytes, gvm_stream stream)
+{
+    return copy_between(dst, dst_offset_bytes, src, src_offset_bytes, len_bytes, false, stream);
+}
+
+/* ---- filling */
+
+static CUresult set_run(CUdeviceptr address, const void *pattern, size_t pattern_bytes,
+                        uint64_t len, CUstream stream)
+{
+    uint32_t word;
+    uint16_t half;
+    uint8_t byte;
+
+    switch (pattern_bytes) {
+    case 1:
+        memcpy(&byte, pattern, sizeof byte);
+        return gvmi_cu->cuMemsetD8Async(address, byte, len, stream);
+    case 2:
+        memcpy(&half, pattern, sizeof half);
+        return gvmi_cu->cuMemsetD16Async(address, half, len / 2, stream);
+    default:
+        memcpy(&word, pattern, sizeof word);
+        return gvmi_cu->cuMemsetD32Async(address, word, len / 4, stream);
+    }
+}
+
+static gvm_status submit_fill_locked(place dst, uint64_t len, const void *pattern,
+                                     size_t pattern_bytes, CUstream stream)
+{
+    gvm_status status = check_target_locked(dst, len);
+
+    if (status == GVM_OK)
+        status = gvmi_device_enter(dst.buffer->device);
+    if (status != GVM_OK)
+        return status;
+    for (uint64_t run; len > 0 && status == GVM_OK; len -= run, dst.offset += run) {
+        CUresult result;
+
+        run = run_len(dst, len);
+        result = set_run(at(dst), pattern, pattern_bytes, run, stream);
+        if (result != CUDA_SUCCESS)
+            status = gvmi_driver_fail(result, "cuMemsetAsync", "cannot fill %llu bytes",
+                                      (unsigned long long)run);
+    }
+    gvmi_device_leave();
+    return status;
+}
+
+static gvm_status fill(gvm_buffer *handle, uint64_t offset, uint64_t len, const void *pattern,
+                       size_t pattern_bytes, bool wait, CUstream stream)
+{
+    gvm_buffer *buffer;
+    gvm_status status = gvmi_buffer_hold(handle, &buffer);
+
+    if (status != GVM_OK)
+        return status;
+    if (pattern == NULL || (pattern_bytes != 1 && pattern_bytes != 2 && pattern_bytes != 4))
+        status = gvmi_fail(GVM_E_INVALID, "a fill pattern has 1, 2 or 4 bytes");
+    else if (offset % pattern_bytes != 0 || len % pattern_bytes != 0)
+        status = gvmi_fail(GVM_E_INVALID,
+                           "offset and length must be multiples of the pattern's %zu bytes",
+                           pattern_bytes);
+    else if (!gvmi_range_within(offset, len, buffer->reserve_bytes))
+        status = gvmi_fail(GVM_E_INVALID,
+                           "the range of %llu bytes at offset %llu leaves the reservation",
+                           (unsigned long long)len, (unsigned long long)offset);
+    if (status == GVM_OK && len > 0) {
+        gvmi_lock(&buffer->lock);
+        status = submit_fill_locked((place){buffer, offset}, len, pattern, pattern_bytes,
+                                    wait ? buffer->device->stream : stream);
+        gvmi_unlock(&buffer->lock);
+        if (wait)
+            status = finish(buffer->device, status);
+    }
+    gvmi_buffer_drop(buffer);
+    return status;
+}
+
+gvm_status gvm_buffer_fill(gvm_buffer *dst, uint64_t offset_bytes, uint64_t len_bytes,
+                           const void *pattern, size_t pattern_bytes)
+{
+    return fill(dst, offset_bytes, len_bytes, pattern, pattern_bytes, true, NULL);
+}
+
+gvm_status gvm_buffer_fill_async(gvm_buffer *dst, uint64_t offset_bytes, uint64_t len_bytes,
+                                 const void *pattern, size_t pattern_bytes, gvm_stream stream)
+{
+    return fill(dst, offset_bytes, len_bytes, pattern, pattern_bytes, false, stream);
+}

@@ -1,0 +1,66 @@
+/* memory/device.h - the device inside the library: its context, its stream, its free chunks.
+ *
+ * A gvm_device exists once per GPU and process. Openings by the program and references by buffers
+ * are counted apart: a program may close the device and go on using its buffers.
+ */
+#ifndef GVMI_MEMORY_DEVICE_H
+#define GVMI_MEMORY_DEVICE_H
+
+#include <gvmem/buffer.h>
+#include <gvmem/device.h>
+
+#include "base/lock.h"
+#include "driver/driver.h"
+
+typedef struct gvmi_chunk_cache gvmi_chunk_cache;
+struct gvmi_kernel_set;
+
+struct gvm_device {
+    CUdevice cu;
+    CUcontext context;    /* primary, retained */
+    CUstream stream;      /* non-blocking; for work that the library waits for itself */
+    gvm_device_info info; /* what never changes; free_bytes and cached_bytes are 0 here */
+    int host_numa_id;     /* where HOST_NUMA handles are made */
+    gvmi_chunk_cache *cache;
+    struct gvmi_kernel_set *kernels; /* loaded by kernels/ on first use */
+    uint32_t openings;               /* by the program; under the START lock */
+    uint32_t references; /* openings, buffers, calls under way; atomic, the last one goes under the START lock */
+};
+
+/* Checks a handle from the program and keeps the device alive until gvmi_device_release(). */
+gvm_status gvmi_device_hold(const gvm_device *device, gvm_device **out);
+
+/* One more reference to a device that is alive; and one less: the last frees it. */
+void gvmi_device_retain(gvm_device *device);
+void gvmi_device_release(gvm_device *device);
+
+/* Makes the device's context current for this thread, around driver calls that want one; leave()
+ * puts back what was. */
+gvm_status gvmi_device_enter(const gvm_device *device);
+void gvmi_device_leave(void);
+
+/* ---- memory/chunk.c: handles, new or from the cache */
+
+/* A handle of memory in a tier, of bytes (a power of two). shareable asks the driver for fd export.
+ * Free handles of the process are given back to the driver and the call repeated before
+ * GVM_E_NOSPACE is answered.
+ *
+ * GVM_E_NOSPACE, GVM_E_NOMEM (host tier), GVM_E_NOTSUP, GVM_E_LIMIT, GVM_E_DRIVER */
+gvm_status gvmi_chunk_create(gvm_device *device, gvm_tier tier, uint64_t bytes, bool shareable,
+                             CUmemGenericAllocationHandle *out);
+
+/* Gives a handle back, that is mapped nowhere in this process. keep: it may be reused here (false
+ * once it was exported or imported: others could still see it). Cannot fail. */
+void gvmi_chunk_release(gvm_device *device, gvm_tier tier, uint64_t bytes, bool shareable,
+                        bool keep, CUmemGenericAllocationHandle handle);
+
+gvm_status gvmi_chunk_cache_create(gvmi_chunk_cache **out);
+void gvmi_chunk_cache_trim(gvmi_chunk_cache *cache, uint64_t keep_bytes);
+uint64_t gvmi_chunk_cache_bytes(gvmi_chunk_cache *cache);
+void gvmi_chunk_cache_destroy(gvmi_chunk_cache *cache);
+
+/* ---- kernels/: unloads what it hung on the device. Set by kernels/ when it loads something,
+ * called before the context goes. */
+extern void (*gvmi_kernels_unload)(gvm_device *device);
+
+#endif

@@ -1,0 +1,226 @@
+/* Moving chunks between the device and the host, at an address that does not change.
+ *
+ * A window of chunks at a time: a handle in the other tier is made for each and mapped at scratch
+ * addresses, the bytes are copied there, then both are unmapped and the new handles take the
+ * chunks' places. Several chunks share one unmap, one set-access and one wait, which is what the
+ * driver charges for; a window is bounded so that a move needs little memory besides.
+ *
+ * Nothing is lost whatever fails: until the bytes are copied the old handles stay in place; from
+ * the moment the old mapping is gone, the chunk is UNMAPPED with the old or the new handle, both
+ * with the same bytes, and settles on the next call if it cannot at once.
+ */
+#include "base/error.h"
+#include "memory/buffer.h"
+
+#define WINDOW_BYTES (64ull << 20) /* copied between two waits: 1.2 ms of a PCIe 5 link */
+#define WINDOW_CHUNKS (WINDOW_BYTES / GVM_CHUNK_BYTES_MIN)
+
+/* The part of a move that is under way: chunks [first, first + count) of the buffer, all present
+ * and in one other tier. */
+typedef struct window {
+    gvm_buffer *buffer;
+    gvm_tier to;
+    uint64_t first, count, mapped;
+    CUdeviceptr scratch;
+    CUmemGenericAllocationHandle handles[WINDOW_CHUNKS];
+} window;
+
+static gvm_status create_handles(window *w)
+{
+    gvm_buffer *buffer = w->buffer;
+
+    for (uint64_t i = 0; i < w->count; i++) {
+        gvm_status status = gvmi_chunk_create(buffer->device, w->to, buffer->chunk_bytes,
+                                              buffer->shareable, &w->handles[i]);
+
+        if (status != GVM_OK) {
+            w->count = i; /* so many are to be released */
+            return status;
+        }
+    }
+    return GVM_OK;
+}
+
+static void release_handles(window *w)
+{
+    gvm_buffer *buffer = w->buffer;
+
+    for (uint64_t i = 0; i < w->count; i++)
+        gvmi_chunk_release(buffer->device, w->to, buffer->chunk_bytes, buffer->shareable, true,
+                           w->handles[i]);
+}
+
+static gvm_status map_scratch(window *w)
+{
+    const uint64_t chunk_bytes = w->buffer->chunk_bytes;
+    const CUmemAccessDesc desc = {{CU_MEM_LOCATION_TYPE_DEVICE, w->buffer->device->info.ordinal},
+                                  CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
+    CUresult result = CUDA_SUCCESS;
+
+    for (w->mapped = 0; w->mapped < w->count; w->mapped++) {
+        result = gvmi_cu->cuMemMap(w->scratch + w->mapped * chunk_bytes, chunk_bytes, 0,
+                                   w->handles[w->mapped], 0);
+        if (result != CUDA_SUCCESS)
+            return gvmi_driver_fail(result, "cuMemMap", "cannot map chunks to move");
+    }
+    result = gvmi_cu->cuMemSetAccess(w->scratch, w->count * chunk_bytes, &desc, 1);
+    if (result != CUDA_SUCCESS)
+        return gvmi_driver_fail(result, "cuMemSetAccess", "cannot map chunks to move");
+    return GVM_OK;
+}
+
+static gvm_status unmap_scratch(window *w)
+{
+    CUresult result = CUDA_SUCCESS;
+
+    if (w->mapped > 0)
+        result = gvmi_cu->cuMemUnmap(w->scratch, w->mapped * w->buffer->chunk_bytes);
+    w->mapped = 0;
+    return result == CUDA_SUCCESS
+               ? GVM_OK
+               : gvmi_driver_fail(result, "cuMemUnmap", "cannot unmap chunks to move");
+}
+
+static gvm_status copy_to_scratch(window *w)
+{
+    const gvm_buffer *buffer = w->buffer;
+    const CUdeviceptr from = buffer->address + w->first * buffer->chunk_bytes;
+    gvm_status status = gvmi_device_enter(buffer->device);
+    CUresult result;
+
+    if (status != GVM_OK)
+        return status;
+    result = gvmi_cu->cuMemcpyDtoDAsync(w->scratch, from, w->count * buffer->chunk_bytes,
+                                        buffer->device->stream);
+    if (result != CUDA_SUCCESS)
+        status = gvmi_driver_fail(result, "cuMemcpyDtoDAsync", "cannot copy chunks to move");
+    /* Also after a failure: whatever was submitted must be over before anything is unmapped. */
+    result = gvmi_cu->cuStreamSynchronize(buffer->device->stream);
+    if (result != CUDA_SUCCESS && status == GVM_OK)
+        status = gvmi_driver_fail(result, "cuStreamSynchronize", "cannot copy chunks to move");
+    gvmi_device_leave();
+    return status;
+}
+
+/* The new handles become the chunks', the old ones are let go. */
+static gvm_status swap_handles(window *w)
+{
+    gvm_buffer *buffer = w->buffer;
+    const uint64_t bytes = w->count * buffer->chunk_bytes;
+    CUresult result = gvmi_cu->cuMemUnmap(buffer->address + w->first * buffer->chunk_bytes, bytes);
+
+    if (result != CUDA_SUCCESS)
+        return gvmi_driver_fail(result, "cuMemUnmap", "cannot take chunks from their addresses");
+    for (uint64_t i = 0; i < w->count; i++) {
+        gvmi_chunk *chunk = &buffer->chunks[w->first + i];
+
+        gvmi_chunk_release(buffer->device, (gvm_tier)chunk->tier, buffer->chunk_bytes,
+                           buffer->shareable, (chunk->flags & GVMI_CHUNK_SEEN) == 0, chunk->handle);
+        *chunk = (gvmi_chunk){
+            .handle = w->handles[i],
+            .tier = (uint8_t)w->to,
+            .flags = GVMI_CHUNK_UNMAPPED | GVMI_CHUNK_STALE,
+        };
+    }
+    buffer->device_bytes = w->to == GVM_TIER_DEVICE ? buffer->device_bytes + bytes
+                                                    : buffer->device_bytes - bytes;
+    buffer->host_bytes = w->to == GVM_TIER_HOST ? buffer->host_bytes + bytes
+                                                : buffer->host_bytes - bytes;
+    buffer->moved_bytes += bytes;
+    buffer->generation++;
+    w->count = 0; /* the handles are the buffer's now */
+    return GVM_OK;
+}
+
+static gvm_status move_window(window *w)
+{
+    const uint64_t first = w->first, end = w->first + w->count;
+    gvm_error error;
+    gvm_status status = create_handles(w);
+
+    if (status == GVM_OK)
+        status = map_scratch(w);
+    if (status == GVM_OK)
+        status = copy_to_scratch(w);
+    if (status == GVM_OK) {
+        status = unmap_scratch(w);
+    } else {
+        error = gvmi_error_save();
+        (void)unmap_scratch(w);
+        gvmi_error_restore(&error);
+    }
+    if (status == GVM_OK)
+        status = swap_handles(w);
+    release_handles(w);
+    return status == GVM_OK ? gvmi_buffer_settle_locked(w->buffer, first, end) : status;
+}
+
+/* The next chunks of [*next, end) to move, as many adjacent ones as a window takes. False when
+ * there is none left. */
+static bool find_window(window *w, uint64_t *next, uint64_t end)
+{
+    const gvmi_chunk *chunks = w->buffer->chunks;
+    uint64_t most = WINDOW_BYTES / w->buffer->chunk_bytes;
+    uint64_t i = *next;
+
+    while (i < end && (chunks[i].tier == GVM_TIER_ABSENT || chunks[i].tier == w->to))
+        i++;
+    w->first = i;
+    most = most > 0 ? most : 1;
+    while (i < end && i - w->first < most && chunks[i].tier != GVM_TIER_ABSENT &&
+           chunks[i].tier != w->to)
+        i++;
+    w->count = i - w->first;
+    *next = i;
+    return w->count > 0;
+}
+
+static gvm_status move_locked(gvm_buffer *buffer, uint64_t first, uint64_t end, gvm_tier to)
+{
+    window w = {.buffer = buffer, .to = to};
+    uint64_t scratch_bytes = buffer->chunk_bytes > WINDOW_BYTES ? buffer->chunk_bytes : WINDOW_BYTES;
+    CUresult result;
+    gvm_status status = gvmi_buffer_settle_locked(buffer, first, end);
+
+    if (status != GVM_OK)
+        return status;
+    result = gvmi_cu->cuMemAddressReserve(&w.scratch, scratch_bytes, 0, 0, 0);
+    if (result != CUDA_SUCCESS)
+        return gvmi_driver_fail(result, "cuMemAddressReserve",
+                                "cannot reserve addresses to move chunks through");
+    while (status == GVM_OK && find_window(&w, &first, end))
+        status = move_window(&w);
+    gvmi_cu->cuMemAddressFree(w.scratch, scratch_bytes);
+    return status;
+}
+
+static gvm_status check_move(const gvm_buffer *buffer, gvm_tier to)
+{
+    if (to != GVM_TIER_DEVICE && to != GVM_TIER_HOST)
+        return gvmi_fail(GVM_E_INVALID, "tier %d is neither the device nor the host", (int)to);
+    if (buffer->imported)
+        return gvmi_fail(GVM_E_IMPORTED, "the buffer was imported: only its owner moves it");
+    if (!buffer->vmm || !buffer->device->info.host_tier)
+        return gvmi_fail(GVM_E_NOTSUP, "device %d has no host tier (CUDA 12.2 or later brings it)",
+                         buffer->device->info.ordinal);
+    return GVM_OK;
+}
+
+gvm_status gvm_buffer_move(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes, gvm_tier tier)
+{
+    gvm_buffer *buffer;
+    uint64_t first, end;
+    gvm_status status = gvmi_buffer_hold(handle, &buffer);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_lock(&buffer->lock);
+    status = gvmi_buffer_chunk_range(buffer, offset_bytes, len_bytes, &first, &end);
+    if (status == GVM_OK)
+        status = check_move(buffer, tier);
+    if (status == GVM_OK)
+        status = move_locked(buffer, first, end, tier);
+    gvmi_unlock(&buffer->lock);
+    gvmi_buffer_drop(buffer);
+    return status;
+}

@@ -1,0 +1,255 @@
+/* Arrays that grow in place: a buffer and a count.
+ *
+ * I1  count <= capacity <= max_count.   I2  the elements [0, capacity) are committed; capacity is
+ *     what whole committed chunks hold. Growing commits exactly the chunks that are missing: an
+ *     address that stays needs no spare room to save copies, as realloc would.
+ */
+#include <gvmem/vector.h>
+
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/lock.h"
+#include "base/registry.h"
+#include "base/size.h"
+#include "memory/buffer.h"
+
+struct gvm_vector {
+    gvmi_mutex lock;
+    gvm_buffer *buffer;
+    uint64_t address, elem_bytes, chunk_bytes, max_count;
+    uint64_t count, capacity;
+};
+
+gvm_status gvm_vector_create(gvm_device *device, size_t elem_bytes, uint64_t max_count,
+                             const gvm_buffer_options *options, gvm_vector **out)
+{
+    gvm_buffer_info info = {.struct_size = sizeof info};
+    gvm_vector *vector;
+    gvm_status status;
+
+    if (out == NULL || elem_bytes == 0 || max_count == 0 || max_count > GVMI_SPAN_BYTES_MAX / elem_bytes)
+        return gvmi_fail(GVM_E_INVALID,
+                         "cannot make a vector of %llu elements of %zu bytes, or out is NULL",
+                         (unsigned long long)max_count, elem_bytes);
+    vector = calloc(1, sizeof *vector);
+    if (vector == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a vector");
+    status = gvm_buffer_create(device, max_count * elem_bytes, options, &vector->buffer);
+    if (status != GVM_OK)
+        goto fail_free;
+    status = gvm_buffer_get_info(vector->buffer, &info);
+    if (status == GVM_OK && !info.vmm)
+        status = gvmi_fail(GVM_E_NOTSUP,
+                           "device %d has no virtual memory management: vectors cannot grow there",
+                           (int)info.ordinal);
+    if (status != GVM_OK)
+        goto fail_destroy;
+    vector->address = info.address;
+    vector->chunk_bytes = info.chunk_bytes;
+    vector->elem_bytes = elem_bytes;
+    vector->max_count = max_count;
+    gvmi_mutex_init(&vector->lock, GVMI_RANK_VECTOR);
+    status = gvmi_registry_add(GVMI_KIND_VECTOR, gvmi_key(vector), vector);
+    if (status != GVM_OK)
+        goto fail_destroy;
+    *out = vector;
+    return GVM_OK;
+
+fail_destroy:
+    gvm_buffer_destroy(vector->buffer);
+fail_free:
+    free(vector);
+    return status;
+}
+
+static gvm_status hold(const gvm_vector *handle, gvm_vector **out)
+{
+    void *object;
+    gvm_status status = gvmi_registry_hold(GVMI_KIND_VECTOR, gvmi_key(handle), &object);
+
+    *out = object;
+    if (status == GVM_OK)
+        gvmi_lock(&(*out)->lock);
+    return status;
+}
+
+static void drop(gvm_vector *vector)
+{
+    gvmi_unlock(&vector->lock);
+    gvmi_registry_drop(GVMI_KIND_VECTOR, gvmi_key(vector));
+}
+
+static gvm_status reserve_locked(gvm_vector *vector, uint64_t capacity)
+{
+    uint64_t from, to, held;
+    gvm_status status;
+
+    if (capacity > vector->max_count)
+        return gvmi_fail(GVM_E_LIMIT, "%llu elements are more than the %llu the vector was created for",
+                         (unsigned long long)capacity, (unsigned long long)vector->max_count);
+    if (capacity <= vector->capacity)
+        return GVM_OK;
+    from = gvmi_round_down(vector->capacity * vector->elem_bytes, vector->chunk_bytes);
+    to = gvmi_round_up(capacity * vector->elem_bytes, vector->chunk_bytes);
+    status = gvm_buffer_commit(vector->buffer, from, to - from);
+    if (status != GVM_OK)
+        return status;
+    held = to / vector->elem_bytes;
+    vector->capacity = held < vector->max_count ? held : vector->max_count;
+    return GVM_OK;
+}
+
+gvm_status gvm_vector_append(gvm_vector *handle, const void *elems, uint64_t count)
+{
+    gvm_vector *vector;
+    gvm_status status;
+
+    if (elems == NULL && count > 0)
+        return gvmi_fail(GVM_E_INVALID, "elems is NULL");
+    status = hold(handle, &vector);
+    if (status != GVM_OK)
+        return status;
+    if (count > vector->max_count - vector->count)
+        status = gvmi_fail(GVM_E_LIMIT,
+                           "%llu more elements would pass the %llu the vector was created for",
+                           (unsigned long long)count, (unsigned long long)vector->max_count);
+    else
+        status = reserve_locked(vector, vector->count + count);
+    if (status == GVM_OK)
+        status = gvm_buffer_copy_in(vector->buffer, vector->count * vector->elem_bytes, elems,
+                                    count * vector->elem_bytes);
+    if (status == GVM_OK)
+        vector->count += count;
+    drop(vector);
+    return status;
+}
+
+/* Also on a sealed vector a length that needs no new memory would be a lie to those who read it. */
+static gvm_status check_unsealed(gvm_vector *vector)
+{
+    gvm_buffer_info info = {.struct_size = sizeof info};
+    gvm_status status = gvm_buffer_get_info(vector->buffer, &info);
+
+    if (status == GVM_OK && info.sealed)
+        status = gvmi_fail(GVM_E_SEALED, "the vector's buffer is sealed");
+    return status;
+}
+
+gvm_status gvm_vector_resize(gvm_vector *handle, uint64_t count)
+{
+    gvm_vector *vector;
+    gvm_status status = hold(handle, &vector);
+
+    if (status != GVM_OK)
+        return status;
+    status = check_unsealed(vector);
+    if (status == GVM_OK)
+        status = reserve_locked(vector, count);
+    if (status == GVM_OK)
+        vector->count = count;
+    drop(vector);
+    return status;
+}
+
+gvm_status gvm_vector_reserve(gvm_vector *handle, uint64_t capacity)
+{
+    gvm_vector *vector;
+    gvm_status status = hold(handle, &vector);
+
+    if (status != GVM_OK)
+        return status;
+    status = check_unsealed(vector);
+    if (status == GVM_OK)
+        status = reserve_locked(vector, capacity);
+    drop(vector);
+    return status;
+}
+
+gvm_status gvm_vector_shrink(gvm_vector *handle)
+{
+    gvm_vector *vector;
+    uint64_t used, held, kept;
+    gvm_status status = hold(handle, &vector);
+
+    if (status != GVM_OK)
+        return status;
+    used = gvmi_round_up(vector->count * vector->elem_bytes, vector->chunk_bytes);
+    held = gvmi_round_up(vector->capacity * vector->elem_bytes, vector->chunk_bytes);
+    status = check_unsealed(vector);
+    if (status == GVM_OK && held > used) {
+        kept = used / vector->elem_bytes;
+        vector->capacity = kept < vector->max_count ? kept : vector->max_count;
+        /* If this fails some chunks stay, which growing again finds there. */
+        status = gvm_buffer_decommit(vector->buffer, used, held - used);
+    }
+    drop(vector);
+    return status;
+}
+
+/* ---- questions */
+
+static uint64_t ask(const gvm_vector *handle, uint64_t (*answer)(const gvm_vector *vector))
+{
+    gvm_vector *vector;
+    uint64_t value;
+
+    if (hold(handle, &vector) != GVM_OK)
+        return 0;
+    value = answer(vector);
+    drop(vector);
+    return value;
+}
+
+static uint64_t answer_address(const gvm_vector *vector)
+{
+    return vector->address;
+}
+
+static uint64_t answer_count(const gvm_vector *vector)
+{
+    return vector->count;
+}
+
+static uint64_t answer_capacity(const gvm_vector *vector)
+{
+    return vector->capacity;
+}
+
+static uint64_t answer_buffer(const gvm_vector *vector)
+{
+    return gvmi_key(vector->buffer);
+}
+
+uint64_t gvm_vector_address(const gvm_vector *vector)
+{
+    return ask(vector, answer_address);
+}
+
+uint64_t gvm_vector_count(const gvm_vector *vector)
+{
+    return ask(vector, answer_count);
+}
+
+uint64_t gvm_vector_capacity(const gvm_vector *vector)
+{
+    return ask(vector, answer_capacity);
+}
+
+gvm_buffer *gvm_vector_buffer(gvm_vector *vector)
+{
+    return (gvm_buffer *)(uintptr_t)ask(vector, answer_buffer);
+}
+
+void gvm_vector_destroy(gvm_vector *handle)
+{
+    void *object;
+    gvm_vector *vector;
+
+    if (handle == NULL || gvmi_registry_remove(GVMI_KIND_VECTOR, gvmi_key(handle), &object) != GVM_OK)
+        return;
+    vector = object;
+    gvm_buffer_destroy(vector->buffer);
+    gvmi_mutex_destroy(&vector->lock);
+    free(vector);
+}

@@ -1,0 +1,156 @@
+#!/bin/sh
+# usage: check.sh fast|full|all [BUILD-FOLDER]
+# Runs the checks of a level, all of them even if one fails, then a summary. The last line is "N passed, N failed": tests by their
+# cases, every other step as one. Exit 0 only if nothing failed.
+#   fast  build, light lint, unit and conform tests            full  build, lint, all tests but the slow ones
+#   all   full, then: ASan + UBSan, TSan, clang, valgrind, slow tests, fuzzers, spelling, shell scripts
+# FUZZ_SECONDS (default 20): how long each fuzzer runs.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+level=${1:-full}
+build=${2:-build}
+
+case $level in
+fast | full) scripts/setup.sh test || exit 1 ;;
+all) scripts/setup.sh all || exit 1 ;;
+*)
+    echo "usage: check.sh fast|full|all [BUILD-FOLDER]" >&2
+    exit 2
+    ;;
+esac
+
+# A failure of a sanitizer ends the program, and so fails the test.
+export ASAN_OPTIONS="${ASAN_OPTIONS:-detect_leaks=1:strict_string_checks=1:intercept_tls_get_addr=0}"
+export UBSAN_OPTIONS="${UBSAN_OPTIONS:-halt_on_error=1:print_stacktrace=1}"
+export TSAN_OPTIONS="${TSAN_OPTIONS:-halt_on_error=1:second_deadlock_stack=1}"
+
+passed=0 failed=0 logs='' summary=''
+
+have() { command -v "$1" >/dev/null 2>&1; }
+
+note() { # RESULT STEP
+    summary="$summary
+  $(printf '%-9s %s' "$1" "$2")"
+}
+
+step() { # NAME COMMAND...: a step that passes or fails as a whole
+    step_name=$1
+    shift
+    printf '\n==== %s\n' "$step_name"
+    if "$@"; then
+        passed=$((passed + 1))
+        note ok "$step_name"
+    else
+        failed=$((failed + 1))
+        note FAILED "$step_name"
+        return 1
+    fi
+}
+
+left_out() { # STEP WHY
+    note 'left out' "$1: $2"
+}
+
+tests() { # NAME FOLDER MESON-TEST-ARGUMENTS...: tests count by their cases
+    tests_name=$1 folder=$2
+    shift 2
+    printf '\n==== %s\n' "$tests_name"
+    base=check-$(printf '%s' "$tests_name" | tr -c 'a-z0-9\n' '-')
+    rm -f "$folder/meson-logs/$base"*
+    meson test -C "$folder" --no-rebuild --print-errorlogs --logbase "$base" "$@"
+    code=$?
+    for log in "$folder/meson-logs/$base"*.json; do :; done # meson adds the wrapper's name to the base
+    if [ "$code" -eq 0 ] && [ -s "$log" ]; then
+        note ok "$tests_name: $(scripts/test-results.py "$log")"
+    elif [ -s "$log" ]; then
+        note FAILED "$tests_name: $(scripts/test-results.py "$log")"
+        scripts/test-results.py "$log" >/dev/null && failed=$((failed + 1)) # meson failed, no test did
+    else
+        failed=$((failed + 1))
+        note FAILED "$tests_name: no test ran"
+        return 1
+    fi
+    logs="$logs $log"
+}
+
+# ThreadSanitizer of this compiler wants the old layout of addresses; where that cannot be had, tests run without the wrapper.
+tsan_tests() {
+    if setarch "$(uname -m)" -R true 2>/dev/null; then
+        tests 'tests under TSan' "$build-tsan" --wrapper "setarch $(uname -m) -R"
+    else
+        tests 'tests under TSan' "$build-tsan"
+    fi
+}
+
+fuzz() {
+    for fuzzer in "$build"-fuzz/tests/fuzz/fuzz_*; do
+        if [ ! -f "$fuzzer" ] || [ ! -x "$fuzzer" ]; then continue; fi
+        name=$(basename "$fuzzer")
+        found=$build-fuzz/found/$name
+        mkdir -p "$found"
+        set -- "$found"
+        [ -d "tests/fuzz/corpus/$name" ] && set -- "$@" "tests/fuzz/corpus/$name"
+        step "fuzz: $name" "$fuzzer" -max_total_time="${FUZZ_SECONDS:-20}" -verbosity=0 -print_final_stats=1 \
+            -artifact_prefix="$found/" "$@"
+    done
+    [ -d "$build-fuzz/found" ] || left_out 'fuzzers' 'there are none'
+}
+
+spelling() { scripts/sources.sh | grep -v '^LICENSE$' | xargs codespell -L fo,nd,Nd; }
+shell_scripts() { scripts/sources.sh '*.sh' '.ci/run' | xargs shellcheck; }
+
+check_all() {
+    if step 'build with ASan and UBSan' scripts/build.sh "$build-asan" -Db_sanitize=address,undefined -Db_lundef=false; then
+        tests 'tests under ASan and UBSan' "$build-asan"
+    fi
+    if step 'build with TSan' scripts/build.sh "$build-tsan" -Db_sanitize=thread -Db_lundef=false; then
+        tsan_tests
+    fi
+    if ! have clang; then
+        left_out 'clang' 'clang is not installed'
+    else
+        if step 'build with clang' env CC=clang scripts/build.sh "$build-clang" -Dwerror=true; then
+            tests 'tests built by clang' "$build-clang" --suite unit --suite conform --no-suite slow
+        fi
+        if step 'build the fuzzers' env CC=clang scripts/build.sh "$build-fuzz" -Dfuzz=true \
+            -Db_sanitize=address,undefined -Db_lundef=false; then
+            fuzz
+        fi
+    fi
+    if have valgrind; then
+        tests 'unit tests under valgrind' "$build" --suite unit --no-suite slow --timeout-multiplier 10 \
+            --wrapper 'valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite'
+    else
+        left_out 'valgrind' 'valgrind is not installed'
+    fi
+    tests 'slow tests' "$build" --suite slow
+    if have codespell; then step 'spelling' spelling; else left_out 'spelling' 'codespell is not installed'; fi
+    if have shellcheck; then step 'shell scripts' shell_scripts; else left_out 'shell scripts' 'shellcheck is not installed'; fi
+}
+
+if step 'build' scripts/build.sh "$build"; then
+    case $level in
+    fast)
+        step 'light lint' scripts/lint.sh "$build" light
+        tests 'unit and conform tests' "$build" --suite unit --suite conform --no-suite slow
+        ;;
+    *)
+        step 'lint' scripts/lint.sh "$build"
+        tests 'tests' "$build"
+        ;;
+    esac
+    [ "$level" != all ] || check_all
+fi
+
+# shellcheck disable=SC2086 # a list of paths without spaces
+sums=$(scripts/test-results.py $logs)
+# shellcheck disable=SC2086
+set -- $sums
+total_passed=$((passed + $1)) total_failed=$((failed + $3))
+
+printf '\n==== summary%s\n' "$summary"
+# shellcheck disable=SC2086
+scripts/test-results.py --failures $logs | sed '$d; s/^/  /'
+mkdir -p "$build"
+echo "$total_passed passed, $total_failed failed" | tee "$build/check-result"
+[ "$total_failed" -eq 0 ] && [ "$1" -gt 0 ]

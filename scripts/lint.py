@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""Holds the source text against the house rules. usage: lint.py FILE... (paths from the root)
+
+Each finding is one line, file:line: what is wrong; how to mend it. Exits 1 if there are any.
+"""
+import re
+import sys
+from pathlib import Path
+
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import headers  # noqa: E402
+
+# Who may include whom: a folder includes itself and those before it.
+ORDER = ["base", "driver", "memory", "kernels", "sharing", "tools"]
+SOFTGPU_MAY = {"driver/calls.h", "driver/cuda_abi.h", "gvmem/device/kernel.h"}
+CUDA_H_MAY = {"driver/abi_check.c"}
+C11_HEADERS = set(
+    "assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg stdatomic stdbool "
+    "stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype".split()
+)
+LINES_MAX = 1000
+NO_LINE_LIMIT = ("LICENSE", "bench/results/", "tests/fuzz/corpus/")
+PRODUCT = ORDER + ["softgpu", "examples"]
+
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]')
+VARIABLE = re.compile(r"\bGVMEM_[A-Z][A-Z0-9_]*\b")
+# Assembled, so that this file does not find itself.
+DEVELOPER_PATH = re.compile(r"(?<![\w.}])/(?:" + "|".join(["work", "home", "root", "Users"]) + r")/\w")
+UNFINISHED = re.compile(r"\b(?:" + "|".join(["TO" + "DO", "FIX" + "ME", "HA" + "CK"]) + r")\b")
+
+findings = 0
+
+
+def complain(path, line, wrong, mend):
+    global findings
+    findings += 1
+    print(f"{path}:{line}: {wrong}; {mend}")
+
+
+def check_include(path, number, bracket, name):
+    folder = path.split("/")[0]
+    if name == "cuda.h" and path not in CUDA_H_MAY:
+        complain(path, number, "includes cuda.h", "include driver/cuda_abi.h, and add there what is missing")
+    if path.startswith("include/"):
+        standard = name.endswith(".h") and name[:-2] in C11_HEADERS
+        if not (bracket == "<" and (standard or name.startswith("gvmem/"))):
+            complain(path, number, f"public header includes {name}", "use <gvmem/...> and standard C headers only")
+        return
+    if bracket == "<":
+        if folder == "softgpu" and name.startswith("gvmem/") and name not in SOFTGPU_MAY:
+            complain(path, number, f"softgpu includes {name}", "it knows the driver's interface alone: " + ", ".join(sorted(SOFTGPU_MAY)))
+        return
+    target = name.split("/")[0]
+    if name.startswith("gvmem/"):
+        complain(path, number, f'includes "{name}"', f"public headers are included as <{name}>")
+    elif "/" not in name and folder in PRODUCT:
+        complain(path, number, f'includes "{name}"', f'write it from the root: "{folder}/{name}"')
+    elif folder == "softgpu":
+        if target != "softgpu" and name not in SOFTGPU_MAY:
+            complain(path, number, f"softgpu includes {name}", "it may include itself, " + ", ".join(sorted(SOFTGPU_MAY)))
+    elif folder == "examples":
+        complain(path, number, f"an example includes {name}", "examples use public headers alone, as a user would")
+    elif folder in ORDER:
+        if target not in ORDER or ORDER.index(target) > ORDER.index(folder):
+            complain(path, number, f"{folder} includes {name}", f"the direction is {' <- '.join(ORDER)}: move the code or turn the call round")
+
+
+def check_c(path, lines, options):
+    product = path.split("/")[0] in PRODUCT or path.startswith("include/")
+    for number, line in enumerate(lines, 1):
+        match = INCLUDE.match(line)
+        if match:
+            check_include(path, number, match[1], match[2])
+        if "\t" in line:
+            complain(path, number, "tab", "indent with 4 spaces, or run make fmt")
+        if product:
+            for name in VARIABLE.findall(line):
+                if name not in options and not name.endswith("_H"):
+                    complain(path, number, f"{name} is not in the table of settings", "add a row to GVMI_OPTIONS in base/options.h")
+
+
+def check_text(path, lines):
+    if len(lines) > LINES_MAX and not path.startswith(NO_LINE_LIMIT):
+        complain(path, LINES_MAX + 1, f"{len(lines)} lines", f"split the file: {LINES_MAX} lines are the limit")
+    for number, line in enumerate(lines, 1):
+        if line != line.rstrip() and not path.endswith(".md"):
+            complain(path, number, "blanks at the end of the line", "remove them")
+        if DEVELOPER_PATH.search(line):
+            complain(path, number, "path of one developer's machine", "make it relative, or an option")
+        if UNFINISHED.search(line):
+            complain(path, number, "note of unfinished work", "finish it or open an issue")
+
+
+def check_header(path, codes):
+    header = headers.parse(path)
+    if not header.title:
+        complain(path, 1, "no title", f'start the head comment with "{header.name} - what it is", the manual page\'s name line')
+    if header.functions and not header.description:
+        complain(path, 1, "no description", "tell in the head comment what it is for, threads, ownership")
+    for topic in ("Threads", "Ownership"):
+        if header.functions and not re.search(rf"^{topic}:", header.description, re.M):
+            complain(path, 1, f"the head comment says nothing of {topic.lower()}", f'add a paragraph "{topic}: ..."')
+    common = "GVM_E_" in header.description
+    for f in header.functions:
+        if not f.comment:
+            complain(path, f.line, f"{f.name} is not documented", "put a comment above it: what it does, its errors, whether it blocks")
+        elif f.result == "gvm_status" and "GVM_E_" not in f.comment and not common:
+            complain(path, f.line, f"{f.name} does not list its errors", 'add lines "GVM_E_CODE  when" to its comment')
+    text = Path(path).read_text()
+    for number, line in enumerate(text.split("\n"), 1):
+        for code in re.findall(r"\bGVM_E_[A-Z]+\b", line):
+            if code not in codes and code != "GVM_E_UNKNOWN":
+                complain(path, number, f"{code} is no status code", "add a row to GVM_STATUS_TABLE in include/gvmem/status.h")
+
+
+def check_manual(options, codes):
+    """The tables reach gvmem(7) by these two lines; gen-man.py puts the rows there."""
+    page = Path("docs/man/gvmem.7.in")
+    text = page.read_text() if page.exists() else ""
+    for mark in ("@ENVIRONMENT@", "@STATUS@"):
+        if f"\n{mark}\n" not in text:
+            complain(page, 1, f"no line {mark}", "the table of settings or status codes is put in its place")
+    for name, text in [*options.items(), *codes.items()]:
+        if not text:
+            complain("base/options.h or include/gvmem/status.h", 1, f"{name} has no text", "say what it does in its row")
+
+
+def main():
+    options = {row[0]: row[-1] for row in headers.table("base/options.h", "GVMI_OPTIONS")}
+    codes = {row[0]: row[-1] for row in headers.table("include/gvmem/status.h", "GVM_STATUS_TABLE")}
+    if not options or not codes:
+        sys.exit("lint: cannot read GVMI_OPTIONS in base/options.h or GVM_STATUS_TABLE in include/gvmem/status.h")
+    for path in sys.argv[1:]:
+        try:
+            lines = Path(path).read_text().removesuffix("\n").split("\n")
+        except UnicodeDecodeError:
+            continue
+        check_text(path, lines)
+        if path.endswith((".c", ".h", ".cu")):
+            check_c(path, lines, options)
+        if path.startswith("include/") and path.endswith(".h"):
+            check_header(path, codes)
+    check_manual(options, codes)
+    sys.exit(1 if findings else 0)
+
+
+if __name__ == "__main__":
+    main()

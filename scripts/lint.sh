@@ -1,0 +1,60 @@
+#!/bin/sh
+# usage: lint.sh [BUILD-FOLDER [light]]
+# Holds the tree against the house rules; every finding says where and how to mend it. With "light", only what needs no build.
+set -u
+cd "$(dirname "$0")/.." || exit 1
+build=${1:-build}
+weight=${2:-full}
+failed=0
+
+have() { command -v "$1" >/dev/null 2>&1; }
+fail() {
+    failed=1
+    echo "$1"
+}
+
+# 1. What can be seen in the text: include direction, documentation, settings, length, paths.
+# shellcheck disable=SC2046 # names without spaces
+scripts/lint.py $(scripts/sources.sh) || failed=1
+
+# 2. Each public header compiles alone, as C11 and as C++17.
+for header in $(scripts/public-headers.sh); do
+    name=${header#include/}
+    alone() { # COMPILER LANGUAGE STANDARD
+        if ! have "$1"; then
+            echo "lint: $1 is not installed: headers are not compiled as $3"
+            return 0
+        fi
+        echo "#include <$name>" | "$1" -x "$2" -std="$3" -pedantic -Wall -Wextra -Werror -Iinclude -fsyntax-only - ||
+            fail "$header:1: does not compile alone as $3; include what it uses, and keep to the standard"
+    }
+    alone cc c c11
+    alone c++ c++ c++17
+done
+
+# 3. Format, by the version that .clang-format is written for: others decide a few lines otherwise.
+if have clang-format && clang-format --version | grep -q 'version 14\.'; then
+    scripts/sources.sh '*.c' '*.h' | while read -r file; do
+        line=$(clang-format "$file" | diff "$file" - | sed -n '1s/[^0-9].*//p')
+        [ -z "$line" ] || echo "$file:$line: not formatted; run make fmt"
+    done | { ! grep .; } || failed=1
+else
+    echo 'lint: there is no clang-format 14: the format is not checked'
+fi
+
+# 4. What the library exports is what the headers declare.
+if [ "$weight" != light ]; then
+    declared=$(scripts/public-headers.sh | xargs scripts/gen-map.py -o - | sed -n 's/^ *\(gvm_.*\);$/\1/p' | sort)
+    exported=$(nm -D --defined-only "$build/libgvmem.so.0" | awk '$2 != "A" {sub(/@.*/, "", $3); print $3}' | sort)
+    for symbol in $declared; do
+        echo "$exported" | grep -qx "$symbol" ||
+            fail "$(grep -rnE "^GVM_API.*[ *]$symbol\(" include/gvmem | head -n 1 | cut -d: -f1-2): $symbol is declared and not exported; define it"
+    done
+    for symbol in $exported; do
+        echo "$declared" | grep -qx "$symbol" ||
+            fail "libgvmem.so.0:1: $symbol is exported and not declared with GVM_API; declare it or make it static"
+    done
+fi
+
+[ "$failed" -eq 0 ] && echo 'lint: nothing found'
+exit "$failed"

@@ -1,0 +1,79 @@
+#!/bin/sh
+# usage: setup.sh [build|test|all]
+# Makes sure that what building (build), testing (test, the default) or check-all (all) needs is installed. Installs only what is
+# missing, with apt-get, as root or through sudo; if nothing is missing, no package tool is run and no network is touched.
+# Packages of the lists test and all are wanted but not necessary: the checks that use them are left out, with a message.
+set -eu
+
+level=${1:-test}
+needed='' wanted=''
+
+have_command() { command -v "$1" >/dev/null 2>&1; }
+have_header() { echo "#include <$1>" | cc -E -x c - -o /dev/null >/dev/null 2>&1; }
+
+have_command cc && have_header stdio.h || needed="$needed gcc libc6-dev"
+have_command make || needed="$needed make"
+have_command meson || needed="$needed meson"
+have_command ninja || needed="$needed ninja-build"
+have_command pkg-config || needed="$needed pkg-config"
+have_command python3 || needed="$needed python3"
+
+case $level in
+build) ;;
+test | all)
+    pkg-config --exists cmocka 2>/dev/null || wanted="$wanted libcmocka-dev"
+    have_command c++ || wanted="$wanted g++"
+    have_command clang-format || wanted="$wanted clang-format"
+    have_command mandoc || wanted="$wanted mandoc"
+    ;;
+*)
+    echo "usage: setup.sh [build|test|all]" >&2
+    exit 2
+    ;;
+esac
+if [ "$level" = all ]; then
+    have_command clang || wanted="$wanted clang"
+    have_command valgrind || wanted="$wanted valgrind"
+    have_command codespell || wanted="$wanted codespell"
+    have_command shellcheck || wanted="$wanted shellcheck"
+fi
+[ -n "$needed$wanted" ] || exit 0
+
+# Without $needed nothing can be done; without $wanted less is checked.
+give_up() {
+    echo "setup: $1" >&2
+    echo "setup: missing packages, by their Debian names:$needed$wanted" >&2
+    if [ -n "$needed" ]; then exit 1; fi
+    echo "setup: going on without them; some checks will be left out" >&2
+    exit 0
+}
+
+have_command apt-get || give_up "this is no Debian or Ubuntu: install the packages with your distribution's tool"
+if [ "$(id -u)" -eq 0 ]; then
+    as_root=''
+elif have_command sudo && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
+    as_root=sudo
+else
+    give_up "installing needs root or sudo: run 'apt-get install$needed$wanted' as root, then this again"
+fi
+
+install() {
+    # shellcheck disable=SC2086 # words of a list, and a prefix that may be empty
+    $as_root env DEBIAN_FRONTEND=noninteractive apt-get install -y -q --no-install-recommends $1 </dev/null
+}
+
+echo "setup: installing$needed$wanted"
+$as_root apt-get update -q </dev/null || echo "setup: package lists could not be refreshed" >&2
+if [ -n "$needed" ]; then
+    install "$needed" || give_up "apt-get could not install what building needs"
+    needed=''
+fi
+if [ -n "$wanted" ]; then
+    # One at a time, so that one that this release does not have keeps no other away.
+    missing=''
+    for package in $wanted; do
+        install "$package" || missing="$missing $package"
+    done
+    wanted=$missing
+    [ -z "$wanted" ] || give_up "apt-get could not install some packages"
+fi

@@ -1,0 +1,116 @@
+/* Judging what another process says of its memory; see descriptor.h. */
+#include "sharing/descriptor.h"
+
+#include <inttypes.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/size.h"
+#include "memory/buffer.h"
+
+void gvmi_descriptor_init(gvmi_descriptor *out)
+{
+    *out = (gvmi_descriptor){
+        .version = GVMI_DESCRIPTOR_VERSION,
+        .fixed_bytes = sizeof(gvmi_descriptor),
+        .chunk_entry_bytes = sizeof(gvmi_descriptor_chunk),
+    };
+    memcpy(out->magic, GVMI_DESCRIPTOR_MAGIC, sizeof out->magic);
+}
+
+gvm_status gvmi_descriptor_decode_start(const void *bytes, size_t len)
+{
+    gvmi_descriptor start;
+
+    if (!GVM_CHECK(len >= GVMI_DESCRIPTOR_START_BYTES))
+        return gvmi_fail(GVM_E_FORMAT, "the share is cut short: %zu bytes of %d", len,
+                         GVMI_DESCRIPTOR_START_BYTES);
+    memcpy(&start, bytes, GVMI_DESCRIPTOR_START_BYTES);
+    if (!GVM_CHECK(memcmp(start.magic, GVMI_DESCRIPTOR_MAGIC, sizeof start.magic) == 0))
+        return gvmi_fail(
+            GVM_E_FORMAT,
+            "what came is no share: check that both sides send and receive in the same order");
+    if (!GVM_CHECK(start.version == GVMI_DESCRIPTOR_VERSION))
+        return gvmi_fail(GVM_E_VERSION,
+                         "the share is of version %u, this library knows version %u: update the older",
+                         start.version, GVMI_DESCRIPTOR_VERSION);
+    if (!GVM_CHECK(start.fixed_bytes == sizeof(gvmi_descriptor) &&
+                   start.chunk_entry_bytes == sizeof(gvmi_descriptor_chunk)))
+        return gvmi_fail(GVM_E_FORMAT,
+                         "the share is malformed: its parts are of %u and %u bytes, not %zu and %zu",
+                         start.fixed_bytes, start.chunk_entry_bytes, sizeof(gvmi_descriptor),
+                         sizeof(gvmi_descriptor_chunk));
+    return GVM_OK;
+}
+
+static gvm_status malformed(const char *member, uint64_t value)
+{
+    return gvmi_fail(GVM_E_FORMAT, "the share is malformed: %s is %#" PRIx64, member, value);
+}
+
+/* Returns from the function around it. */
+#define WANT(object, member, condition) \
+    do { \
+        if (!GVM_CHECK(condition)) \
+            return malformed(#member, (object)->member); \
+    } while (0)
+
+static bool whole_chunks(const gvmi_descriptor *about, uint64_t bytes)
+{
+    return (bytes & (about->chunk_bytes - 1)) == 0;
+}
+
+/* After the first two groups no sum or product of members overflows: each is far below 2^63. */
+static gvm_status check_sizes(const gvmi_descriptor *d)
+{
+    WANT(d, chunk_bytes, gvmi_is_pow2(d->chunk_bytes));
+    WANT(d, chunk_bytes,
+         d->chunk_bytes >= GVM_CHUNK_BYTES_MIN && d->chunk_bytes <= GVM_CHUNK_BYTES_MAX);
+    WANT(d, reserve_bytes, d->reserve_bytes > 0 && d->reserve_bytes <= GVMI_SPAN_BYTES_MAX);
+    WANT(d, reserve_bytes, whole_chunks(d, d->reserve_bytes));
+    WANT(d, exporter_address,
+         d->exporter_address > 0 && d->exporter_address % GVM_CHUNK_BYTES_MIN == 0);
+    WANT(d, exporter_address, d->exporter_address <= UINT64_MAX - d->reserve_bytes);
+
+    WANT(d, span_len_bytes, d->span_len_bytes > 0 && whole_chunks(d, d->span_len_bytes));
+    WANT(d, span_offset_bytes, whole_chunks(d, d->span_offset_bytes));
+    WANT(d, span_offset_bytes,
+         gvmi_range_within(d->span_offset_bytes, d->span_len_bytes, d->reserve_bytes));
+    WANT(d, chunk_count, d->chunk_count > 0 && d->chunk_count <= GVMI_SHARE_CHUNKS_MAX);
+    WANT(d, chunk_count, d->chunk_count <= d->span_len_bytes / d->chunk_bytes);
+    return GVM_OK;
+}
+
+gvm_status gvmi_descriptor_decode(const void *bytes, size_t len, gvmi_descriptor *out)
+{
+    gvm_status status = gvmi_descriptor_decode_start(bytes, len);
+    gvmi_descriptor copy;
+    const gvmi_descriptor *d = &copy;
+
+    if (status != GVM_OK)
+        return status;
+    if (!GVM_CHECK(len == sizeof copy))
+        return gvmi_fail(GVM_E_FORMAT, "the share is cut short: %zu bytes of %zu", len, sizeof copy);
+    memcpy(&copy, bytes, sizeof copy);
+    WANT(d, flags, (d->flags & ~(uint32_t)GVMI_DESCRIPTOR_SEALED) == 0);
+    status = check_sizes(d);
+    if (status == GVM_OK)
+        *out = copy;
+    return status;
+}
+
+gvm_status gvmi_descriptor_check_chunks(const gvmi_descriptor *about,
+                                        const gvmi_descriptor_chunk *chunks, uint32_t count,
+                                        uint64_t *floor_bytes)
+{
+    for (const gvmi_descriptor_chunk *c = chunks; c < chunks + count; c++) {
+        WANT(c, offset_bytes, c->offset_bytes >= *floor_bytes && whole_chunks(about, c->offset_bytes));
+        WANT(c, offset_bytes, c->offset_bytes < about->span_len_bytes);
+        WANT(c, stamp, c->stamp <= about->generation);
+        WANT(c, tier, c->tier == GVM_TIER_DEVICE || c->tier == GVM_TIER_HOST);
+        WANT(c, reserved, c->reserved == 0);
+        *floor_bytes = c->offset_bytes + about->chunk_bytes;
+    }
+    return GVM_OK;
+}

@@ -1,0 +1,380 @@
+/* Legacy CUDA IPC: 64-byte handles of cuMemAlloc memory, for programs that know nothing of gvmem.
+ *
+ * A copy belongs to this process alone and is constant once made, so it needs no lock. An opened
+ * handle does: the driver counts openings of one handle and answers the same address each time, and
+ * that count and the one kept here must move together.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <gvmem/share.h>
+
+#include "base/error.h"
+#include "base/registry.h"
+#include "base/size.h"
+#include "memory/buffer.h"
+
+struct gvm_legacy {
+    gvm_device *device; /* referenced */
+    CUdeviceptr address;
+    uint64_t len_bytes;
+    CUipcMemHandle handle;
+};
+
+_Static_assert(sizeof(gvm_legacy_handle) == sizeof(CUipcMemHandle), "the handle is CUDA's");
+
+/* ---- export */
+
+static gvm_status check_support(const gvm_device *device)
+{
+    if (device->info.share_legacy)
+        return GVM_OK;
+    return gvmi_fail(GVM_E_NOTSUP, "device %d has no legacy IPC", device->info.ordinal);
+}
+
+/* The range, with len_bytes 0 spelled out, is there and in place. */
+static gvm_status check_range_locked(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t *len_bytes)
+{
+    uint64_t first, end;
+    gvm_status status;
+
+    if (*len_bytes == 0 && offset_bytes < buffer->reserve_bytes)
+        *len_bytes = buffer->reserve_bytes - offset_bytes;
+    status = gvmi_buffer_chunk_range(buffer, offset_bytes, *len_bytes, &first, &end);
+    if (status != GVM_OK)
+        return status;
+    for (uint64_t i = first; i < end; i++)
+        if (buffer->chunks[i].tier == GVM_TIER_ABSENT)
+            return gvmi_fail(GVM_E_ABSENT,
+                             "nothing is committed at offset %" PRIu64
+                             ": commit the range, or export less",
+                             i * buffer->chunk_bytes);
+    return gvmi_buffer_settle_locked(buffer, first, end);
+}
+
+static gvm_status allocate(gvm_device *device, uint64_t len_bytes, CUdeviceptr *out)
+{
+    char size[32];
+    CUresult result = gvmi_cu->cuMemAlloc(out, len_bytes);
+
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) { /* free chunks of ours may be in the way */
+        gvmi_chunk_cache_trim(device->cache, 0);
+        result = gvmi_cu->cuMemAlloc(out, len_bytes);
+    }
+    if (result == CUDA_SUCCESS)
+        return GVM_OK;
+    return gvmi_driver_fail(
+        result, "cuMemAlloc",
+        "cannot allocate %s on device %d for a copy: export less, or free memory there",
+        gvmi_size_text(len_bytes, size), device->info.ordinal);
+}
+
+/* Submits the copy, cut where the tier changes, so that a driver copy stays within memory of one
+ * kind. */
+static gvm_status submit_copy_locked(const gvm_buffer *buffer, uint64_t offset_bytes,
+                                     const gvm_legacy *legacy)
+{
+    const uint64_t end = offset_bytes + legacy->len_bytes;
+
+    for (uint64_t from = offset_bytes, to; from < end; from = to) {
+        uint64_t i = from / buffer->chunk_bytes;
+        const uint8_t tier = buffer->chunks[i].tier;
+        CUresult result;
+
+        do
+            to = ++i * buffer->chunk_bytes;
+        while (to < end && buffer->chunks[i].tier == tier);
+        to = to < end ? to : end;
+        result = gvmi_cu->cuMemcpyDtoDAsync(legacy->address + (from - offset_bytes),
+                                            buffer->address + from, to - from, buffer->device->stream);
+        if (result != CUDA_SUCCESS)
+            return gvmi_driver_fail(result, "cuMemcpyDtoDAsync", "cannot copy %" PRIu64 " bytes",
+                                    to - from);
+    }
+    return GVM_OK;
+}
+
+static gvm_status finish_copy(const gvm_device *device, gvm_status status)
+{
+    /* Also after a failure: what was submitted must be over before the copy can be freed. */
+    CUresult result = gvmi_cu->cuStreamSynchronize(device->stream);
+
+    if (result != CUDA_SUCCESS && status == GVM_OK)
+        status = gvmi_driver_fail(result, "cuStreamSynchronize", "copying on device %d failed",
+                                  device->info.ordinal);
+    return status;
+}
+
+/* In the device's context. On failure nothing is left. */
+static gvm_status fill_locked(gvm_buffer *buffer, uint64_t offset_bytes, gvm_legacy *legacy)
+{
+    gvm_error error;
+    CUresult result;
+    gvm_status status = allocate(legacy->device, legacy->len_bytes, &legacy->address);
+
+    if (status != GVM_OK)
+        return status;
+    result = gvmi_cu->cuIpcGetMemHandle(&legacy->handle, legacy->address);
+    if (result != CUDA_SUCCESS) {
+        status = gvmi_driver_fail(result, "cuIpcGetMemHandle", "cannot make a handle on device %d",
+                                  legacy->device->info.ordinal);
+        goto fail_free_copy;
+    }
+    status = finish_copy(legacy->device, submit_copy_locked(buffer, offset_bytes, legacy));
+    if (status != GVM_OK)
+        goto fail_free_copy;
+    return GVM_OK;
+
+fail_free_copy:
+    error = gvmi_error_save();
+    gvmi_cu->cuMemFree(legacy->address);
+    gvmi_error_restore(&error);
+    return status;
+}
+
+static gvm_status export_locked(gvm_buffer *buffer, uint64_t offset_bytes, gvm_legacy *legacy)
+{
+    gvm_status status = check_range_locked(buffer, offset_bytes, &legacy->len_bytes);
+
+    if (status == GVM_OK)
+        status = check_support(legacy->device);
+    if (status == GVM_OK)
+        status = gvmi_device_enter(legacy->device);
+    if (status != GVM_OK)
+        return status;
+    status = fill_locked(buffer, offset_bytes, legacy);
+    gvmi_device_leave();
+    return status;
+}
+
+static void free_copy(gvm_legacy *legacy)
+{
+    gvm_error error = gvmi_error_save();
+
+    if (legacy->address != 0 && gvmi_device_enter(legacy->device) == GVM_OK) {
+        gvmi_cu->cuMemFree(legacy->address);
+        gvmi_device_leave();
+    }
+    gvmi_device_release(legacy->device);
+    free(legacy);
+    gvmi_error_restore(&error);
+}
+
+gvm_status gvm_legacy_export(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
+                             gvm_legacy **out)
+{
+    gvm_buffer *buffer;
+    gvm_legacy *legacy;
+    gvm_status status;
+
+    if (out == NULL)
+        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+    status = gvmi_buffer_hold(handle, &buffer);
+    if (status != GVM_OK)
+        return status;
+    legacy = calloc(1, sizeof *legacy);
+    if (legacy == NULL) {
+        status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a legacy copy");
+        goto fail_drop;
+    }
+    legacy->device = buffer->device;
+    legacy->len_bytes = len_bytes;
+    gvmi_device_retain(legacy->device);
+    gvmi_lock(&buffer->lock);
+    status = export_locked(buffer, offset_bytes, legacy);
+    gvmi_unlock(&buffer->lock);
+    if (status != GVM_OK) {
+        legacy->address = 0;
+        goto fail_free;
+    }
+    status = gvmi_registry_add(GVMI_KIND_LEGACY, gvmi_key(legacy), legacy);
+    if (status != GVM_OK)
+        goto fail_free;
+    gvmi_buffer_drop(buffer);
+    *out = legacy;
+    return GVM_OK;
+
+fail_free:
+    free_copy(legacy);
+fail_drop:
+    gvmi_buffer_drop(buffer);
+    return status;
+}
+
+gvm_status gvm_legacy_get(const gvm_legacy *legacy_handle, gvm_legacy_handle *handle,
+                          uint64_t *address, uint64_t *len_bytes)
+{
+    void *object;
+    gvm_status status = gvmi_registry_hold(GVMI_KIND_LEGACY, gvmi_key(legacy_handle), &object);
+    const gvm_legacy *legacy = object;
+
+    if (status != GVM_OK)
+        return status;
+    if (handle != NULL)
+        memcpy(handle->bytes, legacy->handle.reserved, sizeof handle->bytes);
+    if (address != NULL)
+        *address = legacy->address;
+    if (len_bytes != NULL)
+        *len_bytes = legacy->len_bytes;
+    gvmi_registry_drop(GVMI_KIND_LEGACY, gvmi_key(legacy_handle));
+    return GVM_OK;
+}
+
+void gvm_legacy_destroy(gvm_legacy *legacy)
+{
+    void *object;
+
+    if (legacy != NULL && gvmi_registry_remove(GVMI_KIND_LEGACY, gvmi_key(legacy), &object) == GVM_OK)
+        free_copy(object);
+}
+
+/* ---- open */
+
+/* Memory of another process at an address of this one. */
+typedef struct opened {
+    gvm_device *device; /* referenced once for each opening */
+    uint64_t openings;
+} opened;
+
+/* Ranked as the lock of one buffer: held across driver calls, and never together with such a lock.
+ * */
+static gvmi_mutex openings_lock = GVMI_MUTEX_INIT(GVMI_RANK_BUFFER);
+
+/* The entry of an address if it was opened on this device, or NULL. The lock keeps it alive. */
+static opened *find_opened_locked(const gvm_device *device, uint64_t address)
+{
+    void *object;
+    gvm_error error = gvmi_error_save();
+
+    if (gvmi_registry_hold(GVMI_KIND_LEGACY_OPEN, address, &object) != GVM_OK) {
+        gvmi_error_restore(&error);
+        return NULL;
+    }
+    gvmi_registry_drop(GVMI_KIND_LEGACY_OPEN, address);
+    return ((opened *)object)->device == device ? object : NULL;
+}
+
+static gvm_status count_opening_locked(gvm_device *device, uint64_t address)
+{
+    opened *entry = find_opened_locked(device, address);
+    gvm_status status;
+
+    if (entry == NULL) {
+        entry = calloc(1, sizeof *entry);
+        if (entry == NULL)
+            return gvmi_fail(GVM_E_NOMEM, "out of host memory for an opened handle");
+        entry->device = device;
+        status = gvmi_registry_add(GVMI_KIND_LEGACY_OPEN, address, entry);
+        if (status != GVM_OK) {
+            free(entry);
+            return status;
+        }
+    }
+    gvmi_device_retain(device);
+    entry->openings++;
+    return GVM_OK;
+}
+
+static gvm_status fail_open(const gvm_device *device, CUresult result)
+{
+    switch (result) {
+    case CUDA_ERROR_INVALID_VALUE:
+    case CUDA_ERROR_INVALID_HANDLE:
+    case CUDA_ERROR_INVALID_CONTEXT: /* what a process is told of a handle that it made itself */
+    case CUDA_ERROR_INVALID_DEVICE:
+    case CUDA_ERROR_MAP_FAILED:
+        return gvmi_driver_fail_as(
+            GVM_E_INVALID, result, "cuIpcOpenMemHandle",
+            "the handle is not valid on device %d: its memory was freed, is elsewhere, or belongs to this "
+            "very process",
+            device->info.ordinal);
+    default:
+        return gvmi_driver_fail(result, "cuIpcOpenMemHandle", "cannot open the handle on device %d",
+                                device->info.ordinal);
+    }
+}
+
+static gvm_status open_locked(gvm_device *device, const gvm_legacy_handle *handle, uint64_t *address)
+{
+    CUipcMemHandle copy;
+    CUdeviceptr opened_at;
+    CUresult result;
+    gvm_status status = gvmi_device_enter(device);
+
+    if (status != GVM_OK)
+        return status;
+    memcpy(copy.reserved, handle->bytes, sizeof copy.reserved);
+    result = gvmi_cu->cuIpcOpenMemHandle(&opened_at, copy, CU_IPC_MEM_LAZY_ENABLE_PEER_ACCESS);
+    if (result == CUDA_SUCCESS) {
+        status = count_opening_locked(device, opened_at);
+        if (status != GVM_OK)
+            gvmi_cu->cuIpcCloseMemHandle(opened_at);
+    } else {
+        status = fail_open(device, result);
+    }
+    gvmi_device_leave();
+    if (status == GVM_OK)
+        *address = opened_at;
+    return status;
+}
+
+gvm_status gvm_legacy_open(gvm_device *device_handle, const gvm_legacy_handle *handle, uint64_t *address)
+{
+    gvm_device *device;
+    gvm_status status;
+
+    if (handle == NULL || address == NULL)
+        return gvmi_fail(GVM_E_INVALID, "%s is NULL", handle == NULL ? "handle" : "address");
+    status = gvmi_device_hold(device_handle, &device);
+    if (status != GVM_OK)
+        return status;
+    status = check_support(device);
+    if (status == GVM_OK) {
+        gvmi_lock(&openings_lock);
+        status = open_locked(device, handle, address);
+        gvmi_unlock(&openings_lock);
+    }
+    gvmi_device_release(device);
+    return status;
+}
+
+/* Whatever the driver answers to the close, the opening is over: a second close could only do worse.
+ * The caller has a reference to the device of its own, so the opening's is never the last one here. */
+static gvm_status close_locked(gvm_device *device, uint64_t address, opened *entry)
+{
+    gvm_status status = gvmi_device_enter(device);
+    CUresult result;
+    void *object;
+
+    if (status != GVM_OK) /* nothing has happened yet: it may be closed again */
+        return status;
+    result = gvmi_cu->cuIpcCloseMemHandle(address);
+    gvmi_device_leave();
+    if (result != CUDA_SUCCESS)
+        status = gvmi_driver_fail(result, "cuIpcCloseMemHandle",
+                                  "closing the memory at %#" PRIx64 " failed", address);
+    if (--entry->openings == 0 && gvmi_registry_remove(GVMI_KIND_LEGACY_OPEN, address, &object) == GVM_OK)
+        free(object);
+    gvmi_device_release(device);
+    return status;
+}
+
+gvm_status gvm_legacy_close(gvm_device *device_handle, uint64_t address)
+{
+    gvm_device *device;
+    opened *entry;
+    gvm_status status = gvmi_device_hold(device_handle, &device);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_lock(&openings_lock);
+    entry = find_opened_locked(device, address);
+    status = entry != NULL
+                 ? close_locked(device, address, entry)
+                 : gvmi_fail(GVM_E_FOREIGN, "no handle was opened at %#" PRIx64 " on device %d",
+                             address, device->info.ordinal);
+    gvmi_unlock(&openings_lock);
+    gvmi_device_release(device);
+    return status;
+}

@@ -1,0 +1,70 @@
+/* sharing/share.h - the share object inside the library.
+ *
+ * A share is made by export or receive, published once it is whole, and constant from then on: the
+ * calls that read it need no lock, and destroying it waits for them (base/registry.h).
+ *
+ * I1  about passed gvmi_descriptor_decode(), the chunks gvmi_descriptor_check_chunks(), or were
+ *     made here in the same form.
+ * I2  chunks [0, count) are filled in and own fds[i]; a published share has count ==
+ *     about.chunk_count.
+ */
+#ifndef GVMI_SHARING_SHARE_H
+#define GVMI_SHARING_SHARE_H
+
+#include <stdbool.h>
+
+#include <gvmem/share.h>
+
+#include "driver/driver.h"
+#include "memory/buffer.h"
+#include "sharing/descriptor.h"
+
+#define GVMI_UUID_TEXT_BYTES 41 /* "GPU-" and 36 characters, as nvidia-smi writes them */
+
+struct gvm_share {
+    gvmi_descriptor about;
+    gvmi_descriptor_chunk *chunks;
+    int *fds;
+    uint32_t count, capacity;
+};
+
+/* An empty share that nobody knows; makes room for chunks; closes its fds and frees it, keeping the
+ * thread's error. */
+gvm_status gvmi_share_new(gvm_share **out);
+gvm_status gvmi_share_grow(gvm_share *share, uint32_t capacity);
+void gvmi_share_free(gvm_share *share);
+
+/* Makes a whole share known to the program and stores it in *out; frees it on failure. */
+gvm_status gvmi_share_publish(gvm_share *share, gvm_share **out);
+
+/* Checks a handle from the program and counts the caller in; drop counts out. */
+gvm_status gvmi_share_hold(const gvm_share *handle, gvm_share **out);
+void gvmi_share_drop(gvm_share *share);
+
+/* Is not even one more fd to be had in this process? A driver call that makes or takes fds fails
+ * then, and does not say why. */
+bool gvmi_share_out_of_fds(void);
+
+/* Records that such a call failed for want of fds. GVM_E_LIMIT */
+gvm_status gvmi_share_fail_fds(CUresult result, const char *call, uint32_t fds_wanted);
+
+char *gvmi_uuid_text(const uint8_t uuid[16], char out[GVMI_UUID_TEXT_BYTES]);
+
+/* ---- import.c, also for update.c */
+
+/* Imports the memory of one chunk of a share. *out is the caller's to release.
+ *
+ * GVM_E_FORMAT, GVM_E_LIMIT, GVM_E_LOST, GVM_E_DRIVER */
+gvm_status gvmi_share_import_chunk(const gvm_share *share, uint32_t index,
+                                   CUmemGenericAllocationHandle *out);
+
+/* Puts an imported handle behind an absent chunk of the buffer. */
+void gvmi_share_place_locked(const gvm_share *share, uint32_t index,
+                             CUmemGenericAllocationHandle handle, gvm_buffer *buffer);
+
+/* Settles the chunks before end. That an fd is of another size than the share says shows only here.
+ *
+ * GVM_E_FORMAT, and otherwise those of settle */
+gvm_status gvmi_share_settle_locked(gvm_buffer *buffer, uint64_t end);
+
+#endif

@@ -1,0 +1,253 @@
+/* Update: an imported buffer, brought up to date by a later share.
+ *
+ * A chunk that the share has and the buffer lacks has come; one with another stamp in the share was
+ * replaced (descriptor.h); one that the buffer has within the span and the share lacks has gone.
+ * What lies beyond the span is not spoken of and stays.
+ *
+ * All or nothing: every new handle is imported before the buffer changes; what is replaced keeps
+ * its old handle until the new one is in place; what has gone goes last. Only an unmap that fails
+ * there cannot be taken back. The buffer then keeps its old generation, so the same share may be
+ * tried again.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "sharing/share.h"
+
+/* A chunk that has come or was replaced. */
+typedef struct change {
+    uint64_t chunk;    /* of the buffer */
+    uint32_t entry;    /* of the share */
+    gvmi_chunk before; /* taken out of the buffer; absent if there was none */
+    CUmemGenericAllocationHandle handle;
+} change;
+
+typedef struct update {
+    const gvm_share *share;
+    gvm_buffer *buffer;
+    change *changes;
+    uint32_t count;    /* of changes */
+    uint32_t imported; /* so many have their handle */
+    uint32_t placed;   /* and so many gave it to the buffer */
+    bool seal;         /* the share brings a seal */
+    gvm_access access; /* before it */
+} update;
+
+static gvm_status check_source_locked(const gvmi_descriptor *about, const gvm_buffer *buffer)
+{
+    if (!buffer->imported)
+        return gvmi_fail(GVM_E_INVALID, "the buffer was not imported: only imported ones are updated");
+    if (memcmp(about->buffer_id, buffer->id, sizeof buffer->id) != 0 ||
+        about->chunk_bytes != buffer->chunk_bytes ||
+        memcmp(about->device_uuid, buffer->device->info.uuid, sizeof about->device_uuid) != 0)
+        return gvmi_fail(GVM_E_INVALID, "the share is of another buffer than the one imported");
+    if (about->span_offset_bytes != buffer->source_offset_bytes)
+        return gvmi_fail(GVM_E_INVALID,
+                         "the share begins at offset %" PRIu64
+                         " of the owner's buffer, what was imported at %" PRIu64,
+                         about->span_offset_bytes, buffer->source_offset_bytes);
+    if (about->generation < buffer->source_generation)
+        return gvmi_fail(GVM_E_INVALID,
+                         "the share is older than the buffer: generation %" PRIu64 ", not %" PRIu64,
+                         about->generation, buffer->source_generation);
+    if (about->span_len_bytes > buffer->reserve_bytes)
+        return gvmi_fail(GVM_E_ADDRESS,
+                         "the share spans %" PRIu64 " bytes and the buffer reserves %" PRIu64
+                         ": import it anew, or with more reserve_bytes",
+                         about->span_len_bytes, buffer->reserve_bytes);
+    return GVM_OK;
+}
+
+static gvm_status find_changes(update *u)
+{
+    u->changes = calloc(u->share->count, sizeof *u->changes);
+    if (u->changes == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for an update of %u chunks", u->share->count);
+    for (uint32_t i = 0; i < u->share->count; i++) {
+        const gvmi_descriptor_chunk *entry = &u->share->chunks[i];
+        const uint64_t index = entry->offset_bytes / u->buffer->chunk_bytes;
+        const gvmi_chunk *chunk = &u->buffer->chunks[index];
+
+        if (chunk->tier == GVM_TIER_ABSENT || chunk->stamp != entry->stamp)
+            u->changes[u->count++] = (change){.chunk = index, .entry = i};
+    }
+    return GVM_OK;
+}
+
+static gvm_status import_changes(update *u)
+{
+    gvm_status status = GVM_OK;
+
+    while (u->imported < u->count && status == GVM_OK) {
+        status = gvmi_share_import_chunk(u->share, u->changes[u->imported].entry,
+                                         &u->changes[u->imported].handle);
+        if (status == GVM_OK)
+            u->imported++;
+    }
+    return status;
+}
+
+/* Makes a chunk absent without letting go of its handle. */
+static gvm_status take_out(gvm_buffer *buffer, uint64_t index, gvmi_chunk *before)
+{
+    gvmi_chunk *chunk = &buffer->chunks[index];
+
+    if (chunk->tier != GVM_TIER_ABSENT && (chunk->flags & GVMI_CHUNK_UNMAPPED) == 0) {
+        CUresult result = gvmi_cu->cuMemUnmap(buffer->address + index * buffer->chunk_bytes,
+                                              buffer->chunk_bytes);
+
+        if (result != CUDA_SUCCESS)
+            return gvmi_driver_fail(result, "cuMemUnmap",
+                                    "cannot take a replaced chunk from its address");
+    }
+    if (chunk->tier == GVM_TIER_HOST)
+        buffer->host_bytes -= buffer->chunk_bytes;
+    else if (chunk->tier == GVM_TIER_DEVICE)
+        buffer->device_bytes -= buffer->chunk_bytes;
+    *before = *chunk;
+    memset(chunk, 0, sizeof *chunk);
+    return GVM_OK;
+}
+
+static gvm_status place_changes(update *u)
+{
+    for (; u->placed < u->count; u->placed++) {
+        change *c = &u->changes[u->placed];
+        gvm_status status = take_out(u->buffer, c->chunk, &c->before);
+
+        if (status != GVM_OK)
+            return status;
+        gvmi_share_place_locked(u->share, c->entry, c->handle, u->buffer);
+    }
+    return GVM_OK;
+}
+
+static void set_access(gvm_buffer *buffer, bool sealed, gvm_access access)
+{
+    if (buffer->access != access)
+        for (uint64_t i = 0; i < buffer->chunk_count; i++)
+            if (buffer->chunks[i].tier != GVM_TIER_ABSENT)
+                buffer->chunks[i].flags |= GVMI_CHUNK_STALE;
+    buffer->sealed = sealed;
+    buffer->access = access;
+}
+
+static void release(const gvm_buffer *buffer, gvm_tier tier, CUmemGenericAllocationHandle handle)
+{
+    gvmi_chunk_release(buffer->device, tier, buffer->chunk_bytes, buffer->shareable, false, handle);
+}
+
+/* Puts the old memory back where it was. */
+static void put_back(gvm_buffer *buffer, const change *c)
+{
+    if (c->before.tier == GVM_TIER_ABSENT)
+        return;
+    /* A broken driver would not unmap the new memory. */
+    if (buffer->chunks[c->chunk].tier != GVM_TIER_ABSENT) {
+        release(buffer, (gvm_tier)c->before.tier, c->before.handle);
+        return;
+    }
+    gvmi_buffer_place_locked(buffer, c->chunk, (gvm_tier)c->before.tier, c->before.handle,
+                             GVMI_CHUNK_SEEN);
+    buffer->chunks[c->chunk].stamp = c->before.stamp;
+}
+
+/* The buffer as it was. What the driver does not map again now, the next call on the buffer does. */
+static void roll_back(update *u)
+{
+    gvm_buffer *buffer = u->buffer;
+    gvm_error error = gvmi_error_save();
+
+    gvmi_buffer_undo_fresh_locked(buffer, 0, buffer->chunk_count);
+    for (uint32_t i = 0; i < u->placed; i++)
+        put_back(buffer, &u->changes[i]);
+    gvmi_buffer_keep_fresh_locked(buffer, 0, buffer->chunk_count);
+    for (uint32_t i = u->placed; i < u->imported; i++)
+        release(buffer, (gvm_tier)u->share->chunks[u->changes[i].entry].tier, u->changes[i].handle);
+    if (u->seal)
+        set_access(buffer, false, u->access);
+    (void)gvmi_buffer_settle_locked(buffer, 0, buffer->chunk_count);
+    gvmi_error_restore(&error);
+}
+
+static void keep_changes(update *u)
+{
+    gvmi_buffer_keep_fresh_locked(u->buffer, 0, u->buffer->chunk_count);
+    for (uint32_t i = 0; i < u->count; i++)
+        if (u->changes[i].before.tier != GVM_TIER_ABSENT)
+            release(u->buffer, (gvm_tier)u->changes[i].before.tier, u->changes[i].before.handle);
+}
+
+/* Takes away what lies in the span and not in the share, gap by gap. */
+static gvm_status vacate_gone(update *u)
+{
+    const gvmi_descriptor *about = &u->share->about;
+    uint64_t next = 0;
+    gvm_status status = GVM_OK;
+
+    for (uint32_t i = 0; i < u->share->count && status == GVM_OK; i++) {
+        const uint64_t chunk = u->share->chunks[i].offset_bytes / about->chunk_bytes;
+
+        status = gvmi_buffer_vacate_locked(u->buffer, next, chunk);
+        next = chunk + 1;
+    }
+    if (status == GVM_OK)
+        status = gvmi_buffer_vacate_locked(u->buffer, next, about->span_len_bytes / about->chunk_bytes);
+    return status;
+}
+
+static gvm_status update_locked(update *u)
+{
+    gvm_buffer *buffer = u->buffer;
+    const gvmi_descriptor *about = &u->share->about;
+    gvm_status status = check_source_locked(about, buffer);
+
+    if (status == GVM_OK)
+        status = find_changes(u);
+    if (status != GVM_OK)
+        return status;
+    status = import_changes(u);
+    if (status == GVM_OK)
+        status = place_changes(u);
+    if (status == GVM_OK) {
+        u->access = buffer->access;
+        u->seal = (about->flags & GVMI_DESCRIPTOR_SEALED) != 0 && !buffer->sealed;
+        if (u->seal)
+            set_access(buffer, true, GVM_ACCESS_READ);
+        status = gvmi_share_settle_locked(buffer, buffer->chunk_count);
+    }
+    if (status != GVM_OK) {
+        roll_back(u);
+        return status;
+    }
+    keep_changes(u);
+    status = vacate_gone(u);
+    if (status == GVM_OK && (about->generation > buffer->source_generation || u->count > 0))
+        buffer->generation++;
+    if (status == GVM_OK)
+        buffer->source_generation = about->generation;
+    return status;
+}
+
+gvm_status gvm_share_update(const gvm_share *share_handle, gvm_buffer *buffer_handle)
+{
+    update u = {0};
+    gvm_share *share;
+    gvm_status status = gvmi_share_hold(share_handle, &share);
+
+    if (status != GVM_OK)
+        return status;
+    status = gvmi_buffer_hold(buffer_handle, &u.buffer);
+    if (status == GVM_OK) {
+        u.share = share;
+        gvmi_lock(&u.buffer->lock);
+        status = update_locked(&u);
+        gvmi_unlock(&u.buffer->lock);
+        free(u.changes);
+        gvmi_buffer_drop(u.buffer);
+    }
+    gvmi_share_drop(share);
+    return status;
+}

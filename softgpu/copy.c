@@ -1,0 +1,350 @@
+/* Copies and memsets.
+ *
+ * The ranges are checked when the call is made, as the real driver does; a mapping that goes away between then and the copy breaks
+ * the context. What the host may do with its memory when a call returns:
+ *   pinned memory            the copy may still be going on
+ *   pageable source          it has been read: up to STAGED_BYTES_MAX set aside, more by waiting for the copy
+ *   pageable destination     it has been written
+ * Copies from device to device, and memsets of device memory, are asynchronous even where the call has no stream. */
+#include "softgpu/engine.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define STAGED_BYTES_MAX (64u << 10)
+
+typedef struct copy_piece {
+    CUdeviceptr dst, src;
+    size_t size_bytes;
+    bool early; /* the source must have been read when the call returns */
+} copy_piece;
+
+typedef struct copy_op {
+    soft_op op;
+    unsigned char *staged; /* what pieces that were read early are copied from; or NULL */
+    size_t count;
+    copy_piece pieces[];
+} copy_op;
+
+typedef struct set_op {
+    soft_op op;
+    CUdeviceptr dst;
+    size_t count;
+    unsigned width_bytes; /* 1, 2 or 4 */
+    uint32_t value;
+} set_op;
+
+/* What a side of a copy may be: by the name of the call, or whatever the address is. */
+typedef enum copy_side { SIDE_DEVICE, SIDE_HOST, SIDE_ANY } copy_side;
+
+/* Unified addressing: one pointer for host and device. */
+static void *at(CUdeviceptr addr)
+{
+    return (void *)(uintptr_t)addr;
+}
+
+static CUdeviceptr address_of(const void *p)
+{
+    return (CUdeviceptr)(uintptr_t)p;
+}
+
+static bool is_pageable(CUdeviceptr addr)
+{
+    return soft_space_kind(addr) == SOFT_KIND_NONE;
+}
+
+/* ---- what runs in stream order */
+
+static void move_piece(void *arg)
+{
+    const copy_piece *p = arg;
+
+    memmove(at(p->dst), at(p->src), p->size_bytes);
+}
+
+static void move_pieces(void *arg)
+{
+    copy_op *self = arg;
+
+    for (size_t i = 0; i < self->count; i++)
+        move_piece(&self->pieces[i]);
+}
+
+static CUresult run_copy(soft_op *op)
+{
+    return soft_fault_guard(move_pieces, op, NULL);
+}
+
+static void destroy_copy(soft_op *op)
+{
+    free(((copy_op *)op)->staged);
+}
+
+static void set_units(void *arg)
+{
+    const set_op *self = arg;
+    uint16_t *halves = at(self->dst);
+    uint32_t *words = at(self->dst);
+
+    if (self->width_bytes == 1)
+        memset(at(self->dst), (int)self->value, self->count);
+    for (size_t i = 0; self->width_bytes == 2 && i < self->count; i++)
+        halves[i] = (uint16_t)self->value;
+    for (size_t i = 0; self->width_bytes == 4 && i < self->count; i++)
+        words[i] = self->value;
+}
+
+static CUresult run_set(soft_op *op)
+{
+    return soft_fault_guard(set_units, op, NULL);
+}
+
+static const soft_op_class copy_class = {.type = SOFT_OP_WORK, .run = run_copy, .destroy = destroy_copy};
+static const soft_op_class set_class = {.type = SOFT_OP_WORK, .run = run_set};
+
+/* ---- copies */
+
+static CUresult check_side(int device, copy_side side, CUdeviceptr addr, size_t size_bytes, int access)
+{
+    if (side == SIDE_HOST || (side == SIDE_ANY && is_pageable(addr)))
+        return soft_space_check_host(at(addr), size_bytes);
+    return soft_space_check(device, addr, size_bytes, access);
+}
+
+static CUresult check_piece(int device, const copy_piece *piece, copy_side dst, copy_side src)
+{
+    CUresult result = check_side(device, dst, piece->dst, piece->size_bytes, SOFT_ACCESS_READWRITE);
+
+    if (result == CUDA_SUCCESS)
+        result = check_side(device, src, piece->src, piece->size_bytes, SOFT_ACCESS_READ);
+    return result;
+}
+
+static copy_op *new_copy(size_t count)
+{
+    copy_op *op;
+
+    if (count > (SIZE_MAX - sizeof *op) / sizeof op->pieces[0])
+        return NULL;
+    op = soft_op_new(sizeof *op + count * sizeof op->pieces[0], &copy_class);
+    if (op)
+        op->count = count;
+    return op;
+}
+
+/* Bytes to be read early; anything beyond the limit is as good as the limit. */
+static size_t early_bytes(const copy_op *op)
+{
+    size_t total = 0;
+
+    for (size_t i = 0; i < op->count && total <= STAGED_BYTES_MAX; i++)
+        if (op->pieces[i].early)
+            total = op->pieces[i].size_bytes > STAGED_BYTES_MAX ? SIZE_MAX
+                                                                : total + op->pieces[i].size_bytes;
+    return total;
+}
+
+/* Sets aside what must be read early: a bad pointer of the user's is the call's error, not the context's. */
+static CUresult stage(copy_op *op, size_t total_bytes)
+{
+    size_t offset = 0;
+    CUresult result = CUDA_SUCCESS;
+
+    op->staged = malloc(total_bytes);
+    if (!op->staged)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0; i < op->count && result == CUDA_SUCCESS; i++) {
+        copy_piece *piece = &op->pieces[i];
+        copy_piece reading = *piece;
+
+        if (!piece->early)
+            continue;
+        reading.dst = address_of(op->staged + offset);
+        result = soft_fault_guard(move_piece, &reading, NULL);
+        piece->src = reading.dst;
+        offset += piece->size_bytes;
+    }
+    return result == CUDA_SUCCESS ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static CUresult submit_copy(copy_op *op, CUstream stream, bool wait)
+{
+    size_t early = early_bytes(op);
+    CUresult result = CUDA_SUCCESS;
+
+    if (early > STAGED_BYTES_MAX)
+        wait = true;
+    else if (early > 0 && !wait)
+        result = stage(op, early);
+    if (result == CUDA_SUCCESS)
+        return soft_op_submit(&op->op, stream, wait);
+    soft_op_discard(&op->op);
+    return result;
+}
+
+static CUresult copy_one(copy_piece piece, copy_side dst, copy_side src, CUstream stream, bool wait)
+{
+    copy_op *op;
+    int device;
+    CUresult result = soft_enter_context(&device);
+
+    if (result == CUDA_SUCCESS)
+        result = soft_stream_device(stream, &device);
+    if (result != CUDA_SUCCESS || piece.size_bytes == 0)
+        return result;
+    result = check_piece(device, &piece, dst, src);
+    if (result != CUDA_SUCCESS)
+        return result;
+    op = new_copy(1);
+    if (!op)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    piece.early = is_pageable(piece.src);
+    op->pieces[0] = piece;
+    return submit_copy(op, stream, wait || is_pageable(piece.dst));
+}
+
+CUresult cuMemcpyHtoD_v2(CUdeviceptr dst, const void *src, size_t size)
+{
+    return copy_one((copy_piece){dst, address_of(src), size, false}, SIDE_DEVICE, SIDE_HOST, NULL,
+                    true);
+}
+
+CUresult cuMemcpyDtoH_v2(void *dst, CUdeviceptr src, size_t size)
+{
+    return copy_one((copy_piece){address_of(dst), src, size, false}, SIDE_HOST, SIDE_DEVICE, NULL,
+                    true);
+}
+
+CUresult cuMemcpyDtoD_v2(CUdeviceptr dst, CUdeviceptr src, size_t size)
+{
+    return copy_one((copy_piece){dst, src, size, false}, SIDE_DEVICE, SIDE_DEVICE, NULL, false);
+}
+
+CUresult cuMemcpyHtoDAsync_v2(CUdeviceptr dst, const void *src, size_t size, CUstream stream)
+{
+    return copy_one((copy_piece){dst, address_of(src), size, false}, SIDE_DEVICE, SIDE_HOST, stream,
+                    false);
+}
+
+CUresult cuMemcpyDtoHAsync_v2(void *dst, CUdeviceptr src, size_t size, CUstream stream)
+{
+    return copy_one((copy_piece){address_of(dst), src, size, false}, SIDE_HOST, SIDE_DEVICE, stream,
+                    false);
+}
+
+CUresult cuMemcpyDtoDAsync_v2(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
+{
+    return copy_one((copy_piece){dst, src, size, false}, SIDE_DEVICE, SIDE_DEVICE, stream, false);
+}
+
+CUresult cuMemcpyAsync(CUdeviceptr dst, CUdeviceptr src, size_t size, CUstream stream)
+{
+    return copy_one((copy_piece){dst, src, size, false}, SIDE_ANY, SIDE_ANY, stream, false);
+}
+
+/* ---- batches */
+
+static CUresult check_attributes(const CUmemcpyAttributes *attrs, const size_t *first,
+                                 size_t attrs_count, size_t count)
+{
+    if (!attrs || !first || attrs_count == 0 || attrs_count > count || first[0] != 0)
+        return CUDA_ERROR_INVALID_VALUE;
+    for (size_t i = 0; i < attrs_count; i++) {
+        if (i > 0 && (first[i] <= first[i - 1] || first[i] >= count))
+            return CUDA_ERROR_INVALID_VALUE;
+        if (attrs[i].srcAccessOrder < CU_MEMCPY_SRC_ACCESS_ORDER_STREAM ||
+            attrs[i].srcAccessOrder > CU_MEMCPY_SRC_ACCESS_ORDER_ANY ||
+            attrs[i].flags & ~(unsigned)CU_MEMCPY_FLAG_PREFER_OVERLAP_WITH_COMPUTE)
+            return CUDA_ERROR_INVALID_VALUE;
+    }
+    return CUDA_SUCCESS;
+}
+
+/* The attributes say when a source is read, so nothing is staged or waited for but what they want read during the call. */
+CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
+                               CUmemcpyAttributes *attrs, size_t *attrs_first, size_t attrs_count,
+                               CUstream stream)
+{
+    copy_op *op;
+    int device;
+    CUresult result = soft_enter_context(&device);
+
+    if (result == CUDA_SUCCESS &&
+        (!dsts || !srcs || !sizes || count == 0 || !stream || stream == CU_STREAM_LEGACY))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result == CUDA_SUCCESS)
+        result = check_attributes(attrs, attrs_first, attrs_count, count);
+    if (result == CUDA_SUCCESS)
+        result = soft_stream_device(stream, &device);
+    if (result != CUDA_SUCCESS)
+        return result;
+    op = new_copy(count);
+    if (!op)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    for (size_t i = 0, a = 0; i < count && result == CUDA_SUCCESS; i++) {
+        if (a + 1 < attrs_count && attrs_first[a + 1] == i)
+            a++;
+        op->pieces[i] = (copy_piece){dsts[i], srcs[i], sizes[i],
+                                     attrs[a].srcAccessOrder ==
+                                         CU_MEMCPY_SRC_ACCESS_ORDER_DURING_API_CALL};
+        result = sizes[i] > 0 ? check_piece(device, &op->pieces[i], SIDE_ANY, SIDE_ANY)
+                              : CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result == CUDA_SUCCESS)
+        return submit_copy(op, stream, false);
+    soft_op_discard(&op->op);
+    return result;
+}
+
+/* ---- memsets */
+
+static CUresult submit_set(set_op what, CUstream stream, bool wait)
+{
+    set_op *op;
+    int device;
+    CUresult result = soft_enter_context(&device);
+
+    if (result == CUDA_SUCCESS)
+        result = soft_stream_device(stream, &device);
+    if (result == CUDA_SUCCESS &&
+        (what.dst % what.width_bytes || what.count > SIZE_MAX / what.width_bytes))
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS || what.count == 0)
+        return result;
+    result = soft_space_check(device, what.dst, what.count * what.width_bytes, SOFT_ACCESS_READWRITE);
+    if (result != CUDA_SUCCESS)
+        return result;
+    op = soft_op_new(sizeof *op, &set_class);
+    if (op) {
+        op->dst = what.dst;
+        op->count = what.count;
+        op->width_bytes = what.width_bytes;
+        op->value = what.value;
+    }
+    return soft_op_submit(op ? &op->op : NULL, stream, wait);
+}
+
+CUresult cuMemsetD8_v2(CUdeviceptr dst, unsigned char value, size_t count)
+{
+    set_op what = {.dst = dst, .count = count, .width_bytes = 1, .value = value};
+
+    return submit_set(what, NULL, soft_space_kind(dst) == SOFT_KIND_HOST);
+}
+
+CUresult cuMemsetD8Async(CUdeviceptr dst, unsigned char value, size_t count, CUstream stream)
+{
+    return submit_set((set_op){.dst = dst, .count = count, .width_bytes = 1, .value = value},
+                      stream, false);
+}
+
+CUresult cuMemsetD16Async(CUdeviceptr dst, unsigned short value, size_t count, CUstream stream)
+{
+    return submit_set((set_op){.dst = dst, .count = count, .width_bytes = 2, .value = value},
+                      stream, false);
+}
+
+CUresult cuMemsetD32Async(CUdeviceptr dst, unsigned int value, size_t count, CUstream stream)
+{
+    return submit_set((set_op){.dst = dst, .count = count, .width_bytes = 4, .value = value},
+                      stream, false);
+}

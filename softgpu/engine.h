@@ -1,0 +1,243 @@
+/* softgpu/engine.h - the executing half of the software GPU: what is to be done, in which order, and which thread does it.
+ *
+ * Everything submitted is an operation (soft_op). Operations form a graph: each waits for a number of earlier ones and is ready when
+ * the last of them has finished. A stream is no queue but the name of its newest unfinished operation, its tail, which the next one
+ * waits for; the legacy default stream's rules and cuStreamWaitEvent are more edges of the same kind, and an event is the operation
+ * that recorded it. A ready operation goes, by its class,
+ *   MARK    nowhere: it finishes at once (event records, waits for events)
+ *   WORK    to a worker thread (copies, memsets, stream memory operations, host functions)
+ *   LAUNCH  to the SM threads of the device, block by block
+ *
+ * One lock guards all of it; it is the first in the order of soft.h ("context" and "stream" there). Functions ending in _locked want
+ * it. Nothing of the user's runs under it, and nothing under it blocks but the waits below, which let go of it.
+ *
+ *   I1  an operation is on its context's list of unfinished ones from its submission until it is DONE.
+ *   I2  stream->tail is NULL or an unfinished operation of that stream, and every other unfinished one of it was submitted earlier.
+ *   I3  there are as many worker threads as streams that ever got WORK, so a WORK that is ready never waits behind one that blocks.
+ *   I4  in a broken context nothing WAITING exists: breaking it readies everything, and what becomes ready there is only finished.
+ */
+#ifndef SOFTGPU_ENGINE_H
+#define SOFTGPU_ENGINE_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/queue.h>
+
+#include "softgpu/soft.h"
+
+#define SOFT_SHARED_BYTES_DEFAULT (48u << 10) /* dynamic shared memory of a block, without asking */
+#define SOFT_SHARED_BYTES_MAX (227u << 10)    /* and after cuFuncSetAttribute */
+#define SOFT_PARAMS_BYTES_MAX 4096u
+
+typedef struct soft_op soft_op;
+typedef struct soft_launch soft_launch;
+typedef struct soft_stream soft_stream;
+typedef struct soft_event soft_event;
+typedef struct soft_module soft_module;
+typedef struct soft_function soft_function;
+typedef struct soft_context soft_context;
+
+/* ---- op.c: the lock */
+void soft_lock(void);
+/* Also frees what the operations that ended meanwhile held, after letting go of the lock. */
+void soft_unlock(void);
+/* Sleeps on a condition; may return early. */
+void soft_sleep_locked(pthread_cond_t *cond);
+
+/* ---- token.c: what the user holds instead of pointers
+ * Such a handle (the word "handle" alone is taken by VMM) names a slot, the generation of its use and the kind of the object, so that any value at all can be looked up safely and
+ * a handle once destroyed never names anything again. No handle equals NULL, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD. */
+typedef enum soft_token_kind {
+    SOFT_TOKEN_CONTEXT = 1,
+    SOFT_TOKEN_STREAM,
+    SOFT_TOKEN_EVENT,
+    SOFT_TOKEN_MODULE,
+    SOFT_TOKEN_FUNCTION,
+} soft_token_kind;
+
+void *soft_token_add_locked(soft_token_kind kind, void *object); /* NULL: out of memory */
+void *soft_token_find_locked(soft_token_kind kind, const void *handle);
+void soft_token_remove_locked(const void *handle);
+/* Was it once a handle of this kind, and is no longer? */
+bool soft_token_stale_locked(soft_token_kind kind, const void *handle);
+
+/* ---- fault.c: code that may fault */
+void soft_fault_install(void);
+/* Runs fn(arg). A memory fault, a bad instruction or a bad division in it ends fn at that point and becomes the result. fn holds no
+ * lock and owns nothing. If stop is given, setting it and then sending the thread SOFT_FAULT_STOP ends fn too (result
+ * CUDA_ERROR_LAUNCH_FAILED). Nests. */
+CUresult soft_fault_guard(void (*fn)(void *arg), void *arg, atomic_bool *stop);
+#define SOFT_FAULT_STOP SIGSEGV
+/* Starts a detached thread of the driver: it takes no signals but faults, and has a stack to handle those on. */
+CUresult soft_thread_start(void (*main)(void *arg), void *arg, const char *name);
+
+/* ---- operations */
+typedef enum soft_op_type { SOFT_OP_MARK, SOFT_OP_WORK, SOFT_OP_LAUNCH } soft_op_type;
+
+typedef struct soft_op_class {
+    soft_op_type type;
+    bool always;                  /* run even in a broken context */
+    CUresult (*run)(soft_op *op); /* WORK: on a worker, without the lock; a failure breaks the context */
+    void (*destroy)(soft_op *op); /* gives back what it holds besides its memory, without the lock; NULL: nothing */
+} soft_op_class;
+
+/* "to" waits for the operation whose list of followers this is on. Kept by "to". */
+typedef struct soft_edge {
+    soft_op *to;
+    struct soft_edge *next;
+} soft_edge;
+
+typedef struct soft_waiter {
+    pthread_cond_t cond;
+    LIST_ENTRY(soft_waiter) entry;
+} soft_waiter;
+
+#define SOFT_OP_EDGES 3 /* as many as any operation needs outside the legacy stream */
+
+struct soft_op {
+    const soft_op_class *class;
+    soft_context *context;
+    soft_stream *stream;
+    enum { SOFT_OP_WAITING, SOFT_OP_READY, SOFT_OP_DONE } state;
+    CUresult result;      /* once DONE: the context's error then */
+    unsigned refs;        /* the engine until DONE, each edge to it, events, waiters */
+    size_t waiting_for;   /* operations that have not finished */
+    uint64_t serial;      /* counts up in a context */
+    uint64_t finished_ns; /* CLOCK_MONOTONIC */
+    soft_edge *followers;
+    soft_edge *edges; /* inline_edges, or allocated */
+    soft_edge inline_edges[SOFT_OP_EDGES];
+    LIST_HEAD(, soft_waiter) waiters;
+    TAILQ_ENTRY(soft_op) unfinished;
+    STAILQ_ENTRY(soft_op) link; /* ready, then the workers' queue, then garbage */
+};
+
+/* size_bytes: of the struct that starts with the soft_op; zeroed. NULL: out of memory. */
+void *soft_op_new(size_t size_bytes, const soft_op_class *class);
+/* Frees an operation that was not submitted. */
+void soft_op_discard(soft_op *op);
+/* Puts the operation behind what the stream holds, and behind "after" too if that is not NULL. On success it belongs to the engine
+ * (the caller keeps no pointer unless it took a reference before); on failure it is still the caller's. */
+CUresult soft_op_submit_locked(soft_op *op, soft_stream *stream, soft_op *after);
+/* The same with a handle, and waiting for the end if so told; discards the operation on failure. */
+CUresult soft_op_submit(soft_op *op, CUstream stream, bool wait);
+/* Called by who ran it. */
+void soft_op_finish_locked(soft_op *op, CUresult result);
+/* Waits for the end; gives the operation's result. */
+CUresult soft_op_wait_locked(soft_op *op);
+/* The context has broken: ends everything in it that has not begun. */
+void soft_op_abandon_locked(soft_context *context);
+void soft_op_unref_locked(soft_op *op);
+uint64_t soft_now_ns(void);
+
+/* ---- worker.c */
+CUresult soft_worker_reserve_locked(void);
+void soft_worker_unreserve_locked(void);
+void soft_worker_push_locked(soft_op *op);
+/* The calling thread runs a function of the user's for cuLaunchHostFunc. */
+bool soft_worker_in_host_function(void);
+CUresult soft_worker_host_function(CUhostFn fn, void *data);
+
+/* ---- sm.c */
+struct soft_launch {
+    soft_op op;
+    soft_module *module; /* a reference */
+    const struct gvm_soft_kernel *kernel;
+    uint32_t grid[3];
+    uint32_t shared_bytes;
+    bool cooperative;
+    uint64_t blocks, taken, finished; /* of the grid; handed to SM threads; back from them */
+    uint64_t batch;                   /* blocks an SM thread takes at once */
+    TAILQ_ENTRY(soft_launch) entry;   /* on the device's list while taken < blocks */
+    unsigned char params[];
+};
+
+/* Makes sure that the device's SM threads run. */
+CUresult soft_sm_start_locked(int device);
+void soft_sm_push_locked(soft_launch *launch);
+/* The context of the device has broken: forgets blocks not yet begun and ends those that run. */
+void soft_sm_interrupt_locked(int device);
+
+/* ---- context.c */
+struct soft_context {
+    int device;
+    enum { SOFT_CONTEXT_IDLE, SOFT_CONTEXT_ACTIVE, SOFT_CONTEXT_CLOSING } state;
+    _Atomic(void *) handle; /* NULL while not retained */
+    unsigned retained;
+    atomic_uint peers; /* bit i: may use what the context of device i allocates */
+    _Atomic(CUresult) error;
+    uint64_t serial; /* of the newest operation */
+    soft_stream *legacy;
+    TAILQ_HEAD(soft_op_queue, soft_op) unfinished; /* in the order of submission */
+    size_t stream_count;
+    LIST_HEAD(, soft_stream)
+    streams; /* the legacy one too, and destroyed ones with unfinished work */
+    LIST_HEAD(, soft_event) events;
+    LIST_HEAD(, soft_module) modules;
+};
+
+CUresult soft_context_current_locked(soft_context **out); /* whether broken or not */
+/* Success, or why the context takes no work. */
+CUresult soft_context_usable_locked(const soft_context *context);
+void soft_context_break_locked(soft_context *context, CUresult error);
+/* What the thread keeps for itself: its stream on each device. NULL: out of memory. */
+CUstream *soft_thread_streams(void);
+
+/* ---- stream.c */
+struct soft_stream {
+    void *handle; /* NULL: destroyed, or the legacy stream */
+    soft_context *context;
+    bool blocking; /* takes part in the legacy stream's order */
+    bool has_worker;
+    unsigned refs; /* the handle, and each unfinished operation */
+    soft_op *tail;
+    LIST_ENTRY(soft_stream) entry;
+};
+
+soft_stream *soft_stream_new_locked(soft_context *context,
+                                    bool blocking); /* without a handle; NULL: out of memory */
+void soft_stream_unref_locked(soft_stream *stream);
+/* Ends the handle; queued work still runs. */
+void soft_stream_close_locked(soft_stream *stream);
+/* Any handle that calls take: NULL and the special ones as well. */
+CUresult soft_stream_find_locked(CUstream handle, soft_stream **out);
+/* The device whose context the stream belongs to; with the errors of soft_context_usable_locked(). */
+CUresult soft_stream_device(CUstream handle, int *device);
+
+/* ---- event.c */
+struct soft_event {
+    void *handle;
+    soft_context *context;
+    bool timing;
+    soft_op *recorded; /* a reference; NULL: never recorded */
+    LIST_ENTRY(soft_event) entry;
+};
+
+void soft_event_close_locked(soft_event *event);
+
+/* ---- module.c */
+struct soft_function {
+    void *handle;
+    soft_module *module;
+    const struct gvm_soft_kernel *kernel;
+    uint32_t shared_bytes_max;
+    LIST_ENTRY(soft_function) entry;
+};
+
+struct soft_module {
+    void *handle;
+    soft_context *context;
+    unsigned refs; /* the handle, and each unfinished launch */
+    int fd; /* the image's file; open as long as the image, because the loader knows it by this number */
+    void *library;
+    LIST_HEAD(, soft_function) functions;
+    LIST_HEAD(, soft_module_global) globals;
+    LIST_ENTRY(soft_module) entry;
+};
+
+/* Ends the handles of the module and of its functions. The reference that they were is the caller's now. */
+void soft_module_close_locked(soft_module *module);
+/* Gives back a reference, without the lock: unloads the image with the last one. */
+void soft_module_unref(soft_module *module);
+
+#endif

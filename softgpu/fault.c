@@ -1,0 +1,170 @@
+/* Faults in code that the driver runs for the user: kernels, and copies whose memory goes away under them.
+ *
+ * The handlers are installed once. They act only on a thread that has a recovery point armed, and on what that thread did itself (or
+ * on a stop that was asked for); anything else is passed on exactly as if they were not there. A handler that the program installs
+ * later takes ours out, as it would any other library's, unless it calls the one before it.
+ *
+ * Jumping out of a handler is safe because code under a guard holds no locks and owns nothing. The handler gives back the signal
+ * mask before it jumps, so that a guard that meets no fault never has to ask the kernel for it. */
+#include "softgpu/engine.h"
+
+#include <setjmp.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <ucontext.h>
+#include <unistd.h>
+
+#define ALTERNATE_STACK_BYTES (64u << 10)
+
+static const struct {
+    int signal;
+    CUresult result;
+} faults[] = {
+    {SIGSEGV, CUDA_ERROR_ILLEGAL_ADDRESS},     {SIGBUS, CUDA_ERROR_ILLEGAL_ADDRESS},
+    {SIGILL, CUDA_ERROR_ILLEGAL_INSTRUCTION},  {SIGFPE, CUDA_ERROR_LAUNCH_FAILED},
+    {SIGTRAP, CUDA_ERROR_ILLEGAL_INSTRUCTION},
+};
+#define FAULT_COUNT (sizeof faults / sizeof faults[0])
+
+static struct sigaction previous[FAULT_COUNT];
+
+typedef struct recovery {
+    sigjmp_buf resume;
+    struct recovery *outer;
+    atomic_bool *stop;
+    volatile CUresult caught;
+} recovery;
+
+/* In static thread storage: a handler must not be the one who allocates it. */
+static _Thread_local recovery *volatile armed __attribute__((tls_model("initial-exec")));
+static _Thread_local bool driver_thread __attribute__((tls_model("initial-exec")));
+
+/* Does what would have happened without our handler. */
+static void pass_on(struct sigaction *slot, int signal, siginfo_t *info, void *context)
+{
+    struct sigaction old = *slot;
+    bool plain = !(old.sa_flags & SA_SIGINFO);
+    bool sent = info->si_code <= 0; /* by somebody, not by an instruction of this thread */
+    sigset_t self;
+
+    if (plain && old.sa_handler == SIG_IGN && sent)
+        return;
+    if (plain && (old.sa_handler == SIG_DFL || old.sa_handler == SIG_IGN)) {
+        sigaction(signal, &old, NULL); /* then the instruction faults again */
+        if (sent)
+            raise(signal);
+        return;
+    }
+    if (old.sa_flags & (int)SA_RESETHAND)
+        *slot = (struct sigaction){.sa_handler = SIG_DFL};
+    pthread_sigmask(SIG_BLOCK, &old.sa_mask, NULL); /* until our handler returns */
+    if (old.sa_flags & SA_NODEFER) {
+        sigemptyset(&self);
+        sigaddset(&self, signal);
+        pthread_sigmask(SIG_UNBLOCK, &self, NULL);
+    }
+    if (plain)
+        old.sa_handler(signal);
+    else
+        old.sa_sigaction(signal, info, context);
+}
+
+static void resume(recovery *point, CUresult caught, const ucontext_t *context)
+{
+    point->caught = caught;
+    pthread_sigmask(SIG_SETMASK, &context->uc_sigmask, NULL);
+    siglongjmp(point->resume, 1);
+}
+
+static void on_fault(int signal, siginfo_t *info, void *context)
+{
+    recovery *point = armed;
+    size_t i = 0;
+
+    while (i + 1 < FAULT_COUNT && faults[i].signal != signal)
+        i++;
+    if (point && info->si_code > 0)
+        resume(point, faults[i].result, context);
+    if (driver_thread && info->si_code == SI_TKILL && info->si_pid == getpid()) {
+        if (!point || !point->stop || !atomic_load(point->stop))
+            return; /* a stop that came late */
+        resume(point, CUDA_ERROR_LAUNCH_FAILED, context);
+    }
+    pass_on(&previous[i], signal, info, context);
+}
+
+void soft_fault_install(void)
+{
+    struct sigaction action = {.sa_flags = SA_SIGINFO | SA_ONSTACK};
+
+    action.sa_sigaction = on_fault;
+    sigemptyset(&action.sa_mask);
+    for (size_t i = 0; i < FAULT_COUNT; i++)
+        sigaction(faults[i].signal, &action, &previous[i]);
+}
+
+CUresult soft_fault_guard(void (*fn)(void *arg), void *arg, atomic_bool *stop)
+{
+    recovery here = {.outer = armed, .stop = stop, .caught = CUDA_SUCCESS};
+
+    if (sigsetjmp(here.resume, 0) == 0) {
+        armed = &here;
+        /* After arming: a stop asked for before this point sets the flag, one asked for after it jumps. */
+        if (!stop || !atomic_load(stop))
+            fn(arg);
+    }
+    armed = here.outer;
+    return here.caught;
+}
+
+typedef struct thread_start {
+    void (*main)(void *arg);
+    void *arg;
+    char name[16];
+    unsigned char alternate_stack[ALTERNATE_STACK_BYTES]; /* for handlers when the thread's own has run over */
+} thread_start;
+
+static void *thread_main(void *p)
+{
+    thread_start *start = p;
+    stack_t ours = {.ss_sp = start->alternate_stack, .ss_size = sizeof start->alternate_stack};
+    stack_t found;
+
+    pthread_setname_np(pthread_self(), start->name);
+    driver_thread = true;
+    sigaltstack(NULL, &found); /* a sanitizer brings its own, and wants to see it again at the end */
+    if (found.ss_flags & SS_DISABLE)
+        sigaltstack(&ours, NULL);
+    start->main(start->arg);
+    sigaltstack(&found, NULL);
+    free(start);
+    return NULL;
+}
+
+CUresult soft_thread_start(void (*main)(void *arg), void *arg, const char *name)
+{
+    thread_start *start = malloc(sizeof *start);
+    pthread_attr_t attr;
+    sigset_t mask, before;
+    pthread_t thread;
+    int failed;
+
+    if (!start)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    start->main = main;
+    start->arg = arg;
+    snprintf(start->name, sizeof start->name, "%s", name);
+    sigfillset(&mask);
+    for (size_t i = 0; i < FAULT_COUNT; i++)
+        sigdelset(&mask, faults[i].signal);
+    pthread_attr_init(&attr);
+    pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+    pthread_sigmask(SIG_SETMASK, &mask, &before); /* a new thread inherits it */
+    failed = pthread_create(&thread, &attr, thread_main, start);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    pthread_attr_destroy(&attr);
+    if (failed)
+        free(start);
+    return failed ? CUDA_ERROR_OUT_OF_MEMORY : CUDA_SUCCESS;
+}

@@ -1,0 +1,407 @@
+/* Images: shared objects made from kernel files, as the caller has them in memory.
+ *
+ * cuModuleLoadData is not told how long the image is, so its length is read off its own headers. The image is written to a memfd
+ * and given to the dynamic loader. The loader tells files apart by name, here the number of the memfd, so that stays open as long
+ * as the image is loaded. */
+#include "softgpu/engine.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <gvmem/device/kernel.h>
+
+#define IMAGE_BYTES_MAX (1ull << 30)
+#define NAME_BYTES_MAX 256
+#if defined(__x86_64__)
+#define MACHINE_HERE EM_X86_64
+#elif defined(__aarch64__)
+#define MACHINE_HERE EM_AARCH64
+#else
+#error "the software GPU does not know this machine's ELF number"
+#endif
+
+/* A global that space.c knows of. */
+typedef struct soft_module_global {
+    void *address;
+    LIST_ENTRY(soft_module_global) entry;
+} soft_module_global;
+
+/* Guards the globals of all modules; taken without the engine's lock and held while space.c is told. */
+static pthread_mutex_t globals_lock = PTHREAD_MUTEX_INITIALIZER;
+
+/* ---- what the image is */
+
+typedef struct elf_image {
+    const unsigned char *bytes;
+    uint64_t size_bytes; /* 0: it is none */
+    CUresult result;
+} elf_image;
+
+/* Byte for byte, because what is no image may be shorter than any header. */
+static bool starts_with(const unsigned char *bytes, const char *magic, size_t length)
+{
+    for (size_t i = 0; i < length; i++)
+        if (bytes[i] != (unsigned char)magic[i])
+            return false;
+    return true;
+}
+
+/* Grows *end to the end of a table in the file. */
+static bool extend(uint64_t *end, uint64_t offset, uint64_t size_bytes)
+{
+    if (offset > IMAGE_BYTES_MAX || size_bytes > IMAGE_BYTES_MAX)
+        return false;
+    if (offset + size_bytes > *end)
+        *end = offset + size_bytes;
+    return true;
+}
+
+static bool measure_elf(elf_image *image)
+{
+    Elf64_Ehdr head;
+    Elf64_Phdr segment;
+    uint64_t end = sizeof head;
+
+    memcpy(&head, image->bytes, sizeof head);
+    if (head.e_type != ET_DYN || head.e_phnum == 0 || head.e_phentsize != sizeof segment ||
+        (head.e_shnum > 0 && head.e_shentsize != sizeof(Elf64_Shdr)) ||
+        !extend(&end, head.e_phoff, (uint64_t)head.e_phnum * sizeof segment) ||
+        !extend(&end, head.e_shoff, (uint64_t)head.e_shnum * sizeof(Elf64_Shdr)))
+        return false;
+    for (size_t i = 0; i < head.e_phnum; i++) {
+        memcpy(&segment, image->bytes + head.e_phoff + i * sizeof segment, sizeof segment);
+        if (!extend(&end, segment.p_offset, segment.p_filesz))
+            return false;
+    }
+    image->size_bytes = end;
+    return true;
+}
+
+/* Under a guard: headers may point anywhere. */
+static void inspect(void *arg)
+{
+    static const char elf[] = {ELFMAG0,    ELFMAG1,     ELFMAG2,   ELFMAG3,
+                               ELFCLASS64, ELFDATA2LSB, EV_CURRENT};
+    static const char fatbin[] = {'\x50', '\xED', '\x55', '\xBA'};
+    static const char fatbin_wrapper[] = {'\xB1', '\x43', '\x62', '\x46'};
+    elf_image *image = arg;
+    uint16_t machine;
+
+    image->result = CUDA_ERROR_INVALID_IMAGE;
+    if (starts_with(image->bytes, fatbin, sizeof fatbin) ||
+        starts_with(image->bytes, fatbin_wrapper, sizeof fatbin_wrapper)) {
+        image->result = CUDA_ERROR_NO_BINARY_FOR_GPU;
+        return;
+    }
+    if (!starts_with(image->bytes, elf, sizeof elf))
+        return;
+    memcpy(&machine, image->bytes + offsetof(Elf64_Ehdr, e_machine), sizeof machine);
+    if (machine != MACHINE_HERE && machine != EM_NONE)
+        image->result = CUDA_ERROR_NO_BINARY_FOR_GPU; /* a cubin, for one */
+    else if (measure_elf(image))
+        image->result = CUDA_SUCCESS;
+}
+
+/* ---- loading */
+
+/* The loader keeps the text of its last error for dlerror(), which gives it out once and frees it the next time. */
+static void forget_loader_error(void)
+{
+    if (dlerror())
+        (void)dlerror();
+}
+
+static CUresult write_file(int fd, const elf_image *image)
+{
+    uint64_t done = 0;
+
+    while (done < image->size_bytes) {
+        ssize_t n = write(fd, image->bytes + done, image->size_bytes - done);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0)
+            return errno == EFAULT ? CUDA_ERROR_INVALID_IMAGE : CUDA_ERROR_OUT_OF_MEMORY;
+        done += (uint64_t)n;
+    }
+    return CUDA_SUCCESS;
+}
+
+static CUresult load(soft_module *module, const void *bytes)
+{
+    elf_image image = {.bytes = bytes};
+    char path[32];
+    CUresult result = soft_fault_guard(inspect, &image, NULL);
+
+    if (result != CUDA_SUCCESS)
+        return CUDA_ERROR_INVALID_IMAGE;
+    if (image.result != CUDA_SUCCESS)
+        return image.result;
+    module->fd = memfd_create("gvmem-image", MFD_CLOEXEC);
+    if (module->fd < 0)
+        return CUDA_ERROR_OPERATING_SYSTEM;
+    result = write_file(module->fd, &image);
+    if (result == CUDA_SUCCESS) {
+        snprintf(path, sizeof path, "/proc/self/fd/%d", module->fd);
+        module->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+        if (!module->library) {
+            forget_loader_error();
+            result = CUDA_ERROR_INVALID_IMAGE;
+        }
+    }
+    if (result != CUDA_SUCCESS)
+        close(module->fd);
+    return result;
+}
+
+/* Without the lock: unloading runs the image's destructors. */
+static void unload(soft_module *module)
+{
+    soft_module_global *global;
+    soft_function *function;
+
+    while ((global = LIST_FIRST(&module->globals))) {
+        LIST_REMOVE(global, entry);
+        soft_space_remove_global(global->address);
+        free(global);
+    }
+    while ((function = LIST_FIRST(&module->functions))) {
+        LIST_REMOVE(function, entry);
+        free(function);
+    }
+    dlclose(module->library);
+    close(module->fd);
+    free(module);
+}
+
+void soft_module_close_locked(soft_module *module)
+{
+    soft_function *function;
+
+    soft_token_remove_locked(module->handle);
+    module->handle = NULL;
+    LIST_FOREACH(function, &module->functions, entry)
+    soft_token_remove_locked(function->handle);
+    LIST_REMOVE(module, entry);
+}
+
+void soft_module_unref(soft_module *module)
+{
+    bool last;
+
+    soft_lock();
+    last = --module->refs == 0;
+    soft_unlock();
+    if (last)
+        unload(module);
+}
+
+CUresult cuModuleLoadData(CUmodule *out, const void *image)
+{
+    soft_module *module;
+    soft_context *context;
+    int device;
+    CUresult result = soft_enter_context(&device);
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!out || !image)
+        return CUDA_ERROR_INVALID_VALUE;
+    module = calloc(1, sizeof *module);
+    if (!module)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    module->refs = 1;
+    result = load(module, image);
+    if (result != CUDA_SUCCESS) {
+        free(module);
+        return result;
+    }
+    soft_lock();
+    result = soft_context_current_locked(&context);
+    if (result == CUDA_SUCCESS)
+        result = soft_context_usable_locked(context);
+    if (result == CUDA_SUCCESS) {
+        module->handle = soft_token_add_locked(SOFT_TOKEN_MODULE, module);
+        if (!module->handle)
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    if (result == CUDA_SUCCESS) {
+        module->context = context;
+        LIST_INSERT_HEAD(&context->modules, module, entry);
+        *out = module->handle;
+    }
+    soft_unlock();
+    if (result != CUDA_SUCCESS)
+        unload(module);
+    return result;
+}
+
+CUresult cuModuleUnload(CUmodule handle)
+{
+    soft_module *module;
+    CUresult result = soft_enter();
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    soft_lock();
+    module = soft_token_find_locked(SOFT_TOKEN_MODULE, handle);
+    if (module) {
+        result = soft_context_usable_locked(module->context);
+        soft_module_close_locked(module);
+    }
+    soft_unlock();
+    if (!module)
+        return CUDA_ERROR_INVALID_HANDLE;
+    soft_module_unref(module);
+    return result;
+}
+
+/* ---- what is in it */
+
+/* Finds PREFIX_NAME in the image; on success the caller has a reference to the module. */
+static CUresult find_symbol(CUmodule handle, const char *prefix, const char *name,
+                            soft_module **out, const void **symbol)
+{
+    char full[NAME_BYTES_MAX];
+    soft_module *module;
+    CUresult result = soft_enter();
+    int length;
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!name || !*name)
+        return CUDA_ERROR_INVALID_VALUE;
+    soft_lock();
+    module = soft_token_find_locked(SOFT_TOKEN_MODULE, handle);
+    result = module ? soft_context_usable_locked(module->context) : CUDA_ERROR_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS)
+        module->refs++;
+    soft_unlock();
+    if (result != CUDA_SUCCESS)
+        return result;
+    length = snprintf(full, sizeof full, "%s%s", prefix, name);
+    *symbol = length > 0 && (size_t)length < sizeof full ? dlsym(module->library, full) : NULL;
+    if (!*symbol) {
+        forget_loader_error();
+        soft_module_unref(module);
+        return CUDA_ERROR_NOT_FOUND;
+    }
+    *out = module;
+    return CUDA_SUCCESS;
+}
+
+/* The one function object of a kernel. */
+static CUresult function_of_locked(soft_module *module, const gvm_soft_kernel *kernel,
+                                   soft_function **out)
+{
+    soft_function *function;
+
+    if (!module->handle)
+        return CUDA_ERROR_INVALID_HANDLE; /* unloaded meanwhile */
+    LIST_FOREACH(function, &module->functions, entry)
+    if (function->kernel == kernel) {
+        *out = function;
+        return CUDA_SUCCESS;
+    }
+    function = calloc(1, sizeof *function);
+    if (!function)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    function->handle = soft_token_add_locked(SOFT_TOKEN_FUNCTION, function);
+    if (!function->handle) {
+        free(function);
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    function->module = module;
+    function->kernel = kernel;
+    function->shared_bytes_max = SOFT_SHARED_BYTES_DEFAULT;
+    LIST_INSERT_HEAD(&module->functions, function, entry);
+    *out = function;
+    return CUDA_SUCCESS;
+}
+
+CUresult cuModuleGetFunction(CUfunction *out, CUmodule handle, const char *name)
+{
+    const gvm_soft_kernel *kernel;
+    const void *symbol;
+    soft_function *function;
+    soft_module *module;
+    CUresult result;
+
+    if (!out)
+        return CUDA_ERROR_INVALID_VALUE;
+    result = find_symbol(handle, "gvm_soft_kernel_", name, &module, &symbol);
+    if (result != CUDA_SUCCESS)
+        return result;
+    kernel = symbol;
+    if (kernel->abi != GVM_SOFT_ABI) {
+        result = CUDA_ERROR_NO_BINARY_FOR_GPU;
+    } else if (!kernel->run || kernel->params_bytes > SOFT_PARAMS_BYTES_MAX) {
+        result = CUDA_ERROR_INVALID_IMAGE;
+    } else {
+        soft_lock();
+        result = function_of_locked(module, kernel, &function);
+        if (result == CUDA_SUCCESS)
+            *out = function->handle;
+        soft_unlock();
+    }
+    soft_module_unref(module);
+    return result;
+}
+
+/* Makes the global known to space.c, once. */
+static CUresult publish(soft_module *module, const gvm_soft_global *global)
+{
+    soft_module_global *known;
+    CUresult result = CUDA_SUCCESS;
+
+    pthread_mutex_lock(&globals_lock);
+    LIST_FOREACH(known, &module->globals, entry)
+    if (known->address == global->address)
+        break;
+    if (!known) {
+        known = calloc(1, sizeof *known);
+        result = known ? soft_space_add_global(global->address, global->size_bytes,
+                                               module->context->device)
+                       : CUDA_ERROR_OUT_OF_MEMORY;
+        if (result == CUDA_SUCCESS) {
+            known->address = global->address;
+            LIST_INSERT_HEAD(&module->globals, known, entry);
+        } else {
+            free(known);
+        }
+    }
+    pthread_mutex_unlock(&globals_lock);
+    return result;
+}
+
+/* The name of a kernel is a bad argument, unlike one that the image does not have. */
+CUresult cuModuleGetGlobal_v2(CUdeviceptr *ptr, size_t *size, CUmodule handle, const char *name)
+{
+    const gvm_soft_global *global;
+    const void *symbol;
+    soft_module *module;
+    CUresult result = find_symbol(handle, "gvm_soft_global_", name, &module, &symbol);
+
+    if (result == CUDA_ERROR_NOT_FOUND &&
+        find_symbol(handle, "gvm_soft_kernel_", name, &module, &symbol) == CUDA_SUCCESS) {
+        soft_module_unref(module);
+        return CUDA_ERROR_INVALID_VALUE;
+    }
+    if (result != CUDA_SUCCESS)
+        return result;
+    global = symbol;
+    result = global->abi == GVM_SOFT_ABI ? publish(module, global) : CUDA_ERROR_NO_BINARY_FOR_GPU;
+    if (result == CUDA_SUCCESS && ptr)
+        *ptr = (CUdeviceptr)(uintptr_t)global->address;
+    if (result == CUDA_SUCCESS && size)
+        *size = global->size_bytes;
+    soft_module_unref(module);
+    return result;
+}

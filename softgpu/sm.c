@@ -1,0 +1,192 @@
+/* SM threads: each device has sm_count of them, and each runs one block of a kernel at a time.
+ *
+ * A launch is on its device's list while it has blocks to hand out. SM threads take them from the first launch of the list in
+ * batches, and put a launch they took from behind the others, so that launches share the device. A batch is one block unless the
+ * grid is many times larger than the device; blocks are handed out in ascending order, so that one which waits for a block of a
+ * lower number always sees it run.
+ *
+ * The blocks of a cooperative launch run all at once: the first is handed out only when as many SM threads as it has blocks are
+ * idle, and then it stays at the head of the list until each has one. Until then other launches pass it. */
+#include "softgpu/engine.h"
+
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <gvmem/device/kernel.h>
+
+#define BATCH_MAX 64u
+#define BATCHES_PER_SM 8u /* at least so many, before batches grow */
+
+typedef struct sm_thread {
+    struct sm_device *device;
+    pthread_t thread;
+    bool running;     /* has a batch, or may be about to begin it */
+    atomic_bool stop; /* of that batch */
+    void *shared;     /* SOFT_SHARED_BYTES_MAX */
+} sm_thread;
+
+typedef struct sm_device {
+    TAILQ_HEAD(, soft_launch) launches;
+    pthread_cond_t work;
+    sm_thread *sms;
+    unsigned wanted, started, idle;
+} sm_device;
+
+/* A part of a grid: blocks [first, first + count). */
+typedef struct sm_batch {
+    const soft_launch *launch;
+    void *shared;
+    uint64_t first, count;
+} sm_batch;
+
+static sm_device devices[SOFT_DEVICES_MAX];
+static _Thread_local const sm_device *own_device;
+
+static bool take_locked(sm_device *device, sm_batch *batch)
+{
+    soft_launch *launch;
+
+    TAILQ_FOREACH(launch, &device->launches, entry)
+    if (!launch->cooperative || launch->taken > 0 || device->idle + 1 >= launch->blocks)
+        break;
+    if (!launch)
+        return false;
+    batch->launch = launch;
+    batch->first = launch->taken;
+    batch->count = launch->blocks - launch->taken;
+    if (batch->count > launch->batch)
+        batch->count = launch->batch;
+    launch->taken += batch->count;
+    TAILQ_REMOVE(&device->launches, launch, entry);
+    if (launch->taken < launch->blocks && launch->cooperative)
+        TAILQ_INSERT_HEAD(&device->launches, launch, entry);
+    else if (launch->taken < launch->blocks)
+        TAILQ_INSERT_TAIL(&device->launches, launch, entry);
+    return true;
+}
+
+static void run_batch(void *arg)
+{
+    const sm_batch *batch = arg;
+    const soft_launch *launch = batch->launch;
+    const uint32_t *grid = launch->grid;
+
+    for (uint64_t i = batch->first; i < batch->first + batch->count; i++) {
+        gvm_soft_block block = {
+            .block = {(uint32_t)(i % grid[0]), (uint32_t)(i / grid[0] % grid[1]),
+                      (uint32_t)(i / grid[0] / grid[1])},
+            .grid = {grid[0], grid[1], grid[2]},
+            .shared = batch->shared,
+            .shared_bytes = launch->shared_bytes,
+        };
+
+        launch->kernel->run(launch->params, &block);
+    }
+}
+
+static void give_back_locked(soft_launch *launch, uint64_t count, CUresult result)
+{
+    if (result != CUDA_SUCCESS)
+        soft_context_break_locked(launch->op.context, result);
+    launch->finished += count;
+    if (launch->finished == launch->blocks)
+        soft_op_finish_locked(&launch->op, CUDA_SUCCESS);
+}
+
+static void sm_main(void *arg)
+{
+    sm_thread *self = arg;
+    sm_device *device = self->device;
+    sm_batch batch = {.shared = self->shared};
+
+    own_device = device;
+    soft_lock();
+    self->thread = pthread_self();
+    for (;;) {
+        CUresult result;
+
+        if (!take_locked(device, &batch)) {
+            device->idle++;
+            soft_sleep_locked(&device->work);
+            device->idle--;
+            continue;
+        }
+        if (!TAILQ_EMPTY(&device->launches) && device->idle > 0)
+            pthread_cond_signal(&device->work);
+        self->running = true;
+        atomic_store(&self->stop, false);
+        soft_unlock();
+        result = soft_fault_guard(run_batch, &batch, &self->stop);
+        soft_lock();
+        self->running = false;
+        give_back_locked((soft_launch *)(uintptr_t)batch.launch, batch.count, result);
+    }
+}
+
+static CUresult prepare_locked(sm_device *device)
+{
+    const soft_config *config;
+    const char *text;
+    CUresult result = soft_config_get(&config, &text);
+
+    if (result != CUDA_SUCCESS || device->sms)
+        return result;
+    device->sms = calloc((size_t)config->sm_count, sizeof *device->sms);
+    if (!device->sms)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    TAILQ_INIT(&device->launches);
+    pthread_cond_init(&device->work, NULL);
+    device->wanted = (unsigned)config->sm_count;
+    return CUDA_SUCCESS;
+}
+
+CUresult soft_sm_start_locked(int ordinal)
+{
+    sm_device *device = &devices[ordinal];
+    CUresult result = prepare_locked(device);
+
+    while (result == CUDA_SUCCESS && device->started < device->wanted) {
+        sm_thread *sm = &device->sms[device->started];
+        char name[32];
+
+        sm->device = device;
+        if (!sm->shared)
+            sm->shared = aligned_alloc(64, SOFT_SHARED_BYTES_MAX);
+        snprintf(name, sizeof name, "gvmem-sm%d.%u", ordinal, device->started);
+        result = sm->shared ? soft_thread_start(sm_main, sm, name) : CUDA_ERROR_OUT_OF_MEMORY;
+        if (result == CUDA_SUCCESS)
+            device->started++;
+    }
+    return result;
+}
+
+void soft_sm_push_locked(soft_launch *launch)
+{
+    sm_device *device = &devices[launch->op.context->device];
+    uint64_t batch = launch->blocks / (device->wanted * BATCHES_PER_SM);
+
+    launch->batch = batch == 0 || launch->cooperative ? 1 : batch < BATCH_MAX ? batch : BATCH_MAX;
+    TAILQ_INSERT_TAIL(&device->launches, launch, entry);
+    if (own_device != device) /* else this thread looks next */
+        pthread_cond_signal(&device->work);
+}
+
+void soft_sm_interrupt_locked(int ordinal)
+{
+    sm_device *device = &devices[ordinal];
+    soft_launch *launch;
+
+    for (unsigned i = 0; i < device->started; i++)
+        if (device->sms[i].running) {
+            atomic_store(&device->sms[i].stop, true);
+            pthread_kill(device->sms[i].thread, SOFT_FAULT_STOP);
+        }
+    while (device->sms && (launch = TAILQ_FIRST(&device->launches))) {
+        uint64_t rest = launch->blocks - launch->taken;
+
+        TAILQ_REMOVE(&device->launches, launch, entry);
+        launch->taken = launch->blocks;
+        give_back_locked(launch, rest, CUDA_SUCCESS);
+    }
+}

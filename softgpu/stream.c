@@ -1,0 +1,274 @@
+/* Streams: the order in which operations of a context follow each other. */
+#include "softgpu/engine.h"
+
+#include <stdlib.h>
+
+soft_stream *soft_stream_new_locked(soft_context *context, bool blocking)
+{
+    soft_stream *stream = calloc(1, sizeof *stream);
+
+    if (!stream)
+        return NULL;
+    stream->context = context;
+    stream->blocking = blocking;
+    stream->refs = 1;
+    stream->handle = soft_token_add_locked(SOFT_TOKEN_STREAM, stream);
+    if (!stream->handle) {
+        free(stream);
+        return NULL;
+    }
+    LIST_INSERT_HEAD(&context->streams, stream, entry);
+    context->stream_count++;
+    return stream;
+}
+
+void soft_stream_unref_locked(soft_stream *stream)
+{
+    if (--stream->refs > 0)
+        return;
+    if (stream->has_worker)
+        soft_worker_unreserve_locked();
+    LIST_REMOVE(stream, entry);
+    stream->context->stream_count--;
+    free(stream);
+}
+
+void soft_stream_close_locked(soft_stream *stream)
+{
+    soft_token_remove_locked(stream->handle);
+    stream->handle = NULL;
+    soft_stream_unref_locked(stream);
+}
+
+/* The calling thread's own stream in the context. */
+static CUresult own_stream_locked(soft_context *context, soft_stream **out)
+{
+    CUstream *streams = soft_thread_streams();
+
+    if (!streams)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    *out = soft_token_find_locked(SOFT_TOKEN_STREAM, streams[context->device]);
+    if (*out)
+        return CUDA_SUCCESS;
+    *out = soft_stream_new_locked(context, true);
+    if (!*out)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    streams[context->device] = (*out)->handle;
+    return CUDA_SUCCESS;
+}
+
+CUresult soft_stream_find_locked(CUstream handle, soft_stream **out)
+{
+    soft_context *context;
+    CUresult result;
+
+    if (handle && handle != CU_STREAM_LEGACY && handle != CU_STREAM_PER_THREAD) {
+        *out = soft_token_find_locked(SOFT_TOKEN_STREAM, handle);
+        return *out ? CUDA_SUCCESS : CUDA_ERROR_INVALID_HANDLE;
+    }
+    result = soft_context_current_locked(&context);
+    if (result == CUDA_SUCCESS)
+        result = soft_context_usable_locked(context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (handle == CU_STREAM_PER_THREAD)
+        return own_stream_locked(context, out);
+    *out = context->legacy;
+    return CUDA_SUCCESS;
+}
+
+CUresult soft_stream_device(CUstream handle, int *device)
+{
+    soft_stream *stream;
+    CUresult result;
+
+    soft_lock();
+    result = soft_stream_find_locked(handle, &stream);
+    if (result == CUDA_SUCCESS)
+        result = soft_context_usable_locked(stream->context);
+    if (result == CUDA_SUCCESS)
+        *device = stream->context->device;
+    soft_unlock();
+    return result;
+}
+
+/* ---- life */
+
+CUresult cuStreamCreate(CUstream *stream, unsigned int flags)
+{
+    soft_context *context;
+    soft_stream *created;
+    CUresult result = soft_enter();
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!stream || flags & ~(unsigned)CU_STREAM_NON_BLOCKING)
+        return CUDA_ERROR_INVALID_VALUE;
+    soft_lock();
+    result = soft_context_current_locked(&context);
+    if (result == CUDA_SUCCESS)
+        result = soft_context_usable_locked(context);
+    if (result == CUDA_SUCCESS) {
+        created = soft_stream_new_locked(context, !(flags & CU_STREAM_NON_BLOCKING));
+        if (created)
+            *stream = created->handle;
+        else
+            result = CUDA_ERROR_OUT_OF_MEMORY;
+    }
+    soft_unlock();
+    return result;
+}
+
+CUresult cuStreamCreateWithPriority(CUstream *stream, unsigned int flags, int priority)
+{
+    (void)priority; /* there is one only: CU_DEVICE_ATTRIBUTE_STREAM_PRIORITIES_SUPPORTED is 0 */
+    return cuStreamCreate(stream, flags);
+}
+
+CUresult cuStreamDestroy_v2(CUstream handle)
+{
+    soft_stream *stream;
+    CUresult result = soft_enter();
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    soft_lock();
+    stream = soft_token_find_locked(SOFT_TOKEN_STREAM, handle);
+    if (stream) {
+        result = soft_context_usable_locked(stream->context);
+        soft_stream_close_locked(stream);
+    } else {
+        result = CUDA_ERROR_INVALID_HANDLE;
+    }
+    soft_unlock();
+    return result;
+}
+
+/* ---- waiting */
+
+static const soft_op_class mark_class = {.type = SOFT_OP_MARK};
+
+CUresult cuStreamSynchronize(CUstream handle)
+{
+    soft_stream *stream;
+    CUresult result = soft_enter();
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    /* A mark waits for exactly what the stream is behind; only the legacy stream is behind more than its own tail. */
+    if (!handle || handle == CU_STREAM_LEGACY)
+        return soft_op_submit(soft_op_new(sizeof(soft_op), &mark_class), handle, true);
+    soft_lock();
+    result = soft_stream_find_locked(handle, &stream);
+    if (result == CUDA_SUCCESS)
+        result = soft_context_usable_locked(stream->context);
+    if (result == CUDA_SUCCESS && stream->tail)
+        result = soft_op_wait_locked(stream->tail);
+    soft_unlock();
+    return result;
+}
+
+CUresult cuStreamQuery(CUstream handle)
+{
+    soft_stream *stream, *other;
+    CUresult result = soft_enter();
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    soft_lock();
+    result = soft_stream_find_locked(handle, &stream);
+    if (result == CUDA_SUCCESS)
+        result = soft_context_usable_locked(stream->context);
+    if (result == CUDA_SUCCESS) {
+        LIST_FOREACH(other, &stream->context->streams, entry)
+        {
+            bool behind = other == stream || (stream == stream->context->legacy && other->blocking);
+
+            if (behind && other->tail)
+                result = CUDA_ERROR_NOT_READY;
+        }
+    }
+    soft_unlock();
+    return result;
+}
+
+CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int flags)
+{
+    soft_op *op;
+    soft_stream *stream;
+    soft_event *event;
+    CUresult result = soft_enter();
+
+    if (result == CUDA_SUCCESS && flags != 0)
+        result = CUDA_ERROR_INVALID_VALUE;
+    if (result != CUDA_SUCCESS)
+        return result;
+    op = soft_op_new(sizeof *op, &mark_class);
+    if (!op)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    soft_lock();
+    result = soft_stream_find_locked(handle, &stream);
+    event = soft_token_find_locked(SOFT_TOKEN_EVENT, event_handle);
+    if (result == CUDA_SUCCESS && !event)
+        result = CUDA_ERROR_INVALID_HANDLE;
+    if (result == CUDA_SUCCESS)
+        result = soft_op_submit_locked(op, stream, event->recorded);
+    soft_unlock();
+    if (result != CUDA_SUCCESS)
+        soft_op_discard(op);
+    return result;
+}
+
+/* ---- functions on the host, in stream order */
+
+typedef struct call_op {
+    soft_op op;
+    CUresult (*fn)(void *arg);
+    CUhostFn host_fn;
+    void *arg;
+} call_op;
+
+static CUresult run_call(soft_op *op)
+{
+    call_op *self = (call_op *)op;
+
+    return self->fn(self->arg);
+}
+
+static CUresult run_host_call(soft_op *op)
+{
+    call_op *self = (call_op *)op;
+
+    return soft_worker_host_function(self->host_fn, self->arg);
+}
+
+static const soft_op_class call_class = {.type = SOFT_OP_WORK, .always = true, .run = run_call};
+static const soft_op_class host_call_class = {.type = SOFT_OP_WORK, .run = run_host_call};
+
+CUresult soft_stream_submit(CUstream stream, CUresult (*fn)(void *arg), void *arg)
+{
+    call_op *op = soft_op_new(sizeof *op, &call_class);
+
+    if (op) {
+        op->fn = fn;
+        op->arg = arg;
+    }
+    return soft_op_submit(op ? &op->op : NULL, stream, false);
+}
+
+CUresult cuLaunchHostFunc(CUstream stream, CUhostFn fn, void *data)
+{
+    call_op *op;
+    CUresult result = soft_enter();
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!fn)
+        return CUDA_ERROR_INVALID_VALUE;
+    op = soft_op_new(sizeof *op, &host_call_class);
+    if (op) {
+        op->host_fn = fn;
+        op->arg = data;
+    }
+    return soft_op_submit(op ? &op->op : NULL, stream, false);
+}

@@ -1,0 +1,437 @@
+/* Fails every driver, memory and system call of every public operation in turn, once and for ever.
+ *
+ *     every_call [NAME]     only the operations whose name begins with NAME
+ *
+ * Goal: whatever fails, the operation answers a status that its contract lists, and changes
+ * nothing: outputs, information, contents, what is held at the driver, fds, objects, free memory of
+ * the device. Invariants hold. The same call succeeds as soon as nothing fails any more. Where the
+ * library copes with a failure by itself (it tries again, or does without), the operation must have
+ * done all it should.
+ *
+ * Method: a fresh world for each attempt, and snapshots of all that can be counted.
+ */
+#include <dirent.h>
+#include <errno.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/registry.h"
+#include "driver/driver.h"
+#include "tests/fault/fault.h"
+
+#define SETTLE_MS 1000
+#define CALLS_MAX 5000 /* of one operation: more means that it never ends */
+
+/* ---- what can be counted */
+
+typedef struct snapshot {
+    gvmi_check_holdings held;
+    uint64_t objects[GVMI_KIND_COUNT];
+    uint64_t fds, free_bytes[2];
+    gvm_buffer_info buffer, target, imported;
+    uint64_t vector_count, vector_capacity;
+} snapshot;
+
+static CUcontext contexts[2]; /* of the test's own, so that free memory can be asked for without the library */
+static int device_count;
+
+static uint64_t count_fds(void)
+{
+    DIR *folder = opendir("/proc/self/fd");
+    uint64_t count = 0;
+
+    while (folder != NULL && readdir(folder) != NULL)
+        count++;
+    if (folder != NULL)
+        closedir(folder);
+    return count;
+}
+
+static void take(snapshot *s, world *w)
+{
+    memset(s, 0, sizeof *s);
+    s->buffer.struct_size = s->target.struct_size = s->imported.struct_size = sizeof s->buffer;
+    if (w->device != NULL)
+        (void)gvm_device_trim(w->device, 0);
+    if (w->peer != NULL)
+        (void)gvm_device_trim(w->peer, 0);
+    s->held = gvmi_check_held();
+    for (int kind = 0; kind < GVMI_KIND_COUNT; kind++)
+        s->objects[kind] = gvmi_registry_count((gvmi_kind)kind);
+    s->fds = count_fds();
+    for (int i = 0; i < device_count && i < 2; i++) {
+        size_t free_bytes = 0, total;
+
+        gvmi_cu->cuCtxPushCurrent(contexts[i]);
+        gvmi_cu->cuMemGetInfo(&free_bytes, &total);
+        gvmi_cu->cuCtxPopCurrent(&(CUcontext){NULL});
+        s->free_bytes[i] = free_bytes;
+    }
+    if (w->buffer != NULL)
+        (void)gvm_buffer_get_info(w->buffer, &s->buffer);
+    if (w->target != NULL)
+        (void)gvm_buffer_get_info(w->target, &s->target);
+    if (w->imported != NULL)
+        (void)gvm_buffer_get_info(w->imported, &s->imported);
+    if (w->vector != NULL) {
+        s->vector_count = gvm_vector_count(w->vector);
+        s->vector_capacity = gvm_vector_capacity(w->vector);
+    }
+}
+
+/* Makes equal what a failure of this operation may leave different. */
+static void forgive(snapshot *after, const snapshot *before, unsigned flags)
+{
+    const gvmi_check_holdings *b = &before->held;
+    gvmi_check_holdings *a = &after->held;
+
+    if (flags & LEAVES_PARTLY_MOVED) {
+        after->buffer = before->buffer;
+        memcpy(after->free_bytes, before->free_bytes, sizeof after->free_bytes);
+    }
+    if (flags & LEAVES_CAPACITY) {
+        a->handles = b->handles;
+        a->mappings = b->mappings;
+        after->fds = before->fds; /* the software GPU has one for each handle */
+        memcpy(after->free_bytes, before->free_bytes, sizeof after->free_bytes);
+        after->vector_capacity = before->vector_capacity;
+    }
+    if (flags & LEAVES_KERNELS) {
+        a->modules = b->modules;
+        a->allocations = b->allocations;
+        a->host_allocations = b->host_allocations;
+        after->fds = before->fds;
+        memcpy(after->free_bytes, before->free_bytes, sizeof after->free_bytes);
+    }
+}
+
+/* A driver's threads may let go of the last fds and bytes a moment after the wait for their work
+ * has returned: a snapshot for comparison is taken again until they have, or not in time. What
+ * they still held in the earlier snapshot does not matter: only more is a leak. */
+static void take_settled(snapshot *s, world *w, const snapshot *before, unsigned flags)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+
+    for (int i = 0; i < SETTLE_MS; i++) {
+        take(s, w);
+        forgive(s, before, flags);
+        if (s->fds <= before->fds && s->free_bytes[0] >= before->free_bytes[0] &&
+            s->free_bytes[1] >= before->free_bytes[1])
+            return;
+        nanosleep(&pause, NULL);
+    }
+}
+
+static bool complain(const char *what)
+{
+    printf("#   %s\n", what);
+    return false;
+}
+
+static bool same_number(const char *what, uint64_t before, uint64_t after)
+{
+    if (before == after)
+        return true;
+    printf("#   %s: %llu before, %llu after\n", what, (unsigned long long)before,
+           (unsigned long long)after);
+    return false;
+}
+
+static bool same(const snapshot *before, const snapshot *after)
+{
+    bool good = true;
+
+#define HELD(member) \
+    good = same_number(#member " held", before->held.member, after->held.member) && good
+    HELD(reservations);
+    HELD(handles);
+    HELD(mappings);
+    HELD(allocations);
+    HELD(host_allocations);
+    HELD(streams);
+    HELD(events);
+    HELD(modules);
+#undef HELD
+    for (int kind = 0; kind < GVMI_KIND_COUNT; kind++)
+        good = same_number("objects of a kind", before->objects[kind], after->objects[kind]) && good;
+    if (after->fds > before->fds)
+        good = same_number("fds", before->fds, after->fds);
+    for (int i = 0; i < 2; i++)
+        if (after->free_bytes[i] < before->free_bytes[i])
+            good = same_number("free bytes", before->free_bytes[i], after->free_bytes[i]);
+    good = same_number("elements", before->vector_count, after->vector_count) && good;
+    good = same_number("capacity", before->vector_capacity, after->vector_capacity) && good;
+    if (memcmp(&before->buffer, &after->buffer, sizeof after->buffer) != 0 ||
+        memcmp(&before->target, &after->target, sizeof after->target) != 0 ||
+        memcmp(&before->imported, &after->imported, sizeof after->imported) != 0)
+        good = complain("a buffer's information has changed");
+    return good;
+}
+
+/* ---- one attempt */
+
+typedef struct tally {
+    uint64_t attempts, coped;
+} tally;
+
+/* The operation failed: it must have said so properly and changed nothing, and must succeed now. */
+static bool look_after_failure(const scenario *s, uint64_t documented, world *w,
+                               const world *before_run, gvm_status status, const snapshot *before)
+{
+    snapshot after;
+    gvm_error error;
+    bool good = true;
+
+    gvm_error_last(&error);
+    if ((documented >> status & 1) == 0) {
+        printf("#   answered %s (%s), which its contract does not list\n", gvm_status_name(status),
+               error.text);
+        good = false;
+    }
+    if (error.status != status || error.text[0] == '\0')
+        good = complain("the thread's error is not that of the call");
+    if (memcmp(w->sockets, before_run->sockets, sizeof w->sockets) != 0 ||
+        w->out != before_run->out || w->device != before_run->device ||
+        w->target != before_run->target || w->vector != before_run->vector ||
+        w->piece != before_run->piece || w->share != before_run->share ||
+        w->later != before_run->later || w->imported != before_run->imported ||
+        w->legacy != before_run->legacy || w->opened != before_run->opened ||
+        w->number != before_run->number || w->count != before_run->count)
+        good = complain("an output was written");
+    if (!world_intact(w))
+        good = complain("contents or invariants are broken");
+    if ((s->flags & LEAVES_STREAM) && !world_renew_sockets(w, s->flags))
+        return complain("no new sockets");
+    take_settled(&after, w, before, s->flags);
+    return same(before, &after) && good;
+}
+
+static bool look_after_success(const scenario *s, world *w)
+{
+    if (s->shows != NULL && !s->shows(w))
+        return complain("it succeeded and did not do all it should");
+    return world_intact(w) || complain("contents or invariants are broken after success");
+}
+
+static bool attempt(const scenario *s, const injector *how, uint64_t nth, bool for_ever, tally *sum)
+{
+    static world w, before_run;
+    snapshot base, before, end;
+    gvm_status status;
+    bool good = true, struck;
+
+    take(&base, &(world){.device = NULL});
+    if (!world_begin(&w, s->flags))
+        return false;
+    take(&before, &w);
+    before_run = w;
+    how->arm(nth, for_ever);
+    status = s->run(&w);
+    struck = how->struck();
+    how->arm(0, false);
+    sum->attempts++;
+    if (status == GVM_OK) {
+        sum->coped += struck;
+    } else {
+        if (!struck)
+            good = complain("failed, though nothing was made to fail");
+        good = look_after_failure(s, s->statuses | how->statuses, &w, &before_run, status, &before) &&
+               good;
+        status = s->run(&w);
+        if (status != GVM_OK) {
+            gvm_error error;
+
+            gvm_error_last(&error);
+            printf("#   repeated, it answers %s: %s\n", gvm_status_name(status), error.text);
+            good = false;
+        }
+    }
+    if (status == GVM_OK)
+        good = look_after_success(s, &w) && good;
+    world_end(&w);
+    take_settled(&end, &(world){.device = NULL}, &base, 0);
+    if (!same(&base, &end))
+        good = complain("... after the end of the world");
+    return good;
+}
+
+/* How many calls of the kind an undisturbed run makes. */
+static bool count_calls(const scenario *s, const injector *how, uint64_t *calls)
+{
+    static world w;
+    gvm_status status;
+
+    if (!world_begin(&w, s->flags))
+        return false;
+    how->arm(0, false);
+    status = s->run(&w);
+    *calls = how->calls();
+    if (status != GVM_OK) {
+        gvm_error error;
+
+        gvm_error_last(&error);
+        printf("#   undisturbed, it answers %s: %s\n", gvm_status_name(status), error.text);
+    }
+    world_end(&w);
+    return status == GVM_OK && *calls <= CALLS_MAX;
+}
+
+static bool test_pair(const scenario *s, const injector *how, tally *sum)
+{
+    uint64_t calls;
+
+    if (!count_calls(s, how, &calls))
+        return complain("cannot be counted");
+    for (uint64_t nth = 1; nth <= calls; nth++)
+        for (int for_ever = 0; for_ever <= (how->for_ever_too ? 1 : 0); for_ever++)
+            if (!attempt(s, how, nth, for_ever != 0, sum)) {
+                printf("#   ... when call %llu of %llu failed %s: %s\n", (unsigned long long)nth,
+                       (unsigned long long)calls, for_ever ? "for ever" : "once", how->name);
+                return false;
+            }
+    return true;
+}
+
+/* ---- the other process, whose legacy handle is opened */
+
+static int serve_handle(void)
+{
+    gvm_legacy_handle handle;
+    gvm_device *device;
+    gvm_buffer *buffer;
+    gvm_legacy *legacy;
+    char byte;
+
+    if (gvm_device_open(0, &device) != GVM_OK ||
+        gvm_buffer_create(device, CHUNK, NULL, &buffer) != GVM_OK ||
+        gvm_buffer_commit(buffer, 0, CHUNK) != GVM_OK ||
+        gvm_legacy_export(buffer, 0, PART, &legacy) != GVM_OK ||
+        gvm_legacy_get(legacy, &handle, NULL, NULL) != GVM_OK)
+        return 1;
+    if (write(STDOUT_FILENO, &handle, sizeof handle) != (ssize_t)sizeof handle)
+        return 1;
+    while (read(STDIN_FILENO, &byte, 1) < 0 && errno == EINTR)
+        ;
+    gvm_legacy_destroy(legacy);
+    gvm_buffer_destroy(buffer);
+    gvm_device_close(device);
+    return 0;
+}
+
+static pid_t start_server(int *to)
+{
+    static gvm_legacy_handle handle;
+    int in[2], out[2];
+    pid_t pid;
+
+    if (pipe(in) != 0 || pipe(out) != 0 || (pid = fork()) < 0)
+        return -1;
+    if (pid == 0) {
+        dup2(in[0], STDIN_FILENO);
+        dup2(out[1], STDOUT_FILENO);
+        close(in[1]);
+        execl("/proc/self/exe", "every_call", "--serve", (char *)NULL);
+        _exit(127);
+    }
+    close(in[0]);
+    close(out[1]);
+    *to = in[1];
+    if (read(out[0], &handle, sizeof handle) == (ssize_t)sizeof handle)
+        foreign_handle = &handle;
+    close(out[0]);
+    return pid;
+}
+
+/* ---- all */
+
+static bool start(void)
+{
+    gvm_status status = gvmi_driver_start();
+    gvm_error error;
+
+    if (status == GVM_OK && gvmi_cu->cuDeviceGetCount(&device_count) == CUDA_SUCCESS) {
+        for (int i = 0; i < device_count && i < 2; i++)
+            if (gvmi_cu->cuDevicePrimaryCtxRetain(&contexts[i], i) != CUDA_SUCCESS)
+                return false;
+        return true;
+    }
+    gvm_error_last(&error);
+    printf("Bail out! no driver: %s\n", error.text);
+    return false;
+}
+
+static bool is_possible(const scenario *s)
+{
+    if ((s->flags & NEEDS_PEER) != 0 && device_count < 2)
+        return false;
+    return foreign_handle != NULL ||
+           ((s->flags & NEEDS_OPENED) == 0 && strcmp(s->name, "legacy_open") != 0);
+}
+
+static bool test_all(const char *only)
+{
+    bool all_good = true;
+    tally sum = {0};
+    world w;
+    unsigned number = 0;
+
+    /* Drivers grow pools of their own at first use, of the context and of the process. */
+    for (size_t i = 0; i < scenario_count; i++)
+        if (is_possible(&scenarios[i]) && world_begin(&w, scenarios[i].flags)) {
+            (void)scenarios[i].run(&w);
+            world_end(&w);
+        }
+    printf("1..%zu\n", scenario_count);
+    for (size_t i = 0; i < scenario_count; i++) {
+        const scenario *s = &scenarios[i];
+        bool good = true;
+
+        number++;
+        if (!is_possible(s) || strncmp(s->name, only, strlen(only)) != 0) {
+            printf("ok %u - %s # SKIP\n", number, s->name);
+            continue;
+        }
+        for (size_t j = 0; j < injector_count; j++)
+            good = test_pair(s, &injectors[j], &sum) && good;
+        printf("%sok %u - %s\n", good ? "" : "not ", number, s->name);
+        fflush(stdout);
+        all_good = all_good && good;
+    }
+    printf("# %llu attempts, %llu coped with\n", (unsigned long long)sum.attempts,
+           (unsigned long long)sum.coped);
+    if (gvmi_check_violations() != 0) {
+        printf("not ok - %llu violations of the driver's contract\n",
+               (unsigned long long)gvmi_check_violations());
+        all_good = false;
+    }
+    return all_good;
+}
+
+int main(int argc, char **argv)
+{
+    char machine[128];
+    int server_in = -1, status = 0;
+    pid_t server;
+    bool good;
+
+    if (argc > 1 && strcmp(argv[1], "--serve") == 0)
+        return serve_handle();
+    snprintf(machine, sizeof machine, "devices=2,memory=256MiB,sms=2,instance=fault-%d", (int)getpid());
+    setenv("GVMEM_SOFTGPU", machine, 0);
+    server = start_server(&server_in); /* before anything here is counted; without the decorators */
+    setenv("GVMEM_CHECK", "1", 1);
+    setenv("GVMEM_FAULT", "*:18446744073709551615", 1); /* stacked; never reached until armed */
+    if (server < 0 || !start())
+        return 1;
+    good = test_all(argc > 1 ? argv[1] : "");
+    close(server_in);
+    waitpid(server, &status, 0);
+    for (int i = 0; i < device_count && i < 2; i++)
+        gvmi_cu->cuDevicePrimaryCtxRelease(i);
+    return good ? 0 : 1;
+}

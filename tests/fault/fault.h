@@ -1,0 +1,106 @@
+/* tests/fault/fault.h - what the parts of every_call share.
+ *
+ *   inject.c      ways to fail: driver calls, memory, system calls
+ *   scenarios.c   one row per public operation: what it needs, the operation, how its success shows
+ *   every_call.c  fails every call of every row, once and for ever, and looks at what is left
+ */
+#ifndef FAULT_H
+#define FAULT_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <gvmem/gvmem.h>
+
+#define MIB (1ull << 20)
+#define CHUNK (2 * MIB)
+#define CHUNKS 8 /* that a world's buffer reserves; [0, COMMITTED) are committed */
+#define COMMITTED 2
+#define PART 70000 /* bytes that copies move: not a multiple of anything, across a chunk's end */
+
+/* ---- inject.c */
+
+typedef struct injector {
+    const char *name;
+    bool for_ever_too; /* also fails for ever, not only once */
+    uint64_t statuses; /* that any operation may answer then: drivers do not fail every call in this way */
+    void (*arm)(uint64_t nth, bool for_ever); /* nth 0: only counts */
+    uint64_t (*calls)(void);                  /* since arming */
+    bool (*struck)(void);
+} injector;
+
+extern const injector injectors[];
+extern const size_t injector_count;
+
+/* ---- scenarios.c */
+
+/* What operations work on; made anew for each attempt. */
+typedef struct world {
+    gvm_device *device, *peer;
+    gvm_buffer *buffer, *target; /* target: an empty one; committed where a row wants it */
+    gvm_vector *vector;
+    void *piece;
+    gvm_share *share, *later; /* of buffer; later: after it has grown */
+    gvm_buffer *imported;
+    gvm_legacy *legacy;
+    uint64_t opened; /* a legacy handle of another process */
+    int sockets[2];
+    /* what operations give */
+    void *out;
+    uint64_t number;
+    double real;
+    int32_t count;
+    gvm_device_info device_info;
+    gvm_buffer_info buffer_info;
+    uint8_t bytes[PART];
+} world;
+
+enum {
+    NEEDS_DEVICE = 1 << 0, /* the others imply it */
+    NEEDS_BUFFER = 1 << 1,
+    NEEDS_TARGET = 1 << 2,
+    NEEDS_VECTOR = 1 << 3,
+    NEEDS_PIECE = 1 << 4,
+    NEEDS_SHARE = 1 << 5,
+    NEEDS_IMPORT = 1 << 6, /* and a share of the buffer after it has grown */
+    NEEDS_SOCKETS = 1 << 7,
+    NEEDS_MESSAGE = 1 << 8, /* a share waits in the socket */
+    NEEDS_KERNELS = 1 << 9, /* loaded already */
+    NEEDS_HOSTED = 1 << 10, /* the buffer is on the host */
+    NEEDS_PEER = 1 << 11,   /* skipped where there is one device */
+    NEEDS_LEGACY = 1 << 12,
+    NEEDS_OPENED = 1 << 13,
+    NEEDS_FAR_TARGET = 1 << 14, /* the target is on the peer */
+    NEEDS_MIXED = 1 << 15,      /* the target is half on the host */
+    /* What a failure may leave, because the operation's contract says so. */
+    LEAVES_PARTLY_MOVED = 1 << 20, /* gvm_buffer_move(): chunks in either tier */
+    LEAVES_CAPACITY = 1 << 21,     /* a vector that has grown, and got no elements */
+    LEAVES_KERNELS = 1 << 22,      /* modules and their memory, kept with the device once loaded */
+    LEAVES_STREAM = 1 << 23, /* the socket's stream is undefined: a new pair for the next try */
+};
+
+typedef struct scenario {
+    const char *name;
+    unsigned flags;
+    uint64_t statuses; /* documented, a bit for each */
+    gvm_status (*run)(world *w);
+    bool (*shows)(world *w); /* did it do all it should? NULL: its success is enough */
+} scenario;
+
+extern const scenario scenarios[];
+extern const size_t scenario_count;
+
+/* Makes and ends a world. False: nothing was made, what is missing was printed. */
+bool world_begin(world *w, unsigned needs);
+void world_end(world *w);
+/* A new pair of sockets, with the message in it where the row wants one. */
+bool world_renew_sockets(world *w, unsigned needs);
+
+/* Are the bytes of the buffer (and of the import) what they were made? */
+bool world_intact(world *w);
+
+/* The handle of memory of another process, for gvm_legacy_open(); NULL while none was given. */
+extern const gvm_legacy_handle *foreign_handle;
+
+#endif

@@ -1,0 +1,650 @@
+/* One row per public operation that can fail for a reason outside its caller. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "memory/buffer.h"
+#include "tests/fault/fault.h"
+
+#define TIMEOUT_MS 2000
+#define ELEMS 1000 /* that a world's vector holds, of 8 bytes */
+
+const gvm_legacy_handle *foreign_handle;
+
+/* ---- worlds */
+
+static uint8_t pattern_of(uint64_t chunk)
+{
+    return (uint8_t)(0x21 + chunk);
+}
+
+static bool holds(gvm_buffer *buffer, uint64_t chunk)
+{
+    static uint8_t bytes[CHUNK];
+
+    if (gvm_buffer_copy_out(bytes, buffer, chunk * CHUNK, CHUNK) != GVM_OK)
+        return false;
+    for (size_t i = 0; i < CHUNK; i++)
+        if (bytes[i] != pattern_of(chunk))
+            return false;
+    return true;
+}
+
+static bool fill_chunk(gvm_buffer *buffer, uint64_t chunk)
+{
+    const uint8_t pattern = pattern_of(chunk);
+
+    return gvm_buffer_fill(buffer, chunk * CHUNK, CHUNK, &pattern, 1) == GVM_OK;
+}
+
+bool world_intact(world *w)
+{
+    for (uint64_t i = 0; w->buffer != NULL && i < COMMITTED; i++)
+        if (!holds(w->buffer, i) || (w->imported != NULL && !holds(w->imported, i)))
+            return false;
+    return (w->buffer == NULL || gvmi_buffer_check(w->buffer)) &&
+           (w->target == NULL || gvmi_buffer_check(w->target)) &&
+           (w->imported == NULL || gvmi_buffer_check(w->imported));
+}
+
+static bool make_buffer(world *w, unsigned needs)
+{
+    gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
+
+    if (gvm_buffer_create(w->device, CHUNKS * CHUNK, &options, &w->buffer) != GVM_OK ||
+        gvm_buffer_commit(w->buffer, 0, COMMITTED * CHUNK) != GVM_OK)
+        return false;
+    for (uint64_t i = 0; i < COMMITTED; i++)
+        if (!fill_chunk(w->buffer, i))
+            return false;
+    return (needs & NEEDS_HOSTED) == 0 ||
+           gvm_buffer_move(w->buffer, 0, COMMITTED * CHUNK, GVM_TIER_HOST) == GVM_OK;
+}
+
+static bool make_target(world *w, unsigned needs)
+{
+    gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
+    gvm_device *device = needs & NEEDS_FAR_TARGET ? w->peer : w->device;
+
+    if ((needs & NEEDS_FAR_TARGET) != 0 &&
+        gvm_buffer_grant(w->buffer, w->peer, GVM_ACCESS_READ) != GVM_OK)
+        return false;
+    return gvm_buffer_create(device, CHUNKS * CHUNK, &options, &w->target) == GVM_OK &&
+           gvm_buffer_commit(w->target, 0, 2 * CHUNK) == GVM_OK &&
+           ((needs & NEEDS_MIXED) == 0 ||
+            gvm_buffer_move(w->target, CHUNK, CHUNK, GVM_TIER_HOST) == GVM_OK);
+}
+
+static bool make_vector(world *w)
+{
+    static const uint64_t zeros[ELEMS];
+
+    return gvm_vector_create(w->device, 8, 4 * CHUNK / 8, NULL, &w->vector) == GVM_OK &&
+           gvm_vector_append(w->vector, zeros, ELEMS) == GVM_OK;
+}
+
+/* A share of the first chunk, its import with room for all, and a later share of what there is
+ * now. */
+static bool make_import(world *w)
+{
+    gvm_import_options options = {.struct_size = sizeof options, .reserve_bytes = CHUNKS * CHUNK};
+
+    return gvm_share_import(w->share, w->device, &options, &w->imported) == GVM_OK &&
+           gvm_buffer_commit(w->buffer, 3 * CHUNK, CHUNK) == GVM_OK && fill_chunk(w->buffer, 3) &&
+           gvm_share_export(w->buffer, 0, 0, &w->later) == GVM_OK;
+}
+
+bool world_renew_sockets(world *w, unsigned needs)
+{
+    for (int i = 0; i < 2; i++)
+        if (w->sockets[i] >= 0)
+            close(w->sockets[i]);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, w->sockets) != 0)
+        return false;
+    return (needs & NEEDS_MESSAGE) == 0 ||
+           gvm_share_send(w->share, w->sockets[0], TIMEOUT_MS) == GVM_OK;
+}
+
+static bool load_kernels(world *w)
+{
+    return gvm_checksum(w->device, gvm_buffer_address(w->buffer), 8, NULL, &w->number) == GVM_OK;
+}
+
+static bool make_all(world *w, unsigned needs)
+{
+    const unsigned buffer = NEEDS_BUFFER | NEEDS_SHARE | NEEDS_IMPORT | NEEDS_MESSAGE |
+                            NEEDS_KERNELS | NEEDS_HOSTED | NEEDS_LEGACY;
+
+    return (gvm_device_open(0, &w->device) == GVM_OK) &&
+           (!(needs & NEEDS_PEER) || gvm_device_open(1, &w->peer) == GVM_OK) &&
+           (!(needs & buffer) || make_buffer(w, needs)) &&
+           (!(needs & NEEDS_TARGET) || make_target(w, needs)) &&
+           (!(needs & NEEDS_VECTOR) || make_vector(w)) &&
+           (!(needs & NEEDS_PIECE) || gvm_alloc(w->device, &w->piece, CHUNK) == GVM_OK) &&
+           (!(needs & (NEEDS_SHARE | NEEDS_IMPORT | NEEDS_MESSAGE)) ||
+            gvm_share_export(w->buffer, 0, 0, &w->share) == GVM_OK) &&
+           (!(needs & NEEDS_IMPORT) || make_import(w)) &&
+           (!(needs & NEEDS_SOCKETS) || world_renew_sockets(w, needs)) &&
+           (!(needs & NEEDS_KERNELS) || load_kernels(w)) &&
+           (!(needs & NEEDS_LEGACY) || gvm_legacy_export(w->buffer, 0, PART, &w->legacy) == GVM_OK) &&
+           (!(needs & NEEDS_OPENED) ||
+            gvm_legacy_open(w->device, foreign_handle, &w->opened) == GVM_OK);
+}
+
+bool world_begin(world *w, unsigned needs)
+{
+    gvm_error error;
+
+    *w = (world){.sockets = {-1, -1}};
+    if ((needs & ((1u << 20) - 1)) == 0 || make_all(w, needs))
+        return true;
+    gvm_error_last(&error);
+    printf("# a world could not be made: %s: %s\n", gvm_status_name(error.status), error.text);
+    world_end(w);
+    return false;
+}
+
+void world_end(world *w)
+{
+    if (w->device != NULL) /* what was queued uses memory that goes now */
+        (void)gvm_device_synchronize(w->device);
+    if (w->peer != NULL)
+        (void)gvm_device_synchronize(w->peer);
+    for (int i = 0; i < 2; i++)
+        if (w->sockets[i] >= 0)
+            close(w->sockets[i]);
+    if (w->opened != 0)
+        (void)gvm_legacy_close(w->device, w->opened);
+    gvm_legacy_destroy(w->legacy);
+    gvm_share_destroy(w->later);
+    gvm_share_destroy(w->share);
+    gvm_buffer_destroy(w->imported);
+    (void)gvm_free(w->piece);
+    gvm_vector_destroy(w->vector);
+    gvm_buffer_destroy(w->target);
+    gvm_buffer_destroy(w->buffer);
+    gvm_device_close(w->peer);
+    gvm_device_close(w->device);
+}
+
+/* ---- operations */
+
+static gvm_status run_device_count(world *w)
+{
+    return gvm_device_count(&w->count);
+}
+
+static bool shows_device_count(world *w)
+{
+    return w->count > 0;
+}
+
+static gvm_status run_device_open(world *w)
+{
+    return gvm_device_open(0, &w->device);
+}
+
+static bool shows_device_open(world *w)
+{
+    return w->device != NULL && gvm_device_synchronize(w->device) == GVM_OK;
+}
+
+static gvm_status run_device_get_info(world *w)
+{
+    w->device_info.struct_size = sizeof w->device_info;
+    return gvm_device_get_info(w->device, &w->device_info);
+}
+
+static bool shows_device_get_info(world *w)
+{
+    return w->device_info.total_bytes > 0 && w->device_info.free_bytes <= w->device_info.total_bytes;
+}
+
+static gvm_status run_device_synchronize(world *w)
+{
+    return gvm_device_synchronize(w->device);
+}
+
+static gvm_status run_buffer_create(world *w)
+{
+    return gvm_buffer_create(w->device, 5 * CHUNK, NULL, &w->target);
+}
+
+static bool shows_buffer_create(world *w)
+{
+    return gvm_buffer_address(w->target) != 0;
+}
+
+static gvm_status run_buffer_commit(world *w)
+{
+    return gvm_buffer_commit(w->buffer, CHUNK, 5 * CHUNK); /* one is there already */
+}
+
+static bool shows_buffer_commit(world *w)
+{
+    for (uint64_t i = COMMITTED; i < 6; i++)
+        if (!fill_chunk(w->buffer, i) || !holds(w->buffer, i))
+            return false;
+    return true;
+}
+
+static gvm_status run_buffer_decommit(world *w)
+{
+    return gvm_buffer_decommit(w->target, 0, CHUNKS * CHUNK);
+}
+
+static bool shows_buffer_decommit(world *w)
+{
+    gvm_buffer_info info = {.struct_size = sizeof info};
+
+    return gvm_buffer_get_info(w->target, &info) == GVM_OK && info.device_bytes == 0;
+}
+
+static gvm_status run_buffer_seal(world *w)
+{
+    return gvm_buffer_seal(w->buffer);
+}
+
+static bool shows_buffer_seal(world *w)
+{
+    return gvm_buffer_copy_in(w->buffer, 0, w->bytes, 1) == GVM_E_SEALED;
+}
+
+static gvm_status run_move_out(world *w)
+{
+    return gvm_buffer_move(w->buffer, 0, CHUNKS * CHUNK, GVM_TIER_HOST);
+}
+
+static bool all_in(world *w, gvm_tier wanted)
+{
+    gvm_tier tier;
+
+    for (uint64_t i = 0; i < COMMITTED; i++)
+        if (gvm_buffer_get_tier(w->buffer, i * CHUNK, &tier) != GVM_OK || tier != wanted)
+            return false;
+    return true;
+}
+
+static bool shows_move_out(world *w)
+{
+    return all_in(w, GVM_TIER_HOST);
+}
+
+static gvm_status run_move_in(world *w)
+{
+    return gvm_buffer_move(w->buffer, 0, CHUNKS * CHUNK, GVM_TIER_DEVICE);
+}
+
+static bool shows_move_in(world *w)
+{
+    return all_in(w, GVM_TIER_DEVICE);
+}
+
+static gvm_status run_buffer_grant(world *w)
+{
+    return gvm_buffer_grant(w->buffer, w->peer, GVM_ACCESS_READWRITE);
+}
+
+static bool shows_buffer_grant(world *w)
+{
+    const CUmemLocation where = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
+    unsigned long long flags = 0;
+
+    return gvmi_cu->cuMemGetAccess(&flags, &where, gvm_buffer_address(w->buffer) + CHUNK) ==
+               CUDA_SUCCESS &&
+           flags == GVM_ACCESS_READWRITE;
+}
+
+/* Copies cross the end of a chunk. */
+#define CROSSING (CHUNK - PART / 2)
+
+static gvm_status run_copy_in(world *w)
+{
+    memset(w->bytes, 0x77, PART);
+    return gvm_buffer_copy_in(w->target, CROSSING, w->bytes, PART);
+}
+
+static gvm_status run_copy_in_async(world *w)
+{
+    memset(w->bytes, 0x77, PART);
+    return gvm_buffer_copy_in_async(w->target, CROSSING, w->bytes, PART, NULL);
+}
+
+static bool target_holds(world *w, uint8_t first, uint8_t second)
+{
+    uint8_t *bytes = w->bytes;
+
+    if (gvm_device_synchronize(w->device) != GVM_OK ||
+        gvm_buffer_copy_out(bytes, w->target, CROSSING, PART) != GVM_OK)
+        return false;
+    for (size_t i = 0; i < PART; i++)
+        if (bytes[i] != (i < PART / 2 ? first : second))
+            return false;
+    return true;
+}
+
+static bool shows_copy_in(world *w)
+{
+    return target_holds(w, 0x77, 0x77);
+}
+
+static gvm_status run_copy_out(world *w)
+{
+    return gvm_buffer_copy_out(w->bytes, w->buffer, CROSSING, PART);
+}
+
+static gvm_status run_copy_out_async(world *w)
+{
+    return gvm_buffer_copy_out_async(w->bytes, w->buffer, CROSSING, PART, NULL);
+}
+
+static bool shows_copy_out(world *w)
+{
+    return gvm_device_synchronize(w->device) == GVM_OK && w->bytes[0] == pattern_of(0) &&
+           w->bytes[PART - 1] == pattern_of(1);
+}
+
+static gvm_status run_copy(world *w)
+{
+    return gvm_buffer_copy(w->target, CROSSING, w->buffer, CROSSING, PART);
+}
+
+static gvm_status run_copy_async(world *w)
+{
+    return gvm_buffer_copy_async(w->target, CROSSING, w->buffer, CROSSING, PART, NULL);
+}
+
+static bool shows_copy(world *w)
+{
+    return target_holds(w, pattern_of(0), pattern_of(1));
+}
+
+static gvm_status run_fill(world *w)
+{
+    return gvm_buffer_fill(w->target, CROSSING, PART, "\x55\x55", 2);
+}
+
+static gvm_status run_fill_async(world *w)
+{
+    return gvm_buffer_fill_async(w->target, CROSSING, PART, "\x55\x55\x55\x55", 4, NULL);
+}
+
+static bool shows_fill(world *w)
+{
+    return target_holds(w, 0x55, 0x55);
+}
+
+static gvm_status run_buffer_get_info(world *w)
+{
+    w->buffer_info.struct_size = sizeof w->buffer_info;
+    return gvm_buffer_get_info(w->buffer, &w->buffer_info);
+}
+
+static gvm_status run_vector_create(world *w)
+{
+    return gvm_vector_create(w->device, 12, 1000000, NULL, &w->vector);
+}
+
+static bool shows_vector_create(world *w)
+{
+    return gvm_vector_address(w->vector) != 0;
+}
+
+static gvm_status run_vector_append(world *w)
+{
+    static const uint64_t elems[2 * CHUNK / 8] = {1}; /* over the end of what is committed */
+
+    return gvm_vector_append(w->vector, elems, 2 * CHUNK / 8);
+}
+
+static bool shows_vector_append(world *w)
+{
+    uint64_t element = 0;
+
+    return gvm_vector_count(w->vector) == ELEMS + 2 * CHUNK / 8 &&
+           gvm_buffer_copy_out(&element, gvm_vector_buffer(w->vector), ELEMS * 8, 8) == GVM_OK &&
+           element == 1;
+}
+
+static gvm_status run_vector_resize(world *w)
+{
+    return gvm_vector_resize(w->vector, 3 * CHUNK / 8);
+}
+
+static bool shows_vector_resize(world *w)
+{
+    return gvm_vector_count(w->vector) == 3 * CHUNK / 8;
+}
+
+static gvm_status run_vector_reserve(world *w)
+{
+    return gvm_vector_reserve(w->vector, 3 * CHUNK / 8);
+}
+
+static bool shows_vector_reserve(world *w)
+{
+    return gvm_vector_capacity(w->vector) == 3 * CHUNK / 8 && gvm_vector_count(w->vector) == ELEMS;
+}
+
+static gvm_status run_vector_shrink(world *w)
+{
+    gvm_status status = gvm_vector_resize(w->vector, 0);
+
+    return status != GVM_OK ? status : gvm_vector_shrink(w->vector);
+}
+
+static gvm_status run_alloc(world *w)
+{
+    return gvm_alloc(w->device, &w->piece, 3 * CHUNK + 5);
+}
+
+static bool shows_alloc(world *w)
+{
+    gvm_buffer *buffer;
+
+    return gvm_alloc_buffer(w->piece, &buffer) == GVM_OK &&
+           gvm_buffer_fill(buffer, 0, 3 * CHUNK + 5, "x", 1) == GVM_OK;
+}
+
+static gvm_status run_free(world *w)
+{
+    gvm_status status = gvm_free(w->piece);
+
+    if (status == GVM_OK)
+        w->piece = NULL;
+    return status;
+}
+
+static gvm_status run_share_export(world *w)
+{
+    return gvm_share_export(w->buffer, 0, 0, &w->share);
+}
+
+static bool shows_share(world *w)
+{
+    gvm_share_info info = {.struct_size = sizeof info};
+
+    return gvm_share_get_info(w->share, &info) == GVM_OK && info.chunk_count == COMMITTED;
+}
+
+static gvm_status run_share_send(world *w)
+{
+    return gvm_share_send(w->share, w->sockets[0], TIMEOUT_MS);
+}
+
+static bool shows_share_send(world *w)
+{
+    return gvm_share_receive(w->sockets[1], TIMEOUT_MS, &w->later) == GVM_OK;
+}
+
+static gvm_status run_share_receive(world *w)
+{
+    return gvm_share_receive(w->sockets[1], TIMEOUT_MS, &w->later);
+}
+
+static bool shows_share_receive(world *w)
+{
+    gvm_share_info info = {.struct_size = sizeof info};
+
+    return gvm_share_get_info(w->later, &info) == GVM_OK && info.chunk_count == COMMITTED;
+}
+
+static gvm_status run_share_import(world *w)
+{
+    return gvm_share_import(w->share, w->device, NULL, &w->imported);
+}
+
+static bool shows_share_import(world *w)
+{
+    return w->imported != NULL && holds(w->imported, 0) && holds(w->imported, 1);
+}
+
+static gvm_status run_share_update(world *w)
+{
+    return gvm_share_update(w->later, w->imported);
+}
+
+static bool shows_share_update(world *w)
+{
+    return holds(w->imported, 0) && holds(w->imported, 3);
+}
+
+static gvm_status run_legacy_export(world *w)
+{
+    return gvm_legacy_export(w->buffer, 0, PART, &w->legacy);
+}
+
+static bool shows_legacy_export(world *w)
+{
+    gvm_legacy_handle handle;
+
+    return gvm_legacy_get(w->legacy, &handle, &w->number, NULL) == GVM_OK && w->number != 0;
+}
+
+static gvm_status run_legacy_open(world *w)
+{
+    return gvm_legacy_open(w->device, foreign_handle, &w->opened);
+}
+
+static bool shows_legacy_open(world *w)
+{
+    return w->opened != 0;
+}
+
+static gvm_status run_legacy_close(world *w)
+{
+    gvm_status status = gvm_legacy_close(w->device, w->opened);
+
+    if (status == GVM_OK)
+        w->opened = 0;
+    return status;
+}
+
+static gvm_status run_fill_random(world *w)
+{
+    return gvm_fill_random_f64(w->device, gvm_buffer_address(w->target), 1000, 0, 7, NULL);
+}
+
+static gvm_status run_sum(world *w)
+{
+    return gvm_sum_f64(w->device, gvm_buffer_address(w->buffer), 1000, NULL, &w->real);
+}
+
+static bool shows_sum(world *w)
+{
+    double one;
+
+    memset(&one, pattern_of(0), sizeof one);
+    return w->real > 999.9 * one && w->real < 1000.1 * one;
+}
+
+static gvm_status run_checksum(world *w)
+{
+    return gvm_checksum(w->device, gvm_buffer_address(w->buffer), CHUNK, NULL, &w->number);
+}
+
+static bool shows_checksum(world *w)
+{
+    static uint8_t bytes[CHUNK];
+
+    memset(bytes, pattern_of(0), CHUNK);
+    return w->number == gvm_checksum_host(bytes, CHUNK);
+}
+
+static gvm_status run_compare(world *w)
+{
+    return gvm_compare(w->device, gvm_buffer_address(w->buffer),
+                       gvm_buffer_address(w->buffer) + CHUNK - 64, 1000, NULL, &w->number);
+}
+
+static bool shows_compare(world *w)
+{
+    return w->number == 64;
+}
+
+/* ---- the table */
+
+#define ONE_OF(status) (1ull << (status))
+#define OBJECT \
+    (ONE_OF(GVM_E_FOREIGN) | ONE_OF(GVM_E_NOMEM) | ONE_OF(GVM_E_LOST) | ONE_OF(GVM_E_DRIVER))
+#define SPACE ONE_OF(GVM_E_NOSPACE)
+#define LIMIT ONE_OF(GVM_E_LIMIT)
+#define ADDRESS ONE_OF(GVM_E_ADDRESS)
+#define NOTSUP ONE_OF(GVM_E_NOTSUP)
+#define SYSTEM ONE_OF(GVM_E_SYSTEM)
+#define FORMAT ONE_OF(GVM_E_FORMAT)
+#define START (ONE_OF(GVM_E_DRIVER) | ONE_OF(GVM_E_NODRIVER) | ONE_OF(GVM_E_SETTING))
+#define SOCKET (ONE_OF(GVM_E_INVALID) | ONE_OF(GVM_E_PEER) | ONE_OF(GVM_E_TIMEOUT) | SYSTEM)
+#define KERNEL (OBJECT | NOTSUP | SPACE | LIMIT)
+
+/* clang-format off */
+const scenario scenarios[] = {
+    {"device_count", 0, START, run_device_count, shows_device_count},
+    {"device_open", 0, START | ONE_OF(GVM_E_NODEVICE) | ONE_OF(GVM_E_NOMEM) | SPACE | ONE_OF(GVM_E_LOST), run_device_open, shows_device_open},
+    {"device_get_info", NEEDS_DEVICE, OBJECT, run_device_get_info, shows_device_get_info},
+    {"device_synchronize", NEEDS_DEVICE, OBJECT, run_device_synchronize, NULL},
+    {"buffer_create", NEEDS_DEVICE, OBJECT | ADDRESS | SYSTEM, run_buffer_create, shows_buffer_create},
+    {"buffer_commit", NEEDS_BUFFER, OBJECT | SPACE | LIMIT, run_buffer_commit, shows_buffer_commit},
+    {"buffer_decommit", NEEDS_TARGET, OBJECT, run_buffer_decommit, shows_buffer_decommit},
+    {"buffer_seal", NEEDS_BUFFER, OBJECT | LIMIT, run_buffer_seal, shows_buffer_seal},
+    {"buffer_move to the host", NEEDS_BUFFER | LEAVES_PARTLY_MOVED, OBJECT | SPACE | LIMIT | ADDRESS, run_move_out, shows_move_out},
+    {"buffer_move to the device", NEEDS_BUFFER | NEEDS_HOSTED | LEAVES_PARTLY_MOVED, OBJECT | SPACE | LIMIT | ADDRESS, run_move_in, shows_move_in},
+    {"buffer_grant", NEEDS_BUFFER | NEEDS_PEER, OBJECT | NOTSUP | LIMIT, run_buffer_grant, shows_buffer_grant},
+    {"buffer_copy_in", NEEDS_TARGET, OBJECT | SPACE, run_copy_in, shows_copy_in},
+    {"buffer_copy_in_async", NEEDS_TARGET, OBJECT | SPACE, run_copy_in_async, shows_copy_in},
+    {"buffer_copy_out", NEEDS_BUFFER, OBJECT | SPACE, run_copy_out, shows_copy_out},
+    {"buffer_copy_out_async", NEEDS_BUFFER, OBJECT | SPACE, run_copy_out_async, shows_copy_out},
+    {"buffer_copy", NEEDS_BUFFER | NEEDS_TARGET, OBJECT | SPACE, run_copy, shows_copy},
+    {"buffer_copy_async", NEEDS_BUFFER | NEEDS_TARGET, OBJECT | SPACE, run_copy_async, shows_copy},
+    {"buffer_copy between devices", NEEDS_BUFFER | NEEDS_TARGET | NEEDS_PEER | NEEDS_FAR_TARGET, OBJECT | SPACE, run_copy, shows_copy},
+    {"buffer_copy_in across tiers", NEEDS_TARGET | NEEDS_MIXED, OBJECT | SPACE, run_copy_in, shows_copy_in},
+    {"buffer_copy across tiers", NEEDS_BUFFER | NEEDS_TARGET | NEEDS_MIXED, OBJECT | SPACE, run_copy, shows_copy},
+    {"buffer_fill across tiers", NEEDS_TARGET | NEEDS_MIXED, OBJECT | SPACE, run_fill, shows_fill},
+    {"buffer_fill", NEEDS_TARGET, OBJECT | SPACE, run_fill, shows_fill},
+    {"buffer_fill_async", NEEDS_TARGET, OBJECT | SPACE, run_fill_async, shows_fill},
+    {"buffer_get_info", NEEDS_BUFFER, OBJECT, run_buffer_get_info, NULL},
+    {"vector_create", NEEDS_DEVICE, OBJECT | ADDRESS | SYSTEM, run_vector_create, shows_vector_create},
+    {"vector_append", NEEDS_VECTOR | LEAVES_CAPACITY, OBJECT | SPACE | LIMIT, run_vector_append, shows_vector_append},
+    {"vector_resize", NEEDS_VECTOR, OBJECT | SPACE | LIMIT, run_vector_resize, shows_vector_resize},
+    {"vector_reserve", NEEDS_VECTOR, OBJECT | SPACE | LIMIT, run_vector_reserve, shows_vector_reserve},
+    {"vector_shrink", NEEDS_VECTOR, OBJECT, run_vector_shrink, NULL},
+    {"alloc", NEEDS_DEVICE, OBJECT | SPACE | LIMIT | ADDRESS | SYSTEM, run_alloc, shows_alloc},
+    {"free", NEEDS_PIECE, OBJECT, run_free, NULL},
+    {"share_export", NEEDS_BUFFER, OBJECT | LIMIT, run_share_export, shows_share},
+    {"share_send", NEEDS_SHARE | NEEDS_SOCKETS | LEAVES_STREAM, OBJECT | SOCKET, run_share_send, shows_share_send},
+    {"share_receive", NEEDS_MESSAGE | NEEDS_SOCKETS | LEAVES_STREAM, OBJECT | SOCKET | LIMIT, run_share_receive, shows_share_receive},
+    {"share_import", NEEDS_SHARE, OBJECT | LIMIT | ADDRESS | SYSTEM | FORMAT, run_share_import, shows_share_import},
+    {"share_update", NEEDS_IMPORT, OBJECT | LIMIT | FORMAT, run_share_update, shows_share_update},
+    {"legacy_export", NEEDS_BUFFER, OBJECT | SPACE, run_legacy_export, shows_legacy_export},
+    {"legacy_open", NEEDS_DEVICE, OBJECT | SPACE, run_legacy_open, shows_legacy_open},
+    {"legacy_close", NEEDS_OPENED, OBJECT, run_legacy_close, NULL},
+    {"fill_random_f64", NEEDS_KERNELS | NEEDS_TARGET, KERNEL, run_fill_random, NULL},
+    {"sum_f64", NEEDS_KERNELS, KERNEL, run_sum, shows_sum},
+    {"checksum", NEEDS_KERNELS, KERNEL, run_checksum, shows_checksum},
+    {"checksum, the first kernel", NEEDS_BUFFER | LEAVES_KERNELS, KERNEL, run_checksum, shows_checksum},
+    {"compare", NEEDS_KERNELS, KERNEL, run_compare, shows_compare},
+};
+/* clang-format on */
+const size_t scenario_count = sizeof scenarios / sizeof scenarios[0];

@@ -1,0 +1,116 @@
+/* tests/proc/puppet.h - processes that do what the test tells them.
+ *
+ * A puppet is this very program, executed again, that reads commands from a socket, does each with
+ * gvmem, and answers with its status. The test decides step by step who does what, posts commands
+ * without waiting where processes are to run at once, and kills whom it likes. Nothing sleeps: an
+ * answer is the sign that a step is done.
+ *
+ * Threads: one. Ownership: puppet_start() gives a puppet to the caller; puppet_end() or
+ * puppet_kill() ends it.
+ */
+#ifndef PROC_PUPPET_H
+#define PROC_PUPPET_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include <gvmem/gvmem.h>
+
+#define MIB (1ull << 20)
+#define ANSWER_LIMIT_MS 60000 /* a puppet that says nothing for so long hangs */
+
+/* clang-format off */
+/* X(verb): what puppets can do; a and b are the command's numbers. */
+#define PUPPET_VERBS(X) \
+    X(OPEN)      /* device a */ \
+    X(CREATE)    /* a buffer of a bytes in chunks of b (0: chosen) */ \
+    X(COMMIT)    /* [a, a + b) */ \
+    X(DECOMMIT)  /* [a, a + b) */ \
+    X(SEAL) \
+    X(MOVE)      /* all to tier a */ \
+    X(FILL)      /* [0, a) by a kernel, with numbers of seed b */ \
+    X(SYNC)      /* waits for the device */ \
+    X(CHECKSUM)  /* of [a, a + b), by a kernel */ \
+    X(EXPORT)    /* [a, a + b), b 0: to the end */ \
+    X(CONNECT)   /* takes the socket that comes along */ \
+    X(SEND)      /* the share, over the socket taken last */ \
+    X(RECEIVE)   /* a share from there */ \
+    X(IMPORT)    /* flags a, reserving b bytes */ \
+    X(UPDATE)    /* the buffer from the share */ \
+    X(DESTROY)   /* the buffer */ \
+    X(ADDRESS)   /* of the buffer */ \
+    X(LEGACY_EXPORT) /* [0, a); the answer's bytes are the handle */ \
+    X(LEGACY_OPEN)   /* the handle in the command's bytes */ \
+    X(LEGACY_CHECKSUM) /* of a bytes of what was opened */ \
+    X(LEGACY_CLOSE)
+/* clang-format on */
+
+#define PUPPET_VERB(verb) PUPPET_##verb,
+typedef enum puppet_verb { PUPPET_VERBS(PUPPET_VERB) PUPPET_VERB_COUNT } puppet_verb;
+#undef PUPPET_VERB
+
+typedef struct answer {
+    gvm_status status;
+    uint64_t value;
+    gvm_legacy_handle handle;
+    char text[200]; /* the error's */
+} answer;
+
+typedef struct puppet {
+    pid_t pid; /* 0: none */
+    int control;
+    unsigned waiting; /* commands without an answer */
+} puppet;
+
+/* Starts a puppet. The program's main() must begin with puppet_main(), which does not return in
+ * a puppet. */
+void puppet_main(int argc, char **argv);
+puppet puppet_start(void);
+
+/* Gives two puppets a connection. */
+void puppet_connect(puppet *a, puppet *b);
+
+/* A command without waiting for its answer; then the answer to the oldest one without. False if
+ * the puppet is dead. */
+bool puppet_post(puppet *p, puppet_verb verb, uint64_t a, uint64_t b);
+bool puppet_wait(puppet *p, answer *out);
+
+/* Both; the answer has GVM_E_SYSTEM if the puppet died. */
+answer puppet_do(puppet *p, puppet_verb verb, uint64_t a, uint64_t b);
+answer puppet_open_legacy(puppet *p, const gvm_legacy_handle *handle);
+
+void puppet_kill(puppet *p); /* SIGKILL, and waits until it is gone */
+int puppet_end(puppet *p);   /* lets it finish what it has, and exit; its wait status */
+
+const char *puppet_verb_name(puppet_verb verb);
+
+/* ---- what tests of processes share */
+
+/* Sets GVMEM_SOFTGPU for this program and its puppets unless it is set; then opens a device to
+ * watch memory with. */
+void proc_begin(uint64_t memory_bytes);
+extern gvm_device *proc_device;
+extern bool proc_software;
+
+/* Remembers the free memory; and waits, up to 5 s, until it is back. False if it does not come. */
+void proc_note_memory(void);
+bool proc_memory_is_back(void);
+
+/* TAP: one line; counts. */
+void proc_result(bool good, const char *name);
+int proc_finish(void); /* the exit status */
+
+/* Says where and returns false. */
+#define EXPECT(condition) ((condition) || proc_complain(__FILE__, __LINE__, #condition))
+bool proc_complain(const char *file, int line, const char *text);
+/* A command that must answer the status. */
+#define EXPECT_STATUS(p, verb, a, b, wanted) \
+    proc_expect(__FILE__, __LINE__, p, PUPPET_##verb, a, b, wanted)
+#define EXPECT_OK(p, verb, a, b) EXPECT_STATUS(p, verb, a, b, GVM_OK)
+bool proc_expect(const char *file, int line, puppet *p, puppet_verb verb, uint64_t a, uint64_t b,
+                 gvm_status wanted);
+
+uint64_t proc_random(uint64_t *seed);
+
+#endif

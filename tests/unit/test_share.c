@@ -1,0 +1,423 @@
+/* sharing/export.c, import.c and update.c: memory in several processes, and shares that lie.
+ *
+ * The sockets and the wire have tests of their own (test_socket.c, test_descriptor.c). Each test
+ * here runs in children, because a driver is started once a process and does not survive a fork.
+ * What only a real driver answers is put into the table of its calls.
+ */
+#include "tests/unit/unit.h"
+
+#include <signal.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+
+#include "base/registry.h"
+#include "base/size.h"
+#include "sharing/share.h"
+
+#define CHUNK (2 * GVMI_MIB)
+#define CHUNKS 4
+#define TIMEOUT_MS 20000 /* never reached */
+#define NOT_OPEN 1000    /* an fd, too high for anything here to have it */
+
+/* ---- buffers whose chunks hold one byte each */
+
+static gvm_status make_buffer(gvm_device *device, gvm_buffer **out)
+{
+    const gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
+
+    return gvm_buffer_create(device, CHUNKS * CHUNK, &options, out);
+}
+
+/* Other memory than before, if there was some. */
+static gvm_status renew(gvm_buffer *buffer, uint64_t chunk, uint8_t byte)
+{
+    gvm_status status = gvm_buffer_decommit(buffer, chunk * CHUNK, CHUNK);
+
+    if (status == GVM_OK)
+        status = gvm_buffer_commit(buffer, chunk * CHUNK, CHUNK);
+    return status == GVM_OK ? gvm_buffer_fill(buffer, chunk * CHUNK, CHUNK, &byte, 1) : status;
+}
+
+/* The chunk's byte, -1 if its bytes differ, -2 if it is absent. */
+static int byte_of(gvm_buffer *buffer, uint64_t chunk)
+{
+    static uint8_t bytes[CHUNK];
+
+    if (gvm_buffer_copy_out(bytes, buffer, chunk * CHUNK, CHUNK) != GVM_OK)
+        return -2;
+    return memcmp(bytes, bytes + 1, CHUNK - 1) == 0 ? bytes[0] : -1;
+}
+
+static bool fails_with(gvm_status status, gvm_status wanted, const char *text)
+{
+    gvm_error error;
+
+    gvm_error_last(&error);
+    if (status == wanted && error.status == wanted && strstr(error.text, text) != NULL)
+        return true;
+    dprintf(STDERR_FILENO, "%s: %s\n", gvm_status_name(status), error.text);
+    return false;
+}
+
+/* ---- three processes: the owner tells a, a tells b */
+
+typedef struct line {
+    int owner, a_up, a_down, b;
+} line;
+
+/* Tells the state {1, 2, -, -}, then {3, 2, 4, -}, and may be gone before anybody has looked. */
+static int be_owner(void *arg)
+{
+    const line *ends = arg;
+    gvm_device *device;
+    gvm_buffer *buffer;
+    gvm_share *share;
+
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(make_buffer(device, &buffer) == GVM_OK);
+    CHILD_EXPECT(renew(buffer, 0, 1) == GVM_OK && renew(buffer, 1, 2) == GVM_OK);
+    CHILD_EXPECT(gvm_share_export(buffer, 0, 0, &share) == GVM_OK);
+    CHILD_EXPECT(gvm_share_send(share, ends->owner, TIMEOUT_MS) == GVM_OK);
+    gvm_share_destroy(share);
+    CHILD_EXPECT(renew(buffer, 0, 3) == GVM_OK && renew(buffer, 2, 4) == GVM_OK);
+    CHILD_EXPECT(gvm_share_export(buffer, 0, 0, &share) == GVM_OK);
+    CHILD_EXPECT(gvm_share_send(share, ends->owner, TIMEOUT_MS) == GVM_OK);
+    return 0;
+}
+
+/* Passes on what it gets. It imports the second share alone, and waits for what b writes there. */
+static int be_a(void *arg)
+{
+    const line *ends = arg;
+    gvm_device *device;
+    gvm_buffer *buffer;
+    gvm_share *first, *second, *none = NULL;
+    char word;
+
+    CHILD_EXPECT(gvm_share_receive(ends->a_up, TIMEOUT_MS, &first) == GVM_OK);
+    CHILD_EXPECT(gvm_share_send(first, ends->a_down, TIMEOUT_MS) == GVM_OK);
+    gvm_share_destroy(first);
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(gvm_share_receive(ends->a_up, TIMEOUT_MS, &second) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(second, device, NULL, &buffer) == GVM_OK);
+    CHILD_EXPECT(fails_with(gvm_share_export(buffer, 0, 0, &none), GVM_E_IMPORTED, "sending the share"));
+    CHILD_EXPECT(none == NULL);
+    CHILD_EXPECT(gvm_share_send(second, ends->a_down, TIMEOUT_MS) == GVM_OK);
+    gvm_share_destroy(second);
+    CHILD_EXPECT(read(ends->a_down, &word, 1) == 1);
+    CHILD_EXPECT(byte_of(buffer, 0) == 3 && byte_of(buffer, 1) == 9 && byte_of(buffer, 2) == 4);
+    return 0;
+}
+
+static int be_b(void *arg)
+{
+    const line *ends = arg;
+    gvm_import_options options = {.struct_size = sizeof options};
+    const uint8_t nine = 9;
+    gvm_device *device;
+    gvm_buffer *buffer;
+    gvm_share *first, *second;
+
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(gvm_share_receive(ends->b, TIMEOUT_MS, &first) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(first, device, &options, &buffer) == GVM_OK);
+    CHILD_EXPECT(byte_of(buffer, 0) == 1 && byte_of(buffer, 1) == 2 && byte_of(buffer, 2) == -2);
+    CHILD_EXPECT(gvm_share_receive(ends->b, TIMEOUT_MS, &second) == GVM_OK);
+    CHILD_EXPECT(gvm_share_update(second, buffer) == GVM_OK);
+    CHILD_EXPECT(byte_of(buffer, 0) == 3 && byte_of(buffer, 1) == 2 && byte_of(buffer, 2) == 4);
+    CHILD_EXPECT(fails_with(gvm_share_update(first, buffer), GVM_E_INVALID, "older"));
+    CHILD_EXPECT(gvm_share_update(second, buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_fill(buffer, CHUNK, CHUNK, &nine, 1) == GVM_OK);
+    CHILD_EXPECT(write(ends->b, "!", 1) == 1);
+    return 0;
+}
+
+static void share_passed_on_by_an_importer_imports_and_updates(void **state)
+{
+    static int (*const actors[])(void *) = {be_owner, be_a, be_b};
+    int up[2], down[2], status;
+    pid_t pids[3];
+    line ends;
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, up), 0);
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, down), 0);
+    ends = (line){.owner = up[0], .a_up = up[1], .a_down = down[0], .b = down[1]};
+    for (int i = 0; i < 3; i++) {
+        pids[i] = fork();
+        assert_true(pids[i] >= 0);
+        if (pids[i] == 0) {
+            alarm(2 * TIMEOUT_MS / 1000); /* read() has no time limit of its own */
+            _exit(actors[i](&ends));
+        }
+    }
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(waitpid(pids[i], &status, 0), pids[i]);
+        assert_int_equal(status, 0);
+    }
+    for (int i = 0; i < 2; i++) {
+        close(up[i]);
+        close(down[i]);
+    }
+}
+
+/* ---- shares that lie */
+
+/* A buffer {1, 2, -, -} and a share of it. */
+typedef struct fixture {
+    gvm_device *device;
+    gvm_buffer *buffer;
+    gvm_share *share;
+} fixture;
+
+static int begin(fixture *f)
+{
+    CHILD_EXPECT(gvm_device_open(0, &f->device) == GVM_OK);
+    CHILD_EXPECT(make_buffer(f->device, &f->buffer) == GVM_OK);
+    CHILD_EXPECT(renew(f->buffer, 0, 1) == GVM_OK && renew(f->buffer, 1, 2) == GVM_OK);
+    CHILD_EXPECT(gvm_share_export(f->buffer, 0, 0, &f->share) == GVM_OK);
+    return 0;
+}
+
+/* The import fails so, and leaves nothing. */
+static bool import_fails(const fixture *f, gvm_status wanted, const char *text)
+{
+    gvm_buffer *none = NULL;
+
+    return fails_with(gvm_share_import(f->share, f->device, NULL, &none), wanted, text) &&
+           none == NULL && gvmi_registry_count(GVMI_KIND_BUFFER) == 1;
+}
+
+static int import_wrong_fds(void *arg)
+{
+    fixture f;
+    gvm_buffer *buffer;
+    int wrong[4], pipe_ends[2], fd, good;
+
+    (void)arg;
+    CHILD_EXPECT(begin(&f) == 0);
+    CHILD_EXPECT(pipe(pipe_ends) == 0);
+    wrong[0] = pipe_ends[0];
+    wrong[1] = open("/dev/null", O_RDWR | O_CLOEXEC);
+    wrong[2] = open("/proc/self/exe", O_RDONLY | O_CLOEXEC);
+    wrong[3] = memfd_create("test", MFD_CLOEXEC);
+    fd = f.share->fds[1];
+    good = dup(fd);
+    CHILD_EXPECT(good >= 0);
+    for (int i = 0; i < 4; i++) {
+        CHILD_EXPECT(dup2(wrong[i], fd) == fd);
+        CHILD_EXPECT(import_fails(&f, GVM_E_FORMAT, "chunk 1 of 2, at offset 0x200000"));
+    }
+    f.share->fds[1] = NOT_OPEN;
+    CHILD_EXPECT(import_fails(&f, GVM_E_FORMAT, "chunk 1 of 2"));
+    f.share->fds[1] = fd;
+    CHILD_EXPECT(dup2(good, fd) == fd);
+    CHILD_EXPECT(gvm_share_import(f.share, f.device, NULL, &buffer) == GVM_OK);
+    CHILD_EXPECT(byte_of(buffer, 1) == 2);
+    return 0;
+}
+
+static void import_of_fds_that_are_no_memory_is_malformed(void **state)
+{
+    (void)state;
+    assert_child_succeeds(import_wrong_fds, NULL);
+}
+
+static int import_wrong_size(void *arg)
+{
+    fixture f;
+
+    (void)arg;
+    CHILD_EXPECT(begin(&f) == 0);
+    f.share->chunks[1].offset_bytes = 2 * CHUNK;
+    f.share->about.chunk_bytes = 2 * CHUNK;
+    CHILD_EXPECT(import_fails(&f, GVM_E_FORMAT, "not of the 4194304 bytes"));
+    return 0;
+}
+
+static void import_of_chunks_of_another_size_is_malformed(void **state)
+{
+    (void)state;
+    assert_child_succeeds(import_wrong_size, NULL);
+}
+
+static int import_wrong_tier(void *arg)
+{
+    fixture f;
+
+    (void)arg;
+    CHILD_EXPECT(begin(&f) == 0);
+    f.share->chunks[1].tier = GVM_TIER_HOST;
+    CHILD_EXPECT(import_fails(&f, GVM_E_FORMAT, "chunk at offset 0x200000"));
+    return 0;
+}
+
+static void import_of_chunks_of_another_tier_is_malformed(void **state)
+{
+    (void)state;
+    assert_child_succeeds(import_wrong_tier, NULL);
+}
+
+/* ---- what drivers answer */
+
+static const gvmi_driver *real;
+static gvmi_driver altered;
+static CUresult answer;
+static int calls_before; /* so many calls pass */
+
+static CUresult import_answers(CUmemGenericAllocationHandle *handle, void *os_handle,
+                               CUmemAllocationHandleType type)
+{
+    return calls_before-- > 0 ? real->cuMemImportFromShareableHandle(handle, os_handle, type) : answer;
+}
+
+static CUresult map_answers(CUdeviceptr ptr, size_t size, size_t offset,
+                            CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    return calls_before-- > 0 ? real->cuMemMap(ptr, size, offset, handle, flags) : answer;
+}
+
+static void alter(CUresult result, int pass)
+{
+    answer = result;
+    calls_before = pass;
+    gvmi_cu = &altered;
+}
+
+static int import_answered(void *arg)
+{
+    static const struct {
+        CUresult answer;
+        gvm_status status;
+        const char *text;
+    } imports[] =
+        {
+            {CUDA_ERROR_UNKNOWN, GVM_E_FORMAT, "chunk 1 of 2"},
+            {CUDA_ERROR_INVALID_VALUE, GVM_E_FORMAT, "chunk 1 of 2"},
+            {CUDA_ERROR_INVALID_HANDLE, GVM_E_FORMAT, "chunk 1 of 2"},
+            {CUDA_ERROR_INVALID_DEVICE, GVM_E_FORMAT, "chunk 1 of 2"},
+            {CUDA_ERROR_OPERATING_SYSTEM, GVM_E_FORMAT, "chunk 1 of 2"},
+            {CUDA_ERROR_OUT_OF_MEMORY, GVM_E_LIMIT, "larger chunks"},
+            {CUDA_ERROR_ILLEGAL_ADDRESS, GVM_E_LOST, "chunk 1 of 2"},
+        },
+      maps[] = {
+          {CUDA_ERROR_NOT_SUPPORTED, GVM_E_FORMAT, "offset 0x200000"},
+          {CUDA_ERROR_INVALID_VALUE, GVM_E_FORMAT, "offset 0x200000"},
+          {CUDA_ERROR_OUT_OF_MEMORY, GVM_E_LIMIT, "larger chunks"},
+          {CUDA_ERROR_UNKNOWN, GVM_E_DRIVER, ""},
+          {CUDA_ERROR_ILLEGAL_ADDRESS, GVM_E_LOST, ""},
+      };
+    fixture f;
+
+    (void)arg;
+    CHILD_EXPECT(begin(&f) == 0);
+    real = gvmi_cu;
+    altered = *real;
+    altered.cuMemImportFromShareableHandle = import_answers;
+    for (size_t i = 0; i < sizeof imports / sizeof imports[0]; i++) {
+        alter(imports[i].answer, 1);
+        CHILD_EXPECT(import_fails(&f, imports[i].status, imports[i].text));
+    }
+    altered = *real;
+    altered.cuMemMap = map_answers;
+    for (size_t i = 0; i < sizeof maps / sizeof maps[0]; i++) {
+        alter(maps[i].answer, 1);
+        CHILD_EXPECT(import_fails(&f, maps[i].status, maps[i].text));
+    }
+    return 0;
+}
+
+static void import_tells_a_wrong_share_from_a_limit_and_a_broken_driver(void **state)
+{
+    (void)state;
+    assert_child_succeeds(import_answered, NULL);
+}
+
+/* The second of two new chunks is refused: the buffer shows the first state again. */
+static int update_answered(void *arg)
+{
+    gvm_import_options options = {.struct_size = sizeof options, .reserve_bytes = CHUNKS * CHUNK};
+    fixture f;
+    gvm_buffer *buffer;
+    gvm_share *later;
+
+    (void)arg;
+    CHILD_EXPECT(begin(&f) == 0);
+    CHILD_EXPECT(gvm_share_import(f.share, f.device, &options, &buffer) == GVM_OK);
+    CHILD_EXPECT(renew(f.buffer, 0, 3) == GVM_OK && renew(f.buffer, 2, 4) == GVM_OK);
+    CHILD_EXPECT(gvm_share_export(f.buffer, 0, 0, &later) == GVM_OK);
+    real = gvmi_cu;
+    altered = *real;
+    altered.cuMemMap = map_answers;
+    alter(CUDA_ERROR_NOT_SUPPORTED, 1);
+    CHILD_EXPECT(fails_with(gvm_share_update(later, buffer), GVM_E_FORMAT, "offset 0x400000"));
+    gvmi_cu = real;
+    CHILD_EXPECT(gvm_share_update(f.share, buffer) == GVM_OK); /* maps what could not be put back */
+    CHILD_EXPECT(byte_of(buffer, 0) == 1 && byte_of(buffer, 1) == 2 && byte_of(buffer, 2) == -2);
+    CHILD_EXPECT(gvm_share_update(later, buffer) == GVM_OK);
+    CHILD_EXPECT(byte_of(buffer, 0) == 3 && byte_of(buffer, 1) == 2 && byte_of(buffer, 2) == 4);
+    CHILD_EXPECT(gvmi_buffer_check(buffer));
+    return 0;
+}
+
+static void update_with_a_chunk_of_another_size_changes_nothing(void **state)
+{
+    (void)state;
+    assert_child_succeeds(update_answered, NULL);
+}
+
+/* ---- states */
+
+/* A share of a part says nothing of the rest; one of the same generation takes nothing away. */
+static int update_of_parts(void *arg)
+{
+    gvm_import_options options = {.struct_size = sizeof options, .reserve_bytes = CHUNKS * CHUNK};
+    fixture f;
+    gvm_buffer *buffer;
+    gvm_share *part;
+
+    (void)arg;
+    CHILD_EXPECT(begin(&f) == 0);
+    CHILD_EXPECT(gvm_share_export(f.buffer, 0, CHUNK, &part) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(part, f.device, &options, &buffer) == GVM_OK);
+    CHILD_EXPECT(byte_of(buffer, 0) == 1 && byte_of(buffer, 1) == -2);
+    CHILD_EXPECT(gvm_share_update(f.share, buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_share_update(part, buffer) == GVM_OK);
+    CHILD_EXPECT(byte_of(buffer, 0) == 1 && byte_of(buffer, 1) == 2);
+    gvm_share_destroy(part);
+
+    CHILD_EXPECT(gvm_buffer_decommit(f.buffer, CHUNK, CHUNK) == GVM_OK);
+    CHILD_EXPECT(gvm_share_export(f.buffer, 0, CHUNK, &part) == GVM_OK);
+    CHILD_EXPECT(gvm_share_update(part, buffer) == GVM_OK);
+    CHILD_EXPECT(byte_of(buffer, 1) == 2); /* the share does not reach there */
+    gvm_share_destroy(part);
+    CHILD_EXPECT(gvm_share_export(f.buffer, 0, 0, &part) == GVM_OK);
+    CHILD_EXPECT(gvm_share_update(part, buffer) == GVM_OK);
+    CHILD_EXPECT(byte_of(buffer, 0) == 1 && byte_of(buffer, 1) == -2);
+    return 0;
+}
+
+static void update_speaks_of_the_span_alone(void **state)
+{
+    (void)state;
+    assert_child_succeeds(update_of_parts, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(share_passed_on_by_an_importer_imports_and_updates),
+        cmocka_unit_test(import_of_fds_that_are_no_memory_is_malformed),
+        cmocka_unit_test(import_of_chunks_of_another_size_is_malformed),
+        cmocka_unit_test(import_of_chunks_of_another_tier_is_malformed),
+        cmocka_unit_test(import_tells_a_wrong_share_from_a_limit_and_a_broken_driver),
+        cmocka_unit_test(update_with_a_chunk_of_another_size_changes_nothing),
+        cmocka_unit_test(update_speaks_of_the_span_alone),
+    };
+    char machine[80];
+
+    snprintf(machine, sizeof machine, "memory=64MiB,sms=1,instance=share-%d", (int)getpid());
+    setenv("GVMEM_SOFTGPU", machine, 0);
+    setenv("GVMEM_CHECK", "1", 1);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,51 @@
+/* tests/unit/unit.h - what the unit tests share: cmocka with its includes, and children for what
+ * can only be done once a process. */
+#ifndef UNIT_H
+#define UNIT_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <fcntl.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+/* Settings are read once and a driver is loaded once, so each such case runs in a child. It must
+ * not use cmocka's assertions, which would go on with the parent's tests: it returns 0 or the
+ * number of the line that found a fault. */
+#define CHILD_EXPECT(condition) \
+    do { \
+        if (!(condition)) { \
+            dprintf(STDERR_FILENO, "%s:%d: not so: %s\n", __FILE__, __LINE__, #condition); \
+            return 1; \
+        } \
+    } while (0)
+
+/* The wait status of a child that ran fn(arg). quiet: its stderr is thrown away, for those that
+ * are to abort. */
+static inline int run_in_child(int (*fn)(void *arg), void *arg, bool quiet)
+{
+    int status = -1;
+    pid_t pid = fork();
+
+    assert_true(pid >= 0);
+    if (pid == 0) {
+        if (quiet)
+            dup2(open("/dev/null", O_WRONLY | O_CLOEXEC), STDERR_FILENO);
+        _exit(fn(arg));
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    return status;
+}
+
+#define assert_child_succeeds(fn, arg) assert_int_equal(run_in_child(fn, arg, false), 0)
+
+#endif

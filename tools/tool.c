@@ -1,0 +1,123 @@
+/* Complaints, option values, and the clock. */
+#include "tools/tool.h"
+
+#include <errno.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+#include <time.h>
+
+#include "base/size.h"
+
+int tool_error(const char *format, ...)
+{
+    va_list args;
+
+    fputs("gvmem: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fputc('\n', stderr);
+    return TOOL_FAILED;
+}
+
+char *tool_failure_text(char *out, size_t out_bytes)
+{
+    gvm_error error;
+
+    gvm_error_last(&error);
+    if (error.native_call[0] != '\0')
+        snprintf(out, out_bytes, "%s (%s: %s answered %s)", error.text,
+                 gvm_status_name(error.status), error.native_call, error.native_name);
+    else
+        snprintf(out, out_bytes, "%s (%s)", error.text, gvm_status_name(error.status));
+    return out;
+}
+
+int tool_fail(const char *format, ...)
+{
+    char what[160], why[400];
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(what, sizeof what, format, args);
+    va_end(args);
+    return tool_error("%s: %s", what, tool_failure_text(why, sizeof why));
+}
+
+int tool_usage(const char *command, const char *format, ...)
+{
+    va_list args;
+
+    fputs("gvmem: ", stderr);
+    va_start(args, format);
+    vfprintf(stderr, format, args);
+    va_end(args);
+    fprintf(stderr, "\ntry: gvmem %s%s--help\n", command, command[0] != '\0' ? " " : "");
+    return TOOL_USAGE;
+}
+
+bool tool_parse_number(const char *command, const char *option, const char *text, long least,
+                       long most, int *out)
+{
+    char *end;
+    long value;
+
+    errno = 0;
+    value = strtol(text, &end, 10);
+    if (end == text || *end != '\0' || errno != 0 || value < least || value > most) {
+        tool_usage(command, "%s wants a number from %ld to %ld, not \"%s\"", option, least, most, text);
+        return false;
+    }
+    *out = (int)value;
+    return true;
+}
+
+bool tool_parse_size(const char *command, const char *option, const char *text, uint64_t least,
+                     uint64_t *out)
+{
+    char least_text[32];
+
+    if (gvmi_size_parse(text, out) && *out >= least)
+        return true;
+    tool_usage(command, "%s wants a size such as 64MiB or 2G, at least %s, not \"%s\"", option,
+               gvmi_size_text(least, least_text), text);
+    return false;
+}
+
+bool tool_flush(FILE *file, const char *name)
+{
+    if (fflush(file) == 0 && !ferror(file))
+        return true;
+    tool_error("cannot write to %s: %s", name, strerror(errno));
+    return false;
+}
+
+void tool_raise_descriptor_limit(void)
+{
+    struct rlimit limit;
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit); /* if refused, the library says which limit was met */
+}
+
+double tool_now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (double)now.tv_sec * 1e6 + (double)now.tv_nsec / 1e3;
+}
+
+char *tool_uuid_text(const uint8_t uuid[16], char out[48])
+{
+    size_t len = (size_t)sprintf(out, "GPU-");
+
+    for (int i = 0; i < 16; i++)
+        len += (size_t)sprintf(out + len, "%s%02x",
+                               i == 4 || i == 6 || i == 8 || i == 10 ? "-" : "", uuid[i]);
+    return out;
+}
