@@ -339,8 +339,8 @@ gvm_status gvm_legacy_open(gvm_device *device_handle, const gvm_legacy_handle *h
     return status;
 }
 
-/* Whatever the driver answers to the close, the opening is over: a second close could only do worse.
- * The caller has a reference to the device of its own, so the opening's is never the last one here. */
+/* Whatever the driver answers to the close, the opening is over: a second could only do worse.
+ * The caller has a reference of its own to the device, so the opening's is never the last here. */
 static gvm_status close_locked(gvm_device *device, uint64_t address, opened *entry)
 {
     gvm_status status = gvmi_device_enter(device);

@@ -154,7 +154,7 @@ static void put_back(gvm_buffer *buffer, const change *c)
     buffer->chunks[c->chunk].stamp = c->before.stamp;
 }
 
-/* The buffer as it was. What the driver does not map again now, the next call on the buffer does. */
+/* The buffer as it was. What the driver does not map again now, the buffer's next call does. */
 static void roll_back(update *u)
 {
     gvm_buffer *buffer = u->buffer;

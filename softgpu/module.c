@@ -2,7 +2,7 @@
  *
  * cuModuleLoadData is not told how long the image is, so its length is read off its own headers. The image is written to a memfd
  * and given to the dynamic loader. The loader tells files apart by name, here the number of the memfd, so that stays open as long
- * as the image is loaded. */
+ * as the image is loaded; a debugger finds it by that name as well. */
 #include "softgpu/engine.h"
 
 #include <dlfcn.h>
@@ -137,7 +137,7 @@ static CUresult write_file(int fd, const elf_image *image)
 static CUresult load(soft_module *module, const void *bytes)
 {
     elf_image image = {.bytes = bytes};
-    char path[32];
+    char path[48];
     CUresult result = soft_fault_guard(inspect, &image, NULL);
 
     if (result != CUDA_SUCCESS)
@@ -149,7 +149,7 @@ static CUresult load(soft_module *module, const void *bytes)
         return CUDA_ERROR_OPERATING_SYSTEM;
     result = write_file(module->fd, &image);
     if (result == CUDA_SUCCESS) {
-        snprintf(path, sizeof path, "/proc/self/fd/%d", module->fd);
+        snprintf(path, sizeof path, "/proc/%d/fd/%d", (int)getpid(), module->fd);
         module->library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
         if (!module->library) {
             forget_loader_error();

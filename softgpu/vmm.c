@@ -543,11 +543,22 @@ static CUresult set_access_locked(size_t index, size_t count, const CUmemAccessD
     return CUDA_SUCCESS;
 }
 
-/* The range begins and ends with a mapping; holes between are no error. */
+/* The range begins and ends with a mapping; a hole between is no error. */
 static bool is_mapped_at_its_ends_locked(CUdeviceptr ptr, uint64_t size_bytes, size_t index, size_t count)
 {
     return count > 0 && soft_mapping_nth_locked(index)->span.addr == ptr &&
            mapping_end(soft_mapping_nth_locked(index + count - 1)) == ptr + size_bytes;
+}
+
+/* How many of the mappings lie before the first hole. Like the real driver, which answers success and
+ * leaves what lies behind a hole as it was. */
+static size_t count_before_hole_locked(size_t index, size_t count)
+{
+    size_t i = 1;
+    while (i < count && soft_mapping_nth_locked(index + i)->span.addr ==
+                            mapping_end(soft_mapping_nth_locked(index + i - 1)))
+        i++;
+    return i;
 }
 
 CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *desc, size_t count)
@@ -561,7 +572,7 @@ CUresult cuMemSetAccess(CUdeviceptr ptr, size_t size, const CUmemAccessDesc *des
     soft_space_lock_write();
     if (find_whole_locked(ptr, size, &index, &mapping_count) &&
         is_mapped_at_its_ends_locked(ptr, size, index, mapping_count))
-        rc = set_access_locked(index, mapping_count, desc, count);
+        rc = set_access_locked(index, count_before_hole_locked(index, mapping_count), desc, count);
     else
         rc = CUDA_ERROR_INVALID_VALUE;
     soft_space_unlock();

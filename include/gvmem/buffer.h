@@ -88,7 +88,8 @@ typedef struct gvm_buffer_info {
  * GVM_E_INVALID  reserve_bytes is 0 or too large, chunk_bytes is no power of two within the limits,
  *                unknown flags, out is NULL
  * GVM_E_ADDRESS  the addresses wanted are not free, or the address space is used up
- * GVM_E_NOSPACE  only in the fallback: the device has not enough memory */
+ * GVM_E_NOSPACE  only in the fallback: the device has not enough memory
+ * GVM_E_SYSTEM   the system has no random numbers for the buffer's identity */
 GVM_API gvm_status gvm_buffer_create(gvm_device *device, uint64_t reserve_bytes,
                                      const gvm_buffer_options *options, gvm_buffer **out);
 

@@ -132,6 +132,7 @@ GVM_API gvm_status gvm_share_get_info(const gvm_share *share, gvm_share_info *in
  *                    says; the error text names the chunk
  * GVM_E_LIMIT        the process has too many mappings, or too few fds left
  * GVM_E_NOTSUP       the device has no virtual memory management
+ * GVM_E_SYSTEM       the system has no random numbers for the buffer's identity
  *
  * Costs the driver about 0.1 ms a chunk on an H100. */
 GVM_API gvm_status gvm_share_import(const gvm_share *share, gvm_device *device,

@@ -135,7 +135,7 @@
     X(access_read_only_then_writable_again, VMM) \
     X(access_of_unmapped_range_is_refused, VMM) \
     X(access_of_range_that_ends_in_a_hole_is_refused, VMM) \
-    X(access_over_a_hole_succeeds, VMM) \
+    X(access_over_a_hole_stops_there, VMM) \
     X(access_of_part_of_a_handle_is_refused, VMM) \
     X(access_of_many_handles_at_once, VMM) \
     X(access_of_neighbours_may_differ, VMM) \

@@ -11,7 +11,7 @@ static uint64_t last_made = 0x100000000;
 #define FAKE(name, symbol, since, need, params, args) \
     static CUresult fake_##name params \
     { \
-        fake_calls[gvmi_call_##name]++; \
+        __atomic_fetch_add(&fake_calls[gvmi_call_##name], 1, __ATOMIC_RELAXED); \
         return fake_result; \
     }
 GVMI_CUDA_CALLS(FAKE)
@@ -33,7 +33,7 @@ GVMI_CUDA_CALLS(FAKE)
 #define MAKE(name, params, out) \
     static CUresult make_##name params \
     { \
-        fake_calls[gvmi_call_##name]++; \
+        __atomic_fetch_add(&fake_calls[gvmi_call_##name], 1, __ATOMIC_RELAXED); \
         if (fake_result == CUDA_SUCCESS) \
             out = (__typeof__(out))(uintptr_t)(last_made += 0x1000000); \
         return fake_result; \
