@@ -45,7 +45,7 @@ static const unsigned char *image_bytes(const gvm_device *device, gvmi_image ima
 #undef IMAGE_CASE
     case GVMI_IMAGE_COUNT: break;
     }
-    return NULL;
+    __builtin_unreachable();
 }
 
 static void unload(gvm_device *device)
@@ -163,7 +163,7 @@ static gvm_status load_kernel_locked(gvm_device *device, struct gvmi_kernel_set 
 
 gvm_status gvmi_kernel_entry_get(gvm_device *device, gvmi_kernel kernel, const gvmi_kernel_entry **out)
 {
-    struct gvmi_kernel_set *set;
+    struct gvmi_kernel_set *set = NULL;
     gvm_status status = gvmi_kernel_set_get(device, &set);
 
     if (status != GVM_OK)

@@ -160,8 +160,8 @@ gvm_status gvm_buffer_copy_out_async(void *dst, gvm_buffer *src, uint64_t src_of
 
 /* ---- between buffers */
 
-/* The copy runs on the destination's device, which must be able to read the source: NVIDIA's driver
- * does not refuse a copy of memory without access, it crashes. */
+/* The copy runs on the destination's device, which must be able to read the source. The driver would
+ * say no more than CUDA_ERROR_INVALID_VALUE. */
 static gvm_status check_reach_locked(const gvm_buffer *dst, const gvm_buffer *src)
 {
     if (dst->device == src->device)

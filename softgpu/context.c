@@ -444,7 +444,7 @@ static CUresult change_peer(CUcontext handle, bool enable)
     if (result == CUDA_SUCCESS)
         result = find_locked(handle, &peer);
     if (result == CUDA_SUCCESS && peer == context)
-        result = CUDA_ERROR_INVALID_CONTEXT;
+        result = CUDA_ERROR_PEER_ACCESS_UNSUPPORTED;
     if (result == CUDA_SUCCESS) {
         bit = 1u << peer->device;
         if (enable && context->peers & bit)
