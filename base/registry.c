@@ -120,6 +120,22 @@ gvm_status gvmi_registry_remove(gvmi_kind kind, uint64_t key, void **object)
     return GVM_OK;
 }
 
+void gvmi_registry_retire(void *object)
+{
+    static void *retired[GVMI_RETIRED_MAX]; /* a ring; the oldest is where the next one goes */
+    static unsigned next;
+    void *oldest;
+
+    if (object == NULL)
+        return;
+    gvmi_lock(&lock);
+    oldest = retired[next];
+    retired[next] = object;
+    next = (next + 1) % GVMI_RETIRED_MAX;
+    gvmi_unlock(&lock);
+    free(oldest);
+}
+
 uint64_t gvmi_registry_count(gvmi_kind kind)
 {
     uint64_t count;

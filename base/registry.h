@@ -40,6 +40,12 @@ void gvmi_registry_drop(gvmi_kind kind, uint64_t key);
  * GVM_E_FOREIGN if there is none. */
 gvm_status gvmi_registry_remove(gvmi_kind kind, uint64_t key, void **object);
 
+/* Frees an object that was removed, later: its address was a handle, and must not become the handle of
+ * another object while somebody may still hold the stale one. It is kept until GVMI_RETIRED_MAX others
+ * have been retired. NULL is ignored. */
+#define GVMI_RETIRED_MAX 1024
+void gvmi_registry_retire(void *object);
+
 /* How many entries of a kind there are: for tests and leak checks. */
 uint64_t gvmi_registry_count(gvmi_kind kind);
 

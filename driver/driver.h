@@ -69,7 +69,8 @@ const gvmi_driver *gvmi_fault_wrap(const gvmi_driver *next, const char *plan);
 
 /* Arms the fault decorator from a test: the nth (from 1) call from now on of the call named, or of
  * any call if call is GVMI_CALL_COUNT, answers result without reaching the driver; once, or for
- * ever. nth 0 disarms. Calls that give things back (release, unmap, free, close, destroy) and
+ * ever. A call that waits does its waiting first: otherwise memory in use would be taken away. nth
+ * 0 disarms. CUDA_SUCCESS stands for the error that is usual for the call. Calls that give things back (release, unmap, free, close, destroy) and
  * cuGetError... are never failed: a driver that cannot give back cannot be survived without
  * leaking. */
 void gvmi_fault_arm(gvmi_call call, uint64_t nth, bool for_ever, CUresult result);

@@ -65,7 +65,7 @@ gvm_status gvm_buffer_seal(gvm_buffer *handle)
 
     if (status != GVM_OK)
         return status;
-    gvmi_lock(&buffer->lock);
+    gvmi_buffer_lock_quiet(buffer);
     if (buffer->imported)
         status = gvmi_fail(GVM_E_IMPORTED, "the buffer was imported: only its owner seals it");
     else
@@ -123,6 +123,7 @@ static gvm_status grant_locked(gvm_buffer *buffer, gvm_device *peer, gvm_access 
 static gvm_status check_grant_locked(const gvm_buffer *buffer, const gvm_device *peer, gvm_access access)
 {
     int can = 0;
+    CUresult result;
     gvm_status status = check_vmm(buffer);
 
     if (status != GVM_OK)
@@ -136,7 +137,12 @@ static gvm_status check_grant_locked(const gvm_buffer *buffer, const gvm_device 
         status = gvmi_buffer_writable_locked(buffer);
     if (status != GVM_OK || access == GVM_ACCESS_NONE)
         return status;
-    if (gvmi_cu->cuDeviceCanAccessPeer(&can, peer->cu, buffer->device->cu) != CUDA_SUCCESS || !can)
+    result = gvmi_cu->cuDeviceCanAccessPeer(&can, peer->cu, buffer->device->cu);
+    if (result != CUDA_SUCCESS)
+        return gvmi_driver_fail(result, "cuDeviceCanAccessPeer",
+                                "cannot tell whether device %d reaches device %d",
+                                peer->info.ordinal, buffer->device->info.ordinal);
+    if (!can)
         return gvmi_fail(GVM_E_NOTSUP, "device %d cannot reach the memory of device %d",
                          peer->info.ordinal, buffer->device->info.ordinal);
     return GVM_OK;
@@ -152,7 +158,7 @@ gvm_status gvm_buffer_grant(gvm_buffer *handle, gvm_device *peer_handle, gvm_acc
         return status;
     status = gvmi_buffer_hold(handle, &buffer);
     if (status == GVM_OK) {
-        gvmi_lock(&buffer->lock);
+        gvmi_buffer_lock_quiet(buffer);
         status = check_grant_locked(buffer, peer, access);
         if (status == GVM_OK)
             status = grant_locked(buffer, peer, access);

@@ -143,6 +143,7 @@ gvm_status gvmi_buffer_new(gvm_device *device, const gvmi_buffer_spec *spec, gvm
     if (status != GVM_OK)
         goto fail_free_chunks;
     gvmi_mutex_init(&buffer->lock, GVMI_RANK_BUFFER);
+    pthread_cond_init(&buffer->quiet, NULL);
     gvmi_device_retain(device);
     *out = buffer;
     return GVM_OK;
@@ -228,9 +229,10 @@ void gvmi_buffer_free(gvm_buffer *buffer)
     for (uint32_t i = 0; i < buffer->grant_count; i++)
         gvmi_device_release(buffer->grants[i].peer);
     gvmi_device_release(buffer->device);
+    pthread_cond_destroy(&buffer->quiet);
     gvmi_mutex_destroy(&buffer->lock);
     free(buffer->chunks);
-    free(buffer);
+    gvmi_registry_retire(buffer);
     gvmi_error_restore(&error);
 }
 
@@ -256,6 +258,13 @@ gvm_status gvmi_buffer_hold(const gvm_buffer *handle, gvm_buffer **out)
 void gvmi_buffer_drop(gvm_buffer *buffer)
 {
     gvmi_registry_drop(GVMI_KIND_BUFFER, gvmi_key(buffer));
+}
+
+void gvmi_buffer_lock_quiet(gvm_buffer *buffer)
+{
+    gvmi_lock(&buffer->lock);
+    while (buffer->copies > 0)
+        pthread_cond_wait(&buffer->quiet, &buffer->lock.mutex);
 }
 
 gvm_status gvmi_buffer_chunk_range(const gvm_buffer *buffer, uint64_t offset_bytes,

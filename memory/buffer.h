@@ -54,7 +54,9 @@ typedef struct gvmi_grant {
 
 struct gvm_buffer {
     gvmi_mutex lock;
-    gvm_device *device; /* referenced */
+    uint32_t copies;      /* calls that wait, outside the lock, for copies they submitted */
+    pthread_cond_t quiet; /* the last of them is over */
+    gvm_device *device;   /* referenced */
     uint64_t address, reserve_bytes, chunk_bytes, chunk_count;
     gvmi_chunk *chunks;
     uint64_t device_bytes, host_bytes, moved_bytes, generation;
@@ -87,6 +89,10 @@ void gvmi_buffer_free(gvm_buffer *buffer);
 gvm_status gvmi_buffer_hold(const gvm_buffer *handle, gvm_buffer **out);
 void gvmi_buffer_drop(gvm_buffer *buffer);
 
+/* Locks the buffer for taking memory or rights away: when no other thread's call has a copy under
+ * way in it, which would fault and break the context. */
+void gvmi_buffer_lock_quiet(gvm_buffer *buffer);
+
 /* Brings the chunks [first, end) that are behind to their place: maps what is UNMAPPED, sets access
  * on what is STALE, in as few driver calls as there are runs. Absent chunks are passed over. On
  * failure the flags tell how far it came. */
@@ -100,6 +106,10 @@ gvm_status gvmi_buffer_vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_
  * ordinary ones. */
 void gvmi_buffer_undo_fresh_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);
 void gvmi_buffer_keep_fresh_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);
+
+/* Records that mapping or setting access failed; for want of something of the process: GVM_E_LIMIT.
+ */
+gvm_status gvmi_buffer_fail_mapping(CUresult result, const char *call);
 
 /* Puts a handle behind an absent chunk: UNMAPPED, STALE and FRESH besides flags. */
 void gvmi_buffer_place_locked(gvm_buffer *buffer, uint64_t index, gvm_tier tier,

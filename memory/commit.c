@@ -13,7 +13,7 @@ static CUdeviceptr address_of(const gvm_buffer *buffer, uint64_t index)
 
 /* CUDA_ERROR_OUT_OF_MEMORY from mapping is not the device's memory but a table in the driver
  * (memory-managers: about 520 000 mappings a process) or the kernel's vm.max_map_count. */
-static gvm_status fail_mapping(CUresult result, const char *call)
+gvm_status gvmi_buffer_fail_mapping(CUresult result, const char *call)
 {
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
         return gvmi_driver_fail_as(GVM_E_LIMIT, result, call,
@@ -33,7 +33,7 @@ static gvm_status map_behind(gvm_buffer *buffer, uint64_t first, uint64_t end)
             continue;
         result = gvmi_cu->cuMemMap(address_of(buffer, i), buffer->chunk_bytes, 0, chunk->handle, 0);
         if (result != CUDA_SUCCESS)
-            return fail_mapping(result, "cuMemMap");
+            return gvmi_buffer_fail_mapping(result, "cuMemMap");
         chunk->flags = (uint8_t)((chunk->flags & ~GVMI_CHUNK_UNMAPPED) | GVMI_CHUNK_STALE);
     }
     return GVM_OK;
@@ -75,7 +75,7 @@ static gvm_status set_access_behind(gvm_buffer *buffer, uint64_t first, uint64_t
         result = gvmi_cu->cuMemSetAccess(address_of(buffer, i), (run_end - i) * buffer->chunk_bytes,
                                          desc, count);
         if (result != CUDA_SUCCESS)
-            return fail_mapping(result, "cuMemSetAccess");
+            return gvmi_buffer_fail_mapping(result, "cuMemSetAccess");
         for (uint64_t j = i; j < run_end; j++)
             buffer->chunks[j].flags &= (uint8_t)~GVMI_CHUNK_STALE;
     }
@@ -173,7 +173,7 @@ void gvmi_buffer_keep_fresh_locked(gvm_buffer *buffer, uint64_t first, uint64_t 
 
 /* ---- the public calls */
 
-static gvm_status create_absent(gvm_buffer *buffer, uint64_t first, uint64_t end, bool *changed)
+static gvm_status create_absent(gvm_buffer *buffer, uint64_t first, uint64_t end)
 {
     for (uint64_t i = first; i < end; i++) {
         CUmemGenericAllocationHandle handle;
@@ -186,26 +186,24 @@ static gvm_status create_absent(gvm_buffer *buffer, uint64_t first, uint64_t end
         if (status != GVM_OK)
             return status;
         gvmi_buffer_place_locked(buffer, i, GVM_TIER_DEVICE, handle, 0);
-        *changed = true;
     }
     return GVM_OK;
 }
 
 static gvm_status commit_locked(gvm_buffer *buffer, uint64_t first, uint64_t end)
 {
-    bool changed = false;
-    gvm_status status = create_absent(buffer, first, end, &changed);
+    const uint64_t before_bytes = buffer->device_bytes;
+    gvm_status status = create_absent(buffer, first, end);
 
     if (status == GVM_OK)
         status = gvmi_buffer_settle_locked(buffer, first, end);
-    if (status != GVM_OK) {
+    if (status == GVM_OK)
+        gvmi_buffer_keep_fresh_locked(buffer, first, end);
+    else
         gvmi_buffer_undo_fresh_locked(buffer, first, end);
-        return status;
-    }
-    gvmi_buffer_keep_fresh_locked(buffer, first, end);
-    if (changed)
+    if (buffer->device_bytes != before_bytes) /* also what a broken driver did not let go */
         buffer->generation++;
-    return GVM_OK;
+    return status;
 }
 
 /* Only the owner of the memory, and only before sealing. */
@@ -254,7 +252,7 @@ gvm_status gvm_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint64
 
     if (status != GVM_OK)
         return status;
-    gvmi_lock(&buffer->lock);
+    gvmi_buffer_lock_quiet(buffer);
     bytes = buffer->device_bytes + buffer->host_bytes;
     status = gvmi_buffer_chunk_range(buffer, offset_bytes, len_bytes, &first, &end);
     if (status == GVM_OK)

@@ -1,8 +1,9 @@
 /* Copies and fills.
  *
  * Under the buffer's lock the range is checked and the work submitted; waiting happens outside it,
- * so that a long copy keeps nobody from committing elsewhere. What the waiting forms submit goes to
- * the device's own stream, which no other stream's work delays.
+ * so that a long copy keeps nobody from committing elsewhere. Meanwhile the copy is counted in the
+ * buffer, and whoever takes memory or rights away waits for it (gvmi_buffer_lock_quiet). What the
+ * waiting forms submit goes to the device's own stream, which no other stream's work delays.
  *
  * A range is cut where its tier changes: a driver copy then stays within memory of one kind.
  */
@@ -58,10 +59,20 @@ static gvm_status check_target_locked(place p, uint64_t len)
     return status != GVM_OK ? status : check_range_locked(p, len);
 }
 
-/* Waits for what was submitted to the device's own stream; also after a failure, since what was submitted before it uses the
- * caller's memory. Returns the first failure. */
-static gvm_status finish(const gvm_device *device, gvm_status status)
+/* A copy that was counted in the buffer is over. */
+static void uncount(gvm_buffer *buffer)
 {
+    gvmi_lock(&buffer->lock);
+    if (--buffer->copies == 0)
+        pthread_cond_broadcast(&buffer->quiet);
+    gvmi_unlock(&buffer->lock);
+}
+
+/* Waits for what was submitted to the device's own stream, and was counted; also after a failure,
+ * since what was submitted before it uses the caller's memory. Returns the first failure. */
+static gvm_status finish(gvm_buffer *buffer, gvm_status status)
+{
+    const gvm_device *device = buffer->device;
     const gvm_error error = gvmi_error_save();
     gvm_status finished = gvmi_device_enter(device);
     CUresult result;
@@ -73,6 +84,7 @@ static gvm_status finish(const gvm_device *device, gvm_status status)
             finished = gvmi_driver_fail(result, "cuStreamSynchronize", "a copy on device %d failed",
                                         device->info.ordinal);
     }
+    uncount(buffer);
     if (status == GVM_OK)
         return finished;
     gvmi_error_restore(&error);
@@ -127,9 +139,10 @@ static gvm_status copy_host(gvm_buffer *handle, uint64_t offset, direction way, 
         gvmi_lock(&buffer->lock);
         status = submit_host_locked((place){buffer, offset}, way, host, len,
                                     wait ? buffer->device->stream : stream);
+        buffer->copies += wait;
         gvmi_unlock(&buffer->lock);
         if (wait)
-            status = finish(buffer->device, status);
+            status = finish(buffer, status);
     }
     gvmi_buffer_drop(buffer);
     return status;
@@ -161,10 +174,10 @@ gvm_status gvm_buffer_copy_out_async(void *dst, gvm_buffer *src, uint64_t src_of
 /* ---- between buffers */
 
 /* The copy runs on the destination's device, which must be able to read the source. The driver would
- * say no more than CUDA_ERROR_INVALID_VALUE. */
+ * say no more than CUDA_ERROR_INVALID_VALUE. (What cuMemAlloc gave, it copies without access.) */
 static gvm_status check_reach_locked(const gvm_buffer *dst, const gvm_buffer *src)
 {
-    if (dst->device == src->device)
+    if (dst->device == src->device || (!dst->vmm && !src->vmm))
         return GVM_OK;
     for (uint32_t i = 0; i < src->grant_count; i++)
         if (src->grants[i].peer == dst->device && src->grants[i].access != GVM_ACCESS_NONE)
@@ -227,9 +240,13 @@ static gvm_status copy_between(gvm_buffer *dst_handle, uint64_t dst_offset, gvm_
         if (status == GVM_OK && len > 0) {
             gvmi_lock_pair(&dst.buffer->lock, &src.buffer->lock);
             status = submit_between_locked(dst, src, len, wait ? dst.buffer->device->stream : stream);
+            dst.buffer->copies += wait;
+            src.buffer->copies += wait;
             gvmi_unlock_pair(&dst.buffer->lock, &src.buffer->lock);
-            if (wait)
-                status = finish(dst.buffer->device, status);
+            if (wait) {
+                status = finish(dst.buffer, status);
+                uncount(src.buffer);
+            }
         }
         gvmi_buffer_drop(src.buffer);
     }
@@ -252,7 +269,7 @@ gvm_status gvm_buffer_copy_async(gvm_buffer *dst, uint64_t dst_offset_bytes, gvm
 /* ---- filling */
 
 static CUresult set_run(CUdeviceptr address, const void *pattern, size_t pattern_bytes,
-                        uint64_t len, CUstream stream)
+                        uint64_t len, CUstream stream, const char **call)
 {
     uint32_t word;
     uint16_t half;
@@ -260,12 +277,15 @@ static CUresult set_run(CUdeviceptr address, const void *pattern, size_t pattern
 
     switch (pattern_bytes) {
     case 1:
+        *call = "cuMemsetD8Async";
         memcpy(&byte, pattern, sizeof byte);
         return gvmi_cu->cuMemsetD8Async(address, byte, len, stream);
     case 2:
+        *call = "cuMemsetD16Async";
         memcpy(&half, pattern, sizeof half);
         return gvmi_cu->cuMemsetD16Async(address, half, len / 2, stream);
     default:
+        *call = "cuMemsetD32Async";
         memcpy(&word, pattern, sizeof word);
         return gvmi_cu->cuMemsetD32Async(address, word, len / 4, stream);
     }
@@ -281,13 +301,13 @@ static gvm_status submit_fill_locked(place dst, uint64_t len, const void *patter
     if (status != GVM_OK)
         return status;
     for (uint64_t run; len > 0 && status == GVM_OK; len -= run, dst.offset += run) {
+        const char *call;
         CUresult result;
 
         run = run_len(dst, len);
-        result = set_run(at(dst), pattern, pattern_bytes, run, stream);
+        result = set_run(at(dst), pattern, pattern_bytes, run, stream, &call);
         if (result != CUDA_SUCCESS)
-            status = gvmi_driver_fail(result, "cuMemsetAsync", "cannot fill %llu bytes",
-                                      (unsigned long long)run);
+            status = gvmi_driver_fail(result, call, "cannot fill %llu bytes", (unsigned long long)run);
     }
     gvmi_device_leave();
     return status;
@@ -315,9 +335,10 @@ static gvm_status fill(gvm_buffer *handle, uint64_t offset, uint64_t len, const 
         gvmi_lock(&buffer->lock);
         status = submit_fill_locked((place){buffer, offset}, len, pattern, pattern_bytes,
                                     wait ? buffer->device->stream : stream);
+        buffer->copies += wait;
         gvmi_unlock(&buffer->lock);
         if (wait)
-            status = finish(buffer->device, status);
+            status = finish(buffer, status);
     }
     gvmi_buffer_drop(buffer);
     return status;

@@ -260,7 +260,7 @@ static void release_locked(gvm_device *device)
     alive[device->info.ordinal] = NULL;
     gvmi_chunk_cache_destroy(device->cache);
     stop_context(device);
-    free(device);
+    gvmi_registry_retire(device);
 }
 
 void gvm_device_close(gvm_device *device)

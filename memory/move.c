@@ -61,11 +61,11 @@ static gvm_status map_scratch(window *w)
         result = gvmi_cu->cuMemMap(w->scratch + w->mapped * chunk_bytes, chunk_bytes, 0,
                                    w->handles[w->mapped], 0);
         if (result != CUDA_SUCCESS)
-            return gvmi_driver_fail(result, "cuMemMap", "cannot map chunks to move");
+            return gvmi_buffer_fail_mapping(result, "cuMemMap");
     }
     result = gvmi_cu->cuMemSetAccess(w->scratch, w->count * chunk_bytes, &desc, 1);
     if (result != CUDA_SUCCESS)
-        return gvmi_driver_fail(result, "cuMemSetAccess", "cannot map chunks to move");
+        return gvmi_buffer_fail_mapping(result, "cuMemSetAccess");
     return GVM_OK;
 }
 
@@ -185,6 +185,9 @@ static gvm_status move_locked(gvm_buffer *buffer, uint64_t first, uint64_t end, 
     if (status != GVM_OK)
         return status;
     result = gvmi_cu->cuMemAddressReserve(&w.scratch, scratch_bytes, 0, 0, 0);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY) /* of addresses; the device has nothing to do with it */
+        return gvmi_driver_fail_as(GVM_E_ADDRESS, result, "cuMemAddressReserve",
+                                   "no addresses are left to move chunks through");
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuMemAddressReserve",
                                 "cannot reserve addresses to move chunks through");
@@ -214,7 +217,7 @@ gvm_status gvm_buffer_move(gvm_buffer *handle, uint64_t offset_bytes, uint64_t l
 
     if (status != GVM_OK)
         return status;
-    gvmi_lock(&buffer->lock);
+    gvmi_buffer_lock_quiet(buffer);
     status = gvmi_buffer_chunk_range(buffer, offset_bytes, len_bytes, &first, &end);
     if (status == GVM_OK)
         status = check_move(buffer, tier);

@@ -251,5 +251,5 @@ void gvm_vector_destroy(gvm_vector *handle)
     vector = object;
     gvm_buffer_destroy(vector->buffer);
     gvmi_mutex_destroy(&vector->lock);
-    free(vector);
+    gvmi_registry_retire(vector);
 }

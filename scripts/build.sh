@@ -9,10 +9,21 @@ folder=${1:-build}
 scripts/setup.sh build
 [ -z "${CI:-}" ] || set -- -Dwerror=true "$@"
 
+# What is found decides what is built (unit tests, manual checks, kernel images): after a package has
+# come, the folder is configured anew.
+found=$(
+    command -v nvcc || :
+    command -v mandoc || :
+    pkg-config --modversion cmocka 2>/dev/null || :
+)
+
 if [ ! -f "$folder/build.ninja" ]; then
     rm -rf "$folder/meson-private" # left by a configuration that failed
     meson setup "$folder" "$@"
+elif [ "$found" != "$(cat "$folder/found" 2>/dev/null)" ]; then
+    meson setup --reconfigure "$folder" "$@"
 elif [ $# -gt 0 ]; then
     meson configure "$folder" "$@"
 fi
+printf '%s\n' "$found" >"$folder/found"
 ninja -C "$folder"

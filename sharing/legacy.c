@@ -157,7 +157,7 @@ static void free_copy(gvm_legacy *legacy)
         gvmi_device_leave();
     }
     gvmi_device_release(legacy->device);
-    free(legacy);
+    gvmi_registry_retire(legacy);
     gvmi_error_restore(&error);
 }
 

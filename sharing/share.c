@@ -45,7 +45,7 @@ void gvmi_share_free(gvm_share *share)
         close(share->fds[i]);
     free(share->fds);
     free(share->chunks);
-    free(share);
+    gvmi_registry_retire(share);
 }
 
 gvm_status gvmi_share_publish(gvm_share *share, gvm_share **out)

@@ -242,7 +242,7 @@ gvm_status gvm_share_update(const gvm_share *share_handle, gvm_buffer *buffer_ha
     status = gvmi_buffer_hold(buffer_handle, &u.buffer);
     if (status == GVM_OK) {
         u.share = share;
-        gvmi_lock(&u.buffer->lock);
+        gvmi_buffer_lock_quiet(u.buffer);
         status = update_locked(&u);
         gvmi_unlock(&u.buffer->lock);
         free(u.changes);

@@ -95,6 +95,8 @@ GVM_API gvm_status gvm_device_count(int32_t *count);
  * GVM_E_INVALID   out is NULL
  * GVM_E_NODEVICE  ordinal is not in [0, count)
  * GVM_E_NOMEM     out of host memory
+ * GVM_E_NOSPACE   the device has no room for a context
+ * GVM_E_LOST      the context that is there is broken
  * and the errors of gvm_device_count() */
 GVM_API gvm_status gvm_device_open(int32_t ordinal, gvm_device **out);
 

@@ -32,7 +32,8 @@ typedef struct gvm_vector gvm_vector;
 GVM_API gvm_status gvm_vector_create(gvm_device *device, size_t elem_bytes, uint64_t max_count,
                                      const gvm_buffer_options *options, gvm_vector **out);
 
-/* Copies count elements from host memory behind the last one, growing as needed. All or nothing.
+/* Copies count elements from host memory behind the last one, growing as needed. All or nothing,
+ * but for memory: what was committed to grow stays.
  *
  * GVM_E_INVALID  elems is NULL while count is not 0
  * GVM_E_LIMIT    the array would pass max_count, or the process has too many mappings
