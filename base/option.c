@@ -20,9 +20,10 @@ static pthread_once_t once = PTHREAD_ONCE_INIT;
 static void read_environment(void)
 {
     for (int i = 0; i < GVMI_OPTION_COUNT; i++) {
-        const char *value = getenv(settings[i].name);
-        char *copy = value != NULL ? strdup(value)
-                                   : NULL; /* the environment may change under us; kept for life */
+        /* Not in a setuid program: its caller must not choose what is loaded into it. */
+        const char *value = secure_getenv(settings[i].name);
+        /* The environment may change under us. */
+        char *copy = value != NULL ? strdup(value) : NULL;
 
         if (copy != NULL) {
             settings[i].value = copy;

@@ -15,9 +15,11 @@ bool gvmi_struct_out(void *out, const void *full, size_t full_bytes, size_t olde
 {
     size_t bytes;
 
-    if (out == NULL || size_of(out) < oldest_bytes)
+    if (out == NULL)
         return false;
     bytes = size_of(out);
+    if (bytes < oldest_bytes || bytes > GVMI_STRUCT_BYTES_MAX)
+        return false;
     memset((char *)out + sizeof bytes, 0, bytes - sizeof bytes);
     memcpy((char *)out + sizeof bytes, (const char *)full + sizeof bytes,
            (bytes < full_bytes ? bytes : full_bytes) - sizeof bytes);
@@ -32,7 +34,7 @@ bool gvmi_struct_in(void *full, size_t full_bytes, const void *in, size_t oldest
     if (in == NULL)
         return true;
     bytes = size_of(in);
-    if (bytes < oldest_bytes)
+    if (bytes < oldest_bytes || bytes > GVMI_STRUCT_BYTES_MAX)
         return false;
     for (size_t i = full_bytes; i < bytes; i++)
         if (((const unsigned char *)in)[i] != 0)

@@ -39,7 +39,10 @@
     X(CUDA_ERROR_ALREADY_MAPPED, 208, "resource is mapped already") \
     X(CUDA_ERROR_NO_BINARY_FOR_GPU, 209, "image holds no code for this device") \
     X(CUDA_ERROR_NOT_MAPPED, 211, "resource is not mapped") \
+    X(CUDA_ERROR_ECC_UNCORRECTABLE, 214, "uncorrectable memory error") \
     X(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED, 217, "peer access is not supported between the devices") \
+    X(CUDA_ERROR_NVLINK_UNCORRECTABLE, 220, "uncorrectable link error") \
+    X(CUDA_ERROR_CONTAINED, 226, "an error was contained on the device") \
     X(CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND, 302, "symbol not found in a shared object") \
     X(CUDA_ERROR_SHARED_OBJECT_INIT_FAILED, 303, "shared object failed to load") \
     X(CUDA_ERROR_OPERATING_SYSTEM, 304, "operating system call failed") \
@@ -56,14 +59,19 @@
     X(CUDA_ERROR_ASSERT, 710, "a kernel's assertion failed") \
     X(CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED, 712, "host memory is registered already") \
     X(CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED, 713, "host memory is not registered") \
+    X(CUDA_ERROR_HARDWARE_STACK_ERROR, 714, "a kernel's call stack is corrupt or too deep") \
     X(CUDA_ERROR_ILLEGAL_INSTRUCTION, 715, "a kernel executed an illegal instruction") \
     X(CUDA_ERROR_MISALIGNED_ADDRESS, 716, "a kernel used a misaligned address") \
+    X(CUDA_ERROR_INVALID_ADDRESS_SPACE, 717, "a kernel used an address of the wrong kind of memory") \
+    X(CUDA_ERROR_INVALID_PC, 718, "a kernel's program counter left its code") \
     X(CUDA_ERROR_LAUNCH_FAILED, 719, "a kernel failed while it ran") \
     X(CUDA_ERROR_COOPERATIVE_LAUNCH_TOO_LARGE, 720, "cooperative launch is larger than the device holds at once") \
+    X(CUDA_ERROR_TENSOR_MEMORY_LEAK, 721, "a kernel left tensor memory allocated") \
     X(CUDA_ERROR_NOT_PERMITTED, 800, "operation not permitted") \
     X(CUDA_ERROR_NOT_SUPPORTED, 801, "operation not supported") \
     X(CUDA_ERROR_SYSTEM_NOT_READY, 802, "system is not ready") \
     X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803, "driver library and kernel module do not match") \
+    X(CUDA_ERROR_MPS_CLIENT_TERMINATED, 810, "the MPS server ended this client") \
     X(CUDA_ERROR_TIMEOUT, 909, "timed out") \
     X(CUDA_ERROR_UNKNOWN, 999, "unknown error")
 

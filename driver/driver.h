@@ -43,8 +43,8 @@ extern const gvmi_driver *gvmi_cu;
 gvm_status gvmi_driver_start(void);
 
 /* Records the failure of a driver call and returns its status: CUDA_ERROR_OUT_OF_MEMORY is
- * GVM_E_NOSPACE, CUDA_ERROR_NOT_SUPPORTED is GVM_E_NOTSUP, the errors that break a context are
- * GVM_E_LOST, the others GVM_E_DRIVER. call is a string constant. */
+ * GVM_E_NOSPACE, CUDA_ERROR_NOT_SUPPORTED is GVM_E_NOTSUP, CUDA_ERROR_NO_DEVICE and INVALID_DEVICE
+ * are GVM_E_NODEVICE, the errors that break a context are GVM_E_LOST, the others GVM_E_DRIVER. call is a string constant. */
 gvm_status gvmi_driver_fail(CUresult result, const char *call, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 

@@ -143,18 +143,20 @@ static bool try_soft(candidate *library, gvmi_driver *table, char path[PATH_MAX]
                                          "/../softgpu/" SOFT_LIBRARY};
     Dl_info self;
 
-    if (dladdr((void *)&gvmi_cu, &self) != 0 && self.dli_fname != NULL) {
-        const char *slash = strrchr(self.dli_fname, '/');
-        int folder_len = slash != NULL ? (int)(slash - self.dli_fname) : 1;
-        const char *folder = slash != NULL ? self.dli_fname : ".";
+    const char *slash = NULL;
 
+    /* A name without a slash is a program's that was found by PATH. Nothing is loaded from wherever it
+     * happens to be started. */
+    if (dladdr((void *)&gvmi_cu, &self) != 0 && self.dli_fname != NULL)
+        slash = strrchr(self.dli_fname, '/');
+    for (size_t i = 0; slash != NULL && i < sizeof places / sizeof places[0]; i++) {
+        const int folder_len = (int)(slash - self.dli_fname);
+
+        if (snprintf(path, PATH_MAX, "%.*s%s", folder_len, self.dli_fname, places[i]) >= PATH_MAX)
+            continue;
         library->path = path;
-        for (size_t i = 0; i < sizeof places / sizeof places[0]; i++) {
-            if (snprintf(path, PATH_MAX, "%.*s%s", folder_len, folder, places[i]) >= PATH_MAX)
-                continue;
-            if (access(path, R_OK) == 0)
-                return try_library(library, table);
-        }
+        if (access(path, R_OK) == 0)
+            return try_library(library, table);
     }
     library->path = SOFT_LIBRARY;
     return try_library(library, table);
@@ -274,13 +276,21 @@ gvm_status gvm_driver_get_info(gvm_driver_info *info)
 bool gvmi_driver_is_sticky(CUresult result)
 {
     switch (result) {
+    case CUDA_ERROR_ECC_UNCORRECTABLE:
+    case CUDA_ERROR_NVLINK_UNCORRECTABLE:
+    case CUDA_ERROR_CONTAINED:
     case CUDA_ERROR_ILLEGAL_ADDRESS:
     case CUDA_ERROR_LAUNCH_TIMEOUT:
     case CUDA_ERROR_CONTEXT_IS_DESTROYED:
     case CUDA_ERROR_ASSERT:
+    case CUDA_ERROR_HARDWARE_STACK_ERROR:
     case CUDA_ERROR_ILLEGAL_INSTRUCTION:
     case CUDA_ERROR_MISALIGNED_ADDRESS:
-    case CUDA_ERROR_LAUNCH_FAILED: return true;
+    case CUDA_ERROR_INVALID_ADDRESS_SPACE:
+    case CUDA_ERROR_INVALID_PC:
+    case CUDA_ERROR_LAUNCH_FAILED:
+    case CUDA_ERROR_TENSOR_MEMORY_LEAK:
+    case CUDA_ERROR_MPS_CLIENT_TERMINATED: return true;
     default: return false;
     }
 }

@@ -52,8 +52,6 @@ static void unload(gvm_device *device)
 {
     struct gvmi_kernel_set *set = device->kernels;
 
-    if (set == NULL)
-        return;
     device->kernels = NULL;
     if (gvmi_device_enter(device) == GVM_OK) {
         for (int i = 0; i < GVMI_IMAGE_COUNT; i++)

@@ -127,11 +127,6 @@ gvm_status gvmi_buffer_new(gvm_device *device, const gvmi_buffer_spec *spec, gvm
     buffer->access = GVM_ACCESS_READWRITE;
     buffer->shareable = device->info.share_fd && !spec->unshared;
     buffer->device = device;
-    if (getrandom(buffer->id, sizeof buffer->id, 0) != (ssize_t)sizeof buffer->id) {
-        status = gvmi_fail_system(GVM_E_SYSTEM, errno, "getrandom",
-                                  "cannot make an identity for the buffer");
-        goto fail_free;
-    }
     buffer->chunks = calloc(buffer->chunk_count, sizeof *buffer->chunks);
     if (buffer->chunks == NULL) {
         status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a table of %llu chunks",
@@ -180,6 +175,13 @@ static gvm_status read_options(const gvm_buffer_options *options, uint64_t reser
     return GVM_OK;
 }
 
+static gvm_status make_id(uint8_t id[16])
+{
+    if (getrandom(id, 16, 0) == 16)
+        return GVM_OK;
+    return gvmi_fail_system(GVM_E_SYSTEM, errno, "getrandom", "cannot make an identity for the buffer");
+}
+
 gvm_status gvm_buffer_create(gvm_device *handle, uint64_t reserve_bytes,
                              const gvm_buffer_options *options, gvm_buffer **out)
 {
@@ -200,13 +202,14 @@ gvm_status gvm_buffer_create(gvm_device *handle, uint64_t reserve_bytes,
     gvmi_device_release(device);
     if (status != GVM_OK)
         return status;
-    status = gvmi_buffer_publish(buffer);
-    if (status != GVM_OK) {
+    status = make_id(buffer->id);
+    if (status == GVM_OK)
+        status = gvmi_buffer_publish(buffer);
+    if (status == GVM_OK)
+        *out = buffer;
+    else
         gvmi_buffer_free(buffer);
-        return status;
-    }
-    *out = buffer;
-    return GVM_OK;
+    return status;
 }
 
 /* ---- end */

@@ -60,7 +60,7 @@ struct gvm_buffer {
     uint64_t address, reserve_bytes, chunk_bytes, chunk_count;
     gvmi_chunk *chunks;
     uint64_t device_bytes, host_bytes, moved_bytes, generation;
-    uint8_t id[16]; /* random; an importer has the exporter's */
+    uint8_t id[16]; /* random, from gvm_buffer_create(); an importer has the exporter's */
     gvm_access access;
     bool vmm, shareable, sealed, imported;
     /* Imported: where offset 0 lies in the owner's buffer, and which state of that is shown. */

@@ -179,9 +179,9 @@ static gvm_status start_context(gvm_device *device)
 
 static void stop_context(gvm_device *device)
 {
+    if (device->kernels != NULL)
+        gvmi_kernels_unload(device);
     if (gvmi_device_enter(device) == GVM_OK) {
-        if (device->kernels != NULL && gvmi_kernels_unload != NULL)
-            gvmi_kernels_unload(device);
         gvmi_cu->cuStreamDestroy(device->stream);
         gvmi_device_leave();
     }
@@ -255,12 +255,15 @@ gvm_status gvm_device_open(int32_t ordinal, gvm_device **out)
 
 static void release_locked(gvm_device *device)
 {
+    gvm_error error = gvmi_error_save();
+
     if (__atomic_sub_fetch(&device->references, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     alive[device->info.ordinal] = NULL;
     gvmi_chunk_cache_destroy(device->cache);
     stop_context(device);
     gvmi_registry_retire(device);
+    gvmi_error_restore(&error);
 }
 
 void gvm_device_close(gvm_device *device)
@@ -346,8 +349,9 @@ gvm_status gvm_device_get_info(gvm_device *handle, gvm_device_info *info)
     if (status == GVM_OK) {
         result = gvmi_cu->cuMemGetInfo(&free_bytes, &total_bytes);
         gvmi_device_leave();
-        full.free_bytes = free_bytes;
-        if (result != CUDA_SUCCESS)
+        if (result == CUDA_SUCCESS)
+            full.free_bytes = free_bytes;
+        else
             status = gvmi_driver_fail(result, "cuMemGetInfo",
                                       "cannot read the free memory of device %d",
                                       device->info.ordinal);

@@ -42,10 +42,10 @@ void gvmi_device_leave(void);
 /* ---- memory/chunk.c: handles, new or from the cache */
 
 /* A handle of memory in a tier, of bytes (a power of two). shareable asks the driver for fd export.
- * Free handles of the process are given back to the driver and the call repeated before
+ * Free handles of the device are given back to the driver and the call repeated before
  * GVM_E_NOSPACE is answered.
  *
- * GVM_E_NOSPACE, GVM_E_NOMEM (host tier), GVM_E_NOTSUP, GVM_E_LIMIT, GVM_E_DRIVER */
+ * GVM_E_NOSPACE, GVM_E_NOMEM (host tier), GVM_E_NOTSUP, GVM_E_LOST, GVM_E_DRIVER */
 gvm_status gvmi_chunk_create(gvm_device *device, gvm_tier tier, uint64_t bytes, bool shareable,
                              CUmemGenericAllocationHandle *out);
 
@@ -59,8 +59,8 @@ void gvmi_chunk_cache_trim(gvmi_chunk_cache *cache, uint64_t keep_bytes);
 uint64_t gvmi_chunk_cache_bytes(gvmi_chunk_cache *cache);
 void gvmi_chunk_cache_destroy(gvmi_chunk_cache *cache);
 
-/* ---- kernels/: unloads what it hung on the device. Set by kernels/ when it loads something,
- * called before the context goes. */
+/* ---- kernels/: unloads what it hung on the device. Set by kernels/ before it hangs something
+ * there, called before the context goes. */
 extern void (*gvmi_kernels_unload)(gvm_device *device);
 
 #endif

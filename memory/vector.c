@@ -21,6 +21,22 @@ struct gvm_vector {
     uint64_t count, capacity;
 };
 
+/* Asked before there is a buffer: without virtual memory management that would be allocated whole. */
+static gvm_status check_vmm(const gvm_device *handle)
+{
+    gvm_device *device;
+    gvm_status status = gvmi_device_hold(handle, &device);
+
+    if (status != GVM_OK)
+        return status;
+    if (!device->info.vmm)
+        status = gvmi_fail(GVM_E_NOTSUP,
+                           "device %d has no virtual memory management: vectors cannot grow there",
+                           device->info.ordinal);
+    gvmi_device_release(device);
+    return status;
+}
+
 gvm_status gvm_vector_create(gvm_device *device, size_t elem_bytes, uint64_t max_count,
                              const gvm_buffer_options *options, gvm_vector **out)
 {
@@ -32,6 +48,9 @@ gvm_status gvm_vector_create(gvm_device *device, size_t elem_bytes, uint64_t max
         return gvmi_fail(GVM_E_INVALID,
                          "cannot make a vector of %llu elements of %zu bytes, or out is NULL",
                          (unsigned long long)max_count, elem_bytes);
+    status = check_vmm(device);
+    if (status != GVM_OK)
+        return status;
     vector = calloc(1, sizeof *vector);
     if (vector == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a vector");
@@ -39,10 +58,6 @@ gvm_status gvm_vector_create(gvm_device *device, size_t elem_bytes, uint64_t max
     if (status != GVM_OK)
         goto fail_free;
     status = gvm_buffer_get_info(vector->buffer, &info);
-    if (status == GVM_OK && !info.vmm)
-        status = gvmi_fail(GVM_E_NOTSUP,
-                           "device %d has no virtual memory management: vectors cannot grow there",
-                           (int)info.ordinal);
     if (status != GVM_OK)
         goto fail_destroy;
     vector->address = info.address;

@@ -230,11 +230,15 @@ struct soft_module {
     unsigned refs; /* the handle, and each unfinished launch */
     int fd; /* the image's file; open as long as the image, because the loader knows it by this number */
     void *library;
+    size_t tls_module; /* the loader's number for its thread-local variables, 0: it has none */
     LIST_HEAD(, soft_function) functions;
     LIST_HEAD(, soft_module_global) globals;
     LIST_ENTRY(soft_module) entry;
 };
 
+/* Makes the calling thread's copy of the image's thread-local variables, which the loader would make, with its locks held, at the
+ * first use: in the middle of a kernel that may be stopped at any instruction. */
+void soft_module_touch(const soft_module *module);
 /* Ends the handles of the module and of its functions. The reference that they were is the caller's now. */
 void soft_module_close_locked(soft_module *module);
 /* Gives back a reference, without the lock: unloads the image with the last one. */

@@ -73,6 +73,7 @@ static void pass_on(struct sigaction *slot, int signal, siginfo_t *info, void *c
 static void resume(recovery *point, CUresult caught, const ucontext_t *context)
 {
     point->caught = caught;
+    armed = point->outer; /* before more signals may come: a stop that meets this jump is late */
     pthread_sigmask(SIG_SETMASK, &context->uc_sigmask, NULL);
     siglongjmp(point->resume, 1);
 }

@@ -154,6 +154,8 @@ static CUresult load(soft_module *module, const void *bytes)
         if (!module->library) {
             forget_loader_error();
             result = CUDA_ERROR_INVALID_IMAGE;
+        } else if (dlinfo(module->library, RTLD_DI_TLS_MODID, &module->tls_module)) {
+            forget_loader_error();
         }
     }
     if (result != CUDA_SUCCESS)
@@ -179,6 +181,18 @@ static void unload(soft_module *module)
     dlclose(module->library);
     close(module->fd);
     free(module);
+}
+
+/* Where a thread-local variable of any image is; part of every ELF platform's C interface, and in no header. */
+typedef struct tls_index {
+    size_t module, offset;
+} tls_index;
+extern void *__tls_get_addr(tls_index *index);
+
+void soft_module_touch(const soft_module *module)
+{
+    if (module->tls_module != 0)
+        (void)__tls_get_addr(&(tls_index){module->tls_module, 0});
 }
 
 void soft_module_close_locked(soft_module *module)

@@ -117,6 +117,7 @@ static void sm_main(void *arg)
         self->running = true;
         atomic_store(&self->stop, false);
         soft_unlock();
+        soft_module_touch(batch.launch->module);
         result = soft_fault_guard(run_batch, &batch, &self->stop);
         soft_lock();
         self->running = false;

@@ -56,6 +56,16 @@ static void struct_out_too_small_or_null_is_refused(void **state)
     }
 }
 
+static void struct_of_garbage_size_is_refused(void **state)
+{
+    version_2 garbage = {SIZE_MAX, 9, 9}, full;
+
+    (void)state;
+    assert_false(gvmi_struct_out(&garbage, &ours, sizeof ours, sizeof(version_1)));
+    assert_true(garbage.a == 9 && garbage.b == 9);
+    assert_false(gvmi_struct_in(&full, sizeof full, &garbage, sizeof(version_1)));
+}
+
 static void struct_in_null_is_all_default(void **state)
 {
     version_2 full = {9, 9, 9};
@@ -103,6 +113,7 @@ int main(void)
         cmocka_unit_test(struct_out_of_an_older_caller_is_cut),
         cmocka_unit_test(struct_out_of_a_newer_caller_is_zeroed_behind),
         cmocka_unit_test(struct_out_too_small_or_null_is_refused),
+        cmocka_unit_test(struct_of_garbage_size_is_refused),
         cmocka_unit_test(struct_in_null_is_all_default),
         cmocka_unit_test(struct_in_of_an_older_caller_is_zeroed_behind),
         cmocka_unit_test(struct_in_of_a_newer_caller_must_be_zero_behind),
