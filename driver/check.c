@@ -5,11 +5,10 @@
  * call passed on all the same: the driver's answer is what the program must meet.
  *
  * I1  A call that makes something books room for its entry before the driver is asked, and answers
- *     CUDA_ERROR_OUT_OF_MEMORY itself if there
- *     is none: an entry is never missing.
+ *     CUDA_ERROR_OUT_OF_MEMORY itself if there is none: an entry is never missing.
  * I2  What is given back leaves the book before the driver is asked, and returns if the driver
- *     refuses: the driver may give the same address
- *     or handle to another thread at once. Mappings leave afterwards: their addresses stay reserved until then.
+ *     refuses: the driver may give the same address or handle to another thread at once. Mappings
+ *     leave afterwards: their addresses stay reserved until then.
  * I3  Each shelf is sorted by key, holds a key once, and counts how often the program holds it.
  *
  * Lock: the book's, of rank DRIVER; the driver is never called under it.

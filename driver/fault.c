@@ -88,8 +88,8 @@ static bool waits(gvmi_call call)
 /* Counts a call; answers what it must fail with, or CUDA_SUCCESS to pass it on. */
 static CUresult strike(gvmi_call call)
 {
-    int wanted = atomic_load_explicit(&fault.call, memory_order_relaxed);
     uint64_t nth = atomic_load_explicit(&fault.nth, memory_order_acquire);
+    int wanted = atomic_load_explicit(&fault.call, memory_order_relaxed);
     CUresult result;
     uint64_t count;
 

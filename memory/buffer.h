@@ -3,8 +3,9 @@
  * A buffer is a reserved range cut into chunks of one size. A chunk has a tier, a handle unless it
  * is absent, and two flags that say how far its place at its address is behind what it should be:
  *
- *     absent --create/import--> UNMAPPED|STALE --map--> STALE --set access--> in place --unmap,
- *           release--> absent
+ *     absent --create or import--> UNMAPPED|STALE --map--> STALE --set access--> in place
+ *
+ * and unmapping and releasing lead back to absent.
  *
  * Every change sets flags and calls gvmi_buffer_settle_locked(), the only function that maps and
  * sets access. When the driver fails half way the flags tell the truth, nothing is lost, and the
@@ -15,8 +16,8 @@
  * I2  device_bytes and host_bytes are chunk_bytes times the number of chunks of that tier.
  * I3  a chunk without UNMAPPED is mapped at address + index * chunk_bytes; without STALE it has the
  *     access that the buffer's fields say.
- * I4  sealed implies access == GVM_ACCESS_READ.   I5  grants name distinct devices, none of them
- *     the buffer's own.
+ * I4  sealed implies access == GVM_ACCESS_READ.
+ * I5  grants name distinct devices, none of them the buffer's own.
  */
 #ifndef GVMI_MEMORY_BUFFER_H
 #define GVMI_MEMORY_BUFFER_H
@@ -119,6 +120,12 @@ void gvmi_buffer_place_locked(gvm_buffer *buffer, uint64_t index, gvm_tier tier,
  * GVM_E_INVALID */
 gvm_status gvmi_buffer_chunk_range(const gvm_buffer *buffer, uint64_t offset_bytes,
                                    uint64_t len_bytes, uint64_t *first, uint64_t *end);
+
+/* For copies. Is the whole range there, and in place? GVM_E_INVALID, GVM_E_ABSENT, and those of settle.
+ * And how far memory of one tier goes from an offset in such a range, at most len_bytes: a driver copy
+ * is to stay within memory of one kind. */
+gvm_status gvmi_buffer_ready_locked(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes);
+uint64_t gvmi_buffer_run_locked(const gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes);
 
 /* What a program may do through writes: GVM_OK, GVM_E_SEALED or GVM_E_READONLY. */
 gvm_status gvmi_buffer_writable_locked(const gvm_buffer *buffer);

@@ -8,8 +8,8 @@
  * Only handles that no other process has ever seen come here: a reused handle must not show one
  * buffer's data to another's importers.
  *
- * I1  bytes[t] is the sum over the entries of tier t, and at most limit_bytes.   I2  count <=
- *     CACHE_ENTRIES_MAX.
+ * I1  bytes[t] is the sum over the entries of tier t, and at most limit_bytes.
+ * I2  count <= CACHE_ENTRIES_MAX.
  * Lock: rank DEVICE, held for memory operations only; the driver is called outside.
  */
 #include <stdlib.h>

@@ -24,32 +24,40 @@ static CUdeviceptr at(place p)
     return p.buffer->address + p.offset;
 }
 
-/* How far memory of the first byte's tier goes, at most len. */
-static uint64_t run_len(place p, uint64_t len)
+uint64_t gvmi_buffer_run_locked(const gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes)
 {
-    const gvm_buffer *buffer = p.buffer;
-    uint64_t i = p.offset / buffer->chunk_bytes;
+    uint64_t i = offset_bytes / buffer->chunk_bytes;
     const uint8_t tier = buffer->chunks[i].tier;
     uint64_t run_end = (i + 1) * buffer->chunk_bytes;
 
-    while (run_end - p.offset < len && buffer->chunks[++i].tier == tier)
+    while (run_end - offset_bytes < len_bytes && buffer->chunks[++i].tier == tier)
         run_end += buffer->chunk_bytes;
-    return run_end - p.offset < len ? run_end - p.offset : len;
+    return run_end - offset_bytes < len_bytes ? run_end - offset_bytes : len_bytes;
 }
 
-static gvm_status check_range_locked(place p, uint64_t len)
+gvm_status gvmi_buffer_ready_locked(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes)
 {
     uint64_t first, end;
-    gvm_status status = gvmi_buffer_chunk_range(p.buffer, p.offset, len, &first, &end);
+    gvm_status status = gvmi_buffer_chunk_range(buffer, offset_bytes, len_bytes, &first, &end);
 
     if (status != GVM_OK)
         return status;
     for (uint64_t i = first; i < end; i++)
-        if (p.buffer->chunks[i].tier == GVM_TIER_ABSENT)
+        if (buffer->chunks[i].tier == GVM_TIER_ABSENT)
             return gvmi_fail(GVM_E_ABSENT,
                              "nothing is committed at offset %llu: commit the range first",
-                             (unsigned long long)(i * p.buffer->chunk_bytes));
-    return gvmi_buffer_settle_locked(p.buffer, first, end);
+                             (unsigned long long)(i * buffer->chunk_bytes));
+    return gvmi_buffer_settle_locked(buffer, first, end);
+}
+
+static uint64_t run_len(place p, uint64_t len)
+{
+    return gvmi_buffer_run_locked(p.buffer, p.offset, len);
+}
+
+static gvm_status check_range_locked(place p, uint64_t len)
+{
+    return gvmi_buffer_ready_locked(p.buffer, p.offset, len);
 }
 
 static gvm_status check_target_locked(place p, uint64_t len)

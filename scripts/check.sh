@@ -73,13 +73,14 @@ tests() { # NAME FOLDER MESON-TEST-ARGUMENTS...: tests count by their cases
     logs="$logs $log"
 }
 
-# ThreadSanitizer of this compiler wants the old layout of addresses; where that cannot be had, tests run without the wrapper.
+# The tests with threads of their own. ThreadSanitizer of this compiler wants addresses that are not
+# randomised; where that cannot be had, tests run without the wrapper.
 tsan_tests() {
+    set -- --suite unit --suite prop --suite proc --no-suite slow --timeout-multiplier 4
     if setarch "$(uname -m)" -R true 2>/dev/null; then
-        tests 'tests under TSan' "$build-tsan" --wrapper "setarch $(uname -m) -R"
-    else
-        tests 'tests under TSan' "$build-tsan"
+        set -- "$@" --wrapper "setarch $(uname -m) -R"
     fi
+    tests 'tests under TSan' "$build-tsan" "$@"
 }
 
 fuzz() {

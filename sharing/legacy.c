@@ -33,26 +33,6 @@ static gvm_status check_support(const gvm_device *device)
     return gvmi_fail(GVM_E_NOTSUP, "device %d has no legacy IPC", device->info.ordinal);
 }
 
-/* The range, with len_bytes 0 spelled out, is there and in place. */
-static gvm_status check_range_locked(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t *len_bytes)
-{
-    uint64_t first, end;
-    gvm_status status;
-
-    if (*len_bytes == 0 && offset_bytes < buffer->reserve_bytes)
-        *len_bytes = buffer->reserve_bytes - offset_bytes;
-    status = gvmi_buffer_chunk_range(buffer, offset_bytes, *len_bytes, &first, &end);
-    if (status != GVM_OK)
-        return status;
-    for (uint64_t i = first; i < end; i++)
-        if (buffer->chunks[i].tier == GVM_TIER_ABSENT)
-            return gvmi_fail(GVM_E_ABSENT,
-                             "nothing is committed at offset %" PRIu64
-                             ": commit the range, or export less",
-                             i * buffer->chunk_bytes);
-    return gvmi_buffer_settle_locked(buffer, first, end);
-}
-
 static gvm_status allocate(gvm_device *device, uint64_t len_bytes, CUdeviceptr *out)
 {
     char size[32];
@@ -70,27 +50,18 @@ static gvm_status allocate(gvm_device *device, uint64_t len_bytes, CUdeviceptr *
         gvmi_size_text(len_bytes, size), device->info.ordinal);
 }
 
-/* Submits the copy, cut where the tier changes, so that a driver copy stays within memory of one
- * kind. */
 static gvm_status submit_copy_locked(const gvm_buffer *buffer, uint64_t offset_bytes,
                                      const gvm_legacy *legacy)
 {
-    const uint64_t end = offset_bytes + legacy->len_bytes;
-
-    for (uint64_t from = offset_bytes, to; from < end; from = to) {
-        uint64_t i = from / buffer->chunk_bytes;
-        const uint8_t tier = buffer->chunks[i].tier;
+    for (uint64_t done = 0, run; done < legacy->len_bytes; done += run) {
+        const uint64_t from = offset_bytes + done;
         CUresult result;
 
-        do
-            to = ++i * buffer->chunk_bytes;
-        while (to < end && buffer->chunks[i].tier == tier);
-        to = to < end ? to : end;
-        result = gvmi_cu->cuMemcpyDtoDAsync(legacy->address + (from - offset_bytes),
-                                            buffer->address + from, to - from, buffer->device->stream);
+        run = gvmi_buffer_run_locked(buffer, from, legacy->len_bytes - done);
+        result = gvmi_cu->cuMemcpyDtoDAsync(legacy->address + done, buffer->address + from, run,
+                                            buffer->device->stream);
         if (result != CUDA_SUCCESS)
-            return gvmi_driver_fail(result, "cuMemcpyDtoDAsync", "cannot copy %" PRIu64 " bytes",
-                                    to - from);
+            return gvmi_driver_fail(result, "cuMemcpyDtoDAsync", "cannot copy %" PRIu64 " bytes", run);
     }
     return GVM_OK;
 }
@@ -135,8 +106,11 @@ fail_free_copy:
 
 static gvm_status export_locked(gvm_buffer *buffer, uint64_t offset_bytes, gvm_legacy *legacy)
 {
-    gvm_status status = check_range_locked(buffer, offset_bytes, &legacy->len_bytes);
+    gvm_status status;
 
+    if (legacy->len_bytes == 0 && offset_bytes < buffer->reserve_bytes)
+        legacy->len_bytes = buffer->reserve_bytes - offset_bytes;
+    status = gvmi_buffer_ready_locked(buffer, offset_bytes, legacy->len_bytes);
     if (status == GVM_OK)
         status = check_support(legacy->device);
     if (status == GVM_OK)

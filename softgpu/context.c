@@ -1,12 +1,14 @@
 /* The primary context of each device, and which one each thread uses.
  *
- * A context is IDLE until it is retained, ACTIVE while it is, and CLOSING while the last release or a reset waits for its work and
- * takes down what it owns: streams, events, modules, and through soft_space_drop_context() its memory. Its handle is good until the
- * last release: cuDevicePrimaryCtxReset leaves it retained and IDLE, and the next retain makes it ACTIVE under the same handle.
+ * A context is IDLE until it is retained, ACTIVE while it is, and CLOSING while the last release or
+ * a reset waits for its work and takes down what it owns: streams, events, modules, and through
+ * soft_space_drop_context() its memory. Its handle is good until the last release:
+ * cuDevicePrimaryCtxReset leaves it retained and IDLE, and the next retain makes it ACTIVE under
+ * the same handle.
  *
- * The first failure of an operation is the context's sticky error. It ends what runs, discards what is queued (waits for it return),
- * and answers every later call that needs the context. Nothing heals it, a reset no more than on a real device: the process has lost
- * the device. */
+ * The first failure of an operation is the context's sticky error. It ends what runs, discards what
+ * is queued (waits for it return), and answers every later call that needs the context. Nothing
+ * heals it, a reset no more than on a real device: the process has lost the device. */
 #include "softgpu/engine.h"
 
 #include <stdlib.h>
@@ -28,7 +30,8 @@ static void end_thread(void *p)
 {
     thread_state *thread = p;
 
-    /* After a fork nothing of the driver is used any more, least of all a lock that somebody may have held. */
+    /* After a fork nothing of the driver is used any more, least of all a lock that somebody may
+     * have held. */
     if (soft_enter() == CUDA_SUCCESS) {
         soft_lock();
         for (int i = 0; i < SOFT_DEVICES_MAX; i++) {
@@ -158,7 +161,8 @@ CUcontext soft_context_handle(int device)
     return contexts[device].handle;
 }
 
-/* Waits for the operations that are submitted now. Newest first: waiting for it is mostly waiting for all. */
+/* Waits for the operations that are submitted now. Newest first: waiting for it is mostly waiting
+ * for all. */
 static CUresult drain_locked(soft_context *context)
 {
     uint64_t last = context->serial;
@@ -191,7 +195,8 @@ CUresult soft_device_drain(int device)
 
 /* ---- primary contexts */
 
-/* Waits for the context's work and takes down what it owns. Other threads see it CLOSING meanwhile. */
+/* Waits for the context's work and takes down what it owns. Other threads see it CLOSING
+ * meanwhile. */
 static void close_locked(soft_context *context)
 {
     soft_stream *stream, *next;
@@ -222,7 +227,8 @@ static void close_locked(soft_context *context)
     pthread_cond_broadcast(&closed);
 }
 
-/* Gives the context of a valid device, with the lock held and the context not CLOSING; without the lock on failure. */
+/* Gives the context of a valid device, with the lock held and the context not CLOSING; without the
+ * lock on failure. */
 static CUresult lock_primary(CUdevice device, soft_context **out)
 {
     int count;

@@ -1,11 +1,13 @@
 /* Copies and memsets.
  *
- * The ranges are checked when the call is made, as the real driver does; a mapping that goes away between then and the copy breaks
- * the context. What the host may do with its memory when a call returns:
- *   pinned memory            the copy may still be going on
- *   pageable source          it has been read: up to STAGED_BYTES_MAX set aside, more by waiting for the copy
- *   pageable destination     it has been written
- * Copies from device to device, and memsets of device memory, are asynchronous even where the call has no stream. */
+ * The ranges are checked when the call is made, as the real driver does; a mapping that goes away
+ * between then and the copy breaks the context. What the host may do with its memory when a call
+ * returns:
+ *   pinned memory         the copy may still be going on
+ *   pageable source       it has been read: up to STAGED_BYTES_MAX set aside, more by waiting
+ *   pageable destination  it has been written
+ * Copies from device to device, and memsets of device memory, are asynchronous even where the call
+ * has no stream. */
 #include "softgpu/engine.h"
 
 #include <stdlib.h>
@@ -144,7 +146,8 @@ static size_t early_bytes(const copy_op *op)
     return total;
 }
 
-/* Sets aside what must be read early: a bad pointer of the user's is the call's error, not the context's. */
+/* Sets aside what must be read early: a bad pointer of the user's is the call's error, not the
+ * context's. */
 static CUresult stage(copy_op *op, size_t total_bytes)
 {
     size_t offset = 0;
@@ -260,7 +263,8 @@ static CUresult check_attributes(const CUmemcpyAttributes *attrs, const size_t *
     return CUDA_SUCCESS;
 }
 
-/* The attributes say when a source is read, so nothing is staged or waited for but what they want read during the call. */
+/* The attributes say when a source is read, so nothing is staged or waited for but what they want
+ * read during the call. */
 CUresult cuMemcpyBatchAsync_v2(CUdeviceptr *dsts, CUdeviceptr *srcs, size_t *sizes, size_t count,
                                CUmemcpyAttributes *attrs, size_t *attrs_first, size_t attrs_count,
                                CUstream stream)

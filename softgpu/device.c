@@ -8,8 +8,9 @@
 #define ATTRIBUTE_LAST 147 /* of CUdevice_attribute in 13.0 */
 #define PCI_BUS_ID_BYTES 13
 
-/* Attributes that are the same for every device; those not listed are 0. Kernels share words with the host here as they do over PCIe,
- * by loads and stores only: a CPU could do more, but code that relied on it would break on a real GPU. */
+/* Attributes that are the same for every device; those not listed are 0. Kernels share words with
+ * the host here as they do over PCIe, by loads and stores only: a CPU could do more, but code that
+ * relied on it would break on a real GPU. */
 static const struct {
     CUdevice_attribute attribute;
     int value;

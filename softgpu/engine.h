@@ -1,20 +1,27 @@
-/* softgpu/engine.h - the executing half of the software GPU: what is to be done, in which order, and which thread does it.
+/* softgpu/engine.h - the executing half of the software GPU: what is to be done, in which order,
+ * and which thread does it.
  *
- * Everything submitted is an operation (soft_op). Operations form a graph: each waits for a number of earlier ones and is ready when
- * the last of them has finished. A stream is no queue but the name of its newest unfinished operation, its tail, which the next one
- * waits for; the legacy default stream's rules and cuStreamWaitEvent are more edges of the same kind, and an event is the operation
- * that recorded it. A ready operation goes, by its class,
+ * Everything submitted is an operation (soft_op). Operations form a graph: each waits for a number
+ * of earlier ones and is ready when the last of them has finished. A stream is no queue but the
+ * name of its newest unfinished operation, its tail, which the next one waits for; the legacy
+ * default stream's rules and cuStreamWaitEvent are more edges of the same kind, and an event is the
+ * operation that recorded it. A ready operation goes, by its class,
  *   MARK    nowhere: it finishes at once (event records, waits for events)
  *   WORK    to a worker thread (copies, memsets, stream memory operations, host functions)
  *   LAUNCH  to the SM threads of the device, block by block
  *
- * One lock guards all of it; it is the first in the order of soft.h ("context" and "stream" there). Functions ending in _locked want
- * it. Nothing of the user's runs under it, and nothing under it blocks but the waits below, which let go of it.
+ * One lock guards all of it; it is the first in the order of soft.h ("context" and "stream" there).
+ * Functions ending in _locked want it. Nothing of the user's runs under it, and nothing under it
+ * blocks but the waits below, which let go of it.
  *
- *   I1  an operation is on its context's list of unfinished ones from its submission until it is DONE.
- *   I2  stream->tail is NULL or an unfinished operation of that stream, and every other unfinished one of it was submitted earlier.
- *   I3  there are as many worker threads as streams that ever got WORK, so a WORK that is ready never waits behind one that blocks.
- *   I4  in a broken context nothing WAITING exists: breaking it readies everything, and what becomes ready there is only finished.
+ *   I1  an operation is on its context's list of unfinished ones from its submission until it is
+ *       DONE.
+ *   I2  stream->tail is NULL or an unfinished operation of that stream, and every other unfinished
+ *       one of it was submitted earlier.
+ *   I3  there are as many worker threads as streams that ever got WORK, so a WORK that is ready
+ *       never waits behind one that blocks.
+ *   I4  in a broken context nothing WAITING exists: breaking it readies everything, and of what is
+ *       ready there only classes marked "always" are run; the rest just ends.
  */
 #ifndef SOFTGPU_ENGINE_H
 #define SOFTGPU_ENGINE_H
@@ -45,8 +52,9 @@ void soft_unlock(void);
 void soft_sleep_locked(pthread_cond_t *cond);
 
 /* ---- token.c: what the user holds instead of pointers
- * Such a handle (the word "handle" alone is taken by VMM) names a slot, the generation of its use and the kind of the object, so that any value at all can be looked up safely and
- * a handle once destroyed never names anything again. No handle equals NULL, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD. */
+ * Such a handle (the word alone means VMM's in space.h) names a slot, the generation of its use and
+ * the kind of the object, so that any value at all can be looked up safely and a handle once
+ * destroyed never names anything again. None equals NULL, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD. */
 typedef enum soft_token_kind {
     SOFT_TOKEN_CONTEXT = 1,
     SOFT_TOKEN_STREAM,
@@ -63,12 +71,13 @@ bool soft_token_stale_locked(soft_token_kind kind, const void *handle);
 
 /* ---- fault.c: code that may fault */
 void soft_fault_install(void);
-/* Runs fn(arg). A memory fault, a bad instruction or a bad division in it ends fn at that point and becomes the result. fn holds no
- * lock and owns nothing. If stop is given, setting it and then sending the thread SOFT_FAULT_STOP ends fn too (result
- * CUDA_ERROR_LAUNCH_FAILED). Nests. */
+/* Runs fn(arg). A memory fault, a bad instruction or a bad division in it ends fn at that point and
+ * becomes the result. fn holds no lock and owns nothing. If stop is given, setting it and then
+ * sending the thread SOFT_FAULT_STOP ends fn too (result CUDA_ERROR_LAUNCH_FAILED). Nests. */
 CUresult soft_fault_guard(void (*fn)(void *arg), void *arg, atomic_bool *stop);
 #define SOFT_FAULT_STOP SIGSEGV
-/* Starts a detached thread of the driver: it takes no signals but faults, and has a stack to handle those on. */
+/* Starts a detached thread of the driver: it takes no signals but faults, and has a stack to handle
+ * those on. */
 CUresult soft_thread_start(void (*main)(void *arg), void *arg, const char *name);
 
 /* ---- operations */
@@ -116,8 +125,9 @@ struct soft_op {
 void *soft_op_new(size_t size_bytes, const soft_op_class *class);
 /* Frees an operation that was not submitted. */
 void soft_op_discard(soft_op *op);
-/* Puts the operation behind what the stream holds, and behind "after" too if that is not NULL. On success it belongs to the engine
- * (the caller keeps no pointer unless it took a reference before); on failure it is still the caller's. */
+/* Puts the operation behind what the stream holds, and behind "after" too if that is not NULL. On
+ * success it belongs to the engine (the caller keeps no pointer unless it took a reference before);
+ * on failure it is still the caller's. */
 CUresult soft_op_submit_locked(soft_op *op, soft_stream *stream, soft_op *after);
 /* The same with a handle, and waiting for the end if so told; discards the operation on failure. */
 CUresult soft_op_submit(soft_op *op, CUstream stream, bool wait);
@@ -201,7 +211,8 @@ void soft_stream_unref_locked(soft_stream *stream);
 void soft_stream_close_locked(soft_stream *stream);
 /* Any handle that calls take: NULL and the special ones as well. */
 CUresult soft_stream_find_locked(CUstream handle, soft_stream **out);
-/* The device whose context the stream belongs to; with the errors of soft_context_usable_locked(). */
+/* The device whose context the stream belongs to; with the errors of
+ * soft_context_usable_locked(). */
 CUresult soft_stream_device(CUstream handle, int *device);
 
 /* ---- event.c */
@@ -236,10 +247,12 @@ struct soft_module {
     LIST_ENTRY(soft_module) entry;
 };
 
-/* Makes the calling thread's copy of the image's thread-local variables, which the loader would make, with its locks held, at the
- * first use: in the middle of a kernel that may be stopped at any instruction. */
+/* Makes the calling thread's copy of the image's thread-local variables, which the loader would
+ * make, with its locks held, at the first use: in the middle of a kernel that may be stopped at any
+ * instruction. */
 void soft_module_touch(const soft_module *module);
-/* Ends the handles of the module and of its functions. The reference that they were is the caller's now. */
+/* Ends the handles of the module and of its functions. The reference that they were is the caller's
+ * now. */
 void soft_module_close_locked(soft_module *module);
 /* Gives back a reference, without the lock: unloads the image with the last one. */
 void soft_module_unref(soft_module *module);

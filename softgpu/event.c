@@ -1,5 +1,5 @@
-/* Events: an event is the operation that recorded it last. Recording it again forgets that one; who waits for it already keeps
- * waiting for it. */
+/* Events: an event is the operation that recorded it last. Recording it again forgets that one; who
+ * waits for it already keeps waiting for it. */
 #include "softgpu/engine.h"
 
 #include <stdlib.h>

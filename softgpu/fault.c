@@ -1,11 +1,14 @@
-/* Faults in code that the driver runs for the user: kernels, and copies whose memory goes away under them.
+/* Faults in code that the driver runs for the user: kernels, and copies whose memory goes away
+ * under them.
  *
- * The handlers are installed once. They act only on a thread that has a recovery point armed, and on what that thread did itself (or
- * on a stop that was asked for); anything else is passed on exactly as if they were not there. A handler that the program installs
- * later takes ours out, as it would any other library's, unless it calls the one before it.
+ * The handlers are installed once. They act only on a thread that has a recovery point armed, and
+ * on what that thread did itself (or on a stop that was asked for); anything else is passed on
+ * exactly as if they were not there. A handler that the program installs later takes ours out, as
+ * it would any other library's, unless it calls the one before it.
  *
- * Jumping out of a handler is safe because code under a guard holds no locks and owns nothing. The handler gives back the signal
- * mask before it jumps, so that a guard that meets no fault never has to ask the kernel for it. */
+ * Jumping out of a handler is safe because code under a guard holds no locks and owns nothing. The
+ * handler gives back the signal mask before it jumps, so that a guard that meets no fault never has
+ * to ask the kernel for it. */
 #include "softgpu/engine.h"
 
 #include <setjmp.h>
@@ -111,7 +114,8 @@ CUresult soft_fault_guard(void (*fn)(void *arg), void *arg, atomic_bool *stop)
 
     if (sigsetjmp(here.resume, 0) == 0) {
         armed = &here;
-        /* After arming: a stop asked for before this point sets the flag, one asked for after it jumps. */
+        /* After arming: a stop asked for before this point sets the flag, one asked for after it
+         * jumps. */
         if (!stop || !atomic_load(stop))
             fn(arg);
     }

@@ -6,8 +6,8 @@
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 static _Atomic(CUresult) started = CUDA_ERROR_NOT_INITIALIZED;
 
-/* In the child of a fork there are none of the driver's threads, and any lock may be held for ever: as with the real driver, nothing
- * works there. A program that forks starts the driver after it. */
+/* In the child of a fork there are none of the driver's threads, and any lock may be held for ever:
+ * as with the real driver, nothing works there. A program that forks starts the driver after it. */
 static atomic_bool forked;
 
 static void after_fork(void)

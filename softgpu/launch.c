@@ -1,4 +1,5 @@
-/* Functions and launches. A block has one thread; its dynamic shared memory is that of the SM thread which runs it. */
+/* Functions and launches. A block has one thread; its dynamic shared memory is that of the SM
+ * thread which runs it. */
 #include "softgpu/engine.h"
 
 #include <string.h>

@@ -1,8 +1,9 @@
 /* Images: shared objects made from kernel files, as the caller has them in memory.
  *
- * cuModuleLoadData is not told how long the image is, so its length is read off its own headers. The image is written to a memfd
- * and given to the dynamic loader. The loader tells files apart by name, here the number of the memfd, so that stays open as long
- * as the image is loaded; a debugger finds it by that name as well. */
+ * cuModuleLoadData is not told how long the image is, so its length is read off its own headers.
+ * The image is written to a memfd and given to the dynamic loader. The loader tells files apart by
+ * name, here the number of the memfd, so that stays open as long as the image is loaded; a debugger
+ * finds it by that name as well. */
 #include "softgpu/engine.h"
 
 #include <dlfcn.h>
@@ -33,7 +34,8 @@ typedef struct soft_module_global {
     LIST_ENTRY(soft_module_global) entry;
 } soft_module_global;
 
-/* Guards the globals of all modules; taken without the engine's lock and held while space.c is told. */
+/* Guards the globals of all modules; taken without the engine's lock and held while space.c is
+ * told. */
 static pthread_mutex_t globals_lock = PTHREAD_MUTEX_INITIALIZER;
 
 /* ---- what the image is */
@@ -111,7 +113,8 @@ static void inspect(void *arg)
 
 /* ---- loading */
 
-/* The loader keeps the text of its last error for dlerror(), which gives it out once and frees it the next time. */
+/* The loader keeps the text of its last error for dlerror(), which gives it out once and frees it
+ * the next time. */
 static void forget_loader_error(void)
 {
     if (dlerror())
@@ -183,7 +186,8 @@ static void unload(soft_module *module)
     free(module);
 }
 
-/* Where a thread-local variable of any image is; part of every ELF platform's C interface, and in no header. */
+/* Where a thread-local variable of any image is; part of every ELF platform's C interface, and in
+ * no header. */
 typedef struct tls_index {
     size_t module, offset;
 } tls_index;

@@ -137,8 +137,8 @@ static void add_edge(soft_op *op, soft_op *before)
     op->refs++;
 }
 
-/* Makes the operation wait for what one submitted to the stream now has to wait for. The legacy stream waits for all streams that
- * take part in its order, and they for it. */
+/* Makes the operation wait for what one submitted to the stream now has to wait for. The legacy
+ * stream waits for all streams that take part in its order, and they for it. */
 static CUresult link_locked(soft_op *op, soft_stream *stream, soft_op *after)
 {
     soft_context *context = stream->context;

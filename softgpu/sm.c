@@ -1,12 +1,14 @@
 /* SM threads: each device has sm_count of them, and each runs one block of a kernel at a time.
  *
- * A launch is on its device's list while it has blocks to hand out. SM threads take them from the first launch of the list in
- * batches, and put a launch they took from behind the others, so that launches share the device. A batch is one block unless the
- * grid is many times larger than the device; blocks are handed out in ascending order, so that one which waits for a block of a
- * lower number always sees it run.
+ * A launch is on its device's list while it has blocks to hand out. SM threads take them from the
+ * first launch of the list in batches, and put a launch they took from behind the others, so that
+ * launches share the device. A batch is one block unless the grid is many times larger than the
+ * device; blocks are handed out in ascending order, so that one which waits for a block of a lower
+ * number always sees it run.
  *
- * The blocks of a cooperative launch run all at once: the first is handed out only when as many SM threads as it has blocks are
- * idle, and then it stays at the head of the list until each has one. Until then other launches pass it. */
+ * The blocks of a cooperative launch run all at once: the first is handed out only when as many SM
+ * threads as it has blocks are idle, and then it stays at the head of the list until each has one.
+ * Until then other launches pass it. */
 #include "softgpu/engine.h"
 
 #include <signal.h>

@@ -155,7 +155,8 @@ CUresult cuStreamSynchronize(CUstream handle)
 
     if (result != CUDA_SUCCESS)
         return result;
-    /* A mark waits for exactly what the stream is behind; only the legacy stream is behind more than its own tail. */
+    /* A mark waits for exactly what the stream is behind; only the legacy stream is behind more
+     * than its own tail. */
     if (!handle || handle == CU_STREAM_LEGACY)
         return soft_op_submit(soft_op_new(sizeof(soft_op), &mark_class), handle, true);
     soft_lock();

@@ -1,7 +1,8 @@
-/* Handles of contexts, streams, events, modules and functions: a table of slots. The lowest four bits of a handle are its kind, then 28 bits of slot number, then 32 bits of generation.
+/* Handles of contexts, streams, events, modules and functions: a table of slots. The lowest four
+ * bits of a handle are its kind, then 28 bits of slot number, then 32 bits of generation.
  *
- * A slot's generation starts at 1 and grows each time its object goes, so a handle is good for one object only. Slots are reused
- * last freed first; the table grows by doubling and never shrinks. */
+ * A slot's generation starts at 1 and grows each time its object goes, so a handle is good for one
+ * object only. Slots are reused last freed first; the table grows by doubling and never shrinks. */
 #include "softgpu/engine.h"
 
 #include <stdlib.h>

@@ -1,7 +1,8 @@
 /* Stream memory operations: a stream writes a word, or waits for one.
  *
- * A wait polls, first giving way to other threads and then with sleeps that grow to POLL_NS_MAX; it ends early if its context breaks.
- * What was written before a value that is waited for is seen by what follows the wait. */
+ * A wait polls, first giving way to other threads and then with sleeps that grow to POLL_NS_MAX; it
+ * ends early if its context breaks. What was written before a value that is waited for is seen by
+ * what follows the wait. */
 #include "softgpu/engine.h"
 
 #include <sched.h>

@@ -1,8 +1,10 @@
-/* Worker threads: they run operations of class WORK, which may block (a wait for a value, a host function) or take long (a copy).
+/* Worker threads: they run operations of class WORK, which may block (a wait for a value, a host
+ * function) or take long (a copy).
  *
- * A stream has at most one ready operation, so as many threads as streams that use workers are enough that none waits behind
- * another; they are counted when a stream submits its first such operation, where a failure can still be reported. Who hands a
- * worker work wakes one thread, who takes work and sees more wakes the next: a worker that readies the next operation of its stream
+ * A stream has at most one ready operation, so as many threads as streams that use workers are
+ * enough that none waits behind another; they are counted when a stream submits its first such
+ * operation, where a failure can still be reported. Who hands a worker work wakes one thread, who
+ * takes work and sees more wakes the next: a worker that readies the next operation of its stream
  * takes it itself and wakes nobody. */
 #include "softgpu/engine.h"
 

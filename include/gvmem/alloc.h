@@ -24,7 +24,7 @@ extern "C" {
  * GVM_E_FOREIGN  the device is not open
  * GVM_E_NOSPACE  the device has too little free memory
  * GVM_E_NOMEM    out of host memory
- * GVM_E_ADDRESS, GVM_E_LIMIT, GVM_E_DRIVER, GVM_E_LOST  as gvm_buffer_create() and
+ * GVM_E_ADDRESS, GVM_E_LIMIT, GVM_E_SYSTEM, GVM_E_DRIVER, GVM_E_LOST  as gvm_buffer_create() and
  *     gvm_buffer_commit() */
 GVM_API gvm_status gvm_alloc(gvm_device *device, void **out, size_t size_bytes);
 

@@ -14,9 +14,11 @@
  *
  * Devices without virtual memory management (some vGPU profiles), and GVMEM_VMM=0: a buffer is then
  * one cuMemAlloc of its whole reservation. commit succeeds at once, copies, fills and legacy
- * sharing work; decommit, move, seal, grant and fd sharing answer GVM_E_NOTSUP.
+ * sharing work; decommit, move, seal, grant and fd sharing answer GVM_E_NOTSUP; destroy waits for
+ * running kernels, as cuMemFree does.
  *
- * Threads: any thread may call; calls on one buffer are serialised inside.
+ * Threads: any thread may call; calls on one buffer are serialised inside. Copies and fills that
+ * wait run beside each other and beside commits; decommit, move, seal and grant wait for them.
  * Ownership: the caller owns a buffer it created or imported and ends it with gvm_buffer_destroy().
  * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the buffer is unknown
  * or destroyed), GVM_E_NOMEM (host memory), GVM_E_LOST (the context is broken), GVM_E_DRIVER (the
@@ -103,8 +105,8 @@ GVM_API gvm_status gvm_buffer_create(gvm_device *device, uint64_t reserve_bytes,
  * GVM_E_LIMIT     the process has too many mappings or descriptors: use larger chunks
  * GVM_E_SEALED    the buffer is sealed
  * GVM_E_IMPORTED  the buffer was imported
- * Blocks on the driver only (about 40 us a chunk on an H100); never waits for the GPU to be idle.
- */
+ *
+ * Blocks on the driver only (about 40 us a chunk on an H100); never waits for the GPU to be idle. */
 GVM_API gvm_status gvm_buffer_commit(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes);
 
 /* Takes memory from behind the chunks that lie wholly inside the range; absent ones are passed
@@ -120,6 +122,7 @@ GVM_API gvm_status gvm_buffer_decommit(gvm_buffer *buffer, uint64_t offset_bytes
  * move between tiers.
  *
  * GVM_E_IMPORTED  the buffer was imported
+ * GVM_E_LIMIT     the driver has too many mappings
  * GVM_E_NOTSUP    the device has no virtual memory management */
 GVM_API gvm_status gvm_buffer_seal(gvm_buffer *buffer);
 
@@ -133,8 +136,12 @@ GVM_API gvm_status gvm_buffer_seal(gvm_buffer *buffer);
  * GVM_E_NOSPACE   the device has too little free memory
  * GVM_E_NOMEM     the host has too little free memory
  * GVM_E_IMPORTED  the buffer was imported
- * GVM_E_NOTSUP    the device has no host tier Blocks until the bytes are copied (about 50 GB/s on
- *                 PCIe 5; making new host memory costs 0.3 s a GiB). */
+ * GVM_E_NOTSUP    the device has no host tier
+ * GVM_E_LIMIT     the process has too many mappings: use larger chunks
+ * GVM_E_ADDRESS   no addresses are left to move chunks through
+ *
+ * Blocks until the bytes are copied (about 50 GB/s on PCIe 5; making new host memory costs 0.3 s a
+ * GiB). */
 GVM_API gvm_status gvm_buffer_move(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes,
                                    gvm_tier tier);
 
@@ -145,6 +152,7 @@ GVM_API gvm_status gvm_buffer_move(gvm_buffer *buffer, uint64_t offset_bytes, ui
  * GVM_E_INVALID   access is no gvm_access, or peer is the buffer's own device
  * GVM_E_SEALED    read-write access to a sealed buffer
  * GVM_E_READONLY  read-write access to a buffer imported read-only
+ * GVM_E_LIMIT     the buffer is granted to 31 peers already, or the driver has too many mappings
  * GVM_E_NOTSUP    the devices cannot reach each other, or there is no virtual memory management */
 GVM_API gvm_status gvm_buffer_grant(gvm_buffer *buffer, gvm_device *peer, gvm_access access);
 
@@ -156,13 +164,15 @@ GVM_API gvm_status gvm_buffer_grant(gvm_buffer *buffer, gvm_device *peer, gvm_ac
  * the caller's to wait for. The _async forms do the copy in the order of the stream (one of the
  * destination's device, or of the buffer's) and return at once, except that from or to pageable
  * host memory the driver may wait; the memory must stay until the stream has passed the copy. A
- * length of 0 is a success that does nothing.
+ * length of 0 is a success that does nothing. If an _async form fails, part of the copy may be on the
+ * stream all the same: let the stream pass it before the memory is used otherwise.
  *
  * GVM_E_INVALID   a range leaves its reservation, ranges overlap, a pointer is NULL, or the
  *                 destination's device has no access to the source
  * GVM_E_ABSENT    nothing is committed behind part of a range
  * GVM_E_SEALED    the destination is sealed
- * GVM_E_READONLY  the destination was imported read-only */
+ * GVM_E_READONLY  the destination was imported read-only
+ * GVM_E_NOSPACE   the driver has no memory for the copy itself */
 GVM_API gvm_status gvm_buffer_copy_in(gvm_buffer *dst, uint64_t dst_offset_bytes, const void *src,
                                       uint64_t len_bytes);
 GVM_API gvm_status gvm_buffer_copy_out(void *dst, gvm_buffer *src, uint64_t src_offset_bytes,
@@ -181,7 +191,7 @@ GVM_API gvm_status gvm_buffer_copy_async(gvm_buffer *dst, uint64_t dst_offset_by
  * pattern's size.
  *
  * GVM_E_INVALID   the range leaves the reservation, or the pattern's size or the alignment is wrong
- * GVM_E_ABSENT, GVM_E_SEALED, GVM_E_READONLY  as for the copies */
+ * GVM_E_ABSENT, GVM_E_SEALED, GVM_E_READONLY, GVM_E_NOSPACE  as for the copies */
 GVM_API gvm_status gvm_buffer_fill(gvm_buffer *dst, uint64_t offset_bytes, uint64_t len_bytes,
                                    const void *pattern, size_t pattern_bytes);
 GVM_API gvm_status gvm_buffer_fill_async(gvm_buffer *dst, uint64_t offset_bytes, uint64_t len_bytes,

@@ -59,7 +59,7 @@ typedef struct gvm_device_info {
     uint64_t total_bytes;
     uint64_t free_bytes;        /* at this moment, for all processes */
     uint64_t granularity_bytes; /* smallest chunk; 0 without vmm */
-    uint64_t cached_bytes;      /* free chunks kept by this process, part of what is not free */
+    uint64_t cached_bytes;      /* free chunks of both tiers that this process keeps for reuse */
 } gvm_device_info;
 
 /* The driver behind the devices. */
@@ -84,7 +84,7 @@ typedef struct gvm_setting {
 /* How many devices there are. Loads the driver.
  *
  * GVM_E_INVALID   count is NULL
- * GVM_E_SETTING   GVMEM_DRIVER or GVMEM_SOFTGPU is malformed
+ * GVM_E_SETTING   a setting is malformed; the error text names it
  * GVM_E_NODRIVER  nothing could be loaded and started; the error text names every library tried
  * GVM_E_DRIVER    the driver refused */
 GVM_API gvm_status gvm_device_count(int32_t *count);

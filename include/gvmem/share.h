@@ -132,7 +132,6 @@ GVM_API gvm_status gvm_share_get_info(const gvm_share *share, gvm_share_info *in
  *                    says; the error text names the chunk
  * GVM_E_LIMIT        the process has too many mappings, or too few fds left
  * GVM_E_NOTSUP       the device has no virtual memory management
- * GVM_E_SYSTEM       the system has no random numbers for the buffer's identity
  *
  * Costs the driver about 0.1 ms a chunk on an H100. */
 GVM_API gvm_status gvm_share_import(const gvm_share *share, gvm_device *device,
@@ -142,8 +141,8 @@ GVM_API gvm_status gvm_share_import(const gvm_share *share, gvm_device *device,
  * same offset and of the same generation or a later one. Within the part exported, chunks that have
  * come are mapped, chunks that have gone (the owner decommitted them) are unmapped, and chunks that
  * were replaced (decommitted and committed again, or moved to another tier) get the new memory;
- * beyond that part nothing changes. So a share of the same generation takes nothing away: it can
- * only add, if it spans more. A seal is taken over: all chunks become read-only. Access, address
+ * beyond that part nothing changes. So a share of the same generation and span changes nothing.
+ * A seal is taken over: all chunks become read-only. Access, address
  * and reservation stay as they are otherwise.
  *
  * Chunks that it has already stay mapped all the time, and kernels may go on using them. Work on
@@ -200,6 +199,8 @@ GVM_API void gvm_legacy_destroy(gvm_legacy *legacy);
  *
  * GVM_E_INVALID  handle or address is NULL, the handle is not valid, or it was made by this process
  * GVM_E_NOTSUP   the device has no legacy IPC
+ * GVM_E_NOSPACE  the driver has no room for the mapping
+ *
  * Takes about 15 ms on an H100, more for larger memory. */
 GVM_API gvm_status gvm_legacy_open(gvm_device *device, const gvm_legacy_handle *handle,
                                    uint64_t *address);

@@ -28,7 +28,7 @@ typedef struct gvm_vector gvm_vector;
  * GVM_E_INVALID  elem_bytes or max_count is 0, their product is too large, the options are invalid,
  *                or out is NULL
  * GVM_E_NOTSUP   the device has no virtual memory management, so nothing can grow there
- * GVM_E_ADDRESS  the addresses wanted are not free */
+ * GVM_E_ADDRESS, GVM_E_SYSTEM  as for gvm_buffer_create() */
 GVM_API gvm_status gvm_vector_create(gvm_device *device, size_t elem_bytes, uint64_t max_count,
                                      const gvm_buffer_options *options, gvm_vector **out);
 

@@ -635,7 +635,7 @@ const scenario scenarios[] = {
     {"share_export", NEEDS_BUFFER, OBJECT | LIMIT, run_share_export, shows_share},
     {"share_send", NEEDS_SHARE | NEEDS_SOCKETS | LEAVES_STREAM, OBJECT | SOCKET, run_share_send, shows_share_send},
     {"share_receive", NEEDS_MESSAGE | NEEDS_SOCKETS | LEAVES_STREAM, OBJECT | SOCKET | LIMIT, run_share_receive, shows_share_receive},
-    {"share_import", NEEDS_SHARE, OBJECT | LIMIT | ADDRESS | SYSTEM | FORMAT, run_share_import, shows_share_import},
+    {"share_import", NEEDS_SHARE, OBJECT | LIMIT | ADDRESS | FORMAT, run_share_import, shows_share_import},
     {"share_update", NEEDS_IMPORT, OBJECT | LIMIT | FORMAT, run_share_update, shows_share_update},
     {"legacy_export", NEEDS_BUFFER, OBJECT | SPACE, run_legacy_export, shows_legacy_export},
     {"legacy_open", NEEDS_DEVICE, OBJECT | SPACE, run_legacy_open, shows_legacy_open},

@@ -573,7 +573,7 @@ static bool device_that_is_none_is_refused(void)
 
 typedef struct worker {
     pthread_t thread;
-    int number;
+    uint64_t number;
     gvm_stream stream;
     uint64_t own;        /* where in the arena it writes */
     uint64_t shared_len; /* what all read: from the arena's start */
@@ -585,7 +585,7 @@ typedef struct worker {
 static void *work(void *arg)
 {
     const worker *w = arg;
-    uint64_t count = 3 * TILE + (uint64_t)w->number, word = 0;
+    uint64_t count = 3 * TILE + w->number, word = 0;
     unsigned char *own = mirror + w->own;
     double sum = -1;
     bool fine = true;
@@ -595,16 +595,17 @@ static void *work(void *arg)
                GOOD(gvm_checksum(device, address + w->own, count * 8, w->stream, &word));
         mirror_fill(w->own, count, round, seed);
         if (fine && word != expected_checksum(own, count * 8))
-            fine = wrong("thread %d, round %llu: checksum of its own", w->number,
-                         (unsigned long long)round);
+            fine = wrong("thread %llu, round %llu: checksum of its own",
+                         (unsigned long long)w->number, (unsigned long long)round);
         fine = fine && GOOD(gvm_checksum(device, address, w->shared_len, w->stream, &word)) &&
                GOOD(gvm_sum_f64(device, address, w->shared_len / 8, w->stream, &sum));
         if (fine && (word != w->checksum || sum < w->sum || sum > w->sum))
-            fine = wrong("thread %d, round %llu: checksum or sum of what all read", w->number,
-                         (unsigned long long)round);
+            fine = wrong("thread %llu, round %llu: checksum or sum of what all read",
+                         (unsigned long long)w->number, (unsigned long long)round);
         fine = fine && GOOD(gvm_compare(device, address, address + w->own, 8, w->stream, &word));
         if (fine && word != expected_difference(mirror, own, 8))
-            fine = wrong("thread %d, round %llu: compare", w->number, (unsigned long long)round);
+            fine = wrong("thread %llu, round %llu: compare", (unsigned long long)w->number,
+                         (unsigned long long)round);
     }
     return NULL;
 }
@@ -613,7 +614,7 @@ static bool on_streams(const gvm_stream streams[STREAMS + 1])
 {
     static worker workers[THREADS];
     worker common = {.shared_len = 21 * TILE * 8 + 24};
-    int started = 0;
+    uint64_t started = 0;
 
     if (!put_whole_numbers(0, common.shared_len / 8, &common.sum))
         return false;
@@ -624,13 +625,13 @@ static bool on_streams(const gvm_stream streams[STREAMS + 1])
         *w = common;
         w->number = started;
         w->stream = streams[started % (STREAMS + 1)];
-        w->own = HALF_BYTES + (uint64_t)started * MIB + 8 * ((uint64_t)started % 2);
+        w->own = HALF_BYTES + started * MIB + 8 * (started % 2);
         if (pthread_create(&w->thread, NULL, work, w) != 0) {
             wrong("cannot start a thread");
             break;
         }
     }
-    for (int i = 0; i < started; i++)
+    for (uint64_t i = 0; i < started; i++)
         pthread_join(workers[i].thread, NULL);
     return problem[0] == '\0';
 }

@@ -16,16 +16,19 @@
  *             gvm_atomic_add_f64(p.out, s);
  *     }
  *
- * Rules of the dialect:  1. A kernel takes one struct by value, of fixed-width members and
- * pointers.  2. Nothing assumes a warp size or a block size. The software GPU has blocks of one
- * thread and warps of one lane; code strides by
- *     gvm_thread_count() and asks gvm_warp_size(). Launch with the block size that
- *                       gvm_..._attribute MAX_THREADS_PER_BLOCK allows.
- *  3. Words that several blocks touch go through the gvm_atomic_ and gvm_load_/gvm_store_ functions
- * below, so that the C compiler and
- *     ThreadSanitizer see what the GPU would see. Plain loads and stores are for data that nobody
- *                    else touches meanwhile.
- *  4. No function pointers, recursion, printf, or static variables other than GVM_GLOBAL.
+ * Rules of the dialect:
+ *
+ * 1. A kernel takes one struct by value, of fixed-width members and pointers.
+ *
+ * 2. Nothing assumes a warp size or a block size: the software GPU has blocks of one thread and warps
+ * of one lane. Code strides by gvm_thread_count() and asks gvm_warp_size(). Launch with blocks of at
+ * most CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK threads.
+ *
+ * 3. Words that several blocks touch go through the gvm_atomic_ and gvm_load_/gvm_store_ functions
+ * below, so that the C compiler and ThreadSanitizer see what the GPU would see. Plain loads and
+ * stores are for data that nobody else touches meanwhile.
+ *
+ * 4. No function pointers, recursion, printf, or static variables other than GVM_GLOBAL.
  *
  * Semantics of the memory orders: C11 (acquire, release, relaxed); scope: the device, or with the
  * suffix _system also the host and peers. hostNativeAtomicSupported is 0 on PCIe machines: on words
