@@ -3,38 +3,63 @@
 
 #include <ctype.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
+
+#define SIZE_MAX_BYTES ((1ull << 63) - 1) /* leaves room for rounding up */
+#define FRACTION_DIGITS_MAX 6             /* so that a fraction times a unit fits 64 bits */
+
+/* Reads digits, at least one. strtoull and strtod would take signs, spaces and what the locale
+ * makes of a point. */
+static bool read_digits(const char **text, uint64_t *value, unsigned *count)
+{
+    for (*count = 0, *value = 0; isdigit((unsigned char)**text); (*text)++, (*count)++) {
+        const uint64_t digit = (uint64_t)(**text - '0');
+
+        if (*value > (SIZE_MAX_BYTES - digit) / 10)
+            return false;
+        *value = *value * 10 + digit;
+    }
+    return *count > 0;
+}
+
+/* "K", "kb", "KiB", ... or "" or "B": as a power of two. */
+static bool read_unit(const char *text, unsigned *shift)
+{
+    static const char letters[] = "kmgt";
+    const char *letter = *text != '\0' ? strchr(letters, tolower((unsigned char)*text)) : NULL;
+
+    *shift = 0;
+    if (letter != NULL) {
+        *shift = 10u * (unsigned)(letter - letters + 1);
+        text++;
+        if (tolower((unsigned char)*text) == 'i')
+            text++;
+    }
+    if (tolower((unsigned char)*text) == 'b')
+        text++;
+    return *text == '\0';
+}
 
 bool gvmi_size_parse(const char *text, uint64_t *out_bytes)
 {
-    static const char letters[] = "kmgt";
-    unsigned shift = 0;
-    char *end;
-    double value;
+    uint64_t whole, fraction = 0, parts = 1, rest;
+    unsigned digits, shift;
 
-    if (!isdigit((unsigned char)text[0])) /* strtod would take spaces, signs, "inf" and hexadecimal */
+    if (!read_digits(&text, &whole, &digits))
         return false;
-    if (text[0] == '0' && (text[1] == 'x' || text[1] == 'X'))
-        return false;
-    value = strtod(text, &end);
-    if (*end != '\0') {
-        const char *letter = strchr(letters, tolower((unsigned char)*end));
-
-        if (letter != NULL && *letter != '\0') {
-            shift = 10u * (unsigned)(letter - letters + 1);
-            end++;
-            if (tolower((unsigned char)*end) == 'i')
-                end++;
-        }
-        if (tolower((unsigned char)*end) == 'b')
-            end++;
+    if (*text == '.') {
+        text++;
+        if (!read_digits(&text, &fraction, &digits) || digits > FRACTION_DIGITS_MAX)
+            return false;
+        while (digits-- > 0)
+            parts *= 10;
     }
-    /* 2^63 leaves room for rounding up, and every product below it is exact or fractional. */
-    value *= (double)(1ull << shift);
-    if (*end != '\0' || !(value < 9223372036854775808.0) || value != (double)(uint64_t)value)
+    if (!read_unit(text, &shift) || whole > SIZE_MAX_BYTES >> shift)
         return false;
-    *out_bytes = (uint64_t)value;
+    rest = fraction << shift; /* in parts of a byte */
+    if (rest % parts != 0 || rest / parts > SIZE_MAX_BYTES - (whole << shift))
+        return false;
+    *out_bytes = (whole << shift) + rest / parts;
     return true;
 }
 

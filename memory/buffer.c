@@ -266,8 +266,29 @@ void gvmi_buffer_drop(gvm_buffer *buffer)
 void gvmi_buffer_lock_quiet(gvm_buffer *buffer)
 {
     gvmi_lock(&buffer->lock);
+    buffer->takers++;
     while (buffer->copies > 0)
         pthread_cond_wait(&buffer->quiet, &buffer->lock.mutex);
+    if (--buffer->takers == 0)
+        pthread_cond_broadcast(&buffer->quiet);
+}
+
+void gvmi_buffer_lock_copying(gvm_buffer *a, gvm_buffer *b)
+{
+    for (;;) {
+        gvm_buffer *busy;
+
+        gvmi_lock_pair(&a->lock, &b->lock);
+        busy = a->takers > 0 ? a : b->takers > 0 ? b : NULL;
+        if (busy == NULL)
+            return;
+        /* Waiting with the other lock held would keep its copies from ending. */
+        gvmi_unlock_pair(&a->lock, &b->lock);
+        gvmi_lock(&busy->lock);
+        while (busy->takers > 0)
+            pthread_cond_wait(&busy->quiet, &busy->lock.mutex);
+        gvmi_unlock(&busy->lock);
+    }
 }
 
 gvm_status gvmi_buffer_chunk_range(const gvm_buffer *buffer, uint64_t offset_bytes,

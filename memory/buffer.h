@@ -55,8 +55,9 @@ typedef struct gvmi_grant {
 
 struct gvm_buffer {
     gvmi_mutex lock;
-    uint32_t copies;      /* calls that wait, outside the lock, for copies they submitted */
-    pthread_cond_t quiet; /* the last of them is over */
+    uint32_t copies; /* calls that wait, outside the lock, for copies they submitted */
+    uint32_t takers; /* calls that wait for the last of those to be over; new copies let them by */
+    pthread_cond_t quiet; /* copies or takers has become 0 */
     gvm_device *device;   /* referenced */
     uint64_t address, reserve_bytes, chunk_bytes, chunk_count;
     gvmi_chunk *chunks;
@@ -93,6 +94,10 @@ void gvmi_buffer_drop(gvm_buffer *buffer);
 /* Locks the buffer for taking memory or rights away: when no other thread's call has a copy under
  * way in it, which would fault and break the context. */
 void gvmi_buffer_lock_quiet(gvm_buffer *buffer);
+
+/* Locks a buffer, or two that may be one, for copies: lets those by who wait to take memory away, or
+ * threads that copy without a pause would keep them out for ever. */
+void gvmi_buffer_lock_copying(gvm_buffer *a, gvm_buffer *b);
 
 /* Brings the chunks [first, end) that are behind to their place: maps what is UNMAPPED, sets access
  * on what is STALE, in as few driver calls as there are runs. Absent chunks are passed over. On

@@ -144,7 +144,7 @@ static gvm_status copy_host(gvm_buffer *handle, uint64_t offset, direction way, 
                            "the range of %llu bytes at offset %llu leaves the reservation",
                            (unsigned long long)len, (unsigned long long)offset);
     if (status == GVM_OK && len > 0) {
-        gvmi_lock(&buffer->lock);
+        gvmi_buffer_lock_copying(buffer, buffer);
         status = submit_host_locked((place){buffer, offset}, way, host, len,
                                     wait ? buffer->device->stream : stream);
         buffer->copies += wait;
@@ -246,7 +246,7 @@ static gvm_status copy_between(gvm_buffer *dst_handle, uint64_t dst_offset, gvm_
         if (len > 0)
             status = check_between(dst, src, len);
         if (status == GVM_OK && len > 0) {
-            gvmi_lock_pair(&dst.buffer->lock, &src.buffer->lock);
+            gvmi_buffer_lock_copying(dst.buffer, src.buffer);
             status = submit_between_locked(dst, src, len, wait ? dst.buffer->device->stream : stream);
             dst.buffer->copies += wait;
             src.buffer->copies += wait;
@@ -340,7 +340,7 @@ static gvm_status fill(gvm_buffer *handle, uint64_t offset, uint64_t len, const 
                            "the range of %llu bytes at offset %llu leaves the reservation",
                            (unsigned long long)len, (unsigned long long)offset);
     if (status == GVM_OK && len > 0) {
-        gvmi_lock(&buffer->lock);
+        gvmi_buffer_lock_copying(buffer, buffer);
         status = submit_fill_locked((place){buffer, offset}, len, pattern, pattern_bytes,
                                     wait ? buffer->device->stream : stream);
         buffer->copies += wait;

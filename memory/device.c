@@ -56,7 +56,7 @@ static gvm_status read_attribute(CUdevice cu, CUdevice_attribute attribute, cons
 static gvm_status read_attributes(gvm_device *device)
 {
     gvm_device_info *info = &device->info;
-    int vmm, fd, host, fabric;
+    int vmm, fd, host, fabric, ipc;
     const struct {
         CUdevice_attribute attribute;
         const char *name;
@@ -67,6 +67,7 @@ static gvm_status read_attributes(gvm_device *device)
         ROW(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, &fd),
         ROW(HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &host),
         ROW(HANDLE_TYPE_FABRIC_SUPPORTED, &fabric),
+        ROW(IPC_EVENT_SUPPORTED, &ipc), /* the test that cuIpcGetMemHandle's manual gives */
         ROW(HOST_NUMA_ID, &device->host_numa_id),
         ROW(COMPUTE_CAPABILITY_MAJOR, &info->compute_major),
         ROW(COMPUTE_CAPABILITY_MINOR, &info->compute_minor),
@@ -87,6 +88,7 @@ static gvm_status read_attributes(gvm_device *device)
     info->share_fd = info->vmm && fd != 0;
     info->host_tier = info->vmm && host != 0;
     info->fabric = fabric != 0;
+    info->share_legacy = ipc != 0;
     if (device->host_numa_id < 0) /* no NUMA on this machine: node 0 is all there is */
         device->host_numa_id = 0;
     return GVM_OK;
@@ -143,8 +145,6 @@ static gvm_status read_info(gvm_device *device)
     gvm_status status = gvm_driver_get_info(&driver);
 
     device->info.software = driver.software;
-    /* Legacy IPC has no attribute; every driver on Linux that exports the call has it. */
-    device->info.share_legacy = 1;
     if (status == GVM_OK)
         status = read_attributes(device);
     if (status == GVM_OK)

@@ -31,7 +31,7 @@ grep -A4 '^not ok' "$build/conform.tap" || true
 tail -n 1 "$build/conform.tap"
 
 set --
-for suite in unit prop proc gpu; do
+for suite in unit prop fault proc gpu; do
     meson test -C "$build" --list --no-rebuild --suite "$suite" >/dev/null 2>&1 && set -- "$@" --suite "$suite"
 done
 

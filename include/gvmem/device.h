@@ -47,7 +47,7 @@ typedef struct gvm_device_info {
     uint8_t host_tier;    /* chunks can live in host memory at the same address */
     uint8_t fabric;       /* the device speaks of fabric handles (not used by gvmem) */
     uint8_t share_legacy; /* 64-byte cuIpc handles work */
-    uint8_t reserved[2];
+    uint8_t reserved[6];
     char name[96];
     uint8_t uuid[16];
     char pci_bus_id[16];

@@ -1,0 +1,579 @@
+/* softgpu/: what the conformance table cannot hold. Handles and addresses that are none, at which
+ * NVIDIA's driver dies; the settings of the machine; and the accounts that processes share.
+ *
+ * Each process of these tests is a child that loads the software GPU for itself, whatever
+ * GVMEM_DRIVER says. Those that are to live on while others look tell over a socket that they are
+ * ready, and end when they are told over it, or are killed.
+ */
+#include "tests/unit/unit.h"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+
+#include "driver/driver.h"
+
+#define MIB ((size_t)1 << 20)
+#define CHUNK (2 * MIB)
+
+/* Loads the software GPU as one machine or another. The child's own copies of the settings. */
+static gvm_status start(const char *machine)
+{
+    setenv("GVMEM_DRIVER", "soft", 1);
+    setenv("GVMEM_SOFTGPU", machine, 1);
+    unsetenv("GVMEM_TRACE");
+    unsetenv("GVMEM_FAULT");
+    unsetenv("GVMEM_CHECK");
+    return gvmi_driver_start();
+}
+
+/* A machine's name that no other run of the test has. */
+static const char *machine_of(const char *keys, const char *name)
+{
+    static char machine[200];
+
+    snprintf(machine, sizeof machine, "%s,instance=softgpu-%d-%s", keys, (int)getppid(), name);
+    return machine;
+}
+
+static CUmemAllocationProp properties(CUmemLocationType where)
+{
+    return (CUmemAllocationProp){
+        .type = CU_MEM_ALLOCATION_TYPE_PINNED,
+        .requestedHandleTypes = CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+        .location = {.type = where, .id = 0},
+    };
+}
+
+static CUresult create(CUmemGenericAllocationHandle *out, size_t bytes, CUmemLocationType where)
+{
+    const CUmemAllocationProp prop = properties(where);
+
+    return gvmi_cu->cuMemCreate(out, bytes, &prop, 0);
+}
+
+static CUresult create_on_device(CUmemGenericAllocationHandle *out, size_t bytes)
+{
+    return create(out, bytes, CU_MEM_LOCATION_TYPE_DEVICE);
+}
+
+static CUresult grant(CUdeviceptr address, size_t bytes)
+{
+    const CUmemAccessDesc desc = {
+        .location = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0},
+        .flags = CU_MEM_ACCESS_FLAGS_PROT_READWRITE,
+    };
+
+    return gvmi_cu->cuMemSetAccess(address, bytes, &desc, 1);
+}
+
+/* ---- handles and addresses that are none */
+
+/* Everything that takes a handle, with one that is none. */
+static int refuses_handle(CUmemGenericAllocationHandle handle, CUdeviceptr reserved)
+{
+    CUmemAllocationProp prop;
+    int fd = -2;
+
+    CHILD_EXPECT(gvmi_cu->cuMemMap(reserved, CHUNK, 0, handle, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHILD_EXPECT(gvmi_cu->cuMemGetAllocationPropertiesFromHandle(&prop, handle) ==
+                 CUDA_ERROR_INVALID_VALUE);
+    CHILD_EXPECT(gvmi_cu->cuMemExportToShareableHandle(&fd, handle,
+                                                       CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR,
+                                                       0) == CUDA_ERROR_INVALID_VALUE);
+    CHILD_EXPECT(fd == -2);
+    CHILD_EXPECT(gvmi_cu->cuMemRelease(handle) == CUDA_ERROR_INVALID_VALUE);
+    return 0;
+}
+
+static int use_released_handle(void *arg)
+{
+    CUmemGenericAllocationHandle handle, next;
+    CUdeviceptr reserved;
+
+    (void)arg;
+    CHILD_EXPECT(start(machine_of("memory=16MiB", "stale")) == GVM_OK);
+    CHILD_EXPECT(gvmi_cu->cuMemAddressReserve(&reserved, CHUNK, 0, 0, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(create_on_device(&handle, CHUNK) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemRelease(handle) == CUDA_SUCCESS);
+    CHILD_EXPECT(refuses_handle(handle, reserved) == 0);
+    for (int i = 0; i < 100; i++) { /* and it does not become the next one's */
+        CHILD_EXPECT(create_on_device(&next, CHUNK) == CUDA_SUCCESS);
+        CHILD_EXPECT(next != handle && refuses_handle(handle, reserved) == 0);
+        CHILD_EXPECT(gvmi_cu->cuMemRelease(next) == CUDA_SUCCESS);
+    }
+    return 0;
+}
+
+static void handle_released_is_refused_ever_after(void **state)
+{
+    (void)state;
+    assert_child_succeeds(use_released_handle, NULL);
+}
+
+/* The mapping keeps the memory, and gives a handle of it again; the old value stays dead. */
+static int use_handle_released_under_its_mapping(void *arg)
+{
+    CUmemGenericAllocationHandle handle, again;
+    CUdeviceptr reserved;
+
+    (void)arg;
+    CHILD_EXPECT(start(machine_of("memory=16MiB", "stale")) == GVM_OK);
+    CHILD_EXPECT(gvmi_cu->cuMemAddressReserve(&reserved, 2 * CHUNK, 0, 0, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(create_on_device(&handle, CHUNK) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemMap(reserved, CHUNK, 0, handle, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemRelease(handle) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)reserved) ==
+                 CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemRelease(again) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemUnmap(reserved, CHUNK) == CUDA_SUCCESS);
+    CHILD_EXPECT(refuses_handle(handle, reserved) == 0 && refuses_handle(again, reserved) == 0);
+    CHILD_EXPECT(gvmi_cu->cuMemRetainAllocationHandle(&again, (void *)(uintptr_t)reserved) ==
+                 CUDA_ERROR_INVALID_VALUE);
+    return 0;
+}
+
+static void handle_released_under_its_mapping_is_refused_after_unmapping(void **state)
+{
+    (void)state;
+    assert_child_succeeds(use_handle_released_under_its_mapping, NULL);
+}
+
+static int use_nonsense_handles(void *arg)
+{
+    static int something;
+    const CUmemGenericAllocationHandle nonsense[] = {
+        0, 1, 2, 0xdeadbeef, UINT64_MAX, UINT64_MAX - 1, 1ull << 63, (uintptr_t)&something,
+    };
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr reserved;
+
+    (void)arg;
+    CHILD_EXPECT(start(machine_of("memory=16MiB", "stale")) == GVM_OK);
+    CHILD_EXPECT(gvmi_cu->cuMemAddressReserve(&reserved, CHUNK, 0, 0, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(create_on_device(&handle, CHUNK) == CUDA_SUCCESS);
+    for (size_t i = 0; i < sizeof nonsense / sizeof nonsense[0]; i++)
+        CHILD_EXPECT(refuses_handle(nonsense[i], reserved) == 0);
+    CHILD_EXPECT(refuses_handle(handle + 1, reserved) == 0 && refuses_handle(reserved, reserved) == 0);
+    CHILD_EXPECT(gvmi_cu->cuMemRelease(handle) == CUDA_SUCCESS); /* none of them hit it */
+    return 0;
+}
+
+static void handle_that_is_nonsense_is_refused(void **state)
+{
+    (void)state;
+    assert_child_succeeds(use_nonsense_handles, NULL);
+}
+
+/* Everything that takes reserved addresses, with some that are not reserved. */
+static int refuses_addresses(CUdeviceptr address, CUmemGenericAllocationHandle handle)
+{
+    CHILD_EXPECT(gvmi_cu->cuMemAddressFree(address, CHUNK) == CUDA_ERROR_INVALID_VALUE);
+    CHILD_EXPECT(gvmi_cu->cuMemMap(address, CHUNK, 0, handle, 0) == CUDA_ERROR_INVALID_VALUE);
+    CHILD_EXPECT(gvmi_cu->cuMemUnmap(address, CHUNK) == CUDA_ERROR_INVALID_VALUE);
+    CHILD_EXPECT(grant(address, CHUNK) == CUDA_ERROR_INVALID_VALUE);
+    return 0;
+}
+
+static int use_addresses_that_are_not_reserved(void *arg)
+{
+    static int something;
+    const CUdeviceptr nonsense[] = {
+        0,
+        CHUNK,
+        4096,
+        UINT64_MAX,
+        UINT64_MAX - CHUNK + 1,
+        (uintptr_t)&something,
+        (uintptr_t)&something & ~(CHUNK - 1),
+    };
+    CUmemGenericAllocationHandle handle;
+    CUdeviceptr reserved;
+
+    (void)arg;
+    CHILD_EXPECT(start(machine_of("memory=16MiB", "stale")) == GVM_OK);
+    CHILD_EXPECT(create_on_device(&handle, CHUNK) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemAddressReserve(&reserved, CHUNK, 0, 0, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemAddressFree(reserved, CHUNK) == CUDA_SUCCESS);
+    CHILD_EXPECT(refuses_addresses(reserved, handle) == 0);
+    for (size_t i = 0; i < sizeof nonsense / sizeof nonsense[0]; i++)
+        CHILD_EXPECT(refuses_addresses(nonsense[i], handle) == 0);
+    something = 1; /* it is still there */
+    CHILD_EXPECT(gvmi_cu->cuMemRelease(handle) == CUDA_SUCCESS);
+    return 0;
+}
+
+static void address_that_is_not_reserved_is_refused(void **state)
+{
+    (void)state;
+    assert_child_succeeds(use_addresses_that_are_not_reserved, NULL);
+}
+
+/* ---- the machine */
+
+typedef struct setting {
+    const char *machine;
+    const char *problem; /* in the error's text */
+} setting;
+
+static int start_with_malformed(void *arg)
+{
+    const setting *one = arg;
+    gvm_error error;
+
+    for (int tries = 0; tries < 2; tries++) {
+        CHILD_EXPECT(start(one->machine) == GVM_E_SETTING);
+        gvm_error_last(&error);
+        CHILD_EXPECT(error.status == GVM_E_SETTING);
+        CHILD_EXPECT(strstr(error.text, "GVMEM_SOFTGPU") != NULL);
+        CHILD_EXPECT(strstr(error.text, one->problem) != NULL);
+    }
+    return 0;
+}
+
+static void machine_malformed_is_a_bad_setting(void **state)
+{
+    static char long_name[] = "instance=123456789012345678901234567890123456789012345678";
+    static char too_long[300];
+    const setting settings[] = {
+        {"devices=0", "1 to 16"},
+        {"devices=17", "1 to 16"},
+        {"devices=", "1 to 16"},
+        {"devices=2x", "1 to 16"},
+        {"devices=-1", "1 to 16"},
+        {"devices=0x2", "1 to 16"},
+        {"devices= 2", "1 to 16"},
+        {"devices=18446744073709551617", "1 to 16"},
+        {"memory=", "2MiB to 1024TiB"},
+        {"memory=0", "2MiB to 1024TiB"},
+        {"memory=1MiB", "2MiB to 1024TiB"},
+        {"memory=2097151", "2MiB to 1024TiB"},
+        {"memory=2Q", "2MiB to 1024TiB"},
+        {"memory=2MiBs", "2MiB to 1024TiB"},
+        {"memory=2MB", "2MiB to 1024TiB"},
+        {"memory=1.5GiB", "2MiB to 1024TiB"},
+        {"memory=-2MiB", "2MiB to 1024TiB"},
+        {"memory=1025TiB", "2MiB to 1024TiB"},
+        {"memory=18014398509481984K", "2MiB to 1024TiB"}, /* 2^64 and nothing */
+        {"memory=18446744073711648768", "2MiB to 1024TiB"},
+        {"sms=0", "1 to 256"},
+        {"sms=257", "1 to 256"},
+        {"host=", "0 for no limit"},
+        {"host=all", "0 for no limit"},
+        {"instance=", "1 to 47"},
+        {"instance=a/b", "1 to 47"},
+        {"instance=a:b", "1 to 47"},
+        {"instance=a b", "1 to 47"},
+        {long_name, "1 to 47"},
+        {"device=1", "devices="},
+        {"DEVICES=1", "devices="},
+        {"devices", "devices="},
+        {"=1", "devices="},
+        {"devices=1,", "devices="},
+        {"devices=1,,sms=1", "devices="},
+        {"devices=2,sms=0,memory=0", "'sms=0'"}, /* the first one is told */
+        {too_long, "255"},
+    };
+
+    (void)state;
+    memset(too_long, '1', sizeof too_long - 1);
+    for (size_t i = 0; i < sizeof settings / sizeof settings[0]; i++)
+        if (run_in_child(start_with_malformed, (void *)(uintptr_t)&settings[i], false) != 0)
+            fail_msg("the machine \"%s\"", settings[i].machine);
+}
+
+typedef struct machine {
+    const char *keys;
+    int devices, sms; /* 0: any */
+    uint64_t memory_bytes;
+} machine;
+
+static int start_with(void *arg)
+{
+    const machine *one = arg;
+    int devices = 0, sms = 0;
+    size_t bytes = 0;
+
+    CHILD_EXPECT(start(one->keys) == GVM_OK);
+    CHILD_EXPECT(gvmi_cu->cuDeviceGetCount(&devices) == CUDA_SUCCESS);
+    CHILD_EXPECT(one->devices == 0 ? devices > 0 : devices == one->devices);
+    CHILD_EXPECT(gvmi_cu->cuDeviceTotalMem(&bytes, devices - 1) == CUDA_SUCCESS);
+    CHILD_EXPECT(one->memory_bytes == 0 ? bytes >= CHUNK : bytes == one->memory_bytes);
+    CHILD_EXPECT(gvmi_cu->cuDeviceGetAttribute(&sms, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT, 0) ==
+                 CUDA_SUCCESS);
+    CHILD_EXPECT(one->sms == 0 ? sms > 0 : sms == one->sms);
+    return 0;
+}
+
+static void machine_well_formed_is_what_it_says(void **state)
+{
+    const machine machines[] = {
+        {"", 1, 0, 0},
+        {"devices=16", 16, 0, 0},
+        {"devices=002", 2, 0, 0},
+        {"memory=2MiB", 1, 0, 2 * MIB},
+        {"memory=2097152", 1, 0, 2 * MIB},
+        {"memory=2M", 1, 0, 2 * MIB},
+        {"memory=2mib", 1, 0, 2 * MIB},
+        {"memory=5MiB", 1, 0, 4 * MIB}, /* whole chunks */
+        {"memory=1024TiB", 1, 0, 1ull << 50},
+        {"sms=256,host=0", 1, 256, 0},
+        {"sms=3,devices=2,memory=1g,host=8GiB,instance=softgpu-A_b.9", 2, 3, 1ull << 30},
+        {"devices=1,devices=3", 3, 0, 0}, /* the last one counts */
+        {"instance=12345678901234567890123456789012345678901234567", 1, 0, 0},
+    };
+
+    (void)state;
+    for (size_t i = 0; i < sizeof machines / sizeof machines[0]; i++)
+        if (run_in_child(start_with, (void *)(uintptr_t)&machines[i], false) != 0)
+            fail_msg("the machine \"%s\"", machines[i].keys);
+}
+
+/* ---- accounts */
+
+#define MEMORY "memory=32MiB,host=8MiB"
+
+/* What a process of a machine tries to have. */
+typedef struct wish {
+    const char *name; /* of the machine */
+    CUmemLocationType where;
+    size_t bytes;
+    CUresult expected;
+} wish;
+
+static int try_wish(void *arg)
+{
+    const wish *one = arg;
+    CUmemGenericAllocationHandle handle;
+
+    CHILD_EXPECT(start(machine_of(MEMORY, one->name)) == GVM_OK);
+    CHILD_EXPECT(create(&handle, one->bytes, one->where) == one->expected);
+    CHILD_EXPECT(one->expected != CUDA_SUCCESS || gvmi_cu->cuMemRelease(handle) == CUDA_SUCCESS);
+    return 0;
+}
+
+static void expect_device(const char *name, size_t bytes, CUresult expected)
+{
+    wish one = {name, CU_MEM_LOCATION_TYPE_DEVICE, bytes, expected};
+
+    assert_child_succeeds(try_wish, &one);
+}
+
+static void expect_host(const char *name, size_t bytes, CUresult expected)
+{
+    wish one = {name, CU_MEM_LOCATION_TYPE_HOST_NUMA, bytes, expected};
+
+    assert_child_succeeds(try_wish, &one);
+}
+
+/* A process that holds memory until it is told to end, or killed. */
+typedef struct holder {
+    pid_t pid;
+    int socket; /* a byte ends it */
+} holder;
+
+static void send_fd(int socket, int fd)
+{
+    char byte = 1;
+    struct iovec io = {&byte, 1};
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct msghdr message = {.msg_iov = &io, .msg_iovlen = 1};
+
+    if (fd >= 0) {
+        message.msg_control = control.bytes;
+        message.msg_controllen = sizeof control.bytes;
+        control.head = (struct cmsghdr){
+            .cmsg_len = CMSG_LEN(sizeof fd), .cmsg_level = SOL_SOCKET, .cmsg_type = SCM_RIGHTS};
+        memcpy(CMSG_DATA(&control.head), &fd, sizeof fd);
+    }
+    (void)!sendmsg(socket, &message, MSG_NOSIGNAL);
+}
+
+/* Waits for the byte; the fd that came along, or -1. */
+static int receive_fd(int socket)
+{
+    char byte = 0;
+    struct iovec io = {&byte, 1};
+    union {
+        struct cmsghdr head;
+        char bytes[CMSG_SPACE(sizeof(int))];
+    } control = {0};
+    struct msghdr message = {.msg_iov = &io,
+                             .msg_iovlen = 1,
+                             .msg_control = control.bytes,
+                             .msg_controllen = sizeof control.bytes};
+    int fd = -1;
+
+    assert_int_equal(recvmsg(socket, &message, MSG_CMSG_CLOEXEC), 1);
+    if (CMSG_FIRSTHDR(&message) != NULL)
+        memcpy(&fd, CMSG_DATA(&control.head), sizeof fd);
+    return fd;
+}
+
+static int hold(const wish *one, int socket)
+{
+    CUmemGenericAllocationHandle handle;
+    int fd = -1;
+    char byte;
+
+    CHILD_EXPECT(start(machine_of(MEMORY, one->name)) == GVM_OK);
+    CHILD_EXPECT(create(&handle, one->bytes, one->where) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemExportToShareableHandle(
+                     &fd, handle, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 0) == CUDA_SUCCESS);
+    send_fd(socket, fd);
+    close(fd);
+    CHILD_EXPECT(read(socket, &byte, 1) == 1);
+    CHILD_EXPECT(gvmi_cu->cuMemRelease(handle) == CUDA_SUCCESS);
+    return 0;
+}
+
+/* *fd: of the memory it holds; NULL: not wanted. */
+static holder start_holder(const char *name, CUmemLocationType where, size_t bytes, int *fd)
+{
+    const wish one = {name, where, bytes, CUDA_SUCCESS};
+    holder h;
+    int ends[2], got;
+
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    h.pid = fork();
+    assert_true(h.pid >= 0);
+    if (h.pid == 0) {
+        close(ends[0]);
+        prctl(PR_SET_PDEATHSIG, SIGKILL); /* if the test fails */
+        _exit(hold(&one, ends[1]));
+    }
+    close(ends[1]);
+    h.socket = ends[0];
+    got = receive_fd(h.socket);
+    assert_true(got >= 0);
+    if (fd != NULL)
+        *fd = got;
+    else
+        close(got);
+    return h;
+}
+
+static void end_holder(holder *h)
+{
+    int status;
+
+    assert_int_equal(write(h->socket, "", 1), 1);
+    assert_int_equal(waitpid(h->pid, &status, 0), h->pid);
+    assert_int_equal(status, 0);
+    close(h->socket);
+}
+
+static void kill_holder(holder *h)
+{
+    int status;
+
+    assert_int_equal(kill(h->pid, SIGKILL), 0);
+    assert_int_equal(waitpid(h->pid, &status, 0), h->pid);
+    assert_true(WIFSIGNALED(status));
+    close(h->socket);
+}
+
+static void memory_is_shared_by_processes_of_one_instance_alone(void **state)
+{
+    holder h = start_holder("a", CU_MEM_LOCATION_TYPE_DEVICE, 24 * MIB, NULL);
+
+    (void)state;
+    expect_device("a", 10 * MIB, CUDA_ERROR_OUT_OF_MEMORY);
+    expect_device("a", 8 * MIB, CUDA_SUCCESS);
+    expect_device("b", 32 * MIB, CUDA_SUCCESS);
+    expect_device("b", 34 * MIB, CUDA_ERROR_OUT_OF_MEMORY);
+    end_holder(&h);
+    expect_device("a", 32 * MIB, CUDA_SUCCESS);
+}
+
+static void memory_of_the_killed_comes_back(void **state)
+{
+    holder first = start_holder("a", CU_MEM_LOCATION_TYPE_DEVICE, 16 * MIB, NULL);
+    holder second = start_holder("a", CU_MEM_LOCATION_TYPE_DEVICE, 8 * MIB, NULL);
+
+    (void)state;
+    expect_device("a", 10 * MIB, CUDA_ERROR_OUT_OF_MEMORY);
+    kill_holder(&first);
+    expect_device("a", 24 * MIB, CUDA_SUCCESS);
+    expect_device("a", 26 * MIB, CUDA_ERROR_OUT_OF_MEMORY);
+    kill_holder(&second);
+    expect_device("a", 32 * MIB, CUDA_SUCCESS);
+}
+
+/* The fd is kept by a process that is none of the machine's. */
+static void memory_exported_by_the_killed_stays_until_its_fd_is_closed(void **state)
+{
+    int fd;
+    holder h = start_holder("a", CU_MEM_LOCATION_TYPE_DEVICE, 16 * MIB, &fd);
+
+    (void)state;
+    kill_holder(&h);
+    expect_device("a", 18 * MIB, CUDA_ERROR_OUT_OF_MEMORY);
+    expect_device("a", 16 * MIB, CUDA_SUCCESS);
+    close(fd);
+    expect_device("a", 32 * MIB, CUDA_SUCCESS);
+}
+
+static void host_memory_has_its_own_limit(void **state)
+{
+    holder device = start_holder("a", CU_MEM_LOCATION_TYPE_DEVICE, 32 * MIB, NULL);
+    holder host = start_holder("a", CU_MEM_LOCATION_TYPE_HOST_NUMA, 6 * MIB, NULL);
+
+    (void)state;
+    expect_host("a", 4 * MIB, CUDA_ERROR_OUT_OF_MEMORY);
+    expect_host("a", 2 * MIB, CUDA_SUCCESS);
+    end_holder(&device);
+    expect_host("a", 4 * MIB, CUDA_ERROR_OUT_OF_MEMORY);
+    kill_holder(&host);
+    expect_host("a", 8 * MIB, CUDA_SUCCESS);
+    expect_host("a", 10 * MIB, CUDA_ERROR_OUT_OF_MEMORY);
+}
+
+static int pin_within_limit(void *arg)
+{
+    CUmemGenericAllocationHandle handle;
+    CUcontext context;
+    void *pinned, *more;
+
+    (void)arg;
+    CHILD_EXPECT(start(machine_of(MEMORY, "pin")) == GVM_OK);
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxSetCurrent(context) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemHostAlloc(&pinned, 6 * MIB, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemHostAlloc(&more, 4 * MIB, 0) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHILD_EXPECT(create(&handle, 4 * MIB, CU_MEM_LOCATION_TYPE_HOST_NUMA) == CUDA_ERROR_OUT_OF_MEMORY);
+    CHILD_EXPECT(create(&handle, 2 * MIB, CU_MEM_LOCATION_TYPE_HOST_NUMA) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemFreeHost(pinned) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemHostAlloc(&pinned, 6 * MIB, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemFreeHost(pinned) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemRelease(handle) == CUDA_SUCCESS);
+    return 0;
+}
+
+static void host_memory_pinned_counts_against_the_same_limit(void **state)
+{
+    (void)state;
+    assert_child_succeeds(pin_within_limit, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(handle_released_is_refused_ever_after),
+        cmocka_unit_test(handle_released_under_its_mapping_is_refused_after_unmapping),
+        cmocka_unit_test(handle_that_is_nonsense_is_refused),
+        cmocka_unit_test(address_that_is_not_reserved_is_refused),
+        cmocka_unit_test(machine_malformed_is_a_bad_setting),
+        cmocka_unit_test(machine_well_formed_is_what_it_says),
+        cmocka_unit_test(memory_is_shared_by_processes_of_one_instance_alone),
+        cmocka_unit_test(memory_of_the_killed_comes_back),
+        cmocka_unit_test(memory_exported_by_the_killed_stays_until_its_fd_is_closed),
+        cmocka_unit_test(host_memory_has_its_own_limit),
+        cmocka_unit_test(host_memory_pinned_counts_against_the_same_limit),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
