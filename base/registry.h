@@ -40,9 +40,9 @@ void gvmi_registry_drop(gvmi_kind kind, uint64_t key);
  * GVM_E_FOREIGN if there is none. */
 gvm_status gvmi_registry_remove(gvmi_kind kind, uint64_t key, void **object);
 
-/* Frees an object that was removed, later: its address was a handle, and must not become the handle of
- * another object while somebody may still hold the stale one. It is kept until GVMI_RETIRED_MAX others
- * have been retired. NULL is ignored. */
+/* Frees an object that was removed, later: its address was a handle, and must not become the handle
+ * of another object while somebody may still hold the stale one. It is kept until GVMI_RETIRED_MAX
+ * others have been retired. NULL is ignored. */
 #define GVMI_RETIRED_MAX 1024
 void gvmi_registry_retire(void *object);
 

@@ -44,7 +44,8 @@ gvm_status gvmi_driver_start(void);
 
 /* Records the failure of a driver call and returns its status: CUDA_ERROR_OUT_OF_MEMORY is
  * GVM_E_NOSPACE, CUDA_ERROR_NOT_SUPPORTED is GVM_E_NOTSUP, CUDA_ERROR_NO_DEVICE and INVALID_DEVICE
- * are GVM_E_NODEVICE, the errors that break a context are GVM_E_LOST, the others GVM_E_DRIVER. call is a string constant. */
+ * are GVM_E_NODEVICE, the errors that break a context are GVM_E_LOST, the others GVM_E_DRIVER. call
+ * is a string constant. */
 gvm_status gvmi_driver_fail(CUresult result, const char *call, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
 
@@ -70,9 +71,9 @@ const gvmi_driver *gvmi_fault_wrap(const gvmi_driver *next, const char *plan);
 /* Arms the fault decorator from a test: the nth (from 1) call from now on of the call named, or of
  * any call if call is GVMI_CALL_COUNT, answers result without reaching the driver; once, or for
  * ever. A call that waits does its waiting first: otherwise memory in use would be taken away. nth
- * 0 disarms. CUDA_SUCCESS stands for the error that is usual for the call. Calls that give things back (release, unmap, free, close, destroy) and
- * cuGetError... are never failed: a driver that cannot give back cannot be survived without
- * leaking. */
+ * 0 disarms. CUDA_SUCCESS stands for the error that is usual for the call. Calls that give things
+ * back (release, unmap, free, close, destroy) and cuGetError... are never failed: a driver that
+ * cannot give back cannot be survived without leaking. */
 void gvmi_fault_arm(gvmi_call call, uint64_t nth, bool for_ever, CUresult result);
 
 /* How many calls that can be failed have been made since arming, and whether the fault has struck.

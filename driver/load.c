@@ -145,8 +145,8 @@ static bool try_soft(candidate *library, gvmi_driver *table, char path[PATH_MAX]
 
     const char *slash = NULL;
 
-    /* A name without a slash is a program's that was found by PATH. Nothing is loaded from wherever it
-     * happens to be started. */
+    /* A name without a slash is a program's that was found by PATH. Nothing is loaded from wherever
+     * it happens to be started. */
     if (dladdr((void *)&gvmi_cu, &self) != 0 && self.dli_fname != NULL)
         slash = strrchr(self.dli_fname, '/');
     for (size_t i = 0; slash != NULL && i < sizeof places / sizeof places[0]; i++) {

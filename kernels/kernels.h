@@ -44,7 +44,7 @@ gvm_status gvmi_kernel_launch(gvm_device *device, gvmi_kernel kernel, const void
 
 /* ---- results: one 64-bit word that a kernel leaves for the host
  *
- *     gvmi_result_begin(device, 0, stream, &result);     takes a word, queues setting its bytes to 0
+ *     gvmi_result_begin(device, 0, stream, &result);     takes a word, queues making it 0
  *     params.result = result.address; gvmi_kernel_launch(...);
  *     gvmi_result_end(device, &result, status, &value);  waits for the stream, gives the word back
  *

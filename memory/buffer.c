@@ -13,7 +13,8 @@
 
 /* The chunk size that is left to us: about CHUNKS_WANTED make up the reservation, so that little is
  * wasted at the ends, but none is larger than the driver gains by: from there on a copy within the
- * device runs at full speed (5 % slower over chunks of 4 MiB, docs/benchmarks.md), and a buffer that reserves far more than it uses should not have to commit a gigabyte at a time. */
+ * device runs at full speed (5 % slower over chunks of 4 MiB, docs/benchmarks.md), and a buffer
+ * that reserves far more than it uses should not have to commit a gigabyte at a time. */
 #define CHUNKS_WANTED 16
 #define CHUNK_BYTES_CHOSEN_MAX (64ull << 20)
 

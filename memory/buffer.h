@@ -95,8 +95,8 @@ void gvmi_buffer_drop(gvm_buffer *buffer);
  * way in it, which would fault and break the context. */
 void gvmi_buffer_lock_quiet(gvm_buffer *buffer);
 
-/* Locks a buffer, or two that may be one, for copies: lets those by who wait to take memory away, or
- * threads that copy without a pause would keep them out for ever. */
+/* Locks a buffer, or two that may be one, for copies: lets those by who wait to take memory away,
+ * or threads that copy without a pause would keep them out for ever. */
 void gvmi_buffer_lock_copying(gvm_buffer *a, gvm_buffer *b);
 
 /* Brings the chunks [first, end) that are behind to their place: maps what is UNMAPPED, sets access
@@ -126,9 +126,9 @@ void gvmi_buffer_place_locked(gvm_buffer *buffer, uint64_t index, gvm_tier tier,
 gvm_status gvmi_buffer_chunk_range(const gvm_buffer *buffer, uint64_t offset_bytes,
                                    uint64_t len_bytes, uint64_t *first, uint64_t *end);
 
-/* For copies. Is the whole range there, and in place? GVM_E_INVALID, GVM_E_ABSENT, and those of settle.
- * And how far memory of one tier goes from an offset in such a range, at most len_bytes: a driver copy
- * is to stay within memory of one kind. */
+/* For copies. Is the whole range there, and in place? GVM_E_INVALID, GVM_E_ABSENT, and those of
+ * settle. And how far memory of one tier goes from an offset in such a range, at most len_bytes: a
+ * driver copy is to stay within memory of one kind. */
 gvm_status gvmi_buffer_ready_locked(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes);
 uint64_t gvmi_buffer_run_locked(const gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes);
 

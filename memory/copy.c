@@ -181,8 +181,9 @@ gvm_status gvm_buffer_copy_out_async(void *dst, gvm_buffer *src, uint64_t src_of
 
 /* ---- between buffers */
 
-/* The copy runs on the destination's device, which must be able to read the source. The driver would
- * say no more than CUDA_ERROR_INVALID_VALUE. (What cuMemAlloc gave, it copies without access.) */
+/* The copy runs on the destination's device, which must be able to read the source. The driver
+ * would say no more than CUDA_ERROR_INVALID_VALUE. (What cuMemAlloc gave, it copies without
+ * access.) */
 static gvm_status check_reach_locked(const gvm_buffer *dst, const gvm_buffer *src)
 {
     if (dst->device == src->device || (!dst->vmm && !src->vmm))

@@ -21,7 +21,8 @@ struct gvm_vector {
     uint64_t count, capacity;
 };
 
-/* Asked before there is a buffer: without virtual memory management that would be allocated whole. */
+/* Asked before there is a buffer: without virtual memory management that would be allocated
+ * whole. */
 static gvm_status check_vmm(const gvm_device *handle)
 {
     gvm_device *device;

@@ -1,7 +1,8 @@
 #!/bin/sh
 # usage: [OUT=FOLDER] bench.sh [BUILD-FOLDER]
-# Measures what the driver's virtual memory calls and buffers cost (see docs/benchmarks.md), shows it and records it as JSON under OUT.
-# The build is a release one; for figures worth keeping, the machine must be quiet.
+# Measures what the driver's virtual memory calls and buffers cost (see docs/benchmarks.md), shows
+# it and records it as JSON under OUT. The build is a release one; for figures worth keeping, the
+# machine must be quiet.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}-release
@@ -14,7 +15,6 @@ gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 
 mkdir -p "$out"
 file=$out/vmm-${gpu:-softgpu}-$(date -u +%Y%m%d-%H%M%S).json
 trap 'rm -f "$file.part"' EXIT
-"$build/tools/gvmem" bench vmm --json >"$file.part"
+"$build/tools/gvmem" bench vmm --json="$file.part"
 mv "$file.part" "$file"
-cat "$file"
 echo "recorded in $file"

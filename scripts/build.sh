@@ -1,6 +1,7 @@
 #!/bin/sh
 # usage: build.sh [FOLDER [MESON-OPTION...]]
-# Configures FOLDER (default build) if it is not, applies the options, builds. With CI set, warnings are errors.
+# Configures FOLDER (default build) if it is not, applies the options, builds. With CI set, warnings
+# are errors.
 set -eu
 cd "$(dirname "$0")/.."
 folder=${1:-build}
@@ -9,8 +10,8 @@ folder=${1:-build}
 scripts/setup.sh build
 [ -z "${CI:-}" ] || set -- -Dwerror=true "$@"
 
-# What is found decides what is built (unit tests, manual checks, kernel images): after a package has
-# come, the folder is configured anew.
+# What is found decides what is built (unit tests, manual checks, kernel images): after a package
+# has come, the folder is configured anew.
 found=$(
     command -v nvcc || :
     command -v mandoc || :

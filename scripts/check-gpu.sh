@@ -1,7 +1,8 @@
 #!/bin/sh
 # usage: [OUT=FOLDER] check-gpu.sh [BUILD-FOLDER]
-# The tests on a real GPU and its driver, one at a time. OUT/check-gpu-TIME.json gets the outcome of every test and what `gvmem info`
-# says of the machine, OUT/conform-TIME.json each case of the conformance table. Needs no network; without cmocka the unit tests are left out.
+# The tests on a real GPU and its driver, one at a time. OUT/check-gpu-TIME.json gets the outcome of
+# every test and what `gvmem info` says of the machine, OUT/conform-TIME.json each case of the
+# conformance table. Needs no network; without cmocka the unit tests are left out.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}

@@ -1,9 +1,10 @@
 #!/bin/sh
 # usage: check.sh fast|full|all [BUILD-FOLDER]
-# Runs the checks of a level, all of them even if one fails, then a summary. The last line is "N passed, N failed": tests by their
-# cases, every other step as one. Exit 0 only if nothing failed.
-#   fast  build, light lint, unit and conform tests            full  build, lint, all tests but the slow ones
-#   all   full, then: ASan + UBSan, TSan, clang, valgrind, slow tests, fuzzers, spelling, shell scripts
+# Runs the checks of a level, all of them even if one fails, then a summary. The last line is "N
+# passed, N failed": tests by their cases, every other step as one. Exit 0 only if nothing failed.
+#   fast  build, light lint, unit and conform tests
+#   full  build, lint, all tests but the slow ones
+#   all   full, then: ASan and UBSan, TSan, clang, valgrind, slow tests, fuzzers, spelling, shell
 # FUZZ_SECONDS (default 20): how long each fuzzer runs.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -87,14 +88,14 @@ fuzz() {
     for fuzzer in "$build"-fuzz/tests/fuzz/fuzz_*; do
         if [ ! -f "$fuzzer" ] || [ ! -x "$fuzzer" ]; then continue; fi
         name=$(basename "$fuzzer")
-        found=$build-fuzz/found/$name
-        mkdir -p "$found"
-        set -- "$found"
+        corpus=$build-fuzz/corpus/$name
+        mkdir -p "$corpus"
+        set -- "$corpus"
         [ -d "tests/fuzz/corpus/$name" ] && set -- "$@" "tests/fuzz/corpus/$name"
         step "fuzz: $name" "$fuzzer" -max_total_time="${FUZZ_SECONDS:-20}" -verbosity=0 -print_final_stats=1 \
-            -artifact_prefix="$found/" "$@"
+            -artifact_prefix="$corpus/" "$@"
     done
-    [ -d "$build-fuzz/found" ] || left_out 'fuzzers' 'there are none'
+    [ -d "$build-fuzz/corpus" ] || left_out 'fuzzers' 'there are none'
 }
 
 spelling() { scripts/sources.sh | grep -v '^LICENSE$' | xargs codespell -L fo,nd,Nd; }

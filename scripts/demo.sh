@@ -1,6 +1,7 @@
 #!/bin/sh
 # usage: demo.sh [BUILD-FOLDER]
-# Builds and shows the three things gvmem does first. Needs no GPU: without one the software GPU takes its place.
+# Builds and shows the three things gvmem does first. Needs no GPU: without one the software GPU
+# takes its place.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Makes manual pages (mdoc) from the project's own tables and headers, so that they cannot go stale.
+"""Makes manual pages (mdoc) from the project's own tables and headers, so that none goes stale.
 
 gen-man.py header HEADER -o PAGE [--see NAME...]    a page of section 3 from a public header
 gen-man.py template FILE.in -o PAGE                 FILE.in with @ENVIRONMENT@ and @STATUS@ put in
-gen-man.py aliases FOLDER HEADER...                 one page a function, pointing to its header's page, under $MESON_INSTALL_DESTDIR_PREFIX
+gen-man.py aliases FOLDER HEADER...                 one page a function, pointing to its header's
+                                                    page, under $MESON_INSTALL_DESTDIR_PREFIX
 """
 import argparse
 import os
@@ -41,8 +42,8 @@ def argument(text):
 
 
 def prose(text):
-    """A paragraph as mdoc lines. Names of functions, constants and variables become macros; two spaces are one; what the source
-    broke is joined and broken again after sentences."""
+    """A paragraph as mdoc lines. Names of functions, constants and variables become macros; two
+    spaces are one; what the source broke is joined and broken again after sentences."""
     lines, words = [], []
 
     def flush():

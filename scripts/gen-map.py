@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Makes the linker's export map from the public headers: what GVM_API declares is exported, nothing else."""
+"""Makes the linker's export map from the public headers: what GVM_API declares, nothing else."""
 import argparse
 import sys
 from pathlib import Path

@@ -1,8 +1,9 @@
-"""Reads the public headers and the project's tables, for the export map, the manual pages and the lint.
+"""Reads the public headers and the project's tables, for export map, manual pages and lint.
 
-The headers keep a form (CONTRIBUTING.md) that makes this possible without a C parser: a declaration starts with GVM_API at the
-start of a line and ends with a semicolon; the comment above it documents it and the declarations after it up to a blank line.
-Tables are X-macros, one row a line: X(NAME, ..., "text").
+The headers keep a form (CONTRIBUTING.md) that makes this possible without a C parser: a declaration
+starts with GVM_API at the start of a line and ends with a semicolon; the comment above it documents
+it and the declarations after it up to a blank line. Tables are X-macros, one row a line:
+X(NAME, ..., "text").
 """
 import re
 from dataclasses import dataclass, field
@@ -22,9 +23,9 @@ class Function:
 class Header:
     path: Path
     name: str  # "gvmem/buffer.h"
-    title: str  # of the head comment: "a range of device addresses"; "" if that has not the form "NAME - title"
+    title: str  # of a head comment "NAME - title"; "" if it has not that form
     description: str  # the rest of the head comment
-    types: list = field(default_factory=list)  # paragraphs of C: types and constants with their comments
+    types: list = field(default_factory=list)  # types and constants with their comments
     functions: list = field(default_factory=list)
 
     @property
@@ -76,7 +77,8 @@ def parse(path):
 
 
 def table(path, macro):
-    """The rows of an X-macro: lists of arguments, string literals without their quotes. [] if there is no such table."""
+    """The rows of an X-macro: lists of arguments, string literals without their quotes. [] if there
+    is no such table."""
     path = Path(path)
     text = path.read_text() if path.exists() else ""
     body = re.search(rf"#define {macro}\(X\) \\\n((?:.*\\\n)*.*\n)", text)
@@ -92,7 +94,7 @@ def table(path, macro):
 
 
 def literal(value):
-    """A C argument as text: adjacent string literals joined and unquoted, anything else as it stands."""
+    """A C argument as text: adjacent string literals joined and unquoted, others as they stand."""
     value = value.strip()
     if not value.startswith('"'):
         return value

@@ -1,8 +1,9 @@
 #!/bin/sh
 # usage: setup.sh [build|test|all]
-# Makes sure that what building (build), testing (test, the default) or check-all (all) needs is installed. Installs only what is
-# missing, with apt-get, as root or through sudo; if nothing is missing, no package tool is run and no network is touched.
-# Packages of the lists test and all are wanted but not necessary: the checks that use them are left out, with a message.
+# Makes sure that what building (build), testing (test, the default) or check-all (all) needs is
+# installed. Installs only what is missing, with apt-get, as root or through sudo; if nothing is
+# missing, no package tool is run and no network is touched. Packages of the lists test and all are
+# wanted but not necessary: the checks that use them are left out, with a message.
 set -eu
 
 level=${1:-test}

@@ -1,5 +1,6 @@
 #!/bin/sh
-# Lists the project's files that match the patterns (all without any), one a line: what git tracks or would; without git, what is there.
+# Lists the project's files that match the patterns (all without any), one a line: what git tracks
+# or would; without git, what is there.
 set -eu
 cd "$(dirname "$0")/.."
 if git rev-parse --is-inside-work-tree >/dev/null 2>&1; then

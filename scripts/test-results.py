@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
-"""Sums up what meson's tests said, from the logs they left (meson-logs/*.json), and TAP that programs printed (*.tap).
+"""Sums up what meson's tests said (meson-logs/*.json) and TAP that programs printed (*.tap).
 
-test-results.py [--failures] LOG...                 prints "N passed, N failed"; with --failures, the failed ones before it
-test-results.py --record OUT --info INFO LOG...     writes OUT: INFO (a JSON file about the machine), every test, the sums
+test-results.py [--failures] LOG...
+    prints "N passed, N failed"; with --failures, the failed ones before it
+test-results.py --record OUT --info INFO LOG...
+    writes OUT: INFO (a JSON file about the machine), every test, the sums
 
-Tests that speak TAP count by their subtests, cmocka's by its tests, others count as one. A skipped test is neither. Exits 1 if
-anything failed, and also if nothing passed: a run without tests is no success.
+Tests that speak TAP count by their subtests, cmocka's by its tests, others count as one. A skipped
+test is neither. Exits 1 if anything failed, and also if nothing passed: a run without tests is no
+success.
 """
 import argparse
 import json

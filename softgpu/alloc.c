@@ -1,8 +1,9 @@
 /* Memory with an address of its own: cuMemAlloc, managed and stream-ordered memory, pools.
  *
- * cuMemAlloc memory is a memfd, so that legacy IPC can hand it out; stream-ordered memory, which cannot be handed out, is anonymous.
- * Both are charged in whole granules. Managed memory is pageable memory of this process, charged to nobody: the software GPU has no page
- * faults to bring it to a device.
+ * cuMemAlloc memory is a memfd, so that legacy IPC can hand it out; stream-ordered memory, which
+ * cannot be handed out, is anonymous. Both are charged in whole granules. Managed memory is
+ * pageable memory of this process, charged to nobody: the software GPU has no page faults to bring
+ * it to a device.
  */
 #include <pthread.h>
 #include <stdlib.h>
@@ -94,7 +95,8 @@ CUresult cuMemAllocAsync(CUdeviceptr *ptr, size_t size, CUstream stream)
         return CUDA_ERROR_INVALID_VALUE;
     if (size > INT64_MAX)
         return CUDA_ERROR_OUT_OF_MEMORY;
-    /* The memory is there at once, earlier than the stream asks for it; what is queued is only the question whether there is one. */
+    /* The memory is there at once, earlier than the stream asks for it; what is queued is only the
+     * question whether there is one. */
     rc = soft_stream_submit(stream, do_nothing, NULL);
     if (rc != CUDA_SUCCESS)
         return rc;
@@ -122,7 +124,8 @@ CUresult cuMemAllocAsync(CUdeviceptr *ptr, size_t size, CUstream stream)
 
 /* ---- free */
 
-/* Marks the allocation that starts at ptr as ending, so that this thread alone may end it. NULL if there is none. */
+/* Marks the allocation that starts at ptr as ending, so that this thread alone may end it. NULL if
+ * there is none. */
 static soft_range *claim(CUdeviceptr ptr)
 {
     soft_range *range;

@@ -33,7 +33,8 @@ static void write_name(const soft_backing *backing, char name[SOFT_MEMFD_NAME_BY
              backing->location.type, backing->location.id, backing->handle_types);
 }
 
-/* Takes a name apart; what is not exactly as write_name() would have written it, so also what is of another instance, is refused. */
+/* Takes a name apart; what is not exactly as write_name() would have written it, so also what is of
+ * another instance, is refused. */
 static bool read_name(const char *name, soft_backing *backing)
 {
     char again[SOFT_MEMFD_NAME_BYTES], use;
@@ -58,8 +59,9 @@ static bool read_name_of_fd(int fd, soft_backing *backing)
 
 /* ---- file descriptors */
 
-/* A handle costs a file descriptor here and none on the real driver. So that a program with thousands of them still has room for its
- * own, the soft limit goes to the hard one as soon as half of it is used. */
+/* A handle costs a file descriptor here and none on the real driver. So that a program with
+ * thousands of them still has room for its own, the soft limit goes to the hard one as soon as half
+ * of it is used. */
 static void make_room_for_fds(int newest)
 {
     struct rlimit limit;

@@ -1,8 +1,10 @@
-/* softgpu/backing.h - the memory behind addresses: a charge and, where other processes may get at it, a memfd.
+/* softgpu/backing.h - the memory behind addresses: a charge and, where other processes may get at
+ * it, a memfd.
  *
- * The memfd is sealed against a change of size, so that whoever receives it cannot take pages away from those who map it, and its name
- * says what it is: id, use, location, handle types. An importer believes the name as far as it is well-formed; a forged one gets its
- * maker no more than a file of the importer's own instance, charged like any other.
+ * The memfd is sealed against a change of size, so that whoever receives it cannot take pages away
+ * from those who map it, and its name says what it is: id, use, location, handle types. An importer
+ * believes the name as far as it is well-formed; a forged one gets its maker no more than a file of
+ * the importer's own instance, charged like any other.
  *
  * Ownership: one owner, who ends it with soft_backing_destroy(). Mappings of the file outlive it.
  */
@@ -32,8 +34,9 @@ CUresult soft_backing_create(soft_backing *backing, soft_use use, CUmemLocation 
 /* Charges pages that need no file. */
 CUresult soft_backing_charge(soft_backing *backing, CUmemLocation location, uint64_t size_bytes);
 
-/* Becomes a holder of the memory that a file descriptor from elsewhere stands for; the descriptor stays the caller's.
- * CUDA_ERROR_INVALID_VALUE if it is none of this instance for this use, CUDA_ERROR_INVALID_DEVICE if its device is not there. */
+/* Becomes a holder of the memory that a file descriptor from elsewhere stands for; the descriptor
+ * stays the caller's. CUDA_ERROR_INVALID_VALUE if it is none of this instance for this use,
+ * CUDA_ERROR_INVALID_DEVICE if its device is not there. */
 CUresult soft_backing_adopt(soft_backing *backing, soft_use use, int fd);
 
 /* A descriptor for the caller to keep, close-on-exec. */

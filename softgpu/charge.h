@@ -1,11 +1,12 @@
 /* softgpu/charge.h - the ledger: who holds how many bytes of which device.
  *
- * Every process of an instance charges its allocations to one file, so that a device is as full for all of them as it would be on a real
- * machine. An allocation is known by an id that its memfd carries in its name; it stays charged until the last process that holds it has
- * let go or is dead, and, once exported, until no process has a file descriptor of it.
+ * Every process of an instance charges its allocations to one file, so that a device is as full for
+ * all of them as it would be on a real machine. An allocation is known by an id that its memfd
+ * carries in its name; it stays charged until the last process that holds it has let go or is dead,
+ * and, once exported, until no process has a file descriptor of it.
  *
- * Threads: any thread may call. Takes the charge lock, the last in the order. A process forked from one that uses the GPU can neither
- * charge nor release.
+ * Threads: any thread may call. Takes the charge lock, the last in the order. A process forked from
+ * one that uses the GPU can neither charge nor release.
  */
 #ifndef SOFTGPU_CHARGE_H
 #define SOFTGPU_CHARGE_H
@@ -22,12 +23,14 @@ typedef struct soft_charge {
     uint32_t slot; /* where the ledger keeps it */
 } soft_charge;
 
-/* Charges size_bytes and makes this process their holder. CUDA_ERROR_OUT_OF_MEMORY if the account has not that much free after the dead
- * have been cleared away, CUDA_ERROR_OPERATING_SYSTEM if there can be no ledger. */
+/* Charges size_bytes and makes this process their holder. CUDA_ERROR_OUT_OF_MEMORY if the account
+ * has not that much free after the dead have been cleared away, CUDA_ERROR_OPERATING_SYSTEM if
+ * there can be no ledger. */
 CUresult soft_charge_create(int account, uint64_t size_bytes, soft_charge *out);
 
-/* Becomes one more holder of what was charged under the id, here or elsewhere. What nobody was found to hold meanwhile (it was in flight
- * in a socket) is charged again. CUDA_ERROR_INVALID_VALUE if the ledger knows the id with another account or size. */
+/* Becomes one more holder of what was charged under the id, here or elsewhere. What nobody was
+ * found to hold meanwhile (it was in flight in a socket) is charged again. CUDA_ERROR_INVALID_VALUE
+ * if the ledger knows the id with another account or size. */
 CUresult soft_charge_join(uint64_t id, int account, uint64_t size_bytes, soft_charge *out);
 
 /* From now on file descriptors of the allocation may live on without a holder, and count as one. */

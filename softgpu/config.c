@@ -2,8 +2,9 @@
  *
  *     devices=2,memory=4GiB,sms=4,host=8GiB,instance=name
  *
- * Every key may be left out. Sizes are whole numbers with an optional unit (K M G T, KiB MiB GiB TiB; all binary). The first malformed
- * item is kept as a sentence; the settings then stay at their defaults, but cuInit refuses to start.
+ * Every key may be left out. Sizes are whole numbers with an optional unit (K M G T, KiB MiB GiB
+ * TiB; all binary). The first malformed item is kept as a sentence; the settings then stay at their
+ * defaults, but cuInit refuses to start.
  */
 #include <ctype.h>
 #include <pthread.h>
@@ -76,7 +77,8 @@ static bool parse_size(const char *value, uint64_t *out)
     return true;
 }
 
-/* The name goes into file and socket names that processes of other users meet, so it is kept to characters without meaning there. */
+/* The name goes into file and socket names that processes of other users meet, so it is kept to
+ * characters without meaning there. */
 static bool parse_instance(const char *value)
 {
     size_t len = strlen(value);

@@ -52,9 +52,11 @@ void soft_unlock(void);
 void soft_sleep_locked(pthread_cond_t *cond);
 
 /* ---- token.c: what the user holds instead of pointers
+ *
  * Such a handle (the word alone means VMM's in space.h) names a slot, the generation of its use and
  * the kind of the object, so that any value at all can be looked up safely and a handle once
- * destroyed never names anything again. None equals NULL, CU_STREAM_LEGACY or CU_STREAM_PER_THREAD. */
+ * destroyed never names anything again. None equals NULL, CU_STREAM_LEGACY or
+ * CU_STREAM_PER_THREAD. */
 typedef enum soft_token_kind {
     SOFT_TOKEN_CONTEXT = 1,
     SOFT_TOKEN_STREAM,

@@ -1,5 +1,6 @@
-/* Pinned host memory. The devices reach it at the address the CPU has it at. It counts against the instance's host limit; it is not
- * really locked, because the software GPU has no copy engine that would need that. */
+/* Pinned host memory. The devices reach it at the address the CPU has it at. It counts against the
+ * instance's host limit; it is not really locked, because the software GPU has no copy engine that
+ * would need that. */
 #include <errno.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -18,7 +19,8 @@ static uint64_t page_size(void)
     return (uint64_t)sysconf(_SC_PAGESIZE);
 }
 
-/* Kernels of any device may be using the memory. Another device's context may be broken: that is its own affair. */
+/* Kernels of any device may be using the memory. Another device's context may be broken: that is
+ * its own affair. */
 static CUresult drain_all(int current)
 {
     const soft_config *config;
@@ -40,8 +42,8 @@ static soft_range *find_locked(CUdeviceptr addr, soft_origin origin)
                                                                                           : NULL;
 }
 
-/* Marks the range as ending, waits for the devices and ends it. It is looked up again after the wait: a registration may have been found
- * stale meanwhile. */
+/* Marks the range as ending, waits for the devices and ends it. It is looked up again after the
+ * wait: a registration may have been found stale meanwhile. */
 static CUresult drain_and_end(int device, CUdeviceptr addr, soft_origin origin, CUresult unknown)
 {
     soft_range *range;
@@ -150,7 +152,8 @@ CUresult cuMemHostRegister_v2(void *ptr, size_t size, unsigned int flags)
     return rc;
 }
 
-/* An address that is something else, or lies within a registration, is a bad argument; one that is nothing was not registered. */
+/* An address that is something else, or lies within a registration, is a bad argument; one that is
+ * nothing was not registered. */
 CUresult cuMemHostUnregister(void *ptr)
 {
     CUdeviceptr addr = (CUdeviceptr)(uintptr_t)ptr;

@@ -1,12 +1,15 @@
-/* Legacy IPC: cuMemAlloc memory of another process, by a handle of 64 bytes that may travel by any means.
+/* Legacy IPC: cuMemAlloc memory of another process, by a handle of 64 bytes that may travel by any
+ * means.
  *
- * A handle cannot carry a file descriptor, so the exporter serves them: the first cuIpcGetMemHandle starts a thread on a datagram socket
- * with an abstract name that the handle contains. A datagram is one question and one answer, so a peer that stalls, dies or lies keeps
- * nobody waiting, and nothing is left behind when the exporter dies. The kernel attaches the sender's identity: only root and the
- * exporter's own user are answered.
+ * A handle cannot carry a file descriptor, so the exporter serves them: the first cuIpcGetMemHandle
+ * starts a thread on a datagram socket with an abstract name that the handle contains. A datagram
+ * is one question and one answer, so a peer that stalls, dies or lies keeps nobody waiting, and
+ * nothing is left behind when the exporter dies. The kernel attaches the sender's identity: only
+ * root and the exporter's own user are answered.
  *
- * What the opener gets is the whole allocation, at its base address, wherever in it the exporter's pointer was, as with the real driver.
- * The memory stays until it is closed, even if the exporter frees it or dies.
+ * What the opener gets is the whole allocation, at its base address, wherever in it the exporter's
+ * pointer was, as with the real driver. The memory stays until it is closed, even if the exporter
+ * frees it or dies.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -89,8 +92,8 @@ static int open_socket(void)
     return fd;
 }
 
-/* Receives one message: its bytes, who sent it, and at most one file descriptor (-1 if none; more than one are closed). Returns the
- * number of bytes, -1 on failure. */
+/* Receives one message: its bytes, who sent it, and at most one file descriptor (-1 if none; more
+ * than one are closed). Returns the number of bytes, -1 on failure. */
 static ssize_t receive(int fd, void *data, size_t data_bytes, struct sockaddr_un *from,
                        socklen_t *from_bytes, struct ucred *sender, int *passed_fd)
 {
@@ -308,8 +311,9 @@ static int64_t now_ms(void)
     return (int64_t)now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* Waits for the answer to the question. CUDA_ERROR_INVALID_HANDLE if there is none, CUDA_ERROR_INVALID_VALUE if the exporter has the
- * memory no more; else the file descriptor is the caller's. */
+/* Waits for the answer to the question. CUDA_ERROR_INVALID_HANDLE if there is none,
+ * CUDA_ERROR_INVALID_VALUE if the exporter has the memory no more; else the file descriptor is the
+ * caller's. */
 static CUresult await_answer(int fd, uint64_t id, int *passed_fd)
 {
     const int64_t end_ms = now_ms() + ANSWER_TIMEOUT_MS;

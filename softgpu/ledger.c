@@ -1,23 +1,29 @@
-/* The ledger is /dev/shm/gvmem-softgpu-INSTANCE, read and written with pread and pwrite and never mapped: whatever another
- * process does to it, what is read here is a copy that can be checked, and a file cut short is a short read, not a SIGBUS.
+/* The ledger is /dev/shm/gvmem-softgpu-INSTANCE, read and written with pread and pwrite and never
+ * mapped: whatever another process does to it, what is read here is a copy that can be checked, and
+ * a file cut short is a short read, not a SIGBUS.
  *
- * Who is alive. Each process owns one byte of the file (LIFE_BYTE + its number) through an open file description lock that it never
- * gives up, so the kernel releases it whatever the process dies of. A child made by fork shares the description: it keeps the memory
- * mapped, and the lock says so.
- * Who may write. LOCK_BYTE is locked the same way, through a second description that a forked child closes at once; so a holder that is
- * killed leaves the ledger unlocked. It may leave it half written: the head is marked dirty before the first change of a section, and
- * whoever finds it so takes stock again.
+ * Who is alive. Each process owns one byte of the file (LIFE_BYTE + its number) through an open
+ * file description lock that it never gives up, so the kernel releases it whatever the process dies
+ * of. A child made by fork shares the description: it keeps the memory mapped, and the lock says
+ * so.
+ * Who may write. LOCK_BYTE is locked the same way, through a second description that a forked child
+ * closes at once; so a holder that is killed leaves the ledger unlocked. It may leave it half
+ * written: the head is marked dirty before the first change of a section, and whoever finds it so
+ * takes stock again.
  *
  * I1  a slot is in use iff its id is not 0; all others below slot_end are on the free list, once.
  * I2  used_bytes[account] is the sum over its slots in use.
- * I3  a slot in use that is not exported has a holder; orphans counts the slots in use that have none.
- * Holders that died still count in I3 until stock is taken. I1 to I3 hold whenever the head is not dirty, and taking stock makes them true
- * of any contents at all.
+ * I3  a slot in use that is not exported has a holder; orphans counts the slots in use that have
+ *     none.
+ * Holders that died still count in I3 until stock is taken. I1 to I3 hold whenever the head is not
+ * dirty, and taking stock makes them true of any contents at all.
  *
- * The file goes when the last process leaves in good order. After a SIGKILL of the last one it stays: the next one puts it right, or a
- * process of another instance, when it starts, finds it deserted and removes it.
- * Limits: an exported fd that is in flight in a socket while nobody holds the memory is not seen; neither are fds of processes that this
- * user may not look into; soft_charge_join() charges such memory again. A process stopped (not killed) within a section stops the others.
+ * The file goes when the last process leaves in good order. After a SIGKILL of the last one it
+ * stays: the next one puts it right, or a process of another instance, when it starts, finds it
+ * deserted and removes it.
+ * Limits: an exported fd that is in flight in a socket while nobody holds the memory is not seen;
+ * neither are fds of processes that this user may not look into; soft_charge_join() charges such
+ * memory again. A process stopped (not killed) within a section stops the others.
  */
 #include "softgpu/ledger.h"
 
@@ -38,6 +44,7 @@
 #define MAGIC "gvmem softgpu 1"
 #define DIRECTORY "/dev/shm/"
 #define FILE_PREFIX "gvmem-softgpu-"
+#define LOOKS 2 /* through /proc: one misses a file descriptor that is handed on meanwhile */
 #define PATH_BYTES 128
 #define BLOCK_SLOTS 256u
 #define LOCK_BYTE (1ll << 40)
@@ -48,7 +55,8 @@
 
 typedef enum ledger_state { LEDGER_CLOSED, LEDGER_OPEN, LEDGER_FORKED, LEDGER_LEFT } ledger_state;
 
-/* Everything below is guarded by mutex, but for state, which a forked child must be able to ask without it. */
+/* Everything below is guarded by mutex, but for state, which a forked child must be able to ask
+ * without it. */
 static pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
 static _Atomic ledger_state state;
 static int lock_fd = -1;
@@ -168,7 +176,8 @@ bool soft_ledger_find_free(uint32_t *index, uint32_t *next_free)
 
 /* ---- taking stock */
 
-/* Brings one slot of the block in order: dead holders out, nonsense freed, sums and list counted anew. True if it changed. */
+/* Brings one slot of the block in order: dead holders out, nonsense freed, sums and list counted
+ * anew. True if it changed. */
 static bool count_slot(soft_ledger_slot *slot, uint32_t index, const uint64_t *dead)
 {
     soft_ledger_slot before = *slot;
@@ -205,7 +214,8 @@ static bool keep_orphan(soft_orphan **list, size_t count, soft_orphan one)
     return true;
 }
 
-/* Looks at every slot, from the last down so that slot_end falls back over free ones. Gives the orphans in *list. */
+/* Looks at every slot, from the last down so that slot_end falls back over free ones. Gives the
+ * orphans in *list. */
 static bool count_slots(const uint64_t *dead, soft_orphan **list, size_t *count)
 {
     uint32_t first = head.slot_end;
@@ -236,8 +246,9 @@ static bool count_slots(const uint64_t *dead, soft_orphan **list, size_t *count)
     return true;
 }
 
-/* Clears away what the dead held and what nobody has any more, and makes I1 to I3 true of what is left, whatever it was. ignored_pid is
- * a process that is about to end and whose file descriptors do not count, 0: none. */
+/* Clears away what the dead held and what nobody has any more, and makes I1 to I3 true of what is
+ * left, whatever it was. ignored_pid is a process that is about to end and whose file descriptors
+ * do not count, 0: none. */
 static bool take_stock(pid_t ignored_pid)
 {
     uint64_t dead[SOFT_PROCESSES_MAX / 64] = {0};
@@ -258,7 +269,7 @@ static bool take_stock(pid_t ignored_pid)
         dead[p / 64] |= 1ull << p % 64;
     }
     done = count_slots(dead, &orphans, &count);
-    if (done && count > 0)
+    for (int look = 0; done && count > 0 && look < LOOKS; look++)
         soft_memfd_look(orphans, count, ignored_pid);
     for (size_t i = 0; done && i < count; i++) {
         if (orphans[i].seen)
@@ -325,7 +336,8 @@ static CUresult enter_file(void)
     return CUDA_ERROR_OPERATING_SYSTEM;
 }
 
-/* Writes the head back if the section changed anything; leaves it dirty if not all of that could be written. */
+/* Writes the head back if the section changed anything; leaves it dirty if not all of that could be
+ * written. */
 static void leave_file(void)
 {
     if (head.dirty && !torn) {
@@ -351,8 +363,8 @@ static void ledger_path(char path[PATH_BYTES])
     snprintf(path, PATH_BYTES, DIRECTORY FILE_PREFIX "%s", config->instance);
 }
 
-/* Opens the file, or makes it: never both in one call, because a kernel that protects sticky directories refuses O_CREAT on a file of
- * another user. */
+/* Opens the file, or makes it: never both in one call, because a kernel that protects sticky
+ * directories refuses O_CREAT on a file of another user. */
 static int open_file(const char *path)
 {
     const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
@@ -399,7 +411,8 @@ static CUresult try_open(const char *path, bool *again)
         return rc;
     }
     *again = fstat(lock_fd, &st) != 0 || st.st_nlink == 0;
-    /* A dead process that had our number may have left holdings under it: they must go before it is ours. */
+    /* A dead process that had our number may have left holdings under it: they must go before it is
+     * ours. */
     if (*again || (soft_ledger_is_stale() && !take_stock(0)) || !enlist()) {
         leave_file();
         close_fds();
@@ -424,7 +437,8 @@ static bool is_deserted(void)
     return true;
 }
 
-/* Removes the ledger of another instance if nobody lives in it and no file descriptor of its memory is left. */
+/* Removes the ledger of another instance if nobody lives in it and no file descriptor of its memory
+ * is left. */
 static void clear_if_deserted(const char *path)
 {
     bool alive = true;
@@ -460,7 +474,8 @@ static void clear_deserted(const char *own_path)
     closedir(directory);
 }
 
-/* A fork waits for the end of the running section. The child keeps life_fd: the memory that it has mapped is alive as long as it is. */
+/* A fork waits for the end of the running section. The child keeps life_fd: the memory that it has
+ * mapped is alive as long as it is. */
 static void before_fork(void)
 {
     pthread_mutex_lock(&mutex);
@@ -526,7 +541,8 @@ void soft_ledger_leave(void)
     pthread_mutex_unlock(&mutex);
 }
 
-/* The end of the process in good order: what it held goes, and if nobody is left, so does the file. */
+/* The end of the process in good order: what it held goes, and if nobody is left, so does the
+ * file. */
 __attribute__((destructor)) static void leave_for_good(void)
 {
     char path[PATH_BYTES];

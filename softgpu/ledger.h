@@ -1,10 +1,11 @@
 /* softgpu/ledger.h - the file that the processes of an instance keep their accounts in.
  *
- * It has a head and a row of slots, one for each allocation. All work is done in sections: enter, read and write slots, leave. A section
- * has the whole file to itself, against other processes and other threads.
+ * It has a head and a row of slots, one for each allocation. All work is done in sections: enter,
+ * read and write slots, leave. A section has the whole file to itself, against other processes and
+ * other threads.
  *
- * The file is never mapped. What is read is a copy, made of whatever another process may have done to it: indices and sizes are checked
- * before they are used, by who uses them.
+ * The file is never mapped. What is read is a copy, made of whatever another process may have done
+ * to it: indices and sizes are checked before they are used, by who uses them.
  */
 #ifndef SOFTGPU_LEDGER_H
 #define SOFTGPU_LEDGER_H
@@ -36,14 +37,16 @@ typedef struct soft_ledger_slot {
     uint64_t holders[SOFT_PROCESSES_MAX / 64]; /* bit set of processes */
 } soft_ledger_slot;
 
-/* Begins a section; *head is good until its end and is written back then if a slot was. Opens the ledger if need be.
- * CUDA_ERROR_OPERATING_SYSTEM; CUDA_ERROR_NOT_INITIALIZED in a forked child, CUDA_ERROR_DEINITIALIZED at the end of the process. */
+/* Begins a section; *head is good until its end and is written back then if a slot was. Opens the
+ * ledger if need be. CUDA_ERROR_OPERATING_SYSTEM; CUDA_ERROR_NOT_INITIALIZED in a forked child,
+ * CUDA_ERROR_DEINITIALIZED at the end of the process. */
 CUresult soft_ledger_enter(soft_ledger_head **head);
 void soft_ledger_leave(void);
 
 /* ---- within a section */
 
-/* False if the file cannot be read or written; after a failed write the next section takes stock. */
+/* False if the file cannot be read or written; after a failed write the next section takes
+ * stock. */
 bool soft_ledger_read(uint32_t first, uint32_t count, soft_ledger_slot *slots);
 bool soft_ledger_write(uint32_t first, uint32_t count, const soft_ledger_slot *slots);
 
@@ -56,7 +59,8 @@ bool soft_ledger_has_holder(const soft_ledger_slot *slot);
 /* Makes this process a holder, or not. */
 void soft_ledger_set_holder(soft_ledger_slot *slot, bool on);
 
-/* Clears away what the dead held and what nobody has any more, and puts in order what is left, whatever it was. */
+/* Clears away what the dead held and what nobody has any more, and puts in order what is left,
+ * whatever it was. */
 bool soft_ledger_take_stock(void);
 /* Is there anything that taking stock would find? */
 bool soft_ledger_is_stale(void);

@@ -1,9 +1,11 @@
-/* Questions about a pointer. What a pointer is was decided when it was made; here it is only looked up. */
+/* Questions about a pointer. What a pointer is was decided when it was made; here it is only looked
+ * up. */
 #include <string.h>
 
 #include "softgpu/space.h"
 
-/* What the attributes are made from: a copy, so that nothing is asked of other rooms under the space lock. */
+/* What the attributes are made from: a copy, so that nothing is asked of other rooms under the
+ * space lock. */
 typedef struct pointer_facts {
     soft_span part;  /* the allocation or the mapping that holds the pointer */
     soft_span whole; /* the allocation or the reservation */

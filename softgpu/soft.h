@@ -1,18 +1,21 @@
 /* softgpu/soft.h - what the rooms of the software GPU share. Nothing outside softgpu/ includes it.
  *
- * The software GPU is a CUDA driver without a GPU: it exports the entry points of driver/calls.h and runs kernels on CPU threads. It is
- * as strict as the real driver, because it is what the project's tests run on.
+ * The software GPU is a CUDA driver without a GPU: it exports the entry points of driver/calls.h
+ * and runs kernels on CPU threads. It is as strict as the real driver, because it is what the
+ * project's tests run on.
  *
  *   config.c   the machine, from GVMEM_SOFTGPU="devices=2,memory=4GiB,sms=4,instance=name"
- *   charge.c   which process holds how many bytes of which device; over ledger.c, the file they share, which survives SIGKILL of any
+ *   charge.c   which process holds how many bytes of which device; over ledger.c, the file they
+ *              share, which survives SIGKILL of any
  *   backing.c  the memory behind an address: a sealed memfd and its charge
  *   space.c    what every address of this process is: reservation, mapping, allocation, host memory
  *   alloc.c  vmm.c  host.c  ipc.c  pointer.c      the memory calls
- *   init.c  device.c  context.c                   start, attributes, the primary contexts and their sticky error
+ *   init.c  device.c  context.c                   start, attributes, primary contexts, sticky error
  *   stream.c  event.c  copy.c  module.c  launch.c queues, copies, images, and blocks on SM threads
  *
- * Calls flow downwards in this order: launch/copy -> stream -> context -> space -> charge -> config.
- * Locks, in the order they may be taken: context, stream, space, charge. No lock is held while a kernel or a host function runs.
+ * Calls flow down: launch and copy -> stream -> context -> space -> charge -> config.
+ * Locks, in the order they may be taken: context, stream, space, charge. No lock is held while a
+ * kernel or a host function runs.
  */
 #ifndef SOFTGPU_SOFT_H
 #define SOFTGPU_SOFT_H
@@ -24,14 +27,15 @@
 #include "driver/calls.h"
 #include "driver/cuda_abi.h"
 
-/* Every entry point, declared under its exported name so that each definition is checked against the table. */
+/* Every entry point, declared under its exported name so that each definition is checked against
+ * the table. */
 #define SOFT_EXPORT __attribute__((visibility("default")))
 #define SOFT_DECLARE(name, symbol, since, need, params, args) SOFT_EXPORT CUresult symbol params;
 GVMI_CUDA_CALLS(SOFT_DECLARE)
 #undef SOFT_DECLARE
 
-/* The one export that is not CUDA's: what is wrong with GVMEM_SOFTGPU, or NULL. A library that has it
- * is the software GPU. */
+/* The one export that is not CUDA's: what is wrong with GVMEM_SOFTGPU, or NULL. A library that has
+ * it is the software GPU. */
 SOFT_EXPORT const char *gvm_softgpu_problem(void);
 
 #define SOFT_DEVICES_MAX 16
@@ -47,34 +51,39 @@ typedef struct soft_config {
     char instance[48];     /* processes with the same instance share the devices' memory */
 } soft_config;
 
-/* The settings of this process, read once. Malformed settings make cuInit answer CUDA_ERROR_INVALID_VALUE; text says what is wrong. */
+/* The settings of this process, read once. Malformed settings make cuInit answer
+ * CUDA_ERROR_INVALID_VALUE; text says what is wrong. */
 CUresult soft_config_get(const soft_config **out, const char **text);
 
 /* ---- context.c */
-/* The checks every entry point starts with: cuInit done; soft_enter_context() also wants a current context and gives its device, and
- * answers with that context's sticky error if it has one. */
+/* The checks every entry point starts with: cuInit done; soft_enter_context() also wants a current
+ * context and gives its device, and answers with that context's sticky error if it has one. */
 CUresult soft_enter(void);
 CUresult soft_enter_context(int *device);
 /* Gives the device's context its sticky error (the first one stays). */
 void soft_context_break(int device, CUresult error);
 CUresult soft_context_error(int device);
-/* Waits until everything submitted to the device by this process before the call is done: what cuMemFree does on the real driver. The
- * caller holds no lock. Answers with the context's sticky error. */
+/* Waits until everything submitted to the device by this process before the call is done: what
+ * cuMemFree does on the real driver. The caller holds no lock. Answers with the context's sticky
+ * error. */
 CUresult soft_device_drain(int device);
-/* Has cuCtxEnablePeerAccess given the device's context access to what the peer's context allocates? */
+/* Has cuCtxEnablePeerAccess given the device's context access to what the peer's context
+ * allocates? */
 bool soft_context_peer_enabled(int device, int peer);
 /* The handle of the device's primary context, NULL while it is not retained. */
 CUcontext soft_context_handle(int device);
 
 /* ---- stream.c */
-/* Puts fn(arg) behind what the stream holds (any handle that cuda calls take, NULL and the special ones too; stream handles of another
- * context work). A thread of the driver calls it, with no lock held, exactly once and even if the context breaks meanwhile, so that it
- * can always release arg; a result other than success breaks the context. On failure nothing was queued and arg is still the caller's. */
+/* Puts fn(arg) behind what the stream holds (any handle that cuda calls take, NULL and the special
+ * ones too; stream handles of another context work). A thread of the driver calls it, with no lock
+ * held, exactly once and even if the context breaks meanwhile, so that it can always release arg; a
+ * result other than success breaks the context. On failure nothing was queued and arg is still the
+ * caller's. */
 CUresult soft_stream_submit(CUstream stream, CUresult (*fn)(void *arg), void *arg);
 
 /* ---- charge.c (charge.h, backing.h and space.h hold what only the memory calls need) */
-/* Makes this process known to the instance's ledger: the last step of cuInit, so that the files it needs are opened there and nowhere
- * later. */
+/* Makes this process known to the instance's ledger: the last step of cuInit, so that the files it
+ * needs are opened there and nowhere later. */
 CUresult soft_charge_open(void);
 
 /* ---- space.c */
@@ -89,18 +98,21 @@ typedef enum soft_kind {
 
 enum { SOFT_ACCESS_NONE = 0, SOFT_ACCESS_READ = 1, SOFT_ACCESS_READWRITE = 3 };
 
-/* May the device do this to every byte of [addr, addr + size)? Success, or what the real driver answers to a copy there. */
+/* May the device do this to every byte of [addr, addr + size)? Success, or what the real driver
+ * answers to a copy there. */
 CUresult soft_space_check(int device, CUdeviceptr addr, uint64_t size_bytes, int access);
-/* Like it for a host-side pointer of a copy: plain host memory is fine, device memory that the CPU could not touch is not. */
+/* Like it for a host-side pointer of a copy: plain host memory is fine, device memory that the CPU
+ * could not touch is not. */
 CUresult soft_space_check_host(const void *addr, uint64_t size_bytes);
 soft_kind soft_space_kind(CUdeviceptr addr);
-/* A global of a loaded image: memory of the device (SOFT_KIND_DEVICE to copies and queries, but nothing that cuMemFree takes) at an
- * address that the loader chose. module.c adds it when its address is first asked for and removes it before the image goes. */
+/* A global of a loaded image: memory of the device (SOFT_KIND_DEVICE to copies and queries, but
+ * nothing that cuMemFree takes) at an address that the loader chose. module.c adds it when its
+ * address is first asked for and removes it before the image goes. */
 CUresult soft_space_add_global(void *addr, uint64_t size_bytes, int device);
 void soft_space_remove_global(void *addr);
-/* The device's context is gone (last release, or reset) and nothing runs on it any more: frees what belonged to the context, that is
- * cuMemAlloc, managed and pinned memory, opened IPC handles and host registrations. VMM handles, mappings and reservations belong to
- * the process and stay. */
+/* The device's context is gone (last release, or reset) and nothing runs on it any more: frees what
+ * belonged to the context, that is cuMemAlloc, managed and pinned memory, opened IPC handles and
+ * host registrations. VMM handles, mappings and reservations belong to the process and stay. */
 void soft_space_drop_context(int device);
 
 #endif

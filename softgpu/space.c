@@ -1,10 +1,12 @@
 /* I1  both tables are sorted by address, and no two entries of one overlap.
- * I2  every mapping lies within one range of kind SOFT_KIND_RESERVED, and no range of another kind overlaps a reservation.
- * I3  the pages of a reservation are inaccessible but where a mapping grants access; what a mapping grants to anybody is granted to this
- *     process's CPU too, because the SM threads are threads of it.
+ * I2  every mapping lies within one range of kind SOFT_KIND_RESERVED, and no range of another kind
+ *     overlaps a reservation.
+ * I3  the pages of a reservation are inaccessible but where a mapping grants access; what a mapping
+ *     grants to anybody is granted to this process's CPU too, because the SM threads are threads of
+ *     it.
  *
- * Finding is a binary search. Adding in the middle moves pointers, 8 bytes an entry: at the 65,530 mappings that Linux allows a process
- * by default that is 30 us.
+ * Finding is a binary search. Adding in the middle moves pointers, 8 bytes an entry: at the 65,530
+ * mappings that Linux allows a process by default that is 30 us.
  */
 #include "softgpu/space.h"
 
@@ -144,7 +146,8 @@ uint64_t soft_buffer_id_next(void)
     return atomic_fetch_add(&last, 1) + 1;
 }
 
-/* The kernel has just given these addresses out, so what was registered there is gone: the program unmapped it without a word to us. */
+/* The kernel has just given these addresses out, so what was registered there is gone: the program
+ * unmapped it without a word to us. */
 static void end_stale_locked(CUdeviceptr addr, uint64_t size_bytes)
 {
     size_t index;
@@ -348,9 +351,10 @@ soft_kind soft_space_kind(CUdeviceptr addr)
 
 /* ---- pages */
 
-/* Linux refuses every mmap of a process with vm.max_map_count mappings (65,530 by default), even one that takes mappings away. So that
- * memory can be given back in a process that is full, some mappings are kept to spare: pages of alternating protection, each of which
- * counts as a mapping. They are let go for as long as giving back takes. */
+/* Linux refuses every mmap of a process with vm.max_map_count mappings (65,530 by default), even
+ * one that takes mappings away. So that memory can be given back in a process that is full, some
+ * mappings are kept to spare: pages of alternating protection, each of which counts as a mapping.
+ * They are let go for as long as giving back takes. */
 enum { SPARE_PAGES = 16 };
 static pthread_mutex_t spare_lock = PTHREAD_MUTEX_INITIALIZER;
 static char *spare;

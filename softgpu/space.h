@@ -1,9 +1,11 @@
 /* softgpu/space.h - what the addresses of this process are.
  *
- * Two tables, sorted by address, of things that do not overlap: ranges (a reservation, an allocation, pinned or managed memory, a
- * global of an image) and mappings (a VMM handle at some part of a reservation). One lock guards both, and everything they point to.
+ * Two tables, sorted by address, of things that do not overlap: ranges (a reservation, an
+ * allocation, pinned or managed memory, a global of an image) and mappings (a VMM handle at some
+ * part of a reservation). One lock guards both, and everything they point to.
  *
- * Threads: functions ending in _locked want the space lock, those that change something for writing.
+ * Threads: functions ending in _locked want the space lock, those that change something for
+ * writing.
  */
 #ifndef SOFTGPU_SPACE_H
 #define SOFTGPU_SPACE_H
@@ -69,28 +71,33 @@ void soft_space_unlock(void);
 soft_range *soft_range_at_locked(CUdeviceptr addr);
 soft_mapping *soft_mapping_at_locked(CUdeviceptr addr);
 
-/* The first one that ends behind addr, or NULL; *index is its place, for walking on from there with _nth_locked(). */
+/* The first one that ends behind addr, or NULL; *index is its place, for walking on from there with
+ * _nth_locked(). */
 soft_range *soft_range_from_locked(CUdeviceptr addr, size_t *index);
 soft_range *soft_range_nth_locked(size_t index);
 soft_mapping *soft_mapping_from_locked(CUdeviceptr addr, size_t *index);
 soft_mapping *soft_mapping_nth_locked(size_t index);
 
-/* Takes the mapping in; false if there is no memory for the table. The caller has seen to it that it overlaps nothing. */
+/* Takes the mapping in; false if there is no memory for the table. The caller has seen to it that
+ * it overlaps nothing. */
 bool soft_mapping_add_locked(soft_mapping *mapping);
 /* Takes mappings out of the table, from a place on; the objects are the caller's. */
 void soft_mapping_forget_locked(size_t index, size_t count);
 
-/* Makes a range like the model (its buffer_id is set here) and takes it in; takes the lock itself. page_bytes is not 0 for addresses that
- * the caller has just got from the kernel, 0 for addresses that it was told. CUDA_ERROR_OUT_OF_MEMORY; and for the latter
- * CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED or CUDA_ERROR_INVALID_VALUE if they overlap what is known already. */
+/* Makes a range like the model (its buffer_id is set here) and takes it in; takes the lock itself.
+ * page_bytes is not 0 for addresses that the caller has just got from the kernel, 0 for addresses
+ * that it was told. CUDA_ERROR_OUT_OF_MEMORY; and for the latter
+ * CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED or CUDA_ERROR_INVALID_VALUE if they overlap what is
+ * known already. */
 CUresult soft_range_add(const soft_range *model);
 
-/* Finds addresses for the model's pages, puts its backing behind them and takes it in. Sets the model's address on success; destroys its
- * backing on failure. CUDA_ERROR_OUT_OF_MEMORY. */
+/* Finds addresses for the model's pages, puts its backing behind them and takes it in. Sets the
+ * model's address on success; destroys its backing on failure. CUDA_ERROR_OUT_OF_MEMORY. */
 CUresult soft_range_place(soft_range *model, uint64_t alignment);
 
-/* Ends a range: takes it out, gives its pages back to the kernel (unless they are not ours) and destroys its backing. The caller has
- * made sure that nothing is mapped in it. CUDA_ERROR_OUT_OF_MEMORY if the kernel would have to split a mapping and cannot: nothing has
+/* Ends a range: takes it out, gives its pages back to the kernel (unless they are not ours) and
+ * destroys its backing. The caller has made sure that nothing is mapped in it.
+ * CUDA_ERROR_OUT_OF_MEMORY if the kernel would have to split a mapping and cannot: nothing has
  * changed then. */
 CUresult soft_range_end_locked(soft_range *range);
 
@@ -98,9 +105,11 @@ uint64_t soft_buffer_id_next(void);
 
 /* ---- pages: addresses from the kernel */
 
-/* Addresses without memory behind them; alignment is a power of two, wanted a hint or 0. 0 if there are none. */
+/* Addresses without memory behind them; alignment is a power of two, wanted a hint or 0. 0 if there
+ * are none. */
 CUdeviceptr soft_pages_reserve(uint64_t size_bytes, uint64_t alignment, CUdeviceptr wanted);
-/* Puts memory behind reserved addresses: that of the file, or anonymous if fd is -1. prot as for mmap. */
+/* Puts memory behind reserved addresses: that of the file, or anonymous if fd is -1. prot as for
+ * mmap. */
 bool soft_pages_map(CUdeviceptr addr, uint64_t size_bytes, int fd, int prot);
 /* Takes it away again; the addresses stay reserved. */
 bool soft_pages_unmap(CUdeviceptr addr, uint64_t size_bytes);

@@ -1,11 +1,13 @@
-/* Virtual memory management: reservations, handles, mappings, access, export and import. All of it works from cuInit on, without a
- * context.
+/* Virtual memory management: reservations, handles, mappings, access, export and import. All of it
+ * works from cuInit on, without a context.
  *
- * A handle value is (serial, place in the table): a value that was released never means another allocation. A handle object lives while
- * values or mappings of it do, so a mapping outlives cuMemRelease, and cuMemRetainAllocationHandle makes the old value valid again, as
- * the real driver documents it.
+ * A handle value is (serial, place in the table): a value that was released never means another
+ * allocation. A handle object lives while values or mappings of it do, so a mapping outlives
+ * cuMemRelease, and cuMemRetainAllocationHandle makes the old value valid again, as the real driver
+ * documents it.
  *
- * Everything below runs under the space lock, so a call either happens as a whole or, on failure, not at all.
+ * Everything below runs under the space lock, so a call either happens as a whole or, on failure,
+ * not at all.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -401,8 +403,9 @@ static CUdeviceptr mapping_end(const soft_mapping *mapping)
     return mapping->span.addr + mapping->span.size_bytes;
 }
 
-/* Looks for the mappings of a range that must lie within one reservation and must cut no mapping; there may be holes, or nothing but a
- * hole. *index is the first mapping's place, *count their number. */
+/* Looks for the mappings of a range that must lie within one reservation and must cut no mapping;
+ * there may be holes, or nothing but a hole. *index is the first mapping's place, *count their
+ * number. */
 static bool find_whole_locked(CUdeviceptr ptr, uint64_t size_bytes, size_t *index, size_t *count)
 {
     const soft_range *range = soft_range_at_locked(ptr);
@@ -493,8 +496,9 @@ static CUresult apply_access(const soft_mapping *mapping, const CUmemAccessDesc 
     return CUDA_SUCCESS;
 }
 
-/* Gives the kernel what the mappings' access would be after the descriptors; neighbours that shall have the same protection go in one
- * call. 0 on success, else how many of the mappings may have been changed. */
+/* Gives the kernel what the mappings' access would be after the descriptors; neighbours that shall
+ * have the same protection go in one call. 0 on success, else how many of the mappings may have
+ * been changed. */
 static size_t protect_locked(size_t index, size_t count, const CUmemAccessDesc *desc, size_t desc_count)
 {
     size_t done = 0;
@@ -550,8 +554,8 @@ static bool is_mapped_at_its_ends_locked(CUdeviceptr ptr, uint64_t size_bytes, s
            mapping_end(soft_mapping_nth_locked(index + count - 1)) == ptr + size_bytes;
 }
 
-/* How many of the mappings lie before the first hole. Like the real driver, which answers success and
- * leaves what lies behind a hole as it was. */
+/* How many of the mappings lie before the first hole. Like the real driver, which answers success
+ * and leaves what lies behind a hole as it was. */
 static size_t count_before_hole_locked(size_t index, size_t count)
 {
     size_t i = 1;

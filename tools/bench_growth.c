@@ -3,8 +3,8 @@
  *
  * The driver's loop is the least that puts the same chunks behind one address: create and map each
  * new chunk, then one set-access over all that a step adds. Each run starts from nothing: the
- * library's cache of chunks is emptied, nothing is left mapped, and the driver has had time for what
- * it does with freed memory behind the callers' backs.
+ * library's cache of chunks is emptied, nothing is left mapped, and the driver has had time for
+ * what it does with freed memory behind the callers' backs.
  *
  * Only the growing is timed. After each step the part that is new is filled with numbers, so that
  * no way copies, or is spared, memory that was never written.
@@ -163,8 +163,8 @@ static bool grow_copying(bench *b, const growth *g, double *us)
     return result == CUDA_SUCCESS && filled;
 }
 
-/* Gives the driver time to clean what was freed: measured on an H100, allocating right after freeing
- * many gigabytes waits for that. */
+/* Gives the driver time to clean what was freed: measured on an H100, allocating right after
+ * freeing many gigabytes waits for that. */
 static void settle(bench *b)
 {
     const struct timespec pause = {0, b->quick ? 1000 * 1000 : 100 * 1000 * 1000};

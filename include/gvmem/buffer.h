@@ -59,8 +59,8 @@ enum {
 typedef struct gvm_buffer_options {
     size_t struct_size;
     /* 0: chosen, from 2 MiB for reservations up to 32 MiB to 64 MiB from 1 GiB on. Larger chunks
-     * commit, move and share faster (the driver's cost is per chunk), smaller ones waste less at the
-     * ends; copies within the device run at full speed from 32 to 64 MiB on. */
+     * commit, move and share faster (the driver's cost is per chunk), smaller ones waste less at
+     * the ends; copies within the device run at full speed from 32 to 64 MiB on. */
     uint64_t chunk_bytes;
     uint64_t address;  /* wanted address; GVM_E_ADDRESS if it is taken */
     uint32_t flags;    /* GVM_BUFFER_... */
@@ -106,7 +106,8 @@ GVM_API gvm_status gvm_buffer_create(gvm_device *device, uint64_t reserve_bytes,
  * GVM_E_SEALED    the buffer is sealed
  * GVM_E_IMPORTED  the buffer was imported
  *
- * Blocks on the driver only (about 40 us a chunk on an H100); never waits for the GPU to be idle. */
+ * Blocks on the driver only (about 40 us a chunk on an H100); never waits for the GPU to be
+ * idle. */
 GVM_API gvm_status gvm_buffer_commit(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes);
 
 /* Takes memory from behind the chunks that lie wholly inside the range; absent ones are passed
@@ -164,8 +165,8 @@ GVM_API gvm_status gvm_buffer_grant(gvm_buffer *buffer, gvm_device *peer, gvm_ac
  * the caller's to wait for. The _async forms do the copy in the order of the stream (one of the
  * destination's device, or of the buffer's) and return at once, except that from or to pageable
  * host memory the driver may wait; the memory must stay until the stream has passed the copy. A
- * length of 0 is a success that does nothing. If an _async form fails, part of the copy may be on the
- * stream all the same: let the stream pass it before the memory is used otherwise.
+ * length of 0 is a success that does nothing. If an _async form fails, part of the copy may be on
+ * the stream all the same: let the stream pass it before the memory is used otherwise.
  *
  * GVM_E_INVALID   a range leaves its reservation, ranges overlap, a pointer is NULL, or the
  *                 destination's device has no access to the source

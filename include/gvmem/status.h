@@ -31,7 +31,8 @@ extern "C" {
 #define GVM_VERSION_PATCH 0
 
 /* X(name, value, sqlstate, text), by how much is broken: 10.. the call, 20.. resources, 30.. the
- * machine, 40.. another process, 50.. the system beneath. SQLSTATEs are PostgreSQL's (Appendix A of its manual). */
+ * machine, 40.. another process, 50.. the system beneath. SQLSTATEs are PostgreSQL's (Appendix A of
+ * its manual). */
 /* clang-format off */
 #define GVM_STATUS_TABLE(X) \
     X(GVM_OK, 0, "00000", "success") \

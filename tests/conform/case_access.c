@@ -1,4 +1,5 @@
-/* Access rights of mappings: who may read and write, and how that is asked. What happens on a breach is in case_fault.c. */
+/* Access rights of mappings: who may read and write, and how that is asked. What happens on a
+ * breach is in case_fault.c. */
 #include "tests/conform/conform.h"
 
 static CUresult set(CUdeviceptr at, size_t size, CUmemAccessDesc access)
@@ -184,7 +185,8 @@ CASE(access_of_cpu_to_device_memory_is_not_supported)
     CUmemAccessDesc access = {{CU_MEM_LOCATION_TYPE_HOST, 0}, writes};
     EXPECT(set(at, machine.granule, access), CUDA_ERROR_NOT_SUPPORTED);
     EXPECT(set(at, machine.granule, host_access(writes)), CUDA_ERROR_NOT_SUPPORTED);
-    /* On a real device it cannot. The software GPU's kernels run on the CPU: what they may read, it may. */
+    /* On a real device it cannot. The software GPU's kernels run on the CPU: what they may read, it
+     * may. */
     observe("the CPU can %s", cpu_can_read((void *)(uintptr_t)at) ? "read" : "not read");
     expect_access(at, device_access(writes));
 }

@@ -166,7 +166,8 @@ static void expect_no_attribute(CUpointer_attribute which, CUdeviceptr at)
     EXPECT_INVALID(cu->cuPointerGetAttribute(&value, which, at));
 }
 
-/* What every address with memory tells: the memory, [at, at + size), belongs to the first device, or to the host near it. */
+/* What every address with memory tells: the memory, [at, at + size), belongs to the first device,
+ * or to the host near it. */
 static void expect_place(CUdeviceptr at, size_t size, unsigned type)
 {
     expect_attribute(CU_POINTER_ATTRIBUTE_MEMORY_TYPE, at + 5, type);

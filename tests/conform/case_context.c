@@ -1,7 +1,8 @@
-/* Cases: primary contexts, the current context of a thread, peers, and contexts that are broken or gone.
+/* Cases: primary contexts, the current context of a thread, peers, and contexts that are broken or
+ * gone.
  *
- * Goal: what a process that shares its context with the CUDA runtime and with libraries relies on. Cases flagged BARE start without a
- * context and retain their own.
+ * Goal: what a process that shares its context with the CUDA runtime and with libraries relies on.
+ * Cases flagged BARE start without a context and retain their own.
  */
 #include <string.h>
 
@@ -266,7 +267,8 @@ CASE(peer_access_lets_kernels_read_and_write)
     EXPECT_OK(cu->cuCtxDisablePeerAccess(second));
 }
 
-/* The software GPU cannot tell whose block touches an address: all its devices live in one address space. */
+/* The software GPU cannot tell whose block touches an address: all its devices live in one address
+ * space. */
 CASE(peer_memory_without_access_observed)
 {
     CUdeviceptr there = 0;

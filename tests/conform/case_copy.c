@@ -1,7 +1,8 @@
 /* Cases: copies and memsets.
  *
- * Goal: bytes arrive, exactly those asked for; calls return when they promise to; copies cross the seams of buffers made of several
- * handles, and run beside kernels. What a copy of a range that is not wholly mapped answers is stated too.
+ * Goal: bytes arrive, exactly those asked for; calls return when they promise to; copies cross the
+ * seams of buffers made of several handles, and run beside kernels. What a copy of a range that is
+ * not wholly mapped answers is stated too.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -315,10 +316,12 @@ CASE(copy_across_device_and_host_mapping_within)
     EXPECT_TRUE(words_are(plain, words, 51, 1));
 }
 
-/* ---- ranges that are not wholly there: refused at the call, and the context stays good. From the device: case_fault.c.
+/* ---- ranges that are not wholly there: refused at the call, and the context stays good. From the
+ * device: case_fault.c.
  *
- * Undefined and not tested: a copy that finds the direction itself (cuMemcpyAsync). It takes addresses without memory for the host's,
- * and NVIDIA's driver dies of touching them. The software GPU answers CUDA_ERROR_INVALID_VALUE. */
+ * Undefined and not tested: a copy that finds the direction itself (cuMemcpyAsync). It takes
+ * addresses without memory for the host's, and NVIDIA's driver dies of touching them. The software
+ * GPU answers CUDA_ERROR_INVALID_VALUE. */
 
 CASE(copy_to_reserved_range_refused)
 {

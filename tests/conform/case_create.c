@@ -1,7 +1,8 @@
 /* Handles: memory without an address.
  *
- * Undefined and not tested, here and in the other files: using a handle value that was released, or that is nonsense. NVIDIA's driver
- * takes the value for an address and dies by SIGSEGV sooner or later; the software GPU answers CUDA_ERROR_INVALID_VALUE.
+ * Undefined and not tested, here and in the other files: using a handle value that was released, or
+ * that is nonsense. NVIDIA's driver takes the value for an address and dies by SIGSEGV sooner or
+ * later; the software GPU answers CUDA_ERROR_INVALID_VALUE.
  */
 #include "tests/conform/conform.h"
 
@@ -144,8 +145,8 @@ CASE(vmm_create_for_win32_is_refused)
     EXPECT_INVALID(try_create(machine.granule, prop));
 }
 
-/* Depends on the machine: a fabric handle wants a fabric that is set up. An H100 in a virtual machine says NOT_PERMITTED; the software
- * GPU has no such attribute and says NOT_SUPPORTED. */
+/* Depends on the machine: a fabric handle wants a fabric that is set up. An H100 in a virtual
+ * machine says NOT_PERMITTED; the software GPU has no such attribute and says NOT_SUPPORTED. */
 CASE(vmm_create_for_fabric)
 {
     CUmemAllocationProp prop = device_prop();

@@ -1,4 +1,5 @@
-/* Cases: events. Goal: an event is the point in a stream where it was recorded last, and tells time between two such points. */
+/* Cases: events. Goal: an event is the point in a stream where it was recorded last, and tells time
+ * between two such points. */
 #include "tests/conform/execution.h"
 
 CASE(event_unrecorded_is_done)

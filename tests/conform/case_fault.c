@@ -1,6 +1,8 @@
-/* Kernels and copies that go where they may not: the error, that it stays, what later calls answer, and that nobody else is harmed.
+/* Kernels and copies that go where they may not: the error, that it stays, what later calls answer,
+ * and that nobody else is harmed.
  *
- * A broken context cannot undo what a case took, so these cases have a process of their own and end with abandon_all().
+ * A broken context cannot undo what a case took, so these cases have a process of their own and end
+ * with abandon_all().
  */
 #include "tests/conform/conform.h"
 #include "tests/conform/peer.h"
@@ -93,7 +95,8 @@ CASE(fault_kernel_reads_null)
     abandon_all();
 }
 
-/* ILLEGAL on a real device. The software GPU's kernels are threads of this process and reach all of its plain memory. */
+/* ILLEGAL on a real device. The software GPU's kernels are threads of this process and reach all of
+ * its plain memory. */
 CASE(fault_kernel_reads_plain_host_memory)
 {
     static uint32_t here;

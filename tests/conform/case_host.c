@@ -226,7 +226,8 @@ CASE(host_handle_is_shared_with_the_cpu)
     EXPECT_U64(word[3], 14);
 }
 
-/* On a real device the CPU cannot read. The software GPU's kernels run on the CPU: what they may read, it may. */
+/* On a real device the CPU cannot read. The software GPU's kernels run on the CPU: what they may
+ * read, it may. */
 CASE(host_handle_without_cpu_access)
 {
     CUdeviceptr at = take_mapped(machine.granule, take_host_handle(machine.granule));
@@ -243,7 +244,8 @@ CASE(host_handle_for_the_cpu_alone)
     EXPECT_TRUE(cpu_can_write((void *)(uintptr_t)at));
 }
 
-/* On a real device the CPU cannot write. The software GPU's kernels may here, and they run on the CPU. */
+/* On a real device the CPU cannot write. The software GPU's kernels may here, and they run on the
+ * CPU. */
 CASE(host_handle_read_only_for_the_cpu)
 {
     CUdeviceptr at = take_host_memory(machine.granule);

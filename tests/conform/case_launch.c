@@ -1,5 +1,5 @@
-/* Cases: launches. Goal: every block and thread of a launch runs once with the parameters of that launch, what cannot run is refused
- * when asked for, and kernels of two streams run at once.
+/* Cases: launches. Goal: every block and thread of a launch runs once with the parameters of that
+ * launch, what cannot run is refused when asked for, and kernels of two streams run at once.
  */
 #include "tests/conform/execution.h"
 

@@ -1,5 +1,5 @@
-/* Requests that cannot be met: they must answer so, change nothing, and leave the driver usable. Large reservations are in
- * case_reserve.c. */
+/* Requests that cannot be met: they must answer so, change nothing, and leave the driver usable.
+ * Large reservations are in case_reserve.c. */
 #include "tests/conform/conform.h"
 
 #define HUGE (1ull << 50) /* more than any machine has, less than a size that overflows */
@@ -19,7 +19,8 @@ static size_t more_than_the_device(void)
     return machine.total_bytes / machine.granule * machine.granule + machine.granule;
 }
 
-/* Surely more than is free: NVIDIA's driver keeps some MiB that cuMemGetInfo does not count as free and cuMemCreate may take. */
+/* Surely more than is free: NVIDIA's driver keeps some MiB that cuMemGetInfo does not count as free
+ * and cuMemCreate may take. */
 static size_t more_than_is_free(void)
 {
     return free_bytes() / machine.granule * machine.granule + 256 * MIB;

@@ -80,8 +80,8 @@ CASE(map_with_unknown_flags_is_refused)
     EXPECT_INVALID(cu->cuMemMap(at, machine.granule, 0, handle, 1ull << 40));
 }
 
-/* NVIDIA's driver looks only where the range begins. Behind the reservation there may be anybody's addresses, so the software GPU,
- * which would put its pages over them, refuses. */
+/* NVIDIA's driver looks only where the range begins. Behind the reservation there may be anybody's
+ * addresses, so the software GPU, which would put its pages over them, refuses. */
 CASE(map_beyond_the_reservation)
 {
     CUmemGenericAllocationHandle handle = take_handle(2 * machine.granule);

@@ -1,4 +1,5 @@
-/* Cases: images, their kernels and their globals. Goal: each load of an image is a module of its own, and what is no image is refused. */
+/* Cases: images, their kernels and their globals. Goal: each load of an image is a module of its
+ * own, and what is no image is refused. */
 #include <string.h>
 
 #include "tests/conform/execution.h"

@@ -1,7 +1,9 @@
-/* What returns at once while a kernel runs, and what waits for its end. The kernel is the one that serves (kernels.h): it runs until it
- * is told to stop, so a call that waits for it does not return before.
+/* What returns at once while a kernel runs, and what waits for its end. The kernel is the one that
+ * serves (kernels.h): it runs until it is told to stop, so a call that waits for it does not return
+ * before.
  *
- * Calls whose waiting is what the case is about run on a thread of their own: were they on this one, nobody could stop the kernel.
+ * Calls whose waiting is what the case is about run on a thread of their own: were they on this
+ * one, nobody could stop the kernel.
  */
 #include <pthread.h>
 #include <stdatomic.h>
@@ -53,7 +55,8 @@ static bool call_returns(unsigned within_ms)
     return atomic_load(&call.done);
 }
 
-/* Starts the call while the kernel runs; whether it comes back before the kernel ends. Then both are over. */
+/* Starts the call while the kernel runs; whether it comes back before the kernel ends. Then both
+ * are over. */
 static bool returns_while_kernel_runs(CUresult (*run)(struct call *call))
 {
     bool returned;
@@ -261,7 +264,8 @@ CASE(spin_kernel_sees_another_handle_at_the_same_address)
     serve_stop();
 }
 
-/* Copies the device page to the host page through a second address, swaps, and back: what the host tier does. */
+/* Copies the device page to the host page through a second address, swaps, and back: what the host
+ * tier does. */
 static void move_page(CUdeviceptr at, CUdeviceptr from, CUdeviceptr to,
                       CUmemGenericAllocationHandle handle)
 {

@@ -1,6 +1,7 @@
 /* Cases: starting the driver, its errors, its devices.
  *
- * Goal: what the library reads before it has a context is there, and is refused in the documented way before cuInit.
+ * Goal: what the library reads before it has a context is there, and is refused in the documented
+ * way before cuInit.
  */
 #include <pthread.h>
 #include <stdio.h>

@@ -1,7 +1,7 @@
 /* Cases: streams.
  *
- * Goal: what is in one stream happens in order, what is in two may happen at once, the legacy stream stands between the two kinds, and
- * nothing but the calls that say so waits.
+ * Goal: what is in one stream happens in order, what is in two may happen at once, the legacy
+ * stream stands between the two kinds, and nothing but the calls that say so waits.
  */
 #include <string.h>
 

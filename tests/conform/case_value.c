@@ -1,5 +1,5 @@
-/* Cases: stream memory operations. Goal: a stream that waits for a word goes on when the host, another stream or a kernel writes it,
- * and not before. Each wait is released before the case ends.
+/* Cases: stream memory operations. Goal: a stream that waits for a word goes on when the host,
+ * another stream or a kernel writes it, and not before. Each wait is released before the case ends.
  */
 #include "tests/conform/execution.h"
 

@@ -1,7 +1,9 @@
-/* tests/conform/cases.h - the table of conformance cases: X(name, flags), in the order in which they run.
+/* tests/conform/cases.h - the table of conformance cases: X(name, flags), in the order in which
+ * they run.
  *
- * Each name is defined once, as CASE(name), in one of the case_*.c files. A name reads <thing>_<condition>_<result>. cases.c makes
- * the declarations and the table from here; adding a case is adding its row.
+ * Each name is defined once, as CASE(name), in one of the case_*.c files. A name reads
+ * <thing>_<condition>_<result>. cases.c makes the declarations and the table from here; adding a
+ * case is adding its row.
  */
 #ifndef CONFORM_CASES_H
 #define CONFORM_CASES_H

@@ -1,5 +1,5 @@
-/* tests/conform/cases_execution.h - the cases about starting, contexts, copies, streams, events, stream memory operations, modules and
- * launches, in the order in which they run.
+/* tests/conform/cases_execution.h - the cases about starting, contexts, copies, streams, events,
+ * stream memory operations, modules and launches, in the order in which they run.
  */
 #ifndef CONFORM_CASES_EXECUTION_H
 #define CONFORM_CASES_EXECUTION_H

@@ -1,18 +1,22 @@
 /* tests/conform/conform.h - what the conformance cases are written with.
  *
- * gvmem-conform runs ONE table of cases (cases.h) against a CUDA driver: NVIDIA's on a real GPU, or the software GPU, with the same
- * expectations. A case is a function that makes driver calls and states what they must answer.
+ * gvmem-conform runs ONE table of cases (cases.h) against a CUDA driver: NVIDIA's on a real GPU, or
+ * the software GPU, with the same expectations. A case is a function that makes driver calls and
+ * states what they must answer.
  *
- * Processes: the runner (main.c) starts workers by executing itself again, because CUDA cannot be used after a plain fork. One worker
- * runs all ordinary cases in sequence; a case that leaves its process or context broken is flagged ALONE and has one to itself. A case
- * that shares memory starts peers (peer.h). Whoever dies or hangs fails the case that ran, and nothing else.
+ * Processes: the runner (main.c) starts workers by executing itself again, because CUDA cannot be
+ * used after a plain fork. One worker runs all ordinary cases in sequence; a case that leaves its
+ * process or context broken is flagged ALONE and has one to itself. A case that shares memory
+ * starts peers (peer.h). Whoever dies or hangs fails the case that ran, and nothing else.
  *
- * Ownership: what a take_ function gives is owned by the case and undone, last first, when the case ends in whatever way. drop()
- * undoes it earlier and demands that this succeeds; disown() is for what the case undid itself.
+ * Ownership: what a take_ function gives is owned by the case and undone, last first, when the case
+ * ends in whatever way. drop() undoes it earlier and demands that this succeeds; disown() is for
+ * what the case undid itself.
  *
- * Leaks: after every ordinary case the device's free memory and the number of open fds must be what they were before. Drivers grow
- * pools of their own at first use; a leak repeats. So a case after which something is missing is run again, and only what is missing
- * each of CONFORM_LEAK_RUNS times is a leak. No other tolerance is allowed.
+ * Leaks: after every ordinary case the device's free memory and the number of open fds must be what
+ * they were before. Drivers grow pools of their own at first use; a leak repeats. So a case after
+ * which something is missing is run again, and only what is missing each of CONFORM_LEAK_RUNS times
+ * is a leak. No other tolerance is allowed.
  *
  * Threads: EXPECT, REQUIRE and the take_ functions belong to the thread that runs the case.
  */
@@ -46,7 +50,8 @@ struct conform_driver {
 
 extern const struct conform_driver *cu;
 
-/* Loads the driver at path; an optional call that it lacks answers CUDA_ERROR_NOT_SUPPORTED. NULL, or what is wrong with it. */
+/* Loads the driver at path; an optional call that it lacks answers CUDA_ERROR_NOT_SUPPORTED. NULL,
+ * or what is wrong with it. */
 const char *conform_driver_load(const char *path);
 const char *conform_result_name(int result);
 
@@ -81,8 +86,9 @@ extern const unsigned conform_case_count;
 #define EXPECT_OK(call) EXPECT(call, CUDA_SUCCESS)
 #define REQUIRE_OK(call) REQUIRE(call, CUDA_SUCCESS)
 #define EXPECT_INVALID(call) EXPECT(call, CUDA_ERROR_INVALID_VALUE)
-/* Any of the results listed passes, and the one seen is printed. For what the software GPU cannot imitate, what depends on the machine,
- * and what no real device has been asked yet; the case says which. */
+/* Any of the results listed passes, and the one seen is printed. For what the software GPU cannot
+ * imitate, what depends on the machine, and what no real device has been asked yet; the case says
+ * which. */
 #define EXPECT_ANY(call, ...) \
     conform_result_any(__FILE__, __LINE__, #call, (int)(call), (const int[]){__VA_ARGS__, -1})
 #define EXPECT_U64(value, want) \
@@ -116,7 +122,8 @@ struct conform_machine {
 };
 extern struct conform_machine machine;
 
-/* Makes the primary context of another device current; the runner goes back to the first after the case. */
+/* Makes the primary context of another device current; the runner goes back to the first after the
+ * case. */
 void use_device(int ordinal);
 size_t free_bytes(void);
 /* Waits until free memory is at least this much, five seconds at most. */
@@ -144,8 +151,8 @@ void own(enum conform_kind kind, uint64_t value, uint64_t size);
 void disown(enum conform_kind kind, uint64_t value);
 void drop(enum conform_kind kind, uint64_t value);
 void drop_all(void);
-/* For a case that broke its context, where undoing would fail: forgets all but the peers. The end of the process, which the case has to
- * itself (ALONE), gives everything back. */
+/* For a case that broke its context, where undoing would fail: forgets all but the peers. The end
+ * of the process, which the case has to itself (ALONE), gives everything back. */
 void abandon_all(void);
 
 CUmemAllocationProp device_prop(void); /* device memory of the first device, exportable */
@@ -185,7 +192,8 @@ CUresult kernel_try_write(CUdeviceptr at, uint32_t value);
 void kernel_fill(CUdeviceptr at, size_t words, uint32_t first);
 uint64_t kernel_sum(CUdeviceptr at, size_t words);
 uint64_t sum_of_fill(size_t words, uint32_t first);
-/* Some device memory for a case's own results, zeroed before each case; the leak check does not see it. */
+/* Some device memory for a case's own results, zeroed before each case; the leak check does not see
+ * it. */
 #define CONFORM_SCRATCH_BYTES (64 * KIB)
 CUdeviceptr scratch(void);
 
@@ -210,7 +218,8 @@ int conform_worker(int fd);
 int conform_peer(int fd);
 /* Calls the driver as far as a case with these flags wants it before it starts. */
 void conform_setup(unsigned flags);
-/* Starts this program again with its role and one end of a socket pair; the other is *fd. 0 or an errno. */
+/* Starts this program again with its role and one end of a socket pair; the other is *fd. 0 or an
+ * errno. */
 int conform_spawn(const char *role, int *pid, int *fd);
 
 #endif

@@ -1,4 +1,5 @@
-/* tests/conform/execution.h - what the cases about streams, copies and launches share (execution.c).
+/* tests/conform/execution.h - what the cases about streams, copies and launches share
+ * (execution.c).
  *
  * Nothing here waits without a bound.
  */
@@ -17,10 +18,12 @@ bool ends_soon(CUstream stream);
 bool stays_busy(CUstream stream);
 /* Runs fn(arg) in a thread of its own, without a current context, and waits for its end. */
 void in_thread(void (*fn)(void *arg), void *arg);
-/* A second copy of the kernels, with globals and function attributes of its own; and a kernel of it. */
+/* A second copy of the kernels, with globals and function attributes of its own; and a kernel of
+ * it. */
 CUmodule take_module(void);
 CUfunction module_kernel(CUmodule module, const char *symbol);
-/* One word of the scratch memory, for results: read by copy after the launch or copy that writes it. */
+/* One word of the scratch memory, for results: read by copy after the launch or copy that writes
+ * it. */
 CUdeviceptr scratch_word(unsigned index);
 /* Bytes that differ from their neighbours, from pages apart, and by seed. */
 void pattern_write(void *at, size_t size, unsigned seed);

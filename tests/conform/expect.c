@@ -1,7 +1,7 @@
 /* Expectations: what a case states, and how its failure reaches the runner.
  *
- * A worker sends one message per event over its socket; the runner prints. A required expectation that fails leaves the case by
- * longjmp to conform_try(), which then undoes what the case took.
+ * A worker sends one message per event over its socket; the runner prints. A required expectation
+ * that fails leaves the case by longjmp to conform_try(), which then undoes what the case took.
  */
 #include <setjmp.h>
 #include <stdarg.h>

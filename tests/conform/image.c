@@ -1,4 +1,5 @@
-/* Finds the kernels: a fatbin for a real GPU, a shared object for the software one. The driver itself says which it takes. */
+/* Finds the kernels: a fatbin for a real GPU, a shared object for the software one. The driver
+ * itself says which it takes. */
 #include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>

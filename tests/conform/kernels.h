@@ -1,4 +1,5 @@
-/* tests/conform/kernels.h - arguments of the kernels in kernels.c, as the host and the kernels see them.
+/* tests/conform/kernels.h - arguments of the kernels in kernels.c, as the host and the kernels see
+ * them.
  *
  * Device addresses are 64-bit numbers on both sides.
  */
@@ -14,7 +15,8 @@ typedef struct conform_touch {
     uint32_t unused;
 } conform_touch;
 
-/* peek: the word at address goes to out; copy: words from address to out; sum: their sum is added to the u64 at out. */
+/* peek: the word at address goes to out; copy: words from address to out; sum: their sum is added
+ * to the u64 at out. */
 typedef struct conform_range {
     uint64_t address;
     uint64_t out;
@@ -29,8 +31,9 @@ typedef struct conform_fill {
     uint32_t unused;
 } conform_fill;
 
-/* count: every thread adds 1 to the u64 at out; record: every block writes its index + 1 to the u32 at out[index];
- * reverse: every block reverses, through dynamic shared memory, the words 0 .. words - 1 and adds what it read back to out. */
+/* count: every thread adds 1 to the u64 at out; record: every block writes its index + 1 to the u32
+ * at out[index]; reverse: every block reverses, through dynamic shared memory, the words 0 .. words
+ * - 1 and adds what it read back to out. */
 typedef struct conform_count {
     uint64_t out;
     uint64_t words;
@@ -42,8 +45,9 @@ typedef struct conform_slow {
     uint64_t nanoseconds;
 } conform_slow;
 
-/* meet: every block adds 1 to the u64 at counter and waits until all parties have, rounds times; the parties are the blocks of all
- * launches on that counter. A block that got through within limit_ns adds 1 to the u64 at out. */
+/* meet: every block adds 1 to the u64 at counter and waits until all parties have, rounds times;
+ * the parties are the blocks of all launches on that counter. A block that got through within
+ * limit_ns adds 1 to the u64 at out. */
 typedef struct conform_meet {
     uint64_t counter;
     uint64_t out;
@@ -52,8 +56,9 @@ typedef struct conform_meet {
     uint32_t rounds;
 } conform_meet;
 
-/* serve: a kernel that stays and does what the host asks through a mailbox in pinned host memory, until told to stop or until
- * limit_ns have passed, so that nothing spins for ever. Every word has one writer. */
+/* serve: a kernel that stays and does what the host asks through a mailbox in pinned host memory,
+ * until told to stop or until limit_ns have passed, so that nothing spins for ever. Every word has
+ * one writer. */
 enum { CONFORM_ASK_STOP = 1, CONFORM_ASK_READ, CONFORM_ASK_WRITE };
 
 typedef struct conform_mailbox {

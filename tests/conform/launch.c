@@ -29,7 +29,8 @@ static void device_open(int ordinal)
     conform_image_load(&state->module);
 }
 
-/* First launches make a driver load code and grow its pools, which may wait for running kernels: they are had here. */
+/* First launches make a driver load code and grow its pools, which may wait for running kernels:
+ * they are had here. */
 static void device_warm_up(void)
 {
     CUdeviceptr at = scratch();

@@ -2,9 +2,10 @@
  *
  *     gvmem-conform [--driver PATH] [--image FILE] [--json FILE] [--list] [--case NAME]...
  *
- * Prints TAP: the plan, then one line a case, "ok N - name", "not ok N - name" or "ok N - name # SKIP why", with comments below it that
- * tell what failed and what the case saw, and at the end a line of counts. --json FILE writes the same as data.
- * Exit status: 0 none failed, 1 some failed, 2 could not run.
+ * Prints TAP: the plan, then one line a case, "ok N - name", "not ok N - name" or "ok N - name #
+ * SKIP why", with comments below it that tell what failed and what the case saw, and at the end a
+ * line of counts. --json FILE writes the same as data. Exit status: 0 none failed, 1 some failed, 2
+ * could not run.
  */
 #define _GNU_SOURCE
 #include <getopt.h>
@@ -80,7 +81,8 @@ static bool worker_message(struct worker *worker, struct conform_report *report,
     }
 }
 
-/* Runs one case in the worker, which is started if need be and is gone afterwards if it cannot be used again. */
+/* Runs one case in the worker, which is started if need be and is gone afterwards if it cannot be
+ * used again. */
 static void run_case(struct worker *worker, unsigned number, struct conform_report *report)
 {
     uint64_t start = now_ms(), end = start + CONFORM_TIMEOUT_S * 1000;
@@ -170,7 +172,8 @@ static int usage(void)
     return 2;
 }
 
-/* The software GPU's machine, unless the caller set one: two devices, and memory that no other run shares. */
+/* The software GPU's machine, unless the caller set one: two devices, and memory that no other run
+ * shares. */
 static void choose_software_machine(void)
 {
     char text[96];

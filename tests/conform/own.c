@@ -1,6 +1,7 @@
 /* What a case took and must give back: a stack, undone last first.
  *
- * The stack is emptied entry by entry, so that an undo which fails (and ends the undoing of that case) leaves nothing twice undone.
+ * The stack is emptied entry by entry, so that an undo which fails (and ends the undoing of that
+ * case) leaves nothing twice undone.
  */
 #include <unistd.h>
 

@@ -1,5 +1,5 @@
-/* Peers: the case's end, which asks, and the peer's end, which does. One request and one answer at a time, as packets, each with at
- * most one fd. */
+/* Peers: the case's end, which asks, and the peer's end, which does. One request and one answer at
+ * a time, as packets, each with at most one fd. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <signal.h>

@@ -1,7 +1,8 @@
 /* tests/conform/peer.h - another process with the same driver, told what to do over a socket.
  *
- * A peer knows nothing of the case: it makes the calls it is asked for and answers with their results, so that a case reads from top
- * to bottom with both processes in it. It starts after cuInit, without a context. It dies when its socket closes.
+ * A peer knows nothing of the case: it makes the calls it is asked for and answers with their
+ * results, so that a case reads from top to bottom with both processes in it. It starts after
+ * cuInit, without a context. It dies when its socket closes.
  */
 #ifndef CONFORM_PEER_H
 #define CONFORM_PEER_H
@@ -13,7 +14,8 @@ struct peer {
     int fd;
 };
 
-/* Started, and owned by the case. The two differ in whether it has a current primary context and the kernels. */
+/* Started, and owned by the case. The two differ in whether it has a current primary context and
+ * the kernels. */
 struct peer *peer_start_bare(void);
 struct peer *peer_start(void);
 void peer_stop(struct peer *peer);                      /* in good order: waits for its end */

@@ -1,4 +1,5 @@
-/* tests/conform/report.h - what the runner knows of a case's run, printed as TAP and written as JSON. For main.c. */
+/* tests/conform/report.h - what the runner knows of a case's run, printed as TAP and written as
+ * JSON. For main.c. */
 #ifndef CONFORM_REPORT_H
 #define CONFORM_REPORT_H
 

@@ -1,4 +1,5 @@
-/* Starts this program again as a worker or a peer: CUDA works only in a process that executed anew. */
+/* Starts this program again as a worker or a peer: CUDA works only in a process that executed
+ * anew. */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <spawn.h>

@@ -142,7 +142,8 @@ uint32_t read_word(CUdeviceptr at)
     return value;
 }
 
-/* A copy from pageable memory may return before the bytes have arrived, and kernels of non-blocking streams do not wait for it. */
+/* A copy from pageable memory may return before the bytes have arrived, and kernels of non-blocking
+ * streams do not wait for it. */
 void write_word(CUdeviceptr at, uint32_t value)
 {
     REQUIRE_OK(cu->cuMemcpyHtoD(at, &value, sizeof value));

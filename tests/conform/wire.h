@@ -1,6 +1,8 @@
-/* tests/conform/wire.h - messages between the runner and a worker: one packet each, over a SOCK_SEQPACKET pair.
+/* tests/conform/wire.h - messages between the runner and a worker: one packet each, over a
+ * SOCK_SEQPACKET pair.
  *
- * The runner sends the number of a case (uint32_t); the worker answers with any number of messages and ends with WIRE_DONE.
+ * The runner sends the number of a case (uint32_t); the worker answers with any number of messages
+ * and ends with WIRE_DONE.
  */
 #ifndef CONFORM_WIRE_H
 #define CONFORM_WIRE_H

@@ -23,7 +23,8 @@ void conform_wire_send(int fd, char kind, const char *text)
 {
     struct conform_message message = {.kind = kind};
     snprintf(message.text, sizeof message.text, "%s", text);
-    /* A runner that is gone takes this process with it (PR_SET_PDEATHSIG); there is nobody to tell. */
+    /* A runner that is gone takes this process with it (PR_SET_PDEATHSIG); there is nobody to
+     * tell. */
     (void)!send(fd, &message, offsetof(struct conform_message, text) + strlen(message.text) + 1,
                 MSG_NOSIGNAL);
 }

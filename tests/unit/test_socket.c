@@ -441,7 +441,8 @@ static void *read_later(void *arg)
     return NULL;
 }
 
-/* Puts as many fds on their way as a user may have; root is exempt, so root becomes nobody first. */
+/* Puts as many fds on their way as a user may have; root is exempt, so root becomes nobody
+ * first. */
 static int crowd_the_way(int *ends)
 {
     const struct rlimit low = {30, 30};

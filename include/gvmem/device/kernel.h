@@ -20,9 +20,9 @@
  *
  * 1. A kernel takes one struct by value, of fixed-width members and pointers.
  *
- * 2. Nothing assumes a warp size or a block size: the software GPU has blocks of one thread and warps
- * of one lane. Code strides by gvm_thread_count() and asks gvm_warp_size(). Launch with blocks of at
- * most CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK threads.
+ * 2. Nothing assumes a warp size or a block size: the software GPU has blocks of one thread and
+ *    warps of one lane. Code strides by gvm_thread_count() and asks gvm_warp_size(). Launch with
+ *    blocks of at most CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK threads.
  *
  * 3. Words that several blocks touch go through the gvm_atomic_ and gvm_load_/gvm_store_ functions
  * below, so that the C compiler and ThreadSanitizer see what the GPU would see. Plain loads and
