@@ -14,7 +14,5 @@ gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 
 [ "${GVMEM_DRIVER:-auto}" != soft ] || gpu=''
 mkdir -p "$out"
 file=$out/vmm-${gpu:-softgpu}-$(date -u +%Y%m%d-%H%M%S).json
-trap 'rm -f "$file.part"' EXIT
-"$build/tools/gvmem" bench vmm --json="$file.part"
-mv "$file.part" "$file"
+"$build/tools/gvmem" bench vmm --json="$file"
 echo "recorded in $file"
