@@ -36,40 +36,13 @@
 #define ROUNDS 40
 
 /* In words of 8 bytes: around a pair, a batch of a warp and of a block, and a tile. */
+/* clang-format off */
 static const uint64_t counts[] = {
-    0,
-    1,
-    2,
-    3,
-    4,
-    5,
-    7,
-    8,
-    9,
-    15,
-    16,
-    17,
-    31,
-    33,
-    63,
-    65,
-    255,
-    257,
-    1023,
-    1025,
-    TILE / 2 - 1,
-    TILE - 2,
-    TILE - 1,
-    TILE,
-    TILE + 1,
-    TILE + 2,
-    2 * TILE - 1,
-    2 * TILE,
-    2 * TILE + 1,
-    4 * TILE - 1,
-    4 * TILE + 3,
-    49 * TILE + 7,
+    0, 1, 2, 3, 4, 5, 7, 8, 9, 15, 16, 17, 31, 33, 63, 65, 255, 257, 1023, 1025, TILE / 2 - 1,
+    TILE - 2, TILE - 1, TILE, TILE + 1, TILE + 2, 2 * TILE - 1, 2 * TILE, 2 * TILE + 1,
+    4 * TILE - 1, 4 * TILE + 3, 49 * TILE + 7,
 };
+/* clang-format on */
 #define FIXED_COUNTS (sizeof counts / sizeof counts[0])
 
 static gvm_device *device;
@@ -498,32 +471,42 @@ static bool refused(gvm_status status, gvm_status expected, const void *output, 
            wrong("%s: the output was written", what);
 }
 
-static bool address_that_is_no_array_is_refused(void)
+/* All four, of count words or bytes. */
+static bool all_refused(gvm_device *where, uint64_t at, uint64_t count, gvm_status expected)
 {
-    const uint64_t bad[] = {0, 1, 4, address + 1, address + 4, address + 7, UINT64_MAX};
     uint64_t word = UNTOUCHED;
     double sum;
 
     memcpy(&sum, &word, 8);
+    return (refused(gvm_fill_random_f64(where, at, count, 0, 0, NULL), expected, NULL, "fill") &&
+            refused(gvm_sum_f64(where, at, count, NULL, &sum), expected, &sum, "sum") &&
+            refused(gvm_checksum(where, at, count, NULL, &word), expected, &word, "checksum") &&
+            refused(gvm_compare(where, at, address, count, NULL, &word), expected, &word, "compare") &&
+            refused(gvm_compare(where, address, at, count, NULL, &word), expected, &word, "compare")) ||
+           wrong("%llu words or bytes at %#llx", (unsigned long long)count, (unsigned long long)at);
+}
+
+static bool address_that_is_no_array_is_refused(void)
+{
+    const uint64_t bad[] = {0, 1, 4, address + 1, address + 4, address + 7, UINT64_MAX};
+
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
         for (uint64_t count = 0; count < 2; count++)
-            if (!refused(gvm_fill_random_f64(device, bad[i], count, 0, 0, NULL), GVM_E_INVALID,
-                         NULL, "fill") ||
-                !refused(gvm_sum_f64(device, bad[i], count, NULL, &sum), GVM_E_INVALID, &sum, "sum") ||
-                !refused(gvm_checksum(device, bad[i], count, NULL, &word), GVM_E_INVALID, &word,
-                         "checksum") ||
-                !refused(gvm_compare(device, bad[i], address, count, NULL, &word), GVM_E_INVALID,
-                         &word, "compare") ||
-                !refused(gvm_compare(device, address, bad[i], count, NULL, &word), GVM_E_INVALID,
-                         &word, "compare"))
-                return wrong("address %#llx", (unsigned long long)bad[i]);
+            if (!all_refused(device, bad[i], count, GVM_E_INVALID))
+                return false;
     return true;
 }
 
-/* A product of 8 and such a count fits no uint64_t, or the range ends behind the last address. */
 static bool range_past_the_last_address_is_refused(void)
 {
-    const uint64_t bad[] = {UINT64_MAX, UINT64_MAX - address + 1, UINT64_MAX / 8 + 1, UINT64_MAX / 8};
+    return all_refused(device, address, UINT64_MAX, GVM_E_INVALID) &&
+           all_refused(device, address, UINT64_MAX - address + 1, GVM_E_INVALID);
+}
+
+/* The words' bytes are more than the address space, or than a uint64_t can tell. */
+static bool array_past_the_last_address_is_refused(void)
+{
+    const uint64_t bad[] = {UINT64_MAX / 8 + 1, UINT64_MAX / 8 + 2, UINT64_MAX / 8};
     uint64_t word = UNTOUCHED;
     double sum;
 
@@ -532,15 +515,7 @@ static bool range_past_the_last_address_is_refused(void)
         if (!refused(gvm_fill_random_f64(device, address, bad[i], 0, 0, NULL), GVM_E_INVALID, NULL,
                      "fill") ||
             !refused(gvm_sum_f64(device, address, bad[i], NULL, &sum), GVM_E_INVALID, &sum, "sum"))
-            return wrong("count %#llx", (unsigned long long)bad[i]);
-    for (size_t i = 0; i < 2; i++)
-        if (!refused(gvm_checksum(device, address, bad[i], NULL, &word), GVM_E_INVALID, &word,
-                     "checksum") ||
-            !refused(gvm_compare(device, address, address, bad[i], NULL, &word), GVM_E_INVALID,
-                     &word, "compare") ||
-            !refused(gvm_compare(device, 8, address, bad[i], NULL, &word), GVM_E_INVALID, &word,
-                     "compare"))
-            return wrong("%#llx bytes", (unsigned long long)bad[i]);
+            return false;
     return true;
 }
 
@@ -554,19 +529,9 @@ static bool output_of_null_is_refused(void)
 
 static bool device_that_is_none_is_refused(void)
 {
-    gvm_device *const none[] = {NULL, (gvm_device *)(void *)mirror, (gvm_device *)(void *)arena};
-    uint64_t word = UNTOUCHED;
-    double sum;
-
-    memcpy(&sum, &word, 8);
-    for (size_t i = 0; i < sizeof none / sizeof none[0]; i++)
-        if (!refused(gvm_fill_random_f64(none[i], address, 1, 0, 0, NULL), GVM_E_FOREIGN, NULL, "fill") ||
-            !refused(gvm_sum_f64(none[i], address, 1, NULL, &sum), GVM_E_FOREIGN, &sum, "sum") ||
-            !refused(gvm_checksum(none[i], address, 1, NULL, &word), GVM_E_FOREIGN, &word, "checksum") ||
-            !refused(gvm_compare(none[i], address, address, 1, NULL, &word), GVM_E_FOREIGN, &word,
-                     "compare"))
-            return false;
-    return true;
+    return all_refused(NULL, address, 1, GVM_E_FOREIGN) &&
+           all_refused((gvm_device *)(void *)mirror, address, 1, GVM_E_FOREIGN) &&
+           all_refused((gvm_device *)(void *)arena, address, 1, GVM_E_FOREIGN);
 }
 
 /* ---- threads and streams */
@@ -746,6 +711,7 @@ static const test tests[] = {
     TEST(compare_of_a_range_with_itself_finds_nothing),
     TEST(address_that_is_no_array_is_refused),
     TEST(range_past_the_last_address_is_refused),
+    TEST(array_past_the_last_address_is_refused),
     TEST(output_of_null_is_refused),
     TEST(device_that_is_none_is_refused),
     TEST(threads_on_several_streams_get_their_own_answers),
