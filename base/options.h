@@ -19,6 +19,7 @@
     X(GVMEM_CACHE, "256MiB", "most bytes of free chunks a process keeps for reuse per device, and as many of host memory; 0 keeps none") \
     X(GVMEM_TRACE, "", "trace every driver call with arguments, result and time: stderr, or the path of a file to append to") \
     X(GVMEM_FAULT, "", "fail driver calls, to test programs: NAME:N fails the Nth call of NAME once, NAME:N+ from the Nth on; * is every name") \
+    X(GVMEM_KEEPER, "", "the keeper's socket, to listen at and to connect to; empty: $XDG_RUNTIME_DIR/gvmem.sock, for root /run/gvmem/keeper.sock, without that variable /tmp/gvmem-UID.sock") \
     X(GVMEM_CHECK, "0", "1: check the library's own driver calls for contract violations and report them to stderr")
 /* clang-format on */
 

@@ -28,7 +28,9 @@ static void *trees[GVMI_KIND_COUNT];
 static uint64_t counts[GVMI_KIND_COUNT];
 
 static const char *const kind_names[GVMI_KIND_COUNT] = {
-    "device", "buffer", "allocation", "vector", "share", "legacy copy", "legacy mapping",
+    "device", "buffer",      "allocation",     "vector",
+    "share",  "legacy copy", "legacy mapping", "connection to a keeper",
+    "object", "server",
 };
 
 static int compare_keys(const void *a, const void *b)

@@ -23,6 +23,9 @@ typedef enum gvmi_kind {
     GVMI_KIND_SHARE,
     GVMI_KIND_LEGACY,
     GVMI_KIND_LEGACY_OPEN, /* key: the address gvm_legacy_open() returned */
+    GVMI_KIND_CONNECTION,  /* gvm_keeper */
+    GVMI_KIND_OBJECT,
+    GVMI_KIND_SERVER,
     GVMI_KIND_COUNT,
 } gvmi_kind;
 

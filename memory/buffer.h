@@ -104,6 +104,13 @@ void gvmi_buffer_lock_copying(gvm_buffer *a, gvm_buffer *b);
  * failure the flags tell how far it came. */
 gvm_status gvmi_buffer_settle_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);
 
+/* Puts new memory of a tier behind the absent chunks of [first, end); the others stay as they are.
+ * All or nothing.
+ *
+ * GVM_E_NOSPACE, GVM_E_NOMEM (host tier), and those of settle */
+gvm_status gvmi_buffer_commit_tier_locked(gvm_buffer *buffer, uint64_t first, uint64_t end,
+                                          gvm_tier tier);
+
 /* Takes the chunks [first, end) away: unmaps runs, releases handles. Failure (of an unmap) leaves
  * the chunks from there on as they were. */
 gvm_status gvmi_buffer_vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);

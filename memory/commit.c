@@ -171,9 +171,9 @@ void gvmi_buffer_keep_fresh_locked(gvm_buffer *buffer, uint64_t first, uint64_t 
         buffer->chunks[i].flags &= (uint8_t)~GVMI_CHUNK_FRESH;
 }
 
-/* ---- the public calls */
+/* ---- committing */
 
-static gvm_status create_absent(gvm_buffer *buffer, uint64_t first, uint64_t end)
+static gvm_status create_absent(gvm_buffer *buffer, uint64_t first, uint64_t end, gvm_tier tier)
 {
     for (uint64_t i = first; i < end; i++) {
         CUmemGenericAllocationHandle handle;
@@ -181,30 +181,35 @@ static gvm_status create_absent(gvm_buffer *buffer, uint64_t first, uint64_t end
 
         if (buffer->chunks[i].tier != GVM_TIER_ABSENT)
             continue;
-        status = gvmi_chunk_create(buffer->device, GVM_TIER_DEVICE, buffer->chunk_bytes,
-                                   buffer->shareable, &handle);
+        status = gvmi_chunk_create(buffer->device, tier, buffer->chunk_bytes, buffer->shareable,
+                                   &handle);
         if (status != GVM_OK)
             return status;
-        gvmi_buffer_place_locked(buffer, i, GVM_TIER_DEVICE, handle, 0);
+        gvmi_buffer_place_locked(buffer, i, tier, handle, 0);
     }
     return GVM_OK;
 }
 
-static gvm_status commit_locked(gvm_buffer *buffer, uint64_t first, uint64_t end)
+gvm_status gvmi_buffer_commit_tier_locked(gvm_buffer *buffer, uint64_t first, uint64_t end, gvm_tier tier)
 {
-    const uint64_t before_bytes = buffer->device_bytes;
-    gvm_status status = create_absent(buffer, first, end);
+    const uint64_t before_bytes = buffer->device_bytes + buffer->host_bytes;
+    gvm_status status;
 
+    GVM_ASSERT(gvmi_lock_held(GVMI_RANK_BUFFER));
+    status = create_absent(buffer, first, end, tier);
     if (status == GVM_OK)
         status = gvmi_buffer_settle_locked(buffer, first, end);
     if (status == GVM_OK)
         gvmi_buffer_keep_fresh_locked(buffer, first, end);
     else
         gvmi_buffer_undo_fresh_locked(buffer, first, end);
-    if (buffer->device_bytes != before_bytes) /* also what a broken driver did not let go */
+    /* Also what a broken driver did not let go. */
+    if (buffer->device_bytes + buffer->host_bytes != before_bytes)
         buffer->generation++;
     return status;
 }
+
+/* ---- the public calls */
 
 /* Only the owner of the memory, and only before sealing. */
 static gvm_status check_owner_locked(const gvm_buffer *buffer)
@@ -230,7 +235,7 @@ gvm_status gvm_buffer_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t
     if (status == GVM_OK)
         status = check_owner_locked(buffer);
     if (status == GVM_OK && buffer->vmm) /* the fallback is committed whole from the start */
-        status = commit_locked(buffer, first, end);
+        status = gvmi_buffer_commit_tier_locked(buffer, first, end, GVM_TIER_DEVICE);
     gvmi_unlock(&buffer->lock);
     gvmi_buffer_drop(buffer);
     return status;

@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import headers  # noqa: E402
 
 # Who may include whom: a folder includes itself and those before it.
-ORDER = ["base", "driver", "memory", "kernels", "sharing", "tools"]
+ORDER = ["base", "driver", "memory", "kernels", "sharing", "keeper", "tools"]
 SOFTGPU_MAY = {"driver/calls.h", "driver/cuda_abi.h", "gvmem/device/kernel.h"}
 CUDA_H_MAY = {"driver/abi_check.c"}
 C11_HEADERS = set(

@@ -70,11 +70,11 @@ static bool is_refused_mapping(const gvm_error *error)
             error->native_code == CUDA_ERROR_INVALID_VALUE);
 }
 
-gvm_status gvmi_share_settle_locked(gvm_buffer *buffer, uint64_t end)
+gvm_status gvmi_share_settle_locked(gvm_buffer *buffer, uint64_t first, uint64_t end)
 {
-    gvm_status status = gvmi_buffer_settle_locked(buffer, 0, end);
+    gvm_status status = gvmi_buffer_settle_locked(buffer, first, end);
     gvm_error error;
-    uint64_t chunk = 0;
+    uint64_t chunk = first;
 
     if (status == GVM_OK)
         return GVM_OK;
@@ -127,7 +127,7 @@ static gvm_status import_locked(const gvm_share *share, gvm_buffer *buffer)
         tiers_checked |= tier;
     }
     if (status == GVM_OK)
-        status = gvmi_share_settle_locked(buffer, end);
+        status = gvmi_share_settle_locked(buffer, 0, end);
     gvmi_buffer_keep_fresh_locked(buffer, 0, end);
     return status;
 }
@@ -168,9 +168,8 @@ static gvm_status read_options(const gvm_import_options *options, const gvmi_des
     return GVM_OK;
 }
 
-/* A buffer with the addresses and the properties that the share wants, and no memory yet. */
-static gvm_status make_buffer(const gvmi_descriptor *about, gvm_device *device,
-                              const gvm_import_options *options, gvm_buffer **out)
+gvm_status gvmi_share_make_buffer(const gvmi_descriptor *about, gvm_device *device,
+                                  const gvm_import_options *options, gvm_buffer **out)
 {
     const gvmi_buffer_spec spec = {
         .reserve_bytes = options->reserve_bytes,
@@ -180,8 +179,10 @@ static gvm_status make_buffer(const gvmi_descriptor *about, gvm_device *device,
                        : 0,
     };
     gvm_buffer *buffer;
-    gvm_status status = gvmi_buffer_new(device, &spec, &buffer);
+    gvm_status status = check_device(about, device);
 
+    if (status == GVM_OK)
+        status = gvmi_buffer_new(device, &spec, &buffer);
     if (status != GVM_OK)
         return status;
     buffer->imported = true;
@@ -203,9 +204,7 @@ static gvm_status import(const gvm_share *share, gvm_device *device,
     gvm_status status = read_options(options, &share->about, &full);
 
     if (status == GVM_OK)
-        status = check_device(&share->about, device);
-    if (status == GVM_OK)
-        status = make_buffer(&share->about, device, &full, &buffer);
+        status = gvmi_share_make_buffer(&share->about, device, &full, &buffer);
     if (status != GVM_OK)
         return status;
     gvmi_lock(&buffer->lock);

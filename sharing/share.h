@@ -62,9 +62,28 @@ gvm_status gvmi_share_import_chunk(const gvm_share *share, uint32_t index,
 void gvmi_share_place_locked(const gvm_share *share, uint32_t index,
                              CUmemGenericAllocationHandle handle, gvm_buffer *buffer);
 
-/* Settles the chunks before end. That an fd is of another size than the share says shows only here.
+/* Settles the chunks [first, end). That an fd is of another size than the share says shows only here.
  *
  * GVM_E_FORMAT, and otherwise those of settle */
-gvm_status gvmi_share_settle_locked(gvm_buffer *buffer, uint64_t end);
+gvm_status gvmi_share_settle_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);
+
+/* ---- for the keeper's clients, whose memory comes and goes chunk by chunk */
+
+/* Makes an imported buffer with the addresses and the properties that the share's fixed part and
+ * the options want, and no memory yet; not yet published. options are full, reserve_bytes set.
+ *
+ * GVM_E_OTHERDEVICE, GVM_E_NOTSUP, GVM_E_ADDRESS, GVM_E_INVALID (chunks too small for the device) */
+gvm_status gvmi_share_make_buffer(const gvmi_descriptor *about, gvm_device *device,
+                                  const gvm_import_options *options, gvm_buffer **out);
+
+/* Brings an imported buffer up to date by a share that speaks only of the chunks it has, count of
+ * them, which may be none, and of the seal: what it does not have stays. The share need not be
+ * published; of its fixed part only flags and chunk_bytes count. It must be of the buffer, with its
+ * chunks inside the reservation.
+ *
+ * Nothing that is replaced may be in use: running kernels are not waited for. All or nothing.
+ *
+ * GVM_E_FORMAT, GVM_E_LIMIT, GVM_E_NOMEM, GVM_E_LOST, GVM_E_DRIVER */
+gvm_status gvmi_share_patch(const gvm_share *share, gvm_buffer *buffer);
 
 #endif

@@ -1,8 +1,9 @@
 /* Update: an imported buffer, brought up to date by a later share.
  *
  * A chunk that the share has and the buffer lacks has come; one with another stamp in the share was
- * replaced (descriptor.h); one that the buffer has within the span and the share lacks has gone.
- * What lies beyond the span is not spoken of and stays.
+ * replaced (descriptor.h). What lies beyond the span is not spoken of and stays. Of a whole share,
+ * gvm_share_update(), a chunk that the buffer has within the span and the share lacks has gone; a
+ * patch, gvmi_share_patch(), lacks what it does not speak of.
  *
  * All or nothing: every new handle is imported before the buffer changes; what is replaced keeps
  * its old handle until the new one is in place; what has gone goes last. Only an unmap that fails
@@ -13,6 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "sharing/share.h"
 
@@ -31,6 +33,8 @@ typedef struct update {
     uint32_t count;    /* of changes */
     uint32_t imported; /* so many have their handle */
     uint32_t placed;   /* and so many gave it to the buffer */
+    uint64_t first;    /* what is touched: chunks [first, end) of the buffer */
+    uint64_t end;
     bool seal;         /* the share brings a seal */
     gvm_access access; /* before it */
 } update;
@@ -62,6 +66,8 @@ static gvm_status check_source_locked(const gvmi_descriptor *about, const gvm_bu
 
 static gvm_status find_changes(update *u)
 {
+    if (u->share->count == 0)
+        return GVM_OK;
     u->changes = calloc(u->share->count, sizeof *u->changes);
     if (u->changes == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for an update of %u chunks", u->share->count);
@@ -89,37 +95,60 @@ static gvm_status import_changes(update *u)
     return status;
 }
 
-/* Makes a chunk absent without letting go of its handle. */
-static gvm_status take_out(gvm_buffer *buffer, uint64_t index, gvmi_chunk *before)
+static bool is_mapped(const gvmi_chunk *chunk)
 {
-    gvmi_chunk *chunk = &buffer->chunks[index];
+    return chunk->tier != GVM_TIER_ABSENT && (chunk->flags & GVMI_CHUNK_UNMAPPED) == 0;
+}
 
-    if (chunk->tier != GVM_TIER_ABSENT && (chunk->flags & GVMI_CHUNK_UNMAPPED) == 0) {
-        CUresult result = gvmi_cu->cuMemUnmap(buffer->address + index * buffer->chunk_bytes,
-                                              buffer->chunk_bytes);
+/* The changes from first on whose chunks lie side by side and are mapped, or not, like the first;
+ * returns the end. */
+static uint32_t find_run(const update *u, uint32_t first)
+{
+    const gvmi_chunk *chunks = u->buffer->chunks;
+    uint32_t end = first + 1;
 
-        if (result != CUDA_SUCCESS)
-            return gvmi_driver_fail(result, "cuMemUnmap",
-                                    "cannot take a replaced chunk from its address");
-    }
+    while (end < u->count && u->changes[end].chunk == u->changes[end - 1].chunk + 1 &&
+           is_mapped(&chunks[u->changes[end].chunk]) == is_mapped(&chunks[u->changes[first].chunk]))
+        end++;
+    return end;
+}
+
+/* Makes a chunk that is not mapped absent, without letting go of its handle. */
+static void take_out(gvm_buffer *buffer, change *c)
+{
+    gvmi_chunk *chunk = &buffer->chunks[c->chunk];
+
     if (chunk->tier == GVM_TIER_HOST)
         buffer->host_bytes -= buffer->chunk_bytes;
     else if (chunk->tier == GVM_TIER_DEVICE)
         buffer->device_bytes -= buffer->chunk_bytes;
-    *before = *chunk;
+    c->before = *chunk;
     memset(chunk, 0, sizeof *chunk);
-    return GVM_OK;
 }
 
+/* Run by run, since the driver charges unmapping by the call. */
 static gvm_status place_changes(update *u)
 {
-    for (; u->placed < u->count; u->placed++) {
-        change *c = &u->changes[u->placed];
-        gvm_status status = take_out(u->buffer, c->chunk, &c->before);
+    gvm_buffer *buffer = u->buffer;
 
-        if (status != GVM_OK)
-            return status;
-        gvmi_share_place_locked(u->share, c->entry, c->handle, u->buffer);
+    while (u->placed < u->count) {
+        const uint64_t chunk = u->changes[u->placed].chunk;
+        const uint32_t run_end = find_run(u, u->placed);
+
+        if (is_mapped(&buffer->chunks[chunk])) {
+            CUresult result = gvmi_cu->cuMemUnmap(buffer->address + chunk * buffer->chunk_bytes,
+                                                  (run_end - u->placed) * buffer->chunk_bytes);
+
+            if (result != CUDA_SUCCESS)
+                return gvmi_driver_fail(result, "cuMemUnmap",
+                                        "cannot take replaced chunks from their addresses");
+        }
+        for (; u->placed < run_end; u->placed++) {
+            change *c = &u->changes[u->placed];
+
+            take_out(buffer, c);
+            gvmi_share_place_locked(u->share, c->entry, c->handle, buffer);
+        }
     }
     return GVM_OK;
 }
@@ -160,21 +189,21 @@ static void roll_back(update *u)
     gvm_buffer *buffer = u->buffer;
     gvm_error error = gvmi_error_save();
 
-    gvmi_buffer_undo_fresh_locked(buffer, 0, buffer->chunk_count);
+    gvmi_buffer_undo_fresh_locked(buffer, u->first, u->end);
     for (uint32_t i = 0; i < u->placed; i++)
         put_back(buffer, &u->changes[i]);
-    gvmi_buffer_keep_fresh_locked(buffer, 0, buffer->chunk_count);
+    gvmi_buffer_keep_fresh_locked(buffer, u->first, u->end);
     for (uint32_t i = u->placed; i < u->imported; i++)
         release(buffer, (gvm_tier)u->share->chunks[u->changes[i].entry].tier, u->changes[i].handle);
     if (u->seal)
         set_access(buffer, false, u->access);
-    (void)gvmi_buffer_settle_locked(buffer, 0, buffer->chunk_count);
+    (void)gvmi_buffer_settle_locked(buffer, u->first, u->end);
     gvmi_error_restore(&error);
 }
 
 static void keep_changes(update *u)
 {
-    gvmi_buffer_keep_fresh_locked(u->buffer, 0, u->buffer->chunk_count);
+    gvmi_buffer_keep_fresh_locked(u->buffer, u->first, u->end);
     for (uint32_t i = 0; i < u->count; i++)
         if (u->changes[i].before.tier != GVM_TIER_ABSENT)
             release(u->buffer, (gvm_tier)u->changes[i].before.tier, u->changes[i].before.handle);
@@ -198,6 +227,31 @@ static gvm_status vacate_gone(update *u)
     return status;
 }
 
+/* Brings in what has come and what was replaced, and the seal. The range to be touched is set. */
+static gvm_status change_locked(update *u)
+{
+    gvm_buffer *buffer = u->buffer;
+    gvm_status status = import_changes(u);
+
+    if (status == GVM_OK)
+        status = place_changes(u);
+    if (status == GVM_OK) {
+        u->access = buffer->access;
+        u->seal = (u->share->about.flags & GVMI_DESCRIPTOR_SEALED) != 0 && !buffer->sealed;
+        if (u->seal) {
+            set_access(buffer, true, GVM_ACCESS_READ);
+            u->first = 0;
+            u->end = buffer->chunk_count;
+        }
+        status = gvmi_share_settle_locked(buffer, u->first, u->end);
+    }
+    if (status == GVM_OK)
+        keep_changes(u);
+    else
+        roll_back(u);
+    return status;
+}
+
 static gvm_status update_locked(update *u)
 {
     gvm_buffer *buffer = u->buffer;
@@ -208,21 +262,10 @@ static gvm_status update_locked(update *u)
         status = find_changes(u);
     if (status != GVM_OK)
         return status;
-    status = import_changes(u);
-    if (status == GVM_OK)
-        status = place_changes(u);
-    if (status == GVM_OK) {
-        u->access = buffer->access;
-        u->seal = (about->flags & GVMI_DESCRIPTOR_SEALED) != 0 && !buffer->sealed;
-        if (u->seal)
-            set_access(buffer, true, GVM_ACCESS_READ);
-        status = gvmi_share_settle_locked(buffer, buffer->chunk_count);
-    }
-    if (status != GVM_OK) {
-        roll_back(u);
+    u->end = buffer->chunk_count;
+    status = change_locked(u);
+    if (status != GVM_OK)
         return status;
-    }
-    keep_changes(u);
     status = vacate_gone(u);
     if (status == GVM_OK && (about->generation > buffer->source_generation || u->count > 0))
         buffer->generation++;
@@ -249,5 +292,35 @@ gvm_status gvm_share_update(const gvm_share *share_handle, gvm_buffer *buffer_ha
         gvmi_buffer_drop(u.buffer);
     }
     gvmi_share_drop(share);
+    return status;
+}
+
+/* Touches no more chunks than it must: a buffer may have millions, and patches come often. */
+static gvm_status patch_locked(update *u)
+{
+    gvm_status status = find_changes(u);
+
+    if (status != GVM_OK)
+        return status;
+    if (u->count > 0) {
+        u->first = u->changes[0].chunk;
+        u->end = u->changes[u->count - 1].chunk + 1;
+    }
+    status = change_locked(u);
+    if (status == GVM_OK && (u->count > 0 || u->seal))
+        u->buffer->generation++;
+    return status;
+}
+
+gvm_status gvmi_share_patch(const gvm_share *share, gvm_buffer *buffer)
+{
+    update u = {.share = share, .buffer = buffer};
+    gvm_status status;
+
+    GVM_ASSERT(share->about.chunk_bytes == buffer->chunk_bytes);
+    gvmi_lock(&buffer->lock);
+    status = patch_locked(&u);
+    gvmi_unlock(&buffer->lock);
+    free(u.changes);
     return status;
 }

@@ -1,5 +1,6 @@
 /* gvmem bench: options, samples, figures, the record. */
 #include "tools/bench.h"
+#include "tools/bench_keeper.h"
 
 #include <errno.h>
 #include <getopt.h>
@@ -14,12 +15,16 @@
 
 static const char usage[] =
     "usage: gvmem bench vmm [OPTION...]\n"
+    "       gvmem bench keeper [OPTION...]\n"
+    "       gvmem bench policy [OPTION...] [TRACE...]   (see gvmem bench policy --help)\n"
     "\n"
     "Measures the driver's virtual memory calls, growing an array, bandwidth, kernels, sharing\n"
-    "and, with two devices, reading a peer's memory. What is compared is measured in turns.\n"
+    "and, with two devices, reading a peer's memory; or a keeper's leases, moves under pressure,\n"
+    "scans, eviction and growth, each beside its floor. What is compared is measured in turns.\n"
     "\n"
     "  -d, --device N     the device (0)\n"
-    "  -m, --max SIZE     how far the array grows (32GiB, or three fifths of what is free)\n"
+    "  -m, --max SIZE     how far the array grows (32GiB, or three fifths of what is free); keeper:\n"
+    "                     its device budget (8GiB; 64MiB on the software GPU)\n"
     "  -q, --quick        smaller sizes and fewer repetitions: to try it out\n"
     "  -j, --json[=FILE]  also as JSON; on standard output the tables then go to standard error\n"
     "  -h, --help         this text\n";
@@ -249,17 +254,28 @@ static void write_figures(json *j, const bench *b)
     json_end(j);
 }
 
-static void write_record(FILE *out, const bench *b, const char *command, const char *date)
+void bench_write_head(json *j, const char *benchmark, const char *command)
 {
+    char date[32];
+    time_t now = time(NULL);
+    struct tm utc;
+
+    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
+    json_string(j, "benchmark", benchmark);
+    json_string(j, "command", command);
+    json_string(j, "date", date);
+    json_unsigned(j, "gvmem_version", gvm_version());
+    write_host(j);
+}
+
+static void write_record(FILE *out, const void *arg)
+{
+    const bench *b = arg;
     json j;
 
     json_start(&j, out);
     json_object(&j, NULL);
-    json_string(&j, "benchmark", "vmm");
-    json_string(&j, "command", command);
-    json_string(&j, "date", date);
-    json_unsigned(&j, "gvmem_version", gvm_version());
-    write_host(&j);
+    bench_write_head(&j, b->benchmark, b->command);
     write_device(&j, b);
     write_figures(&j, b);
     json_array(&j, "notes");
@@ -267,6 +283,32 @@ static void write_record(FILE *out, const bench *b, const char *command, const c
         json_string(&j, NULL, b->notes[i]);
     json_end(&j);
     json_end(&j);
+}
+
+int bench_save(const char *path, void (*write)(FILE *out, const void *arg), const void *arg)
+{
+    char part[4096];
+    FILE *out;
+    bool good;
+
+    if (strcmp(path, "-") == 0) {
+        write(stdout, arg);
+        return tool_flush(stdout, "standard output") ? TOOL_DONE : TOOL_FAILED;
+    }
+    if (snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part)
+        return tool_error("the name %.60s... is too long", path);
+    out = fopen(part, "we");
+    if (out == NULL)
+        return tool_error("cannot write %s: %s", part, strerror(errno));
+    write(out, arg);
+    good = tool_flush(out, part);
+    fclose(out);
+    if (good && rename(part, path) == 0)
+        return TOOL_DONE;
+    if (good)
+        tool_error("cannot name %s: %s", path, strerror(errno));
+    unlink(part);
+    return TOOL_FAILED;
 }
 
 /* ---- the run */
@@ -281,7 +323,9 @@ static int run_sections(bench *b)
         return tool_fail("cannot use device %d", b->ordinal);
     }
     fprintf(b->text, "device %d, %s\n", b->ordinal, b->info.name);
-    if (b->info.vmm) {
+    if (b->info.vmm && strcmp(b->benchmark, "keeper") == 0) {
+        bench_keeper(b);
+    } else if (b->info.vmm) {
         bench_calls(b);
         bench_growth(b);
         bench_copies(b);
@@ -297,51 +341,23 @@ static int run_sections(bench *b)
     return b->code;
 }
 
-/* Writes to a file beside the wanted one and renames, so that there is a whole record or none. "-"
- * is standard output. */
-static int save_record(const bench *b, const char *path, const char *command, const char *date)
+static int run(bench *b, const char *json_path)
 {
-    char part[4096];
-    FILE *out;
-    bool good;
-
-    if (strcmp(path, "-") == 0) {
-        write_record(stdout, b, command, date);
-        return tool_flush(stdout, "standard output") ? TOOL_DONE : TOOL_FAILED;
-    }
-    if (snprintf(part, sizeof part, "%s.part", path) >= (int)sizeof part)
-        return tool_error("the name %.60s... is too long", path);
-    out = fopen(part, "we");
-    if (out == NULL)
-        return tool_error("cannot write %s: %s", part, strerror(errno));
-    write_record(out, b, command, date);
-    good = tool_flush(out, part);
-    fclose(out);
-    if (good && rename(part, path) == 0)
-        return TOOL_DONE;
-    if (good)
-        tool_error("cannot name %s: %s", path, strerror(errno));
-    unlink(part);
-    return TOOL_FAILED;
-}
-
-static int run(bench *b, const char *json_path, const char *command)
-{
-    char date[32], how[80];
-    time_t now = time(NULL);
-    struct tm utc;
+    const bool keeper = strcmp(b->benchmark, "keeper") == 0;
+    char how[80];
     int code;
 
-    strftime(date, sizeof date, "%Y-%m-%dT%H:%M:%SZ", gmtime_r(&now, &utc));
     tool_raise_descriptor_limit();
-    if (!peer_start(&b->importer, 1, bench_importer, &b->ordinal))
+    if (keeper ? !bench_keeper_start(b) : !peer_start(&b->importer, 1, bench_importer, &b->ordinal))
         return TOOL_FAILED;
     code = run_sections(b);
+    if (keeper && bench_keeper_finish() != TOOL_DONE)
+        code = TOOL_FAILED;
     if (!peer_finish(&b->importer, 10000, how, sizeof how) && code == TOOL_DONE)
         code = tool_error("the importer process %s", how);
     if (!tool_flush(b->text, "standard output"))
         code = TOOL_FAILED;
-    if (json_path != NULL && b->figure_count > 0 && save_record(b, json_path, command, date) != TOOL_DONE)
+    if (json_path != NULL && b->figure_count > 0 && bench_save(json_path, write_record, b) != TOOL_DONE)
         code = TOOL_FAILED;
     return code;
 }
@@ -366,6 +382,8 @@ int tool_bench(int argc, char **argv)
     int option, code;
 
     join_arguments(argc, argv, command, sizeof command);
+    if (argc > 1 && strcmp(argv[1], "policy") == 0)
+        return bench_policy(argc - 1, argv + 1, command);
     b = calloc(1, sizeof *b);
     if (b == NULL)
         return tool_error("out of memory");
@@ -389,11 +407,13 @@ int tool_bench(int argc, char **argv)
             return good ? TOOL_DONE : TOOL_USAGE;
         }
     }
-    if (optind + 1 != argc || strcmp(argv[optind], "vmm") != 0)
-        code = tool_usage("bench", "say what to measure: vmm");
+    if (optind + 1 != argc || (strcmp(argv[optind], "vmm") != 0 && strcmp(argv[optind], "keeper") != 0))
+        code = tool_usage("bench", "say what to measure: vmm, keeper or policy");
     else {
         b->text = json_path != NULL && strcmp(json_path, "-") == 0 ? stderr : stdout;
-        code = run(b, json_path, command);
+        b->benchmark = argv[optind];
+        b->command = command;
+        code = run(b, json_path);
     }
     free(b);
     return code;

@@ -1,4 +1,4 @@
-/* tools/bench.h - measuring: samples, figures, and the sections of `gvmem bench vmm`.
+/* tools/bench.h - measuring: samples, figures, records, and the sections of `gvmem bench vmm`.
  *
  * A section measures, prints its table to b->text and records a figure for each number. What it
  * cannot measure here it leaves out and says so; what fails makes the program exit with 1, after
@@ -38,6 +38,7 @@ typedef struct bench {
     peer importer;
     int ordinal;
     bool quick;
+    const char *benchmark, *command;
     uint64_t max_bytes; /* of growth; 0: chosen */
     FILE *text;
     int code; /* exit status so far */
@@ -88,6 +89,16 @@ void bench_copies(bench *b);
 void bench_kernels(bench *b);
 void bench_peers(bench *b);
 void bench_sharing(bench *b);
+
+/* Begins a record, in an object that is open: what was measured how, when and where. */
+void bench_write_head(json *j, const char *benchmark, const char *command);
+
+/* Writes a record to a file beside the wanted one and renames, so that there is a whole one or
+ * none. "-" is standard output. Returns an exit status, having complained. */
+int bench_save(const char *path, void (*write)(FILE *out, const void *arg), const void *arg);
+
+/* bench_policy.c: `gvmem bench policy`, which needs no device. */
+int bench_policy(int argc, char **argv, const char *command);
 
 /* bench_share.c: what the importer process runs. */
 int bench_importer(int socket, const void *arg);

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "tools/text.h"
 
 void json_start(json *j, FILE *out)
 {
@@ -14,34 +15,11 @@ void json_start(json *j, FILE *out)
     j->out = out;
 }
 
-/* How many bytes the UTF-8 character at s has; 0 if there is none. */
-static unsigned utf8_len(const unsigned char *s)
+static void write_string(FILE *out, const char *s)
 {
-    unsigned len = s[0] < 0x80   ? 1
-                   : s[0] < 0xc2 ? 0
-                   : s[0] < 0xe0 ? 2
-                   : s[0] < 0xf0 ? 3
-                   : s[0] < 0xf5 ? 4
-                                 : 0;
-
-    for (unsigned i = 1; i < len; i++)
-        if ((s[i] & 0xc0) != 0x80)
-            return 0;
-    /* Overlong forms, surrogates, and what lies past the last character. */
-    if (len == 3 && ((s[0] == 0xe0 && s[1] < 0xa0) || (s[0] == 0xed && s[1] > 0x9f)))
-        return 0;
-    if (len == 4 && ((s[0] == 0xf0 && s[1] < 0x90) || (s[0] == 0xf4 && s[1] > 0x8f)))
-        return 0;
-    return len;
-}
-
-static void write_string(FILE *out, const char *text)
-{
-    const unsigned char *s = (const unsigned char *)text;
-
     fputc('"', out);
     while (*s != '\0') {
-        unsigned len = utf8_len(s);
+        unsigned len = text_utf8_len(s);
 
         if (len == 0)
             fputs("\\ufffd", out);
@@ -49,8 +27,8 @@ static void write_string(FILE *out, const char *text)
             fprintf(out, "\\%c", *s);
         else if (*s == '\n')
             fputs("\\n", out);
-        else if (*s < 0x20 || *s == 0x7f)
-            fprintf(out, "\\u%04x", *s);
+        else if (len == 1 && (*s < 0x20 || *s == 0x7f))
+            fprintf(out, "\\u%04x", (unsigned)*s);
         else
             fwrite(s, 1, len, out);
         s += len > 0 ? len : 1;

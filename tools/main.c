@@ -1,4 +1,5 @@
-/* gvmem - the command line tool: shows devices, shares a buffer between processes, measures. */
+/* gvmem - the command line tool: shows devices, shares a buffer between processes, measures,
+ * and deals with the keeper. */
 #include <string.h>
 
 #include "tools/tool.h"
@@ -11,6 +12,8 @@ static const struct command {
     {"info", tool_info, "show the driver, the devices and the settings"},
     {"share", tool_share, "fill a buffer and let other processes import and sum it"},
     {"bench", tool_bench, "measure virtual memory calls, growth, bandwidth, sharing"},
+    {"keeper", tool_keeper, "start, stop and ask the keeper of shared objects"},
+    {"top", tool_top, "watch the keeper, its objects and its clients"},
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])
 

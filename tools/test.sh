@@ -1,10 +1,23 @@
 #!/bin/sh
-# usage: test.sh GVMEM CASE
-# One case of the program gvmem, on whatever driver GVMEM_DRIVER says.
+# usage: test.sh GVMEM CASE [HELPER]
+# One case of the program gvmem, on whatever driver GVMEM_DRIVER says. HELPER is test_render or
+# test_holder, for those that need it.
 set -eu
 gvmem=$1
+here=$(dirname "$0")
 folder=$(mktemp -d)
-trap 'rm -rf "$folder"' EXIT
+socket=$folder/keeper.sock
+holder=''
+watcher=''
+trap clean_up EXIT
+trap 'exit 1' HUP INT TERM # or nothing would end the keeper
+
+clean_up() {
+    [ -z "$watcher" ] || kill "$watcher" || :
+    [ -z "$holder" ] || kill "$holder" || :
+    [ ! -S "$socket" ] || "$gvmem" keeper stop -s "$socket" || :
+    rm -rf "$folder"
+}
 
 fail() {
     echo "test.sh: $1" >&2
@@ -29,6 +42,38 @@ prints() { # WHERE PATTERN
 
 is_json() {
     python3 -m json.tool <"$1" >/dev/null || fail "$1 is no JSON"
+}
+
+is_metrics() {
+    python3 "$here/check-metrics.py" <"$1" >"$folder/out" || fail "$1 are no metrics"
+}
+
+# A keeper at $socket, and the helper's objects in it. The pipes' ends stay open until the end.
+start_keeper() {
+    expect 0 keeper start --socket "$socket" --device-budget 64M --host-budget 256M
+    [ "$(cat "$folder/out")" = "$socket" ] || fail 'the path is not printed'
+}
+start_holder() { # HELPER
+    mkfifo "$folder/to_holder" "$folder/from_holder"
+    "$1" "$socket" <"$folder/to_holder" >"$folder/from_holder" &
+    holder=$!
+    exec 3>"$folder/to_holder"
+    read -r word <"$folder/from_holder" || fail 'the client could not start'
+    [ "$word" = ready ] || fail "the client says $word"
+}
+end_holder() {
+    exec 3>&-
+    wait "$holder" || fail 'the client failed'
+    holder=''
+}
+
+# Reads what the watcher writes until a line matches.
+await() { # GLOB
+    while read -r line <&4; do
+        # shellcheck disable=SC2254 # a pattern
+        case $line in $1) return ;; esac
+    done
+    fail "the watcher never wrote $1"
 }
 
 # The master's sum and one for each process, all the same to the last places.
@@ -66,14 +111,15 @@ ipc)
 usage)
     expect 0 --version
     prints out '^gvmem [0-9]+\.[0-9]+\.[0-9]+$'
-    for arguments in --help 'info --help' 'share --help' 'bench --help'; do
+    for arguments in --help 'info --help' 'share --help' 'bench --help' 'bench policy --help'; do
         # shellcheck disable=SC2086 # words
         expect 0 $arguments
         prints out '^usage: gvmem'
     done
     for arguments in '' nonsense --nonsense 'info --nonsense' 'info more' 'share -n 0' 'share -n' 'share -n 1x' \
         'share -l 0' 'share -l 7' 'share -l -1' 'share -l 1Q' 'share -l 99999999T' 'share -c 3M' 'share -c 2G' \
-        'share --ipc --read-only' 'share more' 'share -t 0' 'bench' 'bench nonsense' 'bench vmm more' 'bench vmm -m 1'; do
+        'share --ipc --read-only' 'share more' 'share -t 0' 'bench' 'bench nonsense' 'bench vmm more' 'bench vmm -m 1' \
+        'bench policy -b 0' 'bench policy -s 2x' 'bench policy -g nonsense' 'bench policy -w x' 'bench policy -c 3M' 'bench policy -S -1' 'bench policy -g zipf x'; do
         # shellcheck disable=SC2086
         expect 2 $arguments
         prints err '^gvmem: '
@@ -99,6 +145,182 @@ bench)
     expect 0 bench vmm --quick --max 32M --json="$folder/record"
     prints out 'growing an array'
     is_json "$folder/record"
+    ;;
+bench-keeper) # with its own budget: the figures are there, and none of them was left out
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=1}"
+    expect 0 bench keeper --quick --json="$folder/record"
+    is_json "$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'figures of the keeper are missing'
+import json, sys
+record = json.load(open(sys.argv[1]))
+names = {f['name']: f['median'] for f in record['figures']}
+for name in ('read lease, p50', 'write lease taken from another, p50', 'acquire of a clean set', 'acquire of a dirty set',
+             'a pass with the hint SCAN', 'eviction, until the driver has the memory', 'growth of an object, memory from the driver'):
+    assert names[name] > 0 and names[name + ', floor'] > 0, name
+assert record['benchmark'] == 'keeper' and names['bytes brought in for a clean set'] > 0
+EOF
+    ;;
+bench-policy)
+    expect 0 bench policy --generate cyclic --write "$folder/cyclic"
+    expect 0 bench policy -s 0.5 -b 64M --json="$folder/record" "$folder/cyclic"
+    prints out '^cyclic .*50%'
+    is_json "$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'a cyclic scan does not keep its share'
+import json, sys
+for row in json.load(open(sys.argv[1]))['rows']:
+    best = row['belady']['hit_ratio']
+    assert 0 < row['keeper']['hit_ratio'] <= best and row['keeper']['hit_ratio'] > 0.98 * best, row
+    assert row['lru']['hit_ratio'] == 0, row
+EOF
+    printf '# gvmem-keeper trace 1\n0 1 2097152 1 0\n1 1 4194304 3 2\n0 1 4194304 1 0\n' >"$folder/two"
+    expect 0 bench policy -s 100% --json "$folder/two"
+    is_json "$folder/out"
+    printf '# gvmem-keeper trace 1\n0 1 2097152 1\n' >"$folder/short"
+    expect 1 bench policy "$folder/short"
+    prints err 'short:2'
+    expect 1 bench policy /dev/null
+    prints err 'no trace'
+    ;;
+keeper-usage)
+    for arguments in 'keeper --help' 'keeper ls --help' 'keeper start --help' 'top --help'; do
+        # shellcheck disable=SC2086 # words
+        expect 0 $arguments
+        prints out '^usage: gvmem'
+    done
+    for arguments in keeper 'keeper nonsense' 'keeper --json status' 'keeper status more' 'keeper status --long' \
+        'keeper status -j -p' 'keeper stat' 'keeper stat /a /b' 'keeper evict' 'keeper evict /a 1M more' 'keeper drop' \
+        'keeper drop /a --json' 'keeper stop -t 0' 'keeper quota 1' 'keeper start --nonsense' 'keeper ls --socket' \
+        'top more' 'top -d 0' 'top -d 1x' 'top -d nan' 'top -n -1' 'top -o size' 'top --nonsense'; do
+        # shellcheck disable=SC2086
+        expect 2 $arguments
+        prints err '^gvmem(-keeper)?: '
+        [ ! -s "$folder/out" ] || fail "output of gvmem $arguments"
+    done
+    ;;
+render) # what is made of a made-up snapshot
+    for form in json top-json list-json; do
+        "$3" $form >"$folder/$form" || fail "test_render $form"
+        is_json "$folder/$form"
+    done
+    for form in metrics no-metrics; do
+        "$3" $form >"$folder/$form" || fail "test_render $form"
+        is_metrics "$folder/$form"
+    done
+    ;;
+keeper)
+    expect 1 keeper status -s "$socket"
+    prints err '^gvmem: no connection to a keeper: '
+    expect 1 keeper status -s "$socket" --prometheus
+    prints out '^gvmem_keeper_up 0$'
+    cp "$folder/out" "$folder/metrics"
+    is_metrics "$folder/metrics"
+    start_keeper
+    expect 1 keeper start --socket "$socket"
+    prints err 'gvmem-keeper: '
+    start_holder "$3"
+
+    expect 0 keeper status -s "$socket"
+    prints out '^keeper +pid [0-9]+, up '
+    prints out 'serves +2 clients, 3 objects, 1 device$'
+    expect 0 keeper --socket "$socket" status --json
+    is_json "$folder/out"
+    prints out '"name": "/test/one"'
+    expect 0 keeper status -s "$socket" --prometheus
+    prints out '^gvmem_keeper_object_bytes\{.*object="/test/one".*\} 33554432$'
+    prints out '^gvmem_keeper_objects 3$'
+    cp "$folder/out" "$folder/metrics"
+    is_metrics "$folder/metrics"
+
+    expect 0 keeper ls -s "$socket"
+    [ "$(cat "$folder/out")" = "$(printf '/test/one\n/test/two')" ] || fail 'names'
+    expect 0 keeper ls -s "$socket" /test/t
+    [ "$(cat "$folder/out")" = /test/two ] || fail 'names that begin so'
+    expect 0 keeper ls -s "$socket" -l
+    [ "$(wc -l <"$folder/out")" -eq 4 ] || fail 'a heading and three objects'
+    prints out '^rw---- .* 8\.00M .* 1 +0 +0 s... /test/two$'
+    expect 0 keeper ls -s "$socket" --json
+    is_json "$folder/out"
+
+    expect 0 keeper stat -s "$socket" /test/two
+    prints out '^bytes +8388608 \(8 MiB\)$'
+    prints out '^sealed +yes$'
+    expect 0 keeper stat -s "$socket" /test/two --json
+    is_json "$folder/out"
+    prints out '"mode": 384'
+    expect 1 keeper stat -s "$socket" /test/three
+    prints err 'no object /test/three'
+
+    expect 0 keeper evict -s "$socket" /test/one 4M
+    [ "$(cat "$folder/out")" = '4 MiB moved to host memory' ] || fail 'evicted'
+    expect 0 keeper evict -s "$socket" /test/one --json
+    is_json "$folder/out"
+    prints out '"evicted_bytes": 29360128'
+    expect 0 keeper stat -s "$socket" /test/one
+    prints out '^host_bytes +33554432 '
+    expect 0 keeper evict -s "$socket" /test/two # is leased
+    [ "$(cat "$folder/out")" = '0 B moved to host memory' ] || fail 'leased memory was evicted'
+    expect 1 keeper evict -s "$socket" /test/three
+    prints err '^gvmem: cannot evict /test/three: '
+
+    expect 0 keeper trim -s "$socket" 0 16M
+    expect 0 keeper trim -s "$socket" --json
+    is_json "$folder/out"
+    expect 0 keeper trim -s "$socket"
+    [ "$(cat "$folder/out")" = '0 B given back' ] || fail 'trimmed twice'
+    expect 1 keeper trim -s "$socket" 7
+    for quota in '12345 1G' '12345 0' 'root none'; do
+        # shellcheck disable=SC2086
+        expect 0 keeper quota -s "$socket" $quota
+    done
+    expect 2 keeper quota -s "$socket" 1x 1G
+    expect 2 keeper quota -s "$socket" 4294967295 1G
+    expect 2 keeper quota -s "$socket" 1 much
+
+    expect 0 keeper drop -s "$socket" /test/one
+    expect 1 keeper drop -s "$socket" /test/one
+    expect 0 keeper ls -s "$socket" /test/one
+    [ ! -s "$folder/out" ] || fail 'a dropped name is listed'
+    end_holder
+    expect 0 keeper stop -s "$socket"
+    [ ! -e "$socket" ] || fail 'the socket is left behind'
+    expect 1 keeper stop -s "$socket"
+    ;;
+top)
+    expect 1 top --once -s "$socket"
+    prints err '^gvmem: '
+    expect 1 top --prometheus -s "$socket"
+    prints out '^gvmem_keeper_up 0$'
+    start_keeper
+    start_holder "$3"
+    expect 0 top --once -d 0.1 -s "$socket"
+    prints out '^gvmem top - up .*, 2 clients, 3 objects'
+    prints out ' /test/one$'
+    if LC_ALL=C grep -q '[[:cntrl:]]' "$folder/out"; then fail 'control characters'; fi
+    COLUMNS=60 LC_ALL=C "$gvmem" top --once -d 0.1 -s "$socket" >"$folder/out"
+    if LC_ALL=C grep -Eq '[^ -~]|.{61}' "$folder/out"; then fail 'not 60 columns of ASCII'; fi
+    expect 0 top -n 2 -d 0.1 -s "$socket"
+    [ "$(grep -c '^gvmem top' "$folder/out")" -eq 2 ] || fail 'not two blocks'
+    expect 0 top --once --json -d 0.1 -s "$socket"
+    is_json "$folder/out"
+    expect 0 top --prometheus -s "$socket"
+    cp "$folder/out" "$folder/metrics"
+    is_metrics "$folder/metrics"
+    python3 "$here/test-top.py" "$gvmem" -s "$socket" >"$folder/out" 2>"$folder/err" || fail 'on a terminal'
+
+    # The keeper goes, and another comes.
+    mkfifo "$folder/watched"
+    "$gvmem" top -d 0.1 -s "$socket" >"$folder/watched" &
+    watcher=$!
+    exec 4<"$folder/watched"
+    await 'acquires *'
+    expect 0 keeper stop -s "$socket"
+    await 'no keeper: *'
+    start_keeper
+    await 'acquires *'
+    kill "$watcher"
+    watcher=''
+    end_holder
+    expect 0 keeper stop -s "$socket"
     ;;
 *)
     fail "no case $2"

@@ -10,11 +10,13 @@
 
 #include "base/size.h"
 
+const char *tool_program = "gvmem";
+
 int tool_error(const char *format, ...)
 {
     va_list args;
 
-    fputs("gvmem: ", stderr);
+    fprintf(stderr, "%s: ", tool_program);
     va_start(args, format);
     vfprintf(stderr, format, args);
     va_end(args);
@@ -50,11 +52,11 @@ int tool_usage(const char *command, const char *format, ...)
 {
     va_list args;
 
-    fputs("gvmem: ", stderr);
+    fprintf(stderr, "%s: ", tool_program);
     va_start(args, format);
     vfprintf(stderr, format, args);
     va_end(args);
-    fprintf(stderr, "\ntry: gvmem %s%s--help\n", command, command[0] != '\0' ? " " : "");
+    fprintf(stderr, "\ntry: %s %s%s--help\n", tool_program, command, command[0] != '\0' ? " " : "");
     return TOOL_USAGE;
 }
 

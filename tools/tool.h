@@ -17,8 +17,13 @@ enum { TOOL_DONE = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
 int tool_info(int argc, char **argv);
 int tool_share(int argc, char **argv);
 int tool_bench(int argc, char **argv);
+int tool_keeper(int argc, char **argv);
+int tool_top(int argc, char **argv);
 
-/* "gvmem: " and a sentence on stderr. Returns TOOL_FAILED. */
+/* Who complains: "gvmem", unless main() says otherwise. */
+extern const char *tool_program;
+
+/* The program's name, ": " and a sentence on stderr. Returns TOOL_FAILED. */
 int tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 /* What was tried, and this thread's latest failure: its text, status and native call. Returns

@@ -3,7 +3,7 @@
  * What mmap, shm_open and malloc are for a CPU program, for device memory. Start with
  * gvmem/buffer.h, the one idea: a range of device addresses and the memory behind it.
  * gvmem/vector.h grows on it, gvmem/alloc.h is malloc on it, gvmem/share.h passes it to other
- * processes.
+ * processes, gvmem/keeper.h shares more of it than the device has.
  */
 #ifndef GVMEM_GVMEM_H
 #define GVMEM_GVMEM_H
@@ -11,7 +11,9 @@
 #include <gvmem/alloc.h>
 #include <gvmem/buffer.h>
 #include <gvmem/device.h>
+#include <gvmem/keeper.h>
 #include <gvmem/kernels.h>
+#include <gvmem/server.h>
 #include <gvmem/share.h>
 #include <gvmem/status.h>
 #include <gvmem/vector.h>

@@ -42,10 +42,13 @@ extern "C" {
     X(GVM_E_SEALED, 13, "25006", "the buffer is sealed") \
     X(GVM_E_READONLY, 14, "25006", "the buffer was imported read-only") \
     X(GVM_E_IMPORTED, 15, "55000", "only the owner of the memory can do this") \
+    X(GVM_E_EXISTS, 16, "42710", "the name is taken") \
+    X(GVM_E_DENIED, 17, "42501", "permission denied") \
     X(GVM_E_NOMEM, 20, "53200", "out of host memory") \
     X(GVM_E_NOSPACE, 21, "53200", "out of device memory") \
     X(GVM_E_ADDRESS, 22, "53000", "the addresses wanted are not free") \
     X(GVM_E_LIMIT, 23, "53400", "a limit of the process or the driver is reached") \
+    X(GVM_E_QUOTA, 24, "53400", "the user's quota is spent") \
     X(GVM_E_NODRIVER, 30, "58000", "no CUDA driver and no software GPU could be loaded") \
     X(GVM_E_NODEVICE, 31, "58000", "there is no such device") \
     X(GVM_E_NOTSUP, 32, "0A000", "the device or the driver does not support this") \
@@ -55,6 +58,7 @@ extern "C" {
     X(GVM_E_FORMAT, 42, "08P01", "what the other process sent is malformed") \
     X(GVM_E_VERSION, 43, "08P01", "the other process speaks another version") \
     X(GVM_E_OTHERDEVICE, 44, "22023", "the memory belongs to another device") \
+    X(GVM_E_KEEPER, 45, "08006", "the keeper is gone, or has cut this process off") \
     X(GVM_E_SYSTEM, 50, "58000", "a system call failed") \
     X(GVM_E_DRIVER, 51, "58000", "a driver call failed") \
     X(GVM_E_LOST, 52, "58000", "the device context is broken; work on it must start in a new process or after a reset")

@@ -1,0 +1,80 @@
+/* gvmem/server.h - running a keeper.
+ *
+ * The daemon gvmem-keeper is a few lines around this; a program that wants a keeper of its own (a
+ * test, a database server) starts one here, as threads of itself, and connects to it like anybody
+ * else (gvmem/keeper.h).
+ *
+ * Threads: any thread may call. A server runs one thread for clients and two for each device that
+ * move memory; signals are blocked in them.
+ * Ownership: the caller owns the server and ends it with gvm_server_stop().
+ */
+#ifndef GVMEM_SERVER_H
+#define GVMEM_SERVER_H
+
+#include <gvmem/device.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gvm_server gvm_server;
+
+#define GVM_SERVER_DEVICES_MAX 16
+
+typedef struct gvm_quota {
+    uint32_t uid;
+    uint32_t reserved; /* 0 */
+    uint64_t bytes;
+} gvm_quota;
+
+/* Zero means default in every member. */
+typedef struct gvm_server_options {
+    size_t struct_size;
+    const char *path;     /* of the socket; NULL: as gvm_keeper_connect(); "": none, adopt alone */
+    int32_t listen_fd;    /* a listening unix socket instead of path (socket activation); 0: none */
+    uint32_t socket_mode; /* permission bits of the socket; 0600 if 0 */
+    const int32_t *devices; /* ordinals to serve, device_count of them; NULL: all */
+    uint32_t device_count;
+    uint32_t clients_max;         /* 1024 */
+    uint64_t device_budget_bytes; /* of each device; 0: 90 % of what is free at the start */
+    uint64_t host_budget_bytes;   /* 0: half of the machine's memory that is available */
+    uint64_t host_ahead_bytes;    /* host memory made ahead of need; 0: none */
+    uint64_t device_keep_bytes;   /* most free device memory kept at the ready; 256 MiB if 0 */
+    uint64_t driver_free_bytes;   /* leave so much free on the card for other programs, giving up
+                                     * budget if they take more; 0: do not look */
+    uint64_t quota_bytes;         /* for users not in quotas; 0: no limit */
+    const gvm_quota *quotas;      /* quota_count of them */
+    uint32_t quota_count;
+    uint32_t revoke_timeout_ms; /* a client that does not map or unmap within it is cut off; 10 s */
+    uint32_t lease_timeout_ms;  /* and one that keeps a lease so long while others wait; 0: never */
+    const char *trace_path;     /* append every acquire that the policy sees; NULL: none */
+} gvm_server_options;
+
+/* Starts a keeper: opens its devices, listens, and returns when clients can connect. An abandoned
+ * socket file is replaced, one that a living keeper holds is not.
+ *
+ * GVM_E_INVALID   options out of range, out is NULL
+ * GVM_E_EXISTS    a keeper listens at the path already
+ * GVM_E_NODEVICE  there is no such device
+ * GVM_E_NOTSUP    a device has no virtual memory management or cannot export memory
+ * GVM_E_NOSPACE   the device budget is larger than the device
+ * GVM_E_SYSTEM    the socket could not be made
+ * and the errors of gvm_device_open() */
+GVM_API gvm_status gvm_server_start(const gvm_server_options *options, gvm_server **out);
+
+/* A connected socket to the server, for gvm_keeper_adopt() here or in another process.
+ *
+ * GVM_E_FOREIGN, GVM_E_LIMIT, GVM_E_SYSTEM */
+GVM_API gvm_status gvm_server_connect(gvm_server *server, int *socket_fd);
+
+/* Where it listens; "" if nowhere. Lives as long as the server. */
+GVM_API const char *gvm_server_path(const gvm_server *server);
+
+/* Stops: clients see the connection end, as if the keeper had died; objects go, memory is given
+ * back once every client has let go. NULL and unknown pointers are ignored. */
+GVM_API void gvm_server_stop(gvm_server *server);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

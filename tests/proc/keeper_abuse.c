@@ -1,0 +1,458 @@
+/* What no client says: garbage, halves, floods, other people's slots.
+ *
+ * Each abuser is a process with a socket of its own. The keeper must end the connection, where what
+ * was said cannot be, and lose nothing over it.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/random.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "keeper/wire.h"
+#include "tests/proc/keeper_stage.h"
+
+#define END_WAIT_MS 10000 /* until the keeper has closed an abuser's socket */
+#define FDS_OF_MESSAGE 200u
+#define FLOOD_MESSAGES_MAX 400000u
+#define CONNECTIONS 1100u /* more than */
+#define CLIENTS_MAX 1024u /* a keeper takes, by default */
+
+static uint64_t seed;
+
+static int speak_to(const stage *s)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    memcpy(address.sun_path, s->path, strlen(s->path) + 1);
+    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
+        return fd;
+    printf("# connect: %s\n", strerror(errno));
+    if (fd >= 0)
+        close(fd);
+    return -1;
+}
+
+/* Everything goes, or the other end is closed, or does not read for a while. */
+static bool say(int fd, const void *bytes, size_t len)
+{
+    const char *next = bytes;
+
+    while (len > 0) {
+        struct pollfd entry = {.fd = fd, .events = POLLOUT};
+        ssize_t sent = send(fd, next, len, MSG_NOSIGNAL | MSG_DONTWAIT);
+
+        if (sent < 0 && errno == EAGAIN && poll(&entry, 1, 2000) > 0 && (entry.revents & POLLERR) == 0)
+            continue;
+        if (sent < 0)
+            return false;
+        next += sent;
+        len -= (size_t)sent;
+    }
+    return true;
+}
+
+static bool say_message(int fd, gvmi_wire_message *message)
+{
+    uint8_t bytes[sizeof *message];
+
+    return say(fd, bytes, gvmi_wire_encode(message, bytes));
+}
+
+static bool say_hello(int fd)
+{
+    gvmi_wire_message message;
+
+    gvmi_wire_start(&message, GVMI_WIRE_HELLO, 1);
+    message.body.HELLO.magic = GVMI_WIRE_MAGIC;
+    message.body.HELLO.version = GVMI_WIRE_VERSION;
+    return say_message(fd, &message);
+}
+
+/* Reads and throws away, until the keeper closes. */
+static bool is_ended(int fd)
+{
+    char waste[65536];
+
+    for (;;) {
+        struct pollfd entry = {.fd = fd, .events = POLLIN};
+        ssize_t got;
+
+        if (poll(&entry, 1, END_WAIT_MS) <= 0)
+            return EXPECT(!"the keeper ends who abuses it");
+        got = recv(fd, waste, sizeof waste, 0); /* fds that come along are dropped by the kernel */
+        if (got == 0 || (got < 0 && errno != EINTR))
+            return true;
+    }
+}
+
+/* What the keeper counts as a client's is its process's, so every abuser is a process. */
+typedef struct abuser {
+    pid_t pid;
+    int control; /* a byte comes when it has spoken; closed: it is to end */
+} abuser;
+
+static void be_abuser(const stage *s, bool (*speak)(int fd), bool must_end, int control)
+{
+    const int fd = speak_to(s);
+    char byte;
+    bool good = fd >= 0;
+
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    if (good)
+        (void)speak(fd); /* it may be closed at any moment */
+    good = good && (!must_end || is_ended(fd));
+    if (good)
+        (void)!send(control, "y", 1, MSG_NOSIGNAL);
+    (void)!recv(control, &byte, 1, 0);
+    fflush(stdout);
+    _exit(good ? 0 : 1);
+}
+
+static abuser abuser_start(const stage *s, bool (*speak)(int fd), bool must_end)
+{
+    abuser a = {0};
+    int ends[2];
+
+    (void)proc_random(&seed);
+    fflush(stdout);
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+        return a;
+    a.pid = fork();
+    if (a.pid == 0) {
+        close(ends[0]);
+        be_abuser(s, speak, must_end, ends[1]);
+    }
+    close(ends[1]);
+    a.control = ends[0];
+    return a;
+}
+
+static bool abuser_has_spoken(const abuser *a)
+{
+    char byte;
+
+    return EXPECT(recv(a->control, &byte, 1, 0) == 1);
+}
+
+static bool abuser_end(abuser *a)
+{
+    int status = -1;
+
+    if (a->pid <= 0)
+        return false;
+    close(a->control);
+    while (waitpid(a->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    return EXPECT(status == 0);
+}
+
+/* One abuser; must_end: what it says cannot be, so its socket is closed. */
+static bool abuse(stage *s, bool (*speak)(int fd), bool must_end)
+{
+    abuser a = abuser_start(s, speak, must_end);
+    bool good = abuser_has_spoken(&a) && stage_reads(s);
+
+    return abuser_end(&a) && good;
+}
+
+/* ---- what they say */
+
+static bool garbage(int fd)
+{
+    uint8_t bytes[5000];
+
+    for (size_t i = 0; i < sizeof bytes; i++)
+        bytes[i] = (uint8_t)proc_random(&seed);
+    return say(fd, bytes, sizeof bytes);
+}
+
+static bool garbage_after_hello(int fd)
+{
+    return say_hello(fd) && garbage(fd);
+}
+
+static bool nothing(int fd)
+{
+    (void)fd;
+    return true;
+}
+
+static bool half_a_head(int fd)
+{
+    return say(fd, "\1\0\0\0\50\0", 6);
+}
+
+static bool half_a_message(int fd)
+{
+    gvmi_wire_message message;
+    uint8_t bytes[sizeof message];
+
+    gvmi_wire_start(&message, GVMI_WIRE_OPEN, 7);
+    memcpy(message.body.OPEN.name, STILL_NAME, sizeof STILL_NAME);
+    return say_hello(fd) && say(fd, bytes, gvmi_wire_encode(&message, bytes) / 2);
+}
+
+static bool another_version(int fd)
+{
+    gvmi_wire_message message;
+
+    gvmi_wire_start(&message, GVMI_WIRE_HELLO, 1);
+    message.body.HELLO.magic = GVMI_WIRE_MAGIC;
+    message.body.HELLO.version = GVMI_WIRE_VERSION + 7;
+    return say_message(fd, &message);
+}
+
+static bool no_hello(int fd)
+{
+    gvmi_wire_message message;
+
+    gvmi_wire_start(&message, GVMI_WIRE_SNAPSHOT, 1);
+    return say_message(fd, &message);
+}
+
+static bool hello_twice(int fd)
+{
+    return say_hello(fd) && say_hello(fd);
+}
+
+static bool slot_number(int fd, uint32_t slot)
+{
+    gvmi_wire_message message;
+
+    gvmi_wire_start(&message, GVMI_WIRE_MAPPED, 0);
+    message.body.MAPPED.slot = slot;
+    message.body.MAPPED.serial = 99;
+    return say_hello(fd) && say_message(fd, &message);
+}
+
+static bool slot_not_opened(int fd)
+{
+    return slot_number(fd, 5);
+}
+
+static bool slot_beyond(int fd)
+{
+    return slot_number(fd, UINT32_MAX - 1);
+}
+
+static bool lease_never_granted(int fd)
+{
+    gvmi_wire_message message;
+
+    gvmi_wire_start(&message, GVMI_WIRE_OPEN, 2);
+    memcpy(message.body.OPEN.name, STILL_NAME, sizeof STILL_NAME);
+    if (!say_hello(fd) || !say_message(fd, &message))
+        return false;
+    gvmi_wire_start(&message, GVMI_WIRE_TAKEN, 0);
+    message.body.TAKEN.slot = 0;
+    message.body.TAKEN.mode = GVM_LEASE_WRITE;
+    return say_message(fd, &message);
+}
+
+/* Heads of the right form, bodies of anything. */
+static bool random_messages(int fd)
+{
+    static const gvmi_wire_type types[] = {
+#define FROM_C(name) GVMI_WIRE_##name,
+#define FROM_K(name)
+#define TYPE(name, value, from, body, tail, fds) FROM_##from(name)
+        GVMI_WIRE_TABLE(TYPE)
+#undef TYPE
+#undef FROM_K
+#undef FROM_C
+    };
+    bool open = say_hello(fd);
+
+    for (int i = 0; i < 60 && open; i++) {
+        const uint64_t random = proc_random(&seed);
+        gvmi_wire_message message;
+        uint8_t bytes[sizeof message];
+        size_t len;
+
+        gvmi_wire_start(&message, types[random % (sizeof types / sizeof types[0])], (uint64_t)i + 2);
+        len = gvmi_wire_encode(&message, bytes);
+        for (size_t at = sizeof(gvmi_wire_head); at < len; at++)
+            if (random >> 16 & 1) /* else zeros, with a few bits */
+                bytes[at] = (uint8_t)proc_random(&seed);
+        open = say(fd, bytes, len);
+    }
+    return open;
+}
+
+static bool flood_of_fds(int fd)
+{
+    union {
+        struct cmsghdr header;
+        char room[CMSG_SPACE(FDS_OF_MESSAGE * sizeof(int))];
+    } aside;
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC), all[FDS_OF_MESSAGE];
+    gvmi_wire_message message;
+    uint8_t bytes[sizeof message];
+    bool sent = true;
+
+    for (unsigned i = 0; i < FDS_OF_MESSAGE; i++)
+        all[i] = null;
+    gvmi_wire_start(&message, GVMI_WIRE_HELLO, 1);
+    message.body.HELLO.magic = GVMI_WIRE_MAGIC;
+    message.body.HELLO.version = GVMI_WIRE_VERSION;
+    for (int i = 0; i < 50 && sent; i++) {
+        struct iovec part = {bytes, gvmi_wire_encode(&message, bytes)};
+        struct msghdr header = {
+            .msg_iov = &part, .msg_iovlen = 1, .msg_control = &aside, .msg_controllen = sizeof aside};
+
+        memset(&aside, 0, sizeof aside);
+        aside.header = (struct cmsghdr){CMSG_LEN(sizeof all), SOL_SOCKET, SCM_RIGHTS};
+        memcpy(CMSG_DATA(&aside.header), all, sizeof all);
+        sent = sendmsg(fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
+        gvmi_wire_start(&message, GVMI_WIRE_SNAPSHOT, 2 + (uint64_t)i);
+    }
+    close(null);
+    return sent;
+}
+
+/* Asks and asks and never reads: what waits for it must stay bounded. */
+static bool flood_of(int fd, gvmi_wire_type type)
+{
+    gvmi_wire_message message;
+    uint8_t bytes[sizeof message];
+    bool open = say_hello(fd);
+
+    for (unsigned i = 0; i < FLOOD_MESSAGES_MAX && open; i++) {
+        gvmi_wire_start(&message, type, i + 2u);
+        open = say(fd, bytes, gvmi_wire_encode(&message, bytes));
+    }
+    return open;
+}
+
+static bool flood_of_snapshots(int fd)
+{
+    return flood_of(fd, GVMI_WIRE_SNAPSHOT);
+}
+
+static bool flood_of_infos(int fd)
+{
+    return flood_of(fd, GVMI_WIRE_GET_INFO);
+}
+
+/* ---- the tests */
+
+static bool one_abuse(bool (*speak)(int fd), bool must_end, int times)
+{
+    stage s;
+    bool good = stage_begin(&s, 0);
+
+    for (int i = 0; i < times && good; i++)
+        good = abuse(&s, speak, must_end);
+    good = good && stage_is_whole(&s);
+    return stage_end(&s) && good;
+}
+
+/* A client that stays silent in the middle of a word holds up nobody. */
+static bool unfinished_messages_hold_up_nobody(void)
+{
+    static bool (*const ways[])(int fd) = {nothing, half_a_head, half_a_message};
+    stage s;
+    abuser all[3] = {{0}};
+    bool good = stage_begin(&s, 0);
+
+    for (int i = 0; i < 3 && good; i++) {
+        all[i] = abuser_start(&s, ways[i], false);
+        good = abuser_has_spoken(&all[i]) && stage_reads(&s);
+    }
+    good = good && KP_OK(&s.bystander, EVICT, 0, STILL_NAME, 0, 0) && stage_reads(&s);
+    for (int i = 0; i < 3; i++)
+        good = abuser_end(&all[i]) && good;
+    good = good && stage_is_whole(&s);
+    return stage_end(&s) && good;
+}
+
+static stage *crowded;
+
+/* Connects more often than a keeper takes; each is greeted or refused. */
+static bool crowd(int unused)
+{
+    static int fds[CONNECTIONS];
+    unsigned refused = 0;
+
+    (void)unused;
+    for (unsigned i = 0; i < CONNECTIONS; i++)
+        fds[i] = speak_to(crowded);
+    for (unsigned i = 0; i < CONNECTIONS; i++)
+        if (fds[i] >= 0)
+            (void)say_hello(fds[i]);
+    for (unsigned i = 0; i < CONNECTIONS; i++) {
+        struct pollfd entry = {.fd = fds[i], .events = POLLIN};
+        uint8_t head[sizeof(gvmi_wire_head)] = {0};
+        uint16_t type;
+
+        if (fds[i] < 0 || poll(&entry, 1, END_WAIT_MS) <= 0 || recv(fds[i], head, sizeof head, 0) <= 0) {
+            refused++;
+        } else {
+            memcpy(&type, head, sizeof type);
+            refused += type != GVMI_WIRE_WELCOME;
+        }
+    }
+    if (refused >= CONNECTIONS - CLIENTS_MAX && refused < CONNECTIONS)
+        return true;
+    printf("# %u of %u connections were refused\n", refused, CONNECTIONS);
+    fflush(stdout);
+    _exit(1);
+}
+
+static bool connections_beyond_the_limit_are_refused(void)
+{
+    stage s;
+    bool good = stage_begin(&s, 0);
+
+    crowded = &s;
+    good = good && abuse(&s, crowd, false) && stage_is_whole(&s);
+    return stage_end(&s) && good;
+}
+
+void test_abuses(void)
+{
+    static const struct {
+        const char *name;
+        bool (*speak)(int fd);
+        bool must_end;
+        int times;
+    } ways[] = {
+        {"garbage", garbage, true, 20},
+        {"garbage after HELLO", garbage_after_hello, true, 20},
+        {"nothing", nothing, false, 5},
+        {"half a head", half_a_head, false, 5},
+        {"half a message", half_a_message, false, 5},
+        {"another version", another_version, true, 2},
+        {"a message before HELLO", no_hello, true, 2},
+        {"HELLO twice", hello_twice, true, 2},
+        {"MAPPED of a slot that is not open", slot_not_opened, false, 2},
+        {"MAPPED of a slot that cannot be", slot_beyond, true, 2},
+        {"TAKEN of a lease never granted", lease_never_granted, true, 2},
+        {"messages of random contents", random_messages, false, 100},
+        {"messages with hundreds of fds", flood_of_fds, true, 3},
+        {"snapshots asked for and never read", flood_of_snapshots, true, 1},
+        {"requests without end, answers never read", flood_of_infos, true, 1},
+    };
+    char name[120];
+
+    if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+        seed = 1;
+    printf("# abuse: seed %llu\n", (unsigned long long)seed);
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
+        snprintf(name, sizeof name, "abuse: %s", ways[i].name);
+        proc_result(one_abuse(ways[i].speak, ways[i].must_end, ways[i].times), name);
+    }
+    proc_result(unfinished_messages_hold_up_nobody(), "unfinished_messages_hold_up_nobody");
+    proc_result(connections_beyond_the_limit_are_refused(), "connections_beyond_the_limit_are_refused");
+}

@@ -1,0 +1,282 @@
+/* SIGKILL of clients and keepers at every step and at any moment, clients that stop, abusers.
+ *
+ *     keeper_kill [ROUNDS [STRIDE [SEED]]]
+ *
+ * Goal: whoever dies, and whenever, no byte, descriptor, lease or name is lost or left, and what
+ * every other client has is what it was. Method: a keeper and a bystander (keeper_stage.h); a victim
+ * lives a whole client's life and kills itself at its Nth step, for every STRIDEth N; then a keeper
+ * does so while it serves one. In the rounds two clients do whatever comes to mind while chunks move,
+ * until one of them, both, or the keeper is killed at a random moment.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "tests/proc/keeper_stage.h"
+
+#define ROUNDS_DEFAULT 60u
+#define STRIDE_DEFAULT 7u
+#define KEEPER_EVERY 10u /* rounds: then it is the keeper that dies */
+#define MOMENT_MAX_US 60000u
+
+static uint64_t stride, seed;
+
+/* ---- a client dies at its Nth step */
+
+/* Moves chunks under the victim's hands, while it lives. */
+static bool disturb(stage *s, keeper_puppet *victim)
+{
+    keeper_answer out;
+    bool good = true;
+
+    keeper_post(victim, KP_SCENARIO, 0, s->path, 0, 0);
+    for (int i = 0; i < 3 && good; i++) {
+        out = keeper_do(&s->bystander, KP_EVICT, 0, STILL_NAME, 0, 0);
+        good = EXPECT(out.status == GVM_OK) && stage_reads(s);
+    }
+    return good;
+}
+
+static uint64_t client_steps(stage *s)
+{
+    keeper_puppet victim = keeper_puppet_start();
+    keeper_answer out, armed = {0};
+
+    keeper_do(&victim, KP_ARM, 0, NULL, 0, 0);
+    out = keeper_do(&victim, KP_SCENARIO, 0, s->path, 0, 0);
+    if (out.status == GVM_OK)
+        armed = keeper_do(&victim, KP_ARM, 0, NULL, 0, 0);
+    else
+        printf("# a life undisturbed: %s: %s\n", gvm_status_name(out.status), out.text);
+    return keeper_puppet_end(&victim) == 0 ? armed.value : 0;
+}
+
+static bool client_dies_at(stage *s, uint64_t nth)
+{
+    keeper_puppet victim = keeper_puppet_start();
+    keeper_answer out;
+    bool good;
+
+    keeper_do(&victim, KP_ARM, 0, NULL, nth, 0);
+    good = disturb(s, &victim);
+    if (keeper_wait(&victim, &out)) { /* it came through: fewer steps this time */
+        good = EXPECT(out.status == GVM_OK) && good;
+        if (out.status != GVM_OK)
+            printf("# a victim that lived: %s: %s\n", gvm_status_name(out.status), out.text);
+        good = EXPECT(keeper_puppet_end(&victim) == 0) && good;
+    } else {
+        keeper_puppet_bury(&victim);
+    }
+    return good && stage_is_whole(s);
+}
+
+static bool client_dies_at_every_step(uint64_t *kills)
+{
+    stage s;
+    bool good = stage_begin(&s, 0) && stage_is_whole(&s);
+    const uint64_t steps = good ? client_steps(&s) : 0;
+
+    good = EXPECT(steps > 50) && stage_is_whole(&s);
+    for (uint64_t nth = 1; nth <= steps && good; nth += stride, (*kills)++) {
+        good = client_dies_at(&s, nth);
+        if (!good)
+            printf("# a client died at step %llu of %llu\n", (unsigned long long)nth,
+                   (unsigned long long)steps);
+    }
+    return stage_end(&s) && good;
+}
+
+/* ---- the keeper dies at its Nth step */
+
+#define HELD 2 /* the bystander's slot of an object on which it holds a lease all the time */
+
+static bool begin_held(stage *s)
+{
+    keeper_puppet *b = &s->bystander;
+
+    return KP_OK(b, CREATE, HELD, "/held", STILL_CHUNKS, STILL_CHUNKS) &&
+           KP_OK(b, ACQUIRE, HELD, NULL, GVM_LEASE_WRITE, LEASE_WAIT_MS) &&
+           KP_OK(b, FILL, HELD, NULL, STILL_SEED, 0) && KP_OK(b, RELEASE, HELD, NULL, 0, 0) &&
+           KP_OK(b, ACQUIRE, HELD, NULL, GVM_LEASE_READ, LEASE_WAIT_MS);
+}
+
+/* Memory outlives the keeper; calls that need it say so; a new one at the same path starts empty. */
+static bool life_after_the_keeper(stage *s)
+{
+    keeper_puppet *b = &s->bystander;
+    keeper_answer out = keeper_do(b, KP_CHECK, HELD, NULL, 0, 0);
+    bool good = EXPECT(out.status == GVM_OK) && EXPECT(out.value == still_checksum) &&
+                KP_EXPECT(b, SNAPSHOT, 0, NULL, 0, 0, GVM_E_KEEPER) &&
+                KP_EXPECT(b, OPEN, 3, STILL_NAME, 0, 0, GVM_E_KEEPER) &&
+                KP_OK(b, RELEASE, HELD, NULL, 0, 0);
+
+    s->keeper = keeper_puppet_start();
+    good = good && KP_OK(&s->keeper, SERVE, 0, s->path, REVOKE_MS, 0) &&
+           KP_EXPECT(b, SNAPSHOT, 0, NULL, 0, 0, GVM_E_KEEPER) &&
+           KP_OK(b, DISCONNECT, 0, NULL, 0, 0) && stage_begin_bystander(s) && stage_reads(s);
+    return good;
+}
+
+static bool is_end_of_a_keeper(gvm_status status)
+{
+    return status == GVM_E_KEEPER || status == GVM_E_PEER || status == GVM_E_TIMEOUT;
+}
+
+/* How many steps the keeper takes to serve a client's life; nth 0: none is the last. */
+static bool keeper_dies_at(uint64_t nth, uint64_t *steps)
+{
+    stage s;
+    keeper_puppet victim = {0};
+    keeper_answer out = {0};
+    bool good = stage_begin(&s, 0) && begin_held(&s);
+
+    victim = keeper_puppet_start();
+    if (good) {
+        keeper_do(&s.keeper, KP_ARM, 0, NULL, nth, 0);
+        out = keeper_do(&victim, KP_SCENARIO, 0, s.path, 0, 0);
+        good = EXPECT(out.status == GVM_OK || (nth > 0 && is_end_of_a_keeper(out.status)));
+        if (!good)
+            printf("# the life of a client whose keeper died: %s: %s\n",
+                   gvm_status_name(out.status), out.text);
+    }
+    if (nth == 0)
+        *steps = keeper_do(&s.keeper, KP_ARM, 0, NULL, 0, 0).value;
+    keeper_puppet_kill(&s.keeper);
+    good = good && life_after_the_keeper(&s) && EXPECT(keeper_puppet_end(&victim) == 0);
+    keeper_puppet_kill(&victim);
+    return stage_end(&s) && good;
+}
+
+static bool keeper_dies_at_every_step(uint64_t *kills)
+{
+    uint64_t steps = 0;
+    bool good = keeper_dies_at(0, &steps) && EXPECT(steps > 50);
+
+    for (uint64_t nth = 1; nth <= steps && good; nth += 2 * stride, (*kills)++) {
+        good = keeper_dies_at(nth, &steps);
+        if (!good)
+            printf("# the keeper died at step %llu of %llu\n", (unsigned long long)nth,
+                   (unsigned long long)steps);
+    }
+    return good;
+}
+
+/* ---- at random moments */
+
+static void wait_for_a_moment(uint64_t us)
+{
+    const struct timespec pause = {.tv_sec = (time_t)(us / 1000000),
+                                   .tv_nsec = (long)(us % 1000000) * 1000};
+
+    nanosleep(&pause, NULL);
+}
+
+static bool random_keeper_death(void)
+{
+    stage s;
+    keeper_puppet others[2] = {{0}, {0}};
+    keeper_answer out;
+    bool good = stage_begin(&s, 0) && begin_held(&s);
+
+    for (int i = 0; i < 2; i++) {
+        others[i] = keeper_puppet_start();
+        keeper_post(&others[i], KP_RANDOM, 0, s.path, proc_random(&seed), 0);
+    }
+    wait_for_a_moment(30000 + proc_random(&seed) % MOMENT_MAX_US);
+    keeper_puppet_kill(&s.keeper);
+    for (int i = 0; i < 2; i++) {
+        good = EXPECT(keeper_wait(&others[i], &out)) && EXPECT(is_end_of_a_keeper(out.status)) && good;
+        if (!is_end_of_a_keeper(out.status))
+            printf("# a client whose keeper died: %s: %s\n", gvm_status_name(out.status), out.text);
+    }
+    good = good && life_after_the_keeper(&s);
+    for (int i = 0; i < 2; i++)
+        good = EXPECT(keeper_puppet_end(&others[i]) == 0) && good;
+    return stage_end(&s) && good;
+}
+
+/* victims: bits. Who is not killed at the moment chosen is killed later, with nothing special. */
+static bool random_client_death(stage *s, unsigned victims)
+{
+    keeper_puppet both[2];
+    const uint64_t moment = 30000 + proc_random(&seed) % MOMENT_MAX_US;
+    keeper_answer out;
+    bool good = true;
+
+    for (int i = 0; i < 2; i++) {
+        both[i] = keeper_puppet_start();
+        keeper_post(&both[i], KP_RANDOM, 0, s->path, proc_random(&seed), 0);
+    }
+    out = keeper_do(&s->bystander, KP_EVICT, 0, STILL_NAME, 0, 0);
+    good = EXPECT(out.status == GVM_OK) && stage_reads(s);
+    wait_for_a_moment(moment);
+    for (int i = 0; i < 2; i++)
+        if (victims >> i & 1)
+            keeper_puppet_kill(&both[i]);
+    good = good && stage_reads(s);
+    for (int i = 0; i < 2; i++)
+        keeper_puppet_kill(&both[i]);
+    return good && stage_is_whole(s);
+}
+
+static bool random_rounds(uint64_t rounds)
+{
+    bool good = true;
+
+    for (uint64_t i = 0; i < rounds && good;) {
+        stage s;
+
+        good = stage_begin(&s, 0);
+        for (; i % KEEPER_EVERY != KEEPER_EVERY - 1 && i < rounds && good; i++)
+            good = random_client_death(&s, 1 + (unsigned)(proc_random(&seed) % 3));
+        good = stage_end(&s) && good;
+        if (good && i < rounds) {
+            good = random_keeper_death();
+            i++;
+        }
+        if (!good)
+            printf("# in round %llu\n", (unsigned long long)i);
+    }
+    return good;
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t rounds = argc > 1 ? strtoull(argv[1], NULL, 0) : ROUNDS_DEFAULT, kills = 0;
+    char name[120], machine[128];
+
+    keeper_puppet_main(argc, argv);
+    stride = argc > 2 ? strtoull(argv[2], NULL, 0) : STRIDE_DEFAULT;
+    if (argc > 3)
+        seed = strtoull(argv[3], NULL, 0);
+    else if (getrandom(&seed, sizeof seed, 0) == (ssize_t)sizeof seed)
+        seed %= 1000000000;
+    if (argc > 4 || stride == 0) {
+        fprintf(stderr, "usage: keeper_kill [ROUNDS [STRIDE [SEED]]]\n");
+        return 2;
+    }
+    snprintf(machine, sizeof machine,
+             "devices=1,memory=128MiB,host=192MiB,sms=1,instance=keeper-kill-%d", (int)getpid());
+    setenv("GVMEM_SOFTGPU", machine, 0);
+    setenv("GVMEM_CACHE", "0", 0);
+    proc_begin(128 * MIB);
+    if (!stage_learn())
+        return 2;
+    proc_note_memory();
+    test_stops();
+    test_abuses();
+    const bool clients = client_dies_at_every_step(&kills);
+    snprintf(name, sizeof name, "client killed at %llu of its steps", (unsigned long long)kills);
+    proc_result(clients, name);
+    kills = 0;
+    const bool keepers = keeper_dies_at_every_step(&kills);
+    snprintf(name, sizeof name, "keeper killed at %llu of its steps", (unsigned long long)kills);
+    proc_result(keepers, name);
+    snprintf(name, sizeof name, "killed at random moments: %llu rounds, seed %llu",
+             (unsigned long long)rounds, (unsigned long long)seed);
+    proc_result(random_rounds(rounds), name);
+    return proc_finish();
+}

@@ -1,0 +1,301 @@
+/* Keepers and clients that do what the test tells them; see keeper_puppet.h. */
+#include "tests/proc/keeper_puppet.h"
+
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#define CONTROL_FD 3
+#define ARGUMENT "--keeper-puppet"
+
+typedef struct command {
+    uint32_t verb, slot;
+    uint64_t a, b;
+    char name[PATH_BYTES];
+} command;
+
+static const char *verb_name(uint32_t verb)
+{
+    static const char *const names[] = {
+#define NAME(verb_) #verb_,
+        KEEPER_VERBS(NAME)
+#undef NAME
+    };
+
+    return verb < KP_VERB_COUNT ? names[verb] : "?";
+}
+
+/* ---- in the puppet */
+
+static struct {
+    gvm_device *device;
+    gvm_server *server;
+    gvm_keeper *keeper;
+    gvm_object *objects[SLOTS];
+    gvm_lease leases[SLOTS], latest[SLOTS];
+} own;
+
+static gvm_status do_serve(const command *c)
+{
+    const int32_t first = 0;
+    const gvm_server_options options = {
+        .struct_size = sizeof options,
+        .path = c->name,
+        .devices = &first,
+        .device_count = 1,
+        .device_budget_bytes = DEVICE_BUDGET_CHUNKS * CHUNK_BYTES,
+        .host_budget_bytes = HOST_BUDGET_CHUNKS * CHUNK_BYTES,
+        .revoke_timeout_ms = (uint32_t)c->a,
+        .lease_timeout_ms = (uint32_t)c->b,
+    };
+
+    return gvm_server_start(&options, &own.server);
+}
+
+static gvm_status do_create(const command *c)
+{
+    const gvm_object_options options = {
+        .struct_size = sizeof options, .chunk_bytes = CHUNK_BYTES, .bytes = c->b * CHUNK_BYTES};
+
+    return gvm_object_create(own.keeper, c->name[0] != '\0' ? c->name : NULL, c->a * CHUNK_BYTES,
+                             &options, &own.objects[c->slot]);
+}
+
+static gvm_status do_acquire(const command *c, keeper_answer *out)
+{
+    const gvm_acquire_options options = {.struct_size = sizeof options, .timeout_ms = (int32_t)c->b};
+    gvm_status status = gvm_object_acquire(own.objects[c->slot], (gvm_lease_mode)c->a, &options,
+                                           &own.leases[c->slot]);
+
+    if (status == GVM_OK) {
+        own.latest[c->slot] = own.leases[c->slot];
+        out->value = own.leases[c->slot].bytes;
+    }
+    return status;
+}
+
+static void do_close(unsigned slot)
+{
+    gvm_object_close(own.objects[slot]);
+    own.objects[slot] = NULL;
+    own.leases[slot] = (gvm_lease){0};
+}
+
+static gvm_status do_disconnect(void)
+{
+    for (unsigned i = 0; i < SLOTS; i++)
+        do_close(i);
+    gvm_keeper_close(own.keeper);
+    own.keeper = NULL;
+    return GVM_OK;
+}
+
+static gvm_status do_snapshot(keeper_answer *out)
+{
+    gvm_keeper_snapshot *snapshot = NULL;
+    gvm_status status = gvm_keeper_get_snapshot(own.keeper, &snapshot);
+
+    if (status != GVM_OK)
+        return status;
+    out->keeper = snapshot->keeper;
+    out->device = snapshot->devices[0];
+    for (uint32_t i = 0; i < snapshot->keeper.clients; i++)
+        out->cut_off += snapshot->clients[i].cut_off;
+    gvm_keeper_snapshot_destroy(snapshot);
+    return GVM_OK;
+}
+
+static gvm_status obey(const command *c, keeper_answer *out)
+{
+    gvm_object *object = own.objects[c->slot];
+    gvm_lease *lease = &own.leases[c->slot];
+
+    switch ((keeper_verb)c->verb) {
+    case KP_SERVE: return do_serve(c);
+    case KP_STOP:
+        gvm_server_stop(own.server);
+        own.server = NULL;
+        return GVM_OK;
+    case KP_CONNECT: return gvm_keeper_connect(c->name, &own.keeper);
+    case KP_DISCONNECT: return do_disconnect();
+    case KP_CREATE: return do_create(c);
+    case KP_OPEN:
+        return gvm_object_open(own.keeper, c->name, (uint32_t)c->a, &own.objects[c->slot]);
+    case KP_CLOSE: do_close(c->slot); return GVM_OK;
+    case KP_DROP: return gvm_object_drop(own.keeper, c->name);
+    case KP_ACQUIRE: return do_acquire(c, out);
+    case KP_RELEASE: return gvm_object_release(object, lease);
+    case KP_FILL: return life_fill(own.device, lease, c->a);
+    case KP_CHECK: return life_check(own.device, &own.latest[c->slot], &out->value);
+    case KP_GROW: return gvm_object_grow(object, c->a * CHUNK_BYTES);
+    case KP_SEAL: return gvm_object_seal(object, (int)c->a);
+    case KP_PUBLISH: return gvm_object_publish(object, c->name, (uint32_t)c->a);
+    case KP_EVICT: return gvm_keeper_evict(own.keeper, c->name, 0, &out->value);
+    case KP_TRIM: return gvm_keeper_trim(own.keeper, 0, 0, &out->value);
+    case KP_INFO: return gvm_object_get_info(object, &out->object);
+    case KP_SNAPSHOT: return do_snapshot(out);
+    case KP_SCENARIO: return life_scenario(own.device, c->name);
+    case KP_RANDOM: return life_random(own.device, c->name, c->a);
+    case KP_ARM: out->value = step_arm(c->a); return GVM_OK;
+    case KP_VERB_COUNT: break;
+    }
+    return GVM_E_INVALID;
+}
+
+void keeper_puppet_main(int argc, char **argv)
+{
+    command c;
+
+    if (argc < 2 || strcmp(argv[1], ARGUMENT) != 0)
+        return;
+    if (gvm_device_open(0, &own.device) != GVM_OK)
+        exit(1);
+    step_watch_driver();
+    while (recv(CONTROL_FD, &c, sizeof c, 0) == (ssize_t)sizeof c) {
+        keeper_answer out;
+        gvm_error error;
+
+        memset(&out, 0, sizeof out);
+        out.object.struct_size = sizeof out.object;
+        out.status = c.slot < SLOTS ? obey(&c, &out) : GVM_E_INVALID;
+        gvm_error_last(&error);
+        if (out.status != GVM_OK)
+            snprintf(out.text, sizeof out.text, "%.199s", error.text);
+        if (send(CONTROL_FD, &out, sizeof out, MSG_NOSIGNAL) != (ssize_t)sizeof out)
+            break;
+    }
+    (void)do_disconnect();
+    gvm_server_stop(own.server);
+    gvm_device_close(own.device);
+    exit(0);
+}
+
+/* ---- in the test */
+
+static void fatal(const char *what)
+{
+    printf("Bail out! %s: %s\n", what, strerror(errno));
+    exit(2);
+}
+
+keeper_puppet keeper_puppet_start(void)
+{
+    const pid_t parent = getpid();
+    keeper_puppet p = {0};
+    int ends[2];
+
+    fflush(stdout);
+    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0 || (p.pid = fork()) < 0)
+        fatal("cannot start a puppet");
+    if (p.pid == 0) {
+        prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() != parent || ends[1] == CONTROL_FD || dup2(ends[1], CONTROL_FD) < 0)
+            _exit(126);
+        execl("/proc/self/exe", "keeper-puppet", ARGUMENT, (char *)NULL);
+        _exit(127);
+    }
+    close(ends[1]);
+    p.control = ends[0];
+    return p;
+}
+
+bool keeper_post(keeper_puppet *p, keeper_verb verb, unsigned slot, const char *name, uint64_t a,
+                 uint64_t b)
+{
+    command c = {.verb = verb, .slot = slot, .a = a, .b = b};
+
+    snprintf(c.name, sizeof c.name, "%s", name != NULL ? name : "");
+    if (p->pid == 0 || send(p->control, &c, sizeof c, MSG_NOSIGNAL) != (ssize_t)sizeof c)
+        return false;
+    p->waiting++;
+    return true;
+}
+
+bool keeper_wait(keeper_puppet *p, keeper_answer *out)
+{
+    struct pollfd entry = {.fd = p->control, .events = POLLIN};
+
+    memset(out, 0, sizeof *out);
+    out->status = GVM_E_SYSTEM;
+    snprintf(out->text, sizeof out->text, "the process is dead");
+    if (p->pid == 0 || p->waiting == 0)
+        return false;
+    p->waiting--;
+    while (poll(&entry, 1, ANSWER_LIMIT_MS) < 0)
+        if (errno != EINTR)
+            return false;
+    if (entry.revents == 0) {
+        keeper_puppet_kill(p);
+        snprintf(out->text, sizeof out->text, "the process hangs");
+        return false;
+    }
+    if (recv(p->control, out, sizeof *out, 0) == (ssize_t)sizeof *out)
+        return true;
+    out->status = GVM_E_SYSTEM;
+    return false;
+}
+
+keeper_answer keeper_do(keeper_puppet *p, keeper_verb verb, unsigned slot, const char *name,
+                        uint64_t a, uint64_t b)
+{
+    keeper_answer out;
+
+    memset(&out, 0, sizeof out);
+    out.status = GVM_E_SYSTEM;
+    snprintf(out.text, sizeof out.text, "the process is dead");
+    if (keeper_post(p, verb, slot, name, a, b))
+        (void)keeper_wait(p, &out);
+    return out;
+}
+
+static int reap(keeper_puppet *p)
+{
+    int status = -1;
+
+    while (waitpid(p->pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    close(p->control);
+    *p = (keeper_puppet){0};
+    return status;
+}
+
+void keeper_puppet_kill(keeper_puppet *p)
+{
+    if (p->pid == 0)
+        return;
+    kill(p->pid, SIGKILL);
+    (void)reap(p);
+}
+
+void keeper_puppet_bury(keeper_puppet *p)
+{
+    if (p->pid != 0)
+        (void)reap(p);
+}
+
+int keeper_puppet_end(keeper_puppet *p)
+{
+    if (p->pid == 0)
+        return -1;
+    shutdown(p->control, SHUT_WR);
+    return reap(p);
+}
+
+bool keeper_expect(const char *file, int line, keeper_puppet *p, keeper_verb verb, unsigned slot,
+                   const char *name, uint64_t a, uint64_t b, gvm_status wanted)
+{
+    keeper_answer out = keeper_do(p, verb, slot, name, a, b);
+
+    if (out.status == wanted)
+        return true;
+    printf("# %s:%d: %s %s answered %s, not %s: %s\n", file, line, verb_name(verb),
+           name != NULL ? name : "", gvm_status_name(out.status), gvm_status_name(wanted), out.text);
+    return false;
+}

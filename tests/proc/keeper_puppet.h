@@ -1,0 +1,123 @@
+/* tests/proc/keeper_puppet.h - keepers and clients that do what the test tells them.
+ *
+ * As tests/proc/puppet.h: this very program, executed again, that reads commands from a socket and
+ * answers each. One may be a keeper, another a client of it. Any of them can be told to kill itself
+ * at its Nth step: a step is the moment before or after a driver call, or a system call by which
+ * processes of the keeper speak to each other (keeper_step.c).
+ *
+ * Threads: one. Ownership: keeper_puppet_start() gives a puppet to the caller; keeper_puppet_end()
+ * or keeper_puppet_kill() ends it.
+ */
+#ifndef PROC_KEEPER_PUPPET_H
+#define PROC_KEEPER_PUPPET_H
+
+#include <gvmem/keeper.h>
+#include <gvmem/server.h>
+
+#include "tests/proc/puppet.h"
+
+#define CHUNK_BYTES (2 * MIB)
+#define DEVICE_BUDGET_CHUNKS 6u
+#define HOST_BUDGET_CHUNKS 12u
+#define SLOTS 8u
+#define PATH_BYTES 108u
+#define LEASE_WAIT_MS 20000 /* of acquires that must succeed in the end */
+
+/* clang-format off */
+/* X(verb): slot, name, a and b are the command's. */
+#define KEEPER_VERBS(X) \
+    X(SERVE)      /* starts a keeper at the path name; a: revoke timeout, b: lease timeout, ms */ \
+    X(STOP)       /* ends it */ \
+    X(CONNECT)    /* to the keeper at the path name */ \
+    X(DISCONNECT) \
+    X(CREATE)     /* name, a chunks reserved, b committed */ \
+    X(OPEN)       /* name, flags a */ \
+    X(CLOSE) \
+    X(DROP)       /* name */ \
+    X(ACQUIRE)    /* mode a, timeout b as in gvm_acquire_options */ \
+    X(RELEASE) \
+    X(FILL)       /* under the lease: all chunks, with numbers of seed a */ \
+    X(CHECK)      /* checksum of the bytes of the lease, or of the latest one */ \
+    X(GROW)       /* to a chunks */ \
+    X(SEAL)       /* timeout a */ \
+    X(PUBLISH)    /* name, flags a */ \
+    X(EVICT)      /* name */ \
+    X(TRIM) \
+    X(INFO) \
+    X(SNAPSHOT)   /* the answer has the keeper's and the device's figures */ \
+    X(SCENARIO)   /* a whole life of a client of the keeper at the path name, up to its end */ \
+    X(RANDOM)     /* whatever comes to mind, for ever, at the keeper at the path name; seed a */ \
+    X(ARM)        /* kill yourself at the ath step from now, 0: never; answers the steps so far */
+/* clang-format on */
+
+#define KEEPER_VERB(verb) KP_##verb,
+typedef enum keeper_verb { KEEPER_VERBS(KEEPER_VERB) KP_VERB_COUNT } keeper_verb;
+#undef KEEPER_VERB
+
+typedef struct keeper_answer {
+    gvm_status status;
+    uint64_t value;
+    gvm_object_info object; /* INFO */
+    gvm_keeper_info keeper; /* SNAPSHOT */
+    gvm_keeper_device_info device;
+    uint32_t cut_off; /* clients that are, in a SNAPSHOT */
+    char text[200];   /* the error's */
+} keeper_answer;
+
+typedef struct keeper_puppet {
+    pid_t pid; /* 0: none */
+    int control;
+    unsigned waiting; /* commands without an answer */
+} keeper_puppet;
+
+/* main() must begin with this; it does not return in a puppet. */
+void keeper_puppet_main(int argc, char **argv);
+keeper_puppet keeper_puppet_start(void);
+
+/* A command without waiting; the answer to the oldest one without, false if the puppet is dead;
+ * both, with GVM_E_SYSTEM if it died. name may be NULL. */
+bool keeper_post(keeper_puppet *p, keeper_verb verb, unsigned slot, const char *name, uint64_t a,
+                 uint64_t b);
+bool keeper_wait(keeper_puppet *p, keeper_answer *out);
+keeper_answer keeper_do(keeper_puppet *p, keeper_verb verb, unsigned slot, const char *name,
+                        uint64_t a, uint64_t b);
+
+void keeper_puppet_kill(keeper_puppet *p); /* SIGKILL, and waits until it is gone */
+int keeper_puppet_end(keeper_puppet *p);   /* lets it finish, close everything and exit */
+
+/* It killed itself, or was killed: waits until it is gone. */
+void keeper_puppet_bury(keeper_puppet *p);
+
+/* A command that must answer the status; says where and returns false otherwise. */
+#define KP_EXPECT(p, verb, slot, name, a, b, wanted) \
+    keeper_expect(__FILE__, __LINE__, p, KP_##verb, slot, name, a, b, wanted)
+#define KP_OK(p, verb, slot, name, a, b) KP_EXPECT(p, verb, slot, name, a, b, GVM_OK)
+bool keeper_expect(const char *file, int line, keeper_puppet *p, keeper_verb verb, unsigned slot,
+                   const char *name, uint64_t a, uint64_t b, gvm_status wanted);
+
+/* ---- keeper_step.c */
+
+/* Counts this process's steps from now on, and kills it at the nth; 0: only counts. Returns how
+ * many there have been since the last call. */
+uint64_t step_arm(uint64_t nth);
+
+/* Puts the counting in front of the driver's calls. The driver has been started. */
+void step_watch_driver(void);
+
+/* ---- keeper_life.c: what a client does of its own accord */
+
+#define STILL_NAME "/still" /* an object of STILL_CHUNKS chunks with data of STILL_SEED, always */
+#define STILL_CHUNKS 2u
+#define STILL_SEED 77u
+
+/* Every call once or more; the first failure ends it. */
+gvm_status life_scenario(gvm_device *device, const char *path);
+
+/* Until it is killed, or the keeper is gone. */
+gvm_status life_random(gvm_device *device, const char *path, uint64_t seed);
+
+/* All chunks of a lease, with numbers of a seed; waits. And their checksum. */
+gvm_status life_fill(gvm_device *device, const gvm_lease *lease, uint64_t seed);
+gvm_status life_check(gvm_device *device, const gvm_lease *lease, uint64_t *checksum);
+
+#endif

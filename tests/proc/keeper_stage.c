@@ -1,0 +1,218 @@
+/* A keeper and a bystander; see keeper_stage.h. */
+#include "tests/proc/keeper_stage.h"
+
+#include <dirent.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "driver/driver.h"
+#include "memory/device.h"
+
+#define PINNED_PIECES_MAX 256u
+
+uint64_t still_checksum;
+static unsigned pinned_pieces;
+
+/* How many pieces of 2 MiB of pinned memory can be had: on the software GPU, what nobody holds. */
+static unsigned count_pinned_pieces(void)
+{
+    void *pieces[PINNED_PIECES_MAX];
+    unsigned count = 0;
+
+    if (!proc_software || gvmi_device_enter(proc_device) != GVM_OK)
+        return 0;
+    while (count < PINNED_PIECES_MAX &&
+           gvmi_cu->cuMemHostAlloc(&pieces[count], 2 * MIB, 0) == CUDA_SUCCESS)
+        count++;
+    for (unsigned i = 0; i < count; i++)
+        gvmi_cu->cuMemFreeHost(pieces[i]);
+    gvmi_device_leave();
+    return count;
+}
+
+bool stage_learn(void)
+{
+    const uint64_t bytes = STILL_CHUNKS * CHUNK_BYTES;
+    gvm_buffer *buffer = NULL;
+    gvm_lease lease;
+    bool good = gvm_buffer_create(proc_device, bytes, NULL, &buffer) == GVM_OK &&
+                gvm_buffer_commit(buffer, 0, bytes) == GVM_OK;
+
+    lease = (gvm_lease){.address = gvm_buffer_address(buffer), .bytes = bytes};
+    good = good && life_fill(proc_device, &lease, STILL_SEED) == GVM_OK &&
+           life_check(proc_device, &lease, &still_checksum) == GVM_OK;
+    gvm_buffer_destroy(buffer);
+    gvm_device_trim(proc_device, 0);
+    pinned_pieces = count_pinned_pieces();
+    return EXPECT(good);
+}
+
+static void pause_a_little(void)
+{
+    const struct timespec pause = {.tv_nsec = 5000000};
+
+    nanosleep(&pause, NULL);
+}
+
+static long fds_of(pid_t pid)
+{
+    char path[64];
+    DIR *folder;
+    long count = 0;
+
+    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
+    folder = opendir(path);
+    while (folder != NULL && readdir(folder) != NULL)
+        count++;
+    if (folder != NULL)
+        closedir(folder);
+    return count;
+}
+
+/* Frames have one fd each; how many there are is the keeper's affair. */
+static long fds_without_frames(const stage *s, const keeper_answer *now)
+{
+    const uint64_t bytes = now->device.resident_bytes + now->device.free_bytes +
+                           now->keeper.host_used_bytes + now->keeper.host_free_bytes;
+
+    return fds_of(s->keeper.pid) - (long)(bytes / CHUNK_BYTES);
+}
+
+bool stage_snapshot(stage *s, keeper_answer *out)
+{
+    *out = keeper_do(&s->bystander, KP_SNAPSHOT, 0, NULL, 0, 0);
+    if (out->status != GVM_OK)
+        printf("# a snapshot: %s: %s\n", gvm_status_name(out->status), out->text);
+    return EXPECT(out->status == GVM_OK);
+}
+
+bool stage_begin_bystander(stage *s)
+{
+    keeper_puppet *b = &s->bystander;
+
+    return KP_OK(b, CONNECT, 0, s->path, 0, 0) &&
+           KP_OK(b, CREATE, 0, STILL_NAME, STILL_CHUNKS, STILL_CHUNKS) &&
+           KP_OK(b, PUBLISH, 0, STILL_NAME, GVM_PUBLISH_REPLACE, 0) &&
+           KP_OK(b, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, LEASE_WAIT_MS) &&
+           KP_OK(b, FILL, 0, NULL, STILL_SEED, 0) && KP_OK(b, RELEASE, 0, NULL, 0, 0);
+}
+
+bool stage_begin(stage *s, uint32_t lease_timeout_ms)
+{
+    keeper_answer now;
+
+    memset(s, 0, sizeof *s);
+    snprintf(s->folder, sizeof s->folder, "/tmp/gvmem-keeper-kill-XXXXXX");
+    if (mkdtemp(s->folder) == NULL)
+        return EXPECT(!"mkdtemp");
+    snprintf(s->path, sizeof s->path, "%s/socket", s->folder);
+    s->keeper = keeper_puppet_start();
+    s->bystander = keeper_puppet_start();
+    if (!KP_OK(&s->keeper, SERVE, 0, s->path, REVOKE_MS, lease_timeout_ms) || !stage_begin_bystander(s))
+        return false;
+    if (!stage_snapshot(s, &now))
+        return false;
+    s->fds = fds_without_frames(s, &now);
+    return true;
+}
+
+bool stage_reads(stage *s)
+{
+    keeper_answer out;
+
+    if (!KP_OK(&s->bystander, ACQUIRE, 0, NULL, GVM_LEASE_READ, LEASE_WAIT_MS))
+        return false;
+    out = keeper_do(&s->bystander, KP_CHECK, 0, NULL, 0, 0);
+    return EXPECT(out.status == GVM_OK) && EXPECT(out.value == still_checksum) &&
+           KP_OK(&s->bystander, RELEASE, 0, NULL, 0, 0);
+}
+
+/* Names that the dead may have left behind in their own right. */
+static bool drop_leftovers(stage *s)
+{
+    static const char *const names[] = {"/victim/public", "/random/0", "/random/1", "/random/2"};
+
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
+        keeper_answer out = keeper_do(&s->bystander, KP_DROP, 0, names[i], 0, 0);
+
+        if (out.status != GVM_OK && out.status != GVM_E_ABSENT) {
+            printf("# dropping %s: %s: %s\n", names[i], gvm_status_name(out.status), out.text);
+            return false;
+        }
+    }
+    return true;
+}
+
+static bool is_settled(const stage *s, const keeper_answer *now)
+{
+    return now->keeper.clients == 1 && now->keeper.objects == 1 && now->device.held_bytes == 0 &&
+           now->device.leased_bytes == 0 && fds_without_frames(s, now) == s->fds;
+}
+
+/* A name that the dead had is free, and an object can be made under it. */
+static bool names_are_free(stage *s)
+{
+    return KP_OK(&s->bystander, CREATE, 1, "/victim", 1, 1) &&
+           KP_OK(&s->bystander, ACQUIRE, 1, NULL, GVM_LEASE_WRITE, LEASE_WAIT_MS) &&
+           KP_OK(&s->bystander, FILL, 1, NULL, 5, 0) &&
+           KP_OK(&s->bystander, RELEASE, 1, NULL, 0, 0) && KP_OK(&s->bystander, CLOSE, 1, NULL, 0, 0);
+}
+
+bool stage_is_whole(stage *s)
+{
+    keeper_answer now, held;
+
+    /* A write lease needs every other lease to be gone, that of a dead client too. */
+    if (!KP_OK(&s->bystander, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, LEASE_WAIT_MS))
+        return false;
+    held = keeper_do(&s->bystander, KP_CHECK, 0, NULL, 0, 0);
+    if (!EXPECT(held.status == GVM_OK) || !EXPECT(held.value == still_checksum) ||
+        !KP_OK(&s->bystander, RELEASE, 0, NULL, 0, 0) || !drop_leftovers(s))
+        return false;
+    for (int ms = 0;; ms += 5) {
+        if (!stage_snapshot(s, &now))
+            return false;
+        if (is_settled(s, &now))
+            return names_are_free(s);
+        if (ms >= SETTLE_MS)
+            break;
+        pause_a_little();
+    }
+    printf("# left: %u clients, %u objects, %llu bytes held, %llu leased; %ld fds of the keeper, not %ld\n",
+           now.keeper.clients, now.keeper.objects, (unsigned long long)now.device.held_bytes,
+           (unsigned long long)now.device.leased_bytes, fds_without_frames(s, &now), s->fds);
+    return false;
+}
+
+static bool pinned_memory_is_back(void)
+{
+    unsigned now = count_pinned_pieces();
+
+    for (int ms = 0; ms < SETTLE_MS / 2 && now < pinned_pieces; ms += 5) {
+        pause_a_little();
+        now = count_pinned_pieces();
+    }
+    if (now >= pinned_pieces)
+        return true;
+    printf("# %u pieces of 2 MiB of the host's memory have not come back\n", pinned_pieces - now);
+    return false;
+}
+
+bool stage_end(stage *s)
+{
+    bool good = s->bystander.pid == 0 || EXPECT(keeper_puppet_end(&s->bystander) == 0);
+
+    good = (s->keeper.pid == 0 || EXPECT(keeper_puppet_end(&s->keeper) == 0)) && good;
+    unlink(s->path);
+    if (rmdir(s->folder) != 0) { /* a keeper that was killed leaves its lock file */
+        char lock[PATH_BYTES + 8];
+
+        snprintf(lock, sizeof lock, "%s.lock", s->path);
+        unlink(lock);
+        rmdir(s->folder);
+    }
+    return EXPECT(proc_memory_is_back()) && EXPECT(pinned_memory_is_back()) && good;
+}

@@ -1,0 +1,49 @@
+/* tests/proc/keeper_stage.h - a keeper, a client that wants no more than its peace, and what must be
+ * so after others have misbehaved.
+ *
+ * Threads: one. Ownership: stage_end() ends what stage_begin() started.
+ */
+#ifndef PROC_KEEPER_STAGE_H
+#define PROC_KEEPER_STAGE_H
+
+#include "tests/proc/keeper_puppet.h"
+
+#define REVOKE_MS 400 /* how long a client may take to unmap */
+#define SETTLE_MS 10000
+
+typedef struct stage {
+    char folder[64], path[PATH_BYTES];
+    keeper_puppet keeper, bystander;
+    long fds; /* of the keeper with the bystander alone, without those of frames */
+} stage;
+
+extern uint64_t still_checksum; /* of STILL_NAME's bytes; set by stage_learn() */
+
+/* Learns what data's checksums are, and how much pinned memory the host has. The device is open. */
+bool stage_learn(void);
+
+/* The bystander has STILL_NAME open in slot 0, published, with its data. */
+bool stage_begin(stage *s, uint32_t lease_timeout_ms);
+
+/* The same with a keeper that runs already, after another one's death. */
+bool stage_begin_bystander(stage *s);
+
+/* Whoever came has gone: the bystander's data, names, leases, objects, memory and the keeper's fds
+ * are what they were, after at most SETTLE_MS. */
+bool stage_is_whole(stage *s);
+
+/* The bystander reads its data under a lease. */
+bool stage_reads(stage *s);
+
+/* What the keeper says to the bystander. */
+bool stage_snapshot(stage *s, keeper_answer *out);
+
+/* Ends all; the device's memory, and the host's, is free again. */
+bool stage_end(stage *s);
+
+/* ---- the tests, in groups */
+
+void test_stops(void);  /* keeper_stop.c: SIGSTOP, leases never given back */
+void test_abuses(void); /* keeper_abuse.c: what no client says */
+
+#endif

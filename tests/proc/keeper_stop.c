@@ -1,0 +1,160 @@
+/* Clients that do not answer: stopped by SIGSTOP, or keeping leases that others want. */
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+
+#include "tests/proc/keeper_stage.h"
+
+#define LEASE_MS 300
+
+/* A client that has STILL_NAME mapped, in slot 0. */
+static bool visitor_begin(stage *s, keeper_puppet *p)
+{
+    keeper_answer out;
+
+    *p = keeper_puppet_start();
+    if (!KP_OK(p, CONNECT, 0, s->path, 0, 0) || !KP_OK(p, OPEN, 0, STILL_NAME, 0, 0) ||
+        !KP_OK(p, ACQUIRE, 0, NULL, GVM_LEASE_READ, LEASE_WAIT_MS))
+        return false;
+    out = keeper_do(p, KP_CHECK, 0, NULL, 0, 0);
+    return EXPECT(out.status == GVM_OK) && EXPECT(out.value == still_checksum);
+}
+
+static bool visitor_sees(keeper_puppet *p)
+{
+    keeper_answer out = keeper_do(p, KP_CHECK, 0, NULL, 0, 0);
+
+    if (out.status != GVM_OK)
+        printf("# reading what is mapped: %s: %s\n", gvm_status_name(out.status), out.text);
+    return EXPECT(out.status == GVM_OK) && EXPECT(out.value == still_checksum);
+}
+
+/* Writes what is there already: the visitor, if it looks, finds the same. */
+static bool bystander_writes(stage *s, int timeout_ms)
+{
+    return KP_OK(&s->bystander, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, (uint64_t)timeout_ms) &&
+           KP_OK(&s->bystander, FILL, 0, NULL, STILL_SEED, 0) &&
+           KP_OK(&s->bystander, RELEASE, 0, NULL, 0, 0);
+}
+
+/* What it holds is counted until it is gone, then not. */
+static bool held_until_gone(stage *s, keeper_puppet *p, uint64_t least)
+{
+    keeper_answer now;
+
+    if (!stage_snapshot(s, &now))
+        return false;
+    if (now.device.held_bytes < least)
+        printf("# held: %llu bytes, not %llu\n", (unsigned long long)now.device.held_bytes,
+               (unsigned long long)least);
+    return EXPECT(now.device.held_bytes >= least) && EXPECT(now.keeper.cut_offs == 1) &&
+           EXPECT(keeper_puppet_end(p) == 0) && stage_is_whole(s);
+}
+
+static bool stopped_client_is_cut_off_and_others_go_on(void)
+{
+    stage s;
+    keeper_puppet visitor = {0};
+    keeper_answer out = {0};
+    bool good = stage_begin(&s, 0) && visitor_begin(&s, &visitor) &&
+                KP_OK(&visitor, RELEASE, 0, NULL, 0, 0);
+
+    if (good) {
+        kill(visitor.pid, SIGSTOP);
+        out = keeper_do(&s.bystander, KP_EVICT, 0, STILL_NAME, 0, 0);
+        good = EXPECT(out.status == GVM_OK) && EXPECT(out.value == STILL_CHUNKS * CHUNK_BYTES) &&
+               stage_reads(&s) && bystander_writes(&s, LEASE_WAIT_MS) && stage_reads(&s);
+        kill(visitor.pid, SIGCONT);
+    }
+    good = good && KP_EXPECT(&visitor, SNAPSHOT, 0, NULL, 0, 0, GVM_E_KEEPER) &&
+           visitor_sees(&visitor) && held_until_gone(&s, &visitor, STILL_CHUNKS * CHUNK_BYTES);
+    keeper_puppet_kill(&visitor);
+    return stage_end(&s) && good;
+}
+
+static bool stopped_client_that_is_killed_lets_go(void)
+{
+    stage s;
+    keeper_puppet visitor = {0};
+    keeper_answer out = {0};
+    bool good = stage_begin(&s, 0) && visitor_begin(&s, &visitor) &&
+                KP_OK(&visitor, RELEASE, 0, NULL, 0, 0);
+
+    if (good) {
+        kill(visitor.pid, SIGSTOP);
+        out = keeper_do(&s.bystander, KP_EVICT, 0, STILL_NAME, 0, 0);
+        good = EXPECT(out.status == GVM_OK) && stage_reads(&s);
+    }
+    keeper_puppet_kill(&visitor);
+    good = good && stage_is_whole(&s);
+    return stage_end(&s) && good;
+}
+
+/* It is asked to map nothing: a lease keeps its chunks where they are. */
+static bool stopped_client_with_a_lease_is_waited_for(void)
+{
+    stage s;
+    keeper_puppet visitor = {0};
+    keeper_answer out = {0}, now;
+    bool good = stage_begin(&s, 0) && visitor_begin(&s, &visitor);
+
+    if (good) {
+        kill(visitor.pid, SIGSTOP);
+        out = keeper_do(&s.bystander, KP_EVICT, 0, STILL_NAME, 0, 0);
+        good = EXPECT(out.status == GVM_OK) && EXPECT(out.value == 0) && stage_reads(&s) &&
+               KP_EXPECT(&s.bystander, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, 2 * REVOKE_MS, GVM_E_TIMEOUT) &&
+               stage_reads(&s) && stage_snapshot(&s, &now) && EXPECT(now.keeper.cut_offs == 0);
+        kill(visitor.pid, SIGCONT);
+    }
+    good = good && KP_OK(&visitor, RELEASE, 0, NULL, 0, 0) && bystander_writes(&s, LEASE_WAIT_MS) &&
+           KP_OK(&visitor, ACQUIRE, 0, NULL, GVM_LEASE_READ, LEASE_WAIT_MS) &&
+           visitor_sees(&visitor) && KP_OK(&visitor, RELEASE, 0, NULL, 0, 0) &&
+           EXPECT(keeper_puppet_end(&visitor) == 0) && stage_is_whole(&s);
+    keeper_puppet_kill(&visitor);
+    return stage_end(&s) && good;
+}
+
+static bool lease_kept_too_long_is_cut_off(void)
+{
+    stage s;
+    keeper_puppet visitor = {0};
+    bool good = stage_begin(&s, LEASE_MS) && visitor_begin(&s, &visitor);
+
+    /* Nobody waits: nothing happens to it. */
+    const struct timespec pause = {.tv_nsec = 2 * LEASE_MS * 1000000L};
+    nanosleep(&pause, NULL);
+    good = good && KP_OK(&visitor, SNAPSHOT, 0, NULL, 0, 0) && bystander_writes(&s, LEASE_WAIT_MS) &&
+           KP_EXPECT(&visitor, SNAPSHOT, 0, NULL, 0, 0, GVM_E_KEEPER) && visitor_sees(&visitor) &&
+           held_until_gone(&s, &visitor, 0);
+    keeper_puppet_kill(&visitor);
+    return stage_end(&s) && good;
+}
+
+static bool writer_that_dies_is_counted(void)
+{
+    stage s;
+    keeper_puppet visitor = {0};
+    keeper_answer out = {0};
+    bool good = stage_begin(&s, 0) && visitor_begin(&s, &visitor) &&
+                KP_OK(&visitor, RELEASE, 0, NULL, 0, 0) &&
+                KP_OK(&visitor, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, LEASE_WAIT_MS);
+
+    keeper_puppet_kill(&visitor);
+    good = good && stage_is_whole(&s);
+    if (good) {
+        out = keeper_do(&s.bystander, KP_INFO, 0, NULL, 0, 0);
+        good = EXPECT(out.status == GVM_OK) && EXPECT(out.object.interrupted == 1);
+    }
+    return stage_end(&s) && good;
+}
+
+void test_stops(void)
+{
+#define TEST(name) proc_result(name(), #name)
+    TEST(stopped_client_is_cut_off_and_others_go_on);
+    TEST(stopped_client_that_is_killed_lets_go);
+    TEST(stopped_client_with_a_lease_is_waited_for);
+    TEST(lease_kept_too_long_is_cut_off);
+    TEST(writer_that_dies_is_counted);
+#undef TEST
+}

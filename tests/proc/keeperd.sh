@@ -1,0 +1,183 @@
+#!/bin/sh
+# usage: keeperd.sh GVMEM-KEEPER CASE
+# One case of the daemon gvmem-keeper: starting, being found ready, ending; not what it serves.
+set -eu
+keeper=$1
+folder=$(mktemp -d)
+socket=$folder/k.sock
+pid=
+trap '[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null || :; rm -rf "$folder"' EXIT
+export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=256MiB,instance=keeperd-$$}"
+
+fail() {
+    echo "keeperd.sh: $1" >&2
+    for file in out err; do
+        [ ! -s "$folder/$file" ] || sed "s/^/  $file: /" "$folder/$file" >&2
+    done
+    exit 1
+}
+
+prints() { # WHERE PATTERN
+    grep -Eq -e "$2" "$folder/$1" || fail "nothing like \"$2\" on $1"
+}
+
+# Runs the daemon where it is to end by itself.
+expect() { # STATUS ARGUMENT...
+    wanted=$1
+    shift
+    got=0
+    timeout 60 "$keeper" "$@" >"$folder/out" 2>"$folder/err" || got=$?
+    [ "$got" -eq "$wanted" ] || fail "gvmem-keeper $*: exit status $got, not $wanted"
+}
+
+# Starts it, and waits until it says that it is ready.
+start() { # ARGUMENT...
+    [ -p "$folder/ready" ] || mkfifo "$folder/ready"
+    "$keeper" --ready-fd 3 "$@" >"$folder/out" 2>"$folder/err" 3>"$folder/ready" &
+    pid=$!
+    IFS= read -r ready <"$folder/ready" || fail 'it is not ready'
+}
+
+stop() { # SIGNAL STATUS
+    got=0
+    kill "-$1" "$pid"
+    wait "$pid" || got=$?
+    pid=
+    [ "$got" -eq "$2" ] || fail "exit status $got after $1, not $2"
+}
+
+gone() {
+    for file in "$@"; do
+        [ ! -e "$file" ] || fail "$file is left"
+    done
+}
+
+case $2 in
+life)
+    for signal in TERM INT; do
+        start --socket "$socket" -b 64M
+        [ "$ready" = "$socket" ] || fail "ready at \"$ready\""
+        prints out '^device 0: .*budget 64 MiB$'
+        prints out "^listening at $socket\$"
+        [ "$(stat -c %a "$socket")" = 600 ] || fail 'the socket is not mode 600'
+        stop "$signal" 0
+        [ ! -s "$folder/err" ] || fail 'complaints'
+        gone "$socket" "$socket.lock"
+    done
+    umask 077
+    start --socket "$socket" --socket-mode 666
+    [ "$(stat -c %a "$socket")" = 666 ] || fail 'the socket is not mode 666'
+    stop TERM 0
+    GVMEM_KEEPER=$folder/other.sock start
+    [ "$ready" = "$folder/other.sock" ] || fail "ready at \"$ready\""
+    stop TERM 0
+    ;;
+second) # while one lives, nobody takes its place; what is there and no socket stays
+    start --socket "$socket"
+    expect 1 --socket "$socket"
+    prints err 'listens at .* already'
+    rm "$socket.lock" # somebody has tidied up
+    expect 1 --socket "$socket"
+    prints err 'listens at .* already'
+    [ -S "$socket" ] || fail 'the socket is gone'
+    stop TERM 0
+    gone "$socket" "$socket.lock"
+    echo precious >"$socket"
+    expect 1 --socket "$socket"
+    [ "$(cat "$socket")" = precious ] || fail 'a file was replaced'
+    ;;
+stale) # one that was killed is replaced, one whose socket was replaced leaves it alone
+    start --socket "$socket"
+    stop KILL 137
+    [ -S "$socket" ] || fail 'no socket is left to be replaced'
+    start --socket "$socket"
+    rm "$socket"
+    echo other >"$socket"
+    stop TERM 0
+    [ "$(cat "$socket")" = other ] || fail 'what is not its own was removed'
+    ;;
+manager) # as a service manager starts it
+    python3 - "$keeper" "$socket" <<'END' || fail 'the service manager is not content'
+import os, socket, subprocess, sys
+
+keeper, path = sys.argv[1:]
+listener = socket.socket(socket.AF_UNIX)
+listener.bind(path)
+listener.listen()
+notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+notify.bind(path + ".notify")
+notify.settimeout(60)
+
+
+def pass_socket():
+    os.dup2(listener.fileno(), 3)
+    os.set_inheritable(3, True)  # it may have been there already
+
+
+def start(fds, *arguments):
+    """As sd_listen_fds(3) has it: from descriptor 3 on, for this very process."""
+    command = ["sh", "-c", 'export LISTEN_PID=$$; exec "$@"', "sh", keeper, *arguments]
+    environment = dict(os.environ, LISTEN_FDS=str(fds), NOTIFY_SOCKET=path + ".notify")
+    return subprocess.Popen(command, env=environment, close_fds=False, preexec_fn=pass_socket)
+
+
+child = start(1)
+assert b"READY=1" in notify.recv(1024).split(b"\n"), "not ready"
+client = socket.socket(socket.AF_UNIX)
+client.connect(path)
+client.sendall(b"nonsense" * 100)  # it is cut off, and the keeper lives
+client.settimeout(60)
+try:
+    assert client.recv(1) == b"", "an answer to nonsense"
+except ConnectionResetError:
+    pass
+child.terminate()
+assert b"STOPPING=1" in notify.recv(1024).split(b"\n"), "not stopping"
+assert child.wait(60) == 0, "exit status"
+assert os.path.exists(path), "the socket was not its own to remove"
+client = socket.socket(socket.AF_UNIX)
+client.connect(path)  # the manager's socket still listens
+
+assert start(2).wait(60) == 1, "two sockets"
+assert start(1, "--socket", path).wait(60) == 1, "a socket and a path"
+END
+    ;;
+options)
+    expect 0 --version
+    prints out '^gvmem-keeper [0-9]+\.[0-9]+\.[0-9]+$'
+    expect 0 --help
+    prints out '^usage: gvmem-keeper'
+    for arguments in --nonsense more '-s' '--socket=' '-m 0' '-m 1000' '-m 8' '-m rw' '-d x' '-d 0,' '-d -1' \
+        '-d 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16' '-b 1M' '-b x' '-B 1' '-k 0' '-a -1' '-l 1Q' '-q x' '-q 1M' '-q =1G' \
+        '-q -1=1G' '-q 5=' '-q 4294967295=1G' '--revoke-timeout 0' '--lease-timeout x' '--clients 0' '--clients 1025' \
+        '--ready-fd x' '--ready-fd 77'; do
+        # shellcheck disable=SC2086 # words
+        expect 2 $arguments
+        prints err '^gvmem-keeper: '
+        prints err '^try: gvmem-keeper --help$'
+        [ ! -s "$folder/out" ] || fail "output of gvmem-keeper $arguments"
+    done
+    ;;
+failure) # what cannot be done is said, with status 1, and leaves nothing
+    expect 1 --socket "$socket" -d 999
+    prints err 'no device 999'
+    expect 1 --socket "$socket" -d 0,0
+    prints err 'twice'
+    expect 1 --socket "$socket" -b 900T
+    prints err 'more than'
+    expect 1 --socket "$folder/missing/k.sock"
+    prints err 'missing/k\.sock'
+    expect 1 --socket "$folder/$(printf '%0200d' 0)"
+    prints err 'at most [0-9]+ bytes'
+    expect 1 --socket "$socket" --trace "$folder/missing/trace"
+    prints err 'missing/trace'
+    GVMEM_VMM=0 expect 1 --socket "$socket"
+    prints err 'virtual memory management'
+    GVMEM_DRIVER=/nonexistent/libcuda.so.1 expect 1 --socket "$socket"
+    prints err 'nonexistent'
+    gone "$socket" "$socket.lock"
+    ;;
+*)
+    fail "no case $2"
+    ;;
+esac

@@ -1,0 +1,828 @@
+/* Honest processes: the client's side of docs/design/keeper.md, a step at a time.
+ *
+ * A thread's step is one access to shared memory or one message; a mapping thread's is one of:
+ * unmap what a MAP replaces, map what it brings, answer; add to a lease word, say TAKEN. */
+#include "tests/prop/keeper_world.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#define OPENINGS_MAX 6 /* of one process */
+
+/* ---- openings */
+
+static bool is_whole(const opening *o)
+{
+    for (uint64_t i = 0; i * o->chunk_bytes < o->bytes; i++)
+        if (o->map[i] == NULL)
+            return false;
+    return true;
+}
+
+static bool is_shown(const opening *o, uint32_t generation)
+{
+    return !o->empty && !o->lost && (int32_t)(generation - o->generation) <= 0 && is_whole(o);
+}
+
+static void unmap_chunk(opening *o, uint32_t chunk)
+{
+    if (o->map[chunk] != NULL)
+        o->map[chunk]->mapped--;
+    o->map[chunk] = NULL;
+}
+
+static void unmap_all(opening *o)
+{
+    for (uint32_t i = 0; i < CHUNKS_MAX; i++)
+        unmap_chunk(o, i);
+}
+
+static void free_opening(process *p, opening *o)
+{
+    unmap_all(o);
+    p->openings[o->slot] = NULL;
+    p->opening_count--;
+    free(o);
+}
+
+void client_drop_openings(world *w, process *p)
+{
+    (void)w;
+    for (uint32_t i = 0; i < p->slot_end; i++)
+        if (p->openings[i] != NULL)
+            free_opening(p, p->openings[i]);
+}
+
+static opening *pick_opening(world *w, const process *p)
+{
+    uint32_t ticket;
+
+    if (p->opening_count == 0)
+        return NULL;
+    ticket = (uint32_t)world_random(w, p->opening_count);
+    for (uint32_t i = 0; i < p->slot_end; i++)
+        if (p->openings[i] != NULL && ticket-- == 0)
+            return p->openings[i]->closing ? NULL : p->openings[i];
+    return NULL;
+}
+
+static bool is_held(const process *p, const opening *o)
+{
+    for (uint32_t i = 0; i < p->thread_count; i++)
+        if (p->threads[i].holds && p->threads[i].opening == o)
+            return true;
+    return false;
+}
+
+static bool is_being_mapped(const process *p, const opening *o)
+{
+    return p->mapping != NULL && p->mapping->message->head.type == GVMI_WIRE_MAP &&
+           p->mapping->message->body.MAP.slot == o->slot;
+}
+
+/* ---- leases that were had */
+
+/* No other process, and no other thread, may have a lease that conflicts. */
+static void check_alone(world *w, const process *p, const thread *t)
+{
+    for (uint32_t i = 0; i < w->process_count; i++) {
+        const process *q = w->processes[i];
+
+        for (uint32_t k = 0; k < q->thread_count && world_lease_counts(w, q); k++) {
+            const thread *u = &q->threads[k];
+
+            if (u != t && u->holds && u->opening->object == t->opening->object &&
+                (u->mode == GVM_LEASE_WRITE || t->mode == GVM_LEASE_WRITE))
+                world_wrong(w,
+                            "object %llu: process %u has a lease of mode %u, and process %u one of mode "
+                            "%u (stopped %d, hung up %d, disconnected %d)",
+                            (unsigned long long)t->opening->object, p->index, t->mode, q->index,
+                            u->mode, q->stopped, q->hung_up, q->disconnected);
+        }
+    }
+}
+
+/* What is mapped holds what was written last, all of it. */
+static void check_contents(world *w, const process *p, const thread *t)
+{
+    const opening *o = t->opening;
+    const object *model = model_find(w, o->object);
+
+    if (o->bytes < t->least_bytes)
+        world_wrong(w, "process %u has a lease on %llu bytes of object %llu, which had %llu before",
+                    p->index, (unsigned long long)o->bytes, (unsigned long long)o->object,
+                    (unsigned long long)t->least_bytes);
+    if (t->mode == GVM_LEASE_WRITE && (o->readonly || model->sealed))
+        world_wrong(w, "process %u may write to object %llu", p->index, (unsigned long long)o->object);
+    for (uint32_t i = 0; i * o->chunk_bytes < o->bytes; i++) {
+        const frame *f = o->map[i];
+
+        if (f == NULL || f->dropped || !f->made || f->filling > 0)
+            world_wrong(w, "process %u: chunk %u of object %llu is behind no frame", p->index, i,
+                        (unsigned long long)o->object);
+        else if (f->value != model->values[i])
+            world_wrong(w, "process %u: chunk %u of object %llu in frame %u is version %lld, not %lld",
+                        p->index, i, (unsigned long long)o->object, f->spec.frame,
+                        (long long)f->value, (long long)model->values[i]);
+    }
+}
+
+static void begin_lease(world *w, process *p, thread *t)
+{
+    t->holds = true;
+    t->since_ns = w->tick_ns;
+    if (world_lease_counts(w, p)) /* else it has not noticed yet that it was cut off */
+        check_alone(w, p, t);
+}
+
+static void show_lease(world *w, process *p, thread *t)
+{
+    world_log(w, "process %u thread %d has a lease of mode %u on object %llu", p->index,
+              (int)(t - p->threads), t->mode, (unsigned long long)t->opening->object);
+    t->phase = PHASE_IDLE;
+    if (world_lease_counts(w, p))
+        check_contents(w, p, t);
+    w->grants_write += t->mode == GVM_LEASE_WRITE;
+}
+
+static void finish(thread *t)
+{
+    t->phase = PHASE_IDLE;
+    if (!t->holds && t->opening != NULL) {
+        t->opening->users--;
+        t->opening = NULL;
+    }
+}
+
+/* ---- words */
+
+static uint64_t unit(const thread *t)
+{
+    return t->mode == GVM_LEASE_WRITE ? GVMI_LEASE_WRITER : GVMI_LEASE_READER;
+}
+
+static void subtract(process *p, thread *t)
+{
+    _Atomic uint64_t *word = &p->leases[t->opening->slot].word;
+
+    t->old_word = atomic_fetch_sub(word, unit(t)) - unit(t);
+    t->holds = false;
+}
+
+static void load_and_ring(process *p, const thread *t)
+{
+    const uint64_t permit = atomic_load(&p->permits[t->opening->slot].word);
+
+    if ((permit & GVMI_PERMIT_REVOKED) != 0 && !gvmi_lease_any(t->old_word))
+        p->rung = true;
+}
+
+static bool allows(const thread *t, uint64_t permit)
+{
+    if ((permit & GVMI_PERMIT_PARTIAL) != 0 && t->hint != GVM_HINT_SCAN && t->hint != GVM_HINT_ONCE)
+        return false;
+    if (t->mode == GVM_LEASE_WRITE)
+        return (permit & GVMI_PERMIT_WRITE) != 0 && !gvmi_lease_any(t->old_word);
+    return (permit & GVMI_PERMIT_READ) != 0 && gvmi_lease_writers(t->old_word) == 0 &&
+           gvmi_lease_readers(t->old_word) < GVMI_LEASE_READERS_MAX;
+}
+
+static void back_out(process *p, thread *t)
+{
+    subtract(p, t);
+    t->phase = PHASE_BACKED;
+}
+
+static void after_add(world *w, process *p, thread *t)
+{
+    const uint64_t permit = atomic_load(&p->permits[t->opening->slot].word);
+
+    if (!allows(t, permit) || t->opening->empty || t->opening->lost) {
+        back_out(p, t);
+        return;
+    }
+    if (p->cut)
+        world_wrong(w, "process %u was cut off, and its permit allows", p->index);
+    t->wanted_generation = gvmi_permit_generation(permit);
+    t->phase = PHASE_ALLOWED;
+}
+
+/* A lease that was granted to another thread here may have come in between: the mapping thread adds
+ * without looking at the permit, which its TAKEN then opened. */
+static void after_permit(world *w, process *p, thread *t)
+{
+    const uint64_t word = atomic_load(&p->leases[t->opening->slot].word);
+
+    if (gvmi_lease_writers(word) > (t->mode == GVM_LEASE_WRITE ? 1u : 0u) || t->opening->empty) {
+        back_out(p, t);
+        return;
+    }
+    w->acquires_fast++;
+    begin_lease(w, p, t);
+    t->phase = PHASE_GROWING;
+    if (is_shown(t->opening, t->wanted_generation))
+        show_lease(w, p, t);
+}
+
+static bool growing_step(world *w, process *p, thread *t)
+{
+    if (t->opening->empty) {
+        subtract(p, t);
+        t->phase = PHASE_RELEASED;
+        return true;
+    }
+    if (!is_shown(t->opening, t->wanted_generation))
+        return false;
+    show_lease(w, p, t);
+    return true;
+}
+
+/* ---- requests of threads */
+
+static void ask(world *w, process *p, thread *t, gvmi_wire_message *message)
+{
+    t->request = message->head.request;
+    t->request_type = message->head.type;
+    t->phase = PHASE_WAIT;
+    world_log(w, "process %u thread %d asks: %s %llu", p->index, (int)(t - p->threads),
+              gvmi_wire_name_of(message->head.type), (unsigned long long)message->head.request);
+    world_send(w, p, message);
+}
+
+static void ask_acquire(world *w, process *p, thread *t)
+{
+    gvmi_wire_message *m = world_message(w, p, GVMI_WIRE_ACQUIRE);
+
+    m->body.ACQUIRE = (gvmi_wire_acquire){
+        .slot = t->opening->slot, .mode = t->mode, .hint = t->hint, .timeout_ms = t->timeout_ms};
+    w->acquires_slow++;
+    ask(w, p, t, m);
+}
+
+static void begin_acquire(world *w, process *p, thread *t, opening *o)
+{
+    static const uint32_t hints[] = {GVM_HINT_NONE, GVM_HINT_NONE, GVM_HINT_SCAN, GVM_HINT_HOT,
+                                     GVM_HINT_ONCE};
+    const object *model = model_find(w, o->object);
+
+    t->opening = o;
+    o->users++;
+    t->mode = world_chance(w, o->readonly ? 3 : 40) ? GVM_LEASE_WRITE : GVM_LEASE_READ;
+    t->hint = hints[world_random(w, 5)];
+    t->timeout_ms = world_chance(w, 35)   ? -1
+                    : world_chance(w, 45) ? 0
+                                          : (int32_t)world_random(w, 30);
+    t->least_bytes = model->promised_bytes;
+    atomic_store(&p->leases[o->slot].hint, t->hint);
+    t->old_word = atomic_fetch_add(&p->leases[o->slot].word, unit(t) + GVMI_LEASE_COUNTED);
+    t->phase = PHASE_ADDED;
+}
+
+static uint32_t random_mode(world *w)
+{
+    static const uint32_t modes[] = {0600, 0600, 0644, 0666, 0660, 0640, 0444};
+
+    return modes[world_random(w, 7)];
+}
+
+/* Mostly one that is taken, or mostly one that is free. */
+static const char *pick_name(world *w, bool taken)
+{
+    size_t name = world_random(w, NAMES);
+
+    for (int i = 0; i < NAMES && (w->names[name] != NULL) != taken && world_chance(w, 85); i++)
+        name = (name + 1) % NAMES;
+    return keeper_names[name];
+}
+
+static void put_metadata(world *w, gvmi_wire_message *m)
+{
+    const uint32_t version = (uint32_t)++w->version;
+
+    m->head.tail_bytes = world_chance(w, 20) ? 0 : 4 + (uint32_t)world_random(w, 60);
+    memset(m->tail.bytes, 7, sizeof m->tail.bytes);
+    memcpy(m->tail.bytes, &version, sizeof version);
+}
+
+static void begin_create(world *w, process *p, thread *t)
+{
+    gvmi_wire_message *m = world_message(w, p, GVMI_WIRE_CREATE);
+    gvmi_wire_create *c = &m->body.CREATE;
+    const uint64_t chunk = world_chance(w, 85) ? 2 * MIB : 4 * MIB;
+    const uint64_t chunks = w->wide && world_chance(w, 50) ? 60 + world_random(w, 90)
+                                                           : 1 + world_random(w, 10);
+
+    memcpy(c->device_uuid, w->config.devices[world_random(w, w->config.device_count)].uuid, 16);
+    if (world_chance(w, 1))
+        c->device_uuid[3] = 99;
+    c->chunk_bytes = chunk;
+    c->reserve_bytes = chunks * chunk;
+    c->bytes = world_random(w, (world_chance(w, 50) ? chunks : chunks / 2) + 1) * chunk;
+    if (c->bytes > 0 && world_chance(w, 10))
+        c->bytes -= 4096;
+    if (world_chance(w, 1))
+        c->bytes = c->reserve_bytes + 1;
+    c->mode = random_mode(w);
+    c->flags = world_chance(w, 15) ? GVM_OBJECT_KEEP : 0;
+    if (world_chance(w, 70))
+        strcpy(c->name, pick_name(w, false));
+    put_metadata(w, m);
+    ask(w, p, t, m);
+}
+
+static void begin_open(world *w, process *p, thread *t)
+{
+    gvmi_wire_message *m = world_message(w, p, GVMI_WIRE_OPEN);
+
+    m->body.OPEN.flags = world_chance(w, 30) ? GVM_OPEN_READONLY : 0;
+    strcpy(m->body.OPEN.name, pick_name(w, true));
+    ask(w, p, t, m);
+}
+
+/* Only this thread uses it, and nothing of it is being mapped: gvm_object_close()'s rule. */
+static bool begin_close(world *w, process *p, thread *t, opening *o)
+{
+    gvmi_wire_message *m;
+
+    if (o->users > (t->opening == o ? 1u : 0u) || is_being_mapped(p, o))
+        return false;
+    if (t->holds) {
+        subtract(p, t);
+        t->opening->users--;
+    }
+    t->opening = o;
+    o->users++;
+    o->closing = true;
+    unmap_all(o);
+    for (packet *at = p->in.first; at != NULL; at = at->next)
+        if (at->message != NULL && at->message->head.type == GVMI_WIRE_MAP &&
+            at->message->body.MAP.slot == o->slot)
+            world_land(at);
+    m = world_message(w, p, GVMI_WIRE_CLOSE);
+    m->body.CLOSE.slot = o->slot;
+    ask(w, p, t, m);
+    return true;
+}
+
+static void begin_slot_request(world *w, process *p, thread *t, opening *o)
+{
+    static const gvmi_wire_type types[] = {
+        GVMI_WIRE_GROW,     GVMI_WIRE_GROW,         GVMI_WIRE_GROW,         GVMI_WIRE_GROW,
+        GVMI_WIRE_GROW,     GVMI_WIRE_GROW,         GVMI_WIRE_GROW,         GVMI_WIRE_SET_MODE,
+        GVMI_WIRE_GET_INFO, GVMI_WIRE_SET_METADATA, GVMI_WIRE_GET_METADATA, GVMI_WIRE_GET_METADATA,
+        GVMI_WIRE_GET_INFO, GVMI_WIRE_PUBLISH,      GVMI_WIRE_PUBLISH,      GVMI_WIRE_SEAL};
+    gvmi_wire_message *m = world_message(w, p, types[world_random(w, world_chance(w, 30) ? 16 : 15)]);
+
+    m->body.CLOSE.slot = o->slot; /* every one begins with it */
+    switch (m->head.type) {
+    case GVMI_WIRE_GROW:
+        m->body.GROW.bytes = world_chance(w, 3)
+                                 ? o->reserve_bytes + 1
+                                 : world_random(w, o->reserve_bytes / o->chunk_bytes + 1) *
+                                       o->chunk_bytes;
+        t->request_bytes = m->body.GROW.bytes;
+        break;
+    case GVMI_WIRE_SET_MODE: m->body.SET_MODE.value = random_mode(w); break;
+    case GVMI_WIRE_SET_METADATA: put_metadata(w, m); break;
+    case GVMI_WIRE_PUBLISH:
+        m->body.PUBLISH.flags = world_chance(w, 50) ? GVM_PUBLISH_REPLACE : 0;
+        strcpy(m->body.PUBLISH.name, pick_name(w, world_chance(w, 50)));
+        break;
+    case GVMI_WIRE_SEAL: m->body.SEAL.timeout_ms = (int32_t)world_random(w, 20); break;
+    default: break;
+    }
+    if (t->opening == NULL) {
+        t->opening = o;
+        o->users++;
+    }
+    ask(w, p, t, m);
+}
+
+static void begin_other_request(world *w, process *p, thread *t)
+{
+    static const gvmi_wire_type types[] = {
+        GVMI_WIRE_EVICT, GVMI_WIRE_EVICT, GVMI_WIRE_EVICT, GVMI_WIRE_EVICT,     GVMI_WIRE_EVICT,
+        GVMI_WIRE_EVICT, GVMI_WIRE_DROP,  GVMI_WIRE_TRIM,  GVMI_WIRE_SET_QUOTA, GVMI_WIRE_SNAPSHOT};
+    gvmi_wire_message *m = world_message(w, p, types[world_random(w, 10)]);
+
+    switch (m->head.type) {
+    case GVMI_WIRE_EVICT:
+        m->body.EVICT.value = world_chance(w, 50) ? 0 : world_random(w, 6) * 2 * MIB;
+        strcpy(m->body.EVICT.name, pick_name(w, true));
+        break;
+    case GVMI_WIRE_DROP: strcpy(m->body.DROP.name, pick_name(w, true)); break;
+    case GVMI_WIRE_TRIM:
+        m->body.TRIM.device = (uint32_t)world_random(w, w->config.device_count + 1);
+        m->body.TRIM.keep_bytes = world_random(w, 4) * 2 * MIB;
+        break;
+    case GVMI_WIRE_SET_QUOTA:
+        m->body.SET_QUOTA.uid = 1001 + (uint32_t)world_random(w, 3);
+        m->body.SET_QUOTA.bytes = world_chance(w, 80) ? UINT64_MAX : world_random(w, 16) * 2 * MIB;
+        break;
+    default: break;
+    }
+    ask(w, p, t, m);
+}
+
+/* ---- what a thread does when it may choose */
+
+static void write_chunk(world *w, process *p, thread *t)
+{
+    const opening *o = t->opening;
+    const uint64_t chunks = (o->bytes + o->chunk_bytes - 1) / o->chunk_bytes;
+    object *model = model_find(w, o->object);
+    uint64_t chunk;
+
+    if (chunks == 0)
+        return;
+    chunk = world_random(w, chunks);
+    if (o->map[chunk] == NULL) {
+        world_wrong(w, "process %u: chunk %llu is not mapped under a lease", p->index,
+                    (unsigned long long)chunk);
+        return;
+    }
+    model->values[chunk] = o->map[chunk]->value = ++w->version;
+    world_log(w, "process %u writes version %llu to chunk %llu of object %llu, frame %u", p->index,
+              (unsigned long long)w->version, (unsigned long long)chunk,
+              (unsigned long long)o->object, o->map[chunk]->spec.frame);
+}
+
+static bool holding_step(world *w, process *p, thread *t)
+{
+    const uint64_t ticket = world_random(w, 100);
+
+    if (w->quiet || p->cut || ticket < 30) {
+        subtract(p, t);
+        t->phase = PHASE_RELEASED;
+    } else if (ticket < 75) {
+        if (t->mode == GVM_LEASE_WRITE && !p->cut)
+            write_chunk(w, p, t);
+    } else if (ticket < 80) {
+        begin_slot_request(w, p, t, t->opening);
+    } else if (ticket < 82) {
+        return begin_close(w, p, t, t->opening);
+    }
+    return true;
+}
+
+static bool free_step(world *w, process *p, thread *t)
+{
+    opening *o = pick_opening(w, p);
+    const uint64_t ticket = world_random(w, 100);
+
+    if (w->quiet || p->cut || !p->welcome)
+        return false;
+    if ((ticket < 8 || o == NULL) && p->opening_count < OPENINGS_MAX && world_chance(w, 40)) {
+        begin_create(w, p, t);
+        return true;
+    }
+    if ((ticket < 22 || o == NULL) && p->opening_count < OPENINGS_MAX) {
+        begin_open(w, p, t);
+        return true;
+    }
+    if (ticket < 26) {
+        begin_other_request(w, p, t);
+        return true;
+    }
+    if (o == NULL)
+        return false;
+    if (ticket < 31 || (o->lost && ticket < 60) || (o->empty && ticket < 40))
+        return begin_close(w, p, t, o);
+    if (ticket < 45)
+        begin_slot_request(w, p, t, o);
+    else
+        begin_acquire(w, p, t, o);
+    return true;
+}
+
+/* A process whose socket is closed may still write, as a kernel of it does. */
+static bool zombie_step(world *w, process *p, thread *t)
+{
+    if (!t->holds || t->phase != PHASE_IDLE || t->mode != GVM_LEASE_WRITE ||
+        !world_lease_counts(w, p) || w->quiet)
+        return false;
+    write_chunk(w, p, t);
+    return true;
+}
+
+bool client_thread_step(world *w, process *p, uint32_t number)
+{
+    thread *t = &p->threads[number];
+
+    if (p->gone)
+        return false;
+    if (p->hung_up)
+        return zombie_step(w, p, t);
+    switch (t->phase) {
+    case PHASE_IDLE: return t->holds ? holding_step(w, p, t) : free_step(w, p, t);
+    case PHASE_ADDED: after_add(w, p, t); return true;
+    case PHASE_ALLOWED: after_permit(w, p, t); return true;
+    case PHASE_BACKED:
+        load_and_ring(p, t);
+        t->phase = PHASE_ASK;
+        return true;
+    case PHASE_ASK: ask_acquire(w, p, t); return true;
+    case PHASE_WAIT: return false;
+    case PHASE_GROWING: return growing_step(w, p, t);
+    case PHASE_RELEASED:
+        load_and_ring(p, t);
+        finish(t);
+        return true;
+    }
+    return false;
+}
+
+/* ---- the mapping thread */
+
+static thread *thread_waiting(process *p, uint64_t number)
+{
+    for (uint32_t i = 0; i < p->thread_count; i++)
+        if (p->threads[i].phase == PHASE_WAIT && p->threads[i].request == number)
+            return &p->threads[i];
+    return NULL;
+}
+
+static void say_mapped(world *w, process *p, const opening *o, uint64_t serial, gvm_status status)
+{
+    gvmi_wire_message *m = world_message(w, p, GVMI_WIRE_MAPPED);
+
+    m->body.MAPPED = (gvmi_wire_mapped){.slot = o->slot,
+                                        .status = (uint32_t)status,
+                                        .serial = serial,
+                                        .address = status == GVM_OK ? (o->object + 1) << 40 : 0};
+    world_send(w, p, m);
+}
+
+static void on_opened(world *w, process *p, const gvmi_wire_message *m, bool readonly)
+{
+    opening *o = calloc(1, sizeof *o);
+
+    if (o == NULL)
+        abort();
+    *o = (opening){.slot = m->body.OPENED.slot,
+                   .object = m->body.OPENED.id,
+                   .generation = m->body.OPENED.generation - 1, /* until the MAPs came */
+                   .chunk_bytes = m->body.OPENED.chunk_bytes,
+                   .reserve_bytes = m->body.OPENED.reserve_bytes,
+                   .sealed = m->body.OPENED.sealed != 0,
+                   .readonly = readonly};
+    p->known[o->slot].births_seen++;
+    if (p->openings[o->slot] != NULL) {
+        world_wrong(w, "process %u: slot %u is opened while it is open", p->index, o->slot);
+        free(o);
+        return;
+    }
+    if (m->body.OPENED.bytes > CHUNKS_MAX * o->chunk_bytes)
+        world_wrong(w, "an object is larger than its reservation");
+    p->openings[o->slot] = o;
+    p->opening_count++;
+    o->lost = w->maps_fail && world_chance(w, 5);
+    say_mapped(w, p, o, 0, o->lost ? GVM_E_ADDRESS : GVM_OK);
+}
+
+static void on_done(world *w, process *p, thread *t)
+{
+    opening *o = t->opening;
+    object *model;
+
+    switch (t->request_type) {
+    case GVMI_WIRE_GROW:
+        model = model_find(w, o->object);
+        if (!o->empty && !o->lost && (o->bytes < t->request_bytes || !is_whole(o)))
+            world_wrong(w, "process %u grew object %llu to %llu bytes, but has %llu", p->index,
+                        (unsigned long long)o->object, (unsigned long long)t->request_bytes,
+                        (unsigned long long)o->bytes);
+        if (model->promised_bytes < t->request_bytes)
+            model->promised_bytes = t->request_bytes;
+        break;
+    case GVMI_WIRE_SEAL:
+        if (!o->empty && !o->lost && !o->sealed)
+            world_wrong(w, "process %u sealed object %llu, but was not told so", p->index,
+                        (unsigned long long)o->object);
+        break;
+    case GVMI_WIRE_CLOSE:
+        t->opening = NULL;
+        t->phase = PHASE_IDLE;
+        free_opening(p, o);
+        return;
+    default: break;
+    }
+    finish(t);
+}
+
+/* Any reply but GRANTED. */
+static void on_reply(world *w, process *p, const gvmi_wire_message *m)
+{
+    thread *t = thread_waiting(p, m->head.request);
+    const object *o;
+
+    switch (m->head.type) {
+    case GVMI_WIRE_WELCOME: return;
+    case GVMI_WIRE_OPENED:
+        /* How it was asked to be opened is what the keeper says it did. */
+        on_opened(w, p, m, (m->body.OPENED.open_flags & GVM_OPEN_READONLY) != 0);
+        if (t != NULL && t->request_type == GVMI_WIRE_CREATE &&
+            p->openings[m->body.OPENED.slot] != NULL) {
+            o = model_find(w, m->body.OPENED.id);
+            if (o != NULL && o->promised_bytes < m->body.OPENED.bytes)
+                ((object *)model_find(w, o->id))->promised_bytes = m->body.OPENED.bytes;
+        }
+        break;
+    case GVMI_WIRE_FAILED:
+        w->acquires_failed += t != NULL && t->request_type == GVMI_WIRE_ACQUIRE;
+        break;
+    default: break;
+    }
+    if (t == NULL)
+        world_wrong(w, "process %u: no thread waits for the reply to %llu", p->index,
+                    (unsigned long long)m->head.request);
+    else if (m->head.type == GVMI_WIRE_DONE)
+        on_done(w, p, t);
+    else
+        finish(t);
+}
+
+static void unmap_step(world *w, process *p, opening *o)
+{
+    const gvmi_wire_message *m = p->mapping->message;
+    const bool held = is_held(p, o);
+
+    if (m->body.MAP.serial <= o->serial)
+        world_wrong(w, "process %u: serial %llu after %llu", p->index,
+                    (unsigned long long)m->body.MAP.serial, (unsigned long long)o->serial);
+    o->serial = m->body.MAP.serial;
+    p->map_fails = o->lost || o->empty || (w->maps_fail && !held && world_chance(w, 3));
+    for (uint32_t i = 0; i < m->head.fd_count; i++) {
+        const uint32_t chunk = m->tail.chunks[i].index;
+
+        if (o->map[chunk] == NULL)
+            continue;
+        if (held)
+            world_wrong(w, "process %u: chunk %u of object %llu moves under a lease", p->index,
+                        chunk, (unsigned long long)o->object);
+        if (o->stamps[chunk] == m->tail.chunks[i].stamp && o->map[chunk] != p->mapping->frames[i])
+            world_wrong(w, "chunk %u of object %llu: other memory has the same stamp", chunk,
+                        (unsigned long long)o->object);
+        unmap_chunk(o, chunk);
+    }
+    p->mapper = MAPPER_UNMAPPED;
+}
+
+static void map_step(world *w, process *p, opening *o)
+{
+    packet *mapping = p->mapping;
+    const gvmi_wire_message *m = mapping->message;
+
+    if (p->map_fails) {
+        unmap_all(o);
+        o->empty = true;
+    }
+    for (uint32_t i = 0; i < mapping->frame_count && !p->map_fails; i++) {
+        const uint32_t chunk = m->tail.chunks[i].index;
+
+        o->map[chunk] = mapping->frames[i];
+        o->map[chunk]->mapped++;
+        o->stamps[chunk] = m->tail.chunks[i].stamp;
+    }
+    (void)w;
+    world_land(mapping);
+    p->mapper = MAPPER_MAPPED;
+}
+
+static void answer_map(world *w, process *p, opening *o)
+{
+    const gvmi_wire_map *map = &p->mapping->message->body.MAP;
+
+    if (map->bytes < o->bytes || (int32_t)(map->generation - o->generation) < 0)
+        world_wrong(
+            w, "process %u: object %llu shrinks or grows younger: %llu bytes, generation %u after %llu, %u",
+            p->index, (unsigned long long)o->object, (unsigned long long)map->bytes,
+            map->generation, (unsigned long long)o->bytes, o->generation);
+    o->bytes = map->bytes;
+    o->generation = map->generation;
+    o->sealed = map->sealed != 0;
+    world_log(w, "process %u has mapped serial %llu of slot %u%s", p->index,
+              (unsigned long long)map->serial, map->slot, p->map_fails ? ": failed" : "");
+    say_mapped(w, p, o, map->serial, p->map_fails ? GVM_E_LIMIT : GVM_OK);
+}
+
+static void end_mapping(world *w, process *p)
+{
+    world_packet_free(w, p->mapping);
+    p->mapping = NULL;
+    p->mapper = MAPPER_IDLE;
+}
+
+static void granted_step(world *w, process *p, thread *t)
+{
+    gvmi_wire_message *m;
+
+    if (p->mapper == MAPPER_IDLE) {
+        atomic_fetch_add(&p->leases[t->opening->slot].word, unit(t));
+        p->mapper = MAPPER_ADDED;
+        return;
+    }
+    m = world_message(w, p, GVMI_WIRE_TAKEN);
+    m->body.TAKEN = (gvmi_wire_taken){.slot = t->opening->slot, .mode = t->mode};
+    world_send(w, p, m);
+    begin_lease(w, p, t);
+    if (t->opening->empty) {
+        subtract(p, t);
+        t->phase = PHASE_RELEASED;
+    } else {
+        show_lease(w, p, t);
+    }
+    end_mapping(w, p);
+}
+
+/* The keeper closed the connection: what is mapped stays, and every call fails. */
+static void notice_end(world *w, process *p)
+{
+    world_log(w, "process %u notices that it was cut off", p->index);
+    p->noticed = true;
+    for (uint32_t i = 0; i < p->thread_count; i++) {
+        p->threads[i].holds = false;
+        finish(&p->threads[i]);
+    }
+}
+
+static void map_packet_step(world *w, process *p)
+{
+    const uint32_t slot = p->mapping->message->body.MAP.slot;
+    opening *o = p->openings[slot];
+
+    if (o == NULL || o->closing) {
+        end_mapping(w, p);
+        return;
+    }
+    if (p->mapper == MAPPER_IDLE) {
+        unmap_step(w, p, o);
+    } else if (p->mapper == MAPPER_UNMAPPED) {
+        map_step(w, p, o);
+    } else {
+        answer_map(w, p, o);
+        end_mapping(w, p);
+    }
+}
+
+bool client_mapper_step(world *w, process *p)
+{
+    thread *t;
+
+    if (p->hung_up || p->gone)
+        return false;
+    if (p->mapping == NULL) {
+        p->mapping = world_receive(p);
+        p->mapper = MAPPER_IDLE;
+    }
+    if (p->mapping == NULL)
+        return false;
+    if (p->mapping->message == NULL) {
+        notice_end(w, p);
+        end_mapping(w, p);
+        return true;
+    }
+    switch (p->mapping->message->head.type) {
+    case GVMI_WIRE_MAP: map_packet_step(w, p); return true;
+    case GVMI_WIRE_GRANTED:
+        t = thread_waiting(p, p->mapping->message->head.request);
+        if (t != NULL && t->opening->slot == p->mapping->message->body.GRANTED.slot) {
+            granted_step(w, p, t);
+        } else {
+            world_wrong(w, "process %u: nobody waits for what is granted", p->index);
+            end_mapping(w, p);
+        }
+        return true;
+    default:
+        on_reply(w, p, p->mapping->message);
+        end_mapping(w, p);
+        return true;
+    }
+}
+
+/* ---- life */
+
+void client_hello(world *w, process *p)
+{
+    gvmi_wire_message *m = world_message(w, p, GVMI_WIRE_HELLO);
+
+    m->body.HELLO = (gvmi_wire_hello){.magic = GVMI_WIRE_MAGIC, .version = GVMI_WIRE_VERSION};
+    world_send(w, p, m);
+}
+
+bool client_idle(const process *p)
+{
+    for (uint32_t i = 0; i < p->thread_count; i++)
+        if (p->threads[i].holds || p->threads[i].phase != PHASE_IDLE)
+            return false;
+    return p->in.first == NULL && p->mapping == NULL;
+}
+
+void client_bye(world *w, process *p)
+{
+    world_log(w, "process %u says BYE", p->index);
+    client_drop_openings(w, p);
+    world_send(w, p, world_message(w, p, GVMI_WIRE_BYE));
+    world_hang_up(w, p);
+    p->gone = true;
+}

@@ -1,0 +1,610 @@
+/* Random worlds around the keeper's machine, held against a model.
+ *
+ *     keeper_machine [--steps N] [--seed SEED] [--world NUMBER]
+ *
+ * Goal: whatever processes, movers and time do, and in whatever order, a lease shows exactly what
+ * was written last, no two leases conflict, no memory gets to whom it must not, budgets and quotas
+ * hold, names behave as the contract says, everybody who waits is answered, and at the end nothing
+ * is left. Method: see keeper_world.h. Steps are divided into worlds of different shapes, each with
+ * a seed of its own made from SEED and its number; --world runs that one alone.
+ *
+ * A world's end: nothing new is begun, and everything that waits must come to its end, first with
+ * the processes that were left hanging still hanging, then with them gone; then everybody goes, and
+ * an administrator drops what is left.
+ */
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include "tests/prop/keeper_world.h"
+
+#define STEPS_DEFAULT 100000
+#define STEPS_OF_WORLD 5000
+#define STEPS_TO_SETTLE 200000 /* more: something goes on for ever */
+#define ALIVE_MAX 9            /* processes at a time */
+#define ADMIN_UID 500
+#define MS 1000000ll
+#define RUN_LIMIT_S 100 /* of one world */
+
+static world *current;
+
+/* ---- the shape of a world */
+
+static void trace(void *context, uint32_t device, uint64_t id, uint64_t bytes, uint32_t count,
+                  uint32_t hint)
+{
+    world *w = context;
+
+    (void)bytes;
+    (void)hint;
+    w->traced += count;
+    if (device >= w->config.device_count || id == 0)
+        world_wrong(w, "an acquire of object %llu on device %u is traced", (unsigned long long)id,
+                    device);
+}
+
+static void shape_devices(world *w)
+{
+    gvmi_machine_config *c = &w->config;
+
+    c->device_count = 1 + (uint32_t)world_random(w, DEVICES_MAX);
+    for (uint32_t i = 0; i < c->device_count; i++) {
+        c->devices[i].ordinal = (int32_t)i;
+        c->devices[i].uuid[0] = (uint8_t)(i + 1);
+        snprintf(c->devices[i].name, sizeof c->devices[i].name, "device %u", i);
+        c->devices[i].budget_bytes = (w->wide ? 20 + world_random(w, 100) : 1 + world_random(w, 10)) *
+                                     2 * MIB;
+        w->budget_bytes[i] = w->least_budget_bytes[i] = c->devices[i].budget_bytes;
+    }
+    c->host_budget_bytes = (w->wide ? 200 + world_random(w, 400) : world_random(w, 60)) * 2 * MIB;
+    if (world_chance(w, 25))
+        c->host_budget_bytes = world_random(w, 10) * 2 * MIB;
+    c->host_ahead_bytes = world_chance(w, 40) ? world_random(w, 6) * 2 * MIB : 0;
+    c->device_keep_bytes = world_random(w, 5) * 2 * MIB;
+}
+
+static void shape(world *w)
+{
+    gvmi_machine_config *c = &w->config;
+
+    w->wide = world_chance(w, 12);
+    shape_devices(w);
+    c->quota_bytes = world_chance(w, 75) ? UINT64_MAX : (2 + world_random(w, 24)) * 2 * MIB;
+    c->clients_max = world_chance(w, 92) ? 64 : 2 + (uint32_t)world_random(w, 6);
+    c->objects_max = world_chance(w, 92) ? 1000 : 2 + (uint32_t)world_random(w, 6);
+    c->revoke_timeout_ms = 40 + (uint32_t)world_random(w, 40);
+    c->lease_timeout_ms = world_chance(w, 20) ? 30 + (uint32_t)world_random(w, 60) : 0;
+    c->uid = ADMIN_UID;
+    c->pid = 4242;
+    c->trace = trace;
+    c->trace_context = w;
+    w->pace_ns = 10000 + (int64_t)world_random(w, 20000);
+    w->jobs_fail = world_chance(w, 25);
+    w->maps_fail = world_chance(w, 20);
+    w->abuse = world_chance(w, 35);
+    w->check_every = 4;
+}
+
+static gvmi_credentials somebody(world *w)
+{
+    static const gvmi_credentials who[] = {
+        {.uid = 1001, .gid = 100},
+        {.uid = 1001, .gid = 100},
+        {.uid = 1002, .gid = 100},
+        {.uid = 1003, .gid = 200, .group_count = 1, .groups = {100}},
+        {.uid = 1003, .gid = 200},
+        {.uid = 1004, .gid = 300},
+        {.uid = ADMIN_UID, .gid = ADMIN_UID},
+        {.uid = 0, .gid = 0},
+    };
+    gvmi_credentials chosen = who[world_random(w, sizeof who / sizeof who[0])];
+
+    chosen.pid = 1000 + (int32_t)w->process_count;
+    return chosen;
+}
+
+/* ---- the life of processes */
+
+static void birth(world *w)
+{
+    const gvmi_credentials who = somebody(w);
+    const bool honest = !w->abuse || !world_chance(w, 30);
+    uint32_t alive = 0;
+    process *p;
+
+    for (uint32_t i = 0; i < w->process_count; i++)
+        alive += !w->processes[i]->cut && !w->processes[i]->hung_up;
+    if (alive >= ALIVE_MAX || w->process_count >= PROCESSES_MAX - 2)
+        return;
+    p = world_connect(w, &who, honest);
+    if (p == NULL)
+        return;
+    p->thread_count = honest ? 1 + (uint32_t)world_random(w, THREADS_MAX) : 0;
+    if (honest)
+        client_hello(w, p);
+}
+
+/* Something befalls a process, or it ends. */
+static void fate(world *w, process *p)
+{
+    const uint64_t ticket = world_random(w, 100);
+
+    if (p->gone) {
+        return;
+    } else if (p->stopped && ticket < 70) {
+        p->stopped = false;
+    } else if (ticket < 35) {
+        p->stopped = true;
+    } else if (ticket < 70 && p->honest && client_idle(p) && !p->cut && !p->hung_up && p->welcome) {
+        client_bye(w, p);
+    } else if (ticket < 85 && !p->hung_up) {
+        world_hang_up(w, p);
+    } else if (p->hung_up || p->cut) {
+        world_gone(w, p);
+    }
+}
+
+/* A cut-off process that goes on for a while is a zombie; at last it goes, or stays to the end. */
+static bool may_exit(const process *p)
+{
+    return !p->exited && (p->gone || p->bye) && (p->disconnected || p->cut);
+}
+
+/* ---- the next step */
+
+static bool process_step(world *w, process *p)
+{
+    const uint64_t ticket = world_random(w, 10);
+
+    if (p->exited)
+        return false;
+    if (ticket < 3) {
+        if (p->out.first == NULL || p->cut || p->disconnected)
+            return false;
+        world_deliver(w, p);
+        return true;
+    }
+    if (ticket == 3) {
+        if (!p->rung || p->disconnected || p->cut)
+            return false;
+        world_ring(w, p);
+        return true;
+    }
+    if (ticket == 4 && may_exit(p) && world_chance(w, w->quiet ? 100 : 20)) {
+        world_exited(w, p);
+        return true;
+    }
+    if (p->stopped)
+        return false;
+    if (!p->honest)
+        return abuse_step(w, p);
+    if (ticket < 7)
+        return client_mapper_step(w, p);
+    return p->thread_count > 0 && client_thread_step(w, p, (uint32_t)world_random(w, p->thread_count));
+}
+
+static void pass_time(world *w)
+{
+    w->now_ns += (int64_t)world_random(w, 2 * (uint64_t)w->pace_ns);
+    if ((gvmi_machine_deadline(w->machine) <= w->now_ns && world_chance(w, 50)) || world_chance(w, 3))
+        world_tick(w);
+}
+
+static void random_step(world *w)
+{
+    const uint64_t ticket = world_random(w, 1000);
+
+    pass_time(w);
+    if (ticket < 12) {
+        birth(w);
+        return;
+    }
+    if (ticket < 20 && w->process_count > 0) {
+        process *p = w->processes[world_random(w, w->process_count)];
+
+        if (!p->exited)
+            fate(w, p);
+        return;
+    }
+    if (ticket < 22) {
+        const uint32_t device = (uint32_t)world_random(w, w->config.device_count);
+        const uint64_t most = w->config.devices[device].budget_bytes;
+
+        world_budget(w, device,
+                     world_chance(w, 50) ? most : world_random(w, most / (2 * MIB) + 1) * 2 * MIB);
+        return;
+    }
+    if (ticket < 120 && world_job_step(w))
+        return;
+    for (int i = 0; i < 12 && w->process_count > 0; i++)
+        if (process_step(w, w->processes[world_random(w, w->process_count)]))
+            return;
+}
+
+/* ---- the end of a world */
+
+/* Everything that can still happen happens, for so long that patience ends too. */
+static bool step_any(world *w)
+{
+    const uint32_t from = (uint32_t)world_random(w, w->process_count + 1);
+
+    for (uint32_t i = 0; i < w->process_count; i++) {
+        process *p = w->processes[(from + i) % w->process_count];
+
+        if (p->exited)
+            continue;
+        if (p->out.first != NULL && !p->cut && !p->disconnected) {
+            world_deliver(w, p);
+            return true;
+        }
+        if (p->rung && !p->cut && !p->disconnected) {
+            world_ring(w, p);
+            return true;
+        }
+        if (may_exit(p)) {
+            world_exited(w, p);
+            return true;
+        }
+        if (!p->honest || p->stopped)
+            continue;
+        if (client_mapper_step(w, p))
+            return true;
+        for (uint32_t k = 0; k < p->thread_count; k++)
+            if (client_thread_step(w, p, k))
+                return true;
+    }
+    return world_job_step(w);
+}
+
+static void settle(world *w)
+{
+    const int64_t patience = (w->config.revoke_timeout_ms + w->config.lease_timeout_ms + 100) * MS;
+    int64_t until = 0;
+    uint64_t actions = w->actions;
+
+    for (uint32_t i = 0; i < STEPS_TO_SETTLE && w->problem[0] == '\0'; i++) {
+        w->step++;
+        w->now_ns += 1000;
+        if (gvmi_machine_deadline(w->machine) <= w->now_ns)
+            world_tick(w);
+        if (step_any(w) || w->actions != actions) {
+            actions = w->actions;
+            until = 0;
+            continue;
+        }
+        if (until == 0)
+            until = w->now_ns + patience;
+        if (w->now_ns >= until)
+            return;
+        w->now_ns += MS;
+        world_tick(w);
+    }
+    world_wrong(w, "things go on for ever");
+}
+
+/* Who has what of an object, for the log. */
+static void log_openings(world *w, const object *o)
+{
+    for (uint32_t i = 0; i < w->process_count; i++) {
+        const process *p = w->processes[i];
+
+        for (uint32_t k = 0; k < p->slot_end && !p->exited; k++)
+            if (p->known[k].object == o)
+                world_log(w, "object %llu, process %u slot %u: lease word %#llx, permit %#llx, owed %u, maps %u%s%s%s",
+                          (unsigned long long)o->id, i, k,
+                          (unsigned long long)atomic_load(&p->leases[k].word),
+                          (unsigned long long)atomic_load(&p->permits[k].word), p->known[k].owed,
+                          p->known[k].maps, p->stopped ? ", stopped" : "",
+                          p->hung_up ? ", hung up" : "", p->cut ? ", cut" : "");
+    }
+}
+
+/* Of processes that can act, no thread may be left waiting. */
+static void check_answered(world *w, const char *when)
+{
+    for (uint32_t i = 0; i < w->process_count; i++) {
+        const process *p = w->processes[i];
+
+        if (p->exited || p->hung_up || p->gone || p->stopped || !p->honest)
+            continue;
+        for (uint32_t k = 0; k < p->request_count && w->problem[0] == '\0'; k++)
+            if (p->requests[k].object != NULL)
+                log_openings(w, p->requests[k].object);
+        for (uint32_t k = 0; k < p->thread_count; k++)
+            if (p->threads[k].holds || p->threads[k].phase != PHASE_IDLE)
+                world_wrong(w, "%s, process %u thread %u waits for ever (phase %d, %s %llu)", when,
+                            i, k, (int)p->threads[k].phase,
+                            gvmi_wire_name_of(p->threads[k].request_type),
+                            (unsigned long long)p->threads[k].request);
+        if (!p->cut && p->request_count > 0)
+            world_wrong(w, "%s, %s %llu of process %u was never answered", when,
+                        gvmi_wire_name_of(p->requests[0].type),
+                        (unsigned long long)p->requests[0].number, i);
+    }
+}
+
+/* Stopped with a lease, or a promise of one, or about to be given one: without a lease timeout, that
+ * lasts. */
+static bool keeps_others_waiting(const process *p)
+{
+    for (const packet *at = p->out.first; at != NULL; at = at->next)
+        if (at->message != NULL && at->message->head.type == GVMI_WIRE_ACQUIRE)
+            return true;
+    for (uint32_t i = 0; i < p->request_count; i++)
+        if (p->requests[i].type == GVMI_WIRE_ACQUIRE)
+            return true;
+    for (uint32_t i = 0; i < p->slot_end; i++)
+        if (p->known[i].object != NULL &&
+            (p->known[i].owed > 0 || gvmi_lease_any(atomic_load(&p->leases[i].word))))
+            return true;
+    return false;
+}
+
+static void drop_all(world *w)
+{
+    const gvmi_credentials admin = {.uid = ADMIN_UID, .gid = ADMIN_UID, .pid = 77};
+    process *p = world_connect(w, &admin, true);
+
+    if (p == NULL) {
+        world_wrong(w, "the administrator cannot connect");
+        return;
+    }
+    client_hello(w, p);
+    settle(w);
+    for (int i = 0; i < NAMES; i++) {
+        gvmi_wire_message *m = world_message(w, p, GVMI_WIRE_DROP);
+
+        strcpy(m->body.DROP.name, keeper_names[i]);
+        world_send(w, p, m);
+        while (p->out.first != NULL)
+            world_deliver(w, p);
+        while (p->in.first != NULL)
+            world_packet_free(w, world_receive(p));
+    }
+    settle(w);
+    w->empty = w->problem[0] == '\0';
+    world_send(w, p, world_message(w, p, GVMI_WIRE_SNAPSHOT));
+    world_deliver(w, p);
+    while (p->in.first != NULL)
+        world_packet_free(w, world_receive(p));
+    client_bye(w, p);
+    settle(w);
+}
+
+static void check_nothing_left(world *w)
+{
+    for (uint32_t i = 0; i < w->config.device_count; i++)
+        if (w->used_bytes[i] > w->config.device_keep_bytes)
+            world_wrong(w, "at the end %llu MiB of device %u are in use, though at most %llu may be kept",
+                        (unsigned long long)(w->used_bytes[i] / MIB), i,
+                        (unsigned long long)(w->config.device_keep_bytes / MIB));
+    if (w->job_count > 0)
+        world_wrong(w, "at the end %u jobs are left", w->job_count);
+    for (uint32_t i = 0; i < w->process_count; i++)
+        if (!w->processes[i]->exited)
+            world_wrong(w, "at the end process %u is there", i);
+}
+
+static void end_orderly(world *w)
+{
+    w->quiet = true;
+    w->check_every = 1;
+    for (uint32_t i = 0; i < w->config.device_count; i++)
+        world_budget(w, i, w->config.devices[i].budget_bytes);
+    for (uint32_t i = 0; i < w->process_count; i++) {
+        process *p = w->processes[i];
+
+        if (p->exited)
+            continue;
+        if (!p->honest)
+            world_gone(w, p);
+        if (p->stopped && keeps_others_waiting(p))
+            p->stopped = false;
+    }
+    settle(w);
+    check_answered(w, "with processes left hanging");
+    for (uint32_t i = 0; i < w->process_count && w->problem[0] == '\0'; i++) {
+        process *p = w->processes[i];
+
+        p->stopped = false;
+        if (!p->exited && (p->hung_up || p->cut))
+            world_gone(w, p);
+    }
+    settle(w);
+    check_answered(w, "with everybody at work");
+    for (uint32_t i = 0; i < w->process_count && w->problem[0] == '\0'; i++) {
+        process *p = w->processes[i];
+
+        if (p->exited || p->gone)
+            continue;
+        if (p->cut || world_chance(w, 30))
+            world_gone(w, p);
+        else
+            client_bye(w, p);
+    }
+    settle(w);
+    if (w->problem[0] == '\0')
+        drop_all(w);
+    if (w->problem[0] == '\0')
+        check_nothing_left(w);
+}
+
+/* ---- a world */
+
+static void free_process(world *w, process *p)
+{
+    packet *at;
+
+    while ((at = world_receive(p)) != NULL)
+        world_packet_free(w, at);
+    p->in = p->out;
+    while ((at = world_receive(p)) != NULL)
+        world_packet_free(w, at);
+    if (p->mapping != NULL)
+        world_packet_free(w, p->mapping);
+    client_drop_openings(w, p);
+    for (uint32_t i = 0; i < p->request_count; i++)
+        free(p->requests[i].message);
+    free(p->leases);
+    free(p->permits);
+    free(p->known);
+    free(p->openings);
+    free(p);
+}
+
+static void world_free(world *w)
+{
+    gvmi_machine_destroy(w->machine);
+    for (uint32_t i = 0; i < w->process_count; i++)
+        free_process(w, w->processes[i]);
+    for (uint32_t i = 0; i < DEVICES_MAX * 2; i++)
+        for (job *j = w->movers[i / 2][i % 2], *next; j != NULL; j = next) {
+            next = j->next;
+            free(j);
+        }
+    for (uint32_t i = 0; i < w->object_count; i++)
+        free(w->objects[i]);
+    for (uint32_t i = 0; i < w->orphan_count; i++)
+        free(w->orphans[i].message);
+    for (uint32_t i = 0; i < w->all_count; i++)
+        free(w->all[i]);
+    free(w->all);
+    free(w);
+}
+
+static void print_log(const world *w)
+{
+    const uint64_t from = w->log_count > LOG_LINES ? w->log_count - LOG_LINES : 0;
+
+    for (uint64_t i = from; i < w->log_count; i++)
+        printf("#   %s\n", w->log[i % LOG_LINES]);
+    fflush(stdout);
+}
+
+typedef struct totals {
+    uint64_t steps, fast, slow, failed, copies, cuts, writes;
+    uint64_t answered[80][64];
+} totals;
+
+static bool run_world(uint64_t seed, uint64_t number, uint64_t steps, totals *sum)
+{
+    world *w = calloc(1, sizeof *w);
+    bool good;
+
+    if (w == NULL)
+        abort();
+    w->seed = seed;
+    w->number = number;
+    w->random = seed * 0x2545f4914f6cdd1dull + number;
+    current = w;
+    shape(w);
+    if (gvmi_machine_create(&w->config, &w->machine) != GVM_OK)
+        abort();
+    world_tick(w);
+    while (w->step < steps && w->problem[0] == '\0') {
+        w->step++;
+        random_step(w);
+    }
+    if (w->problem[0] == '\0')
+        end_orderly(w);
+    good = w->problem[0] == '\0';
+    if (!good) {
+        printf("not ok - seed %llu, world %llu, step %llu: %s\n", (unsigned long long)seed,
+               (unsigned long long)number, (unsigned long long)w->step, w->problem);
+        print_log(w);
+    }
+    sum->steps += w->step;
+    sum->fast += w->acquires_fast;
+    sum->slow += w->acquires_slow;
+    sum->failed += w->acquires_failed;
+    sum->copies += w->copies;
+    sum->cuts += w->cuts;
+    sum->writes += w->grants_write;
+    for (int i = 0; i < 80; i++)
+        for (int k = 0; k < 64; k++)
+            sum->answered[i][k] += w->answered[i][k];
+    world_free(w);
+    current = NULL;
+    return good;
+}
+
+/* A failed assertion, a crash, an endless loop: say where. */
+static void on_signal(int number)
+{
+    const world *w = current;
+
+    if (w != NULL) {
+        printf("not ok - seed %llu, world %llu, step %llu: signal %d\n", (unsigned long long)w->seed,
+               (unsigned long long)w->number, (unsigned long long)w->step, number);
+        print_log(w);
+    }
+    signal(number, SIG_DFL);
+    raise(number);
+}
+
+static void print_totals(const totals *sum)
+{
+    printf("# %llu steps; acquires: %llu fast, %llu slow, %llu of them failed; %llu shown for writing; "
+           "%llu copies, %llu cut off\n",
+           (unsigned long long)sum->steps, (unsigned long long)sum->fast, (unsigned long long)sum->slow,
+           (unsigned long long)sum->failed, (unsigned long long)sum->writes,
+           (unsigned long long)sum->copies, (unsigned long long)sum->cuts);
+    for (uint32_t i = 0; i < 80; i++) {
+        bool any = false;
+
+        for (uint32_t k = 0; k < 64; k++) {
+            if (sum->answered[i][k] == 0)
+                continue;
+            printf("%s %s %llu", any ? "," : "#   ",
+                   any ? gvm_status_name((gvm_status)k) : gvmi_wire_name_of(i),
+                   (unsigned long long)sum->answered[i][k]);
+            any = true;
+        }
+        if (any)
+            printf("\n");
+    }
+}
+
+int main(int argc, char **argv)
+{
+    uint64_t steps = STEPS_DEFAULT, seed = 0, only = UINT64_MAX, worlds;
+    static totals sum;
+    bool good = true, seeded = false;
+
+    for (int i = 1; i < argc; i += 2) {
+        const uint64_t value = i + 1 < argc ? strtoull(argv[i + 1], NULL, 0) : 0;
+
+        if (i + 1 < argc && strcmp(argv[i], "--steps") == 0) {
+            steps = value;
+        } else if (i + 1 < argc && strcmp(argv[i], "--seed") == 0) {
+            seed = value;
+            seeded = true;
+        } else if (i + 1 < argc && strcmp(argv[i], "--world") == 0) {
+            only = value;
+        } else {
+            fprintf(stderr, "usage: keeper_machine [--steps N] [--seed SEED] [--world NUMBER]\n");
+            return 2;
+        }
+    }
+    if (!seeded && getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
+        return 2;
+    if (!seeded)
+        seed %= 1000000000;
+    for (int i = 0; i < 4; i++)
+        signal((const int[]){SIGABRT, SIGSEGV, SIGALRM, SIGFPE}[i], on_signal);
+    worlds = (steps + STEPS_OF_WORLD - 1) / STEPS_OF_WORLD;
+    printf("1..1\n# seed %llu, %llu worlds of %d steps\n", (unsigned long long)seed,
+           (unsigned long long)worlds, STEPS_OF_WORLD);
+    for (uint64_t i = only != UINT64_MAX ? only : 0;
+         good && (only != UINT64_MAX ? i == only : i < worlds); i++) {
+        alarm(RUN_LIMIT_S);
+        good = run_world(seed, i, STEPS_OF_WORLD, &sum);
+    }
+    print_totals(&sum);
+    if (good)
+        printf("ok 1 - worlds around the machine, seed %llu\n", (unsigned long long)seed);
+    return good ? 0 : 1;
+}

@@ -1,0 +1,259 @@
+/* Operations under leases, and what is found there. */
+#include <stdio.h>
+#include <string.h>
+
+#include "kernels/basic.h"
+#include "kernels/kernels.h"
+#include "tests/prop/keeper_ops.h"
+
+/* A thread that holds leases waits no longer than this for another one: two such threads may wait
+ * for each other. */
+#define WAIT_MS_MAX 20u
+
+/* ---- contents */
+
+static uint64_t chunk_address(const gvm_lease *lease, uint32_t chunk)
+{
+    return lease->address + chunk * CHUNK_BYTES;
+}
+
+/* Every committed byte, by a kernel of this process. The lease keeps the seeds from changing. */
+static bool check_contents(worker *w, const slot *s, const gvm_lease *lease, const char *when)
+{
+    record *r = s->record;
+
+    for (uint32_t i = 0; i < lease->bytes / CHUNK_BYTES; i++) {
+        const uint8_t seed = atomic_load(&r->seed[i]);
+        uint64_t found;
+
+        if (!judged("gvm_checksum",
+                    gvm_checksum(w->party->device, chunk_address(lease, i), CHUNK_BYTES, w->stream,
+                                 &found),
+                    0))
+            return false;
+        if (found != page->expected[seed][i])
+            return wrong("%s: chunk %u of object %llu (serial %llu) does not hold the data of seed %u",
+                         when, i, (unsigned long long)s->id, (unsigned long long)s->serial, seed);
+    }
+    atomic_fetch_add(&page->bytes_checked, lease->bytes);
+    return true;
+}
+
+/* Some chunks get other data. What the object holds is settled when the stream has done it, and
+ * nobody else looks before, if the keeper is right. */
+static bool write_contents(worker *w, const slot *s, const gvm_lease *lease)
+{
+    const uint64_t words = CHUNK_BYTES / 8;
+    const uint32_t chunks = (uint32_t)(lease->bytes / CHUNK_BYTES);
+    const uint32_t which = (uint32_t)next_random(&w->seed); /* a bit for each chunk */
+
+    for (uint32_t i = 0; i < chunks; i++) {
+        const uint8_t seed = (uint8_t)(1 + next_random(&w->seed) % SEEDS);
+
+        if ((which >> i & 1) == 0)
+            continue;
+        if (!judged("gvm_fill_random_f64",
+                    gvm_fill_random_f64(w->party->device, chunk_address(lease, i), words, i * words,
+                                        seed, w->stream),
+                    0))
+            return false;
+        atomic_store(&s->record->seed[i], seed);
+    }
+    return true;
+}
+
+static bool wait_for_stream(worker *w)
+{
+    return gvmi_cu->cuStreamSynchronize(w->stream) == CUDA_SUCCESS ||
+           wrong("cuStreamSynchronize failed");
+}
+
+/* ---- who is inside */
+
+static bool enter(const slot *s, gvm_lease_mode mode)
+{
+    record *r = s->record;
+    const bool alone = mode == GVM_LEASE_WRITE
+                           ? (atomic_fetch_add(&r->writers, 1) == 0) & (atomic_load(&r->readers) == 0)
+                           : (atomic_fetch_add(&r->readers, 1), atomic_load(&r->writers) == 0);
+
+    return alone || wrong("a %s lease on object %llu though there are %d readers and %d writers",
+                          mode == GVM_LEASE_WRITE ? "write" : "read", (unsigned long long)s->id,
+                          atomic_load(&r->readers), atomic_load(&r->writers));
+}
+
+static void leave(const slot *s, uint32_t mode)
+{
+    atomic_fetch_sub(mode == GVM_LEASE_WRITE ? &s->record->writers : &s->record->readers, 1);
+}
+
+/* ---- release */
+
+static bool check_cleared(const slot *s, gvm_lease *lease)
+{
+    if (lease->mode != 0)
+        return wrong("a released lease has mode %u", lease->mode);
+    return judged("gvm_object_release, again", gvm_object_release(s->object, lease),
+                  ONE_OF(GVM_E_INVALID) | MUST_FAIL);
+}
+
+/* Releases while a kernel that reads under the lease is queued, and looks at its answer
+ * afterwards. */
+static bool release_behind_kernel(worker *w, slot *s, gvm_lease *lease)
+{
+    gvm_device *device = w->party->device;
+    gvmi_checksum_params params = {.address = lease->address, .len_bytes = CHUNK_BYTES};
+    const uint64_t expected = page->expected[atomic_load(&s->record->seed[0])][0];
+    gvmi_result result;
+    uint64_t found = 0;
+    gvm_status status = gvmi_result_begin(device, 0, w->stream, &result), released = GVM_OK;
+
+    if (!judged("gvmi_result_begin", status, 0))
+        return false;
+    params.result = result.address;
+    status = gvmi_kernel_launch(device, GVMI_KERNEL_checksum, &params,
+                                CHUNK_BYTES / 8 / GVMI_TILE_WORDS, w->stream);
+    leave(s, lease->mode);
+    released = gvm_object_release_async(s->object, lease, w->stream);
+    status = gvmi_result_end(device, &result, status, &found);
+    if (!judged("a kernel under a lease", status, 0) ||
+        !judged("gvm_object_release_async", released, 0))
+        return false;
+    found += gvmi_splitmix64(CHUNK_BYTES);
+    return found == expected ||
+           wrong("a chunk of object %llu changed while a kernel read it under a lease",
+                 (unsigned long long)s->id);
+}
+
+static bool release(worker *w, slot *s, gvm_lease *lease)
+{
+    const uint32_t how = (uint32_t)(next_random(&w->seed) % 8);
+    bool good;
+
+    if (how < 3 && lease->mode == GVM_LEASE_READ && lease->bytes > 0)
+        good = release_behind_kernel(w, s, lease);
+    else if (how < 4) {
+        leave(s, lease->mode);
+        good = judged("gvm_object_release_async",
+                      gvm_object_release_async(s->object, lease, w->stream), 0);
+    } else {
+        good = wait_for_stream(w);
+        leave(s, lease->mode);
+        good = good && judged("gvm_object_release", gvm_object_release(s->object, lease), 0);
+    }
+    if (good && how == 5)
+        good = check_cleared(s, lease);
+    leave_slot(s);
+    return good;
+}
+
+static bool release_nth(worker *w, unsigned nth, bool check)
+{
+    holding h = w->leases[nth];
+    bool good;
+
+    w->leases[nth] = w->leases[--w->lease_count];
+    good = !check || check_contents(w, h.slot, &h.lease, "before a release");
+    return release(w, h.slot, &h.lease) && good;
+}
+
+bool do_release(worker *w)
+{
+    const uint64_t random = next_random(&w->seed);
+
+    return w->lease_count == 0 ||
+           release_nth(w, (unsigned)(random % w->lease_count), random >> 32 & 1);
+}
+
+bool release_all(worker *w)
+{
+    bool good = true;
+
+    while (w->lease_count > 0)
+        good = release_nth(w, w->lease_count - 1, false) && good;
+    if (w->connected)
+        pthread_rwlock_unlock(&w->party->connection);
+    w->connected = false;
+    return good;
+}
+
+/* ---- acquire */
+
+static bool check_lease(const slot *s, const gvm_lease *lease, gvm_lease_mode mode,
+                        uint32_t chunks_before)
+{
+    const uint32_t most = atomic_load(&s->record->chunks_asked);
+
+    if (lease->mode != mode || lease->address != s->address)
+        return wrong("a lease of mode %u at %llx, not %u at %llx", lease->mode,
+                     (unsigned long long)lease->address, (unsigned)mode,
+                     (unsigned long long)s->address);
+    if (lease->bytes % CHUNK_BYTES != 0 || lease->bytes < chunks_before * CHUNK_BYTES ||
+        lease->bytes > most * CHUNK_BYTES)
+        return wrong("a lease of %llu bytes on an object of %u to %u chunks",
+                     (unsigned long long)lease->bytes, chunks_before, most);
+    return true;
+}
+
+/* What acquire may answer besides success. */
+static uint64_t acquire_errors(const slot *s, gvm_lease_mode mode, bool sealed_before, bool for_ever)
+{
+    uint64_t may = for_ever ? 0 : ONE_OF(GVM_E_TIMEOUT);
+
+    if (mode != GVM_LEASE_WRITE)
+        return may;
+    if (s->readonly)
+        may |= ONE_OF(GVM_E_READONLY) | MUST_FAIL;
+    if (atomic_load(&s->record->seal_asked))
+        may |= ONE_OF(GVM_E_SEALED);
+    return sealed_before ? may | MUST_FAIL : may;
+}
+
+static bool acquire(worker *w, gvm_lease_mode mode)
+{
+    gvm_acquire_options options = {.struct_size = sizeof options};
+    const uint64_t random = next_random(&w->seed);
+    const bool for_ever = w->lease_count == 0 && random % 8 < 5;
+    slot *s = w->lease_count < LEASES ? pick_slot(w) : NULL;
+    gvm_lease lease = {0};
+    uint32_t chunks_before;
+    bool sealed_before, good;
+    gvm_status status;
+
+    if (s == NULL)
+        return true;
+    options.hint = (gvm_hint)(random >> 8 & 3);
+    if (!for_ever)
+        options.timeout_ms = random >> 16 & 1 ? GVM_TRY : (int32_t)(1 + (random >> 24) % WAIT_MS_MAX);
+    chunks_before = atomic_load(&s->record->chunks_done);
+    sealed_before = atomic_load(&s->record->seal_done);
+    status = gvm_object_acquire(s->object, mode, for_ever && random >> 17 & 1 ? NULL : &options,
+                                &lease);
+    if (!judged("gvm_object_acquire", status, acquire_errors(s, mode, sealed_before, for_ever)) ||
+        status != GVM_OK) {
+        leave_slot(s);
+        return status != GVM_OK && !atomic_load(&page->stop);
+    }
+    good = enter(s, mode) && check_lease(s, &lease, mode, chunks_before) &&
+           check_contents(w, s, &lease, "after an acquire") &&
+           (mode != GVM_LEASE_WRITE || write_contents(w, s, &lease));
+    if (!good) {
+        leave_slot(s);
+        return false;
+    }
+    if (random >> 40 & 1) {
+        w->leases[w->lease_count++] = (holding){s, lease};
+        return true;
+    }
+    return release(w, s, &lease);
+}
+
+bool do_read(worker *w)
+{
+    return acquire(w, GVM_LEASE_READ);
+}
+
+bool do_write(worker *w)
+{
+    return acquire(w, GVM_LEASE_WRITE);
+}

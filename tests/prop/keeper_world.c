@@ -1,0 +1,679 @@
+/* Events into the machine, actions out of it, and the frames and jobs that actions are about. */
+#include "tests/prop/keeper_world.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define ACTIONS_MAX 100000 /* of one event */
+
+/* ---- chance and failure */
+
+uint64_t world_random(world *w, uint64_t below)
+{
+    uint64_t z = w->random += 0x9e3779b97f4a7c15; /* splitmix64 */
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
+    z = (z ^ z >> 27) * 0x94d049bb133111eb;
+    return (z ^ z >> 31) % below;
+}
+
+bool world_chance(world *w, uint32_t percent)
+{
+    return world_random(w, 100) < percent;
+}
+
+void world_wrong(world *w, const char *format, ...)
+{
+    va_list args;
+
+    if (w->problem[0] != '\0')
+        return;
+    va_start(args, format);
+    vsnprintf(w->problem, sizeof w->problem, format, args);
+    va_end(args);
+}
+
+void world_log(world *w, const char *format, ...)
+{
+    char *line = w->log[w->log_count++ % LOG_LINES];
+    int used = snprintf(line, LOG_BYTES, "%llu %lld.%03lld ms: ", (unsigned long long)w->step,
+                        (long long)(w->now_ns / 1000000), (long long)(w->now_ns / 1000 % 1000));
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(line + used, (size_t)(LOG_BYTES - used), format, args);
+    va_end(args);
+}
+
+static void *must(void *memory)
+{
+    if (memory == NULL)
+        abort(); /* the test's own memory */
+    return memory;
+}
+
+/* ---- frames */
+
+static frame *frame_new(world *w, const gvmi_frame_spec *spec)
+{
+    frame *f = must(calloc(1, sizeof *f));
+
+    f->spec = *spec;
+    f->value = UINT64_MAX; /* nobody knows what is in it */
+    if (w->all_count == w->all_room) {
+        w->all_room = w->all_room * 2 + 64;
+        w->all = must(realloc(w->all, w->all_room * sizeof(frame *)));
+    }
+    w->all[w->all_count++] = f;
+    return f;
+}
+
+/* What counts against budgets: frames from the order to make them to the order to drop them. */
+static void frame_count(world *w, const frame *f, bool more)
+{
+    uint64_t *used = f->spec.tier == GVM_TIER_HOST ? &w->host_bytes : &w->used_bytes[f->spec.device];
+    const uint64_t limit = f->spec.tier == GVM_TIER_HOST ? w->config.host_budget_bytes
+                                                         : w->budget_bytes[f->spec.device];
+
+    *used = more ? *used + f->spec.bytes : *used - f->spec.bytes;
+    if (more && *used > limit)
+        world_wrong(w, "frame %u: %llu MiB of tier %u, device %u are in use, of %llu",
+                    f->spec.frame, (unsigned long long)(*used / MIB), f->spec.tier, f->spec.device,
+                    (unsigned long long)(limit / MIB));
+}
+
+static bool spec_is_sane(world *w, const gvmi_frame_spec *spec)
+{
+    if (spec->frame > 0 && spec->frame < FRAMES_MAX && spec->device < w->config.device_count &&
+        (spec->tier == GVM_TIER_HOST || spec->tier == GVM_TIER_DEVICE) && spec->bytes > 0)
+        return true;
+    world_wrong(w, "frame %u of device %u, tier %u, %llu bytes is none", spec->frame, spec->device,
+                spec->tier, (unsigned long long)spec->bytes);
+    return false;
+}
+
+/* The frame that an action names, which must be there. */
+static frame *frame_named(world *w, const gvmi_frame_spec *spec)
+{
+    frame *f = spec_is_sane(w, spec) ? w->frames[spec->frame] : NULL;
+
+    if (f == NULL) {
+        world_wrong(w, "an action names frame %u, which is not there", spec->frame);
+        return NULL;
+    }
+    if (f->spec.device != spec->device || f->spec.tier != spec->tier || f->spec.bytes != spec->bytes)
+        world_wrong(w, "an action takes frame %u for one of another kind", spec->frame);
+    return f;
+}
+
+static void frame_end(world *w, frame *f)
+{
+    frame_count(w, f, false);
+    if (w->frames[f->spec.frame] == f)
+        w->frames[f->spec.frame] = NULL;
+    f->dropped = true;
+}
+
+/* A frame is to be written, dropped, or given away: does anybody have it? */
+static void must_be_unmapped(world *w, const frame *f, const char *why)
+{
+    if (f->mapped > 0 || f->flying > 0)
+        world_wrong(
+            w, "frame %u is %s, but %u places map it and %u messages carry it (object %llu, chunk %u)",
+            f->spec.frame, why, f->mapped, f->flying, (unsigned long long)f->object, f->chunk);
+}
+
+static void action_drop(world *w, const gvmi_action *action)
+{
+    frame *f = frame_named(w, &action->to);
+
+    world_log(w, "  DROP frame %u", action->to.frame);
+    if (f == NULL)
+        return;
+    must_be_unmapped(w, f, "dropped");
+    frame_end(w, f);
+}
+
+/* ---- jobs */
+
+static void action_job(world *w, const gvmi_action *action)
+{
+    const bool make = action->kind == GVMI_ACTION_MAKE ||
+                      (action->kind == GVMI_ACTION_COPY && action->make);
+    job *j = must(calloc(1, sizeof *j)), **at;
+
+    j->kind = action->kind;
+    j->number = action->job;
+    j->make = make;
+    world_log(w, "  job %llu: %s frame %u (tier %u, device %u)%s from %u",
+              (unsigned long long)action->job,
+              action->kind == GVMI_ACTION_MAKE   ? "MAKE"
+              : action->kind == GVMI_ACTION_COPY ? "COPY"
+                                                 : "ZERO",
+              action->to.frame, action->to.tier, action->to.device, make ? " made" : "",
+              action->kind == GVMI_ACTION_COPY ? action->from.frame : 0);
+    if (make && spec_is_sane(w, &action->to)) {
+        if (w->frames[action->to.frame] != NULL)
+            world_wrong(w, "frame %u is to be made, but is there", action->to.frame);
+        j->to = w->frames[action->to.frame] = frame_new(w, &action->to);
+        frame_count(w, j->to, true);
+    } else {
+        j->to = frame_named(w, &action->to);
+        if (j->to != NULL)
+            must_be_unmapped(w, j->to, "to be written");
+    }
+    if (action->kind == GVMI_ACTION_COPY && (j->from = frame_named(w, &action->from)) != NULL)
+        j->from->jobs++;
+    if (j->to == NULL || (action->kind == GVMI_ACTION_COPY && j->from == NULL)) {
+        free(j);
+        return;
+    }
+    if (j->from != NULL && (!j->from->made || j->from->filling > 0))
+        world_wrong(w, "frame %u is copied, but not made yet", j->from->spec.frame);
+    if (j->to->filling > 0)
+        world_wrong(w, "frame %u is written by two jobs", j->to->spec.frame);
+    j->to->jobs++;
+    j->to->filling++;
+    at = &w->movers[j->to->spec.device][world_random(w, 2)];
+    while (*at != NULL)
+        at = &(*at)->next;
+    *at = j;
+    w->job_count++;
+}
+
+static gvm_status job_chance(world *w, const job *j)
+{
+    if (!w->jobs_fail || w->quiet || !world_chance(w, 8))
+        return GVM_OK;
+    if (!j->make)
+        return world_chance(w, 20) ? GVM_E_DRIVER : GVM_OK;
+    return j->to->spec.tier == GVM_TIER_HOST ? GVM_E_NOMEM : GVM_E_NOSPACE;
+}
+
+static void job_end(world *w, job *j)
+{
+    const gvm_status status = job_chance(w, j);
+    const uint64_t number = j->number;
+    frame *to = j->to;
+
+    if (to->mapped > 0 || to->flying > 0)
+        world_wrong(w, "frame %u is being written and mapped", to->spec.frame);
+    world_log(w, "job %llu on frame %u ends: %s", (unsigned long long)number, to->spec.frame,
+              gvm_status_name(status));
+    to->jobs--;
+    to->filling--;
+    if (j->from != NULL)
+        j->from->jobs--;
+    if (status == GVM_OK) {
+        to->made = true;
+        to->value = j->kind == GVMI_ACTION_COPY ? j->value : 0;
+        w->copies += j->kind == GVMI_ACTION_COPY;
+    } else if (j->make && !to->dropped) {
+        frame_end(w, to);
+    }
+    free(j);
+    w->job_count--;
+    gvmi_machine_job_done(w->machine, number, status);
+}
+
+static void world_act(world *w);
+
+bool world_job_step(world *w)
+{
+    const uint32_t lists = w->config.device_count * 2;
+    const uint32_t from = (uint32_t)world_random(w, lists);
+
+    for (uint32_t i = 0; i < lists; i++) {
+        job **list = &w->movers[(from + i) % lists / 2][(from + i) % 2], *j = *list;
+
+        if (j == NULL)
+            continue;
+        if (!j->started) {
+            j->started = true;
+            if (j->from != NULL)
+                j->value = j->from->value;
+            return true;
+        }
+        *list = j->next;
+        job_end(w, j);
+        world_act(w);
+        return true;
+    }
+    return false;
+}
+
+/* ---- messages in flight */
+
+static void queue_add(queue *q, packet *p)
+{
+    if (q->last == NULL || q->first == NULL)
+        q->last = &q->first;
+    p->next = NULL;
+    *q->last = p;
+    q->last = &p->next;
+}
+
+static packet *queue_take(queue *q)
+{
+    packet *p = q->first;
+
+    if (p != NULL && (q->first = p->next) == NULL)
+        q->last = &q->first;
+    return p;
+}
+
+void world_land(packet *landed)
+{
+    for (uint32_t i = 0; i < landed->frame_count; i++)
+        landed->frames[i]->flying--;
+    landed->frame_count = 0;
+}
+
+void world_packet_free(world *w, packet *freed)
+{
+    (void)w;
+    world_land(freed);
+    free(freed->message);
+    free(freed);
+}
+
+static void queue_clear(world *w, queue *q)
+{
+    packet *p;
+
+    while ((p = queue_take(q)) != NULL)
+        world_packet_free(w, p);
+}
+
+gvmi_wire_message *world_message(world *w, process *p, gvmi_wire_type type)
+{
+    gvmi_wire_message *message = must(malloc(sizeof *message));
+    const bool numbered = type != GVMI_WIRE_TAKEN && type != GVMI_WIRE_MAPPED && type != GVMI_WIRE_BYE;
+
+    (void)w;
+    gvmi_wire_start(message, type, numbered ? ++p->next_request : 0);
+    return message;
+}
+
+void world_send(world *w, process *p, gvmi_wire_message *message)
+{
+    packet *sent;
+
+    (void)w;
+    if (p->cut || p->hung_up) { /* nobody reads it */
+        free(message);
+        return;
+    }
+    sent = must(calloc(1, sizeof *sent));
+    sent->message = message;
+    queue_add(&p->out, sent);
+}
+
+packet *world_receive(process *p)
+{
+    return queue_take(&p->in);
+}
+
+/* ---- actions */
+
+static process *process_of(world *w, uint32_t client)
+{
+    for (uint32_t i = 0; i < w->process_count; i++)
+        if (w->processes[i]->client == client && !w->processes[i]->exited)
+            return w->processes[i];
+    return NULL;
+}
+
+/* What is on its way must pass the decoder. */
+static bool passes(world *w, const gvmi_wire_message *message, bool from_client, gvmi_wire_message *out)
+{
+    static uint8_t bytes[sizeof(gvmi_wire_message)];
+    gvm_status status;
+
+    if (from_client && message->head.type == 0) /* stands for anything malformed */
+        return false;
+    status = gvmi_wire_decode(bytes, gvmi_wire_encode(message, bytes), from_client, out);
+    if (status != GVM_OK && !from_client) {
+        gvm_error error;
+
+        gvm_error_last(&error);
+        world_wrong(w, "the machine sends a %s that the decoder refuses: %s",
+                    gvmi_wire_name_of(message->head.type), error.text);
+    }
+    return status == GVM_OK;
+}
+
+/* A frame is shown to a process as a chunk of an object. */
+static void show_frame(world *w, process *p, const object *o, const gvmi_wire_chunk *chunk, frame *f)
+{
+    if (f->spec.bytes != o->chunk_bytes || f->spec.tier != chunk->tier ||
+        (f->spec.tier == GVM_TIER_DEVICE && f->spec.device != o->device))
+        world_wrong(
+            w, "chunk %u of object %llu on device %u, tier %u: frame %u is of device %u, tier %u, %llu bytes",
+            chunk->index, (unsigned long long)o->id, o->device, chunk->tier, f->spec.frame,
+            f->spec.device, f->spec.tier, (unsigned long long)f->spec.bytes);
+    if (!f->made || f->filling > 0)
+        world_wrong(w, "chunk %u of object %llu: frame %u is not ready", chunk->index,
+                    (unsigned long long)o->id, f->spec.frame);
+    if (chunk->index >= CHUNKS_MAX || chunk->index >= o->reserve_bytes / o->chunk_bytes) {
+        world_wrong(w, "chunk %u is beyond the object", chunk->index);
+        return;
+    }
+    if (f->value != o->values[chunk->index])
+        world_wrong(w, "chunk %u of object %llu: frame %u has version %lld, not %lld", chunk->index,
+                    (unsigned long long)o->id, f->spec.frame, (long long)f->value,
+                    (long long)o->values[chunk->index]);
+    if (f->object != o->id || f->chunk != chunk->index) {
+        must_be_unmapped(w, f, "given to another chunk");
+        for (uint32_t i = 0; i < w->process_count; i++)
+            if ((f->seen >> i & 1) != 0 && f->object != o->id && !w->processes[i]->gone &&
+                !model_may(w, w->processes[i], o, 4))
+                world_wrong(
+                    w, "frame %u goes from object %llu to %llu, which process %u, who saw it, may not read",
+                    f->spec.frame, (unsigned long long)f->object, (unsigned long long)o->id, i);
+        f->object = o->id;
+        f->chunk = chunk->index;
+    }
+    f->seen |= 1ull << p->index;
+}
+
+bool world_is_closing(const process *p, uint32_t slot)
+{
+    return p->openings[slot] != NULL && p->openings[slot]->closing &&
+           p->known[slot].births == p->known[slot].births_seen;
+}
+
+static void show_map(world *w, process *p, packet *sent, const gvmi_action *action)
+{
+    const gvmi_wire_map *map = &sent->message->body.MAP;
+    known_opening *known = map->slot < GVM_OBJECTS_OPEN_MAX ? &p->known[map->slot] : NULL;
+    const uint32_t count = sent->message->head.fd_count;
+
+    if (known == NULL || known->object == NULL) {
+        world_wrong(w, "a MAP to slot %u of process %u, which is not open", map->slot, p->index);
+        return;
+    }
+    if (known->maps++ == 0)
+        known->maps_ns = w->tick_ns;
+    if (map->bytes > known->object->bytes)
+        known->object->bytes = map->bytes;
+    for (uint32_t i = 0; i < count && i < GVMI_WIRE_CHUNKS_MAX; i++) {
+        frame *f = action->frames[i] < FRAMES_MAX ? w->frames[action->frames[i]] : NULL;
+
+        if (f == NULL) {
+            world_wrong(w, "a MAP carries frame %u, which is not there", action->frames[i]);
+            return;
+        }
+        show_frame(w, p, known->object, &sent->message->tail.chunks[i], f);
+        if (p->honest && !world_is_closing(p, map->slot)) {
+            f->flying++;
+            sent->frames[sent->frame_count++] = f;
+        }
+    }
+}
+
+static void action_send(world *w, gvmi_action *action)
+{
+    process *p = process_of(w, action->client);
+    packet *sent = must(calloc(1, sizeof *sent));
+    gvmi_wire_message decoded;
+
+    sent->message = action->message;
+    world_log(w, "  %s %llu to process %d, slot %u, serial %llu, %u frames",
+              gvmi_wire_name_of(action->message->head.type),
+              (unsigned long long)action->message->head.request, p != NULL ? (int)p->index : -1,
+              action->message->body.MAP.slot,
+              (unsigned long long)(action->message->head.type == GVMI_WIRE_MAP
+                                       ? action->message->body.MAP.serial
+                                       : 0),
+              action->message->head.fd_count);
+    if (p == NULL || p->disconnected || p->cut)
+        world_wrong(w, "a %s to client %u, who is not connected",
+                    gvmi_wire_name_of(action->message->head.type), action->client);
+    else if (passes(w, action->message, false, &decoded)) {
+        if (action->message->head.type == GVMI_WIRE_MAP)
+            show_map(w, p, sent, action);
+        else
+            model_reply(w, p, action->message, action->bytes, action->len);
+    }
+    free(action->bytes);
+    if (p == NULL || p->hung_up || p->disconnected || p->cut)
+        world_packet_free(w, sent);
+    else
+        queue_add(&p->in, sent);
+}
+
+/* May the keeper lose patience with an honest process? */
+static bool may_be_cut(const world *w, const process *p)
+{
+    const int64_t patience = (int64_t)w->config.revoke_timeout_ms * 1000000;
+
+    if (!p->honest)
+        return true;
+    for (uint32_t i = 0; i < p->slot_end; i++) {
+        const known_opening *known = &p->known[i];
+
+        if (known->object == NULL)
+            continue;
+        if ((known->maps > 0 && w->tick_ns - known->maps_ns >= patience) ||
+            (known->owed > 0 && w->tick_ns - known->owed_ns >= patience))
+            return true;
+    }
+    for (uint32_t i = 0; i < p->thread_count && w->config.lease_timeout_ms != 0; i++)
+        if (p->threads[i].holds || p->threads[i].phase != PHASE_IDLE)
+            return true;
+    return false;
+}
+
+static void action_cut(world *w, const gvmi_action *action)
+{
+    process *p = process_of(w, action->client);
+    packet *end = must(calloc(1, sizeof *end));
+
+    world_log(w, "  CUT process %d: %.90s", p != NULL ? (int)p->index : -1, action->reason);
+    if (p == NULL || p->disconnected || p->cut) {
+        world_wrong(w, "client %u is cut off, but is not connected", action->client);
+        free(end);
+        return;
+    }
+    if (!may_be_cut(w, p))
+        world_wrong(w, "process %u is cut off for nothing: %.90s", p->index, action->reason);
+    w->cuts++;
+    p->cut = true;
+    queue_clear(w, &p->out);
+    p->rung = false;
+    model_ended(w, p, false);
+    if (p->hung_up)
+        free(end);
+    else
+        queue_add(&p->in, end);
+}
+
+/* Takes out and does what the latest event led to. */
+static void world_act(world *w)
+{
+    static gvmi_action action;
+    uint32_t count = 0;
+
+    while (gvmi_machine_next(w->machine, &action)) {
+        if (++count > ACTIONS_MAX) {
+            world_wrong(w, "actions without end");
+            break;
+        }
+        w->actions++;
+        switch (action.kind) {
+        case GVMI_ACTION_SEND:
+            action.bytes = NULL;
+            /* fall through */
+        case GVMI_ACTION_SNAPSHOT: action_send(w, &action); break;
+        case GVMI_ACTION_MAKE:
+        case GVMI_ACTION_COPY:
+        case GVMI_ACTION_ZERO: action_job(w, &action); break;
+        case GVMI_ACTION_DROP: action_drop(w, &action); break;
+        case GVMI_ACTION_CUT: action_cut(w, &action); break;
+        default: world_wrong(w, "action %d is none", (int)action.kind);
+        }
+    }
+    model_refresh(w);
+    if (w->problem[0] == '\0' && world_random(w, w->check_every) == 0 && !gvmi_machine_check(w->machine))
+        world_wrong(w, "gvmi_machine_check() failed");
+}
+
+/* ---- events */
+
+process *world_connect(world *w, const gvmi_credentials *who, bool honest)
+{
+    process *p = must(calloc(1, sizeof *p));
+    uint32_t connected = 0;
+    gvm_status status;
+
+    for (uint32_t i = 0; i < w->process_count; i++)
+        connected += !w->processes[i]->exited;
+    p->who = *who;
+    p->honest = honest;
+    p->leases = must(aligned_alloc(64, GVMI_LEASE_PAGE_BYTES));
+    memset(p->leases, 0, GVMI_LEASE_PAGE_BYTES);
+    p->permits = must(calloc(1, GVMI_PERMIT_PAGE_BYTES));
+    p->known = must(calloc(GVM_OBJECTS_OPEN_MAX, sizeof *p->known));
+    p->openings = must(calloc(GVM_OBJECTS_OPEN_MAX, sizeof(opening *)));
+    p->index = w->process_count;
+    status = gvmi_machine_connect(w->machine, who, p->leases, p->permits, &p->client);
+    world_log(w, "process %u connects as client %u, user %u: %s", p->index, p->client, who->uid,
+              gvm_status_name(status));
+    if (status != GVM_OK) {
+        if (status != GVM_E_LIMIT || connected < w->config.clients_max)
+            world_wrong(w, "connecting the client number %u is answered %s", connected + 1,
+                        gvm_status_name(status));
+        free(p->leases);
+        free(p->permits);
+        free(p->known);
+        free(p->openings);
+        free(p);
+        world_act(w);
+        return NULL;
+    }
+    if (connected >= w->config.clients_max)
+        world_wrong(w, "%u clients are one too many", connected + 1);
+    if (process_of(w, p->client) != NULL)
+        world_wrong(w, "client number %u is given twice", p->client);
+    w->processes[w->process_count++] = p;
+    world_act(w);
+    return p;
+}
+
+static void deliver_end(world *w, process *p)
+{
+    world_log(w, "process %u is disconnected", p->index);
+    p->disconnected = true;
+    p->disconnected_ns = w->tick_ns;
+    model_ended(w, p, false);
+    gvmi_machine_disconnect(w->machine, p->client);
+}
+
+void world_deliver(world *w, process *p)
+{
+    packet *came = queue_take(&p->out);
+    gvmi_wire_message decoded;
+
+    if (came == NULL)
+        return;
+    if (came->message == NULL) {
+        deliver_end(w, p);
+    } else if (passes(w, came->message, true, &decoded)) {
+        world_log(w, "%s %llu from process %u, slot %u", gvmi_wire_name_of(decoded.head.type),
+                  (unsigned long long)decoded.head.request, p->index, decoded.body.CLOSE.slot);
+        model_request(w, p, &decoded);
+        gvmi_machine_message(w->machine, p->client, &decoded);
+    } else {
+        world_log(w, "a violation by process %u", p->index);
+        if (p->honest)
+            world_wrong(w, "the decoder refuses a %s of an honest process",
+                        gvmi_wire_name_of(came->message->head.type));
+        gvmi_machine_violation(w->machine, p->client, "not decoded");
+    }
+    world_packet_free(w, came);
+    world_act(w);
+}
+
+void world_ring(world *w, process *p)
+{
+    if (!p->rung || p->disconnected || p->cut)
+        return;
+    world_log(w, "doorbell of process %u", p->index);
+    p->rung = false;
+    gvmi_machine_doorbell(w->machine, p->client);
+    world_act(w);
+}
+
+void world_tick(world *w)
+{
+    w->tick_ns = w->now_ns;
+    world_log(w, "tick");
+    gvmi_machine_tick(w->machine, w->now_ns);
+    world_act(w);
+}
+
+void world_exited(world *w, process *p)
+{
+    world_log(w, "process %u has exited", p->index);
+    p->exited = true;
+    model_ended(w, p, true);
+    gvmi_machine_exited(w->machine, p->client);
+    world_act(w);
+}
+
+void world_budget(world *w, uint32_t device, uint64_t bytes)
+{
+    world_log(w, "the budget of device %u becomes %llu MiB", device, (unsigned long long)(bytes / MIB));
+    w->budget_bytes[device] = bytes;
+    if (bytes < w->least_budget_bytes[device])
+        w->least_budget_bytes[device] = bytes;
+    gvmi_machine_driver_memory(w->machine, device, bytes / 2, bytes * 2, bytes);
+    world_act(w);
+}
+
+/* ---- ends of processes */
+
+void world_hang_up(world *w, process *p)
+{
+    packet *end;
+
+    if (p->hung_up)
+        return;
+    world_log(w, "process %u hangs up", p->index);
+    p->hung_up = true;
+    queue_clear(w, &p->in);
+    if (p->mapping != NULL)
+        world_land(p->mapping);
+    if (p->cut || p->disconnected)
+        return;
+    end = must(calloc(1, sizeof *end));
+    queue_add(&p->out, end);
+}
+
+void world_gone(world *w, process *p)
+{
+    world_hang_up(w, p);
+    world_log(w, "process %u is gone", p->index);
+    p->gone = true;
+    for (uint32_t i = 0; i < p->thread_count; i++) {
+        p->threads[i].holds = false;
+        p->threads[i].phase = PHASE_IDLE;
+    }
+    client_drop_openings(w, p);
+    if (p->mapping != NULL)
+        world_packet_free(w, p->mapping);
+    p->mapping = NULL;
+}
+
+bool world_lease_counts(const world *w, const process *p)
+{
+    const int64_t patience = (int64_t)w->config.revoke_timeout_ms * 1000000;
+
+    /* Of one that hung up, the lease timeout may end them earlier. */
+    return !p->gone && !p->cut && !p->exited &&
+           !(p->disconnected &&
+             (w->config.lease_timeout_ms != 0 || w->tick_ns - p->disconnected_ns >= patience));
+}

@@ -1,0 +1,281 @@
+/* tests/prop/keeper_world.h - a simulated world around the keeper's machine: processes that follow
+ * the client's side of docs/design/keeper.md, frames with contents, movers, a clock.
+ *
+ * Everything runs in one thread and is decided by a seed. A frame holds one number, its version; a
+ * chunk of the model holds the number last written to it. Messages in flight keep their order, each
+ * direction of a connection by itself; everything else happens in any order.
+ *
+ *     keeper_machine.c  worlds: their sizes, the choice of the next step, the orderly end
+ *     keeper_world.c    events into the machine, actions out of it, frames and jobs
+ *     keeper_names.c    the model of objects and names: what may be answered, what follows from it
+ *     keeper_client.c   honest processes
+ *     keeper_abuse.c    processes that keep to the format alone
+ */
+#ifndef PROP_KEEPER_WORLD_H
+#define PROP_KEEPER_WORLD_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <gvmem/buffer.h>
+
+#include "keeper/machine.h"
+
+#define MIB (1ull << 20)
+#define PROCESSES_MAX 64 /* in the life of a world: a bit each */
+#define THREADS_MAX 3
+#define CHUNKS_MAX 160 /* of an object */
+#define NAMES 6
+#define DEVICES_MAX 3
+#define FRAMES_MAX 8192 /* numbers of frames */
+#define OBJECTS_MAX 4096
+#define ORPHANS_MAX 64
+#define REQUESTS_MAX 96 /* of one process, unanswered */
+#define LOG_LINES 30
+#define LOG_BYTES 240
+#define PROBLEM_BYTES 400
+
+/* A piece of memory. It lives until it is dropped and nobody maps it. */
+typedef struct frame {
+    gvmi_frame_spec spec;
+    uint64_t value;
+    bool made, dropped;
+    uint32_t jobs;    /* unfinished ones that name it */
+    uint32_t filling; /* those of them that write it */
+    uint32_t mapped;  /* times, by honest processes that live */
+    uint32_t flying;  /* times, in messages that honest processes may still read */
+    uint64_t seen;    /* processes that were ever sent it */
+    uint64_t object;  /* that it was last mapped for */
+    uint32_t chunk;
+} frame;
+
+typedef struct job {
+    struct job *next;
+    gvmi_action_kind kind;
+    uint64_t number;
+    frame *to, *from;
+    bool make, started;
+    uint64_t value; /* what was read from from when it started */
+} job;
+
+/* A message in flight, or (message NULL) the end of the connection. */
+typedef struct packet {
+    struct packet *next;
+    gvmi_wire_message *message;
+    frame *frames[GVMI_WIRE_CHUNKS_MAX];
+    uint32_t frame_count; /* 0 once they do not count as flying any more */
+} packet;
+
+typedef struct queue {
+    packet *first, **last;
+} queue;
+
+typedef struct object {
+    uint64_t id;
+    int name;         /* index, -1: none */
+    uint32_t creator; /* a process */
+    uint32_t uid, gid, mode;
+    uint32_t device;
+    uint64_t chunk_bytes, reserve_bytes, bytes;
+    uint64_t promised_bytes;   /* grown, and whoever grew it knows */
+    uint64_t perhaps_bytes;    /* whoever wanted it so large left before the answer */
+    bool sealed, kept, doomed; /* doomed: its creator ended, it may have lost its name already */
+    bool gone;                 /* as far as the model knows, nobody can reach it any more */
+    uint32_t openings;         /* those of processes not yet known to be gone */
+    uint32_t metadata_version, metadata_bytes;
+    uint64_t values[CHUNKS_MAX];
+} object;
+
+/* What a process asked and was not answered yet. */
+typedef struct request {
+    uint64_t number;
+    uint16_t type;
+    gvmi_wire_message *message;
+    object *object; /* of the slot named, when it came */
+    int64_t tick_ns;
+    uint32_t uid, gid, process;
+    bool renamed;     /* CREATE: the name was taken or dropped before the answer */
+    bool calm;        /* ACQUIRE: nothing was in the way when it came */
+    uint64_t allowed; /* a bit for each status that was right at some time since then */
+} request;
+
+/* What the keeper must know of an opening. */
+typedef struct known_opening {
+    object *object;
+    bool readonly, failed;
+    uint32_t maps;   /* sent and not answered; the answer to OPENED is one */
+    int64_t maps_ns; /* the tick since which there were some */
+    uint32_t owed;   /* granted, not taken */
+    int64_t owed_ns;
+    uint32_t births, births_seen; /* OPENED of this slot: sent, and read by the process */
+} known_opening;
+
+/* An opening as an honest process sees it. */
+typedef struct opening {
+    uint32_t slot;
+    uint64_t object;
+    uint32_t generation;
+    uint64_t chunk_bytes, reserve_bytes, bytes;
+    uint64_t serial;
+    bool readonly, sealed, closing;
+    bool lost;      /* no addresses for it: nothing can be mapped */
+    bool empty;     /* a MAP failed: all was unmapped */
+    uint32_t users; /* threads that do something with it */
+    frame *map[CHUNKS_MAX];
+    uint64_t stamps[CHUNKS_MAX];
+} opening;
+
+typedef enum phase {
+    PHASE_IDLE,     /* or holding a lease and doing nothing */
+    PHASE_ADDED,    /* to the lease word; next: load the permit */
+    PHASE_ALLOWED,  /* by the permit; next: look at the lease word once more */
+    PHASE_BACKED,   /* subtracted again; next: load the permit, ring, then ask */
+    PHASE_ASK,      /* next: send ACQUIRE */
+    PHASE_WAIT,     /* for a reply */
+    PHASE_GROWING,  /* holds a lease, waits for the mapping thread to come so far */
+    PHASE_RELEASED, /* subtracted; next: load the permit, ring */
+} phase;
+
+typedef struct thread {
+    phase phase;
+    opening *opening; /* that it uses: of its lease, or of what it does */
+    bool holds;
+    uint32_t mode, hint;
+    int32_t timeout_ms;
+    uint64_t old_word;
+    uint32_t wanted_generation;
+    uint64_t least_bytes; /* that the lease must cover */
+    int64_t since_ns;     /* it holds */
+    uint64_t request;
+    uint16_t request_type;
+    uint64_t request_bytes;
+} thread;
+
+typedef enum mapper_phase {
+    MAPPER_IDLE,
+    MAPPER_UNMAPPED,
+    MAPPER_MAPPED,
+    MAPPER_ADDED
+} mapper_phase;
+
+typedef struct process {
+    uint32_t index;  /* its bit */
+    uint32_t client; /* the machine's number */
+    gvmi_credentials who;
+    bool honest, stopped;
+    bool hung_up;      /* it closed its socket */
+    bool gone;         /* it maps nothing and holds nothing any more */
+    bool cut;          /* by the keeper */
+    bool disconnected; /* the machine was told */
+    bool exited;       /* the machine was told */
+    bool bye, welcome;
+    bool noticed; /* that it was cut off */
+    bool guilty;  /* broke the protocol, or may have */
+    int64_t disconnected_ns;
+    gvmi_lease_slot *leases;
+    gvmi_permit_slot *permits;
+    known_opening *known; /* by slot */
+    opening **openings;   /* by slot */
+    uint32_t opening_count;
+    uint32_t slot_end; /* slots used so far are below */
+    queue in, out;     /* to the process, to the keeper */
+    bool rung;
+    thread threads[THREADS_MAX];
+    uint32_t thread_count;
+    packet *mapping; /* what the mapping thread is busy with */
+    mapper_phase mapper;
+    bool map_fails;
+    uint64_t next_request;
+    request requests[REQUESTS_MAX];
+    uint32_t request_count;
+} process;
+
+typedef struct world {
+    uint64_t seed, random, number, step;
+    gvmi_machine_config config;
+    gvmi_machine *machine;
+    int64_t now_ns, tick_ns;                      /* of the clock; of the latest tick */
+    int64_t pace_ns;                              /* of a step, on average */
+    uint64_t budget_bytes[DEVICES_MAX];           /* as the machine was told last */
+    uint64_t least_budget_bytes[DEVICES_MAX];     /* ever */
+    uint64_t used_bytes[DEVICES_MAX], host_bytes; /* by frames not dropped */
+    bool jobs_fail, maps_fail, abuse, wide;
+    bool quiet; /* nothing new is begun */
+    bool empty; /* at the very end: nothing may be there but free frames */
+    uint32_t process_count, check_every;
+    process *processes[PROCESSES_MAX];
+    uint32_t object_count;
+    object *objects[OBJECTS_MAX];
+    frame *frames[FRAMES_MAX]; /* by number */
+    frame **all;               /* for the end */
+    uint32_t all_count, all_room;
+    job *movers[DEVICES_MAX][2]; /* jobs in order, a list for each */
+    uint32_t job_count;
+    uint32_t quota_uids[8];
+    uint64_t quotas[8];
+    uint32_t quota_count;
+    object *names[NAMES];
+    request orphans[ORPHANS_MAX]; /* CREATEs to be kept, whose process left before the answer */
+    uint32_t orphan_count;
+    bool loose_ends; /* a process left before the answer to what takes memory */
+    uint64_t version, actions;
+    uint64_t acquires_fast, acquires_slow, acquires_failed, copies, cuts, grants_write, traced;
+    uint64_t answered[80][64]; /* by type of request and status: what was met */
+    char log[LOG_LINES][LOG_BYTES];
+    uint64_t log_count;
+    char problem[PROBLEM_BYTES];
+} world;
+
+extern const char *const keeper_names[NAMES];
+
+/* ---- chance and failure */
+uint64_t world_random(world *w, uint64_t below);
+bool world_chance(world *w, uint32_t percent);
+/* Records the first thing that does not agree. */
+void world_wrong(world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void world_log(world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* ---- events into the machine; all actions are taken out again */
+process *world_connect(world *w, const gvmi_credentials *who, bool honest); /* NULL: refused */
+void world_deliver(world *w, process *p); /* the next message, or the end */
+void world_ring(world *w, process *p);
+void world_tick(world *w);
+void world_exited(world *w, process *p);
+void world_budget(world *w, uint32_t device, uint64_t bytes);
+bool world_job_step(world *w); /* starts or ends a job; false: there is none */
+
+/* ---- processes, from outside */
+void world_send(world *w, process *p, gvmi_wire_message *message); /* takes the message over */
+gvmi_wire_message *world_message(world *w, process *p, gvmi_wire_type type);
+packet *world_receive(process *p); /* NULL: nothing; the caller frees it */
+void world_hang_up(world *w, process *p);
+void world_gone(world *w, process *p); /* hangs up, and ends */
+bool world_lease_counts(const world *w, const process *p);
+void world_packet_free(world *w, packet *freed);
+void world_land(packet *landed);                        /* its frames do not fly any more */
+bool world_is_closing(const process *p, uint32_t slot); /* the process has let go of what is known there */
+
+/* ---- the model (keeper_names.c) */
+object *model_find(world *w, uint64_t id);
+bool model_privileged(const world *w, const process *p);
+bool model_may(const world *w, const process *p, const object *o, uint32_t bits);
+void model_request(world *w, process *p, const gvmi_wire_message *message); /* before it is delivered */
+void model_reply(world *w, process *p, const gvmi_wire_message *message, const void *bytes, size_t len);
+void model_refresh(world *w);                          /* after every event */
+void model_ended(world *w, process *p, bool for_good); /* its connection is over, or its process */
+uint32_t model_chunks(const object *o);
+int model_name_index(const char *name);
+
+/* ---- honest processes (keeper_client.c); false: nothing to do there */
+bool client_mapper_step(world *w, process *p);
+bool client_thread_step(world *w, process *p, uint32_t thread);
+bool client_idle(const process *p); /* nothing is held or awaited */
+void client_hello(world *w, process *p);
+void client_bye(world *w, process *p);
+void client_drop_openings(world *w, process *p);
+
+/* ---- dishonest ones (keeper_abuse.c) */
+bool abuse_step(world *w, process *p);
+
+#endif

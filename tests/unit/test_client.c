@@ -1,0 +1,833 @@
+/* keeper/client*.c: connections, opening, leases, and a keeper that goes or talks nonsense; see
+ * keeper_script.h. MAPs and what is left are in test_client_map.c. */
+#include "tests/unit/keeper_script.h"
+
+#include "keeper/path.h"
+
+/* ---- connections */
+
+static int script_greet_and_end(fake *f)
+{
+    TRY_LINE(greet(f));
+    return serve_end(f);
+}
+
+static int be_connected(void *arg)
+{
+    gvm_keeper *keeper;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_to_fake(&f, script_greet_and_end, &keeper));
+    EXPECT(fcntl(f.client_socket, F_GETFD) == FD_CLOEXEC);
+    gvm_keeper_close(keeper);
+    gvm_keeper_close(keeper); /* unknown now: ignored */
+    gvm_keeper_close(NULL);
+    EXPECT(fails_with(gvm_object_drop(keeper, "/data"), GVM_E_FOREIGN, "connection"));
+    return end_fake(&f);
+}
+
+static void connection_is_greeted_and_ends_with_bye(void **state)
+{
+    RUN(be_connected);
+}
+
+enum {
+    BAD_SHORT_PAGE,
+    BAD_UNSEALED_PAGE,
+    BAD_REFUSED,
+    BAD_VERSION,
+    BAD_TYPE,
+    BAD_CLOSED,
+    BAD_COUNT
+};
+
+static int script_bad_welcome(fake *f)
+{
+    void *page;
+
+    switch (f->variant) {
+    case BAD_SHORT_PAGE:
+        close(f->permit_fd);
+        f->permit_fd = make_page(4096, F_SEAL_SHRINK, &page);
+        return greet(f);
+    case BAD_UNSEALED_PAGE:
+        close(f->lease_fd);
+        f->lease_fd = make_page(GVMI_LEASE_PAGE_BYTES, F_SEAL_GROW, &page);
+        return greet(f);
+    case BAD_REFUSED:
+        TRY_LINE(receive(f, GVMI_WIRE_HELLO));
+        return failed(f, GVM_E_DENIED, "1024 clients are connected");
+    case BAD_TYPE: TRY_LINE(receive(f, GVMI_WIRE_HELLO)); return done(f, 0);
+    case BAD_CLOSED:
+        TRY_LINE(receive(f, GVMI_WIRE_HELLO));
+        shutdown(f->socket, SHUT_RDWR);
+        return 0;
+    default: {
+        const int fds[3] = {f->lease_fd, f->permit_fd, f->doorbell};
+        gvmi_wire_message message;
+
+        TRY_LINE(receive(f, GVMI_WIRE_HELLO));
+        message = reply(f, GVMI_WIRE_WELCOME);
+        message.body.WELCOME.magic = GVMI_WIRE_MAGIC;
+        message.body.WELCOME.version = GVMI_WIRE_VERSION + 1;
+        return send_message(f, &message, fds, 3);
+    }
+    }
+}
+
+static int be_badly_welcomed(void *arg)
+{
+    static const gvm_status wanted[BAD_COUNT] = {
+        [BAD_SHORT_PAGE] = GVM_E_FORMAT, [BAD_UNSEALED_PAGE] = GVM_E_FORMAT,
+        [BAD_REFUSED] = GVM_E_DENIED,    [BAD_VERSION] = GVM_E_VERSION,
+        [BAD_TYPE] = GVM_E_FORMAT,       [BAD_CLOSED] = GVM_E_PEER,
+    };
+
+    (void)arg;
+    for (int i = 0; i < BAD_COUNT; i++) {
+        gvm_keeper *keeper = NULL;
+        fake f;
+
+        TRY_LINE(start_fake(&f, script_bad_welcome, i));
+        EXPECT(fails_with(gvm_keeper_adopt(f.client_socket, &keeper), wanted[i], "") && keeper == NULL);
+        EXPECT(close(f.client_socket) == 0); /* still the caller's */
+        TRY_LINE(end_fake(&f));
+    }
+    return 0;
+}
+
+static void connection_with_bad_welcome_is_refused(void **state)
+{
+    RUN(be_badly_welcomed);
+}
+
+static int find_no_keeper(void *arg)
+{
+    char long_path[200];
+    gvm_keeper *keeper;
+    int fds[2];
+
+    (void)arg;
+    memset(long_path, 'a', sizeof long_path - 1);
+    long_path[sizeof long_path - 1] = '\0';
+    EXPECT(fails_with(gvm_keeper_connect("/tmp/no-such-keeper.sock", &keeper), GVM_E_PEER,
+                      "gvmem-keeper"));
+    EXPECT(fails_with(gvm_keeper_connect(long_path, &keeper), GVM_E_INVALID, "path"));
+    EXPECT(fails_with(gvm_keeper_connect("", &keeper), GVM_E_INVALID, "empty"));
+    EXPECT(gvm_keeper_connect(NULL, NULL) == GVM_E_INVALID);
+    EXPECT(pipe2(fds, O_CLOEXEC) == 0);
+    EXPECT(gvm_keeper_adopt(fds[0], &keeper) == GVM_E_INVALID);
+    EXPECT(gvm_keeper_adopt(-1, &keeper) == GVM_E_INVALID);
+    return 0;
+}
+
+static void connect_to_nobody_says_how_to_start_a_keeper(void **state)
+{
+    RUN(find_no_keeper);
+}
+
+static int find_paths(void *arg)
+{
+    char path[GVMI_KEEPER_PATH_BYTES], wanted[64];
+    const char *setting = arg;
+    bool anybodys;
+
+    if (setting[0] == '/') {
+        setenv("GVMEM_KEEPER", setting, 1);
+        EXPECT(gvmi_keeper_default_path(path, &anybodys) == GVM_OK);
+        EXPECT(strcmp(path, setting) == 0 && !anybodys);
+        return 0;
+    }
+    unsetenv("GVMEM_KEEPER");
+    if (geteuid() == 0) {
+        EXPECT(gvmi_keeper_default_path(path, &anybodys) == GVM_OK);
+        EXPECT(strcmp(path, "/run/gvmem/keeper.sock") == 0 && !anybodys);
+        EXPECT(seteuid(12345) == 0);
+    }
+    setenv("XDG_RUNTIME_DIR", "/run/user/12345", 1);
+    EXPECT(gvmi_keeper_default_path(path, &anybodys) == GVM_OK);
+    EXPECT(strcmp(path, "/run/user/12345/gvmem.sock") == 0 && !anybodys);
+    unsetenv("XDG_RUNTIME_DIR");
+    EXPECT(gvmi_keeper_default_path(path, &anybodys) == GVM_OK);
+    snprintf(wanted, sizeof wanted, "/tmp/gvmem-%u.sock", (unsigned)geteuid());
+    EXPECT(strcmp(path, wanted) == 0 && anybodys);
+    return 0;
+}
+
+static void default_path_goes_by_setting_user_and_folder(void **state)
+{
+    (void)state;
+    assert_child_succeeds(find_paths, "/some/where.sock");
+    assert_child_succeeds(find_paths, "");
+}
+
+/* ---- opening */
+
+static int script_create(fake *f)
+{
+    const gvmi_wire_create *create = &f->in.body.CREATE;
+
+    TRY_LINE(greet(f));
+    TRY_LINE(receive(f, GVMI_WIRE_CREATE));
+    EXPECT(strcmp(create->name, "/made") == 0 && create->mode == 0640 &&
+           create->flags == GVM_OBJECT_KEEP);
+    EXPECT(create->reserve_bytes == OBJECT_CHUNKS * CHUNK && create->bytes == CHUNK);
+    EXPECT(memcmp(create->device_uuid, f->device->info.uuid, 16) == 0);
+    EXPECT(f->in.head.tail_bytes == 5 && memcmp(f->in.tail.bytes, "about", 5) == 0);
+    TRY_LINE(send_opened(f, CHUNK, 0, false));
+    TRY_LINE(receive(f, GVMI_WIRE_MAPPED));
+    TRY_LINE(map(f, 0, 1, 0, CHUNK, 1));
+    TRY_LINE(receive(f, GVMI_WIRE_CREATE)); /* nameless, of defaults */
+    EXPECT(create->name[0] == '\0' && create->mode == 0600 && create->chunk_bytes == 0);
+    TRY_LINE(failed(f, GVM_E_QUOTA, "too much"));
+    return serve_close_and_end(f);
+}
+
+static int create_objects(void *arg)
+{
+    const gvm_object_options good = {.struct_size = sizeof good,
+                                     .bytes = CHUNK,
+                                     .mode = 0640,
+                                     .flags = GVM_OBJECT_KEEP,
+                                     .metadata_bytes = 5,
+                                     .metadata = "about"};
+    gvm_object_options bad;
+    gvm_object *object, *other;
+    gvm_keeper *keeper;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_to_fake(&f, script_create, &keeper));
+    EXPECT(gvm_object_create(keeper, "/made", OBJECT_CHUNKS * CHUNK, &good, &object) == GVM_OK);
+    EXPECT(byte_of(object, 0) == 1 && byte_of(object, 1) == -2);
+    EXPECT(fails_with(gvm_object_create(keeper, NULL, CHUNK, NULL, &other), GVM_E_QUOTA, "too much"));
+    /* None of these is sent. */
+    EXPECT(gvm_object_create(keeper, "made", CHUNK, NULL, &other) == GVM_E_INVALID);
+    EXPECT(gvm_object_create(keeper, NULL, 0, NULL, &other) == GVM_E_INVALID);
+    EXPECT(gvm_object_create(keeper, NULL, CHUNK, NULL, NULL) == GVM_E_INVALID);
+    bad = good, bad.bytes = 2 * CHUNK;
+    EXPECT(gvm_object_create(keeper, NULL, CHUNK, &bad, &other) == GVM_E_INVALID);
+    bad = good, bad.chunk_bytes = CHUNK + 1;
+    EXPECT(gvm_object_create(keeper, NULL, CHUNK, &bad, &other) == GVM_E_INVALID);
+    bad = good, bad.mode = 01777;
+    EXPECT(gvm_object_create(keeper, NULL, CHUNK, &bad, &other) == GVM_E_INVALID);
+    bad = good, bad.flags = 1u << 9;
+    EXPECT(gvm_object_create(keeper, NULL, CHUNK, &bad, &other) == GVM_E_INVALID);
+    bad = good, bad.metadata_bytes = GVM_METADATA_BYTES_MAX + 1;
+    EXPECT(gvm_object_create(keeper, NULL, CHUNK, &bad, &other) == GVM_E_INVALID);
+    bad = good, bad.metadata = NULL;
+    EXPECT(gvm_object_create(keeper, NULL, CHUNK, &bad, &other) == GVM_E_INVALID);
+    bad = good, bad.struct_size = 3;
+    EXPECT(gvm_object_create(keeper, NULL, CHUNK, &bad, &other) == GVM_E_INVALID);
+    bad = good, bad.device = 99;
+    EXPECT(gvm_object_create(keeper, NULL, OBJECT_CHUNKS * CHUNK, &bad, &other) == GVM_E_NODEVICE);
+    return close_all(&f, keeper, object);
+}
+
+static void object_is_created_as_asked(void **state)
+{
+    RUN(create_objects);
+}
+
+static int script_no_device(fake *f)
+{
+    gvmi_wire_message message;
+
+    TRY_LINE(greet(f));
+    TRY_LINE(receive(f, GVMI_WIRE_OPEN));
+    message = reply(f, GVMI_WIRE_OPENED);
+    message.body.OPENED = (gvmi_wire_opened){
+        .slot = SLOT, .reserve_bytes = CHUNK, .chunk_bytes = CHUNK, .bytes = CHUNK, .device_uuid = {9}};
+    TRY_LINE(send_message(f, &message, NULL, 0));
+    TRY_LINE(send_map(f, 0, 1, 0, CHUNK, 1, -1));
+    TRY_LINE(receive(f, GVMI_WIRE_MAPPED));
+    EXPECT(f->in.body.MAPPED.serial == 0 && f->in.body.MAPPED.status == GVM_E_NODEVICE);
+    TRY_LINE(receive_any(f));
+    if (f->in.head.type == GVMI_WIRE_MAPPED) { /* otherwise the CLOSE answers the MAP, too */
+        EXPECT(f->in.body.MAPPED.serial == 1 && f->in.body.MAPPED.status == GVM_E_NODEVICE);
+        TRY_LINE(receive_any(f));
+    }
+    EXPECT(f->in.head.type == GVMI_WIRE_CLOSE);
+    TRY_LINE(done(f, 0));
+    return serve_end(f);
+}
+
+static int open_elsewhere(void *arg)
+{
+    gvm_object *object = NULL;
+    gvm_keeper *keeper;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_to_fake(&f, script_no_device, &keeper));
+    EXPECT(fails_with(gvm_object_open(keeper, "/data", 0, &object), GVM_E_NODEVICE, "GPU-09"));
+    EXPECT(object == NULL);
+    EXPECT(gvm_object_open(keeper, "/data", 1u << 9, &object) == GVM_E_INVALID);
+    EXPECT(gvm_object_open(keeper, "data", 0, &object) == GVM_E_INVALID);
+    EXPECT(gvm_object_open(keeper, "/data", 0, NULL) == GVM_E_INVALID);
+    return close_all(&f, keeper, NULL);
+}
+
+static void object_on_unseen_device_is_closed_again(void **state)
+{
+    RUN(open_elsewhere);
+}
+
+/* Where an object fits; 0 on failure. */
+static uint64_t free_address(const fake *f)
+{
+    const gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
+    gvm_buffer *buffer;
+    uint64_t address;
+
+    if (gvm_buffer_create(f->device, OBJECT_CHUNKS * CHUNK, &options, &buffer) != GVM_OK)
+        return 0;
+    address = gvm_buffer_address(buffer);
+    gvm_buffer_destroy(buffer);
+    return address;
+}
+
+/* Says in turn that the creator has no address yet, one that is taken here, one that is free. */
+static int script_same_address(fake *f)
+{
+    TRY_LINE(greet(f));
+    for (int i = 0; i < 3; i++) {
+        TRY_LINE(receive(f, GVMI_WIRE_OPEN));
+        EXPECT(f->in.body.OPEN.flags == GVM_OPEN_SAME_ADDRESS);
+        f->home_address = i == 0 ? 0 : i == 1 ? f->frames->address : free_address(f);
+        EXPECT(i != 2 || f->home_address != 0);
+        TRY_LINE(send_opened(f, 0, GVM_OPEN_SAME_ADDRESS, false));
+        TRY_LINE(receive(f, GVMI_WIRE_MAPPED));
+        if (i < 2) {
+            EXPECT(f->in.body.MAPPED.status == GVM_E_ADDRESS);
+            TRY_LINE(serve_close(f));
+        } else {
+            EXPECT(f->in.body.MAPPED.status == GVM_OK && f->in.body.MAPPED.address == f->home_address);
+        }
+    }
+    return serve_close_and_end(f);
+}
+
+static int open_at_same_address(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_to_fake(&f, script_same_address, &keeper));
+    EXPECT(fails_with(gvm_object_open(keeper, "/data", GVM_OPEN_SAME_ADDRESS, &object),
+                      GVM_E_ADDRESS, "creator"));
+    EXPECT(gvm_object_open(keeper, "/data", GVM_OPEN_SAME_ADDRESS, &object) == GVM_E_ADDRESS);
+    EXPECT(gvm_object_open(keeper, "/data", GVM_OPEN_SAME_ADDRESS, &object) == GVM_OK);
+    EXPECT(object->address == f.home_address);
+    return close_all(&f, keeper, object);
+}
+
+static void object_opened_at_its_creators_address_is_there_or_nowhere(void **state)
+{
+    RUN(open_at_same_address);
+}
+
+/* ---- the fast path */
+
+static int lease_quietly(void *arg)
+{
+    const gvm_acquire_options hot = {.struct_size = sizeof hot, .hint = GVM_HINT_HOT};
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease a, b;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
+    permit(&f, 1, GVMI_PERMIT_READ);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &a) == GVM_OK);
+    EXPECT(a.address == object->address && a.bytes == 2 * CHUNK && a.generation == 1);
+    EXPECT(a.mode == GVM_LEASE_READ && a.hint == GVM_HINT_NONE);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &hot, &b) == GVM_OK);
+    EXPECT(b.hint == GVM_HINT_HOT && f.leases[SLOT].hint == GVM_HINT_HOT);
+    EXPECT(gvmi_lease_readers(word(&f)) == 2 && gvmi_lease_acquires(word(&f)) == 2);
+    EXPECT(byte_of(object, 0) == 1 && byte_of(object, 1) == 2);
+    EXPECT(gvm_object_release(object, &a) == GVM_OK && a.mode == 0 && a.address == 0);
+    EXPECT(fails_with(gvm_object_release(object, &a), GVM_E_INVALID, "already"));
+    EXPECT(gvm_object_release(object, &b) == GVM_OK);
+    permit(&f, 1, GVMI_PERMIT_READ | GVMI_PERMIT_WRITE);
+    for (int i = 0; i < 1000; i++) {
+        EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &a) == GVM_OK);
+        EXPECT(gvmi_lease_writers(word(&f)) == 1);
+        EXPECT(gvm_object_release(object, &a) == GVM_OK);
+    }
+    EXPECT(!gvmi_lease_any(word(&f)) && gvmi_lease_acquires(word(&f)) == 1002 && rings(&f) == 0);
+    return close_all(&f, keeper, object);
+}
+
+static void lease_that_nobody_minds_sends_nothing(void **state)
+{
+    RUN(lease_quietly);
+}
+
+static int refuse_arguments(void *arg)
+{
+    gvm_acquire_options options = {.struct_size = sizeof options, .timeout_ms = -2};
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease lease = {0}, copy;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
+    permit(&f, 1, GVMI_PERMIT_READ);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, NULL) == GVM_E_INVALID);
+    EXPECT(gvm_object_acquire(object, (gvm_lease_mode)3, NULL, &lease) == GVM_E_INVALID);
+    EXPECT(gvm_object_acquire(object, (gvm_lease_mode)0, NULL, &lease) == GVM_E_INVALID);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &options, &lease) == GVM_E_INVALID);
+    options.timeout_ms = 0, options.hint = (gvm_hint)4;
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &options, &lease) == GVM_E_INVALID);
+    options.hint = GVM_HINT_NONE, options.struct_size = 2;
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &options, &lease) == GVM_E_INVALID);
+    EXPECT(gvm_object_acquire(NULL, GVM_LEASE_READ, NULL, &lease) == GVM_E_FOREIGN);
+    EXPECT(gvm_object_release(NULL, &lease) == GVM_E_FOREIGN);
+    EXPECT(gvm_object_release(object, NULL) == GVM_E_INVALID);
+    EXPECT(gvm_object_release(object, &lease) == GVM_E_INVALID);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    copy = lease;
+    copy.address++;
+    EXPECT(fails_with(gvm_object_release(object, &copy), GVM_E_INVALID, "another object"));
+    copy = lease;
+    EXPECT(gvm_object_release(object, &lease) == GVM_OK);
+    EXPECT(fails_with(gvm_object_release(object, &copy), GVM_E_INVALID, "copy"));
+    EXPECT(!gvmi_lease_any(word(&f)) && gvmi_lease_acquires(word(&f)) == 1);
+    return close_all(&f, keeper, object);
+}
+
+static void lease_calls_refuse_what_is_no_lease(void **state)
+{
+    RUN(refuse_arguments);
+}
+
+static int hold_too_many(void *arg)
+{
+    static gvm_lease leases[GVMI_LEASE_READERS_MAX];
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease one_more;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
+    permit(&f, 1, GVMI_PERMIT_READ);
+    for (uint32_t i = 0; i < GVMI_LEASE_READERS_MAX; i++)
+        EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &leases[i]) == GVM_OK);
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &one_more), GVM_E_LIMIT,
+                      "32767"));
+    EXPECT(gvmi_lease_readers(word(&f)) == GVMI_LEASE_READERS_MAX);
+    for (uint32_t i = 0; i < GVMI_LEASE_READERS_MAX; i++)
+        EXPECT(gvm_object_release(object, &leases[i]) == GVM_OK);
+    return close_all(&f, keeper, object);
+}
+
+static void lease_beyond_the_limit_is_refused(void **state)
+{
+    RUN(hold_too_many);
+}
+
+static int wait_too_many(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease lease;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
+    keeper->acquires_waiting = GVMI_CLIENT_WAITING_MAX; /* as if so many threads did */
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_LIMIT, "1024"));
+    EXPECT(keeper->acquires_waiting == GVMI_CLIENT_WAITING_MAX && !gvmi_lease_any(word(&f)));
+    keeper->acquires_waiting = 0;
+    return close_all(&f, keeper, object);
+}
+
+static void acquire_that_would_be_one_too_many_to_wait_is_refused(void **state)
+{
+    RUN(wait_too_many);
+}
+
+static int use_stale_pointers(void *arg)
+{
+    gvm_object_info info = {.struct_size = sizeof info};
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease lease;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
+    permit(&f, 1, GVMI_PERMIT_READ);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    gvm_object_close(object); /* ends the lease; the script looks at the word */
+    EXPECT(fails_with(gvm_object_release(object, &lease), GVM_E_FOREIGN, "no such object"));
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_E_FOREIGN);
+    EXPECT(gvm_object_release_async(object, &lease, NULL) == GVM_E_FOREIGN);
+    EXPECT(gvm_object_grow(object, CHUNK) == GVM_E_FOREIGN);
+    EXPECT(gvm_object_get_info(object, &info) == GVM_E_FOREIGN);
+    gvm_object_close(object);
+    gvm_object_close(NULL);
+    return close_all(&f, keeper, NULL);
+}
+
+static void stale_pointer_is_foreign(void **state)
+{
+    RUN(use_stale_pointers);
+}
+
+/* ---- the doorbell */
+
+static int script_back_out(fake *f)
+{
+    TRY_LINE(greet_and_open(f, 1));
+    permit(f, 1, GVMI_PERMIT_REVOKED);
+    TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
+    EXPECT(rings(f) == 1 && !gvmi_lease_any(word(f)) && gvmi_lease_acquires(word(f)) == 1);
+    EXPECT(f->in.body.ACQUIRE.timeout_ms == 0 && f->in.body.ACQUIRE.mode == GVM_LEASE_READ);
+    TRY_LINE(failed(f, GVM_E_TIMEOUT, "others hold it"));
+    permit(f, 1, 0); /* not revoked: no reason to ring */
+    TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
+    EXPECT(rings(f) == 0 && f->in.body.ACQUIRE.timeout_ms == 250);
+    EXPECT(f->in.body.ACQUIRE.hint == GVM_HINT_SCAN && f->in.body.ACQUIRE.mode == GVM_LEASE_WRITE);
+    TRY_LINE(failed(f, GVM_E_TIMEOUT, "others hold it"));
+    return serve_close_and_end(f);
+}
+
+static int back_out(void *arg)
+{
+    const gvm_acquire_options never = {.struct_size = sizeof never, .timeout_ms = GVM_TRY};
+    const gvm_acquire_options some = {
+        .struct_size = sizeof some, .timeout_ms = 250, .hint = GVM_HINT_SCAN};
+    gvm_lease lease = {.mode = 99};
+    gvm_keeper *keeper;
+    gvm_object *object;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_back_out, &keeper, &object));
+    while (atomic_load(&f.permits[SLOT].word) != gvmi_permit(1, GVMI_PERMIT_REVOKED))
+        sched_yield();
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, &never, &lease), GVM_E_TIMEOUT,
+                      "others"));
+    while (atomic_load(&f.permits[SLOT].word) != gvmi_permit(1, 0))
+        sched_yield();
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, &some, &lease) == GVM_E_TIMEOUT);
+    EXPECT(lease.mode == 99); /* written on success only */
+    return close_all(&f, keeper, object);
+}
+
+static void acquire_that_backs_out_of_a_revoked_object_rings(void **state)
+{
+    RUN(back_out);
+}
+
+static int release_revoked(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease a, b;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
+    permit(&f, 1, GVMI_PERMIT_READ);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &a) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &b) == GVM_OK);
+    permit(&f, 1, GVMI_PERMIT_REVOKED);
+    EXPECT(gvm_object_release(object, &a) == GVM_OK && rings(&f) == 0);
+    EXPECT(gvm_object_release(object, &b) == GVM_OK && rings(&f) == 1);
+    return close_all(&f, keeper, object);
+}
+
+static void last_release_of_a_revoked_object_rings(void **state)
+{
+    RUN(release_revoked);
+}
+
+/* ---- the slow path */
+
+static int script_owed(fake *f)
+{
+    TRY_LINE(greet_and_open(f, 1));
+    for (uint32_t mode = GVM_LEASE_READ; mode <= GVM_LEASE_WRITE; mode++) {
+        TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
+        EXPECT(f->in.body.ACQUIRE.mode == mode && f->in.body.ACQUIRE.timeout_ms == -1);
+        EXPECT(!gvmi_lease_any(word(f)));
+        TRY_LINE(granted(f, SLOT)); /* the permit allows nothing */
+        TRY_LINE(receive(f, GVMI_WIRE_TAKEN));
+        EXPECT(f->in.body.TAKEN.slot == SLOT && f->in.body.TAKEN.mode == mode);
+        if (mode == GVM_LEASE_READ)
+            EXPECT((uint32_t)word(f) == GVMI_LEASE_READER);
+        else
+            EXPECT((uint32_t)word(f) == GVMI_LEASE_WRITER);
+        EXPECT(gvmi_lease_acquires(word(f)) == mode); /* each counted once */
+        permit(f, 1, GVMI_PERMIT_REVOKED);            /* lets the test release */
+        while (gvmi_lease_any(word(f)))
+            sched_yield();
+        permit(f, 1, 0);
+    }
+    return serve_close_and_end(f);
+}
+
+static int be_owed(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease lease;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_owed, &keeper, &object));
+    for (uint32_t mode = GVM_LEASE_READ; mode <= GVM_LEASE_WRITE; mode++) {
+        EXPECT(gvm_object_acquire(object, (gvm_lease_mode)mode, NULL, &lease) == GVM_OK);
+        EXPECT(lease.mode == mode && lease.bytes == CHUNK && lease.address == object->address);
+        while ((atomic_load(&f.permits[SLOT].word) & GVMI_PERMIT_REVOKED) == 0)
+            sched_yield();
+        EXPECT(gvm_object_release(object, &lease) == GVM_OK);
+        while ((atomic_load(&f.permits[SLOT].word) & GVMI_PERMIT_REVOKED) != 0)
+            sched_yield();
+    }
+    return close_all(&f, keeper, object);
+}
+
+static void lease_granted_is_in_the_word_before_taken(void **state)
+{
+    RUN(be_owed);
+}
+
+static int script_conflict(fake *f)
+{
+    TRY_LINE(greet_and_open(f, 1));
+    TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
+    EXPECT(f->in.body.ACQUIRE.mode == GVM_LEASE_WRITE && (uint32_t)word(f) == GVMI_LEASE_READER);
+    TRY_LINE(failed(f, GVM_E_TIMEOUT, ""));
+    TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
+    EXPECT(f->in.body.ACQUIRE.mode == GVM_LEASE_READ && (uint32_t)word(f) == GVMI_LEASE_WRITER);
+    TRY_LINE(failed(f, GVM_E_TIMEOUT, ""));
+    TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
+    EXPECT(f->in.body.ACQUIRE.mode == GVM_LEASE_WRITE && (uint32_t)word(f) == GVMI_LEASE_WRITER);
+    TRY_LINE(failed(f, GVM_E_TIMEOUT, ""));
+    return serve_close_and_end(f);
+}
+
+static int conflict_here(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease a, b;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_conflict, &keeper, &object));
+    permit(&f, 1, GVMI_PERMIT_READ | GVMI_PERMIT_WRITE);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &a) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &b) == GVM_E_TIMEOUT);
+    EXPECT(gvm_object_release(object, &a) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &a) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &b) == GVM_E_TIMEOUT);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &b) == GVM_E_TIMEOUT);
+    EXPECT(gvm_object_release(object, &a) == GVM_OK);
+    return close_all(&f, keeper, object);
+}
+
+static void conflict_within_the_process_goes_to_the_keeper(void **state)
+{
+    RUN(conflict_here);
+}
+
+static int script_partial(fake *f)
+{
+    static const uint32_t hints[] = {GVM_HINT_NONE, GVM_HINT_HOT};
+
+    TRY_LINE(greet_and_open(f, 1));
+    for (int i = 0; i < 2; i++) {
+        TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
+        EXPECT(f->in.body.ACQUIRE.hint == hints[i]);
+        TRY_LINE(granted(f, SLOT));
+        TRY_LINE(receive(f, GVMI_WIRE_TAKEN));
+    }
+    return serve_close_and_end(f);
+}
+
+static int lease_partial(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease leases[4];
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_partial, &keeper, &object));
+    permit(&f, 1, GVMI_PERMIT_READ | GVMI_PERMIT_PARTIAL);
+    for (uint32_t hint = GVM_HINT_NONE; hint <= GVM_HINT_ONCE; hint++) {
+        const gvm_acquire_options options = {.struct_size = sizeof options, .hint = (gvm_hint)hint};
+
+        EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &options, &leases[hint]) == GVM_OK);
+    }
+    EXPECT(gvmi_lease_readers(word(&f)) == 4);
+    for (int i = 0; i < 4; i++)
+        EXPECT(gvm_object_release(object, &leases[i]) == GVM_OK);
+    return close_all(&f, keeper, object);
+}
+
+static void lease_on_a_partial_object_asks_unless_for_a_scan(void **state)
+{
+    RUN(lease_partial);
+}
+
+static int script_cut(fake *f)
+{
+    TRY_LINE(greet_and_open(f, 1));
+    TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
+    EXPECT(shutdown(f->socket, SHUT_RDWR) == 0);
+    return 0;
+}
+
+static int lose_keeper(void *arg)
+{
+    gvm_object_info info = {.struct_size = sizeof info};
+    gvm_keeper_snapshot *snapshot;
+    gvm_keeper *keeper;
+    gvm_object *object, *other;
+    gvm_lease lease;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_cut, &keeper, &object));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_KEEPER, "closed"));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_KEEPER, "closed"));
+    EXPECT(gvm_object_open(keeper, "/data", 0, &other) == GVM_E_KEEPER);
+    EXPECT(gvm_object_create(keeper, NULL, CHUNK, NULL, &other) == GVM_E_KEEPER);
+    EXPECT(gvm_object_grow(object, CHUNK) == GVM_E_KEEPER);
+    EXPECT(gvm_object_get_info(object, &info) == GVM_E_KEEPER);
+    EXPECT(gvm_keeper_get_snapshot(keeper, &snapshot) == GVM_E_KEEPER);
+    EXPECT(gvm_keeper_trim(keeper, 0, 0, NULL) == GVM_E_KEEPER);
+    EXPECT(byte_of(object, 0) == 1); /* what is mapped stays */
+    permit(&f, 1, GVMI_PERMIT_READ); /* and so does what was permitted */
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_release(object, &lease) == GVM_OK);
+    permit(&f, 1, GVMI_PERMIT_GONE);
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_KEEPER, "cut"));
+    return close_all(&f, keeper, object);
+}
+
+static void keeper_that_goes_ends_every_slow_call(void **state)
+{
+    RUN(lose_keeper);
+}
+
+/* ---- what is no message, or none that belongs here */
+
+enum {
+    NONSENSE_BYTES,
+    NONSENSE_WELCOME,
+    NONSENSE_NUMBER,
+    NONSENSE_TYPE,
+    NONSENSE_GRANT,
+    NONSENSE_SLOT,
+    NONSENSE_SERIAL,
+    NONSENSE_INDEX,
+    NONSENSE_SIZE,
+    NONSENSE_OPENED,
+    NONSENSE_COUNT
+};
+
+static int send_nonsense(fake *f)
+{
+    gvmi_wire_message message = reply(f, GVMI_WIRE_DONE);
+
+    switch (f->variant) {
+    case NONSENSE_BYTES:
+        EXPECT(write(f->socket, "GET / HTTP/1.0\r\nHost: x\r\n\r\n", 28) == 28);
+        return 0;
+    case NONSENSE_WELCOME: return welcome(f);
+    case NONSENSE_NUMBER: message.head.request += 5; return send_message(f, &message, NULL, 0);
+    case NONSENSE_TYPE: return send_message(f, &message, NULL, 0);
+    case NONSENSE_GRANT: return granted(f, SLOT + 1);
+    case NONSENSE_SLOT:
+        gvmi_wire_start(&message, GVMI_WIRE_MAP, 0);
+        message.body.MAP.slot = SLOT + 1;
+        message.body.MAP.serial = 100;
+        return send_message(f, &message, NULL, 0);
+    case NONSENSE_SERIAL: f->serial = 0; return send_map(f, 0, 1, 2, CHUNK, 1, -1);
+    case NONSENSE_INDEX: return send_map(f, OBJECT_CHUNKS - 1, 2, 2, CHUNK, 1, -1);
+    case NONSENSE_SIZE: return send_map(f, 0, 1, 2, OBJECT_CHUNKS * CHUNK + 1, 1, -1);
+    default: return send_opened(f, CHUNK, 0, false);
+    }
+}
+
+static int script_nonsense(fake *f)
+{
+    gvmi_socket socket;
+    char byte;
+
+    TRY_LINE(greet_and_open(f, 1));
+    TRY_LINE(receive(f, f->variant == NONSENSE_OPENED ? GVMI_WIRE_OPEN : GVMI_WIRE_ACQUIRE));
+    TRY_LINE(send_nonsense(f));
+    /* The connection is shut down, without an answer. */
+    EXPECT(gvmi_socket_begin(f->socket, TIMEOUT_MS, &socket) == GVM_OK);
+    EXPECT(gvmi_socket_receive(&socket, &byte, 1, NULL, 0) == GVM_E_PEER);
+    return 0;
+}
+
+static int hear_nonsense(void *arg)
+{
+    (void)arg;
+    for (int i = 0; i < NONSENSE_COUNT; i++) {
+        gvm_object *object, *other = NULL;
+        gvm_keeper *keeper;
+        gvm_lease lease;
+        fake f;
+
+        TRY_LINE(start_fake(&f, script_nonsense, i));
+        EXPECT(gvm_keeper_adopt(f.client_socket, &keeper) == GVM_OK);
+        EXPECT(gvm_object_open(keeper, "/data", 0, &object) == GVM_OK);
+        if (i == NONSENSE_OPENED)
+            EXPECT(fails_with(gvm_object_open(keeper, "/data", 0, &other), GVM_E_KEEPER, "taken"));
+        else
+            EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease),
+                              GVM_E_KEEPER, "lost"));
+        EXPECT(other == NULL && byte_of(object, 0) == 1);
+        TRY_LINE(close_all(&f, keeper, object));
+    }
+    return 0;
+}
+
+static void nonsense_loses_the_connection(void **state)
+{
+    RUN(hear_nonsense);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(connection_is_greeted_and_ends_with_bye),
+        cmocka_unit_test(connection_with_bad_welcome_is_refused),
+        cmocka_unit_test(connect_to_nobody_says_how_to_start_a_keeper),
+        cmocka_unit_test(default_path_goes_by_setting_user_and_folder),
+        cmocka_unit_test(object_is_created_as_asked),
+        cmocka_unit_test(object_on_unseen_device_is_closed_again),
+        cmocka_unit_test(object_opened_at_its_creators_address_is_there_or_nowhere),
+        cmocka_unit_test(lease_that_nobody_minds_sends_nothing),
+        cmocka_unit_test(lease_calls_refuse_what_is_no_lease),
+        cmocka_unit_test(lease_beyond_the_limit_is_refused),
+        cmocka_unit_test(acquire_that_would_be_one_too_many_to_wait_is_refused),
+        cmocka_unit_test(stale_pointer_is_foreign),
+        cmocka_unit_test(acquire_that_backs_out_of_a_revoked_object_rings),
+        cmocka_unit_test(last_release_of_a_revoked_object_rings),
+        cmocka_unit_test(lease_granted_is_in_the_word_before_taken),
+        cmocka_unit_test(conflict_within_the_process_goes_to_the_keeper),
+        cmocka_unit_test(lease_on_a_partial_object_asks_unless_for_a_scan),
+        cmocka_unit_test(keeper_that_goes_ends_every_slow_call),
+        cmocka_unit_test(nonsense_loses_the_connection),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

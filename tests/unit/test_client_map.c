@@ -1,0 +1,844 @@
+/* keeper/client*.c: what the mapper does, releases on streams, reports, many threads; see
+ * keeper_script.h. */
+#include "tests/unit/keeper_script.h"
+
+#include <sys/resource.h>
+
+#include "base/struct.h"
+#include "keeper/snapshot.h"
+
+/* ---- MAP */
+
+static int script_moves(fake *f)
+{
+    TRY_LINE(greet_and_open(f, 4));
+    TRY_LINE(map(f, 1, 2, 4, 4 * CHUNK, 1)); /* chunks 1 and 2 move to frames 4 and 5 */
+    TRY_LINE(map(f, 1, 2, 4, 4 * CHUNK, 1)); /* the same again: nothing to do */
+    TRY_LINE(map(f, 2, 1, 2, 4 * CHUNK, 1)); /* one moves back */
+    permit(f, 1, GVMI_PERMIT_READ);
+    return serve_close_and_end(f);
+}
+
+static int be_moved(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_moves, &keeper, &object));
+    while (atomic_load(&f.permits[SLOT].word) == 0)
+        sched_yield();
+    EXPECT(byte_of(object, 0) == 1 && byte_of(object, 1) == 5);
+    EXPECT(byte_of(object, 2) == 3 && byte_of(object, 3) == 4);
+    EXPECT(object->buffer->device_bytes == 4 * CHUNK);
+    return close_all(&f, keeper, object);
+}
+
+static void map_replaces_chunks_in_place(void **state)
+{
+    RUN(be_moved);
+}
+
+static int script_generation(fake *f)
+{
+    TRY_LINE(greet_and_open(f, 1));
+    permit(f, 2, GVMI_PERMIT_READ); /* ahead of the MAP */
+    while (!gvmi_lease_any(word(f)))
+        sched_yield();
+    EXPECT(nothing_comes(f->socket)); /* the lease is held, the thread waits for its own mapper */
+    TRY_LINE(map(f, 1, 1, 1, 3 * CHUNK, 2));
+    EXPECT(nothing_comes(f->socket) && gvmi_lease_any(word(f))); /* half of the growth is not shown */
+    TRY_LINE(map(f, 2, 1, 2, 3 * CHUNK, 2));
+    return serve_close_and_end(f);
+}
+
+static int await_generation(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease lease;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_generation, &keeper, &object));
+    while (atomic_load(&f.permits[SLOT].word) == 0)
+        sched_yield();
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(lease.bytes == 3 * CHUNK && lease.generation == 2);
+    EXPECT(byte_of(object, 2) == 3);
+    EXPECT(gvm_object_release(object, &lease) == GVM_OK);
+    return close_all(&f, keeper, object);
+}
+
+static void lease_of_a_newer_generation_waits_for_its_maps(void **state)
+{
+    RUN(await_generation);
+}
+
+static int script_bad_map(fake *f)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    TRY_LINE(greet_and_open(f, 2));
+    permit(f, 1, GVMI_PERMIT_READ);
+    while (!gvmi_lease_any(word(f)))
+        sched_yield();
+    TRY_LINE(send_map(f, 2, 1, 0, 3 * CHUNK, 2, null)); /* a growth, while a lease is held */
+    EXPECT(nothing_comes(f->socket));
+    TRY_LINE(send_map(f, 2, 1, 0, 3 * CHUNK, 2, -1)); /* put off likewise */
+    EXPECT(nothing_comes(f->socket) && gvmi_lease_any(word(f)));
+    permit(f, 2, GVMI_PERMIT_READ); /* lets the test go on */
+    f->serial--;
+    TRY_LINE(mapped(f, GVM_E_FORMAT));
+    f->serial++;
+    TRY_LINE(mapped(f, GVM_E_FORMAT));
+    TRY_LINE(send_map(f, 2, 1, 0, 3 * CHUNK, 2, -1));
+    TRY_LINE(mapped(f, GVM_E_FORMAT));
+    close(null);
+    permit(f, 3, 0); /* lets the test end */
+    return serve_close_and_end(f);
+}
+
+static int be_mapped_badly(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease lease, other;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_bad_map, &keeper, &object));
+    while (atomic_load(&f.permits[SLOT].word) == 0)
+        sched_yield();
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    while (gvmi_permit_generation(atomic_load(&f.permits[SLOT].word)) < 2)
+        sched_yield();
+    EXPECT(byte_of(object, 0) == 1 && byte_of(object, 1) == 2); /* nothing went under the lease */
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &other), GVM_E_FORMAT,
+                      "no memory"));
+    EXPECT(gvm_object_release(object, &lease) == GVM_OK);
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &other), GVM_E_FORMAT,
+                      "no memory"));
+    while (gvmi_permit_generation(atomic_load(&f.permits[SLOT].word)) < 3)
+        sched_yield();
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &other) == GVM_E_FORMAT);
+    return close_all(&f, keeper, object);
+}
+
+static void map_that_fails_vacates_when_leases_have_ended(void **state)
+{
+    RUN(be_mapped_badly);
+}
+
+static int script_vacated(fake *f)
+{
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+
+    TRY_LINE(greet_and_open(f, 2));
+    TRY_LINE(receive(f, GVMI_WIRE_DROP)); /* the object is open */
+    TRY_LINE(done(f, 0));
+    TRY_LINE(send_map(f, 0, 2, 2, 2 * CHUNK, 1, null)); /* a move */
+    TRY_LINE(mapped(f, GVM_E_FORMAT));
+    close(null);
+    permit(f, 1, GVMI_PERMIT_READ);
+    return serve_close_and_end(f);
+}
+
+static int be_vacated(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease lease;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_vacated, &keeper, &object));
+    EXPECT(gvm_object_drop(keeper, "/other") == GVM_OK);
+    while (atomic_load(&f.permits[SLOT].word) == 0)
+        sched_yield();
+    EXPECT(object->buffer->device_bytes == 0 && byte_of(object, 0) == -2);
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_FORMAT,
+                      "no memory"));
+    permit(&f, 1, GVMI_PERMIT_GONE); /* as the keeper does when it hears of it */
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_FORMAT,
+                      "no memory"));
+    EXPECT(!gvmi_lease_any(word(&f)));
+    return close_all(&f, keeper, object);
+}
+
+static void map_that_fails_leaves_nothing_mapped(void **state)
+{
+    RUN(be_vacated);
+}
+
+/* Fails a driver call in the middle of a MAP. What the call's failure leaves is rolled back first,
+ * so that vacating finds a good buffer. */
+static int script_driver_fails(fake *f)
+{
+    static const gvmi_call calls[] = {gvmi_call_cuMemImportFromShareableHandle, gvmi_call_cuMemMap,
+                                      gvmi_call_cuMemSetAccess};
+
+    TRY_LINE(greet_and_open(f, 3));
+    TRY_LINE(receive(f, GVMI_WIRE_DROP)); /* the object is open */
+    TRY_LINE(done(f, 0));
+    gvmi_fault_arm(calls[f->variant], f->variant == 2 ? 1 : 2, false, CUDA_ERROR_UNKNOWN);
+    TRY_LINE(send_map(f, 0, 3, 3, 3 * CHUNK, 1, -1));
+    TRY_LINE(mapped(f, calls[f->variant] == gvmi_call_cuMemImportFromShareableHandle ? GVM_E_FORMAT
+                                                                                     : GVM_E_DRIVER));
+    EXPECT(gvmi_fault_struck());
+    permit(f, 1, GVMI_PERMIT_READ);
+    return serve_close_and_end(f);
+}
+
+static int meet_driver_failures(void *arg)
+{
+    (void)arg;
+    setenv("GVMEM_FAULT", "cuMemMap:1000000", 1); /* stacks the decorator */
+    for (int i = 0; i < 3; i++) {
+        gvm_keeper *keeper;
+        gvm_object *object;
+        gvm_lease lease;
+        fake f;
+
+        TRY_LINE(start_fake(&f, script_driver_fails, i));
+        EXPECT(gvm_keeper_adopt(f.client_socket, &keeper) == GVM_OK);
+        EXPECT(gvm_object_open(keeper, "/data", 0, &object) == GVM_OK);
+        EXPECT(gvm_object_drop(keeper, "/other") == GVM_OK);
+        while (atomic_load(&f.permits[SLOT].word) == 0)
+            sched_yield();
+        EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) != GVM_OK);
+        EXPECT(object->buffer->device_bytes == 0);
+        TRY_LINE(close_all(&f, keeper, object));
+        EXPECT(gvmi_check_violations() == 0);
+    }
+    return 0;
+}
+
+static void map_that_the_driver_fails_leaves_nothing_mapped(void **state)
+{
+    RUN(meet_driver_failures);
+}
+
+static int script_no_fds(fake *f)
+{
+    TRY_LINE(greet_and_open(f, 1));
+    TRY_LINE(receive(f, GVMI_WIRE_DROP)); /* the test has used up its fds */
+    TRY_LINE(send_map(f, 1, 2, 1, 3 * CHUNK, 2, -1));
+    TRY_LINE(done(f, 0));
+    TRY_LINE(mapped(f, GVM_E_LIMIT));
+    return serve_close_and_end(f);
+}
+
+static int run_out_of_fds(void *arg)
+{
+    struct rlimit before, none;
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease lease;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_no_fds, &keeper, &object));
+    getrlimit(RLIMIT_NOFILE, &before);
+    none = before, none.rlim_cur = 4;
+    EXPECT(setrlimit(RLIMIT_NOFILE, &none) == 0);
+    EXPECT(gvm_object_drop(keeper, "/other") == GVM_OK); /* so the connection is good */
+    EXPECT(setrlimit(RLIMIT_NOFILE, &before) == 0);
+    permit(&f, 2, GVMI_PERMIT_READ);
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_LIMIT, "ulimit"));
+    return close_all(&f, keeper, object);
+}
+
+static void map_without_room_for_fds_fails_its_object_alone(void **state)
+{
+    RUN(run_out_of_fds);
+}
+
+static int script_seal(fake *f)
+{
+    gvmi_wire_message message;
+
+    TRY_LINE(greet_and_open(f, 2));
+    TRY_LINE(receive(f, GVMI_WIRE_SEAL));
+    EXPECT(f->in.body.SEAL.timeout_ms == 500);
+    gvmi_wire_start(&message, GVMI_WIRE_MAP, 0);
+    message.body.MAP = (gvmi_wire_map){
+        .slot = SLOT, .generation = 2, .serial = ++f->serial, .bytes = 2 * CHUNK, .sealed = 1};
+    {
+        const gvmi_wire_message seal = f->in;
+
+        TRY_LINE(send_message(f, &message, NULL, 0));
+        TRY_LINE(mapped(f, GVM_OK));
+        f->in = seal;
+    }
+    permit(f, 2, GVMI_PERMIT_READ);
+    TRY_LINE(done(f, 0));
+    return serve_close_and_end(f);
+}
+
+static int be_sealed(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease lease;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_seal, &keeper, &object));
+    EXPECT(gvm_object_seal(object, -2) == GVM_E_INVALID);
+    EXPECT(gvm_object_seal(object, 500) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) == GVM_E_SEALED);
+    EXPECT(gvm_object_grow(object, 3 * CHUNK) == GVM_E_SEALED);
+    EXPECT(gvm_object_set_metadata(object, "a", 1) == GVM_E_SEALED);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK && lease.generation == 2);
+    EXPECT(gvm_object_release(object, &lease) == GVM_OK);
+    EXPECT(gvm_buffer_fill(object->buffer, 0, CHUNK, "x", 1) == GVM_E_SEALED);
+    EXPECT(object->buffer->access == GVM_ACCESS_READ && byte_of(object, 1) == 2);
+    return close_all(&f, keeper, object);
+}
+
+static void map_that_seals_makes_everything_read_only(void **state)
+{
+    RUN(be_sealed);
+}
+
+static int script_read_only(fake *f)
+{
+    TRY_LINE(greet(f));
+    TRY_LINE(serve_open(f, 1, GVM_OPEN_READONLY, false));
+    return serve_close_and_end(f);
+}
+
+static int open_read_only(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease lease;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_to_fake(&f, script_read_only, &keeper));
+    EXPECT(gvm_object_open(keeper, "/data", GVM_OPEN_READONLY, &object) == GVM_OK);
+    permit(&f, 1, GVMI_PERMIT_READ | GVMI_PERMIT_WRITE);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) == GVM_E_READONLY);
+    EXPECT(gvm_object_grow(object, 2 * CHUNK) == GVM_E_DENIED);
+    EXPECT(gvm_object_seal(object, 0) == GVM_E_DENIED);
+    EXPECT(object->buffer->access == GVM_ACCESS_READ && byte_of(object, 0) == 1);
+    return close_all(&f, keeper, object);
+}
+
+static void object_opened_read_only_is_mapped_so(void **state)
+{
+    RUN(open_read_only);
+}
+
+/* ---- release on a stream */
+
+static _Atomic int gate; /* 0: closed; 1: the stream is inside; 2: open */
+
+static void wait_at_gate(void *arg)
+{
+    (void)arg;
+    atomic_store(&gate, 1);
+    while (atomic_load(&gate) != 2)
+        sched_yield();
+}
+
+static int submit_gate(const fake *f, CUstream *stream)
+{
+    EXPECT(gvmi_device_enter(f->device) == GVM_OK);
+    EXPECT(gvmi_cu->cuStreamCreate(stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    atomic_store(&gate, 0);
+    EXPECT(gvmi_cu->cuLaunchHostFunc(*stream, wait_at_gate, NULL) == CUDA_SUCCESS);
+    while (atomic_load(&gate) != 1)
+        sched_yield();
+    return 0;
+}
+
+static int open_gate(CUstream stream)
+{
+    atomic_store(&gate, 2);
+    EXPECT(gvmi_cu->cuStreamSynchronize(stream) == CUDA_SUCCESS);
+    EXPECT(gvmi_cu->cuStreamDestroy(stream) == CUDA_SUCCESS);
+    gvmi_device_leave();
+    return 0;
+}
+
+static int release_behind(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease lease, copy;
+    CUstream stream;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
+    permit(&f, 1, GVMI_PERMIT_READ);
+    TRY_LINE(submit_gate(&f, &stream));
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    copy = lease;
+    permit(&f, 1, GVMI_PERMIT_REVOKED);
+    EXPECT(gvm_object_release_async(object, NULL, stream) == GVM_E_INVALID);
+    EXPECT(gvm_object_release_async(object, &lease, stream) == GVM_OK && lease.mode == 0);
+    EXPECT(gvm_object_release_async(object, &lease, stream) == GVM_E_INVALID);
+    EXPECT(gvmi_lease_readers(word(&f)) == 1 && rings(&f) == 0);
+    TRY_LINE(open_gate(stream));
+    EXPECT(!gvmi_lease_any(word(&f)) && rings(&f) == 1);
+    EXPECT(gvm_object_release(object, &copy) == GVM_E_INVALID);
+    permit(&f, 1, GVMI_PERMIT_READ); /* the default stream */
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_release_async(object, &lease, NULL) == GVM_OK);
+    EXPECT(gvm_device_synchronize(f.device) == GVM_OK && !gvmi_lease_any(word(&f)));
+    return close_all(&f, keeper, object);
+}
+
+static void release_on_a_stream_comes_behind_its_work(void **state)
+{
+    RUN(release_behind);
+}
+
+static int close_before_release(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease lease;
+    CUstream stream;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
+    permit(&f, 1, GVMI_PERMIT_READ);
+    TRY_LINE(submit_gate(&f, &stream));
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_release_async(object, &lease, stream) == GVM_OK);
+    gvm_object_close(object); /* does not wait; the script sees that the lease has ended */
+    atomic_store(&f.leases[SLOT].word, GVMI_LEASE_READER); /* of the slot's next object */
+    gvm_keeper_close(keeper);
+    TRY_LINE(open_gate(stream));
+    EXPECT(word(&f) == GVMI_LEASE_READER); /* not touched by the release */
+    return end_fake(&f);
+}
+
+static void release_on_a_stream_outlives_its_object(void **state)
+{
+    RUN(close_before_release);
+}
+
+static int release_on_broken_context(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease lease;
+    fake f;
+
+    (void)arg;
+    setenv("GVMEM_FAULT", "cuLaunchHostFunc:1000000", 1); /* stacks the decorator */
+    TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
+    permit(&f, 1, GVMI_PERMIT_READ);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    gvmi_fault_arm(gvmi_call_cuLaunchHostFunc, 1, false, CUDA_ERROR_INVALID_HANDLE);
+    EXPECT(gvm_object_release_async(object, &lease, NULL) == GVM_E_DRIVER);
+    EXPECT(lease.mode == GVM_LEASE_READ && gvmi_lease_readers(word(&f)) == 1); /* still held */
+    gvmi_fault_arm(gvmi_call_cuLaunchHostFunc, 1, false, CUDA_ERROR_ILLEGAL_ADDRESS);
+    EXPECT(gvm_object_release_async(object, &lease, NULL) == GVM_E_LOST);
+    EXPECT(lease.mode == 0 && !gvmi_lease_any(word(&f)));
+    permit(&f, 1, GVMI_PERMIT_READ);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    gvmi_fault_arm(gvmi_call_cuLaunchHostFunc, 1, false, CUDA_ERROR_NOT_SUPPORTED);
+    EXPECT(gvm_object_release_async(object, &lease, NULL) == GVM_OK); /* waited for */
+    EXPECT(lease.mode == 0 && !gvmi_lease_any(word(&f)));
+    gvmi_fault_arm(GVMI_CALL_COUNT, 0, false, CUDA_SUCCESS);
+    return close_all(&f, keeper, object);
+}
+
+static void release_on_a_broken_context_is_done_at_once(void **state)
+{
+    RUN(release_on_broken_context);
+}
+
+/* ---- the other calls */
+
+static int script_calls(fake *f)
+{
+    gvmi_wire_message message;
+
+    TRY_LINE(greet_and_open(f, 1));
+    TRY_LINE(receive(f, GVMI_WIRE_GROW));
+    EXPECT(f->in.body.GROW.slot == SLOT && f->in.body.GROW.bytes == 3 * CHUNK);
+    message = f->in;
+    TRY_LINE(map(f, 1, 2, 1, 3 * CHUNK, 2));
+    f->in = message;
+    TRY_LINE(done(f, 0));
+    TRY_LINE(receive(f, GVMI_WIRE_PUBLISH));
+    EXPECT(strcmp(f->in.body.PUBLISH.name, "/new") == 0 &&
+           f->in.body.PUBLISH.flags == GVM_PUBLISH_REPLACE);
+    TRY_LINE(failed(f, GVM_E_EXISTS, "taken"));
+    TRY_LINE(receive(f, GVMI_WIRE_SET_MODE));
+    EXPECT(f->in.body.SET_MODE.slot == SLOT && f->in.body.SET_MODE.value == 0644);
+    TRY_LINE(done(f, 0));
+    TRY_LINE(receive(f, GVMI_WIRE_SET_METADATA));
+    EXPECT(f->in.head.tail_bytes == 4 && memcmp(f->in.tail.bytes, "four", 4) == 0);
+    TRY_LINE(done(f, 0));
+    TRY_LINE(receive(f, GVMI_WIRE_GET_METADATA));
+    message = reply(f, GVMI_WIRE_METADATA);
+    message.head.tail_bytes = 6;
+    memcpy(message.tail.bytes, "sixsix", 6);
+    TRY_LINE(send_message(f, &message, NULL, 0));
+    TRY_LINE(receive(f, GVMI_WIRE_GET_INFO));
+    message = reply(f, GVMI_WIRE_INFO);
+    message.body.INFO.info = (gvm_object_info){.struct_size = sizeof(gvm_object_info),
+                                               .name = "/new",
+                                               .id = HOME_ID,
+                                               .bytes = 3 * CHUNK,
+                                               .reserve_bytes = OBJECT_CHUNKS * CHUNK};
+    TRY_LINE(send_message(f, &message, NULL, 0));
+    TRY_LINE(receive(f, GVMI_WIRE_EVICT));
+    EXPECT(strcmp(f->in.body.EVICT.name, "/new") == 0 && f->in.body.EVICT.value == 5);
+    TRY_LINE(done(f, 4));
+    TRY_LINE(receive(f, GVMI_WIRE_TRIM));
+    EXPECT(f->in.body.TRIM.device == 1 && f->in.body.TRIM.keep_bytes == 6);
+    TRY_LINE(done(f, 7));
+    TRY_LINE(receive(f, GVMI_WIRE_SET_QUOTA));
+    EXPECT(f->in.body.SET_QUOTA.uid == 1000 && f->in.body.SET_QUOTA.bytes == UINT64_MAX);
+    TRY_LINE(done(f, 0));
+    TRY_LINE(receive(f, GVMI_WIRE_DROP));
+    EXPECT(strcmp(f->in.body.DROP.name, "/new") == 0);
+    TRY_LINE(done(f, 0));
+    return serve_close_and_end(f);
+}
+
+static int make_calls(void *arg)
+{
+    gvm_object_info info = {.struct_size = sizeof info};
+    gvm_keeper *keeper;
+    gvm_object *object;
+    uint64_t bytes = 0;
+    uint32_t len = 0;
+    char text[8] = "-------";
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_calls, &keeper, &object));
+    EXPECT(gvm_object_grow(object, OBJECT_CHUNKS * CHUNK + 1) == GVM_E_INVALID);
+    EXPECT(gvm_object_grow(object, 3 * CHUNK) == GVM_OK && byte_of(object, 2) == 3);
+    EXPECT(gvm_object_publish(object, "/new", 1u << 5) == GVM_E_INVALID);
+    EXPECT(gvm_object_publish(object, "new", 0) == GVM_E_INVALID);
+    EXPECT(fails_with(gvm_object_publish(object, "/new", GVM_PUBLISH_REPLACE), GVM_E_EXISTS, "taken"));
+    EXPECT(gvm_object_set_mode(object, 010000) == GVM_E_INVALID);
+    EXPECT(gvm_object_set_mode(object, 0644) == GVM_OK);
+    EXPECT(gvm_object_set_metadata(object, NULL, 4) == GVM_E_INVALID);
+    EXPECT(gvm_object_set_metadata(object, "four", 4) == GVM_OK);
+    EXPECT(gvm_object_get_metadata(object, NULL, 4, &len) == GVM_E_INVALID);
+    EXPECT(gvm_object_get_metadata(object, text, 4, NULL) == GVM_E_INVALID);
+    EXPECT(gvm_object_get_metadata(object, text, 4, &len) == GVM_OK && len == 6);
+    EXPECT(memcmp(text, "sixs---", 7) == 0);
+    EXPECT(gvm_object_get_info(object, &info) == GVM_OK);
+    EXPECT(strcmp(info.name, "/new") == 0 && info.address == object->address && info.bytes == 3 * CHUNK);
+    EXPECT(gvm_keeper_evict(keeper, "/new", 5, &bytes) == GVM_OK && bytes == 4);
+    EXPECT(gvm_keeper_trim(keeper, 1, 6, &bytes) == GVM_OK && bytes == 7);
+    EXPECT(gvm_keeper_set_quota(keeper, 1000, UINT64_MAX) == GVM_OK);
+    EXPECT(gvm_object_drop(keeper, "bad") == GVM_E_INVALID);
+    EXPECT(gvm_object_drop(keeper, "/new") == GVM_OK);
+    EXPECT(gvm_object_grant(object, f.device, GVM_ACCESS_READ) == GVM_E_INVALID); /* its own */
+    EXPECT(gvm_object_grant(object, NULL, GVM_ACCESS_READ) == GVM_E_FOREIGN);
+    return close_all(&f, keeper, object);
+}
+
+static void calls_carry_their_arguments_and_answers(void **state)
+{
+    RUN(make_calls);
+}
+
+static int script_two_devices(fake *f)
+{
+    TRY_LINE(greet_and_open(f, 1));
+    TRY_LINE(receive(f, GVMI_WIRE_DROP));
+    TRY_LINE(done(f, 0));
+    TRY_LINE(map(f, 0, 2, 3, 2 * CHUNK, 1)); /* replaces one, brings one */
+    permit(f, 1, GVMI_PERMIT_READ);
+    return serve_close_and_end(f);
+}
+
+static int grant_to_peer(void *arg)
+{
+    gvm_device *peer;
+    gvm_keeper *keeper;
+    gvm_object *object;
+    unsigned long long flags = 0;
+    fake f;
+
+    (void)arg;
+    setenv("GVMEM_SOFTGPU", "devices=2", 1);
+    TRY_LINE(connect_and_open(&f, script_two_devices, &keeper, &object));
+    EXPECT(gvm_device_open(1, &peer) == GVM_OK);
+    EXPECT(gvm_object_grant(object, peer, GVM_ACCESS_READ) == GVM_OK);
+    EXPECT(gvm_object_drop(keeper, "/other") == GVM_OK); /* lets the script go on */
+    while (atomic_load(&f.permits[SLOT].word) == 0)
+        sched_yield();
+    for (uint32_t i = 0; i < 2; i++) {
+        const CUmemLocation where = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
+
+        EXPECT(gvmi_cu->cuMemGetAccess(&flags, &where, object->address + i * CHUNK) == CUDA_SUCCESS);
+        EXPECT(flags == GVM_ACCESS_READ && byte_of(object, i) == (int)(4 + i));
+    }
+    gvm_device_close(peer);
+    return close_all(&f, keeper, object);
+}
+
+static void grant_follows_the_object_through_its_moves(void **state)
+{
+    RUN(grant_to_peer);
+}
+
+/* ---- snapshots */
+
+/* Objects 0 to 1, one device, no client. grow: bytes of each record behind what is known. */
+static size_t write_snapshot(char *to, uint32_t grow, const gvmi_snapshot_head *over)
+{
+    gvmi_snapshot_head head = {
+        .magic = GVMI_SNAPSHOT_MAGIC,
+        .head_bytes = (uint32_t)sizeof head + grow,
+        .keeper_bytes = (uint32_t)sizeof(gvm_keeper_info) + grow,
+        .device_bytes = (uint32_t)sizeof(gvm_keeper_device_info) + grow,
+        .object_bytes = (uint32_t)sizeof(gvm_object_info) + grow,
+        .client_bytes = (uint32_t)sizeof(gvm_client_info) + grow,
+        .device_count = 1,
+        .object_count = 2,
+    };
+    gvm_keeper_info *keeper;
+    char *at = to;
+
+    memcpy(at, over != NULL ? over : &head, sizeof head);
+    at += head.head_bytes;
+    keeper = (gvm_keeper_info *)at;
+    keeper->pid = 5;
+    keeper->objects = 99; /* a lie */
+    at += head.keeper_bytes;
+    memset(((gvm_keeper_device_info *)at)->name, 'x', 96); /* does not end */
+    at += head.device_bytes;
+    for (uint64_t i = 0; i < 2; i++) {
+        ((gvm_object_info *)at)->id = i + 1;
+        at += head.object_bytes;
+    }
+    return (size_t)(at - to);
+}
+
+static const gvmi_snapshot_head good_head = {
+    .magic = GVMI_SNAPSHOT_MAGIC,
+    .head_bytes = sizeof good_head,
+    .keeper_bytes = sizeof(gvm_keeper_info),
+    .device_bytes = sizeof(gvm_keeper_device_info),
+    .object_bytes = sizeof(gvm_object_info),
+    .client_bytes = sizeof(gvm_client_info),
+    .device_count = 1,
+    .object_count = 2,
+};
+
+enum { HOSTILE_COUNT = 12 };
+
+/* A head that lies in one way. */
+static gvmi_snapshot_head hostile_head(int how)
+{
+    gvmi_snapshot_head head = good_head;
+
+    switch (how) {
+    case 0: head.magic++; break;
+    case 1: head.head_bytes = 8; break;
+    case 2: head.head_bytes = UINT32_MAX; break;
+    case 3: head.keeper_bytes = 0; break;
+    case 4: head.object_bytes = UINT32_MAX; break;
+    case 5: head.client_bytes = 7; break;
+    case 6: head.object_count = 3; break;
+    case 7: head.object_count = UINT32_MAX; break;
+    case 8: head.device_count = UINT32_MAX, head.device_bytes = GVMI_STRUCT_BYTES_MAX; break;
+    case 9: head.client_count = 1; break;
+    case 10: head.object_bytes = GVMI_STRUCT_BYTES_MAX; break;
+    default: head.keeper_bytes += 16; break;
+    }
+    return head;
+}
+
+static int send_snapshot(fake *f, const char *bytes, size_t len, uint64_t value)
+{
+    gvmi_wire_message message;
+    int fd = memfd_create("snapshot", MFD_CLOEXEC);
+
+    TRY_LINE(receive(f, GVMI_WIRE_SNAPSHOT));
+    EXPECT(fd >= 0 && write(fd, bytes, len) == (ssize_t)len);
+    message = reply(f, GVMI_WIRE_SNAPSHOT_IS);
+    message.body.SNAPSHOT_IS.value = value;
+    TRY_LINE(send_message(f, &message, &fd, 1));
+    close(fd);
+    return 0;
+}
+
+static int script_snapshots(fake *f)
+{
+    static _Alignas(8) char bytes[1 << 16];
+    gvmi_wire_message message;
+    size_t len;
+    int ends[2];
+
+    TRY_LINE(greet(f));
+    for (uint32_t grow = 0; grow <= 64; grow += 64) {
+        memset(bytes, 0, sizeof bytes);
+        len = write_snapshot(bytes, grow, NULL);
+        TRY_LINE(send_snapshot(f, bytes, len, len));
+    }
+    for (int i = 0; i < HOSTILE_COUNT; i++) {
+        const gvmi_snapshot_head head = hostile_head(i);
+
+        memset(bytes, 0, sizeof bytes);
+        len = write_snapshot(bytes, 0, &head);
+        TRY_LINE(send_snapshot(f, bytes, len, len));
+    }
+    TRY_LINE(send_snapshot(f, bytes, 40, 4096)); /* the file is shorter than said */
+    TRY_LINE(send_snapshot(f, bytes, 40, 8));
+    TRY_LINE(send_snapshot(f, bytes, 40, UINT64_MAX));
+    TRY_LINE(receive(f, GVMI_WIRE_SNAPSHOT)); /* no file */
+    EXPECT(pipe2(ends, O_CLOEXEC) == 0);
+    message = reply(f, GVMI_WIRE_SNAPSHOT_IS);
+    message.body.SNAPSHOT_IS.value = 4096;
+    TRY_LINE(send_message(f, &message, ends, 1));
+    close(ends[0]), close(ends[1]);
+    return serve_end(f);
+}
+
+static int take_snapshots(void *arg)
+{
+    gvm_keeper_snapshot *snapshot = NULL;
+    gvm_keeper *keeper;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_to_fake(&f, script_snapshots, &keeper));
+    EXPECT(gvm_keeper_get_snapshot(keeper, NULL) == GVM_E_INVALID);
+    for (int i = 0; i < 2; i++) { /* of a keeper as old as this library, and of a newer one */
+        EXPECT(gvm_keeper_get_snapshot(keeper, &snapshot) == GVM_OK);
+        EXPECT(snapshot->keeper.pid == 5 && snapshot->keeper.struct_size == sizeof snapshot->keeper);
+        EXPECT(snapshot->keeper.objects == 2 && snapshot->keeper.devices == 1);
+        EXPECT(snapshot->keeper.clients == 0 && strlen(snapshot->devices[0].name) == 95);
+        EXPECT(snapshot->objects[0].id == 1 && snapshot->objects[1].id == 2);
+        EXPECT(snapshot->objects[1].struct_size == sizeof(gvm_object_info));
+        gvm_keeper_snapshot_destroy(snapshot);
+    }
+    snapshot = NULL;
+    for (int i = 0; i < HOSTILE_COUNT + 4; i++)
+        EXPECT(fails_with(gvm_keeper_get_snapshot(keeper, &snapshot), GVM_E_FORMAT, "snapshot"));
+    EXPECT(snapshot == NULL);
+    gvm_keeper_snapshot_destroy(NULL);
+    return close_all(&f, keeper, NULL);
+}
+
+static void snapshot_that_lies_is_refused(void **state)
+{
+    RUN(take_snapshots);
+}
+
+/* ---- many threads */
+
+#define THREADS 4
+#define ROUNDS 300
+
+typedef struct crowd {
+    gvm_object *object;
+    _Atomic int failures;
+} crowd;
+
+static void *lease_often(void *arg)
+{
+    crowd *c = arg;
+
+    for (int i = 0; i < ROUNDS; i++) {
+        gvm_lease lease;
+
+        if (gvm_object_acquire(c->object, i % 3 == 0 ? GVM_LEASE_WRITE : GVM_LEASE_READ, NULL,
+                               &lease) != GVM_OK ||
+            gvm_object_release(c->object, &lease) != GVM_OK)
+            atomic_fetch_add(&c->failures, 1);
+    }
+    return NULL;
+}
+
+/* Grants whatever is asked for, one at a time, and opens and withdraws the permits in between. */
+static int script_crowd(fake *f)
+{
+    TRY_LINE(greet_and_open(f, 1));
+    for (uint32_t i = 0;; i++) {
+        uint64_t others;
+
+        permit(f, 1, i % 2 == 0 ? GVMI_PERMIT_READ | GVMI_PERMIT_WRITE : GVMI_PERMIT_REVOKED);
+        TRY_LINE(receive_any(f));
+        if (f->in.head.type == GVMI_WIRE_CLOSE)
+            break;
+        EXPECT(f->in.head.type == GVMI_WIRE_ACQUIRE);
+        {
+            const uint32_t mode = f->in.body.ACQUIRE.mode;
+            const gvmi_wire_message asked = f->in;
+
+            permit(f, 1, GVMI_PERMIT_REVOKED);
+            do { /* what a grant of this mode waits for; transient attempts come and go */
+                others = word(f);
+            } while (mode == GVM_LEASE_WRITE ? gvmi_lease_any(others)
+                                             : gvmi_lease_writers(others) != 0);
+            TRY_LINE(granted(f, SLOT));
+            do { /* others ask meanwhile: answered as well, but later */
+                TRY_LINE(receive_any(f));
+                if (f->in.head.type == GVMI_WIRE_ACQUIRE)
+                    TRY_LINE(failed(f, GVM_E_TIMEOUT, "later"));
+            } while (f->in.head.type != GVMI_WIRE_TAKEN);
+            f->in = asked;
+        }
+    }
+    EXPECT(!gvmi_lease_any(word(f)));
+    TRY_LINE(done(f, 0));
+    return serve_end(f);
+}
+
+static int be_a_crowd(void *arg)
+{
+    crowd c = {0};
+    gvm_keeper *keeper;
+    pthread_t threads[THREADS];
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_crowd, &keeper, &c.object));
+    for (int i = 0; i < THREADS; i++)
+        EXPECT(pthread_create(&threads[i], NULL, lease_often, &c) == 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    EXPECT(atomic_load(&c.failures) < THREADS * ROUNDS); /* those told "later" */
+    EXPECT(!gvmi_lease_any(word(&f)));
+    return close_all(&f, keeper, c.object);
+}
+
+static void leases_of_many_threads_all_come_back(void **state)
+{
+    RUN(be_a_crowd);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(map_replaces_chunks_in_place),
+        cmocka_unit_test(lease_of_a_newer_generation_waits_for_its_maps),
+        cmocka_unit_test(map_that_fails_vacates_when_leases_have_ended),
+        cmocka_unit_test(map_that_fails_leaves_nothing_mapped),
+        cmocka_unit_test(map_that_the_driver_fails_leaves_nothing_mapped),
+        cmocka_unit_test(map_without_room_for_fds_fails_its_object_alone),
+        cmocka_unit_test(map_that_seals_makes_everything_read_only),
+        cmocka_unit_test(object_opened_read_only_is_mapped_so),
+        cmocka_unit_test(release_on_a_stream_comes_behind_its_work),
+        cmocka_unit_test(release_on_a_stream_outlives_its_object),
+        cmocka_unit_test(release_on_a_broken_context_is_done_at_once),
+        cmocka_unit_test(calls_carry_their_arguments_and_answers),
+        cmocka_unit_test(grant_follows_the_object_through_its_moves),
+        cmocka_unit_test(snapshot_that_lies_is_refused),
+        cmocka_unit_test(leases_of_many_threads_all_come_back),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,595 @@
+/* The keeper's machine, one behaviour a test, without a world: clients are pages of words and lists
+ * of messages that they were sent, jobs end when the test says so.
+ *
+ * Random interleavings are tests/prop/keeper_machine.c's; here is what each rule means. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "keeper/state.h"
+#include "tests/unit/unit.h"
+
+#define MIB (1ull << 20)
+#define CHUNK (2 * MIB)
+#define MS 1000000ll
+#define INBOX_MAX 64
+
+typedef struct actor {
+    uint32_t number;
+    gvmi_lease_slot *leases;
+    gvmi_permit_slot *permits;
+    gvmi_wire_message inbox[INBOX_MAX];
+    unsigned count;
+    bool cut, deaf; /* deaf: answers no MAP */
+} actor;
+
+typedef struct world {
+    gvmi_machine *machine;
+    actor actors[4];
+    unsigned actor_count;
+    uint64_t jobs[64];
+    unsigned job_count;
+    bool hold_jobs;
+    uint64_t dropped_bytes;
+    int64_t now_ns;
+} world;
+
+static actor *find_actor(world *w, uint32_t number)
+{
+    for (unsigned i = 0; i < w->actor_count; i++)
+        if (w->actors[i].number == number)
+            return &w->actors[i];
+    fail_msg("an action for client %u, which there is not", number);
+    return NULL;
+}
+
+static void answer_map(world *w, actor *a, const gvmi_wire_message *map)
+{
+    gvmi_wire_message reply;
+
+    gvmi_wire_start(&reply, GVMI_WIRE_MAPPED, 0);
+    reply.body.MAPPED.slot = map->body.MAP.slot;
+    reply.body.MAPPED.serial = map->body.MAP.serial;
+    gvmi_machine_message(w->machine, a->number, &reply);
+}
+
+static void deliver(world *w, gvmi_action *action)
+{
+    actor *a = find_actor(w, action->client);
+    const gvmi_wire_message message = *action->message;
+
+    free(action->message);
+    free(action->bytes);
+    if (message.head.type == GVMI_WIRE_MAP) {
+        if (!a->deaf)
+            answer_map(w, a, &message);
+        return;
+    }
+    assert_true(a->count < INBOX_MAX);
+    a->inbox[a->count++] = message;
+}
+
+static void run(world *w)
+{
+    gvmi_action action;
+
+    while (gvmi_machine_next(w->machine, &action)) {
+        assert_true(gvmi_machine_check(w->machine));
+        switch (action.kind) {
+        case GVMI_ACTION_SEND:
+        case GVMI_ACTION_SNAPSHOT: deliver(w, &action); break;
+        case GVMI_ACTION_DROP: w->dropped_bytes += action.to.bytes; break;
+        case GVMI_ACTION_CUT: find_actor(w, action.client)->cut = true; break;
+        default:
+            w->jobs[w->job_count++] = action.job;
+            if (!w->hold_jobs)
+                gvmi_machine_job_done(w->machine, w->jobs[--w->job_count], GVM_OK);
+        }
+    }
+    assert_true(gvmi_machine_check(w->machine));
+}
+
+static void tick(world *w, int64_t ms)
+{
+    w->now_ns += ms * MS;
+    gvmi_machine_tick(w->machine, w->now_ns);
+    run(w);
+}
+
+static void start_world(world *w, uint64_t device_chunks, uint64_t host_chunks)
+{
+    gvmi_machine_config config = {
+        .device_count = 1,
+        .devices = {{.uuid = {7}, .budget_bytes = device_chunks * CHUNK}},
+        .host_budget_bytes = host_chunks * CHUNK,
+        .device_keep_bytes = UINT64_MAX,
+        .quota_bytes = UINT64_MAX,
+        .clients_max = 8,
+        .objects_max = 64,
+        .revoke_timeout_ms = 1000,
+        .uid = 500,
+    };
+
+    memset(w, 0, sizeof *w);
+    assert_int_equal(gvmi_machine_create(&config, &w->machine), GVM_OK);
+    tick(w, 1);
+}
+
+static const gvmi_wire_message *last(const actor *a)
+{
+    assert_true(a->count > 0);
+    return &a->inbox[a->count - 1];
+}
+
+static void say(world *w, actor *a, const gvmi_wire_message *message)
+{
+    gvmi_machine_message(w->machine, a->number, message);
+    run(w);
+}
+
+static actor *join(world *w, uint32_t uid)
+{
+    actor *a = &w->actors[w->actor_count++];
+    const gvmi_credentials who = {.uid = uid, .gid = uid, .pid = 1};
+    gvmi_wire_message hello;
+
+    a->leases = aligned_alloc(64, GVMI_LEASE_PAGE_BYTES);
+    a->permits = calloc(1, GVMI_PERMIT_PAGE_BYTES);
+    memset(a->leases, 0, GVMI_LEASE_PAGE_BYTES);
+    assert_int_equal(gvmi_machine_connect(w->machine, &who, a->leases, a->permits, &a->number), GVM_OK);
+    gvmi_wire_start(&hello, GVMI_WIRE_HELLO, 1);
+    say(w, a, &hello);
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_WELCOME);
+    return a;
+}
+
+static void end_world(world *w)
+{
+    w->hold_jobs = false;
+    while (w->job_count > 0) {
+        gvmi_machine_job_done(w->machine, w->jobs[--w->job_count], GVM_OK);
+        run(w);
+    }
+    for (unsigned i = 0; i < w->actor_count; i++)
+        gvmi_machine_exited(w->machine, w->actors[i].number);
+    run(w);
+    gvmi_machine_destroy(w->machine);
+    for (unsigned i = 0; i < w->actor_count; i++) {
+        free(w->actors[i].leases);
+        free(w->actors[i].permits);
+    }
+}
+
+static gvm_status reply_status(const actor *a)
+{
+    return last(a)->head.type == GVMI_WIRE_FAILED ? (gvm_status)last(a)->body.FAILED.status : GVM_OK;
+}
+
+static gvm_status create(world *w, actor *a, const char *name, uint64_t chunks, uint32_t mode,
+                         uint32_t *slot)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_CREATE, 10);
+    strcpy(m.body.CREATE.name, name);
+    m.body.CREATE.device_uuid[0] = 7;
+    m.body.CREATE.reserve_bytes = 64 * CHUNK;
+    m.body.CREATE.chunk_bytes = CHUNK;
+    m.body.CREATE.bytes = chunks * CHUNK;
+    m.body.CREATE.mode = mode;
+    m.body.CREATE.flags = GVM_OBJECT_KEEP;
+    say(w, a, &m);
+    if (last(a)->head.type == GVMI_WIRE_OPENED)
+        *slot = last(a)->body.OPENED.slot;
+    return reply_status(a);
+}
+
+static gvm_status open_object(world *w, actor *a, const char *name, uint32_t flags, uint32_t *slot)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_OPEN, 11);
+    strcpy(m.body.OPEN.name, name);
+    m.body.OPEN.flags = flags;
+    say(w, a, &m);
+    if (last(a)->head.type == GVMI_WIRE_OPENED)
+        *slot = last(a)->body.OPENED.slot;
+    return reply_status(a);
+}
+
+static void ask(world *w, actor *a, uint32_t slot, gvm_lease_mode mode, int timeout_ms)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_ACQUIRE, 12);
+    m.body.ACQUIRE = (gvmi_wire_acquire){.slot = slot, .mode = mode, .timeout_ms = timeout_ms};
+    say(w, a, &m);
+}
+
+static void take(world *w, actor *a, uint32_t slot, gvm_lease_mode mode)
+{
+    gvmi_wire_message m;
+
+    atomic_fetch_add(&a->leases[slot].word,
+                     GVMI_LEASE_COUNTED +
+                         (mode == GVM_LEASE_WRITE ? GVMI_LEASE_WRITER : GVMI_LEASE_READER));
+    gvmi_wire_start(&m, GVMI_WIRE_TAKEN, 0);
+    m.body.TAKEN = (gvmi_wire_taken){.slot = slot, .mode = mode};
+    say(w, a, &m);
+}
+
+static void give(world *w, actor *a, uint32_t slot, gvm_lease_mode mode)
+{
+    atomic_fetch_sub(&a->leases[slot].word,
+                     mode == GVM_LEASE_WRITE ? GVMI_LEASE_WRITER : GVMI_LEASE_READER);
+    gvmi_machine_doorbell(w->machine, a->number);
+    run(w);
+}
+
+static bool granted(const actor *a)
+{
+    return last(a)->head.type == GVMI_WIRE_GRANTED;
+}
+
+static uint64_t permit(const actor *a, uint32_t slot)
+{
+    return atomic_load(&a->permits[slot].word);
+}
+
+static uint64_t evict(world *w, actor *a, const char *name)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_EVICT, 13);
+    strcpy(m.body.EVICT.name, name);
+    say(w, a, &m);
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
+    return last(a)->body.DONE.value;
+}
+
+static gvm_object_info info(world *w, actor *a, uint32_t slot)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_GET_INFO, 14);
+    m.body.GET_INFO.slot = slot;
+    say(w, a, &m);
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_INFO);
+    return last(a)->body.INFO.info;
+}
+
+/* ---- tests */
+
+static void table_unknown_step_is_refused(void **state)
+{
+    keep_lease_state next = KEEP_SHARED;
+
+    (void)state;
+    assert_true(gvmi_keep_step(KEEP_SHARED, KEEP_WAIT, &next));
+    assert_int_equal(next, KEEP_DRAINING);
+    assert_false(gvmi_keep_step(KEEP_FROZEN, KEEP_GRANT_WRITE, &next));
+    assert_false(gvmi_keep_step(KEEP_SHARED, KEEP_GRANT_WRITE, &next));
+}
+
+static void object_larger_than_device_is_partly_on_host(void **state)
+{
+    world w;
+    actor *a;
+    uint32_t slot = 0;
+    gvm_object_info i;
+
+    (void)state;
+    start_world(&w, 2, 8);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/big", 5, 0, &slot), GVM_OK);
+    i = info(&w, a, slot);
+    assert_int_equal(i.device_bytes, 2 * CHUNK);
+    assert_int_equal(i.host_bytes, 3 * CHUNK);
+    assert_true(permit(a, slot) & GVMI_PERMIT_PARTIAL);
+    ask(&w, a, slot, GVM_LEASE_WRITE, -1);
+    assert_true(granted(a));
+    end_world(&w);
+}
+
+static void object_larger_than_both_budgets_is_refused_whole(void **state)
+{
+    world w;
+    actor *a;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_world(&w, 2, 2);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/big", 5, 0, &slot), GVM_E_NOSPACE);
+    assert_int_equal(create(&w, a, "/big", 4, 0, &slot), GVM_OK);
+    end_world(&w);
+}
+
+static void permit_of_new_opening_allows_reading_alone(void **state)
+{
+    world w;
+    actor *a;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
+    assert_true(permit(a, slot) & GVMI_PERMIT_READ);
+    assert_false(permit(a, slot) & GVMI_PERMIT_WRITE);
+    end_world(&w);
+}
+
+static void write_permit_opens_with_taken(void **state)
+{
+    world w;
+    actor *a;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
+    ask(&w, a, slot, GVM_LEASE_WRITE, -1);
+    assert_true(granted(a));
+    assert_false(permit(a, slot) & GVMI_PERMIT_WRITE);
+    take(&w, a, slot, GVM_LEASE_WRITE);
+    assert_true(permit(a, slot) & GVMI_PERMIT_WRITE);
+    end_world(&w);
+}
+
+static void reader_waits_for_writer_and_is_granted_at_release(void **state)
+{
+    world w;
+    actor *a, *b;
+    uint32_t slot_a = 0, slot_b = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &slot_a), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/x", 0, &slot_b), GVM_OK);
+    ask(&w, a, slot_a, GVM_LEASE_WRITE, -1);
+    take(&w, a, slot_a, GVM_LEASE_WRITE);
+    assert_int_equal(permit(b, slot_b) & 3, 0);
+    ask(&w, b, slot_b, GVM_LEASE_READ, -1);
+    assert_false(granted(b));
+    assert_true(permit(a, slot_a) & GVMI_PERMIT_REVOKED);
+    give(&w, a, slot_a, GVM_LEASE_WRITE);
+    assert_true(granted(b));
+    end_world(&w);
+}
+
+static void granted_lease_counts_before_it_is_taken(void **state)
+{
+    world w;
+    actor *a, *b;
+    uint32_t slot_a = 0, slot_b = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &slot_a), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/x", 0, &slot_b), GVM_OK);
+    ask(&w, a, slot_a, GVM_LEASE_READ, -1);
+    assert_true(granted(a));
+    ask(&w, b, slot_b, GVM_LEASE_WRITE, -1);
+    assert_false(granted(b));
+    assert_int_equal(evict(&w, a, "/x"), 0);
+    take(&w, a, slot_a, GVM_LEASE_READ);
+    assert_false(granted(b));
+    give(&w, a, slot_a, GVM_LEASE_READ);
+    assert_true(granted(b));
+    end_world(&w);
+}
+
+static void try_against_lease_times_out_at_once(void **state)
+{
+    world w;
+    actor *a, *b;
+    uint32_t slot_a = 0, slot_b = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &slot_a), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/x", 0, &slot_b), GVM_OK);
+    ask(&w, a, slot_a, GVM_LEASE_WRITE, -1);
+    take(&w, a, slot_a, GVM_LEASE_WRITE);
+    ask(&w, b, slot_b, GVM_LEASE_READ, 0);
+    assert_int_equal(reply_status(b), GVM_E_TIMEOUT);
+    /* And nobody waits any more: the writer has its permit back. */
+    assert_true(permit(a, slot_a) & GVMI_PERMIT_WRITE);
+    ask(&w, b, slot_b, GVM_LEASE_READ, 50);
+    tick(&w, 40);
+    assert_int_equal(b->inbox[b->count - 1].head.type, GVMI_WIRE_FAILED);
+    tick(&w, 20);
+    assert_int_equal(reply_status(b), GVM_E_TIMEOUT);
+    end_world(&w);
+}
+
+static void leased_object_is_not_moved(void **state)
+{
+    world w;
+    actor *a;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 2, 0, &slot), GVM_OK);
+    atomic_fetch_add(&a->leases[slot].word, GVMI_LEASE_READER);
+    assert_int_equal(evict(&w, a, "/x"), 0);
+    assert_true(permit(a, slot) & GVMI_PERMIT_READ);
+    give(&w, a, slot, GVM_LEASE_READ);
+    assert_int_equal(evict(&w, a, "/x"), 2 * CHUNK);
+    assert_int_equal(info(&w, a, slot).host_bytes, 2 * CHUNK);
+    end_world(&w);
+}
+
+static void client_that_does_not_map_is_cut_off_and_its_bytes_held(void **state)
+{
+    world w;
+    actor *a, *b;
+    uint32_t slot_a = 0, slot_b = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 2, 0, &slot_a), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/x", 0, &slot_b), GVM_OK);
+    b->deaf = true;
+    {
+        gvmi_wire_message m;
+
+        gvmi_wire_start(&m, GVMI_WIRE_EVICT, 13);
+        strcpy(m.body.EVICT.name, "/x");
+        say(&w, a, &m);
+    }
+    assert_int_not_equal(last(a)->head.type, GVMI_WIRE_DONE);
+    tick(&w, 1200);
+    assert_true(b->cut);
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
+    assert_int_equal(w.machine->devices[0].place.held_bytes, 2 * CHUNK);
+    ask(&w, a, slot_a, GVM_LEASE_READ, -1);
+    assert_true(granted(a));
+    gvmi_machine_exited(w.machine, b->number);
+    run(&w);
+    assert_int_equal(w.machine->devices[0].place.held_bytes, 0);
+    end_world(&w);
+}
+
+static void dead_writer_leaves_object_interrupted(void **state)
+{
+    world w;
+    actor *a, *b;
+    uint32_t slot_a = 0, slot_b = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &slot_a), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/x", 0, &slot_b), GVM_OK);
+    ask(&w, b, slot_b, GVM_LEASE_WRITE, -1);
+    take(&w, b, slot_b, GVM_LEASE_WRITE);
+    ask(&w, a, slot_a, GVM_LEASE_READ, -1);
+    gvmi_machine_disconnect(w.machine, b->number);
+    run(&w);
+    assert_false(granted(a)); /* its kernels may still write */
+    gvmi_machine_exited(w.machine, b->number);
+    run(&w);
+    assert_true(granted(a));
+    take(&w, a, slot_a, GVM_LEASE_READ);
+    assert_int_equal(info(&w, a, slot_a).interrupted, 1);
+    end_world(&w);
+}
+
+static void quota_counts_by_owner(void **state)
+{
+    world w;
+    actor *a, *b;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    gvmi_machine_set_quota(w.machine, 1, 3 * CHUNK);
+    a = join(&w, 1);
+    b = join(&w, 2);
+    assert_int_equal(create(&w, a, "/x", 2, 0, &slot), GVM_OK);
+    assert_int_equal(create(&w, a, "/y", 2, 0, &slot), GVM_E_QUOTA);
+    assert_int_equal(create(&w, b, "/y", 2, 0, &slot), GVM_OK);
+    end_world(&w);
+}
+
+static void mode_decides_who_opens(void **state)
+{
+    world w;
+    actor *a, *b, *root;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 2);
+    root = join(&w, 0);
+    assert_int_equal(create(&w, a, "/private", 1, 0600, &slot), GVM_OK);
+    assert_int_equal(create(&w, a, "/shown", 1, 0644, &slot), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/private", GVM_OPEN_READONLY, &slot), GVM_E_DENIED);
+    assert_int_equal(open_object(&w, b, "/shown", 0, &slot), GVM_E_DENIED);
+    assert_int_equal(open_object(&w, b, "/shown", GVM_OPEN_READONLY, &slot), GVM_OK);
+    assert_int_equal(open_object(&w, root, "/private", 0, &slot), GVM_OK);
+    end_world(&w);
+}
+
+/* What one domain saw never becomes another's. */
+static void frame_of_other_domain_is_not_reused(void **state)
+{
+    world w;
+    actor *a, *b;
+    uint32_t slot = 0;
+    gvmi_wire_message m;
+
+    (void)state;
+    start_world(&w, 2, 0);
+    a = join(&w, 1);
+    b = join(&w, 2);
+    assert_int_equal(create(&w, a, "/x", 2, 0, &slot), GVM_OK);
+    gvmi_wire_start(&m, GVMI_WIRE_DROP, 15);
+    strcpy(m.body.DROP.name, "/x");
+    say(&w, a, &m);
+    gvmi_wire_start(&m, GVMI_WIRE_CLOSE, 16);
+    m.body.CLOSE.slot = slot;
+    say(&w, a, &m);
+    assert_int_equal(w.machine->devices[0].place.free_bytes, 2 * CHUNK);
+    assert_int_equal(create(&w, b, "/y", 1, 0, &slot), GVM_OK);
+    assert_true(w.dropped_bytes >= CHUNK);
+    w.dropped_bytes = 0;
+    assert_int_equal(create(&w, a, "/z", 1, 0, &slot), GVM_OK);
+    assert_int_equal(w.dropped_bytes, 0); /* its own kind again */
+    end_world(&w);
+}
+
+static void violation_cuts_off_one_client_alone(void **state)
+{
+    world w;
+    actor *a, *b;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
+    ask(&w, b, 17, GVM_LEASE_READ, -1);
+    assert_true(b->cut);
+    ask(&w, a, slot, GVM_LEASE_READ, -1);
+    assert_true(granted(a));
+    end_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(table_unknown_step_is_refused),
+        cmocka_unit_test(object_larger_than_device_is_partly_on_host),
+        cmocka_unit_test(object_larger_than_both_budgets_is_refused_whole),
+        cmocka_unit_test(permit_of_new_opening_allows_reading_alone),
+        cmocka_unit_test(write_permit_opens_with_taken),
+        cmocka_unit_test(reader_waits_for_writer_and_is_granted_at_release),
+        cmocka_unit_test(granted_lease_counts_before_it_is_taken),
+        cmocka_unit_test(try_against_lease_times_out_at_once),
+        cmocka_unit_test(leased_object_is_not_moved),
+        cmocka_unit_test(client_that_does_not_map_is_cut_off_and_its_bytes_held),
+        cmocka_unit_test(dead_writer_leaves_object_interrupted),
+        cmocka_unit_test(quota_counts_by_owner),
+        cmocka_unit_test(mode_decides_who_opens),
+        cmocka_unit_test(frame_of_other_domain_is_not_reused),
+        cmocka_unit_test(violation_cuts_off_one_client_alone),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

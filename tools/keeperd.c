@@ -1,0 +1,368 @@
+/* gvmem-keeper - the daemon: a keeper, until it is told to end. */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/size.h"
+#include "keeper/server.h"
+#include "tools/tool.h"
+
+#define QUOTAS_MAX 1024
+#define LISTEN_FDS_START 3 /* where a service manager puts the sockets it opened */
+#define LOOK_SECONDS 1     /* between two looks at whether a device broke */
+
+static const char usage[] =
+    "usage: gvmem-keeper [OPTION...]\n"
+    "\n"
+    "Keeps named objects of device memory for other processes, in the foreground, until SIGTERM or\n"
+    "SIGINT comes.\n"
+    "\n"
+    "  -s, --socket PATH          where to listen; by default GVMEM_KEEPER, see gvmem(7)\n"
+    "  -m, --socket-mode MODE     the socket's permission bits, octal; 0600\n"
+    "  -d, --device N[,N...]      which devices to serve; all\n"
+    "  -b, --device-budget SIZE   device memory to use, of each; 90 % of what is free now\n"
+    "  -B, --host-budget SIZE     host memory to use; half of what is available now\n"
+    "  -a, --host-ahead SIZE      host memory to make ahead of need; none\n"
+    "  -k, --keep-free SIZE       most unused device memory to keep at the ready; 256MiB\n"
+    "  -l, --leave-free SIZE      device memory to leave to other programs; not looked at\n"
+    "  -q, --quota [USER=]SIZE    what objects of a user (a number), or of each other user, may take\n"
+    "      --revoke-timeout SEC   cut off clients that do not answer for so long; 10\n"
+    "      --lease-timeout SEC    cut off clients that keep a lease so long while others wait; never\n"
+    "      --clients N            most clients at a time; 1024\n"
+    "      --trace FILE           append every acquire, to replay with gvmem bench policy\n"
+    "      --ready-fd N           write the socket's path and a newline to this descriptor once\n"
+    "                             clients can connect\n"
+    "  -V, --version              the version\n"
+    "  -h, --help                 this text\n"
+    "\n"
+    "A service manager may pass the listening socket (LISTEN_FDS) and is told when the keeper is\n"
+    "ready (NOTIFY_SOCKET).\n";
+
+typedef struct settings {
+    gvm_server_options options;
+    int32_t devices[GVM_SERVER_DEVICES_MAX];
+    gvm_quota quotas[QUOTAS_MAX];
+    int ready_fd; /* -1: none */
+    bool done;    /* --help or --version was all */
+} settings;
+
+enum { OPTION_REVOKE = 256, OPTION_LEASE, OPTION_CLIENTS, OPTION_TRACE, OPTION_READY };
+
+static const struct option longs[] = {
+    {"socket", required_argument, NULL, 's'},
+    {"socket-mode", required_argument, NULL, 'm'},
+    {"device", required_argument, NULL, 'd'},
+    {"device-budget", required_argument, NULL, 'b'},
+    {"host-budget", required_argument, NULL, 'B'},
+    {"host-ahead", required_argument, NULL, 'a'},
+    {"keep-free", required_argument, NULL, 'k'},
+    {"leave-free", required_argument, NULL, 'l'},
+    {"quota", required_argument, NULL, 'q'},
+    {"revoke-timeout", required_argument, NULL, OPTION_REVOKE},
+    {"lease-timeout", required_argument, NULL, OPTION_LEASE},
+    {"clients", required_argument, NULL, OPTION_CLIENTS},
+    {"trace", required_argument, NULL, OPTION_TRACE},
+    {"ready-fd", required_argument, NULL, OPTION_READY},
+    {"version", no_argument, NULL, 'V'},
+    {"help", no_argument, NULL, 'h'},
+    {0},
+};
+
+/* ---- options */
+
+static bool parse_mode(const char *text, uint32_t *mode)
+{
+    char *end;
+    const unsigned long value = strtoul(text, &end, 8);
+
+    if (*text < '0' || *text > '7' || *end != '\0' || value == 0 || value > 0777) {
+        tool_usage("", "--socket-mode wants an octal number from 1 to 777, not \"%s\"", text);
+        return false;
+    }
+    *mode = (uint32_t)value;
+    return true;
+}
+
+static bool parse_devices(const char *text, settings *s)
+{
+    char *end;
+
+    s->options.devices = s->devices;
+    for (s->options.device_count = 0;; text = end + 1) {
+        const unsigned long value = strtoul(text, &end, 10);
+
+        if (*text < '0' || *text > '9' || (*end != '\0' && *end != ',') || value > INT32_MAX ||
+            s->options.device_count == GVM_SERVER_DEVICES_MAX) {
+            tool_usage("", "--device wants up to %d numbers separated by commas, not \"%s\"",
+                       GVM_SERVER_DEVICES_MAX, optarg);
+            return false;
+        }
+        s->devices[s->options.device_count++] = (int32_t)value;
+        if (*end == '\0')
+            return true;
+    }
+}
+
+static bool parse_quota(const char *text, settings *s)
+{
+    const char *equals = strchr(text, '=');
+    gvm_quota *quota = &s->quotas[s->options.quota_count];
+    unsigned long uid;
+    char *end;
+
+    if (equals == NULL)
+        return tool_parse_size("", "--quota", text, GVM_CHUNK_BYTES_MIN, &s->options.quota_bytes);
+    uid = strtoul(text, &end, 10);
+    if (*text < '0' || *text > '9' || end != equals || uid >= UINT32_MAX) {
+        tool_usage("", "--quota wants SIZE or USER=SIZE, with a user's number, not \"%s\"", text);
+        return false;
+    }
+    if (s->options.quota_count == QUOTAS_MAX) {
+        tool_usage("", "there are more than %d quotas", QUOTAS_MAX);
+        return false;
+    }
+    quota->uid = (uint32_t)uid;
+    s->options.quotas = s->quotas;
+    s->options.quota_count++;
+    return tool_parse_size("", "--quota", equals + 1, 0, &quota->bytes);
+}
+
+static bool parse_seconds(const char *option, const char *text, uint32_t *out_ms)
+{
+    int seconds;
+
+    if (!tool_parse_number("", option, text, 1, 1000000, &seconds))
+        return false;
+    *out_ms = (uint32_t)seconds * 1000;
+    return true;
+}
+
+static bool parse_count(const char *option, const char *text, long least, long most, uint32_t *out)
+{
+    int value;
+
+    if (!tool_parse_number("", option, text, least, most, &value))
+        return false;
+    *out = (uint32_t)value;
+    return true;
+}
+
+static bool show(const char *text, settings *s)
+{
+    s->done = true;
+    fputs(text, stdout);
+    return true;
+}
+
+static bool show_version(settings *s)
+{
+    const uint32_t version = gvm_version();
+    char text[64];
+
+    snprintf(text, sizeof text, "gvmem-keeper %u.%u.%u\n", version / 10000, version / 100 % 100,
+             version % 100);
+    return show(text, s);
+}
+
+static bool parse_option(int option, settings *s)
+{
+    gvm_server_options *o = &s->options;
+
+    switch (option) {
+    case 's': return o->path = optarg, true;
+    case 'm': return parse_mode(optarg, &o->socket_mode);
+    case 'd': return parse_devices(optarg, s);
+    case 'b':
+        return tool_parse_size("", "--device-budget", optarg, GVM_CHUNK_BYTES_MIN,
+                               &o->device_budget_bytes);
+    case 'B':
+        return tool_parse_size("", "--host-budget", optarg, GVM_CHUNK_BYTES_MIN, &o->host_budget_bytes);
+    case 'a': return tool_parse_size("", "--host-ahead", optarg, 0, &o->host_ahead_bytes);
+    case 'k': return tool_parse_size("", "--keep-free", optarg, 1, &o->device_keep_bytes);
+    case 'l': return tool_parse_size("", "--leave-free", optarg, 0, &o->driver_free_bytes);
+    case 'q': return parse_quota(optarg, s);
+    case OPTION_REVOKE: return parse_seconds("--revoke-timeout", optarg, &o->revoke_timeout_ms);
+    case OPTION_LEASE: return parse_seconds("--lease-timeout", optarg, &o->lease_timeout_ms);
+    case OPTION_CLIENTS: return parse_count("--clients", optarg, 1, 1024, &o->clients_max);
+    case OPTION_TRACE: return o->trace_path = optarg, true;
+    case OPTION_READY:
+        return tool_parse_number("", "--ready-fd", optarg, 0, INT32_MAX, &s->ready_fd);
+    case 'V': return show_version(s);
+    case 'h': return show(usage, s);
+    default: return tool_usage("", "unknown option, or its value is missing"), false;
+    }
+}
+
+static bool parse_options(int argc, char **argv, settings *s)
+{
+    int option;
+
+    opterr = 0; /* getopt's own complaints look different */
+    while (!s->done && (option = getopt_long(argc, argv, "s:m:d:b:B:a:k:l:q:Vh", longs, NULL)) != -1)
+        if (!parse_option(option, s))
+            return false;
+    if (!s->done && optind < argc)
+        return tool_usage("", "\"%s\" is one argument too many", argv[optind]), false;
+    if (s->options.path != NULL && s->options.path[0] == '\0')
+        return tool_usage("", "--socket wants a path"), false;
+    return true;
+}
+
+/* ---- service managers: sd_listen_fds(3), sd_notify(3) */
+
+/* A listening socket that was opened for us, if there is one. */
+static bool take_listen_fd(settings *s)
+{
+    const char *pid = getenv("LISTEN_PID"), *count = getenv("LISTEN_FDS");
+
+    if (pid == NULL || count == NULL || strtol(pid, NULL, 10) != (long)getpid())
+        return true;
+    if (strcmp(count, "1") != 0) {
+        tool_error("LISTEN_FDS is %s: one socket is all that a keeper listens at", count);
+        return false;
+    }
+    if (s->options.path != NULL) {
+        tool_error("--socket and a socket from the service manager cannot go together");
+        return false;
+    }
+    (void)fcntl(LISTEN_FDS_START, F_SETFD, FD_CLOEXEC);
+    s->options.listen_fd = LISTEN_FDS_START;
+    unsetenv("LISTEN_PID");
+    unsetenv("LISTEN_FDS");
+    return true;
+}
+
+/* Tells the service manager, if there is one that wants to know. */
+static void notify(const char *state)
+{
+    const char *path = getenv("NOTIFY_SOCKET");
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const size_t len = path != NULL ? strlen(path) : 0;
+    int fd;
+
+    if (len == 0 || len >= sizeof address.sun_path || (path[0] != '/' && path[0] != '@'))
+        return;
+    memcpy(address.sun_path, path, len);
+    if (path[0] == '@') /* the abstract name space */
+        address.sun_path[0] = '\0';
+    fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+    if (fd < 0)
+        return;
+    (void)sendto(fd, state, strlen(state), MSG_NOSIGNAL, (const struct sockaddr *)&address,
+                 (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len));
+    close(fd);
+}
+
+static bool write_all(int fd, const char *text, size_t len)
+{
+    while (len > 0) {
+        const ssize_t written = write(fd, text, len);
+
+        if (written < 0 && errno != EINTR)
+            return false;
+        if (written > 0) {
+            text += written;
+            len -= (size_t)written;
+        }
+    }
+    return true;
+}
+
+/* For scripts: where it listens, on a line of its own, and then the end of the file. */
+static bool tell_ready(int fd, const char *path)
+{
+    bool good;
+
+    if (fd < 0)
+        return true;
+    good = write_all(fd, path, strlen(path)) && write_all(fd, "\n", 1);
+    if (!good)
+        tool_error("cannot write to descriptor %d: %s", fd, strerror(errno));
+    if (fd > STDERR_FILENO)
+        close(fd);
+    return good;
+}
+
+/* ---- running */
+
+static void print_device(const gvmi_machine_device *device)
+{
+    char uuid[48], budget[32];
+
+    printf("device %d: %s, %s, budget %s\n", (int)device->ordinal, device->name,
+           tool_uuid_text(device->uuid, uuid), gvmi_size_text(device->budget_bytes, budget));
+}
+
+static void print_start(gvm_server *server)
+{
+    const gvmi_machine_config *config = gvmi_server_config(server);
+    char budget[32];
+
+    for (uint32_t i = 0; i < config->device_count; i++)
+        print_device(&config->devices[i]);
+    printf("host: budget %s\n", gvmi_size_text(config->host_budget_bytes, budget));
+    printf("listening at %s\n", gvm_server_path(server));
+    (void)fflush(stdout); /* nobody may be reading: that is no reason not to serve */
+}
+
+/* Until one of the signals comes, or a device breaks. */
+static int wait_for_end(gvm_server *server, const sigset_t *signals)
+{
+    const struct timespec pause = {.tv_sec = LOOK_SECONDS};
+
+    for (;;) {
+        if (sigtimedwait(signals, NULL, &pause) > 0)
+            return TOOL_DONE;
+        if (errno != EAGAIN && errno != EINTR)
+            return tool_error("cannot wait for signals: %s", strerror(errno));
+        if (gvmi_server_is_lost(server))
+            return tool_error("a device is broken for this process, which ends; a new one may be able to "
+                              "use it");
+    }
+}
+
+static int serve(const settings *s, const sigset_t *signals)
+{
+    gvm_server *server;
+    int code;
+
+    if (gvm_server_start(&s->options, &server) != GVM_OK)
+        return tool_fail("cannot start");
+    print_start(server);
+    notify("READY=1\nSTATUS=serving");
+    code = tell_ready(s->ready_fd, gvm_server_path(server)) ? wait_for_end(server, signals)
+                                                            : TOOL_FAILED;
+    notify("STOPPING=1");
+    gvm_server_stop(server);
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    static settings s = {.options.struct_size = sizeof s.options, .ready_fd = -1};
+    sigset_t signals;
+
+    tool_program = "gvmem-keeper";
+    if (!parse_options(argc, argv, &s))
+        return TOOL_USAGE;
+    if (s.done)
+        return tool_flush(stdout, "standard output") ? TOOL_DONE : TOOL_FAILED;
+    if (!take_listen_fd(&s))
+        return TOOL_FAILED;
+    if (s.ready_fd >= 0 && fcntl(s.ready_fd, F_GETFD) < 0)
+        return tool_usage("", "--ready-fd: descriptor %d is not open", s.ready_fd);
+    signal(SIGPIPE, SIG_IGN);
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGINT);
+    sigprocmask(SIG_BLOCK, &signals, NULL); /* from before the keeper's threads on */
+    return serve(&s, &signals);
+}

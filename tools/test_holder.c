@@ -1,0 +1,72 @@
+/* A client for the tests of gvmem keeper and gvmem top.
+ *
+ * usage: test_holder SOCKET     Makes /test/one (32 MiB, published), /test/two (8 MiB, sealed, under
+ *                               a read lease) and a nameless object of 4 MiB, says "ready", and keeps
+ *                               them until standard input ends.
+ */
+#include <unistd.h>
+
+#include <gvmem/keeper.h>
+
+#include "base/size.h"
+#include "tools/tool.h"
+
+static bool make(gvm_keeper *keeper, const char *name, uint64_t bytes, gvm_object **out)
+{
+    const gvm_object_options options = {
+        .struct_size = sizeof options, .chunk_bytes = 2 * GVMI_MIB, .bytes = bytes};
+
+    if (gvm_object_create(keeper, name, 2 * bytes, &options, out) == GVM_OK)
+        return true;
+    tool_fail("cannot make %s", name);
+    return false;
+}
+
+static bool take(gvm_object *object, gvm_lease_mode mode, gvm_lease *lease)
+{
+    const gvm_acquire_options options = {.struct_size = sizeof options, .timeout_ms = 20000};
+
+    if (gvm_object_acquire(object, mode, &options, lease) == GVM_OK)
+        return true;
+    tool_fail("no lease");
+    return false;
+}
+
+static int hold(gvm_keeper *keeper)
+{
+    gvm_object *one, *two, *nameless;
+    gvm_lease lease;
+    char byte;
+
+    if (!make(keeper, NULL, 32 * GVMI_MIB, &one) || !make(keeper, "/test/two", 8 * GVMI_MIB, &two) ||
+        !make(keeper, NULL, 4 * GVMI_MIB, &nameless))
+        return TOOL_FAILED;
+    if (!take(one, GVM_LEASE_WRITE, &lease) || gvm_object_release(one, &lease) != GVM_OK)
+        return TOOL_FAILED;
+    if (gvm_object_publish(one, "/test/one", 0) != GVM_OK)
+        return tool_fail("cannot publish");
+    if (gvm_object_seal(two, 20000) != GVM_OK)
+        return tool_fail("cannot seal");
+    if (!take(two, GVM_LEASE_READ, &lease))
+        return TOOL_FAILED;
+    puts("ready");
+    if (!tool_flush(stdout, "standard output"))
+        return TOOL_FAILED;
+    while (read(STDIN_FILENO, &byte, 1) > 0)
+        continue;
+    return TOOL_DONE;
+}
+
+int main(int argc, char **argv)
+{
+    gvm_keeper *keeper;
+    int code;
+
+    if (argc != 2)
+        return tool_error("usage: test_holder SOCKET");
+    if (gvm_keeper_connect(argv[1], &keeper) != GVM_OK)
+        return tool_fail("cannot connect");
+    code = hold(keeper);
+    gvm_keeper_close(keeper);
+    return code;
+}
