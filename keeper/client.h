@@ -15,7 +15,9 @@
  *
  * Life. A gvm_keeper lives while it is connected and while any of its objects does; an object while
  * it is open and while a release on a stream is to come. So the pages of words outlast whoever
- * writes to them. Both are retired, not freed: a stale pointer finds magic to be something else.
+ * writes to them. Both are retired, not freed: a stale pointer finds magic to be something else. So
+ * does a child made by fork(), in which every magic is taken away: its writing to the words would be
+ * in its parent's name.
  *
  * An object's size and generation are shown (shown_generation) when every chunk below that size is
  * mapped: an opening begins without chunks, and a growth may come in several MAPs. Until then it is
@@ -112,6 +114,7 @@ struct gvm_object {
 struct gvm_keeper {
     _Atomic uint32_t magic;
     _Atomic uint32_t references;
+    gvm_keeper *next, *prev; /* in the list of connections, under its lock */
     int socket;
     int doorbell;
     gvmi_lease_slot *leases;

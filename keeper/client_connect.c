@@ -86,14 +86,81 @@ static gvm_status greet(gvm_keeper *keeper)
     return status;
 }
 
+/* ---- connections in a child made by fork()
+ *
+ * It has the pages, but neither the mapper nor a driver that works. */
+
+static gvmi_mutex list_lock = GVMI_MUTEX_INIT(GVMI_RANK_KEEPER);
+static gvm_keeper *connections;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void before_fork(void)
+{
+    gvmi_lock(&list_lock);
+}
+
+static void after_fork_in_parent(void)
+{
+    gvmi_unlock(&list_lock);
+}
+
+/* Other threads may have been at work on a connection when the process forked: nothing of it is
+ * looked at but the slots, whose objects are in memory, alive or retired. */
+static void after_fork_in_child(void)
+{
+    for (gvm_keeper *keeper = connections; keeper != NULL; keeper = keeper->next) {
+        atomic_store(&keeper->magic, GVMI_DEAD_MAGIC);
+        for (uint32_t i = 0; i < GVM_OBJECTS_OPEN_MAX; i++)
+            if (keeper->slots[i] != NULL)
+                atomic_store(&keeper->slots[i]->magic, GVMI_DEAD_MAGIC);
+    }
+    connections = NULL;
+    gvmi_unlock(&list_lock);
+}
+
+static void watch_forks(void)
+{
+    /* Without memory for it a child is not protected from itself. */
+    (void)pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+static void list_connection(gvm_keeper *keeper)
+{
+    pthread_once(&fork_once, watch_forks);
+    gvmi_lock(&list_lock);
+    keeper->next = connections;
+    if (connections != NULL)
+        connections->prev = keeper;
+    connections = keeper;
+    gvmi_unlock(&list_lock);
+}
+
+static void unlist_connection(gvm_keeper *keeper)
+{
+    gvmi_lock(&list_lock);
+    if (keeper->prev != NULL)
+        keeper->prev->next = keeper->next;
+    else
+        connections = keeper->next;
+    if (keeper->next != NULL)
+        keeper->next->prev = keeper->prev;
+    gvmi_unlock(&list_lock);
+}
+
 /* ---- life */
 
 gvm_status gvmi_keeper_hold(const gvm_keeper *handle, gvm_keeper **out)
 {
-    void *object;
-    gvm_status status = gvmi_registry_hold(GVMI_KIND_CONNECTION, gvmi_key(handle), &object);
+    void *found;
+    gvm_status status = gvmi_registry_hold(GVMI_KIND_CONNECTION, gvmi_key(handle), &found);
+    gvm_keeper *keeper = found;
 
-    *out = object;
+    if (status == GVM_OK && atomic_load(&keeper->magic) != GVMI_KEEPER_MAGIC) {
+        gvmi_keeper_leave(keeper);
+        status = gvmi_fail(GVM_E_FOREIGN,
+                           "the connection is the parent process's: connect anew after fork()");
+    }
+    *out = status == GVM_OK ? keeper : NULL;
     return status;
 }
 
@@ -177,6 +244,8 @@ static gvm_status begin(int socket_fd, gvm_keeper **out)
     status = gvmi_registry_add(GVMI_KIND_CONNECTION, gvmi_key(keeper), keeper);
     if (status != GVM_OK)
         goto fail_stop;
+    atomic_store(&keeper->magic, GVMI_KEEPER_MAGIC);
+    list_connection(keeper);
     *out = keeper;
     return GVM_OK;
 
@@ -320,14 +389,19 @@ static void say_bye(gvm_keeper *keeper)
 void gvm_keeper_close(gvm_keeper *handle)
 {
     const gvm_error error = gvmi_error_save();
+    gvm_keeper *keeper;
     void *object;
 
-    if (handle != NULL &&
-        gvmi_registry_remove(GVMI_KIND_CONNECTION, gvmi_key(handle), &object) == GVM_OK) {
-        end_objects(object);
-        say_bye(object);
-        stop_mapper(object);
-        gvmi_client_drop_keeper(object);
+    if (handle != NULL && gvmi_keeper_hold(handle, &keeper) == GVM_OK) { /* and not the parent's */
+        gvmi_keeper_leave(keeper);
+        if (gvmi_registry_remove(GVMI_KIND_CONNECTION, gvmi_key(handle), &object) == GVM_OK) {
+            unlist_connection(keeper);
+            end_objects(keeper);
+            say_bye(keeper);
+            stop_mapper(keeper);
+            atomic_store(&keeper->magic, GVMI_DEAD_MAGIC);
+            gvmi_client_drop_keeper(keeper);
+        }
     }
     gvmi_error_restore(&error);
 }

@@ -72,10 +72,16 @@ void gvmi_client_end_object(gvm_object *object, bool tell)
 
 gvm_status gvmi_object_hold(const gvm_object *handle, gvm_object **out)
 {
-    void *object;
-    gvm_status status = gvmi_registry_hold(GVMI_KIND_OBJECT, gvmi_key(handle), &object);
+    void *found;
+    gvm_status status = gvmi_registry_hold(GVMI_KIND_OBJECT, gvmi_key(handle), &found);
+    gvm_object *object = found;
 
-    *out = object;
+    if (status == GVM_OK && atomic_load(&object->magic) != GVMI_OBJECT_MAGIC) {
+        gvmi_object_leave(object);
+        status = gvmi_fail(GVM_E_FOREIGN,
+                           "the object is the parent process's: connect anew after fork()");
+    }
+    *out = status == GVM_OK ? object : NULL;
     return status;
 }
 
@@ -256,10 +262,16 @@ gvm_status gvm_object_open(gvm_keeper *handle, const char *name, uint32_t flags,
 
 void gvm_object_close(gvm_object *handle)
 {
+    const gvm_error error = gvmi_error_save();
+    gvm_object *held;
     void *object;
 
-    if (handle != NULL && gvmi_registry_remove(GVMI_KIND_OBJECT, gvmi_key(handle), &object) == GVM_OK)
-        gvmi_client_end_object(object, true);
+    if (handle != NULL && gvmi_object_hold(handle, &held) == GVM_OK) { /* and not the parent's */
+        gvmi_object_leave(held);
+        if (gvmi_registry_remove(GVMI_KIND_OBJECT, gvmi_key(handle), &object) == GVM_OK)
+            gvmi_client_end_object(object, true);
+    }
+    gvmi_error_restore(&error);
 }
 
 gvm_status gvm_object_drop(gvm_keeper *handle, const char *name)

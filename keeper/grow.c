@@ -150,8 +150,6 @@ static void place_chunks(gvmi_machine *m, keep_object *object, const keep_growth
 
     resize_item(m, object, growth->new_count);
     gvmi_keep_plan_for(m, object, false, &plan);
-    if (object->lease_state == KEEP_FROZEN)
-        object->item.pinned = true;
     gvmi_keep_take_victims(m, object, &plan);
     bring = plan.bring_bytes / object->chunk_bytes;
     for (uint32_t i = growth->old_count; i < growth->new_count; i++) {

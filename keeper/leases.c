@@ -101,6 +101,13 @@ bool gvmi_keep_held(const keep_object *object, bool writers_only)
     return false;
 }
 
+/* Somebody wants it again. */
+void gvmi_keep_unpark(keep_object *object)
+{
+    object->parked = false;
+    object->item.pinned = object->lease_state == KEEP_FROZEN;
+}
+
 /* The policy hears of acquires that went the fast way. */
 bool gvmi_keep_sample(gvmi_machine *m, keep_object *object)
 {
@@ -118,7 +125,7 @@ bool gvmi_keep_sample(gvmi_machine *m, keep_object *object)
         o->client->acquires += count;
         object->acquires += count;
         m->acquires += count;
-        object->parked = false;
+        gvmi_keep_unpark(object);
         gvmi_policy_acquired(m->devices[object->device].policy, &object->item, count,
                              hint <= GVM_HINT_ONCE ? (gvm_hint)hint : GVM_HINT_NONE);
         if (m->config.trace != NULL)
@@ -277,26 +284,69 @@ static keep_wait *new_wait(gvmi_machine *m, keep_client *client, keep_object *ob
 
 /* ---- serving the queue */
 
+/* Which victims of a plan cannot be had, as they are leased: pinned for a while. Also hears of what
+ * the others were acquired for. True: the plan is to be made again. */
+static bool look_at_victims(gvmi_machine *m, const gvmi_policy_plan *plan, keep_pins *pins)
+{
+    bool news = false;
+
+    for (uint32_t i = 0; i < plan->victim_count; i++) {
+        keep_object *victim = gvmi_keep_object_of(plan->victims[i].item);
+
+        news |= gvmi_keep_sample(m, victim);
+        if (gvmi_keep_held(victim, false)) {
+            victim->item.pinned = true;
+            pins->items[pins->count++] = &victim->item;
+            news = true;
+        }
+    }
+    return news;
+}
+
+static void unpin(keep_pins *pins)
+{
+    while (pins->count > 0)
+        pins->items[--pins->count]->pinned = false;
+}
+
 void gvmi_keep_plan_for(gvmi_machine *m, keep_object *object, bool forced, gvmi_policy_plan *plan)
 {
     keep_device *device = &m->devices[object->device];
-    bool again = true;
+    const bool was_pinned = object->item.pinned;
+    keep_pins pins = {.count = 0};
+    unsigned tries = 0;
 
     object->item.pinned = false;
-    for (unsigned tries = 0; tries < KEEP_PLAN_TRIES_MAX && again; tries++) {
-        again = false;
+    do
         gvmi_policy_plan_for(device->policy, &object->item, gvmi_keep_room_bytes(&device->place),
                              forced, plan);
-        for (uint32_t i = 0; i < plan->victim_count; i++) {
-            keep_object *victim = gvmi_keep_object_of(plan->victims[i].item);
+    while (look_at_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
+    unpin(&pins);
+    object->item.pinned = was_pinned;
+}
 
-            again |= gvmi_keep_sample(m, victim); /* it may be worth more than was known */
-            if (gvmi_keep_held(victim, false)) {
-                victim->item.pinned = true; /* until the next look */
-                again = true;
-            }
-        }
-    }
+keep_object *gvmi_keep_plan_next(gvmi_machine *m, keep_device *device, gvmi_policy_plan *plan)
+{
+    keep_pins pins = {.count = 0};
+    unsigned tries = 0;
+    gvmi_policy_item *item;
+
+    do
+        item = gvmi_policy_plan_next(device->policy, gvmi_keep_room_bytes(&device->place), plan);
+    while (item != NULL && look_at_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
+    unpin(&pins);
+    return item != NULL && plan->bring_bytes > 0 ? gvmi_keep_object_of(item) : NULL;
+}
+
+void gvmi_keep_plan_shrink(gvmi_machine *m, keep_device *device, uint64_t bytes, gvmi_policy_plan *plan)
+{
+    keep_pins pins = {.count = 0};
+    unsigned tries = 0;
+
+    do
+        (void)gvmi_policy_plan_shrink(device->policy, bytes, plan);
+    while (look_at_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
+    unpin(&pins);
 }
 
 /* Asks the policy, once a request, whether chunks should come before it is granted. */
@@ -451,7 +501,7 @@ void gvmi_keep_acquire(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
         return;
     wait->hint = (gvm_hint)body->hint;
     wait->considered = body->timeout_ms == 0; /* who cannot wait does not wait for a move */
-    object->parked = false;
+    gvmi_keep_unpark(object);
     /* Now, as it decides on what comes in; the lease word will tell the same again at TAKEN. */
     gvmi_policy_acquired(m->devices[object->device].policy, &object->item, 1, wait->hint);
     gvmi_keep_settle(m);

@@ -364,8 +364,7 @@ static void look(gvmi_machine *m)
 {
     for (keep_object *object = m->objects; object != NULL; object = object->next) {
         gvmi_keep_sample(m, object);
-        object->item.pinned = object->lease_state == KEEP_FROZEN || object->parked ||
-                              gvmi_keep_held(object, false);
+        object->item.pinned = object->lease_state == KEEP_FROZEN || object->parked;
     }
     gvmi_keep_watch_clients(m);
     gvmi_keep_settle(m);

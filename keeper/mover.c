@@ -13,12 +13,16 @@
 #include <pthread.h>
 #include <stdlib.h>
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/assert.h"
 #include "base/error.h"
 
 #define DEPTH 16 /* jobs submitted to a stream at a time */
+/* Between two looks at what is under way: waiting for an event instead, a lane could not submit the
+ * job that comes meanwhile, and the link would be idle between the two. */
+#define LOOK_NS 50000
 
 typedef struct job_list {
     gvmi_job *first, *last;
@@ -308,14 +312,34 @@ static void start_job(lane *l, gvmi_job *job)
     }
 }
 
-/* The next job; waits for one while nothing is under way. False: the lane is to end. */
+/* Waits for a job, or, while some are under way, for at most LOOK_NS. */
+static void wait_for_job_locked(lane *l)
+{
+    struct timespec until;
+
+    if (l->count == 0) {
+        pthread_cond_wait(&l->wake, &l->lock.mutex);
+        return;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += LOOK_NS;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    pthread_cond_timedwait(&l->wake, &l->lock.mutex, &until);
+}
+
+/* The next job; NULL: there is none just now, but some are under way. False: the lane is to end. */
 static bool next_job(lane *l, gvmi_job **job)
 {
     bool stop;
 
     gvmi_lock(&l->lock);
     while (l->count == 0 && l->waiting.first == NULL && !l->stop)
-        pthread_cond_wait(&l->wake, &l->lock.mutex);
+        wait_for_job_locked(l);
+    if (l->waiting.first == NULL && !l->stop)
+        wait_for_job_locked(l);
     stop = l->stop;
     *job = stop ? NULL : list_take(&l->waiting);
     gvmi_unlock(&l->lock);
@@ -330,10 +354,9 @@ static void *run_lane(void *arg)
     const bool entered = gvmi_device_enter(l->mover->device) == GVM_OK;
 
     while (next_job(l, &job)) {
+        land_ready(l);
         if (job != NULL)
             start_job(l, job);
-        else if (l->count > 0)
-            land(l);
     }
     while (l->count > 0)
         land(l);
@@ -379,12 +402,16 @@ static void lane_free(lane *l)
 static gvm_status lane_start(gvmi_mover *mover, lane *l, uint32_t tier)
 {
     gvm_status status = gvmi_device_enter(mover->device);
+    pthread_condattr_t monotonic;
     int code;
 
     l->mover = mover;
     l->tier = tier;
     gvmi_mutex_init(&l->lock, GVMI_RANK_QUEUE);
-    pthread_cond_init(&l->wake, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&l->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
     if (status == GVM_OK) {
         status = make_stream(l);
         gvmi_device_leave();

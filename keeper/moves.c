@@ -134,6 +134,8 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
 
         frames[i] = frame_where(chunk);
         gvmi_keep_frame_seen(m, frames[i], &object->domain);
+        if (object->mixed)
+            gvmi_keep_frame(m, frames[i])->tainted = true;
         message.tail.chunks[i] = (gvmi_wire_chunk){
             .index = indexes[i], .tier = chunk->where, .stamp = chunk->stamp};
         pending->indexes[i] = indexes[i];
@@ -480,22 +482,19 @@ static void shrink(gvmi_machine *m, keep_device *device)
         device->place.free_bytes > over_bytes ? device->place.free_bytes - over_bytes : 0);
     if (device->place.used_bytes <= device->place.budget_bytes)
         return;
-    (void)gvmi_policy_plan_shrink(device->policy, over_bytes, &plan);
+    gvmi_keep_plan_shrink(m, device, over_bytes, &plan);
     gvmi_keep_take_victims(m, NULL, &plan);
 }
 
 static void promote(gvmi_machine *m, keep_device *device)
 {
     gvmi_policy_plan plan;
-    gvmi_policy_item *item = gvmi_policy_plan_next(device->policy,
-                                                   gvmi_keep_room_bytes(&device->place), &plan);
-    keep_object *object;
+    keep_object *object = gvmi_keep_plan_next(m, device, &plan);
 
-    if (item == NULL || plan.bring_bytes == 0)
+    if (object == NULL)
         return;
-    object = gvmi_keep_object_of(item);
     if (object->first_wait != NULL || !gvmi_keep_freeze(m, object)) {
-        item->pinned = true; /* until the next look */
+        object->item.pinned = true; /* until the next look: others may gain, too */
         return;
     }
     (void)gvmi_keep_bring(m, object, &plan);

@@ -513,6 +513,7 @@ void gvmi_keep_set_mode(gvmi_machine *m, keep_client *client, const gvmi_wire_me
                                "only its owner may change an object's mode");
         return;
     }
+    opening->object->mixed = opening->object->mixed || opening->object->domain.mode != body->value;
     opening->object->domain.mode = body->value;
     gvmi_keep_reply_done(m, client, message->head.request, 0);
 }

@@ -585,14 +585,11 @@ static uint64_t add_sat(uint64_t a, uint64_t b)
 
 typedef enum will { WILL_FILL, WILL_DISPLACE, WILL_FORCE } will;
 
-/* May o be taken for an item of score mine? */
+/* May o be taken for an item of score mine? By force, whatever is not leased may: who asks says that
+ * it will read the bytes many times, so that moving them pays. Victims come by rising score. */
 static bool may_take(const gvmi_policy *policy, const slot *o, double mine, double price, will how)
 {
-    double other = score(policy, policy->leader, o);
-
-    if (how == WILL_FORCE)
-        return o->item->last_hint != GVM_HINT_HOT || beats(mine, HOT_WEIGHT, other);
-    return beats(mine, price, other);
+    return how == WILL_FORCE || beats(mine, price, score(policy, policy->leader, o));
 }
 
 /* Drops what the last victims give beyond what the plan brings. */
@@ -633,11 +630,8 @@ static void find_victims(gvmi_policy *policy, const gvmi_policy_item *item, uint
         o = &policy->slots[at];
         if (o->item == item || o->item->pinned)
             continue;
-        if (!may_take(policy, o, mine, price, how)) {
-            if (how == WILL_FORCE)
-                continue;
+        if (!may_take(policy, o, mine, price, how))
             break;
-        }
         take = units_up(need, o->item->unit_bytes, o->item->resident_bytes);
         /* A unit much larger than what is needed costs more than it brings. */
         if (how != WILL_FORCE && take > need &&

@@ -54,7 +54,8 @@ gvm_status gvmi_policy_create(uint64_t budget_bytes, gvmi_policy **out);
 void gvmi_policy_destroy(gvmi_policy *policy);
 void gvmi_policy_set_budget(gvmi_policy *policy, uint64_t budget_bytes);
 
-/* An item comes (zeros before, but for unit_bytes, and bytes if it has memory already), changes its size, goes. GVM_E_NOMEM */
+/* An item comes (zeros before, but for unit_bytes, and bytes if it has memory already), changes its
+ * size, goes. GVM_E_NOMEM */
 gvm_status gvmi_policy_add(gvmi_policy *policy, gvmi_policy_item *item);
 void gvmi_policy_resize(gvmi_policy *policy, gvmi_policy_item *item, uint64_t bytes);
 void gvmi_policy_remove(gvmi_policy *policy, gvmi_policy_item *item);
@@ -65,8 +66,8 @@ void gvmi_policy_resident(gvmi_policy *policy, gvmi_policy_item *item, uint64_t 
 /* count acquires of the item with a hint, since the last call. */
 void gvmi_policy_acquired(gvmi_policy *policy, gvmi_policy_item *item, uint32_t count, gvm_hint hint);
 
-/* The item is wanted now, and free_bytes of the budget are free. forced: bring in what fits for
- * GVM_HINT_HOT, displacing whatever is not pinned and not hotter by its own hint. Pinned items are
+/* The item is wanted now, and free_bytes of the budget are free. forced: bring in what fits,
+ * for GVM_HINT_HOT, displacing whatever is not pinned, the least valuable first. Pinned items are
  * no victims.
  *
  * A resident item's acquires cost no message, so its score may be old: before following a plan,

@@ -172,7 +172,8 @@ typedef struct keep_growth {
 struct keep_object {
     uint64_t id;
     char name[GVM_NAME_BYTES_MAX];
-    keep_domain domain;        /* owner, group, mode */
+    keep_domain domain; /* owner, group, mode */
+    bool mixed;         /* the mode was changed: who has it open may not be who may open it now */
     bool kept, sealed, parked; /* parked: evicted on request; stays out until acquired */
     uint32_t device;
     uint32_t creator; /* client number; 0: gone */
@@ -288,6 +289,12 @@ typedef struct keep_room { /* a chunk that waits for a device frame */
     uint32_t chunk;
 } keep_room;
 
+/* Items pinned while a plan is made. */
+typedef struct keep_pins {
+    uint32_t count;
+    gvmi_policy_item *items[KEEP_PLAN_TRIES_MAX * GVMI_POLICY_VICTIMS_MAX];
+} keep_pins;
+
 typedef struct keep_device {
     keep_place place;
     gvmi_policy *policy;
@@ -396,6 +403,11 @@ bool gvmi_keep_sample(gvmi_machine *m, keep_object *object);
 bool gvmi_keep_held(const keep_object *object, bool writers_only);
 /* What the policy would bring in, without victims that are leased. */
 void gvmi_keep_plan_for(gvmi_machine *m, keep_object *object, bool forced, gvmi_policy_plan *plan);
+/* Likewise: the object that gains most, or NULL; and what is to go if so much must. */
+keep_object *gvmi_keep_plan_next(gvmi_machine *m, keep_device *device, gvmi_policy_plan *plan);
+void gvmi_keep_plan_shrink(gvmi_machine *m, keep_device *device, uint64_t bytes,
+                           gvmi_policy_plan *plan);
+void gvmi_keep_unpark(keep_object *object);
 /* Withdraws permits and, if nothing is held, freezes. False: as before. */
 bool gvmi_keep_freeze(gvmi_machine *m, keep_object *object);
 void gvmi_keep_thaw(gvmi_machine *m, keep_object *object);

@@ -194,7 +194,8 @@ typedef enum gvm_lease_mode {
 typedef enum gvm_hint {
     GVM_HINT_NONE = 0,
     GVM_HINT_SCAN = 1, /* read once from end to end: do not displace others for it */
-    GVM_HINT_HOT = 2,  /* read many times under this lease: bring it in first if it can be */
+    GVM_HINT_HOT = 2,  /* read many times under this lease: bring it in first, in the place of
+                        * whatever is not leased */
     GVM_HINT_ONCE = 3, /* this access foretells nothing */
 } gvm_hint;
 

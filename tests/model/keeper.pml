@@ -7,11 +7,12 @@
  * table.pml, made from GVMI_LEASE_TRANSITIONS by run.sh, has the states, the events and step().
  *
  * -D THREADS=2|3   one thread for each client, or two for client 0
+ * -D ROUNDS=n      each thread acquires at most n times; otherwise without end
  * -D MOVES         the keeper moves the chunk between the frames
- * -D KILLS         one of the clients dies, at any point
- * -D CUTS          the keeper cuts one of the clients off, at any point, while its process lives on
- * -D BREAKS        a client may fail to map what the keeper moved, and stay connected
- * -D SLOW          a client may answer a MAP late or never; it is cut off then
+ * -D KILLS         client 0 dies, at any point
+ * -D CUTS          the keeper cuts client 0 off, at any point, while its process lives on
+ * -D BREAKS        client 0 may fail to map what the keeper moved, and stay connected
+ * -D SLOW          client 0 may answer a MAP late or never; it is cut off then
  * -D TIMEOUTS      acquires may have a timeout
  * -D LIMITS        a thread that may not take a lease may give up instead of asking the keeper
  * -D KEEPS         thread 0 may keep a read lease for ever; writers do not wait for ever
@@ -89,7 +90,7 @@ bool stopped[2]; /* for ever, by a signal; nobody sees it */
 bool failed[2];  /* could not map */
 bool slow[2];    /* does not answer a MAP in time */
 bool calm;       /* no more moves, deaths and cuts: what waits now must get on without them */
-bit kills, cuts;
+bit cuts;
 bit mapped[2];   /* the frame at the object's address */
 bit fresh[2];    /* does the frame hold what was written last under a lease? */
 
@@ -178,10 +179,12 @@ inline subtract(c, m)
     left = LEFT(c, m)
 }
 
+/* A ring that the keeper would ignore is left out, and so is one that is overtaken (permits()): all
+ * that it could do later is to make the keeper look once more, and nothing may depend on that. */
 inline ring(c)
 {
     if
-    :: RINGS(seen) && !left -> bell[c] = true
+    :: RINGS(seen) && !left && state == DRAINING -> bell[c] = true
     :: else
     fi;
     left = 0
@@ -205,12 +208,20 @@ proctype Thread(byte t)
 {
     byte mode, seen;
     bool conflict, left, endless;
+#ifdef ROUNDS
+    byte rounds;
+#endif
 
     {
 end_idle:
         do
         :: atomic {
+#ifdef ROUNDS
+               rounds < ROUNDS ->
+               rounds++;
+#else
                true ->
+#endif
                if
                :: mode = READ
                :: mode = WRITE
@@ -401,8 +412,8 @@ end_idle:
                   if
                   :: true
 #ifdef SLOW
-                  :: slow[c] = true
-                  :: !calm ->
+                  :: c == 0 -> slow[c] = true
+                  :: c == 0 && !calm ->
                      slow[c] = true;
                      stopped[c] = true
 #endif
@@ -423,7 +434,7 @@ end_idle:
                   :: mapped[c] = what;
                      send_up(c, MAPPED, 0)
 #ifdef BREAKS
-                  :: !calm ->
+                  :: c == 0 && !calm ->
                      failed[c] = true;
                      send_up(c, NOT_MAPPED, 0)
 #endif
@@ -493,6 +504,12 @@ inline publish(c)
 
 inline permits()
 {
+    if
+    :: state != DRAINING ->
+       bell[0] = false;
+       bell[1] = false
+    :: else
+    fi;
     publish(0);
     publish(1)
 }
@@ -734,7 +751,6 @@ end_idle:
 #endif
     TIMEOUT_OF(2)
     CUT_OF(0, 0, 1)
-    CUT_OF(1, 2, 2)
 #ifdef MOVES
     :: atomic {
            !calm && (state == SHARED || state == EXCLUSIVE) && MAY_MOVE ->
@@ -945,75 +961,4 @@ look_again: /* is there something to grant? */
     }
 }
 
-/* ---- the world */
-
-/* Lets stores out, in any order and at any time. */
-proctype Memory()
-{
-end_idle:
-    do
-    :: atomic {
-           buffered[0] != EMPTY ->
-           permit[0] = buffered[0];
-           buffered[0] = EMPTY
-       }
-    :: atomic {
-           buffered[1] != EMPTY ->
-           permit[1] = buffered[1];
-           buffered[1] = EMPTY
-       }
-    od
-}
-
-#ifdef KILLS
-#define MAY_DIE(c) (alive[c] && !calm && kills == 0)
-#else
-#define MAY_DIE(c) false
-#endif
-
-proctype World()
-{
-end_idle:
-    do
-    :: atomic {
-           MAY_DIE(0) ->
-           kills = 1;
-           alive[0] = false;
-           stopped[0] = false;
-           slow[0] = false;
-           reply[0] = 0;
-           reply[1] = 0
-       }
-    :: atomic {
-           MAY_DIE(1) ->
-           kills = 1;
-           alive[1] = false;
-           stopped[1] = false;
-           slow[1] = false;
-           reply[2] = 0
-       }
-    :: atomic {
-           !calm ->
-           calm = true
-       }
-    od
-}
-
-init
-{
-    atomic {
-        fresh[DEVICE] = 1;
-        permit[0] = P_READ;
-        permit[1] = P_READ;
-        run Memory();
-        run World();
-        run Keeper();
-        run Mapper(0);
-        run Mapper(1);
-        run Thread(0);
-#if THREADS == 3
-        run Thread(1);
-#endif
-        run Thread(2)
-    }
-}
+#include "world.pml"

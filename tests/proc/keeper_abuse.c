@@ -151,6 +151,7 @@ static bool abuser_end(abuser *a)
 
     if (a->pid <= 0)
         return false;
+    shutdown(a->control, SHUT_RDWR); /* abusers that came later have copies of it */
     close(a->control);
     while (waitpid(a->pid, &status, 0) < 0 && errno == EINTR)
         ;
@@ -276,12 +277,16 @@ static bool random_messages(int fd)
 
     for (int i = 0; i < 60 && open; i++) {
         const uint64_t random = proc_random(&seed);
-        gvmi_wire_message message;
-        uint8_t bytes[sizeof message];
+        const gvmi_wire_type type = types[random % (sizeof types / sizeof types[0])];
+        gvmi_wire_head head = {.type = (uint16_t)type,
+                               .request = random >> 20 & 1 ? (uint64_t)i + 2 : 0};
+        uint8_t bytes[sizeof(gvmi_wire_message)] = {0};
         size_t len;
 
-        gvmi_wire_start(&message, types[random % (sizeof types / sizeof types[0])], (uint64_t)i + 2);
-        len = gvmi_wire_encode(&message, bytes);
+        head.tail_bytes = random >> 24 & 1 ? 0 : (uint32_t)(random >> 32) % 64;
+        len = sizeof head + gvmi_wire_body_bytes(type) + head.tail_bytes;
+        head.bytes = (uint32_t)len;
+        memcpy(bytes, &head, sizeof head);
         for (size_t at = sizeof(gvmi_wire_head); at < len; at++)
             if (random >> 16 & 1) /* else zeros, with a few bits */
                 bytes[at] = (uint8_t)proc_random(&seed);

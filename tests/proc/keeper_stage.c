@@ -57,28 +57,45 @@ static void pause_a_little(void)
     nanosleep(&pause, NULL);
 }
 
-static long fds_of(pid_t pid)
+/* Prints them, too, if asked to: for whoever looks what is left. */
+static fd_counts count_fds(pid_t pid, bool print)
 {
-    char path[64];
+    char path[64], what[300];
+    fd_counts counts = {0, 0};
+    struct dirent *entry;
     DIR *folder;
-    long count = 0;
 
     snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
     folder = opendir(path);
-    while (folder != NULL && readdir(folder) != NULL)
-        count++;
+    while (folder != NULL && (entry = readdir(folder)) != NULL) {
+        const ssize_t len = readlinkat(dirfd(folder), entry->d_name, what, sizeof what - 1);
+        bool memory;
+
+        if (len < 0)
+            continue;
+        what[len] = '\0';
+        memory = strncmp(what, "/memfd:gvmem-softgpu:", 21) == 0 ||
+                 strncmp(what, "/dev/nvidia", 11) == 0;
+        counts.memory += memory;
+        counts.others += !memory;
+        if (print)
+            printf("#   %s %s\n", entry->d_name, what);
+    }
     if (folder != NULL)
         closedir(folder);
-    return count;
+    return counts;
 }
 
-/* Frames have one fd each; how many there are is the keeper's affair. */
-static long fds_without_frames(const stage *s, const keeper_answer *now)
+/* Every frame is a descriptor or two: one that was exported, and on the software GPU the driver's
+ * own. */
+static bool fds_are_right(const stage *s, const keeper_answer *now)
 {
     const uint64_t bytes = now->device.resident_bytes + now->device.free_bytes +
                            now->keeper.host_used_bytes + now->keeper.host_free_bytes;
+    const fd_counts counts = count_fds(s->keeper.pid, false);
 
-    return fds_of(s->keeper.pid) - (long)(bytes / CHUNK_BYTES);
+    return counts.others == s->fds.others &&
+           (!proc_software || counts.memory <= s->fds.memory + 2 * (long)(bytes / CHUNK_BYTES));
 }
 
 bool stage_snapshot(stage *s, keeper_answer *out)
@@ -115,7 +132,8 @@ bool stage_begin(stage *s, uint32_t lease_timeout_ms)
         return false;
     if (!stage_snapshot(s, &now))
         return false;
-    s->fds = fds_without_frames(s, &now);
+    s->fds = count_fds(s->keeper.pid, false);
+    s->fds.memory -= 2 * (long)(now.device.resident_bytes / CHUNK_BYTES);
     return true;
 }
 
@@ -149,7 +167,7 @@ static bool drop_leftovers(stage *s)
 static bool is_settled(const stage *s, const keeper_answer *now)
 {
     return now->keeper.clients == 1 && now->keeper.objects == 1 && now->device.held_bytes == 0 &&
-           now->device.leased_bytes == 0 && fds_without_frames(s, now) == s->fds;
+           now->device.leased_bytes == 0 && fds_are_right(s, now);
 }
 
 /* A name that the dead had is free, and an object can be made under it. */
@@ -181,9 +199,12 @@ bool stage_is_whole(stage *s)
             break;
         pause_a_little();
     }
-    printf("# left: %u clients, %u objects, %llu bytes held, %llu leased; %ld fds of the keeper, not %ld\n",
+    printf("# left: %u clients, %u objects, %llu bytes held, %llu leased, %llu resident, %llu free, %llu on the host, %llu free there; fds other than memory's were %ld, memory's %ld:\n",
            now.keeper.clients, now.keeper.objects, (unsigned long long)now.device.held_bytes,
-           (unsigned long long)now.device.leased_bytes, fds_without_frames(s, &now), s->fds);
+           (unsigned long long)now.device.leased_bytes, (unsigned long long)now.device.resident_bytes,
+           (unsigned long long)now.device.free_bytes, (unsigned long long)now.keeper.host_used_bytes,
+           (unsigned long long)now.keeper.host_free_bytes, s->fds.others, s->fds.memory);
+    (void)count_fds(s->keeper.pid, true);
     return false;
 }
 

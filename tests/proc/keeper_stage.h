@@ -11,10 +11,15 @@
 #define REVOKE_MS 400 /* how long a client may take to unmap */
 #define SETTLE_MS 10000
 
+/* A process's descriptors: those of memory, by what the two drivers' look like, and all others. */
+typedef struct fd_counts {
+    long memory, others;
+} fd_counts;
+
 typedef struct stage {
     char folder[64], path[PATH_BYTES];
     keeper_puppet keeper, bystander;
-    long fds; /* of the keeper with the bystander alone, without those of frames */
+    fd_counts fds; /* of the keeper with the bystander alone, without those of frames */
 } stage;
 
 extern uint64_t still_checksum; /* of STILL_NAME's bytes; set by stage_learn() */

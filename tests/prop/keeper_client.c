@@ -339,6 +339,15 @@ static void begin_open(world *w, process *p, thread *t)
     ask(w, p, t, m);
 }
 
+/* What is on its way to an opening will not be mapped any more. */
+static void let_go(process *p, const opening *o)
+{
+    for (packet *at = p->in.first; at != NULL; at = at->next)
+        if (at->message != NULL && at->message->head.type == GVMI_WIRE_MAP &&
+            at->message->body.MAP.slot == o->slot)
+            world_land(at);
+}
+
 /* Only this thread uses it, and nothing of it is being mapped: gvm_object_close()'s rule. */
 static bool begin_close(world *w, process *p, thread *t, opening *o)
 {
@@ -354,10 +363,7 @@ static bool begin_close(world *w, process *p, thread *t, opening *o)
     o->users++;
     o->closing = true;
     unmap_all(o);
-    for (packet *at = p->in.first; at != NULL; at = at->next)
-        if (at->message != NULL && at->message->head.type == GVMI_WIRE_MAP &&
-            at->message->body.MAP.slot == o->slot)
-            world_land(at);
+    let_go(p, o);
     m = world_message(w, p, GVMI_WIRE_CLOSE);
     m->body.CLOSE.slot = o->slot;
     ask(w, p, t, m);
@@ -577,6 +583,8 @@ static void on_opened(world *w, process *p, const gvmi_wire_message *m, bool rea
     p->openings[o->slot] = o;
     p->opening_count++;
     o->lost = w->maps_fail && world_chance(w, 5);
+    if (o->lost)
+        let_go(p, o);
     say_mapped(w, p, o, 0, o->lost ? GVM_E_ADDRESS : GVM_OK);
 }
 
@@ -676,6 +684,7 @@ static void map_step(world *w, process *p, opening *o)
     if (p->map_fails) {
         unmap_all(o);
         o->empty = true;
+        let_go(p, o);
     }
     for (uint32_t i = 0; i < mapping->frame_count && !p->map_fails; i++) {
         const uint32_t chunk = m->tail.chunks[i].index;

@@ -56,16 +56,6 @@ uint32_t model_chunks(const object *o)
     return (uint32_t)((o->bytes + o->chunk_bytes - 1) / o->chunk_bytes);
 }
 
-static uint64_t larger(uint64_t a, uint64_t b)
-{
-    return a > b ? a : b;
-}
-
-static uint64_t rounded(uint64_t bytes, uint64_t chunk_bytes)
-{
-    return chunk_bytes == 0 ? bytes : (bytes + chunk_bytes - 1) / chunk_bytes * chunk_bytes;
-}
-
 /* ---- what is there */
 
 /* An object that nobody opened and that has no name cannot be reached. */
@@ -190,7 +180,7 @@ static bool is_coming(const world *w, const char *name)
 }
 
 /* Somebody's connection is over, but not all of it is: how much it still has is not known here. */
-static bool some_linger(const world *w)
+bool some_linger(const world *w)
 {
     for (uint32_t i = 0; i < w->process_count; i++)
         if (!w->processes[i]->exited && (w->processes[i]->disconnected || w->processes[i]->cut))
@@ -219,107 +209,6 @@ static bool others_create(const world *w, const request *self, const char *name)
             return true; /* what it had asked may linger */
     }
     return false;
-}
-
-/* ---- memory: is there certainly enough? */
-
-static uint64_t wanted_bytes(const request *r)
-{
-    const gvmi_wire_message *m = r->message;
-
-    if (r->type == GVMI_WIRE_CREATE)
-        return rounded(m->body.CREATE.bytes, m->body.CREATE.chunk_bytes);
-    if (r->type == GVMI_WIRE_GROW && r->object != NULL && m->body.GROW.bytes > r->object->bytes)
-        return rounded(m->body.GROW.bytes, r->object->chunk_bytes) -
-               rounded(r->object->bytes, r->object->chunk_bytes);
-    return 0;
-}
-
-/* If all objects and all that is asked for fit the device together, nothing can be short. */
-static bool surely_space(const world *w, uint32_t device)
-{
-    uint64_t sum = 0;
-
-    if (w->jobs_fail || w->loose_ends || w->orphan_count > 0)
-        return false;
-    for (uint32_t i = 0; i < w->object_count; i++)
-        if (w->objects[i]->device == device && !w->objects[i]->gone)
-            sum += rounded(larger(w->objects[i]->bytes, w->objects[i]->perhaps_bytes),
-                           w->objects[i]->chunk_bytes);
-    for (uint32_t i = 0; i < w->process_count; i++) {
-        const process *p = w->processes[i];
-
-        if (!p->exited && (p->disconnected || p->cut))
-            return false;
-        for (uint32_t k = 0; k < p->request_count && !p->exited; k++)
-            sum += wanted_bytes(&p->requests[k]);
-    }
-    return sum <= w->least_budget_bytes[device];
-}
-
-static uint64_t quota_of(const world *w, uint32_t uid)
-{
-    for (uint32_t i = 0; i < w->quota_count; i++)
-        if (w->quota_uids[i] == uid)
-            return w->quotas[i];
-    return w->config.quota_bytes;
-}
-
-/* sure: what a user's objects certainly commit; else at most. */
-static uint64_t committed(const world *w, uint32_t uid, bool sure)
-{
-    uint64_t sum = 0;
-
-    for (uint32_t i = 0; i < w->object_count; i++) {
-        const object *o = w->objects[i];
-
-        if (o->uid == uid && !o->gone && !(sure && o->doomed))
-            sum += rounded(sure ? o->bytes : larger(o->bytes, o->perhaps_bytes), o->chunk_bytes);
-    }
-    if (!sure && (w->loose_ends || w->orphan_count > 0))
-        return UINT64_MAX / 2;
-    for (uint32_t i = 0; i < w->process_count && !sure; i++) {
-        const process *p = w->processes[i];
-
-        for (uint32_t k = 0; k < p->request_count && !p->exited && p->who.uid == uid; k++)
-            sum += wanted_bytes(&p->requests[k]);
-        /* Growth of other users' objects, and what an ended process had asked for, is not looked
-         * at more closely. */
-        if (!p->exited && (p->disconnected || p->cut))
-            return UINT64_MAX / 2;
-    }
-    return sum;
-}
-
-static bool others_grow(const world *w, const request *self, uint32_t uid)
-{
-    for (uint32_t i = 0; i < w->process_count; i++)
-        for (uint32_t k = 0; k < w->processes[i]->request_count; k++) {
-            const request *r = &w->processes[i]->requests[k];
-
-            if (r != self && r->type == GVMI_WIRE_GROW && r->object != NULL && r->object->uid == uid)
-                return true;
-        }
-    return false;
-}
-
-static uint64_t judge_memory(const world *w, const request *r, uint32_t uid, uint32_t device)
-{
-    const uint64_t wanted = wanted_bytes(r), quota = quota_of(w, uid);
-    uint64_t set = ONE_OF(GVM_OK);
-
-    if (wanted == 0)
-        return set;
-    if (!some_linger(w) &&
-        (committed(w, uid, true) > quota || wanted > quota - committed(w, uid, true)))
-        set = ONE_OF(GVM_E_QUOTA);
-    else if (committed(w, uid, false) > quota || others_grow(w, r, uid))
-        set |= ONE_OF(GVM_E_QUOTA);
-    if (!surely_space(w, device))
-        set |= ONE_OF(GVM_E_NOSPACE);
-    if (w->jobs_fail)
-        set |= ONE_OF(GVM_E_NOMEM) | ONE_OF(GVM_E_DRIVER);
-    return set;
 }
 
 /* ---- what may be answered, now */
@@ -354,7 +243,7 @@ static uint64_t judge_create(const world *w, const process *p, const request *r)
     }
     if (living >= w->config.objects_max && !some_linger(w))
         must |= ONE_OF(GVM_E_LIMIT);
-    if (perhaps >= w->config.objects_max || others_create(w, r, NULL))
+    if (perhaps >= w->config.objects_max || others_create(w, r, NULL) || w->loose_ends)
         may |= ONE_OF(GVM_E_LIMIT);
     if (must != 0)
         return must | may | ONE_OF(GVM_E_QUOTA) | ONE_OF(GVM_E_NOSPACE);
@@ -417,6 +306,8 @@ static uint64_t judge_publish(const world *w, const process *p, const request *r
         set |= ONE_OF(GVM_E_EXISTS);
     else if (!owns(w, p, w->names[name]))
         set |= ONE_OF(GVM_E_DENIED);
+    if (there == NAME_DOOMED && is_coming(w, c->name))
+        set |= ONE_OF(GVM_E_EXISTS) | ONE_OF(GVM_E_DENIED) | ONE_OF(GVM_OK);
     if (set == 0 || there == NAME_DOOMED)
         set |= ONE_OF(GVM_OK);
     return set;

@@ -379,9 +379,11 @@ static void show_frame(world *w, process *p, const object *o, const gvmi_wire_ch
     f->seen |= 1ull << p->index;
 }
 
-bool world_is_closing(const process *p, uint32_t slot)
+bool world_let_go(const process *p, uint32_t slot)
 {
-    return p->openings[slot] != NULL && p->openings[slot]->closing &&
+    const opening *o = p->openings[slot];
+
+    return o != NULL && (o->closing || o->lost || o->empty) &&
            p->known[slot].births == p->known[slot].births_seen;
 }
 
@@ -407,7 +409,7 @@ static void show_map(world *w, process *p, packet *sent, const gvmi_action *acti
             return;
         }
         show_frame(w, p, known->object, &sent->message->tail.chunks[i], f);
-        if (p->honest && !world_is_closing(p, map->slot)) {
+        if (p->honest && !world_let_go(p, map->slot)) {
             f->flying++;
             sent->frames[sent->frame_count++] = f;
         }

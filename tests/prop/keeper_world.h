@@ -253,8 +253,8 @@ void world_hang_up(world *w, process *p);
 void world_gone(world *w, process *p); /* hangs up, and ends */
 bool world_lease_counts(const world *w, const process *p);
 void world_packet_free(world *w, packet *freed);
-void world_land(packet *landed);                        /* its frames do not fly any more */
-bool world_is_closing(const process *p, uint32_t slot); /* the process has let go of what is known there */
+void world_land(packet *landed);                    /* its frames do not fly any more */
+bool world_let_go(const process *p, uint32_t slot); /* the process has let go of what is known there */
 
 /* ---- the model (keeper_names.c) */
 object *model_find(world *w, uint64_t id);
@@ -277,5 +277,23 @@ void client_drop_openings(world *w, process *p);
 
 /* ---- dishonest ones (keeper_abuse.c) */
 bool abuse_step(world *w, process *p);
+
+/* ---- keeper_memory.c, for keeper_names.c */
+
+static inline uint64_t larger(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static inline uint64_t rounded(uint64_t bytes, uint64_t chunk_bytes)
+{
+    return chunk_bytes == 0 ? bytes : (bytes + chunk_bytes - 1) / chunk_bytes * chunk_bytes;
+}
+
+/* Is some process gone whose requests or memory may linger? */
+bool some_linger(const world *w);
+
+/* The statuses that a request for memory may be answered with, as far as memory goes. */
+uint64_t judge_memory(const world *w, const request *r, uint32_t uid, uint32_t device);
 
 #endif

@@ -482,6 +482,41 @@ static void stale_pointer_is_foreign(void **state)
     RUN(use_stale_pointers);
 }
 
+static int fork_and_use(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease lease;
+    int code = -1;
+    pid_t pid;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
+    permit(&f, 1, GVMI_PERMIT_READ);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT((pid = fork()) >= 0);
+    if (pid == 0) { /* what destructors would do there */
+        const bool refused = gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_E_FOREIGN &&
+                             gvm_object_release(object, &lease) == GVM_E_FOREIGN &&
+                             gvm_object_grow(object, CHUNK) == GVM_E_FOREIGN &&
+                             gvm_object_drop(keeper, "/data") == GVM_E_FOREIGN;
+
+        gvm_object_close(object);
+        gvm_keeper_close(keeper);
+        _exit(refused ? 0 : 1);
+    }
+    EXPECT(waitpid(pid, &code, 0) == pid && code == 0);
+    EXPECT(gvmi_lease_readers(word(&f)) == 1 && gvmi_lease_acquires(word(&f)) == 1);
+    EXPECT(gvm_object_release(object, &lease) == GVM_OK);
+    return close_all(&f, keeper, object);
+}
+
+static void child_of_a_fork_cannot_touch_its_parents_leases(void **state)
+{
+    RUN(fork_and_use);
+}
+
 /* ---- the doorbell */
 
 static int script_back_out(fake *f)
@@ -820,6 +855,7 @@ int main(void)
         cmocka_unit_test(lease_beyond_the_limit_is_refused),
         cmocka_unit_test(acquire_that_would_be_one_too_many_to_wait_is_refused),
         cmocka_unit_test(stale_pointer_is_foreign),
+        cmocka_unit_test(child_of_a_fork_cannot_touch_its_parents_leases),
         cmocka_unit_test(acquire_that_backs_out_of_a_revoked_object_rings),
         cmocka_unit_test(last_release_of_a_revoked_object_rings),
         cmocka_unit_test(lease_granted_is_in_the_word_before_taken),

@@ -1,0 +1,551 @@
+/* keeper/server*.c: what clients may do to a keeper, spoken by hand over its socket.
+ *
+ * Objects and leases are tested elsewhere, by the machine and through the client. Here it is about
+ * connections: who gets in, what is answered, who is cut off, and that the others, and the keeper,
+ * do not notice. Each test runs in a child, because a driver is started once a process; at its end
+ * no fd and no thread is left of the server.
+ */
+#include "tests/unit/unit.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <poll.h>
+#include <signal.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <time.h>
+
+#include <gvmem/server.h>
+
+#include "base/size.h"
+#include "keeper/snapshot.h"
+#include "keeper/wire.h"
+#include "keeper/words.h"
+#include "sharing/socket.h"
+
+#define TIMEOUT_MS 20000 /* never reached */
+
+typedef struct world {
+    gvm_server *server;
+    char path[64];
+    int fds, threads;
+} world;
+
+static int count_entries(const char *path)
+{
+    DIR *folder = opendir(path);
+    int count = 0;
+
+    while (folder != NULL && readdir(folder) != NULL)
+        count++;
+    closedir(folder);
+    return count;
+}
+
+static int start(world *w, uint32_t clients_max)
+{
+    gvm_server_options options = {.struct_size = sizeof options,
+                                  .path = w->path,
+                                  .device_budget_bytes = 16 * GVMI_MIB,
+                                  .clients_max = clients_max};
+    int32_t devices;
+
+    setenv("GVMEM_DRIVER", "soft", 1);
+    setenv("GVMEM_SOFTGPU", "memory=64MiB", 1);
+    snprintf(w->path, sizeof w->path, "/tmp/gvmem-test-server-%d.sock", (int)getpid());
+    CHILD_EXPECT(gvm_device_count(&devices) == GVM_OK && devices == 1);
+    w->fds = count_entries("/proc/self/fd");
+    w->threads = count_entries("/proc/self/task");
+    CHILD_EXPECT(gvm_server_start(&options, &w->server) == GVM_OK);
+    CHILD_EXPECT(strcmp(gvm_server_path(w->server), w->path) == 0);
+    return 0;
+}
+
+static int stop(world *w)
+{
+    gvm_server_stop(w->server);
+    gvm_server_stop(w->server); /* a stale handle is ignored */
+    CHILD_EXPECT(access(w->path, F_OK) != 0);
+    CHILD_EXPECT(count_entries("/proc/self/fd") == w->fds);
+    CHILD_EXPECT(count_entries("/proc/self/task") == w->threads);
+    return 0;
+}
+
+/* ---- a client, by hand */
+
+typedef struct client {
+    int socket;
+    int fds[3]; /* lease page, permit page, doorbell */
+} client;
+
+static int dial(const world *w)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    memcpy(address.sun_path, w->path, strlen(w->path));
+    if (fd < 0 || connect(fd, (const struct sockaddr *)&address, sizeof address) != 0)
+        return -1;
+    return fd;
+}
+
+static bool tell(int fd, gvmi_wire_message *message)
+{
+    uint8_t bytes[sizeof *message];
+    const size_t len = gvmi_wire_encode(message, bytes);
+    gvmi_socket socket;
+
+    return gvmi_socket_begin(fd, TIMEOUT_MS, &socket) == GVM_OK &&
+           gvmi_socket_send(&socket, bytes, len, NULL, 0) == GVM_OK;
+}
+
+static bool tell_plain(int fd, gvmi_wire_type type, uint64_t request)
+{
+    gvmi_wire_message message;
+
+    gvmi_wire_start(&message, type, request);
+    if (type == GVMI_WIRE_HELLO)
+        message.body.HELLO = (gvmi_wire_hello){.magic = GVMI_WIRE_MAGIC, .version = GVMI_WIRE_VERSION};
+    if (type == GVMI_WIRE_DROP) /* answered FAILED: there is none */
+        strcpy(message.body.DROP.name, "/nothing");
+    return tell(fd, &message);
+}
+
+static bool hear(int fd, gvmi_wire_message *message, int *fds, uint32_t fd_count)
+{
+    uint8_t bytes[sizeof *message];
+    gvmi_wire_head head;
+    gvmi_socket socket;
+
+    if (gvmi_socket_begin(fd, TIMEOUT_MS, &socket) != GVM_OK ||
+        gvmi_socket_receive(&socket, bytes, sizeof head, fds, fd_count) != GVM_OK)
+        return false;
+    memcpy(&head, bytes, sizeof head);
+    return gvmi_wire_check_head(&head, false) == GVM_OK &&
+           gvmi_socket_receive(&socket, bytes + sizeof head, head.bytes - sizeof head, NULL, 0) ==
+               GVM_OK &&
+           gvmi_wire_decode(bytes, head.bytes, false, message) == GVM_OK;
+}
+
+static bool greet(int fd, client *c)
+{
+    gvmi_wire_message message;
+
+    c->socket = fd;
+    return fd >= 0 && tell_plain(fd, GVMI_WIRE_HELLO, 1) && hear(fd, &message, c->fds, 3) &&
+           message.head.type == GVMI_WIRE_WELCOME && message.head.request == 1;
+}
+
+static void hang_up(client *c)
+{
+    close(c->socket);
+    for (int i = 0; i < 3; i++)
+        close(c->fds[i]);
+}
+
+/* How many clients there are, as the keeper tells one of them; -1 if it does not. */
+static int count_clients(const client *c)
+{
+    gvmi_wire_message message;
+    gvmi_snapshot_head head;
+    int fd;
+    bool good = tell_plain(c->socket, GVMI_WIRE_SNAPSHOT, 5) && hear(c->socket, &message, &fd, 1) &&
+                message.head.type == GVMI_WIRE_SNAPSHOT_IS;
+
+    if (!good)
+        return -1;
+    good = pread(fd, &head, sizeof head, 0) == sizeof head && head.magic == GVMI_SNAPSHOT_MAGIC &&
+           pwrite(fd, &head, sizeof head, 0) < 0; /* it is sealed */
+    close(fd);
+    return good ? (int)head.client_count : -1;
+}
+
+/* Waits until the keeper knows of so many, which it may learn a moment later. */
+static bool are_clients(const client *c, int count)
+{
+    const struct timespec moment = {.tv_nsec = 1000000};
+    int now = -1;
+
+    for (int i = 0; i < TIMEOUT_MS && (now = count_clients(c)) != count && now >= 0; i++)
+        nanosleep(&moment, NULL);
+    return now == count;
+}
+
+/* The keeper has ended the connection. What it said before is passed over. */
+static bool is_cut(int fd)
+{
+    char bytes[4096];
+    ssize_t got;
+
+    do {
+        struct pollfd entry = {.fd = fd, .events = POLLIN};
+
+        if (poll(&entry, 1, TIMEOUT_MS) != 1)
+            return false;
+        got = recv(fd, bytes, sizeof bytes, MSG_DONTWAIT);
+    } while (got > 0);
+    return got == 0 || errno == ECONNRESET;
+}
+
+/* ---- tests */
+
+static int come_and_go(void *arg)
+{
+    world w;
+    client a, b;
+    int fd;
+    uint64_t *word;
+
+    (void)arg;
+    if (start(&w, 0) != 0)
+        return 1;
+    CHILD_EXPECT(greet(dial(&w), &a));
+    CHILD_EXPECT(gvm_server_connect(w.server, &fd) == GVM_OK && greet(fd, &b));
+    CHILD_EXPECT(are_clients(&a, 2) && are_clients(&b, 2));
+
+    /* The permit page is for reading, and neither page changes its size. */
+    CHILD_EXPECT(mmap(NULL, GVMI_PERMIT_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, a.fds[1],
+                      0) == MAP_FAILED);
+    word = mmap(NULL, GVMI_PERMIT_PAGE_BYTES, PROT_READ, MAP_SHARED, a.fds[1], 0);
+    CHILD_EXPECT(word != MAP_FAILED);
+    CHILD_EXPECT(mprotect(word, GVMI_PERMIT_PAGE_BYTES, PROT_READ | PROT_WRITE) != 0);
+    munmap(word, GVMI_PERMIT_PAGE_BYTES);
+    word = mmap(NULL, GVMI_LEASE_PAGE_BYTES, PROT_READ | PROT_WRITE, MAP_SHARED, a.fds[0], 0);
+    CHILD_EXPECT(word != MAP_FAILED);
+    munmap(word, GVMI_LEASE_PAGE_BYTES);
+    CHILD_EXPECT(ftruncate(a.fds[0], 0) != 0 && ftruncate(a.fds[1], 0) != 0);
+
+    CHILD_EXPECT(tell_plain(b.socket, GVMI_WIRE_BYE, 0) && is_cut(b.socket));
+    CHILD_EXPECT(are_clients(&a, 1));
+    hang_up(&b);
+    CHILD_EXPECT(gvm_server_connect(w.server, &fd) == GVM_OK && greet(fd, &b));
+    hang_up(&b); /* without a word */
+    CHILD_EXPECT(are_clients(&a, 1));
+    hang_up(&a);
+    return stop(&w);
+}
+
+static void client_comes_and_goes(void **state)
+{
+    (void)state;
+    assert_child_succeeds(come_and_go, NULL);
+}
+
+static int be_refused(void *arg)
+{
+    world w;
+    client a;
+    gvmi_wire_message message;
+    int fd, silent;
+
+    (void)arg;
+    if (start(&w, 1) != 0)
+        return 1;
+    CHILD_EXPECT(greet(dial(&w), &a));
+    fd = dial(&w);
+    CHILD_EXPECT(fd >= 0 && tell_plain(fd, GVMI_WIRE_HELLO, 77) && hear(fd, &message, NULL, 0));
+    CHILD_EXPECT(message.head.type == GVMI_WIRE_FAILED && message.head.request == 77);
+    CHILD_EXPECT(message.body.FAILED.status == GVM_E_DENIED && is_cut(fd));
+    close(fd);
+    silent = dial(&w); /* is still there when the server ends */
+    CHILD_EXPECT(are_clients(&a, 1));
+    CHILD_EXPECT(tell_plain(a.socket, GVMI_WIRE_BYE, 0) && is_cut(a.socket));
+    hang_up(&a);
+    CHILD_EXPECT(greet(dial(&w), &a)); /* there is room again */
+    hang_up(&a);
+    close(silent);
+    return stop(&w);
+}
+
+static void client_too_many_is_told_so(void **state)
+{
+    (void)state;
+    assert_child_succeeds(be_refused, NULL);
+}
+
+/* What no client says, once instead of HELLO and once after it. */
+static int speak_nonsense(void *arg)
+{
+    static const uint8_t noise[200] = {0xff, 0x13, 0x80};
+    world w;
+    client a, b;
+    gvmi_socket socket;
+    int fd;
+
+    (void)arg;
+    if (start(&w, 0) != 0)
+        return 1;
+    CHILD_EXPECT(greet(dial(&w), &a));
+    for (int greeted = 0; greeted < 2; greeted++)
+        for (int kind = 0; kind < 4; kind++) {
+            fd = dial(&w);
+            CHILD_EXPECT(fd >= 0 && (greeted == 0 || greet(fd, &b)));
+            CHILD_EXPECT(gvmi_socket_begin(fd, TIMEOUT_MS, &socket) == GVM_OK);
+            if (kind == 0) {
+                CHILD_EXPECT(gvmi_socket_send(&socket, noise, sizeof noise, NULL, 0) == GVM_OK);
+            } else if (kind == 1) { /* half a message, with an fd */
+                CHILD_EXPECT(gvmi_socket_send(&socket, noise, 1, &fd, 1) == GVM_OK);
+            } else if (kind == 2) { /* what only the keeper says */
+                CHILD_EXPECT(tell_plain(fd, GVMI_WIRE_OPENED, 3));
+            } else { /* not now */
+                CHILD_EXPECT(tell_plain(fd, greeted ? GVMI_WIRE_HELLO : GVMI_WIRE_SNAPSHOT, 3));
+            }
+            CHILD_EXPECT(is_cut(fd));
+            close(fd);
+            for (int i = 0; greeted && i < 3; i++)
+                close(b.fds[i]);
+        }
+    CHILD_EXPECT(count_clients(&a) > 0);
+    hang_up(&a);
+    return stop(&w);
+}
+
+static void client_that_speaks_nonsense_is_cut_off(void **state)
+{
+    (void)state;
+    assert_child_succeeds(speak_nonsense, NULL);
+}
+
+/* One asks and asks and never reads. It is cut off when what it does not read has become too much;
+ * another one is served all the while. */
+static int never_read(void *arg)
+{
+    world w;
+    client a, b;
+    gvmi_wire_message message;
+    uint8_t bytes[sizeof message];
+    size_t len;
+    int asked = 0, served = 0;
+
+    (void)arg;
+    if (start(&w, 0) != 0)
+        return 1;
+    CHILD_EXPECT(greet(dial(&w), &a) && greet(dial(&w), &b));
+    gvmi_wire_start(&message, GVMI_WIRE_DROP, 9);
+    strcpy(message.body.DROP.name, "/nothing");
+    len = gvmi_wire_encode(&message, bytes);
+    for (; asked < 1000000; asked++) {
+        const ssize_t sent = send(b.socket, bytes, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+        if (sent < 0 && errno != EAGAIN)
+            break;
+        CHILD_EXPECT(sent < 0 || sent == (ssize_t)len);
+        if (asked % 1000 == 0 || sent < 0) {
+            CHILD_EXPECT(count_clients(&a) > 0);
+            served++;
+        }
+    }
+    CHILD_EXPECT(asked > 4000 && asked < 1000000 && served > 4);
+    CHILD_EXPECT(count_clients(&a) > 0);
+    hang_up(&b);
+    CHILD_EXPECT(are_clients(&a, 1));
+    hang_up(&a);
+    return stop(&w);
+}
+
+static void client_that_never_reads_is_cut_off(void **state)
+{
+    (void)state;
+    assert_child_succeeds(never_read, NULL);
+}
+
+/* Many messages at once are all answered, in order, while another client gets its turns. */
+static int ask_in_one_breath(void *arg)
+{
+    enum { COUNT = 2000 };
+    world w;
+    client a, b;
+    gvmi_wire_message message;
+
+    (void)arg;
+    if (start(&w, 0) != 0)
+        return 1;
+    CHILD_EXPECT(greet(dial(&w), &a) && greet(dial(&w), &b));
+    for (uint64_t i = 1; i <= COUNT; i++)
+        CHILD_EXPECT(tell_plain(b.socket, GVMI_WIRE_DROP, i));
+    CHILD_EXPECT(count_clients(&a) == 2);
+    for (uint64_t i = 1; i <= COUNT; i++) {
+        CHILD_EXPECT(hear(b.socket, &message, NULL, 0));
+        CHILD_EXPECT(message.head.type == GVMI_WIRE_FAILED && message.head.request == i);
+    }
+    hang_up(&a);
+    hang_up(&b);
+    return stop(&w);
+}
+
+static void messages_at_once_are_answered_in_order(void **state)
+{
+    (void)state;
+    assert_child_succeeds(ask_in_one_breath, NULL);
+}
+
+/* A process that ends is gone, though a child of it has the socket, too; and one that hangs up but
+ * lives is still counted. */
+static int end_a_process(void *arg)
+{
+    world w;
+    client a, b;
+    int said[2], held[2]; /* from the processes; to them, by being closed */
+    char byte = 0;
+    pid_t pid;
+
+    (void)arg;
+    if (start(&w, 0) != 0)
+        return 1;
+    CHILD_EXPECT(greet(dial(&w), &a));
+    for (int hangs_up = 0; hangs_up < 2; hangs_up++) {
+        CHILD_EXPECT(pipe2(said, O_CLOEXEC) == 0 && pipe2(held, O_CLOEXEC) == 0);
+        pid = fork();
+        if (pid == 0) {
+            const bool good = greet(dial(&w), &b);
+
+            close(held[1]);
+            if (!hangs_up && fork() == 0) /* has the socket, too, until the end */
+                _exit(read(held[0], &byte, 1) == 0 ? 0 : 1);
+            if (hangs_up)
+                hang_up(&b);
+            byte = good ? 'b' : 'x';
+            _exit(write(said[1], &byte, 1) == 1 && read(held[0], &byte, 1) == 0 ? 0 : 1);
+        }
+        CHILD_EXPECT(read(said[0], &byte, 1) == 1 && byte == 'b');
+        CHILD_EXPECT(are_clients(&a, 2));
+        CHILD_EXPECT(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
+        CHILD_EXPECT(are_clients(&a, 1));
+        for (int i = 0; i < 2; i++) {
+            close(said[i]);
+            close(held[i]);
+        }
+    }
+    hang_up(&a);
+    return stop(&w);
+}
+
+static void process_that_ends_is_gone(void **state)
+{
+    (void)state;
+    assert_child_succeeds(end_a_process, NULL);
+}
+
+static int64_t cpu_ms(void)
+{
+    struct rusage used;
+
+    getrusage(RUSAGE_SELF, &used);
+    return (used.ru_utime.tv_sec + used.ru_stime.tv_sec) * 1000 +
+           (used.ru_utime.tv_usec + used.ru_stime.tv_usec) / 1000;
+}
+
+/* Without descriptors nobody gets in, those who are in are served, and the keeper does not spin. */
+static int run_out_of_fds(void *arg)
+{
+    enum { WAITING = 8 };
+    const struct timespec a_while = {.tv_nsec = 500000000};
+    world w;
+    client a, b;
+    gvmi_wire_message message;
+    int hoard[1024], hoarded = 0, waiting[WAITING];
+    struct rlimit limit = {.rlim_cur = 256, .rlim_max = 256};
+    int64_t before;
+
+    (void)arg;
+    CHILD_EXPECT(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    if (start(&w, 16) != 0)
+        return 1;
+    CHILD_EXPECT(greet(dial(&w), &a));
+    for (int i = 0; i < WAITING; i++)
+        waiting[i] = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    while (hoarded < 1024 && (hoard[hoarded] = eventfd(0, EFD_CLOEXEC)) >= 0)
+        hoarded++;
+    CHILD_EXPECT(hoarded > 0 && hoarded < 256);
+    for (int i = 0; i < WAITING; i++) {
+        struct sockaddr_un address = {.sun_family = AF_UNIX};
+
+        memcpy(address.sun_path, w.path, strlen(w.path));
+        CHILD_EXPECT(connect(waiting[i], (const struct sockaddr *)&address, sizeof address) == 0);
+    }
+    before = cpu_ms();
+    nanosleep(&a_while, NULL);
+    CHILD_EXPECT(cpu_ms() - before < 250);
+    CHILD_EXPECT(tell_plain(a.socket, GVMI_WIRE_DROP, 3) && hear(a.socket, &message, NULL, 0));
+    while (hoarded > 0)
+        close(hoard[--hoarded]);
+    for (int i = 0; i < WAITING; i++) {
+        CHILD_EXPECT(greet(waiting[i], &b)); /* they were waiting at the door */
+        hang_up(&b);
+    }
+    hang_up(&a);
+    return stop(&w);
+}
+
+static void keeper_out_of_fds_waits_for_some(void **state)
+{
+    (void)state;
+    assert_child_succeeds(run_out_of_fds, NULL);
+}
+
+static int start_badly(void *arg)
+{
+    const int32_t twice[] = {0, 0}, absent[] = {7};
+    int ends[2];
+    gvm_server *server = NULL;
+    gvm_server_options o = {.struct_size = sizeof o, .path = ""};
+    int fd;
+
+    (void)arg;
+    setenv("GVMEM_DRIVER", "soft", 1);
+    setenv("GVMEM_SOFTGPU", "memory=64MiB", 1);
+    CHILD_EXPECT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+#define REFUSED(status, ...) \
+    do { \
+        gvm_server_options bad = {.struct_size = sizeof bad, .path = "", __VA_ARGS__}; \
+        CHILD_EXPECT(gvm_server_start(&bad, &server) == (status) && server == NULL); \
+    } while (0)
+    CHILD_EXPECT(gvm_server_start(&o, NULL) == GVM_E_INVALID);
+    o.struct_size = 8;
+    CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_E_INVALID);
+    o.struct_size = sizeof o;
+    REFUSED(GVM_E_INVALID, .listen_fd = -1);
+    REFUSED(GVM_E_INVALID, .listen_fd = ends[0]); /* it does not listen */
+    REFUSED(GVM_E_INVALID, .socket_mode = 01000);
+    REFUSED(GVM_E_INVALID, .devices = twice, .device_count = 2);
+    REFUSED(GVM_E_INVALID, .devices = twice);
+    REFUSED(GVM_E_INVALID, .clients_max = 1025);
+    REFUSED(GVM_E_INVALID, .quota_count = 1);
+    REFUSED(GVM_E_NODEVICE, .devices = absent, .device_count = 1);
+    REFUSED(GVM_E_NOSPACE, .device_budget_bytes = 65 * GVMI_MIB);
+    REFUSED(GVM_E_SYSTEM, .trace_path = "/nonexistent/trace");
+#undef REFUSED
+    CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_OK);
+    CHILD_EXPECT(strcmp(gvm_server_path(server), "") == 0);
+    CHILD_EXPECT(gvm_server_connect(server, NULL) == GVM_E_INVALID);
+    gvm_server_stop(server);
+    CHILD_EXPECT(gvm_server_connect(server, &fd) == GVM_E_FOREIGN);
+    CHILD_EXPECT(strcmp(gvm_server_path(server), "") == 0);
+    gvm_server_stop(NULL);
+    return 0;
+}
+
+static void options_out_of_range_are_refused(void **state)
+{
+    (void)state;
+    assert_child_succeeds(start_badly, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(client_comes_and_goes),
+        cmocka_unit_test(client_too_many_is_told_so),
+        cmocka_unit_test(client_that_speaks_nonsense_is_cut_off),
+        cmocka_unit_test(client_that_never_reads_is_cut_off),
+        cmocka_unit_test(messages_at_once_are_answered_in_order),
+        cmocka_unit_test(process_that_ends_is_gone),
+        cmocka_unit_test(keeper_out_of_fds_waits_for_some),
+        cmocka_unit_test(options_out_of_range_are_refused),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
