@@ -13,6 +13,8 @@ import headers  # noqa: E402
 
 # Who may include whom: a folder includes itself and those before it.
 ORDER = ["base", "driver", "memory", "kernels", "sharing", "keeper", "tools"]
+# The same inside a folder: its rooms, and the rooms that each may look into.
+ROOMS = {"keeper": {"machine": {"machine"}, "server": {"server", "machine"}, "client": {"client"}}}
 SOFTGPU_MAY = {"driver/calls.h", "driver/cuda_abi.h", "gvmem/device/kernel.h"}
 CUDA_H_MAY = {"driver/abi_check.c"}
 C11_HEADERS = set(
@@ -64,6 +66,10 @@ def check_include(path, number, bracket, name):
     elif folder in ORDER:
         if target not in ORDER or ORDER.index(target) > ORDER.index(folder):
             complain(path, number, f"{folder} includes {name}", f"the direction is {' <- '.join(ORDER)}: move the code or turn the call round")
+        elif target == folder and path.count("/") > 1:
+            rooms, room = ROOMS.get(folder, {}), name.split("/")[1]
+            if room in rooms and room not in rooms.get(path.split("/")[1], {room}):
+                complain(path, number, f"{path.rsplit('/', 1)[0]} includes {name}", "see ROOMS in scripts/lint.py: move the code or turn the call round")
 
 
 def check_c(path, lines, options):

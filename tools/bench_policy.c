@@ -27,7 +27,7 @@
 #include <string.h>
 
 #include "base/size.h"
-#include "keeper/policy.h"
+#include "keeper/machine/policy.h"
 #include "tools/traces.h"
 
 #define BUDGETS_MAX 8

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "base/size.h"
-#include "keeper/server.h"
+#include "keeper/server/server.h"
 #include "tools/tool.h"
 
 #define QUOTAS_MAX 1024

@@ -14,7 +14,7 @@
 
 #include <gvmem/buffer.h>
 
-#include "keeper/machine.h"
+#include "keeper/machine/machine.h"
 #include "tests/fuzz/machine_events.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);

@@ -114,8 +114,18 @@ static void party_prepare(party *p, unsigned index)
     pthread_rwlockattr_setkind_np(&attributes, PTHREAD_RWLOCK_PREFER_WRITER_NONRECURSIVE_NP);
     pthread_rwlock_init(&p->connection, &attributes);
     pthread_rwlockattr_destroy(&attributes);
+    pthread_rwlock_init(&p->opening, NULL);
     for (unsigned i = 0; i < SLOTS; i++)
         pthread_rwlock_init(&p->slots[i].lock, NULL);
+}
+
+static void wait_for_all(void)
+{
+    const struct timespec pause = {.tv_nsec = 1000000};
+
+    atomic_fetch_sub(&page->working, 1);
+    while (atomic_load(&page->working) > 0 && !atomic_load(&page->stop))
+        nanosleep(&pause, NULL);
 }
 
 bool party_run(unsigned index, unsigned threads, uint64_t seed)
@@ -139,7 +149,8 @@ bool party_run(unsigned index, unsigned threads, uint64_t seed)
         }
     for (unsigned i = 0; i < started; i++)
         pthread_join(workers[i].thread, NULL);
-    gvm_keeper_close(p.keeper); /* with what is still open */
+    wait_for_all();
+    gvm_keeper_close(p.keeper); /* with what is still open, which ends names that others know */
     gvm_device_close(p.device);
     return !atomic_load(&page->stop);
 }
@@ -445,6 +456,7 @@ int main(int argc, char **argv)
     page->host_budget_bytes = HOST_BUDGET_CHUNKS * CHUNK_BYTES;
     page->budget_chunks = DEVICE_BUDGET_CHUNKS + HOST_BUDGET_CHUNKS;
     atomic_store(&page->wanted, count);
+    atomic_store(&page->working, crowd.processes);
     good = run();
     unlink(page->path);
     rmdir(folder);

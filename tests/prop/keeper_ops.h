@@ -85,7 +85,8 @@ typedef struct shared_page {
     _Atomic uint64_t started, wanted;
     _Atomic uint32_t chunks_in_use; /* at most, by all objects that live */
     _Atomic uint32_t opens_under_way;
-    atomic_bool stop; /* something is wrong; problem says what */
+    _Atomic uint32_t working; /* processes that may still act on names */
+    atomic_bool stop;         /* something is wrong; problem says what */
     atomic_flag problem_taken;
     char problem[PROBLEM_BYTES];
     char path[108];
@@ -115,6 +116,7 @@ typedef struct party {
     gvm_device *device;
     gvm_keeper *keeper;
     pthread_rwlock_t connection; /* read: while a thread uses it or holds leases */
+    pthread_rwlock_t opening;    /* written: closing what only its creator keeps a name for */
     atomic_bool reconnecting;    /* let go of everything, somebody waits for the lock */
     slot slots[SLOTS];
 } party;

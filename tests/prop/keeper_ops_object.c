@@ -179,6 +179,7 @@ static bool do_open(worker *w)
 
     if (s == NULL)
         return true;
+    pthread_rwlock_rdlock(&w->party->opening);
     atomic_fetch_add(&page->opens_under_way, 1);
     done = atomic_load(&page->names[name].done);
     status = gvm_object_open(w->party->keeper, name_text(name), flags, &object);
@@ -187,6 +188,7 @@ static bool do_open(worker *w)
     good = judged("gvm_object_open", status, may) &&
            (status != GVM_OK || identify(s, object, name, done, flags));
     atomic_fetch_sub(&page->opens_under_way, 1);
+    pthread_rwlock_unlock(&w->party->opening);
     pthread_rwlock_unlock(&s->lock);
     return good;
 }
@@ -209,8 +211,7 @@ static void close_locked(slot *s)
     s->record = NULL;
 }
 
-/* Another opening of the same object in this process: whether that keeps a private object's name is
- * left open, so no such thing is done. */
+/* Another opening of the same object in this process, which would keep a private object's name. */
 static bool opened_twice(const worker *w, const slot *s)
 {
     for (unsigned i = 0; i < SLOTS; i++)
@@ -233,10 +234,12 @@ static bool do_close(worker *w)
     if (s == NULL)
         return true;
     names_lock();
+    pthread_rwlock_wrlock(&w->party->opening);
     if (!s->creator || s->record->outlives || !opened_twice(w, s)) {
         good = gpu_rests(w);
         close_locked(s);
     }
+    pthread_rwlock_unlock(&w->party->opening);
     names_unlock();
     pthread_rwlock_unlock(&s->lock);
     return good;

@@ -20,7 +20,7 @@
 
 #include <gvmem/buffer.h>
 
-#include "keeper/machine.h"
+#include "keeper/machine/machine.h"
 
 #define MIB (1ull << 20)
 #define PROCESSES_MAX 64 /* in the life of a world: a bit each */

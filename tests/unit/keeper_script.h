@@ -20,7 +20,7 @@
 
 #include "base/registry.h"
 #include "base/size.h"
-#include "keeper/client.h"
+#include "keeper/client/client.h"
 #include "sharing/share.h"
 #include "sharing/socket.h"
 

@@ -1,4 +1,4 @@
-/* keeper/frame.c and mover.c: frames are memory with an fd that is the same memory elsewhere; what
+/* keeper/server/frame.c and mover.c: frames are memory with an fd that is the same memory elsewhere; what
  * is dropped comes back; jobs do what they say, in order, and a failure leaves nothing behind.
  *
  * Each test runs in a child, because a driver is started once a process. The machine is one device
@@ -10,7 +10,7 @@
 #include <poll.h>
 
 #include "base/size.h"
-#include "keeper/mover.h"
+#include "keeper/server/mover.h"
 #include "memory/device.h"
 
 #define FRAME (2 * GVMI_MIB)

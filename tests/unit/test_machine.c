@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "keeper/state.h"
+#include "keeper/machine/state.h"
 #include "tests/unit/unit.h"
 
 #define MIB (1ull << 20)

@@ -1,4 +1,4 @@
-/* keeper/outbox.c and fd.c: messages arrive whole, in order and with their fds, whatever the reader
+/* keeper/server/outbox.c and fd.c: messages arrive whole, in order and with their fds, whatever the reader
  * does; and an fd lives as long as a message waits that brings it, and no longer.
  *
  * Every test runs between a count of the open fds and a second one, which must agree.
@@ -14,7 +14,7 @@
 
 #include <gvmem/buffer.h>
 
-#include "keeper/outbox.h"
+#include "keeper/server/outbox.h"
 #include "sharing/socket.h"
 
 #define TIMEOUT_MS 20000 /* never reached */

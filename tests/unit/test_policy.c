@@ -1,4 +1,4 @@
-/* keeper/policy.c: what it keeps under the patterns that it is made for, and that its plans can be
+/* keeper/machine/policy.c: what it keeps under the patterns that it is made for, and that its plans can be
  * followed whatever it is told.
  *
  * A small model of a device follows every plan and counts hits, the bytes that were there when an
@@ -8,7 +8,7 @@
 #include <time.h>
 
 #include "base/size.h"
-#include "keeper/policy.h"
+#include "keeper/machine/policy.h"
 
 enum { ITEMS_MAX = 4096 };
 

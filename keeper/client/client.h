@@ -1,0 +1,214 @@
+/* keeper/client/client.h - the client's side inside the library.
+ *
+ *     user threads                                    the connection's thread ("mapper")
+ *     acquire, release: lease and permit words
+ *     otherwise:  request -> socket, wait             reads everything that comes:
+ *                      ^                                reply   -> its request, wake
+ *                      +----------------------------    GRANTED -> lease word, TAKEN, wake
+ *                                                       OPENED  -> buffer, MAPPED(0), wake
+ *                                                       MAP     -> chunks, MAPPED
+ *
+ * The mapper never waits for user threads beyond the few instructions of a table lock or one send,
+ * and calls nothing in the driver that waits for kernels. What it finds out about the connection
+ * (it closed, or what came is malformed) is final: lost is set, every request ends with
+ * GVM_E_KEEPER, and so does every later one. What is mapped stays.
+ *
+ * Life. A gvm_keeper lives while it is connected and while any of its objects does; an object while
+ * it is open and while a release on a stream is to come. So the pages of words outlast whoever
+ * writes to them. Both are retired, not freed: a stale pointer finds magic to be something else. So
+ * does a child made by fork(), in which every magic is taken away: its writing to the words would be
+ * in its parent's name.
+ *
+ * An object's size and generation are shown (shown_generation) when every chunk below that size is
+ * mapped: an opening begins without chunks, and a growth may come in several MAPs. Until then it is
+ * GVMI_NOT_SHOWN, which no permit matches, and again once a MAP has failed.
+ *
+ * I1  slots[i] is an object whose slot is i, from OPENED until the reply to its CLOSE.
+ * I2  a request is in the table from before it is sent until it is done, its reply in place.
+ * I3  wanted_*, chunks and everything about MAPs is the mapper's alone while it runs.
+ * I4  once closed is set, nobody but the closing thread touches the object's lease word or buffer.
+ * Locks: send_lock (rank KEEPER_SEND) for what goes out; lock (rank KEEPER) for requests, slots, the
+ * fields marked so. Never both.
+ */
+#ifndef GVMI_KEEPER_CLIENT_H
+#define GVMI_KEEPER_CLIENT_H
+
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+#include <stdint.h>
+
+#include <gvmem/keeper.h>
+
+#include "base/lock.h"
+#include "keeper/wire.h"
+#include "keeper/words.h"
+#include "memory/buffer.h"
+
+#define GVMI_CLIENT_WAITING_MAX 1024 /* acquires of one connection that wait */
+#define GVMI_CLIENT_BUCKETS 256      /* of the table of requests */
+#define GVMI_CLIENT_CONNECT_MS 10000 /* from connect() to WELCOME */
+#define GVMI_CLIENT_BYE_MS 1000      /* so long a keeper that reads nothing is asked to take BYE */
+#define GVMI_CLIENT_RETRY_MS 5       /* between two looks at leases that hold up a vacating */
+#define GVMI_CLIENT_UNANSWERED_MAX 4096 /* MAPs for one object, put off by those leases */
+
+#define GVMI_KEEPER_MAGIC 0x6b656570u
+#define GVMI_OBJECT_MAGIC 0x6f626a65u
+#define GVMI_DEAD_MAGIC 0xdeadu
+
+#define GVMI_NOT_SHOWN (-1)
+
+/* A message as it came, with its fds, which are the receiver's to close. */
+typedef struct gvmi_client_message {
+    gvmi_wire_message wire;
+    uint32_t fd_count;
+    bool fds_lost; /* the process had no room for some of them */
+    int fds[GVMI_WIRE_CHUNKS_MAX];
+} gvmi_client_message;
+
+/* Somebody who waits for a reply; on that thread's stack. */
+typedef struct gvmi_client_request gvmi_client_request;
+struct gvmi_client_request {
+    gvmi_client_request *next;
+    uint64_t number;
+    gvmi_wire_type type;
+    gvm_object *object; /* ACQUIRE, CLOSE: whose; CREATE, OPEN: to be filled in */
+    uint32_t mode;      /* ACQUIRE: gvm_lease_mode */
+    gvmi_wire_message *reply;
+    int fd; /* that came with the reply, the waiter's; -1: none */
+    bool done;
+    gvm_error error; /* status GVM_OK: the reply is good */
+    pthread_cond_t ended;
+};
+
+struct gvm_object {
+    /* What the fast path reads. */
+    _Atomic uint32_t magic;
+    bool readonly;
+    _Atomic bool sealed;
+    gvm_keeper *keeper;
+    gvmi_lease_slot *lease;
+    const gvmi_permit_slot *permit;
+    _Atomic int64_t shown_generation; /* or GVMI_NOT_SHOWN */
+    _Atomic uint64_t shown_bytes;     /* written before it; only grows */
+    uint64_t address;
+
+    _Atomic uint32_t references;
+    uint32_t slot;
+    uint64_t id;
+    gvm_buffer *buffer; /* published; NULL if it could not be made */
+    uint64_t reserve_bytes, chunk_bytes, chunk_count;
+
+    bool closed;       /* under lock */
+    gvm_error failure; /* under lock; status not GVM_OK: a MAP failed, nothing is to be had */
+
+    uint64_t wanted_bytes, wanted_generation; /* the latest that the keeper spoke of */
+    uint64_t mapped_chunks;                   /* [0, so many) have been mapped */
+    uint64_t serial;                          /* of the latest MAP */
+    bool vacated;                             /* nothing is mapped any more */
+    uint64_t *unanswered;                     /* serials of MAPs that wait for leases to end */
+    uint32_t unanswered_count;
+    gvm_object *next_failing; /* in the mapper's list of those */
+};
+
+struct gvm_keeper {
+    _Atomic uint32_t magic;
+    _Atomic uint32_t references;
+    gvm_keeper *next, *prev; /* in the list of connections, under its lock */
+    int socket;
+    int doorbell;
+    gvmi_lease_slot *leases;
+    const gvmi_permit_slot *permits;
+    uint32_t keeper_pid;
+    pthread_t mapper;
+    gvm_object *failing; /* the mapper's: objects that wait to be vacated */
+
+    gvmi_mutex send_lock;
+    gvmi_mutex lock;
+    pthread_cond_t changed; /* an object was shown or failed, busy was cleared, lost was set */
+    _Atomic uint64_t next_number;
+    gvmi_client_request *requests[GVMI_CLIENT_BUCKETS];
+    uint32_t acquires_waiting;
+    gvm_object *slots[GVM_OBJECTS_OPEN_MAX];
+    const gvm_object *busy; /* whose MAP the mapper works on */
+    bool lost;
+    gvm_error loss;
+};
+
+/* ---- client_receive.c */
+
+/* Receives and judges one whole message of a keeper's. timeout_ms -1: waits for ever. Of a failure
+ * nothing is left to close.
+ *
+ * GVM_E_PEER (closed), GVM_E_TIMEOUT, GVM_E_FORMAT, GVM_E_VERSION, GVM_E_SYSTEM */
+gvm_status gvmi_client_receive(int socket_fd, int timeout_ms, gvmi_client_message *out);
+
+/* Closes the fds that are left in a message. */
+void gvmi_client_close_fds(gvmi_client_message *message);
+
+/* ---- client_call.c */
+
+/* Sends a request and waits for its reply, which takes the message's place. request->object and
+ * mode are set where the type wants them.
+ *
+ * What the keeper answers, and GVM_E_KEEPER; GVM_E_LIMIT if too many acquires wait */
+gvm_status gvmi_client_call(gvm_keeper *keeper, gvmi_wire_message *message,
+                            gvmi_client_request *request);
+
+/* Sends a message that has no reply. timeout_ms -1: waits for ever.
+ *
+ * GVM_E_PEER, GVM_E_TIMEOUT, GVM_E_SYSTEM */
+gvm_status gvmi_client_send(gvm_keeper *keeper, const gvmi_wire_message *message, int timeout_ms);
+
+/* ---- client_call.c, for the mapper alone: it is the one that ends requests */
+
+/* A reply came: gives it to its request. GVM_E_FORMAT if nobody asked for it; what sending says. */
+gvm_status gvmi_client_answer(gvm_keeper *keeper, gvmi_client_message *message);
+
+/* The connection is of no use any more, for the reason that the thread's error tells. */
+void gvmi_client_lose(gvm_keeper *keeper);
+
+/* ---- client_map.c */
+
+/* Waits until the generation shown is at least the one given.
+ *
+ * The status with which a MAP failed, or GVM_E_KEEPER */
+gvm_status gvmi_client_wait_shown(gvm_object *object, uint32_t generation);
+
+/* The mapper; arg is the keeper. */
+void *gvmi_client_run_mapper(void *arg);
+
+/* For client_answer(): makes the buffer of a new opening and tells the keeper where it is. A
+ * failure that is the object's is left in it, one of the message is returned.
+ *
+ * GVM_E_FORMAT */
+gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened);
+
+/* ---- client_lease.c */
+
+/* For client_answer(): a lease was granted to a request. */
+void gvmi_client_granted(gvm_object *object, uint32_t mode);
+
+/* ---- client_object.c */
+
+/* An object with one reference, and none in its keeper's table; a reference less. */
+gvm_status gvmi_client_new_object(gvm_keeper *keeper, gvm_object **out);
+void gvmi_client_drop_object(gvm_object *object);
+
+/* Ends an opening that no other thread is in: nothing is mapped any more, the words are clear.
+ * Tells the keeper if tell; the caller's reference is used up. */
+void gvmi_client_end_object(gvm_object *object, bool tell);
+
+/* Checks a handle and counts the caller in; drop counts out. GVM_E_FOREIGN */
+gvm_status gvmi_object_hold(const gvm_object *handle, gvm_object **out);
+void gvmi_object_leave(gvm_object *object);
+
+/* ---- client_connect.c */
+
+gvm_status gvmi_keeper_hold(const gvm_keeper *handle, gvm_keeper **out);
+void gvmi_keeper_leave(gvm_keeper *keeper);
+
+/* One reference less; the last gives back pages and fds. */
+void gvmi_client_drop_keeper(gvm_keeper *keeper);
+
+#endif

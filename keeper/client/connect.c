@@ -1,0 +1,407 @@
+/* Connections: from a socket's path to a mapper at work, and back. */
+#include <errno.h>
+#include <fcntl.h>
+#include <poll.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/registry.h"
+#include "keeper/client/client.h"
+#include "keeper/path.h"
+#include "sharing/socket.h"
+
+#define RETRY_MS 10 /* between two tries to connect while the keeper's queue is full */
+
+/* ---- pages and greetings */
+
+/* Maps one of the keeper's pages. It must be large enough, and stay so: an access beyond the end of
+ * a file is fatal. */
+static gvm_status map_page(int fd, size_t bytes, int protection, void **out)
+{
+    struct stat found;
+    const int seals = fcntl(fd, F_GET_SEALS);
+    void *page;
+
+    if (fstat(fd, &found) != 0 || found.st_size < (off_t)bytes || seals < 0 ||
+        (seals & F_SEAL_SHRINK) == 0)
+        return gvmi_fail(GVM_E_FORMAT, "what the keeper sent is no sealed page of %zu bytes", bytes);
+    page = mmap(NULL, bytes, protection, MAP_SHARED, fd, 0);
+    if (page == MAP_FAILED)
+        return gvmi_fail_system(GVM_E_SYSTEM, errno, "mmap", "cannot map a page of the keeper's");
+    *out = page;
+    return GVM_OK;
+}
+
+static gvm_status take_welcome(gvm_keeper *keeper, gvmi_client_message *message)
+{
+    const gvmi_wire_welcome *welcome = &message->wire.body.WELCOME;
+    void *page;
+    gvm_status status;
+
+    if (message->wire.head.type == GVMI_WIRE_FAILED)
+        return gvmi_fail((gvm_status)message->wire.body.FAILED.status, "%.*s", GVMI_WIRE_TEXT_BYTES,
+                         message->wire.body.FAILED.text);
+    if (message->wire.head.type != GVMI_WIRE_WELCOME || welcome->slots != GVM_OBJECTS_OPEN_MAX)
+        return gvmi_fail(GVM_E_FORMAT, "the keeper answered HELLO with %s",
+                         gvmi_wire_name_of(message->wire.head.type));
+    if (message->fds_lost)
+        return gvmi_fail(GVM_E_LIMIT,
+                         "the process has too many open files to connect: raise ulimit -n");
+    status = map_page(message->fds[0], GVMI_LEASE_PAGE_BYTES, PROT_READ | PROT_WRITE, &page);
+    if (status != GVM_OK)
+        return status;
+    keeper->leases = page;
+    status = map_page(message->fds[1], GVMI_PERMIT_PAGE_BYTES, PROT_READ, &page);
+    if (status != GVM_OK)
+        return status;
+    keeper->permits = page;
+    keeper->doorbell = message->fds[2];
+    message->fd_count = 2;
+    keeper->keeper_pid = welcome->keeper_pid;
+    return GVM_OK;
+}
+
+static gvm_status greet(gvm_keeper *keeper)
+{
+    gvmi_client_message answer;
+    gvmi_wire_message hello;
+    gvm_status status;
+
+    gvmi_wire_start(&hello, GVMI_WIRE_HELLO, atomic_fetch_add(&keeper->next_number, 1));
+    hello.body.HELLO.magic = GVMI_WIRE_MAGIC;
+    hello.body.HELLO.version = GVMI_WIRE_VERSION;
+    status = gvmi_client_send(keeper, &hello, GVMI_CLIENT_CONNECT_MS);
+    if (status == GVM_OK)
+        status = gvmi_client_receive(keeper->socket, GVMI_CLIENT_CONNECT_MS, &answer);
+    if (status != GVM_OK)
+        return status;
+    status = take_welcome(keeper, &answer);
+    gvmi_client_close_fds(&answer);
+    return status;
+}
+
+/* ---- connections in a child made by fork()
+ *
+ * It has the pages, but neither the mapper nor a driver that works. */
+
+static gvmi_mutex list_lock = GVMI_MUTEX_INIT(GVMI_RANK_KEEPER);
+static gvm_keeper *connections;
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void before_fork(void)
+{
+    gvmi_lock(&list_lock);
+}
+
+static void after_fork_in_parent(void)
+{
+    gvmi_unlock(&list_lock);
+}
+
+/* Other threads may have been at work on a connection when the process forked: nothing of it is
+ * looked at but the slots, whose objects are in memory, alive or retired. */
+static void after_fork_in_child(void)
+{
+    for (gvm_keeper *keeper = connections; keeper != NULL; keeper = keeper->next) {
+        atomic_store(&keeper->magic, GVMI_DEAD_MAGIC);
+        for (uint32_t i = 0; i < GVM_OBJECTS_OPEN_MAX; i++)
+            if (keeper->slots[i] != NULL)
+                atomic_store(&keeper->slots[i]->magic, GVMI_DEAD_MAGIC);
+    }
+    connections = NULL;
+    gvmi_unlock(&list_lock);
+}
+
+static void watch_forks(void)
+{
+    /* Without memory for it a child is not protected from itself. */
+    (void)pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
+}
+
+static void list_connection(gvm_keeper *keeper)
+{
+    pthread_once(&fork_once, watch_forks);
+    gvmi_lock(&list_lock);
+    keeper->next = connections;
+    if (connections != NULL)
+        connections->prev = keeper;
+    connections = keeper;
+    gvmi_unlock(&list_lock);
+}
+
+static void unlist_connection(gvm_keeper *keeper)
+{
+    gvmi_lock(&list_lock);
+    if (keeper->prev != NULL)
+        keeper->prev->next = keeper->next;
+    else
+        connections = keeper->next;
+    if (keeper->next != NULL)
+        keeper->next->prev = keeper->prev;
+    gvmi_unlock(&list_lock);
+}
+
+/* ---- life */
+
+gvm_status gvmi_keeper_hold(const gvm_keeper *handle, gvm_keeper **out)
+{
+    void *found;
+    gvm_status status = gvmi_registry_hold(GVMI_KIND_CONNECTION, gvmi_key(handle), &found);
+    gvm_keeper *keeper = found;
+
+    if (status == GVM_OK && atomic_load(&keeper->magic) != GVMI_KEEPER_MAGIC) {
+        gvmi_keeper_leave(keeper);
+        status = gvmi_fail(GVM_E_FOREIGN,
+                           "the connection is the parent process's: connect anew after fork()");
+    }
+    *out = status == GVM_OK ? keeper : NULL;
+    return status;
+}
+
+void gvmi_keeper_leave(gvm_keeper *keeper)
+{
+    gvmi_registry_drop(GVMI_KIND_CONNECTION, gvmi_key(keeper));
+}
+
+void gvmi_client_drop_keeper(gvm_keeper *keeper)
+{
+    if (atomic_fetch_sub(&keeper->references, 1) > 1)
+        return;
+    if (keeper->leases != NULL)
+        munmap(keeper->leases, GVMI_LEASE_PAGE_BYTES);
+    if (keeper->permits != NULL)
+        munmap((void *)(uintptr_t)keeper->permits, GVMI_PERMIT_PAGE_BYTES);
+    if (keeper->doorbell >= 0)
+        close(keeper->doorbell);
+    if (keeper->socket >= 0)
+        close(keeper->socket);
+    pthread_cond_destroy(&keeper->changed);
+    gvmi_mutex_destroy(&keeper->lock);
+    gvmi_mutex_destroy(&keeper->send_lock);
+    gvmi_registry_retire(keeper);
+}
+
+static gvm_status new_keeper(int socket_fd, gvm_keeper **out)
+{
+    gvm_keeper *keeper = calloc(1, sizeof *keeper);
+
+    if (keeper == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a connection");
+    keeper->references = 1;
+    keeper->socket = socket_fd;
+    keeper->doorbell = -1;
+    keeper->next_number = 1;
+    gvmi_mutex_init(&keeper->send_lock, GVMI_RANK_KEEPER_SEND);
+    gvmi_mutex_init(&keeper->lock, GVMI_RANK_KEEPER);
+    pthread_cond_init(&keeper->changed, NULL);
+    *out = keeper;
+    return GVM_OK;
+}
+
+/* Signals are the program's: none is delivered to the mapper. */
+static gvm_status start_mapper(gvm_keeper *keeper)
+{
+    sigset_t all, before;
+    int code;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    code = pthread_create(&keeper->mapper, NULL, gvmi_client_run_mapper, keeper);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code != 0)
+        return gvmi_fail_system(GVM_E_SYSTEM, code, "pthread_create", "cannot start a thread");
+    (void)pthread_setname_np(keeper->mapper, "gvmem-mapper");
+    return GVM_OK;
+}
+
+/* Asks a mapper to end, and waits for it. */
+static void stop_mapper(gvm_keeper *keeper)
+{
+    shutdown(keeper->socket, SHUT_RDWR);
+    pthread_join(keeper->mapper, NULL);
+}
+
+/* On failure the socket stays the caller's. */
+static gvm_status begin(int socket_fd, gvm_keeper **out)
+{
+    gvm_keeper *keeper = NULL;
+    gvm_status status = new_keeper(socket_fd, &keeper);
+
+    if (status != GVM_OK)
+        return status;
+    status = greet(keeper);
+    if (status != GVM_OK)
+        goto fail_drop;
+    status = start_mapper(keeper);
+    if (status != GVM_OK)
+        goto fail_drop;
+    status = gvmi_registry_add(GVMI_KIND_CONNECTION, gvmi_key(keeper), keeper);
+    if (status != GVM_OK)
+        goto fail_stop;
+    atomic_store(&keeper->magic, GVMI_KEEPER_MAGIC);
+    list_connection(keeper);
+    *out = keeper;
+    return GVM_OK;
+
+fail_stop:
+    stop_mapper(keeper);
+fail_drop:
+    keeper->socket = -1;
+    gvmi_client_drop_keeper(keeper);
+    return status;
+}
+
+gvm_status gvm_keeper_adopt(int socket_fd, gvm_keeper **out)
+{
+    gvmi_socket checked;
+    gvm_status status;
+
+    if (out == NULL)
+        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+    status = gvmi_socket_begin(socket_fd, GVMI_CLIENT_CONNECT_MS, &checked);
+    if (status != GVM_OK)
+        return status;
+    (void)fcntl(socket_fd, F_SETFD, FD_CLOEXEC); /* a program that is executed must not keep it open */
+    return begin(socket_fd, out);
+}
+
+/* ---- connecting by path */
+
+static gvm_status fail_connect(int code, const char *path)
+{
+    switch (code) {
+    case ENOENT:
+    case ENOTDIR:
+    case ECONNREFUSED:
+        return gvmi_fail_system(GVM_E_PEER, code, "connect",
+                                "no keeper listens at %s: start one with \"gvmem-keeper\", or set "
+                                "GVMEM_KEEPER to where one listens",
+                                path);
+    case EACCES:
+    case EPERM:
+        return gvmi_fail_system(GVM_E_DENIED, code, "connect", "connecting to %s is not permitted",
+                                path);
+    case EAGAIN:
+        return gvmi_fail_system(GVM_E_TIMEOUT, code, "connect",
+                                "the keeper at %s takes no connections within %d ms", path,
+                                GVMI_CLIENT_CONNECT_MS);
+    default:
+        return gvmi_fail_system(GVM_E_SYSTEM, code, "connect", "connecting to %s failed", path);
+    }
+}
+
+/* A socket that does not block answers EAGAIN when the keeper's queue is full. */
+static gvm_status connect_socket(int fd, const struct sockaddr_un *address)
+{
+    for (int waited_ms = 0;; waited_ms += RETRY_MS) {
+        if (connect(fd, (const struct sockaddr *)address, sizeof *address) == 0)
+            return GVM_OK;
+        if (errno != EINTR && (errno != EAGAIN || waited_ms >= GVMI_CLIENT_CONNECT_MS))
+            return fail_connect(errno, address->sun_path);
+        poll(NULL, 0, RETRY_MS);
+    }
+}
+
+/* In a folder where anybody may make files, the keeper must be the user's own or root's. */
+static gvm_status check_peer(int fd, const char *path)
+{
+    struct ucred peer = {.uid = (uid_t)-1};
+    socklen_t bytes = sizeof peer;
+
+    if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+        return gvmi_fail_system(GVM_E_SYSTEM, errno, "getsockopt", "cannot tell who listens at %s",
+                                path);
+    if (peer.uid != geteuid() && peer.uid != 0)
+        return gvmi_fail(GVM_E_DENIED,
+                         "the keeper at %s is user %u's: name it in GVMEM_KEEPER to use it", path,
+                         (unsigned)peer.uid);
+    return GVM_OK;
+}
+
+static gvm_status connect_to(const char *path, bool anybodys, gvm_keeper **out)
+{
+    struct sockaddr_un address;
+    int fd;
+    gvm_status status = gvmi_keeper_address(path, &address);
+
+    if (status != GVM_OK)
+        return status;
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    if (fd < 0)
+        return gvmi_fail_system(GVM_E_SYSTEM, errno, "socket", "cannot make a socket");
+    status = connect_socket(fd, &address);
+    if (status == GVM_OK && anybodys)
+        status = check_peer(fd, path);
+    if (status == GVM_OK)
+        status = begin(fd, out);
+    if (status != GVM_OK)
+        close(fd);
+    return status;
+}
+
+gvm_status gvm_keeper_connect(const char *path, gvm_keeper **out)
+{
+    char fallback[GVMI_KEEPER_PATH_BYTES];
+    bool anybodys = false;
+    gvm_status status;
+
+    if (out == NULL)
+        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+    if (path == NULL) {
+        status = gvmi_keeper_default_path(fallback, &anybodys);
+        if (status != GVM_OK)
+            return status;
+        path = fallback;
+    }
+    return connect_to(path, anybodys, out);
+}
+
+/* ---- end */
+
+static void end_objects(gvm_keeper *keeper)
+{
+    for (uint32_t i = 0; i < GVM_OBJECTS_OPEN_MAX; i++) {
+        const gvm_object *handle;
+        void *object;
+
+        gvmi_lock(&keeper->lock);
+        handle = keeper->slots[i];
+        gvmi_unlock(&keeper->lock);
+        if (handle != NULL && gvmi_registry_remove(GVMI_KIND_OBJECT, gvmi_key(handle), &object) == GVM_OK)
+            gvmi_client_end_object(object, false);
+    }
+}
+
+static void say_bye(gvm_keeper *keeper)
+{
+    gvmi_wire_message bye;
+
+    gvmi_wire_start(&bye, GVMI_WIRE_BYE, 0);
+    (void)gvmi_client_send(keeper, &bye, GVMI_CLIENT_BYE_MS); /* it sees the socket close, too */
+}
+
+void gvm_keeper_close(gvm_keeper *handle)
+{
+    const gvm_error error = gvmi_error_save();
+    gvm_keeper *keeper;
+    void *object;
+
+    if (handle != NULL && gvmi_keeper_hold(handle, &keeper) == GVM_OK) { /* and not the parent's */
+        gvmi_keeper_leave(keeper);
+        if (gvmi_registry_remove(GVMI_KIND_CONNECTION, gvmi_key(handle), &object) == GVM_OK) {
+            unlist_connection(keeper);
+            end_objects(keeper);
+            say_bye(keeper);
+            stop_mapper(keeper);
+            atomic_store(&keeper->magic, GVMI_DEAD_MAGIC);
+            gvmi_client_drop_keeper(keeper);
+        }
+    }
+    gvmi_error_restore(&error);
+}

@@ -1,0 +1,350 @@
+/* Leases: one atomic operation each way while nobody minds, a message otherwise.
+ *
+ * The order of operations is in words.h; all of them are sequentially consistent. After the permit
+ * the fast path looks at the generation that is shown here: the mapper withdraws it before it looks
+ * for leases (client_map.c), which is the same argument once more.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "base/struct.h"
+#include "keeper/client/client.h"
+
+/* Of a released or foreign object. A closed object's memory is kept for a while, so that this may be
+ * asked of a stale pointer. */
+static inline bool is_open(const gvm_object *object)
+{
+    return object != NULL &&
+           atomic_load_explicit(&object->magic, memory_order_relaxed) == GVMI_OBJECT_MAGIC;
+}
+
+static gvm_status fail_foreign(const gvm_object *object)
+{
+    return gvmi_fail(GVM_E_FOREIGN, "no such object: %p (closed already, or not made by gvmem)",
+                     (const void *)object);
+}
+
+static inline uint64_t unit_of(uint32_t mode)
+{
+    return mode == GVM_LEASE_WRITE ? GVMI_LEASE_WRITER : GVMI_LEASE_READER;
+}
+
+/* Tells the keeper that some lease word may have become zero. */
+static void ring(const gvm_keeper *keeper)
+{
+    const uint64_t one = 1;
+    const int before = errno;
+
+    /* It fails only if the keeper has 2^64 - 2 rings to read, and then needs no more of them. */
+    while (write(keeper->doorbell, &one, sizeof one) < 0 && errno == EINTR)
+        ;
+    errno = before;
+}
+
+/* Takes a lease out of the word again. False: there was none of that kind. */
+static bool give_back(const gvm_object *object, uint32_t mode)
+{
+    const uint64_t unit = unit_of(mode);
+    const uint64_t before = atomic_fetch_sub(&object->lease->word, unit);
+    uint64_t permit;
+
+    if ((mode == GVM_LEASE_WRITE ? gvmi_lease_writers(before) : gvmi_lease_readers(before)) == 0) {
+        atomic_fetch_add(&object->lease->word, unit);
+        return false;
+    }
+    permit = atomic_load(&object->permit->word);
+    if ((permit & GVMI_PERMIT_REVOKED) != 0 && !gvmi_lease_any(before - unit))
+        ring(object->keeper);
+    return true;
+}
+
+/* ---- acquire */
+
+typedef enum attempt { TAKEN, ASK, TOO_MANY, GONE } attempt;
+
+/* Adds to the lease word and looks whether that was allowed; otherwise backs out. */
+static inline attempt try_take(const gvm_object *object, uint32_t mode, uint32_t hint,
+                               uint32_t *generation)
+{
+    const bool write = mode == GVM_LEASE_WRITE;
+    const uint64_t before = atomic_fetch_add(&object->lease->word, GVMI_LEASE_COUNTED + unit_of(mode));
+    const uint64_t permit = atomic_load(&object->permit->word);
+    const bool partial = (permit & GVMI_PERMIT_PARTIAL) != 0 && hint != GVM_HINT_SCAN &&
+                         hint != GVM_HINT_ONCE;
+    const bool conflict = write ? gvmi_lease_any(before) : gvmi_lease_writers(before) != 0;
+    const bool full = gvmi_lease_readers(before) >= GVMI_LEASE_READERS_MAX;
+
+    if (__builtin_expect((permit & (write ? GVMI_PERMIT_WRITE : GVMI_PERMIT_READ)) != 0 &&
+                             !partial && !conflict && !full,
+                         1)) {
+        if (atomic_load_explicit(&object->lease->hint, memory_order_relaxed) != hint)
+            atomic_store_explicit(&object->lease->hint, hint, memory_order_relaxed);
+        *generation = gvmi_permit_generation(permit);
+        return TAKEN;
+    }
+    give_back(object, mode);
+    if ((permit & GVMI_PERMIT_GONE) != 0)
+        return GONE;
+    return full ? TOO_MANY : ASK;
+}
+
+/* Asks the keeper, which alone decides for how long. */
+static gvm_status call_acquire(gvm_object *object, uint32_t mode,
+                               const gvm_acquire_options *options, uint32_t *generation)
+{
+    gvmi_wire_message message;
+    gvmi_client_request request = {.object = object, .mode = mode};
+    gvm_status status;
+
+    gvmi_wire_start(&message, GVMI_WIRE_ACQUIRE, 0);
+    message.body.ACQUIRE = (gvmi_wire_acquire){
+        .slot = object->slot,
+        .mode = mode,
+        .hint = (uint32_t)options->hint,
+        .timeout_ms = options->timeout_ms,
+    };
+    if (options->timeout_ms == 0 || options->timeout_ms == GVM_TRY) /* on the wire -1 is for ever */
+        message.body.ACQUIRE.timeout_ms = options->timeout_ms == 0 ? -1 : 0;
+    atomic_store_explicit(&object->lease->hint, (uint32_t)options->hint, memory_order_relaxed);
+    status = gvmi_client_call(object->keeper, &message, &request);
+    if (status == GVM_OK)
+        *generation = gvmi_permit_generation(atomic_load(&object->permit->word));
+    return status;
+}
+
+static gvm_status ask(gvm_object *handle, uint32_t mode, const gvm_acquire_options *options,
+                      uint32_t *generation)
+{
+    gvm_object *object;
+    gvm_status status = gvmi_object_hold(handle, &object);
+
+    if (status != GVM_OK)
+        return status;
+    if (atomic_load(&object->shown_generation) == GVMI_NOT_SHOWN) /* a MAP has failed */
+        status = gvmi_client_wait_shown(object, 0);
+    if (status == GVM_OK)
+        status = call_acquire(object, mode, options, generation);
+    gvmi_object_leave(object);
+    return status;
+}
+
+void gvmi_client_granted(gvm_object *object, uint32_t mode)
+{
+    /* The attempt that led here was counted. */
+    atomic_fetch_add(&object->lease->word, unit_of(mode));
+}
+
+/* The keeper ends an opening of which a MAP failed; otherwise it has cut the process off. */
+static gvm_status fail_gone(gvm_object *object)
+{
+    if (atomic_load(&object->shown_generation) == GVMI_NOT_SHOWN)
+        return gvmi_client_wait_shown(object, 0);
+    return gvmi_fail(GVM_E_KEEPER, "the keeper has cut this process off: connect anew");
+}
+
+static gvm_status read_options(const gvm_acquire_options *options, gvm_acquire_options *full)
+{
+    if (!gvmi_struct_in(full, sizeof *full, options, sizeof *full))
+        return gvmi_fail(
+            GVM_E_INVALID,
+            "the options' struct_size is wrong, or they ask for what this version does not know");
+    if (full->timeout_ms < GVM_TRY)
+        return gvmi_fail(GVM_E_INVALID, "timeout_ms is %d: use 0 to wait for ever, GVM_TRY not to wait",
+                         (int)full->timeout_ms);
+    if ((uint32_t)full->hint > GVM_HINT_ONCE)
+        return gvmi_fail(GVM_E_INVALID, "unknown hint %d", (int)full->hint);
+    return GVM_OK;
+}
+
+static gvm_status check_mode(const gvm_object *object, gvm_lease_mode mode)
+{
+    if (mode == GVM_LEASE_READ)
+        return GVM_OK;
+    if (mode != GVM_LEASE_WRITE)
+        return gvmi_fail(GVM_E_INVALID, "lease mode %d is neither GVM_LEASE_READ nor WRITE", (int)mode);
+    if (atomic_load(&object->sealed))
+        return gvmi_fail(GVM_E_SEALED, "the object is sealed: there are only read leases");
+    if (object->readonly)
+        return gvmi_fail(GVM_E_READONLY, "the object was opened GVM_OPEN_READONLY");
+    return GVM_OK;
+}
+
+/* A lease is held, but the mapper has still to map what the permit speaks of, or failed to. */
+static gvm_status await_mapping(gvm_object *object, uint32_t mode, uint32_t generation)
+{
+    gvm_status status = gvmi_client_wait_shown(object, generation);
+    const gvm_error error = gvmi_error_save();
+
+    if (status != GVM_OK) {
+        give_back(object, mode);
+        gvmi_error_restore(&error);
+    }
+    return status;
+}
+
+gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
+                              const gvm_acquire_options *options, gvm_lease *lease)
+{
+    gvm_acquire_options full = {0};
+    uint32_t generation = 0;
+    int64_t shown;
+    gvm_status status;
+
+    if (!is_open(object))
+        return fail_foreign(object);
+    if (lease == NULL)
+        return gvmi_fail(GVM_E_INVALID, "lease is NULL");
+    if (options != NULL && (status = read_options(options, &full)) != GVM_OK)
+        return status;
+    if (mode != GVM_LEASE_READ && (status = check_mode(object, mode)) != GVM_OK)
+        return status;
+
+    switch (try_take(object, mode, (uint32_t)full.hint, &generation)) {
+    case TAKEN: break;
+    case ASK:
+        status = ask(object, mode, &full, &generation);
+        if (status != GVM_OK)
+            return status;
+        break;
+    case TOO_MANY:
+        return gvmi_fail(GVM_E_LIMIT, "the process holds %u leases on the object",
+                         GVMI_LEASE_READERS_MAX);
+    default: return fail_gone(object);
+    }
+    shown = atomic_load(&object->shown_generation);
+    if (__builtin_expect(shown < (int64_t)generation, 0)) {
+        status = await_mapping(object, mode, generation);
+        if (status != GVM_OK)
+            return status;
+        shown = (int64_t)generation;
+    }
+    *lease = (gvm_lease){
+        .address = object->address,
+        .bytes = atomic_load(&object->shown_bytes),
+        .generation = (uint64_t)shown,
+        .mode = mode,
+        .hint = (uint32_t)full.hint,
+    };
+    return GVM_OK;
+}
+
+/* ---- release */
+
+static gvm_status check_lease(const gvm_object *object, const gvm_lease *lease)
+{
+    if (lease == NULL)
+        return gvmi_fail(GVM_E_INVALID, "lease is NULL");
+    if (lease->mode != GVM_LEASE_READ && lease->mode != GVM_LEASE_WRITE)
+        return gvmi_fail(GVM_E_INVALID, "the lease was released already, or never taken");
+    if (lease->address != object->address)
+        return gvmi_fail(GVM_E_INVALID, "the lease is on another object");
+    return GVM_OK;
+}
+
+static gvm_status release(const gvm_object *object, gvm_lease *lease)
+{
+    const bool held = give_back(object, lease->mode);
+
+    memset(lease, 0, sizeof *lease);
+    return held ? GVM_OK
+                : gvmi_fail(GVM_E_INVALID, "the lease was released already, through a copy of it");
+}
+
+gvm_status gvm_object_release(gvm_object *object, gvm_lease *lease)
+{
+    gvm_status status;
+
+    if (!is_open(object))
+        return fail_foreign(object);
+    status = check_lease(object, lease);
+    return status == GVM_OK ? release(object, lease) : status;
+}
+
+/* A release that a stream will come to. It keeps the object's memory, and the pages of words, but
+ * not the opening: closing ends the lease, without waiting, since what the stream waits for may be
+ * the closing thread's to do. */
+typedef struct coming_release {
+    gvm_object *object; /* referenced */
+    uint32_t mode;
+} coming_release;
+
+/* Called by the driver, and may not call it. */
+static void release_now(void *arg)
+{
+    coming_release *coming = arg;
+    gvm_object *object = coming->object;
+    gvm_keeper *keeper = object->keeper;
+
+    gvmi_lock(&keeper->lock); /* against the closing thread */
+    if (!object->closed)
+        (void)give_back(object, coming->mode);
+    gvmi_unlock(&keeper->lock);
+    gvmi_client_drop_object(object);
+    free(coming);
+}
+
+/* Has the stream call release_now(). A driver that cannot (none with virtual memory management) is
+ * waited for. */
+static CUresult launch(coming_release *coming, CUstream stream, const char **call)
+{
+    CUresult result;
+
+    *call = "cuLaunchHostFunc";
+    result = gvmi_cu->cuLaunchHostFunc(stream, release_now, coming);
+    if (result != CUDA_ERROR_NOT_SUPPORTED)
+        return result;
+    *call = "cuStreamSynchronize";
+    result = gvmi_cu->cuStreamSynchronize(stream);
+    if (result == CUDA_SUCCESS)
+        release_now(coming);
+    return result;
+}
+
+static gvm_status release_behind(gvm_object *object, gvm_lease *lease, CUstream stream)
+{
+    coming_release *coming = malloc(sizeof *coming);
+    const char *call;
+    CUresult result;
+    gvm_status status;
+
+    if (coming == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a release");
+    *coming = (coming_release){object, lease->mode};
+    atomic_fetch_add(&object->references, 1);
+    status = gvmi_device_enter(object->buffer->device); /* for the default stream */
+    if (status == GVM_OK) {
+        result = launch(coming, stream, &call);
+        gvmi_device_leave();
+        if (result == CUDA_SUCCESS) {
+            memset(lease, 0, sizeof *lease);
+            return GVM_OK;
+        }
+        status = gvmi_driver_fail(result, call, "cannot release a lease behind the stream's work");
+    }
+    if (status == GVM_E_LOST) { /* nothing runs there any more, so nothing uses the lease */
+        const gvm_error error = gvmi_error_save();
+
+        (void)release(object, lease);
+        gvmi_error_restore(&error);
+    }
+    gvmi_client_drop_object(object);
+    free(coming);
+    return status;
+}
+
+gvm_status gvm_object_release_async(gvm_object *handle, gvm_lease *lease, gvm_stream stream)
+{
+    gvm_object *object;
+    gvm_status status = gvmi_object_hold(handle, &object);
+
+    if (status != GVM_OK)
+        return status;
+    status = check_lease(object, lease);
+    if (status == GVM_OK)
+        status = release_behind(object, lease, stream);
+    gvmi_object_leave(object);
+    return status;
+}

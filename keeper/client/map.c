@@ -1,0 +1,453 @@
+/* The mapper: the connection's own thread. It reads what the keeper sends and puts chunks at their
+ * places.
+ *
+ * Nothing here waits for kernels. A MAP takes memory away from nobody who holds a lease: the keeper
+ * saw to that, except where a MAP fails. Then nothing of the object may stay mapped, and if it was a
+ * growth, leases may be held. The object is then not shown any more, so that no further lease is to
+ * be had, and vacated and the MAP answered once the last lease has ended; the mapper looks every few
+ * milliseconds. (A lease word of another thread's failed attempt only puts that off.)
+ */
+#include <errno.h>
+#include <poll.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/size.h"
+#include "keeper/client/client.h"
+#include "sharing/share.h"
+
+/* ---- what is shown */
+
+static void broadcast(gvm_keeper *keeper)
+{
+    gvmi_lock(&keeper->lock);
+    pthread_cond_broadcast(&keeper->changed);
+    gvmi_unlock(&keeper->lock);
+}
+
+/* Shows size and generation once every chunk below that size is mapped. */
+static void show(gvm_object *object)
+{
+    const gvmi_chunk *chunks = object->buffer->chunks;
+
+    while (object->mapped_chunks < object->chunk_count &&
+           chunks[object->mapped_chunks].tier != GVM_TIER_ABSENT)
+        object->mapped_chunks++;
+    if (object->mapped_chunks < object->chunk_count &&
+        object->mapped_chunks * object->chunk_bytes < object->wanted_bytes)
+        return;
+    atomic_store(&object->shown_bytes, object->wanted_bytes);
+    atomic_store(&object->shown_generation, (int64_t)object->wanted_generation);
+    broadcast(object->keeper);
+}
+
+/* Nothing is to be had any more, for the reason that the thread's error tells. */
+static void fail_object(gvm_object *object)
+{
+    gvm_keeper *keeper = object->keeper;
+
+    atomic_store(&object->shown_generation, GVMI_NOT_SHOWN);
+    gvmi_lock(&keeper->lock);
+    object->failure = gvmi_error_save();
+    pthread_cond_broadcast(&keeper->changed);
+    gvmi_unlock(&keeper->lock);
+}
+
+gvm_status gvmi_client_wait_shown(gvm_object *object, uint32_t generation)
+{
+    gvm_keeper *keeper = object->keeper;
+    gvm_error error = {.status = GVM_OK};
+
+    gvmi_lock(&keeper->lock);
+    while (error.status == GVM_OK && atomic_load(&object->shown_generation) < (int64_t)generation) {
+        error = object->failure.status != GVM_OK ? object->failure : keeper->loss;
+        if (error.status == GVM_OK)
+            pthread_cond_wait(&keeper->changed, &keeper->lock.mutex);
+    }
+    gvmi_unlock(&keeper->lock);
+    if (error.status != GVM_OK)
+        gvmi_error_restore(&error);
+    return error.status;
+}
+
+/* ---- answers */
+
+static gvm_status send_mapped(gvm_object *object, uint64_t serial, gvm_status result)
+{
+    gvmi_wire_message mapped;
+
+    gvmi_wire_start(&mapped, GVMI_WIRE_MAPPED, 0);
+    mapped.body.MAPPED = (gvmi_wire_mapped){
+        .slot = object->slot,
+        .status = (uint32_t)result,
+        .serial = serial,
+        .address = object->address,
+    };
+    return gvmi_client_send(object->keeper, &mapped, -1);
+}
+
+static gvm_status send_failures(gvm_object *object)
+{
+    gvm_status status = GVM_OK;
+
+    for (uint32_t i = 0; i < object->unanswered_count && status == GVM_OK; i++)
+        status = send_mapped(object, object->unanswered[i], object->failure.status);
+    object->unanswered_count = 0;
+    return status;
+}
+
+/* Takes everything of a failed object away, unless leases are held, and then says so. */
+static gvm_status try_vacate(gvm_object *object)
+{
+    gvm_buffer *buffer = object->buffer;
+    gvm_status status = GVM_OK;
+
+    if (!object->vacated) {
+        if (gvmi_lease_any(atomic_load(&object->lease->word)))
+            return GVM_OK;
+        gvmi_lock(&buffer->lock);
+        status = gvmi_buffer_vacate_locked(buffer, 0, buffer->chunk_count);
+        gvmi_unlock(&buffer->lock);
+        object->vacated = status == GVM_OK;
+    }
+    return status == GVM_OK ? send_failures(object) : status;
+}
+
+static gvm_status put_off_answer(gvm_object *object, uint64_t serial)
+{
+    uint64_t *serials;
+
+    if (object->unanswered_count == GVMI_CLIENT_UNANSWERED_MAX)
+        return gvmi_fail(GVM_E_LIMIT, "too many MAPs wait for the leases on an object to end");
+    serials = realloc(object->unanswered, (object->unanswered_count + 1) * sizeof *serials);
+    if (serials == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for an answer to the keeper");
+    object->unanswered = serials;
+    serials[object->unanswered_count++] = serial;
+    return GVM_OK;
+}
+
+/* ---- MAP */
+
+static gvm_status check_map(const gvm_object *object, const gvmi_wire_map *map,
+                            const gvmi_wire_chunk *chunks, uint32_t count)
+{
+    if (!GVM_CHECK(map->serial > object->serial))
+        return gvmi_fail(GVM_E_FORMAT, "the keeper's MAP has serial %llu behind %llu",
+                         (unsigned long long)map->serial, (unsigned long long)object->serial);
+    if (!GVM_CHECK(map->bytes <= object->reserve_bytes))
+        return gvmi_fail(GVM_E_FORMAT, "the keeper's MAP leaves the object: %llu bytes of %llu",
+                         (unsigned long long)map->bytes, (unsigned long long)object->reserve_bytes);
+    if (!GVM_CHECK(count == 0 || chunks[count - 1].index < object->chunk_count)) /* indices rise */
+        return gvmi_fail(GVM_E_FORMAT, "the keeper's MAP leaves the object: chunk %u of %llu",
+                         chunks[count - 1].index, (unsigned long long)object->chunk_count);
+    return GVM_OK;
+}
+
+/* The chunks as a share that speaks of them alone. */
+static gvm_status patch(gvm_object *object, gvmi_client_message *message, uint32_t count)
+{
+    const gvmi_wire_chunk *chunks = message->wire.tail.chunks;
+    gvmi_descriptor_chunk entries[GVMI_WIRE_CHUNKS_MAX];
+    gvm_share share = {.chunks = entries, .fds = message->fds, .count = count};
+
+    if (message->fds_lost)
+        return gvmi_fail(
+            GVM_E_LIMIT,
+            "the process has no room for the %u files of a part of the object: raise ulimit -n",
+            count);
+    for (uint32_t i = 0; i < count; i++)
+        entries[i] = (gvmi_descriptor_chunk){
+            .offset_bytes = chunks[i].index * object->chunk_bytes,
+            .stamp = chunks[i].stamp,
+            .tier = chunks[i].tier,
+        };
+    share.about.chunk_count = count;
+    share.about.chunk_bytes = object->chunk_bytes;
+    share.about.flags = message->wire.body.MAP.sealed ? GVMI_DESCRIPTOR_SEALED : 0;
+    return gvmi_share_patch(&share, object->buffer);
+}
+
+static void list_failing(gvm_object *object)
+{
+    gvm_keeper *keeper = object->keeper;
+
+    atomic_fetch_add(&object->references, 1); /* the list's */
+    object->next_failing = keeper->failing;
+    keeper->failing = object;
+}
+
+/* For an object that has failed, now or before. */
+static gvm_status refuse_map(gvm_object *object, uint64_t serial)
+{
+    gvm_status status;
+
+    if (object->buffer == NULL) /* nothing was ever mapped */
+        return send_mapped(object, serial, object->failure.status);
+    status = put_off_answer(object, serial);
+    if (status != GVM_OK)
+        return status;
+    if (object->unanswered_count > 1) /* it is in the list */
+        return GVM_OK;
+    status = try_vacate(object);
+    if (status == GVM_OK && object->unanswered_count > 0)
+        list_failing(object);
+    return status;
+}
+
+static gvm_status map_object(gvm_object *object, gvmi_client_message *message)
+{
+    const gvmi_wire_map *map = &message->wire.body.MAP;
+    const uint32_t count = message->wire.head.tail_bytes / (uint32_t)sizeof(gvmi_wire_chunk);
+    gvm_status status = check_map(object, map, message->wire.tail.chunks, count);
+
+    if (status != GVM_OK)
+        return status;
+    object->serial = map->serial;
+    if (object->failure.status == GVM_OK && patch(object, message, count) != GVM_OK)
+        fail_object(object);
+    if (object->failure.status != GVM_OK)
+        return refuse_map(object, map->serial);
+    if (map->bytes > object->wanted_bytes)
+        object->wanted_bytes = map->bytes;
+    if (map->generation > object->wanted_generation)
+        object->wanted_generation = map->generation;
+    if (map->sealed)
+        atomic_store(&object->sealed, true);
+    status = send_mapped(object, map->serial, GVM_OK);
+    if (status == GVM_OK)
+        show(object); /* only now, so that no request overtakes the answer */
+    return status;
+}
+
+/* Work on an object, which end_object() waits for; false: it is being closed. */
+static bool begin_work(gvm_object *object)
+{
+    gvm_keeper *keeper = object->keeper;
+    bool open;
+
+    gvmi_lock(&keeper->lock);
+    open = !object->closed;
+    if (open)
+        keeper->busy = object;
+    gvmi_unlock(&keeper->lock);
+    return open;
+}
+
+static void end_work(gvm_keeper *keeper)
+{
+    gvmi_lock(&keeper->lock);
+    keeper->busy = NULL;
+    pthread_cond_broadcast(&keeper->changed);
+    gvmi_unlock(&keeper->lock);
+}
+
+static gvm_status handle_map(gvm_keeper *keeper, gvmi_client_message *message)
+{
+    const uint32_t slot = message->wire.body.MAP.slot;
+    gvm_object *object = NULL;
+    bool known, open = false;
+    gvm_status status;
+
+    gvmi_lock(&keeper->lock);
+    known = slot < GVM_OBJECTS_OPEN_MAX && keeper->slots[slot] != NULL;
+    if (known) {
+        object = keeper->slots[slot];
+        open = !object->closed;
+        keeper->busy = open ? object : NULL;
+    }
+    gvmi_unlock(&keeper->lock);
+    if (!GVM_CHECK(known))
+        return gvmi_fail(GVM_E_FORMAT, "the keeper's MAP is for slot %u, where nothing is open", slot);
+    if (!open) /* the CLOSE that is on its way answers this, too */
+        return GVM_OK;
+    status = map_object(object, message);
+    end_work(keeper);
+    return status;
+}
+
+/* ---- OPENED */
+
+static gvm_status find_device(const uint8_t uuid[16], gvm_device **out)
+{
+    char text[GVMI_UUID_TEXT_BYTES];
+    int32_t count;
+    gvm_status status = gvm_device_count(&count);
+
+    for (int32_t i = 0; i < count && status == GVM_OK; i++) {
+        CUdevice cu;
+        CUuuid found;
+
+        if (gvmi_cu->cuDeviceGet(&cu, i) == CUDA_SUCCESS &&
+            gvmi_cu->cuDeviceGetUuid(&found, cu) == CUDA_SUCCESS &&
+            memcmp(found.bytes, uuid, sizeof found.bytes) == 0)
+            return gvm_device_open(i, out);
+    }
+    if (status != GVM_OK)
+        return status;
+    return gvmi_fail(GVM_E_NODEVICE, "the object is on %s, which this process does not see",
+                     gvmi_uuid_text(uuid, text));
+}
+
+static gvm_status make_buffer(gvm_object *object, const gvmi_wire_opened *opened)
+{
+    const bool same_address = (opened->open_flags & GVM_OPEN_SAME_ADDRESS) != 0;
+    const gvm_import_options options = {
+        .struct_size = sizeof options,
+        .reserve_bytes = opened->reserve_bytes,
+        .flags = (opened->open_flags & GVM_OPEN_READONLY ? GVM_IMPORT_READONLY : 0u) |
+                 (same_address ? GVM_IMPORT_SAME_ADDRESS : 0u),
+    };
+    gvmi_descriptor about;
+    gvm_device *device;
+    gvm_buffer *buffer;
+    gvm_status status;
+
+    if (same_address && opened->home_address == 0)
+        return gvmi_fail(GVM_E_ADDRESS, "the object's creator has no address for it yet");
+    gvmi_descriptor_init(&about);
+    about.flags = opened->sealed ? GVMI_DESCRIPTOR_SEALED : 0;
+    about.chunk_bytes = opened->chunk_bytes;
+    about.exporter_address = opened->home_address;
+    memcpy(about.device_uuid, opened->device_uuid, sizeof about.device_uuid);
+    memcpy(about.buffer_id, &opened->id, sizeof opened->id);
+    memcpy(about.buffer_id + sizeof opened->id, "gvmkept", 8); /* no buffer's own id is like this */
+    status = find_device(opened->device_uuid, &device);
+    if (status != GVM_OK)
+        return status;
+    status = gvmi_share_make_buffer(&about, device, &options, &buffer);
+    gvm_device_close(device); /* the buffer keeps it */
+    if (status != GVM_OK)
+        return status;
+    status = gvmi_buffer_publish(buffer);
+    if (status != GVM_OK) {
+        gvmi_buffer_free(buffer);
+        return status;
+    }
+    object->buffer = buffer;
+    object->address = buffer->address;
+    GVM_ASSERT(object->chunk_count == buffer->chunk_count);
+    return GVM_OK;
+}
+
+static gvm_status check_opened(const gvmi_wire_opened *opened)
+{
+    if (!GVM_CHECK(opened->reserve_bytes > 0 && opened->reserve_bytes <= GVMI_SPAN_BYTES_MAX &&
+                   opened->bytes <= opened->reserve_bytes && gvmi_is_pow2(opened->chunk_bytes)))
+        return gvmi_fail(GVM_E_FORMAT, "the keeper's OPENED has %llu bytes of %llu in chunks of %llu",
+                         (unsigned long long)opened->bytes, (unsigned long long)opened->reserve_bytes,
+                         (unsigned long long)opened->chunk_bytes);
+    if (!GVM_CHECK(opened->home_address % GVM_CHUNK_BYTES_MIN == 0))
+        return gvmi_fail(GVM_E_FORMAT, "the keeper's OPENED has address %#llx",
+                         (unsigned long long)opened->home_address);
+    return GVM_OK;
+}
+
+gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened)
+{
+    gvm_keeper *keeper = object->keeper;
+    gvm_status status = check_opened(opened);
+    bool vacant;
+
+    if (status != GVM_OK)
+        return status;
+    object->slot = opened->slot;
+    object->id = opened->id;
+    object->readonly = (opened->open_flags & GVM_OPEN_READONLY) != 0;
+    object->sealed = opened->sealed != 0;
+    object->reserve_bytes = opened->reserve_bytes;
+    object->chunk_bytes = opened->chunk_bytes;
+    object->chunk_count = (opened->reserve_bytes - 1) / opened->chunk_bytes + 1;
+    object->wanted_bytes = opened->bytes;
+    object->wanted_generation = opened->generation;
+    gvmi_lock(&keeper->lock);
+    vacant = keeper->slots[opened->slot] == NULL;
+    if (vacant)
+        keeper->slots[opened->slot] = object;
+    gvmi_unlock(&keeper->lock);
+    if (!GVM_CHECK(vacant))
+        return gvmi_fail(GVM_E_FORMAT, "the keeper's OPENED is of slot %u, which is taken",
+                         opened->slot);
+    object->permit = &keeper->permits[opened->slot];
+    object->lease = &keeper->leases[opened->slot];
+    if (make_buffer(object, opened) != GVM_OK)
+        fail_object(object);
+    status = send_mapped(object, 0, object->failure.status);
+    if (status == GVM_OK && object->buffer != NULL)
+        show(object);
+    return status;
+}
+
+/* ---- the thread */
+
+/* Looks after the objects that wait to be vacated. */
+static gvm_status settle_failing(gvm_keeper *keeper)
+{
+    gvm_object **place = &keeper->failing;
+    gvm_status status = GVM_OK;
+
+    while (*place != NULL && status == GVM_OK) {
+        gvm_object *object = *place;
+        const bool open = begin_work(object);
+
+        if (open) {
+            status = try_vacate(object);
+            end_work(keeper);
+        }
+        if (open && object->unanswered_count > 0) {
+            place = &object->next_failing;
+        } else {
+            *place = object->next_failing;
+            gvmi_client_drop_object(object);
+        }
+    }
+    return status;
+}
+
+/* False: there is nothing to read yet, but time to look after failing objects. */
+static bool wait_message(gvm_keeper *keeper)
+{
+    struct pollfd entry = {.fd = keeper->socket, .events = POLLIN};
+
+    return keeper->failing == NULL || poll(&entry, 1, GVMI_CLIENT_RETRY_MS) != 0;
+}
+
+static gvm_status handle(gvm_keeper *keeper, gvmi_client_message *message)
+{
+    const gvmi_wire_head *head = &message->wire.head;
+
+    if (head->type == GVMI_WIRE_MAP)
+        return handle_map(keeper, message);
+    if (head->type == GVMI_WIRE_FAILED && head->request == 0)
+        return gvmi_fail((gvm_status)message->wire.body.FAILED.status, "%.*s", GVMI_WIRE_TEXT_BYTES,
+                         message->wire.body.FAILED.text);
+    return gvmi_client_answer(keeper, message);
+}
+
+void *gvmi_client_run_mapper(void *arg)
+{
+    gvm_keeper *keeper = arg;
+    gvmi_client_message message;
+    gvm_status status = GVM_OK;
+
+    while (status == GVM_OK) {
+        status = settle_failing(keeper);
+        if (status != GVM_OK || !wait_message(keeper))
+            continue;
+        status = gvmi_client_receive(keeper->socket, -1, &message);
+        if (status == GVM_OK) {
+            status = handle(keeper, &message);
+            gvmi_client_close_fds(&message);
+        }
+    }
+    gvmi_client_lose(keeper);
+    while (keeper->failing != NULL) {
+        gvm_object *object = keeper->failing;
+
+        keeper->failing = object->next_failing;
+        gvmi_client_drop_object(object);
+    }
+    return NULL;
+}

@@ -1,0 +1,439 @@
+/* Objects: making, finding, changing, ending. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/registry.h"
+#include "base/size.h"
+#include "base/struct.h"
+#include "keeper/client/client.h"
+
+#define MODE_DEFAULT 0600u
+#define MODE_BITS 0777u
+
+/* ---- life */
+
+gvm_status gvmi_client_new_object(gvm_keeper *keeper, gvm_object **out)
+{
+    gvm_object *object = calloc(1, sizeof *object);
+
+    if (object == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for an object");
+    object->references = 1;
+    object->shown_generation = GVMI_NOT_SHOWN;
+    object->keeper = keeper;
+    atomic_fetch_add(&keeper->references, 1);
+    *out = object;
+    return GVM_OK;
+}
+
+void gvmi_client_drop_object(gvm_object *object)
+{
+    if (atomic_fetch_sub(&object->references, 1) > 1)
+        return;
+    gvmi_client_drop_keeper(object->keeper);
+    free(object->unanswered);
+    gvmi_registry_retire(object);
+}
+
+void gvmi_client_end_object(gvm_object *object, bool tell)
+{
+    const gvm_error error = gvmi_error_save();
+    gvm_keeper *keeper = object->keeper;
+    gvmi_wire_message message;
+    gvmi_client_request request = {.object = object};
+
+    atomic_store(&object->magic, GVMI_DEAD_MAGIC);
+    gvmi_lock(&keeper->lock);
+    object->closed = true;
+    while (keeper->busy == object)
+        pthread_cond_wait(&keeper->changed, &keeper->lock.mutex);
+    gvmi_unlock(&keeper->lock);
+
+    if (object->buffer != NULL)
+        gvm_buffer_destroy(object->buffer);
+    if (object->lease != NULL) { /* the keeper told of a slot */
+        atomic_fetch_and(&object->lease->word, ~(uint64_t)UINT32_MAX); /* leases end, the count stays */
+        atomic_store(&object->lease->hint, (uint32_t)GVM_HINT_NONE);
+        if (tell) {
+            gvmi_wire_start(&message, GVMI_WIRE_CLOSE, 0);
+            message.body.CLOSE.slot = object->slot;
+            (void)gvmi_client_call(keeper, &message, &request); /* a keeper that is gone needs not know */
+        }
+        gvmi_lock(&keeper->lock);
+        if (keeper->slots[object->slot] == object)
+            keeper->slots[object->slot] = NULL;
+        gvmi_unlock(&keeper->lock);
+    }
+    gvmi_client_drop_object(object);
+    gvmi_error_restore(&error);
+}
+
+gvm_status gvmi_object_hold(const gvm_object *handle, gvm_object **out)
+{
+    void *found;
+    gvm_status status = gvmi_registry_hold(GVMI_KIND_OBJECT, gvmi_key(handle), &found);
+    gvm_object *object = found;
+
+    if (status == GVM_OK && atomic_load(&object->magic) != GVMI_OBJECT_MAGIC) {
+        gvmi_object_leave(object);
+        status = gvmi_fail(GVM_E_FOREIGN,
+                           "the object is the parent process's: connect anew after fork()");
+    }
+    *out = status == GVM_OK ? object : NULL;
+    return status;
+}
+
+void gvmi_object_leave(gvm_object *object)
+{
+    gvmi_registry_drop(GVMI_KIND_OBJECT, gvmi_key(object));
+}
+
+/* ---- opening */
+
+/* Sends CREATE or OPEN, and waits until all that the object has at this moment is mapped. */
+static gvm_status call_opening(gvm_keeper *keeper, gvmi_wire_message *message, gvm_object **out)
+{
+    gvmi_client_request request = {0};
+    gvm_object *object = NULL;
+    gvm_status status = gvmi_client_new_object(keeper, &object);
+
+    if (status != GVM_OK)
+        return status;
+    request.object = object;
+    status = gvmi_client_call(keeper, message, &request);
+    if (status == GVM_OK)
+        status = gvmi_client_wait_shown(object, 0);
+    if (status == GVM_OK)
+        status = gvmi_registry_add(GVMI_KIND_OBJECT, gvmi_key(object), object);
+    if (status != GVM_OK) {
+        gvmi_client_end_object(object, true);
+        return status;
+    }
+    atomic_store(&object->magic, GVMI_OBJECT_MAGIC);
+    *out = object;
+    return GVM_OK;
+}
+
+static gvm_status set_name(char to[GVM_NAME_BYTES_MAX], const char *name)
+{
+    gvm_status status = gvmi_wire_check_name(name);
+
+    if (status == GVM_OK)
+        memcpy(to, name, strlen(name)); /* the rest is zeros */
+    return status;
+}
+
+static gvm_status set_metadata(gvmi_wire_message *message, const void *bytes, uint32_t len_bytes)
+{
+    if (len_bytes > GVM_METADATA_BYTES_MAX)
+        return gvmi_fail(GVM_E_INVALID, "metadata has at most %d bytes, not %u",
+                         GVM_METADATA_BYTES_MAX, (unsigned)len_bytes);
+    if (len_bytes > 0 && bytes == NULL)
+        return gvmi_fail(GVM_E_INVALID, "the metadata is NULL");
+    message->head.tail_bytes = len_bytes;
+    if (len_bytes > 0)
+        memcpy(message->tail.bytes, bytes, len_bytes);
+    return GVM_OK;
+}
+
+static gvm_status check_sizes(uint64_t reserve_bytes, const gvm_object_options *options)
+{
+    char size[32];
+
+    if (reserve_bytes == 0 || reserve_bytes > GVMI_SPAN_BYTES_MAX)
+        return gvmi_fail(GVM_E_INVALID, "an object reserves between 1 byte and 128 TiB, not %s",
+                         gvmi_size_text(reserve_bytes, size));
+    if (options->bytes > reserve_bytes)
+        return gvmi_fail(GVM_E_INVALID,
+                         "the object is to have %s from the start, beyond its reservation",
+                         gvmi_size_text(options->bytes, size));
+    if (options->chunk_bytes != 0 &&
+        (!gvmi_is_pow2(options->chunk_bytes) || options->chunk_bytes < GVM_CHUNK_BYTES_MIN ||
+         options->chunk_bytes > GVM_CHUNK_BYTES_MAX))
+        return gvmi_fail(GVM_E_INVALID, "a chunk is a power of two from 2 MiB to 1 GiB, not %s",
+                         gvmi_size_text(options->chunk_bytes, size));
+    return GVM_OK;
+}
+
+static gvm_status check_mode(uint32_t mode)
+{
+    if ((mode & ~MODE_BITS) != 0)
+        return gvmi_fail(GVM_E_INVALID, "unknown mode bits %#o", (unsigned)mode);
+    return GVM_OK;
+}
+
+/* CREATE but for the device. */
+static gvm_status describe(const char *name, uint64_t reserve_bytes,
+                           const gvm_object_options *options, gvmi_wire_message *message)
+{
+    gvmi_wire_create *create = &message->body.CREATE;
+    gvm_status status = check_sizes(reserve_bytes, options);
+
+    if (status == GVM_OK)
+        status = check_mode(options->mode);
+    if (status == GVM_OK && (options->flags & ~(uint32_t)GVM_OBJECT_KEEP) != 0)
+        status = gvmi_fail(GVM_E_INVALID, "unknown object flags %#x", (unsigned)options->flags);
+    if (status != GVM_OK)
+        return status;
+    gvmi_wire_start(message, GVMI_WIRE_CREATE, 0);
+    create->reserve_bytes = reserve_bytes;
+    create->chunk_bytes = options->chunk_bytes;
+    create->bytes = options->bytes;
+    create->mode = options->mode != 0 ? options->mode : MODE_DEFAULT;
+    create->flags = options->flags;
+    if (name != NULL && name[0] != '\0')
+        status = set_name(create->name, name);
+    return status == GVM_OK ? set_metadata(message, options->metadata, options->metadata_bytes)
+                            : status;
+}
+
+static gvm_status create(gvm_keeper *keeper, const char *name, uint64_t reserve_bytes,
+                         const gvm_object_options *options, gvm_object **out)
+{
+    gvmi_wire_message message;
+    gvm_object_options full;
+    gvm_device *device;
+    gvm_status status;
+
+    if (!gvmi_struct_in(&full, sizeof full, options, sizeof full))
+        return gvmi_fail(
+            GVM_E_INVALID,
+            "the options' struct_size is wrong, or they ask for what this version does not know");
+    status = describe(name, reserve_bytes, &full, &message);
+    if (status != GVM_OK)
+        return status;
+    status = gvm_device_open(full.device, &device); /* here, so that the mapper need not */
+    if (status != GVM_OK)
+        return status;
+    memcpy(message.body.CREATE.device_uuid, device->info.uuid, sizeof device->info.uuid);
+    status = call_opening(keeper, &message, out);
+    gvm_device_close(device);
+    return status;
+}
+
+gvm_status gvm_object_create(gvm_keeper *handle, const char *name, uint64_t reserve_bytes,
+                             const gvm_object_options *options, gvm_object **out)
+{
+    gvm_keeper *keeper;
+    gvm_status status;
+
+    if (out == NULL)
+        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+    status = gvmi_keeper_hold(handle, &keeper);
+    if (status != GVM_OK)
+        return status;
+    status = create(keeper, name, reserve_bytes, options, out);
+    gvmi_keeper_leave(keeper);
+    return status;
+}
+
+static gvm_status open_named(gvm_keeper *keeper, const char *name, uint32_t flags, gvm_object **out)
+{
+    gvmi_wire_message message;
+    int32_t count;
+    gvm_status status;
+
+    if ((flags & ~(uint32_t)(GVM_OPEN_READONLY | GVM_OPEN_SAME_ADDRESS)) != 0)
+        return gvmi_fail(GVM_E_INVALID, "unknown open flags %#x", (unsigned)flags);
+    gvmi_wire_start(&message, GVMI_WIRE_OPEN, 0);
+    message.body.OPEN.flags = flags;
+    status = set_name(message.body.OPEN.name, name);
+    if (status == GVM_OK)
+        status = gvm_device_count(&count); /* loads the driver, so that the mapper need not */
+    return status == GVM_OK ? call_opening(keeper, &message, out) : status;
+}
+
+gvm_status gvm_object_open(gvm_keeper *handle, const char *name, uint32_t flags, gvm_object **out)
+{
+    gvm_keeper *keeper;
+    gvm_status status;
+
+    if (out == NULL)
+        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+    status = gvmi_keeper_hold(handle, &keeper);
+    if (status != GVM_OK)
+        return status;
+    status = open_named(keeper, name, flags, out);
+    gvmi_keeper_leave(keeper);
+    return status;
+}
+
+void gvm_object_close(gvm_object *handle)
+{
+    const gvm_error error = gvmi_error_save();
+    gvm_object *held;
+    void *object;
+
+    if (handle != NULL && gvmi_object_hold(handle, &held) == GVM_OK) { /* and not the parent's */
+        gvmi_object_leave(held);
+        if (gvmi_registry_remove(GVMI_KIND_OBJECT, gvmi_key(handle), &object) == GVM_OK)
+            gvmi_client_end_object(object, true);
+    }
+    gvmi_error_restore(&error);
+}
+
+gvm_status gvm_object_drop(gvm_keeper *handle, const char *name)
+{
+    gvmi_wire_message message;
+    gvmi_client_request request = {0};
+    gvm_keeper *keeper;
+    gvm_status status = gvmi_keeper_hold(handle, &keeper);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_wire_start(&message, GVMI_WIRE_DROP, 0);
+    status = set_name(message.body.DROP.name, name);
+    if (status == GVM_OK)
+        status = gvmi_client_call(keeper, &message, &request);
+    gvmi_keeper_leave(keeper);
+    return status;
+}
+
+/* ---- changing */
+
+/* Sends what a call on an object comes to, if it was put together. */
+static gvm_status call_and_leave(gvm_object *object, gvmi_wire_message *message, gvm_status status)
+{
+    gvmi_client_request request = {.object = object};
+
+    if (status == GVM_OK)
+        status = gvmi_client_call(object->keeper, message, &request);
+    gvmi_object_leave(object);
+    return status;
+}
+
+static gvm_status check_changeable(const gvm_object *object)
+{
+    if (object->readonly)
+        return gvmi_fail(GVM_E_DENIED, "the object was opened GVM_OPEN_READONLY");
+    if (atomic_load(&object->sealed))
+        return gvmi_fail(GVM_E_SEALED, "the object is sealed");
+    return GVM_OK;
+}
+
+gvm_status gvm_object_grow(gvm_object *handle, uint64_t bytes)
+{
+    gvmi_wire_message message;
+    gvmi_client_request request = {0};
+    gvm_object *object;
+    gvm_status status = gvmi_object_hold(handle, &object);
+
+    if (status != GVM_OK)
+        return status;
+    status = check_changeable(object);
+    if (status == GVM_OK && bytes > object->reserve_bytes)
+        status = gvmi_fail(GVM_E_INVALID, "%llu bytes are beyond the object's reservation of %llu",
+                           (unsigned long long)bytes, (unsigned long long)object->reserve_bytes);
+    gvmi_wire_start(&message, GVMI_WIRE_GROW, 0);
+    message.body.GROW.slot = object->slot;
+    message.body.GROW.bytes = bytes;
+    if (status == GVM_OK)
+        status = gvmi_client_call(object->keeper, &message, &request);
+    /* The MAPs came before DONE; this tells whether they worked here. */
+    if (status == GVM_OK)
+        status = gvmi_client_wait_shown(object, 0);
+    gvmi_object_leave(object);
+    return status;
+}
+
+gvm_status gvm_object_seal(gvm_object *handle, int timeout_ms)
+{
+    gvmi_wire_message message;
+    gvm_object *object;
+    gvm_status status = gvmi_object_hold(handle, &object);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_wire_start(&message, GVMI_WIRE_SEAL, 0);
+    message.body.SEAL.slot = object->slot;
+    message.body.SEAL.timeout_ms = timeout_ms;
+    if (timeout_ms < -1)
+        status = gvmi_fail(GVM_E_INVALID, "timeout_ms is %d: use -1 to wait for ever", timeout_ms);
+    else if (object->readonly)
+        status = gvmi_fail(GVM_E_DENIED, "the object was opened GVM_OPEN_READONLY");
+    return call_and_leave(object, &message, status);
+}
+
+gvm_status gvm_object_publish(gvm_object *handle, const char *name, uint32_t flags)
+{
+    gvmi_wire_message message;
+    gvm_object *object;
+    gvm_status status = gvmi_object_hold(handle, &object);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_wire_start(&message, GVMI_WIRE_PUBLISH, 0);
+    message.body.PUBLISH.slot = object->slot;
+    message.body.PUBLISH.flags = flags;
+    if ((flags & ~(uint32_t)GVM_PUBLISH_REPLACE) != 0)
+        status = gvmi_fail(GVM_E_INVALID, "unknown publish flags %#x", (unsigned)flags);
+    else
+        status = set_name(message.body.PUBLISH.name, name);
+    return call_and_leave(object, &message, status);
+}
+
+gvm_status gvm_object_set_mode(gvm_object *handle, uint32_t mode)
+{
+    gvmi_wire_message message;
+    gvm_object *object;
+    gvm_status status = gvmi_object_hold(handle, &object);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_wire_start(&message, GVMI_WIRE_SET_MODE, 0);
+    message.body.SET_MODE.slot = object->slot;
+    message.body.SET_MODE.value = mode;
+    return call_and_leave(object, &message, check_mode(mode));
+}
+
+gvm_status gvm_object_set_metadata(gvm_object *handle, const void *bytes, uint32_t len_bytes)
+{
+    gvmi_wire_message message;
+    gvm_object *object;
+    gvm_status status = gvmi_object_hold(handle, &object);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_wire_start(&message, GVMI_WIRE_SET_METADATA, 0);
+    message.body.SET_METADATA.slot = object->slot;
+    status = set_metadata(&message, bytes, len_bytes);
+    if (status == GVM_OK)
+        status = check_changeable(object);
+    return call_and_leave(object, &message, status);
+}
+
+gvm_status gvm_object_get_metadata(gvm_object *handle, void *bytes, uint32_t capacity_bytes,
+                                   uint32_t *len_bytes)
+{
+    gvmi_wire_message message;
+    gvm_object *object;
+    gvm_status status = gvmi_object_hold(handle, &object);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_wire_start(&message, GVMI_WIRE_GET_METADATA, 0);
+    message.body.GET_METADATA.slot = object->slot;
+    if ((bytes == NULL && capacity_bytes > 0) || len_bytes == NULL)
+        status = gvmi_fail(GVM_E_INVALID, "bytes or len_bytes is NULL");
+    status = call_and_leave(object, &message, status);
+    if (status != GVM_OK)
+        return status;
+    *len_bytes = message.head.tail_bytes; /* judged: at most GVMI_WIRE_TAIL_BYTES_MAX */
+    if (capacity_bytes > 0)
+        memcpy(bytes, message.tail.bytes, *len_bytes < capacity_bytes ? *len_bytes : capacity_bytes);
+    return GVM_OK;
+}
+
+gvm_status gvm_object_grant(gvm_object *handle, gvm_device *peer, gvm_access access)
+{
+    gvm_object *object;
+    gvm_status status = gvmi_object_hold(handle, &object);
+
+    if (status != GVM_OK)
+        return status;
+    status = gvm_buffer_grant(object->buffer, peer, access);
+    gvmi_object_leave(object);
+    return status;
+}

@@ -1,0 +1,143 @@
+/* The invariants of keeper/machine/state.h, walked. For tests and slow asserts. */
+#include <string.h>
+
+#include "keeper/machine/state.h"
+
+/* I2: what the frames of a place add up to. */
+static bool check_place(const gvmi_machine *m, const keep_place *place)
+{
+    uint64_t used_bytes = 0, free_bytes = 0, held_bytes = 0;
+
+    for (uint32_t i = 0; i < m->frame_capacity; i++) {
+        const keep_frame *frame = &m->frames[i];
+
+        if (frame->state == KEEP_FRAME_UNUSED || frame->state == KEEP_FRAME_DROPPED ||
+            frame->spec.tier != (uint32_t)place->tier ||
+            (place->tier == GVM_TIER_DEVICE && frame->spec.device != place->device))
+            continue;
+        used_bytes += frame->spec.bytes;
+        if (frame->state == KEEP_FRAME_FREE)
+            free_bytes += frame->spec.bytes;
+        if (frame->state == KEEP_FRAME_HELD)
+            held_bytes += frame->spec.bytes;
+    }
+    return used_bytes == place->used_bytes && free_bytes == place->free_bytes &&
+           held_bytes == place->held_bytes && used_bytes <= place->limit_bytes;
+}
+
+/* I1: is the frame in use, of the right tier, device and size? */
+static bool check_frame(const gvmi_machine *m, const keep_object *object, uint32_t number, gvm_tier tier)
+{
+    const keep_frame *frame;
+
+    if (number == 0)
+        return true;
+    if (number > m->frame_capacity)
+        return false;
+    frame = &m->frames[number - 1];
+    return frame->state == KEEP_FRAME_USED && frame->spec.tier == (uint32_t)tier &&
+           frame->spec.bytes == object->chunk_bytes &&
+           (tier == GVM_TIER_HOST || frame->spec.device == object->device);
+}
+
+/* I5, for a chunk that clients know. */
+static bool check_chunk(const gvmi_machine *m, const keep_object *object, const keep_chunk *chunk)
+{
+    const uint32_t there = chunk->where == GVM_TIER_DEVICE ? chunk->device_frame : chunk->host_frame;
+
+    if (!check_frame(m, object, chunk->device_frame, GVM_TIER_DEVICE) ||
+        !check_frame(m, object, chunk->host_frame, GVM_TIER_HOST))
+        return false;
+    if (chunk->where != GVM_TIER_DEVICE && chunk->where != GVM_TIER_HOST)
+        return false;
+    return there != 0 && (!chunk->clean || (chunk->device_frame != 0 && chunk->host_frame != 0));
+}
+
+/* I6 */
+static bool check_waits(const keep_object *object, uint32_t index)
+{
+    uint32_t waits = 0;
+
+    for (const keep_opening *o = object->openings; o != NULL; o = o->next)
+        for (const keep_pending *p = o->first_pending; p != NULL; p = p->next)
+            for (uint32_t i = 0; i < p->count; i++)
+                waits += p->indexes[i] == index;
+    return waits == object->chunks[index].waits;
+}
+
+static bool check_chunks(const gvmi_machine *m, const keep_object *object)
+{
+    uint32_t moving = 0, on_device = 0, sending = 0;
+
+    if (object->chunk_count > object->chunk_places ||
+        object->bytes > object->chunk_count * object->chunk_bytes) /* I8 */
+        return false;
+    for (uint32_t i = 0; i < object->chunk_count; i++) {
+        const keep_chunk *chunk = &object->chunks[i];
+
+        if (!check_chunk(m, object, chunk) || !check_waits(object, i))
+            return false;
+        moving += chunk->op != KEEP_OP_NONE;
+        on_device += chunk->where == GVM_TIER_DEVICE;
+        sending += chunk->send;
+    }
+    return moving == object->moving && on_device == object->device_chunks &&
+           sending == object->sending && (moving == 0 || object->lease_state == KEEP_FROZEN); /* I3 */
+}
+
+/* I4 */
+static bool check_permits(const keep_object *object)
+{
+    for (const keep_opening *o = object->openings; o != NULL; o = o->next) {
+        const uint64_t word = atomic_load(&o->permit->word);
+        const bool reads = (word & GVMI_PERMIT_READ) != 0, writes = (word & GVMI_PERMIT_WRITE) != 0,
+                   revoked = (word & GVMI_PERMIT_REVOKED) != 0;
+
+        if ((word & GVMI_PERMIT_GONE) != 0)
+            continue;
+        switch (object->lease_state) {
+        case KEEP_SHARED:
+            if (writes || revoked)
+                return false;
+            break;
+        case KEEP_EXCLUSIVE:
+            if ((reads || writes) && o != object->holder)
+                return false;
+            break;
+        default:
+            if (reads || writes || !revoked)
+                return false;
+        }
+    }
+    return (object->lease_state == KEEP_EXCLUSIVE) <= (object->holder != NULL);
+}
+
+/* I7 */
+static bool check_quota(const gvmi_machine *m, const keep_quota *quota)
+{
+    uint64_t used_bytes = 0;
+
+    for (const keep_object *o = m->objects; o != NULL; o = o->next)
+        if (o->domain.uid == quota->uid) {
+            used_bytes += o->chunk_count * o->chunk_bytes;
+            if (o->growth != NULL && o->growth->started)
+                used_bytes += (o->growth->new_count - o->growth->old_count) * o->chunk_bytes;
+        }
+    return used_bytes == quota->used_bytes;
+}
+
+bool gvmi_machine_check(const gvmi_machine *m)
+{
+    for (uint32_t d = 0; d < m->config.device_count; d++)
+        if (!check_place(m, &m->devices[d].place) || !gvmi_policy_check(m->devices[d].policy))
+            return false;
+    if (!check_place(m, &m->host))
+        return false;
+    for (const keep_object *o = m->objects; o != NULL; o = o->next)
+        if (o->marked || !check_chunks(m, o) || !check_permits(o))
+            return false;
+    for (uint32_t i = 0; i < m->quota_count; i++)
+        if (!check_quota(m, &m->quotas[i]))
+            return false;
+    return true;
+}

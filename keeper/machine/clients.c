@@ -1,0 +1,250 @@
+/* Clients: coming, going, and being cut off.
+ *
+ * A client ends in up to three steps, which may coincide:
+ *   its socket closes     it asks and answers no more; its unpublished objects lose their names;
+ *                         what it holds stays held, as kernels of it may still run
+ *   it is voided          its leases and openings end; frames it may have mapped are written down,
+ *                         so that nobody else gets them. After the revoke timeout, or when cut off
+ *   its process is gone   nothing of it is left; the frames written down are free
+ * If the process goes first, voiding has nothing to write down.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "keeper/machine/probes.h"
+#include "keeper/machine/state.h"
+
+#define NS_PER_MS 1000000ll
+
+keep_client *gvmi_keep_client(gvmi_machine *m, uint32_t number)
+{
+    return number >= 1 && number <= m->client_capacity ? m->clients[number - 1] : NULL;
+}
+
+bool gvmi_keep_is_admin(const gvmi_machine *m, const keep_client *client)
+{
+    return client->who.uid == 0 || client->who.uid == m->config.uid;
+}
+
+/* ---- coming */
+
+static gvm_status find_number(gvmi_machine *m, uint32_t *out)
+{
+    keep_client **clients;
+    uint32_t capacity;
+
+    for (uint32_t i = 0; i < m->client_capacity; i++)
+        if (m->clients[i] == NULL) {
+            *out = i + 1;
+            return GVM_OK;
+        }
+    capacity = m->client_capacity == 0 ? 16 : m->client_capacity * 2;
+    clients = realloc(m->clients, capacity * sizeof(keep_client *));
+    if (clients == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a client");
+    memset(&clients[m->client_capacity], 0, (capacity - m->client_capacity) * sizeof *clients);
+    *out = m->client_capacity + 1;
+    m->clients = clients;
+    m->client_capacity = capacity;
+    return GVM_OK;
+}
+
+gvm_status gvmi_machine_connect(gvmi_machine *m, const gvmi_credentials *who,
+                                gvmi_lease_slot *leases, gvmi_permit_slot *permits, uint32_t *number)
+{
+    keep_client *client;
+    uint32_t found = 0;
+    gvm_status status;
+
+    if (m->client_count >= m->config.clients_max)
+        return gvmi_fail(GVM_E_LIMIT, "the keeper has %u clients, its limit", m->client_count);
+    status = find_number(m, &found);
+    if (status != GVM_OK)
+        return status;
+    client = calloc(1, sizeof *client);
+    if (client == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a client");
+    client->slots = calloc(GVM_OBJECTS_OPEN_MAX, sizeof(keep_opening *));
+    if (client->slots == NULL) {
+        free(client);
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a client");
+    }
+    client->number = found;
+    client->connected = true;
+    client->who = *who;
+    client->leases = leases;
+    client->permits = permits;
+    m->clients[found - 1] = client;
+    m->client_count++;
+    *number = found;
+    return GVM_OK;
+}
+
+/* ---- going */
+
+/* The client asks and answers no more. */
+static void silence(gvmi_machine *m, keep_client *client)
+{
+    client->connected = false;
+    client->left_ns = m->now_ns;
+    gvmi_keep_end_waits(m, client, NULL);
+    for (uint32_t slot = 0; slot < GVM_OBJECTS_OPEN_MAX; slot++)
+        if (client->slots[slot] != NULL)
+            gvmi_keep_publish_permit(client->slots[slot]);
+    gvmi_keep_forget_grower(m, client);
+    for (keep_object *object = m->objects; object != NULL; object = object->next)
+        if (object->evictor == client)
+            object->evictor = NULL;
+    gvmi_keep_forget_creator(m, client);
+}
+
+static void end_openings(gvmi_machine *m, keep_client *client, bool may_map)
+{
+    for (uint32_t slot = 0; slot < GVM_OBJECTS_OPEN_MAX && client->opening_count > 0; slot++) {
+        keep_opening *opening = client->slots[slot];
+
+        if (opening == NULL)
+            continue;
+        if (may_map && !opening->broken)
+            gvmi_keep_hold_frames(m, client, opening->object);
+        gvmi_keep_end_opening(m, opening);
+    }
+}
+
+static void void_client(gvmi_machine *m, keep_client *client, bool may_map)
+{
+    if (client->voided)
+        return;
+    client->voided = true;
+    end_openings(m, client, may_map);
+}
+
+void gvmi_machine_disconnect(gvmi_machine *m, uint32_t number)
+{
+    keep_client *client = gvmi_keep_client(m, number);
+
+    if (client == NULL || !client->connected)
+        return;
+    silence(m, client);
+    gvmi_keep_settle(m);
+}
+
+void gvmi_machine_exited(gvmi_machine *m, uint32_t number)
+{
+    keep_client *client = gvmi_keep_client(m, number);
+
+    if (client == NULL)
+        return;
+    if (client->connected)
+        silence(m, client);
+    void_client(m, client, false);
+    gvmi_keep_let_go_frames(m, client);
+    m->clients[number - 1] = NULL;
+    m->client_count--;
+    free(client->slots);
+    free(client);
+    gvmi_keep_settle(m);
+}
+
+/* ---- being cut off */
+
+void gvmi_keep_doom(gvmi_machine *m, keep_client *client, const char *reason)
+{
+    if (client->doomed || client->cut)
+        return;
+    client->doomed = true;
+    m->doomed = true;
+    snprintf(client->reason, sizeof client->reason, "%s", reason);
+}
+
+void gvmi_keep_violated(gvmi_machine *m, keep_client *client, const char *how)
+{
+    m->faults++;
+    gvmi_keep_doom(m, client, how);
+}
+
+static bool cut(gvmi_machine *m, keep_client *client)
+{
+    gvmi_action action = {.kind = GVMI_ACTION_CUT, .client = client->number};
+
+    snprintf(action.reason, sizeof action.reason, "%s", client->reason);
+    if (client->connected && !gvmi_keep_act(m, &action))
+        return false; /* again at the next event */
+    client->doomed = false;
+    client->cut = true;
+    m->cut_offs++;
+    GVMI_PROBE_CUT(client->number);
+    if (client->connected)
+        silence(m, client);
+    void_client(m, client, true);
+    return true;
+}
+
+void gvmi_keep_cut_doomed(gvmi_machine *m)
+{
+    if (!m->doomed)
+        return;
+    m->doomed = false;
+    for (uint32_t i = 0; i < m->client_capacity; i++) {
+        keep_client *client = m->clients[i];
+
+        if (client != NULL && client->doomed && !cut(m, client))
+            return;
+    }
+}
+
+/* ---- those who are late */
+
+static bool is_late(const gvmi_machine *m, int64_t since_ns, uint32_t timeout_ms)
+{
+    return m->now_ns - since_ns >= timeout_ms * NS_PER_MS;
+}
+
+static bool owes_answer(const gvmi_machine *m, const keep_client *client)
+{
+    for (uint32_t slot = 0; slot < GVM_OBJECTS_OPEN_MAX; slot++) {
+        const keep_opening *opening = client->slots[slot];
+
+        if (opening != NULL && opening->first_pending != NULL &&
+            is_late(m, opening->first_pending->sent_ns, m->config.revoke_timeout_ms))
+            return true;
+    }
+    return false;
+}
+
+/* Whoever keeps a lease that others have been waiting for too long. */
+static void watch_leases(gvmi_machine *m, const keep_object *object)
+{
+    const keep_wait *wait = object->first_wait;
+
+    if (m->config.lease_timeout_ms == 0 || object->lease_state != KEEP_DRAINING || wait == NULL ||
+        !is_late(m, object->draining_since_ns, m->config.lease_timeout_ms))
+        return;
+    for (keep_opening *o = object->openings; o != NULL; o = o->next) {
+        const uint64_t word = atomic_load(&o->lease->word);
+        const bool writes = gvmi_lease_writers(word) > 0 || o->owed_writers > 0;
+        const bool reads = gvmi_lease_readers(word) > 0 || o->owed_readers > 0;
+
+        if (o->client != wait->client && (writes || (reads && wait->kind == KEEP_WAIT_WRITE)))
+            gvmi_keep_doom(m, o->client, "it kept a lease that others waited for");
+    }
+}
+
+void gvmi_keep_watch_clients(gvmi_machine *m)
+{
+    for (uint32_t i = 0; i < m->client_capacity; i++) {
+        keep_client *client = m->clients[i];
+
+        if (client == NULL || client->voided)
+            continue;
+        if (!client->connected && is_late(m, client->left_ns, m->config.revoke_timeout_ms))
+            void_client(m, client, true);
+        else if (client->connected && client->opening_count > 0 && owes_answer(m, client))
+            gvmi_keep_doom(m, client, "it did not map in time what the keeper moved");
+    }
+    for (keep_object *object = m->objects; object != NULL; object = object->next)
+        watch_leases(m, object);
+}

@@ -1,0 +1,342 @@
+/* New chunks: where they are put, and what happens when there is no room.
+ *
+ * A growth makes all its chunks, zeroed, beyond what clients know of, and then makes them known in
+ * one step; if one cannot be made, all are given back. Objects grow one request at a time. The
+ * policy says how many of the new chunks deserve the device; the others go to the host, and each
+ * goes to the other tier if its own has no room. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "keeper/machine/state.h"
+
+#define QUOTAS_MAX 65536u
+
+keep_quota *gvmi_keep_quota(gvmi_machine *m, uint32_t uid)
+{
+    keep_quota *quotas;
+
+    for (uint32_t i = 0; i < m->quota_count; i++)
+        if (m->quotas[i].uid == uid)
+            return &m->quotas[i];
+    if (m->quota_count >= QUOTAS_MAX)
+        return NULL;
+    quotas = realloc(m->quotas, (m->quota_count + 1) * sizeof *quotas);
+    if (quotas == NULL)
+        return NULL;
+    m->quotas = quotas;
+    quotas[m->quota_count] = (keep_quota){.uid = uid};
+    return &quotas[m->quota_count++];
+}
+
+static uint64_t new_bytes(const keep_object *object, const keep_growth *growth)
+{
+    return (uint64_t)(growth->new_count - growth->old_count) * object->chunk_bytes;
+}
+
+static gvm_status charge(gvmi_machine *m, const keep_object *object, uint64_t bytes)
+{
+    keep_quota *quota = gvmi_keep_quota(m, object->domain.uid);
+    uint64_t limit_bytes;
+
+    if (quota == NULL)
+        return GVM_E_NOMEM;
+    limit_bytes = quota->limited ? quota->limit_bytes : m->config.quota_bytes;
+    if (quota->used_bytes > limit_bytes || bytes > limit_bytes - quota->used_bytes)
+        return GVM_E_QUOTA;
+    quota->used_bytes += bytes;
+    return GVM_OK;
+}
+
+static void resize_item(gvmi_machine *m, keep_object *object, uint32_t chunk_count)
+{
+    gvmi_policy_resize(m->devices[object->device].policy, &object->item,
+                       (uint64_t)chunk_count * object->chunk_bytes);
+}
+
+/* ---- one chunk */
+
+static void chunk_over(gvmi_machine *m, keep_object *object, keep_chunk *chunk, gvm_status status)
+{
+    chunk->op = KEEP_OP_NONE;
+    object->growth->left--;
+    if (status != GVM_OK)
+        object->growth->failure = status;
+    gvmi_keep_mark(m, object);
+}
+
+static bool start_make(gvmi_machine *m, keep_object *object, uint32_t index, uint32_t frame, bool make)
+{
+    keep_chunk *chunk = &object->chunks[index];
+
+    if (!gvmi_keep_start_job(m, make ? GVMI_ACTION_MAKE : GVMI_ACTION_ZERO, object, index, frame, 0,
+                             make)) {
+        gvmi_keep_give_frame(m, frame, !make);
+        return false;
+    }
+    if (gvmi_keep_frame(m, frame)->spec.tier == GVM_TIER_DEVICE)
+        chunk->device_frame = frame;
+    else
+        chunk->host_frame = frame;
+    chunk->op = KEEP_OP_MAKE;
+    return true;
+}
+
+void gvmi_keep_make_chunk(gvmi_machine *m, keep_object *object, uint32_t index, uint32_t frame, bool make)
+{
+    if (!start_make(m, object, index, frame, make))
+        chunk_over(m, object, &object->chunks[index], GVM_E_NOMEM);
+}
+
+/* On the host, or on the device if there is room there without anybody leaving. */
+void gvmi_keep_make_without_room(gvmi_machine *m, keep_object *object, uint32_t index)
+{
+    bool make;
+    uint32_t frame = 0;
+
+    if (object->growth->failure == GVM_OK) {
+        frame = gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make);
+        if (frame == 0)
+            frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
+    }
+    if (frame != 0)
+        gvmi_keep_make_chunk(m, object, index, frame, make);
+    else
+        chunk_over(m, object, &object->chunks[index], GVM_E_NOSPACE);
+}
+
+void gvmi_keep_made(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status, bool made)
+{
+    keep_chunk *chunk = &object->chunks[index];
+    const bool on_device = chunk->device_frame != 0;
+    bool make;
+    uint32_t frame;
+
+    if (status == GVM_OK) {
+        chunk_over(m, object, chunk, GVM_OK);
+        return;
+    }
+    gvmi_keep_give_frame(m, on_device ? chunk->device_frame : chunk->host_frame, made);
+    chunk->device_frame = chunk->host_frame = 0;
+    /* The budget promised more than the device has: other programs use it. */
+    frame = on_device ? gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make) : 0;
+    if (frame != 0)
+        gvmi_keep_make_chunk(m, object, index, frame, make);
+    else
+        chunk_over(m, object, chunk, GVM_E_NOSPACE);
+}
+
+/* ---- one growth */
+
+static bool make_places(keep_object *object, uint32_t count)
+{
+    keep_chunk *chunks;
+
+    if (count <= object->chunk_places)
+        return true;
+    chunks = realloc(object->chunks, count * sizeof *chunks);
+    if (chunks == NULL)
+        return false;
+    memset(&chunks[object->chunk_places], 0, (count - object->chunk_places) * sizeof *chunks);
+    object->chunks = chunks;
+    object->chunk_places = count;
+    return true;
+}
+
+static void place_chunks(gvmi_machine *m, keep_object *object, const keep_growth *growth)
+{
+    gvmi_policy_plan plan;
+    uint64_t bring;
+
+    resize_item(m, object, growth->new_count);
+    gvmi_keep_plan_for(m, object, false, &plan);
+    gvmi_keep_take_victims(m, object, &plan);
+    bring = plan.bring_bytes / object->chunk_bytes;
+    for (uint32_t i = growth->old_count; i < growth->new_count; i++) {
+        if (i - growth->old_count < bring && gvmi_keep_wait_room(m, object, i))
+            object->chunks[i].op = KEEP_OP_MAKE_ROOM;
+        else
+            gvmi_keep_make_without_room(m, object, i);
+    }
+}
+
+static void start(gvmi_machine *m, keep_object *object)
+{
+    keep_growth *growth = object->growth;
+    const uint64_t count = (growth->bytes + object->chunk_bytes - 1) / object->chunk_bytes;
+
+    growth->started = true;
+    growth->old_count = growth->new_count = object->chunk_count;
+    if (object->sealed)
+        growth->failure = GVM_E_SEALED;
+    if (growth->failure != GVM_OK || count <= object->chunk_count)
+        return;
+    growth->new_count = (uint32_t)count;
+    growth->failure = charge(m, object, new_bytes(object, growth));
+    if (growth->failure != GVM_OK) {
+        growth->new_count = growth->old_count;
+        return;
+    }
+    m->ahead_bytes = object->chunk_bytes;
+    if (!make_places(object, growth->new_count)) {
+        growth->failure = GVM_E_NOMEM;
+        return;
+    }
+    growth->left = growth->new_count - growth->old_count;
+    place_chunks(m, object, growth);
+}
+
+/* Everything that was made is given back. */
+static void undo(gvmi_machine *m, keep_object *object, const keep_growth *growth)
+{
+    keep_quota *quota = gvmi_keep_quota(m, object->domain.uid);
+
+    for (uint32_t i = growth->old_count; i < growth->new_count && i < object->chunk_places; i++) {
+        keep_chunk *chunk = &object->chunks[i];
+
+        if (chunk->device_frame != 0)
+            gvmi_keep_give_frame(m, chunk->device_frame, true);
+        if (chunk->host_frame != 0)
+            gvmi_keep_give_frame(m, chunk->host_frame, true);
+        *chunk = (keep_chunk){0};
+    }
+    if (quota != NULL)
+        quota->used_bytes -= new_bytes(object, growth);
+    resize_item(m, object, object->chunk_count);
+}
+
+/* From here on clients know. */
+static void make_known(gvmi_machine *m, keep_object *object, const keep_growth *growth)
+{
+    if (growth->bytes <= object->bytes)
+        return;
+    for (uint32_t i = growth->old_count; i < growth->new_count; i++) {
+        keep_chunk *chunk = &object->chunks[i];
+
+        chunk->where = chunk->device_frame != 0 ? GVM_TIER_DEVICE : GVM_TIER_HOST;
+        chunk->stamp = ++m->stamps;
+        chunk->send = true;
+        object->sending++;
+        object->device_chunks += chunk->where == GVM_TIER_DEVICE;
+    }
+    object->chunk_count = growth->new_count;
+    object->bytes = growth->bytes;
+    object->generation++;
+    object->bare_send = true; /* also if it grew within its last chunk */
+    gvmi_keep_send_maps(m, object);
+}
+
+static const char *failure_text(gvm_status failure)
+{
+    switch (failure) {
+    case GVM_E_QUOTA: return "the user's quota is spent: drop objects, or ask for more";
+    case GVM_E_SEALED: return "the object is sealed";
+    case GVM_E_NOMEM: return "the keeper is out of host memory";
+    default:
+        return "neither the device budget nor the host budget has room: drop objects, or give the "
+               "keeper more";
+    }
+}
+
+static void reply(gvmi_machine *m, keep_growth *growth)
+{
+    if (growth->client == NULL)
+        return;
+    if (growth->failure != GVM_OK) {
+        gvmi_keep_reply_failed(m, growth->client, growth->request, growth->failure, "%s",
+                               failure_text(growth->failure));
+        if (growth->opened_by != NULL) {
+            keep_opening *opening = growth->opened_by;
+
+            growth->opened_by = NULL;
+            opening->object->kept = false;
+            gvmi_keep_unname(m, opening->object);
+            gvmi_keep_end_opening(m, opening);
+        }
+    } else if (growth->opened_by != NULL) {
+        gvmi_keep_welcome_opening(m, growth->opened_by, growth->request);
+    } else {
+        gvmi_keep_reply_done(m, growth->client, growth->request, 0);
+    }
+}
+
+static void finish(gvmi_machine *m, keep_object *object)
+{
+    keep_growth *growth = object->growth;
+
+    if (growth->failure != GVM_OK)
+        undo(m, object, growth);
+    else
+        make_known(m, object, growth);
+    gvmi_keep_resident(m, object);
+    object->growth = growth->next;
+    reply(m, growth);
+    free(growth);
+    gvmi_keep_mark(m, object);
+}
+
+void gvmi_keep_grow_settle(gvmi_machine *m, keep_object *object)
+{
+    while (object->growth != NULL) {
+        if (!object->growth->started)
+            start(m, object);
+        if (object->growth->left > 0)
+            return;
+        finish(m, object);
+    }
+}
+
+/* ---- requests */
+
+gvm_status gvmi_keep_grow_to(gvmi_machine *m, keep_object *object, keep_client *client,
+                             keep_opening *opened_by, uint64_t request, uint64_t bytes)
+{
+    keep_growth *growth = calloc(1, sizeof *growth), **last = &object->growth;
+
+    if (growth == NULL)
+        return GVM_E_NOMEM;
+    growth->client = client;
+    growth->opened_by = opened_by;
+    growth->request = request;
+    growth->bytes = bytes;
+    while (*last != NULL)
+        last = &(*last)->next;
+    *last = growth;
+    gvmi_keep_mark(m, object);
+    return GVM_OK;
+}
+
+void gvmi_keep_grow(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    const gvmi_wire_grow *body = &message->body.GROW;
+    const uint64_t request = message->head.request;
+    keep_opening *opening = gvmi_keep_opening(m, client, message, body->slot);
+
+    if (opening == NULL)
+        return;
+    if ((opening->flags & GVM_OPEN_READONLY) != 0)
+        gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED, "the object was opened read-only");
+    else if (body->bytes > opening->object->reserve_bytes)
+        gvmi_keep_reply_failed(
+            m, client, request, GVM_E_INVALID, "%llu bytes are beyond the reservation of %llu",
+            (unsigned long long)body->bytes, (unsigned long long)opening->object->reserve_bytes);
+    else if (gvmi_keep_grow_to(m, opening->object, client, NULL, request, body->bytes) != GVM_OK)
+        gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
+}
+
+void gvmi_keep_forget_grower(gvmi_machine *m, const keep_client *client)
+{
+    for (keep_object *object = m->objects; object != NULL; object = object->next)
+        for (keep_growth *growth = object->growth; growth != NULL; growth = growth->next)
+            if (growth->client == client) {
+                growth->client = NULL;
+                growth->opened_by = NULL;
+            }
+}
+
+void gvmi_keep_forget_opening(keep_object *object, const keep_opening *opening)
+{
+    for (keep_growth *growth = object->growth; growth != NULL; growth = growth->next)
+        if (growth->opened_by == opening)
+            growth->opened_by = NULL;
+}

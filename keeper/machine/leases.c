@@ -1,0 +1,601 @@
+/* Leases: who may, who waits, who is next.
+ *
+ * keeper/words.h has the protocol of the words, docs/design/keeper.md its states. Permits are stored
+ * with sequentially consistent stores, and lease words are trusted to be complete only in a state
+ * whose permits are all withdrawn and REVOKED, which is when every client rings. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "keeper/machine/probes.h"
+#include "keeper/machine/state.h"
+
+#define NS_PER_MS 1000000ll
+
+/* ---- the table of states */
+
+#define ROW(from, event, to) {KEEP_##from, KEEP_##event, KEEP_##to},
+static const struct {
+    keep_lease_state from;
+    keep_lease_event event;
+    keep_lease_state to;
+} transitions[] = {GVMI_LEASE_TRANSITIONS(ROW)};
+#undef ROW
+
+bool gvmi_keep_step(keep_lease_state state, keep_lease_event event, keep_lease_state *next)
+{
+    for (size_t i = 0; i < sizeof transitions / sizeof transitions[0]; i++)
+        if (transitions[i].from == state && transitions[i].event == event) {
+            *next = transitions[i].to;
+            return true;
+        }
+    return false;
+}
+
+static void step(keep_object *object, keep_lease_event event)
+{
+    const bool known = gvmi_keep_step(object->lease_state, event, &object->lease_state);
+
+    GVM_ASSERT(known);
+    (void)known;
+}
+
+/* ---- permits */
+
+static uint32_t permit_flags(const keep_opening *opening)
+{
+    const keep_object *object = opening->object;
+    uint32_t flags = object->device_chunks < object->chunk_count ? GVMI_PERMIT_PARTIAL : 0u;
+
+    if (!opening->client->connected || opening->broken)
+        return GVMI_PERMIT_GONE | GVMI_PERMIT_REVOKED; /* what it still holds, it rings for */
+    switch (object->lease_state) {
+    case KEEP_SHARED:
+        if (opening->ready)
+            flags |= GVMI_PERMIT_READ;
+        break;
+    case KEEP_EXCLUSIVE:
+        if (opening == object->holder && opening->owed_writers == 0)
+            flags |= GVMI_PERMIT_READ | GVMI_PERMIT_WRITE;
+        break;
+    case KEEP_DRAINING:
+    case KEEP_FROZEN: flags |= GVMI_PERMIT_REVOKED; break;
+    }
+    return flags;
+}
+
+void gvmi_keep_publish_permit(const keep_opening *opening)
+{
+    atomic_store(&opening->permit->word,
+                 gvmi_permit(opening->object->generation, permit_flags(opening)));
+}
+
+void gvmi_keep_publish_permits(keep_object *object)
+{
+    for (keep_opening *o = object->openings; o != NULL; o = o->next)
+        gvmi_keep_publish_permit(o);
+}
+
+static void change(keep_object *object, keep_lease_event event)
+{
+    step(object, event);
+    gvmi_keep_publish_permits(object);
+}
+
+/* ---- what is held. What a client scribbled there can only make its own objects wait. */
+
+static bool opening_holds(const keep_opening *opening, bool writers_only)
+{
+    const uint64_t word = atomic_load(&opening->lease->word);
+
+    if (opening->owed_writers > 0 || gvmi_lease_writers(word) > 0)
+        return true;
+    return !writers_only && (opening->owed_readers > 0 || gvmi_lease_readers(word) > 0);
+}
+
+bool gvmi_keep_held(const keep_object *object, bool writers_only)
+{
+    for (const keep_opening *o = object->openings; o != NULL; o = o->next)
+        if (opening_holds(o, writers_only))
+            return true;
+    return false;
+}
+
+/* Somebody wants it again. */
+void gvmi_keep_unpark(keep_object *object)
+{
+    object->parked = false;
+    object->item.pinned = object->lease_state == KEEP_FROZEN;
+}
+
+/* The policy hears of acquires that went the fast way. */
+bool gvmi_keep_sample(gvmi_machine *m, keep_object *object)
+{
+    bool news = false;
+
+    for (keep_opening *o = object->openings; o != NULL; o = o->next) {
+        const uint32_t now = gvmi_lease_acquires(atomic_load(&o->lease->word));
+        const uint32_t count = now - o->seen_acquires;
+        const uint32_t hint = atomic_load(&o->lease->hint);
+
+        if (count == 0)
+            continue;
+        news = true;
+        o->seen_acquires = now;
+        o->client->acquires += count;
+        object->acquires += count;
+        m->acquires += count;
+        gvmi_keep_unpark(object);
+        gvmi_policy_acquired(m->devices[object->device].policy, &object->item, count,
+                             hint <= GVM_HINT_ONCE ? (gvm_hint)hint : GVM_HINT_NONE);
+        if (m->config.trace != NULL)
+            m->config.trace(m->config.trace_context, object->device, object->id,
+                            (uint64_t)object->chunk_count * object->chunk_bytes, count, hint);
+    }
+    return news;
+}
+
+/* ---- freezing, for moves */
+
+static void withdraw(gvmi_machine *m, keep_object *object)
+{
+    m->revokes++;
+    object->draining_since_ns = m->now_ns;
+    change(object, KEEP_WAIT);
+    GVMI_PROBE_REVOKE(object->id, object->lease_state);
+}
+
+static void calm_down(keep_object *object)
+{
+    if (object->lease_state == KEEP_DRAINING && object->first_wait == NULL)
+        change(object, object->holder != NULL ? KEEP_RESUME : KEEP_CALM);
+}
+
+bool gvmi_keep_freeze(gvmi_machine *m, keep_object *object)
+{
+    if (object->lease_state == KEEP_FROZEN)
+        return false;
+    if (object->lease_state != KEEP_DRAINING)
+        withdraw(m, object);
+    if (gvmi_keep_held(object, false)) {
+        calm_down(object);
+        return false;
+    }
+    object->holder = NULL;
+    step(object, KEEP_FREEZE); /* the permits are as they should be */
+    object->item.pinned = true;
+    return true;
+}
+
+void gvmi_keep_thaw(gvmi_machine *m, keep_object *object)
+{
+    GVM_ASSERT(object->moving == 0);
+    object->item.pinned = object->parked;
+    gvmi_keep_resident(m, object);
+    change(object, KEEP_THAW);
+    if (object->evictor != NULL) {
+        if (object->evict_bytes == 0 && object->evict_short)
+            gvmi_keep_reply_failed(m, object->evictor, object->evict_request, GVM_E_NOMEM,
+                                   "the host budget has no room for what would leave the device");
+        else
+            gvmi_keep_reply_done(m, object->evictor, object->evict_request, object->evict_bytes);
+        object->evictor = NULL;
+    }
+    gvmi_keep_mark(m, object);
+}
+
+/* ---- waiting */
+
+/* At the end of the queue; an eviction, which waits for nobody's lease, at its head. */
+static void link_wait(gvmi_machine *m, keep_wait *wait)
+{
+    keep_object *object = wait->object;
+    const bool first = wait->kind == KEEP_WAIT_EVICT;
+
+    wait->prev = first ? NULL : object->last_wait;
+    wait->next = first ? object->first_wait : NULL;
+    *(wait->prev != NULL ? &wait->prev->next : &object->first_wait) = wait;
+    *(wait->next != NULL ? &wait->next->prev : &object->last_wait) = wait;
+    object->wait_count++;
+    wait->client->wait_count++;
+    wait->all_next = m->waits;
+    if (m->waits != NULL)
+        m->waits->all_prev = wait;
+    m->waits = wait;
+    if (wait->deadline_ns < m->next_wait_ns)
+        m->next_wait_ns = wait->deadline_ns;
+    gvmi_keep_mark(m, object);
+}
+
+static void end_wait(gvmi_machine *m, keep_wait *wait)
+{
+    keep_object *object = wait->object;
+
+    if (wait->prev != NULL)
+        wait->prev->next = wait->next;
+    else
+        object->first_wait = wait->next;
+    if (wait->next != NULL)
+        wait->next->prev = wait->prev;
+    else
+        object->last_wait = wait->prev;
+    if (wait->all_prev != NULL)
+        wait->all_prev->all_next = wait->all_next;
+    else
+        m->waits = wait->all_next;
+    if (wait->all_next != NULL)
+        wait->all_next->all_prev = wait->all_prev;
+    object->wait_count--;
+    wait->client->wait_count--;
+    gvmi_keep_mark(m, object);
+    free(wait);
+}
+
+void gvmi_keep_end_waits(gvmi_machine *m, keep_client *client, keep_opening *opening)
+{
+    for (keep_wait *wait = m->waits, *next; wait != NULL; wait = next) {
+        next = wait->all_next;
+        if (wait->client != client || (opening != NULL && wait->opening != opening))
+            continue;
+        gvmi_keep_reply_failed(m, client, wait->request, GVM_E_FOREIGN, "the object was closed");
+        end_wait(m, wait);
+    }
+}
+
+void gvmi_keep_expire_waits(gvmi_machine *m)
+{
+    m->next_wait_ns = INT64_MAX;
+    for (keep_wait *wait = m->waits, *next; wait != NULL; wait = next) {
+        next = wait->all_next;
+        if (wait->deadline_ns <= m->now_ns) {
+            m->timeouts++;
+            gvmi_keep_reply_failed(m, wait->client, wait->request, GVM_E_TIMEOUT,
+                                   "others kept a conflicting lease, or the object was being moved");
+            end_wait(m, wait);
+        } else if (wait->deadline_ns < m->next_wait_ns) {
+            m->next_wait_ns = wait->deadline_ns;
+        }
+    }
+}
+
+/* Queues a request; it is looked at when the event is settled. */
+static keep_wait *new_wait(gvmi_machine *m, keep_client *client, keep_object *object,
+                           keep_opening *opening, keep_wait_kind kind, uint64_t request,
+                           int32_t timeout_ms)
+{
+    keep_wait *wait = NULL;
+
+    if (client->wait_count >= KEEP_CLIENT_WAITS_MAX)
+        gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT, "%u requests wait already",
+                               client->wait_count);
+    else if ((wait = calloc(1, sizeof *wait)) == NULL)
+        gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
+    if (wait == NULL)
+        return NULL;
+    wait->kind = kind;
+    wait->client = client;
+    wait->object = object;
+    wait->opening = opening;
+    wait->request = request;
+    wait->deadline_ns = timeout_ms < 0 ? INT64_MAX : m->now_ns + timeout_ms * NS_PER_MS;
+    link_wait(m, wait);
+    return wait;
+}
+
+/* ---- serving the queue */
+
+/* Which victims of a plan cannot be had, as they are leased: pinned for a while. Also hears of what
+ * the others were acquired for. True: the plan is to be made again. */
+static bool look_at_victims(gvmi_machine *m, const gvmi_policy_plan *plan, keep_pins *pins)
+{
+    bool news = false;
+
+    for (uint32_t i = 0; i < plan->victim_count; i++) {
+        keep_object *victim = gvmi_keep_object_of(plan->victims[i].item);
+
+        news |= gvmi_keep_sample(m, victim);
+        if (gvmi_keep_held(victim, false)) {
+            victim->item.pinned = true;
+            pins->items[pins->count++] = &victim->item;
+            news = true;
+        }
+    }
+    return news;
+}
+
+static void unpin(keep_pins *pins)
+{
+    while (pins->count > 0)
+        pins->items[--pins->count]->pinned = false;
+}
+
+void gvmi_keep_plan_for(gvmi_machine *m, keep_object *object, bool forced, gvmi_policy_plan *plan)
+{
+    keep_device *device = &m->devices[object->device];
+    const bool was_pinned = object->item.pinned;
+    keep_pins pins = {.count = 0};
+    unsigned tries = 0;
+
+    object->item.pinned = false;
+    do
+        gvmi_policy_plan_for(device->policy, &object->item, gvmi_keep_room_bytes(&device->place),
+                             forced, plan);
+    while (look_at_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
+    unpin(&pins);
+    object->item.pinned = was_pinned;
+}
+
+keep_object *gvmi_keep_plan_next(gvmi_machine *m, keep_device *device, gvmi_policy_plan *plan)
+{
+    keep_pins pins = {.count = 0};
+    unsigned tries = 0;
+    gvmi_policy_item *item;
+
+    do
+        item = gvmi_policy_plan_next(device->policy, gvmi_keep_room_bytes(&device->place), plan);
+    while (item != NULL && look_at_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
+    unpin(&pins);
+    return item != NULL && plan->bring_bytes > 0 ? gvmi_keep_object_of(item) : NULL;
+}
+
+void gvmi_keep_plan_shrink(gvmi_machine *m, keep_device *device, uint64_t bytes, gvmi_policy_plan *plan)
+{
+    keep_pins pins = {.count = 0};
+    unsigned tries = 0;
+
+    do
+        (void)gvmi_policy_plan_shrink(device->policy, bytes, plan);
+    while (look_at_victims(m, plan, &pins) && ++tries < KEEP_PLAN_TRIES_MAX);
+    unpin(&pins);
+}
+
+/* Asks the policy, once a request, whether chunks should come before it is granted. */
+static bool bring_in(gvmi_machine *m, keep_object *object, keep_wait *wait)
+{
+    gvmi_policy_plan plan;
+
+    if (wait->considered)
+        return false;
+    wait->considered = true;
+    if (object->device_chunks == object->chunk_count || wait->hint == GVM_HINT_ONCE ||
+        wait->kind == KEEP_WAIT_SEAL)
+        return false;
+    gvmi_keep_plan_for(m, object, wait->hint == GVM_HINT_HOT, &plan);
+    if (plan.bring_bytes == 0 || !gvmi_keep_freeze(m, object))
+        return false;
+    if (gvmi_keep_bring(m, object, &plan))
+        return true;
+    gvmi_keep_thaw(m, object);
+    return false;
+}
+
+static void grant(gvmi_machine *m, keep_wait *wait)
+{
+    keep_opening *opening = wait->opening;
+    gvmi_wire_message reply;
+
+    if (wait->kind == KEEP_WAIT_WRITE) {
+        wait->object->holder = opening;
+        opening->owed_writers = 1;
+        gvmi_keep_stale_copies(m, wait->object);
+        change(wait->object, KEEP_GRANT_WRITE);
+    } else {
+        wait->object->holder = NULL;
+        opening->owed_readers++;
+        change(wait->object, KEEP_GRANT_READ);
+    }
+    GVMI_PROBE_LEASE(wait->object->id, wait->client->number, wait->kind);
+    gvmi_wire_start(&reply, GVMI_WIRE_GRANTED, wait->request);
+    reply.body.GRANTED.slot = opening->slot;
+    (void)gvmi_keep_send(m, wait->client, &reply, NULL);
+    end_wait(m, wait);
+}
+
+static void seal_now(gvmi_machine *m, keep_wait *wait)
+{
+    keep_object *object = wait->object;
+
+    object->holder = NULL;
+    if (!object->sealed) {
+        object->sealed = true;
+        object->kept = true;
+        object->generation++;
+        object->bare_send = true;
+    }
+    change(object, KEEP_GRANT_READ);
+    gvmi_keep_send_maps(m, object);
+    gvmi_keep_reply_done(m, wait->client, wait->request, 0);
+    end_wait(m, wait);
+}
+
+static void evict_now(gvmi_machine *m, keep_wait *wait)
+{
+    keep_object *object = wait->object;
+
+    if (!gvmi_keep_freeze(m, object)) {
+        gvmi_keep_reply_done(m, wait->client, wait->request, 0);
+        end_wait(m, wait);
+        return;
+    }
+    object->parked = true;
+    object->evict_short = false;
+    object->evictor = wait->client;
+    object->evict_request = wait->request;
+    /* Whole chunks, and not more than was asked for. */
+    object->evict_bytes = gvmi_keep_evict_chunks(
+        m, object, wait->bytes - wait->bytes % object->chunk_bytes, &object->evict_short);
+    end_wait(m, wait);
+    if (object->moving == 0)
+        gvmi_keep_thaw(m, object);
+}
+
+/* Grants the request at the head if it can be. */
+static bool serve_head(gvmi_machine *m, keep_object *object)
+{
+    keep_wait *wait = object->first_wait;
+    const bool writes = wait->kind == KEEP_WAIT_WRITE;
+
+    if (wait->kind == KEEP_WAIT_EVICT) {
+        evict_now(m, wait);
+        return object->lease_state != KEEP_FROZEN;
+    }
+    if (writes && object->sealed) {
+        gvmi_keep_reply_failed(m, wait->client, wait->request, GVM_E_SEALED, "the object is sealed");
+        end_wait(m, wait);
+        return true;
+    }
+    if (bring_in(m, object, wait))
+        return false;
+    if (object->lease_state == KEEP_EXCLUSIVE || (object->lease_state == KEEP_SHARED && writes))
+        withdraw(m, object);
+    if (object->lease_state == KEEP_DRAINING && gvmi_keep_held(object, !writes))
+        return false;
+    if (wait->kind == KEEP_WAIT_SEAL)
+        seal_now(m, wait);
+    else
+        grant(m, wait);
+    return true;
+}
+
+void gvmi_keep_serve(gvmi_machine *m, keep_object *object)
+{
+    while (object->first_wait != NULL && serve_head(m, object))
+        ;
+    if (object->lease_state != KEEP_FROZEN)
+        calm_down(object);
+}
+
+/* ---- messages */
+
+void gvmi_keep_acquire(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    const gvmi_wire_acquire *body = &message->body.ACQUIRE;
+    keep_opening *opening = gvmi_keep_opening(m, client, message, body->slot);
+    keep_object *object;
+    keep_wait *wait;
+
+    if (opening == NULL)
+        return;
+    object = opening->object;
+    m->slow_acquires++;
+    if (body->mode == GVM_LEASE_WRITE && (opening->flags & GVM_OPEN_READONLY) != 0) {
+        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_READONLY,
+                               "the object was opened read-only");
+        return;
+    }
+    if (body->mode == GVM_LEASE_WRITE && object->sealed) {
+        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_SEALED, "the object is sealed");
+        return;
+    }
+    if (opening->broken) {
+        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_LIMIT,
+                               "the object could not be mapped there");
+        return;
+    }
+    atomic_store(&opening->lease->hint, body->hint);
+    gvmi_keep_sample(m, object);
+    wait = new_wait(m, client, object, opening,
+                    body->mode == GVM_LEASE_WRITE ? KEEP_WAIT_WRITE : KEEP_WAIT_READ,
+                    message->head.request, body->timeout_ms);
+    if (wait == NULL)
+        return;
+    wait->hint = (gvm_hint)body->hint;
+    wait->considered = body->timeout_ms == 0; /* who cannot wait does not wait for a move */
+    gvmi_keep_unpark(object);
+    /* Now, as it decides on what comes in; the lease word will tell the same again at TAKEN. */
+    gvmi_policy_acquired(m->devices[object->device].policy, &object->item, 1, wait->hint);
+    gvmi_keep_settle(m);
+    if (body->timeout_ms == 0)
+        gvmi_keep_expire_waits(m);
+}
+
+void gvmi_keep_taken(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    const gvmi_wire_taken *body = &message->body.TAKEN;
+    keep_opening *opening = body->slot < GVM_OBJECTS_OPEN_MAX ? client->slots[body->slot] : NULL;
+
+    if (opening == NULL) /* closed meanwhile */
+        return;
+    if (body->mode == GVM_LEASE_WRITE && opening->owed_writers > 0)
+        opening->owed_writers--;
+    else if (body->mode == GVM_LEASE_READ && opening->owed_readers > 0)
+        opening->owed_readers--;
+    else {
+        gvmi_keep_violated(m, client, "TAKEN without GRANTED");
+        return;
+    }
+    gvmi_keep_publish_permit(opening);
+    gvmi_keep_mark(m, opening->object);
+}
+
+void gvmi_keep_seal(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    keep_opening *opening = gvmi_keep_opening(m, client, message, message->body.SEAL.slot);
+
+    if (opening == NULL)
+        return;
+    if (!gvmi_keep_owns(m, client, opening->object) || (opening->flags & GVM_OPEN_READONLY) != 0) {
+        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_DENIED,
+                               "only its owner, having opened it for writing, may seal an object");
+        return;
+    }
+    if (new_wait(m, client, opening->object, opening, KEEP_WAIT_SEAL, message->head.request,
+                 message->body.SEAL.timeout_ms) == NULL)
+        return;
+    gvmi_keep_settle(m);
+    if (message->body.SEAL.timeout_ms == 0)
+        gvmi_keep_expire_waits(m);
+}
+
+void gvmi_keep_evict(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    const gvmi_wire_name_value *body = &message->body.EVICT;
+    keep_object *object = gvmi_keep_find_made(m, body->name);
+    keep_wait *wait;
+
+    if (object == NULL) {
+        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_ABSENT,
+                               "there is no object %.120s", body->name);
+        return;
+    }
+    if (!gvmi_keep_owns(m, client, object)) {
+        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_DENIED,
+                               "only its owner and the keeper's user may evict %.120s", body->name);
+        return;
+    }
+    wait = new_wait(m, client, object, NULL, KEEP_WAIT_EVICT, message->head.request, -1);
+    if (wait != NULL)
+        wait->bytes = body->value == 0 ? UINT64_MAX : body->value;
+}
+
+void gvmi_machine_doorbell(gvmi_machine *m, uint32_t number)
+{
+    keep_client *client = gvmi_keep_client(m, number);
+    uint32_t left = client != NULL ? client->opening_count : 0;
+
+    for (uint32_t slot = 0; slot < GVM_OBJECTS_OPEN_MAX && left > 0; slot++) {
+        const keep_opening *opening = client->slots[slot];
+
+        if (opening == NULL)
+            continue;
+        left--;
+        if (opening->object->lease_state == KEEP_DRAINING)
+            gvmi_keep_mark(m, opening->object);
+    }
+    gvmi_keep_settle(m);
+}
+
+void gvmi_keep_holder_gone(gvmi_machine *m, keep_opening *opening)
+{
+    keep_object *object = opening->object;
+
+    if (opening->owed_writers > 0 || gvmi_lease_writers(atomic_load(&opening->lease->word)) > 0) {
+        object->interrupted++;
+        m->interrupted++;
+    }
+    if (object->holder != opening)
+        return;
+    object->holder = NULL;
+    if (object->lease_state == KEEP_EXCLUSIVE || object->lease_state == KEEP_DRAINING)
+        change(object, KEEP_GONE);
+}

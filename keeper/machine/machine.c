@@ -1,0 +1,423 @@
+/* The machine's life, its queue of actions, and the way of an event through it. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "keeper/machine/state.h"
+
+#define LOOK_NS 100000000ll /* between two looks at lease words, timeouts and budgets */
+#define NS_PER_MS 1000000ll
+
+/* ---- life */
+
+gvm_status gvmi_machine_create(const gvmi_machine_config *config, gvmi_machine **out)
+{
+    gvmi_machine *m = calloc(1, sizeof *m);
+    gvm_status status = GVM_OK;
+
+    if (m == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a keeper");
+    m->config = *config;
+    m->next_wait_ns = INT64_MAX;
+    m->host = (keep_place){.tier = GVM_TIER_HOST,
+                           .budget_bytes = config->host_budget_bytes,
+                           .limit_bytes = config->host_budget_bytes};
+    for (uint32_t d = 0; d < config->device_count && status == GVM_OK; d++) {
+        m->devices[d].place = (keep_place){.tier = GVM_TIER_DEVICE,
+                                           .device = d,
+                                           .budget_bytes = config->devices[d].budget_bytes,
+                                           .limit_bytes = config->devices[d].budget_bytes};
+        status = gvmi_policy_create(config->devices[d].budget_bytes, &m->devices[d].policy);
+    }
+    if (status != GVM_OK) {
+        gvmi_machine_destroy(m);
+        return status;
+    }
+    *out = m;
+    return GVM_OK;
+}
+
+static void free_actions(gvmi_machine *m)
+{
+    while (m->first_action != NULL) {
+        keep_action_node *node = m->first_action;
+
+        m->first_action = node->next;
+        free(node->action.message);
+        free(node->action.bytes);
+        free(node);
+    }
+}
+
+static void free_rooms(keep_device *device)
+{
+    while (device->first_room != NULL) {
+        keep_room *room = device->first_room;
+
+        device->first_room = room->next;
+        free(room);
+    }
+}
+
+void gvmi_machine_destroy(gvmi_machine *m)
+{
+    if (m == NULL)
+        return;
+    for (uint32_t i = 0; i < m->client_capacity; i++)
+        if (m->clients[i] != NULL)
+            gvmi_machine_exited(m, i + 1);
+    while (m->objects != NULL)
+        gvmi_keep_free_object(m, m->objects);
+    free_actions(m);
+    for (uint32_t d = 0; d < m->config.device_count; d++) {
+        free_rooms(&m->devices[d]);
+        gvmi_policy_destroy(m->devices[d].policy);
+    }
+    free(m->clients);
+    free(m->frames);
+    free(m->jobs);
+    free(m->quotas);
+    free(m);
+}
+
+/* ---- actions */
+
+bool gvmi_keep_act(gvmi_machine *m, const gvmi_action *action)
+{
+    keep_action_node *node = malloc(sizeof *node);
+
+    if (node == NULL)
+        return false;
+    node->next = NULL;
+    node->action = *action;
+    if (m->last_action != NULL)
+        m->last_action->next = node;
+    else
+        m->first_action = node;
+    m->last_action = node;
+    return true;
+}
+
+bool gvmi_keep_send(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message,
+                    const uint32_t *frames)
+{
+    gvmi_action action = {.kind = GVMI_ACTION_SEND, .client = client->number};
+
+    if (!client->connected)
+        return true; /* nobody listens: as if it had been sent */
+    action.message = malloc(sizeof *action.message);
+    if (action.message != NULL) {
+        *action.message = *message;
+        if (frames != NULL)
+            memcpy(action.frames, frames, message->head.fd_count * sizeof *frames);
+        if (gvmi_keep_act(m, &action))
+            return true;
+    }
+    free(action.message);
+    gvmi_keep_doom(m, client, "out of host memory for an answer");
+    return false;
+}
+
+void gvmi_keep_reply_done(gvmi_machine *m, keep_client *client, uint64_t request, uint64_t value)
+{
+    gvmi_wire_message reply;
+
+    gvmi_wire_start(&reply, GVMI_WIRE_DONE, request);
+    reply.body.DONE.value = value;
+    (void)gvmi_keep_send(m, client, &reply, NULL);
+}
+
+void gvmi_keep_reply_failed(gvmi_machine *m, keep_client *client, uint64_t request,
+                            gvm_status status, const char *format, ...)
+{
+    gvmi_wire_message reply;
+    va_list args;
+
+    gvmi_wire_start(&reply, GVMI_WIRE_FAILED, request);
+    reply.body.FAILED.status = (uint32_t)status;
+    va_start(args, format);
+    vsnprintf(reply.body.FAILED.text, sizeof reply.body.FAILED.text, format, args);
+    va_end(args);
+    (void)gvmi_keep_send(m, client, &reply, NULL);
+}
+
+static bool makes_frame(const gvmi_action *action)
+{
+    return action->kind == GVMI_ACTION_MAKE || (action->kind == GVMI_ACTION_COPY && action->make);
+}
+
+/* Frames go after the actions that may name them (which make none), and before new ones are made in
+ * their stead: the budget holds at every moment. */
+bool gvmi_machine_next(gvmi_machine *m, gvmi_action *out)
+{
+    keep_action_node *node = m->first_action;
+
+    if ((node == NULL || makes_frame(&node->action)) && gvmi_keep_next_drop(m, out))
+        return true;
+    if (node == NULL)
+        return false;
+    *out = node->action;
+    m->first_action = node->next;
+    if (m->first_action == NULL)
+        m->last_action = NULL;
+    free(node);
+    return true;
+}
+
+/* ---- jobs: an id is the entry's number and a count, so that a stale one is known as such */
+
+static keep_job *find_job(gvmi_machine *m, uint64_t id)
+{
+    const uint64_t index = id & 0xffffffff;
+
+    return id != 0 && index < m->job_capacity && m->jobs[index].id == id ? &m->jobs[index] : NULL;
+}
+
+static keep_job *new_job(gvmi_machine *m)
+{
+    keep_job *job;
+
+    if (m->first_free_job == 0) { /* numbers + 1, 0 is the end */
+        const uint32_t capacity = m->job_capacity == 0 ? 64 : m->job_capacity * 2;
+        keep_job *jobs = realloc(m->jobs, capacity * sizeof *jobs);
+
+        if (jobs == NULL)
+            return NULL;
+        m->jobs = jobs;
+        for (uint32_t i = capacity; i-- > m->job_capacity;) {
+            jobs[i] = (keep_job){.next_free = m->first_free_job};
+            m->first_free_job = i + 1;
+        }
+        m->job_capacity = capacity;
+    }
+    job = &m->jobs[m->first_free_job - 1];
+    m->first_free_job = job->next_free;
+    job->id = ++m->job_ids << 32 | (uint64_t)(job - m->jobs);
+    return job;
+}
+
+static void free_job(gvmi_machine *m, keep_job *job)
+{
+    *job = (keep_job){.next_free = m->first_free_job};
+    m->first_free_job = (uint32_t)(job - m->jobs) + 1;
+}
+
+bool gvmi_keep_start_job(gvmi_machine *m, gvmi_action_kind kind, keep_object *object,
+                         uint32_t chunk, uint32_t to, uint32_t from, bool make)
+{
+    gvmi_action action = {.kind = kind, .make = make, .to = gvmi_keep_frame(m, to)->spec};
+    keep_job *job = new_job(m);
+
+    if (job == NULL)
+        return false;
+    if (from != 0)
+        action.from = gvmi_keep_frame(m, from)->spec;
+    action.job = job->id;
+    job->object = object;
+    job->chunk = chunk;
+    job->frame = to;
+    job->make = make;
+    if (!gvmi_keep_act(m, &action)) {
+        free_job(m, job);
+        return false;
+    }
+    if (object != NULL)
+        object->jobs++;
+    return true;
+}
+
+void gvmi_machine_job_done(gvmi_machine *m, uint64_t id, gvm_status status)
+{
+    keep_job *found = find_job(m, id);
+    keep_job job;
+
+    if (found == NULL)
+        return;
+    job = *found;
+    free_job(m, found);
+    if (job.object == NULL) {
+        gvmi_keep_ahead_done(m, job.frame, status);
+    } else {
+        job.object->jobs--;
+        gvmi_keep_chunk_job_done(m, job.object, job.chunk, status, status == GVM_OK || !job.make);
+        gvmi_keep_mark(m, job.object);
+    }
+    gvmi_keep_settle(m);
+}
+
+/* ---- messages */
+
+typedef void handler(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+
+static void welcome(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    gvmi_wire_message reply;
+
+    if (client->greeted) {
+        gvmi_keep_violated(m, client, "HELLO came twice");
+        return;
+    }
+    client->greeted = true;
+    gvmi_wire_start(&reply, GVMI_WIRE_WELCOME, message->head.request);
+    reply.head.fd_count = 3; /* the server knows which */
+    reply.body.WELCOME = (gvmi_wire_welcome){.magic = GVMI_WIRE_MAGIC,
+                                             .version = GVMI_WIRE_VERSION,
+                                             .keeper_pid = (uint32_t)m->config.pid,
+                                             .client = client->number,
+                                             .slots = GVM_OBJECTS_OPEN_MAX};
+    (void)gvmi_keep_send(m, client, &reply, NULL);
+}
+
+static void trim(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    const gvmi_wire_trim *body = &message->body.TRIM;
+
+    if (body->device >= m->config.device_count)
+        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_INVALID,
+                               "the keeper has %u devices, there is no number %u",
+                               m->config.device_count, body->device);
+    else if (!gvmi_keep_is_admin(m, client))
+        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_DENIED,
+                               "only the keeper's own user and root may trim");
+    else
+        gvmi_keep_reply_done(m, client, message->head.request,
+                             gvmi_keep_trim(m, &m->devices[body->device].place, body->keep_bytes));
+}
+
+static void set_quota(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    if (!gvmi_keep_is_admin(m, client)) {
+        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_DENIED,
+                               "only the keeper's own user and root may set quotas");
+        return;
+    }
+    gvmi_machine_set_quota(m, message->body.SET_QUOTA.uid, message->body.SET_QUOTA.bytes);
+    gvmi_keep_reply_done(m, client, message->head.request, 0);
+}
+
+/* BYE is the server's: it closes the socket and says that the client is gone. */
+static void bye(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    (void)m;
+    (void)client;
+    (void)message;
+}
+
+static handler *const handlers[] = {
+    [GVMI_WIRE_HELLO] = welcome,
+    [GVMI_WIRE_CREATE] = gvmi_keep_create,
+    [GVMI_WIRE_OPEN] = gvmi_keep_open,
+    [GVMI_WIRE_GROW] = gvmi_keep_grow,
+    [GVMI_WIRE_SEAL] = gvmi_keep_seal,
+    [GVMI_WIRE_PUBLISH] = gvmi_keep_publish,
+    [GVMI_WIRE_DROP] = gvmi_keep_drop,
+    [GVMI_WIRE_SET_MODE] = gvmi_keep_set_mode,
+    [GVMI_WIRE_SET_METADATA] = gvmi_keep_set_metadata,
+    [GVMI_WIRE_GET_METADATA] = gvmi_keep_get_metadata,
+    [GVMI_WIRE_ACQUIRE] = gvmi_keep_acquire,
+    [GVMI_WIRE_TAKEN] = gvmi_keep_taken,
+    [GVMI_WIRE_MAPPED] = gvmi_keep_mapped,
+    [GVMI_WIRE_CLOSE] = gvmi_keep_close,
+    [GVMI_WIRE_SNAPSHOT] = gvmi_keep_snapshot,
+    [GVMI_WIRE_GET_INFO] = gvmi_keep_get_info,
+    [GVMI_WIRE_EVICT] = gvmi_keep_evict,
+    [GVMI_WIRE_TRIM] = trim,
+    [GVMI_WIRE_SET_QUOTA] = set_quota,
+    [GVMI_WIRE_BYE] = bye,
+};
+#define HANDLER_COUNT (sizeof handlers / sizeof handlers[0])
+
+void gvmi_machine_message(gvmi_machine *m, uint32_t number, const gvmi_wire_message *message)
+{
+    keep_client *client = gvmi_keep_client(m, number);
+    const uint32_t type = message->head.type;
+
+    if (client == NULL || !client->connected)
+        return;
+    m->messages++;
+    if (type >= HANDLER_COUNT || handlers[type] == NULL)
+        gvmi_keep_violated(m, client, "a message that only the keeper sends");
+    else if (!client->greeted && type != GVMI_WIRE_HELLO)
+        gvmi_keep_violated(m, client, "the first message was not HELLO");
+    else
+        handlers[type](m, client, message);
+    gvmi_keep_settle(m);
+}
+
+void gvmi_machine_violation(gvmi_machine *m, uint32_t number, const char *what)
+{
+    keep_client *client = gvmi_keep_client(m, number);
+
+    if (client == NULL || !client->connected)
+        return;
+    gvmi_keep_violated(m, client, what);
+    gvmi_keep_settle(m);
+}
+
+/* ---- time */
+
+/* Every look: what the fast path did since, who is late, what moves by itself. */
+static void look(gvmi_machine *m)
+{
+    for (keep_object *object = m->objects; object != NULL; object = object->next) {
+        gvmi_keep_sample(m, object);
+        object->item.pinned = object->lease_state == KEEP_FROZEN || object->parked;
+    }
+    gvmi_keep_watch_clients(m);
+    gvmi_keep_settle(m);
+    gvmi_keep_rebalance(m);
+    gvmi_keep_make_ahead(m);
+}
+
+void gvmi_machine_tick(gvmi_machine *m, int64_t now_ns)
+{
+    if (m->start_ns == 0)
+        m->start_ns = now_ns;
+    GVM_ASSERT(now_ns >= m->now_ns);
+    m->now_ns = now_ns;
+    if (now_ns >= m->next_wait_ns)
+        gvmi_keep_expire_waits(m);
+    if (now_ns >= m->next_look_ns) {
+        m->next_look_ns = now_ns + LOOK_NS;
+        look(m);
+    }
+    gvmi_keep_settle(m);
+}
+
+int64_t gvmi_machine_deadline(const gvmi_machine *m)
+{
+    if (m->client_count == 0 && m->objects == NULL && m->config.host_ahead_bytes == 0)
+        return INT64_MAX;
+    return m->next_wait_ns < m->next_look_ns ? m->next_wait_ns : m->next_look_ns;
+}
+
+void gvmi_machine_driver_memory(gvmi_machine *m, uint32_t device, uint64_t free_bytes,
+                                uint64_t total_bytes, uint64_t budget_bytes)
+{
+    keep_device *d;
+
+    if (device >= m->config.device_count)
+        return;
+    d = &m->devices[device];
+    d->driver_free_bytes = free_bytes;
+    d->driver_total_bytes = total_bytes;
+    if (budget_bytes > d->place.limit_bytes)
+        budget_bytes = d->place.limit_bytes;
+    if (budget_bytes != d->place.budget_bytes) {
+        d->place.budget_bytes = budget_bytes;
+        gvmi_policy_set_budget(d->policy, budget_bytes);
+    }
+}
+
+void gvmi_machine_set_quota(gvmi_machine *m, uint32_t uid, uint64_t bytes)
+{
+    keep_quota *quota = gvmi_keep_quota(m, uid);
+
+    if (quota != NULL) {
+        quota->limited = true;
+        quota->limit_bytes = bytes;
+    }
+}

@@ -1,0 +1,146 @@
+/* keeper/machine/machine.h - the keeper as a pure machine: events in, actions out.
+ *
+ * No I/O, no clock, no driver, no threads: the server (keeper/server/server.c) turns the world into events
+ * and actions into system and driver calls; tests do without the world. What the machine touches
+ * besides its own memory are the lease and permit words of clients (keeper/words.h).
+ *
+ *     event()  ->  state changes  ->  gvmi_machine_next() until it is empty
+ *
+ * Names: a client is a connection; an opening is one client's slot for one object; a frame is a
+ * piece of memory, of one tier, one device and one size, that holds one chunk of an object or
+ * nothing.
+ *
+ * Threads: one at a time.
+ */
+#ifndef GVMI_KEEPER_MACHINE_H
+#define GVMI_KEEPER_MACHINE_H
+
+#include <stdbool.h>
+#include <stdint.h>
+#include <sys/types.h>
+
+#include "keeper/wire.h"
+#include "keeper/words.h"
+
+#define GVMI_DEVICES_MAX 16
+#define GVMI_GROUPS_MAX 64 /* supplementary groups looked at */
+
+typedef struct gvmi_machine gvmi_machine;
+
+typedef struct gvmi_machine_device {
+    uint8_t uuid[16];
+    char name[96];
+    int32_t ordinal;
+    uint64_t budget_bytes;
+} gvmi_machine_device;
+
+typedef struct gvmi_machine_config {
+    uint32_t device_count;
+    gvmi_machine_device devices[GVMI_DEVICES_MAX];
+    uint64_t host_budget_bytes;
+    uint64_t host_ahead_bytes, device_keep_bytes;
+    uint64_t quota_bytes; /* UINT64_MAX: no limit */
+    uint32_t clients_max, objects_max;
+    uint32_t revoke_timeout_ms, lease_timeout_ms; /* 0: never, for the latter */
+    uint32_t uid; /* the keeper's own: it may do everything, as may root */
+    uint64_t pid;
+    /* Called for every acquire that the policy sees; may be NULL. */
+    void (*trace)(void *context, uint32_t device, uint64_t object, uint64_t bytes, uint32_t count,
+                  uint32_t hint);
+    void *trace_context;
+} gvmi_machine_config;
+
+typedef struct gvmi_credentials {
+    uint32_t uid, gid;
+    int32_t pid;
+    uint32_t group_count;
+    uint32_t groups[GVMI_GROUPS_MAX];
+} gvmi_credentials;
+
+/* ---- actions */
+
+/* What a frame is; the number is the machine's, dense from 1 on, and used again after DROP. */
+typedef struct gvmi_frame_spec {
+    uint32_t frame;
+    uint32_t device;
+    uint32_t tier; /* gvm_tier */
+    uint32_t reserved;
+    uint64_t bytes;
+} gvmi_frame_spec;
+
+typedef enum gvmi_action_kind {
+    GVMI_ACTION_SEND = 1, /* message to client; fds of frames[0, message.head.fd_count) beside it */
+    GVMI_ACTION_SNAPSHOT, /* the same with a memfd of bytes[0, len) made by the server, who frees it */
+    GVMI_ACTION_MAKE,     /* make to (zeroed), in the background -> job_done */
+    GVMI_ACTION_COPY,     /* make to unless made, copy from to it, in the background -> job_done */
+    GVMI_ACTION_ZERO,     /* fill to with zeros, in the background -> job_done */
+    GVMI_ACTION_DROP,     /* release to; no answer; after every action before it that names it */
+    GVMI_ACTION_CUT,      /* close the client's socket; disconnect() must not be called for it */
+} gvmi_action_kind;
+
+typedef struct gvmi_action {
+    gvmi_action_kind kind;
+    uint32_t client; /* SEND, SNAPSHOT, CUT */
+    uint64_t job;    /* MAKE, COPY, ZERO */
+    bool make;       /* COPY: to is to be made first */
+    gvmi_frame_spec to, from;
+    gvmi_wire_message *message; /* SEND, SNAPSHOT: the receiver frees it */
+    uint32_t frames[GVMI_WIRE_CHUNKS_MAX];
+    void *bytes; /* SNAPSHOT: the receiver frees it */
+    size_t len;
+    char reason[96]; /* CUT */
+} gvmi_action;
+
+/* Takes the oldest action out. False: there is none. */
+bool gvmi_machine_next(gvmi_machine *machine, gvmi_action *out);
+
+/* ---- life */
+
+/* GVM_E_NOMEM */
+gvm_status gvmi_machine_create(const gvmi_machine_config *config, gvmi_machine **out);
+void gvmi_machine_destroy(gvmi_machine *machine);
+
+/* ---- events. Memory that cannot be had is answered to the client that asked, or cuts it off. */
+
+/* Somebody connected. The pages have GVM_OBJECTS_OPEN_MAX slots, zeros; they stay until exited().
+ *
+ * GVM_E_LIMIT, GVM_E_NOMEM */
+gvm_status gvmi_machine_connect(gvmi_machine *machine, const gvmi_credentials *who,
+                                gvmi_lease_slot *leases, gvmi_permit_slot *permits, uint32_t *client);
+
+/* A decoded message came. */
+void gvmi_machine_message(gvmi_machine *machine, uint32_t client, const gvmi_wire_message *message);
+
+/* What came is no message: the client is cut off. */
+void gvmi_machine_violation(gvmi_machine *machine, uint32_t client, const char *what);
+
+/* The client's doorbell rang: some lease word may have become zero. */
+void gvmi_machine_doorbell(gvmi_machine *machine, uint32_t client);
+
+/* The socket closed. The client's process may live on, with the memory mapped. */
+void gvmi_machine_disconnect(gvmi_machine *machine, uint32_t client);
+
+/* The client's process is gone, or it said BYE: it maps nothing any more. Comes once for every
+ * client, after disconnect() or CUT, and makes the number free. */
+void gvmi_machine_exited(gvmi_machine *machine, uint32_t client);
+
+/* A job ended; on failure to was not made, and is unchanged if it was there before. */
+void gvmi_machine_job_done(gvmi_machine *machine, uint64_t job, gvm_status status);
+
+/* Time passes; now_ns never falls. free_bytes[d] and total_bytes[d] are the driver's, or NULL. */
+void gvmi_machine_tick(gvmi_machine *machine, int64_t now_ns);
+
+/* When the machine next wants a tick, at the latest; INT64_MAX: never. */
+int64_t gvmi_machine_deadline(const gvmi_machine *machine);
+
+/* What the driver says of a device's memory, for figures; and how much of the budget may be used
+ * just now, at most what the configuration says: other programs want memory, or gave it back. */
+void gvmi_machine_driver_memory(gvmi_machine *machine, uint32_t device, uint64_t free_bytes,
+                                uint64_t total_bytes, uint64_t budget_bytes);
+
+void gvmi_machine_set_quota(gvmi_machine *machine, uint32_t uid, uint64_t bytes);
+
+/* Walks everything and holds it against the invariants in keeper/machine/state.h. */
+bool gvmi_machine_check(const gvmi_machine *machine);
+
+#endif

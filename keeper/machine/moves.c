@@ -1,0 +1,516 @@
+/* Chunks on their way between the tiers, and telling clients where they are.
+ *
+ *     out:  DEVICE -(copy, unless clean)-> OUT_MAP -(all openings have answered)-> HOST
+ *     in:   HOST -(room)-> -(copy)-> IN_MAP -(all openings have answered)-> DEVICE, clean
+ *
+ * `where` changes, and a new stamp is given, at the moment the MAP is decided on: who opens the
+ * object from then on maps the new frame. The old frame is let go when everybody has answered.
+ *
+ * A client whose socket is closed answers by ending (its process gone: nothing is mapped; voided:
+ * its frames are written down), so its openings are counted like all others. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "keeper/machine/probes.h"
+#include "keeper/machine/state.h"
+
+/* Of one MAP of chunks that move: what it frees or brings is of use as soon as it is answered. */
+#define MOVE_BYTES_MAX (256ull << 20)
+
+static keep_device *device_of(gvmi_machine *m, const keep_object *object)
+{
+    return &m->devices[object->device];
+}
+
+void gvmi_keep_resident(gvmi_machine *m, keep_object *object)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < object->chunk_places; i++) {
+        const keep_chunk *chunk = &object->chunks[i];
+
+        if (chunk->device_frame != 0 && chunk->op != KEEP_OP_OUT_COPY && chunk->op != KEEP_OP_OUT_MAP)
+            bytes += object->chunk_bytes;
+    }
+    gvmi_policy_resident(device_of(m, object)->policy, &object->item, bytes);
+}
+
+/* ---- MAP */
+
+static void note_where(gvmi_machine *m, keep_object *object, uint32_t index, gvm_tier tier)
+{
+    keep_chunk *chunk = &object->chunks[index];
+
+    object->device_chunks -= chunk->where == GVM_TIER_DEVICE;
+    object->device_chunks += tier == GVM_TIER_DEVICE;
+    chunk->where = (uint8_t)tier;
+    chunk->stamp = ++m->stamps;
+    chunk->send = true;
+    object->sending++;
+    gvmi_keep_mark(m, object);
+}
+
+static uint32_t frame_where(const keep_chunk *chunk)
+{
+    return chunk->where == GVM_TIER_DEVICE ? chunk->device_frame : chunk->host_frame;
+}
+
+static void end_move(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
+{
+    if (chunk->op == KEEP_OP_OUT_COPY || chunk->op == KEEP_OP_OUT_MAP)
+        device_of(m, object)->leaving--;
+    chunk->op = KEEP_OP_NONE;
+    object->moving--;
+    gvmi_keep_mark(m, object);
+}
+
+static void left_device(gvmi_machine *m, keep_object *object, uint32_t index)
+{
+    keep_chunk *chunk = &object->chunks[index];
+    keep_device *device = device_of(m, object);
+
+    gvmi_keep_give_frame(m, chunk->device_frame, true);
+    chunk->device_frame = 0;
+    chunk->clean = false;
+    object->evicted_bytes += object->chunk_bytes;
+    device->evicted_bytes += object->chunk_bytes;
+    device->evictions++;
+    end_move(m, object, chunk);
+}
+
+static void came_to_device(gvmi_machine *m, keep_object *object, uint32_t index)
+{
+    keep_device *device = device_of(m, object);
+
+    object->promoted_bytes += object->chunk_bytes;
+    device->promoted_bytes += object->chunk_bytes;
+    device->promotions++;
+    GVMI_PROBE_PROMOTE(object->id, index, object->chunk_bytes);
+    end_move(m, object, &object->chunks[index]);
+}
+
+/* Everybody who was told of the chunk's new place has answered, perhaps. */
+static void check_answers(gvmi_machine *m, keep_object *object, uint32_t index)
+{
+    const keep_chunk *chunk = &object->chunks[index];
+
+    if (chunk->waits > 0 || chunk->send)
+        return;
+    if (chunk->op == KEEP_OP_OUT_MAP)
+        left_device(m, object, index);
+    else if (chunk->op == KEEP_OP_IN_MAP)
+        came_to_device(m, object, index);
+}
+
+/* One MAP of count chunks; last: of its set, which completes size and generation. */
+static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *indexes,
+                     uint32_t count, bool last)
+{
+    keep_object *object = opening->object;
+    keep_pending *pending = malloc(sizeof *pending + count * sizeof pending->indexes[0]);
+    uint32_t frames[GVMI_WIRE_CHUNKS_MAX];
+    gvmi_wire_message message;
+
+    if (pending == NULL) { /* being voided, it lets go of everything */
+        gvmi_keep_doom(m, opening->client, "out of host memory for a move");
+        return;
+    }
+    if (last) {
+        opening->sent_generation = object->generation;
+        opening->sent_bytes = object->bytes;
+    }
+    gvmi_wire_start(&message, GVMI_WIRE_MAP, 0);
+    message.head.fd_count = (uint16_t)count;
+    message.head.tail_bytes = (uint32_t)(count * sizeof message.tail.chunks[0]);
+    message.body.MAP = (gvmi_wire_map){.slot = opening->slot,
+                                       .generation = opening->sent_generation,
+                                       .serial = ++m->serials,
+                                       .bytes = opening->sent_bytes,
+                                       .sealed = object->sealed};
+    *pending = (keep_pending){.serial = m->serials, .sent_ns = m->now_ns, .count = count};
+    for (uint32_t i = 0; i < count; i++) {
+        keep_chunk *chunk = &object->chunks[indexes[i]];
+
+        frames[i] = frame_where(chunk);
+        gvmi_keep_frame_seen(m, frames[i], &object->domain);
+        if (object->mixed)
+            gvmi_keep_frame(m, frames[i])->tainted = true;
+        message.tail.chunks[i] = (gvmi_wire_chunk){
+            .index = indexes[i], .tier = chunk->where, .stamp = chunk->stamp};
+        pending->indexes[i] = indexes[i];
+        chunk->waits++;
+    }
+    if (opening->last_pending != NULL)
+        opening->last_pending->next = pending;
+    else
+        opening->first_pending = pending;
+    opening->last_pending = pending;
+    (void)gvmi_keep_send(m, opening->client, &message, frames);
+}
+
+/* The chunks of [0, chunk_count) that are to be sent, or all, in MAPs; at least one. */
+static void send_set(gvmi_machine *m, keep_opening *opening, bool all)
+{
+    const keep_object *object = opening->object;
+    uint32_t indexes[GVMI_WIRE_CHUNKS_MAX], count = 0, most = GVMI_WIRE_CHUNKS_MAX;
+
+    if (!all && object->moving > 0 && MOVE_BYTES_MAX / object->chunk_bytes < most)
+        most = object->chunk_bytes < MOVE_BYTES_MAX ? (uint32_t)(MOVE_BYTES_MAX / object->chunk_bytes)
+                                                    : 1;
+    for (uint32_t i = 0; i < object->chunk_count; i++) {
+        if (!all && !object->chunks[i].send)
+            continue;
+        if (count == most) {
+            send_map(m, opening, indexes, count, false);
+            count = 0;
+        }
+        indexes[count++] = i;
+    }
+    send_map(m, opening, indexes, count, true);
+}
+
+void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object)
+{
+    if (object->sending == 0 && !object->bare_send)
+        return;
+    for (keep_opening *o = object->openings; o != NULL; o = o->next)
+        if (o->welcomed && !o->broken)
+            send_set(m, o, false);
+    object->bare_send = false;
+    gvmi_keep_publish_permits(object);
+    for (uint32_t i = 0; i < object->chunk_count && object->sending > 0; i++) {
+        if (!object->chunks[i].send)
+            continue;
+        object->chunks[i].send = false;
+        object->sending--;
+        check_answers(m, object, i);
+    }
+}
+
+void gvmi_keep_send_all(gvmi_machine *m, keep_opening *opening)
+{
+    send_set(m, opening, true);
+}
+
+static void answer_first(gvmi_machine *m, keep_opening *opening)
+{
+    keep_pending *pending = opening->first_pending;
+
+    opening->first_pending = pending->next;
+    if (opening->first_pending == NULL)
+        opening->last_pending = NULL;
+    for (uint32_t i = 0; i < pending->count; i++) {
+        opening->object->chunks[pending->indexes[i]].waits--;
+        check_answers(m, opening->object, pending->indexes[i]);
+    }
+    free(pending);
+    gvmi_keep_mark(m, opening->object);
+}
+
+void gvmi_keep_answer_all(gvmi_machine *m, keep_opening *opening)
+{
+    while (opening->first_pending != NULL)
+        answer_first(m, opening);
+}
+
+static void note_broken(gvmi_machine *m, keep_opening *opening)
+{
+    opening->broken = true;
+    gvmi_keep_answer_all(m, opening);
+    gvmi_keep_publish_permit(opening);
+}
+
+static bool is_later(const keep_opening *opening, uint64_t serial)
+{
+    for (const keep_pending *p = opening->first_pending; p != NULL; p = p->next)
+        if (p->serial == serial)
+            return true;
+    return false;
+}
+
+void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    const gvmi_wire_mapped *body = &message->body.MAPPED;
+    keep_opening *opening = body->slot < GVM_OBJECTS_OPEN_MAX ? client->slots[body->slot] : NULL;
+
+    if (opening == NULL || opening->broken)
+        return; /* closed, or given up, while the MAP was on its way */
+    if (body->status != GVM_OK) {
+        note_broken(m, opening);
+    } else if (body->serial == 0) {
+        if (!opening->addressed && opening->object->creator == client->number &&
+            opening->object->home_address == 0)
+            opening->object->home_address = body->address;
+        opening->addressed = true;
+    } else if (opening->first_pending != NULL && opening->first_pending->serial == body->serial) {
+        answer_first(m, opening);
+        if (opening->first_pending == NULL && !opening->ready) {
+            opening->ready = true;
+            gvmi_keep_publish_permit(opening);
+        }
+    } else if (is_later(opening, body->serial)) {
+        gvmi_keep_violated(m, client, "MAPPED out of order");
+    }
+}
+
+/* ---- out */
+
+static bool start_copy_out(gvmi_machine *m, keep_object *object, uint32_t index)
+{
+    keep_chunk *chunk = &object->chunks[index];
+    bool make;
+    const uint32_t frame = gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make);
+
+    if (frame == 0)
+        return false;
+    if (!gvmi_keep_start_job(m, GVMI_ACTION_COPY, object, index, frame, chunk->device_frame, make)) {
+        gvmi_keep_give_frame(m, frame, !make);
+        return false;
+    }
+    chunk->host_frame = frame;
+    chunk->op = KEEP_OP_OUT_COPY;
+    return true;
+}
+
+static bool start_out(gvmi_machine *m, keep_object *object, uint32_t index)
+{
+    keep_chunk *chunk = &object->chunks[index];
+
+    GVMI_PROBE_EVICT(object->id, index, object->chunk_bytes, !chunk->clean);
+    if (chunk->clean) {
+        chunk->op = KEEP_OP_OUT_MAP;
+        note_where(m, object, index, GVM_TIER_HOST);
+    } else if (!start_copy_out(m, object, index)) {
+        return false;
+    }
+    object->moving++;
+    device_of(m, object)->leaving++;
+    return true;
+}
+
+/* From the end, as gvmi_keep_bring() begins at the start: what stays is one piece. */
+uint64_t gvmi_keep_evict_chunks(gvmi_machine *m, keep_object *object, uint64_t bytes, bool *host_full)
+{
+    uint64_t begun_bytes = 0;
+
+    GVM_ASSERT(object->lease_state == KEEP_FROZEN);
+    for (uint32_t i = object->chunk_count; i-- > 0 && begun_bytes < bytes;) {
+        const keep_chunk *chunk = &object->chunks[i];
+
+        if (chunk->where != GVM_TIER_DEVICE || chunk->op != KEEP_OP_NONE)
+            continue;
+        if (!start_out(m, object, i)) {
+            *host_full = true;
+            break;
+        }
+        begun_bytes += object->chunk_bytes;
+    }
+    gvmi_keep_resident(m, object);
+    return begun_bytes;
+}
+
+void gvmi_keep_take_victims(gvmi_machine *m, const keep_object *wanting, const gvmi_policy_plan *plan)
+{
+    for (uint32_t i = 0; i < plan->victim_count; i++) {
+        keep_object *victim = gvmi_keep_object_of(plan->victims[i].item);
+        bool host_full = false;
+
+        if (victim == wanting || !gvmi_keep_freeze(m, victim))
+            continue;
+        (void)gvmi_keep_evict_chunks(m, victim, plan->victims[i].bytes, &host_full);
+        gvmi_keep_mark(m, victim); /* thaws at once if nothing could be begun */
+    }
+}
+
+/* ---- in */
+
+bool gvmi_keep_wait_room(gvmi_machine *m, keep_object *object, uint32_t index)
+{
+    keep_device *device = device_of(m, object);
+    keep_room *room = malloc(sizeof *room);
+
+    if (room == NULL)
+        return false;
+    *room = (keep_room){.object = object, .chunk = index};
+    if (device->last_room != NULL)
+        device->last_room->next = room;
+    else
+        device->first_room = room;
+    device->last_room = room;
+    return true;
+}
+
+bool gvmi_keep_bring(gvmi_machine *m, keep_object *object, const gvmi_policy_plan *plan)
+{
+    uint64_t begun_bytes = 0;
+
+    GVM_ASSERT(object->lease_state == KEEP_FROZEN);
+    gvmi_keep_take_victims(m, object, plan);
+    for (uint32_t i = 0; i < object->chunk_count && begun_bytes < plan->bring_bytes; i++) {
+        keep_chunk *chunk = &object->chunks[i];
+
+        if (chunk->where != GVM_TIER_HOST || chunk->op != KEEP_OP_NONE)
+            continue;
+        if (!gvmi_keep_wait_room(m, object, i))
+            break;
+        chunk->op = KEEP_OP_IN_ROOM;
+        object->moving++;
+        begun_bytes += object->chunk_bytes;
+    }
+    return begun_bytes > 0;
+}
+
+static void start_copy_in(gvmi_machine *m, keep_object *object, uint32_t index, uint32_t frame, bool make)
+{
+    keep_chunk *chunk = &object->chunks[index];
+
+    if (!gvmi_keep_start_job(m, GVMI_ACTION_COPY, object, index, frame, chunk->host_frame, make)) {
+        gvmi_keep_give_frame(m, frame, !make);
+        end_move(m, object, chunk);
+        return;
+    }
+    chunk->device_frame = frame;
+    chunk->op = KEEP_OP_IN_COPY;
+}
+
+/* The chunk at the head of the queue has a frame, or (0) will not get one. */
+static void leave_room(gvmi_machine *m, keep_device *device, uint32_t frame, bool make)
+{
+    keep_room *room = device->first_room;
+    keep_object *object = room->object;
+    keep_chunk *chunk = &object->chunks[room->chunk];
+
+    device->first_room = room->next;
+    if (device->first_room == NULL)
+        device->last_room = NULL;
+    if (chunk->op == KEEP_OP_IN_ROOM && frame != 0)
+        start_copy_in(m, object, room->chunk, frame, make);
+    else if (chunk->op == KEEP_OP_IN_ROOM)
+        end_move(m, object, chunk);
+    else if (frame != 0)
+        gvmi_keep_make_chunk(m, object, room->chunk, frame, make);
+    else
+        gvmi_keep_make_without_room(m, object, room->chunk);
+    free(room);
+}
+
+void gvmi_keep_serve_room(gvmi_machine *m, keep_device *device)
+{
+    while (device->first_room != NULL) {
+        bool make;
+        const uint32_t frame = gvmi_keep_take_frame(m, device->first_room->object, GVM_TIER_DEVICE,
+                                                    &make);
+
+        if (frame == 0 && device->leaving > 0)
+            return; /* some will be free soon */
+        leave_room(m, device, frame, make);
+    }
+}
+
+/* ---- copies that ended */
+
+static void copied_out(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status, bool made)
+{
+    keep_chunk *chunk = &object->chunks[index];
+
+    if (status == GVM_OK) {
+        chunk->clean = true;
+        chunk->op = KEEP_OP_OUT_MAP;
+        note_where(m, object, index, GVM_TIER_HOST);
+        return;
+    }
+    gvmi_keep_give_frame(m, chunk->host_frame, made);
+    chunk->host_frame = 0;
+    object->evict_short = true;
+    if (object->evictor != NULL && object->evict_bytes >= object->chunk_bytes)
+        object->evict_bytes -= object->chunk_bytes;
+    end_move(m, object, chunk);
+}
+
+static void copied_in(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status, bool made)
+{
+    keep_chunk *chunk = &object->chunks[index];
+
+    if (status == GVM_OK) {
+        chunk->clean = true;
+        chunk->op = KEEP_OP_IN_MAP;
+        note_where(m, object, index, GVM_TIER_DEVICE);
+        return;
+    }
+    gvmi_keep_give_frame(m, chunk->device_frame, made);
+    chunk->device_frame = 0;
+    end_move(m, object, chunk);
+}
+
+void gvmi_keep_chunk_job_done(gvmi_machine *m, keep_object *object, uint32_t index,
+                              gvm_status status, bool made)
+{
+    switch ((keep_op)object->chunks[index].op) {
+    case KEEP_OP_MAKE: gvmi_keep_made(m, object, index, status, made); break;
+    case KEEP_OP_OUT_COPY: copied_out(m, object, index, status, made); break;
+    case KEEP_OP_IN_COPY: copied_in(m, object, index, status, made); break;
+    default: GVM_ASSERT(false); /* a job of a chunk that has none */
+    }
+}
+
+/* ---- writes to come make host copies stale */
+
+void gvmi_keep_stale_copies(gvmi_machine *m, keep_object *object)
+{
+    for (uint32_t i = 0; i < object->chunk_count; i++) {
+        keep_chunk *chunk = &object->chunks[i];
+
+        if (!chunk->clean)
+            continue;
+        GVM_ASSERT(chunk->where == GVM_TIER_DEVICE && chunk->op == KEEP_OP_NONE);
+        gvmi_keep_give_frame(m, chunk->host_frame, true);
+        chunk->host_frame = 0;
+        chunk->clean = false;
+    }
+}
+
+/* ---- what moves though nobody asks */
+
+static void shrink(gvmi_machine *m, keep_device *device)
+{
+    gvmi_policy_plan plan;
+    uint64_t over_bytes = device->place.used_bytes - device->place.budget_bytes;
+
+    over_bytes -= gvmi_keep_trim(
+        m, &device->place,
+        device->place.free_bytes > over_bytes ? device->place.free_bytes - over_bytes : 0);
+    if (device->place.used_bytes <= device->place.budget_bytes)
+        return;
+    gvmi_keep_plan_shrink(m, device, over_bytes, &plan);
+    gvmi_keep_take_victims(m, NULL, &plan);
+}
+
+static void promote(gvmi_machine *m, keep_device *device)
+{
+    gvmi_policy_plan plan;
+    keep_object *object = gvmi_keep_plan_next(m, device, &plan);
+
+    if (object == NULL)
+        return;
+    if (object->first_wait != NULL || !gvmi_keep_freeze(m, object)) {
+        object->item.pinned = true; /* until the next look: others may gain, too */
+        return;
+    }
+    (void)gvmi_keep_bring(m, object, &plan);
+    gvmi_keep_mark(m, object);
+}
+
+void gvmi_keep_rebalance(gvmi_machine *m)
+{
+    for (uint32_t d = 0; d < m->config.device_count; d++) {
+        keep_device *device = &m->devices[d];
+
+        if (device->first_room != NULL || device->leaving > 0)
+            continue;
+        if (device->place.used_bytes > device->place.budget_bytes)
+            shrink(m, device);
+        else
+            promote(m, device);
+    }
+}

@@ -1,0 +1,550 @@
+/* Objects: names, rights, openings, and their end.
+ *
+ * An object lives while it is open anywhere, or has a name and is kept (published, sealed, or made
+ * to be). An object that is not kept loses its name when its creator closes it or goes. */
+#include <search.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/size.h"
+#include "keeper/machine/state.h"
+
+/* Chunks as large as keep their number small: the driver charges by the chunk. As for buffers
+ * (memory/buffer.c). */
+#define CHUNKS_WANTED 16
+#define CHUNK_BYTES_CHOSEN_MAX (64ull << 20)
+#define RESERVE_BYTES_MAX (1ull << 46)
+
+/* ---- names: a tree of pointers to keep_object.name */
+
+static int compare_names(const void *a, const void *b)
+{
+    return strcmp(a, b);
+}
+
+keep_object *gvmi_keep_find(const gvmi_machine *m, const char *name)
+{
+    void *const *node = tfind(name, (void *const *)&m->names, compare_names);
+
+    return node == NULL ? NULL : (keep_object *)(void *)((char *)*node - offsetof(keep_object, name));
+}
+
+keep_object *gvmi_keep_find_made(const gvmi_machine *m, const char *name)
+{
+    keep_object *object = gvmi_keep_find(m, name);
+
+    if (object != NULL && object->growth != NULL && object->growth->opened_by != NULL)
+        return NULL; /* CREATE is not answered yet, and may fail */
+    return object;
+}
+
+void gvmi_keep_unname(gvmi_machine *m, keep_object *object)
+{
+    if (object->name[0] != '\0')
+        tdelete(object->name, &m->names, compare_names);
+    memset(object->name, 0, sizeof object->name); /* it is sent as it is */
+    gvmi_keep_mark(m, object);
+}
+
+/* The name is free. False: no memory; then it has none. */
+static bool give_name(gvmi_machine *m, keep_object *object, const char *name)
+{
+    gvmi_keep_unname(m, object);
+    if (name[0] == '\0')
+        return true;
+    strcpy(object->name, name); /* of the same size, and terminated: the decoder saw to it */
+    if (tsearch(object->name, &m->names, compare_names) != NULL)
+        return true;
+    memset(object->name, 0, sizeof object->name);
+    return false;
+}
+
+/* ---- rights */
+
+static bool in_group(const keep_client *client, uint32_t gid)
+{
+    if (client->who.gid == gid)
+        return true;
+    for (uint32_t i = 0; i < client->who.group_count && i < GVMI_GROUPS_MAX; i++)
+        if (client->who.groups[i] == gid)
+            return true;
+    return false;
+}
+
+/* bits as for others: 4 read, 2 write. */
+bool gvmi_keep_may(const gvmi_machine *m, const keep_client *client, const keep_object *object,
+                   uint32_t bits)
+{
+    const keep_domain *domain = &object->domain;
+    uint32_t allowed = domain->mode & 7;
+
+    if (gvmi_keep_is_admin(m, client))
+        return true;
+    if (client->who.uid == domain->uid)
+        allowed = domain->mode >> 6 & 7;
+    else if (in_group(client, domain->gid))
+        allowed = domain->mode >> 3 & 7;
+    return (allowed & bits) == bits;
+}
+
+bool gvmi_keep_owns(const gvmi_machine *m, const keep_client *client, const keep_object *object)
+{
+    return gvmi_keep_is_admin(m, client) || client->who.uid == object->domain.uid;
+}
+
+/* ---- openings */
+
+keep_opening *gvmi_keep_opening(gvmi_machine *m, keep_client *client,
+                                const gvmi_wire_message *message, uint32_t slot)
+{
+    (void)message;
+    if (slot < GVM_OBJECTS_OPEN_MAX && client->slots[slot] != NULL && client->slots[slot]->welcomed)
+        return client->slots[slot];
+    gvmi_keep_violated(m, client, "a slot that is not open");
+    return NULL;
+}
+
+static bool find_slot(const keep_client *client, uint32_t *slot)
+{
+    for (*slot = 0; *slot < GVM_OBJECTS_OPEN_MAX; (*slot)++)
+        if (client->slots[*slot] == NULL)
+            return true;
+    return false;
+}
+
+/* NULL: no memory, or no slot. */
+static keep_opening *new_opening(keep_client *client, keep_object *object, uint32_t flags)
+{
+    uint32_t slot;
+    keep_opening *opening = find_slot(client, &slot) ? calloc(1, sizeof *opening) : NULL;
+
+    if (opening == NULL)
+        return NULL;
+    opening->client = client;
+    opening->object = object;
+    opening->slot = slot;
+    opening->flags = flags;
+    opening->lease = &client->leases[slot];
+    opening->permit = &client->permits[slot];
+    opening->next = object->openings;
+    if (object->openings != NULL)
+        object->openings->prev = opening;
+    object->openings = opening;
+    object->opening_count++;
+    client->slots[slot] = opening;
+    client->opening_count++;
+    /* The client does not use the slot before it is told of it. */
+    atomic_store(&opening->lease->word, 0);
+    atomic_store(&opening->lease->hint, GVM_HINT_NONE);
+    gvmi_keep_publish_permit(opening);
+    return opening;
+}
+
+void gvmi_keep_end_opening(gvmi_machine *m, keep_opening *opening)
+{
+    keep_object *object = opening->object;
+    keep_client *client = opening->client;
+
+    gvmi_keep_sample(m, object);
+    gvmi_keep_end_waits(m, client, opening);
+    gvmi_keep_holder_gone(m, opening);
+    gvmi_keep_answer_all(m, opening);
+    gvmi_keep_forget_opening(object, opening);
+    if (opening->prev != NULL)
+        opening->prev->next = opening->next;
+    else
+        object->openings = opening->next;
+    if (opening->next != NULL)
+        opening->next->prev = opening->prev;
+    object->opening_count--;
+    client->slots[opening->slot] = NULL;
+    client->opening_count--;
+    atomic_store(&opening->permit->word, gvmi_permit(object->generation, GVMI_PERMIT_GONE));
+    free(opening);
+    gvmi_keep_mark(m, object);
+}
+
+void gvmi_keep_welcome_opening(gvmi_machine *m, keep_opening *opening, uint64_t request)
+{
+    const keep_object *object = opening->object;
+    gvmi_wire_message reply;
+
+    gvmi_wire_start(&reply, GVMI_WIRE_OPENED, request);
+    reply.body.OPENED = (gvmi_wire_opened){.slot = opening->slot,
+                                           .generation = object->generation,
+                                           .id = object->id,
+                                           .reserve_bytes = object->reserve_bytes,
+                                           .chunk_bytes = object->chunk_bytes,
+                                           .bytes = object->bytes,
+                                           .home_address = object->home_address,
+                                           .open_flags = opening->flags,
+                                           .sealed = object->sealed};
+    memcpy(reply.body.OPENED.device_uuid, m->config.devices[object->device].uuid,
+           sizeof reply.body.OPENED.device_uuid);
+    opening->welcomed = true;
+    opening->sent_generation = object->generation - 1;
+    if (gvmi_keep_send(m, opening->client, &reply, NULL))
+        gvmi_keep_send_all(m, opening);
+}
+
+/* ---- create and open */
+
+static bool find_device(const gvmi_machine *m, const uint8_t uuid[16], uint32_t *device)
+{
+    for (*device = 0; *device < m->config.device_count; (*device)++)
+        if (memcmp(m->config.devices[*device].uuid, uuid, 16) == 0)
+            return true;
+    return false;
+}
+
+static uint64_t choose_chunk_bytes(uint64_t reserve_bytes)
+{
+    const uint64_t bytes = gvmi_pow2_up(reserve_bytes / CHUNKS_WANTED);
+
+    if (bytes < GVM_CHUNK_BYTES_MIN)
+        return GVM_CHUNK_BYTES_MIN;
+    return bytes < CHUNK_BYTES_CHOSEN_MAX ? bytes : CHUNK_BYTES_CHOSEN_MAX;
+}
+
+/* Sizes as they will be; GVM_OK, or what is wrong with text. */
+static gvm_status judge_sizes(const gvmi_wire_create *body, uint64_t *reserve_bytes,
+                              uint64_t *chunk_bytes, const char **text)
+{
+    *chunk_bytes = body->chunk_bytes;
+    if (body->reserve_bytes == 0 || body->reserve_bytes > RESERVE_BYTES_MAX) {
+        *text = "reserve_bytes is 0 or more than 64 TiB";
+        return GVM_E_INVALID;
+    }
+    if (*chunk_bytes == 0)
+        *chunk_bytes = choose_chunk_bytes(body->reserve_bytes);
+    if (!gvmi_is_pow2(*chunk_bytes) || *chunk_bytes < GVM_CHUNK_BYTES_MIN ||
+        *chunk_bytes > GVM_CHUNK_BYTES_MAX) {
+        *text = "chunk_bytes is no power of two from 2 MiB to 1 GiB";
+        return GVM_E_INVALID;
+    }
+    *reserve_bytes = gvmi_round_up(body->reserve_bytes, *chunk_bytes);
+    if (*reserve_bytes / *chunk_bytes > KEEP_CHUNKS_MAX) {
+        *text = "reserve_bytes is more than 1048576 chunks: use larger ones";
+        return GVM_E_INVALID;
+    }
+    if (body->bytes > *reserve_bytes) {
+        *text = "bytes are beyond reserve_bytes";
+        return GVM_E_INVALID;
+    }
+    return GVM_OK;
+}
+
+static keep_object *new_object(gvmi_machine *m, const keep_client *client, uint32_t device,
+                               const gvmi_wire_create *body, uint64_t chunk_bytes)
+{
+    keep_object *object = calloc(1, sizeof *object);
+
+    if (object == NULL)
+        return NULL;
+    object->chunk_bytes = chunk_bytes;
+    object->item.unit_bytes = chunk_bytes;
+    if (gvmi_policy_add(m->devices[device].policy, &object->item) != GVM_OK) {
+        free(object);
+        return NULL;
+    }
+    object->id = ++m->object_ids;
+    object->device = device;
+    object->creator = client->number;
+    object->kept = (body->flags & GVM_OBJECT_KEEP) != 0;
+    object->domain = (keep_domain){
+        .uid = client->who.uid, .gid = client->who.gid, .mode = body->mode != 0 ? body->mode : 0600};
+    object->generation = 1;
+    object->next = m->objects;
+    if (m->objects != NULL)
+        m->objects->prev = object;
+    m->objects = object;
+    m->object_count++;
+    return object;
+}
+
+void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
+{
+    keep_quota *quota = gvmi_keep_quota(m, object->domain.uid);
+
+    gvmi_keep_unname(m, object);
+    for (keep_object **link = &m->marked; *link != NULL; link = &(*link)->next_marked)
+        if (*link == object) {
+            *link = object->next_marked;
+            break;
+        }
+    for (uint32_t i = 0; i < object->chunk_count; i++) {
+        if (object->chunks[i].device_frame != 0)
+            gvmi_keep_give_frame(m, object->chunks[i].device_frame, true);
+        if (object->chunks[i].host_frame != 0)
+            gvmi_keep_give_frame(m, object->chunks[i].host_frame, true);
+    }
+    if (quota != NULL)
+        quota->used_bytes -= (uint64_t)object->chunk_count * object->chunk_bytes;
+    gvmi_policy_remove(m->devices[object->device].policy, &object->item);
+    if (m->cleaner == object)
+        m->cleaner = object->next;
+    if (object->prev != NULL)
+        object->prev->next = object->next;
+    else
+        m->objects = object->next;
+    if (object->next != NULL)
+        object->next->prev = object->prev;
+    m->object_count--;
+    while (object->growth != NULL) { /* only when the machine ends */
+        keep_growth *growth = object->growth;
+
+        object->growth = growth->next;
+        free(growth);
+    }
+    free(object->metadata);
+    free(object->chunks);
+    free(object);
+}
+
+bool gvmi_keep_is_over(const keep_object *object)
+{
+    return object->opening_count == 0 && !(object->name[0] != '\0' && object->kept) &&
+           object->jobs == 0 && object->moving == 0 && object->growth == NULL &&
+           object->first_wait == NULL;
+}
+
+/* The object's own copy of bytes; NULL of none, too. */
+static bool copy_metadata(keep_object *object, const uint8_t *bytes, uint32_t len)
+{
+    void *copy = NULL;
+
+    if (len > 0) {
+        copy = malloc(len);
+        if (copy == NULL)
+            return false;
+        memcpy(copy, bytes, len);
+    }
+    free(object->metadata);
+    object->metadata = copy;
+    object->metadata_bytes = len;
+    return true;
+}
+
+/* Everything about a new object that can fail for want of memory; the caller ends it if so. */
+static bool furnish(gvmi_machine *m, keep_client *client, keep_object *object,
+                    const gvmi_wire_message *message)
+{
+    keep_opening *opening;
+
+    if (!copy_metadata(object, message->tail.bytes, message->head.tail_bytes) ||
+        !give_name(m, object, message->body.CREATE.name))
+        return false;
+    opening = new_opening(client, object, 0);
+    if (opening == NULL)
+        return false;
+    if (gvmi_keep_grow_to(m, object, client, opening, message->head.request,
+                          message->body.CREATE.bytes) == GVM_OK)
+        return true;
+    gvmi_keep_end_opening(m, opening);
+    return false;
+}
+
+void gvmi_keep_create(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    const gvmi_wire_create *body = &message->body.CREATE;
+    const uint64_t request = message->head.request;
+    uint64_t reserve_bytes = 0, chunk_bytes = 0;
+    const char *text = "";
+    uint32_t device, slot;
+    keep_object *object;
+
+    if (judge_sizes(body, &reserve_bytes, &chunk_bytes, &text) != GVM_OK) {
+        gvmi_keep_reply_failed(m, client, request, GVM_E_INVALID, "%s", text);
+    } else if (!find_device(m, body->device_uuid, &device)) {
+        gvmi_keep_reply_failed(m, client, request, GVM_E_OTHERDEVICE,
+                               "the keeper does not serve that device");
+    } else if (body->name[0] != '\0' && gvmi_keep_find(m, body->name) != NULL) {
+        gvmi_keep_reply_failed(m, client, request, GVM_E_EXISTS,
+                               "there is an object %.120s already", body->name);
+    } else if (m->object_count >= m->config.objects_max || !find_slot(client, &slot)) {
+        gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT,
+                               "the keeper has %u objects and this process %u open, a limit",
+                               m->object_count, client->opening_count);
+    } else if ((object = new_object(m, client, device, body, chunk_bytes)) == NULL) {
+        gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
+    } else {
+        object->reserve_bytes = reserve_bytes;
+        if (!furnish(m, client, object, message)) {
+            object->kept = false;
+            gvmi_keep_mark(m, object); /* and so it ends */
+            gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
+        }
+    }
+}
+
+void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    const gvmi_wire_open *body = &message->body.OPEN;
+    const uint64_t request = message->head.request;
+    const uint32_t bits = (body->flags & GVM_OPEN_READONLY) != 0 ? 4 : 6;
+    keep_object *object = gvmi_keep_find_made(m, body->name);
+    keep_opening *opening;
+    uint32_t slot;
+
+    if (object == NULL)
+        gvmi_keep_reply_failed(m, client, request, GVM_E_ABSENT, "there is no object %.120s",
+                               body->name);
+    else if (!gvmi_keep_may(m, client, object, object->sealed ? 4 : bits))
+        gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED,
+                               "the owner and mode (%04o) of %.120s do not allow it",
+                               object->domain.mode, body->name);
+    else if (!find_slot(client, &slot))
+        gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT, "%u objects are open, the limit",
+                               client->opening_count);
+    else if ((opening = new_opening(client, object, body->flags)) == NULL)
+        gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
+    else
+        gvmi_keep_welcome_opening(m, opening, request);
+}
+
+/* ---- the end of openings and creators */
+
+static void creator_left(gvmi_machine *m, keep_object *object)
+{
+    object->creator = 0;
+    if (!object->kept)
+        gvmi_keep_unname(m, object);
+}
+
+static bool has_open(const keep_client *client, const keep_object *object)
+{
+    for (const keep_opening *o = object->openings; o != NULL; o = o->next)
+        if (o->client == client)
+            return true;
+    return false;
+}
+
+void gvmi_keep_close(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    keep_opening *opening = gvmi_keep_opening(m, client, message, message->body.CLOSE.slot);
+    keep_object *object;
+
+    if (opening == NULL)
+        return;
+    object = opening->object;
+    gvmi_keep_end_opening(m, opening);
+    if (object->creator == client->number && !has_open(client, object))
+        creator_left(m, object);
+    gvmi_keep_reply_done(m, client, message->head.request, 0);
+}
+
+void gvmi_keep_forget_creator(gvmi_machine *m, keep_client *client)
+{
+    for (keep_object *object = m->objects; object != NULL; object = object->next)
+        if (object->creator == client->number)
+            creator_left(m, object);
+}
+
+/* ---- changing what an object is */
+
+void gvmi_keep_publish(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    const gvmi_wire_publish *body = &message->body.PUBLISH;
+    const uint64_t request = message->head.request;
+    keep_opening *opening = gvmi_keep_opening(m, client, message, body->slot);
+    keep_object *object, *other;
+
+    if (opening == NULL)
+        return;
+    object = opening->object;
+    other = gvmi_keep_find(m, body->name);
+    if (!gvmi_keep_owns(m, client, object)) {
+        gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED,
+                               "only its owner may publish an object");
+        return;
+    }
+    if (other != NULL && other != object) {
+        if ((body->flags & GVM_PUBLISH_REPLACE) == 0) {
+            gvmi_keep_reply_failed(m, client, request, GVM_E_EXISTS,
+                                   "there is an object %.120s already", body->name);
+            return;
+        }
+        if (!gvmi_keep_owns(m, client, other)) {
+            gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED,
+                                   "%.120s belongs to another user", body->name);
+            return;
+        }
+    }
+    if (other != object) {
+        if (other != NULL)
+            gvmi_keep_unname(m, other);
+        if (!give_name(m, object, body->name)) {
+            gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM,
+                                   "the keeper is out of host memory; the object has no name now");
+            return;
+        }
+    }
+    object->kept = true;
+    gvmi_keep_reply_done(m, client, request, 0);
+}
+
+void gvmi_keep_drop(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    const char *name = message->body.DROP.name;
+    keep_object *object = gvmi_keep_find_made(m, name);
+
+    if (object == NULL) {
+        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_ABSENT,
+                               "there is no object %.120s", name);
+    } else if (!gvmi_keep_owns(m, client, object)) {
+        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_DENIED,
+                               "only its owner and the keeper's user may drop %.120s", name);
+    } else {
+        gvmi_keep_unname(m, object);
+        gvmi_keep_reply_done(m, client, message->head.request, 0);
+    }
+}
+
+void gvmi_keep_set_mode(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    const gvmi_wire_slot_value *body = &message->body.SET_MODE;
+    keep_opening *opening = gvmi_keep_opening(m, client, message, body->slot);
+
+    if (opening == NULL)
+        return;
+    if (!gvmi_keep_owns(m, client, opening->object)) {
+        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_DENIED,
+                               "only its owner may change an object's mode");
+        return;
+    }
+    opening->object->mixed = opening->object->mixed || opening->object->domain.mode != body->value;
+    opening->object->domain.mode = body->value;
+    gvmi_keep_reply_done(m, client, message->head.request, 0);
+}
+
+void gvmi_keep_set_metadata(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    const uint64_t request = message->head.request;
+    keep_opening *opening = gvmi_keep_opening(m, client, message, message->body.SET_METADATA.slot);
+
+    if (opening == NULL)
+        return;
+    if ((opening->flags & GVM_OPEN_READONLY) != 0)
+        gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED, "the object was opened read-only");
+    else if (opening->object->sealed)
+        gvmi_keep_reply_failed(m, client, request, GVM_E_SEALED, "the object is sealed");
+    else if (!copy_metadata(opening->object, message->tail.bytes, message->head.tail_bytes))
+        gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
+    else
+        gvmi_keep_reply_done(m, client, request, 0);
+}
+
+void gvmi_keep_get_metadata(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    keep_opening *opening = gvmi_keep_opening(m, client, message, message->body.GET_METADATA.slot);
+    gvmi_wire_message reply;
+
+    if (opening == NULL)
+        return;
+    gvmi_wire_start(&reply, GVMI_WIRE_METADATA, message->head.request);
+    reply.head.tail_bytes = opening->object->metadata_bytes;
+    if (reply.head.tail_bytes > 0)
+        memcpy(reply.tail.bytes, opening->object->metadata, reply.head.tail_bytes);
+    (void)gvmi_keep_send(m, client, &reply, NULL);
+}

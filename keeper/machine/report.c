@@ -1,0 +1,248 @@
+/* Figures: of one object, and of everything at one moment. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "keeper/machine/state.h"
+#include "keeper/snapshot.h"
+
+#define NS_PER_MS 1000000ll
+
+/* ---- objects */
+
+static void count_leases(const keep_object *object, gvm_object_info *info)
+{
+    for (const keep_opening *o = object->openings; o != NULL; o = o->next) {
+        const uint64_t word = atomic_load(&o->lease->word);
+
+        info->read_leases += gvmi_lease_readers(word) + o->owed_readers;
+        info->write_leases += gvmi_lease_writers(word) + o->owed_writers;
+    }
+}
+
+static void count_chunks(const keep_object *object, gvm_object_info *info)
+{
+    for (uint32_t i = 0; i < object->chunk_count; i++) {
+        const keep_chunk *chunk = &object->chunks[i];
+
+        if (chunk->where != GVM_TIER_DEVICE)
+            info->host_bytes += object->chunk_bytes;
+        else if (chunk->clean)
+            info->duplicate_bytes += object->chunk_bytes;
+        else
+            info->dirty_bytes += object->chunk_bytes;
+    }
+    info->device_bytes = (uint64_t)object->device_chunks * object->chunk_bytes;
+}
+
+static void describe_object(gvmi_machine *m, keep_object *object, gvm_object_info *info)
+{
+    gvmi_keep_sample(m, object);
+    memset(info, 0, sizeof *info);
+    info->struct_size = sizeof *info;
+    memcpy(info->name, object->name, sizeof info->name);
+    info->id = object->id;
+    info->bytes = object->bytes;
+    info->reserve_bytes = object->reserve_bytes;
+    info->chunk_bytes = object->chunk_bytes;
+    count_chunks(object, info);
+    info->generation = object->generation;
+    info->acquires = object->acquires;
+    info->evicted_bytes = object->evicted_bytes;
+    info->promoted_bytes = object->promoted_bytes;
+    info->owner_uid = object->domain.uid;
+    info->owner_gid = object->domain.gid;
+    info->mode = object->domain.mode;
+    info->openings = object->opening_count;
+    count_leases(object, info);
+    info->waiting = object->wait_count;
+    info->interrupted = object->interrupted;
+    info->device = m->config.devices[object->device].ordinal;
+    info->metadata_bytes = object->metadata_bytes;
+    info->sealed = object->sealed;
+    info->kept = object->kept;
+    info->moving = object->moving > 0;
+}
+
+void gvmi_keep_get_info(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    keep_opening *opening = gvmi_keep_opening(m, client, message, message->body.GET_INFO.slot);
+    gvmi_wire_message reply;
+
+    if (opening == NULL)
+        return;
+    gvmi_wire_start(&reply, GVMI_WIRE_INFO, message->head.request);
+    describe_object(m, opening->object, &reply.body.INFO.info);
+    (void)gvmi_keep_send(m, client, &reply, NULL);
+}
+
+/* ---- devices: the sums over their objects come from the objects' records */
+
+static void describe_device(const gvmi_machine *m, uint32_t index, gvm_keeper_device_info *info)
+{
+    const keep_device *device = &m->devices[index];
+    const gvmi_machine_device *config = &m->config.devices[index];
+
+    memset(info, 0, sizeof *info);
+    info->struct_size = sizeof *info;
+    memcpy(info->uuid, config->uuid, sizeof info->uuid);
+    memcpy(info->name, config->name, sizeof info->name);
+    info->ordinal = config->ordinal;
+    info->budget_bytes = device->place.budget_bytes;
+    info->resident_bytes = device->place.used_bytes - device->place.free_bytes -
+                           device->place.held_bytes;
+    info->free_bytes = device->place.free_bytes;
+    info->held_bytes = device->place.held_bytes;
+    info->evictions = device->evictions;
+    info->promotions = device->promotions;
+    info->evicted_bytes = device->evicted_bytes;
+    info->promoted_bytes = device->promoted_bytes;
+    info->driver_free_bytes = device->driver_free_bytes;
+    info->driver_total_bytes = device->driver_total_bytes;
+}
+
+static void add_to_device(const gvm_object_info *object, gvm_keeper_device_info *device)
+{
+    device->objects++;
+    device->host_backed_bytes += object->host_bytes;
+    device->dirty_bytes += object->dirty_bytes;
+    if (object->read_leases + object->write_leases > 0)
+        device->leased_bytes += object->device_bytes;
+}
+
+/* ---- clients */
+
+static void describe_client(gvmi_machine *m, const keep_client *client, gvm_client_info *info)
+{
+    memset(info, 0, sizeof *info);
+    info->struct_size = sizeof *info;
+    info->id = client->number;
+    info->pid = client->who.pid;
+    info->uid = client->who.uid;
+    info->gid = client->who.gid;
+    info->objects_open = client->opening_count;
+    info->acquires = client->acquires;
+    info->cut_off = client->cut;
+    for (const keep_object *o = m->objects; o != NULL; o = o->next)
+        if (o->creator == client->number)
+            info->committed_bytes += (uint64_t)o->chunk_count * o->chunk_bytes;
+    for (uint32_t i = 0; i < client->held_count; i++) {
+        const keep_frame *frame = gvmi_keep_frame(m, client->held[i]);
+
+        if (frame->state == KEEP_FRAME_HELD)
+            info->held_bytes += frame->spec.bytes;
+    }
+    for (uint32_t slot = 0; slot < GVM_OBJECTS_OPEN_MAX; slot++) {
+        const keep_opening *opening = client->slots[slot];
+        uint64_t word;
+
+        if (opening == NULL)
+            continue;
+        word = atomic_load(&opening->lease->word);
+        info->read_leases += gvmi_lease_readers(word) + opening->owed_readers;
+        info->write_leases += gvmi_lease_writers(word) + opening->owed_writers;
+    }
+}
+
+/* ---- the whole */
+
+static void describe_keeper(const gvmi_machine *m, gvm_keeper_info *info)
+{
+    memset(info, 0, sizeof *info);
+    info->struct_size = sizeof *info;
+    info->pid = m->config.pid;
+    info->uptime_ms = (uint64_t)((m->now_ns - m->start_ns) / NS_PER_MS);
+    info->host_budget_bytes = m->host.budget_bytes;
+    info->host_used_bytes = m->host.used_bytes - m->host.free_bytes;
+    info->host_free_bytes = m->host.free_bytes;
+    info->acquires = m->acquires;
+    info->slow_acquires = m->slow_acquires;
+    info->revokes = m->revokes;
+    info->timeouts = m->timeouts;
+    info->cut_offs = m->cut_offs;
+    info->interrupted = m->interrupted;
+    info->messages = m->messages;
+    info->faults = m->faults;
+    info->devices = m->config.device_count;
+    info->objects = m->object_count;
+    info->clients = m->client_count;
+}
+
+/* Where the parts of a snapshot are. */
+typedef struct layout {
+    gvmi_snapshot_head *head;
+    gvm_keeper_info *keeper;
+    gvm_keeper_device_info *devices;
+    gvm_object_info *objects;
+    gvm_client_info *clients;
+    size_t len;
+} layout;
+
+/* The whole in one piece of memory, for all objects; NULL: there is none. */
+static void *allocate(const gvmi_machine *m, layout *out)
+{
+    const size_t keeper = sizeof *out->head, devices = keeper + sizeof *out->keeper,
+                 objects = devices + m->config.device_count * sizeof *out->devices,
+                 clients = objects + m->object_count * sizeof *out->objects;
+    char *bytes;
+
+    out->len = clients + m->client_count * sizeof *out->clients;
+    bytes = calloc(1, out->len);
+    if (bytes == NULL)
+        return NULL;
+    out->head = (void *)bytes;
+    out->keeper = (void *)(bytes + keeper);
+    out->devices = (void *)(bytes + devices);
+    out->objects = (void *)(bytes + objects);
+    return bytes;
+}
+
+static void fill(gvmi_machine *m, const keep_client *asker, layout *out)
+{
+    uint32_t count = 0;
+
+    *out->head = (gvmi_snapshot_head){.magic = GVMI_SNAPSHOT_MAGIC,
+                                      .head_bytes = sizeof *out->head,
+                                      .keeper_bytes = sizeof *out->keeper,
+                                      .device_bytes = sizeof *out->devices,
+                                      .object_bytes = sizeof *out->objects,
+                                      .client_bytes = sizeof *out->clients,
+                                      .device_count = m->config.device_count};
+    for (uint32_t d = 0; d < m->config.device_count; d++)
+        describe_device(m, d, &out->devices[d]);
+    for (keep_object *object = m->objects; object != NULL; object = object->next) {
+        gvm_object_info info;
+
+        describe_object(m, object, &info);
+        add_to_device(&info, &out->devices[object->device]);
+        if (gvmi_keep_may(m, asker, object, 4))
+            out->objects[out->head->object_count++] = info;
+    }
+    out->clients = (void *)&out->objects[out->head->object_count];
+    for (uint32_t i = 0; i < m->client_capacity && count < m->client_count; i++)
+        if (m->clients[i] != NULL)
+            describe_client(m, m->clients[i], &out->clients[count++]);
+    out->head->client_count = count;
+    out->len = (size_t)((char *)&out->clients[count] - (char *)out->head);
+    describe_keeper(m, out->keeper);
+}
+
+void gvmi_keep_snapshot(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    gvmi_action action = {.kind = GVMI_ACTION_SNAPSHOT, .client = client->number};
+    layout parts;
+
+    action.bytes = allocate(m, &parts);
+    action.message = malloc(sizeof *action.message);
+    if (action.bytes != NULL && action.message != NULL) {
+        fill(m, client, &parts);
+        gvmi_wire_start(action.message, GVMI_WIRE_SNAPSHOT_IS, message->head.request);
+        action.message->head.fd_count = 1;
+        action.message->body.SNAPSHOT_IS.value = action.len = parts.len;
+        if (gvmi_keep_act(m, &action))
+            return;
+    }
+    free(action.bytes);
+    free(action.message);
+    gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_NOMEM,
+                           "the keeper is out of host memory");
+}

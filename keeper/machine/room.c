@@ -1,0 +1,337 @@
+/* Frames: where memory for chunks comes from, and who may get it next.
+ *
+ * Whoever was sent a frame may read it for ever, as the driver takes no handle back. So a free
+ * frame goes only to objects of the domain that saw it (any object, if nobody did), and a frame
+ * that a process cut off may still have goes to nobody until that process is gone.
+ *
+ * A free frame stays counted in used_bytes until it is dropped: it is memory of the machine. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "keeper/machine/state.h"
+
+/* Free frames looked at to find one that fits: those of one place, newest first. */
+#define FREE_LOOKS_MAX 256
+#define CLEANER_LOOKS_MAX 4096 /* objects looked at to find a clean copy to drop */
+
+keep_frame *gvmi_keep_frame(gvmi_machine *m, uint32_t number)
+{
+    GVM_ASSERT(number >= 1 && number <= m->frame_capacity);
+    return &m->frames[number - 1];
+}
+
+keep_place *gvmi_keep_place(gvmi_machine *m, gvm_tier tier, uint32_t device)
+{
+    return tier == GVM_TIER_HOST ? &m->host : &m->devices[device].place;
+}
+
+uint64_t gvmi_keep_room_bytes(const keep_place *place)
+{
+    const uint64_t taken_bytes = place->used_bytes - place->free_bytes;
+
+    return place->budget_bytes > taken_bytes ? place->budget_bytes - taken_bytes : 0;
+}
+
+static keep_place *place_of(gvmi_machine *m, const keep_frame *frame)
+{
+    return gvmi_keep_place(m, (gvm_tier)frame->spec.tier, frame->spec.device);
+}
+
+/* ---- the list of free frames of a place */
+
+static void list_free(gvmi_machine *m, keep_frame *frame)
+{
+    keep_place *place = place_of(m, frame);
+
+    frame->state = KEEP_FRAME_FREE;
+    frame->prev = 0;
+    frame->next = place->first_free;
+    if (place->first_free != 0)
+        gvmi_keep_frame(m, place->first_free)->prev = frame->spec.frame;
+    place->first_free = frame->spec.frame;
+    place->free_bytes += frame->spec.bytes;
+}
+
+static void unlist_free(gvmi_machine *m, keep_frame *frame)
+{
+    keep_place *place = place_of(m, frame);
+
+    if (frame->prev != 0)
+        gvmi_keep_frame(m, frame->prev)->next = frame->next;
+    else
+        place->first_free = frame->next;
+    if (frame->next != 0)
+        gvmi_keep_frame(m, frame->next)->prev = frame->prev;
+    frame->prev = frame->next = 0;
+    place->free_bytes -= frame->spec.bytes;
+}
+
+/* ---- making and dropping */
+
+static keep_frame *new_frame(gvmi_machine *m, keep_place *place, uint64_t bytes)
+{
+    keep_frame *frame;
+
+    if (m->first_unused_frame == 0) {
+        const uint32_t capacity = m->frame_capacity == 0 ? 64 : m->frame_capacity * 2;
+        keep_frame *frames = realloc(m->frames, capacity * sizeof *frames);
+
+        if (frames == NULL)
+            return NULL;
+        m->frames = frames;
+        for (uint32_t i = capacity; i-- > m->frame_capacity;) {
+            frames[i] = (keep_frame){.next = m->first_unused_frame};
+            m->first_unused_frame = i + 1;
+        }
+        m->frame_capacity = capacity;
+    }
+    frame = &m->frames[m->first_unused_frame - 1];
+    m->first_unused_frame = frame->next;
+    *frame = (keep_frame){
+        .state = KEEP_FRAME_USED,
+        .spec = {.frame = (uint32_t)(frame - m->frames) + 1,
+                 .device = place->device,
+                 .tier = (uint32_t)place->tier,
+                 .bytes = bytes},
+    };
+    place->used_bytes += bytes;
+    return frame;
+}
+
+static void forget_frame(gvmi_machine *m, keep_frame *frame)
+{
+    const uint32_t number = frame->spec.frame;
+
+    *frame = (keep_frame){.next = m->first_unused_frame};
+    m->first_unused_frame = number;
+}
+
+static void drop_frame(gvmi_machine *m, keep_frame *frame)
+{
+    place_of(m, frame)->used_bytes -= frame->spec.bytes;
+    frame->state = KEEP_FRAME_DROPPED;
+    frame->next = m->first_drop;
+    m->first_drop = frame->spec.frame;
+}
+
+bool gvmi_keep_next_drop(gvmi_machine *m, gvmi_action *out)
+{
+    keep_frame *frame;
+
+    if (m->first_drop == 0)
+        return false;
+    frame = gvmi_keep_frame(m, m->first_drop);
+    m->first_drop = frame->next;
+    *out = (gvmi_action){.kind = GVMI_ACTION_DROP, .to = frame->spec};
+    forget_frame(m, frame);
+    return true;
+}
+
+uint64_t gvmi_keep_trim(gvmi_machine *m, keep_place *place, uint64_t keep_bytes)
+{
+    uint64_t dropped_bytes = 0;
+
+    while (place->free_bytes > keep_bytes) {
+        keep_frame *frame = gvmi_keep_frame(m, place->first_free);
+
+        dropped_bytes += frame->spec.bytes;
+        unlist_free(m, frame);
+        drop_frame(m, frame);
+    }
+    return dropped_bytes;
+}
+
+/* ---- taking */
+
+static bool fits(const keep_frame *frame, uint64_t bytes, const keep_domain *domain)
+{
+    return frame->spec.bytes == bytes &&
+           (!frame->seen || memcmp(&frame->domain, domain, sizeof *domain) == 0);
+}
+
+static keep_frame *take_free(gvmi_machine *m, keep_place *place, uint64_t bytes,
+                             const keep_domain *domain)
+{
+    uint32_t number = place->first_free;
+
+    for (unsigned looks = 0; number != 0 && looks < FREE_LOOKS_MAX; looks++) {
+        keep_frame *frame = gvmi_keep_frame(m, number);
+
+        if (fits(frame, bytes, domain)) {
+            unlist_free(m, frame);
+            frame->state = KEEP_FRAME_USED;
+            return frame;
+        }
+        number = frame->next;
+    }
+    return NULL;
+}
+
+static bool has_room(const keep_place *place, uint64_t bytes)
+{
+    return place->used_bytes <= place->budget_bytes && bytes <= place->budget_bytes - place->used_bytes;
+}
+
+/* Gives up one host copy that is only a duplicate, of whichever object comes next. */
+static bool drop_clean_copy(gvmi_machine *m)
+{
+    for (unsigned looks = 0; looks < CLEANER_LOOKS_MAX && m->objects != NULL; looks++) {
+        keep_object *object = m->cleaner != NULL ? m->cleaner : m->objects;
+
+        for (uint32_t i = object->chunk_count; i-- > 0;) {
+            keep_chunk *chunk = &object->chunks[i];
+
+            if (chunk->op == KEEP_OP_NONE && chunk->clean && chunk->where == GVM_TIER_DEVICE) {
+                const uint32_t frame = chunk->host_frame;
+
+                chunk->clean = false;
+                chunk->host_frame = 0;
+                gvmi_keep_give_frame(m, frame, true);
+                return true;
+            }
+        }
+        m->cleaner = object->next;
+        if (m->cleaner == NULL && looks >= m->object_count)
+            return false;
+    }
+    return false;
+}
+
+uint32_t gvmi_keep_take_frame(gvmi_machine *m, const keep_object *object, gvm_tier tier, bool *make)
+{
+    keep_place *place = gvmi_keep_place(m, tier, object->device);
+    const uint64_t bytes = object->chunk_bytes;
+    keep_frame *frame = take_free(m, place, bytes, &object->domain);
+
+    *make = false;
+    while (frame == NULL && !has_room(place, bytes)) {
+        /* Free, but not for this object. Only if it helps: host memory is dear to make again. */
+        if (gvmi_keep_room_bytes(place) >= bytes)
+            (void)gvmi_keep_trim(m, place, place->free_bytes > bytes ? place->free_bytes - bytes : 0);
+        else if (tier != GVM_TIER_HOST || !drop_clean_copy(m))
+            return 0;
+        frame = take_free(m, place, bytes, &object->domain);
+    }
+    if (frame == NULL) {
+        *make = true;
+        frame = new_frame(m, place, bytes);
+    }
+    return frame == NULL ? 0 : frame->spec.frame;
+}
+
+void gvmi_keep_give_frame(gvmi_machine *m, uint32_t number, bool made)
+{
+    keep_frame *frame = gvmi_keep_frame(m, number);
+
+    GVM_ASSERT(frame->state == KEEP_FRAME_USED);
+    if (!made) { /* there is nothing to be dropped, and nobody was sent it */
+        place_of(m, frame)->used_bytes -= frame->spec.bytes;
+        forget_frame(m, frame);
+    } else if (frame->holders > 0) {
+        frame->state = KEEP_FRAME_HELD;
+        place_of(m, frame)->held_bytes += frame->spec.bytes;
+    } else if (frame->tainted) {
+        drop_frame(m, frame);
+    } else {
+        list_free(m, frame);
+    }
+}
+
+void gvmi_keep_frame_seen(gvmi_machine *m, uint32_t number, const keep_domain *domain)
+{
+    keep_frame *frame = gvmi_keep_frame(m, number);
+
+    if (frame->seen && memcmp(&frame->domain, domain, sizeof *domain) != 0)
+        frame->tainted = true; /* the object's mode was changed: two circles have seen it */
+    frame->seen = true;
+    frame->domain = *domain;
+}
+
+/* ---- clients that were cut off */
+
+static bool note_held(keep_client *client, uint32_t number)
+{
+    if (client->held_count == client->held_capacity) {
+        const uint32_t capacity = client->held_capacity == 0 ? 64 : client->held_capacity * 2;
+        uint32_t *held = realloc(client->held, capacity * sizeof *held);
+
+        if (held == NULL)
+            return false;
+        client->held = held;
+        client->held_capacity = capacity;
+    }
+    client->held[client->held_count++] = number;
+    return true;
+}
+
+static void hold_frame(gvmi_machine *m, keep_client *client, uint32_t number)
+{
+    keep_frame *frame;
+
+    if (number == 0)
+        return;
+    frame = gvmi_keep_frame(m, number);
+    if (note_held(client, number))
+        frame->holders++;
+    else
+        frame->tainted = true;
+}
+
+void gvmi_keep_hold_frames(gvmi_machine *m, keep_client *client, const keep_object *object)
+{
+    for (uint32_t i = 0; i < object->chunk_count; i++) {
+        hold_frame(m, client, object->chunks[i].device_frame);
+        hold_frame(m, client, object->chunks[i].host_frame);
+    }
+}
+
+void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client)
+{
+    for (uint32_t i = 0; i < client->held_count; i++) {
+        keep_frame *frame = gvmi_keep_frame(m, client->held[i]);
+
+        if (--frame->holders == 0 && frame->state == KEEP_FRAME_HELD) {
+            place_of(m, frame)->held_bytes -= frame->spec.bytes;
+            drop_frame(m, frame);
+        }
+    }
+    free(client->held);
+    client->held = NULL;
+    client->held_count = client->held_capacity = 0;
+}
+
+/* ---- host frames ahead of need: the driver takes 0.3 s a GiB to make them */
+
+void gvmi_keep_make_ahead(gvmi_machine *m)
+{
+    const uint64_t bytes = m->ahead_bytes;
+
+    while (bytes > 0 && m->ahead_jobs < KEEP_AHEAD_JOBS_MAX && has_room(&m->host, bytes) &&
+           m->host.free_bytes + (m->ahead_jobs + 1) * bytes <= m->config.host_ahead_bytes) {
+        keep_frame *frame = new_frame(m, &m->host, bytes);
+
+        if (frame == NULL)
+            return;
+        frame->state = KEEP_FRAME_MAKING;
+        if (!gvmi_keep_start_job(m, GVMI_ACTION_MAKE, NULL, 0, frame->spec.frame, 0, true)) {
+            m->host.used_bytes -= bytes;
+            forget_frame(m, frame);
+            return;
+        }
+        m->ahead_jobs++;
+    }
+}
+
+void gvmi_keep_ahead_done(gvmi_machine *m, uint32_t number, gvm_status status)
+{
+    keep_frame *frame = gvmi_keep_frame(m, number);
+
+    m->ahead_jobs--;
+    frame->state = KEEP_FRAME_USED;
+    gvmi_keep_give_frame(m, number, status == GVM_OK);
+    if (status != GVM_OK)
+        m->ahead_bytes = 0; /* the machine has no more: until the next object */
+    else
+        gvmi_keep_make_ahead(m);
+}

@@ -1,0 +1,469 @@
+/* keeper/machine/state.h - the inside of the machine (keeper/machine/machine.h), for the files that make it up.
+ *
+ *   machine.c  life, the queue of actions, ticks     leases.c  permits, waiting, granting
+ *   settle.c   what an event leaves to be done       moves.c   freezing, chunks on their way, MAPs
+ *   clients.c  coming, going, being cut off          grow.c    new chunks
+ *   objects.c  names, rights, openings               room.c    frames and budgets
+ *   report.c   figures                               check.c   the invariants below
+ *
+ * An event handler changes what it must and marks objects as needing another look; gvmi_keep_settle()
+ * then looks until nothing changes any more. So no function calls itself through others.
+ *
+ * I1  a frame in use belongs to exactly one chunk, in the role (device or host) its tier says.
+ * I2  used_bytes of a device, and of the host, is the sum over its frames that are not unused, and
+ *     at most the configured budget (a lowered one may be exceeded until moves are over).
+ * I3  an object is FROZEN iff chunks of it are on their way between tiers, or its move is ending.
+ * I4  SHARED: no permit of the object allows writing. EXCLUSIVE: only its holder's allows anything.
+ *     DRAINING, FROZEN: none allows anything, all are REVOKED.
+ * I5  a chunk is where its `where` says: it has that frame; clean implies both frames.
+ * I6  waits of a chunk is the number of openings that were sent a MAP with it and have not answered.
+ * I7  a quota's used_bytes is the sum of chunk_bytes * chunk_count over the user's objects, with
+ *     growth under way counted in.
+ * I8  bytes of an object <= chunk_count * chunk_bytes; every chunk below chunk_count is somewhere.
+ */
+#ifndef GVMI_KEEPER_STATE_H
+#define GVMI_KEEPER_STATE_H
+
+#include <gvmem/buffer.h> /* gvm_tier, limits of chunks */
+
+#include "keeper/machine/machine.h"
+#include "keeper/machine/policy.h"
+
+/* ---- leases of an object: X(state, event, next). WAIT: a lease that conflicts, or a move, is
+ * wanted. CALM, RESUME: nobody waits any more (and nobody, or still somebody, holds the write
+ * permit). FREEZE: nothing is held and a move begins; THAW: it is over. GONE: the holder is. */
+/* clang-format off */
+#define GVMI_LEASE_TRANSITIONS(X) \
+    X(SHARED, GRANT_READ, SHARED) \
+    X(SHARED, WAIT, DRAINING) \
+    X(EXCLUSIVE, WAIT, DRAINING) \
+    X(EXCLUSIVE, GONE, SHARED) \
+    X(DRAINING, GRANT_READ, SHARED) \
+    X(DRAINING, GRANT_WRITE, EXCLUSIVE) \
+    X(DRAINING, CALM, SHARED) \
+    X(DRAINING, RESUME, EXCLUSIVE) \
+    X(DRAINING, GONE, DRAINING) \
+    X(DRAINING, FREEZE, FROZEN) \
+    X(FROZEN, THAW, SHARED)
+/* clang-format on */
+
+typedef enum keep_lease_state {
+    KEEP_SHARED,
+    KEEP_EXCLUSIVE,
+    KEEP_DRAINING,
+    KEEP_FROZEN
+} keep_lease_state;
+
+typedef enum keep_lease_event {
+    KEEP_GRANT_READ,
+    KEEP_GRANT_WRITE,
+    KEEP_WAIT,
+    KEEP_CALM,
+    KEEP_RESUME,
+    KEEP_FREEZE,
+    KEEP_THAW,
+    KEEP_GONE,
+} keep_lease_event;
+
+#define KEEP_CLIENT_WAITS_MAX 1024 /* acquires that a client may have waiting */
+#define KEEP_CHUNKS_MAX (1u << 20) /* of an object */
+#define KEEP_PLAN_TRIES_MAX 8      /* plans made anew for what a look at the victims showed */
+#define KEEP_AHEAD_JOBS_MAX 4      /* host frames being made ahead at a time */
+
+typedef struct keep_client keep_client;
+typedef struct keep_object keep_object;
+typedef struct keep_opening keep_opening;
+typedef struct keep_wait keep_wait;
+
+/* Who may have seen a frame's bytes: those whom these let open an object. */
+typedef struct keep_domain {
+    uint32_t uid, gid, mode;
+} keep_domain;
+
+/* ---- frames */
+
+typedef enum keep_frame_state {
+    KEEP_FRAME_UNUSED, /* the number is free */
+    KEEP_FRAME_MAKING, /* for nobody yet (made ahead) */
+    KEEP_FRAME_FREE,
+    KEEP_FRAME_USED,   /* by a chunk */
+    KEEP_FRAME_HELD,   /* by clients that were cut off */
+    KEEP_FRAME_DROPPED /* a DROP is to be sent */
+} keep_frame_state;
+
+typedef struct keep_frame {
+    gvmi_frame_spec spec;
+    keep_frame_state state;
+    bool seen;    /* some client was sent it: domain counts */
+    bool tainted; /* it could not be written down who may have it: never to be used again */
+    keep_domain domain;
+    uint32_t holders;    /* clients cut off, alive, that may have it mapped */
+    uint32_t prev, next; /* in the list of its place's free frames, or of those to be dropped */
+} keep_frame;
+
+/* Where frames come from: a device, or the host. */
+typedef struct keep_place {
+    gvm_tier tier;
+    uint32_t device;
+    uint64_t budget_bytes;                       /* in force */
+    uint64_t limit_bytes;                        /* configured */
+    uint64_t used_bytes, free_bytes, held_bytes; /* used: all frames, with free and held ones */
+    uint32_t first_free;
+} keep_place;
+
+/* ---- chunks of an object */
+
+typedef enum keep_op {
+    KEEP_OP_NONE,
+    KEEP_OP_MAKE_ROOM, /* grow: waits for a device frame */
+    KEEP_OP_MAKE,      /* grow: its frame is being made and zeroed */
+    KEEP_OP_OUT_COPY,
+    KEEP_OP_OUT_MAP,
+    KEEP_OP_IN_ROOM,
+    KEEP_OP_IN_COPY,
+    KEEP_OP_IN_MAP,
+} keep_op;
+
+typedef struct keep_chunk {
+    uint32_t device_frame, host_frame; /* 0: none */
+    uint8_t where;                     /* gvm_tier */
+    uint8_t op;                        /* keep_op */
+    bool clean;                        /* both frames hold the same bytes */
+    bool send;                         /* a MAP of it is to be sent at the end of the event */
+    uint32_t waits;
+    uint64_t stamp;
+} keep_chunk;
+
+/* ---- objects */
+
+typedef enum keep_wait_kind {
+    KEEP_WAIT_READ,
+    KEEP_WAIT_WRITE,
+    KEEP_WAIT_SEAL,
+    KEEP_WAIT_EVICT
+} keep_wait_kind;
+
+struct keep_wait {
+    keep_wait_kind kind;
+    keep_client *client;
+    keep_opening *opening; /* NULL for EVICT */
+    keep_object *object;
+    uint64_t request;
+    int64_t deadline_ns; /* INT64_MAX: none */
+    uint64_t bytes;      /* EVICT */
+    gvm_hint hint;
+    bool considered;                /* the policy was asked */
+    keep_wait *prev, *next;         /* in the object's queue */
+    keep_wait *all_prev, *all_next; /* in the machine's list */
+};
+
+/* One object's growth: one at a time, the others queue. */
+typedef struct keep_growth {
+    struct keep_growth *next;
+    keep_client *client; /* NULL: it left; the growth goes on */
+    uint64_t request, bytes;
+    uint32_t old_count, new_count; /* of chunks */
+    uint32_t left;                 /* of them not made yet */
+    gvm_status failure;
+    bool started;
+    keep_opening *opened_by; /* part of CREATE: the reply is OPENED, not DONE */
+} keep_growth;
+
+struct keep_object {
+    uint64_t id;
+    char name[GVM_NAME_BYTES_MAX];
+    keep_domain domain; /* owner, group, mode */
+    bool mixed;         /* the mode was changed: who has it open may not be who may open it now */
+    bool kept, sealed, parked; /* parked: evicted on request; stays out until acquired */
+    uint32_t device;
+    uint32_t creator; /* client number; 0: gone */
+    uint32_t generation;
+    uint64_t chunk_bytes, reserve_bytes, bytes, home_address;
+    uint32_t chunk_count;  /* made and known to clients */
+    uint32_t chunk_places; /* of chunks[]: with those being made */
+    keep_chunk *chunks;
+    uint32_t device_chunks; /* of chunk_count, where == GVM_TIER_DEVICE */
+    void *metadata;
+    uint32_t metadata_bytes;
+
+    keep_lease_state lease_state;
+    keep_opening *holder; /* EXCLUSIVE, or DRAINING out of it */
+    int64_t draining_since_ns;
+    keep_wait *first_wait, *last_wait;
+    uint32_t wait_count;
+    keep_opening *openings;
+    uint32_t opening_count;
+
+    uint32_t moving;  /* chunks with an OUT or IN */
+    uint32_t sending; /* chunks with send */
+    uint32_t jobs;    /* under way, of any kind */
+    bool bare_send;   /* a MAP is to be sent, even without chunks */
+    keep_growth *growth;
+    keep_client *evictor; /* whom to tell at the thaw how much went */
+    uint64_t evict_request, evict_bytes;
+    bool evict_short; /* of host memory */
+
+    gvmi_policy_item item;
+    uint64_t acquires, evicted_bytes, promoted_bytes;
+    uint32_t interrupted;
+
+    bool marked; /* in the list of those to look at */
+    keep_object *next_marked;
+    keep_object *prev, *next; /* all objects */
+};
+
+/* The object that a policy's item is part of. */
+static inline keep_object *gvmi_keep_object_of(gvmi_policy_item *item)
+{
+    return (keep_object *)(void *)((char *)item - offsetof(keep_object, item));
+}
+
+/* ---- openings and clients */
+
+typedef struct keep_pending {
+    struct keep_pending *next;
+    uint64_t serial;
+    int64_t sent_ns;
+    uint32_t count;
+    uint32_t indexes[];
+} keep_pending;
+
+struct keep_opening {
+    keep_client *client;
+    keep_object *object;
+    uint32_t slot, flags;
+    gvmi_lease_slot *lease;
+    gvmi_permit_slot *permit;
+    uint32_t owed_readers, owed_writers;
+    uint32_t seen_acquires;
+    bool welcomed;            /* it was sent OPENED */
+    bool ready;               /* its first MAPs are answered */
+    bool addressed;           /* serial 0 is answered */
+    bool broken;              /* it could not map: nothing is mapped there */
+    uint32_t sent_generation; /* by the latest MAP */
+    uint64_t sent_bytes;
+    keep_pending *first_pending, *last_pending;
+    keep_opening *prev, *next; /* of the object */
+};
+
+struct keep_client {
+    uint32_t number;
+    bool connected, greeted;
+    bool cut;    /* by the machine */
+    bool doomed; /* to be cut at the end of the event */
+    bool voided; /* its openings are gone, though its process may be there */
+    gvmi_credentials who;
+    gvmi_lease_slot *leases;
+    gvmi_permit_slot *permits;
+    keep_opening **slots; /* GVM_OBJECTS_OPEN_MAX */
+    uint32_t opening_count, wait_count;
+    int64_t left_ns; /* when the socket closed */
+    uint64_t acquires;
+    uint32_t *held; /* frames it may still have mapped; holders counts it */
+    uint32_t held_count, held_capacity;
+    char reason[96];
+};
+
+typedef struct keep_quota {
+    uint32_t uid;
+    bool limited; /* limit_bytes is its own, not the default */
+    uint64_t limit_bytes, used_bytes;
+} keep_quota;
+
+typedef struct keep_job {
+    uint64_t id;         /* 0: the entry is free */
+    keep_object *object; /* NULL: a frame made ahead */
+    uint32_t chunk, frame;
+    bool make; /* the frame does not exist before it */
+    uint32_t next_free;
+} keep_job;
+
+typedef struct keep_action_node {
+    struct keep_action_node *next;
+    gvmi_action action;
+} keep_action_node;
+
+typedef struct keep_room { /* a chunk that waits for a device frame */
+    struct keep_room *next;
+    keep_object *object;
+    uint32_t chunk;
+} keep_room;
+
+/* Items pinned while a plan is made. */
+typedef struct keep_pins {
+    uint32_t count;
+    gvmi_policy_item *items[KEEP_PLAN_TRIES_MAX * GVMI_POLICY_VICTIMS_MAX];
+} keep_pins;
+
+typedef struct keep_device {
+    keep_place place;
+    gvmi_policy *policy;
+    keep_room *first_room, *last_room;
+    uint32_t leaving; /* chunks with an OUT: room may come */
+    uint64_t evictions, promotions, evicted_bytes, promoted_bytes;
+    uint64_t driver_free_bytes, driver_total_bytes;
+} keep_device;
+
+struct gvmi_machine {
+    gvmi_machine_config config;
+    keep_device devices[GVMI_DEVICES_MAX];
+    keep_place host;
+    int64_t now_ns, start_ns, next_wait_ns, next_look_ns;
+
+    keep_client **clients; /* by number - 1 */
+    uint32_t client_capacity, client_count;
+    keep_object *objects, *marked;
+    keep_object *cleaner; /* where the search for clean copies goes on */
+    uint32_t object_count;
+    void *names; /* tsearch(3) */
+    uint64_t object_ids, stamps, serials, job_ids;
+
+    keep_frame *frames; /* by number - 1 */
+    uint32_t frame_capacity, first_unused_frame, first_drop;
+    keep_job *jobs;
+    uint32_t job_capacity, first_free_job, ahead_jobs;
+    uint64_t ahead_bytes; /* size of the host frames to make ahead */
+
+    keep_wait *waits;
+    keep_quota *quotas;
+    uint32_t quota_count;
+    keep_action_node *first_action, *last_action;
+    bool doomed; /* some client is */
+
+    uint64_t acquires, slow_acquires, revokes, timeouts, cut_offs, interrupted, messages, faults;
+};
+
+/* ---- machine.c */
+bool gvmi_keep_act(gvmi_machine *m, const gvmi_action *action);
+/* A message to a client; false: no memory, and the client is doomed. frames may be NULL. */
+bool gvmi_keep_send(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message,
+                    const uint32_t *frames);
+void gvmi_keep_reply_done(gvmi_machine *m, keep_client *client, uint64_t request, uint64_t value);
+void gvmi_keep_reply_failed(gvmi_machine *m, keep_client *client, uint64_t request, gvm_status status,
+                            const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* Starts a job on a chunk (object NULL: none); false: no memory. */
+bool gvmi_keep_start_job(gvmi_machine *m, gvmi_action_kind kind, keep_object *object,
+                         uint32_t chunk, uint32_t to, uint32_t from, bool make);
+
+/* ---- settle.c */
+void gvmi_keep_mark(gvmi_machine *m, keep_object *object);
+void gvmi_keep_settle(gvmi_machine *m);
+
+/* ---- clients.c */
+keep_client *gvmi_keep_client(gvmi_machine *m, uint32_t number);
+/* The client is cut off when the event is settled. */
+void gvmi_keep_doom(gvmi_machine *m, keep_client *client, const char *reason);
+/* The same, for breaking the protocol. */
+void gvmi_keep_violated(gvmi_machine *m, keep_client *client, const char *how);
+void gvmi_keep_cut_doomed(gvmi_machine *m);
+void gvmi_keep_watch_clients(gvmi_machine *m); /* revoke and lease timeouts */
+bool gvmi_keep_is_admin(const gvmi_machine *m, const keep_client *client);
+
+/* ---- objects.c */
+bool gvmi_keep_may(const gvmi_machine *m, const keep_client *client, const keep_object *object,
+                   uint32_t bits);
+bool gvmi_keep_owns(const gvmi_machine *m, const keep_client *client, const keep_object *object);
+keep_object *gvmi_keep_find(const gvmi_machine *m, const char *name);
+/* Only objects whose CREATE was answered. */
+keep_object *gvmi_keep_find_made(const gvmi_machine *m, const char *name);
+keep_opening *gvmi_keep_opening(gvmi_machine *m, keep_client *client,
+                                const gvmi_wire_message *message, uint32_t slot);
+void gvmi_keep_create(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_publish(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_drop(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_set_mode(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_set_metadata(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_get_metadata(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_close(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+/* The opening ends: nothing is mapped there any more, or nobody cares. */
+void gvmi_keep_end_opening(gvmi_machine *m, keep_opening *opening);
+/* Nobody can reach it any more. */
+bool gvmi_keep_is_over(const keep_object *object);
+/* Sends OPENED and what is to be mapped. */
+void gvmi_keep_welcome_opening(gvmi_machine *m, keep_opening *opening, uint64_t request);
+void gvmi_keep_unname(gvmi_machine *m, keep_object *object);
+void gvmi_keep_forget_creator(gvmi_machine *m, keep_client *client);
+void gvmi_keep_free_object(gvmi_machine *m, keep_object *object);
+
+/* ---- leases.c */
+bool gvmi_keep_step(keep_lease_state state, keep_lease_event event, keep_lease_state *next);
+void gvmi_keep_publish_permits(keep_object *object);
+void gvmi_keep_publish_permit(const keep_opening *opening);
+void gvmi_keep_acquire(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_taken(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_seal(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_evict(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_serve(gvmi_machine *m, keep_object *object);
+void gvmi_keep_end_waits(gvmi_machine *m, keep_client *client, keep_opening *opening);
+void gvmi_keep_expire_waits(gvmi_machine *m);
+void gvmi_keep_holder_gone(gvmi_machine *m, keep_opening *opening);
+/* True: there were acquires since. */
+bool gvmi_keep_sample(gvmi_machine *m, keep_object *object);
+bool gvmi_keep_held(const keep_object *object, bool writers_only);
+/* What the policy would bring in, without victims that are leased. */
+void gvmi_keep_plan_for(gvmi_machine *m, keep_object *object, bool forced, gvmi_policy_plan *plan);
+/* Likewise: the object that gains most, or NULL; and what is to go if so much must. */
+keep_object *gvmi_keep_plan_next(gvmi_machine *m, keep_device *device, gvmi_policy_plan *plan);
+void gvmi_keep_plan_shrink(gvmi_machine *m, keep_device *device, uint64_t bytes,
+                           gvmi_policy_plan *plan);
+void gvmi_keep_unpark(keep_object *object);
+/* Withdraws permits and, if nothing is held, freezes. False: as before. */
+bool gvmi_keep_freeze(gvmi_machine *m, keep_object *object);
+void gvmi_keep_thaw(gvmi_machine *m, keep_object *object);
+
+/* ---- moves.c */
+uint64_t gvmi_keep_evict_chunks(gvmi_machine *m, keep_object *object, uint64_t bytes, bool *host_full);
+/* Carries out a plan for a FROZEN object, or one that grows; returns whether anything was begun. */
+bool gvmi_keep_bring(gvmi_machine *m, keep_object *object, const gvmi_policy_plan *plan);
+void gvmi_keep_take_victims(gvmi_machine *m, const keep_object *wanting, const gvmi_policy_plan *plan);
+void gvmi_keep_serve_room(gvmi_machine *m, keep_device *device);
+bool gvmi_keep_wait_room(gvmi_machine *m, keep_object *object, uint32_t chunk);
+void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object);
+void gvmi_keep_send_all(gvmi_machine *m, keep_opening *opening);
+void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_answer_all(gvmi_machine *m, keep_opening *opening);
+/* made: the job's frame exists now. */
+void gvmi_keep_chunk_job_done(gvmi_machine *m, keep_object *object, uint32_t chunk,
+                              gvm_status status, bool made);
+void gvmi_keep_stale_copies(gvmi_machine *m, keep_object *object);
+void gvmi_keep_rebalance(gvmi_machine *m);
+void gvmi_keep_resident(gvmi_machine *m, keep_object *object);
+
+/* ---- grow.c */
+void gvmi_keep_grow(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+/* GVM_OK: under way, the answer follows. */
+gvm_status gvmi_keep_grow_to(gvmi_machine *m, keep_object *object, keep_client *client,
+                             keep_opening *opened_by, uint64_t request, uint64_t bytes);
+void gvmi_keep_grow_settle(gvmi_machine *m, keep_object *object);
+void gvmi_keep_make_chunk(gvmi_machine *m, keep_object *object, uint32_t chunk, uint32_t frame,
+                          bool make);
+void gvmi_keep_make_without_room(gvmi_machine *m, keep_object *object, uint32_t chunk);
+void gvmi_keep_made(gvmi_machine *m, keep_object *object, uint32_t chunk, gvm_status status, bool made);
+/* Nobody is to be told of the client's growths, of any object; or an opening is no more. */
+void gvmi_keep_forget_grower(gvmi_machine *m, const keep_client *client);
+void gvmi_keep_forget_opening(keep_object *object, const keep_opening *opening);
+keep_quota *gvmi_keep_quota(gvmi_machine *m, uint32_t uid);
+
+/* ---- room.c */
+keep_frame *gvmi_keep_frame(gvmi_machine *m, uint32_t number);
+keep_place *gvmi_keep_place(gvmi_machine *m, gvm_tier tier, uint32_t device);
+/* Of the budget, what no chunk uses and nobody holds. */
+uint64_t gvmi_keep_room_bytes(const keep_place *place);
+/* A frame for a chunk of the object, USED; *make: it does not exist yet. 0: there is no room. */
+uint32_t gvmi_keep_take_frame(gvmi_machine *m, const keep_object *object, gvm_tier tier, bool *make);
+/* The chunk needs it no more. made: it exists. */
+void gvmi_keep_give_frame(gvmi_machine *m, uint32_t number, bool made);
+void gvmi_keep_frame_seen(gvmi_machine *m, uint32_t number, const keep_domain *domain);
+uint64_t gvmi_keep_trim(gvmi_machine *m, keep_place *place, uint64_t keep_bytes);
+void gvmi_keep_make_ahead(gvmi_machine *m);
+void gvmi_keep_ahead_done(gvmi_machine *m, uint32_t frame, gvm_status status);
+bool gvmi_keep_next_drop(gvmi_machine *m, gvmi_action *out);
+void gvmi_keep_hold_frames(gvmi_machine *m, keep_client *client, const keep_object *object);
+void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client);
+
+/* ---- report.c */
+void gvmi_keep_get_info(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_snapshot(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+
+#endif

@@ -1,0 +1,379 @@
+/* The server thread: it waits for the world, tells the machine, and does what the machine wants.
+ *
+ * A turn: wait; tell the time; what happened; messages left over from the turn before; jobs that are
+ * over; send. The machine is given its turn after every event, so few actions ever wait.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "keeper/server/server.h"
+
+#define NS_PER_MS 1000000ll
+#define EVENTS_A_TURN 64
+#define ACCEPTS_A_TURN 16
+#define QUERY_NS (100 * NS_PER_MS)       /* how old figures about memory may be */
+#define QUERY_IDLE_NS (1000 * NS_PER_MS) /* while nobody is connected */
+#define STALL_MS 5                      /* until sending is tried again when the system was short */
+#define GREETING_NS (10000 * NS_PER_MS) /* within which a client is to say something */
+
+int64_t gvmi_server_now_ns(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 * NS_PER_MS + now.tv_nsec;
+}
+
+gvm_status gvmi_server_watch(gvm_server *server, int fd, uint32_t events, gvmi_source *source)
+{
+    struct epoll_event event = {.events = events, .data.ptr = source};
+
+    if (epoll_ctl(server->epoll, EPOLL_CTL_ADD, fd, &event) == 0)
+        return GVM_OK;
+    return gvmi_fail_system(GVM_E_SYSTEM, errno, "epoll_ctl", "cannot watch fd %d", fd);
+}
+
+void gvmi_server_rewatch(gvm_server *server, int fd, uint32_t events, gvmi_source *source)
+{
+    struct epoll_event event = {.events = events, .data.ptr = source};
+
+    (void)epoll_ctl(server->epoll, EPOLL_CTL_MOD, fd, &event); /* it is there: no memory is needed */
+}
+
+/* ---- actions */
+
+static gvmi_peer *find_peer(const gvm_server *server, uint32_t client)
+{
+    return client < server->client_capacity ? server->by_client[client] : NULL;
+}
+
+static void release_fds(gvmi_fd **fds, uint32_t count)
+{
+    for (uint32_t i = 0; i < count; i++)
+        gvmi_fd_release(fds[i]);
+}
+
+static void send_welcome(gvm_server *server, gvmi_peer *peer, const gvmi_wire_message *message)
+{
+    gvmi_peer_send(server, peer, message, peer->fds);
+    for (int i = 0; i < 2; i++) { /* the doorbell stays here, too */
+        gvmi_fd_release(peer->fds[i]);
+        peer->fds[i] = NULL;
+    }
+}
+
+static void send_message(gvm_server *server, gvmi_peer *peer, const gvmi_action *action)
+{
+    const uint32_t count = action->message->head.fd_count;
+    gvmi_fd *fds[GVMI_WIRE_CHUNKS_MAX];
+
+    if (action->message->head.type == GVMI_WIRE_WELCOME) {
+        if (peer->fds[0] != NULL)
+            send_welcome(server, peer, action->message);
+        return;
+    }
+    GVM_ASSERT(count <= GVMI_WIRE_CHUNKS_MAX);
+    for (uint32_t i = 0; i < count; i++) {
+        fds[i] = gvmi_frames_fd(server->frames, action->frames[i]);
+        if (fds[i] == NULL) {
+            release_fds(fds, i);
+            gvmi_machine_violation(server->machine, peer->client, "memory it was to have is missing");
+            return;
+        }
+    }
+    gvmi_peer_send(server, peer, action->message, fds);
+    release_fds(fds, count);
+}
+
+static void send_snapshot(gvm_server *server, gvmi_peer *peer, const gvmi_action *action)
+{
+    const gvmi_wire_message *message = action->message;
+    gvmi_wire_message failed;
+    gvmi_fd *fd;
+    const gvm_status status = gvmi_page_of("gvmem-snapshot", action->bytes, action->len, &fd);
+
+    if (status == GVM_OK) {
+        gvmi_peer_send(server, peer, message, &fd);
+        gvmi_fd_release(fd);
+        return;
+    }
+    gvmi_wire_start(&failed, GVMI_WIRE_FAILED, message->head.request);
+    failed.body.FAILED.status = status;
+    snprintf(failed.body.FAILED.text, sizeof failed.body.FAILED.text,
+             "the keeper has no memory or file descriptors for a snapshot");
+    gvmi_peer_send(server, peer, &failed, NULL);
+}
+
+static void act_for_client(gvm_server *server, gvmi_action *action)
+{
+    gvmi_peer *peer = find_peer(server, action->client);
+
+    if (peer != NULL && peer->state == PEER_OPEN) {
+        if (action->kind == GVMI_ACTION_CUT)
+            gvmi_peer_cut(server, peer);
+        else if (action->kind == GVMI_ACTION_SNAPSHOT)
+            send_snapshot(server, peer, action);
+        else
+            send_message(server, peer, action);
+    }
+    if (action->kind != GVMI_ACTION_CUT)
+        free(action->message);
+    if (action->kind == GVMI_ACTION_SNAPSHOT)
+        free(action->bytes);
+}
+
+static void drop(gvm_server *server, const gvmi_frame_spec *spec)
+{
+    (void)gvmi_frames_drop(server->frames, spec->frame);
+    gvmi_mover_reap(server->movers[spec->device], spec->tier);
+    server->dropped = true;
+}
+
+static void act(gvm_server *server, gvmi_action *action)
+{
+    gvm_status status;
+
+    switch (action->kind) {
+    case GVMI_ACTION_SEND:
+    case GVMI_ACTION_SNAPSHOT:
+    case GVMI_ACTION_CUT: act_for_client(server, action); break;
+    case GVMI_ACTION_MAKE:
+    case GVMI_ACTION_COPY:
+    case GVMI_ACTION_ZERO:
+        status = gvmi_mover_submit(server->movers[action->to.device], action);
+        if (status != GVM_OK)
+            gvmi_machine_job_done(server->machine, action->job, status);
+        break;
+    case GVMI_ACTION_DROP: drop(server, &action->to); break;
+    }
+}
+
+void gvmi_server_act(gvm_server *server)
+{
+    gvmi_action action;
+
+    while (gvmi_machine_next(server->machine, &action))
+        act(server, &action);
+}
+
+/* ---- jobs that are over */
+
+/* How much of its budget the keeper may use, so that other programs have what they were promised. */
+static uint64_t budget_now(const gvm_server *server, const gvmi_job *job)
+{
+    const uint64_t budget_bytes = server->config.devices[job->device].budget_bytes;
+    const uint64_t reach_bytes = job->frame_bytes + job->free_bytes;
+
+    if (server->driver_free_bytes == 0)
+        return budget_bytes;
+    if (reach_bytes <= server->driver_free_bytes)
+        return 0;
+    return reach_bytes - server->driver_free_bytes < budget_bytes
+               ? reach_bytes - server->driver_free_bytes
+               : budget_bytes;
+}
+
+static void finish_job(gvm_server *server, const gvmi_job *job)
+{
+    if (job->status == GVM_E_LOST)
+        atomic_store(&server->lost, true);
+    switch (job->kind) {
+    case GVMI_JOB_ACTION: gvmi_machine_job_done(server->machine, job->number, job->status); break;
+    case GVMI_JOB_QUERY:
+        if (job->status == GVM_OK)
+            gvmi_machine_driver_memory(server->machine, job->device, job->free_bytes,
+                                       job->total_bytes, budget_now(server, job));
+        break;
+    case GVMI_JOB_REAP:
+        for (gvmi_peer *peer = server->fenced_count > 0 ? server->peers : NULL; peer != NULL;
+             peer = peer->next)
+            gvmi_peer_unfence(server, peer);
+        break;
+    }
+    gvmi_server_act(server);
+}
+
+static void finish_jobs(gvm_server *server)
+{
+    gvmi_job *job = gvmi_done_take(server->done);
+
+    while (job != NULL) {
+        gvmi_job *next = job->next;
+        gvmi_mover *mover;
+        uint32_t tier;
+        bool reap;
+
+        finish_job(server, job);
+        reap = job->kind == GVMI_JOB_REAP && gvmi_frames_dropped(server->frames);
+        mover = server->movers[job->device];
+        tier = job->to.tier;
+        gvmi_done_release(job);
+        if (reap) /* what was dropped while this was under way */
+            gvmi_mover_reap(mover, tier);
+        job = next;
+    }
+}
+
+/* ---- newcomers */
+
+static void pause_accepting(gvm_server *server, bool pause)
+{
+    server->paused = pause;
+    gvmi_server_rewatch(server, server->listener.fd, pause ? 0 : EPOLLIN, &server->on_listen);
+}
+
+static void accept_some(gvm_server *server)
+{
+    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+        const int fd = accept4(server->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+
+        if (fd >= 0) {
+            gvmi_peer_come(server, fd);
+            gvmi_server_act(server);
+        } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+            pause_accepting(server, true); /* they wait at the socket */
+            return;
+        } else if (errno != EINTR && errno != ECONNABORTED) {
+            return;
+        }
+    }
+}
+
+static void accept_handed(gvm_server *server)
+{
+    gvmi_handed *handed;
+    uint64_t count;
+
+    (void)!read(server->wake, &count, sizeof count); /* ours alone, and non-blocking */
+    gvmi_lock(&server->lock);
+    handed = server->handed;
+    server->handed = NULL;
+    gvmi_unlock(&server->lock);
+    while (handed != NULL) {
+        gvmi_handed *next = handed->next;
+
+        gvmi_peer_come(server, handed->socket);
+        gvmi_server_act(server);
+        free(handed);
+        handed = next;
+    }
+}
+
+/* ---- turns */
+
+static void dispatch(gvm_server *server, const struct epoll_event *event)
+{
+    gvmi_source *source = event->data.ptr;
+
+    switch (source->kind) {
+    case GVMI_SOURCE_LISTEN: accept_some(server); break;
+    case GVMI_SOURCE_WAKE: accept_handed(server); break;
+    case GVMI_SOURCE_DONE: finish_jobs(server); break;
+    case GVMI_SOURCE_SOCKET: gvmi_peer_on_socket(server, source->peer, event->events); break;
+    case GVMI_SOURCE_PROCESS: gvmi_peer_on_process(server, source->peer); break;
+    case GVMI_SOURCE_DOORBELL:
+        if (source->peer->state == PEER_OPEN || source->peer->state == PEER_LEAVING) {
+            gvmi_machine_doorbell(server->machine, source->peer->client);
+            gvmi_server_act(server);
+        }
+        break;
+    }
+}
+
+/* Those who connected and say nothing. */
+static void watch_greetings(gvm_server *server)
+{
+    for (gvmi_peer *peer = server->peers, *next; peer != NULL; peer = next) {
+        next = peer->next;
+        if (!peer->greeted && server->now_ns - peer->since_ns > GREETING_NS)
+            gvmi_peer_silent(server, peer);
+    }
+}
+
+static void query_memory(gvm_server *server)
+{
+    for (uint32_t i = 0; i < server->config.device_count; i++)
+        gvmi_mover_query(server->movers[i]);
+    server->query_ns = server->now_ns + (server->peers != NULL || server->driver_free_bytes > 0
+                                             ? QUERY_NS
+                                             : QUERY_IDLE_NS);
+}
+
+static void tell_time(gvm_server *server)
+{
+    server->now_ns = gvmi_server_now_ns();
+    gvmi_machine_tick(server->machine, server->now_ns);
+    gvmi_server_act(server);
+    if (server->now_ns < server->query_ns)
+        return;
+    query_memory(server);
+    watch_greetings(server);
+    if (server->paused)
+        pause_accepting(server, false);
+}
+
+/* Messages left over, and what is to be sent. */
+static void serve_peers(gvm_server *server)
+{
+    gvmi_peer *peer, *next;
+
+    for (peer = server->busy; peer != NULL; peer = peer->next_busy)
+        if (peer->more)
+            gvmi_peer_go_on(server, peer); /* others that get busy by it go to the list's head */
+    peer = server->busy;
+    server->busy = NULL;
+    for (; peer != NULL; peer = next) {
+        next = peer->next_busy;
+        peer->busy = false;
+        if (peer->dirty || peer->stalled)
+            gvmi_peer_flush(server, peer);
+        if (peer->more)
+            gvmi_peer_make_busy(server, peer);
+    }
+    while (server->graveyard != NULL) {
+        peer = server->graveyard;
+        server->graveyard = peer->next;
+        gvmi_peer_free(peer);
+    }
+}
+
+/* In ms, for epoll; rounded up, so that waiting does not turn into spinning at the end. */
+static int wait_ms(const gvm_server *server)
+{
+    const int64_t deadline_ns = gvmi_machine_deadline(server->machine);
+    int64_t left_ns = (deadline_ns < server->query_ns ? deadline_ns : server->query_ns) -
+                      gvmi_server_now_ns();
+    bool stalled = false;
+
+    for (const gvmi_peer *peer = server->busy; peer != NULL; peer = peer->next_busy) {
+        if (peer->more)
+            return 0;
+        stalled |= peer->stalled;
+    }
+    if (stalled && left_ns > STALL_MS * NS_PER_MS)
+        left_ns = STALL_MS * NS_PER_MS;
+    return left_ns <= 0 ? 0 : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
+}
+
+void *gvmi_server_run(void *arg)
+{
+    gvm_server *server = arg;
+    struct epoll_event events[EVENTS_A_TURN];
+
+    while (!atomic_load(&server->stop)) {
+        const int count = epoll_wait(server->epoll, events, EVENTS_A_TURN, wait_ms(server));
+
+        tell_time(server);
+        for (int i = 0; i < count; i++)
+            dispatch(server, &events[i]);
+        serve_peers(server);
+    }
+    return NULL;
+}

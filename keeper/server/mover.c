@@ -1,0 +1,530 @@
+/* The threads that move memory; see mover.h.
+ *
+ * A lane is a thread, a stream and a ring of jobs that are submitted and not yet known to be over.
+ * A job's end is reported when those before it in the lane have been.
+ *
+ * I1  a lane's ring holds at most DEPTH jobs, flights[first, first + count), oldest first.
+ * I2  a flight without an event recorded has its verdict in job->status already.
+ * Lock: rank QUEUE for each list of jobs; no driver call under it.
+ */
+#include "keeper/server/mover.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+
+#define DEPTH 16 /* jobs submitted to a stream at a time */
+/* Between two looks at what is under way: waiting for an event instead, a lane could not submit the
+ * job that comes meanwhile, and the link would be idle between the two. */
+#define LOOK_NS 50000
+
+typedef struct job_list {
+    gvmi_job *first, *last;
+} job_list;
+
+struct gvmi_done_queue {
+    gvmi_mutex lock;
+    job_list jobs;
+    int fd; /* eventfd */
+};
+
+typedef struct flight {
+    gvmi_job *job;
+    CUevent event;
+    bool recorded;
+} flight;
+
+typedef struct lane {
+    gvmi_mover *mover;
+    uint32_t tier; /* where its jobs' frames are */
+    pthread_t thread;
+    gvmi_mutex lock;
+    pthread_cond_t wake;
+    job_list waiting; /* under lock */
+    bool stop;        /* likewise */
+    gvmi_job reap;
+    CUstream stream;
+    uint32_t events; /* made so far */
+    flight flights[DEPTH];
+    uint32_t first, count;
+} lane;
+
+struct gvmi_mover {
+    gvm_device *device;
+    uint32_t index;
+    gvmi_frames *frames;
+    gvmi_done_queue *done;
+    lane lanes[2]; /* to the device, to the host */
+    gvmi_job query;
+};
+
+static void list_add(job_list *list, gvmi_job *job)
+{
+    job->next = NULL;
+    if (list->last != NULL)
+        list->last->next = job;
+    else
+        list->first = job;
+    list->last = job;
+}
+
+static gvmi_job *list_take(job_list *list)
+{
+    gvmi_job *job = list->first;
+
+    if (job != NULL) {
+        list->first = job->next;
+        if (list->first == NULL)
+            list->last = NULL;
+    }
+    return job;
+}
+
+/* ---- what is finished */
+
+gvm_status gvmi_done_create(gvmi_done_queue **out)
+{
+    gvmi_done_queue *queue = calloc(1, sizeof *queue);
+
+    if (queue == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a queue");
+    queue->fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (queue->fd < 0) {
+        free(queue);
+        return gvmi_fail_system(GVM_E_SYSTEM, errno, "eventfd", "cannot make a queue");
+    }
+    gvmi_mutex_init(&queue->lock, GVMI_RANK_QUEUE);
+    *out = queue;
+    return GVM_OK;
+}
+
+void gvmi_done_release(gvmi_job *job)
+{
+    if (job->kind == GVMI_JOB_ACTION)
+        free(job);
+    else /* part of its mover */
+        job->busy = false;
+}
+
+static void free_jobs(gvmi_job *job)
+{
+    while (job != NULL) {
+        gvmi_job *next = job->next;
+
+        gvmi_done_release(job);
+        job = next;
+    }
+}
+
+void gvmi_done_destroy(gvmi_done_queue *queue)
+{
+    if (queue == NULL)
+        return;
+    free_jobs(queue->jobs.first);
+    close(queue->fd);
+    gvmi_mutex_destroy(&queue->lock);
+    free(queue);
+}
+
+int gvmi_done_fd(const gvmi_done_queue *queue)
+{
+    return queue->fd;
+}
+
+static void done_put(gvmi_done_queue *queue, gvmi_job *job)
+{
+    const uint64_t one = 1;
+    bool was_empty;
+
+    gvmi_lock(&queue->lock);
+    was_empty = queue->jobs.first == NULL;
+    list_add(&queue->jobs, job);
+    gvmi_unlock(&queue->lock);
+    if (was_empty) /* cannot fail: the count is far from its end */
+        (void)!write(queue->fd, &one, sizeof one);
+}
+
+/* Throws away what is in the queue of one device. */
+static void done_purge(gvmi_done_queue *queue, uint32_t device)
+{
+    job_list kept = {NULL, NULL};
+    gvmi_job *job;
+
+    gvmi_lock(&queue->lock);
+    while ((job = list_take(&queue->jobs)) != NULL) {
+        if (job->device == device)
+            gvmi_done_release(job);
+        else
+            list_add(&kept, job);
+    }
+    queue->jobs = kept;
+    gvmi_unlock(&queue->lock);
+}
+
+gvmi_job *gvmi_done_take(gvmi_done_queue *queue)
+{
+    gvmi_job *jobs;
+    uint64_t count;
+
+    (void)!read(queue->fd, &count, sizeof count); /* before the list: what comes later rings anew */
+    gvmi_lock(&queue->lock);
+    jobs = queue->jobs.first;
+    queue->jobs = (job_list){NULL, NULL};
+    gvmi_unlock(&queue->lock);
+    return jobs;
+}
+
+/* ---- a lane's work */
+
+static gvm_status zero(const lane *l, const gvmi_frame_spec *spec)
+{
+    const uint64_t address = gvmi_frames_address(l->mover->frames, spec->frame);
+    CUresult result;
+
+    if (!GVM_CHECK(address != 0))
+        return gvmi_fail(GVM_E_INVALID, "there is no frame %u to fill with zeros", spec->frame);
+    result = gvmi_cu->cuMemsetD32Async(address, 0, spec->bytes / sizeof(uint32_t), l->stream);
+    return result == CUDA_SUCCESS
+               ? GVM_OK
+               : gvmi_driver_fail(result, "cuMemsetD32Async", "cannot fill a frame with zeros");
+}
+
+static gvm_status copy(const lane *l, const gvmi_frame_spec *to, const gvmi_frame_spec *from)
+{
+    const uint64_t to_address = gvmi_frames_address(l->mover->frames, to->frame);
+    const uint64_t from_address = gvmi_frames_address(l->mover->frames, from->frame);
+    CUresult result;
+
+    if (!GVM_CHECK(to_address != 0 && from_address != 0 && to->bytes == from->bytes))
+        return gvmi_fail(GVM_E_INVALID, "there are no frames %u and %u of one size to copy between",
+                         from->frame, to->frame);
+    result = gvmi_cu->cuMemcpyDtoDAsync(to_address, from_address, to->bytes, l->stream);
+    return result == CUDA_SUCCESS
+               ? GVM_OK
+               : gvmi_driver_fail(result, "cuMemcpyDtoDAsync", "cannot copy a frame");
+}
+
+static bool makes_frame(const gvmi_job *job)
+{
+    return job->what == GVMI_ACTION_MAKE || (job->what == GVMI_ACTION_COPY && job->make);
+}
+
+static gvm_status look_up_memory(lane *l, gvmi_job *job)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+    /* Frames on the device are made and given back by this very thread, so the two figures fit. */
+    CUresult result = gvmi_cu->cuMemGetInfo(&free_bytes, &total_bytes);
+
+    if (result != CUDA_SUCCESS)
+        return gvmi_driver_fail(result, "cuMemGetInfo", "cannot read the free memory of device %d",
+                                l->mover->device->info.ordinal);
+    job->free_bytes = free_bytes;
+    job->total_bytes = total_bytes;
+    job->frame_bytes = gvmi_frames_bytes(l->mover->frames, job->device, GVM_TIER_DEVICE);
+    return GVM_OK;
+}
+
+/* The last step of a job: what failed is undone. Everything submitted for it is over. */
+static void report(lane *l, gvmi_job *job)
+{
+    if (job->status != GVM_OK && job->kind == GVMI_JOB_ACTION && makes_frame(job) && job->make) {
+        gvmi_frames_drop(l->mover->frames, job->to.frame);
+        gvmi_frames_reap(l->mover->frames, job->to.tier);
+    }
+    done_put(l->mover->done, job);
+}
+
+/* Waits for the oldest job. */
+static void land(lane *l)
+{
+    flight *oldest = &l->flights[l->first];
+
+    if (oldest->recorded) {
+        CUresult result = gvmi_cu->cuEventSynchronize(oldest->event);
+
+        if (result != CUDA_SUCCESS)
+            oldest->job->status = gvmi_driver_fail(result, "cuEventSynchronize", "a copy failed");
+    }
+    report(l, oldest->job);
+    l->first = (l->first + 1) % DEPTH;
+    l->count--;
+}
+
+/* Reports those that are over. */
+static void land_ready(lane *l)
+{
+    while (l->count > 0 && (!l->flights[l->first].recorded ||
+                            gvmi_cu->cuEventQuery(l->flights[l->first].event) != CUDA_ERROR_NOT_READY))
+        land(l);
+}
+
+static gvm_status submit_action(lane *l, gvmi_job *job)
+{
+    gvm_status status = GVM_OK;
+
+    if (makes_frame(job)) {
+        land_ready(l); /* making takes long */
+        status = gvmi_frames_make(l->mover->frames, &job->to);
+        /* From now on: it was made here, and is to be undone if the rest fails. */
+        job->make = status == GVM_OK;
+    }
+    if (status != GVM_OK)
+        return status;
+    return job->what == GVMI_ACTION_COPY ? copy(l, &job->to, &job->from) : zero(l, &job->to);
+}
+
+static gvm_status do_job(lane *l, gvmi_job *job)
+{
+    switch (job->kind) {
+    case GVMI_JOB_QUERY: return look_up_memory(l, job);
+    case GVMI_JOB_REAP:
+        land_ready(l);
+        gvmi_frames_reap(l->mover->frames, l->tier);
+        return GVM_OK;
+    default: return submit_action(l, job);
+    }
+}
+
+static void start_job(lane *l, gvmi_job *job)
+{
+    flight *next;
+    CUresult result;
+
+    if (l->count == DEPTH)
+        land(l);
+    job->status = do_job(l, job);
+    next = &l->flights[(l->first + l->count++) % DEPTH]; /* after making, which lands others */
+    next->job = job;
+    next->recorded = false;
+    if (job->kind != GVMI_JOB_ACTION || job->status != GVM_OK)
+        return;
+    result = gvmi_cu->cuEventRecord(next->event, l->stream);
+    next->recorded = result == CUDA_SUCCESS;
+    if (!next->recorded) {
+        job->status = gvmi_driver_fail(result, "cuEventRecord", "cannot tell when a copy is over");
+        (void)gvmi_cu->cuStreamSynchronize(l->stream);
+    }
+}
+
+/* Waits for a job, or, while some are under way, for at most LOOK_NS. */
+static void wait_for_job_locked(lane *l)
+{
+    struct timespec until;
+
+    if (l->count == 0) {
+        pthread_cond_wait(&l->wake, &l->lock.mutex);
+        return;
+    }
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += LOOK_NS;
+    if (until.tv_nsec >= 1000000000) {
+        until.tv_nsec -= 1000000000;
+        until.tv_sec++;
+    }
+    pthread_cond_timedwait(&l->wake, &l->lock.mutex, &until);
+}
+
+/* The next job; NULL: there is none just now, but some are under way. False: the lane is to end. */
+static bool next_job(lane *l, gvmi_job **job)
+{
+    bool stop;
+
+    gvmi_lock(&l->lock);
+    while (l->count == 0 && l->waiting.first == NULL && !l->stop)
+        wait_for_job_locked(l);
+    if (l->waiting.first == NULL && !l->stop)
+        wait_for_job_locked(l);
+    stop = l->stop;
+    *job = stop ? NULL : list_take(&l->waiting);
+    gvmi_unlock(&l->lock);
+    return !stop;
+}
+
+static void *run_lane(void *arg)
+{
+    lane *l = arg;
+    gvmi_job *job;
+    /* If this fails each call will, and each job says so. */
+    const bool entered = gvmi_device_enter(l->mover->device) == GVM_OK;
+
+    while (next_job(l, &job)) {
+        land_ready(l);
+        if (job != NULL)
+            start_job(l, job);
+    }
+    while (l->count > 0)
+        land(l);
+    if (entered)
+        gvmi_device_leave();
+    return NULL;
+}
+
+/* ---- life */
+
+/* With the context current. */
+static gvm_status make_stream(lane *l)
+{
+    CUresult result = gvmi_cu->cuStreamCreate(&l->stream, CU_STREAM_NON_BLOCKING);
+
+    if (result != CUDA_SUCCESS) {
+        l->stream = NULL;
+        return gvmi_driver_fail(result, "cuStreamCreate", "cannot make a stream to move memory on");
+    }
+    for (; l->events < DEPTH; l->events++) {
+        result = gvmi_cu->cuEventCreate(&l->flights[l->events].event,
+                                        CU_EVENT_DISABLE_TIMING | CU_EVENT_BLOCKING_SYNC);
+        if (result != CUDA_SUCCESS)
+            return gvmi_driver_fail(result, "cuEventCreate", "cannot make an event");
+    }
+    return GVM_OK;
+}
+
+static void lane_free(lane *l)
+{
+    if (gvmi_device_enter(l->mover->device) == GVM_OK) {
+        while (l->events > 0)
+            gvmi_cu->cuEventDestroy(l->flights[--l->events].event);
+        if (l->stream != NULL)
+            gvmi_cu->cuStreamDestroy(l->stream);
+        gvmi_device_leave();
+    }
+    free_jobs(l->waiting.first);
+    pthread_cond_destroy(&l->wake);
+    gvmi_mutex_destroy(&l->lock);
+}
+
+static gvm_status lane_start(gvmi_mover *mover, lane *l, uint32_t tier)
+{
+    gvm_status status = gvmi_device_enter(mover->device);
+    pthread_condattr_t monotonic;
+    int code;
+
+    l->mover = mover;
+    l->tier = tier;
+    gvmi_mutex_init(&l->lock, GVMI_RANK_QUEUE);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&l->wake, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    if (status == GVM_OK) {
+        status = make_stream(l);
+        gvmi_device_leave();
+    }
+    if (status != GVM_OK)
+        goto fail_free;
+    code = pthread_create(&l->thread, NULL, run_lane, l);
+    if (code == 0)
+        return GVM_OK;
+    status = gvmi_fail_system(GVM_E_SYSTEM, code, "pthread_create", "cannot start a thread");
+
+fail_free:
+    lane_free(l);
+    return status;
+}
+
+static void lane_stop(lane *l)
+{
+    gvmi_lock(&l->lock);
+    l->stop = true;
+    pthread_cond_signal(&l->wake);
+    gvmi_unlock(&l->lock);
+    pthread_join(l->thread, NULL);
+    lane_free(l);
+}
+
+gvm_status gvmi_mover_start(gvm_device *device, uint32_t index, gvmi_frames *frames,
+                            gvmi_done_queue *done, gvmi_mover **out)
+{
+    gvmi_mover *mover = calloc(1, sizeof *mover);
+    gvm_status status;
+
+    if (mover == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a mover");
+    mover->device = device;
+    mover->index = index;
+    mover->frames = frames;
+    mover->done = done;
+    status = lane_start(mover, &mover->lanes[0], GVM_TIER_DEVICE);
+    if (status != GVM_OK)
+        goto fail_free;
+    status = lane_start(mover, &mover->lanes[1], GVM_TIER_HOST);
+    if (status != GVM_OK)
+        goto fail_stop;
+    *out = mover;
+    return GVM_OK;
+
+fail_stop:
+    lane_stop(&mover->lanes[0]);
+fail_free:
+    free(mover);
+    return status;
+}
+
+void gvmi_mover_stop(gvmi_mover *mover)
+{
+    if (mover == NULL)
+        return;
+    lane_stop(&mover->lanes[0]);
+    lane_stop(&mover->lanes[1]);
+    done_purge(mover->done, mover->index); /* some of those are part of it */
+    free(mover);
+}
+
+/* ---- orders */
+
+static lane *lane_of(gvmi_mover *mover, uint32_t tier)
+{
+    return &mover->lanes[tier == GVM_TIER_HOST];
+}
+
+static void lane_add(lane *l, gvmi_job *job)
+{
+    gvmi_lock(&l->lock);
+    list_add(&l->waiting, job);
+    pthread_cond_signal(&l->wake);
+    gvmi_unlock(&l->lock);
+}
+
+gvm_status gvmi_mover_submit(gvmi_mover *mover, const gvmi_action *action)
+{
+    gvmi_job *job = malloc(sizeof *job);
+
+    if (job == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a job");
+    *job = (gvmi_job){
+        .kind = GVMI_JOB_ACTION,
+        .what = action->kind,
+        .make = action->make,
+        .number = action->job,
+        .to = action->to,
+        .from = action->from,
+        .device = mover->index,
+    };
+    lane_add(lane_of(mover, action->to.tier), job);
+    return GVM_OK;
+}
+
+/* One of those that a mover has one of. */
+static void submit_own(gvmi_mover *mover, uint32_t tier, gvmi_job *job, gvmi_job_kind kind)
+{
+    if (job->busy)
+        return;
+    *job = (gvmi_job){.kind = kind, .busy = true, .device = mover->index, .to.tier = tier};
+    lane_add(lane_of(mover, tier), job);
+}
+
+void gvmi_mover_query(gvmi_mover *mover)
+{
+    submit_own(mover, GVM_TIER_DEVICE, &mover->query, GVMI_JOB_QUERY);
+}
+
+void gvmi_mover_reap(gvmi_mover *mover, uint32_t tier)
+{
+    submit_own(mover, tier, &lane_of(mover, tier)->reap, GVMI_JOB_REAP);
+}

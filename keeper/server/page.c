@@ -1,0 +1,102 @@
+/* The pages that a client and the keeper share, as memfds.
+ *
+ * Seals keep a client from shrinking them under the keeper, which would then be killed by SIGBUS,
+ * and from writing to what it may only read.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "keeper/server/server.h"
+
+#ifndef MFD_NOEXEC_SEAL /* Linux 6.3 */
+#define MFD_NOEXEC_SEAL 0x0008u
+#endif
+#ifndef F_SEAL_FUTURE_WRITE /* Linux 5.1 */
+#define F_SEAL_FUTURE_WRITE 0x0010
+#endif
+
+#define SEALS_SIZE (F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+
+/* A memfd of this size. Some systems want it marked as no program; old ones do not know how. */
+static gvm_status make(const char *name, size_t bytes, int *out)
+{
+    int fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING | MFD_NOEXEC_SEAL);
+
+    if (fd < 0 && errno == EINVAL)
+        fd = memfd_create(name, MFD_CLOEXEC | MFD_ALLOW_SEALING);
+    if (fd < 0)
+        return gvmi_fail_system(GVM_E_SYSTEM, errno, "memfd_create", "cannot make memory to share");
+    if (ftruncate(fd, (off_t)bytes) != 0) {
+        const int code = errno;
+
+        close(fd);
+        return gvmi_fail_system(GVM_E_SYSTEM, code, "ftruncate", "cannot make memory to share");
+    }
+    *out = fd;
+    return GVM_OK;
+}
+
+static gvm_status seal(int fd, int seals)
+{
+    if (fcntl(fd, F_ADD_SEALS, seals) == 0)
+        return GVM_OK;
+    return gvmi_fail_system(GVM_E_SYSTEM, errno, "fcntl", "cannot seal shared memory");
+}
+
+gvm_status gvmi_page_create(const char *name, size_t bytes, bool readonly, void **address, gvmi_fd **out)
+{
+    void *mapped;
+    int fd;
+    gvm_status status = make(name, bytes, &fd);
+
+    if (status != GVM_OK)
+        return status;
+    mapped = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    if (mapped == MAP_FAILED) {
+        status = gvmi_fail_system(GVM_E_SYSTEM, errno, "mmap", "cannot map shared memory");
+        close(fd);
+        return status;
+    }
+    /* Mappings that exist, as this one, stay writable. */
+    status = seal(fd, readonly ? SEALS_SIZE | F_SEAL_FUTURE_WRITE : SEALS_SIZE);
+    if (status == GVM_OK)
+        status = gvmi_fd_own(fd, out);
+    else
+        close(fd);
+    if (status == GVM_OK)
+        *address = mapped;
+    else
+        munmap(mapped, bytes);
+    return status;
+}
+
+static gvm_status write_all(int fd, const void *bytes, size_t len)
+{
+    for (size_t done = 0; done < len;) {
+        const ssize_t written = pwrite(fd, (const char *)bytes + done, len - done, (off_t)done);
+
+        if (written <= 0 && errno != EINTR)
+            return gvmi_fail_system(GVM_E_SYSTEM, errno, "pwrite", "cannot fill shared memory");
+        done += written > 0 ? (size_t)written : 0;
+    }
+    return GVM_OK;
+}
+
+gvm_status gvmi_page_of(const char *name, const void *bytes, size_t len, gvmi_fd **out)
+{
+    int fd;
+    gvm_status status = make(name, len, &fd);
+
+    if (status != GVM_OK)
+        return status;
+    status = write_all(fd, bytes, len);
+    if (status == GVM_OK)
+        status = seal(fd, SEALS_SIZE | F_SEAL_WRITE);
+    if (status == GVM_OK)
+        return gvmi_fd_own(fd, out);
+    close(fd);
+    return status;
+}

@@ -1,0 +1,551 @@
+/* Clients, as the server sees them: coming, messages, leaving, and the end of their processes.
+ *
+ * What comes from a client is bounded: a turn takes at most MESSAGES_A_TURN messages of one, and what
+ * it does not take waits in the socket.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "keeper/server/server.h"
+
+#ifndef SO_PEERPIDFD /* Linux 6.5 */
+#define SO_PEERPIDFD 77
+#endif
+
+#define MESSAGES_A_TURN 32
+#define LAST_READS_MAX 64      /* of the socket of a process that is gone */
+#define REFUSED_MAX 64         /* clients that wait to be told that there is no room for them */
+#define PEER_GROUPS_MAX 65536u /* what Linux allows a process */
+#define NUMBER_MAX (1u << 20)  /* clients' numbers are dense; far above any limit of them */
+
+/* ---- who it is */
+
+static void read_groups(int socket, gvmi_credentials *who)
+{
+    socklen_t bytes = 0;
+    gid_t *groups;
+
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, NULL, &bytes) == 0 || errno != ERANGE ||
+        bytes == 0 || bytes > PEER_GROUPS_MAX * sizeof *groups)
+        return;
+    groups = malloc(bytes);
+    if (groups == NULL)
+        return; /* fewer rights than it could have */
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERGROUPS, groups, &bytes) == 0)
+        for (size_t i = 0; i < bytes / sizeof *groups && i < GVMI_GROUPS_MAX; i++)
+            who->groups[who->group_count++] = groups[i];
+    free(groups);
+}
+
+static gvm_status read_credentials(int socket, gvmi_credentials *who)
+{
+    struct ucred peer;
+    socklen_t bytes = sizeof peer;
+
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+        return gvmi_fail_system(GVM_E_SYSTEM, errno, "getsockopt", "cannot tell who connected");
+    *who = (gvmi_credentials){.uid = peer.uid, .gid = peer.gid, .pid = peer.pid};
+    read_groups(socket, who);
+    return GVM_OK;
+}
+
+/* A pidfd of whoever connected; -1 if there is none to be had. pidfd_open() right after the process
+ * connected might meet another one of the same number, but only if it is gone already, and then its
+ * socket is closed. */
+static int open_process(int socket, int32_t pid)
+{
+    int fd = -1;
+    socklen_t bytes = sizeof fd;
+
+    if (pid <= 0 || pid == getpid())
+        return -1;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &bytes) == 0 && fd >= 0)
+        return fd; /* close-on-exec, as all pidfds */
+    return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+/* ---- coming and going */
+
+static void close_fd(int *fd)
+{
+    if (*fd >= 0)
+        close(*fd);
+    *fd = -1;
+}
+
+void gvmi_peer_make_busy(gvm_server *server, gvmi_peer *peer)
+{
+    if (peer->busy)
+        return;
+    peer->busy = true;
+    peer->next_busy = server->busy;
+    server->busy = peer;
+}
+
+static gvmi_peer *peer_new(gvm_server *server, int socket)
+{
+    gvmi_peer *peer = calloc(1, sizeof *peer);
+
+    if (peer == NULL) {
+        close(socket);
+        return NULL;
+    }
+    peer->on_socket = (gvmi_source){GVMI_SOURCE_SOCKET, peer};
+    peer->on_doorbell = (gvmi_source){GVMI_SOURCE_DOORBELL, peer};
+    peer->on_process = (gvmi_source){GVMI_SOURCE_PROCESS, peer};
+    peer->socket = socket;
+    peer->process = -1;
+    peer->since_ns = server->now_ns;
+    peer->next = server->peers;
+    if (peer->next != NULL)
+        peer->next->prev = peer;
+    server->peers = peer;
+    return peer;
+}
+
+/* To the graveyard: events of this turn may still point to it. */
+static void bury(gvm_server *server, gvmi_peer *peer)
+{
+    server->refused_count -= peer->state == PEER_REFUSED;
+    server->fenced_count -= peer->fenced;
+    peer->fenced = false;
+    peer->state = PEER_GONE;
+    if (peer->client != 0)
+        server->by_client[peer->client] = NULL;
+    /* Closing takes an fd out of epoll, but the doorbell is the client's too. */
+    if (peer->fds[2] != NULL)
+        (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, peer->fds[2]->fd, NULL);
+    close_fd(&peer->socket);
+    close_fd(&peer->process);
+    if (peer->prev != NULL)
+        peer->prev->next = peer->next;
+    else
+        server->peers = peer->next;
+    if (peer->next != NULL)
+        peer->next->prev = peer->prev;
+    peer->next = server->graveyard;
+    server->graveyard = peer;
+}
+
+static void release_pages(gvmi_peer *peer)
+{
+    for (int i = 0; i < 3; i++) {
+        gvmi_fd_release(peer->fds[i]);
+        peer->fds[i] = NULL;
+    }
+    if (peer->leases != NULL)
+        munmap(peer->leases, GVMI_LEASE_PAGE_BYTES);
+    if (peer->permits != NULL)
+        munmap(peer->permits, GVMI_PERMIT_PAGE_BYTES);
+    peer->leases = NULL;
+    peer->permits = NULL;
+}
+
+void gvmi_peer_free(gvmi_peer *peer)
+{
+    gvmi_outbox_clear(&peer->outbox);
+    close_fd(&peer->socket);
+    close_fd(&peer->process);
+    release_pages(peer);
+    free(peer);
+}
+
+static gvm_status make_doorbell(gvmi_fd **out)
+{
+    const int fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+
+    if (fd < 0)
+        return gvmi_fail_system(GVM_E_SYSTEM, errno, "eventfd", "cannot make a doorbell");
+    return gvmi_fd_own(fd, out);
+}
+
+static gvm_status make_pages(gvmi_peer *peer)
+{
+    void *address;
+    gvm_status status = gvmi_page_create("gvmem-leases", GVMI_LEASE_PAGE_BYTES, false, &address,
+                                         &peer->fds[0]);
+
+    if (status != GVM_OK)
+        return status;
+    peer->leases = address;
+    status = gvmi_page_create("gvmem-permits", GVMI_PERMIT_PAGE_BYTES, true, &address, &peer->fds[1]);
+    if (status != GVM_OK)
+        return status;
+    peer->permits = address;
+    return make_doorbell(&peer->fds[2]);
+}
+
+static gvm_status register_client(gvm_server *server, gvmi_peer *peer, uint32_t client)
+{
+    uint32_t capacity = server->client_capacity > 0 ? server->client_capacity : 64;
+    gvmi_peer **table;
+
+    if (client >= NUMBER_MAX)
+        return gvmi_fail(GVM_E_LIMIT, "client %u is beyond any limit", client);
+    while (capacity <= client)
+        capacity *= 2;
+    if (capacity > server->client_capacity) {
+        table = realloc(server->by_client, capacity * sizeof(gvmi_peer *));
+        if (table == NULL)
+            return gvmi_fail(GVM_E_NOMEM, "out of host memory for a client");
+        memset(table + server->client_capacity, 0,
+               (capacity - server->client_capacity) * sizeof(gvmi_peer *));
+        server->by_client = table;
+        server->client_capacity = capacity;
+    }
+    server->by_client[client] = peer;
+    peer->client = client;
+    return GVM_OK;
+}
+
+static gvm_status watch_peer(gvm_server *server, gvmi_peer *peer)
+{
+    gvm_status status = gvmi_server_watch(server, peer->socket, EPOLLIN, &peer->on_socket);
+
+    /* Edge by edge: it is never read, since the client, who has the same eventfd, could make that
+     * block. */
+    if (status == GVM_OK)
+        status = gvmi_server_watch(server, peer->fds[2]->fd, EPOLLIN | EPOLLET, &peer->on_doorbell);
+    if (status == GVM_OK && peer->process >= 0)
+        status = gvmi_server_watch(server, peer->process, EPOLLIN, &peer->on_process);
+    return status;
+}
+
+/* Everything that a client needs; on failure the machine does not know it. */
+static gvm_status admit(gvm_server *server, gvmi_peer *peer)
+{
+    gvmi_credentials who;
+    uint32_t client;
+    gvm_status status = read_credentials(peer->socket, &who);
+
+    if (status != GVM_OK)
+        return status;
+    peer->process = open_process(peer->socket, who.pid);
+    status = make_pages(peer);
+    if (status == GVM_OK)
+        status = gvmi_machine_connect(server->machine, &who, peer->leases, peer->permits, &client);
+    if (status != GVM_OK)
+        return status;
+    status = register_client(server, peer, client);
+    if (status == GVM_OK)
+        status = watch_peer(server, peer);
+    if (status != GVM_OK) {
+        gvmi_machine_disconnect(server->machine, client);
+        gvmi_machine_exited(server->machine, client);
+        if (peer->client != 0)
+            server->by_client[peer->client] = NULL;
+        peer->client = 0;
+    }
+    return status;
+}
+
+void gvmi_peer_come(gvm_server *server, int socket)
+{
+    gvmi_peer *peer = peer_new(server, socket);
+
+    if (peer == NULL)
+        return;
+    peer->reason = admit(server, peer);
+    if (peer->reason == GVM_OK)
+        return;
+    /* Its HELLO is to be answered with why it cannot come in. */
+    peer->state = PEER_REFUSED;
+    server->refused_count++;
+    close_fd(&peer->process);
+    (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, peer->socket, NULL);
+    release_pages(peer);
+    if (server->refused_count > REFUSED_MAX ||
+        gvmi_server_watch(server, peer->socket, EPOLLIN, &peer->on_socket) != GVM_OK)
+        bury(server, peer);
+}
+
+/* Its process maps nothing any more. */
+static void peer_gone(gvm_server *server, gvmi_peer *peer)
+{
+    const uint32_t client = peer->client;
+
+    bury(server, peer);
+    if (client != 0)
+        gvmi_machine_exited(server->machine, client);
+}
+
+/* The machine hears no more of it; its process may live on. */
+static void peer_leave(gvmi_peer *peer)
+{
+    peer->state = PEER_LEAVING;
+    peer->more = peer->stalled = false;
+    gvmi_outbox_clear(&peer->outbox);
+}
+
+static void peer_closed(gvm_server *server, gvmi_peer *peer)
+{
+    if (peer->state == PEER_OPEN) {
+        peer_leave(peer);
+        gvmi_machine_disconnect(server->machine, peer->client);
+    }
+    close_fd(&peer->socket);
+    if (peer->process < 0)
+        peer_gone(server, peer);
+}
+
+void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer)
+{
+    if (peer->state != PEER_OPEN)
+        return;
+    peer_leave(peer);
+    if (peer->process >= 0) {
+        close_fd(&peer->socket);
+        return;
+    }
+    /* When it closes its own end is the only sign that will come of it. */
+    (void)shutdown(peer->socket, SHUT_WR);
+    gvmi_server_rewatch(server, peer->socket, EPOLLRDHUP, &peer->on_socket);
+}
+
+/* ---- what it says */
+
+static void violate(gvm_server *server, gvmi_peer *peer, const char *what)
+{
+    gvmi_machine_violation(server->machine, peer->client, what);
+    gvmi_server_act(server);
+}
+
+/* What a client is told of memory given back, it is told when that is so. */
+static void fence(gvm_server *server, gvmi_peer *peer)
+{
+    if (peer->state != PEER_OPEN || peer->fenced)
+        return;
+    peer->fenced = true;
+    server->fenced_count++;
+}
+
+void gvmi_peer_unfence(gvm_server *server, gvmi_peer *peer)
+{
+    if (!peer->fenced || gvmi_frames_dropped(server->frames))
+        return;
+    peer->fenced = false;
+    server->fenced_count--;
+    peer->dirty = true;
+    gvmi_peer_make_busy(server, peer);
+}
+
+/* A whole message. */
+static void take_message(gvm_server *server, gvmi_peer *peer, const uint8_t *bytes, size_t len)
+{
+    gvmi_wire_message message;
+
+    if (gvmi_wire_decode(bytes, len, true, &message) != GVM_OK) {
+        gvm_error error = gvmi_error_save();
+
+        violate(server, peer, error.text);
+        return;
+    }
+    peer->greeted = true;
+    if (message.head.type == GVMI_WIRE_BYE) {
+        peer_leave(peer);
+        gvmi_machine_disconnect(server->machine, peer->client);
+        peer_gone(server, peer);
+        gvmi_server_act(server);
+    } else {
+        server->dropped = false;
+        gvmi_machine_message(server->machine, peer->client, &message);
+        gvmi_server_act(server);
+        if (server->dropped && message.head.type == GVMI_WIRE_TRIM)
+            fence(server, peer);
+    }
+}
+
+/* A client that is refused has asked something. */
+static void answer_refused(gvm_server *server, gvmi_peer *peer, uint64_t request)
+{
+    gvmi_wire_message message;
+
+    gvmi_wire_start(&message, GVMI_WIRE_FAILED, request);
+    message.body.FAILED.status = peer->reason == GVM_E_LIMIT ? GVM_E_DENIED : peer->reason;
+    snprintf(message.body.FAILED.text, sizeof message.body.FAILED.text,
+             "the keeper has no room for another client");
+    if (gvmi_outbox_add(&peer->outbox, &message, NULL) == GVM_OK)
+        (void)gvmi_outbox_flush(&peer->outbox, peer->socket);
+    bury(server, peer);
+}
+
+/* The message at the front of what has come. False: it is not whole, or the peer is not open any
+ * more. */
+static bool next_message(gvm_server *server, gvmi_peer *peer, uint32_t *start)
+{
+    const uint32_t len = peer->in_len - *start;
+    gvmi_wire_head head;
+
+    if (len < sizeof head)
+        return false;
+    memcpy(&head, peer->in + *start, sizeof head);
+    if (peer->state == PEER_REFUSED) {
+        answer_refused(server, peer, head.request);
+        return false;
+    }
+    if (gvmi_wire_check_head(&head, true) != GVM_OK ||
+        !GVM_CHECK(head.bytes >= sizeof head && head.bytes <= sizeof(gvmi_wire_message))) {
+        violate(server, peer, "what it sent is no message");
+        return false;
+    }
+    if (len < head.bytes)
+        return false;
+    take_message(server, peer, peer->in + *start, head.bytes);
+    *start += head.bytes;
+    return peer->state == PEER_OPEN;
+}
+
+static void take_messages(gvm_server *server, gvmi_peer *peer)
+{
+    uint32_t start = 0;
+    int count = 0;
+
+    while (count < MESSAGES_A_TURN && next_message(server, peer, &start))
+        count++;
+    if (peer->state != PEER_OPEN && peer->state != PEER_REFUSED)
+        return;
+    memmove(peer->in, peer->in + start, peer->in_len - start);
+    peer->in_len -= start;
+    peer->more = count == MESSAGES_A_TURN && peer->in_len >= sizeof(gvmi_wire_head);
+    if (peer->more)
+        gvmi_peer_make_busy(server, peer);
+}
+
+void gvmi_peer_go_on(gvm_server *server, gvmi_peer *peer)
+{
+    peer->more = false;
+    take_messages(server, peer);
+}
+
+/* One read. False: there is nothing (more) to be read now, or ever. */
+static bool receive_some(gvm_server *server, gvmi_peer *peer)
+{
+    struct iovec room = {.iov_base = peer->in + peer->in_len,
+                         .iov_len = sizeof peer->in - peer->in_len};
+    /* Without room for fds the kernel lets go of those that come and says so. */
+    struct msghdr message = {.msg_iov = &room, .msg_iovlen = 1};
+    ssize_t got;
+
+    if (room.iov_len == 0) /* whole messages wait to be taken */
+        return false;
+    do
+        got = recvmsg(peer->socket, &message, MSG_DONTWAIT);
+    while (got < 0 && errno == EINTR);
+    if (got < 0 && (errno == EAGAIN || errno == ENOMEM || errno == ENOBUFS))
+        return false;
+    if (got <= 0) {
+        peer_closed(server, peer);
+        gvmi_server_act(server);
+        return false;
+    }
+    peer->in_len += (uint32_t)got;
+    if (peer->state == PEER_OPEN && (message.msg_flags & MSG_CTRUNC) != 0) {
+        violate(server, peer, "it sent file descriptors");
+        return false;
+    }
+    take_messages(server, peer);
+    return peer->state == PEER_OPEN;
+}
+
+void gvmi_peer_on_socket(gvm_server *server, gvmi_peer *peer, uint32_t events)
+{
+    switch (peer->state) {
+    case PEER_OPEN:
+        if (events & EPOLLOUT)
+            gvmi_peer_flush(server, peer);
+        if (peer->state == PEER_OPEN && !peer->more && (events & ~(uint32_t)EPOLLOUT) != 0)
+            (void)receive_some(server, peer);
+        break;
+    case PEER_REFUSED: (void)receive_some(server, peer); break;
+    case PEER_LEAVING: /* cut off, not to be watched: it has closed its end */
+        peer_closed(server, peer);
+        gvmi_server_act(server);
+        break;
+    case PEER_GONE: break;
+    }
+}
+
+void gvmi_peer_on_process(gvm_server *server, gvmi_peer *peer)
+{
+    if (peer->state == PEER_GONE)
+        return;
+    /* What it said before it ended counts. The end of its socket may not come: a child of it may
+     * have it too. */
+    for (int i = 0; i < LAST_READS_MAX && peer->state == PEER_OPEN; i++) {
+        if (peer->more)
+            gvmi_peer_go_on(server, peer);
+        else if (!receive_some(server, peer))
+            break;
+    }
+    if (peer->state == PEER_OPEN) {
+        peer_leave(peer);
+        gvmi_machine_disconnect(server->machine, peer->client);
+    }
+    if (peer->state != PEER_GONE)
+        peer_gone(server, peer);
+    gvmi_server_act(server);
+}
+
+void gvmi_peer_silent(gvm_server *server, gvmi_peer *peer)
+{
+    if (peer->state == PEER_REFUSED)
+        bury(server, peer);
+    else if (peer->state == PEER_OPEN)
+        violate(server, peer, "it said nothing after it had connected");
+}
+
+/* ---- what it is told */
+
+void gvmi_peer_send(gvm_server *server, gvmi_peer *peer, const gvmi_wire_message *message,
+                    gvmi_fd *const *fds)
+{
+    gvm_status status;
+
+    if (peer->state != PEER_OPEN || peer->mute)
+        return;
+    status = gvmi_outbox_add(&peer->outbox, message, fds);
+    if (status == GVM_OK) {
+        peer->dirty = true;
+        gvmi_peer_make_busy(server, peer);
+        return;
+    }
+    /* The CUT that follows comes out of the machine like any other action. */
+    gvmi_machine_violation(server->machine, peer->client,
+                           status == GVM_E_LIMIT ? "it does not read what the keeper sends"
+                                                 : "the keeper has no memory for its messages");
+}
+
+void gvmi_peer_flush(gvm_server *server, gvmi_peer *peer)
+{
+    gvmi_outbox_state state;
+    bool blocked;
+
+    peer->dirty = false;
+    if (peer->state != PEER_OPEN || peer->fenced)
+        return;
+    state = gvmi_outbox_flush(&peer->outbox, peer->socket);
+    peer->stalled = state == GVMI_OUTBOX_LATER;
+    if (peer->stalled)
+        gvmi_peer_make_busy(server, peer);
+    blocked = state == GVMI_OUTBOX_BLOCKED;
+    if (blocked != peer->writing) {
+        peer->writing = blocked;
+        gvmi_server_rewatch(server, peer->socket, blocked ? EPOLLIN | EPOLLOUT : EPOLLIN,
+                            &peer->on_socket);
+    }
+    if (state == GVMI_OUTBOX_BROKEN) {
+        /* It has closed its end. What it said before that, BYE perhaps, is still to be read. */
+        peer->mute = true;
+        gvmi_outbox_clear(&peer->outbox);
+    }
+}

@@ -1,0 +1,482 @@
+/* Running a keeper: options, devices, threads; see server.h and gvmem/server.h. */
+#include "keeper/server/server.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/registry.h"
+#include "base/size.h"
+#include "base/struct.h"
+#include "keeper/path.h"
+
+_Static_assert(GVM_SERVER_DEVICES_MAX == GVMI_DEVICES_MAX, "one limit");
+
+#define REVOKE_TIMEOUT_MS 10000u
+#define DEVICE_KEEP_BYTES (256 * GVMI_MIB)
+#define FDS_APART 64 /* of the process, for what is neither a frame's nor a client's */
+#define MODE_MAX 0777u
+
+/* ---- options */
+
+static gvm_status check_options(const gvm_server_options *o)
+{
+    if (o->listen_fd < 0 || (o->listen_fd > 0 && o->path != NULL && o->path[0] != '\0'))
+        return gvmi_fail(GVM_E_INVALID, "listen_fd is %d: give either it or a path", (int)o->listen_fd);
+    if (o->socket_mode > MODE_MAX)
+        return gvmi_fail(GVM_E_INVALID, "%#o is no mode for a socket", (unsigned)o->socket_mode);
+    if (o->devices != NULL && (o->device_count == 0 || o->device_count > GVMI_DEVICES_MAX))
+        return gvmi_fail(GVM_E_INVALID, "a keeper serves 1 to %d devices, not %u", GVMI_DEVICES_MAX,
+                         (unsigned)o->device_count);
+    for (uint32_t i = 0; o->devices != NULL && i < o->device_count; i++)
+        for (uint32_t j = 0; j < i; j++)
+            if (o->devices[i] == o->devices[j])
+                return gvmi_fail(GVM_E_INVALID, "device %d is given twice", (int)o->devices[i]);
+    if (o->clients_max > GVMI_CLIENTS_MAX)
+        return gvmi_fail(GVM_E_INVALID, "a keeper has at most %u clients, not %u", GVMI_CLIENTS_MAX,
+                         (unsigned)o->clients_max);
+    if (o->quota_count > 0 && o->quotas == NULL)
+        return gvmi_fail(GVM_E_INVALID, "quotas is NULL");
+    return GVM_OK;
+}
+
+static void fill_config(const gvm_server_options *o, gvmi_machine_config *config)
+{
+    config->host_ahead_bytes = o->host_ahead_bytes;
+    config->device_keep_bytes = o->device_keep_bytes != 0 ? o->device_keep_bytes : DEVICE_KEEP_BYTES;
+    config->quota_bytes = o->quota_bytes != 0 ? o->quota_bytes : UINT64_MAX;
+    config->clients_max = o->clients_max != 0 ? o->clients_max : GVMI_CLIENTS_MAX;
+    config->objects_max = GVMI_OBJECTS_MAX;
+    config->revoke_timeout_ms = o->revoke_timeout_ms != 0 ? o->revoke_timeout_ms : REVOKE_TIMEOUT_MS;
+    config->lease_timeout_ms = o->lease_timeout_ms;
+    config->uid = geteuid();
+    config->pid = (uint64_t)getpid();
+}
+
+/* Of the machine, without putting pressure on anybody; 0 if that is not to be told. */
+static uint64_t available_host_bytes(void)
+{
+    FILE *file = fopen("/proc/meminfo", "re");
+    unsigned long long kib = 0;
+    char line[128];
+
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
+            break;
+    if (file != NULL)
+        fclose(file);
+    return kib * GVMI_KIB;
+}
+
+/* Each frame is one descriptor. The soft limit is 1024 on most systems, for the sake of programs that
+ * use select(2). */
+static int raise_descriptor_limit(void)
+{
+    struct rlimit limit = {0};
+
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+        return INT32_MAX;
+    if (limit.rlim_cur < limit.rlim_max) {
+        const rlim_t before = limit.rlim_cur;
+
+        limit.rlim_cur = limit.rlim_max;
+        if (setrlimit(RLIMIT_NOFILE, &limit) != 0)
+            limit.rlim_cur = before;
+    }
+    return limit.rlim_cur < INT32_MAX ? (int)limit.rlim_cur : INT32_MAX;
+}
+
+/* From which number on descriptors are not for frames. */
+static int frame_fd_limit(const gvmi_machine_config *config)
+{
+    const int limit = raise_descriptor_limit();
+    const int apart = (int)(config->clients_max * GVMI_PEER_FDS) + FDS_APART;
+
+    return apart < limit / 2 ? limit - apart : limit / 2;
+}
+
+/* ---- devices */
+
+static gvm_status choose_budget(const gvm_device_info *info, uint64_t wanted, uint64_t *budget_bytes)
+{
+    char wanted_text[32], total_text[32];
+
+    if (wanted > info->total_bytes)
+        return gvmi_fail(GVM_E_NOSPACE, "the budget of %s is more than the %s that device %d has",
+                         gvmi_size_text(wanted, wanted_text),
+                         gvmi_size_text(info->total_bytes, total_text), (int)info->ordinal);
+    *budget_bytes = wanted != 0 ? wanted : info->free_bytes / 10 * 9;
+    *budget_bytes = gvmi_round_down(*budget_bytes, GVM_CHUNK_BYTES_MIN);
+    if (*budget_bytes == 0)
+        return gvmi_fail(GVM_E_NOSPACE, "device %d has no memory free, or the budget is under 2 MiB",
+                         (int)info->ordinal);
+    return GVM_OK;
+}
+
+static gvm_status open_device(gvm_server *server, int32_t ordinal, const gvm_server_options *o)
+{
+    gvmi_machine_device *about = &server->config.devices[server->config.device_count];
+    gvm_device_info info = {.struct_size = sizeof info};
+    gvm_device *device;
+    gvm_status status = gvm_device_open(ordinal, &device);
+
+    if (status != GVM_OK)
+        return status;
+    status = gvm_device_get_info(device, &info);
+    if (status == GVM_OK && (!info.vmm || !info.share_fd))
+        status = gvmi_fail(GVM_E_NOTSUP, "device %d %s: a keeper needs both", (int)ordinal,
+                           info.vmm ? "cannot export memory as file descriptors"
+                                    : "has no virtual memory management");
+    if (status == GVM_OK)
+        status = choose_budget(&info, o->device_budget_bytes, &about->budget_bytes);
+    if (status != GVM_OK) {
+        gvm_device_close(device);
+        return status;
+    }
+    memcpy(about->uuid, info.uuid, sizeof about->uuid);
+    memcpy(about->name, info.name, sizeof about->name);
+    about->ordinal = ordinal;
+    server->devices[server->config.device_count++] = device;
+    if (!info.host_tier) /* then nothing can be moved to the host */
+        server->config.host_budget_bytes = 0;
+    return GVM_OK;
+}
+
+static gvm_status open_devices(gvm_server *server, const gvm_server_options *o)
+{
+    int32_t count;
+    gvm_status status = gvm_device_count(&count);
+
+    if (status != GVM_OK)
+        return status;
+    server->config.host_budget_bytes = o->host_budget_bytes != 0 ? o->host_budget_bytes
+                                                                 : available_host_bytes() / 2;
+    if (o->devices != NULL)
+        count = (int32_t)o->device_count;
+    if (count == 0)
+        return gvmi_fail(GVM_E_NODEVICE, "there is no device to serve");
+    for (int32_t i = 0; i < count && i < GVMI_DEVICES_MAX && status == GVM_OK; i++)
+        status = open_device(server, o->devices != NULL ? o->devices[i] : i, o);
+    return status;
+}
+
+/* ---- threads and what they share */
+
+static gvm_status start_movers(gvm_server *server)
+{
+    gvm_status status = gvmi_frames_create(server->devices, server->config.device_count,
+                                           frame_fd_limit(&server->config), &server->frames);
+
+    if (status == GVM_OK)
+        status = gvmi_done_create(&server->done);
+    for (uint32_t i = 0; i < server->config.device_count && status == GVM_OK; i++)
+        status = gvmi_mover_start(server->devices[i], i, server->frames, server->done,
+                                  &server->movers[i]);
+    return status;
+}
+
+/* As tools/traces.h has it. Each start of a keeper begins anew with the comment, since objects are
+ * numbered anew. */
+static void trace_acquire(void *context, uint32_t device, uint64_t object, uint64_t bytes,
+                          uint32_t count, uint32_t hint)
+{
+    gvm_server *server = context;
+
+    fprintf(server->trace, "%u %llu %llu %u %u\n", device, (unsigned long long)object,
+            (unsigned long long)bytes, count, hint);
+}
+
+static gvm_status open_trace(gvm_server *server, const char *path)
+{
+    if (path == NULL)
+        return GVM_OK;
+    server->trace = fopen(path, "ae");
+    if (server->trace == NULL)
+        return gvmi_fail_system(GVM_E_SYSTEM, errno, "fopen", "cannot append to %s", path);
+    fprintf(server->trace, "# gvmem-keeper trace 1\n");
+    server->config.trace = trace_acquire;
+    server->config.trace_context = server;
+    return GVM_OK;
+}
+
+static gvm_status make_machine(gvm_server *server, const gvm_server_options *o)
+{
+    gvm_status status = gvmi_machine_create(&server->config, &server->machine);
+
+    for (uint32_t i = 0; i < o->quota_count && status == GVM_OK; i++)
+        gvmi_machine_set_quota(server->machine, o->quotas[i].uid, o->quotas[i].bytes);
+    return status;
+}
+
+static gvm_status start_listening(gvm_server *server, const gvm_server_options *o)
+{
+    const mode_t mode = o->socket_mode != 0 ? (mode_t)o->socket_mode : 0600;
+    char path[GVMI_KEEPER_PATH_BYTES];
+    bool anybodys;
+    gvm_status status;
+
+    if (o->listen_fd > 0)
+        return gvmi_listener_adopt(o->listen_fd, &server->listener);
+    if (o->path != NULL)
+        return o->path[0] == '\0' ? GVM_OK
+                                  : gvmi_listener_open(o->path, mode, false, &server->listener);
+    status = gvmi_keeper_default_path(path, &anybodys);
+    return status == GVM_OK ? gvmi_listener_open(path, mode, true, &server->listener) : status;
+}
+
+static gvm_status make_loop(gvm_server *server)
+{
+    gvm_status status;
+
+    server->on_listen.kind = GVMI_SOURCE_LISTEN;
+    server->on_wake.kind = GVMI_SOURCE_WAKE;
+    server->on_done.kind = GVMI_SOURCE_DONE;
+    server->epoll = epoll_create1(EPOLL_CLOEXEC);
+    if (server->epoll < 0)
+        return gvmi_fail_system(GVM_E_SYSTEM, errno, "epoll_create1", "cannot wait for clients");
+    server->wake = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    if (server->wake < 0)
+        return gvmi_fail_system(GVM_E_SYSTEM, errno, "eventfd", "cannot wait for clients");
+    status = gvmi_server_watch(server, server->wake, EPOLLIN, &server->on_wake);
+    if (status == GVM_OK)
+        status = gvmi_server_watch(server, gvmi_done_fd(server->done), EPOLLIN, &server->on_done);
+    if (status == GVM_OK && server->listener.fd >= 0)
+        status = gvmi_server_watch(server, server->listener.fd, EPOLLIN, &server->on_listen);
+    return status;
+}
+
+static gvm_status start_thread(gvm_server *server)
+{
+    const int code = pthread_create(&server->thread, NULL, gvmi_server_run, server);
+
+    return code == 0
+               ? GVM_OK
+               : gvmi_fail_system(GVM_E_SYSTEM, code, "pthread_create", "cannot start a thread");
+}
+
+/* ---- life */
+
+static gvm_server *server_new(void)
+{
+    gvm_server *server = calloc(1, sizeof *server);
+
+    if (server == NULL)
+        return NULL;
+    gvmi_mutex_init(&server->lock, GVMI_RANK_QUEUE);
+    server->listener = (gvmi_listener){.fd = -1, .lock = -1};
+    server->epoll = server->wake = -1;
+    return server;
+}
+
+static void free_peers(gvm_server *server)
+{
+    for (gvmi_peer *peer = server->peers, *next; peer != NULL; peer = next) {
+        next = peer->next;
+        gvmi_peer_free(peer);
+    }
+    for (gvmi_peer *peer = server->graveyard, *next; peer != NULL; peer = next) {
+        next = peer->next;
+        gvmi_peer_free(peer);
+    }
+    for (gvmi_handed *handed = server->handed, *next; handed != NULL; handed = next) {
+        next = handed->next;
+        close(handed->socket);
+        free(handed);
+    }
+    free(server->by_client);
+}
+
+/* Whatever of it there is; the thread is over or never was. */
+static void server_free(gvm_server *server)
+{
+    gvm_error error = gvmi_error_save();
+
+    gvmi_listener_close(&server->listener);
+    for (uint32_t i = 0; i < server->config.device_count; i++)
+        gvmi_mover_stop(server->movers[i]);
+    if (server->machine != NULL)
+        gvmi_machine_destroy(server->machine); /* it looks at the peers' pages */
+    free_peers(server);
+    gvmi_frames_destroy(server->frames);
+    gvmi_done_destroy(server->done);
+    if (server->epoll >= 0)
+        close(server->epoll);
+    if (server->wake >= 0)
+        close(server->wake);
+    if (server->trace != NULL)
+        fclose(server->trace);
+    for (uint32_t i = 0; i < server->config.device_count; i++)
+        gvm_device_close(server->devices[i]);
+    gvmi_mutex_destroy(&server->lock);
+    gvmi_registry_retire(server);
+    gvmi_error_restore(&error);
+}
+
+static gvm_status server_start(gvm_server *server, const gvm_server_options *o)
+{
+    gvm_status status;
+
+    fill_config(o, &server->config);
+    status = open_devices(server, o);
+    if (status == GVM_OK)
+        status = start_listening(server, o);
+    if (status == GVM_OK)
+        status = open_trace(server, o->trace_path);
+    if (status == GVM_OK)
+        status = start_movers(server);
+    if (status == GVM_OK)
+        status = make_machine(server, o);
+    if (status == GVM_OK)
+        status = make_loop(server);
+    return status == GVM_OK ? start_thread(server) : status;
+}
+
+static void stop_thread(gvm_server *server)
+{
+    const uint64_t one = 1;
+
+    atomic_store(&server->stop, true);
+    (void)!write(server->wake, &one, sizeof one);
+    pthread_join(server->thread, NULL);
+}
+
+gvm_status gvm_server_start(const gvm_server_options *options, gvm_server **out)
+{
+    gvm_server_options full;
+    sigset_t all, before;
+    gvm_server *server;
+    gvm_status status;
+
+    if (out == NULL)
+        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+    if (!gvmi_struct_in(&full, sizeof full, options, sizeof full))
+        return gvmi_fail(
+            GVM_E_INVALID,
+            "the options' struct_size is wrong, or they ask for what this version does not know");
+    status = check_options(&full);
+    if (status != GVM_OK)
+        return status;
+    server = server_new();
+    if (server == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a keeper");
+    /* Threads inherit the mask: the program's signals are the program's. */
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    status = server_start(server, &full);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (status != GVM_OK)
+        goto fail_free;
+    status = gvmi_registry_add(GVMI_KIND_SERVER, gvmi_key(server), server);
+    if (status != GVM_OK)
+        goto fail_stop;
+    *out = server;
+    return GVM_OK;
+
+fail_stop:
+    stop_thread(server);
+fail_free:
+    server_free(server);
+    return status;
+}
+
+void gvm_server_stop(gvm_server *handle)
+{
+    void *server;
+
+    if (handle == NULL || gvmi_registry_remove(GVMI_KIND_SERVER, gvmi_key(handle), &server) != GVM_OK)
+        return;
+    stop_thread(server);
+    server_free(server);
+}
+
+/* ---- calls of other threads */
+
+static void hand_over(gvm_server *server, gvmi_handed *handed)
+{
+    const uint64_t one = 1;
+
+    gvmi_lock(&server->lock);
+    handed->next = server->handed;
+    server->handed = handed;
+    gvmi_unlock(&server->lock);
+    (void)!write(server->wake, &one, sizeof one);
+}
+
+static gvm_status connect_to(gvm_server *server, int *socket_fd)
+{
+    gvmi_handed *handed = malloc(sizeof *handed);
+    int ends[2];
+
+    if (handed == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a connection");
+    if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
+        const int code = errno;
+
+        free(handed);
+        return gvmi_fail_system(GVM_E_SYSTEM, code, "socketpair", "cannot make a socket");
+    }
+    handed->socket = ends[0];
+    hand_over(server, handed);
+    *socket_fd = ends[1];
+    return GVM_OK;
+}
+
+static gvm_status hold(const gvm_server *handle, gvm_server **out)
+{
+    void *object;
+    gvm_status status = gvmi_registry_hold(GVMI_KIND_SERVER, gvmi_key(handle), &object);
+
+    *out = object;
+    return status;
+}
+
+static void let_go(gvm_server *server)
+{
+    gvmi_registry_drop(GVMI_KIND_SERVER, gvmi_key(server));
+}
+
+gvm_status gvm_server_connect(gvm_server *handle, int *socket_fd)
+{
+    gvm_server *server;
+    gvm_status status;
+
+    if (socket_fd == NULL)
+        return gvmi_fail(GVM_E_INVALID, "socket_fd is NULL");
+    status = hold(handle, &server);
+    if (status != GVM_OK)
+        return status;
+    status = connect_to(server, socket_fd);
+    let_go(server);
+    return status;
+}
+
+const char *gvm_server_path(const gvm_server *handle)
+{
+    gvm_server *server;
+    const char *path;
+
+    if (hold(handle, &server) != GVM_OK)
+        return "";
+    path = server->listener.address.sun_path;
+    let_go(server);
+    return path;
+}
+
+bool gvmi_server_is_lost(gvm_server *server)
+{
+    return atomic_load(&server->lost);
+}
+
+const gvmi_machine_config *gvmi_server_config(const gvm_server *server)
+{
+    return &server->config;
+}

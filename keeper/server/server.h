@@ -1,0 +1,204 @@
+/* keeper/server/server.h - the inside of a running keeper: the world around the machine.
+ *
+ *   server.c          life: options, devices, threads; the public calls
+ *   server_loop.c     the server thread: waits for events, time, actions of the machine
+ *   server_peer.c     clients: coming, messages, leaving, the end of their processes
+ *   server_page.c     the two pages that a client and the keeper share
+ *   server_socket.c   where the keeper listens
+ *
+ * Only the server thread touches the machine, the peers and what hangs on them. Movers reach it
+ * through the queue of finished jobs, other threads through `lock`.
+ *
+ * A peer is what the server has of a client:
+ *
+ *     OPEN ----- machine refuses: REFUSED -- answered ----> gone
+ *      |--- BYE -------------------------------------------> gone
+ *      |--- socket closes, or the machine cuts it off ---> LEAVING --- its process ends ---> gone
+ *
+ * A process that cannot be watched (the keeper's own, as socket pairs have its credentials, or one of
+ * another PID namespace) counts as gone when its socket closes.
+ */
+#ifndef GVMI_KEEPER_SERVER_H
+#define GVMI_KEEPER_SERVER_H
+
+#include <stdatomic.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+
+#include <gvmem/server.h>
+
+#include "base/lock.h"
+#include "keeper/machine/machine.h"
+#include "keeper/server/mover.h"
+#include "keeper/server/outbox.h"
+
+#define GVMI_CLIENTS_MAX 1024u
+#define GVMI_OBJECTS_MAX 65536u
+#define GVMI_PEER_FDS \
+    5u /* of a client, at most: socket, process, doorbell and, at first, two pages */
+
+/* ---- where it listens */
+
+typedef struct gvmi_listener {
+    int fd;                     /* -1: nowhere */
+    int lock;                   /* the lock file; -1: none */
+    struct sockaddr_un address; /* sun_path "": none that is ours */
+    char lock_path[sizeof(((struct sockaddr_un *)0)->sun_path) + 8];
+    dev_t device; /* the socket file's, so that it is removed only if it is still ours */
+    ino_t inode;
+} gvmi_listener;
+
+/* Listens at a path, replacing an abandoned socket there. folder: make the folder it is in, if it is
+ * missing.
+ *
+ * GVM_E_INVALID, GVM_E_EXISTS, GVM_E_LIMIT, GVM_E_SYSTEM */
+gvm_status gvmi_listener_open(const char *path, mode_t mode, bool folder, gvmi_listener *out);
+
+/* Takes a listening socket; the caller keeps its own fd. GVM_E_INVALID, GVM_E_LIMIT, GVM_E_SYSTEM */
+gvm_status gvmi_listener_adopt(int fd, gvmi_listener *out);
+
+/* Stops listening and removes what open() made. */
+void gvmi_listener_close(gvmi_listener *listener);
+
+/* ---- shared pages */
+
+/* Memory of zeros, mapped here, and its fd, which cannot change its size. readonly: whoever gets the
+ * fd can map it for reading only.
+ *
+ * GVM_E_NOMEM, GVM_E_LIMIT, GVM_E_SYSTEM */
+gvm_status gvmi_page_create(const char *name, size_t bytes, bool readonly, void **address,
+                            gvmi_fd **fd);
+
+/* An unchangeable memfd with these bytes. */
+gvm_status gvmi_page_of(const char *name, const void *bytes, size_t len, gvmi_fd **fd);
+
+/* ---- peers */
+
+typedef struct gvmi_peer gvmi_peer;
+
+typedef enum gvmi_source_kind {
+    GVMI_SOURCE_LISTEN,
+    GVMI_SOURCE_WAKE,
+    GVMI_SOURCE_DONE,
+    GVMI_SOURCE_SOCKET,
+    GVMI_SOURCE_DOORBELL,
+    GVMI_SOURCE_PROCESS,
+} gvmi_source_kind;
+
+/* What an epoll event points to. */
+typedef struct gvmi_source {
+    gvmi_source_kind kind;
+    gvmi_peer *peer;
+} gvmi_source;
+
+typedef enum gvmi_peer_state { PEER_OPEN, PEER_REFUSED, PEER_LEAVING, PEER_GONE } gvmi_peer_state;
+
+struct gvmi_peer {
+    gvmi_peer *prev, *next; /* among all */
+    gvmi_peer *next_busy;   /* among those that something is to be done for */
+    bool busy;              /* it is among them */
+    gvmi_peer_state state;
+    gvmi_source on_socket, on_doorbell, on_process;
+    int socket;        /* -1: closed */
+    int process;       /* pidfd; -1: not to be watched */
+    uint32_t client;   /* the machine's number; 0: the machine does not know it */
+    gvm_status reason; /* REFUSED: why */
+    gvmi_lease_slot *leases;
+    gvmi_permit_slot *permits;
+    gvmi_fd *fds[3]; /* as WELCOME brings them; the pages' are let go once it is on its way */
+    gvmi_outbox outbox;
+    int64_t since_ns;
+    bool greeted; /* a message has come */
+    bool more;    /* there may be a whole message in `in` */
+    bool dirty;   /* the outbox is to be flushed at the end of this turn */
+    bool stalled; /* it is to be flushed again after a while */
+    bool writing; /* epoll tells when it can be written */
+    bool mute;    /* nobody reads what it is sent */
+    bool fenced;  /* nothing is sent before dropped memory is given back */
+    uint32_t in_len;
+    _Alignas(8) uint8_t in[2 * sizeof(gvmi_wire_message)];
+};
+
+struct gvm_server {
+    /* constant while the thread runs */
+    gvmi_machine_config config;
+    gvm_device *devices[GVMI_DEVICES_MAX];
+    gvmi_mover *movers[GVMI_DEVICES_MAX];
+    uint64_t driver_free_bytes;
+    gvmi_frames *frames;
+    gvmi_done_queue *done;
+    gvmi_listener listener;
+    int epoll, wake;
+    FILE *trace;
+    pthread_t thread;
+    /* between threads */
+    gvmi_mutex lock;
+    struct gvmi_handed *handed; /* sockets for new clients */
+    atomic_bool stop, lost;
+    /* the server thread's */
+    gvmi_machine *machine;
+    gvmi_source on_listen, on_wake, on_done;
+    gvmi_peer *peers, *busy, *graveyard;
+    gvmi_peer **by_client; /* client_capacity of them, by number */
+    uint32_t client_capacity, refused_count, fenced_count;
+    bool paused;              /* no fds: nobody is accepted until the next tick */
+    bool dropped;             /* some frame was dropped in the event under way */
+    int64_t now_ns, query_ns; /* query_ns: when memory is to be looked at next */
+};
+
+/* A socket of a client, made in this process. */
+typedef struct gvmi_handed {
+    struct gvmi_handed *next;
+    int socket;
+} gvmi_handed;
+
+int64_t gvmi_server_now_ns(void);
+
+/* The server thread. */
+void *gvmi_server_run(void *server);
+
+/* Does what the machine wants, until it wants nothing more. After every event. */
+void gvmi_server_act(gvm_server *server);
+
+/* Has an fd watched, or watched for other events. */
+gvm_status gvmi_server_watch(gvm_server *server, int fd, uint32_t events, gvmi_source *source);
+void gvmi_server_rewatch(gvm_server *server, int fd, uint32_t events, gvmi_source *source);
+
+/* A client's socket, taken over. On failure it is closed. */
+void gvmi_peer_come(gvm_server *server, int socket);
+
+/* What epoll told of a peer. */
+void gvmi_peer_on_socket(gvm_server *server, gvmi_peer *peer, uint32_t events);
+void gvmi_peer_on_process(gvm_server *server, gvmi_peer *peer);
+
+/* Puts it among those whose messages, come or to go, are looked after in this turn. */
+void gvmi_peer_make_busy(gvm_server *server, gvmi_peer *peer);
+
+/* Goes on with messages that came and were left for the next turn. */
+void gvmi_peer_go_on(gvm_server *server, gvmi_peer *peer);
+
+/* Dropped memory was given back. */
+void gvmi_peer_unfence(gvm_server *server, gvmi_peer *peer);
+
+/* It has said nothing since it connected. */
+void gvmi_peer_silent(gvm_server *server, gvmi_peer *peer);
+
+/* Queues a message, with as many fds as its head says. */
+void gvmi_peer_send(gvm_server *server, gvmi_peer *peer, const gvmi_wire_message *message,
+                    gvmi_fd *const *fds);
+void gvmi_peer_flush(gvm_server *server, gvmi_peer *peer);
+
+/* The machine has cut it off. */
+void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer);
+
+/* Ends it: all it had is given back, now or when the server ends. */
+void gvmi_peer_free(gvmi_peer *peer);
+
+/* For the daemon: a device broke, after which nothing can be done on it in this process. */
+bool gvmi_server_is_lost(gvm_server *server);
+
+/* For the daemon: what it serves. */
+const gvmi_machine_config *gvmi_server_config(const gvm_server *server);
+
+#endif
