@@ -1,6 +1,6 @@
 #!/bin/sh
 # usage: demo.sh [BUILD-FOLDER]
-# Builds and shows the three things gvmem does first. Needs no GPU: without one the software GPU
+# Builds and shows what gvmem does first, each in one command. Needs no GPU: without one the software GPU
 # takes its place.
 set -eu
 cd "$(dirname "$0")/.."
@@ -21,4 +21,6 @@ show 'one buffer of 256 MiB, filled here, imported by 4 processes, summed by a k
     "$build/tools/gvmem" share -n 4 -l 256M
 show 'an array that grows where it is: its address does not move and nothing is copied' \
     "$build/examples/growing_array"
+show 'memory larger than its budget, shared: a producer grows and publishes, consumers sum what they see' \
+    "$build/examples/keeper_pair"
 printf '\nNext: make help, README.md, man docs/man/gvmem.1\n'
