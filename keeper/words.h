@@ -3,10 +3,11 @@
  * The lease word is written by the client alone, the permit word by the keeper alone (the client
  * maps its page read-only). So a client can harm itself alone, and the keeper checks what it reads.
  *
- *     client, acquire:  add to the lease word;  load the permit word;  allowed? done.
+ *     client, acquire:  add to the lease word;  load the permit word;  allowed? done, but where
+ *                       writing is permitted load the lease word again: alone? done.
  *                       otherwise subtract again and ask the keeper
  *     client, release:  subtract from the lease word;  load the permit word;  REVOKED and the last
- *                       lease? ring the keeper's doorbell
+ *                       lease, or the last writer? ring the keeper's doorbell
  *     keeper, revoke:   store REVOKED in the permit word;  load the lease word;  leases? wait for
  *                       the doorbell
  *

@@ -1,7 +1,8 @@
 #!/bin/sh
 # usage: [OUT=FOLDER] bench.sh [BUILD-FOLDER]
 # Measures what the driver's virtual memory calls and buffers cost, and a keeper (see
-# docs/benchmarks.md), shows it and records it as JSON under OUT. The build is a release one; for
+# docs/benchmarks.md), and replays bench/traces; shows it and records it as JSON under OUT. The build
+# is a release one; for
 # figures worth keeping, the machine must be quiet.
 set -eu
 cd "$(dirname "$0")/.."
@@ -18,3 +19,5 @@ for what in vmm keeper; do
     "$build/tools/gvmem" bench "$what" --json="$out/$what-$stamp.json"
     echo "recorded in $out/$what-$stamp.json"
 done
+"$build/tools/gvmem" bench policy --json="$out/policy-traces-$stamp.json" bench/traces/*.trace
+echo "recorded in $out/policy-traces-$stamp.json"

@@ -26,6 +26,7 @@ test | all)
     have_command c++ || wanted="$wanted g++"
     have_command clang-format || wanted="$wanted clang-format"
     have_command mandoc || wanted="$wanted mandoc"
+    have_command spin || wanted="$wanted spin"
     have_header sys/sdt.h || wanted="$wanted systemtap-sdt-dev"
     ;;
 *)

@@ -25,6 +25,7 @@ static const char usage[] =
     "  -d, --device N     the device (0)\n"
     "  -m, --max SIZE     how far the array grows (32GiB, or three fifths of what is free); keeper:\n"
     "                     its device budget (8GiB; 64MiB on the software GPU)\n"
+    "  -t, --trace FILE   keeper: append every acquire, to replay with gvmem bench policy\n"
     "  -q, --quick        smaller sizes and fewer repetitions: to try it out\n"
     "  -j, --json[=FILE]  also as JSON; on standard output the tables then go to standard error\n"
     "  -h, --help         this text\n";
@@ -372,10 +373,13 @@ static void join_arguments(int argc, char **argv, char *out, size_t out_bytes)
 
 int tool_bench(int argc, char **argv)
 {
-    static const struct option longs[] = {
-        {"device", required_argument, NULL, 'd'}, {"max", required_argument, NULL, 'm'},
-        {"quick", no_argument, NULL, 'q'},        {"json", optional_argument, NULL, 'j'},
-        {"help", no_argument, NULL, 'h'},         {0}};
+    static const struct option longs[] = {{"device", required_argument, NULL, 'd'},
+                                          {"max", required_argument, NULL, 'm'},
+                                          {"trace", required_argument, NULL, 't'},
+                                          {"quick", no_argument, NULL, 'q'},
+                                          {"json", optional_argument, NULL, 'j'},
+                                          {"help", no_argument, NULL, 'h'},
+                                          {0}};
     const char *json_path = NULL;
     char command[512];
     bench *b;
@@ -387,13 +391,15 @@ int tool_bench(int argc, char **argv)
     b = calloc(1, sizeof *b);
     if (b == NULL)
         return tool_error("out of memory");
-    while ((option = getopt_long(argc, argv, "d:m:qj::h", longs, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "d:m:t:qj::h", longs, NULL)) != -1) {
         bool good = true;
 
         if (option == 'd')
             good = tool_parse_number("bench", "--device", optarg, 0, 1000, &b->ordinal);
         else if (option == 'm')
             good = tool_parse_size("bench", "--max", optarg, GVM_CHUNK_BYTES_MIN, &b->max_bytes);
+        else if (option == 't')
+            b->trace_path = optarg;
         else if (option == 'q')
             b->quick = true;
         else if (option == 'j')

@@ -39,7 +39,8 @@ typedef struct bench {
     int ordinal;
     bool quick;
     const char *benchmark, *command;
-    uint64_t max_bytes; /* of growth; 0: chosen */
+    uint64_t max_bytes;     /* of growth; 0: chosen */
+    const char *trace_path; /* of the keeper; NULL: none */
     FILE *text;
     int code; /* exit status so far */
     unsigned figure_count, note_count;

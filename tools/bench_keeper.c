@@ -615,6 +615,7 @@ static uint64_t choose_budget(const bench *b)
 bool bench_keeper_start(bench *b)
 {
     run.plan.ordinal = b->ordinal;
+    run.plan.trace_path = b->trace_path;
     run.plan.device_budget_bytes = choose_budget(b);
     run.plan.host_budget_bytes = 4 * run.plan.device_budget_bytes;
     snprintf(run.plan.folder, sizeof run.plan.folder, "/tmp/gvmem-bench-XXXXXX");

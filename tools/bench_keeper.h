@@ -64,6 +64,7 @@ typedef struct keeper_plan {
     int ordinal;
     uint64_t device_budget_bytes, host_budget_bytes;
     char folder[64], path[100];
+    const char *trace_path; /* NULL: none */
 } keeper_plan;
 
 /* What a process runs; arg is a keeper_plan. */

@@ -31,6 +31,7 @@ static gvm_status do_serve(client *c)
     const gvm_server_options options = {
         .struct_size = sizeof options,
         .path = c->plan->path,
+        .trace_path = c->plan->trace_path,
         .devices = &device,
         .device_count = 1,
         .device_budget_bytes = c->plan->device_budget_bytes,

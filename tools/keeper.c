@@ -54,11 +54,11 @@ text_pen keeper_pen(void)
 }
 
 /* A snapshot, or NULL with a complaint. */
-static gvm_keeper_snapshot *take_snapshot(gvm_keeper *keeper)
+static gvm_keeper_snapshot *take_snapshot(gvm_keeper **keeper)
 {
     gvm_keeper_snapshot *snapshot = NULL;
 
-    if (gvm_keeper_get_snapshot(keeper, &snapshot) == GVM_OK)
+    if (keeper_ask(keeper, &snapshot) == GVM_OK)
         return snapshot;
     tool_fail("cannot ask the keeper");
     return NULL;
@@ -82,7 +82,7 @@ static void tell_bytes(const keeper_options *o, const char *name, uint64_t bytes
 
 /* ---- the commands; args are count of them, as many as the table allows */
 
-static int run_status(gvm_keeper *keeper, const keeper_options *o, char **args, int count)
+static int run_status(gvm_keeper **keeper, const keeper_options *o, char **args, int count)
 {
     gvm_keeper_snapshot *snapshot = take_snapshot(keeper);
     text_pen pen = keeper_pen();
@@ -100,7 +100,7 @@ static int run_status(gvm_keeper *keeper, const keeper_options *o, char **args, 
     return TOOL_DONE;
 }
 
-static int run_ls(gvm_keeper *keeper, const keeper_options *o, char **args, int count)
+static int run_ls(gvm_keeper **keeper, const keeper_options *o, char **args, int count)
 {
     gvm_keeper_snapshot *snapshot = take_snapshot(keeper);
     const char *prefix = count > 0 ? args[0] : "";
@@ -115,7 +115,7 @@ static int run_ls(gvm_keeper *keeper, const keeper_options *o, char **args, int 
     return good ? TOOL_DONE : TOOL_FAILED;
 }
 
-static int run_stat(gvm_keeper *keeper, const keeper_options *o, char **args, int count)
+static int run_stat(gvm_keeper **keeper, const keeper_options *o, char **args, int count)
 {
     gvm_keeper_snapshot *snapshot = take_snapshot(keeper);
     const gvm_object_info *object;
@@ -141,27 +141,27 @@ static int run_stat(gvm_keeper *keeper, const keeper_options *o, char **args, in
     return code;
 }
 
-static int run_evict(gvm_keeper *keeper, const keeper_options *o, char **args, int count)
+static int run_evict(gvm_keeper **keeper, const keeper_options *o, char **args, int count)
 {
     uint64_t wanted = 0, moved = 0;
 
     if (count > 1 && !tool_parse_size("keeper", "evict", args[1], 1, &wanted))
         return TOOL_USAGE;
-    if (gvm_keeper_evict(keeper, args[0], wanted, &moved) != GVM_OK)
+    if (gvm_keeper_evict(*keeper, args[0], wanted, &moved) != GVM_OK)
         return tool_fail("cannot evict %s", args[0]);
     tell_bytes(o, "evicted_bytes", moved, "moved to host memory");
     return TOOL_DONE;
 }
 
-static int run_drop(gvm_keeper *keeper, const keeper_options *o, char **args, int count)
+static int run_drop(gvm_keeper **keeper, const keeper_options *o, char **args, int count)
 {
     (void)o, (void)count;
-    if (gvm_object_drop(keeper, args[0]) != GVM_OK)
+    if (gvm_object_drop(*keeper, args[0]) != GVM_OK)
         return tool_fail("cannot drop %s", args[0]);
     return TOOL_DONE;
 }
 
-static int trim_all(gvm_keeper *keeper, uint64_t *freed_bytes)
+static int trim_all(gvm_keeper **keeper, uint64_t *freed_bytes)
 {
     gvm_keeper_snapshot *snapshot = take_snapshot(keeper);
     int code = TOOL_DONE;
@@ -172,7 +172,7 @@ static int trim_all(gvm_keeper *keeper, uint64_t *freed_bytes)
         int32_t ordinal = snapshot->devices[i].ordinal;
         uint64_t freed = 0;
 
-        if (gvm_keeper_trim(keeper, ordinal, 0, &freed) != GVM_OK)
+        if (gvm_keeper_trim(*keeper, ordinal, 0, &freed) != GVM_OK)
             code = tool_fail("cannot trim device %d", (int)ordinal);
         *freed_bytes += freed;
     }
@@ -180,7 +180,7 @@ static int trim_all(gvm_keeper *keeper, uint64_t *freed_bytes)
     return code;
 }
 
-static int run_trim(gvm_keeper *keeper, const keeper_options *o, char **args, int count)
+static int run_trim(gvm_keeper **keeper, const keeper_options *o, char **args, int count)
 {
     uint64_t keep = 0, freed = 0;
     int code = TOOL_DONE, device;
@@ -191,7 +191,7 @@ static int run_trim(gvm_keeper *keeper, const keeper_options *o, char **args, in
         return TOOL_USAGE;
     if (count == 0)
         code = trim_all(keeper, &freed);
-    else if (gvm_keeper_trim(keeper, device, keep, &freed) != GVM_OK)
+    else if (gvm_keeper_trim(*keeper, device, keep, &freed) != GVM_OK)
         code = tool_fail("cannot trim device %d", device);
     if (code == TOOL_DONE)
         tell_bytes(o, "freed_bytes", freed, "given back");
@@ -218,7 +218,7 @@ static bool parse_user(const char *text, uint32_t *uid)
     return true;
 }
 
-static int run_quota(gvm_keeper *keeper, const keeper_options *o, char **args, int count)
+static int run_quota(gvm_keeper **keeper, const keeper_options *o, char **args, int count)
 {
     uint64_t bytes = UINT64_MAX;
     uint32_t uid;
@@ -228,7 +228,7 @@ static int run_quota(gvm_keeper *keeper, const keeper_options *o, char **args, i
         return tool_usage("keeper", "quota wants a user's number or name, not \"%s\"", args[0]);
     if (strcmp(args[1], "none") != 0 && !tool_parse_size("keeper", "quota", args[1], 0, &bytes))
         return TOOL_USAGE;
-    if (gvm_keeper_set_quota(keeper, uid, bytes) != GVM_OK)
+    if (gvm_keeper_set_quota(*keeper, uid, bytes) != GVM_OK)
         return tool_fail("cannot set the quota of %s", args[0]);
     return TOOL_DONE;
 }
@@ -239,7 +239,7 @@ static const struct command {
     const char *name;
     int least, most; /* arguments */
     const char *options;
-    int (*run)(gvm_keeper *keeper, const keeper_options *o, char **args, int count);
+    int (*run)(gvm_keeper **keeper, const keeper_options *o, char **args, int count);
 } commands[] = {
     {"stop", 0, 0, "stf", NULL},      {"status", 0, 0, "sjp", run_status},
     {"ls", 0, 1, "sjl", run_ls},      {"stat", 1, 1, "sj", run_stat},
@@ -280,7 +280,7 @@ static int run_connected(const struct command *command, const keeper_options *o,
         keeper_metrics(stdout, NULL);
     if (keeper == NULL)
         return TOOL_FAILED;
-    code = command->run(keeper, o, args, count);
+    code = command->run(&keeper, o, args, count);
     gvm_keeper_close(keeper);
     return code;
 }

@@ -18,6 +18,13 @@ typedef struct keeper_options {
 /* A connection, or NULL with a complaint. */
 gvm_keeper *keeper_connect(const char *socket);
 
+/* A snapshot. A keeper that does not answer is waited for so long; then *keeper is NULL, as the
+ * connection is closed when the keeper stirs again, or with this process.
+ *
+ * What gvm_keeper_get_snapshot() answers, and GVM_E_TIMEOUT. */
+#define KEEPER_ANSWER_S 10
+gvm_status keeper_ask(gvm_keeper **keeper, gvm_keeper_snapshot **out);
+
 /* A pen on standard output, with the locale set up, that clips nothing. */
 text_pen keeper_pen(void);
 

@@ -269,12 +269,12 @@ int keeper_start(const char *socket, int argc, char **argv)
 /* ---- stop */
 
 /* The process that answers, or 0 with a complaint. */
-static pid_t keeper_pid(gvm_keeper *keeper)
+static pid_t keeper_pid(gvm_keeper **keeper)
 {
     gvm_keeper_snapshot *snapshot;
     uint64_t pid;
 
-    if (gvm_keeper_get_snapshot(keeper, &snapshot) != GVM_OK)
+    if (keeper_ask(keeper, &snapshot) != GVM_OK)
         return tool_fail("cannot ask the keeper"), 0;
     pid = snapshot->keeper.pid;
     gvm_keeper_snapshot_destroy(snapshot);
@@ -324,7 +324,7 @@ static int end_process(const keeper_options *o, pid_t pid, int pidfd)
 int keeper_stop(const keeper_options *o)
 {
     gvm_keeper *keeper = keeper_connect(o->socket);
-    pid_t pid = keeper != NULL ? keeper_pid(keeper) : 0;
+    pid_t pid = keeper != NULL ? keeper_pid(&keeper) : 0;
     int code = TOOL_FAILED, pidfd = -1;
     char name[32];
 
@@ -336,7 +336,7 @@ int keeper_stop(const keeper_options *o)
         goto done;
     }
     /* It answers still: so the number was the keeper's when the pidfd was made, and no other's. */
-    if (keeper_pid(keeper) != pid)
+    if (keeper_pid(&keeper) != pid)
         goto done;
     if (!o->forced && !is_daemon(pid, name)) {
         tool_error("the keeper is part of process %d (%s), not of " DAEMON

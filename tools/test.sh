@@ -313,6 +313,14 @@ top)
     watcher=$!
     exec 4<"$folder/watched"
     await 'acquires *'
+    # One that is stopped answers nobody, and is there again when it goes on.
+    pid=$("$gvmem" keeper status -s "$socket" | sed -n 's/^keeper *pid \([0-9]*\),.*/\1/p')
+    kill -STOP "$pid"
+    await 'no keeper: the keeper does not answer *'
+    expect 1 keeper status -s "$socket"
+    prints err '^gvmem: no connection to a keeper: the keeper does not answer'
+    kill -CONT "$pid"
+    await 'acquires *'
     expect 0 keeper stop -s "$socket"
     await 'no keeper: *'
     start_keeper

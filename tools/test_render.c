@@ -80,6 +80,7 @@ static void render(const top_view *view, text_pen *pen, char **text)
         exit(1);
     top_render(pen, view);
     fclose(pen->out);
+    pen->out = NULL;
 }
 
 /* The length of a colour sequence at s; 0: it is none. */
@@ -322,13 +323,12 @@ static void test_order(void)
         {TOP_BY_NAME, "q10\n", "q9\n"},
         {TOP_BY_WAITING, "q35\n", "q9\n"}, /* 8, 0 */
     };
+    text_pen pen = {.width = 300, .lines_max = TEXT_UNLIMITED};
+    char *text, *first, *second;
     picture p;
 
     make_picture(&p, SAMPLE_OBJECTS, SAMPLE_CLIENTS);
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
-        text_pen pen = {.width = 300, .lines_max = TEXT_UNLIMITED};
-        char *text, *first, *second;
-
         p.view.sort = cases[i].sort;
         render(&p.view, &pen, &text);
         first = strstr(text, cases[i].first);

@@ -61,7 +61,7 @@ static bool look(top *t)
     if (t->keeper == NULL)
         status = gvm_keeper_connect(t->socket, &t->keeper);
     if (status == GVM_OK)
-        status = gvm_keeper_get_snapshot(t->keeper, &now);
+        status = keeper_ask(&t->keeper, &now);
     if (status != GVM_OK) {
         tool_failure_text(t->problem, sizeof t->problem);
         forget(t);

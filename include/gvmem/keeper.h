@@ -123,6 +123,7 @@ enum {
  * GVM_E_DENIED    its owner and mode do not allow it
  * GVM_E_NODEVICE  its device is not visible to this process
  * GVM_E_ADDRESS   no such range of addresses is free, or that one is taken
+ * GVM_E_NOSPACE   the device has no memory left for the little that mapping takes
  * GVM_E_LIMIT     too many objects are open, or the process has too many mappings */
 GVM_API gvm_status gvm_object_open(gvm_keeper *keeper, const char *name, uint32_t flags,
                                    gvm_object **out);
@@ -232,6 +233,7 @@ GVM_API gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
 GVM_API gvm_status gvm_object_release(gvm_object *object, gvm_lease *lease);
 
 /* Gives a lease back when the work submitted to the stream so far is done, and clears it at once.
+ * If the stream's context breaks before that, the lease stays until the object is closed.
  *
  * GVM_E_INVALID  as for gvm_object_release()
  * GVM_E_LOST     the stream's context is broken: the lease is released, as nothing runs there */

@@ -132,6 +132,7 @@ struct gvm_keeper {
     gvm_object *slots[GVM_OBJECTS_OPEN_MAX];
     const gvm_object *busy; /* whose MAP the mapper works on */
     bool lost;
+    bool ending; /* its objects are being closed, of which the keeper hears only by BYE */
     gvm_error loss;
 };
 

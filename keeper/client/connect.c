@@ -366,6 +366,9 @@ gvm_status gvm_keeper_connect(const char *path, gvm_keeper **out)
 
 static void end_objects(gvm_keeper *keeper)
 {
+    gvmi_lock(&keeper->lock);
+    keeper->ending = true;
+    gvmi_unlock(&keeper->lock);
     for (uint32_t i = 0; i < GVM_OBJECTS_OPEN_MAX; i++) {
         const gvm_object *handle;
         void *object;

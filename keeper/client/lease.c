@@ -56,14 +56,26 @@ static bool give_back(const gvm_object *object, uint32_t mode)
         return false;
     }
     permit = atomic_load(&object->permit->word);
-    if ((permit & GVMI_PERMIT_REVOKED) != 0 && !gvmi_lease_any(before - unit))
-        ring(object->keeper);
+    if ((permit & GVMI_PERMIT_REVOKED) != 0 &&
+        (mode == GVM_LEASE_WRITE ? gvmi_lease_writers(before - unit) == 0
+                                 : !gvmi_lease_any(before - unit)))
+        ring(object->keeper); /* reads wait for writers only: a last writer's leaving is news, too */
     return true;
 }
 
 /* ---- acquire */
 
 typedef enum attempt { TAKEN, ASK, TOO_MANY, GONE } attempt;
+
+/* Is nobody else of this process there? Asked where writing is permitted, once more: between the
+ * addition and the load of the permit, another thread's write may have been granted and taken, and
+ * the write permit opened. Where only reading is permitted, no writer can have come. */
+static inline bool is_alone(const gvm_object *object, bool write)
+{
+    const uint64_t word = atomic_load(&object->lease->word);
+
+    return gvmi_lease_writers(word) == write && (!write || gvmi_lease_readers(word) == 0);
+}
 
 /* Adds to the lease word and looks whether that was allowed; otherwise backs out. */
 static inline attempt try_take(const gvm_object *object, uint32_t mode, uint32_t hint,
@@ -78,7 +90,8 @@ static inline attempt try_take(const gvm_object *object, uint32_t mode, uint32_t
     const bool full = gvmi_lease_readers(before) >= GVMI_LEASE_READERS_MAX;
 
     if (__builtin_expect((permit & (write ? GVMI_PERMIT_WRITE : GVMI_PERMIT_READ)) != 0 &&
-                             !partial && !conflict && !full,
+                             !partial && !conflict && !full &&
+                             ((permit & GVMI_PERMIT_WRITE) == 0 || is_alone(object, write)),
                          1)) {
         if (atomic_load_explicit(&object->lease->hint, memory_order_relaxed) != hint)
             atomic_store_explicit(&object->lease->hint, hint, memory_order_relaxed);

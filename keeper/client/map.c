@@ -248,10 +248,11 @@ static gvm_status handle_map(gvm_keeper *keeper, gvmi_client_message *message)
 {
     const uint32_t slot = message->wire.body.MAP.slot;
     gvm_object *object = NULL;
-    bool known, open = false;
+    bool known, ending, open = false;
     gvm_status status;
 
     gvmi_lock(&keeper->lock);
+    ending = keeper->ending;
     known = slot < GVM_OBJECTS_OPEN_MAX && keeper->slots[slot] != NULL;
     if (known) {
         object = keeper->slots[slot];
@@ -259,6 +260,8 @@ static gvm_status handle_map(gvm_keeper *keeper, gvmi_client_message *message)
         keeper->busy = open ? object : NULL;
     }
     gvmi_unlock(&keeper->lock);
+    if (!known && ending) /* it was on its way when the slot was left; BYE answers it */
+        return GVM_OK;
     if (!GVM_CHECK(known))
         return gvmi_fail(GVM_E_FORMAT, "the keeper's MAP is for slot %u, where nothing is open", slot);
     if (!open) /* the CLOSE that is on its way answers this, too */
@@ -274,19 +277,26 @@ static gvm_status find_device(const uint8_t uuid[16], gvm_device **out)
 {
     char text[GVMI_UUID_TEXT_BYTES];
     int32_t count;
+    CUresult failure = CUDA_SUCCESS; /* of a device that may be the one */
     gvm_status status = gvm_device_count(&count);
 
     for (int32_t i = 0; i < count && status == GVM_OK; i++) {
         CUdevice cu;
         CUuuid found;
+        CUresult result = gvmi_cu->cuDeviceGet(&cu, i);
 
-        if (gvmi_cu->cuDeviceGet(&cu, i) == CUDA_SUCCESS &&
-            gvmi_cu->cuDeviceGetUuid(&found, cu) == CUDA_SUCCESS &&
-            memcmp(found.bytes, uuid, sizeof found.bytes) == 0)
+        if (result == CUDA_SUCCESS)
+            result = gvmi_cu->cuDeviceGetUuid(&found, cu);
+        if (result != CUDA_SUCCESS)
+            failure = result;
+        else if (memcmp(found.bytes, uuid, sizeof found.bytes) == 0)
             return gvm_device_open(i, out);
     }
     if (status != GVM_OK)
         return status;
+    if (failure != CUDA_SUCCESS)
+        return gvmi_driver_fail(failure, "cuDeviceGetUuid", "cannot look for %s among %d devices",
+                                gvmi_uuid_text(uuid, text), (int)count);
     return gvmi_fail(GVM_E_NODEVICE, "the object is on %s, which this process does not see",
                      gvmi_uuid_text(uuid, text));
 }

@@ -417,6 +417,7 @@ static void evict_now(gvmi_machine *m, keep_wait *wait)
         end_wait(m, wait);
         return;
     }
+    (void)gvmi_keep_sample(m, object); /* what was acquired before is no reason to come back */
     object->parked = true;
     object->evict_short = false;
     object->evictor = wait->client;

@@ -133,7 +133,6 @@ static void drop(gvm_server *server, const gvmi_frame_spec *spec)
 {
     (void)gvmi_frames_drop(server->frames, spec->frame);
     gvmi_mover_reap(server->movers[spec->device], spec->tier);
-    server->dropped = true;
 }
 
 static void act(gvm_server *server, gvmi_action *action)
@@ -191,13 +190,22 @@ static void finish_job(gvm_server *server, const gvmi_job *job)
             gvmi_machine_driver_memory(server->machine, job->device, job->free_bytes,
                                        job->total_bytes, budget_now(server, job));
         break;
-    case GVMI_JOB_REAP:
-        for (gvmi_peer *peer = server->fenced_count > 0 ? server->peers : NULL; peer != NULL;
-             peer = peer->next)
-            gvmi_peer_unfence(server, peer);
-        break;
+    case GVMI_JOB_REAP: break;
     }
     gvmi_server_act(server);
+}
+
+/* A tier's reaping is over. What was dropped meanwhile had no job of its own: as long as something
+ * is not given back, a job is under way that ends here. */
+static void reaped(gvm_server *server, gvmi_mover *mover, uint32_t tier)
+{
+    if (gvmi_frames_dropped(server->frames)) {
+        gvmi_mover_reap(mover, tier);
+        return;
+    }
+    for (gvmi_peer *peer = server->fenced_count > 0 ? server->peers : NULL; peer != NULL;
+         peer = peer->next)
+        gvmi_peer_unfence(server, peer);
 }
 
 static void finish_jobs(gvm_server *server)
@@ -206,17 +214,14 @@ static void finish_jobs(gvm_server *server)
 
     while (job != NULL) {
         gvmi_job *next = job->next;
-        gvmi_mover *mover;
-        uint32_t tier;
-        bool reap;
+        gvmi_mover *mover = server->movers[job->device];
+        const bool reap = job->kind == GVMI_JOB_REAP;
+        const uint32_t tier = job->to.tier;
 
         finish_job(server, job);
-        reap = job->kind == GVMI_JOB_REAP && gvmi_frames_dropped(server->frames);
-        mover = server->movers[job->device];
-        tier = job->to.tier;
         gvmi_done_release(job);
-        if (reap) /* what was dropped while this was under way */
-            gvmi_mover_reap(mover, tier);
+        if (reap)
+            reaped(server, mover, tier);
         job = next;
     }
 }

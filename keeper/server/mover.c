@@ -49,6 +49,7 @@ typedef struct lane {
     job_list waiting; /* under lock */
     bool stop;        /* likewise */
     gvmi_job reap;
+    bool entered; /* the thread has the device's context current */
     CUstream stream;
     uint32_t events; /* made so far */
     flight flights[DEPTH];
@@ -279,16 +280,32 @@ static gvm_status submit_action(lane *l, gvmi_job *job)
     return job->what == GVMI_ACTION_COPY ? copy(l, &job->to, &job->from) : zero(l, &job->to);
 }
 
+/* Tried again with every job that needs it: one failure does not make the lane useless. */
+static gvm_status enter(lane *l)
+{
+    gvm_status status = GVM_OK;
+
+    if (!l->entered)
+        status = gvmi_device_enter(l->mover->device);
+    l->entered = status == GVM_OK;
+    return status;
+}
+
 static gvm_status do_job(lane *l, gvmi_job *job)
 {
-    switch (job->kind) {
-    case GVMI_JOB_QUERY: return look_up_memory(l, job);
-    case GVMI_JOB_REAP:
+    gvm_status status;
+
+    if (job->kind == GVMI_JOB_REAP) {
         land_ready(l);
         gvmi_frames_reap(l->mover->frames, l->tier);
         return GVM_OK;
-    default: return submit_action(l, job);
     }
+    status = enter(l);
+    if (status != GVM_OK) {
+        job->make = false; /* nothing was, and nothing is to be undone */
+        return status;
+    }
+    return job->kind == GVMI_JOB_QUERY ? look_up_memory(l, job) : submit_action(l, job);
 }
 
 static void start_job(lane *l, gvmi_job *job)
@@ -346,13 +363,22 @@ static bool next_job(lane *l, gvmi_job **job)
     return !stop;
 }
 
+/* With the context current. */
+static void free_stream(lane *l)
+{
+    while (l->events > 0)
+        gvmi_cu->cuEventDestroy(l->flights[--l->events].event);
+    if (l->stream != NULL)
+        gvmi_cu->cuStreamDestroy(l->stream);
+    l->stream = NULL;
+}
+
 static void *run_lane(void *arg)
 {
     lane *l = arg;
     gvmi_job *job;
-    /* If this fails each call will, and each job says so. */
-    const bool entered = gvmi_device_enter(l->mover->device) == GVM_OK;
 
+    (void)enter(l); /* each job tries again */
     while (next_job(l, &job)) {
         land_ready(l);
         if (job != NULL)
@@ -360,8 +386,10 @@ static void *run_lane(void *arg)
     }
     while (l->count > 0)
         land(l);
-    if (entered)
+    if (l->entered) { /* here, where nothing can come between */
+        free_stream(l);
         gvmi_device_leave();
+    }
     return NULL;
 }
 
@@ -387,11 +415,8 @@ static gvm_status make_stream(lane *l)
 
 static void lane_free(lane *l)
 {
-    if (gvmi_device_enter(l->mover->device) == GVM_OK) {
-        while (l->events > 0)
-            gvmi_cu->cuEventDestroy(l->flights[--l->events].event);
-        if (l->stream != NULL)
-            gvmi_cu->cuStreamDestroy(l->stream);
+    if (l->stream != NULL && gvmi_device_enter(l->mover->device) == GVM_OK) {
+        free_stream(l); /* of a thread that had nothing to do */
         gvmi_device_leave();
     }
     free_jobs(l->waiting.first);
@@ -414,6 +439,8 @@ static gvm_status lane_start(gvmi_mover *mover, lane *l, uint32_t tier)
     pthread_condattr_destroy(&monotonic);
     if (status == GVM_OK) {
         status = make_stream(l);
+        if (status != GVM_OK)
+            free_stream(l);
         gvmi_device_leave();
     }
     if (status != GVM_OK)

@@ -357,10 +357,9 @@ static void take_message(gvm_server *server, gvmi_peer *peer, const uint8_t *byt
         peer_gone(server, peer);
         gvmi_server_act(server);
     } else {
-        server->dropped = false;
         gvmi_machine_message(server->machine, peer->client, &message);
         gvmi_server_act(server);
-        if (server->dropped && message.head.type == GVMI_WIRE_TRIM)
+        if (message.head.type == GVMI_WIRE_TRIM && gvmi_frames_dropped(server->frames))
             fence(server, peer);
     }
 }

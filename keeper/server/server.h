@@ -143,7 +143,6 @@ struct gvm_server {
     gvmi_peer **by_client; /* client_capacity of them, by number */
     uint32_t client_capacity, refused_count, fenced_count;
     bool paused;              /* no fds: nobody is accepted until the next tick */
-    bool dropped;             /* some frame was dropped in the event under way */
     int64_t now_ns, query_ns; /* query_ns: when memory is to be looked at next */
 };
 

@@ -4,7 +4,7 @@
  * the host. Threads acquire and release for ever, or stop when they like, so nothing is bounded but
  * the numbers of clients and threads. README.md tells what is modelled, and what is not.
  *
- * table.pml, made from GVMI_LEASE_TRANSITIONS by run.sh, has the states, the events and step().
+ * table.pml, made by table.c from GVMI_LEASE_TRANSITIONS, has the states, the events and step().
  *
  * -D THREADS=2|3   one thread for each client, or two for client 0
  * -D ROUNDS=n      each thread acquires at most n times; otherwise without end
@@ -16,6 +16,7 @@
  * -D TIMEOUTS      acquires may have a timeout
  * -D LIMITS        a thread that may not take a lease may give up instead of asking the keeper
  * -D KEEPS         thread 0 may keep a read lease for ever; writers do not wait for ever
+ * -D ENDS          the property that every run ends well (world.pml)
  * -D FAULT_...     one planted fault; run.sh lists them
  */
 #include "table.pml"
@@ -73,7 +74,7 @@
 #define HOST 1
 
 /* Never true: they name the assertion in SPIN's output. */
-bit two_leases, lease_while_frozen, lost_update, frame_reused, no_such_row, another_row;
+bit two_leases, lease_while_frozen, lost_update, frame_reused, not_in_table;
 
 /* ---- memory that the client and the keeper share */
 byte lease_readers[2], lease_writers[2]; /* the lease words */
@@ -190,16 +191,17 @@ inline ring(c)
     left = 0
 }
 
-/* What a thread makes of the permit it loaded, and of its lease word, at which it then looks again:
- * between its addition and its load of the permit, a lease may have been granted to another thread
- * of the process, taken, and the write permit opened. */
+/* What a thread makes of the permit it loaded, and where writing is permitted also of its lease
+ * word, at which it then looks again: between its addition and its load of the permit, a lease may
+ * have been granted to another thread of the process, taken, and the write permit opened. */
+#define PERMITS(m) (!conflict && (seen == P_READ_WRITE || (seen == P_READ && m == READ)))
 #ifdef FAULT_NO_SECOND_LOOK
-#define ALLOWED(m) (!conflict && (seen == P_READ_WRITE || (seen == P_READ && m == READ)))
+#define ALLOWED(m) PERMITS(m)
 #else
-#define ALLOWED(m) \
-    (!conflict && (seen == P_READ_WRITE || (seen == P_READ && m == READ)) && \
-     lease_writers[CLIENT(t)] == (m == WRITE -> 1 : 0) && \
+#define ALONE(m) \
+    (lease_writers[CLIENT(t)] == (m == WRITE -> 1 : 0) && \
      (m == READ || lease_readers[CLIENT(t)] == 0))
+#define ALLOWED(m) (PERMITS(m) && (seen == P_READ || ALONE(m)))
 #endif
 
 /* The addition and the load of the permit are one step each. Without the fence between them the
@@ -729,6 +731,12 @@ inline cut_off(c, first, last)
            goto left_queue \
        }
 
+#ifdef FAULT_COPY_UNLOOKED
+#define NOTHING_HELD true
+#else
+#define NOTHING_HELD (!readers_seen && !writers_seen && NOTHING_OWED)
+#endif
+
 #ifdef FAULT_REUSE_HELD
 #define MAY_MOVE true
 #else
@@ -761,7 +769,7 @@ end_idle:
        atomic {
            load(1);
            if
-           :: !readers_seen && !writers_seen && NOTHING_OWED -> freeze()
+           :: NOTHING_HELD -> freeze()
            :: else -> calm_down() /* given up */
            fi;
            forget_seen()
@@ -811,14 +819,7 @@ message:
                  permits()
               :: else
               fi;
-#ifndef FAULT_QUEUE_UNSEEN
               goto look_again
-#else
-              if
-              :: len(queue) == 1 -> goto look_again
-              :: else -> goto end_idle
-              fi
-#endif
            fi
         :: kind == TAKEN_READ || kind == TAKEN_WRITE ->
            if

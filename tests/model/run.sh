@@ -1,0 +1,191 @@
+#!/bin/sh
+# usage: run.sh TABLE [--long | -D NAME...]
+# The keeper's lease protocol, searched by SPIN (README.md). TABLE is the program made of table.c.
+#   (nothing)   small worlds, and the planted faults, each of which must be found; prints TAP
+#   --long      larger worlds; prints TAP
+#   -D NAME...  one world; a trail that ends in an error is shown step by step
+# Environment: CC (default cc), KEEP=1 keeps the work folder and names it.
+set -eu
+[ $# -ge 1 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+table=$(realpath "$1")
+shift
+here=$(cd "$(dirname "$0")" && pwd)
+
+command -v spin >/dev/null 2>&1 || { echo '1..0 # SKIP spin is not installed (Debian: spin)'; exit 77; }
+
+work=$(mktemp -d "${TMPDIR:-/tmp}/gvmem-model.XXXXXX")
+if [ "${KEEP:-0}" = 1 ]; then
+    echo "# work folder: $work"
+else
+    trap 'rm -rf "$work"' EXIT
+    trap 'exit 1' HUP INT TERM
+fi
+cp "$here/keeper.pml" "$here/world.pml" "$work"
+cd "$work"
+"$table" >table.pml
+"$table" --rows >rows
+
+count=0 failed=0
+optimise=-O0    # the verifier is one huge function: optimising it takes longer than a short search
+memory_mib=1900 # of a search, at most
+steps_max=2000000
+
+verdict() { # ok|not TEXT
+    count=$((count + 1))
+    if [ "$1" = ok ]; then
+        echo "ok $count - $2"
+    else
+        echo "not ok $count - $2"
+        failed=$((failed + 1))
+    fi
+}
+
+# Makes the verifier of a world and runs it: ./out has what it says, taken the transitions it took.
+search() { # VERIFIER-OPTIONS C-OPTIONS NAMES...
+    search_options=$1 search_flags=$2
+    shift 2
+    rm -f pan* ./*.trail out
+    spin -a "$@" keeper.pml >spin.log 2>&1 || { cat spin.log >out; return 1; }
+    # shellcheck disable=SC2086 # words of a list
+    ${CC:-cc} $optimise -w $search_flags -DVECTORSZ=512 -DMEMLIM=$memory_mib -o pan pan.c 2>cc.log ||
+        { cat cc.log >out; return 1; }
+    # shellcheck disable=SC2086
+    ./pan -m$steps_max -w24 $search_options >out 2>&1 || return 1
+    sed -n 's/^row //p' out >>taken
+}
+
+is_complete() { grep -q 'errors: 0$' out && ! grep -Eq 'Search not completed|search depth too small' out; }
+
+explain() { # NAMES...
+    sed 's/^/# /' out | grep -v '^# *$' | head -n 40
+    [ ! -f keeper.pml.trail ] || spin -t -p -g "$@" keeper.pml 2>/dev/null | tail -n 60 | sed 's/^/# /'
+}
+
+# All that can happen in a world: no assertion fails, nobody waits for ever.
+holds() { # TEXT NAMES...
+    text=$1
+    shift
+    if search '' '-DSAFETY' "$@" && is_complete; then
+        verdict ok "$text ($(sed -n 's/^ *\([0-9]*\) states, stored.*/\1/p' out) states)"
+    else
+        verdict not "$text"
+        explain "$@"
+    fi
+}
+
+# Every run of a world ends well, if all go on who can. World: with ROUNDS.
+ends() { # TEXT NAMES...
+    text=$1
+    shift
+    if search '-a -f' '-DNFAIR=3' -DENDS "$@" && is_complete; then
+        verdict ok "$text ($(sed -n 's/^ *\([0-9]*\) states, stored.*/\1/p' out) states)"
+    else
+        verdict not "$text"
+        explain -DENDS "$@"
+    fi
+}
+
+# A planted fault is found, and as what it is: an assertion by its name, or 'invalid end state'.
+finds() { # FAULT ERROR NAMES...
+    fault=$1 error=$2
+    shift 2
+    search '' '-DSAFETY' "-DFAULT_$fault" "$@" || true
+    if grep '^pan:1: ' out | grep -Eq "$error"; then
+        verdict ok "fault_$(echo "$fault" | tr '[:upper:]' '[:lower:]')_is_found ($error)"
+    else
+        verdict not "fault_$(echo "$fault" | tr '[:upper:]' '[:lower:]')_is_found ($error)"
+        explain "-DFAULT_$fault" "$@"
+    fi
+}
+
+# The searches so far took every transition of the table, and no other.
+table_is_taken() {
+    sort -u taken >taken.sorted
+    cut -d ' ' -f 1-3 rows | sort -u >rows.sorted
+    if cmp -s taken.sorted rows.sorted; then
+        verdict ok "table_every_row_is_taken ($(wc -l <rows | tr -d ' ') rows)"
+    else
+        verdict not 'table_every_row_is_taken'
+        diff rows.sorted taken.sorted | sed 's/^/# /'
+        sed 's/^/# /' rows
+    fi
+}
+
+# Without any one of its rows, the model steps outside the table.
+table_is_needed() {
+    cp table.pml whole.pml
+    while read -r _ _ _ from event to; do
+        grep -v "(from) == $from && (event) == $event && (to) == $to)" whole.pml >table.pml
+        search '' '-DSAFETY' -DTHREADS=2 -DMOVES -DKILLS || true
+        if ! cmp -s table.pml whole.pml && grep -q '^pan:1: assertion violated.*not_in_table' out; then
+            verdict ok "table_without_row_is_noticed $from $event $to"
+        else
+            verdict not "table_without_row_is_noticed $from $event $to"
+            explain
+        fi
+    done <rows
+    cp whole.pml table.pml
+}
+
+small_worlds() {
+    holds two_clients_ask_time_out_and_give_up -DTHREADS=2 -DLIMITS -DTIMEOUTS
+    holds two_clients_and_moves -DTHREADS=2 -DMOVES
+    holds two_clients_and_death -DTHREADS=2 -DKILLS
+    holds two_clients_and_cutting_off -DTHREADS=2 -DCUTS
+    holds two_clients_moves_and_late_answers -DTHREADS=2 -DROUNDS=1 -DMOVES -DSLOW
+    holds three_threads_of_two_clients -DTHREADS=3 -DROUNDS=1
+    ends two_clients_end -DTHREADS=2 -DROUNDS=1
+    ends two_clients_and_death_end -DTHREADS=2 -DROUNDS=1 -DKILLS
+    ends two_clients_and_cutting_off_end -DTHREADS=2 -DROUNDS=1 -DCUTS
+}
+
+planted_faults() {
+    finds NO_FENCE_ACQUIRE two_leases -DTHREADS=2
+    finds NO_FENCE_REVOKE 'two_leases|invalid end state' -DTHREADS=2
+    finds NO_FENCE_RELEASE 'invalid end state' -DTHREADS=2
+    finds NO_SECOND_LOOK two_leases -DTHREADS=3 -DROUNDS=2
+    finds PERMIT_EARLY two_leases -DTHREADS=3 -DROUNDS=2
+    finds HOLDER_READ two_leases -DTHREADS=3 -DROUNDS=2
+    finds TAKEN_EARLY two_leases -DTHREADS=2
+    finds TAKEN_UNHEARD 'invalid end state' -DTHREADS=2
+    finds SILENT_BACKOUT 'invalid end state' -DTHREADS=2 -DLIMITS
+    finds RING_LAST_ONLY 'invalid end state' -DTHREADS=3 -DROUNDS=1 -DKEEPS
+    finds GONE_SILENT 'invalid end state' -DTHREADS=2 -DMOVES -DBREAKS
+    finds IGNORE_OWED lease_while_frozen -DTHREADS=2 -DMOVES
+    finds COPY_UNLOOKED lease_while_frozen -DTHREADS=2 -DMOVES
+    finds DIRTY_LATE lost_update -DTHREADS=2 -DMOVES -DKILLS
+    finds THAW_EARLY 'frame_reused|lost_update' -DTHREADS=2 -DMOVES
+    finds VOID_EARLY 'frame_reused|lost_update' -DTHREADS=2 -DMOVES -DKILLS
+    finds CUT_COUNTS 'invalid end state' -DTHREADS=2 -DCUTS
+    finds REUSE_HELD frame_reused -DTHREADS=2 -DMOVES -DCUTS
+}
+
+large_worlds() {
+    optimise=-O1
+    holds two_clients_moves_and_death -DTHREADS=2 -DMOVES -DKILLS
+    holds two_clients_moves_and_cutting_off -DTHREADS=2 -DMOVES -DCUTS
+    holds two_clients_moves_and_failing_maps -DTHREADS=2 -DMOVES -DBREAKS
+    holds two_clients_moves_and_time_outs -DTHREADS=2 -DMOVES -DTIMEOUTS -DLIMITS
+    holds three_threads_and_a_lease_kept_for_ever -DTHREADS=3 -DROUNDS=1 -DKEEPS
+    holds three_threads_and_moves -DTHREADS=3 -DROUNDS=1 -DMOVES
+    ends two_clients_moves_and_death_end -DTHREADS=2 -DROUNDS=1 -DMOVES -DKILLS
+}
+
+case ${1:-} in
+'')
+    echo '1..39'
+    : >taken
+    small_worlds
+    table_is_taken
+    table_is_needed
+    planted_faults
+    ;;
+--long)
+    echo '1..7'
+    large_worlds
+    ;;
+*)
+    holds "$*" "$@"
+    ;;
+esac
+[ "$failed" -eq 0 ]

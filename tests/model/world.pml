@@ -61,3 +61,13 @@ init
         run Thread(2)
     }
 }
+
+/* With ROUNDS: whatever happens, at last no permit is withdrawn and no thread waits. Weak fairness is
+ * assumed, which has every process go on that can, and the world calm down. */
+#ifdef ENDS
+ltl ends
+{
+    <>[]((state == SHARED || state == EXCLUSIVE) && (reply[0] != WAITS || stopped[0]) &&
+         reply[2] != WAITS)
+}
+#endif

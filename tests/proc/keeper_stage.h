@@ -48,7 +48,7 @@ bool stage_end(stage *s);
 
 /* ---- the tests, in groups */
 
-void test_stops(void);  /* keeper_stop.c: SIGSTOP, leases never given back */
+void test_stops(void);           /* keeper_stop.c: SIGSTOP, leases never given back */
 void test_abuses(uint64_t seed); /* keeper_abuse.c: what no client says */
 
 #endif

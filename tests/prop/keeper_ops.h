@@ -116,7 +116,7 @@ typedef struct party {
     gvm_device *device;
     gvm_keeper *keeper;
     pthread_rwlock_t connection; /* read: while a thread uses it or holds leases */
-    pthread_rwlock_t opening;    /* written: closing what only its creator keeps a name for */
+    pthread_rwlock_t opening;    /* read: an open by name; written: closing what bears a name */
     atomic_bool reconnecting;    /* let go of everything, somebody waits for the lock */
     slot slots[SLOTS];
 } party;

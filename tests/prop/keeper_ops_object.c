@@ -195,11 +195,19 @@ static bool do_open(worker *w)
 
 /* ---- ending */
 
-/* Under the mutex of names and the slot's lock for writing, with the GPU at rest. */
+/* Does a name end with this opening? One that must not outlive its creator goes with the last
+ * opening that the creator's connection has, which the slot it was created in is: do_close() and
+ * disconnect() close the others before. Under the mutex, as all that follows. */
+static bool bears_name(const slot *s)
+{
+    return s->object != NULL && s->creator && !s->record->outlives && s->record->name >= 0;
+}
+
+/* The slot's lock is held for writing, and the GPU is at rest. */
 static void close_locked(slot *s)
 {
     record *r = s->record;
-    const int name = s->creator && !r->outlives ? r->name : -1;
+    const int name = bears_name(s) ? r->name : -1;
 
     if (name >= 0)
         name_ask((unsigned)name, 0);
@@ -211,12 +219,11 @@ static void close_locked(slot *s)
     s->record = NULL;
 }
 
-/* Another opening of the same object in this process, which would keep a private object's name. */
-static bool opened_twice(const worker *w, const slot *s)
+/* Another opening of the same object by this process. */
+static bool opened_twice(const party *p, const slot *s)
 {
     for (unsigned i = 0; i < SLOTS; i++)
-        if (&w->party->slots[i] != s && w->party->slots[i].object != NULL &&
-            w->party->slots[i].serial == s->serial)
+        if (&p->slots[i] != s && p->slots[i].object != NULL && p->slots[i].serial == s->serial)
             return true;
     return false;
 }
@@ -229,17 +236,20 @@ static bool gpu_rests(worker *w)
 static bool do_close(worker *w)
 {
     slot *s = take_slot(w, true);
-    bool good = true;
+    bool good = true, bears;
 
     if (s == NULL)
         return true;
     names_lock();
-    pthread_rwlock_wrlock(&w->party->opening);
-    if (!s->creator || s->record->outlives || !opened_twice(w, s)) {
+    bears = bears_name(s);
+    if (bears) /* an open under way, even one that fails in the end, would keep the name */
+        pthread_rwlock_wrlock(&w->party->opening);
+    if (!bears || !opened_twice(w->party, s)) {
         good = gpu_rests(w);
         close_locked(s);
     }
-    pthread_rwlock_unlock(&w->party->opening);
+    if (bears)
+        pthread_rwlock_unlock(&w->party->opening);
     names_unlock();
     pthread_rwlock_unlock(&s->lock);
     return good;
@@ -577,8 +587,18 @@ static bool one_connection_is_left(gvm_keeper *keeper)
     return mine == 1;
 }
 
+/* Has the slot an object whose name ends with this connection? */
+static bool shares_name(const party *p, const slot *s)
+{
+    for (unsigned i = 0; i < SLOTS; i++)
+        if (p->slots[i].serial == s->serial && bears_name(&p->slots[i]))
+            return true;
+    return false;
+}
+
 /* Closes the connection with what is open over it. Private objects that have names are closed one
- * by one before: when the keeper sees that a connection ended is its own affair. */
+ * by one before, as when the keeper sees that a connection ended is its own affair; and where the
+ * creator opened his own by name, the opening that bears the name goes last. */
 static bool disconnect(worker *w)
 {
     party *p = w->party;
@@ -587,12 +607,13 @@ static bool disconnect(worker *w)
 
     names_lock();
     good = gpu_rests(w);
-    for (unsigned i = 0; i < SLOTS; i++) {
-        slot *s = &p->slots[i];
+    for (int bears = 0; bears < 2; bears++)
+        for (unsigned i = 0; i < SLOTS; i++) {
+            slot *s = &p->slots[i];
 
-        if (s->object != NULL && (tidy || (s->creator && !s->record->outlives && s->record->name >= 0)))
-            close_locked(s);
-    }
+            if (s->object != NULL && bears_name(s) == bears && (tidy || shares_name(p, s)))
+                close_locked(s);
+        }
     gvm_keeper_close(p->keeper);
     names_unlock();
     return good;

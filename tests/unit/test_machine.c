@@ -429,6 +429,32 @@ static void leased_object_is_not_moved(void **state)
     end_world(&w);
 }
 
+/* The keeper hears of acquires that went the fast way later than of the eviction that followed. */
+static void evicted_object_stays_out_until_acquired(void **state)
+{
+    world w;
+    actor *a;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 2, 0, &slot), GVM_OK);
+    for (int i = 0; i < 2; i++) {
+        atomic_fetch_add(&a->leases[slot].word, GVMI_LEASE_COUNTED + GVMI_LEASE_READER);
+        give(&w, a, slot, GVM_LEASE_READ);
+        assert_int_equal(evict(&w, a, "/x"), 2 * CHUNK);
+        for (int looks = 0; looks < 5; looks++)
+            tick(&w, 200);
+        assert_int_equal(info(&w, a, slot).host_bytes, 2 * CHUNK);
+        atomic_fetch_add(&a->leases[slot].word, GVMI_LEASE_COUNTED + GVMI_LEASE_READER);
+        give(&w, a, slot, GVM_LEASE_READ);
+        tick(&w, 200);
+        assert_int_equal(info(&w, a, slot).device_bytes, 2 * CHUNK);
+    }
+    end_world(&w);
+}
+
 static void client_that_does_not_map_is_cut_off_and_its_bytes_held(void **state)
 {
     world w;
@@ -583,6 +609,7 @@ int main(void)
         cmocka_unit_test(granted_lease_counts_before_it_is_taken),
         cmocka_unit_test(try_against_lease_times_out_at_once),
         cmocka_unit_test(leased_object_is_not_moved),
+        cmocka_unit_test(evicted_object_stays_out_until_acquired),
         cmocka_unit_test(client_that_does_not_map_is_cut_off_and_its_bytes_held),
         cmocka_unit_test(dead_writer_leaves_object_interrupted),
         cmocka_unit_test(quota_counts_by_owner),

@@ -1,0 +1,105 @@
+/* Asking a keeper that may not answer: its process can be stopped, or its machine out of breath. */
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "tools/keeper.h"
+
+/* Shared by the thread that asks and the one that waits for it; whoever is last frees it. */
+typedef struct question {
+    pthread_mutex_t lock;
+    pthread_cond_t answered;
+    gvm_keeper *keeper;
+    gvm_keeper_snapshot *snapshot;
+    gvm_status status;
+    gvm_error error;
+    bool done, given_up;
+} question;
+
+static void question_free(question *q)
+{
+    pthread_cond_destroy(&q->answered);
+    pthread_mutex_destroy(&q->lock);
+    free(q);
+}
+
+static void *ask(void *arg)
+{
+    question *q = arg;
+    bool given_up;
+
+    q->status = gvm_keeper_get_snapshot(q->keeper, &q->snapshot);
+    q->error = gvmi_error_save();
+    pthread_mutex_lock(&q->lock);
+    q->done = true;
+    given_up = q->given_up;
+    pthread_cond_signal(&q->answered);
+    pthread_mutex_unlock(&q->lock);
+    if (given_up) { /* it has come to life again, or ended */
+        if (q->status == GVM_OK)
+            gvm_keeper_snapshot_destroy(q->snapshot);
+        gvm_keeper_close(q->keeper);
+        question_free(q);
+    }
+    return NULL;
+}
+
+static bool await_answer(question *q)
+{
+    struct timespec until;
+    bool done;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += KEEPER_ANSWER_S;
+    pthread_mutex_lock(&q->lock);
+    while (!q->done && pthread_cond_timedwait(&q->answered, &q->lock, &until) != ETIMEDOUT) {}
+    done = q->done;
+    q->given_up = !done;
+    pthread_mutex_unlock(&q->lock);
+    return done;
+}
+
+static question *question_new(gvm_keeper *keeper)
+{
+    question *q = calloc(1, sizeof *q);
+    pthread_condattr_t steady;
+
+    if (q == NULL)
+        return NULL;
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    pthread_cond_init(&q->answered, &steady);
+    pthread_condattr_destroy(&steady);
+    pthread_mutex_init(&q->lock, NULL);
+    q->keeper = keeper;
+    return q;
+}
+
+gvm_status keeper_ask(gvm_keeper **keeper, gvm_keeper_snapshot **out)
+{
+    question *q = question_new(*keeper);
+    pthread_t thread;
+    gvm_status status;
+
+    if (q == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of memory");
+    if (pthread_create(&thread, NULL, ask, q) != 0) {
+        question_free(q);
+        return gvmi_fail(GVM_E_LIMIT, "cannot start a thread");
+    }
+    if (!await_answer(q)) {
+        pthread_detach(thread);
+        *keeper = NULL;
+        return gvmi_fail(GVM_E_TIMEOUT, "the keeper does not answer within %d s", KEEPER_ANSWER_S);
+    }
+    pthread_join(thread, NULL);
+    status = q->status;
+    if (status == GVM_OK)
+        *out = q->snapshot;
+    else
+        gvmi_error_restore(&q->error);
+    question_free(q);
+    return status;
+}
