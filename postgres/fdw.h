@@ -1,0 +1,33 @@
+/* postgres/fdw.h - the foreign data wrapper's callbacks, by the file that has them. */
+#ifndef GSTORE_FDW_H
+#define GSTORE_FDW_H
+
+#include "postgres.h"
+
+#include "foreign/fdwapi.h"
+#include "storage/itemptr.h"
+
+/* A row's number as a ctid. */
+#define GSTORE_ROWS_PER_BLOCK 32768u
+
+static inline void gstore_row_to_tid(uint64 row, ItemPointer tid)
+{
+    ItemPointerSet(tid, (BlockNumber)(row / GSTORE_ROWS_PER_BLOCK),
+                   (OffsetNumber)(row % GSTORE_ROWS_PER_BLOCK + 1));
+}
+
+static inline uint64 gstore_tid_to_row(ItemPointer tid)
+{
+    return (uint64)ItemPointerGetBlockNumberNoCheck(tid) * GSTORE_ROWS_PER_BLOCK +
+           ItemPointerGetOffsetNumberNoCheck(tid) - 1;
+}
+
+extern void gstore_plan_callbacks(FdwRoutine *routine);   /* plan.c */
+extern void gstore_scan_callbacks(FdwRoutine *routine);   /* scan.c */
+extern void gstore_modify_callbacks(FdwRoutine *routine); /* modify.c */
+extern void gstore_truncate_callback(List *relations, DropBehavior behavior, bool restart);
+extern bool gstore_is_table(Oid relation); /* ddl.c: a foreign table of ours */
+extern void gstore_ddl_init(void);         /* ddl.c */
+extern void gstore_worker_init(void);      /* worker.c: settings, worker */
+
+#endif

@@ -1,0 +1,126 @@
+/* Options of tables and columns, checked when they are written and read when they are needed. */
+#include "postgres.h"
+
+#include "access/reloptions.h"
+#include "catalog/pg_attribute.h"
+#include "catalog/pg_foreign_data_wrapper.h"
+#include "catalog/pg_foreign_server.h"
+#include "catalog/pg_foreign_table.h"
+#include "catalog/pg_user_mapping.h"
+#include "commands/defrem.h"
+#include "foreign/foreign.h"
+#include "utils/builtins.h"
+
+#include <gvmem/gvmem.h>
+
+#include "postgres/option.h"
+
+PG_FUNCTION_INFO_V1(gstore_fdw_validator);
+
+static const char *what_has(Oid catalog)
+{
+    switch (catalog) {
+    case ForeignDataWrapperRelationId: return "FOREIGN DATA WRAPPER";
+    case ForeignServerRelationId: return "SERVER";
+    case UserMappingRelationId: return "USER MAPPING";
+    default: return "this";
+    }
+}
+
+static int device_number(DefElem *option)
+{
+    const char *text = defGetString(option);
+    char *end;
+    long number;
+
+    errno = 0;
+    number = strtol(text, &end, 10);
+    if (*text == '\0' || *end != '\0' || errno != 0 || number < 0 || number >= GVM_SERVER_DEVICES_MAX)
+        ereport(ERROR,
+                (errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
+                 errmsg("invalid value for option \"pinning\": \"%s\"", text),
+                 errhint("It is the number of a GPU, from 0 to %d.", GVM_SERVER_DEVICES_MAX - 1)));
+    return (int)number;
+}
+
+static void check_format(DefElem *option)
+{
+    const char *text = defGetString(option);
+
+    if (pg_strcasecmp(text, "pgstrom") != 0)
+        ereport(ERROR, (errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
+                        errmsg("invalid value for option \"format\": \"%s\"", text),
+                        errhint("Valid values: pgstrom.")));
+}
+
+static bool is_pglz(DefElem *option)
+{
+    const char *text = defGetString(option);
+
+    if (pg_strcasecmp(text, "pglz") == 0)
+        return true;
+    if (pg_strcasecmp(text, "none") != 0)
+        ereport(ERROR, (errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
+                        errmsg("invalid value for option \"compression\": \"%s\"", text),
+                        errhint("Valid values: none, pglz.")));
+    return false;
+}
+
+static void refuse(const DefElem *option, const char *hint)
+{
+    ereport(ERROR, (errcode(ERRCODE_FDW_INVALID_OPTION_NAME),
+                    errmsg("invalid option \"%s\"", option->defname), errhint("%s", hint)));
+}
+
+Datum gstore_fdw_validator(PG_FUNCTION_ARGS)
+{
+    List *options = untransformRelOptions(PG_GETARG_DATUM(0));
+    const Oid catalog = PG_GETARG_OID(1);
+    ListCell *cell;
+
+    foreach (cell, options) {
+        DefElem *option = lfirst(cell);
+
+        if (catalog == ForeignTableRelationId) {
+            if (strcmp(option->defname, "pinning") == 0)
+                (void)device_number(option);
+            else if (strcmp(option->defname, "format") == 0)
+                check_format(option);
+            else
+                refuse(option, "Valid options of a table: pinning, format.");
+        } else if (catalog == AttributeRelationId) {
+            if (strcmp(option->defname, "compression") == 0)
+                (void)is_pglz(option);
+            else
+                refuse(option, "Valid options of a column: compression.");
+        } else
+            refuse(option, psprintf("There are no options on %s.", what_has(catalog)));
+    }
+    PG_RETURN_VOID();
+}
+
+int gstore_table_device(Oid relation)
+{
+    ListCell *cell;
+
+    foreach (cell, GetForeignTable(relation)->options) {
+        DefElem *option = lfirst(cell);
+
+        if (strcmp(option->defname, "pinning") == 0)
+            return device_number(option);
+    }
+    return 0;
+}
+
+bool gstore_column_is_compressed(Oid relation, AttrNumber column)
+{
+    ListCell *cell;
+
+    foreach (cell, GetForeignColumnOptions(relation, column)) {
+        DefElem *option = lfirst(cell);
+
+        if (strcmp(option->defname, "compression") == 0)
+            return is_pglz(option);
+    }
+    return false;
+}

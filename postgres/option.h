@@ -1,0 +1,12 @@
+/* postgres/option.h - options of tables and columns. */
+#ifndef GSTORE_OPTION_H
+#define GSTORE_OPTION_H
+
+#include "postgres.h"
+
+/* The device of OPTIONS (pinning 'N'); 0 without. */
+extern int gstore_table_device(Oid relation);
+/* OPTIONS (compression 'pglz'). */
+extern bool gstore_column_is_compressed(Oid relation, AttrNumber column);
+
+#endif

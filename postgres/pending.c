@@ -1,0 +1,415 @@
+/* What the current transaction has changed; see pending.h.
+ *
+ * Changes are undone by going back to marks: numbers of rows, deletions and commands at the time a
+ * subtransaction first changed the table. What was written to the store behind the mark is overwritten.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+
+#include "postgres/option.h"
+#include "postgres/pending.h"
+
+/* The rows from this one on were made by this command. */
+typedef struct command_mark {
+    CommandId command;
+    uint64 rows;
+} command_mark;
+
+typedef struct deletion {
+    uint64 store, row;
+    CommandId command;
+} deletion;
+
+/* What a subtransaction goes back to. */
+typedef struct save {
+    struct save *outer;
+    int level;
+    gstore_view state; /* columns are a copy of its own */
+    bool own_store;
+    bool replaced;
+    CommandId replaced_command;
+    uint64 base_rows;
+    int mark_count, first_mark;
+    uint64 deletion_count, first_deletion;
+} save;
+
+struct gstore_pending {
+    gstore_pending *next;
+    Oid relation;
+    int device;
+    MemoryContext context;
+    TupleDesc desc;
+    gstore_view state; /* with our changes */
+    bool own_store;    /* state.store was made by us, and is referenced by us */
+    bool replaced;     /* the committed content does not count any more */
+    CommandId replaced_command;
+    uint64 base_rows; /* ours come after them */
+    bool versioned;   /* a version was added for it */
+    gstore_writer *writer;
+    command_mark *marks;
+    int mark_count, mark_capacity, first_mark;
+    deletion *deletions;
+    uint64 deletion_count, deletion_capacity, first_deletion;
+    HTAB *deleted;       /* of struct deletion's first two members */
+    dsa_pointer *stores; /* all that we made */
+    int store_count;
+    save *saves;
+};
+
+static gstore_pending *all;
+static MemoryContext context;
+
+gstore_pending *gstore_pending_find(Oid relation)
+{
+    gstore_pending *p = all;
+
+    while (p != NULL && p->relation != relation)
+        p = p->next;
+    return p;
+}
+
+static gstore_column *copy_columns(const gstore_column *columns, int count)
+{
+    gstore_column *copy = palloc(sizeof(gstore_column) * (Size)Max(count, 1));
+
+    if (count > 0)
+        memcpy(copy, columns, sizeof(gstore_column) * (Size)count);
+    return copy;
+}
+
+/* Before the first change at a nesting level: what to go back to. */
+static void save_state(gstore_pending *p)
+{
+    const int level = GetCurrentTransactionNestLevel();
+    MemoryContext old;
+    save *s;
+
+    if (level == 1 || (p->saves != NULL && p->saves->level >= level))
+        return;
+    old = MemoryContextSwitchTo(p->context);
+    if (p->writer != NULL) /* what outer levels staged must not go with the inner one */
+        gstore_flush(p->writer, &p->state);
+    s = palloc(sizeof *s);
+    *s = (save){.outer = p->saves,
+                .level = level,
+                .state = p->state,
+                .own_store = p->own_store,
+                .replaced = p->replaced,
+                .replaced_command = p->replaced_command,
+                .base_rows = p->base_rows,
+                .mark_count = p->mark_count,
+                .first_mark = p->first_mark,
+                .deletion_count = p->deletion_count,
+                .first_deletion = p->first_deletion};
+    s->state.columns = copy_columns(p->state.columns, p->state.column_count);
+    p->saves = s;
+    MemoryContextSwitchTo(old);
+}
+
+gstore_pending *gstore_pending_begin(Relation relation)
+{
+    gstore_pending *p = gstore_pending_find(RelationGetRelid(relation));
+    MemoryContext old;
+
+    if (p != NULL)
+        return p;
+    gstore_wait_ready();
+    if (context == NULL)
+        context = AllocSetContextCreate(TopTransactionContext, "gstore pending",
+                                        ALLOCSET_DEFAULT_SIZES);
+    old = MemoryContextSwitchTo(context);
+    p = palloc0(sizeof *p);
+    p->relation = RelationGetRelid(relation);
+    p->device = gstore_table_device(p->relation);
+    p->context = context;
+    p->desc = CreateTupleDescCopy(RelationGetDescr(relation));
+    gstore_look(p->relation, NULL, false, &p->state);
+    if (!p->state.empty)
+        gstore_check_columns(relation, &p->state);
+    p->base_rows = p->state.rows;
+    p->next = all;
+    all = p;
+    MemoryContextSwitchTo(old);
+    return p;
+}
+
+/* ---- changes */
+
+/* The table's columns as they are now, where the store has none or fewer. */
+static void complete_columns(gstore_pending *p)
+{
+    const int natts = p->desc->natts;
+    Relation relation;
+    gstore_column *now;
+
+    if (!p->state.empty && p->state.column_count >= natts)
+        return;
+    relation = RelationIdGetRelation(p->relation);
+    now = gstore_describe(relation);
+    RelationClose(relation);
+    for (int i = 0; i < p->state.column_count && i < natts; i++)
+        now[i] = p->state.columns[i];
+    p->state.columns = now;
+    p->state.column_count = natts;
+}
+
+static void need_store(gstore_pending *p)
+{
+    if (p->state.empty) {
+        p->stores = p->stores == NULL
+                        ? palloc(sizeof(dsa_pointer))
+                        : repalloc(p->stores, sizeof(dsa_pointer) * (Size)(p->store_count + 1));
+        p->state.store = gstore_new_store(p->relation, p->device, &p->state.name);
+        p->stores[p->store_count++] = p->state.store;
+        p->own_store = true;
+        p->state.empty = false;
+        p->state.rows = p->state.live_rows = p->base_rows = 0;
+        p->state.column_count = 0;
+    }
+    complete_columns(p);
+}
+
+static void mark_command(gstore_pending *p)
+{
+    const CommandId now = GetCurrentCommandId(true);
+
+    if (p->mark_count > p->first_mark && p->marks[p->mark_count - 1].command == now)
+        return;
+    if (p->mark_count == p->mark_capacity) {
+        p->mark_capacity = Max(16, 2 * p->mark_capacity);
+        p->marks = p->marks == NULL
+                       ? palloc(sizeof(command_mark) * (Size)p->mark_capacity)
+                       : repalloc_huge(p->marks, sizeof(command_mark) * (Size)p->mark_capacity);
+    }
+    p->marks[p->mark_count++] = (command_mark){now, p->state.rows};
+}
+
+void gstore_insert(gstore_pending *p, TupleTableSlot *slot)
+{
+    MemoryContext old;
+
+    save_state(p);
+    old = MemoryContextSwitchTo(p->context);
+    need_store(p);
+    if (p->writer == NULL)
+        p->writer = gstore_writer_create(p->desc);
+    mark_command(p);
+    MemoryContextSwitchTo(old);
+    gstore_write_row(p->writer, &p->state, slot);
+}
+
+bool gstore_delete(gstore_pending *p, uint64 row)
+{
+    const deletion key = {.store = p->state.name.store, .row = row};
+    bool found;
+    MemoryContext old;
+
+    if (p->state.empty)
+        return false;
+    save_state(p);
+    old = MemoryContextSwitchTo(p->context);
+    if (p->deleted == NULL) {
+        HASHCTL control = {.keysize = offsetof(deletion, command),
+                           .entrysize = sizeof(deletion),
+                           .hcxt = p->context};
+
+        p->deleted = hash_create("gstore deletions", 256, &control,
+                                 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+    }
+    (void)hash_search(p->deleted, &key, HASH_ENTER, &found);
+    if (!found) {
+        if (p->deletion_count == p->deletion_capacity) {
+            p->deletion_capacity = Max(64, 2 * p->deletion_capacity);
+            p->deletions = p->deletions == NULL
+                               ? palloc(sizeof(deletion) * p->deletion_capacity)
+                               : repalloc_huge(p->deletions, sizeof(deletion) * p->deletion_capacity);
+        }
+        p->deletions[p->deletion_count] = key;
+        p->deletions[p->deletion_count++].command = GetCurrentCommandId(true);
+        p->state.live_rows--;
+    }
+    MemoryContextSwitchTo(old);
+    return !found;
+}
+
+void gstore_truncate(gstore_pending *p)
+{
+    save_state(p);
+    if (p->writer != NULL)
+        gstore_writer_back_to(p->writer, 0);
+    p->state.empty = true;
+    p->state.store = InvalidDsaPointer;
+    p->state.rows = p->state.live_rows = p->base_rows = 0;
+    p->own_store = false;
+    p->replaced = true;
+    p->replaced_command = GetCurrentCommandId(true);
+    p->first_mark = p->mark_count;
+    p->first_deletion = p->deletion_count;
+}
+
+/* ---- what a scan of the same transaction sees */
+
+bool gstore_pending_replaced(const gstore_pending *p, CommandId before)
+{
+    return p->replaced && p->replaced_command < before;
+}
+
+const gstore_view *gstore_pending_rows(gstore_pending *p, CommandId before, uint64 *first, uint64 *limit)
+{
+    if (p->writer != NULL) {
+        MemoryContext old = MemoryContextSwitchTo(p->context);
+
+        gstore_flush(p->writer, &p->state);
+        MemoryContextSwitchTo(old);
+    }
+    *first = p->base_rows;
+    *limit = p->state.rows;
+    for (int i = p->first_mark; i < p->mark_count; i++)
+        if (p->marks[i].command >= before) {
+            *limit = p->marks[i].rows;
+            break;
+        }
+    return &p->state;
+}
+
+void gstore_pending_bury(const gstore_pending *p, CommandId before, gstore_view *view)
+{
+    for (uint64 i = p->first_deletion; i < p->deletion_count; i++)
+        if (p->deletions[i].store == view->name.store && p->deletions[i].command < before)
+            gstore_view_bury(view, p->deletions[i].row);
+}
+
+/* ---- ends of transactions */
+
+static bool is_changed(const gstore_pending *p)
+{
+    return p->replaced || p->own_store || p->state.rows > p->base_rows ||
+           p->deletion_count > p->first_deletion;
+}
+
+static int compare_rows(const void *left, const void *right)
+{
+    const uint64 a = *(const uint64 *)left, b = *(const uint64 *)right;
+
+    return (a > b) - (a < b);
+}
+
+/* One that was made and deleted by the same transaction is deleted all the same: its row is there. */
+static void commit_table(gstore_pending *p)
+{
+    const uint64 count = p->deletion_count - p->first_deletion;
+    uint64 *rows = NULL;
+
+    if (p->writer != NULL)
+        gstore_flush(p->writer, &p->state);
+    if (!is_changed(p))
+        return;
+    if (count > 0 && !p->state.empty) {
+        rows = MemoryContextAllocHuge(p->context, sizeof(uint64) * count);
+        for (uint64 i = 0; i < count; i++)
+            rows[i] = p->deletions[p->first_deletion + i].row;
+        qsort(rows, count, sizeof rows[0], compare_rows);
+    }
+    if (!p->state.empty && p->state.live_rows == 0) {
+        p->state.empty = true; /* nothing is left: the memory can go */
+        p->state.store = InvalidDsaPointer;
+    }
+    gstore_add_version(p->relation, &p->state, rows, p->state.empty ? 0 : count);
+    p->versioned = true;
+}
+
+static void forget_all(bool committed)
+{
+    for (gstore_pending *p = all; p != NULL; p = p->next) {
+        if (!committed && p->versioned)
+            gstore_remove_version(p->relation, GetTopTransactionIdIfAny());
+        for (int i = 0; i < p->store_count; i++)
+            gstore_release_store(p->stores[i]);
+    }
+    if (all != NULL)
+        gstore_wake_worker();
+    all = NULL;
+    context = NULL; /* goes with the transaction's own */
+}
+
+static void refuse_prepare(void)
+{
+    for (gstore_pending *p = all; p != NULL; p = p->next)
+        if (is_changed(p))
+            ereport(ERROR,
+                    (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                     errmsg("cannot PREPARE a transaction that has changed a table in GPU memory"),
+                     errhint("Use COMMIT: such tables do not outlive the server.")));
+}
+
+static void at_transaction_end(XactEvent event, void *argument)
+{
+    switch (event) {
+    case XACT_EVENT_PRE_COMMIT:
+    case XACT_EVENT_PARALLEL_PRE_COMMIT:
+        for (gstore_pending *p = all; p != NULL; p = p->next)
+            commit_table(p);
+        break;
+    case XACT_EVENT_PRE_PREPARE: refuse_prepare(); break;
+    case XACT_EVENT_COMMIT:
+    case XACT_EVENT_PARALLEL_COMMIT: forget_all(true); break;
+    case XACT_EVENT_ABORT:
+    case XACT_EVENT_PARALLEL_ABORT: forget_all(false); break;
+    case XACT_EVENT_PREPARE:
+        all = NULL;
+        context = NULL;
+        break;
+    }
+}
+
+static void go_back(gstore_pending *p)
+{
+    save *s = p->saves;
+
+    for (uint64 i = s->deletion_count; i < p->deletion_count; i++)
+        hash_search(p->deleted, &p->deletions[i], HASH_REMOVE, NULL);
+    if (p->writer != NULL)
+        gstore_writer_back_to(p->writer, s->state.rows);
+    p->state = s->state;
+    p->own_store = s->own_store;
+    p->replaced = s->replaced;
+    p->replaced_command = s->replaced_command;
+    p->base_rows = s->base_rows;
+    p->mark_count = s->mark_count;
+    p->first_mark = s->first_mark;
+    p->deletion_count = s->deletion_count;
+    p->first_deletion = s->first_deletion;
+    p->saves = s->outer;
+}
+
+static void at_subtransaction_end(SubXactEvent event, SubTransactionId mine,
+                                  SubTransactionId parent, void *argument)
+{
+    const int level = GetCurrentTransactionNestLevel();
+
+    for (gstore_pending *p = all; p != NULL; p = p->next)
+        while (p->saves != NULL && p->saves->level >= level) {
+            if (event == SUBXACT_EVENT_ABORT_SUB)
+                go_back(p);
+            else if (event != SUBXACT_EVENT_COMMIT_SUB)
+                break;
+            else if (p->saves->outer != NULL && p->saves->outer->level >= level - 1)
+                p->saves = p->saves->outer;
+            else {
+                p->saves->level = level - 1;
+                break;
+            }
+        }
+}
+
+void gstore_pending_init(void)
+{
+    RegisterXactCallback(at_transaction_end, NULL);
+    RegisterSubXactCallback(at_subtransaction_end, NULL);
+}

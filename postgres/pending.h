@@ -1,0 +1,34 @@
+/* postgres/pending.h - what the current transaction has changed, until it commits.
+ *
+ * One gstore_pending for each table written, from its first change to the end of the transaction. The
+ * table's SHARE UPDATE EXCLUSIVE lock (or a stronger one) is held all that time.
+ */
+#ifndef GSTORE_PENDING_H
+#define GSTORE_PENDING_H
+
+#include "postgres/store.h"
+
+typedef struct gstore_pending gstore_pending;
+
+/* NULL: the transaction has not changed the table. */
+extern gstore_pending *gstore_pending_find(Oid relation);
+/* Makes one if there is none; the lock is held. */
+extern gstore_pending *gstore_pending_begin(Relation relation);
+
+extern void gstore_insert(gstore_pending *pending, TupleTableSlot *slot);
+/* A row that a scan found. False: this transaction deleted it already. */
+extern bool gstore_delete(gstore_pending *pending, uint64 row);
+extern void gstore_truncate(gstore_pending *pending);
+
+/* The rows of this transaction and the store they are in, after writing out what is staged: those
+ * that commands before `before` made are [*first, *limit). Buries what those deleted in view, if that is
+ * of the same store. */
+extern const gstore_view *gstore_pending_rows(gstore_pending *pending, CommandId before,
+                                              uint64 *first, uint64 *limit);
+extern void gstore_pending_bury(const gstore_pending *pending, CommandId before, gstore_view *view);
+/* The transaction replaced the whole content (TRUNCATE): what was committed is not seen. */
+extern bool gstore_pending_replaced(const gstore_pending *pending, CommandId before);
+
+extern void gstore_pending_init(void); /* the callbacks */
+
+#endif

@@ -1,0 +1,535 @@
+/* The threads that move columns between windows and areas; see service.h.
+ *
+ * An area is one keeper object, opened on first use and kept open. Commands of one store come from
+ * one writer at a time (PostgreSQL's lock sees to that) and any number of readers.
+ *
+ * I1  an area in the tree has an open object; refs counts the commands that use it now.
+ * I2  a dropped area is out of the tree; the last command that uses it closes it.
+ */
+#include "postgres/service.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <search.h>
+#include <signal.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "driver/driver.h"
+#include "memory/device.h"
+
+#define THREADS_MAX 16u
+#define CHUNK_BYTES (2ull << 20)
+#define RESERVE_BYTES (32ull << 30) /* what offsets in 8-byte units reach */
+#define GROW_STEP_MAX_BYTES (1ull << 30)
+#define LEASE_WAIT_MS 30000 /* for a program that reads the table by token and keeps its lease */
+#define LOOK_S 1            /* how often an idle thread looks whether it is to stop */
+
+typedef struct area {
+    gstore_store_name name;
+    uint16_t column;
+    uint8_t part;
+    gvm_object *object;
+    uint64_t bytes; /* committed */
+    uint32_t refs;
+    bool dropped;
+} area;
+
+/* An area that a command uses, under a lease until the command's copies are through. */
+typedef struct hold {
+    area *area;
+    gvm_lease lease;
+} hold;
+
+typedef struct holds {
+    hold all[GSTORE_RANGES_MAX];
+    uint32_t count;
+} holds;
+
+typedef struct worker {
+    gstore_service *service;
+    pthread_t thread;
+    holds holds;
+    CUstream streams[GVM_SERVER_DEVICES_MAX];
+} worker;
+
+struct gstore_service {
+    gstore_service_options options;
+    gvm_keeper *keeper;
+    gvm_device *devices[GVM_SERVER_DEVICES_MAX];
+    int32_t device_count;
+    pthread_mutex_t lock; /* areas, refs; no driver or keeper call but create, open and close under it */
+    void *areas;          /* tsearch(3) */
+    worker workers[THREADS_MAX];
+    uint32_t started;
+    bool registered;
+    _Atomic bool stop, lost;
+};
+
+/* ---- areas */
+
+static int compare_stores(const gstore_store_name *a, const gstore_store_name *b)
+{
+    return (a->store > b->store) - (a->store < b->store);
+}
+
+static int compare_areas(const void *left, const void *right)
+{
+    const area *a = left, *b = right;
+    int order = compare_stores(&a->name, &b->name);
+
+    if (order == 0)
+        order = (a->column > b->column) - (a->column < b->column);
+    return order != 0 ? order : (a->part > b->part) - (a->part < b->part);
+}
+
+static void name_area(const area *a, char text[GVM_NAME_BYTES_MAX])
+{
+    static const char *const parts[] = {"values", "nulls", "bodies"};
+
+    snprintf(text, GVM_NAME_BYTES_MAX, "/gstore/%u/%u/%llu/%u.%s", a->name.database, a->name.table,
+             (unsigned long long)a->name.store, a->column, parts[a->part]);
+}
+
+static void free_area(area *a)
+{
+    gvm_object_close(a->object);
+    free(a);
+}
+
+static gvm_status create_object(gstore_service *s, area *a)
+{
+    const gvm_object_options options = {
+        .struct_size = sizeof options, .chunk_bytes = CHUNK_BYTES, .device = a->name.device};
+    char name[GVM_NAME_BYTES_MAX];
+
+    name_area(a, name);
+    return gvm_object_create(s->keeper, name, RESERVE_BYTES, &options, &a->object);
+}
+
+/* The area, with a reference. create: made if there is none yet. */
+static gvm_status hold_area(gstore_service *s, const gstore_store_name *store,
+                            const gstore_range *range, bool create, area **out)
+{
+    const area key = {.name = *store, .column = range->column, .part = range->part};
+    gvm_status status = GVM_OK;
+    area **found, *made;
+
+    pthread_mutex_lock(&s->lock);
+    found = tfind(&key, &s->areas, compare_areas);
+    if (found != NULL) {
+        *out = *found;
+        (*out)->refs++;
+        goto unlock;
+    }
+    if (!create) {
+        status = gvmi_fail(GVM_E_ABSENT, "the table has no such data");
+        goto unlock;
+    }
+    made = calloc(1, sizeof *made);
+    if (made == NULL) {
+        status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
+        goto unlock;
+    }
+    *made = key;
+    status = create_object(s, made);
+    if (status == GVM_OK && tsearch(made, &s->areas, compare_areas) == NULL)
+        status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
+    if (status != GVM_OK) {
+        free_area(made);
+        goto unlock;
+    }
+    made->refs = 1;
+    *out = made;
+unlock:
+    pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+static void let_go_area(gstore_service *s, area *a)
+{
+    bool last;
+
+    pthread_mutex_lock(&s->lock);
+    last = --a->refs == 0 && a->dropped;
+    pthread_mutex_unlock(&s->lock);
+    if (last)
+        free_area(a);
+}
+
+typedef struct sweep {
+    const gstore_store_name *name; /* NULL: all */
+    area **found;
+    size_t count, capacity;
+} sweep;
+
+static void collect(const void *node, VISIT visit, void *closure)
+{
+    area *a = *(area *const *)node;
+    sweep *all = closure;
+
+    if ((visit != postorder && visit != leaf) ||
+        (all->name != NULL && compare_stores(all->name, &a->name) != 0))
+        return;
+    if (all->count == all->capacity) {
+        const size_t capacity = all->capacity > 0 ? 2 * all->capacity : 16;
+        area **grown = realloc(all->found, capacity * sizeof *grown);
+
+        if (grown == NULL)
+            return; /* the next sweep finds it */
+        all->found = grown;
+        all->capacity = capacity;
+    }
+    all->found[all->count++] = a;
+}
+
+gvm_status gstore_service_drop(gstore_service *s, const gstore_store_name *name)
+{
+    sweep all = {.name = name};
+
+    pthread_mutex_lock(&s->lock);
+    twalk_r(s->areas, collect, &all);
+    for (size_t i = 0; i < all.count; i++) {
+        tdelete(all.found[i], &s->areas, compare_areas);
+        all.found[i]->dropped = true;
+        if (all.found[i]->refs > 0)
+            all.found[i] = NULL;
+    }
+    pthread_mutex_unlock(&s->lock);
+    for (size_t i = 0; i < all.count; i++)
+        if (all.found[i] != NULL)
+            free_area(all.found[i]);
+    free(all.found);
+    return GVM_OK;
+}
+
+/* ---- commands */
+
+static uint64_t grown_bytes(uint64_t now, uint64_t needed)
+{
+    const uint64_t step = now < GROW_STEP_MAX_BYTES ? now : GROW_STEP_MAX_BYTES;
+    const uint64_t wanted = needed > now + step ? needed : now + step;
+    const uint64_t rounded = (wanted + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES;
+
+    return rounded <= RESERVE_BYTES ? rounded : RESERVE_BYTES;
+}
+
+/* Ahead of need where there is memory, as much as is needed where there is not. */
+static gvm_status grow_area(area *a, uint64_t needed)
+{
+    gvm_status status;
+
+    if (needed <= a->bytes)
+        return GVM_OK;
+    if (needed > RESERVE_BYTES)
+        return gvmi_fail(GVM_E_LIMIT, "a column can have %llu GiB",
+                         (unsigned long long)(RESERVE_BYTES >> 30));
+    status = gvm_object_grow(a->object, grown_bytes(a->bytes, needed));
+    if (status == GVM_E_NOSPACE) {
+        status = gvm_object_grow(a->object, grown_bytes(0, needed));
+        if (status == GVM_OK)
+            a->bytes = grown_bytes(0, needed);
+        return status;
+    }
+    if (status == GVM_OK)
+        a->bytes = grown_bytes(a->bytes, needed);
+    return status;
+}
+
+static gvm_status copy_range(const gstore_window *w, const gstore_range *range, uint64_t address,
+                             uint8_t *bytes, CUstream stream)
+{
+    const CUdeviceptr at = address + range->offset_bytes;
+    CUresult result;
+
+    if (w->verb == GSTORE_READ)
+        result = gvmi_cu->cuMemcpyDtoHAsync(bytes + range->window_bytes, at, range->bytes, stream);
+    else if (range->fill)
+        result = gvmi_cu->cuMemsetD8Async(at, range->byte, range->bytes, stream);
+    else
+        result = gvmi_cu->cuMemcpyHtoDAsync(at, bytes + range->window_bytes, range->bytes, stream);
+    return result == CUDA_SUCCESS
+               ? GVM_OK
+               : gvmi_driver_fail(result,
+                                  w->verb == GSTORE_READ ? "cuMemcpyDtoHAsync" : "cuMemcpyHtoDAsync",
+                                  "cannot copy a column");
+}
+
+/* Of one command, ranges of one area share a lease: a second one for writing would wait for the first. */
+static gvm_status find_hold(gstore_service *s, const gstore_window *w, const gstore_range *range,
+                            holds *held, hold **out)
+{
+    const bool write = w->verb == GSTORE_WRITE;
+    const gvm_acquire_options options = {
+        .struct_size = sizeof options, .timeout_ms = LEASE_WAIT_MS, .hint = GVM_HINT_SCAN};
+    gvm_status status;
+    hold *h;
+
+    for (uint32_t i = held->count; i > 0; i--) {
+        h = &held->all[i - 1];
+        if (h->area->column == range->column && h->area->part == range->part) {
+            *out = h;
+            return GVM_OK;
+        }
+    }
+    h = &held->all[held->count];
+    h->lease = (gvm_lease){0};
+    status = hold_area(s, &w->name, range, write, &h->area);
+    if (status != GVM_OK)
+        return status;
+    held->count++;
+    *out = h;
+    return gvm_object_acquire(h->area->object, write ? GVM_LEASE_WRITE : GVM_LEASE_READ, &options,
+                              &h->lease);
+}
+
+static gvm_status begin_range(gstore_service *s, const gstore_window *w, const gstore_range *range,
+                              uint8_t *bytes, CUstream stream, holds *held)
+{
+    const uint64_t end = range->offset_bytes + range->bytes;
+    gvm_status status;
+    hold *h;
+
+    if (end < range->bytes ||
+        (!range->fill && (range->window_bytes > s->options.window_bytes ||
+                          range->bytes > s->options.window_bytes - range->window_bytes)))
+        return gvmi_fail(GVM_E_INVALID, "a range beyond the window");
+    status = find_hold(s, w, range, held, &h);
+    if (status == GVM_OK && w->verb == GSTORE_WRITE)
+        status = grow_area(h->area, end); /* under the lease, too: addresses do not change */
+    else if (status == GVM_OK && end > h->area->bytes)
+        status = gvmi_fail(GVM_E_INVALID, "a range beyond the column's data");
+    return status == GVM_OK ? copy_range(w, range, h->lease.address, bytes, stream) : status;
+}
+
+/* Also after a failure: what was begun must be over before the leases end. */
+static gvm_status end_ranges(gstore_service *s, holds *held, CUstream stream)
+{
+    const CUresult result = gvmi_cu->cuStreamSynchronize(stream);
+    gvm_status status = result == CUDA_SUCCESS
+                            ? GVM_OK
+                            : gvmi_driver_fail(result, "cuStreamSynchronize", "cannot copy columns");
+
+    for (uint32_t i = 0; i < held->count; i++) {
+        hold *h = &held->all[i];
+
+        if (h->lease.mode != 0 && gvm_object_release(h->area->object, &h->lease) != GVM_OK)
+            status = status != GVM_OK ? status : GVM_E_FOREIGN;
+        let_go_area(s, h->area);
+    }
+    return status;
+}
+
+static gvm_status transfer(worker *me, const gstore_window *w, uint8_t *bytes)
+{
+    gstore_service *s = me->service;
+    holds *held = &me->holds;
+    gvm_status status;
+    CUstream stream;
+
+    if (w->name.epoch != s->options.epoch)
+        return gvmi_fail(GVM_E_KEEPER, "the GPU memory keeper was started anew: the table is empty");
+    if (w->name.device < 0 || w->name.device >= s->device_count)
+        return gvmi_fail(GVM_E_NODEVICE, "there is no device %d; there are %d", w->name.device,
+                         s->device_count);
+    status = gvmi_device_enter(s->devices[w->name.device]);
+    if (status != GVM_OK)
+        return status;
+    stream = me->streams[w->name.device];
+    held->count = 0;
+    for (uint32_t i = 0; i < w->range_count && i < GSTORE_RANGES_MAX && status == GVM_OK; i++)
+        status = begin_range(s, w, &w->ranges[i], bytes, stream, held);
+    if (status == GVM_OK) {
+        status = end_ranges(s, held, stream);
+    } else {
+        const gvm_error error = gvmi_error_save();
+
+        (void)end_ranges(s, held, stream);
+        gvmi_error_restore(&error);
+    }
+    gvmi_device_leave();
+    return status;
+}
+
+static void carry_out(worker *me, uint32_t index)
+{
+    gstore_service *s = me->service;
+    gstore_window *w = &s->options.windows[index];
+    gvm_status status;
+    gvm_error error;
+    void *latch = w->latch;
+
+    status = w->verb == GSTORE_DROP
+                 ? gstore_service_drop(s, &w->name)
+                 : transfer(me, w, s->options.bytes + index * s->options.window_bytes);
+    w->status = status;
+    w->text[0] = '\0';
+    if (status != GVM_OK) {
+        gvm_error_last(&error);
+        snprintf(w->text, sizeof w->text, "%s", error.text);
+        if (status == GVM_E_KEEPER || status == GVM_E_LOST)
+            atomic_store(&s->lost, true);
+    }
+    atomic_store_explicit(&w->state, GSTORE_DONE, memory_order_release);
+    s->options.wake(latch);
+}
+
+/* ---- threads */
+
+static uint32_t take(gstore_queue *queue)
+{
+    const uint32_t place = atomic_fetch_add(&queue->head, 1) % GSTORE_WINDOWS_MAX;
+    uint32_t window;
+
+    while ((window = atomic_exchange(&queue->places[place], 0)) == 0)
+        ; /* its backend is between taking the place and filling it */
+    return window - 1;
+}
+
+static void *serve(void *argument)
+{
+    worker *me = argument;
+    gstore_service *s = me->service;
+
+    while (!atomic_load(&s->stop)) {
+        struct timespec until;
+
+        clock_gettime(CLOCK_REALTIME, &until);
+        until.tv_sec += LOOK_S;
+        if (sem_timedwait(&s->options.queue->posted, &until) == 0)
+            carry_out(me, take(s->options.queue));
+    }
+    return NULL;
+}
+
+static gvm_status open_devices(gstore_service *s)
+{
+    gvm_status status = gvm_device_count(&s->device_count);
+
+    if (status == GVM_OK && s->device_count > GVM_SERVER_DEVICES_MAX)
+        s->device_count = GVM_SERVER_DEVICES_MAX;
+    for (int32_t i = 0; i < s->device_count && status == GVM_OK; i++)
+        status = gvm_device_open(i, &s->devices[i]);
+    return status;
+}
+
+/* Copies are several times as fast to memory that the driver has pinned; without, they still work. */
+static void register_windows(gstore_service *s)
+{
+    if (gvmi_device_enter(s->devices[0]) != GVM_OK)
+        return;
+    s->registered = gvmi_cu->cuMemHostRegister(s->options.bytes,
+                                               s->options.window_count * s->options.window_bytes,
+                                               CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
+    gvmi_device_leave();
+}
+
+static gvm_status make_streams(gstore_service *s, worker *w)
+{
+    gvm_status status = GVM_OK;
+
+    for (int32_t d = 0; d < s->device_count && status == GVM_OK; d++) {
+        CUresult result;
+
+        status = gvmi_device_enter(s->devices[d]);
+        if (status != GVM_OK)
+            break;
+        result = gvmi_cu->cuStreamCreate(&w->streams[d], CU_STREAM_NON_BLOCKING);
+        gvmi_device_leave();
+        if (result != CUDA_SUCCESS)
+            status = gvmi_driver_fail(result, "cuStreamCreate", "cannot make a stream");
+    }
+    return status;
+}
+
+static gvm_status start_threads(gstore_service *s)
+{
+    gvm_status status = GVM_OK;
+    sigset_t all, before;
+
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    while (s->started < s->options.threads && s->started < THREADS_MAX && status == GVM_OK) {
+        worker *w = &s->workers[s->started];
+        int code;
+
+        w->service = s;
+        status = make_streams(s, w);
+        if (status != GVM_OK)
+            break;
+        code = pthread_create(&w->thread, NULL, serve, w);
+        if (code != 0)
+            status = gvmi_fail_system(GVM_E_SYSTEM, code, "pthread_create", "cannot start a thread");
+        else
+            s->started++;
+    }
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    return status;
+}
+
+gvm_status gstore_service_start(const gstore_service_options *options, gstore_service **out)
+{
+    gstore_service *s = calloc(1, sizeof *s);
+    gvm_status status;
+
+    if (s == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for the service");
+    s->options = *options;
+    pthread_mutex_init(&s->lock, NULL);
+    status = open_devices(s);
+    if (status == GVM_OK)
+        status = gvm_keeper_connect(options->path, &s->keeper);
+    if (status == GVM_OK) {
+        register_windows(s);
+        status = start_threads(s);
+    }
+    if (status != GVM_OK) {
+        const gvm_error error = gvmi_error_save();
+
+        gstore_service_stop(s);
+        gvmi_error_restore(&error);
+        return status;
+    }
+    *out = s;
+    return GVM_OK;
+}
+
+void gstore_service_stop(gstore_service *s)
+{
+    if (s == NULL)
+        return;
+    atomic_store(&s->stop, true);
+    for (uint32_t i = 0; i < s->started; i++)
+        pthread_join(s->workers[i].thread, NULL);
+    (void)gstore_service_drop(s, NULL);
+    gvm_keeper_close(s->keeper);
+    for (int32_t d = 0; d < s->device_count; d++) {
+        if (s->devices[d] == NULL || gvmi_device_enter(s->devices[d]) != GVM_OK)
+            continue;
+        for (uint32_t i = 0; i < THREADS_MAX; i++)
+            if (s->workers[i].streams[d] != NULL)
+                gvmi_cu->cuStreamDestroy(s->workers[i].streams[d]);
+        if (d == 0 && s->registered)
+            gvmi_cu->cuMemHostUnregister(s->options.bytes);
+        gvmi_device_leave();
+        gvm_device_close(s->devices[d]);
+    }
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+int gstore_service_is_lost(gstore_service *s)
+{
+    gvm_keeper_snapshot *snapshot = NULL;
+
+    if (!atomic_load(&s->lost)) {
+        if (gvm_keeper_get_snapshot(s->keeper, &snapshot) == GVM_E_KEEPER)
+            atomic_store(&s->lost, true);
+        gvm_keeper_snapshot_destroy(snapshot);
+    }
+    return atomic_load(&s->lost);
+}

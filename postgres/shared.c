@@ -1,0 +1,467 @@
+/* The directory of tables, in memory that all processes of the server share; see shared.h. */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/procarray.h"
+#include "storage/shmem.h"
+#include "utils/hsearch.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "postgres/shared.h"
+
+#define AREA_BYTES (256 * 1024) /* of dynamic shared memory that is there from the start */
+#define WINDOW_ALIGN 4096
+
+gstore_shared *gstore;
+static void *area_place;
+static uint8 *windows_place;
+static HTAB *tables;
+static dsa_area *area;
+
+static shmem_request_hook_type previous_request;
+static shmem_startup_hook_type previous_startup;
+
+/* ---- set-up */
+
+static Size shared_size(void)
+{
+    return MAXALIGN(offsetof(gstore_shared, windows) + sizeof(gstore_window) * (Size)gstore_windows);
+}
+
+static Size windows_size(void)
+{
+    return (Size)gstore_windows * gstore_window_kb * 1024 + WINDOW_ALIGN;
+}
+
+static void request(void)
+{
+    if (previous_request != NULL)
+        previous_request();
+    RequestAddinShmemSpace(shared_size() + windows_size() + AREA_BYTES +
+                           hash_estimate_size(gstore_max_relations, sizeof(gstore_table)));
+    RequestNamedLWLockTranche("gstore_fdw", 2);
+}
+
+static void init_shared(void)
+{
+    LWLockPadded *locks = GetNamedLWLockTranche("gstore_fdw");
+
+    memset(gstore, 0, shared_size());
+    gstore->lock = &locks[0].lock;
+    pg_atomic_init_u64(&gstore->next_store, 1);
+    ConditionVariableInit(&gstore->ready_changed);
+    ConditionVariableInit(&gstore->window_freed);
+    SpinLockInit(&gstore->windows_lock);
+    for (int i = 0; i < gstore_windows; i++)
+        gstore->free[gstore->free_count++] = (uint16)i;
+    if (sem_init(&gstore->queue.posted, 1, 0) != 0)
+        ereport(FATAL, (errmsg("gstore_fdw: cannot make a semaphore: %m")));
+}
+
+static void startup(void)
+{
+    HASHCTL control = {.keysize = sizeof(gstore_table_key), .entrysize = sizeof(gstore_table)};
+    bool found;
+
+    if (previous_startup != NULL)
+        previous_startup();
+    LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+    gstore = ShmemInitStruct("gstore_fdw", shared_size(), &found);
+    if (!found)
+        init_shared();
+    windows_place = ShmemInitStruct("gstore_fdw windows", windows_size(), &found);
+    area_place = ShmemInitStruct("gstore_fdw area", AREA_BYTES, &found);
+    if (!found) {
+        area = dsa_create_in_place(area_place, AREA_BYTES,
+                                   GetNamedLWLockTranche("gstore_fdw")[1].lock.tranche, NULL);
+        dsa_pin(area);
+        dsa_detach(area);
+        area = NULL;
+    }
+    tables = ShmemInitHash("gstore_fdw tables", gstore_max_relations, gstore_max_relations,
+                           &control, HASH_ELEM | HASH_BLOBS);
+    LWLockRelease(AddinShmemInitLock);
+}
+
+void gstore_shared_init(void)
+{
+    previous_request = shmem_request_hook;
+    shmem_request_hook = request;
+    previous_startup = shmem_startup_hook;
+    shmem_startup_hook = startup;
+}
+
+uint8 *gstore_window_bytes(uint32 window)
+{
+    return (uint8 *)TYPEALIGN(WINDOW_ALIGN, windows_place) + (Size)window * gstore_window_kb * 1024;
+}
+
+dsa_area *gstore_area(void)
+{
+    if (area == NULL) {
+        MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+        area = dsa_attach_in_place(area_place, NULL);
+        dsa_pin_mapping(area);
+        MemoryContextSwitchTo(old);
+    }
+    return area;
+}
+
+static void *at(dsa_pointer place)
+{
+    return DsaPointerIsValid(place) ? dsa_get_address(gstore_area(), place) : NULL;
+}
+
+void gstore_wake_worker(void)
+{
+    Latch *latch = gstore->worker_latch;
+
+    if (latch != NULL)
+        SetLatch(latch);
+}
+
+/* ---- stores. The lock is held exclusively. */
+
+static void unref_store(dsa_pointer place)
+{
+    gstore_store *store = at(place);
+
+    if (store == NULL || --store->refs > 0)
+        return;
+    store->next_dead = gstore->dead_stores;
+    gstore->dead_stores = place;
+}
+
+dsa_pointer gstore_new_store(Oid relation, int device, gstore_store_name *name)
+{
+    const dsa_pointer place = dsa_allocate0(gstore_area(), sizeof(gstore_store));
+    gstore_store *store = at(place);
+
+    store->refs = 1;
+    store->name = (gstore_store_name){.database = MyDatabaseId,
+                                      .table = relation,
+                                      .store = pg_atomic_fetch_add_u64(&gstore->next_store, 1),
+                                      .device = device,
+                                      .epoch = gstore->epoch};
+    *name = store->name;
+    return place;
+}
+
+void gstore_release_store(dsa_pointer place)
+{
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    unref_store(place);
+    LWLockRelease(gstore->lock);
+    gstore_wake_worker();
+}
+
+bool gstore_next_dead_store(gstore_store_name *name)
+{
+    gstore_store *store;
+    dsa_pointer place;
+
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    place = gstore->dead_stores;
+    store = at(place);
+    if (store != NULL) {
+        *name = store->name;
+        gstore->dead_stores = store->next_dead;
+        if (DsaPointerIsValid(store->dead_rows))
+            dsa_free(gstore_area(), store->dead_rows);
+        dsa_free(gstore_area(), place);
+    }
+    LWLockRelease(gstore->lock);
+    return store != NULL;
+}
+
+/* ---- tables */
+
+gstore_table *gstore_find_table(Oid relation, bool create)
+{
+    const gstore_table_key key = {MyDatabaseId, relation};
+    bool found;
+    gstore_table *table = hash_search(tables, &key, create ? HASH_ENTER_NULL : HASH_FIND, &found);
+
+    if (table == NULL && create) {
+        LWLockRelease(gstore->lock);
+        ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+                        errmsg("too many tables are in GPU memory"),
+                        errhint("Raise gstore_fdw.max_relations, which is %d.", gstore_max_relations)));
+    }
+    if (table != NULL && !found) {
+        table->newest = InvalidDsaPointer;
+        table->revisions = 0;
+    }
+    return table;
+}
+
+static void free_version(dsa_pointer place)
+{
+    gstore_version *version = at(place);
+
+    unref_store(version->store);
+    if (DsaPointerIsValid(version->deletes))
+        dsa_free(gstore_area(), version->deletes);
+    dsa_free(gstore_area(), place);
+}
+
+/* ---- looking */
+
+static bool is_visible(TransactionId xid, Snapshot snapshot)
+{
+    if (!TransactionIdIsNormal(xid))
+        return true; /* frozen */
+    if (TransactionIdIsCurrentTransactionId(xid))
+        return true;
+    if (snapshot != NULL && XidInMVCCSnapshot(xid, snapshot))
+        return false;
+    return !TransactionIdIsInProgress(xid) && TransactionIdDidCommit(xid);
+}
+
+void gstore_view_bury(gstore_view *view, uint64 row)
+{
+    if (row / 8 >= view->dead_bytes) {
+        const uint64 bytes = Max(view->rows / 8 + 1, row / 8 + 1);
+
+        if (view->dead == NULL)
+            view->dead = MemoryContextAllocExtended(CurrentMemoryContext, bytes,
+                                                    MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+        else {
+            view->dead = repalloc_huge(view->dead, bytes);
+            memset(view->dead + view->dead_bytes, 0, bytes - view->dead_bytes);
+        }
+        view->dead_bytes = bytes;
+    }
+    view->dead[row / 8] |= (uint8)(1 << (row % 8));
+}
+
+/* What versions from this one on deleted, and what was buried before. */
+static void copy_dead(gstore_view *view, const gstore_version *version)
+{
+    const gstore_store *store = at(version->store);
+
+    if (DsaPointerIsValid(store->dead_rows)) {
+        view->dead_bytes = Max(store->dead_bytes, view->rows / 8 + 1);
+        view->dead = MemoryContextAllocExtended(CurrentMemoryContext, view->dead_bytes,
+                                                MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+        memcpy(view->dead, at(store->dead_rows), store->dead_bytes);
+    }
+    for (const gstore_version *v = version; v != NULL && v->store == version->store; v = at(v->older)) {
+        const uint64 *deletes = at(v->deletes);
+
+        for (uint64 i = 0; i < v->delete_count; i++)
+            gstore_view_bury(view, deletes[i]);
+    }
+}
+
+void gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view)
+{
+    const gstore_table *table;
+    const gstore_version *version = NULL;
+
+    memset(view, 0, sizeof *view);
+    view->empty = true;
+    if (gstore == NULL)
+        return;
+    (void)gstore_area();
+    LWLockAcquire(gstore->lock, LW_SHARED);
+    table = gstore_find_table(relation, false);
+    if (table != NULL)
+        for (version = at(table->newest); version != NULL; version = at(version->older))
+            if (is_visible(version->xid, snapshot))
+                break;
+    if (version != NULL) {
+        view->xid = version->xid;
+        view->revision = version->revision;
+    }
+    if (version != NULL && DsaPointerIsValid(version->store)) {
+        view->empty = false;
+        view->store = version->store;
+        view->name = ((gstore_store *)at(version->store))->name;
+        view->rows = version->rows;
+        view->live_rows = version->live_rows;
+        view->column_count = (int)version->column_count;
+        view->columns = palloc(sizeof(gstore_column) * version->column_count);
+        memcpy(view->columns, version->columns, sizeof(gstore_column) * version->column_count);
+        if (want_dead)
+            copy_dead(view, version);
+    }
+    LWLockRelease(gstore->lock);
+}
+
+/* ---- changing */
+
+void gstore_add_version(Oid relation, const gstore_view *state, const uint64 *deletes,
+                        uint64 delete_count)
+{
+    const TransactionId xid = GetTopTransactionId();
+    const Size size = offsetof(gstore_version, columns) +
+                      sizeof(gstore_column) * (Size)state->column_count;
+    const dsa_pointer place = dsa_allocate0(gstore_area(), size);
+    gstore_version *version = at(place);
+    gstore_table *table;
+
+    version->deletes = InvalidDsaPointer;
+    if (delete_count > 0) {
+        version->deletes = dsa_allocate_extended(gstore_area(), sizeof(uint64) * delete_count,
+                                                 DSA_ALLOC_HUGE | DSA_ALLOC_NO_OOM);
+        if (!DsaPointerIsValid(version->deletes)) {
+            dsa_free(gstore_area(), place);
+            ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY),
+                            errmsg("out of shared memory for deleted rows")));
+        }
+        memcpy(at(version->deletes), deletes, sizeof(uint64) * delete_count);
+    }
+    version->xid = xid;
+    version->delete_count = delete_count;
+    version->column_count = (uint32)state->column_count;
+    version->store = InvalidDsaPointer;
+    if (!state->empty) {
+        version->store = state->store;
+        version->rows = state->rows;
+        version->live_rows = state->live_rows;
+        memcpy(version->columns, state->columns, sizeof(gstore_column) * (Size)state->column_count);
+    }
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    if (!state->empty && state->name.epoch != gstore->epoch) {
+        LWLockRelease(gstore->lock);
+        if (DsaPointerIsValid(version->deletes))
+            dsa_free(gstore_area(), version->deletes);
+        dsa_free(gstore_area(), place);
+        ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE),
+                        errmsg("the GPU memory keeper was started anew during the transaction")));
+    }
+    table = gstore_find_table(relation, true);
+    if (!state->empty)
+        ((gstore_store *)at(version->store))->refs++;
+    version->older = table->newest;
+    version->revision = ++table->revisions;
+    table->newest = place;
+    LWLockRelease(gstore->lock);
+}
+
+void gstore_remove_version(Oid relation, TransactionId xid)
+{
+    gstore_table *table;
+
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    table = gstore_find_table(relation, false);
+    if (table != NULL && DsaPointerIsValid(table->newest)) {
+        const dsa_pointer newest = table->newest;
+        const gstore_version *version = at(newest);
+
+        if (TransactionIdEquals(version->xid, xid)) {
+            table->newest = version->older;
+            free_version(newest);
+        }
+    }
+    LWLockRelease(gstore->lock);
+}
+
+/* ---- the horizon */
+
+static bool ensure_dead_bitmap(gstore_store *store, uint64 bytes)
+{
+    dsa_pointer grown;
+
+    if (store->dead_bytes >= bytes)
+        return true;
+    bytes = Max(bytes, store->dead_bytes + store->dead_bytes / 2);
+    grown = dsa_allocate_extended(gstore_area(), bytes,
+                                  DSA_ALLOC_HUGE | DSA_ALLOC_NO_OOM | DSA_ALLOC_ZERO);
+    if (!DsaPointerIsValid(grown))
+        return false;
+    if (DsaPointerIsValid(store->dead_rows)) {
+        memcpy(at(grown), at(store->dead_rows), store->dead_bytes);
+        dsa_free(gstore_area(), store->dead_rows);
+    }
+    store->dead_rows = grown;
+    store->dead_bytes = bytes;
+    return true;
+}
+
+/* A version's deletions become the store's. False: no memory; then they stay where they are. */
+static bool merge_deletes(gstore_version *version)
+{
+    gstore_store *store = at(version->store);
+    const uint64 *deletes = at(version->deletes);
+    uint8 *dead;
+
+    if (version->delete_count == 0)
+        return true;
+    if (!ensure_dead_bitmap(store, version->rows / 8 + 1))
+        return false;
+    dead = at(store->dead_rows);
+    for (uint64 i = 0; i < version->delete_count; i++)
+        dead[deletes[i] / 8] |= (uint8)(1 << (deletes[i] % 8));
+    store->dead_count += version->delete_count;
+    dsa_free(gstore_area(), version->deletes);
+    version->deletes = InvalidDsaPointer;
+    version->delete_count = 0;
+    return true;
+}
+
+/* Versions older than the newest one that everybody sees are needed by nobody. */
+static void trim_table(gstore_table *table, TransactionId horizon)
+{
+    gstore_version *version = at(table->newest);
+
+    while (version != NULL &&
+           !(TransactionIdPrecedes(version->xid, horizon) && TransactionIdDidCommit(version->xid)) &&
+           TransactionIdIsNormal(version->xid))
+        version = at(version->older);
+    if (version == NULL)
+        return;
+    for (gstore_version *v = version; v != NULL; v = at(v->older))
+        if (DsaPointerIsValid(v->store) && v->store == version->store && !merge_deletes(v))
+            return;
+    version->xid = FrozenTransactionId;
+    while (DsaPointerIsValid(version->older)) {
+        const dsa_pointer older = version->older;
+
+        version->older = ((gstore_version *)at(older))->older;
+        free_version(older);
+    }
+    if (!DsaPointerIsValid(version->store) && at(table->newest) == version) {
+        free_version(table->newest);
+        table->newest = InvalidDsaPointer;
+        hash_search(tables, &table->key, HASH_REMOVE, NULL);
+    }
+}
+
+void gstore_trim_versions(void)
+{
+    const TransactionId horizon = GetOldestNonRemovableTransactionId(NULL);
+    HASH_SEQ_STATUS scan;
+    gstore_table *table;
+
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    hash_seq_init(&scan, tables);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        trim_table(table, horizon);
+    LWLockRelease(gstore->lock);
+}
+
+void gstore_forget_all(void)
+{
+    HASH_SEQ_STATUS scan;
+    gstore_table *table;
+
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    hash_seq_init(&scan, tables);
+    while ((table = hash_seq_search(&scan)) != NULL) {
+        while (DsaPointerIsValid(table->newest)) {
+            const dsa_pointer newest = table->newest;
+
+            table->newest = ((gstore_version *)at(newest))->older;
+            free_version(newest);
+        }
+        hash_search(tables, &table->key, HASH_REMOVE, NULL);
+    }
+    LWLockRelease(gstore->lock);
+}

@@ -1,0 +1,158 @@
+/* postgres/shared.h - what all processes of the server share: the directory of tables and their
+ * versions, the windows, the keeper's state.
+ *
+ * docs/design/gstore.md explains stores, versions and the horizon. Everything here that points into
+ * dynamic shared memory is read and changed under the directory's lock.
+ */
+#ifndef GSTORE_SHARED_H
+#define GSTORE_SHARED_H
+
+#include "postgres.h"
+
+#include "port/atomics.h"
+#include "storage/condition_variable.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/spin.h"
+#include "utils/dsa.h"
+#include "utils/snapshot.h"
+
+#include "postgres/command.h"
+
+/* ---- settings (worker.c defines them) */
+
+extern int gstore_windows;          /* how many */
+extern int gstore_window_kb;        /* of each */
+extern int gstore_max_relations;    /* tables with rows */
+extern int gstore_device_memory_mb; /* budget of each device; 0: chosen by the keeper */
+extern int gstore_host_memory_mb;   /* the same for the host */
+extern int gstore_service_threads;
+extern int gstore_start_timeout_s;
+extern char *gstore_keeper_path; /* of a keeper that others run; "": one of our own */
+
+/* ---- the directory */
+
+/* What a store has of one column. */
+typedef struct gstore_column {
+    Oid type;
+    int32 typmod;
+    int16 length;   /* attlen */
+    char align;     /* attalign */
+    bool by_value;  /* attbyval */
+    bool pglz;      /* bodies are compressed where that helps */
+    bool has_nulls; /* there is a null bitmap */
+    bool dropped;
+    uint64 bodies_bytes; /* used in the bodies area; 8 if empty */
+} gstore_column;
+
+/* A storage generation. In dynamic shared memory. */
+typedef struct gstore_store {
+    gstore_store_name name;
+    uint32 refs; /* versions, transactions, tokens */
+    dsa_pointer next_dead;
+    dsa_pointer dead_rows; /* bitmap of rows that no snapshot sees any more; may be absent */
+    uint64 dead_bytes;     /* its size */
+    uint64 dead_count;
+} gstore_store;
+
+/* What one transaction left of a table. In dynamic shared memory. */
+typedef struct gstore_version {
+    dsa_pointer older;
+    TransactionId xid;
+    dsa_pointer store; /* of gstore_store; InvalidDsaPointer: no rows */
+    uint64 rows;       /* in the store, dead ones too */
+    uint64 live_rows;
+    dsa_pointer deletes; /* uint64 row numbers, ascending; those of this transaction */
+    uint64 delete_count;
+    uint32 revision; /* counts a table's versions */
+    uint32 column_count;
+    gstore_column columns[FLEXIBLE_ARRAY_MEMBER];
+} gstore_version;
+
+typedef struct gstore_table_key {
+    Oid database, relation;
+} gstore_table_key;
+
+typedef struct gstore_table {
+    gstore_table_key key;
+    dsa_pointer newest; /* of gstore_version */
+    uint32 revisions;
+} gstore_table;
+
+typedef struct gstore_shared {
+    LWLock *lock;        /* of the directory: tables, versions, stores */
+    Latch *worker_latch; /* NULL: none runs */
+    pid_t worker_pid;
+    uint32 epoch; /* 0: no keeper yet */
+    bool ready;
+    bool software;     /* the keeper's device is the software GPU */
+    char path[108];    /* of the keeper's socket */
+    char problem[200]; /* why it is not ready */
+    pg_atomic_uint64 next_store;
+    dsa_pointer dead_stores; /* to be dropped by the worker */
+    ConditionVariable ready_changed;
+
+    slock_t windows_lock;
+    uint32 free_count;
+    uint16 free[GSTORE_WINDOWS_MAX];
+    ConditionVariable window_freed;
+    gstore_queue queue;
+    gstore_window windows[FLEXIBLE_ARRAY_MEMBER];
+} gstore_shared;
+
+extern gstore_shared *gstore;
+
+extern void gstore_shared_init(void); /* in the postmaster: hooks that reserve and set up */
+extern uint8 *gstore_window_bytes(uint32 window);
+extern dsa_area *gstore_area(void); /* of this process */
+
+/* The table's entry; NULL: there is none (create: never; ERROR if there are too many). */
+extern gstore_table *gstore_find_table(Oid relation, bool create);
+
+/* ---- versions as a process sees them */
+
+typedef struct gstore_view {
+    bool empty; /* no store */
+    dsa_pointer store;
+    gstore_store_name name;
+    uint64 rows, live_rows;
+    uint32 revision;
+    TransactionId xid; /* whose version it is */
+    int column_count;
+    gstore_column *columns;
+    uint64 dead_bytes;
+    uint8 *dead; /* bitmap, 1: not there for this view; NULL: all are. Palloc'd */
+} gstore_view;
+
+/* The newest version that the snapshot sees; snapshot NULL: the newest committed one. want_dead: with
+ * the bitmap of deleted rows. Never fails for want of a table: that is an empty view. */
+extern void gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view);
+
+/* Adds a bit; the bitmap grows. */
+extern void gstore_view_bury(gstore_view *view, uint64 row);
+
+static inline bool gstore_view_is_dead(const gstore_view *view, uint64 row)
+{
+    return view->dead != NULL && row / 8 < view->dead_bytes &&
+           (view->dead[row / 8] >> (row % 8) & 1) != 0;
+}
+
+/* A new store for the table, referenced by the caller's transaction. */
+extern dsa_pointer gstore_new_store(Oid relation, int device, gstore_store_name *name);
+extern void gstore_release_store(dsa_pointer store);
+
+/* Adds a version of the current transaction; the version takes a reference of its own to the store.
+ * deletes are ascending row numbers. */
+extern void gstore_add_version(Oid relation, const gstore_view *state, const uint64 *deletes,
+                               uint64 delete_count);
+/* Takes away what the transaction added to the table. */
+extern void gstore_remove_version(Oid relation, TransactionId xid);
+
+/* For the worker: forgets versions that no snapshot needs; forgets everything (a new keeper). */
+extern void gstore_trim_versions(void);
+extern void gstore_forget_all(void);
+/* Takes one dead store off the list. */
+extern bool gstore_next_dead_store(gstore_store_name *name);
+extern void gstore_wake_worker(void);
+
+#endif

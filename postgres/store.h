@@ -1,0 +1,93 @@
+/* postgres/store.h - columns of a store: rows in, batches of columns out.
+ *
+ * The layout is in docs/design/gstore.md.
+ */
+#ifndef GSTORE_STORE_H
+#define GSTORE_STORE_H
+
+#include "postgres.h"
+
+#include "executor/tuptable.h"
+#include "nodes/bitmapset.h"
+#include "utils/rel.h"
+
+#include "postgres/window.h"
+
+/* ---- what a table's columns look like now */
+
+extern gstore_column *gstore_describe(Relation relation);
+
+/* ERROR if the store holds a column in another form than the table's. */
+extern void gstore_check_columns(Relation relation, const gstore_view *view);
+
+/* ---- writing */
+
+typedef struct gstore_writer gstore_writer;
+
+/* Stages rows behind state->rows, which grows, as do the columns' marks in it; nothing is in the store
+ * before it is flushed. Lives in the current memory context. */
+extern gstore_writer *gstore_writer_create(TupleDesc desc);
+extern void gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot *slot);
+extern void gstore_flush(gstore_writer *writer, gstore_view *state);
+/* Forgets rows from here on that are only staged; with what they did to state undone by the caller. */
+extern void gstore_writer_back_to(gstore_writer *writer, uint64 rows);
+
+/* ---- reading */
+
+typedef struct gstore_batch_column {
+    const uint8 *values;
+    const uint8 *nulls;  /* NULL: none is NULL. Its first bit is that of row `nulls_from` */
+    const uint8 *bodies; /* the byte at offset bodies_from of the area */
+    uint64 bodies_from;
+} gstore_batch_column;
+
+typedef struct gstore_batch {
+    uint64 first, count; /* rows */
+    uint64 nulls_from;
+    gstore_batch_column *columns; /* by attribute number - 1; only those read are filled */
+    MemoryContext context;
+} gstore_batch;
+
+extern gstore_batch *gstore_batch_create(int columns);
+
+/* Reads rows from first on, at most count and as many as are handy at a time, of the columns whose
+ * attribute numbers are in wanted. What the batch had before is gone. Returns the bytes moved. */
+extern uint64 gstore_read(gstore_batch *batch, const gstore_view *view, const Bitmapset *wanted,
+                          uint64 first, uint64 count);
+
+/* The size of a fixed-length value in a column; 4 for variable length. */
+extern uint32 gstore_width(const gstore_column *column);
+
+static inline bool gstore_is_null(const gstore_batch *batch, const gstore_column *column, int index,
+                                  uint64 row)
+{
+    const gstore_batch_column *c = &batch->columns[index];
+
+    if (column->length < 0)
+        return ((const uint32 *)c->values)[row - batch->first] == 0;
+    if (c->nulls == NULL)
+        return false;
+    return (c->nulls[(row - batch->nulls_from) / 8] >> ((row - batch->nulls_from) % 8) & 1) == 0;
+}
+
+/* Of a row that is not NULL there. Points into the batch if by reference. */
+static inline Datum gstore_value(const gstore_batch *batch, const gstore_column *column, int index,
+                                 uint64 row)
+{
+    const gstore_batch_column *c = &batch->columns[index];
+    const uint64 at = row - batch->first;
+
+    if (column->length < 0)
+        return PointerGetDatum(c->bodies +
+                               ((uint64)((const uint32 *)c->values)[at] * 8 - c->bodies_from));
+    if (!column->by_value)
+        return PointerGetDatum(c->values + at * gstore_width(column));
+    switch (column->length) {
+    case 1: return CharGetDatum(((const char *)c->values)[at]);
+    case 2: return Int16GetDatum(((const int16 *)c->values)[at]);
+    case 4: return Int32GetDatum(((const int32 *)c->values)[at]);
+    default: return Int64GetDatum(((const int64 *)c->values)[at]);
+    }
+}
+
+#endif

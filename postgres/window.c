@@ -1,0 +1,274 @@
+/* Windows and commands, the backend's side; see window.h. */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "storage/proc.h"
+#include "utils/timestamp.h"
+
+#include <gvmem/status.h>
+
+#include "postgres/window.h"
+
+#define WAIT_MS 1000   /* between two looks at whether the worker still lives */
+#define ALIGN_BYTES 64 /* of pieces in a window */
+
+/* The window of a command that was left while a service thread had it: it comes back when the thread is
+ * through, which this process must see to. A backend does one command at a time. */
+static int abandoned = -1;
+
+uint64 gstore_window_size(void)
+{
+    return (uint64)gstore_window_kb * 1024;
+}
+
+/* ---- taking and giving back */
+
+static void give_back(uint32 window)
+{
+    SpinLockAcquire(&gstore->windows_lock);
+    gstore->free[gstore->free_count++] = (uint16)window;
+    SpinLockRelease(&gstore->windows_lock);
+    ConditionVariableSignal(&gstore->window_freed);
+}
+
+static bool try_take(uint32 *window)
+{
+    bool taken = false;
+
+    SpinLockAcquire(&gstore->windows_lock);
+    if (gstore->free_count > 0) {
+        *window = gstore->free[--gstore->free_count];
+        taken = true;
+    }
+    SpinLockRelease(&gstore->windows_lock);
+    return taken;
+}
+
+static bool is_done(uint32 window)
+{
+    return atomic_load_explicit(&gstore->windows[window].state, memory_order_acquire) == GSTORE_DONE;
+}
+
+/* Without interrupts: a service thread never takes longer than its lease's time limit. If the worker
+ * is gone, the server is about to be restarted, or started anew with all windows free. */
+static void reclaim_abandoned(void)
+{
+    const int window = abandoned;
+
+    if (window < 0)
+        return;
+    while (!is_done((uint32)window) && gstore->ready) {
+        (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, WAIT_MS,
+                        PG_WAIT_EXTENSION);
+        ResetLatch(MyLatch);
+    }
+    abandoned = -1;
+    atomic_store(&gstore->windows[window].state, GSTORE_IDLE);
+    give_back((uint32)window);
+}
+
+static void at_exit(int code, Datum argument)
+{
+    reclaim_abandoned();
+}
+
+static uint32 take(void)
+{
+    static bool registered = false;
+    uint32 window;
+
+    if (!registered) {
+        before_shmem_exit(at_exit, (Datum)0);
+        registered = true;
+    }
+    reclaim_abandoned();
+    ConditionVariablePrepareToSleep(&gstore->window_freed);
+    while (!try_take(&window))
+        ConditionVariableSleep(&gstore->window_freed, PG_WAIT_EXTENSION);
+    ConditionVariableCancelSleep();
+    return window;
+}
+
+/* ---- the keeper's readiness */
+
+void gstore_wait_ready(void)
+{
+    const TimestampTz start = GetCurrentTimestamp();
+
+    if (gstore == NULL)
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("gstore_fdw has not been loaded at server start"),
+                        errhint("Add gstore_fdw to shared_preload_libraries and restart the server.")));
+    if (gstore->ready)
+        return;
+    ConditionVariablePrepareToSleep(&gstore->ready_changed);
+    while (!gstore->ready) {
+        if (TimestampDifferenceExceeds(start, GetCurrentTimestamp(), gstore_start_timeout_s * 1000))
+            ereport(ERROR, (errcode(ERRCODE_FDW_UNABLE_TO_ESTABLISH_CONNECTION),
+                            errmsg("the GPU memory keeper is not ready"),
+                            gstore->problem[0] != '\0' ? errdetail("%s", gstore->problem) : 0,
+                            errhint("See the server's log.")));
+        (void)ConditionVariableTimedSleep(&gstore->ready_changed, 100, PG_WAIT_EXTENSION);
+    }
+    ConditionVariableCancelSleep();
+}
+
+/* ---- commands */
+
+static void post(uint32 window)
+{
+    gstore_queue *queue = &gstore->queue;
+    uint32 place;
+
+    gstore->windows[window].latch = MyLatch;
+    atomic_store_explicit(&gstore->windows[window].state, GSTORE_POSTED, memory_order_release);
+    place = atomic_fetch_add(&queue->tail, 1) % GSTORE_WINDOWS_MAX;
+    atomic_store(&queue->places[place], window + 1);
+    sem_post(&queue->posted);
+}
+
+static void wait_done(uint32 window)
+{
+    abandoned = (int)window; /* from here on, until it is done, if an ERROR leaves this function */
+    while (!is_done(window)) {
+        (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, WAIT_MS,
+                        PG_WAIT_EXTENSION);
+        ResetLatch(MyLatch);
+        CHECK_FOR_INTERRUPTS();
+        if (!gstore->ready && !is_done(window))
+            ereport(ERROR,
+                    (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("the GPU memory keeper was lost"),
+                     errdetail("Tables in GPU memory are empty now.")));
+    }
+    abandoned = -1;
+}
+
+static int sqlstate_of(int32 status)
+{
+    switch (status) {
+    case GVM_E_NOSPACE: return ERRCODE_OUT_OF_MEMORY;
+    case GVM_E_NOMEM: return ERRCODE_OUT_OF_MEMORY;
+    case GVM_E_QUOTA:
+    case GVM_E_LIMIT: return ERRCODE_PROGRAM_LIMIT_EXCEEDED;
+    case GVM_E_TIMEOUT: return ERRCODE_LOCK_NOT_AVAILABLE;
+    case GVM_E_KEEPER: return ERRCODE_CONNECTION_FAILURE;
+    default: return ERRCODE_FDW_ERROR;
+    }
+}
+
+static const char *hint_of(int32 status)
+{
+    switch (status) {
+    case GVM_E_NOSPACE:
+        return "Delete rows or tables, or raise gstore_fdw.device_memory or gstore_fdw.host_memory.";
+    case GVM_E_TIMEOUT: return "A program outside the server reads the table and keeps its lease.";
+    default: return NULL;
+    }
+}
+
+/* The window's command, to its end. */
+static void perform(uint32 window)
+{
+    gstore_window *w = &gstore->windows[window];
+
+    post(window);
+    wait_done(window);
+    atomic_store(&w->state, GSTORE_IDLE);
+    if (w->status != GVM_OK) {
+        const int32 status = w->status;
+        char text[GSTORE_ERROR_BYTES];
+        const char *hint = hint_of(status);
+
+        strlcpy(text, w->text, sizeof text);
+        give_back(window);
+        ereport(ERROR, (errcode(sqlstate_of(status)), errmsg("GPU memory: %s", text),
+                        hint != NULL ? errhint("%s", hint) : 0));
+    }
+}
+
+/* How much of the pieces from *piece on, the first of them from *done on, fits one command. */
+static void load(gstore_window *w, uint32 window, gstore_verb verb, const gstore_piece *pieces,
+                 int count, int *piece, uint64 *done)
+{
+    uint8 *bytes = gstore_window_bytes(window);
+    uint64 used = 0;
+
+    w->range_count = 0;
+    while (*piece < count && w->range_count < GSTORE_RANGES_MAX) {
+        const gstore_piece *p = &pieces[*piece];
+        const bool fill = verb == GSTORE_WRITE && p->local == NULL;
+        uint64 part = p->bytes - *done;
+        gstore_range *range;
+
+        if (!fill) {
+            if (used >= gstore_window_size())
+                break;
+            part = Min(part, gstore_window_size() - used);
+        }
+        if (part > 0) {
+            range = &w->ranges[w->range_count++];
+            *range = (gstore_range){.column = p->column,
+                                    .part = p->part,
+                                    .fill = fill,
+                                    .byte = p->byte,
+                                    .offset_bytes = p->offset_bytes + *done,
+                                    .window_bytes = fill ? 0 : used,
+                                    .bytes = part};
+            if (verb == GSTORE_WRITE && !fill)
+                memcpy(bytes + used, (const uint8 *)p->local + *done, part);
+            if (!fill)
+                used = TYPEALIGN(ALIGN_BYTES, used + part);
+        }
+        *done += part;
+        if (*done < p->bytes)
+            break;
+        (*piece)++;
+        *done = 0;
+    }
+}
+
+static void unload(const gstore_window *w, uint32 window, const gstore_piece *pieces, int first,
+                   uint64 done)
+{
+    const uint8 *bytes = gstore_window_bytes(window);
+
+    for (uint32 i = 0; i < w->range_count; i++) {
+        const gstore_piece *p;
+
+        while (pieces[first].bytes == done) /* empty, or filled by the range before */
+        {
+            first++;
+            done = 0;
+        }
+        p = &pieces[first];
+        memcpy((uint8 *)p->local + done, bytes + w->ranges[i].window_bytes, w->ranges[i].bytes);
+        done += w->ranges[i].bytes;
+    }
+}
+
+void gstore_transfer(gstore_verb verb, const gstore_store_name *store, const gstore_piece *pieces,
+                     int count)
+{
+    int piece = 0;
+    uint64 done = 0;
+
+    gstore_wait_ready();
+    while (piece < count) {
+        const int first = piece;
+        const uint64 first_done = done;
+        const uint32 window = take();
+        gstore_window *w = &gstore->windows[window];
+
+        w->verb = verb;
+        w->name = *store;
+        load(w, window, verb, pieces, count, &piece, &done);
+        if (w->range_count > 0) {
+            perform(window);
+            if (verb == GSTORE_READ)
+                unload(w, window, pieces, first, first_done);
+        }
+        give_back(window);
+    }
+}

@@ -1,0 +1,208 @@
+/* The GPU memory keeper: a background worker that owns the GPU for all backends.
+ *
+ * It runs a keeper as threads of itself, or uses one that others run (gstore_fdw.keeper), and the service
+ * threads that carry out commands. The main thread starts and watches them, drops stores that nobody
+ * needs, and forgets old versions.
+ */
+#include "postgres.h"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "postmaster/interrupt.h"
+#include "postmaster/postmaster.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/proc.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+
+#include <gvmem/gvmem.h>
+
+#include "postgres/fdw.h"
+#include "postgres/service.h"
+#include "postgres/shared.h"
+
+#define LOOK_MS 1000
+#define RESTART_S 1
+#define MIB (1024ull * 1024)
+
+int gstore_windows = 16;
+int gstore_window_kb = 4096;
+int gstore_max_relations = 512;
+int gstore_device_memory_mb = 0;
+int gstore_host_memory_mb = 0;
+int gstore_service_threads = 4;
+int gstore_start_timeout_s = 30;
+char *gstore_keeper_path = NULL;
+
+PGDLLEXPORT void gstore_worker_main(Datum argument);
+
+/* ---- settings */
+
+static void define_settings(void)
+{
+    DefineCustomStringVariable("gstore_fdw.keeper", "Socket of a gvmem-keeper to use.",
+                               "Empty: the server runs one of its own.", &gstore_keeper_path, "",
+                               PGC_POSTMASTER, 0, NULL, NULL, NULL);
+    DefineCustomIntVariable(
+        "gstore_fdw.device_memory", "Memory of each GPU that tables may use.",
+        "0: nine tenths of what is free at start. Without effect if gstore_fdw.keeper is set.",
+        &gstore_device_memory_mb, 0, 0, INT_MAX, PGC_POSTMASTER, GUC_UNIT_MB, NULL, NULL, NULL);
+    DefineCustomIntVariable(
+        "gstore_fdw.host_memory", "Host memory for what does not fit on the GPUs.",
+        "0: half of what is available at start. Without effect if gstore_fdw.keeper is set.",
+        &gstore_host_memory_mb, 0, 0, INT_MAX, PGC_POSTMASTER, GUC_UNIT_MB, NULL, NULL, NULL);
+    DefineCustomIntVariable("gstore_fdw.max_relations", "Tables in GPU memory that have rows.",
+                            NULL, &gstore_max_relations, 512, 1, 1 << 20, PGC_POSTMASTER, 0, NULL,
+                            NULL, NULL);
+    DefineCustomIntVariable("gstore_fdw.windows",
+                            "Pieces of shared memory through which rows come and go.",
+                            "So many backends read or write at the same moment.", &gstore_windows,
+                            16, 1, GSTORE_WINDOWS_MAX, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+    DefineCustomIntVariable("gstore_fdw.window_size", "Size of one of them.", NULL, &gstore_window_kb,
+                            4096, 64, 1 << 20, PGC_POSTMASTER, GUC_UNIT_KB, NULL, NULL, NULL);
+    DefineCustomIntVariable("gstore_fdw.service_threads",
+                            "Threads that move rows to and from the GPUs.", NULL,
+                            &gstore_service_threads, 4, 1, 16, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+    DefineCustomIntVariable(
+        "gstore_fdw.start_timeout", "How long a statement waits for the GPU memory keeper.", NULL,
+        &gstore_start_timeout_s, 30, 0, 3600, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+    MarkGUCPrefixReserved("gstore_fdw");
+}
+
+void gstore_worker_init(void)
+{
+    BackgroundWorker worker = {.bgw_flags = BGWORKER_SHMEM_ACCESS,
+                               .bgw_start_time = BgWorkerStart_ConsistentState,
+                               .bgw_restart_time = RESTART_S,
+                               .bgw_main_arg = 0};
+
+    define_settings();
+    strlcpy(worker.bgw_name, "GPU memory keeper", BGW_MAXLEN);
+    strlcpy(worker.bgw_type, "GPU memory keeper", BGW_MAXLEN);
+    strlcpy(worker.bgw_library_name, "gstore_fdw", BGW_MAXLEN);
+    strlcpy(worker.bgw_function_name, "gstore_worker_main", BGW_MAXLEN);
+    RegisterBackgroundWorker(&worker);
+}
+
+/* ---- life */
+
+static gvm_server *server;
+static gstore_service *service;
+
+static void wake(void *latch)
+{
+    SetLatch(latch);
+}
+
+static void fail(const char *what)
+{
+    gvm_error error;
+
+    gvm_error_last(&error);
+    strlcpy(gstore->problem, error.text, sizeof gstore->problem);
+    ereport(ERROR, (errmsg("GPU memory keeper: cannot %s: %s", what, error.text)));
+}
+
+static void start_keeper(void)
+{
+    gvm_server_options options = {.struct_size = sizeof options,
+                                  .path = gstore->path,
+                                  .device_budget_bytes = (uint64)gstore_device_memory_mb * MIB,
+                                  .host_budget_bytes = (uint64)gstore_host_memory_mb * MIB};
+
+    if (gstore_keeper_path[0] != '\0') {
+        strlcpy(gstore->path, gstore_keeper_path, sizeof gstore->path);
+        return;
+    }
+    /* The data directory is the server's own: others come in only by its mode. */
+    if ((size_t)snprintf(gstore->path, sizeof gstore->path, "%s/gstore.sock", DataDir) >=
+        sizeof gstore->path)
+        snprintf(gstore->path, sizeof gstore->path, "/tmp/.gstore.%d.sock", PostPortNumber);
+    if (gvm_server_start(&options, &server) != GVM_OK)
+        fail("start a keeper");
+}
+
+static void say_what_runs(void)
+{
+    gvm_driver_info info = {.struct_size = sizeof info};
+
+    if (gvm_driver_get_info(&info) != GVM_OK)
+        return;
+    gstore->software = info.software != 0;
+    if (gstore->software)
+        ereport(LOG,
+                (errmsg("GPU memory keeper: there is no GPU: tables live in host memory, on the software GPU"),
+                 errhint("Nothing else is different; it is slower.")));
+}
+
+static void start(void)
+{
+    gstore_service_options options = {.path = gstore->path,
+                                      .threads = (uint32)gstore_service_threads,
+                                      .queue = &gstore->queue,
+                                      .windows = gstore->windows,
+                                      .window_count = (uint32)gstore_windows,
+                                      .bytes = gstore_window_bytes(0),
+                                      .window_bytes = (uint64)gstore_window_kb * 1024,
+                                      .wake = wake};
+
+    start_keeper();
+    gstore_forget_all();
+    options.epoch = gstore->epoch + 1;
+    if (gstore_service_start(&options, &service) != GVM_OK)
+        fail("use the keeper");
+    say_what_runs();
+    gstore->epoch = options.epoch;
+    gstore->problem[0] = '\0';
+    gstore->ready = true;
+    ConditionVariableBroadcast(&gstore->ready_changed);
+    ereport(LOG, (errmsg("GPU memory keeper: ready at %s", gstore->path)));
+}
+
+static void drop_stores(void)
+{
+    gstore_store_name name;
+
+    while (gstore_next_dead_store(&name))
+        if (name.epoch == gstore->epoch)
+            (void)gstore_service_drop(service, &name);
+}
+
+static void stop(int code, Datum argument)
+{
+    gstore->ready = false;
+    gstore->worker_latch = NULL;
+    gstore_service_stop(service);
+    service = NULL;
+    gvm_server_stop(server);
+    server = NULL;
+}
+
+void gstore_worker_main(Datum argument)
+{
+    pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
+    pqsignal(SIGHUP, SignalHandlerForConfigReload);
+    BackgroundWorkerUnblockSignals();
+    before_shmem_exit(stop, (Datum)0);
+    gstore->worker_latch = MyLatch;
+    gstore->worker_pid = MyProcPid;
+    start();
+    while (!ShutdownRequestPending) {
+        (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_MS,
+                        PG_WAIT_EXTENSION);
+        ResetLatch(MyLatch);
+        CHECK_FOR_INTERRUPTS();
+        if (gstore_service_is_lost(service))
+            ereport(
+                ERROR,
+                (errmsg("GPU memory keeper: the keeper is gone; tables in GPU memory are empty now")));
+        gstore_trim_versions();
+        drop_stores();
+    }
+    proc_exit(0);
+}

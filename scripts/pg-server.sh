@@ -1,0 +1,89 @@
+#!/bin/sh
+# usage: pg-server.sh start FOLDER [SETTING=VALUE...] | stop FOLDER [MODE] | env FOLDER
+# A private PostgreSQL server with gstore_fdw, in FOLDER: nothing is installed in the system, and no
+# other server is touched. `env` prints what a shell needs to speak to it: eval "$(pg-server.sh env F)".
+# As root the server runs as user postgres. BUILD says where the library was built (default build),
+# PG_CONFIG which PostgreSQL (default pg_config). GVMEM_SOFTGPU and GVMEM_DRIVER go to the server.
+set -eu
+cd "$(dirname "$0")/.."
+verb=${1:-}
+[ $# -ge 2 ] || { sed -n '2,6s/^# //p' "$0" >&2; exit 2; }
+folder=$2
+shift 2
+pg_config=${PG_CONFIG:-pg_config}
+bin=$($pg_config --bindir)
+root=$folder/root
+
+as_owner() {
+    if [ "$(id -u)" = 0 ]; then
+        setpriv --reuid postgres --regid postgres --init-groups "$@"
+    else
+        "$@"
+    fi
+}
+
+# PostgreSQL finds its files from where its programs are, so a copy of the programs, with links to the
+# rest, is a PostgreSQL of its own, into which the extension is installed.
+make_root() {
+    libs=$($pg_config --pkglibdir)
+    share=$($pg_config --sharedir)
+    rm -rf "$root"
+    mkdir -p "$root$bin" "$root$libs" "$root$share/extension"
+    for program in initdb pg_ctl postgres psql pg_dump pgbench pg_basebackup pg_controldata; do
+        cp "$bin/$program" "$root$bin/"
+    done
+    ln -s "$libs"/* "$root$libs/"
+    for entry in "$share"/*; do
+        [ "$entry" = "$share/extension" ] || ln -s "$entry" "$root$share/"
+    done
+    ln -s "$share/extension"/* "$root$share/extension/"
+    rm -f "$root$libs"/gstore_fdw* "$root$share/extension"/gstore_fdw*
+}
+
+install_extension() {
+    build=$(cd "${BUILD:-build}" && pwd)
+    out=$build/postgres
+    mkdir -p "$out"
+    make -s -C "$out" -f "$PWD/postgres/Makefile" BUILD="$build" PG_CONFIG="$pg_config" VPATH="$PWD/postgres" all
+    make -s -C "$out" -f "$PWD/postgres/Makefile" BUILD="$build" PG_CONFIG="$pg_config" VPATH="$PWD/postgres" \
+        DESTDIR="$(cd "$root" && pwd)" install >/dev/null
+}
+
+start() {
+    mkdir -p "$folder"
+    folder=$(cd "$folder" && pwd)
+    root=$folder/root
+    [ -x "$root$bin/postgres" ] || make_root
+    install_extension
+    if [ ! -f "$folder/data/PG_VERSION" ]; then
+        mkdir -p "$folder/data" "$folder/run"
+        [ "$(id -u)" != 0 ] || chown postgres "$folder" "$folder/data" "$folder/run"
+        as_owner "$root$bin/initdb" -D "$folder/data" -A trust -U postgres -N --locale=C.UTF-8 >/dev/null
+        {
+            echo "shared_preload_libraries = 'gstore_fdw'"
+            echo "listen_addresses = ''"
+            echo "unix_socket_directories = '$folder/run'"
+            echo "fsync = off"
+            for setting in "$@"; do
+                echo "${setting%%=*} = '${setting#*=}'"
+            done
+        } >>"$folder/data/postgresql.conf"
+    fi
+    as_owner "$root$bin/pg_ctl" -w -s -D "$folder/data" -l "$folder/log" start || {
+        tail -n 20 "$folder/log" >&2
+        exit 1
+    }
+}
+
+case $verb in
+start) start "$@" ;;
+stop) as_owner "$root$bin/pg_ctl" -w -s -D "$folder/data" -m "${1:-fast}" stop ;;
+env)
+    folder=$(cd "$folder" && pwd)
+    echo "export PGHOST='$folder/run' PGUSER=postgres PGDATABASE=postgres PATH='$folder/root$bin':\"\$PATH\""
+    ;;
+*)
+    echo "pg-server.sh: unknown verb $verb" >&2
+    exit 2
+    ;;
+esac
