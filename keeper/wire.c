@@ -60,7 +60,7 @@ static gvm_status malformed(const wire_kind *kind, const char *member, uint64_t 
 
 enum {
     MODE_BITS = 0777,
-    CREATE_FLAGS = GVM_OBJECT_KEEP,
+    CREATE_FLAGS = GVM_OBJECT_KEEP | GVM_OBJECT_UNTRACKED,
     OPEN_FLAGS = GVM_OPEN_READONLY | GVM_OPEN_SAME_ADDRESS,
     PUBLISH_FLAGS = GVM_PUBLISH_REPLACE,
 };
@@ -314,6 +314,7 @@ static gvm_status check_info(const wire_kind *kind, const void *body)
     WANT_BOOL(b, sealed);
     WANT_BOOL(b, kept);
     WANT_BOOL(b, moving);
+    WANT_BOOL(b, untracked);
     for (size_t i = 0; i < sizeof b->reserved; i++)
         WANT(b, reserved[i], b->reserved[i] == 0);
     return check_object_name(kind, b->name, true);

@@ -26,7 +26,7 @@
 #define CHUNK_BYTES (2ull << 20)
 #define RESERVE_BYTES (32ull << 30) /* what offsets in 8-byte units reach */
 #define GROW_STEP_MAX_BYTES (1ull << 30)
-#define LEASE_WAIT_MS 30000 /* for a program that reads the table by token and keeps its lease */
+#define LEASE_WAIT_MS 30000 /* while the keeper moves the area */
 #define LOOK_S 1            /* how often an idle thread looks whether it is to stop */
 
 typedef struct area {
@@ -259,7 +259,7 @@ static gvm_status copy_range(const gstore_window *w, const gstore_range *range, 
                                   "cannot copy a column");
 }
 
-/* Of one command, ranges of one area share a lease: a second one for writing would wait for the first. */
+/* Of one command, ranges of one area share a lease. */
 static gvm_status find_hold(gstore_service *s, const gstore_window *w, const gstore_range *range,
                             holds *held, hold **out)
 {
@@ -283,8 +283,8 @@ static gvm_status find_hold(gstore_service *s, const gstore_window *w, const gst
         return status;
     held->count++;
     *out = h;
-    return gvm_object_acquire(h->area->object, write ? GVM_LEASE_WRITE : GVM_LEASE_READ, &options,
-                              &h->lease);
+    /* For writing, too: rows come behind those that others read (GVM_OBJECT_UNTRACKED). */
+    return gvm_object_acquire(h->area->object, GVM_LEASE_READ, &options, &h->lease);
 }
 
 static gvm_status begin_range(gstore_service *s, const gstore_window *w, const gstore_range *range,

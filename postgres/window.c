@@ -163,7 +163,7 @@ static const char *hint_of(int32 status)
     switch (status) {
     case GVM_E_NOSPACE:
         return "Delete rows or tables, or raise gstore_fdw.device_memory or gstore_fdw.host_memory.";
-    case GVM_E_TIMEOUT: return "A program outside the server reads the table and keeps its lease.";
+    case GVM_E_TIMEOUT: return "The keeper could not move the column in time; see gvmem top.";
     default: return NULL;
     }
 }

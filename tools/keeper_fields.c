@@ -79,6 +79,7 @@ static const keeper_field object_fields[] = {
     O(metadata_bytes, U32, NULL, NULL),
     O(sealed, BOOL, "sealed", "1: read-only for good."),
     O(kept, BOOL, "kept", "1: outlives its creator."),
+    O(untracked, BOOL, "untracked", "1: read leases allow writing."),
     O(moving, BOOL, "moving", "1: chunks are being moved."),
 };
 #undef O

@@ -79,6 +79,10 @@ GVM_API void gvm_keeper_close(gvm_keeper *keeper);
 enum {
     /* The object stays when its creator ends, though not yet published or sealed. */
     GVM_OBJECT_KEEP = 1 << 0,
+    /* Read leases allow writing, too: for programs that agree among themselves who writes what when,
+     * as behind a mark up to which others read. The keeper keeps no clean copies of it, until it is
+     * sealed, so that moving it costs a copy each way. */
+    GVM_OBJECT_UNTRACKED = 1 << 1,
 };
 
 /* Zero means default in every member. */
@@ -261,7 +265,7 @@ typedef struct gvm_object_info {
     uint32_t interrupted; /* writers that died under a write lease */
     int32_t device;       /* the keeper's ordinal */
     uint32_t metadata_bytes;
-    uint8_t sealed, kept, moving, reserved[5];
+    uint8_t sealed, kept, moving, untracked, reserved[4];
 } gvm_object_info;
 
 typedef struct gvm_client_info {

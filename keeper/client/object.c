@@ -173,7 +173,7 @@ static gvm_status describe(const char *name, uint64_t reserve_bytes,
 
     if (status == GVM_OK)
         status = check_mode(options->mode);
-    if (status == GVM_OK && (options->flags & ~(uint32_t)GVM_OBJECT_KEEP) != 0)
+    if (status == GVM_OK && (options->flags & ~(uint32_t)(GVM_OBJECT_KEEP | GVM_OBJECT_UNTRACKED)) != 0)
         status = gvmi_fail(GVM_E_INVALID, "unknown object flags %#x", (unsigned)options->flags);
     if (status != GVM_OK)
         return status;

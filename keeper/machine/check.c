@@ -50,6 +50,8 @@ static bool check_chunk(const gvmi_machine *m, const keep_object *object, const 
         return false;
     if (chunk->where != GVM_TIER_DEVICE && chunk->where != GVM_TIER_HOST)
         return false;
+    if (chunk->clean && object->untracked && !object->sealed && object->lease_state != KEEP_FROZEN)
+        return false;
     return there != 0 && (!chunk->clean || (chunk->device_frame != 0 && chunk->host_frame != 0));
 }
 

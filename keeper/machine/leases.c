@@ -170,6 +170,8 @@ bool gvmi_keep_freeze(gvmi_machine *m, keep_object *object)
 void gvmi_keep_thaw(gvmi_machine *m, keep_object *object)
 {
     GVM_ASSERT(object->moving == 0);
+    if (object->untracked && !object->sealed)
+        gvmi_keep_stale_copies(m, object);
     object->item.pinned = object->parked;
     gvmi_keep_resident(m, object);
     change(object, KEEP_THAW);

@@ -252,6 +252,7 @@ static keep_object *new_object(gvmi_machine *m, const keep_client *client, uint3
     object->device = device;
     object->creator = client->number;
     object->kept = (body->flags & GVM_OBJECT_KEEP) != 0;
+    object->untracked = (body->flags & GVM_OBJECT_UNTRACKED) != 0;
     object->domain = (keep_domain){
         .uid = client->who.uid, .gid = client->who.gid, .mode = body->mode != 0 ? body->mode : 0600};
     object->generation = 1;

@@ -60,6 +60,7 @@ static void describe_object(gvmi_machine *m, keep_object *object, gvm_object_inf
     info->metadata_bytes = object->metadata_bytes;
     info->sealed = object->sealed;
     info->kept = object->kept;
+    info->untracked = object->untracked;
     info->moving = object->moving > 0;
 }
 

@@ -16,6 +16,7 @@
  * I4  SHARED: no permit of the object allows writing. EXCLUSIVE: only its holder's allows anything.
  *     DRAINING, FROZEN: none allows anything, all are REVOKED.
  * I5  a chunk is where its `where` says: it has that frame; clean implies both frames.
+ *     Of an untracked object that is not sealed none is clean, but while it is FROZEN.
  * I6  waits of a chunk is the number of openings that were sent a MAP with it and have not answered.
  * I7  a quota's used_bytes is the sum of chunk_bytes * chunk_count over the user's objects, with
  *     growth under way counted in.
@@ -175,6 +176,7 @@ struct keep_object {
     keep_domain domain; /* owner, group, mode */
     bool mixed;         /* the mode was changed: who has it open may not be who may open it now */
     bool kept, sealed, parked; /* parked: evicted on request; stays out until acquired */
+    bool untracked;            /* who reads may write: no copy is clean once somebody may read */
     uint32_t device;
     uint32_t creator; /* client number; 0: gone */
     uint32_t generation;

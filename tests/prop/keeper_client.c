@@ -323,7 +323,8 @@ static void begin_create(world *w, process *p, thread *t)
     if (world_chance(w, 1))
         c->bytes = c->reserve_bytes + 1;
     c->mode = random_mode(w);
-    c->flags = world_chance(w, 15) ? GVM_OBJECT_KEEP : 0;
+    c->flags = (world_chance(w, 15) ? GVM_OBJECT_KEEP : 0u) |
+               (world_chance(w, 20) ? GVM_OBJECT_UNTRACKED : 0u);
     if (world_chance(w, 70))
         strcpy(c->name, pick_name(w, false));
     put_metadata(w, m);

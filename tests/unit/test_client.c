@@ -586,6 +586,37 @@ static void last_release_of_a_revoked_object_rings(void **state)
     RUN(release_revoked);
 }
 
+/* What comes beside the lease is another thread's attempt that is still to be taken back. */
+static int release_before_others(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease lease;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
+    for (uint32_t mode = GVM_LEASE_READ; mode <= GVM_LEASE_WRITE; mode++)
+        for (int writers = 0; writers < 2; writers++) {
+            const uint64_t other = writers > 0 ? GVMI_LEASE_WRITER : GVMI_LEASE_READER;
+            const bool last_writer = mode == GVM_LEASE_WRITE && writers == 0;
+
+            permit(&f, 1, GVMI_PERMIT_READ | GVMI_PERMIT_WRITE);
+            EXPECT(gvm_object_acquire(object, (gvm_lease_mode)mode, NULL, &lease) == GVM_OK);
+            permit(&f, 1, GVMI_PERMIT_REVOKED);
+            atomic_fetch_add(&f.leases[SLOT].word, other);
+            EXPECT(gvm_object_release(object, &lease) == GVM_OK && rings(&f) == last_writer);
+            EXPECT((uint32_t)word(&f) == other);
+            atomic_fetch_sub(&f.leases[SLOT].word, other);
+        }
+    return close_all(&f, keeper, object);
+}
+
+static void last_writer_of_a_revoked_object_rings_though_a_reader_stays(void **state)
+{
+    RUN(release_before_others);
+}
+
 /* ---- the slow path */
 
 static int script_owed(fake *f)
@@ -858,6 +889,7 @@ int main(void)
         cmocka_unit_test(child_of_a_fork_cannot_touch_its_parents_leases),
         cmocka_unit_test(acquire_that_backs_out_of_a_revoked_object_rings),
         cmocka_unit_test(last_release_of_a_revoked_object_rings),
+        cmocka_unit_test(last_writer_of_a_revoked_object_rings_though_a_reader_stays),
         cmocka_unit_test(lease_granted_is_in_the_word_before_taken),
         cmocka_unit_test(conflict_within_the_process_goes_to_the_keeper),
         cmocka_unit_test(lease_on_a_partial_object_asks_unless_for_a_scan),

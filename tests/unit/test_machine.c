@@ -20,6 +20,7 @@ typedef struct actor {
     gvmi_wire_message inbox[INBOX_MAX];
     unsigned count;
     bool cut, deaf; /* deaf: answers no MAP */
+    uint32_t create_flags;
 } actor;
 
 typedef struct world {
@@ -176,7 +177,7 @@ static gvm_status create(world *w, actor *a, const char *name, uint64_t chunks, 
     m.body.CREATE.chunk_bytes = CHUNK;
     m.body.CREATE.bytes = chunks * CHUNK;
     m.body.CREATE.mode = mode;
-    m.body.CREATE.flags = GVM_OBJECT_KEEP;
+    m.body.CREATE.flags = GVM_OBJECT_KEEP | a->create_flags;
     say(w, a, &m);
     if (last(a)->head.type == GVMI_WIRE_OPENED)
         *slot = last(a)->body.OPENED.slot;
@@ -455,6 +456,36 @@ static void evicted_object_stays_out_until_acquired(void **state)
     end_world(&w);
 }
 
+/* Who holds a read lease on such an object may write: a copy that was clean may not be one any more. */
+static void untracked_object_has_no_clean_copies(void **state)
+{
+    world w;
+    actor *a;
+    uint32_t tracked = 0, untracked = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/tracked", 2, 0, &tracked), GVM_OK);
+    a->create_flags = GVM_OBJECT_UNTRACKED;
+    assert_int_equal(create(&w, a, "/untracked", 2, 0, &untracked), GVM_OK);
+    assert_int_equal(evict(&w, a, "/tracked"), 2 * CHUNK);
+    assert_int_equal(evict(&w, a, "/untracked"), 2 * CHUNK);
+    for (int i = 0; i < 2; i++) {
+        const uint32_t slot = i == 0 ? tracked : untracked;
+
+        ask(&w, a, slot, GVM_LEASE_READ, 0);
+        take(&w, a, slot, GVM_LEASE_READ);
+        give(&w, a, slot, GVM_LEASE_READ);
+        tick(&w, 200);
+        assert_int_equal(info(&w, a, slot).device_bytes, 2 * CHUNK);
+    }
+    assert_int_equal(info(&w, a, tracked).duplicate_bytes, 2 * CHUNK);
+    assert_int_equal(info(&w, a, untracked).duplicate_bytes, 0);
+    assert_int_equal(info(&w, a, untracked).dirty_bytes, 2 * CHUNK);
+    end_world(&w);
+}
+
 static void client_that_does_not_map_is_cut_off_and_its_bytes_held(void **state)
 {
     world w;
@@ -610,6 +641,7 @@ int main(void)
         cmocka_unit_test(try_against_lease_times_out_at_once),
         cmocka_unit_test(leased_object_is_not_moved),
         cmocka_unit_test(evicted_object_stays_out_until_acquired),
+        cmocka_unit_test(untracked_object_has_no_clean_copies),
         cmocka_unit_test(client_that_does_not_map_is_cut_off_and_its_bytes_held),
         cmocka_unit_test(dead_writer_leaves_object_interrupted),
         cmocka_unit_test(quota_counts_by_owner),

@@ -391,7 +391,7 @@ static const change breaks[] = {
     IN(HELLO, reserved, 1),
     IN(CREATE, mode, 01000),
     IN(CREATE, mode, 1u << 31),
-    IN(CREATE, flags, 2),
+    IN(CREATE, flags, 4),
     IN(CREATE, flags, 1u << 31),
     IN(OPEN, flags, 4),
     IN(OPEN, reserved, 1u << 31),
@@ -457,8 +457,9 @@ static const change breaks[] = {
     IN(INFO, info.sealed, 2),
     IN(INFO, info.kept, 2),
     IN(INFO, info.moving, 2),
+    IN(INFO, info.untracked, 2),
     IN(INFO, info.reserved[0], 1),
-    IN(INFO, info.reserved[4], 1),
+    IN(INFO, info.reserved[3], 1),
 };
 
 static void body_with_one_rule_broken_is_refused(void **state)
