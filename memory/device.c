@@ -179,12 +179,14 @@ static gvm_status start_context(gvm_device *device)
 
 static void stop_context(gvm_device *device)
 {
+    bool entered;
+
     if (device->kernels != NULL)
         gvmi_kernels_unload(device);
-    if (gvmi_device_enter(device) == GVM_OK) {
+    if (gvmi_device_enter_to_free(device, &entered))
         gvmi_cu->cuStreamDestroy(device->stream);
+    if (entered)
         gvmi_device_leave();
-    }
     gvmi_cu->cuDevicePrimaryCtxRelease(device->cu);
 }
 
@@ -322,6 +324,14 @@ gvm_status gvmi_device_enter(const gvm_device *device)
         return gvmi_driver_fail(result, "cuCtxPushCurrent", "cannot use the context of device %d",
                                 device->info.ordinal);
     return GVM_OK;
+}
+
+bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered)
+{
+    const CUresult result = gvmi_cu->cuCtxPushCurrent(device->context);
+
+    *entered = result == CUDA_SUCCESS;
+    return result != CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
 
 void gvmi_device_leave(void)

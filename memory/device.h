@@ -39,6 +39,11 @@ void gvmi_device_release(gvm_device *device);
 gvm_status gvmi_device_enter(const gvm_device *device);
 void gvmi_device_leave(void);
 
+/* The same around giving back streams and events. Those know their context and may go without its
+ * being current: *entered tells whether it is, and so whether leave() is to follow. False: the
+ * context is gone, and they went with it. */
+bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered);
+
 /* ---- memory/chunk.c: handles, new or from the cache */
 
 /* A handle of memory in a tier, of bytes (a power of two). shareable asks the driver for fd export.

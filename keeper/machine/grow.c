@@ -88,19 +88,24 @@ void gvmi_keep_make_chunk(gvmi_machine *m, keep_object *object, uint32_t index, 
         chunk_over(m, object, &object->chunks[index], GVM_E_NOMEM);
 }
 
-/* On the host, or on the device if there is room there without anybody leaving. */
+/* On the host, or on the device if there is room there without anybody leaving. What moves under way
+ * hold twice is waited for: it is room. */
 void gvmi_keep_make_without_room(gvmi_machine *m, keep_object *object, uint32_t index)
 {
+    const bool wanted = object->growth->failure == GVM_OK;
     bool make;
     uint32_t frame = 0;
 
-    if (object->growth->failure == GVM_OK) {
+    if (wanted) {
         frame = gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make);
         if (frame == 0)
             frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
     }
     if (frame != 0)
         gvmi_keep_make_chunk(m, object, index, frame, make);
+    else if (wanted && gvmi_keep_room_comes(m, &m->devices[object->device]) &&
+             gvmi_keep_wait_room(m, object, index))
+        object->chunks[index].op = KEEP_OP_MAKE_ROOM;
     else
         chunk_over(m, object, &object->chunks[index], GVM_E_NOSPACE);
 }

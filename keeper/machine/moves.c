@@ -60,6 +60,8 @@ static void end_move(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
 {
     if (chunk->op == KEEP_OP_OUT_COPY || chunk->op == KEEP_OP_OUT_MAP)
         device_of(m, object)->leaving--;
+    else if (chunk->op == KEEP_OP_IN_COPY || chunk->op == KEEP_OP_IN_MAP)
+        device_of(m, object)->arriving--;
     chunk->op = KEEP_OP_NONE;
     object->moving--;
     gvmi_keep_mark(m, object);
@@ -372,6 +374,7 @@ static void start_copy_in(gvmi_machine *m, keep_object *object, uint32_t index, 
     }
     chunk->device_frame = frame;
     chunk->op = KEEP_OP_IN_COPY;
+    device_of(m, object)->arriving++;
 }
 
 /* The chunk at the head of the queue has a frame, or (0) will not get one. */
@@ -395,15 +398,26 @@ static void leave_room(gvmi_machine *m, keep_device *device, uint32_t frame, boo
     free(room);
 }
 
+bool gvmi_keep_room_comes(const gvmi_machine *m, const keep_device *device)
+{
+    return device->leaving > 0 || device->arriving > 0 || m->ahead_jobs > 0;
+}
+
 void gvmi_keep_serve_room(gvmi_machine *m, keep_device *device)
 {
     while (device->first_room != NULL) {
+        const keep_object *object = device->first_room->object;
+        const bool grows = object->chunks[device->first_room->chunk].op == KEEP_OP_MAKE_ROOM &&
+                           object->growth->failure == GVM_OK;
         bool make;
-        const uint32_t frame = gvmi_keep_take_frame(m, device->first_room->object, GVM_TIER_DEVICE,
-                                                    &make);
+        uint32_t frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
 
         if (frame == 0 && device->leaving > 0)
             return; /* some will be free soon */
+        if (frame == 0 && grows)
+            frame = gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make);
+        if (frame == 0 && grows && gvmi_keep_room_comes(m, device))
+            return;
         leave_room(m, device, frame, make);
     }
 }

@@ -116,7 +116,7 @@ typedef struct keep_place {
 
 typedef enum keep_op {
     KEEP_OP_NONE,
-    KEEP_OP_MAKE_ROOM, /* grow: waits for a device frame */
+    KEEP_OP_MAKE_ROOM, /* grow: waits for a frame, of the device if it can be */
     KEEP_OP_MAKE,      /* grow: its frame is being made and zeroed */
     KEEP_OP_OUT_COPY,
     KEEP_OP_OUT_MAP,
@@ -285,7 +285,7 @@ typedef struct keep_action_node {
     gvmi_action action;
 } keep_action_node;
 
-typedef struct keep_room { /* a chunk that waits for a device frame */
+typedef struct keep_room { /* a chunk that waits for a frame */
     struct keep_room *next;
     keep_object *object;
     uint32_t chunk;
@@ -302,6 +302,7 @@ typedef struct keep_device {
     gvmi_policy *policy;
     keep_room *first_room, *last_room;
     uint32_t leaving; /* chunks with an OUT: room may come */
+    uint32_t arriving; /* chunks with an IN and a frame: then their host frames can be done without */
     uint64_t evictions, promotions, evicted_bytes, promoted_bytes;
     uint64_t driver_free_bytes, driver_total_bytes;
 } keep_device;
@@ -420,6 +421,8 @@ uint64_t gvmi_keep_evict_chunks(gvmi_machine *m, keep_object *object, uint64_t b
 bool gvmi_keep_bring(gvmi_machine *m, keep_object *object, const gvmi_policy_plan *plan);
 void gvmi_keep_take_victims(gvmi_machine *m, const keep_object *wanting, const gvmi_policy_plan *plan);
 void gvmi_keep_serve_room(gvmi_machine *m, keep_device *device);
+/* Will frames of the device or the host come free, or host copies be of no need, by themselves? */
+bool gvmi_keep_room_comes(const gvmi_machine *m, const keep_device *device);
 bool gvmi_keep_wait_room(gvmi_machine *m, keep_object *object, uint32_t chunk);
 void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object);
 void gvmi_keep_send_all(gvmi_machine *m, keep_opening *opening);

@@ -363,7 +363,7 @@ static bool next_job(lane *l, gvmi_job **job)
     return !stop;
 }
 
-/* With the context current. */
+/* With the context current, if it can be. */
 static void free_stream(lane *l)
 {
     while (l->events > 0)
@@ -415,10 +415,12 @@ static gvm_status make_stream(lane *l)
 
 static void lane_free(lane *l)
 {
-    if (l->stream != NULL && gvmi_device_enter(l->mover->device) == GVM_OK) {
-        free_stream(l); /* of a thread that had nothing to do */
+    bool entered = false;
+
+    if (l->stream != NULL && gvmi_device_enter_to_free(l->mover->device, &entered))
+        free_stream(l); /* of a thread that had nothing to do, or never got the context */
+    if (entered)
         gvmi_device_leave();
-    }
     free_jobs(l->waiting.first);
     pthread_cond_destroy(&l->wake);
     gvmi_mutex_destroy(&l->lock);

@@ -31,8 +31,7 @@
 
 #define CALLS_OF_A_NAME 3u
 #define SETTLE_MS 3000
-#define LANE_EVENTS 16u /* of a keeper's thread that moves memory */
-#define HANG_S 60       /* an attempt takes some 50 ms */
+#define HANG_S 60 /* an attempt takes some 50 ms */
 
 static char path[64];
 static char doing[160] = "the start"; /* what to say of a hang */
@@ -464,12 +463,6 @@ static bool attempt(const role *r, const fault *f)
     good = have(DO_COUNT);
     before = count_all();
     good = r->run(f) && good;
-    /* Streams and events are given back in their context: whoever cannot make it current leaves them
-     * there. Once, this is the stream of a device that is closed. */
-    if (f->call == gvmi_call_cuCtxPushCurrent && struck) {
-        before.held.streams += f->way->for_ever ? 3 : 1;
-        before.held.events += f->way->for_ever ? 2 * LANE_EVENTS : 0;
-    }
     good = have(DO_LOOK) && good;
     good = all_is_back(&before, "the process that fails") && good;
     alarm(0);

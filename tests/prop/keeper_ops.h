@@ -84,9 +84,11 @@ typedef struct shared_page {
     _Atomic uint64_t serials; /* given out */
     _Atomic uint64_t started, wanted;
     _Atomic uint32_t chunks_in_use; /* at most, by all objects that live */
+    _Atomic uint64_t chunks_added;  /* to it, ever; written after it */
     _Atomic uint32_t opens_under_way;
-    _Atomic uint32_t working; /* processes that may still act on names */
-    atomic_bool stop;         /* something is wrong; problem says what */
+    _Atomic uint64_t opens_begun; /* ever; written after it */
+    _Atomic uint32_t working;     /* processes that may still act on names */
+    atomic_bool stop;             /* something is wrong; problem says what */
     atomic_flag problem_taken;
     char problem[PROBLEM_BYTES];
     char path[108];
@@ -175,8 +177,17 @@ void record_drop(record *r);
 void record_ask_chunks(record *r, uint32_t chunks); /* before growth */
 void record_grown(record *r, uint32_t chunks);      /* after it */
 
-/* May a request for so many more chunks, which are in chunks_in_use already, be refused? */
-bool model_may_be_full(uint32_t in_use_before);
+/* How full the keeper is at most; and may it have been full at some time since? What came and went
+ * in between counts, and so do the chunks that the caller asked for himself. */
+typedef struct fullness {
+    uint64_t chunks_added, opens_begun;
+    uint32_t chunks_in_use, opens_under_way;
+} fullness;
+fullness model_fullness(void);
+bool model_may_have_been_full(const fullness *before);
+
+void model_open_begins(void);
+void model_open_ends(void);
 
 /* What a creator attaches: which record it is, a version, and bytes that follow from both. */
 typedef struct metadata {

@@ -12,9 +12,6 @@
 
 #define METADATA_MAGIC 0x6f70735f6d657461ull
 
-/* Chunks that moves under way hold twice, and that closed objects have not given back yet. */
-#define SLACK_CHUNKS 4u
-
 shared_page *page;
 
 uint64_t next_random(uint64_t *seed)
@@ -198,12 +195,18 @@ record *record_find(uint64_t serial)
     return serial != 0 && atomic_load(&r->serial) == serial ? r : NULL;
 }
 
+static void add_chunks(uint32_t chunks)
+{
+    atomic_fetch_add(&page->chunks_in_use, chunks);
+    atomic_fetch_add(&page->chunks_added, chunks);
+}
+
 /* Who opened an object by name says so here only when it has read which one it is, so references
  * may rise from 0. */
 void record_hold(record *r)
 {
     if (atomic_fetch_add(&r->references, 1) == 0)
-        atomic_fetch_add(&page->chunks_in_use, atomic_load(&r->chunks_asked));
+        add_chunks(atomic_load(&r->chunks_asked));
 }
 
 void record_drop(record *r)
@@ -218,7 +221,7 @@ void record_ask_chunks(record *r, uint32_t chunks)
 
     while (asked < chunks) /* bounded: it only rises, to CHUNKS_MAX */
         if (atomic_compare_exchange_weak(&r->chunks_asked, &asked, chunks)) {
-            atomic_fetch_add(&page->chunks_in_use, chunks - asked);
+            add_chunks(chunks - asked);
             return;
         }
 }
@@ -232,12 +235,40 @@ void record_grown(record *r, uint32_t chunks)
             return;
 }
 
-bool model_may_be_full(uint32_t in_use_before)
+/* The sums that only rise are read first here, and written last: what is missing in one of a pair
+ * is then in the difference of the other. */
+fullness model_fullness(void)
 {
-    const uint32_t now = atomic_load(&page->chunks_in_use);
-    const uint32_t most = now > in_use_before ? now : in_use_before;
+    fullness now;
 
-    return most + atomic_load(&page->opens_under_way) * CHUNKS_MAX + SLACK_CHUNKS > page->budget_chunks;
+    now.chunks_added = atomic_load(&page->chunks_added);
+    now.opens_begun = atomic_load(&page->opens_begun);
+    now.chunks_in_use = atomic_load(&page->chunks_in_use);
+    now.opens_under_way = atomic_load(&page->opens_under_way);
+    return now;
+}
+
+/* An open under way keeps an object that is in nobody's count. What moves under way hold twice does
+ * not count: growth waits for it. */
+bool model_may_have_been_full(const fullness *before)
+{
+    const uint64_t chunks = before->chunks_in_use + atomic_load(&page->chunks_added) -
+                            before->chunks_added;
+    const uint64_t opens = before->opens_under_way + atomic_load(&page->opens_begun) -
+                           before->opens_begun;
+
+    return chunks + opens * CHUNKS_MAX > page->budget_chunks;
+}
+
+void model_open_begins(void)
+{
+    atomic_fetch_add(&page->opens_under_way, 1);
+    atomic_fetch_add(&page->opens_begun, 1);
+}
+
+void model_open_ends(void)
+{
+    atomic_fetch_sub(&page->opens_under_way, 1);
 }
 
 /* ---- metadata */

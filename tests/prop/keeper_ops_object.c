@@ -76,7 +76,7 @@ static bool create_named(worker *w, slot *s, int name, record *r, uint32_t chunk
 {
     const uint64_t serial = atomic_load(&r->serial),
                    owner = name >= 0 ? name_owner((unsigned)name) : 0;
-    const uint32_t in_use = atomic_load(&page->chunks_in_use);
+    const fullness before = model_fullness();
     const bool keep = next_random(&w->seed) % 4 == 0;
     metadata m;
     gvm_object_options options = {
@@ -97,7 +97,7 @@ static bool create_named(worker *w, slot *s, int name, record *r, uint32_t chunk
         name_ask((unsigned)name, serial);
     status = gvm_object_create(w->party->keeper, name >= 0 ? name_text((unsigned)name) : NULL,
                                r->reserve_chunks * CHUNK_BYTES, &options, &object);
-    if (chunks > 0 && model_may_be_full(in_use))
+    if (chunks > 0 && model_may_have_been_full(&before))
         may |= ONE_OF(GVM_E_NOSPACE);
     if (status == GVM_OK) {
         record_grown(r, chunks);
@@ -180,14 +180,14 @@ static bool do_open(worker *w)
     if (s == NULL)
         return true;
     pthread_rwlock_rdlock(&w->party->opening);
-    atomic_fetch_add(&page->opens_under_way, 1);
+    model_open_begins();
     done = atomic_load(&page->names[name].done);
     status = gvm_object_open(w->party->keeper, name_text(name), flags, &object);
     if (name_was(name, done, 0))
         may |= ONE_OF(GVM_E_ABSENT);
     good = judged("gvm_object_open", status, may) &&
            (status != GVM_OK || identify(s, object, name, done, flags));
-    atomic_fetch_sub(&page->opens_under_way, 1);
+    model_open_ends();
     pthread_rwlock_unlock(&w->party->opening);
     pthread_rwlock_unlock(&s->lock);
     return good;
@@ -276,7 +276,7 @@ static bool do_grow(worker *w)
 {
     slot *s = pick_slot(w);
     const uint64_t random = next_random(&w->seed);
-    const uint32_t in_use = atomic_load(&page->chunks_in_use);
+    const fullness before = model_fullness();
     uint32_t chunks;
     uint64_t may = 0;
     gvm_status status;
@@ -297,7 +297,7 @@ static bool do_grow(worker *w)
         may |= ONE_OF(GVM_E_SEALED);
     if (sealed && chunks > atomic_load(&s->record->chunks_done))
         may |= MUST_FAIL;
-    if (model_may_be_full(in_use))
+    if (model_may_have_been_full(&before))
         may |= ONE_OF(GVM_E_NOSPACE);
     if (status == GVM_OK)
         record_grown(s->record, chunks);

@@ -743,6 +743,7 @@ static void snapshot_that_lies_is_refused(void **state)
 static int script_open_and_end(fake *f)
 {
     TRY_LINE(greet_and_open(f, 2));
+    permit(f, 1, GVMI_PERMIT_READ); /* from here on the test sends */
     return serve_end(f);
 }
 
@@ -783,6 +784,8 @@ static int map_before_bye(void *arg)
 
     (void)arg;
     TRY_LINE(connect_and_open(&f, script_open_and_end, &keeper, &object));
+    while (atomic_load(&f.permits[SLOT].word) != gvmi_permit(1, GVMI_PERMIT_READ))
+        sched_yield();
     gvmi_lock(&keeper->send_lock);
     EXPECT(pthread_create(&closer, NULL, close_connection, keeper) == 0);
     while (!has_left_slot(keeper))

@@ -305,6 +305,38 @@ static void object_larger_than_both_budgets_is_refused_whole(void **state)
     end_world(&w);
 }
 
+/* A chunk on its way to the device holds both frames that there are; then it can do with one. */
+static void growth_waits_for_what_a_move_holds_twice(void **state)
+{
+    for (uint64_t chunks = 1; chunks <= 2; chunks++) {
+        world w;
+        actor *a;
+        uint32_t slot = 0, other = 0;
+        unsigned heard;
+
+        (void)state;
+        start_world(&w, 1, 1);
+        a = join(&w, 1);
+        assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
+        assert_int_equal(evict(&w, a, "/x"), CHUNK);
+        w.hold_jobs = true;
+        atomic_fetch_add(&a->leases[slot].word, GVMI_LEASE_COUNTED + GVMI_LEASE_READER);
+        give(&w, a, slot, GVM_LEASE_READ);
+        tick(&w, 200);
+        assert_int_equal(w.job_count, 1);
+        heard = a->count;
+        (void)create(&w, a, "/y", chunks, 0, &other);
+        assert_int_equal(a->count, heard);
+        w.hold_jobs = false;
+        gvmi_machine_job_done(w.machine, w.jobs[--w.job_count], GVM_OK);
+        run(&w);
+        assert_int_equal(a->count, heard + 1);
+        assert_int_equal(reply_status(a), chunks == 1 ? GVM_OK : GVM_E_NOSPACE);
+        assert_int_equal(info(&w, a, slot).device_bytes, CHUNK);
+        end_world(&w);
+    }
+}
+
 static void permit_of_new_opening_allows_reading_alone(void **state)
 {
     world w;
@@ -634,6 +666,7 @@ int main(void)
         cmocka_unit_test(table_unknown_step_is_refused),
         cmocka_unit_test(object_larger_than_device_is_partly_on_host),
         cmocka_unit_test(object_larger_than_both_budgets_is_refused_whole),
+        cmocka_unit_test(growth_waits_for_what_a_move_holds_twice),
         cmocka_unit_test(permit_of_new_opening_allows_reading_alone),
         cmocka_unit_test(write_permit_opens_with_taken),
         cmocka_unit_test(reader_waits_for_writer_and_is_granted_at_release),

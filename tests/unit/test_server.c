@@ -51,6 +51,16 @@ static int count_entries(const char *path)
     return count;
 }
 
+/* No other test's: it is filled here, and must be free at the start. */
+static void use_small_device(void)
+{
+    char machine[64];
+
+    snprintf(machine, sizeof machine, "memory=64MiB,instance=test-server-%d", (int)getpid());
+    setenv("GVMEM_DRIVER", "soft", 1);
+    setenv("GVMEM_SOFTGPU", machine, 1);
+}
+
 static int start(world *w, uint32_t clients_max)
 {
     gvm_server_options options = {.struct_size = sizeof options,
@@ -59,8 +69,7 @@ static int start(world *w, uint32_t clients_max)
                                   .clients_max = clients_max};
     int32_t devices;
 
-    setenv("GVMEM_DRIVER", "soft", 1);
-    setenv("GVMEM_SOFTGPU", "memory=64MiB", 1);
+    use_small_device();
     snprintf(w->path, sizeof w->path, "/tmp/gvmem-test-server-%d.sock", (int)getpid());
     CHILD_EXPECT(gvm_device_count(&devices) == GVM_OK && devices == 1);
     w->fds = count_entries("/proc/self/fd");
@@ -522,8 +531,7 @@ static int start_badly(void *arg)
     int fd;
 
     (void)arg;
-    setenv("GVMEM_DRIVER", "soft", 1);
-    setenv("GVMEM_SOFTGPU", "memory=64MiB", 1);
+    use_small_device();
     CHILD_EXPECT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
 #define REFUSED(status, ...) \
     do { \
