@@ -256,6 +256,16 @@ static gvm_status check_mapped(const wire_kind *kind, const void *body)
     return GVM_OK;
 }
 
+static gvm_status check_unmapped(const wire_kind *kind, const void *body)
+{
+    const gvmi_wire_unmapped *b = body;
+
+    WANT_SLOT(b);
+    WANT_RESERVED(b);
+    WANT(b, serial, b->serial != 0); /* OPENED replaces nothing */
+    return GVM_OK;
+}
+
 static gvm_status check_map(const wire_kind *kind, const void *body)
 {
     const gvmi_wire_map *b = body;
@@ -372,6 +382,7 @@ static bool number_fits(uint32_t type, uint64_t request)
     case GVMI_WIRE_TAKEN:
     case GVMI_WIRE_MAPPED:
     case GVMI_WIRE_BYE:
+    case GVMI_WIRE_UNMAPPED:
     case GVMI_WIRE_MAP: return request == 0;
     case GVMI_WIRE_FAILED: return true;
     default: return request != 0;

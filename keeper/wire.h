@@ -28,7 +28,7 @@
 #include <gvmem/keeper.h>
 
 #define GVMI_WIRE_MAGIC 0x70656b6d7667ull /* "gvmkep" */
-#define GVMI_WIRE_VERSION 1u
+#define GVMI_WIRE_VERSION 2u
 #define GVMI_WIRE_CHUNKS_MAX 64u /* of one MAP */
 #define GVMI_WIRE_TAIL_BYTES_MAX 4096u
 #define GVMI_WIRE_TEXT_BYTES 200u
@@ -55,9 +55,10 @@
     X(TRIM, 18, C, trim, NONE, 0)              /* -> DONE with bytes */ \
     X(SET_QUOTA, 19, C, quota, NONE, 0)        /* -> DONE */ \
     X(BYE, 20, C, none, NONE, 0)               /* nothing is mapped any more; the socket closes */ \
+    X(UNMAPPED, 21, C, unmapped, NONE, 0)      /* no reply: what a MAP replaces is let go of */ \
     X(WELCOME, 64, K, welcome, NONE, 3)        /* fds: lease page, permit page, doorbell (eventfd) */ \
     X(OPENED, 65, K, opened, NONE, 0) \
-    X(MAP, 66, K, map, CHUNKS, CHUNKS)         /* number 0; -> MAPPED */ \
+    X(MAP, 66, K, map, CHUNKS, CHUNKS)         /* number 0; -> UNMAPPED, if need be; MAPPED */ \
     X(GRANTED, 67, K, slot, NONE, 0)           /* -> TAKEN */ \
     X(DONE, 68, K, value, NONE, 0) \
     X(FAILED, 69, K, failed, NONE, 0) \
@@ -189,6 +190,14 @@ typedef struct gvmi_wire_mapped {
     uint64_t address;
 } gvmi_wire_mapped;
 
+/* All that the chunks of this MAP take the place of is unmapped, and held by this process no more.
+ * It comes before MAPPED, which may take long, and need not come: MAPPED says the same. */
+typedef struct gvmi_wire_unmapped {
+    uint32_t slot;
+    uint32_t reserved;
+    uint64_t serial;
+} gvmi_wire_unmapped;
+
 /* What to do: put the chunks at their places, in the stead of what is there, then take over size,
  * generation and seal. serials rise. */
 typedef struct gvmi_wire_map {
@@ -251,6 +260,7 @@ _Static_assert(sizeof(gvmi_wire_name_value) == 264, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_acquire) == 16, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_taken) == 8, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_mapped) == 24, "layout of the wire");
+_Static_assert(sizeof(gvmi_wire_unmapped) == 16, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_map) == 32, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_trim) == 16, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_quota) == 16, "layout of the wire");

@@ -76,14 +76,27 @@ gvm_status gvmi_share_settle_locked(gvm_buffer *buffer, uint64_t first, uint64_t
 gvm_status gvmi_share_make_buffer(const gvmi_descriptor *about, gvm_device *device,
                                   const gvm_import_options *options, gvm_buffer **out);
 
+/* Chunks [first, end) of a buffer that a patch left to be settled. */
+typedef struct gvmi_patch {
+    uint64_t first, end;
+    bool replaced; /* some were there before */
+} gvmi_patch;
+
 /* Brings an imported buffer up to date by a share that speaks only of the chunks it has, count of
  * them, which may be none, and of the seal: what it does not have stays. The share need not be
  * published; of its fixed part only flags and chunk_bytes count. It must be of the buffer, with its
  * chunks inside the reservation.
  *
- * Nothing that is replaced may be in use: running kernels are not waited for. All or nothing.
+ * Nothing that is replaced may be in use: running kernels are not waited for. All or nothing. On
+ * success, what is replaced is unmapped and released, which its owner may want to hear early; what
+ * takes its place is not mapped yet: that is gvmi_share_settle_patch()'s.
  *
  * GVM_E_FORMAT, GVM_E_LIMIT, GVM_E_NOMEM, GVM_E_LOST, GVM_E_DRIVER */
-gvm_status gvmi_share_patch(const gvm_share *share, gvm_buffer *buffer);
+gvm_status gvmi_share_patch(const gvm_share *share, gvm_buffer *buffer, gvmi_patch *out);
+
+/* Failure leaves chunks that are not in place, and no way back: the caller is to vacate the buffer.
+ *
+ * GVM_E_FORMAT, GVM_E_LIMIT, GVM_E_NOMEM, GVM_E_LOST, GVM_E_DRIVER */
+gvm_status gvmi_share_settle_patch(gvm_buffer *buffer, const gvmi_patch *patch);
 
 #endif

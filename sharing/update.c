@@ -9,6 +9,9 @@
  * its old handle until the new one is in place; what has gone goes last. Only an unmap that fails
  * there cannot be taken back. The buffer then keeps its old generation, so the same share may be
  * tried again.
+ *
+ * A patch is in two steps, since its owner waits for the memory that is replaced: the old handles go
+ * as soon as all of them are unmapped, and the new ones are mapped after that.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -227,24 +230,31 @@ static gvm_status vacate_gone(update *u)
     return status;
 }
 
-/* Brings in what has come and what was replaced, and the seal. The range to be touched is set. */
-static gvm_status change_locked(update *u)
+static void take_seal(update *u)
 {
     gvm_buffer *buffer = u->buffer;
+
+    u->access = buffer->access;
+    u->seal = (u->share->about.flags & GVMI_DESCRIPTOR_SEALED) != 0 && !buffer->sealed;
+    if (u->seal) {
+        set_access(buffer, true, GVM_ACCESS_READ);
+        u->first = 0;
+        u->end = buffer->chunk_count;
+    }
+}
+
+/* Brings in what has come and what was replaced, and the seal; settle: to its place, too. The range
+ * to be touched is set. */
+static gvm_status change_locked(update *u, bool settle)
+{
     gvm_status status = import_changes(u);
 
     if (status == GVM_OK)
         status = place_changes(u);
-    if (status == GVM_OK) {
-        u->access = buffer->access;
-        u->seal = (u->share->about.flags & GVMI_DESCRIPTOR_SEALED) != 0 && !buffer->sealed;
-        if (u->seal) {
-            set_access(buffer, true, GVM_ACCESS_READ);
-            u->first = 0;
-            u->end = buffer->chunk_count;
-        }
-        status = gvmi_share_settle_locked(buffer, u->first, u->end);
-    }
+    if (status == GVM_OK)
+        take_seal(u);
+    if (status == GVM_OK && settle)
+        status = gvmi_share_settle_locked(u->buffer, u->first, u->end);
     if (status == GVM_OK)
         keep_changes(u);
     else
@@ -263,7 +273,7 @@ static gvm_status update_locked(update *u)
     if (status != GVM_OK)
         return status;
     u->end = buffer->chunk_count;
-    status = change_locked(u);
+    status = change_locked(u, true);
     if (status != GVM_OK)
         return status;
     status = vacate_gone(u);
@@ -306,13 +316,13 @@ static gvm_status patch_locked(update *u)
         u->first = u->changes[0].chunk;
         u->end = u->changes[u->count - 1].chunk + 1;
     }
-    status = change_locked(u);
+    status = change_locked(u, false);
     if (status == GVM_OK && (u->count > 0 || u->seal))
         u->buffer->generation++;
     return status;
 }
 
-gvm_status gvmi_share_patch(const gvm_share *share, gvm_buffer *buffer)
+gvm_status gvmi_share_patch(const gvm_share *share, gvm_buffer *buffer, gvmi_patch *out)
 {
     update u = {.share = share, .buffer = buffer};
     gvm_status status;
@@ -321,6 +331,21 @@ gvm_status gvmi_share_patch(const gvm_share *share, gvm_buffer *buffer)
     gvmi_lock(&buffer->lock);
     status = patch_locked(&u);
     gvmi_unlock(&buffer->lock);
+    if (status == GVM_OK) {
+        *out = (gvmi_patch){.first = u.first, .end = u.end};
+        for (uint32_t i = 0; i < u.count; i++)
+            out->replaced |= u.changes[i].before.tier != GVM_TIER_ABSENT;
+    }
     free(u.changes);
+    return status;
+}
+
+gvm_status gvmi_share_settle_patch(gvm_buffer *buffer, const gvmi_patch *patch)
+{
+    gvm_status status;
+
+    gvmi_lock(&buffer->lock);
+    status = gvmi_share_settle_locked(buffer, patch->first, patch->end);
+    gvmi_unlock(&buffer->lock);
     return status;
 }

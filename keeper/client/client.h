@@ -6,7 +6,8 @@
  *                      ^                                reply   -> its request, wake
  *                      +----------------------------    GRANTED -> lease word, TAKEN, wake
  *                                                       OPENED  -> buffer, MAPPED(0), wake
- *                                                       MAP     -> chunks, MAPPED
+ *                                                       MAP     -> old chunks away, UNMAPPED;
+ *                                                                  new ones mapped, MAPPED
  *
  * The mapper never waits for user threads beyond the few instructions of a table lock or one send,
  * and calls nothing in the driver that waits for kernels. What it finds out about the connection

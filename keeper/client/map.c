@@ -6,6 +6,9 @@
  * growth, leases may be held. The object is then not shown any more, so that no further lease is to
  * be had, and vacated and the MAP answered once the last lease has ended; the mapper looks every few
  * milliseconds. (A lease word of another thread's failed attempt only puts that off.)
+ *
+ * Mapping takes the driver far longer than unmapping, and the keeper has use for what is unmapped:
+ * so it is told in between.
  */
 #include <errno.h>
 #include <poll.h>
@@ -88,6 +91,15 @@ static gvm_status send_mapped(gvm_object *object, uint64_t serial, gvm_status re
     return gvmi_client_send(object->keeper, &mapped, -1);
 }
 
+static gvm_status send_unmapped(gvm_object *object, uint64_t serial)
+{
+    gvmi_wire_message unmapped;
+
+    gvmi_wire_start(&unmapped, GVMI_WIRE_UNMAPPED, 0);
+    unmapped.body.UNMAPPED = (gvmi_wire_unmapped){.slot = object->slot, .serial = serial};
+    return gvmi_client_send(object->keeper, &unmapped, -1);
+}
+
 static gvm_status send_failures(gvm_object *object)
 {
     gvm_status status = GVM_OK;
@@ -146,8 +158,9 @@ static gvm_status check_map(const gvm_object *object, const gvmi_wire_map *map,
     return GVM_OK;
 }
 
-/* The chunks as a share that speaks of them alone. */
-static gvm_status patch(gvm_object *object, gvmi_client_message *message, uint32_t count)
+/* The chunks as a share that speaks of them alone. What they replace is let go of. */
+static gvm_status take_chunks(gvm_object *object, gvmi_client_message *message, uint32_t count,
+                              gvmi_patch *out)
 {
     const gvmi_wire_chunk *chunks = message->wire.tail.chunks;
     gvmi_descriptor_chunk entries[GVMI_WIRE_CHUNKS_MAX];
@@ -167,7 +180,29 @@ static gvm_status patch(gvm_object *object, gvmi_client_message *message, uint32
     share.about.chunk_count = count;
     share.about.chunk_bytes = object->chunk_bytes;
     share.about.flags = message->wire.body.MAP.sealed ? GVMI_DESCRIPTOR_SEALED : 0;
-    return gvmi_share_patch(&share, object->buffer);
+    return gvmi_share_patch(&share, object->buffer, out);
+}
+
+/* A failure that is the object's is left in it, one of the connection is returned; the chunks are
+ * mapped all the same, as what a lost keeper gave stays. */
+static gvm_status put_chunks(gvm_object *object, gvmi_client_message *message, uint32_t count)
+{
+    gvm_status status = GVM_OK;
+    gvm_error error;
+    gvmi_patch patch;
+
+    if (take_chunks(object, message, count, &patch) != GVM_OK) {
+        fail_object(object);
+        return GVM_OK;
+    }
+    if (patch.replaced)
+        status = send_unmapped(object, message->wire.body.MAP.serial);
+    error = gvmi_error_save();
+    if (gvmi_share_settle_patch(object->buffer, &patch) != GVM_OK)
+        fail_object(object);
+    if (status != GVM_OK)
+        gvmi_error_restore(&error);
+    return status;
 }
 
 static void list_failing(gvm_object *object)
@@ -206,8 +241,10 @@ static gvm_status map_object(gvm_object *object, gvmi_client_message *message)
     if (status != GVM_OK)
         return status;
     object->serial = map->serial;
-    if (object->failure.status == GVM_OK && patch(object, message, count) != GVM_OK)
-        fail_object(object);
+    if (object->failure.status == GVM_OK)
+        status = put_chunks(object, message, count);
+    if (status != GVM_OK)
+        return status;
     if (object->failure.status != GVM_OK)
         return refuse_map(object, map->serial);
     if (map->bytes > object->wanted_bytes)

@@ -43,8 +43,6 @@ static bool check_frame(const gvmi_machine *m, const keep_object *object, uint32
 /* I5, for a chunk that clients know. */
 static bool check_chunk(const gvmi_machine *m, const keep_object *object, const keep_chunk *chunk)
 {
-    const uint32_t there = chunk->where == GVM_TIER_DEVICE ? chunk->device_frame : chunk->host_frame;
-
     if (!check_frame(m, object, chunk->device_frame, GVM_TIER_DEVICE) ||
         !check_frame(m, object, chunk->host_frame, GVM_TIER_HOST))
         return false;
@@ -52,19 +50,24 @@ static bool check_chunk(const gvmi_machine *m, const keep_object *object, const 
         return false;
     if (chunk->clean && object->untracked && !object->sealed && object->lease_state != KEEP_FROZEN)
         return false;
-    return there != 0 && (!chunk->clean || (chunk->device_frame != 0 && chunk->host_frame != 0));
+    if (chunk->op == KEEP_OP_OUT_MAP && chunk->device_frame != 0 && chunk->unmaps == 0 && !chunk->send)
+        return false;
+    return gvmi_keep_frame_where(chunk) != 0 &&
+           (!chunk->clean || (chunk->device_frame != 0 && chunk->host_frame != 0));
 }
 
 /* I6 */
 static bool check_waits(const keep_object *object, uint32_t index)
 {
-    uint32_t waits = 0;
+    uint32_t waits = 0, unmaps = 0;
 
     for (const keep_opening *o = object->openings; o != NULL; o = o->next)
         for (const keep_pending *p = o->first_pending; p != NULL; p = p->next)
-            for (uint32_t i = 0; i < p->count; i++)
+            for (uint32_t i = 0; i < p->count; i++) {
                 waits += p->indexes[i] == index;
-    return waits == object->chunks[index].waits;
+                unmaps += p->indexes[i] == index && !p->unmapped;
+            }
+    return waits == object->chunks[index].waits && unmaps == object->chunks[index].unmaps;
 }
 
 static bool check_chunks(const gvmi_machine *m, const keep_object *object)

@@ -109,7 +109,7 @@ static void end_openings(gvmi_machine *m, keep_client *client, bool may_map)
         if (opening == NULL)
             continue;
         if (may_map && !opening->broken)
-            gvmi_keep_hold_frames(m, client, opening->object);
+            gvmi_keep_hold_frames(m, opening);
         gvmi_keep_end_opening(m, opening);
     }
 }

@@ -327,6 +327,7 @@ static handler *const handlers[] = {
     [GVMI_WIRE_TRIM] = trim,
     [GVMI_WIRE_SET_QUOTA] = set_quota,
     [GVMI_WIRE_BYE] = bye,
+    [GVMI_WIRE_UNMAPPED] = gvmi_keep_unmapped,
 };
 #define HANDLER_COUNT (sizeof handlers / sizeof handlers[0])
 

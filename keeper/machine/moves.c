@@ -4,7 +4,10 @@
  *     in:   HOST -(room)-> -(copy)-> IN_MAP -(all openings have answered)-> DEVICE, clean
  *
  * `where` changes, and a new stamp is given, at the moment the MAP is decided on: who opens the
- * object from then on maps the new frame. The old frame is let go when everybody has answered.
+ * object from then on maps the new frame. An answer comes in two steps: UNMAPPED, the old frame is
+ * let go of, and MAPPED, the new one is in place. Mapping host memory takes the driver so long that
+ * a device frame is worth having in between: it is free once everybody has unmapped it, while the
+ * object stays FROZEN until everybody has mapped.
  *
  * A client whose socket is closed answers by ending (its process gone: nothing is mapped; voided:
  * its frames are written down), so its openings are counted like all others. */
@@ -51,25 +54,18 @@ static void note_where(gvmi_machine *m, keep_object *object, uint32_t index, gvm
     gvmi_keep_mark(m, object);
 }
 
-static uint32_t frame_where(const keep_chunk *chunk)
-{
-    return chunk->where == GVM_TIER_DEVICE ? chunk->device_frame : chunk->host_frame;
-}
-
 static void end_move(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
 {
-    if (chunk->op == KEEP_OP_OUT_COPY || chunk->op == KEEP_OP_OUT_MAP)
-        device_of(m, object)->leaving--;
-    else if (chunk->op == KEEP_OP_IN_COPY || chunk->op == KEEP_OP_IN_MAP)
+    if (chunk->op == KEEP_OP_IN_COPY || chunk->op == KEEP_OP_IN_MAP)
         device_of(m, object)->arriving--;
     chunk->op = KEEP_OP_NONE;
     object->moving--;
     gvmi_keep_mark(m, object);
 }
 
-static void left_device(gvmi_machine *m, keep_object *object, uint32_t index)
+/* Nobody has the device frame any more. */
+static void leave_device(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
 {
-    keep_chunk *chunk = &object->chunks[index];
     keep_device *device = device_of(m, object);
 
     gvmi_keep_give_frame(m, chunk->device_frame, true);
@@ -78,7 +74,7 @@ static void left_device(gvmi_machine *m, keep_object *object, uint32_t index)
     object->evicted_bytes += object->chunk_bytes;
     device->evicted_bytes += object->chunk_bytes;
     device->evictions++;
-    end_move(m, object, chunk);
+    device->leaving--;
 }
 
 static void came_to_device(gvmi_machine *m, keep_object *object, uint32_t index)
@@ -95,12 +91,16 @@ static void came_to_device(gvmi_machine *m, keep_object *object, uint32_t index)
 /* Everybody who was told of the chunk's new place has answered, perhaps. */
 static void check_answers(gvmi_machine *m, keep_object *object, uint32_t index)
 {
-    const keep_chunk *chunk = &object->chunks[index];
+    keep_chunk *chunk = &object->chunks[index];
 
-    if (chunk->waits > 0 || chunk->send)
+    if (chunk->unmaps > 0 || chunk->send)
+        return;
+    if (chunk->op == KEEP_OP_OUT_MAP && chunk->device_frame != 0)
+        leave_device(m, object, chunk);
+    if (chunk->waits > 0)
         return;
     if (chunk->op == KEEP_OP_OUT_MAP)
-        left_device(m, object, index);
+        end_move(m, object, chunk);
     else if (chunk->op == KEEP_OP_IN_MAP)
         came_to_device(m, object, index);
 }
@@ -114,7 +114,9 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
     uint32_t frames[GVMI_WIRE_CHUNKS_MAX];
     gvmi_wire_message message;
 
-    if (pending == NULL) { /* being voided, it lets go of everything */
+    if (pending == NULL) {
+        for (uint32_t i = 0; i < count; i++) /* nobody will know that it may have the old frames */
+            gvmi_keep_taint(m, gvmi_keep_other_frame(&object->chunks[indexes[i]]));
         gvmi_keep_doom(m, opening->client, "out of host memory for a move");
         return;
     }
@@ -134,14 +136,15 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
     for (uint32_t i = 0; i < count; i++) {
         keep_chunk *chunk = &object->chunks[indexes[i]];
 
-        frames[i] = frame_where(chunk);
+        frames[i] = gvmi_keep_frame_where(chunk);
         gvmi_keep_frame_seen(m, frames[i], &object->domain);
         if (object->mixed)
-            gvmi_keep_frame(m, frames[i])->tainted = true;
+            gvmi_keep_taint(m, frames[i]);
         message.tail.chunks[i] = (gvmi_wire_chunk){
             .index = indexes[i], .tier = chunk->where, .stamp = chunk->stamp};
         pending->indexes[i] = indexes[i];
         chunk->waits++;
+        chunk->unmaps++;
     }
     if (opening->last_pending != NULL)
         opening->last_pending->next = pending;
@@ -195,10 +198,24 @@ void gvmi_keep_send_all(gvmi_machine *m, keep_opening *opening)
     send_set(m, opening, true);
 }
 
+static void let_go_first(gvmi_machine *m, const keep_opening *opening)
+{
+    keep_pending *pending = opening->first_pending;
+
+    if (pending->unmapped)
+        return;
+    pending->unmapped = true;
+    for (uint32_t i = 0; i < pending->count; i++) {
+        opening->object->chunks[pending->indexes[i]].unmaps--;
+        check_answers(m, opening->object, pending->indexes[i]);
+    }
+}
+
 static void answer_first(gvmi_machine *m, keep_opening *opening)
 {
     keep_pending *pending = opening->first_pending;
 
+    let_go_first(m, opening);
     opening->first_pending = pending->next;
     if (opening->first_pending == NULL)
         opening->last_pending = NULL;
@@ -231,13 +248,39 @@ static bool is_later(const keep_opening *opening, uint64_t serial)
     return false;
 }
 
+static bool is_first(const keep_opening *opening, uint64_t serial)
+{
+    return opening->first_pending != NULL && opening->first_pending->serial == serial;
+}
+
+/* NULL: closed, or given up, while the MAP was on its way. */
+static keep_opening *answering(const keep_client *client, uint32_t slot)
+{
+    keep_opening *opening = slot < GVM_OBJECTS_OPEN_MAX ? client->slots[slot] : NULL;
+
+    return opening == NULL || opening->broken ? NULL : opening;
+}
+
+void gvmi_keep_unmapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    const gvmi_wire_unmapped *body = &message->body.UNMAPPED;
+    const keep_opening *opening = answering(client, body->slot);
+
+    if (opening == NULL)
+        return;
+    if (is_first(opening, body->serial))
+        let_go_first(m, opening);
+    else if (is_later(opening, body->serial))
+        gvmi_keep_violated(m, client, "UNMAPPED out of order");
+}
+
 void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
 {
     const gvmi_wire_mapped *body = &message->body.MAPPED;
-    keep_opening *opening = body->slot < GVM_OBJECTS_OPEN_MAX ? client->slots[body->slot] : NULL;
+    keep_opening *opening = answering(client, body->slot);
 
-    if (opening == NULL || opening->broken)
-        return; /* closed, or given up, while the MAP was on its way */
+    if (opening == NULL)
+        return;
     if (body->status != GVM_OK) {
         note_broken(m, opening);
     } else if (body->serial == 0) {
@@ -245,7 +288,7 @@ void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
             opening->object->home_address == 0)
             opening->object->home_address = body->address;
         opening->addressed = true;
-    } else if (opening->first_pending != NULL && opening->first_pending->serial == body->serial) {
+    } else if (is_first(opening, body->serial)) {
         answer_first(m, opening);
         if (opening->first_pending == NULL && !opening->ready) {
             opening->ready = true;
@@ -436,6 +479,7 @@ static void copied_out(gvmi_machine *m, keep_object *object, uint32_t index, gvm
     }
     gvmi_keep_give_frame(m, chunk->host_frame, made);
     chunk->host_frame = 0;
+    device_of(m, object)->leaving--;
     object->evict_short = true;
     if (object->evictor != NULL && object->evict_bytes >= object->chunk_bytes)
         object->evict_bytes -= object->chunk_bytes;

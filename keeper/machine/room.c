@@ -33,6 +33,16 @@ uint64_t gvmi_keep_room_bytes(const keep_place *place)
     return place->budget_bytes > taken_bytes ? place->budget_bytes - taken_bytes : 0;
 }
 
+uint32_t gvmi_keep_frame_where(const keep_chunk *chunk)
+{
+    return chunk->where == GVM_TIER_DEVICE ? chunk->device_frame : chunk->host_frame;
+}
+
+uint32_t gvmi_keep_other_frame(const keep_chunk *chunk)
+{
+    return chunk->where == GVM_TIER_DEVICE ? chunk->host_frame : chunk->device_frame;
+}
+
 static keep_place *place_of(gvmi_machine *m, const keep_frame *frame)
 {
     return gvmi_keep_place(m, (gvm_tier)frame->spec.tier, frame->spec.device);
@@ -173,7 +183,15 @@ static bool has_room(const keep_place *place, uint64_t bytes)
     return place->used_bytes <= place->budget_bytes && bytes <= place->budget_bytes - place->used_bytes;
 }
 
-/* Gives up one host copy that is only a duplicate, of whichever object comes next. */
+/* The chunk's host copy is only a duplicate, and nobody has it mapped. */
+static bool is_spare(const keep_chunk *chunk)
+{
+    return chunk->clean && chunk->where == GVM_TIER_DEVICE &&
+           (chunk->op == KEEP_OP_NONE ||
+            (chunk->op == KEEP_OP_IN_MAP && chunk->unmaps == 0 && !chunk->send));
+}
+
+/* Gives up one such copy, of whichever object comes next. */
 static bool drop_clean_copy(gvmi_machine *m)
 {
     for (unsigned looks = 0; looks < CLEANER_LOOKS_MAX && m->objects != NULL; looks++) {
@@ -182,7 +200,7 @@ static bool drop_clean_copy(gvmi_machine *m)
         for (uint32_t i = object->chunk_count; i-- > 0;) {
             keep_chunk *chunk = &object->chunks[i];
 
-            if (chunk->op == KEEP_OP_NONE && chunk->clean && chunk->where == GVM_TIER_DEVICE) {
+            if (is_spare(chunk)) {
                 const uint32_t frame = chunk->host_frame;
 
                 chunk->clean = false;
@@ -238,6 +256,12 @@ void gvmi_keep_give_frame(gvmi_machine *m, uint32_t number, bool made)
     }
 }
 
+void gvmi_keep_taint(gvmi_machine *m, uint32_t number)
+{
+    if (number != 0)
+        gvmi_keep_frame(m, number)->tainted = true;
+}
+
 void gvmi_keep_frame_seen(gvmi_machine *m, uint32_t number, const keep_domain *domain)
 {
     keep_frame *frame = gvmi_keep_frame(m, number);
@@ -278,12 +302,21 @@ static void hold_frame(gvmi_machine *m, keep_client *client, uint32_t number)
         frame->tainted = true;
 }
 
-void gvmi_keep_hold_frames(gvmi_machine *m, keep_client *client, const keep_object *object)
+/* Where a chunk is, and where it was if the opening was not told yet or may not have unmapped it. */
+void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening)
 {
+    const keep_object *object = opening->object;
+
     for (uint32_t i = 0; i < object->chunk_count; i++) {
-        hold_frame(m, client, object->chunks[i].device_frame);
-        hold_frame(m, client, object->chunks[i].host_frame);
+        const keep_chunk *chunk = &object->chunks[i];
+
+        hold_frame(m, opening->client, gvmi_keep_frame_where(chunk));
+        if (chunk->send)
+            hold_frame(m, opening->client, gvmi_keep_other_frame(chunk));
     }
+    for (const keep_pending *p = opening->first_pending; p != NULL; p = p->next)
+        for (uint32_t i = 0; i < (p->unmapped ? 0 : p->count); i++)
+            hold_frame(m, opening->client, gvmi_keep_other_frame(&object->chunks[p->indexes[i]]));
 }
 
 void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client)

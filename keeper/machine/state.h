@@ -15,9 +15,11 @@
  * I3  an object is FROZEN iff chunks of it are on their way between tiers, or its move is ending.
  * I4  SHARED: no permit of the object allows writing. EXCLUSIVE: only its holder's allows anything.
  *     DRAINING, FROZEN: none allows anything, all are REVOKED.
- * I5  a chunk is where its `where` says: it has that frame; clean implies both frames.
+ * I5  a chunk is where its `where` says: it has that frame; clean implies both frames. One that was
+ *     moved out keeps its device frame no longer than somebody may have that mapped.
  *     Of an untracked object that is not sealed none is clean, but while it is FROZEN.
- * I6  waits of a chunk is the number of openings that were sent a MAP with it and have not answered.
+ * I6  waits of a chunk is the number of MAPs with it that were sent and not answered by MAPPED, and
+ *     unmaps of those that were not answered by UNMAPPED either.
  * I7  a quota's used_bytes is the sum of chunk_bytes * chunk_count over the user's objects, with
  *     growth under way counted in.
  * I8  bytes of an object <= chunk_count * chunk_bytes; every chunk below chunk_count is somewhere.
@@ -131,7 +133,8 @@ typedef struct keep_chunk {
     uint8_t op;                        /* keep_op */
     bool clean;                        /* both frames hold the same bytes */
     bool send;                         /* a MAP of it is to be sent at the end of the event */
-    uint32_t waits;
+    uint32_t waits;                    /* MAPs of it that are not done */
+    uint32_t unmaps;                   /* of them, those whose client may have what they replace */
     uint64_t stamp;
 } keep_chunk;
 
@@ -226,6 +229,7 @@ typedef struct keep_pending {
     struct keep_pending *next;
     uint64_t serial;
     int64_t sent_ns;
+    bool unmapped; /* what it replaces is let go of */
     uint32_t count;
     uint32_t indexes[];
 } keep_pending;
@@ -301,7 +305,7 @@ typedef struct keep_device {
     keep_place place;
     gvmi_policy *policy;
     keep_room *first_room, *last_room;
-    uint32_t leaving; /* chunks with an OUT: room may come */
+    uint32_t leaving; /* chunks with an OUT that have a device frame yet: room may come */
     uint32_t arriving; /* chunks with an IN and a frame: then their host frames can be done without */
     uint64_t evictions, promotions, evicted_bytes, promoted_bytes;
     uint64_t driver_free_bytes, driver_total_bytes;
@@ -426,6 +430,7 @@ bool gvmi_keep_room_comes(const gvmi_machine *m, const keep_device *device);
 bool gvmi_keep_wait_room(gvmi_machine *m, keep_object *object, uint32_t chunk);
 void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object);
 void gvmi_keep_send_all(gvmi_machine *m, keep_opening *opening);
+void gvmi_keep_unmapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_answer_all(gvmi_machine *m, keep_opening *opening);
 /* made: the job's frame exists now. */
@@ -453,18 +458,24 @@ keep_quota *gvmi_keep_quota(gvmi_machine *m, uint32_t uid);
 /* ---- room.c */
 keep_frame *gvmi_keep_frame(gvmi_machine *m, uint32_t number);
 keep_place *gvmi_keep_place(gvmi_machine *m, gvm_tier tier, uint32_t device);
+/* The frame that the chunk's `where` says, and the one of the other tier; 0: none. */
+uint32_t gvmi_keep_frame_where(const keep_chunk *chunk);
+uint32_t gvmi_keep_other_frame(const keep_chunk *chunk);
 /* Of the budget, what no chunk uses and nobody holds. */
 uint64_t gvmi_keep_room_bytes(const keep_place *place);
 /* A frame for a chunk of the object, USED; *make: it does not exist yet. 0: there is no room. */
 uint32_t gvmi_keep_take_frame(gvmi_machine *m, const keep_object *object, gvm_tier tier, bool *make);
 /* The chunk needs it no more. made: it exists. */
 void gvmi_keep_give_frame(gvmi_machine *m, uint32_t number, bool made);
+/* It is never to be used again; 0: nothing. */
+void gvmi_keep_taint(gvmi_machine *m, uint32_t number);
 void gvmi_keep_frame_seen(gvmi_machine *m, uint32_t number, const keep_domain *domain);
 uint64_t gvmi_keep_trim(gvmi_machine *m, keep_place *place, uint64_t keep_bytes);
 void gvmi_keep_make_ahead(gvmi_machine *m);
 void gvmi_keep_ahead_done(gvmi_machine *m, uint32_t frame, gvm_status status);
 bool gvmi_keep_next_drop(gvmi_machine *m, gvmi_action *out);
-void gvmi_keep_hold_frames(gvmi_machine *m, keep_client *client, const keep_object *object);
+/* Writes down what the opening may have mapped. */
+void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening);
 void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client);
 
 /* ---- report.c */

@@ -409,6 +409,7 @@ static void fill_body(gvmi_wire_message *m, uint8_t a, uint8_t b)
         m->body.MAPPED.serial = a;
         m->body.MAPPED.address = ADDRESS;
         break;
+    case GVMI_WIRE_UNMAPPED: m->body.UNMAPPED.serial = 1 + a; break;
     case GVMI_WIRE_EVICT:
         memset(&m->body.EVICT, 0, sizeof m->body.EVICT);
         m->body.EVICT.value = (uint64_t)b * MIB / 2;
@@ -427,9 +428,10 @@ static void fill_body(gvmi_wire_message *m, uint8_t a, uint8_t b)
 static void event_message(client *c)
 {
     static gvmi_wire_message m;
-    const uint8_t type = (uint8_t)(1 + next_byte() % GVMI_WIRE_BYE), slot = next_byte() % 8,
+    const uint8_t type = (uint8_t)(1 + next_byte() % GVMI_WIRE_UNMAPPED), slot = next_byte() % 8,
                   a = next_byte(), b = next_byte();
-    const bool numbered = type != GVMI_WIRE_TAKEN && type != GVMI_WIRE_MAPPED && type != GVMI_WIRE_BYE;
+    const bool numbered = type != GVMI_WIRE_TAKEN && type != GVMI_WIRE_MAPPED &&
+                          type != GVMI_WIRE_UNMAPPED && type != GVMI_WIRE_BYE;
 
     gvmi_wire_start(&m, (gvmi_wire_type)type, numbered ? ++c->next_request : 0);
     m.body.CLOSE.slot = slot; /* first in all bodies that have one */
@@ -468,6 +470,18 @@ static void answer(client *c)
         gvmi_wire_start(&m, GVMI_WIRE_MAPPED, 0);
         m.body.MAPPED = (gvmi_wire_mapped){first.slot, GVM_OK, first.serial, ADDRESS};
     }
+    send_message(c, &m);
+}
+
+/* Lets go of what the oldest MAP replaces, which is not answered by that. */
+static void unmap(client *c)
+{
+    static gvmi_wire_message m;
+
+    if (c->todo_count == 0 || c->todos[0].grant || c->todos[0].serial == 0)
+        return;
+    gvmi_wire_start(&m, GVMI_WIRE_UNMAPPED, 0);
+    m.body.UNMAPPED = (gvmi_wire_unmapped){c->todos[0].slot, 0, c->todos[0].serial};
     send_message(c, &m);
 }
 
@@ -586,8 +600,8 @@ static void event(void)
         gvmi_machine_doorbell(w.machine, c->number);
         settle();
         break;
-    case EVENT_ANSWER:
-    case EVENT_ANSWER + 1: answer(c); break;
+    case EVENT_ANSWER: answer(c); break;
+    case EVENT_UNMAPPED: unmap(c); break;
     default: event_message(c); break;
     }
 }

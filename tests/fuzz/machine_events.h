@@ -18,6 +18,7 @@ enum {
     EVENT_LEASE = 5,  /* slot, LEASE_... */
     EVENT_BELL = 7,
     EVENT_ANSWER = 8,   /* what the keeper has waited for longest: MAPPED or TAKEN */
+    EVENT_UNMAPPED = 9, /* half an answer to the same, if it is a MAP */
     EVENT_MESSAGE = 10, /* type - 1, slot, two values; and all events above */
 };
 

@@ -84,6 +84,7 @@ static int write_wire_seeds(const char *folder)
 #define MESSAGE(client, type, slot, a, b) \
     EVENT_MESSAGE | EVENT_CLIENT(client), GVMI_WIRE_##type - 1, slot, a, b
 #define ANSWER(client) EVENT_ANSWER | EVENT_CLIENT(client)
+#define UNMAPPED(client) EVENT_UNMAPPED | EVENT_CLIENT(client)
 #define ANSWERS(client) ANSWER(client), ANSWER(client), ANSWER(client), ANSWER(client)
 #define LEASE(client, slot, how) EVENT_LEASE | EVENT_CLIENT(client), slot, how
 #define RELEASE(client, slot) LEASE(client, slot, LEASE_NONE | LEASE_RING)
@@ -136,12 +137,15 @@ static const uint8_t moved[] = {
     ANSWERS(0),
     MESSAGE(0, EVICT, 0, NAME_A, 0),
     JOBS,
+    UNMAPPED(0),
     ANSWERS(0),
     MESSAGE(0, CREATE, 0, CREATE_NAMELESS, 6),
     JOBS,
     ANSWERS(0),
     MESSAGE(0, PUBLISH, 1, NAME_B, 1),
     MESSAGE(0, ACQUIRE, 0, READ | HOT, FOR_EVER),
+    JOBS,
+    UNMAPPED(0),
     JOBS,
     ANSWERS(0),
     JOBS,

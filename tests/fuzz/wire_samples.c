@@ -42,6 +42,7 @@ static void fill_client(gvmi_wire_message *m)
     case GVMI_WIRE_MAPPED:
         m->body.MAPPED = (gvmi_wire_mapped){9, GVM_E_NOMEM, 1ull << 40, 0x7f0000000000};
         break;
+    case GVMI_WIRE_UNMAPPED: m->body.UNMAPPED = (gvmi_wire_unmapped){9, 0, 1ull << 40}; break;
     case GVMI_WIRE_EVICT: m->body.EVICT = (gvmi_wire_name_value){UINT64_MAX, "/cold"}; break;
     case GVMI_WIRE_TRIM: m->body.TRIM = (gvmi_wire_trim){UINT32_MAX, 0, 77}; break;
     case GVMI_WIRE_SET_QUOTA: m->body.SET_QUOTA = (gvmi_wire_quota){1000, 0, UINT64_MAX}; break;
@@ -115,7 +116,8 @@ static void fill_keeper(gvmi_wire_message *m)
 void wire_sample(gvmi_wire_type type, gvmi_wire_message *out)
 {
     const bool unnumbered = type == GVMI_WIRE_TAKEN || type == GVMI_WIRE_MAPPED ||
-                            type == GVMI_WIRE_BYE || type == GVMI_WIRE_MAP;
+                            type == GVMI_WIRE_UNMAPPED || type == GVMI_WIRE_BYE ||
+                            type == GVMI_WIRE_MAP;
 
     gvmi_wire_start(out, type, unnumbered ? 0 : 0x1122334455667788);
     if (type < GVMI_WIRE_WELCOME)

@@ -236,6 +236,16 @@ static bool slot_number(int fd, uint32_t slot)
     return say_hello(fd) && say_message(fd, &message);
 }
 
+static bool slot_unmapped(int fd)
+{
+    gvmi_wire_message message;
+
+    gvmi_wire_start(&message, GVMI_WIRE_UNMAPPED, 0);
+    message.body.UNMAPPED.slot = 5;
+    message.body.UNMAPPED.serial = 99;
+    return say_hello(fd) && say_message(fd, &message);
+}
+
 static bool slot_not_opened(int fd)
 {
     return slot_number(fd, 5);
@@ -444,6 +454,7 @@ void test_abuses(uint64_t first_seed)
         {"HELLO twice", hello_twice, true, 2},
         {"MAPPED of a slot that is not open", slot_not_opened, false, 2},
         {"MAPPED of a slot that cannot be", slot_beyond, true, 2},
+        {"UNMAPPED of a slot that is not open", slot_unmapped, false, 2},
         {"TAKEN of a lease never granted", lease_never_granted, true, 2},
         {"messages of random contents", random_messages, false, 100},
         {"messages with hundreds of fds", flood_of_fds, true, 3},

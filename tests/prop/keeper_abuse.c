@@ -14,11 +14,22 @@ static uint32_t any_slot(world *w, const process *p)
     return (uint32_t)world_random(w, p->slot_end + 1);
 }
 
+static void say_unmapped(world *w, process *p, uint32_t slot, uint64_t serial)
+{
+    gvmi_wire_message *m = world_message(w, p, GVMI_WIRE_UNMAPPED);
+
+    m->body.UNMAPPED = (gvmi_wire_unmapped){.slot = slot, .serial = serial};
+    world_send(w, p, m);
+}
+
 static void answer(world *w, process *p, const gvmi_wire_message *m)
 {
     gvmi_wire_message *reply;
     const uint32_t slot = m->body.CLOSE.slot;
 
+    if (m->head.type == GVMI_WIRE_MAP)
+        for (uint64_t times = world_random(w, 3); times > 0; times--)
+            say_unmapped(w, p, slot, m->body.MAP.serial);
     if (world_chance(w, 10))
         return;
     if (m->head.type == GVMI_WIRE_GRANTED) {
@@ -42,7 +53,8 @@ static const gvmi_wire_type types[] = {
     GVMI_WIRE_PUBLISH,      GVMI_WIRE_DROP,    GVMI_WIRE_SET_MODE, GVMI_WIRE_ACQUIRE,
     GVMI_WIRE_ACQUIRE,      GVMI_WIRE_ACQUIRE, GVMI_WIRE_TAKEN,    GVMI_WIRE_MAPPED,
     GVMI_WIRE_CLOSE,        GVMI_WIRE_CLOSE,   GVMI_WIRE_SNAPSHOT, GVMI_WIRE_GET_INFO,
-    GVMI_WIRE_GET_METADATA, GVMI_WIRE_EVICT,   GVMI_WIRE_TRIM,     GVMI_WIRE_SET_QUOTA};
+    GVMI_WIRE_GET_METADATA, GVMI_WIRE_EVICT,   GVMI_WIRE_TRIM,     GVMI_WIRE_SET_QUOTA,
+    GVMI_WIRE_UNMAPPED};
 
 static void fill_named(world *w, gvmi_wire_message *m)
 {
@@ -103,6 +115,9 @@ static void fill_numbers(world *w, const process *p, gvmi_wire_message *m)
     case GVMI_WIRE_MAPPED:
         m->body.MAPPED = (gvmi_wire_mapped){slot, world_chance(w, 70) ? GVM_OK : GVM_E_LIMIT,
                                             world_random(w, 8), 4096};
+        break;
+    case GVMI_WIRE_UNMAPPED:
+        m->body.UNMAPPED = (gvmi_wire_unmapped){.slot = slot, .serial = 1 + world_random(w, 8)};
         break;
     case GVMI_WIRE_CLOSE:
     case GVMI_WIRE_GET_INFO:

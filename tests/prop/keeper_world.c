@@ -290,7 +290,8 @@ static void queue_clear(world *w, queue *q)
 gvmi_wire_message *world_message(world *w, process *p, gvmi_wire_type type)
 {
     gvmi_wire_message *message = must(malloc(sizeof *message));
-    const bool numbered = type != GVMI_WIRE_TAKEN && type != GVMI_WIRE_MAPPED && type != GVMI_WIRE_BYE;
+    const bool numbered = type != GVMI_WIRE_TAKEN && type != GVMI_WIRE_MAPPED &&
+                          type != GVMI_WIRE_UNMAPPED && type != GVMI_WIRE_BYE;
 
     (void)w;
     gvmi_wire_start(message, type, numbered ? ++p->next_request : 0);

@@ -155,6 +155,7 @@ typedef struct thread {
 typedef enum mapper_phase {
     MAPPER_IDLE,
     MAPPER_UNMAPPED,
+    MAPPER_TOLD, /* the keeper, so or not */
     MAPPER_MAPPED,
     MAPPER_ADDED
 } mapper_phase;

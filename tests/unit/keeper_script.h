@@ -206,10 +206,26 @@ static inline int mapped(fake *f, gvm_status status)
     return 0;
 }
 
+static inline int unmapped(fake *f)
+{
+    TRY_LINE(receive(f, GVMI_WIRE_UNMAPPED));
+    EXPECT(f->in.body.UNMAPPED.slot == SLOT && f->in.body.UNMAPPED.serial == f->serial);
+    return 0;
+}
+
+/* Of chunks that are new, or there already. */
 static inline int map(fake *f, uint32_t first, uint32_t count, uint32_t frame, uint64_t bytes,
                       uint32_t generation)
 {
     TRY_LINE(send_map(f, first, count, frame, bytes, generation, -1));
+    return mapped(f, GVM_OK);
+}
+
+/* Of chunks some of which are in other frames. */
+static inline int move(fake *f, uint32_t first, uint32_t count, uint32_t frame, uint64_t bytes)
+{
+    TRY_LINE(send_map(f, first, count, frame, bytes, 1, -1));
+    TRY_LINE(unmapped(f));
     return mapped(f, GVM_OK);
 }
 

@@ -13,9 +13,9 @@
 static int script_moves(fake *f)
 {
     TRY_LINE(greet_and_open(f, 4));
-    TRY_LINE(map(f, 1, 2, 4, 4 * CHUNK, 1)); /* chunks 1 and 2 move to frames 4 and 5 */
+    TRY_LINE(move(f, 1, 2, 4, 4 * CHUNK));   /* chunks 1 and 2 move to frames 4 and 5 */
     TRY_LINE(map(f, 1, 2, 4, 4 * CHUNK, 1)); /* the same again: nothing to do */
-    TRY_LINE(map(f, 2, 1, 2, 4 * CHUNK, 1)); /* one moves back */
+    TRY_LINE(move(f, 2, 1, 2, 4 * CHUNK));   /* one moves back */
     permit(f, 1, GVMI_PERMIT_READ);
     return serve_close_and_end(f);
 }
@@ -173,8 +173,7 @@ static void map_that_fails_leaves_nothing_mapped(void **state)
     RUN(be_vacated);
 }
 
-/* Fails a driver call in the middle of a MAP. What the call's failure leaves is rolled back first,
- * so that vacating finds a good buffer. */
+/* Fails a driver call in the middle of a MAP. Once UNMAPPED was said, there is no way back. */
 static int script_driver_fails(fake *f)
 {
     static const gvmi_call calls[] = {gvmi_call_cuMemImportFromShareableHandle, gvmi_call_cuMemMap,
@@ -185,8 +184,12 @@ static int script_driver_fails(fake *f)
     TRY_LINE(done(f, 0));
     gvmi_fault_arm(calls[f->variant], f->variant == 2 ? 1 : 2, false, CUDA_ERROR_UNKNOWN);
     TRY_LINE(send_map(f, 0, 3, 3, 3 * CHUNK, 1, -1));
-    TRY_LINE(mapped(f, calls[f->variant] == gvmi_call_cuMemImportFromShareableHandle ? GVM_E_FORMAT
-                                                                                     : GVM_E_DRIVER));
+    if (calls[f->variant] == gvmi_call_cuMemImportFromShareableHandle) {
+        TRY_LINE(mapped(f, GVM_E_FORMAT));
+    } else {
+        TRY_LINE(unmapped(f));
+        TRY_LINE(mapped(f, GVM_E_DRIVER));
+    }
     EXPECT(gvmi_fault_struck());
     permit(f, 1, GVMI_PERMIT_READ);
     return serve_close_and_end(f);
@@ -557,7 +560,7 @@ static int script_two_devices(fake *f)
     TRY_LINE(greet_and_open(f, 1));
     TRY_LINE(receive(f, GVMI_WIRE_DROP));
     TRY_LINE(done(f, 0));
-    TRY_LINE(map(f, 0, 2, 3, 2 * CHUNK, 1)); /* replaces one, brings one */
+    TRY_LINE(move(f, 0, 2, 3, 2 * CHUNK)); /* replaces one, brings one */
     permit(f, 1, GVMI_PERMIT_READ);
     return serve_close_and_end(f);
 }

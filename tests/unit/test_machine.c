@@ -19,7 +19,8 @@ typedef struct actor {
     gvmi_permit_slot *permits;
     gvmi_wire_message inbox[INBOX_MAX];
     unsigned count;
-    bool cut, deaf; /* deaf: answers no MAP */
+    bool cut, deaf;              /* deaf: answers no MAP */
+    gvmi_wire_map maps[4], *map; /* that it did not answer; the latest */
     uint32_t create_flags;
 } actor;
 
@@ -61,8 +62,13 @@ static void deliver(world *w, gvmi_action *action)
     free(action->message);
     free(action->bytes);
     if (message.head.type == GVMI_WIRE_MAP) {
-        if (!a->deaf)
+        if (!a->deaf) {
             answer_map(w, a, &message);
+        } else {
+            a->map = a->map == NULL ? a->maps : a->map + 1;
+            assert_true(a->map < a->maps + 4);
+            *a->map = message.body.MAP;
+        }
         return;
     }
     assert_true(a->count < INBOX_MAX);
@@ -245,6 +251,39 @@ static uint64_t evict(world *w, actor *a, const char *name)
     say(w, a, &m);
     assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
     return last(a)->body.DONE.value;
+}
+
+/* The same without waiting for the answer. */
+static void begin_evict(world *w, actor *a, const char *name)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_EVICT, 13);
+    strcpy(m.body.EVICT.name, name);
+    say(w, a, &m);
+}
+
+static void say_unmapped(world *w, actor *a, const gvmi_wire_map *map)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_UNMAPPED, 0);
+    m.body.UNMAPPED = (gvmi_wire_unmapped){.slot = map->slot, .serial = map->serial};
+    say(w, a, &m);
+}
+
+static void say_mapped(world *w, actor *a, const gvmi_wire_map *map)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_MAPPED, 0);
+    m.body.MAPPED = (gvmi_wire_mapped){.slot = map->slot, .serial = map->serial};
+    say(w, a, &m);
+}
+
+static const keep_place *device(const world *w)
+{
+    return &w->machine->devices[0].place;
 }
 
 static gvm_object_info info(world *w, actor *a, uint32_t slot)
@@ -531,13 +570,7 @@ static void client_that_does_not_map_is_cut_off_and_its_bytes_held(void **state)
     assert_int_equal(create(&w, a, "/x", 2, 0, &slot_a), GVM_OK);
     assert_int_equal(open_object(&w, b, "/x", 0, &slot_b), GVM_OK);
     b->deaf = true;
-    {
-        gvmi_wire_message m;
-
-        gvmi_wire_start(&m, GVMI_WIRE_EVICT, 13);
-        strcpy(m.body.EVICT.name, "/x");
-        say(&w, a, &m);
-    }
+    begin_evict(&w, a, "/x");
     assert_int_not_equal(last(a)->head.type, GVMI_WIRE_DONE);
     tick(&w, 1200);
     assert_true(b->cut);
@@ -548,6 +581,163 @@ static void client_that_does_not_map_is_cut_off_and_its_bytes_held(void **state)
     gvmi_machine_exited(w.machine, b->number);
     run(&w);
     assert_int_equal(w.machine->devices[0].place.held_bytes, 0);
+    end_world(&w);
+}
+
+static void device_frame_is_free_when_all_have_unmapped_it(void **state)
+{
+    world w;
+    actor *a, *b, *c;
+    uint32_t slot_a = 0, slot_b = 0, slot_c = 0;
+
+    (void)state;
+    start_world(&w, 1, 8);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    c = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &slot_a), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/x", 0, &slot_b), GVM_OK);
+    a->deaf = b->deaf = true;
+    begin_evict(&w, c, "/x");
+    say_unmapped(&w, a, a->map);
+    say_unmapped(&w, a, a->map); /* once more: nothing */
+    assert_int_equal(device(&w)->free_bytes, 0);
+    say_unmapped(&w, b, b->map);
+    assert_int_equal(device(&w)->free_bytes, CHUNK);
+    assert_int_equal(create(&w, c, "/y", 1, 0, &slot_c), GVM_OK);
+    assert_int_equal(info(&w, c, slot_c).device_bytes, CHUNK);
+    assert_int_equal(w.dropped_bytes, 0);
+    /* But nobody may have a lease before all have mapped. */
+    ask(&w, a, slot_a, GVM_LEASE_READ, -1);
+    say_mapped(&w, a, a->map);
+    assert_true(permit(a, slot_a) & GVMI_PERMIT_REVOKED);
+    assert_false(granted(a));
+    say_mapped(&w, b, b->map);
+    assert_true(granted(a));
+    end_world(&w);
+}
+
+static void mapped_alone_frees_the_device_frame_too(void **state)
+{
+    world w;
+    actor *a, *b;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_world(&w, 1, 8);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
+    a->deaf = true;
+    begin_evict(&w, b, "/x");
+    assert_int_equal(device(&w)->free_bytes, 0);
+    say_mapped(&w, a, a->map);
+    assert_int_equal(device(&w)->free_bytes, CHUNK);
+    say_unmapped(&w, a, a->map); /* late: nothing */
+    assert_false(a->cut);
+    assert_true(permit(a, slot) & GVMI_PERMIT_READ);
+    end_world(&w);
+}
+
+/* Its other MAP may bring the old frame: unmapping for that one says nothing. */
+static void client_that_is_a_map_behind_may_have_the_device_frame(void **state)
+{
+    world w;
+    actor *a, *b;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_world(&w, 1, 8);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
+    b->deaf = true;
+    assert_int_equal(open_object(&w, b, "/x", 0, &slot), GVM_OK);
+    begin_evict(&w, a, "/x");
+    assert_ptr_equal(b->map, &b->maps[1]);
+    say_unmapped(&w, b, &b->maps[0]);
+    assert_int_equal(device(&w)->free_bytes, 0);
+    say_mapped(&w, b, &b->maps[0]);
+    assert_int_equal(device(&w)->free_bytes, 0);
+    say_unmapped(&w, b, &b->maps[1]);
+    assert_int_equal(device(&w)->free_bytes, CHUNK);
+    end_world(&w);
+}
+
+static void unmapped_out_of_order_cuts_off(void **state)
+{
+    world w;
+    actor *a, *b;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_world(&w, 1, 8);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
+    b->deaf = true;
+    assert_int_equal(open_object(&w, b, "/x", 0, &slot), GVM_OK);
+    begin_evict(&w, a, "/x");
+    say_unmapped(&w, b, &(gvmi_wire_map){.slot = slot, .serial = 99});
+    say_unmapped(&w, b, &(gvmi_wire_map){.slot = slot + 1, .serial = b->map->serial});
+    assert_false(b->cut);
+    say_unmapped(&w, b, b->map);
+    assert_true(b->cut);
+    assert_int_equal(device(&w)->held_bytes, CHUNK);
+    end_world(&w);
+}
+
+static void client_cut_off_after_unmapped_holds_nothing_of_it(void **state)
+{
+    world w;
+    actor *a, *b;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/x", 0, &slot), GVM_OK);
+    a->deaf = b->deaf = true;
+    begin_evict(&w, a, "/x");
+    say_unmapped(&w, b, b->map);
+    gvmi_machine_disconnect(w.machine, b->number);
+    run(&w);
+    tick(&w, 900);
+    say_mapped(&w, a, a->map);
+    assert_int_equal(device(&w)->free_bytes, CHUNK);
+    assert_int_not_equal(last(a)->head.type, GVMI_WIRE_DONE);
+    tick(&w, 200); /* now it is voided */
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
+    assert_int_equal(device(&w)->held_bytes, 0);
+    assert_int_equal(device(&w)->free_bytes, CHUNK);
+    end_world(&w);
+}
+
+static void host_copy_may_go_when_all_have_unmapped_it(void **state)
+{
+    world w;
+    actor *a, *b;
+    uint32_t slot_x = 0, slot_y = 0;
+
+    (void)state;
+    start_world(&w, 2, 1);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &slot_x), GVM_OK);
+    assert_int_equal(evict(&w, a, "/x"), CHUNK);
+    assert_int_equal(create(&w, b, "/y", 1, 0, &slot_y), GVM_OK);
+    a->deaf = true;
+    ask(&w, a, slot_x, GVM_LEASE_READ, -1); /* brings it in */
+    assert_non_null(a->map);
+    begin_evict(&w, b, "/y");
+    assert_int_equal(reply_status(b), GVM_E_NOMEM); /* the host is full */
+    say_unmapped(&w, a, a->map);
+    assert_int_equal(evict(&w, b, "/y"), CHUNK);
+    assert_false(granted(a));
+    say_mapped(&w, a, a->map);
+    assert_true(granted(a));
     end_world(&w);
 }
 
@@ -676,6 +866,12 @@ int main(void)
         cmocka_unit_test(evicted_object_stays_out_until_acquired),
         cmocka_unit_test(untracked_object_has_no_clean_copies),
         cmocka_unit_test(client_that_does_not_map_is_cut_off_and_its_bytes_held),
+        cmocka_unit_test(device_frame_is_free_when_all_have_unmapped_it),
+        cmocka_unit_test(mapped_alone_frees_the_device_frame_too),
+        cmocka_unit_test(client_that_is_a_map_behind_may_have_the_device_frame),
+        cmocka_unit_test(unmapped_out_of_order_cuts_off),
+        cmocka_unit_test(client_cut_off_after_unmapped_holds_nothing_of_it),
+        cmocka_unit_test(host_copy_may_go_when_all_have_unmapped_it),
         cmocka_unit_test(dead_writer_leaves_object_interrupted),
         cmocka_unit_test(quota_counts_by_owner),
         cmocka_unit_test(mode_decides_who_opens),

@@ -403,6 +403,50 @@ static void update_speaks_of_the_span_alone(void **state)
     assert_child_succeeds(update_of_parts, NULL);
 }
 
+/* ---- patches */
+
+static size_t free_bytes(void)
+{
+    size_t bytes = 0, total;
+
+    return gvmi_cu->cuMemGetInfo(&bytes, &total) == CUDA_SUCCESS ? bytes : 0;
+}
+
+/* Between its two steps nothing is held any more of what the patch replaces. */
+static int patch_in_two_steps(void *arg)
+{
+    fixture f;
+    gvm_buffer *buffer;
+    gvmi_patch patch;
+    size_t before;
+
+    (void)arg;
+    CHILD_EXPECT(begin(&f) == 0);
+    CHILD_EXPECT(gvm_share_import(f.share, f.device, NULL, &buffer) == GVM_OK);
+    gvm_share_destroy(f.share);
+    CHILD_EXPECT(renew(f.buffer, 1, 7) == GVM_OK); /* the importer alone has the old memory */
+    CHILD_EXPECT(gvm_share_export(f.buffer, 0, 0, &f.share) == GVM_OK);
+    CHILD_EXPECT(gvmi_device_enter(f.device) == GVM_OK);
+    before = free_bytes();
+    CHILD_EXPECT(gvmi_share_patch(f.share, buffer, &patch) == GVM_OK);
+    CHILD_EXPECT(free_bytes() == before + CHUNK);
+    CHILD_EXPECT(patch.replaced && patch.first == 1 && patch.end == 2);
+    CHILD_EXPECT((buffer->chunks[1].flags & GVMI_CHUNK_UNMAPPED) != 0);
+    CHILD_EXPECT(gvmi_buffer_check(buffer));
+    CHILD_EXPECT(gvmi_share_settle_patch(buffer, &patch) == GVM_OK);
+    CHILD_EXPECT((buffer->chunks[1].flags & GVMI_CHUNK_UNMAPPED) == 0);
+    gvmi_device_leave();
+    CHILD_EXPECT(byte_of(buffer, 0) == 1 && byte_of(buffer, 1) == 7);
+    CHILD_EXPECT(gvmi_share_patch(f.share, buffer, &patch) == GVM_OK && !patch.replaced);
+    return 0;
+}
+
+static void patch_lets_go_of_what_it_replaces_before_it_maps(void **state)
+{
+    (void)state;
+    assert_child_succeeds(patch_in_two_steps, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -413,6 +457,7 @@ int main(void)
         cmocka_unit_test(import_tells_a_wrong_share_from_a_limit_and_a_broken_driver),
         cmocka_unit_test(update_with_a_chunk_of_another_size_changes_nothing),
         cmocka_unit_test(update_speaks_of_the_span_alone),
+        cmocka_unit_test(patch_lets_go_of_what_it_replaces_before_it_maps),
     };
     char machine[80];
 

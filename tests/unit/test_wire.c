@@ -51,8 +51,8 @@ static const row *row_of(uint16_t type)
 
 static bool has_number(uint16_t type)
 {
-    return type != GVMI_WIRE_TAKEN && type != GVMI_WIRE_MAPPED && type != GVMI_WIRE_BYE &&
-           type != GVMI_WIRE_MAP;
+    return type != GVMI_WIRE_TAKEN && type != GVMI_WIRE_MAPPED && type != GVMI_WIRE_UNMAPPED &&
+           type != GVMI_WIRE_BYE && type != GVMI_WIRE_MAP;
 }
 
 static packet pack(uint16_t type)
@@ -420,6 +420,9 @@ static const change breaks[] = {
     IN(MAPPED, slot, GVM_OBJECTS_OPEN_MAX),
     IN(MAPPED, status, 1),
     IN(MAPPED, status, 256 + GVM_E_NOMEM),
+    IN(UNMAPPED, slot, GVM_OBJECTS_OPEN_MAX),
+    IN(UNMAPPED, reserved, 1),
+    IN(UNMAPPED, serial, 0),
     IN(CLOSE, slot, GVM_OBJECTS_OPEN_MAX),
     IN(CLOSE, reserved, 1),
     IN(SNAPSHOT, reserved, 1),
@@ -497,6 +500,8 @@ static const change allowed[] = {
     IN(MAPPED, status, GVM_E_LOST),
     IN(MAPPED, address, 0),
     IN(MAPPED, serial, 0),
+    IN(UNMAPPED, slot, SLOT_LAST),
+    IN(UNMAPPED, serial, UINT64_MAX),
     IN(OPENED, chunk_bytes, GVM_CHUNK_BYTES_MIN),
     IN(OPENED, chunk_bytes, GVM_CHUNK_BYTES_MAX),
     IN(OPENED, bytes, 0),
