@@ -14,7 +14,7 @@ setup: ## install the packages that building and testing need, where they are mi
 build: ## build everything into build/
 	@scripts/build.sh $(BUILD)
 
-demo: ## build, then show devices, a buffer shared by 5 processes, an array that grows in place
+demo: ## build, then show devices, sharing, growing in place, and a PostgreSQL table searched by a GPU kernel
 	@scripts/demo.sh $(BUILD)
 
 check-fast: ## under a minute: light lint, unit tests, driver conformance on the software GPU

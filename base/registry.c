@@ -30,7 +30,7 @@ static uint64_t counts[GVMI_KIND_COUNT];
 static const char *const kind_names[GVMI_KIND_COUNT] = {
     "device", "buffer",      "allocation",     "vector",
     "share",  "legacy copy", "legacy mapping", "connection to a keeper",
-    "object", "server",
+    "object", "server",      "attached table",
 };
 
 static int compare_keys(const void *a, const void *b)

@@ -26,6 +26,7 @@ typedef enum gvmi_kind {
     GVMI_KIND_CONNECTION,  /* gvm_keeper */
     GVMI_KIND_OBJECT,
     GVMI_KIND_SERVER,
+    GVMI_KIND_TABLE,
     GVMI_KIND_COUNT,
 } gvmi_kind;
 

@@ -14,21 +14,35 @@
 #include <semaphore.h>
 #include <stdatomic.h>
 #include <stdint.h>
+#include <stdio.h>
 
 #define GSTORE_RANGES_MAX 256u
 #define GSTORE_WINDOWS_MAX 256u
 #define GSTORE_ERROR_BYTES 200
+#define GSTORE_HANDLE_BYTES 64 /* of a CUipcMemHandle */
 
 typedef enum gstore_part {
     GSTORE_VALUES,
     GSTORE_NULLS,
     GSTORE_BODIES,
+    GSTORE_MANIFEST, /* of column 0: what tokens lead to (table/manifest.h) */
 } gstore_part;
 
 typedef enum gstore_verb {
     GSTORE_READ,  /* areas -> window */
     GSTORE_WRITE, /* window -> areas, which grow as needed */
     GSTORE_DROP,  /* the store's areas go */
+
+    /* Copies: memory of cuMemAlloc that other programs open by a handle; `copy` says which. */
+    GSTORE_COPY_MAKE,  /* copy_bytes of it, zeroed; answers the handle */
+    GSTORE_COPY_WRITE, /* window -> copy */
+    GSTORE_COPY_TAKE,  /* areas -> copy, on the device: window_bytes is the offset in the copy */
+
+    /* Memory of another program, by its handle; it stays open for `copy`, which names the caller's
+     * business, until GSTORE_FOREIGN_CLOSE or a few seconds without a command. */
+    GSTORE_FOREIGN_READ,  /* memory -> window */
+    GSTORE_FOREIGN_WRITE, /* window -> memory */
+    GSTORE_FOREIGN_CLOSE,
 } gstore_verb;
 
 typedef enum gstore_command_state {
@@ -51,10 +65,19 @@ typedef struct gstore_range {
 
 typedef struct gstore_store_name {
     uint32_t database, table; /* OIDs */
-    uint64_t store;           /* never used twice in a server's life */
+    uint64_t store;           /* never used twice, in other lives of the server neither */
     int32_t device;           /* ordinal */
     uint32_t epoch;           /* of the keeper in which it was made */
 } gstore_store_name;
+
+/* What the names of a store's objects begin with; for programs that attach the table, too. */
+#define GSTORE_STORE_PATH_BYTES 96
+
+static inline void gstore_store_path(const gstore_store_name *name, char text[GSTORE_STORE_PATH_BYTES])
+{
+    snprintf(text, GSTORE_STORE_PATH_BYTES, "/gstore/%u/%u/%llu", (unsigned)name->database,
+             (unsigned)name->table, (unsigned long long)name->store);
+}
 
 typedef struct gstore_window {
     _Atomic uint32_t state; /* gstore_command_state */
@@ -62,6 +85,8 @@ typedef struct gstore_window {
     gstore_store_name name;
     uint32_t range_count;
     gstore_range ranges[GSTORE_RANGES_MAX];
+    uint64_t copy, copy_bytes;
+    uint8_t handle[GSTORE_HANDLE_BYTES];
     int32_t status; /* DONE: gvm_status */
     char text[GSTORE_ERROR_BYTES];
     void *latch; /* the backend's; woken when DONE */

@@ -30,5 +30,6 @@ Datum gstore_fdw_handler(PG_FUNCTION_ARGS)
     gstore_plan_callbacks(routine);
     gstore_scan_callbacks(routine);
     gstore_modify_callbacks(routine);
+    gstore_analyze_callback(routine);
     PG_RETURN_POINTER(routine);
 }

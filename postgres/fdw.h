@@ -24,10 +24,12 @@ static inline uint64 gstore_tid_to_row(ItemPointer tid)
 
 extern void gstore_plan_callbacks(FdwRoutine *routine);   /* plan.c */
 extern void gstore_scan_callbacks(FdwRoutine *routine);   /* scan.c */
+extern void gstore_analyze_callback(FdwRoutine *routine); /* analyze.c */
 extern void gstore_modify_callbacks(FdwRoutine *routine); /* modify.c */
 extern void gstore_truncate_callback(List *relations, DropBehavior behavior, bool restart);
-extern bool gstore_is_table(Oid relation); /* ddl.c: a foreign table of ours */
-extern void gstore_ddl_init(void);         /* ddl.c */
-extern void gstore_worker_init(void);      /* worker.c: settings, worker */
+extern Datum gstore_fdw_handler(PG_FUNCTION_ARGS); /* fdw.c */
+extern bool gstore_is_table(Oid relation);         /* ddl.c: a foreign table of ours */
+extern void gstore_ddl_init(void);                 /* ddl.c */
+extern void gstore_worker_init(void);              /* worker.c: settings, worker */
 
 #endif

@@ -1,6 +1,8 @@
 /* Options of tables and columns, checked when they are written and read when they are needed. */
 #include "postgres.h"
 
+#include <ctype.h>
+
 #include "access/reloptions.h"
 #include "catalog/pg_attribute.h"
 #include "catalog/pg_foreign_data_wrapper.h"
@@ -35,7 +37,7 @@ static int device_number(DefElem *option)
 
     errno = 0;
     number = strtol(text, &end, 10);
-    if (*text == '\0' || *end != '\0' || errno != 0 || number < 0 || number >= GVM_SERVER_DEVICES_MAX)
+    if (!isdigit((unsigned char)*text) || *end != '\0' || errno != 0 || number >= GVM_SERVER_DEVICES_MAX)
         ereport(ERROR,
                 (errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
                  errmsg("invalid value for option \"pinning\": \"%s\"", text),

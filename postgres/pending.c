@@ -9,11 +9,19 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
+#include "storage/predicate.h"
 #include "utils/hsearch.h"
 #include "utils/memutils.h"
+#include "utils/resowner.h"
 
 #include "postgres/option.h"
 #include "postgres/pending.h"
+#include "postgres/progress.h"
+#include "postgres/scan.h"
+
+/* A commit that leaves more than half of a store's rows dead, and so many rows in all, writes the others
+ * anew: it has deleted as many as it writes, or those before it have. */
+#define COMPACT_ROWS_LEAST 8192
 
 /* The rows from this one on were made by this command. */
 typedef struct command_mark {
@@ -51,6 +59,7 @@ struct gstore_pending {
     CommandId replaced_command;
     uint64 base_rows; /* ours come after them */
     bool versioned;   /* a version was added for it */
+    bool describe;    /* the table may look different since the last statement */
     gstore_writer *writer;
     command_mark *marks;
     int mark_count, mark_capacity, first_mark;
@@ -112,13 +121,35 @@ static void save_state(gstore_pending *p)
     MemoryContextSwitchTo(old);
 }
 
+/* The table has been altered since: what is staged goes out in the old form. */
+static void follow_table(gstore_pending *p, Relation relation)
+{
+    MemoryContext old;
+
+    p->describe = true;
+    p->device = gstore_table_device(p->relation);
+    if (equalTupleDescs(p->desc, RelationGetDescr(relation)))
+        return;
+    old = MemoryContextSwitchTo(p->context);
+    if (p->writer != NULL) {
+        gstore_flush(p->writer, &p->state);
+        gstore_writer_free(p->writer);
+        p->writer = NULL;
+    }
+    FreeTupleDesc(p->desc);
+    p->desc = CreateTupleDescCopy(RelationGetDescr(relation));
+    MemoryContextSwitchTo(old);
+}
+
 gstore_pending *gstore_pending_begin(Relation relation)
 {
     gstore_pending *p = gstore_pending_find(RelationGetRelid(relation));
     MemoryContext old;
 
-    if (p != NULL)
+    if (p != NULL) {
+        follow_table(p, relation);
         return p;
+    }
     gstore_wait_ready();
     if (context == NULL)
         context = AllocSetContextCreate(TopTransactionContext, "gstore pending",
@@ -133,6 +164,7 @@ gstore_pending *gstore_pending_begin(Relation relation)
     if (!p->state.empty)
         gstore_check_columns(relation, &p->state);
     p->base_rows = p->state.rows;
+    p->describe = true;
     p->next = all;
     all = p;
     MemoryContextSwitchTo(old);
@@ -141,22 +173,38 @@ gstore_pending *gstore_pending_begin(Relation relation)
 
 /* ---- changes */
 
-/* The table's columns as they are now, where the store has none or fewer. */
+/* The table's columns as they are now: those that it has got since are NULL in the rows that are
+ * there; of the others, new rows are compressed as is wanted now. */
 static void complete_columns(gstore_pending *p)
 {
-    const int natts = p->desc->natts;
+    const int natts = p->desc->natts, before = p->state.column_count;
     Relation relation;
     gstore_column *now;
 
-    if (!p->state.empty && p->state.column_count >= natts)
+    if (!p->describe)
         return;
     relation = RelationIdGetRelation(p->relation);
     now = gstore_describe(relation);
     RelationClose(relation);
-    for (int i = 0; i < p->state.column_count && i < natts; i++)
-        now[i] = p->state.columns[i];
-    p->state.columns = now;
-    p->state.column_count = natts;
+    for (int i = 0; i < Min(before, natts); i++) {
+        gstore_column *column = &p->state.columns[i];
+
+        column->dropped = now[i].dropped;
+        column->pglz = now[i].pglz;
+        if (!now[i].dropped) {
+            column->type = now[i].type;
+            column->typmod = now[i].typmod;
+        }
+    }
+    if (before < natts) {
+        if (before > 0)
+            memcpy(now, p->state.columns, sizeof(gstore_column) * (Size)before);
+        p->state.columns = now;
+        p->state.column_count = natts;
+        gstore_fill_new_columns(&p->state, before);
+    } else
+        pfree(now);
+    p->describe = false;
 }
 
 static void need_store(gstore_pending *p)
@@ -171,6 +219,7 @@ static void need_store(gstore_pending *p)
         p->state.empty = false;
         p->state.rows = p->state.live_rows = p->base_rows = 0;
         p->state.column_count = 0;
+        p->describe = true;
     }
     complete_columns(p);
 }
@@ -260,6 +309,11 @@ bool gstore_pending_replaced(const gstore_pending *p, CommandId before)
     return p->replaced && p->replaced_command < before;
 }
 
+const gstore_view *gstore_pending_state(const gstore_pending *p)
+{
+    return &p->state;
+}
+
 const gstore_view *gstore_pending_rows(gstore_pending *p, CommandId before, uint64 *first, uint64 *limit)
 {
     if (p->writer != NULL) {
@@ -300,16 +354,128 @@ static int compare_rows(const void *left, const void *right)
     return (a > b) - (a < b);
 }
 
+/* ---- compaction */
+
+static void write_anew(Relation relation, gstore_pending *p)
+{
+    MemoryContext scratch = AllocSetContextCreate(CurrentMemoryContext, "gstore compaction",
+                                                  ALLOCSET_DEFAULT_SIZES);
+    MemoryContext old = MemoryContextSwitchTo(scratch);
+    TupleTableSlot *slot = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
+    gstore_segment segments[GSTORE_SEGMENTS_MAX];
+    const int count = gstore_choose_rows(relation, NULL, false, segments);
+    gstore_walk *walk = gstore_walk_begin(relation, segments, count);
+
+    gstore_progress_begin(GSTORE_COMPACTING, p->relation, walk);
+    gstore_truncate(p);
+    while (gstore_walk_next(walk, slot))
+        gstore_insert(p, slot);
+    gstore_progress_end(walk);
+    gstore_walk_end(walk);
+    ExecDropSingleTupleTableSlot(slot);
+    MemoryContextSwitchTo(old);
+    MemoryContextDelete(scratch);
+}
+
+static bool has_dropped_data(const gstore_pending *p)
+{
+    for (int i = 0; i < Min(p->state.column_count, p->desc->natts); i++)
+        if (TupleDescAttr(p->desc, i)->attisdropped && !p->state.columns[i].dropped)
+            return true;
+    return false;
+}
+
+uint64 gstore_compact(Relation relation)
+{
+    gstore_pending *p;
+    uint64 rows;
+
+    LockRelation(relation, ShareUpdateExclusiveLock);
+    p = gstore_pending_begin(relation);
+    rows = p->state.rows;
+    if (p->state.empty || (rows == p->state.live_rows && !has_dropped_data(p)))
+        return 0;
+    write_anew(relation, p);
+    return rows - p->state.rows;
+}
+
+static bool wants_compaction(const gstore_pending *p)
+{
+    return !p->state.empty && p->deletion_count > p->first_deletion && p->state.live_rows > 0 &&
+           p->state.rows >= COMPACT_ROWS_LEAST && p->state.live_rows < p->state.rows / 2;
+}
+
+/* If there is no memory for a second store, the first one must do: in a subtransaction, so that a
+ * failure leaves the table as it is. */
+static void compact_if_possible(gstore_pending *p)
+{
+    MemoryContext old = CurrentMemoryContext;
+    ResourceOwner owner = CurrentResourceOwner;
+
+    BeginInternalSubTransaction(NULL);
+    MemoryContextSwitchTo(old);
+    PG_TRY();
+    {
+        Relation relation = RelationIdGetRelation(p->relation);
+
+        if (relation != NULL) {
+            p->describe = true;
+            write_anew(relation, p);
+            if (p->writer != NULL)
+                gstore_flush(p->writer, &p->state);
+            RelationClose(relation);
+        }
+        ReleaseCurrentSubTransaction();
+        MemoryContextSwitchTo(old);
+        CurrentResourceOwner = owner;
+    }
+    PG_CATCH();
+    {
+        ErrorData *error;
+
+        MemoryContextSwitchTo(old);
+        error = CopyErrorData();
+        FlushErrorState();
+        RollbackAndReleaseCurrentSubTransaction();
+        MemoryContextSwitchTo(old);
+        CurrentResourceOwner = owner;
+        if (error->sqlerrcode != ERRCODE_OUT_OF_MEMORY &&
+            error->sqlerrcode != ERRCODE_PROGRAM_LIMIT_EXCEEDED)
+            ReThrowError(error);
+        ereport(DEBUG1, (errmsg_internal("cannot compact a table in GPU memory: %s", error->message)));
+        FreeErrorData(error);
+    }
+    PG_END_TRY();
+}
+
+/* ---- commit */
+
+/* The version is there already: a reader either sees it, or had locked the table before. */
+static void note_write(const gstore_pending *p)
+{
+    Relation relation;
+
+    if (!IsolationIsSerializable())
+        return;
+    relation = RelationIdGetRelation(p->relation);
+    if (relation == NULL)
+        return; /* dropped */
+    CheckForSerializableConflictIn(relation, NULL, InvalidBlockNumber);
+    RelationClose(relation);
+}
+
 /* One that was made and deleted by the same transaction is deleted all the same: its row is there. */
 static void commit_table(gstore_pending *p)
 {
-    const uint64 count = p->deletion_count - p->first_deletion;
-    uint64 *rows = NULL;
+    uint64 *rows = NULL, count;
 
     if (p->writer != NULL)
         gstore_flush(p->writer, &p->state);
     if (!is_changed(p))
         return;
+    if (wants_compaction(p))
+        compact_if_possible(p);
+    count = p->deletion_count - p->first_deletion;
     if (count > 0 && !p->state.empty) {
         rows = MemoryContextAllocHuge(p->context, sizeof(uint64) * count);
         for (uint64 i = 0; i < count; i++)
@@ -322,10 +488,16 @@ static void commit_table(gstore_pending *p)
     }
     gstore_add_version(p->relation, &p->state, rows, p->state.empty ? 0 : count);
     p->versioned = true;
+    note_write(p);
 }
 
 static void forget_all(bool committed)
 {
+    /* A command that a cancelled statement left under way would write to stores that are dropped here,
+     * and make their areas anew, or over the rows of the next writer, whom our lock keeps away until
+     * this returns. */
+    if (all != NULL)
+        gstore_settle();
     for (gstore_pending *p = all; p != NULL; p = p->next) {
         if (!committed && p->versioned)
             gstore_remove_version(p->relation, GetTopTransactionIdIfAny());
@@ -358,13 +530,12 @@ static void at_transaction_end(XactEvent event, void *argument)
         break;
     case XACT_EVENT_PRE_PREPARE: refuse_prepare(); break;
     case XACT_EVENT_COMMIT:
-    case XACT_EVENT_PARALLEL_COMMIT: forget_all(true); break;
+    case XACT_EVENT_PARALLEL_COMMIT:
+    case XACT_EVENT_PREPARE: /* changed nothing, but may have made stores */
+        forget_all(true);
+        break;
     case XACT_EVENT_ABORT:
     case XACT_EVENT_PARALLEL_ABORT: forget_all(false); break;
-    case XACT_EVENT_PREPARE:
-        all = NULL;
-        context = NULL;
-        break;
     }
 }
 

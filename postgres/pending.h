@@ -20,6 +20,9 @@ extern void gstore_insert(gstore_pending *pending, TupleTableSlot *slot);
 extern bool gstore_delete(gstore_pending *pending, uint64 row);
 extern void gstore_truncate(gstore_pending *pending);
 
+/* Everything as it is with the changes. */
+extern const gstore_view *gstore_pending_state(const gstore_pending *pending);
+
 /* The rows of this transaction and the store they are in, after writing out what is staged: those
  * that commands before `before` made are [*first, *limit). Buries what those deleted in view, if that is
  * of the same store. */
@@ -28,6 +31,14 @@ extern const gstore_view *gstore_pending_rows(gstore_pending *pending, CommandId
 extern void gstore_pending_bury(const gstore_pending *pending, CommandId before, gstore_view *view);
 /* The transaction replaced the whole content (TRUNCATE): what was committed is not seen. */
 extern bool gstore_pending_replaced(const gstore_pending *pending, CommandId before);
+
+/* Writes the rows that are alive to a new store, and returns how many rows, deleted ones, are gone by
+ * that. Readers keep the old store as long as their snapshots need it. Takes the writer's lock. */
+extern uint64 gstore_compact(Relation relation);
+
+/* ALTER of a table with rows: `added` columns (attribute numbers) get their defaults, which writes all
+ * rows anew; all rows are held against the table's constraints. A lock that excludes writers is held. */
+extern void gstore_rework(Relation relation, const Bitmapset *added); /* rework.c */
 
 extern void gstore_pending_init(void); /* the callbacks */
 

@@ -7,70 +7,173 @@
 #include "optimizer/cost.h"
 #include "optimizer/optimizer.h"
 #include "optimizer/pathnode.h"
+#include "optimizer/paths.h"
 #include "optimizer/planmain.h"
 #include "optimizer/restrictinfo.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
 #include "postgres/fdw.h"
-#include "postgres/store.h"
+#include "postgres/pending.h"
+#include "postgres/qual.h"
 
 #define SCAN_STARTUP_COST 10.0
 #define ROW_COST_PART 0.5 /* of cpu_tuple_cost: there is no page to look into, no tuple to deform */
+#define TEST_COST_PART 0.1 /* of cpu_operator_cost, for what is evaluated on whole columns */
 #define BYTES_PER_PAGE_COST 65536.0
 
-/* Live rows of the newest version, and the bytes of the columns that are read. */
-static void get_size(PlannerInfo *root, RelOptInfo *rel, Oid relation)
-{
-    gstore_view view;
+/* What get_size leaves for get_paths. */
+typedef struct plan_info {
+    double bytes; /* of the columns that are read, of all rows */
+    Cost tested;  /* of a row, for what the scan evaluates */
+    QualCost rest;
+    Selectivity selectivity; /* of what the scan evaluates */
+} plan_info;
 
-    gstore_look(relation, ActiveSnapshotSet() ? GetActiveSnapshot() : NULL, false, &view);
-    rel->tuples = (double)view.live_rows;
-    rel->pages = (BlockNumber)Min((double)view.rows * 64 / BLCKSZ + 1, (double)MaxBlockNumber);
-    set_baserel_size_estimates(root, rel);
+static uint64 bytes_of(const gstore_view *view, const Bitmapset *wanted)
+{
+    uint64 bytes = 0;
+    int number = -1;
+
+    while ((number = bms_next_member(wanted, number)) >= 0)
+        if (number <= view->column_count) {
+            const gstore_column *column = &view->columns[number - 1];
+
+            bytes += view->rows * gstore_width(column);
+            if (column->length < 0)
+                bytes += column->bodies_bytes;
+        }
+    return bytes;
 }
 
-static void get_paths(PlannerInfo *root, RelOptInfo *rel, Oid relation)
+/* The columns that rows must have: those that are needed above the scan, and by conditions that it does
+ * not evaluate. (A target list that the planner made of the whole table says nothing.) */
+static Bitmapset *columns_of(RelOptInfo *rel, Oid relation, List *clauses)
 {
-    const Cost startup = SCAN_STARTUP_COST + rel->baserestrictcost.startup;
-    const Cost bytes = rel->tuples * (double)rel->reltarget->width / BYTES_PER_PAGE_COST * seq_page_cost;
-    const Cost run = bytes + rel->tuples *
-                                 (cpu_tuple_cost * ROW_COST_PART + rel->baserestrictcost.per_tuple);
-
-    add_path(rel, (Path *)create_foreignscan_path(root, rel, NULL, rel->rows, startup, startup + run,
-                                                  NIL, rel->lateral_relids, NULL, NIL));
-}
-
-/* The attribute numbers that the scan must fill, of the target list and of the conditions. */
-static List *wanted_columns(PlannerInfo *root, RelOptInfo *rel, Oid relation, List *targets,
-                            List *clauses)
-{
-    Bitmapset *attributes = NULL;
-    List *wanted = NIL;
+    Bitmapset *attributes = NULL, *wanted = NULL;
     Relation table = table_open(relation, NoLock);
     const int natts = RelationGetDescr(table)->natts;
     bool whole;
 
     pull_varattnos((Node *)rel->reltarget->exprs, rel->relid, &attributes);
-    pull_varattnos((Node *)targets, rel->relid, &attributes);
     pull_varattnos((Node *)clauses, rel->relid, &attributes);
     whole = bms_is_member(InvalidAttrNumber - FirstLowInvalidHeapAttributeNumber, attributes);
     for (AttrNumber n = 1; n <= natts; n++)
         if (!TupleDescAttr(RelationGetDescr(table), n - 1)->attisdropped &&
             (whole || bms_is_member(n - FirstLowInvalidHeapAttributeNumber, attributes)))
-            wanted = lappend_int(wanted, n);
+            wanted = bms_add_member(wanted, n);
     table_close(table, NoLock);
     return wanted;
+}
+
+static List *as_list(const Bitmapset *set)
+{
+    List *list = NIL;
+    int number = -1;
+
+    while ((number = bms_next_member(set, number)) >= 0)
+        list = lappend_int(list, number);
+    return list;
+}
+
+/* All comparisons that qualify are leakproof, so that row security does not forbid it either. */
+static void split(RelOptInfo *rel, List *infos, List **tested, List **rest)
+{
+    ListCell *cell;
+
+    *tested = *rest = NIL;
+    foreach (cell, infos) {
+        RestrictInfo *info = lfirst(cell);
+
+        if (!info->pseudoconstant && gstore_qual_is_simple(info->clause, rel->relid))
+            *tested = lappend(*tested, info);
+        else
+            *rest = lappend(*rest, info);
+    }
+}
+
+/* Live rows of the version that would be read, with those of this transaction. */
+static void get_size(PlannerInfo *root, RelOptInfo *rel, Oid relation)
+{
+    plan_info *info = palloc0(sizeof *info);
+    gstore_pending *pending = gstore_pending_find(relation);
+    List *tested, *rest;
+    Bitmapset *everything;
+    gstore_view view;
+
+    gstore_look(relation, ActiveSnapshotSet() ? GetActiveSnapshot() : NULL, false, &view);
+    if (pending != NULL)
+        view = *gstore_pending_state(pending);
+    rel->tuples = (double)view.live_rows;
+    everything = bms_add_range(NULL, 1, Max(view.column_count, 1));
+    rel->pages = (BlockNumber)Min(view.empty ? 0 : bytes_of(&view, everything) / BLCKSZ + 1,
+                                  MaxBlockNumber);
+    set_baserel_size_estimates(root, rel);
+    split(rel, rel->baserestrictinfo, &tested, &rest);
+    info->bytes = view.empty
+                      ? 0
+                      : (double)bytes_of(
+                            &view, columns_of(rel, relation,
+                                              extract_actual_clauses(rel->baserestrictinfo, false)));
+    info->tested = (double)list_length(tested) * cpu_operator_cost * TEST_COST_PART;
+    info->selectivity = clauselist_selectivity(root, tested, 0, JOIN_INNER, NULL);
+    cost_qual_eval(&info->rest, rest, root);
+    rel->fdw_private = info;
+}
+
+/* Moving is shared by all processes: there is one device. */
+static ForeignPath *make_path(PlannerInfo *root, RelOptInfo *rel, double divisor)
+{
+    const plan_info *info = rel->fdw_private;
+    const Cost startup = SCAN_STARTUP_COST + info->rest.startup + rel->reltarget->cost.startup;
+    const double left = rel->tuples * info->selectivity;
+    const Cost processor = rel->tuples * info->tested +
+                           left * (cpu_tuple_cost * ROW_COST_PART + info->rest.per_tuple) +
+                           rel->rows * rel->reltarget->cost.per_tuple;
+    const Cost run = info->bytes / BYTES_PER_PAGE_COST * seq_page_cost + processor / divisor;
+
+    return create_foreignscan_path(root, rel, NULL, clamp_row_est(rel->rows / divisor), startup,
+                                   startup + run, NIL, rel->lateral_relids, NULL, NIL);
+}
+
+static void get_paths(PlannerInfo *root, RelOptInfo *rel, Oid relation)
+{
+    ForeignPath *alone = make_path(root, rel, 1.0);
+    int workers;
+
+    /* A worker by itself does not know what its leader's transaction has changed; in a parallel scan the
+     * leader tells it. */
+    alone->path.parallel_safe = false;
+    add_path(rel, (Path *)alone);
+    if (!rel->consider_parallel || !bms_is_empty(rel->lateral_relids))
+        return;
+    workers = compute_parallel_worker(rel, rel->pages, -1, max_parallel_workers_per_gather);
+    if (workers > 0) {
+        double leader = parallel_leader_participation ? Max(1.0 - 0.3 * workers, 0.0) : 0.0;
+        ForeignPath *path = make_path(root, rel, workers + leader);
+
+        path->path.parallel_aware = true;
+        path->path.parallel_workers = workers;
+        add_partial_path(rel, (Path *)path);
+    }
 }
 
 static ForeignScan *get_plan(PlannerInfo *root, RelOptInfo *rel, Oid relation, ForeignPath *path,
                              List *targets, List *clauses, Plan *outer)
 {
-    List *actual = extract_actual_clauses(clauses, false);
+    List *tested, *rest;
+    Bitmapset *attributes = NULL, *columns = NULL;
+    int number = -1;
 
-    return make_foreignscan(targets, actual, rel->relid, NIL,
-                            list_make1(wanted_columns(root, rel, relation, targets, actual)), NIL,
-                            NIL, outer);
+    split(rel, clauses, &tested, &rest);
+    tested = extract_actual_clauses(tested, false);
+    rest = extract_actual_clauses(rest, false);
+    pull_varattnos((Node *)tested, rel->relid, &attributes);
+    while ((number = bms_next_member(attributes, number)) >= 0)
+        columns = bms_add_member(columns, number + FirstLowInvalidHeapAttributeNumber);
+    return make_foreignscan(targets, rest, rel->relid, tested,
+                            list_make2(as_list(columns_of(rel, relation, rest)), as_list(columns)),
+                            NIL, tested, outer);
 }
 
 void gstore_plan_callbacks(FdwRoutine *routine)

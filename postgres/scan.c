@@ -1,40 +1,69 @@
-/* Reading a table: the version that the statement sees, its rows in batches.
+/* Scanning: batches of rows, the conditions that a whole batch can be put to, rows.
  *
- * A scan is over at most two segments: the rows of a committed version, and those that this transaction
- * has added behind.
+ * The rows of all segments are cut into units, which are handed out by a counter: this process's own,
+ * or one in shared memory for all processes of a parallel scan. Of a unit, the columns that conditions
+ * need are read first, and the others only if a row is left.
  */
 #include "postgres.h"
 
-#include "access/xact.h"
+#include "access/parallel.h"
 #include "commands/explain.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "nodes/pg_list.h"
-#include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
+#include "utils/ruleutils.h"
 
 #include "postgres/fdw.h"
-#include "postgres/pending.h"
+#include "postgres/qual.h"
+#include "postgres/scan.h"
 
-typedef struct segment {
-    gstore_view view;
-    uint64 first, limit;
-} segment;
+#define LATE_TRIAL_BATCHES 4 /* before it is known whether reading late pays */
+
+/* What a scan counts, for EXPLAIN. */
+typedef struct counts {
+    uint64 batches, bytes, filtered;
+} counts;
+
+/* A segment in a parallel scan's shared memory: its columns and its bitmap follow each other in the
+ * order of the segments, behind shared_scan. */
+typedef struct shared_segment {
+    gstore_store_name name;
+    uint64 first, limit, rows, dead_bytes;
+    int column_count;
+} shared_segment;
+
+typedef struct shared_scan {
+    pg_atomic_uint64 next; /* unit */
+    pg_atomic_uint64 batches, bytes, filtered;
+    uint64 unit_rows;
+    int segment_count;
+    shared_segment segments[GSTORE_SEGMENTS_MAX];
+} shared_scan;
 
 typedef struct scan_state {
     MemoryContext context; /* of segments and batch */
-    Bitmapset *wanted;
-    int *indexes; /* of the wanted columns, attribute number - 1 */
+    Bitmapset *tested;     /* columns that conditions need */
+    Bitmapset *others;     /* columns that rows need, without those */
+    Bitmapset *all;
+    int *indexes; /* of the columns that rows need, attribute number - 1 */
     int index_count;
-    bool target; /* of UPDATE or DELETE */
-    bool begun;
-    segment segments[2];
-    int segment_count, at;
-    uint64 row; /* next */
+    gstore_quals *quals; /* NULL: none */
+    bool evaluated;      /* with the parameters of now */
+    bool target;         /* of UPDATE or DELETE */
+    bool chosen;         /* segments and unit_rows are known */
+    gstore_segment segments[GSTORE_SEGMENTS_MAX];
+    int segment_count;
+    uint64 unit_rows, next_unit;
+    shared_scan *shared; /* NULL: not parallel, or not any more */
     gstore_batch *batch;
-    uint64 batches, bytes; /* for EXPLAIN */
+    gstore_output *output;
+    uint32 *rows; /* of the batch, that are left */
+    uint32 row_count, at;
+    uint64 late_batches, late_used; /* read late: tried, and how many had a row left */
+    counts counts;
 } scan_state;
 
 static bool is_target(const ForeignScanState *node)
@@ -46,150 +75,208 @@ static bool is_target(const ForeignScanState *node)
            list_member_int(statement->resultRelations, (int)plan->scan.scanrelid);
 }
 
+static Bitmapset *as_set(const List *numbers)
+{
+    Bitmapset *set = NULL;
+    ListCell *cell;
+
+    foreach (cell, numbers)
+        set = bms_add_member(set, lfirst_int(cell));
+    return set;
+}
+
 static void begin(ForeignScanState *node, int flags)
 {
     const ForeignScan *plan = (const ForeignScan *)node->ss.ps.plan;
+    const List *wanted = linitial(plan->fdw_private), *tested = lsecond(plan->fdw_private);
     scan_state *state = palloc0(sizeof *state);
     ListCell *cell;
 
-    state->indexes = palloc(sizeof(int) * (Size)(list_length(linitial(plan->fdw_private)) + 1));
-    foreach (cell, (List *)linitial(plan->fdw_private)) {
-        state->wanted = bms_add_member(state->wanted, lfirst_int(cell));
+    state->indexes = palloc(sizeof(int) * (Size)(list_length(wanted) + 1));
+    foreach (cell, wanted)
         state->indexes[state->index_count++] = lfirst_int(cell) - 1;
-    }
+    state->tested = as_set(tested);
+    state->all = bms_union(as_set(wanted), state->tested);
+    state->others = bms_difference(state->all, state->tested);
+    if (plan->fdw_exprs != NIL)
+        state->quals = gstore_quals_create(plan->fdw_exprs, plan->scan.scanrelid, &node->ss.ps);
     state->target = is_target(node);
     state->context = AllocSetContextCreate(CurrentMemoryContext, "gstore scan", ALLOCSET_DEFAULT_SIZES);
     node->fdw_state = state;
 }
 
-/* ---- which rows */
+/* ---- units */
 
-static void add_segment(scan_state *state, const gstore_view *view, uint64 first, uint64 limit)
+static uint64 units_of(const scan_state *state, const gstore_segment *s)
 {
-    if (!view->empty && limit > first)
-        state->segments[state->segment_count++] = (segment){*view, first, limit};
+    return (s->limit - s->first + state->unit_rows - 1) / state->unit_rows;
 }
 
-/* The lock is held. Somebody may have committed between the snapshot and the lock. */
-static void look_as_target(Relation relation, Snapshot snapshot, gstore_view *view)
+/* Segments are there; units as large as the widest of them allows. */
+static void make_ready(ForeignScanState *node, scan_state *state)
 {
-    gstore_view seen;
+    const int natts = RelationGetDescr(node->ss.ss_currentRelation)->natts;
 
-    gstore_look(RelationGetRelid(relation), snapshot, false, &seen);
-    gstore_look(RelationGetRelid(relation), NULL, true, view);
-    if (IsolationUsesXactSnapshot() && view->revision != seen.revision)
-        ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-                        errmsg("could not serialize access due to concurrent update")));
+    if (state->unit_rows == 0) {
+        state->unit_rows = PG_UINT32_MAX;
+        for (int i = 0; i < state->segment_count; i++)
+            state->unit_rows = Min(state->unit_rows,
+                                   gstore_rows_at_a_time(&state->segments[i].view, state->all));
+    }
+    state->batch = gstore_batch_create(natts);
+    state->output = gstore_output_create(natts);
+    if (state->segment_count > 0)
+        state->rows = palloc(sizeof(uint32) * state->unit_rows);
+    memset(node->ss.ss_ScanTupleSlot->tts_isnull, true, sizeof(bool) * (Size)natts);
+    state->chosen = true;
 }
 
-static void choose_rows(ForeignScanState *node, scan_state *state)
+static void choose(ForeignScanState *node, scan_state *state)
 {
     const Relation relation = node->ss.ss_currentRelation;
     const Snapshot snapshot = node->ss.ps.state->es_snapshot;
-    const CommandId before = snapshot->curcid;
-    gstore_pending *pending;
-    gstore_view view;
-    bool replaced = false;
-
-    if (state->target) {
-        LockRelation(relation, ShareUpdateExclusiveLock);
-        look_as_target(relation, snapshot, &view);
-    } else
-        gstore_look(RelationGetRelid(relation), snapshot, true, &view);
-    if (!view.empty)
-        gstore_check_columns(relation, &view);
-    pending = gstore_pending_find(RelationGetRelid(relation));
-    if (pending != NULL) {
-        replaced = gstore_pending_replaced(pending, before);
-        if (!replaced)
-            gstore_pending_bury(pending, before, &view);
-    }
-    if (!replaced)
-        add_segment(state, &view, 0, view.rows);
-    if (pending != NULL) {
-        uint64 first, limit;
-        gstore_view own = *gstore_pending_rows(pending, before, &first, &limit);
-
-        own.dead = NULL;
-        own.dead_bytes = 0;
-        gstore_pending_bury(pending, before, &own);
-        add_segment(state, &own, first, limit);
-    }
-}
-
-static void begin_rows(ForeignScanState *node, scan_state *state)
-{
     MemoryContext old = MemoryContextSwitchTo(state->context);
 
-    state->batch = gstore_batch_create(RelationGetDescr(node->ss.ss_currentRelation)->natts);
-    choose_rows(node, state);
-    state->row = state->segment_count > 0 ? state->segments[0].first : 0;
-    state->begun = true;
+    gstore_note_read(relation, snapshot);
+    state->segment_count = gstore_choose_rows(relation, snapshot, state->target, state->segments);
+    make_ready(node, state);
     MemoryContextSwitchTo(old);
 }
 
-/* ---- rows */
-
-static void fill_slot(const scan_state *state, const segment *s, uint64 row, TupleTableSlot *slot)
+/* The next unit's segment and rows; NULL: there is none. */
+static const gstore_segment *take_unit(scan_state *state, uint64 *first, uint64 *count)
 {
-    for (int i = 0; i < state->index_count; i++) {
-        const int index = state->indexes[i];
-        const gstore_column *column = &s->view.columns[index];
+    uint64 unit = state->shared != NULL ? pg_atomic_fetch_add_u64(&state->shared->next, 1)
+                                        : state->next_unit++;
 
-        if (index >= s->view.column_count || column->dropped ||
-            gstore_is_null(state->batch, column, index, row))
-            slot->tts_isnull[index] = true;
-        else {
-            slot->tts_isnull[index] = false;
-            slot->tts_values[index] = gstore_value(state->batch, column, index, row);
+    for (int i = 0; i < state->segment_count; i++) {
+        const gstore_segment *s = &state->segments[i];
+
+        if (unit < units_of(state, s)) {
+            *first = s->first + unit * state->unit_rows;
+            *count = Min(state->unit_rows, s->limit - *first);
+            return s;
         }
+        unit -= units_of(state, s);
+    }
+    return NULL;
+}
+
+static void list_live_rows(scan_state *state, const gstore_view *view)
+{
+    const uint64 first = state->batch->first, count = state->batch->count;
+    uint32 live = 0;
+
+    if (view->dead == NULL)
+        for (; live < count; live++)
+            state->rows[live] = live;
+    else
+        for (uint32 i = 0; i < count; i++) {
+            state->rows[live] = i;
+            live += !gstore_view_is_dead(view, first + i);
+        }
+    state->row_count = live;
+}
+
+static void count_batch(scan_state *state, uint64 bytes, uint64 filtered)
+{
+    state->counts.batches++;
+    state->counts.bytes += bytes;
+    state->counts.filtered += filtered;
+    if (state->shared != NULL) {
+        pg_atomic_fetch_add_u64(&state->shared->batches, 1);
+        pg_atomic_fetch_add_u64(&state->shared->bytes, (int64)bytes);
+        pg_atomic_fetch_add_u64(&state->shared->filtered, (int64)filtered);
     }
 }
+
+/* The columns that rows need besides those of the conditions, in a second command if any row is left;
+ * or in the first one, where there is nearly always one. */
+static bool reads_late(const scan_state *state)
+{
+    return state->quals != NULL && !bms_is_empty(state->others) &&
+           (state->late_batches < LATE_TRIAL_BATCHES ||
+            state->late_used * 10 < state->late_batches * 9);
+}
+
+/* Reads the next unit that has rows. */
+static bool next_batch(ForeignScanState *node, scan_state *state)
+{
+    const gstore_segment *s;
+    uint64 first, count;
+
+    do {
+        const bool late = reads_late(state);
+        uint64 bytes;
+        uint32 live;
+
+        CHECK_FOR_INTERRUPTS();
+        s = take_unit(state, &first, &count);
+        if (s == NULL)
+            return false;
+        gstore_batch_move(state->batch, first, count);
+        list_live_rows(state, &s->view);
+        live = state->row_count;
+        if (live == 0)
+            continue; /* all of them are deleted */
+        if (state->quals != NULL && !state->evaluated) {
+            gstore_quals_evaluate(state->quals, node->ss.ps.ps_ExprContext);
+            state->evaluated = true;
+        }
+        bytes = gstore_read_columns(state->batch, &s->view, late ? state->tested : state->all);
+        if (state->quals != NULL)
+            state->row_count = gstore_quals_select(state->quals, state->batch, &s->view,
+                                                   state->rows, live);
+        if (late) {
+            state->late_batches++;
+            if (state->row_count > 0) {
+                state->late_used++;
+                bytes += gstore_read_columns(state->batch, &s->view, state->others);
+            }
+        }
+        count_batch(state, bytes, live - state->row_count);
+    } while (state->row_count == 0);
+    gstore_output_begin(state->output, state->batch, &s->view, state->indexes, state->index_count);
+    state->at = 0;
+    return true;
+}
+
+/* ---- rows */
 
 static TupleTableSlot *iterate(ForeignScanState *node)
 {
     scan_state *state = node->fdw_state;
     TupleTableSlot *slot = node->ss.ss_ScanTupleSlot;
+    uint32 place;
 
-    if (!state->begun)
-        begin_rows(node, state);
     ExecClearTuple(slot);
-    while (state->at < state->segment_count) {
-        const segment *s = &state->segments[state->at];
-        const uint64 row = state->row;
+    if (state->at == state->row_count) {
+        MemoryContext old;
+        bool more;
 
-        if (row >= s->limit) {
-            state->at++;
-            if (state->at < state->segment_count)
-                state->row = state->segments[state->at].first;
-            state->batch->count = 0;
-            continue;
+        if (!state->chosen)
+            choose(node, state);
+        old = MemoryContextSwitchTo(state->context);
+        more = next_batch(node, state);
+        MemoryContextSwitchTo(old);
+        if (!more) {
+            state->at = state->row_count = 0;
+            return slot;
         }
-        if (row >= state->batch->first + state->batch->count || row < state->batch->first) {
-            CHECK_FOR_INTERRUPTS();
-            state->bytes += gstore_read(state->batch, &s->view, state->wanted, row, s->limit - row);
-            state->batches++;
-        }
-        state->row++;
-        if (gstore_view_is_dead(&s->view, row))
-            continue;
-        memset(slot->tts_isnull, true, sizeof(bool) * (Size)slot->tts_tupleDescriptor->natts);
-        fill_slot(state, s, row, slot);
-        gstore_row_to_tid(row, &slot->tts_tid);
-        return ExecStoreVirtualTuple(slot);
     }
-    return slot;
+    place = state->rows[state->at++];
+    gstore_output_fill(state->output, place, slot);
+    gstore_row_to_tid(state->batch->first + place, &slot->tts_tid);
+    return ExecStoreVirtualTuple(slot);
 }
 
 static void rescan(ForeignScanState *node)
 {
     scan_state *state = node->fdw_state;
 
-    if (!state->begun)
-        return;
-    state->at = 0;
-    state->row = state->segment_count > 0 ? state->segments[0].first : 0;
-    state->batch->count = 0;
+    state->evaluated = false;
+    state->next_unit = 0;
+    state->at = state->row_count = 0;
 }
 
 static void end(ForeignScanState *node)
@@ -200,16 +287,145 @@ static void end(ForeignScanState *node)
         MemoryContextDelete(state->context);
 }
 
+/* ---- parallel scans: the leader says what is seen, and all take units of it */
+
+static bool is_parallel_safe(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *entry)
+{
+    return true;
+}
+
+static Size estimate_shared(ForeignScanState *node, ParallelContext *context)
+{
+    scan_state *state = node->fdw_state;
+    Size size = MAXALIGN(sizeof(shared_scan));
+
+    if (!state->chosen)
+        choose(node, state);
+    for (int i = 0; i < state->segment_count; i++)
+        size += MAXALIGN(sizeof(gstore_column) * (Size)state->segments[i].view.column_count) +
+                MAXALIGN(state->segments[i].view.dead_bytes);
+    return size;
+}
+
+static void init_shared(ForeignScanState *node, ParallelContext *context, void *place)
+{
+    scan_state *state = node->fdw_state;
+    shared_scan *shared = place;
+    uint8 *to = (uint8 *)place + MAXALIGN(sizeof *shared);
+
+    pg_atomic_init_u64(&shared->next, 0);
+    pg_atomic_init_u64(&shared->batches, 0);
+    pg_atomic_init_u64(&shared->bytes, 0);
+    pg_atomic_init_u64(&shared->filtered, 0);
+    shared->unit_rows = state->unit_rows;
+    shared->segment_count = state->segment_count;
+    for (int i = 0; i < state->segment_count; i++) {
+        const gstore_segment *s = &state->segments[i];
+        const Size columns = sizeof(gstore_column) * (Size)s->view.column_count;
+
+        shared->segments[i] = (shared_segment){.name = s->view.name,
+                                               .first = s->first,
+                                               .limit = s->limit,
+                                               .rows = s->view.rows,
+                                               .dead_bytes = s->view.dead_bytes,
+                                               .column_count = s->view.column_count};
+        memcpy(to, s->view.columns, columns);
+        to += MAXALIGN(columns);
+        if (s->view.dead_bytes > 0)
+            memcpy(to, s->view.dead, s->view.dead_bytes);
+        to += MAXALIGN(s->view.dead_bytes);
+    }
+    state->shared = shared;
+}
+
+static void reinit_shared(ForeignScanState *node, ParallelContext *context, void *place)
+{
+    pg_atomic_write_u64(&((shared_scan *)place)->next, 0);
+}
+
+static void init_worker(ForeignScanState *node, shm_toc *toc, void *place)
+{
+    scan_state *state = node->fdw_state;
+    shared_scan *shared = place;
+    uint8 *from = (uint8 *)place + MAXALIGN(sizeof *shared);
+    MemoryContext old = MemoryContextSwitchTo(state->context);
+
+    state->segment_count = shared->segment_count;
+    state->unit_rows = shared->unit_rows;
+    for (int i = 0; i < shared->segment_count; i++) {
+        const shared_segment *s = &shared->segments[i];
+
+        state->segments[i] = (gstore_segment){.view = {.name = s->name,
+                                                       .rows = s->rows,
+                                                       .column_count = s->column_count,
+                                                       .columns = (gstore_column *)from,
+                                                       .dead_bytes = s->dead_bytes},
+                                              .first = s->first,
+                                              .limit = s->limit};
+        from += MAXALIGN(sizeof(gstore_column) * (Size)s->column_count);
+        if (s->dead_bytes > 0)
+            state->segments[i].view.dead = from;
+        from += MAXALIGN(s->dead_bytes);
+    }
+    make_ready(node, state);
+    state->shared = shared;
+    MemoryContextSwitchTo(old);
+}
+
+/* The shared memory is about to go; what others counted in it is wanted yet. */
+static void shut_down(ForeignScanState *node)
+{
+    scan_state *state = node->fdw_state;
+
+    if (state == NULL || state->shared == NULL)
+        return;
+    if (!IsParallelWorker())
+        state->counts = (counts){.batches = pg_atomic_read_u64(&state->shared->batches),
+                                 .bytes = pg_atomic_read_u64(&state->shared->bytes),
+                                 .filtered = pg_atomic_read_u64(&state->shared->filtered)};
+    state->shared = NULL;
+    state->next_unit = UINT64_MAX / 2; /* this process has had its share */
+}
+
+/* ---- EXPLAIN */
+
+static void explain_columns(const ForeignScanState *node, const List *numbers, ExplainState *es)
+{
+    const TupleDesc desc = RelationGetDescr(node->ss.ss_currentRelation);
+    List *names = NIL;
+    ListCell *cell;
+
+    foreach (cell, numbers)
+        names = lappend(names, NameStr(TupleDescAttr(desc, lfirst_int(cell) - 1)->attname));
+    ExplainPropertyList("Columns Read", names, es);
+}
+
+static void explain_quals(const ForeignScanState *node, ExplainState *es)
+{
+    ForeignScan *plan = (ForeignScan *)node->ss.ps.plan;
+    List *context = set_deparse_context_plan(es->deparse_cxt, &plan->scan.plan, NIL);
+
+    ExplainPropertyText("Scan Filter",
+                        deparse_expression((Node *)make_ands_explicit(plan->fdw_exprs), context,
+                                           es->verbose || list_length(es->rtable) > 1, false),
+                        es);
+}
+
 static void explain(ForeignScanState *node, ExplainState *es)
 {
     const scan_state *state = node->fdw_state;
+    const ForeignScan *plan = (const ForeignScan *)node->ss.ps.plan;
+    const List *wanted = linitial(plan->fdw_private), *tested = lsecond(plan->fdw_private);
 
-    ExplainPropertyInteger("Columns Read", NULL,
-                           list_length(linitial(((ForeignScan *)node->ss.ps.plan)->fdw_private)), es);
-    if (es->analyze && state != NULL) {
-        ExplainPropertyInteger("Batches", NULL, (int64)state->batches, es);
-        ExplainPropertyInteger("Bytes Moved", NULL, (int64)state->bytes, es);
-    }
+    if (plan->fdw_exprs != NIL)
+        explain_quals(node, es);
+    explain_columns(node, list_concat_unique_int(list_copy(wanted), tested), es);
+    if (!es->analyze || state == NULL)
+        return;
+    if (plan->fdw_exprs != NIL)
+        ExplainPropertyInteger("Rows Removed by Scan Filter", NULL, (int64)state->counts.filtered, es);
+    ExplainPropertyInteger("Batches", NULL, (int64)state->counts.batches, es);
+    ExplainPropertyInteger("Bytes Moved", NULL, (int64)state->counts.bytes, es);
 }
 
 void gstore_scan_callbacks(FdwRoutine *routine)
@@ -219,4 +435,10 @@ void gstore_scan_callbacks(FdwRoutine *routine)
     routine->ReScanForeignScan = rescan;
     routine->EndForeignScan = end;
     routine->ExplainForeignScan = explain;
+    routine->IsForeignScanParallelSafe = is_parallel_safe;
+    routine->EstimateDSMForeignScan = estimate_shared;
+    routine->InitializeDSMForeignScan = init_shared;
+    routine->ReInitializeDSMForeignScan = reinit_shared;
+    routine->InitializeWorkerForeignScan = init_worker;
+    routine->ShutdownForeignScan = shut_down;
 }

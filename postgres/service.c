@@ -21,6 +21,7 @@
 #include "base/error.h"
 #include "driver/driver.h"
 #include "memory/device.h"
+#include "postgres/copies.h"
 
 #define THREADS_MAX 16u
 #define CHUNK_BYTES (2ull << 20)
@@ -68,6 +69,7 @@ struct gstore_service {
     uint32_t started;
     bool registered;
     _Atomic bool stop, lost;
+    gstore_copies *copies;
 };
 
 /* ---- areas */
@@ -89,10 +91,11 @@ static int compare_areas(const void *left, const void *right)
 
 static void name_area(const area *a, char text[GVM_NAME_BYTES_MAX])
 {
-    static const char *const parts[] = {"values", "nulls", "bodies"};
+    static const char *const parts[] = {"values", "nulls", "bodies", "manifest"};
+    char path[GSTORE_STORE_PATH_BYTES];
 
-    snprintf(text, GVM_NAME_BYTES_MAX, "/gstore/%u/%u/%llu/%u.%s", a->name.database, a->name.table,
-             (unsigned long long)a->name.store, a->column, parts[a->part]);
+    gstore_store_path(&a->name, path);
+    snprintf(text, GVM_NAME_BYTES_MAX, "%s/%u.%s", path, a->column, parts[a->part]);
 }
 
 static void free_area(area *a)
@@ -103,8 +106,10 @@ static void free_area(area *a)
 
 static gvm_status create_object(gstore_service *s, area *a)
 {
-    const gvm_object_options options = {
-        .struct_size = sizeof options, .chunk_bytes = CHUNK_BYTES, .device = a->name.device};
+    const gvm_object_options options = {.struct_size = sizeof options,
+                                        .chunk_bytes = CHUNK_BYTES,
+                                        .device = a->name.device,
+                                        .mode = s->options.object_mode};
     char name[GVM_NAME_BYTES_MAX];
 
     name_area(a, name);
@@ -240,13 +245,16 @@ static gvm_status grow_area(area *a, uint64_t needed)
     return status;
 }
 
+/* copy_address: of COPY_TAKE, where the range goes. */
 static gvm_status copy_range(const gstore_window *w, const gstore_range *range, uint64_t address,
-                             uint8_t *bytes, CUstream stream)
+                             uint64_t copy_address, uint8_t *bytes, CUstream stream)
 {
     const CUdeviceptr at = address + range->offset_bytes;
     CUresult result;
 
-    if (w->verb == GSTORE_READ)
+    if (w->verb == GSTORE_COPY_TAKE)
+        result = gvmi_cu->cuMemcpyDtoDAsync(copy_address, at, range->bytes, stream);
+    else if (w->verb == GSTORE_READ)
         result = gvmi_cu->cuMemcpyDtoHAsync(bytes + range->window_bytes, at, range->bytes, stream);
     else if (range->fill)
         result = gvmi_cu->cuMemsetD8Async(at, range->byte, range->bytes, stream);
@@ -291,19 +299,25 @@ static gvm_status begin_range(gstore_service *s, const gstore_window *w, const g
                               uint8_t *bytes, CUstream stream, holds *held)
 {
     const uint64_t end = range->offset_bytes + range->bytes;
+    const bool take = w->verb == GSTORE_COPY_TAKE;
+    uint64_t copy_address = 0;
     gvm_status status;
     hold *h;
 
-    if (end < range->bytes ||
-        (!range->fill && (range->window_bytes > s->options.window_bytes ||
-                          range->bytes > s->options.window_bytes - range->window_bytes)))
+    if (end < range->bytes || (!range->fill && !take &&
+                               (range->window_bytes > s->options.window_bytes ||
+                                range->bytes > s->options.window_bytes - range->window_bytes)))
         return gvmi_fail(GVM_E_INVALID, "a range beyond the window");
     status = find_hold(s, w, range, held, &h);
     if (status == GVM_OK && w->verb == GSTORE_WRITE)
         status = grow_area(h->area, end); /* under the lease, too: addresses do not change */
     else if (status == GVM_OK && end > h->area->bytes)
         status = gvmi_fail(GVM_E_INVALID, "a range beyond the column's data");
-    return status == GVM_OK ? copy_range(w, range, h->lease.address, bytes, stream) : status;
+    if (status == GVM_OK && take)
+        status = gstore_copies_find(s->copies, w->copy, w->name.device, range->window_bytes,
+                                    range->bytes, &copy_address);
+    return status == GVM_OK ? copy_range(w, range, h->lease.address, copy_address, bytes, stream)
+                            : status;
 }
 
 /* Also after a failure: what was begun must be over before the leases end. */
@@ -324,7 +338,7 @@ static gvm_status end_ranges(gstore_service *s, holds *held, CUstream stream)
     return status;
 }
 
-static gvm_status transfer(worker *me, const gstore_window *w, uint8_t *bytes)
+static gvm_status transfer(worker *me, gstore_window *w, uint8_t *bytes)
 {
     gstore_service *s = me->service;
     holds *held = &me->holds;
@@ -340,6 +354,11 @@ static gvm_status transfer(worker *me, const gstore_window *w, uint8_t *bytes)
     if (status != GVM_OK)
         return status;
     stream = me->streams[w->name.device];
+    if (w->verb > GSTORE_DROP && w->verb != GSTORE_COPY_TAKE) {
+        status = gstore_copies_carry_out(s->copies, w, bytes, s->options.window_bytes, stream);
+        gvmi_device_leave();
+        return status;
+    }
     held->count = 0;
     for (uint32_t i = 0; i < w->range_count && i < GSTORE_RANGES_MAX && status == GVM_OK; i++)
         status = begin_range(s, w, &w->ranges[i], bytes, stream, held);
@@ -388,6 +407,22 @@ static uint32_t take(gstore_queue *queue)
     while ((window = atomic_exchange(&queue->places[place], 0)) == 0)
         ; /* its backend is between taking the place and filling it */
     return window - 1;
+}
+
+/* What a keeper that ended left in the queue: its backends are told, and no command is carried out
+ * twice. */
+static void refuse_left_over(const gstore_service_options *options)
+{
+    while (sem_trywait(&options->queue->posted) == 0) {
+        gstore_window *w = &options->windows[take(options->queue)];
+
+        if (atomic_load(&w->state) != GSTORE_POSTED)
+            continue; /* its backend gave up waiting */
+        w->status = GVM_E_KEEPER;
+        snprintf(w->text, sizeof w->text, "the GPU memory keeper was started anew");
+        atomic_store_explicit(&w->state, GSTORE_DONE, memory_order_release);
+        options->wake(w->latch);
+    }
 }
 
 static void *serve(void *argument)
@@ -480,9 +515,12 @@ gvm_status gstore_service_start(const gstore_service_options *options, gstore_se
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for the service");
     s->options = *options;
     pthread_mutex_init(&s->lock, NULL);
+    refuse_left_over(options);
     status = open_devices(s);
     if (status == GVM_OK)
         status = gvm_keeper_connect(options->path, &s->keeper);
+    if (status == GVM_OK)
+        status = gstore_copies_create(s->devices, s->keeper, &s->copies);
     if (status == GVM_OK) {
         register_windows(s);
         status = start_threads(s);
@@ -506,6 +544,7 @@ void gstore_service_stop(gstore_service *s)
     for (uint32_t i = 0; i < s->started; i++)
         pthread_join(s->workers[i].thread, NULL);
     (void)gstore_service_drop(s, NULL);
+    gstore_copies_destroy(s->copies);
     gvm_keeper_close(s->keeper);
     for (int32_t d = 0; d < s->device_count; d++) {
         if (s->devices[d] == NULL || gvmi_device_enter(s->devices[d]) != GVM_OK)
@@ -520,6 +559,45 @@ void gstore_service_stop(gstore_service *s)
     }
     pthread_mutex_destroy(&s->lock);
     free(s);
+}
+
+void gstore_service_drop_copy(gstore_service *s, uint64_t copy)
+{
+    gstore_copies_drop(s->copies, copy);
+}
+
+gvm_status gstore_service_report(gstore_service *s, gstore_report *out)
+{
+    gvm_keeper_snapshot *snapshot = NULL;
+    gvm_status status = gvm_keeper_get_snapshot(s->keeper, &snapshot);
+
+    gstore_copies_tidy(s->copies);
+    if (status == GVM_E_KEEPER)
+        atomic_store(&s->lost, true);
+    if (status != GVM_OK)
+        return status;
+    memset(out, 0, sizeof *out);
+    out->keeper_pid = snapshot->keeper.pid;
+    out->host_budget_bytes = snapshot->keeper.host_budget_bytes;
+    out->host_used_bytes = snapshot->keeper.host_used_bytes;
+    out->objects = snapshot->keeper.objects;
+    out->clients = snapshot->keeper.clients;
+    for (uint32_t i = 0; i < snapshot->keeper.devices && i < GVM_SERVER_DEVICES_MAX; i++) {
+        const gvm_keeper_device_info *from = &snapshot->devices[i];
+        gstore_device_report *to = &out->devices[out->device_count++];
+
+        snprintf(to->name, sizeof to->name, "%s", from->name);
+        to->ordinal = from->ordinal;
+        to->objects = from->objects;
+        to->budget_bytes = from->budget_bytes;
+        to->resident_bytes = from->resident_bytes;
+        to->host_bytes = from->host_backed_bytes;
+        to->evicted_bytes = from->evicted_bytes;
+        to->promoted_bytes = from->promoted_bytes;
+        to->copies_bytes = gstore_copies_bytes(s->copies, from->ordinal);
+    }
+    gvm_keeper_snapshot_destroy(snapshot);
+    return GVM_OK;
 }
 
 int gstore_service_is_lost(gstore_service *s)

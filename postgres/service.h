@@ -22,6 +22,7 @@ typedef struct gstore_service_options {
     uint8_t *bytes; /* window_bytes for each window, in their order; page-aligned */
     uint64_t window_bytes;
     uint32_t epoch;            /* commands of another one are refused */
+    uint32_t object_mode;      /* permission bits of the objects that it makes */
     void (*wake)(void *latch); /* any thread may call it */
 } gstore_service_options;
 
@@ -33,6 +34,31 @@ void gstore_service_stop(gstore_service *service);
 
 /* The keeper is gone: nothing that was stored exists any more. */
 int gstore_service_is_lost(gstore_service *service);
+
+/* What the keeper has at this moment. */
+typedef struct gstore_device_report {
+    char name[96];
+    int32_t ordinal; /* the keeper's */
+    uint32_t objects;
+    uint64_t budget_bytes, resident_bytes;
+    uint64_t host_bytes; /* of its objects, in host memory */
+    uint64_t evicted_bytes, promoted_bytes;
+    uint64_t copies_bytes; /* under CUDA handles, beside the budget */
+} gstore_device_report;
+
+typedef struct gstore_report {
+    uint64_t keeper_pid;
+    uint64_t host_budget_bytes, host_used_bytes;
+    uint32_t objects, clients;
+    uint32_t device_count;
+    gstore_device_report devices[GVM_SERVER_DEVICES_MAX];
+} gstore_report;
+
+/* Also closes what backends that died left open: to be called once a second or so. */
+gvm_status gstore_service_report(gstore_service *service, gstore_report *out);
+
+/* Frees a copy (copies.h). */
+void gstore_service_drop_copy(gstore_service *service, uint64_t copy);
 
 /* Drops a store's objects, by the caller's own thread. */
 gvm_status gstore_service_drop(gstore_service *service, const gstore_store_name *name);

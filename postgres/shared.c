@@ -1,7 +1,10 @@
 /* The directory of tables, in memory that all processes of the server share; see shared.h. */
 #include "postgres.h"
 
+#include <time.h>
+
 #include "access/transam.h"
+#include "access/tupmacs.h"
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
@@ -11,6 +14,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
+#include "postgres/progress.h"
 #include "postgres/shared.h"
 
 #define AREA_BYTES (256 * 1024) /* of dynamic shared memory that is there from the start */
@@ -41,7 +45,7 @@ static void request(void)
 {
     if (previous_request != NULL)
         previous_request();
-    RequestAddinShmemSpace(shared_size() + windows_size() + AREA_BYTES +
+    RequestAddinShmemSpace(shared_size() + windows_size() + AREA_BYTES + gstore_progress_size() +
                            hash_estimate_size(gstore_max_relations, sizeof(gstore_table)));
     RequestNamedLWLockTranche("gstore_fdw", 2);
 }
@@ -52,7 +56,8 @@ static void init_shared(void)
 
     memset(gstore, 0, shared_size());
     gstore->lock = &locks[0].lock;
-    pg_atomic_init_u64(&gstore->next_store, 1);
+    /* By the clock, so that a token of an earlier life leads nowhere. */
+    pg_atomic_init_u64(&gstore->next_store, (uint64)time(NULL) << 20);
     ConditionVariableInit(&gstore->ready_changed);
     ConditionVariableInit(&gstore->window_freed);
     SpinLockInit(&gstore->windows_lock);
@@ -65,6 +70,7 @@ static void init_shared(void)
 static void startup(void)
 {
     HASHCTL control = {.keysize = sizeof(gstore_table_key), .entrysize = sizeof(gstore_table)};
+    void *progress;
     bool found;
 
     if (previous_startup != NULL)
@@ -82,6 +88,8 @@ static void startup(void)
         dsa_detach(area);
         area = NULL;
     }
+    progress = ShmemInitStruct("gstore_fdw progress", gstore_progress_size(), &found);
+    gstore_progress_attach(progress, found);
     tables = ShmemInitHash("gstore_fdw tables", gstore_max_relations, gstore_max_relations,
                            &control, HASH_ELEM | HASH_BLOBS);
     LWLockRelease(AddinShmemInitLock);
@@ -185,14 +193,11 @@ gstore_table *gstore_find_table(Oid relation, bool create)
 {
     const gstore_table_key key = {MyDatabaseId, relation};
     bool found;
-    gstore_table *table = hash_search(tables, &key, create ? HASH_ENTER_NULL : HASH_FIND, &found);
+    gstore_table *table = hash_search(tables, &key, HASH_FIND, &found);
 
-    if (table == NULL && create) {
-        LWLockRelease(gstore->lock);
-        ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-                        errmsg("too many tables are in GPU memory"),
-                        errhint("Raise gstore_fdw.max_relations, which is %d.", gstore_max_relations)));
-    }
+    /* The hash table itself would grow into what other parts of the server have left. */
+    if (!found && create && hash_get_num_entries(tables) < gstore_max_relations)
+        table = hash_search(tables, &key, HASH_ENTER_NULL, NULL);
     if (table != NULL && !found) {
         table->newest = InvalidDsaPointer;
         table->revisions = 0;
@@ -200,11 +205,23 @@ gstore_table *gstore_find_table(Oid relation, bool create)
     return table;
 }
 
+/* The lock is held. */
+static void bury_copy(dsa_pointer place)
+{
+    gstore_copy *copy = at(place);
+
+    if (copy == NULL)
+        return;
+    copy->next_dead = gstore->dead_copies;
+    gstore->dead_copies = place;
+}
+
 static void free_version(dsa_pointer place)
 {
     gstore_version *version = at(place);
 
     unref_store(version->store);
+    bury_copy(version->copy);
     if (DsaPointerIsValid(version->deletes))
         dsa_free(gstore_area(), version->deletes);
     dsa_free(gstore_area(), place);
@@ -294,49 +311,94 @@ void gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *v
     LWLockRelease(gstore->lock);
 }
 
+int gstore_newer_versions(Oid relation, Snapshot snapshot, TransactionId **xids)
+{
+    const gstore_table *table;
+    int count = 0, capacity = 16;
+
+    *xids = palloc(sizeof(TransactionId) * (Size)capacity);
+    (void)gstore_area();
+    LWLockAcquire(gstore->lock, LW_SHARED);
+    table = gstore_find_table(relation, false);
+    if (table != NULL)
+        for (const gstore_version *v = at(table->newest); v != NULL; v = at(v->older)) {
+            if (is_visible(v->xid, snapshot))
+                break;
+            if (count == capacity)
+                *xids = repalloc(*xids, sizeof(TransactionId) * (Size)(capacity *= 2));
+            (*xids)[count++] = v->xid;
+        }
+    LWLockRelease(gstore->lock);
+    if (count == 0)
+        pfree(*xids);
+    return count;
+}
+
 /* ---- changing */
 
-void gstore_add_version(Oid relation, const gstore_view *state, const uint64 *deletes,
-                        uint64 delete_count)
+static void free_unlinked(dsa_pointer place)
 {
-    const TransactionId xid = GetTopTransactionId();
-    const Size size = offsetof(gstore_version, columns) +
-                      sizeof(gstore_column) * (Size)state->column_count;
-    const dsa_pointer place = dsa_allocate0(gstore_area(), size);
-    gstore_version *version = at(place);
-    gstore_table *table;
+    const gstore_version *version = at(place);
 
-    version->deletes = InvalidDsaPointer;
-    if (delete_count > 0) {
-        version->deletes = dsa_allocate_extended(gstore_area(), sizeof(uint64) * delete_count,
-                                                 DSA_ALLOC_HUGE | DSA_ALLOC_NO_OOM);
-        if (!DsaPointerIsValid(version->deletes)) {
-            dsa_free(gstore_area(), place);
-            ereport(ERROR, (errcode(ERRCODE_OUT_OF_MEMORY),
-                            errmsg("out of shared memory for deleted rows")));
-        }
-        memcpy(at(version->deletes), deletes, sizeof(uint64) * delete_count);
-    }
-    version->xid = xid;
-    version->delete_count = delete_count;
+    if (DsaPointerIsValid(version->deletes))
+        dsa_free(gstore_area(), version->deletes);
+    dsa_free(gstore_area(), place);
+}
+
+/* In dynamic shared memory, not in the table's list yet. */
+static dsa_pointer make_version(const gstore_view *state, const uint64 *deletes, uint64 delete_count)
+{
+    const Size columns_size = sizeof(gstore_column) * (Size)state->column_count;
+    const dsa_pointer place = dsa_allocate0(gstore_area(),
+                                            offsetof(gstore_version, columns) + columns_size);
+    gstore_version *version = at(place);
+
+    version->xid = GetTopTransactionId();
     version->column_count = (uint32)state->column_count;
     version->store = InvalidDsaPointer;
+    version->deletes = InvalidDsaPointer;
     if (!state->empty) {
         version->store = state->store;
         version->rows = state->rows;
         version->live_rows = state->live_rows;
-        memcpy(version->columns, state->columns, sizeof(gstore_column) * (Size)state->column_count);
+        memcpy(version->columns, state->columns, columns_size);
     }
+    if (delete_count == 0)
+        return place;
+    version->deletes = dsa_allocate_extended(gstore_area(), sizeof(uint64) * delete_count,
+                                             DSA_ALLOC_HUGE | DSA_ALLOC_NO_OOM);
+    if (!DsaPointerIsValid(version->deletes)) {
+        free_unlinked(place);
+        ereport(ERROR,
+                (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of shared memory for deleted rows")));
+    }
+    version->delete_count = delete_count;
+    memcpy(at(version->deletes), deletes, sizeof(uint64) * delete_count);
+    return place;
+}
+
+void gstore_add_version(Oid relation, const gstore_view *state, const uint64 *deletes,
+                        uint64 delete_count)
+{
+    const dsa_pointer place = make_version(state, deletes, delete_count);
+    gstore_version *version = at(place);
+    gstore_table *table;
+
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
     if (!state->empty && state->name.epoch != gstore->epoch) {
         LWLockRelease(gstore->lock);
-        if (DsaPointerIsValid(version->deletes))
-            dsa_free(gstore_area(), version->deletes);
-        dsa_free(gstore_area(), place);
+        free_unlinked(place);
         ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE),
                         errmsg("the GPU memory keeper was started anew during the transaction")));
     }
     table = gstore_find_table(relation, true);
+    if (table == NULL) {
+        LWLockRelease(gstore->lock);
+        free_unlinked(place);
+        ereport(ERROR, (errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+                        errmsg("too many tables are in GPU memory"),
+                        errhint("Raise gstore_fdw.max_relations, which is %d.", gstore_max_relations)));
+    }
     if (!state->empty)
         ((gstore_store *)at(version->store))->refs++;
     version->older = table->newest;
@@ -447,21 +509,185 @@ void gstore_trim_versions(void)
     LWLockRelease(gstore->lock);
 }
 
-void gstore_forget_all(void)
+static void forget_table(gstore_table *table)
+{
+    while (DsaPointerIsValid(table->newest)) {
+        const dsa_pointer newest = table->newest;
+
+        table->newest = ((gstore_version *)at(newest))->older;
+        free_version(newest);
+    }
+    hash_search(tables, &table->key, HASH_REMOVE, NULL);
+}
+
+/* InvalidOid: of all. */
+static void forget_tables_of(Oid database)
 {
     HASH_SEQ_STATUS scan;
     gstore_table *table;
 
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
     hash_seq_init(&scan, tables);
-    while ((table = hash_seq_search(&scan)) != NULL) {
-        while (DsaPointerIsValid(table->newest)) {
-            const dsa_pointer newest = table->newest;
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (!OidIsValid(database) || table->key.database == database)
+            forget_table(table);
+    LWLockRelease(gstore->lock);
+}
 
-            table->newest = ((gstore_version *)at(newest))->older;
-            free_version(newest);
-        }
-        hash_search(tables, &table->key, HASH_REMOVE, NULL);
+void gstore_forget_all(void)
+{
+    forget_tables_of(InvalidOid);
+}
+
+void gstore_forget_database(Oid database)
+{
+    forget_tables_of(database);
+    gstore_wake_worker();
+}
+
+/* ---- copies of versions */
+
+dsa_pointer gstore_new_copy(uint64 *id)
+{
+    const dsa_pointer place = dsa_allocate0(gstore_area(), sizeof(gstore_copy));
+    gstore_copy *copy = at(place);
+
+    copy->id = *id = pg_atomic_fetch_add_u64(&gstore->next_store, 1);
+    copy->epoch = gstore->epoch;
+    return place;
+}
+
+/* The lock is held. A version is known by its number and its store. */
+static gstore_version *find_version(Oid relation, const gstore_view *view)
+{
+    const gstore_table *table = gstore_find_table(relation, false);
+    gstore_version *version = table != NULL ? at(table->newest) : NULL;
+
+    while (version != NULL && (version->revision != view->revision || version->store != view->store))
+        version = at(version->older);
+    return version;
+}
+
+bool gstore_get_copy(Oid relation, const gstore_view *view, uint8 handle[GSTORE_HANDLE_BYTES])
+{
+    const gstore_version *version;
+    const gstore_copy *copy = NULL;
+
+    (void)gstore_area();
+    LWLockAcquire(gstore->lock, LW_SHARED);
+    version = find_version(relation, view);
+    if (version != NULL)
+        copy = at(version->copy);
+    if (copy != NULL)
+        memcpy(handle, copy->handle, GSTORE_HANDLE_BYTES);
+    LWLockRelease(gstore->lock);
+    return copy != NULL;
+}
+
+bool gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer place,
+                      const uint8 handle[GSTORE_HANDLE_BYTES])
+{
+    gstore_copy *copy = at(place);
+    gstore_version *version;
+    bool hung = false;
+
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    version = find_version(relation, view);
+    if (version != NULL && !DsaPointerIsValid(version->copy)) {
+        memcpy(copy->handle, handle, GSTORE_HANDLE_BYTES);
+        version->copy = place;
+        hung = true;
     }
     LWLockRelease(gstore->lock);
+    return hung;
+}
+
+void gstore_release_copy(dsa_pointer place)
+{
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    bury_copy(place);
+    LWLockRelease(gstore->lock);
+    gstore_wake_worker();
+}
+
+bool gstore_next_dead_copy(uint64 *id, uint32 *epoch)
+{
+    gstore_copy *copy;
+    dsa_pointer place;
+
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    place = gstore->dead_copies;
+    copy = at(place);
+    if (copy != NULL) {
+        *id = copy->id;
+        *epoch = copy->epoch;
+        gstore->dead_copies = copy->next_dead;
+        dsa_free(gstore_area(), place);
+    }
+    LWLockRelease(gstore->lock);
+    return copy != NULL;
+}
+
+/* ---- for views */
+
+uint64 gstore_data_bytes(uint64 rows, const gstore_column *columns, int column_count)
+{
+    uint64 sum = 0;
+
+    for (int i = 0; i < column_count; i++) {
+        const gstore_column *c = &columns[i];
+
+        if (c->dropped)
+            continue;
+        sum += rows *
+               (c->length < 0 ? sizeof(uint32) : (uint64)att_align_nominal(c->length, c->align));
+        if (c->length < 0)
+            sum += c->bodies_bytes;
+        else if (c->has_nulls)
+            sum += (rows + 7) / 8;
+    }
+    return sum;
+}
+
+static void describe_version(const gstore_table *table, const gstore_version *version,
+                             TransactionId xmax, gstore_version_info *info)
+{
+    *info = (gstore_version_info){.key = table->key,
+                                  .revision = version->revision,
+                                  .xmin = version->xid,
+                                  .xmax = xmax,
+                                  .empty = !DsaPointerIsValid(version->store)};
+    if (info->empty)
+        return;
+    info->device = ((const gstore_store *)at(version->store))->name.device;
+    info->live_rows = version->live_rows;
+    info->data_bytes = gstore_data_bytes(version->rows, version->columns, (int)version->column_count);
+}
+
+int gstore_list_versions(gstore_version_info **out)
+{
+    int capacity = 64, count = 0;
+    gstore_version_info *all = palloc(sizeof *all * (Size)capacity);
+    HASH_SEQ_STATUS scan;
+    const gstore_table *table;
+
+    *out = all;
+    if (gstore == NULL)
+        return 0;
+    (void)gstore_area();
+    LWLockAcquire(gstore->lock, LW_SHARED);
+    hash_seq_init(&scan, tables);
+    while ((table = hash_seq_search(&scan)) != NULL) {
+        TransactionId xmax = InvalidTransactionId;
+
+        for (const gstore_version *v = at(table->newest); v != NULL; v = at(v->older)) {
+            if (count == capacity)
+                all = repalloc_huge(all, sizeof *all * (Size)(capacity *= 2));
+            describe_version(table, v, xmax, &all[count++]);
+            xmax = v->xid;
+        }
+    }
+    LWLockRelease(gstore->lock);
+    *out = all;
+    return count;
 }

@@ -18,6 +18,7 @@
 #include "utils/snapshot.h"
 
 #include "postgres/command.h"
+#include "postgres/service.h"
 
 /* ---- settings (worker.c defines them) */
 
@@ -29,6 +30,14 @@ extern int gstore_host_memory_mb;   /* the same for the host */
 extern int gstore_service_threads;
 extern int gstore_start_timeout_s;
 extern char *gstore_keeper_path; /* of a keeper that others run; "": one of our own */
+extern int gstore_readers;       /* gstore_reader_group */
+
+/* Whose programs may attach tables by token. */
+typedef enum gstore_reader_group {
+    GSTORE_READERS_OWNER, /* of the user that runs the server, and root's */
+    GSTORE_READERS_GROUP, /* and of members of that user's group */
+    GSTORE_READERS_ALL,   /* everybody's */
+} gstore_reader_group;
 
 /* ---- the directory */
 
@@ -48,12 +57,22 @@ typedef struct gstore_column {
 /* A storage generation. In dynamic shared memory. */
 typedef struct gstore_store {
     gstore_store_name name;
-    uint32 refs; /* versions, transactions, tokens */
+    uint32 refs; /* versions, transactions */
     dsa_pointer next_dead;
     dsa_pointer dead_rows; /* bitmap of rows that no snapshot sees any more; may be absent */
     uint64 dead_bytes;     /* its size */
     uint64 dead_count;
+    uint64 manifest_end;                              /* where the next one goes; see export.c */
+    uint64 manifest_sum, manifest_at, manifest_bytes; /* the latest one */
 } gstore_store;
+
+/* A dense copy of one version, in device memory under a CUDA handle. In dynamic shared memory. */
+typedef struct gstore_copy {
+    dsa_pointer next_dead;
+    uint64 id;
+    uint32 epoch; /* of the keeper in which it was made */
+    uint8 handle[GSTORE_HANDLE_BYTES];
+} gstore_copy;
 
 /* What one transaction left of a table. In dynamic shared memory. */
 typedef struct gstore_version {
@@ -64,7 +83,8 @@ typedef struct gstore_version {
     uint64 live_rows;
     dsa_pointer deletes; /* uint64 row numbers, ascending; those of this transaction */
     uint64 delete_count;
-    uint32 revision; /* counts a table's versions */
+    dsa_pointer copy; /* of gstore_copy: a dense copy of it that programs can open; may be absent */
+    uint32 revision;  /* counts a table's versions */
     uint32 column_count;
     gstore_column columns[FLEXIBLE_ARRAY_MEMBER];
 } gstore_version;
@@ -90,6 +110,8 @@ typedef struct gstore_shared {
     char problem[200]; /* why it is not ready */
     pg_atomic_uint64 next_store;
     dsa_pointer dead_stores; /* to be dropped by the worker */
+    dsa_pointer dead_copies;
+    gstore_report report; /* of the last second */
     ConditionVariable ready_changed;
 
     slock_t windows_lock;
@@ -106,7 +128,7 @@ extern void gstore_shared_init(void); /* in the postmaster: hooks that reserve a
 extern uint8 *gstore_window_bytes(uint32 window);
 extern dsa_area *gstore_area(void); /* of this process */
 
-/* The table's entry; NULL: there is none (create: never; ERROR if there are too many). */
+/* The table's entry; NULL: there is none; create: there are too many. The lock is held. */
 extern gstore_table *gstore_find_table(Oid relation, bool create);
 
 /* ---- versions as a process sees them */
@@ -127,6 +149,9 @@ typedef struct gstore_view {
 /* The newest version that the snapshot sees; snapshot NULL: the newest committed one. want_dead: with
  * the bitmap of deleted rows. Never fails for want of a table: that is an empty view. */
 extern void gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view);
+
+/* The transactions whose versions the snapshot does not see, committed or in progress; palloc'd. */
+extern int gstore_newer_versions(Oid relation, Snapshot snapshot, TransactionId **xids);
 
 /* Adds a bit; the bitmap grows. */
 extern void gstore_view_bury(gstore_view *view, uint64 row);
@@ -151,8 +176,41 @@ extern void gstore_remove_version(Oid relation, TransactionId xid);
 /* For the worker: forgets versions that no snapshot needs; forgets everything (a new keeper). */
 extern void gstore_trim_versions(void);
 extern void gstore_forget_all(void);
+/* A database is gone; cannot fail (after gstore_area()). */
+extern void gstore_forget_database(Oid database);
 /* Takes one dead store off the list. */
 extern bool gstore_next_dead_store(gstore_store_name *name);
 extern void gstore_wake_worker(void);
+
+/* ---- copies of versions */
+
+/* A record of a copy that is being made: the caller hangs it on a version or releases it. */
+extern dsa_pointer gstore_new_copy(uint64 *id);
+/* False: the version has none. */
+extern bool gstore_get_copy(Oid relation, const gstore_view *view, uint8 handle[GSTORE_HANDLE_BYTES]);
+/* From here on the copy lives as long as the version. False: the version is gone, or has one. */
+extern bool gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer copy,
+                             const uint8 handle[GSTORE_HANDLE_BYTES]);
+extern void gstore_release_copy(dsa_pointer copy);
+/* Takes one off the list of those released; false: there is none. */
+extern bool gstore_next_dead_copy(uint64 *id, uint32 *epoch);
+
+/* ---- for views */
+
+typedef struct gstore_version_info {
+    gstore_table_key key;
+    uint32 revision;
+    TransactionId xmin, xmax; /* xmax: of the version that follows, or 0 */
+    bool empty;
+    int32 device;
+    uint64 data_bytes; /* of the rows it is made of, dead ones too */
+    uint64 live_rows;
+} gstore_version_info;
+
+/* Every version of every table of all databases, palloc'd. */
+extern int gstore_list_versions(gstore_version_info **out);
+
+/* What rows of a view take in the store. */
+extern uint64 gstore_data_bytes(uint64 rows, const gstore_column *columns, int column_count);
 
 #endif

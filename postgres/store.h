@@ -28,9 +28,12 @@ typedef struct gstore_writer gstore_writer;
  * before it is flushed. Lives in the current memory context. */
 extern gstore_writer *gstore_writer_create(TupleDesc desc);
 extern void gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot *slot);
+extern void gstore_writer_free(gstore_writer *writer);
 extern void gstore_flush(gstore_writer *writer, gstore_view *state);
 /* Forgets rows from here on that are only staged; with what they did to state undone by the caller. */
 extern void gstore_writer_back_to(gstore_writer *writer, uint64 rows);
+/* Columns from this index on were added to the table: the rows that are there have NULL in them. */
+extern void gstore_fill_new_columns(gstore_view *state, int first);
 
 /* ---- reading */
 
@@ -45,6 +48,7 @@ typedef struct gstore_batch {
     uint64 first, count; /* rows */
     uint64 nulls_from;
     gstore_batch_column *columns; /* by attribute number - 1; only those read are filled */
+    struct gstore_buffer *buffers;
     MemoryContext context;
 } gstore_batch;
 
@@ -54,6 +58,12 @@ extern gstore_batch *gstore_batch_create(int columns);
  * attribute numbers are in wanted. What the batch had before is gone. Returns the bytes moved. */
 extern uint64 gstore_read(gstore_batch *batch, const gstore_view *view, const Bitmapset *wanted,
                           uint64 first, uint64 count);
+
+/* The same in steps: which rows, then columns of them, some now and some later. */
+extern uint64 gstore_rows_at_a_time(const gstore_view *view, const Bitmapset *wanted);
+extern void gstore_batch_move(gstore_batch *batch, uint64 first, uint64 count);
+extern uint64 gstore_read_columns(gstore_batch *batch, const gstore_view *view,
+                                  const Bitmapset *wanted);
 
 /* The size of a fixed-length value in a column; 4 for variable length. */
 extern uint32 gstore_width(const gstore_column *column);

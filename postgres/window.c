@@ -69,6 +69,11 @@ static void reclaim_abandoned(void)
     give_back((uint32)window);
 }
 
+void gstore_settle(void)
+{
+    reclaim_abandoned();
+}
+
 static void at_exit(int code, Datum argument)
 {
     reclaim_abandoned();
@@ -76,13 +81,8 @@ static void at_exit(int code, Datum argument)
 
 static uint32 take(void)
 {
-    static bool registered = false;
     uint32 window;
 
-    if (!registered) {
-        before_shmem_exit(at_exit, (Datum)0);
-        registered = true;
-    }
     reclaim_abandoned();
     ConditionVariablePrepareToSleep(&gstore->window_freed);
     while (!try_take(&window))
@@ -95,12 +95,17 @@ static uint32 take(void)
 
 void gstore_wait_ready(void)
 {
+    static bool registered = false;
     const TimestampTz start = GetCurrentTimestamp();
 
     if (gstore == NULL)
         ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                         errmsg("gstore_fdw has not been loaded at server start"),
                         errhint("Add gstore_fdw to shared_preload_libraries and restart the server.")));
+    if (!registered) { /* here, so that callers' own clean-ups are registered after it */
+        before_shmem_exit(at_exit, (Datum)0);
+        registered = true;
+    }
     if (gstore->ready)
         return;
     ConditionVariablePrepareToSleep(&gstore->ready_changed);
@@ -154,14 +159,20 @@ static int sqlstate_of(int32 status)
     case GVM_E_LIMIT: return ERRCODE_PROGRAM_LIMIT_EXCEEDED;
     case GVM_E_TIMEOUT: return ERRCODE_LOCK_NOT_AVAILABLE;
     case GVM_E_KEEPER: return ERRCODE_CONNECTION_FAILURE;
+    case GVM_E_INVALID:
+    case GVM_E_NODEVICE: return ERRCODE_INVALID_PARAMETER_VALUE;
+    case GVM_E_READONLY: return ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE;
+    case GVM_E_NOTSUP: return ERRCODE_FEATURE_NOT_SUPPORTED;
     default: return ERRCODE_FDW_ERROR;
     }
 }
 
-static const char *hint_of(int32 status)
+static const char *hint_of(gstore_verb verb, int32 status)
 {
     switch (status) {
     case GVM_E_NOSPACE:
+        if (verb == GSTORE_COPY_MAKE)
+            return "Copies are beside gstore_fdw.device_memory: lower that, or use gstore_export().";
         return "Delete rows or tables, or raise gstore_fdw.device_memory or gstore_fdw.host_memory.";
     case GVM_E_TIMEOUT: return "The keeper could not move the column in time; see gvmem top.";
     default: return NULL;
@@ -179,13 +190,23 @@ static void perform(uint32 window)
     if (w->status != GVM_OK) {
         const int32 status = w->status;
         char text[GSTORE_ERROR_BYTES];
-        const char *hint = hint_of(status);
+        const char *hint = hint_of(w->verb, status);
 
         strlcpy(text, w->text, sizeof text);
         give_back(window);
         ereport(ERROR, (errcode(sqlstate_of(status)), errmsg("GPU memory: %s", text),
                         hint != NULL ? errhint("%s", hint) : 0));
     }
+}
+
+static bool writes(gstore_verb verb)
+{
+    return verb == GSTORE_WRITE || verb == GSTORE_COPY_WRITE || verb == GSTORE_FOREIGN_WRITE;
+}
+
+static bool reads(gstore_verb verb)
+{
+    return verb == GSTORE_READ || verb == GSTORE_FOREIGN_READ;
 }
 
 /* How much of the pieces from *piece on, the first of them from *done on, fits one command. */
@@ -198,11 +219,12 @@ static void load(gstore_window *w, uint32 window, gstore_verb verb, const gstore
     w->range_count = 0;
     while (*piece < count && w->range_count < GSTORE_RANGES_MAX) {
         const gstore_piece *p = &pieces[*piece];
-        const bool fill = verb == GSTORE_WRITE && p->local == NULL;
+        const bool fill = writes(verb) && p->local == NULL;
+        const bool windowless = fill || verb == GSTORE_COPY_TAKE;
         uint64 part = p->bytes - *done;
         gstore_range *range;
 
-        if (!fill) {
+        if (!windowless) {
             if (used >= gstore_window_size())
                 break;
             part = Min(part, gstore_window_size() - used);
@@ -214,11 +236,13 @@ static void load(gstore_window *w, uint32 window, gstore_verb verb, const gstore
                                     .fill = fill,
                                     .byte = p->byte,
                                     .offset_bytes = p->offset_bytes + *done,
-                                    .window_bytes = fill ? 0 : used,
+                                    .window_bytes = verb == GSTORE_COPY_TAKE ? p->to + *done
+                                                    : fill                   ? 0
+                                                                             : used,
                                     .bytes = part};
-            if (verb == GSTORE_WRITE && !fill)
+            if (writes(verb) && !fill)
                 memcpy(bytes + used, (const uint8 *)p->local + *done, part);
-            if (!fill)
+            if (!windowless)
                 used = TYPEALIGN(ALIGN_BYTES, used + part);
         }
         *done += part;
@@ -248,14 +272,14 @@ static void unload(const gstore_window *w, uint32 window, const gstore_piece *pi
     }
 }
 
-void gstore_transfer(gstore_verb verb, const gstore_store_name *store, const gstore_piece *pieces,
-                     int count)
+void gstore_transfer_far(gstore_verb verb, const gstore_store_name *store, gstore_far *far,
+                         const gstore_piece *pieces, int count)
 {
     int piece = 0;
     uint64 done = 0;
 
     gstore_wait_ready();
-    while (piece < count) {
+    do {
         const int first = piece;
         const uint64 first_done = done;
         const uint32 window = take();
@@ -263,12 +287,27 @@ void gstore_transfer(gstore_verb verb, const gstore_store_name *store, const gst
 
         w->verb = verb;
         w->name = *store;
+        if (far != NULL) {
+            w->copy = far->copy;
+            w->copy_bytes = far->copy_bytes;
+            memcpy(w->handle, far->handle, sizeof w->handle);
+        }
         load(w, window, verb, pieces, count, &piece, &done);
-        if (w->range_count > 0) {
+        if (w->range_count > 0 || count == 0) {
             perform(window);
-            if (verb == GSTORE_READ)
+            if (reads(verb))
                 unload(w, window, pieces, first, first_done);
+            if (verb == GSTORE_COPY_MAKE)
+                memcpy(far->handle, w->handle, sizeof far->handle);
         }
         give_back(window);
-    }
+    } while (piece < count);
+}
+
+void gstore_transfer(gstore_verb verb, const gstore_store_name *store, const gstore_piece *pieces,
+                     int count)
+{
+    gstore_wait_ready();
+    if (count > 0)
+        gstore_transfer_far(verb, store, NULL, pieces, count);
 }

@@ -19,12 +19,28 @@ typedef struct gstore_piece {
     uint64 bytes;
     void *local; /* READ: filled; WRITE: copied from; NULL with WRITE: fill with byte */
     uint8 byte;
+    uint64 to; /* COPY_TAKE: offset in the copy */
 } gstore_piece;
+
+/* What commands on copies and on foreign memory (command.h) are about. */
+typedef struct gstore_far {
+    uint64 copy, copy_bytes;
+    uint8 handle[GSTORE_HANDLE_BYTES];
+} gstore_far;
 
 /* Does all of it, in as many commands as it takes. ERROR on failure, on cancel and terminate; then
  * what a WRITE did is undefined. */
 extern void gstore_transfer(gstore_verb verb, const gstore_store_name *store,
                             const gstore_piece *pieces, int count);
+
+/* The same for the other verbs; at least one command, also without pieces. COPY_MAKE fills far->handle.
+ * Of the store, COPY_TAKE looks at all, the others at device and epoch. */
+extern void gstore_transfer_far(gstore_verb verb, const gstore_store_name *store, gstore_far *far,
+                                const gstore_piece *pieces, int count);
+
+/* Waits, without interrupts, until no service thread is at work for this process any more: after an
+ * ERROR, before what its command was about is given up. */
+extern void gstore_settle(void);
 
 /* Waits until the keeper serves; ERROR after gstore_fdw.start_timeout. */
 extern void gstore_wait_ready(void);

@@ -19,6 +19,8 @@
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "utils/guc.h"
+#include "utils/timestamp.h"
+#include "utils/varlena.h"
 
 #include <gvmem/gvmem.h>
 
@@ -38,6 +40,12 @@ int gstore_host_memory_mb = 0;
 int gstore_service_threads = 4;
 int gstore_start_timeout_s = 30;
 char *gstore_keeper_path = NULL;
+int gstore_readers = GSTORE_READERS_OWNER;
+
+static const struct config_enum_entry reader_groups[] = {{"owner", GSTORE_READERS_OWNER, false},
+                                                         {"group", GSTORE_READERS_GROUP, false},
+                                                         {"all", GSTORE_READERS_ALL, false},
+                                                         {NULL, 0, false}};
 
 PGDLLEXPORT void gstore_worker_main(Datum argument);
 
@@ -71,6 +79,11 @@ static void define_settings(void)
     DefineCustomIntVariable(
         "gstore_fdw.start_timeout", "How long a statement waits for the GPU memory keeper.", NULL,
         &gstore_start_timeout_s, 30, 0, 3600, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
+    DefineCustomEnumVariable(
+        "gstore_fdw.readers", "Whose programs may attach tables by token.",
+        "\"group\" and \"all\" also move the keeper's socket from the data directory to "
+        "unix_socket_directories.",
+        &gstore_readers, GSTORE_READERS_OWNER, reader_groups, PGC_POSTMASTER, 0, NULL, NULL, NULL);
     MarkGUCPrefixReserved("gstore_fdw");
 }
 
@@ -108,10 +121,34 @@ static void fail(const char *what)
     ereport(ERROR, (errmsg("GPU memory keeper: cannot %s: %s", what, error.text)));
 }
 
+/* The data directory lets in the server's own user alone. Where others are to come in, the socket is
+ * beside PostgreSQL's own. */
+static void choose_socket(void)
+{
+    char *directories = pstrdup(Unix_socket_directories);
+    List *list = NIL;
+    const char *folder = DataDir;
+    const char *name = "gstore.sock";
+
+    if (gstore_readers != GSTORE_READERS_OWNER) {
+        if (!SplitDirectoriesString(directories, ',', &list) || list == NIL ||
+            ((const char *)linitial(list))[0] != '/')
+            ereport(ERROR, (errcode(ERRCODE_CONFIG_FILE_ERROR),
+                            errmsg("gstore_fdw.readers needs a directory for the keeper's socket"),
+                            errhint("Set unix_socket_directories, or gstore_fdw.readers = owner.")));
+        folder = linitial(list);
+        name = psprintf(".gstore.%d.sock", PostPortNumber);
+    }
+    if ((size_t)snprintf(gstore->path, sizeof gstore->path, "%s/%s", folder, name) >= sizeof gstore->path)
+        snprintf(gstore->path, sizeof gstore->path, "/tmp/.gstore.%d.sock", PostPortNumber);
+}
+
 static void start_keeper(void)
 {
+    static const uint32 socket_modes[] = {0600, 0660, 0666};
     gvm_server_options options = {.struct_size = sizeof options,
                                   .path = gstore->path,
+                                  .socket_mode = socket_modes[gstore_readers],
                                   .device_budget_bytes = (uint64)gstore_device_memory_mb * MIB,
                                   .host_budget_bytes = (uint64)gstore_host_memory_mb * MIB};
 
@@ -119,10 +156,7 @@ static void start_keeper(void)
         strlcpy(gstore->path, gstore_keeper_path, sizeof gstore->path);
         return;
     }
-    /* The data directory is the server's own: others come in only by its mode. */
-    if ((size_t)snprintf(gstore->path, sizeof gstore->path, "%s/gstore.sock", DataDir) >=
-        sizeof gstore->path)
-        snprintf(gstore->path, sizeof gstore->path, "/tmp/.gstore.%d.sock", PostPortNumber);
+    choose_socket();
     if (gvm_server_start(&options, &server) != GVM_OK)
         fail("start a keeper");
 }
@@ -142,6 +176,7 @@ static void say_what_runs(void)
 
 static void start(void)
 {
+    static const uint32 object_modes[] = {0600, 0640, 0644};
     gstore_service_options options = {.path = gstore->path,
                                       .threads = (uint32)gstore_service_threads,
                                       .queue = &gstore->queue,
@@ -149,6 +184,7 @@ static void start(void)
                                       .window_count = (uint32)gstore_windows,
                                       .bytes = gstore_window_bytes(0),
                                       .window_bytes = (uint64)gstore_window_kb * 1024,
+                                      .object_mode = object_modes[gstore_readers],
                                       .wake = wake};
 
     start_keeper();
@@ -171,6 +207,33 @@ static void drop_stores(void)
     while (gstore_next_dead_store(&name))
         if (name.epoch == gstore->epoch)
             (void)gstore_service_drop(service, &name);
+}
+
+static void drop_copies(void)
+{
+    uint64 id;
+    uint32 epoch;
+
+    while (gstore_next_dead_copy(&id, &epoch))
+        if (epoch == gstore->epoch)
+            gstore_service_drop_copy(service, id);
+}
+
+/* What the view gstore_fdw_keeper_info shows. */
+static void publish_report(void)
+{
+    static TimestampTz last = 0;
+    const TimestampTz now = GetCurrentTimestamp();
+    gstore_report report;
+
+    if (!TimestampDifferenceExceeds(last, now, LOOK_MS))
+        return;
+    last = now;
+    if (gstore_service_report(service, &report) != GVM_OK)
+        return;
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    gstore->report = report;
+    LWLockRelease(gstore->lock);
 }
 
 static void stop(int code, Datum argument)
@@ -203,6 +266,8 @@ void gstore_worker_main(Datum argument)
                 (errmsg("GPU memory keeper: the keeper is gone; tables in GPU memory are empty now")));
         gstore_trim_versions();
         drop_stores();
+        drop_copies();
+        publish_report();
     }
-    proc_exit(0);
+    proc_exit(1); /* with 0 it would not be started again while the server runs */
 }

@@ -23,4 +23,5 @@ show 'an array that grows where it is: its address does not move and nothing is 
     "$build/examples/growing_array"
 show 'memory larger than its budget, shared: a producer grows and publishes, consumers sum what they see' \
     "$build/examples/keeper_pair"
+scripts/demo-table.sh "$build"
 printf '\nNext: make help, README.md, man docs/man/gvmem.1\n'

@@ -44,9 +44,13 @@ install_extension() {
     build=$(cd "${BUILD:-build}" && pwd)
     out=$build/postgres
     mkdir -p "$out"
-    make -s -C "$out" -f "$PWD/postgres/Makefile" BUILD="$build" PG_CONFIG="$pg_config" VPATH="$PWD/postgres" all
-    make -s -C "$out" -f "$PWD/postgres/Makefile" BUILD="$build" PG_CONFIG="$pg_config" VPATH="$PWD/postgres" \
-        DESTDIR="$(cd "$root" && pwd)" install >/dev/null
+    # One at a time: several servers may be made at once.
+    (
+        flock 9
+        make -s -C "$out" -f "$PWD/postgres/Makefile" BUILD="$build" PG_CONFIG="$pg_config" VPATH="$PWD/postgres" all
+        make -s -C "$out" -f "$PWD/postgres/Makefile" BUILD="$build" PG_CONFIG="$pg_config" VPATH="$PWD/postgres" \
+            DESTDIR="$(cd "$root" && pwd)" install >/dev/null
+    ) 9>"$out/lock"
 }
 
 start() {

@@ -1,9 +1,10 @@
 #!/bin/sh
-# usage: setup.sh [build|test|all]
-# Makes sure that what building (build), testing (test, the default) or check-all (all) needs is
-# installed. Installs only what is missing, with apt-get, as root or through sudo; if nothing is
-# missing, no package tool is run and no network is touched. Packages of the lists test and all are
-# wanted but not necessary: the checks that use them are left out, with a message.
+# usage: setup.sh [build|test|all|demo]
+# Makes sure that what building (build), testing (test, the default), check-all (all) or the
+# demonstration of tables (demo) needs is installed. Installs only what is missing, with apt-get, as
+# root or through sudo; if nothing is missing, no package tool is run and no network is touched.
+# Packages of the lists test and all are wanted but not necessary: the checks that use them are left
+# out, with a message.
 set -eu
 
 level=${1:-test}
@@ -21,6 +22,12 @@ have_command python3 || needed="$needed python3"
 
 case $level in
 build) ;;
+demo)
+    pg_config=${PG_CONFIG:-pg_config}
+    { have_command "$pg_config" && [ -x "$("$pg_config" --bindir)/postgres" ]; } || needed="$needed postgresql"
+    { have_command "$pg_config" && [ -f "$("$pg_config" --pgxs)" ]; } || needed="$needed postgresql-server-dev-all"
+    [ -n "$(find /usr/share/RDKit /usr/share/rdkit -name first_5K.smi 2>/dev/null)" ] || needed="$needed rdkit-data"
+    ;;
 test | all)
     pkg-config --exists cmocka 2>/dev/null || wanted="$wanted libcmocka-dev"
     have_command c++ || wanted="$wanted g++"
@@ -28,9 +35,13 @@ test | all)
     have_command mandoc || wanted="$wanted mandoc"
     have_command spin || wanted="$wanted spin"
     have_header sys/sdt.h || wanted="$wanted systemtap-sdt-dev"
+    # Debian's package makes a server of its own on the way; the tests have theirs and let it be.
+    pg_config=${PG_CONFIG:-pg_config}
+    { have_command "$pg_config" && [ -x "$("$pg_config" --bindir)/postgres" ]; } || wanted="$wanted postgresql"
+    { have_command "$pg_config" && [ -f "$("$pg_config" --pgxs)" ]; } || wanted="$wanted postgresql-server-dev-all"
     ;;
 *)
-    echo "usage: setup.sh [build|test|all]" >&2
+    echo "usage: setup.sh [build|test|all|demo]" >&2
     exit 2
     ;;
 esac

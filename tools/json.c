@@ -129,3 +129,9 @@ void json_null(json *j, const char *key)
     lead_in(j, key);
     fputs("null", j->out);
 }
+
+void json_verbatim(json *j, const char *key, const char *number)
+{
+    lead_in(j, key);
+    fputs(number, j->out);
+}

@@ -29,6 +29,7 @@ void json_unsigned(json *j, const char *key, uint64_t value);
 void json_integer(json *j, const char *key, int64_t value);
 void json_number(json *j, const char *key, double value); /* not finite: null */
 void json_bool(json *j, const char *key, bool value);
+void json_verbatim(json *j, const char *key, const char *number); /* that is JSON already */
 void json_null(json *j, const char *key);
 
 #endif

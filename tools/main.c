@@ -13,6 +13,7 @@ static const struct command {
     {"share", tool_share, "fill a buffer and let other processes import and sum it"},
     {"bench", tool_bench, "measure virtual memory calls, growth, bandwidth, sharing"},
     {"keeper", tool_keeper, "start, stop and ask the keeper of shared objects"},
+    {"table", tool_table, "show a PostgreSQL table in GPU memory by its token"},
     {"top", tool_top, "watch the keeper, its objects and its clients"},
 };
 #define COMMAND_COUNT (sizeof commands / sizeof commands[0])

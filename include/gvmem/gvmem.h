@@ -3,7 +3,8 @@
  * What mmap, shm_open and malloc are for a CPU program, for device memory. Start with
  * gvmem/buffer.h, the one idea: a range of device addresses and the memory behind it.
  * gvmem/vector.h grows on it, gvmem/alloc.h is malloc on it, gvmem/share.h passes it to other
- * processes, gvmem/keeper.h shares more of it than the device has.
+ * processes, gvmem/keeper.h shares more of it than the device has, gvmem/table.h reads PostgreSQL's
+ * tables that live there.
  */
 #ifndef GVMEM_GVMEM_H
 #define GVMEM_GVMEM_H
@@ -16,6 +17,7 @@
 #include <gvmem/server.h>
 #include <gvmem/share.h>
 #include <gvmem/status.h>
+#include <gvmem/table.h>
 #include <gvmem/vector.h>
 
 #endif

@@ -1,0 +1,183 @@
+/* gvmem/table.h - a PostgreSQL table in GPU memory, read by another process without a copy.
+ *
+ * In SQL, gstore_export('mytable') answers a token: a line of text. Whoever attaches it here maps the
+ * very memory that the table is in, read-only, column by column: only those that are wanted are mapped.
+ *
+ *     gvm_table_attach(token, 0, &table);
+ *     gvm_table_find_column(table, "price", &column);
+ *     gvm_table_acquire(table, &column, 1, NULL, &data);
+ *     kernel<<<..., stream>>>((const double *)data.values, rows);
+ *     gvm_table_release_async(table, &data, 1, stream);
+ *
+ * What is seen is one revision: the rows that the exporting statement saw, [0, rows), none of them
+ * deleted. Later INSERT, UPDATE and DELETE change nothing of it. TRUNCATE, DROP and compaction let
+ * go of the memory; columns that were opened before stay whole until they are detached, others are
+ * gone: GVM_E_ABSENT. GVM_TABLE_WHOLE opens all at once. When the server or its keeper ends, what is
+ * mapped stays readable under leases already held, and everything else answers GVM_E_KEEPER.
+ *
+ * Memory is read under leases, as any keeper's object (gvmem/keeper.h). While one is held, the keeper
+ * cannot move the column to make room for others: hold leases for the time of a kernel or a batch. They
+ * hold up no statement of the server, not even an INSERT into the same table.
+ *
+ * Layout, 'pgstrom'; all numbers little-endian. Row r of a column of fixed length is the `width`
+ * bytes at values + r * width. Of one of variable length, values has a uint32_t for each row: 0 for
+ * NULL, or else the body is at bodies + 8 * offset: a PostgreSQL varlena with its 4-byte header, which
+ * is the body's length in bytes, itself included, times 4; if bit 1 of it is set, the body is
+ * compressed by pglz. Bit r % 8 of byte r / 8 at nulls tells 1 for not NULL; without that bitmap no
+ * row is NULL, but by an offset of 0.
+ *
+ * A token says to which socket to connect: attach only those of servers that are trusted. Who may: see
+ * the setting gstore_fdw.readers; by default the user that runs the server, and root.
+ *
+ * Threads: any thread may call anything; detach ends what other threads still do with the table.
+ * Ownership: the caller owns a table and ends it with gvm_table_detach(). Texts and addresses in
+ * answers live as long as it does.
+ * Every call may also return GVM_E_FOREIGN (detached or unknown), GVM_E_KEEPER, GVM_E_NOMEM,
+ * GVM_E_LOST, GVM_E_DRIVER and GVM_E_SYSTEM.
+ *
+ * Semantics: docs/design/gstore.md.
+ */
+#ifndef GVMEM_TABLE_H
+#define GVMEM_TABLE_H
+
+#include <gvmem/keeper.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gvm_table gvm_table; /* attached */
+
+#define GVM_TABLE_TOKEN_BYTES_MAX 512 /* with the NUL */
+#define GVM_TABLE_COLUMNS_MAX 1664
+
+/* ---- attaching */
+
+enum {
+    /* Opens every column at once, so that the table is whole whatever the server does with its own.
+     * Takes longer, and addresses for all of them. */
+    GVM_TABLE_WHOLE = 1 << 0,
+};
+
+/* Attaches the table of a token. Connects to the server's keeper and reads the description of the table;
+ * no column is mapped before it is wanted, but with GVM_TABLE_WHOLE.
+ *
+ * GVM_E_INVALID   token or out is NULL, unknown flags
+ * GVM_E_FORMAT    that is no token, or what it leads to is no table
+ * GVM_E_VERSION   the token is of another version of gvmem
+ * GVM_E_ABSENT    the token is stale: the table was truncated, compacted or dropped since, many tokens
+ *                 were made after it, or the server was restarted. Export a new one
+ * GVM_E_PEER      nobody listens there: the server is down
+ * GVM_E_DENIED    the server lets only its own user read; see gstore_fdw.readers
+ * GVM_E_NODEVICE  the table's device is not visible to this process
+ * and the errors of gvm_keeper_connect() and gvm_object_open() */
+GVM_API gvm_status gvm_table_attach(const char *token, uint32_t flags, gvm_table **out);
+
+/* Ends it: unmaps every column. Leases on them end, and work that uses them must be over. NULL and
+ * unknown pointers are ignored. */
+GVM_API void gvm_table_detach(gvm_table *table);
+
+/* ---- what it is */
+
+typedef struct gvm_table_info {
+    size_t struct_size; /* in: sizeof(gvm_table_info) */
+    const char *schema, *name;
+    const char *layout;  /* "pgstrom" */
+    const char *objects; /* what the names of its objects at the keeper begin with */
+    const char *socket;  /* of the keeper */
+    uint64_t rows;
+    uint64_t revision; /* counts the changes of the table */
+    uint32_t columns;
+    int32_t device; /* ordinal in this process */
+} gvm_table_info;
+
+/* Describes the table.
+ *
+ * GVM_E_INVALID  info is NULL or its struct_size is too small */
+GVM_API gvm_status gvm_table_get_info(gvm_table *table, gvm_table_info *info);
+
+/* One column. Type numbers are PostgreSQL's OIDs (pg_type.h): those of its own types are the same in
+ * every server. */
+typedef struct gvm_table_column {
+    size_t struct_size; /* in: sizeof(gvm_table_column) */
+    const char *name;
+    const char *type_name; /* as SQL writes it: "numeric(10,2)", "smallint[]" */
+    uint32_t number;       /* attribute number in the server */
+    uint32_t type;
+    uint32_t base_type; /* below any domain; otherwise the same */
+    uint32_t element;   /* type of an array's elements; 0: no array */
+    int32_t typmod;
+    int16_t length;         /* of a value in bytes; below 0: variable */
+    int16_t element_length; /* likewise, of elements */
+    uint32_t width;         /* bytes a row in values */
+    char align;             /* 'c', 's', 'i' or 'd': 1, 2, 4 or 8 bytes */
+    char element_align;
+    uint8_t by_value;   /* a number of 1, 2, 4 or 8 bytes */
+    uint8_t has_nulls;  /* there is a bitmap; without it a fixed-length column has no NULL */
+    uint8_t compressed; /* bodies may be compressed by pglz */
+    uint8_t absent;     /* added when the rows were there: all of them are NULL, no memory */
+    uint8_t reserved[2];
+    uint64_t values_bytes, nulls_bytes, bodies_bytes; /* of the rows; 0: there is no such part */
+} gvm_table_column;
+
+/* Describes a column, counted from 0 in the order of the table.
+ *
+ * GVM_E_INVALID  there is no such column; column is NULL or its struct_size is too small */
+GVM_API gvm_status gvm_table_get_column(gvm_table *table, uint32_t index, gvm_table_column *column);
+
+/* Finds a column by its name, as written in the catalog: case counts.
+ *
+ * GVM_E_INVALID  name or index is NULL
+ * GVM_E_ABSENT   there is none of that name */
+GVM_API gvm_status gvm_table_find_column(gvm_table *table, const char *name, uint32_t *index);
+
+/* ---- reading */
+
+/* Opens columns without a lease: from then on they stay, whatever becomes of the table. Others are
+ * opened by their first acquire. Opening one twice is nothing. Blocks while the keeper maps: about 1 ms
+ * a GiB.
+ *
+ * GVM_E_INVALID  there is no such column, or columns is NULL
+ * GVM_E_ABSENT   the table was truncated, compacted or dropped: attach a new token
+ * GVM_E_FORMAT   what the server keeps is not as the token says
+ * and the errors of gvm_object_open() */
+GVM_API gvm_status gvm_table_open_columns(gvm_table *table, const uint32_t *columns, uint32_t count);
+
+/* A column under a lease. Addresses are on the table's device, never change while it is attached, and
+ * are good to read until the release. */
+typedef struct gvm_table_data {
+    uint64_t values; /* 0: the column is absent */
+    uint64_t nulls;  /* 0: there is no bitmap */
+    uint64_t bodies; /* 0: fixed length, or nothing but NULL */
+    uint32_t column;
+    uint32_t held; /* the library's, as are */
+    gvm_lease leases[3];
+} gvm_table_data;
+
+/* Takes read leases on all the columns of a list, so that data[i] is columns[i]; all or none, and
+ * then data is cleared. Columns
+ * wanted together are taken together, in one call: it takes them in one order, so that no two
+ * programs wait for each other. options, which may be NULL, hold for each lease.
+ *
+ * GVM_E_INVALID  there is no such column, one is listed twice, columns or data is NULL
+ * GVM_E_TIMEOUT  somebody kept a lease to write
+ * and the errors of gvm_table_open_columns() and gvm_object_acquire() */
+GVM_API gvm_status gvm_table_acquire(gvm_table *table, const uint32_t *columns, uint32_t count,
+                                     const gvm_acquire_options *options, gvm_table_data *data);
+
+/* Gives leases back and clears data. Work on the GPU that uses them must be over.
+ *
+ * GVM_E_INVALID  data is NULL or was released already; the others of the list are released */
+GVM_API gvm_status gvm_table_release(gvm_table *table, gvm_table_data *data, uint32_t count);
+
+/* Gives leases back when the work submitted to the stream so far is done; clears data at once.
+ *
+ * GVM_E_INVALID  as for gvm_table_release()
+ * GVM_E_LOST     the stream's context is broken */
+GVM_API gvm_status gvm_table_release_async(gvm_table *table, gvm_table_data *data, uint32_t count,
+                                           gvm_stream stream);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,133 @@
+/* ANALYZE: a sample of rows.
+ *
+ * Neighbouring rows are read together, for every command has its price: some thousand runs at random,
+ * and of their rows a random choice. A small table is read as a whole.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "commands/vacuum.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/sampling.h"
+
+#include "postgres/fdw.h"
+#include "postgres/pending.h"
+#include "postgres/scan.h"
+
+#define RUN_ROWS 1024u
+#define RUNS_PART 10 /* as many runs at most as rows are wanted, divided by this */
+
+typedef struct sample {
+    HeapTuple *rows;
+    int wanted, count;
+    double seen, skip; /* rows */
+    ReservoirStateData reservoir;
+} sample;
+
+/* Vitter's algorithm, as heaps are sampled. */
+static void offer(sample *s, TupleTableSlot *slot)
+{
+    if (s->count < s->wanted)
+        s->rows[s->count++] = ExecCopySlotHeapTuple(slot);
+    else {
+        if (s->skip < 0)
+            s->skip = reservoir_get_next_S(&s->reservoir, s->seen, s->wanted);
+        if (s->skip <= 0) {
+            const int victim = (int)((double)s->wanted * sampler_random_fract(&s->reservoir.randstate));
+
+            heap_freetuple(s->rows[victim]);
+            s->rows[victim] = ExecCopySlotHeapTuple(slot);
+        }
+        s->skip -= 1;
+    }
+    s->seen += 1;
+}
+
+static void sample_run(sample *s, Relation relation, const gstore_segment *run,
+                       TupleTableSlot *slot, MemoryContext tuples)
+{
+    gstore_walk *walk = gstore_walk_begin(relation, run, 1);
+
+    while (gstore_walk_next(walk, slot)) {
+        MemoryContext old = MemoryContextSwitchTo(tuples);
+
+        offer(s, slot);
+        MemoryContextSwitchTo(old);
+    }
+    gstore_walk_end(walk);
+}
+
+/* All of the segment, or runs that a sampler of blocks chooses. */
+static void sample_segment(sample *s, Relation relation, const gstore_segment *segment,
+                           TupleTableSlot *slot, MemoryContext tuples)
+{
+    const uint64 runs = (segment->limit - segment->first + RUN_ROWS - 1) / RUN_ROWS;
+    const int most = Max(s->wanted / RUNS_PART, 1);
+    BlockSamplerData sampler;
+
+    if (runs <= (uint64)most) {
+        sample_run(s, relation, segment, slot, tuples);
+        return;
+    }
+    (void)BlockSampler_Init(&sampler, (BlockNumber)Min(runs, MaxBlockNumber), most,
+                            pg_prng_uint32(&pg_global_prng_state));
+    while (BlockSampler_HasMore(&sampler)) {
+        gstore_segment run = *segment;
+
+        vacuum_delay_point();
+        run.first = segment->first + (uint64)BlockSampler_Next(&sampler) * RUN_ROWS;
+        run.limit = Min(run.first + RUN_ROWS, segment->limit);
+        sample_run(s, relation, &run, slot, tuples);
+    }
+}
+
+static int acquire(Relation relation, int level, HeapTuple *rows, int wanted, double *live, double *dead)
+{
+    sample s = {.rows = rows, .wanted = wanted, .skip = -1};
+    MemoryContext tuples = CurrentMemoryContext;
+    MemoryContext scratch = AllocSetContextCreate(tuples, "gstore sample", ALLOCSET_DEFAULT_SIZES);
+    gstore_segment segments[GSTORE_SEGMENTS_MAX];
+    TupleTableSlot *slot;
+    int count;
+
+    MemoryContextSwitchTo(scratch);
+    slot = MakeSingleTupleTableSlot(RelationGetDescr(relation), &TTSOpsVirtual);
+    reservoir_init_selection_state(&s.reservoir, wanted);
+    count = gstore_choose_rows(relation, NULL, false, segments);
+    *live = *dead = 0;
+    for (int i = 0; i < count; i++) {
+        const gstore_segment *segment = &segments[i];
+        const gstore_pending *pending = gstore_pending_find(RelationGetRelid(relation));
+
+        sample_segment(&s, relation, segment, slot, tuples);
+        *live = (double)(pending != NULL ? gstore_pending_state(pending) : &segment->view)->live_rows;
+        *dead = (double)segment->view.rows - *live;
+    }
+    ExecDropSingleTupleTableSlot(slot);
+    MemoryContextSwitchTo(tuples);
+    MemoryContextDelete(scratch);
+    ereport(level, (errmsg("\"%s\": sampled %.0f of %.0f rows, of which %d are in the sample",
+                           RelationGetRelationName(relation), s.seen, *live, s.count)));
+    return s.count;
+}
+
+static bool analyze(Relation relation, AcquireSampleRowsFunc *function, BlockNumber *pages)
+{
+    gstore_view view;
+
+    gstore_look(RelationGetRelid(relation), NULL, false, &view);
+    *function = acquire;
+    *pages = 1; /* 0 would be: never analyzed */
+    if (!view.empty)
+        *pages += (BlockNumber)Min(gstore_data_bytes(view.rows, view.columns, view.column_count) / BLCKSZ,
+                                   MaxBlockNumber - 1);
+    return true;
+}
+
+void gstore_analyze_callback(FdwRoutine *routine)
+{
+    routine->AnalyzeForeignTable = analyze;
+}

@@ -1,0 +1,431 @@
+/* Device memory under CUDA handles; see copies.h.
+ *
+ * Two short lists under one lock: copies that were made here, and foreign memory that is open. The
+ * lock is held for looking, never across a driver call: an entry belongs to the command that uses it,
+ * and commands of one copy or of one opening follow each other.
+ */
+#include "postgres/copies.h"
+
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/error.h"
+#include "memory/device.h"
+
+#define IDLE_S 3 /* after which an opening is closed */
+
+typedef struct copy {
+    struct copy *next;
+    uint64_t id;
+    int32_t device;
+    CUdeviceptr address;
+    uint64_t bytes;
+    CUipcMemHandle handle;
+    uint32_t readers; /* by the handle, in commands under way */
+    bool dropped;     /* the last reader frees it */
+} copy;
+
+typedef struct opening {
+    struct opening *next;
+    uint64_t id;
+    int32_t device;
+    uint8_t handle[GSTORE_HANDLE_BYTES];
+    uint64_t address, bytes; /* what of the allocation is at and behind the address */
+    bool busy;
+    time_t used;
+} opening;
+
+struct gstore_copies {
+    gvm_device *const *devices;
+    gvm_keeper *keeper;
+    pthread_mutex_t lock;
+    copy *made;
+    opening *open;
+};
+
+_Static_assert(sizeof(CUipcMemHandle) == GSTORE_HANDLE_BYTES, "the handle is CUDA's");
+
+static time_t now(void)
+{
+    struct timespec t;
+
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return t.tv_sec;
+}
+
+/* ---- copies */
+
+static copy *find_locked(gstore_copies *c, uint64_t id)
+{
+    copy *found = c->made;
+
+    while (found != NULL && found->id != id)
+        found = found->next;
+    return found;
+}
+
+/* In the device's context. The keeper's reserve of free memory may be in the way. */
+static gvm_status allocate(gstore_copies *c, copy *made)
+{
+    CUresult result = gvmi_cu->cuMemAlloc(&made->address, made->bytes);
+
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && gvm_keeper_trim(c->keeper, made->device, 0, NULL) == GVM_OK)
+        result = gvmi_cu->cuMemAlloc(&made->address, made->bytes);
+    if (result != CUDA_SUCCESS)
+        return gvmi_driver_fail(result, "cuMemAlloc", "no room for a copy of %llu MiB on device %d",
+                                (unsigned long long)(made->bytes >> 20), made->device);
+    /* Programs that open it must not find what others left in that memory. */
+    result = gvmi_cu->cuMemsetD8Async(made->address, 0, made->bytes, NULL);
+    if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuStreamSynchronize(NULL);
+    if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuIpcGetMemHandle(&made->handle, made->address);
+    if (result == CUDA_SUCCESS)
+        return GVM_OK;
+    gvmi_cu->cuMemFree(made->address);
+    return gvmi_driver_fail(result, "cuIpcGetMemHandle", "cannot make a handle on device %d",
+                            made->device);
+}
+
+static gvm_status make(gstore_copies *c, gstore_window *w)
+{
+    copy *made = calloc(1, sizeof *made);
+    gvm_status status;
+
+    if (made == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a copy");
+    made->id = w->copy;
+    made->device = w->name.device;
+    made->bytes = w->copy_bytes;
+    status = allocate(c, made);
+    if (status != GVM_OK) {
+        free(made);
+        return status;
+    }
+    memcpy(w->handle, &made->handle, sizeof w->handle);
+    pthread_mutex_lock(&c->lock);
+    made->next = c->made;
+    c->made = made;
+    pthread_mutex_unlock(&c->lock);
+    return GVM_OK;
+}
+
+gvm_status gstore_copies_find(gstore_copies *c, uint64_t id, int32_t device, uint64_t offset_bytes,
+                              uint64_t len_bytes, uint64_t *address)
+{
+    gvm_status status = GVM_E_INVALID;
+    const copy *found;
+
+    pthread_mutex_lock(&c->lock);
+    found = find_locked(c, id);
+    if (found != NULL && found->device == device && offset_bytes <= found->bytes &&
+        len_bytes <= found->bytes - offset_bytes) {
+        *address = found->address + offset_bytes;
+        status = GVM_OK;
+    }
+    pthread_mutex_unlock(&c->lock);
+    return status == GVM_OK ? GVM_OK : gvmi_fail(status, "a range beyond the copy");
+}
+
+static void free_copy(gstore_copies *c, copy *old)
+{
+    if (gvmi_device_enter(c->devices[old->device]) == GVM_OK) {
+        gvmi_cu->cuMemFree(old->address);
+        gvmi_device_leave();
+    }
+    free(old);
+}
+
+void gstore_copies_drop(gstore_copies *c, uint64_t id)
+{
+    copy **at, *old;
+
+    pthread_mutex_lock(&c->lock);
+    for (at = &c->made; *at != NULL && (*at)->id != id;)
+        at = &(*at)->next;
+    old = *at;
+    if (old != NULL) {
+        *at = old->next;
+        old->dropped = true;
+        if (old->readers > 0)
+            old = NULL;
+    }
+    pthread_mutex_unlock(&c->lock);
+    if (old != NULL)
+        free_copy(c, old);
+}
+
+/* A driver does not open a handle for the process that made it; so copies are known by theirs. */
+static copy *hold_own(gstore_copies *c, const gstore_window *w)
+{
+    copy *found;
+
+    pthread_mutex_lock(&c->lock);
+    for (found = c->made; found != NULL; found = found->next)
+        if (memcmp(&found->handle, w->handle, sizeof w->handle) == 0)
+            break;
+    if (found != NULL)
+        found->readers++;
+    pthread_mutex_unlock(&c->lock);
+    return found;
+}
+
+static void let_go_own(gstore_copies *c, copy *held)
+{
+    bool last;
+
+    pthread_mutex_lock(&c->lock);
+    last = --held->readers == 0 && held->dropped;
+    pthread_mutex_unlock(&c->lock);
+    if (last)
+        free_copy(c, held);
+}
+
+uint64_t gstore_copies_bytes(gstore_copies *c, int32_t device)
+{
+    uint64_t sum = 0;
+
+    pthread_mutex_lock(&c->lock);
+    for (const copy *i = c->made; i != NULL; i = i->next)
+        if (i->device == device)
+            sum += i->bytes;
+    pthread_mutex_unlock(&c->lock);
+    return sum;
+}
+
+/* ---- foreign memory */
+
+/* The opening of this business, now busy; NULL: there is none yet. */
+static opening *resume(gstore_copies *c, const gstore_window *w)
+{
+    opening *found;
+
+    pthread_mutex_lock(&c->lock);
+    for (found = c->open; found != NULL; found = found->next)
+        if (!found->busy && found->id == w->copy && found->device == w->name.device &&
+            memcmp(found->handle, w->handle, sizeof found->handle) == 0)
+            break;
+    if (found != NULL)
+        found->busy = true;
+    pthread_mutex_unlock(&c->lock);
+    return found;
+}
+
+static gvm_status open_handle(gstore_copies *c, opening *o)
+{
+    gvm_legacy_handle handle;
+    CUdeviceptr base = 0;
+    size_t size = 0;
+    CUresult result;
+    gvm_status status;
+
+    memcpy(handle.bytes, o->handle, sizeof handle.bytes);
+    status = gvm_legacy_open(c->devices[o->device], &handle, &o->address);
+    if (status != GVM_OK)
+        return status;
+    result = gvmi_cu->cuMemGetAddressRange(&base, &size, o->address);
+    if (result == CUDA_SUCCESS && base <= o->address && o->address - base < size) {
+        o->bytes = base + size - o->address;
+        return GVM_OK;
+    }
+    (void)gvm_legacy_close(c->devices[o->device], o->address);
+    return gvmi_driver_fail(result, "cuMemGetAddressRange", "the size of the memory is unknown");
+}
+
+static gvm_status begin_foreign(gstore_copies *c, const gstore_window *w, opening **out)
+{
+    gvm_status status;
+    opening *o = resume(c, w);
+
+    if (o == NULL) {
+        o = calloc(1, sizeof *o);
+        if (o == NULL)
+            return gvmi_fail(GVM_E_NOMEM, "out of host memory for an opened handle");
+        o->id = w->copy;
+        o->device = w->name.device;
+        o->busy = true;
+        memcpy(o->handle, w->handle, sizeof o->handle);
+        status = open_handle(c, o);
+        if (status != GVM_OK) {
+            free(o);
+            return status;
+        }
+        pthread_mutex_lock(&c->lock);
+        o->next = c->open;
+        c->open = o;
+        pthread_mutex_unlock(&c->lock);
+    }
+    *out = o;
+    return GVM_OK;
+}
+
+static void end_foreign(gstore_copies *c, opening *o)
+{
+    pthread_mutex_lock(&c->lock);
+    o->used = now();
+    o->busy = false;
+    pthread_mutex_unlock(&c->lock);
+}
+
+typedef enum which {
+    EVERY,
+    OF_ID,
+    IDLE,
+} which;
+
+/* One after the other, so that the driver is not called under the lock. */
+static void close_foreign(gstore_copies *c, which these, uint64_t id)
+{
+    const time_t since = now() - IDLE_S;
+
+    for (;;) {
+        opening **at, *o;
+
+        pthread_mutex_lock(&c->lock);
+        for (at = &c->open; (o = *at) != NULL; at = &o->next)
+            if (!o->busy && (these == EVERY || (these == OF_ID && o->id == id) ||
+                             (these == IDLE && o->used < since)))
+                break;
+        if (o != NULL)
+            *at = o->next;
+        pthread_mutex_unlock(&c->lock);
+        if (o == NULL)
+            return;
+        (void)gvm_legacy_close(c->devices[o->device], o->address);
+        free(o);
+    }
+}
+
+void gstore_copies_tidy(gstore_copies *c)
+{
+    close_foreign(c, IDLE, 0);
+}
+
+/* ---- commands */
+
+static CUresult copy_piece(const gstore_window *w, const gstore_range *range, CUdeviceptr at,
+                           uint8_t *bytes, CUstream stream)
+{
+    if (w->verb == GSTORE_FOREIGN_READ)
+        return gvmi_cu->cuMemcpyDtoHAsync(bytes + range->window_bytes, at, range->bytes, stream);
+    if (range->fill)
+        return gvmi_cu->cuMemsetD8Async(at, range->byte, range->bytes, stream);
+    return gvmi_cu->cuMemcpyHtoDAsync(at, bytes + range->window_bytes, range->bytes, stream);
+}
+
+/* The pieces of one command, from or to [address, + size). Waits for what was begun also on failure. */
+static gvm_status copy_pieces(const gstore_window *w, uint64_t address, uint64_t size,
+                              uint8_t *bytes, uint64_t window_bytes, CUstream stream)
+{
+    gvm_status status = GVM_OK;
+    CUresult result = CUDA_SUCCESS;
+
+    for (uint32_t i = 0; i < w->range_count && i < GSTORE_RANGES_MAX && status == GVM_OK; i++) {
+        const gstore_range *range = &w->ranges[i];
+
+        if (!range->fill &&
+            (range->window_bytes > window_bytes || range->bytes > window_bytes - range->window_bytes))
+            status = gvmi_fail(GVM_E_INVALID, "a range beyond the window");
+        else if (range->offset_bytes > size || range->bytes > size - range->offset_bytes)
+            status = gvmi_fail(GVM_E_INVALID, "bytes %llu to %llu of memory that has %llu",
+                               (unsigned long long)range->offset_bytes,
+                               (unsigned long long)(range->offset_bytes + range->bytes),
+                               (unsigned long long)size);
+        else if ((result = copy_piece(w, range, address + range->offset_bytes, bytes, stream)) !=
+                 CUDA_SUCCESS)
+            status = gvmi_driver_fail(result, "cuMemcpyAsync", "cannot copy %llu bytes",
+                                      (unsigned long long)range->bytes);
+    }
+    result = gvmi_cu->cuStreamSynchronize(stream);
+    if (result != CUDA_SUCCESS && status == GVM_OK)
+        status = gvmi_driver_fail(result, "cuStreamSynchronize", "cannot copy");
+    return status;
+}
+
+static gvm_status write_copy(gstore_copies *c, const gstore_window *w, uint8_t *bytes,
+                             uint64_t window_bytes, CUstream stream)
+{
+    copy found = {0};
+    const copy *at;
+
+    pthread_mutex_lock(&c->lock);
+    at = find_locked(c, w->copy);
+    if (at != NULL && at->device == w->name.device)
+        found = *at;
+    pthread_mutex_unlock(&c->lock);
+    if (found.bytes == 0)
+        return gvmi_fail(GVM_E_ABSENT, "the copy is gone");
+    return copy_pieces(w, found.address, found.bytes, bytes, window_bytes, stream);
+}
+
+static gvm_status transfer_own(const gstore_window *w, const copy *own, uint8_t *bytes,
+                               uint64_t window_bytes, CUstream stream)
+{
+    if (w->verb == GSTORE_FOREIGN_WRITE)
+        return gvmi_fail(GVM_E_READONLY, "the handle is of a table in GPU memory: it can only be read");
+    if (own->device != w->name.device)
+        return gvmi_fail(GVM_E_INVALID, "the handle is of device %d", own->device);
+    return copy_pieces(w, own->address, own->bytes, bytes, window_bytes, stream);
+}
+
+static gvm_status transfer_foreign(gstore_copies *c, const gstore_window *w, uint8_t *bytes,
+                                   uint64_t window_bytes, CUstream stream)
+{
+    copy *own = hold_own(c, w);
+    gvm_status status;
+    opening *o = NULL;
+
+    if (own != NULL) {
+        status = transfer_own(w, own, bytes, window_bytes, stream);
+        let_go_own(c, own);
+        return status;
+    }
+    status = begin_foreign(c, w, &o);
+    if (status != GVM_OK)
+        return status;
+    status = copy_pieces(w, o->address, o->bytes, bytes, window_bytes, stream);
+    end_foreign(c, o);
+    return status;
+}
+
+gvm_status gstore_copies_carry_out(gstore_copies *c, gstore_window *w, uint8_t *bytes,
+                                   uint64_t window_bytes, CUstream stream)
+{
+    switch (w->verb) {
+    case GSTORE_COPY_MAKE: return make(c, w);
+    case GSTORE_COPY_WRITE: return write_copy(c, w, bytes, window_bytes, stream);
+    case GSTORE_FOREIGN_READ:
+    case GSTORE_FOREIGN_WRITE: return transfer_foreign(c, w, bytes, window_bytes, stream);
+    case GSTORE_FOREIGN_CLOSE: close_foreign(c, OF_ID, w->copy); return GVM_OK;
+    default: return gvmi_fail(GVM_E_INVALID, "an unknown command, %d", (int)w->verb);
+    }
+}
+
+/* ---- life */
+
+gvm_status gstore_copies_create(gvm_device *const *devices, gvm_keeper *keeper, gstore_copies **out)
+{
+    gstore_copies *c = calloc(1, sizeof *c);
+
+    if (c == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for the service");
+    c->devices = devices;
+    c->keeper = keeper;
+    pthread_mutex_init(&c->lock, NULL);
+    *out = c;
+    return GVM_OK;
+}
+
+void gstore_copies_destroy(gstore_copies *c)
+{
+    if (c == NULL)
+        return;
+    close_foreign(c, EVERY, 0);
+    while (c->made != NULL)
+        gstore_copies_drop(c, c->made->id);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}

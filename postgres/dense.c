@@ -1,0 +1,413 @@
+/* gstore_export_ipchandle(): a table as one dense piece of device memory in the 'pgstrom' format (kds.h),
+ * under a CUDA handle that any program opens.
+ *
+ * A copy is made once for a revision and lives as long as that: it hangs on the version, and goes with
+ * it. Columns of a table without dead rows are copied on the device; of one with dead rows, and offsets
+ * of bodies in any case, through windows. One copy of a table is made at a time, so that two sessions
+ * that ask for the same one do not make it twice.
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "catalog/pg_foreign_table.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "postgres/functions.h"
+#include "postgres/kds.h"
+#include "postgres/progress.h"
+#include "postgres/store.h"
+#include "postgres/window.h"
+
+PG_FUNCTION_INFO_V1(gstore_export_ipchandle);
+
+#define BYTES_MAX ((uint64)PG_UINT32_MAX * GSTORE_KDS_UNIT) /* what packed offsets reach */
+#define OFFSETS_AT_A_TIME 65536u
+#define BODIES_AT_A_TIME (1u << 20)
+
+/* Of the copy under construction. */
+typedef struct dense {
+    Relation relation;
+    const gstore_view *view;
+    gstore_far far;
+    dsa_pointer record;
+    gstore_kds_head *head;
+    uint64 head_bytes;
+    uint64 end;   /* of what is laid out so far */
+    uint64 items; /* rows that are not dead */
+    MemoryContext scratch;
+} dense;
+
+/* ---- sizes */
+
+static uint64 count_items(const gstore_view *view)
+{
+    uint64 dead = 0;
+
+    for (uint64 row = 0; row < view->rows && row / 8 < view->dead_bytes; row++)
+        dead += gstore_view_is_dead(view, row);
+    return view->rows - dead;
+}
+
+static bool is_there(const dense *d, int index)
+{
+    return index < d->view->column_count && !d->view->columns[index].dropped &&
+           !TupleDescAttr(RelationGetDescr(d->relation), index)->attisdropped;
+}
+
+static void read_offsets(const dense *d, int index, uint64 first, uint64 count, uint32 *offsets)
+{
+    const gstore_piece piece = {.column = (uint16)(index + 1),
+                                .part = GSTORE_VALUES,
+                                .offset_bytes = first * sizeof *offsets,
+                                .bytes = count * sizeof *offsets,
+                                .local = offsets};
+
+    CHECK_FOR_INTERRUPTS();
+    gstore_transfer(GSTORE_READ, &d->view->name, &piece, 1);
+}
+
+/* Of the bodies of rows that are not dead. They are in the order of their rows, one behind the other. */
+static uint64 live_body_bytes(const dense *d, int index)
+{
+    const uint64 end = d->view->columns[index].bodies_bytes / GSTORE_KDS_UNIT;
+    uint32 *offsets;
+    uint64 sum = 0, previous = 0;
+    bool live = false;
+
+    if (d->view->dead == NULL)
+        return d->view->columns[index].bodies_bytes - GSTORE_KDS_UNIT;
+    offsets = MemoryContextAlloc(d->scratch, sizeof *offsets * OFFSETS_AT_A_TIME);
+    for (uint64 first = 0; first < d->view->rows; first += OFFSETS_AT_A_TIME) {
+        const uint64 count = Min(OFFSETS_AT_A_TIME, d->view->rows - first);
+
+        read_offsets(d, index, first, count, offsets);
+        for (uint64 i = 0; i < count; i++) {
+            if (offsets[i] == 0)
+                continue;
+            if (live)
+                sum += offsets[i] - previous;
+            previous = offsets[i];
+            live = !gstore_view_is_dead(d->view, first + i);
+        }
+    }
+    if (live)
+        sum += end - previous;
+    pfree(offsets);
+    return sum * GSTORE_KDS_UNIT;
+}
+
+/* Lays the columns out behind the head. */
+static void lay_out(dense *d)
+{
+    const TupleDesc desc = RelationGetDescr(d->relation);
+
+    d->end = d->head_bytes;
+    for (int i = 0; i < desc->natts; i++) {
+        gstore_kds_column *to = &d->head->columns[i];
+        const gstore_column *column = &d->view->columns[i];
+        uint64 extra = 0;
+
+        if (!is_there(d, i))
+            continue;
+        if (column->length < 0)
+            extra = live_body_bytes(d, i);
+        else if (column->has_nulls)
+            extra = gstore_kds_round((d->items + 7) / 8, GSTORE_KDS_UNIT);
+        d->end = gstore_kds_round(d->end, GSTORE_KDS_ALIGN);
+        to->va_offset = (uint32)(d->end / GSTORE_KDS_UNIT);
+        to->extra_sz = (uint32)(extra / GSTORE_KDS_UNIT);
+        d->end = gstore_kds_extra_offset(to, gstore_width(column), d->items) + extra;
+        if (extra > BYTES_MAX || d->end > BYTES_MAX)
+            ereport(ERROR,
+                    (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                     errmsg("table \"%s\" is too large for the format 'pgstrom'",
+                            RelationGetRelationName(d->relation)),
+                     errdetail("It reaches %llu GiB.", (unsigned long long)(BYTES_MAX >> 30) + 1),
+                     errhint("Use gstore_export(), which has no such limit.")));
+    }
+    d->head->length = d->end;
+}
+
+static int8 align_bytes(char align)
+{
+    switch (align) {
+    case TYPALIGN_CHAR: return 1;
+    case TYPALIGN_SHORT: return 2;
+    case TYPALIGN_INT: return 4;
+    default: return 8;
+    }
+}
+
+static void describe(dense *d)
+{
+    const TupleDesc desc = RelationGetDescr(d->relation);
+    char *names;
+
+    d->head_bytes = gstore_kds_head_bytes((uint32)desc->natts);
+    d->head = palloc0(d->head_bytes);
+    d->head->nitems = d->head->nrooms = (uint32)d->items;
+    d->head->ncols = (uint32)desc->natts;
+    d->head->format = GSTORE_KDS_COLUMN;
+    d->head->has_attnames = 1;
+    d->head->tdtypeid = desc->tdtypeid;
+    d->head->tdtypmod = desc->tdtypmod;
+    d->head->table_oid = RelationGetRelid(d->relation);
+    names = (char *)&d->head->columns[desc->natts];
+    for (int i = 0; i < desc->natts; i++) {
+        const Form_pg_attribute a = TupleDescAttr(desc, i);
+
+        d->head->columns[i] = (gstore_kds_column){.attbyval = a->attbyval,
+                                                  .attalign = align_bytes(a->attalign),
+                                                  .attlen = a->attlen,
+                                                  .attnum = a->attnum,
+                                                  .attcacheoff = -1,
+                                                  .atttypid = a->attisdropped ? InvalidOid : a->atttypid,
+                                                  .atttypmod = a->atttypmod};
+        if (a->attisdropped)
+            continue;
+        if (!a->attbyval)
+            d->head->has_notbyval = 1;
+        strlcpy(names + (Size)i * GSTORE_KDS_NAME_BYTES, NameStr(a->attname), GSTORE_KDS_NAME_BYTES);
+    }
+}
+
+/* ---- contents */
+
+static void put(dense *d, uint64 offset, const void *bytes, uint64 count)
+{
+    const gstore_piece piece = {.offset_bytes = offset, .bytes = count, .local = (void *)bytes};
+
+    if (count > 0)
+        gstore_transfer_far(GSTORE_COPY_WRITE, &d->view->name, &d->far, &piece, 1);
+    gstore_progress_add(RelationGetRelid(d->relation), 0, count);
+}
+
+/* From an area to the copy, on the device. */
+static void put_area(dense *d, int index, gstore_part part, uint64 from, uint64 to, uint64 count)
+{
+    const gstore_piece piece = {
+        .column = (uint16)(index + 1), .part = part, .offset_bytes = from, .bytes = count, .to = to};
+
+    if (count > 0)
+        gstore_transfer_far(GSTORE_COPY_TAKE, &d->view->name, &d->far, &piece, 1);
+    gstore_progress_add(RelationGetRelid(d->relation), 0, count);
+}
+
+/* Nothing is dead: as the store has it, but for offsets, which are relative to the values here. */
+static void put_whole_column(dense *d, int index)
+{
+    const gstore_column *column = &d->view->columns[index];
+    const gstore_kds_column *to = &d->head->columns[index];
+    const uint32 width = gstore_width(column);
+    const uint64 values = to->va_offset * (uint64)GSTORE_KDS_UNIT;
+    const uint64 extra = gstore_kds_extra_offset(to, width, d->items);
+    uint32 *offsets, shift;
+
+    if (column->length >= 0) {
+        put_area(d, index, GSTORE_VALUES, 0, values, d->items * width);
+        if (column->has_nulls)
+            put_area(d, index, GSTORE_NULLS, 0, extra, (d->items + 7) / 8);
+        return;
+    }
+    put_area(d, index, GSTORE_BODIES, GSTORE_KDS_UNIT, extra, column->bodies_bytes - GSTORE_KDS_UNIT);
+    shift = (uint32)((extra - values) / GSTORE_KDS_UNIT) - 1; /* bodies begin at 1 in the area */
+    offsets = MemoryContextAlloc(d->scratch, sizeof *offsets * OFFSETS_AT_A_TIME);
+    for (uint64 first = 0; first < d->items; first += OFFSETS_AT_A_TIME) {
+        const uint64 count = Min(OFFSETS_AT_A_TIME, d->items - first);
+
+        read_offsets(d, index, first, count, offsets);
+        for (uint64 i = 0; i < count; i++)
+            if (offsets[i] != 0)
+                offsets[i] += shift;
+        put(d, values + first * sizeof *offsets, offsets, count * sizeof *offsets);
+    }
+    pfree(offsets);
+}
+
+/* Where the rows of a column that are not dead have got to. */
+typedef struct packing {
+    uint64 items;          /* in the copy so far */
+    uint64 start, body_at; /* of the values, and where the next body goes; in the copy */
+    uint8 *nulls;          /* of all items; NULL: none is NULL */
+    uint8 *values;         /* of one batch */
+    StringInfoData bodies; /* that end at body_at and are not in the copy yet */
+} packing;
+
+static void put_bodies(dense *d, packing *p)
+{
+    put(d, p->body_at - (uint64)p->bodies.len, p->bodies.data, (uint64)p->bodies.len);
+    resetStringInfo(&p->bodies);
+}
+
+/* Large ones go by themselves. The copy is zero between bodies. */
+static void pack_body(dense *d, packing *p, const char *body)
+{
+    const uint64 bytes = VARSIZE_ANY(body), room = TYPEALIGN64(GSTORE_KDS_UNIT, bytes);
+
+    if ((uint64)p->bodies.len + room > BODIES_AT_A_TIME)
+        put_bodies(d, p);
+    if (room > BODIES_AT_A_TIME)
+        put(d, p->body_at, body, bytes);
+    else {
+        enlargeStringInfo(&p->bodies, (int)room);
+        memset(p->bodies.data + p->bodies.len, 0, room);
+        memcpy(p->bodies.data + p->bodies.len, body, bytes);
+        p->bodies.len += (int)room;
+    }
+    p->body_at += room;
+}
+
+static void pack_row(dense *d, const gstore_column *column, const gstore_batch *batch, int index,
+                     uint64 row, packing *p, uint64 at)
+{
+    const bool null = gstore_is_null(batch, column, index, row);
+    const uint32 width = gstore_width(column);
+
+    if (column->length >= 0) {
+        memcpy(p->values + at * width, batch->columns[index].values + (row - batch->first) * width,
+               width);
+        if (p->nulls != NULL && !null)
+            p->nulls[(p->items + at) / 8] |= (uint8)(1 << ((p->items + at) % 8));
+    } else if (null)
+        ((uint32 *)p->values)[at] = 0;
+    else {
+        ((uint32 *)p->values)[at] = (uint32)((p->body_at - p->start) / GSTORE_KDS_UNIT);
+        pack_body(d, p, DatumGetPointer(gstore_value(batch, column, index, row)));
+    }
+}
+
+static void put_live_rows(dense *d, int index)
+{
+    const gstore_column *column = &d->view->columns[index];
+    const gstore_kds_column *to = &d->head->columns[index];
+    const uint32 width = gstore_width(column);
+    const uint64 values = to->va_offset * (uint64)GSTORE_KDS_UNIT;
+    const uint64 extra = gstore_kds_extra_offset(to, width, d->items);
+    Bitmapset *wanted = bms_make_singleton(index + 1);
+    gstore_batch *batch = gstore_batch_create(RelationGetDescr(d->relation)->natts);
+    packing p = {.start = values, .body_at = extra};
+
+    if (column->length >= 0 && column->has_nulls)
+        p.nulls = MemoryContextAllocExtended(d->scratch, (d->items + 7) / 8,
+                                             MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+    initStringInfo(&p.bodies);
+    for (uint64 row = 0; row < d->view->rows;) {
+        uint64 packed = 0, limit;
+
+        CHECK_FOR_INTERRUPTS();
+        (void)gstore_read(batch, d->view, wanted, row, d->view->rows - row);
+        limit = batch->first + batch->count;
+        p.values = MemoryContextAllocHuge(d->scratch, batch->count * width);
+        for (; row < limit; row++)
+            if (!gstore_view_is_dead(d->view, row))
+                pack_row(d, column, batch, index, row, &p, packed++);
+        put(d, values + p.items * width, p.values, packed * width);
+        p.items += packed;
+        pfree(p.values);
+    }
+    put_bodies(d, &p);
+    if (p.nulls != NULL)
+        put(d, extra, p.nulls, (d->items + 7) / 8);
+}
+
+static void fill(dense *d)
+{
+    gstore_transfer_far(GSTORE_COPY_MAKE, &d->view->name, &d->far, NULL, 0);
+    for (int i = 0; i < RelationGetDescr(d->relation)->natts; i++) {
+        MemoryContext old = MemoryContextSwitchTo(d->scratch);
+
+        if (is_there(d, i)) {
+            if (d->view->dead == NULL)
+                put_whole_column(d, i);
+            else
+                put_live_rows(d, i);
+        }
+        MemoryContextSwitchTo(old);
+        MemoryContextReset(d->scratch);
+    }
+    put(d, 0, d->head, d->head_bytes);
+}
+
+/* ---- life */
+
+/* After an ERROR, and at exit. A command that is still under way must end first: it may be the one that
+ * makes the copy. */
+static void give_up(int code, Datum argument)
+{
+    const dense *d = (const dense *)DatumGetPointer(argument);
+
+    gstore_settle();
+    gstore_release_copy(d->record);
+}
+
+static void make_copy(Relation relation, const gstore_view *view, uint8 handle[GSTORE_HANDLE_BYTES])
+{
+    dense d = {.relation = relation, .view = view, .items = count_items(view)};
+
+    if (d.items > PG_UINT32_MAX)
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                        errmsg("the format 'pgstrom' holds %u rows", PG_UINT32_MAX)));
+    gstore_wait_ready();
+    d.scratch = AllocSetContextCreate(CurrentMemoryContext, "gstore copy", ALLOCSET_DEFAULT_SIZES);
+    describe(&d);
+    lay_out(&d);
+    d.far.copy_bytes = d.head->length;
+    d.record = gstore_new_copy(&d.far.copy);
+    PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(&d));
+    {
+        gstore_progress_begin(GSTORE_EXPORTING, RelationGetRelid(relation), &d);
+        fill(&d);
+        gstore_progress_end(&d);
+    }
+    PG_END_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(&d));
+    if (!gstore_hang_copy(RelationGetRelid(relation), view, d.record, d.far.handle)) {
+        gstore_release_copy(d.record);
+        ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                        errmsg("table \"%s\" was emptied by a new start of the GPU memory keeper",
+                               RelationGetRelationName(relation))));
+    }
+    memcpy(handle, d.far.handle, GSTORE_HANDLE_BYTES);
+    MemoryContextDelete(d.scratch);
+}
+
+static bool find_or_make(Relation relation, uint8 handle[GSTORE_HANDLE_BYTES])
+{
+    const Oid oid = RelationGetRelid(relation);
+    gstore_view view;
+
+    gstore_look_now(oid, false, &view);
+    if (view.empty || view.live_rows == 0)
+        return false;
+    gstore_check_columns(relation, &view);
+    if (gstore_get_copy(oid, &view, handle))
+        return true;
+    LockDatabaseObject(ForeignTableRelationId, oid, 1, ExclusiveLock);
+    gstore_look_now(oid, true, &view); /* the same one */
+    if (!gstore_get_copy(oid, &view, handle))
+        make_copy(relation, &view, handle);
+    UnlockDatabaseObject(ForeignTableRelationId, oid, 1, ExclusiveLock);
+    return true;
+}
+
+Datum gstore_export_ipchandle(PG_FUNCTION_ARGS)
+{
+    const Oid oid = PG_GETARG_OID(0);
+    bytea *result = palloc(VARHDRSZ + GSTORE_HANDLE_BYTES);
+    Relation relation;
+    bool found;
+
+    gstore_check_readable(oid);
+    relation = relation_open(oid, AccessShareLock);
+    found = find_or_make(relation, (uint8 *)VARDATA(result));
+    relation_close(relation, AccessShareLock);
+    if (!found)
+        PG_RETURN_NULL();
+    SET_VARSIZE(result, VARHDRSZ + GSTORE_HANDLE_BYTES);
+    PG_RETURN_BYTEA_P(result);
+}

@@ -1,0 +1,301 @@
+/* gstore_export(): a token with which other processes attach a table's memory.
+ *
+ * The token leads to a manifest (table/manifest.h): names, types and objects of the columns, and how many
+ * rows there are. Manifests of one store share an object beside its columns, a ring; it goes with the
+ * store, and so a token is stale when its rows are. A table whose rows and columns are as at the latest
+ * export gets the same token again.
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/tupdesc.h"
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_foreign_table.h"
+#include "catalog/pg_type.h"
+#include "fmgr.h"
+#include "lib/stringinfo.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/predicate.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include <gvmem/kernels.h>
+#include <gvmem/table.h>
+
+#include "postgres/fdw.h"
+#include "postgres/functions.h"
+#include "postgres/pending.h"
+#include "table/manifest.h"
+
+PG_FUNCTION_INFO_V1(gstore_export);
+
+/* ---- what may be exported */
+
+static Relation open_table(Oid oid)
+{
+    Relation relation;
+
+    gstore_check_readable(oid);
+    relation = try_relation_open(oid, AccessShareLock);
+    if (relation == NULL)
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+                        errmsg("relation with OID %u does not exist", oid)));
+    return relation;
+}
+
+static uint64 next_revision(Oid oid)
+{
+    const gstore_table *table;
+    uint64 revision;
+
+    LWLockAcquire(gstore->lock, LW_SHARED);
+    table = gstore_find_table(oid, false);
+    revision = table != NULL ? (uint64)table->revisions + 1 : 1;
+    LWLockRelease(gstore->lock);
+    return revision;
+}
+
+/* Deleted rows would be there for who reads the memory, so the table is written anew without them: a
+ * change of this transaction. Until it commits others see the store that was, and the token is good all
+ * the same; if it aborts, the token is stale. True: view is of a store that is ours. */
+static bool compact(Relation relation, gstore_view *view)
+{
+    const Oid oid = RelationGetRelid(relation);
+    const uint64 seen = view->revision;
+    gstore_pending *pending;
+    uint64 first, limit;
+
+    if (!pg_class_ownercheck(oid, GetUserId()))
+        ereport(ERROR,
+                (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                 errmsg("cannot export table \"%s\": it has deleted rows among the others",
+                        RelationGetRelationName(relation)),
+                 errhint("Its owner can rewrite it, with gstore_fdw_compact() or by exporting it.")));
+    PreventCommandIfReadOnly("gstore_export() of a table with deleted rows");
+    (void)gstore_compact(relation);
+    pending = gstore_pending_find(oid);
+    gstore_look(oid, NULL, false, view); /* the lock is held: nobody changes it from here on */
+    if (IsolationUsesXactSnapshot() && view->revision != seen)
+        ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                        errmsg("could not serialize access due to concurrent update")));
+    if (view->empty || view->live_rows == view->rows)
+        return false; /* somebody was faster */
+    *view = *gstore_pending_rows(pending, GetCurrentCommandId(false), &first, &limit);
+    view->revision = (uint32)next_revision(oid);
+    return true;
+}
+
+/* What the statement sees of the table. True: of a store that this transaction has made. */
+static bool choose_revision(Relation relation, gstore_view *view)
+{
+    const Oid oid = RelationGetRelid(relation);
+
+    if (gstore_pending_find(oid) != NULL)
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("cannot export table \"%s\": this transaction has changed it",
+                               RelationGetRelationName(relation)),
+                        errhint("COMMIT first: others read what is committed.")));
+    PredicateLockRelation(relation, GetActiveSnapshot());
+    gstore_look(oid, GetActiveSnapshot(), false, view);
+    if (view->empty)
+        return false;
+    gstore_check_columns(relation, view);
+    return view->live_rows != view->rows && compact(relation, view);
+}
+
+/* ---- the manifest */
+
+static uint32 add_text(StringInfo text, Size before, const char *what)
+{
+    const uint32 at = (uint32)(before + (Size)text->len);
+
+    appendBinaryStringInfo(text, what, (int)strlen(what) + 1);
+    return at;
+}
+
+static void describe_column(gvmi_manifest_column *to, const gstore_column *column, bool stored,
+                            const Form_pg_attribute attribute, StringInfo text, Size before)
+{
+    const Oid base = getBaseType(attribute->atttypid);
+    const Oid element = get_base_element_type(base);
+
+    *to = (gvmi_manifest_column){
+        .name = add_text(text, before, NameStr(attribute->attname)),
+        .type_name = add_text(text, before,
+                              format_type_extended(attribute->atttypid, attribute->atttypmod,
+                                                   FORMAT_TYPE_TYPEMOD_GIVEN)),
+        .type = attribute->atttypid,
+        .base_type = base,
+        .typmod = attribute->atttypmod,
+        .length = attribute->attlen,
+        .number = (uint16)attribute->attnum,
+        .align = attribute->attalign,
+        .bodies_bytes = stored ? column->bodies_bytes : 0,
+    };
+    if (OidIsValid(element)) {
+        bool by_value;
+
+        to->element = element;
+        get_typlenbyvalalign(element, &to->element_length, &by_value, &to->element_align);
+    }
+    if (attribute->attbyval)
+        to->flags |= GVMI_COLUMN_BY_VALUE;
+    if (!stored)
+        to->flags |= GVMI_COLUMN_ABSENT;
+    else {
+        if (column->has_nulls && column->length >= 0)
+            to->flags |= GVMI_COLUMN_NULLS;
+        if (column->pglz)
+            to->flags |= GVMI_COLUMN_PGLZ;
+    }
+    to->width = gstore_width(
+        &(gstore_column){.length = attribute->attlen, .align = attribute->attalign});
+}
+
+static char *make_manifest(Relation relation, const gstore_view *view, uint32 *bytes)
+{
+    const TupleDesc desc = RelationGetDescr(relation);
+    gvmi_manifest head = {.magic = GVMI_MANIFEST_MAGIC,
+                          .version = GVMI_TOKEN_VERSION,
+                          .header_bytes = sizeof head,
+                          .column_bytes = sizeof(gvmi_manifest_column),
+                          .layout = GVMI_LAYOUT_PGSTROM,
+                          .rows = view->rows,
+                          .revision = view->revision};
+    gvmi_manifest_column *columns = palloc0(sizeof *columns * (Size)Max(desc->natts, 1));
+    StringInfoData text;
+    Size before;
+    char *all;
+
+    for (int i = 0; i < desc->natts; i++)
+        head.columns += !TupleDescAttr(desc, i)->attisdropped;
+    before = sizeof head + sizeof *columns * head.columns;
+    initStringInfo(&text);
+    head.schema = add_text(&text, before, get_namespace_name(RelationGetNamespace(relation)));
+    head.name = add_text(&text, before, RelationGetRelationName(relation));
+    for (int i = 0, n = 0; i < desc->natts; i++) {
+        const Form_pg_attribute attribute = TupleDescAttr(desc, i);
+        const bool stored = i < view->column_count && !view->columns[i].dropped;
+
+        if (!attribute->attisdropped)
+            describe_column(&columns[n++], &view->columns[i], stored, attribute, &text, before);
+    }
+    head.bytes = (uint32)(before + (Size)text.len);
+    if (head.bytes > GVMI_MANIFEST_BYTES_MAX)
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                        errmsg("the description of table \"%s\" is too long to be exported",
+                               RelationGetRelationName(relation))));
+    all = palloc(head.bytes);
+    memcpy(all, &head, sizeof head);
+    memcpy(all + sizeof head, columns, before - sizeof head);
+    memcpy(all + before, text.data, (Size)text.len);
+    *bytes = head.bytes;
+    return all;
+}
+
+/* ---- its place */
+
+/* NULL: the store is gone, with its keeper. One that is ours is in no version yet. The lock is held. */
+static gstore_store *find_store(Oid oid, const gstore_view *view, bool own)
+{
+    const gstore_table *table = gstore_find_table(oid, false);
+    const dsa_pointer none = InvalidDsaPointer;
+
+    if (own)
+        return dsa_get_address(gstore_area(), view->store);
+    for (dsa_pointer place = table != NULL ? table->newest : none; DsaPointerIsValid(place);) {
+        const gstore_version *version = dsa_get_address(gstore_area(), place);
+
+        if (version->store == view->store)
+            return dsa_get_address(gstore_area(), view->store);
+        place = version->older;
+    }
+    return NULL;
+}
+
+/* The place of the manifest. True: it is there already, from an export before. */
+static bool choose_place(Oid oid, const gstore_view *view, bool own, uint64 sum, uint32 bytes,
+                         uint64 *at)
+{
+    gstore_store *store;
+    bool known = false;
+
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    store = find_store(oid, view, own);
+    if (store != NULL) {
+        known = store->manifest_bytes == bytes && store->manifest_sum == sum;
+        if (!known && store->manifest_end + bytes > GVMI_MANIFEST_RING_BYTES)
+            store->manifest_end = 0;
+        *at = known ? store->manifest_at : store->manifest_end;
+    }
+    LWLockRelease(gstore->lock);
+    if (store == NULL)
+        ereport(ERROR, (errcode(ERRCODE_CONNECTION_FAILURE),
+                        errmsg("the GPU memory keeper was started anew: the table is empty")));
+    return known;
+}
+
+static void note_place(Oid oid, const gstore_view *view, bool own, uint64 sum, uint32 bytes, uint64 at)
+{
+    gstore_store *store;
+
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    store = find_store(oid, view, own);
+    if (store != NULL) {
+        store->manifest_sum = sum;
+        store->manifest_at = at;
+        store->manifest_bytes = bytes;
+        store->manifest_end = at + TYPEALIGN(GVMI_MANIFEST_ALIGN, bytes);
+    }
+    LWLockRelease(gstore->lock);
+}
+
+static char *make_token(const gstore_view *view, uint64 sum, uint32 bytes, uint64 at)
+{
+    char path[GSTORE_STORE_PATH_BYTES];
+    char *token;
+
+    gstore_store_path(&view->name, path);
+    token = psprintf("%s%d:%016llx:%llu:%u:%s:%s", GVMI_TOKEN_PREFIX, GVMI_TOKEN_VERSION,
+                     (unsigned long long)sum, (unsigned long long)at, bytes, path, gstore->path);
+    if (strlen(token) >= GVM_TABLE_TOKEN_BYTES_MAX)
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                        errmsg("the path of the keeper's socket is too long for a token")));
+    return token;
+}
+
+Datum gstore_export(PG_FUNCTION_ARGS)
+{
+    const Oid oid = PG_GETARG_OID(0);
+    Relation relation = open_table(oid);
+    gstore_view view;
+    gstore_piece piece = {.column = 0, .part = GSTORE_MANIFEST};
+    uint32 bytes;
+    uint64 sum, at;
+    bool own;
+
+    gstore_wait_ready();
+    own = choose_revision(relation, &view);
+    if (view.empty) {
+        relation_close(relation, NoLock);
+        PG_RETURN_NULL();
+    }
+    piece.local = make_manifest(relation, &view, &bytes);
+    piece.bytes = bytes;
+    sum = gvm_checksum_host(piece.local, bytes);
+    /* One export of a table at a time; they wait for nobody else. An ERROR ends it, too. */
+    LockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
+    if (!choose_place(oid, &view, own, sum, bytes, &at)) {
+        piece.offset_bytes = at;
+        gstore_transfer(GSTORE_WRITE, &view.name, &piece, 1);
+        note_place(oid, &view, own, sum, bytes, at);
+    }
+    UnlockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
+    relation_close(relation, NoLock); /* the lock stays: no DROP before the caller has the token */
+    PG_RETURN_TEXT_P(cstring_to_text(make_token(&view, sum, bytes, at)));
+}

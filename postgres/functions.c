@@ -1,0 +1,131 @@
+/* SQL functions on one table. gstore_fdw_format, _nitems, _nattrs and _rawsize tell of the revision that
+ * the statement sees, and need SELECT on the table, as reading it would; gstore_fdw_compact rewrites it. */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "catalog/pg_class.h"
+#include "fmgr.h"
+#include "foreign/foreign.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/formatting.h"
+#include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "postgres/fdw.h"
+#include "postgres/functions.h"
+#include "postgres/pending.h"
+
+PG_FUNCTION_INFO_V1(gstore_fdw_format);
+PG_FUNCTION_INFO_V1(gstore_fdw_nitems);
+PG_FUNCTION_INFO_V1(gstore_fdw_nattrs);
+PG_FUNCTION_INFO_V1(gstore_fdw_rawsize);
+PG_FUNCTION_INFO_V1(gstore_fdw_compact);
+
+void gstore_check_table(Oid relation)
+{
+    const char *name = get_rel_name(relation);
+
+    if (name == NULL)
+        ereport(ERROR, (errcode(ERRCODE_UNDEFINED_TABLE),
+                        errmsg("relation with OID %u does not exist", relation)));
+    if (!gstore_is_table(relation))
+        ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
+                        errmsg("\"%s\" is not a table in GPU memory", name),
+                        errdetail("It is not a foreign table of the wrapper gstore_fdw.")));
+}
+
+void gstore_check_readable(Oid relation)
+{
+    AclResult result;
+
+    gstore_check_table(relation);
+    result = pg_class_aclcheck(relation, GetUserId(), ACL_SELECT);
+    if (result != ACLCHECK_OK)
+        aclcheck_error(result, OBJECT_FOREIGN_TABLE, get_rel_name(relation));
+}
+
+void gstore_look_now(Oid relation, bool want_dead, gstore_view *view)
+{
+    gstore_look(relation, GetActiveSnapshot(), want_dead, view);
+}
+
+/* The table's option; also of a table without rows. */
+Datum gstore_fdw_format(PG_FUNCTION_ARGS)
+{
+    const Oid relation = PG_GETARG_OID(0);
+    const char *format = "pgstrom";
+    ListCell *cell;
+
+    gstore_check_readable(relation);
+    foreach (cell, GetForeignTable(relation)->options) {
+        const DefElem *option = lfirst(cell);
+
+        if (strcmp(option->defname, "format") == 0)
+            format = asc_tolower(strVal(option->arg), strlen(strVal(option->arg)));
+    }
+    PG_RETURN_TEXT_P(cstring_to_text(format));
+}
+
+Datum gstore_fdw_nitems(PG_FUNCTION_ARGS)
+{
+    gstore_view view;
+
+    gstore_check_readable(PG_GETARG_OID(0));
+    gstore_look_now(PG_GETARG_OID(0), false, &view);
+    PG_RETURN_INT64((int64)view.live_rows);
+}
+
+/* With the dropped ones, whose places in attribute numbers remain. */
+Datum gstore_fdw_nattrs(PG_FUNCTION_ARGS)
+{
+    const Oid relation = PG_GETARG_OID(0);
+    HeapTuple tuple;
+    int64 count;
+
+    gstore_check_readable(relation);
+    tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relation));
+    if (!HeapTupleIsValid(tuple))
+        elog(ERROR, "cache lookup failed for relation %u", relation);
+    count = ((Form_pg_class)GETSTRUCT(tuple))->relnatts;
+    ReleaseSysCache(tuple);
+    PG_RETURN_INT64(count);
+}
+
+Datum gstore_fdw_rawsize(PG_FUNCTION_ARGS)
+{
+    gstore_view view;
+
+    gstore_check_readable(PG_GETARG_OID(0));
+    gstore_look_now(PG_GETARG_OID(0), false, &view);
+    PG_RETURN_INT64((int64)gstore_data_bytes(view.rows, view.columns, view.column_count));
+}
+
+static bool is_owner(Oid relation)
+{
+#if PG_VERSION_NUM >= 160000
+    return object_ownercheck(RelationRelationId, relation, GetUserId());
+#else
+    return pg_class_ownercheck(relation, GetUserId());
+#endif
+}
+
+/* Returns how many deleted rows are gone by it. As VACUUM, it is the owner's to run. */
+Datum gstore_fdw_compact(PG_FUNCTION_ARGS)
+{
+    const Oid oid = PG_GETARG_OID(0);
+    Relation relation;
+    uint64 rows;
+
+    PreventCommandIfReadOnly("gstore_fdw_compact()");
+    gstore_check_table(oid);
+    if (!is_owner(oid))
+        aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_FOREIGN_TABLE, get_rel_name(oid));
+    relation = relation_open(oid, ShareUpdateExclusiveLock);
+    rows = gstore_compact(relation);
+    relation_close(relation, NoLock);
+    PG_RETURN_INT64((int64)rows);
+}

@@ -1,0 +1,68 @@
+/* postgres/kds.h - the 'pgstrom' format: a table as one dense piece of device memory.
+ *
+ * What gstore_export_ipchandle() makes, byte by byte as docs/gstore_format.md has it. Plain C without
+ * PostgreSQL, for programs that open the handle. Numbers are little-endian.
+ */
+#ifndef GSTORE_KDS_H
+#define GSTORE_KDS_H
+
+#include <stdint.h>
+
+#define GSTORE_KDS_COLUMN 'c' /* gstore_kds_head.format */
+#define GSTORE_KDS_NAME_BYTES 64
+#define GSTORE_KDS_ALIGN 16u /* of the head, and of every column */
+#define GSTORE_KDS_UNIT 8u   /* of packed offsets and sizes */
+
+typedef struct gstore_kds_column {
+    int8_t attbyval;
+    int8_t attalign; /* bytes: 1, 2, 4 or 8 */
+    int16_t attlen;  /* -1: variable length */
+    int16_t attnum;  /* from 1 */
+    int16_t attcacheoff;
+    uint32_t atttypid; /* 0: dropped */
+    int32_t atttypmod;
+    uint32_t va_offset; /* of the values, from the head's first byte, in units; 0: every row is NULL */
+    uint32_t extra_sz; /* of null bitmap or bodies behind the values, in units */
+} gstore_kds_column;
+
+typedef struct gstore_kds_head {
+    uint64_t length; /* of everything */
+    uint32_t nitems;
+    uint32_t usage;  /* 0 */
+    uint32_t nrooms; /* as nitems */
+    uint32_t ncols;
+    uint8_t format;
+    uint8_t has_notbyval; /* some column is not passed by value */
+    uint8_t has_attnames; /* 1: names follow the columns' descriptions */
+    uint8_t reserved;
+    uint32_t tdtypeid; /* the table's row type */
+    int32_t tdtypmod;
+    uint32_t table_oid;
+    uint32_t nslots, hash_min, hash_max, nrows_per_block; /* 0: of other formats */
+    gstore_kds_column columns[];                          /* ncols; then ncols names */
+} gstore_kds_head;
+
+_Static_assert(sizeof(gstore_kds_column) == 24, "24 bytes a column");
+_Static_assert(sizeof(gstore_kds_head) == 56, "56 bytes before the columns");
+
+static inline uint64_t gstore_kds_round(uint64_t bytes, uint64_t to)
+{
+    return (bytes + to - 1) / to * to;
+}
+
+static inline uint64_t gstore_kds_head_bytes(uint32_t ncols)
+{
+    return gstore_kds_round(sizeof(gstore_kds_head) +
+                                ncols * (sizeof(gstore_kds_column) + (uint64_t)GSTORE_KDS_NAME_BYTES),
+                            GSTORE_KDS_ALIGN);
+}
+
+/* Where a column's extra bytes begin: behind `width` bytes a row. */
+static inline uint64_t gstore_kds_extra_offset(const gstore_kds_column *column, uint32_t width,
+                                               uint64_t nitems)
+{
+    return column->va_offset * (uint64_t)GSTORE_KDS_UNIT +
+           gstore_kds_round(width * nitems, GSTORE_KDS_UNIT);
+}
+
+#endif

@@ -1,0 +1,41 @@
+/* postgres/scan.h - which rows a statement sees, as segments of stores. */
+#ifndef GSTORE_SCAN_H
+#define GSTORE_SCAN_H
+
+#include "postgres/store.h"
+
+/* Of what was committed, and of what this transaction added behind. */
+#define GSTORE_SEGMENTS_MAX 2
+
+typedef struct gstore_segment {
+    gstore_view view;
+    uint64 first, limit; /* rows */
+} gstore_segment;
+
+/* Those that the snapshot sees, with what this transaction changed before the snapshot's command;
+ * snapshot NULL: all that is committed, and all of this transaction. target: of UPDATE or DELETE,
+ * which takes the table's lock and sees what was committed before that. Returns how many. */
+extern int gstore_choose_rows(Relation relation, Snapshot snapshot, bool target,
+                              gstore_segment segments[GSTORE_SEGMENTS_MAX]);
+
+/* Every row of the segments, in their order, as virtual tuples: for what looks at whole tables. */
+typedef struct gstore_walk gstore_walk;
+
+extern gstore_walk *gstore_walk_begin(Relation relation, const gstore_segment *segments, int count);
+/* False at the end. What the slot refers to lives until the next call. */
+extern bool gstore_walk_next(gstore_walk *walk, TupleTableSlot *slot);
+extern void gstore_walk_end(gstore_walk *walk);
+
+/* One batch as the slots of its rows. */
+typedef struct gstore_output gstore_output;
+
+extern gstore_output *gstore_output_create(int columns);
+/* Of which columns (attribute number - 1), after the batch was read. */
+extern void gstore_output_begin(gstore_output *output, const gstore_batch *batch,
+                                const gstore_view *view, const int *indexes, int count);
+extern void gstore_output_fill(const gstore_output *output, uint64 place, TupleTableSlot *slot);
+
+/* SERIALIZABLE: notes what a reader did not see, and who has read what is about to change. */
+extern void gstore_note_read(Relation relation, Snapshot snapshot);
+
+#endif

@@ -1,0 +1,208 @@
+/* What the views in schema pgstrom show: versions of tables, the keeper, statements at work. */
+#include "postgres.h"
+
+#include "catalog/pg_authid.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/timestamp.h"
+
+#include "postgres/progress.h"
+#include "postgres/shared.h"
+
+PG_FUNCTION_INFO_V1(gstore_fdw_chunk_info);
+PG_FUNCTION_INFO_V1(gstore_fdw_keeper_info);
+PG_FUNCTION_INFO_V1(gstore_fdw_progress);
+
+/* One row of a result, filled from left to right. */
+typedef struct row {
+    ReturnSetInfo *result;
+    Datum values[32];
+    bool nulls[32];
+    int count;
+} row;
+
+static void begin(FunctionCallInfo fcinfo, row *r)
+{
+    InitMaterializedSRF(fcinfo, 0);
+    r->result = (ReturnSetInfo *)fcinfo->resultinfo;
+    r->count = 0;
+}
+
+static void add(row *r, Datum value)
+{
+    r->nulls[r->count] = false;
+    r->values[r->count++] = value;
+}
+
+static void add_null(row *r)
+{
+    r->nulls[r->count++] = true;
+}
+
+static void add_text(row *r, const char *text)
+{
+    add(r, CStringGetTextDatum(text));
+}
+
+static void add_int64(row *r, uint64 number)
+{
+    add(r, Int64GetDatum((int64)number));
+}
+
+static void finish(row *r)
+{
+    tuplestore_putvalues(r->result->setResult, r->result->setDesc, r->values, r->nulls);
+    r->count = 0;
+}
+
+/* ---- versions */
+
+static bool may_see_table(Oid database, Oid relation)
+{
+    bool is_missing = false;
+
+    if (superuser())
+        return true;
+    return database == MyDatabaseId &&
+           pg_class_aclcheck_ext(relation, GetUserId(), ACL_SELECT, &is_missing) == ACLCHECK_OK &&
+           !is_missing;
+}
+
+Datum gstore_fdw_chunk_info(PG_FUNCTION_ARGS)
+{
+    gstore_version_info *all;
+    const int count = gstore_list_versions(&all);
+    row r;
+
+    begin(fcinfo, &r);
+    for (int i = 0; i < count; i++) {
+        const gstore_version_info *v = &all[i];
+
+        if (!may_see_table(v->key.database, v->key.relation))
+            continue;
+        add(&r, ObjectIdGetDatum(v->key.database));
+        add(&r, ObjectIdGetDatum(v->key.relation));
+        add(&r, Int32GetDatum((int32)v->revision));
+        add(&r, TransactionIdGetDatum(v->xmin));
+        add(&r, TransactionIdGetDatum(v->xmax));
+        if (v->empty)
+            add_null(&r);
+        else
+            add(&r, Int32GetDatum(v->device));
+        add_text(&r, "pgstrom");
+        add_int64(&r, v->data_bytes);
+        add_int64(&r, v->live_rows);
+        finish(&r);
+    }
+    return (Datum)0;
+}
+
+/* ---- the keeper */
+
+/* Where the socket is and what went wrong is for who administers the server. */
+static void add_keeper(row *r, const gstore_report *report, bool trusted)
+{
+    add(r, BoolGetDatum(gstore->ready));
+    add(r, Int32GetDatum((int32)gstore->epoch));
+    add(r, Int32GetDatum((int32)gstore->worker_pid));
+    add(r, Int64GetDatum((int64)report->keeper_pid));
+    if (trusted)
+        add_text(r, gstore->path);
+    else
+        add_null(r);
+    if (trusted && gstore->problem[0] != '\0')
+        add_text(r, gstore->problem);
+    else
+        add_null(r);
+    add_int64(r, report->host_budget_bytes);
+    add_int64(r, report->host_used_bytes);
+    add_int64(r, report->clients);
+    add(r, Int32GetDatum(gstore_windows));
+    add(r, Int32GetDatum(gstore_windows - (int32)gstore->free_count));
+}
+
+static void add_device(row *r, const gstore_device_report *device)
+{
+    add(r, Int32GetDatum(device->ordinal));
+    add_text(r, device->name);
+    add(r, BoolGetDatum(gstore->software));
+    add_int64(r, device->budget_bytes);
+    add_int64(r, device->resident_bytes);
+    add_int64(r, device->host_bytes);
+    add_int64(r, device->copies_bytes);
+    add_int64(r, device->objects);
+    add_int64(r, device->evicted_bytes);
+    add_int64(r, device->promoted_bytes);
+}
+
+Datum gstore_fdw_keeper_info(PG_FUNCTION_ARGS)
+{
+    const bool trusted = has_privs_of_role(GetUserId(), ROLE_PG_MONITOR);
+    gstore_report report;
+    row r;
+
+    begin(fcinfo, &r);
+    if (gstore == NULL)
+        return (Datum)0; /* not loaded at server start: there is no keeper */
+    LWLockAcquire(gstore->lock, LW_SHARED);
+    report = gstore->report;
+    LWLockRelease(gstore->lock);
+    for (uint32 i = 0; i < report.device_count; i++) {
+        add_keeper(&r, &report, trusted);
+        add_device(&r, &report.devices[i]);
+        finish(&r);
+    }
+    if (report.device_count == 0) {
+        add_keeper(&r, &report, trusted);
+        while (r.count < r.result->setDesc->natts)
+            add_null(&r);
+        finish(&r);
+    }
+    return (Datum)0;
+}
+
+/* ---- statements */
+
+static const char *command_name(gstore_progress_command command)
+{
+    switch (command) {
+    case GSTORE_NOTHING: break;
+    case GSTORE_INSERTING: return "INSERT";
+    case GSTORE_COPYING: return "COPY";
+    case GSTORE_UPDATING: return "UPDATE";
+    case GSTORE_COMPACTING: return "COMPACT";
+    case GSTORE_EXPORTING: return "EXPORT";
+    }
+    return "";
+}
+
+/* As in pg_stat_progress_...: that a statement runs is everybody's, what it does its user's. */
+Datum gstore_fdw_progress(PG_FUNCTION_ARGS)
+{
+    gstore_progress_info *all;
+    const int count = gstore_list_progress(&all);
+    row r;
+
+    begin(fcinfo, &r);
+    for (int i = 0; i < count; i++) {
+        const gstore_progress_info *p = &all[i];
+
+        add(&r, Int32GetDatum(p->pid));
+        add(&r, ObjectIdGetDatum(p->database));
+        if (has_privs_of_role(GetUserId(), p->user) ||
+            has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS)) {
+            add(&r, ObjectIdGetDatum(p->relation));
+            add_text(&r, command_name(p->command));
+            add(&r, TimestampTzGetDatum(p->started));
+            add_int64(&r, p->rows);
+            add_int64(&r, p->bytes);
+        } else
+            while (r.count < r.result->setDesc->natts)
+                add_null(&r);
+        finish(&r);
+    }
+    return (Datum)0;
+}

@@ -1,0 +1,426 @@
+#!/usr/bin/env python3
+"""Tables in GPU memory, attached by token from other processes: TAP, a line a case.
+
+usage: attach.py [CASE...]. What gvmem table shows is held against SQL; attach_probe.c stays attached while
+the table changes under it. A case that hangs is ended by the test's time limit.
+"""
+import json
+import os
+import random
+import shlex
+import signal
+import subprocess
+import sys
+import time
+import traceback
+
+import private
+from private import BUILD, PROJECT, Failed, Server, SqlError, expect
+
+OTHER_USER = 65534  # nobody's
+HOSTILE = 300
+STALE = "GVM_E_ABSENT"
+
+TYPES = """
+CREATE DOMAIN positive AS int CHECK (value > 0);
+CREATE FOREIGN TABLE types (id int, b bool, i2 smallint, i8 bigint, f4 float4, f8 float8, n numeric, n2 numeric(12,3),
+    t text, v varchar(10), c char(6), by bytea, d date, ts timestamp, tz timestamptz, tm time, u uuid, j json, ai int[],
+    at text[], an numeric[], am int[][], nm name, ch "char", o oid, dm positive, tp text OPTIONS (compression 'pglz'))
+    SERVER gstore_fdw;
+INSERT INTO types SELECT i, i % 2 = 0, (i * 37 % 65536 - 32768)::smallint, i::bigint * 123456789012,
+    (random() * 10 ^ (i % 30 - 15))::float4 * (CASE WHEN i % 2 = 0 THEN 1 ELSE -1 END), random() * 10 ^ (i % 600 - 300),
+    random()::numeric * 10 ^ (i % 40 - 20) * (CASE WHEN i % 3 = 0 THEN -1 ELSE 1 END), (random() * 1000)::numeric(12,3),
+    CASE WHEN i % 5 = 0 THEN NULL WHEN i % 7 = 0 THEN '' ELSE repeat('\u00e9"\\' || i || E'\\t\\n', i % 20) END,
+    left('abc' || i, 10), 'x' || i % 100, decode(md5(i::text), 'hex'), date '0001-01-01' - 400 + i * 997,
+    timestamp '2000-01-01' + (i - 500) * interval '37 days 5:06:07.123456',
+    timestamptz '1999-12-31 23:59:59.5+00' + i * interval '1.000001 s', time '00:00' + i * interval '3.21 s',
+    md5(i::text)::uuid, json_build_object('a', i),
+    CASE WHEN i % 4 = 0 THEN '{}' WHEN i % 4 = 1 THEN ARRAY[i, NULL, -i] ELSE ARRAY[i] END,
+    ARRAY['a', 'NULL', NULL, '', 'q"\\', ',x y'], ARRAY[1.5, NULL, i::numeric / 7], ARRAY[[1, 2], [3, i]], 'nm' || i,
+    chr(65 + i % 26)::"char", i, i, repeat('abcabc ' || i % 10, i) FROM generate_series(1, 1500) i;
+INSERT INTO types (id, f8, f4, n, d, ts) VALUES (2001, 'nan', 'inf', 'nan', 'infinity', '-infinity'),
+    (2002, '-inf', '-0', 'inf', NULL, 'infinity'), (2003, 1e15, 1e6, 0, '2024-02-29', NULL),
+    (2004, 123456789012345, 999999, -0.00001, NULL, NULL), (2005, 1e-5, 1e-4, 1e30, NULL, NULL),
+    (2006, 5e-324, 1.17549e-38, '0.000', NULL, NULL), (2007, 1.7976931348623157e308, 3.4028235e38, '-inf', NULL, NULL);
+INSERT INTO types (id, ai) VALUES (2008, '[2:4]={1,2,3}'), (2009, '[0:1][-1:0]={{1,2},{3,4}}');
+"""
+
+
+class Probe:
+    def __init__(self, server, prefix=()):
+        self.process = subprocess.Popen(
+            [*prefix, str(BUILD / "postgres-run/attach_probe")],
+            env=server.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+        )
+
+    def ask(self, *words):
+        self.process.stdin.write(" ".join(words) + "\n")
+        self.process.stdin.flush()
+        said = self.process.stdout.readline().strip()
+        if not said:
+            raise Failed(f"the probe ended at {words[0]}: {self.process.wait()}")
+        return said
+
+    def close(self):
+        self.process.stdin.close()
+        expect(self.process.wait(), 0, "the probe's exit status")
+
+
+def build_probe():
+    (BUILD / "postgres-run").mkdir(exist_ok=True)
+    command = [
+        *shlex.split(os.environ.get("CC", "cc")), "-std=c11", "-Wall", "-Wextra", f"-I{PROJECT}/include",
+        str(PROJECT / "tests/postgres/attach_probe.c"), "-o", str(BUILD / "postgres-run/attach_probe"),
+        f"-L{BUILD}", "-lgvmem", f"-Wl,-rpath,{BUILD}",
+    ]
+    subprocess.run(command, check=True)
+
+
+def export(server, table="ft"):
+    return server.sql(f"SELECT gstore_export('{table}')")
+
+
+def fill(server, rows=10000):
+    server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int, t text, f float8) SERVER gstore_fdw")
+    server.sql(f"INSERT INTO ft SELECT i, 'row ' || i, nullif(i % 10, 0) FROM generate_series(1, {rows}) i")
+
+
+def tool(server, *arguments):
+    return subprocess.run(
+        [str(BUILD / "tools/gvmem"), "table", *arguments], env=server.environ, capture_output=True, text=True, errors="replace"
+    )
+
+
+def show(server, token):
+    done = tool(server, "-n", "1000000", "--json", token)
+    if done.returncode:
+        raise Failed(done.stderr)
+    return json.loads(done.stdout, parse_float=str, parse_int=str)
+
+
+def expect_same(server, table, token=None):
+    """What is read from GPU memory is what SQL says, value by value."""
+    shown = show(server, token or export(server, table))
+    names = [column["name"] for column in shown["columns"]]
+    values = ", ".join(f'"{name}"::text' for name in names)
+    said = server.sql(f"SET timezone = 'UTC'; SELECT json_build_array({values}) FROM {table} ORDER BY id")
+    rows = [json.loads(line) for line in said.splitlines()]
+    expect(len(shown["rows"]), len(rows), "rows")
+    for row, wanted in zip(sorted(shown["rows"], key=lambda row: int(row["id"])), rows):
+        for name, value in zip(names, wanted):
+            found = {True: "true", False: "false"}.get(row[name], row[name])
+            if name == "c" and found is not None:
+                found = found.rstrip()  # as a cast to text does
+            expect(found, value, f"{name} of row {row['id']}")
+
+
+class Reading:
+    settings = ()
+
+    def shown_values_of_every_common_type_are_those_of_sql(self, s):
+        s.sql(TYPES)
+        expect_same(s, "types")
+
+    def columns_are_described_as_sql_writes_them(self, s):
+        done = tool(s, "-n", "0", "-c", "n2,ai,t", export(s, "types"))
+        words = [line.split()[:2] for line in done.stdout.splitlines() if line.split()[:1] in (["n2"], ["ai"], ["t"])]
+        expect(words, [["n2", "numeric(12,3)"], ["ai", "integer[]"], ["t", "text"]], "columns")
+
+    def table_without_rows_has_no_token(self, s):
+        s.sql("CREATE FOREIGN TABLE empty (id int) SERVER gstore_fdw")
+        expect(export(s, "empty"), "", "token")
+
+    def token_of_a_revision_is_made_once(self, s):
+        fill(s)
+        first = export(s)
+        expect(export(s), first, "token")
+        s.sql("INSERT INTO ft VALUES (0)")
+        if export(s) == first:
+            raise Failed("another revision has the same token")
+
+    def token_asked_for_by_many_at_once_is_the_same(self, s):
+        fill(s)
+        sessions = [s.session() for _ in range(6)]
+        for session in sessions:
+            session.begin("SELECT gstore_export('ft')")
+        tokens = {session.finish() for session in sessions}
+        for session in sessions:
+            session.close()
+        expect(len(tokens), 1, "tokens")
+        expect_same(s, "ft", tokens.pop())
+
+    def revisions_exported_among_writes_are_whole(self, s):
+        fill(s, 1)
+        writer = s.session()
+        writer.begin(
+            "DO $$ BEGIN FOR i IN 1..300 LOOP INSERT INTO ft SELECT 1 + (i - 1) * 50 + j, 'row ' || j"
+            " FROM generate_series(1, 50) j; COMMIT; END LOOP; END $$"
+        )
+        seen = set()
+        while len(seen) < 300 and "15001" not in seen:
+            shown = show(s, export(s))
+            seen.add(shown["row_count"])
+            expect([int(row["id"]) for row in shown["rows"]], list(range(1, int(shown["row_count"]) + 1)), "ids")
+            expect(int(shown["row_count"]) % 50, 1, "rows of a whole transaction")
+        writer.finish()
+        writer.close()
+
+    def export_cancelled_is_made_again(self, s):
+        fill(s, 300000)
+        for ms in (1, 5, 20, 60, 150):
+            s.sql("DELETE FROM ft WHERE id IN (SELECT min(id) FROM ft)")
+            try:
+                s.sql(f"SET statement_timeout = {ms}; SELECT gstore_export('ft')")
+            except SqlError as error:
+                expect(str(error), "57014", "SQLSTATE")
+        expect(show(s, export(s))["row_count"], "299995", "rows")
+
+    def tool_says_what_is_wrong(self, s):
+        fill(s)
+        token = export(s)
+        for wanted, arguments in (
+            (0, ["-n", "1", token]), (0, ["--help"]), (1, ["gstore1:"]), (1, ["-c", "nothing", token]), (1, ["-c", "id,id", token]),
+            (2, []), (2, [token, "more"]), (2, ["-n", "-1", token]), (2, ["--nonsense", token]),
+        ):
+            done = tool(s, *arguments)
+            expect(done.returncode, wanted, f"exit status of {arguments}")
+            expect(bool(done.stderr), wanted > 0, f"words about {arguments}")
+
+    def rows_and_nulls_appended_later_change_nothing_attached(self, s):
+        fill(s, 10003)
+        token = export(s)
+        probe = Probe(s)
+        expect(probe.ask("attach", token), "10003 3", "rows and columns")
+        before = [probe.ask("sum", name) for name in ("id", "t", "f")]
+        expect_same(s, "ft", token)
+        shown = show(s, token)
+        s.sql("INSERT INTO ft SELECT NULL, 'more', NULL FROM generate_series(1, 50000)")
+        expect([probe.ask("sum", name) for name in ("id", "t", "f")], before, "checksums")
+        expect(show(s, token)["rows"], shown["rows"], "rows")
+        expect(show(s, export(s))["row_count"], "60003", "rows of the new token")
+        probe.close()
+
+    def insert_waits_for_no_lease_of_a_reader(self, s):
+        fill(s)
+        probe = Probe(s)
+        probe.ask("attach", export(s))
+        expect(probe.ask("take", "id"), "GVM_OK", "lease")
+        s.sql("SET statement_timeout = '10s'; INSERT INTO ft SELECT i FROM generate_series(1, 100000) i")
+        expect(probe.ask("give"), "GVM_OK", "release")
+        expect(probe.ask("give"), "GVM_E_INVALID", "a second release")
+        probe.close()
+
+    def deleted_and_updated_rows_are_left_out_by_rewriting(self, s):
+        fill(s)
+        s.sql("DELETE FROM ft WHERE id % 3 = 0")
+        s.sql("UPDATE ft SET t = 'changed' WHERE id % 7 = 0")
+        expect_same(s, "ft")
+
+    def columns_dropped_and_added_are_as_in_sql(self, s):
+        fill(s)
+        s.sql("ALTER FOREIGN TABLE ft DROP COLUMN t, ADD COLUMN n int, ADD COLUMN d int DEFAULT 7")
+        s.sql("INSERT INTO ft VALUES (-1, 1, 2, 3)")
+        expect_same(s, "ft")
+
+    def own_uncommitted_changes_are_not_exported(self, s):
+        fill(s)
+        expect(s.error("BEGIN; INSERT INTO ft VALUES (1); SELECT gstore_export('ft')"), "55000", "SQLSTATE")
+
+    def token_of_a_compaction_that_was_rolled_back_is_stale(self, s):
+        fill(s)
+        s.sql("DELETE FROM ft WHERE id < 10")
+        token = s.sql("BEGIN; SELECT gstore_export('ft'); ROLLBACK")
+        probe = Probe(s)
+        self.wait_stale(s, token)
+        expect(probe.ask("attach", token), STALE, "attach")
+        expect_same(s, "ft")
+        probe.close()
+
+    @staticmethod
+    def is_attached(s, token):
+        return "false" if tool(s, "-n", "0", token).returncode else "true"
+
+    def wait_stale(self, s, token):
+        deadline = time.monotonic() + 60
+        while self.is_attached(s, token) == "true":
+            if time.monotonic() > deadline:
+                raise Failed("the token is good still")
+            time.sleep(0.05)
+
+    def attached_columns_outlive_truncate_drop_and_rewrite(self, s):
+        for change in ("TRUNCATE ft", "DROP FOREIGN TABLE ft", "DELETE FROM ft WHERE id = 1; SELECT gstore_fdw_compact('ft')"):
+            fill(s)
+            token = export(s)
+            some, whole = Probe(s), Probe(s)
+            some.ask("attach", token)
+            whole.ask("whole", token)
+            sums = {name: whole.ask("sum", name) for name in ("id", "t", "f")}
+            expect(some.ask("open", "id"), "GVM_OK", "open")
+            s.sql(change)
+            self.wait_stale(s, token)
+            expect(some.ask("sum", "id"), sums["id"], f"opened column after {change}")
+            expect(some.ask("sum", "f"), STALE, f"other column after {change}")
+            expect({name: whole.ask("sum", name) for name in sums}, sums, f"whole table after {change}")
+            some.close()
+            whole.close()
+
+    def killed_reader_leaves_nothing_under_its_lease(self, s):
+        fill(s)
+        probe = Probe(s)
+        probe.ask("attach", export(s))
+        expect(probe.ask("take", "id"), "GVM_OK", "lease")
+        probe.process.send_signal(signal.SIGKILL)
+        probe.process.wait()
+        s.sql("SET statement_timeout = '20s'; INSERT INTO ft VALUES (1); TRUNCATE ft; INSERT INTO ft VALUES (2)")
+        expect(s.sql("SELECT id FROM ft"), "2", "rows")
+
+    def memory_is_free_when_the_last_reader_detaches(self, s):
+        fill(s)
+        probe = Probe(s)
+        probe.ask("whole", export(s))
+        s.sql("DROP FOREIGN TABLE IF EXISTS ft, types, wide")
+        objects = "SELECT max(objects) FROM pgstrom.gstore_fdw_keeper_info"
+        s.wait_for(objects.replace("max(objects)", "max(objects) BETWEEN 1 AND 6"))
+        expect(probe.ask("detach"), "GVM_OK", "detach")
+        s.wait_for(objects, "0")
+        probe.close()
+
+    def tokens_of_a_wide_table_wear_out_and_never_lie(self, s):
+        columns = ", ".join(f"column_of_a_long_name_{i:04}_{'x' * 38} int" for i in range(400))
+        s.sql(f"CREATE FOREIGN TABLE wide (id int, {columns}) SERVER gstore_fdw")
+        tokens = []
+        for i in range(110):
+            s.sql(f"INSERT INTO wide (id) VALUES ({i})")
+            tokens.append(export(s, "wide"))
+        good = [i for i in range(110) if self.is_attached(s, tokens[i]) == "true"]
+        if not good or good[0] == 0 or good[-1] != 109:
+            raise Failed(f"tokens that are good: {good}")
+        for i in (good[0], good[-1]):
+            expect(show(s, tokens[i])["row_count"], str(i + 1), f"rows of token {i}")
+        s.sql("DROP FOREIGN TABLE wide")
+
+    def hostile_tokens_are_refused(self, s):
+        fill(s)
+        token = export(s)
+        seed = int(os.environ.get("SEED", time.time_ns() % 1000000))
+        chance = random.Random(seed)
+        print(f"# SEED={seed}")
+        fields = token.split(":")
+        fixed = ["", "gstore", "gstore1:", "gstore2:" + token[8:], token + "x", token[1:], token.replace("gstore1", "gstore01")]
+        fixed += [":".join(fields[:i] + [bad] + fields[i + 1 :]) for i in range(1, 6) for bad in ("", "-1", "99999999999999999999", "/", "a" * 600)]
+        probe = Probe(s)
+        for hostile in fixed:
+            if hostile == "":
+                continue
+            said = probe.ask("attach", hostile)
+            if said in ("10000 3", "GVM_E_SYSTEM") and hostile.replace("gstore01", "gstore1") != token:
+                raise Failed(f"{hostile!r}: {said}")
+            if said == "10000 3":
+                probe.ask("detach")
+        for _ in range(HOSTILE):
+            text = list(token)
+            for _ in range(chance.randint(1, 4)):
+                text[chance.randrange(len(text))] = chr(chance.randint(33, 126))
+            said = probe.ask("attach", "".join(text))
+            if not said.startswith("GVM_E_"):
+                probe.ask("detach")
+        expect(probe.ask("attach", token), "10000 3", "the true token")
+        probe.close()
+
+    def privileges_and_wrong_tables_are_refused(self, s):
+        fill(s)
+        s.sql("CREATE ROLE reader; CREATE ROLE stranger; GRANT SELECT ON ft TO reader")
+        expect(s.error("SET ROLE stranger; SELECT gstore_export('ft')"), "42501", "without SELECT")
+        expect(s.sql("SET ROLE reader; SELECT gstore_export('ft') IS NOT NULL"), "t", "with SELECT")
+        s.sql("DELETE FROM ft WHERE id = 1")
+        expect(s.error("SET ROLE reader; SELECT gstore_export('ft')"), "55000", "rewriting is the owner's")
+        expect(s.error("BEGIN READ ONLY; SELECT gstore_export('ft')"), "25006", "rewriting in READ ONLY")
+        expect(s.error("SELECT gstore_export('pg_class')"), "42809", "a table of no wrapper")
+        expect(s.error("SELECT gstore_export(1::oid)"), "42P01", "an OID of nothing")
+
+    def another_user_is_refused(self, s):
+        if os.getuid() != 0:
+            return "needs root"
+        fill(s)
+        said = other_user(s).ask("attach", export(s))
+        if said not in ("GVM_E_DENIED", "GVM_E_PEER"):
+            raise Failed(said)
+
+    def keeper_killed_while_attached_is_told(self, s):
+        fill(s)
+        token = export(s)
+        probe = Probe(s)
+        probe.ask("attach", token)
+        probe.ask("open", "id")
+        s.kill_and_wait(s.keeper_pid())
+        expect(probe.ask("open", "f"), "GVM_E_KEEPER", "open")
+        s.wait_for("SELECT bool_and(ready) FROM pgstrom.gstore_fdw_keeper_info")
+        fill(s)
+        other = Probe(s)
+        expect(other.ask("attach", token), STALE, "a token of the keeper before")
+        probe.close()
+        other.close()
+
+    def server_that_is_down_is_told(self, s):
+        fill(s)
+        token = export(s)
+        s.stop("fast")
+        probe = Probe(s)
+        expect(probe.ask("attach", token), "GVM_E_PEER", "attach")
+        s.start()
+        probe.close()
+
+
+def other_user(server):
+    prefix = ["setpriv", "--reuid", str(OTHER_USER), "--regid", str(OTHER_USER), "--clear-groups"]
+    return Probe(server, prefix)
+
+
+class EveryReader:
+    settings = ("gstore_fdw.readers=all",)
+
+    def another_user_reads_where_the_server_lets_everybody(self, s):
+        if os.getuid() != 0:
+            return "needs root"
+        fill(s)
+        probe, own = other_user(s), Probe(s)
+        token = export(s)
+        expect(probe.ask("attach", token), "10000 3", "attach")
+        own.ask("attach", token)
+        expect(probe.ask("sum", "f"), own.ask("sum", "f"), "checksum")
+        probe.close()
+        own.close()
+
+
+def main():
+    why = private.why_not()
+    if why:
+        print(f"1..0 # SKIP {why}")
+        return 0
+    wanted = sys.argv[1:]
+    groups = []
+    for cls in (Reading, EveryReader):
+        names = [name for name, value in vars(cls).items() if callable(value) and name not in ("is_attached", "wait_stale")]
+        groups.append((cls, [name for name in names if not wanted or name in wanted]))
+    print(f"1..{sum(len(names) for _, names in groups)}", flush=True)
+    build_probe()
+    number, code = 0, 0
+    for cls, names in groups:
+        server = Server("attach", *cls.settings) if names else None
+        for name in names:
+            number += 1
+            try:
+                skip = getattr(cls(), name)(server)
+                print(f"ok {number} - {name}" + (f" # SKIP {skip}" if skip else ""), flush=True)
+            except (Failed, SqlError, subprocess.SubprocessError, OSError):
+                code = 1
+                print(f"not ok {number} - {name}", flush=True)
+                for line in traceback.format_exc().splitlines() + server.log().splitlines()[-5:]:
+                    print(f"# {line}")
+        if server:
+            server.end()
+    return code
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,94 @@
+/* A program that attaches tables by token, as any user's: public headers and the shared library alone. It
+ * reads commands and answers a line each:
+ *
+ *     attach TOKEN | whole TOKEN    "ROWS COLUMNS", or the status's name
+ *     open NAME                     opens a column; the status
+ *     take NAME | give              a lease on a column; the status
+ *     sum NAME                      checksum of a column's values, by a kernel under a lease
+ *     detach
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <gvmem/gvmem.h>
+#include <gvmem/table.h>
+
+static gvm_table *table;
+static gvm_device *device;
+static gvm_table_data held;
+
+static const char *attach(const char *token, uint32_t flags, char answer[64])
+{
+    gvm_table_info info = {.struct_size = sizeof info};
+    gvm_status status = gvm_table_attach(token, flags, &table);
+
+    if (status == GVM_OK)
+        status = gvm_table_get_info(table, &info);
+    if (status == GVM_OK)
+        status = gvm_device_open(info.device, &device);
+    if (status != GVM_OK)
+        return gvm_status_name(status);
+    snprintf(answer, 64, "%" PRIu64 " %u", info.rows, (unsigned)info.columns);
+    return answer;
+}
+
+static const char *sum(uint32_t index, char answer[64])
+{
+    gvm_table_column column = {.struct_size = sizeof column};
+    gvm_table_data data;
+    uint64_t checksum;
+    gvm_status status = gvm_table_get_column(table, index, &column);
+
+    if (status == GVM_OK)
+        status = gvm_table_acquire(table, &index, 1, NULL, &data);
+    if (status != GVM_OK)
+        return gvm_status_name(status);
+    status = gvm_checksum(device, data.values, column.values_bytes, NULL, &checksum);
+    if (gvm_table_release(table, &data, 1) != GVM_OK || status != GVM_OK)
+        return gvm_status_name(status);
+    snprintf(answer, 64, "%016" PRIx64, checksum);
+    return answer;
+}
+
+static const char *carry_out(const char *verb, const char *what, char answer[64])
+{
+    const gvm_acquire_options patience = {.struct_size = sizeof patience, .timeout_ms = 20000};
+    uint32_t index = 0;
+    gvm_status status = GVM_OK;
+
+    if (strcmp(verb, "attach") == 0)
+        return attach(what, 0, answer);
+    if (strcmp(verb, "whole") == 0)
+        return attach(what, GVM_TABLE_WHOLE, answer);
+    if (strcmp(verb, "give") == 0)
+        return gvm_status_name(gvm_table_release(table, &held, 1));
+    if (strcmp(verb, "detach") == 0) {
+        gvm_table_detach(table);
+        gvm_device_close(device);
+        return gvm_status_name(GVM_OK);
+    }
+    status = gvm_table_find_column(table, what, &index);
+    if (status != GVM_OK)
+        return gvm_status_name(status);
+    if (strcmp(verb, "open") == 0)
+        return gvm_status_name(gvm_table_open_columns(table, &index, 1));
+    if (strcmp(verb, "take") == 0)
+        return gvm_status_name(gvm_table_acquire(table, &index, 1, &patience, &held));
+    return sum(index, answer);
+}
+
+int main(void)
+{
+    char line[2048], answer[64], verb[16], what[1024];
+
+    setvbuf(stdout, NULL, _IOLBF, 0);
+    while (fgets(line, sizeof line, stdin) != NULL) {
+        what[0] = '\0';
+        if (sscanf(line, "%15s %1023[^\n]", verb, what) < 1)
+            return 2;
+        puts(carry_out(verb, what, answer));
+    }
+    return 0;
+}

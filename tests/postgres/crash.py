@@ -1,0 +1,485 @@
+#!/usr/bin/env python3
+"""What becomes of tables in GPU memory when something ends, fails or runs out: TAP, a line a case.
+
+usage: crash.py [CASE...]. Each case starts from a working server and leaves one; groups of cases that
+need other settings have servers of their own. "Usable" means: rows go in and come out again.
+"""
+import contextlib
+import copy
+import os
+import signal
+import subprocess
+import sys
+import time
+import traceback
+
+sys.dont_write_bytecode = True
+import private  # noqa: E402
+from private import Failed, Server, SqlError, expect  # noqa: E402
+
+BIG_ROWS = 3_000_000  # takes seconds to insert, so that there is a middle
+LOAD_S = 8
+CLIENTS = 16
+
+GROUPS = []
+
+
+def group(*settings):
+    """A class whose methods are cases, run in their order on one server."""
+
+    def add(cls):
+        GROUPS.append((cls, settings))
+        return cls
+
+    return add
+
+
+def fill(server, rows=1000):
+    server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int, t text) SERVER gstore_fdw")
+    server.sql(f"INSERT INTO ft SELECT i, 'row ' || i FROM generate_series(1, {rows}) i")
+
+
+def count(server, table="ft"):
+    return int(server.sql(f"SELECT count(*) FROM {table}"))
+
+
+def expect_usable(server, rows):
+    """The table has that many rows, and takes more and gives them back."""
+    expect(count(server), rows, "rows")
+    server.sql("INSERT INTO ft SELECT -i, 'new ' || i FROM generate_series(1, 100) i")
+    expect(server.sql("SELECT count(*), sum(id), max(t) FROM ft WHERE id < 0"), "100|-5050|new 99", "new rows")
+    server.sql("UPDATE ft SET t = 'changed' WHERE id = -1")
+    expect(server.sql("SELECT t FROM ft WHERE id = -1"), "changed", "a changed row")
+    server.sql("DELETE FROM ft WHERE id < 0")
+    expect(count(server), rows, "rows after deletion")
+
+
+def in_middle(server, session, statement):
+    """Begins a long statement; returns when it is at work on rows."""
+    session.begin(statement)
+    server.wait_for(
+        "SELECT query_start < clock_timestamp() - interval '300 ms' AND state = 'active'"
+        f" FROM pg_stat_activity WHERE pid = {session.pid}"
+    )
+
+
+INSERT = f"INSERT INTO ft SELECT i, 'big ' || i FROM generate_series(1, {BIG_ROWS}) i"
+SELECT = "SELECT count(*), max(a.t || b.t) FROM ft a, ft b, ft c"
+
+
+@group()
+class Ends:
+    """The server is restarted, by itself or by somebody: contents are gone, the table is not."""
+
+    def backend_killed_in_transaction_table_is_empty_and_usable(self, server):
+        fill(server)
+        other, session = server.session(), server.session()
+        session.sql("BEGIN; INSERT INTO ft VALUES (0, 'never')")
+        server.kill_and_wait(session.pid)
+        other.begin("SELECT 1")
+        other.error()
+        expect_usable(server, 0)
+
+    def backend_killed_inserting_table_is_empty_and_usable(self, server):
+        fill(server)
+        session = server.session()
+        in_middle(server, session, INSERT)
+        server.kill_and_wait(session.pid)
+        session.error()
+        expect_usable(server, 0)
+
+    def keeper_killed_server_restarts_table_is_empty_and_usable(self, server):
+        fill(server)
+        pid = server.keeper_pid()
+        session = server.session()
+        in_middle(server, session, INSERT)
+        server.kill_and_wait(pid)
+        session.error()
+        expect_usable(server, 0)
+
+    def keeper_terminated_comes_back_without_a_restart(self, server):
+        fill(server)
+        session = server.session()
+        pid = server.keeper_pid()
+        os.kill(pid, signal.SIGTERM)
+        server.wait_keeper(pid)
+        expect(session.sql("SELECT 'still here'"), "still here", "a session from before")
+        expect(session.sql("SELECT count(*) FROM ft"), "0", "rows")
+        session.close()
+        expect_usable(server, 0)
+
+    def keeper_terminated_writers_fail_and_keep_nothing(self, server):
+        fill(server)
+        session = server.session()
+        session.sql("BEGIN; INSERT INTO ft VALUES (0, 'before')")
+        pid = server.keeper_pid()
+        os.kill(pid, signal.SIGTERM)
+        server.wait_keeper(pid)
+        session.begin("SELECT count(*) FROM ft; COMMIT")
+        state = session.error()
+        if state[:2] not in ("08", "HV"):
+            raise Failed(f"SQLSTATE {state}")
+        expect_usable(server, 0)
+
+    def fast_shutdown_ends_sessions_table_is_empty_and_usable(self, server):
+        fill(server)
+        session = server.session()
+        in_middle(server, session, INSERT)
+        server.stop("fast")
+        expect(session.error(), "57P01", "SQLSTATE of a session")
+        server.start()
+        expect_usable(server, 0)
+
+    def immediate_shutdown_table_is_empty_and_usable(self, server):
+        fill(server)
+        session = server.session()
+        in_middle(server, session, INSERT)
+        server.stop("immediate")
+        session.error()
+        server.start()
+        expect_usable(server, 0)
+
+    def smart_restart_while_idle_table_is_empty_and_usable(self, server):
+        fill(server)
+        server.stop("smart")
+        server.start()
+        expect_usable(server, 0)
+
+
+@group("gstore_fdw.windows=2", "gstore_fdw.window_size=64kB", "max_parallel_workers_per_gather=0")
+class Cancel:
+    """With two windows only: one that did not come back would stop all that follows."""
+
+    def insert_cancelled_keeps_nothing(self, server):
+        fill(server, 3000)
+        for _ in range(3):
+            session = server.session()
+            in_middle(server, session, INSERT)
+            server.sql(f"SELECT pg_cancel_backend({session.pid})")
+            expect(session.error(), "57014", "SQLSTATE")
+            expect(count(server), 3000, "rows")
+        expect_usable(server, 3000)
+
+    def insert_cancelled_in_savepoint_keeps_what_was_before(self, server):
+        fill(server, 10)
+        session = server.session()
+        session.sql("\\set ON_ERROR_STOP off\nBEGIN; INSERT INTO ft VALUES (11, 'before'); SAVEPOINT a")
+        in_middle(server, session, INSERT)
+        server.sql(f"SELECT pg_cancel_backend({session.pid})")
+        session.finish()
+        session.sql("ROLLBACK TO a; INSERT INTO ft VALUES (12, 'after'); COMMIT")
+        session.close()
+        expect(server.sql("SELECT count(*), sum(id) FROM ft"), "12|78", "rows")
+
+    def select_cancelled_leaves_the_table_usable(self, server):
+        fill(server, 3000)
+        session = server.session()
+        in_middle(server, session, SELECT)
+        server.sql(f"SELECT pg_cancel_backend({session.pid})")
+        expect(session.error(), "57014", "SQLSTATE")
+        expect_usable(server, 3000)
+
+    def statements_timed_out_at_any_time_lose_no_window(self, server):
+        fill(server, 50000)
+        for ms in (1, 2, 3, 5, 8, 10, 13, 15, 20, 25, 30, 40, 50, 60, 80, 100):
+            for text in ("SELECT sum(length(t)) FROM ft", "UPDATE ft SET t = t || 'x'", INSERT):
+                try:
+                    server.sql(f"BEGIN; SET LOCAL statement_timeout = {ms}; {text}; ROLLBACK", timeout=120)
+                except SqlError as error:
+                    expect(str(error), "57014", "SQLSTATE")
+        expect_usable(server, 50000)
+
+    def backends_terminated_keep_nothing_and_lose_no_window(self, server):
+        fill(server, 3000)
+        for text in (INSERT, SELECT, INSERT, SELECT):
+            session = server.session()
+            in_middle(server, session, text)
+            server.sql(f"SELECT pg_terminate_backend({session.pid})")
+            expect(session.error(), "57P01", "SQLSTATE")
+        expect_usable(server, 3000)
+
+    def clients_gone_in_the_middle_keep_nothing(self, server):
+        fill(server, 3000)
+        session = server.session()
+        in_middle(server, session, "BEGIN; " + INSERT)
+        session.process.kill()
+        session.process.wait()
+        server.sql(f"SELECT pg_terminate_backend({session.pid})")
+        server.wait_for(f"SELECT count(*) = 0 FROM pg_stat_activity WHERE pid = {session.pid}")
+        expect_usable(server, 3000)
+
+
+@group("gstore_fdw.device_memory=64MB", "gstore_fdw.host_memory=64MB", "gstore_fdw.max_relations=4")
+class Limits:
+    """Memory of 128 MiB in all."""
+
+    TOO_MUCH = "INSERT INTO ft SELECT i, repeat(md5(i::text), 32) FROM generate_series(1, 150000) i"  # 150 MiB
+    ENOUGH = "INSERT INTO ft SELECT i, repeat(md5(i::text), 32) FROM generate_series(1, 80000) i"  # 80 MiB: once only
+
+    def out_of_memory_in_a_load_keeps_nothing_and_memory_is_back(self, server):
+        fill(server, 10)
+        for _ in range(2):
+            expect(server.error(self.TOO_MUCH), "53200", "SQLSTATE")
+            expect(count(server), 10, "rows")
+        self._expect_room(server)
+
+    def out_of_memory_in_a_savepoint_keeps_what_was_before(self, server):
+        fill(server, 10)
+        server.sql(
+            "DO $$ BEGIN INSERT INTO ft VALUES (11, 'before');"
+            f" BEGIN {self.TOO_MUCH}; RAISE 'it fits'; EXCEPTION WHEN out_of_memory THEN NULL; END;"
+            " INSERT INTO ft VALUES (12, 'after'); END $$"
+        )
+        expect(server.sql("SELECT count(*), sum(id) FROM ft"), "12|78", "rows")
+
+    def rolled_back_loads_give_memory_back(self, server):
+        fill(server, 0)
+        for _ in range(2):
+            self._load(server)
+            server.sql("BEGIN; TRUNCATE ft; INSERT INTO ft VALUES (1, 'x'); ROLLBACK")
+            server.sql("TRUNCATE ft")
+            self._load(server, "BEGIN; ", "; ROLLBACK")
+        self._expect_room(server)
+
+    def truncated_emptied_and_dropped_tables_give_memory_back(self, server):
+        for last in ("TRUNCATE ft", "DELETE FROM ft", "DROP FOREIGN TABLE ft"):
+            fill(server, 0)
+            self._load(server)
+            server.sql(last)
+        fill(server, 10)
+        self._expect_room(server)
+
+    def dropped_database_gives_memory_back(self, server):
+        for _ in range(2):
+            server.sql("CREATE DATABASE other")
+            server.sql("CREATE EXTENSION gstore_fdw", database="other")
+            server.sql("CREATE FOREIGN TABLE ft (id int, t text) SERVER gstore_fdw", database="other")
+            self._load(server, database="other")
+            server.sql("DROP DATABASE other WITH (FORCE)")
+        fill(server, 10)
+        self._expect_room(server)
+
+    def dropped_extension_gives_memory_back(self, server):
+        for _ in range(2):
+            fill(server, 0)
+            self._load(server)
+            server.sql("SET client_min_messages = error; DROP EXTENSION gstore_fdw CASCADE")
+            server.sql("CREATE EXTENSION gstore_fdw")
+        fill(server, 10)
+        self._expect_room(server)
+
+    def too_many_tables_are_refused_until_one_goes(self, server):
+        server.sql("DROP FOREIGN TABLE IF EXISTS ft")
+        server.sql("".join(f"CREATE FOREIGN TABLE many{i} (id int) SERVER gstore_fdw;" for i in range(5)))
+        for i in range(4):
+            self._retry(server, "53400", f"INSERT INTO many{i} VALUES ({i})")
+        expect(server.error("INSERT INTO many4 VALUES (4)"), "53400", "SQLSTATE")
+        expect(count(server, "many4"), 0, "rows of what was refused")
+        expect(count(server, "many3"), 1, "rows of the last one that was not")
+        server.sql("DROP FOREIGN TABLE many0")
+        self._retry(server, "53400", "INSERT INTO many4 VALUES (4)")
+        expect(count(server, "many4"), 1, "rows")
+        server.sql("DROP FOREIGN TABLE many1, many2, many3, many4")
+
+    def _retry(self, server, state, text, **more):
+        """Again while it fails so: what nobody needs goes a second later, when the keeper has looked."""
+        deadline = time.monotonic() + 30
+        while True:
+            try:
+                return server.sql(text, **more)
+            except SqlError as error:
+                if str(error) != state or time.monotonic() > deadline:
+                    raise
+
+    def _load(self, server, before="", after="", **more):
+        self._retry(server, "53200", before + self.ENOUGH + after, **more)
+
+    def _expect_room(self, server):
+        before = count(server)
+        self._load(server)
+        expect(count(server), before + 80000, "rows")
+        server.sql("DROP FOREIGN TABLE ft")
+
+
+TRANSFER = """
+\\set a random(1, 20)
+\\set b random(1, 20)
+\\set d random(1, 100)
+BEGIN;
+UPDATE account SET balance = balance - :d WHERE id = :a;
+UPDATE account SET balance = balance + :d WHERE id = :b;
+INSERT INTO entry VALUES (:a, :b, :d, repeat('x', :d));
+"""
+UNDONE = """
+SAVEPOINT s;
+UPDATE account SET balance = balance + 1000;
+INSERT INTO entry SELECT 1, 2, 1000, NULL FROM generate_series(1, 50);
+ROLLBACK TO s;
+"""
+READ = """
+BEGIN ISOLATION LEVEL REPEATABLE READ;
+SELECT sum(balance) AS first, (SELECT count(*) FROM entry) AS entries FROM account \\gset
+SELECT sum(balance) AS second, (SELECT count(*) FROM entry) AS again FROM account \\gset
+SELECT 1 / (:first = 20000 AND :second = 20000 AND :entries = :again)::int;
+COMMIT;
+"""
+CHURN = """
+\\set a random(1, 20)
+BEGIN;
+INSERT INTO account SELECT id + 100, 0 FROM account WHERE id = :a;
+DELETE FROM account WHERE id > 100;
+COMMIT;
+"""
+
+
+@group("max_connections=40", "gstore_fdw.windows=4")
+class Load:
+    def mixed_load_of_clients_leaves_books_that_balance(self, server):
+        server.sql("CREATE FOREIGN TABLE account (id int, balance int) SERVER gstore_fdw")
+        server.sql("CREATE FOREIGN TABLE entry (a int, b int, d int, t text) SERVER gstore_fdw")
+        server.sql("INSERT INTO account SELECT i, 1000 FROM generate_series(1, 20) i")
+        scripts = {
+            "transfer": (4, TRANSFER + "COMMIT;"),
+            "undo": (2, TRANSFER + "ROLLBACK;"),
+            "savepoint": (2, TRANSFER + UNDONE + "COMMIT;"),
+            "read": (4, READ),
+            "churn": (1, CHURN),
+        }
+        command = [server.bin + "/pgbench", "-n", "-c", str(CLIENTS), "-j", "4", "-T", str(LOAD_S)]
+        for name, (weight, text) in scripts.items():
+            path = server.folder / (name + ".sql")
+            path.write_text(text)
+            command += ["-f", f"{path}@{weight}"]
+        done = subprocess.run(command, env=server.environ, capture_output=True, text=True, timeout=LOAD_S + 120)
+        if done.returncode:
+            raise Failed(done.stderr[-2000:])
+        expect(server.sql("SELECT sum(balance), count(*) FROM account"), "20000|20", "sum of balances, accounts")
+        wrong = server.sql(
+            "SELECT count(*) FROM account WHERE balance <> 1000 - (SELECT coalesce(sum(d), 0) FROM entry WHERE a = id)"
+            " + (SELECT coalesce(sum(d), 0) FROM entry WHERE b = id)"
+        )
+        expect(wrong, "0", "accounts that their entries do not explain")
+        expect(server.sql("SELECT count(*) FROM entry WHERE length(t) IS DISTINCT FROM d"), "0", "entries with a wrong text")
+        if count(server, "entry") == 0:
+            raise Failed("no transfer was made")
+
+    def dump_restores_the_definition_and_on_demand_the_rows(self, server):
+        dump = [server.bin + "/pg_dump", "-d", "postgres"]
+        for more, rows in ([], 0), (["--include-foreign-data=gstore_fdw"], count(server, "account")):
+            text = subprocess.run(dump + more, env=server.environ, capture_output=True, text=True, check=True).stdout
+            path = server.folder / "dump.sql"
+            path.write_text(text)
+            server.sql("CREATE DATABASE restored")
+            subprocess.run(server.psql("-f", str(path), database="restored"), env=server.environ, capture_output=True, check=True)
+            expect(server.sql("SELECT count(*) FROM account", database="restored"), str(rows), f"rows with {more}")
+            server.sql("DROP DATABASE restored")
+
+
+@group("wal_level=replica", "max_wal_senders=4", "hot_standby=on")
+class Standby:
+    def standby_has_an_empty_table_until_it_is_promoted(self, server):
+        fill(server, 10)
+        folder = server.folder / "standby"
+        server.run("pg_basebackup", "-D", str(folder), "-R", "-X", "stream", "-c", "fast")
+        standby = copy.copy(server)
+        standby.environ = {**server.environ, "PGPORT": "5433"}
+        control = ["pg_ctl", "-w", "-s", "-D", str(folder), "-l", str(folder / "log")]
+        # Not by run(), as the server would hold the pipes' ends.
+        start = private.as_owner([f"{server.bin}/pg_ctl", *control[1:], "-o", "-c port=5433", "start"])
+        subprocess.run(start, env=server.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+        expect(count(standby), 0, "rows on the standby")
+        expect(standby.error("INSERT INTO ft VALUES (1, 'x')"), "25006", "SQLSTATE")
+        expect(standby.error("TRUNCATE ft"), "25006", "SQLSTATE")
+        server.sql("INSERT INTO ft VALUES (11, 'x'); CREATE FOREIGN TABLE later (id int) SERVER gstore_fdw")
+        standby.wait_for("SELECT to_regclass('later') IS NOT NULL")
+        expect(count(standby), 0, "rows on the standby")
+        expect(count(server), 11, "rows on the primary")
+        server.run(*control, "promote")
+        expect_usable(standby, 0)
+        expect_usable(server, 11)
+        server.run(*control, "-m", "fast", "stop")
+
+
+@group("gstore_fdw.keeper=../run/keeper.sock", "gstore_fdw.start_timeout=60")
+class External:
+    """A keeper that others run."""
+
+    def keeper_killed_table_is_empty_and_usable_with_the_next_one(self, server):
+        with self._keeper(server) as keeper:
+            fill(server)
+            expect_usable(server, 1000)
+            session = server.session()
+            session.sql("BEGIN; INSERT INTO ft VALUES (0, 'before')")
+            keeper.kill()
+            keeper.wait()
+            # Before the server knows, what is mapped can still be read.
+            server.wait_log("the keeper is gone")
+            session.begin("SELECT count(*) FROM ft; COMMIT")
+            with self._keeper(server):
+                state = session.error()
+                if state[:2] not in ("08", "HV"):
+                    raise Failed(f"SQLSTATE {state}")
+                expect_usable(server, 0)
+
+    @contextlib.contextmanager
+    def _keeper(self, server):
+        """Also ended with this program, by the signal that the kernel sends."""
+        path = server.folder / "run/keeper.sock"
+        if path.exists():
+            path.unlink()
+        die = ["setpriv", "--pdeathsig", "KILL", f"{private.BUILD}/tools/gvmem-keeper", "-s", str(path), "--ready-fd", "1"]
+        keeper = subprocess.Popen(private.as_owner(die), env=server.environ, stdout=subprocess.PIPE, text=True)
+        if not keeper.stdout.readline():
+            raise Failed("gvmem-keeper does not start")
+        try:
+            yield keeper
+        finally:
+            keeper.kill()
+            keeper.wait()
+
+
+def main():
+    reason = private.why_not()
+    if reason:
+        print(f"1..0 # SKIP {reason}")
+        return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    wanted = sys.argv[1:]
+    plan = [
+        (cls, settings, [n for n in vars(cls) if is_case(cls, n) and (not wanted or n in wanted)])
+        for cls, settings in GROUPS
+    ]
+    print(f"1..{sum(len(names) for _, _, names in plan)}", flush=True)
+    number, failed = 0, 0
+    for cls, settings, names in plan:
+        try:
+            server = Server(cls.__name__.lower(), *settings) if names else None
+        except Failed as error:
+            print("Bail out! no server: " + " | ".join(str(error).splitlines()), flush=True)
+            return 1
+        for name in names:
+            number += 1
+            try:
+                getattr(cls(), name)(server)
+                print(f"ok {number} - {name}", flush=True)
+            except Exception:  # whatever it is, the next case is still worth running
+                failed += 1
+                print(f"not ok {number} - {name}", flush=True)
+                for line in traceback.format_exc().splitlines()[-6:] + server.log().splitlines()[-8:]:
+                    print("# " + line, flush=True)
+                try:
+                    server.stop("immediate")
+                except Failed:
+                    pass
+                server.start()
+        if server:
+            server.end()
+    return 1 if failed else 0
+
+
+def is_case(cls, name):
+    return callable(getattr(cls, name)) and not name.startswith("_")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

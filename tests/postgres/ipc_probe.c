@@ -1,0 +1,239 @@
+/* A GPU program as others write them, on the two sides of gstore_fdw's CUDA handles:
+ *
+ *     ipc_probe show HANDLE      opens a table's handle, checks the head of format 'pgstrom' and
+ *                                prints the rows, as docs/gstore_format.md has them
+ *     ipc_probe serve BYTES      allocates memory of byte i = i % 251, prints its handle, and on each
+ *                                line it reads prints the sum of "OFFSET LENGTH"; ends at end of file
+ *
+ * Through the driver table, so that it runs on the software GPU as on a real one. HANDLE: 128
+ * hexadecimal digits.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <gvmem/gvmem.h>
+
+#include "driver/driver.h"
+#include "memory/device.h"
+#include "postgres/kds.h"
+
+#define INT2_OID 21u
+#define INT4_OID 23u
+#define INT8_OID 20u
+#define FLOAT8_OID 701u
+#define TEXT_OID 25u
+
+static void die(const char *what)
+{
+    gvm_error error;
+
+    gvm_error_last(&error);
+    fprintf(stderr, "ipc_probe: %s: %s\n", what, error.text);
+    exit(1);
+}
+
+static void must(int condition, const char *what)
+{
+    if (condition)
+        return;
+    fprintf(stderr, "ipc_probe: %s\n", what);
+    exit(1);
+}
+
+static gvm_device *open_device(void)
+{
+    gvm_device *device;
+
+    if (gvm_device_open(0, &device) != GVM_OK || gvmi_device_enter(device) != GVM_OK)
+        die("no device 0");
+    return device;
+}
+
+static void read_handle(const char *text, gvm_legacy_handle *handle)
+{
+    must(strlen(text) == 2 * sizeof handle->bytes, "a handle has 128 digits");
+    for (size_t i = 0; i < sizeof handle->bytes; i++)
+        must(sscanf(text + 2 * i, "%2hhx", &handle->bytes[i]) == 1, "not a hexadecimal digit");
+}
+
+/* ---- show */
+
+static uint32_t width_of(const gstore_kds_column *column)
+{
+    return column->attlen < 0
+               ? 4
+               : (uint32_t)gstore_kds_round((uint64_t)column->attlen, (uint64_t)column->attalign);
+}
+
+static void check_head(const gstore_kds_head *head, uint64_t bytes)
+{
+    must(head->length <= bytes, "head.length is more than the memory");
+    must(head->format == GSTORE_KDS_COLUMN, "head.format");
+    must(head->nrooms == head->nitems && head->usage == 0, "head.nrooms or head.usage");
+    must(head->has_attnames == 1, "head.has_attnames");
+    must(gstore_kds_head_bytes(head->ncols) <= bytes, "more columns than there is room for");
+    for (uint32_t i = 0; i < head->ncols; i++) {
+        const gstore_kds_column *c = &head->columns[i];
+        const uint64_t end = gstore_kds_extra_offset(c, width_of(c), head->nitems) +
+                             c->extra_sz * (uint64_t)GSTORE_KDS_UNIT;
+
+        must(c->attnum == (int)i + 1, "column.attnum");
+        must(c->va_offset == 0 || (c->va_offset * 8ull >= gstore_kds_head_bytes(head->ncols) &&
+                                   c->va_offset * 8ull % GSTORE_KDS_ALIGN == 0 && end <= bytes),
+             "a column beyond the memory");
+    }
+}
+
+static void print_varlena(const uint8_t *body, const uint8_t *end)
+{
+    uint32_t header;
+
+    must(body + 4 <= end, "a body beyond the memory");
+    memcpy(&header, body, sizeof header);
+    must((header & 3) == 0, "a body that is compressed or has a short header");
+    header >>= 2;
+    must(header >= 4 && body + header <= end, "a body beyond the memory");
+    printf("%.*s", (int)(header - 4), (const char *)body + 4);
+}
+
+static void print_fixed(const gstore_kds_column *column, const uint8_t *at)
+{
+    int16_t i2;
+    int32_t i4;
+    int64_t i8;
+    double f8;
+
+    switch (column->atttypid) {
+    case INT2_OID:
+        memcpy(&i2, at, sizeof i2);
+        printf("%d", i2);
+        return;
+    case INT4_OID:
+        memcpy(&i4, at, sizeof i4);
+        printf("%" PRId32, i4);
+        return;
+    case INT8_OID:
+        memcpy(&i8, at, sizeof i8);
+        printf("%" PRId64, i8);
+        return;
+    case FLOAT8_OID:
+        memcpy(&f8, at, sizeof f8);
+        printf("%.15g", f8);
+        return;
+    default: printf("?"); return;
+    }
+}
+
+static void print_value(const gstore_kds_head *head, const gstore_kds_column *c, uint32_t row)
+{
+    const uint8_t *base = (const uint8_t *)head;
+    const uint8_t *values = base + c->va_offset * 8ull;
+    const uint8_t *nulls = base + gstore_kds_extra_offset(c, width_of(c), head->nitems);
+    uint32_t offset;
+
+    if (c->va_offset == 0)
+        return;
+    if (c->attlen >= 0) {
+        if (c->extra_sz == 0 || (nulls[row / 8] >> (row % 8) & 1) != 0)
+            print_fixed(c, values + row * (uint64_t)width_of(c));
+        return;
+    }
+    memcpy(&offset, values + row * 4ull, sizeof offset);
+    if (offset != 0)
+        print_varlena(values + offset * 8ull, base + head->length);
+}
+
+/* In the manner of psql -At: NULL is nothing, dropped columns are left out. */
+static void print_rows(const gstore_kds_head *head)
+{
+    const char *names = (const char *)&head->columns[head->ncols];
+
+    printf("%u rows:", head->nitems);
+    for (uint32_t i = 0; i < head->ncols; i++)
+        if (head->columns[i].atttypid != 0)
+            printf(" %s", names + (size_t)i * GSTORE_KDS_NAME_BYTES);
+    printf("\n");
+    for (uint32_t row = 0; row < head->nitems; row++) {
+        int first = 1;
+
+        for (uint32_t i = 0; i < head->ncols; i++) {
+            if (head->columns[i].atttypid == 0)
+                continue;
+            if (!first)
+                printf("|");
+            first = 0;
+            print_value(head, &head->columns[i], row);
+        }
+        printf("\n");
+    }
+}
+
+static int show(const char *text)
+{
+    gvm_device *device = open_device();
+    gvm_legacy_handle handle;
+    CUdeviceptr base;
+    gstore_kds_head *head;
+    uint64_t address;
+    size_t bytes;
+
+    read_handle(text, &handle);
+    if (gvm_legacy_open(device, &handle, &address) != GVM_OK)
+        die("cannot open the handle");
+    must(gvmi_cu->cuMemGetAddressRange(&base, &bytes, address) == CUDA_SUCCESS, "no size");
+    head = malloc(bytes);
+    must(head != NULL && bytes >= sizeof *head, "too little memory");
+    must(gvmi_cu->cuMemcpyDtoH(head, address, bytes) == CUDA_SUCCESS, "cannot copy");
+    check_head(head, bytes);
+    print_rows(head);
+    free(head);
+    return gvm_legacy_close(device, address) == GVM_OK ? 0 : 1;
+}
+
+/* ---- serve */
+
+static int serve(size_t bytes)
+{
+    CUipcMemHandle handle;
+    uint8_t *local = malloc(bytes);
+    unsigned long long offset, length;
+    CUdeviceptr address;
+
+    (void)open_device();
+    must(local != NULL, "out of memory");
+    for (size_t i = 0; i < bytes; i++)
+        local[i] = (uint8_t)(i % 251);
+    must(gvmi_cu->cuMemAlloc(&address, bytes) == CUDA_SUCCESS &&
+             gvmi_cu->cuMemcpyHtoD(address, local, bytes) == CUDA_SUCCESS &&
+             gvmi_cu->cuIpcGetMemHandle(&handle, address) == CUDA_SUCCESS,
+         "cannot share memory");
+    for (size_t i = 0; i < sizeof handle; i++)
+        printf("%02x", ((const uint8_t *)&handle)[i]);
+    printf("\n");
+    fflush(stdout);
+    while (scanf("%llu %llu", &offset, &length) == 2) {
+        unsigned long long sum = 0;
+
+        must(offset <= bytes && length <= bytes - offset, "beyond the memory");
+        must(gvmi_cu->cuMemcpyDtoH(local, address, bytes) == CUDA_SUCCESS, "cannot copy");
+        for (size_t i = 0; i < length; i++)
+            sum += (i + 1) % 1000 * local[offset + i];
+        printf("%llu\n", sum);
+        fflush(stdout);
+    }
+    gvmi_cu->cuMemFree(address);
+    free(local);
+    return 0;
+}
+
+int main(int argc, char **argv)
+{
+    if (argc == 3 && strcmp(argv[1], "show") == 0)
+        return show(argv[2]);
+    if (argc == 3 && strcmp(argv[1], "serve") == 0)
+        return serve(strtoul(argv[2], NULL, 10));
+    fprintf(stderr, "usage: ipc_probe show HANDLE | serve BYTES\n");
+    return 2;
+}

@@ -1,0 +1,31 @@
+/* tools/table_text.h - values of a table's columns as PostgreSQL writes them.
+ *
+ * Bytes come from another process: nothing is read beyond len_bytes, whatever they say.
+ */
+#ifndef TOOLS_TABLE_TEXT_H
+#define TOOLS_TABLE_TEXT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include <gvmem/table.h>
+
+/* How JSON has it. */
+typedef enum table_kind {
+    TABLE_KIND_TEXT,
+    TABLE_KIND_NUMBER, /* but for NaN and infinities, which are no JSON */
+    TABLE_KIND_BOOL,
+} table_kind;
+
+table_kind table_text_kind(uint32_t type);
+
+/* Writes a value: of fixed length, or what a varlena has behind its header. Types that it does not know are
+ * written as bytes, "\x...". False: the bytes make no sense for the type; then what was written is
+ * of no use. */
+bool table_text_write(FILE *out, const gvm_table_column *column, const uint8_t *bytes,
+                      uint64_t len_bytes);
+
+/* Decompresses pglz to raw, which has raw_bytes. False: it is malformed. */
+bool table_text_unsqueeze(const uint8_t *from, uint64_t from_bytes, uint8_t *raw, uint64_t raw_bytes);
+
+#endif
