@@ -36,8 +36,7 @@ static bool check_frame(const gvmi_machine *m, const keep_object *object, uint32
         return false;
     frame = &m->frames[number - 1];
     return frame->state == KEEP_FRAME_USED && frame->spec.tier == (uint32_t)tier &&
-           frame->spec.bytes == object->chunk_bytes &&
-           (tier == GVM_TIER_HOST || frame->spec.device == object->device);
+           frame->spec.bytes == object->chunk_bytes && frame->spec.device == object->device;
 }
 
 /* I5, for a chunk that clients know. */

@@ -183,6 +183,7 @@ static void start(gvmi_machine *m, keep_object *object)
         return;
     }
     m->ahead_bytes = object->chunk_bytes;
+    m->ahead_device = object->device;
     if (!make_places(object, growth->new_count)) {
         growth->failure = GVM_E_NOMEM;
         return;

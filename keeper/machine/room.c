@@ -79,7 +79,7 @@ static void unlist_free(gvmi_machine *m, keep_frame *frame)
 
 /* ---- making and dropping */
 
-static keep_frame *new_frame(gvmi_machine *m, keep_place *place, uint64_t bytes)
+static keep_frame *new_frame(gvmi_machine *m, keep_place *place, uint32_t device, uint64_t bytes)
 {
     keep_frame *frame;
 
@@ -101,7 +101,7 @@ static keep_frame *new_frame(gvmi_machine *m, keep_place *place, uint64_t bytes)
     *frame = (keep_frame){
         .state = KEEP_FRAME_USED,
         .spec = {.frame = (uint32_t)(frame - m->frames) + 1,
-                 .device = place->device,
+                 .device = device,
                  .tier = (uint32_t)place->tier,
                  .bytes = bytes},
     };
@@ -154,21 +154,21 @@ uint64_t gvmi_keep_trim(gvmi_machine *m, keep_place *place, uint64_t keep_bytes)
 
 /* ---- taking */
 
-static bool fits(const keep_frame *frame, uint64_t bytes, const keep_domain *domain)
+/* Host memory, too, is some device's: the one that copies to and from it. */
+static bool fits(const keep_frame *frame, const keep_object *object)
 {
-    return frame->spec.bytes == bytes &&
-           (!frame->seen || memcmp(&frame->domain, domain, sizeof *domain) == 0);
+    return frame->spec.bytes == object->chunk_bytes && frame->spec.device == object->device &&
+           (!frame->seen || memcmp(&frame->domain, &object->domain, sizeof frame->domain) == 0);
 }
 
-static keep_frame *take_free(gvmi_machine *m, keep_place *place, uint64_t bytes,
-                             const keep_domain *domain)
+static keep_frame *take_free(gvmi_machine *m, keep_place *place, const keep_object *object)
 {
     uint32_t number = place->first_free;
 
     for (unsigned looks = 0; number != 0 && looks < FREE_LOOKS_MAX; looks++) {
         keep_frame *frame = gvmi_keep_frame(m, number);
 
-        if (fits(frame, bytes, domain)) {
+        if (fits(frame, object)) {
             unlist_free(m, frame);
             frame->state = KEEP_FRAME_USED;
             return frame;
@@ -220,7 +220,7 @@ uint32_t gvmi_keep_take_frame(gvmi_machine *m, const keep_object *object, gvm_ti
 {
     keep_place *place = gvmi_keep_place(m, tier, object->device);
     const uint64_t bytes = object->chunk_bytes;
-    keep_frame *frame = take_free(m, place, bytes, &object->domain);
+    keep_frame *frame = take_free(m, place, object);
 
     *make = false;
     while (frame == NULL && !has_room(place, bytes)) {
@@ -229,11 +229,11 @@ uint32_t gvmi_keep_take_frame(gvmi_machine *m, const keep_object *object, gvm_ti
             (void)gvmi_keep_trim(m, place, place->free_bytes > bytes ? place->free_bytes - bytes : 0);
         else if (tier != GVM_TIER_HOST || !drop_clean_copy(m))
             return 0;
-        frame = take_free(m, place, bytes, &object->domain);
+        frame = take_free(m, place, object);
     }
     if (frame == NULL) {
         *make = true;
-        frame = new_frame(m, place, bytes);
+        frame = new_frame(m, place, object->device, bytes);
     }
     return frame == NULL ? 0 : frame->spec.frame;
 }
@@ -342,7 +342,7 @@ void gvmi_keep_make_ahead(gvmi_machine *m)
 
     while (bytes > 0 && m->ahead_jobs < KEEP_AHEAD_JOBS_MAX && has_room(&m->host, bytes) &&
            m->host.free_bytes + (m->ahead_jobs + 1) * bytes <= m->config.host_ahead_bytes) {
-        keep_frame *frame = new_frame(m, &m->host, bytes);
+        keep_frame *frame = new_frame(m, &m->host, m->ahead_device, bytes);
 
         if (frame == NULL)
             return;

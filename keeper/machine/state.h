@@ -9,7 +9,8 @@
  * An event handler changes what it must and marks objects as needing another look; gvmi_keep_settle()
  * then looks until nothing changes any more. So no function calls itself through others.
  *
- * I1  a frame in use belongs to exactly one chunk, in the role (device or host) its tier says.
+ * I1  a frame in use belongs to exactly one chunk, in the role (device or host) its tier says, and is
+ *     of the object's device: host frames, too, are mapped for the one device that copies them.
  * I2  used_bytes of a device, and of the host, is the sum over its frames that are not unused, and
  *     at most the configured budget (a lowered one may be exceeded until moves are over).
  * I3  an object is FROZEN iff chunks of it are on their way between tiers, or its move is ending.
@@ -330,6 +331,7 @@ struct gvmi_machine {
     keep_job *jobs;
     uint32_t job_capacity, first_free_job, ahead_jobs;
     uint64_t ahead_bytes; /* size of the host frames to make ahead */
+    uint32_t ahead_device;
 
     keep_wait *waits;
     keep_quota *quotas;

@@ -172,6 +172,9 @@ static void action_job(world *w, const gvmi_action *action)
     }
     if (j->from != NULL && (!j->from->made || j->from->filling > 0))
         world_wrong(w, "frame %u is copied, but not made yet", j->from->spec.frame);
+    if (j->from != NULL && action->from.device != action->to.device)
+        world_wrong(w, "frame %u is copied by device %u, which does not have it",
+                    j->from->spec.frame, action->to.device);
     if (j->to->filling > 0)
         world_wrong(w, "frame %u is written by two jobs", j->to->spec.frame);
     j->to->jobs++;
