@@ -99,7 +99,7 @@ def main():
         bytes_raw = int(server.psql("SELECT sum(4 + 8 + 4 + length(name)) FROM source;")[1][0])
         _, (raw_size,) = server.psql("SELECT gstore_fdw_rawsize('gstore');")
         _, (heap_size,) = server.psql("SELECT pg_relation_size('heap');")
-        _, device = server.psql("SELECT * FROM pgstrom.gstore_fdw_keeper_info;")
+        _, devices = server.psql("SELECT device_name FROM pgstrom.gstore_fdw_keeper_info ORDER BY device;")
     finally:
         server.stop()
     print(f"{'':58} {'gstore':>10} {'heap':>10} {'heap/gstore':>12}   ms, medians")
@@ -114,7 +114,7 @@ def main():
         record = {
             "benchmark": "gstore", "command": f"scripts/bench-gstore.py -n {rows} -r {repetitions}", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "host": {"machine": platform.machine(), "cpus": os.cpu_count(), "kernel": platform.release()},
-            "keeper_info": device, "rows": rows, "rawsize_bytes": int(raw_size), "heap_bytes": int(heap_size), "value_bytes": bytes_raw, "figures": figures,
+            "devices": devices, "rows": rows, "rawsize_bytes": int(raw_size), "heap_bytes": int(heap_size), "value_bytes": bytes_raw, "figures": figures,
         }
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
         arguments.output.write_text(json.dumps(record, indent=1) + "\n")
