@@ -1,4 +1,5 @@
 #!/bin/sh
+# shellcheck disable=SC1091,SC2154 # private.sh, and what it sets
 # usage: ipc.sh
 # CUDA handles between gstore_fdw and another process (ipc_probe.c): a table's handle opens there and
 # has the rows that SQL shows, in the format of docs/gstore_format.md; memory of that process is read
@@ -9,7 +10,6 @@ here=$(cd "$(dirname "$0")" && pwd)
 project=$(cd "$here/../.." && pwd)
 BUILD=$(cd "${BUILD:-$project/build}" && pwd) || exit 2
 export BUILD
-# shellcheck disable=SC1091,SC2154 # $private is what it makes
 . "$here/private.sh"
 private_start ipc 'gstore_fdw.window_size = 1MB'
 
