@@ -207,9 +207,19 @@ static void complete_columns(gstore_pending *p)
     p->describe = false;
 }
 
+static void need_device(const gstore_pending *p)
+{
+    if (p->device >= gstore->device_count)
+        ereport(ERROR, (errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
+                        errmsg("there is no GPU %d", p->device),
+                        errhint("Set the table's option \"pinning\" to one that "
+                                "pgstrom.gstore_fdw_keeper_info shows.")));
+}
+
 static void need_store(gstore_pending *p)
 {
     if (p->state.empty) {
+        need_device(p);
         p->stores = p->stores == NULL
                         ? palloc(sizeof(dsa_pointer))
                         : repalloc(p->stores, sizeof(dsa_pointer) * (Size)(p->store_count + 1));

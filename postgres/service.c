@@ -600,6 +600,11 @@ gvm_status gstore_service_report(gstore_service *s, gstore_report *out)
     return GVM_OK;
 }
 
+int32_t gstore_service_device_count(const gstore_service *s)
+{
+    return s->device_count;
+}
+
 int gstore_service_is_lost(gstore_service *s)
 {
     gvm_keeper_snapshot *snapshot = NULL;

@@ -32,6 +32,9 @@ gvm_status gstore_service_start(const gstore_service_options *options, gstore_se
 /* Ends the threads after the commands they have begun; closes every object. NULL is ignored. */
 void gstore_service_stop(gstore_service *service);
 
+/* How many GPUs there are; tables name one by its number. */
+int32_t gstore_service_device_count(const gstore_service *service);
+
 /* The keeper is gone: nothing that was stored exists any more. */
 int gstore_service_is_lost(gstore_service *service);
 

@@ -105,6 +105,7 @@ typedef struct gstore_shared {
     pid_t worker_pid;
     uint32 epoch; /* 0: no keeper yet */
     bool ready;
+    int32 device_count;
     bool software;     /* the keeper's device is the software GPU */
     char path[108];    /* of the keeper's socket */
     char problem[200]; /* why it is not ready */

@@ -195,6 +195,7 @@ static void start(void)
     say_what_runs();
     gstore->epoch = options.epoch;
     gstore->problem[0] = '\0';
+    gstore->device_count = gstore_service_device_count(service);
     gstore->ready = true;
     ConditionVariableBroadcast(&gstore->ready_changed);
     ereport(LOG, (errmsg("GPU memory keeper: ready at %s", gstore->path)));

@@ -66,10 +66,11 @@ DELETE FROM s_parent WHERE id = 4 RETURNING tableoid::regclass, *;
 SELECT tableoid::regclass, * FROM s_parent ORDER BY id;
 ALTER FOREIGN TABLE s NO INHERIT s_parent;
 
+SELECT greatest(count(*) - 1, 0) AS last FROM pgstrom.gstore_fdw_keeper_info \gset
 -- Partitions of a local table, two in GPU memory, one in a heap, one with its columns in another order.
 CREATE TABLE s_part (id int, t text DEFAULT 'none', n int) PARTITION BY RANGE (id);
 CREATE FOREIGN TABLE s_part1 PARTITION OF s_part FOR VALUES FROM (0) TO (100) SERVER gstore_fdw;
-CREATE FOREIGN TABLE s_part2 (n int, gone int, id int, t text) SERVER gstore_fdw OPTIONS (pinning '1');
+CREATE FOREIGN TABLE s_part2 (n int, gone int, id int, t text) SERVER gstore_fdw OPTIONS (pinning :'last');
 ALTER FOREIGN TABLE s_part2 DROP COLUMN gone;
 ALTER TABLE s_part ATTACH PARTITION s_part2 FOR VALUES FROM (100) TO (200);
 CREATE TABLE s_part3 PARTITION OF s_part DEFAULT;
