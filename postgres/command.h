@@ -31,7 +31,6 @@ typedef enum gstore_part {
 typedef enum gstore_verb {
     GSTORE_READ,  /* areas -> window */
     GSTORE_WRITE, /* window -> areas, which grow as needed */
-    GSTORE_DROP,  /* the store's areas go */
 
     /* Copies: memory of cuMemAlloc that other programs open by a handle; `copy` says which. */
     GSTORE_COPY_MAKE,  /* copy_bytes of it, zeroed; answers the handle */

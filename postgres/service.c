@@ -354,7 +354,7 @@ static gvm_status transfer(worker *me, gstore_window *w, uint8_t *bytes)
     if (status != GVM_OK)
         return status;
     stream = me->streams[w->name.device];
-    if (w->verb > GSTORE_DROP && w->verb != GSTORE_COPY_TAKE) {
+    if (w->verb > GSTORE_WRITE && w->verb != GSTORE_COPY_TAKE) {
         status = gstore_copies_carry_out(s->copies, w, bytes, s->options.window_bytes, stream);
         gvmi_device_leave();
         return status;
@@ -382,9 +382,7 @@ static void carry_out(worker *me, uint32_t index)
     gvm_error error;
     void *latch = w->latch;
 
-    status = w->verb == GSTORE_DROP
-                 ? gstore_service_drop(s, &w->name)
-                 : transfer(me, w, s->options.bytes + index * s->options.window_bytes);
+    status = transfer(me, w, s->options.bytes + index * s->options.window_bytes);
     w->status = status;
     w->text[0] = '\0';
     if (status != GVM_OK) {

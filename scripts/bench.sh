@@ -2,8 +2,7 @@
 # usage: [OUT=FOLDER] bench.sh [BUILD-FOLDER]
 # Measures what the driver's virtual memory calls and buffers cost, and a keeper (see
 # docs/benchmarks.md), and replays bench/traces; shows it and records it as JSON under OUT. The build
-# is a release one; for
-# figures worth keeping, the machine must be quiet.
+# is a release one; for figures worth keeping, the machine must be quiet.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}-release
