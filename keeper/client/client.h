@@ -7,7 +7,7 @@
  *                      +----------------------------    GRANTED -> lease word, TAKEN, wake
  *                                                       OPENED  -> buffer, MAPPED(0), wake
  *                                                       MAP     -> old chunks away, UNMAPPED;
- *                                                                  new ones mapped, MAPPED
+ *                                                     nothing     -> new chunks mapped, MAPPED
  *
  * The mapper never waits for user threads beyond the few instructions of a table lock or one send,
  * and calls nothing in the driver that waits for kernels. What it finds out about the connection
@@ -45,12 +45,15 @@
 #include "keeper/wire.h"
 #include "keeper/words.h"
 #include "memory/buffer.h"
+#include "sharing/share.h"
 
 #define GVMI_CLIENT_WAITING_MAX 1024 /* acquires of one connection that wait */
 #define GVMI_CLIENT_BUCKETS 256      /* of the table of requests */
 #define GVMI_CLIENT_CONNECT_MS 10000 /* from connect() to WELCOME */
 #define GVMI_CLIENT_BYE_MS 1000      /* so long a keeper that reads nothing is asked to take BYE */
 #define GVMI_CLIENT_RETRY_MS 5       /* between two looks at leases that hold up a vacating */
+#define GVMI_CLIENT_OWED_MAX \
+    32 /* MAPs whose old chunks are gone and whose new ones are not there */
 #define GVMI_CLIENT_UNANSWERED_MAX 4096 /* MAPs for one object, put off by those leases */
 
 #define GVMI_KEEPER_MAGIC 0x6b656570u
@@ -112,6 +115,13 @@ struct gvm_object {
     gvm_object *next_failing; /* in the mapper's list of those */
 };
 
+/* A MAP of which the old chunks are gone and the new ones are still to be mapped. */
+typedef struct gvmi_client_owed {
+    gvm_object *object;
+    gvmi_wire_map map;
+    gvmi_patch patch;
+} gvmi_client_owed;
+
 struct gvm_keeper {
     _Atomic uint32_t magic;
     _Atomic uint32_t references;
@@ -122,7 +132,10 @@ struct gvm_keeper {
     const gvmi_permit_slot *permits;
     uint32_t keeper_pid;
     pthread_t mapper;
-    gvm_object *failing; /* the mapper's: objects that wait to be vacated */
+    /* The mapper's: objects that wait to be vacated, and a ring of MAPs; both with references. */
+    gvm_object *failing;
+    gvmi_client_owed owed[GVMI_CLIENT_OWED_MAX];
+    uint32_t first_owed, owed_count;
 
     gvmi_mutex send_lock;
     gvmi_mutex lock;

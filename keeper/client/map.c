@@ -7,8 +7,11 @@
  * be had, and vacated and the MAP answered once the last lease has ended; the mapper looks every few
  * milliseconds. (A lease word of another thread's failed attempt only puts that off.)
  *
- * Mapping takes the driver far longer than unmapping, and the keeper has use for what is unmapped:
- * so it is told in between.
+ * Mapping takes the driver far longer than unmapping, and the keeper has use for what is unmapped. So
+ * a MAP is taken in two steps: what it replaces goes at once, and the keeper is told; what is new is
+ * owed, and mapped in the order of the MAPs, once there is no further MAP to be read. A burst of MAPs
+ * is thus unmapped to its end before the first of them is mapped. Messages of other kinds come when
+ * nothing is owed: a reply finds done what was sent before it.
  */
 #include <errno.h>
 #include <poll.h>
@@ -183,28 +186,6 @@ static gvm_status take_chunks(gvm_object *object, gvmi_client_message *message, 
     return gvmi_share_patch(&share, object->buffer, out);
 }
 
-/* A failure that is the object's is left in it, one of the connection is returned; the chunks are
- * mapped all the same, as what a lost keeper gave stays. */
-static gvm_status put_chunks(gvm_object *object, gvmi_client_message *message, uint32_t count)
-{
-    gvm_status status = GVM_OK;
-    gvm_error error;
-    gvmi_patch patch;
-
-    if (take_chunks(object, message, count, &patch) != GVM_OK) {
-        fail_object(object);
-        return GVM_OK;
-    }
-    if (patch.replaced)
-        status = send_unmapped(object, message->wire.body.MAP.serial);
-    error = gvmi_error_save();
-    if (gvmi_share_settle_patch(object->buffer, &patch) != GVM_OK)
-        fail_object(object);
-    if (status != GVM_OK)
-        gvmi_error_restore(&error);
-    return status;
-}
-
 static void list_failing(gvm_object *object)
 {
     gvm_keeper *keeper = object->keeper;
@@ -232,19 +213,47 @@ static gvm_status refuse_map(gvm_object *object, uint64_t serial)
     return status;
 }
 
-static gvm_status map_object(gvm_object *object, gvmi_client_message *message)
+/* ---- MAP, the first step: what it replaces goes */
+
+/* A failure that is the object's is left in it, one of the connection is returned. The MAP is owed
+ * in any case: what a lost keeper gave stays. */
+static gvm_status take_map(gvm_object *object, gvmi_client_message *message)
 {
+    gvm_keeper *keeper = object->keeper;
     const gvmi_wire_map *map = &message->wire.body.MAP;
     const uint32_t count = message->wire.head.tail_bytes / (uint32_t)sizeof(gvmi_wire_chunk);
     gvm_status status = check_map(object, map, message->wire.tail.chunks, count);
+    gvmi_client_owed *owed;
 
     if (status != GVM_OK)
         return status;
     object->serial = map->serial;
-    if (object->failure.status == GVM_OK)
-        status = put_chunks(object, message, count);
-    if (status != GVM_OK)
-        return status;
+    GVM_ASSERT(keeper->owed_count < GVMI_CLIENT_OWED_MAX);
+    owed = &keeper->owed[(keeper->first_owed + keeper->owed_count++) % GVMI_CLIENT_OWED_MAX];
+    *owed = (gvmi_client_owed){.object = object, .map = *map};
+    atomic_fetch_add(&object->references, 1); /* the queue's */
+    if (object->failure.status != GVM_OK)
+        return GVM_OK;
+    if (take_chunks(object, message, count, &owed->patch) != GVM_OK)
+        fail_object(object);
+    else if (owed->patch.replaced)
+        status = send_unmapped(object, map->serial);
+    return status;
+}
+
+/* ---- MAP, the second step: what is new comes */
+
+static void put_chunks(gvm_object *object, const gvmi_client_owed *owed)
+{
+    if (object->failure.status == GVM_OK &&
+        gvmi_share_settle_patch(object->buffer, &owed->patch) != GVM_OK)
+        fail_object(object);
+}
+
+static gvm_status answer_map(gvm_object *object, const gvmi_wire_map *map)
+{
+    gvm_status status;
+
     if (object->failure.status != GVM_OK)
         return refuse_map(object, map->serial);
     if (map->bytes > object->wanted_bytes)
@@ -281,13 +290,44 @@ static void end_work(gvm_keeper *keeper)
     gvmi_unlock(&keeper->lock);
 }
 
+/* The MAP that is owed longest; answer: unless the connection is lost. */
+static gvm_status finish_first(gvm_keeper *keeper, bool answer)
+{
+    const gvmi_client_owed owed = keeper->owed[keeper->first_owed];
+    gvm_status status = GVM_OK;
+
+    keeper->first_owed = (keeper->first_owed + 1) % GVMI_CLIENT_OWED_MAX;
+    keeper->owed_count--;
+    if (begin_work(owed.object)) { /* otherwise the CLOSE that is on its way answers this, too */
+        put_chunks(owed.object, &owed);
+        if (answer)
+            status = answer_map(owed.object, &owed.map);
+        end_work(keeper);
+    }
+    gvmi_client_drop_object(owed.object);
+    return status;
+}
+
+static gvm_status finish_all(gvm_keeper *keeper)
+{
+    gvm_status status = GVM_OK;
+
+    while (keeper->owed_count > 0 && status == GVM_OK)
+        status = finish_first(keeper, true);
+    return status;
+}
+
 static gvm_status handle_map(gvm_keeper *keeper, gvmi_client_message *message)
 {
     const uint32_t slot = message->wire.body.MAP.slot;
     gvm_object *object = NULL;
     bool known, ending, open = false;
-    gvm_status status;
+    gvm_status status = GVM_OK;
 
+    if (keeper->owed_count == GVMI_CLIENT_OWED_MAX)
+        status = finish_first(keeper, true);
+    if (status != GVM_OK)
+        return status;
     gvmi_lock(&keeper->lock);
     ending = keeper->ending;
     known = slot < GVM_OBJECTS_OPEN_MAX && keeper->slots[slot] != NULL;
@@ -303,7 +343,7 @@ static gvm_status handle_map(gvm_keeper *keeper, gvmi_client_message *message)
         return gvmi_fail(GVM_E_FORMAT, "the keeper's MAP is for slot %u, where nothing is open", slot);
     if (!open) /* the CLOSE that is on its way answers this, too */
         return GVM_OK;
-    status = map_object(object, message);
+    status = take_map(object, message);
     end_work(keeper);
     return status;
 }
@@ -453,42 +493,63 @@ static gvm_status settle_failing(gvm_keeper *keeper)
     return status;
 }
 
-/* False: there is nothing to read yet, but time to look after failing objects. */
-static bool wait_message(gvm_keeper *keeper)
+/* False: there is nothing to read yet, but time for MAPs that are owed or for failing objects. */
+static bool wait_message(const gvm_keeper *keeper)
 {
     struct pollfd entry = {.fd = keeper->socket, .events = POLLIN};
 
+    if (keeper->owed_count > 0)
+        return poll(&entry, 1, 0) != 0;
     return keeper->failing == NULL || poll(&entry, 1, GVMI_CLIENT_RETRY_MS) != 0;
 }
 
 static gvm_status handle(gvm_keeper *keeper, gvmi_client_message *message)
 {
     const gvmi_wire_head *head = &message->wire.head;
+    gvm_status status;
 
     if (head->type == GVMI_WIRE_MAP)
         return handle_map(keeper, message);
+    status = finish_all(keeper);
+    if (status != GVM_OK)
+        return status;
     if (head->type == GVMI_WIRE_FAILED && head->request == 0)
         return gvmi_fail((gvm_status)message->wire.body.FAILED.status, "%.*s", GVMI_WIRE_TEXT_BYTES,
                          message->wire.body.FAILED.text);
     return gvmi_client_answer(keeper, message);
 }
 
+static gvm_status handle_next(gvm_keeper *keeper)
+{
+    gvmi_client_message message;
+    gvm_status status = gvmi_client_receive(keeper->socket, -1, &message);
+
+    if (status == GVM_OK) {
+        status = handle(keeper, &message);
+        gvmi_client_close_fds(&message);
+    }
+    return status;
+}
+
 void *gvmi_client_run_mapper(void *arg)
 {
     gvm_keeper *keeper = arg;
-    gvmi_client_message message;
     gvm_status status = GVM_OK;
+    gvm_error reason;
 
     while (status == GVM_OK) {
         status = settle_failing(keeper);
-        if (status != GVM_OK || !wait_message(keeper))
-            continue;
-        status = gvmi_client_receive(keeper->socket, -1, &message);
-        if (status == GVM_OK) {
-            status = handle(keeper, &message);
-            gvmi_client_close_fds(&message);
-        }
+        if (status != GVM_OK)
+            break;
+        if (wait_message(keeper))
+            status = handle_next(keeper);
+        else if (keeper->owed_count > 0)
+            status = finish_first(keeper, true);
     }
+    reason = gvmi_error_save();
+    while (keeper->owed_count > 0)
+        (void)finish_first(keeper, false);
+    gvmi_error_restore(&reason);
     gvmi_client_lose(keeper);
     while (keeper->failing != NULL) {
         gvm_object *object = keeper->failing;

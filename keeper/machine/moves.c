@@ -7,7 +7,8 @@
  * object from then on maps the new frame. An answer comes in two steps: UNMAPPED, the old frame is
  * let go of, and MAPPED, the new one is in place. Mapping host memory takes the driver so long that
  * a device frame is worth having in between: it is free once everybody has unmapped it, while the
- * object stays FROZEN until everybody has mapped.
+ * object stays FROZEN until everybody has mapped. A client unmaps ahead: UNMAPPED may come for any
+ * MAP that is not answered, MAPPED comes for the first of them.
  *
  * A client whose socket is closed answers by ending (its process gone: nothing is mapped; voided:
  * its frames are written down), so its openings are counted like all others. */
@@ -198,10 +199,8 @@ void gvmi_keep_send_all(gvmi_machine *m, keep_opening *opening)
     send_set(m, opening, true);
 }
 
-static void let_go_first(gvmi_machine *m, const keep_opening *opening)
+static void let_go(gvmi_machine *m, const keep_opening *opening, keep_pending *pending)
 {
-    keep_pending *pending = opening->first_pending;
-
     if (pending->unmapped)
         return;
     pending->unmapped = true;
@@ -215,7 +214,7 @@ static void answer_first(gvmi_machine *m, keep_opening *opening)
 {
     keep_pending *pending = opening->first_pending;
 
-    let_go_first(m, opening);
+    let_go(m, opening, pending);
     opening->first_pending = pending->next;
     if (opening->first_pending == NULL)
         opening->last_pending = NULL;
@@ -240,17 +239,14 @@ static void note_broken(gvmi_machine *m, keep_opening *opening)
     gvmi_keep_publish_permit(opening);
 }
 
-static bool is_later(const keep_opening *opening, uint64_t serial)
+/* NULL: it was never sent, or is answered. */
+static keep_pending *find_pending(const keep_opening *opening, uint64_t serial)
 {
-    for (const keep_pending *p = opening->first_pending; p != NULL; p = p->next)
-        if (p->serial == serial)
-            return true;
-    return false;
-}
+    keep_pending *pending = opening->first_pending;
 
-static bool is_first(const keep_opening *opening, uint64_t serial)
-{
-    return opening->first_pending != NULL && opening->first_pending->serial == serial;
+    while (pending != NULL && pending->serial != serial)
+        pending = pending->next;
+    return pending;
 }
 
 /* NULL: closed, or given up, while the MAP was on its way. */
@@ -265,22 +261,22 @@ void gvmi_keep_unmapped(gvmi_machine *m, keep_client *client, const gvmi_wire_me
 {
     const gvmi_wire_unmapped *body = &message->body.UNMAPPED;
     const keep_opening *opening = answering(client, body->slot);
+    keep_pending *pending;
 
-    if (opening == NULL)
-        return;
-    if (is_first(opening, body->serial))
-        let_go_first(m, opening);
-    else if (is_later(opening, body->serial))
-        gvmi_keep_violated(m, client, "UNMAPPED out of order");
+    pending = opening == NULL ? NULL : find_pending(opening, body->serial);
+    if (pending != NULL)
+        let_go(m, opening, pending);
 }
 
 void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
 {
     const gvmi_wire_mapped *body = &message->body.MAPPED;
     keep_opening *opening = answering(client, body->slot);
+    const keep_pending *pending;
 
     if (opening == NULL)
         return;
+    pending = find_pending(opening, body->serial);
     if (body->status != GVM_OK) {
         note_broken(m, opening);
     } else if (body->serial == 0) {
@@ -288,13 +284,13 @@ void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
             opening->object->home_address == 0)
             opening->object->home_address = body->address;
         opening->addressed = true;
-    } else if (is_first(opening, body->serial)) {
+    } else if (pending != NULL && pending == opening->first_pending) {
         answer_first(m, opening);
         if (opening->first_pending == NULL && !opening->ready) {
             opening->ready = true;
             gvmi_keep_publish_permit(opening);
         }
-    } else if (is_later(opening, body->serial)) {
+    } else if (pending != NULL) {
         gvmi_keep_violated(m, client, "MAPPED out of order");
     }
 }

@@ -1,8 +1,8 @@
 /* Honest processes: the client's side of docs/design/keeper.md, a step at a time.
  *
  * A thread's step is one access to shared memory or one message; a mapping thread's is one of:
- * unmap what a MAP replaces, say UNMAPPED (which it may leave out), map what it brings, say MAPPED;
- * add to a lease word, say TAKEN. */
+ * unmap what a MAP replaces, say UNMAPPED (which it may leave out), and the same of further MAPs;
+ * map what the first of them brings, say MAPPED; add to a lease word, say TAKEN. */
 #include "tests/prop/keeper_world.h"
 
 #include <stdlib.h>
@@ -347,13 +347,19 @@ static void begin_open(world *w, process *p, thread *t)
     ask(w, p, t, m);
 }
 
-/* What is on its way to an opening will not be mapped any more. */
+static void land_maps(const queue *q, uint32_t slot)
+{
+    for (packet *at = q->first; at != NULL; at = at->next)
+        if (at->message != NULL && at->message->head.type == GVMI_WIRE_MAP &&
+            at->message->body.MAP.slot == slot)
+            world_land(at);
+}
+
+/* What is on its way to an opening, or owed to it, will not be mapped any more. */
 static void let_go(process *p, const opening *o)
 {
-    for (packet *at = p->in.first; at != NULL; at = at->next)
-        if (at->message != NULL && at->message->head.type == GVMI_WIRE_MAP &&
-            at->message->body.MAP.slot == o->slot)
-            world_land(at);
+    land_maps(&p->in, o->slot);
+    land_maps(&p->owed, o->slot);
 }
 
 /* Only this thread uses it, and nothing of it is being mapped: gvm_object_close()'s rule. */
@@ -658,6 +664,17 @@ static void on_reply(world *w, process *p, const gvmi_wire_message *m)
         finish(t);
 }
 
+/* Lets go of a chunk's frame that an earlier MAP brought and that is not mapped yet. */
+static void supersede(process *p, uint32_t slot, uint32_t chunk)
+{
+    for (packet *q = p->owed.first; q != NULL; q = q->next)
+        for (uint32_t i = 0; i < q->frame_count && q->message->body.MAP.slot == slot; i++)
+            if (q->frames[i] != NULL && q->message->tail.chunks[i].index == chunk) {
+                q->frames[i]->flying--;
+                q->frames[i] = NULL;
+            }
+}
+
 static void unmap_step(world *w, process *p, opening *o)
 {
     const gvmi_wire_message *m = p->mapping->message;
@@ -667,10 +684,11 @@ static void unmap_step(world *w, process *p, opening *o)
         world_wrong(w, "process %u: serial %llu after %llu", p->index,
                     (unsigned long long)m->body.MAP.serial, (unsigned long long)o->serial);
     o->serial = m->body.MAP.serial;
-    p->map_fails = o->lost || o->empty || (w->maps_fail && !held && world_chance(w, 3));
+    p->mapping->fails = o->lost || o->empty || (w->maps_fail && !held && world_chance(w, 3));
     for (uint32_t i = 0; i < m->head.fd_count; i++) {
         const uint32_t chunk = m->tail.chunks[i].index;
 
+        supersede(p, o->slot, chunk);
         if (o->map[chunk] == NULL)
             continue;
         if (held)
@@ -693,7 +711,8 @@ static void tell_step(world *w, process *p, const opening *o)
         m->body.UNMAPPED = (gvmi_wire_unmapped){.slot = o->slot, .serial = o->serial};
         world_send(w, p, m);
     }
-    p->mapper = MAPPER_TOLD;
+    world_queue_add(&p->owed, p->mapping);
+    p->mapping = NULL;
 }
 
 static void map_step(world *w, process *p, opening *o)
@@ -701,14 +720,17 @@ static void map_step(world *w, process *p, opening *o)
     packet *mapping = p->mapping;
     const gvmi_wire_message *m = mapping->message;
 
-    if (p->map_fails) {
+    mapping->fails |= o->empty;
+    if (mapping->fails) {
         unmap_all(o);
         o->empty = true;
         let_go(p, o);
     }
-    for (uint32_t i = 0; i < mapping->frame_count && !p->map_fails; i++) {
+    for (uint32_t i = 0; i < mapping->frame_count && !mapping->fails; i++) {
         const uint32_t chunk = m->tail.chunks[i].index;
 
+        if (mapping->frames[i] == NULL)
+            continue;
         o->map[chunk] = mapping->frames[i];
         o->map[chunk]->mapped++;
         o->stamps[chunk] = m->tail.chunks[i].stamp;
@@ -731,8 +753,8 @@ static void answer_map(world *w, process *p, opening *o)
     o->generation = map->generation;
     o->sealed = map->sealed != 0;
     world_log(w, "process %u has mapped serial %llu of slot %u%s", p->index,
-              (unsigned long long)map->serial, map->slot, p->map_fails ? ": failed" : "");
-    say_mapped(w, p, o, map->serial, p->map_fails ? GVM_E_LIMIT : GVM_OK);
+              (unsigned long long)map->serial, map->slot, p->mapping->fails ? ": failed" : "");
+    say_mapped(w, p, o, map->serial, p->mapping->fails ? GVM_E_LIMIT : GVM_OK);
 }
 
 static void end_mapping(world *w, process *p)
@@ -788,12 +810,27 @@ static void map_packet_step(world *w, process *p)
         unmap_step(w, p, o);
     } else if (p->mapper == MAPPER_UNMAPPED) {
         tell_step(w, p, o);
-    } else if (p->mapper == MAPPER_TOLD) {
+    } else if (p->mapper == MAPPER_OWED) {
         if (world_chance(w, 30)) /* mapping takes long */
             map_step(w, p, o);
     } else {
         answer_map(w, p, o);
         end_mapping(w, p);
+    }
+}
+
+/* The next message, or the first MAP that is owed: at any time, and before any other message. */
+static void take_packet(world *w, process *p)
+{
+    const packet *next = p->in.first;
+    const bool map = next != NULL && next->message != NULL && next->message->head.type == GVMI_WIRE_MAP;
+
+    if (p->owed.first != NULL && (!map || world_chance(w, 30))) {
+        p->mapping = world_queue_take(&p->owed);
+        p->mapper = MAPPER_OWED;
+    } else {
+        p->mapping = world_receive(p);
+        p->mapper = MAPPER_IDLE;
     }
 }
 
@@ -803,10 +840,8 @@ bool client_mapper_step(world *w, process *p)
 
     if (p->hung_up || p->gone)
         return false;
-    if (p->mapping == NULL) {
-        p->mapping = world_receive(p);
-        p->mapper = MAPPER_IDLE;
-    }
+    if (p->mapping == NULL)
+        take_packet(w, p);
     if (p->mapping == NULL)
         return false;
     if (p->mapping->message == NULL) {
@@ -847,7 +882,7 @@ bool client_idle(const process *p)
     for (uint32_t i = 0; i < p->thread_count; i++)
         if (p->threads[i].holds || p->threads[i].phase != PHASE_IDLE)
             return false;
-    return p->in.first == NULL && p->mapping == NULL;
+    return p->in.first == NULL && p->mapping == NULL && p->owed.first == NULL;
 }
 
 void client_bye(world *w, process *p)

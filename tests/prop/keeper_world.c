@@ -249,7 +249,7 @@ bool world_job_step(world *w)
 
 /* ---- messages in flight */
 
-static void queue_add(queue *q, packet *p)
+void world_queue_add(queue *q, packet *p)
 {
     if (q->last == NULL || q->first == NULL)
         q->last = &q->first;
@@ -258,7 +258,7 @@ static void queue_add(queue *q, packet *p)
     q->last = &p->next;
 }
 
-static packet *queue_take(queue *q)
+packet *world_queue_take(queue *q)
 {
     packet *p = q->first;
 
@@ -270,7 +270,8 @@ static packet *queue_take(queue *q)
 void world_land(packet *landed)
 {
     for (uint32_t i = 0; i < landed->frame_count; i++)
-        landed->frames[i]->flying--;
+        if (landed->frames[i] != NULL)
+            landed->frames[i]->flying--;
     landed->frame_count = 0;
 }
 
@@ -286,7 +287,7 @@ static void queue_clear(world *w, queue *q)
 {
     packet *p;
 
-    while ((p = queue_take(q)) != NULL)
+    while ((p = world_queue_take(q)) != NULL)
         world_packet_free(w, p);
 }
 
@@ -312,12 +313,12 @@ void world_send(world *w, process *p, gvmi_wire_message *message)
     }
     sent = must(calloc(1, sizeof *sent));
     sent->message = message;
-    queue_add(&p->out, sent);
+    world_queue_add(&p->out, sent);
 }
 
 packet *world_receive(process *p)
 {
-    return queue_take(&p->in);
+    return world_queue_take(&p->in);
 }
 
 /* ---- actions */
@@ -448,7 +449,7 @@ static void action_send(world *w, gvmi_action *action)
     if (p == NULL || p->hung_up || p->disconnected || p->cut)
         world_packet_free(w, sent);
     else
-        queue_add(&p->in, sent);
+        world_queue_add(&p->in, sent);
 }
 
 /* May the keeper lose patience with an honest process? */
@@ -494,7 +495,7 @@ static void action_cut(world *w, const gvmi_action *action)
     if (p->hung_up)
         free(end);
     else
-        queue_add(&p->in, end);
+        world_queue_add(&p->in, end);
 }
 
 /* Takes out and does what the latest event led to. */
@@ -580,7 +581,7 @@ static void deliver_end(world *w, process *p)
 
 void world_deliver(world *w, process *p)
 {
-    packet *came = queue_take(&p->out);
+    packet *came = world_queue_take(&p->out);
     gvmi_wire_message decoded;
 
     if (came == NULL)
@@ -651,12 +652,13 @@ void world_hang_up(world *w, process *p)
     world_log(w, "process %u hangs up", p->index);
     p->hung_up = true;
     queue_clear(w, &p->in);
+    queue_clear(w, &p->owed);
     if (p->mapping != NULL)
         world_land(p->mapping);
     if (p->cut || p->disconnected)
         return;
     end = must(calloc(1, sizeof *end));
-    queue_add(&p->out, end);
+    world_queue_add(&p->out, end);
 }
 
 void world_gone(world *w, process *p)

@@ -63,8 +63,9 @@ typedef struct job {
 typedef struct packet {
     struct packet *next;
     gvmi_wire_message *message;
-    frame *frames[GVMI_WIRE_CHUNKS_MAX];
-    uint32_t frame_count; /* 0 once they do not count as flying any more */
+    frame *frames[GVMI_WIRE_CHUNKS_MAX]; /* NULL: let go of before it was mapped */
+    uint32_t frame_count;                /* 0 once they do not count as flying any more */
+    bool fails;                          /* a MAP that the process will not be able to map */
 } packet;
 
 typedef struct queue {
@@ -155,7 +156,7 @@ typedef struct thread {
 typedef enum mapper_phase {
     MAPPER_IDLE,
     MAPPER_UNMAPPED,
-    MAPPER_TOLD, /* the keeper, so or not */
+    MAPPER_OWED, /* the keeper was told, or not; now it is to be mapped */
     MAPPER_MAPPED,
     MAPPER_ADDED
 } mapper_phase;
@@ -186,7 +187,7 @@ typedef struct process {
     uint32_t thread_count;
     packet *mapping; /* what the mapping thread is busy with */
     mapper_phase mapper;
-    bool map_fails;
+    queue owed; /* MAPs whose old chunks are unmapped */
     uint64_t next_request;
     request requests[REQUESTS_MAX];
     uint32_t request_count;
@@ -250,6 +251,8 @@ bool world_job_step(world *w); /* starts or ends a job; false: there is none */
 void world_send(world *w, process *p, gvmi_wire_message *message); /* takes the message over */
 gvmi_wire_message *world_message(world *w, process *p, gvmi_wire_type type);
 packet *world_receive(process *p); /* NULL: nothing; the caller frees it */
+void world_queue_add(queue *q, packet *p);
+packet *world_queue_take(queue *q); /* NULL: it is empty */
 void world_hang_up(world *w, process *p);
 void world_gone(world *w, process *p); /* hangs up, and ends */
 bool world_lease_counts(const world *w, const process *p);

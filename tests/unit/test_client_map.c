@@ -41,6 +41,62 @@ static void map_replaces_chunks_in_place(void **state)
     RUN(be_moved);
 }
 
+#define BURST (GVMI_CLIENT_OWED_MAX + 2u)
+
+/* More MAPs than a client unmaps ahead, chunk after chunk to other frames. */
+static int script_burst(fake *f)
+{
+    uint64_t first;
+
+    TRY_LINE(greet_and_open(f, 4));
+    TRY_LINE(receive(f, GVMI_WIRE_DROP)); /* the test holds the mapper up from here on */
+    TRY_LINE(done(f, 0));
+    first = f->serial + 1;
+    for (uint32_t i = 0; i < BURST; i++)
+        TRY_LINE(send_map(f, i % 4, 1, (i % 4 + i / 4 + 1) % 4, 4 * CHUNK, 1, -1));
+    permit(f, 1, GVMI_PERMIT_REVOKED);
+    for (uint32_t i = 0; i < BURST; i++) {
+        if (i >= GVMI_CLIENT_OWED_MAX) {
+            f->serial = first + i - GVMI_CLIENT_OWED_MAX;
+            TRY_LINE(mapped(f, GVM_OK));
+        }
+        f->serial = first + i;
+        TRY_LINE(unmapped(f));
+    }
+    for (uint32_t i = BURST - GVMI_CLIENT_OWED_MAX; i < BURST; i++) {
+        f->serial = first + i;
+        TRY_LINE(mapped(f, GVM_OK));
+    }
+    permit(f, 1, GVMI_PERMIT_READ);
+    return serve_close_and_end(f);
+}
+
+static int be_moved_in_a_burst(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_burst, &keeper, &object));
+    pthread_mutex_lock(&object->buffer->lock.mutex); /* not by its rank: the call takes others */
+    EXPECT(gvm_object_drop(keeper, "/other") == GVM_OK);
+    while (atomic_load(&f.permits[SLOT].word) == 0)
+        sched_yield();
+    pthread_mutex_unlock(&object->buffer->lock.mutex);
+    while ((atomic_load(&f.permits[SLOT].word) & GVMI_PERMIT_READ) == 0)
+        sched_yield();
+    for (uint32_t i = BURST - 4; i < BURST; i++)
+        EXPECT(byte_of(object, i % 4) == (int)((i % 4 + i / 4 + 1) % 4 + 1));
+    EXPECT(object->buffer->device_bytes == 4 * CHUNK);
+    return close_all(&f, keeper, object);
+}
+
+static void burst_of_maps_is_unmapped_ahead(void **state)
+{
+    RUN(be_moved_in_a_burst);
+}
+
 static int script_generation(fake *f)
 {
     TRY_LINE(greet_and_open(f, 1));
@@ -897,6 +953,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(map_replaces_chunks_in_place),
+        cmocka_unit_test(burst_of_maps_is_unmapped_ahead),
         cmocka_unit_test(lease_of_a_newer_generation_waits_for_its_maps),
         cmocka_unit_test(map_that_fails_vacates_when_leases_have_ended),
         cmocka_unit_test(map_that_fails_leaves_nothing_mapped),
