@@ -62,6 +62,15 @@ def measure(server, samples, name, repetitions, before, statement, count=1):
             samples.setdefault(name, {}).setdefault(table, []).extend(times)
 
 
+def attach(build, server):
+    """What another process needs from a token to its first kernel: figures of `gvmem bench table`."""
+    _, (token,) = server.psql("SELECT gstore_export('gstore');")
+    done = subprocess.run([build / "tools/gvmem", "bench", "table", "--json", token], stdout=subprocess.PIPE, text=True, env=server.environment)
+    if done.returncode != 0:
+        sys.exit("bench-gstore: gvmem bench table failed")
+    return json.loads(done.stdout)["figures"]
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-n", "--rows", type=int, default=10_000_000)
@@ -94,6 +103,7 @@ def main():
                         if turn > 0:
                             samples.setdefault(name + suffix, {}).setdefault(table, []).append(times[-1])
         measure(server, samples, f"INSERT of one row and commit, table of {rows}", 1, "", "INSERT INTO @ VALUES (0, 0, 'one');\n", ONE_ROW_TIMES)
+        attached = attach(arguments.build.resolve(), server)
         measure(server, samples, "UPDATE of 1 % of the rows", 1, "", "UPDATE @ SET value = -value WHERE id % 100 = 7;\n")
         time.sleep(2)
         bytes_raw = int(server.psql("SELECT sum(4 + 8 + 4 + length(name)) FROM source;")[1][0])
@@ -114,7 +124,7 @@ def main():
         record = {
             "benchmark": "gstore", "command": f"scripts/bench-gstore.py -n {rows} -r {repetitions}", "date": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
             "host": {"machine": platform.machine(), "cpus": os.cpu_count(), "kernel": platform.release()},
-            "devices": devices, "rows": rows, "rawsize_bytes": int(raw_size), "heap_bytes": int(heap_size), "value_bytes": bytes_raw, "figures": figures,
+            "devices": devices, "rows": rows, "rawsize_bytes": int(raw_size), "heap_bytes": int(heap_size), "value_bytes": bytes_raw, "figures": figures, "attach": attached,
         }
         arguments.output.parent.mkdir(parents=True, exist_ok=True)
         arguments.output.write_text(json.dumps(record, indent=1) + "\n")

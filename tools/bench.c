@@ -16,11 +16,13 @@
 static const char usage[] =
     "usage: gvmem bench vmm [OPTION...]\n"
     "       gvmem bench keeper [OPTION...]\n"
+    "       gvmem bench table [OPTION...] TOKEN\n"
     "       gvmem bench policy [OPTION...] [TRACE...]   (see gvmem bench policy --help)\n"
     "\n"
     "Measures the driver's virtual memory calls, growing an array, bandwidth, kernels, sharing\n"
     "and, with two devices, reading a peer's memory; or a keeper's leases, moves under pressure,\n"
-    "scans, eviction and growth, each beside its floor. What is compared is measured in turns.\n"
+    "scans, eviction and growth, each beside its floor; or the way from a token of a PostgreSQL\n"
+    "table (see gvmem table --help) to the first kernel on it. What is compared is measured in turns.\n"
     "\n"
     "  -d, --device N     the device (0)\n"
     "  -m, --max SIZE     how far the array grows (32GiB, or three fifths of what is free); keeper:\n"
@@ -312,9 +314,63 @@ int bench_save(const char *path, void (*write)(FILE *out, const void *arg), cons
     return TOOL_FAILED;
 }
 
+/* ---- the benchmarks */
+
+typedef struct benchmark {
+    const char *name;
+    bool (*start)(bench *b); /* before the driver is, for processes to fork; NULL: nothing */
+    void (*measure)(bench *b);
+    int (*finish)(bench *b); /* also of a run that failed; NULL: nothing */
+    bool operand;            /* it has one: b->operand */
+} benchmark;
+
+static bool start_importer(bench *b)
+{
+    return peer_start(&b->importer, 1, bench_importer, &b->ordinal);
+}
+
+static void measure_vmm(bench *b)
+{
+    bench_calls(b);
+    bench_growth(b);
+    bench_copies(b);
+    bench_kernels(b);
+    bench_sharing(b);
+    bench_peers(b);
+}
+
+static int finish_importer(bench *b)
+{
+    char how[80];
+
+    if (peer_finish(&b->importer, 10000, how, sizeof how))
+        return TOOL_DONE;
+    return b->code == TOOL_DONE ? tool_error("the importer process %s", how) : b->code;
+}
+
+static int finish_keeper(bench *b)
+{
+    (void)b;
+    return bench_keeper_finish();
+}
+
+static const benchmark benchmarks[] = {
+    {"vmm", start_importer, measure_vmm, finish_importer, false},
+    {"keeper", bench_keeper_start, bench_keeper, finish_keeper, false},
+    {"table", NULL, bench_table, NULL, true},
+};
+
+static const benchmark *find_benchmark(const char *name)
+{
+    for (size_t i = 0; name != NULL && i < sizeof benchmarks / sizeof benchmarks[0]; i++)
+        if (strcmp(benchmarks[i].name, name) == 0)
+            return &benchmarks[i];
+    return NULL;
+}
+
 /* ---- the run */
 
-static int run_sections(bench *b)
+static int run_on_device(bench *b, const benchmark *what)
 {
     if (gvm_device_open(b->ordinal, &b->device) != GVM_OK)
         return tool_fail("cannot open device %d", b->ordinal);
@@ -324,15 +380,8 @@ static int run_sections(bench *b)
         return tool_fail("cannot use device %d", b->ordinal);
     }
     fprintf(b->text, "device %d, %s\n", b->ordinal, b->info.name);
-    if (b->info.vmm && strcmp(b->benchmark, "keeper") == 0) {
-        bench_keeper(b);
-    } else if (b->info.vmm) {
-        bench_calls(b);
-        bench_growth(b);
-        bench_copies(b);
-        bench_kernels(b);
-        bench_sharing(b);
-        bench_peers(b);
+    if (b->info.vmm) {
+        what->measure(b);
     } else {
         tool_error("device %d has no virtual memory management", b->ordinal);
         b->code = TOOL_FAILED;
@@ -342,25 +391,19 @@ static int run_sections(bench *b)
     return b->code;
 }
 
-static int run(bench *b, const char *json_path)
+static int run(bench *b, const benchmark *what, const char *json_path)
 {
-    const bool keeper = strcmp(b->benchmark, "keeper") == 0;
-    char how[80];
-    int code;
-
     tool_raise_descriptor_limit();
-    if (keeper ? !bench_keeper_start(b) : !peer_start(&b->importer, 1, bench_importer, &b->ordinal))
+    if (what->start != NULL && !what->start(b))
         return TOOL_FAILED;
-    code = run_sections(b);
-    if (keeper && bench_keeper_finish() != TOOL_DONE)
-        code = TOOL_FAILED;
-    if (!peer_finish(&b->importer, 10000, how, sizeof how) && code == TOOL_DONE)
-        code = tool_error("the importer process %s", how);
+    b->code = run_on_device(b, what);
+    if (what->finish != NULL && what->finish(b) != TOOL_DONE)
+        b->code = TOOL_FAILED;
     if (!tool_flush(b->text, "standard output"))
-        code = TOOL_FAILED;
+        b->code = TOOL_FAILED;
     if (json_path != NULL && b->figure_count > 0 && bench_save(json_path, write_record, b) != TOOL_DONE)
-        code = TOOL_FAILED;
-    return code;
+        b->code = TOOL_FAILED;
+    return b->code;
 }
 
 static void join_arguments(int argc, char **argv, char *out, size_t out_bytes)
@@ -381,6 +424,7 @@ int tool_bench(int argc, char **argv)
                                           {"help", no_argument, NULL, 'h'},
                                           {0}};
     const char *json_path = NULL;
+    const benchmark *what;
     char command[512];
     bench *b;
     int option, code;
@@ -413,13 +457,18 @@ int tool_bench(int argc, char **argv)
             return good ? TOOL_DONE : TOOL_USAGE;
         }
     }
-    if (optind + 1 != argc || (strcmp(argv[optind], "vmm") != 0 && strcmp(argv[optind], "keeper") != 0))
-        code = tool_usage("bench", "say what to measure: vmm, keeper or policy");
+    what = find_benchmark(argv[optind]);
+    if (what == NULL)
+        code = tool_usage("bench", "say what to measure: vmm, keeper, table or policy");
+    else if (optind + (what->operand ? 2 : 1) != argc)
+        code = tool_usage("bench",
+                          what->operand ? "say what to attach: a token" : "too many arguments");
     else {
         b->text = json_path != NULL && strcmp(json_path, "-") == 0 ? stderr : stdout;
-        b->benchmark = argv[optind];
+        b->benchmark = what->name;
+        b->operand = argv[optind + 1];
         b->command = command;
-        code = run(b, json_path);
+        code = run(b, what, json_path);
     }
     free(b);
     return code;

@@ -39,6 +39,7 @@ typedef struct bench {
     int ordinal;
     bool quick;
     const char *benchmark, *command;
+    const char *operand;    /* of the benchmark: a token */
     uint64_t max_bytes;     /* of growth; 0: chosen */
     const char *trace_path; /* of the keeper; NULL: none */
     FILE *text;
@@ -97,6 +98,9 @@ void bench_write_head(json *j, const char *benchmark, const char *command);
 /* Writes a record to a file beside the wanted one and renames, so that there is a whole one or
  * none. "-" is standard output. Returns an exit status, having complained. */
 int bench_save(const char *path, void (*write)(FILE *out, const void *arg), const void *arg);
+
+/* bench_table.c: `gvmem bench table`. */
+void bench_table(bench *b);
 
 /* bench_policy.c: `gvmem bench policy`, which needs no device. */
 int bench_policy(int argc, char **argv, const char *command);

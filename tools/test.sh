@@ -119,6 +119,7 @@ usage)
     for arguments in '' nonsense --nonsense 'info --nonsense' 'info more' 'share -n 0' 'share -n' 'share -n 1x' \
         'share -l 0' 'share -l 7' 'share -l -1' 'share -l 1Q' 'share -l 99999999T' 'share -c 3M' 'share -c 2G' \
         'share --ipc --read-only' 'share more' 'share -t 0' 'bench' 'bench nonsense' 'bench vmm more' 'bench vmm -m 1' \
+        'bench table' 'bench table a b' \
         'bench policy -b 0' 'bench policy -s 2x' 'bench policy -g nonsense' 'bench policy -w x' 'bench policy -c 3M' 'bench policy -S -1' 'bench policy -g zipf x'; do
         # shellcheck disable=SC2086
         expect 2 $arguments
@@ -159,6 +160,10 @@ for name in ('read lease, p50', 'write lease taken from another, p50', 'acquire 
     assert names[name] > 0 and names[name + ', floor'] > 0, name
 assert record['benchmark'] == 'keeper' and names['bytes brought in for a clean set'] > 0
 EOF
+    ;;
+bench-table)
+    expect 1 bench table gstore1:nonsense
+    prints err 'attaching the table'
     ;;
 bench-policy)
     expect 0 bench policy --generate cyclic --write "$folder/cyclic"
