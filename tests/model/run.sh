@@ -161,7 +161,8 @@ planted_faults() {
 }
 
 large_worlds() {
-    optimise=-O1
+    optimise='-O1 -DCOLLAPSE'
+    memory_mib=6000
     holds two_clients_moves_and_death -DTHREADS=2 -DMOVES -DKILLS
     holds two_clients_moves_and_cutting_off -DTHREADS=2 -DMOVES -DCUTS
     holds two_clients_moves_and_failing_maps -DTHREADS=2 -DMOVES -DBREAKS
