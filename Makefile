@@ -26,10 +26,10 @@ check: ## lint and every test that needs no GPU, slow ones left out
 check-all: ## check, and sanitizers, clang, valgrind, fuzzers, slow tests, spelling, shell
 	@scripts/check.sh all $(BUILD)
 
-check-gpu: ## on a machine with an NVIDIA GPU: the tests on its driver, recorded under OUT=
+check-gpu: ## on a machine with an NVIDIA GPU: the tests on its driver, recorded under OUT=; SUITES= some of them, as postgres
 	@OUT=$(OUT) scripts/check-gpu.sh $(BUILD)
 
-bench: ## measure and record under OUT=bench/results
+bench: ## measure and record under OUT=bench/results; BENCHES= some of vmm keeper policy gstore
 	@OUT=$(OUT) scripts/bench.sh $(BUILD)
 
 install: ## install under DESTDIR= PREFIX=

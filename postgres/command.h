@@ -25,7 +25,8 @@ typedef enum gstore_part {
     GSTORE_VALUES,
     GSTORE_NULLS,
     GSTORE_BODIES,
-    GSTORE_MANIFEST, /* of column 0: what tokens lead to (table/manifest.h) */
+    GSTORE_MANIFEST,      /* of column 0: what tokens lead to (table/manifest.h) */
+    GSTORE_ELEMENT_NULLS, /* of format 'arrow': as NULLS, of the elements of lists */
 } gstore_part;
 
 typedef enum gstore_verb {

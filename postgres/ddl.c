@@ -11,10 +11,12 @@
 #include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/objectaccess.h"
+#include "catalog/partition.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_database.h"
 #include "catalog/pg_foreign_table.h"
+#include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
@@ -29,6 +31,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "postgres/arrow.h"
 #include "postgres/fdw.h"
 #include "postgres/option.h"
 #include "postgres/pending.h"
@@ -36,9 +39,12 @@
 /* What one statement altered about one table. */
 typedef struct altered {
     Oid relation;
-    Bitmapset *added; /* columns */
-    bool columns;     /* some column is different */
-    char *format;     /* before, if options are different; NULL: they are not */
+    Bitmapset *added;   /* columns */
+    Bitmapset *changed; /* columns that are different */
+    List *checks;       /* names of constraints that are new, or valid from now on */
+    bool partition;     /* it has become one */
+    bool options;       /* the table's are */
+    bool was_arrow;     /* its format before that */
 } altered;
 
 /* Of the statement that runs, in its memory. */
@@ -47,6 +53,8 @@ typedef struct notes {
     MemoryContext context;
     List *tables;      /* of altered */
     List *constraints; /* OIDs of new ones, which cannot be looked up yet */
+    List *relations;   /* the same of tables */
+    List *children;    /* tables that have got a parent */
 } notes;
 
 static object_access_hook_type previous_access;
@@ -109,19 +117,6 @@ static void at_transaction_end(XactEvent event, void *argument)
 
 /* ---- ALTER: notes */
 
-static char *format_of(Oid relation)
-{
-    ListCell *cell;
-
-    foreach (cell, GetForeignTable(relation)->options) {
-        DefElem *option = lfirst(cell);
-
-        if (strcmp(option->defname, "format") == 0)
-            return pstrdup(defGetString(option));
-    }
-    return pstrdup("pgstrom");
-}
-
 static altered *note_table(Oid relation)
 {
     altered *a;
@@ -148,14 +143,19 @@ static void note(ObjectAccessType access, Oid class, Oid object, int part)
         if (access == OAT_POST_CREATE)
             a->added = bms_add_member(a->added, part);
         else
-            a->columns = true;
+            a->changed = bms_add_member(a->changed, part);
     } else if (class == ForeignTableRelationId && access == OAT_POST_ALTER && gstore_is_table(object)) {
         altered *a = note_table(object);
 
-        if (a->format == NULL)
-            a->format = format_of(object); /* the catalog does not show the new ones yet */
-    } else if (class == ConstraintRelationId)
+        if (!a->options)
+            a->was_arrow = gstore_table_is_arrow(object); /* the catalog does not show the new ones yet */
+        a->options = true;
+    } else if (class == RelationRelationId && part == 0 && access == OAT_POST_CREATE)
+        current->relations = lappend_oid(current->relations, object);
+    else if (class == ConstraintRelationId)
         current->constraints = lappend_oid(current->constraints, object);
+    else if (class == InheritsRelationId && access == OAT_POST_ALTER)
+        current->children = lappend_oid(current->children, object);
     MemoryContextSwitchTo(old);
 }
 
@@ -184,19 +184,29 @@ static void check_options(const altered *a, Relation table, const gstore_view *s
                  errmsg("cannot change option \"pinning\" of table \"%s\": it has rows on device %d",
                         RelationGetRelationName(table), state->name.device),
                  errhint("%s", hint)));
-    if (pg_strcasecmp(a->format, format_of(a->relation)) != 0)
+    if (a->was_arrow != gstore_table_is_arrow(a->relation))
         ereport(ERROR,
                 (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
                  errmsg("cannot change option \"format\" of table \"%s\": it has rows in format '%s'",
-                        RelationGetRelationName(table), a->format),
+                        RelationGetRelationName(table), a->was_arrow ? "arrow" : "pgstrom"),
                  errhint("%s", hint)));
 }
 
 /* Every value of the old type is one of the new type, with the same bytes. */
 static bool takes_all(const gstore_column *column, const Form_pg_attribute attribute)
 {
+    gstore_column now = {.type = attribute->atttypid,
+                         .length = attribute->attlen,
+                         .align = attribute->attalign,
+                         .by_value = attribute->attbyval};
+
     if (column->type == attribute->atttypid && column->typmod == attribute->atttypmod)
         return true;
+    if (gstore_is_arrow(column)) {
+        gstore_arrow_describe(&now);
+        if (now.form != column->form || now.element != column->element)
+            return false;
+    }
     if (column->length != attribute->attlen || column->by_value != attribute->attbyval ||
         column->align != attribute->attalign)
         return false;
@@ -204,6 +214,25 @@ static bool takes_all(const gstore_column *column, const Form_pg_attribute attri
         return false;
     return attribute->atttypmod == -1 || (attribute->atttypid == VARCHAROID && column->typmod >= 0 &&
                                           attribute->atttypmod >= column->typmod);
+}
+
+static void check_compression(Relation table)
+{
+    const TupleDesc desc = RelationGetDescr(table);
+
+    if (!gstore_table_is_arrow(RelationGetRelid(table)))
+        return;
+    for (int i = 0; i < desc->natts; i++) {
+        const Form_pg_attribute a = TupleDescAttr(desc, i);
+
+        if (!a->attisdropped && gstore_column_is_compressed(RelationGetRelid(table), a->attnum))
+            ereport(
+                ERROR,
+                (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                 errmsg("column \"%s\" of table \"%s\" cannot be compressed in format 'arrow'",
+                        NameStr(a->attname), RelationGetRelationName(table)),
+                 errhint("Leave out the column's option \"compression\", or use format 'pgstrom'.")));
+    }
 }
 
 static void check_types(Relation table, const gstore_view *state)
@@ -226,19 +255,32 @@ static void check_types(Relation table, const gstore_view *state)
     }
 }
 
+/* The table is known to have no NULL there. What this transaction has written may not have come that far. */
+static bool is_without_nulls(const gstore_view *state, bool pending, int number)
+{
+    return !pending && number <= state->column_count && state->columns[number - 1].length >= 0 &&
+           !state->columns[number - 1].has_nulls;
+}
+
 /* Rows that must get a value, or may break a rule, which they did not before. */
-static bool needs_rework(const altered *a, Relation table)
+static bool needs_rework(const altered *a, Relation table, const gstore_view *state, bool pending,
+                         gstore_rules *rules)
 {
     const TupleDesc desc = RelationGetDescr(table);
     int number = -1;
 
-    if (a->columns && desc->constr != NULL &&
-        (desc->constr->has_not_null || desc->constr->num_check > 0))
+    *rules = (gstore_rules){.added = a->added, .checks = a->checks, .partition = a->partition};
+    for (int n = 1; n <= desc->natts; n++)
+        if (TupleDescAttr(desc, n - 1)->attnotnull &&
+            (bms_is_member(n, a->added) ||
+             (bms_is_member(n, a->changed) && !is_without_nulls(state, pending, n))))
+            rules->not_null = bms_add_member(rules->not_null, n);
+    if (!bms_is_empty(rules->not_null) || rules->checks != NIL || rules->partition)
         return true;
     while ((number = bms_next_member(a->added, number)) >= 0) {
         const Form_pg_attribute column = TupleDescAttr(desc, number - 1);
 
-        if (column->atthasdef || column->attnotnull || column->attidentity != '\0' ||
+        if (column->atthasdef || column->attidentity != '\0' ||
             get_typtype(column->atttypid) == TYPTYPE_DOMAIN)
             return true;
     }
@@ -249,20 +291,23 @@ static void follow(const altered *a)
 {
     Relation table = try_relation_open(a->relation, NoLock);
     gstore_pending *pending = gstore_pending_find(a->relation);
+    gstore_rules rules;
     gstore_view state;
 
     if (table == NULL)
         return;
+    check_compression(table);
     gstore_look(a->relation, NULL, false, &state);
     if (pending != NULL)
         state = *gstore_pending_state(pending);
     if (!state.empty && state.live_rows > 0) {
-        if (a->format != NULL)
+        if (a->options)
             check_options(a, table, &state);
         check_types(table, &state);
-        if (needs_rework(a, table))
-            gstore_rework(table, a->added);
-    }
+        if (needs_rework(a, table, &state, pending != NULL, &rules))
+            gstore_rework(table, &rules);
+    } else if (!state.empty && pending != NULL)
+        gstore_truncate(pending); /* all rows are deleted: the next ones may be of any form */
     relation_close(table, NoLock);
 }
 
@@ -276,20 +321,63 @@ static void follow_constraint(Oid constraint)
         return;
     c = (Form_pg_constraint)GETSTRUCT(tuple);
     if (c->contype == CONSTRAINT_CHECK && c->convalidated && OidIsValid(c->conrelid) &&
-        gstore_is_table(c->conrelid))
-        note_table(c->conrelid)->columns = true;
+        gstore_is_table(c->conrelid)) {
+        altered *a = note_table(c->conrelid);
+
+        a->checks = lappend(a->checks, pstrdup(NameStr(c->conname)));
+    }
     ReleaseSysCache(tuple);
+}
+
+static void note_partitions(Oid top)
+{
+    List *all = find_all_inheritors(top, NoLock, NULL);
+    ListCell *cell;
+
+    foreach (cell, all)
+        if (get_rel_relispartition(lfirst_oid(cell)) && gstore_is_table(lfirst_oid(cell)))
+            note_table(lfirst_oid(cell))->partition = true;
+}
+
+/* A new partition, one of our tables or partitioned in its turn; and the default one, which may no longer
+ * have what belongs there. */
+static void follow_child(Oid child)
+{
+    Oid other;
+
+    if (!get_rel_relispartition(child))
+        return;
+    other = get_default_partition_oid(get_partition_parent(child, false));
+    note_partitions(child);
+    if (OidIsValid(other) && other != child)
+        note_partitions(other);
+}
+
+static void follow_new_table(Oid relation)
+{
+    Relation table;
+
+    if (!gstore_is_table(relation))
+        return;
+    table = relation_open(relation, NoLock);
+    check_compression(table);
+    relation_close(table, NoLock);
 }
 
 static void follow_all(void)
 {
     ListCell *cell;
 
-    if (current->tables == NIL && current->constraints == NIL)
+    if (current->tables == NIL && current->constraints == NIL && current->relations == NIL &&
+        current->children == NIL)
         return;
     CommandCounterIncrement(); /* see what the statement did */
     foreach (cell, current->constraints)
         follow_constraint(lfirst_oid(cell));
+    foreach (cell, current->children)
+        follow_child(lfirst_oid(cell));
+    foreach (cell, current->relations)
+        follow_new_table(lfirst_oid(cell));
     PushActiveSnapshot(GetTransactionSnapshot());
     UpdateActiveSnapshotCommandId();
     foreach (cell, current->tables)
@@ -303,7 +391,9 @@ static bool can_alter(const Node *statement)
     switch (nodeTag(statement)) {
     case T_AlterTableStmt:
     case T_AlterTableMoveAllStmt:
-    case T_AlterDomainStmt: return true;
+    case T_AlterDomainStmt:
+    case T_CreateStmt:
+    case T_CreateForeignTableStmt: return true;
     default: return false;
     }
 }
@@ -323,8 +413,10 @@ static void on_utility(PlannedStmt *statement, const char *text, bool read_only,
 {
     notes mine = {.outer = current, .context = CurrentMemoryContext};
 
-    /* Only what can alter our tables: VACUUM and the like end transactions as they please. */
-    if (!can_alter(statement->utilityStmt)) {
+    /* Only what can alter our tables: VACUUM and the like end transactions as they please. Parts of an ALTER, as
+     * the options of a column that it adds, are followed with the whole: before that, rows are as they were. */
+    if (!can_alter(statement->utilityStmt) ||
+        (current != NULL && context == PROCESS_UTILITY_SUBCOMMAND)) {
         run(statement, text, read_only, context, params, environment, destination, completion);
         return;
     }

@@ -1,5 +1,5 @@
-/* gstore_export_ipchandle(): a table as one dense piece of device memory in the 'pgstrom' format (kds.h),
- * under a CUDA handle that any program opens.
+/* gstore_export_ipchandle(): a table as one dense piece of device memory, under a CUDA handle that any program
+ * opens; in the 'pgstrom' format (kds.h) here, in 'arrow' by dense_arrow.c.
  *
  * A copy is made once for a revision and lives as long as that: it hangs on the version, and goes with
  * it. Columns of a table without dead rows are copied on the device; of one with dead rows, and offsets
@@ -18,6 +18,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "postgres/dense.h"
 #include "postgres/functions.h"
 #include "postgres/kds.h"
 #include "postgres/progress.h"
@@ -30,19 +31,6 @@ PG_FUNCTION_INFO_V1(gstore_export_ipchandle);
 #define OFFSETS_AT_A_TIME 65536u
 #define BODIES_AT_A_TIME (1u << 20)
 
-/* Of the copy under construction. */
-typedef struct dense {
-    Relation relation;
-    const gstore_view *view;
-    gstore_far far;
-    dsa_pointer record;
-    gstore_kds_head *head;
-    uint64 head_bytes;
-    uint64 end;   /* of what is laid out so far */
-    uint64 items; /* rows that are not dead */
-    MemoryContext scratch;
-} dense;
-
 /* ---- sizes */
 
 static uint64 count_items(const gstore_view *view)
@@ -54,13 +42,13 @@ static uint64 count_items(const gstore_view *view)
     return view->rows - dead;
 }
 
-static bool is_there(const dense *d, int index)
+static bool is_there(const gstore_dense *d, int index)
 {
     return index < d->view->column_count && !d->view->columns[index].dropped &&
            !TupleDescAttr(RelationGetDescr(d->relation), index)->attisdropped;
 }
 
-static void read_offsets(const dense *d, int index, uint64 first, uint64 count, uint32 *offsets)
+static void read_offsets(const gstore_dense *d, int index, uint64 first, uint64 count, uint32 *offsets)
 {
     const gstore_piece piece = {.column = (uint16)(index + 1),
                                 .part = GSTORE_VALUES,
@@ -73,7 +61,7 @@ static void read_offsets(const dense *d, int index, uint64 first, uint64 count, 
 }
 
 /* Of the bodies of rows that are not dead. They are in the order of their rows, one behind the other. */
-static uint64 live_body_bytes(const dense *d, int index)
+static uint64 live_body_bytes(const gstore_dense *d, int index)
 {
     const uint64 end = d->view->columns[index].bodies_bytes / GSTORE_KDS_UNIT;
     uint32 *offsets;
@@ -103,13 +91,14 @@ static uint64 live_body_bytes(const dense *d, int index)
 }
 
 /* Lays the columns out behind the head. */
-static void lay_out(dense *d)
+static void lay_out(gstore_dense *d)
 {
+    gstore_kds_head *head = d->head;
     const TupleDesc desc = RelationGetDescr(d->relation);
 
     d->end = d->head_bytes;
     for (int i = 0; i < desc->natts; i++) {
-        gstore_kds_column *to = &d->head->columns[i];
+        gstore_kds_column *to = &head->columns[i];
         const gstore_column *column = &d->view->columns[i];
         uint64 extra = 0;
 
@@ -131,7 +120,7 @@ static void lay_out(dense *d)
                      errdetail("It reaches %llu GiB.", (unsigned long long)(BYTES_MAX >> 30) + 1),
                      errhint("Use gstore_export(), which has no such limit.")));
     }
-    d->head->length = d->end;
+    head->length = d->end;
 }
 
 static int8 align_bytes(char align)
@@ -144,42 +133,46 @@ static int8 align_bytes(char align)
     }
 }
 
-static void describe(dense *d)
+static void describe(gstore_dense *d)
 {
     const TupleDesc desc = RelationGetDescr(d->relation);
+    gstore_kds_head *head;
     char *names;
 
+    if (d->items > PG_UINT32_MAX)
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                        errmsg("the format 'pgstrom' holds %u rows", PG_UINT32_MAX)));
     d->head_bytes = gstore_kds_head_bytes((uint32)desc->natts);
-    d->head = palloc0(d->head_bytes);
-    d->head->nitems = d->head->nrooms = (uint32)d->items;
-    d->head->ncols = (uint32)desc->natts;
-    d->head->format = GSTORE_KDS_COLUMN;
-    d->head->has_attnames = 1;
-    d->head->tdtypeid = desc->tdtypeid;
-    d->head->tdtypmod = desc->tdtypmod;
-    d->head->table_oid = RelationGetRelid(d->relation);
-    names = (char *)&d->head->columns[desc->natts];
+    d->head = head = palloc0(d->head_bytes);
+    head->nitems = head->nrooms = (uint32)d->items;
+    head->ncols = (uint32)desc->natts;
+    head->format = GSTORE_KDS_COLUMN;
+    head->has_attnames = 1;
+    head->tdtypeid = desc->tdtypeid;
+    head->tdtypmod = desc->tdtypmod;
+    head->table_oid = RelationGetRelid(d->relation);
+    names = (char *)&head->columns[desc->natts];
     for (int i = 0; i < desc->natts; i++) {
         const Form_pg_attribute a = TupleDescAttr(desc, i);
 
-        d->head->columns[i] = (gstore_kds_column){.attbyval = a->attbyval,
-                                                  .attalign = align_bytes(a->attalign),
-                                                  .attlen = a->attlen,
-                                                  .attnum = a->attnum,
-                                                  .attcacheoff = -1,
-                                                  .atttypid = a->attisdropped ? InvalidOid : a->atttypid,
-                                                  .atttypmod = a->atttypmod};
+        head->columns[i] = (gstore_kds_column){.attbyval = a->attbyval,
+                                               .attalign = align_bytes(a->attalign),
+                                               .attlen = a->attlen,
+                                               .attnum = a->attnum,
+                                               .attcacheoff = -1,
+                                               .atttypid = a->attisdropped ? InvalidOid : a->atttypid,
+                                               .atttypmod = a->atttypmod};
         if (a->attisdropped)
             continue;
         if (!a->attbyval)
-            d->head->has_notbyval = 1;
+            head->has_notbyval = 1;
         strlcpy(names + (Size)i * GSTORE_KDS_NAME_BYTES, NameStr(a->attname), GSTORE_KDS_NAME_BYTES);
     }
 }
 
 /* ---- contents */
 
-static void put(dense *d, uint64 offset, const void *bytes, uint64 count)
+void gstore_dense_put(gstore_dense *d, uint64 offset, const void *bytes, uint64 count)
 {
     const gstore_piece piece = {.offset_bytes = offset, .bytes = count, .local = (void *)bytes};
 
@@ -188,8 +181,8 @@ static void put(dense *d, uint64 offset, const void *bytes, uint64 count)
     gstore_progress_add(RelationGetRelid(d->relation), 0, count);
 }
 
-/* From an area to the copy, on the device. */
-static void put_area(dense *d, int index, gstore_part part, uint64 from, uint64 to, uint64 count)
+void gstore_dense_put_area(gstore_dense *d, int index, gstore_part part, uint64 from, uint64 to,
+                           uint64 count)
 {
     const gstore_piece piece = {
         .column = (uint16)(index + 1), .part = part, .offset_bytes = from, .bytes = count, .to = to};
@@ -200,22 +193,23 @@ static void put_area(dense *d, int index, gstore_part part, uint64 from, uint64 
 }
 
 /* Nothing is dead: as the store has it, but for offsets, which are relative to the values here. */
-static void put_whole_column(dense *d, int index)
+static void put_whole_column(gstore_dense *d, int index)
 {
     const gstore_column *column = &d->view->columns[index];
-    const gstore_kds_column *to = &d->head->columns[index];
+    const gstore_kds_column *to = &((const gstore_kds_head *)d->head)->columns[index];
     const uint32 width = gstore_width(column);
     const uint64 values = to->va_offset * (uint64)GSTORE_KDS_UNIT;
     const uint64 extra = gstore_kds_extra_offset(to, width, d->items);
     uint32 *offsets, shift;
 
     if (column->length >= 0) {
-        put_area(d, index, GSTORE_VALUES, 0, values, d->items * width);
+        gstore_dense_put_area(d, index, GSTORE_VALUES, 0, values, d->items * width);
         if (column->has_nulls)
-            put_area(d, index, GSTORE_NULLS, 0, extra, (d->items + 7) / 8);
+            gstore_dense_put_area(d, index, GSTORE_NULLS, 0, extra, (d->items + 7) / 8);
         return;
     }
-    put_area(d, index, GSTORE_BODIES, GSTORE_KDS_UNIT, extra, column->bodies_bytes - GSTORE_KDS_UNIT);
+    gstore_dense_put_area(d, index, GSTORE_BODIES, GSTORE_KDS_UNIT, extra,
+                          column->bodies_bytes - GSTORE_KDS_UNIT);
     shift = (uint32)((extra - values) / GSTORE_KDS_UNIT) - 1; /* bodies begin at 1 in the area */
     offsets = MemoryContextAlloc(d->scratch, sizeof *offsets * OFFSETS_AT_A_TIME);
     for (uint64 first = 0; first < d->items; first += OFFSETS_AT_A_TIME) {
@@ -225,7 +219,7 @@ static void put_whole_column(dense *d, int index)
         for (uint64 i = 0; i < count; i++)
             if (offsets[i] != 0)
                 offsets[i] += shift;
-        put(d, values + first * sizeof *offsets, offsets, count * sizeof *offsets);
+        gstore_dense_put(d, values + first * sizeof *offsets, offsets, count * sizeof *offsets);
     }
     pfree(offsets);
 }
@@ -239,21 +233,21 @@ typedef struct packing {
     StringInfoData bodies; /* that end at body_at and are not in the copy yet */
 } packing;
 
-static void put_bodies(dense *d, packing *p)
+static void put_bodies(gstore_dense *d, packing *p)
 {
-    put(d, p->body_at - (uint64)p->bodies.len, p->bodies.data, (uint64)p->bodies.len);
+    gstore_dense_put(d, p->body_at - (uint64)p->bodies.len, p->bodies.data, (uint64)p->bodies.len);
     resetStringInfo(&p->bodies);
 }
 
 /* Large ones go by themselves. The copy is zero between bodies. */
-static void pack_body(dense *d, packing *p, const char *body)
+static void pack_body(gstore_dense *d, packing *p, const char *body)
 {
     const uint64 bytes = VARSIZE_ANY(body), room = TYPEALIGN64(GSTORE_KDS_UNIT, bytes);
 
     if ((uint64)p->bodies.len + room > BODIES_AT_A_TIME)
         put_bodies(d, p);
     if (room > BODIES_AT_A_TIME)
-        put(d, p->body_at, body, bytes);
+        gstore_dense_put(d, p->body_at, body, bytes);
     else {
         enlargeStringInfo(&p->bodies, (int)room);
         memset(p->bodies.data + p->bodies.len, 0, room);
@@ -263,8 +257,8 @@ static void pack_body(dense *d, packing *p, const char *body)
     p->body_at += room;
 }
 
-static void pack_row(dense *d, const gstore_column *column, const gstore_batch *batch, int index,
-                     uint64 row, packing *p, uint64 at)
+static void pack_row(gstore_dense *d, const gstore_column *column, const gstore_batch *batch,
+                     int index, uint64 row, packing *p, uint64 at)
 {
     const bool null = gstore_is_null(batch, column, index, row);
     const uint32 width = gstore_width(column);
@@ -282,10 +276,10 @@ static void pack_row(dense *d, const gstore_column *column, const gstore_batch *
     }
 }
 
-static void put_live_rows(dense *d, int index)
+static void put_live_rows(gstore_dense *d, int index)
 {
     const gstore_column *column = &d->view->columns[index];
-    const gstore_kds_column *to = &d->head->columns[index];
+    const gstore_kds_column *to = &((const gstore_kds_head *)d->head)->columns[index];
     const uint32 width = gstore_width(column);
     const uint64 values = to->va_offset * (uint64)GSTORE_KDS_UNIT;
     const uint64 extra = gstore_kds_extra_offset(to, width, d->items);
@@ -307,18 +301,17 @@ static void put_live_rows(dense *d, int index)
         for (; row < limit; row++)
             if (!gstore_view_is_dead(d->view, row))
                 pack_row(d, column, batch, index, row, &p, packed++);
-        put(d, values + p.items * width, p.values, packed * width);
+        gstore_dense_put(d, values + p.items * width, p.values, packed * width);
         p.items += packed;
         pfree(p.values);
     }
     put_bodies(d, &p);
     if (p.nulls != NULL)
-        put(d, extra, p.nulls, (d->items + 7) / 8);
+        gstore_dense_put(d, extra, p.nulls, (d->items + 7) / 8);
 }
 
-static void fill(dense *d)
+static void fill(gstore_dense *d)
 {
-    gstore_transfer_far(GSTORE_COPY_MAKE, &d->view->name, &d->far, NULL, 0);
     for (int i = 0; i < RelationGetDescr(d->relation)->natts; i++) {
         MemoryContext old = MemoryContextSwitchTo(d->scratch);
 
@@ -331,7 +324,6 @@ static void fill(dense *d)
         MemoryContextSwitchTo(old);
         MemoryContextReset(d->scratch);
     }
-    put(d, 0, d->head, d->head_bytes);
 }
 
 /* ---- life */
@@ -340,7 +332,7 @@ static void fill(dense *d)
  * makes the copy. */
 static void give_up(int code, Datum argument)
 {
-    const dense *d = (const dense *)DatumGetPointer(argument);
+    const gstore_dense *d = (const gstore_dense *)DatumGetPointer(argument);
 
     gstore_settle();
     gstore_release_copy(d->record);
@@ -348,21 +340,27 @@ static void give_up(int code, Datum argument)
 
 static void make_copy(Relation relation, const gstore_view *view, uint8 handle[GSTORE_HANDLE_BYTES])
 {
-    dense d = {.relation = relation, .view = view, .items = count_items(view)};
+    gstore_dense d = {.relation = relation, .view = view, .items = count_items(view)};
 
-    if (d.items > PG_UINT32_MAX)
-        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                        errmsg("the format 'pgstrom' holds %u rows", PG_UINT32_MAX)));
     gstore_wait_ready();
     d.scratch = AllocSetContextCreate(CurrentMemoryContext, "gstore copy", ALLOCSET_DEFAULT_SIZES);
-    describe(&d);
-    lay_out(&d);
-    d.far.copy_bytes = d.head->length;
+    if (view->arrow)
+        gstore_dense_lay_out_arrow(&d);
+    else {
+        describe(&d);
+        lay_out(&d);
+    }
+    d.far.copy_bytes = d.end;
     d.record = gstore_new_copy(&d.far.copy);
     PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(&d));
     {
         gstore_progress_begin(GSTORE_EXPORTING, RelationGetRelid(relation), &d);
-        fill(&d);
+        gstore_transfer_far(GSTORE_COPY_MAKE, &d.view->name, &d.far, NULL, 0);
+        if (view->arrow)
+            gstore_dense_fill_arrow(&d);
+        else
+            fill(&d);
+        gstore_dense_put(&d, 0, d.head, d.head_bytes);
         gstore_progress_end(&d);
     }
     PG_END_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(&d));

@@ -27,6 +27,7 @@
 #include <gvmem/kernels.h>
 #include <gvmem/table.h>
 
+#include "postgres/arrow.h"
 #include "postgres/fdw.h"
 #include "postgres/functions.h"
 #include "postgres/pending.h"
@@ -148,13 +149,33 @@ static void describe_column(gvmi_manifest_column *to, const gstore_column *colum
     if (!stored)
         to->flags |= GVMI_COLUMN_ABSENT;
     else {
-        if (column->has_nulls && column->length >= 0)
+        if (gstore_part_bytes(column, GSTORE_NULLS, 1) > 0)
             to->flags |= GVMI_COLUMN_NULLS;
         if (column->pglz)
             to->flags |= GVMI_COLUMN_PGLZ;
+        if (column->has_element_nulls)
+            to->flags |= GVMI_COLUMN_ELEMENT_NULLS;
     }
     to->width = gstore_width(
         &(gstore_column){.length = attribute->attlen, .align = attribute->attalign});
+}
+
+/* A column that is not stored has Arrow's type of nothing but NULLs, which has no buffers. */
+static void describe_arrow(gvmi_manifest_column *to, const gstore_column *column, bool stored,
+                           StringInfo text, Size before)
+{
+    char format[GSTORE_ARROW_FORMAT_BYTES] = "n", element[GSTORE_ARROW_FORMAT_BYTES] = "";
+
+    if (stored) {
+        gstore_arrow_format(column, format);
+        gstore_arrow_element_format(column, element);
+        if (gstore_arrow_is_variable(column))
+            to->width = sizeof(int64);
+        else if (column->form == GSTORE_FORM_BOOL)
+            to->width = 0;
+    }
+    to->arrow = add_text(text, before, format);
+    to->arrow_element = add_text(text, before, element);
 }
 
 static char *make_manifest(Relation relation, const gstore_view *view, uint32 *bytes)
@@ -164,7 +185,7 @@ static char *make_manifest(Relation relation, const gstore_view *view, uint32 *b
                           .version = GVMI_TOKEN_VERSION,
                           .header_bytes = sizeof head,
                           .column_bytes = sizeof(gvmi_manifest_column),
-                          .layout = GVMI_LAYOUT_PGSTROM,
+                          .layout = view->arrow ? GVMI_LAYOUT_ARROW : GVMI_LAYOUT_PGSTROM,
                           .rows = view->rows,
                           .revision = view->revision};
     gvmi_manifest_column *columns = palloc0(sizeof *columns * (Size)Max(desc->natts, 1));
@@ -182,8 +203,12 @@ static char *make_manifest(Relation relation, const gstore_view *view, uint32 *b
         const Form_pg_attribute attribute = TupleDescAttr(desc, i);
         const bool stored = i < view->column_count && !view->columns[i].dropped;
 
-        if (!attribute->attisdropped)
-            describe_column(&columns[n++], &view->columns[i], stored, attribute, &text, before);
+        if (attribute->attisdropped)
+            continue;
+        describe_column(&columns[n], &view->columns[i], stored, attribute, &text, before);
+        if (view->arrow)
+            describe_arrow(&columns[n], &view->columns[i], stored, &text, before);
+        n++;
     }
     head.bytes = (uint32)(before + (Size)text.len);
     if (head.bytes > GVMI_MANIFEST_BYTES_MAX)

@@ -6,17 +6,16 @@
 #include "access/relation.h"
 #include "catalog/pg_class.h"
 #include "fmgr.h"
-#include "foreign/foreign.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
-#include "utils/formatting.h"
 #include "utils/lsyscache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "postgres/fdw.h"
 #include "postgres/functions.h"
+#include "postgres/option.h"
 #include "postgres/pending.h"
 
 PG_FUNCTION_INFO_V1(gstore_fdw_format);
@@ -57,17 +56,9 @@ void gstore_look_now(Oid relation, bool want_dead, gstore_view *view)
 Datum gstore_fdw_format(PG_FUNCTION_ARGS)
 {
     const Oid relation = PG_GETARG_OID(0);
-    const char *format = "pgstrom";
-    ListCell *cell;
 
     gstore_check_readable(relation);
-    foreach (cell, GetForeignTable(relation)->options) {
-        const DefElem *option = lfirst(cell);
-
-        if (strcmp(option->defname, "format") == 0)
-            format = asc_tolower(strVal(option->arg), strlen(strVal(option->arg)));
-    }
-    PG_RETURN_TEXT_P(cstring_to_text(format));
+    PG_RETURN_TEXT_P(cstring_to_text(gstore_table_is_arrow(relation) ? "arrow" : "pgstrom"));
 }
 
 Datum gstore_fdw_nitems(PG_FUNCTION_ARGS)

@@ -77,8 +77,10 @@ static void begin_insert(ModifyTableState *node, ResultRelInfo *result)
 
 static void end_modify(EState *estate, ResultRelInfo *result)
 {
-    if (result->ri_FdwState != NULL)
-        gstore_progress_end(result->ri_FdwState);
+    if (result->ri_FdwState == NULL)
+        return;
+    gstore_await(); /* others want the window */
+    gstore_progress_end(result->ri_FdwState);
 }
 
 /* Nobody else does: to PostgreSQL, constraints of foreign tables are somebody else's business. routed:

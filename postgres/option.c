@@ -45,14 +45,17 @@ static int device_number(DefElem *option)
     return (int)number;
 }
 
-static void check_format(DefElem *option)
+static bool is_arrow(DefElem *option)
 {
     const char *text = defGetString(option);
 
+    if (pg_strcasecmp(text, "arrow") == 0)
+        return true;
     if (pg_strcasecmp(text, "pgstrom") != 0)
         ereport(ERROR, (errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
                         errmsg("invalid value for option \"format\": \"%s\"", text),
-                        errhint("Valid values: pgstrom.")));
+                        errhint("Valid values: pgstrom, arrow.")));
+    return false;
 }
 
 static bool is_pglz(DefElem *option)
@@ -87,7 +90,7 @@ Datum gstore_fdw_validator(PG_FUNCTION_ARGS)
             if (strcmp(option->defname, "pinning") == 0)
                 (void)device_number(option);
             else if (strcmp(option->defname, "format") == 0)
-                check_format(option);
+                (void)is_arrow(option);
             else
                 refuse(option, "Valid options of a table: pinning, format.");
         } else if (catalog == AttributeRelationId) {
@@ -112,6 +115,19 @@ int gstore_table_device(Oid relation)
             return device_number(option);
     }
     return 0;
+}
+
+bool gstore_table_is_arrow(Oid relation)
+{
+    ListCell *cell;
+
+    foreach (cell, GetForeignTable(relation)->options) {
+        DefElem *option = lfirst(cell);
+
+        if (strcmp(option->defname, "format") == 0)
+            return is_arrow(option);
+    }
+    return false;
 }
 
 bool gstore_column_is_compressed(Oid relation, AttrNumber column)

@@ -6,6 +6,8 @@
 
 /* The device of OPTIONS (pinning 'N'); 0 without. */
 extern int gstore_table_device(Oid relation);
+/* OPTIONS (format 'arrow'); otherwise it is 'pgstrom'. */
+extern bool gstore_table_is_arrow(Oid relation);
 /* OPTIONS (compression 'pglz'). */
 extern bool gstore_column_is_compressed(Oid relation, AttrNumber column);
 

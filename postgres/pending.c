@@ -10,7 +10,6 @@
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
-#include "utils/hsearch.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
@@ -29,10 +28,11 @@ typedef struct command_mark {
     uint64 rows;
 } command_mark;
 
-typedef struct deletion {
-    uint64 store, row;
+/* The deletions from this one on were made by this command. */
+typedef struct deletion_mark {
     CommandId command;
-} deletion;
+    uint64 deletions;
+} deletion_mark;
 
 /* What a subtransaction goes back to. */
 typedef struct save {
@@ -45,13 +45,16 @@ typedef struct save {
     uint64 base_rows;
     int mark_count, first_mark;
     uint64 deletion_count, first_deletion;
+    int deletion_mark_count;
 } save;
 
 struct gstore_pending {
     gstore_pending *next;
     Oid relation;
     int device;
-    MemoryContext context;
+    bool arrow;            /* the table's format */
+    int level;             /* of the subtransaction that made this, and has the lock */
+    MemoryContext context; /* of everything that is here */
     TupleDesc desc;
     gstore_view state; /* with our changes */
     bool own_store;    /* state.store was made by us, and is referenced by us */
@@ -63,10 +66,12 @@ struct gstore_pending {
     gstore_writer *writer;
     command_mark *marks;
     int mark_count, mark_capacity, first_mark;
-    deletion *deletions;
+    uint64 *deletions; /* row numbers, in the order of commands; from the first on: of state.store */
     uint64 deletion_count, deletion_capacity, first_deletion;
-    HTAB *deleted;       /* of struct deletion's first two members */
-    dsa_pointer *stores; /* all that we made */
+    deletion_mark *deletion_marks;
+    int deletion_mark_count, deletion_mark_capacity;
+    gstore_rowset *deleted; /* the deletions from the first on; NULL: there was none yet */
+    dsa_pointer *stores;    /* all that we made */
     int store_count;
     save *saves;
 };
@@ -115,7 +120,8 @@ static void save_state(gstore_pending *p)
                 .mark_count = p->mark_count,
                 .first_mark = p->first_mark,
                 .deletion_count = p->deletion_count,
-                .first_deletion = p->first_deletion};
+                .first_deletion = p->first_deletion,
+                .deletion_mark_count = p->deletion_mark_count};
     s->state.columns = copy_columns(p->state.columns, p->state.column_count);
     p->saves = s;
     MemoryContextSwitchTo(old);
@@ -124,11 +130,13 @@ static void save_state(gstore_pending *p)
 /* The table has been altered since: what is staged goes out in the old form. */
 static void follow_table(gstore_pending *p, Relation relation)
 {
+    const bool was_arrow = p->arrow;
     MemoryContext old;
 
     p->describe = true;
     p->device = gstore_table_device(p->relation);
-    if (equalTupleDescs(p->desc, RelationGetDescr(relation)))
+    p->arrow = gstore_table_is_arrow(p->relation);
+    if (p->arrow == was_arrow && equalTupleDescs(p->desc, RelationGetDescr(relation)))
         return;
     old = MemoryContextSwitchTo(p->context);
     if (p->writer != NULL) {
@@ -144,7 +152,7 @@ static void follow_table(gstore_pending *p, Relation relation)
 gstore_pending *gstore_pending_begin(Relation relation)
 {
     gstore_pending *p = gstore_pending_find(RelationGetRelid(relation));
-    MemoryContext old;
+    MemoryContext own, old;
 
     if (p != NULL) {
         follow_table(p, relation);
@@ -154,11 +162,14 @@ gstore_pending *gstore_pending_begin(Relation relation)
     if (context == NULL)
         context = AllocSetContextCreate(TopTransactionContext, "gstore pending",
                                         ALLOCSET_DEFAULT_SIZES);
-    old = MemoryContextSwitchTo(context);
+    own = AllocSetContextCreate(context, "gstore changes", ALLOCSET_DEFAULT_SIZES);
+    old = MemoryContextSwitchTo(own);
     p = palloc0(sizeof *p);
     p->relation = RelationGetRelid(relation);
     p->device = gstore_table_device(p->relation);
-    p->context = context;
+    p->arrow = gstore_table_is_arrow(p->relation);
+    p->level = GetCurrentTransactionNestLevel();
+    p->context = own;
     p->desc = CreateTupleDescCopy(RelationGetDescr(relation));
     gstore_look(p->relation, NULL, false, &p->state);
     if (!p->state.empty)
@@ -223,7 +234,8 @@ static void need_store(gstore_pending *p)
         p->stores = p->stores == NULL
                         ? palloc(sizeof(dsa_pointer))
                         : repalloc(p->stores, sizeof(dsa_pointer) * (Size)(p->store_count + 1));
-        p->state.store = gstore_new_store(p->relation, p->device, &p->state.name);
+        p->state.store = gstore_new_store(p->relation, p->device, p->arrow, &p->state.name);
+        p->state.arrow = p->arrow;
         p->stores[p->store_count++] = p->state.store;
         p->own_store = true;
         p->state.empty = false;
@@ -257,51 +269,66 @@ void gstore_insert(gstore_pending *p, TupleTableSlot *slot)
     old = MemoryContextSwitchTo(p->context);
     need_store(p);
     if (p->writer == NULL)
-        p->writer = gstore_writer_create(p->desc);
+        p->writer = gstore_writer_create(p->desc, p->state.columns);
     mark_command(p);
     MemoryContextSwitchTo(old);
     gstore_write_row(p->writer, &p->state, slot);
 }
 
+static void mark_deleting_command(gstore_pending *p)
+{
+    const CommandId now = GetCurrentCommandId(true);
+
+    if (p->deletion_mark_count > 0 && p->deletion_marks[p->deletion_mark_count - 1].command == now)
+        return;
+    if (p->deletion_mark_count == p->deletion_mark_capacity) {
+        const int capacity = Max(16, 2 * p->deletion_mark_capacity);
+        const Size bytes = sizeof(deletion_mark) * (Size)capacity;
+
+        p->deletion_marks = p->deletion_marks == NULL ? MemoryContextAllocHuge(p->context, bytes)
+                                                      : repalloc_huge(p->deletion_marks, bytes);
+        p->deletion_mark_capacity = capacity;
+    }
+    p->deletion_marks[p->deletion_mark_count++] = (deletion_mark){now, p->deletion_count};
+}
+
+static void note_deletion(gstore_pending *p, uint64 row)
+{
+    mark_deleting_command(p);
+    if (p->deletion_count == p->deletion_capacity) {
+        const uint64 capacity = Max(64, 2 * p->deletion_capacity);
+
+        p->deletions = p->deletions == NULL
+                           ? MemoryContextAllocHuge(p->context, sizeof(uint64) * capacity)
+                           : repalloc_huge(p->deletions, sizeof(uint64) * capacity);
+        p->deletion_capacity = capacity;
+    }
+    p->deletions[p->deletion_count++] = row;
+    p->state.live_rows--;
+}
+
 bool gstore_delete(gstore_pending *p, uint64 row)
 {
-    const deletion key = {.store = p->state.name.store, .row = row};
-    bool found;
-    MemoryContext old;
-
     if (p->state.empty)
         return false;
     save_state(p);
-    old = MemoryContextSwitchTo(p->context);
     if (p->deleted == NULL) {
-        HASHCTL control = {.keysize = offsetof(deletion, command),
-                           .entrysize = sizeof(deletion),
-                           .hcxt = p->context};
+        MemoryContext old = MemoryContextSwitchTo(p->context);
 
-        p->deleted = hash_create("gstore deletions", 256, &control,
-                                 HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+        p->deleted = gstore_rowset_create();
+        MemoryContextSwitchTo(old);
     }
-    (void)hash_search(p->deleted, &key, HASH_ENTER, &found);
-    if (!found) {
-        if (p->deletion_count == p->deletion_capacity) {
-            p->deletion_capacity = Max(64, 2 * p->deletion_capacity);
-            p->deletions = p->deletions == NULL
-                               ? palloc(sizeof(deletion) * p->deletion_capacity)
-                               : repalloc_huge(p->deletions, sizeof(deletion) * p->deletion_capacity);
-        }
-        p->deletions[p->deletion_count] = key;
-        p->deletions[p->deletion_count++].command = GetCurrentCommandId(true);
-        p->state.live_rows--;
-    }
-    MemoryContextSwitchTo(old);
-    return !found;
+    if (!gstore_rowset_add(p->deleted, row))
+        return false;
+    note_deletion(p, row);
+    return true;
 }
 
 void gstore_truncate(gstore_pending *p)
 {
     save_state(p);
     if (p->writer != NULL)
-        gstore_writer_back_to(p->writer, 0);
+        gstore_writer_forget(p->writer);
     p->state.empty = true;
     p->state.store = InvalidDsaPointer;
     p->state.rows = p->state.live_rows = p->base_rows = 0;
@@ -310,6 +337,8 @@ void gstore_truncate(gstore_pending *p)
     p->replaced_command = GetCurrentCommandId(true);
     p->first_mark = p->mark_count;
     p->first_deletion = p->deletion_count;
+    if (p->deleted != NULL)
+        gstore_rowset_clear(p->deleted);
 }
 
 /* ---- what a scan of the same transaction sees */
@@ -344,9 +373,17 @@ const gstore_view *gstore_pending_rows(gstore_pending *p, CommandId before, uint
 
 void gstore_pending_bury(const gstore_pending *p, CommandId before, gstore_view *view)
 {
-    for (uint64 i = p->first_deletion; i < p->deletion_count; i++)
-        if (p->deletions[i].store == view->name.store && p->deletions[i].command < before)
-            gstore_view_bury(view, p->deletions[i].row);
+    uint64 limit = p->deletion_count;
+
+    if (p->state.empty || p->state.name.store != view->name.store)
+        return;
+    for (int i = p->deletion_mark_count; i > 0 && p->deletion_marks[i - 1].command >= before; i--)
+        limit = p->deletion_marks[i - 1].deletions;
+    if (limit == p->deletion_count && p->deleted != NULL)
+        gstore_view_bury_all(view, p->deleted);
+    else
+        for (uint64 i = p->first_deletion; i < limit; i++)
+            gstore_view_bury(view, p->deletions[i]);
 }
 
 /* ---- ends of transactions */
@@ -355,13 +392,6 @@ static bool is_changed(const gstore_pending *p)
 {
     return p->replaced || p->own_store || p->state.rows > p->base_rows ||
            p->deletion_count > p->first_deletion;
-}
-
-static int compare_rows(const void *left, const void *right)
-{
-    const uint64 a = *(const uint64 *)left, b = *(const uint64 *)right;
-
-    return (a > b) - (a < b);
 }
 
 /* ---- compaction */
@@ -477,7 +507,7 @@ static void note_write(const gstore_pending *p)
 /* One that was made and deleted by the same transaction is deleted all the same: its row is there. */
 static void commit_table(gstore_pending *p)
 {
-    uint64 *rows = NULL, count;
+    const gstore_rowset *deleted = NULL;
 
     if (p->writer != NULL)
         gstore_flush(p->writer, &p->state);
@@ -485,18 +515,13 @@ static void commit_table(gstore_pending *p)
         return;
     if (wants_compaction(p))
         compact_if_possible(p);
-    count = p->deletion_count - p->first_deletion;
-    if (count > 0 && !p->state.empty) {
-        rows = MemoryContextAllocHuge(p->context, sizeof(uint64) * count);
-        for (uint64 i = 0; i < count; i++)
-            rows[i] = p->deletions[p->first_deletion + i].row;
-        qsort(rows, count, sizeof rows[0], compare_rows);
-    }
     if (!p->state.empty && p->state.live_rows == 0) {
         p->state.empty = true; /* nothing is left: the memory can go */
         p->state.store = InvalidDsaPointer;
     }
-    gstore_add_version(p->relation, &p->state, rows, p->state.empty ? 0 : count);
+    if (!p->state.empty && p->deletion_count > p->first_deletion)
+        deleted = p->deleted;
+    gstore_add_version(p->relation, &p->state, deleted);
     p->versioned = true;
     note_write(p);
 }
@@ -549,15 +574,29 @@ static void at_transaction_end(XactEvent event, void *argument)
     }
 }
 
+/* The set of deletions as it was; the list is cut by the caller. The same store has the same first. */
+static void undelete(gstore_pending *p, const save *s)
+{
+    if (p->deleted == NULL)
+        return;
+    if (p->first_deletion == s->first_deletion) {
+        for (uint64 i = s->deletion_count; i < p->deletion_count; i++)
+            gstore_rowset_remove(p->deleted, p->deletions[i]);
+        return;
+    }
+    gstore_rowset_clear(p->deleted);
+    for (uint64 i = s->first_deletion; i < s->deletion_count; i++)
+        (void)gstore_rowset_add(p->deleted, p->deletions[i]);
+}
+
 static void go_back(gstore_pending *p)
 {
     save *s = p->saves;
 
-    for (uint64 i = s->deletion_count; i < p->deletion_count; i++)
-        hash_search(p->deleted, &p->deletions[i], HASH_REMOVE, NULL);
-    if (p->writer != NULL)
-        gstore_writer_back_to(p->writer, s->state.rows);
+    undelete(p, s);
     p->state = s->state;
+    if (p->writer != NULL)
+        gstore_writer_back_to(p->writer, &p->state);
     p->own_store = s->own_store;
     p->replaced = s->replaced;
     p->replaced_command = s->replaced_command;
@@ -566,7 +605,29 @@ static void go_back(gstore_pending *p)
     p->first_mark = s->first_mark;
     p->deletion_count = s->deletion_count;
     p->first_deletion = s->first_deletion;
+    p->deletion_mark_count = s->deletion_mark_count;
     p->saves = s->outer;
+}
+
+/* What a subtransaction was the first to change is free for others when it is undone, for its lock goes
+ * with it: what is known of the table's content does not hold any more. */
+static void forget_undone(int level)
+{
+    bool settled = false;
+
+    for (gstore_pending **link = &all, *p; (p = *link) != NULL;) {
+        if (p->level < level) {
+            link = &p->next;
+            continue;
+        }
+        if (!settled)
+            gstore_settle(); /* as in forget_all() */
+        settled = true;
+        for (int i = 0; i < p->store_count; i++)
+            gstore_release_store(p->stores[i]);
+        *link = p->next;
+        MemoryContextDelete(p->context);
+    }
 }
 
 static void at_subtransaction_end(SubXactEvent event, SubTransactionId mine,
@@ -574,7 +635,11 @@ static void at_subtransaction_end(SubXactEvent event, SubTransactionId mine,
 {
     const int level = GetCurrentTransactionNestLevel();
 
-    for (gstore_pending *p = all; p != NULL; p = p->next)
+    if (event == SUBXACT_EVENT_ABORT_SUB)
+        forget_undone(level);
+    for (gstore_pending *p = all; p != NULL; p = p->next) {
+        if (event == SUBXACT_EVENT_COMMIT_SUB)
+            p->level = Min(p->level, level - 1);
         while (p->saves != NULL && p->saves->level >= level) {
             if (event == SUBXACT_EVENT_ABORT_SUB)
                 go_back(p);
@@ -587,6 +652,7 @@ static void at_subtransaction_end(SubXactEvent event, SubTransactionId mine,
                 break;
             }
         }
+    }
 }
 
 void gstore_pending_init(void)

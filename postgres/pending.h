@@ -36,9 +36,16 @@ extern bool gstore_pending_replaced(const gstore_pending *pending, CommandId bef
  * that. Readers keep the old store as long as their snapshots need it. Takes the writer's lock. */
 extern uint64 gstore_compact(Relation relation);
 
-/* ALTER of a table with rows: `added` columns (attribute numbers) get their defaults, which writes all
- * rows anew; all rows are held against the table's constraints. A lock that excludes writers is held. */
-extern void gstore_rework(Relation relation, const Bitmapset *added); /* rework.c */
+/* What an ALTER asks of a table's rows. */
+typedef struct gstore_rules {
+    Bitmapset *added; /* columns (attribute numbers) that get their defaults, which writes all rows anew */
+    Bitmapset *not_null; /* columns that may have no NULL */
+    List *checks;        /* names of CHECKs to hold the rows against */
+    bool partition;      /* they must be within the bounds of the partition that the table is now */
+} gstore_rules;
+
+/* A lock that excludes writers is held. */
+extern void gstore_rework(Relation relation, const gstore_rules *rules); /* rework.c */
 
 extern void gstore_pending_init(void); /* the callbacks */
 

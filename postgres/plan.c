@@ -39,9 +39,8 @@ static uint64 bytes_of(const gstore_view *view, const Bitmapset *wanted)
         if (number <= view->column_count) {
             const gstore_column *column = &view->columns[number - 1];
 
-            bytes += view->rows * gstore_width(column);
-            if (column->length < 0)
-                bytes += column->bodies_bytes;
+            for (int part = GSTORE_VALUES; part <= GSTORE_ELEMENT_NULLS; part++)
+                bytes += gstore_part_bytes(column, (gstore_part)part, view->rows);
         }
     return bytes;
 }

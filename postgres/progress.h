@@ -18,6 +18,7 @@ typedef enum gstore_progress_command {
     GSTORE_UPDATING,
     GSTORE_COMPACTING,
     GSTORE_EXPORTING,
+    GSTORE_ALTERING, /* rows are written anew, or held against constraints */
 } gstore_progress_command;
 
 extern Size gstore_progress_size(void);

@@ -47,16 +47,17 @@ int gstore_choose_rows(Relation relation, Snapshot snapshot, bool target,
         look_as_target(relation, snapshot, &view);
     } else
         gstore_look(RelationGetRelid(relation), snapshot, true, &view);
-    if (!view.empty)
-        gstore_check_columns(relation, &view);
     pending = gstore_pending_find(RelationGetRelid(relation));
     if (pending != NULL) {
         replaced = gstore_pending_replaced(pending, before);
         if (!replaced)
             gstore_pending_bury(pending, before, &view);
     }
-    if (!replaced)
+    if (!replaced) {
+        if (!view.empty)
+            gstore_check_columns(relation, &view);
         count = add_segment(segments, count, &view, 0, view.rows);
+    }
     if (pending != NULL) {
         uint64 first, limit;
         gstore_view own = *gstore_pending_rows(pending, before, &first, &limit);

@@ -66,13 +66,14 @@ typedef struct scan_state {
     counts counts;
 } scan_state;
 
+/* Of the UPDATE or DELETE that the statement is, or one of its WITH queries. INSERT scans what it writes
+ * to by another entry of the range table. */
 static bool is_target(const ForeignScanState *node)
 {
     const ForeignScan *plan = (const ForeignScan *)node->ss.ps.plan;
     const PlannedStmt *statement = node->ss.ps.state->es_plannedstmt;
 
-    return (statement->commandType == CMD_UPDATE || statement->commandType == CMD_DELETE) &&
-           list_member_int(statement->resultRelations, (int)plan->scan.scanrelid);
+    return list_member_int(statement->resultRelations, (int)plan->scan.scanrelid);
 }
 
 static Bitmapset *as_set(const List *numbers)
@@ -397,7 +398,10 @@ static void explain_columns(const ForeignScanState *node, const List *numbers, E
 
     foreach (cell, numbers)
         names = lappend(names, NameStr(TupleDescAttr(desc, lfirst_int(cell) - 1)->attname));
-    ExplainPropertyList("Columns Read", names, es);
+    if (names == NIL && es->format == EXPLAIN_FORMAT_TEXT)
+        ExplainPropertyText("Columns Read", "none", es);
+    else
+        ExplainPropertyList("Columns Read", names, es);
 }
 
 static void explain_quals(const ForeignScanState *node, ExplainState *es)

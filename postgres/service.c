@@ -5,6 +5,10 @@
  *
  * I1  an area in the tree has an open object; refs counts the commands that use it now.
  * I2  a dropped area is out of the tree; the last command that uses it closes it.
+ *
+ * An area begins with small chunks, as many tables are small. Once it needs more than AREA_SMALL_BYTES it
+ * moves to an object with large ones, as what a chunk costs does not depend on its size; the object gets
+ * the name in the place of the old one, and who has that open keeps it: rows that are there do not change.
  */
 #include "postgres/service.h"
 
@@ -24,16 +28,29 @@
 #include "postgres/copies.h"
 
 #define THREADS_MAX 16u
+#define CONNECTIONS_MAX 16u
 #define CHUNK_BYTES (2ull << 20)
-#define RESERVE_BYTES (32ull << 30) /* what offsets in 8-byte units reach */
+#define RESERVE_BYTES \
+    (256ull << 20) /* with small chunks; where there is no memory to move, it stays */
+#define AREA_SMALL_BYTES (64ull << 20)
+#define LARGE_CHUNK_BYTES (32ull << 20)
+#define LARGE_RESERVE_BYTES (32ull << 30) /* what offsets in 8-byte units reach */
 #define GROW_STEP_MAX_BYTES (1ull << 30)
 #define LEASE_WAIT_MS 30000 /* while the keeper moves the area */
 #define LOOK_S 1            /* how often an idle thread looks whether it is to stop */
+
+/* A connection to the keeper: it can have so many objects open. */
+typedef struct connection {
+    gvm_keeper *keeper;
+    uint32_t open;
+} connection;
 
 typedef struct area {
     gstore_store_name name;
     uint16_t column;
     uint8_t part;
+    bool large; /* its chunks */
+    connection *connection;
     gvm_object *object;
     uint64_t bytes; /* committed */
     uint32_t refs;
@@ -47,7 +64,7 @@ typedef struct hold {
 } hold;
 
 typedef struct holds {
-    hold all[GSTORE_RANGES_MAX];
+    hold all[2 * GSTORE_RANGES_MAX]; /* a range that makes its area move takes two */
     uint32_t count;
 } holds;
 
@@ -60,11 +77,12 @@ typedef struct worker {
 
 struct gstore_service {
     gstore_service_options options;
-    gvm_keeper *keeper;
+    connection connections[CONNECTIONS_MAX]; /* the first one for all that is not an area */
+    uint32_t connection_count;
     gvm_device *devices[GVM_SERVER_DEVICES_MAX];
     int32_t device_count;
-    pthread_mutex_t lock; /* areas, refs; no driver or keeper call but create, open and close under it */
-    void *areas;          /* tsearch(3) */
+    pthread_mutex_t lock; /* areas, refs, connections; no driver or keeper call but connect and create under it */
+    void *areas; /* tsearch(3) */
     worker workers[THREADS_MAX];
     uint32_t started;
     bool registered;
@@ -91,38 +109,88 @@ static int compare_areas(const void *left, const void *right)
 
 static void name_area(const area *a, char text[GVM_NAME_BYTES_MAX])
 {
-    static const char *const parts[] = {"values", "nulls", "bodies", "manifest"};
+    static const char *const parts[] = {"values", "nulls", "bodies", "manifest", "element_nulls"};
     char path[GSTORE_STORE_PATH_BYTES];
 
     gstore_store_path(&a->name, path);
     snprintf(text, GVM_NAME_BYTES_MAX, "%s/%u.%s", path, a->column, parts[a->part]);
 }
 
-static void free_area(area *a)
+static void free_area(gstore_service *s, area *a)
 {
     gvm_object_close(a->object);
+    if (a->connection != NULL) {
+        pthread_mutex_lock(&s->lock);
+        a->connection->open--;
+        pthread_mutex_unlock(&s->lock);
+    }
     free(a);
 }
 
-static gvm_status create_object(gstore_service *s, area *a)
+/* One that has a place for one more object. The lock is held. */
+static gvm_status find_connection(gstore_service *s, connection **out)
 {
-    const gvm_object_options options = {.struct_size = sizeof options,
-                                        .chunk_bytes = CHUNK_BYTES,
-                                        .device = a->name.device,
-                                        .mode = s->options.object_mode};
-    char name[GVM_NAME_BYTES_MAX];
+    gvm_status status;
 
-    name_area(a, name);
-    return gvm_object_create(s->keeper, name, RESERVE_BYTES, &options, &a->object);
+    for (uint32_t i = 0; i < s->connection_count; i++)
+        if (s->connections[i].open < GVM_OBJECTS_OPEN_MAX) {
+            *out = &s->connections[i];
+            return GVM_OK;
+        }
+    if (s->connection_count == CONNECTIONS_MAX)
+        return gvmi_fail(GVM_E_LIMIT, "there are %u columns in GPU memory",
+                         (unsigned)(CONNECTIONS_MAX * GVM_OBJECTS_OPEN_MAX));
+    status = gvm_keeper_connect(s->options.path, &s->connections[s->connection_count].keeper);
+    if (status == GVM_OK)
+        *out = &s->connections[s->connection_count++];
+    return status;
 }
 
-/* The area, with a reference. create: made if there is none yet. */
+/* step: ahead of need. */
+static uint64_t grown_bytes(const area *a, uint64_t needed, uint64_t step)
+{
+    const uint64_t chunk = a->large ? LARGE_CHUNK_BYTES : CHUNK_BYTES;
+    const uint64_t most = a->large                     ? LARGE_RESERVE_BYTES
+                          : needed <= AREA_SMALL_BYTES ? AREA_SMALL_BYTES
+                                                       : RESERVE_BYTES;
+    const uint64_t wanted = needed > a->bytes + step ? needed : a->bytes + step;
+    const uint64_t rounded = (wanted + chunk - 1) / chunk * chunk;
+
+    return rounded <= most ? rounded : most;
+}
+
+/* Of a->bytes. named: readers find it. The lock is held. */
+static gvm_status create_object(gstore_service *s, area *a, bool named)
+{
+    const gvm_object_options options = {.struct_size = sizeof options,
+                                        .chunk_bytes = a->large ? LARGE_CHUNK_BYTES : CHUNK_BYTES,
+                                        .bytes = a->bytes,
+                                        .device = a->name.device,
+                                        .mode = s->options.object_mode,
+                                        .flags = GVM_OBJECT_UNTRACKED};
+    char name[GVM_NAME_BYTES_MAX];
+    gvm_status status = find_connection(s, &a->connection);
+
+    if (status != GVM_OK)
+        return status;
+    name_area(a, name);
+    status = gvm_object_create(a->connection->keeper, named ? name : NULL,
+                               a->large ? LARGE_RESERVE_BYTES : RESERVE_BYTES, &options, &a->object);
+    if (status == GVM_OK)
+        a->connection->open++;
+    else
+        a->connection = NULL;
+    return status;
+}
+
+/* The area, with a reference. create: made if there is none yet, with chunks for the range. */
 static gvm_status hold_area(gstore_service *s, const gstore_store_name *store,
                             const gstore_range *range, bool create, area **out)
 {
     const area key = {.name = *store, .column = range->column, .part = range->part};
+    const uint64_t end = range->offset_bytes + range->bytes;
     gvm_status status = GVM_OK;
-    area **found, *made;
+    area **found, *made = NULL;
 
     pthread_mutex_lock(&s->lock);
     found = tfind(&key, &s->areas, compare_areas);
@@ -141,17 +209,18 @@ static gvm_status hold_area(gstore_service *s, const gstore_store_name *store,
         goto unlock;
     }
     *made = key;
-    status = create_object(s, made);
+    made->large = end > AREA_SMALL_BYTES;
+    made->bytes = end <= LARGE_RESERVE_BYTES ? grown_bytes(made, end, 0) : 0;
+    made->refs = 1;
+    status = create_object(s, made, true);
     if (status == GVM_OK && tsearch(made, &s->areas, compare_areas) == NULL)
         status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
-    if (status != GVM_OK) {
-        free_area(made);
-        goto unlock;
-    }
-    made->refs = 1;
-    *out = made;
+    if (status == GVM_OK)
+        *out = made;
 unlock:
     pthread_mutex_unlock(&s->lock);
+    if (status != GVM_OK && made != NULL)
+        free_area(s, made);
     return status;
 }
 
@@ -163,7 +232,7 @@ static void let_go_area(gstore_service *s, area *a)
     last = --a->refs == 0 && a->dropped;
     pthread_mutex_unlock(&s->lock);
     if (last)
-        free_area(a);
+        free_area(s, a);
 }
 
 typedef struct sweep {
@@ -207,41 +276,26 @@ gvm_status gstore_service_drop(gstore_service *s, const gstore_store_name *name)
     pthread_mutex_unlock(&s->lock);
     for (size_t i = 0; i < all.count; i++)
         if (all.found[i] != NULL)
-            free_area(all.found[i]);
+            free_area(s, all.found[i]);
     free(all.found);
     return GVM_OK;
 }
 
 /* ---- commands */
 
-static uint64_t grown_bytes(uint64_t now, uint64_t needed)
-{
-    const uint64_t step = now < GROW_STEP_MAX_BYTES ? now : GROW_STEP_MAX_BYTES;
-    const uint64_t wanted = needed > now + step ? needed : now + step;
-    const uint64_t rounded = (wanted + CHUNK_BYTES - 1) / CHUNK_BYTES * CHUNK_BYTES;
-
-    return rounded <= RESERVE_BYTES ? rounded : RESERVE_BYTES;
-}
-
 /* Ahead of need where there is memory, as much as is needed where there is not. */
 static gvm_status grow_area(area *a, uint64_t needed)
 {
-    gvm_status status;
+    uint64_t bytes = grown_bytes(a, needed,
+                                 a->bytes < GROW_STEP_MAX_BYTES ? a->bytes : GROW_STEP_MAX_BYTES);
+    gvm_status status = gvm_object_grow(a->object, bytes);
 
-    if (needed <= a->bytes)
-        return GVM_OK;
-    if (needed > RESERVE_BYTES)
-        return gvmi_fail(GVM_E_LIMIT, "a column can have %llu GiB",
-                         (unsigned long long)(RESERVE_BYTES >> 30));
-    status = gvm_object_grow(a->object, grown_bytes(a->bytes, needed));
     if (status == GVM_E_NOSPACE) {
-        status = gvm_object_grow(a->object, grown_bytes(0, needed));
-        if (status == GVM_OK)
-            a->bytes = grown_bytes(0, needed);
-        return status;
+        bytes = grown_bytes(a, needed, 0);
+        status = gvm_object_grow(a->object, bytes);
     }
     if (status == GVM_OK)
-        a->bytes = grown_bytes(a->bytes, needed);
+        a->bytes = bytes;
     return status;
 }
 
@@ -295,6 +349,89 @@ static gvm_status find_hold(gstore_service *s, const gstore_window *w, const gst
     return gvm_object_acquire(h->area->object, GVM_LEASE_READ, &options, &h->lease);
 }
 
+/* Fills an object with large chunks, and gives it the name. Its area is nobody else's yet. */
+static gvm_status fill_large(const area *from, hold *to, uint64_t from_address, uint64_t needed,
+                             CUstream stream)
+{
+    const gvm_acquire_options options = {
+        .struct_size = sizeof options, .timeout_ms = LEASE_WAIT_MS, .hint = GVM_HINT_SCAN};
+    area *a = to->area;
+    char name[GVM_NAME_BYTES_MAX];
+    CUresult result;
+    gvm_status status = grow_area(a, needed > 2 * from->bytes ? needed : 2 * from->bytes);
+
+    if (status == GVM_E_NOSPACE)
+        status = grow_area(a, needed);
+    if (status == GVM_OK)
+        status = gvm_object_acquire(a->object, GVM_LEASE_READ, &options, &to->lease);
+    if (status != GVM_OK)
+        return status;
+    result = gvmi_cu->cuMemcpyDtoDAsync(to->lease.address, from_address, from->bytes, stream);
+    if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuStreamSynchronize(stream); /* whoever finds the name finds the rows */
+    if (result != CUDA_SUCCESS)
+        return gvmi_driver_fail(result, "cuMemcpyDtoDAsync", "cannot copy a column");
+    name_area(a, name);
+    return gvm_object_publish(a->object, name, GVM_PUBLISH_REPLACE | GVM_PUBLISH_PRIVATE);
+}
+
+/* Puts an area with large chunks in the place of *h, which stays held for what is on the stream. The only
+ * writer of the store is here. */
+static gvm_status move_area(gstore_service *s, holds *held, hold **h, uint64_t needed, CUstream stream)
+{
+    area *old = (*h)->area;
+    area *made = calloc(1, sizeof *made);
+    hold *to = &held->all[held->count];
+    gvm_status status;
+    area **place;
+
+    if (made == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
+    *made = (area){
+        .name = old->name, .column = old->column, .part = old->part, .large = true, .refs = 1};
+    *to = (hold){.area = made};
+    pthread_mutex_lock(&s->lock);
+    status = create_object(s, made, false);
+    pthread_mutex_unlock(&s->lock);
+    if (status == GVM_OK)
+        status = fill_large(old, to, (*h)->lease.address, needed, stream);
+    if (status != GVM_OK) {
+        const gvm_error error = gvmi_error_save();
+
+        free_area(s, made); /* and the lease ends */
+        gvmi_error_restore(&error);
+        return status;
+    }
+    pthread_mutex_lock(&s->lock);
+    place = tfind(old, &s->areas, compare_areas);
+    if (place != NULL && *place == old)
+        *place = made; /* it compares the same */
+    else
+        made->dropped = true;
+    old->dropped = true;
+    pthread_mutex_unlock(&s->lock);
+    held->count++;
+    *h = to;
+    return GVM_OK;
+}
+
+/* Room for a range that is written, under the lease, too: addresses do not change. */
+static gvm_status make_room(gstore_service *s, holds *held, hold **h, uint64_t end, CUstream stream)
+{
+    if (end <= (*h)->area->bytes)
+        return GVM_OK;
+    if (end > LARGE_RESERVE_BYTES)
+        return gvmi_fail(GVM_E_LIMIT, "a column can have %llu GiB",
+                         (unsigned long long)(LARGE_RESERVE_BYTES >> 30));
+    if (!(*h)->area->large && end > AREA_SMALL_BYTES) {
+        const gvm_status status = move_area(s, held, h, end, stream);
+
+        if (status == GVM_OK || end > RESERVE_BYTES)
+            return status;
+    }
+    return grow_area((*h)->area, end);
+}
+
 static gvm_status begin_range(gstore_service *s, const gstore_window *w, const gstore_range *range,
                               uint8_t *bytes, CUstream stream, holds *held)
 {
@@ -310,7 +447,7 @@ static gvm_status begin_range(gstore_service *s, const gstore_window *w, const g
         return gvmi_fail(GVM_E_INVALID, "a range beyond the window");
     status = find_hold(s, w, range, held, &h);
     if (status == GVM_OK && w->verb == GSTORE_WRITE)
-        status = grow_area(h->area, end); /* under the lease, too: addresses do not change */
+        status = make_room(s, held, &h, end, stream);
     else if (status == GVM_OK && end > h->area->bytes)
         status = gvmi_fail(GVM_E_INVALID, "a range beyond the column's data");
     if (status == GVM_OK && take)
@@ -507,6 +644,7 @@ static gvm_status start_threads(gstore_service *s)
 gvm_status gstore_service_start(const gstore_service_options *options, gstore_service **out)
 {
     gstore_service *s = calloc(1, sizeof *s);
+    connection *first;
     gvm_status status;
 
     if (s == NULL)
@@ -516,9 +654,9 @@ gvm_status gstore_service_start(const gstore_service_options *options, gstore_se
     refuse_left_over(options);
     status = open_devices(s);
     if (status == GVM_OK)
-        status = gvm_keeper_connect(options->path, &s->keeper);
+        status = find_connection(s, &first);
     if (status == GVM_OK)
-        status = gstore_copies_create(s->devices, s->keeper, &s->copies);
+        status = gstore_copies_create(s->devices, first->keeper, &s->copies);
     if (status == GVM_OK) {
         register_windows(s);
         status = start_threads(s);
@@ -543,7 +681,8 @@ void gstore_service_stop(gstore_service *s)
         pthread_join(s->workers[i].thread, NULL);
     (void)gstore_service_drop(s, NULL);
     gstore_copies_destroy(s->copies);
-    gvm_keeper_close(s->keeper);
+    for (uint32_t i = 0; i < s->connection_count; i++)
+        gvm_keeper_close(s->connections[i].keeper);
     for (int32_t d = 0; d < s->device_count; d++) {
         if (s->devices[d] == NULL || gvmi_device_enter(s->devices[d]) != GVM_OK)
             continue;
@@ -567,7 +706,7 @@ void gstore_service_drop_copy(gstore_service *s, uint64_t copy)
 gvm_status gstore_service_report(gstore_service *s, gstore_report *out)
 {
     gvm_keeper_snapshot *snapshot = NULL;
-    gvm_status status = gvm_keeper_get_snapshot(s->keeper, &snapshot);
+    gvm_status status = gvm_keeper_get_snapshot(s->connections[0].keeper, &snapshot);
 
     gstore_copies_tidy(s->copies);
     if (status == GVM_E_KEEPER)
@@ -605,12 +744,5 @@ int32_t gstore_service_device_count(const gstore_service *s)
 
 int gstore_service_is_lost(gstore_service *s)
 {
-    gvm_keeper_snapshot *snapshot = NULL;
-
-    if (!atomic_load(&s->lost)) {
-        if (gvm_keeper_get_snapshot(s->keeper, &snapshot) == GVM_E_KEEPER)
-            atomic_store(&s->lost, true);
-        gvm_keeper_snapshot_destroy(snapshot);
-    }
     return atomic_load(&s->lost);
 }

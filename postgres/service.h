@@ -35,7 +35,7 @@ void gstore_service_stop(gstore_service *service);
 /* How many GPUs there are; tables name one by its number. */
 int32_t gstore_service_device_count(const gstore_service *service);
 
-/* The keeper is gone: nothing that was stored exists any more. */
+/* The keeper is gone, as the latest call on it has found: nothing that was stored exists any more. */
 int gstore_service_is_lost(gstore_service *service);
 
 /* What the keeper has at this moment. */

@@ -14,6 +14,7 @@
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
 
+#include "postgres/arrow.h"
 #include "postgres/progress.h"
 #include "postgres/shared.h"
 
@@ -145,12 +146,13 @@ static void unref_store(dsa_pointer place)
     gstore->dead_stores = place;
 }
 
-dsa_pointer gstore_new_store(Oid relation, int device, gstore_store_name *name)
+dsa_pointer gstore_new_store(Oid relation, int device, bool arrow, gstore_store_name *name)
 {
     const dsa_pointer place = dsa_allocate0(gstore_area(), sizeof(gstore_store));
     gstore_store *store = at(place);
 
     store->refs = 1;
+    store->arrow = arrow;
     store->name = (gstore_store_name){.database = MyDatabaseId,
                                       .table = relation,
                                       .store = pg_atomic_fetch_add_u64(&gstore->next_store, 1),
@@ -240,21 +242,49 @@ static bool is_visible(TransactionId xid, Snapshot snapshot)
     return !TransactionIdIsInProgress(xid) && TransactionIdDidCommit(xid);
 }
 
+static void reach(gstore_view *view, uint64 bytes)
+{
+    if (bytes <= view->dead_bytes)
+        return;
+    bytes = Max(view->rows / 8 + 1, bytes);
+    if (view->dead == NULL)
+        view->dead = MemoryContextAllocExtended(CurrentMemoryContext, bytes,
+                                                MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+    else {
+        view->dead = repalloc_huge(view->dead, bytes);
+        memset(view->dead + view->dead_bytes, 0, bytes - view->dead_bytes);
+    }
+    view->dead_bytes = bytes;
+}
+
 void gstore_view_bury(gstore_view *view, uint64 row)
 {
-    if (row / 8 >= view->dead_bytes) {
-        const uint64 bytes = Max(view->rows / 8 + 1, row / 8 + 1);
-
-        if (view->dead == NULL)
-            view->dead = MemoryContextAllocExtended(CurrentMemoryContext, bytes,
-                                                    MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
-        else {
-            view->dead = repalloc_huge(view->dead, bytes);
-            memset(view->dead + view->dead_bytes, 0, bytes - view->dead_bytes);
-        }
-        view->dead_bytes = bytes;
-    }
+    reach(view, row / 8 + 1);
     view->dead[row / 8] |= (uint8)(1 << (row % 8));
+}
+
+void gstore_view_bury_all(gstore_view *view, const gstore_rowset *rows)
+{
+    if (rows->count == 0)
+        return;
+    reach(view, gstore_rowset_limit(rows) / 8);
+    gstore_rowset_mark(rows, view->dead);
+}
+
+/* A version's deletions, in a bitmap that reaches as far. */
+static void mark_deletes(const gstore_version *version, uint8 *dead)
+{
+    const void *deletes = at(version->deletes);
+
+    if (version->delete_bytes > 0)
+        for (uint64 i = 0; i < version->delete_bytes; i++)
+            dead[i] |= ((const uint8 *)deletes)[i];
+    else
+        for (uint64 i = 0; i < version->delete_count; i++) {
+            const uint64 row = ((const uint64 *)deletes)[i];
+
+            dead[row / 8] |= (uint8)(1 << (row % 8));
+        }
 }
 
 /* What versions from this one on deleted, and what was buried before. */
@@ -263,17 +293,14 @@ static void copy_dead(gstore_view *view, const gstore_version *version)
     const gstore_store *store = at(version->store);
 
     if (DsaPointerIsValid(store->dead_rows)) {
-        view->dead_bytes = Max(store->dead_bytes, view->rows / 8 + 1);
-        view->dead = MemoryContextAllocExtended(CurrentMemoryContext, view->dead_bytes,
-                                                MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
+        reach(view, store->dead_bytes);
         memcpy(view->dead, at(store->dead_rows), store->dead_bytes);
     }
-    for (const gstore_version *v = version; v != NULL && v->store == version->store; v = at(v->older)) {
-        const uint64 *deletes = at(v->deletes);
-
-        for (uint64 i = 0; i < v->delete_count; i++)
-            gstore_view_bury(view, deletes[i]);
-    }
+    for (const gstore_version *v = version; v != NULL && v->store == version->store; v = at(v->older))
+        if (v->delete_count > 0) {
+            reach(view, view->rows / 8 + 1);
+            mark_deletes(v, view->dead);
+        }
 }
 
 void gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view)
@@ -300,6 +327,7 @@ void gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *v
         view->empty = false;
         view->store = version->store;
         view->name = ((gstore_store *)at(version->store))->name;
+        view->arrow = ((gstore_store *)at(version->store))->arrow;
         view->rows = version->rows;
         view->live_rows = version->live_rows;
         view->column_count = (int)version->column_count;
@@ -345,8 +373,28 @@ static void free_unlinked(dsa_pointer place)
     dsa_free(gstore_area(), place);
 }
 
+/* As a list or as a bitmap, whichever is smaller. False: no memory. */
+static bool keep_deletes(gstore_version *version, const gstore_rowset *deletes)
+{
+    const uint64 bitmap_bytes = gstore_rowset_limit(deletes) / 8;
+    const bool is_list = deletes->count <= bitmap_bytes / sizeof(uint64);
+    const uint64 bytes = is_list ? deletes->count * sizeof(uint64) : bitmap_bytes;
+
+    version->deletes = dsa_allocate_extended(gstore_area(), bytes,
+                                             DSA_ALLOC_HUGE | DSA_ALLOC_NO_OOM | DSA_ALLOC_ZERO);
+    if (!DsaPointerIsValid(version->deletes))
+        return false;
+    version->delete_count = deletes->count;
+    version->delete_bytes = is_list ? 0 : bytes;
+    if (is_list)
+        gstore_rowset_list(deletes, at(version->deletes));
+    else
+        gstore_rowset_mark(deletes, at(version->deletes));
+    return true;
+}
+
 /* In dynamic shared memory, not in the table's list yet. */
-static dsa_pointer make_version(const gstore_view *state, const uint64 *deletes, uint64 delete_count)
+static dsa_pointer make_version(const gstore_view *state, const gstore_rowset *deletes)
 {
     const Size columns_size = sizeof(gstore_column) * (Size)state->column_count;
     const dsa_pointer place = dsa_allocate0(gstore_area(),
@@ -363,24 +411,19 @@ static dsa_pointer make_version(const gstore_view *state, const uint64 *deletes,
         version->live_rows = state->live_rows;
         memcpy(version->columns, state->columns, columns_size);
     }
-    if (delete_count == 0)
+    if (deletes == NULL)
         return place;
-    version->deletes = dsa_allocate_extended(gstore_area(), sizeof(uint64) * delete_count,
-                                             DSA_ALLOC_HUGE | DSA_ALLOC_NO_OOM);
-    if (!DsaPointerIsValid(version->deletes)) {
+    if (!keep_deletes(version, deletes)) {
         free_unlinked(place);
         ereport(ERROR,
                 (errcode(ERRCODE_OUT_OF_MEMORY), errmsg("out of shared memory for deleted rows")));
     }
-    version->delete_count = delete_count;
-    memcpy(at(version->deletes), deletes, sizeof(uint64) * delete_count);
     return place;
 }
 
-void gstore_add_version(Oid relation, const gstore_view *state, const uint64 *deletes,
-                        uint64 delete_count)
+void gstore_add_version(Oid relation, const gstore_view *state, const gstore_rowset *deletes)
 {
-    const dsa_pointer place = make_version(state, deletes, delete_count);
+    const dsa_pointer place = make_version(state, deletes);
     gstore_version *version = at(place);
     gstore_table *table;
 
@@ -451,20 +494,16 @@ static bool ensure_dead_bitmap(gstore_store *store, uint64 bytes)
 static bool merge_deletes(gstore_version *version)
 {
     gstore_store *store = at(version->store);
-    const uint64 *deletes = at(version->deletes);
-    uint8 *dead;
 
     if (version->delete_count == 0)
         return true;
     if (!ensure_dead_bitmap(store, version->rows / 8 + 1))
         return false;
-    dead = at(store->dead_rows);
-    for (uint64 i = 0; i < version->delete_count; i++)
-        dead[deletes[i] / 8] |= (uint8)(1 << (deletes[i] % 8));
+    mark_deletes(version, at(store->dead_rows));
     store->dead_count += version->delete_count;
     dsa_free(gstore_area(), version->deletes);
     version->deletes = InvalidDsaPointer;
-    version->delete_count = 0;
+    version->delete_count = version->delete_bytes = 0;
     return true;
 }
 
@@ -630,21 +669,37 @@ bool gstore_next_dead_copy(uint64 *id, uint32 *epoch)
 
 /* ---- for views */
 
+static uint64 values_bytes(const gstore_column *c, uint64 rows)
+{
+    if (gstore_arrow_is_variable(c))
+        return (rows + 1) * sizeof(int64);
+    if (c->form == GSTORE_FORM_BOOL)
+        return (rows + 7) / 8;
+    return rows * (c->length < 0 ? sizeof(uint32) : (uint64)att_align_nominal(c->length, c->align));
+}
+
+uint64 gstore_part_bytes(const gstore_column *c, gstore_part part, uint64 rows)
+{
+    switch (part) {
+    case GSTORE_VALUES: return values_bytes(c, rows);
+    case GSTORE_BODIES: return c->length < 0 ? c->bodies_bytes : 0;
+    case GSTORE_NULLS:
+        return c->has_nulls && (c->length >= 0 || gstore_is_arrow(c)) ? (rows + 7) / 8 : 0;
+    case GSTORE_ELEMENT_NULLS:
+        return c->has_element_nulls ? (c->bodies_bytes / gstore_arrow_unit(c) + 7) / 8 : 0;
+    default: return 0;
+    }
+}
+
 uint64 gstore_data_bytes(uint64 rows, const gstore_column *columns, int column_count)
 {
     uint64 sum = 0;
 
     for (int i = 0; i < column_count; i++) {
-        const gstore_column *c = &columns[i];
-
-        if (c->dropped)
+        if (columns[i].dropped)
             continue;
-        sum += rows *
-               (c->length < 0 ? sizeof(uint32) : (uint64)att_align_nominal(c->length, c->align));
-        if (c->length < 0)
-            sum += c->bodies_bytes;
-        else if (c->has_nulls)
-            sum += (rows + 7) / 8;
+        for (int part = GSTORE_VALUES; part <= GSTORE_ELEMENT_NULLS; part++)
+            sum += gstore_part_bytes(&columns[i], (gstore_part)part, rows);
     }
     return sum;
 }
@@ -660,6 +715,7 @@ static void describe_version(const gstore_table *table, const gstore_version *ve
     if (info->empty)
         return;
     info->device = ((const gstore_store *)at(version->store))->name.device;
+    info->arrow = ((const gstore_store *)at(version->store))->arrow;
     info->live_rows = version->live_rows;
     info->data_bytes = gstore_data_bytes(version->rows, version->columns, (int)version->column_count);
 }

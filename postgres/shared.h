@@ -18,6 +18,7 @@
 #include "utils/snapshot.h"
 
 #include "postgres/command.h"
+#include "postgres/rowset.h"
 #include "postgres/service.h"
 
 /* ---- settings (worker.c defines them) */
@@ -51,12 +52,19 @@ typedef struct gstore_column {
     bool pglz;      /* bodies are compressed where that helps */
     bool has_nulls; /* there is a null bitmap */
     bool dropped;
-    uint64 bodies_bytes; /* used in the bodies area; 8 if empty */
+    uint64 bodies_bytes; /* used in the bodies area; of format 'pgstrom' 8 if empty */
+    /* Of format 'arrow' (arrow.h): */
+    uint8 form; /* gstore_form; 0: the format is 'pgstrom' */
+    uint8 element_form;
+    bool has_element_nulls; /* there is a null bitmap of the elements */
+    uint32 element_width;   /* of a list: bytes */
+    Oid element;            /* and type of its elements */
 } gstore_column;
 
 /* A storage generation. In dynamic shared memory. */
 typedef struct gstore_store {
     gstore_store_name name;
+    bool arrow;  /* its format: 'arrow', not 'pgstrom' */
     uint32 refs; /* versions, transactions */
     dsa_pointer next_dead;
     dsa_pointer dead_rows; /* bitmap of rows that no snapshot sees any more; may be absent */
@@ -81,8 +89,9 @@ typedef struct gstore_version {
     dsa_pointer store; /* of gstore_store; InvalidDsaPointer: no rows */
     uint64 rows;       /* in the store, dead ones too */
     uint64 live_rows;
-    dsa_pointer deletes; /* uint64 row numbers, ascending; those of this transaction */
+    dsa_pointer deletes; /* what this transaction deleted: */
     uint64 delete_count;
+    uint64 delete_bytes; /* of a bitmap; 0: it is a list of uint64, ascending */
     dsa_pointer copy; /* of gstore_copy: a dense copy of it that programs can open; may be absent */
     uint32 revision;  /* counts a table's versions */
     uint32 column_count;
@@ -117,6 +126,7 @@ typedef struct gstore_shared {
 
     slock_t windows_lock;
     uint32 free_count;
+    uint32 lent_count; /* windows of writes that were begun (window.h) */
     uint16 free[GSTORE_WINDOWS_MAX];
     ConditionVariable window_freed;
     gstore_queue queue;
@@ -136,6 +146,7 @@ extern gstore_table *gstore_find_table(Oid relation, bool create);
 
 typedef struct gstore_view {
     bool empty; /* no store */
+    bool arrow; /* the store's format */
     dsa_pointer store;
     gstore_store_name name;
     uint64 rows, live_rows;
@@ -154,8 +165,9 @@ extern void gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_
 /* The transactions whose versions the snapshot does not see, committed or in progress; palloc'd. */
 extern int gstore_newer_versions(Oid relation, Snapshot snapshot, TransactionId **xids);
 
-/* Adds a bit; the bitmap grows. */
+/* Adds a bit, or those of a set; the bitmap grows. */
 extern void gstore_view_bury(gstore_view *view, uint64 row);
+extern void gstore_view_bury_all(gstore_view *view, const gstore_rowset *rows);
 
 static inline bool gstore_view_is_dead(const gstore_view *view, uint64 row)
 {
@@ -163,14 +175,13 @@ static inline bool gstore_view_is_dead(const gstore_view *view, uint64 row)
            (view->dead[row / 8] >> (row % 8) & 1) != 0;
 }
 
-/* A new store for the table, referenced by the caller's transaction. */
-extern dsa_pointer gstore_new_store(Oid relation, int device, gstore_store_name *name);
+/* A new store for the table, referenced by the caller's transaction; arrow: its format. */
+extern dsa_pointer gstore_new_store(Oid relation, int device, bool arrow, gstore_store_name *name);
 extern void gstore_release_store(dsa_pointer store);
 
 /* Adds a version of the current transaction; the version takes a reference of its own to the store.
- * deletes are ascending row numbers. */
-extern void gstore_add_version(Oid relation, const gstore_view *state, const uint64 *deletes,
-                               uint64 delete_count);
+ * deletes: the rows that it deleted; NULL: none. */
+extern void gstore_add_version(Oid relation, const gstore_view *state, const gstore_rowset *deletes);
 /* Takes away what the transaction added to the table. */
 extern void gstore_remove_version(Oid relation, TransactionId xid);
 
@@ -203,6 +214,7 @@ typedef struct gstore_version_info {
     uint32 revision;
     TransactionId xmin, xmax; /* xmax: of the version that follows, or 0 */
     bool empty;
+    bool arrow;
     int32 device;
     uint64 data_bytes; /* of the rows it is made of, dead ones too */
     uint64 live_rows;
@@ -211,6 +223,8 @@ typedef struct gstore_version_info {
 /* Every version of every table of all databases, palloc'd. */
 extern int gstore_list_versions(gstore_version_info **out);
 
+/* What a column's rows take in one of its areas; 0: there is none. */
+extern uint64 gstore_part_bytes(const gstore_column *column, gstore_part part, uint64 rows);
 /* What rows of a view take in the store. */
 extern uint64 gstore_data_bytes(uint64 rows, const gstore_column *columns, int column_count);
 

@@ -11,6 +11,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
+#include "postgres/arrow.h"
 #include "postgres/option.h"
 #include "postgres/progress.h"
 #include "postgres/store.h"
@@ -23,6 +24,7 @@
 #define BATCH_BYTES (1u << 19) /* about what a processor's cache holds */
 #define BODY_UNIT 8u           /* of offsets */
 #define BODIES_MAX ((uint64)PG_UINT32_MAX * BODY_UNIT)
+#define PIECES_MAX 7 /* of a column, in one flush */
 
 uint32 gstore_width(const gstore_column *column)
 {
@@ -35,6 +37,7 @@ uint32 gstore_width(const gstore_column *column)
 gstore_column *gstore_describe(Relation relation)
 {
     const TupleDesc desc = RelationGetDescr(relation);
+    const bool arrow = gstore_table_is_arrow(RelationGetRelid(relation));
     gstore_column *columns = palloc0(sizeof(gstore_column) * (Size)desc->natts);
 
     for (int i = 0; i < desc->natts; i++) {
@@ -46,9 +49,13 @@ gstore_column *gstore_describe(Relation relation)
                                      .align = a->attalign,
                                      .by_value = a->attbyval,
                                      .dropped = a->attisdropped,
-                                     .bodies_bytes = BODY_UNIT};
+                                     .bodies_bytes = arrow ? 0 : BODY_UNIT};
+        if (a->attisdropped)
+            continue;
+        if (arrow)
+            gstore_arrow_describe(&columns[i]);
         /* Functions of types that are never toasted do not look whether a value is. */
-        if (!a->attisdropped && TypeIsToastable(a->atttypid))
+        else if (TypeIsToastable(a->atttypid))
             columns[i].pglz = gstore_column_is_compressed(RelationGetRelid(relation), a->attnum);
     }
     return columns;
@@ -90,17 +97,30 @@ typedef enum stage_kind {
     STAGE_8,
     STAGE_FIXED, /* by reference */
     STAGE_VARLENA,
+    STAGE_DATE, /* of format 'arrow', which counts from 1970 on, */
+    STAGE_TIMESTAMP,
+    STAGE_OFFSETS, /* and has where a row's bytes end */
 } stage_kind;
+
+/* The byte of a bitmap in which the rows flushed last ended, and the next ones go on. */
+typedef struct tail {
+    uint64 row; /* the next one; 0: not known */
+    uint8 byte;
+} tail;
 
 typedef struct stage {
     stage_kind kind;
     uint32 width;
     uint32 length;
-    bool any_null;
+    bool any_null, any_element_null;
+    bool is_bits;  /* values become bits */
     uint8 *values; /* of writer->capacity rows */
     uint8 *nulls;  /* fixed length: a bit for each of them */
     uint8 *bodies;
     uint64 bodies_used, bodies_room;
+    uint8 *element_bits; /* of lists: a bit for each element in the bodies */
+    uint64 element_bits_room;
+    tail values_tail, nulls_tail, elements_tail;
 } stage;
 
 struct gstore_writer {
@@ -112,6 +132,11 @@ struct gstore_writer {
     uint64 body_bytes;    /* of all stages */
     uint64 *bodies_first; /* by column: the bodies area's end before the first staged row */
     stage *stages;
+    gstore_answer answer; /* to the write that was begun last, */
+    uint64 begun_store;   /* of rows of this store; 0: they do not count any more */
+    uint64 begun_first;   /* from this one on */
+    gstore_sink sink;     /* NULL: to the store */
+    void *sink_argument;
 };
 
 static void empty_stages(gstore_writer *writer)
@@ -119,7 +144,7 @@ static void empty_stages(gstore_writer *writer)
     for (int i = 0; i < writer->desc->natts; i++) {
         stage *s = &writer->stages[i];
 
-        s->any_null = false;
+        s->any_null = s->any_element_null = false;
         s->bodies_used = 0;
         if (s->bodies_room > STAGE_BODIES_KEPT) {
             pfree(s->bodies);
@@ -132,10 +157,19 @@ static void empty_stages(gstore_writer *writer)
     MemoryContextReset(writer->scratch);
 }
 
-static stage_kind kind_of(const Form_pg_attribute attribute)
+static stage_kind kind_of(const Form_pg_attribute attribute, const gstore_column *column)
 {
     if (attribute->attisdropped)
         return STAGE_NONE;
+    switch (column->form) {
+    case GSTORE_FORM_DATE: return STAGE_DATE;
+    case GSTORE_FORM_TIMESTAMP:
+    case GSTORE_FORM_TIMESTAMPTZ: return STAGE_TIMESTAMP;
+    case GSTORE_FORM_UTF8:
+    case GSTORE_FORM_BINARY:
+    case GSTORE_FORM_LIST: return STAGE_OFFSETS;
+    default: break;
+    }
     if (attribute->attlen < 0)
         return STAGE_VARLENA;
     if (!attribute->attbyval)
@@ -148,7 +182,12 @@ static stage_kind kind_of(const Form_pg_attribute attribute)
     }
 }
 
-gstore_writer *gstore_writer_create(TupleDesc desc)
+static uint32 stage_width(stage_kind kind, const gstore_column *column)
+{
+    return kind == STAGE_OFFSETS ? sizeof(int64) : gstore_width(column);
+}
+
+gstore_writer *gstore_writer_create(TupleDesc desc, const gstore_column *columns)
 {
     gstore_writer *writer = palloc0(sizeof *writer);
     uint64 width = 1;
@@ -163,11 +202,12 @@ gstore_writer *gstore_writer_create(TupleDesc desc)
         const Form_pg_attribute a = TupleDescAttr(desc, i);
         stage *s = &writer->stages[i];
 
-        s->kind = kind_of(a);
+        s->kind = kind_of(a, &columns[i]);
         if (s->kind == STAGE_NONE)
             continue;
-        s->length = a->attlen < 0 ? (uint32)sizeof(uint32) : (uint32)a->attlen;
-        s->width = a->attlen < 0 ? s->length : (uint32)att_align_nominal(a->attlen, a->attalign);
+        s->width = stage_width(s->kind, &columns[i]);
+        s->length = a->attlen < 0 ? s->width : (uint32)a->attlen;
+        s->is_bits = columns[i].form == GSTORE_FORM_BOOL;
         width += s->width;
     }
     writer->capacity = (uint32)Max(Min(STAGE_BYTES / width, STAGE_ROWS), 8) / 8 * 8;
@@ -193,6 +233,8 @@ void gstore_writer_free(gstore_writer *writer)
         pfree(s->nulls);
         if (s->bodies != NULL)
             pfree(s->bodies);
+        if (s->element_bits != NULL)
+            pfree(s->element_bits);
     }
     MemoryContextDelete(writer->scratch);
     pfree(writer->stages);
@@ -231,6 +273,57 @@ static pg_noinline const struct varlena *flatten(gstore_writer *writer, const gs
     return body;
 }
 
+static void check_room(const gstore_writer *writer, int index, uint64 end)
+{
+    if (end > BODIES_MAX)
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                        errmsg("column \"%s\" is full: its values have %llu GiB",
+                               NameStr(TupleDescAttr(writer->desc, index)->attname),
+                               (unsigned long long)(BODIES_MAX >> 30))));
+}
+
+/* Of an array whose elements, of so many bytes, come next. */
+static void stage_element_bits(gstore_writer *writer, stage *s, const gstore_column *column,
+                               const struct varlena *body, uint64 bytes)
+{
+    const uint64 first = s->bodies_used / column->element_width;
+    const uint64 needed = (first + bytes / column->element_width + 7) / 8;
+
+    if (needed > s->element_bits_room) {
+        const uint64 room = Max(needed + needed / 2, 1024);
+
+        s->element_bits = s->element_bits == NULL ? MemoryContextAllocHuge(writer->context, room)
+                                                  : repalloc_huge(s->element_bits, room);
+        s->element_bits_room = room;
+    }
+    if (gstore_arrow_element_bits(body, s->element_bits, first))
+        s->any_element_null = true;
+}
+
+/* For format 'arrow': the bytes alone, one behind the other. Returns where they end, as offsets count. */
+static int64 stage_payload(gstore_writer *writer, stage *s, gstore_column *column, int index, Datum value)
+{
+    const struct varlena *body = (const struct varlena *)DatumGetPointer(value);
+    uint64 bytes;
+
+    if (VARATT_IS_EXTENDED(body) &&
+        (!VARATT_IS_SHORT(body) || VARATT_IS_EXTERNAL(body) || column->form == GSTORE_FORM_LIST))
+        body = flatten(writer, column, (struct varlena *)DatumGetPointer(value));
+    bytes = gstore_arrow_payload_bytes(column, NameStr(TupleDescAttr(writer->desc, index)->attname),
+                                       body);
+    check_room(writer, index, column->bodies_bytes + bytes);
+    if (s->bodies_used + bytes > s->bodies_room)
+        make_room(writer, s, bytes);
+    if (bytes > 0)
+        gstore_arrow_payload(column, body, s->bodies + s->bodies_used);
+    if (bytes > 0 && column->form == GSTORE_FORM_LIST)
+        stage_element_bits(writer, s, column, body, bytes);
+    s->bodies_used += bytes;
+    writer->body_bytes += bytes;
+    column->bodies_bytes += bytes;
+    return (int64)(column->bodies_bytes / gstore_arrow_unit(column));
+}
+
 /* Returns the offset of the body. */
 static inline uint32 stage_body(gstore_writer *writer, stage *s, gstore_column *column, int index,
                                 Datum value)
@@ -245,11 +338,7 @@ static inline uint32 stage_body(gstore_writer *writer, stage *s, gstore_column *
         body = flatten(writer, column, (struct varlena *)DatumGetPointer(value));
     bytes = is_short ? VARSIZE_SHORT(body) - VARHDRSZ_SHORT + VARHDRSZ : VARSIZE(body);
     room = TYPEALIGN(BODY_UNIT, bytes);
-    if (at + room > BODIES_MAX)
-        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                        errmsg("column \"%s\" is full: its values have %llu GiB",
-                               NameStr(TupleDescAttr(writer->desc, index)->attname),
-                               (unsigned long long)(BODIES_MAX >> 30))));
+    check_room(writer, index, at + room);
     if (s->bodies_used + room > s->bodies_room)
         make_room(writer, s, room);
     to = s->bodies + s->bodies_used;
@@ -272,6 +361,8 @@ static void begin_stages(gstore_writer *writer, const gstore_view *state)
         writer->bodies_first[i] = state->columns[i].bodies_bytes;
 }
 
+static void flush(gstore_writer *writer, gstore_view *state, bool wait);
+
 void gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot *slot)
 {
     const int natts = writer->desc->natts;
@@ -291,6 +382,14 @@ void gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot 
         case STAGE_2: ((uint16 *)s->values)[at] = DatumGetUInt16(value); break;
         case STAGE_4: ((uint32 *)s->values)[at] = DatumGetUInt32(value); break;
         case STAGE_8: ((uint64 *)s->values)[at] = DatumGetUInt64(value); break;
+        case STAGE_DATE:
+            ((uint32 *)s->values)[at] = DatumGetUInt32(value);
+            gstore_arrow_shift(GSTORE_FORM_DATE, (uint32 *)s->values + at, 1);
+            break;
+        case STAGE_TIMESTAMP:
+            ((uint64 *)s->values)[at] = DatumGetUInt64(value);
+            gstore_arrow_shift(GSTORE_FORM_TIMESTAMP, (uint64 *)s->values + at, 1);
+            break;
         case STAGE_FIXED:
             memset(s->values + (Size)at * s->width, 0, s->width);
             if (!null)
@@ -299,6 +398,11 @@ void gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot 
         case STAGE_VARLENA:
             ((uint32 *)s->values)[at] = null ? 0 : stage_body(writer, s, &state->columns[i], i, value);
             continue; /* offset 0 is NULL enough */
+        case STAGE_OFFSETS:
+            ((int64 *)s->values)[at] = null ? (int64)(state->columns[i].bodies_bytes /
+                                                      gstore_arrow_unit(&state->columns[i]))
+                                            : stage_payload(writer, s, &state->columns[i], i, value);
+            break;
         }
         if (at % 8 == 0)
             s->nulls[at / 8] = 0xff;
@@ -311,100 +415,204 @@ void gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot 
     state->rows++;
     state->live_rows++;
     if (writer->count == writer->capacity || writer->body_bytes >= STAGE_BYTES)
-        gstore_flush(writer, state);
+        flush(writer, state, false);
 }
 
-/* The null bits of the staged rows, shifted so that they begin in the middle of a byte as the area
- * has it; *bytes of them. The bits before the first row are what they are in the store. */
-static uint8 *shifted_nulls(const gstore_writer *writer, const gstore_view *state, int index,
-                            bool had_nulls, uint64 *bytes)
+/* Bits of what is staged, rows or elements [first, first + count), shifted so that they begin in the middle
+ * of a byte as the area has it; *bytes of them. The bits before the first one are what they are in the
+ * store: there: it has some. */
+static uint8 *shifted_bits(const gstore_view *state, int index, gstore_part part, uint64 first,
+                           uint64 count, uint8 *from, tail *end, bool there, uint64 *bytes)
 {
-    const uint32 shift = (uint32)(writer->first % 8);
-    uint8 *from = writer->stages[index].nulls;
+    const uint32 shift = (uint32)(first % 8);
     uint8 *to;
     uint8 head = 0xff;
 
-    *bytes = (shift + writer->count + 7) / 8;
+    *bytes = (shift + count + 7) / 8;
     to = palloc0(*bytes + 1);
-    if (shift > 0 && had_nulls) {
+    if (shift > 0 && there && end->row == first)
+        head = end->byte;
+    else if (shift > 0 && there) {
         const gstore_piece piece = {.column = (uint16)(index + 1),
-                                    .part = GSTORE_NULLS,
-                                    .offset_bytes = writer->first / 8,
+                                    .part = (uint8)part,
+                                    .offset_bytes = first / 8,
                                     .bytes = 1,
                                     .local = &head};
 
         gstore_transfer(GSTORE_READ, &state->name, &piece, 1);
     }
-    if (writer->count % 8 != 0)
-        from[writer->count / 8] &= (uint8)((1u << (writer->count % 8)) - 1);
-    for (uint64 i = 0; i < (writer->count + 7) / 8; i++) {
+    if (count % 8 != 0)
+        from[count / 8] &= (uint8)((1u << (count % 8)) - 1);
+    for (uint64 i = 0; i < (count + 7) / 8; i++) {
         to[i] |= (uint8)(from[i] << shift);
         to[i + 1] |= (uint8)(from[i] >> (8 - shift));
     }
     if (shift > 0)
         to[0] |= (uint8)(head & ((1 << shift) - 1));
+    *end = (tail){.row = first + count, .byte = to[*bytes - 1]};
     return to;
 }
 
-void gstore_flush(gstore_writer *writer, gstore_view *state)
+static int add_values(const gstore_writer *writer, const gstore_view *state, int index,
+                      gstore_piece *pieces)
+{
+    stage *s = &writer->stages[index];
+    gstore_piece piece = {.column = (uint16)(index + 1),
+                          .part = GSTORE_VALUES,
+                          .offset_bytes = writer->first * s->width,
+                          .bytes = (uint64)writer->count * s->width,
+                          .local = s->values};
+    int count = 0;
+
+    if (s->is_bits) {
+        uint8 *bits = palloc((writer->count + 7) / 8);
+
+        gstore_arrow_pack_bits(s->values, writer->count, bits);
+        piece.offset_bytes = writer->first / 8;
+        piece.local = shifted_bits(state, index, GSTORE_VALUES, writer->first, writer->count, bits,
+                                   &s->values_tail, true, &piece.bytes);
+    } else if (s->kind == STAGE_OFFSETS) {
+        if (writer->first == 0) /* where the first row begins */
+            pieces[count++] = (gstore_piece){
+                .column = piece.column, .part = GSTORE_VALUES, .bytes = s->width, .byte = 0};
+        piece.offset_bytes += s->width;
+    }
+    pieces[count++] = piece;
+    return count;
+}
+
+/* A null bitmap's bits of what is staged, of which any is NULL now; there: the bitmap is in the store. */
+static int add_bitmap(const gstore_view *state, int index, gstore_part part, uint64 first,
+                      uint64 count, uint8 *staged, tail *end, bool there, gstore_piece *pieces)
+{
+    const uint16 number = (uint16)(index + 1);
+    int used = 0;
+    uint64 bytes;
+    uint8 *bits = shifted_bits(state, index, part, first, count, staged, end, there, &bytes);
+
+    if (!there && first >= 8) /* nobody before was NULL */
+        pieces[used++] = (gstore_piece){
+            .column = number, .part = (uint8)part, .bytes = first / 8, .byte = 0xff};
+    pieces[used++] = (gstore_piece){
+        .column = number, .part = (uint8)part, .offset_bytes = first / 8, .bytes = bytes, .local = bits};
+    return used;
+}
+
+static int add_nulls(const gstore_writer *writer, const gstore_view *state, int index,
+                     gstore_piece *pieces)
+{
+    const gstore_column *column = &state->columns[index];
+    stage *s = &writer->stages[index];
+    int count = 0;
+
+    if (s->kind != STAGE_VARLENA && (column->has_nulls || s->any_null))
+        count += add_bitmap(state, index, GSTORE_NULLS, writer->first, writer->count, s->nulls,
+                            &s->nulls_tail, column->has_nulls, pieces);
+    if (s->bodies_used > 0 && (column->has_element_nulls || s->any_element_null))
+        count += add_bitmap(state, index, GSTORE_ELEMENT_NULLS,
+                            writer->bodies_first[index] / column->element_width,
+                            s->bodies_used / column->element_width, s->element_bits,
+                            &s->elements_tail, column->has_element_nulls, &pieces[count]);
+    return count;
+}
+
+/* Rows that could not be written are not there: whoever comes to need them fails, until they are undone. */
+static void check_written(const gstore_writer *writer, const gstore_view *state)
+{
+    gstore_await();
+    if (writer->answer.status != GVM_OK && state->name.store == writer->begun_store &&
+        state->rows > writer->begun_first)
+        gstore_answer_fail(&writer->answer);
+}
+
+static void put(gstore_writer *writer, const gstore_view *state, const gstore_piece *pieces,
+                int count, bool wait)
+{
+    uint64 bytes = 0;
+
+    if (writer->sink != NULL) {
+        writer->sink(writer->sink_argument, pieces, count);
+        return;
+    }
+    if (wait)
+        gstore_transfer(GSTORE_WRITE, &state->name, pieces, count);
+    else {
+        writer->answer.status = GVM_OK;
+        writer->begun_store = state->name.store;
+        writer->begun_first = writer->first;
+        gstore_write_begin(&state->name, pieces, count, &writer->answer);
+    }
+    for (int i = 0; i < count; i++)
+        bytes += pieces[i].bytes;
+    gstore_progress_add(state->name.table, writer->count, bytes);
+}
+
+/* wait: until the rows are in the store. Without, the next flush does. */
+static void flush(gstore_writer *writer, gstore_view *state, bool wait)
 {
     const int natts = writer->desc->natts;
     gstore_piece *pieces;
-    uint64 bytes_written = 0;
     int count = 0;
     MemoryContext scratch, old;
 
+    if (writer->sink == NULL)
+        check_written(writer, state);
     if (writer->count == 0)
         return;
     scratch = AllocSetContextCreate(CurrentMemoryContext, "gstore flush", ALLOCSET_DEFAULT_SIZES);
     old = MemoryContextSwitchTo(scratch);
-    pieces = palloc(sizeof(gstore_piece) * 4 * (Size)Max(natts, 1));
+    pieces = palloc(sizeof(gstore_piece) * PIECES_MAX * (Size)Max(natts, 1));
     for (int i = 0; i < natts; i++) {
-        const uint16 number = (uint16)(i + 1);
-        gstore_column *column = &state->columns[i];
         stage *s = &writer->stages[i];
 
         if (s->kind == STAGE_NONE)
             continue;
-        pieces[count++] = (gstore_piece){.column = number,
-                                         .part = GSTORE_VALUES,
-                                         .offset_bytes = writer->first * s->width,
-                                         .bytes = (uint64)writer->count * s->width,
-                                         .local = s->values};
+        count += add_values(writer, state, i, &pieces[count]);
         if (s->bodies_used > 0)
-            pieces[count++] = (gstore_piece){.column = number,
+            pieces[count++] = (gstore_piece){.column = (uint16)(i + 1),
                                              .part = GSTORE_BODIES,
                                              .offset_bytes = writer->bodies_first[i],
                                              .bytes = s->bodies_used,
                                              .local = s->bodies};
-        if (s->kind != STAGE_VARLENA && (column->has_nulls || s->any_null)) {
-            uint64 bytes;
-            uint8 *bits = shifted_nulls(writer, state, i, column->has_nulls, &bytes);
-
-            if (!column->has_nulls && writer->first >= 8) /* nobody before was NULL */
-                pieces[count++] = (gstore_piece){
-                    .column = number, .part = GSTORE_NULLS, .bytes = writer->first / 8, .byte = 0xff};
-            pieces[count++] = (gstore_piece){.column = number,
-                                             .part = GSTORE_NULLS,
-                                             .offset_bytes = writer->first / 8,
-                                             .bytes = bytes,
-                                             .local = bits};
-            column->has_nulls = true;
-        }
+        count += add_nulls(writer, state, i, &pieces[count]);
     }
-    gstore_transfer(GSTORE_WRITE, &state->name, pieces, count);
-    for (int i = 0; i < count; i++)
-        bytes_written += pieces[i].bytes;
-    gstore_progress_add(state->name.table, writer->count, bytes_written);
+    put(writer, state, pieces, count, wait);
+    for (int i = 0; i < natts; i++) {
+        state->columns[i].has_nulls |= writer->stages[i].any_null &&
+                                       writer->stages[i].kind != STAGE_VARLENA;
+        state->columns[i].has_element_nulls |= writer->stages[i].any_element_null;
+    }
     MemoryContextSwitchTo(old);
     MemoryContextDelete(scratch);
     empty_stages(writer);
 }
 
-void gstore_writer_back_to(gstore_writer *writer, uint64 rows)
+void gstore_flush(gstore_writer *writer, gstore_view *state)
 {
-    Assert(rows <= writer->first || writer->count == 0);
+    flush(writer, state, true);
+}
+
+void gstore_writer_redirect(gstore_writer *writer, gstore_sink sink, void *argument)
+{
+    writer->sink = sink;
+    writer->sink_argument = argument;
+}
+
+void gstore_writer_forget(gstore_writer *writer)
+{
     empty_stages(writer);
+    for (int i = 0; i < writer->desc->natts; i++) {
+        stage *s = &writer->stages[i];
+
+        s->values_tail.row = s->nulls_tail.row = s->elements_tail.row = 0;
+    }
+}
+
+void gstore_writer_back_to(gstore_writer *writer, const gstore_view *state)
+{
+    gstore_writer_forget(writer);
+    if (state->name.store == writer->begun_store && state->rows <= writer->begun_first)
+        writer->begun_store = 0;
 }
 
 void gstore_fill_new_columns(gstore_view *state, int first)
@@ -420,14 +628,14 @@ void gstore_fill_new_columns(gstore_view *state, int first)
 
         if (column->dropped)
             continue;
-        pieces[count++] = (gstore_piece){.column = (uint16)(i + 1),
-                                         .part = GSTORE_VALUES,
-                                         .bytes = state->rows * gstore_width(column)};
-        if (column->length < 0)
-            continue;
-        pieces[count++] = (gstore_piece){
-            .column = (uint16)(i + 1), .part = GSTORE_NULLS, .bytes = (state->rows + 7) / 8};
-        column->has_nulls = true;
+        column->has_nulls = column->length >= 0 || gstore_is_arrow(column);
+        for (int part = GSTORE_VALUES; part <= GSTORE_NULLS; part++) {
+            const uint64 bytes = gstore_part_bytes(column, (gstore_part)part, state->rows);
+
+            if (bytes > 0)
+                pieces[count++] = (gstore_piece){
+                    .column = (uint16)(i + 1), .part = (uint8)part, .bytes = bytes};
+        }
     }
     gstore_transfer(GSTORE_WRITE, &state->name, pieces, count);
     pfree(pieces);
@@ -439,6 +647,9 @@ typedef enum buffer_kind {
     BUFFER_VALUES,
     BUFFER_NULLS,
     BUFFER_BODIES,
+    BUFFER_OFFSETS, /* of format 'arrow': what the area has, before it is unpacked */
+    BUFFER_DATA,
+    BUFFER_ELEMENT_NULLS,
     BUFFER_KINDS,
 } buffer_kind;
 
@@ -519,6 +730,22 @@ static uint64 end_of_bodies(const gstore_view *view, int index, uint32 last, con
     return piece.offset_bytes + TYPEALIGN(BODY_UNIT, VARSIZE_ANY(&head.body));
 }
 
+static void add_plain_values(gstore_batch *batch, int index, const gstore_view *view, gstore_piece *piece)
+{
+    const gstore_column *column = &view->columns[index];
+    const uint32 width = gstore_width(column);
+    uint64 rows = batch->count;
+
+    if (column->length < 0 && batch->first + rows < view->rows)
+        rows++; /* where the last body ends */
+    batch->columns[index].values = buffer_of(batch, index, BUFFER_VALUES, rows * width);
+    *piece = (gstore_piece){.column = (uint16)(index + 1),
+                            .part = GSTORE_VALUES,
+                            .offset_bytes = batch->first * width,
+                            .bytes = rows * width,
+                            .local = (void *)batch->columns[index].values};
+}
+
 /* Adds the piece that holds the bodies of the rows that have been read; false: they are all NULL. */
 static bool add_bodies(gstore_batch *batch, int index, const gstore_view *view, gstore_piece *piece)
 {
@@ -547,6 +774,88 @@ static bool add_bodies(gstore_batch *batch, int index, const gstore_view *view, 
     return true;
 }
 
+/* ---- of format 'arrow': read as the areas have it, then brought into the form that batches have */
+
+static void add_arrow_values(gstore_batch *batch, int index, const gstore_view *view, gstore_piece *piece)
+{
+    const gstore_column *column = &view->columns[index];
+    gstore_batch_column *c = &batch->columns[index];
+    const uint64 first = batch->first, count = batch->count;
+    const uint32 width = gstore_width(column);
+
+    *piece = (gstore_piece){.column = (uint16)(index + 1), .part = GSTORE_VALUES};
+    c->values = buffer_of(batch, index, BUFFER_VALUES, count * width);
+    if (gstore_arrow_is_variable(column)) {
+        piece->offset_bytes = first * sizeof(int64);
+        piece->bytes = (count + 1) * sizeof(int64);
+        piece->local = buffer_of(batch, index, BUFFER_OFFSETS, piece->bytes);
+    } else if (column->form == GSTORE_FORM_BOOL) {
+        piece->offset_bytes = first / 8;
+        piece->bytes = (first + count + 7) / 8 - first / 8;
+        piece->local = buffer_of(batch, index, BUFFER_OFFSETS, piece->bytes);
+    } else {
+        piece->offset_bytes = first * width;
+        piece->bytes = count * width;
+        piece->local = (void *)c->values;
+    }
+}
+
+static int64 *offsets_of(const gstore_batch *batch, int index)
+{
+    return (int64 *)batch->buffers[index * BUFFER_KINDS + BUFFER_OFFSETS].bytes;
+}
+
+/* Returns how many pieces. */
+static int add_arrow_bodies(gstore_batch *batch, int index, const gstore_view *view, gstore_piece *pieces)
+{
+    const gstore_column *column = &view->columns[index];
+    const int64 *offsets = offsets_of(batch, index);
+    const uint32 unit = gstore_arrow_unit(column);
+    gstore_batch_column *c = &batch->columns[index];
+    gstore_piece data = {.column = (uint16)(index + 1), .part = GSTORE_BODIES}, nulls = data;
+    uint64 first, last;
+
+    c->bodies_from = BODY_UNIT;
+    c->bodies = buffer_of(batch, index, BUFFER_BODIES,
+                          gstore_arrow_unpacked_bytes(column, offsets, batch->count));
+    first = (uint64)offsets[0];
+    last = (uint64)offsets[batch->count];
+    if (first == last)
+        return 0;
+    data.offset_bytes = first * unit;
+    data.bytes = (last - first) * unit;
+    data.local = buffer_of(batch, index, BUFFER_DATA, data.bytes);
+    pieces[0] = data;
+    if (!column->has_element_nulls)
+        return 1;
+    nulls.part = GSTORE_ELEMENT_NULLS;
+    nulls.offset_bytes = first / 8;
+    nulls.bytes = (last + 7) / 8 - first / 8;
+    nulls.local = buffer_of(batch, index, BUFFER_ELEMENT_NULLS, nulls.bytes);
+    pieces[1] = nulls;
+    return 2;
+}
+
+static void unpack_arrow(gstore_batch *batch, int index, const gstore_view *view)
+{
+    const gstore_column *column = &view->columns[index];
+    const gstore_buffer *buffers = &batch->buffers[index * BUFFER_KINDS];
+    const uint64 skip = batch->first - batch->nulls_from;
+    gstore_batch_column *c = &batch->columns[index];
+
+    if (gstore_arrow_is_variable(column))
+        gstore_arrow_unpack(
+            column, offsets_of(batch, index), buffers[BUFFER_DATA].bytes,
+            (gstore_validity){c->nulls, skip},
+            (gstore_validity){column->has_element_nulls ? buffers[BUFFER_ELEMENT_NULLS].bytes : NULL,
+                              (uint64)offsets_of(batch, index)[0] % 8},
+            batch->count, (uint32 *)c->values, (uint8 *)c->bodies);
+    else if (column->form == GSTORE_FORM_BOOL)
+        gstore_arrow_unpack_bits(buffers[BUFFER_OFFSETS].bytes, skip, batch->count, (uint8 *)c->values);
+    else
+        gstore_arrow_shift_back(column->form, (void *)c->values, batch->count);
+}
+
 static uint64 fetch(const gstore_view *view, const gstore_piece *pieces, int count)
 {
     uint64 moved = 0;
@@ -569,22 +878,15 @@ uint64 gstore_read_columns(gstore_batch *batch, const gstore_view *view, const B
     while ((number = bms_next_member(wanted, number)) >= 0) {
         gstore_batch_column *c = &batch->columns[number - 1];
         const gstore_column *column = &view->columns[number - 1];
-        uint64 rows = count;
-        uint32 width;
 
         memset(c, 0, sizeof *c);
         if (!has_column(view, number))
             continue;
-        width = gstore_width(column);
-        if (column->length < 0 && first + count < view->rows)
-            rows++; /* where the last body ends */
-        c->values = buffer_of(batch, number - 1, BUFFER_VALUES, rows * width);
-        pieces[used++] = (gstore_piece){.column = (uint16)number,
-                                        .part = GSTORE_VALUES,
-                                        .offset_bytes = first * width,
-                                        .bytes = rows * width,
-                                        .local = (void *)c->values};
-        if (column->has_nulls && column->length >= 0) {
+        if (gstore_is_arrow(column))
+            add_arrow_values(batch, number - 1, view, &pieces[used++]);
+        else
+            add_plain_values(batch, number - 1, view, &pieces[used++]);
+        if (gstore_part_bytes(column, GSTORE_NULLS, view->rows) > 0) {
             const uint64 bytes = (first + count + 7) / 8 - first / 8;
 
             c->nulls = buffer_of(batch, number - 1, BUFFER_NULLS, bytes);
@@ -598,11 +900,19 @@ uint64 gstore_read_columns(gstore_batch *batch, const gstore_view *view, const B
     moved = fetch(view, pieces, used);
     used = 0;
     number = -1;
-    while ((number = bms_next_member(wanted, number)) >= 0)
-        if (has_column(view, number) && view->columns[number - 1].length < 0 &&
-            add_bodies(batch, number - 1, view, &pieces[used]))
-            used++;
+    while ((number = bms_next_member(wanted, number)) >= 0) {
+        if (!has_column(view, number) || view->columns[number - 1].length >= 0)
+            continue;
+        if (gstore_is_arrow(&view->columns[number - 1]))
+            used += add_arrow_bodies(batch, number - 1, view, &pieces[used]);
+        else
+            used += add_bodies(batch, number - 1, view, &pieces[used]);
+    }
     moved += fetch(view, pieces, used);
+    number = -1;
+    while ((number = bms_next_member(wanted, number)) >= 0)
+        if (has_column(view, number) && gstore_is_arrow(&view->columns[number - 1]))
+            unpack_arrow(batch, number - 1, view);
     pfree(pieces);
     return moved;
 }

@@ -24,14 +24,21 @@ extern void gstore_check_columns(Relation relation, const gstore_view *view);
 
 typedef struct gstore_writer gstore_writer;
 
-/* Stages rows behind state->rows, which grows, as do the columns' marks in it; nothing is in the store
- * before it is flushed. Lives in the current memory context. */
-extern gstore_writer *gstore_writer_create(TupleDesc desc);
+/* Stages rows behind state->rows, which grows, as do the columns' marks in it; nothing is sure to be in
+ * the store before it is flushed: what could not be written fails the next flush, and every other until
+ * the caller has gone back behind it. Lives in the current memory context. */
+extern gstore_writer *gstore_writer_create(TupleDesc desc, const gstore_column *columns);
 extern void gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot *slot);
 extern void gstore_writer_free(gstore_writer *writer);
 extern void gstore_flush(gstore_writer *writer, gstore_view *state);
-/* Forgets rows from here on that are only staged; with what they did to state undone by the caller. */
-extern void gstore_writer_back_to(gstore_writer *writer, uint64 rows);
+/* Forgets rows that are only staged. */
+extern void gstore_writer_forget(gstore_writer *writer);
+/* The same, and those behind state->rows; with what they did to state undone by the caller. */
+extern void gstore_writer_back_to(gstore_writer *writer, const gstore_view *state);
+/* Flushes go there instead of to the store. Its first row is 0; of columns that have NULLs, has_nulls is set
+ * from the start. */
+typedef void (*gstore_sink)(void *argument, const gstore_piece *pieces, int count);
+extern void gstore_writer_redirect(gstore_writer *writer, gstore_sink sink, void *argument);
 /* Columns from this index on were added to the table: the rows that are there have NULL in them. */
 extern void gstore_fill_new_columns(gstore_view *state, int first);
 
@@ -65,7 +72,7 @@ extern void gstore_batch_move(gstore_batch *batch, uint64 first, uint64 count);
 extern uint64 gstore_read_columns(gstore_batch *batch, const gstore_view *view,
                                   const Bitmapset *wanted);
 
-/* The size of a fixed-length value in a column; 4 for variable length. */
+/* The size of a fixed-length value in a batch, and in an area of format 'pgstrom'; 4 for variable length. */
 extern uint32 gstore_width(const gstore_column *column);
 
 static inline bool gstore_is_null(const gstore_batch *batch, const gstore_column *column, int index,

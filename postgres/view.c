@@ -92,7 +92,10 @@ Datum gstore_fdw_chunk_info(PG_FUNCTION_ARGS)
             add_null(&r);
         else
             add(&r, Int32GetDatum(v->device));
-        add_text(&r, "pgstrom");
+        if (v->empty)
+            add_null(&r);
+        else
+            add_text(&r, v->arrow ? "arrow" : "pgstrom");
         add_int64(&r, v->data_bytes);
         add_int64(&r, v->live_rows);
         finish(&r);
@@ -175,6 +178,7 @@ static const char *command_name(gstore_progress_command command)
     case GSTORE_UPDATING: return "UPDATE";
     case GSTORE_COMPACTING: return "COMPACT";
     case GSTORE_EXPORTING: return "EXPORT";
+    case GSTORE_ALTERING: return "ALTER";
     }
     return "";
 }

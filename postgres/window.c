@@ -18,6 +18,10 @@
  * through, which this process must see to. A backend does one command at a time. */
 static int abandoned = -1;
 
+/* The window of a write that was begun, and where its outcome goes. */
+static int begun = -1;
+static gstore_answer *begun_answer;
+
 uint64 gstore_window_size(void)
 {
     return (uint64)gstore_window_kb * 1024;
@@ -46,6 +50,28 @@ static bool try_take(uint32 *window)
     return taken;
 }
 
+/* May a process keep one for longer than it takes to wait for its command? */
+static bool may_lend(void)
+{
+    bool lent = false;
+
+    SpinLockAcquire(&gstore->windows_lock);
+    if (gstore->lent_count < (uint32)gstore_windows / 2) {
+        gstore->lent_count++;
+        lent = true;
+    }
+    SpinLockRelease(&gstore->windows_lock);
+    return lent;
+}
+
+static void give_back_lent(uint32 window)
+{
+    SpinLockAcquire(&gstore->windows_lock);
+    gstore->lent_count--;
+    SpinLockRelease(&gstore->windows_lock);
+    give_back(window);
+}
+
 static bool is_done(uint32 window)
 {
     return atomic_load_explicit(&gstore->windows[window].state, memory_order_acquire) == GSTORE_DONE;
@@ -69,20 +95,54 @@ static void reclaim_abandoned(void)
     give_back((uint32)window);
 }
 
+static void end_begun(bool interruptible)
+{
+    gstore_window *w;
+
+    if (begun < 0)
+        return;
+    w = &gstore->windows[begun];
+    while (!is_done((uint32)begun) && gstore->ready) {
+        (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, WAIT_MS,
+                        PG_WAIT_EXTENSION);
+        ResetLatch(MyLatch);
+        if (interruptible)
+            CHECK_FOR_INTERRUPTS();
+    }
+    if (is_done((uint32)begun)) {
+        begun_answer->status = w->status;
+        strlcpy(begun_answer->text, w->text, sizeof begun_answer->text);
+    } else {
+        begun_answer->status = GVM_E_KEEPER;
+        strlcpy(begun_answer->text, "the keeper was lost", sizeof begun_answer->text);
+    }
+    atomic_store(&w->state, GSTORE_IDLE);
+    give_back_lent((uint32)begun);
+    begun = -1;
+    begun_answer = NULL;
+}
+
+void gstore_await(void)
+{
+    end_begun(true);
+}
+
 void gstore_settle(void)
 {
+    end_begun(false);
     reclaim_abandoned();
 }
 
 static void at_exit(int code, Datum argument)
 {
-    reclaim_abandoned();
+    gstore_settle();
 }
 
 static uint32 take(void)
 {
     uint32 window;
 
+    end_begun(true);
     reclaim_abandoned();
     ConditionVariablePrepareToSleep(&gstore->window_freed);
     while (!try_take(&window))
@@ -156,6 +216,7 @@ static int sqlstate_of(int32 status)
     case GVM_E_NOSPACE: return ERRCODE_OUT_OF_MEMORY;
     case GVM_E_NOMEM: return ERRCODE_OUT_OF_MEMORY;
     case GVM_E_QUOTA:
+    case GVM_E_ADDRESS:
     case GVM_E_LIMIT: return ERRCODE_PROGRAM_LIMIT_EXCEEDED;
     case GVM_E_TIMEOUT: return ERRCODE_LOCK_NOT_AVAILABLE;
     case GVM_E_KEEPER: return ERRCODE_CONNECTION_FAILURE;
@@ -174,9 +235,26 @@ static const char *hint_of(gstore_verb verb, int32 status)
         if (verb == GSTORE_COPY_MAKE)
             return "Copies are beside gstore_fdw.device_memory: lower that, or use gstore_export().";
         return "Delete rows or tables, or raise gstore_fdw.device_memory or gstore_fdw.host_memory.";
+    case GVM_E_ADDRESS:
+    case GVM_E_LIMIT:
+        return "A column takes up to four objects of the keeper, of at most 32 GiB each: use fewer "
+               "columns, or drop tables.";
     case GVM_E_TIMEOUT: return "The keeper could not move the column in time; see gvmem top.";
     default: return NULL;
     }
+}
+
+static void pg_attribute_noreturn() fail(gstore_verb verb, int32 status, const char *text)
+{
+    const char *hint = hint_of(verb, status);
+
+    ereport(ERROR, (errcode(sqlstate_of(status)), errmsg("GPU memory: %s", text),
+                    hint != NULL ? errhint("%s", hint) : 0));
+}
+
+void gstore_answer_fail(const gstore_answer *answer)
+{
+    fail(GSTORE_WRITE, answer->status, answer->text);
 }
 
 /* The window's command, to its end. */
@@ -188,14 +266,12 @@ static void perform(uint32 window)
     wait_done(window);
     atomic_store(&w->state, GSTORE_IDLE);
     if (w->status != GVM_OK) {
-        const int32 status = w->status;
-        char text[GSTORE_ERROR_BYTES];
-        const char *hint = hint_of(w->verb, status);
+        const gstore_verb verb = w->verb;
+        gstore_answer answer = {.status = w->status};
 
-        strlcpy(text, w->text, sizeof text);
+        strlcpy(answer.text, w->text, sizeof answer.text);
         give_back(window);
-        ereport(ERROR, (errcode(sqlstate_of(status)), errmsg("GPU memory: %s", text),
-                        hint != NULL ? errhint("%s", hint) : 0));
+        fail(verb, answer.status, answer.text);
     }
 }
 
@@ -302,6 +378,32 @@ void gstore_transfer_far(gstore_verb verb, const gstore_store_name *store, gstor
         }
         give_back(window);
     } while (piece < count);
+}
+
+void gstore_write_begin(const gstore_store_name *store, const gstore_piece *pieces, int count,
+                        gstore_answer *answer)
+{
+    int piece = 0;
+    uint64 done = 0;
+
+    gstore_wait_ready();
+    while (piece < count) {
+        const uint32 window = take();
+        gstore_window *w = &gstore->windows[window];
+
+        w->verb = GSTORE_WRITE;
+        w->name = *store;
+        load(w, window, GSTORE_WRITE, pieces, count, &piece, &done);
+        if (piece == count && w->range_count > 0 && may_lend()) {
+            begun = (int)window;
+            begun_answer = answer;
+            post(window);
+            return;
+        }
+        if (w->range_count > 0)
+            perform(window);
+        give_back(window);
+    }
 }
 
 void gstore_transfer(gstore_verb verb, const gstore_store_name *store, const gstore_piece *pieces,

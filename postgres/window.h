@@ -1,7 +1,9 @@
 /* postgres/window.h - a backend's way to the columns: commands through a window.
  *
  * A request collects ranges and performs them when it is full or told to. Windows are taken for the
- * time of one command only, so nobody holds one while waiting for another.
+ * time of one command only, so nobody holds one while waiting for another. A write that was begun has
+ * its window until its process looks at the answer, be that after hours: so at most half of the
+ * windows are lent in this way.
  */
 #ifndef GSTORE_WINDOW_H
 #define GSTORE_WINDOW_H
@@ -33,7 +35,25 @@ typedef struct gstore_far {
 extern void gstore_transfer(gstore_verb verb, const gstore_store_name *store,
                             const gstore_piece *pieces, int count);
 
-/* The same for the other verbs; at least one command, also without pieces. COPY_MAKE fills far->handle.
+/* To a write that was begun. All zeros at first. */
+typedef struct gstore_answer {
+    int32 status; /* gvm_status, of the latest one that is through */
+    char text[GSTORE_ERROR_BYTES];
+} gstore_answer;
+
+/* As gstore_transfer() of a WRITE, but the last of its commands may be under way yet when this returns;
+ * its outcome goes to the answer, which must stay where it is until gstore_await() or gstore_settle().
+ * There is one at a time: whatever else of this process goes through a window waits for it first. */
+extern void gstore_write_begin(const gstore_store_name *store, const gstore_piece *pieces,
+                               int count, gstore_answer *answer);
+
+/* Until nothing that was begun is under way. ERROR on cancel and terminate alone: it stays so then. */
+extern void gstore_await(void);
+
+/* ERROR with what the answer says. */
+extern void gstore_answer_fail(const gstore_answer *answer) pg_attribute_noreturn();
+
+/* gstore_transfer() for the other verbs; at least one command, also without pieces. COPY_MAKE fills far->handle.
  * Of the store, COPY_TAKE looks at all, the others at device and epoch. */
 extern void gstore_transfer_far(gstore_verb verb, const gstore_store_name *store, gstore_far *far,
                                 const gstore_piece *pieces, int count);

@@ -17,13 +17,15 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
+#include "storage/sinval.h"
 #include "tcop/tcopprot.h"
+#include "utils/backend_status.h"
 #include "utils/guc.h"
-#include "utils/timestamp.h"
 #include "utils/varlena.h"
 
 #include <gvmem/gvmem.h>
 
+#include "postgres/chores.h"
 #include "postgres/fdw.h"
 #include "postgres/service.h"
 #include "postgres/shared.h"
@@ -89,14 +91,14 @@ static void define_settings(void)
 
 void gstore_worker_init(void)
 {
-    BackgroundWorker worker = {.bgw_flags = BGWORKER_SHMEM_ACCESS,
+    BackgroundWorker worker = {.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
                                .bgw_start_time = BgWorkerStart_ConsistentState,
                                .bgw_restart_time = RESTART_S,
                                .bgw_main_arg = 0};
 
     define_settings();
     strlcpy(worker.bgw_name, "GPU memory keeper", BGW_MAXLEN);
-    strlcpy(worker.bgw_type, "GPU memory keeper", BGW_MAXLEN);
+    strlcpy(worker.bgw_type, "gstore_fdw keeper", BGW_MAXLEN);
     strlcpy(worker.bgw_library_name, "gstore_fdw", BGW_MAXLEN);
     strlcpy(worker.bgw_function_name, "gstore_worker_main", BGW_MAXLEN);
     RegisterBackgroundWorker(&worker);
@@ -106,6 +108,7 @@ void gstore_worker_init(void)
 
 static gvm_server *server;
 static gstore_service *service;
+static gstore_chores *chores;
 
 static void wake(void *latch)
 {
@@ -141,6 +144,20 @@ static void choose_socket(void)
     }
     if ((size_t)snprintf(gstore->path, sizeof gstore->path, "%s/%s", folder, name) >= sizeof gstore->path)
         snprintf(gstore->path, sizeof gstore->path, "/tmp/.gstore.%d.sock", PostPortNumber);
+}
+
+/* Extensions have names for what they wait for since PostgreSQL 17. */
+static uint32 wait_event(void)
+{
+#if PG_VERSION_NUM >= 170000
+    static uint32 event = 0;
+
+    if (event == 0)
+        event = WaitEventExtensionNew("GstoreKeeperMain");
+    return event;
+#else
+    return PG_WAIT_EXTENSION;
+#endif
 }
 
 static void start_keeper(void)
@@ -190,7 +207,8 @@ static void start(void)
     start_keeper();
     gstore_forget_all();
     options.epoch = gstore->epoch + 1;
-    if (gstore_service_start(&options, &service) != GVM_OK)
+    if (gstore_service_start(&options, &service) != GVM_OK ||
+        gstore_chores_start(service, wake, MyLatch, &chores) != GVM_OK)
         fail("use the keeper");
     say_what_runs();
     gstore->epoch = options.epoch;
@@ -201,13 +219,23 @@ static void start(void)
     ereport(LOG, (errmsg("GPU memory keeper: ready at %s", gstore->path)));
 }
 
+/* In pg_stat_activity: the state, and as query what is done or was done last. */
+static void say_idle(void)
+{
+    pgstat_report_activity(STATE_IDLE, "waiting for tables to drop and versions to forget");
+}
+
+/* Where there is no memory to remember a chore, it is done at once. */
 static void drop_stores(void)
 {
     gstore_store_name name;
 
-    while (gstore_next_dead_store(&name))
-        if (name.epoch == gstore->epoch)
+    while (gstore_next_dead_store(&name)) {
+        pgstat_report_activity(STATE_RUNNING, "dropping memory of tables");
+        if (name.epoch == gstore->epoch && !gstore_chores_drop_store(chores, &name))
             (void)gstore_service_drop(service, &name);
+        CHECK_FOR_INTERRUPTS();
+    }
 }
 
 static void drop_copies(void)
@@ -216,21 +244,16 @@ static void drop_copies(void)
     uint32 epoch;
 
     while (gstore_next_dead_copy(&id, &epoch))
-        if (epoch == gstore->epoch)
+        if (epoch == gstore->epoch && !gstore_chores_drop_copy(chores, id))
             gstore_service_drop_copy(service, id);
 }
 
 /* What the view gstore_fdw_keeper_info shows. */
 static void publish_report(void)
 {
-    static TimestampTz last = 0;
-    const TimestampTz now = GetCurrentTimestamp();
     gstore_report report;
 
-    if (!TimestampDifferenceExceeds(last, now, LOOK_MS))
-        return;
-    last = now;
-    if (gstore_service_report(service, &report) != GVM_OK)
+    if (!gstore_chores_take_report(chores, &report))
         return;
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
     gstore->report = report;
@@ -241,6 +264,8 @@ static void stop(int code, Datum argument)
 {
     gstore->ready = false;
     gstore->worker_latch = NULL;
+    gstore_chores_stop(chores);
+    chores = NULL;
     gstore_service_stop(service);
     service = NULL;
     gvm_server_stop(server);
@@ -252,15 +277,25 @@ void gstore_worker_main(Datum argument)
     pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
     pqsignal(SIGHUP, SignalHandlerForConfigReload);
     BackgroundWorkerUnblockSignals();
+    /* To no database: it makes the process one that pg_stat_activity shows. */
+    BackgroundWorkerInitializeConnection(NULL, NULL, 0);
     before_shmem_exit(stop, (Datum)0);
     gstore->worker_latch = MyLatch;
     gstore->worker_pid = MyProcPid;
+    pgstat_report_activity(STATE_RUNNING, "starting the keeper");
     start();
     while (!ShutdownRequestPending) {
+        say_idle();
         (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_MS,
-                        PG_WAIT_EXTENSION);
+                        wait_event());
         ResetLatch(MyLatch);
         CHECK_FOR_INTERRUPTS();
+        if (catchupInterruptPending)
+            ProcessCatchupInterrupt();
+        if (ConfigReloadPending) {
+            ConfigReloadPending = false;
+            ProcessConfigFile(PGC_SIGHUP);
+        }
         if (gstore_service_is_lost(service))
             ereport(
                 ERROR,

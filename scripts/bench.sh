@@ -1,8 +1,9 @@
 #!/bin/sh
-# usage: [OUT=FOLDER] bench.sh [BUILD-FOLDER]
+# usage: [OUT=FOLDER] [BENCHES=LIST] [ROWS=NUMBER] [PG_CONFIG=FILE | POSTGRES_PACK=FILE] bench.sh [BUILD-FOLDER]
 # Measures what the driver's virtual memory calls and buffers cost, and a keeper (see
-# docs/benchmarks.md), and replays bench/traces; shows it and records it as JSON under OUT. The build
-# is a release one; for figures worth keeping, the machine must be quiet.
+# docs/benchmarks.md), replays bench/traces, and measures gstore_fdw's tables, of ROWS rows, where there is
+# a PostgreSQL as check-gpu.sh wants one; shows it and records it as JSON under OUT. The build is a release
+# one; for figures worth keeping, the machine must be quiet.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}-release
@@ -14,9 +15,32 @@ gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 
 [ "${GVMEM_DRIVER:-auto}" != soft ] || gpu=''
 mkdir -p "$out"
 stamp=${gpu:-softgpu}-$(date -u +%Y%m%d-%H%M%S)
-for what in vmm keeper; do
-    "$build/tools/gvmem" bench "$what" --json="$out/$what-$stamp.json"
-    echo "recorded in $out/$what-$stamp.json"
+
+measure() { # WHAT FILE ARGUMENT...
+    what=$1 file=$2
+    shift 2
+    "$build/tools/gvmem" bench "$what" --json="$file" "$@"
+    echo "recorded in $file"
+}
+
+tables() {
+    if [ -n "${POSTGRES_PACK:-}" ]; then
+        PG_CONFIG=$(scripts/pack-postgres.sh unpack "$POSTGRES_PACK" "$build/postgres-pack")
+        export PG_CONFIG
+    fi
+    why=$(BUILD=$build scripts/pg-server.sh why-not)
+    if [ -n "$why" ]; then
+        echo "tables of gstore_fdw are left out: $why"
+        return
+    fi
+    [ -n "$gpu" ] && rows=10000000 || rows=1000000
+    scripts/bench-gstore.py -n "${ROWS:-$rows}" -o "$out/gstore-$stamp.json" "$build"
+}
+
+for name in ${BENCHES:-vmm keeper policy gstore}; do
+    case $name in
+    policy) measure policy "$out/policy-traces-$stamp.json" bench/traces/*.trace ;;
+    gstore) tables ;;
+    *) measure "$name" "$out/$name-$stamp.json" ;;
+    esac
 done
-"$build/tools/gvmem" bench policy --json="$out/policy-traces-$stamp.json" bench/traces/*.trace
-echo "recorded in $out/policy-traces-$stamp.json"

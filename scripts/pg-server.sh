@@ -1,26 +1,39 @@
 #!/bin/sh
-# usage: pg-server.sh start FOLDER [SETTING=VALUE...] | stop FOLDER [MODE] | env FOLDER
+# usage: pg-server.sh start FOLDER [SETTING=VALUE...] | stop FOLDER [MODE] | env FOLDER | why-not | programs
 # A private PostgreSQL server with gstore_fdw, in FOLDER: nothing is installed in the system, and no
 # other server is touched. `env` prints what a shell needs to speak to it: eval "$(pg-server.sh env F)".
-# As root the server runs as user postgres. BUILD says where the library was built (default build),
+# `why-not` says why there can be none here, and nothing if there can; `programs`, of which it is made.
+# As root the server runs as pg-owner.sh says. BUILD says where the library was built (default build),
 # PG_CONFIG which PostgreSQL (default pg_config). GVMEM_SOFTGPU and GVMEM_DRIVER go to the server.
 set -eu
 cd "$(dirname "$0")/.."
 verb=${1:-}
-[ $# -ge 2 ] || { sed -n '2,6s/^# //p' "$0" >&2; exit 2; }
-folder=$2
-shift 2
+programs='initdb pg_ctl postgres psql pg_dump pgbench pg_basebackup pg_controldata'
 pg_config=${PG_CONFIG:-pg_config}
-bin=$($pg_config --bindir)
-root=$folder/root
 
-as_owner() {
-    if [ "$(id -u)" = 0 ]; then
-        setpriv --reuid postgres --regid postgres --init-groups "$@"
-    else
-        "$@"
+as_owner() { scripts/pg-owner.sh "$@"; }
+
+why_not() {
+    if ! command -v "$pg_config" >/dev/null 2>&1; then
+        echo 'there is no pg_config'
+    elif [ ! -f "$($pg_config --includedir-server)/postgres.h" ]; then
+        echo 'there are no server headers'
+    elif [ ! -x "$($pg_config --bindir)/postgres" ]; then
+        echo 'there is no PostgreSQL server'
+    elif ! as_owner test -x "${BUILD:-build}" 2>/dev/null; then
+        echo "user $(as_owner id -un) cannot enter ${BUILD:-build}"
     fi
 }
+
+case $verb in
+why-not) why_not; exit ;;
+programs) echo "$programs"; exit ;;
+esac
+[ $# -ge 2 ] || { sed -n '2,7s/^# //p' "$0" >&2; exit 2; }
+folder=$2
+shift 2
+bin=$($pg_config --bindir)
+root=$folder/root
 
 # PostgreSQL finds its files from where its programs are, so a copy of the programs, with links to the
 # rest, is a PostgreSQL of its own, into which the extension is installed.
@@ -29,7 +42,7 @@ make_root() {
     share=$($pg_config --sharedir)
     rm -rf "$root"
     mkdir -p "$root$bin" "$root$libs" "$root$share/extension"
-    for program in initdb pg_ctl postgres psql pg_dump pgbench pg_basebackup pg_controldata; do
+    for program in $programs; do
         cp "$bin/$program" "$root$bin/"
     done
     ln -s "$libs"/* "$root$libs/"
@@ -61,7 +74,7 @@ start() {
     install_extension
     if [ ! -f "$folder/data/PG_VERSION" ]; then
         mkdir -p "$folder/data" "$folder/run"
-        [ "$(id -u)" != 0 ] || chown postgres "$folder" "$folder/data" "$folder/run"
+        [ "$(id -u)" != 0 ] || chown "$(as_owner id -u)" "$folder" "$folder/data" "$folder/run"
         as_owner "$root$bin/initdb" -D "$folder/data" -A trust -U postgres -N --locale=C.UTF-8 >/dev/null
         {
             echo "shared_preload_libraries = 'gstore_fdw'"

@@ -55,7 +55,8 @@ gvm_status gvmi_socket_begin(int socket_fd, int timeout_ms, gvmi_socket *out)
         return gvmi_fail(GVM_E_INVALID, "timeout_ms is %d: use -1 to wait for ever", timeout_ms);
     if (getsockopt(socket_fd, SOL_SOCKET, SO_DOMAIN, &domain, &domain_bytes) != 0 ||
         getsockopt(socket_fd, SOL_SOCKET, SO_TYPE, &type, &type_bytes) != 0)
-        return gvmi_fail_system(GVM_E_INVALID, errno, "getsockopt", "fd %d is no socket", socket_fd);
+        return gvmi_fail_system(errno == EBADF || errno == ENOTSOCK ? GVM_E_INVALID : GVM_E_SYSTEM,
+                                errno, "getsockopt", "fd %d is no socket", socket_fd);
     if (domain != AF_UNIX || type != SOCK_STREAM)
         return gvmi_fail(GVM_E_INVALID,
                          "socket %d is no unix stream socket: shares travel over no other", socket_fd);

@@ -118,16 +118,24 @@ static bool multiply(uint64_t rows, uint64_t bytes, uint64_t *out)
     return !__builtin_mul_overflow(rows, bytes, out) && *out <= INT64_MAX;
 }
 
+static uint64_t bits_bytes(uint64_t bits)
+{
+    return bits / 8 + (bits % 8 != 0);
+}
+
+/* of a value of fixed length; 0: there is none such. */
+static uint32_t fixed_width(const gvmi_manifest_column *from)
+{
+    const uint32_t align = align_bytes(from->align);
+
+    return align > 0 && from->length > 0 ? ((uint32_t)from->length + align - 1) / align * align : 0;
+}
+
 static gvm_status decode_sizes(const gvm_table *table, const gvmi_manifest_column *from,
                                gvm_table_column *to)
 {
-    const uint32_t align = align_bytes(from->align);
-    uint32_t width = 4;
+    const uint32_t width = from->length > 0 ? fixed_width(from) : 4;
 
-    if (align == 0 || from->length == 0)
-        return wrong("the alignment or length of a type");
-    if (from->length > 0)
-        width = ((uint32_t)from->length + align - 1) / align * align;
     if (from->width != width)
         return wrong("the width of a column");
     to->width = width;
@@ -136,13 +144,101 @@ static gvm_status decode_sizes(const gvm_table *table, const gvmi_manifest_colum
     if (!multiply(table->info.rows, width, &to->values_bytes))
         return wrong("the number of rows");
     if (to->has_nulls)
-        to->nulls_bytes = table->info.rows / 8 + (table->info.rows % 8 != 0);
+        to->nulls_bytes = bits_bytes(table->info.rows);
     if (from->length < 0)
         to->bodies_bytes = from->bodies_bytes > 8 ? from->bodies_bytes : 0;
     return GVM_OK;
 }
 
-static gvm_status decode_column(gvm_table *table, const gvmi_manifest_column *from, gvm_table_column *to)
+/* ---- layout 'arrow' */
+
+enum { WIDTH_UNKNOWN = -1, WIDTH_VARIABLE = -2, WIDTH_NONE = -3 };
+
+/* Bytes of a value of one of Arrow's types, by its name; 0: a bit; or as above. */
+static int arrow_width(const char *format)
+{
+    static const struct {
+        const char *format;
+        int width;
+    } known[] = {
+        {"n", WIDTH_NONE},
+        {"b", 0},
+        {"s", 2},
+        {"i", 4},
+        {"I", 4},
+        {"l", 8},
+        {"f", 4},
+        {"g", 8},
+        {"tdD", 4},
+        {"ttu", 8},
+        {"tsu:", 8},
+        {"tsu:UTC", 8},
+        {"U", WIDTH_VARIABLE},
+        {"Z", WIDTH_VARIABLE},
+        {"+L", WIDTH_VARIABLE},
+    };
+    int width = 0;
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(format, known[i].format) == 0)
+            return known[i].width;
+    if (format[0] != 'w' || format[1] != ':' || format[2] == '\0' || format[2] == '0')
+        return WIDTH_UNKNOWN;
+    for (const char *c = format + 2; *c != '\0'; c++) {
+        if (*c < '0' || *c > '9' || width > INT16_MAX)
+            return WIDTH_UNKNOWN;
+        width = width * 10 + (*c - '0');
+    }
+    return width;
+}
+
+/* Bytes that an offset counts; 0: the format of the elements is none. */
+static uint64_t arrow_unit(const gvm_table_column *c)
+{
+    const int width = arrow_width(c->arrow_element);
+
+    if (strcmp(c->arrow, "+L") != 0)
+        return c->arrow_element[0] == '\0';
+    return width > 0 && c->element != 0 && width == c->element_length ? (uint64_t)width : 0;
+}
+
+static gvm_status decode_arrow_sizes(const gvm_table *table, const gvmi_manifest_column *from,
+                                     gvm_table_column *to)
+{
+    const uint64_t rows = table->info.rows;
+    const int width = arrow_width(to->arrow);
+    const uint64_t unit = arrow_unit(to);
+
+    if (width == WIDTH_UNKNOWN)
+        return gvmi_fail(GVM_E_VERSION,
+                         "column \"%s\" has a type of Arrow's that is not known here: %s", to->name,
+                         to->arrow);
+    if (to->absent != (width == WIDTH_NONE) || to->compressed || unit == 0)
+        return wrong("the type of a column");
+    if (to->absent)
+        return GVM_OK;
+    to->width = width == WIDTH_VARIABLE ? 8 : (uint32_t)width;
+    if ((width == WIDTH_VARIABLE) != (from->length < 0) || from->width != to->width ||
+        (width > 0 && (uint32_t)width != fixed_width(from)) || (width == 0 && from->length != 1))
+        return wrong("the width of a column");
+    if (!multiply(rows, to->width, &to->values_bytes) || rows > INT64_MAX / 8 - 1 ||
+        from->bodies_bytes > INT64_MAX || from->bodies_bytes % unit != 0)
+        return wrong("the number of rows");
+    if (width == 0)
+        to->values_bytes = bits_bytes(rows);
+    if (to->has_nulls)
+        to->nulls_bytes = bits_bytes(rows);
+    if (width == WIDTH_VARIABLE) {
+        to->values_bytes = (rows + 1) * sizeof(int64_t);
+        to->bodies_bytes = from->bodies_bytes;
+        if (to->arrow_element[0] != '\0' && (from->flags & GVMI_COLUMN_ELEMENT_NULLS) != 0)
+            to->element_nulls_bytes = bits_bytes(from->bodies_bytes / unit);
+    }
+    return GVM_OK;
+}
+
+static gvm_status decode_column(gvm_table *table, bool is_arrow, const gvmi_manifest_column *from,
+                                gvm_table_column *to)
 {
     *to = (gvm_table_column){.struct_size = sizeof *to,
                              .name = text_at(table, from->name),
@@ -159,17 +255,26 @@ static gvm_status decode_column(gvm_table *table, const gvmi_manifest_column *fr
                              .by_value = (from->flags & GVMI_COLUMN_BY_VALUE) != 0,
                              .compressed = (from->flags & GVMI_COLUMN_PGLZ) != 0,
                              .absent = (from->flags & GVMI_COLUMN_ABSENT) != 0};
-    to->has_nulls = !to->absent && from->length > 0 && (from->flags & GVMI_COLUMN_NULLS) != 0;
+    to->has_nulls = !to->absent && (from->length > 0 || is_arrow) &&
+                    (from->flags & GVMI_COLUMN_NULLS) != 0;
     if (to->name == NULL || to->type_name == NULL)
         return wrong("the name of a column");
+    if (align_bytes(from->align) == 0 || from->length == 0)
+        return wrong("the alignment or length of a type");
     if (to->by_value && to->length != 1 && to->length != 2 && to->length != 4 && to->length != 8)
         return wrong("the length of a number");
     if (to->element != 0 && align_bytes(to->element_align) == 0)
         return wrong("the alignment of an array's elements");
-    return decode_sizes(table, from, to);
+    if (!is_arrow)
+        return decode_sizes(table, from, to);
+    to->arrow = text_at(table, from->arrow);
+    to->arrow_element = text_at(table, from->arrow_element);
+    if (to->arrow == NULL || to->arrow_element == NULL)
+        return wrong("the type of a column");
+    return decode_arrow_sizes(table, from, to);
 }
 
-static gvm_status decode_columns(gvm_table *table)
+static gvm_status decode_columns(gvm_table *table, bool is_arrow)
 {
     const char *from = table->manifest + sizeof(gvmi_manifest);
     gvm_status status = GVM_OK;
@@ -178,7 +283,7 @@ static gvm_status decode_columns(gvm_table *table)
         gvmi_manifest_column column;
 
         memcpy(&column, from + i * sizeof column, sizeof column);
-        status = decode_column(table, &column, &table->columns[i].info);
+        status = decode_column(table, is_arrow, &column, &table->columns[i].info);
         if (status == GVM_OK && column.number <= (i > 0 ? table->columns[i - 1].info.number : 0))
             status = wrong("the order of the columns");
     }
@@ -192,7 +297,8 @@ gvm_status gvmi_table_decode(gvm_table *table)
     memcpy(&head, table->manifest, sizeof head);
     if (memcmp(head.magic, GVMI_MANIFEST_MAGIC, sizeof head.magic) != 0)
         return wrong("it is none");
-    if (head.version != GVMI_TOKEN_VERSION || head.layout != GVMI_LAYOUT_PGSTROM)
+    if (head.version != GVMI_TOKEN_VERSION ||
+        (head.layout != GVMI_LAYOUT_PGSTROM && head.layout != GVMI_LAYOUT_ARROW))
         return gvmi_fail(GVM_E_VERSION, "the table's description is of version %u, layout %u",
                          (unsigned)head.version, (unsigned)head.layout);
     if (head.bytes != table->token.bytes || head.header_bytes != sizeof head ||
@@ -202,7 +308,7 @@ gvm_status gvmi_table_decode(gvm_table *table)
     table->info = (gvm_table_info){.struct_size = sizeof table->info,
                                    .schema = text_at(table, head.schema),
                                    .name = text_at(table, head.name),
-                                   .layout = "pgstrom",
+                                   .layout = head.layout == GVMI_LAYOUT_ARROW ? "arrow" : "pgstrom",
                                    .objects = table->token.objects,
                                    .socket = table->token.socket,
                                    .rows = head.rows,
@@ -214,7 +320,7 @@ gvm_status gvmi_table_decode(gvm_table *table)
     table->columns = calloc(head.columns > 0 ? head.columns : 1, sizeof table->columns[0]);
     if (table->columns == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for %u columns", (unsigned)head.columns);
-    return decode_columns(table);
+    return decode_columns(table, head.layout == GVMI_LAYOUT_ARROW);
 }
 
 uint64_t gvmi_table_part_bytes(const gvm_table_column *column, int part)
@@ -222,6 +328,7 @@ uint64_t gvmi_table_part_bytes(const gvm_table_column *column, int part)
     switch (part) {
     case GVMI_PART_VALUES: return column->values_bytes;
     case GVMI_PART_BODIES: return column->bodies_bytes;
+    case GVMI_PART_ELEMENT_NULLS: return column->element_nulls_bytes;
     default: return column->nulls_bytes;
     }
 }

@@ -11,7 +11,7 @@
 
 static gvm_status open_part(gvm_table *table, gvmi_table_column *column, int part)
 {
-    static const char *const parts[] = {"values", "bodies", "nulls"};
+    static const char *const parts[] = {"values", "bodies", "nulls", "element_nulls"};
     char name[sizeof table->token.objects + 32];
     gvm_object *object, *nobody = NULL;
     gvm_status status;
@@ -97,6 +97,8 @@ static gvm_status acquire_column(gvm_table *table, const gvm_acquire_options *op
         status = acquire_part(column, GVMI_PART_BODIES, options, data, &data->bodies);
     if (status == GVM_OK)
         status = acquire_part(column, GVMI_PART_NULLS, options, data, &data->nulls);
+    if (status == GVM_OK)
+        status = acquire_part(column, GVMI_PART_ELEMENT_NULLS, options, data, &data->element_nulls);
     return status;
 }
 
@@ -107,27 +109,46 @@ static int by_column(const void *left, const void *right)
     return (a->column > b->column) - (a->column < b->column);
 }
 
+/* Clears data, but where a lease could not be given back behind a stream: that stays in it. */
+static gvm_status release_column(gvm_table *table, gvm_table_data *data, gvm_stream stream, bool async)
+{
+    gvm_status status = data->held ? GVM_OK
+                                   : gvmi_fail(GVM_E_INVALID,
+                                               "there is no lease, or it was released already");
+    bool left = false;
+
+    for (int part = 0; part < GVMI_PART_COUNT && data->column < table->info.columns; part++) {
+        gvm_object *object = atomic_load(&table->columns[data->column].areas[part]);
+        gvm_lease *lease = &data->leases[part];
+        gvm_status one = GVM_OK;
+
+        if (lease->mode != 0)
+            one = async ? gvm_object_release_async(object, lease, stream)
+                        : gvm_object_release(object, lease);
+        left |= async && one != GVM_OK && lease->mode != 0;
+        status = status != GVM_OK ? status : one;
+    }
+    if (!left)
+        memset(data, 0, sizeof *data);
+    return status;
+}
+
 static gvm_status release(gvm_table *table, gvm_table_data *data, uint32_t count, gvm_stream stream,
                           bool async)
 {
     gvm_status status = GVM_OK;
+    gvm_error error;
 
     for (uint32_t i = 0; i < count; i++) {
-        gvm_table_data *d = &data[i];
+        const gvm_status one = release_column(table, &data[i], stream, async);
 
-        for (int part = 0; part < GVMI_PART_COUNT && d->column < table->info.columns; part++) {
-            gvm_object *object = atomic_load(&table->columns[d->column].areas[part]);
-            gvm_status one = GVM_OK;
-
-            if (d->leases[part].mode != 0)
-                one = async ? gvm_object_release_async(object, &d->leases[part], stream)
-                            : gvm_object_release(object, &d->leases[part]);
-            status = status != GVM_OK ? status : one;
-        }
-        if (!d->held && status == GVM_OK)
-            status = gvmi_fail(GVM_E_INVALID, "there is no lease, or it was released already");
-        memset(d, 0, sizeof *d);
+        if (status != GVM_OK || one == GVM_OK)
+            continue;
+        status = one;
+        error = gvmi_error_save();
     }
+    if (status != GVM_OK)
+        gvmi_error_restore(&error);
     return status;
 }
 

@@ -26,13 +26,15 @@
 
 enum {
     GVMI_LAYOUT_PGSTROM = 1,
+    GVMI_LAYOUT_ARROW = 2,
 };
 
 enum {
     GVMI_COLUMN_BY_VALUE = 1 << 0,
     GVMI_COLUMN_NULLS = 1 << 1, /* there is an object COLUMN.nulls */
     GVMI_COLUMN_PGLZ = 1 << 2,
-    GVMI_COLUMN_ABSENT = 1 << 3, /* there is no object */
+    GVMI_COLUMN_ABSENT = 1 << 3,        /* there is no object */
+    GVMI_COLUMN_ELEMENT_NULLS = 1 << 4, /* there is an object COLUMN.element_nulls */
 };
 
 typedef struct gvmi_manifest {
@@ -48,13 +50,14 @@ typedef struct gvmi_manifest {
 } gvmi_manifest;
 
 typedef struct gvmi_manifest_column {
-    uint32_t name, type_name; /* texts */
+    uint32_t name, type_name;      /* texts */
+    uint32_t arrow, arrow_element; /* likewise; layout ARROW: formats of Arrow's C data interface */
     uint32_t type, base_type, element;
     int32_t typmod;
     int16_t length, element_length;
     uint16_t number; /* COLUMN in the names of its objects: COLUMN.values, .nulls, .bodies */
     uint16_t flags;
-    uint32_t width;
+    uint32_t width; /* bytes a row in COLUMN.values; 0: bits */
     char align, element_align;
     uint8_t reserved[2];
     uint64_t bodies_bytes;

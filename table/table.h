@@ -14,7 +14,13 @@
 #include "table/manifest.h"
 
 /* In the order in which a server's writer takes its leases. */
-enum { GVMI_PART_VALUES, GVMI_PART_BODIES, GVMI_PART_NULLS, GVMI_PART_COUNT };
+enum {
+    GVMI_PART_VALUES,
+    GVMI_PART_BODIES,
+    GVMI_PART_NULLS,
+    GVMI_PART_ELEMENT_NULLS,
+    GVMI_PART_COUNT
+};
 
 typedef struct gvmi_table_column {
     gvm_table_column info;

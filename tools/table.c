@@ -43,7 +43,7 @@ typedef struct part {
 typedef struct shown_column {
     uint32_t index;
     gvm_table_column info;
-    part values, nulls, bodies;
+    part values, nulls, bodies, element_nulls;
     char *cells[BATCH_ROWS]; /* NULL: the value is */
     unsigned width;
 } shown_column;
@@ -168,6 +168,70 @@ static gvm_status is_null(const view *v, shown_column *c, uint64_t row, bool *nu
     return GVM_OK;
 }
 
+/* Layout 'arrow'. A row's place in the bodies, in what offsets count. */
+static gvm_status fetch_offsets(const view *v, shown_column *c, uint64_t row, uint64_t *from,
+                                uint64_t *to)
+{
+    const uint8_t *offsets = fetch(v, &c->values, row * sizeof *from, 2 * sizeof *from);
+
+    if (offsets == NULL)
+        return gvmi_error_save().status;
+    memcpy(from, offsets, sizeof *from);
+    memcpy(to, offsets + sizeof *from, sizeof *to);
+    if (*to < *from || *to > c->bodies.bytes)
+        return gvmi_fail(GVM_E_FORMAT, "offsets of column \"%s\" are out of order", c->info.name);
+    return GVM_OK;
+}
+
+static gvm_status write_arrow_variable(const view *v, FILE *out, shown_column *c, uint64_t row)
+{
+    const bool list = c->info.arrow_element[0] != '\0';
+    const uint64_t unit = list ? (uint64_t)c->info.element_length : 1;
+    const uint8_t *bytes = (const uint8_t *)"", *valid = NULL;
+    uint64_t from = 0, to = 0;
+    gvm_status status = fetch_offsets(v, c, row, &from, &to);
+
+    if (status != GVM_OK)
+        return status;
+    if (to > from)
+        bytes = fetch(v, &c->bodies, from * unit, (to - from) * unit);
+    if (bytes == NULL)
+        return gvmi_error_save().status;
+    if (!list)
+        return write_plain(out, c, bytes, to - from);
+    if (c->element_nulls.bytes > 0 && to > from) {
+        valid = fetch(v, &c->element_nulls, from / 8, (to + 7) / 8 - from / 8);
+        if (valid == NULL)
+            return gvmi_error_save().status;
+    }
+    if (table_text_write_list(out, &c->info, bytes, to - from, valid, from % 8))
+        return GVM_OK;
+    return gvmi_fail(GVM_E_FORMAT, "a value of column \"%s\" is malformed", c->info.name);
+}
+
+static gvm_status write_arrow(const view *v, FILE *out, shown_column *c, uint64_t row)
+{
+    const bool bit = c->info.width == 0;
+    uint8_t value[8];
+    const uint8_t *bytes;
+
+    if (c->info.length < 0)
+        return write_arrow_variable(v, out, c, row);
+    bytes = bit ? fetch(v, &c->values, row / 8, 1)
+                : fetch(v, &c->values, row * c->info.width, c->info.width);
+    if (bytes == NULL)
+        return gvmi_error_save().status;
+    if (bit) {
+        value[0] = *bytes >> (row % 8) & 1;
+        bytes = value;
+    } else if (c->info.width <= sizeof value) {
+        memcpy(value, bytes, c->info.width);
+        table_text_from_1970(c->info.arrow, value);
+        bytes = value;
+    }
+    return write_plain(out, c, bytes, (uint64_t)c->info.length);
+}
+
 static gvm_status write_value(const view *v, FILE *out, shown_column *c, uint64_t row, bool *null)
 {
     const uint8_t *value;
@@ -176,6 +240,8 @@ static gvm_status write_value(const view *v, FILE *out, shown_column *c, uint64_
 
     if (status != GVM_OK || *null)
         return status;
+    if (c->info.arrow != NULL)
+        return write_arrow(v, out, c, row);
     value = fetch(v, &c->values, row * c->info.width, c->info.width);
     if (value == NULL)
         return gvmi_error_save().status;
@@ -231,6 +297,7 @@ static gvm_status read_batch(view *v, uint64_t first, uint32_t rows)
         c->values.address = v->data[i].values;
         c->nulls.address = v->data[i].nulls;
         c->bodies.address = v->data[i].bodies;
+        c->element_nulls.address = v->data[i].element_nulls;
         for (uint32_t r = 0; r < rows && status == GVM_OK; r++)
             status = make_cell(v, c, first + r, &c->cells[r]);
     }
@@ -278,20 +345,27 @@ static void print_padded(const char *text, unsigned width, bool right, bool last
 
 static void print_schema(const view *v)
 {
-    char values[32], nulls[32], bodies[32];
+    const bool arrow = strcmp(v->info.layout, "arrow") == 0;
+    char values[32], nulls[32], bodies[32], format[32];
 
     printf("table      %s.%s, revision %" PRIu64 "\n", v->info.schema, v->info.name, v->info.revision);
     printf("rows       %" PRIu64 "\n", v->info.rows);
     printf("memory     device %d, layout %s, objects %s/*\n", (int)v->info.device, v->info.layout,
            v->info.objects);
     printf("keeper     %s\n\n", v->info.socket);
-    printf("%-20s %-20s %12s %12s %12s\n", "column", "type", "values", "nulls", "bodies");
+    printf("%-20s %-20s%s %12s %12s %12s\n", "column", "type", arrow ? " arrow      " : "",
+           "values", "nulls", "bodies");
     for (uint32_t i = 0; i < v->count; i++) {
         const gvm_table_column *c = &v->columns[i].info;
 
         print_padded(c->name, 20, false, false);
         putchar(' ');
         print_padded(c->type_name, 20, false, false);
+        if (arrow) {
+            snprintf(format, sizeof format, c->arrow_element[0] != '\0' ? "%s<%s>" : "%s", c->arrow,
+                     c->arrow_element);
+            printf(" %-11s", format);
+        }
         printf(" %12s %12s %12s%s\n", c->absent ? "-" : gvmi_size_text(c->values_bytes, values),
                c->has_nulls ? gvmi_size_text(c->nulls_bytes, nulls) : "-",
                c->length < 0 && !c->absent ? gvmi_size_text(c->bodies_bytes, bodies) : "-",
@@ -369,10 +443,16 @@ static void write_schema(const view *v, json *j)
         json_string(j, "type", c->type_name);
         json_unsigned(j, "type_oid", c->type);
         json_unsigned(j, "number", c->number);
+        if (c->arrow != NULL) {
+            json_string(j, "arrow", c->arrow);
+            json_string(j, "arrow_element", c->arrow_element);
+        }
         json_unsigned(j, "width", c->width);
         json_unsigned(j, "values_bytes", c->values_bytes);
         json_unsigned(j, "nulls_bytes", c->nulls_bytes);
         json_unsigned(j, "bodies_bytes", c->bodies_bytes);
+        if (c->arrow != NULL)
+            json_unsigned(j, "element_nulls_bytes", c->element_nulls_bytes);
         json_bool(j, "compressed", c->compressed != 0);
         json_end(j);
     }
@@ -435,6 +515,7 @@ static gvm_status choose_columns(view *v, char *list)
         c->values.bytes = c->info.values_bytes;
         c->nulls.bytes = c->info.nulls_bytes;
         c->bodies.bytes = c->info.bodies_bytes;
+        c->element_nulls.bytes = c->info.element_nulls_bytes;
     }
     return status;
 }
@@ -498,6 +579,7 @@ static void finish(view *v)
         free(v->columns[i].values.block);
         free(v->columns[i].nulls.block);
         free(v->columns[i].bodies.block);
+        free(v->columns[i].element_nulls.block);
     }
     free(v->columns);
     free(v->indexes);

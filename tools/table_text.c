@@ -459,6 +459,56 @@ bool table_text_write(FILE *out, const gvm_table_column *column, const uint8_t *
     return write_scalar(out, column->base_type, bytes, len);
 }
 
+/* ---- layout 'arrow' */
+
+void table_text_from_1970(const char *format, uint8_t *value)
+{
+    int32_t days;
+    int64_t us;
+
+    if (strcmp(format, "tdD") == 0) {
+        memcpy(&days, value, sizeof days);
+        if (days > INT32_MIN + DAYS_1970_TO_2000 && days < INT32_MAX)
+            days -= DAYS_1970_TO_2000;
+        memcpy(value, &days, sizeof days);
+    } else if (strncmp(format, "tsu:", 4) == 0) {
+        memcpy(&us, value, sizeof us);
+        if (us > INT64_MIN + DAYS_1970_TO_2000 * DAY_US && us < INT64_MAX)
+            us -= DAYS_1970_TO_2000 * DAY_US;
+        memcpy(value, &us, sizeof us);
+    }
+}
+
+/* By way of PostgreSQL's form, in which elements that are NULL take no bytes. */
+bool table_text_write_list(FILE *out, const gvm_table_column *column, const uint8_t *elements,
+                           uint64_t count, const uint8_t *valid, unsigned skip)
+{
+    const uint64_t width = (uint64_t)column->element_length;
+    array a = {.nulls = valid,
+               .element = skip,
+               .type = column->element,
+               .element_length = column->element_length,
+               .align = 1,
+               .dimensions = 1,
+               .dims = {(uint32_t)count}};
+    uint8_t *body;
+    bool good;
+
+    if (count > ARRAY_ELEMENTS_MAX || (body = malloc(count * width + 1)) == NULL)
+        return false;
+    for (uint64_t i = 0; i < count; i++) {
+        if (valid != NULL && (valid[(skip + i) / 8] >> ((skip + i) % 8) & 1) == 0)
+            continue;
+        memcpy(body + a.len, elements + i * width, width);
+        table_text_from_1970(column->arrow_element, body + a.len);
+        a.len += width;
+    }
+    a.bytes = body;
+    good = write_dimension(out, &a, 0);
+    free(body);
+    return good;
+}
+
 bool table_text_unsqueeze(const uint8_t *from, uint64_t from_bytes, uint8_t *raw, uint64_t raw_bytes)
 {
     uint64_t at = 0, done = 0;

@@ -25,6 +25,15 @@ table_kind table_text_kind(uint32_t type);
 bool table_text_write(FILE *out, const gvm_table_column *column, const uint8_t *bytes,
                       uint64_t len_bytes);
 
+/* Values of layout 'arrow' count days and microseconds from 1970 on: to PostgreSQL's, in place. format: of the
+ * value; of others than dates and timestamps nothing is changed. */
+void table_text_from_1970(const char *format, uint8_t *value);
+
+/* Writes an Arrow list as PostgreSQL writes arrays: count elements of the column's. valid: NULL, or a bitmap of
+ * which the bit `skip` is the first element's. */
+bool table_text_write_list(FILE *out, const gvm_table_column *column, const uint8_t *elements,
+                           uint64_t count, const uint8_t *valid, unsigned skip);
+
 /* Decompresses pglz to raw, which has raw_bytes. False: it is malformed. */
 bool table_text_unsqueeze(const uint8_t *from, uint64_t from_bytes, uint8_t *raw, uint64_t raw_bytes);
 

@@ -162,14 +162,16 @@ GVM_API gvm_status gvm_object_seal(gvm_object *object, int timeout_ms);
 
 enum {
     GVM_PUBLISH_REPLACE = 1 << 0, /* take the name from whichever object has it (rename(2)) */
+    GVM_PUBLISH_PRIVATE = 1 << 1, /* the name alone: the object still goes with its creator */
 };
 
 /* Gives the object a name in one step, in the place of the one it had; from then on it outlives its
- * creator. Who opens the name sees the old object or the new one, never none.
+ * creator, without GVM_PUBLISH_PRIVATE. Who opens the name sees the old object or the new one, never none.
  *
  * GVM_E_INVALID  a malformed name, unknown flags
  * GVM_E_EXISTS   the name is taken, without GVM_PUBLISH_REPLACE
- * GVM_E_DENIED   not the owner of this object, or of the one replaced */
+ * GVM_E_DENIED   not the owner of this object, or of the one replaced; GVM_PUBLISH_PRIVATE: not its
+ *                creator's connection, or closed by it since */
 GVM_API gvm_status gvm_object_publish(gvm_object *object, const char *name, uint32_t flags);
 
 /* Changes the permission bits. Openings that exist stay. GVM_E_DENIED, GVM_E_INVALID */

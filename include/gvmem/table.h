@@ -19,12 +19,26 @@
  * cannot move the column to make room for others: hold leases for the time of a kernel or a batch. They
  * hold up no statement of the server, not even an INSERT into the same table.
  *
- * Layout, 'pgstrom'; all numbers little-endian. Row r of a column of fixed length is the `width`
+ * Layout 'pgstrom'; all numbers little-endian. Row r of a column of fixed length is the `width`
  * bytes at values + r * width. Of one of variable length, values has a uint32_t for each row: 0 for
  * NULL, or else the body is at bodies + 8 * offset: a PostgreSQL varlena with its 4-byte header, which
  * is the body's length in bytes, itself included, times 4; if bit 1 of it is set, the body is
  * compressed by pglz. Bit r % 8 of byte r / 8 at nulls tells 1 for not NULL; without that bitmap no
  * row is NULL, but by an offset of 0.
+ *
+ * Layout 'arrow': parts are the buffers of Apache Arrow's arrays, as its C data interface takes them.
+ * `arrow` names the column's type there, and nulls is the validity bitmap; without it no row is NULL.
+ *
+ *     b                      values: a bit a row
+ *     s i l I f g tdD ttu    values: `width` bytes a row
+ *     tsu: tsu:UTC w:N
+ *     U Z                    values: rows + 1 offsets, int64_t; bodies: the bytes
+ *     +L                     values: likewise, counting elements; bodies: the child's values, whose type
+ *                            `arrow_element` names; element_nulls: its validity bitmap
+ *     n                      nothing: the column is absent, every row is NULL
+ *
+ * The null count of such an array is not known (-1), its offset is 0. Buffers begin at a multiple of 64
+ * bytes and can be read up to the next one; bits behind the last row are undefined.
  *
  * A token says to which socket to connect: attach only those of servers that are trusted. Who may: see
  * the setting gstore_fdw.readers; by default the user that runs the server, and root.
@@ -82,7 +96,7 @@ GVM_API void gvm_table_detach(gvm_table *table);
 typedef struct gvm_table_info {
     size_t struct_size; /* in: sizeof(gvm_table_info) */
     const char *schema, *name;
-    const char *layout;  /* "pgstrom" */
+    const char *layout;  /* "pgstrom", "arrow" */
     const char *objects; /* what the names of its objects at the keeper begin with */
     const char *socket;  /* of the keeper */
     uint64_t rows;
@@ -109,15 +123,19 @@ typedef struct gvm_table_column {
     int32_t typmod;
     int16_t length;         /* of a value in bytes; below 0: variable */
     int16_t element_length; /* likewise, of elements */
-    uint32_t width;         /* bytes a row in values */
+    uint32_t width;         /* bytes a row in values; 0: bits */
     char align;             /* 'c', 's', 'i' or 'd': 1, 2, 4 or 8 bytes */
     char element_align;
-    uint8_t by_value;   /* a number of 1, 2, 4 or 8 bytes */
-    uint8_t has_nulls;  /* there is a bitmap; without it a fixed-length column has no NULL */
+    uint8_t by_value; /* a number of 1, 2, 4 or 8 bytes */
+    uint8_t has_nulls; /* there is a bitmap; without it no NULL, but those of offset 0 in 'pgstrom' */
     uint8_t compressed; /* bodies may be compressed by pglz */
     uint8_t absent;     /* added when the rows were there: all of them are NULL, no memory */
     uint8_t reserved[2];
     uint64_t values_bytes, nulls_bytes, bodies_bytes; /* of the rows; 0: there is no such part */
+    /* Layout 'arrow', otherwise NULL: the type as Arrow's C data interface names it, and that of a list's
+     * elements, "" for others. */
+    const char *arrow, *arrow_element;
+    uint64_t element_nulls_bytes; /* 0: no element is NULL */
 } gvm_table_column;
 
 /* Describes a column, counted from 0 in the order of the table.
@@ -146,12 +164,13 @@ GVM_API gvm_status gvm_table_open_columns(gvm_table *table, const uint32_t *colu
 /* A column under a lease. Addresses are on the table's device, never change while it is attached, and
  * are good to read until the release. */
 typedef struct gvm_table_data {
-    uint64_t values; /* 0: the column is absent */
-    uint64_t nulls;  /* 0: there is no bitmap */
-    uint64_t bodies; /* 0: fixed length, or nothing but NULL */
+    uint64_t values;        /* 0: the column is absent */
+    uint64_t nulls;         /* 0: there is no bitmap */
+    uint64_t bodies;        /* 0: fixed length, or nothing but NULL (or empty values, in 'arrow') */
+    uint64_t element_nulls; /* of a list in layout 'arrow'; 0: there is no bitmap */
     uint32_t column;
     uint32_t held; /* the library's, as are */
-    gvm_lease leases[3];
+    gvm_lease leases[4];
 } gvm_table_data;
 
 /* Takes read leases on all the columns of a list, so that data[i] is columns[i]; all or none, and
@@ -170,7 +189,9 @@ GVM_API gvm_status gvm_table_acquire(gvm_table *table, const uint32_t *columns, 
  * GVM_E_INVALID  data is NULL or was released already; the others of the list are released */
 GVM_API gvm_status gvm_table_release(gvm_table *table, gvm_table_data *data, uint32_t count);
 
-/* Gives leases back when the work submitted to the stream so far is done; clears data at once.
+/* Gives leases back when the work submitted to the stream so far is done; clears data at once. A lease
+ * with which that could not be arranged (GVM_E_NOMEM, GVM_E_DRIVER) stays in its data: wait for the
+ * stream and give it back by gvm_table_release().
  *
  * GVM_E_INVALID  as for gvm_table_release()
  * GVM_E_LOST     the stream's context is broken */

@@ -367,7 +367,7 @@ gvm_status gvm_object_publish(gvm_object *handle, const char *name, uint32_t fla
     gvmi_wire_start(&message, GVMI_WIRE_PUBLISH, 0);
     message.body.PUBLISH.slot = object->slot;
     message.body.PUBLISH.flags = flags;
-    if ((flags & ~(uint32_t)GVM_PUBLISH_REPLACE) != 0)
+    if ((flags & ~(uint32_t)(GVM_PUBLISH_REPLACE | GVM_PUBLISH_PRIVATE)) != 0)
         status = gvmi_fail(GVM_E_INVALID, "unknown publish flags %#x", (unsigned)flags);
     else
         status = set_name(message.body.PUBLISH.name, name);

@@ -460,6 +460,11 @@ void gvmi_keep_publish(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
                                "only its owner may publish an object");
         return;
     }
+    if ((body->flags & GVM_PUBLISH_PRIVATE) != 0 && object->creator != client->number) {
+        gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED,
+                               "only its creator may name a private object");
+        return;
+    }
     if (other != NULL && other != object) {
         if ((body->flags & GVM_PUBLISH_REPLACE) == 0) {
             gvmi_keep_reply_failed(m, client, request, GVM_E_EXISTS,
@@ -481,7 +486,8 @@ void gvmi_keep_publish(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
             return;
         }
     }
-    object->kept = true;
+    if ((body->flags & GVM_PUBLISH_PRIVATE) == 0)
+        object->kept = true;
     gvmi_keep_reply_done(m, client, request, 0);
 }
 

@@ -101,6 +101,13 @@ static void forgive(snapshot *after, const snapshot *before, unsigned flags)
         memcpy(after->free_bytes, before->free_bytes, sizeof after->free_bytes);
         after->vector_capacity = before->vector_capacity;
     }
+    if (flags & LEAVES_COLUMNS) {
+        a->reservations = b->reservations;
+        a->handles = b->handles;
+        a->mappings = b->mappings;
+        memcpy(after->objects, before->objects, sizeof after->objects);
+        after->fds = before->fds;
+    }
     if (flags & LEAVES_KERNELS) {
         a->modules = b->modules;
         a->allocations = b->allocations;
@@ -242,6 +249,8 @@ static bool attempt(const scenario *s, const injector *how, uint64_t nth, bool f
             good = complain("failed, though nothing was made to fail");
         good = look_after_failure(s, s->statuses | how->statuses, &w, &before_run, status, &before) &&
                good;
+        if (status == GVM_E_KEEPER && (s->flags & LEAVES_COLUMNS) != 0)
+            good = world_reattach(&w, s->flags) && good;
         status = s->run(&w);
         if (status != GVM_OK) {
             gvm_error error;
@@ -297,11 +306,16 @@ static bool test_pair(const scenario *s, const injector *how, tally *sum)
     return true;
 }
 
-/* ---- the other process, whose legacy handle is opened */
+/* ---- the other process, whose legacy handle is opened and whose table is read */
 
-static int serve_handle(void)
-{
+typedef struct foreign {
     gvm_legacy_handle handle;
+    char token[GVM_TABLE_TOKEN_BYTES_MAX];
+} foreign;
+
+static int serve_foreign(void)
+{
+    static foreign f;
     gvm_device *device;
     gvm_buffer *buffer;
     gvm_legacy *legacy;
@@ -311,12 +325,13 @@ static int serve_handle(void)
         gvm_buffer_create(device, CHUNK, NULL, &buffer) != GVM_OK ||
         gvm_buffer_commit(buffer, 0, CHUNK) != GVM_OK ||
         gvm_legacy_export(buffer, 0, PART, &legacy) != GVM_OK ||
-        gvm_legacy_get(legacy, &handle, NULL, NULL) != GVM_OK)
+        gvm_legacy_get(legacy, &f.handle, NULL, NULL) != GVM_OK || !table_serve(f.token))
         return 1;
-    if (write(STDOUT_FILENO, &handle, sizeof handle) != (ssize_t)sizeof handle)
+    if (write(STDOUT_FILENO, &f, sizeof f) != (ssize_t)sizeof f)
         return 1;
     while (read(STDIN_FILENO, &byte, 1) < 0 && errno == EINTR)
         ;
+    table_serve_end();
     gvm_legacy_destroy(legacy);
     gvm_buffer_destroy(buffer);
     gvm_device_close(device);
@@ -325,7 +340,7 @@ static int serve_handle(void)
 
 static pid_t start_server(int *to)
 {
-    static gvm_legacy_handle handle;
+    static foreign f;
     int in[2], out[2];
     pid_t pid;
 
@@ -341,8 +356,10 @@ static pid_t start_server(int *to)
     close(in[0]);
     close(out[1]);
     *to = in[1];
-    if (read(out[0], &handle, sizeof handle) == (ssize_t)sizeof handle)
-        foreign_handle = &handle;
+    if (read(out[0], &f, sizeof f) == (ssize_t)sizeof f) {
+        foreign_handle = &f.handle;
+        foreign_token = f.token;
+    }
     close(out[0]);
     return pid;
 }
@@ -370,7 +387,8 @@ static bool is_possible(const scenario *s)
     if ((s->flags & NEEDS_PEER) != 0 && device_count < 2)
         return false;
     return foreign_handle != NULL ||
-           ((s->flags & NEEDS_OPENED) == 0 && strcmp(s->name, "legacy_open") != 0);
+           ((s->flags & (NEEDS_OPENED | NEEDS_TABLE)) == 0 && strcmp(s->name, "legacy_open") != 0 &&
+            strncmp(s->name, "table_", 6) != 0);
 }
 
 static bool test_all(const char *only)
@@ -420,7 +438,7 @@ int main(int argc, char **argv)
     bool good;
 
     if (argc > 1 && strcmp(argv[1], "--serve") == 0)
-        return serve_handle();
+        return serve_foreign();
     snprintf(machine, sizeof machine, "devices=2,memory=256MiB,sms=2,instance=fault-%d", (int)getpid());
     setenv("GVMEM_SOFTGPU", machine, 0);
     server = start_server(&server_in); /* before anything here is counted; without the decorators */

@@ -1,6 +1,7 @@
 /* tests/fault/fault.h - what the parts of every_call share.
  *
  *   inject.c      ways to fail: driver calls, memory, system calls
+ *   table_scene.c a table of PostgreSQL's kind, for scenarios to read
  *   scenarios.c   one row per public operation: what it needs, the operation, how its success shows
  *   every_call.c  fails every call of every row, once and for ever, and looks at what is left
  */
@@ -12,6 +13,7 @@
 #include <stdint.h>
 
 #include <gvmem/gvmem.h>
+#include <gvmem/table.h>
 
 #define MIB (1ull << 20)
 #define CHUNK (2 * MIB)
@@ -46,6 +48,8 @@ typedef struct world {
     gvm_legacy *legacy;
     uint64_t opened; /* a legacy handle of another process */
     int sockets[2];
+    gvm_table *table;
+    gvm_table_data columns[2]; /* under leases */
     /* what operations give */
     void *out;
     uint64_t number;
@@ -73,10 +77,13 @@ enum {
     NEEDS_OPENED = 1 << 13,
     NEEDS_FAR_TARGET = 1 << 14, /* the target is on the peer */
     NEEDS_MIXED = 1 << 15,      /* the target is half on the host */
+    NEEDS_TABLE = 1 << 16,      /* attached */
+    NEEDS_LEASES = 1 << 17,     /* on both columns of the table */
     /* What a failure may leave, because the operation's contract says so. */
     LEAVES_PARTLY_MOVED = 1 << 20, /* gvm_buffer_move(): chunks in either tier */
     LEAVES_CAPACITY = 1 << 21,     /* a vector that has grown, and got no elements */
     LEAVES_KERNELS = 1 << 22,      /* modules and their memory, kept with the device once loaded */
+    LEAVES_COLUMNS = 1 << 24, /* columns that were opened, of a table that may have lost its keeper */
     LEAVES_STREAM = 1 << 23, /* the socket's stream is undefined: a new pair for the next try */
 };
 
@@ -97,10 +104,27 @@ void world_end(world *w);
 /* A new pair of sockets, with the message in it where the row wants one. */
 bool world_renew_sockets(world *w, unsigned needs);
 
+/* Attaches the table anew, whose keeper's connection was lost. */
+bool world_reattach(world *w, unsigned needs);
+
 /* Are the bytes of the buffer (and of the import) what they were made? */
 bool world_intact(world *w);
 
 /* The handle of memory of another process, for gvm_legacy_open(); NULL while none was given. */
 extern const gvm_legacy_handle *foreign_handle;
+
+/* ---- table_scene.c */
+
+#define FAULT_TABLE_ROWS 1000u
+#define FAULT_TABLE_NUMBER(row) (3 * (row) + 1)
+
+/* Serves a table, until the end. */
+bool table_serve(char token[GVM_TABLE_TOKEN_BYTES_MAX]);
+void table_serve_end(void);
+/* Do columns 0 and 1 read as they were made? */
+bool table_reads_well(gvm_device *device, const gvm_table_data *data);
+
+/* Of the table that another process serves; NULL while there is none. */
+extern const char *foreign_token;
 
 #endif

@@ -11,7 +11,10 @@
 #define TIMEOUT_MS 2000
 #define ELEMS 1000 /* that a world's vector holds, of 8 bytes */
 
+static const uint32_t both_columns[] = {0, 1};
+
 const gvm_legacy_handle *foreign_handle;
+const char *foreign_token;
 
 /* ---- worlds */
 
@@ -112,6 +115,13 @@ static bool load_kernels(world *w)
     return gvm_checksum(w->device, gvm_buffer_address(w->buffer), 8, NULL, &w->number) == GVM_OK;
 }
 
+static gvm_status run_table_acquire(world *w)
+{
+    const gvm_acquire_options options = {.struct_size = sizeof options, .timeout_ms = TIMEOUT_MS};
+
+    return gvm_table_acquire(w->table, both_columns, 2, &options, w->columns);
+}
+
 static bool make_all(world *w, unsigned needs)
 {
     const unsigned buffer = NEEDS_BUFFER | NEEDS_SHARE | NEEDS_IMPORT | NEEDS_MESSAGE |
@@ -130,7 +140,17 @@ static bool make_all(world *w, unsigned needs)
            (!(needs & NEEDS_KERNELS) || load_kernels(w)) &&
            (!(needs & NEEDS_LEGACY) || gvm_legacy_export(w->buffer, 0, PART, &w->legacy) == GVM_OK) &&
            (!(needs & NEEDS_OPENED) ||
-            gvm_legacy_open(w->device, foreign_handle, &w->opened) == GVM_OK);
+            gvm_legacy_open(w->device, foreign_handle, &w->opened) == GVM_OK) &&
+           (!(needs & NEEDS_TABLE) || gvm_table_attach(foreign_token, 0, &w->table) == GVM_OK) &&
+           (!(needs & NEEDS_LEASES) || run_table_acquire(w) == GVM_OK);
+}
+
+bool world_reattach(world *w, unsigned needs)
+{
+    gvm_table_detach(w->table);
+    w->table = NULL;
+    return gvm_table_attach(foreign_token, 0, &w->table) == GVM_OK &&
+           (!(needs & NEEDS_LEASES) || run_table_acquire(w) == GVM_OK);
 }
 
 bool world_begin(world *w, unsigned needs)
@@ -157,6 +177,7 @@ void world_end(world *w)
             close(w->sockets[i]);
     if (w->opened != 0)
         (void)gvm_legacy_close(w->device, w->opened);
+    gvm_table_detach(w->table);
     gvm_legacy_destroy(w->legacy);
     gvm_share_destroy(w->later);
     gvm_share_destroy(w->share);
@@ -584,6 +605,56 @@ static bool shows_compare(world *w)
     return w->number == 64;
 }
 
+static gvm_status run_table_attach(world *w)
+{
+    return gvm_table_attach(foreign_token, 0, &w->table);
+}
+
+static gvm_status run_table_attach_whole(world *w)
+{
+    return gvm_table_attach(foreign_token, GVM_TABLE_WHOLE, &w->table);
+}
+
+static bool shows_table_attach(world *w)
+{
+    gvm_table_info info = {.struct_size = sizeof info};
+    uint32_t index;
+
+    return gvm_table_get_info(w->table, &info) == GVM_OK && info.rows == FAULT_TABLE_ROWS &&
+           gvm_table_find_column(w->table, "body", &index) == GVM_OK && index == 1;
+}
+
+static gvm_status run_table_open(world *w)
+{
+    return gvm_table_open_columns(w->table, both_columns, 2);
+}
+
+static bool shows_table_acquire(world *w)
+{
+    return table_reads_well(w->device, w->columns);
+}
+
+static gvm_status run_table_release(world *w)
+{
+    return gvm_table_release(w->table, w->columns, 2);
+}
+
+static bool shows_table_release_async(world *w)
+{
+    return !w->columns[0].held && !w->columns[1].held;
+}
+
+/* What is left of a call that failed is given back by the next. */
+static gvm_status run_table_release_async(world *w)
+{
+    const bool first = w->columns[0].held;
+
+    if (shows_table_release_async(w)) /* GVM_E_LOST has released them, too */
+        return GVM_OK;
+    return gvm_table_release_async(w->table, &w->columns[first ? 0 : 1],
+                                   first && w->columns[1].held ? 2 : 1, NULL);
+}
+
 /* ---- the table */
 
 #define ONE_OF(status) (1ull << (status))
@@ -598,6 +669,8 @@ static bool shows_compare(world *w)
 #define START (ONE_OF(GVM_E_DRIVER) | ONE_OF(GVM_E_NODRIVER) | ONE_OF(GVM_E_SETTING))
 #define SOCKET (ONE_OF(GVM_E_INVALID) | ONE_OF(GVM_E_PEER) | ONE_OF(GVM_E_TIMEOUT) | SYSTEM)
 #define KERNEL (OBJECT | NOTSUP | SPACE | LIMIT)
+#define TABLE (OBJECT | SYSTEM | ONE_OF(GVM_E_KEEPER))
+#define OPENING (TABLE | SPACE | ADDRESS | LIMIT | FORMAT)
 
 /* clang-format off */
 const scenario scenarios[] = {
@@ -645,6 +718,12 @@ const scenario scenarios[] = {
     {"checksum", NEEDS_KERNELS, KERNEL, run_checksum, shows_checksum},
     {"checksum, the first kernel", NEEDS_BUFFER | LEAVES_KERNELS, KERNEL, run_checksum, shows_checksum},
     {"compare", NEEDS_KERNELS, KERNEL, run_compare, shows_compare},
+    {"table_attach", NEEDS_DEVICE, OPENING | ONE_OF(GVM_E_PEER) | ONE_OF(GVM_E_TIMEOUT), run_table_attach, shows_table_attach},
+    {"table_attach, whole", NEEDS_DEVICE, OPENING | ONE_OF(GVM_E_PEER) | ONE_OF(GVM_E_TIMEOUT), run_table_attach_whole, shows_table_attach},
+    {"table_open_columns", NEEDS_TABLE | LEAVES_COLUMNS, OPENING, run_table_open, NULL},
+    {"table_acquire", NEEDS_TABLE | LEAVES_COLUMNS, OPENING, run_table_acquire, shows_table_acquire},
+    {"table_release", NEEDS_TABLE | NEEDS_LEASES | LEAVES_COLUMNS, TABLE, run_table_release, NULL},
+    {"table_release_async", NEEDS_TABLE | NEEDS_LEASES | LEAVES_COLUMNS, TABLE, run_table_release_async, shows_table_release_async},
 };
 /* clang-format on */
 const size_t scenario_count = sizeof scenarios / sizeof scenarios[0];

@@ -17,7 +17,7 @@ import traceback
 import private
 from private import BUILD, PROJECT, Failed, Server, SqlError, expect
 
-OTHER_USER = 65534  # nobody's
+OTHER_USER = 65533  # who is not in the list of users: nobody may be the server's
 HOSTILE = 300
 STALE = "GVM_E_ABSENT"
 
@@ -199,6 +199,36 @@ class Reading:
         expect(show(s, token)["rows"], shown["rows"], "rows")
         expect(show(s, export(s))["row_count"], "60003", "rows of the new token")
         probe.close()
+
+    def column_that_moves_to_larger_chunks_stays_what_was_attached(self, s):
+        s.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int, n name) SERVER gstore_fdw")
+        s.sql("INSERT INTO ft SELECT i, 'row ' || i FROM generate_series(1, 3000) i")
+        token = export(s)
+        early, late = Probe(s), Probe(s)
+        expect(early.ask("attach", token), "3000 2", "rows and columns")
+        before = early.ask("sum", "n")
+        path = s.sql("SELECT 'ft'::regclass::oid")
+        expect(self.chunk_sizes(s, path), [2 << 20, 2 << 20], "chunk sizes")
+        s.sql("INSERT INTO ft SELECT i, 'row ' || i FROM generate_series(3001, 1100000) i")  # 64 bytes each
+        expect(self.chunk_sizes(s, path), [2 << 20, 32 << 20], "chunk sizes")
+        expect(early.ask("sum", "n"), before, "checksum of what was attached")
+        expect(late.ask("attach", token), "3000 2", "rows and columns by the old token")
+        expect(late.ask("sum", "n"), before, "checksum by the old token")
+        expect(s.sql("SELECT count(*), sum((n = 'row ' || id)::int) FROM ft"), "1100000|1100000", "rows, and right ones")
+        expect(show(s, token)["rows"][2999]["n"], "row 3000", "the last row of the old token")
+        s.sql("DROP FOREIGN TABLE ft")
+        self.wait_stale(s, token)
+        expect([early.ask("sum", "n"), late.ask("sum", "n")], [before, before], "checksums after the table")
+        early.close()
+        late.close()
+        expect(self.chunk_sizes(s, path), [], "objects after the last reader")
+
+    @staticmethod
+    def chunk_sizes(s, relation):
+        command = [str(BUILD / "tools/gvmem"), "keeper", "ls", "-j", "-s", f"{s.folder}/data/gstore.sock"]
+        said = subprocess.run(private.as_owner(command), env=s.environ, capture_output=True, text=True, check=True)
+        columns = [o for o in json.loads(said.stdout) if f"/{relation}/" in o["name"] and o["name"].endswith(".values")]
+        return [o["chunk_bytes"] for o in sorted(columns, key=lambda o: o["name"])]
 
     def insert_waits_for_no_lease_of_a_reader(self, s):
         fill(s)
@@ -400,7 +430,7 @@ def main():
     wanted = sys.argv[1:]
     groups = []
     for cls in (Reading, EveryReader):
-        names = [name for name, value in vars(cls).items() if callable(value) and name not in ("is_attached", "wait_stale")]
+        names = [name for name, value in vars(cls).items() if callable(value) and name not in ("is_attached", "wait_stale", "chunk_sizes")]
         groups.append((cls, [name for name in names if not wanted or name in wanted]))
     print(f"1..{sum(len(names) for _, names in groups)}", flush=True)
     build_probe()

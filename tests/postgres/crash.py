@@ -121,6 +121,48 @@ class Ends:
             raise Failed(f"SQLSTATE {state}")
         expect_usable(server, 0)
 
+    def keeper_terminated_old_handles_and_tokens_lead_nowhere(self, server):
+        fill(server)
+        both = "SELECT encode(gstore_export_ipchandle('ft'), 'hex'), gstore_export('ft')"
+        handle, token = server.sql(both).split("|")
+        expect(server.sql(f"SELECT lo_import_gpu(0, '\\x{handle}', 0, 1) > 0"), "t", "a large object by the handle")
+        pid = server.keeper_pid()
+        os.kill(pid, signal.SIGTERM)
+        server.wait_keeper(pid)
+        expect(server.sql(both), "|", "handle and token of an empty table")
+        expect(server.error(f"SELECT lo_import_gpu(0, '\\x{handle}', 0, 1)"), "22023", "SQLSTATE")
+        expect_usable(server, 0)
+        fill(server)
+        new_handle, new_token = server.sql(both).split("|")
+        if new_handle == handle or new_token == token:
+            raise Failed("an old handle or token is used again")
+        done = subprocess.run([f"{private.BUILD}/tools/gvmem", "table", token], env=server.environ, capture_output=True, text=True)
+        if done.returncode == 0:
+            raise Failed("an old token is taken for the new table's")
+
+    def keeper_stopped_sessions_do_what_needs_no_gpu(self, server):
+        """No lock is held while the keeper works, and who waits for it can be cancelled."""
+        fill(server)
+        server.sql("CREATE FOREIGN TABLE IF NOT EXISTS empty (id int) SERVER gstore_fdw; CREATE TABLE IF NOT EXISTS heap (id int)")
+        waiting = server.session()
+        keeper = server.keeper_pid()
+        os.kill(keeper, signal.SIGSTOP)
+        try:
+            in_middle(server, waiting, "SELECT count(t) FROM ft")
+            limit = "SET statement_timeout = '20s';"
+            expect(server.sql(f"{limit} SELECT gstore_fdw_nitems('ft'), gstore_fdw_rawsize('ft') > 0"), "1000|t", "the directory")
+            expect(server.sql(f"{limit} SELECT nitems FROM pgstrom.gstore_fdw_chunk_info WHERE table_oid = 'ft'::regclass"), "1000", "a view")
+            server.sql(f"{limit} EXPLAIN SELECT * FROM ft WHERE id = 1; SELECT * FROM pgstrom.gstore_fdw_keeper_info")
+            expect(server.sql(f"{limit} SELECT count(*) FROM empty"), "0", "rows of an empty table")
+            expect(server.sql(f"{limit} BEGIN; INSERT INTO heap VALUES (1); TRUNCATE empty; COMMIT; SELECT count(*) FROM heap"), "1", "rows of a heap")
+            expect(server.error("SET statement_timeout = '200ms'; SELECT count(t) FROM ft"), "57014", "SQLSTATE of a statement that waits")
+            server.sql(f"SELECT pg_cancel_backend({waiting.pid})")
+            expect(waiting.error(), "57014", "SQLSTATE of a session that waits")
+        finally:
+            os.kill(keeper, signal.SIGCONT)
+        expect_usable(server, 1000)
+        server.sql("DROP FOREIGN TABLE empty; DROP TABLE heap")
+
     def fast_shutdown_ends_sessions_table_is_empty_and_usable(self, server):
         fill(server)
         session = server.session()
@@ -281,6 +323,69 @@ class Limits:
         expect(count(server, "many4"), 1, "rows")
         server.sql("DROP FOREIGN TABLE many1, many2, many3, many4")
 
+    def rows_that_could_not_be_written_are_missed_at_commit(self, server):
+        """A statement ends while its last rows are on their way: if they do not arrive, the commit knows."""
+        text = "INSERT INTO ft SELECT i, repeat(md5(i::text), 32) FROM generate_series(1, {}) i"
+        server.sql("CREATE FOREIGN TABLE ballast (id int, t text) SERVER gstore_fdw")
+        self._retry(server, "53200", self.ENOUGH.replace("ft", "ballast"))
+        fits, fails = 0, 80000
+        while fails - fits > 100:
+            rows = (fits + fails) // 2
+            fill(server, 0)
+            self._wait_objects(server, 3)
+            try:
+                server.sql(f"BEGIN; {text.format(rows)}; ROLLBACK")
+                fits = rows
+            except SqlError as error:
+                expect(str(error), "53200", "SQLSTATE")
+                fails = rows
+        self._wait_objects(server, 3)
+        session = server.session()
+        session.sql("BEGIN; " + text.format(fails - 300))  # the rows of the flush before the one that failed
+        server.sql("DROP FOREIGN TABLE ballast")
+        self._wait_objects(server, 3)
+        session.sql("DO $$ BEGIN PERFORM count(t) FROM ft; EXCEPTION WHEN out_of_memory THEN NULL; END $$")
+        session.begin("COMMIT")
+        expect(session.error(), "53200", "SQLSTATE")
+        expect(count(server), 0, "rows")
+        server.sql("DROP FOREIGN TABLE ft")
+
+    def wide_table_that_does_not_fit_is_refused_until_there_is_room(self, server):
+        fill(server, 10)
+        columns = ", ".join(f"c{i} int DEFAULT {i}" for i in range(1599))
+        server.sql(f"CREATE FOREIGN TABLE broad ({columns}) SERVER gstore_fdw")
+        for _ in range(2):
+            expect(server.error("INSERT INTO broad DEFAULT VALUES"), "53200", "SQLSTATE")
+            expect(count(server, "broad"), 0, "rows")
+        expect(count(server), 10, "rows beside it")
+        server.sql("DROP FOREIGN TABLE broad; CREATE FOREIGN TABLE broad (id int, " + columns[: columns.index("c40")] + " last int) SERVER gstore_fdw")
+        self._retry(server, "53200", "INSERT INTO broad VALUES (1)")
+        expect(server.sql("SELECT id, c39 FROM broad"), "1|39", "values")
+        server.sql("DROP FOREIGN TABLE broad")
+        self._expect_room(server)
+
+    def rows_appended_to_columns_that_were_evicted_stay(self, server):
+        fill(server, 1000)
+        for last in range(1000, 4000, 500):
+            self._evict(server)
+            for _ in range(4):  # what is read comes back to the device
+                server.sql("SELECT count(*), max(t) FROM ft")
+            server.sql(f"INSERT INTO ft SELECT i, 'row ' || i FROM generate_series({last} + 1, {last} + 500) i")
+            self._evict(server)
+            expect(server.sql("SELECT count(*), sum((t = 'row ' || id)::int) FROM ft"), f"{last + 500}|{last + 500}", "rows, and right ones")
+        server.sql("DROP FOREIGN TABLE ft")
+
+    def _evict(self, server):
+        tool = [f"{private.BUILD}/tools/gvmem", "keeper"]
+        socket = ["-s", f"{server.folder}/data/gstore.sock"]
+        said = subprocess.run(private.as_owner([*tool, "ls", *socket]), env=server.environ, capture_output=True, text=True, check=True)
+        for name in said.stdout.split():
+            subprocess.run(private.as_owner([*tool, "evict", name, *socket]), env=server.environ, capture_output=True, check=True)
+
+    def _wait_objects(self, server, number):
+        """Until what nobody needs any more is gone."""
+        server.wait_for("SELECT sum(objects) FROM pgstrom.gstore_fdw_keeper_info", str(number))
+
     def _retry(self, server, state, text, **more):
         """Again while it fails so: what nobody needs goes a second later, when the keeper has looked."""
         deadline = time.monotonic() + 30
@@ -420,6 +525,23 @@ class External:
                 if state[:2] not in ("08", "HV"):
                     raise Failed(f"SQLSTATE {state}")
                 expect_usable(server, 0)
+
+    def keeper_stopped_the_server_does_not_wait_for_it(self, server):
+        """DROP DATABASE waits for every process of the server: the keeper's client must not hang."""
+        with self._keeper(server) as keeper:
+            server.wait_for("SELECT DISTINCT keeper_pid FROM pgstrom.gstore_fdw_keeper_info WHERE ready", str(keeper.pid))
+            fill(server)
+            server.sql("CREATE DATABASE other")
+            os.kill(keeper.pid, signal.SIGSTOP)
+            try:
+                server.sql("DROP FOREIGN TABLE ft")
+                time.sleep(2)  # it has memory to drop, and looks at the keeper once a second
+                server.sql("DROP DATABASE other", timeout=20)
+            finally:
+                os.kill(keeper.pid, signal.SIGCONT)
+            server.wait_for("SELECT sum(objects) FROM pgstrom.gstore_fdw_keeper_info", "0")
+            fill(server)
+            expect_usable(server, 1000)
 
     @contextlib.contextmanager
     def _keeper(self, server):

@@ -31,12 +31,7 @@ same_rows() { # HANDLE QUERY
     return 1
 }
 # As the server's user: the software GPU lets a process open the memory of its own user's alone.
-as_server() {
-    if [ "$(id -u)" = 0 ]; then
-        exec setpriv --reuid postgres --regid postgres --init-groups "$@"
-    fi
-    exec "$@"
-}
+as_server() { exec "$project/scripts/pg-owner.sh" "$@"; }
 until_true() { # QUERY, for 20 s
     for _ in $(seq 200); do
         [ "$(sql -c "$1")" = t ] && return 0

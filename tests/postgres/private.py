@@ -4,7 +4,6 @@ The server's folder is in the build folder; server and folder are gone when the 
 it ends of: guard.sh waits for the end of file on a pipe that only the program writes to.
 """
 import os
-import shutil
 import signal
 import subprocess
 import tempfile
@@ -32,7 +31,7 @@ def expect(value, wanted, what):
 
 def as_owner(command):
     """The server's own programs do not run as root."""
-    return ["setpriv", "--reuid", "postgres", "--regid", "postgres", "--init-groups", *command] if os.getuid() == 0 else command
+    return [str(PROJECT / "scripts/pg-owner.sh"), *command]
 
 
 def pg_config(option):
@@ -41,16 +40,9 @@ def pg_config(option):
 
 def why_not():
     """Why there is no server to test with; None if there is."""
-    if not shutil.which(os.environ.get("PG_CONFIG", "pg_config")):
-        return "there is no pg_config"
-    if not Path(pg_config("--includedir-server"), "postgres.h").exists():
-        return "there are no server headers"
-    if not Path(pg_config("--bindir"), "postgres").exists():
-        return "there is no PostgreSQL server"
-    if os.getuid() == 0:
-        if subprocess.run(as_owner(["test", "-x", str(BUILD)]), capture_output=True).returncode:
-            return f"user postgres cannot enter {BUILD}"
-    return None
+    environ = {**os.environ, "BUILD": str(BUILD)}
+    done = subprocess.run([PROJECT / "scripts/pg-server.sh", "why-not"], env=environ, capture_output=True, text=True, check=True)
+    return done.stdout.strip() or None
 
 
 class Server:

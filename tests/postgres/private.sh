@@ -17,12 +17,8 @@ private_fail() { # WHAT FILE
 }
 
 private_start() {
-    command -v "${PG_CONFIG:-pg_config}" >/dev/null 2>&1 || private_skip 'there is no pg_config'
-    [ -f "$("${PG_CONFIG:-pg_config}" --includedir-server)/postgres.h" ] || private_skip "there are no server headers"
-    [ -x "$("${PG_CONFIG:-pg_config}" --bindir)/postgres" ] || private_skip 'there is no PostgreSQL server'
-    if [ "$(id -u)" = 0 ] && ! setpriv --reuid postgres --regid postgres --init-groups test -x "$BUILD" 2>/dev/null; then
-        private_skip "user postgres cannot enter $BUILD"
-    fi
+    private_reason=$("$project/scripts/pg-server.sh" why-not)
+    [ -z "$private_reason" ] || private_skip "$private_reason"
     mkdir -p "$BUILD/postgres-run"
     private=$(mktemp -d "$BUILD/postgres-run/$1.XXXXXX") || exit 1
     chmod 755 "$private"

@@ -3,7 +3,7 @@
 # The SQL tests of gstore_fdw against a private server that is made for them and gone afterwards, also
 # when this script is killed. Prints TAP, a line for each file of sql/ or isolation/specs/; the folder of
 # results is named where something failed, and kept. BUILD says where the library was built (default
-# build), PG_CONFIG which PostgreSQL. As root the server runs as user postgres.
+# build), PG_CONFIG which PostgreSQL. As root the server runs as scripts/pg-owner.sh says.
 # shellcheck disable=SC1091,SC2154 # what private.sh sets
 set -u
 here=$(cd "$(dirname "$0")" && pwd)

@@ -405,7 +405,8 @@ static void begin_slot_request(world *w, process *p, thread *t, opening *o)
     case GVMI_WIRE_SET_MODE: m->body.SET_MODE.value = random_mode(w); break;
     case GVMI_WIRE_SET_METADATA: put_metadata(w, m); break;
     case GVMI_WIRE_PUBLISH:
-        m->body.PUBLISH.flags = world_chance(w, 50) ? GVM_PUBLISH_REPLACE : 0;
+        m->body.PUBLISH.flags = (world_chance(w, 50) ? GVM_PUBLISH_REPLACE : 0) |
+                                (world_chance(w, 20) ? GVM_PUBLISH_PRIVATE : 0);
         strcpy(m->body.PUBLISH.name, pick_name(w, world_chance(w, 50)));
         break;
     case GVMI_WIRE_SEAL: m->body.SEAL.timeout_ms = (int32_t)world_random(w, 20); break;

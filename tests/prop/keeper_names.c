@@ -90,6 +90,8 @@ static void give_name(world *w, object *o, int name)
     w->names[name] = o;
 }
 
+#define NOBODY UINT32_MAX
+
 static void creator_ended(world *w, object *o, bool sure)
 {
     if (o->kept)
@@ -111,8 +113,10 @@ static void close_known(world *w, process *p, uint32_t slot)
     o->openings--;
     for (uint32_t i = 0; i < p->slot_end; i++)
         last = last && p->known[i].object != o;
-    if (o->creator == p->index && last)
+    if (o->creator == p->index && last) {
         creator_ended(w, o, true);
+        o->creator = NOBODY;
+    }
     settle(w, o);
 }
 
@@ -297,6 +301,8 @@ static uint64_t judge_publish(const world *w, const process *p, const request *r
 
     if (!owns(w, p, r->object))
         return ONE_OF(GVM_E_DENIED) | (there != NAME_FREE ? ONE_OF(GVM_E_EXISTS) : 0);
+    if ((c->flags & GVM_PUBLISH_PRIVATE) != 0 && r->object->creator != p->index)
+        return ONE_OF(GVM_E_DENIED);
     if (there == NAME_FREE)
         return ONE_OF(GVM_OK) |
                (is_coming(w, c->name) ? ONE_OF(GVM_E_EXISTS) | ONE_OF(GVM_E_DENIED) : 0);
@@ -691,8 +697,10 @@ static void done(world *w, process *p, const request *r, uint64_t value)
     case GVMI_WIRE_PUBLISH:
         rename_coming(w, m->body.PUBLISH.name);
         give_name(w, o, model_name_index(m->body.PUBLISH.name));
-        o->kept = true;
-        o->doomed = false;
+        if ((m->body.PUBLISH.flags & GVM_PUBLISH_PRIVATE) == 0) {
+            o->kept = true;
+            o->doomed = false;
+        }
         break;
     case GVMI_WIRE_DROP:
         if (is_orphan(w, m->body.DROP.name))

@@ -842,6 +842,50 @@ static void frame_of_other_domain_is_not_reused(void **state)
     end_world(&w);
 }
 
+static void publish_and_close(world *w, actor *a, uint32_t flags)
+{
+    gvmi_wire_message m;
+    uint32_t slot;
+
+    gvmi_wire_start(&m, GVMI_WIRE_CREATE, 10);
+    m.body.CREATE.device_uuid[0] = 7;
+    m.body.CREATE.reserve_bytes = m.body.CREATE.chunk_bytes = m.body.CREATE.bytes = CHUNK;
+    say(w, a, &m);
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_OPENED);
+    slot = last(a)->body.OPENED.slot;
+    gvmi_wire_start(&m, GVMI_WIRE_PUBLISH, 14);
+    m.body.PUBLISH = (gvmi_wire_publish){.slot = slot, .flags = flags, .name = "/x"};
+    say(w, a, &m);
+    assert_int_equal(reply_status(a), GVM_OK);
+    gvmi_wire_start(&m, GVMI_WIRE_CLOSE, 15);
+    m.body.CLOSE.slot = slot;
+    say(w, a, &m);
+    assert_int_equal(reply_status(a), GVM_OK);
+}
+
+static void published_object_outlives_its_creator_unless_private(void **state)
+{
+    gvmi_wire_message m;
+    world w;
+    actor *a, *b;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    publish_and_close(&w, a, 0);
+    assert_int_equal(open_object(&w, b, "/x", 0, &slot), GVM_OK);
+    gvmi_wire_start(&m, GVMI_WIRE_PUBLISH, 16);
+    m.body.PUBLISH = (gvmi_wire_publish){.slot = slot, .flags = GVM_PUBLISH_PRIVATE, .name = "/y"};
+    say(&w, b, &m);
+    assert_int_equal(reply_status(b), GVM_E_DENIED); /* it is not its creator */
+    /* The private one takes the name, and leaves none behind. */
+    publish_and_close(&w, a, GVM_PUBLISH_REPLACE | GVM_PUBLISH_PRIVATE);
+    assert_int_equal(open_object(&w, b, "/x", 0, &slot), GVM_E_ABSENT);
+    end_world(&w);
+}
+
 static void violation_cuts_off_one_client_alone(void **state)
 {
     world w;
@@ -886,6 +930,7 @@ int main(void)
         cmocka_unit_test(quota_counts_by_owner),
         cmocka_unit_test(mode_decides_who_opens),
         cmocka_unit_test(frame_of_other_domain_is_not_reused),
+        cmocka_unit_test(published_object_outlives_its_creator_unless_private),
         cmocka_unit_test(violation_cuts_off_one_client_alone),
     };
 

@@ -51,14 +51,79 @@ static whole valid(void)
     return w;
 }
 
+/* Of layout 'arrow': a column of each kind. */
+enum { NUMBER, BITS, TEXT, LIST, FIXED, ABSENT, KINDS };
+
+typedef struct arrow_whole {
+    gvmi_manifest head;
+    gvmi_manifest_column columns[KINDS];
+    char texts[64];
+} arrow_whole;
+
+/* Where the text, one of those that valid_arrow() puts there, is. */
+static uint32_t text(const arrow_whole *w, const char *wanted)
+{
+    const char *at = w->texts + 1; /* the first one is empty */
+
+    if (*wanted == '\0')
+        at--;
+    while (strcmp(at, wanted) != 0)
+        at += strlen(at) + 1;
+    return (uint32_t)(at - (const char *)w);
+}
+
+static arrow_whole valid_arrow(void)
+{
+    static const struct {
+        const char *arrow, *element;
+        int16_t length, width;
+        char align;
+    } kinds[KINDS] = {
+        [NUMBER] = {"i", "", 4, 4, 'i'},  [BITS] = {"b", "", 1, 0, 'c'},
+        [TEXT] = {"U", "", -1, 8, 'i'},   [LIST] = {"+L", "s", -1, 8, 'i'},
+        [FIXED] = {"w:8", "", 6, 8, 'i'}, [ABSENT] = {"n", "", 8, 8, 'd'},
+    };
+    arrow_whole w = {.head = {.magic = GVMI_MANIFEST_MAGIC,
+                              .version = GVMI_TOKEN_VERSION,
+                              .bytes = sizeof w,
+                              .header_bytes = sizeof w.head,
+                              .column_bytes = sizeof w.columns[0],
+                              .columns = KINDS,
+                              .layout = GVMI_LAYOUT_ARROW,
+                              .rows = 1001,
+                              .revision = 7}};
+    static const char texts[] = "\0t\0i\0b\0U\0+L\0s\0w:8\0n\0Z\0g\0w:08\0w:99999999\0w:\0q\0tsu:";
+
+    memcpy(w.texts, texts, sizeof texts);
+    w.head.schema = w.head.name = text(&w, "t");
+    for (uint16_t i = 0; i < KINDS; i++)
+        w.columns[i] = (gvmi_manifest_column){.name = text(&w, "t"),
+                                              .type_name = text(&w, "t"),
+                                              .arrow = text(&w, kinds[i].arrow),
+                                              .arrow_element = text(&w, kinds[i].element),
+                                              .length = kinds[i].length,
+                                              .align = kinds[i].align,
+                                              .width = (uint32_t)kinds[i].width,
+                                              .number = (uint16_t)(i + 1),
+                                              .flags = GVMI_COLUMN_NULLS};
+    w.columns[TEXT].bodies_bytes = 4097;
+    w.columns[LIST].bodies_bytes = 4098;
+    w.columns[LIST].element = 21;
+    w.columns[LIST].element_length = 2;
+    w.columns[LIST].element_align = 's';
+    w.columns[LIST].flags |= GVMI_COLUMN_ELEMENT_NULLS;
+    w.columns[ABSENT].flags = GVMI_COLUMN_ABSENT;
+    return w;
+}
+
 /* table: to be freed by end(). */
-static gvm_status decode(const whole *w, gvm_table *table)
+static gvm_status decode(const void *manifest, size_t bytes, gvm_table *table)
 {
     memset(table, 0, sizeof *table);
-    table->token.bytes = sizeof *w;
-    table->manifest = malloc(sizeof *w); /* of exactly that size, for sanitizers */
+    table->token.bytes = bytes;
+    table->manifest = malloc(bytes); /* of exactly that size, for sanitizers */
     assert_non_null(table->manifest);
-    memcpy(table->manifest, w, sizeof *w);
+    memcpy(table->manifest, manifest, bytes);
     return gvmi_table_decode(table);
 }
 
@@ -75,7 +140,7 @@ static void manifest_valid_is_decoded(void **state)
     const gvm_table_column *c;
 
     (void)state;
-    assert_int_equal(decode(&w, &table), GVM_OK);
+    assert_int_equal(decode(&w, sizeof w, &table), GVM_OK);
     assert_string_equal(table.info.schema, "public");
     assert_string_equal(table.info.name, "t");
     assert_int_equal(table.info.rows, 1001);
@@ -92,14 +157,50 @@ static void manifest_valid_is_decoded(void **state)
     end(&table);
 }
 
-#define BROKEN(status, statement) \
+static void manifest_of_arrow_is_decoded(void **state)
+{
+    const arrow_whole w = valid_arrow();
+    gvm_table table;
+    const gvm_table_column *c;
+
+    (void)state;
+    assert_int_equal(decode(&w, sizeof w, &table), GVM_OK);
+    assert_string_equal(table.info.layout, "arrow");
+    c = &table.columns[NUMBER].info;
+    assert_string_equal(c->arrow, "i");
+    assert_string_equal(c->arrow_element, "");
+    assert_int_equal(c->values_bytes, 4004);
+    assert_int_equal(c->nulls_bytes, 126);
+    c = &table.columns[BITS].info;
+    assert_int_equal(c->width, 0);
+    assert_int_equal(c->values_bytes, 126);
+    c = &table.columns[TEXT].info;
+    assert_int_equal(c->values_bytes, 8016);
+    assert_int_equal(c->nulls_bytes, 126);
+    assert_int_equal(c->bodies_bytes, 4097);
+    assert_int_equal(c->element_nulls_bytes, 0);
+    c = &table.columns[LIST].info;
+    assert_string_equal(c->arrow, "+L");
+    assert_string_equal(c->arrow_element, "s");
+    assert_int_equal(c->bodies_bytes, 4098);
+    assert_int_equal(c->element_nulls_bytes, 257);
+    assert_int_equal(table.columns[FIXED].info.values_bytes, 8008);
+    c = &table.columns[ABSENT].info;
+    assert_true(c->absent);
+    assert_int_equal(c->values_bytes | c->nulls_bytes | c->bodies_bytes, 0);
+    end(&table);
+}
+
+#define BROKEN_ONE(type, make, status, statement) \
     do { \
-        whole w = valid(); \
+        type w = make(); \
         gvm_table table; \
         statement; \
-        assert_int_equal(decode(&w, &table), status); \
+        assert_int_equal(decode(&w, sizeof w, &table), status); \
         end(&table); \
     } while (0)
+#define BROKEN(status, statement) BROKEN_ONE(whole, valid, status, statement)
+#define BROKEN_ARROW(status, statement) BROKEN_ONE(arrow_whole, valid_arrow, status, statement)
 
 static void manifest_broken_is_refused(void **state)
 {
@@ -126,6 +227,67 @@ static void manifest_broken_is_refused(void **state)
     BROKEN(GVM_E_FORMAT, w.columns[2].element = 21);
 }
 
+static void manifest_of_arrow_broken_is_refused(void **state)
+{
+    (void)state;
+    BROKEN_ARROW(GVM_OK, w.head.rows = 0);
+    BROKEN_ARROW(GVM_E_FORMAT, w.head.rows = UINT64_MAX / 3);
+    BROKEN_ARROW(GVM_E_FORMAT, (w.head.rows = UINT64_MAX, w.head.columns = 2,
+                                w.columns[0] = w.columns[BITS], w.columns[0].number = 1));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[NUMBER].arrow = 0);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[NUMBER].arrow_element = sizeof w);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[NUMBER].arrow_element = text(&w, "s"));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[NUMBER].arrow = text(&w, "g"));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[NUMBER].arrow = text(&w, "U"));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[NUMBER].arrow = text(&w, "b"));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[NUMBER].arrow = text(&w, "n"));
+    BROKEN_ARROW(GVM_E_VERSION, w.columns[NUMBER].arrow = text(&w, "q"));
+    BROKEN_ARROW(GVM_E_VERSION, w.columns[NUMBER].arrow = text(&w, ""));
+    BROKEN_ARROW(GVM_E_VERSION, w.columns[FIXED].arrow = text(&w, "w:"));
+    BROKEN_ARROW(GVM_E_VERSION, w.columns[FIXED].arrow = text(&w, "w:08"));
+    BROKEN_ARROW(GVM_E_VERSION, w.columns[FIXED].arrow = text(&w, "w:99999999"));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[FIXED].length = 9);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[NUMBER].width = 8);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[NUMBER].length = 0);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[NUMBER].align = 0);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[BITS].width = 1);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[BITS].length = 2);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[TEXT].length = 4);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[TEXT].width = 4);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[TEXT].bodies_bytes = UINT64_MAX);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[TEXT].flags |= GVMI_COLUMN_PGLZ);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[TEXT].flags |= GVMI_COLUMN_ABSENT);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[LIST].bodies_bytes++);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[LIST].arrow_element = text(&w, ""));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[LIST].arrow_element = text(&w, "b"));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[LIST].arrow_element = text(&w, "Z"));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[LIST].arrow_element = text(&w, "i"));
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[LIST].element_length = 4);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[LIST].element = 0);
+    BROKEN_ARROW(GVM_E_FORMAT, w.columns[ABSENT].flags = 0);
+}
+
+static void check_arrow_rules(const gvm_table *table, const gvm_table_column *c)
+{
+    const uint64_t rows = table->info.rows, bits = (rows + 7) / 8;
+    const uint64_t unit = c->arrow_element[0] != '\0' ? (uint64_t)c->element_length : 1;
+
+    assert_true(c->nulls_bytes == 0 || c->nulls_bytes == bits);
+    assert_false(c->compressed);
+    assert_true((strcmp(c->arrow, "n") == 0) == c->absent);
+    if (c->absent)
+        assert_int_equal(c->values_bytes | c->nulls_bytes | c->bodies_bytes | c->element_nulls_bytes,
+                         0);
+    else if (c->width == 0)
+        assert_int_equal(c->values_bytes, bits);
+    else
+        assert_int_equal(c->values_bytes / c->width, rows + (c->length < 0));
+    assert_true(c->length < 0 || (c->bodies_bytes | c->element_nulls_bytes) == 0);
+    assert_true(unit > 0 && c->bodies_bytes % unit == 0);
+    assert_true(c->element_nulls_bytes == 0 ||
+                c->element_nulls_bytes == (c->bodies_bytes / unit + 7) / 8);
+}
+
 static void check_rules(const gvm_table *table)
 {
     const char *from = table->manifest, *to = from + table->token.bytes;
@@ -135,34 +297,50 @@ static void check_rules(const gvm_table *table)
 
         assert_true(c->name > from && c->name + strlen(c->name) < to);
         assert_true(c->type_name > from && c->type_name + strlen(c->type_name) < to);
+        assert_true(i == 0 || c->number > table->columns[i - 1].info.number);
+        if (c->arrow != NULL) {
+            assert_true(c->arrow > from && c->arrow + strlen(c->arrow) < to);
+            check_arrow_rules(table, c);
+            continue;
+        }
         assert_true(c->width >= 1 && c->width <= 1 << 15);
         assert_true(c->absent || c->values_bytes / c->width == table->info.rows);
         assert_true(c->length < 0 || c->bodies_bytes == 0);
-        assert_true(i == 0 || c->number > table->columns[i - 1].info.number);
         assert_true(!c->absent || (c->values_bytes | c->nulls_bytes | c->bodies_bytes) == 0);
     }
+}
+
+/* Returns whether it was accepted. */
+static int damage(void *manifest, size_t bytes, unsigned *seed)
+{
+    gvm_table table;
+    int accepted = 0;
+
+    for (int i = rand_r(seed) % 3; i >= 0; i--)
+        ((uint8_t *)manifest)[(size_t)rand_r(seed) % bytes] = (uint8_t)rand_r(seed);
+    if (decode(manifest, bytes, &table) == GVM_OK) {
+        check_rules(&table);
+        accepted = 1;
+    }
+    end(&table);
+    return accepted;
 }
 
 static void manifest_with_random_damage_obeys_the_rules(void **state)
 {
     unsigned seed = (unsigned)time(NULL);
-    int accepted = 0;
+    int accepted = 0, accepted_arrow = 0;
 
     (void)state;
     print_message("seed %u\n", seed);
     for (int round = 0; round < ROUNDS; round++) {
         whole w = valid();
-        gvm_table table;
+        arrow_whole a = valid_arrow();
 
-        for (int i = rand_r(&seed) % 3; i >= 0; i--)
-            ((uint8_t *)&w)[(size_t)rand_r(&seed) % sizeof w] = (uint8_t)rand_r(&seed);
-        if (decode(&w, &table) == GVM_OK) {
-            check_rules(&table);
-            accepted++;
-        }
-        end(&table);
+        accepted += damage(&w, sizeof w, &seed);
+        accepted_arrow += damage(&a, sizeof a, &seed);
     }
-    assert_true(accepted > ROUNDS / 100);
+    assert_true(accepted > ROUNDS / 100 && accepted_arrow > ROUNDS / 100);
 }
 
 static void token_valid_is_parsed(void **state)
@@ -247,6 +425,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(manifest_valid_is_decoded),
         cmocka_unit_test(manifest_broken_is_refused),
+        cmocka_unit_test(manifest_of_arrow_is_decoded),
+        cmocka_unit_test(manifest_of_arrow_broken_is_refused),
         cmocka_unit_test(manifest_with_random_damage_obeys_the_rules),
         cmocka_unit_test(token_valid_is_parsed),
         cmocka_unit_test(token_malformed_is_refused),

@@ -86,6 +86,30 @@ SELECT ready, epoch > 0 AS epoch, pid > 0 AS pid, socket <> '' AS socket, proble
     windows > 0 AS windows, windows_in_use BETWEEN 0 AND windows AS in_use, device, device_name <> '' AS name,
     device_budget > 0 AS device_budget
     FROM pgstrom.gstore_fdw_keeper_info WHERE device = 0;
+-- It is a process of the server's like others: pg_stat_activity shows what it does and waits for. It may just be at work.
+CREATE FUNCTION keeper_rests() RETURNS SETOF pg_stat_activity LANGUAGE plpgsql AS $$
+BEGIN
+    FOR i IN 1..200 LOOP
+        RETURN QUERY SELECT * FROM pg_stat_activity WHERE backend_type = 'gstore_fdw keeper' AND state = 'idle' AND wait_event IS NOT NULL;
+        EXIT WHEN FOUND;
+        PERFORM pg_stat_clear_snapshot(), pg_sleep(0.1);
+    END LOOP;
+END $$;
+SELECT pid = (SELECT DISTINCT pid FROM pgstrom.gstore_fdw_keeper_info) AS pid, datname, query, wait_event_type,
+    backend_start <= state_change AS times FROM keeper_rests();
+SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'gstore_fdw keeper';
+DROP FUNCTION keeper_rests;
+-- session_opens_no_gpu_and_copies_no_table: the driver is in the keeper's memory alone; of a table a session has a batch.
+SELECT pg_read_file('/proc/self/maps') ~ 'libcuda|softgpu' AS session,
+    (SELECT pg_read_file('/proc/' || pid || '/maps') ~ 'libcuda|softgpu' FROM pgstrom.gstore_fdw_keeper_info LIMIT 1) AS keeper;
+CREATE FOREIGN TABLE f_large (a int, b text) SERVER gstore_fdw;
+INSERT INTO f_large SELECT i, repeat('x', 1000) FROM generate_series(1, 50000) i;
+BEGIN;
+DECLARE c CURSOR FOR SELECT * FROM f_large;
+MOVE 1 IN c;
+SELECT gstore_fdw_rawsize('f_large') > 50000000 AS table_bytes, sum(total_bytes) < 16000000 AS session_bytes FROM pg_backend_memory_contexts;
+COMMIT;
+DROP FOREIGN TABLE f_large;
 
 -- Progress: a trigger that fires in the middle of a load sees it, and nothing is left of it.
 CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$

@@ -3,7 +3,7 @@ CREATE FOREIGN TABLE x (id int, t text) SERVER gstore_fdw;
 CREATE FOREIGN TABLE y (id int, t text) SERVER gstore_fdw;
 CREATE FUNCTION ids() RETURNS int[] LANGUAGE sql VOLATILE AS 'SELECT array_agg(id ORDER BY id) FROM x';
 
--- Abort.
+-- aborted_changes_are_gone.
 BEGIN;
 INSERT INTO x VALUES (1, 'a'), (2, NULL);
 SELECT * FROM x ORDER BY id;
@@ -24,7 +24,7 @@ INSERT INTO x VALUES (5, 'e');
 COMMIT;
 SELECT ids();
 
--- Own changes, command by command, NULLs and bodies among them; also what was inserted and deleted again.
+-- own_rows_have_their_nulls_and_bodies, command by command; also what was inserted and deleted again.
 BEGIN;
 INSERT INTO x VALUES (4, NULL);
 INSERT INTO x SELECT 5, repeat('five', 3);
@@ -154,7 +154,7 @@ END $$;
 SELECT count(*), sum(id), sum(length(t)) FROM x WHERE id > 1000;
 DELETE FROM x WHERE id > 100;
 
--- TRUNCATE in a transaction: alone, then filled, then undone; to a savepoint; twice.
+-- truncate_is_transactional: alone, then filled, then undone; to a savepoint; twice.
 BEGIN;
 TRUNCATE x;
 SELECT count(*) FROM x;
@@ -185,7 +185,7 @@ TRUNCATE x, y;
 SELECT count(*) FROM x;
 INSERT INTO x VALUES (1, 'a'), (2, NULL), (3, 'c');
 
--- DROP and CREATE in a transaction, and back.
+-- dropped_table_is_back_after_rollback, with its rows; CREATE in a transaction.
 BEGIN;
 DROP FOREIGN TABLE x;
 SELECT to_regclass('x');

@@ -1,0 +1,53 @@
+/* postgres/arrow_copy.h - the copy of a table of format 'arrow' as one piece of device memory.
+ *
+ * What gstore_export_ipchandle() makes, byte by byte as docs/gstore_format.md has it. Plain C without
+ * PostgreSQL, for programs that open the handle. Numbers are little-endian; offsets are from the head's
+ * first byte. Byte 24 tells this copy from one of format 'pgstrom' (kds.h).
+ */
+#ifndef GSTORE_ARROW_COPY_H
+#define GSTORE_ARROW_COPY_H
+
+#include <stdint.h>
+
+#define GSTORE_ARROW_COPY 'a' /* gstore_arrow_head.format */
+#define GSTORE_ARROW_VERSION 1u
+#define GSTORE_ARROW_ALIGN 64u /* of every buffer, and of the whole */
+
+typedef struct gstore_arrow_buffer {
+    uint64_t offset; /* 0: there is none */
+    uint64_t bytes;
+} gstore_arrow_buffer;
+
+typedef struct gstore_arrow_column {
+    char name[64];
+    char format[16];         /* of Arrow's C data interface: "i", "g", "U", "+L", ... */
+    char element_format[16]; /* of a list's child; otherwise "" */
+    uint32_t atttypid;
+    int32_t atttypmod;
+    int16_t attnum; /* from 1 */
+    uint8_t reserved[6];
+    gstore_arrow_buffer validity; /* none: no row is NULL */
+    gstore_arrow_buffer offsets;  /* none: fixed length */
+    gstore_arrow_buffer values;   /* of a list: the child's, */
+    gstore_arrow_buffer element_validity;
+    uint64_t elements; /* and how many there are */
+    uint64_t reserved_2;
+} gstore_arrow_column;
+
+typedef struct gstore_arrow_head {
+    uint64_t length; /* of everything */
+    uint64_t nitems;
+    uint32_t version;
+    uint32_t ncols; /* dropped ones are left out */
+    uint8_t format;
+    uint8_t reserved[3];
+    uint32_t head_bytes, column_bytes; /* 64, 192 */
+    uint32_t table_oid;
+    uint8_t reserved_2[24];
+    gstore_arrow_column columns[]; /* ncols */
+} gstore_arrow_head;
+
+_Static_assert(sizeof(gstore_arrow_column) == 192, "192 bytes a column");
+_Static_assert(sizeof(gstore_arrow_head) == 64, "64 bytes before the columns");
+
+#endif

@@ -1,0 +1,173 @@
+/* See chores.h. */
+#include "postgres/chores.h"
+
+#include <pthread.h>
+#include <signal.h>
+#include <stdlib.h>
+#include <time.h>
+
+#include "base/error.h"
+
+#define LOOK_S 1
+
+typedef struct chore {
+    struct chore *next;
+    bool store; /* otherwise a copy */
+    gstore_store_name name;
+    uint64_t copy;
+} chore;
+
+struct gstore_chores {
+    gstore_service *service;
+    void (*wake)(void *latch);
+    void *latch;
+    pthread_t thread;
+    pthread_mutex_t lock;
+    pthread_cond_t given;
+    /* Under the lock: */
+    chore *first, *last;
+    bool stop;
+    bool reported; /* and not taken */
+    gstore_report report;
+};
+
+/* NULL: none was given for a while; or *stop. */
+static chore *next_chore(gstore_chores *c, bool *stop)
+{
+    struct timespec until;
+    chore *taken;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += LOOK_S;
+    pthread_mutex_lock(&c->lock);
+    while (c->first == NULL && !c->stop && pthread_cond_timedwait(&c->given, &c->lock, &until) == 0)
+        ;
+    taken = c->first;
+    if (taken != NULL)
+        c->first = taken->next;
+    *stop = taken == NULL && c->stop;
+    pthread_mutex_unlock(&c->lock);
+    return taken;
+}
+
+static void look(gstore_chores *c)
+{
+    gstore_report report;
+    const bool good = gstore_service_report(c->service, &report) == GVM_OK;
+
+    if (good) {
+        pthread_mutex_lock(&c->lock);
+        c->report = report;
+        c->reported = true;
+        pthread_mutex_unlock(&c->lock);
+    }
+    if (good || gstore_service_is_lost(c->service))
+        c->wake(c->latch);
+}
+
+static void *run(void *arg)
+{
+    gstore_chores *c = arg;
+    bool stop = false;
+
+    look(c);
+    while (!stop) {
+        chore *taken = next_chore(c, &stop);
+
+        if (taken != NULL && taken->store)
+            (void)gstore_service_drop(c->service, &taken->name);
+        else if (taken != NULL)
+            gstore_service_drop_copy(c->service, taken->copy);
+        else if (!stop)
+            look(c);
+        free(taken);
+    }
+    return NULL;
+}
+
+gvm_status gstore_chores_start(gstore_service *service, void (*wake)(void *latch), void *latch,
+                               gstore_chores **out)
+{
+    gstore_chores *c = calloc(1, sizeof *c);
+    pthread_condattr_t monotonic;
+    sigset_t all, before;
+    int code;
+
+    if (c == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for the keeper's chores");
+    c->service = service;
+    c->wake = wake;
+    c->latch = latch;
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_condattr_init(&monotonic);
+    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    pthread_cond_init(&c->given, &monotonic);
+    pthread_condattr_destroy(&monotonic);
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    code = pthread_create(&c->thread, NULL, run, c);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code != 0) {
+        pthread_cond_destroy(&c->given);
+        pthread_mutex_destroy(&c->lock);
+        free(c);
+        return gvmi_fail_system(GVM_E_SYSTEM, code, "pthread_create", "cannot start a thread");
+    }
+    *out = c;
+    return GVM_OK;
+}
+
+void gstore_chores_stop(gstore_chores *c)
+{
+    if (c == NULL)
+        return;
+    pthread_mutex_lock(&c->lock);
+    c->stop = true;
+    pthread_cond_signal(&c->given);
+    pthread_mutex_unlock(&c->lock);
+    pthread_join(c->thread, NULL);
+    pthread_cond_destroy(&c->given);
+    pthread_mutex_destroy(&c->lock);
+    free(c);
+}
+
+static bool give(gstore_chores *c, chore what)
+{
+    chore *given = malloc(sizeof *given);
+
+    if (given == NULL)
+        return false;
+    *given = what;
+    pthread_mutex_lock(&c->lock);
+    if (c->first == NULL)
+        c->first = given;
+    else
+        c->last->next = given;
+    c->last = given;
+    pthread_cond_signal(&c->given);
+    pthread_mutex_unlock(&c->lock);
+    return true;
+}
+
+bool gstore_chores_drop_store(gstore_chores *c, const gstore_store_name *name)
+{
+    return give(c, (chore){.store = true, .name = *name});
+}
+
+bool gstore_chores_drop_copy(gstore_chores *c, uint64_t copy)
+{
+    return give(c, (chore){.copy = copy});
+}
+
+bool gstore_chores_take_report(gstore_chores *c, gstore_report *out)
+{
+    bool news;
+
+    pthread_mutex_lock(&c->lock);
+    news = c->reported;
+    if (news)
+        *out = c->report;
+    c->reported = false;
+    pthread_mutex_unlock(&c->lock);
+    return news;
+}

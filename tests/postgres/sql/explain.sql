@@ -1,0 +1,111 @@
+-- EXPLAIN: what a scan reads, what it tests itself, what it moves; and plans with several processes.
+SET max_parallel_workers_per_gather = 0;
+-- EXPLAIN ANALYZE without what differs from run to run, and from release to release.
+CREATE FUNCTION analyzed(query text) RETURNS SETOF text LANGUAGE plpgsql AS $$
+DECLARE
+    line text;
+BEGIN
+    FOR line IN EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, BUFFERS OFF) ' || query LOOP
+        RETURN NEXT regexp_replace(line, '(rows=\d+)\.\d+', '\1');
+    END LOOP;
+END $$;
+CREATE FUNCTION figure(query text, name text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    plan json;
+BEGIN
+    EXECUTE 'EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF, FORMAT JSON) ' || query INTO plan;
+    RETURN jsonb_path_query_first(plan::jsonb, ('$.**."' || name || '"')::jsonpath);
+END $$;
+CREATE FUNCTION bytes_moved(query text) RETURNS bigint LANGUAGE sql AS $$ SELECT figure(query, 'Bytes Moved')::bigint $$;
+CREATE FOREIGN TABLE e (id int, value float8, name text, note text, flag bool) SERVER gstore_fdw;
+-- Without rows there is nothing to move.
+SELECT * FROM analyzed('SELECT * FROM e WHERE id = 1');
+INSERT INTO e SELECT i, i / 2.0, 'name ' || i, CASE WHEN i % 10 = 0 THEN 'note' END, i % 2 = 0 FROM generate_series(1, 10000) i;
+
+-- Only columns that are needed are read: by the target list, by conditions, by the whole row, by nobody.
+SELECT * FROM analyzed('SELECT id FROM e');
+SELECT * FROM analyzed('SELECT id, value FROM e');
+SELECT * FROM analyzed('SELECT count(*) FROM e');
+EXPLAIN (COSTS OFF) SELECT name FROM e ORDER BY value;
+EXPLAIN (COSTS OFF) SELECT e FROM e;
+EXPLAIN (COSTS OFF) SELECT note FROM e WHERE length(name) = 3;
+EXPLAIN (VERBOSE, COSTS OFF) SELECT id + 1 FROM e WHERE flag;
+-- A column of variable width costs more than its offsets alone.
+SELECT bytes_moved('SELECT id FROM e') AS int, bytes_moved('SELECT value FROM e') AS float8,
+    bytes_moved('SELECT name FROM e') BETWEEN 10000 * (4 + 8) AND 10000 * (4 + 16) + 64 AS text,
+    bytes_moved('SELECT flag FROM e') AS bool, bytes_moved('SELECT id, flag FROM e') AS both;
+-- With NULLs: a bit a row more.
+SELECT bytes_moved('SELECT note FROM e') < bytes_moved('SELECT name FROM e') AS fewer_bodies;
+
+-- Comparisons of a column with what does not change in the scan are tested on columns; the rest on rows.
+SELECT * FROM analyzed('SELECT id FROM e WHERE id <= 10');
+SELECT * FROM analyzed('SELECT id FROM e WHERE id > 9990 AND value < 4999 AND name LIKE ''%9_''');
+EXPLAIN (COSTS OFF) SELECT id FROM e WHERE note IS NULL;
+EXPLAIN (COSTS OFF) SELECT id FROM e WHERE note IS NOT NULL AND flag;
+EXPLAIN (COSTS OFF) SELECT id FROM e WHERE id IN (1, 2, 3);
+EXPLAIN (COSTS OFF) SELECT id FROM e WHERE id = 1 OR id = 2;
+EXPLAIN (COSTS OFF) SELECT id FROM e WHERE id BETWEEN 5 AND 7;
+EXPLAIN (COSTS OFF) SELECT id FROM e WHERE 5 >= id;
+EXPLAIN (COSTS OFF) SELECT id FROM e WHERE id = random()::int;
+EXPLAIN (COSTS OFF) SELECT id FROM e WHERE id = value;
+EXPLAIN (COSTS OFF) SELECT id FROM e WHERE name = 'name 1';
+EXPLAIN (COSTS OFF) SELECT id FROM e WHERE id::numeric = 1;
+-- What cannot be true is not read.
+SELECT * FROM analyzed('SELECT id FROM e WHERE id = 1 AND false');
+-- Where no row of a batch is left, its other columns are not read.
+SELECT bytes_moved('SELECT * FROM e WHERE id < 0') AS id_alone, bytes_moved('SELECT * FROM e WHERE id > 0') >
+    bytes_moved('SELECT * FROM e WHERE id < 0') AS all_columns;
+
+-- Parameters: of a prepared statement, of a join.
+PREPARE p (int) AS SELECT name FROM e WHERE id = $1;
+SET plan_cache_mode = force_generic_plan;
+SELECT * FROM analyzed('EXECUTE p (77)');
+SELECT * FROM analyzed('EXECUTE p (NULL)');
+RESET plan_cache_mode;
+EXPLAIN (COSTS OFF) SELECT a.id, (SELECT b.name FROM e b WHERE b.id = a.id) FROM e a WHERE a.id < 3;
+EXPLAIN (COSTS OFF) SELECT a.name FROM e a JOIN e b ON a.id = b.id WHERE b.value = 3;
+
+-- Changes: the target is read as far as it is needed.
+EXPLAIN (COSTS OFF) DELETE FROM e WHERE id = 4;
+EXPLAIN (COSTS OFF) UPDATE e SET value = value + 1 WHERE id = 4;
+EXPLAIN (COSTS OFF) INSERT INTO e SELECT * FROM e WHERE id = 4;
+BEGIN;
+SELECT * FROM analyzed('DELETE FROM e WHERE id <= 5000');
+SELECT count(*) FROM e;
+SELECT * FROM analyzed('SELECT count(*) FROM e WHERE id <= 6000');
+ROLLBACK;
+-- own_rows_are_filtered_too: those of this transaction are one more segment, a batch of its own.
+BEGIN;
+INSERT INTO e VALUES (0), (-1);
+SELECT * FROM analyzed('SELECT id FROM e WHERE id <= 0');
+ROLLBACK;
+
+-- In other forms.
+EXPLAIN (COSTS OFF, FORMAT JSON) SELECT id FROM e WHERE flag AND id <= 10;
+EXPLAIN (COSTS OFF, FORMAT YAML) SELECT count(*) FROM e;
+
+-- A table of many batches, and a scan that several processes share. Who takes which batch differs, sums do not.
+CREATE FOREIGN TABLE e_big (a int, b bigint) SERVER gstore_fdw;
+INSERT INTO e_big SELECT i, i FROM generate_series(1, 1000000) i;
+SET max_parallel_workers_per_gather = 2;
+SET parallel_setup_cost = 0;
+SET parallel_tuple_cost = 0;
+EXPLAIN (COSTS OFF) SELECT count(*) FROM e_big WHERE a % 2 = 0;
+EXPLAIN (COSTS OFF) SELECT sum(b) FROM e_big WHERE a > 10;
+SELECT bytes_moved('SELECT sum(b) FROM e_big') AS parallel;
+SELECT sum(b), count(*) FROM e_big WHERE a > 10;
+-- The counts are those of all processes.
+SELECT figure('SELECT sum(b) FROM e_big WHERE a > 10', 'Workers Launched') AS launched,
+    figure('SELECT sum(b) FROM e_big WHERE a > 10', 'Rows Removed by Scan Filter') AS filtered,
+    figure('SELECT sum(b) FROM e_big WHERE a > 10', 'Batches')::int > 2 AS batches,
+    figure('SELECT sum(b) FROM e_big WHERE a > 10', 'Bytes Moved') AS bytes;
+SET max_parallel_workers_per_gather = 0;
+SELECT figure('SELECT sum(b) FROM e_big WHERE a > 10', 'Bytes Moved') AS alone,
+    figure('SELECT sum(b) FROM e_big WHERE a > 10', 'Rows Removed by Scan Filter') AS filtered;
+-- Scanned more than once: each time counts.
+SELECT * FROM analyzed('SELECT * FROM generate_series(1, 3) g, LATERAL (SELECT count(*) FROM e WHERE e.id < g) c');
+-- LIMIT ends a scan early.
+SELECT bytes_moved('SELECT * FROM e_big LIMIT 1') < 12000000 AS early;
+
+DROP FOREIGN TABLE e, e_big;
+DROP FUNCTION analyzed, bytes_moved, figure;
