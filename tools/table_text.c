@@ -328,14 +328,14 @@ static bool write_element(FILE *out, array *a)
 
 static bool write_dimension(FILE *out, array *a, int dimension)
 {
+    const bool last = dimension + 1 >= a->dimensions || dimension + 1 >= ARRAY_DIMENSIONS_MAX;
     bool good = true;
 
     fputc('{', out);
     for (uint32_t i = 0; i < a->dims[dimension] && good; i++) {
         if (i > 0)
             fputc(',', out);
-        good = dimension + 1 < a->dimensions ? write_dimension(out, a, dimension + 1)
-                                             : write_element(out, a);
+        good = last ? write_element(out, a) : write_dimension(out, a, dimension + 1);
     }
     fputc('}', out);
     return good;
