@@ -26,13 +26,22 @@ CREATE TYPE public.reggstore (
     LIKE = pg_catalog.oid, CATEGORY = 'N');
 COMMENT ON TYPE public.reggstore IS 'table in GPU memory';
 
+-- Casts by functions of the server's under names of our own: with theirs, a cast would want another one to
+-- be there, and pg_upgrade restores casts in any order.
+CREATE FUNCTION public.reggstore_to_bigint(public.reggstore) RETURNS bigint
+    AS 'oidtoi8' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION public.reggstore_from_bigint(bigint) RETURNS public.reggstore
+    AS 'i8tooid' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+CREATE FUNCTION public.reggstore_from_smallint(smallint) RETURNS public.reggstore
+    AS 'i2toi4' LANGUAGE internal IMMUTABLE STRICT PARALLEL SAFE;
+
 CREATE CAST (public.reggstore AS oid) WITHOUT FUNCTION AS IMPLICIT;
 CREATE CAST (oid AS public.reggstore) WITHOUT FUNCTION AS IMPLICIT;
 CREATE CAST (public.reggstore AS int) WITHOUT FUNCTION AS ASSIGNMENT;
 CREATE CAST (int AS public.reggstore) WITHOUT FUNCTION AS IMPLICIT;
-CREATE CAST (public.reggstore AS bigint) WITH FUNCTION pg_catalog.int8(oid) AS ASSIGNMENT;
-CREATE CAST (bigint AS public.reggstore) WITH FUNCTION pg_catalog.oid(bigint) AS IMPLICIT;
-CREATE CAST (smallint AS public.reggstore) WITH FUNCTION pg_catalog.int4(smallint) AS IMPLICIT;
+CREATE CAST (public.reggstore AS bigint) WITH FUNCTION public.reggstore_to_bigint(public.reggstore) AS ASSIGNMENT;
+CREATE CAST (bigint AS public.reggstore) WITH FUNCTION public.reggstore_from_bigint(bigint) AS IMPLICIT;
+CREATE CAST (smallint AS public.reggstore) WITH FUNCTION public.reggstore_from_smallint(smallint) AS IMPLICIT;
 CREATE CAST (regclass AS public.reggstore) WITHOUT FUNCTION AS ASSIGNMENT;
 CREATE CAST (public.reggstore AS regclass) WITHOUT FUNCTION AS ASSIGNMENT;
 

@@ -25,6 +25,7 @@ SETTINGS = ["max_wal_size=8GB", "shared_buffers=4GB", "work_mem=256MB", "checkpo
 COLUMNS = "(id int, value float8, name text)"
 TABLES = {"gstore": f"CREATE FOREIGN TABLE gstore {COLUMNS} SERVER gstore_fdw", "heap": f"CREATE UNLOGGED TABLE heap {COLUMNS}"}
 ONE_ROW_TIMES = 200
+SMALL_ROWS = 1000
 
 
 class Server:
@@ -85,6 +86,8 @@ def main():
         server.psql(f"CREATE UNLOGGED TABLE source AS SELECT i AS id, random() * 1000 AS value, 'row number ' || i AS name FROM generate_series(1, {rows}) i;")
         copied = f"{server.folder}/run/rows"
         server.psql(f"COPY source TO '{copied}';")
+        server.psql("".join(f"TRUNCATE {t}; INSERT INTO {t} SELECT * FROM source LIMIT {SMALL_ROWS};" for t in TABLES))
+        measure(server, samples, f"INSERT of one row and commit, table of {SMALL_ROWS}", 1, "", "INSERT INTO @ VALUES (0, 0, 'one');\n", ONE_ROW_TIMES)
         measure(server, samples, f"INSERT ... SELECT of {rows} rows", repetitions, "TRUNCATE @;", "INSERT INTO @ SELECT * FROM source;\n")
         measure(server, samples, f"COPY of {rows} rows, text", repetitions, "TRUNCATE @;", f"COPY @ FROM '{copied}';\n")
         os.unlink(copied)

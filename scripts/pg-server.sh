@@ -8,7 +8,7 @@
 set -eu
 cd "$(dirname "$0")/.."
 verb=${1:-}
-programs='initdb pg_ctl postgres psql pg_dump pgbench pg_basebackup pg_controldata'
+programs='initdb pg_basebackup pg_controldata pg_ctl pg_dump pg_dumpall pg_resetwal pg_restore pg_upgrade pgbench postgres psql vacuumdb'
 pg_config=${PG_CONFIG:-pg_config}
 
 as_owner() { scripts/pg-owner.sh "$@"; }

@@ -7,6 +7,7 @@ need other settings have servers of their own. "Usable" means: rows go in and co
 import contextlib
 import copy
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -478,6 +479,19 @@ class Load:
             subprocess.run(server.psql("-f", str(path), database="restored"), env=server.environ, capture_output=True, check=True)
             expect(server.sql("SELECT count(*) FROM account", database="restored"), str(rows), f"rows with {more}")
             server.sql("DROP DATABASE restored")
+
+    def upgraded_server_has_the_definitions_and_no_rows(self, server):
+        """pg_upgrade, to the version that is there: it copies the files of tables, and these have none."""
+        fill(server)
+        server.stop("fast")
+        old, new = server.folder / "data", server.folder / "upgraded"
+        server.run("initdb", "-D", str(new), "-A", "trust", "-U", "postgres", "-N", "--locale=C.UTF-8")
+        shutil.copyfile(old / "postgresql.conf", new / "postgresql.conf")
+        server.run("pg_upgrade", "-b", server.bin, "-B", server.bin, "-d", str(old), "-D", str(new), "-U", "postgres")
+        old.rename(server.folder / "data.old")
+        new.rename(old)
+        server.start()
+        expect_usable(server, 0)
 
 
 @group("wal_level=replica", "max_wal_senders=4", "hot_standby=on")

@@ -14,7 +14,7 @@ SELECT 'f'::reggstore, 'public.f'::reggstore, 'f'::regclass::oid::reggstore, 'f'
 SELECT 'f'::reggstore::oid = 'f'::regclass::oid AS oid, 'f'::reggstore::int = 'f'::regclass::int AS int,
     'f'::reggstore::bigint = 'f'::regclass::bigint AS bigint, 'f'::reggstore::regclass;
 SELECT 7::smallint::reggstore, 8::int::reggstore, 9::bigint::reggstore, 10::oid::reggstore, '-'::reggstore;
-SELECT provolatile FROM pg_proc WHERE proname LIKE 'reggstore%' GROUP BY 1;
+SELECT provolatile FROM pg_proc WHERE proname ~ '^reggstore_(in|out|recv|send)$' GROUP BY 1;
 SELECT 'heap'::reggstore;
 SELECT 'other'::reggstore;
 SELECT 'pg_class'::reggstore;
