@@ -4,9 +4,9 @@
  * in whatever test runs into it, instead of at the one deadlock in a thousand runs. Locks of the
  * same rank are taken together only by gvmi_lock_pair(), which orders them by address.
  *
- * Object locks (VECTOR, BUFFER, SHARE) may be held across driver calls, which serialises work on
- * one object. Table locks (KEEPER, and from DEVICE on) are held for a few instructions: no driver
- * call, no blocking call and no callback under them.
+ * Object locks (HEAP, APPENDER, VECTOR, BUFFER, SHARE) may be held across driver calls, which
+ * serialises work on one object. Table locks (KEEPER, and from APPENDER_LIST on) are held for a few
+ * instructions: no driver call, no blocking call and no callback under them.
  */
 #ifndef GVMI_BASE_LOCK_H
 #define GVMI_BASE_LOCK_H
@@ -18,14 +18,18 @@ typedef enum gvmi_rank {
     GVMI_RANK_START, /* loading the driver, opening a device: held across driver calls, taken first */
     GVMI_RANK_KEEPER_SEND, /* one connection to a keeper: what goes out; held across the sending */
     GVMI_RANK_KEEPER, /* one connection to a keeper: who waits for what, its objects; a table lock */
-    GVMI_RANK_VECTOR,   /* one gvm_vector */
-    GVMI_RANK_BUFFER,   /* one gvm_buffer */
-    GVMI_RANK_KERNELS,  /* loading the kernels of one device */
-    GVMI_RANK_DEVICE,   /* a device's table of free chunks */
-    GVMI_RANK_FRAMES,   /* the keeper's table of frames */
-    GVMI_RANK_QUEUE,    /* what one thread of the keeper has for another */
-    GVMI_RANK_REGISTRY, /* the table of live objects */
-    GVMI_RANK_DRIVER,   /* counters of the driver decorators */
+    GVMI_RANK_HEAP,   /* one gvm_heap; behind it, the claims of its shelves (heap/shelf.c) */
+    GVMI_RANK_APPENDER_THREAD, /* starting and ending the appenders' thread; held while it ends */
+    GVMI_RANK_APPENDER,        /* one gvm_appender */
+    GVMI_RANK_VECTOR,          /* one gvm_vector */
+    GVMI_RANK_BUFFER,          /* one gvm_buffer */
+    GVMI_RANK_KERNELS,         /* loading the kernels of one device */
+    GVMI_RANK_APPENDER_LIST,   /* the appenders that have begun; a device's free words for them */
+    GVMI_RANK_DEVICE,          /* a device's table of free chunks */
+    GVMI_RANK_FRAMES,          /* the keeper's table of frames */
+    GVMI_RANK_QUEUE,           /* what one thread of the keeper has for another */
+    GVMI_RANK_REGISTRY,        /* the table of live objects */
+    GVMI_RANK_DRIVER,          /* counters of the driver decorators */
     GVMI_RANK_COUNT,
 } gvmi_rank;
 

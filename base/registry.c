@@ -28,9 +28,10 @@ static void *trees[GVMI_KIND_COUNT];
 static uint64_t counts[GVMI_KIND_COUNT];
 
 static const char *const kind_names[GVMI_KIND_COUNT] = {
-    "device", "buffer",      "allocation",     "vector",
-    "share",  "legacy copy", "legacy mapping", "connection to a keeper",
-    "object", "server",      "attached table",
+    "device",   "buffer",      "allocation",     "vector",
+    "share",    "legacy copy", "legacy mapping", "connection to a keeper",
+    "object",   "server",      "attached table", "heap",
+    "appender",
 };
 
 static int compare_keys(const void *a, const void *b)

@@ -27,6 +27,8 @@ typedef enum gvmi_kind {
     GVMI_KIND_OBJECT,
     GVMI_KIND_SERVER,
     GVMI_KIND_TABLE,
+    GVMI_KIND_HEAP,
+    GVMI_KIND_APPENDER,
     GVMI_KIND_COUNT,
 } gvmi_kind;
 

@@ -74,9 +74,13 @@
     X(cuMemImportFromShareableHandle, cuMemImportFromShareableHandle, 10020, OPTIONAL, (CUmemGenericAllocationHandle *handle, void *os_handle, CUmemAllocationHandleType type), (handle, os_handle, type)) \
     X(cuMemGetAllocationPropertiesFromHandle, cuMemGetAllocationPropertiesFromHandle, 10020, OPTIONAL, (CUmemAllocationProp *prop, CUmemGenericAllocationHandle handle), (prop, handle)) \
     X(cuMemRetainAllocationHandle, cuMemRetainAllocationHandle, 11000, OPTIONAL, (CUmemGenericAllocationHandle *handle, void *addr), (handle, addr)) \
-    /* memory pools: only what shows that a managed one cannot be shared */ \
+    /* memory pools: only what shows that a managed one cannot be shared, and what measures the default one */ \
     X(cuMemPoolCreate, cuMemPoolCreate, 11020, OPTIONAL, (CUmemoryPool *pool, const CUmemPoolProps *props), (pool, props)) \
     X(cuMemPoolDestroy, cuMemPoolDestroy, 11020, OPTIONAL, (CUmemoryPool pool), (pool)) \
+    X(cuDeviceGetDefaultMemPool, cuDeviceGetDefaultMemPool, 11020, OPTIONAL, (CUmemoryPool *pool, CUdevice dev), (pool, dev)) \
+    X(cuMemPoolSetAttribute, cuMemPoolSetAttribute, 11020, OPTIONAL, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value), (pool, attribute, value)) \
+    X(cuMemPoolGetAttribute, cuMemPoolGetAttribute, 11020, OPTIONAL, (CUmemoryPool pool, CUmemPool_attribute attribute, void *value), (pool, attribute, value)) \
+    X(cuMemPoolTrimTo, cuMemPoolTrimTo, 11020, OPTIONAL, (CUmemoryPool pool, size_t keep), (pool, keep)) \
     /* sharing of cuMemAlloc memory */ \
     X(cuIpcGetMemHandle, cuIpcGetMemHandle, 4010, OPTIONAL, (CUipcMemHandle *handle, CUdeviceptr ptr), (handle, ptr)) \
     X(cuIpcOpenMemHandle, cuIpcOpenMemHandle_v2, 11000, OPTIONAL, (CUdeviceptr *ptr, CUipcMemHandle handle, unsigned int flags), (ptr, handle, flags)) \

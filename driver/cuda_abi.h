@@ -126,6 +126,10 @@
     X(CUmemAccess_flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3) \
     X(CUmemAllocationGranularity_flags, CU_MEM_ALLOC_GRANULARITY_MINIMUM, 0) \
     X(CUmemAllocationGranularity_flags, CU_MEM_ALLOC_GRANULARITY_RECOMMENDED, 1) \
+    X(CUmemPool_attribute, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, 4) \
+    X(CUmemPool_attribute, CU_MEMPOOL_ATTR_RESERVED_MEM_CURRENT, 5) \
+    X(CUmemPool_attribute, CU_MEMPOOL_ATTR_RESERVED_MEM_HIGH, 6) \
+    X(CUmemPool_attribute, CU_MEMPOOL_ATTR_USED_MEM_HIGH, 8) \
     X(CUpointer_attribute, CU_POINTER_ATTRIBUTE_CONTEXT, 1) \
     X(CUpointer_attribute, CU_POINTER_ATTRIBUTE_MEMORY_TYPE, 2) \
     X(CUpointer_attribute, CU_POINTER_ATTRIBUTE_DEVICE_POINTER, 3) \
@@ -210,6 +214,7 @@ typedef int CUmemAllocationHandleType;
 typedef int CUmemAccess_flags;
 typedef int CUmemAllocationGranularity_flags;
 typedef int CUpointer_attribute;
+typedef int CUmemPool_attribute;
 typedef int CUmemorytype;
 typedef int CUfunction_attribute;
 typedef int CUmemcpySrcAccessOrder;

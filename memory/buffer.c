@@ -183,12 +183,28 @@ static gvm_status make_id(uint8_t id[16])
     return gvmi_fail_system(GVM_E_SYSTEM, errno, "getrandom", "cannot make an identity for the buffer");
 }
 
+gvm_status gvmi_buffer_create(gvm_device *device, const gvmi_buffer_spec *spec, gvm_buffer **out)
+{
+    gvm_buffer *buffer;
+    gvm_status status = gvmi_buffer_new(device, spec, &buffer);
+
+    if (status != GVM_OK)
+        return status;
+    status = make_id(buffer->id);
+    if (status == GVM_OK)
+        status = gvmi_buffer_publish(buffer);
+    if (status == GVM_OK)
+        *out = buffer;
+    else
+        gvmi_buffer_free(buffer);
+    return status;
+}
+
 gvm_status gvm_buffer_create(gvm_device *handle, uint64_t reserve_bytes,
                              const gvm_buffer_options *options, gvm_buffer **out)
 {
     gvmi_buffer_spec spec;
     gvm_device *device;
-    gvm_buffer *buffer;
     gvm_status status;
 
     if (out == NULL)
@@ -199,17 +215,8 @@ gvm_status gvm_buffer_create(gvm_device *handle, uint64_t reserve_bytes,
     status = gvmi_device_hold(handle, &device);
     if (status != GVM_OK)
         return status;
-    status = gvmi_buffer_new(device, &spec, &buffer);
+    status = gvmi_buffer_create(device, &spec, out);
     gvmi_device_release(device);
-    if (status != GVM_OK)
-        return status;
-    status = make_id(buffer->id);
-    if (status == GVM_OK)
-        status = gvmi_buffer_publish(buffer);
-    if (status == GVM_OK)
-        *out = buffer;
-    else
-        gvmi_buffer_free(buffer);
     return status;
 }
 

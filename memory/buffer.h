@@ -87,6 +87,10 @@ gvm_status gvmi_buffer_new(gvm_device *device, const gvmi_buffer_spec *spec, gvm
 gvm_status gvmi_buffer_publish(gvm_buffer *buffer);
 void gvmi_buffer_free(gvm_buffer *buffer);
 
+/* Makes a buffer of its own identity, and makes it known: gvm_buffer_create() on a device that is
+ * held, whether or not the program still has it open. */
+gvm_status gvmi_buffer_create(gvm_device *device, const gvmi_buffer_spec *spec, gvm_buffer **out);
+
 /* Checks a handle from the program and counts the caller in; drop counts out. */
 gvm_status gvmi_buffer_hold(const gvm_buffer *handle, gvm_buffer **out);
 void gvmi_buffer_drop(gvm_buffer *buffer);

@@ -19,6 +19,7 @@ static gvmi_mutex lock = GVMI_MUTEX_INIT(GVMI_RANK_START);
 static gvm_device *alive[DEVICES_MAX];
 
 void (*gvmi_kernels_unload)(gvm_device *device);
+void (*gvmi_appends_unload)(gvm_device *device);
 
 gvm_status gvm_device_count(int32_t *count)
 {
@@ -183,6 +184,8 @@ static void stop_context(gvm_device *device)
 
     if (device->kernels != NULL)
         gvmi_kernels_unload(device);
+    if (device->appends != NULL)
+        gvmi_appends_unload(device);
     if (gvmi_device_enter_to_free(device, &entered))
         gvmi_cu->cuStreamDestroy(device->stream);
     if (entered)

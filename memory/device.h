@@ -13,6 +13,7 @@
 #include "driver/driver.h"
 
 typedef struct gvmi_chunk_cache gvmi_chunk_cache;
+struct gvmi_append_pool;
 struct gvmi_kernel_set;
 
 struct gvm_device {
@@ -22,8 +23,9 @@ struct gvm_device {
     gvm_device_info info; /* what never changes; free_bytes and cached_bytes are 0 here */
     int host_numa_id;     /* where HOST_NUMA handles are made */
     gvmi_chunk_cache *cache;
-    struct gvmi_kernel_set *kernels; /* loaded by kernels/ on first use */
-    uint32_t openings;               /* by the program; under the START lock */
+    struct gvmi_kernel_set *kernels;  /* loaded by kernels/ on first use */
+    struct gvmi_append_pool *appends; /* made by appender/ on first use */
+    uint32_t openings;                /* by the program; under the START lock */
     uint32_t references; /* openings, buffers, calls under way; atomic, the last one goes under the START lock */
 };
 
@@ -64,8 +66,9 @@ void gvmi_chunk_cache_trim(gvmi_chunk_cache *cache, uint64_t keep_bytes);
 uint64_t gvmi_chunk_cache_bytes(gvmi_chunk_cache *cache);
 void gvmi_chunk_cache_destroy(gvmi_chunk_cache *cache);
 
-/* ---- kernels/: unloads what it hung on the device. Set by kernels/ before it hangs something
- * there, called before the context goes. */
+/* ---- kernels/ and appender/: each unloads what it hung on the device. Set by them before they hang
+ * something there, called before the context goes. */
 extern void (*gvmi_kernels_unload)(gvm_device *device);
+extern void (*gvmi_appends_unload)(gvm_device *device);
 
 #endif

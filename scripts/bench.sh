@@ -37,7 +37,7 @@ tables() {
     scripts/bench-gstore.py -n "${ROWS:-$rows}" -o "$out/gstore-$stamp.json" "$build"
 }
 
-for name in ${BENCHES:-vmm keeper policy gstore}; do
+for name in ${BENCHES:-vmm keeper appender policy gstore}; do
     case $name in
     policy) measure policy "$out/policy-traces-$stamp.json" bench/traces/*.trace ;;
     gstore) tables ;;

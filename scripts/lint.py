@@ -12,7 +12,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import headers  # noqa: E402
 
 # Who may include whom: a folder includes itself and those before it.
-ORDER = ["base", "driver", "memory", "kernels", "sharing", "keeper", "table", "tools", "postgres"]
+ORDER = ["base", "driver", "memory", "heap", "kernels", "appender", "sharing", "keeper", "table", "tools", "postgres"]
 # The same inside a folder: its rooms, and the rooms that each may look into.
 ROOMS = {"keeper": {"machine": {"machine"}, "server": {"server", "machine"}, "client": {"client"}}}
 SOFTGPU_MAY = {"driver/calls.h", "driver/cuda_abi.h", "gvmem/device/kernel.h"}

@@ -7,6 +7,7 @@
  */
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "softgpu/space.h"
 
@@ -208,10 +209,12 @@ CUresult cuMemFreeAsync(CUdeviceptr ptr, CUstream stream)
 
 struct CUmemPoolHandle_st {
     CUmemoryPool next;
+    uint64_t release_threshold_bytes; /* kept and told; memory goes back at once all the same */
 };
 
 static pthread_mutex_t pool_lock = PTHREAD_MUTEX_INITIALIZER;
 static CUmemoryPool pools;
+static struct CUmemPoolHandle_st default_pools[SOFT_DEVICES_MAX];
 
 /* A managed pool cannot be shared, and a host pool neither. */
 static CUresult check_pool(const CUmemPoolProps *props)
@@ -279,4 +282,76 @@ CUresult cuMemPoolDestroy(CUmemoryPool pool)
     pthread_mutex_unlock(&pool_lock);
     free(found);
     return found ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
+}
+
+static bool is_pool_locked(CUmemoryPool pool)
+{
+    for (int i = 0; i < SOFT_DEVICES_MAX; i++)
+        if (pool == &default_pools[i])
+            return true;
+    for (CUmemoryPool known = pools; known; known = known->next)
+        if (known == pool)
+            return true;
+    return false;
+}
+
+CUresult cuDeviceGetDefaultMemPool(CUmemoryPool *pool, CUdevice dev)
+{
+    const soft_config *config;
+    CUresult rc = soft_enter();
+    if (rc != CUDA_SUCCESS)
+        return rc;
+    if (!pool)
+        return CUDA_ERROR_INVALID_VALUE;
+    soft_config_get(&config, NULL);
+    if (dev < 0 || dev >= config->device_count)
+        return CUDA_ERROR_INVALID_DEVICE;
+    *pool = &default_pools[dev];
+    return CUDA_SUCCESS;
+}
+
+/* Figures of use are not kept: a soft pool holds nothing but what is allocated. */
+static CUresult reach_attribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value, bool set)
+{
+    bool known;
+    CUresult rc = soft_enter();
+    if (rc != CUDA_SUCCESS)
+        return rc;
+    if (!value)
+        return CUDA_ERROR_INVALID_VALUE;
+    pthread_mutex_lock(&pool_lock);
+    known = is_pool_locked(pool);
+    if (known && attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD) {
+        if (set)
+            memcpy(&pool->release_threshold_bytes, value, sizeof pool->release_threshold_bytes);
+        else
+            memcpy(value, &pool->release_threshold_bytes, sizeof pool->release_threshold_bytes);
+    }
+    pthread_mutex_unlock(&pool_lock);
+    if (!known)
+        return CUDA_ERROR_INVALID_VALUE;
+    return attribute == CU_MEMPOOL_ATTR_RELEASE_THRESHOLD ? CUDA_SUCCESS : CUDA_ERROR_NOT_SUPPORTED;
+}
+
+CUresult cuMemPoolSetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    return reach_attribute(pool, attribute, value, true);
+}
+
+CUresult cuMemPoolGetAttribute(CUmemoryPool pool, CUmemPool_attribute attribute, void *value)
+{
+    return reach_attribute(pool, attribute, value, false);
+}
+
+CUresult cuMemPoolTrimTo(CUmemoryPool pool, size_t keep)
+{
+    bool known;
+    CUresult rc = soft_enter();
+    if (rc != CUDA_SUCCESS)
+        return rc;
+    (void)keep; /* nothing is kept */
+    pthread_mutex_lock(&pool_lock);
+    known = is_pool_locked(pool);
+    pthread_mutex_unlock(&pool_lock);
+    return known ? CUDA_SUCCESS : CUDA_ERROR_INVALID_VALUE;
 }

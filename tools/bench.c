@@ -17,17 +17,23 @@ static const char usage[] =
     "usage: gvmem bench vmm [OPTION...]\n"
     "       gvmem bench keeper [OPTION...]\n"
     "       gvmem bench table [OPTION...] TOKEN\n"
+    "       gvmem bench heap [OPTION...]\n"
+    "       gvmem bench appender [OPTION...]\n"
     "       gvmem bench policy [OPTION...] [TRACE...]   (see gvmem bench policy --help)\n"
     "\n"
     "Measures the driver's virtual memory calls, growing an array, bandwidth, kernels, sharing\n"
     "and, with two devices, reading a peer's memory; or a keeper's leases, moves under pressure,\n"
     "scans, eviction and growth, each beside its floor; or the way from a token of a PostgreSQL\n"
-    "table (see gvmem table --help) to the first kernel on it. What is compared is measured in turns.\n"
+    "table (see gvmem table --help) to the first kernel on it; or a heap's calls and a replayed\n"
+    "trace, beside the driver's pool; or kernels that append to a buffer that grows meanwhile. What\n"
+    "is compared is measured in turns.\n"
     "\n"
     "  -d, --device N     the device (0)\n"
     "  -m, --max SIZE     how far the array grows (32GiB, or three fifths of what is free); keeper:\n"
-    "                     its device budget (8GiB; 64MiB on the software GPU)\n"
-    "  -t, --trace FILE   keeper: append every acquire, to replay with gvmem bench policy\n"
+    "                     its device budget (8GiB; 64MiB on the software GPU); appender: no result\n"
+    "                     is larger (32GiB; 128MiB)\n"
+    "  -t, --trace FILE   keeper: append every acquire, to replay with gvmem bench policy; heap:\n"
+    "                     replay what libgvmem-heap-plugin recorded (a made-up training)\n"
     "  -q, --quick        smaller sizes and fewer repetitions: to try it out\n"
     "  -j, --json[=FILE]  also as JSON; on standard output the tables then go to standard error\n"
     "  -h, --help         this text\n";
@@ -358,6 +364,8 @@ static const benchmark benchmarks[] = {
     {"vmm", start_importer, measure_vmm, finish_importer, false},
     {"keeper", bench_keeper_start, bench_keeper, finish_keeper, false},
     {"table", NULL, bench_table, NULL, true},
+    {"heap", NULL, bench_heap, NULL, false},
+    {"appender", NULL, bench_appender, NULL, false},
 };
 
 static const benchmark *find_benchmark(const char *name)
@@ -459,7 +467,7 @@ int tool_bench(int argc, char **argv)
     }
     what = find_benchmark(argv[optind]);
     if (what == NULL)
-        code = tool_usage("bench", "say what to measure: vmm, keeper, table or policy");
+        code = tool_usage("bench", "say what to measure: vmm, keeper, table, heap, appender or policy");
     else if (optind + (what->operand ? 2 : 1) != argc)
         code = tool_usage("bench",
                           what->operand ? "say what to attach: a token" : "too many arguments");

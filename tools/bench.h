@@ -41,7 +41,7 @@ typedef struct bench {
     const char *benchmark, *command;
     const char *operand;    /* of the benchmark: a token */
     uint64_t max_bytes;     /* of growth; 0: chosen */
-    const char *trace_path; /* of the keeper; NULL: none */
+    const char *trace_path; /* of the keeper, to write; of the heap, to read; NULL: none */
     FILE *text;
     int code; /* exit status so far */
     unsigned figure_count, note_count;
@@ -98,6 +98,12 @@ void bench_write_head(json *j, const char *benchmark, const char *command);
 /* Writes a record to a file beside the wanted one and renames, so that there is a whole one or
  * none. "-" is standard output. Returns an exit status, having complained. */
 int bench_save(const char *path, void (*write)(FILE *out, const void *arg), const void *arg);
+
+/* bench_appender.c: `gvmem bench appender`. */
+void bench_appender(bench *b);
+
+/* bench_heap.c: `gvmem bench heap`. */
+void bench_heap(bench *b);
 
 /* bench_table.c: `gvmem bench table`. */
 void bench_table(bench *b);

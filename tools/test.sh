@@ -147,6 +147,20 @@ bench)
     prints out 'growing an array'
     is_json "$folder/record"
     ;;
+bench-appender)
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,sms=4}"
+    expect 0 bench appender --quick --json="$folder/record"
+    is_json "$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'figures of the appender are missing'
+import json, sys
+record = json.load(open(sys.argv[1]))
+names = {f['name']: f['median'] for f in record['figures']}
+for name in ('from nothing committed', 'everything committed', 'a fixed buffer, no appender', 'managed memory, first touch',
+             'from nothing, over everything committed', 'commits', 'first byte', 'first byte, floor'):
+    assert names[name] > 0, name
+assert record['benchmark'] == 'appender'
+EOF
+    ;;
 bench-keeper) # with its own budget: the figures are there, and none of them was left out
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=1}"
     expect 0 bench keeper --quick --json="$folder/record"
@@ -164,6 +178,38 @@ EOF
 bench-table)
     expect 1 bench table gstore1:nonsense
     prints err 'attaching the table'
+    ;;
+bench-heap)
+    # of its own: it takes half of the device's memory
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=4GiB,instance=bench-heap-$$}"
+    expect 0 bench heap --quick --json="$folder/record"
+    prints out 'made-up training'
+    is_json "$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'the heap wastes memory, or figures are missing'
+import json, sys
+figures = {(f['section'], f['name'], f.get('bytes', 0)): f['median'] for f in json.load(open(sys.argv[1]))['figures']}
+assert figures['pair, p50', 'gvm_heap', 1 << 20] > 0 and figures['threads, 16', 'gvm_heap async', 0] > 0
+peak, mean = 'trace, committed peak / requested peak', 'trace, committed / requested, mean'
+assert 1 <= figures[peak, 'gvm_heap, no reserve', 0] < 1.1, figures
+assert figures[mean, 'gvm_heap, no reserve', 0] < 1.1, figures
+assert figures[peak, 'sizes alone, rounded to powers of 2', 0] > 1.2, figures
+EOF
+    # 3 MiB live, then 1 more, a free of before the recording, and a comment
+    printf '# gvmem heap trace 1\na 10 3145728 0 5\n# so\nf 77 5 0 6\na 20 1048576 3f 7\nf 10 3145728 0 9\n' >"$folder/trace"
+    expect 0 bench heap --quick --trace "$folder/trace"
+    prints out '3 events, 2 streams, peak 4 MiB'
+    printf 'a 10 3145728 0 5\n' >"$folder/headless"
+    expect 1 bench heap --quick -t "$folder/headless"
+    prints err 'headless, line 1: not a heap trace'
+    printf '# gvmem heap trace 1\na 10 64 0 5\na 10 64 0 5\n' >"$folder/twice"
+    expect 1 bench heap --quick -t "$folder/twice"
+    prints err 'line 3: a block is allocated that is live already'
+    printf '# gvmem heap trace 1\nb 10 64 0 5\n' >"$folder/odd"
+    expect 1 bench heap --quick -t "$folder/odd"
+    prints err 'line 2: not an event'
+    printf '# gvmem heap trace 1\n' >"$folder/empty"
+    expect 1 bench heap --quick -t "$folder/empty"
+    prints err 'no events'
     ;;
 bench-policy)
     expect 0 bench policy --generate cyclic --write "$folder/cyclic"

@@ -44,6 +44,7 @@ extern "C" {
     X(GVM_E_IMPORTED, 15, "55000", "only the owner of the memory can do this") \
     X(GVM_E_EXISTS, 16, "42710", "the name is taken") \
     X(GVM_E_DENIED, 17, "42501", "permission denied") \
+    X(GVM_E_TORN, 18, "55000", "a kernel ended without publishing all that it had reserved") \
     X(GVM_E_NOMEM, 20, "53200", "out of host memory") \
     X(GVM_E_NOSPACE, 21, "53200", "out of device memory") \
     X(GVM_E_ADDRESS, 22, "53000", "the addresses wanted are not free") \
@@ -54,7 +55,7 @@ extern "C" {
     X(GVM_E_NOTSUP, 32, "0A000", "the device or the driver does not support this") \
     X(GVM_E_SETTING, 33, "F0000", "a setting is malformed") \
     X(GVM_E_PEER, 40, "08006", "the other process closed the connection") \
-    X(GVM_E_TIMEOUT, 41, "57014", "the other process did not answer in time") \
+    X(GVM_E_TIMEOUT, 41, "57014", "the other side did not answer in time") \
     X(GVM_E_FORMAT, 42, "08P01", "what the other process sent is malformed") \
     X(GVM_E_VERSION, 43, "08P01", "the other process speaks another version") \
     X(GVM_E_OTHERDEVICE, 44, "22023", "the memory belongs to another device") \

@@ -45,6 +45,31 @@ CASE(pool_of_nonsense_is_refused)
     EXPECT_INVALID(cu->cuMemPoolCreate(&pool, &props));
 }
 
+CASE(pool_by_default_keeps_its_release_threshold)
+{
+    CUmemoryPool pool = NULL, again = NULL;
+    uint64_t before = 7, wanted = 64 * MIB, now = 0;
+    REQUIRE_OK(cu->cuDeviceGetDefaultMemPool(&pool, machine.device));
+    EXPECT_OK(cu->cuDeviceGetDefaultMemPool(&again, machine.device));
+    EXPECT_U64((uintptr_t)again, (uintptr_t)pool);
+    REQUIRE_OK(cu->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &before));
+    EXPECT_U64(before, 0);
+    REQUIRE_OK(cu->cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &wanted));
+    EXPECT_OK(cu->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &now));
+    EXPECT_U64(now, wanted);
+    EXPECT_OK(cu->cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &before));
+    EXPECT_OK(cu->cuMemPoolTrimTo(pool, 0));
+}
+
+CASE(pool_by_default_of_nonsense_is_refused)
+{
+    CUmemoryPool pool = NULL;
+    REQUIRE_OK(cu->cuDeviceGetDefaultMemPool(&pool, machine.device));
+    EXPECT_INVALID(cu->cuDeviceGetDefaultMemPool(NULL, machine.device));
+    EXPECT(cu->cuDeviceGetDefaultMemPool(&pool, 1000), CUDA_ERROR_INVALID_DEVICE);
+    EXPECT_INVALID(cu->cuMemPoolGetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, NULL));
+}
+
 CASE(managed_memory_is_shared_with_the_cpu)
 {
     CUdeviceptr at = 0;

@@ -251,6 +251,8 @@
     X(pool_of_managed_memory_with_fd_is_refused, 0) \
     X(pool_of_device_memory_with_fd_is_made, 0) \
     X(pool_of_nonsense_is_refused, 0) \
+    X(pool_by_default_keeps_its_release_threshold, 0) \
+    X(pool_by_default_of_nonsense_is_refused, 0) \
     X(managed_memory_is_shared_with_the_cpu, 0) \
     X(managed_memory_of_nonsense_is_refused, 0) \
     X(async_alloc_and_free_in_stream_order, 0) \

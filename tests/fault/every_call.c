@@ -35,6 +35,7 @@ typedef struct snapshot {
     uint64_t fds, free_bytes[2];
     gvm_buffer_info buffer, target, imported;
     uint64_t vector_count, vector_capacity;
+    uint64_t heap_blocks, heap_requested_bytes, heap_pending_bytes, heap_committed_bytes, heap_segments;
 } snapshot;
 
 static CUcontext contexts[2]; /* of the test's own, so that free memory can be asked for without the library */
@@ -50,6 +51,19 @@ static uint64_t count_fds(void)
     if (folder != NULL)
         closedir(folder);
     return count;
+}
+
+static void take_heap(snapshot *s, gvm_heap *heap)
+{
+    gvm_heap_info info = {.struct_size = sizeof info};
+
+    if (gvm_heap_get_info(heap, &info) != GVM_OK)
+        return;
+    s->heap_blocks = info.blocks;
+    s->heap_requested_bytes = info.requested_bytes;
+    s->heap_pending_bytes = info.pending_bytes;
+    s->heap_committed_bytes = info.committed_bytes;
+    s->heap_segments = info.segments;
 }
 
 static void take(snapshot *s, world *w)
@@ -82,6 +96,8 @@ static void take(snapshot *s, world *w)
         s->vector_count = gvm_vector_count(w->vector);
         s->vector_capacity = gvm_vector_capacity(w->vector);
     }
+    if (w->heap != NULL)
+        take_heap(s, w->heap);
 }
 
 /* Makes equal what a failure of this operation may leave different. */
@@ -173,6 +189,13 @@ static bool same(const snapshot *before, const snapshot *after)
             good = same_number("free bytes", before->free_bytes[i], after->free_bytes[i]);
     good = same_number("elements", before->vector_count, after->vector_count) && good;
     good = same_number("capacity", before->vector_capacity, after->vector_capacity) && good;
+    good = same_number("heap's blocks", before->heap_blocks, after->heap_blocks) && good;
+    good = same_number("heap's bytes", before->heap_requested_bytes, after->heap_requested_bytes) &&
+           good;
+    good = same_number("waiting bytes", before->heap_pending_bytes, after->heap_pending_bytes) && good;
+    good = same_number("heap's memory", before->heap_committed_bytes, after->heap_committed_bytes) &&
+           good;
+    good = same_number("heap's segments", before->heap_segments, after->heap_segments) && good;
     if (memcmp(&before->buffer, &after->buffer, sizeof after->buffer) != 0 ||
         memcmp(&before->target, &after->target, sizeof after->target) != 0 ||
         memcmp(&before->imported, &after->imported, sizeof after->imported) != 0)
@@ -202,12 +225,14 @@ static bool look_after_failure(const scenario *s, uint64_t documented, world *w,
     }
     if (error.status != status || error.text[0] == '\0')
         good = complain("the thread's error is not that of the call");
-    if (memcmp(w->sockets, before_run->sockets, sizeof w->sockets) != 0 ||
-        w->out != before_run->out || w->device != before_run->device ||
-        w->target != before_run->target || w->vector != before_run->vector ||
-        w->piece != before_run->piece || w->share != before_run->share ||
-        w->later != before_run->later || w->imported != before_run->imported ||
-        w->legacy != before_run->legacy || w->opened != before_run->opened ||
+    if (memcmp(w->sockets, before_run->sockets, sizeof w->sockets) != 0 || w->out != before_run->out ||
+        w->device != before_run->device || w->target != before_run->target ||
+        w->vector != before_run->vector || w->piece != before_run->piece ||
+        w->share != before_run->share || w->later != before_run->later ||
+        w->imported != before_run->imported || w->legacy != before_run->legacy ||
+        w->heap != before_run->heap || w->block != before_run->block ||
+        w->stream_block != before_run->stream_block || w->opened != before_run->opened ||
+        w->appender != before_run->appender || w->taken != before_run->taken ||
         w->number != before_run->number || w->count != before_run->count)
         good = complain("an output was written");
     if (!world_intact(w))

@@ -3,6 +3,8 @@
  *   inject.c      ways to fail: driver calls, memory, system calls
  *   table_scene.c a table of PostgreSQL's kind, for scenarios to read
  *   scenarios.c   one row per public operation: what it needs, the operation, how its success shows
+ *   append_scene.c appenders, for scenarios
+ *   heap_scene.c  heaps, for scenarios
  *   every_call.c  fails every call of every row, once and for ever, and looks at what is left
  */
 #ifndef FAULT_H
@@ -57,6 +59,11 @@ typedef struct world {
     int32_t count;
     gvm_device_info device_info;
     gvm_buffer_info buffer_info;
+    gvm_heap *heap;
+    void *block, *stream_block;
+    gvm_stream stream;
+    gvm_appender *appender;
+    gvm_buffer *taken; /* from it */
     uint8_t bytes[PART];
 } world;
 
@@ -75,10 +82,16 @@ enum {
     NEEDS_PEER = 1 << 11,   /* skipped where there is one device */
     NEEDS_LEGACY = 1 << 12,
     NEEDS_OPENED = 1 << 13,
-    NEEDS_FAR_TARGET = 1 << 14, /* the target is on the peer */
-    NEEDS_MIXED = 1 << 15,      /* the target is half on the host */
-    NEEDS_TABLE = 1 << 16,      /* attached */
-    NEEDS_LEASES = 1 << 17,     /* on both columns of the table */
+    NEEDS_FAR_TARGET = 1 << 14,     /* the target is on the peer */
+    NEEDS_MIXED = 1 << 15,          /* the target is half on the host */
+    NEEDS_TABLE = 1 << 16,          /* attached */
+    NEEDS_LEASES = 1 << 17,         /* on both columns of the table */
+    NEEDS_APPENDER = 1 << 18,       /* that has begun and finished */
+    NEEDS_BEGUN = 1 << 19,          /* an appender that has begun */
+    NEEDS_FRESH_APPENDER = 1 << 25, /* that nothing was done with; needs NEEDS_DEVICE */
+    NEEDS_HEAP = 1 << 26, /* with two blocks, one of a stream; this and the next need NEEDS_DEVICE */
+    NEEDS_HOST_HEAP = 1 << 27,
+    NEEDS_MANAGED_HEAP = 1 << 28,
     /* What a failure may leave, because the operation's contract says so. */
     LEAVES_PARTLY_MOVED = 1 << 20, /* gvm_buffer_move(): chunks in either tier */
     LEAVES_CAPACITY = 1 << 21,     /* a vector that has grown, and got no elements */
@@ -112,6 +125,42 @@ bool world_intact(world *w);
 
 /* The handle of memory of another process, for gvm_legacy_open(); NULL while none was given. */
 extern const gvm_legacy_handle *foreign_handle;
+
+/* ---- append_scene.c */
+
+bool append_make(world *w, bool begun);
+bool append_intact(world *w);
+gvm_status run_appender_create(world *w);
+bool shows_appender_create(world *w);
+gvm_status run_appender_begin(world *w);
+bool shows_appender_begin(world *w);
+gvm_status run_appender_finish(world *w);
+bool shows_appender_finish(world *w);
+gvm_status run_appender_take(world *w);
+bool shows_appender_take(world *w);
+
+/* ---- heap_scene.c */
+
+bool heap_make(world *w, unsigned needs);
+void heap_end(world *w);
+gvm_status run_heap_create(world *w);
+gvm_status run_heap_create_managed(world *w);
+gvm_status run_heap_alloc_small(world *w);
+gvm_status run_heap_alloc(world *w);
+gvm_status run_heap_alloc_lone(world *w);
+gvm_status run_heap_alloc_async(world *w);
+bool shows_heap_alloc(world *w);
+gvm_status run_heap_free(world *w);
+gvm_status run_heap_free_stream(world *w);
+gvm_status run_heap_free_elsewhere(world *w);
+bool shows_heap_free(world *w);
+gvm_status run_heap_resize(world *w);
+bool shows_heap_resize(world *w);
+gvm_status run_heap_stream_end(world *w);
+bool shows_heap_stream_end(world *w);
+gvm_status run_heap_trim(world *w);
+gvm_status run_heap_get_usage(world *w);
+bool shows_heap_get_usage(world *w);
 
 /* ---- table_scene.c */
 

@@ -7,11 +7,13 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <search.h>
 #include <stdarg.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/random.h>
 #include <sys/socket.h>
 
@@ -56,6 +58,7 @@ static void arm(trap *t, uint64_t nth, bool for_ever, int code)
 WRAP(void *, malloc, (size_t size), (size), memory_trap, NULL)
 WRAP(void *, calloc, (size_t count, size_t size), (count, size), memory_trap, NULL)
 WRAP(void *, realloc, (void *at, size_t size), (at, size), memory_trap, NULL)
+WRAP(void *, aligned_alloc, (size_t alignment, size_t size), (alignment, size), memory_trap, NULL)
 WRAP(char *, strdup, (const char *text), (text), memory_trap, NULL)
 WRAP(void *, tsearch, (const void *key, void **root, int (*compare)(const void *, const void *)), (key, root, compare), memory_trap, NULL)
 
@@ -65,8 +68,11 @@ WRAP(ssize_t, sendmsg, (int fd, const struct msghdr *message, int flags), (fd, m
 WRAP(ssize_t, recvmsg, (int fd, struct msghdr *message, int flags), (fd, message, flags), system_trap, -1)
 WRAP(int, poll, (struct pollfd *fds, nfds_t count, int timeout), (fds, count, timeout), system_trap, -1)
 WRAP(int, getsockopt, (int fd, int level, int name, void *value, socklen_t *len), (fd, level, name, value, len), system_trap, -1)
+WRAP(void *, mmap, (void *at, size_t size, int rights, int flags, int fd, off_t offset), (at, size, rights, flags, fd, offset), system_trap, MAP_FAILED)
+WRAP(int, mprotect, (void *at, size_t size, int rights), (at, size, rights), system_trap, -1)
 WRAP(int, eventfd, (unsigned count, int flags), (count, flags), system_trap, -1)
 WRAP(ssize_t, getrandom, (void *at, size_t size, unsigned flags), (at, size, flags), system_trap, -1)
+WRAP(int, pthread_create, (pthread_t *thread, const pthread_attr_t *attributes, void *(*run)(void *), void *arg), (thread, attributes, run, arg), system_trap, system_trap.code)
 
 /* clang-format on */
 

@@ -44,11 +44,13 @@ static bool fill_chunk(gvm_buffer *buffer, uint64_t chunk)
 
 bool world_intact(world *w)
 {
+    if (w->heap != NULL && gvm_heap_check(w->heap) != GVM_OK)
+        return false;
     for (uint64_t i = 0; w->buffer != NULL && i < COMMITTED; i++)
         if (!holds(w->buffer, i) || (w->imported != NULL && !holds(w->imported, i)))
             return false;
     return (w->buffer == NULL || gvmi_buffer_check(w->buffer)) &&
-           (w->target == NULL || gvmi_buffer_check(w->target)) &&
+           (w->target == NULL || gvmi_buffer_check(w->target)) && append_intact(w) &&
            (w->imported == NULL || gvmi_buffer_check(w->imported));
 }
 
@@ -139,10 +141,13 @@ static bool make_all(world *w, unsigned needs)
            (!(needs & NEEDS_SOCKETS) || world_renew_sockets(w, needs)) &&
            (!(needs & NEEDS_KERNELS) || load_kernels(w)) &&
            (!(needs & NEEDS_LEGACY) || gvm_legacy_export(w->buffer, 0, PART, &w->legacy) == GVM_OK) &&
+           (!(needs & (NEEDS_HEAP | NEEDS_HOST_HEAP | NEEDS_MANAGED_HEAP)) || heap_make(w, needs)) &&
            (!(needs & NEEDS_OPENED) ||
             gvm_legacy_open(w->device, foreign_handle, &w->opened) == GVM_OK) &&
            (!(needs & NEEDS_TABLE) || gvm_table_attach(foreign_token, 0, &w->table) == GVM_OK) &&
-           (!(needs & NEEDS_LEASES) || run_table_acquire(w) == GVM_OK);
+           (!(needs & NEEDS_LEASES) || run_table_acquire(w) == GVM_OK) &&
+           (!(needs & NEEDS_FRESH_APPENDER) || run_appender_create(w) == GVM_OK) &&
+           (!(needs & (NEEDS_APPENDER | NEEDS_BEGUN)) || append_make(w, (needs & NEEDS_BEGUN) != 0));
 }
 
 bool world_reattach(world *w, unsigned needs)
@@ -177,7 +182,10 @@ void world_end(world *w)
             close(w->sockets[i]);
     if (w->opened != 0)
         (void)gvm_legacy_close(w->device, w->opened);
+    gvm_buffer_destroy(w->taken);
+    gvm_appender_destroy(w->appender);
     gvm_table_detach(w->table);
+    heap_end(w);
     gvm_legacy_destroy(w->legacy);
     gvm_share_destroy(w->later);
     gvm_share_destroy(w->share);
@@ -713,11 +721,31 @@ const scenario scenarios[] = {
     {"legacy_export", NEEDS_BUFFER, OBJECT | SPACE, run_legacy_export, shows_legacy_export},
     {"legacy_open", NEEDS_DEVICE, OBJECT | SPACE, run_legacy_open, shows_legacy_open},
     {"legacy_close", NEEDS_OPENED, OBJECT, run_legacy_close, NULL},
+    {"heap_create", NEEDS_DEVICE, OBJECT, run_heap_create, NULL},
+    {"heap_create of managed memory", NEEDS_DEVICE, OBJECT | NOTSUP, run_heap_create_managed, NULL},
+    {"heap_alloc of a small block", NEEDS_DEVICE | NEEDS_HEAP, OBJECT | SPACE | LIMIT | ADDRESS | SYSTEM, run_heap_alloc_small, shows_heap_alloc},
+    {"heap_alloc", NEEDS_DEVICE | NEEDS_HEAP, OBJECT | SPACE | LIMIT | ADDRESS | SYSTEM, run_heap_alloc, shows_heap_alloc},
+    {"heap_alloc of pinned memory", NEEDS_DEVICE | NEEDS_HOST_HEAP, OBJECT | SPACE | ADDRESS | SYSTEM | NOTSUP, run_heap_alloc, shows_heap_alloc},
+    {"heap_alloc of managed memory", NEEDS_DEVICE | NEEDS_MANAGED_HEAP, OBJECT | SPACE, run_heap_alloc, shows_heap_alloc},
+    {"heap_alloc of a large block", NEEDS_DEVICE | NEEDS_MANAGED_HEAP, OBJECT | SPACE, run_heap_alloc_lone, shows_heap_alloc},
+    {"heap_alloc_async", NEEDS_DEVICE | NEEDS_HEAP, OBJECT | SPACE | LIMIT | ADDRESS | SYSTEM, run_heap_alloc_async, shows_heap_alloc},
+    {"heap_free", NEEDS_DEVICE | NEEDS_HEAP, OBJECT, run_heap_free, shows_heap_free},
+    {"heap_free_async", NEEDS_DEVICE | NEEDS_HEAP, OBJECT | SPACE, run_heap_free_stream, shows_heap_free},
+    {"heap_free_async on another stream", NEEDS_DEVICE | NEEDS_HEAP, OBJECT | SPACE, run_heap_free_elsewhere, shows_heap_free},
+    {"heap_resize", NEEDS_DEVICE | NEEDS_HEAP, OBJECT | SPACE | LIMIT, run_heap_resize, shows_heap_resize},
+    {"heap_stream_end", NEEDS_DEVICE | NEEDS_HEAP, OBJECT | SPACE, run_heap_stream_end, shows_heap_stream_end},
+    {"heap_trim", NEEDS_DEVICE | NEEDS_HEAP, OBJECT, run_heap_trim, NULL},
+    {"heap_get_usage", NEEDS_DEVICE | NEEDS_HEAP, OBJECT, run_heap_get_usage, shows_heap_get_usage},
     {"fill_random_f64", NEEDS_KERNELS | NEEDS_TARGET, KERNEL, run_fill_random, NULL},
     {"sum_f64", NEEDS_KERNELS, KERNEL, run_sum, shows_sum},
     {"checksum", NEEDS_KERNELS, KERNEL, run_checksum, shows_checksum},
     {"checksum, the first kernel", NEEDS_BUFFER | LEAVES_KERNELS, KERNEL, run_checksum, shows_checksum},
     {"compare", NEEDS_KERNELS, KERNEL, run_compare, shows_compare},
+    {"appender_create", NEEDS_DEVICE | LEAVES_KERNELS, OBJECT | SPACE | ADDRESS | SYSTEM, run_appender_create, shows_appender_create},
+    {"appender_begin", NEEDS_APPENDER, OBJECT | SPACE | LIMIT | SYSTEM, run_appender_begin, shows_appender_begin},
+    {"appender_begin, starting the thread", NEEDS_DEVICE | NEEDS_FRESH_APPENDER, OBJECT | SPACE | LIMIT | SYSTEM, run_appender_begin, shows_appender_begin},
+    {"appender_finish", NEEDS_BEGUN, OBJECT | SPACE, run_appender_finish, shows_appender_finish},
+    {"appender_take", NEEDS_APPENDER, OBJECT | ADDRESS | SYSTEM, run_appender_take, shows_appender_take},
     {"table_attach", NEEDS_DEVICE, OPENING | ONE_OF(GVM_E_PEER) | ONE_OF(GVM_E_TIMEOUT), run_table_attach, shows_table_attach},
     {"table_attach, whole", NEEDS_DEVICE, OPENING | ONE_OF(GVM_E_PEER) | ONE_OF(GVM_E_TIMEOUT), run_table_attach_whole, shows_table_attach},
     {"table_open_columns", NEEDS_TABLE | LEAVES_COLUMNS, OPENING, run_table_open, NULL},

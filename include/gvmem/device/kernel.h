@@ -30,9 +30,10 @@
  *
  * 4. No function pointers, recursion, printf, or static variables other than GVM_GLOBAL.
  *
- * Semantics of the memory orders: C11 (acquire, release, relaxed); scope: the device, or with the
- * suffix _system also the host and peers. hostNativeAtomicSupported is 0 on PCIe machines: on words
- * that the host writes, use loads and stores only.
+ * Semantics of the memory orders: C11 (acquire, release, relaxed; consume: what depends on the
+ * value, by address or by branch, comes after it, at the cost of a plain load on a GPU); scope: the
+ * device, or with the suffix _system also the host and peers. hostNativeAtomicSupported is 0 on
+ * PCIe machines: on words that the host writes, use loads and stores only.
  */
 #ifndef GVMEM_DEVICE_KERNEL_H
 #define GVMEM_DEVICE_KERNEL_H
@@ -131,6 +132,11 @@ GVM_DEVICE uint64_t gvm_warp_down_u64(uint64_t v, uint32_t lanes)
     return (uint64_t)__shfl_down_sync(0xffffffffu, (unsigned long long)v, lanes);
 }
 
+GVM_DEVICE uint64_t gvm_warp_get_u64(uint64_t v, uint32_t lane)
+{
+    return (uint64_t)__shfl_sync(0xffffffffu, (unsigned long long)v, (int)lane);
+}
+
 GVM_DEVICE uint32_t gvm_atomic_add_u32(uint32_t *p, uint32_t v)
 {
     return atomicAdd(p, v);
@@ -146,6 +152,10 @@ GVM_DEVICE double gvm_atomic_add_f64(double *p, double v)
 GVM_DEVICE uint64_t gvm_atomic_min_u64(uint64_t *p, uint64_t v)
 {
     return atomicMin((unsigned long long *)p, (unsigned long long)v);
+}
+GVM_DEVICE uint64_t gvm_atomic_max_u64(uint64_t *p, uint64_t v)
+{
+    return atomicMax((unsigned long long *)p, (unsigned long long)v);
 }
 GVM_DEVICE uint32_t gvm_atomic_exchange_u32(uint32_t *p, uint32_t v)
 {
@@ -174,6 +184,15 @@ GVM_DEVICE uint64_t gvm_atomic_cas_u64(uint64_t *p, uint64_t expected, uint64_t 
     GVM_DEVICE void gvm_store_release_u##bits##suffix(uint##bits##_t *p, uint##bits##_t v) \
     { \
         asm volatile("st.release." scope ".u" #bits " [%0], %1;" ::"l"(p), letter(v) : "memory"); \
+    } \
+    GVM_DEVICE uint##bits##_t gvm_load_consume_u##bits##suffix(const uint##bits##_t *p) \
+    { \
+        uint##bits##_t v; \
+        asm volatile("ld.relaxed." scope ".u" #bits " %0, [%1];" \
+                     : "=" letter(v) \
+                     : "l"(p) \
+                     : "memory"); \
+        return v; \
     }
 GVM_DEVICE_LOAD_STORE(32, "r", , "gpu")
 GVM_DEVICE_LOAD_STORE(64, "l", , "gpu")
@@ -276,6 +295,12 @@ GVM_DEVICE uint64_t gvm_warp_down_u64(uint64_t v, uint32_t lanes)
     return v;
 }
 
+GVM_DEVICE uint64_t gvm_warp_get_u64(uint64_t v, uint32_t lane)
+{
+    (void)lane;
+    return v;
+}
+
 GVM_DEVICE uint32_t gvm_atomic_add_u32(uint32_t *p, uint32_t v)
 {
     return __atomic_fetch_add(p, v, __ATOMIC_RELAXED);
@@ -305,6 +330,13 @@ GVM_DEVICE uint64_t gvm_atomic_min_u64(uint64_t *p, uint64_t v)
         ;
     return old;
 }
+GVM_DEVICE uint64_t gvm_atomic_max_u64(uint64_t *p, uint64_t v)
+{
+    uint64_t old = __atomic_load_n(p, __ATOMIC_RELAXED);
+    while (v > old && !__atomic_compare_exchange_n(p, &old, v, 1, __ATOMIC_RELAXED, __ATOMIC_RELAXED))
+        ;
+    return old;
+}
 GVM_DEVICE double gvm_atomic_add_f64(double *p, double v)
 {
     uint64_t *word = (uint64_t *)(void *)p;
@@ -327,6 +359,10 @@ GVM_DEVICE double gvm_atomic_add_f64(double *p, double v)
     GVM_DEVICE void gvm_store_release_u##bits##suffix(uint##bits##_t *p, uint##bits##_t v) \
     { \
         __atomic_store_n(p, v, __ATOMIC_RELEASE); \
+    } \
+    GVM_DEVICE uint##bits##_t gvm_load_consume_u##bits##suffix(const uint##bits##_t *p) \
+    { \
+        return __atomic_load_n(p, __ATOMIC_ACQUIRE); \
     }
 GVM_SOFT_LOAD_STORE(32, )
 GVM_SOFT_LOAD_STORE(64, )

@@ -1,0 +1,347 @@
+/* Appenders: creation, questions, end; what options mean. */
+#include "appender/appender.h"
+
+#include <stdlib.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/registry.h"
+#include "base/size.h"
+#include "base/struct.h"
+
+#define CHUNKS_WANTED 64 /* of the reservation; the header says why large ones */
+#define CHUNKS_BUDGET_MIN 16
+#define CHUNK_BYTES_CHOSEN_MAX (256ull << 20)
+#define STEP_BYTES_DEFAULT (256ull << 20)
+#define WAIT_MS_DEFAULT 10000
+#define UNIT_SHIFT_MIN 4
+#define UNIT_SHIFT_CHOSEN_MAX 16
+
+/* ---- options */
+
+static uint64_t lesser(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* What can ever be committed: by the reservation, the budget, and the device. */
+static uint64_t reachable_bytes(const gvm_device *device, uint64_t reserve_bytes, uint64_t budget_bytes)
+{
+    const uint64_t reach = lesser(reserve_bytes, device->info.total_bytes);
+
+    return budget_bytes != 0 ? lesser(reach, budget_bytes) : reach;
+}
+
+static uint64_t choose_chunk_bytes(const gvm_device *device, uint64_t reserve_bytes,
+                                   uint64_t budget_bytes)
+{
+    const uint64_t most = reachable_bytes(device, reserve_bytes, budget_bytes) / CHUNKS_BUDGET_MIN;
+    uint64_t chunk_bytes = lesser(gvmi_pow2_up(reserve_bytes / CHUNKS_WANTED), CHUNK_BYTES_CHOSEN_MAX);
+
+    while (chunk_bytes > most && chunk_bytes > GVM_CHUNK_BYTES_MIN)
+        chunk_bytes /= 2;
+    if (chunk_bytes < GVM_CHUNK_BYTES_MIN)
+        chunk_bytes = GVM_CHUNK_BYTES_MIN;
+    return chunk_bytes > device->info.granularity_bytes ? chunk_bytes : device->info.granularity_bytes;
+}
+
+static uint32_t choose_unit_shift(const gvm_device *device, uint64_t reserve_bytes,
+                                  const gvm_appender_options *options)
+{
+    const uint64_t reach = reachable_bytes(device, reserve_bytes, options->budget_bytes);
+    uint32_t shift = UNIT_SHIFT_MIN;
+
+    if (options->align_bytes != 0)
+        return (uint32_t)__builtin_ctz(options->align_bytes);
+    while (reach >> shift > GVM_APPEND_FIELD_MAX && shift < UNIT_SHIFT_CHOSEN_MAX)
+        shift++;
+    return shift;
+}
+
+static gvm_status read_options(const gvm_appender_options *options, gvm_appender_options *full)
+{
+    if (!gvmi_struct_in(full, sizeof *full, options, sizeof *full))
+        return gvmi_fail(
+            GVM_E_INVALID,
+            "the options' struct_size is wrong, or they ask for what this version does not know");
+    if ((full->flags & ~(uint32_t)GVM_BUFFER_UNSHARED) != 0 || full->reserved != 0)
+        return gvmi_fail(GVM_E_INVALID, "unknown appender flags %#x", (unsigned)full->flags);
+    if (full->align_bytes != 0 &&
+        (!gvmi_is_pow2(full->align_bytes) || full->align_bytes > GVM_APPEND_ALIGN_MAX))
+        return gvmi_fail(GVM_E_INVALID, "align_bytes is a power of two up to %u, not %u",
+                         GVM_APPEND_ALIGN_MAX, (unsigned)full->align_bytes);
+    return GVM_OK;
+}
+
+static gvm_status check_sizes(uint64_t row_bytes, uint64_t reserve_bytes)
+{
+    char size[32];
+
+    if (reserve_bytes == 0 || reserve_bytes > GVMI_SPAN_BYTES_MAX)
+        return gvmi_fail(GVM_E_INVALID, "an appender reserves between 1 byte and 128 TiB, not %s",
+                         gvmi_size_text(reserve_bytes, size));
+    if (row_bytes > reserve_bytes)
+        return gvmi_fail(GVM_E_INVALID, "a row of %llu bytes is larger than the reservation",
+                         (unsigned long long)row_bytes);
+    return GVM_OK;
+}
+
+static gvm_status check_budget(uint64_t budget_bytes, uint64_t chunk_bytes)
+{
+    if (budget_bytes == 0 || budget_bytes >= chunk_bytes)
+        return GVM_OK;
+    return gvmi_fail(GVM_E_INVALID,
+                     "the budget of %llu bytes is less than a chunk of %llu: use smaller chunks",
+                     (unsigned long long)budget_bytes, (unsigned long long)chunk_bytes);
+}
+
+/* ---- creation */
+
+gvm_status gvmi_appender_new_buffer(const gvm_appender *appender, gvm_buffer **out, uint64_t *address)
+{
+    gvm_status status = gvmi_buffer_create(appender->device, &appender->spec, out);
+
+    if (status == GVM_OK)
+        *address = (*out)->address;
+    return status;
+}
+
+static void set_options(gvm_appender *a, const gvm_appender_options *options)
+{
+    a->chunk_bytes = a->buffer->chunk_bytes;
+    a->chunk_count = a->buffer->chunk_count;
+    a->budget_bytes = options->budget_bytes;
+    a->step_bytes = options->step_bytes != 0 ? options->step_bytes : STEP_BYTES_DEFAULT;
+    if (a->step_bytes < a->chunk_bytes)
+        a->step_bytes = a->chunk_bytes;
+    a->ahead_bytes = options->ahead_bytes != 0 ? options->ahead_bytes
+                                               : 2 * lesser(a->step_bytes, GVMI_SPAN_BYTES_MAX);
+    a->wait_ns = (options->wait_ms != 0 ? options->wait_ms : WAIT_MS_DEFAULT) * 1000000ull;
+    a->unit_shift = choose_unit_shift(a->device, a->buffer->reserve_bytes, options);
+    a->feed.step_chunks = 1;
+}
+
+/* The device is held and its context current. */
+static gvm_status make(gvm_device *device, uint64_t row_bytes, const gvmi_buffer_spec *spec,
+                       const gvm_appender_options *options, gvm_appender **out)
+{
+    gvm_appender *appender = calloc(1, sizeof *appender);
+    gvm_status status;
+
+    if (appender == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for an appender");
+    appender->device = device;
+    appender->spec = *spec;
+    appender->row_bytes = row_bytes;
+    status = gvmi_append_slot_take(device, &appender->slot);
+    if (status != GVM_OK)
+        goto fail_free;
+    status = gvmi_appender_new_buffer(appender, &appender->buffer, &appender->address);
+    if (status != GVM_OK)
+        goto fail_give_slot;
+    set_options(appender, options);
+    gvmi_mutex_init(&appender->lock, GVMI_RANK_APPENDER);
+    status = gvmi_registry_add(GVMI_KIND_APPENDER, gvmi_key(appender), appender);
+    if (status != GVM_OK)
+        goto fail_destroy_buffer;
+    gvmi_append_service_retain();
+    gvmi_device_retain(device);
+    *out = appender;
+    return GVM_OK;
+
+fail_destroy_buffer:
+    gvmi_mutex_destroy(&appender->lock);
+    gvm_buffer_destroy(appender->buffer);
+fail_give_slot:
+    gvmi_append_slot_give(device, &appender->slot);
+fail_free:
+    free(appender);
+    return status;
+}
+
+static gvm_status make_on(gvm_device *device, uint64_t row_bytes, uint64_t reserve_bytes,
+                          const gvm_appender_options *options, gvm_appender **out)
+{
+    gvmi_buffer_spec spec = {
+        .reserve_bytes = reserve_bytes,
+        .chunk_bytes = options->chunk_bytes,
+        .unshared = (options->flags & GVM_BUFFER_UNSHARED) != 0,
+    };
+    gvm_status status;
+
+    if (!device->info.vmm)
+        return gvmi_fail(GVM_E_NOTSUP,
+                         "device %d has no virtual memory management: appenders cannot grow there",
+                         device->info.ordinal);
+    if (spec.chunk_bytes == 0)
+        spec.chunk_bytes = choose_chunk_bytes(device, reserve_bytes, options->budget_bytes);
+    status = check_budget(options->budget_bytes, spec.chunk_bytes);
+    if (status == GVM_OK)
+        status = gvmi_device_enter(device);
+    if (status != GVM_OK)
+        return status;
+    status = make(device, row_bytes, &spec, options, out);
+    gvmi_device_leave();
+    return status;
+}
+
+gvm_status gvm_appender_create(gvm_device *handle, uint64_t row_bytes, uint64_t reserve_bytes,
+                               const gvm_appender_options *options, gvm_appender **out)
+{
+    gvm_appender_options full;
+    gvm_device *device;
+    gvm_status status;
+
+    if (out == NULL)
+        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+    status = read_options(options, &full);
+    if (status == GVM_OK)
+        status = check_sizes(row_bytes, reserve_bytes);
+    if (status == GVM_OK)
+        status = gvmi_device_hold(handle, &device);
+    if (status != GVM_OK)
+        return status;
+    status = make_on(device, row_bytes, reserve_bytes, &full, out);
+    gvmi_device_release(device);
+    return status;
+}
+
+/* ---- handles */
+
+gvm_status gvmi_appender_hold(const gvm_appender *handle, gvm_appender **out)
+{
+    void *object;
+    gvm_status status = gvmi_registry_hold(GVMI_KIND_APPENDER, gvmi_key(handle), &object);
+
+    *out = object;
+    if (status == GVM_OK)
+        gvmi_lock(&(*out)->lock);
+    return status;
+}
+
+void gvmi_appender_drop(gvm_appender *appender)
+{
+    gvmi_unlock(&appender->lock);
+    gvmi_registry_drop(GVMI_KIND_APPENDER, gvmi_key(appender));
+}
+
+/* ---- budget and questions */
+
+uint64_t gvmi_appender_allowed_chunks(const gvm_appender *appender)
+{
+    return appender->budget_bytes != 0
+               ? lesser(appender->budget_bytes / appender->chunk_bytes, appender->chunk_count)
+               : appender->chunk_count;
+}
+
+gvm_status gvm_appender_set_budget(gvm_appender *handle, uint64_t budget_bytes)
+{
+    gvm_appender *appender;
+    gvm_status status = gvmi_appender_hold(handle, &appender);
+
+    if (status != GVM_OK)
+        return status;
+    if (appender->begun)
+        status = gvmi_fail(GVM_E_INVALID, "the appender has begun: finish it before its budget is set");
+    else
+        status = check_budget(budget_bytes, appender->chunk_bytes);
+    if (status == GVM_OK)
+        appender->budget_bytes = budget_bytes;
+    gvmi_appender_drop(appender);
+    return status;
+}
+
+gvm_buffer *gvm_appender_buffer(gvm_appender *handle)
+{
+    gvm_appender *appender;
+    gvm_buffer *buffer;
+
+    if (gvmi_appender_hold(handle, &appender) != GVM_OK)
+        return NULL;
+    buffer = appender->buffer;
+    gvmi_appender_drop(appender);
+    return buffer;
+}
+
+gvm_status gvm_appender_get_info(gvm_appender *handle, gvm_appender_info *info)
+{
+    gvm_appender_info full;
+    gvm_appender *a;
+    gvm_status status = gvmi_appender_hold(handle, &a);
+
+    if (status != GVM_OK)
+        return status;
+    full = (gvm_appender_info){
+        .address = a->address,
+        .reserve_bytes = a->chunk_count * a->chunk_bytes,
+        .chunk_bytes = a->chunk_bytes,
+        .row_bytes = a->row_bytes,
+        .budget_bytes = gvmi_appender_allowed_chunks(a) * a->chunk_bytes,
+        .rows = gvm_append_rows_of(a->position),
+        .bytes = gvm_append_units_of(a->position) << a->unit_shift,
+        .front_bytes = __atomic_load_n(&a->feed.front_chunks, __ATOMIC_RELAXED) * a->chunk_bytes,
+        .back_bytes = __atomic_load_n(&a->feed.back_chunks, __ATOMIC_RELAXED) * a->chunk_bytes,
+        .commits = __atomic_load_n(&a->feed.commits_ever, __ATOMIC_RELAXED),
+        .committed_bytes = __atomic_load_n(&a->feed.committed_bytes, __ATOMIC_RELAXED),
+        .align_bytes = 1u << a->unit_shift,
+        .ordinal = a->device->info.ordinal,
+        .begun = a->begun,
+        .torn = a->torn,
+    };
+    gvmi_appender_drop(a);
+    if (!gvmi_struct_out(info, &full, sizeof full, sizeof full))
+        return gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is too small");
+    return GVM_OK;
+}
+
+/* ---- end */
+
+void gvm_appender_destroy(gvm_appender *handle)
+{
+    gvm_error error = gvmi_error_save();
+    void *object;
+    gvm_appender *appender;
+
+    if (handle == NULL || gvmi_registry_remove(GVMI_KIND_APPENDER, gvmi_key(handle), &object) != GVM_OK)
+        return;
+    appender = object;
+    if (appender->begun)
+        gvmi_append_service_leave(appender);
+    gvm_buffer_destroy(appender->buffer);
+    gvmi_append_slot_give(appender->device, &appender->slot);
+    gvmi_append_service_release();
+    gvmi_device_release(appender->device);
+    gvmi_mutex_destroy(&appender->lock);
+    gvmi_registry_retire(appender);
+    gvmi_error_restore(&error);
+}
+
+/* ---- invariants */
+
+static bool check_locked(const gvm_appender *a)
+{
+    const gvmi_append_feed *f = &a->feed;
+    const uint64_t ready = __atomic_load_n(&a->slot.mail->ready, __ATOMIC_ACQUIRE);
+
+    if (f->front_chunks + f->back_chunks > a->chunk_count)
+        return false;
+    for (uint64_t i = 0; i < a->chunk_count; i++) {
+        const bool should = i < f->front_chunks || i >= a->chunk_count - f->back_chunks;
+
+        if ((a->buffer->chunks[i].tier != GVM_TIER_ABSENT) != should)
+            return false;
+    }
+    return a->limits.struct_size == 0 || gvm_append_within(ready, gvmi_append_ready(a));
+}
+
+bool gvmi_appender_check(gvm_appender *handle)
+{
+    gvm_appender *appender;
+    bool good;
+
+    if (gvmi_appender_hold(handle, &appender) != GVM_OK)
+        return false;
+    good = gvmi_buffer_check(appender->buffer) && check_locked(appender);
+    gvmi_appender_drop(appender);
+    return good;
+}

@@ -1,0 +1,116 @@
+/* appender/appender.h - the appender inside the library.
+ *
+ *   appender.c   creation, questions, end; what options mean
+ *   finish.c     begin and finish, take and reset: what crosses to the device and back
+ *   feed.c       one step of committing for one appender: how much, at which end, and what to answer
+ *   service.c    the thread that takes those steps for all appenders that have begun
+ *   slot.c       the words that kernels and library share, from a pool of the device
+ *
+ * Between begin and finish the feed belongs to the service's thread, everything else to the lock.
+ * finish and destroy take the appender from the service, which waits for a step under way, before
+ * they look at the feed.
+ *
+ * I1  front_chunks + back_chunks <= chunk_count; those chunks are committed, and no others.
+ * I2  the host's ready is never beyond what I1 says, and only rises while the appender has begun.
+ * I3  after refused was told, ready does not change.
+ */
+#ifndef GVMI_APPENDER_APPENDER_H
+#define GVMI_APPENDER_APPENDER_H
+
+#include <stdbool.h>
+#include <sys/queue.h>
+
+#include <gvmem/appender.h>
+#include <gvmem/device/appender.h>
+
+#include "memory/buffer.h"
+
+/* ---- slot.c */
+
+typedef struct gvmi_append_slot {
+    CUdeviceptr words;         /* gvm_append_words */
+    gvm_append_mail *mail;     /* pinned */
+    gvm_append_words *staging; /* pinned: the words on their way to the device and back */
+    uint32_t index;
+} gvmi_append_slot;
+
+/* Takes a slot from the device's pool, which grows if need be; the device's context is current.
+ * GVM_E_NOSPACE, GVM_E_NOMEM, GVM_E_LIMIT, GVM_E_LOST, GVM_E_DRIVER */
+gvm_status gvmi_append_slot_take(gvm_device *device, gvmi_append_slot *out);
+void gvmi_append_slot_give(gvm_device *device, const gvmi_append_slot *slot);
+
+/* ---- feed.c */
+
+/* What of an appender is being committed. */
+typedef struct gvmi_append_feed {
+    TAILQ_ENTRY(gvm_appender) entry;    /* service.c: appenders that have begun */
+    bool leaving;                       /* service.c: not to be served again */
+    uint64_t front_chunks, back_chunks; /* atomic: gvm_appender_get_info() looks */
+    uint64_t allowed_chunks;            /* by the budget, of both */
+    uint64_t step_chunks;               /* of the next commit at most */
+    uint64_t asked, need;               /* positions, the highest that the device told */
+    bool eager;                         /* no kernel has asked yet; a first chunk is due */
+    bool ahead_over; /* committing ahead has failed: only what is needed is tried from here on */
+    bool refused;    /* told so; reason says why */
+    gvm_status reason;
+    int64_t begun_us;
+    uint64_t commits, commit_us, first_us;  /* since begin */
+    uint64_t commits_ever, committed_bytes; /* atomic */
+} gvmi_append_feed;
+
+struct gvm_appender {
+    gvmi_mutex lock;
+    gvm_device *device; /* referenced */
+    gvm_buffer *buffer;
+    gvmi_buffer_spec spec; /* of buffer, and of those that follow it */
+    gvmi_append_slot slot;
+    uint64_t address, row_bytes, chunk_bytes, chunk_count;
+    uint64_t budget_bytes; /* 0: the reservation */
+    uint64_t step_bytes, ahead_bytes, wait_ns;
+    uint32_t unit_shift;
+    gvm_append limits; /* what the latest begin gave to kernels */
+    uint64_t position; /* what is written, as of the last finish */
+    bool begun, torn;
+    gvmi_append_feed feed;
+};
+
+/* Readies the feed for a begin: answers in the mailbox say what is committed. */
+void gvmi_append_feed_begin(gvm_appender *appender);
+
+/* One commit at most. False: there was nothing to do. */
+bool gvmi_append_feed_step(gvm_appender *appender);
+
+/* The position up to which memory is committed, within the limits. */
+uint64_t gvmi_append_ready(const gvm_appender *appender);
+
+int64_t gvmi_append_now_us(void);
+
+/* ---- service.c */
+
+/* Starts the thread unless it runs. GVM_E_SYSTEM, GVM_E_LIMIT, GVM_E_NOMEM */
+gvm_status gvmi_append_service_start(void);
+
+/* One more appender, one less: after the last the thread ends. */
+void gvmi_append_service_retain(void);
+void gvmi_append_service_release(void);
+
+/* From now on the thread serves the appender; it no longer does, and has left it. */
+void gvmi_append_service_join(gvm_appender *appender);
+void gvmi_append_service_leave(gvm_appender *appender);
+
+/* ---- appender.c */
+
+/* Checks a handle from the program, counts the caller in, and locks; drop undoes both. */
+gvm_status gvmi_appender_hold(const gvm_appender *handle, gvm_appender **out);
+void gvmi_appender_drop(gvm_appender *appender);
+
+/* Makes the buffer that the spec says; the appender holds nothing of it yet. */
+gvm_status gvmi_appender_new_buffer(const gvm_appender *appender, gvm_buffer **out, uint64_t *address);
+
+/* Chunks that the budget allows. */
+uint64_t gvmi_appender_allowed_chunks(const gvm_appender *appender);
+
+/* Holds I1 and I2 against the buffer. Not while the appender has begun. */
+bool gvmi_appender_check(gvm_appender *appender);
+
+#endif

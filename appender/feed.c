@@ -1,0 +1,197 @@
+/* One step of committing for one appender: how much, at which end, and what to answer.
+ *
+ * The device tells two positions: need, which threads wait for, and asked, which reaches further and
+ * is there so that nobody has to wait. Need comes first, and only a need that cannot be met is
+ * refused. What is committed ahead leaves one chunk of the budget free, so that looking ahead at one
+ * end does not refuse the first need at the other.
+ *
+ * Each step is at most twice the one before, up to the limit of the options: a small result commits
+ * little, a large one is not kept by one call a chunk. A step that fails is tried again with a
+ * single chunk before anybody is refused.
+ *
+ * What the device tells is data: it is brought within the limits, and never taken back.
+ */
+#include "appender/appender.h"
+
+#include <time.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/size.h"
+
+int64_t gvmi_append_now_us(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+}
+
+static uint64_t lesser(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t greater(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+/* Fields of a position brought within the limits, and not below those of another. */
+static uint64_t raise_position(const gvm_appender *a, uint64_t old, uint64_t told)
+{
+    return gvm_append_position(
+        greater(gvm_append_rows_of(old), lesser(gvm_append_rows_of(told), a->limits.rows_max)),
+        greater(gvm_append_units_of(old), lesser(gvm_append_units_of(told), a->limits.units_max)));
+}
+
+static uint64_t chunks_for(const gvm_appender *a, uint64_t bytes)
+{
+    return (bytes + a->chunk_bytes - 1) / a->chunk_bytes;
+}
+
+/* Chunks that a position wants beyond those committed, at either end. */
+static uint64_t missing_front(const gvm_appender *a, uint64_t position)
+{
+    const uint64_t want = chunks_for(a, gvm_append_rows_of(position) * a->row_bytes);
+
+    return want > a->feed.front_chunks ? want - a->feed.front_chunks : 0;
+}
+
+static uint64_t missing_back(const gvm_appender *a, uint64_t position)
+{
+    const uint64_t want = chunks_for(a, gvm_append_units_of(position) << a->unit_shift);
+
+    return want > a->feed.back_chunks ? want - a->feed.back_chunks : 0;
+}
+
+uint64_t gvmi_append_ready(const gvm_appender *a)
+{
+    const gvmi_append_feed *f = &a->feed;
+    uint64_t rows = a->limits.rows_max, units = a->limits.units_max;
+
+    /* When nothing is left between the ends, only the sum limits them, which the device checks. */
+    if (f->front_chunks + f->back_chunks < a->chunk_count) {
+        if (a->row_bytes > 0)
+            rows = lesser(rows, f->front_chunks * a->chunk_bytes / a->row_bytes);
+        units = lesser(units, f->back_chunks * a->chunk_bytes >> a->unit_shift);
+    }
+    return gvm_append_position(rows, units);
+}
+
+void gvmi_append_feed_begin(gvm_appender *a)
+{
+    gvmi_append_feed *f = &a->feed;
+    gvm_append_mail *mail = a->slot.mail;
+
+    f->allowed_chunks = gvmi_appender_allowed_chunks(a);
+    f->asked = f->need = 0;
+    f->eager = a->row_bytes > 0 && f->front_chunks == 0;
+    f->ahead_over = f->refused = false;
+    f->reason = GVM_OK;
+    f->commits = f->commit_us = f->first_us = 0;
+    f->begun_us = gvmi_append_now_us();
+    /* No kernel looks yet: the launch comes after begin. */
+    __atomic_store_n(&mail->asked, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&mail->need, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&mail->acked, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&mail->refused, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&mail->ready, gvmi_append_ready(a), __ATOMIC_RELEASE);
+}
+
+/* ---- one step */
+
+static void refuse(gvm_appender *a, gvm_status reason)
+{
+    a->feed.refused = true;
+    a->feed.reason = reason;
+    __atomic_store_n(&a->slot.mail->refused, 1, __ATOMIC_RELEASE);
+}
+
+static void count_commit(gvmi_append_feed *f, uint64_t bytes, int64_t start_us)
+{
+    const int64_t now_us = gvmi_append_now_us();
+
+    if (f->commits++ == 0)
+        f->first_us = (uint64_t)(now_us - f->begun_us);
+    f->commit_us += (uint64_t)(now_us - start_us);
+    __atomic_fetch_add(&f->commits_ever, 1, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&f->committed_bytes, bytes, __ATOMIC_RELAXED);
+}
+
+/* Commits chunks at one end and says so. needed: somebody waits for it. */
+static void commit(gvm_appender *a, bool front, uint64_t count, bool needed)
+{
+    gvmi_append_feed *f = &a->feed;
+    const uint64_t first = front ? f->front_chunks : a->chunk_count - f->back_chunks - count;
+    const int64_t start_us = gvmi_append_now_us();
+    const gvm_status status = gvm_buffer_commit(a->buffer, first * a->chunk_bytes,
+                                                count * a->chunk_bytes);
+
+    if (status == GVM_OK) {
+        uint64_t *chunks = front ? &f->front_chunks : &f->back_chunks;
+
+        __atomic_store_n(chunks, *chunks + count, __ATOMIC_RELAXED);
+        GVM_ASSERT(f->front_chunks + f->back_chunks <= a->chunk_count);
+        f->step_chunks = lesser(2 * f->step_chunks, greater(a->step_bytes / a->chunk_bytes, 1));
+        __atomic_store_n(&a->slot.mail->ready, gvmi_append_ready(a), __ATOMIC_RELEASE);
+        count_commit(f, count * a->chunk_bytes, start_us);
+    } else if (count > 1) {
+        f->step_chunks = 1;
+    } else if (needed) {
+        refuse(a, status);
+    } else {
+        f->ahead_over = true;
+    }
+}
+
+static void listen(gvm_appender *a, uint64_t *told)
+{
+    gvmi_append_feed *f = &a->feed;
+    const gvm_append_mail *mail = a->slot.mail;
+
+    *told = __atomic_load_n(&mail->asked, __ATOMIC_ACQUIRE);
+    f->asked = raise_position(a, f->asked, *told);
+    f->need = raise_position(a, f->need, __atomic_load_n(&mail->need, __ATOMIC_ACQUIRE));
+    if (f->need != 0)
+        f->eager = false;
+}
+
+bool gvmi_append_feed_step(gvm_appender *a)
+{
+    gvmi_append_feed *f = &a->feed;
+    uint64_t told, held, space, left, front, back, ahead_front, ahead_back;
+    bool needed, at_front;
+
+    listen(a, &told);
+    held = f->front_chunks + f->back_chunks;
+    space = a->chunk_count - held;
+    left = f->allowed_chunks > held ? lesser(f->allowed_chunks - held, space) : 0;
+    front = missing_front(a, f->need);
+    back = missing_back(a, f->need);
+    needed = front > 0 || back > 0;
+    if (f->refused || space == 0 || (needed && left == 0)) {
+        if (!f->refused && space > 0)
+            refuse(a, GVM_E_LIMIT);
+        __atomic_store_n(&a->slot.mail->acked, told, __ATOMIC_RELEASE);
+        return false;
+    }
+    ahead_front = missing_front(a, f->eager ? raise_position(a, f->asked, gvm_append_position(1, 0))
+                                            : f->asked);
+    ahead_back = missing_back(a, f->asked);
+    if (f->ahead_over || left == 1)
+        ahead_front = ahead_back = 0;
+    at_front = needed ? front > 0 : ahead_front > 0;
+    if (!needed && ahead_front == 0 && ahead_back == 0) {
+        f->eager = false;
+        __atomic_store_n(&a->slot.mail->acked, told, __ATOMIC_RELEASE);
+        return false;
+    }
+    /* With what is needed goes what was asked ahead at the same end. */
+    if (at_front)
+        front = greater(front, lesser(ahead_front, left - 1));
+    else
+        front = greater(back, lesser(ahead_back, left - 1));
+    commit(a, at_front, lesser(lesser(front, left), f->step_chunks), needed);
+    return true;
+}

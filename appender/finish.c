@@ -1,0 +1,320 @@
+/* Begin and finish, take and reset: what crosses to the device and back.
+ *
+ * begin writes the words that kernels share, finish reads them, each with one copy of a few hundred
+ * bytes on the library's own stream, so that neither waits for kernels. What is read back was open
+ * to any kernel with a wild pointer: it is held against the limits before it is believed.
+ */
+#include "appender/appender.h"
+
+#include <string.h>
+
+#include "base/error.h"
+#include "base/struct.h"
+
+static uint64_t lesser(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+/* Does a struct_size that the caller wrote fit? */
+static bool sized(size_t struct_size, size_t needed)
+{
+    return struct_size >= needed && struct_size <= GVMI_STRUCT_BYTES_MAX;
+}
+
+static gvm_status check_state(const gvm_appender *a, bool begun)
+{
+    if (a->begun == begun)
+        return GVM_OK;
+    return gvmi_fail(GVM_E_INVALID, begun ? "the appender has not begun"
+                                          : "the appender has begun: finish it first");
+}
+
+static gvm_status check_whole(const gvm_appender *a)
+{
+    if (!a->torn)
+        return GVM_OK;
+    return gvmi_fail(GVM_E_TORN,
+                     "the last kernel did not publish all that it had reserved: reset the appender");
+}
+
+/* ---- begin */
+
+/* Rows or units of one size of item, at most limit. */
+static uint32_t count_within(uint64_t bytes, uint64_t item_bytes, uint64_t limit)
+{
+    return (uint32_t)lesser(item_bytes > 0 ? bytes / item_bytes : limit, limit);
+}
+
+static void set_limits(gvm_appender *a)
+{
+    const uint64_t unit = 1ull << a->unit_shift;
+    const uint64_t capacity = gvmi_appender_allowed_chunks(a) * a->chunk_bytes;
+    const uint64_t least = lesser(a->chunk_bytes, a->ahead_bytes);
+    gvm_append *limits = &a->limits;
+
+    *limits = (gvm_append){
+        .struct_size = sizeof *limits,
+        .address = a->address,
+        .reserve_bytes = a->chunk_count * a->chunk_bytes,
+        .row_bytes = a->row_bytes,
+        .capacity_bytes = capacity,
+        .words = a->slot.words,
+        .mail = (uint64_t)(uintptr_t)a->slot.mail,
+        .wait_ns = a->wait_ns,
+        .rows_max = count_within(capacity, a->row_bytes, GVM_APPEND_FIELD_MAX),
+        .units_max = count_within(capacity, unit, GVM_APPEND_FIELD_MAX),
+        .unit_shift = a->unit_shift,
+    };
+    if (a->row_bytes > 0) {
+        limits->ahead_rows_min = count_within(least, a->row_bytes, limits->rows_max);
+        limits->ahead_rows_max = count_within(a->ahead_bytes, a->row_bytes, limits->rows_max);
+    }
+    limits->ahead_units_min = count_within(least, unit, limits->units_max);
+    limits->ahead_units_max = count_within(a->ahead_bytes, unit, limits->units_max);
+}
+
+/* Moves the words between their staging and the device, and waits for that alone. */
+static gvm_status move_words(gvm_appender *a, bool to_device)
+{
+    gvm_device *device = a->device;
+    gvm_status status = gvmi_device_enter(device);
+    CUresult result;
+
+    if (status != GVM_OK)
+        return status;
+    result = to_device ? gvmi_cu->cuMemcpyHtoDAsync(a->slot.words, a->slot.staging,
+                                                    sizeof *a->slot.staging, device->stream)
+                       : gvmi_cu->cuMemcpyDtoHAsync(a->slot.staging, a->slot.words,
+                                                    sizeof *a->slot.staging, device->stream);
+    if (result != CUDA_SUCCESS)
+        status = gvmi_driver_fail(result, to_device ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync",
+                                  "cannot copy an appender's words");
+    /* After a failure too: what was queued before it may still touch the staging. */
+    result = gvmi_cu->cuStreamSynchronize(device->stream);
+    if (result != CUDA_SUCCESS && status == GVM_OK)
+        status = gvmi_driver_fail(result, "cuStreamSynchronize", "cannot copy an appender's words");
+    gvmi_device_leave();
+    return status;
+}
+
+static gvm_status begin_locked(gvm_appender *a, gvm_append *append)
+{
+    gvm_append_words *words = a->slot.staging;
+    gvm_status status = check_state(a, false);
+
+    if (status == GVM_OK)
+        status = check_whole(a);
+    if (status != GVM_OK)
+        return status;
+    set_limits(a);
+    gvmi_append_feed_begin(a);
+    *words = (gvm_append_words){
+        .cursor = a->position,
+        .ready = a->slot.mail->ready,
+        .end = GVM_APPEND_NO_END,
+        .published = a->position,
+    };
+    status = move_words(a, true);
+    if (status != GVM_OK)
+        return status;
+    gvmi_struct_out(append, &a->limits, sizeof a->limits, sizeof a->limits);
+    a->begun = true;
+    gvmi_append_service_join(a);
+    return GVM_OK;
+}
+
+gvm_status gvm_appender_begin(gvm_appender *handle, gvm_append *append)
+{
+    gvm_appender *appender;
+    gvm_status status;
+
+    if (append == NULL || !sized(append->struct_size, sizeof *append))
+        return gvmi_fail(GVM_E_INVALID, "append is NULL or its struct_size is wrong");
+    status = gvmi_appender_hold(handle, &appender);
+    if (status != GVM_OK)
+        return status;
+    gvmi_unlock(&appender->lock); /* held still, so that the thread stays once it is there */
+    status = gvmi_append_service_start();
+    gvmi_lock(&appender->lock);
+    if (status == GVM_OK)
+        status = begin_locked(appender, append);
+    gvmi_appender_drop(appender);
+    return status;
+}
+
+/* ---- finish */
+
+static gvm_status wait_for(gvm_appender *appender, gvm_stream stream)
+{
+    gvm_status status = gvmi_device_enter(appender->device);
+    CUresult result;
+
+    if (status != GVM_OK)
+        return status;
+    result = gvmi_cu->cuStreamSynchronize(stream);
+    gvmi_device_leave();
+    if (result != CUDA_SUCCESS)
+        return gvmi_driver_fail(result, "cuStreamSynchronize",
+                                "a kernel failed on device %d: the appender can only be destroyed",
+                                appender->device->info.ordinal);
+    return GVM_OK;
+}
+
+/* How far everything is whole, by the words as they were read back. False: it is not known. */
+static bool find_end(const gvm_appender *a, uint64_t *position)
+{
+    const gvm_append_words *w = a->slot.staging;
+    const uint64_t end = w->end != GVM_APPEND_NO_END ? w->end : w->cursor;
+
+    *position = end;
+    if (end == a->position) /* nothing was written; a budget set since may be less than that */
+        return w->published == end;
+    return end <= w->cursor && gvm_append_within(a->position, end) &&
+           gvm_append_within(end, gvmi_append_ready(a)) &&
+           gvm_append_possible(&a->limits, gvm_append_rows_of(end), gvm_append_units_of(end)) &&
+           w->published == end;
+}
+
+static gvm_appender_result describe(const gvm_appender *a)
+{
+    const gvmi_append_feed *f = &a->feed;
+    const bool complete = a->slot.staging->end == GVM_APPEND_NO_END;
+
+    return (gvm_appender_result){
+        .rows = gvm_append_rows_of(a->position),
+        .bytes = gvm_append_units_of(a->position) << a->unit_shift,
+        .commits = f->commits,
+        .commit_us = f->commit_us,
+        .first_us = f->first_us,
+        .reason = complete     ? GVM_OK
+                  : f->refused ? f->reason
+                               : GVM_E_LIMIT,
+        .complete = complete,
+    };
+}
+
+static gvm_status finish_locked(gvm_appender *a, gvm_appender_result *result)
+{
+    uint64_t position;
+    gvm_status status = check_state(a, true);
+
+    if (status == GVM_OK)
+        status = move_words(a, false);
+    if (status != GVM_OK)
+        return status;
+    gvmi_append_service_leave(a);
+    a->begun = false;
+    if (!find_end(a, &position)) {
+        a->torn = true;
+        return gvmi_fail(GVM_E_TORN,
+                         "a kernel ended without publishing all that it had reserved, or wrote over "
+                         "the appender's words: reset the appender");
+    }
+    a->position = position;
+    if (a->slot.staging->state == GVM_APPEND_STATE_LATE && a->slot.staging->end != GVM_APPEND_NO_END)
+        return gvmi_fail(GVM_E_TIMEOUT,
+                         "a kernel waited %llu ms for memory and gave up; %llu rows are whole",
+                         (unsigned long long)(a->wait_ns / 1000000),
+                         (unsigned long long)gvm_append_rows_of(position));
+    if (result != NULL) {
+        const gvm_appender_result full = describe(a);
+
+        gvmi_struct_out(result, &full, sizeof full, sizeof full);
+    }
+    return GVM_OK;
+}
+
+gvm_status gvm_appender_finish(gvm_appender *handle, gvm_stream stream, gvm_appender_result *result)
+{
+    gvm_appender *appender;
+    gvm_status status = gvmi_appender_hold(handle, &appender);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_unlock(&appender->lock); /* questions are answered meanwhile */
+    status = wait_for(appender, stream);
+    gvmi_lock(&appender->lock);
+    if (status == GVM_OK && result != NULL && !sized(result->struct_size, sizeof *result))
+        status = gvmi_fail(GVM_E_INVALID, "result's struct_size is wrong");
+    if (status == GVM_OK)
+        status = finish_locked(appender, result);
+    gvmi_appender_drop(appender);
+    return status;
+}
+
+/* ---- take and reset */
+
+/* Gives back what was committed ahead of what is written. What cannot be given back stays. */
+static void trim(gvm_appender *a, gvm_buffer *buffer)
+{
+    const uint64_t chunk = a->chunk_bytes, whole = a->chunk_count * chunk;
+    const uint64_t rows = gvm_append_rows_of(a->position) * a->row_bytes;
+    const uint64_t bytes = gvm_append_units_of(a->position) << a->unit_shift;
+    const uint64_t from = (rows + chunk - 1) / chunk * chunk;
+    const uint64_t to = (whole - bytes) / chunk * chunk;
+    gvm_error error = gvmi_error_save();
+
+    if (from < to)
+        (void)gvm_buffer_decommit(buffer, from, to - from);
+    gvmi_error_restore(&error);
+}
+
+static void forget(gvm_appender *a)
+{
+    a->position = 0;
+    a->torn = false;
+}
+
+static gvm_status take_locked(gvm_appender *a, gvm_buffer **out)
+{
+    gvm_buffer *fresh, *filled = a->buffer;
+    uint64_t address;
+    gvm_status status = check_state(a, false);
+
+    if (status == GVM_OK)
+        status = check_whole(a);
+    if (status == GVM_OK)
+        status = gvmi_appender_new_buffer(a, &fresh, &address);
+    if (status != GVM_OK)
+        return status;
+    trim(a, filled);
+    a->buffer = fresh;
+    a->address = address;
+    a->feed.step_chunks = 1;
+    __atomic_store_n(&a->feed.front_chunks, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&a->feed.back_chunks, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&a->slot.mail->ready, 0, __ATOMIC_RELEASE);
+    forget(a);
+    *out = filled;
+    return GVM_OK;
+}
+
+gvm_status gvm_appender_take(gvm_appender *handle, gvm_buffer **out)
+{
+    gvm_appender *appender;
+    gvm_status status;
+
+    if (out == NULL)
+        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+    status = gvmi_appender_hold(handle, &appender);
+    if (status != GVM_OK)
+        return status;
+    status = take_locked(appender, out);
+    gvmi_appender_drop(appender);
+    return status;
+}
+
+gvm_status gvm_appender_reset(gvm_appender *handle)
+{
+    gvm_appender *appender;
+    gvm_status status = gvmi_appender_hold(handle, &appender);
+
+    if (status != GVM_OK)
+        return status;
+    status = check_state(appender, false);
+    if (status == GVM_OK)
+        forget(appender);
+    gvmi_appender_drop(appender);
+    return status;
+}

@@ -1,0 +1,161 @@
+/* Words that kernels and library share.
+ *
+ * They come from a pool of the device and go back there, because cuMemFree and cuMemFreeHost wait
+ * for every running kernel: one that waits for memory while another appender is destroyed would
+ * wait until it gives up.
+ *
+ * I1  a slot's bit in taken is set iff an appender has it.
+ * Lock: rank APPENDER_LIST; the driver is called outside.
+ */
+#include "appender/appender.h"
+
+#include <stdlib.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+
+#define SLAB_SLOTS 64u
+#define SLABS_MAX 64u
+
+/* Pinned memory of one slot. */
+typedef struct host_slot {
+    gvm_append_mail mail;
+    gvm_append_words staging;
+} host_slot;
+
+typedef struct slab {
+    CUdeviceptr words;
+    host_slot *host;
+    uint64_t taken; /* a bit a slot */
+} slab;
+
+struct gvmi_append_pool {
+    gvmi_mutex lock;
+    uint32_t slab_count;
+    slab slabs[SLABS_MAX];
+};
+
+static void free_slab(const slab *s)
+{
+    gvmi_cu->cuMemFree(s->words);
+    gvmi_cu->cuMemFreeHost(s->host);
+}
+
+static void unload(gvm_device *device)
+{
+    struct gvmi_append_pool *pool = device->appends;
+
+    device->appends = NULL;
+    if (gvmi_device_enter(device) == GVM_OK) {
+        for (uint32_t i = 0; i < pool->slab_count; i++)
+            free_slab(&pool->slabs[i]);
+        gvmi_device_leave();
+    }
+    gvmi_mutex_destroy(&pool->lock);
+    free(pool);
+}
+
+static gvm_status get_pool(gvm_device *device, struct gvmi_append_pool **out)
+{
+    static gvmi_mutex make_lock = GVMI_MUTEX_INIT(GVMI_RANK_APPENDER_LIST);
+    struct gvmi_append_pool *pool;
+
+    gvmi_lock(&make_lock);
+    pool = device->appends;
+    if (pool == NULL && (pool = calloc(1, sizeof *pool)) != NULL) {
+        gvmi_mutex_init(&pool->lock, GVMI_RANK_APPENDER_LIST);
+        gvmi_appends_unload = unload; /* always the same, before there is a pool to unload */
+        device->appends = pool;
+    }
+    gvmi_unlock(&make_lock);
+    if (pool == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for the appenders of device %d",
+                         device->info.ordinal);
+    *out = pool;
+    return GVM_OK;
+}
+
+static bool take_free(struct gvmi_append_pool *pool, gvmi_append_slot *out)
+{
+    bool found = false;
+
+    gvmi_lock(&pool->lock);
+    for (uint32_t i = 0; i < pool->slab_count && !found; i++) {
+        slab *s = &pool->slabs[i];
+
+        if (s->taken != UINT64_MAX) {
+            const uint32_t bit = (uint32_t)__builtin_ctzll(~s->taken);
+
+            s->taken |= 1ull << bit;
+            *out = (gvmi_append_slot){
+                .words = s->words + bit * sizeof(gvm_append_words),
+                .mail = &s->host[bit].mail,
+                .staging = &s->host[bit].staging,
+                .index = i * SLAB_SLOTS + bit,
+            };
+            found = true;
+        }
+    }
+    gvmi_unlock(&pool->lock);
+    return found;
+}
+
+static gvm_status make_slab(const gvm_device *device, slab *s)
+{
+    void *host;
+    CUresult result = gvmi_cu->cuMemAlloc(&s->words, SLAB_SLOTS * sizeof(gvm_append_words));
+
+    if (result != CUDA_SUCCESS)
+        return gvmi_driver_fail(result, "cuMemAlloc", "no memory on device %d for appenders' words",
+                                device->info.ordinal);
+    result = gvmi_cu->cuMemHostAlloc(&host, SLAB_SLOTS * sizeof(host_slot), CU_MEMHOSTALLOC_PORTABLE);
+    if (result != CUDA_SUCCESS) {
+        gvmi_cu->cuMemFree(s->words);
+        if (result == CUDA_ERROR_OUT_OF_MEMORY)
+            return gvmi_driver_fail_as(GVM_E_NOMEM, result, "cuMemHostAlloc",
+                                       "no pinned memory for appenders' words");
+        return gvmi_driver_fail(result, "cuMemHostAlloc", "no pinned memory for appenders' words");
+    }
+    s->host = host;
+    s->taken = 0;
+    return GVM_OK;
+}
+
+gvm_status gvmi_append_slot_take(gvm_device *device, gvmi_append_slot *out)
+{
+    struct gvmi_append_pool *pool = NULL;
+    gvm_status status = get_pool(device, &pool);
+
+    /* Another thread may take all that a new slab holds, but not for ever: the number of slabs is
+     * bounded. */
+    while (status == GVM_OK && !take_free(pool, out)) {
+        slab fresh;
+        bool fits;
+
+        status = make_slab(device, &fresh);
+        if (status != GVM_OK)
+            break;
+        gvmi_lock(&pool->lock);
+        fits = pool->slab_count < SLABS_MAX;
+        if (fits)
+            pool->slabs[pool->slab_count++] = fresh;
+        gvmi_unlock(&pool->lock);
+        if (!fits) {
+            free_slab(&fresh);
+            status = gvmi_fail(GVM_E_LIMIT, "device %d has %u appenders: destroy some",
+                               device->info.ordinal, SLABS_MAX * SLAB_SLOTS);
+        }
+    }
+    return status;
+}
+
+void gvmi_append_slot_give(gvm_device *device, const gvmi_append_slot *slot)
+{
+    struct gvmi_append_pool *pool = device->appends;
+    slab *s = &pool->slabs[slot->index / SLAB_SLOTS];
+
+    gvmi_lock(&pool->lock);
+    GVM_ASSERT((s->taken >> slot->index % SLAB_SLOTS & 1) != 0);
+    s->taken &= ~(1ull << slot->index % SLAB_SLOTS);
+    gvmi_unlock(&pool->lock);
+}

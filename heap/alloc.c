@@ -1,0 +1,471 @@
+/* The calls that move blocks: alloc, free, resize, and what is asked of one block.
+ *
+ * Each tries the thread's own shelf first, and takes the heap's lock only if that does not do. The
+ * claim of a shelf that lives also keeps its heap alive, so the short way needs no registry.
+ */
+#include <stdio.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/registry.h"
+#include "heap/heap.h"
+
+#define TELL_BYTES (4 * (int64_t)GVMI_MIB) /* a shelf keeps to itself, of what is requested */
+#define REFILL_UNITS 8u /* of blocks that an empty shelf takes besides the one wanted */
+
+#define LIKELY(condition) __builtin_expect(!!(condition), 1)
+
+static inline void begin_use(gvmi_block *block, uint64_t size_bytes, const char *tag)
+{
+    atomic_store_explicit(&block->size_bytes, size_bytes, memory_order_relaxed);
+    atomic_store_explicit(&block->tag, tag, memory_order_relaxed);
+    atomic_store_explicit(&block->state, GVMI_BLOCK_USED, memory_order_release);
+}
+
+static inline bool end_use(gvmi_block *block, uint32_t next_state)
+{
+    uint32_t used = GVMI_BLOCK_USED;
+
+    return atomic_compare_exchange_strong_explicit(&block->state, &used, next_state,
+                                                   memory_order_acq_rel, memory_order_relaxed);
+}
+
+static inline uint64_t size_of(gvmi_block *block)
+{
+    return atomic_load_explicit(&block->size_bytes, memory_order_relaxed);
+}
+
+static inline void shelf_note(gvmi_shelf *shelf, int64_t more)
+{
+    shelf->requested += more;
+    if (!LIKELY(shelf->requested < TELL_BYTES && shelf->requested > -TELL_BYTES))
+        gvmi_shelf_tell(shelf);
+}
+
+static inline gvmi_block *shelf_take(gvmi_shelf *shelf, uint32_t units)
+{
+    gvmi_block *block = shelf->bins[units];
+
+    if (block != NULL) {
+        shelf->bins[units] = block->next;
+        shelf->counts[units]--;
+        shelf->bytes -= (uint64_t)units << GVMI_HEAP_UNIT_SHIFT;
+    }
+    return block;
+}
+
+/* ---- allocating */
+
+/* What failed for want of memory; other failures are not cured by making room. */
+static bool is_short(gvm_status status)
+{
+    return status == GVM_E_NOSPACE || status == GVM_E_NOMEM;
+}
+
+static void empty_shelves(gvm_heap *heap)
+{
+    gvmi_shelves_claim_locked(heap);
+    for (gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next)
+        gvmi_shelf_empty_locked(shelf, 0);
+    gvmi_shelves_release_locked(heap);
+}
+
+/* One more step to make room, of which *step counts those made: what is free at once, what is free
+ * once streams have passed it, what the program frees. False: there is none left. The lock is let go
+ * around the program's. */
+static bool make_room(gvm_heap *heap, unsigned *step, uint64_t wanted_bytes)
+{
+    const unsigned now = (*step)++;
+    int again;
+
+    if (now == 0)
+        heap->times_exhausted++;
+    if (now >= 2) {
+        if (heap->exhausted == NULL || now - 2 >= GVMI_HEAP_CALLBACKS_MAX)
+            return false;
+        gvmi_unlock(&heap->lock);
+        again = heap->exhausted(heap, wanted_bytes, heap->exhausted_arg);
+        gvmi_lock(&heap->lock);
+        if (!again)
+            return false;
+    }
+    empty_shelves(heap);
+    gvmi_heap_poll_locked(heap, now > 0);
+    (void)gvmi_heap_reap_locked(heap, 0, now > 0);
+    return true;
+}
+
+/* Adds to the error what there is. */
+static gvm_status fail_short(gvm_heap *heap, gvm_status status, uint64_t wanted_bytes)
+{
+    gvm_error error = gvmi_error_save();
+    char wanted[32], committed[32], requested[32], left[32], why[sizeof error.text];
+    const int64_t asked = heap->requested_bytes;
+
+    memcpy(why, error.text, sizeof why);
+    gvmi_size_text(wanted_bytes, wanted);
+    gvmi_size_text(heap->committed_bytes, committed);
+    gvmi_size_text(asked > 0 ? (uint64_t)asked : 0, requested);
+    gvmi_size_text(heap->kind == GVM_HEAP_HOST ? 0 : gvmi_backing_free_bytes(heap), left);
+    snprintf(error.text, sizeof error.text,
+             "no memory for a block of %.12s: the heap has committed %.12s for %.12s requested; "
+             "%.12s are free on the device; %.110s",
+             wanted, committed, requested, left, why);
+    gvmi_error_restore(&error);
+    return status;
+}
+
+static gvm_status take(gvm_heap *heap, uint64_t key, uint64_t units, gvmi_block **out)
+{
+    gvmi_arena *arena;
+    gvm_status status = gvmi_stream_arena_locked(heap, key, &arena);
+
+    return status == GVM_OK ? gvmi_heap_take_locked(heap, arena, units, out) : status;
+}
+
+/* An empty bin is filled as far as that costs nothing. */
+static void refill(gvm_heap *heap, gvmi_shelf *shelf, uint32_t units)
+{
+    for (uint32_t more = REFILL_UNITS / units; more > 0; more--) {
+        gvmi_block *block = gvmi_heap_take_cheap_locked(heap, shelf->arena, units);
+
+        if (block == NULL ||
+            shelf->bytes + ((uint64_t)units << GVMI_HEAP_UNIT_SHIFT) > shelf->limit_bytes) {
+            if (block != NULL)
+                gvmi_heap_give_locked(heap, block);
+            return;
+        }
+        atomic_store_explicit(&block->state, GVMI_BLOCK_SHELVED, memory_order_relaxed);
+        gvmi_shelf_put(shelf, block, units);
+    }
+}
+
+/* From the thread's shelf after all (there was none, or it was not at the front), or a new one, and
+ * some more for the shelf. */
+static gvm_status take_for_shelf(gvm_heap *heap, uint64_t key, uint32_t units, gvmi_block **out)
+{
+    gvmi_arena *arena;
+    gvmi_shelf *shelf;
+    gvm_status status = gvmi_stream_arena_locked(heap, key, &arena);
+
+    if (status != GVM_OK)
+        return status;
+    shelf = gvmi_shelf_own_locked(heap, arena);
+    if (shelf == NULL)
+        return gvmi_heap_take_locked(heap, arena, units, out);
+    gvmi_shelf_claim_locked(shelf);
+    *out = shelf_take(shelf, units);
+    if (*out == NULL) {
+        status = gvmi_heap_take_locked(heap, arena, units, out);
+        if (status == GVM_OK)
+            refill(heap, shelf, units);
+    }
+    gvmi_shelf_release(shelf);
+    return status;
+}
+
+static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char *tag, uint64_t key,
+                               void **out)
+{
+    const uint64_t units = gvmi_heap_units(size_bytes);
+    gvmi_block *block = NULL;
+    gvm_heap *heap;
+    unsigned step = 0;
+    gvm_status status;
+
+    if (out == NULL || size_bytes == 0 || size_bytes > GVMI_HEAP_BYTES_MAX)
+        return gvmi_fail(GVM_E_INVALID, "cannot allocate %llu bytes, or out is NULL",
+                         (unsigned long long)size_bytes);
+    status = gvmi_heap_hold(handle, &heap);
+    if (status != GVM_OK)
+        return status;
+    gvmi_lock(&heap->lock);
+    gvmi_heap_poll_locked(heap, false);
+    status = units <= GVMI_HEAP_SHELF_UNITS ? take_for_shelf(heap, key, (uint32_t)units, &block)
+                                            : take(heap, key, units, &block);
+    while (is_short(status) && make_room(heap, &step, units << GVMI_HEAP_UNIT_SHIFT))
+        status = take(heap, key, units, &block);
+    if (status == GVM_OK) {
+        *out = (void *)(uintptr_t)block->address;
+        gvmi_heap_note_requested(heap, (int64_t)size_bytes);
+        begin_use(block, size_bytes, tag);
+    } else if (is_short(status)) {
+        fail_short(heap, status, size_bytes);
+    }
+    gvmi_unlock(&heap->lock);
+    gvmi_heap_drop(heap);
+    return status;
+}
+
+static inline gvm_status alloc(gvm_heap *handle, uint64_t size_bytes, const char *tag, uint64_t key,
+                               void **out)
+{
+    gvmi_shelf *shelf = gvmi_shelf_mine;
+    const uint32_t units = (uint32_t)gvmi_heap_units(size_bytes);
+
+    if (!LIKELY(size_bytes - 1 < GVMI_HEAP_SHELF_UNITS * GVM_HEAP_UNIT_BYTES && out != NULL))
+        return alloc_slowly(handle, size_bytes, tag, key, out);
+    if (!LIKELY(shelf != NULL && shelf->handle == handle && shelf->key == key))
+        shelf = gvmi_shelf_seek(handle, key);
+    if (LIKELY(shelf != NULL && gvmi_shelf_claim(shelf))) {
+        gvmi_block *block = shelf_take(shelf, units);
+
+        if (LIKELY(block != NULL)) {
+            *out = (void *)(uintptr_t)block->address;
+            shelf_note(shelf, (int64_t)size_bytes);
+            begin_use(block, size_bytes, tag);
+            gvmi_shelf_release(shelf);
+            return GVM_OK;
+        }
+        gvmi_shelf_release(shelf);
+    }
+    return alloc_slowly(handle, size_bytes, tag, key, out);
+}
+
+gvm_status gvm_heap_alloc(gvm_heap *heap, size_t size_bytes, void **out)
+{
+    return alloc(heap, size_bytes, NULL, GVMI_HEAP_PLAIN, out);
+}
+
+gvm_status gvm_heap_alloc_tagged(gvm_heap *heap, size_t size_bytes, const char *tag, void **out)
+{
+    return alloc(heap, size_bytes, tag, GVMI_HEAP_PLAIN, out);
+}
+
+gvm_status gvm_heap_alloc_async(gvm_heap *heap, size_t size_bytes, const char *tag,
+                                gvm_stream stream, void **out)
+{
+    return alloc(heap, size_bytes, tag, gvmi_stream_key(stream), out);
+}
+
+/* ---- freeing */
+
+/* The live block at an address; NULL if there is none. */
+static gvmi_block *live_block(gvm_heap *heap, const void *ptr, gvmi_segment **segment)
+{
+    gvmi_block *block = gvmi_heap_find(heap, gvmi_key(ptr), segment);
+
+    return block != NULL && atomic_load_explicit(&block->state, memory_order_acquire) == GVMI_BLOCK_USED
+               ? block
+               : NULL;
+}
+
+/* What a free may do, by whose work is to be waited for. */
+enum { FREE_NOW, FREE_ON_STREAM };
+
+/* own: the key of the block's arena. */
+static inline bool is_ordered(uint64_t own, int mode, uint64_t key)
+{
+    return mode == FREE_NOW || (key != GVMI_HEAP_PLAIN && own == key);
+}
+
+/* On a shelf of the thread's: 1 done, 0 not here, -1 no shelf of this heap will do. */
+static inline int free_to_shelf(gvmi_shelf *shelf, const void *ptr, int mode, uint64_t key)
+{
+    gvmi_segment *segment;
+    gvmi_block *block;
+    gvmi_arena *arena;
+    uint32_t units;
+    int done = -1;
+
+    if (!gvmi_shelf_claim(shelf))
+        return -1;
+    block = gvmi_heap_find(shelf->heap, gvmi_key(ptr), &segment);
+    if (LIKELY(block != NULL)) {
+        arena = atomic_load_explicit(&segment->arena, memory_order_relaxed);
+        units = atomic_load_explicit(&block->units, memory_order_relaxed);
+        if (arena != shelf->arena)
+            done = 0;
+        else if (LIKELY(units <= GVMI_HEAP_SHELF_UNITS && is_ordered(shelf->key, mode, key) &&
+                        shelf->bytes + ((uint64_t)units << GVMI_HEAP_UNIT_SHIFT) <= shelf->limit_bytes)) {
+            const uint64_t size_bytes = size_of(block);
+
+            if (LIKELY(end_use(block, GVMI_BLOCK_SHELVED))) {
+                gvmi_shelf_put(shelf, block, units);
+                shelf_note(shelf, -(int64_t)size_bytes);
+                done = 1;
+            }
+        }
+    }
+    gvmi_shelf_release(shelf);
+    return done;
+}
+
+/* The block is the caller's, its state SHELVED. */
+static void put_away(gvm_heap *heap, gvmi_block *block, gvmi_arena *arena)
+{
+    const uint32_t units = block->units;
+    gvmi_shelf *shelf = units <= GVMI_HEAP_SHELF_UNITS ? gvmi_shelf_own_locked(heap, arena) : NULL;
+    const uint64_t bytes = (uint64_t)units << GVMI_HEAP_UNIT_SHIFT;
+
+    if (shelf == NULL || bytes > shelf->limit_bytes) {
+        gvmi_heap_give_locked(heap, block);
+        return;
+    }
+    gvmi_shelf_claim_locked(shelf);
+    if (shelf->bytes + bytes > shelf->limit_bytes)
+        gvmi_shelf_empty_locked(shelf, (shelf->limit_bytes - bytes) / 2);
+    gvmi_shelf_put(shelf, block, units);
+    gvmi_shelf_release(shelf);
+}
+
+static gvm_status free_locked(gvm_heap *heap, void *ptr, int mode, uint64_t key, gvm_stream stream)
+{
+    gvmi_segment *segment;
+    gvmi_block *block = live_block(heap, ptr, &segment);
+    gvmi_arena *arena;
+    uint64_t size_bytes;
+    gvm_status status;
+
+    if (block == NULL)
+        return gvmi_heap_fail_foreign(ptr);
+    arena = segment->arena;
+    size_bytes = size_of(block);
+    if (is_ordered(arena->key, mode, key)) {
+        if (!end_use(block, GVMI_BLOCK_SHELVED)) /* another thread has just put it on its shelf */
+            return gvmi_heap_fail_foreign(ptr);
+        gvmi_heap_note_requested(heap, -(int64_t)size_bytes);
+        put_away(heap, block, arena);
+        return GVM_OK;
+    }
+    if (!end_use(block, GVMI_BLOCK_PENDING))
+        return gvmi_heap_fail_foreign(ptr);
+    status = gvmi_heap_delay_locked(heap, block, stream);
+    if (status != GVM_OK) {
+        atomic_store_explicit(&block->state, GVMI_BLOCK_USED, memory_order_release);
+        return status;
+    }
+    gvmi_heap_note_requested(heap, -(int64_t)size_bytes);
+    heap->pending_units += block->units;
+    heap->order_pending[gvmi_heap_row(block->units)]++;
+    return GVM_OK;
+}
+
+static gvm_status free_slowly(gvm_heap *handle, void *ptr, int mode, uint64_t key, gvm_stream stream)
+{
+    gvm_heap *heap;
+    gvm_status status = gvmi_heap_hold(handle, &heap);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_lock(&heap->lock);
+    gvmi_heap_poll_locked(heap, false);
+    status = free_locked(heap, ptr, mode, key, stream);
+    gvmi_heap_keep_reserve_locked(heap);
+    gvmi_unlock(&heap->lock);
+    gvmi_heap_drop(heap);
+    return status;
+}
+
+static inline gvm_status free_block(gvm_heap *handle, void *ptr, int mode, uint64_t key,
+                                    gvm_stream stream)
+{
+    if (ptr == NULL)
+        return GVM_OK;
+    for (gvmi_shelf *shelf = gvmi_shelf_mine; shelf != NULL; shelf = shelf->mine) {
+        int done;
+
+        if (shelf->handle != handle)
+            continue;
+        done = free_to_shelf(shelf, ptr, mode, key);
+        if (LIKELY(done > 0))
+            return GVM_OK;
+        if (done < 0)
+            break;
+    }
+    return free_slowly(handle, ptr, mode, key, stream);
+}
+
+gvm_status gvm_heap_free(gvm_heap *heap, void *ptr)
+{
+    return free_block(heap, ptr, FREE_NOW, GVMI_HEAP_PLAIN, NULL);
+}
+
+gvm_status gvm_heap_free_async(gvm_heap *heap, void *ptr, gvm_stream stream)
+{
+    return free_block(heap, ptr, FREE_ON_STREAM, gvmi_stream_key(stream), stream);
+}
+
+/* ---- one block */
+
+gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
+{
+    const uint64_t units = gvmi_heap_units(size_bytes);
+    gvmi_segment *segment;
+    gvmi_block *block;
+    gvm_heap *heap;
+    unsigned step = 0;
+    gvm_status status;
+
+    if (size_bytes == 0 || size_bytes > GVMI_HEAP_BYTES_MAX)
+        return gvmi_fail(GVM_E_INVALID, "a block cannot have %zu bytes", size_bytes);
+    status = gvmi_heap_hold(handle, &heap);
+    if (status != GVM_OK)
+        return status;
+    gvmi_lock(&heap->lock);
+    do {
+        block = live_block(heap, ptr, &segment); /* anew: the program may have had the lock */
+        status = block != NULL ? GVM_OK : gvmi_heap_fail_foreign(ptr);
+        if (status == GVM_OK && units != block->units)
+            status = gvmi_heap_refit_locked(heap, block, units);
+    } while (is_short(status) && make_room(heap, &step, units << GVMI_HEAP_UNIT_SHIFT));
+    if (status == GVM_OK) {
+        gvmi_heap_note_requested(heap, (int64_t)size_bytes - (int64_t)size_of(block));
+        atomic_store_explicit(&block->size_bytes, size_bytes, memory_order_relaxed);
+        gvmi_heap_keep_reserve_locked(heap);
+    } else if (is_short(status)) {
+        fail_short(heap, status, size_bytes);
+    }
+    gvmi_unlock(&heap->lock);
+    gvmi_heap_drop(heap);
+    return status;
+}
+
+gvm_status gvm_heap_size(gvm_heap *handle, const void *ptr, size_t *size_bytes)
+{
+    gvmi_segment *segment;
+    gvmi_block *block;
+    gvm_heap *heap;
+    gvm_status status;
+
+    if (size_bytes == NULL)
+        return gvmi_fail(GVM_E_INVALID, "size_bytes is NULL");
+    status = gvmi_heap_hold(handle, &heap);
+    if (status != GVM_OK)
+        return status;
+    block = live_block(heap, ptr, &segment);
+    if (block != NULL)
+        *size_bytes = size_of(block);
+    else
+        status = gvmi_heap_fail_foreign(ptr);
+    gvmi_heap_drop(heap);
+    return status;
+}
+
+gvm_status gvm_heap_locate(gvm_heap *handle, const void *ptr, gvm_buffer **buffer, uint64_t *offset_bytes)
+{
+    gvmi_segment *segment;
+    gvmi_block *block;
+    gvm_heap *heap;
+    gvm_status status;
+
+    if (buffer == NULL || offset_bytes == NULL)
+        return gvmi_fail(GVM_E_INVALID, "buffer or offset_bytes is NULL");
+    status = gvmi_heap_hold(handle, &heap);
+    if (status != GVM_OK)
+        return status;
+    gvmi_lock(&heap->lock);
+    block = live_block(heap, ptr, &segment);
+    if (heap->kind != GVM_HEAP_DEVICE) {
+        status = gvmi_fail(GVM_E_NOTSUP, "only heaps of device memory are made of buffers");
+    } else if (block == NULL) {
+        status = gvmi_heap_fail_foreign(ptr);
+    } else {
+        *buffer = segment->buffer;
+        *offset_bytes = gvmi_key(ptr) - segment->base;
+    }
+    gvmi_unlock(&heap->lock);
+    gvmi_heap_drop(heap);
+    return status;
+}

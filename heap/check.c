@@ -1,0 +1,247 @@
+/* The invariants of heap/heap.h, walked. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "heap/heap.h"
+
+typedef struct sums {
+    uint64_t held_units, pending_units, committed_bytes, idle_bytes, address_bytes;
+    uint64_t used_bytes; /* requested */
+    uint64_t shelved_blocks;
+    uint64_t order_blocks[GVMI_HEAP_ORDERS];
+    uint32_t segments;
+    bool may_exceed; /* idle chunks wait for a fence */
+} sums;
+
+static gvm_status broken(const char *what, uint64_t address, uint64_t found, uint64_t wanted)
+{
+    return gvmi_fail(GVM_E_INVALID, "the heap is broken at %#llx: %s: %llu, should be %llu",
+                     (unsigned long long)address, what, (unsigned long long)found,
+                     (unsigned long long)wanted);
+}
+
+/* Marks units; false if one is marked already. */
+static bool mark(uint64_t *marks, uint64_t first, uint64_t end)
+{
+    for (uint64_t unit = first; unit < end; unit++) {
+        if ((marks[unit / 64] >> unit % 64 & 1) != 0)
+            return false;
+        marks[unit / 64] |= 1ull << unit % 64;
+    }
+    return true;
+}
+
+static gvm_status check_block(const gvmi_segment *segment, uint64_t unit, uint64_t *marks,
+                              uint32_t *users, uint64_t *covered, sums *all)
+{
+    gvmi_block *block = &segment->blocks[unit];
+    const uint64_t units = block->units, base = segment->base;
+    const uint64_t address = base + (unit << GVMI_HEAP_UNIT_SHIFT);
+
+    if (block->state == GVMI_BLOCK_NONE || block->state > GVMI_BLOCK_PENDING)
+        return broken("state of a block", address, block->state, GVMI_BLOCK_USED);
+    if (block->address != address || block->segment != segment)
+        return broken("address of a block", address, block->address, address);
+    if (units == 0 ||
+        (unit + units) << GVMI_HEAP_UNIT_SHIFT > gvmi_round_up(segment->bytes, GVM_HEAP_UNIT_BYTES))
+        return broken("units of a block", address, units, 1);
+    if (block->state == GVMI_BLOCK_USED) {
+        if (gvmi_heap_units(block->size_bytes) != units)
+            return broken("bytes of a block", address, block->size_bytes,
+                          units << GVMI_HEAP_UNIT_SHIFT);
+        all->used_bytes += block->size_bytes;
+    } else if (block->state == GVMI_BLOCK_SHELVED) {
+        all->shelved_blocks++;
+    } else {
+        all->pending_units += units;
+    }
+    all->held_units += units;
+    all->order_blocks[gvmi_heap_row(units)]++;
+    for (uint64_t i = unit / segment->chunk_units; i <= (unit + units - 1) / segment->chunk_units; i++)
+        users[i]++;
+    if (segment->lone)
+        return GVM_OK;
+    if (!mark(marks, unit, unit + units))
+        return broken("units that two blocks have", address, units, 0);
+    *covered += units;
+    return GVM_OK;
+}
+
+static gvm_status check_chunks(const gvmi_segment *segment, const uint32_t *users, sums *all)
+{
+    uint64_t idle = 0, committed = 0;
+
+    for (uint64_t i = 0; i < segment->chunk_count; i++) {
+        const gvmi_heap_chunk *chunk = &segment->chunks[i];
+        const uint64_t address = segment->base + i * segment->chunk_bytes;
+        const bool is_idle = chunk->committed && chunk->users == 0;
+
+        if (chunk->users != users[i])
+            return broken("H3, users of a chunk", address, chunk->users, users[i]);
+        if (chunk->users > 0 && !chunk->committed)
+            return broken("H3, memory of a chunk", address, 0, 1);
+        if (((segment->idle[i / 64] >> i % 64 & 1) != 0) != is_idle)
+            return broken("a chunk marked idle", address, !is_idle, is_idle);
+        if (is_idle && chunk->idle_since > ((gvmi_arena *)segment->arena)->passed)
+            all->may_exceed = true;
+        idle += is_idle;
+        committed += chunk->committed;
+    }
+    if (idle != segment->idle_count)
+        return broken("H5, idle chunks", segment->base, segment->idle_count, idle);
+    if (committed != segment->committed_count)
+        return broken("H5, committed chunks", segment->base, segment->committed_count, committed);
+    all->idle_bytes += idle * segment->chunk_bytes;
+    all->committed_bytes += committed * segment->chunk_bytes;
+    if (segment->buffer != NULL && segment->buffer->vmm &&
+        segment->buffer->device_bytes != committed * segment->chunk_bytes)
+        return broken("memory of the buffer", segment->base, segment->buffer->device_bytes,
+                      committed * segment->chunk_bytes);
+    return GVM_OK;
+}
+
+static gvm_status check_blocks(const gvmi_segment *segment, uint64_t *marks, uint32_t *users, sums *all)
+{
+    const uint64_t units = segment->lone ? 1 : segment->bytes >> GVMI_HEAP_UNIT_SHIFT;
+    uint64_t covered = 0, free_units = 0, live = 0;
+    gvm_status status = GVM_OK;
+
+    for (uint64_t word = 0; word < (units + 63) / 64; word++)
+        for (uint64_t bits = segment->starts[word]; bits != 0 && status == GVM_OK; bits &= bits - 1) {
+            status = check_block(segment, word * 64 + (uint64_t)__builtin_ctzll(bits), marks, users,
+                                 &covered, all);
+            live++;
+        }
+    if (status == GVM_OK && live != segment->live)
+        status = broken("H5, blocks of a segment", segment->base, segment->live, live);
+    if (status != GVM_OK || segment->lone)
+        return status;
+    if (!gvmi_buddy_check(segment->buddy, marks, &free_units))
+        return broken("H1 or H2, free blocks", segment->base, free_units, units - covered);
+    if (covered + free_units != units)
+        return broken("H1, units that nobody has", segment->base, units - covered - free_units, 0);
+    return GVM_OK;
+}
+
+static gvm_status check_segment(gvm_heap *heap, const gvmi_arena *arena, gvmi_segment *segment,
+                                sums *all)
+{
+    const uint64_t units = segment->lone ? 1 : segment->bytes >> GVMI_HEAP_UNIT_SHIFT;
+    uint64_t *marks = calloc((units + 63) / 64, sizeof *marks);
+    uint32_t *users = calloc(segment->chunk_count, sizeof *users);
+    gvmi_segment *found = NULL;
+    gvm_status status = marks != NULL && users != NULL
+                            ? check_blocks(segment, marks, users, all)
+                            : gvmi_fail(GVM_E_NOMEM, "out of host memory for a check");
+
+    if (status == GVM_OK)
+        status = check_chunks(segment, users, all);
+    if (status == GVM_OK && segment->arena != arena)
+        status = broken("arena of a segment", segment->base, 0, 1);
+    if (status == GVM_OK && (gvmi_heap_find(heap, segment->base, &found) == NULL || found != segment))
+        status = broken("the table's segment", segment->base, 0, 1);
+    if (status == GVM_OK && !segment->lone &&
+        (gvmi_heap_find(heap, segment->base + segment->bytes - GVM_HEAP_UNIT_BYTES, &found) == NULL ||
+         found != segment))
+        status = broken("the table's segment, at its end", segment->base, 0, 1);
+    all->segments++;
+    all->address_bytes += segment->bytes;
+    free(marks);
+    free(users);
+    return status;
+}
+
+static gvm_status check_arena(gvm_heap *heap, const gvmi_arena *arena, sums *all)
+{
+    gvm_status status = GVM_OK;
+
+    for (size_t i = 0; i < arena->count && status == GVM_OK; i++) {
+        if (i > 0 && arena->segments[i - 1]->base >= arena->segments[i]->base)
+            return broken("order of segments", arena->segments[i]->base, 0, 1);
+        status = check_segment(heap, arena, arena->segments[i], all);
+    }
+    return status;
+}
+
+static gvm_status check_shelf(const gvmi_shelf *shelf, uint64_t *blocks)
+{
+    uint64_t bytes = 0;
+
+    for (uint32_t units = 1; units <= GVMI_HEAP_SHELF_UNITS; units++) {
+        uint64_t count = 0;
+
+        for (gvmi_block *block = shelf->bins[units]; block != NULL; block = block->next) {
+            if (block->state != GVMI_BLOCK_SHELVED || block->units != units ||
+                block->segment->arena != shelf->arena)
+                return broken("a block on a shelf", block->address, block->state, GVMI_BLOCK_SHELVED);
+            count++;
+        }
+        if (count != shelf->counts[units])
+            return broken("H5, blocks on a shelf", 0, shelf->counts[units], count);
+        *blocks += count;
+        bytes += count * units << GVMI_HEAP_UNIT_SHIFT;
+    }
+    if (bytes != shelf->bytes || bytes > shelf->limit_bytes)
+        return broken("H5, bytes on a shelf", 0, shelf->bytes, bytes);
+    return GVM_OK;
+}
+
+static gvm_status check_sums(const gvm_heap *heap, const sums *all, uint64_t shelved)
+{
+    int64_t requested = heap->requested_bytes;
+
+    for (const gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next)
+        requested += shelf->requested;
+#define SAME(what, member) \
+    if (heap->member != all->member) \
+    return broken("H5, " what, 0, heap->member, all->member)
+    SAME("units held", held_units);
+    SAME("units that wait", pending_units);
+    SAME("bytes committed", committed_bytes);
+    SAME("bytes idle", idle_bytes);
+    SAME("bytes of addresses", address_bytes);
+#undef SAME
+    if (heap->segment_count != all->segments)
+        return broken("H5, segments", 0, heap->segment_count, all->segments);
+    if (requested != (int64_t)all->used_bytes)
+        return broken("H5, bytes requested", 0, (uint64_t)requested, all->used_bytes);
+    if (shelved != all->shelved_blocks)
+        return broken("H5, blocks on shelves", 0, shelved, all->shelved_blocks);
+    for (unsigned i = 0; i < GVMI_HEAP_ORDERS; i++)
+        if (heap->order_blocks[i] != all->order_blocks[i])
+            return broken("H5, blocks of an order", i, heap->order_blocks[i], all->order_blocks[i]);
+    if (!all->may_exceed && !heap->stuck && heap->idle_bytes > gvmi_heap_reserve(heap))
+        return broken("H4, idle bytes", 0, heap->idle_bytes, gvmi_heap_reserve(heap));
+    return GVM_OK;
+}
+
+/* The lock and all claims are held. */
+static gvm_status check_locked(gvm_heap *heap)
+{
+    uint64_t shelved = 0;
+    sums all = {0};
+    gvm_status status = check_arena(heap, &heap->plain, &all);
+
+    for (const gvmi_arena *arena = heap->arenas; arena != NULL && status == GVM_OK; arena = arena->next)
+        status = check_arena(heap, arena, &all);
+    for (const gvmi_shelf *shelf = heap->shelves; shelf != NULL && status == GVM_OK; shelf = shelf->next)
+        status = check_shelf(shelf, &shelved);
+    return status == GVM_OK ? check_sums(heap, &all, shelved) : status;
+}
+
+gvm_status gvm_heap_check(gvm_heap *handle)
+{
+    gvm_heap *heap;
+    gvm_status status = gvmi_heap_hold(handle, &heap);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_lock(&heap->lock);
+    gvmi_shelves_claim_locked(heap);
+    status = check_locked(heap);
+    gvmi_shelves_release_locked(heap);
+    gvmi_unlock(&heap->lock);
+    gvmi_heap_drop(heap);
+    return status;
+}

@@ -1,0 +1,492 @@
+/* Heaps: creation, end, and what concerns all of one. */
+#include "heap/heap.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "base/registry.h"
+#include "base/struct.h"
+
+#define SHELF_BYTES_DEFAULT (8 * GVMI_MIB)
+#define SHELF_BYTES_MAX GVMI_GIB /* so that a bin's count fits 16 bits */
+
+void *gvmi_heap_calloc_line(size_t bytes)
+{
+    const size_t whole = gvmi_round_up(bytes, GVMI_HEAP_LINE);
+    void *at = aligned_alloc(GVMI_HEAP_LINE, whole);
+
+    return at != NULL ? memset(at, 0, whole) : NULL;
+}
+
+/* ---- handles */
+
+gvm_status gvmi_heap_hold(const gvm_heap *handle, gvm_heap **out)
+{
+    void *object;
+    gvm_status status = gvmi_registry_hold(GVMI_KIND_HEAP, gvmi_key(handle), &object);
+
+    *out = object;
+    return status;
+}
+
+void gvmi_heap_drop(gvm_heap *heap)
+{
+    gvmi_registry_drop(GVMI_KIND_HEAP, gvmi_key(heap));
+}
+
+gvm_status gvmi_heap_fail_foreign(const void *ptr)
+{
+    return gvmi_fail(GVM_E_FOREIGN,
+                     "no live block of the heap begins at %p (freed already, inside of a block, or "
+                     "from elsewhere)",
+                     ptr);
+}
+
+void gvmi_heap_note_requested(gvm_heap *heap, int64_t more)
+{
+    const int64_t now = atomic_fetch_add_explicit(&heap->requested_bytes, more, memory_order_relaxed) +
+                        more;
+    uint64_t peak = atomic_load_explicit(&heap->requested_peak_bytes, memory_order_relaxed);
+
+    while (now > 0 && (uint64_t)now > peak &&
+           !atomic_compare_exchange_weak_explicit(&heap->requested_peak_bytes, &peak, (uint64_t)now,
+                                                  memory_order_relaxed, memory_order_relaxed))
+        ;
+}
+
+/* ---- creation */
+
+static gvm_status read_options(const gvm_heap_options *options, gvm_heap *heap)
+{
+    gvm_heap_options full;
+
+    if (!gvmi_struct_in(&full, sizeof full, options, sizeof full))
+        return gvmi_fail(
+            GVM_E_INVALID,
+            "the options' struct_size is wrong, or they ask for what this version does not know");
+    if ((int)full.kind < GVM_HEAP_DEVICE || full.kind > GVM_HEAP_MANAGED)
+        return gvmi_fail(GVM_E_INVALID, "unknown kind of heap %d", (int)full.kind);
+    if ((full.flags & ~(uint32_t)GVM_HEAP_UNSHARED) != 0)
+        return gvmi_fail(GVM_E_INVALID, "unknown heap flags %#x", (unsigned)full.flags);
+    heap->kind = full.kind;
+    heap->unshared = (full.flags & GVM_HEAP_UNSHARED) != 0;
+    heap->limit_bytes = full.limit_bytes;
+    heap->reserve_bytes = full.reserve_bytes;
+    heap->shelf_bytes = full.shelf_bytes != 0 ? full.shelf_bytes : SHELF_BYTES_DEFAULT;
+    if (heap->shelf_bytes > SHELF_BYTES_MAX)
+        heap->shelf_bytes = SHELF_BYTES_MAX;
+    heap->exhausted = full.exhausted;
+    heap->exhausted_arg = full.exhausted_arg;
+    return GVM_OK;
+}
+
+gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *options, gvm_heap **out)
+{
+    gvm_heap *heap;
+    gvm_status status;
+
+    if (out == NULL)
+        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+    heap = gvmi_heap_calloc_line(sizeof *heap);
+    if (heap == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap");
+    heap->plain.heap = heap;
+    heap->plain.key = GVMI_HEAP_PLAIN;
+    heap->plain.passed = UINT64_MAX;
+    status = read_options(options, heap);
+    if (status != GVM_OK)
+        goto fail_free;
+    status = gvmi_device_hold(device, &heap->device);
+    if (status != GVM_OK)
+        goto fail_free;
+    status = gvmi_backing_probe(heap);
+    if (status == GVM_OK)
+        status = gvmi_heap_table_create(heap);
+    if (status != GVM_OK)
+        goto fail_release;
+    gvmi_mutex_init(&heap->lock, GVMI_RANK_HEAP);
+    status = gvmi_registry_add(GVMI_KIND_HEAP, gvmi_key(heap), heap);
+    if (status != GVM_OK)
+        goto fail_destroy_table;
+    *out = heap;
+    return GVM_OK;
+
+fail_destroy_table:
+    gvmi_mutex_destroy(&heap->lock);
+    gvmi_heap_table_destroy(heap);
+fail_release:
+    gvmi_device_release(heap->device);
+fail_free:
+    free(heap);
+    return status;
+}
+
+/* ---- end */
+
+/* The work of streams may still be on blocks. One wait for all: a stream that was destroyed must not
+ * be touched any more. */
+static void wait_for_streams(gvm_heap *heap)
+{
+    if ((heap->arenas == NULL && heap->wait_count == 0) || gvmi_device_enter(heap->device) != GVM_OK)
+        return;
+    (void)gvmi_cu->cuCtxSynchronize();
+    gvmi_device_leave();
+}
+
+static void close_segments(gvm_heap *heap, gvmi_arena *arena)
+{
+    while (arena->count > 0) {
+        gvmi_segment *segment = arena->segments[arena->count - 1];
+
+        segment->live = 0; /* leaks go with the heap */
+        gvmi_segment_close_locked(heap, segment);
+    }
+}
+
+void gvm_heap_destroy(gvm_heap *handle)
+{
+    void *object;
+    gvm_heap *heap;
+    gvm_error error;
+
+    if (handle == NULL || gvmi_registry_remove(GVMI_KIND_HEAP, gvmi_key(handle), &object) != GVM_OK)
+        return;
+    heap = object;
+    error = gvmi_error_save();
+    gvmi_lock(&heap->lock);
+    gvmi_shelves_claim_locked(heap);
+    gvmi_shelves_end_locked(heap, NULL);
+    wait_for_streams(heap);
+    close_segments(heap, &heap->plain);
+    for (gvmi_arena *arena = heap->arenas; arena != NULL; arena = arena->next)
+        close_segments(heap, arena);
+    gvmi_streams_free(heap);
+    gvmi_unlock(&heap->lock);
+    gvmi_segments_free(heap->spare_usual);
+    gvmi_segments_free(heap->spare_lone);
+    gvmi_heap_table_destroy(heap);
+    gvmi_device_release(heap->device);
+    gvmi_mutex_destroy(&heap->lock);
+    gvmi_registry_retire(heap);
+    gvmi_error_restore(&error);
+}
+
+/* ---- streams, trim, limit, reset */
+
+gvm_status gvm_heap_stream_end(gvm_heap *handle, gvm_stream stream)
+{
+    const uint64_t key = gvmi_stream_key(stream);
+    gvmi_arena *arena;
+    gvm_heap *heap;
+    gvm_status status = gvmi_heap_hold(handle, &heap);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_lock(&heap->lock);
+    for (arena = heap->arenas; arena != NULL && arena->key != key; arena = arena->next)
+        ;
+    if (arena != NULL) {
+        gvmi_shelves_claim_locked(heap);
+        gvmi_shelves_end_locked(heap, arena);
+        status = gvmi_arena_end_locked(arena);
+        gvmi_shelves_release_locked(heap);
+        gvmi_heap_keep_reserve_locked(heap);
+    }
+    gvmi_unlock(&heap->lock);
+    gvmi_heap_drop(heap);
+    return status;
+}
+
+static void empty_shelves(gvm_heap *heap)
+{
+    for (gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next)
+        gvmi_shelf_empty_locked(shelf, 0);
+}
+
+gvm_status gvm_heap_trim(gvm_heap *handle, uint64_t keep_bytes)
+{
+    gvm_heap *heap;
+    gvm_status status = gvmi_heap_hold(handle, &heap);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_lock(&heap->lock);
+    gvmi_shelves_claim_locked(heap);
+    empty_shelves(heap);
+    gvmi_shelves_release_locked(heap);
+    gvmi_heap_poll_locked(heap, true);
+    (void)gvmi_heap_reap_locked(heap, keep_bytes, true);
+    gvmi_arena_close_empty_locked(&heap->plain, true);
+    for (gvmi_arena *arena = heap->arenas; arena != NULL; arena = arena->next)
+        gvmi_arena_close_empty_locked(arena, true);
+    gvmi_unlock(&heap->lock);
+    gvmi_heap_drop(heap);
+    return GVM_OK;
+}
+
+gvm_status gvm_heap_set_limit(gvm_heap *handle, uint64_t limit_bytes)
+{
+    gvm_heap *heap;
+    gvm_status status = gvmi_heap_hold(handle, &heap);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_lock(&heap->lock);
+    heap->limit_bytes = limit_bytes;
+    gvmi_unlock(&heap->lock);
+    gvmi_heap_drop(heap);
+    return GVM_OK;
+}
+
+/* ---- walking */
+
+typedef bool visit_fn(gvm_heap *heap, gvmi_block *block, void *arg); /* false: enough */
+
+static bool visit_segment(gvm_heap *heap, const gvmi_segment *segment, visit_fn *visit, void *arg)
+{
+    const uint64_t units = segment->lone ? 1 : segment->bytes >> GVMI_HEAP_UNIT_SHIFT;
+
+    for (uint64_t word = 0; word < (units + 63) / 64; word++)
+        for (uint64_t bits = segment->starts[word]; bits != 0; bits &= bits - 1) {
+            gvmi_block *block = &segment->blocks[word * 64 + (uint64_t)__builtin_ctzll(bits)];
+
+            if (block->state == GVMI_BLOCK_USED && !visit(heap, block, arg))
+                return false;
+        }
+    return true;
+}
+
+/* The lowest segment at or above an address, of all arenas. */
+static gvmi_segment *next_segment(const gvm_heap *heap, uint64_t from)
+{
+    gvmi_segment *next = NULL;
+
+    for (const gvmi_arena *arena = &heap->plain; arena != NULL;
+         arena = arena == &heap->plain ? heap->arenas : arena->next)
+        for (size_t i = 0; i < arena->count; i++)
+            if (arena->segments[i]->base >= from) {
+                if (next == NULL || arena->segments[i]->base < next->base)
+                    next = arena->segments[i];
+                break;
+            }
+    return next;
+}
+
+/* Visits live blocks, lowest address first. The heap stands still. */
+static void visit_live(gvm_heap *heap, visit_fn *visit, void *arg)
+{
+    for (gvmi_segment *segment = next_segment(heap, 0);
+         segment != NULL && visit_segment(heap, segment, visit, arg);
+         segment = next_segment(heap, segment->base + 1))
+        ;
+}
+
+static bool give_visited(gvm_heap *heap, gvmi_block *block, void *arg)
+{
+    (void)arg;
+    gvmi_heap_give_locked(heap, block);
+    return true;
+}
+
+gvm_status gvm_heap_reset(gvm_heap *handle)
+{
+    gvm_heap *heap;
+    gvm_status status = gvmi_heap_hold(handle, &heap);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_lock(&heap->lock);
+    gvmi_shelves_claim_locked(heap);
+    empty_shelves(heap);
+    visit_live(heap, give_visited, NULL);
+    atomic_store(&heap->requested_bytes, 0);
+    gvmi_shelves_release_locked(heap);
+    gvmi_heap_keep_reserve_locked(heap);
+    gvmi_unlock(&heap->lock);
+    gvmi_heap_drop(heap);
+    return GVM_OK;
+}
+
+/* ---- questions */
+
+static void count_shelves(const gvm_heap *heap, gvm_heap_info *info,
+                          uint64_t shelf_blocks[GVMI_HEAP_ORDERS])
+{
+    for (const gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next) {
+        info->shelf_bytes += shelf->bytes;
+        for (uint32_t units = 1; units <= GVMI_HEAP_SHELF_UNITS; units++)
+            shelf_blocks[gvmi_heap_row(units)] += shelf->counts[units];
+    }
+}
+
+static void fill_info(gvm_heap *heap, gvm_heap_info *info)
+{
+    int64_t requested;
+
+    for (gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next)
+        gvmi_shelf_tell(shelf);
+    requested = heap->requested_bytes;
+    *info = (gvm_heap_info){
+        .requested_bytes = requested > 0 ? (uint64_t)requested : 0,
+        .requested_peak_bytes = heap->requested_peak_bytes,
+        .pending_bytes = heap->pending_units << GVMI_HEAP_UNIT_SHIFT,
+        .committed_bytes = heap->committed_bytes,
+        .committed_peak_bytes = heap->committed_peak_bytes,
+        .idle_bytes = heap->idle_bytes,
+        .address_bytes = heap->address_bytes,
+        .limit_bytes = heap->limit_bytes,
+        .commits = heap->commits,
+        .decommits = heap->decommits,
+        .exhausted = heap->times_exhausted,
+        .segments = heap->segment_count,
+        .kind = heap->kind,
+        .ordinal = heap->device->info.ordinal,
+    };
+    for (const gvmi_arena *arena = heap->arenas; arena != NULL; arena = arena->next)
+        info->streams += arena->count > 0;
+    for (unsigned i = 0; i < GVMI_HEAP_ORDERS; i++)
+        info->orders[i].shelf_blocks = heap->order_pending[i];
+    uint64_t shelf_blocks[GVMI_HEAP_ORDERS] = {0};
+
+    count_shelves(heap, info, shelf_blocks);
+    for (unsigned i = 0; i < GVMI_HEAP_ORDERS; i++) {
+        info->orders[i].block_bytes = GVM_HEAP_UNIT_BYTES << i;
+        info->orders[i].shelf_blocks += shelf_blocks[i];
+        info->orders[i].blocks = heap->order_blocks[i] - info->orders[i].shelf_blocks;
+        info->blocks += info->orders[i].blocks;
+    }
+    info->block_bytes = (heap->held_units << GVMI_HEAP_UNIT_SHIFT) - info->shelf_bytes -
+                        info->pending_bytes;
+}
+
+gvm_status gvm_heap_get_info(gvm_heap *handle, gvm_heap_info *info)
+{
+    gvm_heap_info full;
+    gvm_heap *heap;
+    gvm_status status = gvmi_heap_hold(handle, &heap);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_lock(&heap->lock);
+    gvmi_shelves_claim_locked(heap);
+    fill_info(heap, &full);
+    gvmi_shelves_release_locked(heap);
+    gvmi_unlock(&heap->lock);
+    gvmi_heap_drop(heap);
+    if (!gvmi_struct_out(info, &full, sizeof full, sizeof full))
+        return gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is too small");
+    return GVM_OK;
+}
+
+typedef struct list {
+    gvm_heap_block *blocks;
+    size_t capacity, count;
+} list;
+
+static bool list_visited(gvm_heap *heap, gvmi_block *block, void *arg)
+{
+    list *l = arg;
+
+    (void)heap;
+    if (l->count < l->capacity)
+        l->blocks[l->count] = (gvm_heap_block){
+            .address = (void *)(uintptr_t)block->address,
+            .size_bytes = block->size_bytes,
+            .tag = block->tag != NULL ? block->tag : "",
+        };
+    l->count++;
+    return true;
+}
+
+/* All live blocks, of one moment. */
+static gvm_status list_all(gvm_heap *handle, list *l)
+{
+    gvm_heap *heap;
+    gvm_status status = gvmi_heap_hold(handle, &heap);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_lock(&heap->lock);
+    gvmi_shelves_claim_locked(heap);
+    visit_live(heap, list_visited, l);
+    gvmi_shelves_release_locked(heap);
+    gvmi_unlock(&heap->lock);
+    gvmi_heap_drop(heap);
+    return GVM_OK;
+}
+
+gvm_status gvm_heap_list(gvm_heap *heap, gvm_heap_block *blocks, size_t capacity, size_t *count)
+{
+    list l = {blocks, capacity, 0};
+    gvm_status status;
+
+    if (count == NULL || (blocks == NULL && capacity > 0))
+        return gvmi_fail(GVM_E_INVALID, "count is NULL, or there is no room for %zu blocks", capacity);
+    status = list_all(heap, &l);
+    if (status == GVM_OK)
+        *count = l.count;
+    return status;
+}
+
+static int compare_tags(const void *a, const void *b)
+{
+    return strcmp(((const gvm_heap_block *)a)->tag, ((const gvm_heap_block *)b)->tag);
+}
+
+static int compare_usages(const void *a, const void *b)
+{
+    const gvm_heap_usage *x = a, *y = b;
+
+    if (x->size_bytes != y->size_bytes)
+        return x->size_bytes < y->size_bytes ? 1 : -1;
+    return strcmp(x->tag, y->tag);
+}
+
+/* Sums sorted blocks in place: usages are no longer than blocks. Returns how many tags there are. */
+static size_t sum_tags(const gvm_heap_block *blocks, size_t count, gvm_heap_usage *usages)
+{
+    size_t tags = 0;
+
+    for (size_t i = 0; i < count; i++) {
+        if (tags == 0 || strcmp(usages[tags - 1].tag, blocks[i].tag) != 0)
+            usages[tags++] = (gvm_heap_usage){.tag = blocks[i].tag};
+        usages[tags - 1].blocks++;
+        usages[tags - 1].size_bytes += blocks[i].size_bytes;
+    }
+    return tags;
+}
+
+gvm_status gvm_heap_get_usage(gvm_heap *heap, gvm_heap_usage *usages, size_t capacity, size_t *count)
+{
+    gvm_heap_usage *sums = NULL;
+    list l = {0};
+    gvm_status status;
+
+    if (count == NULL || (usages == NULL && capacity > 0))
+        return gvmi_fail(GVM_E_INVALID, "count is NULL, or there is no room for %zu tags", capacity);
+    do { /* until the room is enough: blocks may have come meanwhile */
+        l.capacity = l.count + 16;
+        l.count = 0;
+        free(l.blocks);
+        l.blocks = malloc(l.capacity * sizeof *l.blocks);
+        status = l.blocks != NULL ? list_all(heap, &l)
+                                  : gvmi_fail(GVM_E_NOMEM, "out of host memory for a list of blocks");
+    } while (status == GVM_OK && l.count > l.capacity);
+    if (status == GVM_OK) {
+        sums = malloc((l.count + 1) * sizeof *sums);
+        if (sums == NULL)
+            status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a list of tags");
+    }
+    if (status == GVM_OK) {
+        qsort(l.blocks, l.count, sizeof *l.blocks, compare_tags);
+        *count = sum_tags(l.blocks, l.count, sums);
+        qsort(sums, *count, sizeof *sums, compare_usages);
+        if (capacity > 0)
+            memcpy(usages, sums, (*count < capacity ? *count : capacity) * sizeof *sums);
+    }
+    free(sums);
+    free(l.blocks);
+    return status;
+}

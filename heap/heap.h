@@ -1,0 +1,401 @@
+/* heap/heap.h - the heap inside the library.
+ *
+ *   segment.c   one segment's addresses: which are free, as a map and as a buddy's blocks
+ *   chunk.c     which of its chunks have users, and so memory; the reserve, and giving back
+ *   place.c     which segment and where; new segments; blocks taken and given back
+ *   table.c     address to segment, read without a lock
+ *   shelf.c     threads' shelves of free blocks
+ *   stream.c    arenas of streams, and blocks that wait for a stream
+ *   backing.c   what memory is: device, host, managed
+ *   alloc.c     the calls that move blocks
+ *   heap.c      the others: create, destroy, information, trim
+ *   check.c     the invariants
+ *
+ * An ARENA is what blocks of one stream come from, or, the plain one, blocks of no stream: a list of
+ * segments. Within an arena freed memory is used again at once, because the stream's order keeps
+ * old and new user apart; memory leaves an arena only by way of the driver, after a fence.
+ *
+ * A BLOCK takes units (16 KiB) for the bytes wanted, and nothing more: neighbours share the chunk
+ * that one ends and the other begins in.
+ *
+ *     NONE --take--> USED --free--> SHELVED --alloc--> USED       on a thread's shelf
+ *                     |                +--give--> NONE
+ *                     +--> PENDING --the stream has passed--> NONE
+ *
+ * USED -> SHELVED is a compare-and-swap, so that of two frees one fails. Every other change is made
+ * by who holds the heap's lock, or the claim of the shelf that the block lies on.
+ *
+ * Locks: the heap's, rank HEAP, then claims of shelves (spinning; an owner that has its claim never
+ * waits for anything), then those of the memory below. Whoever holds the lock and all claims sees
+ * everything stand still.
+ *
+ * H1  The blocks of a segment, and its free blocks, tile it.
+ * H2  Of two buddies of one order not both are free.
+ * H3  A chunk's users are the blocks, in whatever state but NONE, whose units touch it; a chunk with
+ *     users is committed.
+ * H4  Outside of calls, idle_bytes is at most the reserve, or the chunks beyond wait for a fence of
+ *     their stream (or the driver has refused to take them).
+ * H5  The statistics are what walking finds.
+ */
+#ifndef GVMI_HEAP_HEAP_H
+#define GVMI_HEAP_HEAP_H
+
+#include <stdalign.h>
+#include <stdatomic.h>
+#include <stdbool.h>
+
+#include <gvmem/heap.h>
+
+#include "base/lock.h"
+#include "base/registry.h"
+#include "base/size.h"
+#include "memory/buffer.h"
+
+#define GVMI_HEAP_UNIT_SHIFT 14
+#define GVMI_HEAP_SEGMENT_BYTES GVMI_GIB
+#define GVMI_HEAP_ORDERS GVM_HEAP_ORDERS /* blocks of 2^0 to 2^16 units */
+#define GVMI_HEAP_BYTES_MAX (1ull << 45) /* of a block: its units fit 32 bits */
+#define GVMI_HEAP_SHELF_UNITS 64u        /* the largest block that goes on a shelf */
+#define GVMI_HEAP_CALLBACKS_MAX 64       /* how often one request asks the program to make room */
+#define GVMI_HEAP_LINE 64                /* of the processor's caches */
+#define GVMI_HEAP_PLAIN UINT64_MAX       /* the key of the arena that is no stream's */
+#define GVMI_HEAP_PENDING_POLLS 8        /* waiting blocks that one call looks at */
+
+_Static_assert(GVM_HEAP_UNIT_BYTES == 1ull << GVMI_HEAP_UNIT_SHIFT, "the unit is in the interface");
+
+typedef struct gvmi_segment gvmi_segment;
+typedef struct gvmi_arena gvmi_arena;
+
+enum { GVMI_BLOCK_NONE, GVMI_BLOCK_USED, GVMI_BLOCK_SHELVED, GVMI_BLOCK_PENDING };
+
+/* What is known of the block that begins at a unit. One cache line each, so that threads with
+ * neighbouring blocks do not disturb each other. */
+typedef struct gvmi_block {
+    alignas(GVMI_HEAP_LINE) _Atomic uint32_t state;
+    _Atomic uint32_t units;
+    _Atomic uint64_t size_bytes; /* wanted; while USED */
+    _Atomic(const char *) tag;   /* or NULL; while USED */
+    uint64_t address;
+    gvmi_segment *segment;
+    struct gvmi_block *next; /* on a shelf, or waiting */
+} gvmi_block;
+
+/* ---- segment.c */
+
+/* Free blocks: for each order a bitmap, bits of its words that are not 0, and bits of those words
+ * again. */
+typedef struct gvmi_buddy {
+    uint32_t units;   /* at most 2^16 */
+    unsigned largest; /* order: that of a chunk */
+    uint32_t orders;  /* that have free blocks, as bits */
+    uint64_t top[GVMI_HEAP_ORDERS];
+    uint64_t *middle[GVMI_HEAP_ORDERS], *bottom[GVMI_HEAP_ORDERS];
+    uint64_t map[1024]; /* the free units */
+    uint64_t words[2 * 1024 + 2 * 16 + 4 * GVMI_HEAP_ORDERS];
+} gvmi_buddy;
+
+/* All free; units is a multiple of 2^largest. */
+void gvmi_buddy_init(gvmi_buddy *buddy, uint32_t units, unsigned largest);
+
+/* The lowest free block of the orders [least, end); false: there is none. */
+bool gvmi_buddy_lowest(const gvmi_buddy *buddy, unsigned least, unsigned end, unsigned *order,
+                       uint32_t *unit);
+
+/* The lowest run of so many free units, wherever it begins; false: there is none. */
+bool gvmi_buddy_lowest_run(const gvmi_buddy *buddy, uint32_t units, uint32_t *first);
+
+/* The order of the free block that a unit lies in, -1 if it is not free. */
+int gvmi_buddy_covering(const gvmi_buddy *buddy, uint32_t unit);
+
+/* Whole ranges [first, end): frees, merging with what is free beside; asks; and takes. */
+void gvmi_buddy_free(gvmi_buddy *buddy, uint32_t first, uint32_t end);
+bool gvmi_buddy_is_free(const gvmi_buddy *buddy, uint32_t first, uint32_t end);
+void gvmi_buddy_take(gvmi_buddy *buddy, uint32_t first, uint32_t end);
+
+/* Is H2 true, and do the summaries tell what is below them? Marks the free units in a bitmap and
+ * counts them; false also if one is there already. */
+bool gvmi_buddy_check(const gvmi_buddy *buddy, uint64_t *marks, uint64_t *free_units);
+
+typedef struct gvmi_heap_chunk {
+    uint64_t idle_since; /* its arena's clock when its last user went */
+    uint32_t users;
+    bool committed;
+} gvmi_heap_chunk;
+
+/* A segment is also a place to look behind a stale pointer: one that is closed is kept for the next
+ * one, until the heap ends. */
+struct gvmi_segment {
+    /* Read without the lock; on a line that is seldom written. */
+    alignas(GVMI_HEAP_LINE) _Atomic uint64_t base;
+    _Atomic uint64_t bytes; /* 0: closed */
+    _Atomic(gvmi_arena *) arena;
+    gvmi_block *blocks; /* one a unit; a lone one: one */
+    bool lone;          /* for one large block alone; has no buddy */
+    uint64_t chunk_bytes;
+    uint32_t chunk_units, chunk_order; /* 2^chunk_order units; of one of the usual size */
+    uint64_t chunk_count;
+    alignas(GVMI_HEAP_LINE) uint64_t idle_count;
+    uint64_t committed_count;
+    gvmi_heap_chunk *chunks;
+    uint64_t *idle; /* bitmap */
+    gvm_buffer *buffer;
+    uint64_t blocks_bytes; /* mapped for blocks */
+    uint32_t live;         /* blocks that are not NONE */
+    uint64_t *starts;      /* bitmap of these */
+    gvmi_buddy *buddy;
+    uint32_t run_most;  /* no run of free units is longer: what a search that failed has found */
+    gvmi_segment *next; /* among spare ones */
+};
+
+/* ---- the heap */
+
+struct gvmi_arena {
+    gvm_heap *heap;
+    uint64_t key;            /* the stream's handle, or GVMI_HEAP_PLAIN */
+    gvmi_segment **segments; /* by address */
+    size_t count, capacity;
+    /* Chunks that became idle at a time up to passed may go: the stream's work until then is over.
+     * The plain arena's may always. */
+    uint64_t clock, passed, fenced; /* fenced: when fence was recorded */
+    CUevent fence;
+    bool fence_recorded;
+    gvmi_arena *next;
+};
+
+typedef struct gvmi_heap_table {
+    struct gvmi_heap_table *older; /* readers may still be in it */
+    uint64_t mask;
+    uint64_t used; /* slots, those left behind included */
+    _Atomic(gvmi_segment *) slots[];
+} gvmi_heap_table;
+
+typedef struct gvmi_heap_wait {
+    gvmi_block *block;
+    CUevent event;
+} gvmi_heap_wait;
+
+/* A thread's free blocks of one arena. */
+typedef struct gvmi_shelf {
+    alignas(GVMI_HEAP_LINE) atomic_uint claimed;
+    bool orphan; /* the thread is no more; the heap frees it */
+    atomic_bool dead; /* the heap or its arena is no more; the thread frees it. Set last, claimed for good */
+    const gvm_heap *handle;
+    uint64_t key;
+    gvm_heap *heap;
+    gvmi_arena *arena;
+    struct gvmi_shelf *mine; /* the thread's next */
+    uint64_t bytes, limit_bytes;
+    int64_t requested; /* not yet told to the heap */
+    gvmi_block *bins[GVMI_HEAP_SHELF_UNITS + 1];
+    uint16_t counts[GVMI_HEAP_SHELF_UNITS + 1];
+    struct gvmi_shelf *next, **link; /* the heap's; under its lock */
+} gvmi_shelf;
+
+struct gvm_heap {
+    alignas(GVMI_HEAP_LINE) _Atomic(gvmi_heap_table *) table; /* read without the lock, seldom written */
+    alignas(GVMI_HEAP_LINE) gvmi_mutex lock;
+    gvm_device *device;
+    gvm_heap_kind kind;
+    bool unshared;
+    bool whole; /* a segment is one chunk, which comes and goes with it */
+    uint64_t segment_bytes, limit_bytes, reserve_bytes, shelf_bytes;
+    gvm_heap_exhausted exhausted;
+    void *exhausted_arg;
+    gvmi_arena plain, *arenas; /* arenas: the streams' */
+    gvmi_segment *spare_usual, *spare_lone;
+    gvmi_shelf *shelves;
+    gvmi_heap_wait *waits; /* a ring of a power of two */
+    size_t wait_first, wait_count, wait_capacity;
+    CUevent *events; /* free ones */
+    size_t event_count, event_capacity;
+    _Atomic int64_t requested_bytes; /* without what shelves have not told */
+    _Atomic uint64_t requested_peak_bytes;
+    uint64_t committed_bytes, committed_peak_bytes, idle_bytes, address_bytes;
+    uint64_t held_units, pending_units; /* of blocks that are not NONE, and of PENDING ones */
+    uint64_t order_blocks[GVMI_HEAP_ORDERS], order_pending[GVMI_HEAP_ORDERS];
+    uint64_t commits, decommits, times_exhausted;
+    uint32_t segment_count;
+    bool stuck; /* the driver has refused to take memory back */
+};
+
+static inline uint64_t gvmi_heap_units(uint64_t bytes)
+{
+    return (bytes + GVM_HEAP_UNIT_BYTES - 1) >> GVMI_HEAP_UNIT_SHIFT;
+}
+
+static inline unsigned gvmi_heap_order(uint64_t units)
+{
+    return units <= 1 ? 0 : 64u - (unsigned)__builtin_clzll(units - 1);
+}
+
+/* In statistics. */
+static inline unsigned gvmi_heap_row(uint64_t units)
+{
+    const unsigned order = gvmi_heap_order(units);
+
+    return order < GVMI_HEAP_ORDERS ? order : GVMI_HEAP_ORDERS - 1;
+}
+
+/* ---- table.c: segments by address; lone ones by their first address alone */
+
+gvm_status gvmi_heap_table_create(gvm_heap *heap);
+void gvmi_heap_table_destroy(gvm_heap *heap);
+gvm_status gvmi_heap_table_add_locked(gvm_heap *heap, gvmi_segment *segment);
+void gvmi_heap_table_remove_locked(gvm_heap *heap, gvmi_segment *segment);
+extern gvmi_segment gvmi_heap_gone; /* stands in slots left behind */
+
+static inline uint64_t gvmi_heap_hash(uint64_t gib)
+{
+    return gib * 0x9e3779b97f4a7c15ull >> 20;
+}
+
+/* The record of the block that begins at an address; NULL if none of the heap's could. Whether there
+ * is one, its state tells. The heap must not end meanwhile. */
+static inline gvmi_block *gvmi_heap_find(gvm_heap *heap, uint64_t address, gvmi_segment **out)
+{
+    gvmi_heap_table *table = atomic_load_explicit(&heap->table, memory_order_acquire);
+
+    for (uint64_t i = gvmi_heap_hash(address / GVMI_HEAP_SEGMENT_BYTES);; i++) {
+        gvmi_segment *segment = atomic_load_explicit(&table->slots[i & table->mask],
+                                                     memory_order_acquire);
+        uint64_t offset;
+
+        if (segment == NULL)
+            return NULL;
+        offset = address - atomic_load_explicit(&segment->base, memory_order_relaxed);
+        if (offset >= atomic_load_explicit(&segment->bytes, memory_order_relaxed))
+            continue;
+        *out = segment;
+        if (segment->lone)
+            return offset == 0 ? segment->blocks : NULL;
+        return offset % GVM_HEAP_UNIT_BYTES == 0 ? &segment->blocks[offset >> GVMI_HEAP_UNIT_SHIFT]
+                                                 : NULL;
+    }
+}
+
+/* ---- backing.c */
+
+/* Can the device do the heap's kind? GVM_E_NOTSUP. Sets whole and segment_bytes. */
+gvm_status gvmi_backing_probe(gvm_heap *heap);
+
+/* Reserves addresses for a segment of bytes (whole heaps: with memory) and sets base and buffer.
+ * Then puts memory behind chunks that have none, all or nothing, and takes it away; and the reverse
+ * of open, which takes what memory is left.
+ *
+ * GVM_E_NOSPACE (host: GVM_E_NOMEM), GVM_E_ADDRESS, GVM_E_LIMIT, GVM_E_SYSTEM, GVM_E_NOTSUP */
+gvm_status gvmi_backing_open(gvm_heap *heap, gvmi_segment *segment, uint64_t bytes);
+gvm_status gvmi_backing_commit(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
+gvm_status gvmi_backing_decommit(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
+void gvmi_backing_close(gvm_heap *heap, gvmi_segment *segment);
+/* For the error text; 0 if nobody knows. */
+uint64_t gvmi_backing_free_bytes(const gvm_heap *heap);
+
+/* ---- chunk.c */
+
+/* Counts one more user in and out of the chunks under the units [first, end). In: commits those
+ * that have no memory, all or nothing. GVM_E_NOSPACE also for the heap's limit. */
+gvm_status gvmi_chunks_use_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
+void gvmi_chunks_leave_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
+
+/* May so much more be committed? GVM_E_NOSPACE */
+gvm_status gvmi_heap_check_limit(const gvm_heap *heap, uint64_t more_bytes);
+
+/* Gives idle chunks back until idle_bytes is at most keep_bytes, highest address first, as far as
+ * their streams have passed them; wait: waits for that. Returns the bytes given back. Keeps the
+ * thread's error. */
+uint64_t gvmi_heap_reap_locked(gvm_heap *heap, uint64_t keep_bytes, bool wait);
+uint64_t gvmi_heap_reserve(const gvm_heap *heap);
+/* The same down to the reserve, as far as can be at once: at the end of every call that frees. */
+void gvmi_heap_keep_reserve_locked(gvm_heap *heap);
+
+/* ---- place.c */
+
+/* Takes a block of so many units out of an arena, its state NONE, its memory committed; and gives
+ * one back, whose state is set to NONE. */
+gvm_status gvmi_heap_take_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t units, gvmi_block **out);
+/* The same where it costs nothing: in a chunk that has users; NULL if there is no room there. */
+gvmi_block *gvmi_heap_take_cheap_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t units);
+void gvmi_heap_give_locked(gvm_heap *heap, gvmi_block *block);
+
+/* Another size in the same place; GVM_E_ADDRESS if it does not fit. */
+gvm_status gvmi_heap_refit_locked(gvm_heap *heap, gvmi_block *block, uint64_t units);
+
+/* Adds an open segment to an arena; and takes a segment out of its arena and ends it, whose blocks
+ * are all NONE. Closes all such that have no memory, too, if all is set, else only lone ones. */
+gvm_status gvmi_arena_add_locked(gvmi_arena *arena, gvmi_segment *segment);
+void gvmi_segment_close_locked(gvm_heap *heap, gvmi_segment *segment);
+void gvmi_arena_close_empty_locked(gvmi_arena *arena, bool all);
+/* Frees what segments leave behind. */
+void gvmi_segments_free(gvmi_segment *spare);
+
+/* ---- shelf.c */
+
+extern _Thread_local gvmi_shelf *gvmi_shelf_mine __attribute__((tls_model("initial-exec")));
+
+static inline bool gvmi_shelf_claim(gvmi_shelf *shelf)
+{
+    return atomic_exchange_explicit(&shelf->claimed, 1, memory_order_acquire) == 0;
+}
+
+static inline void gvmi_shelf_release(gvmi_shelf *shelf)
+{
+    atomic_store_explicit(&shelf->claimed, 0, memory_order_release);
+}
+
+/* This thread's shelf of a handle (not looked behind) and a key, NULL if it has none that lives. Not
+ * claimed. */
+gvmi_shelf *gvmi_shelf_seek(const gvm_heap *handle, uint64_t key);
+
+/* The same for an arena, made if there is none; NULL if there can be none. */
+gvmi_shelf *gvmi_shelf_own_locked(gvm_heap *heap, gvmi_arena *arena);
+
+/* Waits for a claim; and for all of them. */
+void gvmi_shelf_claim_locked(gvmi_shelf *shelf);
+void gvmi_shelves_claim_locked(gvm_heap *heap);
+void gvmi_shelves_release_locked(gvm_heap *heap);
+
+/* Gives blocks of a claimed shelf back to the heap, until at most keep_bytes are left; largest
+ * first. Tells the heap what was requested. */
+void gvmi_shelf_empty_locked(gvmi_shelf *shelf, uint64_t keep_bytes);
+void gvmi_shelf_tell(gvmi_shelf *shelf);
+
+/* Ends claimed shelves: of an arena, or all of the heap (NULL). */
+void gvmi_shelves_end_locked(gvm_heap *heap, const gvmi_arena *arena);
+
+static inline void gvmi_shelf_put(gvmi_shelf *shelf, gvmi_block *block, uint32_t units)
+{
+    block->next = shelf->bins[units];
+    shelf->bins[units] = block;
+    shelf->counts[units]++;
+    shelf->bytes += (uint64_t)units << GVMI_HEAP_UNIT_SHIFT;
+}
+
+/* ---- stream.c */
+
+/* The key of a stream, and its arena; made if there is none. GVM_E_NOMEM */
+uint64_t gvmi_stream_key(gvm_stream stream);
+gvm_status gvmi_stream_arena_locked(gvm_heap *heap, uint64_t key, gvmi_arena **out);
+
+/* Has the arena's stream passed all that became idle so far? Sets passed. wait: waits until it has;
+ * false then means that the driver refused, and the error is recorded. */
+bool gvmi_arena_fence_locked(gvmi_arena *arena, bool wait);
+
+/* Lets a USED block wait for the work that is on a stream; and gives back those that need not wait
+ * any more. wait: all of them. */
+gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, gvm_stream stream);
+void gvmi_heap_poll_locked(gvm_heap *heap, bool wait);
+
+/* Lets the plain arena have what is an arena's, whose stream is waited for first. */
+gvm_status gvmi_arena_end_locked(gvmi_arena *arena);
+void gvmi_streams_free(gvm_heap *heap);
+
+/* ---- heap.c */
+
+/* Zeros, at the start of a cache line. */
+void *gvmi_heap_calloc_line(size_t bytes);
+gvm_status gvmi_heap_hold(const gvm_heap *handle, gvm_heap **out);
+void gvmi_heap_drop(gvm_heap *heap);
+void gvmi_heap_note_requested(gvm_heap *heap, int64_t more);
+gvm_status gvmi_heap_fail_foreign(const void *ptr);
+
+#endif

@@ -1,0 +1,468 @@
+/* Which segment, which block.
+ *
+ * A small request goes, in this order, where it needs no memory that is not there: into the lowest
+ * free block of a chunk that has users; into the lowest idle chunk; and only then into the lowest
+ * free addresses. That is a buddy's work: a few bits are looked at, and small blocks stay together.
+ *
+ * A larger one goes into the lowest run of free units that is long enough, wherever that begins. On
+ * the buddy's boundaries every block would leave the rest of its last chunk to small ones, and there
+ * are never enough of these: measured on traces of training, a fifth of all memory.
+ *
+ * Low addresses so fill up, and whole chunks come free at the top.
+ *
+ * Segments are of three sorts. Those of one gigabyte have chunks of 2 MiB, or of 8 MiB for requests
+ * from 128 MiB on, which then lose a sixteenth at most and spare the driver three handles of four.
+ * What needs more than half a segment gets a lone one, with chunks as gvm_alloc() would choose them.
+ */
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "heap/heap.h"
+
+#define CHUNK_BYTES_LARGE (8 * GVMI_MIB)
+#define LARGE_BYTES (128 * GVMI_MIB)
+#define SMALL_UNITS 16 /* 256 KiB */
+#define LONE_WASTE 16  /* a free lone segment serves a request that fills all but a part of it */
+
+/* ---- segments */
+
+static uint64_t chunk_bytes_for(const gvm_heap *heap, uint64_t bytes)
+{
+    uint64_t chunk_bytes = GVM_CHUNK_BYTES_MIN;
+
+    if (heap->whole)
+        return heap->segment_bytes;
+    if (bytes >= LARGE_BYTES)
+        chunk_bytes = CHUNK_BYTES_LARGE;
+    return chunk_bytes > heap->device->info.granularity_bytes ? chunk_bytes
+                                                              : heap->device->info.granularity_bytes;
+}
+
+/* The largest chunk with which rounding up wastes at most a sixteenth. */
+static uint64_t lone_chunk_bytes(const gvm_heap *heap, uint64_t bytes)
+{
+    uint64_t chunk_bytes = GVM_CHUNK_BYTES_MAX;
+
+    if (heap->whole)
+        return gvmi_round_up(bytes, GVM_CHUNK_BYTES_MIN);
+    while (chunk_bytes > CHUNK_BYTES_LARGE &&
+           gvmi_round_up(bytes, chunk_bytes) - bytes > bytes / LONE_WASTE)
+        chunk_bytes /= 2;
+    return chunk_bytes;
+}
+
+static void free_segment(gvmi_segment *segment)
+{
+    if (segment->blocks != NULL)
+        munmap(segment->blocks, segment->blocks_bytes);
+    free(segment->chunks);
+    free(segment->idle);
+    free(segment->starts);
+    free(segment->buddy);
+    free(segment);
+}
+
+void gvmi_segments_free(gvmi_segment *spare)
+{
+    while (spare != NULL) {
+        gvmi_segment *next = spare->next;
+
+        free_segment(spare);
+        spare = next;
+    }
+}
+
+/* The parts that do not depend on the chunks. Pages of the blocks' records come as they are touched. */
+static gvmi_segment *make_shell(const gvm_heap *heap, bool lone)
+{
+    const uint64_t units = lone ? 1 : heap->segment_bytes >> GVMI_HEAP_UNIT_SHIFT;
+    gvmi_segment *segment = gvmi_heap_calloc_line(sizeof *segment);
+    void *blocks;
+
+    if (segment == NULL)
+        return NULL;
+    segment->lone = lone;
+    segment->blocks_bytes = units * sizeof(gvmi_block);
+    segment->starts = calloc((units + 63) / 64, sizeof *segment->starts);
+    segment->buddy = lone ? NULL : malloc(sizeof *segment->buddy);
+    blocks = mmap(NULL, segment->blocks_bytes, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    segment->blocks = blocks == MAP_FAILED ? NULL : blocks;
+    if (segment->blocks != NULL && segment->starts != NULL && (lone || segment->buddy != NULL))
+        return segment;
+    free_segment(segment);
+    return NULL;
+}
+
+static gvm_status take_shell(gvm_heap *heap, bool lone, gvmi_segment **out)
+{
+    gvmi_segment **spare = lone ? &heap->spare_lone : &heap->spare_usual;
+
+    *out = *spare;
+    if (*out != NULL)
+        *spare = (*out)->next;
+    else
+        *out = make_shell(heap, lone);
+    return *out != NULL ? GVM_OK : gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap's segment");
+}
+
+static void keep_shell(gvm_heap *heap, gvmi_segment *segment)
+{
+    gvmi_segment **spare = segment->lone ? &heap->spare_lone : &heap->spare_usual;
+
+    atomic_store_explicit(&segment->bytes, 0, memory_order_relaxed);
+    free(segment->chunks);
+    free(segment->idle);
+    segment->chunks = NULL;
+    segment->idle = NULL;
+    segment->next = *spare;
+    *spare = segment;
+}
+
+static gvm_status cut_chunks(gvm_heap *heap, gvmi_segment *segment, uint64_t bytes, uint64_t chunk_bytes)
+{
+    segment->chunk_bytes = chunk_bytes;
+    segment->chunk_units = (uint32_t)(chunk_bytes >> GVMI_HEAP_UNIT_SHIFT);
+    segment->chunk_order = gvmi_heap_order(segment->chunk_units);
+    segment->chunk_count = bytes / chunk_bytes;
+    segment->idle_count = segment->committed_count = 0;
+    segment->chunks = calloc(segment->chunk_count, sizeof *segment->chunks);
+    segment->idle = calloc((segment->chunk_count + 63) / 64, sizeof *segment->idle);
+    if (segment->chunks != NULL && segment->idle != NULL)
+        return gvmi_backing_open(heap, segment, bytes);
+    return gvmi_fail(GVM_E_NOMEM, "out of host memory for a table of %llu chunks",
+                     (unsigned long long)segment->chunk_count);
+}
+
+gvm_status gvmi_arena_add_locked(gvmi_arena *arena, gvmi_segment *segment)
+{
+    size_t at = arena->count;
+
+    if (arena->count == arena->capacity) {
+        const size_t capacity = arena->capacity > 0 ? 2 * arena->capacity : 8;
+        gvmi_segment **grown = realloc(arena->segments, capacity * sizeof(gvmi_segment *));
+
+        if (grown == NULL)
+            return gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap's list of segments");
+        arena->segments = grown;
+        arena->capacity = capacity;
+    }
+    while (at > 0 && arena->segments[at - 1]->base > segment->base)
+        at--;
+    memmove(&arena->segments[at + 1], &arena->segments[at],
+            (arena->count - at) * sizeof(gvmi_segment *));
+    arena->segments[at] = segment;
+    arena->count++;
+    atomic_store_explicit(&segment->arena, arena, memory_order_relaxed);
+    return GVM_OK;
+}
+
+static void remove_from_arena(gvmi_segment *segment)
+{
+    gvmi_arena *arena = segment->arena;
+    size_t at = 0;
+
+    while (arena->segments[at] != segment)
+        at++;
+    arena->count--;
+    memmove(&arena->segments[at], &arena->segments[at + 1],
+            (arena->count - at) * sizeof(gvmi_segment *));
+}
+
+/* A segment that comes with its memory counts as committed from the start. */
+static void note_whole(gvm_heap *heap, gvmi_segment *segment)
+{
+    segment->chunks[0].committed = true;
+    segment->chunks[0].idle_since = ++((gvmi_arena *)segment->arena)->clock;
+    segment->idle[0] = 1;
+    segment->idle_count = segment->committed_count = 1;
+    heap->idle_bytes += segment->chunk_bytes;
+    heap->commits++;
+    heap->committed_bytes += segment->chunk_bytes;
+    if (heap->committed_bytes > heap->committed_peak_bytes)
+        heap->committed_peak_bytes = heap->committed_bytes;
+}
+
+static gvm_status open_segment(gvm_heap *heap, gvmi_arena *arena, uint64_t bytes, bool lone,
+                               uint64_t chunk_bytes, gvmi_segment **out)
+{
+    gvmi_segment *segment;
+    gvm_status status = heap->whole ? gvmi_heap_check_limit(heap, bytes) : GVM_OK;
+
+    if (status == GVM_OK)
+        status = take_shell(heap, lone, &segment);
+    if (status != GVM_OK)
+        return status;
+    status = cut_chunks(heap, segment, bytes, chunk_bytes);
+    if (status != GVM_OK)
+        goto fail_keep;
+    atomic_store_explicit(&segment->bytes, bytes, memory_order_relaxed);
+    if (!lone)
+        gvmi_buddy_init(segment->buddy, (uint32_t)(bytes >> GVMI_HEAP_UNIT_SHIFT),
+                        segment->chunk_order);
+    segment->run_most = UINT32_MAX;
+    status = gvmi_arena_add_locked(arena, segment);
+    if (status != GVM_OK)
+        goto fail_close;
+    status = gvmi_heap_table_add_locked(heap, segment);
+    if (status != GVM_OK)
+        goto fail_remove;
+    heap->segment_count++;
+    heap->address_bytes += bytes;
+    if (heap->whole)
+        note_whole(heap, segment);
+    *out = segment;
+    return GVM_OK;
+
+fail_remove:
+    remove_from_arena(segment);
+fail_close:
+    gvmi_backing_close(heap, segment);
+fail_keep:
+    keep_shell(heap, segment);
+    return status;
+}
+
+void gvmi_segment_close_locked(gvm_heap *heap, gvmi_segment *segment)
+{
+    GVM_ASSERT(segment->live == 0);
+    gvmi_heap_table_remove_locked(heap, segment);
+    remove_from_arena(segment);
+    gvmi_backing_close(heap, segment);
+    heap->segment_count--;
+    heap->address_bytes -= segment->bytes;
+    heap->committed_bytes -= segment->committed_count * segment->chunk_bytes;
+    heap->idle_bytes -= segment->idle_count * segment->chunk_bytes;
+    keep_shell(heap, segment);
+}
+
+void gvmi_arena_close_empty_locked(gvmi_arena *arena, bool all)
+{
+    for (size_t i = arena->count; i-- > 0;) {
+        gvmi_segment *segment = arena->segments[i];
+
+        if (segment->live == 0 && segment->committed_count == 0 && (all || segment->lone))
+            gvmi_segment_close_locked(arena->heap, segment);
+    }
+}
+
+/* ---- choosing */
+
+typedef struct place {
+    gvmi_segment *segment;
+    uint32_t unit;
+    bool fresh; /* the segment was opened for it */
+} place;
+
+/* In a chunk that has users: its free pieces are the free blocks smaller than a chunk. */
+static bool in_used_chunk(const gvmi_arena *arena, unsigned order, place *out)
+{
+    for (size_t i = 0; i < arena->count; i++) {
+        gvmi_segment *segment = arena->segments[i];
+        unsigned found;
+
+        if (!segment->lone &&
+            gvmi_buddy_lowest(segment->buddy, order, segment->chunk_order, &found, &out->unit)) {
+            out->segment = segment;
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool in_idle_chunk(const gvmi_arena *arena, unsigned order, uint64_t chunk_bytes, place *out)
+{
+    for (size_t i = 0; i < arena->count; i++) {
+        gvmi_segment *segment = arena->segments[i];
+
+        if (segment->lone || segment->idle_count == 0 || segment->chunk_bytes != chunk_bytes ||
+            order > segment->chunk_order)
+            continue;
+        for (uint64_t word = 0; word < (segment->chunk_count + 63) / 64; word++)
+            for (uint64_t bits = segment->idle[word]; bits != 0; bits &= bits - 1) {
+                const uint64_t chunk = word * 64 + (uint64_t)__builtin_ctzll(bits);
+
+                out->unit = (uint32_t)(chunk * segment->chunk_units);
+                out->segment = segment;
+                /* It may also lie in the addresses that a block keeps to grow. */
+                if (gvmi_buddy_covering(segment->buddy, out->unit) >= (int)segment->chunk_order)
+                    return true;
+            }
+    }
+    return false;
+}
+
+static bool in_free_addresses(const gvmi_arena *arena, unsigned order, uint64_t chunk_bytes, place *out)
+{
+    for (size_t i = 0; i < arena->count; i++) {
+        gvmi_segment *segment = arena->segments[i];
+        unsigned found;
+
+        if (!segment->lone && segment->chunk_bytes == chunk_bytes &&
+            gvmi_buddy_lowest(segment->buddy, order, GVMI_HEAP_ORDERS, &found, &out->unit)) {
+            out->segment = segment;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* On 16 KiB, not on the chunk: a block may begin in the last chunk of another. */
+static bool in_free_run(const gvmi_arena *arena, uint32_t units, uint64_t chunk_bytes, place *out)
+{
+    for (size_t i = 0; i < arena->count; i++) {
+        gvmi_segment *segment = arena->segments[i];
+
+        if (segment->lone || segment->chunk_bytes != chunk_bytes || units > segment->run_most)
+            continue;
+        if (gvmi_buddy_lowest_run(segment->buddy, units, &out->unit)) {
+            out->segment = segment;
+            return true;
+        }
+        segment->run_most = units - 1;
+    }
+    return false;
+}
+
+static gvm_status choose(gvm_heap *heap, gvmi_arena *arena, uint64_t units, place *out)
+{
+    const uint64_t chunk_bytes = chunk_bytes_for(heap, units << GVMI_HEAP_UNIT_SHIFT);
+    const unsigned order = gvmi_heap_order(units);
+
+    out->fresh = false;
+    if (units <= SMALL_UNITS
+            ? in_used_chunk(arena, order, out) || in_idle_chunk(arena, order, chunk_bytes, out) ||
+                  in_free_addresses(arena, order, chunk_bytes, out)
+            : in_free_run(arena, (uint32_t)units, chunk_bytes, out))
+        return GVM_OK;
+    out->unit = 0;
+    out->fresh = true;
+    return open_segment(heap, arena, heap->segment_bytes, false, chunk_bytes, &out->segment);
+}
+
+static gvm_status choose_lone(gvm_heap *heap, gvmi_arena *arena, uint64_t units, place *out)
+{
+    const uint64_t bytes = units << GVMI_HEAP_UNIT_SHIFT, chunk_bytes = lone_chunk_bytes(heap, bytes);
+
+    out->unit = 0;
+    out->fresh = false;
+    for (size_t i = 0; i < arena->count; i++) {
+        gvmi_segment *segment = arena->segments[i];
+
+        if (segment->lone && segment->live == 0 && segment->bytes >= bytes &&
+            segment->bytes - bytes <= bytes / LONE_WASTE) {
+            out->segment = segment;
+            return GVM_OK;
+        }
+    }
+    out->fresh = true;
+    return open_segment(heap, arena, (bytes + chunk_bytes - 1) / chunk_bytes * chunk_bytes, true,
+                        chunk_bytes, &out->segment);
+}
+
+static void free_units(gvmi_segment *segment, uint32_t first, uint32_t end)
+{
+    gvmi_buddy_free(segment->buddy, first, end);
+    segment->run_most = UINT32_MAX;
+}
+
+static uint32_t unit_of(const gvmi_block *block)
+{
+    return (uint32_t)(block - block->segment->blocks);
+}
+
+static void count_block(gvm_heap *heap, gvmi_block *block, uint64_t units, bool more)
+{
+    heap->held_units += more ? units : -units;
+    heap->order_blocks[gvmi_heap_row(units)] += more ? 1 : UINT64_MAX;
+    atomic_store_explicit(&block->units, (uint32_t)units, memory_order_relaxed);
+}
+
+/* ---- blocks */
+
+static gvm_status take_at(gvm_heap *heap, const place *at, uint64_t units, gvmi_block **out)
+{
+    gvmi_segment *segment = at->segment;
+    gvmi_block *block = &segment->blocks[at->unit];
+    gvm_status status = gvmi_chunks_use_locked(heap, segment, at->unit, at->unit + units);
+
+    if (status != GVM_OK)
+        return status;
+    if (!segment->lone)
+        gvmi_buddy_take(segment->buddy, at->unit, at->unit + (uint32_t)units);
+    GVM_ASSERT(block->state == GVMI_BLOCK_NONE);
+    block->address = segment->base + ((uint64_t)at->unit << GVMI_HEAP_UNIT_SHIFT);
+    block->segment = segment;
+    segment->starts[at->unit / 64] |= 1ull << at->unit % 64;
+    segment->live++;
+    count_block(heap, block, units, true);
+    *out = block;
+    return GVM_OK;
+}
+
+gvm_status gvmi_heap_take_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t units, gvmi_block **out)
+{
+    const bool lone = units > heap->segment_bytes >> (GVMI_HEAP_UNIT_SHIFT + 1);
+    place at;
+    gvm_status status = lone ? choose_lone(heap, arena, units, &at) : choose(heap, arena, units, &at);
+
+    if (status != GVM_OK)
+        return status;
+    status = take_at(heap, &at, units, out);
+    if (status != GVM_OK && at.fresh)
+        gvmi_segment_close_locked(heap, at.segment);
+    return status;
+}
+
+gvmi_block *gvmi_heap_take_cheap_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t units)
+{
+    gvmi_block *block;
+    place at;
+
+    return in_used_chunk(arena, gvmi_heap_order(units), &at) && take_at(heap, &at, units, &block) == GVM_OK
+               ? block
+               : NULL;
+}
+
+void gvmi_heap_give_locked(gvm_heap *heap, gvmi_block *block)
+{
+    gvmi_segment *segment = block->segment;
+    const uint32_t unit = unit_of(block), units = block->units;
+
+    atomic_store_explicit(&block->state, GVMI_BLOCK_NONE, memory_order_relaxed);
+    segment->starts[unit / 64] &= ~(1ull << unit % 64);
+    segment->live--;
+    if (!segment->lone)
+        free_units(segment, unit, unit + units);
+    count_block(heap, block, units, false);
+    gvmi_chunks_leave_locked(heap, segment, unit, (uint64_t)unit + units);
+}
+
+gvm_status gvmi_heap_refit_locked(gvm_heap *heap, gvmi_block *block, uint64_t units)
+{
+    gvmi_segment *segment = block->segment;
+    const uint32_t unit = unit_of(block), old = block->units;
+    const uint64_t end_bytes = (unit + units) << GVMI_HEAP_UNIT_SHIFT;
+    gvm_status status;
+
+    if (end_bytes > segment->bytes ||
+        (!segment->lone && units > old &&
+         !gvmi_buddy_is_free(segment->buddy, unit + old, unit + (uint32_t)units)))
+        return gvmi_fail(GVM_E_ADDRESS,
+                         "the addresses behind the block are in use: allocate, copy and free");
+    /* The new users first, so that no chunk is without one in between. */
+    status = gvmi_chunks_use_locked(heap, segment, unit, unit + units);
+    if (status != GVM_OK)
+        return status;
+    gvmi_chunks_leave_locked(heap, segment, unit, (uint64_t)unit + old);
+    if (!segment->lone && units > old)
+        gvmi_buddy_take(segment->buddy, unit + old, unit + (uint32_t)units);
+    else if (!segment->lone)
+        free_units(segment, unit + (uint32_t)units, unit + old);
+    count_block(heap, block, old, false);
+    count_block(heap, block, units, true);
+    return GVM_OK;
+}

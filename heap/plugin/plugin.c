@@ -1,0 +1,188 @@
+/* Heaps for PyTorch and CuPy; see plugin.h. Uses the library's public calls alone: the program may
+ * use the same library besides. */
+#include "heap/plugin/plugin.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/size.h"
+
+#define DEVICES_MAX 64
+#define TRACE_BUFFER_BYTES (1u << 20)
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* making heaps; the trace */
+static _Atomic(gvm_heap *) heaps[DEVICES_MAX];
+static FILE *trace;
+static struct timespec trace_start;
+static pthread_once_t trace_once = PTHREAD_ONCE_INIT;
+static atomic_bool tracing;
+
+static void complain(const char *what)
+{
+    gvm_error error;
+
+    (void)gvm_error_last(&error);
+    fprintf(stderr, "gvmem: %s: %s\n", what, error.text);
+}
+
+/* ---- settings */
+
+static const char *setting(const char *name)
+{
+    gvm_setting row;
+
+    for (uint32_t i = 0; gvm_setting_get(i, &row) == GVM_OK; i++)
+        if (strcmp(row.name, name) == 0)
+            return row.value;
+    return "";
+}
+
+/* False, having said so, if it is no size. */
+static bool read_size(const char *name, uint64_t fallback, uint64_t *out)
+{
+    const char *text = setting(name);
+
+    *out = fallback;
+    if (text[0] == '\0' || gvmi_size_parse(text, out))
+        return true;
+    fprintf(stderr, "gvmem: %s is \"%s\": it should be a size, such as 8GiB\n", name, text);
+    return false;
+}
+
+/* ---- the trace */
+
+static void open_trace(void)
+{
+    const char *path = setting("GVMEM_HEAP_TRACE");
+
+    if (path[0] == '\0')
+        return;
+    trace = fopen(path, "we");
+    if (trace == NULL) {
+        fprintf(stderr, "gvmem: GVMEM_HEAP_TRACE: cannot write %s: %s\n", path, strerror(errno));
+        return;
+    }
+    setvbuf(trace, NULL, _IOFBF, TRACE_BUFFER_BYTES);
+    clock_gettime(CLOCK_MONOTONIC, &trace_start);
+    fputs("# gvmem heap trace 1\n", trace);
+    atomic_store(&tracing, true);
+}
+
+__attribute__((destructor)) static void close_trace(void)
+{
+    pthread_mutex_lock(&lock);
+    if (trace != NULL && fclose(trace) != 0)
+        fprintf(stderr, "gvmem: GVMEM_HEAP_TRACE: not all of it was written\n");
+    trace = NULL;
+    pthread_mutex_unlock(&lock);
+}
+
+static void record(char kind, const void *ptr, uint64_t bytes, gvm_stream stream)
+{
+    struct timespec now;
+
+    if (!atomic_load_explicit(&tracing, memory_order_relaxed))
+        return;
+    pthread_mutex_lock(&lock);
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    if (trace != NULL)
+        fprintf(trace, "%c %llx %llu %llx %lld\n", kind, (unsigned long long)(uintptr_t)ptr,
+                (unsigned long long)bytes, (unsigned long long)(uintptr_t)stream,
+                (long long)(now.tv_sec - trace_start.tv_sec) * 1000000000 + now.tv_nsec -
+                    trace_start.tv_nsec);
+    pthread_mutex_unlock(&lock);
+}
+
+/* ---- heaps */
+
+static gvm_heap *make_heap_locked(int ordinal)
+{
+    gvm_heap_options options = {.struct_size = sizeof options};
+    gvm_device *device;
+    gvm_heap *heap = NULL;
+
+    if (!read_size("GVMEM_HEAP_RESERVE", UINT64_MAX, &options.reserve_bytes) ||
+        !read_size("GVMEM_HEAP_LIMIT", 0, &options.limit_bytes))
+        return NULL;
+    if (options.reserve_bytes == 0) /* to gvm_heap_create() that means the default */
+        options.reserve_bytes = 1;
+    if (gvm_device_open(ordinal, &device) != GVM_OK || gvm_heap_create(device, &options, &heap) != GVM_OK)
+        complain("no heap");
+    return heap; /* the opening is kept with it */
+}
+
+gvm_heap *gvm_plugin_heap(int device)
+{
+    gvm_heap *heap;
+
+    if (device < 0 || device >= DEVICES_MAX)
+        return NULL;
+    heap = atomic_load_explicit(&heaps[device], memory_order_acquire);
+    if (heap != NULL)
+        return heap;
+    pthread_once(&trace_once, open_trace);
+    pthread_mutex_lock(&lock);
+    heap = atomic_load(&heaps[device]);
+    if (heap == NULL)
+        atomic_store_explicit(&heaps[device], heap = make_heap_locked(device), memory_order_release);
+    pthread_mutex_unlock(&lock);
+    return heap;
+}
+
+static void *take(uint64_t bytes, int device, gvm_stream stream, const char *tag)
+{
+    gvm_heap *heap = gvm_plugin_heap(device);
+    void *ptr = NULL;
+
+    if (bytes == 0 || heap == NULL)
+        return NULL;
+    if (gvm_heap_alloc_async(heap, bytes, tag, stream, &ptr) != GVM_OK)
+        complain(tag);
+    else
+        record('a', ptr, bytes, stream);
+    return ptr;
+}
+
+static void give(void *ptr, int device, gvm_stream stream, const char *tag)
+{
+    gvm_heap *heap = gvm_plugin_heap(device);
+    size_t bytes = 0;
+
+    if (ptr == NULL || heap == NULL)
+        return;
+    /* Before it is free: then another thread may be given it, and its line must come later. */
+    if (atomic_load_explicit(&tracing, memory_order_relaxed) &&
+        gvm_heap_size(heap, ptr, &bytes) == GVM_OK)
+        record('f', ptr, bytes, stream);
+    if (gvm_heap_free_async(heap, ptr, stream) != GVM_OK)
+        complain(tag);
+}
+
+/* ---- PyTorch and CuPy */
+
+void *gvm_torch_alloc(ssize_t size, int device, gvm_stream stream)
+{
+    return size > 0 ? take((uint64_t)size, device, stream, "torch") : NULL;
+}
+
+void gvm_torch_free(void *ptr, ssize_t size, int device, gvm_stream stream)
+{
+    (void)size;
+    give(ptr, device, stream, "torch");
+}
+
+void *gvm_cupy_alloc(void *param, size_t size, int device)
+{
+    (void)param;
+    return take(size, device, NULL, "cupy");
+}
+
+void gvm_cupy_free(void *param, void *ptr, int device)
+{
+    (void)param;
+    give(ptr, device, NULL, "cupy");
+}

@@ -1,0 +1,211 @@
+/* Threads' shelves: free blocks that their thread takes and puts without a lock.
+ *
+ * A shelf belongs to one thread, one heap and one arena, and has a bin for each size in units. Its
+ * owner claims it by an exchange on the shelf's own cache line, which nobody else touches but to
+ * count, check, trim or end; these hold the heap's lock. So there is no lock to wait for on the way,
+ * and who has claimed all shelves and holds the lock sees the heap stand still.
+ *
+ * Life: the thread finds its shelves through a thread-local list, the heap through its own. When the
+ * heap (or the stream) ends first, the shelf is left claimed and dead, and the thread frees it when
+ * it next meets it, or ends. When the thread ends first, it empties the shelf and frees it; if the
+ * heap is just ending, it leaves the shelf to it, as an orphan.
+ */
+#include <pthread.h>
+#include <sched.h>
+#include <stdlib.h>
+
+#include "base/assert.h"
+#include "base/registry.h"
+#include "heap/heap.h"
+
+_Thread_local gvmi_shelf *gvmi_shelf_mine __attribute__((tls_model("initial-exec")));
+
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+static pthread_key_t key; /* its destructor runs when a thread ends */
+static bool key_made;
+
+/* ---- claiming */
+
+void gvmi_shelf_claim_locked(gvmi_shelf *shelf)
+{
+    while (!gvmi_shelf_claim(shelf))
+        sched_yield();
+}
+
+void gvmi_shelves_claim_locked(gvm_heap *heap)
+{
+    GVM_ASSERT(gvmi_lock_held(GVMI_RANK_HEAP));
+    for (gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next)
+        gvmi_shelf_claim_locked(shelf);
+}
+
+void gvmi_shelves_release_locked(gvm_heap *heap)
+{
+    for (gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next)
+        gvmi_shelf_release(shelf);
+}
+
+/* ---- emptying */
+
+void gvmi_shelf_tell(gvmi_shelf *shelf)
+{
+    gvmi_heap_note_requested(shelf->heap, shelf->requested);
+    shelf->requested = 0;
+}
+
+static void give_from_bin(gvmi_shelf *shelf, uint32_t units, unsigned count)
+{
+    for (; count > 0; count--) {
+        gvmi_block *block = shelf->bins[units];
+
+        shelf->bins[units] = block->next;
+        shelf->counts[units]--;
+        shelf->bytes -= (uint64_t)units << GVMI_HEAP_UNIT_SHIFT;
+        gvmi_heap_give_locked(shelf->heap, block);
+    }
+}
+
+/* From every bin the same share, so that each size finds something the next time. */
+void gvmi_shelf_empty_locked(gvmi_shelf *shelf, uint64_t keep_bytes)
+{
+    gvmi_shelf_tell(shelf);
+    while (shelf->bytes > keep_bytes)
+        for (uint32_t units = GVMI_HEAP_SHELF_UNITS; units > 0 && shelf->bytes > keep_bytes; units--)
+            give_from_bin(shelf, units, (shelf->counts[units] + 1u) / 2);
+}
+
+/* ---- the end */
+
+static void unlink_locked(gvmi_shelf *shelf)
+{
+    *shelf->link = shelf->next;
+    if (shelf->next != NULL)
+        shelf->next->link = shelf->link;
+}
+
+void gvmi_shelves_end_locked(gvm_heap *heap, const gvmi_arena *arena)
+{
+    gvmi_shelf *next;
+
+    for (gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = next) {
+        next = shelf->next;
+        if (arena != NULL && shelf->arena != arena)
+            continue;
+        gvmi_shelf_empty_locked(shelf, 0);
+        unlink_locked(shelf);
+        if (shelf->orphan)
+            free(shelf);
+        else
+            atomic_store_explicit(&shelf->dead, true, memory_order_release);
+    }
+}
+
+/* The thread lets go of a shelf of its own, that is in its list no more. */
+static void leave(gvmi_shelf *shelf)
+{
+    gvm_heap *heap;
+
+    if (gvmi_heap_hold(shelf->handle, &heap) == GVM_OK) {
+        bool dead;
+
+        gvmi_lock(&heap->lock);
+        dead = atomic_load_explicit(&shelf->dead, memory_order_acquire);
+        if (!dead) {
+            gvmi_shelf_claim_locked(shelf);
+            gvmi_shelf_empty_locked(shelf, 0);
+            unlink_locked(shelf);
+            gvmi_heap_keep_reserve_locked(heap);
+        }
+        gvmi_unlock(&heap->lock);
+        gvmi_heap_drop(heap);
+        free(shelf);
+        return;
+    }
+    /* The heap is ending: either it has let go, or it frees the shelf. */
+    for (;;) {
+        if (atomic_load_explicit(&shelf->dead, memory_order_acquire)) {
+            free(shelf);
+            return;
+        }
+        if (gvmi_shelf_claim(shelf)) {
+            shelf->orphan = true;
+            gvmi_shelf_release(shelf);
+            return;
+        }
+        sched_yield();
+    }
+}
+
+static void leave_all(void *unused)
+{
+    (void)unused;
+    while (gvmi_shelf_mine != NULL) {
+        gvmi_shelf *shelf = gvmi_shelf_mine;
+
+        gvmi_shelf_mine = shelf->mine;
+        leave(shelf);
+    }
+}
+
+static void make_key(void)
+{
+    key_made = pthread_key_create(&key, leave_all) == 0;
+}
+
+/* The library may be unloaded while threads go on. */
+__attribute__((destructor)) static void delete_key(void)
+{
+    if (key_made)
+        pthread_key_delete(key);
+}
+
+/* ---- finding */
+
+gvmi_shelf *gvmi_shelf_seek(const gvm_heap *handle, uint64_t wanted)
+{
+    gvmi_shelf **link = &gvmi_shelf_mine, *shelf;
+
+    while ((shelf = *link) != NULL) {
+        if (atomic_load_explicit(&shelf->dead, memory_order_acquire)) {
+            *link = shelf->mine;
+            free(shelf);
+        } else if (shelf->handle == handle && shelf->key == wanted) {
+            *link = shelf->mine; /* the latest first */
+            shelf->mine = gvmi_shelf_mine;
+            gvmi_shelf_mine = shelf;
+            return shelf;
+        } else {
+            link = &shelf->mine;
+        }
+    }
+    return NULL;
+}
+
+gvmi_shelf *gvmi_shelf_own_locked(gvm_heap *heap, gvmi_arena *arena)
+{
+    gvmi_shelf *shelf = gvmi_shelf_seek(heap, arena->key);
+
+    if (shelf != NULL || heap->shelf_bytes < GVM_HEAP_UNIT_BYTES)
+        return shelf;
+    pthread_once(&once, make_key);
+    if (!key_made || pthread_setspecific(key, heap) != 0)
+        return NULL;
+    shelf = gvmi_heap_calloc_line(sizeof *shelf);
+    if (shelf == NULL)
+        return NULL;
+    *shelf = (gvmi_shelf){
+        .handle = heap,
+        .key = arena->key,
+        .heap = heap,
+        .arena = arena,
+        .mine = gvmi_shelf_mine,
+        .limit_bytes = heap->shelf_bytes,
+        .next = heap->shelves,
+        .link = &heap->shelves,
+    };
+    if (heap->shelves != NULL)
+        heap->shelves->link = &shelf->next;
+    heap->shelves = shelf;
+    gvmi_shelf_mine = shelf;
+    return shelf;
+}

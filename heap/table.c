@@ -1,0 +1,132 @@
+/* Address to segment: an open hash of segments by the gigabytes that they touch.
+ *
+ * Written under the heap's lock, read without one. A slot is one pointer; which addresses it stands
+ * for, the segment itself tells, and a reader that meets another's segment goes on to the next slot.
+ * A slot that was left is marked, not emptied, so that readers do not stop short there. A table that
+ * gets full is replaced by a new one; the old one is kept until the heap ends, since readers may be
+ * in it, and is at most half as large as the next.
+ *
+ * I1  half of the slots at least are empty.
+ */
+#include <stdlib.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "heap/heap.h"
+
+#define SLOTS_FIRST 64
+
+gvmi_segment gvmi_heap_gone; /* of no bytes: nothing is ever found in it */
+
+static gvmi_heap_table *make(uint64_t slots)
+{
+    gvmi_heap_table *table = calloc(1, sizeof *table + slots * sizeof table->slots[0]);
+
+    if (table != NULL)
+        table->mask = slots - 1;
+    return table;
+}
+
+/* The keys of a segment: [*first, *last]. */
+static void keys_of(const gvmi_segment *segment, uint64_t *first, uint64_t *last)
+{
+    const uint64_t base = segment->base;
+
+    *first = *last = base / GVMI_HEAP_SEGMENT_BYTES;
+    if (!segment->lone)
+        *last = (base + segment->bytes - 1) / GVMI_HEAP_SEGMENT_BYTES;
+}
+
+static void put(gvmi_heap_table *table, uint64_t key, gvmi_segment *segment)
+{
+    uint64_t i = gvmi_heap_hash(key);
+    gvmi_segment *at;
+
+    while ((at = table->slots[i & table->mask]) != NULL && at != &gvmi_heap_gone)
+        i++;
+    table->used += at == NULL;
+    atomic_store_explicit(&table->slots[i & table->mask], segment, memory_order_release);
+}
+
+static void put_all(gvmi_heap_table *table, const gvmi_arena *arena)
+{
+    for (size_t i = 0; i < arena->count; i++) {
+        uint64_t first, last;
+
+        keys_of(arena->segments[i], &first, &last);
+        for (uint64_t key = first; key <= last; key++)
+            put(table, key, arena->segments[i]);
+    }
+}
+
+/* Makes room for two more keys. */
+static gvm_status make_room(gvm_heap *heap)
+{
+    gvmi_heap_table *old = heap->table, *table;
+    uint64_t slots = SLOTS_FIRST;
+
+    if (2 * (old->used + 2) <= old->mask + 1)
+        return GVM_OK;
+    while (slots < 8ull * (heap->segment_count + 1)) /* two keys each, and as much again before the next */
+        slots *= 2;
+    table = make(slots);
+    if (table == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap's table of segments");
+    put_all(table, &heap->plain);
+    for (const gvmi_arena *arena = heap->arenas; arena != NULL; arena = arena->next)
+        put_all(table, arena);
+    table->older = old;
+    atomic_store_explicit(&heap->table, table, memory_order_release);
+    return GVM_OK;
+}
+
+gvm_status gvmi_heap_table_create(gvm_heap *heap)
+{
+    gvmi_heap_table *table = make(SLOTS_FIRST);
+
+    if (table == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap's table of segments");
+    atomic_store(&heap->table, table);
+    return GVM_OK;
+}
+
+void gvmi_heap_table_destroy(gvm_heap *heap)
+{
+    gvmi_heap_table *table = heap->table;
+
+    while (table != NULL) {
+        gvmi_heap_table *older = table->older;
+
+        free(table);
+        table = older;
+    }
+}
+
+gvm_status gvmi_heap_table_add_locked(gvm_heap *heap, gvmi_segment *segment)
+{
+    uint64_t first, last;
+    gvm_status status = make_room(heap);
+
+    if (status != GVM_OK)
+        return status;
+    keys_of(segment, &first, &last);
+    GVM_ASSERT(last - first <= 1);
+    for (uint64_t key = first; key <= last; key++)
+        put(heap->table, key, segment);
+    return GVM_OK;
+}
+
+void gvmi_heap_table_remove_locked(gvm_heap *heap, gvmi_segment *segment)
+{
+    gvmi_heap_table *table = heap->table;
+    uint64_t first, last;
+
+    keys_of(segment, &first, &last);
+    for (uint64_t key = first; key <= last; key++) {
+        uint64_t i = gvmi_heap_hash(key);
+
+        while (table->slots[i & table->mask] != segment)
+            i++;
+        atomic_store_explicit(&table->slots[i & table->mask], &gvmi_heap_gone, memory_order_release);
+    }
+}

@@ -1,0 +1,182 @@
+/* gvmem/appender.h - result buffers that grow while the kernel that fills them runs.
+ *
+ * A kernel that cannot know how much it will write appends to a buffer whose memory comes as it
+ * writes. Rows of one size come from the front, data of any length from the back, and what lies
+ * between has no memory. A thread of the library commits what kernels ask for; the device's side is
+ * gvmem/device/appender.h.
+ *
+ *     gvm_appender_create(device, sizeof(row), 1ull << 40, NULL, &appender);
+ *     gvm_appender_begin(appender, &params.append);      // params.append.struct_size is set
+ *     cuLaunchKernel(..., stream, ...);
+ *     gvm_appender_finish(appender, stream, &result);    // waits for the stream
+ *     gvm_appender_take(appender, &buffer);              // result.rows rows at its start, no copy
+ *
+ * Budget: when as much is committed as the appender may use, or the device has no more, reserving
+ * fails in every thread from one point on. What was reserved before it is whole: result.rows and
+ * result.bytes end there, result.complete is 0. A kernel that keeps its position where its reserve
+ * failed is launched again after take() or reset() and goes on.
+ *
+ * Kernels: any number may append between begin and finish, at once or one after the other, on any
+ * streams of the device. One that waits for memory occupies its SMs and needs nothing but the
+ * library's thread: no call of the program.
+ *
+ * Threads: any thread may call; calls on one appender are serialised inside, but for the waiting of
+ * finish. Between begin and finish the buffer is the kernels': what gvm_appender_buffer() gives must
+ * then not be sealed, moved or decommitted.
+ * Ownership: the caller owns an appender and ends it with gvm_appender_destroy(), and owns the
+ * buffers it takes. The device stays open for both.
+ * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the appender is unknown
+ * or destroyed), GVM_E_NOMEM, GVM_E_LOST (the context is broken: the appender can only be
+ * destroyed), GVM_E_DRIVER.
+ */
+#ifndef GVMEM_APPENDER_H
+#define GVMEM_APPENDER_H
+
+#include <gvmem/buffer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gvm_appender gvm_appender;
+
+/* Zero means default in every member. */
+typedef struct gvm_appender_options {
+    size_t struct_size;
+    /* The buffer's. What one commit costs hardly depends on its size (60 to 90 us from 2 MiB to 1
+     * GiB on an H100), so this is what the speed of growing hangs on. 0: a 64th of the reservation,
+     * between 2 and 256 MiB, and no more than a 16th of what may be committed. */
+    uint64_t chunk_bytes;
+    /* Most that may be committed at both ends together, in whole chunks; 0: the whole reservation,
+     * as far as the device has memory. */
+    uint64_t budget_bytes;
+    uint64_t step_bytes; /* Most that one commit adds; steps grow from a chunk to this. 0: 256 MiB. */
+    /* How far ahead of need either end is committed at most: as much as is written already, but at
+     * least a chunk and at most this. 0: two steps; 1: not at all. */
+    uint64_t ahead_bytes;
+    /* What one reservation takes from the back is a multiple of this, a power of two up to 4096. 0:
+     * 16, or as much as makes the whole budget reachable: the back holds 3 * 2^30 units. */
+    uint32_t align_bytes;
+    uint32_t wait_ms;  /* how long a kernel waits for memory before it gives up; 0: 10 s */
+    uint32_t flags;    /* GVM_BUFFER_... of the buffers */
+    uint32_t reserved; /* 0 */
+} gvm_appender_options;
+
+/* What a kernel needs: pass it by value inside the kernel's argument. Good from begin to finish. */
+typedef struct gvm_append {
+    size_t struct_size; /* in: sizeof(gvm_append) */
+    uint64_t address;   /* of row 0 */
+    uint64_t reserve_bytes;
+    uint64_t row_bytes;
+    uint64_t capacity_bytes; /* most that rows and bytes together can ever take */
+    /* The rest is for gvmem/device/appender.h. */
+    uint64_t words, mail;
+    uint64_t wait_ns;
+    uint32_t rows_max, units_max;
+    uint32_t unit_shift;
+    uint32_t ahead_rows_min, ahead_rows_max;
+    uint32_t ahead_units_min, ahead_units_max;
+    uint32_t reserved;
+} gvm_append;
+
+typedef struct gvm_appender_result {
+    size_t struct_size; /* in: sizeof(gvm_appender_result) */
+    uint64_t rows;      /* at the buffer's start */
+    uint64_t bytes;     /* at its end: [reserve_bytes - bytes, reserve_bytes) */
+    uint64_t commits;   /* by the library's thread since begin */
+    uint64_t commit_us; /* that they took together */
+    uint64_t first_us;  /* from begin to the first of them; 0 if there was none */
+    /* If not complete: GVM_E_LIMIT when the reservation or the budget was spent, otherwise what
+     * committing answered, above all GVM_E_NOSPACE. */
+    gvm_status reason;
+    uint8_t complete; /* 1: every reservation succeeded */
+    uint8_t reserved[3];
+} gvm_appender_result;
+
+typedef struct gvm_appender_info {
+    size_t struct_size; /* in: sizeof(gvm_appender_info) */
+    uint64_t address;
+    uint64_t reserve_bytes, chunk_bytes;
+    uint64_t row_bytes, budget_bytes;
+    uint64_t rows, bytes;              /* as of the last finish */
+    uint64_t front_bytes, back_bytes;  /* committed from either end, at this moment */
+    uint64_t commits, committed_bytes; /* by the library's thread, since creation */
+    uint32_t align_bytes;
+    int32_t ordinal;
+    uint8_t begun; /* between begin and finish */
+    uint8_t torn;  /* the last finish answered GVM_E_TORN */
+    uint8_t reserved[6];
+} gvm_appender_info;
+
+/* Creates an appender of rows of row_bytes each (0: rows are counted and take no memory) over
+ * reserve_bytes of addresses, and commits nothing. Reserve far more than any result should get. At
+ * most 3 * 2^30 rows go into one buffer. options may be NULL.
+ *
+ * GVM_E_INVALID  reserve_bytes or an option is out of its limits, a row is larger than the
+ *                reservation, the budget is less than a chunk, or out is NULL
+ * GVM_E_NOTSUP   the device has no virtual memory management
+ * GVM_E_NOSPACE  no room on the device for the words that the kernels share
+ * GVM_E_LIMIT    thousands of appenders exist on the device
+ * GVM_E_ADDRESS, GVM_E_SYSTEM  as for gvm_buffer_create() */
+GVM_API gvm_status gvm_appender_create(gvm_device *device, uint64_t row_bytes, uint64_t reserve_bytes,
+                                       const gvm_appender_options *options, gvm_appender **out);
+
+/* Opens the appender for kernels that are launched from now on. Rows go on behind those that are
+ * there. A first chunk is committed in the background meanwhile. Fills in *append for the kernel.
+ * Blocks for two short copies; starts the library's thread if it does not run.
+ *
+ * GVM_E_INVALID  it has begun already, or append is NULL or its struct_size is wrong
+ * GVM_E_TORN     the last kernel left it torn: reset it first
+ * GVM_E_NOSPACE  the driver has no memory for the copy
+ * GVM_E_SYSTEM   no thread could be started */
+GVM_API gvm_status gvm_appender_begin(gvm_appender *appender, gvm_append *append);
+
+/* Waits for the stream (NULL: the legacy default stream), closes the appender and tells what was
+ * written. If kernels ran on other streams too, wait for those first. result may be NULL; to ask
+ * again use gvm_appender_get_info().
+ *
+ * GVM_E_INVALID  it has not begun, or result's struct_size is wrong. The stream was waited for.
+ * GVM_E_TIMEOUT  a kernel gave up waiting for memory. The appender is closed; what was reserved
+ *                before that is whole and can be had with get_info and take.
+ * GVM_E_TORN     a kernel ended without publishing all that it had reserved. The appender is
+ *                closed; reset it.
+ * GVM_E_LOST     a kernel failed: the appender is still open, and can only be destroyed
+ * GVM_E_NOSPACE  the driver has no memory for the copy; the appender is still open */
+GVM_API gvm_status gvm_appender_finish(gvm_appender *appender, gvm_stream stream,
+                                       gvm_appender_result *result);
+
+/* Gives the filled buffer to the caller, without a copy, and makes a new, empty one for what comes
+ * next. Memory that was committed ahead and holds nothing is given back first.
+ *
+ * GVM_E_INVALID  it has begun, or out is NULL
+ * GVM_E_TORN     the last kernel left it torn: nothing is known to be whole
+ * GVM_E_ADDRESS, GVM_E_SYSTEM  as for gvm_buffer_create(); nothing has changed */
+GVM_API gvm_status gvm_appender_take(gvm_appender *appender, gvm_buffer **out);
+
+/* Forgets what was written and keeps the memory, for the next begin.
+ *
+ * GVM_E_INVALID  it has begun */
+GVM_API gvm_status gvm_appender_reset(gvm_appender *appender);
+
+/* Sets the budget from the next begin on; 0: the whole reservation. What is committed beyond it
+ * already stays.
+ *
+ * GVM_E_INVALID  it has begun, or the budget is less than a chunk */
+GVM_API gvm_status gvm_appender_set_budget(gvm_appender *appender, uint64_t budget_bytes);
+
+/* The buffer that is being filled; it stays the appender's. NULL for an unknown appender. */
+GVM_API gvm_buffer *gvm_appender_buffer(gvm_appender *appender);
+
+/* A snapshot.
+ *
+ * GVM_E_INVALID  info is NULL or its struct_size is too small */
+GVM_API gvm_status gvm_appender_get_info(gvm_appender *appender, gvm_appender_info *info);
+
+/* Gives back memory and addresses. Does not wait for kernels: end those that append first. NULL and
+ * unknown pointers are ignored. The last appender ends the library's thread. */
+GVM_API void gvm_appender_destroy(gvm_appender *appender);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,237 @@
+/* gvmem/heap.h - malloc for device memory: many blocks of every size out of few driver calls.
+ *
+ * A heap reserves addresses a gigabyte at a time, cuts blocks out of them, and puts memory only under
+ * what was asked for. Freed memory is used again, and given back to the driver when there is more
+ * of it than the heap's reserve. Blocks begin at multiples of 16 KiB; that is also the least that a
+ * block takes. Programs with many smaller pieces cut up a block themselves.
+ *
+ *     gvm_heap_create(device, NULL, &heap);
+ *     gvm_heap_alloc(heap, 20 << 20, &ptr);      takes 20 MiB, not 32
+ *     gvm_heap_free(heap, ptr);
+ *
+ * Streams: what gvm_heap_alloc() gives may be used at once, by any work. What
+ * gvm_heap_alloc_async() gives belongs to a stream: it may be memory that earlier work of that
+ * stream still uses, so only work that is ordered behind it may touch it. gvm_heap_free() wants all
+ * work on the block to be over, as free(3) does; gvm_heap_free_async() wants it to be ordered
+ * before the call, on the stream named, or over. Before a stream that
+ * was used here is destroyed, gvm_heap_stream_end() must be called. Not to be used while a stream is captured into
+ * a graph.
+ *
+ * Kinds: memory of the device; pinned memory of the host, which the device reaches at the same
+ * address; and managed memory, whose pages the driver moves to whoever touches them. A managed heap
+ * never grows beyond the device's free memory, because beyond it the driver may stop the whole
+ * device.
+ *
+ * Threads: any thread may call. Requests up to 1 MiB are mostly served by a shelf that belongs to
+ * the thread: without a lock, a system call, or a cache line that others write. A thread that ends
+ * gives its shelf back. Larger ones and the rest go through one lock for each heap, held across the
+ * driver's calls.
+ * Ownership: the caller owns a heap and ends it with gvm_heap_destroy(), and a block until it is
+ * freed. A heap keeps its device alive.
+ * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the heap is unknown or
+ * destroyed, or the pointer is not the start of a live block of it: a second free is told so, too),
+ * GVM_E_NOMEM (host memory), GVM_E_LOST (the context is broken), GVM_E_DRIVER (the driver refused
+ * for a reason without a code of its own).
+ *
+ * Semantics: malloc(3), and for streams CUDA Driver API, "Stream Ordered Memory Allocator".
+ */
+#ifndef GVMEM_HEAP_H
+#define GVMEM_HEAP_H
+
+#include <gvmem/buffer.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gvm_heap gvm_heap;
+
+/* Every block begins at a multiple of this, and takes a multiple of it. */
+#define GVM_HEAP_UNIT_BYTES (16ull << 10)
+
+typedef enum gvm_heap_kind {
+    GVM_HEAP_DEVICE = 0,
+    GVM_HEAP_HOST = 1,
+    GVM_HEAP_MANAGED = 2,
+} gvm_heap_kind;
+
+enum {
+    /* Blocks are never to be exported: saves the driver the bookkeeping. */
+    GVM_HEAP_UNSHARED = 1 << 0,
+};
+
+/* Asked when a request cannot be met: wanted_bytes more would have to be committed. No lock is
+ * held: it may free blocks, of this heap or of others, and trim; it must not destroy the heap.
+ * Returns non-zero if it is worth trying again; after 64 times the request fails all the same. */
+typedef int (*gvm_heap_exhausted)(gvm_heap *heap, uint64_t wanted_bytes, void *arg);
+
+/* Zero means default in every member. */
+typedef struct gvm_heap_options {
+    size_t struct_size;
+    gvm_heap_kind kind;
+    uint32_t flags;       /* GVM_HEAP_... */
+    uint64_t limit_bytes; /* of committed memory; 0: what the device, or the host, has */
+    /* Most memory that nobody uses and that is kept all the same; 0: a sixteenth of what is
+     * committed, 64 MiB at least; 1: none. */
+    uint64_t reserve_bytes;
+    uint64_t shelf_bytes;         /* most that a thread's shelf holds; 0: 8 MiB; 1: no shelves */
+    gvm_heap_exhausted exhausted; /* NULL: requests fail at once */
+    void *exhausted_arg;
+} gvm_heap_options;
+
+/* A row of statistics: blocks of more than half of and up to block_bytes. */
+typedef struct gvm_heap_order {
+    uint64_t block_bytes;
+    uint64_t blocks;       /* given out */
+    uint64_t shelf_blocks; /* on shelves, or waiting for a stream */
+} gvm_heap_order;
+
+#define GVM_HEAP_ORDERS 17 /* 16 KiB to 1 GiB; the last row counts larger ones too */
+
+/* A snapshot. All figures are of one moment. */
+typedef struct gvm_heap_info {
+    size_t struct_size;            /* in: sizeof(gvm_heap_info) */
+    uint64_t requested_bytes;      /* what live blocks were asked for */
+    uint64_t requested_peak_bytes; /* may miss up to 4 MiB a thread */
+    uint64_t block_bytes;          /* what live blocks take: requests rounded up to 16 KiB */
+    uint64_t shelf_bytes;          /* of free blocks on shelves */
+    uint64_t pending_bytes;        /* freed, waiting for a stream that is not the block's own */
+    uint64_t committed_bytes;      /* memory held */
+    uint64_t committed_peak_bytes;
+    uint64_t idle_bytes;    /* of that: chunks that no block uses, at most the reserve */
+    uint64_t address_bytes; /* reserved */
+    uint64_t limit_bytes;   /* 0: none */
+    uint64_t blocks;        /* live */
+    uint64_t commits;       /* calls to put memory behind addresses, since creation */
+    uint64_t decommits;     /* and to take it away */
+    uint64_t exhausted;     /* times that a request found too little and had to make room */
+    uint32_t segments;
+    uint32_t streams; /* that blocks belong to */
+    gvm_heap_kind kind;
+    int32_t ordinal; /* the device */
+    gvm_heap_order orders[GVM_HEAP_ORDERS];
+} gvm_heap_info;
+
+/* A live block. */
+typedef struct gvm_heap_block {
+    void *address;
+    uint64_t size_bytes; /* as requested */
+    const char *tag;     /* "" if none was given */
+} gvm_heap_block;
+
+/* Live blocks of one tag. */
+typedef struct gvm_heap_usage {
+    const char *tag;
+    uint64_t blocks;
+    uint64_t size_bytes; /* as requested */
+} gvm_heap_usage;
+
+/* Makes an empty heap. options may be NULL.
+ *
+ * GVM_E_INVALID  unknown kind or flags, struct_size is wrong, or out is NULL
+ * GVM_E_NOTSUP   the device cannot do this kind of memory */
+GVM_API gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *options, gvm_heap **out);
+
+/* Gives a block of at least size_bytes, contents undefined. The second form names what it is for;
+ * the text is kept by pointer and must outlive the block (NULL: no tag).
+ *
+ * GVM_E_INVALID   size_bytes is 0 or too large, or out is NULL
+ * GVM_E_NOSPACE   too little memory is free, or the heap's limit is reached, after the reserve has
+ *                 been given back, streams have been waited for that freed blocks, and the callback
+ *                 has had its say; the error text has the figures. For host memory GVM_E_NOMEM.
+ * GVM_E_ADDRESS   the address space is used up
+ * GVM_E_LIMIT     the process has too many mappings
+ * GVM_E_SYSTEM    the system has no random numbers for a segment's identity
+ *
+ * Nothing changes by a failure. May block on the driver (about 40 us a chunk of 2 MiB); waits for
+ * streams only when memory is short. */
+GVM_API gvm_status gvm_heap_alloc(gvm_heap *heap, size_t size_bytes, void **out);
+GVM_API gvm_status gvm_heap_alloc_tagged(gvm_heap *heap, size_t size_bytes, const char *tag,
+                                         void **out);
+
+/* Gives a block to work of a stream. Streams do not share memory with each other: each has segments
+ * of its own until gvm_heap_stream_end(). stream NULL is the legacy default stream; on the
+ * per-thread default stream (CU_STREAM_PER_THREAD) this is gvm_heap_alloc_tagged().
+ *
+ * Errors as gvm_heap_alloc(). */
+GVM_API gvm_status gvm_heap_alloc_async(gvm_heap *heap, size_t size_bytes, const char *tag,
+                                        gvm_stream stream, void **out);
+
+/* Frees a block on which no work is under way. NULL is a success. */
+GVM_API gvm_status gvm_heap_free(gvm_heap *heap, void *ptr);
+
+/* Frees a block when the work that is on the stream now is done. On the stream that it was
+ * allocated for that costs nothing; on another one, or for a block of gvm_heap_alloc(), an event is
+ * recorded. NULL is a success.
+ *
+ * GVM_E_NOSPACE  the driver has no memory for an event; the block stays */
+GVM_API gvm_status gvm_heap_free_async(gvm_heap *heap, void *ptr, gvm_stream stream);
+
+/* Makes a block larger or smaller where it is; what it holds stays. It grows within its last 16 KiB,
+ * and beyond as far as the addresses behind it are free: there is no promise that they are.
+ *
+ * GVM_E_INVALID  size_bytes is 0 or too large
+ * GVM_E_ADDRESS  there is no room behind the block: allocate, copy and free
+ * and the errors of gvm_heap_alloc() */
+GVM_API gvm_status gvm_heap_resize(gvm_heap *heap, void *ptr, size_t size_bytes);
+
+/* What was asked for when the block was allocated or resized.
+ *
+ * GVM_E_INVALID  size_bytes is NULL */
+GVM_API gvm_status gvm_heap_size(gvm_heap *heap, const void *ptr, size_t *size_bytes);
+
+/* The buffer in which a block is, and where: to export (gvm_share_export()) and to find it in what
+ * another process imported. The buffer belongs to the heap: it must not be destroyed, moved, sealed
+ * or decommitted by others. Neighbours in the block's chunks are exported with it.
+ *
+ * GVM_E_INVALID  buffer or offset_bytes is NULL
+ * GVM_E_NOTSUP   the heap is not of device memory */
+GVM_API gvm_status gvm_heap_locate(gvm_heap *heap, const void *ptr, gvm_buffer **buffer,
+                                   uint64_t *offset_bytes);
+
+/* Says that a stream is about to be destroyed, or that its memory may be used by others: waits for
+ * its work, and what belongs to it belongs to nobody from then on. An unknown stream is a success. */
+GVM_API gvm_status gvm_heap_stream_end(gvm_heap *heap, gvm_stream stream);
+
+/* Gives memory that no live block uses back to the driver until at most keep_bytes of it are held:
+ * shelves of all threads, the reserve. Waits for streams that freed blocks. */
+GVM_API gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes);
+
+/* Sets another limit; 0 is none. What is committed beyond it stays until it is free. */
+GVM_API gvm_status gvm_heap_set_limit(gvm_heap *heap, uint64_t limit_bytes);
+
+/* Frees all blocks at once, as if by gvm_heap_free(). No other thread may be using them. */
+GVM_API gvm_status gvm_heap_reset(gvm_heap *heap);
+
+/* Fills in info.
+ *
+ * GVM_E_INVALID  info is NULL or its struct_size is too small */
+GVM_API gvm_status gvm_heap_get_info(gvm_heap *heap, gvm_heap_info *info);
+
+/* Lists live blocks, lowest address first: up to capacity of them, and how many there are in
+ * *count. blocks may be NULL if capacity is 0. What is left before gvm_heap_destroy() are leaks.
+ *
+ * GVM_E_INVALID  count is NULL, or blocks is NULL and capacity is not 0 */
+GVM_API gvm_status gvm_heap_list(gvm_heap *heap, gvm_heap_block *blocks, size_t capacity,
+                                 size_t *count);
+
+/* The same by tag, most bytes first. Tags are compared as texts.
+ *
+ * GVM_E_INVALID  as gvm_heap_list() */
+GVM_API gvm_status gvm_heap_get_usage(gvm_heap *heap, gvm_heap_usage *usages, size_t capacity,
+                                      size_t *count);
+
+/* Walks the whole heap and holds it against its invariants; for tests, and for programs that
+ * suspect themselves. Stops the other threads' allocations meanwhile.
+ *
+ * GVM_E_INVALID  one does not hold; the error text says which and where */
+GVM_API gvm_status gvm_heap_check(gvm_heap *heap);
+
+/* Ends a heap and all its blocks. Waits for the work of its streams; other work that uses blocks is
+ * the caller's to end first. NULL and unknown pointers are ignored. */
+GVM_API void gvm_heap_destroy(gvm_heap *heap);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,78 @@
+/* Appenders, for scenarios. The library's thread commits a first chunk by itself after begin: a
+ * world waits for that, so that nothing is under way when calls are counted and made to fail. */
+#include <sched.h>
+
+#include "appender/appender.h"
+#include "tests/fault/fault.h"
+
+#define ROW_BYTES 64
+
+bool append_make(world *w, bool begun)
+{
+    const gvm_appender_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
+    gvm_appender_info info = {.struct_size = sizeof info};
+
+    if (gvm_appender_create(w->device, ROW_BYTES, CHUNKS * CHUNK, &options, &w->appender) != GVM_OK ||
+        run_appender_begin(w) != GVM_OK)
+        return false;
+    while (gvm_appender_get_info(w->appender, &info) == GVM_OK && info.front_bytes == 0)
+        sched_yield();
+    return begun || gvm_appender_finish(w->appender, NULL, NULL) == GVM_OK;
+}
+
+bool append_intact(world *w)
+{
+    gvm_appender_info info = {.struct_size = sizeof info};
+
+    return w->appender == NULL ||
+           (gvm_appender_get_info(w->appender, &info) == GVM_OK && !info.torn && info.rows == 0 &&
+            (info.begun || gvmi_appender_check(w->appender)));
+}
+
+gvm_status run_appender_create(world *w)
+{
+    return gvm_appender_create(w->device, ROW_BYTES, CHUNKS * CHUNK, NULL, &w->appender);
+}
+
+bool shows_appender_create(world *w)
+{
+    return run_appender_begin(w) == GVM_OK && run_appender_finish(w) == GVM_OK;
+}
+
+gvm_status run_appender_begin(world *w)
+{
+    gvm_append append = {.struct_size = sizeof append};
+
+    return gvm_appender_begin(w->appender, &append);
+}
+
+bool shows_appender_begin(world *w)
+{
+    return run_appender_finish(w) == GVM_OK;
+}
+
+gvm_status run_appender_finish(world *w)
+{
+    gvm_appender_result result = {.struct_size = sizeof result};
+    gvm_status status = gvm_appender_finish(w->appender, NULL, &result);
+
+    if (status == GVM_OK && !result.complete)
+        return GVM_E_FORMAT;
+    return status;
+}
+
+bool shows_appender_finish(world *w)
+{
+    return run_appender_begin(w) == GVM_OK && run_appender_finish(w) == GVM_OK;
+}
+
+gvm_status run_appender_take(world *w)
+{
+    return gvm_appender_take(w->appender, &w->taken);
+}
+
+bool shows_appender_take(world *w)
+{
+    return w->taken != NULL && gvm_buffer_address(w->taken) != 0 &&
+           gvm_appender_buffer(w->appender) != w->taken && shows_appender_finish(w);
+}

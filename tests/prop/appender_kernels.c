@@ -1,0 +1,96 @@
+/* The kernel of appender_rows: items of random size, each written and logged. */
+#include <gvmem/device/appender.h>
+
+#include "tests/prop/appender_kernels.h"
+
+GVM_DEVICE void write_rows(const append_rows_params *p, const gvm_append_slot *slot, uint64_t item,
+                           uint32_t rows, uint32_t first, uint32_t step)
+{
+    uint64_t w;
+    uint32_t r;
+
+    for (r = first; r < rows; r += step) {
+        uint64_t *row = (uint64_t *)(void *)(slot->rows + r * p->append.row_bytes);
+
+        for (w = 0; w < p->append.row_bytes / 8; w++)
+            row[w] = APPEND_ROW_WORD(item, r, w);
+    }
+}
+
+GVM_DEVICE void write_bytes(const gvm_append_slot *slot, uint64_t item, uint32_t bytes,
+                            uint32_t first, uint32_t step)
+{
+    uint32_t b;
+
+    for (b = first; b < bytes; b += step)
+        slot->bytes[b] = APPEND_BYTE(item, b);
+}
+
+GVM_DEVICE void write_log(const append_rows_params *p, const gvm_append_slot *slot, uint64_t i,
+                          uint32_t rows, uint32_t bytes)
+{
+    append_log *log = (append_log *)(uintptr_t)p->logs + i;
+
+    log->row = slot->row;
+    log->offset = slot->bytes_offset;
+    log->bytes_at = (uint64_t)(uintptr_t)slot->bytes - p->append.address;
+    log->amount = slot->amount;
+    log->rows = rows;
+    log->bytes = bytes;
+    log->epoch = p->epoch;
+    log->times++;
+}
+
+GVM_DEVICE uint32_t reserve_by(uint32_t mode, const gvm_append *append, uint32_t rows,
+                               uint32_t bytes, uint32_t align, gvm_append_slot *slot)
+{
+    if (mode == APPEND_BY_WARP)
+        return gvm_append_reserve_warp(append, rows, bytes, align, slot);
+    if (mode == APPEND_BY_BLOCK)
+        return gvm_append_reserve_block(append, rows, bytes, align, slot);
+    if (mode == APPEND_BY_WHOLE_BLOCK)
+        return gvm_append_reserve_whole_block(append, rows, bytes, align, slot);
+    return gvm_append_reserve(append, rows, bytes, align, slot);
+}
+
+/* Of a group that reserves together all threads take the same path: they have the same position,
+ * and get the same answer. */
+GVM_KERNEL(append_rows, append_rows_params, p)
+{
+    uint32_t whole = p.mode == APPEND_BY_WHOLE_BLOCK, rows, bytes, align, answer;
+    uint64_t worker = whole ? gvm_block() : gvm_thread_global();
+    uint64_t workers = whole ? gvm_block_count() : gvm_thread_count();
+    uint64_t rounds = (p.items + workers - 1) / workers, round, i, item, published = 0;
+    uint64_t *position = (uint64_t *)(uintptr_t)p.positions + worker;
+    gvm_append_slot slot;
+
+    for (round = *position; round < rounds; round++) {
+        i = round * workers + worker;
+        item = p.first + i;
+        rows = i < p.items ? APPEND_ITEM_ROWS(p.seed, item, p.rows_max) : 0;
+        bytes = i < p.items ? APPEND_ITEM_BYTES(p.seed, item, p.bytes_max) : 0;
+        align = APPEND_ITEM_ALIGN(p.seed, p.mode == APPEND_BY_THREAD ? item : round);
+        slot.amount = 0;
+        answer = reserve_by(p.mode, &p.append, rows, bytes, align, &slot);
+        if (answer != GVM_APPEND_OK) {
+            gvm_atomic_add_u64((uint64_t *)(uintptr_t)p.answers + answer, 1);
+            break;
+        }
+        if (i < p.items) {
+            write_rows(&p, &slot, item, rows, whole ? gvm_thread() : 0,
+                       whole ? gvm_block_threads() : 1);
+            write_bytes(&slot, item, bytes, whole ? gvm_thread() : 0, whole ? gvm_block_threads() : 1);
+            if (!whole || gvm_thread() == 0)
+                write_log(&p, &slot, i, rows, bytes);
+        }
+        if (item == p.crash)
+            *(uint64_t *)(uintptr_t)(p.append.address + p.append.reserve_bytes / 2) = 1;
+        if (p.gather)
+            published += slot.amount;
+        else
+            gvm_append_publish(&p.append, slot.amount);
+    }
+    gvm_append_publish(&p.append, published);
+    gvm_block_sync(); /* whole: others have read it */
+    *position = round;
+}

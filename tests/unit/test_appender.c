@@ -1,0 +1,920 @@
+/* appender/: positions, limits, refusals, answers that do not come.
+ *
+ * The device's side is C too and the software GPU's memory can be touched, so that the test is the
+ * kernel: it reserves, writes and publishes on a thread of its own, between begin and finish. A
+ * table over the software GPU's makes the driver poor or slow. Each test runs in a child, because a
+ * driver is started once a process.
+ */
+#include "tests/unit/unit.h"
+
+#include <dirent.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include <gvmem/gvmem.h>
+
+#include "appender/appender.h"
+#include "base/registry.h"
+#include "base/size.h"
+
+#define CHUNK (2 * GVMI_MIB)
+#define ROW 64u
+
+static gvmi_driver table; /* the driver, with some of its calls replaced */
+static const gvmi_driver *real;
+static gvm_device *device;
+static gvm_appender *appender;
+static gvm_append append;
+static gvm_appender_result result;
+
+/* A machine of the process's own: on a common one other tests would take memory. */
+static void choose_machine(const char *memory)
+{
+    char machine[80];
+
+    snprintf(machine, sizeof machine, "devices=1,memory=%s,sms=2,instance=appender-%d", memory,
+             (int)getpid());
+    setenv("GVMEM_SOFTGPU", machine, 1);
+    setenv("GVMEM_DRIVER", "soft", 1); /* its memory is touched */
+}
+
+/* A device with an appender of chunks of 2 MiB. */
+static bool start_on(const char *memory, uint64_t row_bytes, uint64_t reserve_bytes,
+                     const gvm_appender_options *given)
+{
+    gvm_appender_options options = {.struct_size = sizeof options};
+    int32_t count;
+
+    if (given != NULL)
+        options = *given;
+    options.struct_size = sizeof options;
+    if (options.chunk_bytes == 0)
+        options.chunk_bytes = CHUNK;
+    append.struct_size = sizeof append;
+    result.struct_size = sizeof result;
+    choose_machine(memory);
+    setenv("GVMEM_CHECK", "1", 1);
+    if (gvm_device_count(&count) != GVM_OK)
+        return false;
+    real = gvmi_cu;
+    table = *real;
+    gvmi_driver_install(&table);
+    return gvm_device_open(0, &device) == GVM_OK &&
+           gvm_appender_create(device, row_bytes, reserve_bytes, &options, &appender) == GVM_OK;
+}
+
+static bool start(uint64_t row_bytes, uint64_t reserve_bytes, const gvm_appender_options *given)
+{
+    return start_on("256MiB", row_bytes, reserve_bytes, given);
+}
+
+static bool stop(void)
+{
+    bool good = gvmi_appender_check(appender);
+
+    gvm_appender_destroy(appender);
+    gvm_device_close(device);
+    gvmi_driver_install(real);
+    return good && gvmi_registry_count(GVMI_KIND_APPENDER) == 0 &&
+           gvmi_registry_count(GVMI_KIND_BUFFER) == 0 && gvmi_check_violations() == 0;
+}
+
+static gvm_status begin(void)
+{
+    return gvm_appender_begin(appender, &append);
+}
+
+static gvm_status finish(void)
+{
+    return gvm_appender_finish(appender, NULL, &result);
+}
+
+/* Reserves, writes every byte and publishes. */
+static uint32_t write_slot(uint64_t rows, uint64_t bytes, uint32_t align, gvm_append_slot *slot)
+{
+    const uint32_t answer = gvm_append_reserve(&append, rows, bytes, align, slot);
+
+    if (answer == GVM_APPEND_OK) {
+        memset(slot->rows, 0x11, rows * append.row_bytes);
+        memset(slot->bytes, 0x22, bytes);
+        gvm_append_publish(&append, slot->amount);
+    }
+    return answer;
+}
+
+static gvm_appender_info info(void)
+{
+    gvm_appender_info i = {.struct_size = sizeof i};
+
+    (void)gvm_appender_get_info(appender, &i);
+    return i;
+}
+
+/* ---- where things lie */
+
+static int be_places(void *arg)
+{
+    static const uint32_t aligns[] = {0, 1, 2, 8, 16, 32, 256, 4096};
+    gvm_append_slot slot;
+    uint64_t rows = 0, lowest;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(begin() == GVM_OK);
+    lowest = append.address + append.reserve_bytes;
+    for (int round = 0; round < 100; round++)
+        for (size_t i = 0; i < sizeof aligns / sizeof aligns[0]; i++) {
+            const uint64_t n = (uint64_t)round % 3, bytes = (uint64_t)round * 37 % 5000;
+
+            CHILD_EXPECT(write_slot(n, bytes, aligns[i], &slot) == GVM_APPEND_OK);
+            if (n + bytes == 0) {
+                CHILD_EXPECT(slot.amount == 0);
+                continue;
+            }
+            CHILD_EXPECT(slot.row == rows);
+            CHILD_EXPECT((uint64_t)(uintptr_t)slot.rows == append.address + rows * ROW);
+            CHILD_EXPECT(aligns[i] == 0 || (uintptr_t)slot.bytes % aligns[i] == 0);
+            CHILD_EXPECT((uint64_t)(uintptr_t)slot.bytes == append.address + slot.bytes_offset);
+            CHILD_EXPECT((uint64_t)(uintptr_t)slot.bytes + bytes <= lowest);
+            rows += n;
+            lowest -= 16 * gvm_append_units_of(slot.amount);
+            CHILD_EXPECT((uint64_t)(uintptr_t)slot.bytes >= lowest);
+            CHILD_EXPECT(gvm_append_units_of(slot.amount) * 16 < bytes + 4096 + 16);
+        }
+    CHILD_EXPECT(finish() == GVM_OK);
+    CHILD_EXPECT(result.complete == 1 && result.reason == GVM_OK && result.rows == rows);
+    CHILD_EXPECT(result.bytes == append.address + append.reserve_bytes - lowest);
+    CHILD_EXPECT(result.commits > 0 && result.first_us > 0);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+static int be_aligned_unit(void *arg)
+{
+    const gvm_appender_options options = {.align_bytes = 4096};
+    gvm_append_slot slot;
+
+    (void)arg;
+    CHILD_EXPECT(start(0, 64 * CHUNK, &options));
+    CHILD_EXPECT(info().align_bytes == 4096);
+    CHILD_EXPECT(begin() == GVM_OK);
+    for (int i = 0; i < 100; i++) {
+        CHILD_EXPECT(write_slot(1, 1 + (uint64_t)i * 100, 4096, &slot) == GVM_APPEND_OK);
+        CHILD_EXPECT((uintptr_t)slot.bytes % 4096 == 0);
+        CHILD_EXPECT(gvm_append_units_of(slot.amount) == ((uint64_t)i * 100) / 4096 + 1);
+    }
+    /* Rows of no size are counted. */
+    CHILD_EXPECT(write_slot(1000000, 0, 0, &slot) == GVM_APPEND_OK && slot.row == 100);
+    CHILD_EXPECT(finish() == GVM_OK && result.rows == 1000100 && info().front_bytes == 0);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* A reservation of one chunk, filled to its last byte from both ends. */
+static int be_meeting(void *arg)
+{
+    const uint64_t *cursor;
+    gvm_append_slot slot;
+    uint64_t last;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, CHUNK, NULL));
+    CHILD_EXPECT(begin() == GVM_OK);
+    cursor = &((const gvm_append_words *)(uintptr_t)append.words)->cursor;
+    for (int i = 0; i < 1024; i++)
+        CHILD_EXPECT(write_slot(16, 1024, 16, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_FULL);
+    last = *cursor; /* behind the end nothing is added any more: the fields must not overflow */
+    CHILD_EXPECT(write_slot(0, 1, 0, &slot) == GVM_APPEND_FULL && *cursor == last);
+    CHILD_EXPECT(finish() == GVM_OK);
+    CHILD_EXPECT(result.complete == 0 && result.reason == GVM_E_LIMIT);
+    CHILD_EXPECT(result.rows == 16 * 1024 && result.bytes == 1024 * 1024);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* More than an addition may take, more than a chunk, rows larger than chunks. */
+static int be_large(void *arg)
+{
+    gvm_append_slot slot;
+
+    (void)arg;
+    CHILD_EXPECT(start(5 * GVMI_MIB, 64 * CHUNK, NULL));
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(1, 5 * GVMI_MIB, 4096, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_slot(2, 1, 1, &slot) == GVM_APPEND_OK && slot.row == 1);
+    CHILD_EXPECT(write_slot(0, 20 * GVMI_MIB, 1, &slot) == GVM_APPEND_OK);
+    /* What does not fit closes it for all that come later, whichever way it was tried. */
+    CHILD_EXPECT(write_slot(0, 120 * GVMI_MIB, 1, &slot) == GVM_APPEND_FULL);
+    CHILD_EXPECT(write_slot(0, 1, 1, &slot) == GVM_APPEND_FULL);
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 0);
+    CHILD_EXPECT(result.rows == 3 && result.bytes >= 25 * GVMI_MIB);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* Between a swap that does not fit and the end that it sets nobody else gets anything. */
+static int be_closing(void *arg)
+{
+    gvm_append_slot slot;
+    gvm_append_words *words;
+    uint64_t old;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(10, 0, 0, &slot) == GVM_APPEND_OK);
+    words = (gvm_append_words *)(uintptr_t)append.words;
+    CHILD_EXPECT(gvm_append_swap(&append, words, 64 * CHUNK / ROW, 0, &old) == GVM_APPEND_FULL);
+    CHILD_EXPECT(words->end == GVM_APPEND_NO_END && old == gvm_append_position(10, 0));
+    CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_FULL);
+    CHILD_EXPECT(gvm_append_fail(words, old) == GVM_APPEND_FULL);
+    CHILD_EXPECT(finish() == GVM_OK && result.rows == 10 && result.complete == 0);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* What could never be had disturbs nobody. */
+static int be_impossible(void *arg)
+{
+    gvm_append_slot slot;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 8 * CHUNK, NULL));
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(8 * CHUNK / ROW + 1, 0, 0, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(write_slot(UINT64_MAX, 0, 0, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(write_slot(0, UINT64_MAX, 0, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(write_slot(0, UINT64_MAX, 4096, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(write_slot(0, 8 * CHUNK + 1, 0, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(write_slot(1ull << 32, 1ull << 36, 0, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(write_slot(1, 8 * CHUNK, 0, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(write_slot(1, 1, 3, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(write_slot(1, 1, 8192, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_reserve_warp(&append, UINT64_MAX, 1, 1, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_reserve_block(&append, 1, UINT64_MAX, 1, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_reserve_whole_block(&append, 1, 1, 5, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(write_slot(8 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.rows == 8 * CHUNK / ROW);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* ---- budget */
+
+static int be_budget(void *arg)
+{
+    const gvm_appender_options options = {.budget_bytes = 4 * CHUNK + 5};
+    gvm_append_slot slot;
+    gvm_buffer *buffer;
+    uint64_t rows = 0;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 1024 * CHUNK, &options));
+    for (int round = 0; round < 2; round++) {
+        CHILD_EXPECT(begin() == GVM_OK && append.capacity_bytes == 4 * CHUNK);
+        for (rows = 0; write_slot(8, 100, 1, &slot) == GVM_APPEND_OK; rows += 8)
+            CHILD_EXPECT(rows < 1u << 20);
+        CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_FULL);
+        CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_LIMIT);
+        CHILD_EXPECT(result.rows == rows && rows * ROW + result.bytes > 2 * CHUNK);
+        CHILD_EXPECT(info().front_bytes + info().back_bytes == 4 * CHUNK);
+        CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK);
+        gvm_buffer_destroy(buffer);
+    }
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* Looking ahead at one end leaves the other its first chunk. */
+static int be_small_budget(void *arg)
+{
+    const gvm_appender_options options = {.budget_bytes = 2 * CHUNK};
+    gvm_append_slot slot;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 1024 * CHUNK, &options));
+    CHILD_EXPECT(begin() == GVM_OK);
+    for (int i = 0; i < 1000; i++)
+        CHILD_EXPECT(write_slot(32, 0, 0, &slot) == GVM_APPEND_OK); /* nearly the whole first chunk */
+    CHILD_EXPECT(write_slot(0, CHUNK, 1, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_FULL);
+    CHILD_EXPECT(finish() == GVM_OK && result.rows == 32000 && result.bytes == CHUNK);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+static int be_lowered_budget(void *arg)
+{
+    gvm_append_slot slot;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(gvm_appender_set_budget(appender, CHUNK) == GVM_E_INVALID);
+    CHILD_EXPECT(write_slot(3 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
+    CHILD_EXPECT(gvm_appender_set_budget(appender, CHUNK - 1) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_appender_set_budget(appender, 2 * CHUNK) == GVM_OK);
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_FULL);
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.rows == 3 * CHUNK / ROW);
+    CHILD_EXPECT(begin() == GVM_OK); /* nothing tried */
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.rows == 3 * CHUNK / ROW);
+    CHILD_EXPECT(gvm_appender_set_budget(appender, 0) == GVM_OK);
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_OK && slot.row == 3 * CHUNK / ROW);
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* ---- the driver: poor, and slow */
+
+static atomic_int creates_left, accesses; /* before the driver is poor; set-access calls seen */
+static atomic_bool narrow;                /* set access fails for more than one chunk */
+
+static CUresult create_some(CUmemGenericAllocationHandle *handle, size_t bytes,
+                            const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    if (atomic_fetch_sub(&creates_left, 1) <= 0)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return real->cuMemCreate(handle, bytes, prop, flags);
+}
+
+static CUresult set_access_narrow(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *desc,
+                                  size_t count)
+{
+    atomic_fetch_add(&accesses, 1);
+    if (atomic_load(&narrow) && bytes > CHUNK)
+        return CUDA_ERROR_OUT_OF_MEMORY;
+    return real->cuMemSetAccess(address, bytes, desc, count);
+}
+
+static int be_poor(void *arg)
+{
+    gvm_append_slot slot;
+    uint64_t rows = 0;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
+    atomic_store(&creates_left, 5);
+    table.cuMemCreate = create_some;
+    CHILD_EXPECT(begin() == GVM_OK);
+    while (write_slot(16, 16, 1, &slot) == GVM_APPEND_OK)
+        rows += 16;
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_NOSPACE);
+    CHILD_EXPECT(result.rows == rows && rows > 0);
+    CHILD_EXPECT(info().front_bytes + info().back_bytes <= 5 * CHUNK);
+    CHILD_EXPECT(gvmi_appender_check(appender));
+    atomic_store(&creates_left, 1000); /* rich again: rows go on behind those that are there */
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(3 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK && slot.row == rows);
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+static int be_narrow(void *arg)
+{
+    gvm_append_slot slot;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
+    atomic_store(&narrow, true);
+    table.cuMemSetAccess = set_access_narrow;
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(16 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* Steps double: far fewer calls than chunks. */
+static int be_steps(void *arg)
+{
+    gvm_append_slot slot;
+
+    (void)arg;
+    CHILD_EXPECT(start_on("4GiB", ROW, 1024 * CHUNK, NULL));
+    table.cuMemSetAccess = set_access_narrow;
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(64 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(finish() == GVM_OK && result.commits <= 9);
+    CHILD_EXPECT(atomic_load(&accesses) <= 9);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+static atomic_bool door_shut;
+
+static CUresult create_behind_door(CUmemGenericAllocationHandle *handle, size_t bytes,
+                                   const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    const struct timespec pause = {0, 1000000};
+
+    while (atomic_load(&door_shut))
+        nanosleep(&pause, NULL);
+    return real->cuMemCreate(handle, bytes, prop, flags);
+}
+
+static void *open_door(void *arg)
+{
+    const struct timespec pause = {0, 300000000};
+
+    (void)arg;
+    nanosleep(&pause, NULL);
+    atomic_store(&door_shut, false);
+    return NULL;
+}
+
+/* The library's thread does not answer: the kernel gives up, then everything works again. */
+static int be_slow(void *arg)
+{
+    const gvm_appender_options options = {.wait_ms = 50};
+    gvm_append_slot slot;
+    gvm_append_words *words;
+    const gvm_append_mail *mail;
+    pthread_t opener;
+    gvm_error error;
+    uint64_t ready;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 1024 * CHUNK, &options));
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(finish() == GVM_OK);
+    table.cuMemCreate = create_behind_door;
+    atomic_store(&door_shut, true);
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(100 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_LATE);
+    CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_LATE);
+    CHILD_EXPECT(pthread_create(&opener, NULL, open_door, NULL) == 0);
+    /* An answer that comes too late does not make ready rise again. */
+    words = (gvm_append_words *)(uintptr_t)append.words;
+    mail = (const gvm_append_mail *)(uintptr_t)append.mail;
+    ready = words->ready;
+    while (__atomic_load_n(&mail->ready, __ATOMIC_ACQUIRE) == ready)
+        sched_yield();
+    gvm_append_exchange(&append, words, 0);
+    CHILD_EXPECT(words->ready == ready && words->state == GVM_APPEND_STATE_LATE);
+    result.rows = 77;
+    CHILD_EXPECT(finish() == GVM_E_TIMEOUT && result.rows == 77);
+    pthread_join(opener, NULL);
+    CHILD_EXPECT(gvm_error_last(&error) == GVM_OK && error.status == GVM_E_TIMEOUT);
+    CHILD_EXPECT(info().rows == CHUNK / ROW && !info().begun);
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(50 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK && slot.row == CHUNK / ROW);
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* The answer comes just when the kernel gives up: nothing has failed, and nothing is late. */
+static int be_just_in_time(void *arg)
+{
+    gvm_append_slot slot;
+    gvm_append_words *words;
+    const gvm_append_mail *mail;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
+    CHILD_EXPECT(begin() == GVM_OK);
+    words = (gvm_append_words *)(uintptr_t)append.words;
+    mail = (const gvm_append_mail *)(uintptr_t)append.mail;
+    while (__atomic_load_n(&mail->ready, __ATOMIC_ACQUIRE) == words->ready)
+        sched_yield();
+    gvm_append_exchange(&append, words, 1);
+    CHILD_EXPECT(words->state == GVM_APPEND_STATE_OPEN);
+    CHILD_EXPECT(write_slot(10 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    gvm_append_exchange(&append, words, 1);
+    gvm_append_exchange(&append, words, 1);
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+static int be_destroyed_while_served(void *arg)
+{
+    pthread_t opener;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
+    table.cuMemCreate = create_behind_door;
+    atomic_store(&door_shut, true);
+    CHILD_EXPECT(begin() == GVM_OK); /* its first chunk is stuck */
+    CHILD_EXPECT(pthread_create(&opener, NULL, open_door, NULL) == 0);
+    gvm_appender_destroy(appender);
+    pthread_join(opener, NULL);
+    CHILD_EXPECT(gvmi_registry_count(GVMI_KIND_APPENDER) == 0);
+    CHILD_EXPECT(gvmi_registry_count(GVMI_KIND_BUFFER) == 0);
+    gvm_device_close(device);
+    gvmi_driver_install(real);
+    CHILD_EXPECT(gvmi_check_held().handles == 0 && gvmi_check_held().host_allocations == 0);
+    return 0;
+}
+
+/* ---- kernels that do not behave */
+
+static int be_torn(void *arg)
+{
+    gvm_append_slot slot;
+    gvm_buffer *buffer;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(5, 5, 1, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(gvm_append_reserve(&append, 1, 0, 0, &slot) == GVM_APPEND_OK); /* never published */
+    CHILD_EXPECT(finish() == GVM_E_TORN && info().torn && !info().begun);
+    CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_E_TORN);
+    CHILD_EXPECT(begin() == GVM_E_TORN);
+    CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK && !info().torn);
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(5, 5, 1, &slot) == GVM_APPEND_OK && slot.row == 0);
+    CHILD_EXPECT(finish() == GVM_OK && result.rows == 5);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* Over every word that a wild pointer could reach. */
+static int be_wild(void *arg)
+{
+    static const uint64_t values[] = {UINT64_MAX,          1ull << 63,
+                                      0xffffffff00000000u, 0x00000000ffffffffu,
+                                      0x8000000080000000u, 0x0123456789abcdefu};
+    gvm_append_slot slot;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 8 * CHUNK, NULL));
+    for (size_t i = 0; i < sizeof values / sizeof values[0]; i++)
+        for (size_t at = 0; at < sizeof(gvm_append_words) + sizeof(gvm_append_mail); at += 8) {
+            gvm_status status;
+            char *base;
+
+            CHILD_EXPECT(begin() == GVM_OK);
+            base = (char *)(uintptr_t)(at < sizeof(gvm_append_words) ? append.words : append.mail);
+            CHILD_EXPECT(write_slot(3, 3, 1, &slot) == GVM_APPEND_OK);
+            __atomic_store_n((uint64_t *)(void *)(base + at % sizeof(gvm_append_words)), values[i],
+                             __ATOMIC_RELAXED);
+            status = finish();
+            CHILD_EXPECT(status == GVM_OK || status == GVM_E_TORN || status == GVM_E_TIMEOUT);
+            CHILD_EXPECT(status != GVM_OK || (result.rows == 3 && result.bytes == 16));
+            CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK);
+        }
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(8 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* ---- the calls */
+
+static int be_misused(void *arg)
+{
+    gvm_append small = {.struct_size = sizeof small - 8};
+    gvm_appender_result tiny = {.struct_size = 8};
+    gvm_appender_info none = {.struct_size = 8};
+    gvm_append_slot slot;
+    gvm_buffer *buffer;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(finish() == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_appender_begin(appender, NULL) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_appender_begin(appender, &small) == GVM_E_INVALID);
+    CHILD_EXPECT(begin() == GVM_OK && info().begun);
+    CHILD_EXPECT(begin() == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_appender_reset(appender) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_appender_finish(appender, NULL, &tiny) == GVM_E_INVALID && info().begun);
+    CHILD_EXPECT(gvm_appender_get_info(appender, &none) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_appender_get_info(appender, NULL) == GVM_E_INVALID);
+    CHILD_EXPECT(write_slot(2, 2, 2, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(gvm_appender_finish(appender, NULL, NULL) == GVM_OK && info().rows == 2);
+    CHILD_EXPECT(gvm_appender_take(appender, NULL) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_appender_begin((gvm_appender *)(void *)&slot, &append) == GVM_E_FOREIGN);
+    CHILD_EXPECT(gvm_appender_buffer((gvm_appender *)(void *)&slot) == NULL);
+    gvm_appender_destroy(NULL);
+    gvm_appender_destroy((gvm_appender *)(void *)&slot);
+    CHILD_EXPECT(stop());
+    CHILD_EXPECT(gvm_appender_finish(appender, NULL, NULL) == GVM_E_FOREIGN);
+    return 0;
+}
+
+static bool refused(uint64_t row_bytes, uint64_t reserve_bytes, gvm_appender_options options)
+{
+    gvm_appender *out = (gvm_appender *)(void *)&table;
+
+    options.struct_size = sizeof options;
+    return gvm_appender_create(device, row_bytes, reserve_bytes, &options, &out) == GVM_E_INVALID &&
+           out == (gvm_appender *)(void *)&table;
+}
+
+static int be_refused(void *arg)
+{
+    gvm_appender_options options = {.struct_size = 8};
+    gvm_appender *out;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(refused(ROW, 0, (gvm_appender_options){0}));
+    CHILD_EXPECT(refused(ROW, UINT64_MAX, (gvm_appender_options){0}));
+    CHILD_EXPECT(refused(UINT64_MAX, CHUNK, (gvm_appender_options){0}));
+    CHILD_EXPECT(refused(CHUNK + 1, CHUNK, (gvm_appender_options){0}));
+    CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.chunk_bytes = 3 * GVMI_MIB}));
+    CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.budget_bytes = CHUNK - 1}));
+    CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.align_bytes = 24}));
+    CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.align_bytes = 8192}));
+    CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.flags = 0x80}));
+    CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.reserved = 1}));
+    CHILD_EXPECT(gvm_appender_create(device, ROW, CHUNK, &options, &out) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_appender_create(device, ROW, CHUNK, NULL, NULL) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_appender_create((gvm_device *)(void *)&out, ROW, CHUNK, NULL, &out) ==
+                 GVM_E_FOREIGN);
+    CHILD_EXPECT(gvm_appender_create(device, ROW, 1ull << 40, NULL, &out) == GVM_OK);
+    gvm_appender_destroy(out);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+static int be_without_vmm(void *arg)
+{
+    gvm_appender *out;
+    int32_t count;
+
+    (void)arg;
+    setenv("GVMEM_VMM", "0", 1);
+    CHILD_EXPECT(gvm_device_count(&count) == GVM_OK && gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(gvm_appender_create(device, ROW, CHUNK, NULL, &out) == GVM_E_NOTSUP);
+    gvm_device_close(device);
+    return 0;
+}
+
+/* What take gives is the caller's: whole, trimmed, alive after all else has gone. */
+static int be_taken(void *arg)
+{
+    static uint8_t bytes[CHUNK];
+    gvm_append_slot slot;
+    gvm_buffer *buffer, *before;
+    gvm_buffer_info have = {.struct_size = sizeof have};
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
+    CHILD_EXPECT(begin() == GVM_OK);
+    for (uint64_t i = 0; i < 40; i++) /* several chunks, so that memory comes ahead of need */
+        CHILD_EXPECT(write_slot(CHUNK / ROW / 8, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_slot(0, 100, 1, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(finish() == GVM_OK);
+    before = gvm_appender_buffer(appender);
+    gvm_device_close(device); /* buffers and appenders keep it */
+    CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK && buffer == before);
+    CHILD_EXPECT(gvm_appender_buffer(appender) != before);
+    CHILD_EXPECT(gvm_buffer_get_info(buffer, &have) == GVM_OK && have.device_bytes == 6 * CHUNK);
+    CHILD_EXPECT(info().rows == 0 && info().bytes == 0 && info().front_bytes == 0);
+    CHILD_EXPECT(begin() == GVM_OK && write_slot(1, 0, 0, &slot) == GVM_APPEND_OK && slot.row == 0);
+    CHILD_EXPECT(finish() == GVM_OK);
+    CHILD_EXPECT(gvmi_appender_check(appender));
+    gvm_appender_destroy(appender);
+    CHILD_EXPECT(gvm_buffer_copy_out(bytes, buffer, 4 * CHUNK, CHUNK) == GVM_OK);
+    for (size_t i = 0; i < CHUNK; i++)
+        CHILD_EXPECT(bytes[i] == 0x11);
+    CHILD_EXPECT(gvm_buffer_copy_out(bytes, buffer, 1024 * CHUNK - 112, 100) == GVM_OK);
+    for (size_t i = 0; i < 100; i++)
+        CHILD_EXPECT(bytes[i] == 0x22);
+    gvm_buffer_destroy(buffer);
+    gvmi_driver_install(real);
+    CHILD_EXPECT(gvmi_check_held().handles == 0 && gvmi_check_held().reservations == 0);
+    CHILD_EXPECT(gvmi_check_held().allocations == 0 && gvmi_check_held().host_allocations == 0);
+    return 0;
+}
+
+/* ---- the library's thread */
+
+/* Threads of the library's kind; of the last, whether it sleeps at this moment. */
+static int service_threads(bool *sleeps)
+{
+    DIR *tasks = opendir("/proc/self/task");
+    const struct dirent *task;
+    int count = 0;
+
+    while (tasks != NULL && (task = readdir(tasks)) != NULL) {
+        char path[300], line[300] = "";
+        FILE *file;
+
+        snprintf(path, sizeof path, "/proc/self/task/%s/stat", task->d_name);
+        file = fopen(path, "re");
+        if (file != NULL && fgets(line, sizeof line, file) != NULL &&
+            strstr(line, "(gvmem-appender)") != NULL) {
+            count++;
+            *sleeps = strstr(line, ") S ") != NULL;
+        }
+        if (file != NULL)
+            fclose(file);
+    }
+    if (tasks != NULL)
+        closedir(tasks);
+    return count;
+}
+
+/* More appenders than a slab of the pool has slots, all begun; one thread for all, and none after. */
+static int be_many(void *arg)
+{
+    enum { MANY = 150 };
+    static gvm_appender *many[MANY];
+    static gvm_append appends[MANY];
+    gvm_append_slot slot;
+    bool sleeps;
+
+    (void)arg;
+    CHILD_EXPECT(start_on("4GiB", ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(service_threads(&sleeps) == 0);
+    for (int i = 0; i < MANY; i++) {
+        appends[i].struct_size = sizeof appends[i];
+        CHILD_EXPECT(gvm_appender_create(device, ROW, 8 * CHUNK, NULL, &many[i]) == GVM_OK);
+        CHILD_EXPECT(gvm_appender_begin(many[i], &appends[i]) == GVM_OK);
+    }
+    CHILD_EXPECT(service_threads(&sleeps) == 1);
+    for (uint64_t i = 0; i < MANY; i++) {
+        append = appends[i];
+        CHILD_EXPECT(write_slot(i + 1, i, 1, &slot) == GVM_APPEND_OK && slot.row == 0);
+    }
+    for (uint64_t i = 0; i < MANY; i++) {
+        CHILD_EXPECT(gvm_appender_finish(many[i], NULL, &result) == GVM_OK);
+        CHILD_EXPECT(result.rows == i + 1 && result.complete == 1);
+        CHILD_EXPECT(gvmi_appender_check(many[i]));
+        gvm_appender_destroy(many[i]);
+    }
+    append = (gvm_append){.struct_size = sizeof append};
+    CHILD_EXPECT(stop());
+    CHILD_EXPECT(service_threads(&sleeps) == 0);
+    return 0;
+}
+
+/* More, one after the other, than the pool has slots. */
+static int be_recycled(void *arg)
+{
+    gvm_appender *one;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL));
+    for (int i = 0; i < 5000; i++) {
+        CHILD_EXPECT(gvm_appender_create(device, ROW, CHUNK, NULL, &one) == GVM_OK);
+        gvm_appender_destroy(one);
+    }
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* Looked at now and then, it sleeps more often than not; runnable and waiting for a processor counts
+ * as awake, so few such looks are enough. What it costs cannot be told by the clock: on a
+ * machine with much to do it would get little of it anyway. */
+static int be_idle(void *arg)
+{
+    enum { LOOKS = 40, ASLEEP = 8 };
+    const struct timespec pause = {0, 10000000};
+    int asleep = 0;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(begin() == GVM_OK);
+    nanosleep(&pause, NULL);
+    for (int i = 0; i < LOOKS; i++) {
+        bool sleeps = false;
+
+        nanosleep(&pause, NULL);
+        CHILD_EXPECT(service_threads(&sleeps) == 1);
+        asleep += sleeps;
+    }
+    dprintf(STDERR_FILENO, "# asleep at %d of %d looks\n", asleep, LOOKS);
+    CHILD_EXPECT(asleep >= ASLEEP);
+    CHILD_EXPECT(finish() == GVM_OK);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* ---- threads that reserve at once: no two get the same, and all that fails lies behind. */
+
+#define THREADS 8
+#define EACH 4000
+
+typedef struct claim {
+    uint64_t row, rows;
+} claim;
+
+static void *reserve_many(void *arg)
+{
+    claim *claims = arg;
+    gvm_append_slot slot;
+
+    for (uint64_t i = 0; i < EACH; i++) {
+        const uint64_t rows = 1 + (i * 7 + (uint64_t)(uintptr_t)arg) % (i % 64 == 0 ? 3000 : 40);
+
+        if (write_slot(rows, i % 3 == 0 ? i % 500 : 0, 1, &slot) != GVM_APPEND_OK)
+            break;
+        claims[i] = (claim){slot.row, rows};
+    }
+    return NULL;
+}
+
+static int be_crowd(void *arg)
+{
+    static claim claims[THREADS][EACH];
+    static uint8_t seen[1u << 21];
+    const gvm_appender_options options = {.budget_bytes = 20 * CHUNK};
+    pthread_t threads[THREADS];
+    uint64_t rows = 0, high = 0;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 1024 * CHUNK, &options));
+    CHILD_EXPECT(begin() == GVM_OK);
+    for (int i = 0; i < THREADS; i++)
+        CHILD_EXPECT(pthread_create(&threads[i], NULL, reserve_many, claims[i]) == 0);
+    for (int i = 0; i < THREADS; i++)
+        pthread_join(threads[i], NULL);
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 0);
+    for (int i = 0; i < THREADS; i++)
+        for (uint64_t j = 0; j < EACH; j++) {
+            const claim *c = &claims[i][j];
+
+            CHILD_EXPECT(j == 0 || c->rows == 0 || c->row > claims[i][j - 1].row);
+            for (uint64_t k = 0; k < c->rows; k++)
+                CHILD_EXPECT(c->row + k < sizeof seen && seen[c->row + k]++ == 0);
+            rows += c->rows;
+            high = c->rows > 0 && c->row + c->rows > high ? c->row + c->rows : high;
+        }
+    CHILD_EXPECT(result.rows == rows && high == rows);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* ---- */
+
+#define CHILD_TEST(name, fn) \
+    static void name(void **state) \
+    { \
+        (void)state; \
+        assert_child_succeeds(fn, NULL); \
+    }
+
+CHILD_TEST(slot_of_any_alignment_lies_where_it_says, be_places)
+CHILD_TEST(slot_of_large_units_is_aligned_without_waste, be_aligned_unit)
+CHILD_TEST(ends_that_meet_in_a_chunk_fill_it_to_the_last_byte, be_meeting)
+CHILD_TEST(reservation_larger_than_an_addition_is_swapped, be_large)
+CHILD_TEST(reservation_too_large_closes_before_it_says_so, be_closing)
+CHILD_TEST(reservation_that_is_impossible_disturbs_nobody, be_impossible)
+CHILD_TEST(budget_spent_ends_it_for_all_and_again_after_take, be_budget)
+CHILD_TEST(budget_of_two_chunks_serves_both_ends, be_small_budget)
+CHILD_TEST(budget_lowered_below_what_is_written_is_full, be_lowered_budget)
+CHILD_TEST(driver_out_of_memory_ends_it_and_more_resumes_it, be_poor)
+CHILD_TEST(driver_that_refuses_large_steps_is_asked_for_small_ones, be_narrow)
+CHILD_TEST(steps_grow, be_steps)
+CHILD_TEST(service_that_does_not_answer_is_an_error, be_slow)
+CHILD_TEST(answer_just_in_time_is_not_late, be_just_in_time)
+CHILD_TEST(appender_destroyed_while_served_leaves_nothing, be_destroyed_while_served)
+CHILD_TEST(reservation_not_published_tears, be_torn)
+CHILD_TEST(words_written_over_are_not_believed, be_wild)
+CHILD_TEST(call_out_of_turn_is_refused, be_misused)
+CHILD_TEST(options_out_of_limits_are_refused, be_refused)
+CHILD_TEST(device_without_vmm_has_no_appenders, be_without_vmm)
+CHILD_TEST(buffer_taken_is_trimmed_and_the_callers, be_taken)
+CHILD_TEST(appenders_beyond_a_slab_share_one_thread, be_many)
+CHILD_TEST(appenders_that_are_gone_leave_room_for_others, be_recycled)
+CHILD_TEST(appender_that_idles_burns_no_core, be_idle)
+CHILD_TEST(threads_get_rows_of_their_own, be_crowd)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(slot_of_any_alignment_lies_where_it_says),
+        cmocka_unit_test(slot_of_large_units_is_aligned_without_waste),
+        cmocka_unit_test(ends_that_meet_in_a_chunk_fill_it_to_the_last_byte),
+        cmocka_unit_test(reservation_larger_than_an_addition_is_swapped),
+        cmocka_unit_test(reservation_too_large_closes_before_it_says_so),
+        cmocka_unit_test(reservation_that_is_impossible_disturbs_nobody),
+        cmocka_unit_test(budget_spent_ends_it_for_all_and_again_after_take),
+        cmocka_unit_test(budget_of_two_chunks_serves_both_ends),
+        cmocka_unit_test(budget_lowered_below_what_is_written_is_full),
+        cmocka_unit_test(driver_out_of_memory_ends_it_and_more_resumes_it),
+        cmocka_unit_test(driver_that_refuses_large_steps_is_asked_for_small_ones),
+        cmocka_unit_test(steps_grow),
+        cmocka_unit_test(service_that_does_not_answer_is_an_error),
+        cmocka_unit_test(answer_just_in_time_is_not_late),
+        cmocka_unit_test(appender_destroyed_while_served_leaves_nothing),
+        cmocka_unit_test(reservation_not_published_tears),
+        cmocka_unit_test(words_written_over_are_not_believed),
+        cmocka_unit_test(call_out_of_turn_is_refused),
+        cmocka_unit_test(options_out_of_limits_are_refused),
+        cmocka_unit_test(device_without_vmm_has_no_appenders),
+        cmocka_unit_test(buffer_taken_is_trimmed_and_the_callers),
+        cmocka_unit_test(appenders_beyond_a_slab_share_one_thread),
+        cmocka_unit_test(appenders_that_are_gone_leave_room_for_others),
+        cmocka_unit_test(appender_that_idles_burns_no_core),
+        cmocka_unit_test(threads_get_rows_of_their_own),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,917 @@
+/* heap/: what a heap answers, call by call, on the software GPU.
+ *
+ * Random operations are in tests/prop/heap_ops.c; failing drivers in tests/fault.
+ */
+#include "tests/unit/unit.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+
+#include <gvmem/gvmem.h>
+
+#include "base/registry.h"
+#include "base/size.h"
+#include "driver/driver.h"
+#include "memory/device.h"
+
+#define UNIT GVM_HEAP_UNIT_BYTES
+#define CHUNK (2 * GVMI_MIB)
+
+static gvm_device *device;
+static gvm_heap *heap;
+
+static int begin(void **state)
+{
+    (void)state;
+    return gvm_device_open(0, &device) == GVM_OK && gvm_heap_create(device, NULL, &heap) == GVM_OK
+               ? 0
+               : 1;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    gvm_heap_destroy(heap);
+    heap = NULL;
+    gvm_device_close(device);
+    return gvmi_registry_count(GVMI_KIND_HEAP) == 0 && gvmi_registry_count(GVMI_KIND_BUFFER) == 0 ? 0
+                                                                                                  : 1;
+}
+
+/* The test's heap anew, with options. */
+static void remake(const gvm_heap_options *options)
+{
+    gvm_heap_destroy(heap);
+    heap = NULL;
+    assert_int_equal(gvm_heap_create(device, options, &heap), GVM_OK);
+}
+
+static gvm_heap_info info(void)
+{
+    gvm_heap_info i = {.struct_size = sizeof i};
+
+    assert_int_equal(gvm_heap_get_info(heap, &i), GVM_OK);
+    return i;
+}
+
+static void *alloc(size_t bytes)
+{
+    void *ptr = NULL;
+
+    assert_int_equal(gvm_heap_alloc(heap, bytes, &ptr), GVM_OK);
+    assert_non_null(ptr);
+    return ptr;
+}
+
+static void release(void *ptr)
+{
+    assert_int_equal(gvm_heap_free(heap, ptr), GVM_OK);
+}
+
+static void check(void)
+{
+    gvm_status status = gvm_heap_check(heap);
+    gvm_error error;
+
+    if (status == GVM_OK)
+        return;
+    gvm_error_last(&error);
+    fail_msg("%s", error.text);
+}
+
+static void fails_with(gvm_status status, gvm_status wanted, const char *text)
+{
+    gvm_error error;
+
+    assert_int_equal(status, wanted);
+    gvm_error_last(&error);
+    assert_int_equal(error.status, wanted);
+    if (strstr(error.text, text) == NULL)
+        fail_msg("\"%s\" is not in \"%s\"", text, error.text);
+}
+
+/* ---- blocks */
+
+static void alloc_gives_blocks_that_do_not_overlap(void **state)
+{
+    static const size_t sizes[] = {1,
+                                   UNIT,
+                                   UNIT + 1,
+                                   100000,
+                                   GVMI_MIB,
+                                   GVMI_MIB + 1,
+                                   5 * GVMI_MIB,
+                                   20 * GVMI_MIB,
+                                   130 * GVMI_MIB,
+                                   600 * GVMI_MIB};
+    enum { COUNT = sizeof sizes / sizeof sizes[0] };
+    uintptr_t at[COUNT];
+    size_t size, total = 0;
+
+    (void)state;
+    for (size_t i = 0; i < COUNT; i++) {
+        at[i] = (uintptr_t)alloc(sizes[i]);
+        total += sizes[i];
+        assert_int_equal(at[i] % UNIT, 0);
+        for (size_t j = 0; j < i; j++)
+            assert_true(at[j] + sizes[j] <= at[i] || at[i] + sizes[i] <= at[j]);
+    }
+    check();
+    assert_int_equal(info().requested_bytes, total);
+    assert_int_equal(info().blocks, COUNT);
+    assert_true(info().committed_bytes >= total && info().committed_bytes <= total + total / 16);
+    for (size_t i = 0; i < COUNT; i++) {
+        assert_int_equal(gvm_heap_size(heap, (void *)at[i], &size), GVM_OK);
+        assert_int_equal(size, sizes[i]);
+        release((void *)at[i]);
+    }
+    check();
+    assert_int_equal(info().requested_bytes, 0);
+    assert_int_equal(info().blocks, 0);
+}
+
+static void memory_of_a_block_can_be_used(void **state)
+{
+    const size_t bytes = 5 * GVMI_MIB + 12345;
+    uint64_t address = (uint64_t)(uintptr_t)alloc(bytes), last = 77;
+
+    (void)state;
+    assert_int_equal(gvmi_device_enter(device), GVM_OK);
+    assert_int_equal(gvmi_cu->cuMemsetD8(address, 5, bytes), CUDA_SUCCESS);
+    assert_int_equal(gvmi_cu->cuMemcpyDtoH(&last, address + bytes - 8, 8), CUDA_SUCCESS);
+    gvmi_device_leave();
+    assert_int_equal(last, 0x0505050505050505);
+}
+
+static void memory_is_under_what_was_asked_for_alone(void **state)
+{
+    void *large = alloc(20 * GVMI_MIB), *odd, *next, *piece;
+
+    (void)state;
+    assert_int_equal(info().committed_bytes, 20 * GVMI_MIB);
+    odd = alloc(5 * GVMI_MIB);
+    assert_int_equal(info().committed_bytes, 26 * GVMI_MIB);
+    next = alloc(10 * GVMI_MIB); /* begins in the chunk that the last one ends in */
+    assert_ptr_equal(next, (char *)odd + 5 * GVMI_MIB);
+    assert_int_equal(info().committed_bytes, 36 * GVMI_MIB);
+    piece = alloc(GVMI_MIB - UNIT); /* and so does a smaller one */
+    assert_int_equal(info().committed_bytes, 36 * GVMI_MIB);
+    assert_ptr_equal(piece, (char *)next + 10 * GVMI_MIB);
+    check();
+    release(next);
+    release(piece);
+    assert_int_equal(info().committed_bytes, 36 * GVMI_MIB); /* 10 MiB are idle, and one on the shelf */
+    release(large);
+    release(odd);
+    check();
+}
+
+static void freed_blocks_are_given_again(void **state)
+{
+    void *small = alloc(3 * UNIT), *large = alloc(40 * GVMI_MIB);
+
+    (void)state;
+    release(small);
+    release(large);
+    assert_ptr_equal(alloc(3 * UNIT - 5), small);
+    assert_ptr_equal(alloc(40 * GVMI_MIB), large);
+    check();
+}
+
+static void free_of_what_is_no_block_is_refused(void **state)
+{
+    char *small = alloc(UNIT), *large = alloc(3 * GVMI_MIB), *lone = alloc(600 * GVMI_MIB);
+    gvm_heap_info before = info(), after;
+    size_t size = 99;
+    int mine;
+
+    (void)state;
+    assert_int_equal(gvm_heap_free(heap, NULL), GVM_OK);
+    fails_with(gvm_heap_free(heap, &mine), GVM_E_FOREIGN, "no live block");
+    assert_int_equal(gvm_heap_free(heap, small + 1), GVM_E_FOREIGN);
+    assert_int_equal(gvm_heap_free(heap, large + GVMI_MIB), GVM_E_FOREIGN);
+    assert_int_equal(gvm_heap_free(heap, lone + GVMI_MIB), GVM_E_FOREIGN);
+    assert_int_equal(gvm_heap_free(heap, large + 500 * GVMI_MIB), GVM_E_FOREIGN);
+    assert_int_equal(gvm_heap_size(heap, large + UNIT, &size), GVM_E_FOREIGN);
+    assert_int_equal(size, 99);
+    after = info();
+    assert_memory_equal(&before, &after, sizeof after);
+    release(small);
+    release(large);
+    release(lone);
+    assert_int_equal(gvm_heap_free(heap, small), GVM_E_FOREIGN);
+    assert_int_equal(gvm_heap_free(heap, large), GVM_E_FOREIGN);
+    assert_int_equal(gvm_heap_free(heap, lone), GVM_E_FOREIGN);
+    assert_int_equal(gvm_heap_resize(heap, small, UNIT), GVM_E_FOREIGN);
+    check();
+}
+
+static void free_of_another_heaps_block_is_refused(void **state)
+{
+    gvm_heap *other;
+    void *ptr;
+
+    (void)state;
+    assert_int_equal(gvm_heap_create(device, NULL, &other), GVM_OK);
+    assert_int_equal(gvm_heap_alloc(other, UNIT, &ptr), GVM_OK);
+    release(alloc(UNIT));
+    assert_int_equal(gvm_heap_free(heap, ptr), GVM_E_FOREIGN);
+    assert_int_equal(gvm_heap_free(other, ptr), GVM_OK);
+    gvm_heap_destroy(other);
+    assert_int_equal(gvm_heap_free(other, ptr), GVM_E_FOREIGN);
+    assert_int_equal(gvm_heap_alloc(other, UNIT, &ptr), GVM_E_FOREIGN);
+    gvm_heap_destroy(other); /* ignored */
+}
+
+static void nonsense_is_refused(void **state)
+{
+    gvm_heap_options options = {.struct_size = sizeof options};
+    gvm_heap_info small = {.struct_size = 8};
+    gvm_heap *other = NULL;
+    void *ptr = NULL;
+    size_t count;
+
+    (void)state;
+    assert_int_equal(gvm_heap_alloc(heap, 0, &ptr), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_alloc(heap, SIZE_MAX, &ptr), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_alloc(heap, SIZE_MAX - UNIT + 1, &ptr), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_alloc(heap, 1, NULL), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_alloc(NULL, 1, &ptr), GVM_E_FOREIGN);
+    assert_null(ptr);
+    assert_int_equal(gvm_heap_resize(heap, alloc(1), 0), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_resize(heap, alloc(1), SIZE_MAX), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_size(heap, ptr, NULL), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_get_info(heap, NULL), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_get_info(heap, &small), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_list(heap, NULL, 1, &count), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_list(heap, NULL, 0, NULL), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_get_usage(heap, NULL, 1, &count), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_create(device, NULL, NULL), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_create(NULL, NULL, &other), GVM_E_FOREIGN);
+    options.flags = 77;
+    assert_int_equal(gvm_heap_create(device, &options, &other), GVM_E_INVALID);
+    options = (gvm_heap_options){.struct_size = sizeof options, .kind = (gvm_heap_kind)9};
+    assert_int_equal(gvm_heap_create(device, &options, &other), GVM_E_INVALID);
+    options = (gvm_heap_options){.struct_size = 3};
+    assert_int_equal(gvm_heap_create(device, &options, &other), GVM_E_INVALID);
+    assert_null(other);
+    gvm_heap_destroy(NULL);
+}
+
+/* ---- resizing */
+
+static void resize_into_free_addresses_succeeds(void **state)
+{
+    char *at = alloc(20 * GVMI_MIB);
+    size_t size;
+
+    (void)state;
+    assert_int_equal(gvm_heap_resize(heap, at, 31 * GVMI_MIB), GVM_OK);
+    assert_int_equal(info().committed_bytes, 32 * GVMI_MIB);
+    check();
+    assert_int_equal(gvm_heap_resize(heap, at, 5 * GVMI_MIB), GVM_OK);
+    assert_int_equal(gvm_heap_size(heap, at, &size), GVM_OK);
+    assert_int_equal(size, 5 * GVMI_MIB);
+    assert_int_equal(info().requested_bytes, 5 * GVMI_MIB);
+    check();
+    assert_int_equal(gvm_heap_resize(heap, at, 200 * GVMI_MIB), GVM_OK); /* nobody is behind it */
+    check();
+    assert_int_equal(gvm_heap_resize(heap, at, 1), GVM_OK);
+    check();
+    release(at);
+    check();
+}
+
+static void resize_into_a_neighbour_is_refused(void **state)
+{
+    char *first = alloc(2 * UNIT), *second = alloc(2 * UNIT);
+    size_t size;
+
+    (void)state;
+    if (second < first) {
+        char *third = first;
+
+        first = second;
+        second = third;
+    }
+    assert_int_equal(gvm_heap_resize(heap, first, (size_t)(second - first) + 1), GVM_E_ADDRESS);
+    assert_int_equal(gvm_heap_size(heap, first, &size), GVM_OK);
+    assert_int_equal(size, 2 * UNIT);
+    assert_int_equal(gvm_heap_resize(heap, first, 2 * GVMI_GIB), GVM_E_ADDRESS);
+    check();
+}
+
+static void resize_of_a_large_block_stays_within_it(void **state)
+{
+    char *at = alloc(700 * GVMI_MIB);
+
+    (void)state;
+    assert_int_equal(gvm_heap_resize(heap, at, 650 * GVMI_MIB), GVM_OK);
+    check();
+    assert_int_equal(gvm_heap_resize(heap, at, 701 * GVMI_MIB), GVM_OK); /* the last chunk's rest */
+    assert_int_equal(gvm_heap_resize(heap, at, 900 * GVMI_MIB), GVM_E_ADDRESS);
+    check();
+}
+
+/* ---- reserve, limit, callback */
+
+static void freed_memory_beyond_the_reserve_goes_back(void **state)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 8 * GVMI_MIB};
+    void *at[4];
+
+    (void)state;
+    remake(&options);
+    for (int i = 0; i < 4; i++)
+        at[i] = alloc(6 * GVMI_MIB);
+    for (int i = 0; i < 4; i++)
+        release(at[i]);
+    assert_int_equal(info().committed_bytes, 8 * GVMI_MIB);
+    assert_int_equal(info().idle_bytes, 8 * GVMI_MIB);
+    check();
+    assert_int_equal(gvm_heap_trim(heap, 3 * GVMI_MIB), GVM_OK);
+    assert_int_equal(info().committed_bytes, 2 * GVMI_MIB);
+    assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
+    assert_int_equal(info().committed_bytes, 0);
+    assert_int_equal(info().address_bytes, 0);
+    check();
+    release(alloc(UNIT));
+    assert_int_equal(info().committed_peak_bytes, 24 * GVMI_MIB);
+}
+
+static void limit_is_heeded(void **state)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 10 * GVMI_MIB};
+    gvm_heap_info before, after;
+    void *ptr = NULL, *at;
+
+    (void)state;
+    remake(&options);
+    at = alloc(7 * GVMI_MIB);
+    before = info();
+    fails_with(gvm_heap_alloc(heap, 4 * GVMI_MIB, &ptr), GVM_E_NOSPACE, "limit of 10 MiB");
+    assert_null(ptr);
+    after = info();
+    before.exhausted = after.exhausted;
+    assert_memory_equal(&before, &after, sizeof after);
+    assert_int_equal(gvm_heap_resize(heap, at, 11 * GVMI_MIB), GVM_E_NOSPACE);
+    check();
+    assert_int_equal(gvm_heap_set_limit(heap, 24 * GVMI_MIB), GVM_OK);
+    assert_int_equal(gvm_heap_alloc(heap, 4 * GVMI_MIB, &ptr), GVM_OK);
+    release(at);
+    release(alloc(16 * GVMI_MIB)); /* takes what is idle back first */
+    assert_int_equal(info().exhausted, 3);
+    check();
+}
+
+static void device_that_is_full_is_said_so(void **state)
+{
+    void *ptr = NULL;
+
+    (void)state;
+    release(alloc(UNIT));
+    fails_with(gvm_heap_alloc(heap, 256 * GVMI_GIB, &ptr), GVM_E_NOSPACE, "free on the device");
+    assert_null(ptr);
+    assert_int_equal(info().committed_bytes, 0); /* the reserve and the shelf went first */
+    assert_int_equal(info().segments, 1);
+    check();
+}
+
+static void *kept[4];
+static int asked, kept_count;
+
+static int free_one(gvm_heap *which, uint64_t wanted_bytes, void *arg)
+{
+    assert_ptr_equal(arg, kept);
+    assert_true(wanted_bytes >= 8 * GVMI_MIB);
+    asked++;
+    if (kept_count == 0)
+        return 0;
+    assert_int_equal(gvm_heap_free(which, kept[--kept_count]), GVM_OK);
+    return 1;
+}
+
+static void callback_makes_room(void **state)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options,
+                                      .limit_bytes = 16 * GVMI_MIB,
+                                      .exhausted = free_one,
+                                      .exhausted_arg = kept};
+    void *ptr = NULL;
+
+    (void)state;
+    remake(&options);
+    asked = 0;
+    for (kept_count = 0; kept_count < 4; kept_count++)
+        kept[kept_count] = alloc(4 * GVMI_MIB);
+    assert_int_equal(gvm_heap_alloc(heap, 8 * GVMI_MIB, &ptr), GVM_OK);
+    assert_int_equal(asked, 2);
+    kept_count = 0;
+    assert_int_equal(gvm_heap_alloc(heap, 16 * GVMI_MIB, &ptr), GVM_E_NOSPACE);
+    assert_int_equal(asked, 3);
+    check();
+}
+
+static int say_again(gvm_heap *which, uint64_t wanted_bytes, void *arg)
+{
+    (void)which, (void)wanted_bytes, (void)arg;
+    asked++;
+    return 1;
+}
+
+static void callback_that_never_helps_is_left_alone_in_the_end(void **state)
+{
+    const gvm_heap_options options = {
+        .struct_size = sizeof options, .limit_bytes = 2 * GVMI_MIB, .exhausted = say_again};
+    void *ptr = NULL;
+
+    (void)state;
+    remake(&options);
+    asked = 0;
+    assert_int_equal(gvm_heap_alloc(heap, 8 * GVMI_MIB, &ptr), GVM_E_NOSPACE);
+    assert_int_equal(asked, 64);
+}
+
+/* ---- streams */
+
+static CUstream make_stream(void)
+{
+    CUstream stream = NULL;
+
+    assert_int_equal(gvmi_device_enter(device), GVM_OK);
+    assert_int_equal(gvmi_cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    gvmi_device_leave();
+    return stream;
+}
+
+/* Holds a stream until it is let go. */
+static atomic_bool gate;
+
+static void wait_at_gate(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&gate))
+        sched_yield();
+}
+
+static void hold_stream(CUstream stream)
+{
+    atomic_store(&gate, false);
+    assert_int_equal(gvmi_cu->cuLaunchHostFunc(stream, wait_at_gate, NULL), CUDA_SUCCESS);
+}
+
+static void let_go(CUstream stream)
+{
+    atomic_store(&gate, true);
+    assert_int_equal(gvmi_cu->cuStreamSynchronize(stream), CUDA_SUCCESS);
+}
+
+static void *alloc_on(CUstream stream, size_t bytes)
+{
+    void *ptr = NULL;
+
+    assert_int_equal(gvm_heap_alloc_async(heap, bytes, "stream", stream, &ptr), GVM_OK);
+    return ptr;
+}
+
+static void stream_takes_again_what_it_freed_though_it_is_busy(void **state)
+{
+    static const size_t sizes[] = {3 * UNIT, 30 * GVMI_MIB};
+    CUstream stream = make_stream();
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        void *ptr = alloc_on(stream, sizes[i]), *plain;
+
+        hold_stream(stream);
+        assert_int_equal(gvm_heap_free_async(heap, ptr, stream), GVM_OK);
+        assert_int_equal(gvm_heap_free_async(heap, ptr, stream), GVM_E_FOREIGN);
+        plain = alloc(sizes[i]);
+        assert_ptr_not_equal(plain, ptr); /* others do not get it */
+        assert_ptr_equal(alloc_on(stream, sizes[i]), ptr);
+        let_go(stream);
+        release(plain);
+        check();
+    }
+    assert_int_equal(info().streams, 1);
+    assert_int_equal(gvm_heap_stream_end(heap, stream), GVM_OK);
+    assert_int_equal(info().streams, 0);
+    check();
+    gvmi_cu->cuStreamDestroy(stream);
+}
+
+static void memory_of_a_busy_stream_does_not_go_back(void **state)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 1};
+    CUstream stream = make_stream();
+    void *ptr;
+
+    (void)state;
+    remake(&options);
+    ptr = alloc_on(stream, 8 * GVMI_MIB);
+    hold_stream(stream);
+    assert_int_equal(gvm_heap_free_async(heap, ptr, stream), GVM_OK);
+    release(alloc(4 * GVMI_MIB)); /* looks at the fence */
+    assert_int_equal(info().committed_bytes, 8 * GVMI_MIB);
+    check();
+    let_go(stream);
+    release(alloc(4 * GVMI_MIB));
+    release(alloc(4 * GVMI_MIB));
+    assert_int_equal(info().committed_bytes, 0);
+    check();
+    assert_int_equal(gvm_heap_stream_end(heap, stream), GVM_OK);
+    gvmi_cu->cuStreamDestroy(stream);
+}
+
+static void block_freed_on_another_stream_waits_for_it(void **state)
+{
+    CUstream own = make_stream(), other = make_stream();
+    void *streams = alloc_on(own, 3 * UNIT), *plain = alloc(3 * GVMI_MIB);
+
+    (void)state;
+    hold_stream(other);
+    assert_int_equal(gvm_heap_free_async(heap, streams, other), GVM_OK);
+    assert_int_equal(gvm_heap_free_async(heap, plain, other), GVM_OK);
+    assert_int_equal(gvm_heap_free_async(heap, plain, other), GVM_E_FOREIGN);
+    assert_int_equal(info().pending_bytes, 3 * UNIT + 3 * GVMI_MIB);
+    assert_int_equal(info().blocks, 0);
+    assert_ptr_not_equal(alloc(3 * GVMI_MIB), plain);
+    check();
+    let_go(other);
+    assert_int_equal(gvm_heap_trim(heap, UINT64_MAX), GVM_OK);
+    assert_int_equal(info().pending_bytes, 0);
+    check();
+    assert_int_equal(gvm_heap_stream_end(heap, own), GVM_OK);
+    assert_int_equal(gvm_heap_stream_end(heap, other), GVM_OK);
+    gvmi_cu->cuStreamDestroy(own);
+    gvmi_cu->cuStreamDestroy(other);
+}
+
+static void shortage_waits_for_streams(void **state)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 16 * GVMI_MIB};
+    CUstream stream = make_stream();
+    void *ptr;
+
+    (void)state;
+    remake(&options);
+    ptr = alloc_on(stream, 12 * GVMI_MIB);
+    assert_int_equal(gvm_heap_free_async(heap, ptr, stream), GVM_OK);
+    release(alloc(10 * GVMI_MIB));
+    check();
+    assert_int_equal(gvm_heap_stream_end(heap, stream), GVM_OK);
+    gvmi_cu->cuStreamDestroy(stream);
+}
+
+static const gvmi_driver *real;
+static int creates_left;
+
+static CUresult create_few(CUmemGenericAllocationHandle *handle, size_t bytes,
+                           const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    return creates_left-- > 0 ? real->cuMemCreate(handle, bytes, prop, flags) : CUDA_ERROR_UNKNOWN;
+}
+
+/* A request over three chunks, of which the one in the middle has memory: two runs to commit. */
+static void commit_that_fails_half_way_is_undone(void **state)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 1};
+    CUstream stream = make_stream();
+    gvmi_driver table;
+    void *at[3], *ptr = NULL;
+
+    (void)state;
+    remake(&options);
+    for (int i = 0; i < 3; i++)
+        at[i] = alloc_on(stream, CHUNK);
+    assert_int_equal(gvm_heap_free_async(heap, at[0], stream), GVM_OK);
+    assert_int_equal(gvm_heap_free_async(heap, at[2], stream), GVM_OK);
+    assert_int_equal(gvmi_cu->cuStreamSynchronize(stream), CUDA_SUCCESS);
+    release(alloc(CHUNK)); /* they go, and so does this */
+    assert_int_equal(info().committed_bytes, CHUNK);
+    hold_stream(stream);
+    assert_int_equal(gvm_heap_free_async(heap, at[1], stream), GVM_OK);
+    let_go(stream);
+    assert_int_equal(info().idle_bytes, CHUNK);
+    assert_int_equal(gvm_device_trim(device, 0), GVM_OK);
+    real = gvmi_cu;
+    table = *real;
+    table.cuMemCreate = create_few;
+    gvmi_driver_install(&table);
+    creates_left = 1;
+    assert_int_equal(gvm_heap_alloc_async(heap, 3 * CHUNK, NULL, stream, &ptr), GVM_E_DRIVER);
+    gvmi_driver_install(real);
+    assert_int_equal(info().committed_bytes, CHUNK);
+    check();
+    assert_ptr_equal(alloc_on(stream, 3 * CHUNK), at[0]);
+    check();
+    assert_int_equal(gvm_heap_stream_end(heap, stream), GVM_OK);
+    gvmi_cu->cuStreamDestroy(stream);
+}
+
+static void default_streams_have_two_names(void **state)
+{
+    void *ptr = alloc_on(NULL, UNIT), *plain = alloc_on(CU_STREAM_PER_THREAD, UNIT);
+
+    (void)state;
+    assert_int_equal(gvm_heap_free_async(heap, ptr, CU_STREAM_LEGACY), GVM_OK);
+    assert_ptr_equal(alloc_on(NULL, UNIT), ptr);
+    assert_int_equal(info().streams, 1);
+    assert_int_equal(gvm_heap_free_async(heap, plain, CU_STREAM_PER_THREAD), GVM_OK);
+    assert_int_equal(gvm_heap_stream_end(heap, NULL), GVM_OK);
+    assert_int_equal(gvm_heap_stream_end(heap, (gvm_stream)(uintptr_t)0x77), GVM_OK);
+    release(ptr);
+    check();
+}
+
+/* ---- tags and lists */
+
+static void usage_sums_by_tag(void **state)
+{
+    char same[] = "weights";
+    gvm_heap_usage usages[3];
+    gvm_heap_block blocks[2];
+    void *ptr;
+    size_t count;
+
+    (void)state;
+    assert_int_equal(gvm_heap_alloc_tagged(heap, 100, "weights", &ptr), GVM_OK);
+    assert_int_equal(gvm_heap_alloc_tagged(heap, 5 * GVMI_MIB, "cache", &ptr), GVM_OK);
+    assert_int_equal(gvm_heap_alloc_tagged(heap, 200, same, &ptr), GVM_OK);
+    alloc(7);
+    assert_int_equal(gvm_heap_get_usage(heap, usages, 3, &count), GVM_OK);
+    assert_int_equal(count, 3);
+    assert_string_equal(usages[0].tag, "cache");
+    assert_string_equal(usages[1].tag, "weights");
+    assert_int_equal(usages[1].blocks, 2);
+    assert_int_equal(usages[1].size_bytes, 300);
+    assert_string_equal(usages[2].tag, "");
+    assert_int_equal(gvm_heap_list(heap, blocks, 2, &count), GVM_OK);
+    assert_int_equal(count, 4);
+    assert_true(blocks[0].address < blocks[1].address);
+    release(ptr);
+    assert_int_equal(gvm_heap_get_usage(heap, NULL, 0, &count), GVM_OK);
+    assert_int_equal(count, 3);
+    assert_int_equal(gvm_heap_reset(heap), GVM_OK);
+    assert_int_equal(gvm_heap_list(heap, NULL, 0, &count), GVM_OK);
+    assert_int_equal(count, 0);
+    assert_int_equal(info().requested_bytes, 0);
+    check();
+}
+
+/* ---- sharing */
+
+static void located_block_is_found_in_an_import(void **state)
+{
+    const uint64_t pattern = 0x1122334455667788;
+    gvm_buffer *buffer, *imported;
+    gvm_share *share;
+    uint64_t offset, word = 0;
+    void *first = alloc(3 * GVMI_MIB), *ptr = alloc(50000);
+
+    (void)state;
+    assert_int_equal(gvm_heap_locate(heap, first, &buffer, &offset), GVM_OK);
+    assert_int_equal(gvm_heap_locate(heap, ptr, &buffer, &offset), GVM_OK);
+    assert_int_equal(gvm_buffer_address(buffer) + offset, (uintptr_t)ptr);
+    assert_int_equal(gvm_buffer_copy_in(buffer, offset, &pattern, sizeof pattern), GVM_OK);
+    assert_int_equal(gvm_share_export(buffer, offset, 50000, &share), GVM_OK);
+    assert_int_equal(gvm_share_import(share, device, NULL, &imported), GVM_OK);
+    /* The span begins with the chunk that the block is in. */
+    assert_int_equal(gvm_buffer_copy_out(&word, imported, offset % CHUNK, sizeof word), GVM_OK);
+    assert_int_equal(word, pattern);
+    gvm_buffer_destroy(imported);
+    gvm_share_destroy(share);
+    assert_int_equal(gvm_heap_locate(heap, (char *)ptr + UNIT, &buffer, &offset), GVM_E_FOREIGN);
+    assert_int_equal(gvm_heap_locate(heap, ptr, NULL, &offset), GVM_E_INVALID);
+}
+
+/* ---- kinds */
+
+static void host_heap_gives_pinned_memory(void **state)
+{
+    const gvm_heap_options options = {
+        .struct_size = sizeof options, .kind = GVM_HEAP_HOST, .reserve_bytes = 1};
+    gvm_buffer *buffer;
+    uint64_t offset, seen = 0;
+    char *at, *large;
+
+    (void)state;
+    remake(&options);
+    at = alloc(3 * GVMI_MIB);
+    large = alloc(700 * GVMI_MIB);
+    memset(at, 7, 3 * GVMI_MIB);
+    large[700 * GVMI_MIB - 1] = 1;
+    assert_int_equal(gvmi_device_enter(device), GVM_OK);
+    assert_int_equal(gvmi_cu->cuMemcpyDtoH(&seen, (uintptr_t)at + 3 * GVMI_MIB - 8, 8), CUDA_SUCCESS);
+    gvmi_device_leave();
+    assert_int_equal(seen, 0x0707070707070707);
+    assert_int_equal(gvm_heap_locate(heap, at, &buffer, &offset), GVM_E_NOTSUP);
+    check();
+    release(large);
+    release(at);
+    assert_int_equal(info().committed_bytes, 0);
+    check();
+    at = alloc(2 * GVMI_MIB);
+    assert_int_equal(at[100], 0); /* new pages */
+}
+
+static void managed_heap_stays_within_free_memory(void **state)
+{
+    const gvm_heap_options options = {
+        .struct_size = sizeof options, .kind = GVM_HEAP_MANAGED, .reserve_bytes = 1};
+    gvm_device_info device_info = {.struct_size = sizeof device_info};
+    void *ptr = NULL;
+    char *at;
+
+    (void)state;
+    remake(&options);
+    at = alloc(3 * GVMI_MIB);
+    at[3 * GVMI_MIB - 1] = 9;
+    check();
+    assert_int_equal(info().committed_bytes, 64 * GVMI_MIB);
+    assert_int_equal(gvm_device_get_info(device, &device_info), GVM_OK);
+    fails_with(gvm_heap_alloc(heap, device_info.free_bytes - 4 * GVMI_MIB, &ptr), GVM_E_NOSPACE,
+               "managed");
+    check();
+    release(at);
+    release(alloc(40 * GVMI_MIB)); /* alone in its segment */
+    assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
+    assert_int_equal(info().committed_bytes, 0);
+    check();
+}
+
+static int be_without_vmm(void *arg)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 200 * GVMI_MIB};
+    gvm_heap_info i = {.struct_size = sizeof i};
+    void *ptr[3];
+
+    (void)arg;
+    setenv("GVMEM_VMM", "0", 1);
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_create(device, &options, &heap) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 100, &ptr[0]) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 30 * GVMI_MIB, &ptr[1]) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 100 * GVMI_MIB, &ptr[2]) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_check(heap) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_get_info(heap, &i) == GVM_OK && i.committed_bytes == 164 * GVMI_MIB);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 100 * GVMI_MIB, &ptr[2]) == GVM_E_NOSPACE);
+    CHILD_EXPECT(gvm_heap_free(heap, ptr[2]) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 110 * GVMI_MIB, &ptr[2]) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_check(heap) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_reset(heap) == GVM_OK && gvm_heap_trim(heap, 0) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_get_info(heap, &i) == GVM_OK && i.committed_bytes == 0 && i.segments == 0);
+    CHILD_EXPECT(gvm_heap_check(heap) == GVM_OK);
+    gvm_heap_destroy(heap);
+    gvm_device_close(device);
+    CHILD_EXPECT(gvmi_registry_count(GVMI_KIND_BUFFER) == 0);
+    return 0;
+}
+
+static void device_without_vmm_works_too(void **state)
+{
+    (void)state;
+    assert_child_succeeds(be_without_vmm, NULL);
+}
+
+/* ---- many segments, threads */
+
+static void many_segments_are_found_again(void **state)
+{
+    enum { COUNT = 40 }; /* of more than half a segment and of less: the table grows */
+    void *at[2 * COUNT];
+
+    (void)state;
+    for (int i = 0; i < COUNT; i++) {
+        at[2 * i] = alloc(513 * GVMI_MIB);
+        assert_int_equal(gvm_heap_resize(heap, at[2 * i], 1), GVM_OK); /* addresses alone */
+        at[2 * i + 1] = alloc(300 * GVMI_MIB);
+        assert_int_equal(gvm_heap_resize(heap, at[2 * i + 1], 2 * GVMI_MIB), GVM_OK);
+        assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
+    }
+    check();
+    for (int i = 0; i < 2 * COUNT; i += 3)
+        release(at[i]);
+    check();
+    for (int i = 0; i < 2 * COUNT; i++)
+        assert_int_equal(gvm_heap_free(heap, at[i]), i % 3 == 0 ? GVM_E_FOREIGN : GVM_OK);
+    check();
+}
+
+static void *fill_shelf(void *arg)
+{
+    void *at[50];
+
+    (void)arg;
+    for (int i = 0; i < 50; i++)
+        if (gvm_heap_alloc(heap, 100000, &at[i]) != GVM_OK)
+            return NULL;
+    for (int i = 0; i < 50; i++)
+        if (gvm_heap_free(heap, at[i]) != GVM_OK)
+            return NULL;
+    return heap;
+}
+
+static void thread_that_ends_gives_its_shelf_back(void **state)
+{
+    pthread_t thread;
+    void *good;
+
+    (void)state;
+    assert_int_equal(pthread_create(&thread, NULL, fill_shelf, NULL), 0);
+    assert_int_equal(pthread_join(thread, &good), 0);
+    assert_ptr_equal(good, heap);
+    assert_int_equal(info().shelf_bytes, 0);
+    check();
+    fill_shelf(NULL);
+    assert_true(info().shelf_bytes > 0 && info().shelf_bytes <= 8 * GVMI_MIB);
+    check();
+}
+
+static pthread_barrier_t meeting;
+
+static void *outlive_heap(void *arg)
+{
+    gvm_heap *which = arg;
+    void *ptr;
+    bool good = gvm_heap_alloc(which, UNIT, &ptr) == GVM_OK && gvm_heap_free(which, ptr) == GVM_OK;
+
+    pthread_barrier_wait(&meeting);
+    pthread_barrier_wait(&meeting); /* the heap is gone */
+    good = good && gvm_heap_alloc(which, UNIT, &ptr) == GVM_E_FOREIGN &&
+           gvm_heap_free(which, ptr) == GVM_E_FOREIGN;
+    return good ? which : NULL;
+}
+
+static void heap_may_end_before_the_threads_that_used_it(void **state)
+{
+    gvm_heap *other;
+    pthread_t thread;
+    void *good;
+
+    (void)state;
+    assert_int_equal(gvm_heap_create(device, NULL, &other), GVM_OK);
+    pthread_barrier_init(&meeting, NULL, 2);
+    assert_int_equal(pthread_create(&thread, NULL, outlive_heap, other), 0);
+    pthread_barrier_wait(&meeting);
+    gvm_heap_destroy(other);
+    pthread_barrier_wait(&meeting);
+    assert_int_equal(pthread_join(thread, &good), 0);
+    assert_ptr_equal(good, other);
+    pthread_barrier_destroy(&meeting);
+}
+
+static void heap_keeps_its_device(void **state)
+{
+    gvm_device *same;
+
+    (void)state;
+    gvm_device_close(device);
+    release(alloc(3 * GVMI_MIB)); /* a new segment */
+    check();
+    assert_int_equal(gvm_device_open(0, &same), GVM_OK);
+    assert_ptr_equal(same, device);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(device_without_vmm_works_too), /* first: a driver is started once */
+        TEST(alloc_gives_blocks_that_do_not_overlap),
+        TEST(memory_of_a_block_can_be_used),
+        TEST(memory_is_under_what_was_asked_for_alone),
+        TEST(freed_blocks_are_given_again),
+        TEST(free_of_what_is_no_block_is_refused),
+        TEST(free_of_another_heaps_block_is_refused),
+        TEST(nonsense_is_refused),
+        TEST(resize_into_free_addresses_succeeds),
+        TEST(resize_into_a_neighbour_is_refused),
+        TEST(resize_of_a_large_block_stays_within_it),
+        TEST(freed_memory_beyond_the_reserve_goes_back),
+        TEST(limit_is_heeded),
+        TEST(device_that_is_full_is_said_so),
+        TEST(callback_makes_room),
+        TEST(callback_that_never_helps_is_left_alone_in_the_end),
+        TEST(stream_takes_again_what_it_freed_though_it_is_busy),
+        TEST(memory_of_a_busy_stream_does_not_go_back),
+        TEST(block_freed_on_another_stream_waits_for_it),
+        TEST(shortage_waits_for_streams),
+        TEST(commit_that_fails_half_way_is_undone),
+        TEST(default_streams_have_two_names),
+        TEST(usage_sums_by_tag),
+        TEST(located_block_is_found_in_an_import),
+        TEST(host_heap_gives_pinned_memory),
+        TEST(managed_heap_stays_within_free_memory),
+        TEST(many_segments_are_found_again),
+        TEST(thread_that_ends_gives_its_shelf_back),
+        TEST(heap_may_end_before_the_threads_that_used_it),
+        TEST(heap_keeps_its_device),
+    };
+    char machine[96];
+
+    snprintf(machine, sizeof machine, "devices=1,memory=4GiB,sms=2,instance=heap-%d", (int)getpid());
+    setenv("GVMEM_SOFTGPU", machine, 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
