@@ -188,6 +188,8 @@ uint64 gstore_arrow_payload_bytes(const gstore_column *column, const char *name,
         refuse_array(name, "an array of several dimensions");
     if (ARR_NDIM(array) == 1 && ARR_LBOUND(array)[0] != 1)
         refuse_array(name, "an array that does not begin at 1");
+    if (elements_of(array) * column->element_width > MaxAllocSize / 2)
+        refuse_array(name, "so large an array");
     return elements_of(array) * column->element_width;
 }
 

@@ -459,7 +459,7 @@ static void compact_if_possible(gstore_pending *p)
         Relation relation = RelationIdGetRelation(p->relation);
 
         if (relation != NULL) {
-            p->describe = true;
+            follow_table(p, relation); /* an ALTER may have been undone */
             write_anew(relation, p);
             if (p->writer != NULL)
                 gstore_flush(p->writer, &p->state);
@@ -606,6 +606,7 @@ static void go_back(gstore_pending *p)
     p->deletion_count = s->deletion_count;
     p->first_deletion = s->first_deletion;
     p->deletion_mark_count = s->deletion_mark_count;
+    p->describe = true; /* columns that were added since are to be added again */
     p->saves = s->outer;
 }
 

@@ -525,7 +525,7 @@ static void carry_out(worker *me, uint32_t index)
     if (status != GVM_OK) {
         gvm_error_last(&error);
         snprintf(w->text, sizeof w->text, "%s", error.text);
-        if (status == GVM_E_KEEPER || status == GVM_E_LOST)
+        if (w->name.epoch == s->options.epoch && (status == GVM_E_KEEPER || status == GVM_E_LOST))
             atomic_store(&s->lost, true);
     }
     atomic_store_explicit(&w->state, GSTORE_DONE, memory_order_release);

@@ -441,11 +441,11 @@ static uint8 *shifted_bits(const gstore_view *state, int index, gstore_part part
 
         gstore_transfer(GSTORE_READ, &state->name, &piece, 1);
     }
-    if (count % 8 != 0)
-        from[count / 8] &= (uint8)((1u << (count % 8)) - 1);
-    for (uint64 i = 0; i < (count + 7) / 8; i++) {
-        to[i] |= (uint8)(from[i] << shift);
-        to[i + 1] |= (uint8)(from[i] >> (8 - shift));
+    for (uint64 i = 0; i < (count + 7) / 8; i++) { /* what is staged stays: a flush that fails comes again */
+        const uint8 bits = i < count / 8 ? from[i] : (uint8)(from[i] & ((1u << (count % 8)) - 1));
+
+        to[i] |= (uint8)(bits << shift);
+        to[i + 1] |= (uint8)(bits >> (8 - shift));
     }
     if (shift > 0)
         to[0] |= (uint8)(head & ((1 << shift) - 1));

@@ -205,13 +205,15 @@ static void start(void)
                                       .wake = wake};
 
     start_keeper();
+    /* First: from here on no transaction adds a version with a store of the life before. */
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    options.epoch = ++gstore->epoch;
+    LWLockRelease(gstore->lock);
     gstore_forget_all();
-    options.epoch = gstore->epoch + 1;
     if (gstore_service_start(&options, &service) != GVM_OK ||
         gstore_chores_start(service, wake, MyLatch, &chores) != GVM_OK)
         fail("use the keeper");
     say_what_runs();
-    gstore->epoch = options.epoch;
     gstore->problem[0] = '\0';
     gstore->device_count = gstore_service_device_count(service);
     gstore->ready = true;
@@ -276,6 +278,7 @@ void gstore_worker_main(Datum argument)
 {
     pqsignal(SIGTERM, SignalHandlerForShutdownRequest);
     pqsignal(SIGHUP, SignalHandlerForConfigReload);
+    pqsignal(SIGINT, SIG_IGN); /* pg_cancel_backend(): there is no query */
     BackgroundWorkerUnblockSignals();
     /* To no database: it makes the process one that pg_stat_activity shows. */
     BackgroundWorkerInitializeConnection(NULL, NULL, 0);

@@ -141,6 +141,47 @@ class Ends:
         if done.returncode == 0:
             raise Failed("an old token is taken for the new table's")
 
+    def keeper_is_no_query_that_can_be_cancelled(self, server):
+        fill(server)
+        pid = server.keeper_pid()
+        server.sql(f"SELECT pg_cancel_backend({pid})")
+        server.wait_for("SELECT ready FROM pgstrom.gstore_fdw_keeper_info LIMIT 1")
+        time.sleep(1.5)  # it looks at itself once a second
+        expect(server.keeper_pid(), pid, "the keeper")
+        expect_usable(server, 1000)
+
+    def cursor_of_an_old_keeper_leaves_the_next_one_alone(self, server):
+        """What it asks for does not exist any more; what others have loaded since must stay."""
+        fill(server, 100000)
+        server.sql("CREATE FOREIGN TABLE IF NOT EXISTS later (id int) SERVER gstore_fdw")
+        session = server.session()
+        session.sql("BEGIN; DECLARE c CURSOR FOR SELECT id FROM ft; FETCH 1 FROM c")
+        pid = server.keeper_pid()
+        os.kill(pid, signal.SIGTERM)
+        server.wait_keeper(pid)
+        server.sql("INSERT INTO later SELECT generate_series(1, 50000)")
+        session.begin("MOVE FORWARD 90000 IN c")
+        session.error()
+        time.sleep(1.5)
+        expect(count(server, "later"), 50000, "rows of the table that was loaded since")
+        server.sql("DROP FOREIGN TABLE later")
+
+    def values_staged_for_a_flush_that_failed_are_whole(self, server):
+        """A SELECT in a savepoint writes the rows that are staged, and is cancelled; they are written later."""
+        server.sql("CREATE FOREIGN TABLE bits (id int, v int) SERVER gstore_fdw")
+        keeper = server.keeper_pid()
+        script = f"""BEGIN; INSERT INTO bits VALUES (1, 1), (2, NULL), (3, 3); SAVEPOINT a; SET LOCAL statement_timeout = '500ms';
+\\! kill -STOP {keeper}
+SELECT count(*) FROM bits;
+\\! kill -CONT {keeper}
+ROLLBACK TO a; RELEASE a; INSERT INTO bits SELECT i, i FROM generate_series(4, 9) i; COMMIT;
+"""
+        done = subprocess.run(server.psql("-v", "ON_ERROR_STOP=0"), input=script, env=server.environ, capture_output=True, text=True, check=False)
+        if "57014" not in done.stderr:
+            raise Failed(f"nothing was cancelled: {done.stderr}")
+        expect(server.sql("SELECT string_agg(id || '=' || coalesce(v::text, ''), ' ' ORDER BY id) FROM bits"), "1=1 2= 3=3 4=4 5=5 6=6 7=7 8=8 9=9", "rows")
+        server.sql("DROP FOREIGN TABLE bits")
+
     def keeper_stopped_sessions_do_what_needs_no_gpu(self, server):
         """No lock is held while the keeper works, and who waits for it can be cancelled."""
         fill(server)
