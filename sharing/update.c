@@ -10,6 +10,9 @@
  * there cannot be taken back. The buffer then keeps its old generation, so the same share may be
  * tried again.
  *
+ * A seal that a patch brings does not touch what is mapped: kernels may be reading there, and on a real
+ * device (H100) they fault while the driver changes rights. Chunks that are mapped later are read-only.
+ *
  * A patch is in two steps, since its owner waits for the memory that is replaced: the old handles go
  * as soon as all of them are unmapped, and the new ones are mapped after that.
  */
@@ -39,6 +42,7 @@ typedef struct update {
     uint64_t first;    /* what is touched: chunks [first, end) of the buffer */
     uint64_t end;
     bool seal;         /* the share brings a seal */
+    bool in_place;     /* which takes rights from what is mapped, too */
     gvm_access access; /* before it */
 } update;
 
@@ -156,9 +160,10 @@ static gvm_status place_changes(update *u)
     return GVM_OK;
 }
 
-static void set_access(gvm_buffer *buffer, bool sealed, gvm_access access)
+/* in_place: also of what is mapped already. */
+static void set_access(gvm_buffer *buffer, bool sealed, gvm_access access, bool in_place)
 {
-    if (buffer->access != access)
+    if (buffer->access != access && in_place)
         for (uint64_t i = 0; i < buffer->chunk_count; i++)
             if (buffer->chunks[i].tier != GVM_TIER_ABSENT)
                 buffer->chunks[i].flags |= GVMI_CHUNK_STALE;
@@ -199,7 +204,7 @@ static void roll_back(update *u)
     for (uint32_t i = u->placed; i < u->imported; i++)
         release(buffer, (gvm_tier)u->share->chunks[u->changes[i].entry].tier, u->changes[i].handle);
     if (u->seal)
-        set_access(buffer, false, u->access);
+        set_access(buffer, false, u->access, u->in_place);
     (void)gvmi_buffer_settle_locked(buffer, u->first, u->end);
     gvmi_error_restore(&error);
 }
@@ -236,8 +241,10 @@ static void take_seal(update *u)
 
     u->access = buffer->access;
     u->seal = (u->share->about.flags & GVMI_DESCRIPTOR_SEALED) != 0 && !buffer->sealed;
-    if (u->seal) {
-        set_access(buffer, true, GVM_ACCESS_READ);
+    if (!u->seal)
+        return;
+    set_access(buffer, true, GVM_ACCESS_READ, u->in_place);
+    if (u->in_place) {
         u->first = 0;
         u->end = buffer->chunk_count;
     }
@@ -286,7 +293,7 @@ static gvm_status update_locked(update *u)
 
 gvm_status gvm_share_update(const gvm_share *share_handle, gvm_buffer *buffer_handle)
 {
-    update u = {0};
+    update u = {.in_place = true};
     gvm_share *share;
     gvm_status status = gvmi_share_hold(share_handle, &share);
 

@@ -155,7 +155,8 @@ GVM_API gvm_status gvm_object_drop(gvm_keeper *keeper, const char *name);
 GVM_API gvm_status gvm_object_grow(gvm_object *object, uint64_t bytes);
 
 /* Makes the object read-only for good, for everyone, after waiting for a write lease elsewhere to
- * end. A sealed object outlives its creator.
+ * end: write leases are not to be had any more, and what is mapped from then on is mapped read-only.
+ * Kernels that read go on. A sealed object outlives its creator.
  *
  * GVM_E_DENIED, GVM_E_TIMEOUT */
 GVM_API gvm_status gvm_object_seal(gvm_object *object, int timeout_ms);
