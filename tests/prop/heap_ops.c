@@ -250,11 +250,13 @@ static void do_alloc(worker *w)
 
 static void do_resize(worker *w)
 {
-    piece *p = &w->pieces[below(w, w->held)];
+    const unsigned index = (unsigned)below(w, w->held);
+    piece taken = w->pieces[index], *p = &taken;
     const uint64_t bytes = below(w, 2) == 0 ? 1 + below(w, p->bytes)
                                             : p->bytes + below(w, p->bytes + GVMI_MIB);
     gvm_status status;
 
+    w->pieces[index] = w->pieces[--w->held]; /* the callback must not free it meanwhile */
     read_marks(p);
     p->mark = 0;
     if (bytes < p->bytes && (p->address + p->bytes - 1) >> 14 != (p->address + bytes - 1) >> 14) {
@@ -274,6 +276,7 @@ static void do_resize(worker *w)
     } else if (bytes <= p->bytes || (status != GVM_E_ADDRESS && status != GVM_E_NOSPACE)) {
         fail_call("resize", status);
     }
+    w->pieces[w->held++] = taken;
 }
 
 /* To another thread, or from one. */

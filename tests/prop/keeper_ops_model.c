@@ -90,7 +90,8 @@ bool judged(const char *call, gvm_status status, uint64_t may)
     if (status < 63 && (may & ONE_OF(status)) != 0)
         return true;
     gvm_error_last(&error);
-    return wrong("%s answered %s: %s [%s %s]", call, gvm_status_name(status), error.text, error.native_call, error.native_name);
+    return wrong("%s answered %s: %s [%s %s]", call, gvm_status_name(status), error.text,
+                 error.native_call, error.native_name);
 }
 
 /* ---- names */
