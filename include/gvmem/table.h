@@ -174,9 +174,8 @@ typedef struct gvm_table_data {
 } gvm_table_data;
 
 /* Takes read leases on all the columns of a list, so that data[i] is columns[i]; all or none, and
- * then data is cleared. Columns
- * wanted together are taken together, in one call: it takes them in one order, so that no two
- * programs wait for each other. options, which may be NULL, hold for each lease.
+ * then data is cleared. Columns wanted together are taken together, in one call: it takes them in one
+ * order, so that no two programs wait for each other. options, which may be NULL, hold for each lease.
  *
  * GVM_E_INVALID  there is no such column, one is listed twice, columns or data is NULL
  * GVM_E_TIMEOUT  somebody kept a lease to write

@@ -332,11 +332,25 @@ static int script_seal(fake *f)
         TRY_LINE(mapped(f, GVM_OK));
         f->in = seal;
     }
-    permit(f, 2, GVMI_PERMIT_READ);
     TRY_LINE(done(f, 0));
+    TRY_LINE(receive(f, GVMI_WIRE_DROP)); /* the test has looked whether access was set */
+    TRY_LINE(done(f, 0));
+    TRY_LINE(move(f, 0, 1, 4, 2 * CHUNK));
+    permit(f, 2, GVMI_PERMIT_READ);
     return serve_close_and_end(f);
 }
 
+/* CU_MEM_ACCESS_FLAGS_PROT_... of a chunk's place. */
+static unsigned long long access_of(const gvm_object *object, uint64_t chunk)
+{
+    const CUmemLocation here = {.type = CU_MEM_LOCATION_TYPE_DEVICE, .id = 0};
+    unsigned long long flags = 0;
+
+    (void)gvmi_cu->cuMemGetAccess(&flags, &here, object->address + chunk * CHUNK);
+    return flags;
+}
+
+/* Rights of what is mapped stay: a kernel that reads there would fault on a real device. */
 static int be_sealed(void *arg)
 {
     gvm_keeper *keeper;
@@ -345,9 +359,18 @@ static int be_sealed(void *arg)
     fake f;
 
     (void)arg;
+    setenv("GVMEM_FAULT", "cuMemSetAccess:1000000", 1); /* stacks the decorator */
     TRY_LINE(connect_and_open(&f, script_seal, &keeper, &object));
     EXPECT(gvm_object_seal(object, -2) == GVM_E_INVALID);
+    gvmi_fault_arm(gvmi_call_cuMemSetAccess, 1, true, CUDA_ERROR_UNKNOWN);
     EXPECT(gvm_object_seal(object, 500) == GVM_OK);
+    EXPECT(!gvmi_fault_struck());
+    gvmi_fault_arm(gvmi_call_cuMemSetAccess, 0, false, CUDA_SUCCESS);
+    EXPECT(gvm_object_drop(keeper, "/other") == GVM_OK);
+    while (atomic_load(&f.permits[SLOT].word) == 0)
+        sched_yield();
+    EXPECT(access_of(object, 0) == CU_MEM_ACCESS_FLAGS_PROT_READ); /* it has moved since */
+    EXPECT(access_of(object, 1) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
     EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) == GVM_E_SEALED);
     EXPECT(gvm_object_grow(object, 3 * CHUNK) == GVM_E_SEALED);
     EXPECT(gvm_object_set_metadata(object, "a", 1) == GVM_E_SEALED);
@@ -358,7 +381,7 @@ static int be_sealed(void *arg)
     return close_all(&f, keeper, object);
 }
 
-static void map_that_seals_makes_everything_read_only(void **state)
+static void map_that_seals_leaves_rights_of_what_is_mapped(void **state)
 {
     RUN(be_sealed);
 }
@@ -959,7 +982,7 @@ int main(void)
         cmocka_unit_test(map_that_fails_leaves_nothing_mapped),
         cmocka_unit_test(map_that_the_driver_fails_leaves_nothing_mapped),
         cmocka_unit_test(map_without_room_for_fds_fails_its_object_alone),
-        cmocka_unit_test(map_that_seals_makes_everything_read_only),
+        cmocka_unit_test(map_that_seals_leaves_rights_of_what_is_mapped),
         cmocka_unit_test(object_opened_read_only_is_mapped_so),
         cmocka_unit_test(release_on_a_stream_comes_behind_its_work),
         cmocka_unit_test(release_on_a_stream_outlives_its_object),

@@ -209,6 +209,13 @@ INSERT INTO r_packed VALUES (repeat('x', 100000));
 SELECT length(t) FROM r_packed;
 SELECT relname FROM pg_class WHERE relname = 'bad';
 
+-- NULL elements take their full width: what could be written and never read is refused.
+CREATE FOREIGN TABLE r_wide (id int, u uuid[]) SERVER gstore_fdw OPTIONS (format 'arrow');
+INSERT INTO r_wide VALUES (1, array_fill(NULL::uuid, ARRAY[40000000]));
+INSERT INTO r_wide VALUES (2, ARRAY[NULL, '00000000-0000-0000-0000-000000000001']::uuid[]);
+SELECT * FROM r_wide;
+DROP FOREIGN TABLE r_wide;
+
 DROP FOREIGN TABLE r, r_long, r_ends, r_packed;
 DROP TABLE r_heap, r_long_heap;
 DROP FUNCTION differences;
