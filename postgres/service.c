@@ -97,11 +97,14 @@ static int compare_stores(const gstore_store_name *a, const gstore_store_name *b
     return (a->store > b->store) - (a->store < b->store);
 }
 
+/* A store's manifest comes last, and so is dropped last: who finds its token stale finds no column any more. */
 static int compare_areas(const void *left, const void *right)
 {
     const area *a = left, *b = right;
     int order = compare_stores(&a->name, &b->name);
 
+    if (order == 0)
+        order = (a->part == GSTORE_MANIFEST) - (b->part == GSTORE_MANIFEST);
     if (order == 0)
         order = (a->column > b->column) - (a->column < b->column);
     return order != 0 ? order : (a->part > b->part) - (a->part < b->part);

@@ -47,11 +47,22 @@ INSERT INTO types (id, ai) VALUES (2008, '[2:4]={1,2,3}'), (2009, '[0:1][-1:0]={
 
 
 class Probe:
+    alive = []
+
     def __init__(self, server, prefix=()):
         self.process = subprocess.Popen(
             [*prefix, str(BUILD / "postgres-run/attach_probe")],
             env=server.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
         )
+        Probe.alive.append(self)
+
+    @classmethod
+    def end_all(cls):
+        """A case that failed leaves none to the next one."""
+        for probe in cls.alive:
+            probe.process.kill()
+            probe.process.wait()
+        cls.alive = []
 
     def ask(self, *words):
         self.process.stdin.write(" ".join(words) + "\n")
@@ -447,6 +458,7 @@ def main():
                 print(f"not ok {number} - {name}", flush=True)
                 for line in traceback.format_exc().splitlines() + server.log().splitlines()[-5:]:
                     print(f"# {line}")
+            Probe.end_all()
         if server:
             server.end()
     return code

@@ -204,7 +204,7 @@ TYPES = {
 }
 INTEGERS = ("int2", "int4", "int8")
 # Types whose values are of the other type, byte for byte.
-WIDER = {"varchar(300)": "text", "d_small": "int4", "d_word": "text"}
+WIDER = {"varchar(300)": "text", "d_small": "int4", "d_word": "text", "numeric(10,2)": "numeric"}
 REFUSED = ("int4", "int8", "text", "float8", "numeric", "uuid", "int4[]")
 
 
@@ -769,7 +769,7 @@ class Maker:
             return Statement("widen type", f"{table} ALTER COLUMN {column.name} TYPE {wider.type}", {t.index: EXCLUSIVE},
                              effect=("columns", t.index, [wider if c is column else c for c in t.columns]))
         if kind < 0.8 and not column.generated and not (t.format == "arrow" and column.type.endswith("[]")):
-            other = r.choice([x for x in REFUSED if x != column.type])
+            other = r.choice([x for x in REFUSED if x not in (column.type, WIDER.get(column.type))])
             changed = Column(column.name, other, "", False, column.pglz)
             # With rows it is refused: differ.py sees to it that it fails on the heap, too.
             text = f"ALTER TABLE {{}} ALTER COLUMN {column.name} DROP DEFAULT, ALTER COLUMN {column.name} TYPE {other}"
