@@ -94,9 +94,10 @@ typedef struct gvmi_patch {
  * GVM_E_FORMAT, GVM_E_LIMIT, GVM_E_NOMEM, GVM_E_LOST, GVM_E_DRIVER */
 gvm_status gvmi_share_patch(const gvm_share *share, gvm_buffer *buffer, gvmi_patch *out);
 
-/* Failure leaves chunks that are not in place, and no way back: the caller is to vacate the buffer.
+/* Settles about so many chunks more; what is left is in the patch, none if first == end. Failure leaves
+ * chunks that are not in place, and no way back: the caller is to vacate the buffer.
  *
  * GVM_E_FORMAT, GVM_E_LIMIT, GVM_E_NOMEM, GVM_E_LOST, GVM_E_DRIVER */
-gvm_status gvmi_share_settle_patch(gvm_buffer *buffer, const gvmi_patch *patch);
+gvm_status gvmi_share_settle_patch(gvm_buffer *buffer, gvmi_patch *patch, uint64_t chunks);
 
 #endif

@@ -24,6 +24,8 @@
 #include "base/error.h"
 #include "sharing/share.h"
 
+#define UNSETTLED (GVMI_CHUNK_UNMAPPED | GVMI_CHUNK_STALE)
+
 /* A chunk that has come or was replaced. */
 typedef struct change {
     uint64_t chunk;    /* of the buffer */
@@ -347,12 +349,18 @@ gvm_status gvmi_share_patch(const gvm_share *share, gvm_buffer *buffer, gvmi_pat
     return status;
 }
 
-gvm_status gvmi_share_settle_patch(gvm_buffer *buffer, const gvmi_patch *patch)
+gvm_status gvmi_share_settle_patch(gvm_buffer *buffer, gvmi_patch *patch, uint64_t chunks)
 {
+    uint64_t end;
     gvm_status status;
 
     gvmi_lock(&buffer->lock);
-    status = gvmi_share_settle_locked(buffer, patch->first, patch->end);
+    while (patch->first < patch->end && (buffer->chunks[patch->first].flags & UNSETTLED) == 0)
+        patch->first++;
+    end = patch->end - patch->first < chunks ? patch->end : patch->first + chunks;
+    status = gvmi_share_settle_locked(buffer, patch->first, end);
     gvmi_unlock(&buffer->lock);
+    if (status == GVM_OK)
+        patch->first = end;
     return status;
 }

@@ -171,17 +171,33 @@ static gvm_status answer_good(gvm_keeper *keeper, gvmi_client_request *request,
     }
 }
 
+/* NULL: there is none. Nobody but the mapper ends it. */
+static gvmi_client_request *find_request(gvm_keeper *keeper, uint64_t number)
+{
+    gvmi_client_request *request;
+
+    gvmi_lock(&keeper->lock);
+    for (request = *bucket_of(keeper, number); request != NULL && request->number != number;
+         request = request->next)
+        ;
+    gvmi_unlock(&keeper->lock);
+    return request;
+}
+
+bool gvmi_client_may_overtake(gvm_keeper *keeper, const gvmi_wire_head *head)
+{
+    const gvmi_client_request *request = find_request(keeper, head->request);
+
+    return request != NULL && (request->type == GVMI_WIRE_EVICT || request->type == GVMI_WIRE_TRIM ||
+                               request->type == GVMI_WIRE_SNAPSHOT);
+}
+
 gvm_status gvmi_client_answer(gvm_keeper *keeper, gvmi_client_message *message)
 {
     const gvmi_wire_head *head = &message->wire.head;
-    gvmi_client_request *request;
+    gvmi_client_request *request = find_request(keeper, head->request);
     gvm_status status = GVM_OK;
 
-    gvmi_lock(&keeper->lock);
-    for (request = *bucket_of(keeper, head->request);
-         request != NULL && request->number != head->request; request = request->next)
-        ;
-    gvmi_unlock(&keeper->lock);
     if (!GVM_CHECK(request != NULL))
         return unexpected(head);
     if (head->type == GVMI_WIRE_FAILED && request->type != GVMI_WIRE_CLOSE) {

@@ -177,6 +177,10 @@ gvm_status gvmi_client_send(gvm_keeper *keeper, const gvmi_wire_message *message
 
 /* ---- client_call.c, for the mapper alone: it is the one that ends requests */
 
+/* Is it the reply to a request that is not about what this process has mapped? Then MAPs that came
+ * before it may be owed still. */
+bool gvmi_client_may_overtake(gvm_keeper *keeper, const gvmi_wire_head *head);
+
 /* A reply came: gives it to its request. GVM_E_FORMAT if nobody asked for it; what sending says. */
 gvm_status gvmi_client_answer(gvm_keeper *keeper, gvmi_client_message *message);
 
@@ -189,6 +193,9 @@ void gvmi_client_lose(gvm_keeper *keeper);
  *
  * The status with which a MAP failed, or GVM_E_KEEPER */
 gvm_status gvmi_client_wait_shown(gvm_object *object, uint32_t generation);
+
+/* So much is mapped before the next look for a MAP, and one chunk at least. Tests make it smaller. */
+extern uint64_t gvmi_client_slice_bytes;
 
 /* The mapper; arg is the keeper. */
 void *gvmi_client_run_mapper(void *arg);

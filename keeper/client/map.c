@@ -10,8 +10,10 @@
  * Mapping takes the driver far longer than unmapping, and the keeper has use for what is unmapped. So
  * a MAP is taken in two steps: what it replaces goes at once, and the keeper is told; what is new is
  * owed, and mapped in the order of the MAPs, once there is no further MAP to be read. A burst of MAPs
- * is thus unmapped to its end before the first of them is mapped. Messages of other kinds come when
- * nothing is owed: a reply finds done what was sent before it.
+ * is thus unmapped to its end before the first of them is mapped, and one that comes while a large one is
+ * being mapped waits for no more than a slice of it. Messages of other kinds come when nothing is owed,
+ * so that a reply finds done what was sent before it; but for those that are not about this process's
+ * memory.
  */
 #include <errno.h>
 #include <poll.h>
@@ -243,11 +245,20 @@ static gvm_status take_map(gvm_object *object, gvmi_client_message *message)
 
 /* ---- MAP, the second step: what is new comes */
 
-static void put_chunks(gvm_object *object, const gvmi_client_owed *owed)
+uint64_t gvmi_client_slice_bytes = 32ull << 20; /* 0.3 ms of host memory */
+
+/* A slice of them; false: there are more. */
+static bool put_chunks(gvm_object *object, gvmi_client_owed *owed)
 {
-    if (object->failure.status == GVM_OK &&
-        gvmi_share_settle_patch(object->buffer, &owed->patch) != GVM_OK)
+    const uint64_t chunks = gvmi_client_slice_bytes / object->chunk_bytes;
+
+    if (object->failure.status != GVM_OK)
+        return true;
+    if (gvmi_share_settle_patch(object->buffer, &owed->patch, chunks > 0 ? chunks : 1) != GVM_OK) {
         fail_object(object);
+        return true;
+    }
+    return owed->patch.first == owed->patch.end;
 }
 
 static gvm_status answer_map(gvm_object *object, const gvmi_wire_map *map)
@@ -290,30 +301,35 @@ static void end_work(gvm_keeper *keeper)
     gvmi_unlock(&keeper->lock);
 }
 
-/* The MAP that is owed longest; answer: unless the connection is lost. */
-static gvm_status finish_first(gvm_keeper *keeper, bool answer)
+/* A slice of the MAP that is owed longest; answer: unless the connection is lost. */
+static gvm_status go_on(gvm_keeper *keeper, bool answer)
 {
-    const gvmi_client_owed owed = keeper->owed[keeper->first_owed];
+    gvmi_client_owed *owed = &keeper->owed[keeper->first_owed];
+    gvm_object *object = owed->object;
     gvm_status status = GVM_OK;
+    bool done = true;
 
-    keeper->first_owed = (keeper->first_owed + 1) % GVMI_CLIENT_OWED_MAX;
-    keeper->owed_count--;
-    if (begin_work(owed.object)) { /* otherwise the CLOSE that is on its way answers this, too */
-        put_chunks(owed.object, &owed);
-        if (answer)
-            status = answer_map(owed.object, &owed.map);
+    if (begin_work(object)) { /* otherwise the CLOSE that is on its way answers this, too */
+        done = put_chunks(object, owed);
+        if (done && answer)
+            status = answer_map(object, &owed->map);
         end_work(keeper);
     }
-    gvmi_client_drop_object(owed.object);
+    if (!done)
+        return GVM_OK;
+    keeper->first_owed = (keeper->first_owed + 1) % GVMI_CLIENT_OWED_MAX;
+    keeper->owed_count--;
+    gvmi_client_drop_object(object);
     return status;
 }
 
-static gvm_status finish_all(gvm_keeper *keeper)
+/* Until at most so many are owed. */
+static gvm_status finish(gvm_keeper *keeper, uint32_t left)
 {
     gvm_status status = GVM_OK;
 
-    while (keeper->owed_count > 0 && status == GVM_OK)
-        status = finish_first(keeper, true);
+    while (keeper->owed_count > left && status == GVM_OK)
+        status = go_on(keeper, true);
     return status;
 }
 
@@ -322,10 +338,8 @@ static gvm_status handle_map(gvm_keeper *keeper, gvmi_client_message *message)
     const uint32_t slot = message->wire.body.MAP.slot;
     gvm_object *object = NULL;
     bool known, ending, open = false;
-    gvm_status status = GVM_OK;
+    gvm_status status = finish(keeper, GVMI_CLIENT_OWED_MAX - 1);
 
-    if (keeper->owed_count == GVMI_CLIENT_OWED_MAX)
-        status = finish_first(keeper, true);
     if (status != GVM_OK)
         return status;
     gvmi_lock(&keeper->lock);
@@ -510,7 +524,7 @@ static gvm_status handle(gvm_keeper *keeper, gvmi_client_message *message)
 
     if (head->type == GVMI_WIRE_MAP)
         return handle_map(keeper, message);
-    status = finish_all(keeper);
+    status = gvmi_client_may_overtake(keeper, head) ? GVM_OK : finish(keeper, 0);
     if (status != GVM_OK)
         return status;
     if (head->type == GVMI_WIRE_FAILED && head->request == 0)
@@ -544,11 +558,11 @@ void *gvmi_client_run_mapper(void *arg)
         if (wait_message(keeper))
             status = handle_next(keeper);
         else if (keeper->owed_count > 0)
-            status = finish_first(keeper, true);
+            status = go_on(keeper, true);
     }
     reason = gvmi_error_save();
     while (keeper->owed_count > 0)
-        (void)finish_first(keeper, false);
+        (void)go_on(keeper, false);
     gvmi_error_restore(&reason);
     gvmi_client_lose(keeper);
     while (keeper->failing != NULL) {

@@ -71,7 +71,7 @@ static bool check_waits(const keep_object *object, uint32_t index)
 
 static bool check_chunks(const gvmi_machine *m, const keep_object *object)
 {
-    uint32_t moving = 0, on_device = 0, sending = 0;
+    uint32_t moving = 0, leaving = 0, on_device = 0, sending = 0;
 
     if (object->chunk_count > object->chunk_places ||
         object->bytes > object->chunk_count * object->chunk_bytes) /* I8 */
@@ -82,9 +82,13 @@ static bool check_chunks(const gvmi_machine *m, const keep_object *object)
         if (!check_chunk(m, object, chunk) || !check_waits(object, i))
             return false;
         moving += chunk->op != KEEP_OP_NONE;
+        leaving += chunk->op == KEEP_OP_OUT_COPY ||
+                   (chunk->op == KEEP_OP_OUT_MAP && chunk->device_frame != 0);
         on_device += chunk->where == GVM_TIER_DEVICE;
         sending += chunk->send;
     }
+    if (leaving != object->leaving || (object->evictor != NULL && leaving == 0))
+        return false;
     return moving == object->moving && on_device == object->device_chunks &&
            sending == object->sending && (moving == 0 || object->lease_state == KEEP_FROZEN); /* I3 */
 }

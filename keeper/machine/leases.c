@@ -167,6 +167,18 @@ bool gvmi_keep_freeze(gvmi_machine *m, keep_object *object)
     return true;
 }
 
+void gvmi_keep_answer_evictor(gvmi_machine *m, keep_object *object)
+{
+    if (object->evictor == NULL)
+        return;
+    if (object->evict_bytes == 0 && object->evict_short)
+        gvmi_keep_reply_failed(m, object->evictor, object->evict_request, GVM_E_NOMEM,
+                               "the host budget has no room for what would leave the device");
+    else
+        gvmi_keep_reply_done(m, object->evictor, object->evict_request, object->evict_bytes);
+    object->evictor = NULL;
+}
+
 void gvmi_keep_thaw(gvmi_machine *m, keep_object *object)
 {
     GVM_ASSERT(object->moving == 0);
@@ -175,14 +187,6 @@ void gvmi_keep_thaw(gvmi_machine *m, keep_object *object)
     object->item.pinned = object->parked;
     gvmi_keep_resident(m, object);
     change(object, KEEP_THAW);
-    if (object->evictor != NULL) {
-        if (object->evict_bytes == 0 && object->evict_short)
-            gvmi_keep_reply_failed(m, object->evictor, object->evict_request, GVM_E_NOMEM,
-                                   "the host budget has no room for what would leave the device");
-        else
-            gvmi_keep_reply_done(m, object->evictor, object->evict_request, object->evict_bytes);
-        object->evictor = NULL;
-    }
     gvmi_keep_mark(m, object);
 }
 
@@ -428,6 +432,8 @@ static void evict_now(gvmi_machine *m, keep_wait *wait)
     object->evict_bytes = gvmi_keep_evict_chunks(
         m, object, wait->bytes - wait->bytes % object->chunk_bytes, &object->evict_short);
     end_wait(m, wait);
+    if (object->leaving == 0)
+        gvmi_keep_answer_evictor(m, object);
     if (object->moving == 0)
         gvmi_keep_thaw(m, object);
 }

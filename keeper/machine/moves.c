@@ -64,6 +64,14 @@ static void end_move(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
     gvmi_keep_mark(m, object);
 }
 
+/* A chunk with an OUT has no device frame any more, or keeps it for good. */
+static void end_leaving(gvmi_machine *m, keep_object *object)
+{
+    device_of(m, object)->leaving--;
+    if (--object->leaving == 0)
+        gvmi_keep_answer_evictor(m, object);
+}
+
 /* Nobody has the device frame any more. */
 static void leave_device(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
 {
@@ -75,7 +83,7 @@ static void leave_device(gvmi_machine *m, keep_object *object, keep_chunk *chunk
     object->evicted_bytes += object->chunk_bytes;
     device->evicted_bytes += object->chunk_bytes;
     device->evictions++;
-    device->leaving--;
+    end_leaving(m, object);
 }
 
 static void came_to_device(gvmi_machine *m, keep_object *object, uint32_t index)
@@ -326,6 +334,7 @@ static bool start_out(gvmi_machine *m, keep_object *object, uint32_t index)
         return false;
     }
     object->moving++;
+    object->leaving++;
     device_of(m, object)->leaving++;
     return true;
 }
@@ -475,10 +484,10 @@ static void copied_out(gvmi_machine *m, keep_object *object, uint32_t index, gvm
     }
     gvmi_keep_give_frame(m, chunk->host_frame, made);
     chunk->host_frame = 0;
-    device_of(m, object)->leaving--;
     object->evict_short = true;
     if (object->evictor != NULL && object->evict_bytes >= object->chunk_bytes)
         object->evict_bytes -= object->chunk_bytes;
+    end_leaving(m, object);
     end_move(m, object, chunk);
 }
 

@@ -201,11 +201,12 @@ struct keep_object {
     uint32_t opening_count;
 
     uint32_t moving;  /* chunks with an OUT or IN */
+    uint32_t leaving; /* of them, those with an OUT that have a device frame yet */
     uint32_t sending; /* chunks with send */
     uint32_t jobs;    /* under way, of any kind */
     bool bare_send;   /* a MAP is to be sent, even without chunks */
     keep_growth *growth;
-    keep_client *evictor; /* whom to tell at the thaw how much went */
+    keep_client *evictor; /* whom to tell, once nothing is leaving any more, how much went */
     uint64_t evict_request, evict_bytes;
     bool evict_short; /* of host memory */
 
@@ -420,6 +421,9 @@ void gvmi_keep_unpark(keep_object *object);
 /* Withdraws permits and, if nothing is held, freezes. False: as before. */
 bool gvmi_keep_freeze(gvmi_machine *m, keep_object *object);
 void gvmi_keep_thaw(gvmi_machine *m, keep_object *object);
+/* What an EVICT began has left the device, if there was one: that others are still to map what takes
+ * its place is not the evictor's concern. */
+void gvmi_keep_answer_evictor(gvmi_machine *m, keep_object *object);
 
 /* ---- moves.c */
 uint64_t gvmi_keep_evict_chunks(gvmi_machine *m, keep_object *object, uint64_t bytes, bool *host_full);

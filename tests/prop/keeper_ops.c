@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "keeper/client/client.h"
 #include "memory/device.h"
 #include "tests/prop/keeper_ops.h"
 
@@ -446,6 +447,7 @@ int main(int argc, char **argv)
         return 2;
     }
     set_up_environment();
+    gvmi_client_slice_bytes = CHUNK_BYTES; /* the objects are small */
     page = model_page_create();
     if (page == NULL || mkdtemp(folder) == NULL) {
         perror("keeper_ops");

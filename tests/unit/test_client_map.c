@@ -993,6 +993,6 @@ int main(void)
         cmocka_unit_test(map_that_comes_before_bye_is_ignored),
         cmocka_unit_test(leases_of_many_threads_all_come_back),
     };
-
+    gvmi_client_slice_bytes = CHUNK;
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

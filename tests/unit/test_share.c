@@ -433,11 +433,22 @@ static int patch_in_two_steps(void *arg)
     CHILD_EXPECT(patch.replaced && patch.first == 1 && patch.end == 2);
     CHILD_EXPECT((buffer->chunks[1].flags & GVMI_CHUNK_UNMAPPED) != 0);
     CHILD_EXPECT(gvmi_buffer_check(buffer));
-    CHILD_EXPECT(gvmi_share_settle_patch(buffer, &patch) == GVM_OK);
+    CHILD_EXPECT(gvmi_share_settle_patch(buffer, &patch, UINT64_MAX) == GVM_OK);
     CHILD_EXPECT((buffer->chunks[1].flags & GVMI_CHUNK_UNMAPPED) == 0);
     gvmi_device_leave();
     CHILD_EXPECT(byte_of(buffer, 0) == 1 && byte_of(buffer, 1) == 7);
     CHILD_EXPECT(gvmi_share_patch(f.share, buffer, &patch) == GVM_OK && !patch.replaced);
+    gvm_share_destroy(f.share);
+    /* The second step in slices. */
+    CHILD_EXPECT(renew(f.buffer, 0, 8) == GVM_OK && renew(f.buffer, 1, 9) == GVM_OK);
+    CHILD_EXPECT(gvm_share_export(f.buffer, 0, 0, &f.share) == GVM_OK);
+    CHILD_EXPECT(gvmi_share_patch(f.share, buffer, &patch) == GVM_OK);
+    CHILD_EXPECT(gvmi_share_settle_patch(buffer, &patch, 1) == GVM_OK);
+    CHILD_EXPECT(patch.first == 1 && patch.end == 2);
+    CHILD_EXPECT((buffer->chunks[0].flags & GVMI_CHUNK_UNMAPPED) == 0 &&
+                 (buffer->chunks[1].flags & GVMI_CHUNK_UNMAPPED) != 0);
+    CHILD_EXPECT(gvmi_share_settle_patch(buffer, &patch, 1) == GVM_OK && patch.first == patch.end);
+    CHILD_EXPECT(byte_of(buffer, 0) == 8 && byte_of(buffer, 1) == 9);
     return 0;
 }
 
