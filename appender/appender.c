@@ -11,7 +11,7 @@
 
 #define CHUNKS_WANTED 64 /* of the reservation; the header says why large ones */
 #define CHUNKS_BUDGET_MIN 16
-#define CHUNK_BYTES_CHOSEN_MAX (256ull << 20)
+#define CHUNK_BYTES_CHOSEN_MAX (512ull << 20)
 #define STEP_BYTES_DEFAULT (256ull << 20)
 #define WAIT_MS_DEFAULT 10000
 #define UNIT_SHIFT_MIN 4
@@ -64,7 +64,8 @@ static gvm_status read_options(const gvm_appender_options *options, gvm_appender
         return gvmi_fail(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");
-    if ((full->flags & ~(uint32_t)GVM_BUFFER_UNSHARED) != 0 || full->reserved != 0)
+    if ((full->flags & ~(uint32_t)(GVM_BUFFER_UNSHARED | GVM_APPENDER_ROWS_ONLY)) != 0 ||
+        full->reserved != 0)
         return gvmi_fail(GVM_E_INVALID, "unknown appender flags %#x", (unsigned)full->flags);
     if (full->align_bytes != 0 &&
         (!gvmi_is_pow2(full->align_bytes) || full->align_bytes > GVM_APPEND_ALIGN_MAX))
@@ -118,6 +119,7 @@ static void set_options(gvm_appender *a, const gvm_appender_options *options)
                                                : 2 * lesser(a->step_bytes, GVMI_SPAN_BYTES_MAX);
     a->wait_ns = (options->wait_ms != 0 ? options->wait_ms : WAIT_MS_DEFAULT) * 1000000ull;
     a->unit_shift = choose_unit_shift(a->device, a->buffer->reserve_bytes, options);
+    a->rows_only = (options->flags & GVM_APPENDER_ROWS_ONLY) != 0;
     a->feed.step_chunks = 1;
 }
 

@@ -2,7 +2,7 @@
  *
  *   appender.c   creation, questions, end; what options mean
  *   finish.c     begin and finish, take and reset: what crosses to the device and back
- *   feed.c       one step of committing for one appender: how much, at which end, and what to answer
+ *   feed.c       committing for one appender: how much, at which end, and what to answer
  *   service.c    the thread that takes those steps for all appenders that have begun
  *   slot.c       the words that kernels and library share, from a pool of the device
  *
@@ -49,8 +49,8 @@ typedef struct gvmi_append_feed {
     uint64_t allowed_chunks;            /* by the budget, of both */
     uint64_t step_chunks;               /* of the next commit at most */
     uint64_t asked, need;               /* positions, the highest that the device told */
-    bool eager;                         /* no kernel has asked yet; a first chunk is due */
-    bool ahead_over; /* committing ahead has failed: only what is needed is tried from here on */
+    bool front_last;                    /* the latest commit was at the front */
+    bool ahead_over; /* only what is needed is tried from here on: committing ahead has failed */
     bool refused;    /* told so; reason says why */
     gvm_status reason;
     int64_t begun_us;
@@ -70,12 +70,22 @@ struct gvm_appender {
     uint32_t unit_shift;
     gvm_append limits; /* what the latest begin gave to kernels */
     uint64_t position; /* what is written, as of the last finish */
-    bool begun, torn;
+    bool begun, torn, rows_only;
+    bool stuck; /* the last launch was granted nothing: nothing is committed ahead of the next */
     gvmi_append_feed feed;
 };
 
 /* Readies the feed for a begin: answers in the mailbox say what is committed. */
 void gvmi_append_feed_begin(gvm_appender *appender);
+
+/* The first chunk of an end that has none, before any kernel runs. Not an error if it fails: the
+ * first need tries again. */
+void gvmi_append_feed_first(gvm_appender *appender);
+
+/* Gives back what is committed beyond so many chunks, or beyond what is written. What cannot be
+ * given back stays. Not while the appender has begun. */
+void gvmi_append_feed_give_back(gvm_appender *appender, uint64_t front_chunks, uint64_t back_chunks);
+void gvmi_append_feed_trim(gvm_appender *appender);
 
 /* One commit at most. False: there was nothing to do. */
 bool gvmi_append_feed_step(gvm_appender *appender);
@@ -94,7 +104,13 @@ gvm_status gvmi_append_service_start(void);
 void gvmi_append_service_retain(void);
 void gvmi_append_service_release(void);
 
-/* From now on the thread serves the appender; it no longer does, and has left it. */
+/* An appender is about to join, so that the thread is awake when it does, or has thought better of
+ * it. */
+void gvmi_append_service_expect(void);
+void gvmi_append_service_forgo(void);
+
+/* From now on the thread serves the appender that was expected; it no longer does, and has left
+ * it. */
 void gvmi_append_service_join(gvm_appender *appender);
 void gvmi_append_service_leave(gvm_appender *appender);
 

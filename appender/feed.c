@@ -1,9 +1,13 @@
-/* One step of committing for one appender: how much, at which end, and what to answer.
+/* Committing for one appender: how much, at which end, and what to answer.
  *
- * The device tells two positions: need, which threads wait for, and asked, which reaches further and
- * is there so that nobody has to wait. Need comes first, and only a need that cannot be met is
- * refused. What is committed ahead leaves one chunk of the budget free, so that looking ahead at one
- * end does not refuse the first need at the other.
+ * The device tells two positions: need, which the first of the threads that wait waits for, and
+ * asked, which reaches further and is there so that nobody has to wait. Need comes first, and only a
+ * need that cannot be met is refused. What is committed ahead takes nothing that is needed at the
+ * other end and leaves one chunk of the budget free, so that looking ahead at one end does not refuse
+ * the first need at the other.
+ *
+ * A launch that is granted nothing although it could be in an empty buffer would, launched again,
+ * fail in the same way for ever: after one, nothing is ahead of what is needed (stuck).
  *
  * Each step is at most twice the one before, up to the limit of the options: a small result commits
  * little, a large one is not kept by one call a chunk. A step that fails is tried again with a
@@ -18,6 +22,8 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/size.h"
+
+#define ROOMY_CHUNKS 16 /* the default of chunk_bytes makes so many of a budget */
 
 int64_t gvmi_append_now_us(void)
 {
@@ -79,15 +85,53 @@ uint64_t gvmi_append_ready(const gvm_appender *a)
     return gvm_append_position(rows, units);
 }
 
+/* Can there be data at both ends? */
+static bool has_both_ends(const gvm_appender *a)
+{
+    return a->row_bytes > 0 && !a->rows_only;
+}
+
+/* Chunks that may still be committed. */
+static uint64_t chunks_left(const gvm_appender *a)
+{
+    const gvmi_append_feed *f = &a->feed;
+    const uint64_t held = f->front_chunks + f->back_chunks;
+
+    return f->allowed_chunks > held ? lesser(f->allowed_chunks - held, a->chunk_count - held) : 0;
+}
+
+/* What nobody has asked for yet is committed only where a chunk more or less matters little. */
+static bool is_roomy(const gvm_appender *a)
+{
+    return !a->stuck && a->feed.allowed_chunks >= ROOMY_CHUNKS;
+}
+
+/* What the first row will ask, or the first bytes where rows take no memory. */
+static uint64_t first_asked(const gvm_appender *a)
+{
+    const gvm_append *l = &a->limits;
+    const uint64_t rows = gvm_append_rows_of(a->position) + 1;
+    const uint64_t units = gvm_append_units_of(a->position) + 1;
+
+    if (!is_roomy(a))
+        return 0;
+    if (a->row_bytes > 0)
+        return gvm_append_position(
+            gvm_append_asked(rows, l->ahead_rows_min, l->ahead_rows_max, l->rows_max), 0);
+    return gvm_append_position(
+        0, gvm_append_asked(units, l->ahead_units_min, l->ahead_units_max, l->units_max));
+}
+
 void gvmi_append_feed_begin(gvm_appender *a)
 {
     gvmi_append_feed *f = &a->feed;
     gvm_append_mail *mail = a->slot.mail;
 
     f->allowed_chunks = gvmi_appender_allowed_chunks(a);
-    f->asked = f->need = 0;
-    f->eager = a->row_bytes > 0 && f->front_chunks == 0;
-    f->ahead_over = f->refused = false;
+    f->need = 0;
+    f->asked = raise_position(a, 0, first_asked(a));
+    f->ahead_over = a->stuck;
+    f->refused = false;
     f->reason = GVM_OK;
     f->commits = f->commit_us = f->first_us = 0;
     f->begun_us = gvmi_append_now_us();
@@ -97,6 +141,28 @@ void gvmi_append_feed_begin(gvm_appender *a)
     __atomic_store_n(&mail->acked, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&mail->refused, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&mail->ready, gvmi_append_ready(a), __ATOMIC_RELEASE);
+}
+
+void gvmi_append_feed_give_back(gvm_appender *a, uint64_t front_chunks, uint64_t back_chunks)
+{
+    gvmi_append_feed *f = &a->feed;
+    const uint64_t end = a->chunk_count - back_chunks;
+    gvm_error error = gvmi_error_save();
+
+    if ((f->front_chunks > front_chunks || f->back_chunks > back_chunks) &&
+        gvm_buffer_decommit(a->buffer, front_chunks * a->chunk_bytes,
+                            (end - front_chunks) * a->chunk_bytes) == GVM_OK) {
+        __atomic_store_n(&f->front_chunks, lesser(f->front_chunks, front_chunks), __ATOMIC_RELAXED);
+        __atomic_store_n(&f->back_chunks, lesser(f->back_chunks, back_chunks), __ATOMIC_RELAXED);
+        __atomic_store_n(&a->slot.mail->ready, gvmi_append_ready(a), __ATOMIC_RELEASE);
+    }
+    gvmi_error_restore(&error);
+}
+
+void gvmi_append_feed_trim(gvm_appender *a)
+{
+    gvmi_append_feed_give_back(a, chunks_for(a, gvm_append_rows_of(a->position) * a->row_bytes),
+                               chunks_for(a, gvm_append_units_of(a->position) << a->unit_shift));
 }
 
 /* ---- one step */
@@ -153,45 +219,55 @@ static void listen(gvm_appender *a, uint64_t *told)
     *told = __atomic_load_n(&mail->asked, __ATOMIC_ACQUIRE);
     f->asked = raise_position(a, f->asked, *told);
     f->need = raise_position(a, f->need, __atomic_load_n(&mail->need, __ATOMIC_ACQUIRE));
-    if (f->need != 0)
-        f->eager = false;
+}
+
+void gvmi_append_feed_first(gvm_appender *a)
+{
+    gvmi_append_feed *f = &a->feed;
+    /* The last chunk of a budget is left to what is needed, unless only one end can need it. */
+    const uint64_t spare = has_both_ends(a) && a->chunk_count > 1 ? 1 : 0;
+    gvm_error error = gvmi_error_save();
+
+    if (a->row_bytes > 0 && f->front_chunks == 0 && chunks_left(a) > spare && !f->ahead_over)
+        commit(a, true, 1, false);
+    if (!a->rows_only && f->back_chunks == 0 && chunks_left(a) > spare && !f->ahead_over &&
+        (a->row_bytes == 0 || is_roomy(a)))
+        commit(a, false, 1, false);
+    gvmi_error_restore(&error);
 }
 
 bool gvmi_append_feed_step(gvm_appender *a)
 {
     gvmi_append_feed *f = &a->feed;
-    uint64_t told, held, space, left, front, back, ahead_front, ahead_back;
-    bool needed, at_front;
+    uint64_t told, left, space, front, back, beyond, ahead_front, ahead_back;
+    bool needed, unmet, at_front;
 
     listen(a, &told);
-    held = f->front_chunks + f->back_chunks;
-    space = a->chunk_count - held;
-    left = f->allowed_chunks > held ? lesser(f->allowed_chunks - held, space) : 0;
+    left = chunks_left(a);
+    space = a->chunk_count - f->front_chunks - f->back_chunks;
     front = missing_front(a, f->need);
     back = missing_back(a, f->need);
     needed = front > 0 || back > 0;
-    if (f->refused || space == 0 || (needed && left == 0)) {
-        if (!f->refused && space > 0)
+    /* Where the budget does not limit the last chunk serves both ends. */
+    unmet = front + back > left && left < space;
+    if (f->refused || space == 0 || unmet) {
+        if (!f->refused && unmet)
             refuse(a, GVM_E_LIMIT);
         __atomic_store_n(&a->slot.mail->acked, told, __ATOMIC_RELEASE);
         return false;
     }
-    ahead_front = missing_front(a, f->eager ? raise_position(a, f->asked, gvm_append_position(1, 0))
-                                            : f->asked);
-    ahead_back = missing_back(a, f->asked);
-    if (f->ahead_over || left == 1)
-        ahead_front = ahead_back = 0;
-    at_front = needed ? front > 0 : ahead_front > 0;
+    /* What is asked ahead takes nothing that is needed, and goes with what is needed at its end. */
+    beyond = front + back + (has_both_ends(a) ? 1 : 0);
+    beyond = left > beyond && !f->ahead_over ? left - beyond : 0;
+    ahead_front = lesser(missing_front(a, f->asked), front + beyond);
+    ahead_back = lesser(missing_back(a, f->asked), back + beyond);
     if (!needed && ahead_front == 0 && ahead_back == 0) {
-        f->eager = false;
         __atomic_store_n(&a->slot.mail->acked, told, __ATOMIC_RELEASE);
         return false;
     }
-    /* With what is needed goes what was asked ahead at the same end. */
-    if (at_front)
-        front = greater(front, lesser(ahead_front, left - 1));
-    else
-        front = greater(back, lesser(ahead_back, left - 1));
+    at_front = needed ? front > 0 : ahead_front > 0 && (ahead_back == 0 || !f->front_last);
+    f->front_last = at_front;
+    front = at_front ? greater(front, ahead_front) : greater(back, ahead_back);
     commit(a, at_front, lesser(lesser(front, left), f->step_chunks), needed);
     return true;
 }

@@ -63,8 +63,11 @@ static void set_limits(gvm_appender *a)
         .mail = (uint64_t)(uintptr_t)a->slot.mail,
         .wait_ns = a->wait_ns,
         .rows_max = count_within(capacity, a->row_bytes, GVM_APPEND_FIELD_MAX),
-        .units_max = count_within(capacity, unit, GVM_APPEND_FIELD_MAX),
+        .units_max = a->rows_only ? 0 : count_within(capacity, unit, GVM_APPEND_FIELD_MAX),
         .unit_shift = a->unit_shift,
+        .chunk_shift = capacity < a->chunk_count * a->chunk_bytes
+                           ? (uint32_t)__builtin_ctzll(a->chunk_bytes)
+                           : 0,
     };
     if (a->row_bytes > 0) {
         limits->ahead_rows_min = count_within(least, a->row_bytes, limits->rows_max);
@@ -102,13 +105,19 @@ static gvm_status begin_locked(gvm_appender *a, gvm_append *append)
 {
     gvm_append_words *words = a->slot.staging;
     gvm_status status = check_state(a, false);
+    uint64_t front_chunks, back_chunks;
 
     if (status == GVM_OK)
         status = check_whole(a);
     if (status != GVM_OK)
         return status;
     set_limits(a);
+    if (a->stuck)
+        gvmi_append_feed_trim(a);
     gvmi_append_feed_begin(a);
+    front_chunks = a->feed.front_chunks;
+    back_chunks = a->feed.back_chunks;
+    gvmi_append_feed_first(a);
     *words = (gvm_append_words){
         .cursor = a->position,
         .ready = a->slot.mail->ready,
@@ -116,8 +125,10 @@ static gvm_status begin_locked(gvm_appender *a, gvm_append *append)
         .published = a->position,
     };
     status = move_words(a, true);
-    if (status != GVM_OK)
+    if (status != GVM_OK) {
+        gvmi_append_feed_give_back(a, front_chunks, back_chunks);
         return status;
+    }
     gvmi_struct_out(append, &a->limits, sizeof a->limits, sizeof a->limits);
     a->begun = true;
     gvmi_append_service_join(a);
@@ -137,8 +148,12 @@ gvm_status gvm_appender_begin(gvm_appender *handle, gvm_append *append)
     gvmi_unlock(&appender->lock); /* held still, so that the thread stays once it is there */
     status = gvmi_append_service_start();
     gvmi_lock(&appender->lock);
-    if (status == GVM_OK)
+    if (status == GVM_OK) {
+        gvmi_append_service_expect();
         status = begin_locked(appender, append);
+        if (status != GVM_OK)
+            gvmi_append_service_forgo();
+    }
     gvmi_appender_drop(appender);
     return status;
 }
@@ -211,6 +226,8 @@ static gvm_status finish_locked(gvm_appender *a, gvm_appender_result *result)
                          "a kernel ended without publishing all that it had reserved, or wrote over "
                          "the appender's words: reset the appender");
     }
+    a->stuck = a->slot.staging->end != GVM_APPEND_NO_END && position == a->position &&
+               a->slot.staging->state != GVM_APPEND_STATE_LATE;
     a->position = position;
     if (a->slot.staging->state == GVM_APPEND_STATE_LATE && a->slot.staging->end != GVM_APPEND_NO_END)
         return gvmi_fail(GVM_E_TIMEOUT,
@@ -245,21 +262,6 @@ gvm_status gvm_appender_finish(gvm_appender *handle, gvm_stream stream, gvm_appe
 
 /* ---- take and reset */
 
-/* Gives back what was committed ahead of what is written. What cannot be given back stays. */
-static void trim(gvm_appender *a, gvm_buffer *buffer)
-{
-    const uint64_t chunk = a->chunk_bytes, whole = a->chunk_count * chunk;
-    const uint64_t rows = gvm_append_rows_of(a->position) * a->row_bytes;
-    const uint64_t bytes = gvm_append_units_of(a->position) << a->unit_shift;
-    const uint64_t from = (rows + chunk - 1) / chunk * chunk;
-    const uint64_t to = (whole - bytes) / chunk * chunk;
-    gvm_error error = gvmi_error_save();
-
-    if (from < to)
-        (void)gvm_buffer_decommit(buffer, from, to - from);
-    gvmi_error_restore(&error);
-}
-
 static void forget(gvm_appender *a)
 {
     a->position = 0;
@@ -278,7 +280,7 @@ static gvm_status take_locked(gvm_appender *a, gvm_buffer **out)
         status = gvmi_appender_new_buffer(a, &fresh, &address);
     if (status != GVM_OK)
         return status;
-    trim(a, filled);
+    gvmi_append_feed_trim(a);
     a->buffer = fresh;
     a->address = address;
     a->feed.step_chunks = 1;

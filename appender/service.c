@@ -2,7 +2,7 @@
  *
  * It goes round them, a step each, so that none waits for another's large result. While something
  * was asked a moment ago it spins, because a kernel that waits costs a whole device; else it looks
- * every NAP_US, and without an appender that has begun it sleeps. It calls only what never waits for
+ * every NAP_US, and without an appender that has begun or is about to it sleeps. It calls only what never waits for
  * a kernel: create, map, set access, and on the way to GVM_E_NOSPACE the amount of free memory.
  *
  * It runs while there are appenders: started by the first begin, ended by the last destroy.
@@ -37,7 +37,8 @@ static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
 static pthread_cond_t left = PTHREAD_COND_INITIALIZER; /* serving has changed */
 static TAILQ_HEAD(, gvm_appender) list = TAILQ_HEAD_INITIALIZER(list);
 static const gvm_appender *serving;
-static bool stopping, joined; /* joined: somebody has begun since the thread looked last */
+static uint64_t expected;     /* appenders that are about to join */
+static bool stopping, joined; /* joined: somebody has, or will, since the thread looked last */
 
 /* A step for each; true if any had something to do. */
 static bool serve_all_locked(void)
@@ -82,7 +83,7 @@ static void *run(void *unused)
     while (!stopping) {
         int64_t idle_us;
 
-        if (TAILQ_EMPTY(&list)) {
+        if (TAILQ_EMPTY(&list) && expected == 0) {
             pthread_cond_wait(&wake, &lock.mutex);
             continue;
         }
@@ -153,9 +154,27 @@ void gvmi_append_service_release(void)
     gvmi_unlock(&life_lock);
 }
 
+void gvmi_append_service_expect(void)
+{
+    gvmi_lock(&lock);
+    expected++;
+    joined = true;
+    pthread_cond_signal(&wake);
+    gvmi_unlock(&lock);
+}
+
+void gvmi_append_service_forgo(void)
+{
+    gvmi_lock(&lock);
+    expected--;
+    gvmi_unlock(&lock);
+}
+
 void gvmi_append_service_join(gvm_appender *appender)
 {
     gvmi_lock(&lock);
+    GVM_ASSERT(expected > 0);
+    expected--;
     appender->feed.leaving = false;
     TAILQ_INSERT_TAIL(&list, appender, feed.entry);
     joined = true;

@@ -172,6 +172,7 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     gvmi_block *block = NULL;
     gvm_heap *heap;
     unsigned step = 0;
+    uint64_t waiting;
     gvm_status status;
 
     if (out == NULL || size_bytes == 0 || size_bytes > GVMI_HEAP_BYTES_MAX)
@@ -181,6 +182,7 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     if (status != GVM_OK)
         return status;
     gvmi_lock(&heap->lock);
+    waiting = heap->pending_units;
     gvmi_heap_poll_locked(heap, false);
     status = units <= GVMI_HEAP_SHELF_UNITS ? take_for_shelf(heap, key, (uint32_t)units, &block)
                                             : take(heap, key, units, &block);
@@ -193,6 +195,8 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     } else if (is_short(status)) {
         fail_short(heap, status, size_bytes);
     }
+    if (heap->pending_units != waiting) /* what came free may be beyond the reserve */
+        gvmi_heap_keep_reserve_locked(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
     return status;
@@ -260,31 +264,42 @@ static inline bool is_ordered(uint64_t own, int mode, uint64_t key)
     return mode == FREE_NOW || (key != GVMI_HEAP_PLAIN && own == key);
 }
 
-/* On a shelf of the thread's: 1 done, 0 not here, -1 no shelf of this heap will do. */
-static inline int free_to_shelf(gvmi_shelf *shelf, const void *ptr, int mode, uint64_t key)
+/* May the block at an address be put on the shelf? */
+static inline bool suits(const gvmi_shelf *shelf, const gvmi_segment *segment, gvmi_block *block)
+{
+    const uint32_t units = atomic_load_explicit(&block->units, memory_order_relaxed);
+
+    return units <= GVMI_HEAP_SHELF_UNITS &&
+           shelf->bytes + ((uint64_t)units << GVMI_HEAP_UNIT_SHIFT) <= shelf->limit_bytes &&
+           atomic_load_explicit(&segment->arena, memory_order_relaxed) == shelf->arena;
+}
+
+/* On a shelf of the thread's: 1 done, 0 not here, but perhaps on that of the arena told, -1 no shelf
+ * of this heap will do. */
+static inline int free_to_shelf(gvmi_shelf *shelf, const void *ptr, int mode, uint64_t key,
+                                const gvmi_arena **of)
 {
     gvmi_segment *segment;
     gvmi_block *block;
-    gvmi_arena *arena;
-    uint32_t units;
     int done = -1;
 
     if (!gvmi_shelf_claim(shelf))
         return -1;
     block = gvmi_heap_find(shelf->heap, gvmi_key(ptr), &segment);
     if (LIKELY(block != NULL)) {
-        arena = atomic_load_explicit(&segment->arena, memory_order_relaxed);
-        units = atomic_load_explicit(&block->units, memory_order_relaxed);
-        if (arena != shelf->arena)
+        *of = atomic_load_explicit(&segment->arena, memory_order_relaxed);
+        if (*of != shelf->arena) {
             done = 0;
-        else if (LIKELY(units <= GVMI_HEAP_SHELF_UNITS && is_ordered(shelf->key, mode, key) &&
-                        shelf->bytes + ((uint64_t)units << GVMI_HEAP_UNIT_SHIFT) <= shelf->limit_bytes)) {
-            const uint64_t size_bytes = size_of(block);
-
-            if (LIKELY(end_use(block, GVMI_BLOCK_SHELVED))) {
-                gvmi_shelf_put(shelf, block, units);
-                shelf_note(shelf, -(int64_t)size_bytes);
+        } else if (LIKELY(is_ordered(shelf->key, mode, key) && suits(shelf, segment, block) &&
+                          end_use(block, GVMI_BLOCK_SHELVED))) {
+            /* Asked again, now that nobody else can change it: if the pointer is stale, another
+             * block may have come in between. Then the slow way decides. */
+            if (LIKELY(block->address == gvmi_key(ptr) && suits(shelf, segment, block))) {
+                gvmi_shelf_put(shelf, block, block->units);
+                shelf_note(shelf, -(int64_t)size_of(block));
                 done = 1;
+            } else {
+                atomic_store_explicit(&block->state, GVMI_BLOCK_USED, memory_order_release);
             }
         }
     }
@@ -315,17 +330,15 @@ static gvm_status free_locked(gvm_heap *heap, void *ptr, int mode, uint64_t key,
     gvmi_segment *segment;
     gvmi_block *block = live_block(heap, ptr, &segment);
     gvmi_arena *arena;
-    uint64_t size_bytes;
     gvm_status status;
 
     if (block == NULL)
         return gvmi_heap_fail_foreign(ptr);
     arena = segment->arena;
-    size_bytes = size_of(block);
     if (is_ordered(arena->key, mode, key)) {
         if (!end_use(block, GVMI_BLOCK_SHELVED)) /* another thread has just put it on its shelf */
             return gvmi_heap_fail_foreign(ptr);
-        gvmi_heap_note_requested(heap, -(int64_t)size_bytes);
+        gvmi_heap_note_requested(heap, -(int64_t)size_of(block));
         put_away(heap, block, arena);
         return GVM_OK;
     }
@@ -336,7 +349,7 @@ static gvm_status free_locked(gvm_heap *heap, void *ptr, int mode, uint64_t key,
         atomic_store_explicit(&block->state, GVMI_BLOCK_USED, memory_order_release);
         return status;
     }
-    gvmi_heap_note_requested(heap, -(int64_t)size_bytes);
+    gvmi_heap_note_requested(heap, -(int64_t)size_of(block));
     heap->pending_units += block->units;
     heap->order_pending[gvmi_heap_row(block->units)]++;
     return GVM_OK;
@@ -361,14 +374,16 @@ static gvm_status free_slowly(gvm_heap *handle, void *ptr, int mode, uint64_t ke
 static inline gvm_status free_block(gvm_heap *handle, void *ptr, int mode, uint64_t key,
                                     gvm_stream stream)
 {
+    const gvmi_arena *of = NULL;
+
     if (ptr == NULL)
         return GVM_OK;
     for (gvmi_shelf *shelf = gvmi_shelf_mine; shelf != NULL; shelf = shelf->mine) {
         int done;
 
-        if (shelf->handle != handle)
+        if (shelf->handle != handle || (of != NULL && shelf->arena != of))
             continue;
-        done = free_to_shelf(shelf, ptr, mode, key);
+        done = free_to_shelf(shelf, ptr, mode, key, &of);
         if (LIKELY(done > 0))
             return GVM_OK;
         if (done < 0)
@@ -389,11 +404,29 @@ gvm_status gvm_heap_free_async(gvm_heap *heap, void *ptr, gvm_stream stream)
 
 /* ---- one block */
 
-gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
+/* The block is out of USED meanwhile: a free of it beside this one, which is the program's mistake,
+ * must not put it on a shelf half way. */
+static gvm_status resize_locked(gvm_heap *heap, void *ptr, uint64_t size_bytes)
 {
     const uint64_t units = gvmi_heap_units(size_bytes);
     gvmi_segment *segment;
-    gvmi_block *block;
+    gvmi_block *block = live_block(heap, ptr, &segment);
+    gvm_status status = GVM_OK;
+
+    if (block == NULL || !end_use(block, GVMI_BLOCK_RESIZING))
+        return gvmi_heap_fail_foreign(ptr);
+    if (units != block->units)
+        status = gvmi_heap_refit_locked(heap, block, units);
+    if (status == GVM_OK) {
+        gvmi_heap_note_requested(heap, (int64_t)size_bytes - (int64_t)size_of(block));
+        atomic_store_explicit(&block->size_bytes, size_bytes, memory_order_relaxed);
+    }
+    atomic_store_explicit(&block->state, GVMI_BLOCK_USED, memory_order_release);
+    return status;
+}
+
+gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
+{
     gvm_heap *heap;
     unsigned step = 0;
     gvm_status status;
@@ -404,19 +437,14 @@ gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
     if (status != GVM_OK)
         return status;
     gvmi_lock(&heap->lock);
-    do {
-        block = live_block(heap, ptr, &segment); /* anew: the program may have had the lock */
-        status = block != NULL ? GVM_OK : gvmi_heap_fail_foreign(ptr);
-        if (status == GVM_OK && units != block->units)
-            status = gvmi_heap_refit_locked(heap, block, units);
-    } while (is_short(status) && make_room(heap, &step, units << GVMI_HEAP_UNIT_SHIFT));
-    if (status == GVM_OK) {
-        gvmi_heap_note_requested(heap, (int64_t)size_bytes - (int64_t)size_of(block));
-        atomic_store_explicit(&block->size_bytes, size_bytes, memory_order_relaxed);
+    do /* anew: the program may have had the lock */
+        status = resize_locked(heap, ptr, size_bytes);
+    while (is_short(status) &&
+           make_room(heap, &step, gvmi_heap_units(size_bytes) << GVMI_HEAP_UNIT_SHIFT));
+    if (status == GVM_OK)
         gvmi_heap_keep_reserve_locked(heap);
-    } else if (is_short(status)) {
+    else if (is_short(status))
         fail_short(heap, status, size_bytes);
-    }
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
     return status;
@@ -434,11 +462,13 @@ gvm_status gvm_heap_size(gvm_heap *handle, const void *ptr, size_t *size_bytes)
     status = gvmi_heap_hold(handle, &heap);
     if (status != GVM_OK)
         return status;
+    gvmi_lock(&heap->lock); /* not beside a resize */
     block = live_block(heap, ptr, &segment);
     if (block != NULL)
         *size_bytes = size_of(block);
     else
         status = gvmi_heap_fail_foreign(ptr);
+    gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
     return status;
 }

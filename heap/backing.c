@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
+#include "base/assert.h"
 #include "base/error.h"
 #include "heap/heap.h"
 
@@ -58,20 +59,29 @@ static gvm_status open_device(gvm_heap *heap, gvmi_segment *segment, uint64_t by
 
 /* ---- managed */
 
-static gvm_status check_free(gvm_heap *heap, uint64_t bytes)
+/* Counted for the device, not for the heap: all managed heaps of the process share what is free. The
+ * bytes are counted first, so that of two heaps that ask at once at most one passes. */
+static gvm_status count_managed(gvm_heap *heap, uint64_t bytes)
 {
     char wanted[32], held[32], left[32];
+    const uint64_t all = __atomic_add_fetch(&heap->device->managed_bytes, bytes, __ATOMIC_RELAXED);
     const uint64_t free_bytes = gvmi_backing_free_bytes(heap);
 
     /* Some of what is committed may be on the device already and missing from what is free; to
      * count it twice is the safe side. */
-    if (bytes <= free_bytes && heap->committed_bytes <= free_bytes - bytes)
+    if (all <= free_bytes)
         return GVM_OK;
+    __atomic_sub_fetch(&heap->device->managed_bytes, bytes, __ATOMIC_RELAXED);
     return gvmi_fail(GVM_E_NOSPACE,
                      "%s of managed memory, with the %s there are, would not fit the %s that are "
                      "free on device %d",
-                     gvmi_size_text(bytes, wanted), gvmi_size_text(heap->committed_bytes, held),
+                     gvmi_size_text(bytes, wanted), gvmi_size_text(all - bytes, held),
                      gvmi_size_text(free_bytes, left), heap->device->info.ordinal);
+}
+
+static void uncount_managed(gvm_heap *heap, uint64_t bytes)
+{
+    __atomic_sub_fetch(&heap->device->managed_bytes, bytes, __ATOMIC_RELAXED);
 }
 
 static gvm_status open_managed(gvm_heap *heap, gvmi_segment *segment, uint64_t bytes)
@@ -79,32 +89,47 @@ static gvm_status open_managed(gvm_heap *heap, gvmi_segment *segment, uint64_t b
     CUdeviceptr address = 0;
     CUresult result;
     char size[32];
-    gvm_status status = check_free(heap, bytes);
+    gvm_status status = count_managed(heap, bytes);
 
-    if (status == GVM_OK)
-        status = gvmi_device_enter(heap->device);
     if (status != GVM_OK)
         return status;
+    status = gvmi_device_enter(heap->device);
+    if (status != GVM_OK) {
+        uncount_managed(heap, bytes);
+        return status;
+    }
     result = gvmi_cu->cuMemAllocManaged(&address, bytes, CU_MEM_ATTACH_GLOBAL);
     gvmi_device_leave();
-    if (result != CUDA_SUCCESS)
+    if (result != CUDA_SUCCESS) {
+        uncount_managed(heap, bytes);
         return gvmi_driver_fail(result, "cuMemAllocManaged", "cannot allocate %s of managed memory",
                                 gvmi_size_text(bytes, size));
+    }
     atomic_store_explicit(&segment->base, address, memory_order_relaxed);
     return GVM_OK;
 }
 
 /* ---- host */
 
+/* The system promises pages alone. At a multiple of the least chunk, so that blocks begin at units and
+ * chunks can be large pages; what was reserved beyond goes back. */
 static gvm_status open_host(gvmi_segment *segment, uint64_t bytes)
 {
     char size[32];
-    void *at = mmap(NULL, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    uintptr_t first, begin, end;
+    void *at = mmap(NULL, bytes + GVM_CHUNK_BYTES_MIN, PROT_NONE,
+                    MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (at == MAP_FAILED)
         return gvmi_fail_system(GVM_E_ADDRESS, errno, "mmap", "cannot reserve %s of addresses",
                                 gvmi_size_text(bytes, size));
-    atomic_store_explicit(&segment->base, gvmi_key(at), memory_order_relaxed);
+    first = (uintptr_t)at;
+    begin = gvmi_round_up(first, GVM_CHUNK_BYTES_MIN);
+    end = first + bytes + GVM_CHUNK_BYTES_MIN;
+    if (begin > first)
+        munmap(at, begin - first);
+    munmap((void *)(begin + bytes), end - (begin + bytes));
+    atomic_store_explicit(&segment->base, begin, memory_order_relaxed);
     return GVM_OK;
 }
 
@@ -150,12 +175,17 @@ static gvm_status pin(void *at, uint64_t bytes)
                : gvmi_driver_fail(result, "cuMemHostGetDevicePointer", "cannot find pinned memory");
 }
 
-static void unpin(const gvmi_segment *segment, uint64_t first, uint64_t end)
+/* A chunk that the driver does not let go keeps its pages. */
+static gvm_status unpin(gvmi_segment *segment, uint64_t index)
 {
-    for (uint64_t i = first; i < end; i++) {
-        gvmi_cu->cuMemHostUnregister(host_chunk(segment, i)); /* waits for kernels that run */
-        drop_pages(host_chunk(segment, i), segment->chunk_bytes);
-    }
+    void *at = host_chunk(segment, index);
+    CUresult result = gvmi_cu->cuMemHostUnregister(at); /* waits for kernels that run */
+
+    if (result != CUDA_SUCCESS)
+        return gvmi_driver_fail(result, "cuMemHostUnregister", "cannot unpin host memory");
+    segment->chunks[index].pinned = false;
+    drop_pages(at, segment->chunk_bytes);
+    return GVM_OK;
 }
 
 static gvm_status commit_host(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end)
@@ -165,10 +195,21 @@ static gvm_status commit_host(gvm_heap *heap, gvmi_segment *segment, uint64_t fi
 
     if (status != GVM_OK)
         return status;
-    while (done < end && (status = pin(host_chunk(segment, done), segment->chunk_bytes)) == GVM_OK)
-        done++;
-    if (status != GVM_OK)
-        unpin(segment, first, done);
+    for (; done < end && status == GVM_OK; done++) {
+        if (segment->chunks[done].pinned) /* still: the driver did not let it go */
+            continue;
+        status = pin(host_chunk(segment, done), segment->chunk_bytes);
+        if (status != GVM_OK)
+            break;
+        segment->chunks[done].pinned = true;
+    }
+    if (status != GVM_OK) {
+        const gvm_error error = gvmi_error_save();
+
+        while (done-- > first)
+            (void)unpin(segment, done);
+        gvmi_error_restore(&error);
+    }
     gvmi_device_leave();
     return status;
 }
@@ -179,22 +220,25 @@ static gvm_status decommit_host(gvm_heap *heap, gvmi_segment *segment, uint64_t 
 
     if (status != GVM_OK)
         return status;
-    unpin(segment, first, end);
+    GVM_ASSERT(end == first + 1);
+    status = unpin(segment, first);
     gvmi_device_leave();
-    return GVM_OK;
+    return status;
 }
 
+/* Addresses that the driver still has pinned are not given to others. */
 static void close_host(gvm_heap *heap, gvmi_segment *segment)
 {
-    bool entered;
+    bool entered, all = true;
     const bool there = gvmi_device_enter_to_free(heap->device, &entered);
 
     for (uint64_t i = 0; i < segment->chunk_count && there; i++)
-        if (segment->chunks[i].committed)
-            gvmi_cu->cuMemHostUnregister(host_chunk(segment, i));
+        if (segment->chunks[i].pinned)
+            all = gvmi_cu->cuMemHostUnregister(host_chunk(segment, i)) == CUDA_SUCCESS && all;
     if (entered)
         gvmi_device_leave();
-    munmap(host_chunk(segment, 0), segment->bytes);
+    if (all)
+        munmap(host_chunk(segment, 0), segment->bytes);
 }
 
 /* ---- all */
@@ -238,6 +282,7 @@ void gvmi_backing_close(gvm_heap *heap, gvmi_segment *segment)
             gvmi_cu->cuMemFree(segment->base);
         if (entered)
             gvmi_device_leave();
+        uncount_managed(heap, segment->bytes);
     }
 }
 

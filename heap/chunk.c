@@ -187,7 +187,8 @@ static bool reap_segment(gvm_heap *heap, gvmi_arena *arena, gvmi_segment *segmen
         end = last;
         if (!may_go(segment, arena, last))
             continue;
-        while (first > 0 && last + 1 - first < most && may_go(segment, arena, first - 1))
+        while (heap->kind != GVM_HEAP_HOST && first > 0 && last + 1 - first < most &&
+               may_go(segment, arena, first - 1))
             first--;
         if (heap->whole) { /* what has no memory has no addresses either */
             gvmi_segment_close_locked(heap, segment);
@@ -237,8 +238,12 @@ uint64_t gvmi_heap_reap_locked(gvm_heap *heap, uint64_t keep_bytes, bool wait)
          arena = arena->next)
         if (has_idle(arena)) {
             (void)gvmi_arena_fence_locked(arena, wait);
+            if (arena->reaped == arena->passed + 1)
+                continue;
             if (!reap_arena(heap, arena, keep_bytes))
                 break;
+            if (heap->idle_bytes > keep_bytes) /* all that may go went */
+                arena->reaped = arena->passed + 1;
         }
     if (heap->idle_bytes > keep_bytes)
         (void)reap_arena(heap, &heap->plain, keep_bytes);

@@ -1,6 +1,7 @@
 /* Heaps: creation, end, and what concerns all of one. */
 #include "heap/heap.h"
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -10,7 +11,7 @@
 #include "base/struct.h"
 
 #define SHELF_BYTES_DEFAULT (8 * GVMI_MIB)
-#define SHELF_BYTES_MAX GVMI_GIB /* so that a bin's count fits 16 bits */
+#define SHELF_BYTES_MAX (GVMI_GIB - GVM_HEAP_UNIT_BYTES) /* so that a bin's count fits 16 bits */
 
 void *gvmi_heap_calloc_line(size_t bytes)
 {
@@ -20,15 +21,54 @@ void *gvmi_heap_calloc_line(size_t bytes)
     return at != NULL ? memset(at, 0, whole) : NULL;
 }
 
-/* ---- handles */
+/* ---- handles
+ *
+ * A child made by fork() has the heaps' pages, but no driver that works, and locks and claims may be
+ * those of threads that it does not have. So it forgets its shelves, of which every short way begins,
+ * and the long ways end at gvmi_heap_hold(); nothing of the parent's is waited for. */
+
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+static atomic_uint forks;      /* from the process that made the first heap to this one */
+static atomic_bool heaps_here; /* made since the last of them */
+
+static void after_fork_in_child(void)
+{
+    atomic_fetch_add(&forks, 1);
+    atomic_store(&heaps_here, false);
+    gvmi_shelf_mine = NULL;
+}
+
+static void watch_forks(void)
+{
+    /* Without memory for it a child is not protected from itself. */
+    (void)pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
+static gvm_status fail_parents(void)
+{
+    return gvmi_fail(GVM_E_FOREIGN,
+                     "the heap is the parent process's: a child made by fork() cannot use it");
+}
 
 gvm_status gvmi_heap_hold(const gvm_heap *handle, gvm_heap **out)
 {
+    gvm_heap *heap;
     void *object;
-    gvm_status status = gvmi_registry_hold(GVMI_KIND_HEAP, gvmi_key(handle), &object);
+    gvm_status status;
 
-    *out = object;
-    return status;
+    *out = NULL;
+    if (atomic_load(&forks) > 0 && !atomic_load(&heaps_here)) /* the registry may be locked, too */
+        return fail_parents();
+    status = gvmi_registry_hold(GVMI_KIND_HEAP, gvmi_key(handle), &object);
+    if (status != GVM_OK)
+        return status;
+    heap = object;
+    if (heap->forks != atomic_load(&forks)) {
+        gvmi_heap_drop(heap);
+        return fail_parents();
+    }
+    *out = heap;
+    return GVM_OK;
 }
 
 void gvmi_heap_drop(gvm_heap *heap)
@@ -107,9 +147,12 @@ gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *options, 
     if (status != GVM_OK)
         goto fail_release;
     gvmi_mutex_init(&heap->lock, GVMI_RANK_HEAP);
+    pthread_once(&fork_once, watch_forks);
+    heap->forks = atomic_load(&forks);
     status = gvmi_registry_add(GVMI_KIND_HEAP, gvmi_key(heap), heap);
     if (status != GVM_OK)
         goto fail_destroy_table;
+    atomic_store(&heaps_here, true);
     *out = heap;
     return GVM_OK;
 
@@ -151,9 +194,11 @@ void gvm_heap_destroy(gvm_heap *handle)
     gvm_heap *heap;
     gvm_error error;
 
-    if (handle == NULL || gvmi_registry_remove(GVMI_KIND_HEAP, gvmi_key(handle), &object) != GVM_OK)
+    if (handle == NULL || gvmi_heap_hold(handle, &heap) != GVM_OK)
         return;
-    heap = object;
+    gvmi_heap_drop(heap);
+    if (gvmi_registry_remove(GVMI_KIND_HEAP, gvmi_key(handle), &object) != GVM_OK)
+        return; /* another thread has ended it */
     error = gvmi_error_save();
     gvmi_lock(&heap->lock);
     gvmi_shelves_claim_locked(heap);
@@ -175,6 +220,30 @@ void gvm_heap_destroy(gvm_heap *handle)
 
 /* ---- streams, trim, limit, reset */
 
+static gvmi_arena *find_arena(const gvm_heap *heap, uint64_t key)
+{
+    gvmi_arena *arena = heap->arenas;
+
+    while (arena != NULL && arena->key != key)
+        arena = arena->next;
+    return arena;
+}
+
+/* With the lock let go: the stream's work may take long, and may itself wait for a thread that
+ * allocates. What fails here, the fence finds too. */
+static void wait_for_stream(gvm_heap *heap, uint64_t key)
+{
+    const gvm_error error = gvmi_error_save();
+
+    gvmi_unlock(&heap->lock);
+    if (gvmi_device_enter(heap->device) == GVM_OK) {
+        (void)gvmi_cu->cuStreamSynchronize((CUstream)(uintptr_t)key);
+        gvmi_device_leave();
+    }
+    gvmi_lock(&heap->lock);
+    gvmi_error_restore(&error);
+}
+
 gvm_status gvm_heap_stream_end(gvm_heap *handle, gvm_stream stream)
 {
     const uint64_t key = gvmi_stream_key(stream);
@@ -185,8 +254,9 @@ gvm_status gvm_heap_stream_end(gvm_heap *handle, gvm_stream stream)
     if (status != GVM_OK)
         return status;
     gvmi_lock(&heap->lock);
-    for (arena = heap->arenas; arena != NULL && arena->key != key; arena = arena->next)
-        ;
+    if (find_arena(heap, key) != NULL)
+        wait_for_stream(heap, key);
+    arena = find_arena(heap, key); /* another thread may have ended it, too */
     if (arena != NULL) {
         gvmi_shelves_claim_locked(heap);
         gvmi_shelves_end_locked(heap, arena);
@@ -218,6 +288,7 @@ gvm_status gvm_heap_trim(gvm_heap *handle, uint64_t keep_bytes)
     gvmi_shelves_release_locked(heap);
     gvmi_heap_poll_locked(heap, true);
     (void)gvmi_heap_reap_locked(heap, keep_bytes, true);
+    gvmi_heap_keep_reserve_locked(heap); /* what shelves gave back may be beyond it */
     gvmi_arena_close_empty_locked(&heap->plain, true);
     for (gvmi_arena *arena = heap->arenas; arena != NULL; arena = arena->next)
         gvmi_arena_close_empty_locked(arena, true);
@@ -266,11 +337,9 @@ static gvmi_segment *next_segment(const gvm_heap *heap, uint64_t from)
     for (const gvmi_arena *arena = &heap->plain; arena != NULL;
          arena = arena == &heap->plain ? heap->arenas : arena->next)
         for (size_t i = 0; i < arena->count; i++)
-            if (arena->segments[i]->base >= from) {
-                if (next == NULL || arena->segments[i]->base < next->base)
-                    next = arena->segments[i];
-                break;
-            }
+            if (arena->segments[i]->base >= from &&
+                (next == NULL || arena->segments[i]->base < next->base))
+                next = arena->segments[i];
     return next;
 }
 
@@ -383,6 +452,8 @@ gvm_status gvm_heap_get_info(gvm_heap *handle, gvm_heap_info *info)
 typedef struct list {
     gvm_heap_block *blocks;
     size_t capacity, count;
+    gvm_heap_usage *sums; /* wanted, too, unless NULL: room for as many */
+    size_t tags;
 } list;
 
 static bool list_visited(gvm_heap *heap, gvmi_block *block, void *arg)
@@ -398,36 +469,6 @@ static bool list_visited(gvm_heap *heap, gvmi_block *block, void *arg)
         };
     l->count++;
     return true;
-}
-
-/* All live blocks, of one moment. */
-static gvm_status list_all(gvm_heap *handle, list *l)
-{
-    gvm_heap *heap;
-    gvm_status status = gvmi_heap_hold(handle, &heap);
-
-    if (status != GVM_OK)
-        return status;
-    gvmi_lock(&heap->lock);
-    gvmi_shelves_claim_locked(heap);
-    visit_live(heap, list_visited, l);
-    gvmi_shelves_release_locked(heap);
-    gvmi_unlock(&heap->lock);
-    gvmi_heap_drop(heap);
-    return GVM_OK;
-}
-
-gvm_status gvm_heap_list(gvm_heap *heap, gvm_heap_block *blocks, size_t capacity, size_t *count)
-{
-    list l = {blocks, capacity, 0};
-    gvm_status status;
-
-    if (count == NULL || (blocks == NULL && capacity > 0))
-        return gvmi_fail(GVM_E_INVALID, "count is NULL, or there is no room for %zu blocks", capacity);
-    status = list_all(heap, &l);
-    if (status == GVM_OK)
-        *count = l.count;
-    return status;
 }
 
 static int compare_tags(const void *a, const void *b)
@@ -458,9 +499,48 @@ static size_t sum_tags(const gvm_heap_block *blocks, size_t count, gvm_heap_usag
     return tags;
 }
 
+/* The texts are read while the heap stands still: a tag need only live as long as its blocks. */
+static void sum_list(list *l)
+{
+    qsort(l->blocks, l->count, sizeof *l->blocks, compare_tags);
+    l->tags = sum_tags(l->blocks, l->count, l->sums);
+    qsort(l->sums, l->tags, sizeof *l->sums, compare_usages);
+}
+
+/* All live blocks, of one moment. */
+static gvm_status list_all(gvm_heap *handle, list *l)
+{
+    gvm_heap *heap;
+    gvm_status status = gvmi_heap_hold(handle, &heap);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_lock(&heap->lock);
+    gvmi_shelves_claim_locked(heap);
+    visit_live(heap, list_visited, l);
+    if (l->sums != NULL && l->count <= l->capacity)
+        sum_list(l);
+    gvmi_shelves_release_locked(heap);
+    gvmi_unlock(&heap->lock);
+    gvmi_heap_drop(heap);
+    return GVM_OK;
+}
+
+gvm_status gvm_heap_list(gvm_heap *heap, gvm_heap_block *blocks, size_t capacity, size_t *count)
+{
+    list l = {.blocks = blocks, .capacity = capacity};
+    gvm_status status;
+
+    if (count == NULL || (blocks == NULL && capacity > 0))
+        return gvmi_fail(GVM_E_INVALID, "count is NULL, or there is no room for %zu blocks", capacity);
+    status = list_all(heap, &l);
+    if (status == GVM_OK)
+        *count = l.count;
+    return status;
+}
+
 gvm_status gvm_heap_get_usage(gvm_heap *heap, gvm_heap_usage *usages, size_t capacity, size_t *count)
 {
-    gvm_heap_usage *sums = NULL;
     list l = {0};
     gvm_status status;
 
@@ -470,23 +550,19 @@ gvm_status gvm_heap_get_usage(gvm_heap *heap, gvm_heap_usage *usages, size_t cap
         l.capacity = l.count + 16;
         l.count = 0;
         free(l.blocks);
+        free(l.sums);
         l.blocks = malloc(l.capacity * sizeof *l.blocks);
-        status = l.blocks != NULL ? list_all(heap, &l)
-                                  : gvmi_fail(GVM_E_NOMEM, "out of host memory for a list of blocks");
+        l.sums = malloc(l.capacity * sizeof *l.sums);
+        status = l.blocks != NULL && l.sums != NULL
+                     ? list_all(heap, &l)
+                     : gvmi_fail(GVM_E_NOMEM, "out of host memory for a list of blocks");
     } while (status == GVM_OK && l.count > l.capacity);
     if (status == GVM_OK) {
-        sums = malloc((l.count + 1) * sizeof *sums);
-        if (sums == NULL)
-            status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a list of tags");
-    }
-    if (status == GVM_OK) {
-        qsort(l.blocks, l.count, sizeof *l.blocks, compare_tags);
-        *count = sum_tags(l.blocks, l.count, sums);
-        qsort(sums, *count, sizeof *sums, compare_usages);
+        *count = l.tags;
         if (capacity > 0)
-            memcpy(usages, sums, (*count < capacity ? *count : capacity) * sizeof *sums);
+            memcpy(usages, l.sums, (l.tags < capacity ? l.tags : capacity) * sizeof *usages);
     }
-    free(sums);
+    free(l.sums);
     free(l.blocks);
     return status;
 }

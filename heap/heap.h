@@ -22,8 +22,10 @@
  *                     |                +--give--> NONE
  *                     +--> PENDING --the stream has passed--> NONE
  *
- * USED -> SHELVED is a compare-and-swap, so that of two frees one fails. Every other change is made
- * by who holds the heap's lock, or the claim of the shelf that the block lies on.
+ * What leaves USED does so by a compare-and-swap, so that of two frees one fails, and a free beside a
+ * resize. Every other change is made by who holds the heap's lock, or the claim of the shelf that the
+ * block lies on. What a block is (size, address, arena) may be relied on by who took it out of USED,
+ * not before: a stale pointer's block may be given again, elsewhere even, between two looks at it.
  *
  * Locks: the heap's, rank HEAP, then claims of shelves (spinning; an owner that has its claim never
  * waits for anything), then those of the memory below. Whoever holds the lock and all claims sees
@@ -66,7 +68,14 @@ _Static_assert(GVM_HEAP_UNIT_BYTES == 1ull << GVMI_HEAP_UNIT_SHIFT, "the unit is
 typedef struct gvmi_segment gvmi_segment;
 typedef struct gvmi_arena gvmi_arena;
 
-enum { GVMI_BLOCK_NONE, GVMI_BLOCK_USED, GVMI_BLOCK_SHELVED, GVMI_BLOCK_PENDING };
+/* RESIZING: USED, while its size changes. Under the lock, and never seen by another who holds it. */
+enum {
+    GVMI_BLOCK_NONE,
+    GVMI_BLOCK_USED,
+    GVMI_BLOCK_SHELVED,
+    GVMI_BLOCK_PENDING,
+    GVMI_BLOCK_RESIZING
+};
 
 /* What is known of the block that begins at a unit. One cache line each, so that threads with
  * neighbouring blocks do not disturb each other. */
@@ -120,6 +129,7 @@ typedef struct gvmi_heap_chunk {
     uint64_t idle_since; /* its arena's clock when its last user went */
     uint32_t users;
     bool committed;
+    bool pinned; /* host memory; backing.c's */
 } gvmi_heap_chunk;
 
 /* A segment is also a place to look behind a stale pointer: one that is closed is kept for the next
@@ -152,18 +162,20 @@ struct gvmi_segment {
 struct gvmi_arena {
     gvm_heap *heap;
     uint64_t key;            /* the stream's handle, or GVMI_HEAP_PLAIN */
-    gvmi_segment **segments; /* by address */
+    gvmi_segment **segments; /* oldest first */
     size_t count, capacity;
     /* Chunks that became idle at a time up to passed may go: the stream's work until then is over.
      * The plain arena's may always. */
     uint64_t clock, passed, fenced; /* fenced: when fence was recorded */
+    /* passed + 1 when nothing that had passed was left to give back: so that calls that free while the
+     * stream is busy do not look through its idle chunks each time. */
+    uint64_t reaped;
     CUevent fence;
     bool fence_recorded;
     gvmi_arena *next;
 };
 
 typedef struct gvmi_heap_table {
-    struct gvmi_heap_table *older; /* readers may still be in it */
     uint64_t mask;
     uint64_t used; /* slots, those left behind included */
     _Atomic(gvmi_segment *) slots[];
@@ -196,6 +208,7 @@ struct gvm_heap {
     alignas(GVMI_HEAP_LINE) gvmi_mutex lock;
     gvm_device *device;
     gvm_heap_kind kind;
+    unsigned forks; /* of heap.c's count, when it was made */
     bool unshared;
     bool whole; /* a segment is one chunk, which comes and goes with it */
     uint64_t segment_bytes, limit_bytes, reserve_bytes, shelf_bytes;
@@ -236,12 +249,16 @@ static inline unsigned gvmi_heap_row(uint64_t units)
     return order < GVMI_HEAP_ORDERS ? order : GVMI_HEAP_ORDERS - 1;
 }
 
-/* ---- table.c: segments by address; lone ones by their first address alone */
+/* ---- table.c: segments by address; lone ones by their first address alone
+ *
+ * Each is in once. */
 
 gvm_status gvmi_heap_table_create(gvm_heap *heap);
 void gvmi_heap_table_destroy(gvm_heap *heap);
 gvm_status gvmi_heap_table_add_locked(gvm_heap *heap, gvmi_segment *segment);
 void gvmi_heap_table_remove_locked(gvm_heap *heap, gvmi_segment *segment);
+/* Has it the keys of all segments, each once, and room? */
+bool gvmi_heap_table_check_locked(const gvm_heap *heap);
 extern gvmi_segment gvmi_heap_gone; /* stands in slots left behind */
 
 static inline uint64_t gvmi_heap_hash(uint64_t gib)
@@ -250,7 +267,8 @@ static inline uint64_t gvmi_heap_hash(uint64_t gib)
 }
 
 /* The record of the block that begins at an address; NULL if none of the heap's could. Whether there
- * is one, its state tells. The heap must not end meanwhile. */
+ * is one, its state tells. Under the heap's lock, or the claim of one of its shelves: else the table may
+ * go. */
 static inline gvmi_block *gvmi_heap_find(gvm_heap *heap, uint64_t address, gvmi_segment **out)
 {
     gvmi_heap_table *table = atomic_load_explicit(&heap->table, memory_order_acquire);
@@ -279,8 +297,8 @@ static inline gvmi_block *gvmi_heap_find(gvm_heap *heap, uint64_t address, gvmi_
 gvm_status gvmi_backing_probe(gvm_heap *heap);
 
 /* Reserves addresses for a segment of bytes (whole heaps: with memory) and sets base and buffer.
- * Then puts memory behind chunks that have none, all or nothing, and takes it away; and the reverse
- * of open, which takes what memory is left.
+ * Then puts memory behind chunks that have none, all or nothing, and takes it away, all or nothing
+ * (of host memory one chunk at a time); and the reverse of open, which takes what memory is left.
  *
  * GVM_E_NOSPACE (host: GVM_E_NOMEM), GVM_E_ADDRESS, GVM_E_LIMIT, GVM_E_SYSTEM, GVM_E_NOTSUP */
 gvm_status gvmi_backing_open(gvm_heap *heap, gvmi_segment *segment, uint64_t bytes);
@@ -305,7 +323,8 @@ gvm_status gvmi_heap_check_limit(const gvm_heap *heap, uint64_t more_bytes);
  * thread's error. */
 uint64_t gvmi_heap_reap_locked(gvm_heap *heap, uint64_t keep_bytes, bool wait);
 uint64_t gvmi_heap_reserve(const gvm_heap *heap);
-/* The same down to the reserve, as far as can be at once: at the end of every call that frees. */
+/* The same down to the reserve, as far as can be at once: at the end of every call that frees, or that
+ * finds blocks which have waited. */
 void gvmi_heap_keep_reserve_locked(gvm_heap *heap);
 
 /* ---- place.c */
@@ -354,6 +373,10 @@ void gvmi_shelf_claim_locked(gvmi_shelf *shelf);
 void gvmi_shelves_claim_locked(gvm_heap *heap);
 void gvmi_shelves_release_locked(gvm_heap *heap);
 
+/* Waits until each other thread that has its claim now has let it go once; the caller holds none but
+ * its own. */
+void gvmi_shelves_pass_locked(gvm_heap *heap);
+
 /* Gives blocks of a claimed shelf back to the heap, until at most keep_bytes are left; largest
  * first. Tells the heap what was requested. */
 void gvmi_shelf_empty_locked(gvmi_shelf *shelf, uint64_t keep_bytes);
@@ -393,6 +416,7 @@ void gvmi_streams_free(gvm_heap *heap);
 
 /* Zeros, at the start of a cache line. */
 void *gvmi_heap_calloc_line(size_t bytes);
+/* GVM_E_FOREIGN: unknown, being destroyed, or the parent process's. */
 gvm_status gvmi_heap_hold(const gvm_heap *handle, gvm_heap **out);
 void gvmi_heap_drop(gvm_heap *heap);
 void gvmi_heap_note_requested(gvm_heap *heap, int64_t more);

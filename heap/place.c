@@ -8,7 +8,9 @@
  * the buddy's boundaries every block would leave the rest of its last chunk to small ones, and there
  * are never enough of these: measured on traces of training, a fifth of all memory.
  *
- * Low addresses so fill up, and whole chunks come free at the top.
+ * "Lowest" is the oldest segment first, and within it the lowest address: drivers differ in whether
+ * later reservations lie above or below earlier ones. What is low so fills up, and whole chunks come
+ * free at the top.
  *
  * Segments are of three sorts. Those of one gigabyte have chunks of 2 MiB, or of 8 MiB for requests
  * from 128 MiB on, which then lose a sixteenth at most and spare the driver three handles of four.
@@ -139,8 +141,6 @@ static gvm_status cut_chunks(gvm_heap *heap, gvmi_segment *segment, uint64_t byt
 
 gvm_status gvmi_arena_add_locked(gvmi_arena *arena, gvmi_segment *segment)
 {
-    size_t at = arena->count;
-
     if (arena->count == arena->capacity) {
         const size_t capacity = arena->capacity > 0 ? 2 * arena->capacity : 8;
         gvmi_segment **grown = realloc(arena->segments, capacity * sizeof(gvmi_segment *));
@@ -150,12 +150,7 @@ gvm_status gvmi_arena_add_locked(gvmi_arena *arena, gvmi_segment *segment)
         arena->segments = grown;
         arena->capacity = capacity;
     }
-    while (at > 0 && arena->segments[at - 1]->base > segment->base)
-        at--;
-    memmove(&arena->segments[at + 1], &arena->segments[at],
-            (arena->count - at) * sizeof(gvmi_segment *));
-    arena->segments[at] = segment;
-    arena->count++;
+    arena->segments[arena->count++] = segment;
     atomic_store_explicit(&segment->arena, arena, memory_order_relaxed);
     return GVM_OK;
 }
@@ -204,10 +199,11 @@ static gvm_status open_segment(gvm_heap *heap, gvmi_arena *arena, uint64_t bytes
         gvmi_buddy_init(segment->buddy, (uint32_t)(bytes >> GVMI_HEAP_UNIT_SHIFT),
                         segment->chunk_order);
     segment->run_most = UINT32_MAX;
-    status = gvmi_arena_add_locked(arena, segment);
+    /* First: a table that is made anew has what the arenas have. */
+    status = gvmi_heap_table_add_locked(heap, segment);
     if (status != GVM_OK)
         goto fail_close;
-    status = gvmi_heap_table_add_locked(heap, segment);
+    status = gvmi_arena_add_locked(arena, segment);
     if (status != GVM_OK)
         goto fail_remove;
     heap->segment_count++;
@@ -218,7 +214,7 @@ static gvm_status open_segment(gvm_heap *heap, gvmi_arena *arena, uint64_t bytes
     return GVM_OK;
 
 fail_remove:
-    remove_from_arena(segment);
+    gvmi_heap_table_remove_locked(heap, segment);
 fail_close:
     gvmi_backing_close(heap, segment);
 fail_keep:

@@ -25,26 +25,35 @@ static bool is_free(const gvmi_buddy *buddy, unsigned order, uint32_t block)
     return (buddy->bottom[order][block / WORD] >> block % WORD & 1) != 0;
 }
 
+/* Blocks of one word, and one of them. */
+static void set_bits(gvmi_buddy *buddy, unsigned order, uint32_t word, uint64_t bits)
+{
+    GVM_ASSERT((buddy->bottom[order][word] & bits) == 0);
+    buddy->bottom[order][word] |= bits;
+    buddy->middle[order][word / WORD] |= 1ull << word % WORD;
+    buddy->top[order] |= 1ull << word / WORD;
+    buddy->orders |= 1u << order;
+}
+
+static void clear_bits(gvmi_buddy *buddy, unsigned order, uint32_t word, uint64_t bits)
+{
+    GVM_ASSERT((buddy->bottom[order][word] & bits) == bits);
+    if ((buddy->bottom[order][word] &= ~bits) != 0)
+        return;
+    if ((buddy->middle[order][word / WORD] &= ~(1ull << word % WORD)) != 0)
+        return;
+    if ((buddy->top[order] &= ~(1ull << word / WORD)) == 0)
+        buddy->orders &= ~(1u << order);
+}
+
 static void set(gvmi_buddy *buddy, unsigned order, uint32_t block)
 {
-    GVM_ASSERT(!is_free(buddy, order, block));
-    buddy->bottom[order][block / WORD] |= 1ull << block % WORD;
-    block /= WORD;
-    buddy->middle[order][block / WORD] |= 1ull << block % WORD;
-    buddy->top[order] |= 1ull << block / WORD;
-    buddy->orders |= 1u << order;
+    set_bits(buddy, order, block / WORD, 1ull << block % WORD);
 }
 
 static void clear(gvmi_buddy *buddy, unsigned order, uint32_t block)
 {
-    GVM_ASSERT(is_free(buddy, order, block));
-    if ((buddy->bottom[order][block / WORD] &= ~(1ull << block % WORD)) != 0)
-        return;
-    block /= WORD;
-    if ((buddy->middle[order][block / WORD] &= ~(1ull << block % WORD)) != 0)
-        return;
-    if ((buddy->top[order] &= ~(1ull << block / WORD)) == 0)
-        buddy->orders &= ~(1u << order);
+    clear_bits(buddy, order, block / WORD, 1ull << block % WORD);
 }
 
 static uint32_t lowest_of(const gvmi_buddy *buddy, unsigned order)
@@ -186,11 +195,32 @@ static unsigned fitting(const gvmi_buddy *buddy, uint32_t unit, uint32_t end)
     return alignment < size ? alignment : size;
 }
 
+/* The whole chunks at the start of a range as far as one word has them; 0 if it begins inside of one.
+ * A long range is mostly these, and they are taken and freed a word at a time. */
+static uint32_t whole_chunks(const gvmi_buddy *buddy, uint32_t first, uint32_t end, uint64_t *bits)
+{
+    const uint32_t at = (first >> buddy->largest) % WORD, count = (end - first) >> buddy->largest;
+    const uint32_t here = count < WORD - at ? count : WORD - at;
+
+    if (here == 0 || first % (1u << buddy->largest) != 0)
+        return 0;
+    *bits = (here == WORD ? ~0ull : (1ull << here) - 1) << at;
+    return here;
+}
+
 void gvmi_buddy_free(gvmi_buddy *buddy, uint32_t first, uint32_t end)
 {
     turn_map(buddy, first, end, false);
     while (first < end) {
         const unsigned order = fitting(buddy, first, end);
+        uint64_t bits;
+        const uint32_t whole = whole_chunks(buddy, first, end, &bits);
+
+        if (whole > 0) { /* there is nothing larger to merge them into */
+            set_bits(buddy, buddy->largest, (first >> buddy->largest) / WORD, bits);
+            first += whole << buddy->largest;
+            continue;
+        }
 
         free_block(buddy, first, order);
         first += 1u << order;
@@ -207,6 +237,15 @@ void gvmi_buddy_take(gvmi_buddy *buddy, uint32_t first, uint32_t end)
     turn_map(buddy, first, end, true);
     while (first < end) {
         const unsigned order = fitting(buddy, first, end);
+        const uint32_t word = (first >> buddy->largest) / WORD;
+        uint64_t bits;
+        const uint32_t whole = whole_chunks(buddy, first, end, &bits);
+
+        if (whole > 0 && (buddy->bottom[buddy->largest][word] & bits) == bits) {
+            clear_bits(buddy, buddy->largest, word, bits);
+            first += whole << buddy->largest;
+            continue;
+        }
         const int around = is_free(buddy, order, first >> order) ? (int)order
                                                                  : gvmi_buddy_covering(buddy, first);
 

@@ -45,6 +45,21 @@ void gvmi_shelves_release_locked(gvm_heap *heap)
         gvmi_shelf_release(shelf);
 }
 
+/* The thread's own claim, if it has it, is that of the call that waits here. */
+void gvmi_shelves_pass_locked(gvm_heap *heap)
+{
+    for (gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next) {
+        const gvmi_shelf *mine = gvmi_shelf_mine;
+
+        while (mine != NULL && mine != shelf)
+            mine = mine->mine;
+        if (mine == NULL) {
+            gvmi_shelf_claim_locked(shelf);
+            gvmi_shelf_release(shelf);
+        }
+    }
+}
+
 /* ---- emptying */
 
 void gvmi_shelf_tell(gvmi_shelf *shelf)

@@ -1,12 +1,13 @@
 /* Address to segment: an open hash of segments by the gigabytes that they touch.
  *
- * Written under the heap's lock, read without one. A slot is one pointer; which addresses it stands
- * for, the segment itself tells, and a reader that meets another's segment goes on to the next slot.
- * A slot that was left is marked, not emptied, so that readers do not stop short there. A table that
- * gets full is replaced by a new one; the old one is kept until the heap ends, since readers may be
- * in it, and is at most half as large as the next.
+ * Written under the heap's lock, read without it by who has the claim of a shelf. A slot is one
+ * pointer; which addresses it stands for, the segment itself tells, and a reader that meets another's
+ * segment goes on to the next slot. A slot that was left is marked, not emptied, so that readers do not
+ * stop short there. A table that gets full, of such slots too, is replaced by a new one, and freed when
+ * each claim that might still be a reader's has been let go.
  *
  * I1  half of the slots at least are empty.
+ * I2  of the others, used of them, each key of each segment has one; the rest are marked.
  */
 #include <stdlib.h>
 
@@ -75,8 +76,9 @@ static gvm_status make_room(gvm_heap *heap)
     put_all(table, &heap->plain);
     for (const gvmi_arena *arena = heap->arenas; arena != NULL; arena = arena->next)
         put_all(table, arena);
-    table->older = old;
     atomic_store_explicit(&heap->table, table, memory_order_release);
+    gvmi_shelves_pass_locked(heap);
+    free(old);
     return GVM_OK;
 }
 
@@ -92,14 +94,7 @@ gvm_status gvmi_heap_table_create(gvm_heap *heap)
 
 void gvmi_heap_table_destroy(gvm_heap *heap)
 {
-    gvmi_heap_table *table = heap->table;
-
-    while (table != NULL) {
-        gvmi_heap_table *older = table->older;
-
-        free(table);
-        table = older;
-    }
+    free(heap->table);
 }
 
 gvm_status gvmi_heap_table_add_locked(gvm_heap *heap, gvmi_segment *segment)
@@ -129,4 +124,33 @@ void gvmi_heap_table_remove_locked(gvm_heap *heap, gvmi_segment *segment)
             i++;
         atomic_store_explicit(&table->slots[i & table->mask], &gvmi_heap_gone, memory_order_release);
     }
+}
+
+static uint64_t count_keys(const gvmi_arena *arena)
+{
+    uint64_t keys = 0;
+
+    for (size_t i = 0; i < arena->count; i++) {
+        uint64_t first, last;
+
+        keys_of(arena->segments[i], &first, &last);
+        keys += last - first + 1;
+    }
+    return keys;
+}
+
+bool gvmi_heap_table_check_locked(const gvm_heap *heap)
+{
+    const gvmi_heap_table *table = heap->table;
+    uint64_t keys = count_keys(&heap->plain), live = 0, used = 0;
+
+    for (const gvmi_arena *arena = heap->arenas; arena != NULL; arena = arena->next)
+        keys += count_keys(arena);
+    for (uint64_t i = 0; i <= table->mask; i++) {
+        const gvmi_segment *at = table->slots[i];
+
+        used += at != NULL;
+        live += at != NULL && at != &gvmi_heap_gone;
+    }
+    return live == keys && used == table->used && 2 * used <= table->mask + 1;
 }

@@ -1,29 +1,29 @@
 /* Who may do what: sealing, and granting to peers.
  *
- * Both change what the buffer says, mark every chunk STALE and settle. If the driver fails half
- * way, what the buffer said before is put back the same way; chunks that even then could not be set
- * stay STALE, and the next call on the buffer settles them.
+ * Both change what the buffer says, mark every chunk, STALE or PEERS, and settle. If the driver fails
+ * half way, what the buffer said before is put back the same way; chunks that even then could not be
+ * set stay marked, and the next call on the buffer settles them.
+ *
+ * A grant says nothing of the buffer's own device: kernels may be using the memory there, and on a
+ * real device they fault while their rights change, which they would where a patch's seal has left
+ * chunks writable (sharing/update.c).
  */
 #include "base/error.h"
 #include "memory/buffer.h"
 
-static void mark_stale(gvm_buffer *buffer)
+/* behind: GVMI_CHUNK_STALE or PEERS */
+static gvm_status settle_all(gvm_buffer *buffer, uint8_t behind)
 {
     for (uint64_t i = 0; i < buffer->chunk_count; i++)
         if (buffer->chunks[i].tier != GVM_TIER_ABSENT)
-            buffer->chunks[i].flags |= GVMI_CHUNK_STALE;
-}
-
-static gvm_status settle_all(gvm_buffer *buffer)
-{
-    mark_stale(buffer);
+            buffer->chunks[i].flags |= behind;
     return gvmi_buffer_settle_locked(buffer, 0, buffer->chunk_count);
 }
 
-static gvm_status settle_back(gvm_buffer *buffer)
+static gvm_status settle_back(gvm_buffer *buffer, uint8_t behind)
 {
     gvm_error error = gvmi_error_save();
-    gvm_status status = settle_all(buffer);
+    gvm_status status = settle_all(buffer, behind);
 
     gvmi_error_restore(&error);
     return status;
@@ -47,10 +47,10 @@ static gvm_status seal_locked(gvm_buffer *buffer)
     if (buffer->sealed) /* again: nothing to do but what an earlier failure may have left */
         return gvmi_buffer_settle_locked(buffer, 0, buffer->chunk_count);
     buffer->access = GVM_ACCESS_READ;
-    status = settle_all(buffer);
+    status = settle_all(buffer, GVMI_CHUNK_STALE);
     if (status != GVM_OK) {
         buffer->access = GVM_ACCESS_READWRITE;
-        (void)settle_back(buffer);
+        (void)settle_back(buffer, GVMI_CHUNK_STALE);
         return status;
     }
     buffer->sealed = true;
@@ -107,10 +107,10 @@ static gvm_status grant_locked(gvm_buffer *buffer, gvm_device *peer, gvm_access 
         before = buffer->grants[index].access;
     }
     buffer->grants[index].access = access;
-    settled = status = settle_all(buffer);
+    settled = status = settle_all(buffer, GVMI_CHUNK_PEERS);
     if (status != GVM_OK) {
         buffer->grants[index].access = before;
-        settled = settle_back(buffer);
+        settled = settle_back(buffer, GVMI_CHUNK_PEERS);
     }
     /* A grant of nothing leaves the list once the driver has taken the right away everywhere. */
     if (settled == GVM_OK && buffer->grants[index].access == GVM_ACCESS_NONE) {

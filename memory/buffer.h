@@ -1,7 +1,7 @@
 /* memory/buffer.h - the buffer inside the library.
  *
  * A buffer is a reserved range cut into chunks of one size. A chunk has a tier, a handle unless it
- * is absent, and two flags that say how far its place at its address is behind what it should be:
+ * is absent, and flags that say how far its place at its address is behind what it should be:
  *
  *     absent --create or import--> UNMAPPED|STALE --map--> STALE --set access--> in place
  *
@@ -14,8 +14,9 @@
  * I1  tier == GVM_TIER_ABSENT iff handle == 0 (or the buffer is the cuMemAlloc fallback, which has
  *     no handles), and then flags == 0.
  * I2  device_bytes and host_bytes are chunk_bytes times the number of chunks of that tier.
- * I3  a chunk without UNMAPPED is mapped at address + index * chunk_bytes; without STALE it has the
- *     access that the buffer's fields say.
+ * I3  a chunk without UNMAPPED is mapped at address + index * chunk_bytes; without STALE and PEERS
+ *     it has the access that the buffer's fields say, or more if a patch sealed the buffer over it
+ *     (sharing/update.c).
  * I4  sealed implies access == GVM_ACCESS_READ.
  * I5  grants name distinct devices, none of them the buffer's own.
  */
@@ -37,6 +38,7 @@ enum {
     GVMI_CHUNK_STALE = 1 << 1,    /* its access at the driver is not what the buffer says */
     GVMI_CHUNK_SEEN = 1 << 2,  /* exported or imported: others may have it, so it is never reused */
     GVMI_CHUNK_FRESH = 1 << 3, /* made by the call that is under way; undone if that fails */
+    GVMI_CHUNK_PEERS = 1 << 4, /* as STALE, but what the buffer's own device may do is in place */
 };
 
 typedef struct gvmi_chunk {
@@ -104,8 +106,8 @@ void gvmi_buffer_lock_quiet(gvm_buffer *buffer);
 void gvmi_buffer_lock_copying(gvm_buffer *a, gvm_buffer *b);
 
 /* Brings the chunks [first, end) that are behind to their place: maps what is UNMAPPED, sets access
- * on what is STALE, in as few driver calls as there are runs. Absent chunks are passed over. On
- * failure the flags tell how far it came. */
+ * on what is STALE, that of peers on what is PEERS, in as few driver calls as there are runs. Absent
+ * chunks are passed over. On failure the flags tell how far it came. */
 gvm_status gvmi_buffer_settle_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);
 
 /* Puts new memory of a tier behind the absent chunks of [first, end); the others stay as they are.

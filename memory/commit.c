@@ -57,27 +57,35 @@ static size_t describe_access(const gvm_buffer *buffer, CUmemAccessDesc desc[1 +
     return count;
 }
 
+/* What of a chunk's access is behind: GVMI_CHUNK_STALE, all of it, or PEERS; 0: nothing. */
+static uint8_t behind(const gvmi_chunk *chunk)
+{
+    if ((chunk->flags & GVMI_CHUNK_STALE) != 0)
+        return GVMI_CHUNK_STALE;
+    return chunk->flags & GVMI_CHUNK_PEERS;
+}
+
 static gvm_status set_access_behind(gvm_buffer *buffer, uint64_t first, uint64_t end)
 {
     CUmemAccessDesc desc[1 + GVMI_GRANTS_MAX];
     const size_t count = describe_access(buffer, desc);
 
     for (uint64_t i = first, run_end; i < end; i = run_end) {
-        CUresult result;
+        const uint8_t what = behind(&buffer->chunks[i]);
+        const size_t own = what == GVMI_CHUNK_PEERS ? 1 : 0; /* the first is left out */
+        CUresult result = CUDA_SUCCESS;
 
-        for (run_end = i; run_end < end && (buffer->chunks[run_end].flags & GVMI_CHUNK_STALE) != 0;
-             run_end++)
+        for (run_end = i + 1; run_end < end && behind(&buffer->chunks[run_end]) == what; run_end++)
             ;
-        if (run_end == i) {
-            run_end++;
+        if (what == 0)
             continue;
-        }
-        result = gvmi_cu->cuMemSetAccess(address_of(buffer, i), (run_end - i) * buffer->chunk_bytes,
-                                         desc, count);
+        if (count > own)
+            result = gvmi_cu->cuMemSetAccess(
+                address_of(buffer, i), (run_end - i) * buffer->chunk_bytes, desc + own, count - own);
         if (result != CUDA_SUCCESS)
             return gvmi_buffer_fail_mapping(result, "cuMemSetAccess");
         for (uint64_t j = i; j < run_end; j++)
-            buffer->chunks[j].flags &= (uint8_t)~GVMI_CHUNK_STALE;
+            buffer->chunks[j].flags &= (uint8_t) ~(GVMI_CHUNK_STALE | GVMI_CHUNK_PEERS);
     }
     return GVM_OK;
 }

@@ -25,6 +25,7 @@ struct gvm_device {
     gvmi_chunk_cache *cache;
     struct gvmi_kernel_set *kernels;  /* loaded by kernels/ on first use */
     struct gvmi_append_pool *appends; /* made by appender/ on first use */
+    uint64_t managed_bytes;           /* of all managed heaps; atomic */
     uint32_t openings;                /* by the program; under the START lock */
     uint32_t references; /* openings, buffers, calls under way; atomic, the last one goes under the START lock */
 };

@@ -4,7 +4,7 @@
  * `bodies` the bytes or child values that the offsets count, `nulls` the validity bitmap. All of them
  * only grow, as rows do. docs/gstore_format.md has the bytes, docs/design/gstore.md the reasons.
  *
- * Rows are converted where they are staged and where a batch is read (store.c): batches have the same
+ * Rows are converted where they are staged and where a batch is read (store.c, batch.c): batches have the same
  * form whatever the table's format.
  */
 #ifndef GSTORE_ARROW_H

@@ -75,7 +75,7 @@ static void *run(void *arg)
         chore *taken = next_chore(c, &stop);
 
         if (taken != NULL && taken->store)
-            (void)gstore_service_drop(c->service, &taken->name);
+            gstore_service_drop(c->service, &taken->name);
         else if (taken != NULL)
             gstore_service_drop_copy(c->service, taken->copy);
         else if (!stop)

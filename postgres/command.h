@@ -4,9 +4,13 @@
  * know nothing of PostgreSQL. A window belongs to one backend at a time, from taking it to the end of
  * its command; the command's state says whose turn it is:
  *
- *     IDLE -> POSTED (backend) -> DONE (service thread) -> IDLE (backend)
+ *     IDLE -> POSTED (backend) -> TAKEN -> DONE (service thread) -> IDLE (backend)
+ *             POSTED -> IDLE (backend): it gives up, and the command is never carried out
+ *                       TAKEN -> LEFT (backend): it gives up; the thread gives the window back
  *
- * Only the side whose turn it is touches the command and the window's bytes.
+ * Only the side whose turn it is touches the command and the window's bytes: the service thread while it
+ * is TAKEN or LEFT, nobody while it is POSTED, else the backend. From POSTED and TAKEN each side goes on by
+ * compare-and-exchange, so that one of them does.
  */
 #ifndef GSTORE_COMMAND_H
 #define GSTORE_COMMAND_H
@@ -48,6 +52,8 @@ typedef enum gstore_verb {
 typedef enum gstore_command_state {
     GSTORE_IDLE,
     GSTORE_POSTED,
+    GSTORE_TAKEN,
+    GSTORE_LEFT,
     GSTORE_DONE,
 } gstore_command_state;
 
@@ -80,7 +86,8 @@ static inline void gstore_store_path(const gstore_store_name *name, char text[GS
 }
 
 typedef struct gstore_window {
-    _Atomic uint32_t state; /* gstore_command_state */
+    _Atomic uint32_t state;  /* gstore_command_state */
+    _Atomic uint32_t queued; /* it is in the queue, for this command or one that was given up */
     gstore_verb verb;
     gstore_store_name name;
     uint32_t range_count;

@@ -200,6 +200,7 @@ static void complete_columns(gstore_pending *p)
     for (int i = 0; i < Min(before, natts); i++) {
         gstore_column *column = &p->state.columns[i];
 
+        column->left_over = now[i].dropped && (column->left_over || !column->dropped);
         column->dropped = now[i].dropped;
         column->pglz = now[i].pglz;
         if (!now[i].dropped) {
@@ -275,12 +276,9 @@ void gstore_insert(gstore_pending *p, TupleTableSlot *slot)
     gstore_write_row(p->writer, &p->state, slot);
 }
 
-static void mark_deleting_command(gstore_pending *p)
+/* For one more deletion and its mark. What needs memory comes first, so that a deletion is noted wholly or not. */
+static void reserve_deletion(gstore_pending *p)
 {
-    const CommandId now = GetCurrentCommandId(true);
-
-    if (p->deletion_mark_count > 0 && p->deletion_marks[p->deletion_mark_count - 1].command == now)
-        return;
     if (p->deletion_mark_count == p->deletion_mark_capacity) {
         const int capacity = Max(16, 2 * p->deletion_mark_capacity);
         const Size bytes = sizeof(deletion_mark) * (Size)capacity;
@@ -289,12 +287,6 @@ static void mark_deleting_command(gstore_pending *p)
                                                       : repalloc_huge(p->deletion_marks, bytes);
         p->deletion_mark_capacity = capacity;
     }
-    p->deletion_marks[p->deletion_mark_count++] = (deletion_mark){now, p->deletion_count};
-}
-
-static void note_deletion(gstore_pending *p, uint64 row)
-{
-    mark_deleting_command(p);
     if (p->deletion_count == p->deletion_capacity) {
         const uint64 capacity = Max(64, 2 * p->deletion_capacity);
 
@@ -303,14 +295,23 @@ static void note_deletion(gstore_pending *p, uint64 row)
                            : repalloc_huge(p->deletions, sizeof(uint64) * capacity);
         p->deletion_capacity = capacity;
     }
+}
+
+static void note_deletion(gstore_pending *p, uint64 row, CommandId now)
+{
+    if (p->deletion_mark_count == 0 || p->deletion_marks[p->deletion_mark_count - 1].command != now)
+        p->deletion_marks[p->deletion_mark_count++] = (deletion_mark){now, p->deletion_count};
     p->deletions[p->deletion_count++] = row;
     p->state.live_rows--;
 }
 
 bool gstore_delete(gstore_pending *p, uint64 row)
 {
+    CommandId now;
+
     if (p->state.empty)
         return false;
+    now = GetCurrentCommandId(true);
     save_state(p);
     if (p->deleted == NULL) {
         MemoryContext old = MemoryContextSwitchTo(p->context);
@@ -318,9 +319,10 @@ bool gstore_delete(gstore_pending *p, uint64 row)
         p->deleted = gstore_rowset_create();
         MemoryContextSwitchTo(old);
     }
+    reserve_deletion(p);
     if (!gstore_rowset_add(p->deleted, row))
         return false;
-    note_deletion(p, row);
+    note_deletion(p, row, now);
     return true;
 }
 
@@ -417,10 +419,12 @@ static void write_anew(Relation relation, gstore_pending *p)
     MemoryContextDelete(scratch);
 }
 
+/* Columns that were dropped since the rows were written, or before rows that came later. */
 static bool has_dropped_data(const gstore_pending *p)
 {
     for (int i = 0; i < Min(p->state.column_count, p->desc->natts); i++)
-        if (TupleDescAttr(p->desc, i)->attisdropped && !p->state.columns[i].dropped)
+        if (TupleDescAttr(p->desc, i)->attisdropped &&
+            (!p->state.columns[i].dropped || p->state.columns[i].left_over))
             return true;
     return false;
 }

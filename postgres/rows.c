@@ -21,6 +21,18 @@ static int add_segment(gstore_segment *segments, int count, const gstore_view *v
     return count + 1;
 }
 
+/* While no keeper is ready, the directory is of a life that has ended: it is about to be forgotten. */
+static void wait_for_life(Relation relation, Snapshot snapshot)
+{
+    gstore_view view;
+
+    if (gstore == NULL || gstore->ready)
+        return;
+    gstore_look(RelationGetRelid(relation), snapshot, false, &view);
+    if (!view.empty)
+        gstore_wait_ready();
+}
+
 /* The lock is held. Somebody may have committed between the snapshot and the lock. */
 static void look_as_target(Relation relation, Snapshot snapshot, gstore_view *view)
 {
@@ -42,6 +54,7 @@ int gstore_choose_rows(Relation relation, Snapshot snapshot, bool target,
     bool replaced = false;
     int count = 0;
 
+    wait_for_life(relation, snapshot);
     if (target) {
         LockRelation(relation, ShareUpdateExclusiveLock);
         look_as_target(relation, snapshot, &view);

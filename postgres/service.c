@@ -24,6 +24,7 @@
 
 #include "base/error.h"
 #include "driver/driver.h"
+#include "keeper/client/client.h"
 #include "memory/device.h"
 #include "postgres/copies.h"
 
@@ -55,6 +56,7 @@ typedef struct area {
     uint64_t bytes; /* committed */
     uint32_t refs;
     bool dropped;
+    struct area *next_found; /* of a sweep, which needs no memory so: what it did not find would stay for ever */
 } area;
 
 /* An area that a command uses, under a lease until the command's copies are through. */
@@ -78,7 +80,7 @@ typedef struct worker {
 struct gstore_service {
     gstore_service_options options;
     connection connections[CONNECTIONS_MAX]; /* the first one for all that is not an area */
-    uint32_t connection_count;
+    _Atomic uint32_t connection_count; /* under the lock; gstore_service_sever() looks without it */
     gvm_device *devices[GVM_SERVER_DEVICES_MAX];
     int32_t device_count;
     pthread_mutex_t lock; /* areas, refs, connections; no driver or keeper call but connect and create under it */
@@ -144,9 +146,12 @@ static gvm_status find_connection(gstore_service *s, connection **out)
         return gvmi_fail(GVM_E_LIMIT, "there are %u columns in GPU memory",
                          (unsigned)(CONNECTIONS_MAX * GVM_OBJECTS_OPEN_MAX));
     status = gvm_keeper_connect(s->options.path, &s->connections[s->connection_count].keeper);
-    if (status == GVM_OK)
-        *out = &s->connections[s->connection_count++];
-    return status;
+    if (status != GVM_OK)
+        return status;
+    *out = &s->connections[s->connection_count++];
+    if (atomic_load(&s->stop)) /* whoever stores that then looks at the count, as we do the other way round */
+        gvmi_keeper_sever((*out)->keeper);
+    return GVM_OK;
 }
 
 /* step: ahead of need. */
@@ -240,8 +245,7 @@ static void let_go_area(gstore_service *s, area *a)
 
 typedef struct sweep {
     const gstore_store_name *name; /* NULL: all */
-    area **found;
-    size_t count, capacity;
+    area *first, **end;
 } sweep;
 
 static void collect(const void *node, VISIT visit, void *closure)
@@ -252,36 +256,30 @@ static void collect(const void *node, VISIT visit, void *closure)
     if ((visit != postorder && visit != leaf) ||
         (all->name != NULL && compare_stores(all->name, &a->name) != 0))
         return;
-    if (all->count == all->capacity) {
-        const size_t capacity = all->capacity > 0 ? 2 * all->capacity : 16;
-        area **grown = realloc(all->found, capacity * sizeof *grown);
-
-        if (grown == NULL)
-            return; /* the next sweep finds it */
-        all->found = grown;
-        all->capacity = capacity;
-    }
-    all->found[all->count++] = a;
+    a->next_found = NULL;
+    *all->end = a;
+    all->end = &a->next_found;
 }
 
-gvm_status gstore_service_drop(gstore_service *s, const gstore_store_name *name)
+void gstore_service_drop(gstore_service *s, const gstore_store_name *name)
 {
-    sweep all = {.name = name};
+    sweep all = {.name = name, .end = &all.first};
 
     pthread_mutex_lock(&s->lock);
     twalk_r(s->areas, collect, &all);
-    for (size_t i = 0; i < all.count; i++) {
-        tdelete(all.found[i], &s->areas, compare_areas);
-        all.found[i]->dropped = true;
-        if (all.found[i]->refs > 0)
-            all.found[i] = NULL;
+    for (area **place = &all.first, *a; (a = *place) != NULL;) {
+        tdelete(a, &s->areas, compare_areas);
+        a->dropped = true;
+        if (a->refs > 0)
+            *place = a->next_found; /* its last command closes it */
+        else
+            place = &a->next_found;
     }
     pthread_mutex_unlock(&s->lock);
-    for (size_t i = 0; i < all.count; i++)
-        if (all.found[i] != NULL)
-            free_area(s, all.found[i]);
-    free(all.found);
-    return GVM_OK;
+    for (area *a = all.first, *next; a != NULL; a = next) {
+        next = a->next_found;
+        free_area(s, a);
+    }
 }
 
 /* ---- commands */
@@ -514,13 +512,27 @@ static gvm_status transfer(worker *me, gstore_window *w, uint8_t *bytes)
     return status;
 }
 
+/* Its status and text are there. The backend's from here on, or everybody's. */
+static void end_command(const gstore_service_options *options, uint32_t index)
+{
+    gstore_window *w = &options->windows[index];
+    void *latch = w->latch;
+    uint32_t taken = GSTORE_TAKEN;
+
+    if (atomic_compare_exchange_strong(&w->state, &taken, GSTORE_DONE)) {
+        options->wake(latch);
+        return;
+    }
+    atomic_store(&w->state, GSTORE_IDLE); /* its backend has left it */
+    options->give_back(index);
+}
+
 static void carry_out(worker *me, uint32_t index)
 {
     gstore_service *s = me->service;
     gstore_window *w = &s->options.windows[index];
     gvm_status status;
     gvm_error error;
-    void *latch = w->latch;
 
     status = transfer(me, w, s->options.bytes + index * s->options.window_bytes);
     w->status = status;
@@ -531,20 +543,26 @@ static void carry_out(worker *me, uint32_t index)
         if (w->name.epoch == s->options.epoch && (status == GVM_E_KEEPER || status == GVM_E_LOST))
             atomic_store(&s->lost, true);
     }
-    atomic_store_explicit(&w->state, GSTORE_DONE, memory_order_release);
-    s->options.wake(latch);
+    end_command(&s->options, index);
 }
 
 /* ---- threads */
 
-static uint32_t take(gstore_queue *queue)
+/* The window that comes next in the queue. False: its command was given up. */
+static bool take(const gstore_service_options *options, uint32_t *index)
 {
+    gstore_queue *queue = options->queue;
     const uint32_t place = atomic_fetch_add(&queue->head, 1) % GSTORE_WINDOWS_MAX;
-    uint32_t window;
+    uint32_t window, posted = GSTORE_POSTED;
+    gstore_window *w;
 
     while ((window = atomic_exchange(&queue->places[place], 0)) == 0)
         ; /* its backend is between taking the place and filling it */
-    return window - 1;
+    *index = window - 1;
+    w = &options->windows[*index];
+    /* Before the look at the state: a backend that finds it set after it has posted relies on that look. */
+    atomic_store(&w->queued, 0);
+    return atomic_compare_exchange_strong(&w->state, &posted, GSTORE_TAKEN);
 }
 
 /* What a keeper that ended left in the queue: its backends are told, and no command is carried out
@@ -552,14 +570,15 @@ static uint32_t take(gstore_queue *queue)
 static void refuse_left_over(const gstore_service_options *options)
 {
     while (sem_trywait(&options->queue->posted) == 0) {
-        gstore_window *w = &options->windows[take(options->queue)];
+        uint32_t index;
+        gstore_window *w;
 
-        if (atomic_load(&w->state) != GSTORE_POSTED)
-            continue; /* its backend gave up waiting */
+        if (!take(options, &index))
+            continue;
+        w = &options->windows[index];
         w->status = GVM_E_KEEPER;
         snprintf(w->text, sizeof w->text, "the GPU memory keeper was started anew");
-        atomic_store_explicit(&w->state, GSTORE_DONE, memory_order_release);
-        options->wake(w->latch);
+        end_command(options, index);
     }
 }
 
@@ -570,11 +589,12 @@ static void *serve(void *argument)
 
     while (!atomic_load(&s->stop)) {
         struct timespec until;
+        uint32_t index;
 
         clock_gettime(CLOCK_REALTIME, &until);
         until.tv_sec += LOOK_S;
-        if (sem_timedwait(&s->options.queue->posted, &until) == 0)
-            carry_out(me, take(s->options.queue));
+        if (sem_timedwait(&s->options.queue->posted, &until) == 0 && take(&s->options, &index))
+            carry_out(me, index);
     }
     return NULL;
 }
@@ -675,14 +695,23 @@ gvm_status gstore_service_start(const gstore_service_options *options, gstore_se
     return GVM_OK;
 }
 
-void gstore_service_stop(gstore_service *s)
+void gstore_service_sever(gstore_service *s)
 {
     if (s == NULL)
         return;
     atomic_store(&s->stop, true);
+    for (uint32_t i = 0; i < s->connection_count; i++)
+        gvmi_keeper_sever(s->connections[i].keeper);
+}
+
+void gstore_service_stop(gstore_service *s)
+{
+    if (s == NULL)
+        return;
+    gstore_service_sever(s);
     for (uint32_t i = 0; i < s->started; i++)
         pthread_join(s->workers[i].thread, NULL);
-    (void)gstore_service_drop(s, NULL);
+    gstore_service_drop(s, NULL);
     gstore_copies_destroy(s->copies);
     for (uint32_t i = 0; i < s->connection_count; i++)
         gvm_keeper_close(s->connections[i].keeper);

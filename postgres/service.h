@@ -21,15 +21,22 @@ typedef struct gstore_service_options {
     uint32_t window_count;
     uint8_t *bytes; /* window_bytes for each window, in their order; page-aligned */
     uint64_t window_bytes;
-    uint32_t epoch;            /* commands of another one are refused */
-    uint32_t object_mode;      /* permission bits of the objects that it makes */
-    void (*wake)(void *latch); /* any thread may call it */
+    uint32_t epoch;       /* commands of another one are refused */
+    uint32_t object_mode; /* permission bits of the objects that it makes */
+    /* Any thread may call these: */
+    void (*wake)(void *latch);
+    void (*give_back)(uint32_t window); /* whose backend has left it */
 } gstore_service_options;
 
 /* Connects and starts the threads. */
 gvm_status gstore_service_start(const gstore_service_options *options, gstore_service **out);
 
-/* Ends the threads after the commands they have begun; closes every object. NULL is ignored. */
+/* Breaks the connections: no call on the keeper waits for it any more, those under way neither. For
+ * whoever is about to stop the service and first ends what else uses it. NULL is ignored. */
+void gstore_service_sever(gstore_service *service);
+
+/* Ends the threads after the commands they have begun, and everything that the keeper has of the
+ * service. Does not wait for the keeper. NULL is ignored. */
 void gstore_service_stop(gstore_service *service);
 
 /* How many GPUs there are; tables name one by its number. */
@@ -64,6 +71,6 @@ gvm_status gstore_service_report(gstore_service *service, gstore_report *out);
 void gstore_service_drop_copy(gstore_service *service, uint64_t copy);
 
 /* Drops a store's objects, by the caller's own thread. */
-gvm_status gstore_service_drop(gstore_service *service, const gstore_store_name *name);
+void gstore_service_drop(gstore_service *service, const gstore_store_name *name);
 
 #endif

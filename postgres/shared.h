@@ -52,6 +52,7 @@ typedef struct gstore_column {
     bool pglz;      /* bodies are compressed where that helps */
     bool has_nulls; /* there is a null bitmap */
     bool dropped;
+    bool left_over;      /* dropped, and the store has what rows had of it */
     uint64 bodies_bytes; /* used in the bodies area; of format 'pgstrom' 8 if empty */
     /* Of format 'arrow' (arrow.h): */
     uint8 form; /* gstore_form; 0: the format is 'pgstrom' */

@@ -13,6 +13,8 @@
 
 #include "postgres/window.h"
 
+#define GSTORE_BODY_UNIT 8u /* of the offsets of bodies */
+
 /* ---- what a table's columns look like now */
 
 extern gstore_column *gstore_describe(Relation relation);

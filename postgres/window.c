@@ -14,9 +14,8 @@
 #define WAIT_MS 1000   /* between two looks at whether the worker still lives */
 #define ALIGN_BYTES 64 /* of pieces in a window */
 
-/* The window of a command that was left while a service thread had it: it comes back when the thread is
- * through, which this process must see to. A backend does one command at a time. */
-static int abandoned = -1;
+/* The window of the command that this process waits for; -1: none. A backend does one at a time. */
+static int waiting = -1;
 
 /* The window of a write that was begun, and where its outcome goes. */
 static int begun = -1;
@@ -29,7 +28,7 @@ uint64 gstore_window_size(void)
 
 /* ---- taking and giving back */
 
-static void give_back(uint32 window)
+void gstore_window_give_back(uint32 window)
 {
     SpinLockAcquire(&gstore->windows_lock);
     gstore->free[gstore->free_count++] = (uint16)window;
@@ -69,7 +68,7 @@ static void give_back_lent(uint32 window)
     SpinLockAcquire(&gstore->windows_lock);
     gstore->lent_count--;
     SpinLockRelease(&gstore->windows_lock);
-    give_back(window);
+    gstore_window_give_back(window);
 }
 
 static bool is_done(uint32 window)
@@ -77,46 +76,72 @@ static bool is_done(uint32 window)
     return atomic_load_explicit(&gstore->windows[window].state, memory_order_acquire) == GSTORE_DONE;
 }
 
-/* Without interrupts: a service thread never takes longer than its lease's time limit. If the worker
- * is gone, the server is about to be restarted, or started anew with all windows free. */
-static void reclaim_abandoned(void)
+/* From one state to the next, where the service may have been there before. */
+static bool step(uint32 window, uint32 from, uint32 to)
 {
-    const int window = abandoned;
+    return atomic_compare_exchange_strong(&gstore->windows[window].state, &from, to);
+}
+
+static void pause_for_service(void)
+{
+    (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, WAIT_MS,
+                    PG_WAIT_EXTENSION);
+    ResetLatch(MyLatch);
+}
+
+static bool reads(gstore_verb verb)
+{
+    return verb == GSTORE_READ || verb == GSTORE_FOREIGN_READ;
+}
+
+/* Ends the command that this process waits for, whatever becomes of it, without interrupts. What no thread
+ * has taken, none will. What a read brings, nobody wants any more. For all else a thread that is at work
+ * is waited for, as what it writes to may be given up next: it never takes longer than its lease's time
+ * limit, and a worker that ends lets its threads end their commands. */
+static void end_waiting(void)
+{
+    const int window = waiting;
 
     if (window < 0)
         return;
-    while (!is_done((uint32)window) && gstore->ready) {
-        (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, WAIT_MS,
-                        PG_WAIT_EXTENSION);
-        ResetLatch(MyLatch);
+    if (!step((uint32)window, GSTORE_POSTED, GSTORE_IDLE)) {
+        if (reads(gstore->windows[window].verb) && step((uint32)window, GSTORE_TAKEN, GSTORE_LEFT)) {
+            waiting = -1;
+            return;
+        }
+        while (!is_done((uint32)window))
+            pause_for_service();
+        atomic_store(&gstore->windows[window].state, GSTORE_IDLE);
     }
-    abandoned = -1;
-    atomic_store(&gstore->windows[window].state, GSTORE_IDLE);
-    give_back((uint32)window);
+    waiting = -1;
+    gstore_window_give_back((uint32)window);
 }
 
+/* Given up only once the worker is going or gone, and no thread has taken it. */
 static void end_begun(bool interruptible)
 {
     gstore_window *w;
+    bool given_up = false;
 
     if (begun < 0)
         return;
     w = &gstore->windows[begun];
-    while (!is_done((uint32)begun) && gstore->ready) {
-        (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, WAIT_MS,
-                        PG_WAIT_EXTENSION);
-        ResetLatch(MyLatch);
+    while (!is_done((uint32)begun)) {
+        given_up = !gstore->ready && step((uint32)begun, GSTORE_POSTED, GSTORE_IDLE);
+        if (given_up)
+            break;
+        pause_for_service();
         if (interruptible)
             CHECK_FOR_INTERRUPTS();
     }
-    if (is_done((uint32)begun)) {
-        begun_answer->status = w->status;
-        strlcpy(begun_answer->text, w->text, sizeof begun_answer->text);
-    } else {
+    if (given_up) {
         begun_answer->status = GVM_E_KEEPER;
         strlcpy(begun_answer->text, "the keeper was lost", sizeof begun_answer->text);
+    } else {
+        begun_answer->status = w->status;
+        strlcpy(begun_answer->text, w->text, sizeof begun_answer->text);
+        atomic_store(&w->state, GSTORE_IDLE);
     }
-    atomic_store(&w->state, GSTORE_IDLE);
     give_back_lent((uint32)begun);
     begun = -1;
     begun_answer = NULL;
@@ -130,9 +155,10 @@ void gstore_await(void)
 void gstore_settle(void)
 {
     end_begun(false);
-    reclaim_abandoned();
+    end_waiting();
 }
 
+/* After a FATAL nothing catches what it leaves. */
 static void at_exit(int code, Datum argument)
 {
     gstore_settle();
@@ -143,7 +169,6 @@ static uint32 take(void)
     uint32 window;
 
     end_begun(true);
-    reclaim_abandoned();
     ConditionVariablePrepareToSleep(&gstore->window_freed);
     while (!try_take(&window))
         ConditionVariableSleep(&gstore->window_freed, PG_WAIT_EXTENSION);
@@ -188,7 +213,9 @@ static void post(uint32 window)
     uint32 place;
 
     gstore->windows[window].latch = MyLatch;
-    atomic_store_explicit(&gstore->windows[window].state, GSTORE_POSTED, memory_order_release);
+    atomic_store(&gstore->windows[window].state, GSTORE_POSTED);
+    if (atomic_exchange(&gstore->windows[window].queued, 1) != 0)
+        return; /* it is there yet for a command that was given up: who comes upon it finds this one */
     place = atomic_fetch_add(&queue->tail, 1) % GSTORE_WINDOWS_MAX;
     atomic_store(&queue->places[place], window + 1);
     sem_post(&queue->posted);
@@ -196,18 +223,14 @@ static void post(uint32 window)
 
 static void wait_done(uint32 window)
 {
-    abandoned = (int)window; /* from here on, until it is done, if an ERROR leaves this function */
     while (!is_done(window)) {
-        (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, WAIT_MS,
-                        PG_WAIT_EXTENSION);
-        ResetLatch(MyLatch);
+        pause_for_service();
         CHECK_FOR_INTERRUPTS();
         if (!gstore->ready && !is_done(window))
             ereport(ERROR,
                     (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("the GPU memory keeper was lost"),
                      errdetail("Tables in GPU memory are empty now.")));
     }
-    abandoned = -1;
 }
 
 static int sqlstate_of(int32 status)
@@ -248,6 +271,8 @@ static void pg_attribute_noreturn() fail(gstore_verb verb, int32 status, const c
 {
     const char *hint = hint_of(verb, status);
 
+    if (status == GVM_E_KEEPER)
+        CHECK_FOR_INTERRUPTS(); /* at the end of the server, the keeper's is but a part of it */
     ereport(ERROR, (errcode(sqlstate_of(status)), errmsg("GPU memory: %s", text),
                     hint != NULL ? errhint("%s", hint) : 0));
 }
@@ -262,15 +287,26 @@ static void perform(uint32 window)
 {
     gstore_window *w = &gstore->windows[window];
 
+    waiting = (int)window;
     post(window);
-    wait_done(window);
+    PG_TRY();
+    {
+        wait_done(window);
+    }
+    PG_CATCH();
+    {
+        end_waiting();
+        PG_RE_THROW();
+    }
+    PG_END_TRY();
+    waiting = -1;
     atomic_store(&w->state, GSTORE_IDLE);
     if (w->status != GVM_OK) {
         const gstore_verb verb = w->verb;
         gstore_answer answer = {.status = w->status};
 
         strlcpy(answer.text, w->text, sizeof answer.text);
-        give_back(window);
+        gstore_window_give_back(window);
         fail(verb, answer.status, answer.text);
     }
 }
@@ -278,11 +314,6 @@ static void perform(uint32 window)
 static bool writes(gstore_verb verb)
 {
     return verb == GSTORE_WRITE || verb == GSTORE_COPY_WRITE || verb == GSTORE_FOREIGN_WRITE;
-}
-
-static bool reads(gstore_verb verb)
-{
-    return verb == GSTORE_READ || verb == GSTORE_FOREIGN_READ;
 }
 
 /* How much of the pieces from *piece on, the first of them from *done on, fits one command. */
@@ -376,7 +407,7 @@ void gstore_transfer_far(gstore_verb verb, const gstore_store_name *store, gstor
             if (verb == GSTORE_COPY_MAKE)
                 memcpy(far->handle, w->handle, sizeof far->handle);
         }
-        give_back(window);
+        gstore_window_give_back(window);
     } while (piece < count);
 }
 
@@ -402,7 +433,7 @@ void gstore_write_begin(const gstore_store_name *store, const gstore_piece *piec
         }
         if (w->range_count > 0)
             perform(window);
-        give_back(window);
+        gstore_window_give_back(window);
     }
 }
 

@@ -31,7 +31,7 @@ typedef struct gstore_far {
 } gstore_far;
 
 /* Does all of it, in as many commands as it takes. ERROR on failure, on cancel and terminate; then
- * what a WRITE did is undefined. */
+ * what a WRITE did is undefined, but it is over. */
 extern void gstore_transfer(gstore_verb verb, const gstore_store_name *store,
                             const gstore_piece *pieces, int count);
 
@@ -58,9 +58,12 @@ extern void gstore_answer_fail(const gstore_answer *answer) pg_attribute_noretur
 extern void gstore_transfer_far(gstore_verb verb, const gstore_store_name *store, gstore_far *far,
                                 const gstore_piece *pieces, int count);
 
-/* Waits, without interrupts, until no service thread is at work for this process any more: after an
- * ERROR, before what its command was about is given up. */
+/* Waits, without interrupts, until no service thread is at work for this process any more, nor will be:
+ * after an ERROR, before what a write that was begun was about is given up. */
 extern void gstore_settle(void);
+
+/* For the worker: of a window that nobody has. Any thread may call it. */
+extern void gstore_window_give_back(uint32 window);
 
 /* Waits until the keeper serves; ERROR after gstore_fdw.start_timeout. */
 extern void gstore_wait_ready(void);

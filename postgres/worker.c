@@ -29,6 +29,7 @@
 #include "postgres/fdw.h"
 #include "postgres/service.h"
 #include "postgres/shared.h"
+#include "postgres/window.h"
 
 #define LOOK_MS 1000
 #define RESTART_S 1
@@ -202,7 +203,8 @@ static void start(void)
                                       .bytes = gstore_window_bytes(0),
                                       .window_bytes = (uint64)gstore_window_kb * 1024,
                                       .object_mode = object_modes[gstore_readers],
-                                      .wake = wake};
+                                      .wake = wake,
+                                      .give_back = gstore_window_give_back};
 
     start_keeper();
     /* First: from here on no transaction adds a version with a store of the life before. */
@@ -235,7 +237,7 @@ static void drop_stores(void)
     while (gstore_next_dead_store(&name)) {
         pgstat_report_activity(STATE_RUNNING, "dropping memory of tables");
         if (name.epoch == gstore->epoch && !gstore_chores_drop_store(chores, &name))
-            (void)gstore_service_drop(service, &name);
+            gstore_service_drop(service, &name);
         CHECK_FOR_INTERRUPTS();
     }
 }
@@ -266,6 +268,8 @@ static void stop(int code, Datum argument)
 {
     gstore->ready = false;
     gstore->worker_latch = NULL;
+    if (gstore_keeper_path[0] != '\0') /* it may be stopped: nobody is to wait for its answer */
+        gstore_service_sever(service);
     gstore_chores_stop(chores);
     chores = NULL;
     gstore_service_stop(service);

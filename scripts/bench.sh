@@ -1,7 +1,7 @@
 #!/bin/sh
 # usage: [OUT=FOLDER] [BENCHES=LIST] [ROWS=NUMBER] [PG_CONFIG=FILE | POSTGRES_PACK=FILE] bench.sh [BUILD-FOLDER]
-# Measures what the driver's virtual memory calls and buffers cost, and a keeper (see
-# docs/benchmarks.md), replays bench/traces, and measures gstore_fdw's tables, of ROWS rows, where there is
+# Measures what the driver's virtual memory calls and buffers cost, a keeper, heaps beside other pools and
+# appenders, and joins with them (see docs/benchmarks.md), replays bench/traces, and measures gstore_fdw's tables, of ROWS rows, where there is
 # a PostgreSQL as check-gpu.sh wants one; shows it and records it as JSON under OUT. The build is a release
 # one; for figures worth keeping, the machine must be quiet.
 set -eu
@@ -23,6 +23,11 @@ measure() { # WHAT FILE ARGUMENT...
     echo "recorded in $file"
 }
 
+joins() {
+    "$build/examples/hashjoin/hashjoin" --sweep --json="$out/hashjoin-$stamp.json"
+    echo "recorded in $out/hashjoin-$stamp.json"
+}
+
 tables() {
     if [ -n "${POSTGRES_PACK:-}" ]; then
         PG_CONFIG=$(scripts/pack-postgres.sh unpack "$POSTGRES_PACK" "$build/postgres-pack")
@@ -37,10 +42,12 @@ tables() {
     scripts/bench-gstore.py -n "${ROWS:-$rows}" -o "$out/gstore-$stamp.json" "$build"
 }
 
-for name in ${BENCHES:-vmm keeper appender policy gstore}; do
+for name in ${BENCHES:-vmm keeper heap pools appender hashjoin policy gstore}; do
     case $name in
     policy) measure policy "$out/policy-traces-$stamp.json" bench/traces/*.trace ;;
+    pools) scripts/bench-pools.py -o "$out/heap-pools-$stamp.json" "$build" ;;
     gstore) tables ;;
+    hashjoin) joins ;;
     *) measure "$name" "$out/$name-$stamp.json" ;;
     esac
 done

@@ -64,7 +64,8 @@ def check_include(path, number, bracket, name):
         if target != "softgpu" and name not in SOFTGPU_MAY:
             complain(path, number, f"softgpu includes {name}", "it may include itself, " + ", ".join(sorted(SOFTGPU_MAY)))
     elif folder == "examples":
-        complain(path, number, f"an example includes {name}", "examples use public headers alone, as a user would")
+        if path.count("/") < 2 or not name.startswith(path.rsplit("/", 1)[0] + "/"):
+            complain(path, number, f"an example includes {name}", "examples use public headers alone, as a user would, and those of their own folder")
     elif folder in ORDER:
         if target not in ORDER or ORDER.index(target) > ORDER.index(folder):
             complain(path, number, f"{folder} includes {name}", f"the direction is {' <- '.join(ORDER)}: move the code or turn the call round")

@@ -1,6 +1,6 @@
 /* The machine that the software GPU pretends to be, from GVMEM_SOFTGPU.
  *
- *     devices=2,memory=4GiB,sms=4,host=8GiB,instance=name
+ *     devices=2,memory=4GiB,sms=4,host=8GiB,gap_us=200,instance=name
  *
  * Every key may be left out. Sizes are whole numbers with an optional unit (K M G T, KiB MiB GiB
  * TiB; all binary). The first malformed item is kept as a sentence; the settings then stay at their
@@ -20,6 +20,8 @@
 #define SMS_MAX 256
 #define SMS_DEFAULT_MAX 16
 #define MEMORY_DEFAULT_MAX (8ull << 30)
+#define GAP_US_DEFAULT 200
+#define GAP_US_MAX 1000000
 #define SIZE_MAX_BYTES (1ull << 50) /* sums over 16 devices stay far from overflow */
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -77,6 +79,15 @@ static bool parse_size(const char *value, uint64_t *out)
     return true;
 }
 
+static bool parse_gap(const char *value)
+{
+    uint64_t us;
+    if (!parse_number(&value, &us) || *value != '\0' || us > GAP_US_MAX)
+        return false;
+    config.gap_us = (uint32_t)us;
+    return true;
+}
+
 /* The name goes into file and socket names that processes of other users meet, so it is kept to
  * characters without meaning there. */
 static bool parse_instance(const char *value)
@@ -113,7 +124,7 @@ static bool parse_item(const char *item)
     const char *value = strchr(item, '=');
     size_t key_len = value ? (size_t)(value++ - item) : strlen(item);
     bool fits = false;
-    const char *expected = "devices=, memory=, sms=, host= or instance=";
+    const char *expected = "devices=, memory=, sms=, host=, gap_us= or instance=";
 
     if (value && key_len == 7 && memcmp(item, "devices", 7) == 0) {
         fits = parse_count(value, SOFT_DEVICES_MAX, &config.device_count);
@@ -127,6 +138,9 @@ static bool parse_item(const char *item)
     } else if (value && key_len == 4 && memcmp(item, "host", 4) == 0) {
         fits = parse_size(value, &config.host_bytes);
         expected = "a size, or 0 for no limit";
+    } else if (value && key_len == 6 && memcmp(item, "gap_us", 6) == 0) {
+        fits = parse_gap(value);
+        expected = "0 to 1000000 microseconds";
     } else if (value && key_len == 8 && memcmp(item, "instance", 8) == 0) {
         fits = parse_instance(value);
         expected = "1 to 47 letters, digits or any of . _ -";
@@ -154,6 +168,7 @@ static void set_defaults(void)
         .sm_count = cpu_count < 1                 ? 1
                     : cpu_count > SMS_DEFAULT_MAX ? SMS_DEFAULT_MAX
                                                   : cpu_count,
+        .gap_us = GAP_US_DEFAULT,
         .instance = "default",
     };
 }

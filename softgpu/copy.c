@@ -85,11 +85,15 @@ static void destroy_copy(soft_op *op)
 static void set_units(void *arg)
 {
     const set_op *self = arg;
+    const uint32_t byte = self->value & 0xff;
     uint16_t *halves = at(self->dst);
     uint32_t *words = at(self->dst);
 
-    if (self->width_bytes == 1)
-        memset(at(self->dst), (int)self->value, self->count);
+    /* Units whose bytes are all the same, as zeros are, go at the speed of the memory. */
+    if (self->width_bytes == 1 || self->value == byte * (self->width_bytes == 2 ? 0x101u : 0x1010101u)) {
+        memset(at(self->dst), (int)byte, self->count * self->width_bytes);
+        return;
+    }
     for (size_t i = 0; self->width_bytes == 2 && i < self->count; i++)
         halves[i] = (uint16_t)self->value;
     for (size_t i = 0; self->width_bytes == 4 && i < self->count; i++)

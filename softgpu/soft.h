@@ -48,6 +48,7 @@ typedef struct soft_config {
     uint64_t memory_bytes; /* of each device */
     uint64_t host_bytes;   /* limit of pinned and HOST_NUMA memory, 0: none but the machine's own */
     int sm_count;          /* SM threads of each device */
+    uint32_t gap_us;       /* how long memory is closed whose access changes, 0: not at all */
     char instance[48];     /* processes with the same instance share the devices' memory */
 } soft_config;
 

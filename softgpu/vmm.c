@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "softgpu/space.h"
@@ -496,47 +497,89 @@ static CUresult apply_access(const soft_mapping *mapping, const CUmemAccessDesc 
     return CUDA_SUCCESS;
 }
 
-/* Gives the kernel what the mappings' access would be after the descriptors; neighbours that shall
- * have the same protection go in one call. 0 on success, else how many of the mappings may have
- * been changed. */
-static size_t protect_locked(size_t index, size_t count, const CUmemAccessDesc *desc, size_t desc_count)
+/* On a real device a kernel that uses memory whose rights are being changed faults, even where both
+ * the old rights and the new ones allow what it does. Here a range whose rights change has none for
+ * a moment, so that such a kernel, or copy, meets the same end. Not if somebody keeps the rights
+ * that he had: all devices of the process share these pages, and so does its CPU, which nobody
+ * would catch; a real driver leaves them alone. */
+static bool is_closed_by(const soft_mapping *mapping, const CUmemAccessDesc *desc, size_t desc_count)
+{
+    const uint8_t *before = mapping->access;
+    uint8_t after[SOFT_ACCESSORS];
+    apply_access(mapping, desc, desc_count, after);
+    if (before[SOFT_ACCESSOR_CPU] != SOFT_ACCESS_NONE)
+        return false;
+    for (int i = 0; i < SOFT_ACCESSORS; i++)
+        if (before[i] != SOFT_ACCESS_NONE && before[i] == after[i])
+            return false;
+    return prot_of(before) != PROT_NONE && prot_of(after) != PROT_NONE;
+}
+
+/* What the descriptors lead to; between: on the way there. */
+static int prot_by(const soft_mapping *mapping, const CUmemAccessDesc *desc, size_t desc_count,
+                   bool between)
+{
+    uint8_t access[SOFT_ACCESSORS];
+    if (between)
+        return is_closed_by(mapping, desc, desc_count) ? PROT_NONE : prot_of(mapping->access);
+    apply_access(mapping, desc, desc_count, access);
+    return prot_of(access);
+}
+
+/* Tells the kernel; neighbours that shall have the same protection go in one call. If it fails, some
+ * are changed and some are not. */
+static bool protect_locked(size_t index, size_t count, const CUmemAccessDesc *desc,
+                           size_t desc_count, bool between)
 {
     size_t done = 0;
     while (done < count) {
         const soft_mapping *first = soft_mapping_nth_locked(index + done);
-        uint64_t run_bytes = 0;
-        size_t run = 0;
-        int prot = PROT_NONE;
-        for (; done + run < count; run++) {
-            const soft_mapping *mapping = soft_mapping_nth_locked(index + done + run);
-            uint8_t access[SOFT_ACCESSORS];
-            apply_access(mapping, desc, desc_count, access);
-            if (run > 0 &&
-                (prot_of(access) != prot || mapping->span.addr != first->span.addr + run_bytes))
+        int prot = prot_by(first, desc, desc_count, between);
+        uint64_t run_bytes = first->span.size_bytes;
+        for (done++; done < count; done++) {
+            const soft_mapping *mapping = soft_mapping_nth_locked(index + done);
+            if (prot_by(mapping, desc, desc_count, between) != prot ||
+                mapping->span.addr != first->span.addr + run_bytes)
                 break;
-            prot = prot_of(access);
             run_bytes += mapping->span.size_bytes;
         }
-        done += run;
         if (!soft_pages_protect(first->span.addr, run_bytes, prot))
-            return done;
+            return false;
     }
-    return 0;
+    return true;
+}
+
+/* Closes the mappings whose rights change, for as long as the machine is told to. */
+static bool close_for_a_moment_locked(size_t index, size_t count, const CUmemAccessDesc *desc,
+                                      size_t desc_count)
+{
+    const soft_config *config;
+    struct timespec pause;
+    size_t i = 0;
+    soft_config_get(&config, NULL);
+    pause = (struct timespec){config->gap_us / 1000000, config->gap_us % 1000000 * 1000};
+    while (i < count && !is_closed_by(soft_mapping_nth_locked(index + i), desc, desc_count))
+        i++;
+    if (i == count || config->gap_us == 0)
+        return true;
+    if (!protect_locked(index, count, desc, desc_count, true))
+        return false;
+    nanosleep(&pause, NULL); /* which lets the SM threads run, too */
+    return true;
 }
 
 static CUresult set_access_locked(size_t index, size_t count, const CUmemAccessDesc *desc,
                                   size_t desc_count)
 {
     uint8_t access[SOFT_ACCESSORS];
-    size_t touched;
     for (size_t i = 0; i < count; i++) {
         CUresult rc = apply_access(soft_mapping_nth_locked(index + i), desc, desc_count, access);
         if (rc != CUDA_SUCCESS)
             return rc;
     }
-    touched = protect_locked(index, count, desc, desc_count);
-    if (touched > 0) {
-        protect_locked(index, touched, NULL, 0);
+    if (!close_for_a_moment_locked(index, count, desc, desc_count) ||
+        !protect_locked(index, count, desc, desc_count, false)) {
+        protect_locked(index, count, NULL, 0, false);
         return CUDA_ERROR_OUT_OF_MEMORY;
     }
     for (size_t i = 0; i < count; i++) {

@@ -34,6 +34,8 @@ static const char usage[] =
     "                     is larger (32GiB; 128MiB)\n"
     "  -t, --trace FILE   keeper: append every acquire, to replay with gvmem bench policy; heap:\n"
     "                     replay what libgvmem-heap-plugin recorded (a made-up training)\n"
+    "  -p, --pool FILE    heap: another allocator beside it, a library with the functions of\n"
+    "                     tools/bench_pool.h; may be given several times\n"
     "  -q, --quick        smaller sizes and fewer repetitions: to try it out\n"
     "  -j, --json[=FILE]  also as JSON; on standard output the tables then go to standard error\n"
     "  -h, --help         this text\n";
@@ -424,13 +426,11 @@ static void join_arguments(int argc, char **argv, char *out, size_t out_bytes)
 
 int tool_bench(int argc, char **argv)
 {
-    static const struct option longs[] = {{"device", required_argument, NULL, 'd'},
-                                          {"max", required_argument, NULL, 'm'},
-                                          {"trace", required_argument, NULL, 't'},
-                                          {"quick", no_argument, NULL, 'q'},
-                                          {"json", optional_argument, NULL, 'j'},
-                                          {"help", no_argument, NULL, 'h'},
-                                          {0}};
+    static const struct option longs[] = {
+        {"device", required_argument, NULL, 'd'}, {"max", required_argument, NULL, 'm'},
+        {"trace", required_argument, NULL, 't'},  {"pool", required_argument, NULL, 'p'},
+        {"quick", no_argument, NULL, 'q'},        {"json", optional_argument, NULL, 'j'},
+        {"help", no_argument, NULL, 'h'},         {0}};
     const char *json_path = NULL;
     const benchmark *what;
     char command[512];
@@ -443,7 +443,7 @@ int tool_bench(int argc, char **argv)
     b = calloc(1, sizeof *b);
     if (b == NULL)
         return tool_error("out of memory");
-    while ((option = getopt_long(argc, argv, "d:m:t:qj::h", longs, NULL)) != -1) {
+    while ((option = getopt_long(argc, argv, "d:m:t:p:qj::h", longs, NULL)) != -1) {
         bool good = true;
 
         if (option == 'd')
@@ -452,6 +452,10 @@ int tool_bench(int argc, char **argv)
             good = tool_parse_size("bench", "--max", optarg, GVM_CHUNK_BYTES_MIN, &b->max_bytes);
         else if (option == 't')
             b->trace_path = optarg;
+        else if (option == 'p' && b->pool_count < BENCH_POOLS_MAX)
+            b->pool_paths[b->pool_count++] = optarg;
+        else if (option == 'p')
+            good = tool_usage("bench", "no more than %u pools", BENCH_POOLS_MAX) != TOOL_USAGE;
         else if (option == 'q')
             b->quick = true;
         else if (option == 'j')

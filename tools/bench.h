@@ -19,6 +19,7 @@
 #define BENCH_SAMPLES_MAX 64u
 #define BENCH_FIGURES_MAX 512u
 #define BENCH_NOTES_MAX 32u
+#define BENCH_POOLS_MAX 8u
 
 typedef struct bench_samples {
     unsigned count;
@@ -42,6 +43,8 @@ typedef struct bench {
     const char *operand;    /* of the benchmark: a token */
     uint64_t max_bytes;     /* of growth; 0: chosen */
     const char *trace_path; /* of the keeper, to write; of the heap, to read; NULL: none */
+    const char *pool_paths[BENCH_POOLS_MAX]; /* of the heap: libraries to measure beside it */
+    unsigned pool_count, pools_loaded;
     FILE *text;
     int code; /* exit status so far */
     unsigned figure_count, note_count;

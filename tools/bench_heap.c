@@ -1,4 +1,4 @@
-/* gvmem bench heap: pairs of alloc and free, beside the driver's stream-ordered pool.
+/* gvmem bench heap: pairs of alloc and free, beside the driver's stream-ordered pool and others.
  *
  * One thread: groups of 8 pairs are timed, so that the clock's own cost (some 25 ns) does not count
  * for more than a few, and divided; median and 99th percentile are those of groups. What is compared
@@ -29,66 +29,6 @@ static double now_ns(void)
     return (double)now.tv_sec * 1e9 + (double)now.tv_nsec;
 }
 
-/* ---- what is measured */
-
-typedef struct subject {
-    const char *name;
-    gvm_heap *heap; /* NULL: the driver's pool */
-    CUstream stream;
-    bool ordered; /* by the stream */
-} subject;
-
-static bool take(const subject *s, uint64_t bytes, void **out)
-{
-    CUdeviceptr at = 0;
-
-    if (s->heap == NULL) {
-        if (gvmi_cu->cuMemAllocAsync(&at, bytes, s->stream) != CUDA_SUCCESS)
-            return false;
-        *out = (void *)(uintptr_t)at;
-        return true;
-    }
-    return s->ordered ? gvm_heap_alloc_async(s->heap, bytes, NULL, s->stream, out) == GVM_OK
-                      : gvm_heap_alloc(s->heap, bytes, out) == GVM_OK;
-}
-
-static bool give(const subject *s, void *ptr)
-{
-    if (s->heap == NULL)
-        return gvmi_cu->cuMemFreeAsync((CUdeviceptr)(uintptr_t)ptr, s->stream) == CUDA_SUCCESS;
-    return s->ordered ? gvm_heap_free_async(s->heap, ptr, s->stream) == GVM_OK
-                      : gvm_heap_free(s->heap, ptr) == GVM_OK;
-}
-
-/* The driver's pool may want more than the device has; that is its figure, not a failure. */
-static void note_failure(bench *b, const subject *s)
-{
-    if (s->heap == NULL)
-        bench_note(b, "%s failed: too little memory for it", s->name);
-    else
-        bench_failed(b, s->name);
-}
-
-bool bench_pool_start(bench *b, CUmemoryPool *pool)
-{
-    uint64_t all = UINT64_MAX;
-    CUresult result = gvmi_cu->cuDeviceGetDefaultMemPool(pool, b->ordinal);
-
-    if (result == CUDA_SUCCESS)
-        result = gvmi_cu->cuMemPoolSetAttribute(*pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &all);
-    if (result != CUDA_SUCCESS)
-        bench_note(b, "no memory pool here: the driver's pool is left out");
-    return result == CUDA_SUCCESS;
-}
-
-void bench_pool_stop(CUmemoryPool pool)
-{
-    uint64_t none = 0;
-
-    (void)gvmi_cu->cuMemPoolSetAttribute(pool, CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, &none);
-    (void)gvmi_cu->cuMemPoolTrimTo(pool, 0);
-}
-
 /* ---- one thread */
 
 typedef struct times {
@@ -103,7 +43,7 @@ static int compare_doubles(const void *a, const void *b)
     return (*x > *y) - (*x < *y);
 }
 
-static bool time_groups(const subject *s, uint64_t bytes, size_t groups, times *out)
+static bool time_groups(const bench_subject *s, uint64_t bytes, size_t groups, times *out)
 {
     for (size_t i = 0; i < groups; i++) {
         const double start = now_ns();
@@ -111,7 +51,7 @@ static bool time_groups(const subject *s, uint64_t bytes, size_t groups, times *
         for (int j = 0; j < GROUP; j++) {
             void *ptr;
 
-            if (!take(s, bytes, &ptr) || !give(s, ptr))
+            if (!bench_take(s, bytes, s->stream, &ptr) || !bench_give(s, ptr, bytes, s->stream))
                 return false;
         }
         if (out->count < GROUPS_MAX)
@@ -120,7 +60,7 @@ static bool time_groups(const subject *s, uint64_t bytes, size_t groups, times *
     return true;
 }
 
-static void measure_size(bench *b, const subject *subjects, size_t count, uint64_t bytes)
+static void measure_size(bench *b, const bench_subject *subjects, size_t count, uint64_t bytes)
 {
     const size_t groups = b->quick ? 200 : GROUPS_MAX / TURNS;
     times *all = calloc(count, sizeof *all);
@@ -136,7 +76,7 @@ static void measure_size(bench *b, const subject *subjects, size_t count, uint64
 
             if (!time_groups(&subjects[i], bytes, turn == 0 ? 20 : 2, &all[i]) /* warm up */
                 || (all[i].count = before, !time_groups(&subjects[i], bytes, groups, &all[i]))) {
-                note_failure(b, &subjects[i]);
+                bench_subject_failed(b, &subjects[i]);
                 free(all);
                 return;
             }
@@ -161,7 +101,7 @@ static void measure_size(bench *b, const subject *subjects, size_t count, uint64
 
 typedef struct runner {
     pthread_t thread;
-    const subject *subject;
+    const bench_subject *subject;
     gvm_device *device;
     pthread_barrier_t *start;
     atomic_bool *stop;
@@ -181,29 +121,35 @@ static uint64_t mixed_bytes(uint64_t *state)
 static void *run_pairs(void *arg)
 {
     runner *r = arg;
-    void *kept[KEPT] = {0};
+    const bench_subject *s = r->subject;
+    struct {
+        void *at;
+        uint64_t bytes;
+    } kept[KEPT] = {0};
     uint64_t state = (uintptr_t)arg;
 
     r->failed = gvmi_device_enter(r->device) != GVM_OK;
     pthread_barrier_wait(r->start);
     for (uint64_t i = 0; !r->failed && !atomic_load_explicit(r->stop, memory_order_relaxed); i++) {
-        void **at = &kept[i % KEPT];
+        void **at = &kept[i % KEPT].at;
+        const bool freed = *at == NULL || bench_give(s, *at, kept[i % KEPT].bytes, s->stream);
 
-        if ((*at != NULL && !give(r->subject, *at)) || !take(r->subject, mixed_bytes(&state), at)) {
+        kept[i % KEPT].bytes = mixed_bytes(&state);
+        if (!freed || !bench_take(s, kept[i % KEPT].bytes, s->stream, at)) {
             *at = NULL;
             r->failed = true;
         }
         r->pairs++;
     }
     for (int i = 0; i < KEPT; i++)
-        if (kept[i] != NULL && !give(r->subject, kept[i]))
+        if (kept[i].at != NULL && !bench_give(s, kept[i].at, kept[i].bytes, s->stream))
             r->failed = true;
     gvmi_device_leave();
     return NULL;
 }
 
 /* Millions of pairs a second; 0, with a complaint, if that failed. */
-static double run_threads(bench *b, const subject *s, unsigned count)
+static double run_threads(bench *b, const bench_subject *s, unsigned count)
 {
     const struct timespec pause = {0, b->quick ? 50000000 : 300000000};
     static struct {
@@ -236,15 +182,15 @@ static double run_threads(bench *b, const subject *s, unsigned count)
     }
     pthread_barrier_destroy(&start);
     if (failed)
-        note_failure(b, s);
+        bench_subject_failed(b, s);
     return failed ? 0 : (double)pairs / (end - begin) * 1e3;
 }
 
-static void measure_threads(bench *b, const subject *subjects, size_t count)
+static void measure_threads(bench *b, const bench_subject *subjects, size_t count)
 {
     fprintf(b->text,
             "\nthreads that keep %d blocks of 16 KiB to 304 KiB each, million pairs a second\n"
-            "                     1 thread  %u threads     ratio\n",
+            "                             1 thread  %u threads     ratio\n",
             KEPT, THREADS_MAX);
     for (size_t i = 0; i < count; i++) {
         bench_samples one = {0}, many = {0};
@@ -259,7 +205,7 @@ static void measure_threads(bench *b, const subject *subjects, size_t count)
         if (single <= 0 || several <= 0)
             continue;
         bench_record_value(b, "threads, 16 / 1", subjects[i].name, "ratio", 0, 0, several / single);
-        fprintf(b->text, "  %-16s %10.2f  %10.2f  %8.2f\n", subjects[i].name, single, several,
+        fprintf(b->text, "  %-24s %10.2f  %10.2f  %8.2f\n", subjects[i].name, single, several,
                 several / single);
     }
 }
@@ -272,7 +218,11 @@ static void measure_pairs(bench *b)
     gvm_heap *heap = NULL;
     CUmemoryPool pool = NULL;
     bench_timer timer;
-    const bool has_pool = bench_pool_start(b, &pool);
+    bench_subject subjects[3 + BENCH_POOLS_MAX];
+    const bench_foreign_pool *others;
+    const size_t other_count = bench_load_pools(b, &others);
+    const bool has_pool = bench_driver_pool_start(b, &pool);
+    size_t count = 0;
 
     if (!bench_timer_create(b, &timer))
         return;
@@ -281,10 +231,15 @@ static void measure_pairs(bench *b)
         bench_timer_destroy(&timer);
         return;
     }
-    const subject subjects[] = {{"gvm_heap", heap, timer.stream, false},
-                                {"gvm_heap async", heap, timer.stream, true},
-                                {"cuMemAllocAsync", NULL, timer.stream, true}};
-    const size_t count = has_pool ? 3 : 2;
+    subjects[count++] = (bench_subject){.name = "gvm_heap", .heap = heap, .stream = timer.stream};
+    subjects[count++] = (bench_subject){
+        .name = "gvm_heap async", .heap = heap, .stream = timer.stream, .ordered = true};
+    if (has_pool)
+        subjects[count++] = (bench_subject){
+            .name = "cuMemAllocAsync", .driver_pool = pool, .stream = timer.stream, .ordered = true};
+    for (size_t i = 0; i < other_count; i++)
+        subjects[count++] = (bench_subject){
+            .name = others[i].name(), .pool = &others[i], .stream = timer.stream, .ordered = true};
 
     fputs("\nalloc and free, ns a pair (p50 and p99 of groups of 8)\n  size    ", b->text);
     for (size_t i = 0; i < count; i++)
@@ -293,14 +248,21 @@ static void measure_pairs(bench *b)
     for (size_t i = 0; i < sizeof sizes / sizeof sizes[0]; i++)
         measure_size(b, subjects, count, sizes[i]);
     measure_threads(b, subjects, count);
+    for (size_t i = 0; i < count; i++)
+        bench_give_back(b, &subjects[i]);
     gvm_heap_destroy(heap);
     bench_timer_destroy(&timer);
     if (has_pool)
-        bench_pool_stop(pool);
+        bench_driver_pool_stop(pool);
 }
 
 void bench_heap(bench *b)
 {
+    heap_trace trace;
+
+    if (!bench_heap_trace(b, &trace)) /* first: a wrong file is said to be so at once */
+        return;
     measure_pairs(b);
-    bench_heap_replay(b);
+    bench_heap_replay(b, &trace);
+    heap_trace_free(&trace);
 }

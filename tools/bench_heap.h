@@ -1,59 +1,48 @@
-/* tools/bench_heap.h - the two parts of `gvmem bench heap`.
+/* tools/bench_heap.h - the parts of `gvmem bench heap`.
  *
  *   bench_heap.c        pairs of alloc and free: one thread, sixteen threads
- *   bench_heap_trace.c  replaying what a program allocated and freed
- *
- * A trace is text, a line an event, in the order of time:
- *
- *     # gvmem heap trace 1
- *     a ID BYTES STREAM NS     allocated
- *     f ID BYTES STREAM NS     freed
- *
- * ID is a hexadecimal number that no other live block has (the recorder writes the address), BYTES
- * decimal, STREAM the stream's handle in hexadecimal, NS the time since the start in nanoseconds,
- * which only people look at. Other lines that begin with '#' are comments. The plug-in
- * (heap/plugin/plugin.c) records such traces.
- *
- * Threads: one. Ownership: bench_trace_read() and bench_trace_make() give a trace that is freed with
- * bench_trace_free().
+ *   bench_heap_pool.c   what is measured: heaps, the driver's pool, pools of others
+ *   bench_heap_trace.c  replaying what a program allocated and freed (heap_trace.h)
  */
 #ifndef TOOLS_BENCH_HEAP_H
 #define TOOLS_BENCH_HEAP_H
 
 #include "tools/bench.h"
+#include "tools/bench_pool.h"
+#include "tools/heap_trace.h"
 
-#define BENCH_TRACE_STREAMS_MAX 64u
+/* One of what is compared. */
+typedef struct bench_subject {
+    const char *name;
+    gvm_heap *heap;                 /* or NULL */
+    const bench_foreign_pool *pool; /* of a library; both NULL: the driver's pool */
+    CUmemoryPool driver_pool;
+    CUstream stream;
+    bool ordered; /* by the stream */
+} bench_subject;
 
-typedef struct bench_event {
-    uint64_t bytes;
-    uint32_t block;  /* its number: [0, blocks_max) */
-    uint16_t stream; /* [0, streams) */
-    bool is_free;
-} bench_event;
+/* False: it has no memory for that, or the call failed. */
+bool bench_take(const bench_subject *s, uint64_t bytes, CUstream stream, void **out);
+bool bench_give(const bench_subject *s, void *ptr, uint64_t bytes, CUstream stream);
 
-typedef struct bench_trace {
-    bench_event *events;
-    size_t count, capacity;
-    uint32_t blocks_max; /* live at once */
-    unsigned streams;
-    uint64_t stream_handles[BENCH_TRACE_STREAMS_MAX];
-    uint64_t peak_bytes; /* requested */
-} bench_trace;
+/* Complains. Other pools may want more than the device has; that is their figure, not a failure. */
+void bench_subject_failed(bench *b, const bench_subject *s);
 
-/* False, with a complaint, if the file is no trace. */
-bool bench_trace_read(const char *path, bench_trace *out);
-
-/* One like those of training a network: layers of weights that stay, activations that the backward
- * pass frees in reverse, workspaces, small tensors everywhere, sizes that change from step to step.
- * About so many bytes at its peak. False: out of memory. */
-bool bench_trace_make(uint64_t peak_bytes, unsigned steps, bench_trace *out);
-void bench_trace_free(bench_trace *trace);
-
-/* The part of the benchmark that replays one. */
-void bench_heap_replay(bench *b);
+/* What a subject holds of the device's memory; and gives back what of it is free. */
+uint64_t bench_committed_bytes(const bench_subject *s);
+void bench_give_back(bench *b, const bench_subject *s);
 
 /* The default pool of the device, made to keep what is freed; false, with a note, without pools. */
-bool bench_pool_start(bench *b, CUmemoryPool *pool);
-void bench_pool_stop(CUmemoryPool pool);
+bool bench_driver_pool_start(bench *b, CUmemoryPool *pool);
+void bench_driver_pool_stop(CUmemoryPool pool);
+
+/* Loads b->pool_paths, once; those that cannot be used are said to be, and left out. */
+size_t bench_load_pools(bench *b, const bench_foreign_pool **out);
+
+/* The trace to replay: b->trace_path, or a made-up one. False, with a complaint, if there is none. */
+bool bench_heap_trace(bench *b, heap_trace *out);
+
+/* The part of the benchmark that replays one. */
+void bench_heap_replay(bench *b, const heap_trace *trace);
 
 #endif

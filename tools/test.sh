@@ -1,7 +1,7 @@
 #!/bin/sh
-# usage: test.sh GVMEM CASE [HELPER]
-# One case of the program gvmem, on whatever driver GVMEM_DRIVER says. HELPER is test_render or
-# test_holder, for those that need it.
+# usage: test.sh GVMEM CASE [HELPER [TRACE]]
+# One case of the program gvmem, on whatever driver GVMEM_DRIVER says. HELPER is test_render,
+# test_holder or test_pool, for those that need it.
 set -eu
 gvmem=$1
 here=$(dirname "$0")
@@ -142,13 +142,13 @@ failure) # what cannot be done is said, with status 1
     prints err 'nonexistent'
     ;;
 bench)
-    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB}" # a small one is measured sooner
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,instance=bench-$$}" # a small one is measured sooner
     expect 0 bench vmm --quick --max 32M --json="$folder/record"
     prints out 'growing an array'
     is_json "$folder/record"
     ;;
 bench-appender)
-    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,sms=4}"
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,sms=4,instance=bench-$$}"
     expect 0 bench appender --quick --json="$folder/record"
     is_json "$folder/record"
     python3 - "$folder/record" <<'EOF' || fail 'figures of the appender are missing'
@@ -156,13 +156,18 @@ import json, sys
 record = json.load(open(sys.argv[1]))
 names = {f['name']: f['median'] for f in record['figures']}
 for name in ('from nothing committed', 'everything committed', 'a fixed buffer, no appender', 'managed memory, first touch',
-             'from nothing, over everything committed', 'commits', 'first byte', 'first byte, floor'):
+             'from nothing, over everything committed', 'commits', 'first byte', 'first byte, floor',
+             'everything committed, begin to finish', 'begin, from nothing committed', 'begin, everything committed',
+             'from nothing, over everything committed, begin to finish'):
     assert names[name] > 0, name
 assert record['benchmark'] == 'appender'
+chunks = {f['chunk_bytes'] for f in record['figures']}
+assert len(chunks) == 4, chunks
+assert names['first byte'] < names['first byte, floor'], 'a kernel waits for its first chunk'
 EOF
     ;;
 bench-keeper) # with its own budget: the figures are there, and none of them was left out
-    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=1}"
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=1,instance=bench-$$}"
     expect 0 bench keeper --quick --json="$folder/record"
     is_json "$folder/record"
     python3 - "$folder/record" <<'EOF' || fail 'figures of the keeper are missing'
@@ -180,6 +185,7 @@ bench-table)
     prints err 'attaching the table'
     ;;
 bench-heap)
+    pool=$3 trace=$4
     # of its own: it takes half of the device's memory
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=4GiB,instance=bench-heap-$$}"
     expect 0 bench heap --quick --json="$folder/record"
@@ -210,6 +216,78 @@ EOF
     printf '# gvmem heap trace 1\n' >"$folder/empty"
     expect 1 bench heap --quick -t "$folder/empty"
     prints err 'no events'
+
+    # packed: the same; not packed at all; cut off; not there
+    gzip -c "$folder/trace" >"$folder/trace.gz"
+    expect 0 bench heap --quick --trace "$folder/trace.gz"
+    prints out '3 events, 2 streams, peak 4 MiB'
+    cp "$folder/trace" "$folder/plain.gz"
+    expect 1 bench heap --quick -t "$folder/plain.gz"
+    prints err 'plain.gz, line 0: the file cannot be read to its end'
+    head -c 200000 "$trace" >"$folder/cut.gz"
+    expect 1 bench heap --quick -t "$folder/cut.gz"
+    prints err 'cut.gz, line [0-9]+: '
+    expect 1 bench heap --quick -t "$folder/none.gz"
+    prints err 'none.gz, line 0: the file cannot be read to its end'
+
+    # A pool of a library beside it, on the trace of a real program.
+    expect 0 bench heap --quick --pool "$pool" --trace "$trace" --json="$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'a trace is replayed badly, or figures of a pool are missing'
+import json, sys
+record = json.load(open(sys.argv[1]))
+figures = {(f['section'], f['name'], f.get('bytes', 0)): f['median'] for f in record['figures']}
+peak, mean = 'trace, committed peak / requested peak', 'trace, committed / requested, mean'
+assert figures['trace', 'events', 0] >= 100000 and not record['notes'], record['notes']
+assert figures[peak, 'gvm_heap, reserve a sixteenth', 0] < 1.1 and figures[peak, 'gvm_heap, no reserve', 0] < 1.1, figures
+assert figures[peak, 'sizes alone, rounded to powers of 2', 0] > 1.3, figures
+assert figures[peak, 'test pool', 0] == 1 and figures[mean, 'test pool', 0] == 1, figures
+assert figures['pair, p50', 'test pool', 1 << 20] > 0 and figures['threads, 16', 'test pool', 0] > 0
+assert figures['trace, an event', 'test pool', 0] > 0 and figures['trace, an event', 'cuMemAllocAsync', 0] > 0, figures
+EOF
+    [ ! -s "$folder/err" ] || fail 'the pool complains'
+    export TEST_POOL=short
+    expect 0 bench heap --quick --pool "$pool" --trace "$folder/trace"
+    prints out 'test pool failed: too little memory for it'
+    export TEST_POOL=closed
+    expect 1 bench heap --quick -p "$pool" -t "$folder/trace"
+    prints err 'left out: this pool is closed'
+    prints out '3 events, 2 streams'
+    expect 1 bench heap --quick -p "$folder/nothing.so" -t "$folder/trace"
+    prints err 'nothing.so is left out: '
+    expect 1 bench heap --quick -p "$(cc -print-file-name=libm.so.6)" -t "$folder/trace"
+    prints err 'it does not have the functions'
+    expect 2 bench heap -p 1 -p 2 -p 3 -p 4 -p 5 -p 6 -p 7 -p 8 -p 9
+    prints err 'no more than 8 pools'
+    ;;
+bench-pools)
+    # The whole script, on the software GPU: a pool of a library, one of Python, and what is not there.
+    [ "${GVMEM_DRIVER:-}" = soft ] || exit 77
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=1GiB,instance=bench-pools-$$}"
+    printf '# gvmem heap trace 1\na 10 3145728 0\nf 77 5 0\na 20 1048576 3f\nf 10 3145728 0\nf 20 1048576 3f\n' | gzip >"$folder/trace.gz"
+    scripts=$here/../scripts
+    "$scripts/bench-pools.py" -q -t "$folder/trace.gz" -p "$3" -p "$folder/none.so" -o "$folder/record" "$(dirname "$gvmem")/.." \
+        >"$folder/out" 2>"$folder/err" || fail 'bench-pools.py fails'
+    python3 - "$folder/record" <<'EOF' || fail 'figures of pools are missing'
+import json, sys
+record = json.load(open(sys.argv[1]))
+figures = {(f['section'], f['name'], f.get('bytes', 0)): f['median'] for f in record['figures']}
+assert len(figures) == len(record['figures'])
+for name in ('gvm_heap', 'cuMemAllocAsync', 'test pool', 'fake'):
+    assert figures['pair, p50', name, 16384] > 0, name
+    assert name == 'cuMemAllocAsync' or figures['threads, 16', name, 0] > 0, name
+peak = 'trace, committed peak / requested peak'
+assert figures[peak, 'test pool', 0] == 1 and figures[peak, 'fake', 0] == 1.25, figures  # 5 MiB for 4
+assert figures['trace, committed / requested at the peak', 'fake', 0] == 1.25
+assert set(record['left_out']) == {'torch', 'rmm', 'none.so'} and 'cannot open' in record['left_out']['none.so'], record['left_out']
+assert record['device']['software'] and record['versions']['python'] and record['trace'] == 'trace.gz'
+EOF
+    prints out '^left out: torch: '
+    # A pool that brings the process down leaves the others measured.
+    TEST_POOL=crash "$scripts/bench-pools.py" -q -t "$folder/trace.gz" -p "$3" -o "$folder/record" "$(dirname "$gvmem")/.." \
+        >"$folder/out" 2>"$folder/err" || fail 'bench-pools.py fails'
+    prints out '^left out: libtest-pool.so: it was ended by signal'
+    prints out '^left out: all in one process: it was ended by signal'
+    prints out '^gvm_heap async '
     ;;
 bench-policy)
     expect 0 bench policy --generate cyclic --write "$folder/cyclic"

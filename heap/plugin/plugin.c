@@ -3,21 +3,28 @@
 #include "heap/plugin/plugin.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/size.h"
 
 #define DEVICES_MAX 64
 #define TRACE_BUFFER_BYTES (1u << 20)
+#define TRACE_LINE_MAX 128
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* making heaps; the trace */
 static _Atomic(gvm_heap *) heaps[DEVICES_MAX];
-static FILE *trace;
-static struct timespec trace_start;
+static struct {
+    int fd;
+    size_t used;
+    struct timespec start;
+    char text[TRACE_BUFFER_BYTES];
+} trace; /* while tracing */
 static pthread_once_t trace_once = PTHREAD_ONCE_INIT;
 static atomic_bool tracing;
 
@@ -53,7 +60,43 @@ static bool read_size(const char *name, uint64_t fallback, uint64_t *out)
     return false;
 }
 
-/* ---- the trace */
+/* ---- the trace
+ *
+ * In a buffer of its own: stdio's would be written a second time by a child made by fork() that exits.
+ * A child has nothing to record, as its parent's heaps are not for it. */
+
+/* False, having said so, if not all of it could be written. */
+static bool flush_trace_locked(void)
+{
+    const size_t all = trace.used;
+
+    trace.used = 0;
+    for (size_t done = 0; done < all;) {
+        const ssize_t n = write(trace.fd, trace.text + done, all - done);
+
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n <= 0) {
+            fprintf(stderr, "gvmem: GVMEM_HEAP_TRACE: not all of it was written: %s\n",
+                    strerror(errno));
+            return false;
+        }
+        done += (size_t)n;
+    }
+    return true;
+}
+
+static void after_fork_in_child(void)
+{
+    pthread_mutex_init(&lock, NULL); /* its owner may be a thread that is not here */
+    if (atomic_exchange(&tracing, false))
+        close(trace.fd);
+}
+
+__attribute__((constructor)) static void watch_forks(void)
+{
+    (void)pthread_atfork(NULL, NULL, after_fork_in_child);
+}
 
 static void open_trace(void)
 {
@@ -61,23 +104,23 @@ static void open_trace(void)
 
     if (path[0] == '\0')
         return;
-    trace = fopen(path, "we");
-    if (trace == NULL) {
+    trace.fd = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    if (trace.fd < 0) {
         fprintf(stderr, "gvmem: GVMEM_HEAP_TRACE: cannot write %s: %s\n", path, strerror(errno));
         return;
     }
-    setvbuf(trace, NULL, _IOFBF, TRACE_BUFFER_BYTES);
-    clock_gettime(CLOCK_MONOTONIC, &trace_start);
-    fputs("# gvmem heap trace 1\n", trace);
+    clock_gettime(CLOCK_MONOTONIC, &trace.start);
+    trace.used = (size_t)snprintf(trace.text, TRACE_LINE_MAX, "# gvmem heap trace 1\n");
     atomic_store(&tracing, true);
 }
 
 __attribute__((destructor)) static void close_trace(void)
 {
     pthread_mutex_lock(&lock);
-    if (trace != NULL && fclose(trace) != 0)
-        fprintf(stderr, "gvmem: GVMEM_HEAP_TRACE: not all of it was written\n");
-    trace = NULL;
+    if (atomic_exchange(&tracing, false)) {
+        (void)flush_trace_locked();
+        close(trace.fd);
+    }
     pthread_mutex_unlock(&lock);
 }
 
@@ -89,11 +132,17 @@ static void record(char kind, const void *ptr, uint64_t bytes, gvm_stream stream
         return;
     pthread_mutex_lock(&lock);
     clock_gettime(CLOCK_MONOTONIC, &now);
-    if (trace != NULL)
-        fprintf(trace, "%c %llx %llu %llx %lld\n", kind, (unsigned long long)(uintptr_t)ptr,
-                (unsigned long long)bytes, (unsigned long long)(uintptr_t)stream,
-                (long long)(now.tv_sec - trace_start.tv_sec) * 1000000000 + now.tv_nsec -
-                    trace_start.tv_nsec);
+    if (trace.used > sizeof trace.text - TRACE_LINE_MAX && !flush_trace_locked()) {
+        atomic_store(&tracing, false);
+        close(trace.fd);
+    }
+    if (atomic_load(&tracing))
+        trace.used += (size_t)snprintf(trace.text + trace.used, TRACE_LINE_MAX,
+                                       "%c %llx %llu %llx %lld\n", kind,
+                                       (unsigned long long)(uintptr_t)ptr, (unsigned long long)bytes,
+                                       (unsigned long long)(uintptr_t)stream,
+                                       (long long)(now.tv_sec - trace.start.tv_sec) * 1000000000 +
+                                           now.tv_nsec - trace.start.tv_nsec);
     pthread_mutex_unlock(&lock);
 }
 
@@ -110,9 +159,15 @@ static gvm_heap *make_heap_locked(int ordinal)
         return NULL;
     if (options.reserve_bytes == 0) /* to gvm_heap_create() that means the default */
         options.reserve_bytes = 1;
-    if (gvm_device_open(ordinal, &device) != GVM_OK || gvm_heap_create(device, &options, &heap) != GVM_OK)
+    if (gvm_device_open(ordinal, &device) != GVM_OK) {
         complain("no heap");
-    return heap; /* the opening is kept with it */
+        return NULL;
+    }
+    if (gvm_heap_create(device, &options, &heap) == GVM_OK)
+        return heap; /* the opening is kept with it */
+    complain("no heap");
+    gvm_device_close(device);
+    return NULL;
 }
 
 gvm_heap *gvm_plugin_heap(int device)

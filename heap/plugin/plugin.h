@@ -6,13 +6,19 @@
  *
  * Free memory is kept, as these frameworks do themselves; GVMEM_HEAP_RESERVE bounds it and
  * GVMEM_HEAP_LIMIT bounds all of it. GVMEM_HEAP_TRACE names a file to which every request is
- * written, to be replayed by `gvmem bench heap --trace`; tools/bench_heap.h tells the format.
+ * written, to be replayed by `gvmem bench heap --trace`; tools/heap_trace.h tells the format.
+ *
+ * Streams: a block belongs to the stream that it was taken on. There is no hook for PyTorch's
+ * Tensor.record_stream(), which so does nothing: before a tensor that other streams have used is let go
+ * of, its own stream has to wait for them. PyTorch keeps its streams until the process ends; of one that
+ * the program made itself (torch.cuda.ExternalStream) gvm_heap_stream_end(gvm_plugin_heap(device),
+ * stream) must be called before it is destroyed, because what was freed on it is still the stream's.
  *
  * Errors: neither framework asks for a reason, and PyTorch does not even look at a NULL. So a
  * failure is told by one line on stderr, and answered by NULL.
  *
  * Threads: any thread may call. The heaps live until the process ends, because frameworks free
- * blocks to the last.
+ * blocks to the last. A child made by fork() cannot use its parent's, and adds nothing to the trace.
  * Ownership: a block is its framework's until it frees it.
  */
 #ifndef GVMI_HEAP_PLUGIN_H

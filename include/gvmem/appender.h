@@ -40,12 +40,18 @@ extern "C" {
 
 typedef struct gvm_appender gvm_appender;
 
+enum {
+    /* Nothing is written to the back: reserving bytes there answers GVM_APPEND_INVALID, and begin
+     * commits nothing there. */
+    GVM_APPENDER_ROWS_ONLY = 1 << 16,
+};
+
 /* Zero means default in every member. */
 typedef struct gvm_appender_options {
     size_t struct_size;
     /* The buffer's. What one commit costs hardly depends on its size (60 to 90 us from 2 MiB to 1
      * GiB on an H100), so this is what the speed of growing hangs on. 0: a 64th of the reservation,
-     * between 2 and 256 MiB, and no more than a 16th of what may be committed. */
+     * between 2 and 512 MiB, and no more than a 16th of what may be committed. */
     uint64_t chunk_bytes;
     /* Most that may be committed at both ends together, in whole chunks; 0: the whole reservation,
      * as far as the device has memory. */
@@ -58,7 +64,7 @@ typedef struct gvm_appender_options {
      * 16, or as much as makes the whole budget reachable: the back holds 3 * 2^30 units. */
     uint32_t align_bytes;
     uint32_t wait_ms;  /* how long a kernel waits for memory before it gives up; 0: 10 s */
-    uint32_t flags;    /* GVM_BUFFER_... of the buffers */
+    uint32_t flags;    /* GVM_BUFFER_... of the buffers, and GVM_APPENDER_... */
     uint32_t reserved; /* 0 */
 } gvm_appender_options;
 
@@ -76,16 +82,16 @@ typedef struct gvm_append {
     uint32_t unit_shift;
     uint32_t ahead_rows_min, ahead_rows_max;
     uint32_t ahead_units_min, ahead_units_max;
-    uint32_t reserved;
+    uint32_t chunk_shift; /* of the chunks that the budget counts; 0: it does not limit */
 } gvm_append;
 
 typedef struct gvm_appender_result {
     size_t struct_size; /* in: sizeof(gvm_appender_result) */
     uint64_t rows;      /* at the buffer's start */
     uint64_t bytes;     /* at its end: [reserve_bytes - bytes, reserve_bytes) */
-    uint64_t commits;   /* by the library's thread since begin */
+    uint64_t commits;   /* by begin and the library's thread */
     uint64_t commit_us; /* that they took together */
-    uint64_t first_us;  /* from begin to the first of them; 0 if there was none */
+    uint64_t first_us;  /* from the start of begin to the first of them; 0 if there was none */
     /* If not complete: GVM_E_LIMIT when the reservation or the budget was spent, otherwise what
      * committing answered, above all GVM_E_NOSPACE. */
     gvm_status reason;
@@ -100,7 +106,7 @@ typedef struct gvm_appender_info {
     uint64_t row_bytes, budget_bytes;
     uint64_t rows, bytes;              /* as of the last finish */
     uint64_t front_bytes, back_bytes;  /* committed from either end, at this moment */
-    uint64_t commits, committed_bytes; /* by the library's thread, since creation */
+    uint64_t commits, committed_bytes; /* by begin and the library's thread, since creation */
     uint32_t align_bytes;
     int32_t ordinal;
     uint8_t begun; /* between begin and finish */
@@ -122,8 +128,21 @@ GVM_API gvm_status gvm_appender_create(gvm_device *device, uint64_t row_bytes, u
                                        const gvm_appender_options *options, gvm_appender **out);
 
 /* Opens the appender for kernels that are launched from now on. Rows go on behind those that are
- * there. A first chunk is committed in the background meanwhile. Fills in *append for the kernel.
- * Blocks for two short copies; starts the library's thread if it does not run.
+ * there. Fills in *append for the kernel.
+ *
+ * An end that has no memory yet gets its first chunk before this returns, so that no kernel waits
+ * for it; the next comes meanwhile from the library's thread. The back gets one besides the front
+ * where the budget has at least 16 chunks, and both leave the last chunk of a budget to what is
+ * needed. If the first chunk cannot be had, because the budget is spent or the device is full, this
+ * succeeds all the same: a kernel's first reservation tries again, and fails if it still cannot be
+ * had.
+ *
+ * If the kernels of the begin before were granted nothing, because memory was spent, this begin
+ * gives back what is not written on and nothing is committed but what is needed: the first
+ * reservation is then granted if the budget allows it at all, so that a kernel that is launched
+ * again always gets on.
+ *
+ * Blocks for a commit at each end and a short copy; starts the library's thread if it does not run.
  *
  * GVM_E_INVALID  it has begun already, or append is NULL or its struct_size is wrong
  * GVM_E_TORN     the last kernel left it torn: reset it first

@@ -120,7 +120,8 @@ GVM_API gvm_status gvm_buffer_decommit(gvm_buffer *buffer, uint64_t offset_bytes
 
 /* Makes the buffer read-only for good, in place, for every device that has access, and for everyone
  * who imports it from now on. What was imported read-write before stays so. Sealed chunks may still
- * move between tiers.
+ * move between tiers. Work that only reads must be over as well: a kernel faults that reads where
+ * access is just being changed.
  *
  * GVM_E_IMPORTED  the buffer was imported
  * GVM_E_LIMIT     the driver has too many mappings
@@ -148,7 +149,8 @@ GVM_API gvm_status gvm_buffer_move(gvm_buffer *buffer, uint64_t offset_bytes, ui
 
 /* Gives a peer device access to the whole buffer, now and after later commits, or takes it away
  * (GVM_ACCESS_NONE). On a sealed buffer read-write is not to be had. The first grant between two
- * devices takes about 20 ms.
+ * devices takes about 20 ms. Kernels of other devices go on; a peer that has access already must not use
+ * the buffer while that changes.
  *
  * GVM_E_INVALID   access is no gvm_access, or peer is the buffer's own device
  * GVM_E_SEALED    read-write access to a sealed buffer

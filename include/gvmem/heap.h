@@ -18,20 +18,20 @@
  * a graph.
  *
  * Kinds: memory of the device; pinned memory of the host, which the device reaches at the same
- * address; and managed memory, whose pages the driver moves to whoever touches them. A managed heap
- * never grows beyond the device's free memory, because beyond it the driver may stop the whole
- * device.
+ * address; and managed memory, whose pages the driver moves to whoever touches them. The managed
+ * heaps of a process together never grow beyond the device's free memory, because beyond it the
+ * driver may stop the whole device.
  *
  * Threads: any thread may call. Requests up to 1 MiB are mostly served by a shelf that belongs to
  * the thread: without a lock, a system call, or a cache line that others write. A thread that ends
  * gives its shelf back. Larger ones and the rest go through one lock for each heap, held across the
- * driver's calls.
+ * driver's calls. A child made by fork() cannot use its parent's heaps.
  * Ownership: the caller owns a heap and ends it with gvm_heap_destroy(), and a block until it is
  * freed. A heap keeps its device alive.
- * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the heap is unknown or
- * destroyed, or the pointer is not the start of a live block of it: a second free is told so, too),
- * GVM_E_NOMEM (host memory), GVM_E_LOST (the context is broken), GVM_E_DRIVER (the driver refused
- * for a reason without a code of its own).
+ * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the heap is unknown,
+ * destroyed or the parent process's, or the pointer is not the start of a live block of it: a second
+ * free is told so, too), GVM_E_NOMEM (host memory), GVM_E_LOST (the context is broken), GVM_E_DRIVER
+ * (the driver refused for a reason without a code of its own).
  *
  * Semantics: malloc(3), and for streams CUDA Driver API, "Stream Ordered Memory Allocator".
  */
@@ -74,7 +74,9 @@ typedef struct gvm_heap_options {
     /* Most memory that nobody uses and that is kept all the same; 0: a sixteenth of what is
      * committed, 64 MiB at least; 1: none. */
     uint64_t reserve_bytes;
-    uint64_t shelf_bytes;         /* most that a thread's shelf holds; 0: 8 MiB; 1: no shelves */
+    /* Most that a thread's shelf holds; 0: 8 MiB; 1: no shelves; what is more than just below 1 GiB
+     * counts as that. */
+    uint64_t shelf_bytes;
     gvm_heap_exhausted exhausted; /* NULL: requests fail at once */
     void *exhausted_arg;
 } gvm_heap_options;
@@ -190,11 +192,14 @@ GVM_API gvm_status gvm_heap_locate(gvm_heap *heap, const void *ptr, gvm_buffer *
                                    uint64_t *offset_bytes);
 
 /* Says that a stream is about to be destroyed, or that its memory may be used by others: waits for
- * its work, and what belongs to it belongs to nobody from then on. An unknown stream is a success. */
+ * its work, and what belongs to it belongs to nobody from then on. Other threads may allocate while it
+ * waits. An unknown stream is a success. */
 GVM_API gvm_status gvm_heap_stream_end(gvm_heap *heap, gvm_stream stream);
 
 /* Gives memory that no live block uses back to the driver until at most keep_bytes of it are held:
- * shelves of all threads, the reserve. Waits for streams that freed blocks. */
+ * shelves of all threads, the reserve. Waits for streams that freed blocks, as a request does when
+ * memory is short; meanwhile other threads' requests that their shelves cannot serve wait, too, so the
+ * work of these streams must not itself wait for a thread that allocates. */
 GVM_API gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes);
 
 /* Sets another limit; 0 is none. What is committed beyond it stays until it is free. */
@@ -215,7 +220,9 @@ GVM_API gvm_status gvm_heap_get_info(gvm_heap *heap, gvm_heap_info *info);
 GVM_API gvm_status gvm_heap_list(gvm_heap *heap, gvm_heap_block *blocks, size_t capacity,
                                  size_t *count);
 
-/* The same by tag, most bytes first. Tags are compared as texts.
+/* The same by tag, most bytes first. Tags are compared as texts. Those in the answers, here and of
+ * gvm_heap_list(), are the program's own: each lives as long as it was promised to, as one of its
+ * blocks at least. Stops the other threads' allocations meanwhile.
  *
  * GVM_E_INVALID  as gvm_heap_list() */
 GVM_API gvm_status gvm_heap_get_usage(gvm_heap *heap, gvm_heap_usage *usages, size_t capacity,

@@ -240,7 +240,8 @@ GVM_API gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
 GVM_API gvm_status gvm_object_release(gvm_object *object, gvm_lease *lease);
 
 /* Gives a lease back when the work submitted to the stream so far is done, and clears it at once.
- * If the stream's context breaks before that, the lease stays until the object is closed.
+ * If the stream's context breaks before that, the lease stays until the object is closed. Not on a stream
+ * that is being captured: a graph would give the lease back at every launch.
  *
  * GVM_E_INVALID  as for gvm_object_release()
  * GVM_E_LOST     the stream's context is broken: the lease is released, as nothing runs there */

@@ -142,11 +142,12 @@ GVM_API gvm_status gvm_share_import(const gvm_share *share, gvm_device *device,
  * come are mapped, chunks that have gone (the owner decommitted them) are unmapped, and chunks that
  * were replaced (decommitted and committed again, or moved to another tier) get the new memory;
  * beyond that part nothing changes. So a share of the same generation and span changes nothing.
- * A seal is taken over: all chunks become read-only. Access, address
- * and reservation stay as they are otherwise.
+ * A seal is taken over: all chunks become read-only. Access, address and reservation stay as they
+ * are otherwise.
  *
- * Chunks that it has already stay mapped all the time, and kernels may go on using them. Work on
- * chunks that go or are replaced must be over: where they were, nothing is mapped for a moment, or
+ * Chunks that it has already stay mapped all the time, and kernels may go on using them, unless the
+ * share brings a seal: a kernel faults that reads where write access is just being taken away. Work
+ * on chunks that go or are replaced must be over: where they were, nothing is mapped for a moment, or
  * for good. The caller orders that with the owner; the owner's old memory is not freed before the
  * update lets go of it.
  *

@@ -98,7 +98,7 @@ gvm_status gvmi_client_call(gvm_keeper *keeper, gvmi_wire_message *message, gvmi
     gvmi_unlock(&keeper->lock);
     if (status == GVM_OK) {
         if (send_bytes(keeper, bytes, len, -1) != GVM_OK)
-            shutdown(keeper->socket, SHUT_RDWR);
+            shutdown(keeper->socket, SHUT_RD); /* the mapper sees that */
         gvmi_lock(&keeper->lock);
         while (!request->done)
             pthread_cond_wait(&request->ended, &keeper->lock.mutex);
@@ -223,7 +223,11 @@ void gvmi_client_lose(gvm_keeper *keeper)
 {
     const gvm_error cause = gvmi_error_save();
 
-    shutdown(keeper->socket, SHUT_RDWR); /* if it was we who found fault, the keeper is to know */
+    /* If it was we who found fault, the keeper is to know. But the other direction stays open until the
+     * connection is closed: to a keeper that has no other sign of our end, that says that nothing is
+     * mapped here any more. */
+    if (cause.status != GVM_E_PEER)
+        shutdown(keeper->socket, SHUT_WR);
     gvmi_fail_native(GVM_E_KEEPER, cause.native_code, cause.native_call, cause.native_name,
                      "the connection to the keeper (process %u) is lost, connect anew: %.160s",
                      keeper->keeper_pid, cause.text);

@@ -230,6 +230,11 @@ void gvmi_object_leave(gvm_object *object);
 gvm_status gvmi_keeper_hold(const gvm_keeper *handle, gvm_keeper **out);
 void gvmi_keeper_leave(gvm_keeper *keeper);
 
+/* Breaks the connection, without a word to the keeper and without waiting for it: what waits for an
+ * answer ends with GVM_E_KEEPER, as does all that is asked later. For whoever must end though the keeper
+ * may not answer; closing what is open does not wait after this. Any thread may call it. */
+void gvmi_keeper_sever(const gvm_keeper *handle);
+
 /* One reference less; the last gives back pages and fds. */
 void gvmi_client_drop_keeper(gvm_keeper *keeper);
 

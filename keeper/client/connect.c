@@ -389,6 +389,18 @@ static void say_bye(gvm_keeper *keeper)
     (void)gvmi_client_send(keeper, &bye, GVMI_CLIENT_BYE_MS); /* it sees the socket close, too */
 }
 
+void gvmi_keeper_sever(const gvm_keeper *handle)
+{
+    const gvm_error error = gvmi_error_save();
+    gvm_keeper *keeper;
+
+    if (gvmi_keeper_hold(handle, &keeper) == GVM_OK) {
+        shutdown(keeper->socket, SHUT_RDWR); /* the mapper sees that, and ends the requests */
+        gvmi_keeper_leave(keeper);
+    }
+    gvmi_error_restore(&error);
+}
+
 void gvm_keeper_close(gvm_keeper *handle)
 {
     const gvm_error error = gvmi_error_save();

@@ -66,6 +66,10 @@ void gvmi_machine_destroy(gvmi_machine *m)
 {
     if (m == NULL)
         return;
+    /* Their processes live on, with the leases that they hold: the end of one must not open what it
+     * holds to those that end later. */
+    for (uint32_t i = 0; i < m->client_capacity; i++)
+        gvmi_machine_disconnect(m, i + 1);
     for (uint32_t i = 0; i < m->client_capacity; i++)
         if (m->clients[i] != NULL)
             gvmi_machine_exited(m, i + 1);

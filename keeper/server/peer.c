@@ -23,10 +23,11 @@
 #endif
 
 #define MESSAGES_A_TURN 32
-#define LAST_READS_MAX 64      /* of the socket of a process that is gone */
-#define REFUSED_MAX 64         /* clients that wait to be told that there is no room for them */
-#define PEER_GROUPS_MAX 65536u /* what Linux allows a process */
-#define NUMBER_MAX (1u << 20)  /* clients' numbers are dense; far above any limit of them */
+#define LAST_READS_MAX 64 /* of the socket of a process that is gone */
+#define REFUSED_MAX 64    /* clients that wait to be told that there is no room for them */
+#define UNHEARD_BYTES_MAX (4u << 20) /* read of a client that is cut off */
+#define PEER_GROUPS_MAX 65536u       /* what Linux allows a process */
+#define NUMBER_MAX (1u << 20)        /* clients' numbers are dense; far above any limit of them */
 
 /* ---- who it is */
 
@@ -287,11 +288,17 @@ static void peer_leave(gvmi_peer *peer)
     gvmi_outbox_clear(&peer->outbox);
 }
 
+/* It says nothing more. Where no process tells of its end, the socket does: a client that only stopped
+ * speaking may have everything mapped, with kernels that use it. */
 static void peer_closed(gvm_server *server, gvmi_peer *peer)
 {
     if (peer->state == PEER_OPEN) {
         peer_leave(peer);
         gvmi_machine_disconnect(server->machine, peer->client);
+        if (peer->process < 0) { /* EPOLLHUP comes unasked */
+            gvmi_server_rewatch(server, peer->socket, 0, &peer->on_socket);
+            return;
+        }
     }
     close_fd(&peer->socket);
     if (peer->process < 0)
@@ -309,7 +316,7 @@ void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer)
     }
     /* When it closes its own end is the only sign that will come of it. */
     (void)shutdown(peer->socket, SHUT_WR);
-    gvmi_server_rewatch(server, peer->socket, EPOLLRDHUP, &peer->on_socket);
+    gvmi_server_rewatch(server, peer->socket, EPOLLIN, &peer->on_socket);
 }
 
 /* ---- what it says */
@@ -456,6 +463,23 @@ static bool receive_some(gvm_server *server, gvmi_peer *peer)
     return peer->state == PEER_OPEN;
 }
 
+/* Of a client that is not listened to: what its threads were about to say is read all the same, so that
+ * they need not wait. It may have closed its end. */
+static bool has_closed(gvm_server *server, gvmi_peer *peer, uint32_t events)
+{
+    ssize_t got;
+
+    if ((events & (EPOLLHUP | EPOLLERR)) != 0 || peer->unheard_bytes >= UNHEARD_BYTES_MAX)
+        return true;
+    got = recv(peer->socket, peer->in, sizeof peer->in, MSG_DONTWAIT);
+    if (got < 0)
+        return errno != EAGAIN && errno != EINTR && errno != ENOMEM && errno != ENOBUFS;
+    peer->unheard_bytes += (uint32_t)got;
+    if (peer->unheard_bytes >= UNHEARD_BYTES_MAX)
+        gvmi_server_rewatch(server, peer->socket, EPOLLRDHUP, &peer->on_socket);
+    return got == 0;
+}
+
 void gvmi_peer_on_socket(gvm_server *server, gvmi_peer *peer, uint32_t events)
 {
     switch (peer->state) {
@@ -466,9 +490,11 @@ void gvmi_peer_on_socket(gvm_server *server, gvmi_peer *peer, uint32_t events)
             (void)receive_some(server, peer);
         break;
     case PEER_REFUSED: (void)receive_some(server, peer); break;
-    case PEER_LEAVING: /* cut off, not to be watched: it has closed its end */
-        peer_closed(server, peer);
-        gvmi_server_act(server);
+    case PEER_LEAVING: /* its process is not to be watched */
+        if (has_closed(server, peer, events)) {
+            peer_closed(server, peer);
+            gvmi_server_act(server);
+        }
         break;
     case PEER_GONE: break;
     }

@@ -117,6 +117,7 @@ struct gvmi_peer {
     bool mute;    /* nobody reads what it is sent */
     bool fenced;  /* nothing is sent before dropped memory is given back */
     uint32_t in_len;
+    uint32_t unheard_bytes; /* read after it was cut off */
     _Alignas(8) uint8_t in[2 * sizeof(gvmi_wire_message)];
 };
 

@@ -520,6 +520,8 @@ CASE(set_widths_exact)
     EXPECT_OK(cu->cuMemsetD8Async(at + 3, 0x11, 1001, stream));
     EXPECT_OK(cu->cuMemsetD16Async(at + 2002, 0x2233, 3, stream));
     EXPECT_OK(cu->cuMemsetD32Async(at + 3004, 0x44556677, 5, stream));
+    EXPECT_OK(cu->cuMemsetD16Async(at + 3100, 0x3434, 3, stream));
+    EXPECT_OK(cu->cuMemsetD32Async(at + 3200, 0, 7, stream));
     EXPECT_OK(cu->cuStreamSynchronize(stream));
     REQUIRE_OK(cu->cuMemcpyDtoH(bytes, at, sizeof bytes));
     EXPECT_TRUE(bytes_are(bytes, 3, 0xee));
@@ -529,7 +531,11 @@ CASE(set_widths_exact)
     EXPECT_TRUE(halves[0] == 0x2233 && halves[1] == 0x2233 && halves[2] == 0x2233);
     EXPECT_TRUE(bytes_are(bytes + 2008, 3004 - 2008, 0xee));
     EXPECT_TRUE(words_are(at + 3004, 5, 0x44556677, 0));
-    EXPECT_TRUE(bytes_are(bytes + 3024, sizeof bytes - 3024, 0xee));
+    EXPECT_TRUE(bytes_are(bytes + 3024, 3100 - 3024, 0xee));
+    EXPECT_TRUE(bytes_are(bytes + 3100, 6, 0x34));
+    EXPECT_TRUE(bytes_are(bytes + 3106, 3200 - 3106, 0xee));
+    EXPECT_TRUE(bytes_are(bytes + 3200, 28, 0));
+    EXPECT_TRUE(bytes_are(bytes + 3228, sizeof bytes - 3228, 0xee));
 }
 
 CASE(set_unaligned_refused)

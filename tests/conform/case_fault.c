@@ -89,6 +89,20 @@ CASE(fault_kernel_reads_after_access_none)
     abandon_all();
 }
 
+/* A real device faults now and then, though every read is allowed before, and afterwards. The
+ * software GPU faults whoever reads in between: nearly always. */
+CASE(fault_kernel_reads_where_access_changes)
+{
+    CUdeviceptr at = take_memory(machine.granule);
+    conform_range range = {at, scratch(), machine.granule / 4};
+    for (int i = 0; i < 256; i++)
+        launch("sum", 8, &range, NULL);
+    for (int i = 0; i < 16; i++)
+        give_access(at, machine.granule, i % 2 == 0 ? reads : writes);
+    EXPECT_ANY(cu->cuCtxSynchronize(), CUDA_SUCCESS, ILLEGAL);
+    abandon_all();
+}
+
 CASE(fault_kernel_reads_null)
 {
     EXPECT(kernel_try_read(0), ILLEGAL);

@@ -270,6 +270,7 @@
     X(fault_kernel_writes_read_only_memory, ALONE | VMM) \
     X(fault_kernel_writes_memory_turned_read_only, ALONE | VMM) \
     X(fault_kernel_reads_after_access_none, ALONE | VMM) \
+    X(fault_kernel_reads_where_access_changes, ALONE | VMM) \
     X(fault_kernel_reads_null, ALONE) \
     X(fault_kernel_reads_plain_host_memory, ALONE) \
     X(fault_kernel_reads_unregistered_memory, ALONE) \

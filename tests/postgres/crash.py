@@ -273,6 +273,26 @@ class Cancel:
                     expect(str(error), "57014", "SQLSTATE")
         expect_usable(server, 50000)
 
+    def sessions_that_stay_after_a_cancelled_read_keep_no_window(self, server):
+        """There are as many of them as windows, and they say nothing more."""
+        fill(server, 3000)
+        sessions = [server.session() for _ in range(2)]
+        for session in sessions:
+            session.sql("\\set ON_ERROR_STOP off\nSELECT 1")
+        keeper = server.keeper_pid()
+        os.kill(keeper, signal.SIGSTOP)
+        try:
+            for session in sessions:
+                in_middle(server, session, "SELECT count(t) FROM ft")
+                server.sql(f"SELECT pg_cancel_backend({session.pid})")
+                session.finish()
+        finally:
+            os.kill(keeper, signal.SIGCONT)
+        expect(server.sql("SET statement_timeout = '20s'; SELECT count(t) FROM ft"), "3000", "values")
+        for session in sessions:
+            session.close()
+        expect_usable(server, 3000)
+
     def backends_terminated_keep_nothing_and_lose_no_window(self, server):
         fill(server, 3000)
         for text in (INSERT, SELECT, INSERT, SELECT):
@@ -351,6 +371,22 @@ class Limits:
             server.sql("CREATE EXTENSION gstore_fdw")
         fill(server, 10)
         self._expect_room(server)
+
+    def dropped_columns_give_memory_back_at_compaction(self, server):
+        """Also when rows came in between: those have nothing of the column, but the others' is there."""
+        for more in ("SELECT", "INSERT INTO ft VALUES (11)", "DELETE FROM ft WHERE id = 1; INSERT INTO ft VALUES (12)"):
+            fill(server, 10)
+            self._wait_objects(server, 3)
+            server.sql("ALTER FOREIGN TABLE ft DROP COLUMN t")
+            server.sql(more)
+            server.sql("BEGIN; INSERT INTO ft VALUES (13); ROLLBACK")
+            server.sql("SELECT gstore_fdw_compact('ft')")
+            self._wait_objects(server, 1)
+            revision = "SELECT revision FROM pgstrom.gstore_fdw_chunk_info WHERE table_oid = 'ft'::regclass"
+            before = server.sql(revision)
+            server.sql("SELECT gstore_fdw_compact('ft')")
+            expect(server.sql(revision), before, "revision after a compaction that has nothing to do")
+        server.sql("DROP FOREIGN TABLE ft")
 
     def too_many_tables_are_refused_until_one_goes(self, server):
         server.sql("DROP FOREIGN TABLE IF EXISTS ft")
@@ -446,6 +482,88 @@ class Limits:
         self._load(server)
         expect(count(server), before + 80000, "rows")
         server.sql("DROP FOREIGN TABLE ft")
+
+
+@group()
+class Memory:
+    """Of a backend."""
+
+    def out_of_memory_in_a_delete_deletes_nothing(self, server):
+        """The list of deletions, of 16 MiB, cannot grow; what came before in the transaction stays."""
+        server.sql("CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw")
+        server.sql("INSERT INTO ft SELECT generate_series(1, 3000000)")
+        server.sql(
+            "CREATE FUNCTION empty_it() RETURNS text LANGUAGE plpgsql AS $$ BEGIN DELETE FROM ft; RETURN 'done';"
+            " EXCEPTION WHEN out_of_memory THEN RETURN 'no memory'; END $$"
+        )
+        session = server.session()
+        session.sql("BEGIN; DELETE FROM ft WHERE id = 1")
+        session.sql("SAVEPOINT a; DELETE FROM ft WHERE id < 100000; ROLLBACK TO a")
+        used = int(self._line(session, "status", "VmSize:").split()[1]) << 10
+        most = self._line(session, "limits", "Max address space").split()[-2]
+        self._limit(session, used + (24 << 20))
+        expect(session.sql("SELECT empty_it()"), "no memory", "what it came to")
+        self._limit(session, most)
+        expect(session.sql("SELECT count(*) FROM ft"), "2999999", "rows in the transaction")
+        session.sql("COMMIT")
+        session.close()
+        expect(server.sql("SELECT count(*), min(id), sum(id::bigint) FROM ft"), "2999999|2|4500001499999", "rows")
+        server.sql("DROP FOREIGN TABLE ft; DROP FUNCTION empty_it")
+
+    def _line(self, session, file, start):
+        with open(f"/proc/{session.pid}/{file}", encoding="utf8") as lines:
+            return next(line for line in lines if line.startswith(start))
+
+    def _limit(self, session, room):
+        subprocess.run(private.as_owner(["prlimit", f"--pid={session.pid}", f"--as={room}:"]), check=True)
+
+
+@group("max_connections=60")
+class Starts:
+    ROWS = 100
+    TABLES = 12
+    ROUNDS = 4
+
+    def keeper_terminated_again_and_again_commits_during_its_start_keep_nothing(self, server):
+        """Transactions of the life before are committed from its first moment on: no table has a row of that life.
+        How it ends if the start is slow is External's."""
+        for number in range(self.ROUNDS):
+            server.sql("".join(f"DROP FOREIGN TABLE IF EXISTS s{i}; CREATE FOREIGN TABLE s{i} (id int) SERVER gstore_fdw;" for i in range(self.TABLES)))
+            server.sql("".join(f"INSERT INTO s{i} SELECT generate_series(1, {self.ROWS});" for i in range(self.TABLES)))
+            sessions = [server.session() for _ in range(self.TABLES)]
+            for i, session in enumerate(sessions):
+                self._change(session, i)
+            ready, pid = server.log().count("keeper: ready"), server.keeper_pid()
+            os.kill(pid, signal.SIGTERM)
+            server.wait_keeper(pid)
+            for session in sessions:
+                session.begin("COMMIT")
+                time.sleep(0.002 + 0.002 * number)
+            server.wait_log("keeper: ready", ready)
+            for session in sessions:
+                self._expect_lost(session)
+            for i in range(self.TABLES):
+                expect(count(server, f"s{i}"), 0, f"rows in round {number}")
+                server.sql(f"INSERT INTO s{i} VALUES (1)")
+                expect(count(server, f"s{i}"), 1, "rows of the new life")
+        server.sql("".join(f"DROP FOREIGN TABLE s{i};" for i in range(self.TABLES)))
+
+    def _change(self, session, i):
+        """A third of them writes into the store that is there, a third to a new one, a third deletes; all of it is
+        with the keeper, so that COMMIT does not need it."""
+        before = ["", f"TRUNCATE s{i};", ""][i % 3]
+        change = [f"INSERT INTO s{i} SELECT generate_series(1, {self.ROWS})", f"INSERT INTO s{i} SELECT generate_series(1, {self.ROWS})", f"DELETE FROM s{i} WHERE id > 50"][i % 3]
+        session.sql(f"BEGIN; {before} {change}")
+        expect(session.sql(f"SELECT count(*) FROM s{i}"), str([2 * self.ROWS, self.ROWS, 50][i % 3]), "own rows")
+
+    def _expect_lost(self, session):
+        """An error; or it was in time for the life before, of which nothing is left."""
+        try:
+            session.finish()
+            session.close()
+        except SqlError as error:
+            if str(error)[:2] not in ("08", "HV"):
+                raise Failed(f"SQLSTATE {error}") from None
 
 
 TRANSFER = """
@@ -584,7 +702,7 @@ class External:
     def keeper_stopped_the_server_does_not_wait_for_it(self, server):
         """DROP DATABASE waits for every process of the server: the keeper's client must not hang."""
         with self._keeper(server) as keeper:
-            server.wait_for("SELECT DISTINCT keeper_pid FROM pgstrom.gstore_fdw_keeper_info WHERE ready", str(keeper.pid))
+            self._wait_used(server, keeper)
             fill(server)
             server.sql("CREATE DATABASE other")
             os.kill(keeper.pid, signal.SIGSTOP)
@@ -598,10 +716,117 @@ class External:
             fill(server)
             expect_usable(server, 1000)
 
+    def keeper_stopped_the_server_shuts_down_and_leaves_nothing_in_it(self, server):
+        """Writers, a reader, chores and the end of the worker: all would wait for an answer."""
+        with self._keeper(server) as keeper:
+            self._wait_used(server, keeper)
+            fill(server)
+            server.sql("CREATE FOREIGN TABLE gone (id int) SERVER gstore_fdw; INSERT INTO gone VALUES (1)")
+            sessions = [server.session() for _ in range(6)]
+            for number, session in enumerate(sessions[:-1]):
+                session.sql(f"CREATE FOREIGN TABLE more{number} (id int) SERVER gstore_fdw")
+            os.kill(keeper.pid, signal.SIGSTOP)
+            try:
+                for number, session in enumerate(sessions[:-1]):
+                    in_middle(server, session, f"INSERT INTO more{number} VALUES (1)")
+                in_middle(server, sessions[-1], "SELECT pg_sleep(100) FROM ft")
+                server.sql("DROP FOREIGN TABLE gone")
+                time.sleep(1.5)  # chores are under way
+                begun = time.monotonic()
+                server.stop("fast")
+                took = time.monotonic() - begun
+                for session in sessions:
+                    expect(session.error(), "57P01", "SQLSTATE of a session")
+            finally:
+                os.kill(keeper.pid, signal.SIGCONT)
+            if took > 15:
+                raise Failed(f"the server took {took:.0f} s to end")
+            self._expect_empty(server)
+            server.start()
+            expect_usable(server, 0)
+
+    def keeper_replaced_commits_during_the_start_keep_nothing(self, server):
+        """The next keeper lets the server wait in the middle of its start: what is committed meanwhile is of the life before."""
+        with self._keeper(server) as keeper:
+            self._wait_used(server, keeper)
+            server.sql("".join(f"CREATE FOREIGN TABLE r{i} (id int) SERVER gstore_fdw; INSERT INTO r{i} SELECT generate_series(1, 100);" for i in range(3)))
+            sessions = [server.session() for _ in range(3)]
+            changes = ["INSERT INTO r0 VALUES (0)", "TRUNCATE r1; INSERT INTO r1 VALUES (0)", "DELETE FROM r2 WHERE id > 50"]
+            for i, (session, change) in enumerate(zip(sessions, changes)):
+                session.sql(f"BEGIN; {change}")
+                expect(session.sql(f"SELECT count(*) FROM r{i}"), str([101, 1, 50][i]), "own rows")
+            before = server.log().count("the keeper is gone")
+        server.wait_log("the keeper is gone", before)
+        with self._keeper(server, "next.sock") as keeper:
+            os.kill(keeper.pid, signal.SIGSTOP)
+            (server.folder / "run/next.sock").rename(server.folder / "run/keeper.sock")
+            time.sleep(4)  # it is tried once a second, and waited for 10 s
+            for session in sessions:
+                session.begin("COMMIT")
+            for session in sessions:
+                try:
+                    session.finish()
+                except SqlError as error:
+                    expect(str(error), "08006", "SQLSTATE")
+            os.kill(keeper.pid, signal.SIGCONT)
+            self._wait_used(server, keeper)
+            for i in range(3):
+                expect(count(server, f"r{i}"), 0, "rows")
+            for session in sessions:
+                session.close()
+            server.sql("DROP FOREIGN TABLE r0, r1, r2")
+            fill(server)
+            expect_usable(server, 1000)
+
+    def writers_terminated_while_the_keeper_is_stopped_leave_nothing_in_it(self, server):
+        """In the middle of writes: to a new store, to one that grows, behind rows of others; with savepoints."""
+        with self._keeper(server) as keeper:
+            self._wait_used(server, keeper)
+            for how in ("terminate", "cancel"):
+                names = [f"w{i}" for i in range(6)]
+                server.sql("".join(f"CREATE FOREIGN TABLE {name} (id int, t text) SERVER gstore_fdw;" for name in names))
+                server.sql("".join(f"INSERT INTO {name} VALUES (0, 'there');" for name in names[:2]))
+                sessions = [server.session() for _ in names]
+                for name, session in zip(names, sessions):
+                    session.sql(f"BEGIN; INSERT INTO {name} VALUES (1, 'before'); SAVEPOINT a")
+                os.kill(keeper.pid, signal.SIGSTOP)
+                try:
+                    for number, (name, session) in enumerate(zip(names, sessions)):
+                        before = f"TRUNCATE {name}; " if number % 2 else ""
+                        in_middle(server, session, f"{before}INSERT INTO {name} SELECT i, repeat('x', 500) FROM generate_series(1, 50000) i")
+                    for session in sessions:
+                        server.sql(f"SELECT pg_{how}_backend({session.pid})")
+                    time.sleep(0.5)
+                finally:
+                    os.kill(keeper.pid, signal.SIGCONT)
+                for session in sessions:
+                    expect(session.error(), "57P01" if how == "terminate" else "57014", "SQLSTATE")
+                expect(count(server, names[0]), 1, "rows from before")
+                server.sql("".join(f"DROP FOREIGN TABLE {name};" for name in names))
+                self._expect_empty(server)
+            fill(server)
+            expect_usable(server, 1000)
+
+    def _wait_used(self, server, keeper):
+        """Until the server uses this one: it may have one to forget."""
+        server.wait_for("SELECT DISTINCT keeper_pid FROM pgstrom.gstore_fdw_keeper_info WHERE ready", str(keeper.pid))
+
+    def _expect_empty(self, server):
+        """The keeper has no object, and hears of none."""
+        ls = [f"{private.BUILD}/tools/gvmem", "keeper", "ls", "-s", str(server.folder / "run/keeper.sock")]
+        deadline = time.monotonic() + 20
+        while True:
+            said = subprocess.run(private.as_owner(ls), env=server.environ, capture_output=True, text=True, check=True).stdout
+            if not said.strip():
+                return
+            if time.monotonic() > deadline:
+                raise Failed(f"left in the keeper: {said}")
+            time.sleep(0.05)
+
     @contextlib.contextmanager
-    def _keeper(self, server):
+    def _keeper(self, server, name="keeper.sock"):
         """Also ended with this program, by the signal that the kernel sends."""
-        path = server.folder / "run/keeper.sock"
+        path = server.folder / "run" / name
         if path.exists():
             path.unlink()
         die = ["setpriv", "--pdeathsig", "KILL", f"{private.BUILD}/tools/gvmem-keeper", "-s", str(path), "--ready-fd", "1"]
@@ -613,6 +838,91 @@ class External:
         finally:
             keeper.kill()
             keeper.wait()
+
+
+# Has a write lease on an object until standard input ends.
+HOLDER = """
+import ctypes, sys
+library, socket, name = sys.argv[1:]
+lib = ctypes.CDLL(library)
+keeper, held, lease = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.create_string_buffer(256)
+status = lib.gvm_keeper_connect(socket.encode(), ctypes.byref(keeper))
+status = status or lib.gvm_object_open(keeper, name.encode(), 0, ctypes.byref(held))
+status = status or lib.gvm_object_acquire(held, 2, None, lease)
+print("ready" if status == 0 else f"status {status}", flush=True)
+sys.stdin.read()
+"""
+
+
+@group("gstore_fdw.service_threads=1", "gstore_fdw.windows=2")
+class Queue:
+    """One thread, which waits for a lease: who comes next is in the queue."""
+
+    def command_given_up_is_not_carried_out_later(self, server):
+        """An export is cancelled before its turn, and its table dropped: late, it would make an area for nobody."""
+        server.sql("CREATE FOREIGN TABLE gone (id int) SERVER gstore_fdw; INSERT INTO gone VALUES (1)")
+        session = self._patient(server)
+        with self._busy(server):
+            in_middle(server, session, "SELECT gstore_export('gone')")
+            server.sql(f"SELECT pg_cancel_backend({session.pid})")
+            expect(session.finish(), "", "a token")
+            server.sql("SET statement_timeout = '20s'; DROP FOREIGN TABLE gone")
+            server.wait_for("SELECT sum(objects) FROM pgstrom.gstore_fdw_keeper_info", "1")
+        server.wait_for("SELECT sum(objects) FROM pgstrom.gstore_fdw_keeper_info", "0")
+        expect(session.sql("SELECT 'still here'"), "still here", "the session")
+        session.close()
+
+    def commands_given_up_leave_the_queue_in_order(self, server):
+        """There are more of them than it has places; who comes later is served, once."""
+        fill(server, 1000)
+        session = self._patient(server)
+        with self._busy(server):
+            session.sql("SET statement_timeout = '10ms';" + "SELECT sum(id) FROM ft;" * 300 + "SET statement_timeout = '60s'")
+            session.begin("SELECT sum(id) FROM ft")
+        expect(session.finish(), "500500", "what came last")
+        session.close()
+        expect_usable(server, 1000)
+        server.sql("DROP FOREIGN TABLE ft")
+
+    def reads_left_to_the_thread_lose_no_window(self, server):
+        for _ in range(3):  # more than there are windows
+            with self._busy(server):
+                pass
+
+    def _patient(self, server):
+        """A session that goes on after an error."""
+        session = server.session()
+        session.sql("\\set ON_ERROR_STOP off\nSELECT 1")
+        return session
+
+    @contextlib.contextmanager
+    def _busy(self, server):
+        """The thread has a read that somebody has cancelled, of a column that another program holds."""
+        server.sql("CREATE FOREIGN TABLE first (id int) SERVER gstore_fdw; INSERT INTO first VALUES (1)")
+        session = self._patient(server)
+        with self._leased(server, "first"):
+            in_middle(server, session, "SELECT sum(id) FROM first")
+            server.sql(f"SELECT pg_cancel_backend({session.pid})")
+            expect(session.finish(), "", "a sum")
+            yield
+        expect(session.sql("SET statement_timeout = '20s'; SELECT sum(id) FROM first"), "1", "a sum")
+        session.close()
+        server.sql("DROP FOREIGN TABLE first")
+
+    @contextlib.contextmanager
+    def _leased(self, server, table):
+        oid, socket = server.sql(f"SELECT '{table}'::regclass::oid"), str(server.folder / "data/gstore.sock")
+        ls = private.as_owner([f"{private.BUILD}/tools/gvmem", "keeper", "ls", "-s", socket])
+        names = subprocess.run(ls, env=server.environ, capture_output=True, text=True, check=True).stdout.split()
+        name = next(name for name in names if name.split("/")[3] == oid)
+        command = [sys.executable, "-c", HOLDER, f"{private.BUILD}/libgvmem.so", socket, name]
+        holder = subprocess.Popen(command, env=server.environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            expect(holder.stdout.readline().strip(), "ready", "a lease")
+            yield
+        finally:
+            holder.stdin.close()
+            holder.wait()
 
 
 def main():

@@ -30,8 +30,11 @@ static bool check_rows(checker *c, uint64_t item, const append_log *log)
 
             memcpy(&found, c->w->front + row * row_bytes + word * 8, 8);
             if (found != APPEND_ROW_WORD(item, r, word))
-                return WRONG(c, "item %llu: row %llu differs at word %llu", LLU(item), LLU(row),
-                             LLU(word));
+                return WRONG(c,
+                             "item %llu: row %llu, its %llu. of %u, differs at word %llu: %llx and not "
+                             "%llx; written %u times, last in epoch %u",
+                             LLU(item), LLU(row), LLU(r), log->rows, LLU(word), LLU(found),
+                             LLU(APPEND_ROW_WORD(item, r, word)), log->times, log->epoch);
         }
     }
     c->rows += log->rows;
@@ -53,7 +56,11 @@ static bool check_bytes(checker *c, uint64_t item, const append_log *log)
         if (c->byte_taken[at]++ != 0)
             return WRONG(c, "item %llu: byte %llu is another's", LLU(item), LLU(at));
         if (c->w->back[at] != APPEND_BYTE(item, b))
-            return WRONG(c, "item %llu: byte %llu differs", LLU(item), LLU(b));
+            return WRONG(c,
+                         "item %llu: byte %llu of %u, at offset %llu, differs: %02x and not %02x; "
+                         "written %u times, last in epoch %u",
+                         LLU(item), LLU(b), log->bytes, LLU(log->offset + b), c->w->back[at],
+                         APPEND_BYTE(item, b), log->times, log->epoch);
     }
     return true;
 }
@@ -76,7 +83,10 @@ static bool check_item(checker *c, uint64_t item, uint64_t round, const append_l
 
     if (log->rows != APPEND_ITEM_ROWS(p->seed, item, p->rows_max) ||
         log->bytes != APPEND_ITEM_BYTES(p->seed, item, p->bytes_max))
-        return WRONG(c, "item %llu: the log is not its own", LLU(item));
+        return WRONG(c,
+                     "item %llu: the log is not its own: %u rows and %u bytes at row %llu, written %u "
+                     "times",
+                     LLU(item), log->rows, log->bytes, LLU(log->row), log->times);
     c->amounts += log->amount;
     return check_rows(c, item, log) && check_bytes(c, item, log) && check_align(c, item, round, log);
 }
@@ -93,10 +103,12 @@ static bool check_order(checker *c, uint64_t i, uint64_t workers)
 
     if (i % workers % group != 0 && w->logs[i - 1].epoch == w->epoch && log->rows > 0 &&
         w->logs[i - 1].rows > 0 && log->row != w->logs[i - 1].row + w->logs[i - 1].rows)
-        return WRONG(c, "item %llu does not follow the one before it in its group", LLU(w->first + i));
+        return WRONG(c, "item %llu is at row %llu and not %llu, behind the one before it in its group",
+                     LLU(w->first + i), LLU(log->row), LLU(w->logs[i - 1].row + w->logs[i - 1].rows));
     if (i >= workers && w->logs[i - workers].epoch == w->epoch && log->rows > 0 &&
         w->logs[i - workers].rows > 0 && log->row <= w->logs[i - workers].row)
-        return WRONG(c, "item %llu lies before what its worker wrote before", LLU(w->first + i));
+        return WRONG(c, "item %llu at row %llu lies before what its worker wrote before, at %llu",
+                     LLU(w->first + i), LLU(log->row), LLU(w->logs[i - workers].row));
     return true;
 }
 

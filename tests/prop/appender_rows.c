@@ -33,6 +33,7 @@
 #define TOTAL_BYTES (20 * MIB) /* about what a run writes */
 #define ROUNDS_MAX 3000        /* launches of one run: more means that it does not get on */
 #define CROWD 4                /* appenders at once */
+#define HISTORY 6              /* launches told when a run fails */
 #define RUNS 48
 
 extern const unsigned char gvmi_image_soft_appender_kernels[];
@@ -52,6 +53,18 @@ typedef struct lane {
     char problem[512];
 } lane;
 
+/* What came of one begin, its kernels and its finish. */
+typedef struct launched {
+    gvm_status status;
+    gvm_appender_result result;
+    uint64_t answers[GVM_APPEND_INVALID + 1];
+    gvm_append_words words; /* as finish read them */
+    uint64_t begin_us, whole_us;
+    bool armed, fresh; /* faults were; nothing was written in the buffer before */
+    bool ran;
+    uint64_t number;
+} launched;
+
 /* What a run is at. */
 typedef struct run {
     lane *l;
@@ -59,8 +72,9 @@ typedef struct run {
     gvm_appender *appender;
     gvm_append append;
     uint32_t epoch;
-    bool complete;
-    uint64_t launches, buffers;
+    uint64_t written; /* rows and bytes in the buffer, as a position's value */
+    uint64_t round_count;
+    launched rounds[HISTORY]; /* the latest; round n is at n % HISTORY */
 } run;
 
 static uint64_t seed;
@@ -95,6 +109,7 @@ static bool one_in(lane *l, uint64_t n)
     return draw(l, n) == 0;
 }
 
+#define LLU(n) ((unsigned long long)(n))
 #define WRONG(l, ...) (snprintf((l)->problem, sizeof(l)->problem, __VA_ARGS__), false)
 
 static bool good(lane *l, gvm_status status, const char *call)
@@ -174,6 +189,8 @@ static void draw_sizes(lane *l, plan *p, uint64_t limit)
         p->row_bytes = lesser(quarter, CHUNK / 2 + draw(l, 2 * CHUNK)) / 8 * 8;
     p->rows_max = (uint32_t)lesser(1 + draw(l, one_in(l, 4) ? 4000 : 40), quarter / p->row_bytes);
     p->bytes_max = (uint32_t)lesser(draw(l, one_in(l, 4) ? 300000 : 3000), quarter);
+    if (one_in(l, 8)) /* and data of the back: what the groups of a real GPU take together */
+        p->bytes_max = (uint32_t)lesser(quarter, draw(l, 3 * CHUNK));
     if (one_in(l, 8))
         p->bytes_max = 0;
     if (one_in(l, 8))
@@ -256,9 +273,9 @@ static bool read_array(lane *l, gvm_buffer *buffer, void *out, uint64_t bytes)
 /* Were the answers what finish says? */
 static bool check_answers(run *r, gvm_status status, const gvm_appender_result *result)
 {
-    uint64_t answers[GVM_APPEND_INVALID + 1];
+    uint64_t *answers = r->rounds[r->round_count % HISTORY].answers;
 
-    if (!read_array(r->l, r->l->answers, answers, sizeof answers))
+    if (!read_array(r->l, r->l->answers, answers, sizeof r->rounds[0].answers))
         return false;
     if (answers[GVM_APPEND_INVALID] != 0)
         return WRONG(r->l, "a reserve answered INVALID");
@@ -278,17 +295,23 @@ static bool check_answers(run *r, gvm_status status, const gvm_appender_result *
 static bool go_round(run *r, gvm_appender_result *result)
 {
     lane *l = r->l;
+    launched *now = &r->rounds[r->round_count % HISTORY];
     const uint8_t zero = 0;
+    int64_t start_us;
     gvm_status status;
     bool armed;
 
+    *now = (launched){.fresh = r->written == 0, .ran = true, .number = r->round_count};
     r->append.struct_size = sizeof r->append;
     result->struct_size = sizeof *result;
     if (!GOOD(l, gvm_buffer_fill(l->answers, 0, 64, &zero, 1)))
         return false;
     armed = arm(l);
+    now->armed = armed;
+    start_us = gvmi_append_now_us();
     if (!GOOD(l, gvm_appender_begin(r->appender, &r->append)))
         return false;
+    now->begin_us = (uint64_t)(gvmi_append_now_us() - start_us);
     for (uint32_t k = 0; k < r->plan.kernels; k++)
         if (!launch(r, k, UINT64_MAX))
             return false;
@@ -299,12 +322,17 @@ static bool go_round(run *r, gvm_appender_result *result)
     if (armed)
         gvmi_fault_arm(gvmi_call_cuMemCreate, 0, false, CUDA_SUCCESS);
     atomic_fetch_add(&launches, r->plan.kernels);
+    now->whole_us = (uint64_t)(gvmi_append_now_us() - start_us);
+    now->status = status;
+    now->result = *result;
+    now->words = *r->appender->slot.staging;
     if (status == GVM_E_TIMEOUT) {
         gvm_appender_info info = {.struct_size = sizeof info};
 
         if (!GOOD(l, gvm_appender_get_info(r->appender, &info)))
             return false;
         *result = (gvm_appender_result){.rows = info.rows, .bytes = info.bytes};
+        now->result = *result;
         atomic_fetch_add(&late, 1);
     } else if (!GOOD(l, status)) {
         return false;
@@ -341,6 +369,22 @@ static bool check_buffer(run *r, gvm_buffer *buffer, const gvm_appender_result *
     return fine;
 }
 
+/* A launch that was granted nothing of an empty buffer because its budget was spent: the next gets
+ * on, however the threads of the kernels came. */
+static bool check_progress(run *r, const gvm_appender_result *result)
+{
+    const launched *now = &r->rounds[r->round_count % HISTORY];
+    const launched *before = &r->rounds[(r->round_count + HISTORY - 1) % HISTORY];
+
+    r->written = result->rows + result->bytes;
+    if (r->written == 0 && !result->complete && result->reason == GVM_E_LIMIT && now->fresh &&
+        r->round_count > 0 && before->fresh && before->status == GVM_OK &&
+        before->result.rows + before->result.bytes == 0 && before->result.reason == GVM_E_LIMIT)
+        return WRONG(r->l, "two launches in a row were granted nothing of an empty buffer");
+    r->round_count++;
+    return true;
+}
+
 /* Until every item is written; each buffer is taken when it is full, or now and then before. */
 static bool run_to_the_end(run *r)
 {
@@ -352,7 +396,7 @@ static bool run_to_the_end(run *r)
         gvm_buffer *buffer;
         bool fine;
 
-        if (!go_round(r, &result))
+        if (!go_round(r, &result) || !check_progress(r, &result))
             return false;
         /* On behind what is there, above all where memory comes later than kernels wait: a fresh
          * buffer would have to wait from the start. */
@@ -365,6 +409,7 @@ static bool run_to_the_end(run *r)
         gvm_buffer_destroy(buffer);
         if (!fine || result.complete)
             return fine;
+        r->written = 0;
         r->epoch++;
     }
     return WRONG(l, "not done after %d launches", ROUNDS_MAX);
@@ -377,6 +422,47 @@ static bool all_written_once(run *r)
             return WRONG(r->l, "item %llu of %llu was written %u times", (unsigned long long)i,
                          (unsigned long long)r->plan.items, (unsigned)r->l->host_logs[i].times);
     return true;
+}
+
+/* Enough to know the cause without seeing it again: what was drawn, and the last launches. */
+static void tell(const run *r)
+{
+    const plan *p = &r->plan;
+    const gvm_appender_options *o = &p->options;
+    const uint64_t first = r->round_count > HISTORY - 1 ? r->round_count - (HISTORY - 1) : 0;
+
+    flockfile(stdout);
+    printf("# %s\n", r->l->problem);
+    printf("#   drawn: mode %u, %u kernels of %u blocks of %u, %llu items of up to %u rows of %llu and "
+           "%u bytes, gather %u\n",
+           p->mode, p->kernels, p->blocks, p->block_threads, LLU(p->items), p->rows_max,
+           LLU(p->row_bytes), p->bytes_max, p->gather);
+    printf("#   reservation %llu, chunk %llu, budget %llu, step %llu, ahead %llu, align %u, wait %u ms, "
+           "slow %u us, faults %d, epoch %u, plan's seed %llu\n",
+           LLU(p->reserve_bytes), LLU(o->chunk_bytes), LLU(o->budget_bytes), LLU(o->step_bytes),
+           LLU(o->ahead_bytes), o->align_bytes, o->wait_ms, atomic_load(&slow_us), r->l->faults,
+           r->epoch, LLU(p->seed));
+    for (uint64_t i = first; i <= r->round_count; i++) {
+        const launched *n = &r->rounds[i % HISTORY];
+        const gvm_append_words *w = &n->words;
+
+        if (!n->ran || n->number != i)
+            continue; /* it failed between launches */
+        printf("#   launch %llu: %s, rows %llu, bytes %llu, complete %d, reason %s, FULL %llu, LATE "
+               "%llu, INVALID %llu; begin %llu us, to finish %llu us, %llu commits of %llu us in all, "
+               "first %llu us; armed %d, fresh %d\n",
+               LLU(i), gvm_status_name(n->status), LLU(n->result.rows), LLU(n->result.bytes),
+               n->result.complete, gvm_status_name(n->result.reason), LLU(n->answers[GVM_APPEND_FULL]),
+               LLU(n->answers[GVM_APPEND_LATE]), LLU(n->answers[GVM_APPEND_INVALID]),
+               LLU(n->begin_us), LLU(n->whole_us), LLU(n->result.commits), LLU(n->result.commit_us),
+               LLU(n->result.first_us), n->armed, n->fresh);
+        printf("#     cursor %llx, ready %llx, end %llx, asked %llx, acked %llx, need %llx, published "
+               "%llx, state %u, poller %u\n",
+               LLU(w->cursor), LLU(w->ready), LLU(w->end), LLU(w->asked), LLU(w->acked),
+               LLU(w->need), LLU(w->published), w->state, w->poller);
+    }
+    fflush(stdout);
+    funlockfile(stdout);
 }
 
 static bool begin_run(run *r, lane *l, const plan *p)
@@ -404,6 +490,8 @@ static bool one_run(lane *l)
         }
     }
     fine = begin_run(&r, l, &p) && run_to_the_end(&r) && all_written_once(&r);
+    if (!fine)
+        tell(&r);
     gvm_appender_destroy(r.appender);
     if (l->faults)
         atomic_store(&slow_us, 0);

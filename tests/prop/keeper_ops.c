@@ -5,9 +5,9 @@
  * Goal: whatever everybody does at once, every call answers what its contract allows at that
  * moment, every byte is what its last writer wrote, and in the end nothing is left. Method: the
  * first process runs the keeper, with budgets so small that chunks move all the time, and takes
- * part itself; what is right is in a page that all share (keeper_ops.h). Every acquire is followed
- * by a checksum of all bytes by a kernel. The seed makes the threads' choices the same again, not
- * the order among them.
+ * part itself; what is right is in a page that all share (keeper_ops.h). After every acquire a
+ * kernel looks at all bytes. The seed makes the threads' choices the same again, not the order among
+ * them.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -136,7 +136,7 @@ bool party_run(unsigned index, unsigned threads, uint64_t seed)
     unsigned started = 0;
 
     party_prepare(&p, index);
-    if (judged("gvm_device_open", gvm_device_open(0, &p.device), 0) &&
+    if (judged("gvm_device_open", gvm_device_open(0, &p.device), 0) && kernels_load(&p) &&
         judged("gvm_keeper_connect", gvm_keeper_connect(page->path, &p.keeper), 0))
         for (; started < threads; started++) {
             worker *w = &workers[started];
@@ -152,6 +152,7 @@ bool party_run(unsigned index, unsigned threads, uint64_t seed)
         pthread_join(workers[i].thread, NULL);
     wait_for_all();
     gvm_keeper_close(p.keeper); /* with what is still open, which ends names that others know */
+    kernels_unload(&p);
     gvm_device_close(p.device);
     return !atomic_load(&page->stop);
 }

@@ -97,7 +97,6 @@ typedef struct shared_page {
     atomic_int now[PROCESSES_MAX][THREADS_MAX]; /* op_kind, for whoever looks why nothing moves */
     _Atomic uint64_t done[OP_COUNT], answered[64]; /* by status, in all */
     _Atomic uint64_t bytes_checked;
-    uint64_t expected[SEEDS + 1][CHUNKS_MAX]; /* checksums of chunks */
     record records[RECORDS];
 } shared_page;
 
@@ -116,6 +115,9 @@ typedef struct slot {
 typedef struct party {
     unsigned index;
     gvm_device *device;
+    CUmodule kernels; /* and its functions */
+    CUfunction fill, check;
+    unsigned blocks, block_threads;
     gvm_keeper *keeper;
     pthread_rwlock_t connection; /* read: while a thread uses it or holds leases */
     pthread_rwlock_t opening;    /* read: an open by name; written: closing what bears a name */
@@ -145,7 +147,7 @@ bool party_run(unsigned index, unsigned threads, uint64_t seed);
 
 /* ---- keeper_ops_model.c */
 
-/* Makes the page, with the checksums; NULL if there is no memory. */
+/* Makes the page; NULL if there is no memory. */
 shared_page *model_page_create(void);
 
 /* Records a problem, if it is the first, and stops everybody. Returns false. */
@@ -200,6 +202,10 @@ bool metadata_good(const metadata *m, uint32_t len_bytes);
 uint64_t next_random(uint64_t *seed);
 
 /* ---- keeper_ops_lease.c */
+
+/* Loads the kernels that fill and check chunks, onto the party's device; unloads them. */
+bool kernels_load(party *p);
+void kernels_unload(party *p);
 
 bool do_read(worker *w);
 bool do_write(worker *w);

@@ -5,6 +5,10 @@
 #include "kernels/basic.h"
 #include "kernels/kernels.h"
 #include "tests/prop/keeper_ops.h"
+#include "tests/prop/keeper_ops_kernels.h"
+
+extern const unsigned char gvmi_image_soft_keeper_ops_kernels[];
+extern const unsigned char *const gvmi_image_cuda_keeper_ops_kernels;
 
 /* A thread that holds leases waits no longer than this for another one: two such threads may wait
  * for each other. */
@@ -12,29 +16,95 @@
 
 /* ---- contents */
 
-static uint64_t chunk_address(const gvm_lease *lease, uint32_t chunk)
+static gvm_status driver_status(CUresult result, const char *call)
 {
-    return lease->address + chunk * CHUNK_BYTES;
+    return result == CUDA_SUCCESS ? GVM_OK : gvmi_driver_fail(result, call, "in the test itself");
+}
+#define DRIVER(call, ...) judged(#call, driver_status(gvmi_cu->call(__VA_ARGS__), #call), 0)
+
+bool kernels_load(party *p)
+{
+    gvm_device_info info = {.struct_size = sizeof info};
+    bool good = judged("gvm_device_get_info", gvm_device_get_info(p->device, &info), 0);
+
+    if (!good || !judged("gvmi_device_enter", gvmi_device_enter(p->device), 0))
+        return false;
+    p->blocks = info.software ? 4 : 64;
+    p->block_threads = info.software ? 1 : 256;
+    good = DRIVER(cuModuleLoadData, &p->kernels,
+                  info.software ? gvmi_image_soft_keeper_ops_kernels
+                                : gvmi_image_cuda_keeper_ops_kernels) &&
+           DRIVER(cuModuleGetFunction, &p->fill, p->kernels, "keeper_ops_fill") &&
+           DRIVER(cuModuleGetFunction, &p->check, p->kernels, "keeper_ops_check");
+    gvmi_device_leave();
+    return good;
 }
 
-/* Every committed byte, by a kernel of this process. The lease keeps the seeds from changing. */
+void kernels_unload(party *p)
+{
+    if (p->kernels == NULL || gvmi_device_enter(p->device) != GVM_OK)
+        return;
+    gvmi_cu->cuModuleUnload(p->kernels);
+    gvmi_device_leave();
+}
+
+/* What a chunk holds whose data are of that seed. */
+static keeper_ops_params contents(const gvm_lease *lease, uint32_t chunk, uint8_t seed)
+{
+    const uint64_t which = (uint64_t)seed * CHUNKS_MAX + chunk;
+
+    return (keeper_ops_params){
+        .address = lease->address + chunk * CHUNK_BYTES,
+        .words = CHUNK_BYTES / 8,
+        .first = seed == 0 ? 0 : gvmi_splitmix64(which),
+        .step = seed == 0 ? 0 : gvmi_splitmix64(~which) | 1,
+    };
+}
+
+static gvm_status launch(const worker *w, CUfunction function, keeper_ops_params *params)
+{
+    void *arguments[] = {params};
+
+    return driver_status(gvmi_cu->cuLaunchKernel(function, w->party->blocks, 1, 1,
+                                                 w->party->block_threads, 1, 1, 0, w->stream,
+                                                 arguments, NULL),
+                         "cuLaunchKernel");
+}
+
+/* Queues kernels that look at the lease's first chunks, and adds up what they find in the result.
+ * The lease keeps the seeds from changing. */
+static gvm_status queue_checks(worker *w, const slot *s, const gvm_lease *lease, uint32_t chunks,
+                               const gvmi_result *result)
+{
+    gvm_status status = GVM_OK;
+
+    for (uint32_t i = 0; i < chunks && status == GVM_OK; i++) {
+        keeper_ops_params params = contents(lease, i, atomic_load(&s->record->seed[i]));
+
+        params.result = result->address;
+        status = launch(w, w->party->check, &params);
+    }
+    return status;
+}
+
+/* Every committed byte, by kernels of this process. */
 static bool check_contents(worker *w, const slot *s, const gvm_lease *lease, const char *when)
 {
-    record *r = s->record;
+    gvm_device *device = w->party->device;
+    const uint32_t chunks = (uint32_t)(lease->bytes / CHUNK_BYTES);
+    gvmi_result result;
+    uint64_t others = 0;
+    gvm_status status;
 
-    for (uint32_t i = 0; i < lease->bytes / CHUNK_BYTES; i++) {
-        const uint8_t seed = atomic_load(&r->seed[i]);
-        uint64_t found;
-
-        if (!judged("gvm_checksum",
-                    gvm_checksum(w->party->device, chunk_address(lease, i), CHUNK_BYTES, w->stream,
-                                 &found),
-                    0))
-            return false;
-        if (found != page->expected[seed][i])
-            return wrong("%s: chunk %u of object %llu (serial %llu) does not hold the data of seed %u",
-                         when, i, (unsigned long long)s->id, (unsigned long long)s->serial, seed);
-    }
+    if (!judged("gvmi_result_begin", gvmi_result_begin(device, 0, w->stream, &result), 0))
+        return false;
+    status = queue_checks(w, s, lease, chunks, &result);
+    if (!judged("a kernel under a lease", gvmi_result_end(device, &result, status, &others), 0))
+        return false;
+    if (others > 0)
+        return wrong("%s: %llu words of %u chunks of object %llu (serial %llu) are not what was written",
+                     when, (unsigned long long)others, chunks, (unsigned long long)s->id,
+                     (unsigned long long)s->serial);
     atomic_fetch_add(&page->bytes_checked, lease->bytes);
     return true;
 }
@@ -43,19 +113,16 @@ static bool check_contents(worker *w, const slot *s, const gvm_lease *lease, con
  * nobody else looks before, if the keeper is right. */
 static bool write_contents(worker *w, const slot *s, const gvm_lease *lease)
 {
-    const uint64_t words = CHUNK_BYTES / 8;
     const uint32_t chunks = (uint32_t)(lease->bytes / CHUNK_BYTES);
     const uint32_t which = (uint32_t)next_random(&w->seed); /* a bit for each chunk */
 
     for (uint32_t i = 0; i < chunks; i++) {
         const uint8_t seed = (uint8_t)(1 + next_random(&w->seed) % SEEDS);
+        keeper_ops_params params = contents(lease, i, seed);
 
         if ((which >> i & 1) == 0)
             continue;
-        if (!judged("gvm_fill_random_f64",
-                    gvm_fill_random_f64(w->party->device, chunk_address(lease, i), words, i * words,
-                                        seed, w->stream),
-                    0))
+        if (!judged("a kernel that writes", launch(w, w->party->fill, &params), 0))
             return false;
         atomic_store(&s->record->seed[i], seed);
     }
@@ -102,27 +169,21 @@ static bool check_cleared(const slot *s, gvm_lease *lease)
 static bool release_behind_kernel(worker *w, slot *s, gvm_lease *lease)
 {
     gvm_device *device = w->party->device;
-    gvmi_checksum_params params = {.address = lease->address, .len_bytes = CHUNK_BYTES};
-    const uint64_t expected = page->expected[atomic_load(&s->record->seed[0])][0];
     gvmi_result result;
-    uint64_t found = 0;
-    gvm_status status = gvmi_result_begin(device, 0, w->stream, &result), released = GVM_OK;
+    uint64_t others = 0;
+    gvm_status status = gvmi_result_begin(device, 0, w->stream, &result), released;
 
     if (!judged("gvmi_result_begin", status, 0))
         return false;
-    params.result = result.address;
-    status = gvmi_kernel_launch(device, GVMI_KERNEL_checksum, &params,
-                                CHUNK_BYTES / 8 / GVMI_TILE_WORDS, w->stream);
+    status = queue_checks(w, s, lease, 1, &result);
     leave(s, lease->mode);
     released = gvm_object_release_async(s->object, lease, w->stream);
-    status = gvmi_result_end(device, &result, status, &found);
+    status = gvmi_result_end(device, &result, status, &others);
     if (!judged("a kernel under a lease", status, 0) ||
         !judged("gvm_object_release_async", released, 0))
         return false;
-    found += gvmi_splitmix64(CHUNK_BYTES);
-    return found == expected ||
-           wrong("a chunk of object %llu changed while a kernel read it under a lease",
-                 (unsigned long long)s->id);
+    return others == 0 || wrong("a chunk of object %llu changed while a kernel read it under a lease",
+                                (unsigned long long)s->id);
 }
 
 static bool release(worker *w, slot *s, gvm_lease *lease)

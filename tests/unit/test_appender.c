@@ -1,116 +1,9 @@
-/* appender/: positions, limits, refusals, answers that do not come.
- *
- * The device's side is C too and the software GPU's memory can be touched, so that the test is the
- * kernel: it reserves, writes and publishes on a thread of its own, between begin and finish. A
- * table over the software GPU's makes the driver poor or slow. Each test runs in a child, because a
- * driver is started once a process.
- */
-#include "tests/unit/unit.h"
-
+/* appender/: positions, limits, kernels that do not behave, calls out of turn, the library's thread.
+ * The test is the kernel (appender_stand.h). */
 #include <dirent.h>
 #include <pthread.h>
-#include <sched.h>
-#include <stdatomic.h>
-#include <time.h>
 
-#include <gvmem/gvmem.h>
-
-#include "appender/appender.h"
-#include "base/registry.h"
-#include "base/size.h"
-
-#define CHUNK (2 * GVMI_MIB)
-#define ROW 64u
-
-static gvmi_driver table; /* the driver, with some of its calls replaced */
-static const gvmi_driver *real;
-static gvm_device *device;
-static gvm_appender *appender;
-static gvm_append append;
-static gvm_appender_result result;
-
-/* A machine of the process's own: on a common one other tests would take memory. */
-static void choose_machine(const char *memory)
-{
-    char machine[80];
-
-    snprintf(machine, sizeof machine, "devices=1,memory=%s,sms=2,instance=appender-%d", memory,
-             (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 1);
-    setenv("GVMEM_DRIVER", "soft", 1); /* its memory is touched */
-}
-
-/* A device with an appender of chunks of 2 MiB. */
-static bool start_on(const char *memory, uint64_t row_bytes, uint64_t reserve_bytes,
-                     const gvm_appender_options *given)
-{
-    gvm_appender_options options = {.struct_size = sizeof options};
-    int32_t count;
-
-    if (given != NULL)
-        options = *given;
-    options.struct_size = sizeof options;
-    if (options.chunk_bytes == 0)
-        options.chunk_bytes = CHUNK;
-    append.struct_size = sizeof append;
-    result.struct_size = sizeof result;
-    choose_machine(memory);
-    setenv("GVMEM_CHECK", "1", 1);
-    if (gvm_device_count(&count) != GVM_OK)
-        return false;
-    real = gvmi_cu;
-    table = *real;
-    gvmi_driver_install(&table);
-    return gvm_device_open(0, &device) == GVM_OK &&
-           gvm_appender_create(device, row_bytes, reserve_bytes, &options, &appender) == GVM_OK;
-}
-
-static bool start(uint64_t row_bytes, uint64_t reserve_bytes, const gvm_appender_options *given)
-{
-    return start_on("256MiB", row_bytes, reserve_bytes, given);
-}
-
-static bool stop(void)
-{
-    bool good = gvmi_appender_check(appender);
-
-    gvm_appender_destroy(appender);
-    gvm_device_close(device);
-    gvmi_driver_install(real);
-    return good && gvmi_registry_count(GVMI_KIND_APPENDER) == 0 &&
-           gvmi_registry_count(GVMI_KIND_BUFFER) == 0 && gvmi_check_violations() == 0;
-}
-
-static gvm_status begin(void)
-{
-    return gvm_appender_begin(appender, &append);
-}
-
-static gvm_status finish(void)
-{
-    return gvm_appender_finish(appender, NULL, &result);
-}
-
-/* Reserves, writes every byte and publishes. */
-static uint32_t write_slot(uint64_t rows, uint64_t bytes, uint32_t align, gvm_append_slot *slot)
-{
-    const uint32_t answer = gvm_append_reserve(&append, rows, bytes, align, slot);
-
-    if (answer == GVM_APPEND_OK) {
-        memset(slot->rows, 0x11, rows * append.row_bytes);
-        memset(slot->bytes, 0x22, bytes);
-        gvm_append_publish(&append, slot->amount);
-    }
-    return answer;
-}
-
-static gvm_appender_info info(void)
-{
-    gvm_appender_info i = {.struct_size = sizeof i};
-
-    (void)gvm_appender_get_info(appender, &i);
-    return i;
-}
+#include "tests/unit/appender_stand.h"
 
 /* ---- where things lie */
 
@@ -328,191 +221,6 @@ static int be_lowered_budget(void *arg)
     CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_OK && slot.row == 3 * CHUNK / ROW);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
     CHILD_EXPECT(stop());
-    return 0;
-}
-
-/* ---- the driver: poor, and slow */
-
-static atomic_int creates_left, accesses; /* before the driver is poor; set-access calls seen */
-static atomic_bool narrow;                /* set access fails for more than one chunk */
-
-static CUresult create_some(CUmemGenericAllocationHandle *handle, size_t bytes,
-                            const CUmemAllocationProp *prop, unsigned long long flags)
-{
-    if (atomic_fetch_sub(&creates_left, 1) <= 0)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    return real->cuMemCreate(handle, bytes, prop, flags);
-}
-
-static CUresult set_access_narrow(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *desc,
-                                  size_t count)
-{
-    atomic_fetch_add(&accesses, 1);
-    if (atomic_load(&narrow) && bytes > CHUNK)
-        return CUDA_ERROR_OUT_OF_MEMORY;
-    return real->cuMemSetAccess(address, bytes, desc, count);
-}
-
-static int be_poor(void *arg)
-{
-    gvm_append_slot slot;
-    uint64_t rows = 0;
-
-    (void)arg;
-    CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
-    atomic_store(&creates_left, 5);
-    table.cuMemCreate = create_some;
-    CHILD_EXPECT(begin() == GVM_OK);
-    while (write_slot(16, 16, 1, &slot) == GVM_APPEND_OK)
-        rows += 16;
-    CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_NOSPACE);
-    CHILD_EXPECT(result.rows == rows && rows > 0);
-    CHILD_EXPECT(info().front_bytes + info().back_bytes <= 5 * CHUNK);
-    CHILD_EXPECT(gvmi_appender_check(appender));
-    atomic_store(&creates_left, 1000); /* rich again: rows go on behind those that are there */
-    CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(3 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK && slot.row == rows);
-    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
-    CHILD_EXPECT(stop());
-    return 0;
-}
-
-static int be_narrow(void *arg)
-{
-    gvm_append_slot slot;
-
-    (void)arg;
-    CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
-    atomic_store(&narrow, true);
-    table.cuMemSetAccess = set_access_narrow;
-    CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(16 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
-    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
-    CHILD_EXPECT(stop());
-    return 0;
-}
-
-/* Steps double: far fewer calls than chunks. */
-static int be_steps(void *arg)
-{
-    gvm_append_slot slot;
-
-    (void)arg;
-    CHILD_EXPECT(start_on("4GiB", ROW, 1024 * CHUNK, NULL));
-    table.cuMemSetAccess = set_access_narrow;
-    CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(64 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
-    CHILD_EXPECT(finish() == GVM_OK && result.commits <= 9);
-    CHILD_EXPECT(atomic_load(&accesses) <= 9);
-    CHILD_EXPECT(stop());
-    return 0;
-}
-
-static atomic_bool door_shut;
-
-static CUresult create_behind_door(CUmemGenericAllocationHandle *handle, size_t bytes,
-                                   const CUmemAllocationProp *prop, unsigned long long flags)
-{
-    const struct timespec pause = {0, 1000000};
-
-    while (atomic_load(&door_shut))
-        nanosleep(&pause, NULL);
-    return real->cuMemCreate(handle, bytes, prop, flags);
-}
-
-static void *open_door(void *arg)
-{
-    const struct timespec pause = {0, 300000000};
-
-    (void)arg;
-    nanosleep(&pause, NULL);
-    atomic_store(&door_shut, false);
-    return NULL;
-}
-
-/* The library's thread does not answer: the kernel gives up, then everything works again. */
-static int be_slow(void *arg)
-{
-    const gvm_appender_options options = {.wait_ms = 50};
-    gvm_append_slot slot;
-    gvm_append_words *words;
-    const gvm_append_mail *mail;
-    pthread_t opener;
-    gvm_error error;
-    uint64_t ready;
-
-    (void)arg;
-    CHILD_EXPECT(start(ROW, 1024 * CHUNK, &options));
-    CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
-    CHILD_EXPECT(finish() == GVM_OK);
-    table.cuMemCreate = create_behind_door;
-    atomic_store(&door_shut, true);
-    CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(100 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_LATE);
-    CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_LATE);
-    CHILD_EXPECT(pthread_create(&opener, NULL, open_door, NULL) == 0);
-    /* An answer that comes too late does not make ready rise again. */
-    words = (gvm_append_words *)(uintptr_t)append.words;
-    mail = (const gvm_append_mail *)(uintptr_t)append.mail;
-    ready = words->ready;
-    while (__atomic_load_n(&mail->ready, __ATOMIC_ACQUIRE) == ready)
-        sched_yield();
-    gvm_append_exchange(&append, words, 0);
-    CHILD_EXPECT(words->ready == ready && words->state == GVM_APPEND_STATE_LATE);
-    result.rows = 77;
-    CHILD_EXPECT(finish() == GVM_E_TIMEOUT && result.rows == 77);
-    pthread_join(opener, NULL);
-    CHILD_EXPECT(gvm_error_last(&error) == GVM_OK && error.status == GVM_E_TIMEOUT);
-    CHILD_EXPECT(info().rows == CHUNK / ROW && !info().begun);
-    CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(50 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK && slot.row == CHUNK / ROW);
-    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
-    CHILD_EXPECT(stop());
-    return 0;
-}
-
-/* The answer comes just when the kernel gives up: nothing has failed, and nothing is late. */
-static int be_just_in_time(void *arg)
-{
-    gvm_append_slot slot;
-    gvm_append_words *words;
-    const gvm_append_mail *mail;
-
-    (void)arg;
-    CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
-    CHILD_EXPECT(begin() == GVM_OK);
-    words = (gvm_append_words *)(uintptr_t)append.words;
-    mail = (const gvm_append_mail *)(uintptr_t)append.mail;
-    while (__atomic_load_n(&mail->ready, __ATOMIC_ACQUIRE) == words->ready)
-        sched_yield();
-    gvm_append_exchange(&append, words, 1);
-    CHILD_EXPECT(words->state == GVM_APPEND_STATE_OPEN);
-    CHILD_EXPECT(write_slot(10 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
-    gvm_append_exchange(&append, words, 1);
-    gvm_append_exchange(&append, words, 1);
-    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
-    CHILD_EXPECT(stop());
-    return 0;
-}
-
-static int be_destroyed_while_served(void *arg)
-{
-    pthread_t opener;
-
-    (void)arg;
-    CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
-    table.cuMemCreate = create_behind_door;
-    atomic_store(&door_shut, true);
-    CHILD_EXPECT(begin() == GVM_OK); /* its first chunk is stuck */
-    CHILD_EXPECT(pthread_create(&opener, NULL, open_door, NULL) == 0);
-    gvm_appender_destroy(appender);
-    pthread_join(opener, NULL);
-    CHILD_EXPECT(gvmi_registry_count(GVMI_KIND_APPENDER) == 0);
-    CHILD_EXPECT(gvmi_registry_count(GVMI_KIND_BUFFER) == 0);
-    gvm_device_close(device);
-    gvmi_driver_install(real);
-    CHILD_EXPECT(gvmi_check_held().handles == 0 && gvmi_check_held().host_allocations == 0);
     return 0;
 }
 
@@ -853,13 +561,6 @@ static int be_crowd(void *arg)
 
 /* ---- */
 
-#define CHILD_TEST(name, fn) \
-    static void name(void **state) \
-    { \
-        (void)state; \
-        assert_child_succeeds(fn, NULL); \
-    }
-
 CHILD_TEST(slot_of_any_alignment_lies_where_it_says, be_places)
 CHILD_TEST(slot_of_large_units_is_aligned_without_waste, be_aligned_unit)
 CHILD_TEST(ends_that_meet_in_a_chunk_fill_it_to_the_last_byte, be_meeting)
@@ -869,12 +570,6 @@ CHILD_TEST(reservation_that_is_impossible_disturbs_nobody, be_impossible)
 CHILD_TEST(budget_spent_ends_it_for_all_and_again_after_take, be_budget)
 CHILD_TEST(budget_of_two_chunks_serves_both_ends, be_small_budget)
 CHILD_TEST(budget_lowered_below_what_is_written_is_full, be_lowered_budget)
-CHILD_TEST(driver_out_of_memory_ends_it_and_more_resumes_it, be_poor)
-CHILD_TEST(driver_that_refuses_large_steps_is_asked_for_small_ones, be_narrow)
-CHILD_TEST(steps_grow, be_steps)
-CHILD_TEST(service_that_does_not_answer_is_an_error, be_slow)
-CHILD_TEST(answer_just_in_time_is_not_late, be_just_in_time)
-CHILD_TEST(appender_destroyed_while_served_leaves_nothing, be_destroyed_while_served)
 CHILD_TEST(reservation_not_published_tears, be_torn)
 CHILD_TEST(words_written_over_are_not_believed, be_wild)
 CHILD_TEST(call_out_of_turn_is_refused, be_misused)
@@ -898,12 +593,6 @@ int main(void)
         cmocka_unit_test(budget_spent_ends_it_for_all_and_again_after_take),
         cmocka_unit_test(budget_of_two_chunks_serves_both_ends),
         cmocka_unit_test(budget_lowered_below_what_is_written_is_full),
-        cmocka_unit_test(driver_out_of_memory_ends_it_and_more_resumes_it),
-        cmocka_unit_test(driver_that_refuses_large_steps_is_asked_for_small_ones),
-        cmocka_unit_test(steps_grow),
-        cmocka_unit_test(service_that_does_not_answer_is_an_error),
-        cmocka_unit_test(answer_just_in_time_is_not_late),
-        cmocka_unit_test(appender_destroyed_while_served_leaves_nothing),
         cmocka_unit_test(reservation_not_published_tears),
         cmocka_unit_test(words_written_over_are_not_believed),
         cmocka_unit_test(call_out_of_turn_is_refused),

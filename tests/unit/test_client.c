@@ -789,6 +789,44 @@ static void keeper_that_goes_ends_every_slow_call(void **state)
     RUN(lose_keeper);
 }
 
+static gvm_keeper *to_sever;
+
+/* Answers nothing more; the other thread waits for it. */
+static int script_silent(fake *f)
+{
+    struct pollfd end = {.fd = f->socket, .events = POLLIN};
+    char byte;
+
+    TRY_LINE(greet_and_open(f, 1));
+    TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
+    gvmi_keeper_sever(to_sever);
+    EXPECT(poll(&end, 1, TIMEOUT_MS) == 1 && recv(f->socket, &byte, 1, MSG_DONTWAIT) == 0);
+    return 0;
+}
+
+static int sever_connection(void *arg)
+{
+    gvm_object *object, *other;
+    gvm_lease lease;
+    fake f;
+
+    (void)arg;
+    gvmi_keeper_sever(NULL);
+    TRY_LINE(connect_and_open(&f, script_silent, &to_sever, &object));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_KEEPER, "lost"));
+    EXPECT(gvm_object_open(to_sever, "/data", 0, &other) == GVM_E_KEEPER);
+    EXPECT(gvm_object_grow(object, CHUNK) == GVM_E_KEEPER);
+    gvmi_keeper_sever(to_sever);
+    TRY_LINE(close_all(&f, to_sever, object)); /* without an answer to CLOSE */
+    gvmi_keeper_sever(to_sever);
+    return 0;
+}
+
+static void severed_connection_waits_for_no_answer(void **state)
+{
+    RUN(sever_connection);
+}
+
 /* ---- what is no message, or none that belongs here */
 
 enum {
@@ -894,6 +932,7 @@ int main(void)
         cmocka_unit_test(conflict_within_the_process_goes_to_the_keeper),
         cmocka_unit_test(lease_on_a_partial_object_asks_unless_for_a_scan),
         cmocka_unit_test(keeper_that_goes_ends_every_slow_call),
+        cmocka_unit_test(severed_connection_waits_for_no_answer),
         cmocka_unit_test(nonsense_loses_the_connection),
     };
 

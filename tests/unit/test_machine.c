@@ -908,6 +908,52 @@ static void violation_cuts_off_one_client_alone(void **state)
     end_world(&w);
 }
 
+typedef struct onlooker {
+    const actor *actor;
+    uint32_t slot, looks;
+    bool may; /* it was let in */
+} onlooker;
+
+static void look_at_permit(void *context, uint32_t d, uint64_t object, uint64_t bytes,
+                           uint32_t count, uint32_t hint)
+{
+    onlooker *o = context;
+
+    (void)d, (void)object, (void)bytes, (void)count, (void)hint;
+    o->looks++;
+    o->may = o->may || (permit(o->actor, o->slot) & (GVMI_PERMIT_READ | GVMI_PERMIT_WRITE)) != 0;
+}
+
+/* The machine looks at the second object when the first's opening has ended. */
+static void end_of_the_machine_opens_no_permit(void **state)
+{
+    world w;
+    actor *a, *b;
+    uint32_t slot_a = 0, other = 0;
+    onlooker o = {0};
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &slot_a), GVM_OK);
+    assert_int_equal(create(&w, a, "/y", 1, 0, &other), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/x", 0, &o.slot), GVM_OK);
+    ask(&w, a, slot_a, GVM_LEASE_WRITE, -1);
+    take(&w, a, slot_a, GVM_LEASE_WRITE);
+    o.actor = b;
+    w.machine->config.trace = look_at_permit;
+    w.machine->config.trace_context = &o;
+    atomic_fetch_add(&a->leases[other].word, GVMI_LEASE_COUNTED);
+    gvmi_machine_destroy(w.machine);
+    assert_true(slot_a < other && o.looks > 0 && !o.may);
+    assert_int_equal(permit(b, o.slot) & 0xffffffff, GVMI_PERMIT_GONE);
+    for (unsigned i = 0; i < w.actor_count; i++) {
+        free(w.actors[i].leases);
+        free(w.actors[i].permits);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -936,6 +982,7 @@ int main(void)
         cmocka_unit_test(frame_of_other_domain_is_not_reused),
         cmocka_unit_test(published_object_outlives_its_creator_unless_private),
         cmocka_unit_test(violation_cuts_off_one_client_alone),
+        cmocka_unit_test(end_of_the_machine_opens_no_permit),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

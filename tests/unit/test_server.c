@@ -10,6 +10,7 @@
 #include <dirent.h>
 #include <errno.h>
 #include <poll.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
@@ -18,6 +19,7 @@
 #include <sys/un.h>
 #include <time.h>
 
+#include <gvmem/keeper.h>
 #include <gvmem/server.h>
 
 #include "base/size.h"
@@ -569,6 +571,98 @@ static void options_out_of_range_are_refused(void **state)
     assert_child_succeeds(start_badly, NULL);
 }
 
+/* ---- clients in the keeper's own process */
+
+static int adopt(gvm_server *server, gvm_keeper **out)
+{
+    int fd;
+
+    CHILD_EXPECT(gvm_server_connect(server, &fd) == GVM_OK);
+    CHILD_EXPECT(gvm_keeper_adopt(fd, out) == GVM_OK);
+    return 0;
+}
+
+static uint64_t held_bytes(gvm_keeper *keeper)
+{
+    gvm_keeper_snapshot *snapshot;
+    uint64_t bytes = UINT64_MAX;
+
+    if (gvm_keeper_get_snapshot(keeper, &snapshot) == GVM_OK) {
+        bytes = snapshot->devices[0].held_bytes;
+        gvm_keeper_snapshot_destroy(snapshot);
+    }
+    return bytes;
+}
+
+/* What it has mapped is not given to others before it closes: kernels of it may run. */
+static int keep_a_lease(void *arg)
+{
+    const gvm_server_options server_options = {.struct_size = sizeof server_options,
+                                               .path = "",
+                                               .device_budget_bytes = 16 * GVMI_MIB,
+                                               .host_budget_bytes = 16 * GVMI_MIB,
+                                               .lease_timeout_ms = 200};
+    const gvm_object_options options = {.struct_size = sizeof options,
+                                        .chunk_bytes = 2 * GVMI_MIB,
+                                        .bytes = 2 * GVMI_MIB,
+                                        .flags = GVM_OBJECT_KEEP};
+    gvm_server *server;
+    gvm_keeper *stubborn, *other;
+    gvm_object *kept, *object;
+    gvm_lease lease, next;
+    uint64_t bytes = 0;
+
+    (void)arg;
+    CHILD_EXPECT(gvm_server_start(&server_options, &server) == GVM_OK);
+    CHILD_EXPECT(adopt(server, &stubborn) == 0 && adopt(server, &other) == 0);
+    CHILD_EXPECT(gvm_object_create(stubborn, "/x", 2 * GVMI_MIB, &options, &kept) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(kept, GVM_LEASE_WRITE, NULL, &lease) == GVM_OK);
+    CHILD_EXPECT(gvm_object_open(other, "/x", 0, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &next) == GVM_OK); /* cuts it off */
+    CHILD_EXPECT(gvm_object_release(object, &next) == GVM_OK);
+    CHILD_EXPECT(gvm_object_grow(kept, 2 * GVMI_MIB) == GVM_E_KEEPER); /* it has heard of that */
+    CHILD_EXPECT(gvm_keeper_evict(other, "/x", 0, &bytes) == GVM_OK && bytes == 2 * GVMI_MIB);
+    CHILD_EXPECT(held_bytes(other) == 2 * GVMI_MIB);
+    gvm_keeper_close(stubborn);
+    while (held_bytes(other) != 0)
+        sched_yield();
+    gvm_keeper_close(other);
+    gvm_server_stop(server);
+    return 0;
+}
+
+static void client_of_the_same_process_that_is_cut_off_keeps_its_frames(void **state)
+{
+    (void)state;
+    assert_child_succeeds(keep_a_lease, NULL);
+}
+
+/* It speaks no more, and has not closed its end. */
+static int fall_silent(void *arg)
+{
+    const struct timespec moment = {.tv_nsec = 1000000};
+    world w;
+    client a, b;
+
+    (void)arg;
+    if (start(&w, 0) != 0)
+        return 1;
+    CHILD_EXPECT(greet(dial(&w), &a) && greet(dial(&w), &b));
+    CHILD_EXPECT(shutdown(b.socket, SHUT_WR) == 0);
+    for (int i = 0; i < 50; i++, nanosleep(&moment, NULL))
+        CHILD_EXPECT(count_clients(&a) == 2);
+    hang_up(&b);
+    CHILD_EXPECT(are_clients(&a, 1));
+    hang_up(&a);
+    return stop(&w);
+}
+
+static void client_of_the_same_process_is_there_until_it_closes(void **state)
+{
+    (void)state;
+    assert_child_succeeds(fall_silent, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -580,6 +674,8 @@ int main(void)
         cmocka_unit_test(process_that_ends_is_gone),
         cmocka_unit_test(keeper_out_of_fds_waits_for_some),
         cmocka_unit_test(options_out_of_range_are_refused),
+        cmocka_unit_test(client_of_the_same_process_that_is_cut_off_keeps_its_frames),
+        cmocka_unit_test(client_of_the_same_process_is_there_until_it_closes),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

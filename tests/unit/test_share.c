@@ -458,6 +458,57 @@ static void patch_lets_go_of_what_it_replaces_before_it_maps(void **state)
     assert_child_succeeds(patch_in_two_steps, NULL);
 }
 
+/* CU_MEM_ACCESS_FLAGS_PROT_... of a chunk. */
+static int access_of(const gvm_buffer *buffer, uint64_t chunk, int device)
+{
+    const CUmemLocation where = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+    unsigned long long flags = 0;
+
+    (void)gvmi_cu->cuMemGetAccess(&flags, &where, buffer->address + chunk * CHUNK);
+    return (int)flags;
+}
+
+/* A seal that a patch brings leaves chunks writable, since kernels may be reading there, which a change
+ * of their rights breaks on a real device. So does a grant that follows. */
+static int grant_after_a_seal(void *arg)
+{
+    char machine[80];
+    fixture f;
+    gvm_device *peer;
+    gvm_buffer *buffer;
+    gvmi_patch patch;
+
+    (void)arg;
+    snprintf(machine, sizeof machine, "devices=2,memory=64MiB,sms=1,instance=share-%d", (int)getpid());
+    setenv("GVMEM_SOFTGPU", machine, 1);
+    CHILD_EXPECT(begin(&f) == 0);
+    CHILD_EXPECT(gvm_device_open(1, &peer) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(f.share, f.device, NULL, &buffer) == GVM_OK);
+    gvm_share_destroy(f.share);
+    CHILD_EXPECT(renew(f.buffer, 1, 7) == GVM_OK && gvm_buffer_seal(f.buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_share_export(f.buffer, 0, 0, &f.share) == GVM_OK);
+    CHILD_EXPECT(gvmi_share_patch(f.share, buffer, &patch) == GVM_OK);
+    /* One chunk is not in place yet: it comes read-only. */
+    CHILD_EXPECT(gvm_buffer_grant(buffer, peer, GVM_ACCESS_READWRITE) == GVM_E_SEALED);
+    CHILD_EXPECT(gvm_buffer_grant(buffer, peer, GVM_ACCESS_READ) == GVM_OK);
+    CHILD_EXPECT(access_of(buffer, 0, 0) == GVM_ACCESS_READWRITE);
+    CHILD_EXPECT(access_of(buffer, 1, 0) == GVM_ACCESS_READ);
+    CHILD_EXPECT(access_of(buffer, 0, 1) == GVM_ACCESS_READ &&
+                 access_of(buffer, 1, 1) == GVM_ACCESS_READ);
+    CHILD_EXPECT(gvm_buffer_grant(buffer, peer, GVM_ACCESS_NONE) == GVM_OK);
+    CHILD_EXPECT(access_of(buffer, 0, 0) == GVM_ACCESS_READWRITE);
+    CHILD_EXPECT(access_of(buffer, 0, 1) == GVM_ACCESS_NONE &&
+                 access_of(buffer, 1, 1) == GVM_ACCESS_NONE);
+    CHILD_EXPECT(byte_of(buffer, 0) == 1 && byte_of(buffer, 1) == 7 && gvmi_buffer_check(buffer));
+    return 0;
+}
+
+static void grant_leaves_alone_what_a_patch_has_sealed(void **state)
+{
+    (void)state;
+    assert_child_succeeds(grant_after_a_seal, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -469,6 +520,7 @@ int main(void)
         cmocka_unit_test(update_with_a_chunk_of_another_size_changes_nothing),
         cmocka_unit_test(update_speaks_of_the_span_alone),
         cmocka_unit_test(patch_lets_go_of_what_it_replaces_before_it_maps),
+        cmocka_unit_test(grant_leaves_alone_what_a_patch_has_sealed),
     };
     char machine[80];
 

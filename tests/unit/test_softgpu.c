@@ -260,6 +260,9 @@ static void machine_malformed_is_a_bad_setting(void **state)
         {"sms=257", "1 to 256"},
         {"host=", "0 for no limit"},
         {"host=all", "0 for no limit"},
+        {"gap_us=", "0 to 1000000"},
+        {"gap_us=1000001", "0 to 1000000"},
+        {"gap_us=1ms", "0 to 1000000"},
         {"instance=", "1 to 47"},
         {"instance=a/b", "1 to 47"},
         {"instance=a:b", "1 to 47"},
@@ -318,6 +321,8 @@ static void machine_well_formed_is_what_it_says(void **state)
         {"memory=5MiB", 1, 0, 4 * MIB}, /* whole chunks */
         {"memory=1024TiB", 1, 0, 1ull << 50},
         {"sms=256,host=0", 1, 256, 0},
+        {"gap_us=0,devices=2", 2, 0, 0},
+        {"gap_us=1000000", 1, 0, 0},
         {"sms=3,devices=2,memory=1g,host=8GiB,instance=softgpu-A_b.9", 2, 3, 1ull << 30},
         {"devices=1,devices=3", 3, 0, 0}, /* the last one counts */
         {"instance=12345678901234567890123456789012345678901234567", 1, 0, 0},

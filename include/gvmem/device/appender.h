@@ -95,7 +95,7 @@ typedef struct gvm_append_words {
     uint32_t poller; /* 1: a thread speaks with the host; the words called poller's are its alone */
     uint64_t told_asked, told_need; /* what the host was told last; poller's */
     uint64_t unused1[9];
-    uint64_t need; /* the largest position that a thread waits for */
+    uint64_t need; /* the position that the first of the threads that wait waits for */
     uint64_t unused2[15];
     uint64_t published;
     uint64_t unused3[15];
@@ -142,6 +142,21 @@ GVM_DEVICE int gvm_append_possible(const gvm_append *a, uint64_t rows, uint64_t 
            rows * a->row_bytes + (units << a->unit_shift) <= a->capacity_bytes;
 }
 
+/* Could one reservation be had in an empty buffer? The budget is of whole chunks, and none serves
+ * both ends. */
+GVM_DEVICE int gvm_append_askable(const gvm_append *a, uint64_t rows, uint64_t units)
+{
+    uint64_t front, back;
+
+    if (!gvm_append_possible(a, rows, units))
+        return 0;
+    if (a->chunk_shift == 0 || rows == 0 || units == 0)
+        return 1;
+    front = (rows * a->row_bytes + ((uint64_t)1 << a->chunk_shift) - 1) >> a->chunk_shift;
+    back = ((units << a->unit_shift) + ((uint64_t)1 << a->chunk_shift) - 1) >> a->chunk_shift;
+    return front + back <= a->capacity_bytes >> a->chunk_shift;
+}
+
 /* How far one end should be committed when n of it are reserved. */
 GVM_DEVICE uint64_t gvm_append_ahead(uint64_t n, uint64_t least, uint64_t most, uint64_t limit)
 {
@@ -150,6 +165,15 @@ GVM_DEVICE uint64_t gvm_append_ahead(uint64_t n, uint64_t least, uint64_t most, 
     if (n == 0)
         return 0;
     return ahead < limit - n ? n + ahead : limit;
+}
+
+/* The same and a quarter of what is ahead more, so that not every reservation asks. */
+GVM_DEVICE uint64_t gvm_append_asked(uint64_t n, uint64_t least, uint64_t most, uint64_t limit)
+{
+    uint64_t ahead = gvm_append_ahead(n, least, most, limit);
+
+    ahead += (ahead - n) / 4;
+    return ahead < limit ? ahead : limit;
 }
 
 /* ---- the poller: the only thread that speaks with the host */
@@ -173,7 +197,7 @@ GVM_DEVICE void gvm_append_exchange(const gvm_append *a, gvm_append_words *w, in
 {
     gvm_append_mail *mail = (gvm_append_mail *)(uintptr_t)a->mail;
     uint64_t asked = gvm_load_consume_u64(&w->asked), need = gvm_load_consume_u64(&w->need);
-    uint64_t ready, acked;
+    uint64_t before = gvm_load_consume_u64(&w->ready), ready, acked;
     uint32_t refused;
 
     if (gvm_load_consume_u32(&w->state) != GVM_APPEND_STATE_OPEN)
@@ -186,12 +210,15 @@ GVM_DEVICE void gvm_append_exchange(const gvm_append *a, gvm_append_words *w, in
         gvm_store_release_u64(&w->told_asked, asked);
         gvm_store_release_u64_system(&mail->asked, asked);
     }
+    /* Each of these was written after the ready that belongs to it: that is read after them. */
     refused = gvm_load_consume_u32_system(&mail->refused);
+    if (refused != 0)
+        refused = gvm_load_acquire_u32_system(&mail->refused);
     acked = gvm_load_consume_u64_system(&mail->acked);
+    if (acked != gvm_load_consume_u64(&w->acked))
+        acked = gvm_load_acquire_u64_system(&mail->acked);
     ready = gvm_load_consume_u64_system(&mail->ready);
-    if (refused != 0) /* ready was final before this was written */
-        ready = gvm_load_acquire_u64_system(&mail->ready);
-    if (gvm_load_consume_u64(&w->ready) != ready) {
+    if (ready != before && gvm_append_within(before, ready)) { /* whatever it reads, it never falls */
         gvm_store_release_u64(&w->ready, ready);
         late = 0; /* an answer after all, perhaps the one that was waited for */
     }
@@ -228,8 +255,7 @@ GVM_DEVICE void gvm_append_ask(const gvm_append *a, gvm_append_words *w, uint64_
 }
 
 /* Looks after a reservation that ends at next: asks ahead where that is due, and reads the host's
- * answer where one is awaited. A quarter more than needed is asked for, so that not every
- * reservation asks. */
+ * answer where one is awaited. */
 GVM_DEVICE void gvm_append_look_ahead(const gvm_append *a, gvm_append_words *w, uint64_t next,
                                       uint64_t ready, uint64_t asked, uint64_t acked)
 {
@@ -241,14 +267,10 @@ GVM_DEVICE void gvm_append_look_ahead(const gvm_append *a, gvm_append_words *w, 
     int more_units = units > gvm_append_units_of(ready) && units > gvm_append_units_of(asked);
 
     if (more_rows || more_units) {
-        if (more_rows) {
-            rows += (rows - gvm_append_rows_of(next)) / 4;
-            rows = rows < a->rows_max ? rows : a->rows_max;
-        }
-        if (more_units) {
-            units += (units - gvm_append_units_of(next)) / 4;
-            units = units < a->units_max ? units : a->units_max;
-        }
+        rows = gvm_append_asked(gvm_append_rows_of(next), a->ahead_rows_min, a->ahead_rows_max,
+                                a->rows_max);
+        units = gvm_append_asked(gvm_append_units_of(next), a->ahead_units_min, a->ahead_units_max,
+                                 a->units_max);
         gvm_append_ask(a, w, more_rows ? rows : 0, more_units ? units : 0);
     } else if (asked != acked && gvm_load_consume_u32(&w->state) == GVM_APPEND_STATE_OPEN &&
                gvm_append_poller_begin(w)) {
@@ -268,14 +290,15 @@ GVM_DEVICE uint32_t gvm_append_fail(gvm_append_words *w, uint64_t old)
 }
 
 /* Waits until memory reaches as far as next. Most threads watch the device's words, one at a time
- * the host's. */
+ * the host's. Only the first in the order of reservations, whose beginning is ready, tells its need:
+ * were it the sum of all that wait, what the last of them needs at one end could use up the budget
+ * that the first needs at the other, and nobody would get anything. What the others want is
+ * asked. */
 GVM_DEVICE uint32_t gvm_append_wait(const gvm_append *a, gvm_append_words *w, uint64_t old, uint64_t next)
 {
     uint64_t since = gvm_clock_ns(), seen = 0, ready, now;
     uint32_t state, pauses = 1, i;
 
-    if (gvm_load_consume_u64(&w->need) < next)
-        gvm_atomic_max_u64(&w->need, next);
     for (;;) {
         state = gvm_load_acquire_u32(&w->state); /* before ready: is that final? */
         ready = gvm_load_acquire_u64(&w->ready);
@@ -283,6 +306,8 @@ GVM_DEVICE uint32_t gvm_append_wait(const gvm_append *a, gvm_append_words *w, ui
             return GVM_APPEND_OK;
         if (state != GVM_APPEND_STATE_OPEN)
             return gvm_append_fail(w, old);
+        if (gvm_append_within(old, ready) && gvm_load_consume_u64(&w->need) < next)
+            gvm_atomic_max_u64(&w->need, next);
         now = gvm_clock_ns();
         if (ready != seen) { /* the library is at work */
             seen = ready;
@@ -333,7 +358,7 @@ GVM_DEVICE uint32_t gvm_append_obtain(const gvm_append *a, uint64_t rows, uint64
     uint64_t ready, end, asked, acked, next;
 
     *old = 0;
-    if (!gvm_append_possible(a, rows, units))
+    if (!gvm_append_askable(a, rows, units))
         return GVM_APPEND_INVALID;
     if (rows == 0 && units == 0)
         return GVM_APPEND_OK;

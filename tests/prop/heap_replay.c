@@ -1,0 +1,266 @@
+/* What a real program allocated and freed, replayed on a heap.
+ *
+ *     heap_replay TRACE
+ *
+ * Goal: over a trace of requests (tools/heap_trace.h) no two live blocks share a byte, what the heap
+ * says it was asked for is what was asked for, gvm_heap_check() holds all the way, nothing is left at
+ * the end, and memory stays near the requests: at the peak at most 1.1 times as much, with the default
+ * reserve and without one; without one also on average.
+ *
+ * Method: as the plug-in does, every request is in the order of its stream. Where memory lies depends
+ * on the trace alone, so the ratios are the same in every run. A byte of the shadow stands for a unit
+ * of the address space. The trace has to be one that rounding to powers of two would cost dearly: else
+ * it shows nothing.
+ */
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <gvmem/gvmem.h>
+
+#include "base/size.h"
+#include "driver/driver.h"
+#include "memory/device.h"
+#include "tools/heap_trace.h"
+
+#define RATIO_MAX 1.1
+#define ROUNDED_RATIO_LEAST 1.3
+#define CHECK_EVERY 500 /* events */
+#define EVENTS_LEAST 100000
+#define SHADOW_BYTES (1ull << (47 - 14))
+#define RUN_LIMIT_S 500
+
+static gvm_device *device;
+static CUstream streams[HEAP_TRACE_STREAMS_MAX];
+static heap_trace trace;
+static void **blocks; /* by number */
+static uint8_t *shadow;
+static char problem[400];
+
+static bool fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
+static bool fail(const char *format, ...)
+{
+    va_list args;
+
+    va_start(args, format);
+    vsnprintf(problem, sizeof problem, format, args);
+    va_end(args);
+    return false;
+}
+
+static bool fail_call(const char *what, size_t event)
+{
+    gvm_error error;
+
+    gvm_error_last(&error);
+    return fail("%s at event %zu: %s", what, event, error.text);
+}
+
+static bool mark(const void *ptr, uint64_t bytes, bool taken)
+{
+    const uint64_t first = (uint64_t)(uintptr_t)ptr >> 14,
+                   last = ((uint64_t)(uintptr_t)ptr + bytes - 1) >> 14;
+
+    for (uint64_t unit = first; unit <= last; unit++) {
+        if (shadow[unit] == taken)
+            return fail("unit %#llx of the block at %p is in another block",
+                        (unsigned long long)(unit << 14), ptr);
+        shadow[unit] = taken;
+    }
+    return true;
+}
+
+static bool step(gvm_heap *heap, size_t index)
+{
+    const heap_event *e = &trace.events[index];
+    void **block = &blocks[e->block];
+
+    if (e->is_free) {
+        if (!mark(*block, e->bytes, false))
+            return false;
+        return gvm_heap_free_async(heap, *block, streams[e->stream]) == GVM_OK ||
+               fail_call("free", index);
+    }
+    if (gvm_heap_alloc_async(heap, e->bytes, "replay", streams[e->stream], block) != GVM_OK)
+        return fail_call("alloc", index);
+    return mark(*block, e->bytes, true);
+}
+
+typedef struct usage {
+    uint64_t requested, requested_peak, committed_peak;
+    double requested_sum, committed_sum;
+} usage;
+
+static bool look(gvm_heap *heap, size_t index, usage *u)
+{
+    gvm_heap_info info = {.struct_size = sizeof info};
+    const heap_event *e = &trace.events[index];
+
+    u->requested += e->is_free ? -e->bytes : e->bytes;
+    if (gvm_heap_get_info(heap, &info) != GVM_OK)
+        return fail_call("get_info", index);
+    if (info.requested_bytes != u->requested)
+        return fail("event %zu: %llu bytes are requested, the heap says %llu", index,
+                    (unsigned long long)u->requested, (unsigned long long)info.requested_bytes);
+    if (u->requested > u->requested_peak)
+        u->requested_peak = u->requested;
+    u->committed_peak = info.committed_peak_bytes;
+    u->requested_sum += (double)u->requested;
+    u->committed_sum += (double)info.committed_bytes;
+    if (index % CHECK_EVERY == 0 && gvm_heap_check(heap) != GVM_OK)
+        return fail_call("check", index);
+    return true;
+}
+
+/* What is live at the end of the trace. */
+static bool free_rest(gvm_heap *heap)
+{
+    gvm_heap_info info = {.struct_size = sizeof info};
+    size_t count;
+
+    if (gvm_heap_list(heap, NULL, 0, &count) != GVM_OK)
+        return fail_call("list", trace.count);
+    gvm_heap_block *left = calloc(count + 1, sizeof *left);
+
+    if (left == NULL || gvm_heap_list(heap, left, count, &count) != GVM_OK) {
+        free(left);
+        return fail_call("list", trace.count);
+    }
+    for (size_t i = 0; i < count; i++)
+        if (!mark(left[i].address, left[i].size_bytes, false) ||
+            gvm_heap_free_async(heap, left[i].address, streams[0]) != GVM_OK) {
+            free(left);
+            return problem[0] != '\0' ? false : fail_call("free", trace.count);
+        }
+    free(left);
+    if (gvm_heap_trim(heap, 0) != GVM_OK || gvm_heap_check(heap) != GVM_OK ||
+        gvm_heap_get_info(heap, &info) != GVM_OK)
+        return fail_call("trim", trace.count);
+    return (info.blocks == 0 && info.requested_bytes == 0 && info.committed_bytes == 0) ||
+           fail("%llu blocks of %llu bytes and %llu bytes of memory are left",
+                (unsigned long long)info.blocks, (unsigned long long)info.requested_bytes,
+                (unsigned long long)info.committed_bytes);
+}
+
+static bool replay(uint64_t reserve_bytes, bool mean_too)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = reserve_bytes};
+    gvm_heap *heap;
+    double peak, mean;
+    usage u = {0};
+    bool good = true;
+
+    problem[0] = '\0';
+    if (gvm_heap_create(device, &options, &heap) != GVM_OK)
+        return fail_call("create", 0);
+    for (size_t i = 0; i < trace.count && good; i++)
+        good = step(heap, i) && look(heap, i, &u);
+    good = good && free_rest(heap);
+    gvm_heap_destroy(heap);
+    if (!good)
+        return false;
+    peak = (double)u.committed_peak / (double)u.requested_peak;
+    mean = u.committed_sum / u.requested_sum;
+    printf("# committed / requested: %.3f at the peak, %.3f on average\n", peak, mean);
+    if (peak > RATIO_MAX || (mean_too && mean > RATIO_MAX))
+        return fail("more than %.2f times what is requested is committed", RATIO_MAX);
+    return true;
+}
+
+/* A trace on which an allocator could look good without being so is refused. */
+static bool trace_is_hard(void)
+{
+    uint64_t rounded = 0, peak = 0;
+
+    for (size_t i = 0; i < trace.count; i++) {
+        const heap_event *e = &trace.events[i];
+        const uint64_t bytes = gvmi_pow2_up(e->bytes < 512 ? 512 : e->bytes);
+
+        rounded += e->is_free ? -bytes : bytes;
+        if (rounded > peak)
+            peak = rounded;
+    }
+    printf("# %zu events, %u streams, %llu MiB at the peak; rounded to powers of two %.2f times that\n",
+           trace.count, trace.streams, (unsigned long long)(trace.peak_bytes / GVMI_MIB),
+           (double)peak / (double)trace.peak_bytes);
+    return (trace.count >= EVENTS_LEAST &&
+            (double)peak >= ROUNDED_RATIO_LEAST * (double)trace.peak_bytes) ||
+           fail("the trace has too few events, or sizes that are powers of two already");
+}
+
+static bool start(const char *path)
+{
+    if (!heap_trace_read(path, &trace))
+        return false;
+    blocks = calloc(trace.blocks_max, sizeof *blocks);
+    shadow = mmap(NULL, SHADOW_BYTES, PROT_READ | PROT_WRITE,
+                  MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (blocks == NULL || shadow == MAP_FAILED || gvm_device_open(0, &device) != GVM_OK ||
+        gvmi_device_enter(device) != GVM_OK)
+        return false;
+    for (unsigned i = 0; i < trace.streams; i++)
+        if (gvmi_cu->cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
+            return false;
+    return true;
+}
+
+/* Nothing may be left at the driver, and none of its rules broken. */
+static bool stop(void)
+{
+    gvmi_check_holdings held;
+
+    for (unsigned i = 0; i < trace.streams; i++)
+        gvmi_cu->cuStreamDestroy(streams[i]);
+    gvmi_device_leave();
+    gvm_device_close(device);
+    held = gvmi_check_held();
+    problem[0] = '\0';
+    if (memcmp(&held, &(gvmi_check_holdings){0}, sizeof held) != 0)
+        return fail("left at the driver: %llu reservations, %llu handles, %llu mappings, %llu events",
+                    (unsigned long long)held.reservations, (unsigned long long)held.handles,
+                    (unsigned long long)held.mappings, (unsigned long long)held.events);
+    return gvmi_check_violations() == 0 || fail("%llu violations of the driver's contract",
+                                                (unsigned long long)gvmi_check_violations());
+}
+
+static int tell(int number, bool good, const char *what)
+{
+    printf("%sok %d - %s\n", good ? "" : "not ", number, what);
+    if (!good)
+        printf("# %s\n", problem);
+    fflush(stdout);
+    return good ? 0 : 1;
+}
+
+int main(int argc, char **argv)
+{
+    char machine[96];
+    int code = 0;
+
+    if (argc != 2) {
+        fprintf(stderr, "usage: heap_replay TRACE\n");
+        return 2;
+    }
+    snprintf(machine, sizeof machine, "devices=1,memory=8GiB,sms=2,instance=heap-replay-%d",
+             (int)getpid());
+    setenv("GVMEM_SOFTGPU", machine, 0);
+    setenv("GVMEM_CHECK", "1", 1);
+    alarm(RUN_LIMIT_S);
+    printf("1..4\n");
+    fflush(stdout);
+    if (!start(argv[1])) {
+        printf("Bail out! no trace, or no device\n");
+        return 2;
+    }
+    code |= tell(1, trace_is_hard(), "the trace is one that rounding would cost dearly");
+    code |= tell(2, replay(0, false), "with the default reserve");
+    code |= tell(3, replay(1, true), "without a reserve");
+    code |= tell(4, stop(), "nothing is left at the driver");
+    heap_trace_free(&trace);
+    free(blocks);
+    return code;
+}

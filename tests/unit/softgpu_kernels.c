@@ -1,0 +1,22 @@
+/* The kernel of test_softgpu_access. */
+#include <gvmem/device/kernel.h>
+
+#include "tests/unit/softgpu_kernels.h"
+
+#define WORD32(address) ((uint32_t *)(uintptr_t)(address))
+#define WORDS64(address) ((const uint64_t *)(uintptr_t)(address))
+
+GVM_KERNEL(softgpu_watch, softgpu_watch_params, p)
+{
+    const uint64_t start = gvm_clock_ns();
+    uint64_t i = 0;
+
+    if (gvm_thread_global() != 0)
+        return;
+    while (gvm_load_acquire_u32_system(WORD32(p.stop)) == 0 && gvm_clock_ns() - start < p.limit_ns) {
+        (void)gvm_load_acquire_u64(WORDS64(p.address) + i);
+        gvm_store_release_u32_system(WORD32(p.out), 1);
+        i = (i + 512) % p.words;
+    }
+    gvm_store_release_u32_system(WORD32(p.out), 2);
+}

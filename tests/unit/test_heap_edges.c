@@ -1,0 +1,589 @@
+/* heap/: what a heap does at its edges: programs that free twice at the same time, streams that are
+ * busy, drivers that refuse, sizes at their bounds. On the software GPU.
+ */
+#include "tests/unit/unit.h"
+
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include <gvmem/gvmem.h>
+
+#include "base/registry.h"
+#include "base/size.h"
+#include "driver/driver.h"
+#include "memory/device.h"
+
+#define UNIT GVM_HEAP_UNIT_BYTES
+#define CHUNK (2 * GVMI_MIB)
+
+static gvm_device *device;
+static gvm_heap *heap;
+
+static int begin(void **state)
+{
+    (void)state;
+    return gvm_device_open(0, &device) == GVM_OK && gvm_heap_create(device, NULL, &heap) == GVM_OK
+               ? 0
+               : 1;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    gvm_heap_destroy(heap);
+    heap = NULL;
+    gvm_device_close(device);
+    return gvmi_registry_count(GVMI_KIND_HEAP) == 0 && gvmi_registry_count(GVMI_KIND_BUFFER) == 0 ? 0
+                                                                                                  : 1;
+}
+
+/* The test's heap anew, with options. */
+static void remake(const gvm_heap_options *options)
+{
+    gvm_heap_destroy(heap);
+    heap = NULL;
+    assert_int_equal(gvm_heap_create(device, options, &heap), GVM_OK);
+}
+
+static gvm_heap_info info(void)
+{
+    gvm_heap_info i = {.struct_size = sizeof i};
+
+    assert_int_equal(gvm_heap_get_info(heap, &i), GVM_OK);
+    return i;
+}
+
+static void *alloc(size_t bytes)
+{
+    void *ptr = NULL;
+
+    assert_int_equal(gvm_heap_alloc(heap, bytes, &ptr), GVM_OK);
+    assert_non_null(ptr);
+    return ptr;
+}
+
+static void release(void *ptr)
+{
+    assert_int_equal(gvm_heap_free(heap, ptr), GVM_OK);
+}
+
+static void check(void)
+{
+    gvm_status status = gvm_heap_check(heap);
+    gvm_error error;
+
+    if (status == GVM_OK)
+        return;
+    gvm_error_last(&error);
+    fail_msg("%s", error.text);
+}
+
+static void fails_with(gvm_status status, gvm_status wanted, const char *text)
+{
+    gvm_error error;
+
+    assert_int_equal(status, wanted);
+    gvm_error_last(&error);
+    assert_int_equal(error.status, wanted);
+    if (strstr(error.text, text) == NULL)
+        fail_msg("\"%s\" is not in \"%s\"", text, error.text);
+}
+
+static CUstream make_stream(void)
+{
+    CUstream stream = NULL;
+
+    assert_int_equal(gvmi_device_enter(device), GVM_OK);
+    assert_int_equal(gvmi_cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
+    gvmi_device_leave();
+    return stream;
+}
+
+static atomic_bool gate;
+
+static void wait_at_gate(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&gate))
+        sched_yield();
+}
+
+static void hold_stream(CUstream stream)
+{
+    atomic_store(&gate, false);
+    assert_int_equal(gvmi_cu->cuLaunchHostFunc(stream, wait_at_gate, NULL), CUDA_SUCCESS);
+}
+
+static void let_go(CUstream stream)
+{
+    atomic_store(&gate, true);
+    assert_int_equal(gvmi_cu->cuStreamSynchronize(stream), CUDA_SUCCESS);
+}
+
+/* ---- a program that frees what is not its own any more */
+
+static _Atomic(void *) target;
+static atomic_bool over;
+
+static void *free_whatever_is_there(void *arg)
+{
+    void *own;
+
+    (void)arg;
+    if (gvm_heap_alloc(heap, UNIT, &own) == GVM_OK) /* for a shelf of its own */
+        gvm_heap_free(heap, own);
+    while (!atomic_load(&over))
+        (void)gvm_heap_free(heap, atomic_load(&target));
+    return NULL;
+}
+
+/* A free of a block that another thread is resizing: one of the two is told, nothing breaks. */
+static void free_beside_a_resize_breaks_nothing(void **state)
+{
+    const time_t enough = time(NULL) + 5; /* where processors are few, rounds are long */
+    pthread_t thread;
+    void *ptr;
+
+    (void)state;
+    atomic_store(&over, false);
+    assert_int_equal(pthread_create(&thread, NULL, free_whatever_is_there, NULL), 0);
+    for (int round = 0; round < 1500 && time(NULL) < enough; round++) {
+        ptr = alloc(3 * UNIT);
+        atomic_store(&target, ptr);
+        while (gvm_heap_resize(heap, ptr, UNIT) == GVM_OK &&
+               gvm_heap_resize(heap, ptr, 3 * UNIT) == GVM_OK)
+            ;
+        atomic_store(&target, NULL);
+        check();
+    }
+    atomic_store(&over, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    check();
+}
+
+/* ---- shelves */
+
+static int fill_a_shelf_to_the_bound(void *arg)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .shelf_bytes = UINT64_MAX};
+    enum { COUNT = 65536 };
+    static void *at[COUNT];
+    gvm_heap_info i = {.struct_size = sizeof i};
+
+    (void)arg;
+    alarm(60);
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_create(device, &options, &heap) == GVM_OK);
+    for (int n = 0; n < COUNT; n++)
+        CHILD_EXPECT(gvm_heap_alloc(heap, UNIT, &at[n]) == GVM_OK);
+    for (int n = 0; n < COUNT; n++)
+        CHILD_EXPECT(gvm_heap_free(heap, at[n]) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_check(heap) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_trim(heap, 0) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_get_info(heap, &i) == GVM_OK && i.shelf_bytes == 0 && i.committed_bytes == 0);
+    gvm_heap_destroy(heap);
+    gvm_device_close(device);
+    return 0;
+}
+
+static void largest_shelf_can_be_filled(void **state)
+{
+    (void)state;
+    assert_child_succeeds(fill_a_shelf_to_the_bound, NULL);
+}
+
+/* ---- the reserve */
+
+static void alloc_keeps_no_more_than_the_reserve(void **state)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 1};
+    CUstream stream = make_stream();
+    void *ptr;
+
+    (void)state;
+    remake(&options);
+    ptr = alloc(8 * GVMI_MIB);
+    hold_stream(stream);
+    assert_int_equal(gvm_heap_free_async(heap, ptr, stream), GVM_OK);
+    let_go(stream);
+    ptr = alloc(2 * GVMI_MIB); /* finds that the other is free by now */
+    check();
+    assert_int_equal(info().idle_bytes, 0);
+    release(ptr);
+    gvmi_cu->cuStreamDestroy(stream);
+}
+
+static void trim_keeps_no_more_than_the_reserve(void **state)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 1};
+
+    (void)state;
+    remake(&options);
+    release(alloc(UNIT));
+    assert_int_equal(info().shelf_bytes > 0, 1);
+    assert_int_equal(gvm_heap_trim(heap, UINT64_MAX), GVM_OK);
+    check();
+    assert_int_equal(info().committed_bytes, 0);
+}
+
+/* ---- kinds */
+
+static void managed_heaps_together_stay_within_free_memory(void **state)
+{
+    const gvm_heap_options options = {
+        .struct_size = sizeof options, .kind = GVM_HEAP_MANAGED, .reserve_bytes = 1};
+    gvm_device_info device_info = {.struct_size = sizeof device_info};
+    gvm_heap *other;
+    void *ptr = NULL, *more = NULL;
+    size_t part;
+
+    (void)state;
+    remake(&options);
+    assert_int_equal(gvm_heap_create(device, &options, &other), GVM_OK);
+    assert_int_equal(gvm_device_get_info(device, &device_info), GVM_OK);
+    part = device_info.free_bytes / 10 * 6;
+    assert_int_equal(gvm_heap_alloc(other, part, &more), GVM_OK);
+    fails_with(gvm_heap_alloc(heap, part, &ptr), GVM_E_NOSPACE, "managed");
+    assert_int_equal(gvm_heap_free(other, more), GVM_OK);
+    ptr = alloc(part); /* what the other had is free again */
+    gvm_heap_destroy(other);
+    release(ptr);
+    check();
+}
+
+/* The system promises pages alone, and some systems give no more: this one gives just that, to who
+ * reserves addresses. */
+static atomic_bool shifted;
+
+void *mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
+{
+    const bool shift = atomic_load(&shifted) && at == NULL && prot == PROT_NONE;
+    char *got = (char *)syscall(SYS_mmap, at, bytes + (shift ? UNIT : 0), prot, flags, fd, offset);
+
+    if (!shift || got == (char *)MAP_FAILED)
+        return got;
+    if ((uintptr_t)got % UNIT == 4096) {
+        munmap(got + bytes, UNIT);
+        return got;
+    }
+    munmap(got, 4096);
+    munmap(got + 4096 + bytes, UNIT - 4096);
+    return got + 4096;
+}
+
+static void host_blocks_begin_at_units(void **state)
+{
+    const gvm_heap_options options = {
+        .struct_size = sizeof options, .kind = GVM_HEAP_HOST, .reserve_bytes = 1};
+    char *usual, *lone;
+
+    (void)state;
+    remake(&options);
+    atomic_store(&shifted, true);
+    usual = alloc(3 * GVMI_MIB);
+    lone = alloc(513 * GVMI_MIB);
+    atomic_store(&shifted, false);
+    assert_int_equal((uintptr_t)usual % UNIT, 0);
+    assert_int_equal((uintptr_t)lone % UNIT, 0);
+    usual[3 * GVMI_MIB - 1] = lone[513 * GVMI_MIB - 1] = 1;
+    check();
+    release(usual);
+    release(lone);
+    check();
+}
+
+static const gvmi_driver *real;
+static int unregisters_left;
+
+static CUresult unregister_few(void *ptr)
+{
+    return unregisters_left-- > 0 ? real->cuMemHostUnregister(ptr) : CUDA_ERROR_UNKNOWN;
+}
+
+static void host_memory_that_stays_pinned_is_used_again(void **state)
+{
+    const gvm_heap_options options = {
+        .struct_size = sizeof options, .kind = GVM_HEAP_HOST, .reserve_bytes = 1};
+    gvmi_driver table;
+    void *ptr;
+
+    (void)state;
+    remake(&options);
+    ptr = alloc(5 * CHUNK);
+    real = gvmi_cu;
+    table = *real;
+    table.cuMemHostUnregister = unregister_few;
+    gvmi_driver_install(&table);
+    unregisters_left = 2;
+    release(ptr);
+    gvmi_driver_install(real);
+    check();
+    assert_int_equal(info().committed_bytes, info().idle_bytes);
+    ptr = alloc(5 * CHUNK);
+    memset(ptr, 1, 5 * CHUNK);
+    check();
+    release(ptr);
+    check();
+    assert_int_equal(info().committed_bytes, 0);
+}
+
+/* ---- segments */
+
+enum { LONE_COUNT = 40 };
+
+/* More segments than the first table has room for come and go; each is a block's alone. */
+static void come_and_go(int round)
+{
+    void *at[LONE_COUNT];
+
+    for (int n = 0; n < LONE_COUNT; n++) {
+        at[n] = alloc((33 + (size_t)round % 8) * GVMI_MIB);
+        check();
+    }
+    assert_true(info().segments >= LONE_COUNT);
+    for (int n = 0; n < LONE_COUNT; n++)
+        release(at[(n * 7 + round) % LONE_COUNT]);
+    check();
+}
+
+static void segments_that_come_and_go_are_known_once(void **state)
+{
+    const gvm_heap_options options = {
+        .struct_size = sizeof options, .kind = GVM_HEAP_MANAGED, .reserve_bytes = 1};
+
+    (void)state;
+    remake(&options);
+    for (int round = 0; round < 8; round++)
+        come_and_go(round);
+    assert_int_equal(info().segments, 0);
+}
+
+static void *alloc_and_free_small(void *arg)
+{
+    gvm_heap *shared = arg;
+    void *ptr;
+
+    while (!atomic_load(&over))
+        if (gvm_heap_alloc(shared, UNIT, &ptr) == GVM_OK)
+            (void)gvm_heap_free(shared, ptr);
+    return NULL;
+}
+
+/* The table is made anew under threads that look for their blocks in it. */
+static void segments_come_and_go_beside_readers(void **state)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .kind = GVM_HEAP_MANAGED};
+    pthread_t thread;
+
+    (void)state;
+    remake(&options);
+    atomic_store(&over, false);
+    assert_int_equal(pthread_create(&thread, NULL, alloc_and_free_small, heap), 0);
+    for (int round = 0; round < 20; round++) {
+        come_and_go(round);
+        assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
+    }
+    atomic_store(&over, true);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    check();
+}
+
+/* ---- tags */
+
+static void *brief; /* a block whose tag goes with it */
+static char *text;
+static atomic_bool sorting, freed;
+
+static void *free_with_its_tag(void *arg)
+{
+    (void)arg;
+    while (!atomic_load(&sorting))
+        sched_yield();
+    (void)gvm_heap_free(heap, brief);
+    munmap(text, 4096);
+    atomic_store(&freed, true);
+    return NULL;
+}
+
+/* Before it looks at anything, the other thread gets the time to free its block, if nothing holds it
+ * up. */
+void qsort(void *base, size_t count, size_t size, int (*compare)(const void *, const void *))
+{
+    char *at = base, held[64];
+
+    atomic_store(&sorting, true);
+    for (int ms = 0; ms < 50 && !atomic_load(&freed); ms++)
+        usleep(1000);
+    if (size > sizeof held)
+        abort();
+    for (size_t i = 1; i < count; i++) {
+        size_t j = i;
+
+        memcpy(held, at + i * size, size);
+        for (; j > 0 && compare(at + (j - 1) * size, held) > 0; j--)
+            memcpy(at + j * size, at + (j - 1) * size, size);
+        memcpy(at + j * size, held, size);
+    }
+}
+
+static int ask_for_usage_beside_a_tag_that_goes(void *arg)
+{
+    pthread_t thread;
+    size_t count;
+    void *ptr;
+
+    (void)arg;
+    alarm(20);
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_create(device, NULL, &heap) == GVM_OK);
+    text = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    CHILD_EXPECT(text != MAP_FAILED);
+    strcpy(text, "brief");
+    CHILD_EXPECT(gvm_heap_alloc_tagged(heap, UNIT, "ever", &ptr) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc_tagged(heap, UNIT, text, &brief) == GVM_OK);
+    CHILD_EXPECT(pthread_create(&thread, NULL, free_with_its_tag, NULL) == 0);
+    CHILD_EXPECT(gvm_heap_get_usage(heap, NULL, 0, &count) == GVM_OK && count == 2);
+    CHILD_EXPECT(pthread_join(thread, NULL) == 0);
+    CHILD_EXPECT(gvm_heap_get_usage(heap, NULL, 0, &count) == GVM_OK && count == 1);
+    gvm_heap_destroy(heap);
+    return 0;
+}
+
+static void usage_needs_tags_as_long_as_their_blocks(void **state)
+{
+    (void)state;
+    assert_child_succeeds(ask_for_usage_beside_a_tag_that_goes, NULL);
+}
+
+/* ---- children */
+
+static void *own; /* a block of the thread that forks */
+
+static int use_the_parents_heap(void *arg)
+{
+    gvm_heap_info i = {.struct_size = sizeof i};
+    void *ptr = NULL;
+    size_t bytes, count;
+
+    (void)arg;
+    alarm(20);
+    for (int round = 0; round < 2; round++) {
+        CHILD_EXPECT(gvm_heap_alloc(heap, UNIT, &ptr) == GVM_E_FOREIGN && ptr == NULL);
+        CHILD_EXPECT(gvm_heap_alloc_async(heap, 5 * CHUNK, NULL, NULL, &ptr) == GVM_E_FOREIGN);
+        CHILD_EXPECT(gvm_heap_free(heap, own) == GVM_E_FOREIGN);
+        CHILD_EXPECT(gvm_heap_free_async(heap, own, NULL) == GVM_E_FOREIGN);
+        CHILD_EXPECT(gvm_heap_resize(heap, own, 1) == GVM_E_FOREIGN);
+        CHILD_EXPECT(gvm_heap_size(heap, own, &bytes) == GVM_E_FOREIGN);
+        CHILD_EXPECT(gvm_heap_get_info(heap, &i) == GVM_E_FOREIGN);
+        CHILD_EXPECT(gvm_heap_list(heap, NULL, 0, &count) == GVM_E_FOREIGN);
+        CHILD_EXPECT(gvm_heap_trim(heap, 0) == GVM_E_FOREIGN);
+        CHILD_EXPECT(gvm_heap_check(heap) == GVM_E_FOREIGN);
+        gvm_heap_destroy(heap);
+    }
+    return 0;
+}
+
+static void *ask_for_size(void *arg)
+{
+    size_t bytes;
+
+    (void)arg;
+    while (!atomic_load(&over))
+        (void)gvm_heap_size(heap, own, &bytes);
+    return NULL;
+}
+
+/* Whatever the other threads hold at that moment: shelves, the heap's lock, the registry's. */
+static void child_is_told_that_a_heap_is_its_parents(void **state)
+{
+    pthread_t threads[2];
+
+    (void)state;
+    own = alloc(UNIT);
+    release(alloc(UNIT)); /* something on this thread's shelf */
+    atomic_store(&over, false);
+    assert_int_equal(pthread_create(&threads[0], NULL, alloc_and_free_small, heap), 0);
+    assert_int_equal(pthread_create(&threads[1], NULL, ask_for_size, NULL), 0);
+    for (int round = 0; round < 50; round++)
+        assert_child_succeeds(use_the_parents_heap, NULL);
+    atomic_store(&over, true);
+    assert_int_equal(pthread_join(threads[0], NULL), 0);
+    assert_int_equal(pthread_join(threads[1], NULL), 0);
+    release(own);
+    check();
+}
+
+/* ---- waiting */
+
+static void *alloc_then_open_the_gate(void *arg)
+{
+    void *small = NULL, *large = NULL;
+
+    (void)arg;
+    while (!atomic_load(&over))
+        sched_yield();
+    usleep(20000); /* so that the other one waits by then */
+    (void)gvm_heap_alloc(heap, UNIT, &small);
+    (void)gvm_heap_alloc(heap, 5 * GVMI_MIB, &large);
+    atomic_store(&gate, true);
+    return small;
+}
+
+static int end_a_stream_that_waits_for_a_thread(void *arg)
+{
+    CUstream stream;
+    pthread_t thread;
+    void *ptr;
+
+    (void)arg;
+    alarm(20);
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_create(device, NULL, &heap) == GVM_OK);
+    stream = make_stream();
+    CHILD_EXPECT(gvm_heap_alloc_async(heap, UNIT, NULL, stream, &ptr) == GVM_OK);
+    CHILD_EXPECT(pthread_create(&thread, NULL, alloc_then_open_the_gate, NULL) == 0);
+    hold_stream(stream);
+    CHILD_EXPECT(gvm_heap_free_async(heap, ptr, stream) == GVM_OK);
+    atomic_store(&over, true);
+    CHILD_EXPECT(gvm_heap_stream_end(heap, stream) == GVM_OK);
+    CHILD_EXPECT(atomic_load(&gate)); /* and not the other way round */
+    CHILD_EXPECT(pthread_join(thread, NULL) == 0);
+    CHILD_EXPECT(gvm_heap_check(heap) == GVM_OK);
+    gvm_heap_destroy(heap);
+    gvmi_cu->cuStreamDestroy(stream);
+    return 0;
+}
+
+static void stream_end_lets_others_in_while_it_waits(void **state)
+{
+    (void)state;
+    assert_child_succeeds(end_a_stream_that_waits_for_a_thread, NULL);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(largest_shelf_can_be_filled),
+        cmocka_unit_test(stream_end_lets_others_in_while_it_waits),
+        cmocka_unit_test(usage_needs_tags_as_long_as_their_blocks),
+        TEST(free_beside_a_resize_breaks_nothing),
+        TEST(alloc_keeps_no_more_than_the_reserve),
+        TEST(trim_keeps_no_more_than_the_reserve),
+        TEST(managed_heaps_together_stay_within_free_memory),
+        TEST(host_blocks_begin_at_units),
+        TEST(host_memory_that_stays_pinned_is_used_again),
+        TEST(segments_that_come_and_go_are_known_once),
+        TEST(segments_come_and_go_beside_readers),
+        TEST(child_is_told_that_a_heap_is_its_parents),
+    };
+    char machine[96];
+
+    snprintf(machine, sizeof machine, "devices=1,memory=4GiB,sms=2,instance=edges-%d", (int)getpid());
+    setenv("GVMEM_SOFTGPU", machine, 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
