@@ -4,6 +4,12 @@
 # are errors.
 set -eu
 cd "$(dirname "$0")/.."
+case ${1:-} in
+-*)
+    sed -n '2,4s/^# //p' "$0" >&2
+    exit 2
+    ;;
+esac
 folder=${1:-build}
 [ $# -eq 0 ] || shift
 
