@@ -47,19 +47,14 @@ typedef struct warp_space {
 
 /* ---- warps */
 
-/* The sum of v over the lanes before this one; *total over all. */
+/* The sum of v over the lanes before this one; *total over all, which fits 32 bits. */
 GVM_DEVICE uint32_t warp_before(uint32_t v, uint32_t *total)
 {
-    uint64_t sum = v, other; /* over this lane and those behind it */
-    uint32_t step;
+    uint64_t all;
+    const uint64_t before = gvm_warp_before_u64(v, &all);
 
-    for (step = 1; step < gvm_warp_size(); step *= 2) {
-        other = gvm_warp_down_u64(sum, step);
-        if (gvm_lane() + step < gvm_warp_size())
-            sum += other;
-    }
-    *total = (uint32_t)gvm_warp_get_u64(sum, 0);
-    return *total - (uint32_t)sum;
+    *total = (uint32_t)all;
+    return (uint32_t)before;
 }
 
 GVM_DEVICE uint64_t warp_sum(uint64_t v)

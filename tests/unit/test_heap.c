@@ -2,94 +2,11 @@
  *
  * Random operations are in tests/prop/heap_ops.c; failing drivers in tests/fault.
  */
-#include "tests/unit/unit.h"
+#include "tests/unit/heap_stand.h"
 
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-
-#include <gvmem/gvmem.h>
-
-#include "base/registry.h"
-#include "base/size.h"
-#include "driver/driver.h"
-#include "memory/device.h"
-
-#define UNIT GVM_HEAP_UNIT_BYTES
-#define CHUNK (2 * GVMI_MIB)
-
-static gvm_device *device;
-static gvm_heap *heap;
-
-static int begin(void **state)
-{
-    (void)state;
-    return gvm_device_open(0, &device) == GVM_OK && gvm_heap_create(device, NULL, &heap) == GVM_OK
-               ? 0
-               : 1;
-}
-
-static int end(void **state)
-{
-    (void)state;
-    gvm_heap_destroy(heap);
-    heap = NULL;
-    gvm_device_close(device);
-    return gvmi_registry_count(GVMI_KIND_HEAP) == 0 && gvmi_registry_count(GVMI_KIND_BUFFER) == 0 ? 0
-                                                                                                  : 1;
-}
-
-/* The test's heap anew, with options. */
-static void remake(const gvm_heap_options *options)
-{
-    gvm_heap_destroy(heap);
-    heap = NULL;
-    assert_int_equal(gvm_heap_create(device, options, &heap), GVM_OK);
-}
-
-static gvm_heap_info info(void)
-{
-    gvm_heap_info i = {.struct_size = sizeof i};
-
-    assert_int_equal(gvm_heap_get_info(heap, &i), GVM_OK);
-    return i;
-}
-
-static void *alloc(size_t bytes)
-{
-    void *ptr = NULL;
-
-    assert_int_equal(gvm_heap_alloc(heap, bytes, &ptr), GVM_OK);
-    assert_non_null(ptr);
-    return ptr;
-}
-
-static void release(void *ptr)
-{
-    assert_int_equal(gvm_heap_free(heap, ptr), GVM_OK);
-}
-
-static void check(void)
-{
-    gvm_status status = gvm_heap_check(heap);
-    gvm_error error;
-
-    if (status == GVM_OK)
-        return;
-    gvm_error_last(&error);
-    fail_msg("%s", error.text);
-}
-
-static void fails_with(gvm_status status, gvm_status wanted, const char *text)
-{
-    gvm_error error;
-
-    assert_int_equal(status, wanted);
-    gvm_error_last(&error);
-    assert_int_equal(error.status, wanted);
-    if (strstr(error.text, text) == NULL)
-        fail_msg("\"%s\" is not in \"%s\"", text, error.text);
-}
 
 /* ---- blocks */
 
@@ -434,38 +351,6 @@ static void callback_that_never_helps_is_left_alone_in_the_end(void **state)
 }
 
 /* ---- streams */
-
-static CUstream make_stream(void)
-{
-    CUstream stream = NULL;
-
-    assert_int_equal(gvmi_device_enter(device), GVM_OK);
-    assert_int_equal(gvmi_cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING), CUDA_SUCCESS);
-    gvmi_device_leave();
-    return stream;
-}
-
-/* Holds a stream until it is let go. */
-static atomic_bool gate;
-
-static void wait_at_gate(void *arg)
-{
-    (void)arg;
-    while (!atomic_load(&gate))
-        sched_yield();
-}
-
-static void hold_stream(CUstream stream)
-{
-    atomic_store(&gate, false);
-    assert_int_equal(gvmi_cu->cuLaunchHostFunc(stream, wait_at_gate, NULL), CUDA_SUCCESS);
-}
-
-static void let_go(CUstream stream)
-{
-    atomic_store(&gate, true);
-    assert_int_equal(gvmi_cu->cuStreamSynchronize(stream), CUDA_SUCCESS);
-}
 
 static void *alloc_on(CUstream stream, size_t bytes)
 {

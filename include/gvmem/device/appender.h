@@ -446,28 +446,13 @@ GVM_DEVICE uint32_t gvm_append_reserve(const gvm_append *a, uint64_t rows, uint6
     return gvm_append_reserve_as(a, rows, bytes, align, GVM_APPEND_ADD_THREAD, slot);
 }
 
-/* The sum of v over the lanes before this one; *total over all lanes. */
-GVM_DEVICE uint64_t gvm_append_warp_before(uint64_t v, uint64_t *total)
-{
-    uint64_t sum = v, other; /* over this lane and those behind it */
-    uint32_t step;
-
-    for (step = 1; step < gvm_warp_size(); step *= 2) {
-        other = gvm_warp_down_u64(sum, step);
-        if (gvm_lane() + step < gvm_warp_size())
-            sum += other;
-    }
-    *total = gvm_warp_get_u64(sum, 0);
-    return *total - sum;
-}
-
 GVM_DEVICE uint32_t gvm_append_reserve_warp(const gvm_append *a, uint64_t rows, uint64_t bytes,
                                             uint32_t align, gvm_append_slot *slot)
 {
     uint64_t all_rows, all_bytes, old = 0, answer = 0;
-    uint64_t rows_before = gvm_append_warp_before(gvm_append_want(rows), &all_rows);
-    uint64_t bytes_before = gvm_append_warp_before(gvm_append_round_up(gvm_append_want(bytes), align),
-                                                   &all_bytes);
+    uint64_t rows_before = gvm_warp_before_u64(gvm_append_want(rows), &all_rows);
+    uint64_t bytes_before = gvm_warp_before_u64(gvm_append_round_up(gvm_append_want(bytes), align),
+                                                &all_bytes);
     uint64_t units = gvm_append_units_for(a, all_bytes, align);
 
     if (!gvm_append_align_good(align))
@@ -490,9 +475,9 @@ GVM_DEVICE uint32_t gvm_append_reserve_block(const gvm_append *a, uint64_t rows,
     GVM_SHARED(uint64_t, warp_bytes, 32);
     GVM_SHARED(uint64_t, shared, 4); /* answer, old, units, rows of all */
     uint64_t all_rows, all_bytes, n;
-    uint64_t rows_before = gvm_append_warp_before(gvm_append_want(rows), &all_rows);
-    uint64_t bytes_before = gvm_append_warp_before(gvm_append_round_up(gvm_append_want(bytes), align),
-                                                   &all_bytes);
+    uint64_t rows_before = gvm_warp_before_u64(gvm_append_want(rows), &all_rows);
+    uint64_t bytes_before = gvm_warp_before_u64(gvm_append_round_up(gvm_append_want(bytes), align),
+                                                &all_bytes);
     uint32_t i, answer;
 
     if (!gvm_append_align_good(align))

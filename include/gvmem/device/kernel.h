@@ -401,6 +401,22 @@ GVM_DEVICE uint32_t gvm_warp(void)
     return gvm_thread() / gvm_warp_size();
 }
 
+/* The sum of v over the lanes before this one; *total over all lanes. Every lane of the warp must call
+ * it. */
+GVM_DEVICE uint64_t gvm_warp_before_u64(uint64_t v, uint64_t *total)
+{
+    uint64_t sum = v, other; /* over this lane and those behind it */
+    uint32_t step;
+
+    for (step = 1; step < gvm_warp_size(); step *= 2) {
+        other = gvm_warp_down_u64(sum, step);
+        if (gvm_lane() + step < gvm_warp_size())
+            sum += other;
+    }
+    *total = gvm_warp_get_u64(sum, 0);
+    return *total - sum;
+}
+
 /* The sum of v over the threads of the block, in thread 0; elsewhere undefined. Every thread of the
  * block must call it, and the block size must be a multiple of the warp size. */
 #define GVM_BLOCK_SUM(type, letter) \
