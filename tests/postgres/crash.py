@@ -755,8 +755,14 @@ class External:
             for i, (session, change) in enumerate(zip(sessions, changes)):
                 session.sql(f"BEGIN; {change}")
                 expect(session.sql(f"SELECT count(*) FROM r{i}"), str([101, 1, 50][i]), "own rows")
-            before = server.log().count("the keeper is gone")
+            before, worker = server.log().count("the keeper is gone"), server.keeper_pid()
         server.wait_log("the keeper is gone", before)
+        while server.keeper_pid() == worker:
+            time.sleep(0.01)
+        try:  # what the directory still says is of the life before
+            expect(server.sql("SET gstore_fdw.start_timeout = 0; SELECT count(*) FROM r0"), "0", "rows between two keepers")
+        except SqlError as error:
+            expect(str(error), "HV00N", "SQLSTATE")
         with self._keeper(server, "next.sock") as keeper:
             os.kill(keeper.pid, signal.SIGSTOP)
             (server.folder / "run/next.sock").rename(server.folder / "run/keeper.sock")
