@@ -117,20 +117,33 @@ void generate(const generated *g, tables *out)
     free(text);
 }
 
+/* So many keys from key i on are about equally frequent. */
+static uint32_t keys_alike(uint32_t i, uint32_t keys)
+{
+    const uint32_t alike = i / 1000 + 1;
+
+    return alike < keys - i ? alike : keys - i;
+}
+
 /* With keys of the frequencies p on both sides the result has the sum of p^2 of all pairs, and is
  * expected to have one of them for each key that occurs: of rows drawn some have rare keys and some
  * have not. */
 static double times_of(uint32_t keys, uint32_t rows, double zipf)
 {
     double sum = 0, squares = 0, seen = 0;
+    uint32_t alike;
 
-    for (uint32_t i = 0; i < keys; i++)
-        sum += pow(i + 1.0, -zipf);
-    for (uint32_t i = 0; i < keys; i++) {
-        const double p = pow(i + 1.0, -zipf) / sum;
+    for (uint32_t i = 0; i < keys; i += alike) {
+        alike = keys_alike(i, keys);
+        sum += alike * pow(i + (alike + 1) / 2.0, -zipf);
+    }
+    for (uint32_t i = 0; i < keys; i += alike) {
+        double p;
 
-        squares += p * p;
-        seen += 1 - exp(-p * rows);
+        alike = keys_alike(i, keys);
+        p = pow(i + (alike + 1) / 2.0, -zipf) / sum;
+        squares += alike * p * p;
+        seen += alike * (1 - exp(-p * rows));
     }
     return squares * seen;
 }

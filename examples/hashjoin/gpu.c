@@ -14,8 +14,8 @@
 
 #include "examples/hashjoin/hashjoin.h"
 
-#define BLOCK_THREADS 256 /* as many as the kernels have shared memory for */
-#define BLOCKS_PER_SM 6
+#define BLOCK_THREADS 128 /* as many as the kernels have shared memory for */
+#define BLOCKS_PER_SM 16
 
 /* ---- giving up */
 

@@ -41,6 +41,7 @@ typedef struct generated {
     double zipf;                 /* key number i is as frequent as 1 / i^zipf; 0: all alike */
     uint32_t explode;            /* so many rows of either side have one key of their own */
     double fraction;             /* of the pairs with the same key that match */
+    double guess;                /* what the planner takes that fraction for */
     uint32_t text_min, text_max; /* bytes */
     bool disjoint;               /* no key of one side is on the other */
     uint64_t seed;
@@ -141,6 +142,8 @@ typedef struct piece {
 typedef struct outcome {
     double ms;      /* until the result is there, allocating it included */
     double free_ms; /* giving its memory back */
+    /* Of ms: counting, memory before the kernel that writes begins, and that kernel. */
+    double count_ms, allocate_ms, write_ms;
     uint64_t rows, text_bytes;
     unsigned launches; /* of a pair of kernels that write */
     /* The appender's. */

@@ -4,8 +4,7 @@
  * The table. Rows of the inner side lie bucket by bucket, their texts in the same order:
  *
  *     starts   |0|2|2|5|...      bucket b has entries [starts[b], starts[b + 1])
- *     entries  |a|b|c|d|e|...    key, value, where the text is
- *     ids      |7|1|9|0|4|...    their numbers in the inner table
+ *     entries  |a|b|c|d|e|...    key, value, where the text is, number in the inner table
  *     texts    |aa|b|ccc|d|...
  *
  * so a key that many rows have is a run of entries that a warp reads in one piece.
@@ -22,39 +21,46 @@
  */
 #include "examples/hashjoin/shared.h"
 
-#define WARPS_MAX 8  /* a block */
+#define WARPS_MAX 4  /* a block */
 #define LANES_MAX 32 /* a warp */
-#define MATCHES 256  /* that are written at once */
-#define SLICE 16384u /* candidates of a heavy tile that a warp takes at a time */
-#define HEAVY (4 * SLICE)
+#define MATCHES 128  /* that are written at once */
+#define TOGETHER 3   /* loads of a lane that are under way at a time */
+#define SLICE 4096u  /* candidates of a heavy tile that a warp takes at a time */
+#define HEAVY (2 * SLICE)
 #define ROW_WORDS ((uint32_t)(sizeof(result_row) / 8))
+#define BANKS_APART 8 /* so that lanes that read words 0 and 1 of the same row do not meet */
 
-typedef struct match {
-    uint32_t entry, outer;
-} match;
-
-/* A warp's part of the shared memory. */
-typedef struct warp_space {
-    /* The tile: of each outer row what it wants, how many candidates come before its own, and
-     * its first entry less that number. */
+/* The tile of a warp: of each outer row what it wants, how many candidates come before its own, and its
+ * first entry less that number. */
+typedef struct open_rows {
     uint32_t key[LANES_MAX], low[LANES_MAX], high[LANES_MAX];
     uint32_t before[LANES_MAX], entry[LANES_MAX];
-    match matches[MATCHES];
-    /* Texts that are being copied: how many units come before each, from where to where. */
-    uint32_t units_before[LANES_MAX], from[LANES_MAX], to[LANES_MAX];
-    result_row rows[LANES_MAX];
-} warp_space;
+} open_rows;
+
+/* The first two words of a result's row. */
+typedef struct __attribute__((aligned(8))) row_word {
+    uint32_t low, high;
+} row_word;
+
+/* A warp's matches: outer and inner, value and text_bytes of the rows to be; where their texts are, and
+ * how many units the texts of those before them have. */
+typedef struct match_list {
+    row_word pair[MATCHES + BANKS_APART], rest[MATCHES];
+    uint32_t text[MATCHES], units_before[MATCHES];
+} match_list;
 
 /* ---- warps */
 
-/* The sum of v over the lanes before this one; *total over all, which fits 32 bits. */
-GVM_DEVICE uint32_t warp_before(uint32_t v, uint32_t *total)
+/* The last of count, at most limit (a power of two), that have at most i before them: whose number i
+ * is. */
+GVM_DEVICE uint32_t owner_of(const uint32_t *before, uint32_t count, uint32_t limit, uint32_t i)
 {
-    uint64_t all;
-    const uint64_t before = gvm_warp_before_u64(v, &all);
+    uint32_t owner = 0, step;
 
-    *total = (uint32_t)all;
-    return (uint32_t)before;
+    for (step = limit / 2; step > 0; step /= 2)
+        if (owner + step < count && before[owner + step] <= i)
+            owner += step;
+    return owner;
 }
 
 GVM_DEVICE uint64_t warp_sum(uint64_t v)
@@ -66,40 +72,34 @@ GVM_DEVICE uint64_t warp_sum(uint64_t v)
     return gvm_warp_get_u64(v, 0);
 }
 
-/* The last of the lanes that have at most i before them: whose number i is. */
-GVM_DEVICE uint32_t owner_of(const uint32_t *before, uint32_t i)
+/* Copies texts one behind the other, units of them in all. The list says how many units come before
+ * each text, and where in the source it begins less that number. All lanes together, so that a long
+ * one takes no longer than short ones of the same length together. */
+GVM_DEVICE void gather_texts(const uint32_t *before, const uint32_t *from, uint32_t count,
+                             uint32_t units, const unit *source, unit *target)
 {
-    uint32_t lane = 0, step;
+    const uint32_t width = gvm_warp_size();
+    uint32_t limit = 1;
 
-    for (step = gvm_warp_size() / 2; step > 0; step /= 2)
-        if (before[lane + step] <= i)
-            lane += step;
-    return lane;
-}
+    while (limit < count)
+        limit *= 2;
+    for (uint32_t first = gvm_lane(); first < units; first += TOGETHER * width) {
+        unit u[TOGETHER];
 
-/* Copies a text of each lane. All lanes together, so that a long one takes no longer than short
- * ones of the same length together. Shared memory that was written before the call is visible
- * after it. */
-GVM_DEVICE void copy_texts(warp_space *s, const unit *source, unit *target, uint32_t from,
-                           uint32_t to, uint32_t units)
-{
-    uint32_t total, before = warp_before(units, &total), i, k, a, b;
+        GVM_UNROLL
+        for (uint32_t k = 0; k < TOGETHER; k++) {
+            const uint32_t i = first + k * width;
 
-    s->units_before[gvm_lane()] = before;
-    s->from[gvm_lane()] = from - before;
-    s->to[gvm_lane()] = to - before;
-    gvm_warp_sync();
-    for (i = gvm_lane(); i < total; i += 2 * gvm_warp_size()) { /* two loads are under way at a time */
-        unit first, second;
+            if (i < units)
+                u[k] = source[from[owner_of(before, count, limit, i)] + i];
+        }
+        GVM_UNROLL
+        for (uint32_t k = 0; k < TOGETHER; k++) {
+            const uint32_t i = first + k * width;
 
-        k = i + gvm_warp_size() < total ? i + gvm_warp_size() : i;
-        a = owner_of(s->units_before, i);
-        b = owner_of(s->units_before, k);
-        first = source[s->from[a] + i];
-        second = source[s->from[b] + k];
-        target[s->to[a] + i] = first;
-        if (k != i)
-            target[s->to[b] + k] = second;
+            if (i < units)
+                gvm_stream_u64x2(&target[i], u[k].low, u[k].high);
+        }
     }
 }
 
@@ -131,24 +131,29 @@ GVM_KERNEL(build_starts, build_params, p)
         starts[b] = (uint32_t)(places[b] >> 32);
 }
 
-/* Puts rows and texts in their places: one addition gives a row its entry and its text's place. */
+/* Puts rows and texts in their places: one addition gives a row its entry and its text's place. The
+ * warp copies the texts of its rows together. */
 GVM_KERNEL(build_fill, build_params, p)
 {
-    GVM_SHARED(warp_space, spaces, WARPS_MAX);
+    GVM_SHARED(uint32_t, befores, WARPS_MAX * LANES_MAX);
+    GVM_SHARED(uint32_t, froms, WARPS_MAX * LANES_MAX);
+    GVM_SHARED(uint32_t, tos, WARPS_MAX * LANES_MAX);
     const uint32_t *keys = (const uint32_t *)(uintptr_t)p.keys;
     const uint32_t *values = (const uint32_t *)(uintptr_t)p.values;
     const uint32_t *texts = (const uint32_t *)(uintptr_t)p.texts;
     const uint32_t *text_bytes = (const uint32_t *)(uintptr_t)p.text_bytes;
+    const unit *source = (const unit *)(uintptr_t)p.source;
     uint64_t *places = (uint64_t *)(uintptr_t)p.places;
     inner_entry *entries = (inner_entry *)(uintptr_t)p.entries;
-    uint32_t *ids = (uint32_t *)(uintptr_t)p.ids;
-    warp_space *s = &spaces[gvm_warp()];
+    unit *target = (unit *)(uintptr_t)p.target;
+    uint32_t *units_before = &befores[gvm_warp() * LANES_MAX];
+    uint32_t *text_from = &froms[gvm_warp() * LANES_MAX], *text_to = &tos[gvm_warp() * LANES_MAX];
 
     for (uint64_t first = gvm_thread_global() - gvm_lane(); first < p.rows;
          first += gvm_thread_count()) {
         const uint64_t row = first + gvm_lane();
-        uint32_t from = 0, units = 0;
-        inner_entry e = {0, 0, 0, 0};
+        uint32_t from = 0, units = 0, total, before;
+        inner_entry e = {0, 0, 0, 0, 0, {0, 0, 0}};
 
         if (row < p.rows) {
             uint64_t at;
@@ -156,15 +161,23 @@ GVM_KERNEL(build_fill, build_params, p)
             e.key = keys[row];
             e.value = values[row];
             e.text_bytes = text_bytes[row];
+            e.row = (uint32_t)row;
             from = texts[row];
             units = units_of(e.text_bytes);
             at = gvm_atomic_add_u64(&places[bucket_of(e.key, p.hash_shift)], place(1, units));
             e.text = (uint32_t)at;
             entries[at >> 32] = e;
-            ids[at >> 32] = (uint32_t)row;
         }
-        copy_texts(s, (const unit *)(uintptr_t)p.source, (unit *)(uintptr_t)p.target, from, e.text,
-                   units);
+        before = gvm_warp_before_u32(units, &total);
+        units_before[gvm_lane()] = before;
+        text_from[gvm_lane()] = from - before;
+        text_to[gvm_lane()] = e.text - before;
+        gvm_warp_sync();
+        for (uint32_t i = gvm_lane(); i < total; i += gvm_warp_size()) {
+            const uint32_t owner = owner_of(units_before, gvm_warp_size(), gvm_warp_size(), i);
+
+            target[text_to[owner] + i] = source[text_from[owner] + i];
+        }
         gvm_warp_sync();
     }
 }
@@ -275,7 +288,7 @@ GVM_DEVICE int reserve_fixed(const join_params *p, join_state *state, uint64_t r
     return 0;
 }
 
-/* Room for rows, and for the units of all lanes together; one atomic operation. All lanes get the
+/* Room for so many rows and units, which all lanes know; one atomic operation. All lanes get the
  * same. Answers as gvm_append_reserve_warp(). */
 GVM_DEVICE uint32_t reserve(const join_params *p, int way, uint32_t tile, uint32_t rows,
                             uint64_t units, progress *done, room *out)
@@ -288,15 +301,14 @@ GVM_DEVICE uint32_t reserve(const join_params *p, int way, uint32_t tile, uint32
         gvm_append_slot slot;
 
         slot.row = slot.bytes_offset = slot.amount = 0;
-        answer = gvm_append_reserve_warp(&p->append, gvm_lane() == 0 ? rows : 0, units * UNIT_BYTES,
-                                         UNIT_BYTES, &slot);
+        answer = gvm_append_reserve_warp(&p->append, gvm_lane() == 0 ? rows : 0,
+                                         gvm_lane() == 0 ? units * UNIT_BYTES : 0, UNIT_BYTES, &slot);
         if (answer == GVM_APPEND_OK)
             done->published += slot.amount;
         out->row = gvm_warp_get_u64(slot.row, 0);
         out->text_offset = gvm_warp_get_u64(slot.bytes_offset, 0);
         return answer;
     }
-    units = warp_sum(units);
     if (gvm_lane() == 0) {
         if (way == WAY_FIXED)
             good = (uint64_t)reserve_fixed(p, state, rows, units, &at);
@@ -313,7 +325,7 @@ GVM_DEVICE uint32_t reserve(const join_params *p, int way, uint32_t tile, uint32
 /* ---- joining: a warp's work */
 
 /* Reads the tile's outer rows and finds their candidates; returns how many there are. */
-GVM_DEVICE uint32_t open_tile(const join_params *p, warp_space *s, uint32_t tile)
+GVM_DEVICE uint32_t open_tile(const join_params *p, open_rows *s, uint32_t tile)
 {
     const uint32_t *starts = (const uint32_t *)(uintptr_t)p->starts;
     const uint64_t row = (uint64_t)tile * gvm_warp_size() + gvm_lane();
@@ -327,7 +339,7 @@ GVM_DEVICE uint32_t open_tile(const join_params *p, warp_space *s, uint32_t tile
         first = starts[bucket];
         count = starts[bucket + 1] - first;
     }
-    before = warp_before(count, &total);
+    before = gvm_warp_before_u32(count, &total);
     gvm_warp_sync(); /* nobody is still at the tile before */
     s->key[gvm_lane()] = key;
     s->low[gvm_lane()] = low;
@@ -338,89 +350,129 @@ GVM_DEVICE uint32_t open_tile(const join_params *p, warp_space *s, uint32_t tile
     return total;
 }
 
-/* Does candidate number i match? */
-GVM_DEVICE int matches(const join_params *p, const warp_space *s, uint32_t i, uint32_t *entry,
-                       uint32_t *lane, uint32_t *text_bytes)
+/* Which entry is candidate number i, and of which outer row of the tile? */
+GVM_DEVICE uint32_t candidate(const open_rows *s, uint32_t i, uint32_t *outer)
 {
-    inner_entry e;
-
-    *lane = owner_of(s->before, i);
-    *entry = s->entry[*lane] + i;
-    e = ((const inner_entry *)(uintptr_t)p->entries)[*entry];
-    *text_bytes = e.text_bytes;
-    return e.key == s->key[*lane] && s->low[*lane] <= e.value && e.value <= s->high[*lane];
+    *outer = owner_of(s->before, gvm_warp_size(), gvm_warp_size(), i);
+    return s->entry[*outer] + i;
 }
 
-/* Writes the matches of the list: rows as they lie in memory, through shared memory, so that lanes
- * next to each other write words next to each other; then their texts. */
-GVM_DEVICE void write_matches(const join_params *p, int way, warp_space *s, uint32_t count, room to)
+/* What it takes to see whether an entry matches, and how much text it has: half of it, in one piece. */
+typedef struct __attribute__((aligned(16))) probe {
+    uint32_t key, value, text, text_bytes;
+} probe;
+
+GVM_DEVICE int matches(const open_rows *s, const probe *e, uint32_t outer)
+{
+    return e->key == s->key[outer] && s->low[outer] <= e->value && e->value <= s->high[outer];
+}
+
+/* Looks at width candidates from number first on, and adds those that match to the count matches of
+ * the list; returns how many there are then. At most TOGETHER candidates a lane. */
+GVM_DEVICE uint32_t find_matches(const join_params *p, const open_rows *s, match_list *list,
+                                 uint32_t tile, uint32_t first, uint32_t width, uint32_t count)
 {
     const inner_entry *entries = (const inner_entry *)(uintptr_t)p->entries;
-    const uint32_t *ids = (const uint32_t *)(uintptr_t)p->ids;
+    uint32_t outer[TOGETHER], row[TOGETHER], found;
+    probe e[TOGETHER];
+
+    GVM_UNROLL
+    for (uint32_t k = 0; k < TOGETHER; k++) {
+        const uint32_t i = k * gvm_warp_size() + gvm_lane();
+
+        if (i < width) {
+            const inner_entry *entry = &entries[candidate(s, first + i, &outer[k])];
+
+            e[k] = *(const probe *)(const void *)entry;
+            row[k] = entry->row;
+        }
+    }
+    GVM_UNROLL
+    for (uint32_t k = 0; k < TOGETHER; k++) {
+        const int hit = k * gvm_warp_size() + gvm_lane() < width && matches(s, &e[k], outer[k]);
+        const uint32_t at = count + gvm_warp_rank(hit, &found);
+
+        if (hit) {
+            list->pair[at].low = tile * gvm_warp_size() + outer[k];
+            list->pair[at].high = row[k];
+            list->rest[at].low = e[k].value;
+            list->rest[at].high = e[k].text_bytes;
+            list->text[at] = e[k].text;
+        }
+        count += found;
+    }
+    return count;
+}
+
+/* Puts the texts of the list one behind the other; returns how many units they have. */
+GVM_DEVICE uint32_t place_texts(match_list *list, uint32_t count)
+{
+    uint32_t units = 0;
+
+    gvm_warp_sync(); /* the list is seen by all */
+    for (uint32_t first = 0; first < count; first += gvm_warp_size()) {
+        const uint32_t i = first + gvm_lane();
+        uint32_t total, before;
+
+        before = units + gvm_warp_before_u32(i < count ? units_of(list->rest[i].high) : 0, &total);
+        if (i < count) {
+            list->units_before[i] = before;
+            list->text[i] -= before;
+        }
+        units += total;
+    }
+    gvm_warp_sync();
+    return units;
+}
+
+/* Writes the matches of the list: their rows word by word, so that lanes next to each other write words
+ * next to each other; then their texts in the same manner. */
+GVM_DEVICE void write_matches(const join_params *p, int way, const match_list *list, uint32_t count,
+                              uint32_t units, room to)
+{
     const uint64_t base = way == WAY_APPEND ? p->append.address : p->result;
     uint64_t *rows = (uint64_t *)(uintptr_t)(base + to.row * sizeof(result_row));
-    unit *texts = (unit *)(uintptr_t)(base + to.text_offset);
-    const uint64_t *words = (const uint64_t *)(const void *)s->rows;
 
-    for (uint32_t first = 0; first < count; first += gvm_warp_size()) {
-        const uint32_t n = count - first < gvm_warp_size() ? count - first : gvm_warp_size();
-        inner_entry e = {0, 0, 0, 0};
-        uint32_t units = 0, before, total;
+    for (uint32_t w = gvm_lane(); w < count * ROW_WORDS; w += gvm_warp_size()) {
+        const uint32_t row = w / ROW_WORDS, part = w % ROW_WORDS;
+        uint64_t word;
 
-        if (gvm_lane() < n) {
-            e = entries[s->matches[first + gvm_lane()].entry];
-            units = units_of(e.text_bytes);
+        if (part == 2) {
+            word = to.text_offset + (uint64_t)list->units_before[row] * UNIT_BYTES;
+        } else {
+            const row_word half = part == 0 ? list->pair[row] : list->rest[row];
+
+            word = (uint64_t)half.high << 32 | half.low;
         }
-        before = warp_before(units, &total);
-        if (gvm_lane() < n) {
-            const match m = s->matches[first + gvm_lane()];
-            result_row *row = &s->rows[gvm_lane()];
-
-            row->outer = m.outer;
-            row->inner = ids[m.entry];
-            row->value = e.value;
-            row->text_bytes = e.text_bytes;
-            row->text_offset = to.text_offset + (uint64_t)before * UNIT_BYTES;
-        }
-        copy_texts(s, (const unit *)(uintptr_t)p->texts, texts, e.text, before, units);
-        for (uint32_t w = gvm_lane(); w < n * ROW_WORDS; w += gvm_warp_size())
-            rows[w] = words[w];
-        rows += n * ROW_WORDS;
-        texts += total;
-        to.text_offset += (uint64_t)total * UNIT_BYTES;
-        gvm_warp_sync(); /* the rows in shared memory are free again */
+        gvm_stream_u64(&rows[w], word);
     }
+    gather_texts(list->units_before, list->text, count, units, (const unit *)(uintptr_t)p->texts,
+                 (unit *)(uintptr_t)(base + to.text_offset));
+    gvm_warp_sync(); /* the list is free again */
 }
 
 /* Joins a range of a tile that is open. Returns STOP_NONE, or why not; the range then begins at the
  * first candidate that is not in the result. */
-GVM_DEVICE uint32_t join_candidates(const join_params *p, int way, warp_space *s, join_range *range,
-                                    progress *done)
+GVM_DEVICE uint32_t join_candidates(const join_params *p, int way, const open_rows *s,
+                                    match_list *list, join_range *range, progress *done)
 {
-    uint32_t i = range->begin, count = 0, width, found, at, entry = 0, lane = 0, bytes = 0, answer;
-    uint64_t units = 0;
-    int hit;
+    uint32_t i = range->begin, count = 0, width, units, answer;
     room to;
 
     while (i < range->end) {
-        width = range->most < gvm_warp_size() ? range->most : gvm_warp_size();
+        /* No more than the list has room for, should all of them match. */
+        width = range->most - count < TOGETHER * gvm_warp_size() ? range->most - count
+                                                                 : TOGETHER * gvm_warp_size();
         width = range->end - i < width ? range->end - i : width;
-        hit = gvm_lane() < width && matches(p, s, i + gvm_lane(), &entry, &lane, &bytes);
-        at = count + warp_before(hit ? 1 : 0, &found);
-        if (hit) {
-            s->matches[at].entry = entry;
-            s->matches[at].outer = range->tile * gvm_warp_size() + lane;
-            units += units_of(bytes);
-        }
-        count += found;
+        count = find_matches(p, s, list, range->tile, i, width, count);
         i += width;
         if (i < range->end && count + gvm_warp_size() <= range->most)
             continue;
         if (count > 0) {
-            gvm_warp_sync(); /* the list is seen by all */
+            units = place_texts(list, count);
             answer = reserve(p, way, range->tile, count, units, done, &to);
             if (answer == GVM_APPEND_OK) {
-                write_matches(p, way, s, count, to);
+                write_matches(p, way, list, count, units, to);
             } else if (way == WAY_APPEND) {
                 const int last = range->most == 1;
 
@@ -436,24 +488,37 @@ GVM_DEVICE uint32_t join_candidates(const join_params *p, int way, warp_space *s
         }
         range->begin = i;
         count = 0;
-        units = 0;
     }
     return STOP_NONE;
 }
 
 /* The first pass: how many rows and units the range gives. */
-GVM_DEVICE void count_candidates(const join_params *p, const warp_space *s, const join_range *range,
+GVM_DEVICE void count_candidates(const join_params *p, const open_rows *s, const join_range *range,
                                  progress *done)
 {
+    const inner_entry *entries = (const inner_entry *)(uintptr_t)p->entries;
     uint64_t *tile = &((uint64_t *)(uintptr_t)p->tiles)[range->tile];
     uint64_t rows = 0, units = 0;
-    uint32_t entry, lane, bytes;
 
-    for (uint32_t i = range->begin + gvm_lane(); i < range->end; i += gvm_warp_size())
-        if (matches(p, s, i, &entry, &lane, &bytes)) {
-            rows++;
-            units += units_of(bytes);
+    for (uint32_t first = range->begin + gvm_lane(); first < range->end;
+         first += TOGETHER * gvm_warp_size()) {
+        uint32_t outer[TOGETHER];
+        probe e[TOGETHER];
+
+        GVM_UNROLL
+        for (uint32_t k = 0; k < TOGETHER; k++) {
+            const uint32_t i = first + k * gvm_warp_size();
+
+            if (i < range->end)
+                e[k] = *(const probe *)(const void *)&entries[candidate(s, i, &outer[k])];
         }
+        GVM_UNROLL
+        for (uint32_t k = 0; k < TOGETHER; k++)
+            if (first + k * gvm_warp_size() < range->end && matches(s, &e[k], outer[k])) {
+                rows++;
+                units += units_of(e[k].text_bytes);
+            }
+    }
     rows = warp_sum(rows);
     units = warp_sum(units);
     if (gvm_lane() == 0) {
@@ -492,7 +557,7 @@ GVM_DEVICE void put_aside(const join_params *p, join_state *state, uint32_t tile
 }
 
 /* Opens the next tile and tells which of its candidates to join; 0: there is none left. */
-GVM_DEVICE int take_tile(const join_params *p, warp_space *s, join_range *range)
+GVM_DEVICE int take_tile(const join_params *p, open_rows *s, join_range *range)
 {
     join_state *state = (join_state *)(uintptr_t)p->state;
     const uint64_t tiles = (p->outer_rows + gvm_warp_size() - 1ull) / gvm_warp_size();
@@ -515,7 +580,7 @@ GVM_DEVICE int take_tile(const join_params *p, warp_space *s, join_range *range)
 }
 
 /* The same for the next slice of the heavy tiles. */
-GVM_DEVICE int take_slice(const join_params *p, warp_space *s, join_range *range)
+GVM_DEVICE int take_slice(const join_params *p, open_rows *s, join_range *range)
 {
     join_state *state = (join_state *)(uintptr_t)p->state;
     const heavy_tile *list = (const heavy_tile *)(uintptr_t)p->heavy;
@@ -545,7 +610,7 @@ GVM_DEVICE int take_slice(const join_params *p, warp_space *s, join_range *range
 }
 
 /* What the launch before has left to this warp. */
-GVM_DEVICE int take_saved(const join_params *p, warp_space *s, join_range *saved, join_range *range)
+GVM_DEVICE int take_saved(const join_params *p, open_rows *s, join_range *saved, join_range *range)
 {
     *range = *saved;
     gvm_warp_sync(); /* all have read it */
@@ -559,8 +624,9 @@ GVM_DEVICE int take_saved(const join_params *p, warp_space *s, join_range *saved
 
 GVM_DEVICE void join(const join_params *p, int way)
 {
-    GVM_SHARED(warp_space, spaces, WARPS_MAX);
-    warp_space *s = &spaces[gvm_warp()];
+    GVM_SHARED(open_rows, tiles, WARPS_MAX);
+    GVM_SHARED(match_list, lists, WARPS_MAX);
+    open_rows *s = &tiles[gvm_warp()];
     join_state *state = (join_state *)(uintptr_t)p->state;
     const uint32_t warps = gvm_block_threads() / gvm_warp_size();
     join_range *saved = &((join_range *)(uintptr_t)p->saved)[gvm_block() * warps + gvm_warp()];
@@ -582,7 +648,7 @@ GVM_DEVICE void join(const join_params *p, int way)
         if (way == WAY_COUNT)
             count_candidates(p, s, &range, &done);
         else
-            stop = join_candidates(p, way, s, &range, &done);
+            stop = join_candidates(p, way, s, &lists[gvm_warp()], &range, &done);
         if (stop != STOP_NONE) { /* the buffer is full, for everybody: to be continued */
             if (gvm_lane() == 0) {
                 *saved = range;

@@ -34,12 +34,13 @@ static const char usage[] =
     "Joins two tables on the GPU, keys equal and a value within a range; result rows have fixed columns\n"
     "and a text. FILE is a Packages file, /var/lib/dpkg/status, or what `apt-cache dumpavail` prints.\n"
     "\n"
-    "  -n, --rows N         rows of the outer table (1M; with --sweep 2M or so, as there is memory)\n"
+    "  -n, --rows N         rows of the outer table (1M; with --sweep up to 40M, as there is memory)\n"
     "      --inner N        rows of the inner table (a quarter)\n"
     "      --keys N         different keys (as many as inner rows)\n"
     "  -z, --zipf S         key i is as frequent as 1 / i^S, on both sides (0: all alike)\n"
     "  -e, --explode N      N rows of each table have one more key in common: N * N result rows (0)\n"
     "  -f, --fraction F     of the pairs with equal keys whose value is in the range (1)\n"
+    "      --guess F        what the planner takes that fraction for (the fraction)\n"
     "  -t, --text MIN-MAX   lengths of texts in bytes (8-72)\n"
     "      --disjoint       no key of one table is in the other\n"
     "      --seed N         another drawing (1)\n"
@@ -129,7 +130,15 @@ static void read_method(options *o, const char *name)
         wrong_usage("--method", name);
 }
 
-enum { OPTION_INNER = 256, OPTION_KEYS, OPTION_DISJOINT, OPTION_SEED, OPTION_CHUNK, OPTION_SWEEP };
+enum {
+    OPTION_INNER = 256,
+    OPTION_KEYS,
+    OPTION_GUESS,
+    OPTION_DISJOINT,
+    OPTION_SEED,
+    OPTION_CHUNK,
+    OPTION_SWEEP,
+};
 
 static void read_option(options *o, gpu *g, int option, char *text)
 {
@@ -140,6 +149,7 @@ static void read_option(options *o, gpu *g, int option, char *text)
     case 'z': o->made.zipf = read_number(text, "--zipf", 10); break;
     case 'e': o->made.explode = read_rows(text, "--explode", 0); break;
     case 'f': o->made.fraction = read_number(text, "--fraction", 1); break;
+    case OPTION_GUESS: o->made.guess = read_number(text, "--guess", 1); break;
     case 't': read_lengths(&o->made, text); break;
     case OPTION_DISJOINT: o->made.disjoint = true; break;
     case OPTION_SEED: o->made.seed = (uint64_t)read_number(text, "--seed", 1e15); break;
@@ -172,6 +182,7 @@ static void read_options(options *o, gpu *g, int argc, char **argv)
         {"zipf", 1, NULL, 'z'},
         {"explode", 1, NULL, 'e'},
         {"fraction", 1, NULL, 'f'},
+        {"guess", 1, NULL, OPTION_GUESS},
         {"text", 1, NULL, 't'},
         {"disjoint", 0, NULL, OPTION_DISJOINT},
         {"seed", 1, NULL, OPTION_SEED},
@@ -227,13 +238,18 @@ static void complete(options *o)
 
 /* ---- one case */
 
-/* Memory that a run has given back is not there for the next one: each pays for its own. */
+/* Memory that a run has given back is not there for the next one, and what giving it back cost is not
+ * left to it: a GPU's driver clears it meanwhile, and does the accounts with the next allocation. */
 static void settle(const gpu *g)
 {
     const struct timespec pause = {0, g->info.software ? 0 : 20 * 1000000};
+    void *small;
 
     must(gvm_device_trim(g->device, 0), "cannot trim");
     nanosleep(&pause, NULL);
+    must(gvm_alloc(g->device, &small, 1), "no memory");
+    must(gvm_free(small), "cannot free memory");
+    must(gvm_device_trim(g->device, 0), "cannot trim");
 }
 
 static uint64_t average_units(const tables *t)
@@ -286,7 +302,7 @@ static void run_measured(gpu *g, const options *o, const built *b, const setting
         }
 }
 
-static void run_case(gpu *g, const options *o, const tables *t, double fraction, join_case *c)
+static void run_case(gpu *g, const options *o, const tables *t, double guess, join_case *c)
 {
     settings s = o->settings;
     double start;
@@ -294,7 +310,7 @@ static void run_case(gpu *g, const options *o, const tables *t, double fraction,
 
     c->outer_rows = t->outer_rows;
     c->inner_rows = t->inner_rows;
-    c->estimate = s.estimate = tables_estimate(t, fraction);
+    c->estimate = s.estimate = tables_estimate(t, guess);
     s.average_units = average_units(t);
     c->checked = o->check;
     c->correct = true;
@@ -318,7 +334,7 @@ static bool run_generated(gpu *g, const options *o, const generated *made, const
     c->input = input;
     c->made = *made;
     generate(made, &t);
-    run_case(g, o, &t, made->fraction, c);
+    run_case(g, o, &t, made->guess > 0 ? made->guess : made->fraction, c);
     report_text(text, c, &o->settings);
     fflush(text);
     tables_free(&t);
@@ -327,47 +343,89 @@ static bool run_generated(gpu *g, const options *o, const generated *made, const
 
 /* ---- the sweep */
 
-/* At most as many rows as make results of 100 times the estimate fill two fifths of the memory. The
- * estimate then is about twice the outer rows: half of the keys do not occur. */
-static uint32_t sweep_rows(const gpu *g, const generated *made)
+/* What PostgreSQL takes the fraction of a range for that it has no statistics for. */
+#define RANGE_GUESS 0.005
+#define SWEEP_ROWS_MAX 40e6 /* the hash table then is many times as large as a GPU's caches */
+#define SWEEP_ROWS_SOFTWARE 2e4
+
+typedef struct swept {
+    gpu *g;
+    const options *o;
+    FILE *text;
+    join_case *cases;
+    unsigned count;
+    bool good;
+} swept;
+
+/* As many rows as can be, if results of that many times the estimate are to fill two fifths of the memory at
+ * most. The estimate is up to twice the outer rows: half of the keys do not occur. */
+static void choose_rows(const swept *w, generated *made, double times)
 {
     const double row_bytes = sizeof(result_row) + (made->text_min + made->text_max) / 2.0 +
                              UNIT_BYTES / 2;
-    const double rows = (double)g->info.free_bytes * 0.4 / 200 / row_bytes;
-    const double most = g->info.software ? 2e4 : 4e6;
+    const double rows = (double)w->g->info.free_bytes * 0.4 / (2 * times) / row_bytes;
+    const double most = w->g->info.software ? SWEEP_ROWS_SOFTWARE : SWEEP_ROWS_MAX;
 
-    return rows < most ? (uint32_t)rows : (uint32_t)most;
+    if (w->o->made.outer_rows != 0)
+        return;
+    made->outer_rows = (uint32_t)(rows < most ? rows : most);
+    made->inner_rows = made->keys = made->outer_rows / 4;
 }
 
-static unsigned sweep(gpu *g, const options *o, FILE *text, join_case *cases, bool *good)
+/* One more case, recorded with those before it: nothing is lost if the sweep is not let to its end. */
+static void sweep_case(swept *w, const generated *made, const char *input)
 {
-    static const double zipf_times[] = {1, 3, 10, 30, 100}, explode_times[] = {10, 100};
-    static const double fractions[] = {1, 0.25};
-    generated made = o->made;
-    unsigned count = 0;
+    const options *o = w->o;
 
-    if (made.outer_rows == 0) {
-        made.outer_rows = sweep_rows(g, &made);
-        made.inner_rows = made.keys = made.outer_rows / 4;
+    w->good = run_generated(w->g, o, made, input, w->text, &w->cases[w->count++]) && w->good;
+    if (o->json && o->json_path != NULL)
+        w->good = report_json(o->json_path, w->g, o->command, &o->settings, w->cases, w->count) &&
+                  w->good;
+}
+
+/* Keys all alike; how many of the pairs are in the range, the planner has guessed. */
+static void sweep_range(swept *w)
+{
+    static const double times[] = {1, 10, 100};
+    generated made = w->o->made;
+
+    made.guess = RANGE_GUESS;
+    for (int i = 0; i < 3; i++) {
+        made.fraction = RANGE_GUESS * times[i];
+        choose_rows(w, &made, made.fraction);
+        sweep_case(w, &made, "range");
     }
+}
+
+/* The planner knows everything but that some keys are frequent on both sides. */
+static void sweep_zipf(swept *w)
+{
+    static const double times[] = {1, 3, 10, 30, 100}, fractions[] = {1, 0.25};
+    generated made = w->o->made;
+
     for (int f = 0; f < 2; f++) {
         made.fraction = fractions[f];
         for (int i = 0; i < 5; i += 1 + f) { /* with a fraction 1, 10 and 100 times */
-            made.zipf = zipf_for(made.keys, made.outer_rows, zipf_times[i]);
-            *good = run_generated(g, o, &made, "zipf", text, &cases[count++]) && *good;
+            choose_rows(w, &made, times[i]);
+            made.zipf = zipf_for(made.keys, made.outer_rows, times[i]);
+            sweep_case(w, &made, "zipf");
         }
     }
-    made.zipf = 0;
-    made.fraction = 1;
+}
+
+/* But for one key, rows that meet are about as many as outer rows. */
+static void sweep_explode(swept *w)
+{
+    static const double times[] = {10, 100};
+    generated made = w->o->made;
+
     for (int i = 0; i < 2; i++) {
-        /* Rows that meet besides the one key: about as many as outer rows. */
-        for (made.explode = 1;
-             (double)made.explode * made.explode < (explode_times[i] - 1) * made.outer_rows &&
-             made.explode < made.inner_rows;)
+        choose_rows(w, &made, times[i]);
+        for (made.explode = 1; (double)made.explode * made.explode < (times[i] - 1) * made.outer_rows &&
+                               made.explode < made.inner_rows;)
             made.explode++;
-        *good = run_generated(g, o, &made, "explode", text, &cases[count++]) && *good;
+        sweep_case(w, &made, "explode");
     }
-    return count;
 }
 
 int main(int argc, char **argv)
@@ -393,8 +451,14 @@ int main(int argc, char **argv)
     text = (o.json && o.json_path == NULL) || o.print ? stderr : stdout;
     gpu_open(&g);
     if (o.sweep) {
+        swept w = {.g = &g, .o = &o, .text = text, .cases = cases, .good = true};
+
         o.check = true;
-        count = sweep(&g, &o, text, cases, &good);
+        sweep_range(&w);
+        sweep_zipf(&w);
+        sweep_explode(&w);
+        count = w.count;
+        good = w.good;
     } else if (o.path != NULL) {
         tables t;
 

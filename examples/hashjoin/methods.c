@@ -17,6 +17,15 @@
 
 const char *const method_names[METHODS] = {"appender", "two-pass", "fixed"};
 
+/* Adds the time since *since, which becomes now. */
+static void lap(double *since, double *sum)
+{
+    const double now = now_ms();
+
+    *sum += now - *since;
+    *since = now;
+}
+
 static void launch_both(gpu *g, kernel which, join_params *p)
 {
     for (p->heavy_phase = 0; p->heavy_phase <= 1; p->heavy_phase++)
@@ -59,17 +68,20 @@ static gvm_appender *make_appender(gpu *g, const settings *s)
     return appender;
 }
 
-/* One launch and the buffer that it has filled. Returns whether the join is at its end. */
-static bool append_piece(gpu *g, gvm_appender *appender, join_params *p, piece *filled,
-                         gvm_buffer **buffer, outcome *out)
+/* One launch and what it has filled, which is the appender's still. Returns whether the join is at its
+ * end. */
+static bool append_piece(gpu *g, gvm_appender *appender, join_params *p, piece *filled, outcome *out)
 {
     gvm_appender_result result = {.struct_size = sizeof result};
+    double since = now_ms();
     join_state state;
 
     p->append.struct_size = sizeof p->append;
     must(gvm_appender_begin(appender, &p->append), "cannot begin");
+    lap(&since, &out->allocate_ms);
     launch_both(g, JOIN_APPEND, p);
     must(gvm_appender_finish(appender, NULL, &result), "the join failed");
+    lap(&since, &out->write_ms);
     read_state(p, &state);
     if (state.stop == STOP_TOO_LARGE)
         give_up("a row and its text are larger than the budget: give it a larger one");
@@ -77,8 +89,7 @@ static bool append_piece(gpu *g, gvm_appender *appender, join_params *p, piece *
     out->empty = result.rows > 0 || result.complete ? 0 : out->empty + 1;
     if (out->empty > HALVINGS_MAX)
         give_up("no row fits into what memory there is: %s", gvm_status_text(result.reason));
-    must(gvm_appender_take(appender, buffer), "cannot take the buffer");
-    *filled = (piece){.address = gvm_buffer_address(*buffer),
+    *filled = (piece){.address = p->append.address,
                       .rows = result.rows,
                       .text_low = p->append.reserve_bytes - result.bytes,
                       .text_high = p->append.reserve_bytes,
@@ -97,7 +108,7 @@ static bool append_piece(gpu *g, gvm_appender *appender, join_params *p, piece *
 static void join_appender(gpu *g, const built *b, const settings *s, piece_taker take, void *arg,
                           outcome *out)
 {
-    double start = now_ms();
+    double since = now_ms();
     join_params p = b->params;
     gvm_appender *appender = make_appender(g, s);
     bool done = false;
@@ -108,35 +119,40 @@ static void join_appender(gpu *g, const built *b, const settings *s, piece_taker
         gvm_buffer *buffer;
         piece filled;
 
-        done = append_piece(g, appender, &p, &filled, &buffer, out);
-        out->ms += now_ms() - start;
+        done = append_piece(g, appender, &p, &filled, out);
+        lap(&since, &out->ms);
         add_piece(&filled, take, arg, out);
-        start = now_ms();
+        since = now_ms();
+        must(gvm_appender_take(appender, &buffer), "cannot take the buffer");
         gvm_buffer_destroy(buffer);
-        out->free_ms += now_ms() - start;
-        start = now_ms();
+        lap(&since, &out->free_ms);
         if (!done)
             gpu_zero(p.state + offsetof(join_state, stop), sizeof(uint32_t));
     }
     gvm_appender_destroy(appender);
-    out->free_ms += now_ms() - start;
+    lap(&since, &out->free_ms);
 }
 
 /* ---- a buffer whose size is known, or believed to be */
 
-/* A kernel writes into a buffer for so many rows and units. */
-static void *write_buffer(gpu *g, kernel which, join_params *p, uint64_t rows, uint64_t units)
+/* A kernel writes into a buffer for so many rows and units, and leaves its state. */
+static void *write_buffer(gpu *g, kernel which, join_params *p, uint64_t rows, uint64_t units,
+                          join_state *state, outcome *out)
 {
     const uint64_t bytes = text_offset_of(rows) + units * UNIT_BYTES;
+    double since = now_ms();
     void *memory = NULL;
 
     must(gvm_alloc(g->device, &memory, bytes > 0 ? bytes : 1), "no memory for the result");
+    lap(&since, &out->allocate_ms);
     p->result = (uint64_t)(uintptr_t)memory;
     p->text_offset = text_offset_of(rows);
     p->rows_max = rows;
     p->units_max = units;
     gpu_zero(p->state, sizeof(join_state));
     launch_both(g, which, p);
+    read_state(p, state);
+    lap(&since, &out->write_ms);
     return memory;
 }
 
@@ -164,8 +180,9 @@ static void free_result(void *memory, outcome *out)
 static void join_two_pass(gpu *g, const built *b, piece_taker take, void *arg, outcome *out)
 {
     const double start = now_ms();
+    double since = start;
     join_params p = b->params;
-    join_state state;
+    join_state state, end;
     void *memory;
 
     gpu_zero(p.state, sizeof(join_state));
@@ -175,8 +192,8 @@ static void join_two_pass(gpu *g, const built *b, piece_taker take, void *arg, o
     read_state(&p, &state);
     if (state.all_rows > FIELD_MAX || state.all_units > FIELD_MAX)
         give_up("the result has more than %u rows, or 48 GiB of text", FIELD_MAX);
-    memory = write_buffer(g, JOIN_TWO_PASS, &p, state.all_rows, state.all_units);
-    gpu_synchronize();
+    lap(&since, &out->count_ms);
+    memory = write_buffer(g, JOIN_TWO_PASS, &p, state.all_rows, state.all_units, &end, out);
     out->ms = now_ms() - start;
     hand_over(&p, state.all_rows, state.all_units, take, arg, out);
     free_result(memory, out);
@@ -204,8 +221,7 @@ static void join_fixed(gpu *g, const built *b, const settings *s, piece_taker ta
     join_state state;
     void *memory;
 
-    memory = write_buffer(g, JOIN_FIXED, &p, rows, units);
-    read_state(&p, &state);
+    memory = write_buffer(g, JOIN_FIXED, &p, rows, units, &state, out);
     if (state.refused != 0) { /* all of it again, with what is known now */
         end = ~state.refused;
         out->lost_rows = state.lost_rows;
@@ -217,8 +233,7 @@ static void join_fixed(gpu *g, const built *b, const settings *s, piece_taker ta
         units = (uint32_t)end + state.lost_units;
         if (rows > FIELD_MAX || units > FIELD_MAX)
             give_up("the result has more than %u rows, or 48 GiB of text", FIELD_MAX);
-        memory = write_buffer(g, JOIN_FIXED, &p, rows, units);
-        read_state(&p, &state);
+        memory = write_buffer(g, JOIN_FIXED, &p, rows, units, &state, out);
         if (state.refused != 0)
             give_up("a fixed buffer of the size counted was too small");
     }

@@ -22,11 +22,14 @@ typedef struct result_row {
     uint64_t text_offset;
 } result_row;
 
-/* A row of the inner side, as the hash table has it. */
-typedef struct __attribute__((aligned(16))) inner_entry {
+/* A row of the inner side, as the hash table has it. Who comes for its key has all of it: a GPU's
+ * memory is read by 32 bytes. */
+typedef struct __attribute__((aligned(32))) inner_entry {
     uint32_t key, value;
     uint32_t text; /* unit at which it begins */
     uint32_t text_bytes;
+    uint32_t row; /* its number in the inner table */
+    uint32_t unused[3];
 } inner_entry;
 
 typedef struct __attribute__((aligned(16))) unit {
@@ -42,7 +45,7 @@ typedef struct build_params {
     uint64_t places;                          /* uint64_t a bucket, and one behind them */
     uint64_t buckets;
     uint32_t rows, hash_shift;
-    uint64_t starts, entries, ids, target; /* what is built */
+    uint64_t starts, entries, target; /* what is built */
 } build_params;
 
 typedef struct scan_params {
@@ -100,7 +103,7 @@ typedef struct join_range {
 typedef struct join_params {
     gvm_append append;                            /* WAY_APPEND */
     uint64_t outer_keys, outer_lows, outer_highs; /* columns of uint32_t */
-    uint64_t starts, entries, ids, texts;         /* the hash table */
+    uint64_t starts, entries, texts;              /* the hash table */
     uint64_t state, heavy, saved; /* join_state; heavy_tile a tile; join_range a warp */
     uint64_t tiles;               /* WAY_COUNT, WAY_TWO_PASS: uint64_t a tile, rows << 32 | units */
     uint64_t result;              /* WAY_FIXED, WAY_TWO_PASS: where the buffer begins */

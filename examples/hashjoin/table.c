@@ -53,7 +53,6 @@ static void build_inner(gpu *g, const tables *t, built *b)
     p.places = gpu_block(g, (p.buckets + 1) * sizeof(uint64_t), "places of buckets");
     p.starts = keep(g, b, (p.buckets + 1) * sizeof(uint32_t), "starts of buckets");
     p.entries = keep(g, b, t->inner_rows * sizeof(inner_entry), "entries");
-    p.ids = keep(g, b, column, "ids");
     p.target = keep(g, b, t->text_units * UNIT_BYTES, "texts in the order of entries");
 
     gpu_zero(p.places, (p.buckets + 1) * sizeof(uint64_t));
@@ -71,7 +70,6 @@ static void build_inner(gpu *g, const tables *t, built *b)
     gpu_free(g, p.keys);
     b->params.starts = p.starts;
     b->params.entries = p.entries;
-    b->params.ids = p.ids;
     b->params.texts = p.target;
     b->params.hash_shift = p.hash_shift;
 }

@@ -193,7 +193,7 @@ GVM_DEVICE void gvm_append_poller_end(gvm_append_words *w)
 
 /* Tells the host what is wanted, and the device what the host has answered. After the state is no
  * longer OPEN, ready is what it is: late stops waiting for the host for all. */
-GVM_DEVICE void gvm_append_exchange(const gvm_append *a, gvm_append_words *w, int late)
+GVM_DEVICE_RARE void gvm_append_exchange(const gvm_append *a, gvm_append_words *w, int late)
 {
     gvm_append_mail *mail = (gvm_append_mail *)(uintptr_t)a->mail;
     uint64_t asked = gvm_load_consume_u64(&w->asked), need = gvm_load_consume_u64(&w->need);
@@ -233,7 +233,8 @@ GVM_DEVICE void gvm_append_exchange(const gvm_append *a, gvm_append_words *w, in
 /* Raises asked in either field. Whoever does tells the host, unless another is about to: then what
  * was asked is told with the next exchange, which every later reservation brings about as long as
  * asked is not acked. */
-GVM_DEVICE void gvm_append_ask(const gvm_append *a, gvm_append_words *w, uint64_t rows, uint64_t units)
+GVM_DEVICE_RARE void gvm_append_ask(const gvm_append *a, gvm_append_words *w, uint64_t rows,
+                                    uint64_t units)
 {
     uint64_t asked = gvm_load_consume_u64(&w->asked), target, seen;
 
@@ -254,11 +255,47 @@ GVM_DEVICE void gvm_append_ask(const gvm_append *a, gvm_append_words *w, uint64_
     }
 }
 
+/* What a reservation reads of the words. */
+typedef struct gvm_append_view {
+    uint64_t ready, end, asked, acked;
+} gvm_append_view;
+
+GVM_DEVICE gvm_append_view gvm_append_look(const gvm_append *a)
+{
+    gvm_append_words *w = (gvm_append_words *)(uintptr_t)a->words;
+    gvm_append_view view;
+
+    view.ready = gvm_load_consume_u64(&w->ready);
+    view.end = gvm_load_consume_u64(&w->end);
+    view.asked = gvm_load_consume_u64(&w->asked);
+    view.acked = gvm_load_consume_u64(&w->acked);
+    return view;
+}
+
+/* The same by all threads of a warp, a word each: the cache where the words are is asked once instead
+ * of four times, and every reservation of the device asks it. */
+GVM_DEVICE gvm_append_view gvm_append_look_warp(const gvm_append *a)
+{
+    gvm_append_words *w = (gvm_append_words *)(uintptr_t)a->words;
+    gvm_append_view view;
+    uint64_t word;
+
+    if (gvm_warp_size() < 4)
+        return gvm_append_look(a);
+    word = gvm_load_consume_u64(&w->ready + gvm_lane() % 4);
+    view.ready = gvm_warp_get_u64(word, 0);
+    view.end = gvm_warp_get_u64(word, 1);
+    view.asked = gvm_warp_get_u64(word, 2);
+    view.acked = gvm_warp_get_u64(word, 3);
+    return view;
+}
+
 /* Looks after a reservation that ends at next: asks ahead where that is due, and reads the host's
  * answer where one is awaited. */
 GVM_DEVICE void gvm_append_look_ahead(const gvm_append *a, gvm_append_words *w, uint64_t next,
-                                      uint64_t ready, uint64_t asked, uint64_t acked)
+                                      const gvm_append_view *view)
 {
+    const uint64_t ready = view->ready, asked = view->asked;
     uint64_t rows = gvm_append_ahead(gvm_append_rows_of(next), a->ahead_rows_min, a->ahead_rows_max,
                                      a->rows_max);
     uint64_t units = gvm_append_ahead(gvm_append_units_of(next), a->ahead_units_min,
@@ -272,7 +309,7 @@ GVM_DEVICE void gvm_append_look_ahead(const gvm_append *a, gvm_append_words *w, 
         units = gvm_append_asked(gvm_append_units_of(next), a->ahead_units_min, a->ahead_units_max,
                                  a->units_max);
         gvm_append_ask(a, w, more_rows ? rows : 0, more_units ? units : 0);
-    } else if (asked != acked && gvm_load_consume_u32(&w->state) == GVM_APPEND_STATE_OPEN &&
+    } else if (asked != view->acked && gvm_load_consume_u32(&w->state) == GVM_APPEND_STATE_OPEN &&
                gvm_append_poller_begin(w)) {
         gvm_append_exchange(a, w, 0);
         gvm_append_poller_end(w);
@@ -294,7 +331,8 @@ GVM_DEVICE uint32_t gvm_append_fail(gvm_append_words *w, uint64_t old)
  * were it the sum of all that wait, what the last of them needs at one end could use up the budget
  * that the first needs at the other, and nobody would get anything. What the others want is
  * asked. */
-GVM_DEVICE uint32_t gvm_append_wait(const gvm_append *a, gvm_append_words *w, uint64_t old, uint64_t next)
+GVM_DEVICE_RARE uint32_t gvm_append_wait(const gvm_append *a, gvm_append_words *w, uint64_t old,
+                                         uint64_t next)
 {
     uint64_t since = gvm_clock_ns(), seen = 0, ready, now;
     uint32_t state, pauses = 1, i;
@@ -329,8 +367,8 @@ GVM_DEVICE uint32_t gvm_append_wait(const gvm_append *a, gvm_append_words *w, ui
 }
 
 /* Moves the cursor by so much if that fits, or past every limit if it does not. */
-GVM_DEVICE uint32_t gvm_append_swap(const gvm_append *a, gvm_append_words *w, uint64_t rows,
-                                    uint64_t units, uint64_t *old)
+GVM_DEVICE_RARE uint32_t gvm_append_swap(const gvm_append *a, gvm_append_words *w, uint64_t rows,
+                                         uint64_t units, uint64_t *old)
 {
     uint64_t from = gvm_load_consume_u64(&w->cursor), to, seen;
     int fits;
@@ -351,22 +389,18 @@ GVM_DEVICE uint32_t gvm_append_swap(const gvm_append *a, gvm_append_words *w, ui
 }
 
 /* One reservation, of one thread for itself or for others. */
-GVM_DEVICE uint32_t gvm_append_obtain(const gvm_append *a, uint64_t rows, uint64_t units,
-                                      uint32_t add_max, uint64_t *old)
+GVM_DEVICE uint32_t gvm_append_obtain(const gvm_append *a, const gvm_append_view *view,
+                                      uint64_t rows, uint64_t units, uint32_t add_max, uint64_t *old)
 {
     gvm_append_words *w = (gvm_append_words *)(uintptr_t)a->words;
-    uint64_t ready, end, asked, acked, next;
+    uint64_t next;
 
     *old = 0;
     if (!gvm_append_askable(a, rows, units))
         return GVM_APPEND_INVALID;
     if (rows == 0 && units == 0)
         return GVM_APPEND_OK;
-    ready = gvm_load_consume_u64(&w->ready);
-    end = gvm_load_consume_u64(&w->end);
-    asked = gvm_load_consume_u64(&w->asked);
-    acked = gvm_load_consume_u64(&w->acked);
-    if (end != GVM_APPEND_NO_END)
+    if (view->end != GVM_APPEND_NO_END)
         return gvm_append_fail(w, GVM_APPEND_NO_END);
     if (rows <= add_max && units <= add_max)
         *old = gvm_atomic_add_u64(&w->cursor, gvm_append_position(rows, units));
@@ -375,8 +409,8 @@ GVM_DEVICE uint32_t gvm_append_obtain(const gvm_append *a, uint64_t rows, uint64
     next = *old + gvm_append_position(rows, units);
     if (!gvm_append_possible(a, gvm_append_rows_of(next), gvm_append_units_of(next)))
         return gvm_append_fail(w, *old);
-    gvm_append_look_ahead(a, w, next, ready, asked, acked);
-    return gvm_append_within(next, ready) ? GVM_APPEND_OK : gvm_append_wait(a, w, *old, next);
+    gvm_append_look_ahead(a, w, next, view);
+    return gvm_append_within(next, view->ready) ? GVM_APPEND_OK : gvm_append_wait(a, w, *old, next);
 }
 
 /* ---- from positions to addresses */
@@ -427,12 +461,13 @@ GVM_DEVICE void gvm_append_place(const gvm_append *a, uint64_t old, uint64_t uni
 GVM_DEVICE uint32_t gvm_append_reserve_as(const gvm_append *a, uint64_t rows, uint64_t bytes,
                                           uint32_t align, uint32_t add_max, gvm_append_slot *slot)
 {
+    const gvm_append_view view = gvm_append_look(a);
     uint64_t old, units = gvm_append_units_for(a, gvm_append_want(bytes), align);
     uint32_t answer;
 
     if (!gvm_append_align_good(align))
         return GVM_APPEND_INVALID;
-    answer = gvm_append_obtain(a, rows, units, add_max, &old);
+    answer = gvm_append_obtain(a, &view, rows, units, add_max, &old);
     if (answer == GVM_APPEND_OK) {
         gvm_append_place(a, old, units, align, 0, 0, slot);
         slot->amount = gvm_append_position(rows, units);
@@ -449,6 +484,7 @@ GVM_DEVICE uint32_t gvm_append_reserve(const gvm_append *a, uint64_t rows, uint6
 GVM_DEVICE uint32_t gvm_append_reserve_warp(const gvm_append *a, uint64_t rows, uint64_t bytes,
                                             uint32_t align, gvm_append_slot *slot)
 {
+    const gvm_append_view view = gvm_append_look_warp(a);
     uint64_t all_rows, all_bytes, old = 0, answer = 0;
     uint64_t rows_before = gvm_warp_before_u64(gvm_append_want(rows), &all_rows);
     uint64_t bytes_before = gvm_warp_before_u64(gvm_append_round_up(gvm_append_want(bytes), align),
@@ -458,7 +494,7 @@ GVM_DEVICE uint32_t gvm_append_reserve_warp(const gvm_append *a, uint64_t rows, 
     if (!gvm_append_align_good(align))
         return GVM_APPEND_INVALID;
     if (gvm_lane() == 0)
-        answer = gvm_append_obtain(a, all_rows, units, GVM_APPEND_ADD_WARP, &old);
+        answer = gvm_append_obtain(a, &view, all_rows, units, GVM_APPEND_ADD_WARP, &old);
     old = gvm_warp_get_u64(old, 0);
     answer = gvm_warp_get_u64(answer, 0);
     if (answer == GVM_APPEND_OK) {
@@ -498,9 +534,11 @@ GVM_DEVICE uint32_t gvm_append_reserve_block(const gvm_append *a, uint64_t rows,
             warp_bytes[i] = all_bytes;
             all_bytes += n;
         }
+        const gvm_append_view view = gvm_append_look(a);
+
         shared[2] = gvm_append_units_for(a, all_bytes, align);
         shared[3] = all_rows;
-        shared[0] = gvm_append_obtain(a, all_rows, shared[2], GVM_APPEND_ADD_BLOCK, &shared[1]);
+        shared[0] = gvm_append_obtain(a, &view, all_rows, shared[2], GVM_APPEND_ADD_BLOCK, &shared[1]);
     }
     gvm_block_sync();
     answer = (uint32_t)shared[0];
@@ -522,8 +560,11 @@ GVM_DEVICE uint32_t gvm_append_reserve_whole_block(const gvm_append *a, uint64_t
 
     if (!gvm_append_align_good(align))
         return GVM_APPEND_INVALID;
-    if (gvm_thread() == 0)
-        shared[0] = gvm_append_obtain(a, rows, units, GVM_APPEND_ADD_BLOCK, &shared[1]);
+    if (gvm_thread() == 0) {
+        const gvm_append_view view = gvm_append_look(a);
+
+        shared[0] = gvm_append_obtain(a, &view, rows, units, GVM_APPEND_ADD_BLOCK, &shared[1]);
+    }
     gvm_block_sync();
     answer = (uint32_t)shared[0];
     if (answer == GVM_APPEND_OK) {

@@ -69,12 +69,15 @@ typedef struct gvm_soft_global {
 /* ------------------------------------------------------------------ a real GPU */
 
 #define GVM_DEVICE static __device__ __forceinline__
-#define GVM_KERNEL(name, params_type, p) extern "C" __global__ void name(const params_type p)
+#define GVM_DEVICE_RARE static __device__ __noinline__
+#define GVM_KERNEL(name, params_type, p) \
+    extern "C" __global__ void name(const __grid_constant__ params_type p)
 #define GVM_GLOBAL(type, name) \
     extern "C" { \
     __device__ type name; \
     }
 #define GVM_SHARED(type, name, count) __shared__ type name[count]
+#define GVM_UNROLL _Pragma("unroll")
 
 GVM_DEVICE uint32_t gvm_thread(void)
 {
@@ -132,9 +135,39 @@ GVM_DEVICE uint64_t gvm_warp_down_u64(uint64_t v, uint32_t lanes)
     return (uint64_t)__shfl_down_sync(0xffffffffu, (unsigned long long)v, lanes);
 }
 
+GVM_DEVICE uint32_t gvm_warp_down_u32(uint32_t v, uint32_t lanes)
+{
+    return __shfl_down_sync(0xffffffffu, v, lanes);
+}
+
 GVM_DEVICE uint64_t gvm_warp_get_u64(uint64_t v, uint32_t lane)
 {
     return (uint64_t)__shfl_sync(0xffffffffu, (unsigned long long)v, (int)lane);
+}
+GVM_DEVICE uint32_t gvm_warp_get_u32(uint32_t v, uint32_t lane)
+{
+    return __shfl_sync(0xffffffffu, v, (int)lane);
+}
+
+/* How many lanes before this one say yes; *total: how many of all. Every lane of the warp must call
+ * it. */
+GVM_DEVICE uint32_t gvm_warp_rank(int yes, uint32_t *total)
+{
+    const uint32_t all = __ballot_sync(0xffffffffu, yes);
+
+    *total = (uint32_t)__popc(all);
+    return (uint32_t)__popc(all & ((1u << threadIdx.x % 32) - 1));
+}
+
+/* Stores what this kernel does not read again, so that it drives nothing else from the caches. The
+ * second is for 16 bytes at a multiple of 16. */
+GVM_DEVICE void gvm_stream_u64(void *p, uint64_t v)
+{
+    __stcs((unsigned long long *)p, (unsigned long long)v);
+}
+GVM_DEVICE void gvm_stream_u64x2(void *p, uint64_t first, uint64_t second)
+{
+    __stcs((ulonglong2 *)p, make_ulonglong2(first, second));
 }
 
 GVM_DEVICE uint32_t gvm_atomic_add_u32(uint32_t *p, uint32_t v)
@@ -217,6 +250,7 @@ GVM_DEVICE uint64_t gvm_clock_ns(void)
 #include <time.h>
 
 #define GVM_DEVICE static inline __attribute__((unused))
+#define GVM_DEVICE_RARE static __attribute__((unused))
 #define GVM_EXPORT __attribute__((visibility("default")))
 
 /* The block that the calling thread runs; set by the entry of each kernel. */
@@ -242,6 +276,7 @@ static _Thread_local const gvm_soft_block *gvm_soft_self;
     GVM_EXPORT const gvm_soft_global gvm_soft_global_##name = {GVM_SOFT_ABI, &name, sizeof(type)};
 
 #define GVM_SHARED(type, name, count) type name[count]
+#define GVM_UNROLL
 
 GVM_DEVICE uint32_t gvm_thread(void)
 {
@@ -295,10 +330,37 @@ GVM_DEVICE uint64_t gvm_warp_down_u64(uint64_t v, uint32_t lanes)
     return v;
 }
 
+GVM_DEVICE uint32_t gvm_warp_down_u32(uint32_t v, uint32_t lanes)
+{
+    (void)lanes;
+    return v;
+}
+
 GVM_DEVICE uint64_t gvm_warp_get_u64(uint64_t v, uint32_t lane)
 {
     (void)lane;
     return v;
+}
+GVM_DEVICE uint32_t gvm_warp_get_u32(uint32_t v, uint32_t lane)
+{
+    (void)lane;
+    return v;
+}
+
+GVM_DEVICE uint32_t gvm_warp_rank(int yes, uint32_t *total)
+{
+    *total = yes != 0;
+    return 0;
+}
+
+GVM_DEVICE void gvm_stream_u64(void *p, uint64_t v)
+{
+    *(uint64_t *)p = v;
+}
+GVM_DEVICE void gvm_stream_u64x2(void *p, uint64_t first, uint64_t second)
+{
+    ((uint64_t *)p)[0] = first;
+    ((uint64_t *)p)[1] = second;
 }
 
 GVM_DEVICE uint32_t gvm_atomic_add_u32(uint32_t *p, uint32_t v)
@@ -403,19 +465,22 @@ GVM_DEVICE uint32_t gvm_warp(void)
 
 /* The sum of v over the lanes before this one; *total over all lanes. Every lane of the warp must call
  * it. */
-GVM_DEVICE uint64_t gvm_warp_before_u64(uint64_t v, uint64_t *total)
-{
-    uint64_t sum = v, other; /* over this lane and those behind it */
-    uint32_t step;
-
-    for (step = 1; step < gvm_warp_size(); step *= 2) {
-        other = gvm_warp_down_u64(sum, step);
-        if (gvm_lane() + step < gvm_warp_size())
-            sum += other;
+#define GVM_WARP_BEFORE(bits) \
+    GVM_DEVICE uint##bits##_t gvm_warp_before_u##bits(uint##bits##_t v, uint##bits##_t *total) \
+    { \
+        uint##bits##_t sum = v, other; /* over this lane and those behind it */ \
+        uint32_t step; \
+        for (step = 1; step < gvm_warp_size(); step *= 2) { \
+            other = gvm_warp_down_u##bits(sum, step); \
+            if (gvm_lane() + step < gvm_warp_size()) \
+                sum += other; \
+        } \
+        *total = gvm_warp_get_u##bits(sum, 0); \
+        return *total - sum; \
     }
-    *total = gvm_warp_get_u64(sum, 0);
-    return *total - sum;
-}
+GVM_WARP_BEFORE(32)
+GVM_WARP_BEFORE(64)
+#undef GVM_WARP_BEFORE
 
 /* The sum of v over the threads of the block, in thread 0; elsewhere undefined. Every thread of the
  * block must call it, and the block size must be a multiple of the warp size. */

@@ -1,0 +1,161 @@
+/* What the dialect of gvmem/device/kernel.h says that warps tell each other, held against plain loops.
+ *
+ *     dialect [SEED]
+ *
+ * Goal: in every lane of every warp the answers are those that the header's words give, for any
+ * numbers. Method: one launch of several blocks; the host makes the answers again.
+ */
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <unistd.h>
+
+#include <gvmem/gvmem.h>
+
+#include "driver/driver.h"
+#include "tests/prop/dialect_kernels.h"
+
+#define BLOCKS 7u
+#define BLOCK_THREADS_MAX 96u /* three warps */
+#define THREADS_MAX (BLOCKS * BLOCK_THREADS_MAX)
+#define ROUNDS 50
+#define ANSWERS_AT ((THREADS_MAX * sizeof(uint64_t) + 15) / 16 * 16)
+
+extern const unsigned char gvmi_image_soft_dialect_kernels[];
+extern const unsigned char *const gvmi_image_cuda_dialect_kernels;
+
+static gvm_device *device;
+static gvm_device_info info = {.struct_size = sizeof info};
+static CUmodule module;
+static CUfunction function;
+static CUdeviceptr memory;
+static uint64_t state;
+static uint32_t threads, block_threads;
+
+static uint64_t draw(void)
+{
+    uint64_t z = state += 0x9e3779b97f4a7c15u;
+
+    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
+    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
+    return z ^ z >> 31;
+}
+
+/* The answer of a thread; of next_ only what the header promises: a lane behind it must be there. */
+static dialect_answer expected(const uint64_t *numbers, uint32_t thread)
+{
+    const uint32_t lanes = (uint32_t)info.warp_size;
+    const uint32_t lane = thread % block_threads % lanes, first = thread - lane;
+    const uint64_t n = numbers[thread];
+    dialect_answer a = {.first_u32 = (uint32_t)numbers[first],
+                        .first_u64 = numbers[first],
+                        .streamed = n,
+                        .streamed_pair = {n, ~n}};
+
+    for (uint32_t i = first; i < first + lanes; i++) {
+        if (i < thread) {
+            a.rank += (uint32_t)(numbers[i] & 1);
+            a.before_u32 += (uint32_t)numbers[i];
+            a.before_u64 += numbers[i];
+        }
+        a.yes += (uint32_t)(numbers[i] & 1);
+        a.total_u32 += (uint32_t)numbers[i];
+        a.total_u64 += numbers[i];
+    }
+    if (lane + 1 < lanes) {
+        a.next_u32 = (uint32_t)numbers[thread + 1];
+        a.next_u64 = numbers[thread + 1];
+    }
+    return a;
+}
+
+static bool start(void)
+{
+    CUcontext context;
+    CUdevice cu_device;
+
+    if (gvm_device_open(0, &device) != GVM_OK || gvm_device_get_info(device, &info) != GVM_OK ||
+        gvmi_cu->cuDeviceGet(&cu_device, 0) != CUDA_SUCCESS ||
+        gvmi_cu->cuDevicePrimaryCtxRetain(&context, cu_device) != CUDA_SUCCESS ||
+        gvmi_cu->cuCtxPushCurrent(context) != CUDA_SUCCESS)
+        return false;
+    block_threads = (uint32_t)info.block_threads_max < BLOCK_THREADS_MAX
+                        ? (uint32_t)info.block_threads_max
+                        : BLOCK_THREADS_MAX;
+    threads = BLOCKS * block_threads;
+    return gvmi_cu->cuModuleLoadData(&module, info.software ? gvmi_image_soft_dialect_kernels
+                                                            : gvmi_image_cuda_dialect_kernels) ==
+               CUDA_SUCCESS &&
+           gvmi_cu->cuModuleGetFunction(&function, module, "dialect") == CUDA_SUCCESS &&
+           gvmi_cu->cuMemAlloc(&memory, ANSWERS_AT + THREADS_MAX * sizeof(dialect_answer)) ==
+               CUDA_SUCCESS;
+}
+
+static bool launch(const uint64_t *numbers, dialect_answer *answers)
+{
+    dialect_params params = {.numbers = memory, .answers = memory + ANSWERS_AT};
+    void *arguments[] = {&params};
+
+    return gvmi_cu->cuMemcpyHtoD(params.numbers, numbers, threads * sizeof *numbers) == CUDA_SUCCESS &&
+           gvmi_cu->cuMemsetD8Async(params.answers, 0, threads * sizeof *answers, NULL) ==
+               CUDA_SUCCESS &&
+           gvmi_cu->cuLaunchKernel(function, BLOCKS, 1, 1, block_threads, 1, 1, 0, NULL, arguments,
+                                   NULL) == CUDA_SUCCESS &&
+           gvmi_cu->cuMemcpyDtoH(answers, params.answers, threads * sizeof *answers) == CUDA_SUCCESS;
+}
+
+/* Few odd numbers, many, small ones, any. */
+static bool round_of(unsigned round)
+{
+    static uint64_t numbers[THREADS_MAX];
+    static dialect_answer answers[THREADS_MAX];
+
+    for (uint32_t i = 0; i < threads; i++) {
+        numbers[i] = round % 2 == 0 ? draw() : draw() % 5;
+        if (draw() % 8 < round % 9)
+            numbers[i] |= 1;
+    }
+    if (!launch(numbers, answers)) {
+        printf("# round %u: a call of the driver failed\n", round);
+        return false;
+    }
+    for (uint32_t i = 0; i < threads; i++) {
+        const dialect_answer wanted = expected(numbers, i);
+
+        if (i % block_threads % (uint32_t)info.warp_size + 1 == (uint32_t)info.warp_size)
+            answers[i].next_u32 = 0, answers[i].next_u64 = 0;
+        if (memcmp(&wanted, &answers[i], sizeof wanted) != 0) {
+            printf("# round %u, thread %u of %u, warps of %d: not what plain loops give\n", round,
+                   i, threads, (int)info.warp_size);
+            return false;
+        }
+    }
+    return true;
+}
+
+int main(int argc, char **argv)
+{
+    char machine[80];
+    bool fine = true;
+
+    if (argc == 2)
+        state = strtoull(argv[1], NULL, 0);
+    else if (argc > 2 || getrandom(&state, sizeof state, 0) != (ssize_t)sizeof state)
+        return 2;
+    snprintf(machine, sizeof machine, "memory=64MiB,sms=3,instance=dialect-%d", (int)getpid());
+    setenv("GVMEM_SOFTGPU", machine, 0);
+    printf("1..1\n# seed %llu\n", (unsigned long long)state);
+    if (!start()) {
+        printf("Bail out! there is no device, or no code for it\n");
+        return 1;
+    }
+    for (unsigned round = 0; round < ROUNDS && fine; round++)
+        fine = round_of(round);
+    printf("%s 1 - lanes_know_of_each_other_what_the_header_says\n", fine ? "ok" : "not ok");
+    gvmi_cu->cuMemFree(memory);
+    gvmi_cu->cuModuleUnload(module);
+    gvm_device_close(device);
+    return fine ? 0 : 1;
+}

@@ -1,0 +1,20 @@
+/* What warps tell each other, and stores past the caches; see dialect.c. */
+#include <gvmem/device/kernel.h>
+
+#include "tests/prop/dialect_kernels.h"
+
+GVM_KERNEL(dialect, dialect_params, p)
+{
+    const uint64_t n = ((const uint64_t *)(uintptr_t)p.numbers)[gvm_thread_global()];
+    dialect_answer *a = &((dialect_answer *)(uintptr_t)p.answers)[gvm_thread_global()];
+
+    a->rank = gvm_warp_rank((int)(n & 1), &a->yes);
+    a->before_u32 = gvm_warp_before_u32((uint32_t)n, &a->total_u32);
+    a->before_u64 = gvm_warp_before_u64(n, &a->total_u64);
+    a->first_u32 = gvm_warp_get_u32((uint32_t)n, 0);
+    a->next_u32 = gvm_warp_down_u32((uint32_t)n, 1);
+    a->first_u64 = gvm_warp_get_u64(n, 0);
+    a->next_u64 = gvm_warp_down_u64(n, 1);
+    gvm_stream_u64(&a->streamed, n);
+    gvm_stream_u64x2(a->streamed_pair, n, ~n);
+}
