@@ -338,7 +338,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("-q", "--quick", action="store_true", help="fewer repetitions: to try it out")
     parser.add_argument("-o", "--output", type=Path)
-    parser.add_argument("-t", "--trace", type=Path, default=ROOT / "bench/traces/torch.heap.gz")
+    parser.add_argument("-t", "--trace", type=Path, default=ROOT / "bench/traces/torch-serving.heap.gz")
     parser.add_argument("-p", "--pool", type=Path, action="append", default=[], help="one more library with the functions of tools/bench_pool.h")
     parser.add_argument("-l", "--limit", type=int, default=500, help="seconds that one process may take")
     parser.add_argument("--python", choices=["cupy", "fake"], help=argparse.SUPPRESS)  # the inner process

@@ -289,7 +289,7 @@ GVM_DEVICE int reserve_fixed(const join_params *p, join_state *state, uint64_t r
 }
 
 /* Room for so many rows and units, which all lanes know; one atomic operation. All lanes get the
- * same. Answers as gvm_append_reserve_warp(). */
+ * same. Answers as gvm_append_reserve_whole_warp(). */
 GVM_DEVICE uint32_t reserve(const join_params *p, int way, uint32_t tile, uint32_t rows,
                             uint64_t units, progress *done, room *out)
 {
@@ -301,12 +301,11 @@ GVM_DEVICE uint32_t reserve(const join_params *p, int way, uint32_t tile, uint32
         gvm_append_slot slot;
 
         slot.row = slot.bytes_offset = slot.amount = 0;
-        answer = gvm_append_reserve_warp(&p->append, gvm_lane() == 0 ? rows : 0,
-                                         gvm_lane() == 0 ? units * UNIT_BYTES : 0, UNIT_BYTES, &slot);
+        answer = gvm_append_reserve_whole_warp(&p->append, rows, units * UNIT_BYTES, UNIT_BYTES, &slot);
         if (answer == GVM_APPEND_OK)
             done->published += slot.amount;
-        out->row = gvm_warp_get_u64(slot.row, 0);
-        out->text_offset = gvm_warp_get_u64(slot.bytes_offset, 0);
+        out->row = slot.row;
+        out->text_offset = slot.bytes_offset;
         return answer;
     }
     if (gvm_lane() == 0) {

@@ -383,18 +383,21 @@ static void sweep_case(swept *w, const generated *made, const char *input)
                   w->good;
 }
 
-/* Keys all alike; how many of the pairs are in the range, the planner has guessed. */
+/* How many of the pairs are in the range, the planner has guessed. Keys all alike, and skewed, so that
+ * they meet skew times as often as it believes. */
 static void sweep_range(swept *w)
 {
-    static const double times[] = {1, 10, 100};
+    static const double times[] = {1, 10, 100}, skews[] = {1, 3};
     generated made = w->o->made;
 
     made.guess = RANGE_GUESS;
-    for (int i = 0; i < 3; i++) {
-        made.fraction = RANGE_GUESS * times[i];
-        choose_rows(w, &made, made.fraction);
-        sweep_case(w, &made, "range");
-    }
+    for (int k = 0; k < 2; k++)
+        for (int i = 0; i < 3; i++) {
+            made.fraction = RANGE_GUESS * times[i] / skews[k];
+            choose_rows(w, &made, made.fraction * skews[k]);
+            made.zipf = zipf_for(made.keys, made.outer_rows, skews[k]);
+            sweep_case(w, &made, "range");
+        }
 }
 
 /* The planner knows everything but that some keys are frequent on both sides. */

@@ -49,8 +49,8 @@ enum {
 /* Zero means default in every member. */
 typedef struct gvm_appender_options {
     size_t struct_size;
-    /* The buffer's. What one commit costs hardly depends on its size (60 to 90 us from 2 MiB to 1
-     * GiB on an H100), so this is what the speed of growing hangs on. 0: a 64th of the reservation,
+    /* The buffer's. What one commit costs depends little on its size (on an H100 87 us for 256 MiB
+     * and 125 us for 1 GiB), so this is what the speed of growing hangs on. 0: a 64th of the reservation,
      * between 2 and 512 MiB, and no more than a 16th of what may be committed. */
     uint64_t chunk_bytes;
     /* Most that may be committed at both ends together, in whole chunks; 0: the whole reservation,

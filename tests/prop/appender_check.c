@@ -15,6 +15,26 @@ typedef struct checker {
 #define WRONG(c, ...) (snprintf((c)->problem, 256, __VA_ARGS__), false)
 #define LLU(n) ((unsigned long long)(n))
 
+/* The software GPU has warps of one lane. */
+static uint64_t lanes(const plan *p)
+{
+    return p->block_threads < 32 ? 1 : 32;
+}
+
+uint64_t plan_group(const plan *p)
+{
+    return p->mode == APPEND_BY_WARP ? lanes(p) : p->mode == APPEND_BY_BLOCK ? p->block_threads : 1;
+}
+
+uint64_t plan_workers(const plan *p)
+{
+    const uint64_t threads = (uint64_t)p->blocks * p->block_threads;
+
+    return p->mode == APPEND_BY_WHOLE_BLOCK  ? p->blocks
+           : p->mode == APPEND_BY_WHOLE_WARP ? threads / lanes(p)
+                                             : threads;
+}
+
 static bool check_rows(checker *c, uint64_t item, const append_log *log)
 {
     const uint64_t row_bytes = c->w->plan->row_bytes;
@@ -97,9 +117,7 @@ static bool check_order(checker *c, uint64_t i, uint64_t workers)
     const written *w = c->w;
     const plan *p = w->plan;
     const append_log *log = &w->logs[i];
-    const uint64_t group = p->mode == APPEND_BY_WARP    ? (p->block_threads < 32 ? 1 : 32)
-                           : p->mode == APPEND_BY_BLOCK ? p->block_threads
-                                                        : 1;
+    const uint64_t group = plan_group(p);
 
     if (i % workers % group != 0 && w->logs[i - 1].epoch == w->epoch && log->rows > 0 &&
         w->logs[i - 1].rows > 0 && log->row != w->logs[i - 1].row + w->logs[i - 1].rows)
@@ -116,9 +134,7 @@ static bool check_all(checker *c)
 {
     const written *w = c->w;
     const plan *p = w->plan;
-    const uint64_t workers = p->mode == APPEND_BY_WHOLE_BLOCK
-                                 ? p->blocks
-                                 : (uint64_t)p->blocks * p->block_threads;
+    const uint64_t workers = plan_workers(p);
     const uint64_t part = (p->items + p->kernels - 1) / p->kernels;
 
     for (uint64_t k = 0; k < p->kernels; k++) {

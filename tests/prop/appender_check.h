@@ -18,6 +18,10 @@ typedef struct plan {
     unsigned blocks, block_threads;
 } plan;
 
+/* Items that are reserved together, and those that are in work at a time. */
+uint64_t plan_group(const plan *p);
+uint64_t plan_workers(const plan *p);
+
 /* What kernels wrote between a begin and a take, as the host has it. */
 typedef struct written {
     const plan *plan;

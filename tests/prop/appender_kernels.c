@@ -48,18 +48,28 @@ GVM_DEVICE uint32_t reserve_by(uint32_t mode, const gvm_append *append, uint32_t
         return gvm_append_reserve_warp(append, rows, bytes, align, slot);
     if (mode == APPEND_BY_BLOCK)
         return gvm_append_reserve_block(append, rows, bytes, align, slot);
+    if (mode == APPEND_BY_WHOLE_WARP)
+        return gvm_append_reserve_whole_warp(append, rows, bytes, align, slot);
     if (mode == APPEND_BY_WHOLE_BLOCK)
         return gvm_append_reserve_whole_block(append, rows, bytes, align, slot);
     return gvm_append_reserve(append, rows, bytes, align, slot);
+}
+
+/* How many threads share an item. */
+GVM_DEVICE uint32_t team_of(uint32_t mode)
+{
+    return mode == APPEND_BY_WHOLE_BLOCK  ? gvm_block_threads()
+           : mode == APPEND_BY_WHOLE_WARP ? gvm_warp_size()
+                                          : 1;
 }
 
 /* Of a group that reserves together all threads take the same path: they have the same position,
  * and get the same answer. */
 GVM_KERNEL(append_rows, append_rows_params, p)
 {
-    uint32_t whole = p.mode == APPEND_BY_WHOLE_BLOCK, rows, bytes, align, answer;
-    uint64_t worker = whole ? gvm_block() : gvm_thread_global();
-    uint64_t workers = whole ? gvm_block_count() : gvm_thread_count();
+    const uint32_t team = team_of(p.mode), member = gvm_thread() % team;
+    const uint64_t worker = gvm_thread_global() / team, workers = gvm_thread_count() / team;
+    uint32_t rows, bytes, align, answer;
     uint64_t rounds = (p.items + workers - 1) / workers, round, i, item, published = 0;
     uint64_t *position = (uint64_t *)(uintptr_t)p.positions + worker;
     gvm_append_slot slot;
@@ -77,10 +87,9 @@ GVM_KERNEL(append_rows, append_rows_params, p)
             break;
         }
         if (i < p.items) {
-            write_rows(&p, &slot, item, rows, whole ? gvm_thread() : 0,
-                       whole ? gvm_block_threads() : 1);
-            write_bytes(&slot, item, bytes, whole ? gvm_thread() : 0, whole ? gvm_block_threads() : 1);
-            if (!whole || gvm_thread() == 0)
+            write_rows(&p, &slot, item, rows, member, team);
+            write_bytes(&slot, item, bytes, member, team);
+            if (member == 0)
                 write_log(&p, &slot, i, rows, bytes);
         }
         if (item == p.crash)
@@ -91,6 +100,6 @@ GVM_KERNEL(append_rows, append_rows_params, p)
             gvm_append_publish(&p.append, slot.amount);
     }
     gvm_append_publish(&p.append, published);
-    gvm_block_sync(); /* whole: others have read it */
+    gvm_block_sync(); /* the others of the team have read it */
     *position = round;
 }

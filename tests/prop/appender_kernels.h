@@ -10,7 +10,8 @@ enum {
     APPEND_BY_THREAD,
     APPEND_BY_WARP,
     APPEND_BY_BLOCK,
-    APPEND_BY_WHOLE_BLOCK, /* the items are the blocks' */
+    APPEND_BY_WHOLE_WARP,  /* the items are the warps' */
+    APPEND_BY_WHOLE_BLOCK, /* and here the blocks' */
     APPEND_MODES
 };
 

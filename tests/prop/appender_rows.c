@@ -178,9 +178,7 @@ static uint64_t lesser(uint64_t a, uint64_t b)
 /* Items of any group that reserves together fit a fresh buffer, at most a quarter at each end. */
 static void draw_sizes(lane *l, plan *p, uint64_t limit)
 {
-    const uint64_t group = p->mode == APPEND_BY_WARP    ? lesser(32, p->block_threads)
-                           : p->mode == APPEND_BY_BLOCK ? p->block_threads
-                                                        : 1;
+    const uint64_t group = plan_group(p);
     const uint64_t quarter = limit / 4 / group;
     uint64_t each;
 

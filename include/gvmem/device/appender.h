@@ -18,11 +18,13 @@
  *     }
  *
  * A reservation is so many rows, which follow each other, and so many bytes of the back, aligned to
- * a power of two up to 4096 (0 and 1: to nothing). Either may be 0. There are four ways to make
+ * a power of two up to 4096 (0 and 1: to nothing). Either may be 0. There are five ways to make
  * one, each one atomic addition:
  *
  *     gvm_append_reserve()              for the calling thread alone
  *     gvm_append_reserve_warp()         every thread of the warp calls, each for itself
+ *     gvm_append_reserve_whole_warp()   every thread of the warp calls with the same numbers, and
+ *                                       all get the same slot
  *     gvm_append_reserve_block()        every thread of the block calls, each for itself
  *     gvm_append_reserve_whole_block()  every thread of the block calls with the same numbers, and
  *                                       all get the same slot
@@ -502,6 +504,26 @@ GVM_DEVICE uint32_t gvm_append_reserve_warp(const gvm_append *a, uint64_t rows, 
         slot->amount = gvm_lane() == 0 ? gvm_append_position(all_rows, units) : 0;
     }
     return (uint32_t)answer;
+}
+
+GVM_DEVICE uint32_t gvm_append_reserve_whole_warp(const gvm_append *a, uint64_t rows, uint64_t bytes,
+                                                  uint32_t align, gvm_append_slot *slot)
+{
+    const gvm_append_view view = gvm_append_look_warp(a);
+    uint64_t old = 0, units = gvm_append_units_for(a, gvm_append_want(bytes), align);
+    uint32_t answer = GVM_APPEND_INVALID;
+
+    if (!gvm_append_align_good(align))
+        return GVM_APPEND_INVALID;
+    if (gvm_lane() == 0)
+        answer = gvm_append_obtain(a, &view, rows, units, GVM_APPEND_ADD_WARP, &old);
+    old = gvm_warp_get_u64(old, 0);
+    answer = gvm_warp_get_u32(answer, 0);
+    if (answer == GVM_APPEND_OK) {
+        gvm_append_place(a, old, units, align, 0, 0, slot);
+        slot->amount = gvm_lane() == 0 ? gvm_append_position(rows, units) : 0;
+    }
+    return answer;
 }
 
 GVM_DEVICE uint32_t gvm_append_reserve_block(const gvm_append *a, uint64_t rows, uint64_t bytes,
