@@ -80,6 +80,11 @@ static bool is_exploding(uint32_t row, uint32_t rows, uint32_t explode)
     return (uint64_t)(row + 1) * explode / rows != (uint64_t)row * explode / rows;
 }
 
+double generated_guess(const generated *g)
+{
+    return g->guess > 0 ? g->guess : g->fraction;
+}
+
 void generate(const generated *g, tables *out)
 {
     const uint32_t exploding = g->keys; /* the first number that is no key */

@@ -41,13 +41,14 @@ typedef struct generated {
     double zipf;                 /* key number i is as frequent as 1 / i^zipf; 0: all alike */
     uint32_t explode;            /* so many rows of either side have one key of their own */
     double fraction;             /* of the pairs with the same key that match */
-    double guess;                /* what the planner takes that fraction for */
+    double guess;                /* what the planner takes that fraction for; 0: for what it is */
     uint32_t text_min, text_max; /* bytes */
     bool disjoint;               /* no key of one side is on the other */
     uint64_t seed;
 } generated;
 
 void generate(const generated *g, tables *out);
+double generated_guess(const generated *g);
 /* The exponent at which the result of so many outer rows, and fewer inner ones, is so many times as
  * large as the estimate. */
 double zipf_for(uint32_t keys, uint32_t rows, double times);
@@ -140,10 +141,11 @@ typedef struct piece {
 } piece;
 
 typedef struct outcome {
-    double ms;      /* until the result is there, allocating it included */
+    double ms;      /* until whoever wants it has the result in memory of its size */
     double free_ms; /* giving its memory back */
-    /* Of ms: counting, memory before the kernel that writes begins, and that kernel. */
-    double count_ms, allocate_ms, write_ms;
+    /* Of ms: counting, memory before the kernel that writes begins, that kernel, and giving back what was
+     * committed ahead. */
+    double count_ms, allocate_ms, write_ms, take_ms;
     uint64_t rows, text_bytes;
     unsigned launches; /* of a pair of kernels that write */
     /* The appender's. */

@@ -153,25 +153,25 @@ GVM_KERNEL(build_fill, build_params, p)
          first += gvm_thread_count()) {
         const uint64_t row = first + gvm_lane();
         uint32_t from = 0, units = 0, total, before;
-        inner_entry e = {0, 0, 0, 0, 0, {0, 0, 0}};
+        inner_entry e = {{0, 0, 0, 0}, 0, {0, 0, 0}};
 
         if (row < p.rows) {
             uint64_t at;
 
-            e.key = keys[row];
-            e.value = values[row];
-            e.text_bytes = text_bytes[row];
+            e.probe.key = keys[row];
+            e.probe.value = values[row];
+            e.probe.text_bytes = text_bytes[row];
             e.row = (uint32_t)row;
             from = texts[row];
-            units = units_of(e.text_bytes);
-            at = gvm_atomic_add_u64(&places[bucket_of(e.key, p.hash_shift)], place(1, units));
-            e.text = (uint32_t)at;
+            units = units_of(e.probe.text_bytes);
+            at = gvm_atomic_add_u64(&places[bucket_of(e.probe.key, p.hash_shift)], place(1, units));
+            e.probe.text = (uint32_t)at;
             entries[at >> 32] = e;
         }
         before = gvm_warp_before_u32(units, &total);
         units_before[gvm_lane()] = before;
         text_from[gvm_lane()] = from - before;
-        text_to[gvm_lane()] = e.text - before;
+        text_to[gvm_lane()] = e.probe.text - before;
         gvm_warp_sync();
         for (uint32_t i = gvm_lane(); i < total; i += gvm_warp_size()) {
             const uint32_t owner = owner_of(units_before, gvm_warp_size(), gvm_warp_size(), i);
@@ -212,7 +212,7 @@ GVM_KERNEL(scan_write, scan_params, p)
     const uint64_t begin = gvm_block() * scan_span(&p);
     const uint64_t end = begin + scan_span(&p) < p.count ? begin + scan_span(&p) : p.count;
     const uint32_t warps = gvm_block_threads() / gvm_warp_size();
-    uint64_t base = 0, sum, other;
+    uint64_t base = 0, before, all;
 
     for (uint32_t i = gvm_thread(); i < gvm_block(); i += gvm_block_threads())
         base += sums[i];
@@ -225,24 +225,17 @@ GVM_KERNEL(scan_write, scan_params, p)
         const uint64_t i = first + gvm_thread();
         const uint64_t value = i < end ? values[i] : 0;
 
-        sum = value; /* over this lane and those behind it */
-        for (uint32_t step = 1; step < gvm_warp_size(); step *= 2) {
-            other = gvm_warp_down_u64(sum, step);
-            if (gvm_lane() + step < gvm_warp_size())
-                sum += other;
-        }
-        other = gvm_warp_get_u64(sum, 0); /* over the warp */
+        before = base + gvm_warp_before_u64(value, &all);
         if (gvm_lane() == 0)
-            shared[gvm_warp()] = other;
+            shared[gvm_warp()] = all;
         gvm_block_sync();
-        sum = base + other - sum;
         for (uint32_t w = 0; w < warps; w++) {
             if (w < gvm_warp())
-                sum += shared[w];
+                before += shared[w];
             base += shared[w];
         }
         if (i < end)
-            values[i] = sum;
+            values[i] = before;
         gvm_block_sync();
     }
 }
@@ -349,54 +342,62 @@ GVM_DEVICE uint32_t open_tile(const join_params *p, open_rows *s, uint32_t tile)
     return total;
 }
 
-/* Which entry is candidate number i, and of which outer row of the tile? */
-GVM_DEVICE uint32_t candidate(const open_rows *s, uint32_t i, uint32_t *outer)
-{
-    *outer = owner_of(s->before, gvm_warp_size(), gvm_warp_size(), i);
-    return s->entry[*outer] + i;
-}
+/* A candidate as a lane holds it. */
+typedef struct candidate {
+    probe probe;
+    uint32_t row, outer; /* the inner row's number; the outer one's place in the tile */
+    int there;           /* there are as many */
+} candidate;
 
-/* What it takes to see whether an entry matches, and how much text it has: half of it, in one piece. */
-typedef struct __attribute__((aligned(16))) probe {
-    uint32_t key, value, text, text_bytes;
-} probe;
-
-GVM_DEVICE int matches(const open_rows *s, const probe *e, uint32_t outer)
-{
-    return e->key == s->key[outer] && s->low[outer] <= e->value && e->value <= s->high[outer];
-}
-
-/* Looks at width candidates from number first on, and adds those that match to the count matches of
- * the list; returns how many there are then. At most TOGETHER candidates a lane. */
-GVM_DEVICE uint32_t find_matches(const join_params *p, const open_rows *s, match_list *list,
-                                 uint32_t tile, uint32_t first, uint32_t width, uint32_t count)
+/* Reads candidates number first to end - 1, or as many of them as the lanes can hold: lane by lane, and
+ * all that a lane can at a time. */
+GVM_DEVICE void read_candidates(const join_params *p, const open_rows *s, uint32_t first,
+                                uint32_t end, candidate c[TOGETHER])
 {
     const inner_entry *entries = (const inner_entry *)(uintptr_t)p->entries;
-    uint32_t outer[TOGETHER], row[TOGETHER], found;
-    probe e[TOGETHER];
 
     GVM_UNROLL
     for (uint32_t k = 0; k < TOGETHER; k++) {
-        const uint32_t i = k * gvm_warp_size() + gvm_lane();
+        const uint32_t i = first + k * gvm_warp_size() + gvm_lane();
 
-        if (i < width) {
-            const inner_entry *entry = &entries[candidate(s, first + i, &outer[k])];
+        c[k].there = i < end;
+        if (c[k].there) {
+            const inner_entry *entry;
 
-            e[k] = *(const probe *)(const void *)entry;
-            row[k] = entry->row;
+            c[k].outer = owner_of(s->before, gvm_warp_size(), gvm_warp_size(), i);
+            entry = &entries[s->entry[c[k].outer] + i];
+            c[k].probe = entry->probe;
+            c[k].row = entry->row;
         }
     }
+}
+
+GVM_DEVICE int matches(const open_rows *s, const candidate *c)
+{
+    return c->there && c->probe.key == s->key[c->outer] && s->low[c->outer] <= c->probe.value &&
+           c->probe.value <= s->high[c->outer];
+}
+
+/* Adds those of candidates first to end - 1 that match to the count matches of the list; returns how many
+ * there are then. No more candidates than the lanes can hold. */
+GVM_DEVICE uint32_t find_matches(const join_params *p, const open_rows *s, match_list *list,
+                                 uint32_t tile, uint32_t first, uint32_t end, uint32_t count)
+{
+    candidate c[TOGETHER];
+    uint32_t found;
+
+    read_candidates(p, s, first, end, c);
     GVM_UNROLL
     for (uint32_t k = 0; k < TOGETHER; k++) {
-        const int hit = k * gvm_warp_size() + gvm_lane() < width && matches(s, &e[k], outer[k]);
+        const int hit = matches(s, &c[k]);
         const uint32_t at = count + gvm_warp_rank(hit, &found);
 
         if (hit) {
-            list->pair[at].low = tile * gvm_warp_size() + outer[k];
-            list->pair[at].high = row[k];
-            list->rest[at].low = e[k].value;
-            list->rest[at].high = e[k].text_bytes;
-            list->text[at] = e[k].text;
+            list->pair[at].low = tile * gvm_warp_size() + c[k].outer;
+            list->pair[at].high = c[k].row;
+            list->rest[at].low = c[k].probe.value;
+            list->rest[at].high = c[k].probe.text_bytes;
+            list->text[at] = c[k].probe.text;
         }
         count += found;
     }
@@ -463,7 +464,7 @@ GVM_DEVICE uint32_t join_candidates(const join_params *p, int way, const open_ro
         width = range->most - count < TOGETHER * gvm_warp_size() ? range->most - count
                                                                  : TOGETHER * gvm_warp_size();
         width = range->end - i < width ? range->end - i : width;
-        count = find_matches(p, s, list, range->tile, i, width, count);
+        count = find_matches(p, s, list, range->tile, i, i + width, count);
         i += width;
         if (i < range->end && count + gvm_warp_size() <= range->most)
             continue;
@@ -495,27 +496,18 @@ GVM_DEVICE uint32_t join_candidates(const join_params *p, int way, const open_ro
 GVM_DEVICE void count_candidates(const join_params *p, const open_rows *s, const join_range *range,
                                  progress *done)
 {
-    const inner_entry *entries = (const inner_entry *)(uintptr_t)p->entries;
     uint64_t *tile = &((uint64_t *)(uintptr_t)p->tiles)[range->tile];
     uint64_t rows = 0, units = 0;
 
-    for (uint32_t first = range->begin + gvm_lane(); first < range->end;
-         first += TOGETHER * gvm_warp_size()) {
-        uint32_t outer[TOGETHER];
-        probe e[TOGETHER];
+    for (uint32_t i = range->begin; i < range->end; i += TOGETHER * gvm_warp_size()) {
+        candidate c[TOGETHER];
 
-        GVM_UNROLL
-        for (uint32_t k = 0; k < TOGETHER; k++) {
-            const uint32_t i = first + k * gvm_warp_size();
-
-            if (i < range->end)
-                e[k] = *(const probe *)(const void *)&entries[candidate(s, i, &outer[k])];
-        }
+        read_candidates(p, s, i, range->end, c);
         GVM_UNROLL
         for (uint32_t k = 0; k < TOGETHER; k++)
-            if (first + k * gvm_warp_size() < range->end && matches(s, &e[k], outer[k])) {
+            if (matches(s, &c[k])) {
                 rows++;
-                units += units_of(e[k].text_bytes);
+                units += units_of(c[k].probe.text_bytes);
             }
     }
     rows = warp_sum(rows);

@@ -334,7 +334,7 @@ static bool run_generated(gpu *g, const options *o, const generated *made, const
     c->input = input;
     c->made = *made;
     generate(made, &t);
-    run_case(g, o, &t, made->guess > 0 ? made->guess : made->fraction, c);
+    run_case(g, o, &t, generated_guess(made), c);
     report_text(text, c, &o->settings);
     fflush(text);
     tables_free(&t);

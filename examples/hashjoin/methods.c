@@ -68,9 +68,9 @@ static gvm_appender *make_appender(gpu *g, const settings *s)
     return appender;
 }
 
-/* One launch and what it has filled, which is the appender's still. Returns whether the join is at its
- * end. */
-static bool append_piece(gpu *g, gvm_appender *appender, join_params *p, piece *filled, outcome *out)
+/* One launch and the buffer that it has filled. Returns whether the join is at its end. */
+static bool append_piece(gpu *g, gvm_appender *appender, join_params *p, piece *filled,
+                         gvm_buffer **buffer, outcome *out)
 {
     gvm_appender_result result = {.struct_size = sizeof result};
     double since = now_ms();
@@ -89,7 +89,10 @@ static bool append_piece(gpu *g, gvm_appender *appender, join_params *p, piece *
     out->empty = result.rows > 0 || result.complete ? 0 : out->empty + 1;
     if (out->empty > HALVINGS_MAX)
         give_up("no row fits into what memory there is: %s", gvm_status_text(result.reason));
-    *filled = (piece){.address = p->append.address,
+    since = now_ms();
+    must(gvm_appender_take(appender, buffer), "cannot take the buffer");
+    lap(&since, &out->take_ms);
+    *filled = (piece){.address = gvm_buffer_address(*buffer),
                       .rows = result.rows,
                       .text_low = p->append.reserve_bytes - result.bytes,
                       .text_high = p->append.reserve_bytes,
@@ -113,17 +116,17 @@ static void join_appender(gpu *g, const built *b, const settings *s, piece_taker
     gvm_appender *appender = make_appender(g, s);
     bool done = false;
 
+    out->allocate_ms = now_ms() - since;
     gpu_zero(p.state, sizeof(join_state));
     gpu_zero(p.saved, g->warps * sizeof(join_range));
     while (!done) {
         gvm_buffer *buffer;
         piece filled;
 
-        done = append_piece(g, appender, &p, &filled, out);
+        done = append_piece(g, appender, &p, &filled, &buffer, out);
         lap(&since, &out->ms);
         add_piece(&filled, take, arg, out);
         since = now_ms();
-        must(gvm_appender_take(appender, &buffer), "cannot take the buffer");
         gvm_buffer_destroy(buffer);
         lap(&since, &out->free_ms);
         if (!done)
@@ -228,7 +231,8 @@ static void join_fixed(gpu *g, const built *b, const settings *s, piece_taker ta
         out->first_try_ms = now_ms() - start;
         out->launches++;
         free_result(memory, out);
-        out->free_ms = 0; /* within the time of the whole */
+        out->allocate_ms += out->free_ms;
+        out->free_ms = 0;
         rows = (end >> 32) + state.lost_rows;
         units = (uint32_t)end + state.lost_units;
         if (rows > FIELD_MAX || units > FIELD_MAX)

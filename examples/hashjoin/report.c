@@ -90,6 +90,8 @@ void report_text(FILE *out, const join_case *c, const settings *s)
             fprintf(out, ", counted in %.3f", median(all, offsetof(outcome, count_ms)));
         fprintf(out, ", memory in %.3f, written in %.3f", median(all, offsetof(outcome, allocate_ms)),
                 median(all, offsetof(outcome, write_ms)));
+        if (m == APPENDER)
+            fprintf(out, ", taken in %.3f", median(all, offsetof(outcome, take_ms)));
         if (m != TWO_PASS && speed_up(c, m) > 0)
             fprintf(out, ", %.2f times as fast as two-pass", speed_up(c, m));
         if (m == APPENDER)
@@ -239,6 +241,8 @@ static void put_method(json *j, const join_case *c, method m)
         put_figures(j, "count_ms", all, offsetof(outcome, count_ms));
     put_figures(j, "allocate_ms", all, offsetof(outcome, allocate_ms));
     put_figures(j, "write_ms", all, offsetof(outcome, write_ms));
+    if (m == APPENDER)
+        put_figures(j, "take_ms", all, offsetof(outcome, take_ms));
     put_figures(j, "free_ms", all, offsetof(outcome, free_ms));
     put_number(j, "gb_per_s", median_ms(all) > 0 ? (double)result_bytes(o) / median_ms(all) / 1e6 : 0);
     if (m != TWO_PASS && speed_up(c, m) > 0)
@@ -274,7 +278,7 @@ static void put_case(json *j, const join_case *c)
         put_number(j, "zipf", c->made.zipf);
         put_whole(j, "explode", c->made.explode);
         put_number(j, "fraction", c->made.fraction);
-        put_number(j, "guess", c->made.guess > 0 ? c->made.guess : c->made.fraction);
+        put_number(j, "guess", generated_guess(&c->made));
         put_whole(j, "text_bytes_min", c->made.text_min);
         put_whole(j, "text_bytes_max", c->made.text_max);
         put_whole(j, "seed", c->made.seed);

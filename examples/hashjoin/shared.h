@@ -22,12 +22,17 @@ typedef struct result_row {
     uint64_t text_offset;
 } result_row;
 
-/* A row of the inner side, as the hash table has it. Who comes for its key has all of it: a GPU's
- * memory is read by 32 bytes. */
-typedef struct __attribute__((aligned(32))) inner_entry {
+/* What it takes to see whether a row of the inner side matches, and how much text it has. */
+typedef struct __attribute__((aligned(16))) probe {
     uint32_t key, value;
     uint32_t text; /* unit at which it begins */
     uint32_t text_bytes;
+} probe;
+
+/* The row, as the hash table has it. Who comes for its key has all of it: a GPU's memory is read by 32
+ * bytes. */
+typedef struct __attribute__((aligned(32))) inner_entry {
+    probe probe;
     uint32_t row; /* its number in the inner table */
     uint32_t unused[3];
 } inner_entry;
@@ -84,7 +89,8 @@ typedef struct join_state {
     uint64_t unused5[10];
 } join_state;
 
-#define HEAVY_SHIFT 40
+/* 2^22 tiles: more than a GPU has of ROWS_MAX rows; 2^42 slices: more than all pairs of so many rows make. */
+#define HEAVY_SHIFT 42
 
 /* A tile of more candidates than one warp should have to itself. */
 typedef struct heavy_tile {

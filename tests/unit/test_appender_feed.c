@@ -190,12 +190,14 @@ static int be_just_in_time(void *arg)
 
 static int be_destroyed_while_served(void *arg)
 {
+    gvm_append_slot slot;
     pthread_t opener;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
     shut_door();
     CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(CHUNK / 2 / ROW, 0, 1, &slot) == GVM_APPEND_OK);
     while (atomic_load(&at_door) == 0) /* what comes after the first chunks is stuck */
         sched_yield();
     CHILD_EXPECT(pthread_create(&opener, NULL, open_door, NULL) == 0);
@@ -228,6 +230,27 @@ static int be_first(void *arg)
     pthread_join(opener, NULL);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.rows == CHUNK / ROW + 1);
     CHILD_EXPECT(result.commits >= 4 && result.first_us > 0);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* What ends in a quarter of the first chunks has those and no more; one row on, the next is asked for. */
+static int be_small(void *arg)
+{
+    const uint64_t rows = CHUNK / 4 / ROW;
+    gvm_append_slot slot;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(rows - 1, CHUNK / 4, 1, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(finish() == GVM_OK && result.commits == 2);
+    CHILD_EXPECT(info().front_bytes == CHUNK && info().back_bytes == CHUNK);
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(2, 0, 1, &slot) == GVM_APPEND_OK);
+    while (info().front_bytes == CHUNK)
+        sched_yield();
+    CHILD_EXPECT(finish() == GVM_OK && result.rows == rows + 1);
     CHILD_EXPECT(stop());
     return 0;
 }
@@ -428,6 +451,7 @@ CHILD_TEST(appender_destroyed_while_served_leaves_nothing, be_destroyed_while_se
 CHILD_TEST(first_chunks_are_there_before_a_kernel_runs, be_first)
 CHILD_TEST(end_that_is_not_written_gets_nothing, be_one_end)
 CHILD_TEST(last_chunk_of_a_budget_goes_where_it_is_needed, be_last_chunk)
+CHILD_TEST(small_result_has_no_more_than_its_first_chunks, be_small)
 CHILD_TEST(first_chunk_that_cannot_be_had_is_tried_again, be_first_not_had)
 CHILD_TEST(begin_that_fails_changes_nothing, be_failed_begin)
 CHILD_TEST(reservations_that_came_first_are_served_first, be_first_come)
@@ -443,6 +467,7 @@ int main(void)
         cmocka_unit_test(answer_just_in_time_is_not_late),
         cmocka_unit_test(appender_destroyed_while_served_leaves_nothing),
         cmocka_unit_test(first_chunks_are_there_before_a_kernel_runs),
+        cmocka_unit_test(small_result_has_no_more_than_its_first_chunks),
         cmocka_unit_test(end_that_is_not_written_gets_nothing),
         cmocka_unit_test(last_chunk_of_a_budget_goes_where_it_is_needed),
         cmocka_unit_test(first_chunk_that_cannot_be_had_is_tried_again),

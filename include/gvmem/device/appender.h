@@ -88,7 +88,8 @@ enum {
 typedef struct gvm_append_words {
     uint64_t cursor; /* what is reserved; every reservation adds */
     uint64_t unused0[15];
-    /* Read by every reservation, written a few times per commit. */
+    /* Read by every reservation, written a few times per commit. The first four, in this order, by four
+     * lanes of a warp: gvm_append_look_warp(). */
     uint64_t ready;  /* what is committed; poller's */
     uint64_t end;    /* where the first reservation failed */
     uint64_t asked;  /* how far memory has been asked for */
@@ -195,7 +196,7 @@ GVM_DEVICE void gvm_append_poller_end(gvm_append_words *w)
 
 /* Tells the host what is wanted, and the device what the host has answered. After the state is no
  * longer OPEN, ready is what it is: late stops waiting for the host for all. */
-GVM_DEVICE_RARE void gvm_append_exchange(const gvm_append *a, gvm_append_words *w, int late)
+GVM_DEVICE void gvm_append_exchange(const gvm_append *a, gvm_append_words *w, int late)
 {
     gvm_append_mail *mail = (gvm_append_mail *)(uintptr_t)a->mail;
     uint64_t asked = gvm_load_consume_u64(&w->asked), need = gvm_load_consume_u64(&w->need);
@@ -235,8 +236,7 @@ GVM_DEVICE_RARE void gvm_append_exchange(const gvm_append *a, gvm_append_words *
 /* Raises asked in either field. Whoever does tells the host, unless another is about to: then what
  * was asked is told with the next exchange, which every later reservation brings about as long as
  * asked is not acked. */
-GVM_DEVICE_RARE void gvm_append_ask(const gvm_append *a, gvm_append_words *w, uint64_t rows,
-                                    uint64_t units)
+GVM_DEVICE void gvm_append_ask(const gvm_append *a, gvm_append_words *w, uint64_t rows, uint64_t units)
 {
     uint64_t asked = gvm_load_consume_u64(&w->asked), target, seen;
 
@@ -284,6 +284,7 @@ GVM_DEVICE gvm_append_view gvm_append_look_warp(const gvm_append *a)
 
     if (gvm_warp_size() < 4)
         return gvm_append_look(a);
+    gvm_warp_sync(); /* what one of them has written before, as the end, another reads */
     word = gvm_load_consume_u64(&w->ready + gvm_lane() % 4);
     view.ready = gvm_warp_get_u64(word, 0);
     view.end = gvm_warp_get_u64(word, 1);
@@ -369,8 +370,8 @@ GVM_DEVICE_RARE uint32_t gvm_append_wait(const gvm_append *a, gvm_append_words *
 }
 
 /* Moves the cursor by so much if that fits, or past every limit if it does not. */
-GVM_DEVICE_RARE uint32_t gvm_append_swap(const gvm_append *a, gvm_append_words *w, uint64_t rows,
-                                         uint64_t units, uint64_t *old)
+GVM_DEVICE uint32_t gvm_append_swap(const gvm_append *a, gvm_append_words *w, uint64_t rows,
+                                    uint64_t units, uint64_t *old)
 {
     uint64_t from = gvm_load_consume_u64(&w->cursor), to, seen;
     int fits;

@@ -69,14 +69,24 @@ typedef struct gvm_soft_global {
 /* ------------------------------------------------------------------ a real GPU */
 
 #define GVM_DEVICE static __device__ __forceinline__
+/* A function that is seldom called: its registers are not every caller's. */
 #define GVM_DEVICE_RARE static __device__ __noinline__
+
+/* Only so can a function that is not inlined be given a pointer into a kernel's parameters without a
+ * copy of all of them in every thread. */
+#if __CUDACC_VER_MAJOR__ * 100 + __CUDACC_VER_MINOR__ >= 1107
+#define GVM_PARAMETER const __grid_constant__
+#else
+#define GVM_PARAMETER const
+#endif
 #define GVM_KERNEL(name, params_type, p) \
-    extern "C" __global__ void name(const __grid_constant__ params_type p)
+    extern "C" __global__ void name(GVM_PARAMETER params_type p)
 #define GVM_GLOBAL(type, name) \
     extern "C" { \
     __device__ type name; \
     }
 #define GVM_SHARED(type, name, count) __shared__ type name[count]
+/* Before a loop of a constant number of rounds, whose arrays shall be registers. */
 #define GVM_UNROLL _Pragma("unroll")
 
 GVM_DEVICE uint32_t gvm_thread(void)
@@ -355,12 +365,12 @@ GVM_DEVICE uint32_t gvm_warp_rank(int yes, uint32_t *total)
 
 GVM_DEVICE void gvm_stream_u64(void *p, uint64_t v)
 {
-    *(uint64_t *)p = v;
+    memcpy(p, &v, sizeof v);
 }
 GVM_DEVICE void gvm_stream_u64x2(void *p, uint64_t first, uint64_t second)
 {
-    ((uint64_t *)p)[0] = first;
-    ((uint64_t *)p)[1] = second;
+    memcpy(p, &first, sizeof first);
+    memcpy((char *)p + sizeof first, &second, sizeof second);
 }
 
 GVM_DEVICE uint32_t gvm_atomic_add_u32(uint32_t *p, uint32_t v)
