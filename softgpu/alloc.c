@@ -12,6 +12,7 @@
 #include "softgpu/space.h"
 
 #define ATTACH_HOST 2u /* CU_MEM_ATTACH_HOST */
+#define DRAINS_MAX 1000
 
 static uint64_t round_up(uint64_t bytes, uint64_t unit)
 {
@@ -110,8 +111,9 @@ CUresult cuMemAllocAsync(CUdeviceptr *ptr, size_t size, CUstream stream)
     model.span.size_bytes = size;
     model.page_bytes = round_up(size, SOFT_GRANULARITY_BYTES);
     rc = soft_backing_charge(&model.backing, here, model.page_bytes);
-    if (rc == CUDA_ERROR_OUT_OF_MEMORY) {
-        /* Memory whose free is still queued counts as free for what comes behind it. */
+    /* Memory whose free is still queued counts as free for what comes behind it. Other threads may take
+     * what a drain has brought, and free it again. */
+    for (int drains = 0; rc == CUDA_ERROR_OUT_OF_MEMORY && drains < DRAINS_MAX; drains++) {
         rc = soft_device_drain(model.device);
         if (rc == CUDA_SUCCESS)
             rc = soft_backing_charge(&model.backing, here, model.page_bytes);

@@ -7,6 +7,7 @@
  */
 #include "tests/unit/unit.h"
 
+#include <pthread.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -522,6 +523,45 @@ static void memory_exported_by_the_killed_stays_until_its_fd_is_closed(void **st
     expect_device("a", 32 * MIB, CUDA_SUCCESS);
 }
 
+/* Threads that never have more than the device together, if what they have freed counts as free. */
+#define TAKERS 8
+#define TAKES 2000
+
+static void *take_and_free(void *context)
+{
+    CUdeviceptr at;
+
+    if (gvmi_cu->cuCtxPushCurrent(context) != CUDA_SUCCESS)
+        return (void *)1;
+    for (int i = 0; i < TAKES; i++)
+        if (gvmi_cu->cuMemAllocAsync(&at, CHUNK, NULL) != CUDA_SUCCESS ||
+            gvmi_cu->cuMemFreeAsync(at, NULL) != CUDA_SUCCESS)
+            return (void *)1;
+    return NULL;
+}
+
+static int take_in_threads(void *arg)
+{
+    pthread_t takers[TAKERS];
+    CUcontext context;
+    void *failed;
+
+    (void)arg;
+    CHILD_EXPECT(start(machine_of("memory=16MiB", "takers")) == GVM_OK);
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+    for (int i = 0; i < TAKERS; i++)
+        CHILD_EXPECT(pthread_create(&takers[i], NULL, take_and_free, context) == 0);
+    for (int i = 0; i < TAKERS; i++)
+        CHILD_EXPECT(pthread_join(takers[i], &failed) == 0 && failed == NULL);
+    return 0;
+}
+
+static void memory_freed_in_streams_is_there_for_every_thread(void **state)
+{
+    (void)state;
+    assert_child_succeeds(take_in_threads, NULL);
+}
+
 static void host_memory_has_its_own_limit(void **state)
 {
     holder device = start_holder("a", CU_MEM_LOCATION_TYPE_DEVICE, 32 * MIB, NULL);
@@ -576,6 +616,7 @@ int main(void)
         cmocka_unit_test(memory_is_shared_by_processes_of_one_instance_alone),
         cmocka_unit_test(memory_of_the_killed_comes_back),
         cmocka_unit_test(memory_exported_by_the_killed_stays_until_its_fd_is_closed),
+        cmocka_unit_test(memory_freed_in_streams_is_there_for_every_thread),
         cmocka_unit_test(host_memory_has_its_own_limit),
         cmocka_unit_test(host_memory_pinned_counts_against_the_same_limit),
     };
