@@ -11,6 +11,12 @@
 #include "base/error.h"
 #include "base/struct.h"
 
+/* Four lanes of a warp read a word each, which warps of one lane would not notice to be others. */
+_Static_assert(offsetof(gvm_append_words, end) == offsetof(gvm_append_words, ready) + 8 &&
+                   offsetof(gvm_append_words, asked) == offsetof(gvm_append_words, ready) + 16 &&
+                   offsetof(gvm_append_words, acked) == offsetof(gvm_append_words, ready) + 24,
+               "ready, end, asked and acked follow each other");
+
 static uint64_t lesser(uint64_t a, uint64_t b)
 {
     return a < b ? a : b;

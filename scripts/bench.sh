@@ -1,9 +1,10 @@
 #!/bin/sh
 # usage: [OUT=FOLDER] [BENCHES=LIST] [ROWS=NUMBER] [PG_CONFIG=FILE | POSTGRES_PACK=FILE] bench.sh [BUILD-FOLDER]
-# Measures what the driver's virtual memory calls and buffers cost, a keeper, heaps beside other pools and
-# appenders, and joins with them (see docs/benchmarks.md), replays bench/traces, and measures gstore_fdw's tables, of ROWS rows, where there is
-# a PostgreSQL as check-gpu.sh wants one; shows it and records it as JSON under OUT. The build is a release
-# one; for figures worth keeping, the machine must be quiet.
+# Measures what the driver's virtual memory calls and buffers cost, a keeper, heaps, other pools beside
+# them, appenders, and joins with them (see docs/benchmarks.md), replays bench/traces, and measures
+# gstore_fdw's tables, of ROWS rows, where there is a PostgreSQL as check-gpu.sh wants one; shows it and
+# records it as JSON under OUT. BENCHES is some of: vmm keeper heap pools appender hashjoin policy gstore.
+# The build is a release one; for figures worth keeping, the machine must be quiet.
 set -eu
 cd "$(dirname "$0")/.."
 build=${1:-build}-release

@@ -11,8 +11,8 @@
 
 #include "softgpu/space.h"
 
-#define ATTACH_HOST 2u /* CU_MEM_ATTACH_HOST */
-#define DRAINS_MAX 1000
+#define ATTACH_HOST 2u  /* CU_MEM_ATTACH_HOST */
+#define DRAINS_MAX 1000 /* before it is believed that there is no memory */
 
 static uint64_t round_up(uint64_t bytes, uint64_t unit)
 {

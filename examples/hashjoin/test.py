@@ -223,6 +223,7 @@ def a_sweep_is_checked_and_recorded():
     for one in record["cases"]:
         expect(one["same_as_on_the_cpu"], True, "right")
         expect([m["method"] for m in one["methods"]], ["appender", "two-pass", "fixed"], "methods")
+    expect([c["guess"] for c in record["cases"][:7]], [0.005] * 6 + [1], "guesses")
     expect_more(record["cases"][2]["times_the_estimate"], 50, "times the estimate")
     expect_more(record["cases"][10]["times_the_estimate"], 10, "times the estimate")
 

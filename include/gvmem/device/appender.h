@@ -42,6 +42,9 @@
  * (in collective calls one thread's amount is that of all, the others' are 0). Amounts may be
  * gathered and published at once.
  *
+ * Its functions are given a pointer into the kernel's parameter. GVM_KERNEL declares that so that
+ * nothing is copied; in a CUDA kernel of one's own write const __grid_constant__ before its type.
+ *
  * How it works, invariants, and why so: docs/design/appender.md.
  */
 #ifndef GVMEM_DEVICE_APPENDER_H
