@@ -39,6 +39,17 @@ typedef struct gvmi_append_slot {
 gvm_status gvmi_append_slot_take(gvm_device *device, gvmi_append_slot *out);
 void gvmi_append_slot_give(gvm_device *device, const gvmi_append_slot *slot);
 
+/* What the appenders of a device have given back and the driver does not have; service.c's alone. */
+typedef struct gvmi_append_debt {
+    TAILQ_ENTRY(gvmi_append_debt) entry;
+    bool listed;
+    gvmi_chunk_cache *cache; /* where it is, beyond the limit */
+    uint64_t appenders;      /* that the device has */
+} gvmi_append_debt;
+
+/* Of a device whose pool is there: it has, or had, an appender. */
+gvmi_append_debt *gvmi_append_debt_of(gvm_device *device);
+
 /* ---- feed.c */
 
 /* What of an appender is being committed. */
@@ -82,8 +93,9 @@ void gvmi_append_feed_begin(gvm_appender *appender);
  * first need tries again. */
 void gvmi_append_feed_first(gvm_appender *appender);
 
-/* Gives back what is committed beyond so many chunks, or beyond what is written. What cannot be
- * given back stays. Not while the appender has begun. */
+/* Gives back what is committed beyond so many chunks, or beyond what is written: unmapped here, given to
+ * the driver by the service's thread. What cannot be given back stays. Not while the appender has
+ * begun. */
 void gvmi_append_feed_give_back(gvm_appender *appender, uint64_t front_chunks, uint64_t back_chunks);
 void gvmi_append_feed_trim(gvm_appender *appender);
 
@@ -100,9 +112,10 @@ int64_t gvmi_append_now_us(void);
 /* Starts the thread unless it runs. GVM_E_SYSTEM, GVM_E_LIMIT, GVM_E_NOMEM */
 gvm_status gvmi_append_service_start(void);
 
-/* One more appender, one less: after the last the thread ends. */
-void gvmi_append_service_retain(void);
-void gvmi_append_service_release(void);
+/* One more appender of a device, one less: after the last of the device nothing is owed for it, after
+ * the last of all the thread ends. */
+void gvmi_append_service_retain(gvm_device *device);
+void gvmi_append_service_release(gvm_device *device);
 
 /* An appender is about to join, so that the thread is awake when it does, or has thought better of
  * it. */
@@ -113,6 +126,10 @@ void gvmi_append_service_forgo(void);
  * it. */
 void gvmi_append_service_join(gvm_appender *appender);
 void gvmi_append_service_leave(gvm_appender *appender);
+
+/* What appenders of the device have given back is in its cache of free chunks, beyond the limit: the
+ * thread gives it to the driver. */
+void gvmi_append_service_owe(gvm_device *device);
 
 /* ---- appender.c */
 

@@ -143,19 +143,47 @@ void gvmi_append_feed_begin(gvm_appender *a)
     __atomic_store_n(&mail->ready, gvmi_append_ready(a), __ATOMIC_RELEASE);
 }
 
+/* Takes the chunks [first, end) from their addresses, all or none. */
+static void vacate_run(gvm_appender *a, uint64_t first, uint64_t end)
+{
+    if (first < end)
+        (void)gvmi_buffer_decommit(a->buffer, first * a->chunk_bytes,
+                                   (end - first) * a->chunk_bytes, GVMI_RELEASE_LATER);
+}
+
+static bool is_committed(const gvm_appender *a, uint64_t index)
+{
+    return a->buffer->chunks[index].tier != GVM_TIER_ABSENT;
+}
+
+/* The ends as they are in the buffer: what the driver would not let go still counts, and where they had
+ * met, a chunk that served one may have become the other's. */
+static void recount(gvm_appender *a)
+{
+    uint64_t front = 0, back = 0;
+
+    while (front < a->chunk_count && is_committed(a, front))
+        front++;
+    while (back < a->chunk_count - front && is_committed(a, a->chunk_count - 1 - back))
+        back++;
+    __atomic_store_n(&a->feed.front_chunks, front, __ATOMIC_RELAXED);
+    __atomic_store_n(&a->feed.back_chunks, back, __ATOMIC_RELAXED);
+    __atomic_store_n(&a->slot.mail->ready, gvmi_append_ready(a), __ATOMIC_RELEASE);
+}
+
 void gvmi_append_feed_give_back(gvm_appender *a, uint64_t front_chunks, uint64_t back_chunks)
 {
-    gvmi_append_feed *f = &a->feed;
-    const uint64_t end = a->chunk_count - back_chunks;
-    gvm_error error = gvmi_error_save();
+    const gvmi_append_feed *f = &a->feed;
+    const uint64_t first = front_chunks, end = a->chunk_count - lesser(back_chunks, a->chunk_count);
+    gvm_error error;
 
-    if ((f->front_chunks > front_chunks || f->back_chunks > back_chunks) &&
-        gvm_buffer_decommit(a->buffer, front_chunks * a->chunk_bytes,
-                            (end - front_chunks) * a->chunk_bytes) == GVM_OK) {
-        __atomic_store_n(&f->front_chunks, lesser(f->front_chunks, front_chunks), __ATOMIC_RELAXED);
-        __atomic_store_n(&f->back_chunks, lesser(f->back_chunks, back_chunks), __ATOMIC_RELAXED);
-        __atomic_store_n(&a->slot.mail->ready, gvmi_append_ready(a), __ATOMIC_RELEASE);
-    }
+    if (f->front_chunks <= front_chunks && f->back_chunks <= back_chunks)
+        return;
+    error = gvmi_error_save();
+    vacate_run(a, first, lesser(f->front_chunks, end));
+    vacate_run(a, greater(a->chunk_count - f->back_chunks, first), end);
+    recount(a);
+    gvmi_append_service_owe(a->device);
     gvmi_error_restore(&error);
 }
 

@@ -2,13 +2,17 @@
  *
  * It goes round them, a step each, so that none waits for another's large result. While something
  * was asked a moment ago it spins, because a kernel that waits costs a whole device; else it looks
- * every NAP_US, and without an appender that has begun or is about to it sleeps. It calls only what never waits for
- * a kernel: create, map, set access, and on the way to GVM_E_NOSPACE the amount of free memory.
+ * every NAP_US, and without an appender that has begun or is about to it sleeps. When nothing was asked
+ * for SPIN_US, it gives the driver what appenders had committed ahead and have taken from its addresses:
+ * a chunk a step, since a kernel that asks meanwhile waits for it. It calls only what never waits for a
+ * kernel: create, map, set access, release, and on the way to GVM_E_NOSPACE the amount of free memory.
  *
  * It runs while there are appenders: started by the first begin, ended by the last destroy.
  *
  * I1  an appender is on the list iff it has begun and not yet been taken from here.
  * I2  serving is on the list, or NULL; its feed is the thread's alone.
+ * I3  a device's cache that an appender has put beyond its limit is settled by whoever has taken the
+ *     debt off the list, or listed again; by the last appender of the device when it goes.
  * Locks: lock, for the list; life_lock, taken before it, for starting and ending, held while the
  * thread ends.
  */
@@ -34,10 +38,12 @@ static pthread_t thread;
 
 static gvmi_mutex lock = GVMI_MUTEX_INIT(GVMI_RANK_APPENDER_LIST);
 static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
-static pthread_cond_t left = PTHREAD_COND_INITIALIZER; /* serving has changed */
+static pthread_cond_t left = PTHREAD_COND_INITIALIZER; /* serving, or paying, has changed */
 static TAILQ_HEAD(, gvm_appender) list = TAILQ_HEAD_INITIALIZER(list);
 static const gvm_appender *serving;
-static uint64_t expected;     /* appenders that are about to join */
+static TAILQ_HEAD(, gvmi_append_debt) debts = TAILQ_HEAD_INITIALIZER(debts);
+static const gvmi_append_debt *paying; /* whose memory is on its way to the driver */
+static uint64_t expected;              /* appenders that are about to join */
 static bool stopping, joined; /* joined: somebody has, or will, since the thread looked last */
 
 /* A step for each; true if any had something to do. */
@@ -59,6 +65,40 @@ static bool serve_all_locked(void)
         appender = TAILQ_NEXT(appender, feed.entry);
     }
     return busy;
+}
+
+static void owe_locked(gvmi_append_debt *debt)
+{
+    if (!debt->listed)
+        TAILQ_INSERT_TAIL(&debts, debt, entry);
+    debt->listed = true;
+}
+
+static void forget_locked(gvmi_append_debt *debt)
+{
+    if (debt->listed)
+        TAILQ_REMOVE(&debts, debt, entry);
+    debt->listed = false;
+}
+
+/* Gives one chunk to the driver; false: there is none to give. */
+static bool pay_locked(void)
+{
+    gvmi_append_debt *debt = TAILQ_FIRST(&debts);
+    bool more;
+
+    if (debt == NULL)
+        return false;
+    forget_locked(debt); /* before the look: what comes to it later lists it again */
+    paying = debt;
+    gvmi_unlock(&lock);
+    more = gvmi_chunk_cache_settle(debt->cache);
+    gvmi_lock(&lock);
+    paying = NULL;
+    if (more && debt->appenders > 0) /* the last of them pays all of it */
+        owe_locked(debt);
+    pthread_cond_broadcast(&left);
+    return true;
 }
 
 static void nap_locked(int64_t us)
@@ -84,7 +124,8 @@ static void *run(void *unused)
         int64_t idle_us;
 
         if (TAILQ_EMPTY(&list) && expected == 0) {
-            pthread_cond_wait(&wake, &lock.mutex);
+            if (!pay_locked())
+                pthread_cond_wait(&wake, &lock.mutex);
             continue;
         }
         if (joined || serve_all_locked()) {
@@ -94,7 +135,8 @@ static void *run(void *unused)
         }
         idle_us = gvmi_append_now_us() - busy_us;
         if (idle_us > SPIN_US) {
-            nap_locked(idle_us > IDLE_US ? NAP_LONG_US : NAP_US);
+            if (!pay_locked())
+                nap_locked(idle_us > IDLE_US ? NAP_LONG_US : NAP_US);
         } else {
             gvmi_unlock(&lock);
             sched_yield();
@@ -131,14 +173,34 @@ gvm_status gvmi_append_service_start(void)
     return GVM_OK;
 }
 
-void gvmi_append_service_retain(void)
+void gvmi_append_service_retain(gvm_device *device)
 {
     gvmi_lock(&life_lock);
     appenders++;
     gvmi_unlock(&life_lock);
+    gvmi_lock(&lock);
+    gvmi_append_debt_of(device)->appenders++;
+    gvmi_unlock(&lock);
 }
 
-void gvmi_append_service_release(void)
+/* True for the last appender of a device: what all of them owe is its to pay. */
+static bool leave_debt(gvmi_append_debt *debt)
+{
+    bool last;
+
+    gvmi_lock(&lock);
+    GVM_ASSERT(debt->appenders > 0);
+    last = --debt->appenders == 0;
+    if (last) {
+        forget_locked(debt);
+        while (paying == debt)
+            pthread_cond_wait(&left, &lock.mutex);
+    }
+    gvmi_unlock(&lock);
+    return last;
+}
+
+static void leave_thread(void)
 {
     gvmi_lock(&life_lock);
     GVM_ASSERT(appenders > 0);
@@ -152,6 +214,16 @@ void gvmi_append_service_release(void)
         stopping = running = false;
     }
     gvmi_unlock(&life_lock);
+}
+
+void gvmi_append_service_release(gvm_device *device)
+{
+    gvmi_append_debt *debt = gvmi_append_debt_of(device);
+
+    if (leave_debt(debt))
+        while (gvmi_chunk_cache_settle(debt->cache))
+            ;
+    leave_thread();
 }
 
 void gvmi_append_service_expect(void)
@@ -189,5 +261,13 @@ void gvmi_append_service_leave(gvm_appender *appender)
     while (serving == appender)
         pthread_cond_wait(&left, &lock.mutex);
     TAILQ_REMOVE(&list, appender, feed.entry);
+    gvmi_unlock(&lock);
+}
+
+void gvmi_append_service_owe(gvm_device *device)
+{
+    gvmi_lock(&lock);
+    owe_locked(gvmi_append_debt_of(device));
+    pthread_cond_signal(&wake);
     gvmi_unlock(&lock);
 }

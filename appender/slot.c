@@ -30,6 +30,7 @@ typedef struct slab {
 } slab;
 
 struct gvmi_append_pool {
+    gvmi_append_debt debt;
     gvmi_mutex lock;
     uint32_t slab_count;
     slab slabs[SLABS_MAX];
@@ -64,6 +65,7 @@ static gvm_status get_pool(gvm_device *device, struct gvmi_append_pool **out)
     pool = device->appends;
     if (pool == NULL && (pool = calloc(1, sizeof *pool)) != NULL) {
         gvmi_mutex_init(&pool->lock, GVMI_RANK_APPENDER_LIST);
+        pool->debt.cache = device->cache;
         gvmi_appends_unload = unload; /* always the same, before there is a pool to unload */
         device->appends = pool;
     }
@@ -103,7 +105,7 @@ static bool take_free(struct gvmi_append_pool *pool, gvmi_append_slot *out)
 static gvm_status make_slab(const gvm_device *device, slab *s)
 {
     void *host;
-    CUresult result = gvmi_cu->cuMemAlloc(&s->words, SLAB_SLOTS * sizeof(gvm_append_words));
+    CUresult result = gvmi_device_alloc(device, &s->words, SLAB_SLOTS * sizeof(gvm_append_words));
 
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuMemAlloc", "no memory on device %d for appenders' words",
@@ -158,4 +160,9 @@ void gvmi_append_slot_give(gvm_device *device, const gvmi_append_slot *slot)
     GVM_ASSERT((s->taken >> slot->index % SLAB_SLOTS & 1) != 0);
     s->taken &= ~(1ull << slot->index % SLAB_SLOTS);
     gvmi_unlock(&pool->lock);
+}
+
+gvmi_append_debt *gvmi_append_debt_of(gvm_device *device)
+{
+    return &device->appends->debt;
 }

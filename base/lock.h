@@ -24,12 +24,12 @@ typedef enum gvmi_rank {
     GVMI_RANK_VECTOR,          /* one gvm_vector */
     GVMI_RANK_BUFFER,          /* one gvm_buffer */
     GVMI_RANK_KERNELS,         /* loading the kernels of one device */
-    GVMI_RANK_APPENDER_LIST,   /* the appenders that have begun; a device's free words for them */
-    GVMI_RANK_DEVICE,          /* a device's table of free chunks */
-    GVMI_RANK_FRAMES,          /* the keeper's table of frames */
-    GVMI_RANK_QUEUE,           /* what one thread of the keeper has for another */
-    GVMI_RANK_REGISTRY,        /* the table of live objects */
-    GVMI_RANK_DRIVER,          /* counters of the driver decorators */
+    GVMI_RANK_APPENDER_LIST, /* appenders that have begun, what is owed for them; a device's free words */
+    GVMI_RANK_DEVICE,        /* a device's table of free chunks */
+    GVMI_RANK_FRAMES,        /* the keeper's table of frames */
+    GVMI_RANK_QUEUE,         /* what one thread of the keeper has for another */
+    GVMI_RANK_REGISTRY, /* the table of live objects */
+    GVMI_RANK_DRIVER,   /* counters of the driver decorators */
     GVMI_RANK_COUNT,
 } gvmi_rank;
 

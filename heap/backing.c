@@ -65,8 +65,12 @@ static gvm_status count_managed(gvm_heap *heap, uint64_t bytes)
 {
     char wanted[32], held[32], left[32];
     const uint64_t all = __atomic_add_fetch(&heap->device->managed_bytes, bytes, __ATOMIC_RELAXED);
-    const uint64_t free_bytes = gvmi_backing_free_bytes(heap);
+    uint64_t free_bytes = gvmi_backing_free_bytes(heap);
 
+    if (all > free_bytes && all <= heap->device->info.total_bytes) {
+        gvmi_chunk_cache_trim(heap->device->cache, 0);
+        free_bytes = gvmi_backing_free_bytes(heap);
+    }
     /* Some of what is committed may be on the device already and missing from what is free; to
      * count it twice is the safe side. */
     if (all <= free_bytes)

@@ -39,7 +39,7 @@ static gvm_status add_slab_locked(gvm_device *device, struct gvmi_kernel_set *se
     if (set->slab_count == GVMI_SLABS_MAX)
         return gvmi_fail(GVM_E_LIMIT, "%u kernels of device %d are waited for at once",
                          GVMI_SLABS_MAX * GVMI_SLOTS, device->info.ordinal);
-    result = gvmi_cu->cuMemAlloc(&slab.device, GVMI_SLOTS * GVMI_SLOT_BYTES);
+    result = gvmi_device_alloc(device, &slab.device, GVMI_SLOTS * GVMI_SLOT_BYTES);
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuMemAlloc", "no device memory for results of kernels");
     result = gvmi_cu->cuMemHostAlloc(&host, GVMI_SLOTS * GVMI_SLOT_BYTES, CU_MEMHOSTALLOC_PORTABLE);

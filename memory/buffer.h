@@ -121,6 +121,10 @@ gvm_status gvmi_buffer_commit_tier_locked(gvm_buffer *buffer, uint64_t first, ui
  * the chunks from there on as they were. */
 gvm_status gvmi_buffer_vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);
 
+/* gvm_buffer_decommit(), which keeps handles for reuse, or lets them go in another way. */
+gvm_status gvmi_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
+                                gvmi_release how);
+
 /* Takes away the chunks of [first, end) that are FRESH, keeping the thread's error; or makes them
  * ordinary ones. */
 void gvmi_buffer_undo_fresh_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);

@@ -120,11 +120,11 @@ void gvmi_buffer_place_locked(gvm_buffer *buffer, uint64_t index, gvm_tier tier,
     *tier_bytes(buffer, (uint8_t)tier) += buffer->chunk_bytes;
 }
 
-static void release_chunk(gvm_buffer *buffer, gvmi_chunk *chunk)
+static void release_chunk(gvm_buffer *buffer, gvmi_chunk *chunk, gvmi_release how)
 {
     *tier_bytes(buffer, chunk->tier) -= buffer->chunk_bytes;
-    gvmi_chunk_release(buffer->device, (gvm_tier)chunk->tier, buffer->chunk_bytes,
-                       buffer->shareable, (chunk->flags & GVMI_CHUNK_SEEN) == 0, chunk->handle);
+    gvmi_chunk_release(buffer->device, (gvm_tier)chunk->tier, buffer->chunk_bytes, buffer->shareable,
+                       (chunk->flags & GVMI_CHUNK_SEEN) == 0 ? how : GVMI_RELEASE_NOW, chunk->handle);
     memset(chunk, 0, sizeof *chunk);
 }
 
@@ -133,7 +133,7 @@ static bool is_mapped(const gvmi_chunk *chunk)
     return chunk->tier != GVM_TIER_ABSENT && (chunk->flags & GVMI_CHUNK_UNMAPPED) == 0;
 }
 
-gvm_status gvmi_buffer_vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_t end)
+static gvm_status vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_t end, gvmi_release how)
 {
     GVM_ASSERT(gvmi_lock_held(GVMI_RANK_BUFFER));
     for (uint64_t i = first, run_end; i < end; i = run_end) {
@@ -151,9 +151,14 @@ gvm_status gvmi_buffer_vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_
         }
         for (uint64_t j = i; j < run_end; j++)
             if (buffer->chunks[j].tier != GVM_TIER_ABSENT)
-                release_chunk(buffer, &buffer->chunks[j]);
+                release_chunk(buffer, &buffer->chunks[j], how);
     }
     return GVM_OK;
+}
+
+gvm_status gvmi_buffer_vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_t end)
+{
+    return vacate_locked(buffer, first, end, GVMI_RELEASE_KEEP);
 }
 
 void gvmi_buffer_undo_fresh_locked(gvm_buffer *buffer, uint64_t first, uint64_t end)
@@ -257,7 +262,8 @@ static void whole_chunks(const gvm_buffer *buffer, uint64_t offset_bytes, uint64
     *end = (offset_bytes + len_bytes) / buffer->chunk_bytes;
 }
 
-gvm_status gvm_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes)
+gvm_status gvmi_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
+                                gvmi_release how)
 {
     gvm_buffer *buffer;
     uint64_t first, end, bytes;
@@ -276,11 +282,16 @@ gvm_status gvm_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint64
                            buffer->device->info.ordinal);
     if (status == GVM_OK) {
         whole_chunks(buffer, offset_bytes, len_bytes, &first, &end);
-        status = gvmi_buffer_vacate_locked(buffer, first, end);
+        status = vacate_locked(buffer, first, end, how);
     }
     if (bytes != buffer->device_bytes + buffer->host_bytes)
         buffer->generation++;
     gvmi_unlock(&buffer->lock);
     gvmi_buffer_drop(buffer);
     return status;
+}
+
+gvm_status gvm_buffer_decommit(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes)
+{
+    return gvmi_buffer_decommit(buffer, offset_bytes, len_bytes, GVMI_RELEASE_KEEP);
 }

@@ -344,6 +344,16 @@ void gvmi_device_leave(void)
     gvmi_cu->cuCtxPopCurrent(&context);
 }
 
+CUresult gvmi_device_alloc(const gvm_device *device, CUdeviceptr *out, size_t bytes)
+{
+    CUresult result = gvmi_cu->cuMemAlloc(out, bytes);
+
+    if (result != CUDA_ERROR_OUT_OF_MEMORY)
+        return result;
+    gvmi_chunk_cache_trim(device->cache, 0);
+    return gvmi_cu->cuMemAlloc(out, bytes);
+}
+
 /* ---- questions to an open device */
 
 gvm_status gvm_device_get_info(gvm_device *handle, gvm_device_info *info)

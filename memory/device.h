@@ -47,6 +47,10 @@ void gvmi_device_leave(void);
  * context is gone, and they went with it. */
 bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered);
 
+/* cuMemAlloc; the device's free chunks go back to the driver before it answers
+ * CUDA_ERROR_OUT_OF_MEMORY. The context is current. */
+CUresult gvmi_device_alloc(const gvm_device *device, CUdeviceptr *out, size_t bytes);
+
 /* ---- memory/chunk.c: handles, new or from the cache */
 
 /* A handle of memory in a tier, of bytes (a power of two). shareable asks the driver for fd export.
@@ -57,13 +61,27 @@ bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered);
 gvm_status gvmi_chunk_create(gvm_device *device, gvm_tier tier, uint64_t bytes, bool shareable,
                              CUmemGenericAllocationHandle *out);
 
-/* Gives a handle back, that is mapped nowhere in this process. keep: it may be reused here (false
- * once it was exported or imported: others could still see it). Cannot fail. */
+/* What becomes of a handle that is let go. */
+typedef enum gvmi_release {
+    GVMI_RELEASE_NOW, /* the driver has it at once: it was exported or imported, others may see it */
+    GVMI_RELEASE_KEEP,  /* kept for reuse if the cache has room, else the same */
+    GVMI_RELEASE_LATER, /* kept, beyond the limit, too: who says so has the cache settled soon */
+} gvmi_release;
+
+/* Gives a handle back, that is mapped nowhere in this process. Cannot fail. */
 void gvmi_chunk_release(gvm_device *device, gvm_tier tier, uint64_t bytes, bool shareable,
-                        bool keep, CUmemGenericAllocationHandle handle);
+                        gvmi_release how, CUmemGenericAllocationHandle handle);
 
 gvm_status gvmi_chunk_cache_create(gvmi_chunk_cache **out);
+
+/* Gives handles to the driver until the cache keeps no more than that, and waits for those that
+ * another thread is giving it. */
 void gvmi_chunk_cache_trim(gvmi_chunk_cache *cache, uint64_t keep_bytes);
+
+/* Gives the driver one handle beyond the cache's limit; false: there was none. */
+bool gvmi_chunk_cache_settle(gvmi_chunk_cache *cache);
+
+/* Bytes of free handles, those on their way to the driver included. */
 uint64_t gvmi_chunk_cache_bytes(gvmi_chunk_cache *cache);
 void gvmi_chunk_cache_destroy(gvmi_chunk_cache *cache);
 

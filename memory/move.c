@@ -46,8 +46,8 @@ static void release_handles(window *w)
     gvm_buffer *buffer = w->buffer;
 
     for (uint64_t i = 0; i < w->count; i++)
-        gvmi_chunk_release(buffer->device, w->to, buffer->chunk_bytes, buffer->shareable, true,
-                           w->handles[i]);
+        gvmi_chunk_release(buffer->device, w->to, buffer->chunk_bytes, buffer->shareable,
+                           GVMI_RELEASE_KEEP, w->handles[i]);
 }
 
 static gvm_status map_scratch(window *w)
@@ -114,8 +114,10 @@ static gvm_status swap_handles(window *w)
     for (uint64_t i = 0; i < w->count; i++) {
         gvmi_chunk *chunk = &buffer->chunks[w->first + i];
 
-        gvmi_chunk_release(buffer->device, (gvm_tier)chunk->tier, buffer->chunk_bytes,
-                           buffer->shareable, (chunk->flags & GVMI_CHUNK_SEEN) == 0, chunk->handle);
+        gvmi_chunk_release(
+            buffer->device, (gvm_tier)chunk->tier, buffer->chunk_bytes, buffer->shareable,
+            (chunk->flags & GVMI_CHUNK_SEEN) == 0 ? GVMI_RELEASE_KEEP : GVMI_RELEASE_NOW,
+            chunk->handle);
         *chunk = (gvmi_chunk){
             .handle = w->handles[i],
             .tier = (uint8_t)w->to,

@@ -36,12 +36,8 @@ static gvm_status check_support(const gvm_device *device)
 static gvm_status allocate(gvm_device *device, uint64_t len_bytes, CUdeviceptr *out)
 {
     char size[32];
-    CUresult result = gvmi_cu->cuMemAlloc(out, len_bytes);
+    CUresult result = gvmi_device_alloc(device, out, len_bytes);
 
-    if (result == CUDA_ERROR_OUT_OF_MEMORY) { /* free chunks of ours may be in the way */
-        gvmi_chunk_cache_trim(device->cache, 0);
-        result = gvmi_cu->cuMemAlloc(out, len_bytes);
-    }
     if (result == CUDA_SUCCESS)
         return GVM_OK;
     return gvmi_driver_fail(

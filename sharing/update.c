@@ -175,7 +175,8 @@ static void set_access(gvm_buffer *buffer, bool sealed, gvm_access access, bool 
 
 static void release(const gvm_buffer *buffer, gvm_tier tier, CUmemGenericAllocationHandle handle)
 {
-    gvmi_chunk_release(buffer->device, tier, buffer->chunk_bytes, buffer->shareable, false, handle);
+    gvmi_chunk_release(buffer->device, tier, buffer->chunk_bytes, buffer->shareable,
+                       GVMI_RELEASE_NOW, handle);
 }
 
 /* Puts the old memory back where it was. */

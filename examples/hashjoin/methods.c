@@ -111,14 +111,16 @@ static bool append_piece(gpu *g, gvm_appender *appender, join_params *p, piece *
 static void join_appender(gpu *g, const built *b, const settings *s, piece_taker take, void *arg,
                           outcome *out)
 {
-    double since = now_ms();
+    double since = now_ms(), before;
     join_params p = b->params;
-    gvm_appender *appender = make_appender(g, s);
+    gvm_appender *appender;
     bool done = false;
 
-    out->allocate_ms = now_ms() - since;
-    gpu_zero(p.state, sizeof(join_state));
+    gpu_zero(p.state, sizeof(join_state)); /* which the device does meanwhile */
     gpu_zero(p.saved, g->warps * sizeof(join_range));
+    before = now_ms();
+    appender = make_appender(g, s);
+    lap(&before, &out->allocate_ms);
     while (!done) {
         gvm_buffer *buffer;
         piece filled;
@@ -146,13 +148,13 @@ static void *write_buffer(gpu *g, kernel which, join_params *p, uint64_t rows, u
     double since = now_ms();
     void *memory = NULL;
 
+    gpu_zero(p->state, sizeof(join_state)); /* which the device does meanwhile */
     must(gvm_alloc(g->device, &memory, bytes > 0 ? bytes : 1), "no memory for the result");
     lap(&since, &out->allocate_ms);
     p->result = (uint64_t)(uintptr_t)memory;
     p->text_offset = text_offset_of(rows);
     p->rows_max = rows;
     p->units_max = units;
-    gpu_zero(p->state, sizeof(join_state));
     launch_both(g, which, p);
     read_state(p, state);
     lap(&since, &out->write_ms);

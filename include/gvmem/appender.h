@@ -165,7 +165,12 @@ GVM_API gvm_status gvm_appender_finish(gvm_appender *appender, gvm_stream stream
                                        gvm_appender_result *result);
 
 /* Gives the filled buffer to the caller, without a copy, and makes a new, empty one for what comes
- * next. Memory that was committed ahead and holds nothing is given back first.
+ * next. Memory that was committed ahead and holds nothing is taken from its addresses first. The
+ * library's thread gives it to the driver (0.3 ms a chunk of 512 MiB), so that nobody waits for that
+ * here, as soon as no kernel of the process has asked for memory for 2 ms; the last appender of the
+ * device that is destroyed does the rest. Until then the next begin reuses it, and what gvmem
+ * allocates in this process on a full device has it first; for other libraries and processes
+ * gvm_device_trim() gives it to the driver at once.
  *
  * GVM_E_INVALID  it has begun, or out is NULL
  * GVM_E_TORN     the last kernel left it torn: nothing is known to be whole

@@ -59,7 +59,8 @@ typedef struct gvm_device_info {
     uint64_t total_bytes;
     uint64_t free_bytes;        /* at this moment, for all processes */
     uint64_t granularity_bytes; /* smallest chunk; 0 without vmm */
-    uint64_t cached_bytes;      /* free chunks of both tiers that this process keeps for reuse */
+    uint64_t cached_bytes; /* free chunks of both tiers that this process keeps for reuse, or is
+                            * about to give back (gvm_appender_take()) */
 } gvm_device_info;
 
 /* The driver behind the devices. */

@@ -440,6 +440,34 @@ static int be_relaunched(void *arg)
     return 0;
 }
 
+/* Whatever the steps, every so often one of them is a turn to poll. */
+static void turns_come_with_any_steps(void **state)
+{
+    static const struct {
+        uint64_t rows, units;
+    } steps[] = {{1, 0},    {0, 1},    {128, 0}, {0, 4096}, {1024, 4096}, {181, 0},
+                 {51, 213}, {3791, 0}, {1, 1},   {64, 64},  {65536, 0},   {0, 1 << 20}};
+
+    (void)state;
+    for (size_t s = 0; s < sizeof steps / sizeof *steps; s++) {
+        uint32_t rows = 0, units = 0, turns = 0, without = 0, longest = 0;
+
+        for (int i = 0; i < 16000; i++) {
+            rows += (uint32_t)steps[s].rows;
+            units += (uint32_t)steps[s].units;
+            without++;
+            if (gvm_append_is_turn(gvm_append_position(rows, units))) {
+                turns++;
+                longest = without > longest ? without : longest;
+                without = 0;
+            }
+        }
+        assert_in_range(turns, 16000 / 20, 16000 / 13);
+        assert_in_range(longest, 1, 400);
+        assert_in_range(without, 0, 400);
+    }
+}
+
 /* ---- */
 
 CHILD_TEST(driver_out_of_memory_ends_it_and_more_resumes_it, be_poor)
@@ -474,6 +502,7 @@ int main(void)
         cmocka_unit_test(begin_that_fails_changes_nothing),
         cmocka_unit_test(reservations_that_came_first_are_served_first),
         cmocka_unit_test(kernel_launched_again_gets_on),
+        cmocka_unit_test(turns_come_with_any_steps),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

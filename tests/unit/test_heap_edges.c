@@ -141,6 +141,30 @@ static void managed_heaps_together_stay_within_free_memory(void **state)
     check();
 }
 
+/* What the process keeps for reuse goes back to the driver before a heap is told that it is full. */
+static void managed_heap_has_the_memory_of_free_chunks(void **state)
+{
+    const gvm_heap_options options = {
+        .struct_size = sizeof options, .kind = GVM_HEAP_MANAGED, .reserve_bytes = 1};
+    const gvm_buffer_options chunks = {.struct_size = sizeof chunks, .chunk_bytes = CHUNK};
+    gvm_device_info device_info = {.struct_size = sizeof device_info};
+    gvm_buffer *buffer;
+    void *ptr;
+
+    (void)state;
+    remake(&options);
+    assert_int_equal(gvm_buffer_create(device, 64 * CHUNK, &chunks, &buffer), GVM_OK);
+    assert_int_equal(gvm_buffer_commit(buffer, 0, 64 * CHUNK), GVM_OK);
+    gvm_buffer_destroy(buffer);
+    assert_int_equal(gvm_device_get_info(device, &device_info), GVM_OK);
+    assert_int_equal(device_info.cached_bytes >= 64 * CHUNK, 1);
+    ptr = alloc(device_info.free_bytes + 16 * CHUNK);
+    assert_int_equal(gvm_device_get_info(device, &device_info), GVM_OK);
+    assert_int_equal(device_info.cached_bytes, 0);
+    release(ptr);
+    check();
+}
+
 /* The system promises pages alone, and some systems give no more: this one gives just that, to who
  * reserves addresses. */
 static atomic_bool shifted;
@@ -461,6 +485,7 @@ int main(void)
         TEST(alloc_keeps_no_more_than_the_reserve),
         TEST(trim_keeps_no_more_than_the_reserve),
         TEST(managed_heaps_together_stay_within_free_memory),
+        TEST(managed_heap_has_the_memory_of_free_chunks),
         TEST(host_blocks_begin_at_units),
         TEST(host_memory_that_stays_pinned_is_used_again),
         TEST(segments_that_come_and_go_are_known_once),

@@ -237,8 +237,8 @@ GVM_DEVICE void gvm_append_exchange(const gvm_append *a, gvm_append_words *w, in
 }
 
 /* Raises asked in either field. Whoever does tells the host, unless another is about to: then what
- * was asked is told with the next exchange, which every later reservation brings about as long as
- * asked is not acked. */
+ * was asked is told with the next exchange, which later reservations bring about as long as asked is
+ * not acked. */
 GVM_DEVICE void gvm_append_ask(const gvm_append *a, gvm_append_words *w, uint64_t rows, uint64_t units)
 {
     uint64_t asked = gvm_load_consume_u64(&w->asked), target, seen;
@@ -296,8 +296,21 @@ GVM_DEVICE gvm_append_view gvm_append_look_warp(const gvm_append *a)
     return view;
 }
 
+/* One in 16 of the positions, whatever the steps between them: the halves are mixed, and mixed again. */
+GVM_DEVICE int gvm_append_is_turn(uint64_t position)
+{
+    uint32_t mixed = (uint32_t)(position >> 32) * 0x9e3779b1u ^ (uint32_t)position * 0x85ebca6bu;
+
+    mixed ^= mixed >> 15;
+    mixed *= 0x2c1b3c6du;
+    mixed ^= mixed >> 13;
+    mixed *= 0x297a2d39u;
+    return mixed >> 28 == 0;
+}
+
 /* Looks after a reservation that ends at next: asks ahead where that is due, and reads the host's
- * answer where one is awaited. */
+ * answer where one is awaited. Nobody waits yet, so one in 16 reservations is enough: that all of them
+ * look whether they may poll, and try to, would make each of them longer. */
 GVM_DEVICE void gvm_append_look_ahead(const gvm_append *a, gvm_append_words *w, uint64_t next,
                                       const gvm_append_view *view)
 {
@@ -315,8 +328,8 @@ GVM_DEVICE void gvm_append_look_ahead(const gvm_append *a, gvm_append_words *w, 
         units = gvm_append_asked(gvm_append_units_of(next), a->ahead_units_min, a->ahead_units_max,
                                  a->units_max);
         gvm_append_ask(a, w, more_rows ? rows : 0, more_units ? units : 0);
-    } else if (asked != view->acked && gvm_load_consume_u32(&w->state) == GVM_APPEND_STATE_OPEN &&
-               gvm_append_poller_begin(w)) {
+    } else if (asked != view->acked && gvm_append_is_turn(next) &&
+               gvm_load_consume_u32(&w->state) == GVM_APPEND_STATE_OPEN && gvm_append_poller_begin(w)) {
         gvm_append_exchange(a, w, 0);
         gvm_append_poller_end(w);
     }
