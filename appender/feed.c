@@ -117,9 +117,9 @@ static uint64_t first_asked(const gvm_appender *a)
         return 0;
     if (a->row_bytes > 0)
         return gvm_append_position(
-            gvm_append_asked(rows, l->ahead_rows_min, l->ahead_rows_max, l->rows_max), 0);
+            gvm_append_ahead(rows, l->ahead_rows_min, l->ahead_rows_max, l->rows_max), 0);
     return gvm_append_position(
-        0, gvm_append_asked(units, l->ahead_units_min, l->ahead_units_max, l->units_max));
+        0, gvm_append_ahead(units, l->ahead_units_min, l->ahead_units_max, l->units_max));
 }
 
 void gvmi_append_feed_begin(gvm_appender *a)

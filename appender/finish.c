@@ -56,8 +56,8 @@ static void set_limits(gvm_appender *a)
 {
     const uint64_t unit = 1ull << a->unit_shift;
     const uint64_t capacity = gvmi_appender_allowed_chunks(a) * a->chunk_bytes;
-    /* The second chunk is asked for when a quarter of the first is used: a small result leaves it be. */
-    const uint64_t least = lesser(a->chunk_bytes - a->chunk_bytes / 4, a->ahead_bytes);
+    /* The second chunk is asked for when an eighth of the first is used: a small result leaves it be. */
+    const uint64_t least = lesser(a->chunk_bytes - a->chunk_bytes / 8, a->ahead_bytes);
     gvm_append *limits = &a->limits;
 
     *limits = (gvm_append){

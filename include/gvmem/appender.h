@@ -58,7 +58,7 @@ typedef struct gvm_appender_options {
     uint64_t budget_bytes;
     uint64_t step_bytes; /* Most that one commit adds; steps grow from a chunk to this. 0: 256 MiB. */
     /* How far ahead of need either end is committed at most: as much as is written already, but at
-     * least three quarters of a chunk and at most this. 0: two steps; 1: not at all. */
+     * least seven eighths of a chunk and at most this. 0: two steps; 1: not at all. */
     uint64_t ahead_bytes;
     /* What one reservation takes from the back is a multiple of this, a power of two up to 4096. 0:
      * 16, or as much as makes the whole budget reachable: the back holds 3 * 2^30 units. */

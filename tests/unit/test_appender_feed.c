@@ -234,16 +234,16 @@ static int be_first(void *arg)
     return 0;
 }
 
-/* What ends in a quarter of the first chunks has those and no more; one row on, the next is asked for. */
+/* What ends in an eighth of the first chunks has those and no more; one row on, the next is asked for. */
 static int be_small(void *arg)
 {
-    const uint64_t rows = CHUNK / 4 / ROW;
+    const uint64_t rows = CHUNK / 8 / ROW;
     gvm_append_slot slot;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(rows - 1, CHUNK / 4, 1, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(write_slot(rows - 1, CHUNK / 8, 1, &slot) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK && result.commits == 2);
     CHILD_EXPECT(info().front_bytes == CHUNK && info().back_bytes == CHUNK);
     CHILD_EXPECT(begin() == GVM_OK);
