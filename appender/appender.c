@@ -146,7 +146,6 @@ static gvm_status make(gvm_device *device, uint64_t row_bytes, const gvmi_buffer
     status = gvmi_registry_add(GVMI_KIND_APPENDER, gvmi_key(appender), appender);
     if (status != GVM_OK)
         goto fail_destroy_buffer;
-    gvmi_append_service_retain(device);
     gvmi_device_retain(device);
     *out = appender;
     return GVM_OK;
@@ -311,7 +310,6 @@ void gvm_appender_destroy(gvm_appender *handle)
         gvmi_append_service_leave(appender);
     gvm_buffer_destroy(appender->buffer);
     gvmi_append_slot_give(appender->device, &appender->slot);
-    gvmi_append_service_release(appender->device);
     gvmi_device_release(appender->device);
     gvmi_mutex_destroy(&appender->lock);
     gvmi_registry_retire(appender);

@@ -44,10 +44,9 @@ typedef struct gvmi_append_debt {
     TAILQ_ENTRY(gvmi_append_debt) entry;
     bool listed;
     gvmi_chunk_cache *cache; /* where it is, beyond the limit */
-    uint64_t appenders;      /* that the device has */
 } gvmi_append_debt;
 
-/* Of a device whose pool is there: it has, or had, an appender. */
+/* Of a device that has, or had, an appender. */
 gvmi_append_debt *gvmi_append_debt_of(gvm_device *device);
 
 /* ---- feed.c */
@@ -56,6 +55,7 @@ gvmi_append_debt *gvmi_append_debt_of(gvm_device *device);
 typedef struct gvmi_append_feed {
     TAILQ_ENTRY(gvm_appender) entry;    /* service.c: appenders that have begun */
     bool leaving;                       /* service.c: not to be served again */
+    bool starting;                      /* atomic: the first chunks are not there yet */
     uint64_t front_chunks, back_chunks; /* atomic: gvm_appender_get_info() looks */
     uint64_t allowed_chunks;            /* by the budget, of both */
     uint64_t step_chunks;               /* of the next commit at most */
@@ -89,17 +89,13 @@ struct gvm_appender {
 /* Readies the feed for a begin: answers in the mailbox say what is committed. */
 void gvmi_append_feed_begin(gvm_appender *appender);
 
-/* The first chunk of an end that has none, before any kernel runs. Not an error if it fails: the
- * first need tries again. */
-void gvmi_append_feed_first(gvm_appender *appender);
-
 /* Gives back what is committed beyond so many chunks, or beyond what is written: unmapped here, given to
  * the driver by the service's thread. What cannot be given back stays. Not while the appender has
  * begun. */
 void gvmi_append_feed_give_back(gvm_appender *appender, uint64_t front_chunks, uint64_t back_chunks);
 void gvmi_append_feed_trim(gvm_appender *appender);
 
-/* One commit at most. False: there was nothing to do. */
+/* The first chunks, or one commit at most. False: there was nothing to do. */
 bool gvmi_append_feed_step(gvm_appender *appender);
 
 /* The position up to which memory is committed, within the limits. */
@@ -112,18 +108,13 @@ int64_t gvmi_append_now_us(void);
 /* Starts the thread unless it runs. GVM_E_SYSTEM, GVM_E_LIMIT, GVM_E_NOMEM */
 gvm_status gvmi_append_service_start(void);
 
-/* One more appender of a device, one less: after the last of the device nothing is owed for it, after
- * the last of all the thread ends. */
-void gvmi_append_service_retain(gvm_device *device);
-void gvmi_append_service_release(gvm_device *device);
+/* One more device that has appenders; one less, which forgets its debt: after the last the thread
+ * ends. */
+void gvmi_append_service_retain(void);
+void gvmi_append_service_release(gvmi_append_debt *debt);
 
-/* An appender is about to join, so that the thread is awake when it does, or has thought better of
- * it. */
-void gvmi_append_service_expect(void);
-void gvmi_append_service_forgo(void);
-
-/* From now on the thread serves the appender that was expected; it no longer does, and has left
- * it. */
+/* From now on the thread serves the appender, and its first chunks are there, or cannot be had; it no
+ * longer does, and has left it. */
 void gvmi_append_service_join(gvm_appender *appender);
 void gvmi_append_service_leave(gvm_appender *appender);
 

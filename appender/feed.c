@@ -127,6 +127,7 @@ void gvmi_append_feed_begin(gvm_appender *a)
     gvmi_append_feed *f = &a->feed;
     gvm_append_mail *mail = a->slot.mail;
 
+    __atomic_store_n(&f->starting, true, __ATOMIC_RELAXED);
     f->allowed_chunks = gvmi_appender_allowed_chunks(a);
     f->need = 0;
     f->asked = raise_position(a, 0, first_asked(a));
@@ -249,7 +250,9 @@ static void listen(gvm_appender *a, uint64_t *told)
     f->need = raise_position(a, f->need, __atomic_load_n(&mail->need, __ATOMIC_ACQUIRE));
 }
 
-void gvmi_append_feed_first(gvm_appender *a)
+/* The first chunk of an end that has none, before any kernel runs. That it cannot be had is no error: the
+ * first need tries again. */
+static void commit_first(gvm_appender *a)
 {
     gvmi_append_feed *f = &a->feed;
     /* The last chunk of a budget is left to what is needed, unless only one end can need it. */
@@ -270,6 +273,11 @@ bool gvmi_append_feed_step(gvm_appender *a)
     uint64_t told, left, space, front, back, beyond, ahead_front, ahead_back;
     bool needed, unmet, at_front;
 
+    if (__atomic_load_n(&f->starting, __ATOMIC_RELAXED)) {
+        commit_first(a);
+        __atomic_store_n(&f->starting, false, __ATOMIC_RELEASE);
+        return true;
+    }
     listen(a, &told);
     left = chunks_left(a);
     space = a->chunk_count - f->front_chunks - f->back_chunks;

@@ -121,24 +121,24 @@ static gvm_status begin_locked(gvm_appender *a, gvm_append *append)
     set_limits(a);
     if (a->stuck)
         gvmi_append_feed_trim(a);
-    gvmi_append_feed_begin(a);
     front_chunks = a->feed.front_chunks;
     back_chunks = a->feed.back_chunks;
-    gvmi_append_feed_first(a);
+    gvmi_append_feed_begin(a);
+    gvmi_append_service_join(a);
     *words = (gvm_append_words){
         .cursor = a->position,
-        .ready = a->slot.mail->ready,
+        .ready = __atomic_load_n(&a->slot.mail->ready, __ATOMIC_ACQUIRE),
         .end = GVM_APPEND_NO_END,
         .published = a->position,
     };
     status = move_words(a, true);
     if (status != GVM_OK) {
+        gvmi_append_service_leave(a);
         gvmi_append_feed_give_back(a, front_chunks, back_chunks);
         return status;
     }
     gvmi_struct_out(append, &a->limits, sizeof a->limits, sizeof a->limits);
     a->begun = true;
-    gvmi_append_service_join(a);
     return GVM_OK;
 }
 
@@ -155,12 +155,8 @@ gvm_status gvm_appender_begin(gvm_appender *handle, gvm_append *append)
     gvmi_unlock(&appender->lock); /* held still, so that the thread stays once it is there */
     status = gvmi_append_service_start();
     gvmi_lock(&appender->lock);
-    if (status == GVM_OK) {
-        gvmi_append_service_expect();
+    if (status == GVM_OK)
         status = begin_locked(appender, append);
-        if (status != GVM_OK)
-            gvmi_append_service_forgo();
-    }
     gvmi_appender_drop(appender);
     return status;
 }

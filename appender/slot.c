@@ -47,6 +47,7 @@ static void unload(gvm_device *device)
     struct gvmi_append_pool *pool = device->appends;
 
     device->appends = NULL;
+    gvmi_append_service_release(&pool->debt);
     if (gvmi_device_enter(device) == GVM_OK) {
         for (uint32_t i = 0; i < pool->slab_count; i++)
             free_slab(&pool->slabs[i]);
@@ -66,6 +67,7 @@ static gvm_status get_pool(gvm_device *device, struct gvmi_append_pool **out)
     if (pool == NULL && (pool = calloc(1, sizeof *pool)) != NULL) {
         gvmi_mutex_init(&pool->lock, GVMI_RANK_APPENDER_LIST);
         pool->debt.cache = device->cache;
+        gvmi_append_service_retain();
         gvmi_appends_unload = unload; /* always the same, before there is a pool to unload */
         device->appends = pool;
     }

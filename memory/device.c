@@ -178,14 +178,19 @@ static gvm_status start_context(gvm_device *device)
     return status;
 }
 
-static void stop_context(gvm_device *device)
+/* What other rooms hung on the device goes first: it may be using the rest. */
+static void unload_rooms(gvm_device *device)
 {
-    bool entered;
-
     if (device->kernels != NULL)
         gvmi_kernels_unload(device);
     if (device->appends != NULL)
         gvmi_appends_unload(device);
+}
+
+static void stop_context(gvm_device *device)
+{
+    bool entered;
+
     if (gvmi_device_enter_to_free(device, &entered))
         gvmi_cu->cuStreamDestroy(device->stream);
     if (entered)
@@ -265,6 +270,7 @@ static void release_locked(gvm_device *device)
     if (__atomic_sub_fetch(&device->references, 1, __ATOMIC_ACQ_REL) > 0)
         return;
     alive[device->info.ordinal] = NULL;
+    unload_rooms(device);
     gvmi_chunk_cache_destroy(device->cache);
     stop_context(device);
     gvmi_registry_retire(device);

@@ -89,7 +89,7 @@ typedef struct gvm_appender_result {
     size_t struct_size; /* in: sizeof(gvm_appender_result) */
     uint64_t rows;      /* at the buffer's start */
     uint64_t bytes;     /* at its end: [reserve_bytes - bytes, reserve_bytes) */
-    uint64_t commits;   /* by begin and the library's thread */
+    uint64_t commits;   /* of the library's thread, by begin and since */
     uint64_t commit_us; /* that they took together */
     uint64_t first_us;  /* from the start of begin to the first of them; 0 if there was none */
     /* If not complete: GVM_E_LIMIT when the reservation or the budget was spent, otherwise what
@@ -106,7 +106,7 @@ typedef struct gvm_appender_info {
     uint64_t row_bytes, budget_bytes;
     uint64_t rows, bytes;              /* as of the last finish */
     uint64_t front_bytes, back_bytes;  /* committed from either end, at this moment */
-    uint64_t commits, committed_bytes; /* by begin and the library's thread, since creation */
+    uint64_t commits, committed_bytes; /* of the library's thread, since creation */
     uint32_t align_bytes;
     int32_t ordinal;
     uint8_t begun; /* between begin and finish */
@@ -142,7 +142,8 @@ GVM_API gvm_status gvm_appender_create(gvm_device *device, uint64_t row_bytes, u
  * reservation is then granted if the budget allows it at all, so that a kernel that is launched
  * again always gets on.
  *
- * Blocks for a commit at each end and a short copy; starts the library's thread if it does not run.
+ * Blocks for a commit at each end, by the library's thread, and a short copy; starts that thread if it
+ * does not run.
  *
  * GVM_E_INVALID  it has begun already, or append is NULL or its struct_size is wrong
  * GVM_E_TORN     the last kernel left it torn: reset it first
@@ -167,10 +168,9 @@ GVM_API gvm_status gvm_appender_finish(gvm_appender *appender, gvm_stream stream
 /* Gives the filled buffer to the caller, without a copy, and makes a new, empty one for what comes
  * next. Memory that was committed ahead and holds nothing is taken from its addresses first. The
  * library's thread gives it to the driver (0.3 ms a chunk of 512 MiB), so that nobody waits for that
- * here, as soon as no kernel of the process has asked for memory for 2 ms; the last appender of the
- * device that is destroyed does the rest. Until then the next begin reuses it, and what gvmem
- * allocates in this process on a full device has it first; for other libraries and processes
- * gvm_device_trim() gives it to the driver at once.
+ * here, as soon as no kernel of the process has asked for memory for 2 ms. Until then the next begin
+ * reuses it, and what gvmem allocates in this process on a full device has it first; for other
+ * libraries and processes gvm_device_trim() gives it to the driver at once.
  *
  * GVM_E_INVALID  it has begun, or out is NULL
  * GVM_E_TORN     the last kernel left it torn: nothing is known to be whole
@@ -197,7 +197,7 @@ GVM_API gvm_buffer *gvm_appender_buffer(gvm_appender *appender);
 GVM_API gvm_status gvm_appender_get_info(gvm_appender *appender, gvm_appender_info *info);
 
 /* Gives back memory and addresses. Does not wait for kernels: end those that append first. NULL and
- * unknown pointers are ignored. The last appender ends the library's thread. */
+ * unknown pointers are ignored. The library's thread ends with the last device that had appenders. */
 GVM_API void gvm_appender_destroy(gvm_appender *appender);
 
 #ifdef __cplusplus

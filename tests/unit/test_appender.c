@@ -428,7 +428,7 @@ static int service_threads(bool *sleeps)
     return count;
 }
 
-/* More appenders than a slab of the pool has slots, all begun; one thread for all, and none after. */
+/* More appenders than a slab of the pool has slots, all begun; one thread for all, and none after the device. */
 static int be_many(void *arg)
 {
     enum { MANY = 150 };

@@ -307,8 +307,7 @@ static int be_half_refused(void *arg)
     return 0;
 }
 
-/* What is owed while the thread pays is paid, too; an appender that goes leaves that to the thread
- * while its device has another. */
+/* What is owed while the thread pays is paid, too, after an appender has gone. */
 static int be_two(void *arg)
 {
     const gvm_appender_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
@@ -350,8 +349,8 @@ static int be_kept(void *arg)
     return 0;
 }
 
-/* With the last appender the thread goes, and leaves nothing behind. */
-static int be_destroyed(void *arg)
+/* With the device the thread goes, and leaves nothing behind; an appender that goes waits for nothing. */
+static int be_closed(void *arg)
 {
     gvm_buffer *buffer;
     pthread_t opener;
@@ -360,12 +359,12 @@ static int be_destroyed(void *arg)
     CHILD_EXPECT(fill("0"));
     atomic_store(&shut, true);
     CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK);
-    CHILD_EXPECT(pthread_create(&opener, NULL, open_soon, NULL) == 0);
     gvm_appender_destroy(appender);
-    CHILD_EXPECT(device_info().cached_bytes == 0);
-    pthread_join(opener, NULL);
-    gvm_buffer_destroy(buffer);
+    CHILD_EXPECT(atomic_load(&done) == 0);
+    CHILD_EXPECT(pthread_create(&opener, NULL, open_soon, NULL) == 0);
+    gvm_buffer_destroy(buffer); /* which waits for the driver, as ever */
     gvm_device_close(device);
+    pthread_join(opener, NULL);
     gvmi_driver_install(real);
     CHILD_EXPECT(gvmi_check_held().handles == 0 && gvmi_check_violations() == 0);
     return 0;
@@ -379,7 +378,7 @@ CHILD_TEST(device_full_a_moment_ago_is_tried_again, be_gone_meanwhile)
 CHILD_TEST(chunks_that_stay_mapped_still_count, be_half_refused)
 CHILD_TEST(debt_that_grows_while_it_is_paid_is_paid, be_two)
 CHILD_TEST(cache_ends_within_its_limit, be_kept)
-CHILD_TEST(destroy_leaves_nothing_to_release, be_destroyed)
+CHILD_TEST(closed_device_leaves_nothing_to_release, be_closed)
 
 int main(void)
 {
@@ -392,7 +391,7 @@ int main(void)
         cmocka_unit_test(chunks_that_stay_mapped_still_count),
         cmocka_unit_test(debt_that_grows_while_it_is_paid_is_paid),
         cmocka_unit_test(cache_ends_within_its_limit),
-        cmocka_unit_test(destroy_leaves_nothing_to_release),
+        cmocka_unit_test(closed_device_leaves_nothing_to_release),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
