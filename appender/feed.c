@@ -122,12 +122,19 @@ static uint64_t first_asked(const gvm_appender *a)
         0, gvm_append_ahead(units, l->ahead_units_min, l->ahead_units_max, l->units_max));
 }
 
+/* Is there an end that will be written and has no memory? */
+static bool lacks_first(const gvm_appender *a)
+{
+    return (a->row_bytes > 0 && a->feed.front_chunks == 0) ||
+           (!a->rows_only && a->feed.back_chunks == 0);
+}
+
 void gvmi_append_feed_begin(gvm_appender *a)
 {
     gvmi_append_feed *f = &a->feed;
     gvm_append_mail *mail = a->slot.mail;
 
-    __atomic_store_n(&f->starting, true, __ATOMIC_RELAXED);
+    __atomic_store_n(&f->starting, lacks_first(a), __ATOMIC_RELAXED);
     f->allowed_chunks = gvmi_appender_allowed_chunks(a);
     f->need = 0;
     f->asked = raise_position(a, 0, first_asked(a));
