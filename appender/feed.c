@@ -122,11 +122,18 @@ static uint64_t first_asked(const gvm_appender *a)
         0, gvm_append_ahead(units, l->ahead_units_min, l->ahead_units_max, l->units_max));
 }
 
-/* Is there an end that will be written and has no memory? */
-static bool lacks_first(const gvm_appender *a)
+/* Does an end lack its first chunk, and may it have one before it is needed? The last chunk of a budget is
+ * left to what is needed, unless only one end can need it. */
+static bool lacks_first(const gvm_appender *a, bool front)
 {
-    return (a->row_bytes > 0 && a->feed.front_chunks == 0) ||
-           (!a->rows_only && a->feed.back_chunks == 0);
+    const gvmi_append_feed *f = &a->feed;
+    const uint64_t spare = has_both_ends(a) && a->chunk_count > 1 ? 1 : 0;
+
+    if (f->ahead_over || chunks_left(a) <= spare)
+        return false;
+    if (front)
+        return a->row_bytes > 0 && f->front_chunks == 0;
+    return !a->rows_only && f->back_chunks == 0 && (a->row_bytes == 0 || is_roomy(a));
 }
 
 void gvmi_append_feed_begin(gvm_appender *a)
@@ -134,7 +141,6 @@ void gvmi_append_feed_begin(gvm_appender *a)
     gvmi_append_feed *f = &a->feed;
     gvm_append_mail *mail = a->slot.mail;
 
-    __atomic_store_n(&f->starting, lacks_first(a), __ATOMIC_RELAXED);
     f->allowed_chunks = gvmi_appender_allowed_chunks(a);
     f->need = 0;
     f->asked = raise_position(a, 0, first_asked(a));
@@ -143,6 +149,7 @@ void gvmi_append_feed_begin(gvm_appender *a)
     f->reason = GVM_OK;
     f->commits = f->commit_us = f->first_us = 0;
     f->begun_us = gvmi_append_now_us();
+    __atomic_store_n(&f->starting, lacks_first(a, true) || lacks_first(a, false), __ATOMIC_RELAXED);
     /* No kernel looks yet: the launch comes after begin. */
     __atomic_store_n(&mail->asked, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&mail->need, 0, __ATOMIC_RELAXED);
@@ -257,21 +264,13 @@ static void listen(gvm_appender *a, uint64_t *told)
     f->need = raise_position(a, f->need, __atomic_load_n(&mail->need, __ATOMIC_ACQUIRE));
 }
 
-/* The first chunk of an end that has none, before any kernel runs. That it cannot be had is no error: the
- * first need tries again. */
+/* The first chunk of one end, before any kernel of the appender runs; starting ends with the last. That
+ * it cannot be had is no error: the first need tries again. */
 static void commit_first(gvm_appender *a)
 {
-    gvmi_append_feed *f = &a->feed;
-    /* The last chunk of a budget is left to what is needed, unless only one end can need it. */
-    const uint64_t spare = has_both_ends(a) && a->chunk_count > 1 ? 1 : 0;
-    gvm_error error = gvmi_error_save();
-
-    if (a->row_bytes > 0 && f->front_chunks == 0 && chunks_left(a) > spare && !f->ahead_over)
-        commit(a, true, 1, false);
-    if (!a->rows_only && f->back_chunks == 0 && chunks_left(a) > spare && !f->ahead_over &&
-        (a->row_bytes == 0 || is_roomy(a)))
-        commit(a, false, 1, false);
-    gvmi_error_restore(&error);
+    commit(a, lacks_first(a, true), 1, false);
+    if (!lacks_first(a, true) && !lacks_first(a, false))
+        __atomic_store_n(&a->feed.starting, false, __ATOMIC_RELEASE);
 }
 
 bool gvmi_append_feed_step(gvm_appender *a)
@@ -282,7 +281,6 @@ bool gvmi_append_feed_step(gvm_appender *a)
 
     if (__atomic_load_n(&f->starting, __ATOMIC_RELAXED)) {
         commit_first(a);
-        __atomic_store_n(&f->starting, false, __ATOMIC_RELEASE);
         return true;
     }
     listen(a, &told);

@@ -17,7 +17,7 @@
  * I2  serving is on the list, or NULL; its feed is the thread's alone.
  * I3  a device's cache that an appender has put beyond its limit is listed as a debt, or being paid.
  * Locks: lock, for the lists; life_lock, taken before it, for starting and ending, held while the
- * thread ends.
+ * thread ends. So is START, by who lets the last device go: the thread takes neither.
  */
 #include "appender/appender.h"
 
@@ -25,6 +25,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "base/assert.h"
 #include "base/error.h"
@@ -37,6 +38,7 @@
 static gvmi_mutex life_lock = GVMI_MUTEX_INIT(GVMI_RANK_APPENDER_THREAD);
 static uint64_t devices; /* that have, or had, appenders; atomic */
 static bool running;
+static pid_t owner; /* the process that the thread is of: a child made by fork() has no thread */
 static pthread_t thread;
 
 static gvmi_mutex lock = GVMI_MUTEX_INIT(GVMI_RANK_APPENDER_LIST);
@@ -46,7 +48,7 @@ static TAILQ_HEAD(, gvm_appender) list = TAILQ_HEAD_INITIALIZER(list);
 static const gvm_appender *serving;
 static TAILQ_HEAD(, gvmi_append_debt) debts = TAILQ_HEAD_INITIALIZER(debts);
 static const gvmi_append_debt *paying; /* whose memory is on its way to the driver */
-static bool stopping, joined;          /* joined: somebody has since the thread looked last */
+static bool stopping, news; /* news: somebody has joined, or owes, since it looked last */
 
 /* A step for each; true if any had something to do. */
 static bool serve_all_locked(void)
@@ -125,20 +127,19 @@ static void *run(void *unused)
     while (!stopping) {
         int64_t idle_us;
 
-        if (TAILQ_EMPTY(&list)) {
-            if (!pay_locked())
-                pthread_cond_wait(&wake, &lock.mutex);
-            continue;
-        }
-        if (serve_all_locked() || joined) {
-            joined = false;
+        if (serve_all_locked() || news) {
+            news = false;
             busy_us = gvmi_append_now_us();
             continue;
         }
         idle_us = gvmi_append_now_us() - busy_us;
-        if (idle_us > SPIN_US) {
+        if (TAILQ_EMPTY(&list) && TAILQ_EMPTY(&debts)) {
+            pthread_cond_wait(&wake, &lock.mutex);
+        } else if (idle_us > SPIN_US) {
             if (!pay_locked())
                 nap_locked(idle_us > IDLE_US ? NAP_LONG_US : NAP_US);
+        } else if (TAILQ_EMPTY(&list)) {
+            nap_locked(SPIN_US - idle_us + 1);
         } else {
             gvmi_unlock(&lock);
             sched_yield();
@@ -162,6 +163,7 @@ gvm_status gvmi_append_service_start(void)
         code = pthread_create(&thread, NULL, run, NULL);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         running = code == 0;
+        owner = getpid();
         if (running)
             (void)pthread_setname_np(thread, "gvmem-appender");
     }
@@ -193,6 +195,8 @@ static void stop_locked(void)
 
 void gvmi_append_service_release(gvmi_append_debt *debt)
 {
+    if (owner != 0 && owner != getpid())
+        return;
     gvmi_lock(&lock);
     while (paying == debt)
         pthread_cond_wait(&left, &lock.mutex);
@@ -224,8 +228,8 @@ void gvmi_append_service_join(gvm_appender *appender)
 {
     gvmi_lock(&lock);
     appender->feed.leaving = false;
-    TAILQ_INSERT_TAIL(&list, appender, feed.entry);
-    joined = true;
+    TAILQ_INSERT_HEAD(&list, appender, feed.entry); /* somebody waits */
+    news = true;
     pthread_cond_signal(&wake);
     gvmi_unlock(&lock);
     wait_for_first(appender);
@@ -245,6 +249,7 @@ void gvmi_append_service_owe(gvm_device *device)
 {
     gvmi_lock(&lock);
     owe_locked(gvmi_append_debt_of(device));
+    news = true;
     pthread_cond_signal(&wake);
     gvmi_unlock(&lock);
 }

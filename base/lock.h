@@ -15,7 +15,8 @@
 #include <stdbool.h>
 
 typedef enum gvmi_rank {
-    GVMI_RANK_START, /* loading the driver, opening a device: held across driver calls, taken first */
+    GVMI_RANK_START, /* loading the driver, opening a device: held across driver calls, and while the
+                        appenders' thread ends; taken first */
     GVMI_RANK_KEEPER_SEND, /* one connection to a keeper: what goes out; held across the sending */
     GVMI_RANK_KEEPER, /* one connection to a keeper: who waits for what, its objects; a table lock */
     GVMI_RANK_HEAP,   /* one gvm_heap; behind it, the claims of its shelves (heap/shelf.c) */

@@ -142,7 +142,8 @@ GVM_API gvm_status gvm_appender_create(gvm_device *device, uint64_t row_bytes, u
  * reservation is then granted if the budget allows it at all, so that a kernel that is launched
  * again always gets on.
  *
- * Blocks for a commit at each end, by the library's thread, and a short copy; starts that thread if it
+ * Blocks for a commit at each end, by the library's thread, which may be at one for another appender,
+ * and a short copy; starts that thread if it
  * does not run.
  *
  * GVM_E_INVALID  it has begun already, or append is NULL or its struct_size is wrong

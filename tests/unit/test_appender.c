@@ -343,7 +343,7 @@ static int be_refused(void *arg)
     CHILD_EXPECT(gvm_appender_create(device, ROW, CHUNK, NULL, NULL) == GVM_E_INVALID);
     CHILD_EXPECT(gvm_appender_create((gvm_device *)(void *)&out, ROW, CHUNK, NULL, &out) ==
                  GVM_E_FOREIGN);
-    CHILD_EXPECT(gvm_appender_create(device, ROW, 1ull << 40, NULL, &out) == GVM_OK);
+    CHILD_EXPECT(gvm_appender_create(device, ROW, 1ull << 38, NULL, &out) == GVM_OK);
     gvm_appender_destroy(out);
     CHILD_EXPECT(stop());
     return 0;

@@ -11,10 +11,11 @@
 #define AHEAD_MIN 4    /* chunks that are committed when the kernel ends, and hold nothing */
 #define PATIENCE 10000 /* ms */
 
-static atomic_bool shut;            /* the door */
-static atomic_int only;             /* the release that is to wait at it; 0: all */
-static atomic_int begun, done;      /* releases */
-static atomic_int creates, refused; /* calls that ask for memory; those told that there is none */
+static atomic_bool shut;             /* the door */
+static atomic_int only;              /* the release that is to wait at it; 0: all */
+static gvm_appender *_Atomic begins; /* whose begin opens the door */
+static atomic_int begun, done;       /* releases */
+static atomic_int creates, refused;  /* calls that ask for memory; those told that there is none */
 static atomic_int unmaps, unmap_that_fails; /* 0: none */
 
 static void sleep_ms(int ms)
@@ -29,13 +30,21 @@ static bool comes_to(atomic_int *count, int value)
     return atomic_load(count) >= value;
 }
 
+/* A begin may come while the thread is at the door: it is not to be kept there. */
+static bool is_starting(void)
+{
+    const gvm_appender *beginner = atomic_load(&begins);
+
+    return beginner != NULL && __atomic_load_n(&beginner->feed.starting, __ATOMIC_RELAXED);
+}
+
 static CUresult release_behind_door(CUmemGenericAllocationHandle handle)
 {
     const int number = atomic_fetch_add(&begun, 1) + 1;
     const bool waits = atomic_load(&only) == 0 || atomic_load(&only) == number;
     CUresult code;
 
-    for (int waited = 0; waits && atomic_load(&shut) && waited < PATIENCE; waited++)
+    for (int waited = 0; waits && atomic_load(&shut) && !is_starting() && waited < PATIENCE; waited++)
         sleep_ms(1);
     code = real->cuMemRelease(handle);
     atomic_fetch_add(&done, 1);
@@ -180,6 +189,7 @@ static int be_reused(void *arg)
     atomic_store(&shut, true);
     CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK);
     atomic_store(&creates, 0);
+    atomic_store(&begins, appender);
     CHILD_EXPECT(begin() == GVM_OK && write_slot(1, 1, 1, &slot) == GVM_APPEND_OK);
     CHILD_EXPECT(info().front_bytes == CHUNK && info().back_bytes == CHUNK);
     CHILD_EXPECT(atomic_load(&creates) == 0);
@@ -349,7 +359,8 @@ static int be_kept(void *arg)
     return 0;
 }
 
-/* With the device the thread goes, and leaves nothing behind; an appender that goes waits for nothing. */
+/* With the device the thread goes, in the middle of a release, and leaves nothing behind; an appender
+ * that goes waits for nothing. */
 static int be_closed(void *arg)
 {
     gvm_buffer *buffer;
@@ -358,11 +369,12 @@ static int be_closed(void *arg)
     (void)arg;
     CHILD_EXPECT(fill("0"));
     atomic_store(&shut, true);
-    CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK);
+    atomic_store(&only, 1);
+    CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK && comes_to(&begun, 1));
     gvm_appender_destroy(appender);
-    CHILD_EXPECT(atomic_load(&done) == 0);
+    gvm_buffer_destroy(buffer);
+    CHILD_EXPECT(atomic_load(&done) == WRITTEN && device_info().cached_bytes > 0);
     CHILD_EXPECT(pthread_create(&opener, NULL, open_soon, NULL) == 0);
-    gvm_buffer_destroy(buffer); /* which waits for the driver, as ever */
     gvm_device_close(device);
     pthread_join(opener, NULL);
     gvmi_driver_install(real);
