@@ -105,7 +105,7 @@ int64_t gvmi_append_now_us(void);
 
 /* ---- service.c */
 
-/* Starts the thread unless it runs. GVM_E_SYSTEM, GVM_E_LIMIT, GVM_E_NOMEM */
+/* Starts the thread unless it runs. GVM_E_SYSTEM, GVM_E_LIMIT, GVM_E_FOREIGN (in a child) */
 gvm_status gvmi_append_service_start(void);
 
 /* One more device that has appenders; one less, which forgets its debt: after the last the thread

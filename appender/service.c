@@ -38,7 +38,7 @@
 static gvmi_mutex life_lock = GVMI_MUTEX_INIT(GVMI_RANK_APPENDER_THREAD);
 static uint64_t devices; /* that have, or had, appenders; atomic */
 static bool running;
-static pid_t owner; /* the process that the thread is of: a child made by fork() has no thread */
+static pid_t owner; /* atomic: whose the thread is; a child made by fork() has none */
 static pthread_t thread;
 
 static gvmi_mutex lock = GVMI_MUTEX_INIT(GVMI_RANK_APPENDER_LIST);
@@ -150,12 +150,22 @@ static void *run(void *unused)
     return NULL;
 }
 
+/* Is this a child of the process that has, or had, the thread? Its locks may be held for ever. */
+static bool is_child(void)
+{
+    const pid_t pid = __atomic_load_n(&owner, __ATOMIC_RELAXED);
+
+    return pid != 0 && pid != getpid();
+}
+
 /* Signals are the program's: none is delivered to the thread. */
 gvm_status gvmi_append_service_start(void)
 {
     sigset_t all, before;
     int code = 0;
 
+    if (is_child())
+        return gvmi_fail(GVM_E_FOREIGN, "the process that used appenders was the parent of this one");
     gvmi_lock(&life_lock);
     if (!running) {
         sigfillset(&all);
@@ -163,7 +173,7 @@ gvm_status gvmi_append_service_start(void)
         code = pthread_create(&thread, NULL, run, NULL);
         pthread_sigmask(SIG_SETMASK, &before, NULL);
         running = code == 0;
-        owner = getpid();
+        __atomic_store_n(&owner, getpid(), __ATOMIC_RELAXED);
         if (running)
             (void)pthread_setname_np(thread, "gvmem-appender");
     }
@@ -195,7 +205,7 @@ static void stop_locked(void)
 
 void gvmi_append_service_release(gvmi_append_debt *debt)
 {
-    if (owner != 0 && owner != getpid())
+    if (is_child())
         return;
     gvmi_lock(&lock);
     while (paying == debt)

@@ -462,6 +462,28 @@ static int be_many(void *arg)
     return 0;
 }
 
+/* A process made by fork() has no thread of the library's: it is told so, and waits for nothing. */
+static int be_forked(void *arg)
+{
+    int status = -1;
+    pid_t pid;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(begin() == GVM_OK && finish() == GVM_OK);
+    pid = fork();
+    if (pid == 0) {
+        alarm(20);
+        CHILD_EXPECT(begin() == GVM_E_FOREIGN);
+        gvmi_append_service_release(gvmi_append_debt_of(device)); /* as if the device went */
+        _exit(0);
+    }
+    CHILD_EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
+    CHILD_EXPECT(begin() == GVM_OK && finish() == GVM_OK);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
 /* More, one after the other, than the pool has slots. */
 static int be_recycled(void *arg)
 {
@@ -578,6 +600,7 @@ CHILD_TEST(device_without_vmm_has_no_appenders, be_without_vmm)
 CHILD_TEST(buffer_taken_is_trimmed_and_the_callers, be_taken)
 CHILD_TEST(appenders_beyond_a_slab_share_one_thread, be_many)
 CHILD_TEST(appenders_that_are_gone_leave_room_for_others, be_recycled)
+CHILD_TEST(child_of_fork_is_told_that_it_has_no_thread, be_forked)
 CHILD_TEST(appender_that_idles_burns_no_core, be_idle)
 CHILD_TEST(threads_get_rows_of_their_own, be_crowd)
 
@@ -601,6 +624,7 @@ int main(void)
         cmocka_unit_test(buffer_taken_is_trimmed_and_the_callers),
         cmocka_unit_test(appenders_beyond_a_slab_share_one_thread),
         cmocka_unit_test(appenders_that_are_gone_leave_room_for_others),
+        cmocka_unit_test(child_of_fork_is_told_that_it_has_no_thread),
         cmocka_unit_test(appender_that_idles_burns_no_core),
         cmocka_unit_test(threads_get_rows_of_their_own),
     };
