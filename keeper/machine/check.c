@@ -39,17 +39,37 @@ static bool check_frame(const gvmi_machine *m, const keep_object *object, uint32
            frame->spec.bytes == object->chunk_bytes && frame->spec.device == object->device;
 }
 
+static bool has_writers(const gvmi_machine *m, uint32_t number)
+{
+    return number != 0 && (m->frames[number - 1].writers > 0 || m->frames[number - 1].unsafe);
+}
+
+/* I9, of one chunk. */
+static bool check_writers(const gvmi_machine *m, const keep_object *object, const keep_chunk *chunk)
+{
+    if (has_writers(m, gvmi_keep_frame_where(chunk)) && !object->fenced)
+        return false;
+    return !chunk->clean || chunk->op != KEEP_OP_NONE ||
+           (!has_writers(m, chunk->device_frame) && !has_writers(m, chunk->host_frame));
+}
+
 /* I5, for a chunk that clients know. */
 static bool check_chunk(const gvmi_machine *m, const keep_object *object, const keep_chunk *chunk)
 {
     if (!check_frame(m, object, chunk->device_frame, GVM_TIER_DEVICE) ||
-        !check_frame(m, object, chunk->host_frame, GVM_TIER_HOST))
+        !check_frame(m, object, chunk->host_frame, GVM_TIER_HOST) ||
+        !check_frame(m, object, chunk->twin_frame, (gvm_tier)chunk->where) ||
+        !check_writers(m, object, chunk))
+        return false;
+    if ((chunk->twin_frame != 0) > (chunk->op == KEEP_OP_RENEW_COPY || chunk->op == KEEP_OP_RENEW_MAP))
         return false;
     if (chunk->where != GVM_TIER_DEVICE && chunk->where != GVM_TIER_HOST)
         return false;
     if (chunk->clean && object->untracked && !object->sealed && object->lease_state != KEEP_FROZEN)
         return false;
-    if (chunk->op == KEEP_OP_OUT_MAP && chunk->device_frame != 0 && chunk->unmaps == 0 && !chunk->send)
+    if (((chunk->op == KEEP_OP_OUT_MAP && chunk->device_frame != 0) ||
+         (chunk->op == KEEP_OP_RENEW_MAP && chunk->twin_frame != 0)) &&
+        chunk->unmaps == 0 && !chunk->send)
         return false;
     return gvmi_keep_frame_where(chunk) != 0 &&
            (!chunk->clean || (chunk->device_frame != 0 && chunk->host_frame != 0));
@@ -120,10 +140,40 @@ static bool check_permits(const keep_object *object)
     return (object->lease_state == KEEP_EXCLUSIVE) <= (object->holder != NULL);
 }
 
+/* I10 */
+static bool check_holds(const gvmi_machine *m)
+{
+    uint64_t holders = 0, writers = 0, noted = 0, noted_writers = 0;
+
+    for (uint32_t i = 0; i < m->frame_capacity; i++) {
+        const keep_frame *frame = &m->frames[i];
+
+        if (frame->state == KEEP_FRAME_UNUSED)
+            continue;
+        if (frame->writers > frame->holders || (frame->state == KEEP_FRAME_HELD) > (frame->holders > 0))
+            return false;
+        holders += frame->holders;
+        writers += frame->writers;
+    }
+    for (uint32_t i = 0; i < m->client_capacity; i++)
+        for (uint32_t h = 0; m->clients[i] != NULL && h < m->clients[i]->held_count; h++) {
+            noted++;
+            noted_writers += m->clients[i]->held[h].writes;
+        }
+    return holders == noted && writers == noted_writers;
+}
+
 /* I7 */
 static bool check_quota(const gvmi_machine *m, const keep_quota *quota)
 {
     uint64_t used_bytes = 0;
+
+    for (uint32_t i = 0; i < m->frame_capacity; i++) {
+        const keep_frame *frame = &m->frames[i];
+
+        if (frame->state == KEEP_FRAME_HELD && m->clients[frame->holder - 1]->who.uid == quota->uid)
+            used_bytes += frame->spec.bytes;
+    }
 
     for (const keep_object *o = m->objects; o != NULL; o = o->next)
         if (o->domain.uid == quota->uid) {
@@ -139,10 +189,11 @@ bool gvmi_machine_check(const gvmi_machine *m)
     for (uint32_t d = 0; d < m->config.device_count; d++)
         if (!check_place(m, &m->devices[d].place) || !gvmi_policy_check(m->devices[d].policy))
             return false;
-    if (!check_place(m, &m->host))
+    if (!check_place(m, &m->host) || !check_holds(m))
         return false;
     for (const keep_object *o = m->objects; o != NULL; o = o->next)
-        if (o->marked || !check_chunks(m, o) || !check_permits(o))
+        if (o->marked || !check_chunks(m, o) || !check_permits(o) ||
+            (o->fenced && o->lease_state != KEEP_DRAINING && o->lease_state != KEEP_FROZEN))
             return false;
     for (uint32_t i = 0; i < m->quota_count; i++)
         if (!check_quota(m, &m->quotas[i]))

@@ -1,12 +1,14 @@
 /* Clients: coming, going, and being cut off.
  *
  * A client ends in up to three steps, which may coincide:
- *   its socket closes     it asks and answers no more; its unpublished objects lose their names;
+ *   it is silent          it asks and answers no more; its unpublished objects lose their names;
  *                         what it holds stays held, as kernels of it may still run
- *   it is voided          its leases and openings end; frames it may have mapped are written down,
- *                         so that nobody else gets them. After the revoke timeout, or when cut off
+ *   it is voided          its leases and openings end; frames that it may have mapped are written
+ *                         down (fence.c). After the revoke timeout; at once when it is cut off, when
+ *                         it never had memory, or when it closed its socket and had no lease
  *   its process is gone   nothing of it is left; the frames written down are free
- * If the process goes first, voiding has nothing to write down.
+ * If the process goes first, voiding has nothing to write down. A client that is voided, and of which
+ * no frame is written down, is over: its process needs not be waited for.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -122,6 +124,14 @@ static void void_client(gvmi_machine *m, keep_client *client, bool may_map)
     end_openings(m, client, may_map);
 }
 
+void gvmi_keep_forget_if_over(gvmi_machine *m, keep_client *client)
+{
+    const gvmi_action action = {.kind = GVMI_ACTION_FORGET, .client = client->number};
+
+    if (client->voided && client->held_count == 0 && !client->over)
+        client->over = gvmi_keep_act(m, &action); /* without memory for it: at the next look */
+}
+
 void gvmi_machine_disconnect(gvmi_machine *m, uint32_t number)
 {
     keep_client *client = gvmi_keep_client(m, number);
@@ -129,6 +139,37 @@ void gvmi_machine_disconnect(gvmi_machine *m, uint32_t number)
     if (client == NULL || !client->connected)
         return;
     silence(m, client);
+    if (!client->mapped)
+        void_client(m, client, false);
+    gvmi_keep_forget_if_over(m, client);
+    gvmi_keep_settle(m);
+}
+
+static bool has_leases(const keep_client *client)
+{
+    for (uint32_t slot = 0; slot < GVM_OBJECTS_OPEN_MAX; slot++) {
+        const keep_opening *opening = client->slots[slot];
+
+        if (opening != NULL && (gvmi_keep_readers(opening) > 0 || gvmi_keep_writers(opening) > 0))
+            return true;
+    }
+    return false;
+}
+
+void gvmi_machine_closed(gvmi_machine *m, uint32_t number)
+{
+    keep_client *client = gvmi_keep_client(m, number);
+
+    if (client == NULL || client->closed)
+        return;
+    if (client->connected)
+        silence(m, client);
+    client->closed = true;
+    if (client->voided)
+        gvmi_keep_let_go_frames(m, client, false);
+    else if (!has_leases(client))
+        void_client(m, client, true);
+    gvmi_keep_forget_if_over(m, client);
     gvmi_keep_settle(m);
 }
 
@@ -141,7 +182,7 @@ void gvmi_machine_exited(gvmi_machine *m, uint32_t number)
     if (client->connected)
         silence(m, client);
     void_client(m, client, false);
-    gvmi_keep_let_go_frames(m, client);
+    gvmi_keep_let_go_frames(m, client, true);
     m->clients[number - 1] = NULL;
     m->client_count--;
     free(client->slots);
@@ -179,7 +220,8 @@ static bool cut(gvmi_machine *m, keep_client *client)
     GVMI_PROBE_CUT(client->number);
     if (client->connected)
         silence(m, client);
-    void_client(m, client, true);
+    void_client(m, client, client->mapped);
+    gvmi_keep_forget_if_over(m, client);
     return true;
 }
 
@@ -203,6 +245,14 @@ static bool is_late(const gvmi_machine *m, int64_t since_ns, uint32_t timeout_ms
     return m->now_ns - since_ns >= timeout_ms * NS_PER_MS;
 }
 
+/* The client's answer may have come and not have been read. */
+static bool is_heard(const gvmi_machine *m, const keep_client *client, int64_t since_ns,
+                     uint32_t timeout_ms)
+{
+    return m->config.unread == NULL || !m->config.unread(m->config.unread_context, client->number) ||
+           is_late(m, since_ns + timeout_ms * NS_PER_MS, timeout_ms);
+}
+
 static bool owes_answer(const gvmi_machine *m, const keep_client *client)
 {
     for (uint32_t slot = 0; slot < GVM_OBJECTS_OPEN_MAX; slot++) {
@@ -210,7 +260,7 @@ static bool owes_answer(const gvmi_machine *m, const keep_client *client)
 
         if (opening != NULL && opening->first_pending != NULL &&
             is_late(m, opening->first_pending->sent_ns, m->config.revoke_timeout_ms))
-            return true;
+            return is_heard(m, client, opening->first_pending->sent_ns, m->config.revoke_timeout_ms);
     }
     return false;
 }
@@ -224,11 +274,11 @@ static void watch_leases(gvmi_machine *m, const keep_object *object)
         !is_late(m, object->draining_since_ns, m->config.lease_timeout_ms))
         return;
     for (keep_opening *o = object->openings; o != NULL; o = o->next) {
-        const uint64_t word = atomic_load(&o->lease->word);
-        const bool writes = gvmi_lease_writers(word) > 0 || o->owed_writers > 0;
-        const bool reads = gvmi_lease_readers(word) > 0 || o->owed_readers > 0;
+        const bool writes = gvmi_keep_writers(o) > 0, reads = gvmi_keep_readers(o) > 0;
 
-        if (o->client != wait->client && (writes || (reads && wait->kind == KEEP_WAIT_WRITE)))
+        if (o->client != wait->client &&
+            (writes || (reads && (wait->kind == KEEP_WAIT_WRITE || object->fenced))) &&
+            is_heard(m, o->client, object->draining_since_ns, m->config.lease_timeout_ms))
             gvmi_keep_doom(m, o->client, "it kept a lease that others waited for");
     }
 }
@@ -238,12 +288,13 @@ void gvmi_keep_watch_clients(gvmi_machine *m)
     for (uint32_t i = 0; i < m->client_capacity; i++) {
         keep_client *client = m->clients[i];
 
-        if (client == NULL || client->voided)
+        if (client == NULL)
             continue;
         if (!client->connected && is_late(m, client->left_ns, m->config.revoke_timeout_ms))
-            void_client(m, client, true);
+            void_client(m, client, client->mapped);
         else if (client->connected && client->opening_count > 0 && owes_answer(m, client))
             gvmi_keep_doom(m, client, "it did not map in time what the keeper moved");
+        gvmi_keep_forget_if_over(m, client);
     }
     for (keep_object *object = m->objects; object != NULL; object = object->next)
         watch_leases(m, object);

@@ -82,21 +82,27 @@ static void change(keep_object *object, keep_lease_event event)
     gvmi_keep_publish_permits(object);
 }
 
-/* ---- what is held. What a client scribbled there can only make its own objects wait. */
+/* ---- what is held
+ *
+ * A client can write anything into its lease word. A read lease may be had by whoever opened the
+ * object; a write lease by its holder alone, so writers in another word are none. */
 
-static bool opening_holds(const keep_opening *opening, bool writers_only)
+uint32_t gvmi_keep_readers(const keep_opening *opening)
 {
-    const uint64_t word = atomic_load(&opening->lease->word);
+    return opening->owed_readers + gvmi_lease_readers(atomic_load(&opening->lease->word));
+}
 
-    if (opening->owed_writers > 0 || gvmi_lease_writers(word) > 0)
-        return true;
-    return !writers_only && (opening->owed_readers > 0 || gvmi_lease_readers(word) > 0);
+uint32_t gvmi_keep_writers(const keep_opening *opening)
+{
+    if (opening->object->holder != opening)
+        return 0;
+    return opening->owed_writers + gvmi_lease_writers(atomic_load(&opening->lease->word));
 }
 
 bool gvmi_keep_held(const keep_object *object, bool writers_only)
 {
     for (const keep_opening *o = object->openings; o != NULL; o = o->next)
-        if (opening_holds(o, writers_only))
+        if (gvmi_keep_writers(o) > 0 || (!writers_only && gvmi_keep_readers(o) > 0))
             return true;
     return false;
 }
@@ -137,7 +143,7 @@ bool gvmi_keep_sample(gvmi_machine *m, keep_object *object)
 
 /* ---- freezing, for moves */
 
-static void withdraw(gvmi_machine *m, keep_object *object)
+void gvmi_keep_withdraw(gvmi_machine *m, keep_object *object)
 {
     m->revokes++;
     object->draining_since_ns = m->now_ns;
@@ -147,7 +153,7 @@ static void withdraw(gvmi_machine *m, keep_object *object)
 
 static void calm_down(keep_object *object)
 {
-    if (object->lease_state == KEEP_DRAINING && object->first_wait == NULL)
+    if (object->lease_state == KEEP_DRAINING && object->first_wait == NULL && !object->fenced)
         change(object, object->holder != NULL ? KEEP_RESUME : KEEP_CALM);
 }
 
@@ -156,7 +162,7 @@ bool gvmi_keep_freeze(gvmi_machine *m, keep_object *object)
     if (object->lease_state == KEEP_FROZEN)
         return false;
     if (object->lease_state != KEEP_DRAINING)
-        withdraw(m, object);
+        gvmi_keep_withdraw(m, object);
     if (gvmi_keep_held(object, false)) {
         calm_down(object);
         return false;
@@ -186,7 +192,13 @@ void gvmi_keep_thaw(gvmi_machine *m, keep_object *object)
         gvmi_keep_stale_copies(m, object);
     object->item.pinned = object->parked;
     gvmi_keep_resident(m, object);
-    change(object, KEEP_THAW);
+    gvmi_keep_check_fence(m, object);
+    step(object, KEEP_THAW);
+    if (object->fenced) { /* before anybody sees a permit */
+        object->draining_since_ns = m->now_ns;
+        step(object, KEEP_WAIT);
+    }
+    gvmi_keep_publish_permits(object);
     gvmi_keep_mark(m, object);
 }
 
@@ -255,8 +267,12 @@ void gvmi_keep_expire_waits(gvmi_machine *m)
         next = wait->all_next;
         if (wait->deadline_ns <= m->now_ns) {
             m->timeouts++;
-            gvmi_keep_reply_failed(m, wait->client, wait->request, GVM_E_TIMEOUT,
-                                   "others kept a conflicting lease, or the object was being moved");
+            gvmi_keep_reply_failed(
+                m, wait->client, wait->request, GVM_E_TIMEOUT, "%s",
+                wait->object->fenced
+                    ? "a process that was cut off may still write to the object, and there is no room "
+                      "yet to copy it: end that process, or make room"
+                    : "others kept a conflicting lease, or the object was being moved");
             end_wait(m, wait);
         } else if (wait->deadline_ns < m->next_wait_ns) {
             m->next_wait_ns = wait->deadline_ns;
@@ -453,10 +469,10 @@ static bool serve_head(gvmi_machine *m, keep_object *object)
         end_wait(m, wait);
         return true;
     }
-    if (bring_in(m, object, wait))
+    if (!gvmi_keep_pass_fence(m, object) || bring_in(m, object, wait))
         return false;
     if (object->lease_state == KEEP_EXCLUSIVE || (object->lease_state == KEEP_SHARED && writes))
-        withdraw(m, object);
+        gvmi_keep_withdraw(m, object);
     if (object->lease_state == KEEP_DRAINING && gvmi_keep_held(object, !writes))
         return false;
     if (wait->kind == KEEP_WAIT_SEAL)
@@ -468,6 +484,8 @@ static bool serve_head(gvmi_machine *m, keep_object *object)
 
 void gvmi_keep_serve(gvmi_machine *m, keep_object *object)
 {
+    if (!object->fence_waits)
+        gvmi_keep_check_fence(m, object);
     while (object->first_wait != NULL && serve_head(m, object))
         ;
     if (object->lease_state != KEEP_FROZEN)
@@ -598,7 +616,7 @@ void gvmi_keep_holder_gone(gvmi_machine *m, keep_opening *opening)
 {
     keep_object *object = opening->object;
 
-    if (opening->owed_writers > 0 || gvmi_lease_writers(atomic_load(&opening->lease->word)) > 0) {
+    if (gvmi_keep_writers(opening) > 0) {
         object->interrupted++;
         m->interrupted++;
     }

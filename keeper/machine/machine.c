@@ -370,6 +370,7 @@ static void look(gvmi_machine *m)
     for (keep_object *object = m->objects; object != NULL; object = object->next) {
         gvmi_keep_sample(m, object);
         object->item.pinned = object->lease_state == KEEP_FROZEN || object->parked;
+        gvmi_keep_retry_fence(m, object);
     }
     gvmi_keep_watch_clients(m);
     gvmi_keep_settle(m);
@@ -377,12 +378,17 @@ static void look(gvmi_machine *m)
     gvmi_keep_make_ahead(m);
 }
 
-void gvmi_machine_tick(gvmi_machine *m, int64_t now_ns)
+void gvmi_machine_clock(gvmi_machine *m, int64_t now_ns)
 {
     if (m->start_ns == 0)
         m->start_ns = now_ns;
     GVM_ASSERT(now_ns >= m->now_ns);
     m->now_ns = now_ns;
+}
+
+void gvmi_machine_tick(gvmi_machine *m, int64_t now_ns)
+{
+    gvmi_machine_clock(m, now_ns);
     if (now_ns >= m->next_wait_ns)
         gvmi_keep_expire_waits(m);
     if (now_ns >= m->next_look_ns) {

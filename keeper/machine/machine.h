@@ -42,12 +42,17 @@ typedef struct gvmi_machine_config {
     uint64_t quota_bytes; /* UINT64_MAX: no limit */
     uint32_t clients_max, objects_max;
     uint32_t revoke_timeout_ms, lease_timeout_ms; /* 0: never, for the latter */
-    uint32_t uid; /* the keeper's own: it may do everything, as may root */
+    bool fence_kills; /* processes that were cut off while they could write are ended */
+    uint32_t uid;     /* the keeper's own: it may do everything, as may root */
     uint64_t pid;
     /* Called for every acquire that the policy sees; may be NULL. */
     void (*trace)(void *context, uint32_t device, uint64_t object, uint64_t bytes, uint32_t count,
                   uint32_t hint);
     void *trace_context;
+    /* Asked before a client is cut off for being late: is there something of it to be read? If so it
+     * has twice the time. May be NULL. */
+    bool (*unread)(void *context, uint32_t client);
+    void *unread_context;
 } gvmi_machine_config;
 
 typedef struct gvmi_credentials {
@@ -75,12 +80,15 @@ typedef enum gvmi_action_kind {
     GVMI_ACTION_COPY,     /* make to unless made, copy from to it, in the background -> job_done */
     GVMI_ACTION_ZERO,     /* fill to with zeros, in the background -> job_done */
     GVMI_ACTION_DROP,     /* release to; no answer; after every action before it that names it */
-    GVMI_ACTION_CUT,      /* close the client's socket; disconnect() must not be called for it */
+    GVMI_ACTION_CUT,      /* tell the client the reason, and listen to it no more; disconnect() must
+                           * not be called for it */
+    GVMI_ACTION_KILL,     /* end the client's process, if that is permitted */
+    GVMI_ACTION_FORGET, /* nothing of the client is mapped: exited() is to follow */
 } gvmi_action_kind;
 
 typedef struct gvmi_action {
     gvmi_action_kind kind;
-    uint32_t client; /* SEND, SNAPSHOT, CUT */
+    uint32_t client; /* SEND, SNAPSHOT, CUT, KILL, FORGET */
     uint64_t job;    /* MAKE, COPY, ZERO */
     bool make;       /* COPY: to is to be made first */
     gvmi_frame_spec to, from;
@@ -117,17 +125,26 @@ void gvmi_machine_violation(gvmi_machine *machine, uint32_t client, const char *
 /* The client's doorbell rang: some lease word may have become zero. */
 void gvmi_machine_doorbell(gvmi_machine *machine, uint32_t client);
 
-/* The socket closed. The client's process may live on, with the memory mapped. */
+/* The client says nothing more. Its process may live on, with the memory mapped. */
 void gvmi_machine_disconnect(gvmi_machine *machine, uint32_t client);
 
-/* The client's process is gone, or it said BYE: it maps nothing any more. Comes once for every
- * client, after disconnect() or CUT, and makes the number free. */
+/* The client's end of the socket is closed, and its process is not about to end. Of memory of its own
+ * user's objects nothing is mapped there any more, once leases that it held have ended: they count
+ * until exited(), at most the revoke timeout. After disconnect() or CUT, or instead. */
+void gvmi_machine_closed(gvmi_machine *machine, uint32_t client);
+
+/* The client's process is gone, or it said BYE, or FORGET came: it maps nothing any more. Comes once
+ * for every client, after disconnect(), closed() or CUT, and makes the number free. */
 void gvmi_machine_exited(gvmi_machine *machine, uint32_t client);
 
 /* A job ended; on failure to was not made, and is unchanged if it was there before. */
 void gvmi_machine_job_done(gvmi_machine *machine, uint64_t job, gvm_status status);
 
-/* Time passes; now_ns never falls. free_bytes[d] and total_bytes[d] are the driver's, or NULL. */
+/* The time, which never falls: of the events that follow. */
+void gvmi_machine_clock(gvmi_machine *machine, int64_t now_ns);
+
+/* Time has passed: who waited or was waited for too long is looked for. Events that happened before are
+ * to be told before. */
 void gvmi_machine_tick(gvmi_machine *machine, int64_t now_ns);
 
 /* When the machine next wants a tick, at the latest; INT64_MAX: never. */

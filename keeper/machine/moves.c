@@ -2,6 +2,7 @@
  *
  *     out:  DEVICE -(copy, unless clean)-> OUT_MAP -(all openings have answered)-> HOST
  *     in:   HOST -(room)-> -(copy)-> IN_MAP -(all openings have answered)-> DEVICE, clean
+ *     renew:  either -(copy)-> RENEW_MAP -(all openings have answered)-> as before, in another frame
  *
  * `where` changes, and a new stamp is given, at the moment the MAP is decided on: who opens the
  * object from then on maps the new frame. An answer comes in two steps: UNMAPPED, the old frame is
@@ -72,6 +73,13 @@ static void end_leaving(gvmi_machine *m, keep_object *object)
         gvmi_keep_answer_evictor(m, object);
 }
 
+/* Nobody has the frame any more, but those that hold it. */
+static void leave_twin(gvmi_machine *m, keep_chunk *chunk)
+{
+    gvmi_keep_give_frame(m, chunk->twin_frame, true);
+    chunk->twin_frame = 0;
+}
+
 /* Nobody has the device frame any more. */
 static void leave_device(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
 {
@@ -89,12 +97,18 @@ static void leave_device(gvmi_machine *m, keep_object *object, keep_chunk *chunk
 static void came_to_device(gvmi_machine *m, keep_object *object, uint32_t index)
 {
     keep_device *device = device_of(m, object);
+    keep_chunk *chunk = &object->chunks[index];
 
+    if (gvmi_keep_has_writers(m, chunk->host_frame)) { /* it is no copy that can be relied on */
+        gvmi_keep_give_frame(m, chunk->host_frame, true);
+        chunk->host_frame = 0;
+        chunk->clean = false;
+    }
     object->promoted_bytes += object->chunk_bytes;
     device->promoted_bytes += object->chunk_bytes;
     device->promotions++;
     GVMI_PROBE_PROMOTE(object->id, index, object->chunk_bytes);
-    end_move(m, object, &object->chunks[index]);
+    end_move(m, object, chunk);
 }
 
 /* Everybody who was told of the chunk's new place has answered, perhaps. */
@@ -106,9 +120,11 @@ static void check_answers(gvmi_machine *m, keep_object *object, uint32_t index)
         return;
     if (chunk->op == KEEP_OP_OUT_MAP && chunk->device_frame != 0)
         leave_device(m, object, chunk);
+    if (chunk->op == KEEP_OP_RENEW_MAP && chunk->twin_frame != 0)
+        leave_twin(m, chunk);
     if (chunk->waits > 0)
         return;
-    if (chunk->op == KEEP_OP_OUT_MAP)
+    if (chunk->op == KEEP_OP_OUT_MAP || chunk->op == KEEP_OP_RENEW_MAP)
         end_move(m, object, chunk);
     else if (chunk->op == KEEP_OP_IN_MAP)
         came_to_device(m, object, index);
@@ -124,8 +140,10 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
     gvmi_wire_message message;
 
     if (pending == NULL) {
-        for (uint32_t i = 0; i < count; i++) /* nobody will know that it may have the old frames */
+        for (uint32_t i = 0; i < count; i++) { /* nobody will know that it may have the old frames */
             gvmi_keep_taint(m, gvmi_keep_other_frame(&object->chunks[indexes[i]]));
+            gvmi_keep_taint(m, object->chunks[indexes[i]].twin_frame);
+        }
         gvmi_keep_doom(m, opening->client, "out of host memory for a move");
         return;
     }
@@ -146,7 +164,7 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
         keep_chunk *chunk = &object->chunks[indexes[i]];
 
         frames[i] = gvmi_keep_frame_where(chunk);
-        gvmi_keep_frame_seen(m, frames[i], &object->domain);
+        gvmi_keep_frame_seen(m, frames[i], opening);
         if (object->mixed)
             gvmi_keep_taint(m, frames[i]);
         message.tail.chunks[i] = (gvmi_wire_chunk){
@@ -425,6 +443,56 @@ static void start_copy_in(gvmi_machine *m, keep_object *object, uint32_t index, 
     device_of(m, object)->arriving++;
 }
 
+/* ---- out of frames that have writers */
+
+static bool start_renew(gvmi_machine *m, keep_object *object, uint32_t index)
+{
+    keep_chunk *chunk = &object->chunks[index];
+    const gvm_tier tier = (gvm_tier)chunk->where;
+    bool make;
+    uint32_t frame = gvmi_keep_take_frame(m, object, tier, &make);
+
+    if (frame == 0 && tier == GVM_TIER_DEVICE)
+        return start_out(m, object, index);
+    if (frame == 0) { /* to the device, if there is room without anybody leaving */
+        frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
+        if (frame == 0)
+            return false;
+        object->moving++;
+        start_copy_in(m, object, index, frame, make);
+        return chunk->op != KEEP_OP_NONE;
+    }
+    if (!gvmi_keep_start_job(m, GVMI_ACTION_COPY, object, index, frame,
+                             gvmi_keep_frame_where(chunk), make)) {
+        gvmi_keep_give_frame(m, frame, !make);
+        return false;
+    }
+    chunk->twin_frame = frame;
+    chunk->op = KEEP_OP_RENEW_COPY;
+    object->moving++;
+    return true;
+}
+
+bool gvmi_keep_renew_chunks(gvmi_machine *m, keep_object *object)
+{
+    bool begun = false;
+
+    GVM_ASSERT(object->lease_state == KEEP_FROZEN);
+    for (uint32_t i = 0; i < object->chunk_count; i++) {
+        const keep_chunk *chunk = &object->chunks[i];
+
+        if (chunk->op != KEEP_OP_NONE || !gvmi_keep_has_writers(m, gvmi_keep_frame_where(chunk)))
+            continue;
+        if (!start_renew(m, object, i))
+            break;
+        begun = true;
+    }
+    gvmi_keep_resident(m, object);
+    return begun;
+}
+
+/* ---- room */
+
 /* The chunk at the head of the queue has a frame, or (0) will not get one. */
 static void leave_room(gvmi_machine *m, keep_device *device, uint32_t frame, bool make)
 {
@@ -506,6 +574,27 @@ static void copied_in(gvmi_machine *m, keep_object *object, uint32_t index, gvm_
     end_move(m, object, chunk);
 }
 
+static void copied_to_twin(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status,
+                           bool made)
+{
+    keep_chunk *chunk = &object->chunks[index];
+    uint32_t *own = chunk->where == GVM_TIER_DEVICE ? &chunk->device_frame : &chunk->host_frame;
+    const uint32_t old = *own;
+
+    GVM_ASSERT(!chunk->clean);
+    if (status != GVM_OK) {
+        gvmi_keep_give_frame(m, chunk->twin_frame, made);
+        chunk->twin_frame = 0;
+        object->fence_waits = true; /* the machine has less memory than the budget says */
+        end_move(m, object, chunk);
+        return;
+    }
+    *own = chunk->twin_frame;
+    chunk->twin_frame = old;
+    chunk->op = KEEP_OP_RENEW_MAP;
+    note_where(m, object, index, (gvm_tier)chunk->where);
+}
+
 void gvmi_keep_chunk_job_done(gvmi_machine *m, keep_object *object, uint32_t index,
                               gvm_status status, bool made)
 {
@@ -513,6 +602,7 @@ void gvmi_keep_chunk_job_done(gvmi_machine *m, keep_object *object, uint32_t ind
     case KEEP_OP_MAKE: gvmi_keep_made(m, object, index, status, made); break;
     case KEEP_OP_OUT_COPY: copied_out(m, object, index, status, made); break;
     case KEEP_OP_IN_COPY: copied_in(m, object, index, status, made); break;
+    case KEEP_OP_RENEW_COPY: copied_to_twin(m, object, index, status, made); break;
     default: GVM_ASSERT(false); /* a job of a chunk that has none */
     }
 }

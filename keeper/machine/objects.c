@@ -266,9 +266,10 @@ static keep_object *new_object(gvmi_machine *m, const keep_client *client, uint3
 
 void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
 {
-    keep_quota *quota = gvmi_keep_quota(m, object->domain.uid);
+    keep_quota *quota;
 
     gvmi_keep_unname(m, object);
+    gvmi_keep_drop_foreign(m, object);
     for (keep_object **link = &m->marked; *link != NULL; link = &(*link)->next_marked)
         if (*link == object) {
             *link = object->next_marked;
@@ -280,6 +281,7 @@ void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
         if (object->chunks[i].host_frame != 0)
             gvmi_keep_give_frame(m, object->chunks[i].host_frame, true);
     }
+    quota = gvmi_keep_quota(m, object->domain.uid); /* giving frames may charge others */
     if (quota != NULL)
         quota->used_bytes -= (uint64_t)object->chunk_count * object->chunk_bytes;
     gvmi_policy_remove(m->devices[object->device].policy, &object->item);

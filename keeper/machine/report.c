@@ -12,10 +12,8 @@
 static void count_leases(const keep_object *object, gvm_object_info *info)
 {
     for (const keep_opening *o = object->openings; o != NULL; o = o->next) {
-        const uint64_t word = atomic_load(&o->lease->word);
-
-        info->read_leases += gvmi_lease_readers(word) + o->owed_readers;
-        info->write_leases += gvmi_lease_writers(word) + o->owed_writers;
+        info->read_leases += gvmi_keep_readers(o);
+        info->write_leases += gvmi_keep_writers(o);
     }
 }
 
@@ -127,20 +125,18 @@ static void describe_client(gvmi_machine *m, const keep_client *client, gvm_clie
         if (o->creator == client->number)
             info->committed_bytes += (uint64_t)o->chunk_count * o->chunk_bytes;
     for (uint32_t i = 0; i < client->held_count; i++) {
-        const keep_frame *frame = gvmi_keep_frame(m, client->held[i]);
+        const keep_frame *frame = gvmi_keep_frame(m, client->held[i].frame);
 
         if (frame->state == KEEP_FRAME_HELD)
             info->held_bytes += frame->spec.bytes;
     }
     for (uint32_t slot = 0; slot < GVM_OBJECTS_OPEN_MAX; slot++) {
         const keep_opening *opening = client->slots[slot];
-        uint64_t word;
 
         if (opening == NULL)
             continue;
-        word = atomic_load(&opening->lease->word);
-        info->read_leases += gvmi_lease_readers(word) + opening->owed_readers;
-        info->write_leases += gvmi_lease_writers(word) + opening->owed_writers;
+        info->read_leases += gvmi_keep_readers(opening);
+        info->write_leases += gvmi_keep_writers(opening);
     }
 }
 

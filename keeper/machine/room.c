@@ -1,8 +1,10 @@
 /* Frames: where memory for chunks comes from, and who may get it next.
  *
  * Whoever was sent a frame may read it for ever, as the driver takes no handle back. So a free
- * frame goes only to objects of the domain that saw it (any object, if nobody did), and a frame
- * that a process cut off may still have goes to nobody until that process is gone.
+ * frame goes only to objects of the domain that saw it (any object, if nobody did). If a process of
+ * another user saw it, as part of an object that it may open, the frame goes to that object alone
+ * and is released when the object ends. A frame that a process which was cut off may still have
+ * (fence.c) is released as soon as no chunk uses it, and is counted until that process is gone.
  *
  * A free frame stays counted in used_bytes until it is dropped: it is memory of the machine. */
 #include <stdlib.h>
@@ -117,12 +119,17 @@ static void forget_frame(gvmi_machine *m, keep_frame *frame)
     m->first_unused_frame = number;
 }
 
+static void list_drop(gvmi_machine *m, keep_frame *frame)
+{
+    frame->next = m->first_drop;
+    m->first_drop = frame->spec.frame;
+}
+
 static void drop_frame(gvmi_machine *m, keep_frame *frame)
 {
     place_of(m, frame)->used_bytes -= frame->spec.bytes;
     frame->state = KEEP_FRAME_DROPPED;
-    frame->next = m->first_drop;
-    m->first_drop = frame->spec.frame;
+    list_drop(m, frame);
 }
 
 bool gvmi_keep_next_drop(gvmi_machine *m, gvmi_action *out)
@@ -134,7 +141,10 @@ bool gvmi_keep_next_drop(gvmi_machine *m, gvmi_action *out)
     frame = gvmi_keep_frame(m, m->first_drop);
     m->first_drop = frame->next;
     *out = (gvmi_action){.kind = GVMI_ACTION_DROP, .to = frame->spec};
-    forget_frame(m, frame);
+    if (frame->state == KEEP_FRAME_HELD)
+        frame->dropped = true; /* its number stays taken, and its bytes counted */
+    else
+        forget_frame(m, frame);
     return true;
 }
 
@@ -158,6 +168,7 @@ uint64_t gvmi_keep_trim(gvmi_machine *m, keep_place *place, uint64_t keep_bytes)
 static bool fits(const keep_frame *frame, const keep_object *object)
 {
     return frame->spec.bytes == object->chunk_bytes && frame->spec.device == object->device &&
+           (frame->foreign == 0 || frame->foreign == object->id) &&
            (!frame->seen || memcmp(&frame->domain, &object->domain, sizeof frame->domain) == 0);
 }
 
@@ -249,6 +260,8 @@ void gvmi_keep_give_frame(gvmi_machine *m, uint32_t number, bool made)
     } else if (frame->holders > 0) {
         frame->state = KEEP_FRAME_HELD;
         place_of(m, frame)->held_bytes += frame->spec.bytes;
+        gvmi_keep_charge_holder(m, frame);
+        list_drop(m, frame);
     } else if (frame->tainted) {
         drop_frame(m, frame);
     } else {
@@ -262,76 +275,68 @@ void gvmi_keep_taint(gvmi_machine *m, uint32_t number)
         gvmi_keep_frame(m, number)->tainted = true;
 }
 
-void gvmi_keep_frame_seen(gvmi_machine *m, uint32_t number, const keep_domain *domain)
+void gvmi_keep_free_held(gvmi_machine *m, uint32_t number)
 {
     keep_frame *frame = gvmi_keep_frame(m, number);
+    keep_place *place = place_of(m, frame);
+
+    GVM_ASSERT(frame->state == KEEP_FRAME_HELD && frame->holders == 0);
+    place->held_bytes -= frame->spec.bytes;
+    place->used_bytes -= frame->spec.bytes;
+    if (frame->dropped)
+        forget_frame(m, frame);
+    else
+        frame->state = KEEP_FRAME_DROPPED; /* it is in the list of those */
+}
+
+bool gvmi_keep_has_writers(gvmi_machine *m, uint32_t number)
+{
+    const keep_frame *frame = number != 0 ? gvmi_keep_frame(m, number) : NULL;
+
+    return frame != NULL && (frame->writers > 0 || frame->unsafe);
+}
+
+void gvmi_keep_frame_seen(gvmi_machine *m, uint32_t number, const keep_opening *opening)
+{
+    keep_frame *frame = gvmi_keep_frame(m, number);
+    keep_object *object = opening->object;
+    const keep_domain *domain = &object->domain;
 
     if (frame->seen && memcmp(&frame->domain, domain, sizeof *domain) != 0)
-        frame->tainted = true; /* the object's mode was changed: two circles have seen it */
+        frame->tainted = true; /* the object's mode was changed: users of both modes have seen it */
     frame->seen = true;
     frame->domain = *domain;
-}
-
-/* ---- clients that were cut off */
-
-static bool note_held(keep_client *client, uint32_t number)
-{
-    if (client->held_count == client->held_capacity) {
-        const uint32_t capacity = client->held_capacity == 0 ? 64 : client->held_capacity * 2;
-        uint32_t *held = realloc(client->held, capacity * sizeof *held);
-
-        if (held == NULL)
-            return false;
-        client->held = held;
-        client->held_capacity = capacity;
+    opening->client->mapped = true;
+    if (!gvmi_keep_owns(m, opening->client, object)) {
+        frame->foreign = object->id;
+        object->foreign = true;
     }
-    client->held[client->held_count++] = number;
-    return true;
 }
 
-static void hold_frame(gvmi_machine *m, keep_client *client, uint32_t number)
+/* Taints its own frames of that kind, so that they are dropped, and drops those that are free. */
+void gvmi_keep_drop_foreign(gvmi_machine *m, keep_object *object)
 {
-    keep_frame *frame;
+    keep_place *places[] = {&m->host, &m->devices[object->device].place};
 
-    if (number == 0)
+    if (!object->foreign)
         return;
-    frame = gvmi_keep_frame(m, number);
-    if (note_held(client, number))
-        frame->holders++;
-    else
-        frame->tainted = true;
-}
-
-/* Where a chunk is, and where it was if the opening was not told yet or may not have unmapped it. */
-void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening)
-{
-    const keep_object *object = opening->object;
-
     for (uint32_t i = 0; i < object->chunk_count; i++) {
-        const keep_chunk *chunk = &object->chunks[i];
+        const uint32_t frames[] = {object->chunks[i].device_frame, object->chunks[i].host_frame};
 
-        hold_frame(m, opening->client, gvmi_keep_frame_where(chunk));
-        if (chunk->send)
-            hold_frame(m, opening->client, gvmi_keep_other_frame(chunk));
+        for (unsigned f = 0; f < 2; f++)
+            if (frames[f] != 0 && gvmi_keep_frame(m, frames[f])->foreign != 0)
+                gvmi_keep_taint(m, frames[f]);
     }
-    for (const keep_pending *p = opening->first_pending; p != NULL; p = p->next)
-        for (uint32_t i = 0; i < (p->unmapped ? 0 : p->count); i++)
-            hold_frame(m, opening->client, gvmi_keep_other_frame(&object->chunks[p->indexes[i]]));
-}
+    for (unsigned p = 0; p < 2; p++)
+        for (uint32_t number = places[p]->first_free, next; number != 0; number = next) {
+            keep_frame *frame = gvmi_keep_frame(m, number);
 
-void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client)
-{
-    for (uint32_t i = 0; i < client->held_count; i++) {
-        keep_frame *frame = gvmi_keep_frame(m, client->held[i]);
-
-        if (--frame->holders == 0 && frame->state == KEEP_FRAME_HELD) {
-            place_of(m, frame)->held_bytes -= frame->spec.bytes;
+            next = frame->next;
+            if (frame->foreign != object->id)
+                continue;
+            unlist_free(m, frame);
             drop_frame(m, frame);
         }
-    }
-    free(client->held);
-    client->held = NULL;
-    client->held_count = client->held_capacity = 0;
 }
 
 /* ---- host frames ahead of need: the driver takes 0.3 s a GiB to make them */

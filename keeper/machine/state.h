@@ -4,16 +4,18 @@
  *   settle.c   what an event leaves to be done       moves.c   freezing, chunks on their way, MAPs
  *   clients.c  coming, going, being cut off          grow.c    new chunks
  *   objects.c  names, rights, openings               room.c    frames and budgets
- *   report.c   figures                               check.c   the invariants below
+ *   fence.c    clients that were cut off             report.c  figures
+ *   check.c    the invariants below
  *
  * An event handler changes what it must and marks objects as needing another look; gvmi_keep_settle()
  * then looks until nothing changes any more. So no function calls itself through others.
  *
- * I1  a frame in use belongs to exactly one chunk, in the role (device or host) its tier says, and is
- *     of the object's device: host frames, too, are mapped for the one device that copies them.
+ * I1  a frame in use belongs to exactly one chunk, in the role (device or host) its tier says or as
+ *     its twin, and is of the object's device: host frames, too, are mapped for the one device that
+ *     copies them.
  * I2  used_bytes of a device, and of the host, is the sum over its frames that are not unused, and
  *     at most the configured budget (a lowered one may be exceeded until moves are over).
- * I3  an object is FROZEN iff chunks of it are on their way between tiers, or its move is ending.
+ * I3  an object is FROZEN iff chunks of it are on their way to other frames, or its move is ending.
  * I4  SHARED: no permit of the object allows writing. EXCLUSIVE: only its holder's allows anything.
  *     DRAINING, FROZEN: none allows anything, all are REVOKED.
  * I5  a chunk is where its `where` says: it has that frame; clean implies both frames. One that was
@@ -22,8 +24,12 @@
  * I6  waits of a chunk is the number of MAPs with it that were sent and not answered by MAPPED, and
  *     unmaps of those that were not answered by UNMAPPED either.
  * I7  a quota's used_bytes is the sum of chunk_bytes * chunk_count over the user's objects, with
- *     growth under way counted in.
+ *     growth under way counted in, and of the HELD frames charged to clients of the user.
  * I8  bytes of an object <= chunk_count * chunk_bytes; every chunk below chunk_count is somewhere.
+ * I9  an object with a chunk in a frame that has writers is fenced; a fenced object is DRAINING or
+ *     FROZEN, so no lease on it is granted. No clean chunk has a frame with writers, except while
+ *     it is on its way.
+ * I10 a frame's holders, and writers, is how often clients hold it, and hold it for writing.
  */
 #ifndef GVMI_KEEPER_STATE_H
 #define GVMI_KEEPER_STATE_H
@@ -91,7 +97,7 @@ typedef enum keep_frame_state {
     KEEP_FRAME_MAKING, /* for nobody yet (made ahead) */
     KEEP_FRAME_FREE,
     KEEP_FRAME_USED,   /* by a chunk */
-    KEEP_FRAME_HELD,   /* by clients that were cut off */
+    KEEP_FRAME_HELD,   /* by clients that were cut off alone: released, but counted */
     KEEP_FRAME_DROPPED /* a DROP is to be sent */
 } keep_frame_state;
 
@@ -100,8 +106,13 @@ typedef struct keep_frame {
     keep_frame_state state;
     bool seen;    /* some client was sent it: domain counts */
     bool tainted; /* it could not be written down who may have it: never to be used again */
+    bool dropped; /* HELD: its DROP was sent */
+    bool unsafe;  /* it could not be written down who may write it: as if it had writers for ever */
     keep_domain domain;
-    uint32_t holders;    /* clients cut off, alive, that may have it mapped */
+    uint64_t foreign; /* id of the object for which another user's process was sent it; 0: none */
+    uint32_t holders; /* clients cut off, alive, that may have it mapped */
+    uint32_t writers; /* of them, those that may write it */
+    uint32_t holder;  /* number of one of them; HELD: its user is charged */
     uint32_t prev, next; /* in the list of its place's free frames, or of those to be dropped */
 } keep_frame;
 
@@ -126,16 +137,19 @@ typedef enum keep_op {
     KEEP_OP_IN_ROOM,
     KEEP_OP_IN_COPY,
     KEEP_OP_IN_MAP,
+    KEEP_OP_RENEW_COPY, /* to another frame of the same tier: its own has writers */
+    KEEP_OP_RENEW_MAP,
 } keep_op;
 
 typedef struct keep_chunk {
     uint32_t device_frame, host_frame; /* 0: none */
-    uint8_t where;                     /* gvm_tier */
-    uint8_t op;                        /* keep_op */
-    bool clean;                        /* both frames hold the same bytes */
-    bool send;                         /* a MAP of it is to be sent at the end of the event */
-    uint32_t waits;                    /* MAPs of it that are not done */
-    uint32_t unmaps;                   /* of them, those whose client may have what they replace */
+    uint32_t twin_frame; /* RENEW_COPY: the frame to come; RENEW_MAP: the one that is left; or 0 */
+    uint8_t where;       /* gvm_tier */
+    uint8_t op;          /* keep_op */
+    bool clean;          /* both frames hold the same bytes */
+    bool send;           /* a MAP of it is to be sent at the end of the event */
+    uint32_t waits;      /* MAPs of it that are not done */
+    uint32_t unmaps;     /* of them, those whose client may have what they replace */
     uint64_t stamp;
 } keep_chunk;
 
@@ -181,6 +195,9 @@ struct keep_object {
     bool mixed;         /* the mode was changed: who has it open may not be who may open it now */
     bool kept, sealed, parked; /* parked: evicted on request; stays out until acquired */
     bool untracked;            /* who reads may write: no copy is clean once somebody may read */
+    bool fenced;      /* clients that were cut off may still write to it: no lease is granted */
+    bool fence_waits; /* for room, or for their end: not to be tried again before the next look */
+    bool foreign;     /* a process of another user was sent frames of it */
     uint32_t device;
     uint32_t creator; /* client number; 0: gone */
     uint32_t generation;
@@ -254,12 +271,21 @@ struct keep_opening {
     keep_opening *prev, *next; /* of the object */
 };
 
+/* A frame that a client which was cut off may have mapped. */
+typedef struct keep_hold {
+    uint32_t frame;
+    bool writes; /* it may write there */
+} keep_hold;
+
 struct keep_client {
     uint32_t number;
     bool connected, greeted;
     bool cut;    /* by the machine */
     bool doomed; /* to be cut at the end of the event */
     bool voided; /* its openings are gone, though its process may be there */
+    bool mapped; /* it was sent memory */
+    bool closed; /* its socket is closed, and its process goes on */
+    bool over;   /* FORGET was sent */
     gvmi_credentials who;
     gvmi_lease_slot *leases;
     gvmi_permit_slot *permits;
@@ -267,7 +293,7 @@ struct keep_client {
     uint32_t opening_count, wait_count;
     int64_t left_ns; /* when the socket closed */
     uint64_t acquires;
-    uint32_t *held; /* frames it may still have mapped; holders counts it */
+    keep_hold *held; /* what it may still have mapped; frames count it */
     uint32_t held_count, held_capacity;
     char reason[96];
 };
@@ -366,6 +392,8 @@ void gvmi_keep_doom(gvmi_machine *m, keep_client *client, const char *reason);
 /* The same, for breaking the protocol. */
 void gvmi_keep_violated(gvmi_machine *m, keep_client *client, const char *how);
 void gvmi_keep_cut_doomed(gvmi_machine *m);
+/* Nothing of it is mapped: the server need not watch its process any longer. */
+void gvmi_keep_forget_if_over(gvmi_machine *m, keep_client *client);
 void gvmi_keep_watch_clients(gvmi_machine *m); /* revoke and lease timeouts */
 bool gvmi_keep_is_admin(const gvmi_machine *m, const keep_client *client);
 
@@ -411,6 +439,11 @@ void gvmi_keep_holder_gone(gvmi_machine *m, keep_opening *opening);
 /* True: there were acquires since. */
 bool gvmi_keep_sample(gvmi_machine *m, keep_object *object);
 bool gvmi_keep_held(const keep_object *object, bool writers_only);
+/* The leases of an opening, those owed to it included, as far as it may have them. */
+uint32_t gvmi_keep_readers(const keep_opening *opening);
+uint32_t gvmi_keep_writers(const keep_opening *opening);
+/* Takes the permits of a SHARED or EXCLUSIVE object away. */
+void gvmi_keep_withdraw(gvmi_machine *m, keep_object *object);
 /* What the policy would bring in, without victims that are leased. */
 void gvmi_keep_plan_for(gvmi_machine *m, keep_object *object, bool forced, gvmi_policy_plan *plan);
 /* Likewise: the object that gains most, or NULL; and what is to go if so much must. */
@@ -427,6 +460,9 @@ void gvmi_keep_answer_evictor(gvmi_machine *m, keep_object *object);
 
 /* ---- moves.c */
 uint64_t gvmi_keep_evict_chunks(gvmi_machine *m, keep_object *object, uint64_t bytes, bool *host_full);
+/* Moves chunks of a FROZEN object out of frames that have writers, as far as there is room; returns
+ * whether anything was begun. */
+bool gvmi_keep_renew_chunks(gvmi_machine *m, keep_object *object);
 /* Carries out a plan for a FROZEN object, or one that grows; returns whether anything was begun. */
 bool gvmi_keep_bring(gvmi_machine *m, keep_object *object, const gvmi_policy_plan *plan);
 void gvmi_keep_take_victims(gvmi_machine *m, const keep_object *wanting, const gvmi_policy_plan *plan);
@@ -467,6 +503,8 @@ keep_place *gvmi_keep_place(gvmi_machine *m, gvm_tier tier, uint32_t device);
 /* The frame that the chunk's `where` says, and the one of the other tier; 0: none. */
 uint32_t gvmi_keep_frame_where(const keep_chunk *chunk);
 uint32_t gvmi_keep_other_frame(const keep_chunk *chunk);
+/* A client that was cut off may still write to the frame. */
+bool gvmi_keep_has_writers(gvmi_machine *m, uint32_t number);
 /* Of the budget, what no chunk uses and nobody holds. */
 uint64_t gvmi_keep_room_bytes(const keep_place *place);
 /* A frame for a chunk of the object, USED; *make: it does not exist yet. 0: there is no room. */
@@ -475,14 +513,30 @@ uint32_t gvmi_keep_take_frame(gvmi_machine *m, const keep_object *object, gvm_ti
 void gvmi_keep_give_frame(gvmi_machine *m, uint32_t number, bool made);
 /* It is never to be used again; 0: nothing. */
 void gvmi_keep_taint(gvmi_machine *m, uint32_t number);
-void gvmi_keep_frame_seen(gvmi_machine *m, uint32_t number, const keep_domain *domain);
+/* The opening is being sent the frame. */
+void gvmi_keep_frame_seen(gvmi_machine *m, uint32_t number, const keep_opening *opening);
+/* Frees what is kept for the object alone, which ends. */
+void gvmi_keep_drop_foreign(gvmi_machine *m, keep_object *object);
+/* HELD: nobody holds it any more. */
+void gvmi_keep_free_held(gvmi_machine *m, uint32_t number);
 uint64_t gvmi_keep_trim(gvmi_machine *m, keep_place *place, uint64_t keep_bytes);
 void gvmi_keep_make_ahead(gvmi_machine *m);
 void gvmi_keep_ahead_done(gvmi_machine *m, uint32_t frame, gvm_status status);
 bool gvmi_keep_next_drop(gvmi_machine *m, gvmi_action *out);
-/* Writes down what the opening may have mapped. */
+
+/* ---- fence.c */
+/* Writes down what the opening, which is about to end, may have mapped; fences the object if the
+ * client could write. */
 void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening);
-void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client);
+/* The client holds nothing any more, or, if its process goes on, nothing of its own user's. */
+void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client, bool gone);
+/* The frame goes from a chunk to those who hold it: one of their users is charged. */
+void gvmi_keep_charge_holder(gvmi_machine *m, const keep_frame *frame);
+/* False: a lease on a fenced object cannot be granted now. */
+bool gvmi_keep_pass_fence(gvmi_machine *m, keep_object *object);
+/* Looks whether the fence is still needed. */
+void gvmi_keep_check_fence(gvmi_machine *m, keep_object *object);
+void gvmi_keep_retry_fence(gvmi_machine *m, keep_object *object);
 
 /* ---- report.c */
 void gvmi_keep_get_info(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);

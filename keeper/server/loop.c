@@ -1,7 +1,8 @@
 /* The server thread: it waits for the world, tells the machine, and does what the machine wants.
  *
- * A turn: wait; tell the time; what happened; messages left over from the turn before; jobs that are
- * over; send. The machine is given its turn after every event, so few actions ever wait.
+ * A turn: wait; what happened; who is late, judged after what has come was read; messages left over
+ * from the turn before; send. The machine is given its turn after every event, so few actions ever
+ * wait.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -22,6 +23,7 @@
 #define QUERY_IDLE_NS (1000 * NS_PER_MS) /* while nobody is connected */
 #define STALL_MS 5                      /* until sending is tried again when the system was short */
 #define GREETING_NS (10000 * NS_PER_MS) /* within which a client is to say something */
+#define TURN_NS_MAX (50 * NS_PER_MS)    /* counted for a turn, without its waiting */
 
 int64_t gvmi_server_now_ns(void)
 {
@@ -74,6 +76,8 @@ static void send_message(gvm_server *server, gvmi_peer *peer, const gvmi_action 
     const uint32_t count = action->message->head.fd_count;
     gvmi_fd *fds[GVMI_WIRE_CHUNKS_MAX];
 
+    if (peer->state != PEER_OPEN)
+        return;
     if (action->message->head.type == GVMI_WIRE_WELCOME) {
         if (peer->fds[0] != NULL)
             send_welcome(server, peer, action->message);
@@ -97,8 +101,11 @@ static void send_snapshot(gvm_server *server, gvmi_peer *peer, const gvmi_action
     const gvmi_wire_message *message = action->message;
     gvmi_wire_message failed;
     gvmi_fd *fd;
-    const gvm_status status = gvmi_page_of("gvmem-snapshot", action->bytes, action->len, &fd);
+    gvm_status status;
 
+    if (peer->state != PEER_OPEN)
+        return;
+    status = gvmi_page_of("gvmem-snapshot", action->bytes, action->len, &fd);
     if (status == GVM_OK) {
         gvmi_peer_send(server, peer, message, &fd);
         gvmi_fd_release(fd);
@@ -115,18 +122,16 @@ static void act_for_client(gvm_server *server, gvmi_action *action)
 {
     gvmi_peer *peer = find_peer(server, action->client);
 
-    if (peer != NULL && peer->state == PEER_OPEN) {
-        if (action->kind == GVMI_ACTION_CUT)
-            gvmi_peer_cut(server, peer);
-        else if (action->kind == GVMI_ACTION_SNAPSHOT)
-            send_snapshot(server, peer, action);
-        else
-            send_message(server, peer, action);
-    }
-    if (action->kind != GVMI_ACTION_CUT)
-        free(action->message);
-    if (action->kind == GVMI_ACTION_SNAPSHOT)
-        free(action->bytes);
+    if (peer != NULL)
+        switch (action->kind) {
+        case GVMI_ACTION_SEND: send_message(server, peer, action); break;
+        case GVMI_ACTION_SNAPSHOT: send_snapshot(server, peer, action); break;
+        case GVMI_ACTION_CUT: gvmi_peer_cut(server, peer, action->reason); break;
+        case GVMI_ACTION_KILL: gvmi_peer_kill(server, peer); break;
+        default: gvmi_peer_forget(server, peer); break;
+        }
+    free(action->message);
+    free(action->bytes);
 }
 
 static void drop(gvm_server *server, const gvmi_frame_spec *spec)
@@ -142,7 +147,9 @@ static void act(gvm_server *server, gvmi_action *action)
     switch (action->kind) {
     case GVMI_ACTION_SEND:
     case GVMI_ACTION_SNAPSHOT:
-    case GVMI_ACTION_CUT: act_for_client(server, action); break;
+    case GVMI_ACTION_CUT:
+    case GVMI_ACTION_KILL:
+    case GVMI_ACTION_FORGET: act_for_client(server, action); break;
     case GVMI_ACTION_MAKE:
     case GVMI_ACTION_COPY:
     case GVMI_ACTION_ZERO:
@@ -311,9 +318,19 @@ static void query_memory(gvm_server *server)
                                              : QUERY_IDLE_NS);
 }
 
+/* Of the time that passed since the last look, what this thread could have used. */
+static void look_at_clock(gvm_server *server, int waited_ms)
+{
+    const int64_t clock_ns = gvmi_server_now_ns(), most_ns = waited_ms * NS_PER_MS + TURN_NS_MAX;
+    const int64_t passed_ns = clock_ns - server->clock_ns;
+
+    server->clock_ns = clock_ns;
+    server->now_ns += passed_ns < most_ns ? passed_ns : most_ns;
+    gvmi_machine_clock(server->machine, server->now_ns);
+}
+
 static void tell_time(gvm_server *server)
 {
-    server->now_ns = gvmi_server_now_ns();
     gvmi_machine_tick(server->machine, server->now_ns);
     gvmi_server_act(server);
     if (server->now_ns < server->query_ns)
@@ -353,8 +370,8 @@ static void serve_peers(gvm_server *server)
 static int wait_ms(const gvm_server *server)
 {
     const int64_t deadline_ns = gvmi_machine_deadline(server->machine);
-    int64_t left_ns = (deadline_ns < server->query_ns ? deadline_ns : server->query_ns) -
-                      gvmi_server_now_ns();
+    const int64_t now_ns = server->now_ns + gvmi_server_now_ns() - server->clock_ns;
+    int64_t left_ns = (deadline_ns < server->query_ns ? deadline_ns : server->query_ns) - now_ns;
     bool stalled = false;
 
     for (const gvmi_peer *peer = server->busy; peer != NULL; peer = peer->next_busy) {
@@ -372,12 +389,15 @@ void *gvmi_server_run(void *arg)
     gvm_server *server = arg;
     struct epoll_event events[EVENTS_A_TURN];
 
+    server->clock_ns = server->now_ns = gvmi_server_now_ns();
     while (!atomic_load(&server->stop)) {
-        const int count = epoll_wait(server->epoll, events, EVENTS_A_TURN, wait_ms(server));
+        const int waited_ms = wait_ms(server);
+        const int count = epoll_wait(server->epoll, events, EVENTS_A_TURN, waited_ms);
 
-        tell_time(server);
+        look_at_clock(server, waited_ms);
         for (int i = 0; i < count; i++)
             dispatch(server, &events[i]);
+        tell_time(server);
         serve_peers(server);
     }
     return NULL;

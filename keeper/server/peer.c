@@ -5,10 +5,12 @@
  */
 #include <errno.h>
 #include <fcntl.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/eventfd.h>
+#include <sys/ioctl.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -28,6 +30,7 @@
 #define UNHEARD_BYTES_MAX (4u << 20) /* read of a client that is cut off */
 #define PEER_GROUPS_MAX 65536u       /* what Linux allows a process */
 #define NUMBER_MAX (1u << 20)        /* clients' numbers are dense; far above any limit of them */
+#define PROCESS_EXITING 0x4u         /* of flags in proc(5) stat: PF_EXITING */
 
 /* ---- who it is */
 
@@ -73,6 +76,28 @@ static int open_process(int socket, int32_t pid)
     if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &bytes) == 0 && fd >= 0)
         return fd; /* close-on-exec, as all pidfds */
     return (int)syscall(SYS_pidfd_open, pid, 0);
+}
+
+/* Is the process about to end? Then its work on the GPU may go on until it has. The flags of a process
+ * are readable by everybody; where they are not to be had, it counts as one that goes on. */
+static bool is_ending(pid_t pid)
+{
+    char path[32], line[512];
+    const char *rest = NULL;
+    unsigned flags = 0;
+    char state = 0;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    if (fgets(line, sizeof line, file) != NULL)
+        rest = strrchr(line, ')'); /* behind the name, which may hold anything */
+    fclose(file);
+    if (rest == NULL || sscanf(rest, ") %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2)
+        return false;
+    return state == 'Z' || state == 'X' || (flags & PROCESS_EXITING) != 0;
 }
 
 /* ---- coming and going */
@@ -231,6 +256,8 @@ static gvm_status admit(gvm_server *server, gvmi_peer *peer)
 
     if (status != GVM_OK)
         return status;
+    peer->pid = who.pid;
+    peer->uid = who.uid;
     peer->process = open_process(peer->socket, who.pid);
     status = make_pages(peer);
     if (status == GVM_OK)
@@ -288,35 +315,72 @@ static void peer_leave(gvmi_peer *peer)
     gvmi_outbox_clear(&peer->outbox);
 }
 
-/* It says nothing more. Where no process tells of its end, the socket does: a client that only stopped
- * speaking may have everything mapped, with kernels that use it. */
+/* It says or hears nothing more. It may have everything mapped, with kernels that use it, until its end
+ * of the socket is closed, which EPOLLHUP tells unasked. */
+static void peer_silent(gvm_server *server, gvmi_peer *peer)
+{
+    peer_leave(peer);
+    gvmi_server_rewatch(server, peer->socket, 0, &peer->on_socket);
+    gvmi_machine_disconnect(server->machine, peer->client);
+}
+
+/* Of a peer that is LEAVING. */
 static void peer_closed(gvm_server *server, gvmi_peer *peer)
 {
-    if (peer->state == PEER_OPEN) {
-        peer_leave(peer);
-        gvmi_machine_disconnect(server->machine, peer->client);
-        if (peer->process < 0) { /* EPOLLHUP comes unasked */
-            gvmi_server_rewatch(server, peer->socket, 0, &peer->on_socket);
-            return;
-        }
-    }
     close_fd(&peer->socket);
     if (peer->process < 0)
         peer_gone(server, peer);
+    else if (!is_ending(peer->pid))
+        gvmi_machine_closed(server->machine, peer->client);
 }
 
-void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer)
+/* The last message, behind all others: why. If they cannot all be sent, the end of the connection has
+ * to do. */
+static void tell_reason(gvmi_peer *peer, const char *reason)
+{
+    gvmi_wire_message message;
+
+    if (peer->mute || peer->fenced || gvmi_outbox_flush(&peer->outbox, peer->socket) != GVMI_OUTBOX_EMPTY)
+        return;
+    gvmi_wire_start(&message, GVMI_WIRE_FAILED, 0);
+    message.body.FAILED.status = GVM_E_KEEPER;
+    snprintf(message.body.FAILED.text, sizeof message.body.FAILED.text, "%s", reason);
+    if (gvmi_outbox_add(&peer->outbox, &message, NULL) == GVM_OK)
+        (void)gvmi_outbox_flush(&peer->outbox, peer->socket);
+}
+
+void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer, const char *reason)
 {
     if (peer->state != PEER_OPEN)
         return;
+    tell_reason(peer, reason);
     peer_leave(peer);
-    if (peer->process >= 0) {
-        close_fd(&peer->socket);
-        return;
-    }
-    /* When it closes its own end is the only sign that will come of it. */
     (void)shutdown(peer->socket, SHUT_WR);
     gvmi_server_rewatch(server, peer->socket, EPOLLIN, &peer->on_socket);
+}
+
+void gvmi_peer_kill(gvm_server *server, gvmi_peer *peer)
+{
+    (void)server;
+    if (peer->process >= 0)
+        (void)syscall(SYS_pidfd_send_signal, peer->process, SIGKILL, NULL, 0);
+}
+
+void gvmi_peer_forget(gvm_server *server, gvmi_peer *peer)
+{
+    if (peer->state == PEER_LEAVING)
+        peer_gone(server, peer);
+}
+
+bool gvmi_peer_unread(void *context, uint32_t client)
+{
+    const gvm_server *server = context;
+    const gvmi_peer *peer = client < server->client_capacity ? server->by_client[client] : NULL;
+    int bytes = 0;
+
+    if (peer == NULL || peer->state != PEER_OPEN)
+        return false;
+    return peer->more || (ioctl(peer->socket, FIONREAD, &bytes) == 0 && bytes > 0);
 }
 
 /* ---- what it says */
@@ -450,7 +514,10 @@ static bool receive_some(gvm_server *server, gvmi_peer *peer)
     if (got < 0 && (errno == EAGAIN || errno == ENOMEM || errno == ENOBUFS))
         return false;
     if (got <= 0) {
-        peer_closed(server, peer);
+        if (peer->state == PEER_OPEN)
+            peer_silent(server, peer);
+        else
+            bury(server, peer);
         gvmi_server_act(server);
         return false;
     }
@@ -490,7 +557,7 @@ void gvmi_peer_on_socket(gvm_server *server, gvmi_peer *peer, uint32_t events)
             (void)receive_some(server, peer);
         break;
     case PEER_REFUSED: (void)receive_some(server, peer); break;
-    case PEER_LEAVING: /* its process is not to be watched */
+    case PEER_LEAVING:
         if (has_closed(server, peer, events)) {
             peer_closed(server, peer);
             gvmi_server_act(server);
@@ -500,18 +567,22 @@ void gvmi_peer_on_socket(gvm_server *server, gvmi_peer *peer, uint32_t events)
     }
 }
 
-void gvmi_peer_on_process(gvm_server *server, gvmi_peer *peer)
+/* What it said before it ended counts. */
+static void receive_last(gvm_server *server, gvmi_peer *peer)
 {
-    if (peer->state == PEER_GONE)
-        return;
-    /* What it said before it ended counts. The end of its socket may not come: a child of it may
-     * have it too. */
     for (int i = 0; i < LAST_READS_MAX && peer->state == PEER_OPEN; i++) {
         if (peer->more)
             gvmi_peer_go_on(server, peer);
         else if (!receive_some(server, peer))
             break;
     }
+}
+
+void gvmi_peer_on_process(gvm_server *server, gvmi_peer *peer)
+{
+    if (peer->state == PEER_GONE)
+        return;
+    receive_last(server, peer); /* the end of its socket may not come: a child of it may have it, too */
     if (peer->state == PEER_OPEN) {
         peer_leave(peer);
         gvmi_machine_disconnect(server->machine, peer->client);
@@ -569,8 +640,12 @@ void gvmi_peer_flush(gvm_server *server, gvmi_peer *peer)
                             &peer->on_socket);
     }
     if (state == GVMI_OUTBOX_BROKEN) {
-        /* It has closed its end. What it said before that, BYE perhaps, is still to be read. */
+        /* It has closed its end, or hears nothing more. BYE may be among what it said before that. */
         peer->mute = true;
         gvmi_outbox_clear(&peer->outbox);
+        receive_last(server, peer);
+        if (peer->state == PEER_OPEN)
+            peer_silent(server, peer);
+        gvmi_server_act(server);
     }
 }

@@ -49,8 +49,10 @@ static gvm_status check_options(const gvm_server_options *o)
     return GVM_OK;
 }
 
-static void fill_config(const gvm_server_options *o, gvmi_machine_config *config)
+static void fill_config(gvm_server *server, const gvm_server_options *o)
 {
+    gvmi_machine_config *config = &server->config;
+
     config->host_ahead_bytes = o->host_ahead_bytes;
     config->device_keep_bytes = o->device_keep_bytes != 0 ? o->device_keep_bytes : DEVICE_KEEP_BYTES;
     config->quota_bytes = o->quota_bytes != 0 ? o->quota_bytes : UINT64_MAX;
@@ -58,6 +60,8 @@ static void fill_config(const gvm_server_options *o, gvmi_machine_config *config
     config->objects_max = GVMI_OBJECTS_MAX;
     config->revoke_timeout_ms = o->revoke_timeout_ms != 0 ? o->revoke_timeout_ms : REVOKE_TIMEOUT_MS;
     config->lease_timeout_ms = o->lease_timeout_ms;
+    config->unread = gvmi_peer_unread;
+    config->unread_context = server;
     config->uid = geteuid();
     config->pid = (uint64_t)getpid();
 }
@@ -325,7 +329,7 @@ static gvm_status server_start(gvm_server *server, const gvm_server_options *o)
 {
     gvm_status status;
 
-    fill_config(o, &server->config);
+    fill_config(server, o);
     status = open_devices(server, o);
     if (status == GVM_OK)
         status = start_listening(server, o);

@@ -13,10 +13,14 @@
  *
  *     OPEN ----- machine refuses: REFUSED -- answered ----> gone
  *      |--- BYE -------------------------------------------> gone
- *      |--- socket closes, or the machine cuts it off ---> LEAVING --- its process ends ---> gone
+ *      |--- says nothing more, or is cut off ---> LEAVING --- its process ends, or FORGET ---> gone
  *
- * A process that cannot be watched (the keeper's own, as socket pairs have its credentials, or one of
- * another PID namespace) counts as gone when its socket closes.
+ * A peer that is LEAVING is watched for the close of its end of the socket, which its library does
+ * last. A process that cannot be watched (the keeper's own, as socket pairs have its credentials, or one
+ * of another PID namespace) counts as gone then.
+ *
+ * Time, as the machine counts it, passes while this thread runs or waits, not while it is stopped or
+ * late: nobody is cut off for the keeper's own delays.
  */
 #ifndef GVMI_KEEPER_SERVER_H
 #define GVMI_KEEPER_SERVER_H
@@ -100,8 +104,10 @@ struct gvmi_peer {
     bool busy;              /* it is among them */
     gvmi_peer_state state;
     gvmi_source on_socket, on_doorbell, on_process;
-    int socket;        /* -1: closed */
-    int process;       /* pidfd; -1: not to be watched */
+    int socket;  /* -1: closed */
+    int process; /* pidfd; -1: not to be watched */
+    pid_t pid;   /* of process */
+    uint32_t uid;
     uint32_t client;   /* the machine's number; 0: the machine does not know it */
     gvm_status reason; /* REFUSED: why */
     gvmi_lease_slot *leases;
@@ -145,6 +151,7 @@ struct gvm_server {
     uint32_t client_capacity, refused_count, fenced_count;
     bool paused;              /* no fds: nobody is accepted until the next tick */
     int64_t now_ns, query_ns; /* query_ns: when memory is to be looked at next */
+    int64_t clock_ns;         /* CLOCK_MONOTONIC when now_ns was set */
 };
 
 /* A socket of a client, made in this process. */
@@ -189,8 +196,13 @@ void gvmi_peer_send(gvm_server *server, gvmi_peer *peer, const gvmi_wire_message
                     gvmi_fd *const *fds);
 void gvmi_peer_flush(gvm_server *server, gvmi_peer *peer);
 
-/* The machine has cut it off. */
-void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer);
+/* What the machine wants done about it. */
+void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer, const char *reason);
+void gvmi_peer_kill(gvm_server *server, gvmi_peer *peer);
+void gvmi_peer_forget(gvm_server *server, gvmi_peer *peer);
+
+/* For the machine: there is something of the client that was not read yet. */
+bool gvmi_peer_unread(void *server, uint32_t client);
 
 /* Ends it: all it had is given back, now or when the server ends. */
 void gvmi_peer_free(gvmi_peer *peer);

@@ -138,6 +138,7 @@ static void begin_lease(world *w, process *p, thread *t)
 {
     t->holds = true;
     t->since_ns = w->tick_ns;
+    t->since_step = w->step;
     if (world_lease_counts(w, p)) /* else it has not noticed yet that it was cut off */
         check_alone(w, p, t);
 }
@@ -447,6 +448,14 @@ static void begin_other_request(world *w, process *p, thread *t)
 
 /* ---- what a thread does when it may choose */
 
+static bool may_write(world *w, const thread *t)
+{
+    const object *model = model_find(w, t->opening->object);
+
+    return t->mode == GVM_LEASE_WRITE ||
+           (model->untracked && !t->opening->readonly && !model->sealed && !t->opening->sealed);
+}
+
 static void write_chunk(world *w, process *p, thread *t)
 {
     const opening *o = t->opening;
@@ -472,11 +481,13 @@ static bool holding_step(world *w, process *p, thread *t)
 {
     const uint64_t ticket = world_random(w, 100);
 
+    if (p->cut && !w->quiet && ticket < 90)
+        return zombie_write(w, p, t); /* it has not noticed yet, or its kernel runs on */
     if (w->quiet || p->cut || ticket < 30) {
         subtract(p, t);
         t->phase = PHASE_RELEASED;
     } else if (ticket < 75) {
-        if (t->mode == GVM_LEASE_WRITE && !p->cut)
+        if (may_write(w, t))
             write_chunk(w, p, t);
     } else if (ticket < 80) {
         begin_slot_request(w, p, t, t->opening);
@@ -519,9 +530,10 @@ static bool free_step(world *w, process *p, thread *t)
 /* A process whose socket is closed may still write, as a kernel of it does. */
 static bool zombie_step(world *w, process *p, thread *t)
 {
-    if (!t->holds || t->phase != PHASE_IDLE || t->mode != GVM_LEASE_WRITE ||
-        !world_lease_counts(w, p) || w->quiet)
+    if (!t->holds || t->phase != PHASE_IDLE || !may_write(w, t) || w->quiet)
         return false;
+    if (!world_lease_counts(w, p))
+        return zombie_write(w, p, t);
     write_chunk(w, p, t);
     return true;
 }
@@ -793,8 +805,12 @@ static void notice_end(world *w, process *p)
     world_log(w, "process %u notices that it was cut off", p->index);
     p->noticed = true;
     for (uint32_t i = 0; i < p->thread_count; i++) {
-        p->threads[i].holds = false;
-        finish(&p->threads[i]);
+        thread *t = &p->threads[i];
+
+        if (t->holds && t->phase == PHASE_IDLE && world_chance(w, 70))
+            continue; /* what runs under the lease goes on */
+        t->holds = false;
+        finish(t);
     }
 }
 

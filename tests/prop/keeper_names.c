@@ -553,6 +553,7 @@ static object *made(world *w, const request *r, const gvmi_wire_opened *m)
                   .reserve_bytes = m->reserve_bytes,
                   .bytes = m->bytes,
                   .kept = (c->flags & GVM_OBJECT_KEEP) != 0,
+                  .untracked = (c->flags & GVM_OBJECT_UNTRACKED) != 0,
                   .metadata_bytes = r->message->head.tail_bytes};
     if (o->metadata_bytes > 0)
         memcpy(&o->metadata_version, r->message->tail.bytes, sizeof o->metadata_version);

@@ -78,7 +78,7 @@ static void frame_count(world *w, const frame *f, bool more)
                                                          : w->budget_bytes[f->spec.device];
 
     *used = more ? *used + f->spec.bytes : *used - f->spec.bytes;
-    if (more && *used > limit)
+    if (more && *used + zombie_bytes(w, f) > limit)
         world_wrong(w, "frame %u: %llu MiB of tier %u, device %u are in use, of %llu",
                     f->spec.frame, (unsigned long long)(*used / MIB), f->spec.tier, f->spec.device,
                     (unsigned long long)(limit / MIB));
@@ -132,8 +132,9 @@ static void action_drop(world *w, const gvmi_action *action)
     world_log(w, "  DROP frame %u", action->to.frame);
     if (f == NULL)
         return;
-    must_be_unmapped(w, f, "dropped");
     frame_end(w, f);
+    if ((f->mapped > 0 || f->flying > 0) && w->left_count < FRAMES_MAX)
+        w->left[w->left_count++] = f;
 }
 
 /* ---- jobs */
@@ -207,8 +208,12 @@ static void job_end(world *w, job *j)
               gvm_status_name(status));
     to->jobs--;
     to->filling--;
-    if (j->from != NULL)
+    if (j->from != NULL) {
         j->from->jobs--;
+        if (j->from->disputed && status != GVM_OK)
+            model_find(w, j->from->object)->values[j->from->chunk] = j->from->value;
+        j->from->disputed = j->from->disputed && status == GVM_OK;
+    }
     if (status == GVM_OK) {
         to->made = true;
         to->value = j->kind == GVMI_ACTION_COPY ? j->value : 0;
@@ -366,10 +371,12 @@ static void show_frame(world *w, process *p, const object *o, const gvmi_wire_ch
         world_wrong(w, "chunk %u is beyond the object", chunk->index);
         return;
     }
-    if (f->value != o->values[chunk->index])
+    if (f->value != o->values[chunk->index] && !f->disputed)
         world_wrong(w, "chunk %u of object %llu: frame %u has version %lld, not %lld", chunk->index,
                     (unsigned long long)o->id, f->spec.frame, (long long)f->value,
                     (long long)o->values[chunk->index]);
+    if (chunk->index < CHUNKS_MAX)
+        model_find(w, o->id)->shown[chunk->index] = f;
     if (f->object != o->id || f->chunk != chunk->index) {
         must_be_unmapped(w, f, "given to another chunk");
         for (uint32_t i = 0; i < w->process_count; i++)
@@ -488,7 +495,9 @@ static void action_cut(world *w, const gvmi_action *action)
     if (!may_be_cut(w, p))
         world_wrong(w, "process %u is cut off for nothing: %.90s", p->index, action->reason);
     w->cuts++;
+    zombie_begin(p);
     p->cut = true;
+    p->cut_step = w->step;
     queue_clear(w, &p->out);
     p->rung = false;
     model_ended(w, p, false);
@@ -496,6 +505,21 @@ static void action_cut(world *w, const gvmi_action *action)
         free(end);
     else
         world_queue_add(&p->in, end);
+}
+
+static void action_forget(world *w, const gvmi_action *action)
+{
+    process *p = process_of(w, action->client);
+
+    if (p == NULL || (!p->disconnected && !p->cut)) {
+        world_wrong(w, "client %u is to be forgotten, but is there", action->client);
+        return;
+    }
+    world_log(w, "  FORGET process %u", p->index);
+    zombie_check_forgotten(w, p);
+    p->exited = true;
+    model_ended(w, p, true);
+    gvmi_machine_exited(w->machine, p->client);
 }
 
 /* Takes out and does what the latest event led to. */
@@ -520,9 +544,11 @@ static void world_act(world *w)
         case GVMI_ACTION_ZERO: action_job(w, &action); break;
         case GVMI_ACTION_DROP: action_drop(w, &action); break;
         case GVMI_ACTION_CUT: action_cut(w, &action); break;
+        case GVMI_ACTION_FORGET: action_forget(w, &action); break;
         default: world_wrong(w, "action %d is none", (int)action.kind);
         }
     }
+    zombie_check_dropped(w);
     model_refresh(w);
     if (w->problem[0] == '\0' && world_random(w, w->check_every) == 0 && !gvmi_machine_check(w->machine))
         world_wrong(w, "gvmi_machine_check() failed");
@@ -573,6 +599,7 @@ process *world_connect(world *w, const gvmi_credentials *who, bool honest)
 static void deliver_end(world *w, process *p)
 {
     world_log(w, "process %u is disconnected", p->index);
+    zombie_begin(p);
     p->disconnected = true;
     p->disconnected_ns = w->tick_ns;
     model_ended(w, p, false);
@@ -628,6 +655,14 @@ void world_exited(world *w, process *p)
     p->exited = true;
     model_ended(w, p, true);
     gvmi_machine_exited(w->machine, p->client);
+    world_act(w);
+}
+
+void world_closed(world *w, process *p)
+{
+    world_log(w, "process %u has closed its socket", p->index);
+    p->closed = true;
+    gvmi_machine_closed(w->machine, p->client);
     world_act(w);
 }
 

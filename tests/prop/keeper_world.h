@@ -10,6 +10,7 @@
  *     keeper_names.c    the model of objects and names: what may be answered, what follows from it
  *     keeper_client.c   honest processes
  *     keeper_abuse.c    processes that keep to the format alone
+ *     keeper_zombie.c   what processes do that the keeper has given up
  */
 #ifndef PROP_KEEPER_WORLD_H
 #define PROP_KEEPER_WORLD_H
@@ -41,6 +42,7 @@ typedef struct frame {
     gvmi_frame_spec spec;
     uint64_t value;
     bool made, dropped;
+    bool disputed;    /* written by a process that was given up, after a copy of it had begun */
     uint32_t jobs;    /* unfinished ones that name it */
     uint32_t filling; /* those of them that write it */
     uint32_t mapped;  /* times, by honest processes that live */
@@ -85,7 +87,9 @@ typedef struct object {
     bool gone;                 /* as far as the model knows, nobody can reach it any more */
     uint32_t openings;         /* those of processes not yet known to be gone */
     uint32_t metadata_version, metadata_bytes;
+    bool untracked;
     uint64_t values[CHUNKS_MAX];
+    frame *shown[CHUNKS_MAX]; /* behind each chunk, by the latest MAP; may be freed memory */
 } object;
 
 /* What a process asked and was not answered yet. */
@@ -105,6 +109,7 @@ typedef struct request {
 typedef struct known_opening {
     object *object;
     bool readonly, failed;
+    bool wrote;      /* the process could write when it was given up */
     uint32_t maps;   /* sent and not answered; the answer to OPENED is one */
     int64_t maps_ns; /* the tick since which there were some */
     uint32_t owed;   /* granted, not taken */
@@ -148,6 +153,7 @@ typedef struct thread {
     uint32_t wanted_generation;
     uint64_t least_bytes; /* that the lease must cover */
     int64_t since_ns;     /* it holds */
+    uint64_t since_step;
     uint64_t request;
     uint16_t request_type;
     uint64_t request_bytes;
@@ -171,7 +177,9 @@ typedef struct process {
     bool cut;          /* by the keeper */
     bool disconnected; /* the machine was told */
     bool exited;       /* the machine was told */
+    bool closed;       /* the machine was told that its socket is closed */
     bool bye, welcome;
+    uint64_t cut_step;
     bool noticed; /* that it was cut off */
     bool guilty;  /* broke the protocol, or may have */
     int64_t disconnected_ns;
@@ -210,7 +218,9 @@ typedef struct world {
     uint32_t object_count;
     object *objects[OBJECTS_MAX];
     frame *frames[FRAMES_MAX]; /* by number */
-    frame **all;               /* for the end */
+    frame *left[FRAMES_MAX];   /* dropped, but mapped, or about to be */
+    uint32_t left_count;
+    frame **all; /* for the end */
     uint32_t all_count, all_room;
     job *movers[DEVICES_MAX][2]; /* jobs in order, a list for each */
     uint32_t job_count;
@@ -223,6 +233,7 @@ typedef struct world {
     bool loose_ends; /* a process left before the answer to what takes memory */
     uint64_t version, actions;
     uint64_t acquires_fast, acquires_slow, acquires_failed, copies, cuts, grants_write, traced;
+    uint64_t zombie_writes;
     uint64_t answered[80][64]; /* by type of request and status: what was met */
     char log[LOG_LINES][LOG_BYTES];
     uint64_t log_count;
@@ -244,6 +255,7 @@ void world_deliver(world *w, process *p); /* the next message, or the end */
 void world_ring(world *w, process *p);
 void world_tick(world *w);
 void world_exited(world *w, process *p);
+void world_closed(world *w, process *p);
 void world_budget(world *w, uint32_t device, uint64_t bytes);
 bool world_job_step(world *w); /* starts or ends a job; false: there is none */
 
@@ -281,6 +293,20 @@ void client_drop_openings(world *w, process *p);
 
 /* ---- dishonest ones (keeper_abuse.c) */
 bool abuse_step(world *w, process *p);
+
+/* ---- keeper_zombie.c */
+/* A process whose lease counts no more, or may soon not, writes through what it has mapped. */
+bool zombie_write(world *w, process *p, thread *t);
+/* The process is about to be given up: writes down where it can write. */
+void zombie_begin(process *p);
+/* Is there a process, given up and not gone, that may write to the object? */
+bool zombie_may_write(const world *w, const object *o);
+/* After an event: nobody has frames that were dropped but processes that were given up. */
+void zombie_check_dropped(world *w);
+/* The bytes of frames like this one that are there, though dropped. */
+uint64_t zombie_bytes(world *w, const frame *like);
+/* The machine says that nothing of the process is mapped. */
+void zombie_check_forgotten(world *w, const process *p);
 
 /* ---- keeper_memory.c, for keeper_names.c */
 

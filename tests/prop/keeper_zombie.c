@@ -1,0 +1,178 @@
+/* Processes that the keeper has given up, but that live: they go on writing under leases that count
+ * no more, into the frames that they have mapped.
+ *
+ * What such a process writes is the object's as long as the frame is what the object consists of and
+ * no copy of it has begun: the content that an interrupted writer leaves is not defined. But nobody
+ * who got a lease later may have such a frame mapped. */
+#include "tests/prop/keeper_world.h"
+
+/* Until the machine has looked for those who are late, a client that hung up may not be given up. */
+#define LOOKS_NS 300000000ll
+
+/* Had the keeper given up process p when thread t got its lease? */
+static bool got_later(const world *w, const process *p, const thread *t)
+{
+    if (p->cut)
+        return t->since_step > p->cut_step;
+    return t->since_ns > p->disconnected_ns + w->config.revoke_timeout_ms * 1000000ll + LOOKS_NS;
+}
+
+static bool has_mapped(const opening *o, const frame *f)
+{
+    for (uint32_t i = 0; i < CHUNKS_MAX; i++)
+        if (o->map[i] == f)
+            return true;
+    return false;
+}
+
+static void check_victims(world *w, const process *p, const thread *t, const frame *f)
+{
+    for (uint32_t i = 0; i < w->process_count; i++) {
+        const process *q = w->processes[i];
+
+        for (uint32_t k = 0; k < q->thread_count && q != p && world_lease_counts(w, q); k++) {
+            const thread *u = &q->threads[k];
+
+            if (u->holds && u->opening->object == t->opening->object && has_mapped(u->opening, f) &&
+                got_later(w, p, u))
+                world_wrong(
+                    w, "process %u, which was given up, writes to frame %u, where process %u has a lease",
+                    p->index, f->spec.frame, q->index);
+        }
+    }
+}
+
+/* Has a copy of the frame begun, or is it due to end? */
+static bool is_copied(const world *w, const frame *f)
+{
+    for (uint32_t d = 0; d < DEVICES_MAX; d++)
+        for (unsigned l = 0; l < 2; l++)
+            for (const job *j = w->movers[d][l]; j != NULL; j = j->next)
+                if (j->from == f && j->started)
+                    return true;
+    return false;
+}
+
+bool zombie_write(world *w, process *p, thread *t)
+{
+    const opening *o = t->opening;
+    const uint64_t chunks = (o->bytes + o->chunk_bytes - 1) / o->chunk_bytes;
+    object *model = model_find(w, o->object);
+    uint64_t chunk;
+    frame *f;
+
+    if (chunks == 0 || (t->mode != GVM_LEASE_WRITE && (!model->untracked || o->readonly)))
+        return false;
+    chunk = world_random(w, chunks);
+    f = o->map[chunk];
+    if (f == NULL)
+        return false;
+    check_victims(w, p, t, f);
+    f->value = ++w->version;
+    w->zombie_writes++;
+    if (model->shown[chunk] == f && !f->dropped) {
+        f->disputed = is_copied(w, f);
+        if (!f->disputed)
+            model->values[chunk] = f->value;
+    }
+    world_log(w, "process %u, given up, writes version %llu to chunk %llu of object %llu, frame %u",
+              p->index, (unsigned long long)f->value, (unsigned long long)chunk,
+              (unsigned long long)o->object, f->spec.frame);
+    return true;
+}
+
+void zombie_begin(process *p)
+{
+    for (uint32_t k = 0; k < p->slot_end; k++) {
+        known_opening *known = &p->known[k];
+        const uint64_t word = atomic_load(&p->leases[k].word);
+
+        known->wrote = known->object != NULL && !known->readonly &&
+                       (gvmi_lease_writers(word) > 0 || known->owed > 0 ||
+                        (known->object->untracked && gvmi_lease_any(word)));
+    }
+}
+
+bool zombie_may_write(const world *w, const object *o)
+{
+    for (uint32_t i = 0; i < w->process_count; i++) {
+        const process *p = w->processes[i];
+
+        for (uint32_t k = 0; k < p->slot_end && !p->exited && (p->cut || p->disconnected); k++)
+            if (p->known[k].object == o && p->known[k].wrote)
+                return true;
+    }
+    return false;
+}
+
+/* ---- memory */
+
+static bool is_theirs(const world *w, const frame *f)
+{
+    uint32_t mapped = 0, flying = 0;
+
+    for (uint32_t i = 0; i < w->process_count; i++) {
+        const process *p = w->processes[i];
+
+        if (!p->honest || (!p->cut && !p->disconnected))
+            continue;
+        for (uint32_t s = 0; s < p->slot_end; s++)
+            for (uint32_t c = 0; p->openings[s] != NULL && c < CHUNKS_MAX; c++)
+                mapped += p->openings[s]->map[c] == f;
+        for (const packet *in = p->in.first; in != NULL; in = in->next)
+            for (uint32_t c = 0; c < in->frame_count; c++)
+                flying += in->frames[c] == f;
+        for (const packet *owed = p->owed.first; owed != NULL; owed = owed->next)
+            for (uint32_t c = 0; c < owed->frame_count; c++)
+                flying += owed->frames[c] == f;
+        for (uint32_t c = 0; p->mapping != NULL && c < p->mapping->frame_count; c++)
+            flying += p->mapping->frames[c] == f;
+    }
+    return mapped == f->mapped && flying == f->flying;
+}
+
+void zombie_check_dropped(world *w)
+{
+    for (uint32_t i = 0; i < w->left_count; i++) {
+        const frame *f = w->left[i];
+
+        if ((f->mapped > 0 || f->flying > 0) && !is_theirs(w, f))
+            world_wrong(
+                w, "frame %u was dropped, but %u places map it and %u messages carry it (object %llu, chunk %u)",
+                f->spec.frame, f->mapped, f->flying, (unsigned long long)f->object, f->chunk);
+    }
+}
+
+static bool same_place(const frame *a, const frame *b)
+{
+    return a->spec.tier == b->spec.tier &&
+           (a->spec.tier == GVM_TIER_HOST || a->spec.device == b->spec.device);
+}
+
+uint64_t zombie_bytes(world *w, const frame *like)
+{
+    uint64_t bytes = 0;
+    uint32_t left = 0;
+
+    for (uint32_t i = 0; i < w->left_count; i++) {
+        frame *f = w->left[i];
+
+        if (f->mapped == 0 && f->flying == 0)
+            continue;
+        w->left[left++] = f;
+        bytes += same_place(f, like) ? f->spec.bytes : 0;
+    }
+    w->left_count = left;
+    return bytes;
+}
+
+void zombie_check_forgotten(world *w, const process *p)
+{
+    for (uint32_t s = 0; s < p->slot_end && !p->gone; s++)
+        for (uint32_t c = 0; p->openings[s] != NULL && c < CHUNKS_MAX; c++)
+            if (p->openings[s]->map[c] != NULL) {
+                world_wrong(w, "process %u is forgotten, and has frame %u mapped", p->index,
+                            p->openings[s]->map[c]->spec.frame);
+                return;
+            }
+}
