@@ -44,7 +44,7 @@ static bool has_writers(const gvmi_machine *m, uint32_t number)
     return number != 0 && (m->frames[number - 1].writers > 0 || m->frames[number - 1].unsafe);
 }
 
-/* I9, of one chunk. */
+/* I10, of one chunk. */
 static bool check_writers(const gvmi_machine *m, const keep_object *object, const keep_chunk *chunk)
 {
     if (has_writers(m, gvmi_keep_frame_where(chunk)) && !object->fenced)
@@ -140,7 +140,7 @@ static bool check_permits(const keep_object *object)
     return (object->lease_state == KEEP_EXCLUSIVE) <= (object->holder != NULL);
 }
 
-/* I10 */
+/* I11 */
 static bool check_holds(const gvmi_machine *m)
 {
     uint64_t holders = 0, writers = 0, noted = 0, noted_writers = 0;
@@ -163,25 +163,47 @@ static bool check_holds(const gvmi_machine *m)
     return holders == noted && writers == noted_writers;
 }
 
-/* I7 */
-static bool check_quota(const gvmi_machine *m, const keep_quota *quota)
+/* I7, and of I9 what is the user's. */
+static bool check_user(const gvmi_machine *m, const keep_user *user)
 {
-    uint64_t used_bytes = 0;
+    uint64_t used_bytes = 0, taken[KEEP_SHARES] = {0};
+    bool counts = user->limited || user->used_bytes > 0;
 
     for (uint32_t i = 0; i < m->frame_capacity; i++) {
         const keep_frame *frame = &m->frames[i];
 
-        if (frame->state == KEEP_FRAME_HELD && m->clients[frame->holder - 1]->who.uid == quota->uid)
+        if (frame->state == KEEP_FRAME_HELD && m->clients[frame->holder - 1]->user == user)
             used_bytes += frame->spec.bytes;
     }
 
     for (const keep_object *o = m->objects; o != NULL; o = o->next)
-        if (o->domain.uid == quota->uid) {
+        if (o->user == user) {
+            taken[KEEP_OBJECTS]++;
             used_bytes += o->chunk_count * o->chunk_bytes;
             if (o->growth != NULL && o->growth->started)
                 used_bytes += (o->growth->new_count - o->growth->old_count) * o->chunk_bytes;
         }
-    return used_bytes == quota->used_bytes;
+    for (uint32_t i = 0; i < m->client_capacity; i++)
+        taken[KEEP_CLIENTS] += m->clients[i] != NULL && m->clients[i]->user == user;
+    for (int i = 0; i < KEEP_SHARES; i++)
+        counts = counts || taken[i] > 0;
+    return counts && used_bytes == user->used_bytes && memcmp(taken, user->taken, sizeof taken) == 0;
+}
+
+/* I9 */
+static bool check_users(const gvmi_machine *m)
+{
+    uint64_t taken[KEEP_SHARES] = {0};
+    uint32_t quota_count = 0;
+
+    for (const keep_user *user = m->users; user != NULL; user = user->next) {
+        if (!check_user(m, user))
+            return false;
+        for (int i = 0; i < KEEP_SHARES; i++)
+            taken[i] += user->taken[i];
+        quota_count += user->limited;
+    }
+    return memcmp(taken, m->taken, sizeof taken) == 0 && quota_count == m->quota_count;
 }
 
 bool gvmi_machine_check(const gvmi_machine *m)
@@ -195,8 +217,5 @@ bool gvmi_machine_check(const gvmi_machine *m)
         if (o->marked || !check_chunks(m, o) || !check_permits(o) ||
             (o->fenced && o->lease_state != KEEP_DRAINING && o->lease_state != KEEP_FROZEN))
             return false;
-    for (uint32_t i = 0; i < m->quota_count; i++)
-        if (!check_quota(m, &m->quotas[i]))
-            return false;
-    return true;
+    return check_users(m);
 }

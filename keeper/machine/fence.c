@@ -120,18 +120,14 @@ void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening)
 
 /* ---- who is charged for a frame that only such clients hold */
 
-static void charge(gvmi_machine *m, const keep_frame *frame, int64_t bytes)
+static keep_user *payer_of(gvmi_machine *m, const keep_frame *frame)
 {
-    const keep_client *client = gvmi_keep_client(m, frame->holder);
-    keep_quota *quota = client != NULL ? gvmi_keep_quota(m, client->who.uid) : NULL;
-
-    if (quota != NULL)
-        quota->used_bytes += (uint64_t)bytes;
+    return gvmi_keep_client(m, frame->holder)->user;
 }
 
 void gvmi_keep_charge_holder(gvmi_machine *m, const keep_frame *frame)
 {
-    charge(m, frame, (int64_t)frame->spec.bytes);
+    gvmi_keep_charge(payer_of(m, frame), frame->spec.bytes);
 }
 
 /* Another client that holds the frame; 0: none. */
@@ -158,7 +154,7 @@ static void let_go(gvmi_machine *m, keep_client *client, const keep_hold *hold)
     if (frame->holders == 0) {
         if (frame->state != KEEP_FRAME_HELD)
             return;
-        charge(m, frame, -(int64_t)frame->spec.bytes);
+        gvmi_keep_discharge(m, payer_of(m, frame), frame->spec.bytes);
         gvmi_keep_free_held(m, hold->frame);
     } else if (frame->holder == client->number) {
         const uint32_t other = find_holder(m, hold->frame, client);
@@ -166,10 +162,10 @@ static void let_go(gvmi_machine *m, keep_client *client, const keep_hold *hold)
         if (other == 0) /* it holds the frame twice */
             return;
         if (frame->state == KEEP_FRAME_HELD)
-            charge(m, frame, -(int64_t)frame->spec.bytes);
+            gvmi_keep_discharge(m, payer_of(m, frame), frame->spec.bytes);
         frame->holder = other;
         if (frame->state == KEEP_FRAME_HELD)
-            charge(m, frame, (int64_t)frame->spec.bytes);
+            gvmi_keep_charge_holder(m, frame);
     }
 }
 
