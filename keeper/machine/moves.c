@@ -104,7 +104,7 @@ static void came_to_device(gvmi_machine *m, keep_object *object, uint32_t index)
     if (gvmi_keep_has_writers(m, chunk->host_frame)) { /* it is no copy that can be relied on */
         gvmi_keep_give_frame(m, chunk->host_frame, true);
         chunk->host_frame = 0;
-        chunk->clean = false;
+        gvmi_keep_set_clean(object, chunk, false);
     }
     object->promoted_bytes += object->chunk_bytes;
     device->promoted_bytes += object->chunk_bytes;
