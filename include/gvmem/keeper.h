@@ -62,7 +62,9 @@ typedef struct gvm_object gvm_object; /* an object opened over one */
  *
  * GVM_E_INVALID  out is NULL, or the path is too long for a socket
  * GVM_E_PEER     nobody listens there; the error text says how to start a keeper
- * GVM_E_DENIED   the socket's permissions, or the keeper's limit of connections
+ * GVM_E_DENIED   the socket's permissions, or the keeper's limit of connections: all users share it,
+ *                and one that has many gets no more while others could need them (docs/design/keeper.md,
+ *                "What bounds what")
  * GVM_E_TIMEOUT  no answer within 10 s
  * GVM_E_FORMAT, GVM_E_VERSION  no keeper, or one of another version */
 GVM_API gvm_status gvm_keeper_connect(const char *path, gvm_keeper **out);
@@ -107,7 +109,7 @@ typedef struct gvm_object_options {
  * GVM_E_OTHERDEVICE  the keeper does not serve that device
  * GVM_E_NOSPACE   bytes fit neither the device budget nor the host budget
  * GVM_E_QUOTA     the user's quota is spent
- * GVM_E_LIMIT     too many objects
+ * GVM_E_LIMIT     too many objects, of the keeper, or of this user: its share is at most half
  * GVM_E_ADDRESS   no such range of addresses is free */
 GVM_API gvm_status gvm_object_create(gvm_keeper *keeper, const char *name, uint64_t reserve_bytes,
                                      const gvm_object_options *options, gvm_object **out);

@@ -35,7 +35,8 @@ typedef struct gvm_server_options {
     uint32_t socket_mode; /* permission bits of the socket; 0600 if 0 */
     const int32_t *devices; /* ordinals to serve, device_count of them; NULL: all */
     uint32_t device_count;
-    uint32_t clients_max;         /* 1024 */
+    uint32_t clients_max;         /* 1024; an eighth, at most 64, is for the keeper's user and root.
+                                   * Another user gets at most half of the rest */
     uint64_t device_budget_bytes; /* of each device; 0: 90 % of what is free at the start */
     uint64_t host_budget_bytes;   /* 0: half of the machine's memory that is available */
     uint64_t host_ahead_bytes;    /* host memory made ahead of need; 0: none */

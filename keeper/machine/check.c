@@ -120,18 +120,40 @@ static bool check_permits(const keep_object *object)
     return (object->lease_state == KEEP_EXCLUSIVE) <= (object->holder != NULL);
 }
 
-/* I7 */
-static bool check_quota(const gvmi_machine *m, const keep_quota *quota)
+/* I7, and of I9 what is the user's. */
+static bool check_user(const gvmi_machine *m, const keep_user *user)
 {
-    uint64_t used_bytes = 0;
+    uint64_t used_bytes = 0, taken[KEEP_SHARES] = {0};
+    bool counts = user->limited || user->used_bytes > 0;
 
     for (const keep_object *o = m->objects; o != NULL; o = o->next)
-        if (o->domain.uid == quota->uid) {
+        if (o->user == user) {
+            taken[KEEP_OBJECTS]++;
             used_bytes += o->chunk_count * o->chunk_bytes;
             if (o->growth != NULL && o->growth->started)
                 used_bytes += (o->growth->new_count - o->growth->old_count) * o->chunk_bytes;
         }
-    return used_bytes == quota->used_bytes;
+    for (uint32_t i = 0; i < m->client_capacity; i++)
+        taken[KEEP_CLIENTS] += m->clients[i] != NULL && m->clients[i]->user == user;
+    for (int i = 0; i < KEEP_SHARES; i++)
+        counts = counts || taken[i] > 0;
+    return counts && used_bytes == user->used_bytes && memcmp(taken, user->taken, sizeof taken) == 0;
+}
+
+/* I9 */
+static bool check_users(const gvmi_machine *m)
+{
+    uint64_t taken[KEEP_SHARES] = {0};
+    uint32_t quota_count = 0;
+
+    for (const keep_user *user = m->users; user != NULL; user = user->next) {
+        if (!check_user(m, user))
+            return false;
+        for (int i = 0; i < KEEP_SHARES; i++)
+            taken[i] += user->taken[i];
+        quota_count += user->limited;
+    }
+    return memcmp(taken, m->taken, sizeof taken) == 0 && quota_count == m->quota_count;
 }
 
 bool gvmi_machine_check(const gvmi_machine *m)
@@ -144,8 +166,5 @@ bool gvmi_machine_check(const gvmi_machine *m)
     for (const keep_object *o = m->objects; o != NULL; o = o->next)
         if (o->marked || !check_chunks(m, o) || !check_permits(o))
             return false;
-    for (uint32_t i = 0; i < m->quota_count; i++)
-        if (!check_quota(m, &m->quotas[i]))
-            return false;
-    return true;
+    return check_users(m);
 }

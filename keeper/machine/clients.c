@@ -52,6 +52,21 @@ static gvm_status find_number(gvmi_machine *m, uint32_t *out)
     return GVM_OK;
 }
 
+gvm_status gvmi_machine_admits(gvmi_machine *m, uint32_t uid)
+{
+    keep_user *user = gvmi_keep_user(m, uid);
+    char text[GVMI_WIRE_TEXT_BYTES];
+    bool admitted;
+
+    if (user == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a client");
+    admitted = gvmi_keep_may_take(m, user, KEEP_CLIENTS, 1);
+    if (!admitted)
+        gvmi_keep_refusal(m, user, KEEP_CLIENTS, text);
+    gvmi_keep_end_user(m, user);
+    return admitted ? GVM_OK : gvmi_fail(GVM_E_LIMIT, "%s", text);
+}
+
 gvm_status gvmi_machine_connect(gvmi_machine *m, const gvmi_credentials *who,
                                 gvmi_lease_slot *leases, gvmi_permit_slot *permits, uint32_t *number)
 {
@@ -59,26 +74,28 @@ gvm_status gvmi_machine_connect(gvmi_machine *m, const gvmi_credentials *who,
     uint32_t found = 0;
     gvm_status status;
 
-    if (m->client_count >= m->config.clients_max)
-        return gvmi_fail(GVM_E_LIMIT, "the keeper has %u clients, its limit", m->client_count);
-    status = find_number(m, &found);
+    status = gvmi_machine_admits(m, who->uid);
+    if (status == GVM_OK)
+        status = find_number(m, &found);
     if (status != GVM_OK)
         return status;
     client = calloc(1, sizeof *client);
     if (client == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a client");
     client->slots = calloc(GVM_OBJECTS_OPEN_MAX, sizeof(keep_opening *));
-    if (client->slots == NULL) {
+    client->user = client->slots != NULL ? gvmi_keep_user(m, who->uid) : NULL;
+    if (client->user == NULL) {
+        free(client->slots);
         free(client);
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a client");
     }
+    gvmi_keep_take(m, client->user, KEEP_CLIENTS, 1);
     client->number = found;
     client->connected = true;
     client->who = *who;
     client->leases = leases;
     client->permits = permits;
     m->clients[found - 1] = client;
-    m->client_count++;
     *number = found;
     return GVM_OK;
 }
@@ -143,7 +160,7 @@ void gvmi_machine_exited(gvmi_machine *m, uint32_t number)
     void_client(m, client, false);
     gvmi_keep_let_go_frames(m, client);
     m->clients[number - 1] = NULL;
-    m->client_count--;
+    gvmi_keep_give(m, client->user, KEEP_CLIENTS, 1);
     free(client->slots);
     free(client);
     gvmi_keep_settle(m);

@@ -10,42 +10,9 @@
 #include "base/assert.h"
 #include "keeper/machine/state.h"
 
-#define QUOTAS_MAX 65536u
-
-keep_quota *gvmi_keep_quota(gvmi_machine *m, uint32_t uid)
-{
-    keep_quota *quotas;
-
-    for (uint32_t i = 0; i < m->quota_count; i++)
-        if (m->quotas[i].uid == uid)
-            return &m->quotas[i];
-    if (m->quota_count >= QUOTAS_MAX)
-        return NULL;
-    quotas = realloc(m->quotas, (m->quota_count + 1) * sizeof *quotas);
-    if (quotas == NULL)
-        return NULL;
-    m->quotas = quotas;
-    quotas[m->quota_count] = (keep_quota){.uid = uid};
-    return &quotas[m->quota_count++];
-}
-
 static uint64_t new_bytes(const keep_object *object, const keep_growth *growth)
 {
     return (uint64_t)(growth->new_count - growth->old_count) * object->chunk_bytes;
-}
-
-static gvm_status charge(gvmi_machine *m, const keep_object *object, uint64_t bytes)
-{
-    keep_quota *quota = gvmi_keep_quota(m, object->domain.uid);
-    uint64_t limit_bytes;
-
-    if (quota == NULL)
-        return GVM_E_NOMEM;
-    limit_bytes = quota->limited ? quota->limit_bytes : m->config.quota_bytes;
-    if (quota->used_bytes > limit_bytes || bytes > limit_bytes - quota->used_bytes)
-        return GVM_E_QUOTA;
-    quota->used_bytes += bytes;
-    return GVM_OK;
 }
 
 static void resize_item(gvmi_machine *m, keep_object *object, uint32_t chunk_count)
@@ -177,11 +144,12 @@ static void start(gvmi_machine *m, keep_object *object)
     if (growth->failure != GVM_OK || count <= object->chunk_count)
         return;
     growth->new_count = (uint32_t)count;
-    growth->failure = charge(m, object, new_bytes(object, growth));
-    if (growth->failure != GVM_OK) {
+    if (!gvmi_keep_has_quota(m, object->user, new_bytes(object, growth))) {
+        growth->failure = GVM_E_QUOTA;
         growth->new_count = growth->old_count;
         return;
     }
+    gvmi_keep_charge(object->user, new_bytes(object, growth));
     m->ahead_bytes = object->chunk_bytes;
     m->ahead_device = object->device;
     if (!make_places(object, growth->new_count)) {
@@ -195,8 +163,6 @@ static void start(gvmi_machine *m, keep_object *object)
 /* Everything that was made is given back. */
 static void undo(gvmi_machine *m, keep_object *object, const keep_growth *growth)
 {
-    keep_quota *quota = gvmi_keep_quota(m, object->domain.uid);
-
     for (uint32_t i = growth->old_count; i < growth->new_count && i < object->chunk_places; i++) {
         keep_chunk *chunk = &object->chunks[i];
 
@@ -206,8 +172,7 @@ static void undo(gvmi_machine *m, keep_object *object, const keep_growth *growth
             gvmi_keep_give_frame(m, chunk->host_frame, true);
         *chunk = (keep_chunk){0};
     }
-    if (quota != NULL)
-        quota->used_bytes -= new_bytes(object, growth);
+    gvmi_keep_discharge(m, object->user, new_bytes(object, growth));
     resize_item(m, object, object->chunk_count);
 }
 

@@ -83,7 +83,7 @@ void gvmi_machine_destroy(gvmi_machine *m)
     free(m->clients);
     free(m->frames);
     free(m->jobs);
-    free(m->quotas);
+    gvmi_keep_free_users(m);
     free(m);
 }
 
@@ -146,6 +146,14 @@ void gvmi_keep_reply_failed(gvmi_machine *m, keep_client *client, uint64_t reque
     vsnprintf(reply.body.FAILED.text, sizeof reply.body.FAILED.text, format, args);
     va_end(args);
     (void)gvmi_keep_send(m, client, &reply, NULL);
+}
+
+void gvmi_keep_reply_share(gvmi_machine *m, keep_client *client, uint64_t request, keep_share share)
+{
+    char text[GVMI_WIRE_TEXT_BYTES];
+
+    gvmi_keep_refusal(m, client->user, share, text);
+    gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT, "%s", text);
 }
 
 static bool makes_frame(const gvmi_action *action)
@@ -293,13 +301,21 @@ static void trim(gvmi_machine *m, keep_client *client, const gvmi_wire_message *
 
 static void set_quota(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
 {
+    gvm_status status;
+
     if (!gvmi_keep_is_admin(m, client)) {
         gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_DENIED,
                                "only the keeper's own user and root may set quotas");
         return;
     }
-    gvmi_machine_set_quota(m, message->body.SET_QUOTA.uid, message->body.SET_QUOTA.bytes);
-    gvmi_keep_reply_done(m, client, message->head.request, 0);
+    status = gvmi_machine_set_quota(m, message->body.SET_QUOTA.uid, message->body.SET_QUOTA.bytes);
+    if (status == GVM_OK)
+        gvmi_keep_reply_done(m, client, message->head.request, 0);
+    else
+        gvmi_keep_reply_failed(m, client, message->head.request, status,
+                               "the quota of user %u cannot be kept: %s", message->body.SET_QUOTA.uid,
+                               status == GVM_E_LIMIT ? "too many users have one"
+                                                     : "the keeper is out of host memory");
 }
 
 /* BYE is the server's: it closes the socket and says that the client is gone. */
@@ -394,7 +410,7 @@ void gvmi_machine_tick(gvmi_machine *m, int64_t now_ns)
 
 int64_t gvmi_machine_deadline(const gvmi_machine *m)
 {
-    if (m->client_count == 0 && m->objects == NULL && m->config.host_ahead_bytes == 0)
+    if (m->taken[KEEP_CLIENTS] == 0 && m->objects == NULL && m->config.host_ahead_bytes == 0)
         return INT64_MAX;
     return m->next_wait_ns < m->next_look_ns ? m->next_wait_ns : m->next_look_ns;
 }
@@ -414,15 +430,5 @@ void gvmi_machine_driver_memory(gvmi_machine *m, uint32_t device, uint64_t free_
     if (budget_bytes != d->place.budget_bytes) {
         d->place.budget_bytes = budget_bytes;
         gvmi_policy_set_budget(d->policy, budget_bytes);
-    }
-}
-
-void gvmi_machine_set_quota(gvmi_machine *m, uint32_t uid, uint64_t bytes)
-{
-    keep_quota *quota = gvmi_keep_quota(m, uid);
-
-    if (quota != NULL) {
-        quota->limited = true;
-        quota->limit_bytes = bytes;
     }
 }

@@ -102,6 +102,11 @@ void gvmi_machine_destroy(gvmi_machine *machine);
 
 /* ---- events. Memory that cannot be had is answered to the client that asked, or cuts it off. */
 
+/* Would connect() admit somebody of this user? Asked before pages are made for it.
+ *
+ * GVM_E_LIMIT  with a text that says why, GVM_E_NOMEM */
+gvm_status gvmi_machine_admits(gvmi_machine *machine, uint32_t uid);
+
 /* Somebody connected. The pages have GVM_OBJECTS_OPEN_MAX slots, zeros; they stay until exited().
  *
  * GVM_E_LIMIT, GVM_E_NOMEM */
@@ -138,7 +143,8 @@ int64_t gvmi_machine_deadline(const gvmi_machine *machine);
 void gvmi_machine_driver_memory(gvmi_machine *machine, uint32_t device, uint64_t free_bytes,
                                 uint64_t total_bytes, uint64_t budget_bytes);
 
-void gvmi_machine_set_quota(gvmi_machine *machine, uint32_t uid, uint64_t bytes);
+/* GVM_E_LIMIT, GVM_E_NOMEM */
+gvm_status gvmi_machine_set_quota(gvmi_machine *machine, uint32_t uid, uint64_t bytes);
 
 /* Walks everything and holds it against the invariants in keeper/machine/state.h. */
 bool gvmi_machine_check(const gvmi_machine *machine);

@@ -16,6 +16,8 @@
 #define CHUNK_BYTES_CHOSEN_MAX (64ull << 20)
 #define RESERVE_BYTES_MAX (1ull << 46)
 
+#define OPEN_TOO_MANY "this connection has %u objects open, the limit: close some"
+
 /* ---- names: a tree of pointers to keep_object.name */
 
 static int compare_names(const void *a, const void *b)
@@ -255,19 +257,18 @@ static keep_object *new_object(gvmi_machine *m, const keep_client *client, uint3
     object->untracked = (body->flags & GVM_OBJECT_UNTRACKED) != 0;
     object->domain = (keep_domain){
         .uid = client->who.uid, .gid = client->who.gid, .mode = body->mode != 0 ? body->mode : 0600};
+    object->user = client->user;
+    gvmi_keep_take(m, object->user, KEEP_OBJECTS, 1);
     object->generation = 1;
     object->next = m->objects;
     if (m->objects != NULL)
         m->objects->prev = object;
     m->objects = object;
-    m->object_count++;
     return object;
 }
 
 void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
 {
-    keep_quota *quota = gvmi_keep_quota(m, object->domain.uid);
-
     gvmi_keep_unname(m, object);
     for (keep_object **link = &m->marked; *link != NULL; link = &(*link)->next_marked)
         if (*link == object) {
@@ -280,8 +281,7 @@ void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
         if (object->chunks[i].host_frame != 0)
             gvmi_keep_give_frame(m, object->chunks[i].host_frame, true);
     }
-    if (quota != NULL)
-        quota->used_bytes -= (uint64_t)object->chunk_count * object->chunk_bytes;
+    gvmi_keep_discharge(m, object->user, (uint64_t)object->chunk_count * object->chunk_bytes);
     gvmi_policy_remove(m->devices[object->device].policy, &object->item);
     if (m->cleaner == object)
         m->cleaner = object->next;
@@ -291,7 +291,7 @@ void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
         m->objects = object->next;
     if (object->next != NULL)
         object->next->prev = object->prev;
-    m->object_count--;
+    gvmi_keep_give(m, object->user, KEEP_OBJECTS, 1);
     while (object->growth != NULL) { /* only when the machine ends */
         keep_growth *growth = object->growth;
 
@@ -363,10 +363,10 @@ void gvmi_keep_create(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
     } else if (body->name[0] != '\0' && gvmi_keep_find(m, body->name) != NULL) {
         gvmi_keep_reply_failed(m, client, request, GVM_E_EXISTS,
                                "there is an object %.120s already", body->name);
-    } else if (m->object_count >= m->config.objects_max || !find_slot(client, &slot)) {
-        gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT,
-                               "the keeper has %u objects and this process %u open, a limit",
-                               m->object_count, client->opening_count);
+    } else if (!gvmi_keep_may_take(m, client->user, KEEP_OBJECTS, 1)) {
+        gvmi_keep_reply_share(m, client, request, KEEP_OBJECTS);
+    } else if (!find_slot(client, &slot)) {
+        gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT, OPEN_TOO_MANY, client->opening_count);
     } else if ((object = new_object(m, client, device, body, chunk_bytes)) == NULL) {
         gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
     } else {
@@ -396,8 +396,7 @@ void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
                                "the owner and mode (%04o) of %.120s do not allow it",
                                object->domain.mode, body->name);
     else if (!find_slot(client, &slot))
-        gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT, "%u objects are open, the limit",
-                               client->opening_count);
+        gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT, OPEN_TOO_MANY, client->opening_count);
     else if ((opening = new_opening(client, object, body->flags)) == NULL)
         gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
     else

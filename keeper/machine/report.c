@@ -164,8 +164,8 @@ static void describe_keeper(const gvmi_machine *m, gvm_keeper_info *info)
     info->messages = m->messages;
     info->faults = m->faults;
     info->devices = m->config.device_count;
-    info->objects = m->object_count;
-    info->clients = m->client_count;
+    info->objects = (uint32_t)m->taken[KEEP_OBJECTS];
+    info->clients = (uint32_t)m->taken[KEEP_CLIENTS];
 }
 
 /* Where the parts of a snapshot are. */
@@ -183,10 +183,10 @@ static void *allocate(const gvmi_machine *m, layout *out)
 {
     const size_t keeper = sizeof *out->head, devices = keeper + sizeof *out->keeper,
                  objects = devices + m->config.device_count * sizeof *out->devices,
-                 clients = objects + m->object_count * sizeof *out->objects;
+                 clients = objects + m->taken[KEEP_OBJECTS] * sizeof *out->objects;
     char *bytes;
 
-    out->len = clients + m->client_count * sizeof *out->clients;
+    out->len = clients + m->taken[KEEP_CLIENTS] * sizeof *out->clients;
     bytes = calloc(1, out->len);
     if (bytes == NULL)
         return NULL;
@@ -219,7 +219,7 @@ static void fill(gvmi_machine *m, const keep_client *asker, layout *out)
             out->objects[out->head->object_count++] = info;
     }
     out->clients = (void *)&out->objects[out->head->object_count];
-    for (uint32_t i = 0; i < m->client_capacity && count < m->client_count; i++)
+    for (uint32_t i = 0; i < m->client_capacity && count < m->taken[KEEP_CLIENTS]; i++)
         if (m->clients[i] != NULL)
             describe_client(m, m->clients[i], &out->clients[count++]);
     out->head->client_count = count;

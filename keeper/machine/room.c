@@ -210,7 +210,7 @@ static bool drop_clean_copy(gvmi_machine *m)
             }
         }
         m->cleaner = object->next;
-        if (m->cleaner == NULL && looks >= m->object_count)
+        if (m->cleaner == NULL && looks >= m->taken[KEEP_OBJECTS])
             return false;
     }
     return false;

@@ -4,7 +4,8 @@
  *   settle.c   what an event leaves to be done       moves.c   freezing, chunks on their way, MAPs
  *   clients.c  coming, going, being cut off          grow.c    new chunks
  *   objects.c  names, rights, openings               room.c    frames and budgets
- *   report.c   figures                               check.c   the invariants below
+ *   report.c   figures                               users.c   accounts: quotas and shares
+ *   check.c    the invariants below
  *
  * An event handler changes what it must and marks objects as needing another look; gvmi_keep_settle()
  * then looks until nothing changes any more. So no function calls itself through others.
@@ -21,9 +22,11 @@
  *     Of an untracked object that is not sealed none is clean, but while it is FROZEN.
  * I6  waits of a chunk is the number of MAPs with it that were sent and not answered by MAPPED, and
  *     unmaps of those that were not answered by UNMAPPED either.
- * I7  a quota's used_bytes is the sum of chunk_bytes * chunk_count over the user's objects, with
- *     growth under way counted in.
+ * I7  a user's used_bytes is the sum of chunk_bytes * chunk_count over its objects, with growth under
+ *     way counted in.
  * I8  bytes of an object <= chunk_count * chunk_bytes; every chunk below chunk_count is somewhere.
+ * I9  what is taken of a share is what there is of it, by user and together; an account counts
+ *     something or has a quota of its own.
  */
 #ifndef GVMI_KEEPER_STATE_H
 #define GVMI_KEEPER_STATE_H
@@ -74,6 +77,19 @@ typedef enum keep_lease_event {
 #define KEEP_PLAN_TRIES_MAX 8      /* plans made anew for what a look at the victims showed */
 #define KEEP_AHEAD_JOBS_MAX 4      /* host frames being made ahead at a time */
 
+/* ---- what is shared out among users: X(NAME, limit, reserve, what, what to do about it). The reserve
+ * is for the keeper's own user and root, and at most an eighth of the limit. m is the machine. */
+/* clang-format off */
+#define GVMI_SHARES(X) \
+    X(CLIENTS, m->config.clients_max, 64, "connections", "close some") \
+    X(OBJECTS, m->config.objects_max, 1024, "objects", "drop or close some")
+/* clang-format on */
+
+#define GVMI_SHARE_ENUMERATOR(name, limit, reserve, what, remedy) KEEP_##name,
+typedef enum keep_share { GVMI_SHARES(GVMI_SHARE_ENUMERATOR) KEEP_SHARES } keep_share;
+#undef GVMI_SHARE_ENUMERATOR
+
+typedef struct keep_user keep_user;
 typedef struct keep_client keep_client;
 typedef struct keep_object keep_object;
 typedef struct keep_opening keep_opening;
@@ -178,6 +194,7 @@ struct keep_object {
     uint64_t id;
     char name[GVM_NAME_BYTES_MAX];
     keep_domain domain; /* owner, group, mode */
+    keep_user *user;    /* the owner's account */
     bool mixed;         /* the mode was changed: who has it open may not be who may open it now */
     bool kept, sealed, parked; /* parked: evicted on request; stays out until acquired */
     bool untracked;            /* who reads may write: no copy is clean once somebody may read */
@@ -261,6 +278,7 @@ struct keep_client {
     bool doomed; /* to be cut at the end of the event */
     bool voided; /* its openings are gone, though its process may be there */
     gvmi_credentials who;
+    keep_user *user;
     gvmi_lease_slot *leases;
     gvmi_permit_slot *permits;
     keep_opening **slots; /* GVM_OBJECTS_OPEN_MAX */
@@ -272,11 +290,14 @@ struct keep_client {
     char reason[96];
 };
 
-typedef struct keep_quota {
+/* What a user has. Accounts do not move. */
+struct keep_user {
     uint32_t uid;
-    bool limited; /* limit_bytes is its own, not the default */
-    uint64_t limit_bytes, used_bytes;
-} keep_quota;
+    bool limited;                     /* limit_bytes is its own, not the default */
+    uint64_t limit_bytes, used_bytes; /* of memory */
+    uint64_t taken[KEEP_SHARES];
+    keep_user *prev, *next; /* all users */
+};
 
 typedef struct keep_job {
     uint64_t id;         /* 0: the entry is free */
@@ -320,11 +341,10 @@ struct gvmi_machine {
     int64_t now_ns, start_ns, next_wait_ns, next_look_ns;
 
     keep_client **clients; /* by number - 1 */
-    uint32_t client_capacity, client_count;
+    uint32_t client_capacity;
     keep_object *objects, *marked;
     keep_object *cleaner; /* where the search for clean copies goes on */
-    uint32_t object_count;
-    void *names; /* tsearch(3) */
+    void *names;          /* tsearch(3) */
     uint64_t object_ids, stamps, serials, job_ids;
 
     keep_frame *frames; /* by number - 1 */
@@ -335,8 +355,10 @@ struct gvmi_machine {
     uint32_t ahead_device;
 
     keep_wait *waits;
-    keep_quota *quotas;
-    uint32_t quota_count;
+    keep_user *users;
+    void *user_tree; /* tsearch(3) */
+    uint64_t taken[KEEP_SHARES];
+    uint32_t quota_count; /* users that are limited */
     keep_action_node *first_action, *last_action;
     bool doomed; /* some client is */
 
@@ -351,6 +373,8 @@ bool gvmi_keep_send(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
 void gvmi_keep_reply_done(gvmi_machine *m, keep_client *client, uint64_t request, uint64_t value);
 void gvmi_keep_reply_failed(gvmi_machine *m, keep_client *client, uint64_t request, gvm_status status,
                             const char *format, ...) __attribute__((format(printf, 5, 6)));
+/* The client's user may not take one more of it. */
+void gvmi_keep_reply_share(gvmi_machine *m, keep_client *client, uint64_t request, keep_share share);
 /* Starts a job on a chunk (object NULL: none); false: no memory. */
 bool gvmi_keep_start_job(gvmi_machine *m, gvmi_action_kind kind, keep_object *object,
                          uint32_t chunk, uint32_t to, uint32_t from, bool make);
@@ -459,7 +483,6 @@ void gvmi_keep_made(gvmi_machine *m, keep_object *object, uint32_t chunk, gvm_st
 /* Nobody is to be told of the client's growths, of any object; or an opening is no more. */
 void gvmi_keep_forget_grower(gvmi_machine *m, const keep_client *client);
 void gvmi_keep_forget_opening(keep_object *object, const keep_opening *opening);
-keep_quota *gvmi_keep_quota(gvmi_machine *m, uint32_t uid);
 
 /* ---- room.c */
 keep_frame *gvmi_keep_frame(gvmi_machine *m, uint32_t number);
@@ -483,6 +506,24 @@ bool gvmi_keep_next_drop(gvmi_machine *m, gvmi_action *out);
 /* Writes down what the opening may have mapped. */
 void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening);
 void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client);
+
+/* ---- users.c */
+/* A user's account, made if it is new; NULL: no memory. One that is found to count nothing ends with
+ * gvmi_keep_end_user(), which leaves others alone. */
+keep_user *gvmi_keep_user(gvmi_machine *m, uint32_t uid);
+void gvmi_keep_end_user(gvmi_machine *m, keep_user *user);
+void gvmi_keep_free_users(gvmi_machine *m);
+/* Memory: may so much more be charged? The last discharge may end the account. */
+bool gvmi_keep_has_quota(const gvmi_machine *m, const keep_user *user, uint64_t bytes);
+void gvmi_keep_charge(keep_user *user, uint64_t bytes);
+void gvmi_keep_discharge(gvmi_machine *m, keep_user *user, uint64_t bytes);
+/* Shares: may the user take so many more? Giving back may end the account. */
+bool gvmi_keep_may_take(const gvmi_machine *m, const keep_user *user, keep_share share, uint64_t count);
+void gvmi_keep_take(gvmi_machine *m, keep_user *user, keep_share share, uint64_t count);
+void gvmi_keep_give(gvmi_machine *m, keep_user *user, keep_share share, uint64_t count);
+/* Why it may not, and what to do. */
+void gvmi_keep_refusal(const gvmi_machine *m, const keep_user *user, keep_share share,
+                       char text[GVMI_WIRE_TEXT_BYTES]);
 
 /* ---- report.c */
 void gvmi_keep_get_info(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);

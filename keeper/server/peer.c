@@ -231,6 +231,10 @@ static gvm_status admit(gvm_server *server, gvmi_peer *peer)
 
     if (status != GVM_OK)
         return status;
+    peer->uid = who.uid;
+    status = gvmi_machine_admits(server->machine, who.uid);
+    if (status != GVM_OK)
+        return status;
     peer->process = open_process(peer->socket, who.pid);
     status = make_pages(peer);
     if (status == GVM_OK)
@@ -250,6 +254,46 @@ static gvm_status admit(gvm_server *server, gvmi_peer *peer)
     return status;
 }
 
+/* Says why a client is refused, and ends it. request 0: it has not asked anything yet. */
+static void answer_refused(gvm_server *server, gvmi_peer *peer, uint64_t request)
+{
+    gvmi_wire_message message;
+
+    gvmi_wire_start(&message, GVMI_WIRE_FAILED, request);
+    message.body.FAILED.status = peer->reason == GVM_E_LIMIT ? GVM_E_DENIED : peer->reason;
+    snprintf(message.body.FAILED.text, sizeof message.body.FAILED.text, "refused: %.*s",
+             (int)sizeof message.body.FAILED.text - 10, peer->refusal);
+    if (gvmi_outbox_add(&peer->outbox, &message, NULL) == GVM_OK)
+        (void)gvmi_outbox_flush(&peer->outbox, peer->socket);
+    bury(server, peer);
+}
+
+/* Whether a client that is refused may stay until it asks, so that the answer has the number of its
+ * request. Of the places for that each user gets a share, as of everything (keeper/machine/users.c). */
+static bool may_wait_refused(const gvm_server *server, const gvmi_peer *refused)
+{
+    uint32_t count = 0;
+
+    for (const gvmi_peer *peer = server->peers; peer != NULL; peer = peer->next)
+        count += peer->state == PEER_REFUSED && peer->uid == refused->uid;
+    return server->refused_count < REFUSED_MAX && count < REFUSED_MAX - server->refused_count;
+}
+
+static void refuse(gvm_server *server, gvmi_peer *peer)
+{
+    const bool waits = may_wait_refused(server, peer);
+    const gvm_error why = gvmi_error_save();
+
+    snprintf(peer->refusal, sizeof peer->refusal, "%.*s", (int)sizeof peer->refusal - 1, why.text);
+    peer->state = PEER_REFUSED;
+    server->refused_count++;
+    close_fd(&peer->process);
+    (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, peer->socket, NULL);
+    release_pages(peer);
+    if (!waits || gvmi_server_watch(server, peer->socket, EPOLLIN, &peer->on_socket) != GVM_OK)
+        answer_refused(server, peer, 0);
+}
+
 void gvmi_peer_come(gvm_server *server, int socket)
 {
     gvmi_peer *peer = peer_new(server, socket);
@@ -257,17 +301,8 @@ void gvmi_peer_come(gvm_server *server, int socket)
     if (peer == NULL)
         return;
     peer->reason = admit(server, peer);
-    if (peer->reason == GVM_OK)
-        return;
-    /* Its HELLO is to be answered with why it cannot come in. */
-    peer->state = PEER_REFUSED;
-    server->refused_count++;
-    close_fd(&peer->process);
-    (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, peer->socket, NULL);
-    release_pages(peer);
-    if (server->refused_count > REFUSED_MAX ||
-        gvmi_server_watch(server, peer->socket, EPOLLIN, &peer->on_socket) != GVM_OK)
-        bury(server, peer);
+    if (peer->reason != GVM_OK)
+        refuse(server, peer);
 }
 
 /* Its process maps nothing any more. */
@@ -369,20 +404,6 @@ static void take_message(gvm_server *server, gvmi_peer *peer, const uint8_t *byt
         if (message.head.type == GVMI_WIRE_TRIM && gvmi_frames_dropped(server->frames))
             fence(server, peer);
     }
-}
-
-/* A client that is refused has asked something. */
-static void answer_refused(gvm_server *server, gvmi_peer *peer, uint64_t request)
-{
-    gvmi_wire_message message;
-
-    gvmi_wire_start(&message, GVMI_WIRE_FAILED, request);
-    message.body.FAILED.status = peer->reason == GVM_E_LIMIT ? GVM_E_DENIED : peer->reason;
-    snprintf(message.body.FAILED.text, sizeof message.body.FAILED.text,
-             "the keeper has no room for another client");
-    if (gvmi_outbox_add(&peer->outbox, &message, NULL) == GVM_OK)
-        (void)gvmi_outbox_flush(&peer->outbox, peer->socket);
-    bury(server, peer);
 }
 
 /* The message at the front of what has come. False: it is not whole, or the peer is not open any

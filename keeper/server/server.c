@@ -213,7 +213,7 @@ static gvm_status make_machine(gvm_server *server, const gvm_server_options *o)
     gvm_status status = gvmi_machine_create(&server->config, &server->machine);
 
     for (uint32_t i = 0; i < o->quota_count && status == GVM_OK; i++)
-        gvmi_machine_set_quota(server->machine, o->quotas[i].uid, o->quotas[i].bytes);
+        status = gvmi_machine_set_quota(server->machine, o->quotas[i].uid, o->quotas[i].bytes);
     return status;
 }
 

@@ -100,10 +100,12 @@ struct gvmi_peer {
     bool busy;              /* it is among them */
     gvmi_peer_state state;
     gvmi_source on_socket, on_doorbell, on_process;
-    int socket;        /* -1: closed */
-    int process;       /* pidfd; -1: not to be watched */
-    uint32_t client;   /* the machine's number; 0: the machine does not know it */
-    gvm_status reason; /* REFUSED: why */
+    int socket;                         /* -1: closed */
+    int process;                        /* pidfd; -1: not to be watched */
+    uint32_t client;                    /* the machine's number; 0: the machine does not know it */
+    uint32_t uid;                       /* of whoever connected */
+    gvm_status reason;                  /* REFUSED: why */
+    char refusal[GVMI_WIRE_TEXT_BYTES]; /* and the text of it */
     gvmi_lease_slot *leases;
     gvmi_permit_slot *permits;
     gvmi_fd *fds[3]; /* as WELCOME brings them; the pages' are let go once it is on its way */

@@ -231,7 +231,7 @@ static uint64_t judge_create(const world *w, const process *p, const request *r)
     const int device = device_index(w, c->device_uuid);
     const int name = model_name_index(c->name);
     uint64_t must = 0, may = 0, memory;
-    uint32_t living = 0, perhaps = 0;
+    uint32_t living = 0, perhaps = 0, living_own = 0, perhaps_own = 0;
 
     if (c->reserve_bytes == 0 || c->bytes > c->reserve_bytes)
         must |= ONE_OF(GVM_E_INVALID);
@@ -242,12 +242,18 @@ static uint64_t judge_create(const world *w, const process *p, const request *r)
     if (presence_of(w, name) == NAME_DOOMED || (name >= 0 && others_create(w, r, c->name)))
         may |= ONE_OF(GVM_E_EXISTS);
     for (uint32_t i = 0; i < w->object_count; i++) {
-        living += !w->objects[i]->gone && !w->objects[i]->doomed;
-        perhaps += !w->objects[i]->gone;
+        const bool own = w->objects[i]->uid == p->who.uid, there = !w->objects[i]->gone,
+                   stays = there && !w->objects[i]->doomed;
+
+        living += stays;
+        living_own += stays && own;
+        perhaps += there;
+        perhaps_own += there && own;
     }
-    if (living >= w->config.objects_max && !some_linger(w))
+    if (!world_share(w, w->config.objects_max, 1024, p->who.uid, living, living_own) && !some_linger(w))
         must |= ONE_OF(GVM_E_LIMIT);
-    if (perhaps >= w->config.objects_max || others_create(w, r, NULL) || w->loose_ends)
+    if (!world_share(w, w->config.objects_max, 1024, p->who.uid, perhaps, perhaps_own) ||
+        others_create(w, r, NULL) || w->loose_ends)
         may |= ONE_OF(GVM_E_LIMIT);
     if (must != 0)
         return must | may | ONE_OF(GVM_E_QUOTA) | ONE_OF(GVM_E_NOSPACE);

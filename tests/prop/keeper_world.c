@@ -530,14 +530,28 @@ static void world_act(world *w)
 
 /* ---- events */
 
+bool world_share(const world *w, uint32_t limit, uint32_t reserve, uint32_t uid, uint32_t all,
+                 uint32_t own)
+{
+    if (uid == 0 || uid == w->config.uid)
+        return all < limit;
+    if (reserve > limit / 8)
+        reserve = limit / 8;
+    return all + own + reserve < limit;
+}
+
 process *world_connect(world *w, const gvmi_credentials *who, bool honest)
 {
     process *p = must(calloc(1, sizeof *p));
-    uint32_t connected = 0;
+    uint32_t connected = 0, own = 0;
     gvm_status status;
+    bool admitted;
 
-    for (uint32_t i = 0; i < w->process_count; i++)
+    for (uint32_t i = 0; i < w->process_count; i++) {
         connected += !w->processes[i]->exited;
+        own += !w->processes[i]->exited && w->processes[i]->who.uid == who->uid;
+    }
+    admitted = world_share(w, w->config.clients_max, 64, who->uid, connected, own);
     p->who = *who;
     p->honest = honest;
     p->leases = must(aligned_alloc(64, GVMI_LEASE_PAGE_BYTES));
@@ -550,7 +564,7 @@ process *world_connect(world *w, const gvmi_credentials *who, bool honest)
     world_log(w, "process %u connects as client %u, user %u: %s", p->index, p->client, who->uid,
               gvm_status_name(status));
     if (status != GVM_OK) {
-        if (status != GVM_E_LIMIT || connected < w->config.clients_max)
+        if (status != GVM_E_LIMIT || admitted)
             world_wrong(w, "connecting the client number %u is answered %s", connected + 1,
                         gvm_status_name(status));
         free(p->leases);
@@ -561,8 +575,8 @@ process *world_connect(world *w, const gvmi_credentials *who, bool honest)
         world_act(w);
         return NULL;
     }
-    if (connected >= w->config.clients_max)
-        world_wrong(w, "%u clients are one too many", connected + 1);
+    if (!admitted)
+        world_wrong(w, "%u clients, %u of user %u, are one too many", connected + 1, own + 1, who->uid);
     if (process_of(w, p->client) != NULL)
         world_wrong(w, "client number %u is given twice", p->client);
     w->processes[w->process_count++] = p;

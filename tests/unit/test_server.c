@@ -277,6 +277,7 @@ static int be_refused(void *arg)
     CHILD_EXPECT(fd >= 0 && tell_plain(fd, GVMI_WIRE_HELLO, 77) && hear(fd, &message, NULL, 0));
     CHILD_EXPECT(message.head.type == GVMI_WIRE_FAILED && message.head.request == 77);
     CHILD_EXPECT(message.body.FAILED.status == GVM_E_DENIED && is_cut(fd));
+    CHILD_EXPECT(strstr(message.body.FAILED.text, "the keeper has 1 in use of 1") != NULL);
     close(fd);
     silent = dial(&w); /* is still there when the server ends */
     CHILD_EXPECT(are_clients(&a, 1));

@@ -1,0 +1,192 @@
+/* Accounts of users: what each has of what is bounded, and what of it one may have.
+ *
+ * An account is made when a user is first seen and ends when it counts nothing and has no quota of its
+ * own, so that there are at most as many as clients, objects and quotas set. Accounts do not move:
+ * clients, objects and growths point to theirs.
+ *
+ * The rule of shares (gvmi_keep_may_take()): a part of each limit is a reserve for the keeper's own user
+ * and root. Of the rest, a user may take more only as long as what it then has is at most what was free
+ * before. So one user gets at most half of it, n that want all get 1/(n+1) each, and as much stays free
+ * for whoever comes next. */
+#include <search.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/assert.h"
+#include "base/error.h"
+#include "keeper/machine/state.h"
+
+#define QUOTAS_MAX 65536u   /* users with a quota of their own */
+#define RESERVE_PART_MIN 8u /* a reserve is at most the limit divided by this */
+
+/* clang-format off */
+#define ROW(name, max, reserve, what, remedy) {what, remedy, reserve},
+static const struct {
+    const char *what, *remedy;
+    uint64_t reserve;
+} shares[] = {GVMI_SHARES(ROW)};
+#undef ROW
+/* clang-format on */
+
+/* ---- accounts: a tree of pointers to keep_user.uid, and a list */
+
+static int compare_uids(const void *a, const void *b)
+{
+    const uint32_t left = *(const uint32_t *)a, right = *(const uint32_t *)b;
+
+    return (left > right) - (left < right);
+}
+
+static keep_user *find_user(const gvmi_machine *m, uint32_t uid)
+{
+    void *const *node = tfind(&uid, (void *const *)&m->user_tree, compare_uids);
+
+    return node == NULL ? NULL : (keep_user *)(void *)((char *)*node - offsetof(keep_user, uid));
+}
+
+keep_user *gvmi_keep_user(gvmi_machine *m, uint32_t uid)
+{
+    keep_user *user = find_user(m, uid);
+
+    if (user != NULL)
+        return user;
+    user = calloc(1, sizeof *user);
+    if (user == NULL)
+        return NULL;
+    user->uid = uid;
+    if (tsearch(&user->uid, &m->user_tree, compare_uids) == NULL) {
+        free(user);
+        return NULL;
+    }
+    user->next = m->users;
+    if (user->next != NULL)
+        user->next->prev = user;
+    m->users = user;
+    return user;
+}
+
+static bool counts_nothing(const keep_user *user)
+{
+    for (int i = 0; i < KEEP_SHARES; i++)
+        if (user->taken[i] > 0)
+            return false;
+    return user->used_bytes == 0 && !user->limited;
+}
+
+void gvmi_keep_end_user(gvmi_machine *m, keep_user *user)
+{
+    if (!counts_nothing(user))
+        return;
+    tdelete(&user->uid, &m->user_tree, compare_uids);
+    if (user->prev != NULL)
+        user->prev->next = user->next;
+    else
+        m->users = user->next;
+    if (user->next != NULL)
+        user->next->prev = user->prev;
+    free(user);
+}
+
+/* Only accounts with a quota are left when the machine ends. */
+void gvmi_keep_free_users(gvmi_machine *m)
+{
+    while (m->users != NULL) {
+        GVM_ASSERT(m->users->limited);
+        m->users->limited = false;
+        gvmi_keep_end_user(m, m->users);
+    }
+}
+
+/* ---- memory: quotas */
+
+bool gvmi_keep_has_quota(const gvmi_machine *m, const keep_user *user, uint64_t bytes)
+{
+    const uint64_t limit_bytes = user->limited ? user->limit_bytes : m->config.quota_bytes;
+
+    return user->used_bytes <= limit_bytes && bytes <= limit_bytes - user->used_bytes;
+}
+
+void gvmi_keep_charge(keep_user *user, uint64_t bytes)
+{
+    user->used_bytes += bytes;
+}
+
+void gvmi_keep_discharge(gvmi_machine *m, keep_user *user, uint64_t bytes)
+{
+    GVM_ASSERT(bytes <= user->used_bytes);
+    user->used_bytes -= bytes;
+    gvmi_keep_end_user(m, user);
+}
+
+gvm_status gvmi_machine_set_quota(gvmi_machine *m, uint32_t uid, uint64_t bytes)
+{
+    keep_user *user = find_user(m, uid);
+
+    if ((user == NULL || !user->limited) && m->quota_count >= QUOTAS_MAX)
+        return gvmi_fail(GVM_E_LIMIT, "%u users have a quota of their own, the limit", m->quota_count);
+    user = gvmi_keep_user(m, uid);
+    if (user == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for the quota of user %u", uid);
+    m->quota_count += !user->limited;
+    user->limited = true;
+    user->limit_bytes = bytes;
+    return GVM_OK;
+}
+
+/* ---- shares */
+
+static bool is_admin(const gvmi_machine *m, const keep_user *user)
+{
+    return user->uid == 0 || user->uid == m->config.uid;
+}
+
+static uint64_t limit_of(const gvmi_machine *m, keep_share share)
+{
+#define ROW(name, max, reserve, what, remedy) max,
+    const uint64_t limits[] = {GVMI_SHARES(ROW)};
+#undef ROW
+
+    return limits[share];
+}
+
+static uint64_t reserve_of(const gvmi_machine *m, keep_share share)
+{
+    const uint64_t most = limit_of(m, share) / RESERVE_PART_MIN;
+
+    return shares[share].reserve < most ? shares[share].reserve : most;
+}
+
+bool gvmi_keep_may_take(const gvmi_machine *m, const keep_user *user, keep_share share, uint64_t count)
+{
+    const uint64_t limit = limit_of(m, share), taken = m->taken[share], has = user->taken[share];
+    const uint64_t reserve = is_admin(m, user) ? 0 : reserve_of(m, share);
+    const uint64_t left = taken + reserve < limit ? limit - reserve - taken : 0;
+
+    return count <= left && (is_admin(m, user) || (has <= left && count <= left - has));
+}
+
+void gvmi_keep_take(gvmi_machine *m, keep_user *user, keep_share share, uint64_t count)
+{
+    user->taken[share] += count;
+    m->taken[share] += count;
+}
+
+void gvmi_keep_give(gvmi_machine *m, keep_user *user, keep_share share, uint64_t count)
+{
+    GVM_ASSERT(count <= user->taken[share] && count <= m->taken[share]);
+    user->taken[share] -= count;
+    m->taken[share] -= count;
+    gvmi_keep_end_user(m, user);
+}
+
+void gvmi_keep_refusal(const gvmi_machine *m, const keep_user *user, keep_share share,
+                       char text[GVMI_WIRE_TEXT_BYTES])
+{
+    snprintf(text, GVMI_WIRE_TEXT_BYTES,
+             "user %u has %llu %s, its share: the keeper has %llu in use of %llu, %llu of them for its "
+             "own user and root; %s",
+             user->uid, (unsigned long long)user->taken[share], shares[share].what,
+             (unsigned long long)m->taken[share], (unsigned long long)limit_of(m, share),
+             (unsigned long long)reserve_of(m, share), shares[share].remedy);
+}

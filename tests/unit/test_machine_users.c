@@ -1,0 +1,316 @@
+/* The keeper's machine: what one user may have of what is bounded, and what a flood of one user costs.
+ *
+ * Clients are numbers, pages of words and the last answer. Costs are counted in what is done, not in
+ * time. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "keeper/machine/state.h"
+#include "tests/unit/unit.h"
+
+#define MIB (1ull << 20)
+#define CHUNK (2 * MIB)
+#define MS 1000000ll
+#define KEEPER_UID 500
+#define ACTORS_MAX 64
+
+typedef struct actor {
+    uint32_t number, uid;
+    gvmi_lease_slot *leases;
+    gvmi_permit_slot *permits;
+    uint32_t type, answers; /* of the last answer; how many there were */
+    gvm_status status;      /* of it, if it was FAILED */
+    char text[GVMI_WIRE_TEXT_BYTES];
+    uint32_t slot; /* of the last OPENED */
+    bool cut;
+} actor;
+
+typedef struct world {
+    gvmi_machine *machine;
+    actor actors[ACTORS_MAX];
+    unsigned actor_count;
+    int64_t now_ns;
+} world;
+
+static actor *find_actor(world *w, uint32_t number)
+{
+    for (unsigned i = 0; i < w->actor_count; i++)
+        if (w->actors[i].number == number)
+            return &w->actors[i];
+    fail_msg("an action for client %u, which there is not", number);
+    return NULL;
+}
+
+static void answer_map(world *w, const actor *a, const gvmi_wire_message *map)
+{
+    gvmi_wire_message reply;
+
+    gvmi_wire_start(&reply, GVMI_WIRE_MAPPED, 0);
+    reply.body.MAPPED.slot = map->body.MAP.slot;
+    reply.body.MAPPED.serial = map->body.MAP.serial;
+    gvmi_machine_message(w->machine, a->number, &reply);
+}
+
+static void deliver(world *w, gvmi_action *action)
+{
+    actor *a = find_actor(w, action->client);
+    gvmi_wire_message *m = action->message;
+
+    if (m->head.type == GVMI_WIRE_MAP) {
+        answer_map(w, a, m);
+    } else {
+        a->type = m->head.type;
+        a->answers++;
+        a->status = a->type == GVMI_WIRE_FAILED ? (gvm_status)m->body.FAILED.status : GVM_OK;
+        if (a->type == GVMI_WIRE_FAILED)
+            memcpy(a->text, m->body.FAILED.text, sizeof a->text);
+        if (a->type == GVMI_WIRE_OPENED)
+            a->slot = m->body.OPENED.slot;
+    }
+    free(m);
+}
+
+static void run(world *w)
+{
+    gvmi_action action;
+
+    while (gvmi_machine_next(w->machine, &action)) {
+        switch (action.kind) {
+        case GVMI_ACTION_SEND: deliver(w, &action); break;
+        case GVMI_ACTION_CUT: find_actor(w, action.client)->cut = true; break;
+        case GVMI_ACTION_DROP: break;
+        default: gvmi_machine_job_done(w->machine, action.job, GVM_OK);
+        }
+    }
+}
+
+static void start_world(world *w, uint32_t clients_max, uint32_t objects_max)
+{
+    gvmi_machine_config config = {
+        .device_count = 1,
+        .devices = {{.uuid = {7}, .budget_bytes = 64 * CHUNK}},
+        .host_budget_bytes = 64 * CHUNK,
+        .device_keep_bytes = UINT64_MAX,
+        .quota_bytes = UINT64_MAX,
+        .clients_max = clients_max,
+        .objects_max = objects_max,
+        .revoke_timeout_ms = 1000,
+        .uid = KEEPER_UID,
+    };
+
+    memset(w, 0, sizeof *w);
+    assert_int_equal(gvmi_machine_create(&config, &w->machine), GVM_OK);
+    w->now_ns = MS;
+    gvmi_machine_tick(w->machine, w->now_ns);
+}
+
+static void say(world *w, actor *a, const gvmi_wire_message *message)
+{
+    gvmi_machine_message(w->machine, a->number, message);
+    run(w);
+}
+
+/* NULL: it is refused. */
+static actor *join(world *w, uint32_t uid)
+{
+    actor *a = &w->actors[w->actor_count];
+    const gvmi_credentials who = {.uid = uid, .gid = uid, .pid = 1};
+    gvmi_wire_message hello;
+    gvm_status status;
+
+    assert_true(w->actor_count < ACTORS_MAX);
+    *a = (actor){.uid = uid};
+    a->leases = aligned_alloc(64, GVMI_LEASE_PAGE_BYTES);
+    a->permits = calloc(1, GVMI_PERMIT_PAGE_BYTES);
+    memset(a->leases, 0, GVMI_LEASE_PAGE_BYTES);
+    status = gvmi_machine_connect(w->machine, &who, a->leases, a->permits, &a->number);
+    if (status != GVM_OK) {
+        assert_int_equal(status, GVM_E_LIMIT);
+        free(a->leases);
+        free(a->permits);
+        return NULL;
+    }
+    w->actor_count++;
+    gvmi_wire_start(&hello, GVMI_WIRE_HELLO, 1);
+    say(w, a, &hello);
+    assert_int_equal(a->type, GVMI_WIRE_WELCOME);
+    return a;
+}
+
+static void leave(world *w, actor *a)
+{
+    gvmi_machine_disconnect(w->machine, a->number);
+    gvmi_machine_exited(w->machine, a->number);
+    run(w);
+    free(a->leases);
+    free(a->permits);
+    *a = w->actors[--w->actor_count];
+}
+
+static void end_world(world *w)
+{
+    assert_true(gvmi_machine_check(w->machine));
+    while (w->actor_count > 0)
+        leave(w, &w->actors[0]);
+    assert_true(gvmi_machine_check(w->machine));
+    gvmi_machine_destroy(w->machine);
+}
+
+/* As many as the user may have; how many that is. */
+static unsigned join_all(world *w, uint32_t uid)
+{
+    unsigned count = 0;
+
+    while (join(w, uid) != NULL)
+        count++;
+    return count;
+}
+
+static gvm_status create(world *w, actor *a, const char *name, uint64_t bytes, uint32_t flags)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_CREATE, 10);
+    strcpy(m.body.CREATE.name, name);
+    m.body.CREATE.device_uuid[0] = 7;
+    m.body.CREATE.reserve_bytes = 64 * CHUNK;
+    m.body.CREATE.chunk_bytes = CHUNK;
+    m.body.CREATE.bytes = bytes;
+    m.body.CREATE.flags = flags;
+    say(w, a, &m);
+    return a->status;
+}
+
+static unsigned create_all(world *w, actor *a)
+{
+    unsigned count = 0;
+
+    while (create(w, a, "", 0, 0) == GVM_OK)
+        count++;
+    assert_int_equal(a->status, GVM_E_LIMIT);
+    return count;
+}
+
+/* ---- shares */
+
+/* 32 clients, 4 of them for the keeper's own user and root. */
+static void connections_of_greedy_users_leave_a_share_for_the_next(void **state)
+{
+    world w;
+
+    (void)state;
+    start_world(&w, 32, 64);
+    assert_int_equal(join_all(&w, 1), 14);
+    assert_int_equal(join_all(&w, 2), 7);
+    assert_int_equal(join_all(&w, 3), 4);
+    assert_int_equal(join_all(&w, 4), 2);
+    assert_null(join(&w, 1));
+    assert_int_equal(join_all(&w, 0), 1 + 4); /* all that is left, with the reserve */
+    assert_null(join(&w, KEEPER_UID));
+    leave(&w, find_actor(&w, 1));
+    assert_non_null(join(&w, KEEPER_UID));
+    end_world(&w);
+}
+
+static void connection_beyond_the_share_is_told_the_limit(void **state)
+{
+    world w;
+    gvm_error error;
+
+    (void)state;
+    start_world(&w, 32, 64);
+    (void)join_all(&w, 1);
+    assert_int_equal(gvmi_machine_admits(w.machine, 1), GVM_E_LIMIT);
+    gvm_error_last(&error);
+    assert_non_null(strstr(error.text, "user 1 has 14 connections, its share"));
+    assert_non_null(strstr(error.text, "14 in use of 32, 4 of them for its own user and root"));
+    assert_int_equal(gvmi_machine_admits(w.machine, 2), GVM_OK);
+    end_world(&w);
+}
+
+/* Shares are of use to keepers of a few clients, too. */
+static void connections_of_a_small_keeper_are_not_all_reserved(void **state)
+{
+    static const unsigned wanted[] = {1, 1, 2, 2, 3, 3, 4, 4};
+    world w;
+
+    (void)state;
+    for (uint32_t max = 1; max <= 8; max++) {
+        start_world(&w, max, 64);
+        assert_int_equal(join_all(&w, 1), max < 8 ? wanted[max - 1] : 4);
+        end_world(&w);
+        start_world(&w, max, 64);
+        assert_int_equal(join_all(&w, KEEPER_UID), max);
+        end_world(&w);
+    }
+}
+
+static void objects_of_greedy_users_leave_a_share_for_the_next(void **state)
+{
+    world w;
+    actor *a, *b, *c, *root;
+
+    (void)state;
+    start_world(&w, 32, 64); /* 8 of the objects are reserved */
+    a = join(&w, 1);
+    b = join(&w, 2);
+    c = join(&w, 3);
+    root = join(&w, 0);
+    assert_int_equal(create_all(&w, a), 28);
+    assert_non_null(strstr(a->text, "user 1 has 28 objects, its share"));
+    assert_int_equal(create_all(&w, b), 14);
+    assert_int_equal(create_all(&w, join(&w, 1)), 0); /* by user, not by connection */
+    assert_int_equal(create_all(&w, c), 7);
+    assert_int_equal(create_all(&w, root), 7 + 8);
+    assert_int_equal(gvmi_machine_check(w.machine), true);
+    end_world(&w);
+}
+
+/* An object counts as its owner's as long as it lives. */
+static void object_that_outlives_its_creator_counts_as_its_owners(void **state)
+{
+    world w;
+    actor *a;
+
+    (void)state;
+    start_world(&w, 32, 8); /* 1 is reserved */
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/1", 0, GVM_OBJECT_KEEP), GVM_OK);
+    assert_int_equal(create(&w, a, "/2", 0, GVM_OBJECT_KEEP), GVM_OK);
+    leave(&w, a);
+    assert_true(gvmi_machine_check(w.machine));
+    a = join(&w, 1);
+    assert_int_equal(create_all(&w, a), 2); /* it has 4 of 7 then */
+    end_world(&w);
+}
+
+static void account_that_counts_nothing_is_freed(void **state)
+{
+    world w;
+
+    (void)state;
+    start_world(&w, 32, 8);
+    for (uint32_t uid = 1000; uid < 1100; uid++) {
+        leave(&w, join(&w, uid));
+        assert_int_equal(gvmi_machine_admits(w.machine, uid), GVM_OK);
+        assert_null(w.machine->users);
+    }
+    assert_int_equal(gvmi_machine_set_quota(w.machine, 7, MIB), GVM_OK);
+    leave(&w, join(&w, 7));
+    assert_non_null(w.machine->users); /* its quota is remembered */
+    end_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(connections_of_greedy_users_leave_a_share_for_the_next),
+        cmocka_unit_test(connection_beyond_the_share_is_told_the_limit),
+        cmocka_unit_test(connections_of_a_small_keeper_are_not_all_reserved),
+        cmocka_unit_test(objects_of_greedy_users_leave_a_share_for_the_next),
+        cmocka_unit_test(object_that_outlives_its_creator_counts_as_its_owners),
+        cmocka_unit_test(account_that_counts_nothing_is_freed),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
