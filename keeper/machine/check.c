@@ -71,7 +71,7 @@ static bool check_waits(const keep_object *object, uint32_t index)
 
 static bool check_chunks(const gvmi_machine *m, const keep_object *object)
 {
-    uint32_t moving = 0, leaving = 0, on_device = 0, sending = 0;
+    uint32_t moving = 0, leaving = 0, on_device = 0, duplicate = 0, sending = 0;
 
     if (object->chunk_count > object->chunk_places ||
         object->bytes > object->chunk_count * object->chunk_bytes) /* I8 */
@@ -85,12 +85,14 @@ static bool check_chunks(const gvmi_machine *m, const keep_object *object)
         leaving += chunk->op == KEEP_OP_OUT_COPY ||
                    (chunk->op == KEEP_OP_OUT_MAP && chunk->device_frame != 0);
         on_device += chunk->where == GVM_TIER_DEVICE;
+        duplicate += chunk->where == GVM_TIER_DEVICE && chunk->clean;
         sending += chunk->send;
     }
-    if (leaving != object->leaving || (object->evictor != NULL && leaving == 0))
+    if (leaving != object->leaving || (object->evictor != 0 && leaving == 0))
         return false;
     return moving == object->moving && on_device == object->device_chunks &&
-           sending == object->sending && (moving == 0 || object->lease_state == KEEP_FROZEN); /* I3 */
+           duplicate == object->duplicate_chunks && sending == object->sending &&
+           (moving == 0 || object->lease_state == KEEP_FROZEN); /* I3 */
 }
 
 /* I4 */
@@ -120,21 +122,55 @@ static bool check_permits(const keep_object *object)
     return (object->lease_state == KEEP_EXCLUSIVE) <= (object->holder != NULL);
 }
 
+/* I10 */
+static bool check_client(const gvmi_machine *m, const keep_client *client)
+{
+    uint32_t openings = 0, slots = 0, waits = 0, growths = 0;
+    uint64_t committed_bytes = 0;
+
+    for (const keep_opening *o = client->openings; o != NULL; o = o->own_next)
+        openings += client->slots[o->slot] == o;
+    for (uint32_t slot = 0; slot < GVM_OBJECTS_OPEN_MAX; slot++) {
+        slots += client->slots[slot] != NULL;
+        if (slot < client->free_slot && client->slots[slot] == NULL)
+            return false;
+    }
+    for (const keep_wait *wait = client->waits; wait != NULL; wait = wait->own_next)
+        waits += wait->client == client;
+    for (const keep_growth *growth = client->growths; growth != NULL; growth = growth->own_next)
+        growths += growth->client == client;
+    for (const keep_object *o = m->objects; o != NULL; o = o->next)
+        if (o->creator == client->number)
+            committed_bytes += o->chunk_count * o->chunk_bytes;
+    for (const keep_object *o = client->created; o != NULL; o = o->created_next)
+        committed_bytes -= o->chunk_count * o->chunk_bytes;
+    return openings == client->opening_count && slots == openings && waits == client->wait_count &&
+           growths == client->growth_count && growths <= KEEP_CLIENT_GROWTHS_MAX &&
+           waits <= KEEP_CLIENT_WAITS_MAX && committed_bytes == 0;
+}
+
 /* I7, and of I9 what is the user's. */
 static bool check_user(const gvmi_machine *m, const keep_user *user)
 {
     uint64_t used_bytes = 0, taken[KEEP_SHARES] = {0};
     bool counts = user->limited || user->used_bytes > 0;
 
-    for (const keep_object *o = m->objects; o != NULL; o = o->next)
+    for (const keep_object *o = m->objects; o != NULL; o = o->next) {
+        for (const keep_growth *growth = o->growth; growth != NULL; growth = growth->next)
+            taken[KEEP_GROWTHS] += growth->user == user;
         if (o->user == user) {
             taken[KEEP_OBJECTS]++;
             used_bytes += o->chunk_count * o->chunk_bytes;
             if (o->growth != NULL && o->growth->started)
                 used_bytes += (o->growth->new_count - o->growth->old_count) * o->chunk_bytes;
         }
+    }
     for (uint32_t i = 0; i < m->client_capacity; i++)
-        taken[KEEP_CLIENTS] += m->clients[i] != NULL && m->clients[i]->user == user;
+        if (m->clients[i] != NULL && m->clients[i]->user == user) {
+            taken[KEEP_CLIENTS]++;
+            taken[KEEP_OPENINGS] += m->clients[i]->opening_count;
+            taken[KEEP_WAITS] += m->clients[i]->wait_count;
+        }
     for (int i = 0; i < KEEP_SHARES; i++)
         counts = counts || taken[i] > 0;
     return counts && used_bytes == user->used_bytes && memcmp(taken, user->taken, sizeof taken) == 0;
@@ -165,6 +201,9 @@ bool gvmi_machine_check(const gvmi_machine *m)
         return false;
     for (const keep_object *o = m->objects; o != NULL; o = o->next)
         if (o->marked || !check_chunks(m, o) || !check_permits(o))
+            return false;
+    for (uint32_t i = 0; i < m->client_capacity; i++)
+        if (m->clients[i] != NULL && !check_client(m, m->clients[i]))
             return false;
     return check_users(m);
 }

@@ -24,6 +24,13 @@ keep_client *gvmi_keep_client(gvmi_machine *m, uint32_t number)
     return number >= 1 && number <= m->client_capacity ? m->clients[number - 1] : NULL;
 }
 
+keep_client *gvmi_keep_client_of(gvmi_machine *m, uint64_t id)
+{
+    keep_client *client = gvmi_keep_client(m, (uint32_t)id);
+
+    return client != NULL && client->id == id ? client : NULL;
+}
+
 bool gvmi_keep_is_admin(const gvmi_machine *m, const keep_client *client)
 {
     return client->who.uid == 0 || client->who.uid == m->config.uid;
@@ -91,6 +98,7 @@ gvm_status gvmi_machine_connect(gvmi_machine *m, const gvmi_credentials *who,
     }
     gvmi_keep_take(m, client->user, KEEP_CLIENTS, 1);
     client->number = found;
+    client->id = ++m->client_ids << 32 | found;
     client->connected = true;
     client->who = *who;
     client->leases = leases;
@@ -108,23 +116,17 @@ static void silence(gvmi_machine *m, keep_client *client)
     client->connected = false;
     client->left_ns = m->now_ns;
     gvmi_keep_end_waits(m, client, NULL);
-    for (uint32_t slot = 0; slot < GVM_OBJECTS_OPEN_MAX; slot++)
-        if (client->slots[slot] != NULL)
-            gvmi_keep_publish_permit(client->slots[slot]);
-    gvmi_keep_forget_grower(m, client);
-    for (keep_object *object = m->objects; object != NULL; object = object->next)
-        if (object->evictor == client)
-            object->evictor = NULL;
+    for (const keep_opening *o = client->openings; o != NULL; o = o->own_next)
+        gvmi_keep_publish_permit(o);
+    gvmi_keep_forget_grower(client);
     gvmi_keep_forget_creator(m, client);
 }
 
 static void end_openings(gvmi_machine *m, keep_client *client, bool may_map)
 {
-    for (uint32_t slot = 0; slot < GVM_OBJECTS_OPEN_MAX && client->opening_count > 0; slot++) {
-        keep_opening *opening = client->slots[slot];
+    while (client->openings != NULL) {
+        keep_opening *opening = client->openings;
 
-        if (opening == NULL)
-            continue;
         if (may_map && !opening->broken)
             gvmi_keep_hold_frames(m, opening);
         gvmi_keep_end_opening(m, opening);
@@ -222,13 +224,10 @@ static bool is_late(const gvmi_machine *m, int64_t since_ns, uint32_t timeout_ms
 
 static bool owes_answer(const gvmi_machine *m, const keep_client *client)
 {
-    for (uint32_t slot = 0; slot < GVM_OBJECTS_OPEN_MAX; slot++) {
-        const keep_opening *opening = client->slots[slot];
-
-        if (opening != NULL && opening->first_pending != NULL &&
-            is_late(m, opening->first_pending->sent_ns, m->config.revoke_timeout_ms))
+    for (const keep_opening *o = client->openings; o != NULL; o = o->own_next)
+        if (o->first_pending != NULL &&
+            is_late(m, o->first_pending->sent_ns, m->config.revoke_timeout_ms))
             return true;
-    }
     return false;
 }
 

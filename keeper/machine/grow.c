@@ -132,6 +132,12 @@ static void place_chunks(gvmi_machine *m, keep_object *object, const keep_growth
     }
 }
 
+/* What the object could have if there were no other. */
+static uint64_t most_bytes(const gvmi_machine *m, const keep_object *object)
+{
+    return m->devices[object->device].place.limit_bytes + m->host.limit_bytes;
+}
+
 static void start(gvmi_machine *m, keep_object *object)
 {
     keep_growth *growth = object->growth;
@@ -144,8 +150,11 @@ static void start(gvmi_machine *m, keep_object *object)
     if (growth->failure != GVM_OK || count <= object->chunk_count)
         return;
     growth->new_count = (uint32_t)count;
-    if (!gvmi_keep_has_quota(m, object->user, new_bytes(object, growth))) {
+    if (!gvmi_keep_has_quota(m, object->user, new_bytes(object, growth)))
         growth->failure = GVM_E_QUOTA;
+    else if (count * object->chunk_bytes > most_bytes(m, object))
+        growth->failure = GVM_E_NOSPACE; /* without making what fits first */
+    if (growth->failure != GVM_OK) {
         growth->new_count = growth->old_count;
         return;
     }
@@ -179,6 +188,8 @@ static void undo(gvmi_machine *m, keep_object *object, const keep_growth *growth
 /* From here on clients know. */
 static void make_known(gvmi_machine *m, keep_object *object, const keep_growth *growth)
 {
+    keep_client *creator;
+
     if (growth->bytes <= object->bytes)
         return;
     for (uint32_t i = growth->old_count; i < growth->new_count; i++) {
@@ -190,6 +201,9 @@ static void make_known(gvmi_machine *m, keep_object *object, const keep_growth *
         object->sending++;
         object->device_chunks += chunk->where == GVM_TIER_DEVICE;
     }
+    creator = gvmi_keep_client(m, object->creator);
+    if (creator != NULL)
+        creator->committed_bytes += new_bytes(object, growth);
     object->chunk_count = growth->new_count;
     object->bytes = growth->bytes;
     object->generation++;
@@ -219,7 +233,7 @@ static void reply(gvmi_machine *m, keep_growth *growth)
         if (growth->opened_by != NULL) {
             keep_opening *opening = growth->opened_by;
 
-            growth->opened_by = NULL;
+            gvmi_keep_forget_opening(opening);
             opening->object->kept = false;
             gvmi_keep_unname(m, opening->object);
             gvmi_keep_end_opening(m, opening);
@@ -242,7 +256,7 @@ static void finish(gvmi_machine *m, keep_object *object)
     gvmi_keep_resident(m, object);
     object->growth = growth->next;
     reply(m, growth);
-    free(growth);
+    gvmi_keep_free_growth(m, growth);
     gvmi_keep_mark(m, object);
 }
 
@@ -262,19 +276,68 @@ void gvmi_keep_grow_settle(gvmi_machine *m, keep_object *object)
 gvm_status gvmi_keep_grow_to(gvmi_machine *m, keep_object *object, keep_client *client,
                              keep_opening *opened_by, uint64_t request, uint64_t bytes)
 {
-    keep_growth *growth = calloc(1, sizeof *growth), **last = &object->growth;
+    keep_growth *growth = calloc(1, sizeof *growth);
 
     if (growth == NULL)
         return GVM_E_NOMEM;
+    growth->user = client->user;
     growth->client = client;
+    growth->own_next = client->growths;
+    if (growth->own_next != NULL)
+        growth->own_next->own_prev = growth;
+    client->growths = growth;
+    client->growth_count++;
+    gvmi_keep_take(m, growth->user, KEEP_GROWTHS, 1);
     growth->opened_by = opened_by;
+    if (opened_by != NULL)
+        opened_by->creation = growth;
     growth->request = request;
     growth->bytes = bytes;
-    while (*last != NULL)
-        last = &(*last)->next;
-    *last = growth;
+    *(object->growth != NULL ? &object->last_growth->next : &object->growth) = growth;
+    object->last_growth = growth;
     gvmi_keep_mark(m, object);
     return GVM_OK;
+}
+
+/* Who asked is told nothing any more. */
+static void forget_client(keep_growth *growth)
+{
+    keep_client *client = growth->client;
+
+    if (client == NULL)
+        return;
+    if (growth->own_prev != NULL)
+        growth->own_prev->own_next = growth->own_next;
+    else
+        client->growths = growth->own_next;
+    if (growth->own_next != NULL)
+        growth->own_next->own_prev = growth->own_prev;
+    client->growth_count--;
+    growth->client = NULL;
+    if (growth->opened_by != NULL)
+        growth->opened_by->creation = NULL;
+    growth->opened_by = NULL;
+}
+
+void gvmi_keep_free_growth(gvmi_machine *m, keep_growth *growth)
+{
+    forget_client(growth);
+    gvmi_keep_give(m, growth->user, KEEP_GROWTHS, 1);
+    free(growth);
+}
+
+bool gvmi_keep_may_grow(gvmi_machine *m, keep_client *client, uint64_t request)
+{
+    if (client->growth_count >= KEEP_CLIENT_GROWTHS_MAX)
+        gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT,
+                               "%u growths of this connection are under way, the limit: wait for some of "
+                               "them",
+                               client->growth_count);
+    else if (!gvmi_keep_may_take(m, client->user, KEEP_GROWTHS, 1))
+        gvmi_keep_reply_share(m, client, request, KEEP_GROWTHS);
+    else
+        return true;
+    return false;
 }
 
 void gvmi_keep_grow(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
@@ -291,23 +354,20 @@ void gvmi_keep_grow(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
         gvmi_keep_reply_failed(
             m, client, request, GVM_E_INVALID, "%llu bytes are beyond the reservation of %llu",
             (unsigned long long)body->bytes, (unsigned long long)opening->object->reserve_bytes);
-    else if (gvmi_keep_grow_to(m, opening->object, client, NULL, request, body->bytes) != GVM_OK)
+    else if (gvmi_keep_may_grow(m, client, request) &&
+             gvmi_keep_grow_to(m, opening->object, client, NULL, request, body->bytes) != GVM_OK)
         gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
 }
 
-void gvmi_keep_forget_grower(gvmi_machine *m, const keep_client *client)
+void gvmi_keep_forget_grower(keep_client *client)
 {
-    for (keep_object *object = m->objects; object != NULL; object = object->next)
-        for (keep_growth *growth = object->growth; growth != NULL; growth = growth->next)
-            if (growth->client == client) {
-                growth->client = NULL;
-                growth->opened_by = NULL;
-            }
+    while (client->growths != NULL)
+        forget_client(client->growths);
 }
 
-void gvmi_keep_forget_opening(keep_object *object, const keep_opening *opening)
+void gvmi_keep_forget_opening(keep_opening *opening)
 {
-    for (keep_growth *growth = object->growth; growth != NULL; growth = growth->next)
-        if (growth->opened_by == opening)
-            growth->opened_by = NULL;
+    if (opening->creation != NULL)
+        opening->creation->opened_by = NULL;
+    opening->creation = NULL;
 }

@@ -169,14 +169,16 @@ bool gvmi_keep_freeze(gvmi_machine *m, keep_object *object)
 
 void gvmi_keep_answer_evictor(gvmi_machine *m, keep_object *object)
 {
-    if (object->evictor == NULL)
+    keep_client *evictor = gvmi_keep_client_of(m, object->evictor);
+
+    object->evictor = 0;
+    if (evictor == NULL)
         return;
     if (object->evict_bytes == 0 && object->evict_short)
-        gvmi_keep_reply_failed(m, object->evictor, object->evict_request, GVM_E_NOMEM,
+        gvmi_keep_reply_failed(m, evictor, object->evict_request, GVM_E_NOMEM,
                                "the host budget has no room for what would leave the device");
     else
-        gvmi_keep_reply_done(m, object->evictor, object->evict_request, object->evict_bytes);
-    object->evictor = NULL;
+        gvmi_keep_reply_done(m, evictor, object->evict_request, object->evict_bytes);
 }
 
 void gvmi_keep_thaw(gvmi_machine *m, keep_object *object)
@@ -204,10 +206,11 @@ static void link_wait(gvmi_machine *m, keep_wait *wait)
     *(wait->next != NULL ? &wait->next->prev : &object->last_wait) = wait;
     object->wait_count++;
     wait->client->wait_count++;
-    wait->all_next = m->waits;
-    if (m->waits != NULL)
-        m->waits->all_prev = wait;
-    m->waits = wait;
+    wait->own_next = wait->client->waits;
+    if (wait->own_next != NULL)
+        wait->own_next->own_prev = wait;
+    wait->client->waits = wait;
+    gvmi_keep_take(m, wait->client->user, KEEP_WAITS, 1);
     if (wait->deadline_ns < m->next_wait_ns)
         m->next_wait_ns = wait->deadline_ns;
     gvmi_keep_mark(m, object);
@@ -225,12 +228,13 @@ static void end_wait(gvmi_machine *m, keep_wait *wait)
         wait->next->prev = wait->prev;
     else
         object->last_wait = wait->prev;
-    if (wait->all_prev != NULL)
-        wait->all_prev->all_next = wait->all_next;
+    if (wait->own_prev != NULL)
+        wait->own_prev->own_next = wait->own_next;
     else
-        m->waits = wait->all_next;
-    if (wait->all_next != NULL)
-        wait->all_next->all_prev = wait->all_prev;
+        wait->client->waits = wait->own_next;
+    if (wait->own_next != NULL)
+        wait->own_next->own_prev = wait->own_prev;
+    gvmi_keep_give(m, wait->client->user, KEEP_WAITS, 1);
     object->wait_count--;
     wait->client->wait_count--;
     gvmi_keep_mark(m, object);
@@ -239,20 +243,19 @@ static void end_wait(gvmi_machine *m, keep_wait *wait)
 
 void gvmi_keep_end_waits(gvmi_machine *m, keep_client *client, keep_opening *opening)
 {
-    for (keep_wait *wait = m->waits, *next; wait != NULL; wait = next) {
-        next = wait->all_next;
-        if (wait->client != client || (opening != NULL && wait->opening != opening))
+    for (keep_wait *wait = client->waits, *next; wait != NULL; wait = next) {
+        next = wait->own_next;
+        if (opening != NULL && wait->opening != opening)
             continue;
         gvmi_keep_reply_failed(m, client, wait->request, GVM_E_FOREIGN, "the object was closed");
         end_wait(m, wait);
     }
 }
 
-void gvmi_keep_expire_waits(gvmi_machine *m)
+void gvmi_keep_expire_waits_of(gvmi_machine *m, keep_client *client)
 {
-    m->next_wait_ns = INT64_MAX;
-    for (keep_wait *wait = m->waits, *next; wait != NULL; wait = next) {
-        next = wait->all_next;
+    for (keep_wait *wait = client->waits, *next; wait != NULL; wait = next) {
+        next = wait->own_next;
         if (wait->deadline_ns <= m->now_ns) {
             m->timeouts++;
             gvmi_keep_reply_failed(m, wait->client, wait->request, GVM_E_TIMEOUT,
@@ -264,6 +267,14 @@ void gvmi_keep_expire_waits(gvmi_machine *m)
     }
 }
 
+void gvmi_keep_expire_waits(gvmi_machine *m)
+{
+    m->next_wait_ns = INT64_MAX;
+    for (uint32_t i = 0; i < m->client_capacity; i++)
+        if (m->clients[i] != NULL)
+            gvmi_keep_expire_waits_of(m, m->clients[i]);
+}
+
 /* Queues a request; it is looked at when the event is settled. */
 static keep_wait *new_wait(gvmi_machine *m, keep_client *client, keep_object *object,
                            keep_opening *opening, keep_wait_kind kind, uint64_t request,
@@ -272,8 +283,12 @@ static keep_wait *new_wait(gvmi_machine *m, keep_client *client, keep_object *ob
     keep_wait *wait = NULL;
 
     if (client->wait_count >= KEEP_CLIENT_WAITS_MAX)
-        gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT, "%u requests wait already",
+        gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT,
+                               "%u requests of this connection wait already, the limit: wait for some "
+                               "of them",
                                client->wait_count);
+    else if (!gvmi_keep_may_take(m, client->user, KEEP_WAITS, 1))
+        gvmi_keep_reply_share(m, client, request, KEEP_WAITS);
     else if ((wait = calloc(1, sizeof *wait)) == NULL)
         gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
     if (wait == NULL)
@@ -426,7 +441,7 @@ static void evict_now(gvmi_machine *m, keep_wait *wait)
     (void)gvmi_keep_sample(m, object); /* what was acquired before is no reason to come back */
     object->parked = true;
     object->evict_short = false;
-    object->evictor = wait->client;
+    object->evictor = wait->client->id;
     object->evict_request = wait->request;
     /* Whole chunks, and not more than was asked for. */
     object->evict_bytes = gvmi_keep_evict_chunks(
@@ -515,7 +530,7 @@ void gvmi_keep_acquire(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
     gvmi_policy_acquired(m->devices[object->device].policy, &object->item, 1, wait->hint);
     gvmi_keep_settle(m);
     if (body->timeout_ms == 0)
-        gvmi_keep_expire_waits(m);
+        gvmi_keep_expire_waits_of(m, client);
 }
 
 void gvmi_keep_taken(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
@@ -553,7 +568,7 @@ void gvmi_keep_seal(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
         return;
     gvmi_keep_settle(m);
     if (message->body.SEAL.timeout_ms == 0)
-        gvmi_keep_expire_waits(m);
+        gvmi_keep_expire_waits_of(m, client);
 }
 
 void gvmi_keep_evict(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
@@ -580,17 +595,10 @@ void gvmi_keep_evict(gvmi_machine *m, keep_client *client, const gvmi_wire_messa
 void gvmi_machine_doorbell(gvmi_machine *m, uint32_t number)
 {
     keep_client *client = gvmi_keep_client(m, number);
-    uint32_t left = client != NULL ? client->opening_count : 0;
 
-    for (uint32_t slot = 0; slot < GVM_OBJECTS_OPEN_MAX && left > 0; slot++) {
-        const keep_opening *opening = client->slots[slot];
-
-        if (opening == NULL)
-            continue;
-        left--;
-        if (opening->object->lease_state == KEEP_DRAINING)
-            gvmi_keep_mark(m, opening->object);
-    }
+    for (const keep_opening *o = client != NULL ? client->openings : NULL; o != NULL; o = o->own_next)
+        if (o->object->lease_state == KEEP_DRAINING)
+            gvmi_keep_mark(m, o->object);
     gvmi_keep_settle(m);
 }
 

@@ -48,6 +48,8 @@ static void note_where(gvmi_machine *m, keep_object *object, uint32_t index, gvm
 
     object->device_chunks -= chunk->where == GVM_TIER_DEVICE;
     object->device_chunks += tier == GVM_TIER_DEVICE;
+    object->duplicate_chunks -= chunk->clean && chunk->where == GVM_TIER_DEVICE;
+    object->duplicate_chunks += chunk->clean && tier == GVM_TIER_DEVICE;
     chunk->where = (uint8_t)tier;
     chunk->stamp = ++m->stamps;
     chunk->send = true;
@@ -79,7 +81,7 @@ static void leave_device(gvmi_machine *m, keep_object *object, keep_chunk *chunk
 
     gvmi_keep_give_frame(m, chunk->device_frame, true);
     chunk->device_frame = 0;
-    chunk->clean = false;
+    gvmi_keep_set_clean(object, chunk, false);
     object->evicted_bytes += object->chunk_bytes;
     device->evicted_bytes += object->chunk_bytes;
     device->evictions++;
@@ -477,7 +479,7 @@ static void copied_out(gvmi_machine *m, keep_object *object, uint32_t index, gvm
     keep_chunk *chunk = &object->chunks[index];
 
     if (status == GVM_OK) {
-        chunk->clean = true;
+        gvmi_keep_set_clean(object, chunk, true);
         chunk->op = KEEP_OP_OUT_MAP;
         note_where(m, object, index, GVM_TIER_HOST);
         return;
@@ -485,7 +487,7 @@ static void copied_out(gvmi_machine *m, keep_object *object, uint32_t index, gvm
     gvmi_keep_give_frame(m, chunk->host_frame, made);
     chunk->host_frame = 0;
     object->evict_short = true;
-    if (object->evictor != NULL && object->evict_bytes >= object->chunk_bytes)
+    if (object->evictor != 0 && object->evict_bytes >= object->chunk_bytes)
         object->evict_bytes -= object->chunk_bytes;
     end_leaving(m, object);
     end_move(m, object, chunk);
@@ -496,7 +498,7 @@ static void copied_in(gvmi_machine *m, keep_object *object, uint32_t index, gvm_
     keep_chunk *chunk = &object->chunks[index];
 
     if (status == GVM_OK) {
-        chunk->clean = true;
+        gvmi_keep_set_clean(object, chunk, true);
         chunk->op = KEEP_OP_IN_MAP;
         note_where(m, object, index, GVM_TIER_DEVICE);
         return;
@@ -529,7 +531,7 @@ void gvmi_keep_stale_copies(gvmi_machine *m, keep_object *object)
         GVM_ASSERT(chunk->where == GVM_TIER_DEVICE && chunk->op == KEEP_OP_NONE);
         gvmi_keep_give_frame(m, chunk->host_frame, true);
         chunk->host_frame = 0;
-        chunk->clean = false;
+        gvmi_keep_set_clean(object, chunk, false);
     }
 }
 

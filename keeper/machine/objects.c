@@ -16,8 +16,6 @@
 #define CHUNK_BYTES_CHOSEN_MAX (64ull << 20)
 #define RESERVE_BYTES_MAX (1ull << 46)
 
-#define OPEN_TOO_MANY "this connection has %u objects open, the limit: close some"
-
 /* ---- names: a tree of pointers to keep_object.name */
 
 static int compare_names(const void *a, const void *b)
@@ -107,22 +105,43 @@ keep_opening *gvmi_keep_opening(gvmi_machine *m, keep_client *client,
     return NULL;
 }
 
-static bool find_slot(const keep_client *client, uint32_t *slot)
+static bool has_slot(const keep_client *client)
 {
-    for (*slot = 0; *slot < GVM_OBJECTS_OPEN_MAX; (*slot)++)
-        if (client->slots[*slot] == NULL)
-            return true;
+    return client->opening_count < GVM_OBJECTS_OPEN_MAX;
+}
+
+/* The lowest that is free; there is one. */
+static uint32_t take_slot(keep_client *client)
+{
+    while (client->slots[client->free_slot] != NULL)
+        client->free_slot++;
+    return client->free_slot++;
+}
+
+/* May the client open one more? If not, it is told why. */
+static bool may_open(gvmi_machine *m, keep_client *client, uint64_t request)
+{
+    if (!has_slot(client))
+        gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT,
+                               "this connection has %u objects open, the limit: close some",
+                               client->opening_count);
+    else if (!gvmi_keep_may_take(m, client->user, KEEP_OPENINGS, 1))
+        gvmi_keep_reply_share(m, client, request, KEEP_OPENINGS);
+    else
+        return true;
     return false;
 }
 
-/* NULL: no memory, or no slot. */
-static keep_opening *new_opening(keep_client *client, keep_object *object, uint32_t flags)
+/* NULL: no memory. There is a slot. */
+static keep_opening *new_opening(gvmi_machine *m, keep_client *client, keep_object *object,
+                                 uint32_t flags)
 {
+    keep_opening *opening = calloc(1, sizeof *opening);
     uint32_t slot;
-    keep_opening *opening = find_slot(client, &slot) ? calloc(1, sizeof *opening) : NULL;
 
     if (opening == NULL)
         return NULL;
+    slot = take_slot(client);
     opening->client = client;
     opening->object = object;
     opening->slot = slot;
@@ -135,7 +154,12 @@ static keep_opening *new_opening(keep_client *client, keep_object *object, uint3
     object->openings = opening;
     object->opening_count++;
     client->slots[slot] = opening;
+    opening->own_next = client->openings;
+    if (opening->own_next != NULL)
+        opening->own_next->own_prev = opening;
+    client->openings = opening;
     client->opening_count++;
+    gvmi_keep_take(m, client->user, KEEP_OPENINGS, 1);
     /* The client does not use the slot before it is told of it. */
     atomic_store(&opening->lease->word, 0);
     atomic_store(&opening->lease->hint, GVM_HINT_NONE);
@@ -152,7 +176,7 @@ void gvmi_keep_end_opening(gvmi_machine *m, keep_opening *opening)
     gvmi_keep_end_waits(m, client, opening);
     gvmi_keep_holder_gone(m, opening);
     gvmi_keep_answer_all(m, opening);
-    gvmi_keep_forget_opening(object, opening);
+    gvmi_keep_forget_opening(opening);
     if (opening->prev != NULL)
         opening->prev->next = opening->next;
     else
@@ -161,7 +185,16 @@ void gvmi_keep_end_opening(gvmi_machine *m, keep_opening *opening)
         opening->next->prev = opening->prev;
     object->opening_count--;
     client->slots[opening->slot] = NULL;
+    if (opening->slot < client->free_slot)
+        client->free_slot = opening->slot;
+    if (opening->own_prev != NULL)
+        opening->own_prev->own_next = opening->own_next;
+    else
+        client->openings = opening->own_next;
+    if (opening->own_next != NULL)
+        opening->own_next->own_prev = opening->own_prev;
     client->opening_count--;
+    gvmi_keep_give(m, client->user, KEEP_OPENINGS, 1);
     atomic_store(&opening->permit->word, gvmi_permit(object->generation, GVMI_PERMIT_GONE));
     free(opening);
     gvmi_keep_mark(m, object);
@@ -237,7 +270,7 @@ static gvm_status judge_sizes(const gvmi_wire_create *body, uint64_t *reserve_by
     return GVM_OK;
 }
 
-static keep_object *new_object(gvmi_machine *m, const keep_client *client, uint32_t device,
+static keep_object *new_object(gvmi_machine *m, keep_client *client, uint32_t device,
                                const gvmi_wire_create *body, uint64_t chunk_bytes)
 {
     keep_object *object = calloc(1, sizeof *object);
@@ -253,6 +286,10 @@ static keep_object *new_object(gvmi_machine *m, const keep_client *client, uint3
     object->id = ++m->object_ids;
     object->device = device;
     object->creator = client->number;
+    object->created_next = client->created;
+    if (object->created_next != NULL)
+        object->created_next->created_prev = object;
+    client->created = object;
     object->kept = (body->flags & GVM_OBJECT_KEEP) != 0;
     object->untracked = (body->flags & GVM_OBJECT_UNTRACKED) != 0;
     object->domain = (keep_domain){
@@ -267,8 +304,27 @@ static keep_object *new_object(gvmi_machine *m, const keep_client *client, uint3
     return object;
 }
 
+/* It has no creator any more. */
+static void forget_creator(gvmi_machine *m, keep_object *object)
+{
+    keep_client *client = gvmi_keep_client(m, object->creator);
+
+    if (client == NULL)
+        return;
+    if (object->created_prev != NULL)
+        object->created_prev->created_next = object->created_next;
+    else
+        client->created = object->created_next;
+    if (object->created_next != NULL)
+        object->created_next->created_prev = object->created_prev;
+    object->created_prev = object->created_next = NULL;
+    client->committed_bytes -= (uint64_t)object->chunk_count * object->chunk_bytes;
+    object->creator = 0;
+}
+
 void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
 {
+    forget_creator(m, object);
     gvmi_keep_unname(m, object);
     for (keep_object **link = &m->marked; *link != NULL; link = &(*link)->next_marked)
         if (*link == object) {
@@ -296,7 +352,7 @@ void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
         keep_growth *growth = object->growth;
 
         object->growth = growth->next;
-        free(growth);
+        gvmi_keep_free_growth(m, growth);
     }
     free(object->metadata);
     free(object->chunks);
@@ -336,7 +392,7 @@ static bool furnish(gvmi_machine *m, keep_client *client, keep_object *object,
     if (!copy_metadata(object, message->tail.bytes, message->head.tail_bytes) ||
         !give_name(m, object, message->body.CREATE.name))
         return false;
-    opening = new_opening(client, object, 0);
+    opening = new_opening(m, client, object, 0);
     if (opening == NULL)
         return false;
     if (gvmi_keep_grow_to(m, object, client, opening, message->head.request,
@@ -352,7 +408,7 @@ void gvmi_keep_create(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
     const uint64_t request = message->head.request;
     uint64_t reserve_bytes = 0, chunk_bytes = 0;
     const char *text = "";
-    uint32_t device, slot;
+    uint32_t device;
     keep_object *object;
 
     if (judge_sizes(body, &reserve_bytes, &chunk_bytes, &text) != GVM_OK) {
@@ -365,8 +421,8 @@ void gvmi_keep_create(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
                                "there is an object %.120s already", body->name);
     } else if (!gvmi_keep_may_take(m, client->user, KEEP_OBJECTS, 1)) {
         gvmi_keep_reply_share(m, client, request, KEEP_OBJECTS);
-    } else if (!find_slot(client, &slot)) {
-        gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT, OPEN_TOO_MANY, client->opening_count);
+    } else if (!may_open(m, client, request) || !gvmi_keep_may_grow(m, client, request)) {
+        return; /* it was told */
     } else if ((object = new_object(m, client, device, body, chunk_bytes)) == NULL) {
         gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
     } else {
@@ -386,7 +442,6 @@ void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
     const uint32_t bits = (body->flags & GVM_OPEN_READONLY) != 0 ? 4 : 6;
     keep_object *object = gvmi_keep_find_made(m, body->name);
     keep_opening *opening;
-    uint32_t slot;
 
     if (object == NULL)
         gvmi_keep_reply_failed(m, client, request, GVM_E_ABSENT, "there is no object %.120s",
@@ -395,9 +450,9 @@ void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
         gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED,
                                "the owner and mode (%04o) of %.120s do not allow it",
                                object->domain.mode, body->name);
-    else if (!find_slot(client, &slot))
-        gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT, OPEN_TOO_MANY, client->opening_count);
-    else if ((opening = new_opening(client, object, body->flags)) == NULL)
+    else if (!may_open(m, client, request))
+        return; /* it was told */
+    else if ((opening = new_opening(m, client, object, body->flags)) == NULL)
         gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
     else
         gvmi_keep_welcome_opening(m, opening, request);
@@ -407,7 +462,7 @@ void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
 
 static void creator_left(gvmi_machine *m, keep_object *object)
 {
-    object->creator = 0;
+    forget_creator(m, object);
     if (!object->kept)
         gvmi_keep_unname(m, object);
 }
@@ -436,9 +491,8 @@ void gvmi_keep_close(gvmi_machine *m, keep_client *client, const gvmi_wire_messa
 
 void gvmi_keep_forget_creator(gvmi_machine *m, keep_client *client)
 {
-    for (keep_object *object = m->objects; object != NULL; object = object->next)
-        if (object->creator == client->number)
-            creator_left(m, object);
+    while (client->created != NULL)
+        creator_left(m, client->created);
 }
 
 /* ---- changing what an object is */

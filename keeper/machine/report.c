@@ -21,17 +21,12 @@ static void count_leases(const keep_object *object, gvm_object_info *info)
 
 static void count_chunks(const keep_object *object, gvm_object_info *info)
 {
-    for (uint32_t i = 0; i < object->chunk_count; i++) {
-        const keep_chunk *chunk = &object->chunks[i];
+    const uint64_t bytes = object->chunk_bytes;
 
-        if (chunk->where != GVM_TIER_DEVICE)
-            info->host_bytes += object->chunk_bytes;
-        else if (chunk->clean)
-            info->duplicate_bytes += object->chunk_bytes;
-        else
-            info->dirty_bytes += object->chunk_bytes;
-    }
-    info->device_bytes = (uint64_t)object->device_chunks * object->chunk_bytes;
+    info->device_bytes = object->device_chunks * bytes;
+    info->host_bytes = (object->chunk_count - object->device_chunks) * bytes;
+    info->duplicate_bytes = object->duplicate_chunks * bytes;
+    info->dirty_bytes = info->device_bytes - info->duplicate_bytes;
 }
 
 static void describe_object(gvmi_machine *m, keep_object *object, gvm_object_info *info)
@@ -123,24 +118,18 @@ static void describe_client(gvmi_machine *m, const keep_client *client, gvm_clie
     info->objects_open = client->opening_count;
     info->acquires = client->acquires;
     info->cut_off = client->cut;
-    for (const keep_object *o = m->objects; o != NULL; o = o->next)
-        if (o->creator == client->number)
-            info->committed_bytes += (uint64_t)o->chunk_count * o->chunk_bytes;
+    info->committed_bytes = client->committed_bytes;
     for (uint32_t i = 0; i < client->held_count; i++) {
         const keep_frame *frame = gvmi_keep_frame(m, client->held[i]);
 
         if (frame->state == KEEP_FRAME_HELD)
             info->held_bytes += frame->spec.bytes;
     }
-    for (uint32_t slot = 0; slot < GVM_OBJECTS_OPEN_MAX; slot++) {
-        const keep_opening *opening = client->slots[slot];
-        uint64_t word;
+    for (const keep_opening *o = client->openings; o != NULL; o = o->own_next) {
+        const uint64_t word = atomic_load(&o->lease->word);
 
-        if (opening == NULL)
-            continue;
-        word = atomic_load(&opening->lease->word);
-        info->read_leases += gvmi_lease_readers(word) + opening->owed_readers;
-        info->write_leases += gvmi_lease_writers(word) + opening->owed_writers;
+        info->read_leases += gvmi_lease_readers(word) + o->owed_readers;
+        info->write_leases += gvmi_lease_writers(word) + o->owed_writers;
     }
 }
 

@@ -203,7 +203,7 @@ static bool drop_clean_copy(gvmi_machine *m)
             if (is_spare(chunk)) {
                 const uint32_t frame = chunk->host_frame;
 
-                chunk->clean = false;
+                gvmi_keep_set_clean(object, chunk, false);
                 chunk->host_frame = 0;
                 gvmi_keep_give_frame(m, frame, true);
                 return true;

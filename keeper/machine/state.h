@@ -27,6 +27,8 @@
  * I8  bytes of an object <= chunk_count * chunk_bytes; every chunk below chunk_count is somewhere.
  * I9  what is taken of a share is what there is of it, by user and together; an account counts
  *     something or has a quota of its own.
+ * I10 what a client has open, created, asked for and waits for is what its lists have; no slot below
+ *     its free_slot is free.
  */
 #ifndef GVMI_KEEPER_STATE_H
 #define GVMI_KEEPER_STATE_H
@@ -72,7 +74,11 @@ typedef enum keep_lease_event {
     KEEP_GONE,
 } keep_lease_event;
 
-#define KEEP_CLIENT_WAITS_MAX 1024 /* acquires that a client may have waiting */
+#define KEEP_CLIENT_WAITS_MAX 1024   /* acquires that a client may have waiting */
+#define KEEP_CLIENT_GROWTHS_MAX 1024 /* growths under way that a client asked for */
+#define KEEP_OPENINGS_MAX (1u << 18) /* these four by all clients together */
+#define KEEP_WAITS_MAX (1u << 16)
+#define KEEP_GROWTHS_MAX (1u << 16)
 #define KEEP_CHUNKS_MAX (1u << 20) /* of an object */
 #define KEEP_PLAN_TRIES_MAX 8      /* plans made anew for what a look at the victims showed */
 #define KEEP_AHEAD_JOBS_MAX 4      /* host frames being made ahead at a time */
@@ -82,7 +88,10 @@ typedef enum keep_lease_event {
 /* clang-format off */
 #define GVMI_SHARES(X) \
     X(CLIENTS, m->config.clients_max, 64, "connections", "close some") \
-    X(OBJECTS, m->config.objects_max, 1024, "objects", "drop or close some")
+    X(OBJECTS, m->config.objects_max, 1024, "objects", "drop or close some") \
+    X(OPENINGS, KEEP_OPENINGS_MAX, 8192, "openings of objects", "close some") \
+    X(WAITS, KEEP_WAITS_MAX, 2048, "requests that wait for a lease", "wait for some of them") \
+    X(GROWTHS, KEEP_GROWTHS_MAX, 2048, "growths under way", "wait for some of them")
 /* clang-format on */
 
 #define GVMI_SHARE_ENUMERATOR(name, limit, reserve, what, remedy) KEEP_##name,
@@ -175,20 +184,23 @@ struct keep_wait {
     gvm_hint hint;
     bool considered;                /* the policy was asked */
     keep_wait *prev, *next;         /* in the object's queue */
-    keep_wait *all_prev, *all_next; /* in the machine's list */
+    keep_wait *own_prev, *own_next; /* in the client's list */
 };
 
 /* One object's growth: one at a time, the others queue. */
-typedef struct keep_growth {
-    struct keep_growth *next;
-    keep_client *client; /* NULL: it left; the growth goes on */
+typedef struct keep_growth keep_growth;
+struct keep_growth {
+    keep_growth *next;                /* in the object's queue */
+    keep_growth *own_prev, *own_next; /* in the client's list */
+    keep_user *user;                  /* of the client */
+    keep_client *client;              /* NULL: it left; the growth goes on */
     uint64_t request, bytes;
     uint32_t old_count, new_count; /* of chunks */
     uint32_t left;                 /* of them not made yet */
     gvm_status failure;
     bool started;
     keep_opening *opened_by; /* part of CREATE: the reply is OPENED, not DONE */
-} keep_growth;
+};
 
 struct keep_object {
     uint64_t id;
@@ -199,13 +211,15 @@ struct keep_object {
     bool kept, sealed, parked; /* parked: evicted on request; stays out until acquired */
     bool untracked;            /* who reads may write: no copy is clean once somebody may read */
     uint32_t device;
-    uint32_t creator; /* client number; 0: gone */
+    uint32_t creator;                         /* client number; 0: gone */
+    keep_object *created_prev, *created_next; /* among those of its creator */
     uint32_t generation;
     uint64_t chunk_bytes, reserve_bytes, bytes, home_address;
     uint32_t chunk_count;  /* made and known to clients */
     uint32_t chunk_places; /* of chunks[]: with those being made */
     keep_chunk *chunks;
-    uint32_t device_chunks; /* of chunk_count, where == GVM_TIER_DEVICE */
+    uint32_t device_chunks;    /* of chunk_count, where == GVM_TIER_DEVICE */
+    uint32_t duplicate_chunks; /* of them, those that are clean */
     void *metadata;
     uint32_t metadata_bytes;
 
@@ -217,13 +231,13 @@ struct keep_object {
     keep_opening *openings;
     uint32_t opening_count;
 
-    uint32_t moving;  /* chunks with an OUT or IN */
-    uint32_t leaving; /* of them, those with an OUT that have a device frame yet */
-    uint32_t sending; /* chunks with send */
-    uint32_t jobs;    /* under way, of any kind */
-    bool bare_send;   /* a MAP is to be sent, even without chunks */
-    keep_growth *growth;
-    keep_client *evictor; /* whom to tell, once nothing is leaving any more, how much went */
+    uint32_t moving;                   /* chunks with an OUT or IN */
+    uint32_t leaving;                  /* of them, those with an OUT that have a device frame yet */
+    uint32_t sending;                  /* chunks with send */
+    uint32_t jobs;                     /* under way, of any kind */
+    bool bare_send;                    /* a MAP is to be sent, even without chunks */
+    keep_growth *growth, *last_growth; /* the queue; its first is under way */
+    uint64_t evictor; /* id of the client to tell, once nothing is leaving any more, how much went; 0 */
     uint64_t evict_request, evict_bytes;
     bool evict_short; /* of host memory */
 
@@ -240,6 +254,13 @@ struct keep_object {
 static inline keep_object *gvmi_keep_object_of(gvmi_policy_item *item)
 {
     return (keep_object *)(void *)((char *)item - offsetof(keep_object, item));
+}
+
+static inline void gvmi_keep_set_clean(keep_object *object, keep_chunk *chunk, bool clean)
+{
+    object->duplicate_chunks -= chunk->clean && chunk->where == GVM_TIER_DEVICE;
+    chunk->clean = clean;
+    object->duplicate_chunks += chunk->clean && chunk->where == GVM_TIER_DEVICE;
 }
 
 /* ---- openings and clients */
@@ -268,7 +289,9 @@ struct keep_opening {
     uint32_t sent_generation; /* by the latest MAP */
     uint64_t sent_bytes;
     keep_pending *first_pending, *last_pending;
+    keep_growth *creation;     /* the growth that is part of CREATE, until that is answered */
     keep_opening *prev, *next; /* of the object */
+    keep_opening *own_prev, *own_next; /* of the client */
 };
 
 struct keep_client {
@@ -281,9 +304,16 @@ struct keep_client {
     keep_user *user;
     gvmi_lease_slot *leases;
     gvmi_permit_slot *permits;
+    uint64_t id;          /* unlike the number, never given twice */
     keep_opening **slots; /* GVM_OBJECTS_OPEN_MAX */
-    uint32_t opening_count, wait_count;
-    int64_t left_ns; /* when the socket closed */
+    uint32_t free_slot;   /* there is none below it */
+    keep_opening *openings;
+    keep_object *created; /* that live */
+    keep_growth *growths;
+    keep_wait *waits;
+    uint32_t opening_count, wait_count, growth_count;
+    uint64_t committed_bytes; /* of what it created */
+    int64_t left_ns;          /* when the socket closed */
     uint64_t acquires;
     uint32_t *held; /* frames it may still have mapped; holders counts it */
     uint32_t held_count, held_capacity;
@@ -345,7 +375,7 @@ struct gvmi_machine {
     keep_object *objects, *marked;
     keep_object *cleaner; /* where the search for clean copies goes on */
     void *names;          /* tsearch(3) */
-    uint64_t object_ids, stamps, serials, job_ids;
+    uint64_t object_ids, client_ids, stamps, serials, job_ids;
 
     keep_frame *frames; /* by number - 1 */
     uint32_t frame_capacity, first_unused_frame, first_drop;
@@ -354,7 +384,6 @@ struct gvmi_machine {
     uint64_t ahead_bytes; /* size of the host frames to make ahead */
     uint32_t ahead_device;
 
-    keep_wait *waits;
     keep_user *users;
     void *user_tree; /* tsearch(3) */
     uint64_t taken[KEEP_SHARES];
@@ -385,6 +414,8 @@ void gvmi_keep_settle(gvmi_machine *m);
 
 /* ---- clients.c */
 keep_client *gvmi_keep_client(gvmi_machine *m, uint32_t number);
+/* The same by id; NULL: it is gone. */
+keep_client *gvmi_keep_client_of(gvmi_machine *m, uint64_t id);
 /* The client is cut off when the event is settled. */
 void gvmi_keep_doom(gvmi_machine *m, keep_client *client, const char *reason);
 /* The same, for breaking the protocol. */
@@ -431,6 +462,8 @@ void gvmi_keep_evict(gvmi_machine *m, keep_client *client, const gvmi_wire_messa
 void gvmi_keep_serve(gvmi_machine *m, keep_object *object);
 void gvmi_keep_end_waits(gvmi_machine *m, keep_client *client, keep_opening *opening);
 void gvmi_keep_expire_waits(gvmi_machine *m);
+/* Only the client's, that may not wait at all. */
+void gvmi_keep_expire_waits_of(gvmi_machine *m, keep_client *client);
 void gvmi_keep_holder_gone(gvmi_machine *m, keep_opening *opening);
 /* True: there were acquires since. */
 bool gvmi_keep_sample(gvmi_machine *m, keep_object *object);
@@ -472,6 +505,8 @@ void gvmi_keep_resident(gvmi_machine *m, keep_object *object);
 
 /* ---- grow.c */
 void gvmi_keep_grow(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+/* May the client ask for one more? If not, it is told why. */
+bool gvmi_keep_may_grow(gvmi_machine *m, keep_client *client, uint64_t request);
 /* GVM_OK: under way, the answer follows. */
 gvm_status gvmi_keep_grow_to(gvmi_machine *m, keep_object *object, keep_client *client,
                              keep_opening *opened_by, uint64_t request, uint64_t bytes);
@@ -481,8 +516,9 @@ void gvmi_keep_make_chunk(gvmi_machine *m, keep_object *object, uint32_t chunk, 
 void gvmi_keep_make_without_room(gvmi_machine *m, keep_object *object, uint32_t chunk);
 void gvmi_keep_made(gvmi_machine *m, keep_object *object, uint32_t chunk, gvm_status status, bool made);
 /* Nobody is to be told of the client's growths, of any object; or an opening is no more. */
-void gvmi_keep_forget_grower(gvmi_machine *m, const keep_client *client);
-void gvmi_keep_forget_opening(keep_object *object, const keep_opening *opening);
+void gvmi_keep_forget_grower(keep_client *client);
+void gvmi_keep_forget_opening(keep_opening *opening);
+void gvmi_keep_free_growth(gvmi_machine *m, keep_growth *growth);
 
 /* ---- room.c */
 keep_frame *gvmi_keep_frame(gvmi_machine *m, uint32_t number);

@@ -30,6 +30,9 @@ typedef struct world {
     actor actors[ACTORS_MAX];
     unsigned actor_count;
     int64_t now_ns;
+    bool hold_jobs;
+    uint64_t jobs[8];
+    unsigned job_count;
 } world;
 
 static actor *find_actor(world *w, uint32_t number)
@@ -70,6 +73,16 @@ static void deliver(world *w, gvmi_action *action)
     free(m);
 }
 
+static void start_job(world *w, uint64_t job)
+{
+    if (w->hold_jobs) {
+        assert_true(w->job_count < 8);
+        w->jobs[w->job_count++] = job;
+    } else {
+        gvmi_machine_job_done(w->machine, job, GVM_OK);
+    }
+}
+
 static void run(world *w)
 {
     gvmi_action action;
@@ -79,7 +92,7 @@ static void run(world *w)
         case GVMI_ACTION_SEND: deliver(w, &action); break;
         case GVMI_ACTION_CUT: find_actor(w, action.client)->cut = true; break;
         case GVMI_ACTION_DROP: break;
-        default: gvmi_machine_job_done(w->machine, action.job, GVM_OK);
+        default: start_job(w, action.job);
         }
     }
 }
@@ -166,26 +179,50 @@ static unsigned join_all(world *w, uint32_t uid)
     return count;
 }
 
-static gvm_status create(world *w, actor *a, const char *name, uint64_t bytes, uint32_t flags)
+static gvm_status create_of(world *w, actor *a, const char *name, uint64_t reserve_bytes, uint32_t flags)
 {
     gvmi_wire_message m;
 
     gvmi_wire_start(&m, GVMI_WIRE_CREATE, 10);
     strcpy(m.body.CREATE.name, name);
     m.body.CREATE.device_uuid[0] = 7;
-    m.body.CREATE.reserve_bytes = 64 * CHUNK;
+    m.body.CREATE.reserve_bytes = reserve_bytes;
     m.body.CREATE.chunk_bytes = CHUNK;
-    m.body.CREATE.bytes = bytes;
     m.body.CREATE.flags = flags;
     say(w, a, &m);
     return a->status;
+}
+
+static gvm_status create(world *w, actor *a, const char *name, uint32_t flags)
+{
+    return create_of(w, a, name, 64 * CHUNK, flags);
+}
+
+static gvm_status grow(world *w, actor *a, uint32_t slot, uint64_t bytes)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_GROW, 11);
+    m.body.GROW = (gvmi_wire_grow){.slot = slot, .bytes = bytes};
+    a->status = GVM_OK;
+    say(w, a, &m);
+    return a->status;
+}
+
+static void end_jobs(world *w)
+{
+    w->hold_jobs = false;
+    while (w->job_count > 0) {
+        gvmi_machine_job_done(w->machine, w->jobs[--w->job_count], GVM_OK);
+        run(w);
+    }
 }
 
 static unsigned create_all(world *w, actor *a)
 {
     unsigned count = 0;
 
-    while (create(w, a, "", 0, 0) == GVM_OK)
+    while (create(w, a, "", 0) == GVM_OK)
         count++;
     assert_int_equal(a->status, GVM_E_LIMIT);
     return count;
@@ -275,8 +312,8 @@ static void object_that_outlives_its_creator_counts_as_its_owners(void **state)
     (void)state;
     start_world(&w, 32, 8); /* 1 is reserved */
     a = join(&w, 1);
-    assert_int_equal(create(&w, a, "/1", 0, GVM_OBJECT_KEEP), GVM_OK);
-    assert_int_equal(create(&w, a, "/2", 0, GVM_OBJECT_KEEP), GVM_OK);
+    assert_int_equal(create(&w, a, "/1", GVM_OBJECT_KEEP), GVM_OK);
+    assert_int_equal(create(&w, a, "/2", GVM_OBJECT_KEEP), GVM_OK);
     leave(&w, a);
     assert_true(gvmi_machine_check(w.machine));
     a = join(&w, 1);
@@ -301,6 +338,68 @@ static void account_that_counts_nothing_is_freed(void **state)
     end_world(&w);
 }
 
+/* ---- growths */
+
+static void growths_that_wait_are_bounded_and_answered_in_order(void **state)
+{
+    world w;
+    actor *a;
+    uint32_t answers;
+
+    (void)state;
+    start_world(&w, 32, 64);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/a", 0), GVM_OK);
+    w.hold_jobs = true;
+    for (unsigned i = 0; i < KEEP_CLIENT_GROWTHS_MAX; i++)
+        assert_int_equal(grow(&w, a, a->slot, CHUNK + i), GVM_OK);
+    answers = a->answers;
+    assert_int_equal(grow(&w, a, a->slot, CHUNK), GVM_E_LIMIT);
+    assert_non_null(strstr(a->text, "1024 growths of this connection"));
+    assert_true(gvmi_machine_check(w.machine));
+    end_jobs(&w);
+    assert_int_equal(a->answers, answers + 1 + KEEP_CLIENT_GROWTHS_MAX);
+    assert_int_equal(a->type, GVMI_WIRE_DONE);
+    end_world(&w);
+}
+
+/* Coming and going does not make them fewer: they count until they are over. */
+static void growths_of_a_client_that_left_count_as_its_users(void **state)
+{
+    world w;
+    actor *a;
+
+    (void)state;
+    start_world(&w, 32, 64);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/a", GVM_OBJECT_KEEP), GVM_OK);
+    w.hold_jobs = true;
+    for (unsigned i = 0; i < 100; i++)
+        assert_int_equal(grow(&w, a, a->slot, CHUNK), GVM_OK);
+    leave(&w, a);
+    assert_true(gvmi_machine_check(w.machine));
+    assert_int_equal(w.machine->taken[KEEP_GROWTHS], 100);
+    assert_int_equal(w.machine->users->taken[KEEP_GROWTHS], 100);
+    end_jobs(&w);
+    assert_int_equal(w.machine->taken[KEEP_GROWTHS], 0);
+    end_world(&w);
+}
+
+static void growth_beyond_both_budgets_makes_nothing(void **state)
+{
+    world w;
+    actor *a;
+
+    (void)state;
+    start_world(&w, 32, 64); /* 64 chunks on the device, 64 on the host */
+    a = join(&w, 1);
+    w.hold_jobs = true;
+    assert_int_equal(create_of(&w, a, "/a", 1024 * CHUNK, 0), GVM_OK);
+    assert_int_equal(grow(&w, a, a->slot, 129 * CHUNK), GVM_E_NOSPACE);
+    assert_int_equal(w.job_count, 0);
+    end_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -310,6 +409,9 @@ int main(void)
         cmocka_unit_test(objects_of_greedy_users_leave_a_share_for_the_next),
         cmocka_unit_test(object_that_outlives_its_creator_counts_as_its_owners),
         cmocka_unit_test(account_that_counts_nothing_is_freed),
+        cmocka_unit_test(growths_that_wait_are_bounded_and_answered_in_order),
+        cmocka_unit_test(growths_of_a_client_that_left_count_as_its_users),
+        cmocka_unit_test(growth_beyond_both_budgets_makes_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
