@@ -5,7 +5,8 @@
  * else (gvmem/keeper.h).
  *
  * Threads: any thread may call. A server runs one thread for clients and two for each device that
- * move memory; signals are blocked in them.
+ * move memory; signals are blocked in them. The callback `log` runs in the thread for clients, until
+ * gvm_server_stop() returns.
  * Ownership: the caller owns the server and ends it with gvm_server_stop().
  */
 #ifndef GVMEM_SERVER_H
@@ -48,6 +49,12 @@ typedef struct gvm_server_options {
     uint32_t revoke_timeout_ms; /* a client that does not map or unmap within it is cut off; 10 s */
     uint32_t lease_timeout_ms;  /* and one that keeps a lease so long while others wait; 0: never */
     const char *trace_path;     /* append every acquire that the policy sees; NULL: none */
+    /* Is called with what the keeper decides by itself: clients refused or cut off, memory that could
+     * not be made, budgets changed. A line of lower case without newline, valid during the call;
+     * at most 20 a second, and then one that tells how many were left out. Called by the thread that
+     * serves clients, which waits for it; it must not call the library. NULL: none */
+    void (*log)(void *context, const char *line);
+    void *log_context;
 } gvm_server_options;
 
 /* Starts a keeper: opens its devices, listens, and returns when clients can connect. An abandoned

@@ -98,6 +98,7 @@ static gvmi_peer *peer_new(gvm_server *server, int socket)
     gvmi_peer *peer = calloc(1, sizeof *peer);
 
     if (peer == NULL) {
+        gvmi_server_log(server, "a client was refused: out of host memory");
         close(socket);
         return NULL;
     }
@@ -231,6 +232,8 @@ static gvm_status admit(gvm_server *server, gvmi_peer *peer)
 
     if (status != GVM_OK)
         return status;
+    peer->uid = who.uid;
+    peer->pid = who.pid;
     peer->process = open_process(peer->socket, who.pid);
     status = make_pages(peer);
     if (status == GVM_OK)
@@ -250,6 +253,14 @@ static gvm_status admit(gvm_server *server, gvmi_peer *peer)
     return status;
 }
 
+static void log_refused(gvm_server *server, const gvmi_peer *peer)
+{
+    const gvm_error error = gvmi_error_save();
+
+    gvmi_server_log(server, "a client (pid %d, uid %u) was refused: %s", (int)peer->pid,
+                    (unsigned)peer->uid, error.text);
+}
+
 void gvmi_peer_come(gvm_server *server, int socket)
 {
     gvmi_peer *peer = peer_new(server, socket);
@@ -259,6 +270,7 @@ void gvmi_peer_come(gvm_server *server, int socket)
     peer->reason = admit(server, peer);
     if (peer->reason == GVM_OK)
         return;
+    log_refused(server, peer);
     /* Its HELLO is to be answered with why it cannot come in. */
     peer->state = PEER_REFUSED;
     server->refused_count++;

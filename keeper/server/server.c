@@ -326,6 +326,7 @@ static gvm_status server_start(gvm_server *server, const gvm_server_options *o)
     gvm_status status;
 
     fill_config(o, &server->config);
+    server->log = (gvmi_log){.write = o->log, .context = o->log_context};
     status = open_devices(server, o);
     if (status == GVM_OK)
         status = start_listening(server, o);
@@ -347,6 +348,7 @@ static void stop_thread(gvm_server *server)
     atomic_store(&server->stop, true);
     (void)!write(server->wake, &one, sizeof one);
     pthread_join(server->thread, NULL);
+    gvmi_log_end(&server->log);
 }
 
 gvm_status gvm_server_start(const gvm_server_options *options, gvm_server **out)
@@ -358,7 +360,7 @@ gvm_status gvm_server_start(const gvm_server_options *options, gvm_server **out)
 
     if (out == NULL)
         return gvmi_fail(GVM_E_INVALID, "out is NULL");
-    if (!gvmi_struct_in(&full, sizeof full, options, sizeof full))
+    if (!gvmi_struct_in(&full, sizeof full, options, offsetof(gvm_server_options, log)))
         return gvmi_fail(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");

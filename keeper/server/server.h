@@ -30,6 +30,7 @@
 
 #include "base/lock.h"
 #include "keeper/machine/machine.h"
+#include "keeper/server/log.h"
 #include "keeper/server/mover.h"
 #include "keeper/server/outbox.h"
 
@@ -100,9 +101,11 @@ struct gvmi_peer {
     bool busy;              /* it is among them */
     gvmi_peer_state state;
     gvmi_source on_socket, on_doorbell, on_process;
-    int socket;        /* -1: closed */
-    int process;       /* pidfd; -1: not to be watched */
-    uint32_t client;   /* the machine's number; 0: the machine does not know it */
+    int socket;      /* -1: closed */
+    int process;     /* pidfd; -1: not to be watched */
+    uint32_t client; /* the machine's number; 0: the machine does not know it */
+    uint32_t uid;    /* of its process, as pid; 0 as long as that is not known */
+    int32_t pid;
     gvm_status reason; /* REFUSED: why */
     gvmi_lease_slot *leases;
     gvmi_permit_slot *permits;
@@ -143,7 +146,11 @@ struct gvm_server {
     gvmi_peer *peers, *busy, *graveyard;
     gvmi_peer **by_client; /* client_capacity of them, by number */
     uint32_t client_capacity, refused_count, fenced_count;
-    bool paused;              /* no fds: nobody is accepted until the next tick */
+    bool paused;       /* no fds: nobody is accepted until the next tick */
+    bool short_of_fds; /* that was logged, and nobody was accepted since */
+    gvm_status make_failure[GVMI_DEVICES_MAX][GVM_TIER_HOST + 1]; /* the latest, while none succeeds */
+    bool lowered[GVMI_DEVICES_MAX]; /* the device's budget, for other programs */
+    gvmi_log log;
     int64_t now_ns, query_ns; /* query_ns: when memory is to be looked at next */
 };
 
@@ -154,6 +161,11 @@ typedef struct gvmi_handed {
 } gvmi_handed;
 
 int64_t gvmi_server_now_ns(void);
+
+/* A line for the program that runs the keeper (gvm_server_options.log), lower case, without newline.
+ * The server thread's. */
+void gvmi_server_log(gvm_server *server, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* The server thread. */
 void *gvmi_server_run(void *server);

@@ -12,6 +12,7 @@
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -36,8 +37,13 @@
 #define SANITIZER_THREADS 0
 #endif
 
+#define LOG_LINES_MAX 64
+
 typedef struct world {
     gvm_server *server;
+    /* of its log; the server's thread writes the lines, and then the count */
+    char lines[LOG_LINES_MAX][256];
+    atomic_uint line_count;
     char path[64];
     int fds, threads;
 } world;
@@ -63,15 +69,40 @@ static void use_small_device(void)
     setenv("GVMEM_SOFTGPU", machine, 1);
 }
 
+static void take_line(void *context, const char *line)
+{
+    world *w = context;
+    const unsigned count = atomic_load(&w->line_count);
+
+    if (count < LOG_LINES_MAX) {
+        snprintf(w->lines[count], sizeof w->lines[count], "%s", line);
+        atomic_store(&w->line_count, count + 1);
+    }
+}
+
+/* How many lines so far have this in them. */
+static unsigned count_lines(world *w, const char *part)
+{
+    const unsigned count = atomic_load(&w->line_count);
+    unsigned found = 0;
+
+    for (unsigned i = 0; i < count; i++)
+        found += strstr(w->lines[i], part) != NULL;
+    return found;
+}
+
 static int start(world *w, uint32_t clients_max)
 {
     gvm_server_options options = {.struct_size = sizeof options,
                                   .path = w->path,
                                   .device_budget_bytes = 16 * GVMI_MIB,
-                                  .clients_max = clients_max};
+                                  .clients_max = clients_max,
+                                  .log = take_line,
+                                  .log_context = w};
     int32_t devices;
 
     use_small_device();
+    atomic_init(&w->line_count, 0);
     snprintf(w->path, sizeof w->path, "/tmp/gvmem-test-server-%d.sock", (int)getpid());
     CHILD_EXPECT(gvm_device_count(&devices) == GVM_OK && devices == 1);
     w->fds = count_entries("/proc/self/fd");
@@ -267,6 +298,7 @@ static int be_refused(void *arg)
     world w;
     client a;
     gvmi_wire_message message;
+    char line[160];
     int fd, silent;
 
     (void)arg;
@@ -278,6 +310,10 @@ static int be_refused(void *arg)
     CHILD_EXPECT(message.head.type == GVMI_WIRE_FAILED && message.head.request == 77);
     CHILD_EXPECT(message.body.FAILED.status == GVM_E_DENIED && is_cut(fd));
     close(fd);
+    snprintf(line, sizeof line,
+             "a client (pid %d, uid %u) was refused: the keeper has 1 clients, its limit",
+             (int)getpid(), (unsigned)getuid());
+    CHILD_EXPECT(count_lines(&w, line) == 1);
     silent = dial(&w); /* is still there when the server ends */
     CHILD_EXPECT(are_clients(&a, 1));
     CHILD_EXPECT(tell_plain(a.socket, GVMI_WIRE_BYE, 0) && is_cut(a.socket));
@@ -508,12 +544,15 @@ static int run_out_of_fds(void *arg)
         CHILD_EXPECT(connect(waiting[i], (const struct sockaddr *)&address, sizeof address) == 0);
     nanosleep(&a_while, NULL);
     CHILD_EXPECT(cpu_ms() - before_ms < 250);
+    CHILD_EXPECT(count_lines(&w, "new clients must wait: ") == 1);
     CHILD_EXPECT(tell_plain(a.socket, GVMI_WIRE_DROP, 3) && hear(a.socket, &message, NULL, 0));
     CHILD_EXPECT(setrlimit(RLIMIT_NOFILE, &before) == 0);
     for (int i = 0; i < WAITING; i++) {
         CHILD_EXPECT(greet(waiting[i], &b)); /* they were waiting at the door */
         hang_up(&b);
     }
+    CHILD_EXPECT(count_lines(&w, "new clients are accepted again") == 1);
+    CHILD_EXPECT(count_lines(&w, "new clients must wait: ") == 1);
     hang_up(&a);
     return stop(&w);
 }
@@ -543,6 +582,12 @@ static int start_badly(void *arg)
     CHILD_EXPECT(gvm_server_start(&o, NULL) == GVM_E_INVALID);
     o.struct_size = 8;
     CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_E_INVALID);
+    o.struct_size = offsetof(gvm_server_options, log) - 8;
+    CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_E_INVALID);
+    o.struct_size = offsetof(gvm_server_options, log); /* as the first version had it */
+    CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_OK);
+    gvm_server_stop(server);
+    server = NULL;
     o.struct_size = sizeof o;
     REFUSED(GVM_E_INVALID, .listen_fd = -1);
     REFUSED(GVM_E_INVALID, .listen_fd = ends[0]); /* it does not listen */
