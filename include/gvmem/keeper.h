@@ -62,7 +62,8 @@ typedef struct gvm_object gvm_object; /* an object opened over one */
  *
  * GVM_E_INVALID  out is NULL, or the path is too long for a socket
  * GVM_E_PEER     nobody listens there; the error text says how to start a keeper
- * GVM_E_DENIED   the socket's permissions, or the keeper's limit of connections
+ * GVM_E_DENIED   the socket's permissions, the keeper's limit of connections, or a user without a
+ *                number in the keeper's user namespace
  * GVM_E_TIMEOUT  no answer within 10 s
  * GVM_E_FORMAT, GVM_E_VERSION  no keeper, or one of another version */
 GVM_API gvm_status gvm_keeper_connect(const char *path, gvm_keeper **out);

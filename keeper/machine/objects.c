@@ -64,6 +64,8 @@ static bool give_name(gvmi_machine *m, keep_object *object, const char *name)
 
 static bool in_group(const keep_client *client, uint32_t gid)
 {
+    if (gid == GVMI_GROUP_NONE)
+        return false;
     if (client->who.gid == gid)
         return true;
     for (uint32_t i = 0; i < client->who.group_count && i < GVMI_GROUPS_MAX; i++)

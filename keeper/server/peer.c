@@ -16,6 +16,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "keeper/server/server.h"
 
 #ifndef SO_PEERPIDFD /* Linux 6.5 */
@@ -48,16 +49,18 @@ static void read_groups(int socket, gvmi_credentials *who)
     free(groups);
 }
 
-static gvm_status read_credentials(int socket, gvmi_credentials *who)
+static gvm_status read_credentials(const gvm_server *server, gvmi_peer *peer, gvmi_credentials *who)
 {
-    struct ucred peer;
-    socklen_t bytes = sizeof peer;
+    struct ucred found;
+    socklen_t bytes = sizeof found;
 
-    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+    if (getsockopt(peer->socket, SOL_SOCKET, SO_PEERCRED, &found, &bytes) != 0)
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "getsockopt", "cannot tell who connected");
-    *who = (gvmi_credentials){.uid = peer.uid, .gid = peer.gid, .pid = peer.pid};
-    read_groups(socket, who);
-    return GVM_OK;
+    peer->uid = found.uid;
+    peer->pid = found.pid;
+    *who = (gvmi_credentials){.uid = found.uid, .gid = found.gid, .pid = found.pid};
+    read_groups(peer->socket, who);
+    return gvmi_identity_judge(&server->identity, getpid(), who);
 }
 
 /* A pidfd of whoever connected; -1 if there is none to be had. pidfd_open() right after the process
@@ -228,12 +231,10 @@ static gvm_status admit(gvm_server *server, gvmi_peer *peer)
 {
     gvmi_credentials who;
     uint32_t client;
-    gvm_status status = read_credentials(peer->socket, &who);
+    gvm_status status = read_credentials(server, peer, &who);
 
     if (status != GVM_OK)
         return status;
-    peer->uid = who.uid;
-    peer->pid = who.pid;
     peer->process = open_process(peer->socket, who.pid);
     status = make_pages(peer);
     if (status == GVM_OK)
@@ -253,10 +254,11 @@ static gvm_status admit(gvm_server *server, gvmi_peer *peer)
     return status;
 }
 
-static void log_refused(gvm_server *server, const gvmi_peer *peer)
+static void note_refused(gvm_server *server, gvmi_peer *peer)
 {
     const gvm_error error = gvmi_error_save();
 
+    gvmi_text_print(peer->reason_text, sizeof peer->reason_text, "%s", error.text);
     gvmi_server_log(server, "a client (pid %d, uid %u) was refused: %s", (int)peer->pid,
                     (unsigned)peer->uid, error.text);
 }
@@ -270,7 +272,7 @@ void gvmi_peer_come(gvm_server *server, int socket)
     peer->reason = admit(server, peer);
     if (peer->reason == GVM_OK)
         return;
-    log_refused(server, peer);
+    note_refused(server, peer);
     /* Its HELLO is to be answered with why it cannot come in. */
     peer->state = PEER_REFUSED;
     server->refused_count++;
@@ -390,8 +392,7 @@ static void answer_refused(gvm_server *server, gvmi_peer *peer, uint64_t request
 
     gvmi_wire_start(&message, GVMI_WIRE_FAILED, request);
     message.body.FAILED.status = peer->reason == GVM_E_LIMIT ? GVM_E_DENIED : peer->reason;
-    snprintf(message.body.FAILED.text, sizeof message.body.FAILED.text,
-             "the keeper has no room for another client");
+    memcpy(message.body.FAILED.text, peer->reason_text, sizeof peer->reason_text);
     if (gvmi_outbox_add(&peer->outbox, &message, NULL) == GVM_OK)
         (void)gvmi_outbox_flush(&peer->outbox, peer->socket);
     bury(server, peer);

@@ -326,6 +326,7 @@ static gvm_status server_start(gvm_server *server, const gvm_server_options *o)
     gvm_status status;
 
     fill_config(o, &server->config);
+    gvmi_identity_read(&server->identity);
     server->log = (gvmi_log){.write = o->log, .context = o->log_context};
     status = open_devices(server, o);
     if (status == GVM_OK)

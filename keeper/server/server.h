@@ -30,6 +30,7 @@
 
 #include "base/lock.h"
 #include "keeper/machine/machine.h"
+#include "keeper/server/identity.h"
 #include "keeper/server/log.h"
 #include "keeper/server/mover.h"
 #include "keeper/server/outbox.h"
@@ -106,7 +107,8 @@ struct gvmi_peer {
     uint32_t client; /* the machine's number; 0: the machine does not know it */
     uint32_t uid;    /* of its process, as pid; 0 as long as that is not known */
     int32_t pid;
-    gvm_status reason; /* REFUSED: why */
+    gvm_status reason; /* REFUSED: why, and in words */
+    char reason_text[GVMI_WIRE_TEXT_BYTES];
     gvmi_lease_slot *leases;
     gvmi_permit_slot *permits;
     gvmi_fd *fds[3]; /* as WELCOME brings them; the pages' are let go once it is on its way */
@@ -130,6 +132,7 @@ struct gvm_server {
     gvm_device *devices[GVMI_DEVICES_MAX];
     gvmi_mover *movers[GVMI_DEVICES_MAX];
     uint64_t driver_free_bytes;
+    gvmi_identity identity;
     gvmi_frames *frames;
     gvmi_done_queue *done;
     gvmi_listener listener;

@@ -5,10 +5,12 @@
  * do not notice. Each test runs in a child, because a driver is started once a process; at its end
  * no fd and no thread is left of the server.
  */
+#define _GNU_SOURCE /* unshare() */
 #include "tests/unit/unit.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
@@ -91,10 +93,11 @@ static unsigned count_lines(world *w, const char *part)
     return found;
 }
 
-static int start(world *w, uint32_t clients_max)
+static int start_mode(world *w, uint32_t clients_max, uint32_t socket_mode)
 {
     gvm_server_options options = {.struct_size = sizeof options,
                                   .path = w->path,
+                                  .socket_mode = socket_mode,
                                   .device_budget_bytes = 16 * GVMI_MIB,
                                   .clients_max = clients_max,
                                   .log = take_line,
@@ -110,6 +113,11 @@ static int start(world *w, uint32_t clients_max)
     CHILD_EXPECT(gvm_server_start(&options, &w->server) == GVM_OK);
     CHILD_EXPECT(strcmp(gvm_server_path(w->server), w->path) == 0);
     return 0;
+}
+
+static int start(world *w, uint32_t clients_max)
+{
+    return start_mode(w, clients_max, 0);
 }
 
 /* A thread that was joined is seen a moment longer. */
@@ -493,6 +501,90 @@ static void process_that_ends_is_gone(void **state)
     assert_child_succeeds(end_a_process, NULL);
 }
 
+/* ---- user namespaces */
+
+static bool write_file(const char *path, const char *text)
+{
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    const bool good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+    close(fd);
+    return good;
+}
+
+/* A new user namespace, in which only root has a number. */
+static bool enter_namespace(void)
+{
+    return unshare(CLONE_NEWUSER) == 0 && write_file("/proc/self/uid_map", "0 0 1") &&
+           write_file("/proc/self/setgroups", "deny") && write_file("/proc/self/gid_map", "0 0 1");
+}
+
+static void try_namespace(bool *possible)
+{
+    int status = 1;
+    const pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(geteuid() == 0 && enter_namespace() ? 0 : 1);
+    *possible = pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+/* A user with a number in this namespace, but not in the keeper's, who connects once it is told to. */
+static int connect_as_stranger(const world *w, int said)
+{
+    gvmi_wire_message message;
+    char byte;
+    int fd;
+
+    CHILD_EXPECT(read(said, &byte, 1) == 1); /* the keeper serves */
+    CHILD_EXPECT(setgid(1234) == 0 && setuid(1234) == 0);
+    fd = dial(w);
+    CHILD_EXPECT(fd >= 0 && tell_plain(fd, GVMI_WIRE_HELLO, 5) && hear(fd, &message, NULL, 0));
+    CHILD_EXPECT(message.head.type == GVMI_WIRE_FAILED && message.body.FAILED.status == GVM_E_DENIED);
+    CHILD_EXPECT(strstr(message.body.FAILED.text, "no number in the keeper's user namespace") != NULL);
+    return 0;
+}
+
+static int serve_in_namespace(void *arg)
+{
+    static world w;
+    client a;
+    int said[2], status = 1;
+    pid_t pid;
+
+    (void)arg;
+    snprintf(w.path, sizeof w.path, "/tmp/gvmem-test-server-%d.sock", (int)getpid());
+    CHILD_EXPECT(pipe2(said, O_CLOEXEC) == 0);
+    pid = fork();
+    if (pid == 0)
+        _exit(connect_as_stranger(&w, said[0]));
+    CHILD_EXPECT(enter_namespace() && start_mode(&w, 0, 0666) == 0);
+    CHILD_EXPECT(greet(dial(&w), &a)); /* root has a number */
+    CHILD_EXPECT(write(said[1], "s", 1) == 1);
+    CHILD_EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
+    CHILD_EXPECT(count_lines(&w, "was refused: the user has no number") == 1);
+    hang_up(&a);
+    close(said[0]);
+    close(said[1]);
+    w.fds -= 2;
+    return stop(&w);
+}
+
+static void user_without_number_in_the_namespace_is_refused(void **state)
+{
+    bool possible;
+
+    (void)state;
+    try_namespace(&possible);
+    if (!possible) {
+        print_message("user namespaces are not to be had here, or this is not root\n");
+        skip();
+    }
+    assert_child_succeeds(serve_in_namespace, NULL);
+}
+
+/* ---- descriptors */
+
 static int64_t cpu_ms(void)
 {
     struct rusage used;
@@ -717,6 +809,7 @@ int main(void)
         cmocka_unit_test(client_that_never_reads_is_cut_off),
         cmocka_unit_test(messages_at_once_are_answered_in_order),
         cmocka_unit_test(process_that_ends_is_gone),
+        cmocka_unit_test(user_without_number_in_the_namespace_is_refused),
         cmocka_unit_test(keeper_out_of_fds_waits_for_some),
         cmocka_unit_test(options_out_of_range_are_refused),
         cmocka_unit_test(client_of_the_same_process_that_is_cut_off_keeps_its_frames),
