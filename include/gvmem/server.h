@@ -39,7 +39,7 @@ typedef struct gvm_server_options {
     uint32_t clients_max;         /* 1024 */
     uint64_t device_budget_bytes; /* of each device; 0: 90 % of what is free at the start */
     uint64_t host_budget_bytes;   /* 0: half of the machine's memory that is available */
-    uint64_t host_ahead_bytes;    /* host memory made ahead of need; 0: none */
+    uint64_t host_ahead_bytes;    /* of it, made ahead of need; 0: none */
     uint64_t device_keep_bytes;   /* most free device memory kept at the ready; 256 MiB if 0 */
     uint64_t driver_free_bytes;   /* leave so much free on the card for other programs, giving up
                                      * budget if they take more; 0: do not look */
@@ -60,11 +60,12 @@ typedef struct gvm_server_options {
 /* Starts a keeper: opens its devices, listens, and returns when clients can connect. An abandoned
  * socket file is replaced, one that a living keeper holds is not.
  *
- * GVM_E_INVALID   options out of range, out is NULL
+ * GVM_E_INVALID   options out of range, host_ahead_bytes beyond the host budget, out is NULL
  * GVM_E_EXISTS    a keeper listens at the path already
  * GVM_E_NODEVICE  there is no such device
  * GVM_E_NOTSUP    a device has no virtual memory management or cannot export memory
- * GVM_E_NOSPACE   the device budget is larger than the device
+ * GVM_E_NOSPACE   the device budget is larger than the device, the host budget than the machine's memory
+ *                 or the limit of the process's control group, or driver_free_bytes leaves nothing
  * GVM_E_SYSTEM    the socket could not be made
  * and the errors of gvm_device_open() */
 GVM_API gvm_status gvm_server_start(const gvm_server_options *options, gvm_server **out);
