@@ -171,7 +171,10 @@ void gvmi_keep_answer_evictor(gvmi_machine *m, keep_object *object)
 {
     if (object->evictor == NULL)
         return;
-    if (object->evict_bytes == 0 && object->evict_short)
+    if (object->evict_bytes == 0 && object->evict_cause != GVM_OK)
+        gvmi_keep_reply_failed(m, object->evictor, object->evict_request, object->evict_cause, "%s",
+                               gvmi_keep_job_failure_text(object->evict_cause));
+    else if (object->evict_bytes == 0 && object->evict_short)
         gvmi_keep_reply_failed(m, object->evictor, object->evict_request, GVM_E_NOMEM,
                                "the host budget has no room for what would leave the device");
     else
@@ -426,6 +429,7 @@ static void evict_now(gvmi_machine *m, keep_wait *wait)
     (void)gvmi_keep_sample(m, object); /* what was acquired before is no reason to come back */
     object->parked = true;
     object->evict_short = false;
+    object->evict_cause = GVM_OK;
     object->evictor = wait->client;
     object->evict_request = wait->request;
     /* Whole chunks, and not more than was asked for. */
