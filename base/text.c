@@ -7,7 +7,7 @@
 
 #define MARK "..."
 #define MARK_BYTES (sizeof MARK - 1)
-#define NAME_HEAD_BYTES 30 /* of a shortened name's beginning */
+#define NAME_HEAD_BYTES 40 /* of a shortened name's beginning */
 
 /* A byte within a UTF-8 character, which a text must not be cut before. */
 static bool is_continuation(char c)

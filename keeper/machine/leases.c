@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/text.h"
 #include "keeper/machine/probes.h"
 #include "keeper/machine/state.h"
 
@@ -568,12 +569,13 @@ void gvmi_keep_evict(gvmi_machine *m, keep_client *client, const gvmi_wire_messa
 
     if (object == NULL) {
         gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_ABSENT,
-                               "there is no object %.120s", body->name);
+                               "there is no object %s", GVMI_TEXT_NAME(body->name));
         return;
     }
     if (!gvmi_keep_owns(m, client, object)) {
         gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_DENIED,
-                               "only its owner and the keeper's user may evict %.120s", body->name);
+                               "only its owner and the keeper's user may evict %s",
+                               GVMI_TEXT_NAME(body->name));
         return;
     }
     wait = new_wait(m, client, object, NULL, KEEP_WAIT_EVICT, message->head.request, -1);

@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "base/size.h"
+#include "base/text.h"
 #include "keeper/machine/state.h"
 
 /* Chunks as large as keep their number small: the driver charges by the chunk. As for buffers
@@ -363,8 +364,8 @@ void gvmi_keep_create(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
         gvmi_keep_reply_failed(m, client, request, GVM_E_OTHERDEVICE,
                                "the keeper does not serve that device");
     } else if (body->name[0] != '\0' && gvmi_keep_find(m, body->name) != NULL) {
-        gvmi_keep_reply_failed(m, client, request, GVM_E_EXISTS,
-                               "there is an object %.120s already", body->name);
+        gvmi_keep_reply_failed(m, client, request, GVM_E_EXISTS, "there is an object %s already",
+                               GVMI_TEXT_NAME(body->name));
     } else if (m->object_count >= m->config.objects_max || !find_slot(client, &slot)) {
         gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT,
                                "the keeper has %u objects and this process %u open, a limit",
@@ -391,12 +392,12 @@ void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
     uint32_t slot;
 
     if (object == NULL)
-        gvmi_keep_reply_failed(m, client, request, GVM_E_ABSENT, "there is no object %.120s",
-                               body->name);
+        gvmi_keep_reply_failed(m, client, request, GVM_E_ABSENT, "there is no object %s",
+                               GVMI_TEXT_NAME(body->name));
     else if (!gvmi_keep_may(m, client, object, object->sealed ? 4 : bits))
         gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED,
-                               "the owner and mode (%04o) of %.120s do not allow it",
-                               object->domain.mode, body->name);
+                               "the owner and mode (%04o) of %s do not allow it",
+                               object->domain.mode, GVMI_TEXT_NAME(body->name));
     else if (!find_slot(client, &slot))
         gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT, "%u objects are open, the limit",
                                client->opening_count);
@@ -470,12 +471,12 @@ void gvmi_keep_publish(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
     if (other != NULL && other != object) {
         if ((body->flags & GVM_PUBLISH_REPLACE) == 0) {
             gvmi_keep_reply_failed(m, client, request, GVM_E_EXISTS,
-                                   "there is an object %.120s already", body->name);
+                                   "there is an object %s already", GVMI_TEXT_NAME(body->name));
             return;
         }
         if (!gvmi_keep_owns(m, client, other)) {
-            gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED,
-                                   "%.120s belongs to another user", body->name);
+            gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED, "%s belongs to another user",
+                                   GVMI_TEXT_NAME(body->name));
             return;
         }
     }
@@ -500,10 +501,11 @@ void gvmi_keep_drop(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
 
     if (object == NULL) {
         gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_ABSENT,
-                               "there is no object %.120s", name);
+                               "there is no object %s", GVMI_TEXT_NAME(name));
     } else if (!gvmi_keep_owns(m, client, object)) {
         gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_DENIED,
-                               "only its owner and the keeper's user may drop %.120s", name);
+                               "only its owner and the keeper's user may drop %s",
+                               GVMI_TEXT_NAME(name));
     } else {
         gvmi_keep_unname(m, object);
         gvmi_keep_reply_done(m, client, message->head.request, 0);

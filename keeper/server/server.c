@@ -17,6 +17,7 @@
 #include "base/registry.h"
 #include "base/size.h"
 #include "base/struct.h"
+#include "base/text.h"
 #include "keeper/path.h"
 #include "keeper/server/budget.h"
 
@@ -199,7 +200,8 @@ static gvm_status open_trace(gvm_server *server, const char *path)
         return GVM_OK;
     server->trace = fopen(path, "ae");
     if (server->trace == NULL)
-        return gvmi_fail_system(GVM_E_SYSTEM, errno, "fopen", "cannot append to %s", path);
+        return gvmi_fail_system(GVM_E_SYSTEM, errno, "fopen", "cannot append to %s",
+                                GVMI_TEXT_NAME(path));
     fprintf(server->trace, "# gvmem-keeper trace 1\n");
     server->config.trace = trace_acquire;
     server->config.trace_context = server;

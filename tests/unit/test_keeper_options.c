@@ -778,6 +778,37 @@ static void object_published_with_flags_obeys_them(void **state)
     assert_child_succeeds(publish_with_flags, NULL);
 }
 
+/* The longest name still leaves the sentence whole, and can be told from others by its end. */
+static int miss_a_long_name(void *arg)
+{
+    world w;
+    gvm_object *object;
+    gvm_error error;
+    char name[GVM_NAME_BYTES_MAX];
+
+    (void)arg;
+    use_devices(1);
+    memset(name, 'n', sizeof name);
+    name[0] = '/';
+    strcpy(name + sizeof name - 9, "/2026/q3");
+    CHILD_EXPECT(start(&w, (gvm_server_options){0}) == 0);
+    CHILD_EXPECT(gvm_object_drop(w.keeper, name) == GVM_E_ABSENT);
+    gvm_error_last(&error);
+    CHILD_EXPECT(strstr(error.text, "there is no object /nnn") == error.text);
+    CHILD_EXPECT(strcmp(error.text + strlen(error.text) - 8, "/2026/q3") == 0);
+    CHILD_EXPECT(gvm_object_create(w.keeper, name, CHUNK, NULL, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_object_create(w.keeper, name, CHUNK, NULL, &object) == GVM_E_EXISTS);
+    gvm_error_last(&error);
+    CHILD_EXPECT(strstr(error.text, "/2026/q3 already") != NULL);
+    return stop(&w);
+}
+
+static void name_too_long_for_a_text_keeps_its_end(void **state)
+{
+    (void)state;
+    assert_child_succeeds(miss_a_long_name, NULL);
+}
+
 /* ---- gvm_acquire_options */
 
 static int acquire_with_timeouts(void *arg)
@@ -833,6 +864,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(object_untracked_has_no_copies),
         cmocka_unit_test(object_opened_with_flags_obeys_them),
         cmocka_unit_test(object_published_with_flags_obeys_them),
+        cmocka_unit_test(name_too_long_for_a_text_keeps_its_end),
         cmocka_unit_test(acquire_timeout_given_is_kept),
     };
 
