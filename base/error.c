@@ -7,6 +7,8 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
+
 static _Thread_local gvm_error latest = {GVM_OK, 0, "", "", ""};
 
 uint32_t gvm_version(void)
@@ -62,7 +64,7 @@ static gvm_status record(gvm_status status, int code, const char *call, const ch
      */
     char text[sizeof latest.text];
 
-    vsnprintf(text, sizeof text, format, args);
+    gvmi_text_vprint(text, sizeof text, format, args);
     latest.status = status;
     latest.native_code = code;
     latest.native_call = call;

@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/size.h"
+#include "base/text.h"
 
 #define ROW(name, fallback, text) {#name, fallback, fallback, "default", text},
 static gvm_setting settings[GVMI_OPTION_COUNT] = {GVMI_OPTIONS(ROW)};
@@ -43,8 +44,8 @@ gvm_status gvmi_option_bool(gvmi_option option, bool *out)
     const char *text = gvmi_option_text(option);
 
     if (strcmp(text, "0") != 0 && strcmp(text, "1") != 0)
-        return gvmi_fail(GVM_E_SETTING, "%s must be 0 or 1, not \"%.60s\"", settings[option].name,
-                         text);
+        return gvmi_fail(GVM_E_SETTING, "%s must be 0 or 1, not \"%s\"", settings[option].name,
+                         GVMI_TEXT_NAME(text));
     *out = text[0] == '1';
     return GVM_OK;
 }
@@ -54,8 +55,8 @@ gvm_status gvmi_option_size(gvmi_option option, uint64_t *out_bytes)
     const char *text = gvmi_option_text(option);
 
     if (!gvmi_size_parse(text, out_bytes))
-        return gvmi_fail(GVM_E_SETTING, "%s must be a size such as 256MiB, not \"%.60s\"",
-                         settings[option].name, text);
+        return gvmi_fail(GVM_E_SETTING, "%s must be a size such as 256MiB, not \"%s\"",
+                         settings[option].name, GVMI_TEXT_NAME(text));
     return GVM_OK;
 }
 

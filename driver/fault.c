@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "driver/driver.h"
 
 static const gvmi_driver *fault_below;
@@ -177,12 +178,13 @@ static bool arm_plan(const char *plan)
 
     if (colon == NULL || !parse_nth(colon + 1, &nth, &for_ever)) {
         gvmi_fail(GVM_E_SETTING,
-                  "GVMEM_FAULT must be NAME:N or NAME:N+ with N from 1, such as cuMemCreate:3 or *:17+, not \"%.60s\"",
-                  plan);
+                  "GVMEM_FAULT must be NAME:N or NAME:N+ with N from 1, such as cuMemCreate:3 or *:17+, not \"%s\"",
+                  GVMI_TEXT_NAME(plan));
         return false;
     }
     if (!find_call(plan, (size_t)(colon - plan), &call)) {
-        gvmi_fail(GVM_E_SETTING, "GVMEM_FAULT names no driver call that gvmem makes: \"%.60s\"", plan);
+        gvmi_fail(GVM_E_SETTING, "GVMEM_FAULT names no driver call that gvmem makes: \"%s\"",
+                  GVMI_TEXT_NAME(plan));
         return false;
     }
     if (call != GVMI_CALL_COUNT && never_fails(call)) {

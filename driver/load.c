@@ -18,6 +18,7 @@
 #include "base/lock.h"
 #include "base/options.h"
 #include "base/struct.h"
+#include "base/text.h"
 #include "driver/driver.h"
 
 #define CUDA_LIBRARY "libcuda.so.1"
@@ -92,8 +93,8 @@ static bool open_library(candidate *library, gvmi_driver *table)
     if (library->handle == NULL) {
         const char *problem = dlerror();
 
-        snprintf(library->problem, sizeof library->problem, "%.150s",
-                 problem != NULL ? problem : "cannot be loaded");
+        gvmi_text_print(library->problem, sizeof library->problem, "%s",
+                        problem != NULL ? problem : "cannot be loaded");
         return false;
     }
     return bind_calls(library, table);
@@ -119,7 +120,7 @@ static bool start_driver(candidate *library, const gvmi_driver *table)
         return true;
     if (soft_problem(library) != NULL) {
         library->status = GVM_E_SETTING;
-        snprintf(library->problem, sizeof library->problem, "%.150s", soft_problem(library));
+        gvmi_text_print(library->problem, sizeof library->problem, "%s", soft_problem(library));
     } else if (result == CUDA_SUCCESS) {
         snprintf(library->problem, sizeof library->problem, "%s has no device", library->path);
     } else {
@@ -167,14 +168,15 @@ static gvm_status choose_driver(gvmi_driver *table, candidate *library, char pat
 {
     const char *wanted = gvmi_option_text(GVMI_OPTION_GVMEM_DRIVER);
     candidate cuda = {.path = CUDA_LIBRARY};
+    char no_gpu[100], no_soft[100]; /* halves of a sentence */
 
     if (strcmp(wanted, "cuda") == 0 || strchr(wanted, '/') != NULL) {
         library->path = strcmp(wanted, "cuda") == 0 ? CUDA_LIBRARY : wanted;
-        snprintf(about.reason, sizeof about.reason, "GVMEM_DRIVER=%.100s", wanted);
+        gvmi_text_print(about.reason, sizeof about.reason, "GVMEM_DRIVER=%s", GVMI_TEXT_NAME(wanted));
         if (try_library(library, table))
             return GVM_OK;
-        return gvmi_fail(library->status, "GVMEM_DRIVER=%.60s cannot be used: %s", wanted,
-                         library->problem);
+        return gvmi_fail(library->status, "GVMEM_DRIVER=%s cannot be used: %s",
+                         GVMI_TEXT_NAME(wanted), library->problem);
     }
     if (strcmp(wanted, "soft") == 0) {
         snprintf(about.reason, sizeof about.reason, "GVMEM_DRIVER=soft");
@@ -183,20 +185,20 @@ static gvm_status choose_driver(gvmi_driver *table, candidate *library, char pat
         return gvmi_fail(library->status, "the software GPU cannot be used: %s", library->problem);
     }
     if (strcmp(wanted, "auto") != 0 && wanted[0] != '\0')
-        return gvmi_fail(
-            GVM_E_SETTING,
-            "GVMEM_DRIVER must be auto, cuda, soft or a path with a slash in it, not \"%.60s\"",
-            wanted);
+        return gvmi_fail(GVM_E_SETTING,
+                         "GVMEM_DRIVER must be auto, cuda, soft or a path with a slash in it, not \"%s\"",
+                         GVMI_TEXT_NAME(wanted));
     if (try_library(&cuda, table)) {
         *library = cuda;
         snprintf(about.reason, sizeof about.reason, "a GPU was found");
         return GVM_OK;
     }
-    snprintf(about.reason, sizeof about.reason, "no GPU: %.140s", cuda.problem);
+    gvmi_text_print(about.reason, sizeof about.reason, "no GPU: %s", cuda.problem);
     if (try_soft(library, table, path))
         return GVM_OK;
-    return gvmi_fail(library->status, "no GPU (%.80s) and no software GPU (%.80s)", cuda.problem,
-                     library->problem);
+    gvmi_text_print(no_gpu, sizeof no_gpu, "%s", cuda.problem);
+    gvmi_text_print(no_soft, sizeof no_soft, "%s", library->problem);
+    return gvmi_fail(library->status, "no GPU (%s) and no software GPU (%s)", no_gpu, no_soft);
 }
 
 /* Stacks the decorators that the settings ask for: check nearest to the driver, then trace, then

@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/error.h"
+#include "base/text.h"
 #include "driver/driver.h"
 
 #define LINE_BYTES 1024
@@ -193,8 +194,8 @@ const gvmi_driver *gvmi_trace_wrap(const gvmi_driver *next, const char *target)
         if (fd < 0) {
             gvmi_fail_system(
                 GVM_E_SETTING, errno, "open",
-                "GVMEM_TRACE=%.150s cannot be opened: give stderr or the path of a file to append to",
-                target);
+                "GVMEM_TRACE=%s cannot be opened: give stderr or the path of a file to append to",
+                GVMI_TEXT_NAME(target));
             return NULL;
         }
         if (trace_fd > STDERR_FILENO) /* an earlier start failed behind this point */

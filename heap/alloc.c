@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/registry.h"
+#include "base/text.h"
 #include "heap/heap.h"
 
 #define TELL_BYTES (4 * (int64_t)GVMI_MIB) /* a shelf keeps to itself, of what is requested */
@@ -108,10 +109,10 @@ static gvm_status fail_short(gvm_heap *heap, gvm_status status, uint64_t wanted_
     gvmi_size_text(heap->committed_bytes, committed);
     gvmi_size_text(asked > 0 ? (uint64_t)asked : 0, requested);
     gvmi_size_text(heap->kind == GVM_HEAP_HOST ? 0 : gvmi_backing_free_bytes(heap), left);
-    snprintf(error.text, sizeof error.text,
-             "no memory for a block of %.12s: the heap has committed %.12s for %.12s requested; "
-             "%.12s are free on the device; %.110s",
-             wanted, committed, requested, left, why);
+    gvmi_text_print(error.text, sizeof error.text,
+                    "no memory for a block of %.12s: the heap has committed %.12s for %.12s requested; "
+                    "%.12s are free on the device; %s",
+                    wanted, committed, requested, left, why);
     gvmi_error_restore(&error);
     return status;
 }

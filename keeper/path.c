@@ -10,11 +10,12 @@
 
 #include "base/error.h"
 #include "base/options.h"
+#include "base/text.h"
 
 static gvm_status fail_long(const char *path)
 {
-    return gvmi_fail(GVM_E_INVALID, "the path of a socket has at most %zu bytes, not %zu: %.80s...",
-                     GVMI_KEEPER_PATH_BYTES - 1, strlen(path), path);
+    return gvmi_fail(GVM_E_INVALID, "the path of a socket has at most %zu bytes, not %zu: %s",
+                     GVMI_KEEPER_PATH_BYTES - 1, strlen(path), GVMI_TEXT_NAME(path));
 }
 
 static gvm_status check_owner(const char *path)

@@ -329,6 +329,13 @@ static int wait_for_end(gvm_server *server, const sigset_t *signals)
     }
 }
 
+/* As the daemon's own messages. */
+static void print_line(void *context, const char *line)
+{
+    (void)context;
+    tool_error("%s", line);
+}
+
 static int serve(const settings *s, const sigset_t *signals)
 {
     gvm_server *server;
@@ -347,7 +354,8 @@ static int serve(const settings *s, const sigset_t *signals)
 
 int main(int argc, char **argv)
 {
-    static settings s = {.options.struct_size = sizeof s.options, .ready_fd = -1};
+    static settings s = {
+        .options.struct_size = sizeof s.options, .options.log = print_line, .ready_fd = -1};
     sigset_t signals;
 
     tool_program = "gvmem-keeper";

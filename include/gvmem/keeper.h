@@ -64,7 +64,8 @@ typedef struct gvm_object gvm_object; /* an object opened over one */
  * GVM_E_PEER     nobody listens there; the error text says how to start a keeper
  * GVM_E_DENIED   the socket's permissions, or the keeper's limit of connections: all users share it,
  *                and one that has many gets no more while others could need them (docs/design/keeper.md,
- *                "What bounds what")
+ *                "What bounds what"); or a user without a number in the keeper's user
+ *                namespace
  * GVM_E_TIMEOUT  no answer within 10 s
  * GVM_E_FORMAT, GVM_E_VERSION  no keeper, or one of another version */
 GVM_API gvm_status gvm_keeper_connect(const char *path, gvm_keeper **out);
@@ -107,9 +108,11 @@ typedef struct gvm_object_options {
  * GVM_E_EXISTS    the name is taken
  * GVM_E_NODEVICE  there is no such device here
  * GVM_E_OTHERDEVICE  the keeper does not serve that device
- * GVM_E_NOSPACE   bytes fit neither the device budget nor the host budget
+ * GVM_E_NOSPACE   bytes fit neither the device budget nor the host budget, or other programs use what the
+ *                 budgets promise
  * GVM_E_QUOTA     the user's quota is spent
- * GVM_E_LIMIT     too many objects, of the keeper, or of this user: its share is at most half
+ * GVM_E_LIMIT     too many objects, of the keeper, or of this user: its share is at most half; or the
+ *                 keeper has no file descriptors left for more memory
  * GVM_E_ADDRESS   no such range of addresses is free */
 GVM_API gvm_status gvm_object_create(gvm_keeper *keeper, const char *name, uint64_t reserve_bytes,
                                      const gvm_object_options *options, gvm_object **out);
@@ -153,7 +156,7 @@ GVM_API gvm_status gvm_object_drop(gvm_keeper *keeper, const char *name);
  * GVM_E_INVALID   beyond the reservation
  * GVM_E_SEALED    the object is sealed
  * GVM_E_DENIED    opened GVM_OPEN_READONLY
- * GVM_E_NOSPACE, GVM_E_QUOTA  as for gvm_object_create(); the object is as it was */
+ * GVM_E_NOSPACE, GVM_E_QUOTA, GVM_E_LIMIT  as for gvm_object_create(); the object is as it was */
 GVM_API gvm_status gvm_object_grow(gvm_object *object, uint64_t bytes);
 
 /* Makes the object read-only for good, for everyone, after waiting for a write lease elsewhere to
@@ -334,7 +337,8 @@ GVM_API gvm_status gvm_object_get_info(gvm_object *object, gvm_object_info *info
  * *evicted_bytes, which may be NULL, is what moved. The memory becomes the keeper's reserve;
  * gvm_keeper_trim() gives it to other programs.
  *
- * GVM_E_ABSENT, GVM_E_DENIED (only its owner and the keeper's user), GVM_E_NOMEM (host budget) */
+ * GVM_E_ABSENT, GVM_E_DENIED (only its owner and the keeper's user), GVM_E_NOMEM (host budget, or the
+ * machine has less), GVM_E_LIMIT (the keeper has no file descriptors left for host memory) */
 GVM_API gvm_status gvm_keeper_evict(gvm_keeper *keeper, const char *name, uint64_t bytes,
                                     uint64_t *evicted_bytes);
 

@@ -5,7 +5,8 @@
  * else (gvmem/keeper.h).
  *
  * Threads: any thread may call. A server runs one thread for clients and two for each device that
- * move memory; signals are blocked in them.
+ * move memory; signals are blocked in them. The callback `log` runs in the thread for clients, until
+ * gvm_server_stop() returns.
  * Ownership: the caller owns the server and ends it with gvm_server_stop().
  */
 #ifndef GVMEM_SERVER_H
@@ -39,7 +40,7 @@ typedef struct gvm_server_options {
                                    * Another user gets at most half of the rest */
     uint64_t device_budget_bytes; /* of each device; 0: 90 % of what is free at the start */
     uint64_t host_budget_bytes;   /* 0: half of the machine's memory that is available */
-    uint64_t host_ahead_bytes;    /* host memory made ahead of need; 0: none */
+    uint64_t host_ahead_bytes;    /* of it, made ahead of need; 0: none */
     uint64_t device_keep_bytes;   /* most free device memory kept at the ready; 256 MiB if 0 */
     uint64_t driver_free_bytes;   /* leave so much free on the card for other programs, giving up
                                      * budget if they take more; 0: do not look */
@@ -49,16 +50,23 @@ typedef struct gvm_server_options {
     uint32_t revoke_timeout_ms; /* a client that does not map or unmap within it is cut off; 10 s */
     uint32_t lease_timeout_ms;  /* and one that keeps a lease so long while others wait; 0: never */
     const char *trace_path;     /* append every acquire that the policy sees; NULL: none */
+    /* Is called with what the keeper decides by itself: clients refused or cut off, memory that could
+     * not be made, budgets changed. A line of lower case without newline, valid during the call;
+     * at most 20 a second, and then one that tells how many were left out. Called by the thread that
+     * serves clients, which waits for it; it must not call the library. NULL: none */
+    void (*log)(void *context, const char *line);
+    void *log_context;
 } gvm_server_options;
 
 /* Starts a keeper: opens its devices, listens, and returns when clients can connect. An abandoned
  * socket file is replaced, one that a living keeper holds is not.
  *
- * GVM_E_INVALID   options out of range, out is NULL
+ * GVM_E_INVALID   options out of range, host_ahead_bytes beyond the host budget, out is NULL
  * GVM_E_EXISTS    a keeper listens at the path already
  * GVM_E_NODEVICE  there is no such device
  * GVM_E_NOTSUP    a device has no virtual memory management or cannot export memory
- * GVM_E_NOSPACE   the device budget is larger than the device
+ * GVM_E_NOSPACE   the device budget is larger than the device, the host budget than the machine's memory
+ *                 or the limit of the process's control group, or driver_free_bytes leaves nothing
  * GVM_E_SYSTEM    the socket could not be made
  * and the errors of gvm_device_open() */
 GVM_API gvm_status gvm_server_start(const gvm_server_options *options, gvm_server **out);

@@ -229,7 +229,7 @@ void gvmi_client_lose(gvm_keeper *keeper)
     if (cause.status != GVM_E_PEER)
         shutdown(keeper->socket, SHUT_WR);
     gvmi_fail_native(GVM_E_KEEPER, cause.native_code, cause.native_call, cause.native_name,
-                     "the connection to the keeper (process %u) is lost, connect anew: %.160s",
+                     "the connection to the keeper (process %u) is lost, connect anew: %s",
                      keeper->keeper_pid, cause.text);
     gvmi_lock(&keeper->lock);
     keeper->loss = gvmi_error_save();

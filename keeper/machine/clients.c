@@ -16,6 +16,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "keeper/machine/probes.h"
 #include "keeper/machine/state.h"
 
@@ -214,7 +215,7 @@ void gvmi_keep_doom(gvmi_machine *m, keep_client *client, const char *reason)
         return;
     client->doomed = true;
     m->doomed = true;
-    snprintf(client->reason, sizeof client->reason, "%s", reason);
+    gvmi_text_print(client->reason, sizeof client->reason, "%s", reason);
 }
 
 void gvmi_keep_violated(gvmi_machine *m, keep_client *client, const char *how)

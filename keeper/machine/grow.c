@@ -27,7 +27,7 @@ static void chunk_over(gvmi_machine *m, keep_object *object, keep_chunk *chunk, 
 {
     chunk->op = KEEP_OP_NONE;
     object->growth->left--;
-    if (status != GVM_OK)
+    if (object->growth->failure == GVM_OK) /* what follows from it is not told */
         object->growth->failure = status;
     gvmi_keep_mark(m, object);
 }
@@ -92,10 +92,31 @@ void gvmi_keep_made(gvmi_machine *m, keep_object *object, uint32_t index, gvm_st
     chunk->device_frame = chunk->host_frame = 0;
     /* The budget promised more than the device has: other programs use it. */
     frame = on_device ? gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make) : 0;
-    if (frame != 0)
+    if (frame != 0) {
         gvmi_keep_make_chunk(m, object, index, frame, make);
-    else
-        chunk_over(m, object, chunk, GVM_E_NOSPACE);
+        return;
+    }
+    if (object->growth->failure == GVM_OK)
+        object->growth->cause = status;
+    chunk_over(m, object, chunk, status == GVM_E_NOMEM ? GVM_E_NOSPACE : status);
+}
+
+/* ---- failures */
+
+const char *gvmi_keep_job_failure_text(gvm_status status)
+{
+    switch (status) {
+    case GVM_E_LIMIT:
+        return "the keeper has no file descriptors or mappings left for more memory: raise its limit of "
+               "open files (LimitNOFILE), or use larger chunks";
+    case GVM_E_NOSPACE:
+        return "the device has less memory free than the keeper's budget promises: other programs use it";
+    case GVM_E_NOMEM:
+        return "the machine has less memory free than the keeper's host budget promises: other programs "
+               "use it";
+    case GVM_E_LOST: return "the device is lost for the keeper, which must be started anew";
+    default: return "the driver failed to make or to copy memory: the keeper's log tells why";
+    }
 }
 
 /* ---- one growth */
@@ -211,9 +232,11 @@ static void make_known(gvmi_machine *m, keep_object *object, const keep_growth *
     gvmi_keep_send_maps(m, object);
 }
 
-static const char *failure_text(gvm_status failure)
+static const char *failure_text(const keep_growth *growth)
 {
-    switch (failure) {
+    if (growth->cause != GVM_OK)
+        return gvmi_keep_job_failure_text(growth->cause);
+    switch (growth->failure) {
     case GVM_E_QUOTA: return "the user's quota is spent: drop objects, or ask for more";
     case GVM_E_SEALED: return "the object is sealed";
     case GVM_E_NOMEM: return "the keeper is out of host memory";
@@ -229,7 +252,7 @@ static void reply(gvmi_machine *m, keep_growth *growth)
         return;
     if (growth->failure != GVM_OK) {
         gvmi_keep_reply_failed(m, growth->client, growth->request, growth->failure, "%s",
-                               failure_text(growth->failure));
+                               failure_text(growth));
         if (growth->opened_by != NULL) {
             keep_opening *opening = growth->opened_by;
 

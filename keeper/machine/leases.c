@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/text.h"
 #include "keeper/machine/probes.h"
 #include "keeper/machine/state.h"
 
@@ -180,7 +181,10 @@ void gvmi_keep_answer_evictor(gvmi_machine *m, keep_object *object)
     object->evictor = 0;
     if (evictor == NULL)
         return;
-    if (object->evict_bytes == 0 && object->evict_short)
+    if (object->evict_bytes == 0 && object->evict_cause != GVM_OK)
+        gvmi_keep_reply_failed(m, evictor, object->evict_request, object->evict_cause, "%s",
+                               gvmi_keep_job_failure_text(object->evict_cause));
+    else if (object->evict_bytes == 0 && object->evict_short)
         gvmi_keep_reply_failed(m, evictor, object->evict_request, GVM_E_NOMEM,
                                "the host budget has no room for what would leave the device");
     else
@@ -457,6 +461,7 @@ static void evict_now(gvmi_machine *m, keep_wait *wait)
     (void)gvmi_keep_sample(m, object); /* what was acquired before is no reason to come back */
     object->parked = true;
     object->evict_short = false;
+    object->evict_cause = GVM_OK;
     object->evictor = wait->client->id;
     object->evict_request = wait->request;
     /* Whole chunks, and not more than was asked for. */
@@ -597,12 +602,13 @@ void gvmi_keep_evict(gvmi_machine *m, keep_client *client, const gvmi_wire_messa
 
     if (object == NULL) {
         gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_ABSENT,
-                               "there is no object %.120s", body->name);
+                               "there is no object %s", GVMI_TEXT_NAME(body->name));
         return;
     }
     if (!gvmi_keep_owns(m, client, object)) {
         gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_DENIED,
-                               "only its owner and the keeper's user may evict %.120s", body->name);
+                               "only its owner and the keeper's user may evict %s",
+                               GVMI_TEXT_NAME(body->name));
         return;
     }
     wait = new_wait(m, client, object, NULL, KEEP_WAIT_EVICT, message->head.request, -1);

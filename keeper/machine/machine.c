@@ -6,6 +6,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "keeper/machine/state.h"
 
 #define LOOK_NS 100000000ll /* between two looks at lease words, timeouts and budgets */
@@ -143,7 +144,7 @@ void gvmi_keep_reply_failed(gvmi_machine *m, keep_client *client, uint64_t reque
     gvmi_wire_start(&reply, GVMI_WIRE_FAILED, request);
     reply.body.FAILED.status = (uint32_t)status;
     va_start(args, format);
-    vsnprintf(reply.body.FAILED.text, sizeof reply.body.FAILED.text, format, args);
+    gvmi_text_vprint(reply.body.FAILED.text, sizeof reply.body.FAILED.text, format, args);
     va_end(args);
     (void)gvmi_keep_send(m, client, &reply, NULL);
 }

@@ -23,7 +23,8 @@
 #include "keeper/words.h"
 
 #define GVMI_DEVICES_MAX 16
-#define GVMI_GROUPS_MAX 64 /* supplementary groups looked at */
+#define GVMI_GROUPS_MAX 64         /* supplementary groups looked at */
+#define GVMI_GROUP_NONE UINT32_MAX /* a gid without members: rights of a group are nobody's */
 
 typedef struct gvmi_machine gvmi_machine;
 

@@ -555,6 +555,7 @@ static void copied_out(gvmi_machine *m, keep_object *object, uint32_t index, gvm
     gvmi_keep_give_frame(m, chunk->host_frame, made);
     chunk->host_frame = 0;
     object->evict_short = true;
+    object->evict_cause = status;
     if (object->evictor != 0 && object->evict_bytes >= object->chunk_bytes)
         object->evict_bytes -= object->chunk_bytes;
     end_leaving(m, object);

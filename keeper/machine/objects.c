@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "base/size.h"
+#include "base/text.h"
 #include "keeper/machine/state.h"
 
 /* Chunks as large as keep their number small: the driver charges by the chunk. As for buffers
@@ -64,6 +65,8 @@ static bool give_name(gvmi_machine *m, keep_object *object, const char *name)
 
 static bool in_group(const keep_client *client, uint32_t gid)
 {
+    if (gid == GVMI_GROUP_NONE)
+        return false;
     if (client->who.gid == gid)
         return true;
     for (uint32_t i = 0; i < client->who.group_count && i < GVMI_GROUPS_MAX; i++)
@@ -418,8 +421,8 @@ void gvmi_keep_create(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
         gvmi_keep_reply_failed(m, client, request, GVM_E_OTHERDEVICE,
                                "the keeper does not serve that device");
     } else if (body->name[0] != '\0' && gvmi_keep_find(m, body->name) != NULL) {
-        gvmi_keep_reply_failed(m, client, request, GVM_E_EXISTS,
-                               "there is an object %.120s already", body->name);
+        gvmi_keep_reply_failed(m, client, request, GVM_E_EXISTS, "there is an object %s already",
+                               GVMI_TEXT_NAME(body->name));
     } else if (!gvmi_keep_may_take(m, client->user, KEEP_OBJECTS, 1)) {
         gvmi_keep_reply_share(m, client, request, KEEP_OBJECTS);
     } else if (!may_open(m, client, request) || !gvmi_keep_may_grow(m, client, request)) {
@@ -445,12 +448,12 @@ void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
     keep_opening *opening;
 
     if (object == NULL)
-        gvmi_keep_reply_failed(m, client, request, GVM_E_ABSENT, "there is no object %.120s",
-                               body->name);
+        gvmi_keep_reply_failed(m, client, request, GVM_E_ABSENT, "there is no object %s",
+                               GVMI_TEXT_NAME(body->name));
     else if (!gvmi_keep_may(m, client, object, object->sealed ? 4 : bits))
         gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED,
-                               "the owner and mode (%04o) of %.120s do not allow it",
-                               object->domain.mode, body->name);
+                               "the owner and mode (%04o) of %s do not allow it",
+                               object->domain.mode, GVMI_TEXT_NAME(body->name));
     else if (!may_open(m, client, request))
         return; /* it was told */
     else if ((opening = new_opening(m, client, object, body->flags)) == NULL)
@@ -522,12 +525,12 @@ void gvmi_keep_publish(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
     if (other != NULL && other != object) {
         if ((body->flags & GVM_PUBLISH_REPLACE) == 0) {
             gvmi_keep_reply_failed(m, client, request, GVM_E_EXISTS,
-                                   "there is an object %.120s already", body->name);
+                                   "there is an object %s already", GVMI_TEXT_NAME(body->name));
             return;
         }
         if (!gvmi_keep_owns(m, client, other)) {
-            gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED,
-                                   "%.120s belongs to another user", body->name);
+            gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED, "%s belongs to another user",
+                                   GVMI_TEXT_NAME(body->name));
             return;
         }
     }
@@ -552,10 +555,11 @@ void gvmi_keep_drop(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
 
     if (object == NULL) {
         gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_ABSENT,
-                               "there is no object %.120s", name);
+                               "there is no object %s", GVMI_TEXT_NAME(name));
     } else if (!gvmi_keep_owns(m, client, object)) {
         gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_DENIED,
-                               "only its owner and the keeper's user may drop %.120s", name);
+                               "only its owner and the keeper's user may drop %s",
+                               GVMI_TEXT_NAME(name));
     } else {
         gvmi_keep_unname(m, object);
         gvmi_keep_reply_done(m, client, message->head.request, 0);

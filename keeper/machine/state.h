@@ -212,6 +212,7 @@ struct keep_growth {
     uint32_t old_count, new_count; /* of chunks */
     uint32_t left;                 /* of them not made yet */
     gvm_status failure;
+    gvm_status cause; /* of the job that failed; OK: it was none */
     bool started;
     keep_opening *opened_by; /* part of CREATE: the reply is OPENED, not DONE */
 };
@@ -256,7 +257,8 @@ struct keep_object {
     keep_growth *growth, *last_growth; /* the queue; its first is under way */
     uint64_t evictor; /* id of the client to tell, once nothing is leaving any more, how much went; 0 */
     uint64_t evict_request, evict_bytes;
-    bool evict_short; /* of host memory */
+    bool evict_short;       /* of host memory */
+    gvm_status evict_cause; /* of the copy that failed; OK: the host budget is full */
 
     gvmi_policy_item item;
     uint64_t acquires, evicted_bytes, promoted_bytes;
@@ -540,6 +542,8 @@ void gvmi_keep_rebalance(gvmi_machine *m);
 void gvmi_keep_resident(gvmi_machine *m, keep_object *object);
 
 /* ---- grow.c */
+/* Why a job failed, and what to do. */
+const char *gvmi_keep_job_failure_text(gvm_status status);
 void gvmi_keep_grow(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 /* May the client ask for one more? If not, it is told why. */
 bool gvmi_keep_may_grow(gvmi_machine *m, keep_client *client, uint64_t request);

@@ -240,16 +240,6 @@ static gvm_status make_room_locked(gvmi_frames *frames, uint32_t number)
     return GVM_OK;
 }
 
-/* The process's limits are to the machine what full memory is: it makes room, or answers so. */
-static gvm_status as_machine_wants(gvm_status status, uint32_t tier)
-{
-    switch (status) {
-    case GVM_E_LIMIT:
-    case GVM_E_ADDRESS: return tier == GVM_TIER_HOST ? GVM_E_NOMEM : GVM_E_NOSPACE;
-    default: return status;
-    }
-}
-
 static gvm_status make(gvmi_frames *frames, const gvmi_frame_spec *spec)
 {
     frame *f = calloc(1, sizeof *f);
@@ -291,11 +281,12 @@ gvm_status gvmi_frames_make(gvmi_frames *frames, const gvmi_frame_spec *spec)
     GVM_ASSERT(spec->tier == GVM_TIER_DEVICE || spec->tier == GVM_TIER_HOST);
     gvmi_frames_reap(frames, spec->tier);
     status = make(frames, spec);
-    if (status == GVM_E_NOSPACE || status == GVM_E_NOMEM) {
+    if (status == GVM_E_NOSPACE || status == GVM_E_NOMEM || status == GVM_E_LIMIT) {
         gvmi_frames_reap(frames, spec->tier); /* what was dropped meanwhile */
         status = make(frames, spec);
     }
-    return as_machine_wants(status, spec->tier);
+    /* Addresses in this process are one of its limits; they mean nothing to who asked for memory. */
+    return status == GVM_E_ADDRESS ? GVM_E_LIMIT : status;
 }
 
 /* ---- dropping */

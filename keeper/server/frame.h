@@ -32,9 +32,9 @@ void gvmi_frames_destroy(gvmi_frames *frames);
 
 /* Makes a frame; its contents are anything.
  *
- * GVM_E_NOSPACE  the device has no more, or (as GVM_E_NOMEM for the host) the process's limits of
- *                fds and mappings are met
+ * GVM_E_NOSPACE  the device has no more
  * GVM_E_NOMEM    the host has no more
+ * GVM_E_LIMIT    the process has no file descriptors, mappings or addresses left for more
  * GVM_E_INVALID  there is a frame of that number
  * GVM_E_LOST, GVM_E_DRIVER */
 gvm_status gvmi_frames_make(gvmi_frames *frames, const gvmi_frame_spec *spec);

@@ -4,6 +4,7 @@
  * from the turn before; send. The machine is given its turn after every event, so few actions ever
  * wait.
  */
+#define _GNU_SOURCE /* strerrorname_np() */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -14,6 +15,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/size.h"
 #include "keeper/server/server.h"
 
 #define NS_PER_MS 1000000ll
@@ -171,6 +173,55 @@ void gvmi_server_act(gvm_server *server)
 
 /* ---- jobs that are over */
 
+/* Memory that could not be made: once for each reason, until some could be. */
+static void log_job(gvm_server *server, const gvmi_job *job)
+{
+    const int32_t ordinal = server->config.devices[job->device].ordinal;
+    gvm_status *failure = &server->make_failure[job->device][job->to.tier];
+    const bool same = *failure == job->status;
+    char size[32];
+
+    if (job->makes && (job->status == GVM_OK || job->unmade))
+        *failure = job->status;
+    if (job->status == GVM_OK)
+        return;
+    gvmi_size_text(job->to.bytes, size);
+    if (!job->unmade)
+        gvmi_server_log(server, "device %d: a chunk of %s could not be copied or zeroed: %s",
+                        (int)ordinal, size, job->text);
+    else if (!same)
+        gvmi_server_log(server, "device %d: %s of %s memory could not be made: %s", (int)ordinal,
+                        size, job->to.tier == GVM_TIER_HOST ? "host" : "device", job->text);
+}
+
+/* Once when it is less than configured, and once when it is not any more. */
+static void log_budget(gvm_server *server, const gvmi_job *job, uint64_t budget_bytes)
+{
+    const gvmi_machine_device *device = &server->config.devices[job->device];
+    const bool lowered = budget_bytes < device->budget_bytes;
+    char budget[32], free_bytes[32], leave[32];
+
+    if (lowered == server->lowered[job->device])
+        return;
+    server->lowered[job->device] = lowered;
+    gvmi_size_text(budget_bytes, budget);
+    if (lowered)
+        gvmi_server_log(server,
+                        "device %d: its budget is lowered to %s: %s are free on it, and %s are to be left "
+                        "to other programs",
+                        (int)device->ordinal, budget, gvmi_size_text(job->free_bytes, free_bytes),
+                        gvmi_size_text(server->driver_free_bytes, leave));
+    else
+        gvmi_server_log(server, "device %d: its budget is %s again", (int)device->ordinal, budget);
+}
+
+static void note_lost(gvm_server *server, const gvmi_job *job)
+{
+    if (!atomic_exchange(&server->lost, true))
+        gvmi_server_log(server, "device %d is lost for this process: %s",
+                        (int)server->config.devices[job->device].ordinal, job->text);
+}
+
 /* How much of its budget the keeper may use, so that other programs have what they were promised. */
 static uint64_t budget_now(const gvm_server *server, const gvmi_job *job)
 {
@@ -189,13 +240,17 @@ static uint64_t budget_now(const gvm_server *server, const gvmi_job *job)
 static void finish_job(gvm_server *server, const gvmi_job *job)
 {
     if (job->status == GVM_E_LOST)
-        atomic_store(&server->lost, true);
+        note_lost(server, job);
+    else if (job->kind == GVMI_JOB_ACTION)
+        log_job(server, job);
     switch (job->kind) {
     case GVMI_JOB_ACTION: gvmi_machine_job_done(server->machine, job->number, job->status); break;
     case GVMI_JOB_QUERY:
-        if (job->status == GVM_OK)
+        if (job->status == GVM_OK) {
+            log_budget(server, job, budget_now(server, job));
             gvmi_machine_driver_memory(server->machine, job->device, job->free_bytes,
                                        job->total_bytes, budget_now(server, job));
+        }
         break;
     case GVMI_JOB_REAP: break;
     }
@@ -247,9 +302,18 @@ static void accept_some(gvm_server *server)
         const int fd = accept4(server->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (fd >= 0) {
+            if (server->short_of_fds)
+                gvmi_server_log(server, "new clients are accepted again");
+            server->short_of_fds = false;
             gvmi_peer_come(server, fd);
             gvmi_server_act(server);
         } else if (errno == EMFILE || errno == ENFILE || errno == ENOMEM || errno == ENOBUFS) {
+            if (!server->short_of_fds)
+                gvmi_server_log(server,
+                                "new clients must wait: the keeper has no file descriptors or memory for "
+                                "them (%s): raise its limit of open files, or use larger chunks",
+                                strerrorname_np(errno));
+            server->short_of_fds = true;
             pause_accepting(server, true); /* they wait at the socket */
             return;
         } else if (errno != EINTR && errno != ECONNABORTED) {
@@ -333,6 +397,7 @@ static void tell_time(gvm_server *server)
 {
     gvmi_machine_tick(server->machine, server->now_ns);
     gvmi_server_act(server);
+    gvmi_log_tick(&server->log, server->now_ns);
     if (server->now_ns < server->query_ns)
         return;
     query_memory(server);

@@ -12,6 +12,7 @@
 #include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
+#include <string.h>
 #include <sys/eventfd.h>
 #include <time.h>
 #include <unistd.h>
@@ -231,6 +232,16 @@ static gvm_status look_up_memory(lane *l, gvmi_job *job)
     return GVM_OK;
 }
 
+/* Takes over the status of the call just made, and what it said. */
+static void set_outcome(gvmi_job *job, gvm_status status)
+{
+    const gvm_error error = gvmi_error_save();
+
+    job->status = status;
+    if (status != GVM_OK)
+        memcpy(job->text, error.text, sizeof job->text);
+}
+
 /* The last step of a job: what failed is undone. Everything submitted for it is over. */
 static void report(lane *l, gvmi_job *job)
 {
@@ -250,7 +261,7 @@ static void land(lane *l)
         CUresult result = gvmi_cu->cuEventSynchronize(oldest->event);
 
         if (result != CUDA_SUCCESS)
-            oldest->job->status = gvmi_driver_fail(result, "cuEventSynchronize", "a copy failed");
+            set_outcome(oldest->job, gvmi_driver_fail(result, "cuEventSynchronize", "a copy failed"));
     }
     report(l, oldest->job);
     l->first = (l->first + 1) % DEPTH;
@@ -274,6 +285,7 @@ static gvm_status submit_action(lane *l, gvmi_job *job)
         status = gvmi_frames_make(l->mover->frames, &job->to);
         /* From now on: it was made here, and is to be undone if the rest fails. */
         job->make = status == GVM_OK;
+        job->unmade = status != GVM_OK;
     }
     if (status != GVM_OK)
         return status;
@@ -315,7 +327,7 @@ static void start_job(lane *l, gvmi_job *job)
 
     if (l->count == DEPTH)
         land(l);
-    job->status = do_job(l, job);
+    set_outcome(job, do_job(l, job));
     next = &l->flights[(l->first + l->count++) % DEPTH]; /* after making, which lands others */
     next->job = job;
     next->recorded = false;
@@ -324,7 +336,7 @@ static void start_job(lane *l, gvmi_job *job)
     result = gvmi_cu->cuEventRecord(next->event, l->stream);
     next->recorded = result == CUDA_SUCCESS;
     if (!next->recorded) {
-        job->status = gvmi_driver_fail(result, "cuEventRecord", "cannot tell when a copy is over");
+        set_outcome(job, gvmi_driver_fail(result, "cuEventRecord", "cannot tell when a copy is over"));
         (void)gvmi_cu->cuStreamSynchronize(l->stream);
     }
 }
@@ -530,6 +542,7 @@ gvm_status gvmi_mover_submit(gvmi_mover *mover, const gvmi_action *action)
         .kind = GVMI_JOB_ACTION,
         .what = action->kind,
         .make = action->make,
+        .makes = action->make || action->kind == GVMI_ACTION_MAKE,
         .number = action->job,
         .to = action->to,
         .from = action->from,

@@ -30,12 +30,15 @@ typedef struct gvmi_job {
     bool busy; /* QUERY, REAP, of which a mover has one each: from being submitted to its release */
     /* ACTION */
     gvmi_action_kind what;
-    bool make;
+    bool make;                /* a frame was made, which is to be undone if the rest fails */
+    bool makes;               /* a frame was to be made */
+    bool unmade;              /* and could not */
     uint64_t number;          /* the machine's */
     gvmi_frame_spec to, from; /* REAP: to.tier */
     /* QUERY, all at one moment; frame_bytes: of the device's frames on the device */
     uint32_t device;
     uint64_t free_bytes, total_bytes, frame_bytes;
+    char text[sizeof((gvm_error *)0)->text]; /* of a failure */
 } gvmi_job;
 
 /* ---- what is finished */

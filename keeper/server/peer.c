@@ -18,6 +18,7 @@
 
 #include "base/assert.h"
 #include "base/error.h"
+#include "base/text.h"
 #include "keeper/server/server.h"
 
 #ifndef SO_PEERPIDFD /* Linux 6.5 */
@@ -51,16 +52,18 @@ static void read_groups(int socket, gvmi_credentials *who)
     free(groups);
 }
 
-static gvm_status read_credentials(int socket, gvmi_credentials *who)
+static gvm_status read_credentials(const gvm_server *server, gvmi_peer *peer, gvmi_credentials *who)
 {
-    struct ucred peer;
-    socklen_t bytes = sizeof peer;
+    struct ucred found;
+    socklen_t bytes = sizeof found;
 
-    if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &peer, &bytes) != 0)
+    if (getsockopt(peer->socket, SOL_SOCKET, SO_PEERCRED, &found, &bytes) != 0)
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "getsockopt", "cannot tell who connected");
-    *who = (gvmi_credentials){.uid = peer.uid, .gid = peer.gid, .pid = peer.pid};
-    read_groups(socket, who);
-    return GVM_OK;
+    peer->uid = found.uid;
+    peer->pid = found.pid;
+    *who = (gvmi_credentials){.uid = found.uid, .gid = found.gid, .pid = found.pid};
+    read_groups(peer->socket, who);
+    return gvmi_identity_judge(&server->identity, getpid(), who);
 }
 
 /* A pidfd of whoever connected; -1 if there is none to be had. pidfd_open() right after the process
@@ -123,6 +126,7 @@ static gvmi_peer *peer_new(gvm_server *server, int socket)
     gvmi_peer *peer = calloc(1, sizeof *peer);
 
     if (peer == NULL) {
+        gvmi_server_log(server, "a client was refused: out of host memory");
         close(socket);
         return NULL;
     }
@@ -252,12 +256,10 @@ static gvm_status admit(gvm_server *server, gvmi_peer *peer)
 {
     gvmi_credentials who;
     uint32_t client;
-    gvm_status status = read_credentials(peer->socket, &who);
+    gvm_status status = read_credentials(server, peer, &who);
 
     if (status != GVM_OK)
         return status;
-    peer->pid = who.pid;
-    peer->uid = who.uid;
     status = gvmi_machine_admits(server->machine, who.uid);
     if (status != GVM_OK)
         return status;
@@ -287,8 +289,8 @@ static void answer_refused(gvm_server *server, gvmi_peer *peer, uint64_t request
 
     gvmi_wire_start(&message, GVMI_WIRE_FAILED, request);
     message.body.FAILED.status = peer->reason == GVM_E_LIMIT ? GVM_E_DENIED : peer->reason;
-    snprintf(message.body.FAILED.text, sizeof message.body.FAILED.text, "refused: %.*s",
-             (int)sizeof message.body.FAILED.text - 10, peer->refusal);
+    gvmi_text_print(message.body.FAILED.text, sizeof message.body.FAILED.text, "refused: %s",
+                    peer->refusal);
     if (gvmi_outbox_add(&peer->outbox, &message, NULL) == GVM_OK)
         (void)gvmi_outbox_flush(&peer->outbox, peer->socket);
     bury(server, peer);
@@ -310,7 +312,9 @@ static void refuse(gvm_server *server, gvmi_peer *peer)
     const bool waits = may_wait_refused(server, peer);
     const gvm_error why = gvmi_error_save();
 
-    snprintf(peer->refusal, sizeof peer->refusal, "%.*s", (int)sizeof peer->refusal - 1, why.text);
+    gvmi_text_print(peer->refusal, sizeof peer->refusal, "%s", why.text);
+    gvmi_server_log(server, "a client (pid %d, uid %u) was refused: %s", (int)peer->pid,
+                    (unsigned)peer->uid, why.text);
     peer->state = PEER_REFUSED;
     server->refused_count++;
     close_fd(&peer->process);
@@ -378,7 +382,7 @@ static void tell_reason(gvmi_peer *peer, const char *reason)
         return;
     gvmi_wire_start(&message, GVMI_WIRE_FAILED, 0);
     message.body.FAILED.status = GVM_E_KEEPER;
-    snprintf(message.body.FAILED.text, sizeof message.body.FAILED.text, "%s", reason);
+    gvmi_text_print(message.body.FAILED.text, sizeof message.body.FAILED.text, "%s", reason);
     if (gvmi_outbox_add(&peer->outbox, &message, NULL) == GVM_OK)
         (void)gvmi_outbox_flush(&peer->outbox, peer->socket);
 }
@@ -387,6 +391,8 @@ void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer, const char *reason)
 {
     if (peer->state != PEER_OPEN)
         return;
+    gvmi_server_log(server, "client %u (pid %d, uid %u) was cut off: %s", (unsigned)peer->client,
+                    (int)peer->pid, (unsigned)peer->uid, reason);
     tell_reason(peer, reason);
     peer_leave(peer);
     (void)shutdown(peer->socket, SHUT_WR);
@@ -395,9 +401,17 @@ void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer, const char *reason)
 
 void gvmi_peer_kill(gvm_server *server, gvmi_peer *peer)
 {
-    (void)server;
-    if (peer->process >= 0)
-        (void)syscall(SYS_pidfd_send_signal, peer->process, SIGKILL, NULL, 0);
+    if (peer->process < 0)
+        return;
+    if (syscall(SYS_pidfd_send_signal, peer->process, SIGKILL, NULL, 0) == 0)
+        gvmi_server_log(server,
+                        "client %u (pid %d, uid %u) could write when it was cut off: it was killed",
+                        (unsigned)peer->client, (int)peer->pid, (unsigned)peer->uid);
+    else
+        gvmi_server_log(
+            server,
+            "client %u (pid %d, uid %u) could write when it was cut off, and cannot be killed: %s",
+            (unsigned)peer->client, (int)peer->pid, (unsigned)peer->uid, strerror(errno));
 }
 
 void gvmi_peer_forget(gvm_server *server, gvmi_peer *peer)

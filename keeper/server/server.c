@@ -17,7 +17,9 @@
 #include "base/registry.h"
 #include "base/size.h"
 #include "base/struct.h"
+#include "base/text.h"
 #include "keeper/path.h"
+#include "keeper/server/budget.h"
 
 _Static_assert(GVM_SERVER_DEVICES_MAX == GVMI_DEVICES_MAX, "one limit");
 
@@ -66,21 +68,6 @@ static void fill_config(gvm_server *server, const gvm_server_options *o)
     config->pid = (uint64_t)getpid();
 }
 
-/* Of the machine, without putting pressure on anybody; 0 if that is not to be told. */
-static uint64_t available_host_bytes(void)
-{
-    FILE *file = fopen("/proc/meminfo", "re");
-    unsigned long long kib = 0;
-    char line[128];
-
-    while (file != NULL && fgets(line, sizeof line, file) != NULL)
-        if (sscanf(line, "MemAvailable: %llu kB", &kib) == 1)
-            break;
-    if (file != NULL)
-        fclose(file);
-    return kib * GVMI_KIB;
-}
-
 /* Each frame is one descriptor. The soft limit is 1024 on most systems, for the sake of programs that
  * use select(2). */
 static int raise_descriptor_limit(void)
@@ -110,10 +97,17 @@ static int frame_fd_limit(const gvmi_machine_config *config)
 
 /* ---- devices */
 
-static gvm_status choose_budget(const gvm_device_info *info, uint64_t wanted, uint64_t *budget_bytes)
+static gvm_status choose_budget(const gvm_device_info *info, uint64_t wanted, uint64_t leave_bytes,
+                                uint64_t *budget_bytes)
 {
     char wanted_text[32], total_text[32];
 
+    if (leave_bytes >= info->total_bytes)
+        return gvmi_fail(GVM_E_NOSPACE,
+                         "%s cannot be left to other programs: device %d has %s, of which nothing would "
+                         "remain for objects",
+                         gvmi_size_text(leave_bytes, wanted_text), (int)info->ordinal,
+                         gvmi_size_text(info->total_bytes, total_text));
     if (wanted > info->total_bytes)
         return gvmi_fail(GVM_E_NOSPACE, "the budget of %s is more than the %s that device %d has",
                          gvmi_size_text(wanted, wanted_text),
@@ -141,7 +135,8 @@ static gvm_status open_device(gvm_server *server, int32_t ordinal, const gvm_ser
                            info.vmm ? "cannot export memory as file descriptors"
                                     : "has no virtual memory management");
     if (status == GVM_OK)
-        status = choose_budget(&info, o->device_budget_bytes, &about->budget_bytes);
+        status = choose_budget(&info, o->device_budget_bytes, o->driver_free_bytes,
+                               &about->budget_bytes);
     if (status != GVM_OK) {
         gvm_device_close(device);
         return status;
@@ -157,13 +152,17 @@ static gvm_status open_device(gvm_server *server, int32_t ordinal, const gvm_ser
 
 static gvm_status open_devices(gvm_server *server, const gvm_server_options *o)
 {
+    gvmi_host_memory memory;
     int32_t count;
     gvm_status status = gvm_device_count(&count);
 
     if (status != GVM_OK)
         return status;
-    server->config.host_budget_bytes = o->host_budget_bytes != 0 ? o->host_budget_bytes
-                                                                 : available_host_bytes() / 2;
+    gvmi_host_memory_read("", &memory);
+    status = gvmi_host_budget(&memory, o->host_budget_bytes, o->host_ahead_bytes,
+                              &server->config.host_budget_bytes);
+    if (status != GVM_OK)
+        return status;
     if (o->devices != NULL)
         count = (int32_t)o->device_count;
     if (count == 0)
@@ -205,7 +204,8 @@ static gvm_status open_trace(gvm_server *server, const char *path)
         return GVM_OK;
     server->trace = fopen(path, "ae");
     if (server->trace == NULL)
-        return gvmi_fail_system(GVM_E_SYSTEM, errno, "fopen", "cannot append to %s", path);
+        return gvmi_fail_system(GVM_E_SYSTEM, errno, "fopen", "cannot append to %s",
+                                GVMI_TEXT_NAME(path));
     fprintf(server->trace, "# gvmem-keeper trace 1\n");
     server->config.trace = trace_acquire;
     server->config.trace_context = server;
@@ -330,6 +330,9 @@ static gvm_status server_start(gvm_server *server, const gvm_server_options *o)
     gvm_status status;
 
     fill_config(server, o);
+    server->driver_free_bytes = o->driver_free_bytes;
+    gvmi_identity_read(&server->identity);
+    server->log = (gvmi_log){.write = o->log, .context = o->log_context};
     status = open_devices(server, o);
     if (status == GVM_OK)
         status = start_listening(server, o);
@@ -351,6 +354,7 @@ static void stop_thread(gvm_server *server)
     atomic_store(&server->stop, true);
     (void)!write(server->wake, &one, sizeof one);
     pthread_join(server->thread, NULL);
+    gvmi_log_end(&server->log);
 }
 
 gvm_status gvm_server_start(const gvm_server_options *options, gvm_server **out)
@@ -362,7 +366,7 @@ gvm_status gvm_server_start(const gvm_server_options *options, gvm_server **out)
 
     if (out == NULL)
         return gvmi_fail(GVM_E_INVALID, "out is NULL");
-    if (!gvmi_struct_in(&full, sizeof full, options, sizeof full))
+    if (!gvmi_struct_in(&full, sizeof full, options, offsetof(gvm_server_options, log)))
         return gvmi_fail(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");

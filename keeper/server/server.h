@@ -34,6 +34,8 @@
 
 #include "base/lock.h"
 #include "keeper/machine/machine.h"
+#include "keeper/server/identity.h"
+#include "keeper/server/log.h"
 #include "keeper/server/mover.h"
 #include "keeper/server/outbox.h"
 
@@ -104,13 +106,13 @@ struct gvmi_peer {
     bool busy;              /* it is among them */
     gvmi_peer_state state;
     gvmi_source on_socket, on_doorbell, on_process;
-    int socket;                         /* -1: closed */
-    int process;                        /* pidfd; -1: not to be watched */
-    pid_t pid;                          /* of process */
-    uint32_t client;                    /* the machine's number; 0: the machine does not know it */
-    uint32_t uid;                       /* of whoever connected */
-    gvm_status reason;                  /* REFUSED: why */
-    char refusal[GVMI_WIRE_TEXT_BYTES]; /* and the text of it */
+    int socket;      /* -1: closed */
+    int process;     /* pidfd; -1: not to be watched */
+    uint32_t client; /* the machine's number; 0: the machine does not know it */
+    uint32_t uid;    /* of its process, as pid; 0 as long as that is not known */
+    pid_t pid;
+    gvm_status reason; /* REFUSED: why, and in words */
+    char refusal[GVMI_WIRE_TEXT_BYTES];
     gvmi_lease_slot *leases;
     gvmi_permit_slot *permits;
     gvmi_fd *fds[3]; /* as WELCOME brings them; the pages' are let go once it is on its way */
@@ -134,6 +136,7 @@ struct gvm_server {
     gvm_device *devices[GVMI_DEVICES_MAX];
     gvmi_mover *movers[GVMI_DEVICES_MAX];
     uint64_t driver_free_bytes;
+    gvmi_identity identity;
     gvmi_frames *frames;
     gvmi_done_queue *done;
     gvmi_listener listener;
@@ -150,7 +153,11 @@ struct gvm_server {
     gvmi_peer *peers, *busy, *graveyard;
     gvmi_peer **by_client; /* client_capacity of them, by number */
     uint32_t client_capacity, refused_count, fenced_count;
-    bool paused;              /* no fds: nobody is accepted until the next tick */
+    bool paused;       /* no fds: nobody is accepted until the next tick */
+    bool short_of_fds; /* that was logged, and nobody was accepted since */
+    gvm_status make_failure[GVMI_DEVICES_MAX][GVM_TIER_HOST + 1]; /* the latest, while none succeeds */
+    bool lowered[GVMI_DEVICES_MAX]; /* the device's budget, for other programs */
+    gvmi_log log;
     int64_t now_ns, query_ns; /* query_ns: when memory is to be looked at next */
     int64_t clock_ns;         /* CLOCK_MONOTONIC when now_ns was set */
 };
@@ -162,6 +169,11 @@ typedef struct gvmi_handed {
 } gvmi_handed;
 
 int64_t gvmi_server_now_ns(void);
+
+/* A line for the program that runs the keeper (gvm_server_options.log), lower case, without newline.
+ * The server thread's. */
+void gvmi_server_log(gvm_server *server, const char *format, ...)
+    __attribute__((format(printf, 2, 3)));
 
 /* The server thread. */
 void *gvmi_server_run(void *server);

@@ -229,7 +229,7 @@ static void move_own(play *p)
     uint64_t bytes = 0;
 
     (void)did(p, "evict", gvm_keeper_evict(p->keeper, PUBLIC, 0, &bytes),
-              p->result.published ? 0 : OR(ABSENT));
+              OR(LIMIT) | (p->result.published ? 0 : OR(ABSENT)));
     if (p->own == NULL)
         return;
     for (int i = 0; i < 2; i++)

@@ -102,6 +102,6 @@ uint64_t judge_memory(const world *w, const request *r, uint32_t uid, uint32_t d
     if (!surely_space(w, device))
         set |= ONE_OF(GVM_E_NOSPACE);
     if (w->jobs_fail)
-        set |= ONE_OF(GVM_E_NOMEM) | ONE_OF(GVM_E_DRIVER);
+        set |= ONE_OF(GVM_E_NOMEM) | ONE_OF(GVM_E_LIMIT) | ONE_OF(GVM_E_DRIVER);
     return set;
 }

@@ -417,7 +417,8 @@ static uint64_t judge(const world *w, const process *p, const request *r)
     case GVMI_WIRE_DROP: return judge_named(w, p, m->body.DROP.name);
     case GVMI_WIRE_EVICT:
         /* When the host budget is short of it is not worked out here. */
-        return judge_named(w, p, m->body.EVICT.name) | ONE_OF(GVM_E_NOMEM) | ONE_OF(GVM_E_NOSPACE);
+        return judge_named(w, p, m->body.EVICT.name) | ONE_OF(GVM_E_NOMEM) |
+               (w->jobs_fail ? ONE_OF(GVM_E_LIMIT) | ONE_OF(GVM_E_DRIVER) : 0);
     case GVMI_WIRE_TRIM:
         if (!model_privileged(w, p) || m->body.TRIM.device >= w->config.device_count)
             return (model_privileged(w, p) ? 0 : ONE_OF(GVM_E_DENIED)) |

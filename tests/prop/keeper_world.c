@@ -193,6 +193,8 @@ static gvm_status job_chance(world *w, const job *j)
         return GVM_OK;
     if (!j->make)
         return world_chance(w, 20) ? GVM_E_DRIVER : GVM_OK;
+    if (world_chance(w, 30))
+        return GVM_E_LIMIT;
     return j->to->spec.tier == GVM_TIER_HOST ? GVM_E_NOMEM : GVM_E_NOSPACE;
 }
 

@@ -244,8 +244,8 @@ static int run_out_of_fds(void *arg)
     (void)arg;
     if (start(&w, 3) != 0) /* they are all for clients */
         return 1;
-    CHILD_EXPECT(gvmi_frames_make(w.frames, &device) == GVM_E_NOSPACE);
-    CHILD_EXPECT(gvmi_frames_make(w.frames, &host) == GVM_E_NOMEM);
+    CHILD_EXPECT(gvmi_frames_make(w.frames, &device) == GVM_E_LIMIT);
+    CHILD_EXPECT(gvmi_frames_make(w.frames, &host) == GVM_E_LIMIT);
     CHILD_EXPECT(gvmi_frames_bytes(w.frames, 0, GVM_TIER_DEVICE) == 0);
     CHILD_EXPECT(gvmi_frames_bytes(w.frames, 0, GVM_TIER_HOST) == 0);
     return stop(&w);

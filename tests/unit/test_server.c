@@ -5,13 +5,16 @@
  * do not notice. Each test runs in a child, because a driver is started once a process; at its end
  * no fd and no thread is left of the server.
  */
+#define _GNU_SOURCE /* unshare() */
 #include "tests/unit/unit.h"
 
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <poll.h>
 #include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/eventfd.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -36,8 +39,13 @@
 #define SANITIZER_THREADS 0
 #endif
 
+#define LOG_LINES_MAX 64
+
 typedef struct world {
     gvm_server *server;
+    /* of its log; the server's thread writes the lines, and then the count */
+    char lines[LOG_LINES_MAX][256];
+    atomic_uint line_count;
     char path[64];
     int fds, threads;
 } world;
@@ -63,15 +71,41 @@ static void use_small_device(void)
     setenv("GVMEM_SOFTGPU", machine, 1);
 }
 
-static int start(world *w, uint32_t clients_max)
+static void take_line(void *context, const char *line)
+{
+    world *w = context;
+    const unsigned count = atomic_load(&w->line_count);
+
+    if (count < LOG_LINES_MAX) {
+        snprintf(w->lines[count], sizeof w->lines[count], "%s", line);
+        atomic_store(&w->line_count, count + 1);
+    }
+}
+
+/* How many lines so far have this in them. */
+static unsigned count_lines(world *w, const char *part)
+{
+    const unsigned count = atomic_load(&w->line_count);
+    unsigned found = 0;
+
+    for (unsigned i = 0; i < count; i++)
+        found += strstr(w->lines[i], part) != NULL;
+    return found;
+}
+
+static int start_mode(world *w, uint32_t clients_max, uint32_t socket_mode)
 {
     gvm_server_options options = {.struct_size = sizeof options,
                                   .path = w->path,
+                                  .socket_mode = socket_mode,
                                   .device_budget_bytes = 16 * GVMI_MIB,
-                                  .clients_max = clients_max};
+                                  .clients_max = clients_max,
+                                  .log = take_line,
+                                  .log_context = w};
     int32_t devices;
 
     use_small_device();
+    atomic_init(&w->line_count, 0);
     snprintf(w->path, sizeof w->path, "/tmp/gvmem-test-server-%d.sock", (int)getpid());
     CHILD_EXPECT(gvm_device_count(&devices) == GVM_OK && devices == 1);
     w->fds = count_entries("/proc/self/fd");
@@ -79,6 +113,11 @@ static int start(world *w, uint32_t clients_max)
     CHILD_EXPECT(gvm_server_start(&options, &w->server) == GVM_OK);
     CHILD_EXPECT(strcmp(gvm_server_path(w->server), w->path) == 0);
     return 0;
+}
+
+static int start(world *w, uint32_t clients_max)
+{
+    return start_mode(w, clients_max, 0);
 }
 
 /* A thread that was joined is seen a moment longer. */
@@ -267,6 +306,7 @@ static int be_refused(void *arg)
     world w;
     client a;
     gvmi_wire_message message;
+    char line[160];
     int fd, silent;
 
     (void)arg;
@@ -279,6 +319,10 @@ static int be_refused(void *arg)
     CHILD_EXPECT(message.body.FAILED.status == GVM_E_DENIED && is_cut(fd));
     CHILD_EXPECT(strstr(message.body.FAILED.text, "the keeper has 1 in use of 1") != NULL);
     close(fd);
+    snprintf(line, sizeof line,
+             "a client (pid %d, uid %u) was refused: the keeper has 1 clients, its limit",
+             (int)getpid(), (unsigned)getuid());
+    CHILD_EXPECT(count_lines(&w, line) == 1);
     silent = dial(&w); /* is still there when the server ends */
     CHILD_EXPECT(are_clients(&a, 1));
     CHILD_EXPECT(tell_plain(a.socket, GVMI_WIRE_BYE, 0) && is_cut(a.socket));
@@ -458,6 +502,90 @@ static void process_that_ends_is_gone(void **state)
     assert_child_succeeds(end_a_process, NULL);
 }
 
+/* ---- user namespaces */
+
+static bool write_file(const char *path, const char *text)
+{
+    const int fd = open(path, O_WRONLY | O_CLOEXEC);
+    const bool good = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t)strlen(text);
+
+    close(fd);
+    return good;
+}
+
+/* A new user namespace, in which only root has a number. */
+static bool enter_namespace(void)
+{
+    return unshare(CLONE_NEWUSER) == 0 && write_file("/proc/self/uid_map", "0 0 1") &&
+           write_file("/proc/self/setgroups", "deny") && write_file("/proc/self/gid_map", "0 0 1");
+}
+
+static void try_namespace(bool *possible)
+{
+    int status = 1;
+    const pid_t pid = fork();
+
+    if (pid == 0)
+        _exit(geteuid() == 0 && enter_namespace() ? 0 : 1);
+    *possible = pid > 0 && waitpid(pid, &status, 0) == pid && status == 0;
+}
+
+/* A user with a number in this namespace, but not in the keeper's, who connects once it is told to. */
+static int connect_as_stranger(const world *w, int said)
+{
+    gvmi_wire_message message;
+    char byte;
+    int fd;
+
+    CHILD_EXPECT(read(said, &byte, 1) == 1); /* the keeper serves */
+    CHILD_EXPECT(setgid(1234) == 0 && setuid(1234) == 0);
+    fd = dial(w);
+    CHILD_EXPECT(fd >= 0 && tell_plain(fd, GVMI_WIRE_HELLO, 5) && hear(fd, &message, NULL, 0));
+    CHILD_EXPECT(message.head.type == GVMI_WIRE_FAILED && message.body.FAILED.status == GVM_E_DENIED);
+    CHILD_EXPECT(strstr(message.body.FAILED.text, "no number in the keeper's user namespace") != NULL);
+    return 0;
+}
+
+static int serve_in_namespace(void *arg)
+{
+    static world w;
+    client a;
+    int said[2], status = 1;
+    pid_t pid;
+
+    (void)arg;
+    snprintf(w.path, sizeof w.path, "/tmp/gvmem-test-server-%d.sock", (int)getpid());
+    CHILD_EXPECT(pipe2(said, O_CLOEXEC) == 0);
+    pid = fork();
+    if (pid == 0)
+        _exit(connect_as_stranger(&w, said[0]));
+    CHILD_EXPECT(enter_namespace() && start_mode(&w, 0, 0666) == 0);
+    CHILD_EXPECT(greet(dial(&w), &a)); /* root has a number */
+    CHILD_EXPECT(write(said[1], "s", 1) == 1);
+    CHILD_EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
+    CHILD_EXPECT(count_lines(&w, "was refused: the user has no number") == 1);
+    hang_up(&a);
+    close(said[0]);
+    close(said[1]);
+    w.fds -= 2;
+    return stop(&w);
+}
+
+static void user_without_number_in_the_namespace_is_refused(void **state)
+{
+    bool possible;
+
+    (void)state;
+    try_namespace(&possible);
+    if (!possible) {
+        print_message("user namespaces are not to be had here, or this is not root\n");
+        skip();
+    }
+    assert_child_succeeds(serve_in_namespace, NULL);
+}
+
+/* ---- descriptors */
+
 static int64_t cpu_ms(void)
 {
     struct rusage used;
@@ -509,12 +637,15 @@ static int run_out_of_fds(void *arg)
         CHILD_EXPECT(connect(waiting[i], (const struct sockaddr *)&address, sizeof address) == 0);
     nanosleep(&a_while, NULL);
     CHILD_EXPECT(cpu_ms() - before_ms < 250);
+    CHILD_EXPECT(count_lines(&w, "new clients must wait: ") == 1);
     CHILD_EXPECT(tell_plain(a.socket, GVMI_WIRE_DROP, 3) && hear(a.socket, &message, NULL, 0));
     CHILD_EXPECT(setrlimit(RLIMIT_NOFILE, &before) == 0);
     for (int i = 0; i < WAITING; i++) {
         CHILD_EXPECT(greet(waiting[i], &b)); /* they were waiting at the door */
         hang_up(&b);
     }
+    CHILD_EXPECT(count_lines(&w, "new clients are accepted again") == 1);
+    CHILD_EXPECT(count_lines(&w, "new clients must wait: ") == 1);
     hang_up(&a);
     return stop(&w);
 }
@@ -544,6 +675,12 @@ static int start_badly(void *arg)
     CHILD_EXPECT(gvm_server_start(&o, NULL) == GVM_E_INVALID);
     o.struct_size = 8;
     CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_E_INVALID);
+    o.struct_size = offsetof(gvm_server_options, log) - 8;
+    CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_E_INVALID);
+    o.struct_size = offsetof(gvm_server_options, log); /* as the first version had it */
+    CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_OK);
+    gvm_server_stop(server);
+    server = NULL;
     o.struct_size = sizeof o;
     REFUSED(GVM_E_INVALID, .listen_fd = -1);
     REFUSED(GVM_E_INVALID, .listen_fd = ends[0]); /* it does not listen */
@@ -673,6 +810,7 @@ int main(void)
         cmocka_unit_test(client_that_never_reads_is_cut_off),
         cmocka_unit_test(messages_at_once_are_answered_in_order),
         cmocka_unit_test(process_that_ends_is_gone),
+        cmocka_unit_test(user_without_number_in_the_namespace_is_refused),
         cmocka_unit_test(keeper_out_of_fds_waits_for_some),
         cmocka_unit_test(options_out_of_range_are_refused),
         cmocka_unit_test(client_of_the_same_process_that_is_cut_off_keeps_its_frames),

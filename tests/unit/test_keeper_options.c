@@ -1,0 +1,872 @@
+/* Every member of gvm_server_options, gvm_object_options and gvm_acquire_options, and every flag of
+ * gvmem/keeper.h, has an effect that is seen through the public interface.
+ *
+ * tests/options.txt names the test of each; scripts/options.py sees to it that none is missing. Each test
+ * runs in a child, since a driver is started once a process.
+ */
+#include "tests/unit/unit.h"
+
+#include <poll.h>
+#include <signal.h>
+#include <stdatomic.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <time.h>
+
+#include <gvmem/buffer.h>
+#include <gvmem/keeper.h>
+#include <gvmem/server.h>
+
+#include "base/size.h"
+
+#define CHUNK (2 * GVMI_MIB)
+#define TIMEOUT_MS 20000 /* never reached */
+#define DEVICE_BYTES (64 * GVMI_MIB)
+
+static void use_devices(int count)
+{
+    char machine[80];
+
+    snprintf(machine, sizeof machine, "devices=%d,memory=64MiB,instance=test-options-%d", count,
+             (int)getpid());
+    setenv("GVMEM_DRIVER", "soft", 1);
+    setenv("GVMEM_SOFTGPU", machine, 1);
+}
+
+/* ---- a keeper of this process, and a connection to it */
+
+typedef struct world {
+    gvm_server *server;
+    gvm_keeper *keeper;
+    char path[64]; /* of files that a test makes */
+    char log[8192];
+    atomic_uint log_len;
+} world;
+
+static void take_line(void *context, const char *line)
+{
+    world *w = context;
+    const unsigned len = atomic_load(&w->log_len);
+    const int added = snprintf(w->log + len, sizeof w->log - len, "%s\n", line);
+
+    if (added > 0 && (size_t)added < sizeof w->log - len)
+        atomic_store(&w->log_len, len + (unsigned)added);
+}
+
+static bool has_line(world *w, const char *part)
+{
+    char log[sizeof w->log];
+    const unsigned len = atomic_load(&w->log_len);
+
+    memcpy(log, w->log, len);
+    log[len] = '\0';
+    return strstr(log, part) != NULL;
+}
+
+static int join(const world *w, gvm_keeper **out)
+{
+    int fd;
+
+    CHILD_EXPECT(gvm_server_connect(w->server, &fd) == GVM_OK);
+    CHILD_EXPECT(gvm_keeper_adopt(fd, out) == GVM_OK);
+    return 0;
+}
+
+/* Of the members of o those are given that the test is about; the others are small. */
+static int start(world *w, gvm_server_options o)
+{
+    o.struct_size = sizeof o;
+    if (o.path == NULL && o.listen_fd == 0)
+        o.path = "";
+    if (o.device_budget_bytes == 0)
+        o.device_budget_bytes = 16 * GVMI_MIB;
+    if (o.host_budget_bytes == 0)
+        o.host_budget_bytes = 64 * GVMI_MIB;
+    if (o.log == NULL) {
+        o.log = take_line;
+        o.log_context = w;
+    }
+    atomic_init(&w->log_len, 0);
+    CHILD_EXPECT(gvm_server_start(&o, &w->server) == GVM_OK);
+    return join(w, &w->keeper);
+}
+
+static int stop(world *w)
+{
+    gvm_keeper_close(w->keeper);
+    gvm_server_stop(w->server);
+    return 0;
+}
+
+static void choose_path(world *w)
+{
+    snprintf(w->path, sizeof w->path, "/tmp/gvmem-test-options-%d", (int)getpid());
+}
+
+static gvm_keeper_device_info device_info(const world *w, uint32_t index)
+{
+    gvm_keeper_device_info info = {0};
+    gvm_keeper_snapshot *snapshot;
+
+    if (gvm_keeper_get_snapshot(w->keeper, &snapshot) == GVM_OK) {
+        if (index < snapshot->keeper.devices)
+            info = snapshot->devices[index];
+        gvm_keeper_snapshot_destroy(snapshot);
+    }
+    return info;
+}
+
+static gvm_keeper_info keeper_info(const world *w)
+{
+    gvm_keeper_info info = {0};
+    gvm_keeper_snapshot *snapshot;
+
+    if (gvm_keeper_get_snapshot(w->keeper, &snapshot) == GVM_OK) {
+        info = snapshot->keeper;
+        gvm_keeper_snapshot_destroy(snapshot);
+    }
+    return info;
+}
+
+/* Waits until it is so. */
+#define EVENTUALLY(condition) \
+    do { \
+        int ms_left = TIMEOUT_MS; \
+        while (!(condition) && ms_left-- > 0) \
+            poll(NULL, 0, 1); \
+        CHILD_EXPECT(ms_left > 0); \
+    } while (0)
+
+static gvm_status make(gvm_keeper *keeper, const char *name, uint32_t chunks, uint32_t flags,
+                       gvm_object **out)
+{
+    const gvm_object_options o = {
+        .struct_size = sizeof o, .chunk_bytes = CHUNK, .bytes = chunks * CHUNK, .flags = flags};
+
+    return gvm_object_create(keeper, name, 64 * CHUNK, &o, out);
+}
+
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
+/* ---- gvm_server_options */
+
+static int give_path(void *arg)
+{
+    world w;
+    gvm_keeper *keeper;
+
+    (void)arg;
+    use_devices(1);
+    choose_path(&w);
+    CHILD_EXPECT(start(&w, (gvm_server_options){.path = w.path}) == 0);
+    CHILD_EXPECT(gvm_keeper_connect(w.path, &keeper) == GVM_OK);
+    gvm_keeper_close(keeper);
+    return stop(&w);
+}
+
+static void server_path_given_is_where_it_listens(void **state)
+{
+    (void)state;
+    assert_child_succeeds(give_path, NULL);
+}
+
+static int give_listener(void *arg)
+{
+    world w;
+    gvm_keeper *keeper;
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+    (void)arg;
+    use_devices(1);
+    choose_path(&w);
+    strcpy(address.sun_path, w.path);
+    CHILD_EXPECT(bind(fd, (const struct sockaddr *)&address, sizeof address) == 0 &&
+                 listen(fd, 8) == 0);
+    CHILD_EXPECT(start(&w, (gvm_server_options){.listen_fd = fd}) == 0);
+    CHILD_EXPECT(gvm_keeper_connect(w.path, &keeper) == GVM_OK);
+    gvm_keeper_close(keeper);
+    stop(&w);
+    unlink(w.path);
+    return 0;
+}
+
+static void server_listen_fd_given_is_where_it_listens(void **state)
+{
+    (void)state;
+    assert_child_succeeds(give_listener, NULL);
+}
+
+static int give_mode(void *arg)
+{
+    world w;
+    struct stat found;
+
+    (void)arg;
+    use_devices(1);
+    choose_path(&w);
+    for (uint32_t mode = 0; mode < 2; mode++) {
+        CHILD_EXPECT(start(&w, (gvm_server_options){.path = w.path, .socket_mode = mode * 0640}) == 0);
+        CHILD_EXPECT(stat(w.path, &found) == 0 && (found.st_mode & 0777) == (mode ? 0640 : 0600));
+        stop(&w);
+    }
+    return 0;
+}
+
+static void server_socket_mode_given_is_the_sockets(void **state)
+{
+    (void)state;
+    assert_child_succeeds(give_mode, NULL);
+}
+
+static int give_devices(void *arg)
+{
+    const int32_t second[] = {1};
+    world w;
+
+    (void)arg;
+    use_devices(3);
+    CHILD_EXPECT(start(&w, (gvm_server_options){.devices = second, .device_count = 1}) == 0);
+    CHILD_EXPECT(keeper_info(&w).devices == 1 && device_info(&w, 0).ordinal == 1);
+    stop(&w);
+    CHILD_EXPECT(start(&w, (gvm_server_options){0}) == 0);
+    CHILD_EXPECT(keeper_info(&w).devices == 3);
+    return stop(&w);
+}
+
+static void server_devices_given_are_served(void **state)
+{
+    (void)state;
+    assert_child_succeeds(give_devices, NULL);
+}
+
+static int give_clients(void *arg)
+{
+    world w;
+    gvm_keeper *keeper;
+    int fd;
+
+    (void)arg;
+    use_devices(1);
+    CHILD_EXPECT(start(&w, (gvm_server_options){.clients_max = 2}) == 0);
+    CHILD_EXPECT(join(&w, &keeper) == 0);
+    CHILD_EXPECT(gvm_server_connect(w.server, &fd) == GVM_OK);
+    CHILD_EXPECT(gvm_keeper_adopt(fd, &(gvm_keeper *){NULL}) == GVM_E_DENIED);
+    gvm_keeper_close(keeper);
+    return stop(&w);
+}
+
+static void server_clients_max_given_is_the_most(void **state)
+{
+    (void)state;
+    assert_child_succeeds(give_clients, NULL);
+}
+
+static int give_budgets(void *arg)
+{
+    world w;
+    gvm_server *server = NULL;
+    gvm_server_options o = {.struct_size = sizeof o, .path = ""};
+
+    (void)arg;
+    use_devices(1);
+    CHILD_EXPECT(start(&w, (gvm_server_options){.device_budget_bytes = 6 * GVMI_MIB,
+                                                .host_budget_bytes = 10 * GVMI_MIB}) == 0);
+    CHILD_EXPECT(device_info(&w, 0).budget_bytes == 6 * GVMI_MIB);
+    CHILD_EXPECT(keeper_info(&w).host_budget_bytes == 10 * GVMI_MIB);
+    stop(&w);
+    o.device_budget_bytes = DEVICE_BYTES + CHUNK;
+    CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_E_NOSPACE);
+    o.device_budget_bytes = 0;
+    o.host_budget_bytes = 1ull << 60;
+    CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_E_NOSPACE);
+    o.host_budget_bytes = 8 * GVMI_MIB;
+    o.host_ahead_bytes = 10 * GVMI_MIB;
+    CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_E_INVALID);
+    o.host_ahead_bytes = 0;
+    o.driver_free_bytes = DEVICE_BYTES;
+    CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_E_NOSPACE && server == NULL);
+    return 0;
+}
+
+static void server_budgets_given_are_in_force(void **state)
+{
+    (void)state;
+    assert_child_succeeds(give_budgets, NULL);
+}
+
+static int give_ahead(void *arg)
+{
+    world w;
+    gvm_object *object;
+
+    (void)arg;
+    use_devices(1);
+    CHILD_EXPECT(start(&w, (gvm_server_options){.host_ahead_bytes = 3 * CHUNK}) == 0);
+    CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
+    EVENTUALLY(keeper_info(&w).host_free_bytes == 3 * CHUNK);
+    gvm_object_close(object);
+    return stop(&w);
+}
+
+static void server_host_ahead_given_is_made(void **state)
+{
+    (void)state;
+    assert_child_succeeds(give_ahead, NULL);
+}
+
+static int give_keep(void *arg)
+{
+    world w;
+    gvm_object *object;
+
+    (void)arg;
+    use_devices(1);
+    for (uint64_t chunks = 1; chunks <= 3; chunks += 2) {
+        CHILD_EXPECT(start(&w, (gvm_server_options){.device_keep_bytes = chunks * CHUNK}) == 0);
+        CHILD_EXPECT(make(w.keeper, "/x", 4, 0, &object) == GVM_OK);
+        gvm_object_close(object);
+        EVENTUALLY(keeper_info(&w).objects == 0);
+        CHILD_EXPECT(device_info(&w, 0).free_bytes == chunks * CHUNK);
+        stop(&w);
+    }
+    return 0;
+}
+
+static void server_device_keep_given_is_kept(void **state)
+{
+    (void)state;
+    assert_child_succeeds(give_keep, NULL);
+}
+
+/* Another program (here: another buffer) takes memory of the device; objects give way, and get the budget
+ * back when it ends. */
+static int leave_free(void *arg)
+{
+    const uint64_t leave_bytes = 32 * GVMI_MIB;
+    const gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
+    world w;
+    gvm_device *device;
+    gvm_buffer *buffer;
+    gvm_object *object;
+
+    (void)arg;
+    use_devices(1);
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(start(&w, (gvm_server_options){.driver_free_bytes = leave_bytes}) == 0);
+    CHILD_EXPECT(make(w.keeper, "/x", 8, 0, &object) == GVM_OK);
+    CHILD_EXPECT(device_info(&w, 0).resident_bytes == 16 * GVMI_MIB && !has_line(&w, "budget"));
+    CHILD_EXPECT(gvm_buffer_create(device, 24 * GVMI_MIB, &options, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 24 * GVMI_MIB) == GVM_OK);
+    EVENTUALLY(device_info(&w, 0).driver_free_bytes >= leave_bytes &&
+               device_info(&w, 0).resident_bytes < 16 * GVMI_MIB);
+    CHILD_EXPECT(device_info(&w, 0).budget_bytes < 16 * GVMI_MIB);
+    CHILD_EXPECT(has_line(&w, "device 0: its budget is lowered to "));
+    gvm_buffer_destroy(buffer);
+    CHILD_EXPECT(gvm_device_trim(device, 0) == GVM_OK);
+    EVENTUALLY(device_info(&w, 0).budget_bytes == 16 * GVMI_MIB);
+    EVENTUALLY(has_line(&w, "device 0: its budget is 16 MiB again\n"));
+    gvm_object_close(object);
+    stop(&w);
+    gvm_device_close(device);
+    return 0;
+}
+
+static void server_driver_free_given_is_left_to_others(void **state)
+{
+    (void)state;
+    assert_child_succeeds(leave_free, NULL);
+}
+
+static int give_quotas(void *arg)
+{
+    const gvm_quota own = {.uid = geteuid(), .bytes = 3 * CHUNK};
+    const gvm_quota others = {.uid = geteuid() + 1, .bytes = CHUNK};
+    world w;
+    gvm_object *object;
+
+    (void)arg;
+    use_devices(1);
+    CHILD_EXPECT(start(&w, (gvm_server_options){.quota_bytes = 2 * CHUNK}) == 0);
+    CHILD_EXPECT(make(w.keeper, "/x", 3, 0, &object) == GVM_E_QUOTA);
+    CHILD_EXPECT(make(w.keeper, "/x", 2, 0, &object) == GVM_OK);
+    stop(&w);
+    CHILD_EXPECT(start(&w, (gvm_server_options){.quotas = &own, .quota_count = 1}) == 0);
+    CHILD_EXPECT(make(w.keeper, "/x", 4, 0, &object) == GVM_E_QUOTA);
+    CHILD_EXPECT(make(w.keeper, "/x", 3, 0, &object) == GVM_OK);
+    stop(&w);
+    CHILD_EXPECT(start(&w, (gvm_server_options){.quotas = &others, .quota_count = 1}) == 0);
+    CHILD_EXPECT(make(w.keeper, "/x", 4, 0, &object) == GVM_OK);
+    return stop(&w);
+}
+
+static void server_quotas_given_are_kept(void **state)
+{
+    (void)state;
+    assert_child_succeeds(give_quotas, NULL);
+}
+
+/* ---- another process, which stops or keeps a lease */
+
+typedef struct other {
+    pid_t pid;
+    int told; /* a byte comes when it has done what it is for */
+} other;
+
+static int start_other(const world *w, bool leases, other *out)
+{
+    char byte;
+    int told[2];
+
+    CHILD_EXPECT(pipe2(told, O_CLOEXEC) == 0);
+    out->pid = fork();
+    CHILD_EXPECT(out->pid >= 0);
+    if (out->pid == 0) { /* nothing of the keeper's threads is here; what the library had is not used */
+        char leases_text[2] = {leases ? 'l' : '-', '\0'}, fd_text[16];
+
+        snprintf(fd_text, sizeof fd_text, "%d", told[1]);
+        (void)fcntl(told[1], F_SETFD, 0);
+        execl("/proc/self/exe", "other", w->path, leases_text, fd_text, (char *)NULL);
+        _exit(127);
+    }
+    close(told[1]);
+    CHILD_EXPECT(read(told[0], &byte, 1) == 1);
+    out->told = told[0];
+    return 0;
+}
+
+static int end_other(const other *o)
+{
+    CHILD_EXPECT(kill(o->pid, SIGKILL) == 0 && waitpid(o->pid, NULL, 0) == o->pid);
+    close(o->told);
+    return 0;
+}
+
+/* The other process: opens /x, perhaps takes a lease, and does nothing more. */
+static int be_other(char **argv)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_lease lease;
+
+    if (gvm_keeper_connect(argv[1], &keeper) != GVM_OK ||
+        gvm_object_open(keeper, "/x", 0, &object) != GVM_OK ||
+        gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) != GVM_OK)
+        return 1;
+    if (argv[2][0] != 'l' && gvm_object_release(object, &lease) != GVM_OK)
+        return 1;
+    if (write(atoi(argv[3]), "r", 1) != 1)
+        return 1;
+    for (;;)
+        pause();
+}
+
+/* A stopped process does not answer MAP: eviction waits for it no longer than the timeout. */
+static int give_revoke_timeout(void *arg)
+{
+    world w;
+    gvm_object *object;
+    other o;
+    int64_t since_ms;
+    uint64_t bytes;
+
+    (void)arg;
+    use_devices(1);
+    choose_path(&w);
+    CHILD_EXPECT(start(&w, (gvm_server_options){.path = w.path, .revoke_timeout_ms = 300}) == 0);
+    CHILD_EXPECT(make(w.keeper, "/x", 2, 0, &object) == GVM_OK);
+    CHILD_EXPECT(start_other(&w, false, &o) == 0 && kill(o.pid, SIGSTOP) == 0);
+    since_ms = now_ms();
+    CHILD_EXPECT(gvm_keeper_evict(w.keeper, "/x", 0, &bytes) == GVM_OK);
+    EVENTUALLY(keeper_info(&w).cut_offs == 1);
+    CHILD_EXPECT(now_ms() - since_ms >= 250 && now_ms() - since_ms < 8000); /* the default is 10 s */
+    CHILD_EXPECT(end_other(&o) == 0);
+    gvm_object_close(object);
+    return stop(&w);
+}
+
+static void server_revoke_timeout_given_is_kept(void **state)
+{
+    (void)state;
+    assert_child_succeeds(give_revoke_timeout, NULL);
+}
+
+static int give_lease_timeout(void *arg)
+{
+    const gvm_acquire_options wait = {.struct_size = sizeof wait, .timeout_ms = 500};
+    world w;
+    gvm_object *object;
+    gvm_lease lease;
+    other o;
+
+    (void)arg;
+    use_devices(1);
+    choose_path(&w);
+    for (uint32_t timeout_ms = 0; timeout_ms <= 300; timeout_ms += 300) {
+        CHILD_EXPECT(
+            start(&w, (gvm_server_options){.path = w.path, .lease_timeout_ms = timeout_ms}) == 0);
+        CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
+        CHILD_EXPECT(start_other(&w, true, &o) == 0);
+        if (timeout_ms == 0) { /* for ever */
+            CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &wait, &lease) == GVM_E_TIMEOUT);
+            CHILD_EXPECT(keeper_info(&w).cut_offs == 0);
+        } else {
+            CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+            CHILD_EXPECT(keeper_info(&w).cut_offs == 1);
+        }
+        CHILD_EXPECT(end_other(&o) == 0);
+        gvm_object_close(object);
+        stop(&w);
+    }
+    return 0;
+}
+
+static void server_lease_timeout_given_is_kept(void **state)
+{
+    (void)state;
+    assert_child_succeeds(give_lease_timeout, NULL);
+}
+
+/* The trace's second last number is how many acquires there were, its last one the hint. */
+static int give_trace(void *arg)
+{
+    const gvm_acquire_options hot = {.struct_size = sizeof hot, .hint = GVM_HINT_HOT};
+    world w;
+    gvm_object *object;
+    gvm_lease lease;
+    char line[128], last[128] = "", *hint;
+    FILE *file;
+
+    (void)arg;
+    use_devices(1);
+    choose_path(&w);
+    CHILD_EXPECT(start(&w, (gvm_server_options){.trace_path = w.path}) == 0);
+    CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &hot, &lease) == GVM_OK);
+    CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
+    EVENTUALLY(keeper_info(&w).acquires == 1);
+    gvm_object_close(object);
+    stop(&w);
+    file = fopen(w.path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        strcpy(last, line);
+    CHILD_EXPECT(file != NULL && fclose(file) == 0 && unlink(w.path) == 0);
+    hint = strrchr(last, ' ');
+    CHILD_EXPECT(last[0] == '0' && hint != NULL && atoi(hint) == GVM_HINT_HOT);
+    return 0;
+}
+
+static void server_trace_path_given_has_acquires_with_hints(void **state)
+{
+    (void)state;
+    assert_child_succeeds(give_trace, NULL);
+}
+
+/* Objects that memory cannot be made for, as the process may have no more descriptors: the cause is
+ * answered, and logged. What is there can be used. */
+static int run_out_of_descriptors(void *arg)
+{
+    const struct rlimit few = {.rlim_cur = 100, .rlim_max = 100};
+    world w;
+    gvm_object *objects[64];
+    gvm_error error;
+    gvm_status status = GVM_OK;
+    uint64_t bytes;
+    int count = 0;
+
+    (void)arg;
+    use_devices(1);
+    CHILD_EXPECT(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    CHILD_EXPECT(start(&w, (gvm_server_options){.device_budget_bytes = 62 * GVMI_MIB,
+                                                .host_budget_bytes = 128 * GVMI_MIB,
+                                                .clients_max = 8}) == 0);
+    while (status == GVM_OK && count < 64) {
+        char name[16];
+
+        snprintf(name, sizeof name, "/%d", count);
+        status = make(w.keeper, name, 1, GVM_OBJECT_KEEP, &objects[count]);
+        count += status == GVM_OK;
+    }
+    CHILD_EXPECT(status == GVM_E_LIMIT && count > 8 && count < 31);
+    gvm_error_last(&error);
+    CHILD_EXPECT(strstr(error.text, "no file descriptors") != NULL &&
+                 strstr(error.text, "larger chunks") != NULL);
+    CHILD_EXPECT(has_line(&w, "device 0: 2 MiB of device memory could not be made: "));
+    CHILD_EXPECT(gvm_keeper_evict(w.keeper, "/0", 0, &bytes) == GVM_E_LIMIT);
+    gvm_error_last(&error);
+    CHILD_EXPECT(strstr(error.text, "no file descriptors") != NULL);
+    CHILD_EXPECT(has_line(&w, "device 0: 2 MiB of host memory could not be made: "));
+    CHILD_EXPECT(gvm_object_drop(w.keeper, "/1") == GVM_OK);
+    gvm_object_close(objects[1]);
+    CHILD_EXPECT(make(w.keeper, "/again", 1, 0, &objects[1]) == GVM_OK);
+    return stop(&w);
+}
+
+static void server_without_descriptors_answers_the_cause(void **state)
+{
+    (void)state;
+    assert_child_succeeds(run_out_of_descriptors, NULL);
+}
+
+/* ---- gvm_object_options */
+
+static int give_object_options(void *arg)
+{
+    const gvm_object_options o = {.struct_size = sizeof o,
+                                  .chunk_bytes = 4 * GVMI_MIB,
+                                  .bytes = 5 * GVMI_MIB,
+                                  .device = 1,
+                                  .mode = 0644,
+                                  .metadata = "about it",
+                                  .metadata_bytes = 8};
+    world w;
+    gvm_object *object;
+    gvm_object_info info = {.struct_size = sizeof info};
+    char metadata[16] = "";
+    uint32_t len = 0;
+
+    (void)arg;
+    use_devices(2);
+    CHILD_EXPECT(start(&w, (gvm_server_options){0}) == 0);
+    CHILD_EXPECT(gvm_object_create(w.keeper, "/x", 32 * GVMI_MIB, &o, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_object_get_info(object, &info) == GVM_OK);
+    CHILD_EXPECT(info.chunk_bytes == 4 * GVMI_MIB && info.bytes == 5 * GVMI_MIB);
+    CHILD_EXPECT(info.device == 1 && info.mode == 0644 && info.metadata_bytes == 8);
+    CHILD_EXPECT(gvm_object_get_metadata(object, metadata, sizeof metadata, &len) == GVM_OK);
+    CHILD_EXPECT(len == 8 && strcmp(metadata, "about it") == 0);
+    gvm_object_close(object);
+    CHILD_EXPECT(gvm_object_create(w.keeper, "/x", 32 * GVMI_MIB, NULL, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_object_get_info(object, &info) == GVM_OK);
+    CHILD_EXPECT(info.chunk_bytes == 2 * GVMI_MIB && info.bytes == 0);
+    CHILD_EXPECT(info.device == 0 && info.mode == 0600 && info.metadata_bytes == 0);
+    return stop(&w);
+}
+
+static void object_options_given_are_the_objects(void **state)
+{
+    (void)state;
+    assert_child_succeeds(give_object_options, NULL);
+}
+
+static int keep_objects(void *arg)
+{
+    world w;
+    gvm_keeper *creator;
+    gvm_object *object;
+
+    (void)arg;
+    use_devices(1);
+    CHILD_EXPECT(start(&w, (gvm_server_options){0}) == 0 && join(&w, &creator) == 0);
+    CHILD_EXPECT(make(creator, "/kept", 1, GVM_OBJECT_KEEP, &object) == GVM_OK);
+    CHILD_EXPECT(make(creator, "/lost", 1, 0, &object) == GVM_OK);
+    gvm_keeper_close(creator);
+    EVENTUALLY(gvm_object_open(w.keeper, "/lost", 0, &object) == GVM_E_ABSENT);
+    CHILD_EXPECT(gvm_object_open(w.keeper, "/kept", 0, &object) == GVM_OK);
+    return stop(&w);
+}
+
+static void object_kept_outlives_its_creator(void **state)
+{
+    (void)state;
+    assert_child_succeeds(keep_objects, NULL);
+}
+
+/* After it was moved out and in again by reading, its host copies are gone. */
+static int leave_untracked(void *arg)
+{
+    const gvm_acquire_options hot = {.struct_size = sizeof hot, .hint = GVM_HINT_HOT};
+
+    (void)arg;
+    use_devices(1);
+    for (uint32_t flags = 0; flags <= GVM_OBJECT_UNTRACKED; flags += GVM_OBJECT_UNTRACKED) {
+        world w;
+        gvm_object *object;
+        gvm_object_info info = {.struct_size = sizeof info};
+        gvm_lease lease;
+        uint64_t bytes;
+
+        CHILD_EXPECT(start(&w, (gvm_server_options){0}) == 0);
+        CHILD_EXPECT(make(w.keeper, "/x", 2, flags, &object) == GVM_OK);
+        CHILD_EXPECT(gvm_keeper_evict(w.keeper, "/x", 0, &bytes) == GVM_OK && bytes == 2 * CHUNK);
+        CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &hot, &lease) == GVM_OK);
+        CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
+        CHILD_EXPECT(gvm_object_get_info(object, &info) == GVM_OK && info.device_bytes == 2 * CHUNK);
+        CHILD_EXPECT(info.untracked == (flags != 0));
+        CHILD_EXPECT(info.duplicate_bytes == (flags != 0 ? 0 : 2 * CHUNK));
+        stop(&w);
+    }
+    return 0;
+}
+
+static void object_untracked_has_no_copies(void **state)
+{
+    (void)state;
+    assert_child_succeeds(leave_untracked, NULL);
+}
+
+/* ---- flags of opening and publishing */
+
+static int open_with_flags(void *arg)
+{
+    world w;
+    gvm_object *object, *view;
+    gvm_lease lease;
+
+    (void)arg;
+    use_devices(1);
+    CHILD_EXPECT(start(&w, (gvm_server_options){0}) == 0);
+    CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_object_open(w.keeper, "/x", 0, &view) == GVM_OK);
+    CHILD_EXPECT(gvm_object_grow(view, 2 * CHUNK) == GVM_OK);
+    gvm_object_close(view);
+    CHILD_EXPECT(gvm_object_open(w.keeper, "/x", GVM_OPEN_READONLY, &view) == GVM_OK);
+    CHILD_EXPECT(gvm_object_grow(view, 3 * CHUNK) == GVM_E_DENIED);
+    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_WRITE, NULL, &lease) == GVM_E_READONLY);
+    gvm_object_close(view);
+    /* In this process the creator itself has that address. */
+    CHILD_EXPECT(gvm_object_open(w.keeper, "/x", GVM_OPEN_SAME_ADDRESS, &view) == GVM_E_ADDRESS);
+    return stop(&w);
+}
+
+static void object_opened_with_flags_obeys_them(void **state)
+{
+    (void)state;
+    assert_child_succeeds(open_with_flags, NULL);
+}
+
+static int publish_with_flags(void *arg)
+{
+    world w;
+    gvm_keeper *creator;
+    gvm_object *first, *second, *found;
+    gvm_object_info one = {.struct_size = sizeof one}, two = {.struct_size = sizeof two};
+
+    (void)arg;
+    use_devices(1);
+    CHILD_EXPECT(start(&w, (gvm_server_options){0}) == 0 && join(&w, &creator) == 0);
+    CHILD_EXPECT(make(creator, NULL, 1, 0, &first) == GVM_OK &&
+                 make(creator, NULL, 1, 0, &second) == GVM_OK);
+    CHILD_EXPECT(gvm_object_publish(first, "/x", 0) == GVM_OK);
+    CHILD_EXPECT(gvm_object_publish(second, "/x", 0) == GVM_E_EXISTS);
+    CHILD_EXPECT(gvm_object_publish(second, "/x", GVM_PUBLISH_REPLACE) == GVM_OK);
+    CHILD_EXPECT(gvm_object_open(w.keeper, "/x", 0, &found) == GVM_OK);
+    CHILD_EXPECT(gvm_object_get_info(found, &one) == GVM_OK &&
+                 gvm_object_get_info(second, &two) == GVM_OK);
+    CHILD_EXPECT(one.id == two.id);
+    gvm_object_close(found);
+    CHILD_EXPECT(make(creator, NULL, 1, 0, &second) == GVM_OK);
+    CHILD_EXPECT(gvm_object_publish(second, "/private", GVM_PUBLISH_PRIVATE) == GVM_OK);
+    CHILD_EXPECT(gvm_object_open(w.keeper, "/private", 0, &found) == GVM_OK);
+    gvm_object_close(found);
+    gvm_keeper_close(creator);
+    EVENTUALLY(gvm_object_open(w.keeper, "/private", 0, &found) == GVM_E_ABSENT);
+    CHILD_EXPECT(gvm_object_open(w.keeper, "/x", 0, &found) == GVM_OK);
+    return stop(&w);
+}
+
+static void object_published_with_flags_obeys_them(void **state)
+{
+    (void)state;
+    assert_child_succeeds(publish_with_flags, NULL);
+}
+
+/* The longest name still leaves the sentence whole, and can be told from others by its end. */
+static int miss_a_long_name(void *arg)
+{
+    world w;
+    gvm_object *object;
+    gvm_error error;
+    char name[GVM_NAME_BYTES_MAX];
+
+    (void)arg;
+    use_devices(1);
+    memset(name, 'n', sizeof name);
+    name[0] = '/';
+    strcpy(name + sizeof name - 9, "/2026/q3");
+    CHILD_EXPECT(start(&w, (gvm_server_options){0}) == 0);
+    CHILD_EXPECT(gvm_object_drop(w.keeper, name) == GVM_E_ABSENT);
+    gvm_error_last(&error);
+    CHILD_EXPECT(strstr(error.text, "there is no object /nnn") == error.text);
+    CHILD_EXPECT(strcmp(error.text + strlen(error.text) - 8, "/2026/q3") == 0);
+    CHILD_EXPECT(gvm_object_create(w.keeper, name, CHUNK, NULL, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_object_create(w.keeper, name, CHUNK, NULL, &object) == GVM_E_EXISTS);
+    gvm_error_last(&error);
+    CHILD_EXPECT(strstr(error.text, "/2026/q3 already") != NULL);
+    return stop(&w);
+}
+
+static void name_too_long_for_a_text_keeps_its_end(void **state)
+{
+    (void)state;
+    assert_child_succeeds(miss_a_long_name, NULL);
+}
+
+/* ---- gvm_acquire_options */
+
+static int acquire_with_timeouts(void *arg)
+{
+    const gvm_acquire_options try = {.struct_size = sizeof try, .timeout_ms = GVM_TRY};
+    const gvm_acquire_options wait = {.struct_size = sizeof wait, .timeout_ms = 300};
+    world w;
+    gvm_object *object, *view;
+    gvm_lease lease, second;
+    gvm_keeper *keeper;
+    int64_t since_ms;
+
+    (void)arg;
+    use_devices(1);
+    CHILD_EXPECT(start(&w, (gvm_server_options){0}) == 0 && join(&w, &keeper) == 0);
+    CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_object_open(keeper, "/x", 0, &view) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) == GVM_OK);
+    since_ms = now_ms();
+    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_READ, &wait, &second) == GVM_E_TIMEOUT);
+    CHILD_EXPECT(now_ms() - since_ms >= 300);
+    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_READ, &try, &second) == GVM_E_TIMEOUT);
+    CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
+    gvm_keeper_close(keeper);
+    return stop(&w);
+}
+
+static void acquire_timeout_given_is_kept(void **state)
+{
+    (void)state;
+    assert_child_succeeds(acquire_with_timeouts, NULL);
+}
+
+int main(int argc, char **argv)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(server_path_given_is_where_it_listens),
+        cmocka_unit_test(server_listen_fd_given_is_where_it_listens),
+        cmocka_unit_test(server_socket_mode_given_is_the_sockets),
+        cmocka_unit_test(server_devices_given_are_served),
+        cmocka_unit_test(server_clients_max_given_is_the_most),
+        cmocka_unit_test(server_budgets_given_are_in_force),
+        cmocka_unit_test(server_host_ahead_given_is_made),
+        cmocka_unit_test(server_device_keep_given_is_kept),
+        cmocka_unit_test(server_driver_free_given_is_left_to_others),
+        cmocka_unit_test(server_quotas_given_are_kept),
+        cmocka_unit_test(server_revoke_timeout_given_is_kept),
+        cmocka_unit_test(server_lease_timeout_given_is_kept),
+        cmocka_unit_test(server_trace_path_given_has_acquires_with_hints),
+        cmocka_unit_test(server_without_descriptors_answers_the_cause),
+        cmocka_unit_test(object_options_given_are_the_objects),
+        cmocka_unit_test(object_kept_outlives_its_creator),
+        cmocka_unit_test(object_untracked_has_no_copies),
+        cmocka_unit_test(object_opened_with_flags_obeys_them),
+        cmocka_unit_test(object_published_with_flags_obeys_them),
+        cmocka_unit_test(name_too_long_for_a_text_keeps_its_end),
+        cmocka_unit_test(acquire_timeout_given_is_kept),
+    };
+
+    return argc == 4 ? be_other(argv) : cmocka_run_group_tests(tests, NULL, NULL);
+}
