@@ -1,0 +1,324 @@
+/* tests/unit/machine_stand.h - the keeper's machine without a world: clients are pages of words and
+ * lists of messages that they were sent, jobs end when the test says so.
+ */
+#ifndef UNIT_MACHINE_STAND_H
+#define UNIT_MACHINE_STAND_H
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "keeper/machine/state.h"
+#include "tests/unit/unit.h"
+
+#define MIB (1ull << 20)
+#define CHUNK (2 * MIB)
+#define MS 1000000ll
+#define INBOX_MAX 64
+
+typedef struct actor {
+    uint32_t number;
+    gvmi_lease_slot *leases;
+    gvmi_permit_slot *permits;
+    gvmi_wire_message inbox[INBOX_MAX];
+    unsigned count;
+    bool cut, killed, forgotten;
+    bool deaf;                   /* answers no MAP */
+    gvmi_wire_map maps[4], *map; /* that it did not answer; the latest */
+    uint32_t create_flags;
+} actor;
+
+typedef struct world {
+    gvmi_machine *machine;
+    actor actors[4];
+    unsigned actor_count;
+    uint64_t jobs[64];
+    unsigned job_count;
+    bool hold_jobs;
+    uint64_t dropped_bytes;
+    int64_t now_ns;
+} world;
+
+static inline actor *find_actor(world *w, uint32_t number)
+{
+    for (unsigned i = 0; i < w->actor_count; i++)
+        if (w->actors[i].number == number)
+            return &w->actors[i];
+    fail_msg("an action for client %u, which there is not", number);
+    return NULL;
+}
+
+static inline void answer_map(world *w, actor *a, const gvmi_wire_message *map)
+{
+    gvmi_wire_message reply;
+
+    gvmi_wire_start(&reply, GVMI_WIRE_MAPPED, 0);
+    reply.body.MAPPED.slot = map->body.MAP.slot;
+    reply.body.MAPPED.serial = map->body.MAP.serial;
+    gvmi_machine_message(w->machine, a->number, &reply);
+}
+
+static inline void deliver(world *w, gvmi_action *action)
+{
+    actor *a = find_actor(w, action->client);
+    const gvmi_wire_message message = *action->message;
+
+    free(action->message);
+    free(action->bytes);
+    if (message.head.type == GVMI_WIRE_MAP) {
+        if (!a->deaf) {
+            answer_map(w, a, &message);
+        } else {
+            a->map = a->map == NULL ? a->maps : a->map + 1;
+            assert_true(a->map < a->maps + 4);
+            *a->map = message.body.MAP;
+        }
+        return;
+    }
+    assert_true(a->count < INBOX_MAX);
+    a->inbox[a->count++] = message;
+}
+
+static inline void forget(world *w, actor *a)
+{
+    a->forgotten = true;
+    gvmi_machine_exited(w->machine, a->number);
+    a->number = 0;
+}
+
+static inline void run(world *w)
+{
+    gvmi_action action;
+
+    while (gvmi_machine_next(w->machine, &action)) {
+        assert_true(gvmi_machine_check(w->machine));
+        switch (action.kind) {
+        case GVMI_ACTION_SEND:
+        case GVMI_ACTION_SNAPSHOT: deliver(w, &action); break;
+        case GVMI_ACTION_DROP: w->dropped_bytes += action.to.bytes; break;
+        case GVMI_ACTION_CUT: find_actor(w, action.client)->cut = true; break;
+        case GVMI_ACTION_KILL: find_actor(w, action.client)->killed = true; break;
+        case GVMI_ACTION_FORGET: forget(w, find_actor(w, action.client)); break;
+        default:
+            w->jobs[w->job_count++] = action.job;
+            if (!w->hold_jobs)
+                gvmi_machine_job_done(w->machine, w->jobs[--w->job_count], GVM_OK);
+        }
+    }
+    assert_true(gvmi_machine_check(w->machine));
+}
+
+static inline void tick(world *w, int64_t ms)
+{
+    w->now_ns += ms * MS;
+    gvmi_machine_tick(w->machine, w->now_ns);
+    run(w);
+}
+
+static inline gvmi_machine_config small_config(uint64_t device_chunks, uint64_t host_chunks)
+{
+    return (gvmi_machine_config){
+        .device_count = 1,
+        .devices = {{.uuid = {7}, .budget_bytes = device_chunks * CHUNK}},
+        .host_budget_bytes = host_chunks * CHUNK,
+        .device_keep_bytes = UINT64_MAX,
+        .quota_bytes = UINT64_MAX,
+        .clients_max = 8,
+        .objects_max = 64,
+        .revoke_timeout_ms = 1000,
+        .uid = 500,
+    };
+}
+
+static inline void start_world_as(world *w, const gvmi_machine_config *config)
+{
+    memset(w, 0, sizeof *w);
+    assert_int_equal(gvmi_machine_create(config, &w->machine), GVM_OK);
+    tick(w, 1);
+}
+
+static inline void start_world(world *w, uint64_t device_chunks, uint64_t host_chunks)
+{
+    const gvmi_machine_config config = small_config(device_chunks, host_chunks);
+
+    start_world_as(w, &config);
+}
+
+static inline const gvmi_wire_message *last(const actor *a)
+{
+    assert_true(a->count > 0);
+    return &a->inbox[a->count - 1];
+}
+
+static inline void say(world *w, actor *a, const gvmi_wire_message *message)
+{
+    gvmi_machine_message(w->machine, a->number, message);
+    run(w);
+}
+
+static inline actor *join(world *w, uint32_t uid)
+{
+    actor *a = &w->actors[w->actor_count++];
+    const gvmi_credentials who = {.uid = uid, .gid = uid, .pid = 1};
+    gvmi_wire_message hello;
+
+    a->leases = aligned_alloc(64, GVMI_LEASE_PAGE_BYTES);
+    a->permits = calloc(1, GVMI_PERMIT_PAGE_BYTES);
+    memset(a->leases, 0, GVMI_LEASE_PAGE_BYTES);
+    assert_int_equal(gvmi_machine_connect(w->machine, &who, a->leases, a->permits, &a->number), GVM_OK);
+    gvmi_wire_start(&hello, GVMI_WIRE_HELLO, 1);
+    say(w, a, &hello);
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_WELCOME);
+    return a;
+}
+
+static inline void end_world(world *w)
+{
+    w->hold_jobs = false;
+    while (w->job_count > 0) {
+        gvmi_machine_job_done(w->machine, w->jobs[--w->job_count], GVM_OK);
+        run(w);
+    }
+    for (unsigned i = 0; i < w->actor_count; i++)
+        if (!w->actors[i].forgotten)
+            gvmi_machine_exited(w->machine, w->actors[i].number);
+    run(w);
+    gvmi_machine_destroy(w->machine);
+    for (unsigned i = 0; i < w->actor_count; i++) {
+        free(w->actors[i].leases);
+        free(w->actors[i].permits);
+    }
+}
+
+static inline gvm_status reply_status(const actor *a)
+{
+    return last(a)->head.type == GVMI_WIRE_FAILED ? (gvm_status)last(a)->body.FAILED.status : GVM_OK;
+}
+
+static inline gvm_status create(world *w, actor *a, const char *name, uint64_t chunks,
+                                uint32_t mode, uint32_t *slot)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_CREATE, 10);
+    strcpy(m.body.CREATE.name, name);
+    m.body.CREATE.device_uuid[0] = 7;
+    m.body.CREATE.reserve_bytes = 64 * CHUNK;
+    m.body.CREATE.chunk_bytes = CHUNK;
+    m.body.CREATE.bytes = chunks * CHUNK;
+    m.body.CREATE.mode = mode;
+    m.body.CREATE.flags = GVM_OBJECT_KEEP | a->create_flags;
+    say(w, a, &m);
+    if (last(a)->head.type == GVMI_WIRE_OPENED)
+        *slot = last(a)->body.OPENED.slot;
+    return reply_status(a);
+}
+
+static inline gvm_status open_object(world *w, actor *a, const char *name, uint32_t flags,
+                                     uint32_t *slot)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_OPEN, 11);
+    strcpy(m.body.OPEN.name, name);
+    m.body.OPEN.flags = flags;
+    say(w, a, &m);
+    if (last(a)->head.type == GVMI_WIRE_OPENED)
+        *slot = last(a)->body.OPENED.slot;
+    return reply_status(a);
+}
+
+static inline void ask(world *w, actor *a, uint32_t slot, gvm_lease_mode mode, int timeout_ms)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_ACQUIRE, 12);
+    m.body.ACQUIRE = (gvmi_wire_acquire){.slot = slot, .mode = mode, .timeout_ms = timeout_ms};
+    say(w, a, &m);
+}
+
+static inline void take(world *w, actor *a, uint32_t slot, gvm_lease_mode mode)
+{
+    gvmi_wire_message m;
+
+    atomic_fetch_add(&a->leases[slot].word,
+                     GVMI_LEASE_COUNTED +
+                         (mode == GVM_LEASE_WRITE ? GVMI_LEASE_WRITER : GVMI_LEASE_READER));
+    gvmi_wire_start(&m, GVMI_WIRE_TAKEN, 0);
+    m.body.TAKEN = (gvmi_wire_taken){.slot = slot, .mode = mode};
+    say(w, a, &m);
+}
+
+static inline void give(world *w, actor *a, uint32_t slot, gvm_lease_mode mode)
+{
+    atomic_fetch_sub(&a->leases[slot].word,
+                     mode == GVM_LEASE_WRITE ? GVMI_LEASE_WRITER : GVMI_LEASE_READER);
+    gvmi_machine_doorbell(w->machine, a->number);
+    run(w);
+}
+
+static inline bool granted(const actor *a)
+{
+    return last(a)->head.type == GVMI_WIRE_GRANTED;
+}
+
+static inline uint64_t permit(const actor *a, uint32_t slot)
+{
+    return atomic_load(&a->permits[slot].word);
+}
+
+static inline uint64_t evict(world *w, actor *a, const char *name)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_EVICT, 13);
+    strcpy(m.body.EVICT.name, name);
+    say(w, a, &m);
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
+    return last(a)->body.DONE.value;
+}
+
+/* The same without waiting for the answer. */
+static inline void begin_evict(world *w, actor *a, const char *name)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_EVICT, 13);
+    strcpy(m.body.EVICT.name, name);
+    say(w, a, &m);
+}
+
+static inline void say_unmapped(world *w, actor *a, const gvmi_wire_map *map)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_UNMAPPED, 0);
+    m.body.UNMAPPED = (gvmi_wire_unmapped){.slot = map->slot, .serial = map->serial};
+    say(w, a, &m);
+}
+
+static inline void say_mapped(world *w, actor *a, const gvmi_wire_map *map)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_MAPPED, 0);
+    m.body.MAPPED = (gvmi_wire_mapped){.slot = map->slot, .serial = map->serial};
+    say(w, a, &m);
+}
+
+static inline const keep_place *device(const world *w)
+{
+    return &w->machine->devices[0].place;
+}
+
+static inline gvm_object_info info(world *w, actor *a, uint32_t slot)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_GET_INFO, 14);
+    m.body.GET_INFO.slot = slot;
+    say(w, a, &m);
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_INFO);
+    return last(a)->body.INFO.info;
+}
+
+#endif

@@ -1,0 +1,543 @@
+/* The keeper's machine: clients that were cut off, or closed their socket. What they could write goes
+ * on in other memory before others are granted a lease; what they may have mapped is counted and
+ * charged until they are gone; rights are looked at where shared words are read. */
+#include "tests/unit/machine_stand.h"
+
+#define OWNER 1
+#define OTHER 2
+
+/* An object of two chunks, and a second client that has it open, too. */
+typedef struct pair {
+    world w;
+    actor *a, *b;
+    uint32_t a_slot, b_slot;
+} pair;
+
+static void start_pair(pair *p, uint64_t device_chunks, uint64_t host_chunks, uint32_t flags,
+                       uint32_t uid, uint32_t open_flags)
+{
+    start_world(&p->w, device_chunks, host_chunks);
+    p->a = join(&p->w, OWNER);
+    p->b = join(&p->w, uid);
+    p->a->create_flags = flags;
+    assert_int_equal(create(&p->w, p->a, "/x", 2, 0666, &p->a_slot), GVM_OK);
+    assert_int_equal(open_object(&p->w, p->b, "/x", open_flags, &p->b_slot), GVM_OK);
+}
+
+static void cut_off(world *w, actor *a)
+{
+    gvmi_machine_violation(w->machine, a->number, "it is the test's wish");
+    run(w);
+    assert_true(a->cut);
+}
+
+static const keep_object *only_object(const world *w)
+{
+    return w->machine->objects;
+}
+
+static uint32_t frame_of(const world *w, uint32_t chunk)
+{
+    return gvmi_keep_frame_where(&only_object(w)->chunks[chunk]);
+}
+
+static bool has_frame(const world *w, const uint32_t frames[2])
+{
+    for (uint32_t i = 0; i < 2; i++)
+        for (uint32_t j = 0; j < 2; j++)
+            if (frame_of(w, i) == frames[j])
+                return true;
+    return false;
+}
+
+static uint64_t used_bytes(const world *w, uint32_t uid)
+{
+    for (const keep_user *user = w->machine->users; user != NULL; user = user->next)
+        if (user->uid == uid)
+            return user->used_bytes;
+    return 0;
+}
+
+/* ---- the fence */
+
+static void writer_cut_off_leaves_its_frames_before_the_next_lease(void **state)
+{
+    pair p;
+    uint32_t before[2];
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
+    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    for (uint32_t i = 0; i < 2; i++)
+        before[i] = frame_of(&p.w, i);
+    cut_off(&p.w, p.b);
+    assert_int_equal(permit(p.a, p.a_slot) & (GVMI_PERMIT_READ | GVMI_PERMIT_WRITE), 0);
+    assert_true(has_frame(&p.w, before)); /* nobody has asked yet */
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    assert_true(granted(p.a));
+    assert_false(has_frame(&p.w, before));
+    assert_int_equal(device(&p.w)->held_bytes, 2 * CHUNK);
+    assert_int_equal(p.w.dropped_bytes, 2 * CHUNK); /* released, but counted */
+    assert_int_equal(info(&p.w, p.a, p.a_slot).interrupted, 1);
+    gvmi_machine_exited(p.w.machine, p.b->number);
+    p.b->forgotten = true;
+    run(&p.w);
+    assert_int_equal(device(&p.w)->held_bytes, 0);
+    end_world(&p.w);
+}
+
+static void writer_cut_off_before_it_took_its_lease_counts_as_one(void **state)
+{
+    pair p;
+    uint32_t before[2];
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1); /* TAKEN does not come */
+    for (uint32_t i = 0; i < 2; i++)
+        before[i] = frame_of(&p.w, i);
+    cut_off(&p.w, p.b);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_WRITE, -1);
+    assert_true(granted(p.a));
+    assert_false(has_frame(&p.w, before));
+    end_world(&p.w);
+}
+
+static void reader_cut_off_shares_its_frames(void **state)
+{
+    pair p;
+    uint32_t before[2];
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_READ, -1);
+    take(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
+    for (uint32_t i = 0; i < 2; i++)
+        before[i] = frame_of(&p.w, i);
+    cut_off(&p.w, p.b);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_WRITE, -1);
+    assert_true(granted(p.a));
+    assert_true(has_frame(&p.w, before));
+    end_world(&p.w);
+}
+
+/* Who was there before it was cut off ends its lease first: it shared the frames already. */
+static void reader_of_an_untracked_object_cut_off_counts_as_writer(void **state)
+{
+    pair p;
+    uint32_t before[2];
+
+    (void)state;
+    start_pair(&p, 8, 8, GVM_OBJECT_UNTRACKED, OWNER, 0);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_READ, -1);
+    take(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    take(&p.w, p.a, p.a_slot, GVM_LEASE_READ);
+    for (uint32_t i = 0; i < 2; i++)
+        before[i] = frame_of(&p.w, i);
+    cut_off(&p.w, p.b);
+    assert_false(permit(p.a, p.a_slot) & GVMI_PERMIT_READ);
+    p.a->count = 0;
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    assert_int_equal(p.a->count, 0);
+    give(&p.w, p.a, p.a_slot, GVM_LEASE_READ);
+    assert_true(granted(p.a));
+    assert_false(has_frame(&p.w, before));
+    end_world(&p.w);
+}
+
+static void reader_of_an_untracked_object_opened_readonly_is_no_writer(void **state)
+{
+    pair p;
+    uint32_t before[2];
+
+    (void)state;
+    start_pair(&p, 8, 8, GVM_OBJECT_UNTRACKED, OWNER, GVM_OPEN_READONLY);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_READ, -1);
+    take(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
+    for (uint32_t i = 0; i < 2; i++)
+        before[i] = frame_of(&p.w, i);
+    cut_off(&p.w, p.b);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, 0);
+    assert_true(granted(p.a));
+    assert_true(has_frame(&p.w, before));
+    end_world(&p.w);
+}
+
+static void fence_without_room_on_the_device_goes_to_the_host(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 2, 2, 0, OWNER, 0);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
+    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    cut_off(&p.w, p.b);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_WRITE, -1);
+    assert_true(granted(p.a));
+    assert_int_equal(info(&p.w, p.a, p.a_slot).host_bytes, 2 * CHUNK);
+    assert_int_equal(device(&p.w)->held_bytes, 2 * CHUNK);
+    end_world(&p.w);
+}
+
+static void fence_without_any_room_waits_for_the_end_of_the_process(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 2, 0, 0, OWNER, 0);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
+    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    cut_off(&p.w, p.b);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, 50);
+    assert_false(granted(p.a));
+    tick(&p.w, 60);
+    assert_int_equal(reply_status(p.a), GVM_E_TIMEOUT);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    tick(&p.w, 5000);
+    assert_int_equal(reply_status(p.a), GVM_E_TIMEOUT); /* the earlier one: nothing has come since */
+    gvmi_machine_exited(p.w.machine, p.b->number);
+    p.b->forgotten = true;
+    run(&p.w);
+    assert_true(granted(p.a));
+    assert_int_equal(device(&p.w)->used_bytes, 2 * CHUNK);
+    end_world(&p.w);
+}
+
+/* Room came: another object went. */
+static void fence_is_tried_again_when_there_may_be_room(void **state)
+{
+    pair p;
+    uint32_t slot = 0;
+    gvmi_wire_message m;
+
+    (void)state;
+    start_pair(&p, 4, 0, 0, OWNER, 0);
+    assert_int_equal(create(&p.w, p.a, "/y", 2, 0, &slot), GVM_OK);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
+    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    cut_off(&p.w, p.b);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    assert_false(granted(p.a));
+    gvmi_wire_start(&m, GVMI_WIRE_DROP, 30);
+    strcpy(m.body.DROP.name, "/y");
+    say(&p.w, p.a, &m);
+    gvmi_wire_start(&m, GVMI_WIRE_CLOSE, 31);
+    m.body.CLOSE.slot = slot;
+    say(&p.w, p.a, &m);
+    tick(&p.w, 200);
+    assert_true(granted(p.a));
+    end_world(&p.w);
+}
+
+/* What runs meanwhile fails once: the next look tries again. */
+static void fence_copy_that_fails_is_made_again(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 0, 0, OWNER, 0);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
+    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    cut_off(&p.w, p.b);
+    p.w.hold_jobs = true;
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    assert_int_equal(p.w.job_count, 2);
+    while (p.w.job_count > 0)
+        gvmi_machine_job_done(p.w.machine, p.w.jobs[--p.w.job_count], GVM_E_NOSPACE);
+    p.w.hold_jobs = false;
+    run(&p.w);
+    assert_false(granted(p.a));
+    tick(&p.w, 200);
+    assert_true(granted(p.a));
+    end_world(&p.w);
+}
+
+static void seal_of_a_fenced_object_is_on_other_frames(void **state)
+{
+    pair p;
+    uint32_t before[2];
+    gvmi_wire_message m;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
+    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    for (uint32_t i = 0; i < 2; i++)
+        before[i] = frame_of(&p.w, i);
+    cut_off(&p.w, p.b);
+    gvmi_wire_start(&m, GVMI_WIRE_SEAL, 30);
+    m.body.SEAL = (gvmi_wire_seal){.slot = p.a_slot, .timeout_ms = -1};
+    say(&p.w, p.a, &m);
+    assert_int_equal(last(p.a)->head.type, GVMI_WIRE_DONE);
+    assert_false(has_frame(&p.w, before));
+    end_world(&p.w);
+}
+
+static void writer_cut_off_is_killed_where_that_is_wanted(void **state)
+{
+    gvmi_machine_config config = small_config(8, 8);
+    pair p;
+
+    (void)state;
+    config.fence_kills = true;
+    start_world_as(&p.w, &config);
+    p.a = join(&p.w, OWNER);
+    p.b = join(&p.w, OWNER);
+    assert_int_equal(create(&p.w, p.a, "/x", 2, 0666, &p.a_slot), GVM_OK);
+    assert_int_equal(open_object(&p.w, p.b, "/x", 0, &p.b_slot), GVM_OK);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    take(&p.w, p.a, p.a_slot, GVM_LEASE_READ);
+    cut_off(&p.w, p.a);
+    assert_false(p.a->killed); /* it could only read */
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
+    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    cut_off(&p.w, p.b);
+    assert_true(p.b->killed);
+    end_world(&p.w);
+}
+
+/* ---- what is counted, and whom it is charged to */
+
+static void frames_held_by_a_client_are_charged_to_its_user(void **state)
+{
+    pair p;
+    gvmi_wire_message m;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OTHER, GVM_OPEN_READONLY);
+    assert_int_equal(used_bytes(&p.w, OWNER), 2 * CHUNK);
+    cut_off(&p.w, p.b);
+    assert_int_equal(used_bytes(&p.w, OTHER), 0); /* they are the object's */
+    gvmi_wire_start(&m, GVMI_WIRE_DROP, 30);
+    strcpy(m.body.DROP.name, "/x");
+    say(&p.w, p.a, &m);
+    gvmi_wire_start(&m, GVMI_WIRE_CLOSE, 31);
+    m.body.CLOSE.slot = p.a_slot;
+    say(&p.w, p.a, &m);
+    assert_int_equal(used_bytes(&p.w, OWNER), 0);
+    assert_int_equal(used_bytes(&p.w, OTHER), 2 * CHUNK);
+    assert_int_equal(device(&p.w)->held_bytes, 2 * CHUNK);
+    gvmi_machine_closed(p.w.machine, p.b->number); /* which is not believed of another user's process */
+    run(&p.w);
+    assert_int_equal(used_bytes(&p.w, OTHER), 2 * CHUNK);
+    gvmi_machine_exited(p.w.machine, p.b->number);
+    p.b->forgotten = true;
+    run(&p.w);
+    assert_int_equal(used_bytes(&p.w, OTHER), 0);
+    assert_int_equal(device(&p.w)->used_bytes, 0);
+    end_world(&p.w);
+}
+
+static void frames_held_by_two_clients_are_charged_to_who_is_left(void **state)
+{
+    world w;
+    actor *a, *b, *c;
+    uint32_t slot = 0;
+    gvmi_wire_message m;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, OWNER);
+    b = join(&w, OTHER);
+    c = join(&w, 3);
+    assert_int_equal(create(&w, a, "/x", 2, 0666, &slot), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/x", 0, &slot), GVM_OK);
+    assert_int_equal(open_object(&w, c, "/x", 0, &slot), GVM_OK);
+    cut_off(&w, b);
+    cut_off(&w, c);
+    gvmi_wire_start(&m, GVMI_WIRE_DROP, 30);
+    strcpy(m.body.DROP.name, "/x");
+    say(&w, a, &m);
+    gvmi_machine_exited(w.machine, a->number);
+    a->forgotten = true;
+    run(&w);
+    assert_int_equal(used_bytes(&w, 3), 2 * CHUNK);
+    gvmi_machine_exited(w.machine, c->number);
+    c->forgotten = true;
+    run(&w);
+    assert_int_equal(used_bytes(&w, OTHER), 2 * CHUNK);
+    assert_int_equal(device(&w)->held_bytes, 2 * CHUNK);
+    gvmi_machine_exited(w.machine, b->number);
+    b->forgotten = true;
+    run(&w);
+    assert_int_equal(device(&w)->used_bytes, 0);
+    end_world(&w);
+}
+
+static void client_of_the_owner_that_closes_its_socket_holds_nothing(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
+    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    cut_off(&p.w, p.b);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    assert_int_equal(device(&p.w)->held_bytes, 2 * CHUNK);
+    gvmi_machine_closed(p.w.machine, p.b->number);
+    run(&p.w);
+    assert_int_equal(device(&p.w)->held_bytes, 0);
+    assert_true(p.b->forgotten);
+    end_world(&p.w);
+}
+
+static void process_that_executes_another_program_ends_as_a_client(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    gvmi_machine_disconnect(p.w.machine, p.b->number);
+    run(&p.w);
+    assert_false(p.b->forgotten); /* it may be about to end */
+    gvmi_machine_closed(p.w.machine, p.b->number);
+    run(&p.w);
+    assert_true(p.b->forgotten);
+    end_world(&p.w);
+}
+
+/* Work under a lease may go on for a moment behind the socket's end. */
+static void socket_closed_under_a_lease_ends_it_after_the_revoke_timeout(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
+    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    gvmi_machine_closed(p.w.machine, p.b->number);
+    run(&p.w);
+    assert_false(p.b->forgotten);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    assert_false(granted(p.a));
+    tick(&p.w, 1100);
+    assert_true(p.b->forgotten);
+    assert_true(granted(p.a));
+    end_world(&p.w);
+}
+
+static void client_that_never_mapped_anything_is_forgotten_at_once(void **state)
+{
+    world w;
+    actor *a, *b;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, OTHER);
+    gvmi_machine_disconnect(w.machine, a->number);
+    run(&w);
+    assert_true(a->forgotten);
+    b = join(&w, OTHER);
+    cut_off(&w, b);
+    assert_true(b->forgotten);
+    end_world(&w);
+}
+
+static void frames_that_another_user_had_mapped_go_to_no_other_object(void **state)
+{
+    pair p;
+    uint32_t slot = 0;
+    gvmi_wire_message m;
+
+    (void)state;
+    start_pair(&p, 4, 8, 0, OTHER, GVM_OPEN_READONLY);
+    gvmi_wire_start(&m, GVMI_WIRE_CLOSE, 31);
+    m.body.CLOSE.slot = p.b_slot;
+    say(&p.w, p.b, &m);
+    assert_int_equal(evict(&p.w, p.a, "/x"), 2 * CHUNK);
+    assert_int_equal(device(&p.w)->free_bytes, 2 * CHUNK); /* kept, for the object itself */
+    assert_int_equal(create(&p.w, p.a, "/y", 2, 0666, &slot), GVM_OK);
+    assert_int_equal(device(&p.w)->free_bytes, 2 * CHUNK); /* of the same domain, and not reused */
+    gvmi_wire_start(&m, GVMI_WIRE_DROP, 30);
+    strcpy(m.body.DROP.name, "/x");
+    say(&p.w, p.a, &m);
+    gvmi_wire_start(&m, GVMI_WIRE_CLOSE, 31);
+    m.body.CLOSE.slot = p.a_slot;
+    say(&p.w, p.a, &m);
+    assert_int_equal(device(&p.w)->free_bytes, 0); /* they ended with the object */
+    end_world(&p.w);
+}
+
+/* ---- rights, where shared words are read */
+
+static void writer_forged_in_a_lease_word_is_none(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OTHER, GVM_OPEN_READONLY);
+    atomic_store(&p.b->leases[p.b_slot].word, GVMI_LEASE_WRITER);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_WRITE, -1);
+    assert_true(granted(p.a));
+    assert_int_equal(info(&p.w, p.a, p.a_slot).write_leases, 1); /* a's, which is owed */
+    cut_off(&p.w, p.b);
+    assert_int_equal(info(&p.w, p.a, p.a_slot).interrupted, 0);
+    assert_false(only_object(&p.w)->fenced);
+    end_world(&p.w);
+}
+
+/* ---- who is late */
+
+static bool something_unread;
+
+static bool is_unread(void *context, uint32_t client)
+{
+    (void)context;
+    (void)client;
+    return something_unread;
+}
+
+static void client_whose_answer_is_not_read_yet_has_twice_the_time(void **state)
+{
+    gvmi_machine_config config = small_config(8, 8);
+    world w;
+    actor *a, *b;
+    uint32_t slot = 0;
+
+    (void)state;
+    config.unread = is_unread;
+    start_world_as(&w, &config);
+    a = join(&w, OWNER);
+    b = join(&w, OWNER);
+    assert_int_equal(create(&w, a, "/x", 2, 0, &slot), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/x", 0, &slot), GVM_OK);
+    b->deaf = true;
+    begin_evict(&w, a, "/x");
+    something_unread = true;
+    tick(&w, 1100);
+    assert_false(b->cut);
+    tick(&w, 1000); /* a client must not put it off for ever */
+    assert_true(b->cut);
+    end_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(writer_cut_off_leaves_its_frames_before_the_next_lease),
+        cmocka_unit_test(writer_cut_off_before_it_took_its_lease_counts_as_one),
+        cmocka_unit_test(reader_cut_off_shares_its_frames),
+        cmocka_unit_test(reader_of_an_untracked_object_cut_off_counts_as_writer),
+        cmocka_unit_test(reader_of_an_untracked_object_opened_readonly_is_no_writer),
+        cmocka_unit_test(fence_without_room_on_the_device_goes_to_the_host),
+        cmocka_unit_test(fence_without_any_room_waits_for_the_end_of_the_process),
+        cmocka_unit_test(fence_is_tried_again_when_there_may_be_room),
+        cmocka_unit_test(fence_copy_that_fails_is_made_again),
+        cmocka_unit_test(seal_of_a_fenced_object_is_on_other_frames),
+        cmocka_unit_test(writer_cut_off_is_killed_where_that_is_wanted),
+        cmocka_unit_test(frames_held_by_a_client_are_charged_to_its_user),
+        cmocka_unit_test(frames_held_by_two_clients_are_charged_to_who_is_left),
+        cmocka_unit_test(client_of_the_owner_that_closes_its_socket_holds_nothing),
+        cmocka_unit_test(process_that_executes_another_program_ends_as_a_client),
+        cmocka_unit_test(socket_closed_under_a_lease_ends_it_after_the_revoke_timeout),
+        cmocka_unit_test(client_that_never_mapped_anything_is_forgotten_at_once),
+        cmocka_unit_test(frames_that_another_user_had_mapped_go_to_no_other_object),
+        cmocka_unit_test(writer_forged_in_a_lease_word_is_none),
+        cmocka_unit_test(client_whose_answer_is_not_read_yet_has_twice_the_time),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
