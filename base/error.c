@@ -107,6 +107,19 @@ gvm_status gvmi_fail_native(gvm_status status, int code, const char *call, const
     return status;
 }
 
+int gvmi_text_fit(const char *text, int max)
+{
+    int len = (int)strnlen(text, (size_t)max + 1);
+
+    if (len <= max)
+        return len;
+    for (len = max; len > 0 && text[len] != ' '; len--)
+        ;
+    while (len > 0 && strchr(" ,:;", text[len - 1]) != NULL)
+        len--;
+    return len > 0 ? len : max; /* one word alone is cut */
+}
+
 gvm_error gvmi_error_save(void)
 {
     return latest;

@@ -126,6 +126,18 @@ static void error_text_too_long_is_cut(void **state)
     assert_int_equal(strlen(error.text), sizeof error.text - 1);
 }
 
+static void text_quoted_in_less_room_ends_with_a_word(void **state)
+{
+    (void)state;
+    assert_int_equal(gvmi_text_fit("all of it", 9), 9);
+    assert_int_equal(gvmi_text_fit("all of it", 8), 6);
+    assert_int_equal(gvmi_text_fit("all of it", 6), 6);
+    assert_int_equal(gvmi_text_fit("all of it", 5), 3);
+    assert_int_equal(gvmi_text_fit("all, of it", 5), 3);
+    assert_int_equal(gvmi_text_fit("unbroken", 4), 4);
+    assert_int_equal(gvmi_text_fit("", 4), 0);
+}
+
 static void error_saved_is_restored(void **state)
 {
     gvm_error error, saved;
@@ -176,6 +188,7 @@ int main(void)
         cmocka_unit_test(error_of_exhaustion_has_its_own_status),
         cmocka_unit_test(error_of_the_driver_is_recorded),
         cmocka_unit_test(error_text_too_long_is_cut),
+        cmocka_unit_test(text_quoted_in_less_room_ends_with_a_word),
         cmocka_unit_test(error_saved_is_restored),
         cmocka_unit_test(error_is_kept_per_thread),
     };
