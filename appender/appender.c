@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "base/size.h"
@@ -189,6 +190,7 @@ static gvm_status make_on(gvm_device *device, uint64_t row_bytes, uint64_t reser
 gvm_status gvm_appender_create(gvm_device *handle, uint64_t row_bytes, uint64_t reserve_bytes,
                                const gvm_appender_options *options, gvm_appender **out)
 {
+    GVMI_UNCANCELLED;
     gvm_appender_options full;
     gvm_device *device;
     gvm_status status;
@@ -237,6 +239,7 @@ uint64_t gvmi_appender_allowed_chunks(const gvm_appender *appender)
 
 gvm_status gvm_appender_set_budget(gvm_appender *handle, uint64_t budget_bytes)
 {
+    GVMI_UNCANCELLED;
     gvm_appender *appender;
     gvm_status status = gvmi_appender_hold(handle, &appender);
 
@@ -266,6 +269,7 @@ gvm_buffer *gvm_appender_buffer(gvm_appender *handle)
 
 gvm_status gvm_appender_get_info(gvm_appender *handle, gvm_appender_info *info)
 {
+    GVMI_UNCANCELLED;
     gvm_appender_info full;
     gvm_appender *a;
     gvm_status status = gvmi_appender_hold(handle, &a);
@@ -299,6 +303,7 @@ gvm_status gvm_appender_get_info(gvm_appender *handle, gvm_appender_info *info)
 
 void gvm_appender_destroy(gvm_appender *handle)
 {
+    GVMI_UNCANCELLED;
     gvm_error error = gvmi_error_save();
     void *object;
     gvm_appender *appender;

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/struct.h"
 
@@ -144,6 +145,7 @@ static gvm_status begin_locked(gvm_appender *a, gvm_append *append)
 
 gvm_status gvm_appender_begin(gvm_appender *handle, gvm_append *append)
 {
+    GVMI_UNCANCELLED;
     gvm_appender *appender;
     gvm_status status;
 
@@ -247,6 +249,7 @@ static gvm_status finish_locked(gvm_appender *a, gvm_appender_result *result)
 
 gvm_status gvm_appender_finish(gvm_appender *handle, gvm_stream stream, gvm_appender_result *result)
 {
+    GVMI_UNCANCELLED;
     gvm_appender *appender;
     gvm_status status = gvmi_appender_hold(handle, &appender);
 
@@ -297,6 +300,7 @@ static gvm_status take_locked(gvm_appender *a, gvm_buffer **out)
 
 gvm_status gvm_appender_take(gvm_appender *handle, gvm_buffer **out)
 {
+    GVMI_UNCANCELLED;
     gvm_appender *appender;
     gvm_status status;
 
@@ -312,6 +316,7 @@ gvm_status gvm_appender_take(gvm_appender *handle, gvm_buffer **out)
 
 gvm_status gvm_appender_reset(gvm_appender *handle)
 {
+    GVMI_UNCANCELLED;
     gvm_appender *appender;
     gvm_status status = gvmi_appender_hold(handle, &appender);
 

@@ -1,10 +1,14 @@
 /* Mutexes with a rank; see lock.h. In debug builds each thread counts the locks it holds per rank.
  */
+#define _GNU_SOURCE /* pthread_mutex_clocklock */
 #include "base/lock.h"
 
+#include <errno.h>
 #include <stdint.h>
+#include <time.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 
 #ifndef NDEBUG
 static _Thread_local uint8_t held[GVMI_RANK_COUNT];
@@ -63,6 +67,50 @@ void gvmi_unlock(gvmi_mutex *mutex)
     held[mutex->rank]--;
 #endif
     pthread_mutex_unlock(&mutex->mutex);
+}
+
+static struct timespec time_of(int64_t ns)
+{
+    const int64_t second = 1000 * GVMI_NS_PER_MS;
+
+    return (struct timespec){.tv_sec = ns / second, .tv_nsec = ns % second};
+}
+
+bool gvmi_lock_until(gvmi_mutex *mutex, int64_t deadline_ns)
+{
+    const struct timespec until = time_of(deadline_ns);
+
+    if (deadline_ns == GVMI_NEVER_NS) {
+        gvmi_lock(mutex);
+        return true;
+    }
+    GVM_ASSERT(!held_from((int)mutex->rank));
+    if (pthread_mutex_clocklock(&mutex->mutex, CLOCK_MONOTONIC, &until) != 0)
+        return false;
+#ifndef NDEBUG
+    held[mutex->rank]++;
+#endif
+    return true;
+}
+
+void gvmi_cond_init(pthread_cond_t *cond)
+{
+    pthread_condattr_t steady;
+
+    pthread_condattr_init(&steady);
+    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
+    pthread_cond_init(cond, &steady);
+    pthread_condattr_destroy(&steady);
+}
+
+bool gvmi_wait_until(pthread_cond_t *cond, gvmi_mutex *mutex, int64_t deadline_ns)
+{
+    const struct timespec until = time_of(deadline_ns);
+
+    if (deadline_ns != GVMI_NEVER_NS)
+        return pthread_cond_timedwait(cond, &mutex->mutex, &until) != ETIMEDOUT;
+    pthread_cond_wait(cond, &mutex->mutex);
+    return true;
 }
 
 void gvmi_lock_pair(gvmi_mutex *a, gvmi_mutex *b)

@@ -13,6 +13,7 @@
 
 #include <pthread.h>
 #include <stdbool.h>
+#include <stdint.h>
 
 typedef enum gvmi_rank {
     GVMI_RANK_START, /* loading the driver, opening a device: held across driver calls, and while the
@@ -48,6 +49,16 @@ void gvmi_mutex_init(gvmi_mutex *mutex, gvmi_rank rank);
 void gvmi_mutex_destroy(gvmi_mutex *mutex);
 void gvmi_lock(gvmi_mutex *mutex);
 void gvmi_unlock(gvmi_mutex *mutex);
+
+/* As gvmi_lock(), up to a deadline on CLOCK_MONOTONIC (base/clock.h). False: it came first. */
+bool gvmi_lock_until(gvmi_mutex *mutex, int64_t deadline_ns);
+
+/* A condition that gvmi_wait_until() waits for: its clock is CLOCK_MONOTONIC. */
+void gvmi_cond_init(pthread_cond_t *cond);
+
+/* Waits once, with the mutex held, up to a deadline; wakes without cause as pthread_cond_wait()
+ * does. False: the deadline has come. */
+bool gvmi_wait_until(pthread_cond_t *cond, gvmi_mutex *mutex, int64_t deadline_ns);
 
 /* Two locks of one rank, which may be the same lock. */
 void gvmi_lock_pair(gvmi_mutex *a, gvmi_mutex *b);

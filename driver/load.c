@@ -14,6 +14,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/options.h"
@@ -266,6 +267,7 @@ void gvmi_driver_install(const gvmi_driver *table)
 
 gvm_status gvm_driver_get_info(gvm_driver_info *info)
 {
+    GVMI_UNCANCELLED;
     gvm_status status = gvmi_driver_start();
 
     if (status != GVM_OK)

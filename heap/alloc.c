@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "base/text.h"
@@ -169,6 +170,7 @@ static gvm_status take_for_shelf(gvm_heap *heap, uint64_t key, uint32_t units, g
 static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char *tag, uint64_t key,
                                void **out)
 {
+    GVMI_UNCANCELLED; /* here, as what is quicker comes to no cancellation point */
     const uint64_t units = gvmi_heap_units(size_bytes);
     gvmi_block *block = NULL;
     gvm_heap *heap;
@@ -358,6 +360,7 @@ static gvm_status free_locked(gvm_heap *heap, void *ptr, int mode, uint64_t key,
 
 static gvm_status free_slowly(gvm_heap *handle, void *ptr, int mode, uint64_t key, gvm_stream stream)
 {
+    GVMI_UNCANCELLED;
     gvm_heap *heap;
     gvm_status status = gvmi_heap_hold(handle, &heap);
 
@@ -428,6 +431,7 @@ static gvm_status resize_locked(gvm_heap *heap, void *ptr, uint64_t size_bytes)
 
 gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
 {
+    GVMI_UNCANCELLED;
     gvm_heap *heap;
     unsigned step = 0;
     gvm_status status;

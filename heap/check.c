@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "heap/heap.h"
 
@@ -231,6 +232,7 @@ static gvm_status check_locked(gvm_heap *heap)
 
 gvm_status gvm_heap_check(gvm_heap *handle)
 {
+    GVMI_UNCANCELLED;
     gvm_heap *heap;
     gvm_status status = gvmi_heap_hold(handle, &heap);
 

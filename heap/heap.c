@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "base/struct.h"
@@ -124,6 +125,7 @@ static gvm_status read_options(const gvm_heap_options *options, gvm_heap *heap)
 
 gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *options, gvm_heap **out)
 {
+    GVMI_UNCANCELLED;
     gvm_heap *heap;
     gvm_status status;
 
@@ -190,6 +192,7 @@ static void close_segments(gvm_heap *heap, gvmi_arena *arena)
 
 void gvm_heap_destroy(gvm_heap *handle)
 {
+    GVMI_UNCANCELLED;
     void *object;
     gvm_heap *heap;
     gvm_error error;
@@ -246,6 +249,7 @@ static void wait_for_stream(gvm_heap *heap, uint64_t key)
 
 gvm_status gvm_heap_stream_end(gvm_heap *handle, gvm_stream stream)
 {
+    GVMI_UNCANCELLED;
     const uint64_t key = gvmi_stream_key(stream);
     gvmi_arena *arena;
     gvm_heap *heap;
@@ -277,6 +281,7 @@ static void empty_shelves(gvm_heap *heap)
 
 gvm_status gvm_heap_trim(gvm_heap *handle, uint64_t keep_bytes)
 {
+    GVMI_UNCANCELLED;
     gvm_heap *heap;
     gvm_status status = gvmi_heap_hold(handle, &heap);
 
@@ -299,6 +304,7 @@ gvm_status gvm_heap_trim(gvm_heap *handle, uint64_t keep_bytes)
 
 gvm_status gvm_heap_set_limit(gvm_heap *handle, uint64_t limit_bytes)
 {
+    GVMI_UNCANCELLED;
     gvm_heap *heap;
     gvm_status status = gvmi_heap_hold(handle, &heap);
 
@@ -361,6 +367,7 @@ static bool give_visited(gvm_heap *heap, gvmi_block *block, void *arg)
 
 gvm_status gvm_heap_reset(gvm_heap *handle)
 {
+    GVMI_UNCANCELLED;
     gvm_heap *heap;
     gvm_status status = gvmi_heap_hold(handle, &heap);
 
@@ -432,6 +439,7 @@ static void fill_info(gvm_heap *heap, gvm_heap_info *info)
 
 gvm_status gvm_heap_get_info(gvm_heap *handle, gvm_heap_info *info)
 {
+    GVMI_UNCANCELLED;
     gvm_heap_info full;
     gvm_heap *heap;
     gvm_status status = gvmi_heap_hold(handle, &heap);
@@ -528,6 +536,7 @@ static gvm_status list_all(gvm_heap *handle, list *l)
 
 gvm_status gvm_heap_list(gvm_heap *heap, gvm_heap_block *blocks, size_t capacity, size_t *count)
 {
+    GVMI_UNCANCELLED;
     list l = {.blocks = blocks, .capacity = capacity};
     gvm_status status;
 
@@ -541,6 +550,7 @@ gvm_status gvm_heap_list(gvm_heap *heap, gvm_heap_block *blocks, size_t capacity
 
 gvm_status gvm_heap_get_usage(gvm_heap *heap, gvm_heap_usage *usages, size_t capacity, size_t *count)
 {
+    GVMI_UNCANCELLED;
     list l = {0};
     gvm_status status;
 

@@ -7,8 +7,9 @@
  * garbage. Whoever changes anything else here raises the version.
  *
  * Every request has a number, and exactly one reply with that number: the type's own, DONE, or
- * FAILED. Messages without a reply have number 0, and so has a FAILED that refuses a connection
- * before a request came.
+ * FAILED. Messages without a reply have number 0, and so has a FAILED that answers no request: it
+ * refuses a connection before a request came, or is the last message before the keeper ends the
+ * connection, with the reason.
  *
  * GVMI_WIRE_TABLE is the one list: X(NAME, value, from, body, tail, fds).
  *   from  C: a client sends it, K: the keeper

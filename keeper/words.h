@@ -14,7 +14,7 @@
  * Both sides store, fence and load, so at least one of them sees the other (Dekker). All operations
  * are sequentially consistent; on x86 the client's addition is the fence, at no extra cost.
  *
- *     lease word   63........32 31......16 15......0     permit word  63........32 31..5 4..0
+ *     lease word   63........32 31......16 15......0     permit word  63........32 31..6 5..0
  *                  acquires     writers    readers                    generation   0     flags
  *
  * acquires counts successes and failures, wrapping; it feeds the policy.
@@ -39,7 +39,8 @@ enum {
     GVMI_PERMIT_WRITE = 1 << 1,   /* a write lease may be taken, if nobody here holds any */
     GVMI_PERMIT_REVOKED = 1 << 2, /* ring when the last lease goes */
     GVMI_PERMIT_PARTIAL = 1 << 3, /* not all on the device: ask the keeper, unless for a scan */
-    GVMI_PERMIT_GONE = 1 << 4,    /* this opening is dead: the keeper has cut it off */
+    GVMI_PERMIT_GONE = 1 << 4,    /* the keeper has cut this process off, or ended the opening */
+    GVMI_PERMIT_BROKEN = 1 << 5, /* a MAP of this opening has failed: it permits nothing any more */
 };
 
 /* A line of its own each, or threads on different objects would share one. */

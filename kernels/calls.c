@@ -4,6 +4,7 @@
 #include <endian.h>
 #include <string.h>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "kernels/basic.h"
 #include "kernels/kernels.h"
@@ -55,6 +56,7 @@ static void finish(gvm_device *device)
 gvm_status gvm_fill_random_f64(gvm_device *handle, uint64_t address, uint64_t count,
                                uint64_t first_index, uint64_t seed, gvm_stream stream)
 {
+    GVMI_UNCANCELLED;
     const gvmi_fill_params params = {address, count, first_index, seed};
     gvm_device *device;
     gvm_status status = check_array(address, count);
@@ -73,6 +75,7 @@ gvm_status gvm_fill_random_f64(gvm_device *handle, uint64_t address, uint64_t co
 gvm_status gvm_sum_f64(gvm_device *handle, uint64_t address, uint64_t count, gvm_stream stream,
                        double *sum)
 {
+    GVMI_UNCANCELLED;
     gvmi_sum_params params = {address, count, 0};
     gvmi_result result;
     gvm_device *device;
@@ -101,6 +104,7 @@ gvm_status gvm_sum_f64(gvm_device *handle, uint64_t address, uint64_t count, gvm
 gvm_status gvm_checksum(gvm_device *handle, uint64_t address, uint64_t len_bytes, gvm_stream stream,
                         uint64_t *checksum)
 {
+    GVMI_UNCANCELLED;
     gvmi_checksum_params params = {address, len_bytes, 0};
     gvmi_result result;
     gvm_device *device;
@@ -146,6 +150,7 @@ uint64_t gvm_checksum_host(const void *data, uint64_t len_bytes)
 gvm_status gvm_compare(gvm_device *handle, uint64_t address_a, uint64_t address_b,
                        uint64_t len_bytes, gvm_stream stream, uint64_t *first_difference)
 {
+    GVMI_UNCANCELLED;
     gvmi_compare_params params = {address_a, address_b, len_bytes, 0};
     gvmi_result result;
     gvm_device *device;

@@ -8,6 +8,7 @@
  * real device they fault while their rights change, which they would where a patch's seal has left
  * chunks writable (sharing/update.c).
  */
+#include "base/cancel.h"
 #include "base/error.h"
 #include "memory/buffer.h"
 
@@ -60,6 +61,7 @@ static gvm_status seal_locked(gvm_buffer *buffer)
 
 gvm_status gvm_buffer_seal(gvm_buffer *handle)
 {
+    GVMI_UNCANCELLED;
     gvm_buffer *buffer;
     gvm_status status = gvmi_buffer_hold(handle, &buffer);
 
@@ -150,6 +152,7 @@ static gvm_status check_grant_locked(const gvm_buffer *buffer, const gvm_device 
 
 gvm_status gvm_buffer_grant(gvm_buffer *handle, gvm_device *peer_handle, gvm_access access)
 {
+    GVMI_UNCANCELLED;
     gvm_device *peer;
     gvm_buffer *buffer;
     gvm_status status = gvmi_device_hold(peer_handle, &peer);

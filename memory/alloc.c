@@ -1,6 +1,7 @@
 /* Memory by the piece: a buffer that is committed whole, known by its address. */
 #include <gvmem/alloc.h>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "base/size.h"
@@ -20,6 +21,7 @@ static uint64_t piece_chunk_bytes(uint64_t size_bytes)
 
 gvm_status gvm_alloc(gvm_device *device, void **out, size_t size_bytes)
 {
+    GVMI_UNCANCELLED;
     gvm_buffer_options options = {.struct_size = sizeof options};
     gvm_buffer *buffer;
     uint64_t address;
@@ -48,6 +50,7 @@ fail_destroy:
 
 gvm_status gvm_free(void *ptr)
 {
+    GVMI_UNCANCELLED;
     void *buffer;
     gvm_status status;
 
@@ -61,6 +64,7 @@ gvm_status gvm_free(void *ptr)
 
 gvm_status gvm_alloc_buffer(const void *ptr, gvm_buffer **out)
 {
+    GVMI_UNCANCELLED;
     void *buffer;
     gvm_status status;
 

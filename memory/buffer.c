@@ -6,6 +6,7 @@
 #include <sys/random.h>
 
 #include "base/assert.h"
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "base/size.h"
@@ -203,6 +204,7 @@ gvm_status gvmi_buffer_create(gvm_device *device, const gvmi_buffer_spec *spec, 
 gvm_status gvm_buffer_create(gvm_device *handle, uint64_t reserve_bytes,
                              const gvm_buffer_options *options, gvm_buffer **out)
 {
+    GVMI_UNCANCELLED;
     gvmi_buffer_spec spec;
     gvm_device *device;
     gvm_status status;
@@ -249,6 +251,7 @@ void gvmi_buffer_free(gvm_buffer *buffer)
 
 void gvm_buffer_destroy(gvm_buffer *handle)
 {
+    GVMI_UNCANCELLED;
     void *buffer;
 
     if (handle != NULL && gvmi_registry_remove(GVMI_KIND_BUFFER, gvmi_key(handle), &buffer) == GVM_OK)
@@ -338,6 +341,7 @@ uint64_t gvm_buffer_address(const gvm_buffer *handle)
 
 gvm_status gvm_buffer_get_info(gvm_buffer *handle, gvm_buffer_info *info)
 {
+    GVMI_UNCANCELLED;
     gvm_buffer_info full;
     gvm_buffer *buffer;
     gvm_status status = gvmi_buffer_hold(handle, &buffer);
@@ -368,6 +372,7 @@ gvm_status gvm_buffer_get_info(gvm_buffer *handle, gvm_buffer_info *info)
 
 gvm_status gvm_buffer_get_tier(gvm_buffer *handle, uint64_t offset_bytes, gvm_tier *tier)
 {
+    GVMI_UNCANCELLED;
     gvm_buffer *buffer;
     gvm_status status;
 

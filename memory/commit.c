@@ -3,6 +3,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/cancel.h"
 #include "base/error.h"
 #include "memory/buffer.h"
 
@@ -237,6 +238,7 @@ static gvm_status check_owner_locked(const gvm_buffer *buffer)
 
 gvm_status gvm_buffer_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes)
 {
+    GVMI_UNCANCELLED;
     gvm_buffer *buffer;
     uint64_t first, end;
     gvm_status status = gvmi_buffer_hold(handle, &buffer);
@@ -293,5 +295,7 @@ gvm_status gvmi_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint6
 
 gvm_status gvm_buffer_decommit(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes)
 {
+    GVMI_UNCANCELLED;
+
     return gvmi_buffer_decommit(buffer, offset_bytes, len_bytes, GVMI_RELEASE_KEEP);
 }

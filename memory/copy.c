@@ -9,6 +9,7 @@
  */
 #include <string.h>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "memory/buffer.h"
@@ -159,23 +160,31 @@ static gvm_status copy_host(gvm_buffer *handle, uint64_t offset, direction way, 
 gvm_status gvm_buffer_copy_in(gvm_buffer *dst, uint64_t dst_offset_bytes, const void *src,
                               uint64_t len_bytes)
 {
+    GVMI_UNCANCELLED;
+
     return copy_host(dst, dst_offset_bytes, IN, (void *)(uintptr_t)src, len_bytes, true, NULL);
 }
 
 gvm_status gvm_buffer_copy_in_async(gvm_buffer *dst, uint64_t dst_offset_bytes, const void *src,
                                     uint64_t len_bytes, gvm_stream stream)
 {
+    GVMI_UNCANCELLED;
+
     return copy_host(dst, dst_offset_bytes, IN, (void *)(uintptr_t)src, len_bytes, false, stream);
 }
 
 gvm_status gvm_buffer_copy_out(void *dst, gvm_buffer *src, uint64_t src_offset_bytes, uint64_t len_bytes)
 {
+    GVMI_UNCANCELLED;
+
     return copy_host(src, src_offset_bytes, OUT, dst, len_bytes, true, NULL);
 }
 
 gvm_status gvm_buffer_copy_out_async(void *dst, gvm_buffer *src, uint64_t src_offset_bytes,
                                      uint64_t len_bytes, gvm_stream stream)
 {
+    GVMI_UNCANCELLED;
+
     return copy_host(src, src_offset_bytes, OUT, dst, len_bytes, false, stream);
 }
 
@@ -266,12 +275,16 @@ static gvm_status copy_between(gvm_buffer *dst_handle, uint64_t dst_offset, gvm_
 gvm_status gvm_buffer_copy(gvm_buffer *dst, uint64_t dst_offset_bytes, gvm_buffer *src,
                            uint64_t src_offset_bytes, uint64_t len_bytes)
 {
+    GVMI_UNCANCELLED;
+
     return copy_between(dst, dst_offset_bytes, src, src_offset_bytes, len_bytes, true, NULL);
 }
 
 gvm_status gvm_buffer_copy_async(gvm_buffer *dst, uint64_t dst_offset_bytes, gvm_buffer *src,
                                  uint64_t src_offset_bytes, uint64_t len_bytes, gvm_stream stream)
 {
+    GVMI_UNCANCELLED;
+
     return copy_between(dst, dst_offset_bytes, src, src_offset_bytes, len_bytes, false, stream);
 }
 
@@ -356,11 +369,15 @@ static gvm_status fill(gvm_buffer *handle, uint64_t offset, uint64_t len, const 
 gvm_status gvm_buffer_fill(gvm_buffer *dst, uint64_t offset_bytes, uint64_t len_bytes,
                            const void *pattern, size_t pattern_bytes)
 {
+    GVMI_UNCANCELLED;
+
     return fill(dst, offset_bytes, len_bytes, pattern, pattern_bytes, true, NULL);
 }
 
 gvm_status gvm_buffer_fill_async(gvm_buffer *dst, uint64_t offset_bytes, uint64_t len_bytes,
                                  const void *pattern, size_t pattern_bytes, gvm_stream stream)
 {
+    GVMI_UNCANCELLED;
+
     return fill(dst, offset_bytes, len_bytes, pattern, pattern_bytes, false, stream);
 }

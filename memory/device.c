@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "base/registry.h"
@@ -23,6 +24,7 @@ void (*gvmi_appends_unload)(gvm_device *device);
 
 gvm_status gvm_device_count(int32_t *count)
 {
+    GVMI_UNCANCELLED;
     gvm_status status;
     int found;
     CUresult result;
@@ -238,6 +240,7 @@ fail_free:
 
 gvm_status gvm_device_open(int32_t ordinal, gvm_device **out)
 {
+    GVMI_UNCANCELLED;
     gvm_status status;
     int32_t count;
 
@@ -279,6 +282,7 @@ static void release_locked(gvm_device *device)
 
 void gvm_device_close(gvm_device *device)
 {
+    GVMI_UNCANCELLED;
     void *object;
 
     if (device == NULL)
@@ -364,6 +368,7 @@ CUresult gvmi_device_alloc(const gvm_device *device, CUdeviceptr *out, size_t by
 
 gvm_status gvm_device_get_info(gvm_device *handle, gvm_device_info *info)
 {
+    GVMI_UNCANCELLED;
     gvm_device_info full;
     gvm_device *device;
     size_t free_bytes, total_bytes;
@@ -393,6 +398,7 @@ gvm_status gvm_device_get_info(gvm_device *handle, gvm_device_info *info)
 
 gvm_status gvm_device_synchronize(gvm_device *handle)
 {
+    GVMI_UNCANCELLED;
     gvm_device *device;
     CUresult result;
     gvm_status status = gvmi_device_hold(handle, &device);
@@ -413,6 +419,7 @@ gvm_status gvm_device_synchronize(gvm_device *handle)
 
 gvm_status gvm_device_trim(gvm_device *handle, uint64_t keep_bytes)
 {
+    GVMI_UNCANCELLED;
     gvm_device *device;
     gvm_status status = gvmi_device_hold(handle, &device);
 

@@ -9,6 +9,7 @@
  * the moment the old mapping is gone, the chunk is UNMAPPED with the old or the new handle, both
  * with the same bytes, and settles on the next call if it cannot at once.
  */
+#include "base/cancel.h"
 #include "base/error.h"
 #include "memory/buffer.h"
 
@@ -213,6 +214,7 @@ static gvm_status check_move(const gvm_buffer *buffer, gvm_tier to)
 
 gvm_status gvm_buffer_move(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes, gvm_tier tier)
 {
+    GVMI_UNCANCELLED;
     gvm_buffer *buffer;
     uint64_t first, end;
     gvm_status status = gvmi_buffer_hold(handle, &buffer);

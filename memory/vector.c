@@ -8,6 +8,7 @@
 
 #include <stdlib.h>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/lock.h"
 #include "base/registry.h"
@@ -41,6 +42,7 @@ static gvm_status check_vmm(const gvm_device *handle)
 gvm_status gvm_vector_create(gvm_device *device, size_t elem_bytes, uint64_t max_count,
                              const gvm_buffer_options *options, gvm_vector **out)
 {
+    GVMI_UNCANCELLED;
     gvm_buffer_info info = {.struct_size = sizeof info};
     gvm_vector *vector;
     gvm_status status;
@@ -118,6 +120,7 @@ static gvm_status reserve_locked(gvm_vector *vector, uint64_t capacity)
 
 gvm_status gvm_vector_append(gvm_vector *handle, const void *elems, uint64_t count)
 {
+    GVMI_UNCANCELLED;
     gvm_vector *vector;
     gvm_status status;
 
@@ -154,6 +157,7 @@ static gvm_status check_unsealed(gvm_vector *vector)
 
 gvm_status gvm_vector_resize(gvm_vector *handle, uint64_t count)
 {
+    GVMI_UNCANCELLED;
     gvm_vector *vector;
     gvm_status status = hold(handle, &vector);
 
@@ -170,6 +174,7 @@ gvm_status gvm_vector_resize(gvm_vector *handle, uint64_t count)
 
 gvm_status gvm_vector_reserve(gvm_vector *handle, uint64_t capacity)
 {
+    GVMI_UNCANCELLED;
     gvm_vector *vector;
     gvm_status status = hold(handle, &vector);
 
@@ -184,6 +189,7 @@ gvm_status gvm_vector_reserve(gvm_vector *handle, uint64_t capacity)
 
 gvm_status gvm_vector_shrink(gvm_vector *handle)
 {
+    GVMI_UNCANCELLED;
     gvm_vector *vector;
     uint64_t used, held, kept;
     gvm_status status = hold(handle, &vector);
@@ -259,6 +265,7 @@ gvm_buffer *gvm_vector_buffer(gvm_vector *vector)
 
 void gvm_vector_destroy(gvm_vector *handle)
 {
+    GVMI_UNCANCELLED;
     void *object;
     gvm_vector *vector;
 

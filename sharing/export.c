@@ -8,6 +8,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "sharing/share.h"
 
@@ -133,6 +134,7 @@ static gvm_status export_locked(gvm_buffer *buffer, uint64_t offset_bytes, uint6
 gvm_status gvm_share_export(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
                             gvm_share **out)
 {
+    GVMI_UNCANCELLED;
     gvm_buffer *buffer;
     gvm_share *share;
     gvm_status status;

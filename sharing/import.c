@@ -9,6 +9,7 @@
 #include <inttypes.h>
 #include <string.h>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "base/struct.h"
@@ -222,6 +223,7 @@ static gvm_status import(const gvm_share *share, gvm_device *device,
 gvm_status gvm_share_import(const gvm_share *handle, gvm_device *device_handle,
                             const gvm_import_options *options, gvm_buffer **out)
 {
+    GVMI_UNCANCELLED;
     gvm_share *share;
     gvm_device *device;
     gvm_status status;

@@ -10,6 +10,7 @@
 
 #include <gvmem/share.h>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "base/size.h"
@@ -134,6 +135,7 @@ static void free_copy(gvm_legacy *legacy)
 gvm_status gvm_legacy_export(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
                              gvm_legacy **out)
 {
+    GVMI_UNCANCELLED;
     gvm_buffer *buffer;
     gvm_legacy *legacy;
     gvm_status status;
@@ -175,6 +177,7 @@ fail_drop:
 gvm_status gvm_legacy_get(const gvm_legacy *legacy_handle, gvm_legacy_handle *handle,
                           uint64_t *address, uint64_t *len_bytes)
 {
+    GVMI_UNCANCELLED;
     void *object;
     gvm_status status = gvmi_registry_hold(GVMI_KIND_LEGACY, gvmi_key(legacy_handle), &object);
     const gvm_legacy *legacy = object;
@@ -193,6 +196,7 @@ gvm_status gvm_legacy_get(const gvm_legacy *legacy_handle, gvm_legacy_handle *ha
 
 void gvm_legacy_destroy(gvm_legacy *legacy)
 {
+    GVMI_UNCANCELLED;
     void *object;
 
     if (legacy != NULL && gvmi_registry_remove(GVMI_KIND_LEGACY, gvmi_key(legacy), &object) == GVM_OK)
@@ -291,6 +295,7 @@ static gvm_status open_locked(gvm_device *device, const gvm_legacy_handle *handl
 
 gvm_status gvm_legacy_open(gvm_device *device_handle, const gvm_legacy_handle *handle, uint64_t *address)
 {
+    GVMI_UNCANCELLED;
     gvm_device *device;
     gvm_status status;
 
@@ -332,6 +337,7 @@ static gvm_status close_locked(gvm_device *device, uint64_t address, opened *ent
 
 gvm_status gvm_legacy_close(gvm_device *device_handle, uint64_t address)
 {
+    GVMI_UNCANCELLED;
     gvm_device *device;
     opened *entry;
     gvm_status status = gvmi_device_hold(device_handle, &device);

@@ -9,6 +9,7 @@
  * lie about the count costs the liar the bytes. Nor does it read past the first 16 bytes before it
  * knows that they begin a share of a version it understands.
  */
+#include "base/cancel.h"
 #include "base/error.h"
 #include "sharing/share.h"
 #include "sharing/socket.h"
@@ -34,6 +35,7 @@ static gvm_status send_all(const gvmi_socket *socket, const gvm_share *share)
 
 gvm_status gvm_share_send(const gvm_share *handle, int socket_fd, int timeout_ms)
 {
+    GVMI_UNCANCELLED;
     gvmi_socket socket;
     gvm_share *share;
     gvm_status status = gvmi_share_hold(handle, &share);
@@ -87,6 +89,7 @@ static gvm_status receive_piece(const gvmi_socket *socket, gvm_share *share, uin
 
 gvm_status gvm_share_receive(int socket_fd, int timeout_ms, gvm_share **out)
 {
+    GVMI_UNCANCELLED;
     gvmi_socket socket;
     gvm_share *share;
     uint64_t floor_bytes = 0;

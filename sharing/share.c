@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "base/struct.h"
@@ -76,6 +77,7 @@ void gvmi_share_drop(gvm_share *share)
 
 void gvm_share_destroy(gvm_share *share)
 {
+    GVMI_UNCANCELLED;
     void *object;
 
     if (share != NULL && gvmi_registry_remove(GVMI_KIND_SHARE, gvmi_key(share), &object) == GVM_OK)
@@ -84,6 +86,7 @@ void gvm_share_destroy(gvm_share *share)
 
 gvm_status gvm_share_get_info(const gvm_share *handle, gvm_share_info *info)
 {
+    GVMI_UNCANCELLED;
     gvm_share *share;
     gvm_status status = gvmi_share_hold(handle, &share);
     const gvmi_descriptor *about;

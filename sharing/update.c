@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/cancel.h"
 #include "base/error.h"
 #include "sharing/share.h"
 
@@ -296,6 +297,7 @@ static gvm_status update_locked(update *u)
 
 gvm_status gvm_share_update(const gvm_share *share_handle, gvm_buffer *buffer_handle)
 {
+    GVMI_UNCANCELLED;
     update u = {.in_place = true};
     gvm_share *share;
     gvm_status status = gvmi_share_hold(share_handle, &share);

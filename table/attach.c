@@ -5,6 +5,7 @@
 
 #include <gvmem/kernels.h>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "base/struct.h"
@@ -111,6 +112,7 @@ static gvm_status attach(gvm_table *table, uint32_t flags)
 
 gvm_status gvm_table_attach(const char *token, uint32_t flags, gvm_table **out)
 {
+    GVMI_UNCANCELLED;
     gvm_table *table;
     gvm_status status;
 
@@ -136,6 +138,7 @@ gvm_status gvm_table_attach(const char *token, uint32_t flags, gvm_table **out)
 
 void gvm_table_detach(gvm_table *handle)
 {
+    GVMI_UNCANCELLED;
     void *table;
 
     if (handle == NULL || gvmi_registry_remove(GVMI_KIND_TABLE, gvmi_key(handle), &table) != GVM_OK)
@@ -161,6 +164,7 @@ void gvmi_table_leave(gvm_table *table)
 
 gvm_status gvm_table_get_info(gvm_table *handle, gvm_table_info *info)
 {
+    GVMI_UNCANCELLED;
     gvm_table *table;
     gvm_status status = gvmi_table_hold(handle, &table);
 
@@ -174,6 +178,7 @@ gvm_status gvm_table_get_info(gvm_table *handle, gvm_table_info *info)
 
 gvm_status gvm_table_get_column(gvm_table *handle, uint32_t index, gvm_table_column *column)
 {
+    GVMI_UNCANCELLED;
     gvm_table *table;
     gvm_status status = gvmi_table_hold(handle, &table);
 
@@ -190,6 +195,7 @@ gvm_status gvm_table_get_column(gvm_table *handle, uint32_t index, gvm_table_col
 
 gvm_status gvm_table_find_column(gvm_table *handle, const char *name, uint32_t *index)
 {
+    GVMI_UNCANCELLED;
     gvm_table *table;
     gvm_status status;
     uint32_t i = 0;

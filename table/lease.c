@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "table/table.h"
@@ -54,6 +55,7 @@ static gvm_status check_columns(const gvm_table *table, const uint32_t *columns,
 
 gvm_status gvm_table_open_columns(gvm_table *handle, const uint32_t *columns, uint32_t count)
 {
+    GVMI_UNCANCELLED;
     gvm_table *table;
     gvm_status status = gvmi_table_hold(handle, &table);
 
@@ -171,6 +173,7 @@ static gvm_status acquire(gvm_table *table, gvm_table_data **order, uint32_t cou
 gvm_status gvm_table_acquire(gvm_table *handle, const uint32_t *columns, uint32_t count,
                              const gvm_acquire_options *options, gvm_table_data *data)
 {
+    GVMI_UNCANCELLED;
     gvm_table_data **order = NULL;
     gvm_table *table;
     gvm_status status = gvmi_table_hold(handle, &table);
@@ -224,11 +227,15 @@ static gvm_status release_all(gvm_table *handle, gvm_table_data *data, uint32_t 
 
 gvm_status gvm_table_release(gvm_table *table, gvm_table_data *data, uint32_t count)
 {
+    GVMI_UNCANCELLED;
+
     return release_all(table, data, count, NULL, false);
 }
 
 gvm_status gvm_table_release_async(gvm_table *table, gvm_table_data *data, uint32_t count,
                                    gvm_stream stream)
 {
+    GVMI_UNCANCELLED;
+
     return release_all(table, data, count, stream, true);
 }

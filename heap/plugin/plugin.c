@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
 #include "base/size.h"
 
 #define DEVICES_MAX 64
@@ -126,6 +127,7 @@ __attribute__((destructor)) static void close_trace(void)
 
 static void record(char kind, const void *ptr, uint64_t bytes, gvm_stream stream)
 {
+    GVMI_UNCANCELLED;
     struct timespec now;
 
     if (!atomic_load_explicit(&tracing, memory_order_relaxed))
@@ -172,6 +174,7 @@ static gvm_heap *make_heap_locked(int ordinal)
 
 gvm_heap *gvm_plugin_heap(int device)
 {
+    GVMI_UNCANCELLED;
     gvm_heap *heap;
 
     if (device < 0 || device >= DEVICES_MAX)

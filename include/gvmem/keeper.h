@@ -22,18 +22,29 @@
  * outlives the keeper itself. When the keeper dies, memory that is mapped stays readable, leases
  * already held stay good, and the next call that needs it answers GVM_E_KEEPER.
  *
+ * A process that does not do its part in time (it was stopped, or keeps a lease too long) is cut off:
+ * the others go on without it, and what it holds is no longer the object. Every call on its objects
+ * then answers GVM_E_KEEPER, the release of a lease too, and the error text has the reason.
+ *
+ * A keeper may be stopped, or under too much load to answer. gvm_object_acquire() and
+ * gvm_object_seal() keep their time-outs nevertheless; gvm_keeper_connect() waits 10 s at most,
+ * gvm_object_close() and gvm_keeper_close() about a second or two. Every other call that asks the
+ * keeper waits for its answer as long as the keeper lives: all that make, open, change or describe
+ * objects, and those for whoever runs the machine.
+ *
  * Names begin with "/" and consist of printable characters, at most GVM_NAME_BYTES_MAX - 1 bytes:
  * "/sales/2026/q3". Access is checked as for files: owner, group, others; execute bits are unused.
  * Read-only access guards against mistakes, not malice: the driver's file descriptors carry no
  * rights, so a hostile program that may read an object can also write it.
  *
  * Threads: any thread may call anything; acquire and release of one object scale over threads.
- * Do not close an object or a connection while other threads use it. A child made by fork() must
- * connect anew.
+ * Do not close an object or a connection while other threads use it. No call is a cancellation
+ * point. In a child made by fork() neither its parent's connections nor, if its parent has used a
+ * GPU, a GPU can be used: it should exec a program.
  * Ownership: the caller owns a connection and the objects it opened over it; closing the connection
  * closes them.
  * Every call may also return GVM_E_FOREIGN (closed or unknown), GVM_E_KEEPER (the keeper died, or
- * cut this process off; connect anew), GVM_E_NOMEM, GVM_E_LOST, GVM_E_DRIVER and GVM_E_SYSTEM.
+ * cut this process off: close the connection and connect anew), GVM_E_NOMEM, GVM_E_LOST, GVM_E_DRIVER and GVM_E_SYSTEM.
  *
  * Semantics: shm_overview(7) for names and life, fcntl(2) leases for revocation, CUDA Driver API
  * "Virtual Memory Management" for the memory. docs/design/keeper.md has the protocol.
@@ -53,6 +64,7 @@ typedef struct gvm_object gvm_object; /* an object opened over one */
 #define GVM_NAME_BYTES_MAX 256      /* with the NUL */
 #define GVM_METADATA_BYTES_MAX 4096 /* what a creator attaches to an object */
 #define GVM_OBJECTS_OPEN_MAX 4096   /* of one connection */
+#define GVM_TRY (-1)                /* a timeout_ms: do not wait. 0 waits for ever */
 
 /* ---- connections */
 
@@ -138,7 +150,8 @@ GVM_API gvm_status gvm_object_open(gvm_keeper *keeper, const char *name, uint32_
                                    gvm_object **out);
 
 /* Ends one opening; leases on it end, and work that uses them must be over. NULL and unknown
- * pointers are ignored. */
+ * pointers are ignored. What a keeper that does not answer keeps it from doing within a second, the
+ * connection's thread does later. */
 GVM_API void gvm_object_close(gvm_object *object);
 
 /* Takes the name away, as unlink(2): who has the object open keeps it, and its memory is freed when
@@ -161,9 +174,13 @@ GVM_API gvm_status gvm_object_grow(gvm_object *object, uint64_t bytes);
 
 /* Makes the object read-only for good, for everyone, after waiting for a write lease elsewhere to
  * end: write leases are not to be had any more, and what is mapped from then on is mapped read-only.
- * Kernels that read go on. A sealed object outlives its creator.
+ * Kernels that read go on. A sealed object outlives its creator. timeout_ms as for
+ * gvm_object_acquire(): 0 waits for ever, GVM_TRY not at all.
  *
- * GVM_E_DENIED, GVM_E_TIMEOUT */
+ * GVM_E_INVALID  timeout_ms is neither of them and not positive
+ * GVM_E_DENIED   not its owner, or opened GVM_OPEN_READONLY
+ * GVM_E_TIMEOUT  a write lease is held elsewhere; or the keeper does not answer, and may seal the
+ *                object yet */
 GVM_API gvm_status gvm_object_seal(gvm_object *object, int timeout_ms);
 
 enum {
@@ -215,11 +232,9 @@ typedef enum gvm_hint {
 /* Zero means default in every member; NULL: waits for ever, no hint. */
 typedef struct gvm_acquire_options {
     size_t struct_size;
-    int32_t timeout_ms; /* 0: for ever; GVM_TRY: not at all */
+    int32_t timeout_ms; /* 0: for ever; GVM_TRY: not at all, but for the keeper's answer */
     gvm_hint hint;
 } gvm_acquire_options;
-
-#define GVM_TRY (-1)
 
 typedef struct gvm_lease {
     uint64_t address;    /* of the first byte, on the object's device and granted peers */
@@ -232,7 +247,8 @@ typedef struct gvm_lease {
 /* Takes a lease. Succeeds however little device memory there is.
  *
  * GVM_E_INVALID   lease is NULL, an unknown mode or hint
- * GVM_E_TIMEOUT   others kept a conflicting lease
+ * GVM_E_TIMEOUT   others kept a conflicting lease, or the keeper does not answer (with GVM_TRY:
+ *                 within 100 ms)
  * GVM_E_SEALED    a write lease on a sealed object
  * GVM_E_READONLY  a write lease on an object opened GVM_OPEN_READONLY
  * GVM_E_LIMIT     the process has 32767 leases on the object, or too many mappings to map it */
@@ -241,7 +257,10 @@ GVM_API gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
 
 /* Gives a lease back and clears it. Work on the GPU that uses it must be over.
  *
- * GVM_E_INVALID  the lease is NULL, or was released already */
+ * GVM_E_INVALID  the lease is NULL, or was released already
+ * GVM_E_KEEPER   the lease has ended, but the keeper had cut this process off before: what was written
+ *                under it may be lost, what was read may be out of date. The only error after which
+ *                this waits: a second at most, for the reason */
 GVM_API gvm_status gvm_object_release(gvm_object *object, gvm_lease *lease);
 
 /* Gives a lease back when the work submitted to the stream so far is done, and clears it at once.
@@ -249,6 +268,7 @@ GVM_API gvm_status gvm_object_release(gvm_object *object, gvm_lease *lease);
  * that is being captured: a graph would give the lease back at every launch.
  *
  * GVM_E_INVALID  as for gvm_object_release()
+ * GVM_E_KEEPER   likewise, at this moment; the lease ends behind the stream's work nevertheless
  * GVM_E_LOST     the stream's context is broken: the lease is released, as nothing runs there */
 GVM_API gvm_status gvm_object_release_async(gvm_object *object, gvm_lease *lease, gvm_stream stream);
 

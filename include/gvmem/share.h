@@ -26,7 +26,8 @@
  * message, and leaves the socket usable for the caller's own messages. Whoever receives a share can
  * map the memory: send it only to peers that may see it.
  *
- * Threads: any thread may call; one thread at a time per socket and direction.
+ * Threads: any thread may call; one thread at a time per socket and direction. No call is a
+ * cancellation point.
  * Ownership: the caller owns a share and ends it with gvm_share_destroy(), which closes the fds
  * that are still in it.
  * Every call may also return GVM_E_FOREIGN (an object is unknown or destroyed), GVM_E_NOMEM,

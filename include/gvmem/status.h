@@ -6,6 +6,8 @@
  * prints, exits or aborts because of what a driver, another process or an argument did.
  *
  * Threads: any thread may call anything here; gvm_error_last() speaks of the calling thread alone.
+ * No call of the library is a cancellation point: pthread_cancel(3) takes effect when it has returned.
+ * A thread whose cancelability is asynchronous must not call the library.
  * Ownership: all texts returned are constants.
  */
 #ifndef GVMEM_STATUS_H

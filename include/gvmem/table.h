@@ -43,7 +43,8 @@
  * A token says to which socket to connect: attach only those of servers that are trusted. Who may: see
  * the setting gstore_fdw.readers; by default the user that runs the server, and root.
  *
- * Threads: any thread may call anything; detach ends what other threads still do with the table.
+ * Threads: any thread may call anything; detach ends what other threads still do with the table. No
+ * call is a cancellation point.
  * Ownership: the caller owns a table and ends it with gvm_table_detach(). Texts and addresses in
  * answers live as long as it does.
  * Every call may also return GVM_E_FOREIGN (detached or unknown), GVM_E_KEEPER, GVM_E_NOMEM,

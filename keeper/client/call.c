@@ -1,41 +1,19 @@
 /* Requests to the keeper and their replies.
  *
- * A request is on the stack of the thread that waits for it. Only the mapper ends requests: a thread
- * that could not send shuts the socket down and waits for the mapper to notice. So the mapper may
- * look at a request outside the lock.
+ * A request without a deadline is on the stack of the thread that waits for it. Only the mapper ends
+ * requests that were sent: a thread that could not send breaks the connection and waits for the
+ * mapper to notice. So the mapper may look at a request outside the lock.
+ *
+ * A request with a deadline is in memory of its own (CLOSE: in its object) with a reference to its
+ * object, as its thread may be gone when the reply comes.
  */
+#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "keeper/client/client.h"
-#include "sharing/socket.h"
-
-/* ---- sending */
-
-static gvm_status send_bytes(gvm_keeper *keeper, const void *bytes, size_t len, int timeout_ms)
-{
-    gvmi_socket socket = {.fd = keeper->socket, .timeout_ms = -1, .deadline_ns = INT64_MAX};
-    gvm_status status = GVM_OK;
-
-    if (timeout_ms >= 0)
-        status = gvmi_socket_begin(keeper->socket, timeout_ms, &socket);
-    if (status != GVM_OK)
-        return status;
-    gvmi_lock(&keeper->send_lock);
-    status = gvmi_socket_send(&socket, bytes, len, NULL, 0);
-    gvmi_unlock(&keeper->send_lock);
-    return status;
-}
-
-gvm_status gvmi_client_send(gvm_keeper *keeper, const gvmi_wire_message *message, int timeout_ms)
-{
-    char bytes[sizeof *message];
-    const size_t len = gvmi_wire_encode(message, bytes);
-
-    return send_bytes(keeper, bytes, len, timeout_ms);
-}
 
 /* ---- the table of requests */
 
@@ -52,6 +30,10 @@ static gvm_status add_request_locked(gvm_keeper *keeper, gvmi_client_request *re
         gvmi_error_restore(&keeper->loss);
         return GVM_E_KEEPER;
     }
+    if (keeper->given_up >= GVMI_CLIENT_GIVEN_UP_MAX && request->type != GVMI_WIRE_CLOSE)
+        return gvmi_fail(GVM_E_TIMEOUT,
+                         "the keeper (process %u) has left %u requests without an answer",
+                         keeper->keeper_pid, keeper->given_up);
     if (request->type == GVMI_WIRE_ACQUIRE) {
         if (keeper->acquires_waiting == GVMI_CLIENT_WAITING_MAX)
             return gvmi_fail(GVM_E_LIMIT, "%d threads of this connection wait for leases already",
@@ -63,8 +45,7 @@ static gvm_status add_request_locked(gvm_keeper *keeper, gvmi_client_request *re
     return GVM_OK;
 }
 
-/* Takes the request out and wakes its thread; after the lock is gone, so may be the request. */
-static void end_request_locked(gvm_keeper *keeper, gvmi_client_request *request)
+static void unlink_request_locked(gvm_keeper *keeper, const gvmi_client_request *request)
 {
     gvmi_client_request **place = bucket_of(keeper, request->number);
 
@@ -73,42 +54,220 @@ static void end_request_locked(gvm_keeper *keeper, gvmi_client_request *request)
     *place = request->next;
     if (request->type == GVMI_WIRE_ACQUIRE)
         keeper->acquires_waiting--;
+}
+
+/* Takes the request out and wakes its thread; after the lock is gone, so may be the request. True:
+ * it is given up, and the caller's to free. */
+static bool end_request_locked(gvm_keeper *keeper, gvmi_client_request *request)
+{
+    const bool given_up = request->given_up;
+
+    unlink_request_locked(keeper, request);
+    keeper->given_up -= given_up;
     request->done = true;
     pthread_cond_signal(&request->ended);
+    return given_up;
+}
+
+/* What a request with a deadline has, but for its memory. */
+static void clear_request(gvmi_client_request *request)
+{
+    pthread_cond_destroy(&request->ended);
+    gvmi_client_drop_object(request->object);
+}
+
+/* Of one that was given up: CLOSE is in its object's memory. */
+static void free_request(gvmi_client_request *request)
+{
+    gvmi_client_request *own = request->type != GVMI_WIRE_CLOSE ? request : NULL;
+
+    clear_request(request);
+    free(own);
+}
+
+/* ---- calls */
+
+static void give_up_locked(gvm_keeper *keeper, gvmi_client_request *request)
+{
+    request->given_up = true;
+    keeper->given_up++;
+}
+
+/* Puts the request into the table, and its bytes together: from then on a reply may be written in the
+ * message's place. */
+static gvm_status begin_request(gvm_keeper *keeper, gvmi_wire_message *message,
+                                gvmi_client_request *request, char *bytes, size_t *len)
+{
+    gvm_status status;
+
+    request->number = atomic_fetch_add(&keeper->next_number, 1);
+    request->type = (gvmi_wire_type)message->head.type;
+    request->fd = -1;
+    message->head.request = request->number;
+    *len = gvmi_wire_encode(message, bytes);
+    gvmi_lock(&keeper->lock);
+    status = add_request_locked(keeper, request);
+    gvmi_unlock(&keeper->lock);
+    return status;
+}
+
+static void leave_slot_locked(const gvm_object *object)
+{
+    gvm_keeper *keeper = object->keeper;
+
+    if (keeper->slots[object->slot] == object)
+        keeper->slots[object->slot] = NULL;
+}
+
+/* Waits for the end of a request that was sent, unless sending said otherwise. *mine: the request is
+ * out of the table, and the caller's. */
+static gvm_status await_end(gvm_keeper *keeper, gvmi_client_request *request, gvm_status sent,
+                            int64_t deadline_ns, bool *mine)
+{
+    gvm_status status;
+
+    if (sent != GVM_OK && sent != GVM_E_TIMEOUT)
+        gvmi_client_break(keeper);
+    gvmi_lock(&keeper->lock);
+    while (!request->done && sent != GVM_E_TIMEOUT &&
+           gvmi_wait_until(&request->ended, &keeper->lock, deadline_ns))
+        ;
+    *mine = request->done;
+    if (request->done) {
+        status = request->error.status;
+        if (status != GVM_OK)
+            gvmi_error_restore(&request->error);
+    } else {
+        if (sent == GVM_OK)
+            gvmi_fail(GVM_E_TIMEOUT, "the keeper (process %u) does not answer", keeper->keeper_pid);
+        status = GVM_E_TIMEOUT;
+        *mine = sent == GVM_E_TIMEOUT && !request->answering; /* so the keeper knows nothing of it */
+        if (*mine)
+            unlink_request_locked(keeper, request);
+        else
+            give_up_locked(keeper, request);
+    }
+    gvmi_unlock(&keeper->lock);
+    return status;
 }
 
 gvm_status gvmi_client_call(gvm_keeper *keeper, gvmi_wire_message *message, gvmi_client_request *request)
 {
     char bytes[sizeof *message];
     size_t len;
+    bool mine = true;
     gvm_status status;
 
-    request->number = atomic_fetch_add(&keeper->next_number, 1);
-    request->type = (gvmi_wire_type)message->head.type;
     request->reply = message;
-    request->fd = -1;
-    request->done = false;
+    request->answering = request->given_up = request->done = false;
     request->error.status = GVM_OK;
-    message->head.request = request->number;
-    /* Before the request is in the table: from then on a reply may be written to the message. */
-    len = gvmi_wire_encode(message, bytes);
-    pthread_cond_init(&request->ended, NULL);
-    gvmi_lock(&keeper->lock);
-    status = add_request_locked(keeper, request);
-    gvmi_unlock(&keeper->lock);
+    gvmi_cond_init(&request->ended);
+    status = begin_request(keeper, message, request, bytes, &len);
     if (status == GVM_OK) {
-        if (send_bytes(keeper, bytes, len, -1) != GVM_OK)
-            shutdown(keeper->socket, SHUT_RD); /* the mapper sees that */
-        gvmi_lock(&keeper->lock);
-        while (!request->done)
-            pthread_cond_wait(&request->ended, &keeper->lock.mutex);
-        gvmi_unlock(&keeper->lock);
-        status = request->error.status;
-        if (status != GVM_OK)
-            gvmi_error_restore(&request->error);
+        status = gvmi_client_send_bytes(keeper, bytes, len, GVMI_NEVER_NS);
+        status = await_end(keeper, request, status, GVMI_NEVER_NS, &mine);
     }
+    GVM_ASSERT(mine);
     pthread_cond_destroy(&request->ended);
     return status;
+}
+
+/* The request's object is referenced for it. *mine: the request is cleared, and the caller's. */
+static gvm_status call_until(gvm_keeper *keeper, gvmi_wire_message *message,
+                             gvmi_client_request *request, int64_t deadline_ns, bool *sent, bool *mine)
+{
+    char bytes[sizeof *message];
+    size_t len;
+    gvm_status status;
+
+    *sent = false;
+    *mine = true;
+    atomic_fetch_add(&request->object->references, 1);
+    gvmi_cond_init(&request->ended);
+    status = begin_request(keeper, message, request, bytes, &len);
+    if (status == GVM_OK) {
+        status = gvmi_client_send_bytes(keeper, bytes, len, deadline_ns);
+        *sent = status != GVM_E_TIMEOUT;
+        status = await_end(keeper, request, status, deadline_ns, mine);
+    }
+    if (*mine)
+        clear_request(request);
+    return status;
+}
+
+gvm_status gvmi_client_call_until(gvm_keeper *keeper, gvmi_wire_message *message,
+                                  gvm_object *object, uint32_t mode, int64_t deadline_ns)
+{
+    gvmi_client_request *request = calloc(1, sizeof *request);
+    bool sent, mine;
+    gvm_status status;
+
+    if (request == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a request to the keeper");
+    request->object = object;
+    request->mode = mode;
+    status = call_until(keeper, message, request, deadline_ns, &sent, &mine);
+    if (mine)
+        free(request);
+    return status;
+}
+
+static void write_close(gvm_object *object, gvmi_wire_message *message)
+{
+    object->closing = (gvmi_client_request){.object = object};
+    gvmi_wire_start(message, GVMI_WIRE_CLOSE, 0);
+    message->body.CLOSE.slot = object->slot;
+}
+
+gvm_status gvmi_client_call_close(gvm_object *object, int64_t deadline_ns, bool *sent)
+{
+    gvmi_wire_message message;
+    bool mine;
+
+    write_close(object, &message);
+    return call_until(object->keeper, &message, &object->closing, deadline_ns, sent, &mine);
+}
+
+void gvmi_client_post_close(gvm_object *object)
+{
+    gvm_keeper *keeper = object->keeper;
+    gvmi_client_request *request = &object->closing;
+    gvmi_wire_message message;
+    char bytes[sizeof message];
+    size_t len;
+    gvm_status status;
+
+    write_close(object, &message);
+    atomic_fetch_add(&object->references, 1);
+    gvmi_cond_init(&request->ended);
+    status = begin_request(keeper, &message, request, bytes, &len);
+    gvmi_lock(&keeper->lock);
+    if (status != GVM_OK) { /* the connection is lost */
+        leave_slot_locked(object);
+        gvmi_unlock(&keeper->lock);
+        clear_request(request);
+        return;
+    }
+    give_up_locked(keeper, request); /* before it is sent; the mapper, who calls this, answers it */
+    gvmi_unlock(&keeper->lock);
+    if (gvmi_client_send_bytes(keeper, bytes, len, GVMI_NEVER_NS) != GVM_OK)
+        gvmi_client_break(keeper); /* losing the connection frees it */
+}
+
+gvm_status gvmi_client_fail_cut_off(gvm_keeper *keeper)
+{
+    const int64_t deadline_ns = gvmi_deadline_ns(GVMI_CLIENT_REASON_MS);
+
+    gvmi_lock(&keeper->lock);
+    while (!keeper->lost && gvmi_wait_until(&keeper->changed, &keeper->lock, deadline_ns))
+        ;
+    if (keeper->lost && keeper->reason[0] != '\0')
+        gvmi_error_restore(&keeper->loss);
+    else
+        gvmi_fail(GVM_E_KEEPER, "the keeper (process %u) cut this process off; connect anew",
+                  keeper->keeper_pid);
+    gvmi_unlock(&keeper->lock);
+    return GVM_E_KEEPER;
 }
 
 /* ---- replies */
@@ -132,7 +291,8 @@ static gvm_status unexpected(const gvmi_wire_head *head)
                      gvmi_wire_name_of(head->type), (unsigned long long)head->request);
 }
 
-/* The lease is in the lease word before TAKEN can be seen, whatever the permit says now. */
+/* The lease is in the lease word before TAKEN can be seen, whatever the permit says now. Of an object
+ * that is closed, CLOSE tells the keeper that the lease is not taken. */
 static gvm_status answer_granted(gvm_keeper *keeper, const gvmi_client_request *request,
                                  const gvmi_client_message *message)
 {
@@ -145,7 +305,7 @@ static gvm_status answer_granted(gvm_keeper *keeper, const gvmi_client_request *
     gvmi_wire_start(&taken, GVMI_WIRE_TAKEN, 0);
     taken.body.TAKEN.slot = request->object->slot;
     taken.body.TAKEN.mode = request->mode;
-    return gvmi_client_send(keeper, &taken, -1);
+    return gvmi_client_send(keeper, &taken, GVMI_NEVER_NS);
 }
 
 /* What is to be done before the waiting thread may go on. */
@@ -180,6 +340,8 @@ static gvmi_client_request *find_request(gvm_keeper *keeper, uint64_t number)
     for (request = *bucket_of(keeper, number); request != NULL && request->number != number;
          request = request->next)
         ;
+    if (request != NULL)
+        request->answering = true;
     gvmi_unlock(&keeper->lock);
     return request;
 }
@@ -192,53 +354,98 @@ bool gvmi_client_may_overtake(gvm_keeper *keeper, const gvmi_wire_head *head)
                                request->type == GVMI_WIRE_SNAPSHOT);
 }
 
+static gvm_status fail_answer(gvmi_client_request *request, const gvmi_wire_failed *failed)
+{
+    gvmi_fail((gvm_status)failed->status, "%.*s", GVMI_WIRE_TEXT_BYTES, failed->text);
+    request->error = gvmi_error_save();
+    return GVM_OK;
+}
+
+/* Ends a request whose reply is dealt with. held: a lease was taken for it, of an object that is
+ * worked on. */
+static void finish_answer(gvm_keeper *keeper, gvmi_client_request *request, bool held)
+{
+    gvm_object *object = request->object;
+    const uint32_t mode = request->mode;
+    bool given_up;
+    uint64_t permit;
+
+    gvmi_lock(&keeper->lock);
+    given_up = end_request_locked(keeper, request);
+    gvmi_unlock(&keeper->lock);
+    if (given_up && held)
+        (void)gvmi_client_give_back(object, mode, &permit);
+    if (held)
+        gvmi_client_end_work(keeper);
+    if (given_up)
+        free_request(request);
+}
+
 gvm_status gvmi_client_answer(gvm_keeper *keeper, gvmi_client_message *message)
 {
     const gvmi_wire_head *head = &message->wire.head;
     gvmi_client_request *request = find_request(keeper, head->request);
     gvm_status status = GVM_OK;
+    bool held = false;
 
     if (!GVM_CHECK(request != NULL))
         return unexpected(head);
     if (head->type == GVMI_WIRE_FAILED && request->type != GVMI_WIRE_CLOSE) {
-        const gvmi_wire_failed *failed = &message->wire.body.FAILED;
-
-        gvmi_fail((gvm_status)failed->status, "%.*s", GVMI_WIRE_TEXT_BYTES, failed->text);
-        request->error = gvmi_error_save();
+        status = fail_answer(request, &message->wire.body.FAILED);
     } else if (GVM_CHECK(head->type == reply_to(request->type))) {
-        status = answer_good(keeper, request, message);
-        memcpy(request->reply, &message->wire, sizeof message->wire);
+        held = head->type == GVMI_WIRE_GRANTED && gvmi_client_begin_work(request->object);
+        if (held || head->type != GVMI_WIRE_GRANTED)
+            status = answer_good(keeper, request, message);
+        if (request->reply != NULL)
+            memcpy(request->reply, &message->wire, sizeof message->wire);
     } else {
         status = unexpected(head);
     }
-    if (status != GVM_OK) /* losing the connection ends the request */
-        return status;
-    gvmi_lock(&keeper->lock);
-    end_request_locked(keeper, request);
-    gvmi_unlock(&keeper->lock);
-    return GVM_OK;
+    if (status == GVM_OK)
+        finish_answer(keeper, request, held);
+    else if (held) /* losing the connection ends the request */
+        gvmi_client_end_work(keeper);
+    return status;
+}
+
+static void fail_lost(const gvm_keeper *keeper)
+{
+    const gvm_error cause = gvmi_error_save();
+
+    if (keeper->reason[0] != '\0')
+        gvmi_fail(GVM_E_KEEPER, "the keeper (process %u) cut this process off, connect anew: %s",
+                  keeper->keeper_pid, keeper->reason);
+    else
+        gvmi_fail_native(GVM_E_KEEPER, cause.native_code, cause.native_call, cause.native_name,
+                         "the connection to the keeper (process %u) is lost, connect anew: %s",
+                         keeper->keeper_pid, cause.text);
 }
 
 void gvmi_client_lose(gvm_keeper *keeper)
 {
-    const gvm_error cause = gvmi_error_save();
+    gvmi_client_request *given_up = NULL;
 
-    /* If it was we who found fault, the keeper is to know. But the other direction stays open until the
-     * connection is closed: to a keeper that has no other sign of our end, that says that nothing is
-     * mapped here any more. */
-    if (cause.status != GVM_E_PEER)
-        shutdown(keeper->socket, SHUT_WR);
-    gvmi_fail_native(GVM_E_KEEPER, cause.native_code, cause.native_call, cause.native_name,
-                     "the connection to the keeper (process %u) is lost, connect anew: %s",
-                     keeper->keeper_pid, cause.text);
+    fail_lost(keeper);
+    gvmi_client_break(keeper); /* if it was we who found fault, the keeper is to know */
     gvmi_lock(&keeper->lock);
     keeper->loss = gvmi_error_save();
     keeper->lost = true;
     for (uint32_t i = 0; i < GVMI_CLIENT_BUCKETS; i++)
-        while (keeper->requests[i] != NULL) {
-            keeper->requests[i]->error = keeper->loss;
-            end_request_locked(keeper, keeper->requests[i]);
+        for (gvmi_client_request *request; (request = keeper->requests[i]) != NULL;) {
+            request->error = keeper->loss;
+            if (request->type == GVMI_WIRE_CLOSE)
+                leave_slot_locked(request->object);
+            if (end_request_locked(keeper, request)) {
+                request->next = given_up;
+                given_up = request;
+            }
         }
     pthread_cond_broadcast(&keeper->changed);
     gvmi_unlock(&keeper->lock);
+    while (given_up != NULL) {
+        gvmi_client_request *request = given_up;
+
+        given_up = request->next;
+        free_request(request);
+    }
 }

@@ -14,6 +14,14 @@
  * (it closed, or what came is malformed) is final: lost is set, every request ends with
  * GVM_E_KEEPER, and so does every later one. What is mapped stays.
  *
+ * Deadlines are kept here, whatever the keeper does. A request whose thread has stopped waiting is
+ * given up: it stays in the table until its reply comes, and the mapper then undoes what the reply
+ * brought. So a slot is not used again before the reply to its CLOSE. What gvm_object_close() cannot
+ * finish within GVMI_CLIENT_BYE_MS it leaves to the mapper (leaving).
+ *
+ * The socket's end tells the keeper that nothing is mapped here any more. So as long as anything is,
+ * the socket is shut for reading at most: the keeper then cannot send, and no more.
+ *
  * Life. A gvm_keeper lives while it is connected and while any of its objects does; an object while
  * it is open and while a release on a stream is to come. So the pages of words outlast whoever
  * writes to them. Both are retired, not freed: a stale pointer finds magic to be something else. So
@@ -25,7 +33,8 @@
  * GVMI_NOT_SHOWN, which no permit matches, and again once a MAP has failed.
  *
  * I1  slots[i] is an object whose slot is i, from OPENED until the reply to its CLOSE.
- * I2  a request is in the table from before it is sent until it is done, its reply in place.
+ * I2  a request is in the table from before it is sent until it is done, its reply in place; and if
+ *     it is given up, until its reply has come or the connection is lost.
  * I3  wanted_*, chunks and everything about MAPs is the mapper's alone while it runs.
  * I4  once closed is set, nobody but the closing thread touches the object's lease word or buffer.
  * Locks: send_lock (rank KEEPER_SEND) for what goes out; lock (rank KEEPER) for requests, slots, the
@@ -50,8 +59,13 @@
 #define GVMI_CLIENT_WAITING_MAX 1024 /* acquires of one connection that wait */
 #define GVMI_CLIENT_BUCKETS 256      /* of the table of requests */
 #define GVMI_CLIENT_CONNECT_MS 10000 /* from connect() to WELCOME */
-#define GVMI_CLIENT_BYE_MS 1000      /* so long a keeper that reads nothing is asked to take BYE */
-#define GVMI_CLIENT_RETRY_MS 5       /* between two looks at leases that hold up a vacating */
+#define GVMI_CLIENT_BYE_MS 1000      /* closing waits so long for a keeper that does not answer */
+#define GVMI_CLIENT_TRY_MS 100       /* GVM_TRY waits so long for the keeper's answer */
+#define GVMI_CLIENT_GRACE_MS 50 /* behind the keeper's own time-out, whose answer has the cause */
+#define GVMI_CLIENT_REASON_MS 1000     /* so long the mapper is given to learn why it was cut off */
+#define GVMI_CLIENT_GIVEN_UP_MAX 1024  /* requests that are given up and not answered yet */
+#define GVMI_CLIENT_LAST_MESSAGES 4096 /* looked through for the reason of a cut-off */
+#define GVMI_CLIENT_RETRY_MS 5         /* between two looks at leases that hold up a vacating */
 #define GVMI_CLIENT_OWED_MAX \
     32 /* MAPs whose old chunks are gone and whose new ones are not there */
 #define GVMI_CLIENT_UNANSWERED_MAX 4096 /* MAPs for one object, put off by those leases */
@@ -70,16 +84,18 @@ typedef struct gvmi_client_message {
     int fds[GVMI_WIRE_CHUNKS_MAX];
 } gvmi_client_message;
 
-/* Somebody who waits for a reply; on that thread's stack. */
+/* Somebody who waits for a reply. On that thread's stack, unless it has a deadline. */
 typedef struct gvmi_client_request gvmi_client_request;
 struct gvmi_client_request {
     gvmi_client_request *next;
     uint64_t number;
     gvmi_wire_type type;
-    gvm_object *object; /* ACQUIRE, CLOSE: whose; CREATE, OPEN: to be filled in */
-    uint32_t mode;      /* ACQUIRE: gvm_lease_mode */
-    gvmi_wire_message *reply;
-    int fd; /* that came with the reply, the waiter's; -1: none */
+    gvm_object *object;       /* ACQUIRE, CLOSE: whose; CREATE, OPEN: to be filled in */
+    uint32_t mode;            /* ACQUIRE: gvm_lease_mode */
+    gvmi_wire_message *reply; /* where to; NULL: nobody needs what it says */
+    int fd;                   /* that came with the reply, the waiter's; -1: none */
+    bool answering;           /* the mapper works on its reply */
+    bool given_up;            /* nobody waits: who takes it out of the table frees it */
     bool done;
     gvm_error error; /* status GVM_OK: the reply is good */
     pthread_cond_t ended;
@@ -113,6 +129,10 @@ struct gvm_object {
     uint64_t *unanswered;                     /* serials of MAPs that wait for leases to end */
     uint32_t unanswered_count;
     gvm_object *next_failing; /* in the mapper's list of those */
+
+    gvmi_client_request closing; /* CLOSE: closing must not want memory */
+    gvm_object *next_leaving;    /* under lock */
+    bool tell;                   /* whether the keeper is to hear CLOSE */
 };
 
 /* A MAP of which the old chunks are gone and the new ones are still to be mapped. */
@@ -139,18 +159,22 @@ struct gvm_keeper {
 
     gvmi_mutex send_lock;
     gvmi_mutex lock;
+    _Atomic bool severed;   /* sending is given up as well */
     pthread_cond_t changed; /* an object was shown or failed, busy was cleared, lost was set */
     _Atomic uint64_t next_number;
     gvmi_client_request *requests[GVMI_CLIENT_BUCKETS];
-    uint32_t acquires_waiting;
+    uint32_t acquires_waiting; /* given up ones, too */
+    uint32_t given_up;
     gvm_object *slots[GVM_OBJECTS_OPEN_MAX];
-    const gvm_object *busy; /* whose MAP the mapper works on */
+    const gvm_object *busy; /* whose MAP or GRANTED the mapper works on */
+    gvm_object *leaving;    /* closed, and the mapper's to end; with references */
     bool lost;
     bool ending; /* its objects are being closed, of which the keeper hears only by BYE */
     gvm_error loss;
+    char reason[GVMI_WIRE_TEXT_BYTES]; /* the mapper's: why the keeper cut this process off, or "" */
 };
 
-/* ---- client_receive.c */
+/* ---- receive.c */
 
 /* Receives and judges one whole message of a keeper's. timeout_ms -1: waits for ever. Of a failure
  * nothing is left to close.
@@ -161,7 +185,21 @@ gvm_status gvmi_client_receive(int socket_fd, int timeout_ms, gvmi_client_messag
 /* Closes the fds that are left in a message. */
 void gvmi_client_close_fds(gvmi_client_message *message);
 
-/* ---- client_call.c */
+/* ---- send.c */
+
+/* Sends a whole message, up to a deadline.
+ *
+ * GVM_E_TIMEOUT (nothing was sent), GVM_E_PEER, GVM_E_SYSTEM */
+gvm_status gvmi_client_send_bytes(gvm_keeper *keeper, const void *bytes, size_t len,
+                                  int64_t deadline_ns);
+
+/* Sends a message that has no reply. */
+gvm_status gvmi_client_send(gvm_keeper *keeper, const gvmi_wire_message *message, int64_t deadline_ns);
+
+/* Has the mapper end the connection, once it has read what came. Any thread may call it. */
+void gvmi_client_break(gvm_keeper *keeper);
+
+/* ---- call.c */
 
 /* Sends a request and waits for its reply, which takes the message's place. request->object and
  * mode are set where the type wants them.
@@ -170,12 +208,25 @@ void gvmi_client_close_fds(gvmi_client_message *message);
 gvm_status gvmi_client_call(gvm_keeper *keeper, gvmi_wire_message *message,
                             gvmi_client_request *request);
 
-/* Sends a message that has no reply. timeout_ms -1: waits for ever.
+/* As gvmi_client_call() of an ACQUIRE or SEAL, but up to a deadline, and without the reply.
  *
- * GVM_E_PEER, GVM_E_TIMEOUT, GVM_E_SYSTEM */
-gvm_status gvmi_client_send(gvm_keeper *keeper, const gvmi_wire_message *message, int timeout_ms);
+ * GVM_E_TIMEOUT (also if too many requests are given up), GVM_E_NOMEM */
+gvm_status gvmi_client_call_until(gvm_keeper *keeper, gvmi_wire_message *message,
+                                  gvm_object *object, uint32_t mode, int64_t deadline_ns);
 
-/* ---- client_call.c, for the mapper alone: it is the one that ends requests */
+/* Sends CLOSE and waits for the reply; once sent, the slot is left when the reply comes.
+ *
+ * GVM_E_KEEPER (the slot may be left at once), GVM_E_TIMEOUT */
+gvm_status gvmi_client_call_close(gvm_object *object, int64_t deadline_ns, bool *sent);
+
+/* The mapper's way: sends CLOSE and does not wait. */
+void gvmi_client_post_close(gvm_object *object);
+
+/* Waits for the connection's loss, at most GVMI_CLIENT_REASON_MS: for whoever saw in a permit that
+ * the keeper has cut this process off. Records and returns GVM_E_KEEPER. */
+gvm_status gvmi_client_fail_cut_off(gvm_keeper *keeper);
+
+/* ---- call.c, for the mapper alone: it is the one that ends requests that were sent */
 
 /* Is it the reply to a request that is not about what this process has mapped? Then MAPs that came
  * before it may be owed still. */
@@ -187,12 +238,16 @@ gvm_status gvmi_client_answer(gvm_keeper *keeper, gvmi_client_message *message);
 /* The connection is of no use any more, for the reason that the thread's error tells. */
 void gvmi_client_lose(gvm_keeper *keeper);
 
-/* ---- client_map.c */
+/* ---- map.c */
 
 /* Waits until the generation shown is at least the one given.
  *
- * The status with which a MAP failed, or GVM_E_KEEPER */
-gvm_status gvmi_client_wait_shown(gvm_object *object, uint32_t generation);
+ * The status with which a MAP failed, or GVM_E_KEEPER; GVM_E_TIMEOUT */
+gvm_status gvmi_client_wait_shown(gvm_object *object, uint32_t generation, int64_t deadline_ns);
+
+/* Work on an object by the mapper, which closing waits for; false: it is closed. */
+bool gvmi_client_begin_work(gvm_object *object);
+void gvmi_client_end_work(gvm_keeper *keeper);
 
 /* So much is mapped before the next look for a MAP, and one chunk at least. Tests make it smaller. */
 extern uint64_t gvmi_client_slice_bytes;
@@ -200,32 +255,44 @@ extern uint64_t gvmi_client_slice_bytes;
 /* The mapper; arg is the keeper. */
 void *gvmi_client_run_mapper(void *arg);
 
-/* For client_answer(): makes the buffer of a new opening and tells the keeper where it is. A
+/* For gvmi_client_answer(): makes the buffer of a new opening and tells the keeper where it is. A
  * failure that is the object's is left in it, one of the message is returned.
  *
  * GVM_E_FORMAT */
 gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened);
 
-/* ---- client_lease.c */
+/* ---- lease.c */
 
-/* For client_answer(): a lease was granted to a request. */
+/* For gvmi_client_answer(): a lease was granted to a request. */
 void gvmi_client_granted(gvm_object *object, uint32_t mode);
 
-/* ---- client_object.c */
+/* Of a public timeout_ms (0: for ever, GVM_TRY: not at all): the deadline here, and what the wire has. */
+int64_t gvmi_client_limit_ns(int timeout_ms);
+int32_t gvmi_client_wire_ms(int timeout_ms);
+
+/* Takes a lease out of the word again, and rings if the keeper waits for that. False: there was none
+ * of that kind. *permit is what the permit then said. */
+bool gvmi_client_give_back(const gvm_object *object, uint32_t mode, uint64_t *permit);
+
+/* ---- object.c */
 
 /* An object with one reference, and none in its keeper's table; a reference less. */
 gvm_status gvmi_client_new_object(gvm_keeper *keeper, gvm_object **out);
 void gvmi_client_drop_object(gvm_object *object);
 
 /* Ends an opening that no other thread is in: nothing is mapped any more, the words are clear.
- * Tells the keeper if tell; the caller's reference is used up. */
+ * Tells the keeper if tell; the caller's reference is used up. Waits for the mapper and the keeper
+ * GVMI_CLIENT_BYE_MS at most, and leaves to the mapper what is then still to be done. */
 void gvmi_client_end_object(gvm_object *object, bool tell);
+
+/* The mapper ends what was left to it. */
+void gvmi_client_end_leaving(gvm_keeper *keeper);
 
 /* Checks a handle and counts the caller in; drop counts out. GVM_E_FOREIGN */
 gvm_status gvmi_object_hold(const gvm_object *handle, gvm_object **out);
 void gvmi_object_leave(gvm_object *object);
 
-/* ---- client_connect.c */
+/* ---- connect.c */
 
 gvm_status gvmi_keeper_hold(const gvm_keeper *handle, gvm_keeper **out);
 void gvmi_keeper_leave(gvm_keeper *keeper);

@@ -10,6 +10,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "keeper/client/client.h"
@@ -76,7 +78,7 @@ static gvm_status greet(gvm_keeper *keeper)
     gvmi_wire_start(&hello, GVMI_WIRE_HELLO, atomic_fetch_add(&keeper->next_number, 1));
     hello.body.HELLO.magic = GVMI_WIRE_MAGIC;
     hello.body.HELLO.version = GVMI_WIRE_VERSION;
-    status = gvmi_client_send(keeper, &hello, GVMI_CLIENT_CONNECT_MS);
+    status = gvmi_client_send(keeper, &hello, gvmi_deadline_ns(GVMI_CLIENT_CONNECT_MS));
     if (status == GVM_OK)
         status = gvmi_client_receive(keeper->socket, GVMI_CLIENT_CONNECT_MS, &answer);
     if (status != GVM_OK)
@@ -158,7 +160,8 @@ gvm_status gvmi_keeper_hold(const gvm_keeper *handle, gvm_keeper **out)
     if (status == GVM_OK && atomic_load(&keeper->magic) != GVMI_KEEPER_MAGIC) {
         gvmi_keeper_leave(keeper);
         status = gvmi_fail(GVM_E_FOREIGN,
-                           "the connection is the parent process's: connect anew after fork()");
+                           "the connection is the parent process's: a child made by fork() must exec a program "
+                           "to use a keeper, or connect before its parent has used a GPU");
     }
     *out = status == GVM_OK ? keeper : NULL;
     return status;
@@ -199,7 +202,7 @@ static gvm_status new_keeper(int socket_fd, gvm_keeper **out)
     keeper->next_number = 1;
     gvmi_mutex_init(&keeper->send_lock, GVMI_RANK_KEEPER_SEND);
     gvmi_mutex_init(&keeper->lock, GVMI_RANK_KEEPER);
-    pthread_cond_init(&keeper->changed, NULL);
+    gvmi_cond_init(&keeper->changed);
     *out = keeper;
     return GVM_OK;
 }
@@ -220,11 +223,13 @@ static gvm_status start_mapper(gvm_keeper *keeper)
     return GVM_OK;
 }
 
-/* Asks a mapper to end, and waits for it. */
+/* Asks a mapper to end, and waits for it. Then nothing is mapped any more, and the keeper may see the
+ * socket's end, though releases that are still to come keep it open. */
 static void stop_mapper(gvm_keeper *keeper)
 {
-    shutdown(keeper->socket, SHUT_RDWR);
+    gvmi_client_break(keeper);
     pthread_join(keeper->mapper, NULL);
+    shutdown(keeper->socket, SHUT_RDWR);
 }
 
 /* On failure the socket stays the caller's. */
@@ -259,6 +264,7 @@ fail_drop:
 
 gvm_status gvm_keeper_adopt(int socket_fd, gvm_keeper **out)
 {
+    GVMI_UNCANCELLED;
     gvmi_socket checked;
     gvm_status status;
 
@@ -347,6 +353,7 @@ static gvm_status connect_to(const char *path, bool anybodys, gvm_keeper **out)
 
 gvm_status gvm_keeper_connect(const char *path, gvm_keeper **out)
 {
+    GVMI_UNCANCELLED;
     char fallback[GVMI_KEEPER_PATH_BYTES];
     bool anybodys = false;
     gvm_status status;
@@ -364,8 +371,11 @@ gvm_status gvm_keeper_connect(const char *path, gvm_keeper **out)
 
 /* ---- end */
 
-static void end_objects(gvm_keeper *keeper)
+/* False: the mapper has still to end one, so that not all is unmapped. */
+static bool end_objects(gvm_keeper *keeper)
 {
+    bool all;
+
     gvmi_lock(&keeper->lock);
     keeper->ending = true;
     gvmi_unlock(&keeper->lock);
@@ -379,6 +389,10 @@ static void end_objects(gvm_keeper *keeper)
         if (handle != NULL && gvmi_registry_remove(GVMI_KIND_OBJECT, gvmi_key(handle), &object) == GVM_OK)
             gvmi_client_end_object(object, false);
     }
+    gvmi_lock(&keeper->lock);
+    all = keeper->leaving == NULL;
+    gvmi_unlock(&keeper->lock);
+    return all;
 }
 
 static void say_bye(gvm_keeper *keeper)
@@ -386,7 +400,8 @@ static void say_bye(gvm_keeper *keeper)
     gvmi_wire_message bye;
 
     gvmi_wire_start(&bye, GVMI_WIRE_BYE, 0);
-    (void)gvmi_client_send(keeper, &bye, GVMI_CLIENT_BYE_MS); /* it sees the socket close, too */
+    /* It sees the socket close, too. */
+    (void)gvmi_client_send(keeper, &bye, gvmi_deadline_ns(GVMI_CLIENT_BYE_MS));
 }
 
 void gvmi_keeper_sever(const gvm_keeper *handle)
@@ -395,7 +410,7 @@ void gvmi_keeper_sever(const gvm_keeper *handle)
     gvm_keeper *keeper;
 
     if (gvmi_keeper_hold(handle, &keeper) == GVM_OK) {
-        shutdown(keeper->socket, SHUT_RDWR); /* the mapper sees that, and ends the requests */
+        gvmi_client_break(keeper); /* the mapper sees that, and ends the requests */
         gvmi_keeper_leave(keeper);
     }
     gvmi_error_restore(&error);
@@ -403,6 +418,7 @@ void gvmi_keeper_sever(const gvm_keeper *handle)
 
 void gvm_keeper_close(gvm_keeper *handle)
 {
+    GVMI_UNCANCELLED;
     const gvm_error error = gvmi_error_save();
     gvm_keeper *keeper;
     void *object;
@@ -411,8 +427,8 @@ void gvm_keeper_close(gvm_keeper *handle)
         gvmi_keeper_leave(keeper);
         if (gvmi_registry_remove(GVMI_KIND_CONNECTION, gvmi_key(handle), &object) == GVM_OK) {
             unlist_connection(keeper);
-            end_objects(keeper);
-            say_bye(keeper);
+            if (end_objects(keeper)) /* BYE says that nothing is mapped */
+                say_bye(keeper);
             stop_mapper(keeper);
             atomic_store(&keeper->magic, GVMI_DEAD_MAGIC);
             gvmi_client_drop_keeper(keeper);

@@ -1,14 +1,16 @@
-/* Leases: one atomic operation each way while nobody minds, a message otherwise.
+/* Leases: one atomic operation each way while the permit allows it, a message otherwise.
  *
  * The order of operations is in words.h; all of them are sequentially consistent. After the permit
  * the fast path looks at the generation that is shown here: the mapper withdraws it before it looks
- * for leases (client_map.c), which is the same argument once more.
+ * for leases (map.c), which is the same argument once more.
  */
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
+#include "base/cancel.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/struct.h"
 #include "keeper/client/client.h"
@@ -35,6 +37,7 @@ static inline uint64_t unit_of(uint32_t mode)
 /* Tells the keeper that some lease word may have become zero. */
 static void ring(const gvm_keeper *keeper)
 {
+    GVMI_UNCANCELLED;
     const uint64_t one = 1;
     const int before = errno;
 
@@ -44,8 +47,7 @@ static void ring(const gvm_keeper *keeper)
     errno = before;
 }
 
-/* Takes a lease out of the word again. False: there was none of that kind. */
-static bool give_back(const gvm_object *object, uint32_t mode)
+static inline bool give_back(const gvm_object *object, uint32_t mode, uint64_t *out)
 {
     const uint64_t unit = unit_of(mode);
     const uint64_t before = atomic_fetch_sub(&object->lease->word, unit);
@@ -55,12 +57,17 @@ static bool give_back(const gvm_object *object, uint32_t mode)
         atomic_fetch_add(&object->lease->word, unit);
         return false;
     }
-    permit = atomic_load(&object->permit->word);
+    *out = permit = atomic_load(&object->permit->word);
     if ((permit & GVMI_PERMIT_REVOKED) != 0 &&
         (mode == GVM_LEASE_WRITE ? gvmi_lease_writers(before - unit) == 0
                                  : !gvmi_lease_any(before - unit)))
         ring(object->keeper); /* reads wait for writers only: a last writer's leaving is news, too */
     return true;
+}
+
+bool gvmi_client_give_back(const gvm_object *object, uint32_t mode, uint64_t *permit)
+{
+    return give_back(object, mode, permit);
 }
 
 /* ---- acquire */
@@ -81,6 +88,7 @@ static inline bool is_alone(const gvm_object *object, bool write)
 static inline attempt try_take(const gvm_object *object, uint32_t mode, uint32_t hint,
                                uint32_t *generation)
 {
+    uint64_t seen;
     const bool write = mode == GVM_LEASE_WRITE;
     const uint64_t before = atomic_fetch_add(&object->lease->word, GVMI_LEASE_COUNTED + unit_of(mode));
     const uint64_t permit = atomic_load(&object->permit->word);
@@ -98,15 +106,29 @@ static inline attempt try_take(const gvm_object *object, uint32_t mode, uint32_t
         *generation = gvmi_permit_generation(permit);
         return TAKEN;
     }
-    give_back(object, mode);
+    give_back(object, mode, &seen);
     if ((permit & GVMI_PERMIT_GONE) != 0)
         return GONE;
     return full ? TOO_MANY : ASK;
 }
 
-/* Asks the keeper, which alone decides for how long. */
-static gvm_status call_acquire(gvm_object *object, uint32_t mode,
-                               const gvm_acquire_options *options, uint32_t *generation)
+/* When an acquire or a seal stops waiting by itself. The keeper's own answer, which has the cause,
+ * comes first if the keeper answers at all. */
+int64_t gvmi_client_limit_ns(int timeout_ms)
+{
+    if (timeout_ms == 0)
+        return GVMI_NEVER_NS;
+    return gvmi_deadline_ns(timeout_ms == GVM_TRY ? GVMI_CLIENT_TRY_MS
+                                                  : (int64_t)timeout_ms + GVMI_CLIENT_GRACE_MS);
+}
+
+int32_t gvmi_client_wire_ms(int timeout_ms)
+{
+    return timeout_ms == 0 ? -1 : timeout_ms == GVM_TRY ? 0 : timeout_ms;
+}
+
+static gvm_status call_acquire(gvm_object *object, uint32_t mode, const gvm_acquire_options *options,
+                               int64_t deadline_ns, uint32_t *generation)
 {
     gvmi_wire_message message;
     gvmi_client_request request = {.object = object, .mode = mode};
@@ -117,19 +139,19 @@ static gvm_status call_acquire(gvm_object *object, uint32_t mode,
         .slot = object->slot,
         .mode = mode,
         .hint = (uint32_t)options->hint,
-        .timeout_ms = options->timeout_ms,
+        .timeout_ms = gvmi_client_wire_ms(options->timeout_ms),
     };
-    if (options->timeout_ms == 0 || options->timeout_ms == GVM_TRY) /* on the wire -1 is for ever */
-        message.body.ACQUIRE.timeout_ms = options->timeout_ms == 0 ? -1 : 0;
     atomic_store_explicit(&object->lease->hint, (uint32_t)options->hint, memory_order_relaxed);
-    status = gvmi_client_call(object->keeper, &message, &request);
+    status = deadline_ns == GVMI_NEVER_NS
+                 ? gvmi_client_call(object->keeper, &message, &request)
+                 : gvmi_client_call_until(object->keeper, &message, object, mode, deadline_ns);
     if (status == GVM_OK)
         *generation = gvmi_permit_generation(atomic_load(&object->permit->word));
     return status;
 }
 
 static gvm_status ask(gvm_object *handle, uint32_t mode, const gvm_acquire_options *options,
-                      uint32_t *generation)
+                      int64_t deadline_ns, uint32_t *generation)
 {
     gvm_object *object;
     gvm_status status = gvmi_object_hold(handle, &object);
@@ -137,9 +159,9 @@ static gvm_status ask(gvm_object *handle, uint32_t mode, const gvm_acquire_optio
     if (status != GVM_OK)
         return status;
     if (atomic_load(&object->shown_generation) == GVMI_NOT_SHOWN) /* a MAP has failed */
-        status = gvmi_client_wait_shown(object, 0);
+        status = gvmi_client_wait_shown(object, 0, deadline_ns);
     if (status == GVM_OK)
-        status = call_acquire(object, mode, options, generation);
+        status = call_acquire(object, mode, options, deadline_ns, generation);
     gvmi_object_leave(object);
     return status;
 }
@@ -148,14 +170,6 @@ void gvmi_client_granted(gvm_object *object, uint32_t mode)
 {
     /* The attempt that led here was counted. */
     atomic_fetch_add(&object->lease->word, unit_of(mode));
-}
-
-/* The keeper ends an opening of which a MAP failed; otherwise it has cut the process off. */
-static gvm_status fail_gone(gvm_object *object)
-{
-    if (atomic_load(&object->shown_generation) == GVMI_NOT_SHOWN)
-        return gvmi_client_wait_shown(object, 0);
-    return gvmi_fail(GVM_E_KEEPER, "the keeper has cut this process off: connect anew");
 }
 
 static gvm_status read_options(const gvm_acquire_options *options, gvm_acquire_options *full)
@@ -186,15 +200,51 @@ static gvm_status check_mode(const gvm_object *object, gvm_lease_mode mode)
 }
 
 /* A lease is held, but the mapper has still to map what the permit speaks of, or failed to. */
-static gvm_status await_mapping(gvm_object *object, uint32_t mode, uint32_t generation)
+static gvm_status await_mapping(gvm_object *object, uint32_t mode, uint32_t generation,
+                                int64_t deadline_ns)
 {
-    gvm_status status = gvmi_client_wait_shown(object, generation);
+    gvm_status status = gvmi_client_wait_shown(object, generation, deadline_ns);
     const gvm_error error = gvmi_error_save();
+    uint64_t permit;
 
     if (status != GVM_OK) {
-        give_back(object, mode);
+        give_back(object, mode, &permit);
         gvmi_error_restore(&error);
     }
+    return status;
+}
+
+static void fill_lease(gvm_object *object, uint32_t mode, uint32_t hint, uint64_t generation,
+                       gvm_lease *lease)
+{
+    *lease = (gvm_lease){
+        .address = object->address,
+        .bytes = atomic_load(&object->shown_bytes),
+        .generation = generation,
+        .mode = mode,
+        .hint = hint,
+    };
+}
+
+/* What the words alone do not decide: the keeper, or the mapper, is waited for. */
+static gvm_status acquire_slowly(gvm_object *object, uint32_t mode, const gvm_acquire_options *options,
+                                 attempt how, uint32_t generation, gvm_lease *lease)
+{
+    GVMI_UNCANCELLED;
+    const int64_t deadline_ns = gvmi_client_limit_ns(options->timeout_ms);
+    gvm_status status;
+
+    if (how == GONE)
+        return gvmi_client_fail_cut_off(object->keeper);
+    if (how == ASK) {
+        status = ask(object, mode, options, deadline_ns, &generation);
+        if (status != GVM_OK)
+            return status;
+    }
+    status = await_mapping(object, mode, generation, deadline_ns);
+    if (status == GVM_OK)
+        fill_lease(object, mode, (uint32_t)options->hint,
+                   (uint64_t)atomic_load(&object->shown_generation), lease);
     return status;
 }
 
@@ -204,6 +254,7 @@ gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
     gvm_acquire_options full = {0};
     uint32_t generation = 0;
     int64_t shown;
+    attempt how;
     gvm_status status;
 
     if (!is_open(object))
@@ -215,32 +266,14 @@ gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
     if (mode != GVM_LEASE_READ && (status = check_mode(object, mode)) != GVM_OK)
         return status;
 
-    switch (try_take(object, mode, (uint32_t)full.hint, &generation)) {
-    case TAKEN: break;
-    case ASK:
-        status = ask(object, mode, &full, &generation);
-        if (status != GVM_OK)
-            return status;
-        break;
-    case TOO_MANY:
+    how = try_take(object, mode, (uint32_t)full.hint, &generation);
+    if (__builtin_expect(how == TOO_MANY, 0))
         return gvmi_fail(GVM_E_LIMIT, "the process holds %u leases on the object",
                          GVMI_LEASE_READERS_MAX);
-    default: return fail_gone(object);
-    }
     shown = atomic_load(&object->shown_generation);
-    if (__builtin_expect(shown < (int64_t)generation, 0)) {
-        status = await_mapping(object, mode, generation);
-        if (status != GVM_OK)
-            return status;
-        shown = (int64_t)generation;
-    }
-    *lease = (gvm_lease){
-        .address = object->address,
-        .bytes = atomic_load(&object->shown_bytes),
-        .generation = (uint64_t)shown,
-        .mode = mode,
-        .hint = (uint32_t)full.hint,
-    };
+    if (__builtin_expect(how != TAKEN || shown < (int64_t)generation, 0))
+        return acquire_slowly(object, mode, &full, how, generation, lease);
+    fill_lease(object, mode, (uint32_t)full.hint, (uint64_t)shown, lease);
     return GVM_OK;
 }
 
@@ -257,13 +290,29 @@ static gvm_status check_lease(const gvm_object *object, const gvm_lease *lease)
     return GVM_OK;
 }
 
+/* The lease has ended, but the keeper had cut the process off before. */
+static gvm_status fail_release(const gvm_object *object, uint32_t mode)
+{
+    GVMI_UNCANCELLED;
+    gvm_error cause;
+
+    (void)gvmi_client_fail_cut_off(object->keeper);
+    cause = gvmi_error_save();
+    return gvmi_fail(GVM_E_KEEPER, "what was %s under this lease may be %s: %s",
+                     mode == GVM_LEASE_WRITE ? "written" : "read",
+                     mode == GVM_LEASE_WRITE ? "lost" : "out of date", cause.text);
+}
+
 static gvm_status release(const gvm_object *object, gvm_lease *lease)
 {
-    const bool held = give_back(object, lease->mode);
+    const uint32_t mode = lease->mode;
+    uint64_t permit = 0;
+    const bool held = give_back(object, mode, &permit);
 
     memset(lease, 0, sizeof *lease);
-    return held ? GVM_OK
-                : gvmi_fail(GVM_E_INVALID, "the lease was released already, through a copy of it");
+    if (__builtin_expect(!held, 0))
+        return gvmi_fail(GVM_E_INVALID, "the lease was released already, through a copy of it");
+    return __builtin_expect((permit & GVMI_PERMIT_GONE) != 0, 0) ? fail_release(object, mode) : GVM_OK;
 }
 
 gvm_status gvm_object_release(gvm_object *object, gvm_lease *lease)
@@ -290,10 +339,11 @@ static void release_now(void *arg)
     coming_release *coming = arg;
     gvm_object *object = coming->object;
     gvm_keeper *keeper = object->keeper;
+    uint64_t permit;
 
     gvmi_lock(&keeper->lock); /* against the closing thread */
     if (!object->closed)
-        (void)give_back(object, coming->mode);
+        (void)give_back(object, coming->mode, &permit);
     gvmi_unlock(&keeper->lock);
     gvmi_client_drop_object(object);
     free(coming);
@@ -350,14 +400,20 @@ static gvm_status release_behind(gvm_object *object, gvm_lease *lease, CUstream 
 
 gvm_status gvm_object_release_async(gvm_object *handle, gvm_lease *lease, gvm_stream stream)
 {
+    GVMI_UNCANCELLED;
     gvm_object *object;
     gvm_status status = gvmi_object_hold(handle, &object);
+    uint32_t mode;
 
     if (status != GVM_OK)
         return status;
     status = check_lease(object, lease);
-    if (status == GVM_OK)
+    if (status == GVM_OK) {
+        mode = lease->mode;
         status = release_behind(object, lease, stream);
+        if (status == GVM_OK && (atomic_load(&object->permit->word) & GVMI_PERMIT_GONE) != 0)
+            status = fail_release(object, mode);
+    }
     gvmi_object_leave(object);
     return status;
 }

@@ -17,10 +17,12 @@
  */
 #include <errno.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "keeper/client/client.h"
@@ -63,16 +65,24 @@ static void fail_object(gvm_object *object)
     gvmi_unlock(&keeper->lock);
 }
 
-gvm_status gvmi_client_wait_shown(gvm_object *object, uint32_t generation)
+gvm_status gvmi_client_wait_shown(gvm_object *object, uint32_t generation, int64_t deadline_ns)
 {
     gvm_keeper *keeper = object->keeper;
     gvm_error error = {.status = GVM_OK};
+    bool late = false;
 
     gvmi_lock(&keeper->lock);
-    while (error.status == GVM_OK && atomic_load(&object->shown_generation) < (int64_t)generation) {
+    while (atomic_load(&object->shown_generation) < (int64_t)generation) {
         error = object->failure.status != GVM_OK ? object->failure : keeper->loss;
-        if (error.status == GVM_OK)
-            pthread_cond_wait(&keeper->changed, &keeper->lock.mutex);
+        if (error.status != GVM_OK)
+            break;
+        if (late) {
+            gvmi_fail(GVM_E_TIMEOUT, "the keeper (process %u) has not sent all of the object's memory",
+                      keeper->keeper_pid);
+            error = gvmi_error_save();
+            break;
+        }
+        late = !gvmi_wait_until(&keeper->changed, &keeper->lock, deadline_ns);
     }
     gvmi_unlock(&keeper->lock);
     if (error.status != GVM_OK)
@@ -93,7 +103,7 @@ static gvm_status send_mapped(gvm_object *object, uint64_t serial, gvm_status re
         .serial = serial,
         .address = object->address,
     };
-    return gvmi_client_send(object->keeper, &mapped, -1);
+    return gvmi_client_send(object->keeper, &mapped, GVMI_NEVER_NS);
 }
 
 static gvm_status send_unmapped(gvm_object *object, uint64_t serial)
@@ -102,7 +112,7 @@ static gvm_status send_unmapped(gvm_object *object, uint64_t serial)
 
     gvmi_wire_start(&unmapped, GVMI_WIRE_UNMAPPED, 0);
     unmapped.body.UNMAPPED = (gvmi_wire_unmapped){.slot = object->slot, .serial = serial};
-    return gvmi_client_send(object->keeper, &unmapped, -1);
+    return gvmi_client_send(object->keeper, &unmapped, GVMI_NEVER_NS);
 }
 
 static gvm_status send_failures(gvm_object *object)
@@ -279,8 +289,7 @@ static gvm_status answer_map(gvm_object *object, const gvmi_wire_map *map)
     return status;
 }
 
-/* Work on an object, which end_object() waits for; false: it is being closed. */
-static bool begin_work(gvm_object *object)
+bool gvmi_client_begin_work(gvm_object *object)
 {
     gvm_keeper *keeper = object->keeper;
     bool open;
@@ -293,7 +302,7 @@ static bool begin_work(gvm_object *object)
     return open;
 }
 
-static void end_work(gvm_keeper *keeper)
+void gvmi_client_end_work(gvm_keeper *keeper)
 {
     gvmi_lock(&keeper->lock);
     keeper->busy = NULL;
@@ -309,11 +318,11 @@ static gvm_status go_on(gvm_keeper *keeper, bool answer)
     gvm_status status = GVM_OK;
     bool done = true;
 
-    if (begin_work(object)) { /* otherwise the CLOSE that is on its way answers this, too */
+    if (gvmi_client_begin_work(object)) { /* otherwise the CLOSE that is on its way answers this, too */
         done = put_chunks(object, owed);
         if (done && answer)
             status = answer_map(object, &owed->map);
-        end_work(keeper);
+        gvmi_client_end_work(keeper);
     }
     if (!done)
         return GVM_OK;
@@ -358,7 +367,7 @@ static gvm_status handle_map(gvm_keeper *keeper, gvmi_client_message *message)
     if (!open) /* the CLOSE that is on its way answers this, too */
         return GVM_OK;
     status = take_map(object, message);
-    end_work(keeper);
+    gvmi_client_end_work(keeper);
     return status;
 }
 
@@ -491,11 +500,11 @@ static gvm_status settle_failing(gvm_keeper *keeper)
 
     while (*place != NULL && status == GVM_OK) {
         gvm_object *object = *place;
-        const bool open = begin_work(object);
+        const bool open = gvmi_client_begin_work(object);
 
         if (open) {
             status = try_vacate(object);
-            end_work(keeper);
+            gvmi_client_end_work(keeper);
         }
         if (open && object->unanswered_count > 0) {
             place = &object->next_failing;
@@ -517,19 +526,44 @@ static bool wait_message(const gvm_keeper *keeper)
     return keeper->failing == NULL || poll(&entry, 1, GVMI_CLIENT_RETRY_MS) != 0;
 }
 
+/* Is it the keeper's last word, FAILED without a request? Takes its reason over. */
+static bool is_farewell(gvm_keeper *keeper, const gvmi_wire_message *message)
+{
+    const gvmi_wire_failed *failed = &message->body.FAILED;
+
+    if (message->head.type != GVMI_WIRE_FAILED || message->head.request != 0)
+        return false;
+    snprintf(keeper->reason, sizeof keeper->reason, "%.*s", GVMI_WIRE_TEXT_BYTES,
+             failed->text[0] != '\0' ? failed->text : gvm_status_text((gvm_status)failed->status));
+    return true;
+}
+
+/* When the connection has broken: what is left in the socket may end with the reason, behind MAPs
+ * whose answers could not be sent. */
+static void look_for_reason(gvm_keeper *keeper)
+{
+    gvmi_client_message message;
+
+    for (uint32_t i = 0; i < GVMI_CLIENT_LAST_MESSAGES && keeper->reason[0] == '\0'; i++) {
+        if (gvmi_client_receive(keeper->socket, 0, &message) != GVM_OK)
+            break;
+        (void)is_farewell(keeper, &message.wire);
+        gvmi_client_close_fds(&message);
+    }
+}
+
 static gvm_status handle(gvm_keeper *keeper, gvmi_client_message *message)
 {
     const gvmi_wire_head *head = &message->wire.head;
     gvm_status status;
 
+    if (is_farewell(keeper, &message->wire))
+        return gvmi_fail(GVM_E_PEER, "the keeper ended the connection");
     if (head->type == GVMI_WIRE_MAP)
         return handle_map(keeper, message);
     status = gvmi_client_may_overtake(keeper, head) ? GVM_OK : finish(keeper, 0);
     if (status != GVM_OK)
         return status;
-    if (head->type == GVMI_WIRE_FAILED && head->request == 0)
-        return gvmi_fail((gvm_status)message->wire.body.FAILED.status, "%.*s", GVMI_WIRE_TEXT_BYTES,
-                         message->wire.body.FAILED.text);
     return gvmi_client_answer(keeper, message);
 }
 
@@ -552,6 +586,7 @@ void *gvmi_client_run_mapper(void *arg)
     gvm_error reason;
 
     while (status == GVM_OK) {
+        gvmi_client_end_leaving(keeper);
         status = settle_failing(keeper);
         if (status != GVM_OK)
             break;
@@ -561,10 +596,13 @@ void *gvmi_client_run_mapper(void *arg)
             status = go_on(keeper, true);
     }
     reason = gvmi_error_save();
+    if (status == GVM_E_PEER)
+        look_for_reason(keeper);
     while (keeper->owed_count > 0)
         (void)go_on(keeper, false);
     gvmi_error_restore(&reason);
     gvmi_client_lose(keeper);
+    gvmi_client_end_leaving(keeper); /* after that none is left to the mapper any more */
     while (keeper->failing != NULL) {
         gvm_object *object = keeper->failing;
 

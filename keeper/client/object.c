@@ -3,6 +3,8 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/cancel.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "base/size.h"
@@ -37,37 +39,106 @@ void gvmi_client_drop_object(gvm_object *object)
     gvmi_registry_retire(object);
 }
 
+/* Nothing of the object is mapped any more, and no lease held. */
+static void vacate(gvm_object *object)
+{
+    if (object->buffer != NULL)
+        gvm_buffer_destroy(object->buffer);
+    object->buffer = NULL;
+    if (object->lease == NULL) /* the keeper did not tell of a slot */
+        return;
+    atomic_fetch_and(&object->lease->word, ~(uint64_t)UINT32_MAX); /* leases end, the count stays */
+    atomic_store(&object->lease->hint, (uint32_t)GVM_HINT_NONE);
+}
+
+static void leave_slot(gvm_object *object)
+{
+    gvm_keeper *keeper = object->keeper;
+
+    gvmi_lock(&keeper->lock);
+    if (object->lease != NULL && keeper->slots[object->slot] == object)
+        keeper->slots[object->slot] = NULL;
+    gvmi_unlock(&keeper->lock);
+}
+
+/* Gives the object to the mapper to end, with the caller's reference. False: the mapper has ended. */
+static bool hand_over_locked(gvm_object *object, bool tell)
+{
+    gvm_keeper *keeper = object->keeper;
+
+    if (keeper->lost)
+        return false;
+    object->tell = tell;
+    object->next_leaving = keeper->leaving;
+    keeper->leaving = object;
+    return true;
+}
+
+/* False: CLOSE could not be sent within the time, and is left to the mapper. */
+static bool tell_closed(gvm_object *object, int64_t deadline_ns)
+{
+    gvm_keeper *keeper = object->keeper;
+    bool sent, handed_over;
+
+    if (gvmi_client_call_close(object, deadline_ns, &sent) != GVM_E_TIMEOUT) {
+        leave_slot(object); /* a keeper that is gone needs not know */
+        return true;
+    }
+    if (sent) /* the reply, when it comes, ends the slot */
+        return true;
+    gvmi_lock(&keeper->lock);
+    handed_over = hand_over_locked(object, true);
+    gvmi_unlock(&keeper->lock);
+    if (!handed_over)
+        leave_slot(object);
+    return !handed_over;
+}
+
 void gvmi_client_end_object(gvm_object *object, bool tell)
 {
     const gvm_error error = gvmi_error_save();
+    const int64_t deadline_ns = gvmi_deadline_ns(GVMI_CLIENT_BYE_MS);
     gvm_keeper *keeper = object->keeper;
-    gvmi_wire_message message;
-    gvmi_client_request request = {.object = object};
+    bool handed_over;
 
     atomic_store(&object->magic, GVMI_DEAD_MAGIC);
     gvmi_lock(&keeper->lock);
     object->closed = true;
-    while (keeper->busy == object)
-        pthread_cond_wait(&keeper->changed, &keeper->lock.mutex);
+    while (keeper->busy == object && gvmi_wait_until(&keeper->changed, &keeper->lock, deadline_ns))
+        ;
+    handed_over = keeper->busy == object && hand_over_locked(object, tell);
     gvmi_unlock(&keeper->lock);
-
-    if (object->buffer != NULL)
-        gvm_buffer_destroy(object->buffer);
-    if (object->lease != NULL) { /* the keeper told of a slot */
-        atomic_fetch_and(&object->lease->word, ~(uint64_t)UINT32_MAX); /* leases end, the count stays */
-        atomic_store(&object->lease->hint, (uint32_t)GVM_HINT_NONE);
-        if (tell) {
-            gvmi_wire_start(&message, GVMI_WIRE_CLOSE, 0);
-            message.body.CLOSE.slot = object->slot;
-            (void)gvmi_client_call(keeper, &message, &request); /* a keeper that is gone needs not know */
-        }
-        gvmi_lock(&keeper->lock);
-        if (keeper->slots[object->slot] == object)
-            keeper->slots[object->slot] = NULL;
-        gvmi_unlock(&keeper->lock);
+    if (!handed_over) {
+        vacate(object);
+        if (!tell || object->lease == NULL)
+            leave_slot(object);
+        else
+            handed_over = !tell_closed(object, deadline_ns);
     }
-    gvmi_client_drop_object(object);
+    if (!handed_over)
+        gvmi_client_drop_object(object);
     gvmi_error_restore(&error);
+}
+
+void gvmi_client_end_leaving(gvm_keeper *keeper)
+{
+    gvm_object *object;
+
+    do {
+        gvmi_lock(&keeper->lock);
+        object = keeper->leaving;
+        if (object != NULL)
+            keeper->leaving = object->next_leaving;
+        gvmi_unlock(&keeper->lock);
+        if (object == NULL)
+            break;
+        vacate(object);
+        if (object->tell && object->lease != NULL)
+            gvmi_client_post_close(object);
+        else
+            leave_slot(object);
+        gvmi_client_drop_object(object);
+    } while (true);
 }
 
 gvm_status gvmi_object_hold(const gvm_object *handle, gvm_object **out)
@@ -79,7 +150,8 @@ gvm_status gvmi_object_hold(const gvm_object *handle, gvm_object **out)
     if (status == GVM_OK && atomic_load(&object->magic) != GVMI_OBJECT_MAGIC) {
         gvmi_object_leave(object);
         status = gvmi_fail(GVM_E_FOREIGN,
-                           "the object is the parent process's: connect anew after fork()");
+                           "the object is the parent process's: a child made by fork() must exec a program to "
+                           "use a keeper, or connect before its parent has used a GPU");
     }
     *out = status == GVM_OK ? object : NULL;
     return status;
@@ -104,7 +176,7 @@ static gvm_status call_opening(gvm_keeper *keeper, gvmi_wire_message *message, g
     request.object = object;
     status = gvmi_client_call(keeper, message, &request);
     if (status == GVM_OK)
-        status = gvmi_client_wait_shown(object, 0);
+        status = gvmi_client_wait_shown(object, 0, GVMI_NEVER_NS);
     if (status == GVM_OK)
         status = gvmi_registry_add(GVMI_KIND_OBJECT, gvmi_key(object), object);
     if (status != GVM_OK) {
@@ -216,6 +288,7 @@ static gvm_status create(gvm_keeper *keeper, const char *name, uint64_t reserve_
 gvm_status gvm_object_create(gvm_keeper *handle, const char *name, uint64_t reserve_bytes,
                              const gvm_object_options *options, gvm_object **out)
 {
+    GVMI_UNCANCELLED;
     gvm_keeper *keeper;
     gvm_status status;
 
@@ -247,6 +320,7 @@ static gvm_status open_named(gvm_keeper *keeper, const char *name, uint32_t flag
 
 gvm_status gvm_object_open(gvm_keeper *handle, const char *name, uint32_t flags, gvm_object **out)
 {
+    GVMI_UNCANCELLED;
     gvm_keeper *keeper;
     gvm_status status;
 
@@ -262,6 +336,7 @@ gvm_status gvm_object_open(gvm_keeper *handle, const char *name, uint32_t flags,
 
 void gvm_object_close(gvm_object *handle)
 {
+    GVMI_UNCANCELLED;
     const gvm_error error = gvmi_error_save();
     gvm_object *held;
     void *object;
@@ -276,6 +351,7 @@ void gvm_object_close(gvm_object *handle)
 
 gvm_status gvm_object_drop(gvm_keeper *handle, const char *name)
 {
+    GVMI_UNCANCELLED;
     gvmi_wire_message message;
     gvmi_client_request request = {0};
     gvm_keeper *keeper;
@@ -315,6 +391,7 @@ static gvm_status check_changeable(const gvm_object *object)
 
 gvm_status gvm_object_grow(gvm_object *handle, uint64_t bytes)
 {
+    GVMI_UNCANCELLED;
     gvmi_wire_message message;
     gvmi_client_request request = {0};
     gvm_object *object;
@@ -333,13 +410,14 @@ gvm_status gvm_object_grow(gvm_object *handle, uint64_t bytes)
         status = gvmi_client_call(object->keeper, &message, &request);
     /* The MAPs came before DONE; this tells whether they worked here. */
     if (status == GVM_OK)
-        status = gvmi_client_wait_shown(object, 0);
+        status = gvmi_client_wait_shown(object, 0, GVMI_NEVER_NS);
     gvmi_object_leave(object);
     return status;
 }
 
 gvm_status gvm_object_seal(gvm_object *handle, int timeout_ms)
 {
+    GVMI_UNCANCELLED;
     gvmi_wire_message message;
     gvm_object *object;
     gvm_status status = gvmi_object_hold(handle, &object);
@@ -348,16 +426,24 @@ gvm_status gvm_object_seal(gvm_object *handle, int timeout_ms)
         return status;
     gvmi_wire_start(&message, GVMI_WIRE_SEAL, 0);
     message.body.SEAL.slot = object->slot;
-    message.body.SEAL.timeout_ms = timeout_ms;
-    if (timeout_ms < -1)
-        status = gvmi_fail(GVM_E_INVALID, "timeout_ms is %d: use -1 to wait for ever", timeout_ms);
+    message.body.SEAL.timeout_ms = gvmi_client_wire_ms(timeout_ms);
+    if (timeout_ms < GVM_TRY)
+        status = gvmi_fail(GVM_E_INVALID,
+                           "timeout_ms is %d: use 0 to wait for ever, GVM_TRY not to wait",
+                           timeout_ms);
     else if (object->readonly)
         status = gvmi_fail(GVM_E_DENIED, "the object was opened GVM_OPEN_READONLY");
-    return call_and_leave(object, &message, status);
+    if (timeout_ms == 0 || status != GVM_OK)
+        return call_and_leave(object, &message, status);
+    status = gvmi_client_call_until(object->keeper, &message, object, 0,
+                                    gvmi_client_limit_ns(timeout_ms));
+    gvmi_object_leave(object);
+    return status;
 }
 
 gvm_status gvm_object_publish(gvm_object *handle, const char *name, uint32_t flags)
 {
+    GVMI_UNCANCELLED;
     gvmi_wire_message message;
     gvm_object *object;
     gvm_status status = gvmi_object_hold(handle, &object);
@@ -376,6 +462,7 @@ gvm_status gvm_object_publish(gvm_object *handle, const char *name, uint32_t fla
 
 gvm_status gvm_object_set_mode(gvm_object *handle, uint32_t mode)
 {
+    GVMI_UNCANCELLED;
     gvmi_wire_message message;
     gvm_object *object;
     gvm_status status = gvmi_object_hold(handle, &object);
@@ -390,6 +477,7 @@ gvm_status gvm_object_set_mode(gvm_object *handle, uint32_t mode)
 
 gvm_status gvm_object_set_metadata(gvm_object *handle, const void *bytes, uint32_t len_bytes)
 {
+    GVMI_UNCANCELLED;
     gvmi_wire_message message;
     gvm_object *object;
     gvm_status status = gvmi_object_hold(handle, &object);
@@ -407,6 +495,7 @@ gvm_status gvm_object_set_metadata(gvm_object *handle, const void *bytes, uint32
 gvm_status gvm_object_get_metadata(gvm_object *handle, void *bytes, uint32_t capacity_bytes,
                                    uint32_t *len_bytes)
 {
+    GVMI_UNCANCELLED;
     gvmi_wire_message message;
     gvm_object *object;
     gvm_status status = gvmi_object_hold(handle, &object);
@@ -428,12 +517,15 @@ gvm_status gvm_object_get_metadata(gvm_object *handle, void *bytes, uint32_t cap
 
 gvm_status gvm_object_grant(gvm_object *handle, gvm_device *peer, gvm_access access)
 {
+    GVMI_UNCANCELLED;
     gvm_object *object;
     gvm_status status = gvmi_object_hold(handle, &object);
 
     if (status != GVM_OK)
         return status;
-    status = gvm_buffer_grant(object->buffer, peer, access);
+    status = (atomic_load(&object->permit->word) & GVMI_PERMIT_GONE) != 0
+                 ? gvmi_client_fail_cut_off(object->keeper)
+                 : gvm_buffer_grant(object->buffer, peer, access);
     gvmi_object_leave(object);
     return status;
 }

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/struct.h"
 #include "keeper/client/client.h"
@@ -192,6 +193,7 @@ static gvm_status get_snapshot(gvm_keeper *keeper, gvm_keeper_snapshot **out)
 
 gvm_status gvm_keeper_get_snapshot(gvm_keeper *handle, gvm_keeper_snapshot **out)
 {
+    GVMI_UNCANCELLED;
     gvm_keeper *keeper;
     gvm_status status;
 
@@ -212,6 +214,7 @@ void gvm_keeper_snapshot_destroy(gvm_keeper_snapshot *snapshot)
 
 gvm_status gvm_object_get_info(gvm_object *handle, gvm_object_info *info)
 {
+    GVMI_UNCANCELLED;
     gvmi_wire_message message;
     gvmi_client_request request = {0};
     gvm_object_info full;
@@ -252,6 +255,7 @@ static gvm_status call(gvm_keeper *handle, gvmi_wire_message *message, gvm_statu
 
 gvm_status gvm_keeper_evict(gvm_keeper *keeper, const char *name, uint64_t bytes, uint64_t *evicted_bytes)
 {
+    GVMI_UNCANCELLED;
     gvmi_wire_message message;
     gvm_status status = gvmi_wire_check_name(name);
 
@@ -265,6 +269,7 @@ gvm_status gvm_keeper_evict(gvm_keeper *keeper, const char *name, uint64_t bytes
 gvm_status gvm_keeper_trim(gvm_keeper *keeper, int32_t keeper_device, uint64_t keep_bytes,
                            uint64_t *freed_bytes)
 {
+    GVMI_UNCANCELLED;
     gvmi_wire_message message;
 
     gvmi_wire_start(&message, GVMI_WIRE_TRIM, 0);
@@ -275,6 +280,7 @@ gvm_status gvm_keeper_trim(gvm_keeper *keeper, int32_t keeper_device, uint64_t k
 
 gvm_status gvm_keeper_set_quota(gvm_keeper *keeper, uint32_t uid, uint64_t bytes)
 {
+    GVMI_UNCANCELLED;
     gvmi_wire_message message;
 
     gvmi_wire_start(&message, GVMI_WIRE_SET_QUOTA, 0);

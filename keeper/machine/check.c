@@ -123,7 +123,7 @@ static bool check_permits(const keep_object *object)
         const bool reads = (word & GVMI_PERMIT_READ) != 0, writes = (word & GVMI_PERMIT_WRITE) != 0,
                    revoked = (word & GVMI_PERMIT_REVOKED) != 0;
 
-        if ((word & GVMI_PERMIT_GONE) != 0)
+        if ((word & (GVMI_PERMIT_GONE | GVMI_PERMIT_BROKEN)) != 0)
             continue;
         switch (object->lease_state) {
         case KEEP_SHARED:

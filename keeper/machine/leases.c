@@ -48,8 +48,9 @@ static uint32_t permit_flags(const keep_opening *opening)
     const keep_object *object = opening->object;
     uint32_t flags = object->device_chunks < object->chunk_count ? GVMI_PERMIT_PARTIAL : 0u;
 
-    if (!opening->client->connected || opening->broken)
-        return GVMI_PERMIT_GONE | GVMI_PERMIT_REVOKED; /* what it still holds, it rings for */
+    if (!opening->client->connected || opening->broken) /* what it still holds, it rings for */
+        return (opening->client->connected ? GVMI_PERMIT_BROKEN : GVMI_PERMIT_GONE) |
+               GVMI_PERMIT_REVOKED;
     switch (object->lease_state) {
     case KEEP_SHARED:
         if (opening->ready)

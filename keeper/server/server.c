@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/cancel.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "base/size.h"
@@ -359,6 +360,7 @@ static void stop_thread(gvm_server *server)
 
 gvm_status gvm_server_start(const gvm_server_options *options, gvm_server **out)
 {
+    GVMI_UNCANCELLED;
     gvm_server_options full;
     sigset_t all, before;
     gvm_server *server;
@@ -398,6 +400,7 @@ fail_free:
 
 void gvm_server_stop(gvm_server *handle)
 {
+    GVMI_UNCANCELLED;
     void *server;
 
     if (handle == NULL || gvmi_registry_remove(GVMI_KIND_SERVER, gvmi_key(handle), &server) != GVM_OK)
@@ -454,6 +457,7 @@ static void let_go(gvm_server *server)
 
 gvm_status gvm_server_connect(gvm_server *handle, int *socket_fd)
 {
+    GVMI_UNCANCELLED;
     gvm_server *server;
     gvm_status status;
 

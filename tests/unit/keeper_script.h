@@ -11,6 +11,7 @@
 
 #include "tests/unit/unit.h"
 
+#include <errno.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
@@ -84,6 +85,15 @@ static inline int receive(fake *f, gvmi_wire_type type)
         dprintf(STDERR_FILENO, "%s came, not %s\n", gvmi_wire_name_of(f->in.head.type),
                 gvmi_wire_name_of(type));
     EXPECT(f->in.head.type == type);
+    return 0;
+}
+
+/* Waits until the client hears nothing more. */
+static inline int await_deaf(const fake *f)
+{
+    while (send(f->socket, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL) >= 0 || errno == EAGAIN)
+        sched_yield();
+    EXPECT(errno == EPIPE || errno == ECONNRESET);
     return 0;
 }
 

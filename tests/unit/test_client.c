@@ -1,5 +1,6 @@
-/* keeper/client*.c: connections, opening, leases, and a keeper that goes or talks nonsense; see
- * keeper_script.h. MAPs and what is left are in test_client_map.c. */
+/* keeper/client: connections, opening and leases; see keeper_script.h. Time-outs are in
+ * test_client_timeout.c, a keeper that goes or talks nonsense in test_client_gone.c, MAPs and what is
+ * left in test_client_map.c. */
 #include "tests/unit/keeper_script.h"
 
 #include "keeper/path.h"
@@ -748,167 +749,6 @@ static void lease_on_a_partial_object_asks_unless_for_a_scan(void **state)
     RUN(lease_partial);
 }
 
-static int script_cut(fake *f)
-{
-    TRY_LINE(greet_and_open(f, 1));
-    TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
-    EXPECT(shutdown(f->socket, SHUT_RDWR) == 0);
-    return 0;
-}
-
-static int lose_keeper(void *arg)
-{
-    gvm_object_info info = {.struct_size = sizeof info};
-    gvm_keeper_snapshot *snapshot;
-    gvm_keeper *keeper;
-    gvm_object *object, *other;
-    gvm_lease lease;
-    fake f;
-
-    (void)arg;
-    TRY_LINE(connect_and_open(&f, script_cut, &keeper, &object));
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_KEEPER, "closed"));
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_KEEPER, "closed"));
-    EXPECT(gvm_object_open(keeper, "/data", 0, &other) == GVM_E_KEEPER);
-    EXPECT(gvm_object_create(keeper, NULL, CHUNK, NULL, &other) == GVM_E_KEEPER);
-    EXPECT(gvm_object_grow(object, CHUNK) == GVM_E_KEEPER);
-    EXPECT(gvm_object_get_info(object, &info) == GVM_E_KEEPER);
-    EXPECT(gvm_keeper_get_snapshot(keeper, &snapshot) == GVM_E_KEEPER);
-    EXPECT(gvm_keeper_trim(keeper, 0, 0, NULL) == GVM_E_KEEPER);
-    EXPECT(byte_of(object, 0) == 1); /* what is mapped stays */
-    permit(&f, 1, GVMI_PERMIT_READ); /* and so does what was permitted */
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
-    EXPECT(gvm_object_release(object, &lease) == GVM_OK);
-    permit(&f, 1, GVMI_PERMIT_GONE);
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_KEEPER, "cut"));
-    return close_all(&f, keeper, object);
-}
-
-static void keeper_that_goes_ends_every_slow_call(void **state)
-{
-    RUN(lose_keeper);
-}
-
-static gvm_keeper *to_sever;
-
-/* Answers nothing more; the other thread waits for it. */
-static int script_silent(fake *f)
-{
-    struct pollfd end = {.fd = f->socket, .events = POLLIN};
-    char byte;
-
-    TRY_LINE(greet_and_open(f, 1));
-    TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
-    gvmi_keeper_sever(to_sever);
-    EXPECT(poll(&end, 1, TIMEOUT_MS) == 1 && recv(f->socket, &byte, 1, MSG_DONTWAIT) == 0);
-    return 0;
-}
-
-static int sever_connection(void *arg)
-{
-    gvm_object *object, *other;
-    gvm_lease lease;
-    fake f;
-
-    (void)arg;
-    gvmi_keeper_sever(NULL);
-    TRY_LINE(connect_and_open(&f, script_silent, &to_sever, &object));
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_KEEPER, "lost"));
-    EXPECT(gvm_object_open(to_sever, "/data", 0, &other) == GVM_E_KEEPER);
-    EXPECT(gvm_object_grow(object, CHUNK) == GVM_E_KEEPER);
-    gvmi_keeper_sever(to_sever);
-    TRY_LINE(close_all(&f, to_sever, object)); /* without an answer to CLOSE */
-    gvmi_keeper_sever(to_sever);
-    return 0;
-}
-
-static void severed_connection_waits_for_no_answer(void **state)
-{
-    RUN(sever_connection);
-}
-
-/* ---- what is no message, or none that belongs here */
-
-enum {
-    NONSENSE_BYTES,
-    NONSENSE_WELCOME,
-    NONSENSE_NUMBER,
-    NONSENSE_TYPE,
-    NONSENSE_GRANT,
-    NONSENSE_SLOT,
-    NONSENSE_SERIAL,
-    NONSENSE_INDEX,
-    NONSENSE_SIZE,
-    NONSENSE_OPENED,
-    NONSENSE_COUNT
-};
-
-static int send_nonsense(fake *f)
-{
-    gvmi_wire_message message = reply(f, GVMI_WIRE_DONE);
-
-    switch (f->variant) {
-    case NONSENSE_BYTES:
-        EXPECT(write(f->socket, "GET / HTTP/1.0\r\nHost: x\r\n\r\n", 28) == 28);
-        return 0;
-    case NONSENSE_WELCOME: return welcome(f);
-    case NONSENSE_NUMBER: message.head.request += 5; return send_message(f, &message, NULL, 0);
-    case NONSENSE_TYPE: return send_message(f, &message, NULL, 0);
-    case NONSENSE_GRANT: return granted(f, SLOT + 1);
-    case NONSENSE_SLOT:
-        gvmi_wire_start(&message, GVMI_WIRE_MAP, 0);
-        message.body.MAP.slot = SLOT + 1;
-        message.body.MAP.serial = 100;
-        return send_message(f, &message, NULL, 0);
-    case NONSENSE_SERIAL: f->serial = 0; return send_map(f, 0, 1, 2, CHUNK, 1, -1);
-    case NONSENSE_INDEX: return send_map(f, OBJECT_CHUNKS - 1, 2, 2, CHUNK, 1, -1);
-    case NONSENSE_SIZE: return send_map(f, 0, 1, 2, OBJECT_CHUNKS * CHUNK + 1, 1, -1);
-    default: return send_opened(f, CHUNK, 0, false);
-    }
-}
-
-static int script_nonsense(fake *f)
-{
-    gvmi_socket socket;
-    char byte;
-
-    TRY_LINE(greet_and_open(f, 1));
-    TRY_LINE(receive(f, f->variant == NONSENSE_OPENED ? GVMI_WIRE_OPEN : GVMI_WIRE_ACQUIRE));
-    TRY_LINE(send_nonsense(f));
-    /* The connection is shut down, without an answer. */
-    EXPECT(gvmi_socket_begin(f->socket, TIMEOUT_MS, &socket) == GVM_OK);
-    EXPECT(gvmi_socket_receive(&socket, &byte, 1, NULL, 0) == GVM_E_PEER);
-    return 0;
-}
-
-static int hear_nonsense(void *arg)
-{
-    (void)arg;
-    for (int i = 0; i < NONSENSE_COUNT; i++) {
-        gvm_object *object, *other = NULL;
-        gvm_keeper *keeper;
-        gvm_lease lease;
-        fake f;
-
-        TRY_LINE(start_fake(&f, script_nonsense, i));
-        EXPECT(gvm_keeper_adopt(f.client_socket, &keeper) == GVM_OK);
-        EXPECT(gvm_object_open(keeper, "/data", 0, &object) == GVM_OK);
-        if (i == NONSENSE_OPENED)
-            EXPECT(fails_with(gvm_object_open(keeper, "/data", 0, &other), GVM_E_KEEPER, "taken"));
-        else
-            EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease),
-                              GVM_E_KEEPER, "lost"));
-        EXPECT(other == NULL && byte_of(object, 0) == 1);
-        TRY_LINE(close_all(&f, keeper, object));
-    }
-    return 0;
-}
-
-static void nonsense_loses_the_connection(void **state)
-{
-    RUN(hear_nonsense);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -931,9 +771,6 @@ int main(void)
         cmocka_unit_test(lease_granted_is_in_the_word_before_taken),
         cmocka_unit_test(conflict_within_the_process_goes_to_the_keeper),
         cmocka_unit_test(lease_on_a_partial_object_asks_unless_for_a_scan),
-        cmocka_unit_test(keeper_that_goes_ends_every_slow_call),
-        cmocka_unit_test(severed_connection_waits_for_no_answer),
-        cmocka_unit_test(nonsense_loses_the_connection),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -217,7 +217,7 @@ static int be_vacated(void *arg)
     EXPECT(object->buffer->device_bytes == 0 && byte_of(object, 0) == -2);
     EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_FORMAT,
                       "no memory"));
-    permit(&f, 1, GVMI_PERMIT_GONE); /* as the keeper does when it hears of it */
+    permit(&f, 1, GVMI_PERMIT_BROKEN | GVMI_PERMIT_REVOKED); /* as the keeper does when it hears of it */
     EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_FORMAT,
                       "no memory"));
     EXPECT(!gvmi_lease_any(word(&f)));
@@ -406,7 +406,7 @@ static int open_read_only(void *arg)
     permit(&f, 1, GVMI_PERMIT_READ | GVMI_PERMIT_WRITE);
     EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) == GVM_E_READONLY);
     EXPECT(gvm_object_grow(object, 2 * CHUNK) == GVM_E_DENIED);
-    EXPECT(gvm_object_seal(object, 0) == GVM_E_DENIED);
+    EXPECT(gvm_object_seal(object, GVM_TRY) == GVM_E_DENIED);
     EXPECT(object->buffer->access == GVM_ACCESS_READ && byte_of(object, 0) == 1);
     return close_all(&f, keeper, object);
 }

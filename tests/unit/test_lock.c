@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/resource.h>
 
+#include "base/clock.h"
 #include "base/lock.h"
 
 static gvmi_mutex buffer_a = GVMI_MUTEX_INIT(GVMI_RANK_BUFFER),
@@ -141,6 +142,47 @@ static void lock_made_at_run_time_works(void **state)
     gvmi_mutex_destroy(&mutex);
 }
 
+static void *try_until(void *arg)
+{
+    const int64_t start_ns = gvmi_now_ns();
+
+    if (gvmi_lock_until(&buffer_a, start_ns + 10 * GVMI_NS_PER_MS) ||
+        gvmi_now_ns() - start_ns < 10 * GVMI_NS_PER_MS)
+        *(bool *)arg = true;
+    return NULL;
+}
+
+static void lock_with_a_deadline_is_given_up_then(void **state)
+{
+    pthread_t thread;
+    bool failed = false;
+
+    (void)state;
+    assert_true(gvmi_lock_until(&buffer_a, gvmi_deadline_ns(1000)));
+    assert_true(gvmi_lock_held(GVMI_RANK_BUFFER));
+    assert_int_equal(pthread_create(&thread, NULL, try_until, &failed), 0);
+    pthread_join(thread, NULL);
+    gvmi_unlock(&buffer_a);
+    assert_false(failed);
+    assert_true(gvmi_lock_until(&buffer_a, GVMI_NEVER_NS));
+    gvmi_unlock(&buffer_a);
+}
+
+static void wait_with_a_deadline_ends_then(void **state)
+{
+    const int64_t start_ns = gvmi_now_ns();
+    pthread_cond_t cond;
+
+    (void)state;
+    gvmi_cond_init(&cond);
+    gvmi_lock(&buffer_a);
+    while (gvmi_wait_until(&cond, &buffer_a, start_ns + 10 * GVMI_NS_PER_MS))
+        ;
+    gvmi_unlock(&buffer_a);
+    assert_true(gvmi_now_ns() - start_ns >= 10 * GVMI_NS_PER_MS);
+    pthread_cond_destroy(&cond);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -150,6 +192,8 @@ int main(void)
         cmocka_unit_test(lock_pair_of_one_is_taken_once),
         cmocka_unit_test(lock_pair_by_many_threads_excludes_and_never_deadlocks),
         cmocka_unit_test(lock_made_at_run_time_works),
+        cmocka_unit_test(lock_with_a_deadline_is_given_up_then),
+        cmocka_unit_test(wait_with_a_deadline_ends_then),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -80,11 +80,12 @@ static void growth_waits_for_what_a_move_holds_twice(void **state)
     }
 }
 
-static void permit_of_new_opening_allows_reading_alone(void **state)
+static void permit_of_new_opening_allows_reading_alone_until_a_map_fails(void **state)
 {
     world w;
     actor *a;
     uint32_t slot = 0;
+    gvmi_wire_message m;
 
     (void)state;
     start_world(&w, 8, 8);
@@ -92,6 +93,11 @@ static void permit_of_new_opening_allows_reading_alone(void **state)
     assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
     assert_true(permit(a, slot) & GVMI_PERMIT_READ);
     assert_false(permit(a, slot) & GVMI_PERMIT_WRITE);
+    gvmi_wire_start(&m, GVMI_WIRE_MAPPED, 0);
+    m.body.MAPPED = (gvmi_wire_mapped){.slot = slot, .status = GVM_E_LIMIT, .serial = 1};
+    say(&w, a, &m); /* and is not cut off */
+    assert_int_equal(permit(a, slot) & 0xffffffff, GVMI_PERMIT_BROKEN | GVMI_PERMIT_REVOKED);
+    assert_true(gvmi_machine_check(w.machine));
     end_world(&w);
 }
 
@@ -665,7 +671,7 @@ int main(void)
         cmocka_unit_test(object_larger_than_device_is_partly_on_host),
         cmocka_unit_test(object_larger_than_both_budgets_is_refused_whole),
         cmocka_unit_test(growth_waits_for_what_a_move_holds_twice),
-        cmocka_unit_test(permit_of_new_opening_allows_reading_alone),
+        cmocka_unit_test(permit_of_new_opening_allows_reading_alone_until_a_map_fails),
         cmocka_unit_test(write_permit_opens_with_taken),
         cmocka_unit_test(reader_waits_for_writer_and_is_granted_at_release),
         cmocka_unit_test(granted_lease_counts_before_it_is_taken),

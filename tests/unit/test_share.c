@@ -6,7 +6,10 @@
  */
 #include "tests/unit/unit.h"
 
+#include <pthread.h>
+#include <sched.h>
 #include <signal.h>
+#include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 
@@ -159,6 +162,47 @@ static void share_passed_on_by_an_importer_imports_and_updates(void **state)
         close(up[i]);
         close(down[i]);
     }
+}
+
+/* ---- a thread that is cancelled */
+
+typedef struct receiver {
+    int socket;
+    _Atomic bool begun;
+    gvm_status status;
+} receiver;
+
+static void *receive_and_be_cancelled(void *arg)
+{
+    receiver *r = arg;
+    gvm_share *share;
+
+    atomic_store(&r->begun, true);
+    r->status = gvm_share_receive(r->socket, 100, &share);
+    pthread_testcancel();
+    r->status = GVM_OK;
+    return NULL;
+}
+
+static void receive_that_is_cancelled_ends_first(void **state)
+{
+    receiver r = {.status = GVM_OK};
+    pthread_t thread;
+    void *result;
+    int ends[2];
+
+    (void)state;
+    assert_int_equal(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+    r.socket = ends[0];
+    assert_int_equal(pthread_create(&thread, NULL, receive_and_be_cancelled, &r), 0);
+    while (!atomic_load(&r.begun))
+        sched_yield();
+    assert_int_equal(pthread_cancel(thread), 0);
+    pthread_join(thread, &result);
+    assert_ptr_equal(result, PTHREAD_CANCELED);
+    assert_int_equal(r.status, GVM_E_TIMEOUT);
+    close(ends[0]);
+    close(ends[1]);
 }
 
 /* ---- shares that lie */
@@ -513,6 +557,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(share_passed_on_by_an_importer_imports_and_updates),
+        cmocka_unit_test(receive_that_is_cancelled_ends_first),
         cmocka_unit_test(import_of_fds_that_are_no_memory_is_malformed),
         cmocka_unit_test(import_of_chunks_of_another_size_is_malformed),
         cmocka_unit_test(import_of_chunks_of_another_tier_is_malformed),
