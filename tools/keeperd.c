@@ -36,6 +36,8 @@ static const char usage[] =
     "  -q, --quota [USER=]SIZE    what objects of a user (a number), or of each other user, may take\n"
     "      --revoke-timeout SEC   cut off clients that do not answer for so long; 10\n"
     "      --lease-timeout SEC    cut off clients that keep a lease so long while others wait; never\n"
+    "      --fence=copy|kill      of a client cut off while it could write to an object: the object goes on\n"
+    "                             in other memory (copy), and its process is killed, too (kill); copy\n"
     "      --clients N            most clients at a time; 1024\n"
     "      --trace FILE           append every acquire, to replay with gvmem bench policy\n"
     "      --ready-fd N           write the socket's path and a newline to this descriptor once\n"
@@ -54,7 +56,14 @@ typedef struct settings {
     bool done;    /* --help or --version was all */
 } settings;
 
-enum { OPTION_REVOKE = 256, OPTION_LEASE, OPTION_CLIENTS, OPTION_TRACE, OPTION_READY };
+enum {
+    OPTION_REVOKE = 256,
+    OPTION_LEASE,
+    OPTION_FENCE,
+    OPTION_CLIENTS,
+    OPTION_TRACE,
+    OPTION_READY
+};
 
 static const struct option longs[] = {
     {"socket", required_argument, NULL, 's'},
@@ -68,6 +77,7 @@ static const struct option longs[] = {
     {"quota", required_argument, NULL, 'q'},
     {"revoke-timeout", required_argument, NULL, OPTION_REVOKE},
     {"lease-timeout", required_argument, NULL, OPTION_LEASE},
+    {"fence", required_argument, NULL, OPTION_FENCE},
     {"clients", required_argument, NULL, OPTION_CLIENTS},
     {"trace", required_argument, NULL, OPTION_TRACE},
     {"ready-fd", required_argument, NULL, OPTION_READY},
@@ -88,6 +98,16 @@ static bool parse_mode(const char *text, uint32_t *mode)
         return false;
     }
     *mode = (uint32_t)value;
+    return true;
+}
+
+static bool parse_fence(const char *text, uint32_t *fence)
+{
+    if (strcmp(text, "copy") != 0 && strcmp(text, "kill") != 0) {
+        tool_usage("", "--fence wants copy or kill, not \"%s\"", text);
+        return false;
+    }
+    *fence = text[0] == 'k' ? GVM_FENCE_KILL : GVM_FENCE_COPY;
     return true;
 }
 
@@ -191,6 +211,7 @@ static bool parse_option(int option, settings *s)
     case 'q': return parse_quota(optarg, s);
     case OPTION_REVOKE: return parse_seconds("--revoke-timeout", optarg, &o->revoke_timeout_ms);
     case OPTION_LEASE: return parse_seconds("--lease-timeout", optarg, &o->lease_timeout_ms);
+    case OPTION_FENCE: return parse_fence(optarg, &o->fence);
     case OPTION_CLIENTS: return parse_count("--clients", optarg, 1, 1024, &o->clients_max);
     case OPTION_TRACE: return o->trace_path = optarg, true;
     case OPTION_READY:

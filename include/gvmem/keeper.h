@@ -22,9 +22,13 @@
  * outlives the keeper itself. When the keeper dies, memory that is mapped stays readable, leases
  * already held stay good, and the next call that needs it answers GVM_E_KEEPER.
  *
- * A process that does not do its part in time (it was stopped, or keeps a lease too long) is cut off:
- * the others go on without it, and what it holds is no longer the object. Every call on its objects
- * then answers GVM_E_KEEPER, the release of a lease too, and the error text has the reason.
+ * Being cut off. A process that does not do its part in time (it was stopped, or keeps a lease too
+ * long), or breaks the protocol, is cut off: the others go on without it. Every call on its objects
+ * then answers GVM_E_KEEPER, the release of a lease too, and the error text has the reason. If it had
+ * a write lease (or any lease on an object that it opened for writing with GVM_OBJECT_UNTRACKED), the
+ * object goes on in other memory before anybody else is granted a lease, with what was written so
+ * far: what that process writes afterwards reaches nobody. What it may have mapped counts against the
+ * budget and its user's quota until it has ended, or closed its connection if it is the owner's.
  *
  * A keeper may be stopped, or under too much load to answer. gvm_object_acquire() and
  * gvm_object_seal() keep their time-outs nevertheless; gvm_keeper_connect() waits 10 s at most,
@@ -244,10 +248,11 @@ typedef struct gvm_lease {
     uint32_t hint;
 } gvm_lease;
 
-/* Takes a lease. Succeeds however little device memory there is.
+/* Takes a lease. Succeeds however little device memory there is; but while a process that was cut off
+ * may still write to the object, and neither budget has room for a copy, it waits for that process to end.
  *
  * GVM_E_INVALID   lease is NULL, an unknown mode or hint
- * GVM_E_TIMEOUT   others kept a conflicting lease, or the keeper does not answer (with GVM_TRY:
+ * GVM_E_TIMEOUT   others kept a conflicting lease, or there was no such room, or the keeper does not answer (with GVM_TRY:
  *                 within 100 ms)
  * GVM_E_SEALED    a write lease on a sealed object
  * GVM_E_READONLY  a write lease on an object opened GVM_OPEN_READONLY

@@ -22,6 +22,13 @@ typedef struct gvm_server gvm_server;
 
 #define GVM_SERVER_DEVICES_MAX 16
 
+/* What becomes of a process that was cut off while it could write to an object (gvmem/keeper.h, "Being
+ * cut off"). In any case others are granted a lease only on memory that it has not mapped. */
+typedef enum gvm_server_fence {
+    GVM_FENCE_COPY = 0, /* it lives; the object goes on in other memory, as soon as there is room */
+    GVM_FENCE_KILL = 1, /* it is killed, if the keeper's user may do that; until it is gone, as above */
+} gvm_server_fence;
+
 typedef struct gvm_quota {
     uint32_t uid;
     uint32_t reserved; /* 0 */
@@ -56,6 +63,8 @@ typedef struct gvm_server_options {
      * serves clients, which waits for it; it must not call the library. NULL: none */
     void (*log)(void *context, const char *line);
     void *log_context;
+    uint32_t fence;    /* gvm_server_fence */
+    uint32_t reserved; /* 0 */
 } gvm_server_options;
 
 /* Starts a keeper: opens its devices, listens, and returns when clients can connect. An abandoned

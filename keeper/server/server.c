@@ -47,6 +47,8 @@ static gvm_status check_options(const gvm_server_options *o)
     if (o->clients_max > GVMI_CLIENTS_MAX)
         return gvmi_fail(GVM_E_INVALID, "a keeper has at most %u clients, not %u", GVMI_CLIENTS_MAX,
                          (unsigned)o->clients_max);
+    if (o->fence > GVM_FENCE_KILL)
+        return gvmi_fail(GVM_E_INVALID, "unknown fence %u", (unsigned)o->fence);
     if (o->quota_count > 0 && o->quotas == NULL)
         return gvmi_fail(GVM_E_INVALID, "quotas is NULL");
     return GVM_OK;
@@ -63,6 +65,7 @@ static void fill_config(gvm_server *server, const gvm_server_options *o)
     config->objects_max = GVMI_OBJECTS_MAX;
     config->revoke_timeout_ms = o->revoke_timeout_ms != 0 ? o->revoke_timeout_ms : REVOKE_TIMEOUT_MS;
     config->lease_timeout_ms = o->lease_timeout_ms;
+    config->fence_kills = o->fence == GVM_FENCE_KILL;
     config->unread = gvmi_peer_unread;
     config->unread_context = server;
     config->uid = geteuid();
