@@ -1,6 +1,6 @@
 /* keeper/client: deadlines that hold though the keeper does not answer, what its late answers bring,
- * how connections close, and threads that are cancelled; see keeper_script.h. Where a call is to return by itself, the script
- * waits for what the test does after it. */
+ * how connections close, and threads that are cancelled; see keeper_script.h. Where a call is to return
+ * by itself, the script waits for what the test does after it. */
 #include "tests/unit/keeper_script.h"
 
 #include <sys/ioctl.h>
