@@ -1,6 +1,5 @@
 /* Mutexes with a rank; see lock.h. In debug builds each thread counts the locks it holds per rank.
  */
-#define _GNU_SOURCE /* pthread_mutex_clocklock */
 #include "base/lock.h"
 
 #include <errno.h>
@@ -69,30 +68,6 @@ void gvmi_unlock(gvmi_mutex *mutex)
     pthread_mutex_unlock(&mutex->mutex);
 }
 
-static struct timespec time_of(int64_t ns)
-{
-    const int64_t second = 1000 * GVMI_NS_PER_MS;
-
-    return (struct timespec){.tv_sec = ns / second, .tv_nsec = ns % second};
-}
-
-bool gvmi_lock_until(gvmi_mutex *mutex, int64_t deadline_ns)
-{
-    const struct timespec until = time_of(deadline_ns);
-
-    if (deadline_ns == GVMI_NEVER_NS) {
-        gvmi_lock(mutex);
-        return true;
-    }
-    GVM_ASSERT(!held_from((int)mutex->rank));
-    if (pthread_mutex_clocklock(&mutex->mutex, CLOCK_MONOTONIC, &until) != 0)
-        return false;
-#ifndef NDEBUG
-    held[mutex->rank]++;
-#endif
-    return true;
-}
-
 void gvmi_cond_init(pthread_cond_t *cond)
 {
     pthread_condattr_t steady;
@@ -105,7 +80,8 @@ void gvmi_cond_init(pthread_cond_t *cond)
 
 bool gvmi_wait_until(pthread_cond_t *cond, gvmi_mutex *mutex, int64_t deadline_ns)
 {
-    const struct timespec until = time_of(deadline_ns);
+    const int64_t second = 1000 * GVMI_NS_PER_MS;
+    const struct timespec until = {.tv_sec = deadline_ns / second, .tv_nsec = deadline_ns % second};
 
     if (deadline_ns != GVMI_NEVER_NS)
         return pthread_cond_timedwait(cond, &mutex->mutex, &until) != ETIMEDOUT;

@@ -18,7 +18,7 @@
 typedef enum gvmi_rank {
     GVMI_RANK_START, /* loading the driver, opening a device: held across driver calls, and while the
                         appenders' thread ends; taken first */
-    GVMI_RANK_KEEPER_SEND, /* one connection to a keeper: what goes out; held across the sending */
+    GVMI_RANK_KEEPER_SEND, /* one connection to a keeper: whose turn it is to send; a table lock */
     GVMI_RANK_KEEPER, /* one connection to a keeper: who waits for what, its objects; a table lock */
     GVMI_RANK_HEAP,   /* one gvm_heap; behind it, the claims of its shelves (heap/shelf.c) */
     GVMI_RANK_APPENDER_THREAD, /* starting and ending the appenders' thread; held while it ends */
@@ -50,13 +50,10 @@ void gvmi_mutex_destroy(gvmi_mutex *mutex);
 void gvmi_lock(gvmi_mutex *mutex);
 void gvmi_unlock(gvmi_mutex *mutex);
 
-/* As gvmi_lock(), up to a deadline on CLOCK_MONOTONIC (base/clock.h). False: it came first. */
-bool gvmi_lock_until(gvmi_mutex *mutex, int64_t deadline_ns);
-
 /* A condition that gvmi_wait_until() waits for: its clock is CLOCK_MONOTONIC. */
 void gvmi_cond_init(pthread_cond_t *cond);
 
-/* Waits once, with the mutex held, up to a deadline; wakes without cause as pthread_cond_wait()
+/* Waits once, with the mutex held, up to a deadline (base/clock.h); wakes without cause as pthread_cond_wait()
  * does. False: the deadline has come. */
 bool gvmi_wait_until(pthread_cond_t *cond, gvmi_mutex *mutex, int64_t deadline_ns);
 

@@ -37,7 +37,7 @@
  *     it is given up, until its reply has come or the connection is lost.
  * I3  wanted_*, chunks and everything about MAPs is the mapper's alone while it runs.
  * I4  once closed is set, nobody but the closing thread touches the object's lease word or buffer.
- * Locks: send_lock (rank KEEPER_SEND) for what goes out; lock (rank KEEPER) for requests, slots, the
+ * Locks: send_lock (rank KEEPER_SEND) for whose turn it is to send; lock (rank KEEPER) for requests, slots, the
  * fields marked so. Never both.
  */
 #ifndef GVMI_KEEPER_CLIENT_H
@@ -158,6 +158,8 @@ struct gvm_keeper {
     uint32_t first_owed, owed_count;
 
     gvmi_mutex send_lock;
+    pthread_cond_t sent; /* sending was cleared */
+    bool sending;        /* under send_lock: a thread is in the middle of a message */
     gvmi_mutex lock;
     _Atomic bool severed;   /* sending is given up as well */
     pthread_cond_t changed; /* an object was shown or failed, busy was cleared, lost was set */

@@ -185,6 +185,7 @@ void gvmi_client_drop_keeper(gvm_keeper *keeper)
     if (keeper->socket >= 0)
         close(keeper->socket);
     pthread_cond_destroy(&keeper->changed);
+    pthread_cond_destroy(&keeper->sent);
     gvmi_mutex_destroy(&keeper->lock);
     gvmi_mutex_destroy(&keeper->send_lock);
     gvmi_registry_retire(keeper);
@@ -203,6 +204,7 @@ static gvm_status new_keeper(int socket_fd, gvm_keeper **out)
     gvmi_mutex_init(&keeper->send_lock, GVMI_RANK_KEEPER_SEND);
     gvmi_mutex_init(&keeper->lock, GVMI_RANK_KEEPER);
     gvmi_cond_init(&keeper->changed);
+    gvmi_cond_init(&keeper->sent);
     *out = keeper;
     return GVM_OK;
 }

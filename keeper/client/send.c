@@ -59,14 +59,36 @@ static gvm_status send_all(gvm_keeper *keeper, const char *bytes, size_t len, in
     return status;
 }
 
+static bool begin_turn(gvm_keeper *keeper, int64_t deadline_ns)
+{
+    bool mine;
+
+    gvmi_lock(&keeper->send_lock);
+    while (keeper->sending && gvmi_wait_until(&keeper->sent, &keeper->send_lock, deadline_ns))
+        ;
+    mine = !keeper->sending;
+    if (mine)
+        keeper->sending = true;
+    gvmi_unlock(&keeper->send_lock);
+    return mine;
+}
+
+static void end_turn(gvm_keeper *keeper)
+{
+    gvmi_lock(&keeper->send_lock);
+    keeper->sending = false;
+    pthread_cond_signal(&keeper->sent);
+    gvmi_unlock(&keeper->send_lock);
+}
+
 gvm_status gvmi_client_send_bytes(gvm_keeper *keeper, const void *bytes, size_t len, int64_t deadline_ns)
 {
     gvm_status status;
 
-    if (!gvmi_lock_until(&keeper->send_lock, deadline_ns))
+    if (!begin_turn(keeper, deadline_ns))
         return fail_late(keeper);
     status = send_all(keeper, bytes, len, deadline_ns);
-    gvmi_unlock(&keeper->send_lock);
+    end_turn(keeper);
     return status;
 }
 

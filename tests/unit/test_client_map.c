@@ -2,7 +2,6 @@
  * keeper_script.h. */
 #include "tests/unit/keeper_script.h"
 
-#include <sys/ioctl.h>
 #include <sys/resource.h>
 
 #include "base/struct.h"
@@ -820,75 +819,6 @@ static void snapshot_that_lies_is_refused(void **state)
     RUN(take_snapshots);
 }
 
-/* ---- the end */
-
-static int script_open_and_end(fake *f)
-{
-    TRY_LINE(greet_and_open(f, 2));
-    permit(f, 1, GVMI_PERMIT_READ); /* from here on the test sends */
-    return serve_end(f);
-}
-
-static void *close_connection(void *arg)
-{
-    gvm_keeper_close(arg);
-    return NULL;
-}
-
-static bool has_left_slot(gvm_keeper *keeper)
-{
-    bool left;
-
-    gvmi_lock(&keeper->lock);
-    left = keeper->slots[SLOT] == NULL;
-    gvmi_unlock(&keeper->lock);
-    return left;
-}
-
-static bool is_lost(gvm_keeper *keeper)
-{
-    bool lost;
-
-    gvmi_lock(&keeper->lock);
-    lost = keeper->lost;
-    gvmi_unlock(&keeper->lock);
-    return lost;
-}
-
-/* Whoever holds send_lock keeps BYE from being sent. */
-static int map_before_bye(void *arg)
-{
-    gvm_keeper *keeper;
-    gvm_object *object;
-    pthread_t closer;
-    int unread;
-    fake f;
-
-    (void)arg;
-    TRY_LINE(connect_and_open(&f, script_open_and_end, &keeper, &object));
-    while (atomic_load(&f.permits[SLOT].word) != gvmi_permit(1, GVMI_PERMIT_READ))
-        sched_yield();
-    gvmi_lock(&keeper->send_lock);
-    EXPECT(pthread_create(&closer, NULL, close_connection, keeper) == 0);
-    while (!has_left_slot(keeper))
-        sched_yield();
-    TRY_LINE(send_map(&f, 0, 1, 2, 2 * CHUNK, 1, -1));
-    TRY_LINE(send_map(&f, 1, 1, 3, 2 * CHUNK, 1, -1));
-    do { /* when the mapper has taken the second, it has judged the first */
-        sched_yield();
-        EXPECT(!is_lost(keeper) && ioctl(f.client_socket, FIONREAD, &unread) == 0);
-    } while (unread > 0);
-    EXPECT(!is_lost(keeper));
-    gvmi_unlock(&keeper->send_lock);
-    pthread_join(closer, NULL);
-    return end_fake(&f); /* the script has seen BYE */
-}
-
-static void map_that_comes_before_bye_is_ignored(void **state)
-{
-    RUN(map_before_bye);
-}
-
 /* ---- many threads */
 
 #define THREADS 4
@@ -990,7 +920,6 @@ int main(void)
         cmocka_unit_test(calls_carry_their_arguments_and_answers),
         cmocka_unit_test(grant_follows_the_object_through_its_moves),
         cmocka_unit_test(snapshot_that_lies_is_refused),
-        cmocka_unit_test(map_that_comes_before_bye_is_ignored),
         cmocka_unit_test(leases_of_many_threads_all_come_back),
     };
     gvmi_client_slice_bytes = CHUNK;

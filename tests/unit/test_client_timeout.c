@@ -1,7 +1,9 @@
 /* keeper/client: deadlines that hold though the keeper does not answer, what its late answers bring,
- * and threads that are cancelled; see keeper_script.h. Where a call is to return by itself, the script
- * waits for what the test does after it. */
+ * how connections close, and threads that are cancelled; see keeper_script.h. Where a call is to return
+ * by itself, the script waits for what the test does after it. */
 #include "tests/unit/keeper_script.h"
+
+#include <sys/ioctl.h>
 
 #include "base/clock.h"
 
@@ -354,6 +356,71 @@ static void close_beside_a_mapper_that_cannot_send_returns(void **state)
     RUN(close_beside_a_stuck_mapper);
 }
 
+static int script_open_and_end(fake *f)
+{
+    TRY_LINE(greet_and_open(f, 2));
+    permit(f, 1, GVMI_PERMIT_READ); /* from here on the test sends */
+    return serve_end(f);
+}
+
+static void *close_connection(void *arg)
+{
+    gvm_keeper_close(arg);
+    return NULL;
+}
+
+static bool is_lost(gvm_keeper *keeper)
+{
+    bool lost;
+
+    gvmi_lock(&keeper->lock);
+    lost = keeper->lost;
+    gvmi_unlock(&keeper->lock);
+    return lost;
+}
+
+static void set_sending(gvm_keeper *keeper, bool sending)
+{
+    gvmi_lock(&keeper->send_lock);
+    keeper->sending = sending;
+    pthread_cond_signal(&keeper->sent);
+    gvmi_unlock(&keeper->send_lock);
+}
+
+/* Whoever is sending keeps BYE from being sent. */
+static int map_before_bye(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    pthread_t closer;
+    int unread;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_open_and_end, &keeper, &object));
+    while (atomic_load(&f.permits[SLOT].word) != gvmi_permit(1, GVMI_PERMIT_READ))
+        sched_yield();
+    set_sending(keeper, true);
+    EXPECT(pthread_create(&closer, NULL, close_connection, keeper) == 0);
+    while (!has_left_slot(keeper))
+        sched_yield();
+    TRY_LINE(send_map(&f, 0, 1, 2, 2 * CHUNK, 1, -1));
+    TRY_LINE(send_map(&f, 1, 1, 3, 2 * CHUNK, 1, -1));
+    do { /* when the mapper has taken the second, it has judged the first */
+        sched_yield();
+        EXPECT(!is_lost(keeper) && ioctl(f.client_socket, FIONREAD, &unread) == 0);
+    } while (unread > 0);
+    EXPECT(!is_lost(keeper));
+    set_sending(keeper, false);
+    pthread_join(closer, NULL);
+    return end_fake(&f); /* the script has seen BYE */
+}
+
+static void map_that_comes_before_bye_is_ignored(void **state)
+{
+    RUN(map_before_bye);
+}
+
 /* ---- cancellation */
 
 static int script_cancel(fake *f)
@@ -416,6 +483,7 @@ int main(void)
         cmocka_unit_test(seal_waits_as_acquire_does),
         cmocka_unit_test(close_that_is_not_answered_keeps_its_slot_until_it_is),
         cmocka_unit_test(close_beside_a_mapper_that_cannot_send_returns),
+        cmocka_unit_test(map_that_comes_before_bye_is_ignored),
         cmocka_unit_test(cancellation_in_a_wait_is_put_off_until_the_call_returns),
     };
 

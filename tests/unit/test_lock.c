@@ -142,32 +142,6 @@ static void lock_made_at_run_time_works(void **state)
     gvmi_mutex_destroy(&mutex);
 }
 
-static void *try_until(void *arg)
-{
-    const int64_t start_ns = gvmi_now_ns();
-
-    if (gvmi_lock_until(&buffer_a, start_ns + 10 * GVMI_NS_PER_MS) ||
-        gvmi_now_ns() - start_ns < 10 * GVMI_NS_PER_MS)
-        *(bool *)arg = true;
-    return NULL;
-}
-
-static void lock_with_a_deadline_is_given_up_then(void **state)
-{
-    pthread_t thread;
-    bool failed = false;
-
-    (void)state;
-    assert_true(gvmi_lock_until(&buffer_a, gvmi_deadline_ns(1000)));
-    assert_true(gvmi_lock_held(GVMI_RANK_BUFFER));
-    assert_int_equal(pthread_create(&thread, NULL, try_until, &failed), 0);
-    pthread_join(thread, NULL);
-    gvmi_unlock(&buffer_a);
-    assert_false(failed);
-    assert_true(gvmi_lock_until(&buffer_a, GVMI_NEVER_NS));
-    gvmi_unlock(&buffer_a);
-}
-
 static void wait_with_a_deadline_ends_then(void **state)
 {
     const int64_t start_ns = gvmi_now_ns();
@@ -192,7 +166,6 @@ int main(void)
         cmocka_unit_test(lock_pair_of_one_is_taken_once),
         cmocka_unit_test(lock_pair_by_many_threads_excludes_and_never_deadlocks),
         cmocka_unit_test(lock_made_at_run_time_works),
-        cmocka_unit_test(lock_with_a_deadline_is_given_up_then),
         cmocka_unit_test(wait_with_a_deadline_ends_then),
     };
 
