@@ -115,7 +115,8 @@ static bool client_dies_at_every_step(uint64_t *kills)
 #define STOP_REVOKE_MS 150u
 #define STOP_LEASE_MS 150u
 #define STOP_FAILURES_MAX 5u
-#define STOP_STRIDES 4u /* it is left stopped for a while, so there are fewer rounds than for SIGKILL */
+#define STOP_STRIDES \
+    4u /* it is left stopped for a while, so there are fewer rounds than for SIGKILL */
 
 /* Until the victim is stopped; false if it has answered, or died, before its Nth step. */
 static bool wait_for_stop(const keeper_puppet *victim)

@@ -149,8 +149,7 @@ static gvm_status obey(const command *c, keeper_answer *out)
         out->until = life_wrote_until;
         return GVM_OK;
     case KP_SET_MODE: return gvm_object_set_mode(object, (uint32_t)c->a);
-    case KP_BECOME:
-        return proc_become((uid_t)c->a, (gid_t)c->b) ? GVM_OK : GVM_E_SYSTEM;
+    case KP_BECOME: return proc_become((uid_t)c->a, (gid_t)c->b) ? GVM_OK : GVM_E_SYSTEM;
     case KP_VERB_COUNT: break;
     }
     return GVM_E_INVALID;

@@ -226,7 +226,8 @@ bool raw_is_closed(raw_client *c)
     struct pollfd entry = {.fd = c->fd, .events = POLLIN};
     char byte;
 
-    return c->fd < 0 || (poll(&entry, 1, 0) > 0 && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) ||
+    return c->fd < 0 ||
+           (poll(&entry, 1, 0) > 0 && recv(c->fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT) == 0) ||
            (entry.revents & (POLLERR | POLLHUP)) != 0;
 }
 

@@ -16,8 +16,8 @@
 #include "keeper/wire.h"
 #include "keeper/words.h"
 
-#define RAW_FDS_MAX 256u       /* that came and were not taken yet */
-#define RAW_SEND_WAIT_MS 2000  /* for a keeper that does not read */
+#define RAW_FDS_MAX 256u         /* that came and were not taken yet */
+#define RAW_SEND_WAIT_MS 2000    /* for a keeper that does not read */
 #define RAW_ADDRESS (1ull << 33) /* where a raw client says that it maps an object */
 
 /* A connected socket, -1 with errno. */

@@ -97,7 +97,8 @@ bool stage_begin_timed(stage *s, uint32_t revoke_timeout_ms, uint32_t lease_time
     snprintf(s->path, sizeof s->path, "%s/socket", s->folder);
     s->keeper = keeper_puppet_start();
     s->bystander = keeper_puppet_start();
-    if (!KP_OK(&s->keeper, SERVE, 0, s->path, revoke_timeout_ms, lease_timeout_ms) || !stage_begin_bystander(s))
+    if (!KP_OK(&s->keeper, SERVE, 0, s->path, revoke_timeout_ms, lease_timeout_ms) ||
+        !stage_begin_bystander(s))
         return false;
     if (!stage_snapshot(s, &now))
         return false;

@@ -17,7 +17,7 @@
 #include <unistd.h>
 
 #define LEDGER_LOCK_BYTE (1ll << 40) /* softgpu/ledger.c */
-#define LEDGER_WAIT_MS 50            /* sections take microseconds; a stopped holder's does not end */
+#define LEDGER_WAIT_MS 50 /* sections take microseconds; a stopped holder's does not end */
 #define STOP_TRIES 100
 #define CONTROL_FD 3
 #define TIMEOUT_MS 20000 /* of sends and receives of shares */
