@@ -348,7 +348,7 @@ static void say_half(hostile *h, int fd)
     size_t len;
 
     random_message(h, &m);
-    m.head.request = 2;
+    m.head.request = has_reply(m.head.type) ? 2 : 0;
     len = gvmi_wire_encode(&m, bytes);
     (void)raw_say(fd, bytes, 1 + below(h, (uint32_t)len - 1));
 }
@@ -446,6 +446,21 @@ static void forge_words(hostile *h)
         raw_end(&h->client);
         proc_pause_ms(PAUSE_MS);
     }
+}
+
+/* A writer in the words of objects that it opened read-only, for all of its time: it answers what it
+ * is asked, so nothing else is wrong with it. */
+static void forge_writer(hostile *h)
+{
+    bool open = begin(h) && open_some(h, POSITIONS) > 0;
+
+    while (open && !over(h)) {
+        for (unsigned i = 0; i < POSITIONS; i++)
+            atomic_store(&h->client.leases[i].word, GVMI_LEASE_WRITER);
+        open = raw_drain(&h->client);
+        proc_pause_ms(PAUSE_MS);
+    }
+    hold_on(h);
 }
 
 /* Opens, asks for a lease, and answers nothing from then on. */

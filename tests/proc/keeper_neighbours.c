@@ -34,15 +34,17 @@
 #define SECONDS_DEFAULT 10u
 #define TICK_MS 5u
 #define NS_PER_MS 1000000ull
-#define ACT_MS_MAX 3000u      /* of a hostile act */
-#define ACT_GRACE_MS 1000u    /* for one that ends by itself */
-#define PAUSE_EVERY_MS 5000u  /* at most, between two stops of the keeper */
-#define ROOT_EVERY_MS 200u    /* between two connections of root's in the floods */
-#define LEAVE_WAIT_MS 120000u /* for the honest to end */
-#define SETTLE_WAIT_MS 20000u /* for the keeper to be back at the start */
-#define END_WAIT_MS 30000u    /* for it to exit */
-#define RSS_GROWTH_KIB 16384  /* that an allocator may keep */
-#define FLOOD_ACQUIRE_MS 50u  /* of 95 of 100 calls, while four users flood */
+#define ACT_MS_MAX 3000u          /* of a hostile act */
+#define ACT_GRACE_MS 1000u        /* for one that ends by itself */
+#define PAUSE_EVERY_MS 5000u      /* at most, between two stops of the keeper */
+#define ROOT_EVERY_MS 200u        /* between two connections of root's in the floods */
+#define LEAVE_WAIT_MS 120000u     /* for the honest to end */
+#define SETTLE_WAIT_MS 20000u     /* for the keeper to be back at the start */
+#define END_WAIT_MS 30000u        /* for it to exit */
+#define RSS_GROWTH_KIB 16384      /* that an allocator may keep */
+#define RSS_GROWTH_COLD_KIB 32768 /* where the time was too short to meet every act */
+#define WARM_SECONDS 600u
+#define FLOOD_ACQUIRE_MS 50u /* of 95 of 100 calls, while four users flood */
 #define FLOOD_CONNECT_MS 100u
 
 enum {
@@ -147,30 +149,27 @@ uint64_t soak_percentile_ns(const soak_times *times, unsigned percent)
 
 /* ---- the daemon */
 
+/* Device memory for a part of what the clients have; all quotas together are less than there is. */
 static void run_keeper(const char *program, int ready)
 {
-    char ready_fd[16], log[80];
+    char ready_fd[16], revoke[16], lease[16], log[80];
+    /* clang-format off */
     const char *const arguments[] = {
-        program,    "--socket",
-        soak->path, "--socket-mode",
-        "666",      "--device-budget",
-        "48M",      "--host-budget",
-        "192M",     "--quota",
-        "16M",      "--quota",
-        "1000=8M",  "--quota",
-        "1001=32M", "--quota",
-        "1002=32M", "--quota",
-        "1007=32M", "--revoke-timeout",
-        "1",        "--ready-fd",
-        ready_fd,   soak->lease_timeout ? "--lease-timeout" : NULL,
-        "4",        NULL,
+        program, "--socket", soak->path, "--socket-mode", "666", "--ready-fd", ready_fd,
+        "--device-budget", "48M", "--host-budget", "192M",
+        "--quota", soak->many_users ? "16M" : "160M",
+        "--quota", "1001=32M", "--quota", "1002=32M", "--quota", "1007=32M",
+        "--revoke-timeout", revoke, soak->lease_timeout ? "--lease-timeout" : NULL, lease, NULL,
     };
+    /* clang-format on */
     char *argv[sizeof arguments / sizeof arguments[0]];
     int fd;
 
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)fcntl(ready, F_SETFD, 0);
     snprintf(ready_fd, sizeof ready_fd, "%d", ready);
+    snprintf(revoke, sizeof revoke, "%u", SOAK_REVOKE_MS / 1000);
+    snprintf(lease, sizeof lease, "%u", SOAK_LEASE_MS / 1000);
     snprintf(log, sizeof log, "%s/log", folder);
     fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd >= 0 && dup2(fd, STDOUT_FILENO) >= 0)
@@ -244,8 +243,11 @@ static void reap(void)
             if (children[i].pid == pid) {
                 children[i].pid = 0;
                 children[i].failed |= i < CHILD_HOSTILE && status != 0;
-                if (i < CHILD_HOSTILE && WIFSIGNALED(status))
-                    (void)soak_problem("client %u was killed by signal %d", i, WTERMSIG(status));
+                if (WIFSIGNALED(status) && (i < CHILD_HOSTILE || WTERMSIG(status) != SIGKILL))
+                    (void)soak_problem("%s was killed by signal %d",
+                                       i < CHILD_HOSTILE ? "a client"
+                                                         : hostile_act_names[children[i].act],
+                                       WTERMSIG(status));
             }
     }
 }
@@ -288,15 +290,25 @@ static void kill_group(const child *c)
         kill(-c->pid, SIGKILL);
 }
 
+static hostile_act choose_act(uint64_t random)
+{
+    if (only != ANY_ACT)
+        return (hostile_act)only;
+    /* The first is one that lasts. */
+    return atomic_load(&soak->hostile_acts) == 0 ? ACT_forge_writer
+                                                 : (hostile_act)(random % ACT_COUNT);
+}
+
 /* Half of the acts end by themselves, half are killed. */
 static void next_act(unsigned which)
 {
-    const uint64_t random = proc_random(&seed), now = proc_now_ns();
-    const uint64_t end = now + (50 + random % ACT_MS_MAX) * NS_PER_MS;
+    const uint64_t random = proc_random(&seed);
+    const hostile_act act = choose_act(random >> 40);
+    const uint64_t ms = 50 + random % ACT_MS_MAX + (act == ACT_forge_writer ? PATIENCE_MS : 0);
+    const uint64_t end = proc_now_ns() + ms * NS_PER_MS;
     const bool killed = random >> 32 & 1;
 
-    children[which].act = only == ANY_ACT ? (hostile_act)((random >> 40) % ACT_COUNT)
-                                          : (hostile_act)only;
+    children[which].act = act;
     children[which].kill_ns = killed ? end : end + ACT_GRACE_MS * NS_PER_MS;
     start_child(which, killed ? UINT64_MAX : end);
     atomic_fetch_add(&soak->hostile_acts, 1);
@@ -349,6 +361,14 @@ static void end_children(void)
 
 /* ---- looks at the keeper */
 
+/* Objects of clients that a problem has ended before they could drop them. */
+static void drop_leftovers(gvm_keeper *keeper, const gvm_keeper_snapshot *snapshot)
+{
+    for (uint32_t i = 0; i < snapshot->keeper.objects && atomic_load(&soak->problems) > 0; i++)
+        if (strncmp(snapshot->objects[i].name, "/soak/", 6) == 0)
+            (void)gvm_object_drop(keeper, snapshot->objects[i].name);
+}
+
 /* In a child, as this process must not have threads: it forks. Free device memory is given back. */
 static bool look(void)
 {
@@ -365,6 +385,7 @@ static bool look(void)
                     gvm_keeper_get_snapshot(keeper, &snapshot) == GVM_OK;
 
         if (good) {
+            drop_leftovers(keeper, snapshot);
             soak->keeper = snapshot->keeper;
             soak->device = snapshot->devices[0];
             memcpy(soak->device_uuid, snapshot->devices[0].uuid, sizeof soak->device_uuid);
@@ -413,8 +434,9 @@ static bool is_as_before(const footprint *start, const footprint *now)
            now->fds.memory <= start->fds.memory + 2 * (long)(kept / CHUNK_BYTES);
 }
 
-static bool keeper_is_as_before(const footprint *start, long warm_kib)
+static bool keeper_is_as_before(const footprint *start, long warm_kib, unsigned seconds)
 {
+    const long growth_kib = seconds < WARM_SECONDS ? RSS_GROWTH_COLD_KIB : RSS_GROWTH_KIB;
     footprint now = {0};
     long kib;
 
@@ -435,7 +457,7 @@ static bool keeper_is_as_before(const footprint *start, long warm_kib)
         (void)proc_count_fds(keeper_pid, now.fds.others < start->fds.others + 50);
         return false;
     }
-    return warm_kib < 0 || EXPECT(kib <= warm_kib + RSS_GROWTH_KIB);
+    return warm_kib < 0 || EXPECT(kib <= warm_kib + growth_kib);
 }
 
 static bool keeper_ends_well(void)
@@ -529,7 +551,8 @@ static void print_figures(bool floods)
 
 static bool is_quick(const soak_times *times, uint64_t ms)
 {
-    return EXPECT(times->count > 0) && EXPECT(soak_percentile_ns(times, 95) <= ms * NS_PER_MS);
+    return EXPECT(times->count > 0) &&
+           EXPECT(soak_percentile_ns(times, 95) <= ms * SOAK_SLOWNESS * NS_PER_MS);
 }
 
 static bool honest_are_content(void)
@@ -635,7 +658,7 @@ static int run(const char *program, bool floods, unsigned seconds)
     run_for(seconds, floods, &warm_kib);
     end_children();
     report(floods, seconds);
-    proc_result(keeper_pid != 0 && keeper_is_as_before(&start, warm_kib),
+    proc_result(keeper_pid != 0 && keeper_is_as_before(&start, warm_kib, seconds),
                 "the keeper is back at the start");
     proc_result(keeper_ends_well(), "the keeper ends with status 0");
     print_log();
@@ -671,6 +694,10 @@ int main(int argc, char **argv)
     printf("# %u s, seed %llu\n", seconds, (unsigned long long)seed);
     if (!prepare(floods))
         return 2;
+    if (getenv("GVMEM_DRIVER") != NULL && strcmp(getenv("GVMEM_DRIVER"), "cuda") == 0) {
+        printf("1..0 # SKIP the processor writes the objects, which only the software GPU's allow\n");
+        return 0;
+    }
     if (floods && !soak->many_users) {
         printf("1..0 # SKIP only root can be several users\n");
         return 0;

@@ -30,16 +30,21 @@
 #define GID_HONEST 2000u  /* of the honest and the sleepers: objects of mode 0660 are theirs */
 #define GID_HOSTILE 2003u /* and the next, one each */
 
-#define SOAK_REVOKE_MS 1000u
-#define SOAK_LEASE_MS 4000u /* where the lease timeout is set at all */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define SOAK_SLOWNESS 5u
+#else
+#define SOAK_SLOWNESS 1u
+#endif
+#define SOAK_REVOKE_MS (1000u * SOAK_SLOWNESS)
+#define SOAK_LEASE_MS (4000u * SOAK_SLOWNESS) /* where the lease timeout is set at all */
 #define HONEST 2u
 #define HONEST_THREADS 3u
 #define HOSTILE 4u
 #define POSITIONS 12u
 #define RECORDS 65536u /* used in turn: one is not met again while anybody may still mean it */
 #define OBJECT_CHUNKS_MAX 3u
-#define PATIENCE_MS 30000 /* of acquires that no neighbour can delay for ever */
-#define PROBLEMS_MAX 20u  /* printed */
+#define PATIENCE_MS (8000 * SOAK_SLOWNESS) /* of acquires that no neighbour can delay for ever */
+#define PROBLEMS_MAX 20u                   /* printed */
 
 /* Who may open an object of the honest. */
 typedef enum soak_class {
@@ -103,12 +108,13 @@ int meter_run(void);
 int sleepers_run(uint64_t seed);
 
 /* What hostile neighbours do; the first ones are floods. */
+/* clang-format off */
 #define HOSTILE_ACTS(X) \
-    X(flood_objects) \
-    X(flood_snapshots) X(flood_growths) X(flood_connections) X(connect_and_close) X(stay_silent) \
-        X(say_random_bytes) X(say_random_messages) X(forge_words) X(answer_nothing) \
-            X(answer_in_disorder) X(ring_doorbells) X(fork_and_exec) X(send_descriptors) \
-                X(use_memory)
+    X(flood_objects) X(flood_snapshots) X(flood_growths) X(flood_connections) \
+    X(connect_and_close) X(stay_silent) X(say_random_bytes) X(say_random_messages) \
+    X(forge_words) X(forge_writer) X(answer_nothing) X(answer_in_disorder) X(ring_doorbells) \
+    X(fork_and_exec) X(send_descriptors) X(use_memory)
+/* clang-format on */
 #define HOSTILE_ENUMERATOR(name) ACT_##name,
 typedef enum hostile_act { HOSTILE_ACTS(HOSTILE_ENUMERATOR) ACT_COUNT } hostile_act;
 #undef HOSTILE_ENUMERATOR
