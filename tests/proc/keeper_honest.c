@@ -140,7 +140,7 @@ static gvm_status acquire(worker *w, const opening *o, gvm_lease_mode mode, gvm_
     gvm_status status;
 
     *patient = !may_be_kept_out(o, mode) && (random >> 8) % 2 == 0;
-    options.timeout_ms = *patient ? (int32_t)PATIENCE_MS
+    options.timeout_ms = *patient ? (int32_t)soak->patience_ms
                                   : (int32_t)(1 + (random >> 16) % SHORT_WAIT_MS);
     status = gvm_object_acquire(o->object, mode, &options, lease);
     if (!may_be_kept_out(o, mode))
@@ -370,7 +370,7 @@ int honest_run(unsigned index, uint64_t seed)
 static bool measure_acquire(gvm_object *object, uint64_t *counter)
 {
     const gvm_acquire_options options = {.struct_size = sizeof options,
-                                         .timeout_ms = (int32_t)PATIENCE_MS};
+                                         .timeout_ms = (int32_t)soak->patience_ms};
     const uint64_t since = proc_now_ns();
     gvm_lease lease;
     gvm_status status = gvm_object_acquire(object, GVM_LEASE_WRITE, &options, &lease);

@@ -1,6 +1,6 @@
 /* A keeper, honest clients, and neighbours of other users who do their worst beside them.
  *
- *     keeper_neighbours [--floods | --only ACT] GVMEM-KEEPER [SECONDS [SEED]]
+ *     keeper_neighbours [--floods] [--only ACT] [--no-stops] GVMEM-KEEPER [SECONDS [SEED]]
  *
  * Goal: whatever neighbours do, honest clients find what was written last, are answered and are not
  * cut off; and when all are gone, the keeper holds what it held at the start. Method: the daemon as a
@@ -8,7 +8,8 @@
  * hostile neighbours (keeper_hostile.c) that are killed and replaced all the time, sleepers
  * (keeper_sleeper.c), and the daemon itself stopped now and then. With --floods four users flood the
  * keeper for all of the time while another user's calls are measured, and root connects. With --only all
- * neighbours do the same (HOSTILE_ACTS), or nothing if ACT is none.
+ * neighbours do the same (HOSTILE_ACTS), or nothing if ACT is none. With --no-stops the daemon is never
+ * stopped.
  *
  * As root every party is a user of its own; otherwise there are no hostile neighbours. The seed
  * decides who does what; what meets what when is the machine's to say.
@@ -44,6 +45,7 @@
 #define RSS_GROWTH_KIB 16384      /* that an allocator may keep */
 #define RSS_GROWTH_COLD_KIB 32768 /* where the time was too short to meet every act */
 #define WARM_SECONDS 600u
+#define LONG_SECONDS 60u
 #define FLOOD_ACQUIRE_MS 50u /* of 95 of 100 calls, while four users flood */
 #define FLOOD_CONNECT_MS 100u
 
@@ -81,6 +83,7 @@ static char folder[64];
 static uint64_t seed;
 static unsigned root_refused;
 static int only = ANY_ACT;
+static bool stops = true; /* of the keeper */
 
 /* ---- what all use */
 
@@ -304,7 +307,7 @@ static void next_act(unsigned which)
 {
     const uint64_t random = proc_random(&seed);
     const hostile_act act = choose_act(random >> 40);
-    const uint64_t ms = 50 + random % ACT_MS_MAX + (act == ACT_forge_writer ? PATIENCE_MS : 0);
+    const uint64_t ms = 50 + random % ACT_MS_MAX + (act == ACT_forge_writer ? soak->patience_ms : 0);
     const uint64_t end = proc_now_ns() + ms * NS_PER_MS;
     const bool killed = random >> 32 & 1;
 
@@ -514,7 +517,7 @@ static void run_for(unsigned seconds, bool floods, long *warm_kib)
         }
         if (!floods && soak->many_users && only != NO_ACT)
             serve_hostile();
-        if (!floods && now >= next_pause) {
+        if (!floods && stops && now >= next_pause) {
             pause_keeper();
             next_pause = proc_now_ns() + (1000 + proc_random(&seed) % PAUSE_EVERY_MS) * NS_PER_MS;
         }
@@ -605,7 +608,7 @@ static void report(bool floods, unsigned seconds)
     }
 }
 
-static bool prepare(bool floods)
+static bool prepare(bool floods, unsigned seconds)
 {
     char machine[160];
     struct rlimit files;
@@ -624,6 +627,7 @@ static bool prepare(bool floods)
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     signal(SIGPIPE, SIG_IGN);
     soak->many_users = geteuid() == 0;
+    soak->patience_ms = seconds < LONG_SECONDS ? PATIENCE_MS : PATIENCE_LONG_MS;
     soak->lease_timeout = !floods && seed & 1;
     return true;
 }
@@ -639,7 +643,8 @@ static bool parse_only(const char *name)
 
 static void usage(void)
 {
-    fprintf(stderr, "usage: keeper_neighbours [--floods | --only ACT] GVMEM-KEEPER [SECONDS [SEED]]\n");
+    fprintf(stderr,
+            "usage: keeper_neighbours [--floods] [--only ACT] [--no-stops] GVMEM-KEEPER [SECONDS [SEED]]\n");
     exit(2);
 }
 
@@ -673,14 +678,13 @@ int main(int argc, char **argv)
     int next = 1;
 
     keeper_puppet_main(argc, argv);
-    if (next < argc && strcmp(argv[next], "--floods") == 0) {
-        floods = true;
-        next++;
-    } else if (next + 1 < argc && strcmp(argv[next], "--only") == 0) {
-        if (!parse_only(argv[next + 1]))
+    for (; next < argc && argv[next][0] == '-'; next++)
+        if (strcmp(argv[next], "--floods") == 0)
+            floods = true;
+        else if (strcmp(argv[next], "--no-stops") == 0)
+            stops = false;
+        else if (strcmp(argv[next], "--only") != 0 || next + 1 == argc || !parse_only(argv[++next]))
             usage();
-        next += 2;
-    }
     if (argc - next < 1 || argc - next > 3)
         usage();
     if (argc - next > 1)
@@ -692,7 +696,7 @@ int main(int argc, char **argv)
     if (seconds == 0)
         usage();
     printf("# %u s, seed %llu\n", seconds, (unsigned long long)seed);
-    if (!prepare(floods))
+    if (!prepare(floods, seconds))
         return 2;
     if (getenv("GVMEM_DRIVER") != NULL && strcmp(getenv("GVMEM_DRIVER"), "cuda") == 0) {
         printf("1..0 # SKIP the processor writes the objects, which only the software GPU's allow\n");

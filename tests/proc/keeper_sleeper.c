@@ -28,7 +28,7 @@ static bool become(keeper_puppet *p, unsigned which)
 
 static bool write_it(keeper_puppet *p, uint64_t seed)
 {
-    return KP_OK(p, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, PATIENCE_MS) &&
+    return KP_OK(p, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, soak->patience_ms) &&
            KP_OK(p, FILL, 0, NULL, seed, 0) && KP_OK(p, RELEASE, 0, NULL, 0, 0);
 }
 
@@ -36,7 +36,7 @@ static bool read_it(keeper_puppet *p, uint64_t *checksum)
 {
     keeper_answer out = {0};
 
-    if (!KP_OK(p, ACQUIRE, 0, NULL, GVM_LEASE_READ, PATIENCE_MS))
+    if (!KP_OK(p, ACQUIRE, 0, NULL, GVM_LEASE_READ, soak->patience_ms))
         return false;
     out = keeper_do(p, KP_CHECK, 0, NULL, 0, 0);
     *checksum = out.value;
@@ -56,7 +56,7 @@ static bool stop_sleeper(sleeper_round *n)
 
     *s = keeper_puppet_start();
     return become(s, 1) && KP_OK(s, CONNECT, 0, soak->path, 0, 0) && KP_OK(s, OPEN, 0, n->name, 0, 0) &&
-           (n->mode == 0 || KP_OK(s, ACQUIRE, 0, NULL, n->mode, PATIENCE_MS)) &&
+           (n->mode == 0 || KP_OK(s, ACQUIRE, 0, NULL, n->mode, soak->patience_ms)) &&
            EXPECT(proc_stop(s->pid));
 }
 
@@ -82,7 +82,7 @@ static bool continue_sleeper(sleeper_round *n)
     good = is_unchanged(n);
     if (n->mode != 0)
         good = KP_EXPECT(s, RELEASE, 0, NULL, 0, 0, GVM_E_KEEPER) && good;
-    return KP_EXPECT(s, ACQUIRE, 0, NULL, GVM_LEASE_READ, PATIENCE_MS, GVM_E_KEEPER) &&
+    return KP_EXPECT(s, ACQUIRE, 0, NULL, GVM_LEASE_READ, soak->patience_ms, GVM_E_KEEPER) &&
            EXPECT(keeper_puppet_end(s) == 0) && good;
 }
 

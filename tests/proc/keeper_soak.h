@@ -43,8 +43,10 @@
 #define POSITIONS 12u
 #define RECORDS 65536u /* used in turn: one is not met again while anybody may still mean it */
 #define OBJECT_CHUNKS_MAX 3u
-#define PATIENCE_MS (8000 * SOAK_SLOWNESS) /* of acquires that no neighbour can delay for ever */
-#define PROBLEMS_MAX 20u                   /* printed */
+/* Of acquires that no neighbour may delay for ever; longer in a long run, where more meets. */
+#define PATIENCE_MS (8000u * SOAK_SLOWNESS)
+#define PATIENCE_LONG_MS (30000u * SOAK_SLOWNESS)
+#define PROBLEMS_MAX 20u /* printed */
 
 /* Who may open an object of the honest. */
 typedef enum soak_class {
@@ -75,6 +77,7 @@ typedef struct soak_page {
     uint8_t device_uuid[16];
     bool many_users;    /* the test runs as root */
     bool lease_timeout; /* the keeper has one */
+    uint32_t patience_ms;
     _Atomic bool stop;
     _Atomic unsigned problems, sleeper_problems;
     _Atomic uint64_t next_serial;
