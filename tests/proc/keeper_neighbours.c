@@ -302,12 +302,14 @@ static hostile_act choose_act(uint64_t random)
                                                  : (hostile_act)(random % ACT_COUNT);
 }
 
-/* Half of the acts end by themselves, half are killed. */
+/* Half of the acts end by themselves, half are killed. One neighbour's forged writers stay for longer
+ * than anybody should have to wait for them. */
 static void next_act(unsigned which)
 {
     const uint64_t random = proc_random(&seed);
     const hostile_act act = choose_act(random >> 40);
-    const uint64_t ms = 50 + random % ACT_MS_MAX + (act == ACT_forge_writer ? soak->patience_ms : 0);
+    const bool lasts = act == ACT_forge_writer && which == CHILD_HOSTILE;
+    const uint64_t ms = 50 + random % ACT_MS_MAX + (lasts ? soak->patience_ms : 0);
     const uint64_t end = proc_now_ns() + ms * NS_PER_MS;
     const bool killed = random >> 32 & 1;
 
