@@ -12,12 +12,11 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/un.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
-#include "keeper/wire.h"
+#include "tests/proc/keeper_raw.h"
 #include "tests/proc/keeper_stage.h"
 
 #define END_WAIT_MS 10000 /* until the keeper has closed an abuser's socket */
@@ -30,52 +29,11 @@ static uint64_t seed;
 
 static int speak_to(const stage *s)
 {
-    struct sockaddr_un address = {.sun_family = AF_UNIX};
-    int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    const int fd = raw_connect(s->path);
 
-    memcpy(address.sun_path, s->path, strlen(s->path) + 1);
-    if (fd >= 0 && connect(fd, (struct sockaddr *)&address, sizeof address) == 0)
-        return fd;
-    printf("# connect: %s\n", strerror(errno));
-    if (fd >= 0)
-        close(fd);
-    return -1;
-}
-
-/* Everything goes, or the other end is closed, or does not read for a while. */
-static bool say(int fd, const void *bytes, size_t len)
-{
-    const char *next = bytes;
-
-    while (len > 0) {
-        struct pollfd entry = {.fd = fd, .events = POLLOUT};
-        ssize_t sent = send(fd, next, len, MSG_NOSIGNAL | MSG_DONTWAIT);
-
-        if (sent < 0 && errno == EAGAIN && poll(&entry, 1, 2000) > 0 && (entry.revents & POLLERR) == 0)
-            continue;
-        if (sent < 0)
-            return false;
-        next += sent;
-        len -= (size_t)sent;
-    }
-    return true;
-}
-
-static bool say_message(int fd, gvmi_wire_message *message)
-{
-    uint8_t bytes[sizeof *message];
-
-    return say(fd, bytes, gvmi_wire_encode(message, bytes));
-}
-
-static bool say_hello(int fd)
-{
-    gvmi_wire_message message;
-
-    gvmi_wire_start(&message, GVMI_WIRE_HELLO, 1);
-    message.body.HELLO.magic = GVMI_WIRE_MAGIC;
-    message.body.HELLO.version = GVMI_WIRE_VERSION;
-    return say_message(fd, &message);
+    if (fd < 0)
+        printf("# connect: %s\n", strerror(errno));
+    return fd;
 }
 
 /* Reads and throws away, until the keeper closes. */
@@ -174,12 +132,12 @@ static bool garbage(int fd)
 
     for (size_t i = 0; i < sizeof bytes; i++)
         bytes[i] = (uint8_t)proc_random(&seed);
-    return say(fd, bytes, sizeof bytes);
+    return raw_say(fd, bytes, sizeof bytes);
 }
 
 static bool garbage_after_hello(int fd)
 {
-    return say_hello(fd) && garbage(fd);
+    return raw_say_hello(fd) && garbage(fd);
 }
 
 static bool nothing(int fd)
@@ -190,7 +148,7 @@ static bool nothing(int fd)
 
 static bool half_a_head(int fd)
 {
-    return say(fd, "\1\0\0\0\50\0", 6);
+    return raw_say(fd, "\1\0\0\0\50\0", 6);
 }
 
 static bool half_a_message(int fd)
@@ -200,7 +158,7 @@ static bool half_a_message(int fd)
 
     gvmi_wire_start(&message, GVMI_WIRE_OPEN, 7);
     memcpy(message.body.OPEN.name, STILL_NAME, sizeof STILL_NAME);
-    return say_hello(fd) && say(fd, bytes, gvmi_wire_encode(&message, bytes) / 2);
+    return raw_say_hello(fd) && raw_say(fd, bytes, gvmi_wire_encode(&message, bytes) / 2);
 }
 
 static bool another_version(int fd)
@@ -210,7 +168,7 @@ static bool another_version(int fd)
     gvmi_wire_start(&message, GVMI_WIRE_HELLO, 1);
     message.body.HELLO.magic = GVMI_WIRE_MAGIC;
     message.body.HELLO.version = GVMI_WIRE_VERSION + 7;
-    return say_message(fd, &message);
+    return raw_say_message(fd, &message);
 }
 
 static bool no_hello(int fd)
@@ -218,12 +176,12 @@ static bool no_hello(int fd)
     gvmi_wire_message message;
 
     gvmi_wire_start(&message, GVMI_WIRE_SNAPSHOT, 1);
-    return say_message(fd, &message);
+    return raw_say_message(fd, &message);
 }
 
 static bool hello_twice(int fd)
 {
-    return say_hello(fd) && say_hello(fd);
+    return raw_say_hello(fd) && raw_say_hello(fd);
 }
 
 static bool slot_number(int fd, uint32_t slot)
@@ -233,7 +191,7 @@ static bool slot_number(int fd, uint32_t slot)
     gvmi_wire_start(&message, GVMI_WIRE_MAPPED, 0);
     message.body.MAPPED.slot = slot;
     message.body.MAPPED.serial = 99;
-    return say_hello(fd) && say_message(fd, &message);
+    return raw_say_hello(fd) && raw_say_message(fd, &message);
 }
 
 static bool slot_unmapped(int fd)
@@ -243,7 +201,7 @@ static bool slot_unmapped(int fd)
     gvmi_wire_start(&message, GVMI_WIRE_UNMAPPED, 0);
     message.body.UNMAPPED.slot = 5;
     message.body.UNMAPPED.serial = 99;
-    return say_hello(fd) && say_message(fd, &message);
+    return raw_say_hello(fd) && raw_say_message(fd, &message);
 }
 
 static bool slot_not_opened(int fd)
@@ -262,12 +220,12 @@ static bool lease_never_granted(int fd)
 
     gvmi_wire_start(&message, GVMI_WIRE_OPEN, 2);
     memcpy(message.body.OPEN.name, STILL_NAME, sizeof STILL_NAME);
-    if (!say_hello(fd) || !say_message(fd, &message))
+    if (!raw_say_hello(fd) || !raw_say_message(fd, &message))
         return false;
     gvmi_wire_start(&message, GVMI_WIRE_TAKEN, 0);
     message.body.TAKEN.slot = 0;
     message.body.TAKEN.mode = GVM_LEASE_WRITE;
-    return say_message(fd, &message);
+    return raw_say_message(fd, &message);
 }
 
 /* Heads of the right form, bodies of anything. */
@@ -282,7 +240,7 @@ static bool random_messages(int fd)
 #undef FROM_K
 #undef FROM_C
     };
-    bool open = say_hello(fd);
+    bool open = raw_say_hello(fd);
 
     for (int i = 0; i < 60 && open; i++) {
         const uint64_t random = proc_random(&seed);
@@ -301,36 +259,23 @@ static bool random_messages(int fd)
         for (size_t at = sizeof(gvmi_wire_head); at < len; at++)
             if (random >> 16 & 1) /* else zeros, with a few bits */
                 bytes[at] = (uint8_t)proc_random(&seed);
-        open = say(fd, bytes, len);
+        open = raw_say(fd, bytes, len);
     }
     return open;
 }
 
 static bool flood_of_fds(int fd)
 {
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(FDS_OF_MESSAGE * sizeof(int))];
-    } aside;
-    int null = open("/dev/null", O_RDONLY | O_CLOEXEC), all[FDS_OF_MESSAGE];
+    int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
     gvmi_wire_message message;
     uint8_t bytes[sizeof message];
     bool sent = true;
 
-    for (unsigned i = 0; i < FDS_OF_MESSAGE; i++)
-        all[i] = null;
     gvmi_wire_start(&message, GVMI_WIRE_HELLO, 1);
     message.body.HELLO.magic = GVMI_WIRE_MAGIC;
     message.body.HELLO.version = GVMI_WIRE_VERSION;
     for (int i = 0; i < 50 && sent; i++) {
-        struct iovec part = {bytes, gvmi_wire_encode(&message, bytes)};
-        struct msghdr header = {
-            .msg_iov = &part, .msg_iovlen = 1, .msg_control = &aside, .msg_controllen = sizeof aside};
-
-        memset(&aside, 0, sizeof aside);
-        aside.header = (struct cmsghdr){CMSG_LEN(sizeof all), SOL_SOCKET, SCM_RIGHTS};
-        memcpy(CMSG_DATA(&aside.header), all, sizeof all);
-        sent = sendmsg(fd, &header, MSG_NOSIGNAL | MSG_DONTWAIT) > 0;
+        sent = raw_say_with_fds(fd, bytes, gvmi_wire_encode(&message, bytes), null, FDS_OF_MESSAGE);
         gvmi_wire_start(&message, GVMI_WIRE_SNAPSHOT, 2 + (uint64_t)i);
     }
     close(null);
@@ -342,11 +287,11 @@ static bool flood_of(int fd, gvmi_wire_type type)
 {
     gvmi_wire_message message;
     uint8_t bytes[sizeof message];
-    bool open = say_hello(fd);
+    bool open = raw_say_hello(fd);
 
     for (unsigned i = 0; i < FLOOD_MESSAGES_MAX && open; i++) {
         gvmi_wire_start(&message, type, i + 2u);
-        open = say(fd, bytes, gvmi_wire_encode(&message, bytes));
+        open = raw_say(fd, bytes, gvmi_wire_encode(&message, bytes));
     }
     return open;
 }
@@ -406,7 +351,7 @@ static bool crowd(int unused)
         fds[i] = speak_to(crowded);
     for (unsigned i = 0; i < CONNECTIONS; i++)
         if (fds[i] >= 0)
-            (void)say_hello(fds[i]);
+            (void)raw_say_hello(fds[i]);
     for (unsigned i = 0; i < CONNECTIONS; i++) {
         struct pollfd entry = {.fd = fds[i], .events = POLLIN};
         uint8_t head[sizeof(gvmi_wire_head)] = {0};

@@ -1,19 +1,22 @@
-/* SIGKILL of clients and keepers at every step and at any moment, clients that stop, abusers.
+/* SIGKILL of clients and keepers at every step and at any moment, SIGSTOP of clients at every step,
+ * abusers.
  *
  *     keeper_kill [ROUNDS [STRIDE [SEED]]]
  *
  * Goal: whoever dies, and whenever, no byte, descriptor, lease or name is lost or left, and what
  * every other client has is what it was. Method: a keeper and a bystander (keeper_stage.h); a victim
  * lives a whole client's life and kills itself at its Nth step, for every STRIDEth N; then a keeper
- * does so while it serves one. In the rounds two clients do whatever comes to mind while chunks move,
+ * does so while it serves one. Another victim stops itself there, and runs on when the keeper has cut
+ * it off and the bystander has written what it wrote. In the rounds two clients do whatever comes to mind while chunks move,
  * until one of them, both, or the keeper is killed at a random moment.
  */
+#include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
 #include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "tests/proc/keeper_stage.h"
@@ -24,6 +27,11 @@
 #define MOMENT_MAX_US 60000u
 
 static uint64_t stride, seed;
+
+static bool is_end_of_a_keeper(gvm_status status)
+{
+    return status == GVM_E_KEEPER || status == GVM_E_PEER || status == GVM_E_TIMEOUT;
+}
 
 /* ---- a client dies at its Nth step */
 
@@ -41,18 +49,27 @@ static bool disturb(stage *s, keeper_puppet *victim)
     return good;
 }
 
-static uint64_t client_steps(stage *s)
+typedef struct life_steps {
+    uint64_t all;
+    uint64_t wrote_from, wrote_until; /* within a write lease */
+} life_steps;
+
+static life_steps client_steps(stage *s)
 {
     keeper_puppet victim = keeper_puppet_start();
-    keeper_answer out, armed = {0};
+    keeper_answer out, armed = {0}, written = {0};
 
     keeper_do(&victim, KP_ARM, 0, NULL, 0, 0);
     out = keeper_do(&victim, KP_SCENARIO, 0, s->path, 0, 0);
-    if (out.status == GVM_OK)
+    if (out.status == GVM_OK) {
         armed = keeper_do(&victim, KP_ARM, 0, NULL, 0, 0);
-    else
+        written = keeper_do(&victim, KP_WRITTEN, 0, NULL, 0, 0);
+    } else {
         printf("# a life undisturbed: %s: %s\n", gvm_status_name(out.status), out.text);
-    return keeper_puppet_end(&victim) == 0 ? armed.value : 0;
+    }
+    if (keeper_puppet_end(&victim) != 0)
+        return (life_steps){0};
+    return (life_steps){armed.value, written.value, written.until};
 }
 
 static bool client_dies_at(stage *s, uint64_t nth)
@@ -81,7 +98,7 @@ static bool client_dies_at_every_step(uint64_t *kills)
 {
     stage s;
     bool good = stage_begin(&s, 0) && stage_is_whole(&s);
-    const uint64_t steps = good ? client_steps(&s) : 0;
+    const uint64_t steps = good ? client_steps(&s).all : 0;
 
     good = EXPECT(steps > 50) && stage_is_whole(&s);
     for (uint64_t nth = 1; nth <= steps && good; nth += stride, (*kills)++) {
@@ -91,6 +108,135 @@ static bool client_dies_at_every_step(uint64_t *kills)
                    (unsigned long long)steps);
     }
     return stage_end(&s) && good;
+}
+
+/* ---- a client stops at its Nth step, and runs on */
+
+#define STOP_REVOKE_MS 150u
+#define STOP_LEASE_MS 150u
+#define STOP_FAILURES_MAX 5u
+#define STOP_STRIDES \
+    4u /* it is left stopped for a while, so there are fewer rounds than for SIGKILL */
+
+/* Until the victim is stopped; false if it has answered, or died, before its Nth step. */
+static bool wait_for_stop(const keeper_puppet *victim)
+{
+    for (int ms = 0; ms < ANSWER_LIMIT_MS; ms++) {
+        struct pollfd entry = {.fd = victim->control, .events = POLLIN};
+        siginfo_t info = {0};
+
+        if (waitid(P_PID, (id_t)victim->pid, &info, WSTOPPED | WEXITED | WNOHANG | WNOWAIT) == 0 &&
+            info.si_pid == victim->pid)
+            return info.si_code == CLD_STOPPED;
+        if (poll(&entry, 1, 1) > 0)
+            return false;
+    }
+    return false;
+}
+
+static bool bystander_writes(stage *s, uint64_t content)
+{
+    return KP_OK(&s->bystander, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, LEASE_WAIT_MS) &&
+           KP_OK(&s->bystander, FILL, 0, NULL, content, 0) &&
+           KP_OK(&s->bystander, RELEASE, 0, NULL, 0, 0);
+}
+
+static bool bystander_finds(stage *s, uint64_t *checksum)
+{
+    keeper_answer out = {0};
+    bool good = KP_OK(&s->bystander, ACQUIRE, 0, NULL, GVM_LEASE_READ, LEASE_WAIT_MS);
+
+    if (good) {
+        out = keeper_do(&s->bystander, KP_CHECK, 0, NULL, 0, 0);
+        good = EXPECT(out.status == GVM_OK) && KP_OK(&s->bystander, RELEASE, 0, NULL, 0, 0);
+    }
+    *checksum = out.value;
+    return good;
+}
+
+/* While the victim is stopped: other data, and, if asked to, the chunks move. Both ways are needed:
+ * chunks that have moved are out of the victim's reach, whatever the keeper does.
+ * *cut: the keeper has cut it off. */
+static bool act_meanwhile(stage *s, bool move, bool *cut)
+{
+    keeper_answer before, after;
+    bool good = stage_snapshot(s, &before) && bystander_writes(s, OTHER_SEED) &&
+                (!move || KP_OK(&s->bystander, EVICT, 0, STILL_NAME, 0, 0));
+
+    (void)keeper_do(&s->bystander, KP_EVICT, 0, "/victim/public", 0, 0); /* it may not be there yet */
+    proc_pause_ms(2 * STOP_REVOKE_MS); /* what the victim was asked and does not answer is late now */
+    good = good && bystander_writes(s, OTHER_SEED) && stage_snapshot(s, &after);
+    *cut = good && after.keeper.cut_offs > before.keeper.cut_offs;
+    return good;
+}
+
+/* A victim that was cut off changes nothing; another one may have written after the bystander. */
+static bool is_content_right(stage *s, bool cut)
+{
+    uint64_t checksum;
+
+    if (!bystander_finds(s, &checksum))
+        return false;
+    return EXPECT(checksum == other_checksum || (!cut && checksum == still_checksum));
+}
+
+static bool client_stops_at(stage *s, uint64_t nth, bool move)
+{
+    keeper_puppet victim = keeper_puppet_start();
+    keeper_answer out;
+    bool good = true, cut = false;
+
+    keeper_do(&victim, KP_ARM, 0, NULL, nth, SIGSTOP);
+    keeper_post(&victim, KP_SCENARIO, 0, s->path, 0, 0);
+    const bool stopped = wait_for_stop(&victim);
+    if (stopped && proc_may_stay_stopped())
+        good = act_meanwhile(s, move, &cut);
+    if (stopped)
+        kill(victim.pid, SIGCONT);
+    good = EXPECT(keeper_wait(&victim, &out)) && good;
+    if (out.status != GVM_OK && (!cut || !is_end_of_a_keeper(out.status))) {
+        printf("# a victim that was %s: %s: %s\n", cut ? "cut off" : "stopped in vain",
+               gvm_status_name(out.status), out.text);
+        good = false;
+    }
+    good = good && (!cut || is_content_right(s, cut));
+    (void)keeper_do(&victim, KP_ARM, 0, NULL, 0, 0);
+    good = EXPECT(keeper_puppet_end(&victim) == 0) && good;
+    return (!cut || is_content_right(s, cut)) && bystander_writes(s, STILL_SEED) && good &&
+           stage_is_whole(s);
+}
+
+/* The next step to stop at: few of all, more of those within the write lease. */
+static uint64_t next_stop(uint64_t nth, const life_steps *steps)
+{
+    const uint64_t each = stride == 1 ? 1 : STOP_STRIDES * stride;
+    const uint64_t each_written = (stride + 1) / 2;
+
+    if (nth >= steps->wrote_from && nth < steps->wrote_until)
+        return nth + each_written;
+    return nth < steps->wrote_from && nth + each > steps->wrote_from ? steps->wrote_from : nth + each;
+}
+
+static bool client_stops_at_every_step(uint64_t *stops)
+{
+    stage s;
+    bool good = stage_begin_timed(&s, STOP_REVOKE_MS, STOP_LEASE_MS) && stage_is_whole(&s);
+    const life_steps steps = good ? client_steps(&s) : (life_steps){0};
+    unsigned wrong = 0;
+
+    good = EXPECT(steps.all > 50) && EXPECT(steps.wrote_from < steps.wrote_until) &&
+           stage_is_whole(&s);
+    for (uint64_t nth = 1; nth <= steps.all && good; nth = next_stop(nth, &steps), (*stops)++) {
+        const bool right = client_stops_at(&s, nth, *stops % 2 == 1);
+
+        wrong += !right;
+        if (!right)
+            printf("# a client stopped at step %llu of %llu; it writes from %llu to %llu\n",
+                   (unsigned long long)nth, (unsigned long long)steps.all,
+                   (unsigned long long)steps.wrote_from, (unsigned long long)steps.wrote_until);
+        good = right || wrong < STOP_FAILURES_MAX;
+    }
+    return stage_end(&s) && wrong == 0 && good;
 }
 
 /* ---- the keeper dies at its Nth step */
@@ -122,11 +268,6 @@ static bool life_after_the_keeper(stage *s)
            KP_EXPECT(b, SNAPSHOT, 0, NULL, 0, 0, GVM_E_KEEPER) &&
            KP_OK(b, DISCONNECT, 0, NULL, 0, 0) && stage_begin_bystander(s) && stage_reads(s);
     return good;
-}
-
-static bool is_end_of_a_keeper(gvm_status status)
-{
-    return status == GVM_E_KEEPER || status == GVM_E_PEER || status == GVM_E_TIMEOUT;
 }
 
 /* How many steps the keeper takes to serve a client's life; nth 0: none is the last. */
@@ -170,14 +311,6 @@ static bool keeper_dies_at_every_step(uint64_t *kills)
 
 /* ---- at random moments */
 
-static void wait_for_a_moment(uint64_t us)
-{
-    const struct timespec pause = {.tv_sec = (time_t)(us / 1000000),
-                                   .tv_nsec = (long)(us % 1000000) * 1000};
-
-    nanosleep(&pause, NULL);
-}
-
 static bool random_keeper_death(void)
 {
     stage s;
@@ -189,7 +322,7 @@ static bool random_keeper_death(void)
         others[i] = keeper_puppet_start();
         keeper_post(&others[i], KP_RANDOM, 0, s.path, proc_random(&seed), 0);
     }
-    wait_for_a_moment(30000 + proc_random(&seed) % MOMENT_MAX_US);
+    proc_pause_us(30000 + proc_random(&seed) % MOMENT_MAX_US);
     keeper_puppet_kill(&s.keeper);
     for (int i = 0; i < 2; i++) {
         good = EXPECT(keeper_wait(&others[i], &out)) && EXPECT(is_end_of_a_keeper(out.status)) && good;
@@ -216,7 +349,7 @@ static bool random_client_death(stage *s, unsigned victims)
     }
     out = keeper_do(&s->bystander, KP_EVICT, 0, STILL_NAME, 0, 0);
     good = EXPECT(out.status == GVM_OK) && stage_reads(s);
-    wait_for_a_moment(moment);
+    proc_pause_us(moment);
     for (int i = 0; i < 2; i++)
         if (victims >> i & 1)
             keeper_puppet_kill(&both[i]);
@@ -275,6 +408,11 @@ int main(int argc, char **argv)
     const bool clients = client_dies_at_every_step(&kills);
     snprintf(name, sizeof name, "client killed at %llu of its steps", (unsigned long long)kills);
     proc_result(clients, name);
+    kills = 0;
+    const bool stops = client_stops_at_every_step(&kills);
+    snprintf(name, sizeof name, "client stopped and continued at %llu of its steps",
+             (unsigned long long)kills);
+    proc_result(stops, name);
     kills = 0;
     const bool keepers = keeper_dies_at_every_step(&kills);
     snprintf(name, sizeof name, "keeper killed at %llu of its steps", (unsigned long long)kills);

@@ -6,6 +6,8 @@
 #include "memory/device.h"
 #include "tests/proc/keeper_puppet.h"
 
+#define WRITE_PIECES 4u /* a lease's bytes are whole chunks, which it divides */
+
 gvm_status life_fill(gvm_device *device, const gvm_lease *lease, uint64_t seed)
 {
     gvm_status status = gvm_fill_random_f64(device, lease->address, lease->bytes / 8, 0, seed, NULL);
@@ -18,6 +20,8 @@ gvm_status life_check(gvm_device *device, const gvm_lease *lease, uint64_t *chec
     return gvm_checksum(device, lease->address, lease->bytes, NULL, checksum);
 }
 
+uint64_t life_wrote_from, life_wrote_until;
+
 /* ---- one life, from end to end */
 
 typedef struct life {
@@ -26,6 +30,20 @@ typedef struct life {
     gvm_object *own, *still;
     CUstream stream;
 } life;
+
+/* In pieces, with steps between them: whoever is stopped within its lease has pieces left to write. */
+static gvm_status write_in_pieces(const life *l, const gvm_lease *lease, uint64_t seed)
+{
+    const uint64_t piece = lease->bytes / WRITE_PIECES;
+    gvm_status status = GVM_OK;
+
+    for (uint64_t at = 0; at < lease->bytes && status == GVM_OK; at += piece) {
+        status = gvm_fill_random_f64(l->device, lease->address + at, piece / 8, at / 8, seed, NULL);
+        if (status == GVM_OK)
+            status = gvm_device_synchronize(l->device);
+    }
+    return status;
+}
 
 static gvm_status visit(const life *l, gvm_object *object, gvm_lease_mode mode, gvm_hint hint,
                         uint64_t seed)
@@ -38,8 +56,15 @@ static gvm_status visit(const life *l, gvm_object *object, gvm_lease_mode mode, 
 
     if (status != GVM_OK)
         return status;
-    if (mode == GVM_LEASE_WRITE)
-        status = life_fill(l->device, &lease, seed);
+    if (mode == GVM_LEASE_WRITE) {
+        const uint64_t from = step_count();
+
+        status = write_in_pieces(l, &lease, seed);
+        if (object == l->still) {
+            life_wrote_from = from;
+            life_wrote_until = step_count();
+        }
+    }
     if (status == GVM_OK)
         status = life_check(l->device, &lease, &checksum);
     if (status != GVM_OK) {

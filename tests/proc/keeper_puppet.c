@@ -143,7 +143,13 @@ static gvm_status obey(const command *c, keeper_answer *out)
     case KP_SNAPSHOT: return do_snapshot(out);
     case KP_SCENARIO: return life_scenario(own.device, c->name);
     case KP_RANDOM: return life_random(own.device, c->name, c->a);
-    case KP_ARM: out->value = step_arm(c->a); return GVM_OK;
+    case KP_ARM: out->value = step_arm(c->a, (int)c->b); return GVM_OK;
+    case KP_WRITTEN:
+        out->value = life_wrote_from;
+        out->until = life_wrote_until;
+        return GVM_OK;
+    case KP_SET_MODE: return gvm_object_set_mode(object, (uint32_t)c->a);
+    case KP_BECOME: return proc_become((uid_t)c->a, (gid_t)c->b) ? GVM_OK : GVM_E_SYSTEM;
     case KP_VERB_COUNT: break;
     }
     return GVM_E_INVALID;

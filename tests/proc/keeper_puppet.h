@@ -47,7 +47,11 @@
     X(SNAPSHOT)   /* the answer has the keeper's and the device's figures */ \
     X(SCENARIO)   /* a whole life of a client of the keeper at the path name, up to its end */ \
     X(RANDOM)     /* whatever comes to mind, for ever, at the keeper at the path name; seed a */ \
-    X(ARM)        /* kill yourself at the ath step from now, 0: never; answers the steps so far */
+    X(ARM)        /* kill yourself at the ath step from now, 0: never; b SIGSTOP: stop instead; \
+                   * answers the steps so far */ \
+    X(WRITTEN)    /* between which steps (value: from, until: to) SCENARIO wrote STILL_NAME */ \
+    X(SET_MODE)   /* a */ \
+    X(BECOME)     /* user a, group b, and no other groups; before CONNECT */
 /* clang-format on */
 
 #define KEEPER_VERB(verb) KP_##verb,
@@ -56,7 +60,7 @@ typedef enum keeper_verb { KEEPER_VERBS(KEEPER_VERB) KP_VERB_COUNT } keeper_verb
 
 typedef struct keeper_answer {
     gvm_status status;
-    uint64_t value;
+    uint64_t value, until;
     gvm_object_info object; /* INFO */
     gvm_keeper_info keeper; /* SNAPSHOT */
     gvm_keeper_device_info device;
@@ -97,9 +101,12 @@ bool keeper_expect(const char *file, int line, keeper_puppet *p, keeper_verb ver
 
 /* ---- keeper_step.c */
 
-/* Counts this process's steps from now on, and kills it at the nth; 0: only counts. Returns how
- * many there have been since the last call. */
-uint64_t step_arm(uint64_t nth);
+/* Counts this process's steps from now on, and kills it at the nth, or stops it if signal is SIGSTOP;
+ * 0: only counts. Returns how many there have been since the last call. */
+uint64_t step_arm(uint64_t nth, int signal);
+
+/* How many there have been since then. */
+uint64_t step_count(void);
 
 /* Puts the counting in front of the driver's calls. The driver has been started. */
 void step_watch_driver(void);
@@ -112,6 +119,9 @@ void step_watch_driver(void);
 
 /* Every call once or more; the first failure ends it. */
 gvm_status life_scenario(gvm_device *device, const char *path);
+
+/* Between which steps of this process it wrote STILL_NAME, under one lease. */
+extern uint64_t life_wrote_from, life_wrote_until;
 
 /* Until it is killed, or the keeper is gone. */
 gvm_status life_random(gvm_device *device, const char *path, uint64_t seed);

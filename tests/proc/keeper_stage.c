@@ -1,11 +1,9 @@
 /* A keeper and a bystander; see keeper_stage.h. */
 #include "tests/proc/keeper_stage.h"
 
-#include <dirent.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "driver/driver.h"
@@ -13,7 +11,7 @@
 
 #define PINNED_PIECES_MAX 256u
 
-uint64_t still_checksum;
+uint64_t still_checksum, other_checksum;
 static unsigned pinned_pieces;
 
 /* How many pieces of 2 MiB of pinned memory can be had: on the software GPU, what nobody holds. */
@@ -43,47 +41,13 @@ bool stage_learn(void)
 
     lease = (gvm_lease){.address = gvm_buffer_address(buffer), .bytes = bytes};
     good = good && life_fill(proc_device, &lease, STILL_SEED) == GVM_OK &&
-           life_check(proc_device, &lease, &still_checksum) == GVM_OK;
+           life_check(proc_device, &lease, &still_checksum) == GVM_OK &&
+           life_fill(proc_device, &lease, OTHER_SEED) == GVM_OK &&
+           life_check(proc_device, &lease, &other_checksum) == GVM_OK;
     gvm_buffer_destroy(buffer);
     gvm_device_trim(proc_device, 0);
     pinned_pieces = count_pinned_pieces();
     return EXPECT(good);
-}
-
-static void pause_a_little(void)
-{
-    const struct timespec pause = {.tv_nsec = 5000000};
-
-    nanosleep(&pause, NULL);
-}
-
-/* Prints them, too, if asked to: for whoever looks what is left. */
-static fd_counts count_fds(pid_t pid, bool print)
-{
-    char path[64], what[300];
-    fd_counts counts = {0, 0};
-    struct dirent *entry;
-    DIR *folder;
-
-    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
-    folder = opendir(path);
-    while (folder != NULL && (entry = readdir(folder)) != NULL) {
-        const ssize_t len = readlinkat(dirfd(folder), entry->d_name, what, sizeof what - 1);
-        bool memory;
-
-        if (len < 0)
-            continue;
-        what[len] = '\0';
-        memory = strncmp(what, "/memfd:gvmem-softgpu:", 21) == 0 ||
-                 strncmp(what, "/dev/nvidia", 11) == 0;
-        counts.memory += memory;
-        counts.others += !memory;
-        if (print)
-            printf("#   %s %s\n", entry->d_name, what);
-    }
-    if (folder != NULL)
-        closedir(folder);
-    return counts;
 }
 
 /* Every frame is a descriptor or two: one that was exported, and on the software GPU the driver's
@@ -92,7 +56,7 @@ static bool fds_are_right(const stage *s, const keeper_answer *now)
 {
     const uint64_t bytes = now->device.resident_bytes + now->device.free_bytes +
                            now->keeper.host_used_bytes + now->keeper.host_free_bytes;
-    const fd_counts counts = count_fds(s->keeper.pid, false);
+    const fd_counts counts = proc_count_fds(s->keeper.pid, false);
 
     return counts.others == s->fds.others &&
            (!proc_software || counts.memory <= s->fds.memory + 2 * (long)(bytes / CHUNK_BYTES));
@@ -119,6 +83,11 @@ bool stage_begin_bystander(stage *s)
 
 bool stage_begin(stage *s, uint32_t lease_timeout_ms)
 {
+    return stage_begin_timed(s, REVOKE_MS, lease_timeout_ms);
+}
+
+bool stage_begin_timed(stage *s, uint32_t revoke_timeout_ms, uint32_t lease_timeout_ms)
+{
     keeper_answer now;
 
     memset(s, 0, sizeof *s);
@@ -128,11 +97,12 @@ bool stage_begin(stage *s, uint32_t lease_timeout_ms)
     snprintf(s->path, sizeof s->path, "%s/socket", s->folder);
     s->keeper = keeper_puppet_start();
     s->bystander = keeper_puppet_start();
-    if (!KP_OK(&s->keeper, SERVE, 0, s->path, REVOKE_MS, lease_timeout_ms) || !stage_begin_bystander(s))
+    if (!KP_OK(&s->keeper, SERVE, 0, s->path, revoke_timeout_ms, lease_timeout_ms) ||
+        !stage_begin_bystander(s))
         return false;
     if (!stage_snapshot(s, &now))
         return false;
-    s->fds = count_fds(s->keeper.pid, false);
+    s->fds = proc_count_fds(s->keeper.pid, false);
     s->fds.memory -= 2 * (long)(now.device.resident_bytes / CHUNK_BYTES);
     return true;
 }
@@ -197,14 +167,14 @@ bool stage_is_whole(stage *s)
             return names_are_free(s);
         if (ms >= SETTLE_MS)
             break;
-        pause_a_little();
+        proc_pause_ms(5);
     }
     printf("# left: %u clients, %u objects, %llu bytes held, %llu leased, %llu resident, %llu free, %llu on the host, %llu free there; fds other than memory's were %ld, memory's %ld:\n",
            now.keeper.clients, now.keeper.objects, (unsigned long long)now.device.held_bytes,
            (unsigned long long)now.device.leased_bytes, (unsigned long long)now.device.resident_bytes,
            (unsigned long long)now.device.free_bytes, (unsigned long long)now.keeper.host_used_bytes,
            (unsigned long long)now.keeper.host_free_bytes, s->fds.others, s->fds.memory);
-    (void)count_fds(s->keeper.pid, true);
+    (void)proc_count_fds(s->keeper.pid, true);
     return false;
 }
 
@@ -213,7 +183,7 @@ static bool pinned_memory_is_back(void)
     unsigned now = count_pinned_pieces();
 
     for (int ms = 0; ms < SETTLE_MS / 2 && now < pinned_pieces; ms += 5) {
-        pause_a_little();
+        proc_pause_ms(5);
         now = count_pinned_pieces();
     }
     if (now >= pinned_pieces)

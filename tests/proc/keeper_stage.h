@@ -11,24 +11,22 @@
 #define REVOKE_MS 400 /* how long a client may take to unmap */
 #define SETTLE_MS 10000
 
-/* A process's descriptors: those of memory, by what the two drivers' look like, and all others. */
-typedef struct fd_counts {
-    long memory, others;
-} fd_counts;
-
 typedef struct stage {
     char folder[64], path[PATH_BYTES];
     keeper_puppet keeper, bystander;
     fd_counts fds; /* of the keeper with the bystander alone, without those of frames */
 } stage;
 
-extern uint64_t still_checksum; /* of STILL_NAME's bytes; set by stage_learn() */
+/* Of STILL_NAME's bytes, and of as many with numbers of OTHER_SEED; set by stage_learn(). */
+extern uint64_t still_checksum, other_checksum;
+#define OTHER_SEED 78u
 
 /* Learns what data's checksums are, and how much pinned memory the host has. The device is open. */
 bool stage_learn(void);
 
 /* The bystander has STILL_NAME open in slot 0, published, with its data. */
 bool stage_begin(stage *s, uint32_t lease_timeout_ms);
+bool stage_begin_timed(stage *s, uint32_t revoke_timeout_ms, uint32_t lease_timeout_ms);
 
 /* The same with a keeper that runs already, after another one's death. */
 bool stage_begin_bystander(stage *s);

@@ -1,4 +1,4 @@
-/* Steps: moments at which a process of the keeper can be killed, counted.
+/* Steps: moments at which a process of the keeper can be killed or stopped, counted.
  *
  * Before and after every driver call, by a table in front of the driver's; before and after every
  * system call that moves a message, a doorbell or a file descriptor, by wrapping them at link time
@@ -14,6 +14,7 @@
 #include "tests/proc/keeper_puppet.h"
 
 static _Atomic uint64_t steps, deadly;
+static atomic_int deadly_signal;
 
 static void step(void)
 {
@@ -21,19 +22,29 @@ static void step(void)
 
     if (atomic_fetch_add_explicit(&steps, 1, memory_order_relaxed) + 1 != nth)
         return;
+    if (atomic_load(&deadly_signal) == SIGSTOP) {
+        (void)raise(SIGSTOP); /* returns after SIGCONT */
+        return;
+    }
     kill(getpid(), SIGKILL);
     for (;;) /* the other threads may live for a moment more; this one does not go on */
         pause();
 }
 
-uint64_t step_arm(uint64_t nth)
+uint64_t step_arm(uint64_t nth, int signal)
 {
     uint64_t before;
 
     atomic_store(&deadly, 0);
     before = atomic_exchange(&steps, 0);
+    atomic_store(&deadly_signal, signal);
     atomic_store(&deadly, nth);
     return before;
+}
+
+uint64_t step_count(void)
+{
+    return atomic_load(&steps);
 }
 
 /* ---- driver calls */

@@ -112,5 +112,27 @@ bool proc_expect(const char *file, int line, puppet *p, puppet_verb verb, uint64
                  gvm_status wanted);
 
 uint64_t proc_random(uint64_t *seed);
+uint64_t proc_now_ns(void); /* CLOCK_MONOTONIC */
+void proc_pause_us(uint64_t us);
+void proc_pause_ms(uint64_t ms);
+
+/* Another user, with one group. What needs the first user's rights (the device) is opened before. */
+bool proc_become(uid_t uid, gid_t gid);
+
+/* A process's descriptors: those of memory, by what the two drivers' look like, and all others. */
+typedef struct fd_counts {
+    long memory, others;
+} fd_counts;
+
+/* print: one line for each, too. */
+fd_counts proc_count_fds(pid_t pid, bool print);
+
+/* Stops a process, and waits until it is stopped; false if it is gone. It is not stopped where it
+ * holds the lock of the software GPU's ledger, which would stop everybody: see softgpu/ledger.c.
+ * Processes that are no child of the caller are not waited for. */
+bool proc_stop(pid_t pid);
+
+/* May a process that has just stopped stay so? False: it holds that lock. */
+bool proc_may_stay_stopped(void);
 
 #endif

@@ -1,0 +1,645 @@
+/* Hostile neighbours: what a user without rights can do to a keeper that others use, too.
+ *
+ * Each act is a process of its own that ends after a while or is killed. Nothing of it is checked
+ * here; what must hold is checked by the honest clients and when all neighbours are gone.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/proc/keeper_raw.h"
+#include "tests/proc/keeper_soak.h"
+
+#define CALL_WAIT_MS 3000
+#define NICE 10 /* the processors' time is no resource of the keeper's: neighbours get less of it */
+#define FLOOD_CLIENTS 20u
+#define FLOOD_OBJECTS_EACH 4096u /* GVM_OBJECTS_OPEN_MAX */
+#define FLOOD_CONNECTIONS_MAX 1100u
+#define SNAPSHOT_OBJECTS 300u
+#define BATCH 64u /* requests sent before their replies are read */
+#define GROW_BATCH 1024u
+#define STORM_RINGS 10000u
+#define SILENT_CONNECTIONS 40u
+#define PAUSE_MS 10u
+
+typedef struct hostile {
+    uint64_t seed, end_ns;
+    raw_client client;
+} hostile;
+
+static bool over(const hostile *h)
+{
+    return atomic_load(&soak->stop) || proc_now_ns() >= h->end_ns;
+}
+
+static void hold_on(const hostile *h)
+{
+    while (!over(h))
+        proc_pause_ms(PAUSE_MS);
+}
+
+static uint32_t below(hostile *h, uint32_t end)
+{
+    return (uint32_t)(proc_random(&h->seed) % end);
+}
+
+/* ---- messages */
+
+static void start_create(gvmi_wire_message *m, uint64_t reserve_bytes, uint64_t bytes)
+{
+    gvmi_wire_start(m, GVMI_WIRE_CREATE, 0);
+    memcpy(m->body.CREATE.device_uuid, soak->device_uuid, sizeof soak->device_uuid);
+    m->body.CREATE.reserve_bytes = reserve_bytes;
+    m->body.CREATE.chunk_bytes = CHUNK_BYTES;
+    m->body.CREATE.bytes = bytes;
+    m->body.CREATE.mode = 0600;
+}
+
+/* An object of the honest that is there now, or one that cannot be. */
+static void any_name(hostile *h, char name[GVM_NAME_BYTES_MAX])
+{
+    char text[64] = "/nobody";
+    const uint64_t serial = atomic_load(&soak->positions[below(h, POSITIONS)]);
+
+    if (serial != 0)
+        soak_name(serial, text);
+    memset(name, 0, GVM_NAME_BYTES_MAX);
+    memcpy(name, text, strlen(text));
+}
+
+static bool begin(hostile *h)
+{
+    return raw_begin(&h->client, soak->path);
+}
+
+/* Opens what it may, for writing where it may; the slot, or -1. */
+static int open_something(hostile *h)
+{
+    gvmi_wire_message request, reply;
+
+    for (unsigned i = 0; i < POSITIONS; i++) {
+        gvmi_wire_start(&request, GVMI_WIRE_OPEN, 0);
+        any_name(h, request.body.OPEN.name);
+        request.body.OPEN.flags = below(h, 2) == 0 ? GVM_OPEN_READONLY : 0;
+        if (!raw_call(&h->client, &request, CALL_WAIT_MS, &reply))
+            return -1;
+        if (reply.head.type == GVMI_WIRE_OPENED)
+            return (int)reply.body.OPENED.slot;
+    }
+    return -1;
+}
+
+static unsigned open_some(hostile *h, unsigned count)
+{
+    unsigned opened = 0;
+
+    for (unsigned i = 0; i < count; i++)
+        opened += open_something(h) >= 0;
+    return opened;
+}
+
+/* Any message that a client may send, of the right form. */
+static void random_message(hostile *h, gvmi_wire_message *m)
+{
+    static const gvmi_wire_type types[] = {
+#define FROM_C(name) GVMI_WIRE_##name,
+#define FROM_K(name)
+#define TYPE(name, value, from, body, tail, fds) FROM_##from(name)
+        GVMI_WIRE_TABLE(TYPE)
+#undef TYPE
+#undef FROM_K
+#undef FROM_C
+    };
+    const gvmi_wire_type type = types[1 + below(h, sizeof types / sizeof types[0] - 1)];
+    const uint32_t slot = below(h, 6);
+
+    gvmi_wire_start(m, type, 0);
+    switch (type) {
+    case GVMI_WIRE_CREATE:
+        start_create(m, (1 + below(h, 64)) * CHUNK_BYTES, below(h, 4) * CHUNK_BYTES);
+        m->body.CREATE.flags = below(h, 4);
+        break;
+    case GVMI_WIRE_OPEN:
+        any_name(h, m->body.OPEN.name);
+        m->body.OPEN.flags = below(h, 4);
+        break;
+    case GVMI_WIRE_GROW:
+        m->body.GROW.slot = slot;
+        m->body.GROW.bytes = proc_random(&h->seed) >> below(h, 64);
+        break;
+    case GVMI_WIRE_SEAL:
+        m->body.SEAL.slot = slot;
+        m->body.SEAL.timeout_ms = (int32_t)below(h, 100) - 1;
+        break;
+    case GVMI_WIRE_PUBLISH:
+        m->body.PUBLISH.slot = slot;
+        m->body.PUBLISH.flags = below(h, 4);
+        any_name(h, m->body.PUBLISH.name);
+        break;
+    case GVMI_WIRE_DROP: any_name(h, m->body.DROP.name); break;
+    case GVMI_WIRE_SET_MODE:
+        m->body.SET_MODE.slot = slot;
+        m->body.SET_MODE.value = below(h, 01000);
+        break;
+    case GVMI_WIRE_SET_METADATA:
+        m->body.SET_METADATA.slot = slot;
+        m->head.tail_bytes = below(h, GVMI_WIRE_TAIL_BYTES_MAX);
+        break;
+    case GVMI_WIRE_ACQUIRE:
+        m->body.ACQUIRE.slot = slot;
+        m->body.ACQUIRE.mode = 1 + below(h, 2);
+        m->body.ACQUIRE.hint = below(h, 4);
+        m->body.ACQUIRE.timeout_ms = (int32_t)below(h, 100) - 1;
+        break;
+    case GVMI_WIRE_TAKEN:
+        m->body.TAKEN.slot = slot;
+        m->body.TAKEN.mode = 1 + below(h, 2);
+        break;
+    case GVMI_WIRE_MAPPED:
+        m->body.MAPPED.slot = slot;
+        m->body.MAPPED.serial = below(h, 20);
+        m->body.MAPPED.status = below(h, 4) == 0 ? GVM_E_ADDRESS : GVM_OK;
+        m->body.MAPPED.address = RAW_ADDRESS;
+        break;
+    case GVMI_WIRE_UNMAPPED:
+        m->body.UNMAPPED.slot = slot;
+        m->body.UNMAPPED.serial = 1 + below(h, 20);
+        break;
+    case GVMI_WIRE_EVICT:
+        any_name(h, m->body.EVICT.name);
+        m->body.EVICT.value = proc_random(&h->seed) >> below(h, 64);
+        break;
+    case GVMI_WIRE_SET_QUOTA: m->body.SET_QUOTA.uid = UID_HONEST; break;
+    case GVMI_WIRE_GET_METADATA:
+    case GVMI_WIRE_CLOSE:
+    case GVMI_WIRE_GET_INFO: m->body.CLOSE.slot = slot; break; /* the same layout */
+    default: break;                                            /* zeros are right */
+    }
+}
+
+/* Do they end a connection at once if nothing is wrong with them? */
+static bool is_end(uint32_t type)
+{
+    return type == GVMI_WIRE_BYE;
+}
+
+static bool has_reply(uint32_t type)
+{
+    return type != GVMI_WIRE_BYE && type != GVMI_WIRE_TAKEN && type != GVMI_WIRE_MAPPED &&
+           type != GVMI_WIRE_UNMAPPED;
+}
+
+/* ---- floods */
+
+/* Nameless objects without memory until no more are to be had, then snapshots of them all. */
+static bool flood_objects_of(hostile *h, raw_client *c)
+{
+    gvmi_wire_message m;
+    unsigned made = 0;
+
+    if (!raw_begin(c, soak->path))
+        return false;
+    while (made < FLOOD_OBJECTS_EACH && !over(h)) {
+        for (unsigned i = 0; i < BATCH; i++) {
+            start_create(&m, CHUNK_BYTES, 0);
+            m.head.request = ++c->requests;
+            if (!raw_say_message(c->fd, &m))
+                return false;
+        }
+        for (unsigned i = 0; i < BATCH; i++) {
+            if (!raw_receive(c, CALL_WAIT_MS, &m))
+                return false;
+            if (m.head.type == GVMI_WIRE_FAILED)
+                return true;
+        }
+        made += BATCH;
+    }
+    return true;
+}
+
+static void flood_objects(hostile *h)
+{
+    static raw_client clients[FLOOD_CLIENTS];
+    gvmi_wire_message m;
+
+    for (unsigned i = 0; i < FLOOD_CLIENTS && !over(h); i++)
+        if (!flood_objects_of(h, &clients[i]))
+            break;
+    while (!over(h)) {
+        for (unsigned i = 0; i < BATCH; i++) {
+            gvmi_wire_start(&m, GVMI_WIRE_SNAPSHOT, ++clients[0].requests);
+            if (!raw_say_message(clients[0].fd, &m))
+                break;
+        }
+        (void)raw_drain(&clients[0]);
+        proc_pause_ms(PAUSE_MS);
+    }
+}
+
+/* Snapshots that it never reads. */
+static void flood_snapshots(hostile *h)
+{
+    gvmi_wire_message m, reply;
+
+    while (!over(h)) {
+        if (begin(h)) {
+            for (unsigned i = 0; i < SNAPSHOT_OBJECTS && !over(h); i++) {
+                start_create(&m, CHUNK_BYTES, 0);
+                if (!raw_call(&h->client, &m, CALL_WAIT_MS, &reply) ||
+                    reply.head.type == GVMI_WIRE_FAILED)
+                    break;
+            }
+            do
+                gvmi_wire_start(&m, GVMI_WIRE_SNAPSHOT, ++h->client.requests);
+            while (!over(h) && raw_say_message(h->client.fd, &m));
+        }
+        while (!over(h) && !raw_is_closed(&h->client))
+            proc_pause_ms(PAUSE_MS);
+        raw_end(&h->client);
+        proc_pause_ms(PAUSE_MS);
+    }
+}
+
+/* Growths of a large object, while what it owns already is more than there is room for. */
+static void flood_growths(hostile *h)
+{
+    static uint8_t batch[GROW_BATCH * (sizeof(gvmi_wire_head) + sizeof(gvmi_wire_grow))];
+    gvmi_wire_message m, reply;
+    size_t len = 0;
+
+    while (!over(h)) {
+        uint32_t slot = 0;
+
+        if (begin(h)) {
+            for (unsigned i = 0; i < 16; i++) { /* up to its quota */
+                start_create(&m, 4 * CHUNK_BYTES, 4 * CHUNK_BYTES);
+                if (!raw_call(&h->client, &m, CALL_WAIT_MS, &reply) ||
+                    reply.head.type == GVMI_WIRE_FAILED)
+                    break;
+            }
+            h->client.silent = true;
+            start_create(&m, 1ull << 40, 0);
+            if (raw_call(&h->client, &m, CALL_WAIT_MS, &reply) && reply.head.type == GVMI_WIRE_OPENED)
+                slot = reply.body.OPENED.slot;
+            for (unsigned i = 0; i < GROW_BATCH; i++) {
+                gvmi_wire_start(&m, GVMI_WIRE_GROW, ++h->client.requests);
+                m.body.GROW.slot = slot;
+                m.body.GROW.bytes = (1 + below(h, 1000)) * CHUNK_BYTES;
+                if (i == 0)
+                    len = 0;
+                len += gvmi_wire_encode(&m, batch + len);
+            }
+            while (!over(h) && raw_say(h->client.fd, batch, len))
+                (void)raw_drain(&h->client);
+        }
+        raw_end(&h->client);
+        proc_pause_ms(PAUSE_MS);
+    }
+}
+
+/* All the connections that it can have, for a while; then again. */
+static void flood_connections(hostile *h)
+{
+    static int fds[FLOOD_CONNECTIONS_MAX];
+
+    while (!over(h)) {
+        unsigned count = 0;
+
+        for (; count < FLOOD_CONNECTIONS_MAX && !over(h); count++) {
+            fds[count] = raw_connect(soak->path);
+            if (fds[count] < 0)
+                break;
+            (void)raw_say_hello(fds[count]);
+        }
+        for (unsigned i = 0; i < 100 && !over(h); i++)
+            proc_pause_ms(PAUSE_MS);
+        while (count > 0)
+            close(fds[--count]);
+    }
+}
+
+/* ---- other acts */
+
+static void connect_and_close(hostile *h)
+{
+    while (!over(h)) {
+        const int fd = raw_connect(soak->path);
+
+        if (fd >= 0 && below(h, 2) == 0)
+            (void)raw_say_hello(fd);
+        if (fd >= 0)
+            close(fd);
+        if (below(h, 16) == 0)
+            proc_pause_us(200);
+    }
+}
+
+static void say_half(hostile *h, int fd)
+{
+    gvmi_wire_message m;
+    uint8_t bytes[sizeof m];
+    size_t len;
+
+    random_message(h, &m);
+    m.head.request = has_reply(m.head.type) ? 2 : 0;
+    len = gvmi_wire_encode(&m, bytes);
+    (void)raw_say(fd, bytes, 1 + below(h, (uint32_t)len - 1));
+}
+
+static void stay_silent(hostile *h)
+{
+    int fds[SILENT_CONNECTIONS];
+
+    for (unsigned i = 0; i < SILENT_CONNECTIONS; i++) {
+        fds[i] = raw_connect(soak->path);
+        if (fds[i] < 0)
+            continue;
+        if (i % 3 > 0)
+            (void)raw_say_hello(fds[i]);
+        if (i % 3 > 1)
+            say_half(h, fds[i]);
+    }
+    hold_on(h);
+}
+
+static void say_random_bytes(hostile *h)
+{
+    while (!over(h)) {
+        const int fd = raw_connect(soak->path);
+        uint8_t bytes[3000];
+
+        for (size_t i = 0; i < sizeof bytes; i++)
+            bytes[i] = (uint8_t)proc_random(&h->seed);
+        if (fd >= 0 && below(h, 2) == 0)
+            (void)raw_say_hello(fd);
+        if (fd >= 0)
+            (void)raw_say(fd, bytes, 1 + below(h, sizeof bytes));
+        proc_pause_ms(1);
+        if (fd >= 0)
+            close(fd);
+    }
+}
+
+static void say_random_messages(hostile *h)
+{
+    while (!over(h)) {
+        bool open = begin(h) && open_some(h, 3) > 0;
+
+        h->client.silent = below(h, 2) == 0;
+        while (open && !over(h)) {
+            gvmi_wire_message m;
+
+            random_message(h, &m);
+            if (is_end(m.head.type) && below(h, 50) > 0)
+                continue;
+            m.head.request = has_reply(m.head.type) ? ++h->client.requests : 0;
+            open = raw_say_message(h->client.fd, &m) && raw_drain(&h->client);
+        }
+        raw_end(&h->client);
+        proc_pause_ms(PAUSE_MS);
+    }
+}
+
+static uint64_t forged_word(hostile *h)
+{
+    switch (below(h, 5)) {
+    case 0: return proc_random(&h->seed);
+    case 1: return GVMI_LEASE_WRITER;
+    case 2: return GVMI_LEASE_READER * (1 + below(h, 40000));
+    case 3: return UINT64_MAX;
+    default: return 0;
+    }
+}
+
+/* In its own page: writers where it may only read, leases in slots that are not open, anything. */
+static void forge_words(hostile *h)
+{
+    const uint64_t one = 1;
+
+    while (!over(h)) {
+        bool open = begin(h) && open_some(h, 4) > 0;
+
+        while (open && !over(h)) {
+            gvmi_wire_message m;
+            gvmi_lease_slot *slot =
+                &h->client.leases[below(h, below(h, 8) == 0 ? GVM_OBJECTS_OPEN_MAX : 6)];
+
+            atomic_store(&slot->word, forged_word(h));
+            atomic_store(&slot->hint, (uint32_t)proc_random(&h->seed));
+            if (below(h, 4) == 0)
+                (void)!write(h->client.doorbell, &one, sizeof one);
+            gvmi_wire_start(&m, GVMI_WIRE_ACQUIRE, ++h->client.requests);
+            m.body.ACQUIRE.slot = below(h, 4);
+            m.body.ACQUIRE.mode = 1 + below(h, 2);
+            m.body.ACQUIRE.timeout_ms = 10;
+            open = (below(h, 4) > 0 || raw_say_message(h->client.fd, &m)) && raw_drain(&h->client);
+            if (below(h, 20) == 0)
+                proc_pause_ms(below(h, 100));
+        }
+        raw_end(&h->client);
+        proc_pause_ms(PAUSE_MS);
+    }
+}
+
+/* A writer in the words of objects that it opened read-only, for all of its time: it answers what it
+ * is asked, so nothing else is wrong with it. */
+static void forge_writer(hostile *h)
+{
+    bool open = begin(h) && open_some(h, POSITIONS) > 0;
+
+    while (open && !over(h)) {
+        for (unsigned i = 0; i < POSITIONS; i++)
+            atomic_store(&h->client.leases[i].word, GVMI_LEASE_WRITER);
+        open = raw_drain(&h->client);
+        proc_pause_ms(PAUSE_MS);
+    }
+    hold_on(h);
+}
+
+/* Opens, asks for a lease, and answers nothing from then on. */
+static void answer_nothing(hostile *h)
+{
+    gvmi_wire_message m;
+
+    if (!begin(h))
+        return;
+    h->client.silent = below(h, 2) == 0;
+    (void)open_some(h, 4);
+    h->client.silent = true;
+    gvmi_wire_start(&m, GVMI_WIRE_ACQUIRE, ++h->client.requests);
+    m.body.ACQUIRE.mode = GVM_LEASE_READ;
+    m.body.ACQUIRE.timeout_ms = -1;
+    (void)raw_say_message(h->client.fd, &m);
+    if (below(h, 2) == 0) {
+        hold_on(h);
+        return;
+    }
+    while (!over(h) && raw_drain(&h->client)) /* it reads, at least */
+        proc_pause_ms(PAUSE_MS);
+    hold_on(h);
+}
+
+/* Answers that nobody asked for, and ends while things are mapped. */
+static void answer_in_disorder(hostile *h)
+{
+    static const gvmi_wire_type types[] = {GVMI_WIRE_MAPPED, GVMI_WIRE_UNMAPPED, GVMI_WIRE_TAKEN,
+                                           GVMI_WIRE_CLOSE, GVMI_WIRE_BYE};
+
+    while (!over(h)) {
+        bool open = begin(h) && open_some(h, 2) > 0;
+
+        h->client.silent = true;
+        for (unsigned i = 0; i < 20 && open; i++) {
+            const gvmi_wire_type type = types[below(h, i < 15 ? 4 : 5)];
+            gvmi_wire_message m;
+
+            do
+                random_message(h, &m);
+            while (m.head.type != type);
+            if (has_reply(type))
+                m.head.request = ++h->client.requests;
+            open = raw_say_message(h->client.fd, &m) && raw_drain(&h->client);
+            proc_pause_ms(below(h, 3));
+        }
+        raw_end(&h->client);
+    }
+}
+
+static void ring_doorbells(hostile *h)
+{
+    const uint64_t most = UINT64_MAX - 1;
+    bool open = begin(h) && open_some(h, 4) > 0;
+
+    while (open && !over(h)) {
+        for (unsigned i = 0; i < STORM_RINGS; i++) {
+            const uint64_t rings = i % 64 == 0 ? most : 1;
+            uint64_t count;
+
+            (void)fcntl(h->client.doorbell, F_SETFL, O_NONBLOCK);
+            (void)!write(h->client.doorbell, &rings, sizeof rings);
+            if (i % 16 == 0) /* and take what is the keeper's to read */
+                (void)!read(h->client.doorbell, &count, sizeof count);
+        }
+        open = raw_drain(&h->client);
+    }
+}
+
+static void keep_across_exec(const raw_client *c)
+{
+    const int fds[] = {c->fd, c->doorbell};
+
+    for (unsigned i = 0; i < sizeof fds / sizeof fds[0]; i++)
+        (void)fcntl(fds[i], F_SETFD, 0);
+    execlp("sleep", "sleep", "5", (char *)NULL);
+    _exit(127);
+}
+
+/* Children that have the connection, too, by fork alone or by exec. They are killed with the group. */
+static void fork_and_exec(hostile *h)
+{
+    while (!over(h)) {
+        const bool open = begin(h) && open_some(h, 3) > 0;
+        const pid_t child = open && below(h, 3) > 0 ? fork() : -1;
+
+        if (child == 0) {
+            prctl(PR_SET_PDEATHSIG, SIGKILL);
+            if (below(h, 2) == 0)
+                keep_across_exec(&h->client);
+            (void)raw_drain(&h->client);
+            proc_pause_ms(below(h, 500));
+            _exit(0);
+        }
+        if (child < 0 && open && below(h, 4) == 0)
+            keep_across_exec(&h->client); /* this very process: the act ends here */
+        raw_end(&h->client);
+        proc_pause_ms(below(h, 300));
+        if (child > 0) {
+            kill(child, SIGKILL);
+            (void)waitpid(child, NULL, 0);
+        }
+    }
+}
+
+/* Descriptors beside messages that want none: a file's, the connection's own, the doorbell. */
+static void send_descriptors(hostile *h)
+{
+    const int null = open("/dev/null", O_RDONLY | O_CLOEXEC);
+
+    while (!over(h)) {
+        bool open = begin(h);
+
+        for (unsigned i = 0; i < 50 && open; i++) {
+            const int all[] = {null, h->client.fd, h->client.doorbell};
+            gvmi_wire_message m;
+            uint8_t bytes[sizeof m];
+
+            random_message(h, &m);
+            m.head.request = has_reply(m.head.type) ? ++h->client.requests : 0;
+            open = raw_say_with_fds(h->client.fd, bytes, gvmi_wire_encode(&m, bytes),
+                                    all[below(h, 3)], 1 + below(h, 200)) &&
+                   raw_drain(&h->client);
+        }
+        raw_end(&h->client);
+        proc_pause_ms(PAUSE_MS);
+    }
+    close(null);
+}
+
+/* Objects with memory up to its quota, which move, grow and go: no offence, but a neighbour. */
+static void use_memory(hostile *h)
+{
+    while (!over(h)) {
+        bool open = begin(h);
+
+        for (unsigned i = 0; i < 100 && open && !over(h); i++) {
+            gvmi_wire_message m, reply;
+
+            switch (below(h, 5)) {
+            case 0: start_create(&m, 8 * CHUNK_BYTES, (1 + below(h, 4)) * CHUNK_BYTES); break;
+            case 1:
+                gvmi_wire_start(&m, GVMI_WIRE_GROW, 0);
+                m.body.GROW.slot = below(h, 4);
+                m.body.GROW.bytes = below(h, 9) * CHUNK_BYTES;
+                break;
+            case 2:
+                gvmi_wire_start(&m, GVMI_WIRE_CLOSE, 0);
+                m.body.CLOSE.slot = below(h, 4);
+                break;
+            case 3:
+                gvmi_wire_start(&m, GVMI_WIRE_GET_INFO, 0);
+                m.body.GET_INFO.slot = below(h, 4);
+                break;
+            default: gvmi_wire_start(&m, GVMI_WIRE_SNAPSHOT, 0); break;
+            }
+            open = raw_call(&h->client, &m, CALL_WAIT_MS, &reply);
+            proc_pause_ms(below(h, 5));
+        }
+        raw_end(&h->client);
+    }
+}
+
+/* ---- */
+
+#define NAME(name) #name,
+const char *const hostile_act_names[ACT_COUNT] = {HOSTILE_ACTS(NAME)};
+#undef NAME
+
+int hostile_run(hostile_act act, uint64_t seed, uint64_t end_ns)
+{
+#define FUNCTION(name) name,
+    static void (*const acts[])(hostile *) = {HOSTILE_ACTS(FUNCTION)};
+#undef FUNCTION
+    hostile h = {.seed = seed, .end_ns = end_ns};
+
+    (void)setpriority(PRIO_PROCESS, 0, NICE);
+    h.client.fd = h.client.doorbell = -1;
+    acts[act](&h);
+    return 0;
+}
