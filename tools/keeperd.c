@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -350,11 +351,14 @@ static int wait_for_end(gvm_server *server, const sigset_t *signals)
     }
 }
 
-/* As the daemon's own messages. */
+/* As the daemon's own messages, but never waiting for who reads them: clients would wait, too. */
 static void print_line(void *context, const char *line)
 {
+    struct pollfd out = {.fd = STDERR_FILENO, .events = POLLOUT};
+
     (void)context;
-    tool_error("%s", line);
+    if (poll(&out, 1, 0) == 1 && (out.revents & POLLOUT) != 0)
+        tool_error("%s", line);
 }
 
 static int serve(const settings *s, const sigset_t *signals)

@@ -3,6 +3,7 @@
  * usage: test_holder SOCKET     Makes /test/one (32 MiB, published), /test/two (8 MiB, sealed, under
  *                               a read lease) and a nameless object of 4 MiB, says "ready", and keeps
  *                               them until standard input ends.
+ *        test_holder SOCKET write   Takes a write lease on /test/one, says "ready", and keeps it likewise.
  */
 #include <unistd.h>
 
@@ -57,16 +58,34 @@ static int hold(gvm_keeper *keeper)
     return TOOL_DONE;
 }
 
+static int hold_lease(gvm_keeper *keeper)
+{
+    gvm_object *one;
+    gvm_lease lease;
+    char byte;
+
+    if (gvm_object_open(keeper, "/test/one", 0, &one) != GVM_OK)
+        return tool_fail("cannot open");
+    if (!take(one, GVM_LEASE_WRITE, &lease))
+        return TOOL_FAILED;
+    puts("ready");
+    if (!tool_flush(stdout, "standard output"))
+        return TOOL_FAILED;
+    while (read(STDIN_FILENO, &byte, 1) > 0)
+        continue;
+    return TOOL_DONE;
+}
+
 int main(int argc, char **argv)
 {
     gvm_keeper *keeper;
     int code;
 
-    if (argc != 2)
-        return tool_error("usage: test_holder SOCKET");
+    if (argc != 2 && argc != 3)
+        return tool_error("usage: test_holder SOCKET [write]");
     if (gvm_keeper_connect(argv[1], &keeper) != GVM_OK)
         return tool_fail("cannot connect");
-    code = hold(keeper);
+    code = argc == 3 ? hold_lease(keeper) : hold(keeper);
     gvm_keeper_close(keeper);
     return code;
 }

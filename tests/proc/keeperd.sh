@@ -1,12 +1,15 @@
 #!/bin/sh
-# usage: keeperd.sh GVMEM-KEEPER CASE
-# One case of the daemon gvmem-keeper: starting, being found ready, ending; not what it serves.
+# usage: keeperd.sh GVMEM-KEEPER CASE [GVMEM HOLDER]
+# One case of the daemon gvmem-keeper: starting, being found ready, ending, and that each option has an
+# effect (flags, with the program gvmem and test_holder); not what it serves.
 set -eu
 keeper=$1
 folder=$(mktemp -d)
 socket=$folder/k.sock
 pid=
-trap '[ -z "$pid" ] || kill -9 "$pid" 2>/dev/null || :; rm -rf "$folder"' EXIT
+holder=
+second=
+trap 'for p in $pid $holder $second; do kill -9 "$p" 2>/dev/null || :; done; rm -rf "$folder"' EXIT
 export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=256MiB,instance=keeperd-$$}"
 
 fail() {
@@ -50,6 +53,40 @@ gone() {
     for file in "$@"; do
         [ ! -e "$file" ] || fail "$file is left"
     done
+}
+
+# A figure of the running keeper: "keeper budget_bytes", "device free_bytes", "devices" (how many).
+figure() { # PART NAME
+    "$gvmem" keeper status -s "$socket" --json | python3 -c '
+import json, sys
+status, (part, name) = json.load(sys.stdin), sys.argv[1:]
+print(status["keeper"][name] if part == "keeper" else status["devices"][0][name])' "$1" "$2"
+}
+
+is() { # PART NAME VALUE, at last
+    tries=0
+    until [ "$(figure "$1" "$2")" = "$3" ]; do
+        tries=$((tries + 1))
+        [ "$tries" -lt 200 ] || fail "$1 $2 is $(figure "$1" "$2"), not $3"
+        sleep 0.05
+    done
+}
+
+# Makes objects of 44 MiB in all, two of them with names and one under a read lease.
+hold() {
+    [ -p "$folder/to_holder" ] || mkfifo "$folder/to_holder" "$folder/from_holder"
+    "$test_holder" "$socket" <"$folder/to_holder" >"$folder/from_holder" 2>"$folder/holder" &
+    holder=$!
+    exec 4>"$folder/to_holder"
+    said=
+    IFS= read -r said <"$folder/from_holder" || :
+    [ "$said" = ready ]
+}
+
+end_holder() {
+    exec 4>&-
+    wait "$holder" || :
+    holder=
 }
 
 case $2 in
@@ -176,6 +213,98 @@ failure) # what cannot be done is said, with status 1, and leaves nothing
     GVMEM_DRIVER=/nonexistent/libcuda.so.1 expect 1 --socket "$socket"
     prints err 'nonexistent'
     gone "$socket" "$socket.lock"
+    ;;
+flags) # each option has an effect that can be seen (--ready-fd: all of them; -V, -h: case options)
+    gvmem=$3
+    test_holder=$4
+    export GVMEM_SOFTGPU="devices=2,memory=256MiB,instance=keeperd-flags-$$"
+    mib=1048576
+    start -s "$socket" -m 640 -d 1 -b 64M -B 200M -a 10M -k 4M -q 60M --trace "$folder/trace" --clients 2
+    [ "$(stat -c %a "$socket")" = 640 ] || fail '--socket-mode'
+    [ "$(figure device ordinal) $(figure keeper devices)" = '1 1' ] || fail '--device'
+    [ "$(figure device budget_bytes)" = $((64 * mib)) ] || fail '--device-budget'
+    [ "$(figure keeper host_budget_bytes)" = $((200 * mib)) ] || fail '--host-budget'
+    stop TERM 0
+    start -s "$socket" -d 0 -b 64M -B 200M -a 10M -k 4M -q 60M --trace "$folder/trace" --clients 2
+    hold || fail "the holder: $(cat "$folder/holder")"
+    is keeper host_free_bytes $((10 * mib))
+    # It is one client, and the figures above were another's.
+    "$gvmem" keeper status -s "$socket" >"$folder/out" || fail 'two clients'
+    "$test_holder" "$socket" 2>"$folder/refused" >"$folder/out" && fail 'the name is taken'
+    end_holder
+    "$gvmem" keeper drop -s "$socket" /test/one
+    "$gvmem" keeper drop -s "$socket" /test/two
+    is device free_bytes $((4 * mib))
+    stop TERM 0
+    grep -q '^0 ' "$folder/trace" || fail '--trace'
+
+    start -s "$socket" -d 0 -b 64M -B 64M --clients 1 # one at a time
+    if hold; then
+        "$gvmem" keeper status -s "$socket" >"$folder/out" 2>&1 && fail '--clients'
+    else
+        fail "the holder: $(cat "$folder/holder")"
+    fi
+    prints err '^gvmem-keeper: a client \(pid [0-9]+, uid [0-9]+\) was refused: '
+    end_holder
+    stop TERM 0
+
+    for quota in 40M "$(id -u)=40M"; do
+        start -s "$socket" -d 0 -b 64M -B 64M -q "$quota"
+        if hold; then fail "--quota $quota"; fi
+        grep -q QUOTA "$folder/holder" || fail "no word of the quota: $(cat "$folder/holder")"
+        end_holder
+        stop TERM 0
+    done
+
+    # Another keeper takes what was to be left free.
+    start -s "$socket" -d 0 -b 64M -B 64M -l 200M
+    is device budget_bytes $((56 * mib))
+    hold || fail "the holder: $(cat "$folder/holder")"
+    "$keeper" -s "$folder/second.sock" -d 0 -b 128M -B 64M >"$folder/second" 2>&1 4>&- &
+    second=$!
+    until [ -S "$folder/second.sock" ]; do sleep 0.05; done
+    first=$socket
+    first_holder=$holder
+    socket=$folder/second.sock
+    "$test_holder" "$socket" </dev/null >"$folder/out" 2>&1 || fail 'the second holder'
+    socket=$first
+    holder=$first_holder
+    end_holder
+    kill "$second"
+    wait "$second" || :
+    second=
+    stop TERM 0
+    prints err '^gvmem-keeper: device 0: its budget is lowered to '
+    expect 1 --socket "$socket" -d 0 -l 256M
+    prints err 'cannot be left to other programs'
+    expect 1 --socket "$socket" -d 0 -B 900T
+    prints err 'host budget of .* is more than the .* of memory'
+    expect 1 --socket "$socket" -d 0 -B 64M -a 65M
+    prints err 'ahead of need'
+
+    start -s "$socket" -d 0 -b 64M -B 64M --revoke-timeout 1
+    hold || fail "the holder: $(cat "$folder/holder")"
+    kill -STOP "$holder"
+    timeout 8 "$gvmem" keeper evict -s "$socket" /test/one >"$folder/out" || fail '--revoke-timeout' # 10 s by default
+    is keeper cut_offs 1
+    kill -KILL "$holder"
+    end_holder
+    stop TERM 0
+
+    # One keeps a write lease; another gets it once the time is over (by default: never).
+    start -s "$socket" -d 0 -b 64M -B 64M --lease-timeout 1
+    "$test_holder" "$socket" </dev/null >"$folder/out" || fail 'the objects' # /test/one stays
+    mkfifo "$folder/to_writer" "$folder/from_writer"
+    "$test_holder" "$socket" write <"$folder/to_writer" >"$folder/from_writer" &
+    second=$!
+    exec 5>"$folder/to_writer"
+    IFS= read -r said <"$folder/from_writer"
+    timeout 15 "$test_holder" "$socket" write </dev/null >"$folder/out" 5>&- || fail '--lease-timeout'
+    [ "$(figure keeper cut_offs)" = 1 ] || fail 'nobody was cut off'
+    exec 5>&-
+    wait "$second" || :
+    second=
+    stop TERM 0
     ;;
 *)
     fail "no case $2"
