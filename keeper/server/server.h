@@ -70,8 +70,12 @@ void gvmi_listener_close(gvmi_listener *listener);
 gvm_status gvmi_page_create(const char *name, size_t bytes, bool readonly, void **address,
                             gvmi_fd **fd);
 
-/* An unchangeable memfd with these bytes. */
-gvm_status gvmi_page_of(const char *name, const void *bytes, size_t len, gvmi_fd **fd);
+/* A memfd that is written bit by bit; end() makes it unchangeable and takes it over, on failure, too.
+ *
+ * GVM_E_NOMEM, GVM_E_LIMIT, GVM_E_SYSTEM */
+gvm_status gvmi_page_begin(const char *name, int *fd);
+gvm_status gvmi_page_write(int fd, uint64_t offset_bytes, const void *bytes, size_t len);
+gvm_status gvmi_page_end(int fd, gvmi_fd **out);
 
 /* ---- peers */
 
@@ -110,6 +114,10 @@ struct gvmi_peer {
     gvmi_permit_slot *permits;
     gvmi_fd *fds[3]; /* as WELCOME brings them; the pages' are let go once it is on its way */
     gvmi_outbox outbox;
+    size_t counted_bytes; /* of the outbox, as the machine knows them */
+    int snapshot;         /* a memfd that is being written; -1 */
+    bool snapshot_lost;   /* part of it could not be written */
+    bool unread;          /* it was sent a snapshot, which it may not have read */
     int64_t since_ns;
     bool greeted; /* a message has come */
     bool more;    /* there may be a whole message in `in` */
@@ -147,6 +155,8 @@ struct gvm_server {
     uint32_t client_capacity, refused_count, fenced_count;
     bool paused;              /* no fds: nobody is accepted until the next tick */
     int64_t now_ns, query_ns; /* query_ns: when memory is to be looked at next */
+    int64_t turn_end_ns;      /* when this turn should be over */
+    bool working;             /* the machine has more to do that nobody waits for */
 };
 
 /* A socket of a client, made in this process. */
@@ -190,6 +200,12 @@ void gvmi_peer_silent(gvm_server *server, gvmi_peer *peer);
 void gvmi_peer_send(gvm_server *server, gvmi_peer *peer, const gvmi_wire_message *message,
                     gvmi_fd *const *fds);
 void gvmi_peer_flush(gvm_server *server, gvmi_peer *peer);
+
+/* A piece of a snapshot; see GVMI_ACTION_SNAPSHOT. */
+void gvmi_peer_send_snapshot(gvm_server *server, gvmi_peer *peer, const gvmi_action *action);
+
+/* Has it read the snapshot that it was sent? */
+void gvmi_peer_watch_unread(gvm_server *server, gvmi_peer *peer);
 
 /* The machine has cut it off. */
 void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer);
