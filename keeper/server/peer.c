@@ -89,6 +89,15 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
+/* Closes an fd that epoll watches. Closing alone takes it out only if nobody else has it, and a program
+ * that runs a keeper may have forked. */
+static void close_watched(const gvm_server *server, int *fd)
+{
+    if (*fd >= 0)
+        (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, *fd, NULL);
+    close_fd(fd);
+}
+
 void gvmi_peer_make_busy(gvm_server *server, gvmi_peer *peer)
 {
     if (peer->busy)
@@ -128,11 +137,10 @@ static void bury(gvm_server *server, gvmi_peer *peer)
     peer->state = PEER_GONE;
     if (peer->client != 0)
         server->by_client[peer->client] = NULL;
-    /* Closing takes an fd out of epoll, but the doorbell is the client's too. */
     if (peer->fds[2] != NULL)
         (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, peer->fds[2]->fd, NULL);
-    close_fd(&peer->socket);
-    close_fd(&peer->process);
+    close_watched(server, &peer->socket);
+    close_watched(server, &peer->process);
     if (peer->prev != NULL)
         peer->prev->next = peer->next;
     else
@@ -293,7 +301,7 @@ static void refuse(gvm_server *server, gvmi_peer *peer)
     snprintf(peer->refusal, sizeof peer->refusal, "%.*s", (int)sizeof peer->refusal - 1, why.text);
     peer->state = PEER_REFUSED;
     server->refused_count++;
-    close_fd(&peer->process);
+    close_watched(server, &peer->process);
     (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, peer->socket, NULL);
     release_pages(peer);
     if (!waits || gvmi_server_watch(server, peer->socket, EPOLLIN, &peer->on_socket) != GVM_OK)
@@ -343,7 +351,7 @@ static void peer_closed(gvm_server *server, gvmi_peer *peer)
             return;
         }
     }
-    close_fd(&peer->socket);
+    close_watched(server, &peer->socket);
     if (peer->process < 0)
         peer_gone(server, peer);
 }
@@ -354,7 +362,7 @@ void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer)
         return;
     peer_leave(peer);
     if (peer->process >= 0) {
-        close_fd(&peer->socket);
+        close_watched(server, &peer->socket);
         return;
     }
     /* When it closes its own end is the only sign that will come of it. */
