@@ -173,7 +173,9 @@ GVM_API gvm_status gvm_object_drop(gvm_keeper *keeper, const char *name);
  * GVM_E_INVALID   beyond the reservation
  * GVM_E_SEALED    the object is sealed
  * GVM_E_DENIED    opened GVM_OPEN_READONLY
- * GVM_E_NOSPACE, GVM_E_QUOTA, GVM_E_LIMIT  as for gvm_object_create(); the object is as it was */
+ * GVM_E_LIMIT     1024 growths of this connection are under way, or too many of this user; or as for
+ *                 gvm_object_create()
+ * GVM_E_NOSPACE, GVM_E_QUOTA  as for gvm_object_create(); the object is as it was */
 GVM_API gvm_status gvm_object_grow(gvm_object *object, uint64_t bytes);
 
 /* Makes the object read-only for good, for everyone, after waiting for a write lease elsewhere to
@@ -341,7 +343,9 @@ typedef struct gvm_keeper_info {
     uint32_t devices, objects, clients, reserved;
 } gvm_keeper_info;
 
-/* Everything the caller may see, at one moment. */
+/* Everything the caller may see. Each record is of one moment; with many objects the keeper puts the
+ * whole together over several, while it serves others: objects made meanwhile may be missing, and sums
+ * may differ a little. */
 typedef struct gvm_keeper_snapshot {
     gvm_keeper_info keeper;
     const gvm_keeper_device_info *devices;
@@ -349,7 +353,8 @@ typedef struct gvm_keeper_snapshot {
     const gvm_client_info *clients;
 } gvm_keeper_snapshot;
 
-/* GVM_E_INVALID  out is NULL */
+/* GVM_E_INVALID  out is NULL
+ * GVM_E_LIMIT    16 threads wait for a snapshot already; or the user has too many that it does not read */
 GVM_API gvm_status gvm_keeper_get_snapshot(gvm_keeper *keeper, gvm_keeper_snapshot **out);
 GVM_API void gvm_keeper_snapshot_destroy(gvm_keeper_snapshot *snapshot);
 

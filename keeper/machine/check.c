@@ -220,6 +220,8 @@ static bool check_user(const gvmi_machine *m, const keep_user *user)
             taken[KEEP_CLIENTS]++;
             taken[KEEP_OPENINGS] += m->clients[i]->opening_count;
             taken[KEEP_WAITS] += m->clients[i]->wait_count;
+            taken[KEEP_SNAPSHOTS] += m->clients[i]->snapshot_count + m->clients[i]->unread;
+            taken[KEEP_QUEUED_BYTES] += m->clients[i]->snapshot_bytes + m->clients[i]->outbox_bytes;
         }
     for (int i = 0; i < KEEP_SHARES; i++)
         counts = counts || taken[i] > 0;

@@ -122,6 +122,7 @@ static void silence(gvmi_machine *m, keep_client *client)
     for (const keep_opening *o = client->openings; o != NULL; o = o->own_next)
         gvmi_keep_publish_permit(o);
     gvmi_keep_forget_grower(client);
+    gvmi_keep_end_snapshots(m, client);
     gvmi_keep_forget_creator(m, client);
 }
 

@@ -76,14 +76,17 @@ typedef struct gvmi_frame_spec {
 
 typedef enum gvmi_action_kind {
     GVMI_ACTION_SEND = 1, /* message to client; fds of frames[0, message.head.fd_count) beside it */
-    GVMI_ACTION_SNAPSHOT, /* the same with a memfd of bytes[0, len) made by the server, who frees it */
-    GVMI_ACTION_MAKE,     /* make to (zeroed), in the background -> job_done */
-    GVMI_ACTION_COPY,     /* make to unless made, copy from to it, in the background -> job_done */
-    GVMI_ACTION_ZERO,     /* fill to with zeros, in the background -> job_done */
-    GVMI_ACTION_DROP,     /* release to; no answer; after every action before it that names it */
-    GVMI_ACTION_CUT,      /* tell the client the reason, and listen to it no more; disconnect() must
-                           * not be called for it */
-    GVMI_ACTION_KILL,     /* end the client's process, if that is permitted */
+    /* bytes[0, len) at offset_bytes of the snapshot being made for client, a memfd that the server
+     * makes with the first piece. message: it is over; SNAPSHOT_IS, which it goes along with, or
+     * FAILED, and it is given up. */
+    GVMI_ACTION_SNAPSHOT,
+    GVMI_ACTION_MAKE, /* make to (zeroed), in the background -> job_done */
+    GVMI_ACTION_COPY, /* make to unless made, copy from to it, in the background -> job_done */
+    GVMI_ACTION_ZERO, /* fill to with zeros, in the background -> job_done */
+    GVMI_ACTION_DROP, /* release to; no answer; after every action before it that names it */
+    GVMI_ACTION_CUT, /* tell the client the reason, and listen to it no more; disconnect() must not be
+                       * called for it */
+    GVMI_ACTION_KILL,   /* end the client's process, if that is permitted */
     GVMI_ACTION_FORGET, /* nothing of the client is mapped: exited() is to follow */
 } gvmi_action_kind;
 
@@ -93,11 +96,12 @@ typedef struct gvmi_action {
     uint64_t job;    /* MAKE, COPY, ZERO */
     bool make;       /* COPY: to is to be made first */
     gvmi_frame_spec to, from;
-    gvmi_wire_message *message; /* SEND, SNAPSHOT: the receiver frees it */
+    gvmi_wire_message *message; /* SEND, SNAPSHOT (or NULL): the receiver frees it */
     uint32_t frames[GVMI_WIRE_CHUNKS_MAX];
-    void *bytes; /* SNAPSHOT: the receiver frees it */
+    void *bytes; /* SNAPSHOT (or NULL): the receiver frees it */
     size_t len;
-    char reason[96]; /* CUT */
+    uint64_t offset_bytes; /* SNAPSHOT */
+    char reason[96];       /* CUT */
 } gvmi_action;
 
 /* Takes the oldest action out. False: there is none. */
@@ -152,6 +156,18 @@ void gvmi_machine_clock(gvmi_machine *machine, int64_t now_ns);
 /* Time has passed: who waited or was waited for too long is looked for. Events that happened before are
  * to be told before. */
 void gvmi_machine_tick(gvmi_machine *machine, int64_t now_ns);
+
+/* Does a slice of what takes too long for one event: snapshots. To be called between the turns of all
+ * clients, until there is no more. True: there is. */
+bool gvmi_machine_work(gvmi_machine *machine);
+
+/* The client has read the snapshot that it was sent, or will never be sent it. Only then the next is
+ * made for it. */
+void gvmi_machine_snapshot_read(gvmi_machine *machine, uint32_t client);
+
+/* So many bytes wait to be sent to the client. False: its user's share is spent, and the client counts as
+ * before. Less than before is always right. */
+bool gvmi_machine_queued(gvmi_machine *machine, uint32_t client, uint64_t bytes);
 
 /* When the machine next wants a tick, at the latest; INT64_MAX: never. */
 int64_t gvmi_machine_deadline(const gvmi_machine *machine);

@@ -345,6 +345,7 @@ void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
     gvmi_policy_remove(m->devices[object->device].policy, &object->item);
     if (m->cleaner == object)
         m->cleaner = object->next;
+    gvmi_keep_skip_object(m, object);
     if (object->prev != NULL)
         object->prev->next = object->next;
     else

@@ -1,9 +1,7 @@
-/* Figures: of one object, and of everything at one moment. */
-#include <stdlib.h>
+/* Figures of objects, clients, devices and the keeper. */
 #include <string.h>
 
 #include "keeper/machine/state.h"
-#include "keeper/snapshot.h"
 
 #define NS_PER_MS 1000000ll
 
@@ -27,7 +25,7 @@ static void count_chunks(const keep_object *object, gvm_object_info *info)
     info->dirty_bytes = info->device_bytes - info->duplicate_bytes;
 }
 
-static void describe_object(gvmi_machine *m, keep_object *object, gvm_object_info *info)
+void gvmi_keep_describe_object(gvmi_machine *m, keep_object *object, gvm_object_info *info)
 {
     gvmi_keep_sample(m, object);
     memset(info, 0, sizeof *info);
@@ -65,18 +63,17 @@ void gvmi_keep_get_info(gvmi_machine *m, keep_client *client, const gvmi_wire_me
     if (opening == NULL)
         return;
     gvmi_wire_start(&reply, GVMI_WIRE_INFO, message->head.request);
-    describe_object(m, opening->object, &reply.body.INFO.info);
+    gvmi_keep_describe_object(m, opening->object, &reply.body.INFO.info);
     (void)gvmi_keep_send(m, client, &reply, NULL);
 }
 
-/* ---- devices: the sums over their objects come from the objects' records */
+/* ---- devices */
 
-static void describe_device(const gvmi_machine *m, uint32_t index, gvm_keeper_device_info *info)
+void gvmi_keep_describe_device(const gvmi_machine *m, uint32_t index, gvm_keeper_device_info *info)
 {
     const keep_device *device = &m->devices[index];
     const gvmi_machine_device *config = &m->config.devices[index];
 
-    memset(info, 0, sizeof *info);
     info->struct_size = sizeof *info;
     memcpy(info->uuid, config->uuid, sizeof info->uuid);
     memcpy(info->name, config->name, sizeof info->name);
@@ -94,18 +91,9 @@ static void describe_device(const gvmi_machine *m, uint32_t index, gvm_keeper_de
     info->driver_total_bytes = device->driver_total_bytes;
 }
 
-static void add_to_device(const gvm_object_info *object, gvm_keeper_device_info *device)
-{
-    device->objects++;
-    device->host_backed_bytes += object->host_bytes;
-    device->dirty_bytes += object->dirty_bytes;
-    if (object->read_leases + object->write_leases > 0)
-        device->leased_bytes += object->device_bytes;
-}
-
 /* ---- clients */
 
-static void describe_client(gvmi_machine *m, const keep_client *client, gvm_client_info *info)
+void gvmi_keep_describe_client(gvmi_machine *m, const keep_client *client, gvm_client_info *info)
 {
     memset(info, 0, sizeof *info);
     info->struct_size = sizeof *info;
@@ -131,7 +119,7 @@ static void describe_client(gvmi_machine *m, const keep_client *client, gvm_clie
 
 /* ---- the whole */
 
-static void describe_keeper(const gvmi_machine *m, gvm_keeper_info *info)
+void gvmi_keep_describe_keeper(const gvmi_machine *m, gvm_keeper_info *info)
 {
     memset(info, 0, sizeof *info);
     info->struct_size = sizeof *info;
@@ -151,84 +139,4 @@ static void describe_keeper(const gvmi_machine *m, gvm_keeper_info *info)
     info->devices = m->config.device_count;
     info->objects = (uint32_t)m->taken[KEEP_OBJECTS];
     info->clients = (uint32_t)m->taken[KEEP_CLIENTS];
-}
-
-/* Where the parts of a snapshot are. */
-typedef struct layout {
-    gvmi_snapshot_head *head;
-    gvm_keeper_info *keeper;
-    gvm_keeper_device_info *devices;
-    gvm_object_info *objects;
-    gvm_client_info *clients;
-    size_t len;
-} layout;
-
-/* The whole in one piece of memory, for all objects; NULL: there is none. */
-static void *allocate(const gvmi_machine *m, layout *out)
-{
-    const size_t keeper = sizeof *out->head, devices = keeper + sizeof *out->keeper,
-                 objects = devices + m->config.device_count * sizeof *out->devices,
-                 clients = objects + m->taken[KEEP_OBJECTS] * sizeof *out->objects;
-    char *bytes;
-
-    out->len = clients + m->taken[KEEP_CLIENTS] * sizeof *out->clients;
-    bytes = calloc(1, out->len);
-    if (bytes == NULL)
-        return NULL;
-    out->head = (void *)bytes;
-    out->keeper = (void *)(bytes + keeper);
-    out->devices = (void *)(bytes + devices);
-    out->objects = (void *)(bytes + objects);
-    return bytes;
-}
-
-static void fill(gvmi_machine *m, const keep_client *asker, layout *out)
-{
-    uint32_t count = 0;
-
-    *out->head = (gvmi_snapshot_head){.magic = GVMI_SNAPSHOT_MAGIC,
-                                      .head_bytes = sizeof *out->head,
-                                      .keeper_bytes = sizeof *out->keeper,
-                                      .device_bytes = sizeof *out->devices,
-                                      .object_bytes = sizeof *out->objects,
-                                      .client_bytes = sizeof *out->clients,
-                                      .device_count = m->config.device_count};
-    for (uint32_t d = 0; d < m->config.device_count; d++)
-        describe_device(m, d, &out->devices[d]);
-    for (keep_object *object = m->objects; object != NULL; object = object->next) {
-        gvm_object_info info;
-
-        describe_object(m, object, &info);
-        add_to_device(&info, &out->devices[object->device]);
-        if (gvmi_keep_may(m, asker, object, 4))
-            out->objects[out->head->object_count++] = info;
-    }
-    out->clients = (void *)&out->objects[out->head->object_count];
-    for (uint32_t i = 0; i < m->client_capacity && count < m->taken[KEEP_CLIENTS]; i++)
-        if (m->clients[i] != NULL)
-            describe_client(m, m->clients[i], &out->clients[count++]);
-    out->head->client_count = count;
-    out->len = (size_t)((char *)&out->clients[count] - (char *)out->head);
-    describe_keeper(m, out->keeper);
-}
-
-void gvmi_keep_snapshot(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
-{
-    gvmi_action action = {.kind = GVMI_ACTION_SNAPSHOT, .client = client->number};
-    layout parts;
-
-    action.bytes = allocate(m, &parts);
-    action.message = malloc(sizeof *action.message);
-    if (action.bytes != NULL && action.message != NULL) {
-        fill(m, client, &parts);
-        gvmi_wire_start(action.message, GVMI_WIRE_SNAPSHOT_IS, message->head.request);
-        action.message->head.fd_count = 1;
-        action.message->body.SNAPSHOT_IS.value = action.len = parts.len;
-        if (gvmi_keep_act(m, &action))
-            return;
-    }
-    free(action.bytes);
-    free(action.message);
-    gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_NOMEM,
-                           "the keeper is out of host memory");
 }

@@ -5,7 +5,7 @@
  *   clients.c  coming, going, being cut off          grow.c    new chunks
  *   objects.c  names, rights, openings               room.c    frames and budgets
  *   fence.c    clients that were cut off             users.c   accounts: quotas and shares
- *   report.c   figures
+ *   report.c   figures                               snapshot.c figures of everything, in slices
  *   check.c    the invariants below
  *
  * An event handler changes what it must and marks objects as needing another look; gvmi_keep_settle()
@@ -82,12 +82,15 @@ typedef enum keep_lease_event {
 
 #define KEEP_CLIENT_WAITS_MAX 1024   /* acquires that a client may have waiting */
 #define KEEP_CLIENT_GROWTHS_MAX 1024 /* growths under way that a client asked for */
-#define KEEP_OPENINGS_MAX (1u << 18) /* these four by all clients together */
+#define KEEP_CLIENT_SNAPSHOTS_MAX 16 /* snapshots that a client may wait for */
+#define KEEP_OPENINGS_MAX (1u << 18) /* these by all clients together */
 #define KEEP_WAITS_MAX (1u << 16)
 #define KEEP_GROWTHS_MAX (1u << 16)
-#define KEEP_CHUNKS_MAX (1u << 20) /* of an object */
-#define KEEP_PLAN_TRIES_MAX 8      /* plans made anew for what a look at the victims showed */
-#define KEEP_AHEAD_JOBS_MAX 4      /* host frames being made ahead at a time */
+#define KEEP_SNAPSHOTS_MAX 1024u
+#define KEEP_QUEUED_BYTES_MAX (512ull << 20) /* unsent messages, and snapshots that were not read */
+#define KEEP_CHUNKS_MAX (1u << 20)           /* of an object */
+#define KEEP_PLAN_TRIES_MAX 8 /* plans made anew for what a look at the victims showed */
+#define KEEP_AHEAD_JOBS_MAX 4 /* host frames being made ahead at a time */
 
 /* ---- what is shared out among users: X(NAME, limit, reserve, what, what to do about it). The reserve
  * is for the keeper's own user and root, and at most an eighth of the limit. m is the machine. */
@@ -97,7 +100,9 @@ typedef enum keep_lease_event {
     X(OBJECTS, m->config.objects_max, 1024, "objects", "drop or close some") \
     X(OPENINGS, KEEP_OPENINGS_MAX, 8192, "openings of objects", "close some") \
     X(WAITS, KEEP_WAITS_MAX, 2048, "requests that wait for a lease", "wait for some of them") \
-    X(GROWTHS, KEEP_GROWTHS_MAX, 2048, "growths under way", "wait for some of them")
+    X(GROWTHS, KEEP_GROWTHS_MAX, 2048, "growths under way", "wait for some of them") \
+    X(SNAPSHOTS, KEEP_SNAPSHOTS_MAX, 64, "snapshots to be made or read", "wait for some of them") \
+    X(QUEUED_BYTES, KEEP_QUEUED_BYTES_MAX, 32ull << 20, "bytes to be read", "read them")
 /* clang-format on */
 
 #define GVMI_SHARE_ENUMERATOR(name, limit, reserve, what, remedy) KEEP_##name,
@@ -105,6 +110,7 @@ typedef enum keep_share { GVMI_SHARES(GVMI_SHARE_ENUMERATOR) KEEP_SHARES } keep_
 #undef GVMI_SHARE_ENUMERATOR
 
 typedef struct keep_user keep_user;
+typedef struct keep_snapshot keep_snapshot;
 typedef struct keep_client keep_client;
 typedef struct keep_object keep_object;
 typedef struct keep_opening keep_opening;
@@ -341,7 +347,14 @@ struct keep_client {
     keep_wait *waits;
     uint32_t opening_count, wait_count, growth_count;
     uint64_t committed_bytes; /* of what it created */
-    int64_t left_ns;          /* when the socket closed */
+    uint64_t outbox_bytes;    /* counted by the server: they wait to be sent */
+    /* Snapshots: requests, the first of which may be being made; bytes of the one being made, or
+     * sent; unread: it was sent, and the next waits. asking: in the user's queue. */
+    uint64_t snapshot_requests[KEEP_CLIENT_SNAPSHOTS_MAX], snapshot_bytes;
+    uint32_t snapshot_count;
+    bool unread, asking;
+    keep_client *asking_prev, *asking_next;
+    int64_t left_ns; /* when the socket closed */
     uint64_t acquires;
     keep_hold *held; /* what it may still have mapped; frames count it */
     uint32_t held_count, held_capacity;
@@ -354,7 +367,11 @@ struct keep_user {
     bool limited;                     /* limit_bytes is its own, not the default */
     uint64_t limit_bytes, used_bytes; /* of memory */
     uint64_t taken[KEEP_SHARES];
-    keep_user *prev, *next; /* all users */
+    keep_user *prev, *next;                  /* all users */
+    keep_snapshot *snapshot;                 /* being made */
+    keep_client *first_asking, *last_asking; /* for whom others are to be made */
+    bool busy;                               /* there is one of these: it is in the queue */
+    keep_user *busy_prev, *busy_next;
 };
 
 typedef struct keep_job {
@@ -413,6 +430,7 @@ struct gvmi_machine {
     uint32_t ahead_device;
 
     keep_user *users;
+    keep_user *first_busy, *last_busy;
     void *user_tree; /* tsearch(3) */
     uint64_t taken[KEEP_SHARES];
     uint32_t quota_count; /* users that are limited */
@@ -621,6 +639,17 @@ void gvmi_keep_refusal(const gvmi_machine *m, const keep_user *user, keep_share 
 
 /* ---- report.c */
 void gvmi_keep_get_info(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_describe_object(gvmi_machine *m, keep_object *object, gvm_object_info *info);
+void gvmi_keep_describe_client(gvmi_machine *m, const keep_client *client, gvm_client_info *info);
+/* Sums over objects stay as they are in info. */
+void gvmi_keep_describe_device(const gvmi_machine *m, uint32_t index, gvm_keeper_device_info *info);
+void gvmi_keep_describe_keeper(const gvmi_machine *m, gvm_keeper_info *info);
+
+/* ---- snapshot.c */
 void gvmi_keep_snapshot(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+/* The client asks no more: what was to be made for it, and counts for it, does so no more. */
+void gvmi_keep_end_snapshots(gvmi_machine *m, keep_client *client);
+/* The object goes: what is being made goes on after it. */
+void gvmi_keep_skip_object(gvmi_machine *m, const keep_object *object);
 
 #endif

@@ -1,8 +1,9 @@
 /* The server thread: it waits for the world, tells the machine, and does what the machine wants.
  *
- * A turn: wait; what happened; who is late, judged after what has come was read; messages left over
- * from the turn before; send. The machine is given its turn after every event, so few actions ever
- * wait.
+ * A turn: wait; what happened; a slice of the machine's own work; who is late, judged after what has come
+ * was read; messages left over from the turn before; send. The machine is given its turn after every
+ * event, so few actions ever wait. A turn is short whoever sends how much: it takes many messages of a
+ * client only while TURN_NS lasts, and one of each after that.
  */
 #define _GNU_SOURCE /* strerrorname_np() */
 #include <errno.h>
@@ -23,7 +24,8 @@
 #define ACCEPTS_A_TURN 16
 #define QUERY_NS (100 * NS_PER_MS)       /* how old figures about memory may be */
 #define QUERY_IDLE_NS (1000 * NS_PER_MS) /* while nobody is connected */
-#define STALL_MS 5                      /* until sending is tried again when the system was short */
+#define TURN_NS (5 * NS_PER_MS) /* after which a turn takes one more message of each client */
+#define STALL_MS 5              /* until sending is tried again when the system was short */
 #define GREETING_NS (10000 * NS_PER_MS) /* within which a client is to say something */
 #define TURN_NS_MAX (50 * NS_PER_MS)    /* counted for a turn, without its waiting */
 
@@ -98,28 +100,6 @@ static void send_message(gvm_server *server, gvmi_peer *peer, const gvmi_action 
     release_fds(fds, count);
 }
 
-static void send_snapshot(gvm_server *server, gvmi_peer *peer, const gvmi_action *action)
-{
-    const gvmi_wire_message *message = action->message;
-    gvmi_wire_message failed;
-    gvmi_fd *fd;
-    gvm_status status;
-
-    if (peer->state != PEER_OPEN)
-        return;
-    status = gvmi_page_of("gvmem-snapshot", action->bytes, action->len, &fd);
-    if (status == GVM_OK) {
-        gvmi_peer_send(server, peer, message, &fd);
-        gvmi_fd_release(fd);
-        return;
-    }
-    gvmi_wire_start(&failed, GVMI_WIRE_FAILED, message->head.request);
-    failed.body.FAILED.status = status;
-    snprintf(failed.body.FAILED.text, sizeof failed.body.FAILED.text,
-             "the keeper has no memory or file descriptors for a snapshot");
-    gvmi_peer_send(server, peer, &failed, NULL);
-}
-
 static void act_for_client(gvm_server *server, gvmi_action *action)
 {
     gvmi_peer *peer = find_peer(server, action->client);
@@ -127,7 +107,7 @@ static void act_for_client(gvm_server *server, gvmi_action *action)
     if (peer != NULL)
         switch (action->kind) {
         case GVMI_ACTION_SEND: send_message(server, peer, action); break;
-        case GVMI_ACTION_SNAPSHOT: send_snapshot(server, peer, action); break;
+        case GVMI_ACTION_SNAPSHOT: gvmi_peer_send_snapshot(server, peer, action); break;
         case GVMI_ACTION_CUT: gvmi_peer_cut(server, peer, action->reason); break;
         case GVMI_ACTION_KILL: gvmi_peer_kill(server, peer); break;
         default: gvmi_peer_forget(server, peer); break;
@@ -363,11 +343,12 @@ static void dispatch(gvm_server *server, const struct epoll_event *event)
     }
 }
 
-/* Those who connected and say nothing. */
-static void watch_greetings(gvm_server *server)
+/* Those who connected and say nothing, or do not read. */
+static void watch_peers(gvm_server *server)
 {
     for (gvmi_peer *peer = server->peers, *next; peer != NULL; peer = next) {
         next = peer->next;
+        gvmi_peer_watch_unread(server, peer);
         if (!peer->greeted && server->now_ns - peer->since_ns > GREETING_NS)
             gvmi_peer_silent(server, peer);
     }
@@ -401,7 +382,7 @@ static void tell_time(gvm_server *server)
     if (server->now_ns < server->query_ns)
         return;
     query_memory(server);
-    watch_greetings(server);
+    watch_peers(server);
     if (server->paused)
         pause_accepting(server, false);
 }
@@ -439,6 +420,8 @@ static int wait_ms(const gvm_server *server)
     int64_t left_ns = (deadline_ns < server->query_ns ? deadline_ns : server->query_ns) - now_ns;
     bool stalled = false;
 
+    if (server->working)
+        return 0;
     for (const gvmi_peer *peer = server->busy; peer != NULL; peer = peer->next_busy) {
         if (peer->more)
             return 0;
@@ -460,8 +443,11 @@ void *gvmi_server_run(void *arg)
         const int count = epoll_wait(server->epoll, events, EVENTS_A_TURN, waited_ms);
 
         look_at_clock(server, waited_ms);
+        server->turn_end_ns = server->clock_ns + TURN_NS;
         for (int i = 0; i < count; i++)
             dispatch(server, &events[i]);
+        server->working = gvmi_machine_work(server->machine);
+        gvmi_server_act(server);
         tell_time(server);
         serve_peers(server);
     }

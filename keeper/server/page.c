@@ -73,10 +73,11 @@ gvm_status gvmi_page_create(const char *name, size_t bytes, bool readonly, void 
     return status;
 }
 
-static gvm_status write_all(int fd, const void *bytes, size_t len)
+static gvm_status write_all(int fd, uint64_t offset_bytes, const void *bytes, size_t len)
 {
     for (size_t done = 0; done < len;) {
-        const ssize_t written = pwrite(fd, (const char *)bytes + done, len - done, (off_t)done);
+        const ssize_t written = pwrite(fd, (const char *)bytes + done, len - done,
+                                       (off_t)(offset_bytes + done));
 
         if (written <= 0 && errno != EINTR)
             return gvmi_fail_system(GVM_E_SYSTEM, errno, "pwrite", "cannot fill shared memory");
@@ -85,16 +86,20 @@ static gvm_status write_all(int fd, const void *bytes, size_t len)
     return GVM_OK;
 }
 
-gvm_status gvmi_page_of(const char *name, const void *bytes, size_t len, gvmi_fd **out)
+gvm_status gvmi_page_begin(const char *name, int *fd)
 {
-    int fd;
-    gvm_status status = make(name, len, &fd);
+    return make(name, 0, fd);
+}
 
-    if (status != GVM_OK)
-        return status;
-    status = write_all(fd, bytes, len);
-    if (status == GVM_OK)
-        status = seal(fd, SEALS_SIZE | F_SEAL_WRITE);
+gvm_status gvmi_page_write(int fd, uint64_t offset_bytes, const void *bytes, size_t len)
+{
+    return write_all(fd, offset_bytes, bytes, len);
+}
+
+gvm_status gvmi_page_end(int fd, gvmi_fd **out)
+{
+    const gvm_status status = seal(fd, SEALS_SIZE | F_SEAL_WRITE);
+
     if (status == GVM_OK)
         return gvmi_fd_own(fd, out);
     close(fd);

@@ -1,7 +1,8 @@
 /* Clients, as the server sees them: coming, messages, leaving, and the end of their processes.
  *
- * What comes from a client is bounded: a turn takes at most MESSAGES_A_TURN messages of one, and what
- * it does not take waits in the socket.
+ * What comes from a client is bounded: a turn takes at most MESSAGES_A_TURN messages of one, fewer when it
+ * is late, and what it does not take waits in the socket. What waits to be sent to one, and snapshots that
+ * it has not read, count against its user's share (keeper/machine/users.c).
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,6 +17,8 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <linux/sockios.h>
+
 #include "base/assert.h"
 #include "base/error.h"
 #include "base/text.h"
@@ -26,8 +29,9 @@
 #endif
 
 #define MESSAGES_A_TURN 32
-#define LAST_READS_MAX 64 /* of the socket of a process that is gone */
-#define REFUSED_MAX 64    /* clients that wait to be told that there is no room for them */
+#define OUTBOX_BYTES_FREE (64u << 10) /* unsent bytes of a client are counted in multiples of it */
+#define LAST_READS_MAX 64             /* of the socket of a process that is gone */
+#define REFUSED_MAX 64 /* clients that wait to be told that there is no room for them */
 #define UNHEARD_BYTES_MAX (4u << 20) /* read of a client that is cut off */
 #define PEER_GROUPS_MAX 65536u       /* what Linux allows a process */
 #define NUMBER_MAX (1u << 20)        /* clients' numbers are dense; far above any limit of them */
@@ -112,6 +116,15 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
+/* Closes an fd that epoll watches. Closing alone takes it out only if nobody else has it, and a program
+ * that runs a keeper may have forked. */
+static void close_watched(const gvm_server *server, int *fd)
+{
+    if (*fd >= 0)
+        (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, *fd, NULL);
+    close_fd(fd);
+}
+
 void gvmi_peer_make_busy(gvm_server *server, gvmi_peer *peer)
 {
     if (peer->busy)
@@ -134,7 +147,7 @@ static gvmi_peer *peer_new(gvm_server *server, int socket)
     peer->on_doorbell = (gvmi_source){GVMI_SOURCE_DOORBELL, peer};
     peer->on_process = (gvmi_source){GVMI_SOURCE_PROCESS, peer};
     peer->socket = socket;
-    peer->process = -1;
+    peer->process = peer->snapshot = -1;
     peer->since_ns = server->now_ns;
     peer->next = server->peers;
     if (peer->next != NULL)
@@ -152,11 +165,10 @@ static void bury(gvm_server *server, gvmi_peer *peer)
     peer->state = PEER_GONE;
     if (peer->client != 0)
         server->by_client[peer->client] = NULL;
-    /* Closing takes an fd out of epoll, but the doorbell is the client's too. */
     if (peer->fds[2] != NULL)
         (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, peer->fds[2]->fd, NULL);
-    close_fd(&peer->socket);
-    close_fd(&peer->process);
+    close_watched(server, &peer->socket);
+    close_watched(server, &peer->process);
     if (peer->prev != NULL)
         peer->prev->next = peer->next;
     else
@@ -186,6 +198,7 @@ void gvmi_peer_free(gvmi_peer *peer)
     gvmi_outbox_clear(&peer->outbox);
     close_fd(&peer->socket);
     close_fd(&peer->process);
+    close_fd(&peer->snapshot);
     release_pages(peer);
     free(peer);
 }
@@ -317,7 +330,7 @@ static void refuse(gvm_server *server, gvmi_peer *peer)
                     (unsigned)peer->uid, why.text);
     peer->state = PEER_REFUSED;
     server->refused_count++;
-    close_fd(&peer->process);
+    close_watched(server, &peer->process);
     (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, peer->socket, NULL);
     release_pages(peer);
     if (!waits || gvmi_server_watch(server, peer->socket, EPOLLIN, &peer->on_socket) != GVM_OK)
@@ -349,8 +362,10 @@ static void peer_gone(gvm_server *server, gvmi_peer *peer)
 static void peer_leave(gvmi_peer *peer)
 {
     peer->state = PEER_LEAVING;
-    peer->more = peer->stalled = false;
+    peer->more = peer->stalled = peer->unread = false;
+    peer->counted_bytes = 0;
     gvmi_outbox_clear(&peer->outbox);
+    close_fd(&peer->snapshot);
 }
 
 /* It says or hears nothing more. It may have everything mapped, with kernels that use it, until its end
@@ -365,7 +380,7 @@ static void peer_silent(gvm_server *server, gvmi_peer *peer)
 /* Of a peer that is LEAVING. */
 static void peer_closed(gvm_server *server, gvmi_peer *peer)
 {
-    close_fd(&peer->socket);
+    close_watched(server, &peer->socket);
     if (peer->process < 0)
         peer_gone(server, peer);
     else if (!is_ending(peer->pid))
@@ -420,7 +435,7 @@ void gvmi_peer_forget(gvm_server *server, gvmi_peer *peer)
         peer_gone(server, peer);
 }
 
-bool gvmi_peer_unread(void *context, uint32_t client)
+bool gvmi_peer_has_input(void *context, uint32_t client)
 {
     const gvm_server *server = context;
     const gvmi_peer *peer = client < server->client_capacity ? server->by_client[client] : NULL;
@@ -470,6 +485,8 @@ static void take_message(gvm_server *server, gvmi_peer *peer, const uint8_t *byt
         return;
     }
     peer->greeted = true;
+    if (message.head.type == GVMI_WIRE_SNAPSHOT)
+        gvmi_peer_watch_unread(server, peer);
     if (message.head.type == GVMI_WIRE_BYE) {
         peer_leave(peer);
         gvmi_machine_disconnect(server->machine, peer->client);
@@ -514,13 +531,16 @@ static void take_messages(gvm_server *server, gvmi_peer *peer)
     uint32_t start = 0;
     int count = 0;
 
-    while (count < MESSAGES_A_TURN && next_message(server, peer, &start))
+    while (count < MESSAGES_A_TURN && next_message(server, peer, &start)) {
         count++;
+        if (gvmi_server_now_ns() >= server->turn_end_ns)
+            break;
+    }
     if (peer->state != PEER_OPEN && peer->state != PEER_REFUSED)
         return;
     memmove(peer->in, peer->in + start, peer->in_len - start);
     peer->in_len -= start;
-    peer->more = count == MESSAGES_A_TURN && peer->in_len >= sizeof(gvmi_wire_head);
+    peer->more = count > 0 && peer->in_len >= sizeof(gvmi_wire_head);
     if (peer->more)
         gvmi_peer_make_busy(server, peer);
 }
@@ -636,6 +656,19 @@ void gvmi_peer_silent(gvm_server *server, gvmi_peer *peer)
 
 /* ---- what it is told */
 
+/* Tells the machine how much waits. False: the user's share does not allow it. */
+static bool count_outbox(gvm_server *server, gvmi_peer *peer)
+{
+    const size_t bytes = peer->outbox.bytes / OUTBOX_BYTES_FREE * OUTBOX_BYTES_FREE;
+
+    if (bytes == peer->counted_bytes)
+        return true;
+    if (!gvmi_machine_queued(server->machine, peer->client, bytes))
+        return false;
+    peer->counted_bytes = bytes;
+    return true;
+}
+
 void gvmi_peer_send(gvm_server *server, gvmi_peer *peer, const gvmi_wire_message *message,
                     gvmi_fd *const *fds)
 {
@@ -644,6 +677,8 @@ void gvmi_peer_send(gvm_server *server, gvmi_peer *peer, const gvmi_wire_message
     if (peer->state != PEER_OPEN || peer->mute)
         return;
     status = gvmi_outbox_add(&peer->outbox, message, fds);
+    if (status == GVM_OK && !count_outbox(server, peer))
+        status = GVM_E_LIMIT;
     if (status == GVM_OK) {
         peer->dirty = true;
         gvmi_peer_make_busy(server, peer);
@@ -667,6 +702,7 @@ void gvmi_peer_flush(gvm_server *server, gvmi_peer *peer)
     peer->stalled = state == GVMI_OUTBOX_LATER;
     if (peer->stalled)
         gvmi_peer_make_busy(server, peer);
+    (void)count_outbox(server, peer);
     blocked = state == GVMI_OUTBOX_BLOCKED;
     if (blocked != peer->writing) {
         peer->writing = blocked;
@@ -682,4 +718,71 @@ void gvmi_peer_flush(gvm_server *server, gvmi_peer *peer)
             peer_silent(server, peer);
         gvmi_server_act(server);
     }
+}
+
+/* ---- snapshots */
+
+/* What is in the socket takes memory until it is read, and so does a memfd that it brings. */
+void gvmi_peer_watch_unread(gvm_server *server, gvmi_peer *peer)
+{
+    int unread_bytes = 0;
+
+    if (!peer->unread || peer->outbox.first != NULL ||
+        (ioctl(peer->socket, SIOCOUTQ, &unread_bytes) == 0 && unread_bytes > 0))
+        return;
+    peer->unread = false;
+    gvmi_machine_snapshot_read(server->machine, peer->client);
+    server->working = true;
+}
+
+static gvm_status write_piece(gvmi_peer *peer, const gvmi_action *action)
+{
+    gvm_status status = peer->snapshot < 0 ? gvmi_page_begin("gvmem-snapshot", &peer->snapshot)
+                                           : GVM_OK;
+
+    return status == GVM_OK
+               ? gvmi_page_write(peer->snapshot, action->offset_bytes, action->bytes, action->len)
+               : status;
+}
+
+/* All of it is written. */
+static gvm_status finish_snapshot(gvm_server *server, gvmi_peer *peer, const gvmi_wire_message *message)
+{
+    gvmi_fd *fd;
+    const gvm_status status = gvmi_page_end(peer->snapshot, &fd);
+
+    peer->snapshot = -1;
+    if (status != GVM_OK)
+        return status;
+    peer->unread = true;
+    gvmi_peer_send(server, peer, message, &fd);
+    gvmi_fd_release(fd);
+    return GVM_OK;
+}
+
+void gvmi_peer_send_snapshot(gvm_server *server, gvmi_peer *peer, const gvmi_action *action)
+{
+    const gvmi_wire_message *message = action->message;
+    gvmi_wire_message failed;
+    gvm_status status = GVM_OK;
+
+    if (peer->state != PEER_OPEN)
+        return;
+    if (action->len > 0 && !peer->snapshot_lost)
+        peer->snapshot_lost = write_piece(peer, action) != GVM_OK;
+    if (message == NULL)
+        return;
+    if (message->head.type == GVMI_WIRE_FAILED)
+        gvmi_peer_send(server, peer, message, NULL);
+    else if (peer->snapshot_lost || (status = finish_snapshot(server, peer, message)) != GVM_OK) {
+        gvmi_wire_start(&failed, GVMI_WIRE_FAILED, message->head.request);
+        failed.body.FAILED.status = GVM_E_SYSTEM;
+        snprintf(failed.body.FAILED.text, sizeof failed.body.FAILED.text,
+                 "the keeper has no memory or file descriptors for a snapshot");
+        gvmi_peer_send(server, peer, &failed, NULL);
+        gvmi_machine_snapshot_read(server->machine, peer->client);
+        server->working = true;
+    }
+    close_fd(&peer->snapshot);
+    peer->snapshot_lost = false;
 }

@@ -66,7 +66,7 @@ static void fill_config(gvm_server *server, const gvm_server_options *o)
     config->revoke_timeout_ms = o->revoke_timeout_ms != 0 ? o->revoke_timeout_ms : REVOKE_TIMEOUT_MS;
     config->lease_timeout_ms = o->lease_timeout_ms;
     config->fence_kills = o->fence == GVM_FENCE_KILL;
-    config->unread = gvmi_peer_unread;
+    config->unread = gvmi_peer_has_input;
     config->unread_context = server;
     config->uid = geteuid();
     config->pid = (uint64_t)getpid();

@@ -76,8 +76,12 @@ void gvmi_listener_close(gvmi_listener *listener);
 gvm_status gvmi_page_create(const char *name, size_t bytes, bool readonly, void **address,
                             gvmi_fd **fd);
 
-/* An unchangeable memfd with these bytes. */
-gvm_status gvmi_page_of(const char *name, const void *bytes, size_t len, gvmi_fd **fd);
+/* A memfd that is written bit by bit; end() makes it unchangeable and takes it over, on failure, too.
+ *
+ * GVM_E_NOMEM, GVM_E_LIMIT, GVM_E_SYSTEM */
+gvm_status gvmi_page_begin(const char *name, int *fd);
+gvm_status gvmi_page_write(int fd, uint64_t offset_bytes, const void *bytes, size_t len);
+gvm_status gvmi_page_end(int fd, gvmi_fd **out);
 
 /* ---- peers */
 
@@ -117,6 +121,10 @@ struct gvmi_peer {
     gvmi_permit_slot *permits;
     gvmi_fd *fds[3]; /* as WELCOME brings them; the pages' are let go once it is on its way */
     gvmi_outbox outbox;
+    size_t counted_bytes; /* of the outbox, as the machine knows them */
+    int snapshot;         /* a memfd that is being written; -1 */
+    bool snapshot_lost;   /* part of it could not be written */
+    bool unread;          /* it was sent a snapshot, which it may not have read */
     int64_t since_ns;
     bool greeted; /* a message has come */
     bool more;    /* there may be a whole message in `in` */
@@ -160,6 +168,8 @@ struct gvm_server {
     gvmi_log log;
     int64_t now_ns, query_ns; /* query_ns: when memory is to be looked at next */
     int64_t clock_ns;         /* CLOCK_MONOTONIC when now_ns was set */
+    int64_t turn_end_ns;      /* when this turn should be over */
+    bool working;             /* the machine has more to do that nobody waits for */
 };
 
 /* A socket of a client, made in this process. */
@@ -215,7 +225,12 @@ void gvmi_peer_kill(gvm_server *server, gvmi_peer *peer);
 void gvmi_peer_forget(gvm_server *server, gvmi_peer *peer);
 
 /* For the machine: there is something of the client that was not read yet. */
-bool gvmi_peer_unread(void *server, uint32_t client);
+bool gvmi_peer_has_input(void *server, uint32_t client);
+/* A piece of a snapshot; see GVMI_ACTION_SNAPSHOT. */
+void gvmi_peer_send_snapshot(gvm_server *server, gvmi_peer *peer, const gvmi_action *action);
+
+/* Has it read the snapshot that it was sent? */
+void gvmi_peer_watch_unread(gvm_server *server, gvmi_peer *peer);
 
 /* Ends it: all it had is given back, now or when the server ends. */
 void gvmi_peer_free(gvmi_peer *peer);

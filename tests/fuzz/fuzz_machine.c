@@ -68,6 +68,8 @@ typedef struct client {
     uint32_t slot_end; /* all slots ever opened are below */
     gvmi_lease_slot *leases;
     gvmi_permit_slot *permits;
+    uint64_t snapshot_bytes; /* that came of one */
+    bool snapshot_sent;      /* it came whole, and was not said to be read */
 } client;
 
 static struct world {
@@ -251,28 +253,49 @@ static void receive(const gvmi_action *action)
         remember(c, false, m.body.OPENED.slot, 0);
         break;
     case GVMI_WIRE_SNAPSHOT_IS:
-        want(action->kind == GVMI_ACTION_SNAPSHOT && m.body.SNAPSHOT_IS.value == action->len,
+        want(action->kind == GVMI_ACTION_SNAPSHOT && m.body.SNAPSHOT_IS.value == c->snapshot_bytes,
              "a snapshot is not what it is said to be");
         break;
     default: break;
     }
 }
 
+static void receive_piece(const gvmi_action *action)
+{
+    client *c = client_of(action->client);
+
+    if (action->offset_bytes + action->len > c->snapshot_bytes)
+        c->snapshot_bytes = action->offset_bytes + action->len;
+    if (action->message != NULL) {
+        receive(action);
+        c->snapshot_bytes = 0;
+        c->snapshot_sent = action->message->head.type == GVMI_WIRE_SNAPSHOT_IS;
+    }
+    free(action->message);
+    free(action->bytes);
+}
+
 static void leave(client *c)
 {
-    c->connected = false;
+    c->connected = c->snapshot_sent = false;
+    c->snapshot_bytes = 0;
     c->request_count = c->todo_count = 0;
+}
+
+static void forget(client *c)
+{
+    want(!c->connected, "a client is forgotten that is connected");
+    c->used = false;
+    gvmi_machine_exited(w.machine, c->number);
 }
 
 static void act(const gvmi_action *action)
 {
     switch (action->kind) {
-    case GVMI_ACTION_SNAPSHOT:
+    case GVMI_ACTION_SNAPSHOT: receive_piece(action); break;
     case GVMI_ACTION_SEND:
         receive(action);
         free(action->message);
-        if (action->kind == GVMI_ACTION_SNAPSHOT)
-            free(action->bytes);
         break;
     case GVMI_ACTION_MAKE:
     case GVMI_ACTION_COPY:
@@ -288,6 +311,10 @@ static void act(const gvmi_action *action)
         want(client_of(action->client)->connected, "a client is cut off that is not connected");
         leave(client_of(action->client));
         break;
+    case GVMI_ACTION_KILL:
+        want(w.config.fence_kills, "a process is killed that need not be");
+        break;
+    case GVMI_ACTION_FORGET: forget(client_of(action->client)); break;
     default: fail("an unknown action");
     }
 }
@@ -318,6 +345,8 @@ static void depart(client *c)
 static void exit_client(client *c)
 {
     depart(c);
+    if (!c->used) /* forgotten */
+        return;
     gvmi_machine_exited(w.machine, c->number);
     c->used = false;
     settle();
@@ -533,8 +562,19 @@ static void greet(client *c)
     send_message(c, &m);
 }
 
+/* Every client reads what it was sent, sooner or later. */
+static void read_snapshots(void)
+{
+    for (uint32_t i = 0; i < MACHINE_CLIENTS; i++)
+        if (w.clients[i].snapshot_sent) {
+            w.clients[i].snapshot_sent = false;
+            gvmi_machine_snapshot_read(w.machine, w.clients[i].number);
+        }
+}
+
 static void tick(int64_t ms)
 {
+    read_snapshots();
     w.now_ns += ms * NS_PER_MS;
     gvmi_machine_tick(w.machine, w.now_ns);
     settle();
@@ -575,6 +615,10 @@ static void event_coming_and_going(client *c)
         depart(c);
     } else if (how % 4 == PEER_EXITS) {
         exit_client(c);
+    } else if (how % 4 == PEER_CLOSES) {
+        leave(c);
+        gvmi_machine_closed(w.machine, c->number);
+        settle();
     }
 }
 
@@ -583,6 +627,8 @@ static void event(void)
     const uint8_t op = next_byte();
     client *c = &w.clients[op / 16 % MACHINE_CLIENTS];
 
+    (void)gvmi_machine_work(w.machine); /* a slice between any two events */
+    settle();
     switch (op % 16) {
     case EVENT_JOB: event_job(); return;
     case EVENT_TICK: tick(next_byte()); return;
@@ -661,6 +707,10 @@ static void calm_down(void)
             end_job(0, GVM_OK);
             settle();
         }
+        while (gvmi_machine_work(w.machine))
+            settle();
+        settle();
+        read_snapshots();
         for (client *c = w.clients; c < w.clients + MACHINE_CLIENTS; c++) {
             while (c->connected && c->todo_count > 0)
                 answer(c);

@@ -13,7 +13,7 @@ enum {
     EVENT_JOB = 0,    /* which, how it ends: < JOB_FAILS well */
     EVENT_TICK = 1,   /* ms */
     EVENT_BUDGET = 2, /* device, or with SET_QUOTA user; 1/8 MiB or MiB */
-    EVENT_PEER = 3,   /* a client comes: its user id; goes: PEER_LEAVES, PEER_EXITS */
+    EVENT_PEER = 3,   /* a client comes: its user id; goes: PEER_LEAVES, PEER_EXITS, PEER_CLOSES */
     EVENT_BYTES = 4,  /* half of how many, and so many bytes */
     EVENT_LEASE = 5,  /* slot, LEASE_... */
     EVENT_BELL = 7,
@@ -29,6 +29,7 @@ enum {
     SET_QUOTA = 128,
     PEER_LEAVES = 0,
     PEER_EXITS = 1,
+    PEER_CLOSES = 2,   /* its socket; it lives */
     PEER_SILENT = 128, /* comes without HELLO */
     LEASE_READ = 0,
     LEASE_WRITE = 1,

@@ -186,7 +186,7 @@ options)
     prints out '^usage: gvmem-keeper'
     for arguments in --nonsense more '-s' '--socket=' '-m 0' '-m 1000' '-m 8' '-m rw' '-d x' '-d 0,' '-d -1' \
         '-d 0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16' '-b 1M' '-b x' '-B 1' '-k 0' '-a -1' '-l 1Q' '-q x' '-q 1M' '-q =1G' \
-        '-q -1=1G' '-q 5=' '-q 4294967295=1G' '--revoke-timeout 0' '--lease-timeout x' '--clients 0' '--clients 1025' \
+        '-q -1=1G' '-q 5=' '-q 4294967295=1G' '--revoke-timeout 0' '--lease-timeout x' '--fence=no' '--clients 0' '--clients 1025' \
         '--ready-fd x' '--ready-fd 77'; do
         # shellcheck disable=SC2086 # words
         expect 2 $arguments
@@ -303,6 +303,21 @@ flags) # each option has an effect that can be seen (--ready-fd: all of them; -V
     [ "$(figure keeper cut_offs)" = 1 ] || fail 'nobody was cut off'
     exec 5>&-
     wait "$second" || :
+    second=
+    stop TERM 0
+
+    # The same, and the process that keeps the lease is killed.
+    start -s "$socket" -d 0 -b 64M -B 64M --lease-timeout 1 --fence=kill
+    "$test_holder" "$socket" </dev/null >"$folder/out" || fail 'the objects'
+    "$test_holder" "$socket" write <"$folder/to_writer" >"$folder/from_writer" &
+    second=$!
+    exec 5>"$folder/to_writer"
+    IFS= read -r said <"$folder/from_writer"
+    timeout 15 "$test_holder" "$socket" write </dev/null >"$folder/out" 5>&- || fail '--fence'
+    killed=0
+    wait "$second" || killed=$?
+    [ "$killed" -eq 137 ] || fail "a writer that was cut off ended with $killed, not by SIGKILL"
+    exec 5>&-
     second=
     stop TERM 0
     ;;

@@ -468,6 +468,7 @@ static void free_process(world *w, process *p)
         free(p->requests[i].message);
     free(p->leases);
     free(p->permits);
+    free(p->snapshot);
     free(p->known);
     free(p->openings);
     free(p);

@@ -524,8 +524,37 @@ static void action_forget(world *w, const gvmi_action *action)
     gvmi_machine_exited(w->machine, p->client);
 }
 
+/* Pieces of a snapshot are put together, and count as read at once. */
+static void action_snapshot(world *w, gvmi_action *action)
+{
+    process *p = process_of(w, action->client);
+    const size_t end = action->offset_bytes + action->len;
+
+    if (p == NULL) {
+        world_wrong(w, "a snapshot for client %u, who is not there", action->client);
+    } else if (action->len > 0) {
+        if (end > p->snapshot_len) {
+            p->snapshot = must(realloc(p->snapshot, end));
+            p->snapshot_len = end;
+        }
+        memcpy(p->snapshot + action->offset_bytes, action->bytes, action->len);
+    }
+    free(action->bytes);
+    action->bytes = NULL;
+    if (action->message == NULL || p == NULL) {
+        free(action->message);
+        return;
+    }
+    action->bytes = p->snapshot;
+    action->len = p->snapshot_len;
+    p->snapshot = NULL;
+    p->snapshot_len = 0;
+    action_send(w, action);
+    gvmi_machine_snapshot_read(w->machine, p->client);
+}
+
 /* Takes out and does what the latest event led to. */
-static void world_act(world *w)
+static void act_all(world *w)
 {
     static gvmi_action action;
     uint32_t count = 0;
@@ -539,8 +568,9 @@ static void world_act(world *w)
         switch (action.kind) {
         case GVMI_ACTION_SEND:
             action.bytes = NULL;
-            /* fall through */
-        case GVMI_ACTION_SNAPSHOT: action_send(w, &action); break;
+            action_send(w, &action);
+            break;
+        case GVMI_ACTION_SNAPSHOT: action_snapshot(w, &action); break;
         case GVMI_ACTION_MAKE:
         case GVMI_ACTION_COPY:
         case GVMI_ACTION_ZERO: action_job(w, &action); break;
@@ -550,6 +580,18 @@ static void world_act(world *w)
         default: world_wrong(w, "action %d is none", (int)action.kind);
         }
     }
+}
+
+/* With what the machine does between events, so that a snapshot is of one moment: the model's. */
+static void world_act(world *w)
+{
+    bool more;
+
+    act_all(w);
+    do {
+        more = gvmi_machine_work(w->machine);
+        act_all(w);
+    } while (more && w->problem[0] == '\0');
     zombie_check_dropped(w);
     model_refresh(w);
     if (w->problem[0] == '\0' && world_random(w, w->check_every) == 0 && !gvmi_machine_check(w->machine))

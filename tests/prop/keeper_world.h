@@ -168,8 +168,10 @@ typedef enum mapper_phase {
 } mapper_phase;
 
 typedef struct process {
-    uint32_t index;  /* its bit */
-    uint32_t client; /* the machine's number */
+    uint32_t index;    /* its bit */
+    uint32_t client;   /* the machine's number */
+    uint8_t *snapshot; /* what came of one */
+    size_t snapshot_len;
     gvmi_credentials who;
     bool honest, stopped;
     bool hung_up;      /* it closed its socket */

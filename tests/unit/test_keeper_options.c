@@ -529,6 +529,43 @@ static int give_lease_timeout(void *arg)
     return 0;
 }
 
+/* A writer that is cut off: it lives, or is killed. */
+static int give_fence(void *arg)
+{
+    world w;
+    gvm_object *object;
+    gvm_lease lease;
+    other o;
+    int status;
+
+    (void)arg;
+    use_devices(1);
+    choose_path(&w);
+    for (uint32_t fence = GVM_FENCE_COPY; fence <= GVM_FENCE_KILL; fence++) {
+        CHILD_EXPECT(start(&w, (gvm_server_options){
+                                   .path = w.path, .lease_timeout_ms = 200, .fence = fence}) == 0);
+        CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
+        CHILD_EXPECT(start_other(&w, true, &o) == 0);
+        CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+        if (fence == GVM_FENCE_COPY) {
+            CHILD_EXPECT(waitpid(o.pid, &status, WNOHANG) == 0 && end_other(&o) == 0);
+        } else {
+            CHILD_EXPECT(waitpid(o.pid, &status, 0) == o.pid && WIFSIGNALED(status));
+            CHILD_EXPECT(WTERMSIG(status) == SIGKILL);
+            close(o.told);
+        }
+        gvm_object_close(object);
+        stop(&w);
+    }
+    return 0;
+}
+
+static void server_fence_given_decides_on_writers_cut_off(void **state)
+{
+    (void)state;
+    assert_child_succeeds(give_fence, NULL);
+}
+
 static void server_lease_timeout_given_is_kept(void **state)
 {
     (void)state;
@@ -857,6 +894,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(server_quotas_given_are_kept),
         cmocka_unit_test(server_revoke_timeout_given_is_kept),
         cmocka_unit_test(server_lease_timeout_given_is_kept),
+        cmocka_unit_test(server_fence_given_decides_on_writers_cut_off),
         cmocka_unit_test(server_trace_path_given_has_acquires_with_hints),
         cmocka_unit_test(server_without_descriptors_answers_the_cause),
         cmocka_unit_test(object_options_given_are_the_objects),

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "keeper/machine/state.h"
+#include "keeper/snapshot.h"
 #include "tests/unit/unit.h"
 
 #define MIB (1ull << 20)
@@ -21,7 +22,10 @@ typedef struct actor {
     uint32_t type, answers; /* of the last answer; how many there were */
     gvm_status status;      /* of it, if it was FAILED */
     char text[GVMI_WIRE_TEXT_BYTES];
-    uint32_t slot; /* of the last OPENED */
+    uint32_t slot;     /* of the last OPENED */
+    uint8_t *snapshot; /* what came of one so far, or the last */
+    size_t snapshot_len;
+    bool snapshot_over; /* the next piece is of another one */
     bool cut;
 } actor;
 
@@ -73,6 +77,26 @@ static void deliver(world *w, gvmi_action *action)
     free(m);
 }
 
+static void take_piece(world *w, gvmi_action *action)
+{
+    actor *a = find_actor(w, action->client);
+    const size_t end = action->offset_bytes + action->len;
+
+    if (a->snapshot_over)
+        a->snapshot_len = 0;
+    a->snapshot_over = action->message != NULL;
+    if (end > a->snapshot_len) {
+        a->snapshot = realloc(a->snapshot, end);
+        assert_non_null(a->snapshot);
+        a->snapshot_len = end;
+    }
+    if (action->len > 0)
+        memcpy(a->snapshot + action->offset_bytes, action->bytes, action->len);
+    free(action->bytes);
+    if (action->message != NULL)
+        deliver(w, action);
+}
+
 static void start_job(world *w, uint64_t job)
 {
     if (w->hold_jobs) {
@@ -90,6 +114,7 @@ static void run(world *w)
     while (gvmi_machine_next(w->machine, &action)) {
         switch (action.kind) {
         case GVMI_ACTION_SEND: deliver(w, &action); break;
+        case GVMI_ACTION_SNAPSHOT: take_piece(w, &action); break;
         case GVMI_ACTION_CUT: find_actor(w, action.client)->cut = true; break;
         case GVMI_ACTION_DROP: break;
         default: start_job(w, action.job);
@@ -157,6 +182,7 @@ static void leave(world *w, actor *a)
     run(w);
     free(a->leases);
     free(a->permits);
+    free(a->snapshot);
     *a = w->actors[--w->actor_count];
 }
 
@@ -207,6 +233,18 @@ static gvm_status grow(world *w, actor *a, uint32_t slot, uint64_t bytes)
     a->status = GVM_OK;
     say(w, a, &m);
     return a->status;
+}
+
+static void close_slot(world *w, actor *a, uint32_t slot)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_CLOSE, 13);
+    m.body.CLOSE.slot = slot;
+    a->type = 0;
+    say(w, a, &m);
+    assert_int_equal(a->type, GVMI_WIRE_DONE);
+    a->type = 0;
 }
 
 static void end_jobs(world *w)
@@ -400,6 +438,158 @@ static void growth_beyond_both_budgets_makes_nothing(void **state)
     end_world(&w);
 }
 
+/* ---- snapshots */
+
+static void ask_snapshot(world *w, actor *a)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_SNAPSHOT, 12);
+    a->type = 0;
+    say(w, a, &m);
+}
+
+static bool work(world *w)
+{
+    const bool more = gvmi_machine_work(w->machine);
+
+    run(w);
+    assert_true(gvmi_machine_check(w->machine));
+    return more;
+}
+
+static const gvmi_snapshot_head *head_of(const actor *a)
+{
+    return (const gvmi_snapshot_head *)(const void *)a->snapshot;
+}
+
+static const gvm_object_info *objects_of(const actor *a)
+{
+    return (const gvm_object_info *)(const void *)(a->snapshot + sizeof(gvmi_snapshot_head) +
+                                                   sizeof(gvm_keeper_info) +
+                                                   sizeof(gvm_keeper_device_info));
+}
+
+/* Others are served between the slices, and what they end and make does no harm. */
+static void snapshot_of_many_objects_is_made_in_slices(void **state)
+{
+    world w;
+    actor *a, *b;
+    unsigned slices = 1;
+    uint32_t first, count;
+
+    (void)state;
+    start_world(&w, 32, 8192);
+    a = join(&w, 1);
+    b = join(&w, KEEPER_UID);
+    for (unsigned i = 0; i < 1000; i++)
+        assert_int_equal(create(&w, a, "", 0), GVM_OK);
+    assert_int_equal(create(&w, b, "/b", 0), GVM_OK);
+    ask_snapshot(&w, a);
+    assert_int_equal(a->type, 0);
+    while (work(&w)) {
+        first = a->slot - slices * 200; /* some that were shown, and some that were to be */
+        for (uint32_t slot = first; slot < first + 50; slot++)
+            close_slot(&w, a, slot);
+        assert_int_equal(create(&w, b, "", 0), GVM_OK);
+        slices++;
+    }
+    assert_int_equal(a->type, GVMI_WIRE_SNAPSHOT_IS);
+    assert_in_range(slices, 5, 8);
+    count = head_of(a)->object_count; /* its own: the other's is not for it to read */
+    assert_in_range(count, 800, 1000);
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(objects_of(a)[i].owner_uid, 1);
+    assert_int_equal(head_of(a)->client_count, 2);
+    end_world(&w);
+}
+
+static void snapshot_is_made_when_the_one_before_is_read(void **state)
+{
+    world w;
+    actor *a;
+
+    (void)state;
+    start_world(&w, 32, 64);
+    a = join(&w, 1);
+    ask_snapshot(&w, a);
+    ask_snapshot(&w, a);
+    while (work(&w))
+        ;
+    assert_int_equal(a->type, GVMI_WIRE_SNAPSHOT_IS);
+    a->type = 0;
+    assert_false(work(&w)); /* one memfd a client */
+    assert_true(w.machine->taken[KEEP_QUEUED_BYTES] > 0);
+    gvmi_machine_snapshot_read(w.machine, a->number);
+    assert_int_equal(w.machine->taken[KEEP_QUEUED_BYTES], 0);
+    while (work(&w))
+        ;
+    assert_int_equal(a->type, GVMI_WIRE_SNAPSHOT_IS);
+    for (unsigned i = 0; i < KEEP_CLIENT_SNAPSHOTS_MAX; i++)
+        ask_snapshot(&w, a);
+    assert_int_equal(a->type, 0);
+    ask_snapshot(&w, a);
+    assert_int_equal(a->status, GVM_E_LIMIT);
+    end_world(&w);
+}
+
+/* Users take turns, however many of them one user wants. */
+static void snapshot_of_one_user_does_not_wait_for_those_of_another(void **state)
+{
+    world w;
+    actor *greedy[10], *other;
+    unsigned slices = 0;
+
+    (void)state;
+    start_world(&w, 64, 8192);
+    other = join(&w, 2);
+    for (unsigned i = 0; i < 10; i++)
+        greedy[i] = join(&w, 1);
+    for (unsigned i = 0; i < 1000; i++)
+        assert_int_equal(create(&w, greedy[0], "", 0), GVM_OK);
+    for (unsigned i = 0; i < 10; i++)
+        ask_snapshot(&w, greedy[i]);
+    ask_snapshot(&w, other);
+    while (other->type == 0) {
+        assert_true(work(&w) || other->type != 0);
+        slices++;
+    }
+    assert_int_equal(other->type, GVMI_WIRE_SNAPSHOT_IS);
+    assert_true(slices <= 2 * (4 + 1 + 1));
+    end_world(&w);
+}
+
+/* The memory behind what is not read counts to the user that does not read it. */
+static void snapshots_that_are_not_read_are_bounded_by_user(void **state)
+{
+    world w;
+    actor *a;
+    unsigned made = 0;
+
+    (void)state;
+    start_world(&w, 64, 8192);
+    a = join(&w, 1);
+    assert_true(gvmi_machine_queued(w.machine, a->number, KEEP_QUEUED_BYTES_MAX / 2 - (17 << 20)));
+    for (unsigned i = 0; i < 2000; i++)
+        assert_int_equal(create(&w, a, "", 0), GVM_OK);
+    assert_false(gvmi_machine_queued(w.machine, a->number, KEEP_QUEUED_BYTES_MAX / 2));
+    do {
+        a = join(&w, 1);
+        ask_snapshot(&w, a);
+        while (work(&w))
+            ;
+        made += a->type == GVMI_WIRE_SNAPSHOT_IS;
+    } while (a->type == GVMI_WIRE_SNAPSHOT_IS);
+    assert_int_equal(a->status, GVM_E_LIMIT);
+    assert_in_range(made, 1, 2); /* of 0.8 MB each, of the 1 MiB that its share left */
+    a = join(&w, 2);
+    ask_snapshot(&w, a);
+    while (work(&w))
+        ;
+    assert_int_equal(a->type, GVMI_WIRE_SNAPSHOT_IS);
+    end_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -412,6 +602,10 @@ int main(void)
         cmocka_unit_test(growths_that_wait_are_bounded_and_answered_in_order),
         cmocka_unit_test(growths_of_a_client_that_left_count_as_its_users),
         cmocka_unit_test(growth_beyond_both_budgets_makes_nothing),
+        cmocka_unit_test(snapshot_of_many_objects_is_made_in_slices),
+        cmocka_unit_test(snapshot_is_made_when_the_one_before_is_read),
+        cmocka_unit_test(snapshot_of_one_user_does_not_wait_for_those_of_another),
+        cmocka_unit_test(snapshots_that_are_not_read_are_bounded_by_user),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -19,13 +19,16 @@
 #include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
+#include <sys/wait.h>
 #include <time.h>
 
 #include <gvmem/keeper.h>
 #include <gvmem/server.h>
 
 #include "base/size.h"
+#include "keeper/client/client.h"
 #include "keeper/snapshot.h"
 #include "keeper/wire.h"
 #include "keeper/words.h"
@@ -336,6 +339,123 @@ static void client_too_many_is_told_so(void **state)
 {
     (void)state;
     assert_child_succeeds(be_refused, NULL);
+}
+
+/* ---- floods */
+
+#define SNAPSHOTS_ASKED 1000
+#define SNAPSHOTS_MADE_MAX 17 /* one that is not read, and 16 that wait */
+#define ROUNDS 50             /* of another client, while those requests are taken */
+
+static int ask_for_snapshots_without_reading(void *arg)
+{
+    world w;
+    client a, b;
+    int made = 0, refused = 0, fds;
+
+    (void)arg;
+    if (start(&w, 0) != 0)
+        return 1;
+    CHILD_EXPECT(greet(dial(&w), &a) && greet(dial(&w), &b));
+    fds = count_entries("/proc/self/fd");
+    for (uint64_t i = 0; i < SNAPSHOTS_ASKED; i++)
+        CHILD_EXPECT(tell_plain(b.socket, GVMI_WIRE_SNAPSHOT, 100 + i));
+    for (int i = 0; i < ROUNDS; i++)
+        CHILD_EXPECT(count_clients(&a) == 2);
+    CHILD_EXPECT(count_entries("/proc/self/fd") <= fds + 2); /* the keeper is here, too */
+    while (made + refused < SNAPSHOTS_ASKED) {
+        gvmi_client_message message;
+
+        CHILD_EXPECT(gvmi_client_receive(b.socket, TIMEOUT_MS, &message) == GVM_OK);
+        if (message.wire.head.type == GVMI_WIRE_SNAPSHOT_IS) {
+            made++;
+        } else {
+            refused++;
+            CHILD_EXPECT(message.wire.head.type == GVMI_WIRE_FAILED &&
+                         message.wire.body.FAILED.status == GVM_E_LIMIT);
+        }
+        gvmi_client_close_fds(&message);
+    }
+    CHILD_EXPECT(made >= 1 && made <= SNAPSHOTS_MADE_MAX);
+    CHILD_EXPECT(count_clients(&b) == 2); /* who reads gets more */
+    hang_up(&a);
+    hang_up(&b);
+    return stop(&w);
+}
+
+static void client_that_does_not_read_snapshots_holds_one(void **state)
+{
+    (void)state;
+    assert_child_succeeds(ask_for_snapshots_without_reading, NULL);
+}
+
+/* As another user: connects, with or without a word, until it is refused; writes how often it was not. Stays
+ * until the pipe that it reads is closed. */
+static void connect_as(const world *w, uid_t uid, bool silent, int out, int in)
+{
+    gvmi_wire_message message;
+    uint8_t count = 0;
+    client c;
+    char byte;
+
+    if (setresgid(uid, uid, uid) != 0 || setresuid(uid, uid, uid) != 0)
+        _exit(1);
+    for (int fd; count < 100 && (fd = dial(w)) >= 0; count++) {
+        if (!silent && !greet(fd, &c))
+            break;
+        if (silent && (recv(fd, &message, 1, MSG_DONTWAIT) == 0 || count == 50))
+            break;
+    }
+    (void)!write(out, &count, 1);
+    (void)!read(in, &byte, 1);
+    _exit(0);
+}
+
+/* 32 clients: 4 are for root, another user gets 14 of the rest. */
+static int flood_with_connections(void *arg)
+{
+    world w;
+    client a, b[4];
+    int out[2], in[2], status;
+    uint8_t count = 0;
+    pid_t pids[3];
+
+    (void)arg;
+    if (start(&w, 32) != 0)
+        return 1;
+    CHILD_EXPECT(chmod(w.path, 0666) == 0 && pipe2(out, O_CLOEXEC) == 0 && pipe2(in, O_CLOEXEC) == 0);
+    for (unsigned i = 0; i < 3; i++) { /* the second says nothing, and is refused as often as it tries */
+        pids[i] = fork();
+        if (pids[i] == 0) {
+            close(in[1]);
+            connect_as(&w, 60001 + i, i == 1, out[1], in[0]);
+        }
+        CHILD_EXPECT(read(out[0], &count, 1) == 1);
+        CHILD_EXPECT(i != 0 || count == 14);
+        CHILD_EXPECT(i != 2 || count >= 2);
+    }
+    CHILD_EXPECT(greet(dial(&w), &a));
+    for (unsigned i = 0; i < 3; i++)
+        CHILD_EXPECT(greet(dial(&w), &b[i]));
+    for (unsigned i = 0; i < 3; i++)
+        hang_up(&b[i]);
+    close(in[1]);
+    for (unsigned i = 0; i < 3; i++)
+        CHILD_EXPECT(waitpid(pids[i], &status, 0) == pids[i] && WIFEXITED(status));
+    CHILD_EXPECT(are_clients(&a, 1));
+    hang_up(&a);
+    close(in[0]);
+    close(out[0]);
+    close(out[1]);
+    return stop(&w);
+}
+
+static void connections_of_users_leave_room_for_others_and_root(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    assert_child_succeeds(flood_with_connections, NULL);
 }
 
 /* What no client says, once instead of HELLO and once after it. */
@@ -804,6 +924,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(client_comes_and_goes),
         cmocka_unit_test(client_too_many_is_told_so),
+        cmocka_unit_test(client_that_does_not_read_snapshots_holds_one),
+        cmocka_unit_test(connections_of_users_leave_room_for_others_and_root),
         cmocka_unit_test(client_that_speaks_nonsense_is_cut_off),
         cmocka_unit_test(client_that_never_reads_is_cut_off),
         cmocka_unit_test(messages_at_once_are_answered_in_order),
