@@ -343,8 +343,8 @@ typedef struct gvm_keeper_info {
     uint32_t devices, objects, clients, reserved;
 } gvm_keeper_info;
 
-/* Everything the caller may see. Each record is of one moment; with many objects the keeper puts the
- * whole together over several, while it serves others: objects made meanwhile may be missing, and sums
+/* Everything the caller may see. Each record is of one moment; with some hundred objects or more the
+ * keeper puts the whole together over several, while it serves others: objects made meanwhile may be missing, and sums
  * may differ a little. */
 typedef struct gvm_keeper_snapshot {
     gvm_keeper_info keeper;

@@ -250,7 +250,8 @@ static void add_to_device(const gvm_object_info *object, gvm_keeper_device_info 
         device->leased_bytes += object->device_bytes;
 }
 
-static void append_objects(gvmi_machine *m, keep_user *user)
+/* Returns how much was looked at. */
+static uint32_t append_objects(gvmi_machine *m, keep_user *user)
 {
     keep_snapshot *snapshot = user->snapshot;
     gvm_object_info *records = malloc(SLICE_RECORDS_MAX * sizeof *records);
@@ -258,7 +259,7 @@ static void append_objects(gvmi_machine *m, keep_user *user)
 
     if (records == NULL) {
         fail(m, user, GVM_E_NOMEM);
-        return;
+        return 0;
     }
     for (; snapshot->next_object != NULL && looked < SLICE_RECORDS_MAX && units < SLICE_UNITS_MAX;
          looked++) {
@@ -272,9 +273,10 @@ static void append_objects(gvmi_machine *m, keep_user *user)
     }
     snapshot->head.object_count += count;
     append(m, user, records, count * sizeof *records);
+    return units;
 }
 
-static void append_clients(gvmi_machine *m, keep_user *user)
+static uint32_t append_clients(gvmi_machine *m, keep_user *user)
 {
     keep_snapshot *snapshot = user->snapshot;
     gvm_client_info *records = malloc(SLICE_RECORDS_MAX * sizeof *records);
@@ -282,7 +284,7 @@ static void append_clients(gvmi_machine *m, keep_user *user)
 
     if (records == NULL) {
         fail(m, user, GVM_E_NOMEM);
-        return;
+        return 0;
     }
     for (; snapshot->next_client < m->client_capacity && count < SLICE_RECORDS_MAX &&
            units < SLICE_UNITS_MAX;
@@ -296,6 +298,7 @@ static void append_clients(gvmi_machine *m, keep_user *user)
     }
     snapshot->head.client_count += count;
     append(m, user, records, count * sizeof *records);
+    return units;
 }
 
 /* What comes first is made and sent last, as it counts the rest. */
@@ -357,6 +360,21 @@ static void begin(gvmi_machine *m, keep_user *user)
     user->snapshot = snapshot;
 }
 
+/* A slice: what is short is made in one, and so of one moment. */
+static void make_slice(gvmi_machine *m, keep_user *user)
+{
+    uint32_t units = 0;
+
+    while (user->snapshot != NULL && units < SLICE_RECORDS_MAX) {
+        if (user->snapshot->next_object != NULL)
+            units += append_objects(m, user);
+        else if (user->snapshot->next_client < m->client_capacity)
+            units += append_clients(m, user);
+        else
+            finish(m, user);
+    }
+}
+
 bool gvmi_machine_work(gvmi_machine *m)
 {
     keep_user *user = m->first_busy;
@@ -365,14 +383,7 @@ bool gvmi_machine_work(gvmi_machine *m)
         return false;
     if (user->snapshot == NULL)
         begin(m, user);
-    if (user->snapshot == NULL)
-        ;
-    else if (user->snapshot->next_object != NULL)
-        append_objects(m, user);
-    else if (user->snapshot->next_client < m->client_capacity)
-        append_clients(m, user);
-    else
-        finish(m, user);
+    make_slice(m, user);
     unlink_user(m, user);
     link_user(m, user); /* at the end of the queue, if there is more */
     gvmi_keep_settle(m);
