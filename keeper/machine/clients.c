@@ -280,20 +280,40 @@ static bool owes_answer(const gvmi_machine *m, const keep_client *client)
     return false;
 }
 
-/* Whoever keeps a lease that others have been waiting for too long. */
-static void watch_leases(gvmi_machine *m, const keep_object *object)
+/* The first in the queue that is not the client's own; NULL: nobody. */
+static const keep_wait *wait_of_others(const keep_object *object, const keep_client *client)
 {
     const keep_wait *wait = object->first_wait;
 
-    if (m->config.lease_timeout_ms == 0 || object->lease_state != KEEP_DRAINING || wait == NULL ||
+    while (wait != NULL && wait->client == client)
+        wait = wait->next;
+    return wait;
+}
+
+/* Since when others have been waiting for a lease of the opening to end; INT64_MAX: nobody waits. */
+static int64_t keeps_waiting_since(const keep_opening *opening)
+{
+    const keep_object *object = opening->object;
+    const bool writes = gvmi_keep_writers(opening) > 0, reads = gvmi_keep_readers(opening) > 0;
+    const keep_wait *wait = writes || reads ? wait_of_others(object, opening->client) : NULL;
+
+    if (wait == NULL || !(writes || wait->kind == KEEP_WAIT_WRITE || object->fenced))
+        return INT64_MAX;
+    return wait->since_ns > object->draining_since_ns ? wait->since_ns : object->draining_since_ns;
+}
+
+/* Whoever keeps a lease that others have been waiting for too long. */
+static void watch_leases(gvmi_machine *m, const keep_object *object)
+{
+    if (m->config.lease_timeout_ms == 0 || object->lease_state != KEEP_DRAINING ||
+        object->first_wait == NULL ||
         !is_late(m, object->draining_since_ns, m->config.lease_timeout_ms))
         return;
     for (keep_opening *o = object->openings; o != NULL; o = o->next) {
-        const bool writes = gvmi_keep_writers(o) > 0, reads = gvmi_keep_readers(o) > 0;
+        const int64_t since_ns = keeps_waiting_since(o);
 
-        if (o->client != wait->client &&
-            (writes || (reads && (wait->kind == KEEP_WAIT_WRITE || object->fenced))) &&
-            is_heard(m, o->client, object->draining_since_ns, m->config.lease_timeout_ms))
+        if (since_ns != INT64_MAX && is_late(m, since_ns, m->config.lease_timeout_ms) &&
+            is_heard(m, o->client, since_ns, m->config.lease_timeout_ms))
             gvmi_keep_doom(m, o->client, "it kept a lease that others waited for");
     }
 }

@@ -319,6 +319,7 @@ static keep_wait *new_wait(gvmi_machine *m, keep_client *client, keep_object *ob
     wait->object = object;
     wait->opening = opening;
     wait->request = request;
+    wait->since_ns = m->now_ns;
     wait->deadline_ns = timeout_ms < 0 ? INT64_MAX : m->now_ns + timeout_ms * NS_PER_MS;
     link_wait(m, wait);
     return wait;

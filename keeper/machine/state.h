@@ -199,7 +199,7 @@ struct keep_wait {
     keep_opening *opening; /* NULL for EVICT */
     keep_object *object;
     uint64_t request;
-    int64_t deadline_ns; /* INT64_MAX: none */
+    int64_t since_ns, deadline_ns; /* INT64_MAX: none */
     uint64_t bytes;      /* EVICT */
     gvm_hint hint;
     bool considered;                /* the policy was asked */

@@ -514,6 +514,35 @@ static void client_whose_answer_is_not_read_yet_has_twice_the_time(void **state)
     end_world(&w);
 }
 
+/* Its own request, which waits for its own lease, does not spare a client. */
+static void lease_kept_too_long_is_cut_off_though_its_client_waits_first(void **state)
+{
+    gvmi_machine_config config = small_config(8, 8);
+    world w;
+    actor *a, *b;
+    uint32_t a_slot = 0, b_slot = 0;
+
+    (void)state;
+    config.lease_timeout_ms = 500;
+    start_world_as(&w, &config);
+    a = join(&w, OWNER);
+    b = join(&w, OWNER);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &a_slot), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/x", 0, &b_slot), GVM_OK);
+    ask(&w, a, a_slot, GVM_LEASE_WRITE, -1);
+    take(&w, a, a_slot, GVM_LEASE_WRITE);
+    ask(&w, a, a_slot, GVM_LEASE_READ, -1); /* another thread's */
+    tick(&w, 600);
+    assert_false(a->cut); /* it keeps nobody else waiting */
+    ask(&w, b, b_slot, GVM_LEASE_READ, -1);
+    tick(&w, 400);
+    assert_false(a->cut); /* only b's waiting counts */
+    tick(&w, 200);
+    assert_true(a->cut);
+    assert_true(granted(b));
+    end_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -537,6 +566,7 @@ int main(void)
         cmocka_unit_test(frames_that_another_user_had_mapped_go_to_no_other_object),
         cmocka_unit_test(writer_forged_in_a_lease_word_is_none),
         cmocka_unit_test(client_whose_answer_is_not_read_yet_has_twice_the_time),
+        cmocka_unit_test(lease_kept_too_long_is_cut_off_though_its_client_waits_first),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
