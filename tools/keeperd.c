@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <getopt.h>
 #include <inttypes.h>
+#include <malloc.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -19,6 +20,7 @@
 #define QUOTAS_MAX 1024
 #define LISTEN_FDS_START 3 /* where a service manager puts the sockets it opened */
 #define LOOK_SECONDS 1     /* between two looks at whether a device broke */
+#define FREE_BYTES_MAX (8u << 20) /* of the C library's, before they go back to the system */
 
 static const char usage[] =
     "usage: gvmem-keeper [OPTION...]\n"
@@ -335,6 +337,13 @@ static void print_start(gvm_server *server)
     (void)fflush(stdout); /* nobody may be reading: that is no reason not to serve */
 }
 
+/* A flood of objects or connections takes memory, which the C library keeps when it is over. */
+static void give_memory_back(void)
+{
+    if (mallinfo2().fordblks > FREE_BYTES_MAX)
+        (void)malloc_trim(FREE_BYTES_MAX / 2);
+}
+
 /* Until one of the signals comes, or a device breaks. */
 static int wait_for_end(gvm_server *server, const sigset_t *signals)
 {
@@ -348,6 +357,7 @@ static int wait_for_end(gvm_server *server, const sigset_t *signals)
         if (gvmi_server_is_lost(server))
             return tool_error("a device is broken for this process, which ends; a new one may be able to "
                               "use it");
+        give_memory_back();
     }
 }
 
