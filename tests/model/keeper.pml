@@ -1,16 +1,25 @@
 /* keeper.pml - the keeper's lease protocol (docs/design/keeper.md), for SPIN.
  *
- * Two clients, the keeper and one object of one chunk, which has a frame on the device and one on
- * the host. Threads acquire and release for ever, or stop when they like, so nothing is bounded but
- * the numbers of clients and threads. README.md tells what is modelled, and what is not.
+ * Two clients (client.pml), the keeper and one object of one chunk, which has a frame on the device
+ * and one on the host. Threads acquire and release for ever, or stop when they like, so nothing is
+ * bounded but the numbers of clients and threads. README.md tells what is modelled and what is not.
  *
  * table.pml, made by table.c from GVMI_LEASE_TRANSITIONS, has the states, the events and step().
  *
  * -D THREADS=2|3   one thread for each client, or two for client 0
+ * -D CLIENTS=3     with THREADS=3: three clients with a thread each
  * -D ROUNDS=n      each thread acquires at most n times; otherwise without end
  * -D MOVES         the keeper moves the chunk between the frames
  * -D KILLS         client 0 dies, at any point
- * -D CUTS          the keeper cuts client 0 off, at any point, while its process lives on
+ * -D CUTS[=2]      the keeper cuts client 0 (or 0 and 1) off, at any point, while its process lives
+ *                  on and writes
+ * -D EXITS         the process of a client that was cut off ends some time
+ * -D SPARE         there is a second frame on the device
+ * -D NO_ROOM       there is no frame but the one on the device
+ * -D ROOM_COMES    likewise at first; the one on the host is there some time
+ * -D COPY_FAILS    copies may fail
+ * -D UNTRACKED     the object is untracked: whoever reads may write
+ * -D READS         there are no acquires but for reading
  * -D BREAKS        client 0 may fail to map what the keeper moved, and stay connected
  * -D SLOW          client 0 may answer a MAP late or never; it is cut off then
  * -D TIMEOUTS      acquires may have a timeout
@@ -24,8 +33,24 @@
 #ifndef THREADS
 #define THREADS 3
 #endif
+#if CLIENTS == 3
+#define CLIENT(t) (t)
+#define FIRST(c) (c) /* threads */
+#define LAST(c) (c)
+#define EACH(f) f(0); f(1); f(2)
+#define ANY(f) (f(0) || f(1) || f(2))
+#else
+#define CLIENTS 2
 #define CLIENT(t) ((t) == 2)
-#define NOBODY 2
+#define FIRST(c) (2 * (c))
+#define LAST(c) (1 + (c))
+#define EACH(f) f(0); f(1)
+#define ANY(f) (f(0) || f(1))
+#endif
+#if THREADS == 2 || CLIENTS == 3
+#define ONE_THREAD_EACH
+#endif
+#define NOBODY 3
 
 /* Lease modes. */
 #define READ 1
@@ -70,30 +95,33 @@
 #define GOT 2
 #define REFUSED 3
 
+/* Frames. */
 #define DEVICE 0
 #define HOST 1
+#define SPARE_DEVICE 2
+#define BIT(f) (1 << (f))
 
 /* Never true: they name the assertion in SPIN's output. */
-bit two_leases, lease_while_frozen, lost_update, frame_reused, not_in_table;
+bit two_leases, lease_while_frozen, lost_update, frame_reused, not_in_table, loss_not_told;
 
 /* ---- memory that the client and the keeper share */
-byte lease_readers[2], lease_writers[2]; /* the lease words */
-byte permit[2];                          /* as clients see them */
-byte buffered[2] = EMPTY;                /* the keeper's latest store, not seen by anyone yet */
-bool bell[2];
+byte lease_readers[CLIENTS], lease_writers[CLIENTS]; /* the lease words */
+byte permit[CLIENTS];                                /* as clients see them */
+byte buffered[CLIENTS] = EMPTY;                      /* the keeper's latest store, not seen by anyone yet */
+bool bell[CLIENTS];
 
-chan up[2] = [4] of {byte, byte, bool}; /* kind, thread, does it wait for ever? */
-chan down[2] = [3] of {byte, byte};
+chan up[CLIENTS] = [4] of {byte, byte, bool}; /* kind, thread, does it wait for ever? */
+chan down[CLIENTS] = [3] of {byte, byte};
 
 /* ---- the world */
-bool alive[2] = true;
-bool stopped[2]; /* for ever, by a signal; nobody sees it */
-bool failed[2];  /* could not map */
-bool slow[2];    /* does not answer a MAP in time */
-bool calm;       /* no more moves, deaths and cuts: what waits now must get on without them */
-bit cuts;
-bit mapped[2];   /* the frame at the object's address */
-bit fresh[2];    /* does the frame hold what was written last under a lease? */
+bool alive[CLIENTS] = true;
+bool stopped[CLIENTS]; /* for ever, by a signal; nobody sees it */
+bool failed[CLIENTS];  /* could not map */
+bool slow[CLIENTS];    /* does not answer a MAP in time */
+bool calm;             /* no more moves, deaths and cuts: what waits now must get on without them */
+byte mapped[CLIENTS];  /* the frame at the object's address */
+bit fresh[3];          /* does the frame hold what was written last under a lease? */
+bit later[CLIENTS];    /* leases were given since the client was voided: what it writes is damage */
 
 /* ---- threads */
 byte held[3];  /* the lease that a thread believes to have */
@@ -103,374 +131,42 @@ byte reply[3]; /* of the slow path */
 byte state = SHARED;
 byte holder = NOBODY; /* of EXCLUSIVE, and of DRAINING that came from there */
 chan queue = [3] of {byte, byte, bool};
-byte owed_readers[2], owed_writers[2];
-bool closed[2]; /* cut off, or its socket closed */
-bool voided[2];   /* its lease word does not count any more */
-bool gone[2];   /* its process is gone */
-bool broken[2]; /* it could not map: nothing is mapped there */
-bit place = DEVICE, to;
+byte owed_readers[CLIENTS], owed_writers[CLIENTS];
+bool closed[CLIENTS]; /* cut off, or its socket closed */
+bool voided[CLIENTS]; /* its lease word does not count any more */
+bool gone[CLIENTS];   /* its process is gone */
+bool broken[CLIENTS]; /* it could not map: nothing is mapped there */
+byte place = DEVICE, to;
 bool clean;      /* the host frame is a clean copy */
+bool copy_stays; /* it will be, as what is being copied from there is not written to */
+bool room;       /* ROOM_COMES: it came */
 bool copying, mapping;
-bool asked[2];   /* MAP sent, MAPPED did not come yet */
-byte keeps[2];   /* bits: frames that a client cut off may still have mapped */
+bool asked[CLIENTS];   /* MAP sent, MAPPED did not come yet */
+byte keeps[CLIENTS];   /* bits: frames that a voided client may still have mapped */
+byte writes[CLIENTS];  /* bits: those of them that it may write to */
 bool readers_seen, writers_seen;
 byte word; /* of publish() */
 
 #define ANY_LEASE(c) (lease_readers[c] != 0 || lease_writers[c] != 0)
-#define OWED(c) (owed_readers[c] != 0 || owed_writers[c] != 0)
-#define NOBODY_HAS(f) \
-    (!(keeps[0] & (1 << (f))) && !(keeps[1] & (1 << (f))))
-
-/* ---- clients */
-
-/* Whose word counts: the leases of a client that was cut off end by decree. */
-#ifdef LIMIT_CUT_BELIEVES
-#define COUNTS(c) true
+#define READS_OWED(c) (owed_readers[c] != 0)
+#define WRITES_OWED(c) (owed_writers[c] != 0)
+#define OWED(c) (READS_OWED(c) || WRITES_OWED(c))
+#if CLIENTS == 3
+#define NOBODY_HAS(f) (((keeps[0] | keeps[1] | keeps[2]) & BIT(f)) == 0)
+#define WRITTEN_TO(f) (((writes[0] | writes[1] | writes[2]) & BIT(f)) != 0)
 #else
-#define COUNTS(c) (!voided[c])
+#define NOBODY_HAS(f) (((keeps[0] | keeps[1]) & BIT(f)) == 0)
+#define WRITTEN_TO(f) (((writes[0] | writes[1]) & BIT(f)) != 0)
 #endif
 
-/* What is said of a lease the moment a thread believes that it has one. */
-inline believe(t, m)
-{
-    if
-    :: COUNTS(CLIENT(t)) ->
-       held[t] = m;
-       assert(state != FROZEN || lease_while_frozen);
-       assert((held[0] != WRITE || (held[1] == 0 && held[2] == 0)) &&
-              (held[1] != WRITE || (held[0] == 0 && held[2] == 0)) &&
-              (held[2] != WRITE || (held[0] == 0 && held[1] == 0)) || two_leases)
-    :: else
-    fi;
-    use(t, m)
-}
-
-/* Reads what is there, and writes: the other frame is then out of date. */
-inline use(t, m)
-{
-    if
-    :: COUNTS(CLIENT(t)) ->
-       assert((fresh[mapped[CLIENT(t)]] && !broken[CLIENT(t)]) || lost_update);
-       if
-       :: m == WRITE -> fresh[1 - mapped[CLIENT(t)]] = 0
-       :: else
-       fi
-    :: else
-    fi
-}
-
-inline add(c, m)
-{
-    if
-    :: m == READ ->
-       conflict = lease_writers[c] != 0;
-       lease_readers[c]++
-    :: else ->
-       conflict = ANY_LEASE(c);
-       lease_writers[c]++
-    fi
-}
-
-inline subtract(c, m)
-{
-    if
-    :: m == READ -> lease_readers[c]--
-    :: else -> lease_writers[c]--
-    fi;
-    left = LEFT(c, m)
-}
-
-/* A ring that the keeper would ignore is left out, and so is one that is overtaken (permits()): all
- * that it could do later is to make the keeper look once more, and nothing may depend on that. */
-inline ring(c)
-{
-    if
-    :: RINGS(seen) && !left && state == DRAINING -> bell[c] = true
-    :: else
-    fi;
-    left = 0
-}
-
-/* What a thread makes of the permit it loaded, and where writing is permitted also of its lease
- * word, at which it then looks again: between its addition and its load of the permit, a lease may
- * have been granted to another thread of the process, taken, and the write permit opened. */
-#define PERMITS(m) (!conflict && (seen == P_READ_WRITE || (seen == P_READ && m == READ)))
-#ifdef FAULT_NO_SECOND_LOOK
-#define ALLOWED(m) PERMITS(m)
+/* Somebody whose lease ended by decree may still write to the object. */
+#ifdef FAULT_CUT_WRITER_KEEPS_FRAME
+#define FENCED false
 #else
-#define ALONE(m) \
-    (lease_writers[CLIENT(t)] == (m == WRITE -> 1 : 0) && \
-     (m == READ || lease_readers[CLIENT(t)] == 0))
-#define ALLOWED(m) (PERMITS(m) && (seen == P_READ || ALONE(m)))
+#define FENCED WRITTEN_TO(place)
 #endif
 
-/* The addition and the load of the permit are one step each. Without the fence between them the
- * load may come first: the addition is still in the thread's store buffer. */
-proctype Thread(byte t)
-{
-    byte mode, seen;
-    bool conflict, left, endless;
-#ifdef ROUNDS
-    byte rounds;
-#endif
-
-    {
-end_idle:
-        do
-        :: atomic {
-#ifdef ROUNDS
-               rounds < ROUNDS ->
-               rounds++;
-#else
-               true ->
-#endif
-               if
-               :: mode = READ
-               :: mode = WRITE
-               fi;
-#ifdef FAULT_NO_FENCE_ACQUIRE
-               if
-               :: seen = permit[CLIENT(t)];
-                  goto late_add
-               :: true
-               fi;
-#endif
-               add(CLIENT(t), mode)
-           }
-           atomic {
-               seen = permit[CLIENT(t)]
-#if THREADS == 2 && !defined(FAULT_NO_FENCE_ACQUIRE) /* nobody else is there to change the word */
-               ;
-#else
-           }
-judge:
-           atomic {
-#endif
-               if
-               :: ALLOWED(mode) ->
-                  seen = 0;
-                  believe(t, mode);
-                  goto has
-               :: !ALLOWED(mode) || (place == HOST && mode == READ) /* PARTIAL: ask the keeper */
-               fi
-           }
-           atomic {
-               conflict = false;
-               subtract(CLIENT(t), mode)
-           }
-           atomic { /* a GONE seen before is seen again */
-               seen = permit[CLIENT(t)];
-#ifdef FAULT_SILENT_BACKOUT
-               left = false;
-#else
-               ring(CLIENT(t));
-#endif
-               if
-               :: closed[CLIENT(t)] || seen == P_GONE ->
-                  seen = 0;
-                  mode = 0;
-                  goto end_idle
-#ifdef LIMITS
-               :: true -> /* too many requests wait already */
-                  seen = 0;
-                  mode = 0;
-                  goto end_idle
-#endif
-               :: !closed[CLIENT(t)] && seen != P_GONE
-               fi;
-               seen = 0;
-               if
-#ifdef KEEPS
-               :: endless = (mode == READ)
-#else
-               :: endless = true
-#ifdef TIMEOUTS
-               :: endless = false
-#endif
-#endif
-               fi;
-               reply[t] = WAITS;
-               if
-               :: mode == READ -> up[CLIENT(t)]!ACQUIRE_READ,t,endless
-               :: else -> up[CLIENT(t)]!ACQUIRE_WRITE,t,endless
-               fi;
-               endless = false
-           }
-           atomic {
-               reply[t] > WAITS;
-               if
-               :: reply[t] == GOT && !failed[CLIENT(t)] ->
-                  reply[t] = 0;
-                  believe(t, mode);
-                  goto has
-               :: reply[t] == GOT && failed[CLIENT(t)] -> /* it has a lease, but no memory */
-                  reply[t] = 0;
-                  goto gives_back
-               :: else ->
-                  reply[t] = 0;
-                  mode = 0;
-                  goto end_idle
-               fi
-           }
-has:
-#ifdef KEEPS
-           if
-           :: t == 0 && mode == READ ->
-end_keeps:    false
-           :: true
-           fi;
-#endif
-           atomic {
-               use(t, mode);
-#ifdef FAULT_NO_FENCE_RELEASE
-               if
-               :: seen = permit[CLIENT(t)];
-                  goto late_subtract
-               :: true
-               fi;
-#endif
-               held[t] = 0;
-gives_back:
-               subtract(CLIENT(t), mode)
-           }
-           atomic {
-               seen = permit[CLIENT(t)];
-rings:
-               ring(CLIENT(t));
-               seen = 0;
-               mode = 0;
-               goto end_idle
-           }
-#ifdef FAULT_NO_FENCE_ACQUIRE
-late_add:
-           atomic {
-               add(CLIENT(t), mode);
-               goto judge
-           }
-#endif
-#ifdef FAULT_NO_FENCE_RELEASE
-late_subtract:
-           atomic {
-               held[t] = 0;
-               subtract(CLIENT(t), mode);
-               goto rings
-           }
-#endif
-        :: break
-        od
-    } unless {
-        atomic {
-            !alive[CLIENT(t)] || stopped[CLIENT(t)];
-            mode = 0;
-            seen = 0;
-            conflict = false;
-            left = false
-        }
-    }
-}
-
-inline tell_refused(t)
-{
-    if
-    :: reply[t] == WAITS -> reply[t] = REFUSED
-    :: else
-    fi
-}
-
-/* A closed socket takes nothing more. */
-inline send_up(c, k, t)
-{
-    if
-    :: closed[c]
-    :: else -> up[c]!k,t,false
-    fi
-}
-
-inline add_granted(c, k)
-{
-    if
-    :: k == GRANTED_READ -> lease_readers[c]++
-    :: k == GRANTED_WRITE -> lease_writers[c]++
-    fi
-}
-
-/* The mapping thread. What was sent before the socket closed is still read. */
-proctype Mapper(bit c)
-{
-    byte kind, what;
-
-    {
-end_idle:
-        do
-        :: atomic {
-               down[c]?kind,what ->
-               if
-               :: kind == FAILED ->
-                  reply[what] = REFUSED;
-                  kind = 0;
-                  what = 0;
-                  goto end_idle
-               :: kind == MAP ->
-                  if
-                  :: true
-#ifdef SLOW
-                  :: c == 0 -> slow[c] = true
-                  :: c == 0 && !calm ->
-                     slow[c] = true;
-                     stopped[c] = true
-#endif
-                  fi
-               :: else ->
-#ifdef FAULT_TAKEN_EARLY
-                  send_up(c, kind + 2, what)
-#else
-                  add_granted(c, kind)
-#endif
-               fi
-           }
-           atomic {
-               if
-               :: kind == MAP ->
-                  slow[c] = false;
-                  if
-                  :: mapped[c] = what;
-                     send_up(c, MAPPED, 0)
-#ifdef BREAKS
-                  :: c == 0 && !calm ->
-                     failed[c] = true;
-                     send_up(c, NOT_MAPPED, 0)
-#endif
-                  fi
-               :: else ->
-#ifdef FAULT_TAKEN_EARLY
-                  add_granted(c, kind);
-#else
-                  send_up(c, kind + 2, what);
-#endif
-                  reply[what] = GOT
-               fi;
-               kind = 0;
-               what = 0
-           }
-        :: atomic {
-               closed[c] && empty(down[c]) ->
-               if
-               :: c == 0 ->
-                  tell_refused(0);
-                  tell_refused(1)
-               :: else -> tell_refused(2)
-               fi;
-               break
-           }
-        od
-    } unless {
-        atomic {
-            !alive[c] || stopped[c];
-            kind = 0;
-            what = 0
-        }
-    }
-}
+#include "client.pml"
 
 /* ---- the keeper */
 
@@ -479,6 +175,13 @@ end_idle:
 #else
 #define MAY_WRITE(c) (holder == c && !OWED(c))
 #endif
+
+/* From here on, whoever gets a lease is a later holder than those who were voided. */
+#define IS_LATER(c) later[c] = voided[c]
+inline let_others_in()
+{
+    EACH(IS_LATER)
+}
 
 /* Stores the permit that the state asks for. It lies in the buffer until Memory lets it out. */
 inline publish(c)
@@ -495,6 +198,10 @@ inline publish(c)
     :: else -> word = P_REVOKED
     fi;
     if
+    :: word == P_READ || word == P_READ_WRITE -> let_others_in()
+    :: else
+    fi;
+    if
     :: buffered[c] == EMPTY && permit[c] != word -> buffered[c] = word
     :: buffered[c] != EMPTY && buffered[c] != word ->
        permit[c] = buffered[c];
@@ -504,16 +211,15 @@ inline publish(c)
     word = 0
 }
 
+#define SILENCE(c) bell[c] = false
 inline permits()
 {
     if
     :: state != DRAINING ->
-       bell[0] = false;
-       bell[1] = false
+       EACH(SILENCE)
     :: else
     fi;
-    publish(0);
-    publish(1)
+    EACH(publish)
 }
 
 inline load(c)
@@ -526,16 +232,23 @@ inline load(c)
     fi
 }
 
-/* Looks at the first lease word, once the permits are seen to be withdrawn. The second is looked at
+/* Looks at the first lease words, once the permits are seen to be withdrawn. The last is looked at
  * in the step after it. */
+#define NOT_SEEN(c) (buffered[c] != EMPTY)
 inline look()
 {
     atomic {
 #ifndef FAULT_NO_FENCE_REVOKE
-        buffered[0] == EMPTY && buffered[1] == EMPTY;
+        !ANY(NOT_SEEN);
 #endif
         load(0)
     }
+#if CLIENTS == 3
+    ;
+    atomic {
+        load(1)
+    }
+#endif
 }
 
 inline forget_seen()
@@ -547,6 +260,7 @@ inline forget_seen()
 /* Sends GRANTED: from now on the lease counts. */
 inline grant(t, m)
 {
+    let_others_in();
     if
     :: m == READ ->
        owed_readers[CLIENT(t)]++;
@@ -557,12 +271,19 @@ inline grant(t, m)
     fi
 }
 
-/* The queue is empty: back to where it came from. */
+#ifdef FAULT_CALM_WHILE_FENCED
+#define KEEPS_FENCE false
+#else
+#define KEEPS_FENCE FENCED
+#endif
+
+/* The queue is empty: back to where it came from, but not while the object is fenced. */
 inline calm_down()
 {
     if
-    :: holder == NOBODY -> step(CALM, SHARED)
-    :: else -> step(RESUME, EXCLUSIVE)
+    :: KEEPS_FENCE
+    :: !KEEPS_FENCE && holder == NOBODY -> step(CALM, SHARED)
+    :: !KEEPS_FENCE && holder != NOBODY -> step(RESUME, EXCLUSIVE)
     fi;
     permits()
 }
@@ -576,13 +297,30 @@ inline unqueue(t)
     fi
 }
 
-inline freeze()
+#define FORGET_WRITES(c) writes[c] = 0
+
+/* The host frame stays as a copy when its chunk goes to the device; of no use is one that somebody
+ * may write to, or under leases that the keeper does not know to write. That is asked when the copy
+ * begins: who writes while it is made, or after it, may be gone when it is mapped. */
+#if defined(UNTRACKED)
+#define STAYS_CLEAN false
+#elif defined(FAULT_WRITTEN_COPY_IS_CLEAN)
+#define STAYS_CLEAN (place == HOST)
+#else
+#define STAYS_CLEAN (place == HOST && !WRITTEN_TO(HOST))
+#endif
+
+inline freeze(frame)
 {
     assert((held[0] == 0 && held[1] == 0 && held[2] == 0) || lease_while_frozen);
     step(FREEZE, FROZEN);
     holder = NOBODY;
-    to = 1 - place;
+    to = frame;
     copying = true;
+    copy_stays = STAYS_CLEAN;
+#ifdef FAULT_FENCE_ENDS_EARLY
+    EACH(FORGET_WRITES);
+#endif
     permits()
 }
 
@@ -613,64 +351,82 @@ inline close_socket(c)
 {
     closed[c] = true;
     empty_socket(c);
-    if
-    :: c == 0 ->
-       unqueue(0);
-       unqueue(1)
-    :: else -> unqueue(2)
-    fi;
+    unqueue(FIRST(c));
+    unqueue(LAST(c));
     permits()
 }
 
-/* What a client has ends. */
+/* What the process of a voided client may have mapped: nothing where it could not map; else where
+ * the object is, and where it was if MAPPED did not come. */
+#define MAY_HAVE(c) \
+    (gone[c] || broken[c] -> 0 : \
+     (!mapping -> BIT(place) : (asked[c] -> BIT(place) | BIT(to) : BIT(to))))
+
+#ifdef FAULT_OWED_CANNOT_WRITE
+#define ABLE_OWED(c) false
+#else
+#define ABLE_OWED(c) WRITES_OWED(c)
+#endif
+
+/* Whether a client that is about to be voided can write under a lease. What its lease word says
+ * while the object is FROZEN is an addition in passing: it is backed out of. */
+#ifdef UNTRACKED
+#define ABLE(c) (state != FROZEN && (ANY_LEASE(c) || READS_OWED(c) || ABLE_OWED(c)))
+#elif defined(FAULT_GONE_LATE) /* who sees GONE later is fenced, but not told */
+#define ABLE(c) (holder == c)
+#else
+#define ABLE(c) (holder == c && (lease_writers[c] != 0 || ABLE_OWED(c)))
+#endif
+
+/* What a client has ends. Permits are withdrawn before the holder is forgotten: in between, nobody
+ * may read. */
 inline void_client(c)
 {
-    voided[c] = true;
-    asked[c] = false;
-    owed_readers[c] = 0;
-    owed_writers[c] = 0;
     if
-    :: holder == c ->
-       holder = NOBODY;
+    :: voided[c]
+    :: !voided[c] ->
+       keeps[c] = MAY_HAVE(c);
+       writes[c] = (ABLE(c) -> keeps[c] : 0);
+       voided[c] = true;
+       later[c] = 0;
+       asked[c] = false;
+       owed_readers[c] = 0;
+       owed_writers[c] = 0;
+#ifndef FAULT_GONE_OPENS_FENCED
+       withdraw_if_fenced();
+#endif
        if
-       :: state == EXCLUSIVE ->
-          step(GONE, SHARED);
-          permits()
-       :: state == DRAINING -> step(GONE, DRAINING)
+       :: holder == c ->
+          holder = NOBODY;
+          if
+          :: state == EXCLUSIVE ->
+             step(GONE, SHARED);
+             permits()
+          :: state == DRAINING -> step(GONE, DRAINING)
+          :: else
+          fi
        :: else
        fi
-    :: else
     fi
 }
 
-/* The keeper cuts a client off. Its process lives on, with what it mapped. */
-inline cut_off(c, first, last)
+inline withdraw_if_fenced()
 {
-    keeps[c] = 1 << place;
     if
-    :: copying || mapping || clean -> keeps[c] = 3
+    :: FENCED && (state == SHARED || state == EXCLUSIVE) ->
+       step(WAIT, DRAINING);
+       permits()
     :: else
-    fi;
-    close_socket(c);
-#ifndef FAULT_CUT_COUNTS
-    void_client(c)
-#else
-    asked[c] = false
-#endif
-#ifndef LIMIT_CUT_BELIEVES
-    ;
-    held[first] = 0;
-    held[last] = 0
-#endif
+    fi
 }
 
 #ifdef FAULT_IGNORE_OWED
 #define NOTHING_OWED true
 #else
-#define NOTHING_OWED (!OWED(0) && !OWED(1))
+#define NOTHING_OWED (!ANY(OWED))
 #endif
 
-#define EVENTS_OF(c, first, last) \
+#define EVENTS_OF(c) \
     :: atomic { \
            up[c]?kind,t,endless -> \
            client = c; \
@@ -683,8 +439,9 @@ inline cut_off(c, first, last)
        } \
     :: atomic { /* MAPPED does not come in time */ \
            asked[c] && slow[c] && !closed[c] -> \
-           cut_off(c, first, last); \
-           goto map_step \
+           close_socket(c); \
+           client = c; \
+           goto ends_leases \
        } \
     :: atomic { \
            !alive[c] && !closed[c] -> \
@@ -700,28 +457,51 @@ inline cut_off(c, first, last)
            lease_writers[c] = 0; \
            bell[c] = false; \
            keeps[c] = 0; \
-           held[first] = 0; \
-           held[last] = 0; \
-           goto left_queue \
+           NO_WRITES_OF(c); \
+           held[FIRST(c)] = 0; \
+           held[LAST(c)] = 0; \
+           goto EXIT_HEARD \
        }
 
+#ifdef FAULT_EXIT_ENDS_FENCE
+#define NO_WRITES_OF(c) EACH(FORGET_WRITES)
+#else
+#define NO_WRITES_OF(c) FORGET_WRITES(c)
+#endif
+
+#ifdef FAULT_EXIT_UNHEARD
+#define EXIT_HEARD end_idle
+#else
+#define EXIT_HEARD left_queue
+#endif
+
 #ifdef FAULT_VOID_EARLY
-#define VOIDED_EARLY(c) void_client(c)
+#define VOIDED_EARLY(c) void_client(c); keeps[c] = 0
 #else
 #define VOIDED_EARLY(c) skip
 #endif
 
-#ifdef CUTS
-#define CUT_OF(c, first, last) \
+/* A socket closes first, by whomever; while the process lives on, what it holds counts until its
+ * leases end by decree. To cut off is both at once. */
+#if defined(CUTS) && defined(FAULT_CUT_COUNTS)
+#define CUT_OF(c) CLOSE_OF(c)
+#elif defined(CUTS)
+#define CUT_OF(c) \
+    CLOSE_OF(c) \
     :: atomic { \
-           !calm && cuts == 0 && !closed[c] && alive[c] -> \
-           cuts = 1; \
-           cut_off(c, first, last); \
-           goto left_queue \
+           closed[c] && !voided[c] && alive[c] -> \
+           client = c; \
+           goto ends_leases \
        }
 #else
-#define CUT_OF(c, first, last)
+#define CUT_OF(c)
 #endif
+#define CLOSE_OF(c) \
+    :: atomic { \
+           !calm && !closed[c] && alive[c] -> \
+           close_socket(c); \
+           goto left_queue \
+       }
 
 #define TIMEOUT_OF(t) \
     :: atomic { \
@@ -731,65 +511,119 @@ inline cut_off(c, first, last)
            goto left_queue \
        }
 
+#define SEEN (readers_seen || writers_seen)
+#ifdef FAULT_FENCE_IGNORES_READERS
+#define FREE_FOR_FENCE !(mode == READ -> writers_seen : SEEN)
+#else
+#define FREE_FOR_FENCE !SEEN
+#endif
+
 #ifdef FAULT_COPY_UNLOOKED
 #define NOTHING_HELD true
 #else
 #define NOTHING_HELD (!readers_seen && !writers_seen && NOTHING_OWED)
 #endif
 
-#ifdef FAULT_REUSE_HELD
-#define MAY_MOVE true
+/* Is there such a frame, which nobody has? */
+#if defined(ROOM_COMES)
+#define THERE_IS(f) (f == DEVICE || (f == HOST && room))
+#elif defined(NO_ROOM)
+#define THERE_IS(f) (f == DEVICE)
+#elif defined(SPARE)
+#define THERE_IS(f) true
 #else
-#define MAY_MOVE (NOBODY_HAS(1 - place) || (place == DEVICE && clean))
+#define THERE_IS(f) (f != SPARE_DEVICE)
 #endif
+#ifdef FAULT_REUSE_HELD
+#define IS_FREE(f) (f != place && THERE_IS(f))
+#else
+#define IS_FREE(f) (f != place && THERE_IS(f) && NOBODY_HAS(f))
+#endif
+#define MAY_MOVE(f) (IS_FREE(f) || (f == HOST && place != HOST && clean))
+
+#define MAPS_IT(c) (!gone[c] && !broken[c] && mapped[c] == to)
+#define WAS_ASKED(c) asked[c]
+#define ASK_NO_MORE(c) asked[c] = false
 
 proctype Keeper()
 {
     byte kind, t, mode;
     bool endless;
-    bit client;
+    byte client;
 
 end_idle:
     do
-    EVENTS_OF(0, 0, 1)
-    EVENTS_OF(1, 2, 2)
+    EVENTS_OF(0)
+    EVENTS_OF(1)
+#if CLIENTS == 3
+    EVENTS_OF(2)
+#endif
     TIMEOUT_OF(0)
 #if THREADS == 3
     TIMEOUT_OF(1)
 #endif
     TIMEOUT_OF(2)
-    CUT_OF(0, 0, 1)
+    CUT_OF(0)
+#if CUTS == 2
+    CUT_OF(1)
+#endif
+#ifdef ROOM_COMES
+    :: atomic {
+           !room ->
+           room = true;
+#ifdef FAULT_ROOM_UNHEARD
+           goto end_idle
+#else
+           goto left_queue
+#endif
+       }
+#endif
 #ifdef MOVES
     :: atomic {
-           !calm && (state == SHARED || state == EXCLUSIVE) && MAY_MOVE ->
-           step(WAIT, DRAINING);
-           permits()
+           !calm && state != FROZEN && (state != DRAINING || FENCED) &&
+           (place != HOST -> MAY_MOVE(HOST) : MAY_MOVE(DEVICE) || MAY_MOVE(SPARE_DEVICE)) ->
+           if
+           :: state != DRAINING ->
+              step(WAIT, DRAINING);
+              permits()
+           :: else
+           fi
        }
        look();
        atomic {
-           load(1);
+           load(CLIENTS - 1);
            if
-           :: NOTHING_HELD -> freeze()
-           :: else -> calm_down() /* given up */
+           :: NOTHING_HELD && place != HOST -> freeze(HOST)
+           :: NOTHING_HELD && place == HOST && MAY_MOVE(DEVICE) -> freeze(DEVICE)
+           :: NOTHING_HELD && place == HOST && MAY_MOVE(SPARE_DEVICE) -> freeze(SPARE_DEVICE)
+           :: !NOTHING_HELD && empty(queue) -> calm_down() /* given up */
+           :: !NOTHING_HELD && nempty(queue)
            fi;
            forget_seen()
        }
+#endif
+#ifdef COPY_FAILS
+    :: atomic {
+           copying && !calm ->
+           copying = false;
+           copy_stays = false;
+           to = 0;
+           goto thaw
+       }
+#endif
     :: atomic { /* the copy is done */
            copying ->
            copying = false;
            mapping = true;
            if
-           :: place == DEVICE && clean
+           :: to == HOST && clean
            :: else ->
-              assert(((gone[0] || broken[0] || mapped[0] != to) &&
-                      (gone[1] || broken[1] || mapped[1] != to)) || frame_reused);
+              assert(!ANY(MAPS_IT) || frame_reused);
               fresh[to] = fresh[place]
            fi;
-           send_map(0);
-           send_map(1);
+           EACH(send_map);
            goto map_step
        }
-#endif
     od;
 
 message:
@@ -858,30 +692,63 @@ map_step: /* do all have the new mapping? */
     atomic {
         if
 #ifdef FAULT_THAW_EARLY
-        :: mapping && (!asked[0] || !asked[1]) ->
+        :: mapping && (!asked[0] || !asked[1]) -> /* not all have answered */
 #else
-        :: mapping && !asked[0] && !asked[1] ->
+        :: mapping && !ANY(WAS_ASKED) ->
 #endif
-           asked[0] = false;
-           asked[1] = false;
+           EACH(ASK_NO_MORE);
            mapping = false;
-           clean = place == HOST; /* the host frame stays, the device frame is free */
-           if
-           :: place == DEVICE -> fresh[DEVICE] = 0
-           :: else
-           fi;
+#ifdef FAULT_COPY_JUDGED_LATE
+           clean = STAYS_CLEAN;
+#else
+           clean = copy_stays;
+#endif
+           copy_stays = false;
+           fresh[place] = fresh[place] && clean; /* others get the frame if it does not stay */
            place = to;
            to = 0;
-           step(THAW, SHARED);
-           if
-           :: nempty(queue) ->
-              step(WAIT, DRAINING);
-              goto look_again
-           :: empty(queue) -> permits()
-           fi
+           goto thaw
         :: else
         fi;
         goto end_idle
+    }
+
+thaw: /* no permit is published before it is known that nobody waits, and that there is no fence */
+    atomic {
+        step(THAW, SHARED);
+#ifdef FAULT_THAW_OPENS_FENCED
+        permits()
+    }
+    atomic {
+#endif
+        if
+        :: nempty(queue) || FENCED ->
+           step(WAIT, DRAINING);
+           permits();
+           goto look_again
+        :: empty(queue) && !FENCED -> permits()
+        fi;
+        goto end_idle
+    }
+
+ends_leases: /* of client, whose socket is closed: what it holds is looked at once it sees GONE */
+#if defined(FAULT_CUT_UNLOOKED) || defined(FAULT_GONE_LATE)
+    atomic {
+#else
+    look();
+    atomic {
+        forget_seen();
+#endif
+        void_client(client);
+#ifdef FAULT_GONE_OPENS_FENCED
+    }
+    atomic {
+        withdraw_if_fenced();
+#endif
+        held[FIRST(client)] = 0;
+        held[LAST(client)] = 0;
+        client = 0;
+        goto left_queue
     }
 
 left_queue: /* somebody waits no more, or is no more */
@@ -904,13 +771,13 @@ look_again: /* is there something to grant? */
     }
     look();
     atomic {
-        load(1);
+        load(CLIENTS - 1);
         if
-        :: owed_readers[0] != 0 || owed_readers[1] != 0 -> readers_seen = true
+        :: ANY(READS_OWED) -> readers_seen = true
         :: else
         fi;
         if
-        :: owed_writers[0] != 0 || owed_writers[1] != 0 -> writers_seen = true
+        :: ANY(WRITES_OWED) -> writers_seen = true
         :: else
         fi;
         if
@@ -919,9 +786,12 @@ look_again: /* is there something to grant? */
         fi;
         if
 #ifdef MOVES
-        :: !calm && !readers_seen && !writers_seen && place == HOST && MAY_MOVE -> freeze()
+        :: !calm && mode != 0 && !SEEN && place == HOST && MAY_MOVE(DEVICE) -> freeze(DEVICE)
 #endif
-        :: mode == READ && !writers_seen ->
+        :: FENCED && mode != 0 && FREE_FOR_FENCE && IS_FREE(DEVICE) -> freeze(DEVICE)
+        :: FENCED && mode != 0 && FREE_FOR_FENCE && IS_FREE(HOST) -> freeze(HOST)
+        :: FENCED && mode != 0 && FREE_FOR_FENCE && IS_FREE(SPARE_DEVICE) -> freeze(SPARE_DEVICE)
+        :: !FENCED && mode == READ && !writers_seen ->
            do
            :: mode == READ ->
               queue?_,_,_;
@@ -940,7 +810,7 @@ look_again: /* is there something to grant? */
            :: empty(queue)
            fi;
            permits()
-        :: mode == WRITE && !readers_seen && !writers_seen ->
+        :: !FENCED && mode == WRITE && !SEEN ->
            queue?_,_,_;
            grant(t, WRITE);
            holder = CLIENT(t);

@@ -2,7 +2,7 @@
 # usage: run.sh TABLE [--long | -D NAME...]
 # The keeper's lease protocol, searched by SPIN (README.md). TABLE is the program made of table.c.
 #   (nothing)   small worlds, and the planted faults, each of which must be found; prints TAP
-#   --long      larger worlds; prints TAP
+#   --long      larger worlds, and the faults that only they show; prints TAP
 #   -D NAME...  one world; a trail that ends in an error is shown step by step
 # Environment: CC (default cc), KEEP=1 keeps the work folder and names it.
 set -eu
@@ -20,7 +20,7 @@ else
     trap 'rm -rf "$work"' EXIT
     trap 'exit 1' HUP INT TERM
 fi
-cp "$here/keeper.pml" "$here/world.pml" "$work"
+cp "$here/keeper.pml" "$here/client.pml" "$here/world.pml" "$work"
 cd "$work"
 "$table" >table.pml
 "$table" --rows >rows
@@ -134,9 +134,17 @@ small_worlds() {
     holds two_clients_and_cutting_off -DTHREADS=2 -DCUTS
     holds two_clients_moves_and_late_answers -DTHREADS=2 -DROUNDS=1 -DMOVES -DSLOW
     holds three_threads_of_two_clients -DTHREADS=3 -DROUNDS=1
+    holds writer_is_cut_off_and_its_process_ends -DTHREADS=2 -DCUTS -DEXITS -DNO_ROOM
+    holds writer_is_cut_off_and_room_comes -DTHREADS=2 -DCUTS -DROOM_COMES
+    holds writer_is_cut_off_and_copies_fail -DTHREADS=2 -DCUTS -DSPARE -DCOPY_FAILS
+    holds writer_of_untracked_is_cut_off -DTHREADS=2 -DCUTS -DUNTRACKED
+    holds writer_of_untracked_is_cut_off_and_two_remain \
+        -DTHREADS=3 -DCLIENTS=3 -DROUNDS=1 -DCUTS -DUNTRACKED -DREADS
     ends two_clients_end -DTHREADS=2 -DROUNDS=1
     ends two_clients_and_death_end -DTHREADS=2 -DROUNDS=1 -DKILLS
     ends two_clients_and_cutting_off_end -DTHREADS=2 -DROUNDS=1 -DCUTS
+    ends writer_is_cut_off_and_its_process_ends_end -DTHREADS=2 -DROUNDS=1 -DCUTS -DEXITS -DNO_ROOM
+    ends writer_is_cut_off_and_room_comes_end -DTHREADS=2 -DROUNDS=1 -DCUTS -DROOM_COMES
 }
 
 planted_faults() {
@@ -158,6 +166,19 @@ planted_faults() {
     finds VOID_EARLY 'frame_reused|lost_update' -DTHREADS=2 -DMOVES -DKILLS
     finds CUT_COUNTS 'invalid end state' -DTHREADS=2 -DCUTS
     finds REUSE_HELD frame_reused -DTHREADS=2 -DMOVES -DCUTS
+    finds CUT_WRITER_KEEPS_FRAME lost_update -DTHREADS=2 -DCUTS
+    finds CUT_UNLOOKED lost_update -DTHREADS=2 -DCUTS
+    finds GONE_LATE loss_not_told -DTHREADS=2 -DCUTS
+    finds OWED_CANNOT_WRITE lost_update -DTHREADS=2 -DCUTS
+    finds GONE_OPENS_FENCED lost_update -DTHREADS=2 -DCUTS
+    finds THAW_OPENS_FENCED lost_update -DTHREADS=2 -DCUTS -DCOPY_FAILS
+    finds FENCE_ENDS_EARLY lost_update -DTHREADS=2 -DCUTS -DCOPY_FAILS
+    finds CALM_WHILE_FENCED lost_update -DTHREADS=2 -DCUTS -DTIMEOUTS -DEXITS -DNO_ROOM
+    finds EXIT_UNHEARD 'invalid end state' -DTHREADS=2 -DCUTS -DEXITS -DNO_ROOM
+    finds ROOM_UNHEARD 'invalid end state' -DTHREADS=2 -DCUTS -DROOM_COMES
+    finds WRITTEN_COPY_IS_CLEAN lost_update -DTHREADS=2 -DMOVES -DCUTS
+    finds FENCE_IGNORES_READERS lease_while_frozen \
+        -DTHREADS=3 -DCLIENTS=3 -DROUNDS=1 -DCUTS -DUNTRACKED -DREADS
 }
 
 large_worlds() {
@@ -169,12 +190,19 @@ large_worlds() {
     holds two_clients_moves_and_time_outs -DTHREADS=2 -DMOVES -DTIMEOUTS -DLIMITS
     holds three_threads_and_a_lease_kept_for_ever -DTHREADS=3 -DROUNDS=1 -DKEEPS
     holds three_threads_and_moves -DTHREADS=3 -DROUNDS=1 -DMOVES
+    holds writer_is_cut_off_moves_and_its_process_ends -DTHREADS=2 -DMOVES -DCUTS -DEXITS
+    holds writer_is_cut_off_and_two_remain -DTHREADS=3 -DCLIENTS=3 -DROUNDS=1 -DCUTS
+    holds two_writers_of_untracked_are_cut_off -DTHREADS=3 -DCLIENTS=3 -DROUNDS=1 -DCUTS=2 -DEXITS \
+        -DUNTRACKED -DREADS
     ends two_clients_moves_and_death_end -DTHREADS=2 -DROUNDS=1 -DMOVES -DKILLS
+    finds COPY_JUDGED_LATE lost_update -DTHREADS=2 -DMOVES -DCUTS -DEXITS
+    finds EXIT_ENDS_FENCE lost_update -DTHREADS=3 -DCLIENTS=3 -DROUNDS=1 -DCUTS=2 -DEXITS \
+        -DUNTRACKED -DREADS
 }
 
 case ${1:-} in
 '')
-    echo '1..39'
+    echo '1..58'
     : >taken
     small_worlds
     table_is_taken
@@ -182,7 +210,7 @@ case ${1:-} in
     planted_faults
     ;;
 --long)
-    echo '1..7'
+    echo '1..12'
     large_worlds
     ;;
 *)

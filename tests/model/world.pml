@@ -1,41 +1,50 @@
 /* The rest of the world of keeper.pml, which includes it: memory, and what starts everything. */
 
+#define LETS_OUT(c) \
+    :: atomic { \
+           buffered[c] != EMPTY -> \
+           permit[c] = buffered[c]; \
+           buffered[c] = EMPTY \
+       }
+
 /* Lets stores out, in any order and at any time. */
 proctype Memory()
 {
 end_idle:
     do
-    :: atomic {
-           buffered[0] != EMPTY ->
-           permit[0] = buffered[0];
-           buffered[0] = EMPTY
-       }
-    :: atomic {
-           buffered[1] != EMPTY ->
-           permit[1] = buffered[1];
-           buffered[1] = EMPTY
-       }
+    LETS_OUT(0)
+    LETS_OUT(1)
+#if CLIENTS == 3
+    LETS_OUT(2)
+#endif
     od
 }
 
-#ifdef KILLS
-#define MAY_DIE (alive[0] && !calm)
+#if defined(KILLS)
+#define MAY_DIE(c) (alive[c] && !calm)
+#elif defined(EXITS)
+#define MAY_DIE(c) (alive[c] && closed[c])
 #else
-#define MAY_DIE false
+#define MAY_DIE(c) false
 #endif
+#define DIES(c) \
+    :: atomic { \
+           MAY_DIE(c) -> \
+           alive[c] = false; \
+           stopped[c] = false; \
+           slow[c] = false; \
+           reply[FIRST(c)] = 0; \
+           reply[LAST(c)] = 0 \
+       }
 
 proctype World()
 {
 end_idle:
     do
-    :: atomic {
-           MAY_DIE ->
-           alive[0] = false;
-           stopped[0] = false;
-           slow[0] = false;
-           reply[0] = 0;
-           reply[1] = 0
-       }
+    DIES(0)
+#if CUTS == 2
+    DIES(1)
+#endif
     :: atomic {
            !calm ->
            calm = true
@@ -49,6 +58,10 @@ init
         fresh[DEVICE] = 1;
         permit[0] = P_READ;
         permit[1] = P_READ;
+#if CLIENTS == 3
+        permit[2] = P_READ;
+        run Mapper(2);
+#endif
         run Memory();
         run World();
         run Keeper();
@@ -63,11 +76,12 @@ init
 }
 
 /* With ROUNDS: whatever happens, at last no permit is withdrawn and no thread waits. Weak fairness is
- * assumed, which has every process go on that can, and the world calm down. */
+ * assumed, which has every process go on that can, and the world calm down. Permits stay withdrawn
+ * only from an object that is fenced, and while nobody asks. */
 #ifdef ENDS
 ltl ends
 {
-    <>[]((state == SHARED || state == EXCLUSIVE) && (reply[0] != WAITS || stopped[0]) &&
-         reply[2] != WAITS)
+    <>[]((state == SHARED || state == EXCLUSIVE || (state == DRAINING && FENCED)) &&
+         (reply[0] != WAITS || stopped[0]) && reply[2] != WAITS)
 }
 #endif
