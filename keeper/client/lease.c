@@ -35,7 +35,7 @@ static inline uint64_t unit_of(uint32_t mode)
 }
 
 /* Tells the keeper that some lease word may have become zero. */
-static void ring(const gvm_keeper *keeper)
+static __attribute__((noinline, cold)) void ring(const gvm_keeper *keeper)
 {
     GVMI_UNCANCELLED;
     const uint64_t one = 1;
