@@ -245,9 +245,9 @@ static void reaped(gvm_server *server, gvmi_mover *mover, uint32_t tier)
         gvmi_mover_reap(mover, tier);
         return;
     }
-    for (gvmi_peer *peer = server->fenced_count > 0 ? server->peers : NULL; peer != NULL;
+    for (gvmi_peer *peer = server->held_back_count > 0 ? server->peers : NULL; peer != NULL;
          peer = peer->next)
-        gvmi_peer_unfence(server, peer);
+        gvmi_peer_send_held_back(server, peer);
 }
 
 static void finish_jobs(gvm_server *server)
@@ -405,9 +405,9 @@ static void serve_peers(gvm_server *server)
         if (peer->more)
             gvmi_peer_make_busy(server, peer);
     }
-    while (server->graveyard != NULL) {
-        peer = server->graveyard;
-        server->graveyard = peer->next;
+    while (server->ended != NULL) {
+        peer = server->ended;
+        server->ended = peer->next;
         gvmi_peer_free(peer);
     }
 }

@@ -291,7 +291,7 @@ static void free_peers(gvm_server *server)
         next = peer->next;
         gvmi_peer_free(peer);
     }
-    for (gvmi_peer *peer = server->graveyard, *next; peer != NULL; peer = next) {
+    for (gvmi_peer *peer = server->ended, *next; peer != NULL; peer = next) {
         next = peer->next;
         gvmi_peer_free(peer);
     }
