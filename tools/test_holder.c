@@ -19,7 +19,7 @@ static bool make(gvm_keeper *keeper, const char *name, uint64_t bytes, gvm_objec
 
     if (gvm_object_create(keeper, name, 2 * bytes, &options, out) == GVM_OK)
         return true;
-    tool_fail("cannot make %s", name);
+    tool_fail("cannot make %s", name != NULL ? name : "a nameless object");
     return false;
 }
 

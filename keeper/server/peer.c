@@ -320,14 +320,27 @@ static bool may_wait_refused(const gvm_server *server, const gvmi_peer *refused)
     return server->refused_count < REFUSED_MAX && count < REFUSED_MAX - server->refused_count;
 }
 
+/* The latest error, with what the system said and what to do about a limit of this process. */
+static void describe_refusal(const gvm_error *why, char *text, size_t text_bytes)
+{
+    const bool limit = strcmp(why->native_name, "EMFILE") == 0 ||
+                       strcmp(why->native_name, "ENFILE") == 0;
+
+    if (why->native_name[0] == '\0')
+        gvmi_text_print(text, text_bytes, "%s", why->text);
+    else
+        gvmi_text_print(text, text_bytes, "%s: %s answered %s%s", why->text, why->native_call,
+                        why->native_name, limit ? ": raise the keeper's limit of open files" : "");
+}
+
 static void refuse(gvm_server *server, gvmi_peer *peer)
 {
     const bool waits = may_wait_refused(server, peer);
     const gvm_error why = gvmi_error_save();
 
-    gvmi_text_print(peer->refusal, sizeof peer->refusal, "%s", why.text);
+    describe_refusal(&why, peer->refusal, sizeof peer->refusal);
     gvmi_server_log(server, "a client (pid %d, uid %u) was refused: %s", (int)peer->pid,
-                    (unsigned)peer->uid, why.text);
+                    (unsigned)peer->uid, peer->refusal);
     peer->state = PEER_REFUSED;
     server->refused_count++;
     close_watched(server, &peer->process);
@@ -425,7 +438,7 @@ void gvmi_peer_kill(gvm_server *server, gvmi_peer *peer)
     else
         gvmi_server_log(
             server,
-            "client %u (pid %d, uid %u) could write when it was cut off, and cannot be killed: %s",
+            "client %u (pid %d, uid %u) could write when it was cut off, and cannot be killed (%s): end it by hand",
             (unsigned)peer->client, (int)peer->pid, (unsigned)peer->uid, strerror(errno));
 }
 
@@ -516,7 +529,7 @@ static bool next_message(gvm_server *server, gvmi_peer *peer, uint32_t *start)
     }
     if (gvmi_wire_check_head(&head, true) != GVM_OK ||
         !GVM_CHECK(head.bytes >= sizeof head && head.bytes <= sizeof(gvmi_wire_message))) {
-        violate(server, peer, "what it sent is no message");
+        violate(server, peer, "it sent bytes that are no message");
         return false;
     }
     if (len < head.bytes)
@@ -651,7 +664,7 @@ void gvmi_peer_silent(gvm_server *server, gvmi_peer *peer)
     if (peer->state == PEER_REFUSED)
         end_peer(server, peer);
     else if (peer->state == PEER_OPEN)
-        violate(server, peer, "it said nothing after it had connected");
+        violate(server, peer, "it sent nothing within 10 s after it had connected");
 }
 
 /* ---- what it is told */
