@@ -186,7 +186,7 @@ static void try_against_lease_times_out_at_once(void **state)
     assert_true(permit(a, slot_a) & GVMI_PERMIT_WRITE);
     ask(&w, b, slot_b, GVM_LEASE_READ, 50);
     tick(&w, 40);
-    assert_int_equal(b->inbox[b->count - 1].head.type, GVMI_WIRE_FAILED);
+    assert_int_equal(last(b)->head.type, GVMI_WIRE_FAILED);
     tick(&w, 20);
     assert_int_equal(reply_status(b), GVM_E_TIMEOUT);
     end_world(&w);
