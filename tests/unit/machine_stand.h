@@ -328,6 +328,14 @@ static inline bool granted(const actor *a)
     return last(a)->head.type == GVMI_WIRE_GRANTED;
 }
 
+/* A lease that is to be had at once. */
+static inline void acquire(world *w, actor *a, uint32_t slot, gvm_lease_mode mode)
+{
+    ask(w, a, slot, mode, -1);
+    assert_true(granted(a));
+    take(w, a, slot, mode);
+}
+
 static inline uint64_t permit(const actor *a, uint32_t slot)
 {
     return atomic_load(&a->permits[slot].word);
