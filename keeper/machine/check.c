@@ -62,8 +62,8 @@ static bool check_chunk(const gvmi_machine *m, const keep_object *object, const 
                      chunk->op == KEEP_OP_IN_MAP ? GVM_TIER_HOST : (gvm_tier)chunk->where) ||
         !check_writers(m, object, chunk))
         return false;
-    if (chunk->twin_frame != 0 && chunk->op != KEEP_OP_RENEW_COPY && chunk->op != KEEP_OP_RENEW_MAP &&
-        chunk->op != KEEP_OP_IN_MAP)
+    if (chunk->twin_frame != 0 && chunk->op != KEEP_OP_RENEW_COPY &&
+        chunk->op != KEEP_OP_RENEW_MAP && chunk->op != KEEP_OP_IN_MAP)
         return false;
     if (chunk->where != GVM_TIER_DEVICE && chunk->where != GVM_TIER_HOST)
         return false;

@@ -201,7 +201,7 @@ struct keep_wait {
     keep_object *object;
     uint64_t request;
     int64_t since_ns, deadline_ns; /* INT64_MAX: none */
-    uint64_t bytes;      /* EVICT */
+    uint64_t bytes;                /* EVICT */
     gvm_hint hint;
     bool considered;                /* the policy was asked */
     keep_wait *prev, *next;         /* in the object's queue */
