@@ -182,8 +182,9 @@ GVM_API gvm_status gvm_object_grow(gvm_object *object, uint64_t bytes);
 
 /* Makes the object read-only for good, for everyone, after waiting for a write lease elsewhere to
  * end: write leases are not to be had any more, and what is mapped from then on is mapped read-only.
- * Kernels that read go on. A sealed object outlives its creator. timeout_ms as for
- * gvm_object_acquire(): 0 waits for ever, GVM_TRY not at all.
+ * Kernels that read go on; but of an object with GVM_OBJECT_UNTRACKED, whose readers may write, it
+ * waits for all leases. A sealed object outlives its creator. timeout_ms as for gvm_object_acquire():
+ * 0 waits for ever, GVM_TRY not at all.
  *
  * GVM_E_INVALID  timeout_ms is under GVM_TRY
  * GVM_E_DENIED   not its owner, or opened GVM_OPEN_READONLY

@@ -297,7 +297,7 @@ static int64_t keeps_waiting_since(const keep_opening *opening)
     const bool writes = gvmi_keep_writers(opening) > 0, reads = gvmi_keep_readers(opening) > 0;
     const keep_wait *wait = writes || reads ? wait_of_others(object, opening->client) : NULL;
 
-    if (wait == NULL || !(writes || wait->kind == KEEP_WAIT_WRITE || object->fenced))
+    if (wait == NULL || !(writes || gvmi_keep_waits_for_readers(wait)))
         return INT64_MAX;
     return wait->since_ns > object->draining_since_ns ? wait->since_ns : object->draining_since_ns;
 }

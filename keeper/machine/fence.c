@@ -112,6 +112,7 @@ void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening)
     if (!writes || object->chunk_count == 0)
         return;
     object->fenced = true;
+    gvmi_keep_stale_copies(m, object); /* of an untracked object that was sealed there may be some */
     if (object->lease_state == KEEP_SHARED || object->lease_state == KEEP_EXCLUSIVE)
         gvmi_keep_withdraw(m, object);
     gvmi_keep_mark(m, object);

@@ -387,6 +387,23 @@ static void tell_time(gvm_server *server)
         pause_accepting(server, false);
 }
 
+/* One that became busy again before it ended is in that list, too, and is freed a turn later. */
+static void free_ended(gvm_server *server)
+{
+    gvmi_peer **place = &server->ended;
+
+    while (*place != NULL) {
+        gvmi_peer *peer = *place;
+
+        if (peer->busy) {
+            place = &peer->next;
+        } else {
+            *place = peer->next;
+            gvmi_peer_free(peer);
+        }
+    }
+}
+
 /* Messages left over, and what is to be sent. */
 static void serve_peers(gvm_server *server)
 {
@@ -405,11 +422,7 @@ static void serve_peers(gvm_server *server)
         if (peer->more)
             gvmi_peer_make_busy(server, peer);
     }
-    while (server->ended != NULL) {
-        peer = server->ended;
-        server->ended = peer->next;
-        gvmi_peer_free(peer);
-    }
+    free_ended(server);
 }
 
 /* In ms, for epoll; rounded up, so that waiting does not turn into spinning at the end. */
@@ -423,7 +436,7 @@ static int wait_ms(const gvm_server *server)
     if (server->working)
         return 0;
     for (const gvmi_peer *peer = server->busy; peer != NULL; peer = peer->next_busy) {
-        if (peer->more)
+        if (peer->more || peer->dirty)
             return 0;
         stalled |= peer->stalled;
     }

@@ -158,7 +158,7 @@ struct gvm_server {
     /* the server thread's */
     gvmi_machine *machine;
     gvmi_source on_listen, on_wake, on_done;
-    gvmi_peer *peers, *busy, *ended; /* ended: to be freed at the end of the turn */
+    gvmi_peer *peers, *busy, *ended; /* ended: to be freed when the turn is over */
     gvmi_peer **by_client;           /* client_capacity of them, by number */
     uint32_t client_capacity, refused_count, held_back_count;
     bool paused;       /* no fds: nobody is accepted until the next tick */

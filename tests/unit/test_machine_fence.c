@@ -246,6 +246,55 @@ static void fence_copy_that_fails_is_made_again(void **state)
     end_world(&p.w);
 }
 
+/* The process is gone before the copy is over: what it wrote in between is in the host frame alone. */
+static void copy_of_a_host_frame_with_writers_is_never_clean(void **state)
+{
+    pair p;
+    gvm_object_info i;
+
+    (void)state;
+    start_pair(&p, 2, 2, 0, OWNER, 0);
+    assert_int_equal(evict(&p.w, p.a, "/x"), 2 * CHUNK);
+    atomic_store(&p.b->leases[p.b_slot].hint, GVM_HINT_ONCE);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, 0); /* who does not wait takes it where it is */
+    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    assert_int_equal(info(&p.w, p.a, p.a_slot).host_bytes, 2 * CHUNK);
+    cut_off(&p.w, p.b);
+    p.w.hold_jobs = true;
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1); /* no room on the host: to the device */
+    assert_int_equal(p.w.job_count, 2);
+    gvmi_machine_exited(p.w.machine, p.b->number);
+    p.b->forgotten = true;
+    while (p.w.job_count > 0)
+        gvmi_machine_job_done(p.w.machine, p.w.jobs[--p.w.job_count], GVM_OK);
+    p.w.hold_jobs = false;
+    run(&p.w);
+    assert_true(granted(p.a));
+    i = info(&p.w, p.a, p.a_slot);
+    assert_int_equal(i.device_bytes, 2 * CHUNK);
+    assert_int_equal(i.duplicate_bytes, 0);
+    end_world(&p.w);
+}
+
+/* Its readers could write before it was sealed. */
+static void untracked_object_is_sealed_when_its_readers_have_ended(void **state)
+{
+    pair p;
+    gvmi_wire_message m;
+
+    (void)state;
+    start_pair(&p, 8, 8, GVM_OBJECT_UNTRACKED, OWNER, 0);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_READ, -1);
+    take(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
+    gvmi_wire_start(&m, GVMI_WIRE_SEAL, 30);
+    m.body.SEAL = (gvmi_wire_seal){.slot = p.a_slot, .timeout_ms = -1};
+    say(&p.w, p.a, &m);
+    assert_int_not_equal(last(p.a)->head.type, GVMI_WIRE_DONE);
+    give(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
+    assert_int_equal(last(p.a)->head.type, GVMI_WIRE_DONE);
+    end_world(&p.w);
+}
+
 static void seal_of_a_fenced_object_is_on_other_frames(void **state)
 {
     pair p;
@@ -540,6 +589,8 @@ int main(void)
         cmocka_unit_test(fence_without_any_room_waits_for_the_end_of_the_process),
         cmocka_unit_test(fence_is_tried_again_when_there_may_be_room),
         cmocka_unit_test(fence_copy_that_fails_is_made_again),
+        cmocka_unit_test(copy_of_a_host_frame_with_writers_is_never_clean),
+        cmocka_unit_test(untracked_object_is_sealed_when_its_readers_have_ended),
         cmocka_unit_test(seal_of_a_fenced_object_is_on_other_frames),
         cmocka_unit_test(writer_cut_off_is_killed_where_that_is_wanted),
         cmocka_unit_test(frames_held_by_a_client_are_charged_to_its_user),
