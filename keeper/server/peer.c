@@ -20,6 +20,7 @@
 #include <linux/sockios.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "keeper/server/server.h"
@@ -546,7 +547,7 @@ static void take_messages(gvm_server *server, gvmi_peer *peer)
 
     while (count < MESSAGES_A_TURN && next_message(server, peer, &start)) {
         count++;
-        if (gvmi_server_now_ns() >= server->turn_end_ns)
+        if (gvmi_now_ns() >= server->turn_end_ns)
             break;
     }
     if (peer->state != PEER_OPEN && peer->state != PEER_REFUSED)

@@ -178,8 +178,6 @@ typedef struct gvmi_handed {
     int socket;
 } gvmi_handed;
 
-int64_t gvmi_server_now_ns(void);
-
 /* A line for the program that runs the keeper (gvm_server_options.log), lower case, without newline.
  * The server thread's. */
 void gvmi_server_log(gvm_server *server, const char *format, ...)
