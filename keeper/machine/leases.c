@@ -277,9 +277,9 @@ void gvmi_keep_expire_waits_of(gvmi_machine *m, keep_client *client)
             m->timeouts++;
             gvmi_keep_reply_failed(
                 m, wait->client, wait->request, GVM_E_TIMEOUT, "%s",
-                wait->object->fenced
-                    ? "a process that was cut off may still write to the object, and there is no room "
-                      "yet to copy it: end that process, or make room"
+                wait->object->fence_waits
+                    ? "a process that was cut off may still write to the object, and there is no room to "
+                      "copy it: end that process (gvmem top shows it as cut off), or make room"
                     : "others kept a conflicting lease, or the object was being moved");
             end_wait(m, wait);
         } else if (wait->deadline_ns < m->next_wait_ns) {

@@ -245,9 +245,9 @@ static void reaped(gvm_server *server, gvmi_mover *mover, uint32_t tier)
         gvmi_mover_reap(mover, tier);
         return;
     }
-    for (gvmi_peer *peer = server->fenced_count > 0 ? server->peers : NULL; peer != NULL;
+    for (gvmi_peer *peer = server->held_back_count > 0 ? server->peers : NULL; peer != NULL;
          peer = peer->next)
-        gvmi_peer_unfence(server, peer);
+        gvmi_peer_send_held_back(server, peer);
 }
 
 static void finish_jobs(gvm_server *server)
@@ -390,7 +390,7 @@ static void tell_time(gvm_server *server)
 /* One that got busy again before it ended is still in that list. */
 static void free_ended(gvm_server *server)
 {
-    gvmi_peer **place = &server->graveyard;
+    gvmi_peer **place = &server->ended;
 
     while (*place != NULL) {
         gvmi_peer *peer = *place;
