@@ -105,7 +105,8 @@ static void connection_beyond_the_share_is_told_the_limit(void **state)
     assert_int_equal(gvmi_machine_admits(w.machine, 1), GVM_E_LIMIT);
     gvm_error_last(&error);
     assert_non_null(strstr(error.text, "user 1 has 14 connections, its share"));
-    assert_non_null(strstr(error.text, "14 in use of 32, 4 of them for its own user and root"));
+    assert_non_null(strstr(
+        error.text, "of 32 at this keeper 14 are in use, and 4 are kept for its own user and root"));
     assert_int_equal(gvmi_machine_admits(w.machine, 2), GVM_OK);
     end_world(&w);
 }

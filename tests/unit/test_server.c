@@ -320,7 +320,7 @@ static int be_refused(void *arg)
     CHILD_EXPECT(fd >= 0 && tell_plain(fd, GVMI_WIRE_HELLO, 77) && hear(fd, &message, NULL, 0));
     CHILD_EXPECT(message.head.type == GVMI_WIRE_FAILED && message.head.request == 77);
     CHILD_EXPECT(message.body.FAILED.status == GVM_E_DENIED && is_cut(fd));
-    CHILD_EXPECT(strstr(message.body.FAILED.text, "the keeper has 1 in use of 1") != NULL);
+    CHILD_EXPECT(strstr(message.body.FAILED.text, "of 1 at this keeper 1 are in use") != NULL);
     close(fd);
     snprintf(line, sizeof line, "a client (pid %d, uid %u) was refused: ", (int)getpid(),
              (unsigned)getuid());
