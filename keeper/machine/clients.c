@@ -231,7 +231,7 @@ static bool cut(gvmi_machine *m, keep_client *client)
 
     snprintf(action.reason, sizeof action.reason, "%s", client->reason);
     if (client->connected && !gvmi_keep_act(m, &action))
-        return false; /* again at the next event */
+        return false; /* again at the next look */
     client->doomed = false;
     client->cut = true;
     m->cut_offs++;
@@ -325,6 +325,7 @@ void gvmi_keep_watch_clients(gvmi_machine *m)
 
         if (client == NULL)
             continue;
+        m->doomed = m->doomed || client->doomed;
         if (!client->connected && is_late(m, client->left_ns, m->config.revoke_timeout_ms))
             void_client(m, client, client->mapped);
         else if (client->connected && client->opening_count > 0 && owes_answer(m, client))
