@@ -280,13 +280,17 @@ static bool owes_answer(const gvmi_machine *m, const keep_client *client)
     return false;
 }
 
-/* The first in the queue that is not the client's own; NULL: nobody. */
-static const keep_wait *wait_of_others(const keep_object *object, const keep_client *client)
+/* The first in the queue that is not the client's own; NULL: nobody. *writes: it, or one before it, is
+ * for writing. */
+static const keep_wait *wait_of_others(const keep_object *object, const keep_client *client, bool *writes)
 {
     const keep_wait *wait = object->first_wait;
 
-    while (wait != NULL && wait->client == client)
+    *writes = wait != NULL && wait->kind == KEEP_WAIT_WRITE;
+    while (wait != NULL && wait->client == client) {
         wait = wait->next;
+        *writes = *writes || (wait != NULL && wait->kind == KEEP_WAIT_WRITE);
+    }
     return wait;
 }
 
@@ -295,9 +299,11 @@ static int64_t keeps_waiting_since(const keep_opening *opening)
 {
     const keep_object *object = opening->object;
     const bool writes = gvmi_keep_writers(opening) > 0, reads = gvmi_keep_readers(opening) > 0;
-    const keep_wait *wait = writes || reads ? wait_of_others(object, opening->client) : NULL;
+    bool write_waits = false;
+    const keep_wait *wait = writes || reads ? wait_of_others(object, opening->client, &write_waits)
+                                            : NULL;
 
-    if (wait == NULL || !(writes || wait->kind == KEEP_WAIT_WRITE || object->fenced))
+    if (wait == NULL || !(writes || write_waits || object->fenced))
         return INT64_MAX;
     return wait->since_ns > object->draining_since_ns ? wait->since_ns : object->draining_since_ns;
 }

@@ -616,6 +616,33 @@ static void lease_kept_too_long_is_cut_off_though_its_client_waits_first(void **
     end_world(&w);
 }
 
+/* Its writer waits for its own reader, and another's reader behind that. */
+static void read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write(void **state)
+{
+    gvmi_machine_config config = small_config(8, 8);
+    world w;
+    actor *a, *b;
+    uint32_t a_slot = 0, b_slot = 0;
+
+    (void)state;
+    config.lease_timeout_ms = 500;
+    start_world_as(&w, &config);
+    a = join(&w, OWNER);
+    b = join(&w, OWNER);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &a_slot), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/x", 0, &b_slot), GVM_OK);
+    ask(&w, a, a_slot, GVM_LEASE_READ, -1);
+    take(&w, a, a_slot, GVM_LEASE_READ);
+    ask(&w, a, a_slot, GVM_LEASE_WRITE, -1);
+    tick(&w, 600);
+    assert_false(a->cut);
+    ask(&w, b, b_slot, GVM_LEASE_READ, -1);
+    tick(&w, 600);
+    assert_true(a->cut);
+    assert_true(granted(b));
+    end_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -643,6 +670,7 @@ int main(void)
         cmocka_unit_test(writer_forged_in_a_lease_word_is_none),
         cmocka_unit_test(client_whose_answer_is_not_read_yet_has_twice_the_time),
         cmocka_unit_test(lease_kept_too_long_is_cut_off_though_its_client_waits_first),
+        cmocka_unit_test(read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
