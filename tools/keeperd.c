@@ -18,8 +18,8 @@
 #include "tools/tool.h"
 
 #define QUOTAS_MAX 1024
-#define LISTEN_FDS_START 3 /* where a service manager puts the sockets it opened */
-#define LOOK_SECONDS 1     /* between two looks at whether a device broke */
+#define LISTEN_FDS_START 3        /* where a service manager puts the sockets it opened */
+#define LOOK_SECONDS 1            /* between two looks at whether a device broke */
 #define FREE_BYTES_MAX (8u << 20) /* of the C library's, before they go back to the system */
 
 static const char usage[] =
