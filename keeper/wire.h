@@ -29,7 +29,7 @@
 #include <gvmem/keeper.h>
 
 #define GVMI_WIRE_MAGIC 0x70656b6d7667ull /* "gvmkep" */
-#define GVMI_WIRE_VERSION 2u
+#define GVMI_WIRE_VERSION 3u
 #define GVMI_WIRE_CHUNKS_MAX 64u /* of one MAP */
 #define GVMI_WIRE_TAIL_BYTES_MAX 4096u
 #define GVMI_WIRE_TEXT_BYTES 200u

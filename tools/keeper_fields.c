@@ -80,6 +80,7 @@ static const keeper_field object_fields[] = {
     O(sealed, BOOL, "sealed", "1: read-only for good."),
     O(kept, BOOL, "kept", "1: outlives its creator."),
     O(untracked, BOOL, "untracked", "1: read leases allow writing."),
+    O(fenced, BOOL, "fenced", "1: no lease before a copy is made, as a process that was cut off may write to it."),
     O(moving, BOOL, "moving", "1: chunks are being moved."),
 };
 #undef O

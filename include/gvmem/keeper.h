@@ -307,7 +307,9 @@ typedef struct gvm_object_info {
     uint32_t interrupted; /* writers that ended, or were cut off, under a write lease */
     int32_t device;       /* the keeper's ordinal */
     uint32_t metadata_bytes;
-    uint8_t sealed, kept, moving, untracked, reserved[4];
+    uint8_t sealed, kept, moving, untracked;
+    uint8_t fenced; /* no lease before a copy is made: a process that was cut off may write to it */
+    uint8_t reserved[3];
 } gvm_object_info;
 
 typedef struct gvm_client_info {

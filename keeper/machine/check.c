@@ -144,6 +144,23 @@ static bool check_permits(const keep_object *object)
     return (object->lease_state == KEEP_EXCLUSIVE) <= (object->holder != NULL);
 }
 
+/* I12, of one frame. */
+static bool check_holders(const keep_frame *frame)
+{
+    uint32_t holders = 0, writers = 0;
+
+    for (const keep_hold *hold = frame->holds; hold != NULL; hold = hold->next) {
+        if (hold->frame != frame->spec.frame || (hold->next != NULL && hold->next->prev != hold))
+            return false;
+        for (const keep_hold *other = frame->holds; other != hold; other = other->next)
+            if (other->client == hold->client)
+                return false;
+        holders++;
+        writers += hold->writes;
+    }
+    return holders == frame->holders && writers == frame->writers;
+}
+
 /* I12 */
 static bool check_holds(const gvmi_machine *m)
 {
@@ -154,16 +171,21 @@ static bool check_holds(const gvmi_machine *m)
 
         if (frame->state == KEEP_FRAME_UNUSED)
             continue;
-        if (frame->writers > frame->holders || (frame->state == KEEP_FRAME_HELD) > (frame->holders > 0))
+        if (!check_holders(frame) || (frame->state == KEEP_FRAME_HELD) > (frame->holders > 0))
             return false;
         holders += frame->holders;
         writers += frame->writers;
     }
-    for (uint32_t i = 0; i < m->client_capacity; i++)
-        for (uint32_t h = 0; m->clients[i] != NULL && h < m->clients[i]->held_count; h++) {
-            noted++;
-            noted_writers += m->clients[i]->held[h].writes;
+    for (uint32_t i = 0; i < m->client_capacity; i++) {
+        const keep_client *client = m->clients[i];
+
+        noted += client != NULL ? client->held_count : 0;
+        for (const keep_hold *h = client != NULL ? client->held : NULL; h != NULL; h = h->own_next) {
+            if (h->client != client)
+                return false;
+            noted_writers += h->writes;
         }
+    }
     return holders == noted && writers == noted_writers;
 }
 
@@ -203,7 +225,7 @@ static bool check_user(const gvmi_machine *m, const keep_user *user)
     for (uint32_t i = 0; i < m->frame_capacity; i++) {
         const keep_frame *frame = &m->frames[i];
 
-        if (frame->state == KEEP_FRAME_HELD && m->clients[frame->holder - 1]->user == user)
+        if (frame->state == KEEP_FRAME_HELD && frame->holds->client->user == user)
             used_bytes += frame->spec.bytes;
     }
 

@@ -231,7 +231,7 @@ static bool cut(gvmi_machine *m, keep_client *client)
 
     snprintf(action.reason, sizeof action.reason, "%s", client->reason);
     if (client->connected && !gvmi_keep_act(m, &action))
-        return false; /* again at the next event */
+        return false; /* again at the next look */
     client->doomed = false;
     client->cut = true;
     m->cut_offs++;
@@ -280,13 +280,17 @@ static bool is_late_to_map(const gvmi_machine *m, const keep_client *client)
     return false;
 }
 
-/* The first in the queue that is not the client's own; NULL: nobody. */
-static const keep_wait *wait_of_others(const keep_object *object, const keep_client *client)
+/* The first in the queue that is not the client's own; NULL: nobody. *writes: it, or one before it, is
+ * for writing. */
+static const keep_wait *wait_of_others(const keep_object *object, const keep_client *client, bool *writes)
 {
     const keep_wait *wait = object->first_wait;
 
-    while (wait != NULL && wait->client == client)
+    *writes = wait != NULL && wait->kind == KEEP_WAIT_WRITE;
+    while (wait != NULL && wait->client == client) {
         wait = wait->next;
+        *writes = *writes || (wait != NULL && wait->kind == KEEP_WAIT_WRITE);
+    }
     return wait;
 }
 
@@ -295,9 +299,11 @@ static int64_t keeps_waiting_since(const keep_opening *opening)
 {
     const keep_object *object = opening->object;
     const bool writes = gvmi_keep_writers(opening) > 0, reads = gvmi_keep_readers(opening) > 0;
-    const keep_wait *wait = writes || reads ? wait_of_others(object, opening->client) : NULL;
+    bool write_waits = false;
+    const keep_wait *wait = writes || reads ? wait_of_others(object, opening->client, &write_waits)
+                                            : NULL;
 
-    if (wait == NULL || !(writes || gvmi_keep_waits_for_readers(wait)))
+    if (wait == NULL || !(writes || write_waits || gvmi_keep_waits_for_readers(wait)))
         return INT64_MAX;
     return wait->since_ns > object->draining_since_ns ? wait->since_ns : object->draining_since_ns;
 }
@@ -327,6 +333,7 @@ void gvmi_keep_watch_clients(gvmi_machine *m)
 
         if (client == NULL)
             continue;
+        m->doomed = m->doomed || client->doomed;
         if (!client->connected && is_late(m, client->left_ns, m->config.revoke_timeout_ms))
             void_client(m, client, client->mapped);
         else if (client->connected && client->opening_count > 0 && is_late_to_map(m, client))

@@ -16,23 +16,27 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
+#include "base/text.h"
 #include "keeper/machine/state.h"
 
 /* ---- who holds what */
 
-static bool note_hold(keep_client *client, uint32_t number, bool writes)
+/* NULL: no memory. */
+static keep_hold *new_hold(keep_client *client, keep_frame *frame)
 {
-    if (client->held_count == client->held_capacity) {
-        const uint32_t capacity = client->held_capacity == 0 ? 64 : client->held_capacity * 2;
-        keep_hold *held = realloc(client->held, capacity * sizeof *held);
+    keep_hold *hold = malloc(sizeof *hold);
 
-        if (held == NULL)
-            return false;
-        client->held = held;
-        client->held_capacity = capacity;
-    }
-    client->held[client->held_count++] = (keep_hold){.frame = number, .writes = writes};
-    return true;
+    if (hold == NULL)
+        return NULL;
+    *hold = (keep_hold){
+        .client = client, .frame = frame->spec.frame, .next = frame->holds, .own_next = client->held};
+    if (hold->next != NULL)
+        hold->next->prev = hold;
+    frame->holds = hold;
+    frame->holders++;
+    client->held = hold;
+    client->held_count++;
+    return hold;
 }
 
 /* Is the end of the client's socket enough? Its library closes the socket when nothing is mapped there
@@ -42,21 +46,33 @@ static bool trusts_close(const gvmi_machine *m, const keep_client *client, const
     return gvmi_keep_is_admin(m, client) || client->who.uid == owner->uid;
 }
 
+/* A client's openings end in one event: if it holds the frame already, nobody came to hold it since. */
 static void hold_frame(gvmi_machine *m, keep_client *client, uint32_t number, bool writes)
 {
-    keep_frame *frame;
+    keep_frame *frame = number != 0 ? gvmi_keep_frame(m, number) : NULL;
+    keep_hold *hold = frame != NULL ? frame->holds : NULL;
 
-    if (number == 0)
+    if (frame == NULL)
         return;
-    frame = gvmi_keep_frame(m, number);
-    if (!note_hold(client, number, writes)) {
+    if (hold == NULL || hold->client != client)
+        hold = new_hold(client, frame);
+    if (hold == NULL) {
         frame->tainted = true;
         frame->unsafe = frame->unsafe || writes;
         return;
     }
-    frame->holders++;
-    frame->writers += writes;
-    frame->holder = client->number;
+    frame->writers += writes && !hold->writes;
+    hold->writes = hold->writes || writes;
+}
+
+/* Where the chunk was, if it is on its way and clients are told. A frame that a copy is made to has
+ * been shown to nobody. */
+static void hold_replaced(gvmi_machine *m, keep_client *client, const keep_chunk *chunk, bool writes)
+{
+    if (chunk->op != KEEP_OP_OUT_MAP && chunk->op != KEEP_OP_IN_MAP && chunk->op != KEEP_OP_RENEW_MAP)
+        return;
+    hold_frame(m, client, gvmi_keep_other_frame(chunk), writes);
+    hold_frame(m, client, chunk->twin_frame, writes);
 }
 
 /* Where a chunk is, and where it was if the opening was not told yet or may not have unmapped it. */
@@ -68,18 +84,12 @@ static void hold_all(gvmi_machine *m, const keep_opening *opening, bool writes)
         const keep_chunk *chunk = &object->chunks[i];
 
         hold_frame(m, opening->client, gvmi_keep_frame_where(chunk), writes);
-        if (chunk->send) {
-            hold_frame(m, opening->client, gvmi_keep_other_frame(chunk), writes);
-            hold_frame(m, opening->client, chunk->twin_frame, writes);
-        }
+        if (chunk->send)
+            hold_replaced(m, opening->client, chunk, writes);
     }
     for (const keep_pending *p = opening->first_pending; p != NULL; p = p->next)
-        for (uint32_t i = 0; i < (p->unmapped ? 0 : p->count); i++) {
-            const keep_chunk *chunk = &object->chunks[p->indexes[i]];
-
-            hold_frame(m, opening->client, gvmi_keep_other_frame(chunk), writes);
-            hold_frame(m, opening->client, chunk->twin_frame, writes);
-        }
+        for (uint32_t i = 0; i < (p->unmapped ? 0 : p->count); i++)
+            hold_replaced(m, opening->client, &object->chunks[p->indexes[i]], writes);
 }
 
 /* FROZEN: nobody holds a lease, whatever the lease word says. */
@@ -108,11 +118,12 @@ void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening)
 
     if (opening->client->closed && trusts_close(m, opening->client, &object->domain))
         return;
+    if (writes) /* of a sealed object there may be some */
+        gvmi_keep_stale_copies(m, object);
     hold_all(m, opening, writes);
     if (!writes || object->chunk_count == 0)
         return;
     object->fenced = true;
-    gvmi_keep_stale_copies(m, object); /* of an untracked object that was sealed there may be some */
     if (object->lease_state == KEEP_SHARED || object->lease_state == KEEP_EXCLUSIVE)
         gvmi_keep_withdraw(m, object);
     gvmi_keep_mark(m, object);
@@ -121,75 +132,56 @@ void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening)
 
 /* ---- who is charged for a frame that only such clients hold */
 
-static keep_user *payer_of(gvmi_machine *m, const keep_frame *frame)
+void gvmi_keep_charge_holder(const keep_frame *frame)
 {
-    return gvmi_keep_client(m, frame->holder)->user;
-}
-
-void gvmi_keep_charge_holder(gvmi_machine *m, const keep_frame *frame)
-{
-    gvmi_keep_charge(payer_of(m, frame), frame->spec.bytes);
-}
-
-/* Another client that holds the frame; 0: none. */
-static uint32_t find_holder(const gvmi_machine *m, uint32_t frame, const keep_client *but)
-{
-    for (uint32_t i = 0; i < m->client_capacity; i++) {
-        const keep_client *client = m->clients[i];
-
-        for (uint32_t h = 0; client != NULL && client != but && h < client->held_count; h++)
-            if (client->held[h].frame == frame)
-                return client->number;
-    }
-    return 0;
+    gvmi_keep_charge(frame->holds->client->user, frame->spec.bytes);
 }
 
 /* ---- the end of it */
 
-static void let_go(gvmi_machine *m, keep_client *client, const keep_hold *hold)
+static void unlink_hold(keep_frame *frame, const keep_hold *hold)
 {
-    keep_frame *frame = gvmi_keep_frame(m, hold->frame);
-
+    if (hold->prev != NULL)
+        hold->prev->next = hold->next;
+    else
+        frame->holds = hold->next;
+    if (hold->next != NULL)
+        hold->next->prev = hold->prev;
     frame->holders--;
     frame->writers -= hold->writes;
-    if (frame->holders == 0) {
-        if (frame->state != KEEP_FRAME_HELD)
-            return;
-        gvmi_keep_discharge(m, payer_of(m, frame), frame->spec.bytes);
-        gvmi_keep_free_held(m, hold->frame);
-    } else if (frame->holder == client->number) {
-        const uint32_t other = find_holder(m, hold->frame, client);
+}
 
-        if (other == 0) /* it holds the frame twice */
-            return;
-        if (frame->state == KEEP_FRAME_HELD)
-            gvmi_keep_discharge(m, payer_of(m, frame), frame->spec.bytes);
-        frame->holder = other;
-        if (frame->state == KEEP_FRAME_HELD)
-            gvmi_keep_charge_holder(m, frame);
-    }
+static void let_go(gvmi_machine *m, const keep_hold *hold)
+{
+    keep_frame *frame = gvmi_keep_frame(m, hold->frame);
+    const bool paid = frame->state == KEEP_FRAME_HELD && frame->holds == hold;
+
+    unlink_hold(frame, hold);
+    if (!paid)
+        return;
+    gvmi_keep_discharge(m, hold->client->user, frame->spec.bytes);
+    if (frame->holds != NULL)
+        gvmi_keep_charge_holder(frame);
+    else
+        gvmi_keep_free_held(m, hold->frame);
 }
 
 void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client, bool gone)
 {
     bool wrote = false;
-    uint32_t kept = 0;
 
-    for (uint32_t i = 0; i < client->held_count; i++) {
-        const keep_hold hold = client->held[i];
+    for (keep_hold **place = &client->held; *place != NULL;) {
+        keep_hold *hold = *place;
 
-        if (!gone && !trusts_close(m, client, &gvmi_keep_frame(m, hold.frame)->domain)) {
-            client->held[kept++] = hold;
+        if (!gone && !trusts_close(m, client, &gvmi_keep_frame(m, hold->frame)->domain)) {
+            place = &hold->own_next;
             continue;
         }
-        wrote = wrote || hold.writes;
-        let_go(m, client, &hold);
-    }
-    client->held_count = kept;
-    if (kept == 0) {
-        free(client->held);
-        client->held = NULL;
-        client->held_capacity = 0;
+        wrote = wrote || hold->writes;
+        *place = hold->own_next;
+        client->held_count--;
+        let_go(m, hold);
+        free(hold);
     }
     for (keep_object *object = wrote ? m->objects : NULL; object != NULL; object = object->next)
         gvmi_keep_retry_fence(m, object);
@@ -207,6 +199,7 @@ void gvmi_keep_check_fence(gvmi_machine *m, keep_object *object)
         needed = gvmi_keep_has_writers(m, gvmi_keep_frame_where(&object->chunks[i]));
     object->fenced = needed;
     object->fence_waits = object->fence_waits && needed;
+    object->fence_told = object->fence_told && needed;
 }
 
 void gvmi_keep_retry_fence(gvmi_machine *m, keep_object *object)
@@ -215,6 +208,34 @@ void gvmi_keep_retry_fence(gvmi_machine *m, keep_object *object)
         return;
     object->fence_waits = false;
     gvmi_keep_mark(m, object);
+}
+
+/* The process that may write to the object; 0: it is not known. */
+static int32_t writer_of(gvmi_machine *m, const keep_object *object)
+{
+    for (uint32_t i = 0; i < object->chunk_count; i++) {
+        const uint32_t number = gvmi_keep_frame_where(&object->chunks[i]);
+
+        for (const keep_hold *hold = gvmi_keep_frame(m, number)->holds; hold != NULL; hold = hold->next)
+            if (hold->writes)
+                return hold->client->who.pid;
+    }
+    return 0;
+}
+
+/* Once: somebody waits, perhaps for ever, and only whoever runs the machine can do something. */
+static void tell_no_room(gvmi_machine *m, keep_object *object)
+{
+    gvmi_action action = {.kind = GVMI_ACTION_LOG};
+
+    if (object->fence_told || !object->fenced)
+        return;
+    gvmi_text_print(action.reason, sizeof action.reason,
+                    "object %s gets no lease: process %d, which was cut off, may still write to it, and "
+                    "neither budget has room for a copy; end that process, or give the keeper more",
+                    object->name[0] != '\0' ? GVMI_TEXT_NAME(object->name) : "without a name",
+                    (int)writer_of(m, object));
+    object->fence_told = gvmi_keep_act(m, &action);
 }
 
 bool gvmi_keep_pass_fence(gvmi_machine *m, keep_object *object)
@@ -227,6 +248,7 @@ bool gvmi_keep_pass_fence(gvmi_machine *m, keep_object *object)
     if (!gvmi_keep_renew_chunks(m, object)) {
         object->fence_waits = true;
         gvmi_keep_thaw(m, object);
+        tell_no_room(m, object);
     }
     return false;
 }

@@ -88,6 +88,7 @@ typedef enum gvmi_action_kind {
                        * called for it */
     GVMI_ACTION_KILL,   /* end the client's process, if that is permitted */
     GVMI_ACTION_FORGET, /* nothing of the client is mapped: exited() is to follow */
+    GVMI_ACTION_LOG,    /* reason is to be logged */
 } gvmi_action_kind;
 
 typedef struct gvmi_action {
@@ -100,8 +101,8 @@ typedef struct gvmi_action {
     uint32_t frames[GVMI_WIRE_CHUNKS_MAX];
     void *bytes; /* SNAPSHOT (or NULL): the receiver frees it */
     size_t len;
-    uint64_t offset_bytes; /* SNAPSHOT */
-    char reason[96];       /* CUT */
+    uint64_t offset_bytes;                  /* SNAPSHOT */
+    char reason[GVMI_WIRE_TEXT_BYTES + 56]; /* CUT, LOG */
 } gvmi_action;
 
 /* Takes the oldest action out. False: there is none. */

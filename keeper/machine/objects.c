@@ -327,6 +327,11 @@ static void forget_creator(gvmi_machine *m, keep_object *object)
 
 void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
 {
+    const keep_growth *started = object->growth; /* only when the machine ends */
+    uint32_t charged = object->chunk_count;
+
+    if (started != NULL && started->started)
+        charged += started->new_count - started->old_count;
     forget_creator(m, object);
     gvmi_keep_unname(m, object);
     gvmi_keep_drop_foreign(m, object);
@@ -341,7 +346,7 @@ void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
         if (object->chunks[i].host_frame != 0)
             gvmi_keep_give_frame(m, object->chunks[i].host_frame, true);
     }
-    gvmi_keep_discharge(m, object->user, (uint64_t)object->chunk_count * object->chunk_bytes);
+    gvmi_keep_discharge(m, object->user, charged * object->chunk_bytes);
     gvmi_policy_remove(m->devices[object->device].policy, &object->item);
     if (m->cleaner == object)
         m->cleaner = object->next;
@@ -353,7 +358,7 @@ void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
     if (object->next != NULL)
         object->next->prev = object->prev;
     gvmi_keep_give(m, object->user, KEEP_OBJECTS, 1);
-    while (object->growth != NULL) { /* only when the machine ends */
+    while (object->growth != NULL) {
         keep_growth *growth = object->growth;
 
         object->growth = growth->next;

@@ -52,6 +52,7 @@ void gvmi_keep_describe_object(gvmi_machine *m, keep_object *object, gvm_object_
     info->sealed = object->sealed;
     info->kept = object->kept;
     info->untracked = object->untracked;
+    info->fenced = object->fenced;
     info->moving = object->moving > 0;
 }
 
@@ -105,8 +106,8 @@ void gvmi_keep_describe_client(gvmi_machine *m, const keep_client *client, gvm_c
     info->acquires = client->acquires;
     info->cut_off = client->cut;
     info->committed_bytes = client->committed_bytes;
-    for (uint32_t i = 0; i < client->held_count; i++) {
-        const keep_frame *frame = gvmi_keep_frame(m, client->held[i].frame);
+    for (const keep_hold *hold = client->held; hold != NULL; hold = hold->own_next) {
+        const keep_frame *frame = gvmi_keep_frame(m, hold->frame);
 
         if (frame->state == KEEP_FRAME_HELD)
             info->held_bytes += frame->spec.bytes;

@@ -115,6 +115,7 @@ static void forget_frame(gvmi_machine *m, keep_frame *frame)
 {
     const uint32_t number = frame->spec.frame;
 
+    GVM_ASSERT(frame->holds == NULL);
     *frame = (keep_frame){.next = m->first_unused_frame};
     m->first_unused_frame = number;
 }
@@ -260,7 +261,7 @@ void gvmi_keep_give_frame(gvmi_machine *m, uint32_t number, bool made)
     } else if (frame->holders > 0) {
         frame->state = KEEP_FRAME_HELD;
         place_of(m, frame)->held_bytes += frame->spec.bytes;
-        gvmi_keep_charge_holder(m, frame);
+        gvmi_keep_charge_holder(frame);
         list_drop(m, frame);
     } else if (frame->tainted) {
         drop_frame(m, frame);

@@ -18,7 +18,7 @@
 #include "keeper/snapshot.h"
 
 #define SLICE_RECORDS_MAX 256u
-#define SLICE_UNITS_MAX 1024u /* records, and the openings looked at for them */
+#define SLICE_UNITS_MAX 1024u /* records, and the openings and frames looked at for them */
 
 struct keep_snapshot {
     keep_client *client;
@@ -294,7 +294,7 @@ static uint32_t append_clients(gvmi_machine *m, keep_user *user)
         if (client == NULL)
             continue;
         gvmi_keep_describe_client(m, client, &records[count++]);
-        units += 1 + client->opening_count;
+        units += 1 + client->opening_count + client->held_count;
     }
     snapshot->head.client_count += count;
     append(m, user, records, count * sizeof *records);

@@ -34,7 +34,8 @@
  * I11 an object with a chunk in a frame that has writers is fenced; a fenced object is DRAINING or
  *     FROZEN, so no lease on it is granted. No clean chunk has a frame with writers, except while
  *     it is on its way.
- * I12 a frame's holders, and writers, is how often clients hold it, and hold it for writing.
+ * I12 a frame's holders, and writers, is how many clients hold it, and hold it for writing; each of
+ *     them does so once.
  */
 #ifndef GVMI_KEEPER_STATE_H
 #define GVMI_KEEPER_STATE_H
@@ -115,6 +116,7 @@ typedef struct keep_client keep_client;
 typedef struct keep_object keep_object;
 typedef struct keep_opening keep_opening;
 typedef struct keep_wait keep_wait;
+typedef struct keep_hold keep_hold;
 
 /* Who may have seen a frame's bytes: those whom these let open an object. */
 typedef struct keep_domain {
@@ -143,7 +145,7 @@ typedef struct keep_frame {
     uint64_t foreign; /* id of the object for which another user's process was sent it; 0: none */
     uint32_t holders; /* clients cut off, alive, that may have it mapped */
     uint32_t writers; /* of them, those that may write it */
-    uint32_t holder;  /* number of one of them; HELD: its user is charged */
+    keep_hold *holds; /* theirs; HELD: the user of the first is charged */
     uint32_t prev, next; /* in the list of its place's free frames, or of those to be dropped */
 } keep_frame;
 
@@ -234,6 +236,7 @@ struct keep_object {
     bool untracked;            /* who reads may write: no copy is clean once somebody may read */
     bool fenced;      /* clients that were cut off may still write to it: no lease is granted */
     bool fence_waits; /* for room, or for their end: not to be tried again before the next look */
+    bool fence_told;  /* that was logged */
     bool foreign;     /* a process of another user was sent frames of it */
     uint32_t device;
     uint32_t creator;                         /* client number; 0: gone */
@@ -321,10 +324,13 @@ struct keep_opening {
 };
 
 /* A frame that a client which was cut off may have mapped. */
-typedef struct keep_hold {
+struct keep_hold {
+    keep_client *client;
     uint32_t frame;
-    bool writes; /* it may write there */
-} keep_hold;
+    bool writes;            /* it may write there */
+    keep_hold *prev, *next; /* of the frame */
+    keep_hold *own_next;    /* of the client */
+};
 
 struct keep_client {
     uint32_t number;
@@ -357,8 +363,8 @@ struct keep_client {
     keep_client *asking_prev, *asking_next;
     int64_t left_ns; /* when the socket closed */
     uint64_t acquires;
-    keep_hold *held; /* what it may still have mapped; frames count it */
-    uint32_t held_count, held_capacity;
+    keep_hold *held; /* what it may still have mapped, each frame once */
+    uint32_t held_count;
     char reason[96];
 };
 
@@ -615,7 +621,7 @@ void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening);
 /* The client holds nothing any more, or, if its process goes on, nothing of its own user's. */
 void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client, bool gone);
 /* The frame goes from a chunk to those who hold it: one of their users is charged. */
-void gvmi_keep_charge_holder(gvmi_machine *m, const keep_frame *frame);
+void gvmi_keep_charge_holder(const keep_frame *frame);
 /* False: a lease on a fenced object cannot be granted now. */
 bool gvmi_keep_pass_fence(gvmi_machine *m, keep_object *object);
 /* Looks whether the fence is still needed. */

@@ -132,6 +132,7 @@ static void act(gvm_server *server, gvmi_action *action)
             gvmi_machine_job_done(server->machine, action->job, status);
         break;
     case GVMI_ACTION_DROP: drop(server, &action->to); break;
+    case GVMI_ACTION_LOG: gvmi_server_log(server, "%s", action->reason); break;
     }
 }
 

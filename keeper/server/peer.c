@@ -431,8 +431,11 @@ void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer, const char *reason)
 void gvmi_peer_kill(gvm_server *server, gvmi_peer *peer)
 {
     if (peer->process < 0)
-        return;
-    if (syscall(SYS_pidfd_send_signal, peer->process, SIGKILL, NULL, 0) == 0)
+        gvmi_server_log(server,
+                        "client %u (pid %d, uid %u) could write when it was cut off, and cannot be killed, as it is of this "
+                        "process or of another PID namespace: end it by hand",
+                        (unsigned)peer->client, (int)peer->pid, (unsigned)peer->uid);
+    else if (syscall(SYS_pidfd_send_signal, peer->process, SIGKILL, NULL, 0) == 0)
         gvmi_server_log(server,
                         "client %u (pid %d, uid %u) could write when it was cut off: it was killed",
                         (unsigned)peer->client, (int)peer->pid, (unsigned)peer->uid);

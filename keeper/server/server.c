@@ -26,7 +26,8 @@ _Static_assert(GVM_SERVER_DEVICES_MAX == GVMI_DEVICES_MAX, "one limit");
 
 #define REVOKE_TIMEOUT_MS 10000u
 #define DEVICE_KEEP_BYTES (256 * GVMI_MIB)
-#define FDS_APART 64 /* of the process, for what is neither a frame's nor a client's */
+#define FDS_APART 64      /* of the process, for what is neither a frame's nor a client's */
+#define FRAME_FDS_FEW 512 /* fewer are worth a line in the log */
 #define MODE_MAX 0777u
 
 /* ---- options */
@@ -97,6 +98,16 @@ static int frame_fd_limit(const gvmi_machine_config *config)
     const int apart = (int)(config->clients_max * GVMI_PEER_FDS) + FDS_APART;
 
     return apart < limit / 2 ? limit - apart : limit / 2;
+}
+
+/* A keeper with few descriptors starts all the same: a small one needs few. */
+static void note_descriptors(gvm_server *server, int frame_limit)
+{
+    if (frame_limit < FRAME_FDS_FEW)
+        gvmi_server_log(server,
+                        "about %d file descriptors are left for memory, one for each chunk: raise the limit of "
+                        "open files (ulimit -n, LimitNOFILE=), or use larger chunks",
+                        frame_limit);
 }
 
 /* ---- devices */
@@ -181,9 +192,11 @@ static gvm_status open_devices(gvm_server *server, const gvm_server_options *o)
 
 static gvm_status start_movers(gvm_server *server)
 {
+    const int frame_limit = frame_fd_limit(&server->config);
     gvm_status status = gvmi_frames_create(server->devices, server->config.device_count,
-                                           frame_fd_limit(&server->config), &server->frames);
+                                           frame_limit, &server->frames);
 
+    note_descriptors(server, frame_limit);
     if (status == GVM_OK)
         status = gvmi_done_create(&server->done);
     for (uint32_t i = 0; i < server->config.device_count && status == GVM_OK; i++)

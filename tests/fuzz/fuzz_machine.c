@@ -315,6 +315,7 @@ static void act(const gvmi_action *action)
         want(w.config.fence_kills, "a process is killed that need not be");
         break;
     case GVMI_ACTION_FORGET: forget(client_of(action->client)); break;
+    case GVMI_ACTION_LOG: break;
     default: fail("an unknown action");
     }
 }

@@ -577,6 +577,7 @@ static void act_all(world *w)
         case GVMI_ACTION_DROP: action_drop(w, &action); break;
         case GVMI_ACTION_CUT: action_cut(w, &action); break;
         case GVMI_ACTION_FORGET: action_forget(w, &action); break;
+        case GVMI_ACTION_LOG: break;
         default: world_wrong(w, "action %d is none", (int)action.kind);
         }
     }

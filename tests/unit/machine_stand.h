@@ -41,6 +41,7 @@ typedef struct world {
     bool hold_jobs;
     bool unchecked; /* the machine is not checked after each action: for thousands of objects */
     uint64_t dropped_bytes;
+    unsigned lines; /* logged */
     int64_t now_ns;
 } world;
 
@@ -125,6 +126,7 @@ static inline void run(world *w)
         case GVMI_ACTION_CUT: find_actor(w, action.client)->cut = true; break;
         case GVMI_ACTION_KILL: find_actor(w, action.client)->killed = true; break;
         case GVMI_ACTION_FORGET: forget(w, find_actor(w, action.client)); break;
+        case GVMI_ACTION_LOG: w->lines++; break;
         default:
             assert_true(w->job_count < sizeof w->jobs / sizeof w->jobs[0]);
             w->jobs[w->job_count++] = action.job;

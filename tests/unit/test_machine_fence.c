@@ -145,6 +145,31 @@ static void reader_of_an_untracked_object_cut_off_counts_as_writer(void **state)
     end_world(&p.w);
 }
 
+/* Its copies in both tiers are good; who reads it may be writing under a lease from before. */
+static void reader_of_an_untracked_object_cut_off_after_its_seal_counts_as_writer(void **state)
+{
+    pair p;
+    uint32_t before[2];
+    gvmi_wire_message m;
+
+    (void)state;
+    start_pair(&p, 8, 8, GVM_OBJECT_UNTRACKED, OWNER, 0);
+    gvmi_wire_start(&m, GVMI_WIRE_SEAL, 30);
+    m.body.SEAL = (gvmi_wire_seal){.slot = p.a_slot, .timeout_ms = -1};
+    say(&p.w, p.a, &m);
+    assert_int_equal(evict(&p.w, p.a, "/x"), 2 * CHUNK);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_READ, -1); /* brings it in */
+    take(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
+    assert_int_equal(only_object(&p.w)->duplicate_chunks, 2);
+    for (uint32_t i = 0; i < 2; i++)
+        before[i] = frame_of(&p.w, i);
+    cut_off(&p.w, p.b);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    assert_true(granted(p.a));
+    assert_false(has_frame(&p.w, before));
+    end_world(&p.w);
+}
+
 static void reader_of_an_untracked_object_opened_readonly_is_no_writer(void **state)
 {
     pair p;
@@ -188,9 +213,12 @@ static void fence_without_any_room_waits_for_the_end_of_the_process(void **state
     assert_false(granted(p.a));
     tick(&p.w, 60);
     assert_int_equal(reply_status(p.a), GVM_E_TIMEOUT);
+    assert_true(info(&p.w, p.a, p.a_slot).fenced);
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
     tick(&p.w, 5000);
+    assert_int_equal(p.w.lines, 1);                     /* whoever runs the machine is told, once */
     assert_int_equal(reply_status(p.a), GVM_E_TIMEOUT); /* the earlier one: nothing has come since */
+    assert_true(info(&p.w, p.a, p.a_slot).fenced);
     gvmi_machine_exited(p.w.machine, p.b->number);
     p.b->forgotten = true;
     run(&p.w);
@@ -403,6 +431,54 @@ static void frames_held_by_two_clients_are_charged_to_who_is_left(void **state)
     end_world(&w);
 }
 
+/* It was not told of the copy, which was then not made: the frame's number may be another's. */
+static void client_cut_off_during_a_copy_does_not_hold_the_frame_to_come(void **state)
+{
+    pair p;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    p.b->deaf = true;
+    assert_int_equal(open_object(&p.w, p.b, "/x", 0, &p.b_slot), GVM_OK);
+    p.w.hold_jobs = true;
+    begin_evict(&p.w, p.a, "/x");
+    assert_int_equal(p.w.job_count, 2);
+    cut_off(&p.w, p.b);
+    while (p.w.job_count > 0)
+        gvmi_machine_job_done(p.w.machine, p.w.jobs[--p.w.job_count], GVM_E_NOMEM);
+    p.w.hold_jobs = false;
+    run(&p.w);
+    assert_int_equal(create(&p.w, p.a, "/y", 2, 0, &slot), GVM_OK); /* takes the numbers */
+    gvmi_machine_exited(p.w.machine, p.b->number);
+    p.b->forgotten = true;
+    run(&p.w);
+    end_world(&p.w);
+}
+
+/* What it costs when such a client ends grows with the frames, not with its openings. */
+static void client_that_opened_an_object_twice_holds_its_frames_once(void **state)
+{
+    pair p;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
+    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    assert_int_equal(open_object(&p.w, p.b, "/x", 0, &slot), GVM_OK);
+    cut_off(&p.w, p.b);
+    assert_int_equal(p.w.machine->clients[p.b->number - 1]->held_count, 2);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    assert_true(granted(p.a));
+    assert_int_equal(used_bytes(&p.w, OWNER), 4 * CHUNK);
+    gvmi_machine_exited(p.w.machine, p.b->number);
+    p.b->forgotten = true;
+    run(&p.w);
+    assert_int_equal(used_bytes(&p.w, OWNER), 2 * CHUNK);
+    end_world(&p.w);
+}
+
 static void client_of_the_owner_that_closes_its_socket_holds_nothing(void **state)
 {
     pair p;
@@ -577,6 +653,33 @@ static void lease_kept_too_long_is_cut_off_though_its_client_waits_first(void **
     end_world(&w);
 }
 
+/* Its writer waits for its own reader, and another's reader behind that. */
+static void read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write(void **state)
+{
+    gvmi_machine_config config = small_config(8, 8);
+    world w;
+    actor *a, *b;
+    uint32_t a_slot = 0, b_slot = 0;
+
+    (void)state;
+    config.lease_timeout_ms = 500;
+    start_world_as(&w, &config);
+    a = join(&w, OWNER);
+    b = join(&w, OWNER);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &a_slot), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/x", 0, &b_slot), GVM_OK);
+    ask(&w, a, a_slot, GVM_LEASE_READ, -1);
+    take(&w, a, a_slot, GVM_LEASE_READ);
+    ask(&w, a, a_slot, GVM_LEASE_WRITE, -1);
+    tick(&w, 600);
+    assert_false(a->cut);
+    ask(&w, b, b_slot, GVM_LEASE_READ, -1);
+    tick(&w, 600);
+    assert_true(a->cut);
+    assert_true(granted(b));
+    end_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -584,6 +687,7 @@ int main(void)
         cmocka_unit_test(writer_cut_off_before_it_took_its_lease_counts_as_one),
         cmocka_unit_test(reader_cut_off_shares_its_frames),
         cmocka_unit_test(reader_of_an_untracked_object_cut_off_counts_as_writer),
+        cmocka_unit_test(reader_of_an_untracked_object_cut_off_after_its_seal_counts_as_writer),
         cmocka_unit_test(reader_of_an_untracked_object_opened_readonly_is_no_writer),
         cmocka_unit_test(fence_without_room_on_the_device_goes_to_the_host),
         cmocka_unit_test(fence_without_any_room_waits_for_the_end_of_the_process),
@@ -595,6 +699,8 @@ int main(void)
         cmocka_unit_test(writer_cut_off_is_killed_where_that_is_wanted),
         cmocka_unit_test(frames_held_by_a_client_are_charged_to_its_user),
         cmocka_unit_test(frames_held_by_two_clients_are_charged_to_who_is_left),
+        cmocka_unit_test(client_cut_off_during_a_copy_does_not_hold_the_frame_to_come),
+        cmocka_unit_test(client_that_opened_an_object_twice_holds_its_frames_once),
         cmocka_unit_test(client_of_the_owner_that_closes_its_socket_holds_nothing),
         cmocka_unit_test(process_that_executes_another_program_ends_as_a_client),
         cmocka_unit_test(socket_closed_under_a_lease_ends_it_after_the_revoke_timeout),
@@ -603,6 +709,7 @@ int main(void)
         cmocka_unit_test(writer_forged_in_a_lease_word_is_none),
         cmocka_unit_test(client_whose_answer_is_not_read_yet_has_twice_the_time),
         cmocka_unit_test(lease_kept_too_long_is_cut_off_though_its_client_waits_first),
+        cmocka_unit_test(read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -398,6 +398,29 @@ static void snapshots_that_are_not_read_are_bounded_by_user(void **state)
     end_world(&w);
 }
 
+/* The keeper stops while memory is being made: no job ends any more. */
+static void machine_ends_while_an_object_grows(void **state)
+{
+    world w;
+    actor *a;
+    gvmi_wire_message m;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    w.hold_jobs = true;
+    gvmi_wire_start(&m, GVMI_WIRE_CREATE, 10);
+    strcpy(m.body.CREATE.name, "/x");
+    m.body.CREATE.device_uuid[0] = 7;
+    m.body.CREATE.reserve_bytes = 4 * CHUNK;
+    m.body.CREATE.chunk_bytes = CHUNK;
+    m.body.CREATE.bytes = 2 * CHUNK;
+    say(&w, a, &m);
+    assert_int_equal(w.job_count, 2);
+    w.job_count = 0;
+    end_world(&w);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -414,6 +437,7 @@ int main(void)
         cmocka_unit_test(snapshot_is_made_when_the_one_before_is_read),
         cmocka_unit_test(snapshot_of_one_user_does_not_wait_for_those_of_another),
         cmocka_unit_test(snapshots_that_are_not_read_are_bounded_by_user),
+        cmocka_unit_test(machine_ends_while_an_object_grows),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
