@@ -245,6 +245,29 @@ static void growth_beyond_both_budgets_makes_nothing(void **state)
     end_world(&w);
 }
 
+/* What a failed growth prepared is charged to nobody, so nothing of it stays. */
+static void growth_that_fails_leaves_no_places(void **state)
+{
+    world w;
+    actor *a;
+    const keep_object *object;
+    uint32_t slot;
+
+    (void)state;
+    start_users(&w, 32, 64);
+    a = join(&w, 1);
+    assert_int_equal(create_of(&w, a, "/full", 64, 63, 0, 0), GVM_OK);
+    assert_int_equal(create_of(&w, a, "/half", 64, 1, 0, 0), GVM_OK);
+    slot = a->slot;
+    object = w.machine->objects;
+    assert_int_equal(create_of(&w, a, "/more", 64, 60, 0, 0), GVM_OK);
+    assert_int_equal(grow(&w, a, slot, 60 * CHUNK), GVM_E_NOSPACE);
+    assert_int_equal(object->chunk_places, 1);
+    assert_int_equal(grow(&w, a, slot, 2 * CHUNK), GVM_OK);
+    assert_int_equal(object->chunk_count, 2);
+    end_world(&w);
+}
+
 /* ---- openings */
 
 /* An object may be open very often: the end of each opening costs the same all the same. */
@@ -437,6 +460,7 @@ int main(void)
         cmocka_unit_test(growths_that_wait_are_bounded_and_answered_in_order),
         cmocka_unit_test(growths_of_a_client_that_left_count_as_its_users),
         cmocka_unit_test(growth_beyond_both_budgets_makes_nothing),
+        cmocka_unit_test(growth_that_fails_leaves_no_places),
         cmocka_unit_test(end_of_an_opening_looks_at_no_other),
         cmocka_unit_test(snapshot_of_many_objects_is_made_in_slices),
         cmocka_unit_test(snapshot_is_made_when_the_one_before_is_read),
