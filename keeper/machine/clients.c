@@ -271,13 +271,16 @@ static bool is_all_read(const gvmi_machine *m, const keep_client *client, int64_
            is_late(m, since_ns + timeout_ms * NS_PER_MS, timeout_ms);
 }
 
+/* The oldest MAP that is not answered decides: a later one lends it no time. */
 static bool is_late_to_map(const gvmi_machine *m, const keep_client *client)
 {
+    int64_t since_ns = INT64_MAX;
+
     for (const keep_opening *o = client->openings; o != NULL; o = o->own_next)
-        if (o->first_pending != NULL &&
-            is_late(m, o->first_pending->sent_ns, m->config.revoke_timeout_ms))
-            return is_all_read(m, client, o->first_pending->sent_ns, m->config.revoke_timeout_ms);
-    return false;
+        if (o->first_pending != NULL && o->first_pending->sent_ns < since_ns)
+            since_ns = o->first_pending->sent_ns;
+    return since_ns != INT64_MAX && is_late(m, since_ns, m->config.revoke_timeout_ms) &&
+           is_all_read(m, client, since_ns, m->config.revoke_timeout_ms);
 }
 
 /* The first in the queue that is not the client's own; NULL: nobody. *writes: it, or one before it, is

@@ -136,6 +136,24 @@ static bool make_places(keep_object *object, uint32_t count)
     return true;
 }
 
+/* Those beyond the chunks that there are: nobody is charged for them. */
+static void drop_places(keep_object *object)
+{
+    keep_chunk *chunks;
+
+    if (object->chunk_count == 0) {
+        free(object->chunks);
+        object->chunks = NULL;
+        object->chunk_places = 0;
+        return;
+    }
+    chunks = realloc(object->chunks, object->chunk_count * sizeof *chunks);
+    if (chunks == NULL)
+        return;
+    object->chunks = chunks;
+    object->chunk_places = object->chunk_count;
+}
+
 static void place_chunks(gvmi_machine *m, keep_object *object, const keep_growth *growth)
 {
     gvmi_policy_plan plan;
@@ -202,6 +220,7 @@ static void undo(gvmi_machine *m, keep_object *object, const keep_growth *growth
             gvmi_keep_give_frame(m, chunk->host_frame, true);
         *chunk = (keep_chunk){0};
     }
+    drop_places(object);
     gvmi_keep_discharge(m, object->user, new_bytes(object, growth));
     resize_item(m, object, object->chunk_count);
 }

@@ -116,30 +116,34 @@ void gvmi_keep_unpark(keep_object *object)
     object->item.pinned = object->lease_state == KEEP_FROZEN;
 }
 
-/* The policy hears of acquires that went the fast way. */
+bool gvmi_keep_sample_opening(gvmi_machine *m, keep_opening *opening)
+{
+    keep_object *object = opening->object;
+    const uint32_t now = gvmi_lease_acquires(atomic_load(&opening->lease->word));
+    const uint32_t count = now - opening->seen_acquires;
+    const uint32_t hint = atomic_load(&opening->lease->hint);
+
+    if (count == 0)
+        return false;
+    opening->seen_acquires = now;
+    opening->client->acquires += count;
+    object->acquires += count;
+    m->acquires += count;
+    gvmi_keep_unpark(object);
+    gvmi_policy_acquired(m->devices[object->device].policy, &object->item, count,
+                         hint <= GVM_HINT_ONCE ? (gvm_hint)hint : GVM_HINT_NONE);
+    if (m->config.trace != NULL)
+        m->config.trace(m->config.trace_context, object->device, object->id,
+                        (uint64_t)object->chunk_count * object->chunk_bytes, count, hint);
+    return true;
+}
+
 bool gvmi_keep_sample(gvmi_machine *m, keep_object *object)
 {
     bool news = false;
 
-    for (keep_opening *o = object->openings; o != NULL; o = o->next) {
-        const uint32_t now = gvmi_lease_acquires(atomic_load(&o->lease->word));
-        const uint32_t count = now - o->seen_acquires;
-        const uint32_t hint = atomic_load(&o->lease->hint);
-
-        if (count == 0)
-            continue;
-        news = true;
-        o->seen_acquires = now;
-        o->client->acquires += count;
-        object->acquires += count;
-        m->acquires += count;
-        gvmi_keep_unpark(object);
-        gvmi_policy_acquired(m->devices[object->device].policy, &object->item, count,
-                             hint <= GVM_HINT_ONCE ? (gvm_hint)hint : GVM_HINT_NONE);
-        if (m->config.trace != NULL)
-            m->config.trace(m->config.trace_context, object->device, object->id,
-                            (uint64_t)object->chunk_count * object->chunk_bytes, count, hint);
-    }
+    for (keep_opening *o = object->openings; o != NULL; o = o->next)
+        news |= gvmi_keep_sample_opening(m, o);
     return news;
 }
 

@@ -175,7 +175,7 @@ void gvmi_keep_end_opening(gvmi_machine *m, keep_opening *opening)
     keep_object *object = opening->object;
     keep_client *client = opening->client;
 
-    gvmi_keep_sample(m, object);
+    (void)gvmi_keep_sample_opening(m, opening); /* the object may have very many others */
     gvmi_keep_end_waits(m, client, opening);
     gvmi_keep_holder_gone(m, opening);
     gvmi_keep_answer_all(m, opening);

@@ -520,8 +520,10 @@ void gvmi_keep_expire_waits(gvmi_machine *m);
 /* Only the client's, that may not wait at all. */
 void gvmi_keep_expire_waits_of(gvmi_machine *m, keep_client *client);
 void gvmi_keep_holder_gone(gvmi_machine *m, keep_opening *opening);
-/* True: there were acquires since. */
+/* The policy hears of acquires that went the fast way, of all openings or of one. True: there were some
+ * since. */
 bool gvmi_keep_sample(gvmi_machine *m, keep_object *object);
+bool gvmi_keep_sample_opening(gvmi_machine *m, keep_opening *opening);
 bool gvmi_keep_held(const keep_object *object, bool writers_only);
 /* Must leases for reading end before the request is granted? Those for writing must in any case. */
 bool gvmi_keep_waits_for_readers(const keep_wait *wait);

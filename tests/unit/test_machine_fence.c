@@ -625,6 +625,33 @@ static void client_whose_answer_is_not_read_yet_has_twice_the_time(void **state)
     end_world(&w);
 }
 
+/* What it was asked later, and has not answered either, lends no time to what is older. */
+static void client_that_is_asked_ever_more_has_no_more_than_twice_the_time(void **state)
+{
+    gvmi_machine_config config = small_config(8, 8);
+    world w;
+    actor *a, *b;
+    uint32_t slot = 0;
+
+    (void)state;
+    config.unread = is_unread;
+    start_world_as(&w, &config);
+    a = join(&w, OWNER);
+    b = join(&w, OWNER);
+    assert_int_equal(create(&w, a, "/x", 2, 0, &slot), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/x", 0, &slot), GVM_OK);
+    b->deaf = true;
+    begin_evict(&w, a, "/x");
+    something_unread = true;
+    tick(&w, 900);
+    assert_int_equal(open_object(&w, b, "/x", 0, &slot), GVM_OK); /* its MAP is not answered, too */
+    tick(&w, 1000);
+    assert_false(b->cut);
+    tick(&w, 200); /* the later one is late now, but not by twice the time */
+    assert_true(b->cut);
+    end_world(&w);
+}
+
 /* Its own request, which waits for its own lease, does not spare a client. */
 static void lease_kept_too_long_is_cut_off_though_its_client_waits_first(void **state)
 {
@@ -707,6 +734,7 @@ int main(void)
         cmocka_unit_test(client_that_never_mapped_anything_is_forgotten_at_once),
         cmocka_unit_test(frames_that_another_user_had_mapped_go_to_no_other_object),
         cmocka_unit_test(writer_forged_in_a_lease_word_is_none),
+        cmocka_unit_test(client_that_is_asked_ever_more_has_no_more_than_twice_the_time),
         cmocka_unit_test(client_whose_answer_is_not_read_yet_has_twice_the_time),
         cmocka_unit_test(lease_kept_too_long_is_cut_off_though_its_client_waits_first),
         cmocka_unit_test(read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write),

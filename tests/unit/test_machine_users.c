@@ -246,6 +246,57 @@ static void growth_beyond_both_budgets_makes_nothing(void **state)
     end_world(&w);
 }
 
+/* What a failed growth prepared is charged to nobody, so nothing of it stays. */
+static void growth_that_fails_leaves_no_places(void **state)
+{
+    world w;
+    actor *a;
+    const keep_object *object;
+    uint32_t slot;
+
+    (void)state;
+    start_users(&w, 32, 64);
+    a = join(&w, 1);
+    assert_int_equal(create_of(&w, a, "/full", 64, 63, 0, 0), GVM_OK);
+    assert_int_equal(create_of(&w, a, "/half", 64, 1, 0, 0), GVM_OK);
+    slot = a->slot;
+    object = w.machine->objects;
+    assert_int_equal(create_of(&w, a, "/more", 64, 60, 0, 0), GVM_OK);
+    assert_int_equal(grow(&w, a, slot, 60 * CHUNK), GVM_E_NOSPACE);
+    assert_int_equal(object->chunk_places, 1);
+    assert_int_equal(grow(&w, a, slot, 2 * CHUNK), GVM_OK);
+    assert_int_equal(object->chunk_count, 2);
+    end_world(&w);
+}
+
+/* ---- openings */
+
+/* An object may be open very often: the end of each opening costs the same all the same. */
+static void end_of_an_opening_looks_at_no_other(void **state)
+{
+    world w;
+    actor *a, *b;
+    const keep_object *object;
+    uint32_t a_slot, b_slot = 0;
+
+    (void)state;
+    start_users(&w, 32, 64);
+    a = join(&w, 1);
+    assert_int_equal(create_of(&w, a, "/x", 64, 1, 0, 0), GVM_OK);
+    a_slot = a->slot;
+    object = w.machine->objects;
+    b = join(&w, 1);
+    a = find_actor(&w, 1);
+    assert_int_equal(open_object(&w, b, "/x", 0, &b_slot), GVM_OK);
+    atomic_fetch_add(&a->leases[a_slot].word, 3 * GVMI_LEASE_COUNTED);
+    atomic_fetch_add(&b->leases[b_slot].word, 2 * GVMI_LEASE_COUNTED);
+    close_slot(&w, b, b_slot);
+    assert_int_equal(object->acquires, 2);
+    tick(&w, 200);
+    assert_int_equal(object->acquires, 5);
+    end_world(&w);
+}
+
 /* ---- snapshots */
 
 static void ask_snapshot(world *w, actor *a)
@@ -433,6 +484,8 @@ int main(void)
         cmocka_unit_test(growths_that_wait_are_bounded_and_answered_in_order),
         cmocka_unit_test(growths_of_a_client_that_left_count_as_its_users),
         cmocka_unit_test(growth_beyond_both_budgets_makes_nothing),
+        cmocka_unit_test(growth_that_fails_leaves_no_places),
+        cmocka_unit_test(end_of_an_opening_looks_at_no_other),
         cmocka_unit_test(snapshot_of_many_objects_is_made_in_slices),
         cmocka_unit_test(snapshot_is_made_when_the_one_before_is_read),
         cmocka_unit_test(snapshot_of_one_user_does_not_wait_for_those_of_another),
