@@ -116,7 +116,8 @@ void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening)
     keep_object *object = opening->object;
     const bool writes = could_write(opening);
 
-    if (opening->client->closed && trusts_close(m, opening->client, &object->domain))
+    /* A lease that it did not end says that it closed more than it knows. */
+    if (opening->client->closed && !writes && trusts_close(m, opening->client, &object->domain))
         return;
     if (writes) /* of a sealed object there may be some */
         gvmi_keep_stale_copies(m, object);
@@ -134,7 +135,10 @@ void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening)
 
 void gvmi_keep_charge_holder(const keep_frame *frame)
 {
-    gvmi_keep_charge(frame->holds->client->user, frame->spec.bytes);
+    keep_user *user = frame->holds->client->user;
+
+    gvmi_keep_charge(user, frame->spec.bytes);
+    user->held_bytes += frame->spec.bytes;
 }
 
 /* ---- the end of it */
@@ -159,6 +163,7 @@ static void let_go(gvmi_machine *m, const keep_hold *hold)
     unlink_hold(frame, hold);
     if (!paid)
         return;
+    hold->client->user->held_bytes -= frame->spec.bytes;
     gvmi_keep_discharge(m, hold->client->user, frame->spec.bytes);
     if (frame->holds != NULL)
         gvmi_keep_charge_holder(frame);
@@ -166,14 +171,26 @@ static void let_go(gvmi_machine *m, const keep_hold *hold)
         gvmi_keep_free_held(m, hold->frame);
 }
 
+/* The library ends all leases in their words before it closes the socket. Where they stand there yet, the
+ * program closed the descriptor itself, and what it has mapped is mapped. */
+static bool shows_leases(const keep_client *client)
+{
+    for (uint32_t slot = 0; slot < GVM_OBJECTS_OPEN_MAX && client->held != NULL; slot++)
+        if (gvmi_lease_any(atomic_load(&client->leases[slot].word)))
+            return true;
+    return false;
+}
+
 void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client, bool gone)
 {
+    const bool leases = !gone && shows_leases(client);
     bool wrote = false;
 
     for (keep_hold **place = &client->held; *place != NULL;) {
         keep_hold *hold = *place;
 
-        if (!gone && !trusts_close(m, client, &gvmi_keep_frame(m, hold->frame)->domain)) {
+        if (!gone && ((hold->writes && leases) ||
+                      !trusts_close(m, client, &gvmi_keep_frame(m, hold->frame)->domain))) {
             place = &hold->own_next;
             continue;
         }

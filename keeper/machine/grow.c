@@ -248,7 +248,9 @@ static void make_known(gvmi_machine *m, keep_object *object, const keep_growth *
     object->bytes = growth->bytes;
     object->generation++;
     object->bare_send = true; /* also if it grew within its last chunk */
+    object->asker = growth->client;
     gvmi_keep_send_maps(m, object);
+    object->asker = NULL;
 }
 
 static const char *failure_text(const keep_growth *growth)

@@ -450,7 +450,9 @@ static void seal_now(gvmi_machine *m, keep_wait *wait)
         object->bare_send = true;
     }
     change(object, KEEP_GRANT_READ);
+    object->asker = wait->client;
     gvmi_keep_send_maps(m, object);
+    object->asker = NULL;
     gvmi_keep_reply_done(m, wait->client, wait->request, 0);
     end_wait(m, wait);
 }
@@ -547,6 +549,11 @@ void gvmi_keep_acquire(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
     }
     if (body->mode == GVM_LEASE_WRITE && object->sealed) {
         gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_SEALED, "the object is sealed");
+        return;
+    }
+    if ((body->mode == GVM_LEASE_WRITE || object->untracked) &&
+        gvmi_keep_holds_too_much(m, client->user)) {
+        gvmi_keep_reply_holds(m, client, message->head.request);
         return;
     }
     if (opening->broken) {

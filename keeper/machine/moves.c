@@ -49,9 +49,7 @@ static void note_where(gvmi_machine *m, keep_object *object, uint32_t index, gvm
 
     object->device_chunks -= chunk->where == GVM_TIER_DEVICE;
     object->device_chunks += tier == GVM_TIER_DEVICE;
-    object->duplicate_chunks -= chunk->clean && chunk->where == GVM_TIER_DEVICE;
-    object->duplicate_chunks += chunk->clean && tier == GVM_TIER_DEVICE;
-    chunk->where = (uint8_t)tier;
+    gvmi_keep_set_chunk(m, object, chunk, tier, chunk->clean);
     chunk->stamp = ++m->stamps;
     chunk->send = true;
     object->sending++;
@@ -89,7 +87,7 @@ static void leave_device(gvmi_machine *m, keep_object *object, keep_chunk *chunk
 
     gvmi_keep_give_frame(m, chunk->device_frame, true);
     chunk->device_frame = 0;
-    gvmi_keep_set_clean(object, chunk, false);
+    gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, false);
     object->evicted_bytes += object->chunk_bytes;
     device->evicted_bytes += object->chunk_bytes;
     device->evictions++;
@@ -202,9 +200,14 @@ void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object)
 {
     if (object->sending == 0 && !object->bare_send)
         return;
-    for (keep_opening *o = object->openings; o != NULL; o = o->next)
-        if (o->welcomed && !o->broken)
+    for (keep_opening *o = object->openings; o != NULL; o = o->next) {
+        if (!o->welcomed || o->broken)
+            continue;
+        /* Else whoever grows an object byte by byte would fill the others' sockets. */
+        o->behind = object->sending == 0 && o->first_pending != NULL && o->client != object->asker;
+        if (!o->behind)
             send_set(m, o, false);
+    }
     object->bare_send = false;
     gvmi_keep_publish_permits(object);
     for (uint32_t i = 0; i < object->chunk_count && object->sending > 0; i++) {
@@ -308,6 +311,10 @@ void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
         opening->addressed = true;
     } else if (pending != NULL && pending == opening->first_pending) {
         answer_first(m, opening);
+        if (opening->first_pending == NULL && opening->behind) {
+            opening->behind = false;
+            send_map(m, opening, NULL, 0, true);
+        }
         if (opening->first_pending == NULL && !opening->ready) {
             opening->ready = true;
             gvmi_keep_publish_permit(opening);
@@ -543,7 +550,7 @@ static void copied_out(gvmi_machine *m, keep_object *object, uint32_t index, gvm
     keep_chunk *chunk = &object->chunks[index];
 
     if (status == GVM_OK) {
-        gvmi_keep_set_clean(object, chunk, true);
+        gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, true);
         chunk->op = KEEP_OP_OUT_MAP;
         note_where(m, object, index, GVM_TIER_HOST);
         return;
@@ -567,7 +574,7 @@ static void copied_in(gvmi_machine *m, keep_object *object, uint32_t index, gvm_
             chunk->twin_frame = chunk->host_frame;
             chunk->host_frame = 0;
         }
-        gvmi_keep_set_clean(object, chunk, !chunk->unsafe);
+        gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, !chunk->unsafe);
         chunk->op = KEEP_OP_IN_MAP;
         note_where(m, object, index, GVM_TIER_DEVICE);
         return;
@@ -622,7 +629,7 @@ void gvmi_keep_stale_copies(gvmi_machine *m, keep_object *object)
         GVM_ASSERT(chunk->where == GVM_TIER_DEVICE && chunk->op == KEEP_OP_NONE);
         gvmi_keep_give_frame(m, chunk->host_frame, true);
         chunk->host_frame = 0;
-        gvmi_keep_set_clean(object, chunk, false);
+        gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, false);
     }
 }
 

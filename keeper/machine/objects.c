@@ -121,6 +121,16 @@ static uint32_t take_slot(keep_client *client)
     return client->free_slot++;
 }
 
+/* Of the object, by the client. */
+static uint32_t count_openings(const keep_client *client, const keep_object *object)
+{
+    uint32_t count = 0;
+
+    for (const keep_opening *o = client->openings; o != NULL; o = o->own_next)
+        count += o->object == object;
+    return count;
+}
+
 /* May the client open one more? If not, it is told why. */
 static bool may_open(gvmi_machine *m, keep_client *client, uint64_t request)
 {
@@ -341,6 +351,7 @@ void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
             break;
         }
     for (uint32_t i = 0; i < object->chunk_count; i++) {
+        gvmi_keep_set_chunk(m, object, &object->chunks[i], (gvm_tier)object->chunks[i].where, false);
         if (object->chunks[i].device_frame != 0)
             gvmi_keep_give_frame(m, object->chunks[i].device_frame, true);
         if (object->chunks[i].host_frame != 0)
@@ -348,8 +359,6 @@ void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
     }
     gvmi_keep_discharge(m, object->user, charged * object->chunk_bytes);
     gvmi_policy_remove(m->devices[object->device].policy, &object->item);
-    if (m->cleaner == object)
-        m->cleaner = object->next;
     gvmi_keep_skip_object(m, object);
     if (object->prev != NULL)
         object->prev->next = object->next;
@@ -460,6 +469,12 @@ void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
         gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED,
                                "the owner and mode (%04o) of %s do not allow it",
                                object->domain.mode, GVMI_TEXT_NAME(body->name));
+    else if (count_openings(client, object) >= KEEP_CLIENT_OPENINGS_MAX)
+        gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT,
+                               "this connection has %s open %u times, the limit: use one of them",
+                               GVMI_TEXT_NAME(body->name), KEEP_CLIENT_OPENINGS_MAX);
+    else if (gvmi_keep_holds_too_much(m, client->user))
+        gvmi_keep_reply_holds(m, client, request);
     else if (!may_open(m, client, request))
         return; /* it was told */
     else if ((opening = new_opening(m, client, object, body->flags)) == NULL)
@@ -477,14 +492,6 @@ static void creator_left(gvmi_machine *m, keep_object *object)
         gvmi_keep_unname(m, object);
 }
 
-static bool has_open(const keep_client *client, const keep_object *object)
-{
-    for (const keep_opening *o = object->openings; o != NULL; o = o->next)
-        if (o->client == client)
-            return true;
-    return false;
-}
-
 void gvmi_keep_close(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
 {
     keep_opening *opening = gvmi_keep_opening(m, client, message, message->body.CLOSE.slot);
@@ -494,7 +501,7 @@ void gvmi_keep_close(gvmi_machine *m, keep_client *client, const gvmi_wire_messa
         return;
     object = opening->object;
     gvmi_keep_end_opening(m, opening);
-    if (object->creator == client->number && !has_open(client, object))
+    if (object->creator == client->number && count_openings(client, object) == 0)
         creator_left(m, object);
     gvmi_keep_reply_done(m, client, message->head.request, 0);
 }

@@ -15,7 +15,6 @@
 
 /* Free frames looked at to find one that fits: those of one place, newest first. */
 #define FREE_LOOKS_MAX 256
-#define CLEANER_LOOKS_MAX 4096 /* objects looked at to find a clean copy to drop */
 
 keep_frame *gvmi_keep_frame(gvmi_machine *m, uint32_t number)
 {
@@ -195,6 +194,40 @@ static bool has_room(const keep_place *place, uint64_t bytes)
     return place->used_bytes <= place->budget_bytes && bytes <= place->budget_bytes - place->used_bytes;
 }
 
+static void list_duplicated(gvmi_machine *m, keep_object *object)
+{
+    object->duplicated_prev = NULL;
+    object->duplicated_next = m->duplicated;
+    if (m->duplicated != NULL)
+        m->duplicated->duplicated_prev = object;
+    m->duplicated = object;
+}
+
+static void unlist_duplicated(gvmi_machine *m, keep_object *object)
+{
+    if (object->duplicated_prev != NULL)
+        object->duplicated_prev->duplicated_next = object->duplicated_next;
+    else
+        m->duplicated = object->duplicated_next;
+    if (object->duplicated_next != NULL)
+        object->duplicated_next->duplicated_prev = object->duplicated_prev;
+}
+
+void gvmi_keep_set_chunk(gvmi_machine *m, keep_object *object, keep_chunk *chunk, gvm_tier where,
+                         bool clean)
+{
+    const uint32_t before = object->duplicate_chunks;
+
+    object->duplicate_chunks -= chunk->clean && chunk->where == GVM_TIER_DEVICE;
+    chunk->where = (uint8_t)where;
+    chunk->clean = clean;
+    object->duplicate_chunks += clean && where == GVM_TIER_DEVICE;
+    if (before == 0 && object->duplicate_chunks > 0)
+        list_duplicated(m, object);
+    else if (before > 0 && object->duplicate_chunks == 0)
+        unlist_duplicated(m, object);
+}
+
 /* The chunk's host copy is only a duplicate, and nobody has it mapped. */
 static bool is_spare(const keep_chunk *chunk)
 {
@@ -203,28 +236,22 @@ static bool is_spare(const keep_chunk *chunk)
             (chunk->op == KEEP_OP_IN_MAP && chunk->unmaps == 0 && !chunk->send));
 }
 
-/* Gives up one such copy, of whichever object comes next. */
+/* Gives up one such copy, of whichever object is found first. */
 static bool drop_clean_copy(gvmi_machine *m)
 {
-    for (unsigned looks = 0; looks < CLEANER_LOOKS_MAX && m->objects != NULL; looks++) {
-        keep_object *object = m->cleaner != NULL ? m->cleaner : m->objects;
-
+    for (keep_object *object = m->duplicated; object != NULL; object = object->duplicated_next)
         for (uint32_t i = object->chunk_count; i-- > 0;) {
             keep_chunk *chunk = &object->chunks[i];
 
             if (is_spare(chunk)) {
                 const uint32_t frame = chunk->host_frame;
 
-                gvmi_keep_set_clean(object, chunk, false);
+                gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, false);
                 chunk->host_frame = 0;
                 gvmi_keep_give_frame(m, frame, true);
                 return true;
             }
         }
-        m->cleaner = object->next;
-        if (m->cleaner == NULL && looks >= m->taken[KEEP_OBJECTS])
-            return false;
-    }
     return false;
 }
 

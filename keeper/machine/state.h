@@ -82,6 +82,7 @@ typedef enum keep_lease_event {
 } keep_lease_event;
 
 #define KEEP_CLIENT_WAITS_MAX 1024   /* acquires that a client may have waiting */
+#define KEEP_CLIENT_OPENINGS_MAX 16  /* of one object: what is done to it is done for each */
 #define KEEP_CLIENT_GROWTHS_MAX 1024 /* growths under way that a client asked for */
 #define KEEP_CLIENT_SNAPSHOTS_MAX 16 /* snapshots that a client may wait for */
 #define KEEP_OPENINGS_MAX (1u << 18) /* these by all clients together */
@@ -246,8 +247,9 @@ struct keep_object {
     uint32_t chunk_count;  /* made and known to clients */
     uint32_t chunk_places; /* of chunks[]: with those being made */
     keep_chunk *chunks;
-    uint32_t device_chunks;    /* of chunk_count, where == GVM_TIER_DEVICE */
-    uint32_t duplicate_chunks; /* of them, those that are clean */
+    uint32_t device_chunks;                         /* of chunk_count, where == GVM_TIER_DEVICE */
+    uint32_t duplicate_chunks;                      /* of them, those that are clean */
+    keep_object *duplicated_prev, *duplicated_next; /* while there are any */
     void *metadata;
     uint32_t metadata_bytes;
 
@@ -259,11 +261,12 @@ struct keep_object {
     keep_opening *openings;
     uint32_t opening_count;
 
-    uint32_t moving;                   /* chunks with an OUT or IN */
-    uint32_t leaving;                  /* of them, those with an OUT that have a device frame yet */
-    uint32_t sending;                  /* chunks with send */
-    uint32_t jobs;                     /* under way, of any kind */
-    bool bare_send;                    /* a MAP is to be sent, even without chunks */
+    uint32_t moving;          /* chunks with an OUT or IN */
+    uint32_t leaving;         /* of them, those with an OUT that have a device frame yet */
+    uint32_t sending;         /* chunks with send */
+    uint32_t jobs;            /* under way, of any kind */
+    bool bare_send;           /* a MAP is to be sent, even without chunks */
+    const keep_client *asker; /* whose request is answered behind the MAPs being sent; NULL: nobody */
     keep_growth *growth, *last_growth; /* the queue; its first is under way */
     uint64_t evictor; /* id of the client to tell, once nothing is leaving any more, how much went; 0 */
     uint64_t evict_request, evict_bytes;
@@ -283,13 +286,6 @@ struct keep_object {
 static inline keep_object *gvmi_keep_object_of(gvmi_policy_item *item)
 {
     return (keep_object *)(void *)((char *)item - offsetof(keep_object, item));
-}
-
-static inline void gvmi_keep_set_clean(keep_object *object, keep_chunk *chunk, bool clean)
-{
-    object->duplicate_chunks -= chunk->clean && chunk->where == GVM_TIER_DEVICE;
-    chunk->clean = clean;
-    object->duplicate_chunks += chunk->clean && chunk->where == GVM_TIER_DEVICE;
 }
 
 /* ---- openings and clients */
@@ -315,6 +311,7 @@ struct keep_opening {
     bool ready;               /* its first MAPs are answered */
     bool addressed;           /* serial 0 is answered */
     bool broken;              /* it could not map: nothing is mapped there */
+    bool behind;              /* a MAP without chunks is to be sent once the others are answered */
     uint32_t sent_generation; /* by the latest MAP */
     uint64_t sent_bytes;
     keep_pending *first_pending, *last_pending;
@@ -373,6 +370,7 @@ struct keep_user {
     uint32_t uid;
     bool limited;                     /* limit_bytes is its own, not the default */
     uint64_t limit_bytes, used_bytes; /* of memory */
+    uint64_t held_bytes;              /* of them, in HELD frames */
     uint64_t taken[KEEP_SHARES];
     keep_user *prev, *next;                  /* all users */
     keep_snapshot *snapshot;                 /* being made */
@@ -425,8 +423,8 @@ struct gvmi_machine {
     keep_client **clients; /* by number - 1 */
     uint32_t client_capacity;
     keep_object *objects, *marked;
-    keep_object *cleaner; /* where the search for clean copies goes on */
-    void *names;          /* tsearch(3) */
+    keep_object *duplicated; /* those with duplicate_chunks */
+    void *names;             /* tsearch(3) */
     uint64_t object_ids, client_ids, stamps, serials, job_ids;
 
     keep_frame *frames; /* by number - 1 */
@@ -597,6 +595,9 @@ uint32_t gvmi_keep_frame_where(const keep_chunk *chunk);
 uint32_t gvmi_keep_other_frame(const keep_chunk *chunk);
 /* A client that was cut off may still write to the frame. */
 bool gvmi_keep_has_writers(gvmi_machine *m, uint32_t number);
+/* Changes where a chunk is, and whether its host copy is clean. */
+void gvmi_keep_set_chunk(gvmi_machine *m, keep_object *object, keep_chunk *chunk, gvm_tier where,
+                         bool clean);
 /* Of the budget, what no chunk uses and nobody holds. */
 uint64_t gvmi_keep_room_bytes(const keep_place *place);
 /* A frame for a chunk of the object, USED; *make: it does not exist yet. 0: there is no room. */
@@ -639,6 +640,10 @@ void gvmi_keep_free_users(gvmi_machine *m);
 /* Memory: may so much more be charged? The last discharge may end the account. */
 bool gvmi_keep_has_quota(const gvmi_machine *m, const keep_user *user, uint64_t bytes);
 void gvmi_keep_charge(keep_user *user, uint64_t bytes);
+/* Processes of the user that were cut off hold more than its quota: it gets no leases for writing, and
+ * opens nothing, as each that is cut off then costs another copy. */
+bool gvmi_keep_holds_too_much(const gvmi_machine *m, const keep_user *user);
+void gvmi_keep_reply_holds(gvmi_machine *m, keep_client *client, uint64_t request);
 void gvmi_keep_discharge(gvmi_machine *m, keep_user *user, uint64_t bytes);
 /* Shares: may the user take so many more? Giving back may end the account. */
 bool gvmi_keep_may_take(const gvmi_machine *m, const keep_user *user, keep_share share, uint64_t count);

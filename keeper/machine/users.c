@@ -119,6 +119,19 @@ void gvmi_keep_discharge(gvmi_machine *m, keep_user *user, uint64_t bytes)
     gvmi_keep_end_user(m, user);
 }
 
+bool gvmi_keep_holds_too_much(const gvmi_machine *m, const keep_user *user)
+{
+    return user->held_bytes > (user->limited ? user->limit_bytes : m->config.quota_bytes);
+}
+
+void gvmi_keep_reply_holds(gvmi_machine *m, keep_client *client, uint64_t request)
+{
+    gvmi_keep_reply_failed(
+        m, client, request, GVM_E_QUOTA,
+        "processes of user %u that were cut off hold %llu MiB, more than its quota: end them",
+        client->user->uid, (unsigned long long)(client->user->held_bytes >> 20));
+}
+
 gvm_status gvmi_machine_set_quota(gvmi_machine *m, uint32_t uid, uint64_t bytes)
 {
     keep_user *user = find_user(m, uid);

@@ -71,19 +71,21 @@ static gvm_status read_credentials(const gvm_server *server, gvmi_peer *peer, gv
     return gvmi_identity_judge(&server->identity, getpid(), who);
 }
 
-/* A pidfd of whoever connected; -1 if there is none to be had. pidfd_open() right after the process
- * connected might meet another one of the same number, but only if it is gone already, and then its
- * socket is closed. */
-static int open_process(int socket, int32_t pid)
+/* A pidfd of whoever connected; -1 if there is none to be had. pidfd_open() may meet another process of
+ * the same number, if the one that connected has passed its socket on and is gone (certain: no). */
+static int open_process(int socket, int32_t pid, bool *certain)
 {
     int fd = -1;
     socklen_t bytes = sizeof fd;
 
-    if (pid <= 0 || pid == getpid())
+    *certain = false;
+    if (pid == getpid())
         return -1;
-    if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &bytes) == 0 && fd >= 0)
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &bytes) == 0 && fd >= 0) {
+        *certain = true;
         return fd; /* close-on-exec, as all pidfds */
-    return (int)syscall(SYS_pidfd_open, pid, 0);
+    }
+    return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1; /* 0: of another PID namespace */
 }
 
 /* Is the process about to end? Then its work on the GPU may go on until it has. The flags of a process
@@ -277,7 +279,7 @@ static gvm_status admit(gvm_server *server, gvmi_peer *peer)
     status = gvmi_machine_admits(server->machine, who.uid);
     if (status != GVM_OK)
         return status;
-    peer->process = open_process(peer->socket, who.pid);
+    peer->process = open_process(peer->socket, who.pid, &peer->certain);
     status = make_pages(peer);
     if (status == GVM_OK)
         status = gvmi_machine_connect(server->machine, &who, peer->leases, peer->permits, &client);
@@ -430,20 +432,14 @@ void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer, const char *reason)
 
 void gvmi_peer_kill(gvm_server *server, gvmi_peer *peer)
 {
-    if (peer->process < 0)
-        gvmi_server_log(server,
-                        "client %u (pid %d, uid %u) could write when it was cut off, and cannot be killed, as it is of this "
-                        "process or of another PID namespace: end it by hand",
-                        (unsigned)peer->client, (int)peer->pid, (unsigned)peer->uid);
-    else if (syscall(SYS_pidfd_send_signal, peer->process, SIGKILL, NULL, 0) == 0)
-        gvmi_server_log(server,
-                        "client %u (pid %d, uid %u) could write when it was cut off: it was killed",
-                        (unsigned)peer->client, (int)peer->pid, (unsigned)peer->uid);
-    else
-        gvmi_server_log(
-            server,
-            "client %u (pid %d, uid %u) could write when it was cut off, and cannot be killed (%s): end it by hand",
-            (unsigned)peer->client, (int)peer->pid, (unsigned)peer->uid, strerror(errno));
+    const char *outcome = "it was killed";
+
+    if (peer->process < 0 || !peer->certain)
+        outcome = "end it by hand, as it is of the keeper's own process, or the system cannot tell for certain which it is";
+    else if (syscall(SYS_pidfd_send_signal, peer->process, SIGKILL, NULL, 0) != 0)
+        outcome = "end it by hand, as the keeper may not";
+    gvmi_server_log(server, "client %u (pid %d, uid %u) could write when it was cut off: %s",
+                    (unsigned)peer->client, (int)peer->pid, (unsigned)peer->uid, outcome);
 }
 
 void gvmi_peer_forget(gvm_server *server, gvmi_peer *peer)

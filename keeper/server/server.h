@@ -114,6 +114,7 @@ struct gvmi_peer {
     int process;     /* pidfd; -1: not to be watched */
     uint32_t client; /* the machine's number; 0: the machine does not know it */
     uint32_t uid;    /* of its process, as pid; 0 as long as that is not known */
+    bool certain;    /* the process is the one that connected, whatever happened since */
     pid_t pid;
     gvm_status reason; /* REFUSED: why, and in words */
     char refusal[GVMI_WIRE_TEXT_BYTES];

@@ -48,6 +48,17 @@ static uint64_t quota_of(const world *w, uint32_t uid)
     return w->config.quota_bytes;
 }
 
+uint64_t judge_held(const world *w, uint32_t uid)
+{
+    for (uint32_t i = 0; i < w->process_count && quota_of(w, uid) != UINT64_MAX; i++) {
+        const process *p = w->processes[i];
+
+        if (p->who.uid == uid && !p->exited && (p->disconnected || p->cut))
+            return ONE_OF(GVM_E_QUOTA);
+    }
+    return 0;
+}
+
 /* sure: what a user's objects certainly commit; else at most. */
 static uint64_t committed(const world *w, uint32_t uid, bool sure)
 {

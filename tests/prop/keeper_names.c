@@ -342,6 +342,8 @@ static uint64_t judge_acquire(const world *w, const process *p, const request *r
     if (c->mode == GVM_LEASE_WRITE && (r->object->sealed || readonly))
         set = (set & ~ONE_OF(GVM_OK)) | (r->object->sealed ? ONE_OF(GVM_E_SEALED) : 0) |
               (readonly ? ONE_OF(GVM_E_READONLY) : 0);
+    if (c->mode == GVM_LEASE_WRITE || r->object->untracked)
+        set |= judge_held(w, p->who.uid);
     return set | (known->failed || !p->honest ? ONE_OF(GVM_E_LIMIT) : 0);
 }
 
@@ -413,7 +415,7 @@ static uint64_t judge(const world *w, const process *p, const request *r)
     }
     switch (r->type) {
     case GVMI_WIRE_CREATE: return judge_create(w, p, r);
-    case GVMI_WIRE_OPEN: return judge_open(w, p, r);
+    case GVMI_WIRE_OPEN: return judge_open(w, p, r) | judge_held(w, p->who.uid);
     case GVMI_WIRE_DROP: return judge_named(w, p, m->body.DROP.name);
     case GVMI_WIRE_EVICT:
         /* When the host budget is short of it is not worked out here. */

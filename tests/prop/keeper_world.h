@@ -328,6 +328,8 @@ static inline uint64_t rounded(uint64_t bytes, uint64_t chunk_bytes)
 /* Is some process gone whose requests or memory may linger? */
 bool some_linger(const world *w);
 
+/* May processes of the user that were given up hold more than its quota? Then a status more. */
+uint64_t judge_held(const world *w, uint32_t uid);
 /* The statuses that a request for memory may be answered with, as far as memory goes. */
 uint64_t judge_memory(const world *w, const request *r, uint32_t uid, uint32_t device);
 

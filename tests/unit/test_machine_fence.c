@@ -488,6 +488,7 @@ static void client_of_the_owner_that_closes_its_socket_holds_nothing(void **stat
     cut_off(&p.w, p.b);
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
     assert_int_equal(device(&p.w)->held_bytes, 2 * CHUNK);
+    atomic_store(&p.b->leases[p.b_slot].word, 0); /* as its library does before it closes */
     gvmi_machine_closed(p.w.machine, p.b->number);
     run(&p.w);
     assert_int_equal(device(&p.w)->held_bytes, 0);
@@ -510,8 +511,8 @@ static void process_that_executes_another_program_ends_as_a_client(void **state)
     end_world(&p.w);
 }
 
-/* Work under a lease may go on for a moment behind the socket's end. */
-static void socket_closed_under_a_lease_ends_it_after_the_revoke_timeout(void **state)
+/* The program closed the descriptor, as daemon(3) may, and what it has mapped it goes on writing. */
+static void socket_closed_under_a_lease_is_not_believed(void **state)
 {
     pair p;
 
@@ -524,8 +525,9 @@ static void socket_closed_under_a_lease_ends_it_after_the_revoke_timeout(void **
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
     assert_false(granted(p.a));
     tick(&p.w, 1100);
-    assert_true(p.b->forgotten);
     assert_true(granted(p.a));
+    assert_int_equal(device(&p.w)->held_bytes, 2 * CHUNK);
+    assert_false(p.b->forgotten);
     end_world(&p.w);
 }
 
@@ -569,6 +571,76 @@ static void frames_that_another_user_had_mapped_go_to_no_other_object(void **sta
     say(&p.w, p.a, &m);
     assert_int_equal(device(&p.w)->free_bytes, 0); /* they ended with the object */
     end_world(&p.w);
+}
+
+/* Each writer that is cut off costs a copy: a user may have so many as its quota has room for. */
+static void user_that_holds_more_than_its_quota_gets_no_leases_for_writing(void **state)
+{
+    world w;
+    actor *a, *b, *c;
+    uint32_t a_slot = 0, slot = 0;
+
+    (void)state;
+    start_world(&w, 16, 16);
+    a = join(&w, OWNER);
+    assert_int_equal(gvmi_machine_set_quota(w.machine, OTHER, 2 * CHUNK), GVM_OK);
+    assert_int_equal(create(&w, a, "/x", 2, 0666, &a_slot), GVM_OK);
+    for (int i = 0; i < 2; i++) {
+        b = join(&w, OTHER);
+        assert_int_equal(open_object(&w, b, "/x", 0, &slot), GVM_OK);
+        acquire(&w, b, slot, GVM_LEASE_WRITE);
+        cut_off(&w, b);
+        acquire(&w, a, a_slot, GVM_LEASE_WRITE);
+        give(&w, a, a_slot, GVM_LEASE_WRITE);
+    }
+    assert_int_equal(device(&w)->held_bytes, 4 * CHUNK);
+    c = join(&w, OTHER);
+    assert_int_equal(open_object(&w, c, "/x", 0, &slot), GVM_E_QUOTA);
+    gvmi_machine_exited(w.machine, b->number);
+    b->forgotten = true;
+    run(&w);
+    assert_int_equal(open_object(&w, c, "/x", 0, &slot), GVM_OK);
+    end_world(&w);
+}
+
+/* ---- what a client that does not answer is sent */
+
+static void growth_by_bytes_sends_one_map_to_who_has_others_to_answer(void **state)
+{
+    pair p;
+    gvmi_wire_message m;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OTHER, 0);
+    p.b->deaf = true;
+    for (uint64_t i = 1; i <= 50; i++) {
+        gvmi_wire_start(&m, GVMI_WIRE_GROW, 30 + i);
+        m.body.GROW = (gvmi_wire_grow){.slot = p.a_slot, .bytes = 2 * CHUNK + i};
+        say(&p.w, p.a, &m);
+        assert_int_equal(last(p.a)->head.type, GVMI_WIRE_DONE);
+    }
+    assert_ptr_equal(p.b->map, p.b->maps); /* one, of the first growth, which made a chunk */
+    p.b->deaf = false;
+    say_mapped(&p.w, p.b, p.b->map);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
+    assert_true(granted(p.b));
+    end_world(&p.w);
+}
+
+static void object_is_opened_so_often_by_a_client(void **state)
+{
+    world w;
+    actor *a;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, OWNER);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
+    for (unsigned i = 1; i < KEEP_CLIENT_OPENINGS_MAX; i++)
+        assert_int_equal(open_object(&w, a, "/x", 0, &slot), GVM_OK);
+    assert_int_equal(open_object(&w, a, "/x", 0, &slot), GVM_E_LIMIT);
+    end_world(&w);
 }
 
 /* ---- rights, where shared words are read */
@@ -729,9 +801,12 @@ int main(void)
         cmocka_unit_test(client_that_opened_an_object_twice_holds_its_frames_once),
         cmocka_unit_test(client_of_the_owner_that_closes_its_socket_holds_nothing),
         cmocka_unit_test(process_that_executes_another_program_ends_as_a_client),
-        cmocka_unit_test(socket_closed_under_a_lease_ends_it_after_the_revoke_timeout),
+        cmocka_unit_test(socket_closed_under_a_lease_is_not_believed),
         cmocka_unit_test(client_that_never_mapped_anything_is_forgotten_at_once),
         cmocka_unit_test(frames_that_another_user_had_mapped_go_to_no_other_object),
+        cmocka_unit_test(user_that_holds_more_than_its_quota_gets_no_leases_for_writing),
+        cmocka_unit_test(growth_by_bytes_sends_one_map_to_who_has_others_to_answer),
+        cmocka_unit_test(object_is_opened_so_often_by_a_client),
         cmocka_unit_test(writer_forged_in_a_lease_word_is_none),
         cmocka_unit_test(client_that_is_asked_ever_more_has_no_more_than_twice_the_time),
         cmocka_unit_test(client_whose_answer_is_not_read_yet_has_twice_the_time),
