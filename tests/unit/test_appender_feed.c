@@ -85,6 +85,21 @@ static int be_steps(void *arg)
     return 0;
 }
 
+/* None of more than what is given, though without it they would be larger. */
+static int be_small_steps(void *arg)
+{
+    const gvm_appender_options options = {.step_bytes = 2 * CHUNK};
+    gvm_append_slot slot;
+
+    (void)arg;
+    CHILD_EXPECT(start_on("4GiB", ROW, 1024 * CHUNK, &options));
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(64 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(finish() == GVM_OK && result.commits >= 32);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
 /* A door before which the library's thread waits while it is shut, but not with a begin's first chunks. */
 static atomic_bool door_shut;
 static atomic_int at_door;
@@ -479,6 +494,7 @@ static void turns_come_with_any_steps(void **state)
 CHILD_TEST(driver_out_of_memory_ends_it_and_more_resumes_it, be_poor)
 CHILD_TEST(driver_that_refuses_large_steps_is_asked_for_small_ones, be_narrow)
 CHILD_TEST(steps_grow, be_steps)
+CHILD_TEST(steps_stay_within_the_bytes_given, be_small_steps)
 CHILD_TEST(service_that_does_not_answer_is_an_error, be_slow)
 CHILD_TEST(answer_just_in_time_is_not_late, be_just_in_time)
 CHILD_TEST(appender_destroyed_while_served_leaves_nothing, be_destroyed_while_served)
@@ -497,6 +513,7 @@ int main(void)
         cmocka_unit_test(driver_out_of_memory_ends_it_and_more_resumes_it),
         cmocka_unit_test(driver_that_refuses_large_steps_is_asked_for_small_ones),
         cmocka_unit_test(steps_grow),
+        cmocka_unit_test(steps_stay_within_the_bytes_given),
         cmocka_unit_test(service_that_does_not_answer_is_an_error),
         cmocka_unit_test(answer_just_in_time_is_not_late),
         cmocka_unit_test(appender_destroyed_while_served_leaves_nothing),
