@@ -18,8 +18,8 @@
 #include "tools/tool.h"
 
 #define QUOTAS_MAX 1024
-#define LISTEN_FDS_START 3 /* where a service manager puts the sockets it opened */
-#define LOOK_SECONDS 1     /* between two looks at whether a device broke */
+#define LISTEN_FDS_START 3        /* where a service manager puts the sockets it opened */
+#define LOOK_SECONDS 1            /* between two looks at whether a device broke */
 #define FREE_BYTES_MAX (8u << 20) /* of the C library's, before they go back to the system */
 
 static const char usage[] =
@@ -39,8 +39,8 @@ static const char usage[] =
     "  -q, --quota [USER=]SIZE    what objects of a user (a number), or of each other user, may take\n"
     "      --revoke-timeout SEC   cut off clients that do not answer for so long; 10\n"
     "      --lease-timeout SEC    cut off clients that keep a lease so long while others wait; never\n"
-    "      --fence=copy|kill      of a client cut off while it could write to an object: the object goes on\n"
-    "                             in other memory (copy), and its process is killed, too (kill); copy\n"
+    "      --fence=copy|kill      what becomes of a process cut off while it could write to an object:\n"
+    "                             the object is copied away from it, or it is killed, too; copy\n"
     "      --clients N            most clients at a time; 1024\n"
     "      --trace FILE           append every acquire, to replay with gvmem bench policy\n"
     "      --ready-fd N           write the socket's path and a newline to this descriptor once\n"
