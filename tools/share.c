@@ -50,7 +50,8 @@ typedef struct share_answer {
     gvm_status status;
     double sum;
     double import_us, sum_us;
-    char text[400]; /* of a failure */
+    gvm_access access; /* what the process may do with the memory */
+    char text[400];    /* of a failure */
 } share_answer;
 
 static int timeout_ms(const share_options *o)
@@ -78,6 +79,7 @@ static gvm_status import_by_fd(int socket, const share_options *o, gvm_device *d
 {
     const gvm_import_options options = {.struct_size = sizeof options,
                                         .flags = o->read_only ? GVM_IMPORT_READONLY : 0};
+    gvm_buffer_info info = {.struct_size = sizeof info};
     double start_us;
     gvm_share *share;
     gvm_buffer *buffer = NULL;
@@ -90,8 +92,10 @@ static gvm_status import_by_fd(int socket, const share_options *o, gvm_device *d
     answer->import_us = tool_now_us() - start_us;
     gvm_share_destroy(share);
     if (status == GVM_OK)
-        status = timed_sum(device, gvm_buffer_address(buffer), o->len_bytes / 8, &answer->sum,
-                           &answer->sum_us);
+        status = gvm_buffer_get_info(buffer, &info);
+    answer->access = info.access;
+    if (status == GVM_OK)
+        status = timed_sum(device, info.address, o->len_bytes / 8, &answer->sum, &answer->sum_us);
     if (status != GVM_OK)
         tool_failure_text(answer->text, sizeof answer->text);
     gvm_buffer_destroy(buffer);
@@ -113,6 +117,7 @@ static gvm_status import_by_handle(int socket, const share_options *o, gvm_devic
     answer->import_us = tool_now_us() - start_us;
     if (status != GVM_OK)
         return status;
+    answer->access = GVM_ACCESS_READWRITE;
     status = timed_sum(device, address, o->len_bytes / 8, &answer->sum, &answer->sum_us);
     if (status != GVM_OK)
         tool_failure_text(answer->text, sizeof answer->text);
@@ -239,7 +244,8 @@ static bool check_answer(const master *m, const peer *p, const share_answer *ans
     }
     printf("total sum [%d]: %.6f\n", (int)p->pid, answer->sum);
     if (m->options->verbose) {
-        printf("  %-14s %10.1f us\n", "import", answer->import_us);
+        printf("  %-14s %10.1f us  %s\n", "import", answer->import_us,
+               answer->access == GVM_ACCESS_READ ? "read-only" : "read-write");
         tell_rate("sum", answer->sum_us, m->options->len_bytes);
     }
     if (fabs(answer->sum - m->sum) <= SUM_TOLERANCE * m->sum)

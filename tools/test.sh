@@ -1,7 +1,7 @@
 #!/bin/sh
-# usage: test.sh GVMEM CASE [HELPER [TRACE]]
+# usage: test.sh GVMEM CASE [HELPER [TRACE | HELPER]]
 # One case of the program gvmem, on whatever driver GVMEM_DRIVER says. HELPER is test_render,
-# test_holder or test_pool, for those that need it.
+# test_holder, table_holder or test_pool, for those that need it.
 set -eu
 gvmem=$1
 here=$(dirname "$0")
@@ -61,6 +61,13 @@ start_holder() { # HELPER
     read -r word <"$folder/from_holder" || fail 'the client could not start'
     [ "$word" = ready ] || fail "the client says $word"
 }
+start_table() { # HELPER
+    mkfifo "$folder/to_table" "$folder/from_table"
+    "$1" <"$folder/to_table" >"$folder/from_table" &
+    holder=$!
+    exec 3>"$folder/to_table"
+    read -r token <"$folder/from_table" || fail 'the table could not be served'
+}
 end_holder() {
     exec 3>&-
     wait "$holder" || fail 'the client failed'
@@ -95,31 +102,36 @@ share)
     expect 0 share -n 2 -l 16M
     sums 2
     prints out '^total sum \[master\]: [0-9]+\.[0-9]{6}$'
-    expect 0 share -n 3 -l 16M -c 2M -v
+    expect 0 share -n 3 -l 16M -c 4M -v
     sums 3
+    prints out '^  export .* us  4 chunks of 4 MiB$'
+    [ "$(grep -c '^  import .* us  read-write$' "$folder/out")" -eq 3 ] || fail 'not three imports'
     expect 0 share -n 1 -l 8
     sums 1
+    python3 "$here/test-share.py" "$gvmem" >"$folder/out" 2>"$folder/err" || fail 'a process that does not answer'
     ;;
 read-only)
-    expect 0 share -n 2 -l 16M --read-only
+    expect 0 share -n 2 -l 16M -v --read-only
     sums 2
+    [ "$(grep -c '^  import .* us  read-only$' "$folder/out")" -eq 2 ] || fail 'not read-only'
     ;;
 ipc)
-    expect 0 share -n 2 -l 16M --ipc
+    expect 0 share -n 2 -l 16M -v --ipc
     sums 2
+    prints out '^  export .* us  with a copy on the device$'
     ;;
 usage)
     expect 0 --version
     prints out '^gvmem [0-9]+\.[0-9]+\.[0-9]+$'
-    for arguments in --help 'info --help' 'share --help' 'bench --help' 'bench policy --help'; do
+    for arguments in --help 'info --help' 'share --help' 'bench --help' 'bench policy --help' 'table --help'; do
         # shellcheck disable=SC2086 # words
         expect 0 $arguments
-        prints out '^usage: gvmem'
+        prints out "^usage: gvmem ${arguments%--help}"
     done
     for arguments in '' nonsense --nonsense 'info --nonsense' 'info more' 'share -n 0' 'share -n' 'share -n 1x' \
         'share -l 0' 'share -l 7' 'share -l -1' 'share -l 1Q' 'share -l 99999999T' 'share -c 3M' 'share -c 2G' \
         'share --ipc --read-only' 'share more' 'share -t 0' 'bench' 'bench nonsense' 'bench vmm more' 'bench vmm -m 1' \
-        'bench table' 'bench table a b' \
+        'bench table' 'bench table a b' 'table' 'table a b' 'table -n x a' 'table --nonsense' \
         'bench policy -b 0' 'bench policy -s 2x' 'bench policy -g nonsense' 'bench policy -w x' 'bench policy -c 3M' 'bench policy -S -1' 'bench policy -g zipf x'; do
         # shellcheck disable=SC2086
         expect 2 $arguments
@@ -128,6 +140,8 @@ usage)
     done
     ;;
 failure) # what cannot be done is said, with status 1
+    expect 1 bench vmm --quick --device 999
+    prints err 'no device 999'
     expect 1 share -d 999 -l 16M
     prints err 'no device 999'
     expect 1 share -n 1 -l 900T
@@ -146,6 +160,12 @@ bench)
     expect 0 bench vmm --quick --max 32M --json="$folder/record"
     prints out 'growing an array'
     is_json "$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'the figures are not those of --quick and --max'
+import json, sys
+figures = json.load(open(sys.argv[1]))['figures']
+assert {f['bytes'] for f in figures if f['section'] == 'growth'} == {32 << 20}, 'growth'
+assert {f['samples'] for f in figures if f['section'] == 'calls'} == {20}, 'calls'
+EOF
     ;;
 bench-appender)
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,sms=4,instance=bench-$$}"
@@ -168,8 +188,9 @@ EOF
     ;;
 bench-keeper) # with its own budget: the figures are there, and none of them was left out
     export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=1,instance=bench-$$}"
-    expect 0 bench keeper --quick --json="$folder/record"
+    expect 0 bench keeper --quick --trace "$folder/trace" --json="$folder/record"
     is_json "$folder/record"
+    [ "$(head -n 1 "$folder/trace")" = '# gvmem-keeper trace 1' ] || fail 'no trace'
     python3 - "$folder/record" <<'EOF' || fail 'figures of the keeper are missing'
 import json, sys
 record = json.load(open(sys.argv[1]))
@@ -183,6 +204,35 @@ EOF
 bench-table)
     expect 1 bench table gstore1:nonsense
     prints err 'attaching the table'
+    start_table "$3"
+    expect 0 bench table --quick "$token"
+    prints out '^1000 rows, 2 columns '
+    end_holder
+    ;;
+table)
+    expect 1 table gstore1:nonsense
+    prints err 'cannot attach the table'
+    start_table "$3"
+    expect 0 table "$token"
+    prints out '^[^0-9]*id'
+    expect 0 table --rows 3 --json "$token"
+    python3 - "$folder/out" <<'EOF' || fail '--rows, --json'
+import json, sys
+table = json.load(open(sys.argv[1]))
+assert [c['name'] for c in table['columns']] == ['id', 'body'], table['columns']
+assert [row['id'] for row in table['rows']] == [1, 4, 7], table['rows']
+assert [row['body'] for row in table['rows']] == [None, 'odd', None], table['rows']
+EOF
+    expect 0 table --columns body -j "$token"
+    python3 - "$folder/out" <<'EOF' || fail '--columns'
+import json, sys
+table = json.load(open(sys.argv[1]))
+assert [c['name'] for c in table['columns']] == ['body'], table['columns']
+assert len(table['rows']) == 10 and all(list(row) == ['body'] for row in table['rows']), table['rows']
+EOF
+    expect 1 table -c nothing "$token"
+    prints err 'has no column "nothing"'
+    end_holder
     ;;
 bench-heap)
     pool=$3 trace=$4
@@ -301,6 +351,27 @@ for row in json.load(open(sys.argv[1]))['rows']:
     assert 0 < row['keeper']['hit_ratio'] <= best and row['keeper']['hit_ratio'] > 0.98 * best, row
     assert row['lru']['hit_ratio'] == 0, row
 EOF
+    expect 0 bench policy -b 64M -b 128M -c 4M --budget-share 0.5 --json="$folder/record" "$folder/cyclic"
+    python3 - "$folder/record" <<'EOF' || fail '--budget, --budget-share, --chunk'
+import json, sys
+record = json.load(open(sys.argv[1]))
+footprint = record['rows'][0]['footprint_bytes']
+assert [row['budget_bytes'] for row in record['rows']] == [64 << 20, 128 << 20, footprint // 2], record['rows']
+assert record['chunk_bytes'] == 4 << 20, record
+EOF
+    # An object of 6 MiB in chunks of 4 MiB takes 8 MiB.
+    printf '# gvmem-keeper trace 1\n0 1 6291456 1 0\n' >"$folder/six"
+    for chunk in 2M 4M; do
+        expect 0 bench policy --chunk $chunk -b 64M --json="$folder/record" "$folder/six"
+        python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["rows"][0]["footprint_bytes"] >> 20)' "$folder/record"
+    done >"$folder/sizes"
+    [ "$(cat "$folder/sizes")" = "$(printf '6\n8')" ] || fail '--chunk'
+    for seed in 1 2; do
+        expect 0 bench policy --generate zipf --seed $seed --write "$folder/seed$seed"
+    done
+    cmp -s "$folder/seed1" "$folder/seed2" && fail '--seed'
+    expect 0 bench policy --generate scan -b 64M
+    [ "$(grep -c ' 64 MiB ' "$folder/out")" -eq 1 ] || fail '--generate'
     printf '# gvmem-keeper trace 1\n0 1 2097152 1 0\n1 1 4194304 3 2\n0 1 4194304 1 0\n' >"$folder/two"
     expect 0 bench policy -s 100% --json "$folder/two"
     is_json "$folder/out"
@@ -316,6 +387,8 @@ keeper-usage)
         expect 0 $arguments
         prints out '^usage: gvmem'
     done
+    expect 0 keeper stop --help
+    prints out '^usage: gvmem keeper'
     for arguments in keeper 'keeper nonsense' 'keeper --json status' 'keeper status more' 'keeper status --long' \
         'keeper status -j -p' 'keeper stat' 'keeper stat /a /b' 'keeper evict' 'keeper evict /a 1M more' 'keeper drop' \
         'keeper drop /a --json' 'keeper stop -t 0' 'keeper quota 1' 'keeper start --nonsense' 'keeper ls --socket' \
@@ -413,6 +486,22 @@ keeper)
     expect 0 keeper stop -s "$socket"
     [ ! -e "$socket" ] || fail 'the socket is left behind'
     expect 1 keeper stop -s "$socket"
+
+    # A keeper in another program, which SIGTERM does not end either.
+    (
+        trap '' TERM
+        start_table "$4"
+        trap 'kill -KILL "$holder"' EXIT
+        at=${token##*:}
+        expect 1 keeper stop -s "$at"
+        prints err 'is part of process .* \(table_holder\)'
+        got=0
+        timeout 15 "$gvmem" keeper stop -s "$at" --force --timeout 1 >"$folder/out" 2>"$folder/err" || got=$?
+        [ "$got" -eq 1 ] || fail "--timeout: exit status $got" # 30 s by default
+        prints err 'did not end within 1 seconds'
+        end_holder
+        trap - EXIT
+    ) || exit 1
     ;;
 top)
     expect 1 top --once -s "$socket"
@@ -427,6 +516,15 @@ top)
     if LC_ALL=C grep -q '[[:cntrl:]]' "$folder/out"; then fail 'control characters'; fi
     COLUMNS=60 LC_ALL=C "$gvmem" top --once -d 0.1 -s "$socket" >"$folder/out"
     if LC_ALL=C grep -Eq '[^ -~]|.{61}' "$folder/out"; then fail 'not 60 columns of ASCII'; fi
+    for order in bytes name; do
+        expect 0 top --once -d 0.1 -s "$socket" --sort $order
+        sed -n '/ OBJECT$/,/^$/s/.* \([^ ]\)/\1/p' "$folder/out" | tr '\n' ' '
+    done >"$folder/orders"
+    # The nameless one is the smallest, and before those that have names.
+    [ "$(cat "$folder/orders")" = 'OBJECT /test/one /test/two 3) OBJECT 3) /test/one /test/two ' ] || fail '--sort'
+    started=$(date +%s%N)
+    expect 0 top --once --delay 1.6 -s "$socket"
+    [ $(($(date +%s%N) - started)) -ge 1600000000 ] || fail '--delay' # 1 s by default
     expect 0 top -n 2 -d 0.1 -s "$socket"
     [ "$(grep -c '^gvmem top' "$folder/out")" -eq 2 ] || fail 'not two blocks'
     expect 0 top --once --json -d 0.1 -s "$socket"

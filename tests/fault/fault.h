@@ -1,7 +1,7 @@
 /* tests/fault/fault.h - what the parts of every_call share.
  *
  *   inject.c      ways to fail: driver calls, memory, system calls
- *   table_scene.c a table of PostgreSQL's kind, for scenarios to read
+ *   table_scene.c a table of PostgreSQL's kind, for scenarios and other tests to read
  *   scenarios.c   one row per public operation: what it needs, the operation, how its success shows
  *   append_scene.c appenders, for scenarios
  *   heap_scene.c  heaps, for scenarios

@@ -21,12 +21,12 @@ static gvm_server *server;
 typedef struct description {
     gvmi_manifest head;
     gvmi_manifest_column columns[2];
-    char texts[32];
+    char texts[40];
 } description;
 
 static description describe(void)
 {
-    static const char texts[] = "public\0t\0id\0int\0body";
+    static const char texts[] = "public\0t\0id\0int\0body\0text";
     description d = {.head = {.version = GVMI_TOKEN_VERSION,
                               .bytes = sizeof d,
                               .header_bytes = sizeof d.head,
@@ -51,6 +51,8 @@ static description describe(void)
                                           .align = 'i'};
     d.columns[1] = d.columns[0];
     d.columns[1].name = d.head.schema + 16;
+    d.columns[1].type_name = d.head.schema + 21;
+    d.columns[1].type = d.columns[1].base_type = 25;
     d.columns[1].length = -1;
     d.columns[1].number = 2;
     d.columns[1].flags = GVMI_COLUMN_NULLS;

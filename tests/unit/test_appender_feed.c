@@ -85,6 +85,21 @@ static int be_steps(void *arg)
     return 0;
 }
 
+/* None of more than what is given, though without it they would be larger. */
+static int be_small_steps(void *arg)
+{
+    const gvm_appender_options options = {.step_bytes = 2 * CHUNK};
+    gvm_append_slot slot;
+
+    (void)arg;
+    CHILD_EXPECT(start_on("4GiB", ROW, 1024 * CHUNK, &options));
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(64 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(finish() == GVM_OK && result.commits >= 32);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
 /* A door before which the library's thread waits while it is shut, but not with a begin's first chunks. */
 static atomic_bool door_shut;
 static atomic_int at_door;
@@ -125,6 +140,14 @@ static void *open_door(void *arg)
 }
 
 /* The library's thread does not answer: the kernel gives up, then everything works again. */
+static int64_t now_ms(void)
+{
+    struct timespec now;
+
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
+}
+
 static int be_slow(void *arg)
 {
     const gvm_appender_options options = {.wait_ms = 50};
@@ -134,6 +157,7 @@ static int be_slow(void *arg)
     pthread_t opener;
     gvm_error error;
     uint64_t ready;
+    int64_t since_ms;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, &options));
@@ -142,8 +166,10 @@ static int be_slow(void *arg)
     CHILD_EXPECT(finish() == GVM_OK);
     shut_door();
     CHILD_EXPECT(begin() == GVM_OK);
+    since_ms = now_ms();
     CHILD_EXPECT(write_slot(100 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_LATE);
     CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_LATE);
+    CHILD_EXPECT(now_ms() - since_ms >= 49 && now_ms() - since_ms < 8000); /* the default is 10 s */
     CHILD_EXPECT(pthread_create(&opener, NULL, open_door, NULL) == 0);
     /* An answer that comes too late does not make ready rise again. */
     words = (gvm_append_words *)(uintptr_t)append.words;
@@ -188,6 +214,22 @@ static int be_just_in_time(void *arg)
     gvm_append_exchange(&append, words, 1);
     gvm_append_exchange(&append, words, 1);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* Nothing is committed before it is needed; be_small sees that without the option more is. */
+static int be_needed_alone(void *arg)
+{
+    const gvm_appender_options options = {.ahead_bytes = 1};
+    gvm_append_slot slot;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 1024 * CHUNK, &options));
+    CHILD_EXPECT(begin() == GVM_OK && append.ahead_rows_max <= 1 && append.ahead_units_max <= 1);
+    CHILD_EXPECT(write_slot(CHUNK / ROW, CHUNK / 2, 1, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(finish() == GVM_OK && result.commits == 2);
+    CHILD_EXPECT(info().front_bytes == CHUNK && info().back_bytes == CHUNK);
     CHILD_EXPECT(stop());
     return 0;
 }
@@ -479,8 +521,10 @@ static void turns_come_with_any_steps(void **state)
 CHILD_TEST(driver_out_of_memory_ends_it_and_more_resumes_it, be_poor)
 CHILD_TEST(driver_that_refuses_large_steps_is_asked_for_small_ones, be_narrow)
 CHILD_TEST(steps_grow, be_steps)
+CHILD_TEST(steps_stay_within_the_bytes_given, be_small_steps)
 CHILD_TEST(service_that_does_not_answer_is_an_error, be_slow)
 CHILD_TEST(answer_just_in_time_is_not_late, be_just_in_time)
+CHILD_TEST(ahead_of_one_byte_commits_what_is_needed_alone, be_needed_alone)
 CHILD_TEST(appender_destroyed_while_served_leaves_nothing, be_destroyed_while_served)
 CHILD_TEST(first_chunks_are_there_before_a_kernel_runs, be_first)
 CHILD_TEST(end_that_is_not_written_gets_nothing, be_one_end)
@@ -497,8 +541,10 @@ int main(void)
         cmocka_unit_test(driver_out_of_memory_ends_it_and_more_resumes_it),
         cmocka_unit_test(driver_that_refuses_large_steps_is_asked_for_small_ones),
         cmocka_unit_test(steps_grow),
+        cmocka_unit_test(steps_stay_within_the_bytes_given),
         cmocka_unit_test(service_that_does_not_answer_is_an_error),
         cmocka_unit_test(answer_just_in_time_is_not_late),
+        cmocka_unit_test(ahead_of_one_byte_commits_what_is_needed_alone),
         cmocka_unit_test(appender_destroyed_while_served_leaves_nothing),
         cmocka_unit_test(first_chunks_are_there_before_a_kernel_runs),
         cmocka_unit_test(small_result_has_no_more_than_its_first_chunks),

@@ -82,6 +82,29 @@ static void largest_shelf_can_be_filled(void **state)
     assert_child_succeeds(fill_a_shelf_to_the_bound, NULL);
 }
 
+/* What is free stays on the thread's shelf, up to the bytes given: 1 is none, 0 is 8 MiB. */
+static void shelf_holds_no_more_than_the_bytes_given(void **state)
+{
+    enum { COUNT = 64 };
+    static const struct {
+        uint64_t given, least, most;
+    } cases[] = {{0, COUNT * UNIT, 8 * GVMI_MIB}, {16 * UNIT, UNIT, 16 * UNIT}, {1, 0, 0}};
+    void *at[COUNT];
+
+    (void)state;
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const gvm_heap_options options = {.struct_size = sizeof options, .shelf_bytes = cases[i].given};
+
+        remake(&options);
+        for (int n = 0; n < COUNT; n++)
+            at[n] = alloc(UNIT);
+        for (int n = 0; n < COUNT; n++)
+            release(at[n]);
+        assert_in_range(info().shelf_bytes, cases[i].least, cases[i].most);
+        check();
+    }
+}
+
 /* ---- the reserve */
 
 static void alloc_keeps_no_more_than_the_reserve(void **state)
@@ -482,6 +505,7 @@ int main(void)
         cmocka_unit_test(stream_end_lets_others_in_while_it_waits),
         cmocka_unit_test(usage_needs_tags_as_long_as_their_blocks),
         TEST(free_beside_a_resize_breaks_nothing),
+        TEST(shelf_holds_no_more_than_the_bytes_given),
         TEST(alloc_keeps_no_more_than_the_reserve),
         TEST(trim_keeps_no_more_than_the_reserve),
         TEST(managed_heaps_together_stay_within_free_memory),
