@@ -41,7 +41,7 @@ static const keeper_field device_fields[] = {
     D(free_bytes, BYTES, "free_bytes", "Device memory of the budget kept at the ready."),
     D(leased_bytes, BYTES, "leased_bytes", "Device memory of objects under a lease."),
     D(dirty_bytes, BYTES, "dirty_bytes", "Device memory without a clean copy on the host."),
-    D(held_bytes, BYTES, "held_bytes", "Device memory held by clients that do not answer."),
+    D(held_bytes, BYTES, "held_bytes", "Device memory held by clients that were cut off."),
     D(host_backed_bytes, BYTES, "host_backed_bytes", "Bytes of the device's objects that are in host memory alone."),
     D(evictions, U64, "evictions_total", "Chunks moved to host memory."),
     D(promotions, U64, "promotions_total", "Chunks moved to the device."),

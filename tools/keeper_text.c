@@ -41,7 +41,7 @@ static void print_device(text_pen *pen, const gvm_keeper_device_info *d)
     line(pen, "in use", "%s leased, %s without a copy on the host",
          gvmi_size_text(d->leased_bytes, a), gvmi_size_text(d->dirty_bytes, b));
     if (d->held_bytes != 0)
-        line(pen, "held", "%s by clients that do not answer", gvmi_size_text(d->held_bytes, a));
+        line(pen, "held", "%s by clients that were cut off", gvmi_size_text(d->held_bytes, a));
     line(pen, "objects", "%u, with %s in host memory", d->objects,
          gvmi_size_text(d->host_backed_bytes, a));
     line(pen, "moved", "%s out (%" PRIu64 " chunks), %s in (%" PRIu64 ")",
@@ -63,7 +63,8 @@ void keeper_text_status(text_pen *pen, const gvm_keeper_snapshot *s)
     line(pen, "acquires", "%" PRIu64 ", %" PRIu64 " by message, %" PRIu64 " timed out", k->acquires,
          k->slow_acquires, k->timeouts);
     line(pen, "revokes", "%" PRIu64, k->revokes);
-    line(pen, "trouble", "%" PRIu64 " protocol faults, %" PRIu64 " cut off, %" PRIu64 " writers died",
+    line(pen, "trouble",
+         "%" PRIu64 " protocol faults, %" PRIu64 " cut off, %" PRIu64 " writers interrupted",
          k->faults, k->cut_offs, k->interrupted);
     for (uint32_t i = 0; i < k->devices; i++)
         print_device(pen, &s->devices[i]);

@@ -19,7 +19,7 @@ static bool make(gvm_keeper *keeper, const char *name, uint64_t bytes, gvm_objec
 
     if (gvm_object_create(keeper, name, 2 * bytes, &options, out) == GVM_OK)
         return true;
-    tool_fail("cannot make %s", name);
+    tool_fail("cannot make %s", name != NULL ? name : "a nameless object");
     return false;
 }
 
@@ -33,11 +33,22 @@ static bool take(gvm_object *object, gvm_lease_mode mode, gvm_lease *lease)
     return false;
 }
 
+static int wait_for_end(void)
+{
+    char byte;
+
+    puts("ready");
+    if (!tool_flush(stdout, "standard output"))
+        return TOOL_FAILED;
+    while (read(STDIN_FILENO, &byte, 1) > 0)
+        continue;
+    return TOOL_DONE;
+}
+
 static int hold(gvm_keeper *keeper)
 {
     gvm_object *one, *two, *nameless;
     gvm_lease lease;
-    char byte;
 
     if (!make(keeper, NULL, 32 * GVMI_MIB, &one) || !make(keeper, "/test/two", 8 * GVMI_MIB, &two) ||
         !make(keeper, NULL, 4 * GVMI_MIB, &nameless))
@@ -48,32 +59,17 @@ static int hold(gvm_keeper *keeper)
         return tool_fail("cannot publish");
     if (gvm_object_seal(two, 20000) != GVM_OK)
         return tool_fail("cannot seal");
-    if (!take(two, GVM_LEASE_READ, &lease))
-        return TOOL_FAILED;
-    puts("ready");
-    if (!tool_flush(stdout, "standard output"))
-        return TOOL_FAILED;
-    while (read(STDIN_FILENO, &byte, 1) > 0)
-        continue;
-    return TOOL_DONE;
+    return take(two, GVM_LEASE_READ, &lease) ? wait_for_end() : TOOL_FAILED;
 }
 
 static int hold_lease(gvm_keeper *keeper)
 {
     gvm_object *one;
     gvm_lease lease;
-    char byte;
 
     if (gvm_object_open(keeper, "/test/one", 0, &one) != GVM_OK)
         return tool_fail("cannot open");
-    if (!take(one, GVM_LEASE_WRITE, &lease))
-        return TOOL_FAILED;
-    puts("ready");
-    if (!tool_flush(stdout, "standard output"))
-        return TOOL_FAILED;
-    while (read(STDIN_FILENO, &byte, 1) > 0)
-        continue;
-    return TOOL_DONE;
+    return take(one, GVM_LEASE_WRITE, &lease) ? wait_for_end() : TOOL_FAILED;
 }
 
 int main(int argc, char **argv)

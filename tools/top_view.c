@@ -152,7 +152,7 @@ static void draw_legend(text_pen *pen)
         {"  device: ", TOP_LEASED, " leased "},
         {"", TOP_IDLE, " idle "},
         {"", TOP_DIRTY, " idle, dirty "},
-        {"", TOP_HELD, " held by clients that do not answer"},
+        {"", TOP_HELD, " held by clients that were cut off"},
         {"\n    host: ", TOP_BACKED, " of the device "},
         {"", TOP_OTHER, " other "},
         {"", TOP_READY, " ready "},
@@ -383,7 +383,7 @@ static void draw_client(text_pen *pen, const top_view *view, uint32_t i)
                text_short(view->rates->clients[i], false, rate), c->read_leases, c->write_leases,
                text_short((double)c->held_bytes, true, held),
                c->cut_off           ? " cut off"
-               : c->held_bytes != 0 ? " does not answer"
+               : c->held_bytes != 0 ? " disconnected"
                                     : "");
     text_style(pen, "0");
     text_end(pen);
@@ -446,7 +446,7 @@ static void draw_help(text_pen *pen)
         "  s  next order                       space  look now",
         "  h  this help, or not                q  quit",
         "",
-        "flags: s sealed, k outlives its creator, m moving, i a writer died",
+        "flags: s sealed, k outlives its creator, m moving, i a writer was interrupted",
     };
 
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {

@@ -17,24 +17,24 @@
  * and release are one atomic operation each on memory shared with the keeper, without a system
  * call. Without a lease, reading is harmless but may meet bytes of any time; writing loses data.
  *
- * Objects are born private to their creator's life: they go when it closes them or dies, unless
- * they were published (gvm_object_publish()), sealed, or created with GVM_OBJECT_KEEP. Nothing
- * outlives the keeper itself. When the keeper dies, memory that is mapped stays readable, leases
- * already held stay good, and the next call that needs it answers GVM_E_KEEPER.
+ * An object goes when its creator closes it or ends, unless it was published (gvm_object_publish()),
+ * sealed, or created with GVM_OBJECT_KEEP. Nothing outlives the keeper itself. When the keeper ends,
+ * memory that is mapped stays readable, leases already held stay good, and the next call that needs
+ * the keeper answers GVM_E_KEEPER.
  *
- * Being cut off. A process that does not do its part in time (it was stopped, or keeps a lease too
- * long), or breaks the protocol, is cut off: the others go on without it. Every call on its objects
- * then answers GVM_E_KEEPER, the release of a lease too, and the error text has the reason. If it had
- * a write lease (or any lease on an object that it opened for writing with GVM_OBJECT_UNTRACKED), the
- * object goes on in other memory before anybody else is granted a lease, with what was written so
- * far: what that process writes afterwards reaches nobody. What it may have mapped counts against the
- * budget and its user's quota until it has ended, or closed its connection if it is the owner's.
+ * Being cut off. A process that does not map in time what was moved (as it was stopped), keeps a lease
+ * too long while others wait, does not read its messages, or breaks the protocol, is cut off: the others
+ * go on without it. Every call over its connection then answers GVM_E_KEEPER, the release of a lease
+ * too, and the error text has the reason. If it had a write lease (or any lease on an object created
+ * with GVM_OBJECT_UNTRACKED that it opened for writing), the object goes on in other memory before anybody
+ * else is granted a lease, with what was written so far: what that process writes afterwards reaches
+ * nobody. What it may have mapped counts against the budget, and its user's quota, until it has ended;
+ * if the object is its user's own, until it has closed the connection.
  *
  * A keeper may be stopped, or under too much load to answer. gvm_object_acquire() and
  * gvm_object_seal() keep their time-outs nevertheless; gvm_keeper_connect() waits 10 s at most,
- * gvm_object_close() and gvm_keeper_close() about a second or two. Every other call that asks the
- * keeper waits for its answer as long as the keeper lives: all that make, open, change or describe
- * objects, and those for whoever runs the machine.
+ * gvm_object_close() and gvm_keeper_close() one or two seconds. Every other call that asks the keeper
+ * waits for its answer as long as the keeper's process lives.
  *
  * Names begin with "/" and consist of printable characters, at most GVM_NAME_BYTES_MAX - 1 bytes:
  * "/sales/2026/q3". Access is checked as for files: owner, group, others; execute bits are unused.
@@ -47,8 +47,9 @@
  * GPU, a GPU can be used: it should exec a program.
  * Ownership: the caller owns a connection and the objects it opened over it; closing the connection
  * closes them.
- * Every call may also return GVM_E_FOREIGN (closed or unknown), GVM_E_KEEPER (the keeper died, or
- * cut this process off: close the connection and connect anew), GVM_E_NOMEM, GVM_E_LOST, GVM_E_DRIVER and GVM_E_SYSTEM.
+ * Every call may also return GVM_E_FOREIGN (closed or unknown), GVM_E_KEEPER (the keeper ended, or cut
+ * this process off: close the connection and connect anew), GVM_E_NOMEM, GVM_E_LOST, GVM_E_DRIVER and
+ * GVM_E_SYSTEM.
  *
  * Semantics: shm_overview(7) for names and life, fcntl(2) leases for revocation, CUDA Driver API
  * "Virtual Memory Management" for the memory. docs/design/keeper.md has the protocol.
@@ -78,10 +79,10 @@ typedef struct gvm_object gvm_object; /* an object opened over one */
  *
  * GVM_E_INVALID  out is NULL, or the path is too long for a socket
  * GVM_E_PEER     nobody listens there; the error text says how to start a keeper
- * GVM_E_DENIED   the socket's permissions, or the keeper's limit of connections: all users share it,
- *                and one that has many gets no more while others could need them (docs/design/keeper.md,
- *                "What bounds what"); or a user without a number in the keeper's user
- *                namespace
+ * GVM_E_DENIED   the socket's permissions; or the keeper's limit of connections, of which a user has a
+ *                share (docs/design/keeper.md, "What bounds what"); or the user has no number in the
+ *                keeper's user namespace
+ * GVM_E_LIMIT    the process has too many open files
  * GVM_E_TIMEOUT  no answer within 10 s
  * GVM_E_FORMAT, GVM_E_VERSION  no keeper, or one of another version */
 GVM_API gvm_status gvm_keeper_connect(const char *path, gvm_keeper **out);
@@ -90,7 +91,8 @@ GVM_API gvm_status gvm_keeper_connect(const char *path, gvm_keeper **out);
 GVM_API gvm_status gvm_keeper_adopt(int socket_fd, gvm_keeper **out);
 
 /* Closes its objects, gives their addresses back and ends the connection. Leases still held end:
- * work that uses them must be over. NULL and unknown pointers are ignored. */
+ * work that uses them must be over. NULL and unknown pointers are ignored. Waits one or two seconds for
+ * a keeper that does not answer. */
 GVM_API void gvm_keeper_close(gvm_keeper *keeper);
 
 /* ---- objects: making, finding, ending */
@@ -124,11 +126,12 @@ typedef struct gvm_object_options {
  * GVM_E_EXISTS    the name is taken
  * GVM_E_NODEVICE  there is no such device here
  * GVM_E_OTHERDEVICE  the keeper does not serve that device
- * GVM_E_NOSPACE   bytes fit neither the device budget nor the host budget, or other programs use what the
- *                 budgets promise
+ * GVM_E_NOSPACE   bytes fit neither the device budget nor the host budget, or other programs use what
+ *                 the budgets promise
  * GVM_E_QUOTA     the user's quota is spent
- * GVM_E_LIMIT     too many objects, of the keeper, or of this user: its share is at most half; or the
- *                 keeper has no file descriptors left for more memory
+ * GVM_E_LIMIT     GVM_OBJECTS_OPEN_MAX objects are open over this connection; or the user's share of
+ *                 objects, openings or growths is spent (docs/design/keeper.md, "What bounds what"); or
+ *                 the keeper has no file descriptors left for more memory
  * GVM_E_ADDRESS   no such range of addresses is free */
 GVM_API gvm_status gvm_object_create(gvm_keeper *keeper, const char *name, uint64_t reserve_bytes,
                                      const gvm_object_options *options, gvm_object **out);
@@ -149,13 +152,13 @@ enum {
  * GVM_E_NODEVICE  its device is not visible to this process
  * GVM_E_ADDRESS   no such range of addresses is free, or that one is taken
  * GVM_E_NOSPACE   the device has no memory left for the little that mapping takes
- * GVM_E_LIMIT     too many objects are open, or the process has too many mappings */
+ * GVM_E_LIMIT     as for gvm_object_create(), or the process has too many mappings */
 GVM_API gvm_status gvm_object_open(gvm_keeper *keeper, const char *name, uint32_t flags,
                                    gvm_object **out);
 
 /* Ends one opening; leases on it end, and work that uses them must be over. NULL and unknown
- * pointers are ignored. What a keeper that does not answer keeps it from doing within a second, the
- * connection's thread does later. */
+ * pointers are ignored. Waits one or two seconds for a keeper that does not answer; the connection's
+ * thread then does the rest once it answers. */
 GVM_API void gvm_object_close(gvm_object *object);
 
 /* Takes the name away, as unlink(2): who has the object open keeps it, and its memory is freed when
@@ -173,20 +176,21 @@ GVM_API gvm_status gvm_object_drop(gvm_keeper *keeper, const char *name);
  * GVM_E_INVALID   beyond the reservation
  * GVM_E_SEALED    the object is sealed
  * GVM_E_DENIED    opened GVM_OPEN_READONLY
- * GVM_E_LIMIT     1024 growths of this connection are under way, or too many of this user; or as for
- *                 gvm_object_create()
+ * GVM_E_LIMIT     1024 growths of this connection are under way, or as for gvm_object_create()
  * GVM_E_NOSPACE, GVM_E_QUOTA  as for gvm_object_create(); the object is as it was */
 GVM_API gvm_status gvm_object_grow(gvm_object *object, uint64_t bytes);
 
 /* Makes the object read-only for good, for everyone, after waiting for a write lease elsewhere to
  * end: write leases are not to be had any more, and what is mapped from then on is mapped read-only.
- * Kernels that read go on. A sealed object outlives its creator. timeout_ms as for
- * gvm_object_acquire(): 0 waits for ever, GVM_TRY not at all.
+ * Kernels that read go on; but of an object with GVM_OBJECT_UNTRACKED, whose readers may write, it
+ * waits for all leases. A sealed object outlives its creator. timeout_ms as for gvm_object_acquire():
+ * 0 waits for ever, GVM_TRY not at all.
  *
- * GVM_E_INVALID  timeout_ms is neither of them and not positive
+ * GVM_E_INVALID  timeout_ms is under GVM_TRY
  * GVM_E_DENIED   not its owner, or opened GVM_OPEN_READONLY
- * GVM_E_TIMEOUT  a write lease is held elsewhere; or the keeper does not answer, and may seal the
- *                object yet */
+ * GVM_E_TIMEOUT  as for gvm_object_acquire(); if the keeper does not answer, it may seal the object
+ *                later
+ * GVM_E_LIMIT    too many requests wait, as for gvm_object_acquire() */
 GVM_API gvm_status gvm_object_seal(gvm_object *object, int timeout_ms);
 
 enum {
@@ -238,7 +242,7 @@ typedef enum gvm_hint {
 /* Zero means default in every member; NULL: waits for ever, no hint. */
 typedef struct gvm_acquire_options {
     size_t struct_size;
-    int32_t timeout_ms; /* 0: for ever; GVM_TRY: not at all, but for the keeper's answer */
+    int32_t timeout_ms; /* 0: for ever; GVM_TRY: not at all, but at most 100 ms for the keeper's answer */
     gvm_hint hint;
 } gvm_acquire_options;
 
@@ -250,15 +254,17 @@ typedef struct gvm_lease {
     uint32_t hint;
 } gvm_lease;
 
-/* Takes a lease. Succeeds however little device memory there is; but while a process that was cut off
- * may still write to the object, and neither budget has room for a copy, it waits for that process to end.
+/* Takes a lease. Needs no device memory: what is not there is read over the link. But where a process
+ * that was cut off may still write to the object, it waits until there is room for a copy in either
+ * budget, or that process has ended.
  *
- * GVM_E_INVALID   lease is NULL, an unknown mode or hint
- * GVM_E_TIMEOUT   others kept a conflicting lease, or there was no such room, or the keeper does not answer (with GVM_TRY:
- *                 within 100 ms)
+ * GVM_E_INVALID   lease is NULL, an unknown mode or hint, timeout_ms is under GVM_TRY
+ * GVM_E_TIMEOUT   others kept a conflicting lease, or there was no room for that copy, or the keeper does
+ *                 not answer
  * GVM_E_SEALED    a write lease on a sealed object
  * GVM_E_READONLY  a write lease on an object opened GVM_OPEN_READONLY
- * GVM_E_LIMIT     the process has 32767 leases on the object, or too many mappings to map it */
+ * GVM_E_LIMIT     the process has 32767 leases on the object, or too many mappings to map it; or 1024
+ *                 threads wait over this connection, or the user's share of such requests is spent */
 GVM_API gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
                                       const gvm_acquire_options *options, gvm_lease *lease);
 
@@ -298,7 +304,7 @@ typedef struct gvm_object_info {
     uint32_t openings; /* by all connections */
     uint32_t read_leases, write_leases;
     uint32_t waiting;     /* acquires that wait */
-    uint32_t interrupted; /* writers that died under a write lease */
+    uint32_t interrupted; /* writers that ended, or were cut off, under a write lease */
     int32_t device;       /* the keeper's ordinal */
     uint32_t metadata_bytes;
     uint8_t sealed, kept, moving, untracked, reserved[4];
@@ -312,7 +318,7 @@ typedef struct gvm_client_info {
     uint32_t objects_open;
     uint64_t committed_bytes; /* of objects it created that live; counts against quotas by user */
     uint64_t acquires;
-    uint64_t held_bytes; /* taken from it, but not given back yet: the process does not answer */
+    uint64_t held_bytes; /* that it may have mapped since it was cut off, and no object uses */
     uint32_t read_leases, write_leases;
     uint8_t cut_off, reserved[7];
 } gvm_client_info;
@@ -327,8 +333,8 @@ typedef struct gvm_keeper_device_info {
     uint64_t resident_bytes; /* of objects */
     uint64_t free_bytes;     /* of the budget, kept at the ready */
     uint64_t leased_bytes, dirty_bytes;
-    uint64_t held_bytes;            /* by clients that do not answer */
-    uint64_t host_backed_bytes;     /* of this device's objects */
+    uint64_t held_bytes;        /* by processes of clients that were cut off, and by no object */
+    uint64_t host_backed_bytes; /* of this device's objects */
     uint64_t evictions, promotions; /* chunks */
     uint64_t evicted_bytes, promoted_bytes;
     uint64_t driver_free_bytes, driver_total_bytes; /* for all programs */
@@ -343,9 +349,9 @@ typedef struct gvm_keeper_info {
     uint32_t devices, objects, clients, reserved;
 } gvm_keeper_info;
 
-/* Everything the caller may see. Each record is of one moment; with some hundred objects or more the
- * keeper puts the whole together over several, while it serves others: objects made meanwhile may be missing, and sums
- * may differ a little. */
+/* Everything the caller may see. Each record is of one moment. A snapshot of more than some hundred
+ * records is made while the keeper serves others: objects made meanwhile may be missing, and sums may
+ * differ a little. */
 typedef struct gvm_keeper_snapshot {
     gvm_keeper_info keeper;
     const gvm_keeper_device_info *devices;
@@ -354,7 +360,8 @@ typedef struct gvm_keeper_snapshot {
 } gvm_keeper_snapshot;
 
 /* GVM_E_INVALID  out is NULL
- * GVM_E_LIMIT    16 threads wait for a snapshot already; or the user has too many that it does not read */
+ * GVM_E_LIMIT    16 threads wait for one over this connection already, or the user's share of snapshots,
+ *                or of bytes that it has not read, is spent */
 GVM_API gvm_status gvm_keeper_get_snapshot(gvm_keeper *keeper, gvm_keeper_snapshot **out);
 GVM_API void gvm_keeper_snapshot_destroy(gvm_keeper_snapshot *snapshot);
 
@@ -367,8 +374,12 @@ GVM_API gvm_status gvm_object_get_info(gvm_object *object, gvm_object_info *info
  * *evicted_bytes, which may be NULL, is what moved. The memory becomes the keeper's reserve;
  * gvm_keeper_trim() gives it to other programs.
  *
- * GVM_E_ABSENT, GVM_E_DENIED (only its owner and the keeper's user), GVM_E_NOMEM (host budget, or the
- * machine has less), GVM_E_LIMIT (the keeper has no file descriptors left for host memory) */
+ * GVM_E_INVALID  a malformed name
+ * GVM_E_ABSENT   there is no object of that name
+ * GVM_E_DENIED   not its owner, nor the keeper's user
+ * GVM_E_NOMEM    the host budget is spent, or the machine has less memory
+ * GVM_E_LIMIT    the keeper has no file descriptors left for host memory; or as for
+ *                gvm_object_acquire() */
 GVM_API gvm_status gvm_keeper_evict(gvm_keeper *keeper, const char *name, uint64_t bytes,
                                     uint64_t *evicted_bytes);
 
@@ -380,10 +391,11 @@ GVM_API gvm_status gvm_keeper_evict(gvm_keeper *keeper, const char *name, uint64
 GVM_API gvm_status gvm_keeper_trim(gvm_keeper *keeper, int32_t keeper_device, uint64_t keep_bytes,
                                    uint64_t *freed_bytes);
 
-/* Limits what objects owned by a user may commit together; 0: nothing; UINT64_MAX: no limit.
- * Objects that exist stay.
+/* Limits what objects owned by a user may commit, together with what the user's processes hold since
+ * they were cut off; 0: nothing; UINT64_MAX: no limit. Objects that exist stay.
  *
- * GVM_E_DENIED   not the keeper's user */
+ * GVM_E_DENIED   not the keeper's user
+ * GVM_E_LIMIT    65536 users have a quota of their own */
 GVM_API gvm_status gvm_keeper_set_quota(gvm_keeper *keeper, uint32_t uid, uint64_t bytes);
 
 #ifdef __cplusplus

@@ -23,10 +23,11 @@ typedef struct gvm_server gvm_server;
 #define GVM_SERVER_DEVICES_MAX 16
 
 /* What becomes of a process that was cut off while it could write to an object (gvmem/keeper.h, "Being
- * cut off"). In any case others are granted a lease only on memory that it has not mapped. */
+ * cut off"). Either way others are granted a lease only when the object is in memory that the process
+ * has not mapped, or the process has ended. */
 typedef enum gvm_server_fence {
-    GVM_FENCE_COPY = 0, /* it lives; the object goes on in other memory, as soon as there is room */
-    GVM_FENCE_KILL = 1, /* it is killed, if the keeper's user may do that; until it is gone, as above */
+    GVM_FENCE_COPY = 0, /* nothing: the object is copied, once there is room and a lease is asked for */
+    GVM_FENCE_KILL = 1, /* it is sent SIGKILL, if the keeper's user may; until it has ended, as above */
 } gvm_server_fence;
 
 typedef struct gvm_quota {
@@ -51,16 +52,17 @@ typedef struct gvm_server_options {
     uint64_t device_keep_bytes;   /* most free device memory kept at the ready; 256 MiB if 0 */
     uint64_t driver_free_bytes;   /* leave so much free on the card for other programs, giving up
                                      * budget if they take more; 0: do not look */
-    uint64_t quota_bytes;         /* for users not in quotas; 0: no limit */
-    const gvm_quota *quotas;      /* quota_count of them */
+    uint64_t quota_bytes;    /* for users not in quotas (gvm_keeper_set_quota()); 0: no limit */
+    const gvm_quota *quotas; /* quota_count of them */
     uint32_t quota_count;
-    uint32_t revoke_timeout_ms; /* a client that does not map or unmap within it is cut off; 10 s */
-    uint32_t lease_timeout_ms;  /* and one that keeps a lease so long while others wait; 0: never */
-    const char *trace_path;     /* append every acquire that the policy sees; NULL: none */
-    /* Is called with what the keeper decides by itself: clients refused or cut off, memory that could
-     * not be made, budgets changed. A line of lower case without newline, valid during the call;
-     * at most 20 a second, and then one that tells how many were left out. Called by the thread that
-     * serves clients, which waits for it; it must not call the library. NULL: none */
+    uint32_t revoke_timeout_ms; /* a client that does not map what was moved in it is cut off; 10 s if 0 */
+    uint32_t lease_timeout_ms; /* and one that keeps a lease so long while others wait; 0: never */
+    const char *trace_path;    /* append every acquire that the policy sees; NULL: none */
+    /* Called with a line about each thing that the keeper decides by itself: clients refused, cut off or
+     * killed, memory that could not be made, budgets changed, a device lost. Lower case, no newline,
+     * under 384 bytes, valid during the call; at most 20 a second, and then one that tells how many were
+     * left out. The thread that serves clients calls it and waits for it; it must not call the library.
+     * NULL: none */
     void (*log)(void *context, const char *line);
     void *log_context;
     uint32_t fence;    /* gvm_server_fence */
@@ -88,8 +90,8 @@ GVM_API gvm_status gvm_server_connect(gvm_server *server, int *socket_fd);
 /* Where it listens; "" if nowhere. Lives as long as the server. */
 GVM_API const char *gvm_server_path(const gvm_server *server);
 
-/* Stops: clients see the connection end, as if the keeper had died; objects go, memory is given
- * back once every client has let go. NULL and unknown pointers are ignored. */
+/* Stops: clients see the connection end, as if the keeper's process had ended; objects go, memory is
+ * given back once no client has it mapped. NULL and unknown pointers are ignored. */
 GVM_API void gvm_server_stop(gvm_server *server);
 
 #ifdef __cplusplus

@@ -58,17 +58,19 @@ static bool check_chunk(const gvmi_machine *m, const keep_object *object, const 
 {
     if (!check_frame(m, object, chunk->device_frame, GVM_TIER_DEVICE) ||
         !check_frame(m, object, chunk->host_frame, GVM_TIER_HOST) ||
-        !check_frame(m, object, chunk->twin_frame, (gvm_tier)chunk->where) ||
+        !check_frame(m, object, chunk->twin_frame,
+                     chunk->op == KEEP_OP_IN_MAP ? GVM_TIER_HOST : (gvm_tier)chunk->where) ||
         !check_writers(m, object, chunk))
         return false;
-    if ((chunk->twin_frame != 0) > (chunk->op == KEEP_OP_RENEW_COPY || chunk->op == KEEP_OP_RENEW_MAP))
+    if (chunk->twin_frame != 0 && chunk->op != KEEP_OP_RENEW_COPY &&
+        chunk->op != KEEP_OP_RENEW_MAP && chunk->op != KEEP_OP_IN_MAP)
         return false;
     if (chunk->where != GVM_TIER_DEVICE && chunk->where != GVM_TIER_HOST)
         return false;
     if (chunk->clean && object->untracked && !object->sealed && object->lease_state != KEEP_FROZEN)
         return false;
     if (((chunk->op == KEEP_OP_OUT_MAP && chunk->device_frame != 0) ||
-         (chunk->op == KEEP_OP_RENEW_MAP && chunk->twin_frame != 0)) &&
+         (chunk->op != KEEP_OP_RENEW_COPY && chunk->twin_frame != 0)) &&
         chunk->unmaps == 0 && !chunk->send)
         return false;
     return gvmi_keep_frame_where(chunk) != 0 &&

@@ -263,33 +263,34 @@ static bool is_late(const gvmi_machine *m, int64_t since_ns, uint32_t timeout_ms
     return m->now_ns - since_ns >= timeout_ms * NS_PER_MS;
 }
 
-/* The client's answer may have come and not have been read. */
-static bool is_heard(const gvmi_machine *m, const keep_client *client, int64_t since_ns,
-                     uint32_t timeout_ms)
+/* False: the client's answer may have come and not have been read. */
+static bool is_all_read(const gvmi_machine *m, const keep_client *client, int64_t since_ns,
+                        uint32_t timeout_ms)
 {
     return m->config.unread == NULL || !m->config.unread(m->config.unread_context, client->number) ||
            is_late(m, since_ns + timeout_ms * NS_PER_MS, timeout_ms);
 }
 
-static bool owes_answer(const gvmi_machine *m, const keep_client *client)
+static bool is_late_to_map(const gvmi_machine *m, const keep_client *client)
 {
     for (const keep_opening *o = client->openings; o != NULL; o = o->own_next)
         if (o->first_pending != NULL &&
             is_late(m, o->first_pending->sent_ns, m->config.revoke_timeout_ms))
-            return is_heard(m, client, o->first_pending->sent_ns, m->config.revoke_timeout_ms);
+            return is_all_read(m, client, o->first_pending->sent_ns, m->config.revoke_timeout_ms);
     return false;
 }
 
-/* The first in the queue that is not the client's own; NULL: nobody. *writes: it, or one before it, is
- * for writing. */
-static const keep_wait *wait_of_others(const keep_object *object, const keep_client *client, bool *writes)
+/* The first in the queue that is not the client's own; NULL: nobody. *for_readers: it, or one before it,
+ * waits for leases for reading to end. */
+static const keep_wait *wait_of_others(const keep_object *object, const keep_client *client,
+                                       bool *for_readers)
 {
     const keep_wait *wait = object->first_wait;
 
-    *writes = wait != NULL && wait->kind == KEEP_WAIT_WRITE;
+    *for_readers = wait != NULL && gvmi_keep_waits_for_readers(wait);
     while (wait != NULL && wait->client == client) {
         wait = wait->next;
-        *writes = *writes || (wait != NULL && wait->kind == KEEP_WAIT_WRITE);
+        *for_readers = *for_readers || (wait != NULL && gvmi_keep_waits_for_readers(wait));
     }
     return wait;
 }
@@ -299,11 +300,11 @@ static int64_t keeps_waiting_since(const keep_opening *opening)
 {
     const keep_object *object = opening->object;
     const bool writes = gvmi_keep_writers(opening) > 0, reads = gvmi_keep_readers(opening) > 0;
-    bool write_waits = false;
-    const keep_wait *wait = writes || reads ? wait_of_others(object, opening->client, &write_waits)
+    bool readers_wait = false;
+    const keep_wait *wait = writes || reads ? wait_of_others(object, opening->client, &readers_wait)
                                             : NULL;
 
-    if (wait == NULL || !(writes || write_waits || object->fenced))
+    if (wait == NULL || !(writes || readers_wait))
         return INT64_MAX;
     return wait->since_ns > object->draining_since_ns ? wait->since_ns : object->draining_since_ns;
 }
@@ -319,8 +320,10 @@ static void watch_leases(gvmi_machine *m, const keep_object *object)
         const int64_t since_ns = keeps_waiting_since(o);
 
         if (since_ns != INT64_MAX && is_late(m, since_ns, m->config.lease_timeout_ms) &&
-            is_heard(m, o->client, since_ns, m->config.lease_timeout_ms))
-            gvmi_keep_doom(m, o->client, "it kept a lease that others waited for");
+            is_all_read(m, o->client, since_ns, m->config.lease_timeout_ms))
+            gvmi_keep_doom(
+                m, o->client,
+                "it kept a lease for longer than the lease timeout while others waited for it");
     }
 }
 
@@ -334,8 +337,8 @@ void gvmi_keep_watch_clients(gvmi_machine *m)
         m->doomed = m->doomed || client->doomed;
         if (!client->connected && is_late(m, client->left_ns, m->config.revoke_timeout_ms))
             void_client(m, client, client->mapped);
-        else if (client->connected && client->opening_count > 0 && owes_answer(m, client))
-            gvmi_keep_doom(m, client, "it did not map in time what the keeper moved");
+        else if (client->connected && client->opening_count > 0 && is_late_to_map(m, client))
+            gvmi_keep_doom(m, client, "it did not map what the keeper moved within the revoke timeout");
         gvmi_keep_forget_if_over(m, client);
     }
     for (keep_object *object = m->objects; object != NULL; object = object->next)

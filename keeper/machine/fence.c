@@ -1,7 +1,7 @@
 /* Clients that were cut off: the frames that they may still have mapped, and the fence that keeps
  * others out of memory to which such a client may still write.
  *
- * No process can be made to let go of memory. So when a client is voided while its process may live,
+ * The driver cannot take memory away from a process. So when a client is voided while its process may live,
  * every frame that it may have mapped is written down: the client *holds* it. No other object is
  * given such a frame. Once no chunk uses it, it is released to the driver, and stays counted in the
  * budget, and charged to the client's user, until the process is gone. Where the process is one of
@@ -38,9 +38,9 @@ static keep_hold *new_hold(keep_client *client, keep_frame *frame)
     return hold;
 }
 
-/* The process closes its socket when nothing is mapped there any more. That is believed of a process
- * whose user has the right to the frame's memory in any case. */
-static bool believes_end(const gvmi_machine *m, const keep_client *client, const keep_domain *owner)
+/* Is the end of the client's socket enough? Its library closes the socket when nothing is mapped there
+ * any more; that is relied on where the user has the right to the frame's memory in any case. */
+static bool trusts_close(const gvmi_machine *m, const keep_client *client, const keep_domain *owner)
 {
     return gvmi_keep_is_admin(m, client) || client->who.uid == owner->uid;
 }
@@ -98,7 +98,8 @@ static bool could_write(const keep_opening *opening)
 
     if ((opening->flags & GVM_OPEN_READONLY) != 0 || object->lease_state == KEEP_FROZEN)
         return false;
-    return gvmi_keep_writers(opening) > 0 || (object->untracked && gvmi_keep_readers(opening) > 0);
+    return gvmi_keep_writers(opening) > 0 ||
+           (object->untracked && !object->sealed && gvmi_keep_readers(opening) > 0);
 }
 
 /* Has the server end the process, if it may. */
@@ -115,14 +116,13 @@ void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening)
     keep_object *object = opening->object;
     const bool writes = could_write(opening);
 
-    if (opening->client->closed && believes_end(m, opening->client, &object->domain))
+    if (opening->client->closed && trusts_close(m, opening->client, &object->domain))
         return;
-    if (writes) /* of a sealed object there may be some */
-        gvmi_keep_stale_copies(m, object);
     hold_all(m, opening, writes);
     if (!writes || object->chunk_count == 0)
         return;
     object->fenced = true;
+    gvmi_keep_stale_copies(m, object); /* of an untracked object that was sealed there may be some */
     if (object->lease_state == KEEP_SHARED || object->lease_state == KEEP_EXCLUSIVE)
         gvmi_keep_withdraw(m, object);
     gvmi_keep_mark(m, object);
@@ -172,7 +172,7 @@ void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client, bool gone)
     for (keep_hold **place = &client->held; *place != NULL;) {
         keep_hold *hold = *place;
 
-        if (!gone && !believes_end(m, client, &gvmi_keep_frame(m, hold->frame)->domain)) {
+        if (!gone && !trusts_close(m, client, &gvmi_keep_frame(m, hold->frame)->domain)) {
             place = &hold->own_next;
             continue;
         }

@@ -277,9 +277,9 @@ void gvmi_keep_expire_waits_of(gvmi_machine *m, keep_client *client)
             m->timeouts++;
             gvmi_keep_reply_failed(
                 m, wait->client, wait->request, GVM_E_TIMEOUT, "%s",
-                wait->object->fenced
-                    ? "a process that was cut off may still write to the object, and there is no room "
-                      "yet to copy it: end that process, or make room"
+                wait->object->fence_waits
+                    ? "a process that was cut off may still write to the object, and there is no room to "
+                      "copy it: end that process (gvmem top shows it as cut off), or make room"
                     : "others kept a conflicting lease, or the object was being moved");
             end_wait(m, wait);
         } else if (wait->deadline_ns < m->next_wait_ns) {
@@ -476,26 +476,35 @@ static void evict_now(gvmi_machine *m, keep_wait *wait)
         gvmi_keep_thaw(m, object);
 }
 
+/* Readers of an untracked object may write, so its seal waits for them, too. */
+bool gvmi_keep_waits_for_readers(const keep_wait *wait)
+{
+    const keep_object *object = wait->object;
+
+    return wait->kind == KEEP_WAIT_WRITE || object->fenced ||
+           (wait->kind == KEEP_WAIT_SEAL && object->untracked && !object->sealed);
+}
+
 /* Grants the request at the head if it can be. */
 static bool serve_head(gvmi_machine *m, keep_object *object)
 {
     keep_wait *wait = object->first_wait;
-    const bool writes = wait->kind == KEEP_WAIT_WRITE;
+    const bool alone = gvmi_keep_waits_for_readers(wait);
 
     if (wait->kind == KEEP_WAIT_EVICT) {
         evict_now(m, wait);
         return object->lease_state != KEEP_FROZEN;
     }
-    if (writes && object->sealed) {
+    if (wait->kind == KEEP_WAIT_WRITE && object->sealed) {
         gvmi_keep_reply_failed(m, wait->client, wait->request, GVM_E_SEALED, "the object is sealed");
         end_wait(m, wait);
         return true;
     }
     if (!gvmi_keep_pass_fence(m, object) || bring_in(m, object, wait))
         return false;
-    if (object->lease_state == KEEP_EXCLUSIVE || (object->lease_state == KEEP_SHARED && writes))
+    if (object->lease_state == KEEP_EXCLUSIVE || (object->lease_state == KEEP_SHARED && alone))
         gvmi_keep_withdraw(m, object);
-    if (object->lease_state == KEEP_DRAINING && gvmi_keep_held(object, !writes))
+    if (object->lease_state == KEEP_DRAINING && gvmi_keep_held(object, !alone))
         return false;
     if (wait->kind == KEEP_WAIT_SEAL)
         seal_now(m, wait);

@@ -99,18 +99,12 @@ static void leave_device(gvmi_machine *m, keep_object *object, keep_chunk *chunk
 static void came_to_device(gvmi_machine *m, keep_object *object, uint32_t index)
 {
     keep_device *device = device_of(m, object);
-    keep_chunk *chunk = &object->chunks[index];
 
-    if (gvmi_keep_has_writers(m, chunk->host_frame)) { /* it is no copy that can be relied on */
-        gvmi_keep_give_frame(m, chunk->host_frame, true);
-        chunk->host_frame = 0;
-        gvmi_keep_set_clean(object, chunk, false);
-    }
     object->promoted_bytes += object->chunk_bytes;
     device->promoted_bytes += object->chunk_bytes;
     device->promotions++;
     GVMI_PROBE_PROMOTE(object->id, index, object->chunk_bytes);
-    end_move(m, object, chunk);
+    end_move(m, object, &object->chunks[index]);
 }
 
 /* Everybody who was told of the chunk's new place has answered, perhaps. */
@@ -122,7 +116,7 @@ static void check_answers(gvmi_machine *m, keep_object *object, uint32_t index)
         return;
     if (chunk->op == KEEP_OP_OUT_MAP && chunk->device_frame != 0)
         leave_device(m, object, chunk);
-    if (chunk->op == KEEP_OP_RENEW_MAP && chunk->twin_frame != 0)
+    if (chunk->twin_frame != 0 && chunk->op != KEEP_OP_RENEW_COPY)
         leave_twin(m, chunk);
     if (chunk->waits > 0)
         return;
@@ -442,6 +436,8 @@ static void start_copy_in(gvmi_machine *m, keep_object *object, uint32_t index, 
     }
     chunk->device_frame = frame;
     chunk->op = KEEP_OP_IN_COPY;
+    /* Now: what writes there may be gone when the copy is over, and the two differ. */
+    chunk->unsafe = gvmi_keep_has_writers(m, chunk->host_frame);
     device_of(m, object)->arriving++;
 }
 
@@ -567,7 +563,11 @@ static void copied_in(gvmi_machine *m, keep_object *object, uint32_t index, gvm_
     keep_chunk *chunk = &object->chunks[index];
 
     if (status == GVM_OK) {
-        gvmi_keep_set_clean(object, chunk, true);
+        if (chunk->unsafe) {
+            chunk->twin_frame = chunk->host_frame;
+            chunk->host_frame = 0;
+        }
+        gvmi_keep_set_clean(object, chunk, !chunk->unsafe);
         chunk->op = KEEP_OP_IN_MAP;
         note_where(m, object, index, GVM_TIER_DEVICE);
         return;

@@ -176,10 +176,11 @@ typedef enum keep_op {
 
 typedef struct keep_chunk {
     uint32_t device_frame, host_frame; /* 0: none */
-    uint32_t twin_frame; /* RENEW_COPY: the frame to come; RENEW_MAP: the one that is left; or 0 */
+    uint32_t twin_frame; /* RENEW_COPY: the frame to come; RENEW_MAP, IN_MAP: one that is left; or 0 */
     uint8_t where;       /* gvm_tier */
     uint8_t op;          /* keep_op */
     bool clean;          /* both frames hold the same bytes */
+    bool unsafe;         /* IN: the host frame had writers when the copy began */
     bool send;           /* a MAP of it is to be sent at the end of the event */
     uint32_t waits;      /* MAPs of it that are not done */
     uint32_t unmaps;     /* of them, those whose client may have what they replace */
@@ -521,6 +522,8 @@ void gvmi_keep_holder_gone(gvmi_machine *m, keep_opening *opening);
 /* True: there were acquires since. */
 bool gvmi_keep_sample(gvmi_machine *m, keep_object *object);
 bool gvmi_keep_held(const keep_object *object, bool writers_only);
+/* Must leases for reading end before the request is granted? Those for writing must in any case. */
+bool gvmi_keep_waits_for_readers(const keep_wait *wait);
 /* The leases of an opening, those owed to it included, as far as it may have them. */
 uint32_t gvmi_keep_readers(const keep_opening *opening);
 uint32_t gvmi_keep_writers(const keep_opening *opening);

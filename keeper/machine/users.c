@@ -184,9 +184,9 @@ void gvmi_keep_refusal(const gvmi_machine *m, const keep_user *user, keep_share 
                        char text[GVMI_WIRE_TEXT_BYTES])
 {
     snprintf(text, GVMI_WIRE_TEXT_BYTES,
-             "user %u has %llu %s, its share: the keeper has %llu in use of %llu, %llu of them for its "
-             "own user and root; %s",
+             "user %u has %llu %s, its share: of %llu at this keeper %llu are in use, and %llu are kept for "
+             "its own user and root; %s",
              user->uid, (unsigned long long)user->taken[share], shares[share].what,
-             (unsigned long long)m->taken[share], (unsigned long long)limit_of(m, share),
+             (unsigned long long)limit_of(m, share), (unsigned long long)m->taken[share],
              (unsigned long long)reserve_of(m, share), shares[share].remedy);
 }

@@ -136,7 +136,8 @@ gvm_status gvmi_host_budget(const gvmi_host_memory *memory, uint64_t wanted_byte
                          gvmi_size_text(bytes, wanted), gvmi_size_text(memory->limit_bytes, there));
     if (ahead_bytes > bytes)
         return gvmi_fail(GVM_E_INVALID,
-                         "%s of host memory cannot be made ahead of need within a host budget of %s",
+                         "%s of host memory cannot be made ahead of need within a host budget of %s: make less "
+                         "ahead, or raise the budget",
                          gvmi_size_text(ahead_bytes, wanted), gvmi_size_text(bytes, there));
     *budget_bytes = bytes;
     return GVM_OK;

@@ -11,10 +11,10 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "keeper/server/server.h"
@@ -28,14 +28,6 @@
 #define STALL_MS 5              /* until sending is tried again when the system was short */
 #define GREETING_NS (10000 * NS_PER_MS) /* within which a client is to say something */
 #define TURN_NS_MAX (50 * NS_PER_MS)    /* counted for a turn, without its waiting */
-
-int64_t gvmi_server_now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 * NS_PER_MS + now.tv_nsec;
-}
 
 gvm_status gvmi_server_watch(gvm_server *server, int fd, uint32_t events, gvmi_source *source)
 {
@@ -245,9 +237,9 @@ static void reaped(gvm_server *server, gvmi_mover *mover, uint32_t tier)
         gvmi_mover_reap(mover, tier);
         return;
     }
-    for (gvmi_peer *peer = server->fenced_count > 0 ? server->peers : NULL; peer != NULL;
+    for (gvmi_peer *peer = server->held_back_count > 0 ? server->peers : NULL; peer != NULL;
          peer = peer->next)
-        gvmi_peer_unfence(server, peer);
+        gvmi_peer_send_held_back(server, peer);
 }
 
 static void finish_jobs(gvm_server *server)
@@ -366,7 +358,7 @@ static void query_memory(gvm_server *server)
 /* Of the time that passed since the last look, what this thread could have used. */
 static void look_at_clock(gvm_server *server, int waited_ms)
 {
-    const int64_t clock_ns = gvmi_server_now_ns(), most_ns = waited_ms * NS_PER_MS + TURN_NS_MAX;
+    const int64_t clock_ns = gvmi_now_ns(), most_ns = waited_ms * NS_PER_MS + TURN_NS_MAX;
     const int64_t passed_ns = clock_ns - server->clock_ns;
 
     server->clock_ns = clock_ns;
@@ -387,6 +379,23 @@ static void tell_time(gvm_server *server)
         pause_accepting(server, false);
 }
 
+/* One that became busy again before it ended is in that list, too, and is freed a turn later. */
+static void free_ended(gvm_server *server)
+{
+    gvmi_peer **place = &server->ended;
+
+    while (*place != NULL) {
+        gvmi_peer *peer = *place;
+
+        if (peer->busy) {
+            place = &peer->next;
+        } else {
+            *place = peer->next;
+            gvmi_peer_free(peer);
+        }
+    }
+}
+
 /* Messages left over, and what is to be sent. */
 static void serve_peers(gvm_server *server)
 {
@@ -405,25 +414,21 @@ static void serve_peers(gvm_server *server)
         if (peer->more)
             gvmi_peer_make_busy(server, peer);
     }
-    while (server->graveyard != NULL) {
-        peer = server->graveyard;
-        server->graveyard = peer->next;
-        gvmi_peer_free(peer);
-    }
+    free_ended(server);
 }
 
 /* In ms, for epoll; rounded up, so that waiting does not turn into spinning at the end. */
 static int wait_ms(const gvm_server *server)
 {
     const int64_t deadline_ns = gvmi_machine_deadline(server->machine);
-    const int64_t now_ns = server->now_ns + gvmi_server_now_ns() - server->clock_ns;
+    const int64_t now_ns = server->now_ns + gvmi_now_ns() - server->clock_ns;
     int64_t left_ns = (deadline_ns < server->query_ns ? deadline_ns : server->query_ns) - now_ns;
     bool stalled = false;
 
     if (server->working)
         return 0;
     for (const gvmi_peer *peer = server->busy; peer != NULL; peer = peer->next_busy) {
-        if (peer->more)
+        if (peer->more || peer->dirty)
             return 0;
         stalled |= peer->stalled;
     }
@@ -437,7 +442,7 @@ void *gvmi_server_run(void *arg)
     gvm_server *server = arg;
     struct epoll_event events[EVENTS_A_TURN];
 
-    server->clock_ns = server->now_ns = gvmi_server_now_ns();
+    server->clock_ns = server->now_ns = gvmi_now_ns();
     while (!atomic_load(&server->stop)) {
         const int waited_ms = wait_ms(server);
         const int count = epoll_wait(server->epoll, events, EVENTS_A_TURN, waited_ms);

@@ -20,6 +20,7 @@
 #include <linux/sockios.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "keeper/server/server.h"
@@ -32,7 +33,7 @@
 #define OUTBOX_BYTES_FREE (64u << 10) /* unsent bytes of a client are counted in multiples of it */
 #define LAST_READS_MAX 64             /* of the socket of a process that is gone */
 #define REFUSED_MAX 64 /* clients that wait to be told that there is no room for them */
-#define UNHEARD_BYTES_MAX (4u << 20) /* read of a client that is cut off */
+#define UNHEARD_BYTES_MAX (4u << 20) /* read of a client that was cut off, and discarded */
 #define PEER_GROUPS_MAX 65536u       /* what Linux allows a process */
 #define NUMBER_MAX (1u << 20)        /* clients' numbers are dense; far above any limit of them */
 #define PROCESS_EXITING 0x4u         /* of flags in proc(5) stat: PF_EXITING */
@@ -156,12 +157,12 @@ static gvmi_peer *peer_new(gvm_server *server, int socket)
     return peer;
 }
 
-/* To the graveyard: events of this turn may still point to it. */
-static void bury(gvm_server *server, gvmi_peer *peer)
+/* Its memory is freed at the end of the turn: events of this turn may still point to it. */
+static void end_peer(gvm_server *server, gvmi_peer *peer)
 {
     server->refused_count -= peer->state == PEER_REFUSED;
-    server->fenced_count -= peer->fenced;
-    peer->fenced = false;
+    server->held_back_count -= peer->held_back;
+    peer->held_back = false;
     peer->state = PEER_GONE;
     if (peer->client != 0)
         server->by_client[peer->client] = NULL;
@@ -175,8 +176,8 @@ static void bury(gvm_server *server, gvmi_peer *peer)
         server->peers = peer->next;
     if (peer->next != NULL)
         peer->next->prev = peer->prev;
-    peer->next = server->graveyard;
-    server->graveyard = peer;
+    peer->next = server->ended;
+    server->ended = peer;
 }
 
 static void release_pages(gvmi_peer *peer)
@@ -306,7 +307,7 @@ static void answer_refused(gvm_server *server, gvmi_peer *peer, uint64_t request
                     peer->refusal);
     if (gvmi_outbox_add(&peer->outbox, &message, NULL) == GVM_OK)
         (void)gvmi_outbox_flush(&peer->outbox, peer->socket);
-    bury(server, peer);
+    end_peer(server, peer);
 }
 
 /* Whether a client that is refused may stay until it asks, so that the answer has the number of its
@@ -320,14 +321,27 @@ static bool may_wait_refused(const gvm_server *server, const gvmi_peer *refused)
     return server->refused_count < REFUSED_MAX && count < REFUSED_MAX - server->refused_count;
 }
 
+/* The latest error, with what the system said and what to do about a limit of this process. */
+static void describe_refusal(const gvm_error *why, char *text, size_t text_bytes)
+{
+    const bool limit = strcmp(why->native_name, "EMFILE") == 0 ||
+                       strcmp(why->native_name, "ENFILE") == 0;
+
+    if (why->native_name[0] == '\0')
+        gvmi_text_print(text, text_bytes, "%s", why->text);
+    else
+        gvmi_text_print(text, text_bytes, "%s: %s answered %s%s", why->text, why->native_call,
+                        why->native_name, limit ? ": raise the keeper's limit of open files" : "");
+}
+
 static void refuse(gvm_server *server, gvmi_peer *peer)
 {
     const bool waits = may_wait_refused(server, peer);
     const gvm_error why = gvmi_error_save();
 
-    gvmi_text_print(peer->refusal, sizeof peer->refusal, "%s", why.text);
+    describe_refusal(&why, peer->refusal, sizeof peer->refusal);
     gvmi_server_log(server, "a client (pid %d, uid %u) was refused: %s", (int)peer->pid,
-                    (unsigned)peer->uid, why.text);
+                    (unsigned)peer->uid, peer->refusal);
     peer->state = PEER_REFUSED;
     server->refused_count++;
     close_watched(server, &peer->process);
@@ -353,12 +367,12 @@ static void peer_gone(gvm_server *server, gvmi_peer *peer)
 {
     const uint32_t client = peer->client;
 
-    bury(server, peer);
+    end_peer(server, peer);
     if (client != 0)
         gvmi_machine_exited(server->machine, client);
 }
 
-/* The machine hears no more of it; its process may live on. */
+/* Nothing more is read from it or sent to it; its process may go on. */
 static void peer_leave(gvmi_peer *peer)
 {
     peer->state = PEER_LEAVING;
@@ -368,8 +382,8 @@ static void peer_leave(gvmi_peer *peer)
     close_fd(&peer->snapshot);
 }
 
-/* It says or hears nothing more. It may have everything mapped, with kernels that use it, until its end
- * of the socket is closed, which EPOLLHUP tells unasked. */
+/* It sends or receives nothing more. It may have everything mapped, with kernels that use it, until its
+ * end of the socket is closed; epoll reports that (EPOLLHUP) without being asked to. */
 static void peer_silent(gvm_server *server, gvmi_peer *peer)
 {
     peer_leave(peer);
@@ -387,13 +401,13 @@ static void peer_closed(gvm_server *server, gvmi_peer *peer)
         gvmi_machine_closed(server->machine, peer->client);
 }
 
-/* The last message, behind all others: why. If they cannot all be sent, the end of the connection has
- * to do. */
+/* The last message, behind all others: the reason. If those cannot all be sent, it is left out. */
 static void tell_reason(gvmi_peer *peer, const char *reason)
 {
     gvmi_wire_message message;
 
-    if (peer->mute || peer->fenced || gvmi_outbox_flush(&peer->outbox, peer->socket) != GVMI_OUTBOX_EMPTY)
+    if (peer->mute || peer->held_back ||
+        gvmi_outbox_flush(&peer->outbox, peer->socket) != GVMI_OUTBOX_EMPTY)
         return;
     gvmi_wire_start(&message, GVMI_WIRE_FAILED, 0);
     message.body.FAILED.status = GVM_E_KEEPER;
@@ -425,7 +439,7 @@ void gvmi_peer_kill(gvm_server *server, gvmi_peer *peer)
     else
         gvmi_server_log(
             server,
-            "client %u (pid %d, uid %u) could write when it was cut off, and cannot be killed: %s",
+            "client %u (pid %d, uid %u) could write when it was cut off, and cannot be killed (%s): end it by hand",
             (unsigned)peer->client, (int)peer->pid, (unsigned)peer->uid, strerror(errno));
 }
 
@@ -454,21 +468,21 @@ static void violate(gvm_server *server, gvmi_peer *peer, const char *what)
     gvmi_server_act(server);
 }
 
-/* What a client is told of memory given back, it is told when that is so. */
-static void fence(gvm_server *server, gvmi_peer *peer)
+/* The answer to a TRIM is sent once the memory is given back to the driver. */
+static void hold_back(gvm_server *server, gvmi_peer *peer)
 {
-    if (peer->state != PEER_OPEN || peer->fenced)
+    if (peer->state != PEER_OPEN || peer->held_back)
         return;
-    peer->fenced = true;
-    server->fenced_count++;
+    peer->held_back = true;
+    server->held_back_count++;
 }
 
-void gvmi_peer_unfence(gvm_server *server, gvmi_peer *peer)
+void gvmi_peer_send_held_back(gvm_server *server, gvmi_peer *peer)
 {
-    if (!peer->fenced || gvmi_frames_dropped(server->frames))
+    if (!peer->held_back || gvmi_frames_dropped(server->frames))
         return;
-    peer->fenced = false;
-    server->fenced_count--;
+    peer->held_back = false;
+    server->held_back_count--;
     peer->dirty = true;
     gvmi_peer_make_busy(server, peer);
 }
@@ -496,7 +510,7 @@ static void take_message(gvm_server *server, gvmi_peer *peer, const uint8_t *byt
         gvmi_machine_message(server->machine, peer->client, &message);
         gvmi_server_act(server);
         if (message.head.type == GVMI_WIRE_TRIM && gvmi_frames_dropped(server->frames))
-            fence(server, peer);
+            hold_back(server, peer);
     }
 }
 
@@ -516,7 +530,7 @@ static bool next_message(gvm_server *server, gvmi_peer *peer, uint32_t *start)
     }
     if (gvmi_wire_check_head(&head, true) != GVM_OK ||
         !GVM_CHECK(head.bytes >= sizeof head && head.bytes <= sizeof(gvmi_wire_message))) {
-        violate(server, peer, "what it sent is no message");
+        violate(server, peer, "it sent bytes that are no message");
         return false;
     }
     if (len < head.bytes)
@@ -533,7 +547,7 @@ static void take_messages(gvm_server *server, gvmi_peer *peer)
 
     while (count < MESSAGES_A_TURN && next_message(server, peer, &start)) {
         count++;
-        if (gvmi_server_now_ns() >= server->turn_end_ns)
+        if (gvmi_now_ns() >= server->turn_end_ns)
             break;
     }
     if (peer->state != PEER_OPEN && peer->state != PEER_REFUSED)
@@ -571,7 +585,7 @@ static bool receive_some(gvm_server *server, gvmi_peer *peer)
         if (peer->state == PEER_OPEN)
             peer_silent(server, peer);
         else
-            bury(server, peer);
+            end_peer(server, peer);
         gvmi_server_act(server);
         return false;
     }
@@ -584,8 +598,8 @@ static bool receive_some(gvm_server *server, gvmi_peer *peer)
     return peer->state == PEER_OPEN;
 }
 
-/* Of a client that is not listened to: what its threads were about to say is read all the same, so that
- * they need not wait. It may have closed its end. */
+/* Of a client that was cut off: what its threads still send is read and discarded, so that they do not
+ * block. True: it has closed its end, or sent too much. */
 static bool has_closed(gvm_server *server, gvmi_peer *peer, uint32_t events)
 {
     ssize_t got;
@@ -649,9 +663,9 @@ void gvmi_peer_on_process(gvm_server *server, gvmi_peer *peer)
 void gvmi_peer_silent(gvm_server *server, gvmi_peer *peer)
 {
     if (peer->state == PEER_REFUSED)
-        bury(server, peer);
+        end_peer(server, peer);
     else if (peer->state == PEER_OPEN)
-        violate(server, peer, "it said nothing after it had connected");
+        violate(server, peer, "it sent nothing within 10 s after it had connected");
 }
 
 /* ---- what it is told */
@@ -696,7 +710,7 @@ void gvmi_peer_flush(gvm_server *server, gvmi_peer *peer)
     bool blocked;
 
     peer->dirty = false;
-    if (peer->state != PEER_OPEN || peer->fenced)
+    if (peer->state != PEER_OPEN || peer->held_back)
         return;
     state = gvmi_outbox_flush(&peer->outbox, peer->socket);
     peer->stalled = state == GVMI_OUTBOX_LATER;
@@ -710,7 +724,7 @@ void gvmi_peer_flush(gvm_server *server, gvmi_peer *peer)
                             &peer->on_socket);
     }
     if (state == GVMI_OUTBOX_BROKEN) {
-        /* It has closed its end, or hears nothing more. BYE may be among what it said before that. */
+        /* It has closed its end, or reads no more. BYE may be among what it sent before that. */
         peer->mute = true;
         gvmi_outbox_clear(&peer->outbox);
         receive_last(server, peer);

@@ -109,11 +109,12 @@ static gvm_status choose_budget(const gvm_device_info *info, uint64_t wanted, ui
     if (leave_bytes >= info->total_bytes)
         return gvmi_fail(GVM_E_NOSPACE,
                          "%s cannot be left to other programs: device %d has %s, of which nothing would "
-                         "remain for objects",
+                         "remain for objects: leave less",
                          gvmi_size_text(leave_bytes, wanted_text), (int)info->ordinal,
                          gvmi_size_text(info->total_bytes, total_text));
     if (wanted > info->total_bytes)
-        return gvmi_fail(GVM_E_NOSPACE, "the budget of %s is more than the %s that device %d has",
+        return gvmi_fail(GVM_E_NOSPACE,
+                         "the budget of %s is more than the %s that device %d has: give a smaller one",
                          gvmi_size_text(wanted, wanted_text),
                          gvmi_size_text(info->total_bytes, total_text), (int)info->ordinal);
     *budget_bytes = wanted != 0 ? wanted : info->free_bytes / 10 * 9;
@@ -291,7 +292,7 @@ static void free_peers(gvm_server *server)
         next = peer->next;
         gvmi_peer_free(peer);
     }
-    for (gvmi_peer *peer = server->graveyard, *next; peer != NULL; peer = next) {
+    for (gvmi_peer *peer = server->ended, *next; peer != NULL; peer = next) {
         next = peer->next;
         gvmi_peer_free(peer);
     }

@@ -13,7 +13,7 @@
  *
  *     OPEN ----- machine refuses: REFUSED -- answered ----> gone
  *      |--- BYE -------------------------------------------> gone
- *      |--- says nothing more, or is cut off ---> LEAVING --- its process ends, or FORGET ---> gone
+ *      |--- socket ends, or it is cut off ---> LEAVING --- its process ends, or FORGET ---> gone
  *
  * A peer that is LEAVING is watched for the close of its end of the socket, which its library does
  * last. A process that cannot be watched (the keeper's own, as socket pairs have its credentials, or one
@@ -126,13 +126,13 @@ struct gvmi_peer {
     bool snapshot_lost;   /* part of it could not be written */
     bool unread;          /* it was sent a snapshot, which it may not have read */
     int64_t since_ns;
-    bool greeted; /* a message has come */
-    bool more;    /* there may be a whole message in `in` */
-    bool dirty;   /* the outbox is to be flushed at the end of this turn */
-    bool stalled; /* it is to be flushed again after a while */
-    bool writing; /* epoll tells when it can be written */
-    bool mute;    /* nobody reads what it is sent */
-    bool fenced;  /* nothing is sent before dropped memory is given back */
+    bool greeted;   /* a message has come */
+    bool more;      /* there may be a whole message in `in` */
+    bool dirty;     /* the outbox is to be flushed at the end of this turn */
+    bool stalled;   /* it is to be flushed again after a while */
+    bool writing;   /* epoll tells when it can be written */
+    bool mute;      /* nobody reads what it is sent */
+    bool held_back; /* nothing is sent before dropped memory is given back */
     uint32_t in_len;
     uint32_t unheard_bytes; /* read after it was cut off */
     _Alignas(8) uint8_t in[2 * sizeof(gvmi_wire_message)];
@@ -158,9 +158,9 @@ struct gvm_server {
     /* the server thread's */
     gvmi_machine *machine;
     gvmi_source on_listen, on_wake, on_done;
-    gvmi_peer *peers, *busy, *graveyard;
-    gvmi_peer **by_client; /* client_capacity of them, by number */
-    uint32_t client_capacity, refused_count, fenced_count;
+    gvmi_peer *peers, *busy, *ended; /* ended: to be freed when the turn is over */
+    gvmi_peer **by_client;           /* client_capacity of them, by number */
+    uint32_t client_capacity, refused_count, held_back_count;
     bool paused;       /* no fds: nobody is accepted until the next tick */
     bool short_of_fds; /* that was logged, and nobody was accepted since */
     gvm_status make_failure[GVMI_DEVICES_MAX][GVM_TIER_HOST + 1]; /* the latest, while none succeeds */
@@ -177,8 +177,6 @@ typedef struct gvmi_handed {
     struct gvmi_handed *next;
     int socket;
 } gvmi_handed;
-
-int64_t gvmi_server_now_ns(void);
 
 /* A line for the program that runs the keeper (gvm_server_options.log), lower case, without newline.
  * The server thread's. */
@@ -209,7 +207,7 @@ void gvmi_peer_make_busy(gvm_server *server, gvmi_peer *peer);
 void gvmi_peer_go_on(gvm_server *server, gvmi_peer *peer);
 
 /* Dropped memory was given back. */
-void gvmi_peer_unfence(gvm_server *server, gvmi_peer *peer);
+void gvmi_peer_send_held_back(gvm_server *server, gvmi_peer *peer);
 
 /* It has said nothing since it connected. */
 void gvmi_peer_silent(gvm_server *server, gvmi_peer *peer);

@@ -7,8 +7,8 @@
 #define MAY_WRITE_UNDER(m) ((m) == WRITE)
 #endif
 
-/* What is said of a lease the moment a thread believes that it has one. The leases of a client that
- * was voided ended by decree: nothing is said of them. */
+/* What must hold when a thread has taken a lease by the words it sees. The keeper has ended the leases
+ * of a client that was voided: nothing must hold for those. */
 inline believe(t, m)
 {
     if

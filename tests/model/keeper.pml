@@ -159,7 +159,7 @@ byte word; /* of publish() */
 #define WRITTEN_TO(f) (((writes[0] | writes[1]) & BIT(f)) != 0)
 #endif
 
-/* Somebody whose lease ended by decree may still write to the object. */
+/* A client that was voided may still write to the object. */
 #ifdef FAULT_CUT_WRITER_KEEPS_FRAME
 #define FENCED false
 #else

@@ -231,20 +231,11 @@ static bool lease_never_granted(int fd)
 /* Heads of the right form, bodies of anything. */
 static bool random_messages(int fd)
 {
-    static const gvmi_wire_type types[] = {
-#define FROM_C(name) GVMI_WIRE_##name,
-#define FROM_K(name)
-#define TYPE(name, value, from, body, tail, fds) FROM_##from(name)
-        GVMI_WIRE_TABLE(TYPE)
-#undef TYPE
-#undef FROM_K
-#undef FROM_C
-    };
     bool open = raw_say_hello(fd);
 
     for (int i = 0; i < 60 && open; i++) {
         const uint64_t random = proc_random(&seed);
-        const gvmi_wire_type drawn = types[random % (sizeof types / sizeof types[0])];
+        const gvmi_wire_type drawn = raw_types[random % raw_type_count];
         /* A quota would be heeded: the abuser is of the bystander's user. */
         const gvmi_wire_type type = drawn == GVMI_WIRE_SET_QUOTA ? GVMI_WIRE_SNAPSHOT : drawn;
         gvmi_wire_head head = {.type = (uint16_t)type,

@@ -108,16 +108,7 @@ static unsigned open_some(hostile *h, unsigned count)
 /* Any message that a client may send, of the right form. */
 static void random_message(hostile *h, gvmi_wire_message *m)
 {
-    static const gvmi_wire_type types[] = {
-#define FROM_C(name) GVMI_WIRE_##name,
-#define FROM_K(name)
-#define TYPE(name, value, from, body, tail, fds) FROM_##from(name)
-        GVMI_WIRE_TABLE(TYPE)
-#undef TYPE
-#undef FROM_K
-#undef FROM_C
-    };
-    const gvmi_wire_type type = types[1 + below(h, sizeof types / sizeof types[0] - 1)];
+    const gvmi_wire_type type = raw_types[1 + below(h, raw_type_count - 1)];
     const uint32_t slot = below(h, 6);
 
     gvmi_wire_start(m, type, 0);

@@ -1,5 +1,5 @@
 /* SIGKILL of clients and keepers at every step and at any moment, SIGSTOP of clients at every step,
- * abusers.
+ * clients that break the protocol.
  *
  *     keeper_kill [ROUNDS [STRIDE [SEED]]]
  *
@@ -7,8 +7,8 @@
  * every other client has is what it was. Method: a keeper and a bystander (keeper_stage.h); a victim
  * lives a whole client's life and kills itself at its Nth step, for every STRIDEth N; then a keeper
  * does so while it serves one. Another victim stops itself there, and runs on when the keeper has cut
- * it off and the bystander has written what it wrote. In the rounds two clients do whatever comes to mind while chunks move,
- * until one of them, both, or the keeper is killed at a random moment.
+ * it off and the bystander has written what it wrote. In the rounds two clients act at random while
+ * chunks move, until one of them, both, or the keeper is killed at a random moment.
  */
 #include <poll.h>
 #include <signal.h>

@@ -1,4 +1,4 @@
-/* A keeper, honest clients, and neighbours of other users who do their worst beside them.
+/* A keeper, honest clients, and hostile clients of other users beside them.
  *
  *     keeper_neighbours [--floods] [--only ACT] [--no-stops] GVMEM-KEEPER [SECONDS [SEED]]
  *
@@ -12,7 +12,7 @@
  * stopped.
  *
  * As root every party is a user of its own; otherwise there are no hostile neighbours. The seed
- * decides who does what; what meets what when is the machine's to say.
+ * decides who does what, but not what coincides.
  */
 #include <errno.h>
 #include <fcntl.h>

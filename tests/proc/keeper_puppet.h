@@ -51,7 +51,8 @@
                    * answers the steps so far */ \
     X(WRITTEN)    /* between which steps (value: from, until: to) SCENARIO wrote STILL_NAME */ \
     X(SET_MODE)   /* a */ \
-    X(BECOME)     /* user a, group b, and no other groups; before CONNECT */
+    X(BECOME)     /* user a, group b, and no other groups; before CONNECT */ \
+    X(EXEC)       /* no answer: becomes a program that does nothing until it is killed */
 /* clang-format on */
 
 #define KEEPER_VERB(verb) KP_##verb,

@@ -13,6 +13,17 @@
 #define WELCOME_WAIT_MS 10000
 #define DRAINED_MAX 4096u /* messages that raw_drain() takes at once */
 
+const gvmi_wire_type raw_types[] = {
+#define FROM_C(name) GVMI_WIRE_##name,
+#define FROM_K(name)
+#define TYPE(name, value, from, body, tail, fds) FROM_##from(name)
+    GVMI_WIRE_TABLE(TYPE)
+#undef TYPE
+#undef FROM_K
+#undef FROM_C
+};
+const unsigned raw_type_count = sizeof raw_types / sizeof raw_types[0];
+
 int raw_connect(const char *path)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};

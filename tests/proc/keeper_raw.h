@@ -20,6 +20,10 @@
 #define RAW_SEND_WAIT_MS 2000    /* for a keeper that does not read */
 #define RAW_ADDRESS (1ull << 33) /* where a raw client says that it maps an object */
 
+/* What clients may send, HELLO first. */
+extern const gvmi_wire_type raw_types[];
+extern const unsigned raw_type_count;
+
 /* A connected socket, -1 with errno. */
 int raw_connect(const char *path);
 

@@ -148,6 +148,47 @@ static bool writer_that_dies_is_counted(void)
     return stage_end(&s) && good;
 }
 
+/* Nobody is cut off for what the keeper did not do in time: the answers lie in its sockets. */
+static bool keeper_that_was_stopped_cuts_off_nobody(void)
+{
+    const struct timespec pause = {.tv_sec = 2 * REVOKE_MS / 1000,
+                                   .tv_nsec = 2 * REVOKE_MS % 1000 * 1000000L};
+    stage s;
+    keeper_puppet visitor = {0};
+    keeper_answer out = {0}, now;
+    bool good = stage_begin(&s, LEASE_MS) && visitor_begin(&s, &visitor) &&
+                KP_OK(&visitor, RELEASE, 0, NULL, 0, 0);
+
+    for (int i = 0; i < 4 && good; i++) {
+        keeper_post(&s.bystander, KP_EVICT, 0, STILL_NAME, 0, 0);
+        good = EXPECT(proc_stop(s.keeper.pid));
+        nanosleep(&pause, NULL);
+        kill(s.keeper.pid, SIGCONT);
+        good = good && EXPECT(keeper_wait(&s.bystander, &out)) && EXPECT(out.status == GVM_OK) &&
+               KP_OK(&visitor, ACQUIRE, 0, NULL, GVM_LEASE_READ, LEASE_WAIT_MS) &&
+               visitor_sees(&visitor) && KP_OK(&visitor, RELEASE, 0, NULL, 0, 0);
+    }
+    good = good && stage_snapshot(&s, &now) && EXPECT(now.keeper.cut_offs == 0) &&
+           EXPECT(keeper_puppet_end(&visitor) == 0) && stage_is_whole(&s);
+    keeper_puppet_kill(&visitor);
+    return stage_end(&s) && good;
+}
+
+/* The process goes on, but nothing of the client is left in it. */
+static bool process_that_executes_a_program_is_no_client_any_more(void)
+{
+    stage s;
+    keeper_puppet visitor = {0};
+    bool good = stage_begin(&s, 0) && visitor_begin(&s, &visitor) &&
+                KP_OK(&visitor, RELEASE, 0, NULL, 0, 0);
+
+    if (good)
+        keeper_post(&visitor, KP_EXEC, 0, NULL, 0, 0);
+    good = good && stage_is_whole(&s) && EXPECT(kill(visitor.pid, 0) == 0);
+    keeper_puppet_kill(&visitor);
+    return stage_end(&s) && good;
+}
+
 void test_stops(void)
 {
 #define TEST(name) proc_result(name(), #name)
@@ -156,5 +197,7 @@ void test_stops(void)
     TEST(stopped_client_with_a_lease_is_waited_for);
     TEST(lease_kept_too_long_is_cut_off);
     TEST(writer_that_dies_is_counted);
+    TEST(keeper_that_was_stopped_cuts_off_nobody);
+    TEST(process_that_executes_a_program_is_no_client_any_more);
 #undef TEST
 }

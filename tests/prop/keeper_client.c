@@ -482,7 +482,7 @@ static bool holding_step(world *w, process *p, thread *t)
     const uint64_t ticket = world_random(w, 100);
 
     if (p->cut && !w->quiet && ticket < 90)
-        return zombie_write(w, p, t); /* it has not noticed yet, or its kernel runs on */
+        return voided_write(w, p, t); /* it has not noticed yet, or its kernel runs on */
     if (w->quiet || p->cut || ticket < 30) {
         subtract(p, t);
         t->phase = PHASE_RELEASED;
@@ -528,12 +528,12 @@ static bool free_step(world *w, process *p, thread *t)
 }
 
 /* A process whose socket is closed may still write, as a kernel of it does. */
-static bool zombie_step(world *w, process *p, thread *t)
+static bool voided_step(world *w, process *p, thread *t)
 {
     if (!t->holds || t->phase != PHASE_IDLE || !may_write(w, t) || w->quiet)
         return false;
     if (!world_lease_counts(w, p))
-        return zombie_write(w, p, t);
+        return voided_write(w, p, t);
     write_chunk(w, p, t);
     return true;
 }
@@ -545,7 +545,7 @@ bool client_thread_step(world *w, process *p, uint32_t number)
     if (p->gone)
         return false;
     if (p->hung_up)
-        return zombie_step(w, p, t);
+        return voided_step(w, p, t);
     switch (t->phase) {
     case PHASE_IDLE: return t->holds ? holding_step(w, p, t) : free_step(w, p, t);
     case PHASE_ADDED: after_add(w, p, t); return true;

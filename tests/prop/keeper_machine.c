@@ -147,7 +147,7 @@ static void fate(world *w, process *p)
     }
 }
 
-/* A cut-off process that goes on for a while is a zombie; at last it goes, or stays to the end. */
+/* A process that was cut off goes on for a while (keeper_voided.c), or to the end. */
 static bool may_exit(const process *p)
 {
     return !p->exited && (p->gone || p->bye) && (p->disconnected || p->cut);
@@ -308,11 +308,11 @@ static void log_openings(world *w, const object *o)
 
 /* Does the thread wait for a lease that may be out of reach, for want of memory, until a process is gone
  * that may write to the object? */
-static bool waits_for_zombie(const world *w, const process *p, const thread *t)
+static bool waits_for_voided(const world *w, const process *p, const thread *t)
 {
     for (uint32_t i = 0; i < p->request_count; i++)
         if (p->requests[i].number == t->request && p->requests[i].object != NULL)
-            return zombie_may_write(w, p->requests[i].object);
+            return voided_may_write(w, p->requests[i].object);
     return false;
 }
 
@@ -329,9 +329,9 @@ static void check_answered(world *w, const char *when)
             if (p->requests[k].object != NULL)
                 log_openings(w, p->requests[k].object);
         for (uint32_t k = 0; k < p->thread_count; k++) {
-            waiting += p->threads[k].phase == PHASE_WAIT && waits_for_zombie(w, p, &p->threads[k]);
+            waiting += p->threads[k].phase == PHASE_WAIT && waits_for_voided(w, p, &p->threads[k]);
             if ((p->threads[k].holds || p->threads[k].phase != PHASE_IDLE) &&
-                !waits_for_zombie(w, p, &p->threads[k]))
+                !waits_for_voided(w, p, &p->threads[k]))
                 world_wrong(w, "%s, process %u thread %u waits for ever (phase %d, %s %llu)", when,
                             i, k, (int)p->threads[k].phase,
                             gvmi_wire_name_of(p->threads[k].request_type),

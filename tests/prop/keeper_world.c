@@ -78,7 +78,7 @@ static void frame_count(world *w, const frame *f, bool more)
                                                          : w->budget_bytes[f->spec.device];
 
     *used = more ? *used + f->spec.bytes : *used - f->spec.bytes;
-    if (more && *used + zombie_bytes(w, f) > limit)
+    if (more && *used + voided_bytes(w, f) > limit)
         world_wrong(w, "frame %u: %llu MiB of tier %u, device %u are in use, of %llu",
                     f->spec.frame, (unsigned long long)(*used / MIB), f->spec.tier, f->spec.device,
                     (unsigned long long)(limit / MIB));
@@ -498,7 +498,7 @@ static void action_cut(world *w, const gvmi_action *action)
     if (!may_be_cut(w, p))
         world_wrong(w, "process %u is cut off for nothing: %.90s", p->index, action->reason);
     w->cuts++;
-    zombie_begin(p);
+    voided_begin(p);
     p->cut = true;
     p->cut_step = w->step;
     queue_clear(w, &p->out);
@@ -519,7 +519,7 @@ static void action_forget(world *w, const gvmi_action *action)
         return;
     }
     world_log(w, "  FORGET process %u", p->index);
-    zombie_check_forgotten(w, p);
+    voided_check_forgotten(w, p);
     p->exited = true;
     model_ended(w, p, true);
     gvmi_machine_exited(w->machine, p->client);
@@ -593,7 +593,7 @@ static void world_act(world *w)
         more = gvmi_machine_work(w->machine);
         act_all(w);
     } while (more && w->problem[0] == '\0');
-    zombie_check_dropped(w);
+    voided_check_dropped(w);
     model_refresh(w);
     if (w->problem[0] == '\0' && world_random(w, w->check_every) == 0 && !gvmi_machine_check(w->machine))
         world_wrong(w, "gvmi_machine_check() failed");
@@ -658,7 +658,7 @@ process *world_connect(world *w, const gvmi_credentials *who, bool honest)
 static void deliver_end(world *w, process *p)
 {
     world_log(w, "process %u is disconnected", p->index);
-    zombie_begin(p);
+    voided_begin(p);
     p->disconnected = true;
     p->disconnected_ns = w->tick_ns;
     model_ended(w, p, false);

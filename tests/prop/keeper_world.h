@@ -10,7 +10,7 @@
  *     keeper_names.c    the model of objects and names: what may be answered, what follows from it
  *     keeper_client.c   honest processes
  *     keeper_abuse.c    processes that keep to the format alone
- *     keeper_zombie.c   what processes do that the keeper has given up
+ *     keeper_voided.c   what processes do whose leases the keeper has ended
  */
 #ifndef PROP_KEEPER_WORLD_H
 #define PROP_KEEPER_WORLD_H
@@ -235,7 +235,7 @@ typedef struct world {
     bool loose_ends; /* a process left before the answer to what takes memory */
     uint64_t version, actions;
     uint64_t acquires_fast, acquires_slow, acquires_failed, copies, cuts, grants_write, traced;
-    uint64_t zombie_writes;
+    uint64_t voided_writes;
     uint64_t answered[80][64]; /* by type of request and status: what was met */
     char log[LOG_LINES][LOG_BYTES];
     uint64_t log_count;
@@ -299,19 +299,19 @@ void client_drop_openings(world *w, process *p);
 /* ---- dishonest ones (keeper_abuse.c) */
 bool abuse_step(world *w, process *p);
 
-/* ---- keeper_zombie.c */
+/* ---- keeper_voided.c */
 /* A process whose lease counts no more, or may soon not, writes through what it has mapped. */
-bool zombie_write(world *w, process *p, thread *t);
-/* The process is about to be given up: writes down where it can write. */
-void zombie_begin(process *p);
-/* Is there a process, given up and not gone, that may write to the object? */
-bool zombie_may_write(const world *w, const object *o);
-/* After an event: nobody has frames that were dropped but processes that were given up. */
-void zombie_check_dropped(world *w);
+bool voided_write(world *w, process *p, thread *t);
+/* The process is about to be voided: writes down where it can write. */
+void voided_begin(process *p);
+/* Is there a process, voided and not gone, that may write to the object? */
+bool voided_may_write(const world *w, const object *o);
+/* After an event: nobody has frames that were dropped but voided processes. */
+void voided_check_dropped(world *w);
 /* The bytes of frames like this one that are there, though dropped. */
-uint64_t zombie_bytes(world *w, const frame *like);
+uint64_t voided_bytes(world *w, const frame *like);
 /* The machine says that nothing of the process is mapped. */
-void zombie_check_forgotten(world *w, const process *p);
+void voided_check_forgotten(world *w, const process *p);
 
 /* ---- keeper_memory.c, for keeper_names.c */
 

@@ -131,8 +131,7 @@ static void reader_waits_for_writer_and_is_granted_at_release(void **state)
     b = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 1, 0, &slot_a), GVM_OK);
     assert_int_equal(open_object(&w, b, "/x", 0, &slot_b), GVM_OK);
-    ask(&w, a, slot_a, GVM_LEASE_WRITE, -1);
-    take(&w, a, slot_a, GVM_LEASE_WRITE);
+    acquire(&w, a, slot_a, GVM_LEASE_WRITE);
     assert_int_equal(permit(b, slot_b) & 3, 0);
     ask(&w, b, slot_b, GVM_LEASE_READ, -1);
     assert_false(granted(b));
@@ -178,15 +177,14 @@ static void try_against_lease_times_out_at_once(void **state)
     b = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 1, 0, &slot_a), GVM_OK);
     assert_int_equal(open_object(&w, b, "/x", 0, &slot_b), GVM_OK);
-    ask(&w, a, slot_a, GVM_LEASE_WRITE, -1);
-    take(&w, a, slot_a, GVM_LEASE_WRITE);
+    acquire(&w, a, slot_a, GVM_LEASE_WRITE);
     ask(&w, b, slot_b, GVM_LEASE_READ, 0);
     assert_int_equal(reply_status(b), GVM_E_TIMEOUT);
     /* And nobody waits any more: the writer has its permit back. */
     assert_true(permit(a, slot_a) & GVMI_PERMIT_WRITE);
     ask(&w, b, slot_b, GVM_LEASE_READ, 50);
     tick(&w, 40);
-    assert_int_equal(b->inbox[b->count - 1].head.type, GVMI_WIRE_FAILED);
+    assert_int_equal(last(b)->head.type, GVMI_WIRE_FAILED);
     tick(&w, 20);
     assert_int_equal(reply_status(b), GVM_E_TIMEOUT);
     end_world(&w);
@@ -477,8 +475,7 @@ static void dead_writer_leaves_object_interrupted(void **state)
     b = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 1, 0, &slot_a), GVM_OK);
     assert_int_equal(open_object(&w, b, "/x", 0, &slot_b), GVM_OK);
-    ask(&w, b, slot_b, GVM_LEASE_WRITE, -1);
-    take(&w, b, slot_b, GVM_LEASE_WRITE);
+    acquire(&w, b, slot_b, GVM_LEASE_WRITE);
     ask(&w, a, slot_a, GVM_LEASE_READ, -1);
     gvmi_machine_disconnect(w.machine, b->number);
     run(&w);
@@ -649,8 +646,7 @@ static void end_of_the_machine_opens_no_permit(void **state)
     assert_int_equal(create(&w, a, "/x", 1, 0, &slot_a), GVM_OK);
     assert_int_equal(create(&w, a, "/y", 1, 0, &other), GVM_OK);
     assert_int_equal(open_object(&w, b, "/x", 0, &o.slot), GVM_OK);
-    ask(&w, a, slot_a, GVM_LEASE_WRITE, -1);
-    take(&w, a, slot_a, GVM_LEASE_WRITE);
+    acquire(&w, a, slot_a, GVM_LEASE_WRITE);
     o.actor = b;
     w.machine->config.trace = look_at_permit;
     w.machine->config.trace_context = &o;

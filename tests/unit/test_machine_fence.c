@@ -26,7 +26,7 @@ static void start_pair(pair *p, uint64_t device_chunks, uint64_t host_chunks, ui
 
 static void cut_off(world *w, actor *a)
 {
-    gvmi_machine_violation(w->machine, a->number, "it is the test's wish");
+    gvmi_machine_violation(w->machine, a->number, "the test says so");
     run(w);
     assert_true(a->cut);
 }
@@ -39,6 +39,12 @@ static const keep_object *only_object(const world *w)
 static uint32_t frame_of(const world *w, uint32_t chunk)
 {
     return gvmi_keep_frame_where(&only_object(w)->chunks[chunk]);
+}
+
+static void note_frames(const world *w, uint32_t out[2])
+{
+    for (uint32_t i = 0; i < 2; i++)
+        out[i] = frame_of(w, i);
 }
 
 static bool has_frame(const world *w, const uint32_t frames[2])
@@ -67,10 +73,8 @@ static void writer_cut_off_leaves_its_frames_before_the_next_lease(void **state)
 
     (void)state;
     start_pair(&p, 8, 8, 0, OWNER, 0);
-    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
-    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
-    for (uint32_t i = 0; i < 2; i++)
-        before[i] = frame_of(&p.w, i);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    note_frames(&p.w, before);
     cut_off(&p.w, p.b);
     assert_int_equal(permit(p.a, p.a_slot) & (GVMI_PERMIT_READ | GVMI_PERMIT_WRITE), 0);
     assert_true(has_frame(&p.w, before)); /* nobody has asked yet */
@@ -95,8 +99,7 @@ static void writer_cut_off_before_it_took_its_lease_counts_as_one(void **state)
     (void)state;
     start_pair(&p, 8, 8, 0, OWNER, 0);
     ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1); /* TAKEN does not come */
-    for (uint32_t i = 0; i < 2; i++)
-        before[i] = frame_of(&p.w, i);
+    note_frames(&p.w, before);
     cut_off(&p.w, p.b);
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_WRITE, -1);
     assert_true(granted(p.a));
@@ -111,10 +114,8 @@ static void reader_cut_off_shares_its_frames(void **state)
 
     (void)state;
     start_pair(&p, 8, 8, 0, OWNER, 0);
-    ask(&p.w, p.b, p.b_slot, GVM_LEASE_READ, -1);
-    take(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
-    for (uint32_t i = 0; i < 2; i++)
-        before[i] = frame_of(&p.w, i);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
+    note_frames(&p.w, before);
     cut_off(&p.w, p.b);
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_WRITE, -1);
     assert_true(granted(p.a));
@@ -130,12 +131,9 @@ static void reader_of_an_untracked_object_cut_off_counts_as_writer(void **state)
 
     (void)state;
     start_pair(&p, 8, 8, GVM_OBJECT_UNTRACKED, OWNER, 0);
-    ask(&p.w, p.b, p.b_slot, GVM_LEASE_READ, -1);
-    take(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
-    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
-    take(&p.w, p.a, p.a_slot, GVM_LEASE_READ);
-    for (uint32_t i = 0; i < 2; i++)
-        before[i] = frame_of(&p.w, i);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
+    acquire(&p.w, p.a, p.a_slot, GVM_LEASE_READ);
+    note_frames(&p.w, before);
     cut_off(&p.w, p.b);
     assert_false(permit(p.a, p.a_slot) & GVMI_PERMIT_READ);
     p.a->count = 0;
@@ -147,8 +145,8 @@ static void reader_of_an_untracked_object_cut_off_counts_as_writer(void **state)
     end_world(&p.w);
 }
 
-/* Its copies in both tiers are good; who reads it may be writing under a lease from before. */
-static void reader_of_an_untracked_object_cut_off_after_its_seal_counts_as_writer(void **state)
+/* Whoever could write ended its lease before the seal; so copies in both tiers stay good. */
+static void reader_of_a_sealed_untracked_object_is_no_writer(void **state)
 {
     pair p;
     uint32_t before[2];
@@ -168,7 +166,8 @@ static void reader_of_an_untracked_object_cut_off_after_its_seal_counts_as_write
     cut_off(&p.w, p.b);
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
     assert_true(granted(p.a));
-    assert_false(has_frame(&p.w, before));
+    assert_true(has_frame(&p.w, before));
+    assert_int_equal(only_object(&p.w)->duplicate_chunks, 2);
     end_world(&p.w);
 }
 
@@ -179,10 +178,8 @@ static void reader_of_an_untracked_object_opened_readonly_is_no_writer(void **st
 
     (void)state;
     start_pair(&p, 8, 8, GVM_OBJECT_UNTRACKED, OWNER, GVM_OPEN_READONLY);
-    ask(&p.w, p.b, p.b_slot, GVM_LEASE_READ, -1);
-    take(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
-    for (uint32_t i = 0; i < 2; i++)
-        before[i] = frame_of(&p.w, i);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
+    note_frames(&p.w, before);
     cut_off(&p.w, p.b);
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, 0);
     assert_true(granted(p.a));
@@ -196,8 +193,7 @@ static void fence_without_room_on_the_device_goes_to_the_host(void **state)
 
     (void)state;
     start_pair(&p, 2, 2, 0, OWNER, 0);
-    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
-    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
     cut_off(&p.w, p.b);
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_WRITE, -1);
     assert_true(granted(p.a));
@@ -212,8 +208,7 @@ static void fence_without_any_room_waits_for_the_end_of_the_process(void **state
 
     (void)state;
     start_pair(&p, 2, 0, 0, OWNER, 0);
-    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
-    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
     cut_off(&p.w, p.b);
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, 50);
     assert_false(granted(p.a));
@@ -240,8 +235,7 @@ static void fence_is_tried_again_when_there_may_be_room(void **state)
     (void)state;
     start_pair(&p, 4, 0, 0, OWNER, 0);
     assert_int_equal(create(&p.w, p.a, "/y", 2, 0, &slot), GVM_OK);
-    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
-    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
     cut_off(&p.w, p.b);
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
     assert_false(granted(p.a));
@@ -263,8 +257,7 @@ static void fence_copy_that_fails_is_made_again(void **state)
 
     (void)state;
     start_pair(&p, 8, 0, 0, OWNER, 0);
-    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
-    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
     cut_off(&p.w, p.b);
     p.w.hold_jobs = true;
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
@@ -279,6 +272,55 @@ static void fence_copy_that_fails_is_made_again(void **state)
     end_world(&p.w);
 }
 
+/* The process is gone before the copy is over: what it wrote in between is in the host frame alone. */
+static void copy_of_a_host_frame_with_writers_is_never_clean(void **state)
+{
+    pair p;
+    gvm_object_info i;
+
+    (void)state;
+    start_pair(&p, 2, 2, 0, OWNER, 0);
+    assert_int_equal(evict(&p.w, p.a, "/x"), 2 * CHUNK);
+    atomic_store(&p.b->leases[p.b_slot].hint, GVM_HINT_ONCE);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, 0); /* who does not wait takes it where it is */
+    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    assert_int_equal(info(&p.w, p.a, p.a_slot).host_bytes, 2 * CHUNK);
+    cut_off(&p.w, p.b);
+    p.w.hold_jobs = true;
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1); /* no room on the host: to the device */
+    assert_int_equal(p.w.job_count, 2);
+    gvmi_machine_exited(p.w.machine, p.b->number);
+    p.b->forgotten = true;
+    while (p.w.job_count > 0)
+        gvmi_machine_job_done(p.w.machine, p.w.jobs[--p.w.job_count], GVM_OK);
+    p.w.hold_jobs = false;
+    run(&p.w);
+    assert_true(granted(p.a));
+    i = info(&p.w, p.a, p.a_slot);
+    assert_int_equal(i.device_bytes, 2 * CHUNK);
+    assert_int_equal(i.duplicate_bytes, 0);
+    end_world(&p.w);
+}
+
+/* Its readers could write before it was sealed. */
+static void untracked_object_is_sealed_when_its_readers_have_ended(void **state)
+{
+    pair p;
+    gvmi_wire_message m;
+
+    (void)state;
+    start_pair(&p, 8, 8, GVM_OBJECT_UNTRACKED, OWNER, 0);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_READ, -1);
+    take(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
+    gvmi_wire_start(&m, GVMI_WIRE_SEAL, 30);
+    m.body.SEAL = (gvmi_wire_seal){.slot = p.a_slot, .timeout_ms = -1};
+    say(&p.w, p.a, &m);
+    assert_int_not_equal(last(p.a)->head.type, GVMI_WIRE_DONE);
+    give(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
+    assert_int_equal(last(p.a)->head.type, GVMI_WIRE_DONE);
+    end_world(&p.w);
+}
+
 static void seal_of_a_fenced_object_is_on_other_frames(void **state)
 {
     pair p;
@@ -287,10 +329,8 @@ static void seal_of_a_fenced_object_is_on_other_frames(void **state)
 
     (void)state;
     start_pair(&p, 8, 8, 0, OWNER, 0);
-    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
-    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
-    for (uint32_t i = 0; i < 2; i++)
-        before[i] = frame_of(&p.w, i);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    note_frames(&p.w, before);
     cut_off(&p.w, p.b);
     gvmi_wire_start(&m, GVMI_WIRE_SEAL, 30);
     m.body.SEAL = (gvmi_wire_seal){.slot = p.a_slot, .timeout_ms = -1};
@@ -312,12 +352,10 @@ static void writer_cut_off_is_killed_where_that_is_wanted(void **state)
     p.b = join(&p.w, OWNER);
     assert_int_equal(create(&p.w, p.a, "/x", 2, 0666, &p.a_slot), GVM_OK);
     assert_int_equal(open_object(&p.w, p.b, "/x", 0, &p.b_slot), GVM_OK);
-    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
-    take(&p.w, p.a, p.a_slot, GVM_LEASE_READ);
+    acquire(&p.w, p.a, p.a_slot, GVM_LEASE_READ);
     cut_off(&p.w, p.a);
     assert_false(p.a->killed); /* it could only read */
-    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
-    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
     cut_off(&p.w, p.b);
     assert_true(p.b->killed);
     end_world(&p.w);
@@ -445,8 +483,7 @@ static void client_of_the_owner_that_closes_its_socket_holds_nothing(void **stat
 
     (void)state;
     start_pair(&p, 8, 8, 0, OWNER, 0);
-    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
-    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
     cut_off(&p.w, p.b);
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
     assert_int_equal(device(&p.w)->held_bytes, 2 * CHUNK);
@@ -479,8 +516,7 @@ static void socket_closed_under_a_lease_ends_it_after_the_revoke_timeout(void **
 
     (void)state;
     start_pair(&p, 8, 8, 0, OWNER, 0);
-    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1);
-    take(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
     gvmi_machine_closed(p.w.machine, p.b->number);
     run(&p.w);
     assert_false(p.b->forgotten);
@@ -602,8 +638,7 @@ static void lease_kept_too_long_is_cut_off_though_its_client_waits_first(void **
     b = join(&w, OWNER);
     assert_int_equal(create(&w, a, "/x", 1, 0, &a_slot), GVM_OK);
     assert_int_equal(open_object(&w, b, "/x", 0, &b_slot), GVM_OK);
-    ask(&w, a, a_slot, GVM_LEASE_WRITE, -1);
-    take(&w, a, a_slot, GVM_LEASE_WRITE);
+    acquire(&w, a, a_slot, GVM_LEASE_WRITE);
     ask(&w, a, a_slot, GVM_LEASE_READ, -1); /* another thread's */
     tick(&w, 600);
     assert_false(a->cut); /* it keeps nobody else waiting */
@@ -650,12 +685,14 @@ int main(void)
         cmocka_unit_test(writer_cut_off_before_it_took_its_lease_counts_as_one),
         cmocka_unit_test(reader_cut_off_shares_its_frames),
         cmocka_unit_test(reader_of_an_untracked_object_cut_off_counts_as_writer),
-        cmocka_unit_test(reader_of_an_untracked_object_cut_off_after_its_seal_counts_as_writer),
+        cmocka_unit_test(reader_of_a_sealed_untracked_object_is_no_writer),
         cmocka_unit_test(reader_of_an_untracked_object_opened_readonly_is_no_writer),
         cmocka_unit_test(fence_without_room_on_the_device_goes_to_the_host),
         cmocka_unit_test(fence_without_any_room_waits_for_the_end_of_the_process),
         cmocka_unit_test(fence_is_tried_again_when_there_may_be_room),
         cmocka_unit_test(fence_copy_that_fails_is_made_again),
+        cmocka_unit_test(copy_of_a_host_frame_with_writers_is_never_clean),
+        cmocka_unit_test(untracked_object_is_sealed_when_its_readers_have_ended),
         cmocka_unit_test(seal_of_a_fenced_object_is_on_other_frames),
         cmocka_unit_test(writer_cut_off_is_killed_where_that_is_wanted),
         cmocka_unit_test(frames_held_by_a_client_are_charged_to_its_user),

@@ -320,7 +320,7 @@ static int be_refused(void *arg)
     CHILD_EXPECT(fd >= 0 && tell_plain(fd, GVMI_WIRE_HELLO, 77) && hear(fd, &message, NULL, 0));
     CHILD_EXPECT(message.head.type == GVMI_WIRE_FAILED && message.head.request == 77);
     CHILD_EXPECT(message.body.FAILED.status == GVM_E_DENIED && is_cut(fd));
-    CHILD_EXPECT(strstr(message.body.FAILED.text, "the keeper has 1 in use of 1") != NULL);
+    CHILD_EXPECT(strstr(message.body.FAILED.text, "of 1 at this keeper 1 are in use") != NULL);
     close(fd);
     snprintf(line, sizeof line, "a client (pid %d, uid %u) was refused: ", (int)getpid(),
              (unsigned)getuid());
@@ -544,6 +544,50 @@ static void client_that_never_reads_is_cut_off(void **state)
 {
     (void)state;
     assert_child_succeeds(never_read, NULL);
+}
+
+/* It hears nothing, so that what it said before is read to its end at once, BYE too; another is served. */
+static int hear_nothing(void *arg)
+{
+    enum { CLIENTS = 100, MESSAGES = 800 };
+    static uint8_t bytes[(MESSAGES + 2) * 512];
+    world w;
+    client a, b;
+
+    (void)arg;
+    if (start(&w, 0) != 0)
+        return 1;
+    CHILD_EXPECT(greet(dial(&w), &a));
+    for (int round = 0; round < CLIENTS; round++) {
+        size_t len = 0;
+
+        CHILD_EXPECT(greet(dial(&w), &b) && shutdown(b.socket, SHUT_RD) == 0);
+        for (uint32_t i = 0; i < MESSAGES + 2; i++) { /* only the first has an answer, which cannot be sent */
+            gvmi_wire_message message;
+
+            gvmi_wire_start(&message,
+                            i == 0          ? GVMI_WIRE_DROP
+                            : i <= MESSAGES ? GVMI_WIRE_TAKEN
+                                            : GVMI_WIRE_BYE,
+                            i == 0);
+            if (i == 0)
+                strcpy(message.body.DROP.name, "/nothing");
+            else if (i <= MESSAGES)
+                message.body.TAKEN.mode = GVM_LEASE_READ;
+            len += gvmi_wire_encode(&message, bytes + len);
+        }
+        CHILD_EXPECT(send(b.socket, bytes, len, MSG_NOSIGNAL) == (ssize_t)len);
+        CHILD_EXPECT(are_clients(&a, 1));
+        hang_up(&b);
+    }
+    hang_up(&a);
+    return stop(&w);
+}
+
+static void client_that_hears_nothing_is_read_to_its_end(void **state)
+{
+    (void)state;
+    assert_child_succeeds(hear_nothing, NULL);
 }
 
 /* Many messages at once are all answered, in order, while another client gets its turns. */
@@ -929,6 +973,7 @@ int main(void)
         cmocka_unit_test(client_that_speaks_nonsense_is_cut_off),
         cmocka_unit_test(client_that_never_reads_is_cut_off),
         cmocka_unit_test(messages_at_once_are_answered_in_order),
+        cmocka_unit_test(client_that_hears_nothing_is_read_to_its_end),
         cmocka_unit_test(process_that_ends_is_gone),
         cmocka_unit_test(user_without_number_in_the_namespace_is_refused),
         cmocka_unit_test(keeper_out_of_fds_waits_for_some),

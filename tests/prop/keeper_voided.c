@@ -1,15 +1,15 @@
-/* Processes that the keeper has given up, but that live: they go on writing under leases that count
- * no more, into the frames that they have mapped.
+/* Voided processes: the keeper has ended their leases and openings (keeper/machine/clients.c), but they
+ * run, and go on writing to the frames that they have mapped.
  *
  * What such a process writes is the object's as long as the frame is what the object consists of and
  * no copy of it has begun: the content that an interrupted writer leaves is not defined. But nobody
  * who got a lease later may have such a frame mapped. */
 #include "tests/prop/keeper_world.h"
 
-/* Until the machine has looked for those who are late, a client that hung up may not be given up. */
+/* Until the machine has looked for those who are late, a client that hung up may not be voided. */
 #define LOOKS_NS 300000000ll
 
-/* Had the keeper given up process p when thread t got its lease? */
+/* Was process p voided when thread t got its lease? */
 static bool got_later(const world *w, const process *p, const thread *t)
 {
     if (p->cut)
@@ -36,13 +36,13 @@ static void check_victims(world *w, const process *p, const thread *t, const fra
             if (u->holds && u->opening->object == t->opening->object && has_mapped(u->opening, f) &&
                 got_later(w, p, u))
                 world_wrong(
-                    w, "process %u, which was given up, writes to frame %u, where process %u has a lease",
+                    w, "process %u, which was voided, writes to frame %u, where process %u has a lease",
                     p->index, f->spec.frame, q->index);
         }
     }
 }
 
-/* Has a copy of the frame begun, or is it due to end? */
+/* Is a copy of the frame under way? */
 static bool is_copied(const world *w, const frame *f)
 {
     for (uint32_t d = 0; d < DEVICES_MAX; d++)
@@ -53,7 +53,7 @@ static bool is_copied(const world *w, const frame *f)
     return false;
 }
 
-bool zombie_write(world *w, process *p, thread *t)
+bool voided_write(world *w, process *p, thread *t)
 {
     const opening *o = t->opening;
     const uint64_t chunks = (o->bytes + o->chunk_bytes - 1) / o->chunk_bytes;
@@ -61,7 +61,7 @@ bool zombie_write(world *w, process *p, thread *t)
     uint64_t chunk;
     frame *f;
 
-    if (chunks == 0 || (t->mode != GVM_LEASE_WRITE && (!model->untracked || o->readonly)))
+    if (chunks == 0 || (t->mode != GVM_LEASE_WRITE && (!model->untracked || o->readonly || o->sealed)))
         return false;
     chunk = world_random(w, chunks);
     f = o->map[chunk];
@@ -69,19 +69,19 @@ bool zombie_write(world *w, process *p, thread *t)
         return false;
     check_victims(w, p, t, f);
     f->value = ++w->version;
-    w->zombie_writes++;
+    w->voided_writes++;
     if (model->shown[chunk] == f && !f->dropped) {
         f->disputed = is_copied(w, f);
         if (!f->disputed)
             model->values[chunk] = f->value;
     }
-    world_log(w, "process %u, given up, writes version %llu to chunk %llu of object %llu, frame %u",
+    world_log(w, "process %u, voided, writes version %llu to chunk %llu of object %llu, frame %u",
               p->index, (unsigned long long)f->value, (unsigned long long)chunk,
               (unsigned long long)o->object, f->spec.frame);
     return true;
 }
 
-void zombie_begin(process *p)
+void voided_begin(process *p)
 {
     for (uint32_t k = 0; k < p->slot_end; k++) {
         known_opening *known = &p->known[k];
@@ -93,7 +93,7 @@ void zombie_begin(process *p)
     }
 }
 
-bool zombie_may_write(const world *w, const object *o)
+bool voided_may_write(const world *w, const object *o)
 {
     for (uint32_t i = 0; i < w->process_count; i++) {
         const process *p = w->processes[i];
@@ -131,7 +131,7 @@ static bool is_theirs(const world *w, const frame *f)
     return mapped == f->mapped && flying == f->flying;
 }
 
-void zombie_check_dropped(world *w)
+void voided_check_dropped(world *w)
 {
     for (uint32_t i = 0; i < w->left_count; i++) {
         const frame *f = w->left[i];
@@ -149,7 +149,7 @@ static bool same_place(const frame *a, const frame *b)
            (a->spec.tier == GVM_TIER_HOST || a->spec.device == b->spec.device);
 }
 
-uint64_t zombie_bytes(world *w, const frame *like)
+uint64_t voided_bytes(world *w, const frame *like)
 {
     uint64_t bytes = 0;
     uint32_t left = 0;
@@ -166,7 +166,7 @@ uint64_t zombie_bytes(world *w, const frame *like)
     return bytes;
 }
 
-void zombie_check_forgotten(world *w, const process *p)
+void voided_check_forgotten(world *w, const process *p)
 {
     for (uint32_t s = 0; s < p->slot_end && !p->gone; s++)
         for (uint32_t c = 0; p->openings[s] != NULL && c < CHUNKS_MAX; c++)
