@@ -283,16 +283,17 @@ static bool is_late_to_map(const gvmi_machine *m, const keep_client *client)
            is_all_read(m, client, since_ns, m->config.revoke_timeout_ms);
 }
 
-/* The first in the queue that is not the client's own; NULL: nobody. *writes: it, or one before it, is
- * for writing. */
-static const keep_wait *wait_of_others(const keep_object *object, const keep_client *client, bool *writes)
+/* The first in the queue that is not the client's own; NULL: nobody. *for_readers: it, or one before it,
+ * waits for leases for reading to end. */
+static const keep_wait *wait_of_others(const keep_object *object, const keep_client *client,
+                                       bool *for_readers)
 {
     const keep_wait *wait = object->first_wait;
 
-    *writes = wait != NULL && wait->kind == KEEP_WAIT_WRITE;
+    *for_readers = wait != NULL && gvmi_keep_waits_for_readers(wait);
     while (wait != NULL && wait->client == client) {
         wait = wait->next;
-        *writes = *writes || (wait != NULL && wait->kind == KEEP_WAIT_WRITE);
+        *for_readers = *for_readers || (wait != NULL && gvmi_keep_waits_for_readers(wait));
     }
     return wait;
 }
@@ -302,11 +303,11 @@ static int64_t keeps_waiting_since(const keep_opening *opening)
 {
     const keep_object *object = opening->object;
     const bool writes = gvmi_keep_writers(opening) > 0, reads = gvmi_keep_readers(opening) > 0;
-    bool write_waits = false;
-    const keep_wait *wait = writes || reads ? wait_of_others(object, opening->client, &write_waits)
+    bool readers_wait = false;
+    const keep_wait *wait = writes || reads ? wait_of_others(object, opening->client, &readers_wait)
                                             : NULL;
 
-    if (wait == NULL || !(writes || write_waits || gvmi_keep_waits_for_readers(wait)))
+    if (wait == NULL || !(writes || readers_wait))
         return INT64_MAX;
     return wait->since_ns > object->draining_since_ns ? wait->since_ns : object->draining_since_ns;
 }

@@ -99,7 +99,8 @@ static bool could_write(const keep_opening *opening)
 
     if ((opening->flags & GVM_OPEN_READONLY) != 0 || object->lease_state == KEEP_FROZEN)
         return false;
-    return gvmi_keep_writers(opening) > 0 || (object->untracked && gvmi_keep_readers(opening) > 0);
+    return gvmi_keep_writers(opening) > 0 ||
+           (object->untracked && !object->sealed && gvmi_keep_readers(opening) > 0);
 }
 
 /* Has the server end the process, if it may. */
@@ -119,8 +120,6 @@ void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening)
     /* A lease that it did not end says that it closed more than it knows. */
     if (opening->client->closed && !writes && trusts_close(m, opening->client, &object->domain))
         return;
-    if (writes) /* of a sealed object there may be some */
-        gvmi_keep_stale_copies(m, object);
     hold_all(m, opening, writes);
     if (!writes || object->chunk_count == 0)
         return;

@@ -293,6 +293,8 @@ static void finish(gvmi_machine *m, keep_object *object)
 {
     keep_growth *growth = object->growth;
 
+    if (object->sealed && growth->failure == GVM_OK && growth->bytes > object->bytes)
+        growth->failure = GVM_E_SEALED; /* meanwhile */
     if (growth->failure != GVM_OK)
         undo(m, object, growth);
     else

@@ -422,6 +422,11 @@ int64_t gvmi_machine_deadline(const gvmi_machine *m)
     return m->next_wait_ns < m->next_look_ns ? m->next_wait_ns : m->next_look_ns;
 }
 
+uint64_t gvmi_machine_held_bytes(const gvmi_machine *m, uint32_t device)
+{
+    return m->devices[device].place.held_bytes;
+}
+
 void gvmi_machine_driver_memory(gvmi_machine *m, uint32_t device, uint64_t free_bytes,
                                 uint64_t total_bytes, uint64_t budget_bytes)
 {

@@ -173,6 +173,9 @@ bool gvmi_machine_queued(gvmi_machine *machine, uint32_t client, uint64_t bytes)
 /* When the machine next wants a tick, at the latest; INT64_MAX: never. */
 int64_t gvmi_machine_deadline(const gvmi_machine *machine);
 
+/* Of a device's budget, what only clients that were cut off hold: the frames were dropped. */
+uint64_t gvmi_machine_held_bytes(const gvmi_machine *machine, uint32_t device);
+
 /* What the driver says of a device's memory, for figures; and how much of the budget may be used
  * just now, at most what the configuration says: other programs want memory, or gave it back. */
 void gvmi_machine_driver_memory(gvmi_machine *machine, uint32_t device, uint64_t free_bytes,

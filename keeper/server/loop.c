@@ -199,7 +199,8 @@ static void note_lost(gvm_server *server, const gvmi_job *job)
 static uint64_t budget_now(const gvm_server *server, const gvmi_job *job)
 {
     const uint64_t budget_bytes = server->config.devices[job->device].budget_bytes;
-    const uint64_t reach_bytes = job->frame_bytes + job->free_bytes;
+    const uint64_t reach_bytes = job->frame_bytes + job->free_bytes +
+                                 gvmi_machine_held_bytes(server->machine, job->device);
 
     if (server->driver_free_bytes == 0)
         return budget_bytes;

@@ -88,8 +88,8 @@ static int open_process(int socket, int32_t pid, bool *certain)
     return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1; /* 0: of another PID namespace */
 }
 
-/* Is the process about to end? Then its work on the GPU may go on until it has. The flags of a process
- * are readable by everybody; where they are not to be had, it counts as one that goes on. */
+/* Is the process about to end? Then its work on the GPU may go on until it has. Where its flags are not to
+ * be read, as of another PID namespace, its end is waited for. */
 static bool is_ending(pid_t pid)
 {
     char path[32], line[512];
@@ -99,14 +99,14 @@ static bool is_ending(pid_t pid)
     FILE *file;
 
     snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    file = fopen(path, "re");
+    file = pid > 0 ? fopen(path, "re") : NULL;
     if (file == NULL)
-        return false;
+        return true;
     if (fgets(line, sizeof line, file) != NULL)
         rest = strrchr(line, ')'); /* behind the name, which may hold anything */
     fclose(file);
     if (rest == NULL || sscanf(rest, ") %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2)
-        return false;
+        return true;
     return state == 'Z' || state == 'X' || (flags & PROCESS_EXITING) != 0;
 }
 

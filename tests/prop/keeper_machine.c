@@ -461,6 +461,9 @@ static void free_process(world *w, process *p)
     p->in = p->out;
     while ((at = world_receive(p)) != NULL)
         world_packet_free(w, at);
+    p->in = p->owed;
+    while ((at = world_receive(p)) != NULL)
+        world_packet_free(w, at);
     if (p->mapping != NULL)
         world_packet_free(w, p->mapping);
     client_drop_openings(w, p);

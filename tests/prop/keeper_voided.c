@@ -61,7 +61,7 @@ bool voided_write(world *w, process *p, thread *t)
     uint64_t chunk;
     frame *f;
 
-    if (chunks == 0 || (t->mode != GVM_LEASE_WRITE && (!model->untracked || o->readonly)))
+    if (chunks == 0 || (t->mode != GVM_LEASE_WRITE && (!model->untracked || o->readonly || o->sealed)))
         return false;
     chunk = world_random(w, chunks);
     f = o->map[chunk];

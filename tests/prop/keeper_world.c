@@ -383,6 +383,7 @@ static void show_frame(world *w, process *p, const object *o, const gvmi_wire_ch
         must_be_unmapped(w, f, "given to another chunk");
         for (uint32_t i = 0; i < w->process_count; i++)
             if ((f->seen >> i & 1) != 0 && f->object != o->id && !w->processes[i]->gone &&
+                w->processes[i]->who.uid != o->uid && /* who may give itself the right */
                 !model_may(w, w->processes[i], o, 4))
                 world_wrong(
                     w, "frame %u goes from object %llu to %llu, which process %u, who saw it, may not read",
