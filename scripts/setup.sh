@@ -25,7 +25,7 @@ build) ;;
 demo)
     pg_config=${PG_CONFIG:-pg_config}
     { have_command "$pg_config" && [ -x "$("$pg_config" --bindir)/postgres" ]; } || needed="$needed postgresql"
-    { have_command "$pg_config" && [ -f "$("$pg_config" --pgxs)" ]; } || needed="$needed postgresql-server-dev-all"
+    { have_command "$pg_config" && [ -f "$("$pg_config" --pgxs)" ] && [ -f "$("$pg_config" --includedir-server)/postgres.h" ]; } || needed="$needed postgresql-server-dev-all"
     [ -n "$(find /usr/share/RDKit /usr/share/rdkit -name first_5K.smi 2>/dev/null)" ] || needed="$needed rdkit-data"
     ;;
 test | all)
@@ -38,7 +38,7 @@ test | all)
     # Debian's package makes a server of its own on the way; the tests have theirs and let it be.
     pg_config=${PG_CONFIG:-pg_config}
     { have_command "$pg_config" && [ -x "$("$pg_config" --bindir)/postgres" ]; } || wanted="$wanted postgresql"
-    { have_command "$pg_config" && [ -f "$("$pg_config" --pgxs)" ]; } || wanted="$wanted postgresql-server-dev-all"
+    { have_command "$pg_config" && [ -f "$("$pg_config" --pgxs)" ] && [ -f "$("$pg_config" --includedir-server)/postgres.h" ]; } || wanted="$wanted postgresql-server-dev-all"
     ;;
 *)
     echo "usage: setup.sh [build|test|all|demo]" >&2
