@@ -1,5 +1,8 @@
 /* keeper/snapshot.h - the bytes of a snapshot's memfd: a head, then the records, each as large as
- * the head says, so that a client and a keeper of different versions read what both know. */
+ * the head says, so that a client and a keeper of different versions read what both know.
+ *
+ * The memfd cannot be written. It is to be read, not mapped: the keeper truncates it to 0 bytes once the
+ * client has sent SNAPSHOT_READ, or when the connection ends. */
 #ifndef GVMI_KEEPER_SNAPSHOT_H
 #define GVMI_KEEPER_SNAPSHOT_H
 

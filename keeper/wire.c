@@ -384,6 +384,7 @@ static bool number_fits(uint32_t type, uint64_t request)
     case GVMI_WIRE_MAPPED:
     case GVMI_WIRE_BYE:
     case GVMI_WIRE_UNMAPPED:
+    case GVMI_WIRE_SNAPSHOT_READ:
     case GVMI_WIRE_MAP: return request == 0;
     case GVMI_WIRE_FAILED: return true;
     default: return request != 0;

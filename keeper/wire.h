@@ -57,6 +57,7 @@
     X(SET_QUOTA, 19, C, quota, NONE, 0)        /* -> DONE */ \
     X(BYE, 20, C, none, NONE, 0)               /* nothing is mapped any more; the socket closes */ \
     X(UNMAPPED, 21, C, unmapped, NONE, 0)      /* no reply: what a MAP replaces is let go of */ \
+    X(SNAPSHOT_READ, 22, C, none, NONE, 0)     /* no reply: the bytes of the SNAPSHOT_IS are copied */ \
     X(WELCOME, 64, K, welcome, NONE, 3)        /* fds: lease page, permit page, doorbell (eventfd) */ \
     X(OPENED, 65, K, opened, NONE, 0) \
     X(MAP, 66, K, map, CHUNKS, CHUNKS)         /* number 0; -> UNMAPPED, if need be; MAPPED */ \
@@ -65,7 +66,7 @@
     X(FAILED, 69, K, failed, NONE, 0) \
     X(METADATA, 70, K, none, BYTES, 0) \
     X(INFO, 71, K, info, NONE, 0) \
-    X(SNAPSHOT_IS, 72, K, value, NONE, 1)      /* value: bytes of the memfd, keeper/snapshot.h */
+    X(SNAPSHOT_IS, 72, K, value, NONE, 1)      /* value: bytes of the memfd -> SNAPSHOT_READ */
 /* clang-format on */
 
 #define GVMI_WIRE_ENUMERATOR(name, value, from, body, tail, fds) GVMI_WIRE_##name = value,

@@ -1,8 +1,9 @@
 /* What there is, told by the keeper, and the calls of whoever runs the machine.
  *
  * A snapshot comes as a file of records whose sizes it tells itself. The file is read, not mapped,
- * so that nobody changes it under us, and copied record by record to structs of this library's
- * sizes: what an older keeper does not tell is zeros, what a newer one tells besides is left out.
+ * since the keeper truncates it after SNAPSHOT_READ and when the connection ends, and copied record by
+ * record to structs of this library's sizes: what an older keeper does not tell is zeros, what a newer
+ * one tells besides is left out.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -12,6 +13,7 @@
 
 #include "base/assert.h"
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/struct.h"
 #include "keeper/client/client.h"
@@ -25,15 +27,25 @@ _Static_assert(4ull * (SNAPSHOT_RECORDS_MAX + 1) * GVMI_STRUCT_BYTES_MAX < UINT6
 
 /* ---- reading the file */
 
+static gvm_status fail_short(uint64_t done, uint64_t bytes)
+{
+    return gvmi_fail(GVM_E_KEEPER,
+                     "the keeper took its snapshot back when %llu bytes of %llu were read, as it does when it "
+                     "cuts a process off: connect anew if the next call on the connection fails, too",
+                     (unsigned long long)done, (unsigned long long)bytes);
+}
+
 static gvm_status read_file(int fd, uint64_t bytes, char **out)
 {
     struct stat found;
     char *copy;
 
     if (!GVM_CHECK(bytes >= sizeof(gvmi_snapshot_head) && bytes <= SNAPSHOT_BYTES_MAX) ||
-        fstat(fd, &found) != 0 || !GVM_CHECK(S_ISREG(found.st_mode) && found.st_size >= (off_t)bytes))
+        fstat(fd, &found) != 0 || !GVM_CHECK(S_ISREG(found.st_mode)))
         return gvmi_fail(GVM_E_FORMAT, "the keeper's snapshot is no file of %llu bytes",
                          (unsigned long long)bytes);
+    if ((uint64_t)found.st_size < bytes)
+        return fail_short(0, bytes);
     copy = malloc(bytes);
     if (copy == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a snapshot of %llu bytes",
@@ -47,7 +59,7 @@ static gvm_status read_file(int fd, uint64_t bytes, char **out)
             free(copy);
             return got < 0
                        ? gvmi_fail_system(GVM_E_SYSTEM, errno, "pread", "cannot read the snapshot")
-                       : gvmi_fail(GVM_E_FORMAT, "the keeper's snapshot is cut short");
+                       : fail_short(done, bytes);
         }
         done += (uint64_t)got;
     }
@@ -168,6 +180,29 @@ static gvm_status parse(const char *bytes, uint64_t len, gvm_keeper_snapshot **o
     return GVM_OK;
 }
 
+/* Copies what came, and tells the keeper in any case that it can free the file. */
+static gvm_status copy_snapshot(gvm_keeper *keeper, int fd, uint64_t bytes, char **out)
+{
+    gvmi_wire_message message;
+    gvm_status status;
+    gvm_error error;
+
+    if (fd < 0) {
+        status = gvmi_fail(GVM_E_LIMIT,
+                           "the process has too many open files for a snapshot: raise ulimit -n");
+    } else {
+        status = read_file(fd, bytes, out);
+        close(fd);
+    }
+    error = gvmi_error_save();
+    gvmi_wire_start(&message, GVMI_WIRE_SNAPSHOT_READ, 0);
+    if (gvmi_client_send(keeper, &message, GVMI_NEVER_NS) != GVM_OK)
+        gvmi_client_break(keeper); /* the next call fails, not this one */
+    if (status != GVM_OK)
+        gvmi_error_restore(&error);
+    return status;
+}
+
 static gvm_status get_snapshot(gvm_keeper *keeper, gvm_keeper_snapshot **out)
 {
     gvmi_wire_message message;
@@ -179,11 +214,7 @@ static gvm_status get_snapshot(gvm_keeper *keeper, gvm_keeper_snapshot **out)
     status = gvmi_client_call(keeper, &message, &request);
     if (status != GVM_OK)
         return status;
-    if (request.fd < 0)
-        return gvmi_fail(GVM_E_LIMIT,
-                         "the process has too many open files for a snapshot: raise ulimit -n");
-    status = read_file(request.fd, message.body.SNAPSHOT_IS.value, &bytes);
-    close(request.fd);
+    status = copy_snapshot(keeper, request.fd, message.body.SNAPSHOT_IS.value, &bytes);
     if (status != GVM_OK)
         return status;
     status = parse(bytes, message.body.SNAPSHOT_IS.value, out);

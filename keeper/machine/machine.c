@@ -349,6 +349,7 @@ static handler *const handlers[] = {
     [GVMI_WIRE_SET_QUOTA] = set_quota,
     [GVMI_WIRE_BYE] = bye,
     [GVMI_WIRE_UNMAPPED] = gvmi_keep_unmapped,
+    [GVMI_WIRE_SNAPSHOT_READ] = gvmi_keep_snapshot_read,
 };
 #define HANDLER_COUNT (sizeof handlers / sizeof handlers[0])
 

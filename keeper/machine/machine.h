@@ -162,8 +162,8 @@ void gvmi_machine_tick(gvmi_machine *machine, int64_t now_ns);
  * clients, until there is no more. True: there is. */
 bool gvmi_machine_work(gvmi_machine *machine);
 
-/* The client has read the snapshot that it was sent, or will never be sent it. Only then the next is
- * made for it. */
+/* The client will not be sent the snapshot that was made for it: the same as its SNAPSHOT_READ. Only
+ * then the next is made for it. */
 void gvmi_machine_snapshot_read(gvmi_machine *machine, uint32_t client);
 
 /* So many bytes wait to be sent to the client. False: its user's share is spent, and the client counts as

@@ -6,7 +6,8 @@
  * memfd: neither holds more of it in its own memory than a slice.
  *
  * A user has at most one snapshot being made, and users take turns slice by slice. A client has at most
- * one memfd: after it has got one, its next request waits until it has read the message that brought it.
+ * one memfd: after it was sent one, its next request waits for SNAPSHOT_READ. The bytes count to its
+ * user until then, or until the client ends; the server frees them at the same moment.
  *
  *     request -> client's queue -> [its user's turn] being made -> sent, unread -> read
  *
@@ -144,14 +145,23 @@ void gvmi_keep_end_snapshots(gvmi_machine *m, keep_client *client)
         unlink_user(m, user);
 }
 
+void gvmi_keep_snapshot_read(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    (void)message;
+    if (!client->unread) {
+        gvmi_keep_violated(m, client, "SNAPSHOT_READ without SNAPSHOT_IS");
+        return;
+    }
+    give_back(m, client);
+    link_client(m, client);
+}
+
 void gvmi_machine_snapshot_read(gvmi_machine *m, uint32_t number)
 {
     keep_client *client = gvmi_keep_client(m, number);
 
-    if (client == NULL || !client->unread)
-        return;
-    give_back(m, client);
-    link_client(m, client);
+    if (client != NULL && client->unread)
+        gvmi_keep_snapshot_read(m, client, NULL);
 }
 
 bool gvmi_machine_queued(gvmi_machine *m, uint32_t number, uint64_t bytes)

@@ -663,6 +663,7 @@ void gvmi_keep_describe_keeper(const gvmi_machine *m, gvm_keeper_info *info);
 
 /* ---- snapshot.c */
 void gvmi_keep_snapshot(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_snapshot_read(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 /* The client asks no more: what was to be made for it, and counts for it, does so no more. */
 void gvmi_keep_end_snapshots(gvmi_machine *m, keep_client *client);
 /* The object goes: what is being made goes on after it. */

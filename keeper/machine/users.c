@@ -6,8 +6,10 @@
  *
  * The rule of shares (gvmi_keep_may_take()): a part of each limit is a reserve for the keeper's own user
  * and root. Of the rest, a user may take more only as long as what it then has is at most what was free
- * before. So one user gets at most half of it, n that want all get 1/(n+1) each, and as much stays free
- * for whoever comes next. */
+ * before. So one user gets at most half of it. Each further one gets half of what is left, as long as the
+ * earlier ones give nothing back; 1/(n+1) for each of n, and as much free for the next, is where they end
+ * only if they do. About ten users who take all they can and give nothing back leave nothing: who may
+ * connect is for the group and mode of the socket to say. */
 #include <search.h>
 #include <stdio.h>
 #include <stdlib.h>

@@ -342,7 +342,6 @@ static void watch_peers(gvm_server *server)
 {
     for (gvmi_peer *peer = server->peers, *next; peer != NULL; peer = next) {
         next = peer->next;
-        gvmi_peer_watch_unread(server, peer);
         if (!peer->greeted && server->now_ns - peer->since_ns > GREETING_NS)
             gvmi_peer_silent(server, peer);
     }

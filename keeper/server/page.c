@@ -1,7 +1,8 @@
 /* The pages that a client and the keeper share, as memfds.
  *
  * Seals keep a client from shrinking them under the keeper, which would then be killed by SIGBUS,
- * and from writing to what it may only read.
+ * and from writing to what it may only read. What the keeper itself does not read (a snapshot, once it is
+ * sent) may shrink: so the keeper can take its memory back from whoever keeps the fd.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -98,10 +99,16 @@ gvm_status gvmi_page_write(int fd, uint64_t offset_bytes, const void *bytes, siz
 
 gvm_status gvmi_page_end(int fd, gvmi_fd **out)
 {
-    const gvm_status status = seal(fd, SEALS_SIZE | F_SEAL_WRITE);
+    /* Whoever has it could shrink it, and then reads less: nothing else depends on its contents. */
+    const gvm_status status = seal(fd, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SEAL);
 
     if (status == GVM_OK)
         return gvmi_fd_own(fd, out);
     close(fd);
     return status;
+}
+
+void gvmi_page_empty(gvmi_fd *fd)
+{
+    (void)!ftruncate(fd->fd, 0); /* no seal forbids it */
 }

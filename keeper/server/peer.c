@@ -1,8 +1,9 @@
 /* Clients, as the server sees them: coming, messages, leaving, and the end of their processes.
  *
  * What comes from a client is bounded: a turn takes at most MESSAGES_A_TURN messages of one, fewer when it
- * is late, and what it does not take waits in the socket. What waits to be sent to one, and snapshots that
- * it has not read, count against its user's share (keeper/machine/users.c).
+ * is late, and what it does not take waits in the socket. What waits to be sent to one, and a snapshot that
+ * it was sent, up to SNAPSHOT_READ, count against its user's share (keeper/machine/users.c). Whatever
+ * descriptors of a snapshot there are then, in the client or in a socket, its memory is freed.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -16,8 +17,6 @@
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <unistd.h>
-
-#include <linux/sockios.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
@@ -119,6 +118,16 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
+/* Frees the memory of the snapshot that it was sent, though it may keep the fd. */
+static void take_snapshot_back(gvmi_peer *peer)
+{
+    if (peer->unread == NULL)
+        return;
+    gvmi_page_empty(peer->unread);
+    gvmi_fd_release(peer->unread);
+    peer->unread = NULL;
+}
+
 /* Closes an fd that epoll watches. Closing alone takes it out only if nobody else has it, and a program
  * that runs a keeper may have forked. */
 static void close_watched(const gvm_server *server, int *fd)
@@ -199,6 +208,7 @@ static void release_pages(gvmi_peer *peer)
 void gvmi_peer_free(gvmi_peer *peer)
 {
     gvmi_outbox_clear(&peer->outbox);
+    take_snapshot_back(peer);
     close_fd(&peer->socket);
     close_fd(&peer->process);
     close_fd(&peer->snapshot);
@@ -378,9 +388,10 @@ static void peer_gone(gvm_server *server, gvmi_peer *peer)
 static void peer_leave(gvmi_peer *peer)
 {
     peer->state = PEER_LEAVING;
-    peer->more = peer->stalled = peer->unread = false;
+    peer->more = peer->stalled = false;
     peer->counted_bytes = 0;
     gvmi_outbox_clear(&peer->outbox);
+    take_snapshot_back(peer);
     close_fd(&peer->snapshot);
 }
 
@@ -498,8 +509,10 @@ static void take_message(gvm_server *server, gvmi_peer *peer, const uint8_t *byt
         return;
     }
     peer->greeted = true;
-    if (message.head.type == GVMI_WIRE_SNAPSHOT)
-        gvmi_peer_watch_unread(server, peer);
+    if (message.head.type == GVMI_WIRE_SNAPSHOT_READ)
+        take_snapshot_back(peer);
+    server->working |= message.head.type == GVMI_WIRE_SNAPSHOT ||
+                       message.head.type == GVMI_WIRE_SNAPSHOT_READ;
     if (message.head.type == GVMI_WIRE_BYE) {
         peer_leave(peer);
         gvmi_machine_disconnect(server->machine, peer->client);
@@ -735,19 +748,6 @@ void gvmi_peer_flush(gvm_server *server, gvmi_peer *peer)
 
 /* ---- snapshots */
 
-/* What is in the socket takes memory until it is read, and so does a memfd that it brings. */
-void gvmi_peer_watch_unread(gvm_server *server, gvmi_peer *peer)
-{
-    int unread_bytes = 0;
-
-    if (!peer->unread || peer->outbox.first != NULL ||
-        (ioctl(peer->socket, SIOCOUTQ, &unread_bytes) == 0 && unread_bytes > 0))
-        return;
-    peer->unread = false;
-    gvmi_machine_snapshot_read(server->machine, peer->client);
-    server->working = true;
-}
-
 static gvm_status write_piece(gvmi_peer *peer, const gvmi_action *action)
 {
     gvm_status status = peer->snapshot < 0 ? gvmi_page_begin("gvmem-snapshot", &peer->snapshot)
@@ -767,9 +767,9 @@ static gvm_status finish_snapshot(gvm_server *server, gvmi_peer *peer, const gvm
     peer->snapshot = -1;
     if (status != GVM_OK)
         return status;
-    peer->unread = true;
+    GVM_ASSERT(peer->unread == NULL); /* the machine makes one at a time */
+    peer->unread = fd;
     gvmi_peer_send(server, peer, message, &fd);
-    gvmi_fd_release(fd);
     return GVM_OK;
 }
 

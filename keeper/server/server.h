@@ -42,7 +42,7 @@
 #define GVMI_CLIENTS_MAX 1024u
 #define GVMI_OBJECTS_MAX 65536u
 #define GVMI_PEER_FDS \
-    5u /* of a client, at most: socket, process, doorbell and, at first, two pages */
+    5u /* of a client, at most: socket, process, doorbell and, at first, two pages; then a snapshot */
 
 /* ---- where it listens */
 
@@ -76,12 +76,14 @@ void gvmi_listener_close(gvmi_listener *listener);
 gvm_status gvmi_page_create(const char *name, size_t bytes, bool readonly, void **address,
                             gvmi_fd **fd);
 
-/* A memfd that is written bit by bit; end() makes it unchangeable and takes it over, on failure, too.
+/* A memfd that is written bit by bit. end() takes it over, on failure, too, and seals it: nobody writes
+ * it or makes it larger. empty() frees its memory, whoever still has it open or mapped.
  *
  * GVM_E_NOMEM, GVM_E_LIMIT, GVM_E_SYSTEM */
 gvm_status gvmi_page_begin(const char *name, int *fd);
 gvm_status gvmi_page_write(int fd, uint64_t offset_bytes, const void *bytes, size_t len);
 gvm_status gvmi_page_end(int fd, gvmi_fd **out);
+void gvmi_page_empty(gvmi_fd *fd);
 
 /* ---- peers */
 
@@ -125,7 +127,7 @@ struct gvmi_peer {
     size_t counted_bytes; /* of the outbox, as the machine knows them */
     int snapshot;         /* a memfd that is being written; -1 */
     bool snapshot_lost;   /* part of it could not be written */
-    bool unread;          /* it was sent a snapshot, which it may not have read */
+    gvmi_fd *unread;      /* the snapshot that it was sent, until SNAPSHOT_READ; NULL: none */
     int64_t since_ns;
     bool greeted;   /* a message has come */
     bool more;      /* there may be a whole message in `in` */
@@ -227,9 +229,6 @@ void gvmi_peer_forget(gvm_server *server, gvmi_peer *peer);
 bool gvmi_peer_has_input(void *server, uint32_t client);
 /* A piece of a snapshot; see GVMI_ACTION_SNAPSHOT. */
 void gvmi_peer_send_snapshot(gvm_server *server, gvmi_peer *peer, const gvmi_action *action);
-
-/* Has it read the snapshot that it was sent? */
-void gvmi_peer_watch_unread(gvm_server *server, gvmi_peer *peer);
 
 /* Ends it: all it had is given back, now or when the server ends. */
 void gvmi_peer_free(gvmi_peer *peer);

@@ -450,6 +450,7 @@ static void fill_body(gvmi_wire_message *m, uint8_t a, uint8_t b)
         m->body.SET_QUOTA = (gvmi_wire_quota){a % 3, 0, b == 255 ? UINT64_MAX : b * MIB};
         break;
     case GVMI_WIRE_SNAPSHOT:
+    case GVMI_WIRE_SNAPSHOT_READ:
     case GVMI_WIRE_BYE: m->body.SNAPSHOT.reserved = 0; break;
     default: break;
     }
@@ -458,14 +459,17 @@ static void fill_body(gvmi_wire_message *m, uint8_t a, uint8_t b)
 static void event_message(client *c)
 {
     static gvmi_wire_message m;
-    const uint8_t type = (uint8_t)(1 + next_byte() % GVMI_WIRE_UNMAPPED), slot = next_byte() % 8,
-                  a = next_byte(), b = next_byte();
+    const uint8_t type = (uint8_t)(1 + next_byte() % GVMI_WIRE_SNAPSHOT_READ),
+                  slot = next_byte() % 8, a = next_byte(), b = next_byte();
     const bool numbered = type != GVMI_WIRE_TAKEN && type != GVMI_WIRE_MAPPED &&
-                          type != GVMI_WIRE_UNMAPPED && type != GVMI_WIRE_BYE;
+                          type != GVMI_WIRE_UNMAPPED && type != GVMI_WIRE_BYE &&
+                          type != GVMI_WIRE_SNAPSHOT_READ;
 
     gvmi_wire_start(&m, (gvmi_wire_type)type, numbered ? ++c->next_request : 0);
     m.body.CLOSE.slot = slot; /* first in all bodies that have one */
     fill_body(&m, a, b);
+    if (type == GVMI_WIRE_SNAPSHOT_READ)
+        c->snapshot_sent = false;
     send_message(c, &m);
 }
 
@@ -566,10 +570,13 @@ static void greet(client *c)
 /* Every client reads what it was sent, sooner or later. */
 static void read_snapshots(void)
 {
+    static gvmi_wire_message m;
+
     for (uint32_t i = 0; i < MACHINE_CLIENTS; i++)
         if (w.clients[i].snapshot_sent) {
             w.clients[i].snapshot_sent = false;
-            gvmi_machine_snapshot_read(w.machine, w.clients[i].number);
+            gvmi_wire_start(&m, GVMI_WIRE_SNAPSHOT_READ, 0);
+            send_message(&w.clients[i], &m);
         }
 }
 

@@ -49,7 +49,7 @@ static void fill_client(gvmi_wire_message *m)
     case GVMI_WIRE_GET_METADATA:
     case GVMI_WIRE_CLOSE:
     case GVMI_WIRE_GET_INFO: m->body.CLOSE.slot = 10; break;
-    default: break; /* SNAPSHOT and BYE have nothing to say */
+    default: break; /* SNAPSHOT, SNAPSHOT_READ and BYE have nothing to say */
     }
 }
 
@@ -117,7 +117,7 @@ void wire_sample(gvmi_wire_type type, gvmi_wire_message *out)
 {
     const bool unnumbered = type == GVMI_WIRE_TAKEN || type == GVMI_WIRE_MAPPED ||
                             type == GVMI_WIRE_UNMAPPED || type == GVMI_WIRE_BYE ||
-                            type == GVMI_WIRE_MAP;
+                            type == GVMI_WIRE_SNAPSHOT_READ || type == GVMI_WIRE_MAP;
 
     gvmi_wire_start(out, type, unnumbered ? 0 : 0x1122334455667788);
     if (type < GVMI_WIRE_WELCOME)

@@ -228,6 +228,16 @@ static bool lease_never_granted(int fd)
     return raw_say_message(fd, &message);
 }
 
+static bool snapshot_never_sent(int fd)
+{
+    gvmi_wire_message message;
+
+    if (!raw_say_hello(fd))
+        return false;
+    gvmi_wire_start(&message, GVMI_WIRE_SNAPSHOT_READ, 0);
+    return raw_say_message(fd, &message);
+}
+
 /* Heads of the right form, bodies of anything. */
 static bool random_messages(int fd)
 {
@@ -392,6 +402,7 @@ void test_abuses(uint64_t first_seed)
         {"MAPPED of a slot that cannot be", slot_beyond, true, 2},
         {"UNMAPPED of a slot that is not open", slot_unmapped, false, 2},
         {"TAKEN of a lease never granted", lease_never_granted, true, 2},
+        {"SNAPSHOT_READ of a snapshot never sent", snapshot_never_sent, true, 2},
         {"messages of random contents", random_messages, false, 100},
         {"messages with hundreds of fds", flood_of_fds, true, 3},
         {"snapshots asked for and never read", flood_of_snapshots, true, 1},

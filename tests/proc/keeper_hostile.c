@@ -23,6 +23,7 @@
 #define FLOOD_OBJECTS_EACH 4096u /* GVM_OBJECTS_OPEN_MAX */
 #define FLOOD_CONNECTIONS_MAX 1100u
 #define SNAPSHOT_OBJECTS 300u
+#define SNAPSHOTS_KEPT 200u
 #define BATCH 64u /* requests sent before their replies are read */
 #define GROW_BATCH 1024u
 #define STORM_RINGS 10000u
@@ -184,7 +185,7 @@ static bool is_end(uint32_t type)
 static bool has_reply(uint32_t type)
 {
     return type != GVMI_WIRE_BYE && type != GVMI_WIRE_TAKEN && type != GVMI_WIRE_MAPPED &&
-           type != GVMI_WIRE_UNMAPPED;
+           type != GVMI_WIRE_UNMAPPED && type != GVMI_WIRE_SNAPSHOT_READ;
 }
 
 /* ---- floods */
@@ -256,6 +257,24 @@ static void flood_snapshots(hostile *h)
         raw_end(&h->client);
         proc_pause_ms(PAUSE_MS);
     }
+}
+
+/* Snapshots whose descriptors it keeps. */
+static void keep_snapshots(hostile *h)
+{
+    gvmi_wire_message m, reply;
+    bool open = begin(h);
+
+    h->client.keeps = true;
+    for (unsigned i = 0; i < SNAPSHOT_OBJECTS && open && !over(h); i++) {
+        start_create(&m, CHUNK_BYTES, 0);
+        open = raw_call(&h->client, &m, CALL_WAIT_MS, &reply) && reply.head.type == GVMI_WIRE_OPENED;
+    }
+    for (unsigned i = 0; i < SNAPSHOTS_KEPT && open && !over(h); i++) {
+        gvmi_wire_start(&m, GVMI_WIRE_SNAPSHOT, 0);
+        open = raw_call(&h->client, &m, CALL_WAIT_MS, &reply);
+    }
+    hold_on(h);
 }
 
 /* Growths of a large object, while what it owns already is more than there is room for. */

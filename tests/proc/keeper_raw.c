@@ -184,6 +184,11 @@ static void answer(raw_client *c, const gvmi_wire_message *message)
 {
     gvmi_wire_message mapped;
 
+    if (message->head.type == GVMI_WIRE_SNAPSHOT_IS) {
+        gvmi_wire_start(&mapped, GVMI_WIRE_SNAPSHOT_READ, 0);
+        (void)raw_say_message(c->fd, &mapped);
+        return;
+    }
     gvmi_wire_start(&mapped, GVMI_WIRE_MAPPED, 0);
     mapped.body.MAPPED.address = RAW_ADDRESS;
     if (message->head.type == GVMI_WIRE_OPENED) {
@@ -204,7 +209,8 @@ bool raw_receive(raw_client *c, int timeout_ms, gvmi_wire_message *out)
 
     if (!receive(c, timeout_ms, out, fds, &fd_count))
         return false;
-    close_all(fds, fd_count);
+    if (!c->keeps)
+        close_all(fds, fd_count);
     if (!c->silent)
         answer(c, out);
     return true;

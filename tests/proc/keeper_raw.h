@@ -40,7 +40,8 @@ typedef struct raw_client {
     int doorbell;
     gvmi_lease_slot *leases; /* GVM_OBJECTS_OPEN_MAX of each */
     const gvmi_permit_slot *permits;
-    bool silent; /* answers neither OPENED nor MAP */
+    bool silent; /* answers neither OPENED nor MAP nor SNAPSHOT_IS */
+    bool keeps;  /* leaves open what messages bring, until the process ends */
     uint64_t requests;
     size_t len; /* of what came and makes no whole message yet */
     unsigned fd_count;
@@ -53,7 +54,7 @@ bool raw_begin(raw_client *c, const char *path);
 void raw_end(raw_client *c);
 
 /* The next message; its descriptors are closed. False: none within the time, the keeper closed, or
- * what it sent is malformed. OPENED and MAP are answered unless the client is silent. */
+ * what it sent is malformed. OPENED, MAP and SNAPSHOT_IS are answered unless the client is silent. */
 bool raw_receive(raw_client *c, int timeout_ms, gvmi_wire_message *out);
 
 /* Sends a request under a new number, and waits for the reply with that number. */

@@ -116,7 +116,7 @@ int sleepers_run(uint64_t seed);
     X(flood_objects) X(flood_snapshots) X(flood_growths) X(flood_connections) \
     X(connect_and_close) X(stay_silent) X(say_random_bytes) X(say_random_messages) \
     X(forge_words) X(forge_writer) X(answer_nothing) X(answer_in_disorder) X(ring_doorbells) \
-    X(fork_and_exec) X(send_descriptors) X(use_memory)
+    X(fork_and_exec) X(send_descriptors) X(use_memory) X(keep_snapshots)
 /* clang-format on */
 #define HOSTILE_ENUMERATOR(name) ACT_##name,
 typedef enum hostile_act { HOSTILE_ACTS(HOSTILE_ENUMERATOR) ACT_COUNT } hostile_act;

@@ -48,13 +48,13 @@ static void answer(world *w, process *p, const gvmi_wire_message *m)
 }
 
 static const gvmi_wire_type types[] = {
-    GVMI_WIRE_HELLO,        GVMI_WIRE_CREATE,  GVMI_WIRE_CREATE,   GVMI_WIRE_OPEN,
-    GVMI_WIRE_OPEN,         GVMI_WIRE_GROW,    GVMI_WIRE_GROW,     GVMI_WIRE_SEAL,
-    GVMI_WIRE_PUBLISH,      GVMI_WIRE_DROP,    GVMI_WIRE_SET_MODE, GVMI_WIRE_ACQUIRE,
-    GVMI_WIRE_ACQUIRE,      GVMI_WIRE_ACQUIRE, GVMI_WIRE_TAKEN,    GVMI_WIRE_MAPPED,
-    GVMI_WIRE_CLOSE,        GVMI_WIRE_CLOSE,   GVMI_WIRE_SNAPSHOT, GVMI_WIRE_GET_INFO,
-    GVMI_WIRE_GET_METADATA, GVMI_WIRE_EVICT,   GVMI_WIRE_TRIM,     GVMI_WIRE_SET_QUOTA,
-    GVMI_WIRE_UNMAPPED};
+    GVMI_WIRE_HELLO,        GVMI_WIRE_CREATE,       GVMI_WIRE_CREATE,   GVMI_WIRE_OPEN,
+    GVMI_WIRE_OPEN,         GVMI_WIRE_GROW,         GVMI_WIRE_GROW,     GVMI_WIRE_SEAL,
+    GVMI_WIRE_PUBLISH,      GVMI_WIRE_DROP,         GVMI_WIRE_SET_MODE, GVMI_WIRE_ACQUIRE,
+    GVMI_WIRE_ACQUIRE,      GVMI_WIRE_ACQUIRE,      GVMI_WIRE_TAKEN,    GVMI_WIRE_MAPPED,
+    GVMI_WIRE_CLOSE,        GVMI_WIRE_CLOSE,        GVMI_WIRE_SNAPSHOT, GVMI_WIRE_GET_INFO,
+    GVMI_WIRE_GET_METADATA, GVMI_WIRE_EVICT,        GVMI_WIRE_TRIM,     GVMI_WIRE_SET_QUOTA,
+    GVMI_WIRE_UNMAPPED,     GVMI_WIRE_SNAPSHOT_READ};
 
 static void fill_named(world *w, gvmi_wire_message *m)
 {
@@ -142,7 +142,7 @@ bool abuse_step(world *w, process *p)
 
     if (p->hung_up || p->gone || w->quiet)
         return false;
-    if ((came = world_receive(p)) != NULL) {
+    if ((came = world_receive(w, p)) != NULL) {
         if (came->message == NULL)
             p->noticed = true;
         else if (came->message->head.type == GVMI_WIRE_MAP ||

@@ -846,7 +846,7 @@ static void take_packet(world *w, process *p)
         p->mapping = world_queue_take(&p->owed);
         p->mapper = MAPPER_OWED;
     } else {
-        p->mapping = world_receive(p);
+        p->mapping = world_receive(w, p);
         p->mapper = MAPPER_IDLE;
     }
 }

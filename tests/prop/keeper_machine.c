@@ -380,14 +380,14 @@ static void drop_all(world *w)
         while (p->out.first != NULL)
             world_deliver(w, p);
         while (p->in.first != NULL)
-            world_packet_free(w, world_receive(p));
+            world_packet_free(w, world_receive(w, p));
     }
     settle(w);
     w->empty = w->problem[0] == '\0';
     world_send(w, p, world_message(w, p, GVMI_WIRE_SNAPSHOT));
     world_deliver(w, p);
     while (p->in.first != NULL)
-        world_packet_free(w, world_receive(p));
+        world_packet_free(w, world_receive(w, p));
     client_bye(w, p);
     settle(w);
 }
@@ -456,10 +456,10 @@ static void free_process(world *w, process *p)
 {
     packet *at;
 
-    while ((at = world_receive(p)) != NULL)
+    while ((at = world_queue_take(&p->in)) != NULL)
         world_packet_free(w, at);
     p->in = p->out;
-    while ((at = world_receive(p)) != NULL)
+    while ((at = world_queue_take(&p->in)) != NULL)
         world_packet_free(w, at);
     p->in = p->owed;
     while ((at = world_receive(p)) != NULL)

@@ -504,7 +504,8 @@ void model_request(world *w, process *p, const gvmi_wire_message *message)
 
     switch (message->head.type) {
     case GVMI_WIRE_MAPPED: note_mapped(p, &message->body.MAPPED); return;
-    case GVMI_WIRE_UNMAPPED: return;
+    case GVMI_WIRE_UNMAPPED:
+    case GVMI_WIRE_SNAPSHOT_READ: return;
     case GVMI_WIRE_TAKEN:
         if (message->body.TAKEN.slot < GVM_OBJECTS_OPEN_MAX &&
             p->known[message->body.TAKEN.slot].owed > 0)

@@ -302,7 +302,8 @@ gvmi_wire_message *world_message(world *w, process *p, gvmi_wire_type type)
 {
     gvmi_wire_message *message = must(malloc(sizeof *message));
     const bool numbered = type != GVMI_WIRE_TAKEN && type != GVMI_WIRE_MAPPED &&
-                          type != GVMI_WIRE_UNMAPPED && type != GVMI_WIRE_BYE;
+                          type != GVMI_WIRE_UNMAPPED && type != GVMI_WIRE_BYE &&
+                          type != GVMI_WIRE_SNAPSHOT_READ;
 
     (void)w;
     gvmi_wire_start(message, type, numbered ? ++p->next_request : 0);
@@ -323,9 +324,13 @@ void world_send(world *w, process *p, gvmi_wire_message *message)
     world_queue_add(&p->out, sent);
 }
 
-packet *world_receive(process *p)
+packet *world_receive(world *w, process *p)
 {
-    return world_queue_take(&p->in);
+    packet *came = world_queue_take(&p->in);
+
+    if (came != NULL && came->message != NULL && came->message->head.type == GVMI_WIRE_SNAPSHOT_IS)
+        world_send(w, p, world_message(w, p, GVMI_WIRE_SNAPSHOT_READ));
+    return came;
 }
 
 /* ---- actions */
@@ -525,7 +530,7 @@ static void action_forget(world *w, const gvmi_action *action)
     gvmi_machine_exited(w->machine, p->client);
 }
 
-/* Pieces of a snapshot are put together, and count as read at once. */
+/* Pieces of a snapshot are put together. */
 static void action_snapshot(world *w, gvmi_action *action)
 {
     process *p = process_of(w, action->client);
@@ -551,7 +556,6 @@ static void action_snapshot(world *w, gvmi_action *action)
     p->snapshot = NULL;
     p->snapshot_len = 0;
     action_send(w, action);
-    gvmi_machine_snapshot_read(w->machine, p->client);
 }
 
 /* Takes out and does what the latest event led to. */

@@ -267,7 +267,7 @@ bool world_job_step(world *w); /* starts or ends a job; false: there is none */
 /* ---- processes, from outside */
 void world_send(world *w, process *p, gvmi_wire_message *message); /* takes the message over */
 gvmi_wire_message *world_message(world *w, process *p, gvmi_wire_type type);
-packet *world_receive(process *p); /* NULL: nothing; the caller frees it */
+packet *world_receive(world *w, process *p); /* NULL: nothing; the caller frees it */
 void world_queue_add(queue *q, packet *p);
 packet *world_queue_take(queue *q); /* NULL: it is empty */
 void world_hang_up(world *w, process *p);

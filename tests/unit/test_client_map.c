@@ -752,6 +752,7 @@ static int send_snapshot(fake *f, const char *bytes, size_t len, uint64_t value)
     message = reply(f, GVMI_WIRE_SNAPSHOT_IS);
     message.body.SNAPSHOT_IS.value = value;
     TRY_LINE(send_message(f, &message, &fd, 1));
+    TRY_LINE(receive(f, GVMI_WIRE_SNAPSHOT_READ));
     close(fd);
     return 0;
 }
@@ -776,7 +777,6 @@ static int script_snapshots(fake *f)
         len = write_snapshot(bytes, 0, &head);
         TRY_LINE(send_snapshot(f, bytes, len, len));
     }
-    TRY_LINE(send_snapshot(f, bytes, 40, 4096)); /* the file is shorter than said */
     TRY_LINE(send_snapshot(f, bytes, 40, 8));
     TRY_LINE(send_snapshot(f, bytes, 40, UINT64_MAX));
     TRY_LINE(receive(f, GVMI_WIRE_SNAPSHOT)); /* no file */
@@ -784,7 +784,10 @@ static int script_snapshots(fake *f)
     message = reply(f, GVMI_WIRE_SNAPSHOT_IS);
     message.body.SNAPSHOT_IS.value = 4096;
     TRY_LINE(send_message(f, &message, ends, 1));
+    TRY_LINE(receive(f, GVMI_WIRE_SNAPSHOT_READ));
     close(ends[0]), close(ends[1]);
+    TRY_LINE(send_snapshot(f, bytes, 40, 4096)); /* the file is shorter than said: it was taken back */
+    TRY_LINE(send_snapshot(f, bytes, 0, 4096));
     return serve_end(f);
 }
 
@@ -807,8 +810,11 @@ static int take_snapshots(void *arg)
         gvm_keeper_snapshot_destroy(snapshot);
     }
     snapshot = NULL;
-    for (int i = 0; i < HOSTILE_COUNT + 4; i++)
+    for (int i = 0; i < HOSTILE_COUNT + 3; i++)
         EXPECT(fails_with(gvm_keeper_get_snapshot(keeper, &snapshot), GVM_E_FORMAT, "snapshot"));
+    for (int i = 0; i < 2; i++)
+        EXPECT(fails_with(gvm_keeper_get_snapshot(keeper, &snapshot), GVM_E_KEEPER,
+                          "took its snapshot back"));
     EXPECT(snapshot == NULL);
     gvm_keeper_snapshot_destroy(NULL);
     return close_all(&f, keeper, NULL);

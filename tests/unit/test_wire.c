@@ -52,7 +52,7 @@ static const row *row_of(uint16_t type)
 static bool has_number(uint16_t type)
 {
     return type != GVMI_WIRE_TAKEN && type != GVMI_WIRE_MAPPED && type != GVMI_WIRE_UNMAPPED &&
-           type != GVMI_WIRE_BYE && type != GVMI_WIRE_MAP;
+           type != GVMI_WIRE_SNAPSHOT_READ && type != GVMI_WIRE_BYE && type != GVMI_WIRE_MAP;
 }
 
 static packet pack(uint16_t type)
@@ -426,6 +426,7 @@ static const change breaks[] = {
     IN(CLOSE, slot, GVM_OBJECTS_OPEN_MAX),
     IN(CLOSE, reserved, 1),
     IN(SNAPSHOT, reserved, 1),
+    IN(SNAPSHOT_READ, reserved, 1),
     IN(GET_INFO, slot, GVM_OBJECTS_OPEN_MAX),
     IN(GET_INFO, reserved, 1),
     IN(TRIM, reserved, 1),
