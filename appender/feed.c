@@ -17,9 +17,8 @@
  */
 #include "appender/appender.h"
 
-#include <time.h>
-
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/size.h"
 
@@ -27,10 +26,7 @@
 
 int64_t gvmi_append_now_us(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    return gvmi_now_ns() / 1000;
 }
 
 static uint64_t lesser(uint64_t a, uint64_t b)

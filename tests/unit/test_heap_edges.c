@@ -8,7 +8,8 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 /* ---- a program that frees what is not its own any more */
 
@@ -30,14 +31,14 @@ static void *free_whatever_is_there(void *arg)
 /* A free of a block that another thread is resizing: one of the two is told, nothing breaks. */
 static void free_beside_a_resize_breaks_nothing(void **state)
 {
-    const time_t enough = time(NULL) + 5; /* where processors are few, rounds are long */
+    const int64_t enough_ns = gvmi_deadline_ns(5000); /* where processors are few, rounds are long */
     pthread_t thread;
     void *ptr;
 
     (void)state;
     atomic_store(&over, false);
     assert_int_equal(pthread_create(&thread, NULL, free_whatever_is_there, NULL), 0);
-    for (int round = 0; round < 1500 && time(NULL) < enough; round++) {
+    for (int round = 0; round < 1500 && gvmi_now_ns() < enough_ns; round++) {
         ptr = alloc(3 * UNIT);
         atomic_store(&target, ptr);
         while (gvm_heap_resize(heap, ptr, UNIT) == GVM_OK &&

@@ -442,10 +442,15 @@ GVM_SOFT_LOAD_STORE(32, _system)
 GVM_SOFT_LOAD_STORE(64, _system)
 #undef GVM_SOFT_LOAD_STORE
 
+#ifndef CLOCK_MONOTONIC /* <time.h> declares it for POSIX only, and C11 has no clock that cannot be set back */
+int clock_gettime(int clock, struct timespec *t);
+#define CLOCK_MONOTONIC 1
+#endif
+
 GVM_DEVICE uint64_t gvm_clock_ns(void)
 {
     struct timespec t;
-    timespec_get(&t, TIME_UTC);
+    clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
