@@ -208,7 +208,6 @@ struct gvm_heap {
     alignas(GVMI_HEAP_LINE) gvmi_mutex lock;
     gvm_device *device;
     gvm_heap_kind kind;
-    unsigned forks; /* of heap.c's count, when it was made */
     bool unshared;
     bool whole; /* a segment is one chunk, which comes and goes with it */
     uint64_t segment_bytes, limit_bytes, reserve_bytes, shelf_bytes;

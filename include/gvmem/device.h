@@ -11,7 +11,8 @@
  * GPU.
  *
  * Threads: any thread may call. As with CUDA itself, a child made by fork() must not use devices
- * that its parent opened.
+ * that its parent opened: in the child, calls on any object of the parent (devices, buffers, vectors,
+ * heaps, appenders, shares) return GVM_E_FOREIGN and wait for nothing.
  * Ownership: each gvm_device_open() is ended by one gvm_device_close(); buffers keep their device
  * alive by themselves.
  */
