@@ -253,6 +253,8 @@ gvm_status gvm_device_open(int32_t ordinal, gvm_device **out)
         return gvmi_fail(GVM_E_NODEVICE, "no device %d: there are %d, numbered from 0",
                          (int)ordinal, (int)count);
     gvmi_lock(&lock);
+    if (alive[ordinal] != NULL && gvmi_device_was_reset(alive[ordinal]))
+        alive[ordinal] = NULL; /* who has it may still close it; what is opened now is another */
     if (alive[ordinal] == NULL)
         status = device_create(ordinal, &alive[ordinal]);
     else if (alive[ordinal]->openings == 0) /* closed, kept alive by buffers: make its handle known again */
@@ -272,7 +274,9 @@ static void release_locked(gvm_device *device)
 
     if (__atomic_sub_fetch(&device->references, 1, __ATOMIC_ACQ_REL) > 0)
         return;
-    alive[device->info.ordinal] = NULL;
+    if (alive[device->info.ordinal] == device)
+        alive[device->info.ordinal] = NULL;
+    (void)gvmi_device_was_reset(device); /* then nothing is freed by its address, which may be another's now */
     unload_rooms(device);
     gvmi_chunk_cache_destroy(device->cache);
     stop_context(device);
@@ -329,10 +333,44 @@ void gvmi_device_release(gvm_device *device)
     gvmi_unlock(&lock);
 }
 
+static bool is_lost(const gvm_device *device)
+{
+    return __atomic_load_n(&device->lost, __ATOMIC_ACQUIRE);
+}
+
+gvm_status gvmi_device_fail_reset(const gvm_device *device)
+{
+    return gvmi_fail(GVM_E_LOST,
+                     "the context of device %d was reset: destroy what was made on the device, close and "
+                     "open it",
+                     device->info.ordinal);
+}
+
+bool gvmi_device_was_reset(gvm_device *device)
+{
+    CUcontext context;
+    CUresult result;
+
+    if (is_lost(device))
+        return true;
+    result = gvmi_cu->cuCtxPushCurrent(device->context);
+    if (result == CUDA_SUCCESS) {
+        result = gvmi_cu->cuStreamQuery(device->stream);
+        gvmi_cu->cuCtxPopCurrent(&context);
+    }
+    if (result != CUDA_ERROR_CONTEXT_IS_DESTROYED && result != CUDA_ERROR_INVALID_HANDLE)
+        return false;
+    __atomic_store_n(&device->lost, true, __ATOMIC_RELEASE);
+    return true;
+}
+
 gvm_status gvmi_device_enter(const gvm_device *device)
 {
-    CUresult result = gvmi_cu->cuCtxPushCurrent(device->context);
+    CUresult result;
 
+    if (is_lost(device))
+        return gvmi_device_fail_reset(device);
+    result = gvmi_cu->cuCtxPushCurrent(device->context);
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuCtxPushCurrent", "cannot use the context of device %d",
                                 device->info.ordinal);
@@ -341,8 +379,12 @@ gvm_status gvmi_device_enter(const gvm_device *device)
 
 bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered)
 {
-    const CUresult result = gvmi_cu->cuCtxPushCurrent(device->context);
+    CUresult result;
 
+    *entered = false;
+    if (is_lost(device))
+        return false;
+    result = gvmi_cu->cuCtxPushCurrent(device->context);
     *entered = result == CUDA_SUCCESS;
     return result != CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
