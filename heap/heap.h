@@ -27,8 +27,8 @@
  * block lies on. What a block is (size, address, arena) may be relied on by who took it out of USED,
  * not before: a stale pointer's block may be given again, elsewhere even, between two looks at it.
  *
- * Locks: the heap's, rank HEAP, then claims of shelves (spinning; an owner that has its claim never
- * waits for anything), then those of the memory below. Whoever holds the lock and all claims sees
+ * Locks: the heap's, rank HEAP, then claims of shelves (looking again, with pauses; an owner that has its claim
+ * never waits for anything), then those of the memory below. Whoever holds the lock and all claims sees
  * everything stand still.
  *
  * H1  The blocks of a segment, and its free blocks, tile it.

@@ -1,6 +1,7 @@
 /* heap/: what a heap does at its edges: programs that free twice at the same time, streams that are
  * busy, drivers that refuse, sizes at their bounds. On the software GPU.
  */
+#include "heap/heap.h"
 #include "tests/unit/heap_stand.h"
 
 #include <pthread.h>
@@ -50,6 +51,58 @@ static void free_beside_a_resize_breaks_nothing(void **state)
     atomic_store(&over, true);
     assert_int_equal(pthread_join(thread, NULL), 0);
     check();
+}
+
+/* ---- claims */
+
+static gvmi_shelf claimed;
+static atomic_int waiter; /* its thread's number */
+
+static void *wait_for_claim(void *arg)
+{
+    (void)arg;
+    atomic_store(&waiter, (int)syscall(SYS_gettid));
+    gvmi_shelf_claim_locked(&claimed);
+    gvmi_shelf_release(&claimed);
+    return NULL;
+}
+
+/* How often the kernel says that a thread slept; a yield does not count. */
+static long sleeps_of(int thread)
+{
+    char path[64], line[200];
+    long sleeps = 0;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", thread);
+    file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "voluntary_ctxt_switches: %ld", &sleeps) == 1)
+            break;
+    if (file != NULL)
+        fclose(file);
+    return sleeps;
+}
+
+/* An owner of a lower priority runs only while who waits for it sleeps. */
+static void thread_that_waits_for_a_claim_sleeps(void **state)
+{
+    const int64_t until_ns = gvmi_deadline_ns(20000);
+    const struct timespec pause = {0, 1000000};
+    pthread_t thread;
+    long sleeps = 0;
+
+    (void)state;
+    assert_true(gvmi_shelf_claim(&claimed));
+    atomic_store(&waiter, 0);
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_claim, NULL), 0);
+    while (sleeps < 10 && gvmi_now_ns() < until_ns) {
+        nanosleep(&pause, NULL);
+        sleeps = atomic_load(&waiter) != 0 ? sleeps_of(atomic_load(&waiter)) : 0;
+    }
+    gvmi_shelf_release(&claimed);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(sleeps >= 10);
 }
 
 /* ---- shelves */
@@ -480,6 +533,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(largest_shelf_can_be_filled),
+        cmocka_unit_test(thread_that_waits_for_a_claim_sleeps),
         cmocka_unit_test(stream_end_lets_others_in_while_it_waits),
         cmocka_unit_test(usage_needs_tags_as_long_as_their_blocks),
         TEST(free_beside_a_resize_breaks_nothing),
