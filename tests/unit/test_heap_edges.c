@@ -53,6 +53,88 @@ static void free_beside_a_resize_breaks_nothing(void **state)
     check();
 }
 
+/* ---- runs of free units */
+
+#define SEGMENT_UNITS 65536u
+
+static bool walk(const uint64_t *map, uint32_t all, uint32_t units, uint32_t *first)
+{
+    uint32_t length = 0;
+
+    for (uint32_t i = 0; i < all; i++) {
+        length = (map[i / 64] >> i % 64 & 1) != 0 ? length + 1 : 0;
+        if (length == units) {
+            *first = i + 1 - units;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Segments of a gigabyte and of 64 MiB, from all free to nearly nothing, in pieces of all sizes. */
+static void run_found_is_the_lowest_that_a_walk_finds(void **state)
+{
+    static const uint32_t sizes[] = {SEGMENT_UNITS, 4096};
+    static gvmi_buddy buddy;
+    unsigned seed = 1;
+
+    (void)state;
+    for (unsigned round = 0; round < 3000; round++) {
+        const uint32_t all = sizes[round / 1500];
+        const uint32_t most = round % 3 == 0 ? 3000 : round % 3 == 1 ? 200 : 8;
+        const uint32_t at = (uint32_t)rand_r(&seed) % all, more = 1 + (uint32_t)rand_r(&seed) % most;
+        const uint32_t end = at + more < all ? at + more : all;
+        uint32_t units, found = 0, wanted = 0, first = at, stop;
+
+        if (round % 1500 == 0)
+            gvmi_buddy_init(&buddy, all, 7);
+        while (first < end) { /* what is free is taken, what is not becomes free */
+            const bool is_free = gvmi_buddy_is_free(&buddy, first, first + 1);
+
+            for (stop = first + 1; stop < end && gvmi_buddy_is_free(&buddy, stop, stop + 1) == is_free;)
+                stop++;
+            (is_free ? gvmi_buddy_take : gvmi_buddy_free)(&buddy, first, stop);
+            first = stop;
+        }
+        for (unsigned i = 0; i < 3; i++) {
+            units = 1 + (uint32_t)rand_r(&seed) % (i == 0 ? 70 : i == 1 ? 3000 : all / 2);
+            assert_int_equal(gvmi_buddy_lowest_run(&buddy, units, &found),
+                             walk(buddy.map, all, units, &wanted));
+            assert_int_equal(found, wanted);
+        }
+        assert_true(round % 100 != 0 || gvmi_runs_check(&buddy.runs, buddy.map));
+    }
+}
+
+/* Every other unit is free, and one of them changes before each search, so that no answer is one that was kept. A walk
+ * takes 300 us and more; of many searches the quickest is that of which no time was taken by others. */
+static void run_in_a_fragmented_segment_is_found_without_a_walk(void **state)
+{
+    enum { SEARCHES = 50, AT_MOST_NS = 100000 };
+    static gvmi_buddy buddy;
+    int64_t least_ns = INT64_MAX;
+    uint32_t first;
+
+    (void)state;
+    gvmi_buddy_init(&buddy, SEGMENT_UNITS, 7);
+    for (uint32_t unit = 0; unit < SEGMENT_UNITS; unit += 2)
+        gvmi_buddy_take(&buddy, unit, unit + 1);
+    assert_false(gvmi_buddy_lowest_run(&buddy, 2, &first));
+    for (uint32_t i = 0; i < SEARCHES; i++) {
+        const uint32_t unit = 2 * (i * 641 % (SEGMENT_UNITS / 2)) + 1;
+        const int64_t start_ns = gvmi_now_ns();
+        int64_t took_ns;
+
+        gvmi_buddy_take(&buddy, unit, unit + 1);
+        assert_false(gvmi_buddy_lowest_run(&buddy, 2, &first));
+        gvmi_buddy_free(&buddy, unit, unit + 1);
+        assert_false(gvmi_buddy_lowest_run(&buddy, 2, &first));
+        took_ns = gvmi_now_ns() - start_ns;
+        least_ns = took_ns < least_ns ? took_ns : least_ns;
+    }
+    assert_true(least_ns < AT_MOST_NS);
+}
+
 /* ---- claims */
 
 static gvmi_shelf claimed;
@@ -533,6 +615,8 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(largest_shelf_can_be_filled),
+        cmocka_unit_test(run_found_is_the_lowest_that_a_walk_finds),
+        cmocka_unit_test(run_in_a_fragmented_segment_is_found_without_a_walk),
         cmocka_unit_test(thread_that_waits_for_a_claim_sleeps),
         cmocka_unit_test(stream_end_lets_others_in_while_it_waits),
         cmocka_unit_test(usage_needs_tags_as_long_as_their_blocks),
