@@ -59,7 +59,7 @@ static gvm_status read_attribute(CUdevice cu, CUdevice_attribute attribute, cons
 static gvm_status read_attributes(gvm_device *device)
 {
     gvm_device_info *info = &device->info;
-    int vmm, fd, host, fabric, ipc;
+    int vmm, fd, host, fabric, ipc, rdma;
     const struct {
         CUdevice_attribute attribute;
         const char *name;
@@ -70,6 +70,7 @@ static gvm_status read_attributes(gvm_device *device)
         ROW(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, &fd),
         ROW(HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &host),
         ROW(HANDLE_TYPE_FABRIC_SUPPORTED, &fabric),
+        ROW(GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, &rdma),
         ROW(IPC_EVENT_SUPPORTED, &ipc), /* the test that cuIpcGetMemHandle's manual gives */
         ROW(HOST_NUMA_ID, &device->host_numa_id),
         ROW(COMPUTE_CAPABILITY_MAJOR, &info->compute_major),
@@ -91,6 +92,7 @@ static gvm_status read_attributes(gvm_device *device)
     info->share_fd = info->vmm && fd != 0;
     info->host_tier = info->vmm && host != 0;
     info->fabric = fabric != 0;
+    device->rdma = info->vmm && rdma != 0;
     info->share_legacy = ipc != 0;
     if (device->host_numa_id < 0) /* no NUMA on this machine: node 0 is all there is */
         device->host_numa_id = 0;
@@ -127,7 +129,8 @@ static gvm_status read_identity(gvm_device *device)
 static gvm_status read_granularity(gvm_device *device)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, device->info.ordinal}};
+                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, device->info.ordinal},
+                                .allocFlags = {.gpuDirectRDMACapable = device->rdma}};
     size_t granularity = 0;
     CUresult result;
 

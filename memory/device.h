@@ -21,6 +21,7 @@ struct gvm_device {
     CUcontext context;    /* primary, retained */
     CUstream stream;      /* non-blocking; for work that the library waits for itself */
     gvm_device_info info; /* what never changes; free_bytes and cached_bytes are 0 here */
+    bool rdma;            /* network cards reach chunks that are made for that */
     int host_numa_id;     /* where HOST_NUMA handles are made */
     gvmi_chunk_cache *cache;
     struct gvmi_kernel_set *kernels;  /* loaded by kernels/ on first use */
