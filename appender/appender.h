@@ -61,8 +61,9 @@ typedef struct gvmi_append_feed {
     uint64_t step_chunks;               /* of the next commit at most */
     uint64_t asked, need;               /* positions, the highest that the device told */
     bool front_last;                    /* the latest commit was at the front */
-    bool ahead_over; /* only what is needed is tried from here on: committing ahead has failed */
-    bool refused;    /* told so; reason says why */
+    bool ahead_over;   /* the launch gets only what it needs: the one before was granted nothing */
+    bool ahead_failed; /* committing what is asked now has failed: tried again when more is asked */
+    bool refused;      /* told so; reason says why */
     gvm_status reason;
     int64_t begun_us;
     uint64_t commits, commit_us, first_us;  /* since begin */

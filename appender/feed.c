@@ -11,15 +11,15 @@
  *
  * Each step is at most twice the one before, up to the limit of the options: a small result commits
  * little, a large one is not kept by one call a chunk. A step that fails is tried again with a
- * single chunk before anybody is refused.
+ * single chunk before anybody is refused. What fails and is not needed is tried again when more is asked, which is
+ * at most once for each step of memory: on a full device the driver is not called again and again.
  *
  * What the device tells is data: it is brought within the limits, and never taken back.
  */
 #include "appender/appender.h"
 
-#include <time.h>
-
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/size.h"
 
@@ -27,10 +27,7 @@
 
 int64_t gvmi_append_now_us(void)
 {
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (int64_t)now.tv_sec * 1000000 + now.tv_nsec / 1000;
+    return gvmi_now_ns() / 1000;
 }
 
 static uint64_t lesser(uint64_t a, uint64_t b)
@@ -129,7 +126,7 @@ static bool lacks_first(const gvm_appender *a, bool front)
     const gvmi_append_feed *f = &a->feed;
     const uint64_t spare = has_both_ends(a) && a->chunk_count > 1 ? 1 : 0;
 
-    if (f->ahead_over || chunks_left(a) <= spare)
+    if (f->ahead_over || f->ahead_failed || chunks_left(a) <= spare)
         return false;
     if (front)
         return a->row_bytes > 0 && f->front_chunks == 0;
@@ -145,6 +142,7 @@ void gvmi_append_feed_begin(gvm_appender *a)
     f->need = 0;
     f->asked = raise_position(a, 0, first_asked(a));
     f->ahead_over = a->stuck;
+    f->ahead_failed = false;
     f->refused = false;
     f->reason = GVM_OK;
     f->commits = f->commit_us = f->first_us = 0;
@@ -250,7 +248,7 @@ static void commit(gvm_appender *a, bool front, uint64_t count, bool needed)
     } else if (needed) {
         refuse(a, status);
     } else {
-        f->ahead_over = true;
+        f->ahead_failed = true;
     }
 }
 
@@ -258,9 +256,12 @@ static void listen(gvm_appender *a, uint64_t *told)
 {
     gvmi_append_feed *f = &a->feed;
     const gvm_append_mail *mail = a->slot.mail;
+    const uint64_t asked = f->asked;
 
     *told = __atomic_load_n(&mail->asked, __ATOMIC_ACQUIRE);
-    f->asked = raise_position(a, f->asked, *told);
+    f->asked = raise_position(a, asked, *told);
+    if (f->asked != asked)
+        f->ahead_failed = false;
     f->need = raise_position(a, f->need, __atomic_load_n(&mail->need, __ATOMIC_ACQUIRE));
 }
 
@@ -299,7 +300,7 @@ bool gvmi_append_feed_step(gvm_appender *a)
     }
     /* What is asked ahead takes nothing that is needed, and goes with what is needed at its end. */
     beyond = front + back + (has_both_ends(a) ? 1 : 0);
-    beyond = left > beyond && !f->ahead_over ? left - beyond : 0;
+    beyond = left > beyond && !f->ahead_over && !f->ahead_failed ? left - beyond : 0;
     ahead_front = lesser(missing_front(a, f->asked), front + beyond);
     ahead_back = lesser(missing_back(a, f->asked), back + beyond);
     if (!needed && ahead_front == 0 && ahead_back == 0) {

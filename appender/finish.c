@@ -106,6 +106,8 @@ static gvm_status move_words(gvm_appender *a, bool to_device)
     if (result != CUDA_SUCCESS && status == GVM_OK)
         status = gvmi_driver_fail(result, "cuStreamSynchronize", "cannot copy an appender's words");
     gvmi_device_leave();
+    if (status == GVM_E_DRIVER && gvmi_device_was_reset(device))
+        status = gvmi_device_fail_reset(device);
     return status;
 }
 

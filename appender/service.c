@@ -24,10 +24,10 @@
 #include <errno.h>
 #include <sched.h>
 #include <signal.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 
 #define SPIN_US 2000 /* after the last thing that was asked */
@@ -42,7 +42,7 @@ static pid_t owner; /* atomic: whose the thread is; a child made by fork() has n
 static pthread_t thread;
 
 static gvmi_mutex lock = GVMI_MUTEX_INIT(GVMI_RANK_APPENDER_LIST);
-static pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t wake;                            /* made when the first device joins */
 static pthread_cond_t left = PTHREAD_COND_INITIALIZER; /* serving, or paying, has changed */
 static TAILQ_HEAD(, gvm_appender) list = TAILQ_HEAD_INITIALIZER(list);
 static const gvm_appender *serving;
@@ -107,15 +107,7 @@ static bool pay_locked(void)
 
 static void nap_locked(int64_t us)
 {
-    struct timespec until;
-
-    clock_gettime(CLOCK_REALTIME, &until);
-    until.tv_nsec += us * 1000;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
-    pthread_cond_timedwait(&wake, &lock.mutex, &until);
+    (void)gvmi_wait_until(&wake, &lock, gvmi_now_ns() + us * 1000);
 }
 
 static void *run(void *unused)
@@ -187,8 +179,16 @@ gvm_status gvmi_append_service_start(void)
     return GVM_OK;
 }
 
+static void make_wake(void)
+{
+    gvmi_cond_init(&wake);
+}
+
 void gvmi_append_service_retain(void)
 {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, make_wake);
     __atomic_fetch_add(&devices, 1, __ATOMIC_RELAXED);
 }
 

@@ -3,6 +3,9 @@
  * I1  an entry in a tree has removing == false, or a thread inside gvmi_registry_remove() waiting
  *     for holders == 0.
  * I2  holders counts the threads between hold and drop.
+ *
+ * A child made by fork() starts with no entries and a lock that nobody holds: objects of the parent have locks
+ * that may be held for ever by threads that the child does not have, and no driver that works.
  */
 #define _GNU_SOURCE
 #include "base/registry.h"
@@ -34,6 +37,26 @@ static const char *const kind_names[GVMI_KIND_COUNT] = {
     "appender",
 };
 
+static void *parents[GVMI_KIND_COUNT]; /* the trees of the parent process: never looked at */
+static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
+
+static void after_fork_in_child(void)
+{
+    gvmi_mutex_init(&lock, GVMI_RANK_REGISTRY);
+    left = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    for (int kind = 0; kind < GVMI_KIND_COUNT; kind++) {
+        parents[kind] = trees[kind];
+        trees[kind] = NULL;
+        counts[kind] = 0;
+    }
+}
+
+static void watch_forks(void)
+{
+    /* Without memory for it a child is not protected from itself. */
+    (void)pthread_atfork(NULL, NULL, after_fork_in_child);
+}
+
 static int compare_keys(const void *a, const void *b)
 {
     const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
@@ -50,7 +73,9 @@ static item *find_locked(gvmi_kind kind, uint64_t key)
 
 static gvm_status fail_foreign(gvmi_kind kind, uint64_t key)
 {
-    return gvmi_fail(GVM_E_FOREIGN, "no such %s: %#llx (destroyed already, or not made by gvmem)",
+    return gvmi_fail(GVM_E_FOREIGN,
+                     "no such %s: %#llx (destroyed already, not made by gvmem, or made before fork() by "
+                     "the parent process)",
                      kind_names[kind], (unsigned long long)key);
 }
 
@@ -61,6 +86,7 @@ gvm_status gvmi_registry_add(gvmi_kind kind, uint64_t key, void *object)
 
     if (fresh == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a %s", kind_names[kind]);
+    pthread_once(&fork_once, watch_forks);
     *fresh = (item){.key = key, .object = object};
     gvmi_lock(&lock);
     node = (item **)tsearch(fresh, &trees[kind], compare_keys);

@@ -32,6 +32,9 @@ typedef enum gvmi_kind {
     GVMI_KIND_COUNT,
 } gvmi_kind;
 
+/* In a child made by fork() the entries of its parent are unknown, and no call here waits for a thread of the
+ * parent. */
+
 /* Makes an entry, held by nobody. GVM_E_NOMEM, or GVM_E_INVALID if there is one of that key. */
 gvm_status gvmi_registry_add(gvmi_kind kind, uint64_t key, void *object);
 

@@ -25,17 +25,13 @@ void *gvmi_heap_calloc_line(size_t bytes)
 /* ---- handles
  *
  * A child made by fork() has the heaps' pages, but no driver that works, and locks and claims may be
- * those of threads that it does not have. So it forgets its shelves, of which every short way begins,
- * and the long ways end at gvmi_heap_hold(); nothing of the parent's is waited for. */
+ * those of threads that it does not have. So it forgets its shelves, with which every short way begins,
+ * and the long ways end at gvmi_heap_hold(), because the registry forgets the parent's objects. */
 
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
-static atomic_uint forks;      /* from the process that made the first heap to this one */
-static atomic_bool heaps_here; /* made since the last of them */
 
 static void after_fork_in_child(void)
 {
-    atomic_fetch_add(&forks, 1);
-    atomic_store(&heaps_here, false);
     gvmi_shelf_mine = NULL;
 }
 
@@ -45,31 +41,13 @@ static void watch_forks(void)
     (void)pthread_atfork(NULL, NULL, after_fork_in_child);
 }
 
-static gvm_status fail_parents(void)
-{
-    return gvmi_fail(GVM_E_FOREIGN,
-                     "the heap is the parent process's: a child made by fork() cannot use it");
-}
-
 gvm_status gvmi_heap_hold(const gvm_heap *handle, gvm_heap **out)
 {
-    gvm_heap *heap;
     void *object;
-    gvm_status status;
+    const gvm_status status = gvmi_registry_hold(GVMI_KIND_HEAP, gvmi_key(handle), &object);
 
-    *out = NULL;
-    if (atomic_load(&forks) > 0 && !atomic_load(&heaps_here)) /* the registry may be locked, too */
-        return fail_parents();
-    status = gvmi_registry_hold(GVMI_KIND_HEAP, gvmi_key(handle), &object);
-    if (status != GVM_OK)
-        return status;
-    heap = object;
-    if (heap->forks != atomic_load(&forks)) {
-        gvmi_heap_drop(heap);
-        return fail_parents();
-    }
-    *out = heap;
-    return GVM_OK;
+    *out = object;
+    return status;
 }
 
 void gvmi_heap_drop(gvm_heap *heap)
@@ -150,11 +128,9 @@ gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *options, 
         goto fail_release;
     gvmi_mutex_init(&heap->lock, GVMI_RANK_HEAP);
     pthread_once(&fork_once, watch_forks);
-    heap->forks = atomic_load(&forks);
     status = gvmi_registry_add(GVMI_KIND_HEAP, gvmi_key(heap), heap);
     if (status != GVM_OK)
         goto fail_destroy_table;
-    atomic_store(&heaps_here, true);
     *out = heap;
     return GVM_OK;
 

@@ -1,6 +1,7 @@
 /* heap/heap.h - the heap inside the library.
  *
  *   segment.c   one segment's addresses: which are free, as a map and as a buddy's blocks
+ *   run.c       runs of its free units, found without a walk
  *   chunk.c     which of its chunks have users, and so memory; the reserve, and giving back
  *   place.c     which segment and where; new segments; blocks taken and given back
  *   table.c     address to segment, read without a lock
@@ -27,8 +28,8 @@
  * block lies on. What a block is (size, address, arena) may be relied on by who took it out of USED,
  * not before: a stale pointer's block may be given again, elsewhere even, between two looks at it.
  *
- * Locks: the heap's, rank HEAP, then claims of shelves (spinning; an owner that has its claim never
- * waits for anything), then those of the memory below. Whoever holds the lock and all claims sees
+ * Locks: the heap's, rank HEAP, then claims of shelves (looking again, with pauses; an owner that has its claim
+ * never waits for anything), then those of the memory below. Whoever holds the lock and all claims sees
  * everything stand still.
  *
  * H1  The blocks of a segment, and its free blocks, tile it.
@@ -89,6 +90,38 @@ typedef struct gvmi_block {
     struct gvmi_block *next; /* on a shelf, or waiting */
 } gvmi_block;
 
+/* ---- run.c */
+
+#define GVMI_HEAP_MAP_WORDS 1024u
+
+/* Of the units below a node: how many are free at either end, and in the longest run. */
+typedef struct gvmi_run_node {
+    uint32_t low, high, longest;
+} gvmi_run_node;
+
+typedef struct gvmi_runs {
+    uint32_t leaves; /* a power of two; a leaf is a word of the map */
+    bool any_stale;
+    uint64_t stale[GVMI_HEAP_MAP_WORDS / 64];     /* leaves whose word has changed, as bits */
+    gvmi_run_node nodes[2 * GVMI_HEAP_MAP_WORDS]; /* from 1 on; those below i are 2 i and 2 i + 1 */
+} gvmi_runs;
+
+/* The map is all there is: units beyond it are not free. */
+void gvmi_runs_init(gvmi_runs *runs, const uint64_t *map, uint32_t units);
+
+/* To be called for each word of the map that has changed. */
+static inline void gvmi_runs_mark(gvmi_runs *runs, uint32_t word)
+{
+    runs->stale[word / 64] |= 1ull << word % 64;
+    runs->any_stale = true;
+}
+
+/* The lowest run of so many free units, wherever it begins; false: there is none. */
+bool gvmi_runs_lowest(gvmi_runs *runs, const uint64_t *map, uint32_t units, uint32_t *first);
+
+/* Does each node tell what the map says? */
+bool gvmi_runs_check(gvmi_runs *runs, const uint64_t *map);
+
 /* ---- segment.c */
 
 /* Free blocks: for each order a bitmap, bits of its words that are not 0, and bits of those words
@@ -99,7 +132,8 @@ typedef struct gvmi_buddy {
     uint32_t orders;  /* that have free blocks, as bits */
     uint64_t top[GVMI_HEAP_ORDERS];
     uint64_t *middle[GVMI_HEAP_ORDERS], *bottom[GVMI_HEAP_ORDERS];
-    uint64_t map[1024]; /* the free units */
+    uint64_t map[GVMI_HEAP_MAP_WORDS]; /* the free units */
+    gvmi_runs runs;
     uint64_t words[2 * 1024 + 2 * 16 + 4 * GVMI_HEAP_ORDERS];
 } gvmi_buddy;
 
@@ -111,7 +145,7 @@ bool gvmi_buddy_lowest(const gvmi_buddy *buddy, unsigned least, unsigned end, un
                        uint32_t *unit);
 
 /* The lowest run of so many free units, wherever it begins; false: there is none. */
-bool gvmi_buddy_lowest_run(const gvmi_buddy *buddy, uint32_t units, uint32_t *first);
+bool gvmi_buddy_lowest_run(gvmi_buddy *buddy, uint32_t units, uint32_t *first);
 
 /* The order of the free block that a unit lies in, -1 if it is not free. */
 int gvmi_buddy_covering(const gvmi_buddy *buddy, uint32_t unit);
@@ -123,7 +157,7 @@ void gvmi_buddy_take(gvmi_buddy *buddy, uint32_t first, uint32_t end);
 
 /* Is H2 true, and do the summaries tell what is below them? Marks the free units in a bitmap and
  * counts them; false also if one is there already. */
-bool gvmi_buddy_check(const gvmi_buddy *buddy, uint64_t *marks, uint64_t *free_units);
+bool gvmi_buddy_check(gvmi_buddy *buddy, uint64_t *marks, uint64_t *free_units);
 
 typedef struct gvmi_heap_chunk {
     uint64_t idle_since; /* its arena's clock when its last user went */
@@ -153,7 +187,6 @@ struct gvmi_segment {
     uint32_t live;         /* blocks that are not NONE */
     uint64_t *starts;      /* bitmap of these */
     gvmi_buddy *buddy;
-    uint32_t run_most;  /* no run of free units is longer: what a search that failed has found */
     gvmi_segment *next; /* among spare ones */
 };
 
@@ -208,7 +241,6 @@ struct gvm_heap {
     alignas(GVMI_HEAP_LINE) gvmi_mutex lock;
     gvm_device *device;
     gvm_heap_kind kind;
-    unsigned forks; /* of heap.c's count, when it was made */
     bool unshared;
     bool whole; /* a segment is one chunk, which comes and goes with it */
     uint64_t segment_bytes, limit_bytes, reserve_bytes, shelf_bytes;

@@ -198,7 +198,6 @@ static gvm_status open_segment(gvm_heap *heap, gvmi_arena *arena, uint64_t bytes
     if (!lone)
         gvmi_buddy_init(segment->buddy, (uint32_t)(bytes >> GVMI_HEAP_UNIT_SHIFT),
                         segment->chunk_order);
-    segment->run_most = UINT32_MAX;
     /* First: a table that is made anew has what the arenas have. */
     status = gvmi_heap_table_add_locked(heap, segment);
     if (status != GVM_OK)
@@ -312,13 +311,12 @@ static bool in_free_run(const gvmi_arena *arena, uint32_t units, uint64_t chunk_
     for (size_t i = 0; i < arena->count; i++) {
         gvmi_segment *segment = arena->segments[i];
 
-        if (segment->lone || segment->chunk_bytes != chunk_bytes || units > segment->run_most)
+        if (segment->lone || segment->chunk_bytes != chunk_bytes)
             continue;
         if (gvmi_buddy_lowest_run(segment->buddy, units, &out->unit)) {
             out->segment = segment;
             return true;
         }
-        segment->run_most = units - 1;
     }
     return false;
 }
@@ -357,12 +355,6 @@ static gvm_status choose_lone(gvm_heap *heap, gvmi_arena *arena, uint64_t units,
     out->fresh = true;
     return open_segment(heap, arena, (bytes + chunk_bytes - 1) / chunk_bytes * chunk_bytes, true,
                         chunk_bytes, &out->segment);
-}
-
-static void free_units(gvmi_segment *segment, uint32_t first, uint32_t end)
-{
-    gvmi_buddy_free(segment->buddy, first, end);
-    segment->run_most = UINT32_MAX;
 }
 
 static uint32_t unit_of(const gvmi_block *block)
@@ -432,7 +424,7 @@ void gvmi_heap_give_locked(gvm_heap *heap, gvmi_block *block)
     segment->starts[unit / 64] &= ~(1ull << unit % 64);
     segment->live--;
     if (!segment->lone)
-        free_units(segment, unit, unit + units);
+        gvmi_buddy_free(segment->buddy, unit, unit + units);
     count_block(heap, block, units, false);
     gvmi_chunks_leave_locked(heap, segment, unit, (uint64_t)unit + units);
 }
@@ -457,7 +449,7 @@ gvm_status gvmi_heap_refit_locked(gvm_heap *heap, gvmi_block *block, uint64_t un
     if (!segment->lone && units > old)
         gvmi_buddy_take(segment->buddy, unit + old, unit + (uint32_t)units);
     else if (!segment->lone)
-        free_units(segment, unit + (uint32_t)units, unit + old);
+        gvmi_buddy_free(segment->buddy, unit + (uint32_t)units, unit + old);
     count_block(heap, block, old, false);
     count_block(heap, block, units, true);
     return GVM_OK;

@@ -5,7 +5,7 @@
  * summaries above it, so that the lowest free block of an order is found by three counts of trailing
  * zeros. Nothing is kept inside of blocks: the processor cannot reach device memory.
  *
- * Small requests are found in the buddy, runs of any length in the map; ranges of any length are
+ * Small requests are found in the buddy, runs of any length in the map (run.c); ranges of any length are
  * taken and freed in both. Freeing merges: the buddy's blocks follow from the map.
  */
 #include <string.h>
@@ -74,6 +74,7 @@ static void turn_map(gvmi_buddy *buddy, uint32_t first, uint32_t end, bool free_
         (void)free_before;
         GVM_ASSERT((buddy->map[word] & bits) == (free_before ? bits : 0));
         buddy->map[word] ^= bits;
+        gvmi_runs_mark(&buddy->runs, word);
         first = stop;
     }
 }
@@ -94,20 +95,9 @@ static uint32_t next_in_map(const gvmi_buddy *buddy, uint32_t unit, uint32_t end
     return unit < end ? unit : end;
 }
 
-bool gvmi_buddy_lowest_run(const gvmi_buddy *buddy, uint32_t units, uint32_t *first)
+bool gvmi_buddy_lowest_run(gvmi_buddy *buddy, uint32_t units, uint32_t *first)
 {
-    const uint32_t all = buddy->units;
-
-    for (uint32_t at = 0; (at = next_in_map(buddy, at, all, true)) + units <= all;) {
-        const uint32_t end = next_in_map(buddy, at, at + units, false);
-
-        if (end == at + units) {
-            *first = at;
-            return true;
-        }
-        at = end;
-    }
-    return false;
+    return gvmi_runs_lowest(&buddy->runs, buddy->map, units, first);
 }
 
 void gvmi_buddy_init(gvmi_buddy *buddy, uint32_t units, unsigned largest)
@@ -130,6 +120,7 @@ void gvmi_buddy_init(gvmi_buddy *buddy, uint32_t units, unsigned largest)
     for (uint32_t block = 0; block < units >> largest; block++)
         set(buddy, largest, block);
     turn_map(buddy, 0, units, false);
+    gvmi_runs_init(&buddy->runs, buddy->map, units);
 }
 
 bool gvmi_buddy_lowest(const gvmi_buddy *buddy, unsigned least, unsigned end, unsigned *order,
@@ -284,7 +275,7 @@ static bool check_summaries(const gvmi_buddy *buddy, unsigned order)
     return top == buddy->top[order] && (top != 0) == ((buddy->orders >> order & 1) != 0);
 }
 
-bool gvmi_buddy_check(const gvmi_buddy *buddy, uint64_t *marks, uint64_t *free_units)
+bool gvmi_buddy_check(gvmi_buddy *buddy, uint64_t *marks, uint64_t *free_units)
 {
     uint64_t in_map = 0;
 
@@ -309,5 +300,5 @@ bool gvmi_buddy_check(const gvmi_buddy *buddy, uint64_t *marks, uint64_t *free_u
             *free_units += 1ull << order;
         }
     }
-    return in_map == *free_units;
+    return in_map == *free_units && gvmi_runs_check(&buddy->runs, buddy->map);
 }

@@ -13,10 +13,14 @@
 #include <pthread.h>
 #include <sched.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/assert.h"
 #include "base/registry.h"
 #include "heap/heap.h"
+
+#define YIELDS 16
+#define PAUSE_NS 50000
 
 _Thread_local gvmi_shelf *gvmi_shelf_mine __attribute__((tls_model("initial-exec")));
 
@@ -26,10 +30,24 @@ static bool key_made;
 
 /* ---- claiming */
 
+/* One wait for the owner, which holds its claim for less than a microsecond while it runs. Sleeps after a few:
+ * sched_yield() lets no thread of a lower priority run, as the owner may be. */
+static void wait_for_owner(unsigned *waits)
+{
+    const struct timespec pause = {0, PAUSE_NS};
+
+    if ((*waits)++ < YIELDS)
+        sched_yield();
+    else
+        nanosleep(&pause, NULL);
+}
+
 void gvmi_shelf_claim_locked(gvmi_shelf *shelf)
 {
+    unsigned waits = 0;
+
     while (!gvmi_shelf_claim(shelf))
-        sched_yield();
+        wait_for_owner(&waits);
 }
 
 void gvmi_shelves_claim_locked(gvm_heap *heap)
@@ -118,6 +136,7 @@ void gvmi_shelves_end_locked(gvm_heap *heap, const gvmi_arena *arena)
 /* The thread lets go of a shelf of its own, that is in its list no more. */
 static void leave(gvmi_shelf *shelf)
 {
+    unsigned waits = 0;
     gvm_heap *heap;
 
     if (gvmi_heap_hold(shelf->handle, &heap) == GVM_OK) {
@@ -147,7 +166,7 @@ static void leave(gvmi_shelf *shelf)
             gvmi_shelf_release(shelf);
             return;
         }
-        sched_yield();
+        wait_for_owner(&waits);
     }
 }
 

@@ -199,6 +199,7 @@ gvm_status gvmi_chunk_create(gvm_device *device, gvm_tier tier, uint64_t bytes, 
         .requestedHandleTypes = shareable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
                                           : CU_MEM_HANDLE_TYPE_NONE,
         .location = {CU_MEM_LOCATION_TYPE_DEVICE, device->info.ordinal},
+        .allocFlags = {.gpuDirectRDMACapable = tier == GVM_TIER_DEVICE && device->rdma},
     };
     CUresult result;
 

@@ -93,11 +93,12 @@ static gvm_status finish(gvm_buffer *buffer, gvm_status status)
             finished = gvmi_driver_fail(result, "cuStreamSynchronize", "a copy on device %d failed",
                                         device->info.ordinal);
     }
+    if ((status == GVM_E_DRIVER || finished == GVM_E_DRIVER) && gvmi_device_was_reset(buffer->device))
+        status = finished = gvmi_device_fail_reset(buffer->device);
+    else if (status != GVM_OK)
+        gvmi_error_restore(&error);
     uncount(buffer);
-    if (status == GVM_OK)
-        return finished;
-    gvmi_error_restore(&error);
-    return status;
+    return status != GVM_OK ? status : finished;
 }
 
 /* ---- between host and buffer */

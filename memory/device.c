@@ -59,7 +59,7 @@ static gvm_status read_attribute(CUdevice cu, CUdevice_attribute attribute, cons
 static gvm_status read_attributes(gvm_device *device)
 {
     gvm_device_info *info = &device->info;
-    int vmm, fd, host, fabric, ipc;
+    int vmm, fd, host, fabric, ipc, rdma;
     const struct {
         CUdevice_attribute attribute;
         const char *name;
@@ -70,6 +70,7 @@ static gvm_status read_attributes(gvm_device *device)
         ROW(HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED, &fd),
         ROW(HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, &host),
         ROW(HANDLE_TYPE_FABRIC_SUPPORTED, &fabric),
+        ROW(GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, &rdma),
         ROW(IPC_EVENT_SUPPORTED, &ipc), /* the test that cuIpcGetMemHandle's manual gives */
         ROW(HOST_NUMA_ID, &device->host_numa_id),
         ROW(COMPUTE_CAPABILITY_MAJOR, &info->compute_major),
@@ -91,6 +92,7 @@ static gvm_status read_attributes(gvm_device *device)
     info->share_fd = info->vmm && fd != 0;
     info->host_tier = info->vmm && host != 0;
     info->fabric = fabric != 0;
+    device->rdma = info->vmm && rdma != 0;
     info->share_legacy = ipc != 0;
     if (device->host_numa_id < 0) /* no NUMA on this machine: node 0 is all there is */
         device->host_numa_id = 0;
@@ -127,7 +129,8 @@ static gvm_status read_identity(gvm_device *device)
 static gvm_status read_granularity(gvm_device *device)
 {
     CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED,
-                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, device->info.ordinal}};
+                                .location = {CU_MEM_LOCATION_TYPE_DEVICE, device->info.ordinal},
+                                .allocFlags = {.gpuDirectRDMACapable = device->rdma}};
     size_t granularity = 0;
     CUresult result;
 
@@ -253,6 +256,8 @@ gvm_status gvm_device_open(int32_t ordinal, gvm_device **out)
         return gvmi_fail(GVM_E_NODEVICE, "no device %d: there are %d, numbered from 0",
                          (int)ordinal, (int)count);
     gvmi_lock(&lock);
+    if (alive[ordinal] != NULL && gvmi_device_was_reset(alive[ordinal]))
+        alive[ordinal] = NULL; /* who has it may still close it; what is opened now is another */
     if (alive[ordinal] == NULL)
         status = device_create(ordinal, &alive[ordinal]);
     else if (alive[ordinal]->openings == 0) /* closed, kept alive by buffers: make its handle known again */
@@ -272,7 +277,9 @@ static void release_locked(gvm_device *device)
 
     if (__atomic_sub_fetch(&device->references, 1, __ATOMIC_ACQ_REL) > 0)
         return;
-    alive[device->info.ordinal] = NULL;
+    if (alive[device->info.ordinal] == device)
+        alive[device->info.ordinal] = NULL;
+    (void)gvmi_device_was_reset(device); /* then nothing is freed by its address, which may be another's now */
     unload_rooms(device);
     gvmi_chunk_cache_destroy(device->cache);
     stop_context(device);
@@ -329,10 +336,44 @@ void gvmi_device_release(gvm_device *device)
     gvmi_unlock(&lock);
 }
 
+static bool is_lost(const gvm_device *device)
+{
+    return __atomic_load_n(&device->lost, __ATOMIC_ACQUIRE);
+}
+
+gvm_status gvmi_device_fail_reset(const gvm_device *device)
+{
+    return gvmi_fail(GVM_E_LOST,
+                     "the context of device %d was reset: destroy what was made on the device, close and "
+                     "open it",
+                     device->info.ordinal);
+}
+
+bool gvmi_device_was_reset(gvm_device *device)
+{
+    CUcontext context;
+    CUresult result;
+
+    if (is_lost(device))
+        return true;
+    result = gvmi_cu->cuCtxPushCurrent(device->context);
+    if (result == CUDA_SUCCESS) {
+        result = gvmi_cu->cuStreamQuery(device->stream);
+        gvmi_cu->cuCtxPopCurrent(&context);
+    }
+    if (result != CUDA_ERROR_CONTEXT_IS_DESTROYED && result != CUDA_ERROR_INVALID_HANDLE)
+        return false;
+    __atomic_store_n(&device->lost, true, __ATOMIC_RELEASE);
+    return true;
+}
+
 gvm_status gvmi_device_enter(const gvm_device *device)
 {
-    CUresult result = gvmi_cu->cuCtxPushCurrent(device->context);
+    CUresult result;
 
+    if (is_lost(device))
+        return gvmi_device_fail_reset(device);
+    result = gvmi_cu->cuCtxPushCurrent(device->context);
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuCtxPushCurrent", "cannot use the context of device %d",
                                 device->info.ordinal);
@@ -341,8 +382,12 @@ gvm_status gvmi_device_enter(const gvm_device *device)
 
 bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered)
 {
-    const CUresult result = gvmi_cu->cuCtxPushCurrent(device->context);
+    CUresult result;
 
+    *entered = false;
+    if (is_lost(device))
+        return false;
+    result = gvmi_cu->cuCtxPushCurrent(device->context);
     *entered = result == CUDA_SUCCESS;
     return result != CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }

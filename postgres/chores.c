@@ -4,11 +4,12 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/lock.h"
 
-#define LOOK_S 1
+#define LOOK_MS 1000
 
 typedef struct chore {
     struct chore *next;
@@ -22,7 +23,7 @@ struct gstore_chores {
     void (*wake)(void *latch);
     void *latch;
     pthread_t thread;
-    pthread_mutex_t lock;
+    gvmi_mutex lock;
     pthread_cond_t given;
     /* Under the lock: */
     chore *first, *last;
@@ -34,19 +35,17 @@ struct gstore_chores {
 /* NULL: none was given for a while; or *stop. */
 static chore *next_chore(gstore_chores *c, bool *stop)
 {
-    struct timespec until;
+    const int64_t until_ns = gvmi_deadline_ns(LOOK_MS);
     chore *taken;
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += LOOK_S;
-    pthread_mutex_lock(&c->lock);
-    while (c->first == NULL && !c->stop && pthread_cond_timedwait(&c->given, &c->lock, &until) == 0)
+    gvmi_lock(&c->lock);
+    while (c->first == NULL && !c->stop && gvmi_wait_until(&c->given, &c->lock, until_ns))
         ;
     taken = c->first;
     if (taken != NULL)
         c->first = taken->next;
     *stop = taken == NULL && c->stop;
-    pthread_mutex_unlock(&c->lock);
+    gvmi_unlock(&c->lock);
     return taken;
 }
 
@@ -56,10 +55,10 @@ static void look(gstore_chores *c)
     const bool good = gstore_service_report(c->service, &report) == GVM_OK;
 
     if (good) {
-        pthread_mutex_lock(&c->lock);
+        gvmi_lock(&c->lock);
         c->report = report;
         c->reported = true;
-        pthread_mutex_unlock(&c->lock);
+        gvmi_unlock(&c->lock);
     }
     if (good || gstore_service_is_lost(c->service))
         c->wake(c->latch);
@@ -89,7 +88,6 @@ gvm_status gstore_chores_start(gstore_service *service, void (*wake)(void *latch
                                gstore_chores **out)
 {
     gstore_chores *c = calloc(1, sizeof *c);
-    pthread_condattr_t monotonic;
     sigset_t all, before;
     int code;
 
@@ -98,18 +96,15 @@ gvm_status gstore_chores_start(gstore_service *service, void (*wake)(void *latch
     c->service = service;
     c->wake = wake;
     c->latch = latch;
-    pthread_mutex_init(&c->lock, NULL);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&c->given, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    gvmi_mutex_init(&c->lock, GVMI_RANK_QUEUE);
+    gvmi_cond_init(&c->given);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     code = pthread_create(&c->thread, NULL, run, c);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code != 0) {
         pthread_cond_destroy(&c->given);
-        pthread_mutex_destroy(&c->lock);
+        gvmi_mutex_destroy(&c->lock);
         free(c);
         return gvmi_fail_system(GVM_E_SYSTEM, code, "pthread_create", "cannot start a thread");
     }
@@ -121,13 +116,13 @@ void gstore_chores_stop(gstore_chores *c)
 {
     if (c == NULL)
         return;
-    pthread_mutex_lock(&c->lock);
+    gvmi_lock(&c->lock);
     c->stop = true;
     pthread_cond_signal(&c->given);
-    pthread_mutex_unlock(&c->lock);
+    gvmi_unlock(&c->lock);
     pthread_join(c->thread, NULL);
     pthread_cond_destroy(&c->given);
-    pthread_mutex_destroy(&c->lock);
+    gvmi_mutex_destroy(&c->lock);
     free(c);
 }
 
@@ -138,14 +133,14 @@ static bool give(gstore_chores *c, chore what)
     if (given == NULL)
         return false;
     *given = what;
-    pthread_mutex_lock(&c->lock);
+    gvmi_lock(&c->lock);
     if (c->first == NULL)
         c->first = given;
     else
         c->last->next = given;
     c->last = given;
     pthread_cond_signal(&c->given);
-    pthread_mutex_unlock(&c->lock);
+    gvmi_unlock(&c->lock);
     return true;
 }
 
@@ -163,11 +158,11 @@ bool gstore_chores_take_report(gstore_chores *c, gstore_report *out)
 {
     bool news;
 
-    pthread_mutex_lock(&c->lock);
+    gvmi_lock(&c->lock);
     news = c->reported;
     if (news)
         *out = c->report;
     c->reported = false;
-    pthread_mutex_unlock(&c->lock);
+    gvmi_unlock(&c->lock);
     return news;
 }

@@ -591,9 +591,10 @@ static void *serve(void *argument)
         struct timespec until;
         uint32_t index;
 
-        clock_gettime(CLOCK_REALTIME, &until);
+        clock_gettime(CLOCK_MONOTONIC, &until);
         until.tv_sec += LOOK_S;
-        if (sem_timedwait(&s->options.queue->posted, &until) == 0 && take(&s->options, &index))
+        if (sem_clockwait(&s->options.queue->posted, CLOCK_MONOTONIC, &until) == 0 &&
+            take(&s->options, &index))
             carry_out(me, index);
     }
     return NULL;

@@ -1,8 +1,6 @@
 /* The directory of tables, in memory that all processes of the server share; see shared.h. */
 #include "postgres.h"
 
-#include <time.h>
-
 #include "access/transam.h"
 #include "access/tupmacs.h"
 #include "access/xact.h"
@@ -54,11 +52,14 @@ static void request(void)
 static void init_shared(void)
 {
     LWLockPadded *locks = GetNamedLWLockTranche("gstore_fdw");
+    uint64 run;
 
     memset(gstore, 0, shared_size());
     gstore->lock = &locks[0].lock;
-    /* By the clock, so that a token of an earlier life leads nowhere. */
-    pg_atomic_init_u64(&gstore->next_store, (uint64)time(NULL) << 20);
+    /* Names of one run of the server are not names of another: the clock may be set back between them. */
+    if (!pg_strong_random(&run, sizeof run))
+        ereport(FATAL, (errmsg("gstore_fdw: cannot read random bytes")));
+    pg_atomic_init_u64(&gstore->next_store, run >> 21 << 20);
     ConditionVariableInit(&gstore->ready_changed);
     ConditionVariableInit(&gstore->window_freed);
     SpinLockInit(&gstore->windows_lock);

@@ -29,6 +29,16 @@ INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]')
 VARIABLE = re.compile(r"\bGVMEM_[A-Z][A-Z0-9_]*\b")
 # Assembled, so that this file does not find itself.
 DEVELOPER_PATH = re.compile(r"(?<![\w.}])/(?:" + "|".join(["work", "home", "root", "Users"]) + r")/\w")
+# Deadlines and durations are of CLOCK_MONOTONIC (base/clock.h): the wall clock can be set back.
+WALL_CLOCK = re.compile(
+    r"\b(?:CLOCK_REALTIME\w*|gettimeofday|timespec_get|ftime|sem_timedwait|mq_timed\w+|pthread_mutex_timedlock|"
+    r"pthread_rwlock_timed\w+|pthread_timedjoin_np|pthread_cond_timedwait)\b|(?<![\w.>])time\((?:NULL|0|&\w+)\)"
+)
+WALL_CLOCK_MAY = {
+    "base/lock.c",  # gvmi_wait_until(), whose condition has the other clock
+    "examples/hashjoin/report.c", "tools/bench.c", "tools/top.c",  # print the date
+    "tests/unit/test_appender_clock.c",  # sets the wall clock
+}
 UNFINISHED = re.compile(r"\b(?:" + "|".join(["TO" + "DO", "FIX" + "ME", "HA" + "CK"]) + r")\b")
 
 findings = 0
@@ -83,6 +93,9 @@ def check_c(path, lines, options):
             check_include(path, number, match[1], match[2])
         if "\t" in line:
             complain(path, number, "tab", "indent with 4 spaces, or run make fmt")
+        match = WALL_CLOCK.search(line)
+        if match and path not in WALL_CLOCK_MAY:
+            complain(path, number, f"{match[0]} is of the wall clock, which can be set back", "use base/clock.h and gvmi_wait_until() of base/lock.h, or sem_clockwait()")
         if product:
             for name in VARIABLE.findall(line):
                 if name not in options and not name.endswith("_H"):

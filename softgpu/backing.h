@@ -11,6 +11,8 @@
 #ifndef SOFTGPU_BACKING_H
 #define SOFTGPU_BACKING_H
 
+#include <stdbool.h>
+
 #include "softgpu/charge.h"
 
 typedef enum soft_use {
@@ -24,7 +26,8 @@ typedef struct soft_backing {
     soft_use use;
     CUmemLocation location;
     CUmemAllocationHandleType handle_types;
-    int fd; /* -1: charged only; the pages are anonymous */
+    bool rdma; /* asked for when it was made; not known of adopted memory */
+    int fd;    /* -1: charged only; the pages are anonymous */
 } soft_backing;
 
 /* Makes new memory: size_bytes is a multiple of the page size. CUDA_ERROR_OUT_OF_MEMORY. */

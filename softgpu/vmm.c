@@ -75,6 +75,8 @@ static CUresult check_prop(const CUmemAllocationProp *prop)
         return CUDA_ERROR_INVALID_VALUE;
     if (prop->allocFlags.usage != 0)
         return CUDA_ERROR_NOT_SUPPORTED;
+    if (prop->allocFlags.gpuDirectRDMACapable > 1)
+        return CUDA_ERROR_INVALID_VALUE;
     return check_location(prop);
 }
 
@@ -221,6 +223,7 @@ CUresult cuMemCreate(CUmemGenericAllocationHandle *handle, size_t size,
                              size);
     if (rc != CUDA_SUCCESS)
         return rc;
+    backing.rdma = prop->allocFlags.gpuDirectRDMACapable != 0;
     rc = add_handle(&backing, handle);
     if (rc != CUDA_SUCCESS)
         soft_backing_destroy(&backing);
@@ -281,6 +284,7 @@ CUresult cuMemGetAllocationPropertiesFromHandle(CUmemAllocationProp *prop,
             .type = CU_MEM_ALLOCATION_TYPE_PINNED,
             .requestedHandleTypes = handle->backing.handle_types,
             .location = handle->backing.location,
+            .allocFlags = {.gpuDirectRDMACapable = handle->backing.rdma},
         };
     else
         rc = CUDA_ERROR_INVALID_VALUE;

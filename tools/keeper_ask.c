@@ -1,15 +1,15 @@
 /* Asking a keeper that may not answer: its process can be stopped, or its machine out of breath. */
-#include <errno.h>
 #include <pthread.h>
 #include <stdlib.h>
-#include <time.h>
 
+#include "base/clock.h"
 #include "base/error.h"
+#include "base/lock.h"
 #include "tools/keeper.h"
 
 /* Shared by the thread that asks and the one that waits for it; whoever is last frees it. */
 typedef struct question {
-    pthread_mutex_t lock;
+    gvmi_mutex lock;
     pthread_cond_t answered;
     gvm_keeper *keeper;
     gvm_keeper_snapshot *snapshot;
@@ -21,7 +21,7 @@ typedef struct question {
 static void question_free(question *q)
 {
     pthread_cond_destroy(&q->answered);
-    pthread_mutex_destroy(&q->lock);
+    gvmi_mutex_destroy(&q->lock);
     free(q);
 }
 
@@ -32,11 +32,11 @@ static void *ask(void *arg)
 
     q->status = gvm_keeper_get_snapshot(q->keeper, &q->snapshot);
     q->error = gvmi_error_save();
-    pthread_mutex_lock(&q->lock);
+    gvmi_lock(&q->lock);
     q->done = true;
     given_up = q->given_up;
     pthread_cond_signal(&q->answered);
-    pthread_mutex_unlock(&q->lock);
+    gvmi_unlock(&q->lock);
     if (given_up) { /* it has come to life again, or ended */
         if (q->status == GVM_OK)
             gvm_keeper_snapshot_destroy(q->snapshot);
@@ -48,31 +48,25 @@ static void *ask(void *arg)
 
 static bool await_answer(question *q)
 {
-    struct timespec until;
+    const int64_t until_ns = gvmi_deadline_ns(KEEPER_ANSWER_S * 1000);
     bool done;
 
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_sec += KEEPER_ANSWER_S;
-    pthread_mutex_lock(&q->lock);
-    while (!q->done && pthread_cond_timedwait(&q->answered, &q->lock, &until) != ETIMEDOUT) {}
+    gvmi_lock(&q->lock);
+    while (!q->done && gvmi_wait_until(&q->answered, &q->lock, until_ns)) {}
     done = q->done;
     q->given_up = !done;
-    pthread_mutex_unlock(&q->lock);
+    gvmi_unlock(&q->lock);
     return done;
 }
 
 static question *question_new(gvm_keeper *keeper)
 {
     question *q = calloc(1, sizeof *q);
-    pthread_condattr_t steady;
 
     if (q == NULL)
         return NULL;
-    pthread_condattr_init(&steady);
-    pthread_condattr_setclock(&steady, CLOCK_MONOTONIC);
-    pthread_cond_init(&q->answered, &steady);
-    pthread_condattr_destroy(&steady);
-    pthread_mutex_init(&q->lock, NULL);
+    gvmi_cond_init(&q->answered);
+    gvmi_mutex_init(&q->lock, GVMI_RANK_QUEUE);
     q->keeper = keeper;
     return q;
 }

@@ -150,7 +150,7 @@ GVM_API gvm_status gvm_appender_create(gvm_device *device, uint64_t row_bytes, u
  * GVM_E_TORN     the last kernel left it torn: reset it first
  * GVM_E_NOSPACE  the driver has no memory for the copy
  * GVM_E_SYSTEM   no thread could be started
- * GVM_E_FOREIGN  the process was made by fork() after its parent had begun one */
+ * GVM_E_FOREIGN  the process was made by fork() after its parent had begun one, or the appender is the parent's */
 GVM_API gvm_status gvm_appender_begin(gvm_appender *appender, gvm_append *append);
 
 /* Waits for the stream (NULL: the legacy default stream), closes the appender and tells what was

@@ -11,7 +11,8 @@
  * GPU.
  *
  * Threads: any thread may call. As with CUDA itself, a child made by fork() must not use devices
- * that its parent opened.
+ * that its parent opened: in the child, calls on any object of the parent (devices, buffers, vectors,
+ * heaps, appenders, shares) return GVM_E_FOREIGN and wait for nothing.
  * Ownership: each gvm_device_open() is ended by one gvm_device_close(); buffers keep their device
  * alive by themselves.
  */
@@ -93,11 +94,15 @@ GVM_API gvm_status gvm_device_count(int32_t *count);
 /* Opens a device; opening one again gives the same handle, counted. The first opening makes or
  * retains the primary context (0.2 s on an H100 when nobody made it before).
  *
+ * After cuDevicePrimaryCtxReset() or cudaDeviceReset() calls on what was made on the device return GVM_E_LOST; it
+ * can only be destroyed. Opening then gives a new handle, of a device that works; the old one is still closed once for each
+ * time it was opened.
+ *
  * GVM_E_INVALID   out is NULL
  * GVM_E_NODEVICE  ordinal is not in [0, count)
  * GVM_E_NOMEM     out of host memory
  * GVM_E_NOSPACE   the device has no room for a context
- * GVM_E_LOST      the context that is there is broken
+ * GVM_E_LOST      the context that is there is broken by an error
  * and the errors of gvm_device_count() */
 GVM_API gvm_status gvm_device_open(int32_t ordinal, gvm_device **out);
 

@@ -14,10 +14,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 
 #define DEPTH 16 /* jobs submitted to a stream at a time */
@@ -344,19 +344,7 @@ static void start_job(lane *l, gvmi_job *job)
 /* Waits for a job, or, while some are under way, for at most LOOK_NS. */
 static void wait_for_job_locked(lane *l)
 {
-    struct timespec until;
-
-    if (l->count == 0) {
-        pthread_cond_wait(&l->wake, &l->lock.mutex);
-        return;
-    }
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += LOOK_NS;
-    if (until.tv_nsec >= 1000000000) {
-        until.tv_nsec -= 1000000000;
-        until.tv_sec++;
-    }
-    pthread_cond_timedwait(&l->wake, &l->lock.mutex, &until);
+    (void)gvmi_wait_until(&l->wake, &l->lock, l->count == 0 ? GVMI_NEVER_NS : gvmi_now_ns() + LOOK_NS);
 }
 
 /* The next job; NULL: there is none just now, but some are under way. False: the lane is to end. */
@@ -441,16 +429,12 @@ static void lane_free(lane *l)
 static gvm_status lane_start(gvmi_mover *mover, lane *l, uint32_t tier)
 {
     gvm_status status = gvmi_device_enter(mover->device);
-    pthread_condattr_t monotonic;
     int code;
 
     l->mover = mover;
     l->tier = tier;
     gvmi_mutex_init(&l->lock, GVMI_RANK_QUEUE);
-    pthread_condattr_init(&monotonic);
-    pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
-    pthread_cond_init(&l->wake, &monotonic);
-    pthread_condattr_destroy(&monotonic);
+    gvmi_cond_init(&l->wake);
     if (status == GVM_OK) {
         status = make_stream(l);
         if (status != GVM_OK)

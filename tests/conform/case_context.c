@@ -101,6 +101,16 @@ CASE(context_reset_frees_its_memory_and_wants_a_retain)
     EXPECT_OK(cu->cuMemFree(at));
 }
 
+CASE(context_reset_ends_its_streams)
+{
+    CUstream stream;
+    REQUIRE_OK(cu->cuCtxSetCurrent(retain()));
+    REQUIRE_OK(cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
+    REQUIRE_OK(cu->cuDevicePrimaryCtxReset(machine.device));
+    REQUIRE_OK(cu->cuCtxSetCurrent(retain()));
+    EXPECT(cu->cuStreamQuery(stream), CUDA_ERROR_INVALID_HANDLE);
+}
+
 CASE(context_reset_leaves_virtual_memory)
 {
     CUdeviceptr at;

@@ -145,6 +145,23 @@ CASE(vmm_create_for_win32_is_refused)
     EXPECT_INVALID(try_create(machine.granule, prop));
 }
 
+/* A device that says that it can, does; the handle tells. */
+CASE(vmm_create_for_rdma_is_told_by_the_handle)
+{
+    CUmemAllocationProp prop = device_prop(), told;
+    CUmemGenericAllocationHandle handle;
+    int can = 0;
+    EXPECT_OK(cu->cuDeviceGetAttribute(
+        &can, CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED, machine.device));
+    if (!can)
+        return;
+    prop.allocFlags.gpuDirectRDMACapable = 1;
+    REQUIRE_OK(cu->cuMemCreate(&handle, machine.granule, &prop, 0));
+    EXPECT_OK(cu->cuMemGetAllocationPropertiesFromHandle(&told, handle));
+    EXPECT_U64(told.allocFlags.gpuDirectRDMACapable, 1);
+    EXPECT_OK(cu->cuMemRelease(handle));
+}
+
 /* Depends on the machine: a fabric handle wants a fabric that is set up. An H100 in a virtual
  * machine says NOT_PERMITTED; the software GPU has no such attribute and says NOT_SUPPORTED. */
 CASE(vmm_create_for_fabric)

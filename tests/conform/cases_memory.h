@@ -75,6 +75,7 @@
     X(vmm_create_at_invalid_location_is_refused, VMM) \
     X(vmm_create_on_missing_device_is_refused, VMM) \
     X(vmm_create_for_win32_is_refused, VMM) \
+    X(vmm_create_for_rdma_is_told_by_the_handle, VMM) \
     X(vmm_create_for_fabric, VMM) \
     X(vmm_create_at_host_location_works_without_fd_only, VMM) \
     X(vmm_create_at_current_numa_node_is_refused, NUMA) \

@@ -16,6 +16,7 @@ typedef struct plan {
     uint32_t mode, rows_max, bytes_max, gather;
     uint32_t kernels; /* that append at once, each its part of the items */
     unsigned blocks, block_threads;
+    unsigned block[3]; /* block_threads, in one to three dimensions */
 } plan;
 
 /* Items that are reserved together, and those that are in work at a time. */

@@ -197,6 +197,17 @@ static void draw_sizes(lane *l, plan *p, uint64_t limit)
     p->items = 1 + draw(l, lesser(ITEMS_MAX, 2 * TOTAL_BYTES / each));
 }
 
+/* A block of so many threads, in one to three dimensions; z is at most 8 of the 64 allowed. */
+static void draw_shape(lane *l, plan *p)
+{
+    const unsigned z = p->block_threads > 1 ? (unsigned)draw(l, 4) : 0;
+    const unsigned y = p->block_threads > 1 && one_in(l, 2) ? (unsigned)draw(l, 3) : 0;
+
+    p->block[2] = 1u << z;
+    p->block[1] = 1u << y;
+    p->block[0] = p->block_threads >> z >> y;
+}
+
 static plan draw_plan(lane *l)
 {
     plan p = {.seed = draw(l, UINT64_MAX), .options.struct_size = sizeof p.options};
@@ -205,6 +216,7 @@ static plan draw_plan(lane *l)
 
     p.mode = (uint32_t)draw(l, APPEND_MODES);
     p.block_threads = l->info.software ? 1 : 32u << draw(l, 4);
+    draw_shape(l, &p);
     p.blocks = 1 + (unsigned)draw(l, l->info.software ? 128 : 264);
     p.kernels = one_in(l, 3) ? 2 + (uint32_t)draw(l, KERNELS_MAX - 1) : 1;
     p.gather = (uint32_t)draw(l, 2);
@@ -246,8 +258,8 @@ static bool launch(run *r, uint32_t kernel, uint64_t crash)
     };
     void *arguments[] = {&params};
 
-    return CU(r->l, cuLaunchKernel(r->l->function, p->blocks, 1, 1, p->block_threads, 1, 1, 0,
-                                   r->l->streams[kernel], arguments, NULL));
+    return CU(r->l, cuLaunchKernel(r->l->function, p->blocks, 1, 1, p->block[0], p->block[1],
+                                   p->block[2], 0, r->l->streams[kernel], arguments, NULL));
 }
 
 /* The driver's faults until the kernels have ended. */
@@ -431,10 +443,10 @@ static void tell(const run *r)
 
     flockfile(stdout);
     printf("# %s\n", r->l->problem);
-    printf("#   drawn: mode %u, %u kernels of %u blocks of %u, %llu items of up to %u rows of %llu and "
+    printf("#   drawn: mode %u, %u kernels of %u blocks of %u x %u x %u, %llu items of up to %u rows of %llu and "
            "%u bytes, gather %u\n",
-           p->mode, p->kernels, p->blocks, p->block_threads, LLU(p->items), p->rows_max,
-           LLU(p->row_bytes), p->bytes_max, p->gather);
+           p->mode, p->kernels, p->blocks, p->block[0], p->block[1], p->block[2], LLU(p->items),
+           p->rows_max, LLU(p->row_bytes), p->bytes_max, p->gather);
     printf("#   reservation %llu, chunk %llu, budget %llu, step %llu, ahead %llu, align %u, wait %u ms, "
            "slow %u us, faults %d, epoch %u, plan's seed %llu\n",
            LLU(p->reserve_bytes), LLU(o->chunk_bytes), LLU(o->budget_bytes), LLU(o->step_bytes),
@@ -552,7 +564,8 @@ static int die_half_way(void)
                     .bytes_max = 3000,
                     .kernels = 1,
                     .blocks = 64,
-                    .block_threads = 1};
+                    .block_threads = 1,
+                    .block = {1, 1, 1}};
     gvm_appender_result result = {.struct_size = sizeof result};
     gvmi_check_holdings before, after;
     lane l;

@@ -3,7 +3,8 @@
  *     dialect [SEED]
  *
  * Goal: in every lane of every warp the answers are those that the header's words give, for any
- * numbers. Method: one launch of several blocks; the host makes the answers again.
+ * numbers. Method: one launch of several blocks, of one to three dimensions where the device has more than one
+ * thread a block; the host makes the answers again.
  */
 #include <stdbool.h>
 #include <stdio.h>
@@ -21,6 +22,7 @@
 #define BLOCK_THREADS_MAX 96u /* three warps */
 #define THREADS_MAX (BLOCKS * BLOCK_THREADS_MAX)
 #define ROUNDS 50
+#define BLOCK_Z_MAX 64u
 #define ANSWERS_AT ((THREADS_MAX * sizeof(uint64_t) + 15) / 16 * 16)
 
 extern const unsigned char gvmi_image_soft_dialect_kernels[];
@@ -33,6 +35,7 @@ static CUfunction function;
 static CUdeviceptr memory;
 static uint64_t state;
 static uint32_t threads, block_threads;
+static uint32_t shape[3]; /* of the block */
 static CUdevice cu_device;
 static bool retained, pushed;
 
@@ -121,6 +124,24 @@ static void end(void)
     gvm_device_close(device);
 }
 
+static uint32_t *axis_that_takes(uint32_t factor, bool first)
+{
+    uint32_t *axis = &shape[first ? 0 : draw() % 3];
+
+    return axis == &shape[2] && *axis * factor > BLOCK_Z_MAX ? &shape[0] : axis;
+}
+
+/* Any block of that many threads: of one, two or three dimensions. */
+static void draw_shape(unsigned round)
+{
+    uint32_t left = block_threads;
+
+    shape[0] = shape[1] = shape[2] = 1;
+    for (uint32_t factor = 2; left > 1; factor++)
+        for (; left % factor == 0; left /= factor)
+            (*axis_that_takes(factor, round == 0)) *= factor;
+}
+
 static bool launch(const uint64_t *numbers, dialect_answer *answers)
 {
     dialect_params params = {.numbers = memory, .answers = memory + ANSWERS_AT};
@@ -129,8 +150,8 @@ static bool launch(const uint64_t *numbers, dialect_answer *answers)
     return gvmi_cu->cuMemcpyHtoD(params.numbers, numbers, threads * sizeof *numbers) == CUDA_SUCCESS &&
            gvmi_cu->cuMemsetD8Async(params.answers, 0, threads * sizeof *answers, NULL) ==
                CUDA_SUCCESS &&
-           gvmi_cu->cuLaunchKernel(function, BLOCKS, 1, 1, block_threads, 1, 1, 0, NULL, arguments,
-                                   NULL) == CUDA_SUCCESS &&
+           gvmi_cu->cuLaunchKernel(function, BLOCKS, 1, 1, shape[0], shape[1], shape[2], 0, NULL,
+                                   arguments, NULL) == CUDA_SUCCESS &&
            gvmi_cu->cuMemcpyDtoH(answers, params.answers, threads * sizeof *answers) == CUDA_SUCCESS;
 }
 
@@ -144,6 +165,7 @@ static bool round_of(unsigned round)
         numbers[i] = round % 2 == 0 ? draw() : draw() % 5;
         numbers[i] = (numbers[i] & ~1ull) | (draw() % 8 < round % 9);
     }
+    draw_shape(round);
     if (!launch(numbers, answers)) {
         printf("# round %u: a call of the driver failed\n", round);
         return false;
@@ -154,8 +176,9 @@ static bool round_of(unsigned round)
         if (i % block_threads % (uint32_t)info.warp_size + 1 == (uint32_t)info.warp_size)
             answers[i].next_u32 = 0, answers[i].next_u64 = 0;
         if (memcmp(&wanted, &answers[i], sizeof wanted) != 0) {
-            printf("# round %u, thread %u of %u, warps of %d: not what plain loops give\n", round,
-                   i, threads, (int)info.warp_size);
+            printf("# round %u, thread %u of %u, blocks of %u x %u x %u, warps of %d: not what plain "
+                   "loops give\n",
+                   round, i, threads, shape[0], shape[1], shape[2], (int)info.warp_size);
             return false;
         }
     }

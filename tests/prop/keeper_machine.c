@@ -462,7 +462,7 @@ static void free_process(world *w, process *p)
     while ((at = world_queue_take(&p->in)) != NULL)
         world_packet_free(w, at);
     p->in = p->owed;
-    while ((at = world_receive(p)) != NULL)
+    while ((at = world_queue_take(&p->in)) != NULL)
         world_packet_free(w, at);
     if (p->mapping != NULL)
         world_packet_free(w, p->mapping);

@@ -1,6 +1,5 @@
 /* appender/: positions, limits, kernels that do not behave, calls out of turn, the library's thread.
  * The test is the kernel (appender_stand.h). */
-#include <dirent.h>
 #include <pthread.h>
 
 #include "tests/unit/appender_stand.h"
@@ -401,32 +400,6 @@ static int be_taken(void *arg)
 }
 
 /* ---- the library's thread */
-
-/* Threads of the library's kind; of the last, whether it sleeps at this moment. */
-static int service_threads(bool *sleeps)
-{
-    DIR *tasks = opendir("/proc/self/task");
-    const struct dirent *task;
-    int count = 0;
-
-    while (tasks != NULL && (task = readdir(tasks)) != NULL) {
-        char path[300], line[300] = "";
-        FILE *file;
-
-        snprintf(path, sizeof path, "/proc/self/task/%s/stat", task->d_name);
-        file = fopen(path, "re");
-        if (file != NULL && fgets(line, sizeof line, file) != NULL &&
-            strstr(line, "(gvmem-appender)") != NULL) {
-            count++;
-            *sleeps = strstr(line, ") S ") != NULL;
-        }
-        if (file != NULL)
-            fclose(file);
-    }
-    if (tasks != NULL)
-        closedir(tasks);
-    return count;
-}
 
 /* More appenders than a slab of the pool has slots, all begun; one thread for all, and none after the device. */
 static int be_many(void *arg)

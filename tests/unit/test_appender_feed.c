@@ -100,6 +100,33 @@ static int be_small_steps(void *arg)
     return 0;
 }
 
+/* The driver refuses what is asked ahead, once; then there is memory again: what is asked later is committed before
+ * it is needed. */
+static int be_poor_for_a_moment(void *arg)
+{
+    const struct timespec pause = {0, 1000000};
+    gvm_append_slot slot;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
+    CHILD_EXPECT(begin() == GVM_OK);
+    atomic_store(&creates_left, 0);
+    table.cuMemCreate = create_some;
+    CHILD_EXPECT(write_slot(CHUNK / 8 / ROW + 1, 0, 1, &slot) == GVM_APPEND_OK);
+    for (int waited = 0; !appender->feed.ahead_failed && waited < 10000; waited++)
+        nanosleep(&pause, NULL);
+    CHILD_EXPECT(atomic_load(&creates_left) < 0 && info().front_bytes == CHUNK);
+    atomic_store(&creates_left, 1000);
+    while (slot.row < 4 * CHUNK / ROW)
+        CHILD_EXPECT(write_slot(CHUNK / 16 / ROW, 0, 1, &slot) == GVM_APPEND_OK);
+    for (int waited = 0; info().front_bytes <= 5 * CHUNK && waited < 10000; waited++)
+        nanosleep(&pause, NULL);
+    CHILD_EXPECT(info().front_bytes > 5 * CHUNK);
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
 /* A door before which the library's thread waits while it is shut, but not with a begin's first chunks. */
 static atomic_bool door_shut;
 static atomic_int at_door;
@@ -519,6 +546,7 @@ static void turns_come_with_any_steps(void **state)
 /* ---- */
 
 CHILD_TEST(driver_out_of_memory_ends_it_and_more_resumes_it, be_poor)
+CHILD_TEST(driver_that_refuses_once_ends_no_look_ahead, be_poor_for_a_moment)
 CHILD_TEST(driver_that_refuses_large_steps_is_asked_for_small_ones, be_narrow)
 CHILD_TEST(steps_grow, be_steps)
 CHILD_TEST(steps_stay_within_the_bytes_given, be_small_steps)
@@ -539,6 +567,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(driver_out_of_memory_ends_it_and_more_resumes_it),
+        cmocka_unit_test(driver_that_refuses_once_ends_no_look_ahead),
         cmocka_unit_test(driver_that_refuses_large_steps_is_asked_for_small_ones),
         cmocka_unit_test(steps_grow),
         cmocka_unit_test(steps_stay_within_the_bytes_given),

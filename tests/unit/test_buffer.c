@@ -228,6 +228,59 @@ static void ending_things_keeps_the_error(void **state)
     assert_child_succeeds(be_closer, NULL);
 }
 
+/* ---- memory for network cards */
+
+static atomic_int rdma_wanted, rdma_refused; /* of the chunks made; what the device says of itself */
+static atomic_int host_wanted;
+
+static CUresult attribute_of_rdma(int *value, CUdevice_attribute attribute, CUdevice dev)
+{
+    if (attribute != CU_DEVICE_ATTRIBUTE_GPU_DIRECT_RDMA_WITH_CUDA_VMM_SUPPORTED)
+        return real->cuDeviceGetAttribute(value, attribute, dev);
+    *value = !atomic_load(&rdma_refused);
+    return CUDA_SUCCESS;
+}
+
+static CUresult create_noting_rdma(CUmemGenericAllocationHandle *handle, size_t bytes,
+                                   const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    const bool host = prop->location.type != CU_MEM_LOCATION_TYPE_DEVICE;
+
+    atomic_fetch_add(host ? &host_wanted : &rdma_wanted, prop->allocFlags.gpuDirectRDMACapable);
+    return real->cuMemCreate(handle, bytes, prop, flags);
+}
+
+static int make_for_rdma(void *refused)
+{
+    const gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
+    gvm_device *device;
+    gvm_buffer *buffer;
+    int32_t count;
+
+    atomic_store(&rdma_refused, refused != NULL);
+    CHILD_EXPECT(gvm_device_count(&count) == GVM_OK);
+    real = gvmi_cu;
+    table = *real;
+    table.cuDeviceGetAttribute = attribute_of_rdma;
+    table.cuMemCreate = create_noting_rdma;
+    gvmi_driver_install(&table);
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_create(device, 2 * CHUNK, &options, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 2 * CHUNK) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_move(buffer, 0, 2 * CHUNK, GVM_TIER_HOST) == GVM_OK);
+    CHILD_EXPECT(atomic_load(&rdma_wanted) == (refused != NULL ? 0 : 2) &&
+                 atomic_load(&host_wanted) == 0);
+    stop(device, buffer);
+    return 0;
+}
+
+static void chunk_is_made_for_network_cards_where_the_device_can(void **state)
+{
+    (void)state;
+    assert_child_succeeds(make_for_rdma, NULL);
+    assert_child_succeeds(make_for_rdma, "refused");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -235,6 +288,7 @@ int main(void)
         cmocka_unit_test(move_without_mappings_or_addresses_says_so),
         cmocka_unit_test(vector_without_virtual_memory_is_refused_before_allocating),
         cmocka_unit_test(ending_things_keeps_the_error),
+        cmocka_unit_test(chunk_is_made_for_network_cards_where_the_device_can),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -5,8 +5,7 @@
  */
 #include "tests/unit/unit.h"
 
-#include <time.h>
-
+#include "base/clock.h"
 #include "base/size.h"
 #include "memory/buffer.h"
 #include "sharing/descriptor.h"
@@ -251,7 +250,7 @@ static void descriptor_random_damage_is_refused_or_consistent(void **state)
     uint64_t accepted = 0;
 
     (void)state;
-    seed = (uint64_t)time(NULL) * 2 + 1;
+    seed = (uint64_t)gvmi_now_ns() * 2 + 1;
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int i = 0; i < ROUNDS; i++) {
         gvmi_descriptor about = valid(), out;

@@ -1,6 +1,7 @@
 /* heap/: what a heap does at its edges: programs that free twice at the same time, streams that are
  * busy, drivers that refuse, sizes at their bounds. On the software GPU.
  */
+#include "heap/heap.h"
 #include "tests/unit/heap_stand.h"
 
 #include <pthread.h>
@@ -8,7 +9,8 @@
 #include <stdatomic.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
+
+#include "base/clock.h"
 
 /* ---- a program that frees what is not its own any more */
 
@@ -30,14 +32,14 @@ static void *free_whatever_is_there(void *arg)
 /* A free of a block that another thread is resizing: one of the two is told, nothing breaks. */
 static void free_beside_a_resize_breaks_nothing(void **state)
 {
-    const time_t enough = time(NULL) + 5; /* where processors are few, rounds are long */
+    const int64_t enough_ns = gvmi_deadline_ns(5000); /* where processors are few, rounds are long */
     pthread_t thread;
     void *ptr;
 
     (void)state;
     atomic_store(&over, false);
     assert_int_equal(pthread_create(&thread, NULL, free_whatever_is_there, NULL), 0);
-    for (int round = 0; round < 1500 && time(NULL) < enough; round++) {
+    for (int round = 0; round < 1500 && gvmi_now_ns() < enough_ns; round++) {
         ptr = alloc(3 * UNIT);
         atomic_store(&target, ptr);
         while (gvm_heap_resize(heap, ptr, UNIT) == GVM_OK &&
@@ -49,6 +51,140 @@ static void free_beside_a_resize_breaks_nothing(void **state)
     atomic_store(&over, true);
     assert_int_equal(pthread_join(thread, NULL), 0);
     check();
+}
+
+/* ---- runs of free units */
+
+#define SEGMENT_UNITS 65536u
+
+static bool walk(const uint64_t *map, uint32_t all, uint32_t units, uint32_t *first)
+{
+    uint32_t length = 0;
+
+    for (uint32_t i = 0; i < all; i++) {
+        length = (map[i / 64] >> i % 64 & 1) != 0 ? length + 1 : 0;
+        if (length == units) {
+            *first = i + 1 - units;
+            return true;
+        }
+    }
+    return false;
+}
+
+/* Segments of a gigabyte and of 64 MiB, from all free to nearly nothing, in pieces of all sizes. */
+static void run_found_is_the_lowest_that_a_walk_finds(void **state)
+{
+    static const uint32_t sizes[] = {SEGMENT_UNITS, 4096};
+    static gvmi_buddy buddy;
+    unsigned seed = 1;
+
+    (void)state;
+    for (unsigned round = 0; round < 3000; round++) {
+        const uint32_t all = sizes[round / 1500];
+        const uint32_t most = round % 3 == 0 ? 3000 : round % 3 == 1 ? 200 : 8;
+        const uint32_t at = (uint32_t)rand_r(&seed) % all, more = 1 + (uint32_t)rand_r(&seed) % most;
+        const uint32_t end = at + more < all ? at + more : all;
+        uint32_t units, found = 0, wanted = 0, first = at, stop;
+
+        if (round % 1500 == 0)
+            gvmi_buddy_init(&buddy, all, 7);
+        while (first < end) { /* what is free is taken, what is not becomes free */
+            const bool is_free = gvmi_buddy_is_free(&buddy, first, first + 1);
+
+            for (stop = first + 1; stop < end && gvmi_buddy_is_free(&buddy, stop, stop + 1) == is_free;)
+                stop++;
+            (is_free ? gvmi_buddy_take : gvmi_buddy_free)(&buddy, first, stop);
+            first = stop;
+        }
+        for (unsigned i = 0; i < 3; i++) {
+            units = 1 + (uint32_t)rand_r(&seed) % (i == 0 ? 70 : i == 1 ? 3000 : all / 2);
+            assert_int_equal(gvmi_buddy_lowest_run(&buddy, units, &found),
+                             walk(buddy.map, all, units, &wanted));
+            assert_int_equal(found, wanted);
+        }
+        assert_true(round % 100 != 0 || gvmi_runs_check(&buddy.runs, buddy.map));
+    }
+}
+
+/* Every other unit is free, and one of them changes before each search, so that no answer is one that was kept. A walk
+ * takes 300 us and more; of many searches the quickest is that of which no time was taken by others. */
+static void run_in_a_fragmented_segment_is_found_without_a_walk(void **state)
+{
+    enum { SEARCHES = 50, AT_MOST_NS = 100000 };
+    static gvmi_buddy buddy;
+    int64_t least_ns = INT64_MAX;
+    uint32_t first;
+
+    (void)state;
+    gvmi_buddy_init(&buddy, SEGMENT_UNITS, 7);
+    for (uint32_t unit = 0; unit < SEGMENT_UNITS; unit += 2)
+        gvmi_buddy_take(&buddy, unit, unit + 1);
+    assert_false(gvmi_buddy_lowest_run(&buddy, 2, &first));
+    for (uint32_t i = 0; i < SEARCHES; i++) {
+        const uint32_t unit = 2 * (i * 641 % (SEGMENT_UNITS / 2)) + 1;
+        const int64_t start_ns = gvmi_now_ns();
+        int64_t took_ns;
+
+        gvmi_buddy_take(&buddy, unit, unit + 1);
+        assert_false(gvmi_buddy_lowest_run(&buddy, 2, &first));
+        gvmi_buddy_free(&buddy, unit, unit + 1);
+        assert_false(gvmi_buddy_lowest_run(&buddy, 2, &first));
+        took_ns = gvmi_now_ns() - start_ns;
+        least_ns = took_ns < least_ns ? took_ns : least_ns;
+    }
+    assert_true(least_ns < AT_MOST_NS);
+}
+
+/* ---- claims */
+
+static gvmi_shelf claimed;
+static atomic_int waiter; /* its thread's number */
+
+static void *wait_for_claim(void *arg)
+{
+    (void)arg;
+    atomic_store(&waiter, (int)syscall(SYS_gettid));
+    gvmi_shelf_claim_locked(&claimed);
+    gvmi_shelf_release(&claimed);
+    return NULL;
+}
+
+/* How often the kernel says that a thread slept; a yield does not count. */
+static long sleeps_of(int thread)
+{
+    char path[64], line[200];
+    long sleeps = 0;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/self/task/%d/status", thread);
+    file = fopen(path, "re");
+    while (file != NULL && fgets(line, sizeof line, file) != NULL)
+        if (sscanf(line, "voluntary_ctxt_switches: %ld", &sleeps) == 1)
+            break;
+    if (file != NULL)
+        fclose(file);
+    return sleeps;
+}
+
+/* An owner of a lower priority runs only while who waits for it sleeps. */
+static void thread_that_waits_for_a_claim_sleeps(void **state)
+{
+    const int64_t until_ns = gvmi_deadline_ns(20000);
+    const struct timespec pause = {0, 1000000};
+    pthread_t thread;
+    long sleeps = 0;
+
+    (void)state;
+    assert_true(gvmi_shelf_claim(&claimed));
+    atomic_store(&waiter, 0);
+    assert_int_equal(pthread_create(&thread, NULL, wait_for_claim, NULL), 0);
+    while (sleeps < 10 && gvmi_now_ns() < until_ns) {
+        nanosleep(&pause, NULL);
+        sleeps = atomic_load(&waiter) != 0 ? sleeps_of(atomic_load(&waiter)) : 0;
+    }
+    gvmi_shelf_release(&claimed);
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    assert_true(sleeps >= 10);
 }
 
 /* ---- shelves */
@@ -502,6 +638,9 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(largest_shelf_can_be_filled),
+        cmocka_unit_test(run_found_is_the_lowest_that_a_walk_finds),
+        cmocka_unit_test(run_in_a_fragmented_segment_is_found_without_a_walk),
+        cmocka_unit_test(thread_that_waits_for_a_claim_sleeps),
         cmocka_unit_test(stream_end_lets_others_in_while_it_waits),
         cmocka_unit_test(usage_needs_tags_as_long_as_their_blocks),
         TEST(free_beside_a_resize_breaks_nothing),

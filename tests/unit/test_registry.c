@@ -170,6 +170,55 @@ static void registry_race_of_hold_and_remove_shows_no_dead_object(void **state)
     assert_int_equal(gvmi_registry_count(GVMI_KIND_BUFFER), 0);
 }
 
+/* ---- fork */
+
+static atomic_bool forks_over;
+
+static void *hold_and_drop(void *key)
+{
+    void *found;
+
+    while (!atomic_load(&forks_over))
+        if (gvmi_registry_hold(GVMI_KIND_BUFFER, gvmi_key(key), &found) == GVM_OK)
+            gvmi_registry_drop(GVMI_KIND_BUFFER, gvmi_key(key));
+    return NULL;
+}
+
+/* In most of so many children the lock is held by a thread of the parent. */
+static void registry_in_a_child_of_fork_is_empty_and_waits_for_nobody(void **state)
+{
+    enum { CHILDREN = 50, BUSY = 3 };
+    pthread_t threads[BUSY];
+    int object, failed = 0;
+    void *found;
+
+    (void)state;
+    assert_int_equal(gvmi_registry_add(GVMI_KIND_BUFFER, gvmi_key(&object), &object), GVM_OK);
+    atomic_store(&forks_over, false);
+    for (int i = 0; i < BUSY; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, hold_and_drop, &object), 0);
+    for (int i = 0; i < CHILDREN && failed == 0; i++) {
+        int status = -1;
+        const pid_t child = fork();
+
+        if (child == 0) {
+            alarm(20);
+            _exit(gvmi_registry_hold(GVMI_KIND_BUFFER, gvmi_key(&object), &found) == GVM_E_FOREIGN &&
+                          gvmi_registry_count(GVMI_KIND_BUFFER) == 0 &&
+                          gvmi_registry_add(GVMI_KIND_BUFFER, gvmi_key(&object), &object) == GVM_OK &&
+                          gvmi_registry_remove(GVMI_KIND_BUFFER, gvmi_key(&object), &found) == GVM_OK
+                      ? 0
+                      : 1);
+        }
+        failed += waitpid(child, &status, 0) != child || status != 0;
+    }
+    atomic_store(&forks_over, true);
+    for (int i = 0; i < BUSY; i++)
+        pthread_join(threads[i], NULL);
+    assert_int_equal(failed, 0);
+    assert_int_equal(gvmi_registry_remove(GVMI_KIND_BUFFER, gvmi_key(&object), &found), GVM_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -180,6 +229,7 @@ int main(void)
         cmocka_unit_test(registry_many_entries_are_all_found),
         cmocka_unit_test(registry_remove_waits_for_holders_and_lets_nobody_in),
         cmocka_unit_test(registry_race_of_hold_and_remove_shows_no_dead_object),
+        cmocka_unit_test(registry_in_a_child_of_fork_is_empty_and_waits_for_nobody),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

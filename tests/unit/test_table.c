@@ -6,8 +6,7 @@
  */
 #include "tests/unit/unit.h"
 
-#include <time.h>
-
+#include "base/clock.h"
 #include "table/table.h"
 
 #define ROUNDS 200000
@@ -328,7 +327,7 @@ static int damage(void *manifest, size_t bytes, unsigned *seed)
 
 static void manifest_with_random_damage_obeys_the_rules(void **state)
 {
-    unsigned seed = (unsigned)time(NULL);
+    unsigned seed = (unsigned)gvmi_now_ns();
     int accepted = 0, accepted_arrow = 0;
 
     (void)state;

@@ -29,8 +29,9 @@
  *     gvm_append_reserve_whole_block()  every thread of the block calls with the same numbers, and
  *                                       all get the same slot
  *
- * In the collective ones rows and bytes lie in the order of the threads, all threads pass the same
- * alignment and get the same answer, and blocks are made of whole warps. What one thread, warp or
+ * In the collective ones rows and bytes lie in the order of the threads (gvm_thread(): x first, then y,
+ * then z), all threads pass the same alignment and get the same answer, and blocks of any number of
+ * dimensions are made of whole warps. What one thread, warp or
  * block reserves later lies behind what it reserved before.
  *
  * Answers: GVM_APPEND_OK. GVM_APPEND_FULL: budget or reservation are spent, for every thread from

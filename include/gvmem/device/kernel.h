@@ -22,7 +22,9 @@
  *
  * 2. Nothing assumes a warp size or a block size: the software GPU has blocks of one thread and
  *    warps of one lane. Code strides by gvm_thread_count() and asks gvm_warp_size(). Launch with
- *    blocks of at most CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK threads.
+ *    blocks of at most CU_FUNC_ATTRIBUTE_MAX_THREADS_PER_BLOCK threads. Blocks of a CUDA kernel of one's
+ *    own may have two or three dimensions: gvm_thread() counts their threads x first, then y, then z, as
+ *    the warps do. Grids have one dimension.
  *
  * 3. Words that several blocks touch go through the gvm_atomic_ and gvm_load_/gvm_store_ functions
  * below, so that the C compiler and ThreadSanitizer see what the GPU would see. Plain loads and
@@ -91,11 +93,11 @@ typedef struct gvm_soft_global {
 
 GVM_DEVICE uint32_t gvm_thread(void)
 {
-    return threadIdx.x;
+    return threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z);
 }
 GVM_DEVICE uint32_t gvm_block_threads(void)
 {
-    return blockDim.x;
+    return blockDim.x * blockDim.y * blockDim.z;
 }
 GVM_DEVICE uint32_t gvm_block(void)
 {
@@ -108,6 +110,13 @@ GVM_DEVICE uint32_t gvm_block_count(void)
 GVM_DEVICE uint32_t gvm_warp_size(void)
 {
     return 32;
+}
+/* The same as gvm_thread() % 32, without the three indices. */
+GVM_DEVICE uint32_t gvm_lane(void)
+{
+    uint32_t lane;
+    asm("mov.u32 %0, %%laneid;" : "=r"(lane));
+    return lane;
 }
 GVM_DEVICE void *gvm_shared(void)
 {
@@ -166,7 +175,7 @@ GVM_DEVICE uint32_t gvm_warp_rank(int yes, uint32_t *total)
     const uint32_t all = __ballot_sync(0xffffffffu, yes);
 
     *total = (uint32_t)__popc(all);
-    return (uint32_t)__popc(all & ((1u << threadIdx.x % 32) - 1));
+    return (uint32_t)__popc(all & ((1u << gvm_lane()) - 1));
 }
 
 /* Stores what this kernel does not read again, so that it drives nothing else from the caches. The
@@ -308,6 +317,10 @@ GVM_DEVICE uint32_t gvm_warp_size(void)
 {
     return 1;
 }
+GVM_DEVICE uint32_t gvm_lane(void)
+{
+    return 0;
+}
 GVM_DEVICE void *gvm_shared(void)
 {
     return gvm_soft_self->shared;
@@ -442,10 +455,15 @@ GVM_SOFT_LOAD_STORE(32, _system)
 GVM_SOFT_LOAD_STORE(64, _system)
 #undef GVM_SOFT_LOAD_STORE
 
+#ifndef CLOCK_MONOTONIC /* <time.h> declares it for POSIX only, and C11 has no clock that cannot be set back */
+int clock_gettime(int clock, struct timespec *t);
+#define CLOCK_MONOTONIC 1
+#endif
+
 GVM_DEVICE uint64_t gvm_clock_ns(void)
 {
     struct timespec t;
-    timespec_get(&t, TIME_UTC);
+    clock_gettime(CLOCK_MONOTONIC, &t);
     return (uint64_t)t.tv_sec * 1000000000u + (uint64_t)t.tv_nsec;
 }
 
@@ -463,10 +481,6 @@ GVM_DEVICE uint64_t gvm_thread_global(void)
 GVM_DEVICE uint64_t gvm_thread_count(void)
 {
     return (uint64_t)gvm_block_count() * gvm_block_threads();
-}
-GVM_DEVICE uint32_t gvm_lane(void)
-{
-    return gvm_thread() % gvm_warp_size();
 }
 GVM_DEVICE uint32_t gvm_warp(void)
 {

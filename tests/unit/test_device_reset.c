@@ -1,0 +1,119 @@
+/* memory/device.c: a program that resets the device's primary context, as cudaDeviceReset() does. */
+#include "tests/unit/unit.h"
+
+#include <gvmem/gvmem.h>
+
+#include "base/registry.h"
+#include "base/size.h"
+#include "driver/driver.h"
+
+#define CHUNK (2 * GVMI_MIB)
+
+static gvm_device *device;
+static gvm_buffer *buffer;
+static uint64_t free_at_first;
+
+static uint64_t free_bytes(gvm_device *of)
+{
+    gvm_device_info info = {.struct_size = sizeof info};
+
+    return gvm_device_get_info(of, &info) == GVM_OK ? info.free_bytes : 0;
+}
+
+/* A device with a buffer, and what the library keeps in a context: kernels, words of an appender. */
+static bool start(void)
+{
+    char machine[80];
+    gvm_appender *appender;
+    gvm_append append = {.struct_size = sizeof append};
+    double sum;
+
+    snprintf(machine, sizeof machine, "memory=64MiB,sms=1,instance=reset-%d", (int)getpid());
+    setenv("GVMEM_SOFTGPU", machine, 1);
+    setenv("GVMEM_DRIVER", "soft", 1);
+    setenv("GVMEM_CHECK", "1", 1);
+    return gvm_device_open(0, &device) == GVM_OK && (free_at_first = free_bytes(device)) > 0 &&
+           gvm_buffer_create(device, CHUNK, NULL, &buffer) == GVM_OK &&
+           gvm_buffer_commit(buffer, 0, CHUNK) == GVM_OK &&
+           gvm_buffer_copy_in(buffer, 0, "content", 8) == GVM_OK &&
+           gvm_sum_f64(device, gvm_buffer_address(buffer), 1, NULL, &sum) == GVM_OK &&
+           gvm_appender_create(device, 8, 4 * CHUNK, NULL, &appender) == GVM_OK &&
+           gvm_appender_begin(appender, &append) == GVM_OK &&
+           gvm_appender_finish(appender, NULL, NULL) == GVM_OK &&
+           (gvm_appender_destroy(appender), true);
+}
+
+/* The reset, and a runtime that goes on. */
+static bool reset(void)
+{
+    CUcontext context;
+
+    return gvmi_cu->cuDevicePrimaryCtxReset(0) == CUDA_SUCCESS &&
+           gvmi_cu->cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS;
+}
+
+static int be_reset(void *arg)
+{
+    gvm_device *again;
+    char text[8];
+
+    (void)arg;
+    CHILD_EXPECT(start() && reset());
+    CHILD_EXPECT(gvm_buffer_copy_out(text, buffer, 0, 8) == GVM_E_LOST);
+    CHILD_EXPECT(gvm_buffer_copy_in(buffer, 0, "another", 8) == GVM_E_LOST);
+    CHILD_EXPECT(gvm_device_synchronize(device) == GVM_E_LOST);
+    CHILD_EXPECT(gvm_device_open(0, &again) == GVM_OK && again != device);
+    gvm_buffer_destroy(buffer);
+    gvm_device_close(device);
+    CHILD_EXPECT(gvm_buffer_create(again, CHUNK, NULL, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, CHUNK) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_copy_in(buffer, 0, "another", 8) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_copy_out(text, buffer, 0, 8) == GVM_OK && strcmp(text, "another") == 0);
+    gvm_buffer_destroy(buffer);
+    CHILD_EXPECT(gvm_device_trim(again, 0) == GVM_OK && free_bytes(again) == free_at_first);
+    gvm_device_close(again);
+    CHILD_EXPECT(gvmi_registry_count(GVMI_KIND_DEVICE) == 0);
+    CHILD_EXPECT(gvmi_check_violations() == 0);
+    return 0;
+}
+
+/* What the program has allocated since may have the addresses of what the library had. */
+static int be_reset_and_closed(void *arg)
+{
+    CUcontext context;
+    CUdeviceptr at;
+
+    (void)arg;
+    CHILD_EXPECT(start() && reset());
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxSetCurrent(context) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemAlloc(&at, 4 * CHUNK) == CUDA_SUCCESS);
+    gvm_buffer_destroy(buffer);
+    gvm_device_close(device);
+    CHILD_EXPECT(gvmi_cu->cuMemsetD8Async(at, 1, 4 * CHUNK, NULL) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemFree(at) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_check_violations() == 0);
+    return 0;
+}
+
+static void device_after_a_reset_is_lost_and_opens_anew(void **state)
+{
+    (void)state;
+    assert_child_succeeds(be_reset, NULL);
+}
+
+static void device_closed_after_a_reset_frees_nothing_of_the_programs(void **state)
+{
+    (void)state;
+    assert_child_succeeds(be_reset_and_closed, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(device_after_a_reset_is_lost_and_opens_anew),
+        cmocka_unit_test(device_closed_after_a_reset_frees_nothing_of_the_programs),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
