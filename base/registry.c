@@ -73,7 +73,8 @@ static item *find_locked(gvmi_kind kind, uint64_t key)
 
 static gvm_status fail_foreign(gvmi_kind kind, uint64_t key)
 {
-    return gvmi_fail(GVM_E_FOREIGN, "no such %s: %#llx (destroyed already, not made by gvmem, or made before fork() by "
+    return gvmi_fail(GVM_E_FOREIGN,
+                     "no such %s: %#llx (destroyed already, not made by gvmem, or made before fork() by "
                      "the parent process)",
                      kind_names[kind], (unsigned long long)key);
 }
