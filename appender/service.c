@@ -115,6 +115,7 @@ static void *run(void *unused)
     int64_t busy_us = 0;
 
     (void)unused;
+    gvmi_capture_relax();
     gvmi_lock(&lock);
     while (!stopping) {
         int64_t idle_us;
@@ -139,6 +140,7 @@ static void *run(void *unused)
         }
     }
     gvmi_unlock(&lock);
+    gvmi_capture_restore();
     return NULL;
 }
 

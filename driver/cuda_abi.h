@@ -122,6 +122,9 @@
     X(CUmemAllocationHandleType, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1) \
     X(CUmemAllocationHandleType, CU_MEM_HANDLE_TYPE_WIN32, 2) \
     X(CUmemAllocationHandleType, CU_MEM_HANDLE_TYPE_FABRIC, 8) \
+    X(CUstreamCaptureMode, CU_STREAM_CAPTURE_MODE_GLOBAL, 0) \
+    X(CUstreamCaptureMode, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1) \
+    X(CUstreamCaptureMode, CU_STREAM_CAPTURE_MODE_RELAXED, 2) \
     X(CUmemAccess_flags, CU_MEM_ACCESS_FLAGS_PROT_NONE, 0) \
     X(CUmemAccess_flags, CU_MEM_ACCESS_FLAGS_PROT_READ, 1) \
     X(CUmemAccess_flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3) \
@@ -219,6 +222,7 @@ typedef int CUmemPool_attribute;
 typedef int CUmemorytype;
 typedef int CUfunction_attribute;
 typedef int CUmemcpySrcAccessOrder;
+typedef int CUstreamCaptureMode;
 
 typedef int CUdevice;
 typedef unsigned long long CUdeviceptr;

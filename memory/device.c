@@ -336,6 +336,36 @@ void gvmi_device_release(gvm_device *device)
     gvmi_unlock(&lock);
 }
 
+static _Thread_local struct {
+    unsigned depth;
+    bool relaxed;
+    CUstreamCaptureMode before;
+} capture;
+
+/* A driver that cannot exchange the mode is older than captures, or about to fail otherwise. */
+void gvmi_capture_relax(void)
+{
+    if (capture.depth++ > 0)
+        return;
+    capture.before = CU_STREAM_CAPTURE_MODE_RELAXED;
+    capture.relaxed = gvmi_cu->cuThreadExchangeStreamCaptureMode(&capture.before) == CUDA_SUCCESS;
+}
+
+void gvmi_capture_restore(void)
+{
+    if (--capture.depth == 0 && capture.relaxed)
+        (void)gvmi_cu->cuThreadExchangeStreamCaptureMode(&capture.before);
+}
+
+static CUresult push(const gvm_device *device)
+{
+    const CUresult result = gvmi_cu->cuCtxPushCurrent(device->context);
+
+    if (result == CUDA_SUCCESS)
+        gvmi_capture_relax();
+    return result;
+}
+
 static bool is_lost(const gvm_device *device)
 {
     return __atomic_load_n(&device->lost, __ATOMIC_ACQUIRE);
@@ -351,15 +381,14 @@ gvm_status gvmi_device_fail_reset(const gvm_device *device)
 
 bool gvmi_device_was_reset(gvm_device *device)
 {
-    CUcontext context;
     CUresult result;
 
     if (is_lost(device))
         return true;
-    result = gvmi_cu->cuCtxPushCurrent(device->context);
+    result = push(device);
     if (result == CUDA_SUCCESS) {
         result = gvmi_cu->cuStreamQuery(device->stream);
-        gvmi_cu->cuCtxPopCurrent(&context);
+        gvmi_device_leave();
     }
     if (result != CUDA_ERROR_CONTEXT_IS_DESTROYED && result != CUDA_ERROR_INVALID_HANDLE)
         return false;
@@ -373,7 +402,7 @@ gvm_status gvmi_device_enter(const gvm_device *device)
 
     if (is_lost(device))
         return gvmi_device_fail_reset(device);
-    result = gvmi_cu->cuCtxPushCurrent(device->context);
+    result = push(device);
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuCtxPushCurrent", "cannot use the context of device %d",
                                 device->info.ordinal);
@@ -387,7 +416,7 @@ bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered)
     *entered = false;
     if (is_lost(device))
         return false;
-    result = gvmi_cu->cuCtxPushCurrent(device->context);
+    result = push(device);
     *entered = result == CUDA_SUCCESS;
     return result != CUDA_ERROR_CONTEXT_IS_DESTROYED;
 }
@@ -396,6 +425,7 @@ void gvmi_device_leave(void)
 {
     CUcontext context;
 
+    gvmi_capture_restore();
     gvmi_cu->cuCtxPopCurrent(&context);
 }
 

@@ -46,7 +46,13 @@ bool gvmi_device_was_reset(gvm_device *device);
 /* The error for that. */
 gvm_status gvmi_device_fail_reset(const gvm_device *device);
 
-/* Makes the device's context current for this thread, around driver calls that want one; leave()
+/* The driver refuses calls such as cuMemAlloc while any stream is being captured in the global mode, and ends the
+ * capture: the library's calls have nothing to do with it. Between the two the calling thread's mode is relaxed; they
+ * nest. */
+void gvmi_capture_relax(void);
+void gvmi_capture_restore(void);
+
+/* Makes the device's context current for this thread, with captures relaxed, around driver calls that want one; leave()
  * puts back what was. GVM_E_LOST: it was reset; streams, modules and memory of cuMemAlloc that were in it are
  * gone, and must not be given to the driver any more. */
 gvm_status gvmi_device_enter(const gvm_device *device);

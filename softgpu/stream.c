@@ -169,6 +169,21 @@ CUresult cuStreamSynchronize(CUstream handle)
     return result;
 }
 
+/* Nothing is ever captured here: the mode is kept, and has no effect. */
+CUresult cuThreadExchangeStreamCaptureMode(CUstreamCaptureMode *mode)
+{
+    static _Thread_local CUstreamCaptureMode own = CU_STREAM_CAPTURE_MODE_GLOBAL;
+    CUstreamCaptureMode before = own;
+    CUresult rc = soft_enter();
+    if (rc != CUDA_SUCCESS)
+        return rc;
+    if (!mode || *mode < CU_STREAM_CAPTURE_MODE_GLOBAL || *mode > CU_STREAM_CAPTURE_MODE_RELAXED)
+        return CUDA_ERROR_INVALID_VALUE;
+    own = *mode;
+    *mode = before;
+    return CUDA_SUCCESS;
+}
+
 CUresult cuStreamQuery(CUstream handle)
 {
     soft_stream *stream, *other;

@@ -13,6 +13,21 @@ static void touch(unsigned index, uint32_t value, CUstream stream)
     launch("touch", 1, &params, stream);
 }
 
+/* ---- capture */
+
+/* Of the calling thread. */
+CASE(stream_capture_mode_is_exchanged)
+{
+    CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
+    EXPECT_OK(cu->cuThreadExchangeStreamCaptureMode(&mode));
+    EXPECT_U64(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
+    EXPECT_OK(cu->cuThreadExchangeStreamCaptureMode(&mode));
+    EXPECT_U64(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
+    mode = 77;
+    EXPECT_INVALID(cu->cuThreadExchangeStreamCaptureMode(&mode));
+    EXPECT_INVALID(cu->cuThreadExchangeStreamCaptureMode(NULL));
+}
+
 /* ---- order within a stream */
 
 CASE(stream_runs_in_order)

@@ -79,6 +79,7 @@
     X(set_crosses_adjacent_mappings, VMM) \
     X(set_crosses_device_and_host_mapping, NUMA) \
     /* case_stream.c */ \
+    X(stream_capture_mode_is_exchanged, 0) \
     X(stream_runs_in_order, 0) \
     X(stream_orders_kernels_copies_and_sets, 0) \
     X(stream_query_tells_busy_from_done, 0) \

@@ -1,0 +1,169 @@
+/* A graph captured in the global mode while calls of the library are made, by the same thread and by another.
+ *
+ * Goal: the capture ends well, and no call of the library fails because of it. Method: what the library does for itself
+ * is done between the beginning and the end of a capture: memory, copies, kernels, the appender's thread.
+ */
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdbool.h>
+#include <stdio.h>
+
+#include <gvmem/gvmem.h>
+
+#include "base/size.h"
+#include "driver/driver.h"
+
+typedef struct CUgraph_st *CUgraph;
+
+static CUresult (*begin_capture)(CUstream stream, CUstreamCaptureMode mode);
+static CUresult (*end_capture)(CUstream stream, CUgraph *graph);
+static CUresult (*destroy_graph)(CUgraph graph);
+static gvm_device *device;
+static CUstream stream;
+static CUdeviceptr memory;
+
+static bool bind(void)
+{
+    void *library = dlopen("libcuda.so.1", RTLD_NOW);
+
+    if (library == NULL)
+        return false;
+    *(void **)&begin_capture = dlsym(library, "cuStreamBeginCapture_v2");
+    *(void **)&end_capture = dlsym(library, "cuStreamEndCapture");
+    *(void **)&destroy_graph = dlsym(library, "cuGraphDestroy");
+    return begin_capture != NULL && end_capture != NULL && destroy_graph != NULL;
+}
+
+static bool good(gvm_status status, const char *what)
+{
+    gvm_error error;
+
+    if (status == GVM_OK)
+        return true;
+    gvm_error_last(&error);
+    printf("# %s: %s: %s\n", what, gvm_status_name(status), error.text);
+    return false;
+}
+
+#define GOOD(call) good(call, #call)
+
+static bool use_buffer(void)
+{
+    static char bytes[1 << 20];
+    gvm_buffer *buffer;
+    double sum;
+    bool fine;
+
+    if (!GOOD(gvm_buffer_create(device, 64 * GVMI_MIB, NULL, &buffer)))
+        return false;
+    fine = GOOD(gvm_buffer_commit(buffer, 0, 64 * GVMI_MIB)) &&
+           GOOD(gvm_buffer_copy_in(buffer, 0, bytes, sizeof bytes)) &&
+           GOOD(gvm_sum_f64(device, gvm_buffer_address(buffer), 1000, NULL, &sum)) &&
+           GOOD(gvm_buffer_move(buffer, 0, 2 * GVMI_MIB, GVM_TIER_HOST)) &&
+           GOOD(gvm_buffer_copy_out(bytes, buffer, 0, sizeof bytes));
+    gvm_buffer_destroy(buffer);
+    return fine;
+}
+
+static bool use_heap(gvm_heap_kind kind)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .kind = kind};
+    gvm_heap *heap;
+    void *blocks[64];
+    bool fine = true;
+
+    if (!GOOD(gvm_heap_create(device, &options, &heap)))
+        return false;
+    for (size_t i = 0; i < 64 && fine; i++)
+        fine = GOOD(gvm_heap_alloc(heap, (i + 1) << 16, &blocks[i]));
+    for (size_t i = 0; i < 64 && fine; i++)
+        fine = GOOD(gvm_heap_free(heap, blocks[i]));
+    fine = fine && GOOD(gvm_heap_trim(heap, 0));
+    gvm_heap_destroy(heap);
+    return fine;
+}
+
+static bool use_appender(void)
+{
+    gvm_append append = {.struct_size = sizeof append};
+    gvm_appender *appender;
+    bool fine;
+
+    if (!GOOD(gvm_appender_create(device, 8, 1 << 30, NULL, &appender)))
+        return false;
+    fine = GOOD(gvm_appender_begin(appender, &append)) &&
+           GOOD(gvm_appender_finish(appender, NULL, NULL));
+    gvm_appender_destroy(appender);
+    return fine;
+}
+
+static void *use_library(void *unused)
+{
+    static bool failed = true;
+
+    (void)unused;
+    if (!use_buffer() || !use_heap(GVM_HEAP_DEVICE) || !use_heap(GVM_HEAP_HOST) ||
+        !use_heap(GVM_HEAP_MANAGED) || !use_appender() || !GOOD(gvm_device_trim(device, 0)))
+        return &failed;
+    return NULL;
+}
+
+static bool capture_beside(bool by_other)
+{
+    CUgraph graph = NULL;
+    void *failed = NULL;
+    pthread_t thread;
+    CUresult result = begin_capture(stream, CU_STREAM_CAPTURE_MODE_GLOBAL);
+
+    if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuMemsetD8Async(memory, 1, 4096, stream);
+    if (result != CUDA_SUCCESS) {
+        printf("# the capture does not begin: error %d\n", (int)result);
+        return false;
+    }
+    if (!by_other)
+        failed = use_library(NULL);
+    else if (pthread_create(&thread, NULL, use_library, NULL) == 0)
+        pthread_join(thread, &failed);
+    result = gvmi_cu->cuMemsetD8Async(memory, 2, 4096, stream);
+    if (result == CUDA_SUCCESS)
+        result = end_capture(stream, &graph);
+    if (result != CUDA_SUCCESS)
+        printf("# the capture does not end: error %d\n", (int)result);
+    if (graph != NULL)
+        destroy_graph(graph);
+    return result == CUDA_SUCCESS && failed == NULL;
+}
+
+int main(void)
+{
+    gvm_device_info info = {.struct_size = sizeof info};
+    CUcontext context;
+    bool by_other, by_same;
+
+    if (gvm_device_open(0, &device) != GVM_OK || gvm_device_get_info(device, &info) != GVM_OK) {
+        printf("Bail out! there is no device\n");
+        return 1;
+    }
+    if (info.software || !bind()) {
+        printf("1..0 # SKIP only a real GPU captures\n");
+        return 0;
+    }
+    if (gvmi_cu->cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
+        gvmi_cu->cuCtxSetCurrent(context) != CUDA_SUCCESS ||
+        gvmi_cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||
+        gvmi_cu->cuMemAlloc(&memory, 4096) != CUDA_SUCCESS) {
+        printf("Bail out! no stream\n");
+        return 1;
+    }
+    printf("1..2\n");
+    by_other = capture_beside(true);
+    printf("%s 1 - capture_beside_calls_of_another_thread_goes_on\n", by_other ? "ok" : "not ok");
+    by_same = capture_beside(false);
+    printf("%s 2 - capture_beside_calls_of_its_own_thread_goes_on\n", by_same ? "ok" : "not ok");
+    gvmi_cu->cuMemFree(memory);
+    gvmi_cu->cuStreamDestroy(stream);
+    gvmi_cu->cuDevicePrimaryCtxRelease(0);
+    gvm_device_close(device);
+    return by_other && by_same ? 0 : 1;
+}
