@@ -210,7 +210,8 @@ struct gvm_heap {
     gvm_heap_kind kind;
     unsigned forks; /* of heap.c's count, when it was made */
     bool unshared;
-    bool whole; /* a segment is one chunk, which comes and goes with it */
+    uint64_t owner; /* of what its chunks hold (memory/device.h), in all segments */
+    bool whole;     /* a segment is one chunk, which comes and goes with it */
     uint64_t segment_bytes, limit_bytes, reserve_bytes, shelf_bytes;
     gvm_heap_exhausted exhausted;
     void *exhausted_arg;

@@ -56,7 +56,7 @@ typedef enum gvm_heap_kind {
 } gvm_heap_kind;
 
 enum {
-    /* Blocks are never to be exported: saves the driver the bookkeeping. */
+    /* Blocks are never to be exported: saves the driver the bookkeeping; see GVM_BUFFER_UNSHARED. */
     GVM_HEAP_UNSHARED = 1 << 0,
 };
 
@@ -184,7 +184,9 @@ GVM_API gvm_status gvm_heap_size(gvm_heap *heap, const void *ptr, size_t *size_b
 
 /* The buffer in which a block is, and where: to export (gvm_share_export()) and to find it in what
  * another process imported. The buffer belongs to the heap: it must not be destroyed, moved, sealed
- * or decommitted by others. Neighbours in the block's chunks are exported with it.
+ * or decommitted by others. Neighbours in the block's chunks are exported with it, and what earlier
+ * blocks of this heap left in them and in the block; never what other heaps or buffers held. Data that
+ * an importer must not see belongs into another heap, or is overwritten before its block is freed.
  *
  * GVM_E_INVALID  buffer or offset_bytes is NULL
  * GVM_E_NOTSUP   the heap is not of device memory */
