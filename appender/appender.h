@@ -83,6 +83,7 @@ struct gvm_appender {
     gvm_append limits; /* what the latest begin gave to kernels */
     uint64_t position; /* what is written, as of the last finish */
     bool begun, torn, rows_only;
+    bool dirty; /* what lies beyond the position may have been written: reset, or not complete */
     bool stuck; /* the last launch was granted nothing: nothing is committed ahead of the next */
     gvmi_append_feed feed;
 };

@@ -160,8 +160,8 @@ void gvmi_append_feed_begin(gvm_appender *a)
 static void vacate_run(gvm_appender *a, uint64_t first, uint64_t end)
 {
     if (first < end)
-        (void)gvmi_buffer_decommit(a->buffer, first * a->chunk_bytes,
-                                   (end - first) * a->chunk_bytes, GVMI_RELEASE_LATER);
+        (void)gvmi_buffer_decommit(a->buffer, first * a->chunk_bytes, (end - first) * a->chunk_bytes,
+                                   a->dirty ? GVMI_RELEASE_LATER : GVMI_RELEASE_UNUSED);
 }
 
 static bool is_committed(const gvm_appender *a, uint64_t index)

@@ -227,8 +227,10 @@ static gvm_status finish_locked(gvm_appender *a, gvm_appender_result *result)
         return status;
     gvmi_append_service_leave(a);
     a->begun = false;
+    if (a->slot.staging->end != GVM_APPEND_NO_END)
+        a->dirty = true;
     if (!find_end(a, &position)) {
-        a->torn = true;
+        a->torn = a->dirty = true;
         return gvmi_fail(GVM_E_TORN,
                          "a kernel ended without publishing all that it had reserved, or wrote over "
                          "the appender's words: reset the appender");
@@ -296,6 +298,7 @@ static gvm_status take_locked(gvm_appender *a, gvm_buffer **out)
     __atomic_store_n(&a->feed.back_chunks, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&a->slot.mail->ready, 0, __ATOMIC_RELEASE);
     forget(a);
+    a->dirty = false;
     *out = filled;
     return GVM_OK;
 }
@@ -325,8 +328,10 @@ gvm_status gvm_appender_reset(gvm_appender *handle)
     if (status != GVM_OK)
         return status;
     status = check_state(appender, false);
-    if (status == GVM_OK)
+    if (status == GVM_OK) {
         forget(appender);
+        appender->dirty = true;
+    }
     gvmi_appender_drop(appender);
     return status;
 }

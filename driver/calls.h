@@ -104,6 +104,7 @@
     X(cuStreamDestroy, cuStreamDestroy_v2, 4000, REQUIRED, (CUstream stream), (stream)) \
     X(cuStreamSynchronize, cuStreamSynchronize, 2000, REQUIRED, (CUstream stream), (stream)) \
     X(cuStreamQuery, cuStreamQuery, 2000, REQUIRED, (CUstream stream), (stream)) \
+    X(cuStreamGetCaptureInfo, cuStreamGetCaptureInfo_v3, 12030, OPTIONAL, (CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id, CUgraph *graph, const CUgraphNode **dependencies, const CUgraphEdgeData **edges, size_t *count), (stream, status, id, graph, dependencies, edges, count)) \
     X(cuThreadExchangeStreamCaptureMode, cuThreadExchangeStreamCaptureMode, 10010, OPTIONAL, (CUstreamCaptureMode *mode), (mode)) \
     X(cuStreamWaitEvent, cuStreamWaitEvent, 3020, REQUIRED, (CUstream stream, CUevent event, unsigned int flags), (stream, event, flags)) \
     X(cuStreamWriteValue32, cuStreamWriteValue32_v2, 11070, OPTIONAL, (CUstream stream, CUdeviceptr addr, cuuint32_t value, unsigned int flags), (stream, addr, value, flags)) \

@@ -72,6 +72,7 @@
     X(CUDA_ERROR_SYSTEM_NOT_READY, 802, "system is not ready") \
     X(CUDA_ERROR_SYSTEM_DRIVER_MISMATCH, 803, "driver library and kernel module do not match") \
     X(CUDA_ERROR_MPS_CLIENT_TERMINATED, 810, "the MPS server ended this client") \
+    X(CUDA_ERROR_STREAM_CAPTURE_IMPLICIT, 906, "the legacy stream waits for a stream that is captured into a graph") \
     X(CUDA_ERROR_TIMEOUT, 909, "timed out") \
     X(CUDA_ERROR_UNKNOWN, 999, "unknown error")
 
@@ -110,6 +111,12 @@
     X(CUdevice_attribute, CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_FABRIC_SUPPORTED, 128) \
     X(CUdevice_attribute, CU_DEVICE_ATTRIBUTE_HOST_NUMA_ID, 134) \
     X(CUdevice_attribute, CU_DEVICE_ATTRIBUTE_HOST_NUMA_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED, 141) \
+    X(CUstreamCaptureStatus, CU_STREAM_CAPTURE_STATUS_NONE, 0) \
+    X(CUstreamCaptureStatus, CU_STREAM_CAPTURE_STATUS_ACTIVE, 1) \
+    X(CUstreamCaptureStatus, CU_STREAM_CAPTURE_STATUS_INVALIDATED, 2) \
+    X(CUstreamCaptureMode, CU_STREAM_CAPTURE_MODE_GLOBAL, 0) \
+    X(CUstreamCaptureMode, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1) \
+    X(CUstreamCaptureMode, CU_STREAM_CAPTURE_MODE_RELAXED, 2) \
     X(CUmemLocationType, CU_MEM_LOCATION_TYPE_INVALID, 0) \
     X(CUmemLocationType, CU_MEM_LOCATION_TYPE_DEVICE, 1) \
     X(CUmemLocationType, CU_MEM_LOCATION_TYPE_HOST, 2) \
@@ -122,9 +129,6 @@
     X(CUmemAllocationHandleType, CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR, 1) \
     X(CUmemAllocationHandleType, CU_MEM_HANDLE_TYPE_WIN32, 2) \
     X(CUmemAllocationHandleType, CU_MEM_HANDLE_TYPE_FABRIC, 8) \
-    X(CUstreamCaptureMode, CU_STREAM_CAPTURE_MODE_GLOBAL, 0) \
-    X(CUstreamCaptureMode, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL, 1) \
-    X(CUstreamCaptureMode, CU_STREAM_CAPTURE_MODE_RELAXED, 2) \
     X(CUmemAccess_flags, CU_MEM_ACCESS_FLAGS_PROT_NONE, 0) \
     X(CUmemAccess_flags, CU_MEM_ACCESS_FLAGS_PROT_READ, 1) \
     X(CUmemAccess_flags, CU_MEM_ACCESS_FLAGS_PROT_READWRITE, 3) \
@@ -212,6 +216,8 @@ enum gvmi_cuda_macro { GVMI_CUDA_MACROS(GVMI_ENUMERATOR) };
 #undef GVMI_ENUMERATOR
 
 typedef int CUdevice_attribute;
+typedef int CUstreamCaptureStatus;
+typedef int CUstreamCaptureMode;
 typedef int CUmemLocationType;
 typedef int CUmemAllocationType;
 typedef int CUmemAllocationHandleType;
@@ -235,6 +241,9 @@ typedef struct CUfunc_st *CUfunction;
 typedef struct CUstream_st *CUstream;
 typedef struct CUevent_st *CUevent;
 typedef struct CUmemPoolHandle_st *CUmemoryPool;
+typedef struct CUgraph_st *CUgraph;
+typedef struct CUgraphNode_st *CUgraphNode;
+typedef struct CUgraphEdgeData_st CUgraphEdgeData;
 typedef void (*CUhostFn)(void *data);
 
 #define CU_STREAM_LEGACY ((CUstream)0x1)

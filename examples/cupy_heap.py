@@ -3,8 +3,9 @@
 
 Arrays are allocated by libgvmem-heap-plugin in the place of CuPy's memory pool.
 """
-import ctypes
 import sys
+
+import gvmem_plugin
 
 SKIPPED = 77  # what meson takes for a test that was left out
 
@@ -19,15 +20,7 @@ except cupy.cuda.runtime.CUDARuntimeError:
     print("skipped: CuPy finds no GPU")
     sys.exit(SKIPPED)
 
-library = ctypes.CDLL(sys.argv[1] if len(sys.argv) > 1 else "libgvmem-heap-plugin.so")
-
-
-def address(function):
-    return ctypes.cast(function, ctypes.c_void_p).value
-
-
-allocator = cupy.cuda.memory.CFunctionAllocator(0, address(library.gvm_cupy_alloc), address(library.gvm_cupy_free), library)
-cupy.cuda.set_allocator(allocator.malloc)
+gvmem_plugin.use_in_cupy(sys.argv[1] if len(sys.argv) > 1 else "libgvmem-heap-plugin.so")
 
 total = cupy.zeros(1 << 20)
 for i in range(100):

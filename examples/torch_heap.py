@@ -6,6 +6,8 @@ With GVMEM_HEAP_TRACE=FILE every allocation is recorded, to replay with `gvmem b
 """
 import sys
 
+import gvmem_plugin
+
 SKIPPED = 77  # what meson takes for a test that was left out
 
 try:
@@ -18,8 +20,7 @@ if not torch.cuda.is_available():
     sys.exit(SKIPPED)
 
 library = sys.argv[1] if len(sys.argv) > 1 else "libgvmem-heap-plugin.so"
-allocator = torch.cuda.memory.CUDAPluggableAllocator(library, "gvm_torch_alloc", "gvm_torch_free")
-torch.cuda.memory.change_current_allocator(allocator)  # before the first tensor on the GPU
+gvmem_plugin.use_in_torch(library)  # before the first tensor on the GPU
 
 torch.manual_seed(1)
 net = torch.nn.Sequential(torch.nn.Linear(64, 512), torch.nn.ReLU(), torch.nn.Linear(512, 1)).cuda()

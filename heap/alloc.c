@@ -261,6 +261,12 @@ static gvmi_block *live_block(gvm_heap *heap, const void *ptr, gvmi_segment **se
 /* What a free may do, by whose work is to be waited for. */
 enum { FREE_NOW, FREE_ON_STREAM };
 
+/* Streams that a free waits for besides that of the block. */
+typedef struct stream_list {
+    const gvm_stream *streams;
+    size_t count;
+} stream_list;
+
 /* own: the key of the block's arena. */
 static inline bool is_ordered(uint64_t own, int mode, uint64_t key)
 {
@@ -328,7 +334,7 @@ static void put_away(gvm_heap *heap, gvmi_block *block, gvmi_arena *arena)
     gvmi_shelf_release(shelf);
 }
 
-static gvm_status free_locked(gvm_heap *heap, void *ptr, int mode, uint64_t key, gvm_stream stream)
+static gvm_status free_locked(gvm_heap *heap, void *ptr, int mode, uint64_t key, stream_list after)
 {
     gvmi_segment *segment;
     gvmi_block *block = live_block(heap, ptr, &segment);
@@ -347,7 +353,7 @@ static gvm_status free_locked(gvm_heap *heap, void *ptr, int mode, uint64_t key,
     }
     if (!end_use(block, GVMI_BLOCK_PENDING))
         return gvmi_heap_fail_foreign(ptr);
-    status = gvmi_heap_delay_locked(heap, block, stream);
+    status = gvmi_heap_delay_locked(heap, block, after.streams, after.count);
     if (status != GVM_OK) {
         atomic_store_explicit(&block->state, GVMI_BLOCK_USED, memory_order_release);
         return status;
@@ -358,7 +364,7 @@ static gvm_status free_locked(gvm_heap *heap, void *ptr, int mode, uint64_t key,
     return GVM_OK;
 }
 
-static gvm_status free_slowly(gvm_heap *handle, void *ptr, int mode, uint64_t key, gvm_stream stream)
+static gvm_status free_slowly(gvm_heap *handle, void *ptr, int mode, uint64_t key, stream_list after)
 {
     GVMI_UNCANCELLED;
     gvm_heap *heap;
@@ -368,7 +374,7 @@ static gvm_status free_slowly(gvm_heap *handle, void *ptr, int mode, uint64_t ke
         return status;
     gvmi_lock(&heap->lock);
     gvmi_heap_poll_locked(heap, false);
-    status = free_locked(heap, ptr, mode, key, stream);
+    status = free_locked(heap, ptr, mode, key, after);
     gvmi_heap_keep_reserve_locked(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
@@ -393,7 +399,7 @@ static inline gvm_status free_block(gvm_heap *handle, void *ptr, int mode, uint6
         if (done < 0)
             break;
     }
-    return free_slowly(handle, ptr, mode, key, stream);
+    return free_slowly(handle, ptr, mode, key, (stream_list){&stream, 1});
 }
 
 gvm_status gvm_heap_free(gvm_heap *heap, void *ptr)
@@ -404,6 +410,18 @@ gvm_status gvm_heap_free(gvm_heap *heap, void *ptr)
 gvm_status gvm_heap_free_async(gvm_heap *heap, void *ptr, gvm_stream stream)
 {
     return free_block(heap, ptr, FREE_ON_STREAM, gvmi_stream_key(stream), stream);
+}
+
+gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stream *streams, size_t count)
+{
+    if (ptr == NULL)
+        return GVM_OK;
+    if (streams == NULL && count > 0)
+        return gvmi_fail(GVM_E_INVALID, "streams is NULL, and %zu are to be waited for", count);
+    if (count == 0)
+        return gvm_heap_free(heap, ptr);
+    /* The key of no stream: an event of each is waited for, also of the block's own. */
+    return free_slowly(heap, ptr, FREE_ON_STREAM, GVMI_HEAP_PLAIN, (stream_list){streams, count});
 }
 
 /* ---- one block */

@@ -48,6 +48,7 @@ static gvm_status open_device(gvm_heap *heap, gvmi_segment *segment, uint64_t by
     const gvmi_buffer_spec spec = {
         .reserve_bytes = bytes,
         .chunk_bytes = heap->whole ? 0 : segment->chunk_bytes,
+        .owner = heap->owner,
         .unshared = heap->unshared,
     };
     gvm_status status = gvmi_buffer_create(heap->device, &spec, &segment->buffer);

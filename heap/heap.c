@@ -126,6 +126,7 @@ gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *options, 
         status = gvmi_heap_table_create(heap);
     if (status != GVM_OK)
         goto fail_release;
+    heap->owner = gvmi_chunk_owner_new();
     gvmi_mutex_init(&heap->lock, GVMI_RANK_HEAP);
     pthread_once(&fork_once, watch_forks);
     status = gvmi_registry_add(GVMI_KIND_HEAP, gvmi_key(heap), heap);
@@ -191,6 +192,7 @@ void gvm_heap_destroy(gvm_heap *handle)
     gvmi_segments_free(heap->spare_usual);
     gvmi_segments_free(heap->spare_lone);
     gvmi_heap_table_destroy(heap);
+    gvmi_chunk_owner_end(heap->device, heap->owner);
     gvmi_device_release(heap->device);
     gvmi_mutex_destroy(&heap->lock);
     gvmi_registry_retire(heap);

@@ -217,6 +217,8 @@ typedef struct gvmi_heap_table {
 typedef struct gvmi_heap_wait {
     gvmi_block *block;
     CUevent event;
+    CUevent *others; /* to wait for after it, or NULL */
+    size_t other_count;
 } gvmi_heap_wait;
 
 /* A thread's free blocks of one arena. */
@@ -242,7 +244,8 @@ struct gvm_heap {
     gvm_device *device;
     gvm_heap_kind kind;
     bool unshared;
-    bool whole; /* a segment is one chunk, which comes and goes with it */
+    uint64_t owner; /* of what its chunks hold (memory/device.h), in all segments */
+    bool whole;     /* a segment is one chunk, which comes and goes with it */
     uint64_t segment_bytes, limit_bytes, reserve_bytes, shelf_bytes;
     gvm_heap_exhausted exhausted;
     void *exhausted_arg;
@@ -435,9 +438,10 @@ gvm_status gvmi_stream_arena_locked(gvm_heap *heap, uint64_t key, gvmi_arena **o
  * false then means that the driver refused, and the error is recorded. */
 bool gvmi_arena_fence_locked(gvmi_arena *arena, bool wait);
 
-/* Lets a USED block wait for the work that is on a stream; and gives back those that need not wait
+/* Lets a USED block wait for the work that is on streams, one at least; and gives back those that need not wait
  * any more. wait: all of them. */
-gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, gvm_stream stream);
+gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, const gvm_stream *streams,
+                                  size_t count);
 void gvmi_heap_poll_locked(gvm_heap *heap, bool wait);
 
 /* Lets the plain arena have what is an arena's, whose stream is waited for first. */

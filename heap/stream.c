@@ -12,6 +12,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "heap/heap.h"
+#include "memory/device.h"
 
 #define EVENTS_KEPT 64
 
@@ -68,6 +69,13 @@ static bool event_passed(CUevent event, bool wait)
     if (wait && result != CUDA_SUCCESS)
         gvmi_driver_fail(result, "cuEventSynchronize", "cannot wait for a stream");
     return result == CUDA_SUCCESS || gvmi_driver_is_sticky(result);
+}
+
+static void destroy_events(const gvmi_heap_wait *wait)
+{
+    gvmi_cu->cuEventDestroy(wait->event);
+    for (size_t i = 0; i < wait->other_count; i++)
+        gvmi_cu->cuEventDestroy(wait->others[i]);
 }
 
 /* ---- arenas */
@@ -139,7 +147,9 @@ bool gvmi_arena_fence_locked(gvmi_arena *arena, bool wait)
         return true;
     if (gvmi_device_enter(arena->heap->device) != GVM_OK)
         return false;
+    gvmi_capture_relax();
     fence_locked(arena, wait);
+    gvmi_capture_restore();
     gvmi_device_leave();
     return arena->passed >= arena->clock;
 }
@@ -203,22 +213,40 @@ static gvmi_heap_wait *wait_at(gvm_heap *heap, size_t index)
     return &heap->waits[(heap->wait_first + index) & (heap->wait_capacity - 1)];
 }
 
-gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, gvm_stream stream)
+gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, const gvm_stream *streams,
+                                  size_t count)
 {
     gvmi_heap_wait wait = {.block = block};
     gvm_status status = ring_reserve(heap);
 
+    if (status == GVM_OK && count > 1) {
+        wait.others = malloc((count - 1) * sizeof(CUevent));
+        if (wait.others == NULL)
+            status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a block that waits for streams");
+    }
     if (status == GVM_OK)
         status = gvmi_device_enter(heap->device);
     if (status != GVM_OK)
-        return status;
-    status = event_record(heap, stream, &wait.event);
+        goto fail_free;
+    gvmi_capture_relax();
+    status = event_record(heap, streams[0], &wait.event);
+    for (size_t i = 1; i < count && status == GVM_OK; i++) {
+        status = event_record(heap, streams[i], &wait.others[wait.other_count]);
+        wait.other_count += status == GVM_OK;
+    }
+    if (status != GVM_OK && wait.event != NULL)
+        destroy_events(&wait);
+    gvmi_capture_restore();
     gvmi_device_leave();
     if (status != GVM_OK)
-        return status;
+        goto fail_free;
     heap->wait_count++;
     *wait_at(heap, heap->wait_count - 1) = wait;
     return GVM_OK;
+
+fail_free:
+    free(wait.others);
+    return status;
 }
 
 static void end_wait(gvm_heap *heap, const gvmi_heap_wait *wait)
@@ -226,6 +254,7 @@ static void end_wait(gvm_heap *heap, const gvmi_heap_wait *wait)
     heap->pending_units -= wait->block->units;
     heap->order_pending[gvmi_heap_row(wait->block->units)]--;
     event_keep(heap, wait->event);
+    free(wait->others);
     gvmi_heap_give_locked(heap, wait->block);
 }
 
@@ -242,18 +271,27 @@ void gvmi_heap_poll_locked(gvm_heap *heap, bool wait)
         gvmi_error_restore(&error);
         return;
     }
+    gvmi_capture_relax();
     /* One that is not done goes to the end of the ring, so that it does not hide those of other
      * streams behind it. */
     for (; looked > 0; looked--) {
-        const gvmi_heap_wait first = *wait_at(heap, 0);
+        gvmi_heap_wait first = *wait_at(heap, 0);
+        bool passed;
 
         heap->wait_first = (heap->wait_first + 1) & (heap->wait_capacity - 1);
         heap->wait_count--;
-        if (event_passed(first.event, wait))
+        passed = event_passed(first.event, wait);
+        while (passed && first.other_count > 0) {
+            event_keep(heap, first.event);
+            first.event = first.others[--first.other_count];
+            passed = event_passed(first.event, wait);
+        }
+        if (passed)
             end_wait(heap, &first);
         else
             *wait_at(heap, heap->wait_count++) = first;
     }
+    gvmi_capture_restore();
     gvmi_device_leave();
     gvmi_error_restore(&error);
 }
@@ -263,8 +301,11 @@ void gvmi_streams_free(gvm_heap *heap)
     bool entered;
     const bool there = gvmi_device_enter_to_free(heap->device, &entered);
 
-    for (size_t i = 0; i < heap->wait_count && there; i++)
-        gvmi_cu->cuEventDestroy(wait_at(heap, i)->event);
+    for (size_t i = 0; i < heap->wait_count; i++) {
+        if (there)
+            destroy_events(wait_at(heap, i));
+        free(wait_at(heap, i)->others);
+    }
     for (size_t i = 0; i < heap->event_count && there; i++)
         gvmi_cu->cuEventDestroy(heap->events[i]);
     while (heap->arenas != NULL) {

@@ -82,6 +82,29 @@ static gvm_status reserve_addresses(gvm_buffer *buffer, uint64_t wanted)
     return GVM_OK;
 }
 
+/* cuMemAlloc may give what this process has freed, as it was. In the device's context; on failure the
+ * memory is freed. */
+static gvm_status zero_whole(const gvm_buffer *buffer, CUdeviceptr address)
+{
+    const char *call = "cuMemsetD8Async";
+    gvm_status status;
+    CUresult result;
+
+    if (buffer->owner == GVMI_OWNER_ANY)
+        return GVM_OK;
+    result = gvmi_cu->cuMemsetD8Async(address, 0, buffer->reserve_bytes, buffer->device->stream);
+    if (result == CUDA_SUCCESS) {
+        call = "cuStreamSynchronize";
+        result = gvmi_cu->cuStreamSynchronize(buffer->device->stream);
+    }
+    if (result == CUDA_SUCCESS)
+        return GVM_OK;
+    status = gvmi_driver_fail(result, call, "cannot fill a buffer on device %d with zeros",
+                              buffer->device->info.ordinal);
+    gvmi_cu->cuMemFree(address);
+    return status;
+}
+
 /* Without virtual memory management: one allocation of the whole, as one chunk without a handle. */
 static gvm_status allocate_whole(gvm_buffer *buffer, uint64_t wanted)
 {
@@ -98,7 +121,10 @@ static gvm_status allocate_whole(gvm_buffer *buffer, uint64_t wanted)
     if (status != GVM_OK)
         return status;
     result = gvmi_cu->cuMemAlloc(&address, buffer->reserve_bytes);
+    status = result == CUDA_SUCCESS ? zero_whole(buffer, address) : GVM_OK;
     gvmi_device_leave();
+    if (status != GVM_OK)
+        return status;
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuMemAlloc",
                                 "cannot allocate %s on device %d (without virtual memory "
@@ -128,6 +154,9 @@ gvm_status gvmi_buffer_new(gvm_device *device, const gvmi_buffer_spec *spec, gvm
     buffer->chunk_count = buffer->reserve_bytes / buffer->chunk_bytes;
     buffer->access = GVM_ACCESS_READWRITE;
     buffer->shareable = device->info.share_fd && !spec->unshared;
+    buffer->own_owner = !spec->unshared && spec->owner == GVMI_OWNER_ANY;
+    if (!spec->unshared)
+        buffer->owner = buffer->own_owner ? gvmi_chunk_owner_new() : spec->owner;
     buffer->device = device;
     buffer->chunks = calloc(buffer->chunk_count, sizeof *buffer->chunks);
     if (buffer->chunks == NULL) {
@@ -234,6 +263,8 @@ void gvmi_buffer_free(gvm_buffer *buffer)
          * frees it. */
         (void)gvmi_buffer_vacate_locked(buffer, 0, buffer->chunk_count);
         gvmi_unlock(&buffer->lock);
+        if (buffer->own_owner)
+            gvmi_chunk_owner_end(buffer->device, buffer->owner);
         gvmi_cu->cuMemAddressFree(buffer->address, buffer->reserve_bytes);
     } else if (gvmi_device_enter(buffer->device) == GVM_OK) {
         gvmi_cu->cuMemFree(buffer->address);

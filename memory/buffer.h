@@ -66,6 +66,8 @@ struct gvm_buffer {
     uint64_t device_bytes, host_bytes, moved_bytes, generation;
     uint8_t id[16]; /* random, from gvm_buffer_create(); an importer has the exporter's */
     gvm_access access;
+    uint64_t owner; /* of what the chunks hold; GVMI_OWNER_ANY: the buffer is never exported */
+    bool own_owner; /* it is nobody else's */
     bool vmm, shareable, sealed, imported;
     /* Imported: where offset 0 lies in the owner's buffer, and which state of that is shown. */
     uint64_t source_offset_bytes, source_generation;
@@ -78,7 +80,8 @@ typedef struct gvmi_buffer_spec {
     uint64_t reserve_bytes; /* rounded up to whole chunks */
     uint64_t chunk_bytes;   /* 0: chosen */
     uint64_t address;       /* 0: any */
-    bool unshared;
+    uint64_t owner;         /* that several buffers have in common; 0: one of its own */
+    bool unshared;          /* never exported: it may be given memory that holds others' bytes */
 } gvmi_buffer_spec;
 
 /* Makes a buffer with reserved addresses and no chunks, not yet known to the registry. */
@@ -116,6 +119,9 @@ gvm_status gvmi_buffer_settle_locked(gvm_buffer *buffer, uint64_t first, uint64_
  * GVM_E_NOSPACE, GVM_E_NOMEM (host tier), and those of settle */
 gvm_status gvmi_buffer_commit_tier_locked(gvm_buffer *buffer, uint64_t first, uint64_t end,
                                           gvm_tier tier);
+
+/* What a chunk of a buffer is to the cache of free chunks. */
+gvmi_chunk_spec gvmi_buffer_chunk_spec(const gvm_buffer *buffer, gvm_tier tier);
 
 /* Takes the chunks [first, end) away: unmaps runs, releases handles. Failure (of an unmap) leaves
  * the chunks from there on as they were. */

@@ -5,8 +5,12 @@
  * most GVMEM_CACHE bytes per tier. What the cache holds is lost to other processes, so it is given
  * back before anybody here is told that the device is full.
  *
- * Only handles that no other process has ever seen come here: a reused handle must not show one
- * buffer's data to another's importers.
+ * A buffer that can be exported shows other processes all that its chunks hold. So a handle is used
+ * again by the owner whose bytes it holds (device.h), or where every byte of it is written before
+ * anybody can be shown it (a move), or by what is never exported. Filling it with zeros instead
+ * would wait for kernels that occupy the device, and these may wait for the memory. A new handle
+ * comes zeroed from the driver, whose release costs what such a fill does. Handles that another
+ * process has seen never come here: it may write to them.
  *
  * Releasing takes the driver 0.3 ms a GiB and more. Where somebody waits for what comes after it,
  * handles beyond the limit are kept, too (GVMI_RELEASE_LATER), until a thread that nobody waits for
@@ -31,9 +35,7 @@
 
 typedef struct free_chunk {
     CUmemGenericAllocationHandle handle;
-    uint64_t bytes;
-    uint8_t tier;
-    bool shareable;
+    gvmi_chunk_spec spec;
 } free_chunk;
 
 struct gvmi_chunk_cache {
@@ -45,6 +47,13 @@ struct gvmi_chunk_cache {
     size_t count;
     free_chunk entries[CACHE_ENTRIES_MAX];
 };
+
+uint64_t gvmi_chunk_owner_new(void)
+{
+    static uint64_t last = GVMI_OWNER_ANY;
+
+    return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
+}
 
 gvm_status gvmi_chunk_cache_create(gvmi_chunk_cache **out)
 {
@@ -69,21 +78,27 @@ static free_chunk take_locked(gvmi_chunk_cache *cache, size_t index)
     free_chunk taken = cache->entries[index];
 
     cache->entries[index] = cache->entries[--cache->count];
-    cache->bytes[taken.tier] -= taken.bytes;
+    cache->bytes[taken.spec.tier] -= taken.spec.bytes;
     return taken;
 }
 
+static bool fits(const gvmi_chunk_spec *entry, const gvmi_chunk_spec *wanted)
+{
+    return entry->tier == wanted->tier && entry->bytes == wanted->bytes &&
+           entry->shareable == wanted->shareable &&
+           (wanted->owner == GVMI_OWNER_ANY || entry->owner == wanted->owner ||
+            entry->owner == GVMI_OWNER_NONE);
+}
+
 /* An entry that fits, or false. */
-static bool cache_take(gvmi_chunk_cache *cache, gvm_tier tier, uint64_t bytes, bool shareable,
+static bool cache_take(gvmi_chunk_cache *cache, const gvmi_chunk_spec *wanted,
                        CUmemGenericAllocationHandle *out)
 {
     bool found = false;
 
     gvmi_lock(&cache->lock);
     for (size_t i = cache->count; i-- > 0 && !found;) {
-        const free_chunk *entry = &cache->entries[i];
-
-        if (entry->tier == tier && entry->bytes == bytes && entry->shareable == shareable) {
+        if (fits(&cache->entries[i].spec, wanted)) {
             *out = take_locked(cache, i).handle;
             found = true;
         }
@@ -95,18 +110,19 @@ static bool cache_take(gvmi_chunk_cache *cache, gvm_tier tier, uint64_t bytes, b
 /* later: beyond the limit as well. */
 static bool cache_put(gvmi_chunk_cache *cache, const free_chunk *chunk, bool later)
 {
-    bool fits;
+    const uint64_t bytes = chunk->spec.bytes;
+    bool room;
 
     gvmi_lock(&cache->lock);
-    fits = cache->count < CACHE_ENTRIES_MAX &&
-           (later || (chunk->bytes <= cache->limit_bytes &&
-                      cache->bytes[chunk->tier] <= cache->limit_bytes - chunk->bytes));
-    if (fits) {
+    room = cache->count < CACHE_ENTRIES_MAX &&
+           (later || (bytes <= cache->limit_bytes &&
+                      cache->bytes[chunk->spec.tier] <= cache->limit_bytes - bytes));
+    if (room) {
         cache->entries[cache->count++] = *chunk;
-        cache->bytes[chunk->tier] += chunk->bytes;
+        cache->bytes[chunk->spec.tier] += bytes;
     }
     gvmi_unlock(&cache->lock);
-    return fits;
+    return room;
 }
 
 /* Gives one entry to the driver, without the lock meanwhile. */
@@ -114,11 +130,11 @@ static void let_go_locked(gvmi_chunk_cache *cache, size_t index)
 {
     const free_chunk taken = take_locked(cache, index);
 
-    cache->leaving_bytes += taken.bytes;
+    cache->leaving_bytes += taken.spec.bytes;
     gvmi_unlock(&cache->lock);
     gvmi_cu->cuMemRelease(taken.handle);
     gvmi_lock(&cache->lock);
-    cache->leaving_bytes -= taken.bytes;
+    cache->leaving_bytes -= taken.spec.bytes;
     if (cache->leaving_bytes == 0)
         pthread_cond_broadcast(&cache->left);
 }
@@ -144,8 +160,9 @@ bool gvmi_chunk_cache_settle(gvmi_chunk_cache *cache)
 
     gvmi_lock(&cache->lock);
     for (size_t i = 0; i < cache->count; i++) /* the largest: small ones are what serves many */
-        if (cache->bytes[cache->entries[i].tier] > cache->limit_bytes &&
-            (chosen == CACHE_ENTRIES_MAX || cache->entries[i].bytes >= cache->entries[chosen].bytes))
+        if (cache->bytes[cache->entries[i].spec.tier] > cache->limit_bytes &&
+            (chosen == CACHE_ENTRIES_MAX ||
+             cache->entries[i].spec.bytes >= cache->entries[chosen].spec.bytes))
             chosen = i;
     if (chosen < CACHE_ENTRIES_MAX)
         let_go_locked(cache, chosen);
@@ -191,43 +208,69 @@ static gvm_status fail_full(const gvm_device *device, gvm_tier tier, uint64_t by
                             device->info.ordinal, wanted, gvmi_size_text(free_bytes, left));
 }
 
-gvm_status gvmi_chunk_create(gvm_device *device, gvm_tier tier, uint64_t bytes, bool shareable,
+gvm_status gvmi_chunk_create(gvm_device *device, const gvmi_chunk_spec *spec,
                              CUmemGenericAllocationHandle *out)
 {
     CUmemAllocationProp prop = {
         .type = CU_MEM_ALLOCATION_TYPE_PINNED,
-        .requestedHandleTypes = shareable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
-                                          : CU_MEM_HANDLE_TYPE_NONE,
+        .requestedHandleTypes = spec->shareable ? CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR
+                                                : CU_MEM_HANDLE_TYPE_NONE,
         .location = {CU_MEM_LOCATION_TYPE_DEVICE, device->info.ordinal},
-        .allocFlags = {.gpuDirectRDMACapable = tier == GVM_TIER_DEVICE && device->rdma},
+        .allocFlags = {.gpuDirectRDMACapable = spec->tier == GVM_TIER_DEVICE && device->rdma},
     };
     CUresult result;
 
-    GVM_ASSERT(tier == GVM_TIER_DEVICE || tier == GVM_TIER_HOST);
-    if (tier == GVM_TIER_HOST) {
+    GVM_ASSERT(spec->tier == GVM_TIER_DEVICE || spec->tier == GVM_TIER_HOST);
+    if (spec->tier == GVM_TIER_HOST) {
         prop.location.type = CU_MEM_LOCATION_TYPE_HOST_NUMA;
         prop.location.id = device->host_numa_id;
     }
-    if (cache_take(device->cache, tier, bytes, shareable, out))
+    if (cache_take(device->cache, spec, out))
         return GVM_OK;
-    result = gvmi_cu->cuMemCreate(out, bytes, &prop, 0);
+    result = gvmi_cu->cuMemCreate(out, spec->bytes, &prop, 0);
     if (result == CUDA_ERROR_OUT_OF_MEMORY) { /* with an empty cache, too: it may have been full just now */
         gvmi_chunk_cache_trim(device->cache, 0);
-        result = gvmi_cu->cuMemCreate(out, bytes, &prop, 0);
+        result = gvmi_cu->cuMemCreate(out, spec->bytes, &prop, 0);
     }
     if (result == CUDA_SUCCESS)
         return GVM_OK;
     if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        return fail_full(device, tier, bytes, result);
+        return fail_full(device, (gvm_tier)spec->tier, spec->bytes, result);
     return gvmi_driver_fail(result, "cuMemCreate", "cannot make a chunk on device %d",
                             device->info.ordinal);
 }
 
-void gvmi_chunk_release(gvm_device *device, gvm_tier tier, uint64_t bytes, bool shareable,
-                        gvmi_release how, CUmemGenericAllocationHandle handle)
+void gvmi_chunk_owner_end(gvm_device *device, uint64_t owner)
 {
-    const free_chunk chunk = {handle, bytes, (uint8_t)tier, shareable};
+    gvmi_chunk_cache *cache = device->cache;
 
-    if (how == GVMI_RELEASE_NOW || !cache_put(device->cache, &chunk, how == GVMI_RELEASE_LATER))
+    if (owner == GVMI_OWNER_ANY)
+        return;
+    gvmi_lock(&cache->lock);
+    /* From the end, anew after each: others may change the entries while the lock is let go. */
+    for (size_t i = cache->count; i-- > 0;) {
+        gvmi_chunk_spec *spec = &cache->entries[i].spec;
+
+        if (spec->owner != owner)
+            continue;
+        spec->owner = GVMI_OWNER_ANY;
+        if (spec->tier == GVM_TIER_DEVICE) {
+            let_go_locked(cache, i);
+            i = cache->count;
+        }
+    }
+    gvmi_unlock(&cache->lock);
+}
+
+void gvmi_chunk_release(gvm_device *device, const gvmi_chunk_spec *spec, gvmi_release how,
+                        CUmemGenericAllocationHandle handle)
+{
+    const bool later = how == GVMI_RELEASE_LATER || how == GVMI_RELEASE_UNUSED;
+    free_chunk chunk = {handle, *spec};
+
+    /* What is never exported may have had a chunk with others' bytes. */
+    if (how == GVMI_RELEASE_UNUSED && spec->owner != GVMI_OWNER_ANY)
+        chunk.spec.owner = GVMI_OWNER_NONE;
+    if (how == GVMI_RELEASE_NOW || !cache_put(device->cache, &chunk, later))
         gvmi_cu->cuMemRelease(handle);
 }

@@ -121,10 +121,22 @@ void gvmi_buffer_place_locked(gvm_buffer *buffer, uint64_t index, gvm_tier tier,
     *tier_bytes(buffer, (uint8_t)tier) += buffer->chunk_bytes;
 }
 
+gvmi_chunk_spec gvmi_buffer_chunk_spec(const gvm_buffer *buffer, gvm_tier tier)
+{
+    return (gvmi_chunk_spec){
+        .bytes = buffer->chunk_bytes,
+        .owner = buffer->owner,
+        .tier = (uint8_t)tier,
+        .shareable = buffer->shareable,
+    };
+}
+
 static void release_chunk(gvm_buffer *buffer, gvmi_chunk *chunk, gvmi_release how)
 {
+    const gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(buffer, (gvm_tier)chunk->tier);
+
     *tier_bytes(buffer, chunk->tier) -= buffer->chunk_bytes;
-    gvmi_chunk_release(buffer->device, (gvm_tier)chunk->tier, buffer->chunk_bytes, buffer->shareable,
+    gvmi_chunk_release(buffer->device, &spec,
                        (chunk->flags & GVMI_CHUNK_SEEN) == 0 ? how : GVMI_RELEASE_NOW, chunk->handle);
     memset(chunk, 0, sizeof *chunk);
 }
@@ -189,14 +201,15 @@ void gvmi_buffer_keep_fresh_locked(gvm_buffer *buffer, uint64_t first, uint64_t 
 
 static gvm_status create_absent(gvm_buffer *buffer, uint64_t first, uint64_t end, gvm_tier tier)
 {
+    const gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(buffer, tier);
+
     for (uint64_t i = first; i < end; i++) {
         CUmemGenericAllocationHandle handle;
         gvm_status status;
 
         if (buffer->chunks[i].tier != GVM_TIER_ABSENT)
             continue;
-        status = gvmi_chunk_create(buffer->device, tier, buffer->chunk_bytes, buffer->shareable,
-                                   &handle);
+        status = gvmi_chunk_create(buffer->device, &spec, &handle);
         if (status != GVM_OK)
             return status;
         gvmi_buffer_place_locked(buffer, i, tier, handle, 0);

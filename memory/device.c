@@ -492,6 +492,40 @@ gvm_status gvm_device_synchronize(gvm_device *handle)
     return status;
 }
 
+gvm_status gvm_device_get_capture(gvm_device *handle, gvm_stream stream, uint64_t *capture_id)
+{
+    GVMI_UNCANCELLED;
+    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t id = 0;
+    gvm_device *device;
+    CUresult result;
+    gvm_status status;
+
+    if (capture_id == NULL)
+        return gvmi_fail(GVM_E_INVALID, "capture_id is NULL");
+    status = gvmi_device_hold(handle, &device);
+    if (status != GVM_OK)
+        return status;
+    status = gvmi_device_enter(device); /* for the default streams */
+    if (status == GVM_OK) {
+        result = gvmi_cu->cuStreamGetCaptureInfo(stream, &state, &id, NULL, NULL, NULL, NULL);
+        gvmi_device_leave();
+        /* The legacy stream says so while one that it waits for is captured. It is not itself. */
+        if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
+            id = 0;
+        else if (result == CUDA_ERROR_NOT_SUPPORTED)
+            status = gvmi_driver_fail_as(GVM_E_NOTSUP, result, "cuStreamGetCaptureInfo",
+                                         "the driver does not tell captures apart: CUDA 12.3 brings it");
+        else if (result != CUDA_SUCCESS)
+            status = gvmi_driver_fail(result, "cuStreamGetCaptureInfo",
+                                      "cannot tell whether stream %p is captured", (void *)stream);
+    }
+    if (status == GVM_OK)
+        *capture_id = state == CU_STREAM_CAPTURE_STATUS_NONE ? 0 : id;
+    gvmi_device_release(device);
+    return status;
+}
+
 gvm_status gvm_device_trim(gvm_device *handle, uint64_t keep_bytes)
 {
     GVMI_UNCANCELLED;

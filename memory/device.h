@@ -69,24 +69,45 @@ CUresult gvmi_device_alloc(const gvm_device *device, CUdeviceptr *out, size_t by
 
 /* ---- memory/chunk.c: handles, new or from the cache */
 
-/* A handle of memory in a tier, of bytes (a power of two). shareable asks the driver for fd export.
+/* Whose bytes a chunk may hold besides zeros: a number that no two owners have. An owner is a buffer,
+ * or a heap with all its segments; what other processes are shown is always of one owner. ANY: of
+ * several owners, or unknown. NONE: zeros alone. */
+#define GVMI_OWNER_ANY 0
+#define GVMI_OWNER_NONE UINT64_MAX
+uint64_t gvmi_chunk_owner_new(void);
+
+/* What a handle is, and what its memory may hold. */
+typedef struct gvmi_chunk_spec {
+    uint64_t bytes; /* a power of two */
+    uint64_t owner;
+    uint8_t tier;   /* gvm_tier */
+    bool shareable; /* the driver is asked for fd export */
+} gvmi_chunk_spec;
+
+/* A handle of memory. What it holds is zeros or bytes of spec->owner; for GVMI_OWNER_ANY it is
+ * undefined, which suits memory that is never exported, or is written whole before it can be.
  * Free handles of the device are given back to the driver and the call repeated before
  * GVM_E_NOSPACE is answered.
  *
  * GVM_E_NOSPACE, GVM_E_NOMEM (host tier), GVM_E_NOTSUP, GVM_E_LOST, GVM_E_DRIVER */
-gvm_status gvmi_chunk_create(gvm_device *device, gvm_tier tier, uint64_t bytes, bool shareable,
+gvm_status gvmi_chunk_create(gvm_device *device, const gvmi_chunk_spec *spec,
                              CUmemGenericAllocationHandle *out);
 
 /* What becomes of a handle that is let go. */
 typedef enum gvmi_release {
     GVMI_RELEASE_NOW, /* the driver has it at once: it was exported or imported, others may see it */
-    GVMI_RELEASE_KEEP,  /* kept for reuse if the cache has room, else the same */
-    GVMI_RELEASE_LATER, /* kept, beyond the limit, too: who says so has the cache settled soon */
+    GVMI_RELEASE_KEEP,   /* kept for reuse if the cache has room, else the same */
+    GVMI_RELEASE_LATER,  /* kept, beyond the limit, too: who says so has the cache settled soon */
+    GVMI_RELEASE_UNUSED, /* as LATER, of chunks that nothing was written to since they were new */
 } gvmi_release;
 
 /* Gives a handle back, that is mapped nowhere in this process. Cannot fail. */
-void gvmi_chunk_release(gvm_device *device, gvm_tier tier, uint64_t bytes, bool shareable,
-                        gvmi_release how, CUmemGenericAllocationHandle handle);
+void gvmi_chunk_release(gvm_device *device, const gvmi_chunk_spec *spec, gvmi_release how,
+                        CUmemGenericAllocationHandle handle);
+
+/* An owner has ended: nobody can be given its free chunks of the device any more, so the driver gets
+ * them. Those of host memory are kept for moves. */
+void gvmi_chunk_owner_end(gvm_device *device, uint64_t owner);
 
 gvm_status gvmi_chunk_cache_create(gvmi_chunk_cache **out);
 

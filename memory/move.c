@@ -26,13 +26,21 @@ typedef struct window {
     CUmemGenericAllocationHandle handles[WINDOW_CHUNKS];
 } window;
 
+/* Of whatever owner, until the copy has written every byte of them. */
+static gvmi_chunk_spec unwritten_spec(const window *w)
+{
+    gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(w->buffer, w->to);
+
+    spec.owner = GVMI_OWNER_ANY;
+    return spec;
+}
+
 static gvm_status create_handles(window *w)
 {
-    gvm_buffer *buffer = w->buffer;
+    const gvmi_chunk_spec spec = unwritten_spec(w);
 
     for (uint64_t i = 0; i < w->count; i++) {
-        gvm_status status = gvmi_chunk_create(buffer->device, w->to, buffer->chunk_bytes,
-                                              buffer->shareable, &w->handles[i]);
+        gvm_status status = gvmi_chunk_create(w->buffer->device, &spec, &w->handles[i]);
 
         if (status != GVM_OK) {
             w->count = i; /* so many are to be released */
@@ -44,11 +52,10 @@ static gvm_status create_handles(window *w)
 
 static void release_handles(window *w)
 {
-    gvm_buffer *buffer = w->buffer;
+    const gvmi_chunk_spec spec = unwritten_spec(w);
 
     for (uint64_t i = 0; i < w->count; i++)
-        gvmi_chunk_release(buffer->device, w->to, buffer->chunk_bytes, buffer->shareable,
-                           GVMI_RELEASE_KEEP, w->handles[i]);
+        gvmi_chunk_release(w->buffer->device, &spec, GVMI_RELEASE_KEEP, w->handles[i]);
 }
 
 static gvm_status map_scratch(window *w)
@@ -114,11 +121,11 @@ static gvm_status swap_handles(window *w)
         return gvmi_driver_fail(result, "cuMemUnmap", "cannot take chunks from their addresses");
     for (uint64_t i = 0; i < w->count; i++) {
         gvmi_chunk *chunk = &buffer->chunks[w->first + i];
+        const gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(buffer, (gvm_tier)chunk->tier);
 
-        gvmi_chunk_release(
-            buffer->device, (gvm_tier)chunk->tier, buffer->chunk_bytes, buffer->shareable,
-            (chunk->flags & GVMI_CHUNK_SEEN) == 0 ? GVMI_RELEASE_KEEP : GVMI_RELEASE_NOW,
-            chunk->handle);
+        gvmi_chunk_release(buffer->device, &spec,
+                           (chunk->flags & GVMI_CHUNK_SEEN) == 0 ? GVMI_RELEASE_KEEP : GVMI_RELEASE_NOW,
+                           chunk->handle);
         *chunk = (gvmi_chunk){
             .handle = w->handles[i],
             .tier = (uint8_t)w->to,

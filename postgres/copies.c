@@ -13,6 +13,7 @@
 #include <time.h>
 
 #include "base/error.h"
+#include "base/size.h"
 #include "memory/device.h"
 
 #define IDLE_S 3 /* after which an opening is closed */
@@ -70,15 +71,17 @@ static copy *find_locked(gstore_copies *c, uint64_t id)
 /* In the device's context. The keeper's reserve of free memory may be in the way. */
 static gvm_status allocate(gstore_copies *c, copy *made)
 {
-    CUresult result = gvmi_cu->cuMemAlloc(&made->address, made->bytes);
+    /* The driver cuts small allocations out of blocks of 2 MiB, and a handle shows the whole block. */
+    const uint64_t bytes = gvmi_round_up(made->bytes, GVM_CHUNK_BYTES_MIN);
+    CUresult result = gvmi_cu->cuMemAlloc(&made->address, bytes);
 
     if (result == CUDA_ERROR_OUT_OF_MEMORY && gvm_keeper_trim(c->keeper, made->device, 0, NULL) == GVM_OK)
-        result = gvmi_cu->cuMemAlloc(&made->address, made->bytes);
+        result = gvmi_cu->cuMemAlloc(&made->address, bytes);
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuMemAlloc", "no room for a copy of %llu MiB on device %d",
                                 (unsigned long long)(made->bytes >> 20), made->device);
     /* Programs that open it must not find what others left in that memory. */
-    result = gvmi_cu->cuMemsetD8Async(made->address, 0, made->bytes, NULL);
+    result = gvmi_cu->cuMemsetD8Async(made->address, 0, bytes, NULL);
     if (result == CUDA_SUCCESS)
         result = gvmi_cu->cuStreamSynchronize(NULL);
     if (result == CUDA_SUCCESS)

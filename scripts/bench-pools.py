@@ -10,7 +10,6 @@ not installed, or fails, is left out with the reason; that is no failure of the 
 figure is recorded as JSON. GVMEM_DRIVER and GVMEM_SOFTGPU say which GPU.
 """
 import argparse
-import ctypes
 import gzip
 import importlib.metadata
 import importlib.util
@@ -267,9 +266,10 @@ def measure_cupy(trace, quick, plugin):
     pool = cupy.cuda.MemoryPool()
     figures += python_figures("CuPy (called from Python)", pool.malloc, pool.total_bytes, events, quick)
     pool.free_all_blocks()
-    library = ctypes.CDLL(str(plugin))
-    address = {name: ctypes.cast(getattr(library, name), ctypes.c_void_p).value for name in ("gvm_cupy_alloc", "gvm_cupy_free")}
-    heap = cupy.cuda.memory.CFunctionAllocator(0, address["gvm_cupy_alloc"], address["gvm_cupy_free"], library)
+    sys.path.insert(0, str(ROOT / "examples"))
+    import gvmem_plugin
+
+    heap = gvmem_plugin.cupy_allocator(plugin)
     return figures + python_figures("gvm_heap in CuPy (called from Python)", heap.malloc, None, events, quick)
 
 

@@ -179,8 +179,10 @@ def record(library, trace, events, seconds):
 
     if not torch.cuda.is_available():
         sys.exit("record-heap-trace: PyTorch finds no GPU")
-    allocator = torch.cuda.memory.CUDAPluggableAllocator(str(library), "gvm_torch_alloc", "gvm_torch_free")
-    torch.cuda.memory.change_current_allocator(allocator)
+    sys.path.insert(0, str(ROOT / "examples"))
+    import gvmem_plugin
+
+    gvmem_plugin.use_in_torch(library)
 
     def is_enough(share):
         return trace.exists() and trace.stat().st_size > share * events * LINE_BYTES

@@ -34,10 +34,17 @@ static gvm_status check_support(const gvm_device *device)
     return gvmi_fail(GVM_E_NOTSUP, "device %d has no legacy IPC", device->info.ordinal);
 }
 
+/* The driver cuts small allocations out of blocks of 2 MiB, and a handle shows the whole block to who
+ * opens it. So a copy has whole blocks to itself. */
+static uint64_t whole_blocks(uint64_t len_bytes)
+{
+    return gvmi_round_up(len_bytes, GVM_CHUNK_BYTES_MIN);
+}
+
 static gvm_status allocate(gvm_device *device, uint64_t len_bytes, CUdeviceptr *out)
 {
     char size[32];
-    CUresult result = gvmi_device_alloc(device, out, len_bytes);
+    CUresult result = gvmi_device_alloc(device, out, whole_blocks(len_bytes));
 
     if (result == CUDA_SUCCESS)
         return GVM_OK;
@@ -50,6 +57,16 @@ static gvm_status allocate(gvm_device *device, uint64_t len_bytes, CUdeviceptr *
 static gvm_status submit_copy_locked(const gvm_buffer *buffer, uint64_t offset_bytes,
                                      const gvm_legacy *legacy)
 {
+    const uint64_t behind = whole_blocks(legacy->len_bytes) - legacy->len_bytes;
+
+    if (behind > 0) {
+        CUresult result = gvmi_cu->cuMemsetD8Async(legacy->address + legacy->len_bytes, 0, behind,
+                                                   buffer->device->stream);
+
+        if (result != CUDA_SUCCESS)
+            return gvmi_driver_fail(result, "cuMemsetD8Async",
+                                    "cannot fill %" PRIu64 " bytes behind a copy with zeros", behind);
+    }
     for (uint64_t done = 0, run; done < legacy->len_bytes; done += run) {
         const uint64_t from = offset_bytes + done;
         CUresult result;
@@ -110,6 +127,9 @@ static gvm_status export_locked(gvm_buffer *buffer, uint64_t offset_bytes, gvm_l
     status = gvmi_buffer_ready_locked(buffer, offset_bytes, legacy->len_bytes);
     if (status == GVM_OK)
         status = check_support(legacy->device);
+    if (status == GVM_OK && !buffer->imported && buffer->owner == GVMI_OWNER_ANY)
+        status = gvmi_fail(GVM_E_NOTSUP, "the buffer was created GVM_BUFFER_UNSHARED, and its memory may "
+                                         "hold other buffers' bytes: create it without");
     if (status == GVM_OK)
         status = gvmi_device_enter(legacy->device);
     if (status != GVM_OK)

@@ -176,8 +176,9 @@ static void set_access(gvm_buffer *buffer, bool sealed, gvm_access access, bool 
 
 static void release(const gvm_buffer *buffer, gvm_tier tier, CUmemGenericAllocationHandle handle)
 {
-    gvmi_chunk_release(buffer->device, tier, buffer->chunk_bytes, buffer->shareable,
-                       GVMI_RELEASE_NOW, handle);
+    const gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(buffer, tier);
+
+    gvmi_chunk_release(buffer->device, &spec, GVMI_RELEASE_NOW, handle);
 }
 
 /* Puts the old memory back where it was. */

@@ -208,6 +208,27 @@ CUresult cuStreamQuery(CUstream handle)
     return result;
 }
 
+/* Nothing is ever captured into a graph here. */
+CUresult cuStreamGetCaptureInfo_v3(CUstream handle, CUstreamCaptureStatus *status, cuuint64_t *id,
+                                   CUgraph *graph, const CUgraphNode **dependencies,
+                                   const CUgraphEdgeData **edges, size_t *count)
+{
+    soft_stream *stream;
+    CUresult result = soft_enter();
+
+    (void)id, (void)graph, (void)dependencies, (void)edges, (void)count; /* written while active alone */
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!status)
+        return CUDA_ERROR_INVALID_VALUE;
+    soft_lock();
+    result = soft_stream_find_locked(handle, &stream);
+    soft_unlock();
+    if (result == CUDA_SUCCESS)
+        *status = CU_STREAM_CAPTURE_STATUS_NONE;
+    return result;
+}
+
 CUresult cuStreamWaitEvent(CUstream handle, CUevent event_handle, unsigned int flags)
 {
     soft_op *op;

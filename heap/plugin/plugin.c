@@ -7,19 +7,24 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/cancel.h"
 #include "base/size.h"
+#include "heap/plugin/graphs.h"
 
 #define DEVICES_MAX 64
 #define TRACE_BUFFER_BYTES (1u << 20)
 #define TRACE_LINE_MAX 128
+#define PER_THREAD ((gvm_stream)0x2) /* CU_STREAM_PER_THREAD */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* making heaps; the trace */
 static _Atomic(gvm_heap *) heaps[DEVICES_MAX];
+static gvm_device *devices[DEVICES_MAX]; /* open, where there is a heap */
+static atomic_bool torch_hooked;
 static struct {
     int fd;
     size_t used;
@@ -90,6 +95,7 @@ static bool flush_trace_locked(void)
 static void after_fork_in_child(void)
 {
     pthread_mutex_init(&lock, NULL); /* its owner may be a thread that is not here */
+    gvmi_plugin_graphs_forget();
     if (atomic_exchange(&tracing, false))
         close(trace.fd);
 }
@@ -165,8 +171,10 @@ static gvm_heap *make_heap_locked(int ordinal)
         complain("no heap");
         return NULL;
     }
-    if (gvm_heap_create(device, &options, &heap) == GVM_OK)
-        return heap; /* the opening is kept with it */
+    if (gvm_heap_create(device, &options, &heap) == GVM_OK) {
+        devices[ordinal] = device;
+        return heap;
+    }
     complain("no heap");
     gvm_device_close(device);
     return NULL;
@@ -191,56 +199,186 @@ gvm_heap *gvm_plugin_heap(int device)
     return heap;
 }
 
+/* ---- blocks */
+
+/* False, with the error told, if it is not known. */
+static bool find_capture(int device, gvm_stream stream, uint64_t *id)
+{
+    if (gvm_device_get_capture(devices[device], stream, id) == GVM_OK)
+        return true;
+    complain("cannot tell whether a stream is captured into a graph");
+    return false;
+}
+
+static bool is_captured(const gvmi_plugin_use *use)
+{
+    uint64_t id = 0;
+
+    for (size_t i = 0; i < use->count; i++)
+        if (!find_capture(use->device, use->streams[i], &id) || id != 0)
+            return true;
+    return false;
+}
+
+/* A block that other streams have used. An event of a stream that is captured would say nothing of the
+ * work that the stream had before, so the free waits for the capture's end. */
+static void give_used(gvmi_plugin_use *use)
+{
+    if (is_captured(use)) {
+        gvmi_plugin_late_add(use);
+        return;
+    }
+    if (gvm_heap_free_after(gvm_plugin_heap(use->device), use->ptr, use->streams, use->count) != GVM_OK)
+        complain("a block cannot be freed");
+    free(use);
+}
+
+static void give_late(void)
+{
+    gvmi_plugin_use *use = gvmi_plugin_late_take();
+
+    while (use != NULL) {
+        gvmi_plugin_use *next = use->next;
+
+        give_used(use);
+        use = next;
+    }
+}
+
 static void *take(uint64_t bytes, int device, gvm_stream stream, const char *tag)
 {
     gvm_heap *heap = gvm_plugin_heap(device);
     void *ptr = NULL;
+    uint64_t capture_id;
 
     if (bytes == 0 || heap == NULL)
         return NULL;
-    if (gvm_heap_alloc_async(heap, bytes, tag, stream, &ptr) != GVM_OK)
+    if (stream == PER_THREAD) {
+        fprintf(stderr, "gvmem: no block for the per-thread default stream, which is another stream in each "
+                        "thread: use streams that the program makes\n");
+        return NULL;
+    }
+    give_late();
+    if (!find_capture(device, stream, &capture_id))
+        return NULL;
+    if (capture_id != 0)
+        heap = gvmi_plugin_capture_heap(devices[device], device, capture_id);
+    if (heap == NULL || gvm_heap_alloc_async(heap, bytes, tag, stream, &ptr) != GVM_OK)
         complain(tag);
     else
         record('a', ptr, bytes, stream);
     return ptr;
 }
 
-static void give(void *ptr, int device, gvm_stream stream, const char *tag)
+/* own: the stream is that of the block; else it is the heap that knows it. */
+static void give(void *ptr, uint64_t size, int device, gvm_stream stream, bool own, const char *tag)
 {
     gvm_heap *heap = gvm_plugin_heap(device);
-    size_t bytes = 0;
+    gvmi_plugin_use *use;
+    size_t bytes = size;
 
     if (ptr == NULL || heap == NULL)
         return;
     /* Before it is free: then another thread may be given it, and its line must come later. */
     if (atomic_load_explicit(&tracing, memory_order_relaxed) &&
-        gvm_heap_size(heap, ptr, &bytes) == GVM_OK)
+        (gvm_heap_size(heap, ptr, &bytes) == GVM_OK || bytes > 0))
         record('f', ptr, bytes, stream);
-    if (gvm_heap_free_async(heap, ptr, stream) != GVM_OK)
-        complain(tag);
+    use = gvmi_plugin_use_take(ptr);
+    if (use != NULL && !gvmi_plugin_capture_free(device, ptr, true)) {
+        use->device = device;
+        give_used(use);
+    } else if (use != NULL) {
+        free(use);
+    } else {
+        gvm_status status = own ? gvm_heap_free_async(heap, ptr, stream) : gvm_heap_free(heap, ptr);
+
+        if (status != GVM_OK &&
+            (status != GVM_E_FOREIGN || !gvmi_plugin_capture_free(device, ptr, false)))
+            complain(tag);
+    }
+    give_late();
 }
 
-/* ---- PyTorch and CuPy */
+/* ---- PyTorch */
+
+void gvm_torch_hooks_are_set(void)
+{
+    atomic_store(&torch_hooked, true);
+}
 
 void *gvm_torch_alloc(ssize_t size, int device, gvm_stream stream)
 {
-    return size > 0 ? take((uint64_t)size, device, stream, "torch") : NULL;
+    if (size <= 0)
+        return NULL;
+    if (!atomic_load_explicit(&torch_hooked, memory_order_relaxed)) {
+        fprintf(stderr,
+                "gvmem: no block for PyTorch, which would not tell what other streams use and which "
+                "graphs end: set its hooks, as use_in_torch() of examples/gvmem_plugin.py does\n");
+        return NULL;
+    }
+    return take((uint64_t)size, device, stream, "torch");
 }
 
 void gvm_torch_free(void *ptr, ssize_t size, int device, gvm_stream stream)
 {
-    (void)size;
-    give(ptr, device, stream, "torch");
+    give(ptr, size > 0 ? (uint64_t)size : 0, device, stream, true, "torch");
+}
+
+void gvm_torch_record_stream(void *ptr, gvm_stream stream)
+{
+    GVMI_UNCANCELLED;
+
+    if (ptr != NULL && !gvmi_plugin_use_add(ptr, stream))
+        fprintf(stderr, "gvmem: out of host memory: it is not noted that a stream uses a block\n");
+}
+
+void gvm_torch_pool_begin(int device, gvm_torch_pool pool, const void *filter)
+{
+    GVMI_UNCANCELLED;
+
+    (void)filter; /* which streams: those that are captured, which is asked of the driver */
+    gvmi_plugin_pool_begin(device, pool);
+}
+
+void gvm_torch_pool_end(int device, gvm_torch_pool pool)
+{
+    GVMI_UNCANCELLED;
+
+    gvmi_plugin_pool_end(device, pool);
+}
+
+void gvm_torch_pool_release(int device, gvm_torch_pool pool)
+{
+    GVMI_UNCANCELLED;
+
+    gvmi_plugin_pool_release(device, pool);
+}
+
+/* ---- CuPy, and others that tell the stream */
+
+void *gvm_plugin_alloc(size_t size, int device, gvm_stream stream)
+{
+    return take(size, device, stream, "block");
+}
+
+void gvm_plugin_free(void *ptr, int device)
+{
+    give(ptr, 0, device, NULL, false, "block");
 }
 
 void *gvm_cupy_alloc(void *param, size_t size, int device)
 {
     (void)param;
-    return take(size, device, NULL, "cupy");
+    (void)device;
+    if (size > 0)
+        fprintf(stderr,
+                "gvmem: no block for CuPy's CFunctionAllocator, which tells no stream: use a "
+                "PythonFunctionAllocator, as use_in_cupy() of examples/gvmem_plugin.py does\n");
+    return NULL;
 }
 
 void gvm_cupy_free(void *param, void *ptr, int device)
 {
     (void)param;
-    give(ptr, device, NULL, "cupy");
+    gvm_plugin_free(ptr, device);
 }

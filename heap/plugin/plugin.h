@@ -1,18 +1,25 @@
 /* heap/plugin/plugin.h - a heap in the place of a framework's own allocator.
  *
- * libgvmem-heap-plugin has C functions with the signatures that PyTorch's CUDAPluggableAllocator and
- * CuPy's CFunctionAllocator call. Behind them is one gvm_heap a device, made at the first request.
- * examples/torch_heap.py and examples/cupy_heap.py show the few lines of Python.
+ * libgvmem-heap-plugin has C functions that PyTorch's CUDAPluggableAllocator and CuPy's
+ * PythonFunctionAllocator call. Behind them is one gvm_heap a device, made at the first request.
+ * examples/gvmem_plugin.py has the few lines of Python that set them up.
  *
  * Free memory is kept, as these frameworks do themselves; GVMEM_HEAP_RESERVE bounds it and
  * GVMEM_HEAP_LIMIT bounds all of it. GVMEM_HEAP_TRACE names a file to which every request is
  * written, to be replayed by `gvmem bench heap --trace`; tools/heap_trace.h tells the format.
  *
- * Streams: a block belongs to the stream that it was taken on. There is no hook for PyTorch's
- * Tensor.record_stream(), which so does nothing: before a tensor that other streams have used is let go
- * of, its own stream has to wait for them. PyTorch keeps its streams until the process ends; of one that
- * the program made itself (torch.cuda.ExternalStream) gvm_heap_stream_end(gvm_plugin_heap(device),
- * stream) must be called before it is destroyed, because what was freed on it is still the stream's.
+ * Streams: a block belongs to the stream that it was taken on, and serves that stream alone again: work
+ * of it that is under way when the block is freed comes first. Other streams that use the block order
+ * their work with that stream's, as with the frameworks' own allocators; or the framework says so
+ * (gvm_torch_record_stream()), and a free waits for them. PyTorch keeps its streams until the process
+ * ends; of one that the program made itself gvm_heap_stream_end(gvm_plugin_heap(device), stream) must be
+ * called before it is destroyed, because what was freed on it is still the stream's. The per-thread
+ * default stream is refused.
+ *
+ * Graphs: what is taken while the stream is captured into a graph comes from a heap of that capture alone
+ * (heap/plugin/graphs.h), and stays until PyTorch releases the graph's pool; without PyTorch, until the
+ * process ends. GVMEM_HEAP_LIMIT does not count these. Needs a
+ * driver of CUDA 12.3 or later.
  *
  * Errors: neither framework asks for a reason, and PyTorch does not even look at a NULL. So a
  * failure is told by one line on stderr, and answered by NULL.
@@ -29,12 +36,31 @@
 #include <gvmem/heap.h>
 
 /* PyTorch: a tensor's memory is used on the stream, and freed when Python lets go of it, which may be
- * before the stream's work is done: both are in the stream's order. */
+ * before the stream's work is done: both are in the stream's order. Refused until all of the hooks below
+ * are set and gvm_torch_hooks_are_set() was called: without them memory would be given away too early, and
+ * nothing would tell. */
 GVM_API void *gvm_torch_alloc(ssize_t size, int device, gvm_stream stream);
 GVM_API void gvm_torch_free(void *ptr, ssize_t size, int device, gvm_stream stream);
+GVM_API void gvm_torch_hooks_are_set(void);
 
-/* CuPy tells no stream: the order is that of the legacy default stream, which waits for every stream
- * that was not made non-blocking. param is not used. */
+/* PyTorch's MempoolId_t, a pair of two numbers. */
+typedef struct gvm_torch_pool {
+    unsigned long long first, second;
+} gvm_torch_pool;
+
+/* For set_record_stream_fn(), set_begin_allocate_to_pool(), set_end_allocate_to_pool_fn() and
+ * set_release_pool(). filter is a std::function, which is passed by address, and not used. */
+GVM_API void gvm_torch_record_stream(void *ptr, gvm_stream stream);
+GVM_API void gvm_torch_pool_begin(int device, gvm_torch_pool pool, const void *filter);
+GVM_API void gvm_torch_pool_end(int device, gvm_torch_pool pool);
+GVM_API void gvm_torch_pool_release(int device, gvm_torch_pool pool);
+
+/* CuPy, and others that tell the stream: with CuPy it is the current one, as its own pool does. */
+GVM_API void *gvm_plugin_alloc(size_t size, int device, gvm_stream stream);
+GVM_API void gvm_plugin_free(void *ptr, int device);
+
+/* For CuPy's CFunctionAllocator, which tells no stream: memory would be given to one stream while another
+ * still uses it. So the first is refused; the second frees what gvm_plugin_alloc() gave. */
 GVM_API void *gvm_cupy_alloc(void *param, size_t size, int device);
 GVM_API void gvm_cupy_free(void *param, void *ptr, int device);
 

@@ -171,7 +171,7 @@ GVM_API gvm_status gvm_appender_finish(gvm_appender *appender, gvm_stream stream
  * next. Memory that was committed ahead and holds nothing is taken from its addresses first. The
  * library's thread gives it to the driver (0.3 ms a chunk of 512 MiB), so that nobody waits for that
  * here, as soon as no kernel of the process has asked for memory for 2 ms. Until then the next begin
- * reuses it, and what gvmem allocates in this process on a full device has it first; for other
+ * reuses it (unless it may have been written: after a reset, or a launch that was not complete), and what gvmem allocates in this process on a full device has it first; for other
  * libraries and processes gvm_device_trim() gives it to the driver at once.
  *
  * GVM_E_INVALID  it has begun, or out is NULL

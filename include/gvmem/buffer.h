@@ -51,7 +51,9 @@ typedef enum gvm_tier {
 #define GVM_CHUNK_BYTES_MAX (1ull << 30)
 
 enum {
-    /* Never to be exported: saves the driver the bookkeeping. Cannot be changed later. */
+    /* Never to be exported, nor copied by gvm_legacy_export(): saves the driver the bookkeeping, and
+     * commit may use memory again that other buffers of this process have freed, as they left it.
+     * Cannot be changed later. */
     GVM_BUFFER_UNSHARED = 1 << 0,
 };
 
@@ -96,8 +98,10 @@ GVM_API gvm_status gvm_buffer_create(gvm_device *device, uint64_t reserve_bytes,
                                      const gvm_buffer_options *options, gvm_buffer **out);
 
 /* Puts memory behind [offset_bytes, offset_bytes + len_bytes), rounded outwards to whole chunks;
- * parts already backed stay as they are. New memory has undefined contents. All or nothing: on
- * failure the buffer is as it was.
+ * parts already backed stay as they are. New memory holds zeros, or what this buffer held anywhere
+ * before, so that whoever the buffer is exported to sees nothing that was not its owner's; with
+ * GVM_BUFFER_UNSHARED it may also hold what other buffers of this process held. Which of these is
+ * not defined. All or nothing: on failure the buffer is as it was.
  *
  * GVM_E_INVALID   the range is empty or leaves the reservation
  * GVM_E_NOSPACE   the device has too little free memory; the error text tells how much was wanted

@@ -14,8 +14,11 @@
  * stream still uses, so only work that is ordered behind it may touch it. gvm_heap_free() wants all
  * work on the block to be over, as free(3) does; gvm_heap_free_async() wants it to be ordered
  * before the call, on the stream named, or over. Before a stream that
- * was used here is destroyed, gvm_heap_stream_end() must be called. Not to be used while a stream is captured into
- * a graph.
+ * was used here is destroyed, gvm_heap_stream_end() must be called. Of a heap
+ * that other work uses no block may be allocated or freed for a stream that is captured into a graph
+ * (gvm_device_get_capture()): the graph uses its blocks at each launch. A capture has a heap of its own
+ * that keeps all its memory (reserve_bytes UINT64_MAX) and is destroyed after the graph, as in
+ * libgvmem-heap-plugin.
  *
  * Kinds: memory of the device; pinned memory of the host, which the device reaches at the same
  * address; and managed memory, whose pages the driver moves to whoever touches them. The managed
@@ -56,7 +59,7 @@ typedef enum gvm_heap_kind {
 } gvm_heap_kind;
 
 enum {
-    /* Blocks are never to be exported: saves the driver the bookkeeping. */
+    /* Blocks are never to be exported: saves the driver the bookkeeping; see GVM_BUFFER_UNSHARED. */
     GVM_HEAP_UNSHARED = 1 << 0,
 };
 
@@ -169,6 +172,15 @@ GVM_API gvm_status gvm_heap_free(gvm_heap *heap, void *ptr);
  * GVM_E_NOSPACE  the driver has no memory for an event; the block stays */
 GVM_API gvm_status gvm_heap_free_async(gvm_heap *heap, void *ptr, gvm_stream stream);
 
+/* Frees a block when the work that is now on all of the streams is done, besides what is on the stream
+ * that it was allocated for: for blocks that several streams have used. count may be 0. Streams must be
+ * neither destroyed nor captured into a graph.
+ *
+ * GVM_E_INVALID  streams is NULL, and count is not 0
+ * GVM_E_NOSPACE  the driver has no memory for an event; the block stays */
+GVM_API gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stream *streams,
+                                       size_t count);
+
 /* Makes a block larger or smaller where it is; what it holds stays. It grows within its last 16 KiB,
  * and beyond as far as the addresses behind it are free: there is no promise that they are.
  *
@@ -184,7 +196,9 @@ GVM_API gvm_status gvm_heap_size(gvm_heap *heap, const void *ptr, size_t *size_b
 
 /* The buffer in which a block is, and where: to export (gvm_share_export()) and to find it in what
  * another process imported. The buffer belongs to the heap: it must not be destroyed, moved, sealed
- * or decommitted by others. Neighbours in the block's chunks are exported with it.
+ * or decommitted by others. Neighbours in the block's chunks are exported with it, and what earlier
+ * blocks of this heap left in them and in the block; never what other heaps or buffers held. Data that
+ * an importer must not see belongs into another heap, or is overwritten before its block is freed.
  *
  * GVM_E_INVALID  buffer or offset_bytes is NULL
  * GVM_E_NOTSUP   the heap is not of device memory */

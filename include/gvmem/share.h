@@ -83,7 +83,9 @@ typedef struct gvm_import_options {
 } gvm_import_options;
 
 /* Exports the chunks that [offset_bytes, offset_bytes + len_bytes) touches; len_bytes 0 means to
- * the end of the reservation. Absent chunks are holes in the importer's buffer too.
+ * the end of the reservation. Absent chunks are holes in the importer's buffer too. Whole chunks are
+ * seen: the bytes that were written since the commit, and beside them zeros or what the same buffer
+ * held before (the same heap, if the buffer is a heap's), never another's.
  *
  * GVM_E_INVALID   the range leaves the reservation, or out is NULL
  * GVM_E_IMPORTED  the buffer was imported: send the share that it was imported from
@@ -182,7 +184,10 @@ typedef struct gvm_legacy gvm_legacy;
  * GVM_E_INVALID  the range leaves the reservation, or out is NULL
  * GVM_E_ABSENT   nothing is committed behind part of the range
  * GVM_E_NOSPACE  the device has no room for the copy
- * GVM_E_NOTSUP   the device has no legacy IPC */
+ * GVM_E_NOTSUP   the device has no legacy IPC, or the buffer was created GVM_BUFFER_UNSHARED
+ *
+ * The copy takes whole multiples of 2 MiB, which the driver shows to who opens the handle; behind its
+ * last byte they hold zeros. */
 GVM_API gvm_status gvm_legacy_export(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes,
                                      gvm_legacy **out);
 

@@ -104,11 +104,14 @@ CASE(context_reset_frees_its_memory_and_wants_a_retain)
 CASE(context_reset_ends_its_streams)
 {
     CUstream stream;
+    CUresult result;
+
     REQUIRE_OK(cu->cuCtxSetCurrent(retain()));
     REQUIRE_OK(cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING));
     REQUIRE_OK(cu->cuDevicePrimaryCtxReset(machine.device));
     REQUIRE_OK(cu->cuCtxSetCurrent(retain()));
-    EXPECT(cu->cuStreamQuery(stream), CUDA_ERROR_INVALID_HANDLE);
+    result = cu->cuStreamQuery(stream); /* an H100's driver knows the stream yet, and says the former */
+    EXPECT_TRUE(result == CUDA_ERROR_CONTEXT_IS_DESTROYED || result == CUDA_ERROR_INVALID_HANDLE);
 }
 
 CASE(context_reset_leaves_virtual_memory)

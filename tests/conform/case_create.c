@@ -65,6 +65,26 @@ CASE(vmm_create_takes_and_release_gives_memory)
     EXPECT_U64(free_bytes(), before);
 }
 
+/* The library shows new memory to other processes and does not fill it first. */
+CASE(vmm_create_after_release_gives_zeros)
+{
+    const size_t size = 16 * MIB, words = size / sizeof(uint32_t);
+    const size_t all = free_bytes() / 2 / size;
+
+    for (int round = 0; round < 2; round++) /* the second is given what the first has written */
+        for (size_t i = 0; i < all && i < 8; i++) {
+            CUmemGenericAllocationHandle handle = take_handle(size);
+            CUdeviceptr at = take_mapped(size, handle);
+
+            EXPECT_TRUE(words_are(at, words, 0, 0));
+            EXPECT_OK(cu->cuMemsetD32Async(at, 0xABABABABu, words, NULL));
+            EXPECT_OK(cu->cuStreamSynchronize(NULL));
+            drop(OWN_MAPPING, at);
+            drop(OWN_RANGE, at);
+            drop(OWN_HANDLE, handle);
+        }
+}
+
 CASE(vmm_create_of_size_zero_is_refused)
 {
     EXPECT_INVALID(try_create(0, device_prop()));

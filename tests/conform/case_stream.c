@@ -15,7 +15,8 @@ static void touch(unsigned index, uint32_t value, CUstream stream)
 
 /* ---- capture */
 
-/* Of the calling thread. */
+/* Of the calling thread. What a driver does with other values is not checked: it takes some, and
+ * crashes at NULL. */
 CASE(stream_capture_mode_is_exchanged)
 {
     CUstreamCaptureMode mode = CU_STREAM_CAPTURE_MODE_RELAXED;
@@ -23,9 +24,6 @@ CASE(stream_capture_mode_is_exchanged)
     EXPECT_U64(mode, CU_STREAM_CAPTURE_MODE_GLOBAL);
     EXPECT_OK(cu->cuThreadExchangeStreamCaptureMode(&mode));
     EXPECT_U64(mode, CU_STREAM_CAPTURE_MODE_RELAXED);
-    mode = 77;
-    EXPECT_INVALID(cu->cuThreadExchangeStreamCaptureMode(&mode));
-    EXPECT_INVALID(cu->cuThreadExchangeStreamCaptureMode(NULL));
 }
 
 /* ---- order within a stream */

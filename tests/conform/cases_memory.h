@@ -64,6 +64,7 @@
     X(granularity_of_nonsense_is_refused, VMM) \
     X(granularity_does_not_look_at_the_location, VMM) \
     X(vmm_create_takes_and_release_gives_memory, VMM) \
+    X(vmm_create_after_release_gives_zeros, VMM) \
     X(vmm_create_of_size_zero_is_refused, VMM) \
     X(vmm_create_of_unaligned_size_is_refused, VMM) \
     X(vmm_create_of_odd_granules_succeeds, VMM) \

@@ -245,6 +245,8 @@ static bool do_legacy(model *m, const model_op *op)
         return false;
     may |= must; /* how far the driver rounds up is its own affair */
     must = read_errors(it, offset, span);
+    if (it->unshared && must == 0)
+        must = ONE_OF(GVM_E_NOTSUP);
     status = gvm_legacy_export(it->buffer, offset, len, &legacy);
     if (!judged(m, "gvm_legacy_export", status, must, may))
         return false;

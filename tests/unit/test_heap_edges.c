@@ -305,7 +305,8 @@ static void managed_heap_has_the_memory_of_free_chunks(void **state)
 {
     const gvm_heap_options options = {
         .struct_size = sizeof options, .kind = GVM_HEAP_MANAGED, .reserve_bytes = 1};
-    const gvm_buffer_options chunks = {.struct_size = sizeof chunks, .chunk_bytes = CHUNK};
+    const gvm_buffer_options chunks = {
+        .struct_size = sizeof chunks, .chunk_bytes = CHUNK, .flags = GVM_BUFFER_UNSHARED};
     gvm_device_info device_info = {.struct_size = sizeof device_info};
     gvm_buffer *buffer;
     void *ptr;

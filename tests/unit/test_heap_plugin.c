@@ -1,18 +1,32 @@
 /* heap/plugin/: what PyTorch and CuPy call, found as they find it, and the trace that it leaves.
  *
- * usage: test_heap_plugin LIBRARY
+ * usage: test_heap_plugin LIBRARY CAPTURE-DRIVER
  */
 #include "tests/unit/unit.h"
 
 #include <dlfcn.h>
 #include <sys/types.h>
 
-static const char *library;
+#include "driver/cuda_abi.h"
+
+static const char *library, *capture_driver;
 
 typedef void *torch_alloc_fn(ssize_t size, int device, void *stream);
 typedef void torch_free_fn(void *ptr, ssize_t size, int device, void *stream);
+typedef void *plugin_alloc_fn(size_t size, int device, void *stream);
+typedef void plugin_free_fn(void *ptr, int device);
 typedef void *cupy_alloc_fn(void *param, size_t size, int device);
-typedef void cupy_free_fn(void *param, void *ptr, int device);
+typedef void hooks_fn(void);
+
+/* PyTorch's set-up. */
+static void set_hooks(void *handle)
+{
+    hooks_fn *hooks_are_set;
+
+    *(void **)&hooks_are_set = dlsym(handle, "gvm_torch_hooks_are_set");
+    if (hooks_are_set != NULL)
+        hooks_are_set();
+}
 
 /* A child that asks for memory is refused; and one that exits, with all that exit() does, has nothing
  * to add to the trace. */
@@ -35,26 +49,27 @@ static int use_plugin(void *arg)
     void *handle = dlopen(library, RTLD_NOW), *ptr, *other;
     torch_alloc_fn *torch_alloc;
     torch_free_fn *torch_free;
-    cupy_alloc_fn *cupy_alloc;
-    cupy_free_fn *cupy_free;
+    plugin_alloc_fn *plugin_alloc;
+    plugin_free_fn *plugin_free;
 
     (void)arg;
     CHILD_EXPECT(handle != NULL);
     *(void **)&torch_alloc = dlsym(handle, "gvm_torch_alloc");
     *(void **)&torch_free = dlsym(handle, "gvm_torch_free");
-    *(void **)&cupy_alloc = dlsym(handle, "gvm_cupy_alloc");
-    *(void **)&cupy_free = dlsym(handle, "gvm_cupy_free");
-    CHILD_EXPECT(torch_alloc && torch_free && cupy_alloc && cupy_free);
+    *(void **)&plugin_alloc = dlsym(handle, "gvm_plugin_alloc");
+    *(void **)&plugin_free = dlsym(handle, "gvm_plugin_free");
+    CHILD_EXPECT(torch_alloc && torch_free && plugin_alloc && plugin_free);
+    set_hooks(handle);
     CHILD_EXPECT((ptr = torch_alloc(100000, 0, NULL)) != NULL);
-    CHILD_EXPECT((other = cupy_alloc(NULL, 5 << 20, 0)) != NULL);
+    CHILD_EXPECT((other = plugin_alloc(5 << 20, 0, NULL)) != NULL);
     CHILD_EXPECT(children_leave(torch_alloc));
     torch_free(ptr, 100000, 0, NULL);
     CHILD_EXPECT(torch_alloc(100000, 0, NULL) == ptr); /* of the same stream, at once */
     torch_free(ptr, 100000, 0, NULL);
-    cupy_free(NULL, other, 0);
+    plugin_free(other, 0);
     torch_free(NULL, 0, 0, NULL);
     CHILD_EXPECT(torch_alloc(0, 0, NULL) == NULL);
-    CHILD_EXPECT(cupy_alloc(NULL, 0, 0) == NULL);
+    CHILD_EXPECT(plugin_alloc(0, 0, NULL) == NULL);
     CHILD_EXPECT(torch_alloc(5, -1, NULL) == NULL);
     CHILD_EXPECT(torch_alloc(5, 1000, NULL) == NULL);
     fflush(NULL);
@@ -120,6 +135,7 @@ static int be_limited(void *arg)
     handle = dlopen(library, RTLD_NOW);
     CHILD_EXPECT(handle != NULL);
     *(void **)&torch_alloc = dlsym(handle, "gvm_torch_alloc");
+    set_hooks(handle);
     CHILD_EXPECT(torch_alloc(3 << 20, 0, NULL) != NULL);
     CHILD_EXPECT(torch_alloc(3 << 20, 0, NULL) == NULL);
     return 0;
@@ -135,6 +151,7 @@ static int be_misset(void *arg)
     handle = dlopen(library, RTLD_NOW);
     CHILD_EXPECT(handle != NULL);
     *(void **)&torch_alloc = dlsym(handle, "gvm_torch_alloc");
+    set_hooks(handle);
     CHILD_EXPECT(torch_alloc(3 << 20, 0, NULL) == NULL);
     return 0;
 }
@@ -146,16 +163,205 @@ static void settings_are_heeded(void **state)
     assert_int_equal(run_in_child(be_misset, NULL, true), 0);
 }
 
+/* ---- streams and graphs */
+
+typedef struct pool {
+    unsigned long long first, second;
+} pool;
+
+/* The plug-in and the driver under it, whose streams wait for a word. */
+static struct {
+    torch_alloc_fn *alloc;
+    torch_free_fn *free;
+    plugin_alloc_fn *plugin_alloc;
+    plugin_free_fn *plugin_free;
+    cupy_alloc_fn *cupy_alloc;
+    void (*record_stream)(void *ptr, void *stream);
+    void (*pool_begin)(int device, pool id, const void *filter);
+    void (*pool_end)(int device, pool id);
+    void (*pool_release)(int device, pool id);
+    CUresult (*ctx_retain)(CUcontext *ctx, CUdevice device);
+    CUresult (*ctx_set)(CUcontext ctx);
+    CUresult (*stream_create)(CUstream *stream, unsigned flags);
+    CUresult (*synchronize)(CUstream stream);
+    CUresult (*host_alloc)(void **ptr, size_t bytes, unsigned flags);
+    CUresult (*wait_value)(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags);
+    CUstream *captured;
+    cuuint64_t *capture_id;
+    void *plugin;
+    uint32_t *gate;
+    CUstream a, b, c;
+} p;
+
+static bool load_all(void)
+{
+    void *driver;
+    CUcontext context;
+
+    setenv("GVMEM_DRIVER", capture_driver, 1);
+    p.plugin = dlopen(library, RTLD_NOW);
+    driver = dlopen(capture_driver, RTLD_NOW);
+    if (p.plugin == NULL || driver == NULL)
+        return false;
+#define FIND(handle, member, name) (*(void **)&p.member = dlsym(handle, name)) != NULL
+    if (!(FIND(p.plugin, alloc, "gvm_torch_alloc") && FIND(p.plugin, free, "gvm_torch_free") &&
+          FIND(p.plugin, plugin_alloc, "gvm_plugin_alloc") &&
+          FIND(p.plugin, plugin_free, "gvm_plugin_free") &&
+          FIND(p.plugin, cupy_alloc, "gvm_cupy_alloc") &&
+          FIND(p.plugin, record_stream, "gvm_torch_record_stream") &&
+          FIND(p.plugin, pool_begin, "gvm_torch_pool_begin") &&
+          FIND(p.plugin, pool_end, "gvm_torch_pool_end") &&
+          FIND(p.plugin, pool_release, "gvm_torch_pool_release") &&
+          FIND(driver, ctx_retain, "cuDevicePrimaryCtxRetain") &&
+          FIND(driver, ctx_set, "cuCtxSetCurrent") && FIND(driver, stream_create, "cuStreamCreate") &&
+          FIND(driver, synchronize, "cuStreamSynchronize") &&
+          FIND(driver, host_alloc, "cuMemHostAlloc") &&
+          FIND(driver, wait_value, "cuStreamWaitValue32_v2") &&
+          FIND(driver, captured, "capture_stream") && FIND(driver, capture_id, "capture_id")))
+        return false;
+#undef FIND
+    (void)p.plugin_alloc(1, 0, NULL); /* starts the driver */
+    return p.ctx_retain(&context, 0) == CUDA_SUCCESS && p.ctx_set(context) == CUDA_SUCCESS &&
+           p.stream_create(&p.a, 0) == CUDA_SUCCESS && p.stream_create(&p.b, 0) == CUDA_SUCCESS &&
+           p.stream_create(&p.c, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
+           p.host_alloc((void **)&p.gate, 4096, 0) == CUDA_SUCCESS;
+}
+
+/* A stream has work until the gate holds the value. */
+static bool hold(CUstream stream, uint32_t value)
+{
+    return p.wait_value(stream, (CUdeviceptr)(uintptr_t)p.gate, value, CU_STREAM_WAIT_VALUE_EQ) ==
+           CUDA_SUCCESS;
+}
+
+static void open_gate(uint32_t value)
+{
+    __atomic_store_n(p.gate, value, __ATOMIC_SEQ_CST);
+}
+
+static int use_two_streams(void *arg)
+{
+    void *x, *y, *z;
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    CHILD_EXPECT((x = p.plugin_alloc(1 << 20, 0, p.a)) != NULL && hold(p.a, 1));
+    p.plugin_free(x, 0); /* work is under way */
+    CHILD_EXPECT((y = p.plugin_alloc(1 << 20, 0, p.b)) != NULL && y != x);
+    CHILD_EXPECT((z = p.plugin_alloc(1 << 20, 0, p.c)) != NULL && z != x && z != y);
+    CHILD_EXPECT(p.plugin_alloc(1 << 20, 0, p.a) == x); /* behind that work */
+    CHILD_EXPECT(p.plugin_alloc(1 << 20, 0, CU_STREAM_PER_THREAD) == NULL);
+    CHILD_EXPECT(p.cupy_alloc(NULL, 1 << 20, 0) == NULL); /* tells no stream */
+    CHILD_EXPECT(p.alloc(1 << 20, 0, p.a) == NULL);       /* no hooks */
+    open_gate(1);
+    return p.synchronize(p.a) == CUDA_SUCCESS ? 0 : 1;
+}
+
+static void block_of_a_busy_stream_goes_to_no_other(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(use_two_streams, NULL, false), 0);
+}
+
+/* Is the address given out on the stream, now or for any other request of its size? */
+static bool serves(const void *ptr, CUstream stream)
+{
+    bool found = false;
+
+    for (int i = 0; i < 8; i++)
+        found = p.alloc(1 << 20, 0, stream) == ptr || found;
+    return found;
+}
+
+static int use_recorded(void *arg)
+{
+    void *x;
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    set_hooks(p.plugin);
+    CHILD_EXPECT((x = p.alloc(1 << 20, 0, p.a)) != NULL);
+    p.record_stream(x, p.b);
+    p.record_stream(x, p.c);
+    p.record_stream(x, p.b);
+    CHILD_EXPECT(hold(p.b, 1) && hold(p.c, 2));
+    p.free(x, 1 << 20, 0, p.a);
+    CHILD_EXPECT(!serves(x, p.a));
+    open_gate(1);
+    CHILD_EXPECT(p.synchronize(p.b) == CUDA_SUCCESS);
+    CHILD_EXPECT(!serves(x, p.a)); /* c has work still */
+    open_gate(2);
+    CHILD_EXPECT(p.synchronize(p.c) == CUDA_SUCCESS);
+    (void)p.alloc(5 << 20, 0, p.a); /* takes the lock: what has passed is free */
+    CHILD_EXPECT(serves(x, p.a));
+    return 0;
+}
+
+static void block_of_recorded_streams_waits_for_all_of_them(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(use_recorded, NULL, false), 0);
+}
+
+static int use_graphs(void *arg)
+{
+    const pool first = {1, 0}, second = {2, 0};
+    void *eager, *used, *temporary, *again, *output, *other;
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    set_hooks(p.plugin);
+    CHILD_EXPECT((eager = p.alloc(1 << 20, 0, p.a)) != NULL &&
+                 (used = p.alloc(1 << 20, 0, p.b)) != NULL);
+    p.record_stream(used, p.a);
+    p.pool_begin(0, first, NULL);
+    *p.captured = p.a, *p.capture_id = 7;
+    p.free(eager, 1 << 20, 0, p.a);
+    p.free(used, 1 << 20, 0, p.b); /* an event of a captured stream would tell nothing: later */
+    CHILD_EXPECT(!serves(used, p.b));
+    CHILD_EXPECT((temporary = p.alloc(1 << 20, 0, p.a)) != NULL && temporary != eager);
+    p.free(temporary, 1 << 20, 0, p.a);
+    CHILD_EXPECT((again = p.alloc(1 << 20, 0, p.a)) == temporary); /* within the capture */
+    CHILD_EXPECT((output = p.alloc(1 << 20, 0, p.a)) != NULL && output != temporary);
+    p.free(again, 1 << 20, 0, p.a);
+    *p.captured = NULL;
+    p.pool_end(0, first);
+    CHILD_EXPECT(!serves(temporary, p.a)); /* the graph uses it whenever it is launched */
+    p.free(output, 1 << 20, 0, p.a);
+    CHILD_EXPECT(!serves(output, p.a));
+    CHILD_EXPECT(serves(used, p.b));
+    p.pool_begin(0, second, NULL);
+    *p.captured = p.a, *p.capture_id = 8;
+    CHILD_EXPECT((other = p.alloc(1 << 20, 0, p.a)) != NULL && other != temporary && other != output);
+    CHILD_EXPECT(!serves(temporary, p.a) && !serves(output, p.a));
+    *p.captured = NULL;
+    p.pool_end(0, second);
+    p.pool_release(0, first);
+    p.pool_release(0, second); /* blocks of it live */
+    p.free(other, 1 << 20, 0, p.a);
+    return 0;
+}
+
+static void block_of_a_graph_goes_to_no_other_work(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(use_graphs, NULL, false), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(plugin_serves_torch_and_cupy),
         cmocka_unit_test(trace_has_a_line_for_each_event),
         cmocka_unit_test(settings_are_heeded),
+        cmocka_unit_test(block_of_a_busy_stream_goes_to_no_other),
+        cmocka_unit_test(block_of_recorded_streams_waits_for_all_of_them),
+        cmocka_unit_test(block_of_a_graph_goes_to_no_other_work),
     };
 
-    if (argc != 2)
+    if (argc != 3)
         return 2;
     library = argv[1];
+    capture_driver = argv[2];
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -13,6 +13,8 @@
 #include <sys/mman.h>
 #include <sys/socket.h>
 
+#include <gvmem/heap.h>
+
 #include "base/registry.h"
 #include "base/size.h"
 #include "sharing/share.h"
@@ -553,9 +555,142 @@ static void grant_leaves_alone_what_a_patch_has_sealed(void **state)
     assert_child_succeeds(grant_after_a_seal, NULL);
 }
 
+/* ---- what was another buffer's is not shown */
+
+/* Does an importer find a byte that is not 0 in the range? */
+static bool shows_old_bytes(gvm_device *device, gvm_buffer *buffer, uint64_t chunks)
+{
+    gvm_buffer *imported = NULL;
+    gvm_share *share = NULL;
+    bool found = gvm_share_export(buffer, 0, chunks * CHUNK, &share) != GVM_OK ||
+                 gvm_share_import(share, device, NULL, &imported) != GVM_OK;
+
+    for (uint64_t i = 0; i < chunks && !found; i++)
+        found = byte_of(imported, i) != 0;
+    gvm_buffer_destroy(imported);
+    gvm_share_destroy(share);
+    return found;
+}
+
+/* A buffer whose chunks were written and freed in every way that the cache of free chunks is filled. */
+static bool leave_bytes(gvm_device *device, uint32_t flags)
+{
+    const gvm_buffer_options options = {
+        .struct_size = sizeof options, .chunk_bytes = CHUNK, .flags = flags};
+    const uint8_t byte = 0xAB;
+    gvm_buffer *buffer;
+    bool done = gvm_buffer_create(device, CHUNKS * CHUNK, &options, &buffer) == GVM_OK &&
+                gvm_buffer_commit(buffer, 0, CHUNKS * CHUNK) == GVM_OK &&
+                gvm_buffer_fill(buffer, 0, CHUNKS * CHUNK, &byte, 1) == GVM_OK &&
+                gvm_buffer_move(buffer, 0, CHUNK, GVM_TIER_HOST) == GVM_OK &&
+                gvm_buffer_decommit(buffer, CHUNK, CHUNK) == GVM_OK;
+
+    gvm_buffer_destroy(buffer);
+    return done;
+}
+
+static int export_after_others(void *arg)
+{
+    gvm_device *device;
+    gvm_buffer *buffer, *moved;
+    const uint8_t byte = 0x5A;
+
+    (void)arg;
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(make_buffer(device, &moved) == GVM_OK && renew(moved, 0, 0xCD) == GVM_OK);
+    CHILD_EXPECT(leave_bytes(device, 0) && leave_bytes(device, GVM_BUFFER_UNSHARED));
+    CHILD_EXPECT(gvm_buffer_move(moved, 0, CHUNK, GVM_TIER_HOST) == GVM_OK); /* lets a chunk go */
+    CHILD_EXPECT(make_buffer(device, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, CHUNKS * CHUNK) == GVM_OK);
+    CHILD_EXPECT(!shows_old_bytes(device, buffer, CHUNKS));
+    /* What the owner has written stays, and its own chunk is used again. */
+    CHILD_EXPECT(gvm_buffer_fill(buffer, CHUNK, CHUNK, &byte, 1) == GVM_OK);
+    CHILD_EXPECT(byte_of(buffer, 0) == 0 && byte_of(buffer, 1) == byte && byte_of(moved, 0) == 0xCD);
+    return 0;
+}
+
+static void export_after_other_buffers_shows_zeros(void **state)
+{
+    (void)state;
+    assert_child_succeeds(export_after_others, NULL);
+}
+
+static int export_block_after_others(void *arg)
+{
+    gvm_device *device;
+    gvm_heap *first, *second;
+    gvm_buffer *buffer;
+    uint64_t offset;
+    const uint8_t byte = 0xAB;
+    void *ptr;
+
+    (void)arg;
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_create(device, NULL, &first) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(first, CHUNKS * CHUNK, &ptr) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_locate(first, ptr, &buffer, &offset) == GVM_OK && offset == 0);
+    CHILD_EXPECT(gvm_buffer_fill(buffer, 0, CHUNKS * CHUNK, &byte, 1) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_free(first, ptr) == GVM_OK && gvm_heap_trim(first, 0) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_create(device, NULL, &second) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(second, CHUNKS * CHUNK, &ptr) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_locate(second, ptr, &buffer, &offset) == GVM_OK && offset == 0);
+    CHILD_EXPECT(!shows_old_bytes(device, buffer, CHUNKS));
+    gvm_heap_destroy(second);
+    gvm_heap_destroy(first);
+    return 0;
+}
+
+static void block_after_another_heap_shows_zeros(void **state)
+{
+    (void)state;
+    assert_child_succeeds(export_block_after_others, NULL);
+}
+
+/* The allocation behind a legacy handle: all that the driver shows to who opens it. */
+static int export_small_copy(void *arg)
+{
+    const gvm_buffer_options unshared = {
+        .struct_size = sizeof unshared, .chunk_bytes = CHUNK, .flags = GVM_BUFFER_UNSHARED};
+    gvm_device *device;
+    gvm_buffer *buffer;
+    gvm_legacy *legacy = NULL;
+    uint64_t address, len_bytes;
+    uint8_t byte = 1;
+    CUdeviceptr base;
+    size_t size;
+
+    (void)arg;
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(make_buffer(device, &buffer) == GVM_OK && renew(buffer, 0, 7) == GVM_OK);
+    CHILD_EXPECT(gvm_legacy_export(buffer, 0, 1000, &legacy) == GVM_OK);
+    CHILD_EXPECT(gvm_legacy_get(legacy, NULL, &address, &len_bytes) == GVM_OK && len_bytes == 1000);
+    CHILD_EXPECT(gvmi_device_enter(device) == GVM_OK);
+    CHILD_EXPECT(gvmi_cu->cuMemGetAddressRange(&base, &size, address) == CUDA_SUCCESS);
+    CHILD_EXPECT(base == address && size % CHUNK == 0);
+    CHILD_EXPECT(gvmi_cu->cuMemcpyDtoH(&byte, address + 1000, 1) == CUDA_SUCCESS && byte == 0);
+    gvmi_device_leave();
+    gvm_legacy_destroy(legacy);
+    gvm_buffer_destroy(buffer);
+    legacy = NULL;
+    CHILD_EXPECT(gvm_buffer_create(device, CHUNK, &unshared, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, CHUNK) == GVM_OK);
+    CHILD_EXPECT(fails_with(gvm_legacy_export(buffer, 0, 1000, &legacy), GVM_E_NOTSUP, "UNSHARED"));
+    CHILD_EXPECT(legacy == NULL);
+    return 0;
+}
+
+static void legacy_copy_has_its_blocks_to_itself(void **state)
+{
+    (void)state;
+    assert_child_succeeds(export_small_copy, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(export_after_other_buffers_shows_zeros),
+        cmocka_unit_test(block_after_another_heap_shows_zeros),
+        cmocka_unit_test(legacy_copy_has_its_blocks_to_itself),
         cmocka_unit_test(share_passed_on_by_an_importer_imports_and_updates),
         cmocka_unit_test(receive_that_is_cancelled_ends_first),
         cmocka_unit_test(import_of_fds_that_are_no_memory_is_malformed),
