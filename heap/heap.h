@@ -29,7 +29,7 @@
  * not before: a stale pointer's block may be given again, elsewhere even, between two looks at it.
  *
  * Locks: the heap's, rank HEAP, then claims of shelves (looking again, with pauses; an owner that has its claim
- * never waits for anything), then those of the memory below. Whoever holds the lock and all claims sees
+ * never waits for anything), then those of the memory below. A thread that holds the lock and all claims sees
  * everything stand still.
  *
  * H1  The blocks of a segment, and its free blocks, tile it.

@@ -99,7 +99,7 @@ GVM_API gvm_status gvm_buffer_create(gvm_device *device, uint64_t reserve_bytes,
 
 /* Puts memory behind [offset_bytes, offset_bytes + len_bytes), rounded outwards to whole chunks;
  * parts already backed stay as they are. New memory holds zeros, or what this buffer held anywhere
- * before, so that whoever the buffer is exported to sees nothing that was not its owner's; with
+ * before, so that a process that imports the buffer sees nothing that was not its owner's; with
  * GVM_BUFFER_UNSHARED it may also hold what other buffers of this process held. Which of these is
  * not defined. All or nothing: on failure the buffer is as it was.
  *

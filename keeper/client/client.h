@@ -224,7 +224,7 @@ gvm_status gvmi_client_call_close(gvm_object *object, int64_t deadline_ns, bool 
 /* The mapper's way: sends CLOSE and does not wait. */
 void gvmi_client_post_close(gvm_object *object);
 
-/* Waits for the connection's loss, at most GVMI_CLIENT_REASON_MS: for whoever saw in a permit that
+/* Waits for the connection's loss, at most GVMI_CLIENT_REASON_MS: for a thread that saw in a permit that
  * the keeper has cut this process off. Records and returns GVM_E_KEEPER. */
 gvm_status gvmi_client_fail_cut_off(gvm_keeper *keeper);
 
@@ -300,7 +300,7 @@ gvm_status gvmi_keeper_hold(const gvm_keeper *handle, gvm_keeper **out);
 void gvmi_keeper_leave(gvm_keeper *keeper);
 
 /* Breaks the connection, without a word to the keeper and without waiting for it: what waits for an
- * answer ends with GVM_E_KEEPER, as does all that is asked later. For whoever must end though the keeper
+ * answer ends with GVM_E_KEEPER, as does all that is asked later. For a program that must end though the keeper
  * may not answer; closing what is open does not wait after this. Any thread may call it. */
 void gvmi_keeper_sever(const gvm_keeper *handle);
 

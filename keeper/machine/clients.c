@@ -210,19 +210,19 @@ void gvmi_machine_exited(gvmi_machine *m, uint32_t number)
 
 /* ---- being cut off */
 
-void gvmi_keep_doom(gvmi_machine *m, keep_client *client, const char *reason)
+void gvmi_keep_cut_later(gvmi_machine *m, keep_client *client, const char *reason)
 {
-    if (client->doomed || client->cut)
+    if (client->cut_due || client->cut)
         return;
-    client->doomed = true;
-    m->doomed = true;
+    client->cut_due = true;
+    m->cut_due = true;
     gvmi_text_print(client->reason, sizeof client->reason, "%s", reason);
 }
 
 void gvmi_keep_violated(gvmi_machine *m, keep_client *client, const char *how)
 {
     m->faults++;
-    gvmi_keep_doom(m, client, how);
+    gvmi_keep_cut_later(m, client, how);
 }
 
 static bool cut(gvmi_machine *m, keep_client *client)
@@ -232,7 +232,7 @@ static bool cut(gvmi_machine *m, keep_client *client)
     snprintf(action.reason, sizeof action.reason, "%s", client->reason);
     if (client->connected && !gvmi_keep_act(m, &action))
         return false; /* again at the next look */
-    client->doomed = false;
+    client->cut_due = false;
     client->cut = true;
     m->cut_offs++;
     GVMI_PROBE_CUT(client->number);
@@ -243,15 +243,15 @@ static bool cut(gvmi_machine *m, keep_client *client)
     return true;
 }
 
-void gvmi_keep_cut_doomed(gvmi_machine *m)
+void gvmi_keep_make_due_cuts(gvmi_machine *m)
 {
-    if (!m->doomed)
+    if (!m->cut_due)
         return;
-    m->doomed = false;
+    m->cut_due = false;
     for (uint32_t i = 0; i < m->client_capacity; i++) {
         keep_client *client = m->clients[i];
 
-        if (client != NULL && client->doomed && !cut(m, client))
+        if (client != NULL && client->cut_due && !cut(m, client))
             return;
     }
 }
@@ -324,7 +324,7 @@ static void watch_leases(gvmi_machine *m, const keep_object *object)
 
         if (since_ns != INT64_MAX && is_late(m, since_ns, m->config.lease_timeout_ms) &&
             is_all_read(m, o->client, since_ns, m->config.lease_timeout_ms))
-            gvmi_keep_doom(
+            gvmi_keep_cut_later(
                 m, o->client,
                 "it kept a lease for longer than the lease timeout while others waited for it");
     }
@@ -337,11 +337,12 @@ void gvmi_keep_watch_clients(gvmi_machine *m)
 
         if (client == NULL)
             continue;
-        m->doomed = m->doomed || client->doomed;
+        m->cut_due = m->cut_due || client->cut_due;
         if (!client->connected && is_late(m, client->left_ns, m->config.revoke_timeout_ms))
             void_client(m, client, client->mapped);
         else if (client->connected && client->opening_count > 0 && is_late_to_map(m, client))
-            gvmi_keep_doom(m, client, "it did not map what the keeper moved within the revoke timeout");
+            gvmi_keep_cut_later(m, client,
+                                "it did not map what the keeper moved within the revoke timeout");
         gvmi_keep_forget_if_over(m, client);
     }
     for (keep_object *object = m->objects; object != NULL; object = object->next)

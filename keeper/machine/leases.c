@@ -86,8 +86,8 @@ static void change(keep_object *object, keep_lease_event event)
 
 /* ---- what is held
  *
- * A client can write anything into its lease word. A read lease may be had by whoever opened the
- * object; a write lease by its holder alone, so writers in another word are none. */
+ * A client can write anything into its lease word. Any client that opened the object may have a read
+ * lease; a write lease by its holder alone, so writers in another word are none. */
 
 uint32_t gvmi_keep_readers(const keep_opening *opening)
 {

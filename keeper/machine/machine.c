@@ -122,7 +122,7 @@ bool gvmi_keep_send(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
             return true;
     }
     free(action.message);
-    gvmi_keep_doom(m, client, "out of host memory for an answer");
+    gvmi_keep_cut_later(m, client, "out of host memory for an answer");
     return false;
 }
 

@@ -138,7 +138,7 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
             gvmi_keep_taint(m, gvmi_keep_other_frame(&object->chunks[indexes[i]]));
             gvmi_keep_taint(m, object->chunks[indexes[i]].twin_frame);
         }
-        gvmi_keep_doom(m, opening->client, "out of host memory for a move");
+        gvmi_keep_cut_later(m, opening->client, "out of host memory for a move");
         return;
     }
     if (last) {
@@ -203,7 +203,7 @@ void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object)
     for (keep_opening *o = object->openings; o != NULL; o = o->next) {
         if (!o->welcomed || o->broken)
             continue;
-        /* Else whoever grows an object byte by byte would fill the others' sockets. */
+        /* Else a client that grows an object byte by byte would fill the others' sockets. */
         o->behind = object->sending == 0 && o->first_pending != NULL && o->client != object->asker;
         if (!o->behind)
             send_set(m, o, false);

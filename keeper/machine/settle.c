@@ -40,8 +40,8 @@ void gvmi_keep_settle(gvmi_machine *m)
         }
         for (uint32_t d = 0; d < m->config.device_count; d++)
             gvmi_keep_serve_room(m, &m->devices[d]);
-        gvmi_keep_cut_doomed(m);
-    } while (m->marked != NULL || m->doomed);
+        gvmi_keep_make_due_cuts(m);
+    } while (m->marked != NULL || m->cut_due);
     for (uint32_t d = 0; d < m->config.device_count; d++)
         if (m->devices[d].first_room == NULL)
             (void)gvmi_keep_trim(m, &m->devices[d].place, m->config.device_keep_bytes);

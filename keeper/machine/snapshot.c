@@ -225,7 +225,7 @@ static void fail(gvmi_machine *m, keep_user *user, gvm_status status)
     else
         strcpy(message.body.FAILED.text, "the keeper is out of host memory");
     if (!send_piece(m, client, 0, NULL, 0, &message))
-        gvmi_keep_doom(m, client, "out of host memory for an answer");
+        gvmi_keep_cut_later(m, client, "out of host memory for an answer");
     end_snapshot(user);
     remove_request(client);
     give_back(m, client);
@@ -352,7 +352,7 @@ static void begin(gvmi_machine *m, keep_user *user)
                                             m->config.device_count * sizeof snapshot->devices[0]);
 
     if (snapshot == NULL) {
-        gvmi_keep_doom(m, client, "out of host memory for a snapshot");
+        gvmi_keep_cut_later(m, client, "out of host memory for a snapshot");
         unlink_client(client);
         return;
     }

@@ -332,12 +332,12 @@ struct keep_hold {
 struct keep_client {
     uint32_t number;
     bool connected, greeted;
-    bool cut;    /* by the machine */
-    bool doomed; /* to be cut at the end of the event */
-    bool voided; /* its openings are gone, though its process may be there */
-    bool mapped; /* it was sent memory */
-    bool closed; /* its socket is closed, and its process goes on */
-    bool over;   /* FORGET was sent */
+    bool cut;     /* by the machine */
+    bool cut_due; /* to be cut at the end of the event */
+    bool voided;  /* its openings are gone, though its process may be there */
+    bool mapped;  /* it was sent memory */
+    bool closed;  /* its socket is closed, and its process goes on */
+    bool over;    /* FORGET was sent */
     gvmi_credentials who;
     keep_user *user;
     gvmi_lease_slot *leases;
@@ -440,14 +440,14 @@ struct gvmi_machine {
     uint64_t taken[KEEP_SHARES];
     uint32_t quota_count; /* users that are limited */
     keep_action_node *first_action, *last_action;
-    bool doomed; /* some client is */
+    bool cut_due; /* some client is to be cut */
 
     uint64_t acquires, slow_acquires, revokes, timeouts, cut_offs, interrupted, messages, faults;
 };
 
 /* ---- machine.c */
 bool gvmi_keep_act(gvmi_machine *m, const gvmi_action *action);
-/* A message to a client; false: no memory, and the client is doomed. frames may be NULL. */
+/* A message to a client; false: no memory, and the client will be cut. frames may be NULL. */
 bool gvmi_keep_send(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message,
                     const uint32_t *frames);
 void gvmi_keep_reply_done(gvmi_machine *m, keep_client *client, uint64_t request, uint64_t value);
@@ -468,10 +468,10 @@ keep_client *gvmi_keep_client(gvmi_machine *m, uint32_t number);
 /* The same by id; NULL: it is gone. */
 keep_client *gvmi_keep_client_of(gvmi_machine *m, uint64_t id);
 /* The client is cut off when the event is settled. */
-void gvmi_keep_doom(gvmi_machine *m, keep_client *client, const char *reason);
+void gvmi_keep_cut_later(gvmi_machine *m, keep_client *client, const char *reason);
 /* The same, for breaking the protocol. */
 void gvmi_keep_violated(gvmi_machine *m, keep_client *client, const char *how);
-void gvmi_keep_cut_doomed(gvmi_machine *m);
+void gvmi_keep_make_due_cuts(gvmi_machine *m);
 /* Nothing of it is mapped: the server need not watch its process any longer. */
 void gvmi_keep_forget_if_over(gvmi_machine *m, keep_client *client);
 void gvmi_keep_watch_clients(gvmi_machine *m); /* revoke and lease timeouts */

@@ -2,7 +2,7 @@
  *
  * A turn: wait; what happened; a slice of the machine's own work; who is late, judged after what has come
  * was read; messages left over from the turn before; send. The machine is given its turn after every
- * event, so few actions ever wait. A turn is short whoever sends how much: it takes many messages of a
+ * event, so few actions ever wait. A turn is short however much clients send: it takes many messages of a
  * client only while TURN_NS lasts, and one of each after that.
  */
 #define _GNU_SOURCE /* strerrorname_np() */

@@ -2,7 +2,7 @@
  *
  * Seals keep a client from shrinking them under the keeper, which would then be killed by SIGBUS,
  * and from writing to what it may only read. What the keeper itself does not read (a snapshot, once it is
- * sent) may shrink: so the keeper can take its memory back from whoever keeps the fd.
+ * sent) may shrink: so the keeper can take its memory back from a process that keeps the fd.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -99,7 +99,7 @@ gvm_status gvmi_page_write(int fd, uint64_t offset_bytes, const void *bytes, siz
 
 gvm_status gvmi_page_end(int fd, gvmi_fd **out)
 {
-    /* Whoever has it could shrink it, and then reads less: nothing else depends on its contents. */
+    /* A process that has it could shrink it, and then reads less: nothing else depends on its contents. */
     const gvm_status status = seal(fd, F_SEAL_WRITE | F_SEAL_GROW | F_SEAL_SEAL);
 
     if (status == GVM_OK)

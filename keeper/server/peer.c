@@ -70,7 +70,7 @@ static gvm_status read_credentials(const gvm_server *server, gvmi_peer *peer, gv
     return gvmi_identity_judge(&server->identity, getpid(), who);
 }
 
-/* A pidfd of whoever connected; -1 if there is none to be had. pidfd_open() may meet another process of
+/* A pidfd of the process that connected; -1 if there is none to be had. pidfd_open() may meet another process of
  * the same number, if the one that connected has passed its socket on and is gone (certain: no). */
 static int open_process(int socket, int32_t pid, bool *certain)
 {

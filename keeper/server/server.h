@@ -77,7 +77,7 @@ gvm_status gvmi_page_create(const char *name, size_t bytes, bool readonly, void 
                             gvmi_fd **fd);
 
 /* A memfd that is written bit by bit. end() takes it over, on failure, too, and seals it: nobody writes
- * it or makes it larger. empty() frees its memory, whoever still has it open or mapped.
+ * it or makes it larger. empty() frees its memory, even where it is still open or mapped.
  *
  * GVM_E_NOMEM, GVM_E_LIMIT, GVM_E_SYSTEM */
 gvm_status gvmi_page_begin(const char *name, int *fd);

@@ -18,7 +18,7 @@
  * -D NO_ROOM       there is no frame but the one on the device
  * -D ROOM_COMES    likewise at first; the one on the host is there some time
  * -D COPY_FAILS    copies may fail
- * -D UNTRACKED     the object is untracked: whoever reads may write
+ * -D UNTRACKED     the object is untracked: every reader may write
  * -D READS         there are no acquires but for reading
  * -D BREAKS        client 0 may fail to map what the keeper moved, and stay connected
  * -D SLOW          client 0 may answer a MAP late or never; it is cut off then
@@ -176,7 +176,7 @@ byte word; /* of publish() */
 #define MAY_WRITE(c) (holder == c && !OWED(c))
 #endif
 
-/* From here on, whoever gets a lease is a later holder than those who were voided. */
+/* From here on, a process that gets a lease is a later holder than those who were voided. */
 #define IS_LATER(c) later[c] = voided[c]
 inline let_others_in()
 {

@@ -31,7 +31,7 @@ typedef struct life {
     CUstream stream;
 } life;
 
-/* In pieces, with steps between them: whoever is stopped within its lease has pieces left to write. */
+/* In pieces, with steps between them: a process that is stopped within its lease has pieces left to write. */
 static gvm_status write_in_pieces(const life *l, const gvm_lease *lease, uint64_t seed)
 {
     const uint64_t piece = lease->bytes / WRITE_PIECES;

@@ -67,7 +67,7 @@ static uint64_t committed(const world *w, uint32_t uid, bool sure)
     for (uint32_t i = 0; i < w->object_count; i++) {
         const object *o = w->objects[i];
 
-        if (o->uid == uid && !o->gone && !(sure && o->doomed))
+        if (o->uid == uid && !o->gone && !(sure && o->creator_ended))
             sum += rounded(sure ? o->bytes : larger(o->bytes, o->perhaps_bytes), o->chunk_bytes);
     }
     if (!sure && (w->loose_ends || w->orphan_count > 0))

@@ -61,7 +61,7 @@ uint32_t model_chunks(const object *o)
 /* An object that nobody opened and that has no name cannot be reached. */
 static void settle(world *w, object *o)
 {
-    if (o->doomed && o->openings == 0 && o->name >= 0) {
+    if (o->creator_ended && o->openings == 0 && o->name >= 0) {
         if (w->names[o->name] == o)
             w->names[o->name] = NULL;
         o->name = -1;
@@ -96,7 +96,7 @@ static void creator_ended(world *w, object *o, bool sure)
 {
     if (o->kept)
         return;
-    o->doomed = true;
+    o->creator_ended = true;
     if (sure)
         take_name(w, o);
 }
@@ -153,13 +153,13 @@ void model_ended(world *w, process *p, bool for_good)
 }
 
 /* A name's object: certainly there, perhaps there, or not. */
-typedef enum presence { NAME_FREE, NAME_DOOMED, NAME_TAKEN } presence;
+typedef enum presence { NAME_FREE, NAME_OF_ENDED, NAME_TAKEN } presence;
 
 static presence presence_of(const world *w, int name)
 {
     if (name < 0 || w->names[name] == NULL)
         return NAME_FREE;
-    return w->names[name]->doomed ? NAME_DOOMED : NAME_TAKEN;
+    return w->names[name]->creator_ended ? NAME_OF_ENDED : NAME_TAKEN;
 }
 
 /* Is an object of that name being made, or was it, for somebody who left? */
@@ -239,11 +239,11 @@ static uint64_t judge_create(const world *w, const process *p, const request *r)
         must |= ONE_OF(GVM_E_OTHERDEVICE);
     if (presence_of(w, name) == NAME_TAKEN)
         must |= ONE_OF(GVM_E_EXISTS);
-    if (presence_of(w, name) == NAME_DOOMED || (name >= 0 && others_create(w, r, c->name)))
+    if (presence_of(w, name) == NAME_OF_ENDED || (name >= 0 && others_create(w, r, c->name)))
         may |= ONE_OF(GVM_E_EXISTS);
     for (uint32_t i = 0; i < w->object_count; i++) {
         const bool own = w->objects[i]->uid == p->who.uid, there = !w->objects[i]->gone,
-                   stays = there && !w->objects[i]->doomed;
+                   stays = there && !w->objects[i]->creator_ended;
 
         living += stays;
         living_own += stays && own;
@@ -274,11 +274,11 @@ static uint64_t judge_open(const world *w, const process *p, const request *r)
     if (w->names[name]->sealed && model_may(w, p, w->names[name], 4) &&
         !model_may(w, p, w->names[name], 6))
         return ONE_OF(GVM_OK) | ONE_OF(GVM_E_DENIED) |
-               (there == NAME_DOOMED ? ONE_OF(GVM_E_ABSENT) : 0);
+               (there == NAME_OF_ENDED ? ONE_OF(GVM_E_ABSENT) : 0);
     set = model_may(w, p, w->names[name], c->flags & GVM_OPEN_READONLY ? 4 : 6)
               ? ONE_OF(GVM_OK)
               : ONE_OF(GVM_E_DENIED);
-    if (there == NAME_DOOMED)
+    if (there == NAME_OF_ENDED)
         set |= ONE_OF(GVM_E_ABSENT) |
                (is_orphan(w, c->name) ? ONE_OF(GVM_OK) | ONE_OF(GVM_E_DENIED) : 0);
     return set;
@@ -293,7 +293,7 @@ static uint64_t judge_named(const world *w, const process *p, const char *text)
     if (there == NAME_FREE)
         return ONE_OF(GVM_E_ABSENT) | (is_orphan(w, text) ? ONE_OF(GVM_OK) | ONE_OF(GVM_E_DENIED) : 0);
     set = owns(w, p, w->names[name]) ? ONE_OF(GVM_OK) : ONE_OF(GVM_E_DENIED);
-    if (there == NAME_DOOMED)
+    if (there == NAME_OF_ENDED)
         set |= ONE_OF(GVM_E_ABSENT) | (is_orphan(w, text) ? ONE_OF(GVM_OK) | ONE_OF(GVM_E_DENIED) : 0);
     return set;
 }
@@ -318,9 +318,9 @@ static uint64_t judge_publish(const world *w, const process *p, const request *r
         set |= ONE_OF(GVM_E_EXISTS);
     else if (!owns(w, p, w->names[name]))
         set |= ONE_OF(GVM_E_DENIED);
-    if (there == NAME_DOOMED && is_coming(w, c->name))
+    if (there == NAME_OF_ENDED && is_coming(w, c->name))
         set |= ONE_OF(GVM_E_EXISTS) | ONE_OF(GVM_E_DENIED) | ONE_OF(GVM_OK);
-    if (set == 0 || there == NAME_DOOMED)
+    if (set == 0 || there == NAME_OF_ENDED)
         set |= ONE_OF(GVM_OK);
     return set;
 }
@@ -710,7 +710,7 @@ static void done(world *w, process *p, const request *r, uint64_t value)
         give_name(w, o, model_name_index(m->body.PUBLISH.name));
         if ((m->body.PUBLISH.flags & GVM_PUBLISH_PRIVATE) == 0) {
             o->kept = true;
-            o->doomed = false;
+            o->creator_ended = false;
         }
         break;
     case GVMI_WIRE_DROP:
@@ -754,7 +754,7 @@ static void compare_info(world *w, const request *r, const gvm_object_info *i)
         world_wrong(w, "info of object %llu: bytes %llu mode %o sealed %u, not %llu %o %d",
                     (unsigned long long)o->id, (unsigned long long)i->bytes, i->mode, i->sealed,
                     (unsigned long long)o->bytes, o->mode, o->sealed);
-    if (!o->doomed && strcmp(i->name, o->name >= 0 ? keeper_names[o->name] : "") != 0)
+    if (!o->creator_ended && strcmp(i->name, o->name >= 0 ? keeper_names[o->name] : "") != 0)
         world_wrong(w, "object %llu says that it is \"%s\", not \"%s\"", (unsigned long long)o->id,
                     i->name, o->name >= 0 ? keeper_names[o->name] : "");
     if (i->device_bytes + i->host_bytes != rounded(o->bytes, o->chunk_bytes) ||
@@ -782,10 +782,10 @@ static void compare_listed(world *w, const process *p, const gvmi_snapshot_head 
         if (!model_may(w, p, o, 4))
             world_wrong(w, "the snapshot shows object %llu, which process %u may not read",
                         (unsigned long long)o->id, p->index);
-        named += !o->doomed && o->name >= 0;
+        named += !o->creator_ended && o->name >= 0;
     }
     for (uint32_t i = 0; i < NAMES; i++)
-        if (w->names[i] != NULL && !w->names[i]->doomed && model_may(w, p, w->names[i], 4))
+        if (w->names[i] != NULL && !w->names[i]->creator_ended && model_may(w, p, w->names[i], 4))
             named--;
     if (named != 0)
         world_wrong(w, "the snapshot has %d objects too many or too few", (int32_t)named);

@@ -387,7 +387,7 @@ static void set_sending(gvm_keeper *keeper, bool sending)
     gvmi_unlock(&keeper->send_lock);
 }
 
-/* Whoever is sending keeps BYE from being sent. */
+/* A thread that is sending keeps BYE from being sent. */
 static int map_before_bye(void *arg)
 {
     gvm_keeper *keeper;

@@ -145,7 +145,7 @@ static void reader_of_an_untracked_object_cut_off_counts_as_writer(void **state)
     end_world(&p.w);
 }
 
-/* Whoever could write ended its lease before the seal; so copies in both tiers stay good. */
+/* The last writer ended its lease before the seal; so copies in both tiers stay good. */
 static void reader_of_a_sealed_untracked_object_is_no_writer(void **state)
 {
     pair p;
@@ -216,7 +216,7 @@ static void fence_without_any_room_waits_for_the_end_of_the_process(void **state
     assert_int_equal(reply_status(p.a), GVM_E_TIMEOUT);
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
     tick(&p.w, 5000);
-    assert_int_equal(p.w.lines, 1);                     /* whoever runs the machine is told, once */
+    assert_int_equal(p.w.lines, 1);                     /* the log has it, once */
     assert_int_equal(reply_status(p.a), GVM_E_TIMEOUT); /* the earlier one: nothing has come since */
     assert_true(info(&p.w, p.a, p.a_slot).fenced);
     gvmi_machine_exited(p.w.machine, p.b->number);
