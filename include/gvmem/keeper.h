@@ -152,7 +152,9 @@ enum {
  * GVM_E_NODEVICE  its device is not visible to this process
  * GVM_E_ADDRESS   no such range of addresses is free, or that one is taken
  * GVM_E_NOSPACE   the device has no memory left for the little that mapping takes
- * GVM_E_LIMIT     as for gvm_object_create(), or the process has too many mappings */
+ * GVM_E_LIMIT     as for gvm_object_create(); or the object is open 16 times over this connection, or 512
+ *                 times by this user (root and the keeper's own user may open it more often); or the
+ *                 process has too many mappings */
 GVM_API gvm_status gvm_object_open(gvm_keeper *keeper, const char *name, uint32_t flags,
                                    gvm_object **out);
 

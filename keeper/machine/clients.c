@@ -271,16 +271,16 @@ static bool is_all_read(const gvmi_machine *m, const keep_client *client, int64_
            is_late(m, since_ns + timeout_ms * NS_PER_MS, timeout_ms);
 }
 
-/* The oldest MAP that is not answered decides: a later one lends it no time. */
-static bool is_late_to_map(const gvmi_machine *m, const keep_client *client)
+/* Who did not answer a MAP; a later one lends an older one no time. */
+static void watch_maps(gvmi_machine *m)
 {
-    int64_t since_ns = INT64_MAX;
+    const uint32_t timeout_ms = m->config.revoke_timeout_ms;
 
-    for (const keep_opening *o = client->openings; o != NULL; o = o->own_next)
-        if (o->first_pending != NULL && o->first_pending->sent_ns < since_ns)
-            since_ns = o->first_pending->sent_ns;
-    return since_ns != INT64_MAX && is_late(m, since_ns, m->config.revoke_timeout_ms) &&
-           is_all_read(m, client, since_ns, m->config.revoke_timeout_ms);
+    for (const keep_pending *map = m->oldest_map; map != NULL && is_late(m, map->sent_ns, timeout_ms);
+         map = map->newer)
+        if (map->client->connected && is_all_read(m, map->client, map->sent_ns, timeout_ms))
+            gvmi_keep_cut_later(m, map->client,
+                                "it did not map what the keeper moved within the revoke timeout");
 }
 
 /* The first in the queue that is not the client's own; NULL: nobody. *for_readers: it, or one before it,
@@ -313,7 +313,7 @@ static int64_t keeps_waiting_since(const keep_opening *opening)
 }
 
 /* Whoever keeps a lease that others have been waiting for too long. */
-static void watch_leases(gvmi_machine *m, const keep_object *object)
+void gvmi_keep_watch_leases(gvmi_machine *m, const keep_object *object)
 {
     if (m->config.lease_timeout_ms == 0 || object->lease_state != KEEP_DRAINING ||
         object->first_wait == NULL ||
@@ -340,11 +340,7 @@ void gvmi_keep_watch_clients(gvmi_machine *m)
         m->cut_due = m->cut_due || client->cut_due;
         if (!client->connected && is_late(m, client->left_ns, m->config.revoke_timeout_ms))
             void_client(m, client, client->mapped);
-        else if (client->connected && client->opening_count > 0 && is_late_to_map(m, client))
-            gvmi_keep_cut_later(m, client,
-                                "it did not map what the keeper moved within the revoke timeout");
         gvmi_keep_forget_if_over(m, client);
     }
-    for (keep_object *object = m->objects; object != NULL; object = object->next)
-        watch_leases(m, object);
+    watch_maps(m);
 }

@@ -124,6 +124,19 @@ static void check_answers(gvmi_machine *m, keep_object *object, uint32_t index)
         came_to_device(m, object, index);
 }
 
+static void list_map(gvmi_machine *m, keep_pending *pending)
+{
+    pending->older = m->newest_map;
+    *(m->newest_map != NULL ? &m->newest_map->newer : &m->oldest_map) = pending;
+    m->newest_map = pending;
+}
+
+static void unlist_map(gvmi_machine *m, const keep_pending *pending)
+{
+    *(pending->older != NULL ? &pending->older->newer : &m->oldest_map) = pending->newer;
+    *(pending->newer != NULL ? &pending->newer->older : &m->newest_map) = pending->older;
+}
+
 /* One MAP of count chunks; last: of its set, which completes size and generation. */
 static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *indexes,
                      uint32_t count, bool last)
@@ -153,7 +166,9 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
                                        .serial = ++m->serials,
                                        .bytes = opening->sent_bytes,
                                        .sealed = object->sealed};
-    *pending = (keep_pending){.serial = m->serials, .sent_ns = m->now_ns, .count = count};
+    *pending = (keep_pending){
+        .client = opening->client, .serial = m->serials, .sent_ns = m->now_ns, .count = count};
+    list_map(m, pending);
     for (uint32_t i = 0; i < count; i++) {
         keep_chunk *chunk = &object->chunks[indexes[i]];
 
@@ -247,6 +262,7 @@ static void answer_first(gvmi_machine *m, keep_opening *opening)
         opening->object->chunks[pending->indexes[i]].waits--;
         check_answers(m, opening->object, pending->indexes[i]);
     }
+    unlist_map(m, pending);
     free(pending);
     gvmi_keep_mark(m, opening->object);
 }
@@ -621,7 +637,7 @@ void gvmi_keep_chunk_job_done(gvmi_machine *m, keep_object *object, uint32_t ind
 
 void gvmi_keep_stale_copies(gvmi_machine *m, keep_object *object)
 {
-    for (uint32_t i = 0; i < object->chunk_count; i++) {
+    for (uint32_t i = 0; i < object->chunk_count && object->duplicate_chunks > 0; i++) {
         keep_chunk *chunk = &object->chunks[i];
 
         if (!chunk->clean)

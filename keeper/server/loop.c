@@ -1,9 +1,10 @@
 /* The server thread: it waits for the world, tells the machine, and does what the machine wants.
  *
- * A turn: wait; what happened; a slice of the machine's own work; who is late, judged after what has come
- * was read; messages left over from the turn before; send. The machine is given its turn after every
- * event, so few actions ever wait. A turn is short however much clients send: it takes many messages of a
- * client only while TURN_NS lasts, and one of each after that.
+ * A turn: wait; note what happened; visit clients in rotation (rotation.h) while TURN_NS lasts; a slice of
+ * the machine's own work; who is late, judged after what has come was read. The machine is given its turn
+ * after every event, so few actions ever wait. Whatever is done for a client, reading, doorbells, sending,
+ * its end, is done in a visit, and counts as its user's; accepting has a slice of its own. So a turn is
+ * short however much clients send, and nobody waits for longer than a slice of each user.
  */
 #define _GNU_SOURCE /* strerrorname_np() */
 #include <errno.h>
@@ -20,12 +21,10 @@
 #include "keeper/server/server.h"
 
 #define NS_PER_MS 1000000ll
-#define EVENTS_A_TURN 64
-#define ACCEPTS_A_TURN 16
+#define EVENTS_A_TURN 1024 /* those of all clients are noted within three turns */
 #define QUERY_NS (100 * NS_PER_MS)       /* how old figures about memory may be */
 #define QUERY_IDLE_NS (1000 * NS_PER_MS) /* while nobody is connected */
-#define TURN_NS (5 * NS_PER_MS) /* after which a turn takes one more message of each client */
-#define STALL_MS 5              /* until sending is tried again when the system was short */
+#define TURN_NS GVMI_SLICE_NS           /* after which a turn visits nobody more */
 #define GREETING_NS (10000 * NS_PER_MS) /* within which a client is to say something */
 #define TURN_NS_MAX (50 * NS_PER_MS)    /* counted for a turn, without its waiting */
 
@@ -270,9 +269,10 @@ static void pause_accepting(gvm_server *server, bool pause)
     gvmi_server_rewatch(server, server->listener.fd, pause ? 0 : EPOLLIN, &server->on_listen);
 }
 
+/* While their slice lasts; epoll tells when there are more. */
 static void accept_some(gvm_server *server)
 {
-    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+    while (!server->paused && gvmi_now_ns() < server->rotation.end_ns) {
         const int fd = accept4(server->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (fd >= 0) {
@@ -323,17 +323,12 @@ static void dispatch(gvm_server *server, const struct epoll_event *event)
     gvmi_source *source = event->data.ptr;
 
     switch (source->kind) {
-    case GVMI_SOURCE_LISTEN: accept_some(server); break;
+    case GVMI_SOURCE_LISTEN: gvmi_rotation_queue(&server->rotation, &server->newcomers); break;
     case GVMI_SOURCE_WAKE: accept_handed(server); break;
     case GVMI_SOURCE_DONE: finish_jobs(server); break;
-    case GVMI_SOURCE_SOCKET: gvmi_peer_on_socket(server, source->peer, event->events); break;
-    case GVMI_SOURCE_PROCESS: gvmi_peer_on_process(server, source->peer); break;
-    case GVMI_SOURCE_DOORBELL:
-        if (source->peer->state == PEER_OPEN || source->peer->state == PEER_LEAVING) {
-            gvmi_machine_doorbell(server->machine, source->peer->client);
-            gvmi_server_act(server);
-        }
-        break;
+    case GVMI_SOURCE_SOCKET:
+    case GVMI_SOURCE_PROCESS:
+    case GVMI_SOURCE_DOORBELL: gvmi_peer_note(server, source, event->events); break;
     }
 }
 
@@ -380,42 +375,32 @@ static void tell_time(gvm_server *server)
         pause_accepting(server, false);
 }
 
-/* One that became busy again before it ended is in that list, too, and is freed a turn later. */
-static void free_ended(gvm_server *server)
+/* Clients, and who wants to become one, in rotation. */
+static void serve_clients(gvm_server *server)
 {
-    gvmi_peer **place = &server->ended;
+    const int64_t end_ns = server->clock_ns + TURN_NS;
+    int64_t now_ns = server->clock_ns;
 
-    while (*place != NULL) {
-        gvmi_peer *peer = *place;
+    do {
+        void *owner = gvmi_rotation_next(&server->rotation, now_ns);
 
-        if (peer->busy) {
-            place = &peer->next;
-        } else {
-            *place = peer->next;
-            gvmi_peer_free(peer);
-        }
-    }
+        if (owner == NULL)
+            break;
+        if (owner == server)
+            accept_some(server);
+        else
+            gvmi_peer_visit(server, owner);
+        now_ns = gvmi_now_ns();
+    } while (now_ns < end_ns);
 }
 
-/* Messages left over, and what is to be sent. */
-static void serve_peers(gvm_server *server)
+static void retry_stalled(gvm_server *server)
 {
-    gvmi_peer *peer, *next;
-
-    for (peer = server->busy; peer != NULL; peer = peer->next_busy)
-        if (peer->more)
-            gvmi_peer_go_on(server, peer); /* others that get busy by it go to the list's head */
-    peer = server->busy;
-    server->busy = NULL;
-    for (; peer != NULL; peer = next) {
-        next = peer->next_busy;
-        peer->busy = false;
-        if (peer->dirty || peer->stalled)
-            gvmi_peer_flush(server, peer);
-        if (peer->more)
-            gvmi_peer_make_busy(server, peer);
-    }
-    free_ended(server);
+    if (server->stall_ns == 0 || server->now_ns < server->stall_ns)
+        return;
+    server->stall_ns = 0;
+    for (gvmi_peer *peer = server->peers; peer != NULL; peer = peer->next)
+        gvmi_peer_retry(server, peer);
 }
 
 /* In ms, for epoll; rounded up, so that waiting does not turn into spinning at the end. */
@@ -423,18 +408,14 @@ static int wait_ms(const gvm_server *server)
 {
     const int64_t deadline_ns = gvmi_machine_deadline(server->machine);
     const int64_t now_ns = server->now_ns + gvmi_now_ns() - server->clock_ns;
-    int64_t left_ns = (deadline_ns < server->query_ns ? deadline_ns : server->query_ns) - now_ns;
-    bool stalled = false;
+    int64_t next_ns = deadline_ns < server->query_ns ? deadline_ns : server->query_ns;
+    int64_t left_ns;
 
-    if (server->working)
+    if (server->working || gvmi_rotation_waits(&server->rotation))
         return 0;
-    for (const gvmi_peer *peer = server->busy; peer != NULL; peer = peer->next_busy) {
-        if (peer->more || peer->dirty)
-            return 0;
-        stalled |= peer->stalled;
-    }
-    if (stalled && left_ns > STALL_MS * NS_PER_MS)
-        left_ns = STALL_MS * NS_PER_MS;
+    if (server->stall_ns != 0 && server->stall_ns < next_ns)
+        next_ns = server->stall_ns;
+    left_ns = next_ns - now_ns;
     return left_ns <= 0 ? 0 : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
 }
 
@@ -449,13 +430,13 @@ void *gvmi_server_run(void *arg)
         const int count = epoll_wait(server->epoll, events, EVENTS_A_TURN, waited_ms);
 
         look_at_clock(server, waited_ms);
-        server->turn_end_ns = server->clock_ns + TURN_NS;
         for (int i = 0; i < count; i++)
             dispatch(server, &events[i]);
+        retry_stalled(server);
+        serve_clients(server);
         server->working = gvmi_machine_work(server->machine);
         gvmi_server_act(server);
         tell_time(server);
-        serve_peers(server);
     }
     return NULL;
 }

@@ -29,6 +29,7 @@ _Static_assert(GVM_SERVER_DEVICES_MAX == GVMI_DEVICES_MAX, "one limit");
 #define FDS_APART 64      /* of the process, for what is neither a frame's nor a client's */
 #define FRAME_FDS_FEW 512 /* fewer are worth a line in the log */
 #define MODE_MAX 0777u
+#define NOBODY UINT32_MAX /* no user has that number */
 
 /* ---- options */
 
@@ -273,7 +274,9 @@ static gvm_status make_loop(gvm_server *server)
         status = gvmi_server_watch(server, gvmi_done_fd(server->done), EPOLLIN, &server->on_done);
     if (status == GVM_OK && server->listener.fd >= 0)
         status = gvmi_server_watch(server, server->listener.fd, EPOLLIN, &server->on_listen);
-    return status;
+    return status == GVM_OK
+               ? gvmi_rotation_join(&server->rotation, NOBODY, server, &server->newcomers)
+               : status;
 }
 
 static gvm_status start_thread(gvm_server *server)
@@ -301,14 +304,16 @@ static gvm_server *server_new(void)
 
 static void free_peers(gvm_server *server)
 {
+    gvmi_rotation_clear(&server->rotation);
     for (gvmi_peer *peer = server->peers, *next; peer != NULL; peer = next) {
         next = peer->next;
-        gvmi_peer_free(peer);
+        gvmi_peer_free(server, peer);
     }
     for (gvmi_peer *peer = server->ended, *next; peer != NULL; peer = next) {
         next = peer->next;
-        gvmi_peer_free(peer);
+        gvmi_peer_free(server, peer);
     }
+    gvmi_rotation_leave(&server->rotation, &server->newcomers);
     for (gvmi_handed *handed = server->handed, *next; handed != NULL; handed = next) {
         next = handed->next;
         close(handed->socket);

@@ -2,6 +2,7 @@
  *
  *   server.c          life: options, devices, threads; the public calls
  *   server_loop.c     the server thread: waits for events, time, actions of the machine
+ *   rotation.c        which client is served next
  *   server_peer.c     clients: coming, messages, leaving, the end of their processes
  *   server_page.c     the two pages that a client and the keeper share
  *   server_socket.c   where the keeper listens
@@ -38,6 +39,7 @@
 #include "keeper/server/log.h"
 #include "keeper/server/mover.h"
 #include "keeper/server/outbox.h"
+#include "keeper/server/rotation.h"
 
 #define GVMI_CLIENTS_MAX 1024u
 #define GVMI_OBJECTS_MAX 65536u
@@ -107,9 +109,8 @@ typedef struct gvmi_source {
 typedef enum gvmi_peer_state { PEER_OPEN, PEER_REFUSED, PEER_LEAVING, PEER_GONE } gvmi_peer_state;
 
 struct gvmi_peer {
-    gvmi_peer *prev, *next; /* among all */
-    gvmi_peer *next_busy;   /* among those that something is to be done for */
-    bool busy;              /* it is among them */
+    gvmi_peer *prev, *next; /* among all, or those that ended */
+    gvmi_place place;       /* queued while something is to be done for it */
     gvmi_peer_state state;
     gvmi_source on_socket, on_doorbell, on_process;
     int socket;      /* -1: closed */
@@ -129,10 +130,15 @@ struct gvmi_peer {
     bool snapshot_lost;   /* part of it could not be written */
     gvmi_fd *unread;      /* the snapshot that it was sent, until SNAPSHOT_READ; NULL: none */
     int64_t since_ns;
-    bool greeted;   /* a message has come */
-    bool more;      /* there may be a whole message in `in` */
-    bool dirty;     /* the outbox is to be flushed at the end of this turn */
-    bool stalled;   /* it is to be flushed again after a while */
+    uint32_t events;     /* of the socket, that it is to be visited for */
+    bool rang;           /* its doorbell, likewise */
+    bool process_ended;  /* likewise */
+    bool ending;         /* what it sent is read to its end; then it is silent, or gone */
+    uint32_t last_reads; /* while it is ending */
+    bool greeted;        /* a message has come */
+    bool more;           /* there may be a whole message in `in` */
+    bool dirty;          /* the outbox is to be flushed */
+    bool stalled;        /* it is to be flushed again after a while */
     bool writing;   /* epoll tells when it can be written */
     bool mute;      /* nobody reads what it is sent */
     bool held_back; /* nothing is sent before dropped memory is given back */
@@ -161,7 +167,9 @@ struct gvm_server {
     /* the server thread's */
     gvmi_machine *machine;
     gvmi_source on_listen, on_wake, on_done;
-    gvmi_peer *peers, *busy, *ended; /* ended: to be freed when the turn is over */
+    gvmi_rotation rotation;
+    gvmi_place newcomers;     /* whose owner is the server: connections wait to be accepted */
+    gvmi_peer *peers, *ended; /* ended: to be freed when they are visited next */
     gvmi_peer **by_client;           /* client_capacity of them, by number */
     uint32_t client_capacity, refused_count, held_back_count;
     bool paused;       /* no fds: nobody is accepted until the next tick */
@@ -171,7 +179,7 @@ struct gvm_server {
     gvmi_log log;
     int64_t now_ns, query_ns; /* query_ns: when memory is to be looked at next */
     int64_t clock_ns;         /* CLOCK_MONOTONIC when now_ns was set */
-    int64_t turn_end_ns;      /* when this turn should be over */
+    int64_t stall_ns;         /* when to try again what is stalled; 0: nothing is */
     bool working;             /* the machine has more to do that nobody waits for */
 };
 
@@ -199,15 +207,15 @@ void gvmi_server_rewatch(gvm_server *server, int fd, uint32_t events, gvmi_sourc
 /* A client's socket, taken over. On failure it is closed. */
 void gvmi_peer_come(gvm_server *server, int socket);
 
-/* What epoll told of a peer. */
-void gvmi_peer_on_socket(gvm_server *server, gvmi_peer *peer, uint32_t events);
-void gvmi_peer_on_process(gvm_server *server, gvmi_peer *peer);
+/* What epoll told of a peer: it is visited for that when it is its turn. */
+void gvmi_peer_note(gvm_server *server, gvmi_source *source, uint32_t events);
 
-/* Puts it among those whose messages, come or to go, are looked after in this turn. */
-void gvmi_peer_make_busy(gvm_server *server, gvmi_peer *peer);
+/* Does for it what there is to be done, for a bounded time: up to the end of its user's slice, and one
+ * message more. What is left over waits for the next visit. A peer that has ended is freed. */
+void gvmi_peer_visit(gvm_server *server, gvmi_peer *peer);
 
-/* Goes on with messages that came and were left for the next turn. */
-void gvmi_peer_go_on(gvm_server *server, gvmi_peer *peer);
+/* Tries again to send what the system had no room for. */
+void gvmi_peer_retry(gvm_server *server, gvmi_peer *peer);
 
 /* Dropped memory was given back. */
 void gvmi_peer_send_held_back(gvm_server *server, gvmi_peer *peer);
@@ -218,7 +226,6 @@ void gvmi_peer_silent(gvm_server *server, gvmi_peer *peer);
 /* Queues a message, with as many fds as its head says. */
 void gvmi_peer_send(gvm_server *server, gvmi_peer *peer, const gvmi_wire_message *message,
                     gvmi_fd *const *fds);
-void gvmi_peer_flush(gvm_server *server, gvmi_peer *peer);
 
 /* What the machine wants done about it. */
 void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer, const char *reason);
@@ -230,8 +237,8 @@ bool gvmi_peer_has_input(void *server, uint32_t client);
 /* A piece of a snapshot; see GVMI_ACTION_SNAPSHOT. */
 void gvmi_peer_send_snapshot(gvm_server *server, gvmi_peer *peer, const gvmi_action *action);
 
-/* Ends it: all it had is given back, now or when the server ends. */
-void gvmi_peer_free(gvmi_peer *peer);
+/* Ends it: all it had is given back, when it has ended or when the server ends. */
+void gvmi_peer_free(gvm_server *server, gvmi_peer *peer);
 
 /* For the daemon: a device broke, after which nothing can be done on it in this process. */
 bool gvmi_server_is_lost(gvm_server *server);
