@@ -561,6 +561,14 @@ void gvmi_keep_serve_room(gvmi_machine *m, keep_device *device)
 
 /* ---- copies that ended */
 
+/* The machine has less memory than the budget says. A copy that the fence needs is made again at the next
+ * look: at once it would fail in the same way. */
+static void copy_failed(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
+{
+    object->fence_waits = object->fenced;
+    end_move(m, object, chunk);
+}
+
 static void copied_out(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status, bool made)
 {
     keep_chunk *chunk = &object->chunks[index];
@@ -578,7 +586,7 @@ static void copied_out(gvmi_machine *m, keep_object *object, uint32_t index, gvm
     if (object->evictor != 0 && object->evict_bytes >= object->chunk_bytes)
         object->evict_bytes -= object->chunk_bytes;
     end_leaving(m, object);
-    end_move(m, object, chunk);
+    copy_failed(m, object, chunk);
 }
 
 static void copied_in(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status, bool made)
@@ -597,7 +605,7 @@ static void copied_in(gvmi_machine *m, keep_object *object, uint32_t index, gvm_
     }
     gvmi_keep_give_frame(m, chunk->device_frame, made);
     chunk->device_frame = 0;
-    end_move(m, object, chunk);
+    copy_failed(m, object, chunk);
 }
 
 static void copied_to_twin(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status,
@@ -611,8 +619,7 @@ static void copied_to_twin(gvmi_machine *m, keep_object *object, uint32_t index,
     if (status != GVM_OK) {
         gvmi_keep_give_frame(m, chunk->twin_frame, made);
         chunk->twin_frame = 0;
-        object->fence_waits = true; /* the machine has less memory than the budget says */
-        end_move(m, object, chunk);
+        copy_failed(m, object, chunk);
         return;
     }
     *own = chunk->twin_frame;

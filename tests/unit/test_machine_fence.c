@@ -274,6 +274,45 @@ static void fence_copy_that_fails_is_made_again(void **state)
     end_world(&p.w);
 }
 
+/* Whatever the copy is, and whichever way it goes: only the next look makes it again, not the failure. */
+static void fail_copies(pair *p, uint64_t device_chunks, uint64_t host_chunks, bool evicted)
+{
+    start_pair(p, device_chunks, host_chunks, 0, OWNER, 0);
+    if (evicted)
+        assert_int_equal(evict(&p->w, p->a, "/x"), 2 * CHUNK);
+    ask(&p->w, p->b, p->b_slot, GVM_LEASE_WRITE, 0);
+    take(&p->w, p->b, p->b_slot, GVM_LEASE_WRITE);
+    cut_off(&p->w, p->b);
+    p->w.hold_jobs = true;
+    ask(&p->w, p->a, p->a_slot, GVM_LEASE_READ, -1);
+    for (int look = 0; look < 3; look++) {
+        unsigned failed = 0;
+
+        assert_in_range(p->w.job_count, 1, 2);
+        for (; p->w.job_count > 0; failed++) {
+            assert_true(failed < 2);
+            gvmi_machine_job_done(p->w.machine, p->w.jobs[--p->w.job_count], GVM_E_LIMIT);
+            run(&p->w);
+        }
+        assert_false(granted(p->a));
+        tick(&p->w, 200);
+    }
+    end_jobs(&p->w);
+    assert_true(granted(p->a));
+    end_world(&p->w);
+}
+
+static void fence_copy_that_fails_waits_for_the_next_look(void **state)
+{
+    pair p;
+
+    (void)state;
+    fail_copies(&p, 8, 0, false); /* to another frame of the device */
+    fail_copies(&p, 2, 8, false); /* to the host */
+    fail_copies(&p, 2, 2, true);  /* to the device */
+    fail_copies(&p, 2, 8, true);  /* to another frame of the host */
+}
+
 /* The process is gone before the copy is over: what it wrote in between is in the host frame alone. */
 static void copy_of_a_host_frame_with_writers_is_never_clean(void **state)
 {
@@ -792,6 +831,7 @@ int main(void)
         cmocka_unit_test(fence_without_any_room_waits_for_the_end_of_the_process),
         cmocka_unit_test(fence_is_tried_again_when_there_may_be_room),
         cmocka_unit_test(fence_copy_that_fails_is_made_again),
+        cmocka_unit_test(fence_copy_that_fails_waits_for_the_next_look),
         cmocka_unit_test(copy_of_a_host_frame_with_writers_is_never_clean),
         cmocka_unit_test(untracked_object_is_sealed_when_its_readers_have_ended),
         cmocka_unit_test(seal_of_a_fenced_object_is_on_other_frames),
