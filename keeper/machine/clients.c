@@ -131,7 +131,7 @@ static void end_openings(gvmi_machine *m, keep_client *client, bool may_map)
     while (client->openings != NULL) {
         keep_opening *opening = client->openings;
 
-        if (may_map && !opening->broken)
+        if (may_map && !opening->broken) /* what it may have of such a one is written down already */
             gvmi_keep_hold_frames(m, opening);
         gvmi_keep_end_opening(m, opening);
     }
@@ -183,10 +183,10 @@ void gvmi_machine_closed(gvmi_machine *m, uint32_t number)
     if (client->connected)
         silence(m, client);
     client->closed = true;
+    if (!has_leases(client))
+        void_client(m, client, true);
     if (client->voided)
         gvmi_keep_let_go_frames(m, client, false);
-    else if (!has_leases(client))
-        void_client(m, client, true);
     gvmi_keep_forget_if_over(m, client);
     gvmi_keep_settle(m);
 }

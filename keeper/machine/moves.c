@@ -273,8 +273,11 @@ void gvmi_keep_answer_all(gvmi_machine *m, keep_opening *opening)
         answer_first(m, opening);
 }
 
+/* It says that it could not map, and that nothing is mapped there. What it may have is written down now: it is
+ * not told of later moves. */
 static void note_broken(gvmi_machine *m, keep_opening *opening)
 {
+    gvmi_keep_hold_disbelieved(m, opening, false);
     opening->broken = true;
     gvmi_keep_answer_all(m, opening);
     gvmi_keep_publish_permit(opening);

@@ -567,6 +567,8 @@ void gvmi_keep_close(gvmi_machine *m, keep_client *client, const gvmi_wire_messa
     if (opening == NULL)
         return;
     object = opening->object;
+    if (!opening->broken)
+        gvmi_keep_hold_disbelieved(m, opening, true);
     gvmi_keep_end_opening(m, opening);
     if (object->creator == client->number && count_openings(client, object) == 0)
         creator_left(m, object);

@@ -645,6 +645,10 @@ bool gvmi_keep_next_drop(gvmi_machine *m, gvmi_action *out);
 /* Writes down what the opening, which is about to end, may have mapped; fences the object if the
  * client could write. */
 void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening);
+/* The client says that nothing of the opening is mapped any more. It is not believed while a lease stands in
+ * its lease word, and another user's process only if that comes in good order, by CLOSE: as above, but for
+ * the end of the process. */
+void gvmi_keep_hold_disbelieved(gvmi_machine *m, const keep_opening *opening, bool orderly);
 /* The client holds nothing any more, or, if its process goes on, nothing of its own user's. */
 void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client, bool gone);
 /* The frame goes from a chunk to those who hold it: one of their users is charged. */

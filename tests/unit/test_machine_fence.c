@@ -31,6 +31,16 @@ static void cut_off(world *w, actor *a)
     assert_true(a->cut);
 }
 
+static void close_slot(world *w, actor *a, uint32_t slot)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_CLOSE, 31);
+    m.body.CLOSE.slot = slot;
+    say(w, a, &m);
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
+}
+
 static const keep_object *only_object(const world *w)
 {
     return w->machine->objects;
@@ -431,6 +441,102 @@ static void frames_held_by_a_client_are_charged_to_its_user(void **state)
     run(&p.w);
     assert_int_equal(used_bytes(&p.w, OTHER), 0);
     assert_int_equal(device(&p.w)->used_bytes, 0);
+    end_world(&p.w);
+}
+
+static void say_that_mapping_failed(pair *p)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_MAPPED, 0);
+    m.body.MAPPED = (gvmi_wire_mapped){.slot = p->b_slot, .serial = 1, .status = GVM_E_ADDRESS};
+    say(&p->w, p->b, &m);
+}
+
+static void end_object(pair *p)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_DROP, 30);
+    strcpy(m.body.DROP.name, "/x");
+    say(&p->w, p->a, &m);
+    close_slot(&p->w, p->a, p->a_slot);
+}
+
+/* It has the descriptors, whatever it says of mapping them. */
+static void frames_that_another_user_could_not_map_are_charged_to_it(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OTHER, GVM_OPEN_READONLY);
+    say_that_mapping_failed(&p);
+    assert_int_equal(evict(&p.w, p.a, "/x"), 2 * CHUNK); /* to frames that it never gets */
+    assert_int_equal(device(&p.w)->held_bytes, 2 * CHUNK);
+    close_slot(&p.w, p.b, p.b_slot);
+    end_object(&p);
+    assert_int_equal(used_bytes(&p.w, OTHER), 2 * CHUNK);
+    gvmi_machine_closed(p.w.machine, p.b->number);
+    run(&p.w);
+    assert_int_equal(used_bytes(&p.w, OTHER), 2 * CHUNK);
+    gvmi_machine_exited(p.w.machine, p.b->number);
+    p.b->forgotten = true;
+    run(&p.w);
+    assert_int_equal(used_bytes(&p.w, OTHER), 0);
+    assert_int_equal(device(&p.w)->used_bytes, 0);
+    end_world(&p.w);
+}
+
+static void frames_that_their_owner_could_not_map_are_let_go(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    say_that_mapping_failed(&p);
+    assert_int_equal(evict(&p.w, p.a, "/x"), 2 * CHUNK);
+    assert_int_equal(device(&p.w)->held_bytes, 0);
+    end_world(&p.w);
+}
+
+/* A lease stands: nothing was unmapped, and what could write goes on doing so. */
+static void writer_that_says_that_mapping_failed_is_a_writer(void **state)
+{
+    pair p;
+    uint32_t before[2];
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    note_frames(&p.w, before);
+    say_that_mapping_failed(&p);
+    assert_true(only_object(&p.w)->fenced);
+    give(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    assert_true(granted(p.a));
+    assert_false(has_frame(&p.w, before));
+    gvmi_machine_closed(p.w.machine, p.b->number); /* believed, as no lease stands any more */
+    run(&p.w);
+    assert_int_equal(device(&p.w)->held_bytes, 0);
+    assert_true(p.b->forgotten);
+    end_world(&p.w);
+}
+
+static void writer_that_closes_under_its_lease_is_a_writer(void **state)
+{
+    pair p;
+    uint32_t before[2];
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OTHER, 0);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    note_frames(&p.w, before);
+    close_slot(&p.w, p.b, p.b_slot);
+    assert_true(only_object(&p.w)->fenced);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    assert_true(granted(p.a));
+    assert_false(has_frame(&p.w, before));
+    assert_int_equal(used_bytes(&p.w, OTHER), 2 * CHUNK);
     end_world(&p.w);
 }
 
@@ -837,6 +943,10 @@ int main(void)
         cmocka_unit_test(seal_of_a_fenced_object_is_on_other_frames),
         cmocka_unit_test(writer_cut_off_is_killed_where_that_is_wanted),
         cmocka_unit_test(frames_held_by_a_client_are_charged_to_its_user),
+        cmocka_unit_test(frames_that_another_user_could_not_map_are_charged_to_it),
+        cmocka_unit_test(frames_that_their_owner_could_not_map_are_let_go),
+        cmocka_unit_test(writer_that_says_that_mapping_failed_is_a_writer),
+        cmocka_unit_test(writer_that_closes_under_its_lease_is_a_writer),
         cmocka_unit_test(frames_held_by_two_clients_are_charged_to_who_is_left),
         cmocka_unit_test(client_cut_off_during_a_copy_does_not_hold_the_frame_to_come),
         cmocka_unit_test(client_that_opened_an_object_twice_holds_its_frames_once),
