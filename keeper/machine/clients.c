@@ -277,10 +277,23 @@ static void watch_maps(gvmi_machine *m)
     const uint32_t timeout_ms = m->config.revoke_timeout_ms;
 
     for (const keep_pending *map = m->oldest_map; map != NULL && is_late(m, map->sent_ns, timeout_ms);
-         map = map->newer)
-        if (map->client->connected && is_all_read(m, map->client, map->sent_ns, timeout_ms))
-            gvmi_keep_cut_later(m, map->client,
+         map = map->newer) {
+        keep_client *client = map->client;
+        const int64_t since_ns = map->sent_ns > client->delayed_ns ? map->sent_ns : client->delayed_ns;
+
+        if (client->connected && is_late(m, since_ns, timeout_ms) &&
+            is_all_read(m, client, since_ns, timeout_ms))
+            gvmi_keep_cut_later(m, client,
                                 "it did not map what the keeper moved within the revoke timeout");
+    }
+}
+
+void gvmi_machine_delayed(gvmi_machine *m, uint32_t number)
+{
+    keep_client *client = gvmi_keep_client(m, number);
+
+    if (client != NULL)
+        client->delayed_ns = m->now_ns;
 }
 
 /* The first in the queue that is not the client's own; NULL: nobody. *for_readers: it, or one before it,

@@ -375,6 +375,7 @@ struct keep_client {
     bool unread, asking;
     keep_client *asking_prev, *asking_next;
     int64_t left_ns; /* when the socket closed */
+    int64_t delayed_ns; /* until when the system did not let it be sent something */
     uint64_t acquires;
     keep_hold *held; /* what it may still have mapped, each frame once */
     uint32_t held_count;

@@ -174,11 +174,8 @@ static uint64_t reserve_of(const gvmi_machine *m, keep_share share)
 
 bool gvmi_keep_may_take(const gvmi_machine *m, const keep_user *user, keep_share share, uint64_t count)
 {
-    const uint64_t limit = limit_of(m, share), taken = m->taken[share], has = user->taken[share];
-    const uint64_t reserve = is_admin(m, user) ? 0 : reserve_of(m, share);
-    const uint64_t left = taken + reserve < limit ? limit - reserve - taken : 0;
-
-    return count <= left && (is_admin(m, user) || (has <= left && count <= left - has));
+    return count <= gvmi_share_left(limit_of(m, share), reserve_of(m, share), m->taken[share],
+                                    user->taken[share], is_admin(m, user));
 }
 
 void gvmi_keep_take(gvmi_machine *m, keep_user *user, keep_share share, uint64_t count)

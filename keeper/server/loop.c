@@ -340,6 +340,7 @@ static void watch_peers(gvm_server *server)
         if (!peer->greeted && server->now_ns - peer->since_ns > GREETING_NS)
             gvmi_peer_silent(server, peer);
     }
+    gvmi_peer_look_again(server);
 }
 
 static void query_memory(gvm_server *server)
@@ -398,7 +399,7 @@ static void retry_stalled(gvm_server *server)
 {
     if (server->stall_ns == 0 || server->now_ns < server->stall_ns)
         return;
-    server->stall_ns = 0;
+    server->stall_ns = 0; /* sockets are looked at as well: what was received lets others be sent more */
     for (gvmi_peer *peer = server->peers; peer != NULL; peer = peer->next)
         gvmi_peer_retry(server, peer);
 }

@@ -185,6 +185,15 @@ static gvmi_peer *peer_new(gvm_server *server, int socket)
     return peer;
 }
 
+/* It is kept open while descriptors that were sent over it are not received. */
+static void close_socket(gvm_server *server, gvmi_peer *peer)
+{
+    if (gvmi_passing_settle(server, peer))
+        close_watched(server, &peer->socket);
+    else
+        (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, peer->socket, NULL);
+}
+
 /* Its memory is freed when it is visited next: callers may still use it. */
 static void end_peer(gvm_server *server, gvmi_peer *peer)
 {
@@ -197,8 +206,10 @@ static void end_peer(gvm_server *server, gvmi_peer *peer)
         server->by_client[peer->client] = NULL;
     if (peer->fds[2] != NULL)
         (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, peer->fds[2]->fd, NULL);
-    close_watched(server, &peer->socket);
     close_watched(server, &peer->process);
+    close_socket(server, peer);
+    peer->unread_kept = peer->passing > 0;
+    peer->place.user->unread += peer->unread_kept;
     unlink_peer(&server->peers, peer);
     link_peer(&server->ended, peer);
     queue(server, peer);
@@ -216,6 +227,12 @@ static void release_pages(gvmi_peer *peer)
         munmap(peer->permits, GVMI_PERMIT_PAGE_BYTES);
     peer->leases = NULL;
     peer->permits = NULL;
+}
+
+void gvmi_peer_look_again(gvm_server *server)
+{
+    for (gvmi_peer *peer = server->ended; peer != NULL; peer = peer->next)
+        queue(server, peer);
 }
 
 void gvmi_peer_free(gvm_server *server, gvmi_peer *peer)
@@ -301,6 +318,8 @@ static gvm_status admit(gvm_server *server, gvmi_peer *peer)
     if (status != GVM_OK)
         return status;
     status = gvmi_machine_admits(server->machine, who.uid);
+    if (status == GVM_OK)
+        status = gvmi_passing_admits(peer);
     if (status != GVM_OK)
         return status;
     peer->process = open_process(peer->socket, who.pid, &peer->certain);
@@ -322,6 +341,17 @@ static gvm_status admit(gvm_server *server, gvmi_peer *peer)
     return status;
 }
 
+/* Sends as much as goes now, and its user may be sent. */
+static gvmi_outbox_state send_outbox(gvm_server *server, gvmi_peer *peer)
+{
+    const uint32_t most = gvmi_passing_left(server, peer);
+    uint32_t left = most;
+    const gvmi_outbox_state state = gvmi_outbox_flush(&peer->outbox, peer->socket, &left);
+
+    gvmi_passing_add(server, peer, most - left);
+    return state;
+}
+
 /* Says why a client is refused, and ends it. request 0: it has not asked anything yet. */
 static void answer_refused(gvm_server *server, gvmi_peer *peer, uint64_t request)
 {
@@ -332,7 +362,7 @@ static void answer_refused(gvm_server *server, gvmi_peer *peer, uint64_t request
     gvmi_text_print(message.body.FAILED.text, sizeof message.body.FAILED.text, "refused: %s",
                     peer->refusal);
     if (gvmi_outbox_add(&peer->outbox, &message, NULL) == GVM_OK)
-        (void)gvmi_outbox_flush(&peer->outbox, peer->socket);
+        (void)send_outbox(server, peer);
     end_peer(server, peer);
 }
 
@@ -419,7 +449,7 @@ static void peer_silent(gvm_server *server, gvmi_peer *peer)
 /* Of a peer that is LEAVING. */
 static void peer_closed(gvm_server *server, gvmi_peer *peer)
 {
-    close_watched(server, &peer->socket);
+    close_socket(server, peer);
     if (peer->process < 0)
         peer_gone(server, peer);
     else if (!is_ending(peer->pid))
@@ -427,18 +457,17 @@ static void peer_closed(gvm_server *server, gvmi_peer *peer)
 }
 
 /* The last message, behind all others: the reason. If those cannot all be sent, it is left out. */
-static void tell_reason(gvmi_peer *peer, const char *reason)
+static void tell_reason(gvm_server *server, gvmi_peer *peer, const char *reason)
 {
     gvmi_wire_message message;
 
-    if (peer->mute || peer->held_back ||
-        gvmi_outbox_flush(&peer->outbox, peer->socket) != GVMI_OUTBOX_EMPTY)
+    if (peer->mute || peer->held_back || send_outbox(server, peer) != GVMI_OUTBOX_EMPTY)
         return;
     gvmi_wire_start(&message, GVMI_WIRE_FAILED, 0);
     message.body.FAILED.status = GVM_E_KEEPER;
     gvmi_text_print(message.body.FAILED.text, sizeof message.body.FAILED.text, "%s", reason);
     if (gvmi_outbox_add(&peer->outbox, &message, NULL) == GVM_OK)
-        (void)gvmi_outbox_flush(&peer->outbox, peer->socket);
+        (void)send_outbox(server, peer);
 }
 
 void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer, const char *reason)
@@ -447,7 +476,7 @@ void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer, const char *reason)
         return;
     gvmi_server_log(server, "client %u (pid %d, uid %u) was cut off: %s", (unsigned)peer->client,
                     (int)peer->pid, (unsigned)peer->uid, reason);
-    tell_reason(peer, reason);
+    tell_reason(server, peer, reason);
     peer_leave(peer);
     (void)shutdown(peer->socket, SHUT_WR);
     gvmi_server_rewatch(server, peer->socket, EPOLLIN, &peer->on_socket);
@@ -691,8 +720,10 @@ static void flush(gvm_server *server, gvmi_peer *peer)
     peer->dirty = false;
     if (peer->state != PEER_OPEN || peer->held_back)
         return;
-    state = gvmi_outbox_flush(&peer->outbox, peer->socket);
-    peer->stalled = state == GVMI_OUTBOX_LATER;
+    state = send_outbox(server, peer);
+    peer->stalled = state == GVMI_OUTBOX_LATER || state == GVMI_OUTBOX_SPENT;
+    if (state == GVMI_OUTBOX_LATER) /* which is not the client's doing */
+        gvmi_machine_delayed(server->machine, peer->client);
     if (peer->stalled && server->stall_ns == 0)
         server->stall_ns = server->now_ns + STALL_NS;
     (void)count_outbox(server, peer);
@@ -712,6 +743,7 @@ static void flush(gvm_server *server, gvmi_peer *peer)
 
 void gvmi_peer_retry(gvm_server *server, gvmi_peer *peer)
 {
+    (void)gvmi_passing_settle(server, peer);
     if (!peer->stalled)
         return;
     peer->dirty = true;
@@ -849,6 +881,9 @@ void gvmi_peer_visit(gvm_server *server, gvmi_peer *peer)
     const uint32_t events = peer->events;
 
     if (peer->state == PEER_GONE) {
+        if (!gvmi_passing_settle(server, peer))
+            return; /* its socket is looked at again and again */
+        peer->place.user->unread -= peer->unread_kept;
         unlink_peer(&server->ended, peer);
         gvmi_peer_free(server, peer);
         return;

@@ -111,6 +111,15 @@ static void note_descriptors(gvm_server *server, int frame_limit)
                         frame_limit);
 }
 
+static void note_passing(gvm_server *server, bool others)
+{
+    if (others && server->passing_max > 0)
+        gvmi_server_log(server,
+                        "at most %u file descriptors are on their way to clients at a time, as the keeper lacks "
+                        "CAP_SYS_RESOURCE: each user gets a share of them",
+                        (unsigned)server->passing_max);
+}
+
 /* ---- devices */
 
 static gvm_status choose_budget(const gvm_device_info *info, uint64_t wanted, uint64_t leave_bytes,
@@ -191,13 +200,16 @@ static gvm_status open_devices(gvm_server *server, const gvm_server_options *o)
 
 /* ---- threads and what they share */
 
-static gvm_status start_movers(gvm_server *server)
+/* others: more users than the keeper's own may connect. */
+static gvm_status start_movers(gvm_server *server, bool others)
 {
     const int frame_limit = frame_fd_limit(&server->config);
     gvm_status status = gvmi_frames_create(server->devices, server->config.device_count,
                                            frame_limit, &server->frames);
 
     note_descriptors(server, frame_limit);
+    gvmi_passing_start(server);
+    note_passing(server, others);
     if (status == GVM_OK)
         status = gvmi_done_create(&server->done);
     for (uint32_t i = 0; i < server->config.device_count && status == GVM_OK; i++)
@@ -362,7 +374,7 @@ static gvm_status server_start(gvm_server *server, const gvm_server_options *o)
     if (status == GVM_OK)
         status = open_trace(server, o->trace_path);
     if (status == GVM_OK)
-        status = start_movers(server);
+        status = start_movers(server, o->listen_fd > 0 || (o->socket_mode & 077) != 0);
     if (status == GVM_OK)
         status = make_machine(server, o);
     if (status == GVM_OK)

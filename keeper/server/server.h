@@ -4,6 +4,7 @@
  *   server_loop.c     the server thread: waits for events, time, actions of the machine
  *   rotation.c        which client is served next
  *   server_peer.c     clients: coming, messages, leaving, the end of their processes
+ *   passing.c         descriptors on their way to clients
  *   server_page.c     the two pages that a client and the keeper share
  *   server_socket.c   where the keeper listens
  *
@@ -87,9 +88,24 @@ gvm_status gvmi_page_write(int fd, uint64_t offset_bytes, const void *bytes, siz
 gvm_status gvmi_page_end(int fd, gvmi_fd **out);
 void gvmi_page_empty(gvmi_fd *fd);
 
-/* ---- peers */
+/* ---- descriptors on their way */
 
 typedef struct gvmi_peer gvmi_peer;
+
+/* Finds out how many there may be. The limit of open files is set. */
+void gvmi_passing_start(gvm_server *server);
+
+/* How many more the peer may be sent now; that it was sent so many. */
+uint32_t gvmi_passing_left(gvm_server *server, gvmi_peer *peer);
+void gvmi_passing_add(gvm_server *server, gvmi_peer *peer, uint32_t count);
+
+/* Looks whether it has received all: they count no more then. True: none is on its way. */
+bool gvmi_passing_settle(gvm_server *server, gvmi_peer *peer);
+
+/* May its user connect? GVM_E_LIMIT */
+gvm_status gvmi_passing_admits(const gvmi_peer *peer);
+
+/* ---- peers */
 
 typedef enum gvmi_source_kind {
     GVMI_SOURCE_LISTEN,
@@ -125,6 +141,7 @@ struct gvmi_peer {
     gvmi_permit_slot *permits;
     gvmi_fd *fds[3]; /* as WELCOME brings them; the pages' are let go once it is on its way */
     gvmi_outbox outbox;
+    uint32_t passing;     /* descriptors sent and perhaps not received, where they are limited */
     size_t counted_bytes; /* of the outbox, as the machine knows them */
     int snapshot;         /* a memfd that is being written; -1 */
     bool snapshot_lost;   /* part of it could not be written */
@@ -139,6 +156,7 @@ struct gvmi_peer {
     bool more;           /* there may be a whole message in `in` */
     bool dirty;          /* the outbox is to be flushed */
     bool stalled;        /* it is to be flushed again after a while */
+    bool unread_kept;    /* it has ended, and its socket is kept: descriptors wait in it */
     bool writing;   /* epoll tells when it can be written */
     bool mute;      /* nobody reads what it is sent */
     bool held_back; /* nothing is sent before dropped memory is given back */
@@ -153,6 +171,7 @@ struct gvm_server {
     gvm_device *devices[GVMI_DEVICES_MAX];
     gvmi_mover *movers[GVMI_DEVICES_MAX];
     uint64_t driver_free_bytes;
+    uint32_t passing_max; /* descriptors that may be on their way; 0: no limit */
     gvmi_identity identity;
     gvmi_frames *frames;
     gvmi_done_queue *done;
@@ -172,6 +191,7 @@ struct gvm_server {
     gvmi_peer *peers, *ended; /* ended: to be freed when they are visited next */
     gvmi_peer **by_client;           /* client_capacity of them, by number */
     uint32_t client_capacity, refused_count, held_back_count;
+    uint64_t passing;  /* of all peers */
     bool paused;       /* no fds: nobody is accepted until the next tick */
     bool short_of_fds; /* that was logged, and nobody was accepted since */
     gvm_status make_failure[GVMI_DEVICES_MAX][GVM_TIER_HOST + 1]; /* the latest, while none succeeds */
@@ -214,7 +234,10 @@ void gvmi_peer_note(gvm_server *server, gvmi_source *source, uint32_t events);
  * message more. What is left over waits for the next visit. A peer that has ended is freed. */
 void gvmi_peer_visit(gvm_server *server, gvmi_peer *peer);
 
-/* Tries again to send what the system had no room for. */
+/* Visits again those that have ended and of which sockets are kept (passing.c). */
+void gvmi_peer_look_again(gvm_server *server);
+
+/* Tries again to send what the system had no room for, or its user was not to be sent. */
 void gvmi_peer_retry(gvm_server *server, gvmi_peer *peer);
 
 /* Dropped memory was given back. */

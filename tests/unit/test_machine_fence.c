@@ -869,6 +869,27 @@ static void client_that_is_asked_ever_more_has_no_more_than_twice_the_time(void 
     end_world(&w);
 }
 
+/* The system lets it be sent nothing: that is not its doing. */
+static void client_that_could_not_be_sent_its_map_is_not_late(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    p.b->deaf = true;
+    begin_evict(&p.w, p.a, "/x");
+    for (int i = 0; i < 30; i++) {
+        gvmi_machine_delayed(p.w.machine, p.b->number);
+        tick(&p.w, 100);
+    }
+    assert_false(p.b->cut);
+    tick(&p.w, 850);
+    assert_false(p.b->cut); /* it has its time from when it was sent it */
+    tick(&p.w, 200);
+    assert_true(p.b->cut);
+    end_world(&p.w);
+}
+
 /* Its own request, which waits for its own lease, does not spare a client. */
 static void lease_kept_too_long_is_cut_off_though_its_client_waits_first(void **state)
 {
@@ -961,6 +982,7 @@ int main(void)
         cmocka_unit_test(writer_forged_in_a_lease_word_is_none),
         cmocka_unit_test(client_that_is_asked_ever_more_has_no_more_than_twice_the_time),
         cmocka_unit_test(client_whose_answer_is_not_read_yet_has_twice_the_time),
+        cmocka_unit_test(client_that_could_not_be_sent_its_map_is_not_late),
         cmocka_unit_test(lease_kept_too_long_is_cut_off_though_its_client_waits_first),
         cmocka_unit_test(read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write),
     };
