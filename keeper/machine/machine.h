@@ -99,12 +99,14 @@ typedef enum gvmi_action_kind {
                        * called for it */
     GVMI_ACTION_KILL,   /* end the client's process, if that is permitted */
     GVMI_ACTION_FORGET, /* nothing of the client is mapped: exited() is to follow */
-    GVMI_ACTION_LOG,    /* reason is to be logged */
+    GVMI_ACTION_LOG, /* reason is to be logged: what happened to a client of a user, or (client 0) what only
+                      * an administrator can put right */
 } gvmi_action_kind;
 
 typedef struct gvmi_action {
     gvmi_action_kind kind;
-    uint32_t client; /* SEND, SNAPSHOT, CUT, KILL, FORGET */
+    uint32_t client; /* SEND, SNAPSHOT, CUT, KILL, FORGET, LOG */
+    uint32_t uid;    /* LOG: whose client */
     uint64_t job;    /* MAKE, COPY, ZERO */
     bool make;       /* COPY: to is to be made first */
     gvmi_frame_spec to, from;

@@ -131,7 +131,10 @@ static void act(gvm_server *server, gvmi_action *action)
             gvmi_machine_job_done(server->machine, action->job, status);
         break;
     case GVMI_ACTION_DROP: drop(server, &action->to); break;
-    case GVMI_ACTION_LOG: gvmi_server_log(server, "%s", action->reason); break;
+    case GVMI_ACTION_LOG:
+        gvmi_server_log_user(server, action->client != 0 ? GVMI_LOG_CUT : GVMI_LOG_ALWAYS,
+                             action->uid, "%s", action->reason);
+        break;
     }
 }
 

@@ -168,7 +168,8 @@ static gvmi_peer *peer_new(gvm_server *server, int socket)
 
     if (peer == NULL || getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &found, &bytes) != 0 ||
         gvmi_rotation_join(&server->rotation, found.uid, peer, &peer->place) != GVM_OK) {
-        gvmi_server_log(server, "a client was refused: out of host memory");
+        gvmi_server_log_user(server, GVMI_LOG_REFUSED, found.uid,
+                             "a client was refused: out of host memory");
         free(peer);
         close(socket);
         return NULL;
@@ -393,8 +394,9 @@ static void refuse(gvm_server *server, gvmi_peer *peer)
     const gvm_error why = gvmi_error_save();
 
     describe_refusal(&why, peer->refusal, sizeof peer->refusal);
-    gvmi_server_log(server, "a client (pid %d, uid %u) was refused: %s", (int)peer->pid,
-                    (unsigned)peer->uid, peer->refusal);
+    gvmi_server_log_user(server, GVMI_LOG_REFUSED, peer->uid,
+                         "a client (pid %d, uid %u) was refused: %s", (int)peer->pid,
+                         (unsigned)peer->uid, peer->refusal);
     peer->state = PEER_REFUSED;
     server->refused_count++;
     peer->place.user->refused++;
@@ -474,8 +476,9 @@ void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer, const char *reason)
 {
     if (peer->state != PEER_OPEN)
         return;
-    gvmi_server_log(server, "client %u (pid %d, uid %u) was cut off: %s", (unsigned)peer->client,
-                    (int)peer->pid, (unsigned)peer->uid, reason);
+    gvmi_server_log_user(server, GVMI_LOG_CUT, peer->uid,
+                         "client %u (pid %d, uid %u) was cut off: %s", (unsigned)peer->client,
+                         (int)peer->pid, (unsigned)peer->uid, reason);
     tell_reason(server, peer, reason);
     peer_leave(peer);
     (void)shutdown(peer->socket, SHUT_WR);
@@ -490,8 +493,9 @@ void gvmi_peer_kill(gvm_server *server, gvmi_peer *peer)
         outcome = "end it by hand, as it is of the keeper's own process, or the system cannot tell for certain which it is";
     else if (syscall(SYS_pidfd_send_signal, peer->process, SIGKILL, NULL, 0) != 0)
         outcome = "end it by hand, as the keeper may not";
-    gvmi_server_log(server, "client %u (pid %d, uid %u) could write when it was cut off: %s",
-                    (unsigned)peer->client, (int)peer->pid, (unsigned)peer->uid, outcome);
+    gvmi_server_log_user(server, GVMI_LOG_ALWAYS, peer->uid,
+                         "client %u (pid %d, uid %u) could write when it was cut off: %s",
+                         (unsigned)peer->client, (int)peer->pid, (unsigned)peer->uid, outcome);
 }
 
 void gvmi_peer_forget(gvm_server *server, gvmi_peer *peer)

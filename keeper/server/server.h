@@ -213,6 +213,9 @@ typedef struct gvmi_handed {
  * The server thread's. */
 void gvmi_server_log(gvm_server *server, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Likewise, about what a user's client did. */
+void gvmi_server_log_user(gvm_server *server, gvmi_log_kind kind, uint32_t uid, const char *format, ...)
+    __attribute__((format(printf, 4, 5)));
 
 /* The server thread. */
 void *gvmi_server_run(void *server);

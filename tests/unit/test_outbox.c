@@ -348,7 +348,7 @@ int main(void)
         TEST(message_sent_in_parts_arrives_whole),
         TEST(outbox_full_refuses_and_keeps_what_it_has),
         TEST(reader_gone_breaks_it),
-#define TEST(message_with_more_fds_than_are_left_waits) cmocka_unit_test_setup_teardown(message_with_more_fds_than_are_left_waits, setup, teardown)
+        TEST(message_with_more_fds_than_are_left_waits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
