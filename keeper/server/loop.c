@@ -342,6 +342,7 @@ static void watch_peers(gvm_server *server)
         next = peer->next;
         if (!peer->greeted && server->now_ns - peer->since_ns > GREETING_NS)
             gvmi_peer_silent(server, peer);
+        gvmi_peer_judge_again(server, peer);
     }
     gvmi_peer_look_again(server);
 }

@@ -24,10 +24,6 @@
 #include "base/text.h"
 #include "keeper/server/server.h"
 
-#ifndef SO_PEERPIDFD /* Linux 6.5 */
-#define SO_PEERPIDFD 77
-#endif
-
 #define MESSAGES_A_VISIT 32
 #define OUTBOX_BYTES_FREE (64u << 10) /* unsent bytes of a client are counted in multiples of it */
 #define LAST_READS_MAX 64             /* of the socket of a process that is gone, or hears nothing */
@@ -36,7 +32,6 @@
 #define UNHEARD_BYTES_MAX (4u << 20) /* read of a client that was cut off, and discarded */
 #define PEER_GROUPS_MAX 65536u       /* what Linux allows a process */
 #define NUMBER_MAX (1u << 20)        /* clients' numbers are dense; far above any limit of them */
-#define PROCESS_EXITING 0x4u         /* of flags in proc(5) stat: PF_EXITING */
 
 /* ---- who it is */
 
@@ -67,45 +62,6 @@ static gvm_status read_credentials(const gvm_server *server, gvmi_peer *peer, gv
     *who = (gvmi_credentials){.uid = found.uid, .gid = found.gid, .pid = found.pid};
     read_groups(peer->socket, who);
     return gvmi_identity_judge(&server->identity, getpid(), who);
-}
-
-/* A pidfd of the process that connected; -1 if there is none to be had. pidfd_open() may meet another process of
- * the same number, if the one that connected has passed its socket on and is gone (certain: no). */
-static int open_process(int socket, int32_t pid, bool *certain)
-{
-    int fd = -1;
-    socklen_t bytes = sizeof fd;
-
-    *certain = false;
-    if (pid == getpid())
-        return -1;
-    if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &bytes) == 0 && fd >= 0) {
-        *certain = true;
-        return fd; /* close-on-exec, as all pidfds */
-    }
-    return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1; /* 0: of another PID namespace */
-}
-
-/* Is the process about to end? Then its work on the GPU may go on until it has. Where its flags are not to
- * be read, as of another PID namespace, its end is waited for. */
-static bool is_ending(pid_t pid)
-{
-    char path[32], line[512];
-    const char *rest = NULL;
-    unsigned flags = 0;
-    char state = 0;
-    FILE *file;
-
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    file = pid > 0 ? fopen(path, "re") : NULL;
-    if (file == NULL)
-        return true;
-    if (fgets(line, sizeof line, file) != NULL)
-        rest = strrchr(line, ')'); /* behind the name, which may hold anything */
-    fclose(file);
-    if (rest == NULL || sscanf(rest, ") %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2)
-        return true;
-    return state == 'Z' || state == 'X' || (flags & PROCESS_EXITING) != 0;
 }
 
 /* ---- coming and going */
@@ -323,7 +279,7 @@ static gvm_status admit(gvm_server *server, gvmi_peer *peer)
         status = gvmi_passing_admits(peer);
     if (status != GVM_OK)
         return status;
-    peer->process = open_process(peer->socket, who.pid, &peer->certain);
+    peer->process = gvmi_process_open(peer->socket, who.pid, &peer->certain);
     status = make_pages(peer);
     if (status == GVM_OK)
         status = gvmi_machine_connect(server->machine, &who, peer->leases, peer->permits, &client);
@@ -448,14 +404,28 @@ static void peer_silent(gvm_server *server, gvmi_peer *peer)
     gvmi_machine_disconnect(server->machine, peer->client);
 }
 
+/* Its end of the socket is closed. If the process is about to end, that is waited for. */
+static void judge_closed(gvm_server *server, gvmi_peer *peer)
+{
+    peer->hung_up = gvmi_process_is_ending(peer->pid);
+    if (!peer->hung_up)
+        gvmi_machine_closed(server->machine, peer->client);
+}
+
 /* Of a peer that is LEAVING. */
 static void peer_closed(gvm_server *server, gvmi_peer *peer)
 {
     close_socket(server, peer);
     if (peer->process < 0)
         peer_gone(server, peer);
-    else if (!is_ending(peer->pid))
-        gvmi_machine_closed(server->machine, peer->client);
+    else
+        judge_closed(server, peer);
+}
+
+void gvmi_peer_judge_again(gvm_server *server, gvmi_peer *peer)
+{
+    if (peer->hung_up && peer->state == PEER_LEAVING)
+        queue(server, peer);
 }
 
 /* The last message, behind all others: the reason. If those cannot all be sent, it is left out. */
@@ -871,7 +841,10 @@ static void read_socket(gvm_server *server, gvmi_peer *peer, uint32_t events)
             (void)receive_some(server, peer);
         break;
     case PEER_LEAVING:
-        if (events != 0 && has_closed(server, peer, events)) {
+        if (peer->hung_up) {
+            judge_closed(server, peer);
+            gvmi_server_act(server);
+        } else if (events != 0 && has_closed(server, peer, events)) {
             peer_closed(server, peer);
             gvmi_server_act(server);
         }

@@ -5,6 +5,7 @@
  *   rotation.c        which client is served next
  *   server_peer.c     clients: coming, messages, leaving, the end of their processes
  *   passing.c         descriptors on their way to clients
+ *   process.c         the processes of clients
  *   server_page.c     the two pages that a client and the keeper share
  *   server_socket.c   where the keeper listens
  *
@@ -88,6 +89,17 @@ gvm_status gvmi_page_write(int fd, uint64_t offset_bytes, const void *bytes, siz
 gvm_status gvmi_page_end(int fd, gvmi_fd **out);
 void gvmi_page_empty(gvmi_fd *fd);
 
+/* ---- processes of clients */
+
+/* A pidfd of the process that connected; -1 if there is none to be had. pidfd_open() may meet another process of
+ * the same number, if the one that connected has passed its socket on and is gone (certain: no). */
+int gvmi_process_open(int socket, int32_t pid, bool *certain);
+
+/* Is the process about to end? Then its work on the GPU may go on until it has. Where its threads are not
+ * to be looked at, as of another PID namespace, its end is waited for. To be asked again: the
+ * descriptors for looking may have been missing. */
+bool gvmi_process_is_ending(pid_t pid);
+
 /* ---- descriptors on their way */
 
 typedef struct gvmi_peer gvmi_peer;
@@ -150,6 +162,7 @@ struct gvmi_peer {
     uint32_t events;     /* of the socket, that it is to be visited for */
     bool rang;           /* its doorbell, likewise */
     bool process_ended;  /* likewise */
+    bool hung_up;        /* its socket is closed, and its process seemed about to end */
     bool ending;         /* what it sent is read to its end; then it is silent, or gone */
     uint32_t last_reads; /* while it is ending */
     bool greeted;        /* a message has come */
@@ -236,6 +249,9 @@ void gvmi_peer_note(gvm_server *server, gvmi_source *source, uint32_t events);
 /* Does for it what there is to be done, for a bounded time: up to the end of its user's slice, and one
  * message more. What is left over waits for the next visit. A peer that has ended is freed. */
 void gvmi_peer_visit(gvm_server *server, gvmi_peer *peer);
+
+/* If it only seemed that its process is about to end: it is visited for that. */
+void gvmi_peer_judge_again(gvm_server *server, gvmi_peer *peer);
 
 /* Visits again those that have ended and of which sockets are kept (passing.c). */
 void gvmi_peer_look_again(gvm_server *server);

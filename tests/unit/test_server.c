@@ -371,6 +371,75 @@ static void process_that_ends_is_gone(void **state)
     assert_child_succeeds(end_a_process, NULL);
 }
 
+typedef struct remainder {
+    const world *w;
+    int said, held;
+    pthread_t first;
+} remainder;
+
+/* The first thread has ended; this one closes the connection and goes on. */
+static void *close_and_go_on(void *arg)
+{
+    const remainder *r = arg;
+    client c;
+    gvmi_wire_message m;
+    const bool alone = pthread_join(r->first, NULL) == 0;
+    char byte = alone && greet(dial(r->w), &c) ? 'b' : 'x';
+
+    gvmi_wire_start(&m, GVMI_WIRE_OPEN, 3);
+    strcpy(m.body.OPEN.name, "/x");
+    if (!tell(c.socket, &m) || !hear(c.socket, &m, NULL, 0) || m.head.type != GVMI_WIRE_OPENED)
+        byte = 'x';
+    hang_up(&c);
+    _exit(write(r->said, &byte, 1) == 1 && read(r->held, &byte, 1) == 0 ? 0 : 1);
+}
+
+static int end_the_first_thread(void *arg)
+{
+    const gvm_object_options options = {
+        .struct_size = sizeof options, .bytes = 2 * GVMI_MIB, .flags = GVM_OBJECT_KEEP};
+    static world w;
+    static remainder r;
+    gvm_keeper *keeper;
+    gvm_object *object;
+    client a;
+    int said[2], held[2], fd;
+    char byte = 0;
+    pid_t pid;
+
+    (void)arg;
+    if (start(&w, 0) != 0)
+        return 1;
+    CHILD_EXPECT(pipe2(said, O_CLOEXEC) == 0 && pipe2(held, O_CLOEXEC) == 0);
+    CHILD_EXPECT(gvm_server_connect(w.server, &fd) == GVM_OK && gvm_keeper_adopt(fd, &keeper) == GVM_OK);
+    CHILD_EXPECT(gvm_object_create(keeper, "/x", 2 * GVMI_MIB, &options, &object) == GVM_OK);
+    gvm_keeper_close(keeper);
+    CHILD_EXPECT(greet(dial(&w), &a));
+    pid = fork();
+    if (pid == 0) {
+        pthread_t thread;
+
+        close(held[1]);
+        r = (remainder){&w, said[1], held[0], pthread_self()};
+        if (pthread_create(&thread, NULL, close_and_go_on, &r) == 0)
+            pthread_exit(NULL);
+        _exit(1);
+    }
+    CHILD_EXPECT(read(said[0], &byte, 1) == 1 && byte == 'b');
+    CHILD_EXPECT(are_clients(&a, 1)); /* though the process lives */
+    close(held[1]);
+    CHILD_EXPECT(waitpid(pid, NULL, 0) == pid);
+    hang_up(&a);
+    gvm_server_stop(w.server);
+    return 0;
+}
+
+static void process_whose_first_thread_has_ended_is_seen_to_close(void **state)
+{
+    (void)state;
+    assert_child_succeeds(end_the_first_thread, NULL);
+}
+
 /* ---- user namespaces */
 
 static bool write_file(const char *path, const char *text)
@@ -796,6 +865,7 @@ int main(void)
         cmocka_unit_test(messages_at_once_are_answered_in_order),
         cmocka_unit_test(client_that_hears_nothing_is_read_to_its_end),
         cmocka_unit_test(process_that_ends_is_gone),
+        cmocka_unit_test(process_whose_first_thread_has_ended_is_seen_to_close),
         cmocka_unit_test(user_without_number_in_the_namespace_is_refused),
         cmocka_unit_test(keeper_out_of_fds_waits_for_some),
         cmocka_unit_test(descriptors_that_a_user_does_not_receive_keep_no_other_waiting),
