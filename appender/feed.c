@@ -196,7 +196,6 @@ void gvmi_append_feed_give_back(gvm_appender *a, uint64_t front_chunks, uint64_t
     vacate_run(a, first, lesser(f->front_chunks, end));
     vacate_run(a, greater(a->chunk_count - f->back_chunks, first), end);
     recount(a);
-    gvmi_append_service_owe(a->device);
     gvmi_error_restore(&error);
 }
 

@@ -24,10 +24,20 @@ bool gvmi_lock_held(gvmi_rank rank)
 {
     return held[rank] != 0;
 }
+
+bool gvmi_lock_held_none(void)
+{
+    return !held_from(0);
+}
 #else
 bool gvmi_lock_held(gvmi_rank rank)
 {
     (void)rank;
+    return true;
+}
+
+bool gvmi_lock_held_none(void)
+{
     return true;
 }
 #endif
@@ -57,6 +67,16 @@ static void lock_ranked(gvmi_mutex *mutex, int first_forbidden)
 void gvmi_lock(gvmi_mutex *mutex)
 {
     lock_ranked(mutex, (int)mutex->rank);
+}
+
+bool gvmi_trylock(gvmi_mutex *mutex)
+{
+    if (pthread_mutex_trylock(&mutex->mutex) != 0)
+        return false;
+#ifndef NDEBUG
+    held[mutex->rank]++;
+#endif
+    return true;
 }
 
 void gvmi_unlock(gvmi_mutex *mutex)

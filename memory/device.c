@@ -220,7 +220,7 @@ static gvm_status device_create(int32_t ordinal, gvm_device **out)
     status = read_info(device);
     if (status != GVM_OK)
         goto fail_free;
-    status = gvmi_chunk_cache_create(&device->cache);
+    status = gvmi_chunk_cache_create(device, &device->cache);
     if (status != GVM_OK)
         goto fail_free;
     status = start_context(device);

@@ -199,7 +199,7 @@ GVM_API gvm_buffer *gvm_appender_buffer(gvm_appender *appender);
 GVM_API gvm_status gvm_appender_get_info(gvm_appender *appender, gvm_appender_info *info);
 
 /* Gives back memory and addresses. Does not wait for kernels: end those that append first. NULL and
- * unknown pointers are ignored. The library's thread ends with the last device that had appenders. */
+ * unknown pointers are ignored. The library's thread ends with the last device. */
 GVM_API void gvm_appender_destroy(gvm_appender *appender);
 
 #ifdef __cplusplus
