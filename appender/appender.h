@@ -24,6 +24,7 @@
 #include <gvmem/device/appender.h>
 
 #include "memory/buffer.h"
+#include "memory/idle.h"
 
 /* ---- slot.c */
 
@@ -61,6 +62,7 @@ typedef struct gvmi_append_feed {
 } gvmi_append_feed;
 
 struct gvm_appender {
+    gvmi_idle idle; /* first; of what is committed beyond what is written, while it has not begun */
     gvmi_mutex lock;
     gvm_device *device; /* referenced */
     gvm_buffer *buffer;
@@ -83,9 +85,10 @@ void gvmi_append_feed_begin(gvm_appender *appender);
 
 /* Gives back what is committed beyond so many chunks, or beyond what is written: unmapped here, given to
  * the driver by the library's thread. What cannot be given back stays. Not while the appender has
- * begun. */
-void gvmi_append_feed_give_back(gvm_appender *appender, uint64_t front_chunks, uint64_t back_chunks);
-void gvmi_append_feed_trim(gvm_appender *appender);
+ * begun. may_wait: for other threads' use of the buffer; else what they use stays. */
+void gvmi_append_feed_give_back(gvm_appender *appender, uint64_t front_chunks, uint64_t back_chunks,
+                                bool may_wait);
+void gvmi_append_feed_trim(gvm_appender *appender, bool may_wait);
 
 /* The first chunks, or one commit at most. False: there was nothing to do. */
 bool gvmi_append_feed_step(gvm_appender *appender);

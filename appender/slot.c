@@ -132,7 +132,12 @@ gvm_status gvmi_append_slot_take(gvm_device *device, gvmi_append_slot *out)
         slab fresh;
         bool fits;
 
-        status = make_slab(device, &fresh);
+        for (uint32_t tries = 0;; tries++) {
+            status = make_slab(device, &fresh);
+            if (status != GVM_E_NOSPACE ||
+                !gvmi_idle_retry(device, SLAB_SLOTS * sizeof(gvm_append_words), tries))
+                break;
+        }
         if (status != GVM_OK)
             break;
         gvmi_lock(&pool->lock);

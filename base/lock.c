@@ -69,7 +69,7 @@ void gvmi_lock(gvmi_mutex *mutex)
     lock_ranked(mutex, (int)mutex->rank);
 }
 
-bool gvmi_trylock(gvmi_mutex *mutex)
+bool gvmi_try_lock(gvmi_mutex *mutex)
 {
     if (pthread_mutex_trylock(&mutex->mutex) != 0)
         return false;

@@ -93,16 +93,19 @@ gvm_status gvmi_buffer_publish(gvm_buffer *buffer);
 void gvmi_buffer_free(gvm_buffer *buffer);
 
 /* Makes a buffer of its own identity, and makes it known: gvm_buffer_create() on a device that is
- * held, whether or not the program still has it open. */
+ * held, whether or not the program still has it open; and gvm_buffer_commit(). Both without asking for idle
+ * memory when the device is full: the outermost call does that (idle.h). */
 gvm_status gvmi_buffer_create(gvm_device *device, const gvmi_buffer_spec *spec, gvm_buffer **out);
+gvm_status gvmi_buffer_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes);
 
 /* Checks a handle from the program and counts the caller in; drop counts out. */
 gvm_status gvmi_buffer_hold(const gvm_buffer *handle, gvm_buffer **out);
 void gvmi_buffer_drop(gvm_buffer *buffer);
 
 /* Locks the buffer for taking memory or rights away: when no other thread's call has a copy under
- * way in it, which would fault and break the context. */
+ * way in it, which would fault and break the context. Or does not, where it would have to wait: false. */
 void gvmi_buffer_lock_quiet(gvm_buffer *buffer);
+bool gvmi_buffer_try_lock_quiet(gvm_buffer *buffer);
 
 /* Locks a buffer, or two that may be one, for copies: lets those by who wait to take memory away,
  * or threads that copy without a pause would keep them out for ever. */
@@ -127,9 +130,10 @@ gvmi_chunk_spec gvmi_buffer_chunk_spec(const gvm_buffer *buffer, gvm_tier tier);
  * the chunks from there on as they were. */
 gvm_status gvmi_buffer_vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);
 
-/* gvm_buffer_decommit(), which keeps handles for reuse, or lets them go in another way. */
+/* gvm_buffer_decommit(), which keeps handles for reuse, or lets them go in another way. If it may not wait
+ * for other threads it answers GVM_E_TIMEOUT where it would have to. */
 gvm_status gvmi_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
-                                gvmi_release how);
+                                gvmi_release how, bool may_wait);
 
 /* Takes away the chunks of [first, end) that are FRESH, keeping the thread's error; or makes them
  * ordinary ones. */

@@ -232,21 +232,17 @@ void gvmi_chunk_cache_destroy(gvmi_chunk_cache *cache)
 /* Says how much was wanted and how much there is. */
 static gvm_status fail_full(const gvm_device *device, gvm_tier tier, uint64_t bytes, CUresult result)
 {
-    size_t free_bytes = 0, total_bytes = 0;
     char wanted[32], left[32];
 
     gvmi_size_text(bytes, wanted);
     if (tier == GVM_TIER_HOST)
         return gvmi_driver_fail_as(GVM_E_NOMEM, result, "cuMemCreate",
                                    "no %s of pinned host memory left", wanted);
-    if (gvmi_device_enter(device) == GVM_OK) {
-        (void)gvmi_cu->cuMemGetInfo(&free_bytes, &total_bytes);
-        gvmi_device_leave();
-    }
     return gvmi_driver_fail(result, "cuMemCreate",
                             "device %d has no %s left for a chunk: %s are free; free memory there, "
                             "move buffers to the host tier, or use smaller chunks",
-                            device->info.ordinal, wanted, gvmi_size_text(free_bytes, left));
+                            device->info.ordinal, wanted,
+                            gvmi_size_text(gvmi_device_free_bytes(device), left));
 }
 
 gvm_status gvmi_chunk_create(gvm_device *device, const gvmi_chunk_spec *spec,

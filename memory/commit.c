@@ -6,6 +6,7 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "memory/buffer.h"
+#include "memory/idle.h"
 
 static CUdeviceptr address_of(const gvm_buffer *buffer, uint64_t index)
 {
@@ -249,9 +250,8 @@ static gvm_status check_owner_locked(const gvm_buffer *buffer)
     return GVM_OK;
 }
 
-gvm_status gvm_buffer_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes)
+gvm_status gvmi_buffer_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes)
 {
-    GVMI_UNCANCELLED;
     gvm_buffer *buffer;
     uint64_t first, end;
     gvm_status status = gvmi_buffer_hold(handle, &buffer);
@@ -269,6 +269,24 @@ gvm_status gvm_buffer_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t
     return status;
 }
 
+gvm_status gvm_buffer_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes)
+{
+    GVMI_UNCANCELLED;
+    gvm_buffer *buffer;
+    gvm_status status = gvmi_buffer_hold(handle, &buffer);
+
+    if (status != GVM_OK)
+        return status;
+    for (uint32_t tries = 0;; tries++) {
+        status = gvmi_buffer_commit(buffer, offset_bytes, len_bytes);
+        if (status != GVM_E_NOSPACE ||
+            !gvmi_idle_retry(buffer->device, len_bytes + buffer->chunk_bytes, tries))
+            break;
+    }
+    gvmi_buffer_drop(buffer);
+    return status;
+}
+
 /* The chunks wholly inside a range; *first may be past *end when there is none. */
 static void whole_chunks(const gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes,
                          uint64_t *first, uint64_t *end)
@@ -278,7 +296,7 @@ static void whole_chunks(const gvm_buffer *buffer, uint64_t offset_bytes, uint64
 }
 
 gvm_status gvmi_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
-                                gvmi_release how)
+                                gvmi_release how, bool may_wait)
 {
     gvm_buffer *buffer;
     uint64_t first, end, bytes;
@@ -286,7 +304,12 @@ gvm_status gvmi_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint6
 
     if (status != GVM_OK)
         return status;
-    gvmi_buffer_lock_quiet(buffer);
+    if (may_wait) {
+        gvmi_buffer_lock_quiet(buffer);
+    } else if (!gvmi_buffer_try_lock_quiet(buffer)) {
+        gvmi_buffer_drop(buffer);
+        return gvmi_fail(GVM_E_TIMEOUT, "another thread is using the buffer");
+    }
     bytes = buffer->device_bytes + buffer->host_bytes;
     status = gvmi_buffer_chunk_range(buffer, offset_bytes, len_bytes, &first, &end);
     if (status == GVM_OK)
@@ -310,5 +333,5 @@ gvm_status gvm_buffer_decommit(gvm_buffer *buffer, uint64_t offset_bytes, uint64
 {
     GVMI_UNCANCELLED;
 
-    return gvmi_buffer_decommit(buffer, offset_bytes, len_bytes, GVMI_RELEASE_KEEP);
+    return gvmi_buffer_decommit(buffer, offset_bytes, len_bytes, GVMI_RELEASE_KEEP, true);
 }

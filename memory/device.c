@@ -429,6 +429,18 @@ void gvmi_device_leave(void)
     gvmi_cu->cuCtxPopCurrent(&context);
 }
 
+uint64_t gvmi_device_free_bytes(const gvm_device *device)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+
+    if (gvmi_device_enter(device) != GVM_OK)
+        return 0;
+    if (gvmi_cu->cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+        free_bytes = 0;
+    gvmi_device_leave();
+    return free_bytes;
+}
+
 CUresult gvmi_device_alloc(const gvm_device *device, CUdeviceptr *out, size_t bytes)
 {
     CUresult result = gvmi_cu->cuMemAlloc(out, bytes);

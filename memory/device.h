@@ -63,6 +63,9 @@ void gvmi_device_leave(void);
  * context is gone, and they went with it. */
 bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered);
 
+/* What the driver has free at this moment; 0: it is not known. */
+uint64_t gvmi_device_free_bytes(const gvm_device *device);
+
 /* cuMemAlloc; the device's free chunks go back to the driver before it answers
  * CUDA_ERROR_OUT_OF_MEMORY. The context is current. */
 CUresult gvmi_device_alloc(const gvm_device *device, CUdeviceptr *out, size_t bytes);

@@ -12,6 +12,7 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "memory/buffer.h"
+#include "memory/idle.h"
 
 #define WINDOW_BYTES (64ull << 20) /* copied between two waits: 1.2 ms of a PCIe 5 link */
 #define WINDOW_CHUNKS (WINDOW_BYTES / GVM_CHUNK_BYTES_MIN)
@@ -219,15 +220,11 @@ static gvm_status check_move(const gvm_buffer *buffer, gvm_tier to)
     return GVM_OK;
 }
 
-gvm_status gvm_buffer_move(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes, gvm_tier tier)
+static gvm_status move(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes, gvm_tier tier)
 {
-    GVMI_UNCANCELLED;
-    gvm_buffer *buffer;
     uint64_t first, end;
-    gvm_status status = gvmi_buffer_hold(handle, &buffer);
+    gvm_status status;
 
-    if (status != GVM_OK)
-        return status;
     gvmi_buffer_lock_quiet(buffer);
     status = gvmi_buffer_chunk_range(buffer, offset_bytes, len_bytes, &first, &end);
     if (status == GVM_OK)
@@ -235,6 +232,23 @@ gvm_status gvm_buffer_move(gvm_buffer *handle, uint64_t offset_bytes, uint64_t l
     if (status == GVM_OK)
         status = move_locked(buffer, first, end, tier);
     gvmi_unlock(&buffer->lock);
+    return status;
+}
+
+gvm_status gvm_buffer_move(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes, gvm_tier tier)
+{
+    GVMI_UNCANCELLED;
+    gvm_buffer *buffer;
+    gvm_status status = gvmi_buffer_hold(handle, &buffer);
+
+    if (status != GVM_OK)
+        return status;
+    for (uint32_t tries = 0;; tries++) {
+        status = move(buffer, offset_bytes, len_bytes, tier);
+        if (status != GVM_E_NOSPACE ||
+            !gvmi_idle_retry(buffer->device, len_bytes + buffer->chunk_bytes, tries))
+            break;
+    }
     gvmi_buffer_drop(buffer);
     return status;
 }

@@ -63,7 +63,7 @@ static bool start_on(const char *memory, uint64_t row_bytes, uint64_t reserve_by
            gvm_appender_create(device, row_bytes, reserve_bytes, &options, &appender) == GVM_OK;
 }
 
-static bool start(uint64_t row_bytes, uint64_t reserve_bytes, const gvm_appender_options *given)
+static inline bool start(uint64_t row_bytes, uint64_t reserve_bytes, const gvm_appender_options *given)
 {
     return start_on("256MiB", row_bytes, reserve_bytes, given);
 }

@@ -304,7 +304,7 @@ static int be_half_refused(void *arg)
     CHILD_EXPECT(fill("0"));
     for (int failing = 1; failing <= 2; failing++) { /* the front, the back */
         atomic_store(&unmap_that_fails, atomic_load(&unmaps) + failing);
-        gvmi_append_feed_trim(appender);
+        gvmi_append_feed_trim(appender, true);
         CHILD_EXPECT(gvmi_appender_check(appender) && ahead_bytes() > 0 && becomes(0));
         CHILD_EXPECT((info().back_bytes > 0) == (failing == 2));
         CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK && fill_more());

@@ -229,7 +229,7 @@ static int be_beyond(void *arg)
     CHILD_EXPECT(start());
     CHILD_EXPECT((buffer = buffer_of(8 * CHUNK)) != NULL);
     CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 7 * CHUNK) == GVM_OK);
-    CHILD_EXPECT(gvmi_buffer_decommit(buffer, 0, 7 * CHUNK, GVMI_RELEASE_LATER) == GVM_OK);
+    CHILD_EXPECT(gvmi_buffer_decommit(buffer, 0, 7 * CHUNK, GVMI_RELEASE_LATER, true) == GVM_OK);
     CHILD_EXPECT(gvmi_idle_step(gvmi_now_ns() + MS) == gvmi_now_ns() + 2 * MS);
     CHILD_EXPECT(info().cached_bytes == 7 * CHUNK);
     pass(2 * MS);
