@@ -120,6 +120,7 @@ static uint64_t reclaim(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
     const uint64_t bytes = atomic_load(&h->bytes);
     const uint64_t given = bytes < wanted_bytes ? bytes : wanted_bytes;
 
+    (void)gvmi_fail(GVM_E_TIMEOUT, "a failure of the holder's own");
     atomic_fetch_add(&h->reclaims, 1);
     stay_inside(may_wait ? &h->shut_waiting : &h->shut);
     h->wanted = wanted_bytes;
@@ -418,6 +419,44 @@ static int be_started_again(void *arg)
     return 0;
 }
 
+static atomic_bool serving;
+
+static gvmi_duty serve_for_long(void)
+{
+    atomic_store(&serving, true);
+    stay_inside(&shared.shut);
+    return GVMI_DUTY_NONE;
+}
+
+/* The last holder leaves, and another comes before the thread has ended. */
+static int be_wanted_again(void *arg)
+{
+    pthread_t leaver;
+    holder other;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    gvm_device_close(second);
+    join(device, &shared, 1000);
+    gvm_device_close(device); /* the cache has left */
+    atomic_store(&shared.shut, true);
+    __atomic_store_n(&gvmi_background_serve, serve_for_long, __ATOMIC_RELEASE);
+    gvmi_idle_wake(&shared.idle, GVMI_NEVER_NS - 1);
+    CHILD_EXPECT(COMES_TRUE(atomic_load(&serving)));
+    CHILD_EXPECT(pthread_create(&leaver, NULL, leave, NULL) == 0);
+    CHILD_EXPECT(COMES_TRUE(is_leaving()));
+    sleep_ms(20); /* ends the thread, most likely */
+    join(device, &other, 1000);
+    gvmi_idle_wake(&other.idle, 1);
+    atomic_store(&shared.shut, false);
+    CHILD_EXPECT(pthread_join(leaver, NULL) == 0);
+    CHILD_EXPECT(COMES_TRUE(atomic_load(&other.decays) == 1) && threads() == 1);
+    CHILD_EXPECT(gvmi_background_start() == GVM_OK);
+    gvmi_idle_leave(&other.idle);
+    CHILD_EXPECT(threads() == 0);
+    return 0;
+}
+
 /* A call is under way in the parent, for ever in the child. */
 static int be_forked(void *arg)
 {
@@ -467,6 +506,7 @@ CHILD_TEST(shortage_that_must_not_wait_passes_who_waits, be_passed)
 CHILD_TEST(holder_that_is_giving_back_is_looked_at_again, be_looked_at_again)
 CHILD_TEST(holder_leaves_when_its_call_has_ended, be_left)
 CHILD_TEST(thread_that_has_ended_is_started_again, be_started_again)
+CHILD_TEST(thread_wanted_while_it_ends_is_started_again, be_wanted_again)
 CHILD_TEST(child_waits_for_no_holder_of_its_parent, be_forked)
 
 int main(void)
@@ -481,6 +521,7 @@ int main(void)
         cmocka_unit_test(holder_that_is_giving_back_is_looked_at_again),
         cmocka_unit_test(holder_leaves_when_its_call_has_ended),
         cmocka_unit_test(thread_that_has_ended_is_started_again),
+        cmocka_unit_test(thread_wanted_while_it_ends_is_started_again),
         cmocka_unit_test(child_waits_for_no_holder_of_its_parent),
     };
 
