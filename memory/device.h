@@ -19,6 +19,7 @@ struct gvmi_kernel_set;
 struct gvm_device {
     CUdevice cu;
     CUcontext context;    /* primary, retained */
+    uint64_t context_id;  /* by cuCtxGetId(); 0: the driver is older than that call */
     CUstream stream;      /* non-blocking; for work that the library waits for itself */
     gvm_device_info info; /* what never changes; free_bytes and cached_bytes are 0 here */
     bool rdma;            /* network cards reach chunks that are made for that */
@@ -27,8 +28,7 @@ struct gvm_device {
     struct gvmi_kernel_set *kernels;  /* loaded by kernels/ on first use */
     struct gvmi_append_pool *appends; /* made by appender/ on first use */
     uint64_t managed_bytes;           /* of all managed heaps; atomic */
-    bool lost; /* its context was reset; atomic. What the context owned is gone, virtual memory is not */
-    uint32_t openings; /* by the program; under the START lock */
+    uint32_t openings;                /* by the program; under the START lock */
     uint32_t references; /* openings, buffers, calls under way; atomic, the last one goes under the START lock */
 };
 
@@ -39,9 +39,9 @@ gvm_status gvmi_device_hold(const gvm_device *device, gvm_device **out);
 void gvmi_device_retain(gvm_device *device);
 void gvmi_device_release(gvm_device *device);
 
-/* Was the context reset, by the program or by CUDA's runtime? Its stream tells: a context that was retained again
- * has the same handle. To be asked after GVM_E_DRIVER from work on that stream; once true it stays so. */
-bool gvmi_device_was_reset(gvm_device *device);
+/* Was the context reset, by the program or by CUDA's runtime? Then what it owned is gone; virtual memory is not. A
+ * context that was retained again has the same handle and another number. Never true before CUDA 12.0. */
+bool gvmi_device_was_reset(const gvm_device *device);
 
 /* The error for that. */
 gvm_status gvmi_device_fail_reset(const gvm_device *device);
