@@ -50,6 +50,9 @@ void gvmi_mutex_destroy(gvmi_mutex *mutex);
 void gvmi_lock(gvmi_mutex *mutex);
 void gvmi_unlock(gvmi_mutex *mutex);
 
+/* False where another thread has it, or this one. */
+bool gvmi_try_lock(gvmi_mutex *mutex);
+
 /* A condition that gvmi_wait_until() waits for: its clock is CLOCK_MONOTONIC. */
 void gvmi_cond_init(pthread_cond_t *cond);
 
