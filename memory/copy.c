@@ -4,7 +4,7 @@
  * without it, since a copy from or to pageable memory comes back when the bytes have been moved, and on a
  * stream of the program when the work before it has ended, too. The use lasts until the driver is
  * back, in the waiting forms until the copy is over: until then nobody takes memory or rights from the
- * chunks. What the waiting forms submit goes to the device's own stream, which no other stream's
+ * chunks. What the waiting forms submit goes to the device's own streams, which no other stream's
  * work delays.
  *
  * A range is cut where its tier changes: a driver copy then stays within memory of one kind.
@@ -15,6 +15,10 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "memory/buffer.h"
+
+/* Copies of at most so much between host and buffer go by the stream for words. It is what the driver
+ * stages of pageable memory at a time, and 4 us of the link. */
+#define SMALL_BYTES_MAX (64ull << 10)
 
 /* One side of a copy that is in a buffer. */
 typedef struct place {
@@ -106,7 +110,7 @@ static gvm_status begin_use(place p, uint64_t len,
     return status;
 }
 
-/* Waits for what was submitted to the device's own stream; also after a failure, since what was
+/* Waits for what was submitted to a stream of the device's own; also after a failure, since what was
  * submitted before it uses the caller's memory. Returns the first failure. */
 static gvm_status finish(gvm_device *device, CUstream stream, gvm_status status)
 {
@@ -156,7 +160,7 @@ static gvm_status submit_host(place p, direction way, void *host, uint64_t len, 
     return status;
 }
 
-/* Of a range that is not empty. wait: on the device's own stream. */
+/* Of a range that is not empty. wait: on a stream of the device's own. */
 static gvm_status copy_range(place p, direction way, void *host, uint64_t len, bool wait, CUstream stream)
 {
     gvm_device *device = p.buffer->device;
@@ -166,7 +170,7 @@ static gvm_status copy_range(place p, direction way, void *host, uint64_t len, b
     if (status != GVM_OK)
         return status;
     if (wait)
-        stream = device->stream;
+        stream = len <= SMALL_BYTES_MAX ? device->words_stream : device->stream;
     status = submit_host(p, way, host, len, stream);
     if (wait)
         status = finish(device, stream, status);

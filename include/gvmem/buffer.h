@@ -177,7 +177,8 @@ GVM_API gvm_status gvm_buffer_grant(gvm_buffer *buffer, gvm_device *peer, gvm_ac
  * destination's device, or of the buffer's) and return at once, except that from or to pageable
  * host memory the driver may wait, also for the work before it on the stream: a decommit, move, seal or
  * grant of these chunks then waits as long. The memory must stay until the stream has passed the copy.
- * A length of 0 is a success that does nothing. If an _async form fails, part of the copy may be on
+ * Plain copies of up to 64 KiB between host memory and a buffer are not behind larger ones of other
+ * threads. A length of 0 is a success that does nothing. If an _async form fails, part of the copy may be on
  * the stream all the same: let the stream pass it before the memory is used otherwise.
  *
  * GVM_E_INVALID   a range leaves its reservation, ranges overlap, a pointer is NULL, or the

@@ -304,6 +304,16 @@ static gvm_status move_elsewhere(void)
     return gvm_buffer_move(buffer, 3 * CHUNK, CHUNK, GVM_TIER_HOST);
 }
 
+static gvm_status begin_and_finish(void)
+{
+    gvm_append_slot slot;
+    gvm_status status = begin();
+
+    if (status == GVM_OK && write_slot(1, 0, 1, &slot) != GVM_APPEND_OK)
+        return GVM_E_TORN;
+    return status == GVM_OK ? gvm_appender_finish(appender, stream, &result) : status;
+}
+
 /* A copy that the driver makes wait, for the work before it on the program's stream. */
 static int be_behind_a_stream(void *arg)
 {
@@ -329,7 +339,9 @@ static int be_on_own_stream(void *arg)
 {
     static const operation copies[] = {copy_in,       copy_out,      fill,
                                        copy_to_other, export_legacy, move_out};
-    static const operation elsewhere[] = {commit_elsewhere, decommit_elsewhere, commit_over_all, ask};
+    static const operation elsewhere[] = {commit_elsewhere,    decommit_elsewhere,
+                                          commit_over_all,     ask,
+                                          copy_word_elsewhere, begin_and_finish};
     call copier;
 
     (void)arg;
@@ -517,7 +529,7 @@ static int be_crossing(void *arg)
 }
 
 CHILD_TEST(copy_behind_a_stream_lets_other_chunks_be, be_behind_a_stream)
-CHILD_TEST(copy_that_is_waited_for_lets_other_chunks_be, be_on_own_stream)
+CHILD_TEST(copy_that_is_waited_for_lets_other_chunks_and_words_be, be_on_own_stream)
 CHILD_TEST(copied_chunks_keep_memory_and_rights, be_waited_for)
 
 static void chunks_of_a_copy_that_waits_keep_memory_and_rights(void **state)
@@ -534,7 +546,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(copy_behind_a_stream_lets_other_chunks_be),
-        cmocka_unit_test(copy_that_is_waited_for_lets_other_chunks_be),
+        cmocka_unit_test(copy_that_is_waited_for_lets_other_chunks_and_words_be),
         cmocka_unit_test(copied_chunks_keep_memory_and_rights),
         cmocka_unit_test(chunks_of_a_copy_that_waits_keep_memory_and_rights),
         cmocka_unit_test(destroy_waits_for_the_copy),
