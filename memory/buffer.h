@@ -152,6 +152,11 @@ gvmi_chunk_spec gvmi_buffer_chunk_spec(const gvm_buffer *buffer, gvm_tier tier);
  * the chunks from there on as they were. */
 gvm_status gvmi_buffer_vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);
 
+/* gvm_buffer_commit() for a thread that waits for no other: false, and nothing was done, where another
+ * call has the buffer's lock. */
+bool gvmi_buffer_try_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
+                            gvm_status *status);
+
 /* gvm_buffer_decommit(), which keeps handles for reuse, or lets them go in another way. */
 gvm_status gvmi_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
                                 gvmi_release how);

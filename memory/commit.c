@@ -276,6 +276,24 @@ gvm_status gvm_buffer_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t
     return status;
 }
 
+bool gvmi_buffer_try_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
+                            gvm_status *status)
+{
+    gvm_buffer *buffer;
+    bool tried;
+
+    *status = gvmi_buffer_hold(handle, &buffer);
+    if (*status != GVM_OK)
+        return true;
+    tried = gvmi_try_lock(&buffer->lock);
+    if (tried) {
+        *status = commit_locked(buffer, offset_bytes, len_bytes);
+        gvmi_unlock(&buffer->lock);
+    }
+    gvmi_buffer_drop(buffer);
+    return tried;
+}
+
 /* The chunks wholly inside a range; *end is *first when there is none. */
 static void whole_chunks(const gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes,
                          uint64_t *first, uint64_t *end)
