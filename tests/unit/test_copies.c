@@ -456,6 +456,38 @@ static int be_moved(void *arg)
     return 0;
 }
 
+/* ---- vectors */
+
+static gvm_vector *vector;
+
+static gvm_status append_to_vector(void)
+{
+    return gvm_vector_append(vector, host, CHUNK);
+}
+
+static gvm_status ask_vector(void)
+{
+    return gvm_vector_count(vector) == 0 && gvm_vector_capacity(vector) >= CHUNK &&
+                   gvm_vector_address(vector) != 0 && gvm_vector_buffer(vector) != NULL
+               ? GVM_OK
+               : GVM_E_INVALID;
+}
+
+static int be_vector(void *arg)
+{
+    call appending;
+
+    (void)arg;
+    CHILD_EXPECT(start_copies() && gvm_vector_create(device, 1, 8 * CHUNK, NULL, &vector) == GVM_OK);
+    CHILD_EXPECT(shut_gate(device->stream) && start_copy(&appending, append_to_vector));
+    CHILD_EXPECT(passes(ask_vector) && !atomic_load(&appending.returned));
+    open_gate();
+    CHILD_EXPECT(end_call(&appending) == GVM_OK && gvm_vector_count(vector) == CHUNK);
+    gvm_vector_destroy(vector);
+    CHILD_EXPECT(stop_copies());
+    return 0;
+}
+
 /* ---- everything at once */
 
 #define ROUNDS 30
@@ -540,6 +572,7 @@ static void chunks_of_a_copy_that_waits_keep_memory_and_rights(void **state)
 
 CHILD_TEST(destroy_waits_for_the_copy, be_destroyed)
 CHILD_TEST(copy_of_a_chunk_that_moves_waits_for_the_move, be_moved)
+CHILD_TEST(vector_answers_while_it_is_appended_to, be_vector)
 CHILD_TEST(crossing_copies_and_what_takes_their_chunks_end, be_crossing)
 
 int main(void)
@@ -551,6 +584,7 @@ int main(void)
         cmocka_unit_test(chunks_of_a_copy_that_waits_keep_memory_and_rights),
         cmocka_unit_test(destroy_waits_for_the_copy),
         cmocka_unit_test(copy_of_a_chunk_that_moves_waits_for_the_move),
+        cmocka_unit_test(vector_answers_while_it_is_appended_to),
         cmocka_unit_test(crossing_copies_and_what_takes_their_chunks_end),
     };
 
