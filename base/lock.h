@@ -5,7 +5,8 @@
  * same rank are taken together only by gvmi_lock_pair(), which orders them by address.
  *
  * Object locks (HEAP, APPENDER, VECTOR, BUFFER, SHARE) may be held across driver calls, which
- * serialises work on one object. Table locks (KEEPER, and from APPENDER_LIST on) are held for a few
+ * serialises work on one object; a buffer's only across those that are answered at once, as a kernel
+ * may wait for a commit (memory/buffer.h). Table locks (KEEPER, and from APPENDER_LIST on) are held for a few
  * instructions: no driver call, no blocking call and no callback under them.
  */
 #ifndef GVMI_BASE_LOCK_H
@@ -49,6 +50,9 @@ void gvmi_mutex_init(gvmi_mutex *mutex, gvmi_rank rank);
 void gvmi_mutex_destroy(gvmi_mutex *mutex);
 void gvmi_lock(gvmi_mutex *mutex);
 void gvmi_unlock(gvmi_mutex *mutex);
+
+/* False where another thread has it, or this one. */
+bool gvmi_try_lock(gvmi_mutex *mutex);
 
 /* A condition that gvmi_wait_until() waits for: its clock is CLOCK_MONOTONIC. */
 void gvmi_cond_init(pthread_cond_t *cond);

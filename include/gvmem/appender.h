@@ -22,7 +22,8 @@
  *
  * Threads: any thread may call; calls on one appender are serialised inside, but for the waiting of
  * finish. Between begin and finish the buffer is the kernels': what gvm_appender_buffer() gives must
- * then not be sealed, moved or decommitted.
+ * then not be sealed, moved or decommitted. It may be copied: no kernel that waits for memory, of this or
+ * another appender, waits for a copy.
  * Ownership: the caller owns an appender and ends it with gvm_appender_destroy(), and owns the
  * buffers it takes. The device stays open for both.
  * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the appender is unknown
