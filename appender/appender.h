@@ -90,7 +90,8 @@ void gvmi_append_feed_give_back(gvm_appender *appender, uint64_t front_chunks, u
                                 bool may_wait);
 void gvmi_append_feed_trim(gvm_appender *appender, bool may_wait);
 
-/* The first chunks, or one commit at most. False: there was nothing to do. */
+/* The first chunks, or one commit at most. False: there was nothing to do, or another thread has the
+ * buffer's lock at the moment: the others are not to wait for it, and this one is tried again. */
 bool gvmi_append_feed_step(gvm_appender *appender);
 
 /* The position up to which memory is committed, within the limits. */

@@ -229,18 +229,22 @@ static void count_commit(gvmi_append_feed *f, uint64_t bytes, int64_t start_us)
     __atomic_fetch_add(&f->committed_bytes, bytes, __ATOMIC_RELAXED);
 }
 
-/* Commits chunks at one end and says so. needed: somebody waits for it. */
-static void commit(gvm_appender *a, bool front, uint64_t count, bool needed)
+/* Commits chunks at one end and says so. needed: somebody waits for it. False: another thread has the
+ * buffer's lock, and nothing was done. */
+static bool commit(gvm_appender *a, bool front, uint64_t count, bool needed)
 {
     gvmi_append_feed *f = &a->feed;
     const uint64_t first = front ? f->front_chunks : a->chunk_count - f->back_chunks - count;
     const uint64_t offset_bytes = first * a->chunk_bytes, bytes = count * a->chunk_bytes;
     const int64_t start_us = gvmi_append_now_us();
-    gvm_status status = gvmi_buffer_commit(a->buffer, offset_bytes, bytes);
+    gvm_status status;
 
+    if (!gvmi_buffer_try_commit(a->buffer, offset_bytes, bytes, &status))
+        return false;
     if (status == GVM_E_NOSPACE && needed && count == 1) {
         (void)gvmi_idle_reclaim(a->device, a->step_bytes, false);
-        status = gvmi_buffer_commit(a->buffer, offset_bytes, bytes);
+        if (!gvmi_buffer_try_commit(a->buffer, offset_bytes, bytes, &status))
+            return false;
     }
     if (status == GVM_OK) {
         uint64_t *chunks = front ? &f->front_chunks : &f->back_chunks;
@@ -257,6 +261,7 @@ static void commit(gvm_appender *a, bool front, uint64_t count, bool needed)
     } else {
         f->ahead_failed = true;
     }
+    return true;
 }
 
 static void listen(gvm_appender *a, uint64_t *told)
@@ -274,11 +279,13 @@ static void listen(gvm_appender *a, uint64_t *told)
 
 /* The first chunk of one end, before any kernel of the appender runs; starting ends with the last. That
  * it cannot be had is no error: the first need tries again. */
-static void commit_first(gvm_appender *a)
+static bool commit_first(gvm_appender *a)
 {
-    commit(a, lacks_first(a, true), 1, false);
+    const bool committed = commit(a, lacks_first(a, true), 1, false);
+
     if (!lacks_first(a, true) && !lacks_first(a, false))
         __atomic_store_n(&a->feed.starting, false, __ATOMIC_RELEASE);
+    return committed;
 }
 
 bool gvmi_append_feed_step(gvm_appender *a)
@@ -287,10 +294,8 @@ bool gvmi_append_feed_step(gvm_appender *a)
     uint64_t told, left, space, front, back, beyond, ahead_front, ahead_back;
     bool needed, unmet, at_front;
 
-    if (__atomic_load_n(&f->starting, __ATOMIC_RELAXED)) {
-        commit_first(a);
-        return true;
-    }
+    if (__atomic_load_n(&f->starting, __ATOMIC_RELAXED))
+        return commit_first(a);
     listen(a, &told);
     left = chunks_left(a);
     space = a->chunk_count - f->front_chunks - f->back_chunks;
@@ -317,6 +322,5 @@ bool gvmi_append_feed_step(gvm_appender *a)
     at_front = needed ? front > 0 : ahead_front > 0 && (ahead_back == 0 || !f->front_last);
     f->front_last = at_front;
     front = at_front ? greater(front, ahead_front) : greater(back, ahead_back);
-    commit(a, at_front, lesser(lesser(front, left), f->step_chunks), needed);
-    return true;
+    return commit(a, at_front, lesser(lesser(front, left), f->step_chunks), needed);
 }

@@ -53,14 +53,19 @@ void gvmi_mutex_destroy(gvmi_mutex *mutex)
     pthread_mutex_destroy(&mutex->mutex);
 }
 
-static void lock_ranked(gvmi_mutex *mutex, int first_forbidden)
+static void count_lock(const gvmi_mutex *mutex, int first_forbidden)
 {
 #ifndef NDEBUG
     GVM_ASSERT(!held_from(first_forbidden));
     held[mutex->rank]++;
 #else
-    (void)first_forbidden;
+    (void)mutex, (void)first_forbidden;
 #endif
+}
+
+static void lock_ranked(gvmi_mutex *mutex, int first_forbidden)
+{
+    count_lock(mutex, first_forbidden);
     pthread_mutex_lock(&mutex->mutex);
 }
 
@@ -73,9 +78,7 @@ bool gvmi_try_lock(gvmi_mutex *mutex)
 {
     if (pthread_mutex_trylock(&mutex->mutex) != 0)
         return false;
-#ifndef NDEBUG
-    held[mutex->rank]++;
-#endif
+    count_lock(mutex, (int)mutex->rank);
     return true;
 }
 

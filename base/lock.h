@@ -5,7 +5,8 @@
  * same rank are taken together only by gvmi_lock_pair(), which orders them by address.
  *
  * Object locks (HEAP, APPENDER, VECTOR, BUFFER, SHARE) may be held across driver calls, which
- * serialises work on one object. Table locks (KEEPER, and from APPENDER_LIST on) are held for a few
+ * serialises work on one object; a buffer's only across those that are answered at once, as a kernel
+ * may wait for a commit (memory/buffer.h). Table locks (KEEPER, and from APPENDER_LIST on) are held for a few
  * instructions: no driver call, no blocking call and no callback under them.
  */
 #ifndef GVMI_BASE_LOCK_H

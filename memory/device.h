@@ -1,4 +1,4 @@
-/* memory/device.h - the device inside the library: its context, its stream, its free chunks.
+/* memory/device.h - the device inside the library: its context, its streams, its free chunks.
  *
  * A gvm_device exists once per GPU and process. Openings by the program and references by buffers
  * are counted apart: a program may close the device and go on using its buffers.
@@ -18,9 +18,12 @@ struct gvmi_kernel_set;
 
 struct gvm_device {
     CUdevice cu;
-    CUcontext context;    /* primary, retained */
-    uint64_t context_id;  /* by cuCtxGetId(); 0: the driver is older than that call */
-    CUstream stream;      /* non-blocking; for work that the library waits for itself */
+    CUcontext context;   /* primary, retained */
+    uint64_t context_id; /* by cuCtxGetId(); 0: the driver is older than that call */
+    /* Non-blocking; for work that the library waits for itself. What goes to words_stream, a few KiB
+     * between host and device, is not behind the copies and fills of any size that stream has; those
+     * may be kernels to the driver, for which a device that is occupied has no room. */
+    CUstream stream, words_stream;
     gvm_device_info info; /* what never changes; free_bytes and cached_bytes are 0 here */
     bool rdma;            /* network cards reach chunks that are made for that */
     int host_numa_id;     /* where HOST_NUMA handles are made */

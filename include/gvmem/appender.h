@@ -23,7 +23,8 @@
  *
  * Threads: any thread may call; calls on one appender are serialised inside, but for the waiting of
  * finish. Between begin and finish the buffer is the kernels': what gvm_appender_buffer() gives must
- * then not be sealed, moved or decommitted.
+ * then not be sealed, moved or decommitted. It may be copied: no kernel that waits for memory, of this or
+ * another appender, waits for a copy.
  * While it has not begun, what is committed and not written is given back when the device is full, to
  * whatever of gvmem in this process needs it; the next begin commits anew.
  * Ownership: the caller owns an appender and ends it with gvm_appender_destroy(), and owns the

@@ -79,18 +79,18 @@ static bool stop(void)
            gvmi_registry_count(GVMI_KIND_BUFFER) == 0 && gvmi_check_violations() == 0;
 }
 
-static gvm_status begin(void)
+static inline gvm_status begin(void)
 {
     return gvm_appender_begin(appender, &append);
 }
 
-static gvm_status finish(void)
+static inline gvm_status finish(void)
 {
     return gvm_appender_finish(appender, NULL, &result);
 }
 
 /* Reserves, writes every byte and publishes. */
-static uint32_t write_slot(uint64_t rows, uint64_t bytes, uint32_t align, gvm_append_slot *slot)
+static inline uint32_t write_slot(uint64_t rows, uint64_t bytes, uint32_t align, gvm_append_slot *slot)
 {
     const uint32_t answer = gvm_append_reserve(&append, rows, bytes, align, slot);
 
@@ -102,7 +102,7 @@ static uint32_t write_slot(uint64_t rows, uint64_t bytes, uint32_t align, gvm_ap
     return answer;
 }
 
-static gvm_appender_info info(void)
+static inline gvm_appender_info info(void)
 {
     gvm_appender_info i = {.struct_size = sizeof i};
 
