@@ -65,17 +65,9 @@ static bool is_short(gvm_status status)
     return status == GVM_E_NOSPACE || status == GVM_E_NOMEM;
 }
 
-static void empty_shelves(gvm_heap *heap)
-{
-    gvmi_shelves_claim_locked(heap);
-    for (gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next)
-        gvmi_shelf_empty_locked(shelf, 0);
-    gvmi_shelves_release_locked(heap);
-}
-
 /* One more step to make room, of which *step counts those made: what is free at once, what is free
- * once streams have passed it, what the program frees. False: there is none left. The lock is let go
- * around the program's. */
+ * once streams have passed it (or kernels have ended, where the driver waits for those), what the program frees.
+ * False: there is none left. The lock is let go meanwhile. */
 static bool make_room(gvm_heap *heap, unsigned *step, uint64_t wanted_bytes)
 {
     const unsigned now = (*step)++;
@@ -92,9 +84,15 @@ static bool make_room(gvm_heap *heap, unsigned *step, uint64_t wanted_bytes)
         if (!again)
             return false;
     }
-    empty_shelves(heap);
-    gvmi_heap_poll_locked(heap, now > 0);
-    (void)gvmi_heap_reap_locked(heap, 0, now > 0);
+    gvmi_heap_empty_shelves_locked(heap);
+    if (now > 0)
+        gvmi_heap_await_streams(heap);
+    else
+        gvmi_heap_poll_locked(heap);
+    if (now > 0 || !heap->slow_release) {
+        (void)gvmi_heap_release(heap, UINT64_MAX);
+        gvmi_heap_await_leaving(heap);
+    }
     return true;
 }
 
@@ -186,11 +184,12 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
         return status;
     gvmi_lock(&heap->lock);
     waiting = heap->pending_units;
-    gvmi_heap_poll_locked(heap, false);
-    status = units <= GVMI_HEAP_SHELF_UNITS ? take_for_shelf(heap, key, (uint32_t)units, &block)
-                                            : take(heap, key, units, &block);
-    while (is_short(status) && make_room(heap, &step, units << GVMI_HEAP_UNIT_SHIFT))
-        status = take(heap, key, units, &block);
+    gvmi_heap_poll_locked(heap);
+    do {
+        status = step == 0 && units <= GVMI_HEAP_SHELF_UNITS
+                     ? take_for_shelf(heap, key, (uint32_t)units, &block)
+                     : take(heap, key, units, &block);
+    } while (is_short(status) && make_room(heap, &step, units << GVMI_HEAP_UNIT_SHIFT));
     if (status == GVM_OK) {
         *out = (void *)(uintptr_t)block->address;
         gvmi_heap_note_requested(heap, (int64_t)size_bytes);
@@ -199,7 +198,7 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
         fail_short(heap, status, size_bytes);
     }
     if (heap->pending_units != waiting) /* what came free may be beyond the reserve */
-        gvmi_heap_keep_reserve_locked(heap);
+        gvmi_heap_settle(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
     return status;
@@ -373,9 +372,9 @@ static gvm_status free_slowly(gvm_heap *handle, void *ptr, int mode, uint64_t ke
     if (status != GVM_OK)
         return status;
     gvmi_lock(&heap->lock);
-    gvmi_heap_poll_locked(heap, false);
+    gvmi_heap_poll_locked(heap);
     status = free_locked(heap, ptr, mode, key, after);
-    gvmi_heap_keep_reserve_locked(heap);
+    gvmi_heap_settle(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
     return status;
@@ -460,12 +459,12 @@ gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
     if (status != GVM_OK)
         return status;
     gvmi_lock(&heap->lock);
-    do /* anew: the program may have had the lock */
+    do /* anew: others may have had the lock */
         status = resize_locked(heap, ptr, size_bytes);
     while (is_short(status) &&
            make_room(heap, &step, gvmi_heap_units(size_bytes) << GVMI_HEAP_UNIT_SHIFT));
     if (status == GVM_OK)
-        gvmi_heap_keep_reserve_locked(heap);
+        gvmi_heap_settle(heap);
     else if (is_short(status))
         fail_short(heap, status, size_bytes);
     gvmi_unlock(&heap->lock);

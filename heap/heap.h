@@ -2,7 +2,8 @@
  *
  *   segment.c   one segment's addresses: which are free, as a map and as a buddy's blocks
  *   run.c       runs of its free units, found without a walk
- *   chunk.c     which of its chunks have users, and so memory; the reserve, and giving back
+ *   chunk.c     which of its chunks have users, and so memory
+ *   release.c   what is given back of the others: when, and without the lock
  *   place.c     which segment and where; new segments; blocks taken and given back
  *   table.c     address to segment, read without a lock
  *   shelf.c     threads' shelves of free blocks
@@ -28,16 +29,21 @@
  * block lies on. What a block is (size, address, arena) may be relied on by who took it out of USED,
  * not before: a stale pointer's block may be given again, elsewhere even, between two looks at it.
  *
+ * A CHUNK that has memory and no users is idle. While it is LEAVING, which is while the driver takes its memory, its
+ * units are neither free nor a block's, so that nobody is given them, and the lock is let go.
+ *
  * Locks: the heap's, rank HEAP, then claims of shelves (looking again, with pauses; an owner that has its claim
  * never waits for anything), then those of the memory below. A thread that holds the lock and all claims sees
- * everything stand still.
+ * everything stand still, but for the driver's calls on chunks that are leaving. Memory is committed under the lock.
+ * No stream and no kernel is waited for under it.
  *
- * H1  The blocks of a segment, and its free blocks, tile it.
+ * H1  The blocks of a segment, its free blocks, and the units of its leaving chunks tile it.
  * H2  Of two buddies of one order not both are free.
  * H3  A chunk's users are the blocks, in whatever state but NONE, whose units touch it; a chunk with
- *     users is committed.
- * H4  Outside of calls, idle_bytes is at most the reserve, or the chunks beyond wait for a fence of
- *     their stream (or the driver has refused to take them).
+ *     users is committed, and not leaving.
+ * H4  Outside of calls, idle_bytes is at most the reserve that the program has set, or the chunks beyond wait for a
+ *     fence of their stream (or the driver has refused to take them, or takes some now). Heaps whose memory goes
+ *     back by calls that wait for kernels are excepted.
  * H5  The statistics are what walking finds.
  */
 #ifndef GVMI_HEAP_HEAP_H
@@ -160,10 +166,11 @@ void gvmi_buddy_take(gvmi_buddy *buddy, uint32_t first, uint32_t end);
 bool gvmi_buddy_check(gvmi_buddy *buddy, uint64_t *marks, uint64_t *free_units);
 
 typedef struct gvmi_heap_chunk {
-    uint64_t idle_since; /* its arena's clock when its last user went */
+    uint64_t idle_since; /* the heap's clock when its last user went */
     uint32_t users;
     bool committed;
-    bool pinned; /* host memory; backing.c's */
+    bool leaving; /* committed, until the driver has taken it */
+    bool pinned;  /* host memory; backing.c's */
 } gvmi_heap_chunk;
 
 /* A segment is also a place to look behind a stale pointer: one that is closed is kept for the next
@@ -179,7 +186,7 @@ struct gvmi_segment {
     uint32_t chunk_units, chunk_order; /* 2^chunk_order units; of one of the usual size */
     uint64_t chunk_count;
     alignas(GVMI_HEAP_LINE) uint64_t idle_count;
-    uint64_t committed_count;
+    uint64_t committed_count, leaving_count; /* leaving ones are committed */
     gvmi_heap_chunk *chunks;
     uint64_t *idle; /* bitmap */
     gvm_buffer *buffer;
@@ -197,9 +204,9 @@ struct gvmi_arena {
     uint64_t key;            /* the stream's handle, or GVMI_HEAP_PLAIN */
     gvmi_segment **segments; /* oldest first */
     size_t count, capacity;
-    /* Chunks that became idle at a time up to passed may go: the stream's work until then is over.
-     * The plain arena's may always. */
-    uint64_t clock, passed, fenced; /* fenced: when fence was recorded */
+    /* Ticks of the heap's clock. Chunks that became idle up to passed may go: the stream's work until then is
+     * over. The plain arena's may always. */
+    uint64_t idled, passed, fenced; /* idled: the latest to become so; fenced: when fence was recorded */
     /* passed + 1 when nothing that had passed was left to give back: so that calls that free while the
      * stream is busy do not look through its idle chunks each time. */
     uint64_t reaped;
@@ -216,6 +223,7 @@ typedef struct gvmi_heap_table {
 
 typedef struct gvmi_heap_wait {
     gvmi_block *block;
+    uint64_t since; /* a tick of the heap's clock */
     CUevent event;
     CUevent *others; /* to wait for after it, or NULL */
     size_t other_count;
@@ -246,10 +254,12 @@ struct gvm_heap {
     bool unshared;
     uint64_t owner; /* of what its chunks hold (memory/device.h), in all segments */
     bool whole;     /* a segment is one chunk, which comes and goes with it */
+    bool slow_release; /* memory goes back by calls that wait for all kernels that run */
     uint64_t segment_bytes, limit_bytes, reserve_bytes, shelf_bytes;
     gvm_heap_exhausted exhausted;
     void *exhausted_arg;
     gvmi_arena plain, *arenas; /* arenas: the streams' */
+    uint64_t clock; /* ticks when a chunk becomes idle, and when a block begins to wait */
     gvmi_segment *spare_usual, *spare_lone;
     gvmi_shelf *shelves;
     gvmi_heap_wait *waits; /* a ring of a power of two */
@@ -259,6 +269,8 @@ struct gvm_heap {
     _Atomic int64_t requested_bytes; /* without what shelves have not told */
     _Atomic uint64_t requested_peak_bytes;
     uint64_t committed_bytes, committed_peak_bytes, idle_bytes, address_bytes;
+    uint64_t leaving_bytes;
+    pthread_cond_t left; /* leaving_bytes has become 0 */
     uint64_t held_units, pending_units; /* of blocks that are not NONE, and of PENDING ones */
     uint64_t order_blocks[GVMI_HEAP_ORDERS], order_pending[GVMI_HEAP_ORDERS];
     uint64_t commits, decommits, times_exhausted;
@@ -290,7 +302,9 @@ static inline unsigned gvmi_heap_row(uint64_t units)
 
 gvm_status gvmi_heap_table_create(gvm_heap *heap);
 void gvmi_heap_table_destroy(gvm_heap *heap);
-gvm_status gvmi_heap_table_add_locked(gvm_heap *heap, gvmi_segment *segment);
+/* Makes room for one more segment, GVM_E_NOMEM; and adds it. */
+gvm_status gvmi_heap_table_reserve_locked(gvm_heap *heap);
+void gvmi_heap_table_add_locked(gvm_heap *heap, gvmi_segment *segment);
 void gvmi_heap_table_remove_locked(gvm_heap *heap, gvmi_segment *segment);
 /* Has it the keys of all segments, each once, and room? */
 bool gvmi_heap_table_check_locked(const gvm_heap *heap);
@@ -332,8 +346,9 @@ static inline gvmi_block *gvmi_heap_find(gvm_heap *heap, uint64_t address, gvmi_
 gvm_status gvmi_backing_probe(gvm_heap *heap);
 
 /* Reserves addresses for a segment of bytes (whole heaps: with memory) and sets base and buffer.
- * Then puts memory behind chunks that have none, all or nothing, and takes it away, all or nothing
- * (of host memory one chunk at a time); and the reverse of open, which takes what memory is left.
+ * Then puts memory behind chunks that have none, and takes it away, both all or nothing and of host memory one
+ * chunk at a time; and the reverse of open, which takes what memory is left. Where the heap has slow_release,
+ * decommit and close wait for kernels: not under the heap's lock.
  *
  * GVM_E_NOSPACE (host: GVM_E_NOMEM), GVM_E_ADDRESS, GVM_E_LIMIT, GVM_E_SYSTEM, GVM_E_NOTSUP */
 gvm_status gvmi_backing_open(gvm_heap *heap, gvmi_segment *segment, uint64_t bytes);
@@ -346,21 +361,38 @@ uint64_t gvmi_backing_free_bytes(const gvm_heap *heap);
 /* ---- chunk.c */
 
 /* Counts one more user in and out of the chunks under the units [first, end). In: commits those
- * that have no memory, all or nothing. GVM_E_NOSPACE also for the heap's limit. */
+ * that have no memory, all or nothing, but that idle ones may be left where giving back waits for kernels.
+ * GVM_E_NOSPACE also for the heap's limit. */
 gvm_status gvmi_chunks_use_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
 void gvmi_chunks_leave_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
 
 /* May so much more be committed? GVM_E_NOSPACE */
 gvm_status gvmi_heap_check_limit(const gvm_heap *heap, uint64_t more_bytes);
 
-/* Gives idle chunks back until idle_bytes is at most keep_bytes, highest address first, as far as
- * their streams have passed them; wait: waits for that. Returns the bytes given back. Keeps the
- * thread's error. */
-uint64_t gvmi_heap_reap_locked(gvm_heap *heap, uint64_t keep_bytes, bool wait);
+/* Have chunks of the arena memory and no users? */
+bool gvmi_arena_has_idle(const gvmi_arena *arena);
+
+/* Counts a chunk that has got memory, idle at first; and idle ones that are about to leave: they are LEAVING, and
+ * their units nobody's; then those whose memory is gone, or that stay after all. */
+void gvmi_chunk_come_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t index);
+void gvmi_chunks_part_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
+void gvmi_chunks_gone_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
+void gvmi_chunks_stay_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
+
+/* ---- release.c: all are called with the heap's lock, and let it go around the driver's calls; what was found under
+ * it before may be gone. They keep the thread's error. */
+
+/* Gives idle chunks back, about so many bytes, highest address first, as far as their streams have passed them.
+ * Returns the bytes given back. */
+uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes);
 uint64_t gvmi_heap_reserve(const gvm_heap *heap);
-/* The same down to the reserve, as far as can be at once: at the end of every call that frees, or that
- * finds blocks which have waited. */
-void gvmi_heap_keep_reserve_locked(gvm_heap *heap);
+/* Waits until the driver has what other threads are giving it. */
+void gvmi_heap_await_leaving(gvm_heap *heap);
+/* At the end of every call that frees, or that finds blocks which have waited: gives back what is beyond the
+ * reserve. */
+void gvmi_heap_settle(gvm_heap *heap);
+/* Empties the shelves of all threads. */
+void gvmi_heap_empty_shelves_locked(gvm_heap *heap);
 
 /* ---- place.c */
 
@@ -374,11 +406,16 @@ void gvmi_heap_give_locked(gvm_heap *heap, gvmi_block *block);
 /* Another size in the same place; GVM_E_ADDRESS if it does not fit. */
 gvm_status gvmi_heap_refit_locked(gvm_heap *heap, gvmi_block *block, uint64_t units);
 
-/* Adds an open segment to an arena; and takes a segment out of its arena and ends it, whose blocks
- * are all NONE. Closes all such that have no memory, too, if all is set, else only lone ones. */
-gvm_status gvmi_arena_add_locked(gvmi_arena *arena, gvmi_segment *segment);
-void gvmi_segment_close_locked(gvm_heap *heap, gvmi_segment *segment);
+/* Makes room for so many more segments of an arena, GVM_E_NOMEM; and adds an open one. */
+gvm_status gvmi_arena_reserve_locked(gvmi_arena *arena, size_t more);
+void gvmi_arena_add_locked(gvmi_arena *arena, gvmi_segment *segment);
+/* Ends a segment whose blocks are all NONE, of which no chunk is leaving: nobody finds it any more and the statistics
+ * are without it; its memory, which goes back without the lock where that waits; its struct, kept for the next. */
+void gvmi_segment_detach_locked(gvm_heap *heap, gvmi_segment *segment);
+void gvmi_segment_keep_locked(gvm_heap *heap, gvmi_segment *segment);
+/* Ends all such that have no memory either, if all is set, else only lone ones; and all segments, whatever lives. */
 void gvmi_arena_close_empty_locked(gvmi_arena *arena, bool all);
+void gvmi_arena_close_locked(gvmi_arena *arena);
 /* Frees what segments leave behind. */
 void gvmi_segments_free(gvmi_segment *spare);
 
@@ -434,18 +471,25 @@ static inline void gvmi_shelf_put(gvmi_shelf *shelf, gvmi_block *block, uint32_t
 uint64_t gvmi_stream_key(gvm_stream stream);
 gvm_status gvmi_stream_arena_locked(gvm_heap *heap, uint64_t key, gvmi_arena **out);
 
-/* Has the arena's stream passed all that became idle so far? Sets passed. wait: waits until it has;
- * false then means that the driver refused, and the error is recorded. */
-bool gvmi_arena_fence_locked(gvmi_arena *arena, bool wait);
+/* REFUSED: the driver says no, or the stream is being captured into a graph; the error is recorded. */
+typedef enum gvmi_passing { GVMI_PASSED, GVMI_BUSY, GVMI_REFUSED } gvmi_passing;
 
-/* Lets a USED block wait for the work that is on streams, one at least; and gives back those that need not wait
- * any more. wait: all of them. */
+/* Has the arena's stream passed what became idle up to a tick? 0: all so far, as far as the fence tells that there
+ * is. Sets passed; does not wait. */
+gvmi_passing gvmi_arena_fence_locked(gvmi_arena *arena, uint64_t until);
+
+/* Lets a USED block wait for the work that is on streams, one at least; and gives back those of the oldest few that
+ * need not wait any more. */
 gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, const gvm_stream *streams,
                                   size_t count);
-void gvmi_heap_poll_locked(gvm_heap *heap, bool wait);
+void gvmi_heap_poll_locked(gvm_heap *heap);
 
-/* Lets the plain arena have what is an arena's, whose stream is waited for first. */
-gvm_status gvmi_arena_end_locked(gvmi_arena *arena);
+/* Waits until the streams have passed all that is idle or waits for them now, with the lock let go: their work may
+ * itself wait for a thread that allocates. Keeps the thread's error. */
+void gvmi_heap_await_streams(gvm_heap *heap);
+
+/* Waits for a stream in the same way, and lets the plain arena have what is its. */
+gvm_status gvmi_heap_end_stream(gvm_heap *heap, uint64_t key);
 void gvmi_streams_free(gvm_heap *heap);
 
 /* ---- heap.c */

@@ -111,7 +111,7 @@ static gvm_status take_shell(gvm_heap *heap, bool lone, gvmi_segment **out)
     return *out != NULL ? GVM_OK : gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap's segment");
 }
 
-static void keep_shell(gvm_heap *heap, gvmi_segment *segment)
+void gvmi_segment_keep_locked(gvm_heap *heap, gvmi_segment *segment)
 {
     gvmi_segment **spare = segment->lone ? &heap->spare_lone : &heap->spare_usual;
 
@@ -130,7 +130,7 @@ static gvm_status cut_chunks(gvm_heap *heap, gvmi_segment *segment, uint64_t byt
     segment->chunk_units = (uint32_t)(chunk_bytes >> GVMI_HEAP_UNIT_SHIFT);
     segment->chunk_order = gvmi_heap_order(segment->chunk_units);
     segment->chunk_count = bytes / chunk_bytes;
-    segment->idle_count = segment->committed_count = 0;
+    segment->idle_count = segment->committed_count = segment->leaving_count = 0;
     segment->chunks = calloc(segment->chunk_count, sizeof *segment->chunks);
     segment->idle = calloc((segment->chunk_count + 63) / 64, sizeof *segment->idle);
     if (segment->chunks != NULL && segment->idle != NULL)
@@ -139,20 +139,28 @@ static gvm_status cut_chunks(gvm_heap *heap, gvmi_segment *segment, uint64_t byt
                      (unsigned long long)segment->chunk_count);
 }
 
-gvm_status gvmi_arena_add_locked(gvmi_arena *arena, gvmi_segment *segment)
+gvm_status gvmi_arena_reserve_locked(gvmi_arena *arena, size_t more)
 {
-    if (arena->count == arena->capacity) {
-        const size_t capacity = arena->capacity > 0 ? 2 * arena->capacity : 8;
-        gvmi_segment **grown = realloc(arena->segments, capacity * sizeof(gvmi_segment *));
+    size_t capacity = arena->capacity > 0 ? arena->capacity : 8;
+    gvmi_segment **grown;
 
-        if (grown == NULL)
-            return gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap's list of segments");
-        arena->segments = grown;
-        arena->capacity = capacity;
-    }
+    while (capacity < arena->count + more)
+        capacity *= 2;
+    if (capacity == arena->capacity)
+        return GVM_OK;
+    grown = realloc(arena->segments, capacity * sizeof(gvmi_segment *));
+    if (grown == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap's list of segments");
+    arena->segments = grown;
+    arena->capacity = capacity;
+    return GVM_OK;
+}
+
+void gvmi_arena_add_locked(gvmi_arena *arena, gvmi_segment *segment)
+{
+    GVM_ASSERT(arena->count < arena->capacity);
     arena->segments[arena->count++] = segment;
     atomic_store_explicit(&segment->arena, arena, memory_order_relaxed);
-    return GVM_OK;
 }
 
 static void remove_from_arena(gvmi_segment *segment)
@@ -167,71 +175,69 @@ static void remove_from_arena(gvmi_segment *segment)
             (arena->count - at) * sizeof(gvmi_segment *));
 }
 
-/* A segment that comes with its memory counts as committed from the start. */
-static void note_whole(gvm_heap *heap, gvmi_segment *segment)
-{
-    segment->chunks[0].committed = true;
-    segment->chunks[0].idle_since = ++((gvmi_arena *)segment->arena)->clock;
-    segment->idle[0] = 1;
-    segment->idle_count = segment->committed_count = 1;
-    heap->idle_bytes += segment->chunk_bytes;
-    heap->commits++;
-    heap->committed_bytes += segment->chunk_bytes;
-    if (heap->committed_bytes > heap->committed_peak_bytes)
-        heap->committed_peak_bytes = heap->committed_bytes;
-}
-
 static gvm_status open_segment(gvm_heap *heap, gvmi_arena *arena, uint64_t bytes, bool lone,
                                uint64_t chunk_bytes, gvmi_segment **out)
 {
     gvmi_segment *segment;
     gvm_status status = heap->whole ? gvmi_heap_check_limit(heap, bytes) : GVM_OK;
 
+    /* Room first: what has memory is not given up again for want of it, which may wait for kernels. */
+    if (status == GVM_OK)
+        status = gvmi_arena_reserve_locked(arena, 1);
+    if (status == GVM_OK)
+        status = gvmi_heap_table_reserve_locked(heap);
     if (status == GVM_OK)
         status = take_shell(heap, lone, &segment);
     if (status != GVM_OK)
         return status;
     status = cut_chunks(heap, segment, bytes, chunk_bytes);
-    if (status != GVM_OK)
-        goto fail_keep;
+    if (status != GVM_OK) {
+        gvmi_segment_keep_locked(heap, segment);
+        return status;
+    }
     atomic_store_explicit(&segment->bytes, bytes, memory_order_relaxed);
     if (!lone)
         gvmi_buddy_init(segment->buddy, (uint32_t)(bytes >> GVMI_HEAP_UNIT_SHIFT),
                         segment->chunk_order);
-    /* First: a table that is made anew has what the arenas have. */
-    status = gvmi_heap_table_add_locked(heap, segment);
-    if (status != GVM_OK)
-        goto fail_close;
-    status = gvmi_arena_add_locked(arena, segment);
-    if (status != GVM_OK)
-        goto fail_remove;
+    gvmi_heap_table_add_locked(heap, segment);
+    gvmi_arena_add_locked(arena, segment);
     heap->segment_count++;
     heap->address_bytes += bytes;
-    if (heap->whole)
-        note_whole(heap, segment);
+    if (heap->whole) { /* it comes with its memory */
+        heap->commits++;
+        gvmi_chunk_come_locked(heap, segment, 0);
+    }
     *out = segment;
     return GVM_OK;
-
-fail_remove:
-    gvmi_heap_table_remove_locked(heap, segment);
-fail_close:
-    gvmi_backing_close(heap, segment);
-fail_keep:
-    keep_shell(heap, segment);
-    return status;
 }
 
-void gvmi_segment_close_locked(gvm_heap *heap, gvmi_segment *segment)
+void gvmi_segment_detach_locked(gvm_heap *heap, gvmi_segment *segment)
 {
-    GVM_ASSERT(segment->live == 0);
+    GVM_ASSERT(segment->live == 0 && segment->leaving_count == 0);
     gvmi_heap_table_remove_locked(heap, segment);
     remove_from_arena(segment);
-    gvmi_backing_close(heap, segment);
     heap->segment_count--;
     heap->address_bytes -= segment->bytes;
     heap->committed_bytes -= segment->committed_count * segment->chunk_bytes;
     heap->idle_bytes -= segment->idle_count * segment->chunk_bytes;
-    keep_shell(heap, segment);
+}
+
+/* One without memory, or of a heap in which nobody is. */
+static void close_segment_locked(gvm_heap *heap, gvmi_segment *segment)
+{
+    gvmi_segment_detach_locked(heap, segment);
+    gvmi_backing_close(heap, segment);
+    gvmi_segment_keep_locked(heap, segment);
+}
+
+void gvmi_arena_close_locked(gvmi_arena *arena)
+{
+    while (arena->count > 0) {
+        gvmi_segment *segment = arena->segments[arena->count - 1];
+
+        segment->live = 0; /* leaks go with the heap */
+        close_segment_locked(arena->heap, segment);
+    }
 }
 
 void gvmi_arena_close_empty_locked(gvmi_arena *arena, bool all)
@@ -240,7 +246,7 @@ void gvmi_arena_close_empty_locked(gvmi_arena *arena, bool all)
         gvmi_segment *segment = arena->segments[i];
 
         if (segment->live == 0 && segment->committed_count == 0 && (all || segment->lone))
-            gvmi_segment_close_locked(arena->heap, segment);
+            close_segment_locked(arena->heap, segment);
     }
 }
 
@@ -346,7 +352,7 @@ static gvm_status choose_lone(gvm_heap *heap, gvmi_arena *arena, uint64_t units,
     for (size_t i = 0; i < arena->count; i++) {
         gvmi_segment *segment = arena->segments[i];
 
-        if (segment->lone && segment->live == 0 && segment->bytes >= bytes &&
+        if (segment->lone && segment->live == 0 && segment->leaving_count == 0 && segment->bytes >= bytes &&
             segment->bytes - bytes <= bytes / LONE_WASTE) {
             out->segment = segment;
             return GVM_OK;
@@ -400,8 +406,8 @@ gvm_status gvmi_heap_take_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t uni
     if (status != GVM_OK)
         return status;
     status = take_at(heap, &at, units, out);
-    if (status != GVM_OK && at.fresh)
-        gvmi_segment_close_locked(heap, at.segment);
+    if (status != GVM_OK && at.fresh && at.segment->committed_count == 0)
+        close_segment_locked(heap, at.segment);
     return status;
 }
 
@@ -438,7 +444,8 @@ gvm_status gvmi_heap_refit_locked(gvm_heap *heap, gvmi_block *block, uint64_t un
 
     if (end_bytes > segment->bytes ||
         (!segment->lone && units > old &&
-         !gvmi_buddy_is_free(segment->buddy, unit + old, unit + (uint32_t)units)))
+         !gvmi_buddy_is_free(segment->buddy, unit + old, unit + (uint32_t)units)) ||
+        (segment->lone && units > old && segment->leaving_count > 0))
         return gvmi_fail(GVM_E_ADDRESS,
                          "the addresses behind the block are in use: allocate, copy and free");
     /* The new users first, so that no chunk is without one in between. */

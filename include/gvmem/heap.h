@@ -27,14 +27,20 @@
  *
  * Threads: any thread may call. Requests up to 1 MiB are mostly served by a shelf that belongs to
  * the thread: without a lock, a system call, or a cache line that others write. A thread that ends
- * gives its shelf back. Larger ones and the rest go through one lock for each heap, held across the
- * driver's calls. A child made by fork() cannot use its parent's heaps.
+ * gives its shelf back. Larger ones and the rest go through one lock for each heap, which is held while memory is
+ * committed, and never while it is given back, or while a stream or a kernel is waited for. A child made by fork()
+ * cannot use its parent's heaps.
  * Ownership: the caller owns a heap and ends it with gvm_heap_destroy(), and a block until it is
  * freed. A heap keeps its device alive.
  * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the heap is unknown,
  * destroyed or the parent process's, or the pointer is not the start of a live block of it: a second
  * free is told so, too), GVM_E_NOMEM (host memory), GVM_E_LOST (the context is broken), GVM_E_DRIVER
  * (the driver refused for a reason without a code of its own).
+ *
+ * Giving pinned or managed memory back to the system waits for all kernels that run (cuMemHostUnregister, cuMemFree;
+ * cuMemFree also on devices without virtual memory management). So heaps of these kinds do it only in
+ * gvm_heap_trim(), in a request that finds memory short, and at their end; until then they keep what they have,
+ * whatever reserve_bytes says. No call that frees waits for a kernel.
  *
  * Semantics: malloc(3), and for streams CUDA Driver API, "Stream Ordered Memory Allocator".
  */
@@ -148,8 +154,8 @@ GVM_API gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *o
  * GVM_E_LIMIT     the process has too many mappings
  * GVM_E_SYSTEM    the system has no random numbers for a segment's identity
  *
- * Nothing changes by a failure. May block on the driver (about 40 us a chunk of 2 MiB); waits for
- * streams only when memory is short. */
+ * Nothing changes by a failure, but that a heap of pinned memory may have committed some of what was missing. May
+ * block on the driver (about 40 us a chunk of 2 MiB); waits for streams only when memory is short. */
 GVM_API gvm_status gvm_heap_alloc(gvm_heap *heap, size_t size_bytes, void **out);
 GVM_API gvm_status gvm_heap_alloc_tagged(gvm_heap *heap, size_t size_bytes, const char *tag,
                                          void **out);
@@ -207,13 +213,15 @@ GVM_API gvm_status gvm_heap_locate(gvm_heap *heap, const void *ptr, gvm_buffer *
 
 /* Says that a stream is about to be destroyed, or that its memory may be used by others: waits for
  * its work, and what belongs to it belongs to nobody from then on. Other threads may allocate while it
- * waits. An unknown stream is a success. */
+ * waits. An unknown stream is a success.
+ *
+ * GVM_E_INVALID  the stream is being captured into a graph */
 GVM_API gvm_status gvm_heap_stream_end(gvm_heap *heap, gvm_stream stream);
 
 /* Gives memory that no live block uses back to the driver until at most keep_bytes of it are held:
  * shelves of all threads, the reserve. Waits for streams that freed blocks, as a request does when
- * memory is short; meanwhile other threads' requests that their shelves cannot serve wait, too, so the
- * work of these streams must not itself wait for a thread that allocates. */
+ * memory is short; other threads may allocate and free meanwhile. Memory of a stream that is being captured into a
+ * graph stays. */
 GVM_API gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes);
 
 /* Sets another limit; 0 is none. What is committed beyond it stays until it is free. */

@@ -294,6 +294,7 @@ static void managed_heaps_together_stay_within_free_memory(void **state)
     assert_int_equal(gvm_heap_alloc(other, part, &more), GVM_OK);
     fails_with(gvm_heap_alloc(heap, part, &ptr), GVM_E_NOSPACE, "managed");
     assert_int_equal(gvm_heap_free(other, more), GVM_OK);
+    assert_int_equal(gvm_heap_trim(other, 0), GVM_OK);
     ptr = alloc(part); /* what the other had is free again */
     gvm_heap_destroy(other);
     release(ptr);
@@ -390,13 +391,16 @@ static void host_memory_that_stays_pinned_is_used_again(void **state)
     gvmi_driver_install(&table);
     unregisters_left = 2;
     release(ptr);
+    assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
     gvmi_driver_install(real);
     check();
-    assert_int_equal(info().committed_bytes, info().idle_bytes);
+    assert_int_equal(info().committed_bytes, 3 * CHUNK);
+    assert_int_equal(info().idle_bytes, 3 * CHUNK);
     ptr = alloc(5 * CHUNK);
     memset(ptr, 1, 5 * CHUNK);
     check();
     release(ptr);
+    assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
     check();
     assert_int_equal(info().committed_bytes, 0);
 }
@@ -427,8 +431,10 @@ static void segments_that_come_and_go_are_known_once(void **state)
 
     (void)state;
     remake(&options);
-    for (int round = 0; round < 8; round++)
+    for (int round = 0; round < 8; round++) {
         come_and_go(round);
+        assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
+    }
     assert_int_equal(info().segments, 0);
 }
 
