@@ -43,6 +43,7 @@
     X(cuCtxSetCurrent, cuCtxSetCurrent, 4000, REQUIRED, (CUcontext ctx), (ctx)) \
     X(cuCtxGetCurrent, cuCtxGetCurrent, 4000, REQUIRED, (CUcontext *ctx), (ctx)) \
     X(cuCtxGetDevice, cuCtxGetDevice, 2000, REQUIRED, (CUdevice *dev), (dev)) \
+    X(cuCtxGetId, cuCtxGetId, 12000, OPTIONAL, (CUcontext ctx, unsigned long long *id), (ctx, id)) \
     X(cuCtxSynchronize, cuCtxSynchronize, 2000, REQUIRED, (void), ()) \
     X(cuCtxEnablePeerAccess, cuCtxEnablePeerAccess, 4000, OPTIONAL, (CUcontext peer, unsigned int flags), (peer, flags)) \
     X(cuCtxDisablePeerAccess, cuCtxDisablePeerAccess, 4000, OPTIONAL, (CUcontext peer), (peer)) \

@@ -248,8 +248,8 @@ gvm_status gvmi_backing_commit(gvm_heap *heap, gvmi_segment *segment, uint64_t f
     GVM_ASSERT(heap->kind != GVM_HEAP_HOST || end == first + 1);
     if (heap->kind == GVM_HEAP_HOST)
         return commit_host(heap, segment, first);
-    return gvm_buffer_commit(segment->buffer, first * segment->chunk_bytes,
-                             (end - first) * segment->chunk_bytes);
+    return gvmi_buffer_commit(segment->buffer, first * segment->chunk_bytes,
+                              (end - first) * segment->chunk_bytes);
 }
 
 gvm_status gvmi_backing_decommit(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end)

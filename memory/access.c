@@ -63,17 +63,19 @@ gvm_status gvm_buffer_seal(gvm_buffer *handle)
 {
     GVMI_UNCANCELLED;
     gvm_buffer *buffer;
+    gvmi_use use;
     gvm_status status = gvmi_buffer_hold(handle, &buffer);
 
     if (status != GVM_OK)
         return status;
-    gvmi_buffer_lock_quiet(buffer);
+    gvmi_use_begin_exclusive(buffer, 0, buffer->chunk_count, &use);
     if (buffer->imported)
         status = gvmi_fail(GVM_E_IMPORTED, "the buffer was imported: only its owner seals it");
     else
         status = check_vmm(buffer);
     if (status == GVM_OK)
         status = seal_locked(buffer);
+    gvmi_use_end_locked(&use);
     gvmi_unlock(&buffer->lock);
     gvmi_buffer_drop(buffer);
     return status;
@@ -155,16 +157,18 @@ gvm_status gvm_buffer_grant(gvm_buffer *handle, gvm_device *peer_handle, gvm_acc
     GVMI_UNCANCELLED;
     gvm_device *peer;
     gvm_buffer *buffer;
+    gvmi_use use;
     gvm_status status = gvmi_device_hold(peer_handle, &peer);
 
     if (status != GVM_OK)
         return status;
     status = gvmi_buffer_hold(handle, &buffer);
     if (status == GVM_OK) {
-        gvmi_buffer_lock_quiet(buffer);
+        gvmi_use_begin_exclusive(buffer, 0, buffer->chunk_count, &use);
         status = check_grant_locked(buffer, peer, access);
         if (status == GVM_OK)
             status = grant_locked(buffer, peer, access);
+        gvmi_use_end_locked(&use);
         gvmi_unlock(&buffer->lock);
         gvmi_buffer_drop(buffer);
     }

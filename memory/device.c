@@ -162,24 +162,43 @@ static gvm_status read_info(gvm_device *device)
 
 /* ---- opening and closing */
 
+/* In the device's context. */
+static gvm_status create_streams(gvm_device *device)
+{
+    CUresult result = gvmi_cu->cuStreamCreate(&device->stream, CU_STREAM_NON_BLOCKING);
+
+    if (result == CUDA_SUCCESS) {
+        result = gvmi_cu->cuStreamCreate(&device->words_stream, CU_STREAM_NON_BLOCKING);
+        if (result == CUDA_SUCCESS)
+            return GVM_OK;
+        gvmi_cu->cuStreamDestroy(device->stream);
+    }
+    return gvmi_driver_fail(result, "cuStreamCreate", "cannot make a stream on device %d",
+                            device->info.ordinal);
+}
+
 static gvm_status start_context(gvm_device *device)
 {
     CUresult result = gvmi_cu->cuDevicePrimaryCtxRetain(&device->context, device->cu);
-    gvm_status status;
+    unsigned long long id = 0;
+    gvm_status status = GVM_OK;
 
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuDevicePrimaryCtxRetain",
                                 "cannot make a context on device %d", device->info.ordinal);
-    status = gvmi_device_enter(device);
-    if (status == GVM_OK) {
-        result = gvmi_cu->cuStreamCreate(&device->stream, CU_STREAM_NON_BLOCKING);
-        gvmi_device_leave();
-        if (result == CUDA_SUCCESS)
-            return GVM_OK;
-        status = gvmi_driver_fail(result, "cuStreamCreate", "cannot make a stream on device %d",
+    result = gvmi_cu->cuCtxGetId(device->context, &id);
+    if (result != CUDA_SUCCESS && result != CUDA_ERROR_NOT_SUPPORTED)
+        status = gvmi_driver_fail(result, "cuCtxGetId", "cannot identify the context of device %d",
                                   device->info.ordinal);
+    device->context_id = id;
+    if (status == GVM_OK)
+        status = gvmi_device_enter(device);
+    if (status == GVM_OK) {
+        status = create_streams(device);
+        gvmi_device_leave();
     }
-    gvmi_cu->cuDevicePrimaryCtxRelease(device->cu);
+    if (status != GVM_OK)
+        gvmi_cu->cuDevicePrimaryCtxRelease(device->cu);
     return status;
 }
 
@@ -196,8 +215,10 @@ static void stop_context(gvm_device *device)
 {
     bool entered;
 
-    if (gvmi_device_enter_to_free(device, &entered))
+    if (gvmi_device_enter_to_free(device, &entered)) {
         gvmi_cu->cuStreamDestroy(device->stream);
+        gvmi_cu->cuStreamDestroy(device->words_stream);
+    }
     if (entered)
         gvmi_device_leave();
     gvmi_cu->cuDevicePrimaryCtxRelease(device->cu);
@@ -220,7 +241,7 @@ static gvm_status device_create(int32_t ordinal, gvm_device **out)
     status = read_info(device);
     if (status != GVM_OK)
         goto fail_free;
-    status = gvmi_chunk_cache_create(&device->cache);
+    status = gvmi_chunk_cache_create(device, &device->cache);
     if (status != GVM_OK)
         goto fail_free;
     status = start_context(device);
@@ -279,7 +300,6 @@ static void release_locked(gvm_device *device)
         return;
     if (alive[device->info.ordinal] == device)
         alive[device->info.ordinal] = NULL;
-    (void)gvmi_device_was_reset(device); /* then nothing is freed by its address, which may be another's now */
     unload_rooms(device);
     gvmi_chunk_cache_destroy(device->cache);
     stop_context(device);
@@ -366,11 +386,6 @@ static CUresult push(const gvm_device *device)
     return result;
 }
 
-static bool is_lost(const gvm_device *device)
-{
-    return __atomic_load_n(&device->lost, __ATOMIC_ACQUIRE);
-}
-
 gvm_status gvmi_device_fail_reset(const gvm_device *device)
 {
     return gvmi_fail(GVM_E_LOST,
@@ -379,28 +394,22 @@ gvm_status gvmi_device_fail_reset(const gvm_device *device)
                      device->info.ordinal);
 }
 
-bool gvmi_device_was_reset(gvm_device *device)
+/* A stream of the context must not be asked: where the context was reset, the driver may crash on its handle. */
+bool gvmi_device_was_reset(const gvm_device *device)
 {
-    CUresult result;
+    unsigned long long id = device->context_id;
 
-    if (is_lost(device))
-        return true;
-    result = push(device);
-    if (result == CUDA_SUCCESS) {
-        result = gvmi_cu->cuStreamQuery(device->stream);
-        gvmi_device_leave();
-    }
-    if (result != CUDA_ERROR_CONTEXT_IS_DESTROYED && result != CUDA_ERROR_INVALID_HANDLE)
+    if (id == 0)
         return false;
-    __atomic_store_n(&device->lost, true, __ATOMIC_RELEASE);
-    return true;
+    return gvmi_cu->cuCtxGetId(device->context, &id) == CUDA_ERROR_CONTEXT_IS_DESTROYED ||
+           id != device->context_id;
 }
 
 gvm_status gvmi_device_enter(const gvm_device *device)
 {
     CUresult result;
 
-    if (is_lost(device))
+    if (gvmi_device_was_reset(device))
         return gvmi_device_fail_reset(device);
     result = push(device);
     if (result != CUDA_SUCCESS)
@@ -414,7 +423,7 @@ bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered)
     CUresult result;
 
     *entered = false;
-    if (is_lost(device))
+    if (gvmi_device_was_reset(device))
         return false;
     result = push(device);
     *entered = result == CUDA_SUCCESS;
@@ -427,6 +436,18 @@ void gvmi_device_leave(void)
 
     gvmi_capture_restore();
     gvmi_cu->cuCtxPopCurrent(&context);
+}
+
+uint64_t gvmi_device_free_bytes(const gvm_device *device)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+
+    if (gvmi_device_enter(device) != GVM_OK)
+        return 0;
+    if (gvmi_cu->cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+        free_bytes = 0;
+    gvmi_device_leave();
+    return free_bytes;
 }
 
 CUresult gvmi_device_alloc(const gvm_device *device, CUdeviceptr *out, size_t bytes)

@@ -20,6 +20,7 @@ typedef struct thread_state {
 } thread_state;
 
 static soft_context contexts[SOFT_DEVICES_MAX];
+static uint64_t last_id; /* under the lock */
 static soft_stream legacies[SOFT_DEVICES_MAX];
 static pthread_cond_t closed = PTHREAD_COND_INITIALIZER; /* some context is CLOSING no more */
 
@@ -260,6 +261,8 @@ CUresult cuDevicePrimaryCtxRetain(CUcontext *ctx, CUdevice dev)
             result = CUDA_ERROR_OUT_OF_MEMORY;
     }
     if (result == CUDA_SUCCESS) {
+        if (context->state != SOFT_CONTEXT_ACTIVE)
+            context->id = ++last_id;
         context->state = SOFT_CONTEXT_ACTIVE;
         context->retained++;
         *ctx = context->handle;
@@ -423,6 +426,25 @@ CUresult cuCtxGetDevice(CUdevice *dev)
     result = soft_context_current_locked(&context);
     if (result == CUDA_SUCCESS)
         *dev = context->device;
+    soft_unlock();
+    return result;
+}
+
+CUresult cuCtxGetId(CUcontext ctx, unsigned long long *id)
+{
+    soft_context *context;
+    CUresult result = soft_enter();
+
+    if (result != CUDA_SUCCESS)
+        return result;
+    if (!id)
+        return CUDA_ERROR_INVALID_VALUE;
+    soft_lock();
+    result = ctx ? find_locked(ctx, &context) : soft_context_current_locked(&context);
+    if (result == CUDA_SUCCESS && context->state != SOFT_CONTEXT_ACTIVE)
+        result = CUDA_ERROR_CONTEXT_IS_DESTROYED;
+    if (result == CUDA_SUCCESS)
+        *id = context->id;
     soft_unlock();
     return result;
 }

@@ -176,6 +176,7 @@ struct soft_context {
     enum { SOFT_CONTEXT_IDLE, SOFT_CONTEXT_ACTIVE, SOFT_CONTEXT_CLOSING } state;
     _Atomic(void *) handle; /* NULL while not retained */
     unsigned retained;
+    uint64_t id;       /* of this life of it: another one after a reset */
     atomic_uint peers; /* bit i: may use what the context of device i allocates */
     _Atomic(CUresult) error;
     uint64_t serial; /* of the newest operation */

@@ -29,7 +29,7 @@
     X(context_of_no_device_refused, BARE) \
     X(context_last_release_frees_its_memory, BARE) \
     X(context_reset_frees_its_memory_and_wants_a_retain, BARE) \
-    X(context_reset_ends_its_streams, BARE) \
+    X(context_reset_gives_it_another_number, BARE) \
     X(context_reset_leaves_virtual_memory, BARE | VMM) \
     X(context_retained_is_not_current, BARE) \
     X(context_calls_without_one_refused, BARE) \

@@ -1,6 +1,8 @@
 /* memory/device.c: a program that resets the device's primary context, as cudaDeviceReset() does. */
 #include "tests/unit/unit.h"
 
+#include <fcntl.h>
+
 #include <gvmem/gvmem.h>
 
 #include "base/registry.h"
@@ -108,11 +110,51 @@ static void device_closed_after_a_reset_frees_nothing_of_the_programs(void **sta
     assert_child_succeeds(be_reset_and_closed, NULL);
 }
 
+/* Everything that the trace has said since the last look. */
+static const char *traced(int fd)
+{
+    static char text[64 * 1024];
+    const ssize_t bytes = read(fd, text, sizeof text - 1);
+
+    text[bytes > 0 ? bytes : 0] = '\0';
+    return text;
+}
+
+/* A driver may crash on the handle of a stream that went with its context. */
+static int be_reset_and_traced(void *arg)
+{
+    char path[64], text[8];
+    int fd;
+
+    (void)arg;
+    snprintf(path, sizeof path, "/tmp/gvmem-test-reset-%d", (int)getpid());
+    setenv("GVMEM_TRACE", path, 1);
+    CHILD_EXPECT(start());
+    fd = open(path, O_RDONLY | O_CLOEXEC);
+    CHILD_EXPECT(fd >= 0 && unlink(path) == 0);
+    CHILD_EXPECT(strstr(traced(fd), "cuStreamSynchronize(") != NULL);
+    CHILD_EXPECT(reset());
+    CHILD_EXPECT(gvm_buffer_copy_out(text, buffer, 0, 8) == GVM_E_LOST);
+    CHILD_EXPECT(gvm_device_synchronize(device) == GVM_E_LOST);
+    gvm_buffer_destroy(buffer);
+    gvm_device_close(device);
+    CHILD_EXPECT(strstr(traced(fd), "cuStream") == NULL);
+    close(fd);
+    return 0;
+}
+
+static void device_after_a_reset_gives_no_stream_to_the_driver(void **state)
+{
+    (void)state;
+    assert_child_succeeds(be_reset_and_traced, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(device_after_a_reset_is_lost_and_opens_anew),
         cmocka_unit_test(device_closed_after_a_reset_frees_nothing_of_the_programs),
+        cmocka_unit_test(device_after_a_reset_gives_no_stream_to_the_driver),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -13,8 +13,13 @@ static void *on_it;   /* a block that was freed on it */
 
 static bool start_child(const gvm_heap_options *options)
 {
+    void *state;
+
     alarm(20);
-    return gvm_device_open(0, &device) == GVM_OK && gvm_heap_create(device, options, &heap) == GVM_OK;
+    if (begin(&state) != 0)
+        return false;
+    remake(options);
+    return true;
 }
 
 static void end_child(void)
@@ -79,8 +84,6 @@ static int call_stream_end(void)
 
 static atomic_bool waiting; /* the call has let the lock go at least once */
 
-static const gvmi_driver *real;
-
 static CUresult query_and_tell(CUevent event)
 {
     const CUresult result = real->cuEventQuery(event);
@@ -108,7 +111,6 @@ static void *use_the_heap_then_let_go(void *arg)
 static int wait_beside_others(void *arg)
 {
     const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 100 * GVMI_MIB};
-    gvmi_driver table;
     pthread_t thread;
     void *foreign, *good;
 
@@ -119,14 +121,11 @@ static int wait_beside_others(void *arg)
     hold_stream(busy);
     CHILD_EXPECT(gvm_heap_free_async(heap, on_it, busy) == GVM_OK);
     CHILD_EXPECT(gvm_heap_free_async(heap, foreign, busy) == GVM_OK);
-    real = gvmi_cu;
-    table = *real;
     table.cuEventQuery = query_and_tell;
-    gvmi_driver_install(&table);
     CHILD_EXPECT(pthread_create(&thread, NULL, use_the_heap_then_let_go, NULL) == 0);
     CHILD_EXPECT((*(int (**)(void))arg)());
     CHILD_EXPECT(pthread_join(thread, &good) == 0 && good == heap);
-    gvmi_driver_install(real);
+    table = *real;
     CHILD_EXPECT(gvm_heap_check(heap) == GVM_OK);
     end_child();
     return 0;
@@ -168,7 +167,6 @@ static CUresult unmap_beside_others(CUdeviceptr address, size_t bytes)
 
 static int give_back_beside_others(void *arg)
 {
-    gvmi_driver table;
     void *small, *ptr;
 
     (void)arg;
@@ -176,12 +174,9 @@ static int give_back_beside_others(void *arg)
     CHILD_EXPECT(gvm_heap_alloc(heap, UNIT, &small) == GVM_OK);
     CHILD_EXPECT(gvm_heap_alloc(heap, 30 * GVMI_MIB, &ptr) == GVM_OK);
     CHILD_EXPECT(gvm_heap_free(heap, ptr) == GVM_OK);
-    real = gvmi_cu;
-    table = *real;
     table.cuMemUnmap = unmap_beside_others;
-    gvmi_driver_install(&table);
     CHILD_EXPECT(gvm_heap_trim(heap, 0) == GVM_OK);
-    gvmi_driver_install(real);
+    table = *real;
     CHILD_EXPECT(gvm_heap_check(heap) == GVM_OK);
     gvm_heap_destroy(heap);
     gvm_device_close(device);
@@ -217,18 +212,14 @@ static CUresult count_records(CUevent event, CUstream stream)
 static int release_while_captured(void *arg)
 {
     const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 1};
-    gvmi_driver table;
     void *ptr;
 
     (void)arg;
     CHILD_EXPECT(start_child(&options));
     busy = make_stream();
     CHILD_EXPECT(gvm_heap_alloc_async(heap, 30 * GVMI_MIB, NULL, busy, &ptr) == GVM_OK);
-    real = gvmi_cu;
-    table = *real;
     table.cuStreamGetCaptureInfo = tell_capture;
     table.cuEventRecord = count_records;
-    gvmi_driver_install(&table);
     capturing = CU_STREAM_CAPTURE_STATUS_ACTIVE;
     CHILD_EXPECT(gvm_heap_free_async(heap, ptr, busy) == GVM_OK);
     CHILD_EXPECT(gvm_heap_trim(heap, 0) == GVM_OK);
@@ -238,7 +229,7 @@ static int release_while_captured(void *arg)
     capturing = CU_STREAM_CAPTURE_STATUS_NONE;
     CHILD_EXPECT(gvm_heap_trim(heap, 0) == GVM_OK);
     CHILD_EXPECT(info().committed_bytes == 0);
-    gvmi_driver_install(real);
+    table = *real;
     end_child();
     return 0;
 }
