@@ -252,13 +252,14 @@ gvm_status gvmi_backing_commit(gvm_heap *heap, gvmi_segment *segment, uint64_t f
                               (end - first) * segment->chunk_bytes);
 }
 
-gvm_status gvmi_backing_decommit(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end)
+gvm_status gvmi_backing_decommit(gvm_heap *heap, gvmi_segment *segment, uint64_t first,
+                                 uint64_t end, gvmi_release how, bool may_wait)
 {
     GVM_ASSERT(heap->kind != GVM_HEAP_HOST || end == first + 1);
     if (heap->kind == GVM_HEAP_HOST)
         return decommit_host(heap, segment, first);
-    return gvm_buffer_decommit(segment->buffer, first * segment->chunk_bytes,
-                               (end - first) * segment->chunk_bytes);
+    return gvmi_buffer_decommit(segment->buffer, first * segment->chunk_bytes,
+                                (end - first) * segment->chunk_bytes, how, may_wait);
 }
 
 void gvmi_backing_close(gvm_heap *heap, gvmi_segment *segment)

@@ -128,7 +128,8 @@ static gvm_status check_blocks(const gvmi_segment *segment, uint64_t *marks, uin
         if (!segment->chunks[i].leaving)
             continue;
         if (!mark(marks, i * segment->chunk_units, (i + 1) * segment->chunk_units))
-            return broken("H1, units of a chunk that leaves", segment->base + i * segment->chunk_bytes, 1, 0);
+            return broken("H1, units of a chunk that leaves",
+                          segment->base + i * segment->chunk_bytes, 1, 0);
         covered += segment->chunk_units;
     }
     if (!gvmi_buddy_check(segment->buddy, marks, &free_units))
@@ -225,9 +226,11 @@ static gvm_status check_sums(const gvm_heap *heap, const sums *all, uint64_t she
     /* Whole segments that leave are in no arena. */
     if (heap->whole ? all->leaving_bytes != 0 : heap->leaving_bytes != all->leaving_bytes)
         return broken("H5, bytes that leave", 0, heap->leaving_bytes, all->leaving_bytes);
-    if (!all->may_exceed && !heap->slow_release && !heap->stuck && heap->leaving_bytes == 0 &&
-        heap->idle_bytes > gvmi_heap_reserve(heap))
-        return broken("H4, idle bytes", 0, heap->idle_bytes, gvmi_heap_reserve(heap));
+    if (heap->reserve_bytes != 0 && !heap->keeps && !all->may_exceed && !heap->slow_release &&
+        !heap->stuck && heap->leaving_bytes == 0 && heap->idle_bytes > heap->reserve_bytes)
+        return broken("H4, idle bytes", 0, heap->idle_bytes, heap->reserve_bytes);
+    if (heap->idle_low_bytes > heap->idle_bytes)
+        return broken("H4, least idle bytes of the window", 0, heap->idle_low_bytes, heap->idle_bytes);
     return GVM_OK;
 }
 

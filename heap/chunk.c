@@ -22,6 +22,8 @@ static void set_idle(gvm_heap *heap, gvmi_segment *segment, uint64_t index, bool
     } else {
         segment->idle_count--;
         heap->idle_bytes -= segment->chunk_bytes;
+        if (heap->idle_bytes < heap->idle_low_bytes)
+            heap->idle_low_bytes = heap->idle_bytes;
     }
 }
 
@@ -55,7 +57,8 @@ void gvmi_chunk_come_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t inde
 static void free_units(gvmi_segment *segment, uint64_t first, uint64_t end, bool free)
 {
     if (!segment->lone)
-        (free ? gvmi_buddy_free : gvmi_buddy_take)(segment->buddy, (uint32_t)first * segment->chunk_units,
+        (free ? gvmi_buddy_free : gvmi_buddy_take)(segment->buddy,
+                                                   (uint32_t)first * segment->chunk_units,
                                                    (uint32_t)end * segment->chunk_units);
 }
 
@@ -129,7 +132,8 @@ static gvm_status commit_run(gvm_heap *heap, gvmi_segment *segment, uint64_t fir
 }
 
 /* Nobody has used what became idle since a tick, so it can go at once; unless that would wait for kernels. */
-static void undo_commits(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end, uint64_t tick)
+static void undo_commits(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end,
+                         uint64_t tick)
 {
     const gvm_error error = gvmi_error_save();
 
@@ -138,7 +142,7 @@ static void undo_commits(gvm_heap *heap, gvmi_segment *segment, uint64_t first, 
             segment->chunks[i].idle_since <= tick)
             continue;
         gvmi_chunks_part_locked(heap, segment, i, i + 1);
-        if (gvmi_backing_decommit(heap, segment, i, i + 1) == GVM_OK) {
+        if (gvmi_backing_decommit(heap, segment, i, i + 1, GVMI_RELEASE_KEEP, true) == GVM_OK) {
             gvmi_chunks_gone_locked(heap, segment, i, i + 1);
         } else {
             gvmi_chunks_stay_locked(heap, segment, i, i + 1);
@@ -148,7 +152,21 @@ static void undo_commits(gvm_heap *heap, gvmi_segment *segment, uint64_t first, 
     gvmi_error_restore(&error);
 }
 
-static gvm_status commit_missing(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end)
+/* So that a new peak of memory is one of blocks, too, idle memory beyond the reserve goes first. */
+static bool wants_purge(const gvm_heap *heap, uint64_t missing_bytes, gvmi_request *request)
+{
+    const uint64_t reserve = gvmi_heap_reserve(heap);
+
+    if (request == NULL || !request->may_purge || heap->idle_bytes <= reserve ||
+        heap->committed_bytes + missing_bytes <= heap->committed_peak_bytes)
+        return false;
+    request->purge_bytes = heap->idle_bytes - reserve < missing_bytes ? heap->idle_bytes - reserve
+                                                                      : missing_bytes;
+    return true;
+}
+
+static gvm_status commit_missing(gvm_heap *heap, gvmi_segment *segment, uint64_t first,
+                                 uint64_t end, gvmi_request *request)
 {
     const uint64_t tick = heap->clock;
     uint64_t missing = 0, i;
@@ -158,6 +176,8 @@ static gvm_status commit_missing(gvm_heap *heap, gvmi_segment *segment, uint64_t
         missing += !segment->chunks[i].committed;
     if (missing == 0)
         return GVM_OK;
+    if (wants_purge(heap, missing * segment->chunk_bytes, request))
+        return GVM_E_NOSPACE;
     status = gvmi_heap_check_limit(heap, missing * segment->chunk_bytes);
     if (status != GVM_OK)
         return status;
@@ -174,10 +194,11 @@ static gvm_status commit_missing(gvm_heap *heap, gvmi_segment *segment, uint64_t
     return status;
 }
 
-gvm_status gvmi_chunks_use_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end)
+gvm_status gvmi_chunks_use_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first,
+                                  uint64_t end, gvmi_request *request)
 {
     const uint64_t from = first / segment->chunk_units, to = (end - 1) / segment->chunk_units + 1;
-    gvm_status status = commit_missing(heap, segment, from, to);
+    gvm_status status = commit_missing(heap, segment, from, to, request);
 
     if (status != GVM_OK)
         return status;

@@ -87,10 +87,11 @@ static gvm_status read_options(const gvm_heap_options *options, gvm_heap *heap)
             "the options' struct_size is wrong, or they ask for what this version does not know");
     if ((int)full.kind < GVM_HEAP_DEVICE || full.kind > GVM_HEAP_MANAGED)
         return gvmi_fail(GVM_E_INVALID, "unknown kind of heap %d", (int)full.kind);
-    if ((full.flags & ~(uint32_t)GVM_HEAP_UNSHARED) != 0)
+    if ((full.flags & ~(uint32_t)(GVM_HEAP_UNSHARED | GVM_HEAP_KEEP)) != 0)
         return gvmi_fail(GVM_E_INVALID, "unknown heap flags %#x", (unsigned)full.flags);
     heap->kind = full.kind;
     heap->unshared = (full.flags & GVM_HEAP_UNSHARED) != 0;
+    heap->keeps = (full.flags & GVM_HEAP_KEEP) != 0;
     heap->limit_bytes = full.limit_bytes;
     heap->reserve_bytes = full.reserve_bytes;
     heap->shelf_bytes = full.shelf_bytes != 0 ? full.shelf_bytes : SHELF_BYTES_DEFAULT;
@@ -133,6 +134,9 @@ gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *options, 
     status = gvmi_registry_add(GVMI_KIND_HEAP, gvmi_key(heap), heap);
     if (status != GVM_OK)
         goto fail_destroy_table;
+    heap->holds = heap->kind != GVM_HEAP_HOST && !heap->keeps;
+    if (heap->holds)
+        gvmi_idle_join(heap->device, &heap->idle, &gvmi_heap_idle_calls);
     *out = heap;
     return GVM_OK;
 
@@ -172,6 +176,8 @@ void gvm_heap_destroy(gvm_heap *handle)
     if (gvmi_registry_remove(GVMI_KIND_HEAP, gvmi_key(handle), &object) != GVM_OK)
         return; /* another thread has ended it */
     error = gvmi_error_save();
+    if (heap->holds)
+        gvmi_idle_leave(&heap->idle);
     wait_for_streams(heap);
     gvmi_lock(&heap->lock); /* nobody else is in the heap but threads that end, which wait for their claim */
     gvmi_shelves_claim_locked(heap);
@@ -222,13 +228,14 @@ gvm_status gvm_heap_trim(gvm_heap *handle, uint64_t keep_bytes)
     gvmi_heap_empty_shelves_locked(heap);
     gvmi_heap_await_streams(heap);
     if (heap->idle_bytes > keep_bytes)
-        (void)gvmi_heap_release(heap, heap->idle_bytes - keep_bytes);
+        (void)gvmi_heap_release(heap, heap->idle_bytes - keep_bytes, GVMI_RELEASE_NOW, true);
     gvmi_heap_settle(heap); /* what shelves gave back may be beyond it */
     gvmi_heap_await_leaving(heap);
     gvmi_arena_close_empty_locked(&heap->plain, true);
     for (gvmi_arena *arena = heap->arenas; arena != NULL; arena = arena->next)
         gvmi_arena_close_empty_locked(arena, true);
     gvmi_unlock(&heap->lock);
+    gvmi_chunk_owner_end(heap->device, heap->owner); /* what went to the cache before, too */
     gvmi_heap_drop(heap);
     return GVM_OK;
 }

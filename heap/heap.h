@@ -59,6 +59,7 @@
 #include "base/registry.h"
 #include "base/size.h"
 #include "memory/buffer.h"
+#include "memory/idle.h"
 
 #define GVMI_HEAP_UNIT_SHIFT 14
 #define GVMI_HEAP_SEGMENT_BYTES GVMI_GIB
@@ -233,6 +234,7 @@ typedef struct gvmi_heap_wait {
 typedef struct gvmi_shelf {
     alignas(GVMI_HEAP_LINE) atomic_uint claimed;
     bool orphan; /* the thread is no more; the heap frees it */
+    bool asleep; /* empty, and its limit 0, so that the thread's next free takes the lock */
     atomic_bool dead; /* the heap or its arena is no more; the thread frees it. Set last, claimed for good */
     const gvm_heap *handle;
     uint64_t key;
@@ -240,7 +242,9 @@ typedef struct gvmi_shelf {
     gvmi_arena *arena;
     struct gvmi_shelf *mine; /* the thread's next */
     uint64_t bytes, limit_bytes;
-    int64_t requested; /* not yet told to the heap */
+    int64_t requested;   /* not yet told to the heap */
+    uint64_t seen_bytes; /* these at the last look at whether it is used */
+    int64_t seen_requested;
     gvmi_block *bins[GVMI_HEAP_SHELF_UNITS + 1];
     uint16_t counts[GVMI_HEAP_SHELF_UNITS + 1];
     struct gvmi_shelf *next, **link; /* the heap's; under its lock */
@@ -252,9 +256,10 @@ struct gvm_heap {
     gvm_device *device;
     gvm_heap_kind kind;
     bool unshared;
-    uint64_t owner; /* of what its chunks hold (memory/device.h), in all segments */
-    bool whole;     /* a segment is one chunk, which comes and goes with it */
+    uint64_t owner;    /* of what its chunks hold (memory/device.h), in all segments */
+    bool whole;        /* a segment is one chunk, which comes and goes with it */
     bool slow_release; /* memory goes back by calls that wait for all kernels that run */
+    bool keeps;        /* nothing goes back but by gvm_heap_trim() */
     uint64_t segment_bytes, limit_bytes, reserve_bytes, shelf_bytes;
     gvm_heap_exhausted exhausted;
     void *exhausted_arg;
@@ -269,8 +274,15 @@ struct gvm_heap {
     _Atomic int64_t requested_bytes; /* without what shelves have not told */
     _Atomic uint64_t requested_peak_bytes;
     uint64_t committed_bytes, committed_peak_bytes, idle_bytes, address_bytes;
+    gvmi_idle idle; /* unless it keeps, or has no memory of the device */
+    bool holds;     /* idle has joined */
+    /* Of the window that goes on: what had been asked for when it began, and the least of idle_bytes since. surplus:
+     * of the last window that least, as far as it is not yet given back. */
+    uint64_t asked_bytes, window_asked_bytes, idle_low_bytes, surplus_bytes;
+    uint64_t tick_asked_bytes; /* asked_bytes at the last tick */
+    int64_t tick_ns;           /* when the next is; 0: none is set */
     uint64_t leaving_bytes;
-    pthread_cond_t left; /* leaving_bytes has become 0 */
+    pthread_cond_t left;                /* leaving_bytes has become 0 */
     uint64_t held_units, pending_units; /* of blocks that are not NONE, and of PENDING ones */
     uint64_t order_blocks[GVMI_HEAP_ORDERS], order_pending[GVMI_HEAP_ORDERS];
     uint64_t commits, decommits, times_exhausted;
@@ -347,23 +359,34 @@ gvm_status gvmi_backing_probe(gvm_heap *heap);
 
 /* Reserves addresses for a segment of bytes (whole heaps: with memory) and sets base and buffer.
  * Then puts memory behind chunks that have none, and takes it away, both all or nothing and of host memory one
- * chunk at a time; and the reverse of open, which takes what memory is left. Where the heap has slow_release,
+ * chunk at a time (may_wait: for other calls on the segment's buffer, else GVM_E_TIMEOUT); and the reverse of
+ * open, which takes what memory is left. Where the heap has slow_release,
  * decommit and close wait for kernels: not under the heap's lock.
  *
  * GVM_E_NOSPACE (host: GVM_E_NOMEM), GVM_E_ADDRESS, GVM_E_LIMIT, GVM_E_SYSTEM, GVM_E_NOTSUP */
 gvm_status gvmi_backing_open(gvm_heap *heap, gvmi_segment *segment, uint64_t bytes);
 gvm_status gvmi_backing_commit(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
-gvm_status gvmi_backing_decommit(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
+gvm_status gvmi_backing_decommit(gvm_heap *heap, gvmi_segment *segment, uint64_t first,
+                                 uint64_t end, gvmi_release how, bool may_wait);
 void gvmi_backing_close(gvm_heap *heap, gvmi_segment *segment);
 /* For the error text; 0 if nobody knows. */
 uint64_t gvmi_backing_free_bytes(const gvm_heap *heap);
 
 /* ---- chunk.c */
 
+/* What a request wants, and may. */
+typedef struct gvmi_request {
+    uint64_t units;
+    bool may_purge; /* it fails where idle memory is to be given back first */
+    bool smaller;   /* chunks are tried that are smaller than usual */
+    uint64_t purge_bytes; /* out: to be given back first; the status is GVM_E_NOSPACE then, without an error */
+} gvmi_request;
+
 /* Counts one more user in and out of the chunks under the units [first, end). In: commits those
  * that have no memory, all or nothing, but that idle ones may be left where giving back waits for kernels.
  * GVM_E_NOSPACE also for the heap's limit. */
-gvm_status gvmi_chunks_use_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
+gvm_status gvmi_chunks_use_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first,
+                                  uint64_t end, gvmi_request *request);
 void gvmi_chunks_leave_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
 
 /* May so much more be committed? GVM_E_NOSPACE */
@@ -382,15 +405,23 @@ void gvmi_chunks_stay_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t fir
 /* ---- release.c: all are called with the heap's lock, and let it go around the driver's calls; what was found under
  * it before may be gone. They keep the thread's error. */
 
-/* Gives idle chunks back, about so many bytes, highest address first, as far as their streams have passed them.
- * Returns the bytes given back. */
-uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes);
+/* Gives idle chunks back, about so many bytes, highest address first, as far as their streams have passed them. Their
+ * handles go as told; may_wait: for other calls on the buffers that they are of. Returns the bytes given back. */
+uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes, gvmi_release how, bool may_wait);
 uint64_t gvmi_heap_reserve(const gvm_heap *heap);
 /* Waits until the driver has what other threads are giving it. */
 void gvmi_heap_await_leaving(gvm_heap *heap);
-/* At the end of every call that frees, or that finds blocks which have waited: gives back what is beyond the
- * reserve. */
+/* At the end of every call that allocates, and of every one that frees, or finds blocks which have waited: ends a
+ * window; gives back what is beyond the reserve, or has the library's thread do that. */
+void gvmi_heap_settle_asked(gvm_heap *heap);
 void gvmi_heap_settle(gvm_heap *heap);
+
+/* As a holder of idle memory. */
+extern const gvmi_idle_calls gvmi_heap_idle_calls;
+
+/* For tests: what goes back then depends on the calls alone. Calls give back themselves what is due, and the library's
+ * thread nothing. Set while there is no heap. */
+extern bool gvmi_heap_threadless;
 /* Empties the shelves of all threads. */
 void gvmi_heap_empty_shelves_locked(gvm_heap *heap);
 
@@ -398,7 +429,8 @@ void gvmi_heap_empty_shelves_locked(gvm_heap *heap);
 
 /* Takes a block of so many units out of an arena, its state NONE, its memory committed; and gives
  * one back, whose state is set to NONE. */
-gvm_status gvmi_heap_take_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t units, gvmi_block **out);
+gvm_status gvmi_heap_take_locked(gvm_heap *heap, gvmi_arena *arena, gvmi_request *request,
+                                 gvmi_block **out);
 /* The same where it costs nothing: in a chunk that has users; NULL if there is no room there. */
 gvmi_block *gvmi_heap_take_cheap_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t units);
 void gvmi_heap_give_locked(gvm_heap *heap, gvmi_block *block);
@@ -439,6 +471,13 @@ gvmi_shelf *gvmi_shelf_seek(const gvm_heap *handle, uint64_t key);
 
 /* The same for an arena, made if there is none; NULL if there can be none. */
 gvmi_shelf *gvmi_shelf_own_locked(gvm_heap *heap, gvmi_arena *arena);
+
+/* Claimed: one that is asleep is used again. */
+static inline void gvmi_shelf_awake(gvmi_shelf *shelf)
+{
+    shelf->asleep = false;
+    shelf->limit_bytes = shelf->heap->shelf_bytes;
+}
 
 /* Waits for a claim; and for all of them. */
 void gvmi_shelf_claim_locked(gvmi_shelf *shelf);

@@ -1,21 +1,36 @@
 /* What is given back of the chunks that nobody uses.
  *
- * The driver takes 24 us a chunk and more for it, and where memory is pinned or managed waits for all kernels that
- * run. So the chunks are first taken out of use, a few at a time (they are LEAVING), and the driver is called
+ * How: the driver takes 24 us a chunk and more for it, and where memory is pinned or managed waits for all kernels
+ * that run. So the chunks are first taken out of use, a few at a time (they are LEAVING), and the driver is called
  * without the heap's lock.
+ *
+ * When: with a reserve that the program has set, as soon as there is more. Else what was idle all through a window goes,
+ * in the library's thread. A window ends when requests have asked for twice what is committed, or at a tick
+ * of the clock when little was asked for since the last. Before memory reaches a new peak what is idle goes, too
+ * (chunk.c). On shortage all of it goes, of every heap (memory/idle.h).
  */
+#include <stddef.h>
+
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "heap/heap.h"
 
 #define RUNS_MAX 16 /* that leave at once */
 #define RESERVE_BYTES_LEAST (64 * GVMI_MIB)
-#define RESERVE_SHARE 16 /* of what is committed */
+#define RESERVE_SHARE 32   /* of what is committed */
+#define WINDOW_PERCENT 200 /* asked for, of what is committed */
+#define TICK_NS (1000 * GVMI_NS_PER_MS)
+#define BUSY_NS (10 * GVMI_NS_PER_MS)
+#define STEP_BYTES \
+    (64 * GVMI_MIB) /* that the library's thread gives back in one go: under a millisecond */
+
+bool gvmi_heap_threadless;
 
 /* Chunks that leave. detached: with all of their segment. */
 typedef struct run {
     gvmi_segment *segment;
-    uint64_t first, end;
+    uint64_t first, end, bytes;
     bool detached, gone;
 } run;
 
@@ -23,6 +38,8 @@ typedef struct run_list {
     run runs[RUNS_MAX];
     size_t count;
     uint64_t wanted_bytes, bytes; /* wanted: in all */
+    gvmi_release how;
+    bool may_wait;
 } run_list;
 
 static bool is_full(const run_list *list)
@@ -72,12 +89,16 @@ static void choose_in_segment_locked(gvm_heap *heap, const gvmi_arena *arena, gv
         while (heap->kind != GVM_HEAP_HOST && first > 0 && last + 1 - first < most &&
                may_go(segment, arena, first - 1))
             first--;
-        *r = (run){.segment = segment, .first = first, .end = last + 1, .detached = heap->whole};
+        *r = (run){.segment = segment,
+                   .first = first,
+                   .end = last + 1,
+                   .bytes = (last + 1 - first) * segment->chunk_bytes,
+                   .detached = heap->whole};
         list->count++;
-        list->bytes += (last + 1 - first) * segment->chunk_bytes;
+        list->bytes += r->bytes;
         if (heap->whole) {
             gvmi_segment_detach_locked(heap, segment);
-            heap->leaving_bytes += segment->chunk_bytes;
+            heap->leaving_bytes += r->bytes;
             return;
         }
         gvmi_chunks_part_locked(heap, segment, first, last + 1);
@@ -113,7 +134,8 @@ static void choose_locked(gvm_heap *heap, run_list *list)
 static void give_to_driver(gvm_heap *heap, run_list *list)
 {
     for (run *r = list->runs; r < list->runs + list->count; r++) {
-        r->gone = r->detached || gvmi_backing_decommit(heap, r->segment, r->first, r->end) == GVM_OK;
+        r->gone = r->detached || gvmi_backing_decommit(heap, r->segment, r->first, r->end,
+                                                       list->how, list->may_wait) == GVM_OK;
         if (r->detached)
             gvmi_backing_close(heap, r->segment);
     }
@@ -127,7 +149,7 @@ static bool finish_locked(gvm_heap *heap, const run_list *list)
     for (const run *r = list->runs; r < list->runs + list->count; r++) {
         heap->decommits += r->gone;
         if (r->detached) {
-            heap->leaving_bytes -= r->segment->chunk_bytes;
+            heap->leaving_bytes -= r->bytes;
             gvmi_segment_keep_locked(heap, r->segment);
         } else if (r->gone) {
             gvmi_chunks_gone_locked(heap, r->segment, r->first, r->end);
@@ -145,6 +167,16 @@ static bool finish_locked(gvm_heap *heap, const run_list *list)
     return good;
 }
 
+static uint64_t gone_bytes(const run_list *list)
+{
+    uint64_t bytes = 0;
+
+    for (const run *r = list->runs; r < list->runs + list->count; r++)
+        if (r->gone)
+            bytes += r->bytes;
+    return bytes;
+}
+
 /* Lets the lock go. False: the driver has refused one. */
 static bool give_back(gvm_heap *heap, run_list *list)
 {
@@ -154,7 +186,7 @@ static bool give_back(gvm_heap *heap, run_list *list)
     return finish_locked(heap, list);
 }
 
-uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes)
+uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes, gvmi_release how, bool may_wait)
 {
     uint64_t given = 0;
     gvm_error error;
@@ -165,13 +197,13 @@ uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes)
     error = gvmi_error_save();
     heap->stuck = false;
     while (given < bytes && !heap->stuck) {
-        run_list list = {.wanted_bytes = bytes - given};
+        run_list list = {.wanted_bytes = bytes - given, .how = how, .may_wait = may_wait};
 
         choose_locked(heap, &list);
         if (list.count == 0)
             break;
         heap->stuck = !give_back(heap, &list);
-        given += list.bytes;
+        given += gone_bytes(&list);
     }
     gvmi_error_restore(&error);
     return given;
@@ -183,7 +215,7 @@ void gvmi_heap_await_leaving(gvm_heap *heap)
         pthread_cond_wait(&heap->left, &heap->lock.mutex);
 }
 
-/* ---- the reserve */
+/* ---- when */
 
 uint64_t gvmi_heap_reserve(const gvm_heap *heap)
 {
@@ -194,14 +226,67 @@ uint64_t gvmi_heap_reserve(const gvm_heap *heap)
                : RESERVE_BYTES_LEAST;
 }
 
+/* What is to be given back now. */
+static uint64_t due_bytes(const gvm_heap *heap)
+{
+    if (heap->slow_release || heap->keeps)
+        return 0;
+    if (heap->reserve_bytes != 0)
+        return heap->idle_bytes > heap->reserve_bytes ? heap->idle_bytes - heap->reserve_bytes : 0;
+    return heap->surplus_bytes < heap->idle_low_bytes ? heap->surplus_bytes : heap->idle_low_bytes;
+}
+
+/* At most so many bytes of it. */
+static uint64_t release_due(gvm_heap *heap, uint64_t most_bytes, bool may_wait)
+{
+    const uint64_t due = due_bytes(heap);
+    const uint64_t given = gvmi_heap_release(heap, due < most_bytes ? due : most_bytes,
+                                             GVMI_RELEASE_KEEP, may_wait);
+
+    heap->surplus_bytes -= given < heap->surplus_bytes ? given : heap->surplus_bytes;
+    return given;
+}
+
+static void end_window_locked(gvm_heap *heap)
+{
+    heap->surplus_bytes = heap->idle_low_bytes;
+    heap->idle_low_bytes = heap->idle_bytes;
+    heap->window_asked_bytes = heap->asked_bytes;
+}
+
+/* Has the library's thread look at the heap in a second, and at once if something is due. */
+static void wake_locked(gvm_heap *heap)
+{
+    const uint64_t due = due_bytes(heap);
+
+    if (!heap->holds || heap->slow_release || (heap->tick_ns != 0 && due == 0))
+        return;
+    if (heap->tick_ns == 0) {
+        heap->tick_ns = gvmi_now_ns() + TICK_NS;
+        heap->tick_asked_bytes = heap->asked_bytes;
+    }
+    if (!gvmi_heap_threadless)
+        gvmi_idle_wake(&heap->idle, due > 0 ? gvmi_now_ns() : heap->tick_ns);
+}
+
 void gvmi_heap_settle(gvm_heap *heap)
 {
-    if (heap->slow_release)
-        return;
-    /* A reserve that is a share of what is committed shrinks with it. */
-    while (heap->idle_bytes > gvmi_heap_reserve(heap) &&
-           gvmi_heap_release(heap, heap->idle_bytes - gvmi_heap_reserve(heap)) > 0)
-        ;
+    if (heap->reserve_bytes != 0 || gvmi_heap_threadless)
+        (void)release_due(heap, UINT64_MAX, true);
+    wake_locked(heap);
+}
+
+void gvmi_heap_settle_asked(gvm_heap *heap)
+{
+    const uint64_t least = heap->committed_bytes > RESERVE_BYTES_LEAST ? heap->committed_bytes
+                                                                       : RESERVE_BYTES_LEAST;
+
+    if (heap->asked_bytes - heap->window_asked_bytes >= least / 100 * WINDOW_PERCENT) {
+        end_window_locked(heap);
+        gvmi_heap_settle(heap);
+    } else if (heap->tick_ns == 0) {
+        wake_locked(heap);
+    }
 }
 
 void gvmi_heap_empty_shelves_locked(gvm_heap *heap)
@@ -211,3 +296,86 @@ void gvmi_heap_empty_shelves_locked(gvm_heap *heap)
         gvmi_shelf_empty_locked(shelf, 0);
     gvmi_shelves_release_locked(heap);
 }
+
+/* ---- as a holder of idle memory */
+
+static gvm_heap *heap_of(gvmi_idle *idle)
+{
+    return (gvm_heap *)((char *)idle - offsetof(gvm_heap, idle));
+}
+
+/* A shelf that is as it was a second ago gives back what it holds. Empty and asleep it is no reason for a tick: the
+ * next block for it comes through the lock. True: it is awake. */
+static bool look_at_shelf_locked(gvmi_shelf *shelf)
+{
+    bool awake;
+
+    gvmi_shelf_claim_locked(shelf);
+    if (shelf->bytes == shelf->seen_bytes && shelf->requested == shelf->seen_requested &&
+        !shelf->asleep) {
+        gvmi_shelf_empty_locked(shelf, 0);
+        shelf->asleep = true;
+        shelf->limit_bytes = 0;
+    }
+    shelf->seen_bytes = shelf->bytes;
+    shelf->seen_requested = shelf->requested;
+    awake = !shelf->asleep;
+    gvmi_shelf_release(shelf);
+    return awake;
+}
+
+/* Once a second, while there may be something to give back. A window ends, too, where little is asked for. */
+static void tick_locked(gvm_heap *heap, int64_t now_ns)
+{
+    bool more = heap->wait_count > 0;
+
+    for (gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next)
+        more = look_at_shelf_locked(shelf) || more;
+    if (heap->asked_bytes - heap->tick_asked_bytes <= heap->committed_bytes / RESERVE_SHARE)
+        end_window_locked(heap);
+    heap->tick_asked_bytes = heap->asked_bytes;
+    more = more || (heap->reserve_bytes == 0 ? heap->idle_bytes > 0 : due_bytes(heap) > 0);
+    heap->tick_ns = more ? now_ns + TICK_NS : 0;
+}
+
+/* Never waits: who has the lock may be committing gigabytes, and a kernel may be waiting for the thread. */
+static int64_t decay(gvmi_idle *idle, int64_t now_ns)
+{
+    gvm_heap *heap = heap_of(idle);
+    int64_t next_ns;
+
+    if (!gvmi_try_lock(&heap->lock))
+        return now_ns + BUSY_NS;
+    gvmi_heap_poll_locked(heap);
+    if (heap->tick_ns != 0 && now_ns >= heap->tick_ns)
+        tick_locked(heap, now_ns);
+    next_ns = heap->tick_ns != 0 ? heap->tick_ns : GVMI_NEVER_NS;
+    if (due_bytes(heap) > 0 && release_due(heap, STEP_BYTES, false) > 0)
+        next_ns = now_ns;
+    else if (due_bytes(heap) > 0 && now_ns + BUSY_NS < next_ns) /* its streams are busy */
+        next_ns = now_ns + BUSY_NS;
+    gvmi_unlock(&heap->lock);
+    return next_ns;
+}
+
+static uint64_t reclaim(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
+{
+    gvm_heap *heap = heap_of(idle);
+    uint64_t given = 0;
+
+    if (heap->slow_release && !may_wait)
+        return 0;
+    gvmi_lock(&heap->lock);
+    gvmi_heap_empty_shelves_locked(heap);
+    gvmi_heap_poll_locked(heap);
+    given = gvmi_heap_release(heap, wanted_bytes, GVMI_RELEASE_KEEP, may_wait);
+    if (may_wait && given < wanted_bytes) {
+        gvmi_heap_await_streams(heap);
+        given += gvmi_heap_release(heap, wanted_bytes - given, GVMI_RELEASE_KEEP, true);
+    }
+    gvmi_heap_await_leaving(heap);
+    gvmi_unlock(&heap->lock);
+    return given;
+}
+
+const gvmi_idle_calls gvmi_heap_idle_calls = {reclaim, decay};

@@ -123,7 +123,8 @@ static bool is_captured(CUstream stream)
 {
     CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
     cuuint64_t id;
-    const CUresult result = gvmi_cu->cuStreamGetCaptureInfo(stream, &state, &id, NULL, NULL, NULL, NULL);
+    const CUresult result = gvmi_cu->cuStreamGetCaptureInfo(stream, &state, &id, NULL, NULL, NULL,
+                                                            NULL);
 
     return result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
            (result == CUDA_SUCCESS && state != CU_STREAM_CAPTURE_STATUS_NONE);
@@ -347,7 +348,8 @@ static bool is_busy_locked(gvm_heap *heap, uint64_t until)
 /* Longer each time, up to a millisecond. */
 static void pause_unlocked(gvm_heap *heap, unsigned *waits)
 {
-    const struct timespec pause = {0, PAUSE_NS << (*waits < PAUSE_DOUBLINGS ? *waits : PAUSE_DOUBLINGS)};
+    const struct timespec pause = {0, PAUSE_NS
+                                          << (*waits < PAUSE_DOUBLINGS ? *waits : PAUSE_DOUBLINGS)};
 
     (*waits)++;
     gvmi_unlock(&heap->lock);

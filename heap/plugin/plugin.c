@@ -162,11 +162,11 @@ static gvm_heap *make_heap_locked(int ordinal)
     gvm_device *device;
     gvm_heap *heap = NULL;
 
-    if (!read_size("GVMEM_HEAP_RESERVE", UINT64_MAX, &options.reserve_bytes) ||
+    if (!read_size("GVMEM_HEAP_RESERVE", 0, &options.reserve_bytes) ||
         !read_size("GVMEM_HEAP_LIMIT", 0, &options.limit_bytes))
         return NULL;
-    if (options.reserve_bytes == 0) /* to gvm_heap_create() that means the default */
-        options.reserve_bytes = 1;
+    if (options.reserve_bytes == 0 && setting("GVMEM_HEAP_RESERVE")[0] != '\0')
+        options.reserve_bytes = 1; /* none: 0 is gvm_heap_create()'s default */
     if (gvm_device_open(ordinal, &device) != GVM_OK) {
         complain("no heap");
         return NULL;

@@ -1,8 +1,9 @@
 /* gvmem/heap.h - malloc for device memory: many blocks of every size out of few driver calls.
  *
  * A heap reserves addresses a gigabyte at a time, cuts blocks out of them, and puts memory only under
- * what was asked for. Freed memory is used again, and given back to the driver when there is more
- * of it than the heap's reserve. Blocks begin at multiples of 16 KiB; that is also the least that a
+ * what was asked for. Freed memory is used again, and given back to the driver when it was not needed for a while, or
+ * when there is more of it than the reserve that the program has set. When the device is full, every allocation of the
+ * process has first what its heaps keep free. Blocks begin at multiples of 16 KiB; that is also the least that a
  * block takes. Programs with many smaller pieces cut up a block themselves.
  *
  *     gvm_heap_create(device, NULL, &heap);
@@ -17,8 +18,7 @@
  * was used here is destroyed, gvm_heap_stream_end() must be called. Of a heap
  * that other work uses no block may be allocated or freed for a stream that is captured into a graph
  * (gvm_device_get_capture()): the graph uses its blocks at each launch. A capture has a heap of its own
- * that keeps all its memory (reserve_bytes UINT64_MAX) and is destroyed after the graph, as in
- * libgvmem-heap-plugin.
+ * that keeps all its memory (GVM_HEAP_KEEP) and is destroyed after the graph, as in libgvmem-heap-plugin.
  *
  * Kinds: memory of the device; pinned memory of the host, which the device reaches at the same
  * address; and managed memory, whose pages the driver moves to whoever touches them. The managed
@@ -67,6 +67,9 @@ typedef enum gvm_heap_kind {
 enum {
     /* Blocks are never to be exported: saves the driver the bookkeeping; see GVM_BUFFER_UNSHARED. */
     GVM_HEAP_UNSHARED = 1 << 0,
+    /* Memory stays where it is, on shortage too, until gvm_heap_trim() or the heap's end: for blocks that work uses
+     * after they are freed, as a graph does. */
+    GVM_HEAP_KEEP = 1 << 1,
 };
 
 /* Asked when a request cannot be met: wanted_bytes more would have to be committed. No lock is
@@ -80,11 +83,14 @@ typedef struct gvm_heap_options {
     gvm_heap_kind kind;
     uint32_t flags;       /* GVM_HEAP_... */
     uint64_t limit_bytes; /* of committed memory; 0: what the device, or the host, has */
-    /* Most memory that nobody uses and that is kept all the same; 0: a sixteenth of what is
-     * committed, 64 MiB at least; 1: none. */
+    /* Most memory that nobody uses and that is kept all the same, however long it is not needed; 1: none; UINT64_MAX:
+     * all, until memory is short. 0: what was needed lately. What then was free all the time while requests
+     * asked for twice what is committed is given back, or while for seconds nearly nothing was asked for, by a
+     * thread of the library; and before memory reaches a new peak what is free goes first, but for a part of 32, or
+     * 64 MiB. Heaps of pinned and managed memory keep all. */
     uint64_t reserve_bytes;
     /* Most that a thread's shelf holds; 0: 8 MiB; 1: no shelves; what is more than just below 1 GiB
-     * counts as that. */
+     * counts as that. A shelf that was not used for a second or two is emptied. */
     uint64_t shelf_bytes;
     gvm_heap_exhausted exhausted; /* NULL: requests fail at once */
     void *exhausted_arg;
@@ -109,7 +115,7 @@ typedef struct gvm_heap_info {
     uint64_t pending_bytes;        /* freed, waiting for a stream that is not the block's own */
     uint64_t committed_bytes;      /* memory held */
     uint64_t committed_peak_bytes;
-    uint64_t idle_bytes;    /* of that: chunks that no block uses, at most the reserve */
+    uint64_t idle_bytes;    /* of that: chunks that no block uses */
     uint64_t address_bytes; /* reserved */
     uint64_t limit_bytes;   /* 0: none */
     uint64_t blocks;        /* live */
@@ -147,15 +153,17 @@ GVM_API gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *o
  * the text is kept by pointer and must outlive the block (NULL: no tag).
  *
  * GVM_E_INVALID   size_bytes is 0 or too large, or out is NULL
- * GVM_E_NOSPACE   too little memory is free, or the heap's limit is reached, after the reserve has
- *                 been given back, streams have been waited for that freed blocks, and the callback
+ * GVM_E_NOSPACE   too little memory is free, or the heap's limit is reached, after what is free has
+ *                 been given back (on a full device that of the whole process), smaller chunks have been tried,
+ *                 streams have been waited for that freed blocks, and the callback
  *                 has had its say; the error text has the figures. For host memory GVM_E_NOMEM.
  * GVM_E_ADDRESS   the address space is used up
  * GVM_E_LIMIT     the process has too many mappings
  * GVM_E_SYSTEM    the system has no random numbers for a segment's identity
  *
  * Nothing changes by a failure, but that a heap of pinned memory may have committed some of what was missing. May
- * block on the driver (about 40 us a chunk of 2 MiB); waits for streams only when memory is short. */
+ * block on the driver (about 40 us a chunk, of 2 MiB in small heaps and 16 MiB in others); waits for streams only
+ * when memory is short. */
 GVM_API gvm_status gvm_heap_alloc(gvm_heap *heap, size_t size_bytes, void **out);
 GVM_API gvm_status gvm_heap_alloc_tagged(gvm_heap *heap, size_t size_bytes, const char *tag,
                                          void **out);
@@ -188,7 +196,8 @@ GVM_API gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stre
                                        size_t count);
 
 /* Makes a block larger or smaller where it is; what it holds stays. It grows within its last 16 KiB,
- * and beyond as far as the addresses behind it are free: there is no promise that they are.
+ * and beyond as far as the addresses behind it are free (and their memory is not just being given back): there is no
+ * promise that they are.
  *
  * GVM_E_INVALID  size_bytes is 0 or too large
  * GVM_E_ADDRESS  there is no room behind the block: allocate, copy and free
@@ -219,7 +228,8 @@ GVM_API gvm_status gvm_heap_locate(gvm_heap *heap, const void *ptr, gvm_buffer *
 GVM_API gvm_status gvm_heap_stream_end(gvm_heap *heap, gvm_stream stream);
 
 /* Gives memory that no live block uses back to the driver until at most keep_bytes of it are held:
- * shelves of all threads, the reserve. Waits for streams that freed blocks, as a request does when
+ * shelves of all threads, the reserve, and what the process keeps of this heap's in its cache of free chunks (of a
+ * heap with GVM_HEAP_UNSHARED gvm_device_trim() gives that back). Waits for streams that freed blocks, as a request does when
  * memory is short; other threads may allocate and free meanwhile. Memory of a stream that is being captured into a
  * graph stays. */
 GVM_API gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes);
