@@ -59,8 +59,14 @@ static gvm_status open_device(gvm_heap *heap, gvmi_segment *segment, uint64_t by
     };
     gvm_status status = gvmi_buffer_create(heap->device, &spec, &segment->buffer);
 
+    if (status != GVM_OK)
+        return status;
+    for (uint32_t i = 0; i < heap->grant_count && status == GVM_OK; i++)
+        status = gvmi_buffer_grant(segment->buffer, heap->grants[i].peer, heap->grants[i].access);
     if (status == GVM_OK)
         atomic_store_explicit(&segment->base, segment->buffer->address, memory_order_relaxed);
+    else
+        gvm_buffer_destroy(segment->buffer);
     return status;
 }
 

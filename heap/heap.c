@@ -191,6 +191,8 @@ void gvm_heap_destroy(gvm_heap *handle)
     gvmi_segments_free(heap->spare_lone);
     gvmi_heap_table_destroy(heap);
     gvmi_chunk_owner_end(heap->device, heap->owner);
+    while (heap->grant_count > 0)
+        gvmi_device_release(heap->grants[--heap->grant_count].peer);
     gvmi_device_release(heap->device);
     pthread_cond_destroy(&heap->left);
     gvmi_mutex_destroy(&heap->lock);

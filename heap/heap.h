@@ -9,6 +9,7 @@
  *   shelf.c     threads' shelves of free blocks
  *   stream.c    arenas of streams, and blocks that wait for a stream
  *   backing.c   what memory is: device, host, managed
+ *   peer.c      other devices that reach it
  *   alloc.c     the calls that move blocks
  *   heap.c      the others: create, destroy, information, trim
  *   check.c     the invariants
@@ -274,6 +275,8 @@ struct gvm_heap {
     _Atomic int64_t requested_bytes; /* without what shelves have not told */
     _Atomic uint64_t requested_peak_bytes;
     uint64_t committed_bytes, committed_peak_bytes, idle_bytes, address_bytes;
+    gvmi_grant grants[GVMI_GRANTS_MAX]; /* each with a reference to its peer */
+    uint32_t grant_count;
     gvmi_idle idle; /* unless it keeps, or has no memory of the device */
     bool holds;     /* idle has joined */
     /* Of the window that goes on: what had been asked for when it began, and the least of idle_bytes since. surplus:

@@ -66,6 +66,7 @@ static capture *make_capture_locked(gvm_device *device, int ordinal, uint64_t id
         free(c);
         return NULL;
     }
+    gvmi_plugin_grant(c->heap, ordinal);
     c->ordinal = ordinal;
     c->id = id;
     find_pool_locked(c);

@@ -234,6 +234,17 @@ GVM_API gvm_status gvm_heap_stream_end(gvm_heap *heap, gvm_stream stream);
  * graph stays. */
 GVM_API gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes);
 
+/* Gives a peer device access to all blocks, those there are and those to come, or takes it away
+ * (GVM_ACCESS_NONE), as gvm_buffer_grant() does for a buffer: also what is committed later then takes the driver some more
+ * time. No copy of gvm_buffer_copy_...() from or to the heap's buffers may wait for a kernel meanwhile that waits for a
+ * thread which allocates.
+ *
+ * GVM_E_INVALID   access is no gvm_access, or peer is the heap's own device
+ * GVM_E_LIMIT     the heap is granted to 31 peers already, or the driver has too many mappings
+ * GVM_E_NOTSUP    the devices cannot reach each other, there is no virtual memory management, or the heap is not of
+ *                 device memory (what others have is every device's) */
+GVM_API gvm_status gvm_heap_grant(gvm_heap *heap, gvm_device *peer, gvm_access access);
+
 /* Sets another limit; 0 is none. What is committed beyond it stays until it is free. */
 GVM_API gvm_status gvm_heap_set_limit(gvm_heap *heap, uint64_t limit_bytes);
 

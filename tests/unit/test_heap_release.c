@@ -508,6 +508,79 @@ static void trim_gives_memory_back_to_the_device(void **state)
     assert_int_equal(free_bytes(), before);
 }
 
+/* ---- peers */
+
+static gvm_device *second;
+
+static CUresult copy_to_second(void *block)
+{
+    CUdeviceptr there = 0;
+    CUresult result;
+
+    assert_int_equal(gvmi_device_enter(second), GVM_OK);
+    assert_int_equal(gvmi_cu->cuMemAlloc(&there, GVMI_MIB), CUDA_SUCCESS);
+    result = gvmi_cu->cuMemcpyDtoDAsync(there, (CUdeviceptr)(uintptr_t)block, GVMI_MIB, NULL);
+    if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuCtxSynchronize();
+    gvmi_cu->cuMemFree(there);
+    gvmi_device_leave();
+    return result;
+}
+
+static void blocks_of_a_granted_heap_are_reached_by_a_peer(void **state)
+{
+    void *before = alloc(20 * GVMI_MIB), *after, *lone;
+
+    (void)state;
+    assert_int_equal(gvm_device_open(1, &second), GVM_OK);
+    assert_int_not_equal(copy_to_second(before), CUDA_SUCCESS);
+    assert_int_equal(gvm_heap_grant(heap, second, GVM_ACCESS_READWRITE), GVM_OK);
+    after = alloc(20 * GVMI_MIB);
+    lone = alloc(600 * GVMI_MIB);
+    assert_int_equal(copy_to_second(before), CUDA_SUCCESS);
+    assert_int_equal(copy_to_second(after), CUDA_SUCCESS);
+    assert_int_equal(copy_to_second(lone), CUDA_SUCCESS);
+    assert_int_equal(gvm_heap_grant(heap, second, GVM_ACCESS_NONE), GVM_OK);
+    assert_int_not_equal(copy_to_second(after), CUDA_SUCCESS);
+    assert_int_equal(gvm_heap_grant(heap, second, GVM_ACCESS_READ), GVM_OK);
+    gvm_device_close(second); /* the heap keeps it */
+    release(lone);
+    assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
+    assert_int_equal(gvm_device_open(1, &second), GVM_OK);
+    assert_int_equal(copy_to_second(alloc(700 * GVMI_MIB)), CUDA_SUCCESS);
+    gvm_device_close(second);
+    check();
+}
+
+static int accesses_left;
+
+static CUresult set_few(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *desc, size_t count)
+{
+    return accesses_left-- > 0 ? real->cuMemSetAccess(address, bytes, desc, count) : CUDA_ERROR_UNKNOWN;
+}
+
+static void grant_that_fails_half_way_changes_nothing(void **state)
+{
+    const gvm_heap_options host = {.struct_size = sizeof host, .kind = GVM_HEAP_HOST};
+    void *usual = alloc(3 * GVMI_MIB), *lone = alloc(600 * GVMI_MIB);
+
+    (void)state;
+    assert_int_equal(gvm_device_open(1, &second), GVM_OK);
+    fails_with(gvm_heap_grant(heap, device, GVM_ACCESS_READ), GVM_E_INVALID, "own device");
+    fails_with(gvm_heap_grant(heap, second, (gvm_access)77), GVM_E_INVALID, "access 77");
+    table.cuMemSetAccess = set_few;
+    accesses_left = 1;
+    assert_int_equal(gvm_heap_grant(heap, second, GVM_ACCESS_READ), GVM_E_DRIVER);
+    table.cuMemSetAccess = real->cuMemSetAccess;
+    assert_int_equal(heap->grant_count, 0);
+    release(usual);
+    assert_int_equal(gvm_heap_grant(heap, second, GVM_ACCESS_READ), GVM_OK);
+    assert_int_equal(copy_to_second(lone), CUDA_SUCCESS);
+    remake(&host);
+    assert_int_equal(gvm_heap_grant(heap, second, GVM_ACCESS_READ), GVM_E_NOTSUP);
+    gvm_device_close(second);
+}
+
 int main(void)
 {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -528,6 +601,8 @@ int main(void)
         TEST(request_that_fits_in_smaller_chunks_succeeds),
         TEST(idle_memory_is_had_by_others_on_shortage),
         TEST(trim_gives_memory_back_to_the_device),
+        TEST(blocks_of_a_granted_heap_are_reached_by_a_peer),
+        TEST(grant_that_fails_half_way_changes_nothing),
     };
     char machine[96];
 
