@@ -167,6 +167,11 @@ bool gvmi_buffer_try_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t 
 gvm_status gvmi_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
                                 gvmi_release how, bool may_wait);
 
+/* Could a peer be granted that access to memory of the device? GVM_E_NOTSUP, GVM_E_INVALID. And gvm_buffer_grant() to
+ * a peer that is held, whether or not the program still has it open. */
+gvm_status gvmi_grant_check(const gvm_device *device, const gvm_device *peer, gvm_access access);
+gvm_status gvmi_buffer_grant(gvm_buffer *handle, gvm_device *peer, gvm_access access);
+
 /* Takes away the chunks of [first, end) that are FRESH, keeping the thread's error; or makes them
  * ordinary ones. */
 void gvmi_buffer_undo_fresh_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);

@@ -111,8 +111,8 @@ typedef enum gvmi_release {
 void gvmi_chunk_release(gvm_device *device, const gvmi_chunk_spec *spec, gvmi_release how,
                         CUmemGenericAllocationHandle handle);
 
-/* An owner has ended: nobody can be given its free chunks of the device any more, so the driver gets
- * them. Those of host memory are kept for moves. */
+/* An owner has ended, or wants to have nothing back: the driver gets its free chunks of the device, which nobody else
+ * can be given. Those of host memory are kept for moves. */
 void gvmi_chunk_owner_end(gvm_device *device, uint64_t owner);
 
 /* The cache of a device; it is a holder of idle memory (idle.h). */

@@ -13,6 +13,7 @@
 #include "base/registry.h"
 #include "base/size.h"
 #include "driver/driver.h"
+#include "heap/heap.h"
 #include "memory/device.h"
 
 #define UNIT GVM_HEAP_UNIT_BYTES
@@ -29,6 +30,7 @@ static int begin(void **state)
 {
     int32_t count;
 
+    gvmi_heap_threadless = true; /* what goes back depends on the calls alone */
     (void)state;
     if (gvm_device_count(&count) != GVM_OK)
         return 1;
