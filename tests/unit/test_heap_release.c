@@ -564,7 +564,8 @@ static int accesses_left;
 
 static CUresult fail_one_set(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *desc, size_t count)
 {
-    return accesses_left-- != 0 ? real->cuMemSetAccess(address, bytes, desc, count) : CUDA_ERROR_UNKNOWN;
+    return accesses_left-- != 0 ? real->cuMemSetAccess(address, bytes, desc, count)
+                                : CUDA_ERROR_UNKNOWN;
 }
 
 static void grant_that_fails_half_way_changes_nothing(void **state)
