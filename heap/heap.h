@@ -243,12 +243,12 @@ typedef struct gvmi_shelf {
     gvmi_arena *arena;
     struct gvmi_shelf *mine; /* the thread's next */
     uint64_t bytes, limit_bytes;
-    int64_t requested;   /* not yet told to the heap */
-    uint64_t seen_bytes; /* these at the last look at whether it is used */
-    int64_t seen_requested;
+    int64_t requested; /* not yet told to the heap */
     gvmi_block *bins[GVMI_HEAP_SHELF_UNITS + 1];
     uint16_t counts[GVMI_HEAP_SHELF_UNITS + 1];
     struct gvmi_shelf *next, **link; /* the heap's; under its lock */
+    uint64_t seen_bytes; /* bytes and requested at the last look at whether it is used */
+    int64_t seen_requested;
 } gvmi_shelf;
 
 struct gvm_heap {
