@@ -557,7 +557,7 @@ static void print_figures(bool floods)
 static bool is_quick(const soak_times *times, uint64_t ms)
 {
     return EXPECT(times->count > 0) &&
-           EXPECT(soak_percentile_ns(times, 95) <= ms * SOAK_SLOWNESS * NS_PER_MS);
+           EXPECT(soak_percentile_ns(times, 95) <= ms * PROC_SLOWNESS * NS_PER_MS);
 }
 
 static bool honest_are_content(void)
