@@ -433,7 +433,49 @@ static int script_cancel(fake *f)
     return serve_close_and_end(f);
 }
 
+static int script_cancel_seal(fake *f)
+{
+    TRY_LINE(greet_and_open(f, 1));
+    TRY_LINE(receive(f, GVMI_WIRE_SEAL));
+    atomic_store(&step, 1);
+    await_step(2); /* the thread is cancelled */
+    TRY_LINE(done(f, 0));
+    return serve_close_and_end(f);
+}
+
 static gvm_status cancelled_status = GVM_E_INVALID;
+
+static void *seal_and_be_cancelled(void *arg)
+{
+    cancelled_status = gvm_object_seal(arg, 0);
+    pthread_testcancel();
+    cancelled_status = GVM_E_INVALID;
+    return NULL;
+}
+
+static int cancel_seal(void *arg)
+{
+    gvm_keeper *keeper;
+    gvm_object *object;
+    pthread_t thread;
+    void *result;
+    fake f;
+
+    (void)arg;
+    TRY_LINE(connect_and_open(&f, script_cancel_seal, &keeper, &object));
+    EXPECT(pthread_create(&thread, NULL, seal_and_be_cancelled, object) == 0);
+    await_step(1);
+    EXPECT(pthread_cancel(thread) == 0);
+    atomic_store(&step, 2);
+    EXPECT(pthread_join(thread, &result) == 0 && result == PTHREAD_CANCELED);
+    EXPECT(cancelled_status == GVM_OK);
+    return close_all(&f, keeper, object);
+}
+
+static void cancellation_in_a_seal_is_put_off_until_the_call_returns(void **state)
+{
+    RUN(cancel_seal);
+}
 
 static void *acquire_and_be_cancelled(void *arg)
 {
@@ -485,6 +527,7 @@ int main(void)
         cmocka_unit_test(close_beside_a_mapper_that_cannot_send_returns),
         cmocka_unit_test(map_that_comes_before_bye_is_ignored),
         cmocka_unit_test(cancellation_in_a_wait_is_put_off_until_the_call_returns),
+        cmocka_unit_test(cancellation_in_a_seal_is_put_off_until_the_call_returns),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

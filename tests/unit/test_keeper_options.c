@@ -548,8 +548,10 @@ static int give_fence(void *arg)
         CHILD_EXPECT(start_other(&w, true, &o) == 0);
         CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
         if (fence == GVM_FENCE_COPY) {
+            CHILD_EXPECT(!has_line(&w, "it was killed"));
             CHILD_EXPECT(waitpid(o.pid, &status, WNOHANG) == 0 && end_other(&o) == 0);
         } else {
+            EVENTUALLY(has_line(&w, "it was killed"));
             CHILD_EXPECT(waitpid(o.pid, &status, 0) == o.pid && WIFSIGNALED(status));
             CHILD_EXPECT(WTERMSIG(status) == SIGKILL);
             close(o.told);
