@@ -29,7 +29,8 @@
  * with GVM_OBJECT_UNTRACKED that it opened for writing), the object goes on in other memory before anybody
  * else is granted a lease, with what was written so far: what that process writes afterwards reaches
  * nobody. What it may have mapped counts against the budget, and its user's quota, until it has ended;
- * if the object is its user's own, until it has closed the connection.
+ * if the object is its user's own, until it has closed the connection. A user whose processes so hold more
+ * than its quota opens nothing, and gets no leases for writing.
  *
  * A keeper may be stopped, or under too much load to answer. gvm_object_acquire() and
  * gvm_object_seal() keep their time-outs nevertheless; gvm_keeper_connect() waits 10 s at most,
@@ -152,7 +153,9 @@ enum {
  * GVM_E_NODEVICE  its device is not visible to this process
  * GVM_E_ADDRESS   no such range of addresses is free, or that one is taken
  * GVM_E_NOSPACE   the device has no memory left for the little that mapping takes
- * GVM_E_LIMIT     as for gvm_object_create(), or the process has too many mappings */
+ * GVM_E_QUOTA     the user's processes that were cut off hold more memory than its quota
+ * GVM_E_LIMIT     as for gvm_object_create(), or the process has too many mappings; or 16 openings of this
+ *                 object over this connection */
 GVM_API gvm_status gvm_object_open(gvm_keeper *keeper, const char *name, uint32_t flags,
                                    gvm_object **out);
 
@@ -263,6 +266,8 @@ typedef struct gvm_lease {
  *                 not answer
  * GVM_E_SEALED    a write lease on a sealed object
  * GVM_E_READONLY  a write lease on an object opened GVM_OPEN_READONLY
+ * GVM_E_QUOTA     as for gvm_object_open(): a write lease, or any lease on an object with
+ *                 GVM_OBJECT_UNTRACKED
  * GVM_E_LIMIT     the process has 32767 leases on the object, or too many mappings to map it; or 1024
  *                 threads wait over this connection, or the user's share of such requests is spent */
 GVM_API gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
@@ -352,7 +357,7 @@ typedef struct gvm_keeper_info {
 } gvm_keeper_info;
 
 /* Everything the caller may see. Each record is of one moment. A snapshot of more than some hundred
- * records is made while the keeper serves others: objects made meanwhile may be missing, and sums may
+ * records, or of fewer with many openings, is made while the keeper serves others: objects made meanwhile may be missing, and sums may
  * differ a little. */
 typedef struct gvm_keeper_snapshot {
     gvm_keeper_info keeper;

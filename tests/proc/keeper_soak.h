@@ -80,7 +80,7 @@ typedef struct soak_page {
     soak_record records[RECORDS];
     soak_times acquire, connect, root_connect;
     _Atomic uint64_t writes, reads, timeouts, refusals, sleeper_rounds, hostile_acts;
-    /* What a look at the keeper showed; keeper_look() */
+    /* What a look at the keeper showed: look() in keeper_neighbours.c */
     gvm_keeper_info keeper;
     gvm_keeper_device_info device;
 } soak_page;
