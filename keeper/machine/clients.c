@@ -191,6 +191,21 @@ void gvmi_machine_closed(gvmi_machine *m, uint32_t number)
     gvmi_keep_settle(m);
 }
 
+void gvmi_machine_bye(gvmi_machine *m, uint32_t number)
+{
+    keep_client *client = gvmi_keep_client(m, number);
+
+    if (client == NULL || !client->connected)
+        return;
+    silence(m, client);
+    for (keep_opening *o = client->openings, *next; o != NULL; o = next) {
+        next = o->own_next;
+        if (gvmi_keep_close_is_enough(m, client, &o->object->domain))
+            gvmi_keep_end_opening(m, o);
+    }
+    gvmi_machine_closed(m, number);
+}
+
 void gvmi_machine_exited(gvmi_machine *m, uint32_t number)
 {
     keep_client *client = gvmi_keep_client(m, number);

@@ -41,7 +41,7 @@ static keep_hold *new_hold(keep_client *client, keep_frame *frame)
 
 /* Is the end of the client's socket enough? Its library closes the socket when nothing is mapped there
  * any more; that is relied on where the user has the right to the frame's memory in any case. */
-static bool trusts_close(const gvmi_machine *m, const keep_client *client, const keep_domain *owner)
+bool gvmi_keep_close_is_enough(const gvmi_machine *m, const keep_client *client, const keep_domain *owner)
 {
     return gvmi_keep_is_admin(m, client) || client->who.uid == owner->uid;
 }
@@ -117,8 +117,10 @@ void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening)
     keep_object *object = opening->object;
     const bool writes = could_write(opening);
 
-    /* A lease that it did not end says that it closed more than it knows. */
-    if (opening->client->closed && !writes && trusts_close(m, opening->client, &object->domain))
+    /* A lease that is still in its word shows that the program closed the socket, not the library: then memory
+     * may be mapped. */
+    if (opening->client->closed && !writes &&
+        gvmi_keep_close_is_enough(m, opening->client, &object->domain))
         return;
     hold_all(m, opening, writes);
     if (!writes || object->chunk_count == 0)
@@ -189,7 +191,7 @@ void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client, bool gone)
         keep_hold *hold = *place;
 
         if (!gone && ((hold->writes && leases) ||
-                      !trusts_close(m, client, &gvmi_keep_frame(m, hold->frame)->domain))) {
+                      !gvmi_keep_close_is_enough(m, client, &gvmi_keep_frame(m, hold->frame)->domain))) {
             place = &hold->own_next;
             continue;
         }

@@ -319,7 +319,7 @@ static void set_quota(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
                                                      : "the keeper is out of host memory");
 }
 
-/* BYE is the server's: it closes the socket and says that the client is gone. */
+/* BYE is the server's: it closes the socket and calls gvmi_machine_bye(). */
 static void bye(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
 {
     (void)m;

@@ -144,7 +144,12 @@ void gvmi_machine_disconnect(gvmi_machine *machine, uint32_t client);
  * until exited(), at most the revoke timeout. After disconnect() or CUT, or instead. */
 void gvmi_machine_closed(gvmi_machine *machine, uint32_t client);
 
-/* The client's process is gone, or it said BYE, or FORGET came: it maps nothing any more. Comes once
+/* The client said BYE: its library has unmapped everything. Of its openings, those that only it can speak
+ * for (of its own user's objects, and all of root's and the keeper's user's) end at once, with their leases.
+ * For the others the same follows as from closed(). Instead of it. */
+void gvmi_machine_bye(gvmi_machine *machine, uint32_t client);
+
+/* The client's process is gone, or FORGET came: it maps nothing any more. Comes once
  * for every client, after disconnect(), closed() or CUT, and makes the number free. */
 void gvmi_machine_exited(gvmi_machine *machine, uint32_t client);
 

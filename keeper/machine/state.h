@@ -621,6 +621,9 @@ bool gvmi_keep_next_drop(gvmi_machine *m, gvmi_action *out);
 /* Writes down what the opening, which is about to end, may have mapped; fences the object if the
  * client could write. */
 void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening);
+/* Is the client's word enough that it has nothing of the object mapped any more? */
+bool gvmi_keep_close_is_enough(const gvmi_machine *m, const keep_client *client,
+                               const keep_domain *owner);
 /* The client holds nothing any more, or, if its process goes on, nothing of its own user's. */
 void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client, bool gone);
 /* The frame goes from a chunk to those who hold it: one of their users is charged. */

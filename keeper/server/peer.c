@@ -414,6 +414,19 @@ static void peer_closed(gvm_server *server, gvmi_peer *peer)
         gvmi_machine_closed(server->machine, peer->client);
 }
 
+/* It says that nothing is mapped any more, which the machine judges. The process may go on. */
+static void peer_said_bye(gvm_server *server, gvmi_peer *peer)
+{
+    peer_leave(peer);
+    close_watched(server, &peer->socket);
+    if (peer->process >= 0) {
+        gvmi_machine_bye(server->machine, peer->client);
+    } else {
+        gvmi_machine_disconnect(server->machine, peer->client);
+        peer_gone(server, peer);
+    }
+}
+
 /* The last message, behind all others: the reason. If those cannot all be sent, it is left out. */
 static void tell_reason(gvmi_peer *peer, const char *reason)
 {
@@ -514,9 +527,7 @@ static void take_message(gvm_server *server, gvmi_peer *peer, const uint8_t *byt
     server->working |= message.head.type == GVMI_WIRE_SNAPSHOT ||
                        message.head.type == GVMI_WIRE_SNAPSHOT_READ;
     if (message.head.type == GVMI_WIRE_BYE) {
-        peer_leave(peer);
-        gvmi_machine_disconnect(server->machine, peer->client);
-        peer_gone(server, peer);
+        peer_said_bye(server, peer);
         gvmi_server_act(server);
     } else {
         gvmi_machine_message(server->machine, peer->client, &message);

@@ -12,8 +12,7 @@
  * A peer is what the server has of a client:
  *
  *     OPEN ----- machine refuses: REFUSED -- answered ----> gone
- *      |--- BYE -------------------------------------------> gone
- *      |--- socket ends, or it is cut off ---> LEAVING --- its process ends, or FORGET ---> gone
+ *      |--- BYE, socket ends, or it is cut off ---> LEAVING --- its process ends, or FORGET ---> gone
  *
  * A peer that is LEAVING is watched for the close of its end of the socket, which its library does
  * last. A process that cannot be watched (the keeper's own, as socket pairs have its credentials, or one

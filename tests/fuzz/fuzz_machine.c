@@ -353,7 +353,7 @@ static void exit_client(client *c)
     settle();
 }
 
-/* As the server: what the decoder refuses is a violation, and BYE ends the client. */
+/* As the server: what the decoder refuses is a violation, and BYE ends the connection. */
 static void deliver(client *c, const uint8_t *bytes, size_t len)
 {
     static gvmi_wire_message m;
@@ -370,9 +370,8 @@ static void deliver(client *c, const uint8_t *bytes, size_t len)
         }
         gvmi_machine_message(w.machine, c->number, &m);
         if (m.head.type == GVMI_WIRE_BYE) {
-            settle();
-            exit_client(c);
-            return;
+            leave(c);
+            gvmi_machine_bye(w.machine, c->number);
         }
     }
     settle();

@@ -568,6 +568,79 @@ static void socket_closed_under_a_lease_is_not_believed(void **state)
     end_world(&p.w);
 }
 
+/* It has a right to the memory in any case: its word is enough, for its leases, too. */
+static void bye_of_the_owners_process_ends_all_at_once(void **state)
+{
+    pair p;
+    uint32_t before[2];
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    note_frames(&p.w, before);
+    gvmi_machine_bye(p.w.machine, p.b->number);
+    run(&p.w);
+    assert_true(p.b->forgotten);
+    acquire(&p.w, p.a, p.a_slot, GVM_LEASE_READ);
+    assert_true(has_frame(&p.w, before));
+    end_world(&p.w);
+}
+
+/* It may say so with everything mapped. */
+static void bye_of_another_users_process_ends_no_charge(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OTHER, GVM_OPEN_READONLY);
+    gvmi_machine_bye(p.w.machine, p.b->number);
+    run(&p.w);
+    assert_false(p.b->forgotten);
+    drop_object(&p.w, p.a, "/x");
+    close_slot(&p.w, p.a, p.a_slot);
+    assert_int_equal(used_bytes(&p.w, OTHER), 2 * CHUNK);
+    assert_int_equal(device(&p.w)->held_bytes, 2 * CHUNK);
+    gvmi_machine_exited(p.w.machine, p.b->number);
+    p.b->forgotten = true;
+    run(&p.w);
+    assert_int_equal(device(&p.w)->used_bytes, 0);
+    end_world(&p.w);
+}
+
+static void bye_of_another_users_writer_leaves_a_fence(void **state)
+{
+    pair p;
+    uint32_t before[2];
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OTHER, 0);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    note_frames(&p.w, before);
+    gvmi_machine_bye(p.w.machine, p.b->number);
+    run(&p.w);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    assert_false(granted(p.a));
+    tick(&p.w, 1100);
+    assert_true(granted(p.a));
+    assert_false(has_frame(&p.w, before));
+    assert_false(p.b->forgotten);
+    end_world(&p.w);
+}
+
+/* CLOSE is what tells of one object that it is not mapped any more. */
+static void bye_of_another_users_process_after_its_closes_ends_it(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OTHER, 0);
+    close_slot(&p.w, p.b, p.b_slot);
+    gvmi_machine_bye(p.w.machine, p.b->number);
+    run(&p.w);
+    assert_true(p.b->forgotten);
+    end_world(&p.w);
+}
+
 static void client_that_never_mapped_anything_is_forgotten_at_once(void **state)
 {
     world w;
@@ -862,6 +935,10 @@ int main(void)
         cmocka_unit_test(client_of_the_owner_that_closes_its_socket_holds_nothing),
         cmocka_unit_test(process_that_executes_another_program_ends_as_a_client),
         cmocka_unit_test(socket_closed_under_a_lease_is_not_believed),
+        cmocka_unit_test(bye_of_the_owners_process_ends_all_at_once),
+        cmocka_unit_test(bye_of_another_users_process_ends_no_charge),
+        cmocka_unit_test(bye_of_another_users_writer_leaves_a_fence),
+        cmocka_unit_test(bye_of_another_users_process_after_its_closes_ends_it),
         cmocka_unit_test(client_that_never_mapped_anything_is_forgotten_at_once),
         cmocka_unit_test(frames_that_another_user_had_mapped_go_to_no_other_object),
         cmocka_unit_test(user_that_holds_more_than_its_quota_opens_nothing),

@@ -8,6 +8,8 @@
 #define _GNU_SOURCE /* unshare() */
 #include "tests/unit/server_stand.h"
 
+#include <sys/prctl.h>
+
 /* ---- tests */
 
 static int come_and_go(void *arg)
@@ -369,6 +371,82 @@ static void process_that_ends_is_gone(void **state)
     assert_child_succeeds(end_a_process, NULL);
 }
 
+/* ---- BYE */
+
+static int adopt(gvm_server *server, gvm_keeper **out)
+{
+    int fd;
+
+    CHILD_EXPECT(gvm_server_connect(server, &fd) == GVM_OK);
+    CHILD_EXPECT(gvm_keeper_adopt(fd, out) == GVM_OK);
+    return 0;
+}
+
+static uint64_t held_bytes(gvm_keeper *keeper)
+{
+    gvm_keeper_snapshot *snapshot;
+    uint64_t bytes = UINT64_MAX;
+
+    if (gvm_keeper_get_snapshot(keeper, &snapshot) == GVM_OK) {
+        bytes = snapshot->devices[0].held_bytes;
+        gvm_keeper_snapshot_destroy(snapshot);
+    }
+    return bytes;
+}
+
+/* As another user: has /x mapped, as far as the keeper can tell, says BYE and lives until it is killed. */
+static void say_bye_as(const world *w, uid_t uid, int out)
+{
+    client c;
+
+    if (setresgid(uid, uid, uid) != 0 || setresuid(uid, uid, uid) != 0 || !greet(dial(w), &c) ||
+        !open_object(&c) || !tell_plain(c.socket, GVMI_WIRE_BYE, 0) || !is_cut(c.socket))
+        _exit(1);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)!write(out, "b", 1);
+    for (;;)
+        pause();
+}
+
+static int say_bye_with_all_mapped(void *arg)
+{
+    const gvm_object_options options = {
+        .struct_size = sizeof options, .chunk_bytes = 2 * GVMI_MIB, .bytes = 2 * GVMI_MIB, .mode = 0666};
+    world w;
+    gvm_keeper *keeper;
+    gvm_object *object;
+    int said[2];
+    char byte;
+    pid_t pid;
+
+    (void)arg;
+    CHILD_EXPECT(start_mode(&w, 0, 0666) == 0 && adopt(w.server, &keeper) == 0);
+    CHILD_EXPECT(gvm_object_create(keeper, "/x", 2 * GVMI_MIB, &options, &object) == GVM_OK);
+    CHILD_EXPECT(pipe2(said, O_CLOEXEC) == 0);
+    pid = fork();
+    if (pid == 0)
+        say_bye_as(&w, 60001, said[1]);
+    close(said[1]);
+    CHILD_EXPECT(read(said[0], &byte, 1) == 1);
+    gvm_object_close(object); /* and so it ends */
+    CHILD_EXPECT(held_bytes(keeper) == 2 * GVMI_MIB);
+    CHILD_EXPECT(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
+    while (held_bytes(keeper) != 0)
+        sched_yield();
+    close(said[0]);
+    gvm_keeper_close(keeper);
+    gvm_server_stop(w.server);
+    return 0;
+}
+
+static void process_of_another_user_that_says_bye_is_charged_until_it_ends(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    assert_child_succeeds(say_bye_with_all_mapped, NULL);
+}
+
 /* ---- user namespaces */
 
 static bool write_file(const char *path, const char *text)
@@ -578,27 +656,6 @@ static void options_out_of_range_are_refused(void **state)
 
 /* ---- clients in the keeper's own process */
 
-static int adopt(gvm_server *server, gvm_keeper **out)
-{
-    int fd;
-
-    CHILD_EXPECT(gvm_server_connect(server, &fd) == GVM_OK);
-    CHILD_EXPECT(gvm_keeper_adopt(fd, out) == GVM_OK);
-    return 0;
-}
-
-static uint64_t held_bytes(gvm_keeper *keeper)
-{
-    gvm_keeper_snapshot *snapshot;
-    uint64_t bytes = UINT64_MAX;
-
-    if (gvm_keeper_get_snapshot(keeper, &snapshot) == GVM_OK) {
-        bytes = snapshot->devices[0].held_bytes;
-        gvm_keeper_snapshot_destroy(snapshot);
-    }
-    return bytes;
-}
-
 /* What it has mapped is not given to others before it closes: kernels of it may run. */
 static int keep_a_lease(void *arg)
 {
@@ -676,6 +733,7 @@ int main(void)
         cmocka_unit_test(messages_at_once_are_answered_in_order),
         cmocka_unit_test(client_that_hears_nothing_is_read_to_its_end),
         cmocka_unit_test(process_that_ends_is_gone),
+        cmocka_unit_test(process_of_another_user_that_says_bye_is_charged_until_it_ends),
         cmocka_unit_test(user_without_number_in_the_namespace_is_refused),
         cmocka_unit_test(keeper_out_of_fds_waits_for_some),
         cmocka_unit_test(options_out_of_range_are_refused),

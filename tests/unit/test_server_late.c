@@ -77,10 +77,8 @@ static int start_watched(world *w, uint32_t revoke_timeout_ms)
 
 static int make_object(const world *w)
 {
-    const gvm_object_options options = {.struct_size = sizeof options,
-                                        .chunk_bytes = CHUNK,
-                                        .bytes = CHUNK,
-                                        .flags = GVM_OBJECT_KEEP};
+    const gvm_object_options options = {
+        .struct_size = sizeof options, .chunk_bytes = CHUNK, .bytes = CHUNK, .flags = GVM_OBJECT_KEEP};
     gvm_keeper *keeper;
     gvm_object *object;
     int fd;
@@ -90,40 +88,6 @@ static int make_object(const world *w)
     CHILD_EXPECT(gvm_object_create(keeper, "/x", CHUNK, &options, &object) == GVM_OK);
     gvm_keeper_close(keeper);
     return 0;
-}
-
-/* The next message of a type; others are passed over, and all descriptors closed. */
-static bool hear_type(const client *c, gvmi_wire_type type, gvmi_wire_message *out)
-{
-    gvmi_client_message message;
-
-    do {
-        if (gvmi_client_receive(c->socket, TIMEOUT_MS, &message) != GVM_OK)
-            return false;
-        gvmi_client_close_fds(&message);
-    } while (message.wire.head.type != type);
-    *out = message.wire;
-    return true;
-}
-
-static bool say_mapped(const client *c, uint32_t slot, uint64_t serial)
-{
-    gvmi_wire_message message;
-
-    gvmi_wire_start(&message, GVMI_WIRE_MAPPED, 0);
-    message.body.MAPPED = (gvmi_wire_mapped){.slot = slot, .serial = serial, .address = CHUNK};
-    return tell(c->socket, &message);
-}
-
-static bool open_object(const client *c)
-{
-    gvmi_wire_message message;
-
-    gvmi_wire_start(&message, GVMI_WIRE_OPEN, 3);
-    strcpy(message.body.OPEN.name, "/x");
-    return tell(c->socket, &message) && hear_type(c, GVMI_WIRE_OPENED, &message) &&
-           say_mapped(c, message.body.OPENED.slot, 0) && hear_type(c, GVMI_WIRE_MAP, &message) &&
-           say_mapped(c, message.body.MAP.slot, message.body.MAP.serial);
 }
 
 static bool ask_to_evict(const client *c)
