@@ -8,10 +8,10 @@
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "keeper/client/client.h"
 
@@ -19,7 +19,6 @@
 #define SCM_PIDFD 0x04
 #endif
 
-#define NS_PER_MS 1000000ll
 #define CONTROL_REST_BYTES 1024 /* for what else an adopted socket may want told */
 
 typedef union control_room {
@@ -27,26 +26,18 @@ typedef union control_room {
     char bytes[CMSG_SPACE(sizeof(int) * GVMI_WIRE_CHUNKS_MAX) + CONTROL_REST_BYTES];
 } control_room;
 
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 * NS_PER_MS + now.tv_nsec;
-}
-
 static gvm_status wait_readable(int socket_fd, int64_t deadline_ns)
 {
     struct pollfd entry = {.fd = socket_fd, .events = POLLIN};
 
     for (;;) {
         const bool for_ever = deadline_ns == INT64_MAX;
-        const int64_t left_ns = for_ever ? 0 : deadline_ns - now_ns();
+        const int64_t left_ns = for_ever ? 0 : deadline_ns - gvmi_now_ns();
         int count;
 
         if (!for_ever && left_ns <= 0)
             return gvmi_fail(GVM_E_TIMEOUT, "the keeper does not answer");
-        count = poll(&entry, 1, for_ever ? -1 : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS));
+        count = poll(&entry, 1, for_ever ? -1 : (int)((left_ns + GVMI_NS_PER_MS - 1) / GVMI_NS_PER_MS));
         if (count > 0)
             return GVM_OK;
         if (count < 0 && errno != EINTR)
@@ -155,7 +146,8 @@ gvm_status gvmi_client_receive(int socket_fd, int timeout_ms, gvmi_client_messag
 
     out->fd_count = 0;
     out->fds_lost = false;
-    status = receive(socket_fd, timeout_ms < 0 ? INT64_MAX : now_ns() + timeout_ms * NS_PER_MS, out);
+    status = receive(socket_fd,
+                     timeout_ms < 0 ? INT64_MAX : gvmi_now_ns() + timeout_ms * GVMI_NS_PER_MS, out);
     if (status != GVM_OK || out->fds_lost)
         gvmi_client_close_fds(out);
     return status;

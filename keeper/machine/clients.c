@@ -15,12 +15,11 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "keeper/machine/probes.h"
 #include "keeper/machine/state.h"
-
-#define NS_PER_MS 1000000ll
 
 keep_client *gvmi_keep_client(gvmi_machine *m, uint32_t number)
 {
@@ -275,7 +274,7 @@ void gvmi_keep_make_due_cuts(gvmi_machine *m)
 
 static bool is_late(const gvmi_machine *m, int64_t since_ns, uint32_t timeout_ms)
 {
-    return m->now_ns - since_ns >= timeout_ms * NS_PER_MS;
+    return m->now_ns - since_ns >= timeout_ms * GVMI_NS_PER_MS;
 }
 
 /* False: the client's answer may have come and not have been read. */
@@ -283,7 +282,7 @@ static bool is_all_read(const gvmi_machine *m, const keep_client *client, int64_
                         uint32_t timeout_ms)
 {
     return m->config.unread == NULL || !m->config.unread(m->config.unread_context, client->number) ||
-           is_late(m, since_ns + timeout_ms * NS_PER_MS, timeout_ms);
+           is_late(m, since_ns + timeout_ms * GVMI_NS_PER_MS, timeout_ms);
 }
 
 /* The oldest MAP that is not answered decides: a later one lends it no time. */

@@ -7,11 +7,10 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "keeper/machine/probes.h"
 #include "keeper/machine/state.h"
-
-#define NS_PER_MS 1000000ll
 
 /* ---- the table of states */
 
@@ -324,7 +323,7 @@ static keep_wait *new_wait(gvmi_machine *m, keep_client *client, keep_object *ob
     wait->opening = opening;
     wait->request = request;
     wait->since_ns = m->now_ns;
-    wait->deadline_ns = timeout_ms < 0 ? INT64_MAX : m->now_ns + timeout_ms * NS_PER_MS;
+    wait->deadline_ns = timeout_ms < 0 ? INT64_MAX : m->now_ns + timeout_ms * GVMI_NS_PER_MS;
     link_wait(m, wait);
     return wait;
 }

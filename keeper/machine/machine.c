@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "keeper/machine/state.h"
 
 #define LOOK_NS 100000000ll /* between two looks at lease words, timeouts and budgets */
-#define NS_PER_MS 1000000ll
 
 /* ---- life */
 

@@ -601,6 +601,106 @@ static void keeper_out_of_fds_waits_for_some(void **state)
     assert_child_succeeds(run_out_of_fds, NULL);
 }
 
+static gvm_status make(gvm_keeper *keeper, const char *name, uint32_t flags, gvm_object **out)
+{
+    const gvm_object_options o = {
+        .struct_size = sizeof o, .chunk_bytes = 2 * GVMI_MIB, .bytes = 2 * GVMI_MIB, .flags = flags};
+
+    return gvm_object_create(keeper, name, 128 * GVMI_MIB, &o, out);
+}
+
+/* Objects that memory cannot be made for, as the process may have no more descriptors: the cause is
+ * answered, and logged. What is there can be used. */
+static int run_out_of_descriptors(void *arg)
+{
+    const struct rlimit few = {.rlim_cur = 100, .rlim_max = 100};
+    world w;
+    const gvm_server_options options = {.struct_size = sizeof options,
+                                        .path = "",
+                                        .device_budget_bytes = 62 * GVMI_MIB,
+                                        .host_budget_bytes = 128 * GVMI_MIB,
+                                        .clients_max = 8,
+                                        .log = take_line,
+                                        .log_context = &w};
+    gvm_keeper *keeper;
+    gvm_object *objects[64];
+    gvm_error error;
+    gvm_status status = GVM_OK;
+    uint64_t bytes;
+    int count = 0;
+
+    (void)arg;
+    use_small_device();
+    atomic_init(&w.line_count, 0);
+    CHILD_EXPECT(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    CHILD_EXPECT(gvm_server_start(&options, &w.server) == GVM_OK && adopt(w.server, &keeper) == 0);
+    while (status == GVM_OK && count < 64) {
+        char name[16];
+
+        snprintf(name, sizeof name, "/%d", count);
+        status = make(keeper, name, GVM_OBJECT_KEEP, &objects[count]);
+        count += status == GVM_OK;
+    }
+    CHILD_EXPECT(status == GVM_E_LIMIT && count > 8 && count < 31);
+    gvm_error_last(&error);
+    CHILD_EXPECT(strstr(error.text, "no file descriptors") != NULL &&
+                 strstr(error.text, "larger chunks") != NULL);
+    CHILD_EXPECT(count_lines(&w, "device 0: 2 MiB of device memory could not be made: ") > 0);
+    CHILD_EXPECT(gvm_keeper_evict(keeper, "/0", 0, &bytes) == GVM_E_LIMIT);
+    gvm_error_last(&error);
+    CHILD_EXPECT(strstr(error.text, "no file descriptors") != NULL);
+    CHILD_EXPECT(count_lines(&w, "device 0: 2 MiB of host memory could not be made: ") > 0);
+    CHILD_EXPECT(gvm_object_drop(keeper, "/1") == GVM_OK);
+    gvm_object_close(objects[1]);
+    CHILD_EXPECT(make(keeper, "/again", 0, &objects[1]) == GVM_OK);
+    gvm_keeper_close(keeper);
+    gvm_server_stop(w.server);
+    return 0;
+}
+
+static void server_without_descriptors_answers_the_cause(void **state)
+{
+    (void)state;
+    assert_child_succeeds(run_out_of_descriptors, NULL);
+}
+
+/* ---- texts */
+
+/* The longest name still leaves the sentence whole, and can be told from others by its end. */
+static int miss_a_long_name(void *arg)
+{
+    world w;
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_error error;
+    char name[GVM_NAME_BYTES_MAX];
+
+    (void)arg;
+    memset(name, 'n', sizeof name);
+    name[0] = '/';
+    strcpy(name + sizeof name - 9, "/2026/q3");
+    CHILD_EXPECT(start(&w, 0) == 0 && adopt(w.server, &keeper) == 0);
+    CHILD_EXPECT(gvm_object_drop(keeper, name) == GVM_E_ABSENT);
+    gvm_error_last(&error);
+    CHILD_EXPECT(strstr(error.text, "there is no object /nnn") == error.text);
+    CHILD_EXPECT(strcmp(error.text + strlen(error.text) - 8, "/2026/q3") == 0);
+    CHILD_EXPECT(gvm_object_create(keeper, name, 2 * GVMI_MIB, NULL, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_object_create(keeper, name, 2 * GVMI_MIB, NULL, &object) == GVM_E_EXISTS);
+    gvm_error_last(&error);
+    CHILD_EXPECT(strstr(error.text, "/2026/q3 already") != NULL);
+    gvm_keeper_close(keeper);
+    gvm_server_stop(w.server);
+    return 0;
+}
+
+static void name_too_long_for_a_text_keeps_its_end(void **state)
+{
+    (void)state;
+    assert_child_succeeds(miss_a_long_name, NULL);
+}
+
+/* ---- options */
+
 static int start_badly(void *arg)
 {
     const int32_t twice[] = {0, 0}, absent[] = {7};
@@ -736,6 +836,8 @@ int main(void)
         cmocka_unit_test(process_of_another_user_that_says_bye_is_charged_until_it_ends),
         cmocka_unit_test(user_without_number_in_the_namespace_is_refused),
         cmocka_unit_test(keeper_out_of_fds_waits_for_some),
+        cmocka_unit_test(server_without_descriptors_answers_the_cause),
+        cmocka_unit_test(name_too_long_for_a_text_keeps_its_end),
         cmocka_unit_test(options_out_of_range_are_refused),
         cmocka_unit_test(client_of_the_same_process_that_is_cut_off_keeps_its_frames),
         cmocka_unit_test(client_of_the_same_process_that_falls_silent_is_forgotten),
