@@ -80,8 +80,8 @@ typedef struct gvm_object gvm_object; /* an object opened over one */
  *
  * GVM_E_INVALID  out is NULL, or the path is too long for a socket
  * GVM_E_PEER     nobody listens there; the error text says how to start a keeper
- * GVM_E_DENIED   the socket's permissions; or the keeper's limit of connections, of which a user has a
- *                share (docs/design/keeper.md, "What bounds what"); or the user has no number in the
+ * GVM_E_DENIED   the socket's permissions; or the keeper's limit of connections, of which a user has an
+ *                allowance (docs/design/keeper.md, "What bounds what"); or the user has no number in the
  *                keeper's user namespace
  * GVM_E_LIMIT    the process has too many open files
  * GVM_E_TIMEOUT  no answer within 10 s
@@ -130,7 +130,7 @@ typedef struct gvm_object_options {
  * GVM_E_NOSPACE   bytes fit neither the device budget nor the host budget, or other programs use what
  *                 the budgets promise
  * GVM_E_QUOTA     the user's quota is spent
- * GVM_E_LIMIT     GVM_OBJECTS_OPEN_MAX objects are open over this connection; or the user's share of
+ * GVM_E_LIMIT     GVM_OBJECTS_OPEN_MAX objects are open over this connection; or the user's allowance of
  *                 objects, openings or growths is spent (docs/design/keeper.md, "What bounds what"); or
  *                 the keeper has no file descriptors left for more memory
  * GVM_E_ADDRESS   no such range of addresses is free */
@@ -269,7 +269,8 @@ typedef struct gvm_lease {
  * GVM_E_QUOTA     as for gvm_object_open(): a write lease, or any lease on an object with
  *                 GVM_OBJECT_UNTRACKED
  * GVM_E_LIMIT     the process has 32767 leases on the object, or too many mappings to map it; or 1024
- *                 threads wait over this connection, or the user's share of such requests is spent */
+ *                 threads wait over this connection, or the user's allowance of such requests is
+ *                 spent */
 GVM_API gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
                                       const gvm_acquire_options *options, gvm_lease *lease);
 
@@ -367,7 +368,7 @@ typedef struct gvm_keeper_snapshot {
 } gvm_keeper_snapshot;
 
 /* GVM_E_INVALID  out is NULL
- * GVM_E_LIMIT    16 threads wait for one over this connection already, or the user's share of snapshots,
+ * GVM_E_LIMIT    16 threads wait for one over this connection already, or the user's allowance of snapshots,
  *                or of bytes that it has not read, is spent */
 GVM_API gvm_status gvm_keeper_get_snapshot(gvm_keeper *keeper, gvm_keeper_snapshot **out);
 GVM_API void gvm_keeper_snapshot_destroy(gvm_keeper_snapshot *snapshot);

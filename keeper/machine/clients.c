@@ -183,7 +183,7 @@ void gvmi_machine_closed(gvmi_machine *m, uint32_t number)
         silence(m, client);
     client->closed = true;
     if (client->voided)
-        gvmi_keep_let_go_frames(m, client, false);
+        gvmi_keep_release_holds(m, client, false);
     else if (!has_leases(client))
         void_client(m, client, true);
     gvmi_keep_forget_if_over(m, client);
@@ -214,7 +214,7 @@ void gvmi_machine_exited(gvmi_machine *m, uint32_t number)
     if (client->connected)
         silence(m, client);
     void_client(m, client, false);
-    gvmi_keep_let_go_frames(m, client, true);
+    gvmi_keep_release_holds(m, client, true);
     m->clients[number - 1] = NULL;
     gvmi_keep_give(m, client->user, KEEP_CLIENTS, 1);
     free(client->slots);
@@ -285,7 +285,7 @@ static bool is_all_read(const gvmi_machine *m, const keep_client *client, int64_
            is_late(m, since_ns + timeout_ms * GVMI_NS_PER_MS, timeout_ms);
 }
 
-/* The oldest MAP that is not answered decides: a later one lends it no time. */
+/* The oldest unanswered MAP sets the deadline; a later one does not extend it. */
 static bool is_late_to_map(const gvmi_machine *m, const keep_client *client)
 {
     int64_t since_ns = INT64_MAX;

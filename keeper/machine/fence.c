@@ -156,13 +156,13 @@ static void unlink_hold(keep_frame *frame, const keep_hold *hold)
     frame->writers -= hold->writes;
 }
 
-static void let_go(gvmi_machine *m, const keep_hold *hold)
+static void release_hold(gvmi_machine *m, const keep_hold *hold)
 {
     keep_frame *frame = gvmi_keep_frame(m, hold->frame);
-    const bool paid = frame->state == KEEP_FRAME_HELD && frame->holds == hold;
+    const bool was_charged = frame->state == KEEP_FRAME_HELD && frame->holds == hold;
 
     unlink_hold(frame, hold);
-    if (!paid)
+    if (!was_charged)
         return;
     hold->client->user->held_bytes -= frame->spec.bytes;
     gvmi_keep_discharge(m, hold->client->user, frame->spec.bytes);
@@ -182,7 +182,7 @@ static bool shows_leases(const keep_client *client)
     return false;
 }
 
-void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client, bool gone)
+void gvmi_keep_release_holds(gvmi_machine *m, keep_client *client, bool gone)
 {
     const bool leases = !gone && shows_leases(client);
     bool wrote = false;
@@ -198,7 +198,7 @@ void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client, bool gone)
         wrote = wrote || hold->writes;
         *place = hold->own_next;
         client->held_count--;
-        let_go(m, hold);
+        release_hold(m, hold);
         free(hold);
     }
     for (keep_object *object = wrote ? m->objects : NULL; object != NULL; object = object->next)
@@ -217,7 +217,7 @@ void gvmi_keep_check_fence(gvmi_machine *m, keep_object *object)
         needed = gvmi_keep_has_writers(m, gvmi_keep_frame_where(&object->chunks[i]));
     object->fenced = needed;
     object->fence_waits = object->fence_waits && needed;
-    object->fence_told = object->fence_told && needed;
+    object->fence_logged = object->fence_logged && needed;
 }
 
 void gvmi_keep_retry_fence(gvmi_machine *m, keep_object *object)
@@ -242,18 +242,18 @@ static int32_t writer_of(gvmi_machine *m, const keep_object *object)
 }
 
 /* Once: somebody waits, perhaps for ever, and only the administrator can do something. */
-static void tell_no_room(gvmi_machine *m, keep_object *object)
+static void log_no_room(gvmi_machine *m, keep_object *object)
 {
     gvmi_action action = {.kind = GVMI_ACTION_LOG};
 
-    if (object->fence_told || !object->fenced)
+    if (object->fence_logged || !object->fenced)
         return;
     gvmi_text_print(action.reason, sizeof action.reason,
                     "object %s gets no lease: process %d, which was cut off, may still write to it, and "
                     "neither budget has room for a copy; end that process, or give the keeper more",
                     object->name[0] != '\0' ? GVMI_TEXT_NAME(object->name) : "without a name",
                     (int)writer_of(m, object));
-    object->fence_told = gvmi_keep_act(m, &action);
+    object->fence_logged = gvmi_keep_act(m, &action);
 }
 
 bool gvmi_keep_pass_fence(gvmi_machine *m, keep_object *object)
@@ -266,7 +266,7 @@ bool gvmi_keep_pass_fence(gvmi_machine *m, keep_object *object)
     if (!gvmi_keep_renew_chunks(m, object)) {
         object->fence_waits = true;
         gvmi_keep_thaw(m, object);
-        tell_no_room(m, object);
+        log_no_room(m, object);
     }
     return false;
 }

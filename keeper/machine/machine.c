@@ -149,11 +149,12 @@ void gvmi_keep_reply_failed(gvmi_machine *m, keep_client *client, uint64_t reque
     (void)gvmi_keep_send(m, client, &reply, NULL);
 }
 
-void gvmi_keep_reply_share(gvmi_machine *m, keep_client *client, uint64_t request, keep_share share)
+void gvmi_keep_reply_allowance(gvmi_machine *m, keep_client *client, uint64_t request,
+                               keep_allowance allowance)
 {
     char text[GVMI_WIRE_TEXT_BYTES];
 
-    gvmi_keep_refusal(m, client->user, share, text);
+    gvmi_keep_refusal(m, client->user, allowance, text);
     gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT, "%s", text);
 }
 

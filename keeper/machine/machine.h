@@ -144,8 +144,9 @@ void gvmi_machine_disconnect(gvmi_machine *machine, uint32_t client);
  * until exited(), at most the revoke timeout. After disconnect() or CUT, or instead. */
 void gvmi_machine_closed(gvmi_machine *machine, uint32_t client);
 
-/* The client said BYE: its library has unmapped everything. Of its openings, those that only it can speak
- * for (of its own user's objects, and all of root's and the keeper's user's) end at once, with their leases.
+/* The client said BYE: its library has unmapped everything. Of its openings, those for which the
+ * close of its socket would be enough (of its own user's objects; all, of root's and the keeper's user's) end
+ * at once, with their leases.
  * For the others the same follows as from closed(). Instead of it. */
 void gvmi_machine_bye(gvmi_machine *machine, uint32_t client);
 
@@ -171,11 +172,11 @@ bool gvmi_machine_work(gvmi_machine *machine);
  * then the next is made for it. */
 void gvmi_machine_snapshot_read(gvmi_machine *machine, uint32_t client);
 
-/* So many bytes wait to be sent to the client. False: its user's share is spent, and the client counts as
+/* So many bytes wait to be sent to the client. False: its user's allowance is spent, and the client counts as
  * before. Less than before is always right. */
 bool gvmi_machine_queued(gvmi_machine *machine, uint32_t client, uint64_t bytes);
 
-/* When the machine next wants a tick, at the latest; INT64_MAX: never. */
+/* When the machine needs the next tick, at the latest; INT64_MAX: never. */
 int64_t gvmi_machine_deadline(const gvmi_machine *machine);
 
 /* Of a device's budget, what only clients that were cut off hold: the frames were dropped. */

@@ -1,9 +1,9 @@
-/* The server thread: it waits for the world, tells the machine, and does what the machine wants.
+/* The server thread. Waits for events, passes them to the machine, performs its actions.
  *
- * A turn: wait; what happened; a slice of the machine's own work; who is late, judged after what has come
- * was read; messages left over from the turn before; send. The machine is given its turn after every
- * event, so few actions ever wait. A turn is short however much clients send: it takes many messages of a
- * client only while TURN_NS lasts, and one of each after that.
+ * A turn: wait; dispatch events; one slice of snapshots; late clients, after all input that came was read;
+ * remaining messages; send. Actions are performed after every event, so few ever wait. A turn is short however
+ * much clients send: it takes many messages of a client only while TURN_NS lasts, and one of each after
+ * that.
  */
 #define _GNU_SOURCE /* strerrorname_np() */
 #include <errno.h>
@@ -336,7 +336,7 @@ static void dispatch(gvm_server *server, const struct epoll_event *event)
     }
 }
 
-/* Those who connected and say nothing, or do not read. */
+/* Clients that sent nothing within GREETING_NS. */
 static void watch_peers(gvm_server *server)
 {
     for (gvmi_peer *peer = server->peers, *next; peer != NULL; peer = next) {

@@ -2,7 +2,7 @@
  *
  * What comes from a client is bounded: a turn takes at most MESSAGES_A_TURN messages of one, fewer when it
  * is late, and what it does not take waits in the socket. What waits to be sent to one, and a snapshot that
- * it was sent, up to SNAPSHOT_READ, count against its user's share (keeper/machine/users.c). Whatever
+ * it was sent, up to SNAPSHOT_READ, count against its user's allowance (keeper/machine/users.c). Whatever
  * descriptors of a snapshot there are then, in the client or in a socket, its memory is freed.
  */
 #include <errno.h>
@@ -121,11 +121,11 @@ static void close_fd(int *fd)
 /* Frees the memory of the snapshot that it was sent, though it may keep the fd. */
 static void take_snapshot_back(gvmi_peer *peer)
 {
-    if (peer->unread == NULL)
+    if (peer->snapshot_sent == NULL)
         return;
-    gvmi_page_empty(peer->unread);
-    gvmi_fd_release(peer->unread);
-    peer->unread = NULL;
+    gvmi_page_empty(peer->snapshot_sent);
+    gvmi_fd_release(peer->snapshot_sent);
+    peer->snapshot_sent = NULL;
 }
 
 /* Closes an fd that epoll watches. Closing alone takes it out only if nobody else has it, and a program
@@ -323,7 +323,7 @@ static void answer_refused(gvm_server *server, gvmi_peer *peer, uint64_t request
 }
 
 /* Whether a client that is refused may stay until it asks, so that the answer has the number of its
- * request. Of the places for that each user gets a share, as of everything (keeper/machine/users.c). */
+ * request. Each user has an allowance of the places for that, as of everything (keeper/machine/users.c). */
 static bool may_wait_refused(const gvm_server *server, const gvmi_peer *refused)
 {
     uint32_t count = 0;
@@ -693,7 +693,7 @@ void gvmi_peer_silent(gvm_server *server, gvmi_peer *peer)
 
 /* ---- what it is told */
 
-/* Tells the machine how much waits. False: the user's share does not allow it. */
+/* Tells the machine how much waits. False: the user's allowance is spent. */
 static bool count_outbox(gvm_server *server, gvmi_peer *peer)
 {
     const size_t bytes = peer->outbox.bytes / OUTBOX_BYTES_FREE * OUTBOX_BYTES_FREE;
@@ -778,8 +778,8 @@ static gvm_status finish_snapshot(gvm_server *server, gvmi_peer *peer, const gvm
     peer->snapshot = -1;
     if (status != GVM_OK)
         return status;
-    GVM_ASSERT(peer->unread == NULL); /* the machine makes one at a time */
-    peer->unread = fd;
+    GVM_ASSERT(peer->snapshot_sent == NULL); /* the machine makes one at a time */
+    peer->snapshot_sent = fd;
     gvmi_peer_send(server, peer, message, &fd);
     return GVM_OK;
 }

@@ -1,10 +1,10 @@
 /* keeper/server/server.h - the inside of a running keeper: the world around the machine.
  *
  *   server.c          life: options, devices, threads; the public calls
- *   server_loop.c     the server thread: waits for events, time, actions of the machine
- *   server_peer.c     clients: coming, messages, leaving, the end of their processes
- *   server_page.c     the two pages that a client and the keeper share
- *   server_socket.c   where the keeper listens
+ *   loop.c            the server thread: waits for events, time, actions of the machine
+ *   peer.c            clients: coming, messages, leaving, the end of their processes
+ *   page.c            the two pages that a client and the keeper share
+ *   socket.c          where the keeper listens
  *
  * Only the server thread touches the machine, the peers and what hangs on them. Movers reach it
  * through the queue of finished jobs, other threads through `lock`.
@@ -123,10 +123,10 @@ struct gvmi_peer {
     gvmi_permit_slot *permits;
     gvmi_fd *fds[3]; /* as WELCOME brings them; the pages' are let go once it is on its way */
     gvmi_outbox outbox;
-    size_t counted_bytes; /* of the outbox, as the machine knows them */
-    int snapshot;         /* a memfd that is being written; -1 */
-    bool snapshot_lost;   /* part of it could not be written */
-    gvmi_fd *unread;      /* the snapshot that it was sent, until SNAPSHOT_READ; NULL: none */
+    size_t counted_bytes;   /* of the outbox, as the machine knows them */
+    int snapshot;           /* a memfd that is being written; -1 */
+    bool snapshot_lost;     /* part of it could not be written */
+    gvmi_fd *snapshot_sent; /* until SNAPSHOT_READ; NULL: none */
     int64_t since_ns;
     bool greeted;   /* a message has come */
     bool more;      /* there may be a whole message in `in` */
@@ -188,7 +188,7 @@ void gvmi_server_log(gvm_server *server, const char *format, ...)
 /* The server thread. */
 void *gvmi_server_run(void *server);
 
-/* Does what the machine wants, until it wants nothing more. After every event. */
+/* Performs the machine's actions until there are none. After every event. */
 void gvmi_server_act(gvm_server *server);
 
 /* Has an fd watched, or watched for other events. */
@@ -219,7 +219,7 @@ void gvmi_peer_send(gvm_server *server, gvmi_peer *peer, const gvmi_wire_message
                     gvmi_fd *const *fds);
 void gvmi_peer_flush(gvm_server *server, gvmi_peer *peer);
 
-/* What the machine wants done about it. */
+/* Actions of the machine on a client. */
 void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer, const char *reason);
 void gvmi_peer_kill(gvm_server *server, gvmi_peer *peer);
 void gvmi_peer_forget(gvm_server *server, gvmi_peer *peer);

@@ -1,4 +1,4 @@
-/* tests/proc/keeper_soak.h - what the processes of the test keeper_neighbours know together.
+/* tests/proc/keeper_soak.h - state that the processes of the test keeper_neighbours share.
  *
  * One page of shared memory says what every object of the honest clients should hold. Hostile
  * neighbours are children that speak the protocol by hand and see the page's names only.
@@ -57,7 +57,7 @@ typedef struct soak_record {
     _Atomic uint64_t committed; /* the version that it holds; 0: zeros */
     _Atomic uint64_t bytes;     /* that have the version; the rest is zeros */
     _Atomic uint32_t chunks_asked;
-    atomic_int readers, writers; /* inside, as they believe */
+    atomic_int readers, writers; /* inside, by their own count */
     atomic_bool seal_asked;
     soak_class class;
 } soak_record;

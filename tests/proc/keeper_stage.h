@@ -1,4 +1,4 @@
-/* tests/proc/keeper_stage.h - a keeper, a client that wants no more than its peace, and what must be
+/* tests/proc/keeper_stage.h - a keeper, a client that uses its object undisturbed, and what must be
  * so after others have misbehaved.
  *
  * Threads: one. Ownership: stage_end() ends what stage_begin() started.

@@ -157,8 +157,8 @@ static bool keeper_is_stopped_beside(stage *s, keeper_puppet *visitor, bool firs
     kill(s->keeper.pid, SIGCONT);
     kill(visitor->pid, SIGCONT);
     return good && EXPECT(keeper_wait(&s->bystander, &out)) && EXPECT(out.status == GVM_OK) &&
-           KP_OK(visitor, ACQUIRE, 0, NULL, GVM_LEASE_READ, LEASE_WAIT_MS) && visitor_sees(visitor) &&
-           KP_OK(visitor, RELEASE, 0, NULL, 0, 0);
+           KP_OK(visitor, ACQUIRE, 0, NULL, GVM_LEASE_READ, LEASE_WAIT_MS) &&
+           visitor_sees(visitor) && KP_OK(visitor, RELEASE, 0, NULL, 0, 0);
 }
 
 /* Nobody is cut off for what the keeper did not do in time. */

@@ -192,7 +192,7 @@ static inline void free_actor(actor *a)
     free(a->snapshot);
 }
 
-/* NULL: the user's share of connections is spent. */
+/* NULL: the user's allowance of connections is spent. */
 static inline actor *try_join(world *w, uint32_t uid)
 {
     actor *a = &w->actors[w->actor_count];

@@ -64,10 +64,10 @@ static unsigned create_all(world *w, actor *a)
     return count;
 }
 
-/* ---- shares */
+/* ---- allowances */
 
 /* 32 clients, 4 of them for the keeper's own user and root. */
-static void connections_of_greedy_users_leave_a_share_for_the_next(void **state)
+static void connections_of_greedy_users_leave_some_for_the_next(void **state)
 {
     world w;
 
@@ -85,7 +85,7 @@ static void connections_of_greedy_users_leave_a_share_for_the_next(void **state)
     end_world(&w);
 }
 
-static void connection_beyond_the_share_is_told_the_limit(void **state)
+static void connection_beyond_the_allowance_is_told_the_limit(void **state)
 {
     world w;
     gvm_error error;
@@ -95,14 +95,14 @@ static void connection_beyond_the_share_is_told_the_limit(void **state)
     (void)join_all(&w, 1);
     assert_int_equal(gvmi_machine_admits(w.machine, 1), GVM_E_LIMIT);
     gvm_error_last(&error);
-    assert_non_null(strstr(error.text, "user 1 has 14 connections, its share"));
+    assert_non_null(strstr(error.text, "user 1 has 14 connections, its allowance"));
     assert_non_null(strstr(
         error.text, "of 32 at this keeper 14 are in use, and 4 are kept for its own user and root"));
     assert_int_equal(gvmi_machine_admits(w.machine, 2), GVM_OK);
     end_world(&w);
 }
 
-/* Shares are of use to keepers of a few clients, too. */
+/* Allowances are of use to keepers of a few clients, too. */
 static void connections_of_a_small_keeper_are_not_all_reserved(void **state)
 {
     static const unsigned wanted[] = {1, 1, 2, 2, 3, 3, 4, 4};
@@ -119,7 +119,7 @@ static void connections_of_a_small_keeper_are_not_all_reserved(void **state)
     }
 }
 
-static void objects_of_greedy_users_leave_a_share_for_the_next(void **state)
+static void objects_of_greedy_users_leave_some_for_the_next(void **state)
 {
     world w;
     actor *a, *b, *c, *root;
@@ -131,7 +131,7 @@ static void objects_of_greedy_users_leave_a_share_for_the_next(void **state)
     c = join(&w, 3);
     root = join(&w, 0);
     assert_int_equal(create_all(&w, a), 28);
-    assert_non_null(strstr(last(a)->body.FAILED.text, "user 1 has 28 objects, its share"));
+    assert_non_null(strstr(last(a)->body.FAILED.text, "user 1 has 28 objects, its allowance"));
     assert_int_equal(create_all(&w, b), 14);
     assert_int_equal(create_all(&w, join(&w, 1)), 0); /* by user, not by connection */
     assert_int_equal(create_all(&w, c), 7);
@@ -498,7 +498,7 @@ static void snapshots_that_are_not_read_are_bounded_by_user(void **state)
         made += last(a)->head.type == GVMI_WIRE_SNAPSHOT_IS;
     } while (last(a)->head.type == GVMI_WIRE_SNAPSHOT_IS);
     assert_int_equal(reply_status(a), GVM_E_LIMIT);
-    assert_in_range(made, 1, 2); /* of 0.8 MB each, of the 1 MiB that its share left */
+    assert_in_range(made, 1, 2); /* of 0.8 MB each, of the 1 MiB that its allowance left */
     a = join(&w, 2);
     ask_snapshot(&w, a);
     while (work(&w))
@@ -526,10 +526,10 @@ static void machine_ends_while_an_object_grows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(connections_of_greedy_users_leave_a_share_for_the_next),
-        cmocka_unit_test(connection_beyond_the_share_is_told_the_limit),
+        cmocka_unit_test(connections_of_greedy_users_leave_some_for_the_next),
+        cmocka_unit_test(connection_beyond_the_allowance_is_told_the_limit),
         cmocka_unit_test(connections_of_a_small_keeper_are_not_all_reserved),
-        cmocka_unit_test(objects_of_greedy_users_leave_a_share_for_the_next),
+        cmocka_unit_test(objects_of_greedy_users_leave_some_for_the_next),
         cmocka_unit_test(object_that_outlives_its_creator_counts_as_its_owners),
         cmocka_unit_test(account_that_counts_nothing_is_freed),
         cmocka_unit_test(growths_that_wait_are_bounded_and_answered_in_order),

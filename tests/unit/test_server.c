@@ -1,4 +1,4 @@
-/* keeper/server*.c: what clients may do to a keeper, spoken by hand over its socket.
+/* keeper/server: what clients may do to a keeper, spoken by hand over its socket.
  *
  * Objects and leases are tested elsewhere, by the machine and through the client. Here it is about
  * connections: who gets in, what is answered, who is cut off, and that the others, and the keeper,
@@ -295,7 +295,7 @@ static void client_that_hears_nothing_is_read_to_its_end(void **state)
 }
 
 /* Many messages at once are all answered, in order, while another client gets its turns. */
-static int ask_in_one_breath(void *arg)
+static int ask_many_at_once(void *arg)
 {
     enum { COUNT = 2000 };
     world w;
@@ -321,7 +321,7 @@ static int ask_in_one_breath(void *arg)
 static void messages_at_once_are_answered_in_order(void **state)
 {
     (void)state;
-    assert_child_succeeds(ask_in_one_breath, NULL);
+    assert_child_succeeds(ask_many_at_once, NULL);
 }
 
 /* A process that ends is gone, though a child of it has the socket, too; and so is one that lives, but
@@ -586,7 +586,7 @@ static int run_out_of_fds(void *arg)
     CHILD_EXPECT(tell_plain(a.socket, GVMI_WIRE_DROP, 3) && hear(a.socket, &message, NULL, 0));
     CHILD_EXPECT(setrlimit(RLIMIT_NOFILE, &before) == 0);
     for (int i = 0; i < WAITING; i++) {
-        CHILD_EXPECT(greet(waiting[i], &b)); /* they were waiting at the door */
+        CHILD_EXPECT(greet(waiting[i], &b)); /* they waited in the listen queue */
         hang_up(&b);
     }
     CHILD_EXPECT(count_lines(&w, "new clients are accepted again") == 1);
@@ -769,23 +769,23 @@ static int keep_a_lease(void *arg)
                                         .bytes = 2 * GVMI_MIB,
                                         .flags = GVM_OBJECT_KEEP};
     gvm_server *server;
-    gvm_keeper *stubborn, *other;
+    gvm_keeper *keeps_lease, *other;
     gvm_object *kept, *object;
     gvm_lease lease, next;
     uint64_t bytes = 0;
 
     (void)arg;
     CHILD_EXPECT(gvm_server_start(&server_options, &server) == GVM_OK);
-    CHILD_EXPECT(adopt(server, &stubborn) == 0 && adopt(server, &other) == 0);
-    CHILD_EXPECT(gvm_object_create(stubborn, "/x", 2 * GVMI_MIB, &options, &kept) == GVM_OK);
+    CHILD_EXPECT(adopt(server, &keeps_lease) == 0 && adopt(server, &other) == 0);
+    CHILD_EXPECT(gvm_object_create(keeps_lease, "/x", 2 * GVMI_MIB, &options, &kept) == GVM_OK);
     CHILD_EXPECT(gvm_object_acquire(kept, GVM_LEASE_WRITE, NULL, &lease) == GVM_OK);
     CHILD_EXPECT(gvm_object_open(other, "/x", 0, &object) == GVM_OK);
     CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &next) == GVM_OK); /* cuts it off */
     CHILD_EXPECT(gvm_object_release(object, &next) == GVM_OK);
-    CHILD_EXPECT(gvm_object_grow(kept, 2 * GVMI_MIB) == GVM_E_KEEPER); /* it has heard of that */
+    CHILD_EXPECT(gvm_object_grow(kept, 2 * GVMI_MIB) == GVM_E_KEEPER); /* its connection shows the cut-off */
     CHILD_EXPECT(gvm_keeper_evict(other, "/x", 0, &bytes) == GVM_OK && bytes == 2 * GVMI_MIB);
     CHILD_EXPECT(held_bytes(other) == 2 * GVMI_MIB);
-    gvm_keeper_close(stubborn);
+    gvm_keeper_close(keeps_lease);
     while (held_bytes(other) != 0)
         sched_yield();
     gvm_keeper_close(other);
