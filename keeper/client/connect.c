@@ -373,8 +373,8 @@ gvm_status gvm_keeper_connect(const char *path, gvm_keeper **out)
 
 /* ---- end */
 
-/* CLOSE is sent for each, since BYE alone is not enough for objects of other users. A keeper that does not
- * answer in time is told by BYE alone. False: the mapper has still to end one, so that not all is unmapped. */
+/* CLOSE is sent for each, since BYE alone is not enough for objects of other users. If the keeper does not
+ * answer in time, the rest is left to BYE. False: the mapper has still to end one, so that not all is unmapped. */
 static bool end_objects(gvm_keeper *keeper)
 {
     const int64_t deadline_ns = gvmi_deadline_ns(GVMI_CLIENT_BYE_MS);

@@ -8,7 +8,7 @@
  * milliseconds. (A lease word of another thread's failed attempt only puts that off.)
  *
  * Mapping takes the driver far longer than unmapping, and the keeper has use for what is unmapped. So
- * a MAP is taken in two steps: what it replaces goes at once, and the keeper is told; what is new is
+ * a MAP is taken in two steps: what it replaces goes at once, and UNMAPPED is sent; what is new is
  * owed, and mapped in the order of the MAPs, once there is no further MAP to be read. A burst of MAPs
  * is thus unmapped to its end before the first of them is mapped, and one that comes while a large one is
  * being mapped waits for no more than a slice of it. Messages of other kinds come when nothing is owed,

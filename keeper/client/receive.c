@@ -1,7 +1,7 @@
 /* Messages as they come in from the keeper.
  *
  * Unlike a share (sharing/socket.c), a message whose fds the process has no room for is not the end:
- * its bytes are read to their end, and whoever the message is for is told that the fds are lost. A
+ * its bytes are read to their end, and the message is marked: its fds are lost. A
  * program near its limit of open files then loses an object, not its connection.
  */
 #include <errno.h>
@@ -19,7 +19,7 @@
 #define SCM_PIDFD 0x04
 #endif
 
-#define CONTROL_REST_BYTES 1024 /* for what else an adopted socket may want told */
+#define CONTROL_REST_BYTES 1024 /* for what else an adopted socket may bring along */
 
 typedef union control_room {
     struct cmsghdr aligned;

@@ -65,7 +65,7 @@ static void hold_frame(gvmi_machine *m, keep_client *client, uint32_t number, bo
     hold->writes = hold->writes || writes;
 }
 
-/* Where the chunk was, if it is on its way and clients are told. A frame that a copy is made to has
+/* Where the chunk was, if it is on its way and MAPs of it are sent. A frame that a copy is made to has
  * been shown to nobody. */
 static void hold_replaced(gvmi_machine *m, keep_client *client, const keep_chunk *chunk, bool writes)
 {
@@ -75,7 +75,7 @@ static void hold_replaced(gvmi_machine *m, keep_client *client, const keep_chunk
     hold_frame(m, client, chunk->twin_frame, writes);
 }
 
-/* Where a chunk is, and where it was if the opening was not told yet or may not have unmapped it. */
+/* Where a chunk is, and where it was if its MAP to the opening was not sent yet, or may not be answered by UNMAPPED. */
 static void hold_all(gvmi_machine *m, const keep_opening *opening, bool writes)
 {
     const keep_object *object = opening->object;

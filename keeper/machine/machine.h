@@ -1,7 +1,7 @@
 /* keeper/machine/machine.h - the keeper as a pure machine: events in, actions out.
  *
- * No I/O, no clock, no driver, no threads: the server (keeper/server/server.c) turns the world into events
- * and actions into system and driver calls; tests do without the world. What the machine touches
+ * No I/O, no clock, no driver, no threads: the server (keeper/server/server.c) turns what happens into
+ * events, and actions into system and driver calls; tests make events themselves. What the machine touches
  * besides its own memory are the lease and permit words of clients (keeper/words.h).
  *
  *     event()  ->  state changes  ->  gvmi_machine_next() until it is empty
@@ -161,7 +161,7 @@ void gvmi_machine_job_done(gvmi_machine *machine, uint64_t job, gvm_status statu
 void gvmi_machine_clock(gvmi_machine *machine, int64_t now_ns);
 
 /* Time has passed: who waited or was waited for too long is looked for. Events that happened before are
- * to be told before. */
+ * to be passed in before. */
 void gvmi_machine_tick(gvmi_machine *machine, int64_t now_ns);
 
 /* Does a slice of what takes too long for one event: snapshots. To be called between the turns of all

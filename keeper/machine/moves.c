@@ -105,7 +105,7 @@ static void came_to_device(gvmi_machine *m, keep_object *object, uint32_t index)
     end_move(m, object, &object->chunks[index]);
 }
 
-/* Everybody who was told of the chunk's new place has answered, perhaps. */
+/* All clients to which the chunk's new place was sent have answered, perhaps. */
 static void check_answers(gvmi_machine *m, keep_object *object, uint32_t index)
 {
     keep_chunk *chunk = &object->chunks[index];

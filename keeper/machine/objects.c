@@ -131,7 +131,7 @@ static uint32_t count_openings(const keep_client *client, const keep_object *obj
     return count;
 }
 
-/* May the client open one more? If not, it is told why. */
+/* May the client open one more? If not, the reply with the reason is sent. */
 static bool may_open(gvmi_machine *m, keep_client *client, uint64_t request)
 {
     if (!has_slot(client))
@@ -173,7 +173,7 @@ static keep_opening *new_opening(gvmi_machine *m, keep_client *client, keep_obje
     client->openings = opening;
     client->opening_count++;
     gvmi_keep_take(m, client->user, KEEP_OPENINGS, 1);
-    /* The client does not use the slot before it is told of it. */
+    /* The client does not use the slot before OPENED. */
     atomic_store(&opening->lease->word, 0);
     atomic_store(&opening->lease->hint, GVM_HINT_NONE);
     gvmi_keep_publish_permit(opening);

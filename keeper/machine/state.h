@@ -270,7 +270,7 @@ struct keep_object {
     bool bare_send;           /* a MAP is to be sent, even without chunks */
     const keep_client *asker; /* whose request is answered behind the MAPs being sent; NULL: nobody */
     keep_growth *growth, *last_growth; /* the queue; its first is under way */
-    uint64_t evictor; /* id of the client to tell, once nothing is leaving any more, how much went; 0 */
+    uint64_t evictor; /* id of the client to be answered, once nothing is leaving any more, how much went; 0 */
     uint64_t evict_request, evict_bytes;
     bool evict_short;       /* of host memory */
     gvm_status evict_cause; /* of the copy that failed; OK: the host budget is full */
@@ -497,7 +497,7 @@ void gvmi_keep_set_mode(gvmi_machine *m, keep_client *client, const gvmi_wire_me
 void gvmi_keep_set_metadata(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_get_metadata(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_close(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-/* The opening ends: nothing is mapped there any more, or nobody cares. */
+/* The opening ends: nothing is mapped there any more, or what is mapped is held. */
 void gvmi_keep_end_opening(gvmi_machine *m, keep_opening *opening);
 /* Nobody can reach it any more. */
 bool gvmi_keep_is_over(const keep_object *object);
@@ -528,7 +528,7 @@ bool gvmi_keep_sample_opening(gvmi_machine *m, keep_opening *opening);
 bool gvmi_keep_held(const keep_object *object, bool writers_only);
 /* Must leases for reading end before the request is granted? Those for writing must in any case. */
 bool gvmi_keep_waits_for_readers(const keep_wait *wait);
-/* The leases of an opening, those owed to it included, as far as it may have them. */
+/* The leases of an opening, those granted and not taken yet included, as far as it may have them. */
 uint32_t gvmi_keep_readers(const keep_opening *opening);
 uint32_t gvmi_keep_writers(const keep_opening *opening);
 /* Takes the permits of a SHARED or EXCLUSIVE object away. */
@@ -585,7 +585,7 @@ void gvmi_keep_make_chunk(gvmi_machine *m, keep_object *object, uint32_t chunk, 
                           bool make);
 void gvmi_keep_make_without_room(gvmi_machine *m, keep_object *object, uint32_t chunk);
 void gvmi_keep_made(gvmi_machine *m, keep_object *object, uint32_t chunk, gvm_status status, bool made);
-/* Nobody is to be told of the client's growths, of any object; or an opening is no more. */
+/* The client's growths, of any object, end without a reply; or an opening is no more. */
 void gvmi_keep_forget_grower(keep_client *client);
 void gvmi_keep_forget_opening(keep_opening *opening);
 void gvmi_keep_free_growth(gvmi_machine *m, keep_growth *growth);

@@ -25,7 +25,7 @@
 #define QUERY_IDLE_NS (1000 * GVMI_NS_PER_MS) /* while nobody is connected */
 #define TURN_NS (5 * GVMI_NS_PER_MS) /* after which a turn takes one more message of each client */
 #define STALL_MS 5                   /* until sending is tried again when the system was short */
-#define GREETING_NS (10000 * GVMI_NS_PER_MS) /* within which a client is to say something */
+#define GREETING_NS (10000 * GVMI_NS_PER_MS) /* within which a client is to send something */
 #define TURN_NS_MAX (50 * GVMI_NS_PER_MS)    /* counted for a turn, without its waiting */
 
 gvm_status gvmi_server_watch(gvm_server *server, int fd, uint32_t events, gvmi_source *source)

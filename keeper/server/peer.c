@@ -31,7 +31,7 @@
 #define MESSAGES_A_TURN 32
 #define OUTBOX_BYTES_FREE (64u << 10) /* unsent bytes of a client are counted in multiples of it */
 #define LAST_READS_MAX 64             /* of the socket of a process that is gone */
-#define REFUSED_MAX 64 /* clients that wait to be told that there is no room for them */
+#define REFUSED_MAX 64 /* clients to which the reason for their refusal is to be sent */
 #define UNHEARD_BYTES_MAX (4u << 20) /* read of a client that was cut off, and discarded */
 #define PEER_GROUPS_MAX 65536u       /* what Linux allows a process */
 #define NUMBER_MAX (1u << 20)        /* clients' numbers are dense; far above any limit of them */
@@ -483,7 +483,7 @@ bool gvmi_peer_has_input(void *context, uint32_t client)
     return peer->more || (ioctl(peer->socket, FIONREAD, &bytes) == 0 && bytes > 0);
 }
 
-/* ---- what it says */
+/* ---- what it sends */
 
 static void violate(gvm_server *server, gvmi_peer *peer, const char *what)
 {
@@ -593,7 +593,7 @@ static bool receive_some(gvm_server *server, gvmi_peer *peer)
 {
     struct iovec room = {.iov_base = peer->in + peer->in_len,
                          .iov_len = sizeof peer->in - peer->in_len};
-    /* Without room for fds the kernel lets go of those that come and says so. */
+    /* Without room for fds the kernel closes those that come and sets MSG_CTRUNC. */
     struct msghdr message = {.msg_iov = &room, .msg_iovlen = 1};
     ssize_t got;
 
@@ -691,7 +691,7 @@ void gvmi_peer_silent(gvm_server *server, gvmi_peer *peer)
         violate(server, peer, "it sent nothing within 10 s after it had connected");
 }
 
-/* ---- what it is told */
+/* ---- what is sent to it */
 
 /* Tells the machine how much waits. False: the user's allowance is spent. */
 static bool count_outbox(gvm_server *server, gvmi_peer *peer)

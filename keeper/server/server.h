@@ -1,4 +1,4 @@
-/* keeper/server/server.h - the inside of a running keeper: the world around the machine.
+/* keeper/server/server.h - the inside of a running keeper: what is around the machine.
  *
  *   server.c          life: options, devices, threads; the public calls
  *   loop.c            the server thread: waits for events, time, actions of the machine
@@ -198,7 +198,7 @@ void gvmi_server_rewatch(gvm_server *server, int fd, uint32_t events, gvmi_sourc
 /* A client's socket, taken over. On failure it is closed. */
 void gvmi_peer_come(gvm_server *server, int socket);
 
-/* What epoll told of a peer. */
+/* Events of a peer. */
 void gvmi_peer_on_socket(gvm_server *server, gvmi_peer *peer, uint32_t events);
 void gvmi_peer_on_process(gvm_server *server, gvmi_peer *peer);
 
@@ -211,7 +211,7 @@ void gvmi_peer_go_on(gvm_server *server, gvmi_peer *peer);
 /* Dropped memory was given back. */
 void gvmi_peer_send_held_back(gvm_server *server, gvmi_peer *peer);
 
-/* It has said nothing since it connected. */
+/* It has sent nothing since it connected. */
 void gvmi_peer_silent(gvm_server *server, gvmi_peer *peer);
 
 /* Queues a message, with as many fds as its head says. */
