@@ -11,7 +11,8 @@
  *
  * Each step is at most twice the one before, up to the limit of the options: a small result commits
  * little, a large one is not kept by one call a chunk. A step that fails is tried again with a
- * single chunk before anybody is refused. What fails and is not needed is tried again when more is asked, which is
+ * single chunk, and then once what others of the process keep idle has been given back, as far as that
+ * waits for no kernel, before anybody is refused. What fails and is not needed is tried again when more is asked, which is
  * at most once for each step of memory: on a full device the driver is not called again and again.
  *
  * What the device tells is data: it is brought within the limits, and never taken back.
@@ -22,6 +23,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/size.h"
+#include "memory/idle.h"
 
 #define ROOMY_CHUNKS 16 /* the default of chunk_bytes makes so many of a budget */
 
@@ -157,11 +159,11 @@ void gvmi_append_feed_begin(gvm_appender *a)
 }
 
 /* Takes the chunks [first, end) from their addresses, all or none. */
-static void vacate_run(gvm_appender *a, uint64_t first, uint64_t end)
+static void vacate_run(gvm_appender *a, uint64_t first, uint64_t end, bool may_wait)
 {
     if (first < end)
         (void)gvmi_buffer_decommit(a->buffer, first * a->chunk_bytes, (end - first) * a->chunk_bytes,
-                                   a->dirty ? GVMI_RELEASE_LATER : GVMI_RELEASE_UNUSED);
+                                   a->dirty ? GVMI_RELEASE_LATER : GVMI_RELEASE_UNUSED, may_wait);
 }
 
 static bool is_committed(const gvm_appender *a, uint64_t index)
@@ -184,7 +186,8 @@ static void recount(gvm_appender *a)
     __atomic_store_n(&a->slot.mail->ready, gvmi_append_ready(a), __ATOMIC_RELEASE);
 }
 
-void gvmi_append_feed_give_back(gvm_appender *a, uint64_t front_chunks, uint64_t back_chunks)
+void gvmi_append_feed_give_back(gvm_appender *a, uint64_t front_chunks, uint64_t back_chunks,
+                                bool may_wait)
 {
     const gvmi_append_feed *f = &a->feed;
     const uint64_t first = front_chunks, end = a->chunk_count - lesser(back_chunks, a->chunk_count);
@@ -193,17 +196,17 @@ void gvmi_append_feed_give_back(gvm_appender *a, uint64_t front_chunks, uint64_t
     if (f->front_chunks <= front_chunks && f->back_chunks <= back_chunks)
         return;
     error = gvmi_error_save();
-    vacate_run(a, first, lesser(f->front_chunks, end));
-    vacate_run(a, greater(a->chunk_count - f->back_chunks, first), end);
+    vacate_run(a, first, lesser(f->front_chunks, end), may_wait);
+    vacate_run(a, greater(a->chunk_count - f->back_chunks, first), end, may_wait);
     recount(a);
-    gvmi_append_service_owe(a->device);
     gvmi_error_restore(&error);
 }
 
-void gvmi_append_feed_trim(gvm_appender *a)
+void gvmi_append_feed_trim(gvm_appender *a, bool may_wait)
 {
     gvmi_append_feed_give_back(a, chunks_for(a, gvm_append_rows_of(a->position) * a->row_bytes),
-                               chunks_for(a, gvm_append_units_of(a->position) << a->unit_shift));
+                               chunks_for(a, gvm_append_units_of(a->position) << a->unit_shift),
+                               may_wait);
 }
 
 /* ---- one step */
@@ -226,15 +229,23 @@ static void count_commit(gvmi_append_feed *f, uint64_t bytes, int64_t start_us)
     __atomic_fetch_add(&f->committed_bytes, bytes, __ATOMIC_RELAXED);
 }
 
-/* Commits chunks at one end and says so. needed: somebody waits for it. */
-static void commit(gvm_appender *a, bool front, uint64_t count, bool needed)
+/* Commits chunks at one end and says so. needed: somebody waits for it. False: another thread has the
+ * buffer's lock, and nothing was done. */
+static bool commit(gvm_appender *a, bool front, uint64_t count, bool needed)
 {
     gvmi_append_feed *f = &a->feed;
     const uint64_t first = front ? f->front_chunks : a->chunk_count - f->back_chunks - count;
+    const uint64_t offset_bytes = first * a->chunk_bytes, bytes = count * a->chunk_bytes;
     const int64_t start_us = gvmi_append_now_us();
-    const gvm_status status = gvm_buffer_commit(a->buffer, first * a->chunk_bytes,
-                                                count * a->chunk_bytes);
+    gvm_status status;
 
+    if (!gvmi_buffer_try_commit(a->buffer, offset_bytes, bytes, &status))
+        return false;
+    if (status == GVM_E_NOSPACE && needed && count == 1) {
+        (void)gvmi_idle_reclaim(a->device, a->step_bytes, false);
+        if (!gvmi_buffer_try_commit(a->buffer, offset_bytes, bytes, &status))
+            return false;
+    }
     if (status == GVM_OK) {
         uint64_t *chunks = front ? &f->front_chunks : &f->back_chunks;
 
@@ -242,7 +253,7 @@ static void commit(gvm_appender *a, bool front, uint64_t count, bool needed)
         GVM_ASSERT(f->front_chunks + f->back_chunks <= a->chunk_count);
         f->step_chunks = lesser(2 * f->step_chunks, greater(a->step_bytes / a->chunk_bytes, 1));
         __atomic_store_n(&a->slot.mail->ready, gvmi_append_ready(a), __ATOMIC_RELEASE);
-        count_commit(f, count * a->chunk_bytes, start_us);
+        count_commit(f, bytes, start_us);
     } else if (count > 1) {
         f->step_chunks = 1;
     } else if (needed) {
@@ -250,6 +261,7 @@ static void commit(gvm_appender *a, bool front, uint64_t count, bool needed)
     } else {
         f->ahead_failed = true;
     }
+    return true;
 }
 
 static void listen(gvm_appender *a, uint64_t *told)
@@ -267,11 +279,13 @@ static void listen(gvm_appender *a, uint64_t *told)
 
 /* The first chunk of one end, before any kernel of the appender runs; starting ends with the last. That
  * it cannot be had is no error: the first need tries again. */
-static void commit_first(gvm_appender *a)
+static bool commit_first(gvm_appender *a)
 {
-    commit(a, lacks_first(a, true), 1, false);
+    const bool committed = commit(a, lacks_first(a, true), 1, false);
+
     if (!lacks_first(a, true) && !lacks_first(a, false))
         __atomic_store_n(&a->feed.starting, false, __ATOMIC_RELEASE);
+    return committed;
 }
 
 bool gvmi_append_feed_step(gvm_appender *a)
@@ -280,10 +294,8 @@ bool gvmi_append_feed_step(gvm_appender *a)
     uint64_t told, left, space, front, back, beyond, ahead_front, ahead_back;
     bool needed, unmet, at_front;
 
-    if (__atomic_load_n(&f->starting, __ATOMIC_RELAXED)) {
-        commit_first(a);
-        return true;
-    }
+    if (__atomic_load_n(&f->starting, __ATOMIC_RELAXED))
+        return commit_first(a);
     listen(a, &told);
     left = chunks_left(a);
     space = a->chunk_count - f->front_chunks - f->back_chunks;
@@ -310,6 +322,5 @@ bool gvmi_append_feed_step(gvm_appender *a)
     at_front = needed ? front > 0 : ahead_front > 0 && (ahead_back == 0 || !f->front_last);
     f->front_last = at_front;
     front = at_front ? greater(front, ahead_front) : greater(back, ahead_back);
-    commit(a, at_front, lesser(lesser(front, left), f->step_chunks), needed);
-    return true;
+    return commit(a, at_front, lesser(lesser(front, left), f->step_chunks), needed);
 }

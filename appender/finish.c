@@ -1,8 +1,9 @@
 /* Begin and finish, take and reset: what crosses to the device and back.
  *
  * begin writes the words that kernels share, finish reads them, each with one copy of a few hundred
- * bytes on the library's own stream, so that neither waits for kernels. What is read back was open
- * to any kernel with a wild pointer: it is held against the limits before it is believed.
+ * bytes on the device's stream for words, so that neither waits for kernels, or for copies of buffers.
+ * What is read back was open to any kernel with a wild pointer: it is held against the limits before it
+ * is believed.
  */
 #include "appender/appender.h"
 
@@ -95,14 +96,14 @@ static gvm_status move_words(gvm_appender *a, bool to_device)
     if (status != GVM_OK)
         return status;
     result = to_device ? gvmi_cu->cuMemcpyHtoDAsync(a->slot.words, a->slot.staging,
-                                                    sizeof *a->slot.staging, device->stream)
+                                                    sizeof *a->slot.staging, device->words_stream)
                        : gvmi_cu->cuMemcpyDtoHAsync(a->slot.staging, a->slot.words,
-                                                    sizeof *a->slot.staging, device->stream);
+                                                    sizeof *a->slot.staging, device->words_stream);
     if (result != CUDA_SUCCESS)
         status = gvmi_driver_fail(result, to_device ? "cuMemcpyHtoDAsync" : "cuMemcpyDtoHAsync",
                                   "cannot copy an appender's words");
     /* After a failure too: what was queued before it may still touch the staging. */
-    result = gvmi_cu->cuStreamSynchronize(device->stream);
+    result = gvmi_cu->cuStreamSynchronize(device->words_stream);
     if (result != CUDA_SUCCESS && status == GVM_OK)
         status = gvmi_driver_fail(result, "cuStreamSynchronize", "cannot copy an appender's words");
     gvmi_device_leave();
@@ -123,7 +124,7 @@ static gvm_status begin_locked(gvm_appender *a, gvm_append *append)
         return status;
     set_limits(a);
     if (a->stuck)
-        gvmi_append_feed_trim(a);
+        gvmi_append_feed_trim(a, true);
     front_chunks = a->feed.front_chunks;
     back_chunks = a->feed.back_chunks;
     gvmi_append_feed_begin(a);
@@ -137,7 +138,7 @@ static gvm_status begin_locked(gvm_appender *a, gvm_append *append)
     status = move_words(a, true);
     if (status != GVM_OK) {
         gvmi_append_service_leave(a);
-        gvmi_append_feed_give_back(a, front_chunks, back_chunks);
+        gvmi_append_feed_give_back(a, front_chunks, back_chunks, true);
         return status;
     }
     gvmi_struct_out(append, &a->limits, sizeof a->limits, sizeof a->limits);
@@ -290,7 +291,7 @@ static gvm_status take_locked(gvm_appender *a, gvm_buffer **out)
         status = gvmi_appender_new_buffer(a, &fresh, &address);
     if (status != GVM_OK)
         return status;
-    gvmi_append_feed_trim(a);
+    gvmi_append_feed_trim(a, true);
     a->buffer = fresh;
     a->address = address;
     a->feed.step_chunks = 1;

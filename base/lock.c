@@ -24,10 +24,20 @@ bool gvmi_lock_held(gvmi_rank rank)
 {
     return held[rank] != 0;
 }
+
+bool gvmi_lock_held_none(void)
+{
+    return !held_from(0);
+}
 #else
 bool gvmi_lock_held(gvmi_rank rank)
 {
     (void)rank;
+    return true;
+}
+
+bool gvmi_lock_held_none(void)
+{
     return true;
 }
 #endif
@@ -43,20 +53,33 @@ void gvmi_mutex_destroy(gvmi_mutex *mutex)
     pthread_mutex_destroy(&mutex->mutex);
 }
 
-static void lock_ranked(gvmi_mutex *mutex, int first_forbidden)
+static void count_lock(const gvmi_mutex *mutex, int first_forbidden)
 {
 #ifndef NDEBUG
     GVM_ASSERT(!held_from(first_forbidden));
     held[mutex->rank]++;
 #else
-    (void)first_forbidden;
+    (void)mutex, (void)first_forbidden;
 #endif
+}
+
+static void lock_ranked(gvmi_mutex *mutex, int first_forbidden)
+{
+    count_lock(mutex, first_forbidden);
     pthread_mutex_lock(&mutex->mutex);
 }
 
 void gvmi_lock(gvmi_mutex *mutex)
 {
     lock_ranked(mutex, (int)mutex->rank);
+}
+
+bool gvmi_try_lock(gvmi_mutex *mutex)
+{
+    if (pthread_mutex_trylock(&mutex->mutex) != 0)
+        return false;
+    count_lock(mutex, (int)mutex->rank);
+    return true;
 }
 
 void gvmi_unlock(gvmi_mutex *mutex)

@@ -11,6 +11,7 @@
 #include "base/registry.h"
 #include "base/size.h"
 #include "base/struct.h"
+#include "memory/idle.h"
 
 /* The chunk size that is left to us: about CHUNKS_WANTED make up the reservation, so that little is
  * wasted at the ends, but none is larger than the driver gains by: from there on a copy within the
@@ -169,7 +170,8 @@ gvm_status gvmi_buffer_new(gvm_device *device, const gvmi_buffer_spec *spec, gvm
     if (status != GVM_OK)
         goto fail_free_chunks;
     gvmi_mutex_init(&buffer->lock, GVMI_RANK_BUFFER);
-    pthread_cond_init(&buffer->quiet, NULL);
+    TAILQ_INIT(&buffer->uses);
+    pthread_cond_init(&buffer->use_ended, NULL);
     gvmi_device_retain(device);
     *out = buffer;
     return GVM_OK;
@@ -246,7 +248,11 @@ gvm_status gvm_buffer_create(gvm_device *handle, uint64_t reserve_bytes,
     status = gvmi_device_hold(handle, &device);
     if (status != GVM_OK)
         return status;
-    status = gvmi_buffer_create(device, &spec, out);
+    for (uint32_t tries = 0;; tries++) {
+        status = gvmi_buffer_create(device, &spec, out);
+        if (status != GVM_E_NOSPACE || !gvmi_idle_retry(device, reserve_bytes, tries))
+            break;
+    }
     gvmi_device_release(device);
     return status;
 }
@@ -273,7 +279,7 @@ void gvmi_buffer_free(gvm_buffer *buffer)
     for (uint32_t i = 0; i < buffer->grant_count; i++)
         gvmi_device_release(buffer->grants[i].peer);
     gvmi_device_release(buffer->device);
-    pthread_cond_destroy(&buffer->quiet);
+    pthread_cond_destroy(&buffer->use_ended);
     gvmi_mutex_destroy(&buffer->lock);
     free(buffer->chunks);
     gvmi_registry_retire(buffer);
@@ -303,34 +309,6 @@ gvm_status gvmi_buffer_hold(const gvm_buffer *handle, gvm_buffer **out)
 void gvmi_buffer_drop(gvm_buffer *buffer)
 {
     gvmi_registry_drop(GVMI_KIND_BUFFER, gvmi_key(buffer));
-}
-
-void gvmi_buffer_lock_quiet(gvm_buffer *buffer)
-{
-    gvmi_lock(&buffer->lock);
-    buffer->takers++;
-    while (buffer->copies > 0)
-        pthread_cond_wait(&buffer->quiet, &buffer->lock.mutex);
-    if (--buffer->takers == 0)
-        pthread_cond_broadcast(&buffer->quiet);
-}
-
-void gvmi_buffer_lock_copying(gvm_buffer *a, gvm_buffer *b)
-{
-    for (;;) {
-        gvm_buffer *busy;
-
-        gvmi_lock_pair(&a->lock, &b->lock);
-        busy = a->takers > 0 ? a : b->takers > 0 ? b : NULL;
-        if (busy == NULL)
-            return;
-        /* Waiting with the other lock held would keep its copies from ending. */
-        gvmi_unlock_pair(&a->lock, &b->lock);
-        gvmi_lock(&busy->lock);
-        while (busy->takers > 0)
-            pthread_cond_wait(&busy->quiet, &busy->lock.mutex);
-        gvmi_unlock(&busy->lock);
-    }
 }
 
 gvm_status gvmi_buffer_chunk_range(const gvm_buffer *buffer, uint64_t offset_bytes,

@@ -7,6 +7,16 @@
  *
  * and unmapping and releasing lead back to absent.
  *
+ * The lock is held over calls that the driver answers at once, never while it copies or waits: commits
+ * of an appender, for which a kernel waits, come through here. Calls that use chunks for longer have a
+ * gvmi_use of them. A shared one (copies, fills) keeps memory and rights of its chunks as they are; an
+ * exclusive one (decommit, move, seal, grant, update) is for taking those away. Commit needs neither,
+ * as it changes absent chunks alone.
+ *
+ * A thread that waits for chunks holds no use that has begun and no buffer's lock: a copy begins both
+ * its uses at once or waits with neither, and an exclusive use is the only one of its call. So no threads
+ * wait for each other in a circle.
+ *
  * Every change sets flags and calls gvmi_buffer_settle_locked(), the only function that maps and
  * sets access. When the driver fails half way the flags tell the truth, nothing is lost, and the
  * next call that needs the chunk settles it.
@@ -19,11 +29,14 @@
  *     (sharing/update.c).
  * I4  sealed implies access == GVM_ACCESS_READ.
  * I5  grants name distinct devices, none of them the buffer's own.
+ * I6  what an exclusive use has overlaps no other use that has begun; uses lies on stacks of calls
+ *     that have the buffer held.
  */
 #ifndef GVMI_MEMORY_BUFFER_H
 #define GVMI_MEMORY_BUFFER_H
 
 #include <stdbool.h>
+#include <sys/queue.h>
 
 #include <gvmem/buffer.h>
 
@@ -50,6 +63,14 @@ typedef struct gvmi_chunk {
     uint8_t flags;
 } gvmi_chunk;
 
+/* Chunks [first, end) of a buffer that a call uses without the lock. On the call's stack. */
+typedef struct gvmi_use {
+    TAILQ_ENTRY(gvmi_use) entry;
+    gvm_buffer *buffer;
+    uint64_t first, end;
+    bool exclusive;
+} gvmi_use;
+
 typedef struct gvmi_grant {
     gvm_device *peer; /* referenced */
     gvm_access access;
@@ -57,10 +78,9 @@ typedef struct gvmi_grant {
 
 struct gvm_buffer {
     gvmi_mutex lock;
-    uint32_t copies; /* calls that wait, outside the lock, for copies they submitted */
-    uint32_t takers; /* calls that wait for the last of those to be over; new copies let them by */
-    pthread_cond_t quiet; /* copies or takers has become 0 */
-    gvm_device *device;   /* referenced */
+    TAILQ_HEAD(, gvmi_use) uses; /* shared ones that have begun, exclusive ones that have or wait */
+    pthread_cond_t use_ended;
+    gvm_device *device; /* referenced */
     uint64_t address, reserve_bytes, chunk_bytes, chunk_count;
     gvmi_chunk *chunks;
     uint64_t device_bytes, host_bytes, moved_bytes, generation;
@@ -93,20 +113,30 @@ gvm_status gvmi_buffer_publish(gvm_buffer *buffer);
 void gvmi_buffer_free(gvm_buffer *buffer);
 
 /* Makes a buffer of its own identity, and makes it known: gvm_buffer_create() on a device that is
- * held, whether or not the program still has it open. */
+ * held, whether or not the program still has it open; and gvm_buffer_commit(). Both without asking for idle
+ * memory when the device is full: the outermost call does that (idle.h). */
 gvm_status gvmi_buffer_create(gvm_device *device, const gvmi_buffer_spec *spec, gvm_buffer **out);
+gvm_status gvmi_buffer_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes);
 
 /* Checks a handle from the program and counts the caller in; drop counts out. */
 gvm_status gvmi_buffer_hold(const gvm_buffer *handle, gvm_buffer **out);
 void gvmi_buffer_drop(gvm_buffer *buffer);
 
-/* Locks the buffer for taking memory or rights away: when no other thread's call has a copy under
- * way in it, which would fault and break the context. */
-void gvmi_buffer_lock_quiet(gvm_buffer *buffer);
+/* Begins two shared uses, which may be one, or of one buffer, and leaves the buffers locked. Waits for
+ * exclusive uses that overlap them, those that wait themselves included: threads that copy without a
+ * pause would keep these out for ever. The caller fills in buffer, first and end. */
+void gvmi_use_begin_shared(gvmi_use *a, gvmi_use *b);
 
-/* Locks a buffer, or two that may be one, for copies: lets those by who wait to take memory away,
- * or threads that copy without a pause would keep them out for ever. */
-void gvmi_buffer_lock_copying(gvm_buffer *a, gvm_buffer *b);
+/* Begins an exclusive use and leaves the buffer locked. Waits for all uses that overlap it and were
+ * there before it. */
+void gvmi_use_begin_exclusive(gvm_buffer *buffer, uint64_t first, uint64_t end, gvmi_use *use);
+
+/* The same for a thread that waits for no other: false, and nothing was done, where it would have to. */
+bool gvmi_use_try_exclusive(gvm_buffer *buffer, uint64_t first, uint64_t end, gvmi_use *use);
+
+/* Ends a use; its buffer is not locked, or is. */
+void gvmi_use_end(gvmi_use *use);
+void gvmi_use_end_locked(gvmi_use *use);
 
 /* Brings the chunks [first, end) that are behind to their place: maps what is UNMAPPED, sets access
  * on what is STALE, that of peers on what is PEERS, in as few driver calls as there are runs. Absent
@@ -127,9 +157,20 @@ gvmi_chunk_spec gvmi_buffer_chunk_spec(const gvm_buffer *buffer, gvm_tier tier);
  * the chunks from there on as they were. */
 gvm_status gvmi_buffer_vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);
 
-/* gvm_buffer_decommit(), which keeps handles for reuse, or lets them go in another way. */
+/* gvm_buffer_commit() for a thread that waits for no other: false, and nothing was done, where another
+ * call has the buffer's lock. */
+bool gvmi_buffer_try_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
+                            gvm_status *status);
+
+/* gvm_buffer_decommit(), which keeps handles for reuse, or lets them go in another way. If it may not wait
+ * for other threads it answers GVM_E_TIMEOUT where it would have to. */
 gvm_status gvmi_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
-                                gvmi_release how);
+                                gvmi_release how, bool may_wait);
+
+/* Could a peer be granted that access to memory of the device? GVM_E_NOTSUP, GVM_E_INVALID. And gvm_buffer_grant() to
+ * a peer that is held, whether or not the program still has it open. */
+gvm_status gvmi_grant_check(const gvm_device *device, const gvm_device *peer, gvm_access access);
+gvm_status gvmi_buffer_grant(gvm_buffer *handle, gvm_device *peer, gvm_access access);
 
 /* Takes away the chunks of [first, end) that are FRESH, keeping the thread's error; or makes them
  * ordinary ones. */
@@ -153,7 +194,7 @@ gvm_status gvmi_buffer_chunk_range(const gvm_buffer *buffer, uint64_t offset_byt
  * settle. And how far memory of one tier goes from an offset in such a range, at most len_bytes: a
  * driver copy is to stay within memory of one kind. */
 gvm_status gvmi_buffer_ready_locked(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes);
-uint64_t gvmi_buffer_run_locked(const gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes);
+uint64_t gvmi_buffer_run(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes);
 
 /* What a program may do through writes: GVM_OK, GVM_E_SEALED or GVM_E_READONLY. */
 gvm_status gvmi_buffer_writable_locked(const gvm_buffer *buffer);

@@ -1,9 +1,11 @@
 /* Copies and fills.
  *
- * Under the buffer's lock the range is checked and the work submitted; waiting happens outside it,
- * so that a long copy keeps nobody from committing elsewhere. Meanwhile the copy is counted in the
- * buffer, and whoever takes memory or rights away waits for it (gvmi_buffer_lock_quiet). What the
- * waiting forms submit goes to the device's own stream, which no other stream's work delays.
+ * Under the buffer's lock the range is checked and put to use (memory/buffer.h); the driver is called
+ * without it, since a copy from or to pageable memory comes back when the bytes have been moved, and on a
+ * stream of the program when the work before it has ended, too. The use lasts until the driver is
+ * back, in the waiting forms until the copy is over: until then nobody takes memory or rights from the
+ * chunks. What the waiting forms submit goes to the device's own streams, which no other stream's
+ * work delays.
  *
  * A range is cut where its tier changes: a driver copy then stays within memory of one kind.
  */
@@ -13,6 +15,10 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "memory/buffer.h"
+
+/* Copies of at most so much between host and buffer go by the stream for words. It is what the driver
+ * stages of pageable memory at a time, and 4 us of the link. */
+#define SMALL_BYTES_MAX (64ull << 10)
 
 /* One side of a copy that is in a buffer. */
 typedef struct place {
@@ -25,14 +31,17 @@ static CUdeviceptr at(place p)
     return p.buffer->address + p.offset;
 }
 
-uint64_t gvmi_buffer_run_locked(const gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes)
+uint64_t gvmi_buffer_run(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes)
 {
     uint64_t i = offset_bytes / buffer->chunk_bytes;
-    const uint8_t tier = buffer->chunks[i].tier;
     uint64_t run_end = (i + 1) * buffer->chunk_bytes;
+    uint8_t tier;
 
+    gvmi_lock(&buffer->lock);
+    tier = buffer->chunks[i].tier;
     while (run_end - offset_bytes < len_bytes && buffer->chunks[++i].tier == tier)
         run_end += buffer->chunk_bytes;
+    gvmi_unlock(&buffer->lock);
     return run_end - offset_bytes < len_bytes ? run_end - offset_bytes : len_bytes;
 }
 
@@ -53,7 +62,7 @@ gvm_status gvmi_buffer_ready_locked(gvm_buffer *buffer, uint64_t offset_bytes, u
 
 static uint64_t run_len(place p, uint64_t len)
 {
-    return gvmi_buffer_run_locked(p.buffer, p.offset, len);
+    return gvmi_buffer_run(p.buffer, p.offset, len);
 }
 
 static gvm_status check_range_locked(place p, uint64_t len)
@@ -68,50 +77,70 @@ static gvm_status check_target_locked(place p, uint64_t len)
     return status != GVM_OK ? status : check_range_locked(p, len);
 }
 
-/* A copy that was counted in the buffer is over. */
-static void uncount(gvm_buffer *buffer)
+static gvm_status check_within(const gvm_buffer *buffer, uint64_t offset, uint64_t len)
 {
-    gvmi_lock(&buffer->lock);
-    if (--buffer->copies == 0)
-        pthread_cond_broadcast(&buffer->quiet);
-    gvmi_unlock(&buffer->lock);
+    if (gvmi_range_within(offset, len, buffer->reserve_bytes))
+        return GVM_OK;
+    return gvmi_fail(GVM_E_INVALID, "the range of %llu bytes at offset %llu leaves the reservation",
+                     (unsigned long long)len, (unsigned long long)offset);
 }
 
-/* Waits for what was submitted to the device's own stream, and was counted; also after a failure,
- * since what was submitted before it uses the caller's memory. Returns the first failure. */
-static gvm_status finish(gvm_buffer *buffer, gvm_status status)
+/* What a range of a buffer that is not empty uses. */
+static gvmi_use use_of(place p, uint64_t len)
 {
-    const gvm_device *device = buffer->device;
+    return (gvmi_use){
+        .buffer = p.buffer,
+        .first = p.offset / p.buffer->chunk_bytes,
+        .end = (p.offset + len - 1) / p.buffer->chunk_bytes + 1,
+    };
+}
+
+/* Begins the use of a range that is checked as the source or as the target of a copy. */
+static gvm_status begin_use(place p, uint64_t len,
+                            gvm_status (*check_locked)(place p, uint64_t len), gvmi_use *use)
+{
+    gvm_status status;
+
+    *use = use_of(p, len);
+    gvmi_use_begin_shared(use, use);
+    status = check_locked(p, len);
+    if (status != GVM_OK)
+        gvmi_use_end_locked(use);
+    gvmi_unlock(&p.buffer->lock);
+    return status;
+}
+
+/* Waits for what was submitted to a stream of the device's own; also after a failure, since what was
+ * submitted before it uses the caller's memory. Returns the first failure. */
+static gvm_status finish(gvm_device *device, CUstream stream, gvm_status status)
+{
     const gvm_error error = gvmi_error_save();
     gvm_status finished = gvmi_device_enter(device);
     CUresult result;
 
     if (finished == GVM_OK) {
-        result = gvmi_cu->cuStreamSynchronize(device->stream);
+        result = gvmi_cu->cuStreamSynchronize(stream);
         gvmi_device_leave();
         if (result != CUDA_SUCCESS)
             finished = gvmi_driver_fail(result, "cuStreamSynchronize", "a copy on device %d failed",
                                         device->info.ordinal);
     }
-    if ((status == GVM_E_DRIVER || finished == GVM_E_DRIVER) && gvmi_device_was_reset(buffer->device))
-        status = finished = gvmi_device_fail_reset(buffer->device);
-    else if (status != GVM_OK)
-        gvmi_error_restore(&error);
-    uncount(buffer);
-    return status != GVM_OK ? status : finished;
+    if ((status == GVM_E_DRIVER || finished == GVM_E_DRIVER) && gvmi_device_was_reset(device))
+        return gvmi_device_fail_reset(device);
+    if (status == GVM_OK)
+        return finished;
+    gvmi_error_restore(&error);
+    return status;
 }
 
 /* ---- between host and buffer */
 
 typedef enum direction { IN, OUT } direction;
 
-static gvm_status submit_host_locked(place p, direction way, void *host, uint64_t len, CUstream stream)
+static gvm_status submit_host(place p, direction way, void *host, uint64_t len, CUstream stream)
 {
-    gvm_status status = way == IN ? check_target_locked(p, len) : check_range_locked(p, len);
+    gvm_status status = gvmi_device_enter(p.buffer->device);
 
-    if (status != GVM_OK)
-        return status;
-    status = gvmi_device_enter(p.buffer->device);
     if (status != GVM_OK)
         return status;
     for (uint64_t run; len > 0 && status == GVM_OK;
@@ -131,6 +160,24 @@ static gvm_status submit_host_locked(place p, direction way, void *host, uint64_
     return status;
 }
 
+/* Of a range that is not empty. wait: on a stream of the device's own. */
+static gvm_status copy_range(place p, direction way, void *host, uint64_t len, bool wait, CUstream stream)
+{
+    gvm_device *device = p.buffer->device;
+    gvmi_use use;
+    gvm_status status = begin_use(p, len, way == IN ? check_target_locked : check_range_locked, &use);
+
+    if (status != GVM_OK)
+        return status;
+    if (wait)
+        stream = len <= SMALL_BYTES_MAX ? device->words_stream : device->stream;
+    status = submit_host(p, way, host, len, stream);
+    if (wait)
+        status = finish(device, stream, status);
+    gvmi_use_end(&use);
+    return status;
+}
+
 static gvm_status copy_host(gvm_buffer *handle, uint64_t offset, direction way, void *host,
                             uint64_t len, bool wait, CUstream stream)
 {
@@ -141,19 +188,10 @@ static gvm_status copy_host(gvm_buffer *handle, uint64_t offset, direction way, 
         return status;
     if (len > 0 && host == NULL)
         status = gvmi_fail(GVM_E_INVALID, "the host pointer is NULL");
-    else if (!gvmi_range_within(offset, len, buffer->reserve_bytes))
-        status = gvmi_fail(GVM_E_INVALID,
-                           "the range of %llu bytes at offset %llu leaves the reservation",
-                           (unsigned long long)len, (unsigned long long)offset);
-    if (status == GVM_OK && len > 0) {
-        gvmi_buffer_lock_copying(buffer, buffer);
-        status = submit_host_locked((place){buffer, offset}, way, host, len,
-                                    wait ? buffer->device->stream : stream);
-        buffer->copies += wait;
-        gvmi_unlock(&buffer->lock);
-        if (wait)
-            status = finish(buffer, status);
-    }
+    else
+        status = check_within(buffer, offset, len);
+    if (status == GVM_OK && len > 0)
+        status = copy_range((place){buffer, offset}, way, host, len, wait, stream);
     gvmi_buffer_drop(buffer);
     return status;
 }
@@ -205,17 +243,11 @@ static gvm_status check_reach_locked(const gvm_buffer *dst, const gvm_buffer *sr
                      dst->device->info.ordinal);
 }
 
-static gvm_status submit_between_locked(place dst, place src, uint64_t len, CUstream stream)
+static gvm_status submit_between(place dst, place src, uint64_t len, CUstream stream)
 {
     const bool same_device = dst.buffer->device == src.buffer->device;
-    gvm_status status = check_reach_locked(dst.buffer, src.buffer);
+    gvm_status status = gvmi_device_enter(dst.buffer->device);
 
-    if (status == GVM_OK)
-        status = check_target_locked(dst, len);
-    if (status == GVM_OK)
-        status = check_range_locked(src, len);
-    if (status == GVM_OK)
-        status = gvmi_device_enter(dst.buffer->device);
     if (status != GVM_OK)
         return status;
     for (uint64_t run; len > 0 && status == GVM_OK; len -= run, dst.offset += run, src.offset += run) {
@@ -244,6 +276,45 @@ static gvm_status check_between(place dst, place src, uint64_t len)
     return GVM_OK;
 }
 
+static gvm_status begin_uses(place dst, place src, uint64_t len, gvmi_use uses[2])
+{
+    gvm_status status;
+
+    uses[0] = use_of(dst, len);
+    uses[1] = use_of(src, len);
+    gvmi_use_begin_shared(&uses[0], &uses[1]);
+    status = check_reach_locked(dst.buffer, src.buffer);
+    if (status == GVM_OK)
+        status = check_target_locked(dst, len);
+    if (status == GVM_OK)
+        status = check_range_locked(src, len);
+    if (status != GVM_OK) {
+        gvmi_use_end_locked(&uses[0]);
+        gvmi_use_end_locked(&uses[1]);
+    }
+    gvmi_unlock_pair(&dst.buffer->lock, &src.buffer->lock);
+    return status;
+}
+
+/* As copy_range(). */
+static gvm_status copy_ranges(place dst, place src, uint64_t len, bool wait, CUstream stream)
+{
+    gvm_device *device = dst.buffer->device;
+    gvmi_use uses[2];
+    gvm_status status = begin_uses(dst, src, len, uses);
+
+    if (status != GVM_OK)
+        return status;
+    if (wait)
+        stream = device->stream;
+    status = submit_between(dst, src, len, stream);
+    if (wait)
+        status = finish(device, stream, status);
+    gvmi_use_end(&uses[0]);
+    gvmi_use_end(&uses[1]);
+    return status;
+}
+
 static gvm_status copy_between(gvm_buffer *dst_handle, uint64_t dst_offset, gvm_buffer *src_handle,
                                uint64_t src_offset, uint64_t len, bool wait, CUstream stream)
 {
@@ -256,17 +327,8 @@ static gvm_status copy_between(gvm_buffer *dst_handle, uint64_t dst_offset, gvm_
     if (status == GVM_OK) {
         if (len > 0)
             status = check_between(dst, src, len);
-        if (status == GVM_OK && len > 0) {
-            gvmi_buffer_lock_copying(dst.buffer, src.buffer);
-            status = submit_between_locked(dst, src, len, wait ? dst.buffer->device->stream : stream);
-            dst.buffer->copies += wait;
-            src.buffer->copies += wait;
-            gvmi_unlock_pair(&dst.buffer->lock, &src.buffer->lock);
-            if (wait) {
-                status = finish(dst.buffer, status);
-                uncount(src.buffer);
-            }
-        }
+        if (status == GVM_OK && len > 0)
+            status = copy_ranges(dst, src, len, wait, stream);
         gvmi_buffer_drop(src.buffer);
     }
     gvmi_buffer_drop(dst.buffer);
@@ -314,13 +376,11 @@ static CUresult set_run(CUdeviceptr address, const void *pattern, size_t pattern
     }
 }
 
-static gvm_status submit_fill_locked(place dst, uint64_t len, const void *pattern,
-                                     size_t pattern_bytes, CUstream stream)
+static gvm_status submit_fill(place dst, uint64_t len, const void *pattern, size_t pattern_bytes,
+                              CUstream stream)
 {
-    gvm_status status = check_target_locked(dst, len);
+    gvm_status status = gvmi_device_enter(dst.buffer->device);
 
-    if (status == GVM_OK)
-        status = gvmi_device_enter(dst.buffer->device);
     if (status != GVM_OK)
         return status;
     for (uint64_t run; len > 0 && status == GVM_OK; len -= run, dst.offset += run) {
@@ -333,6 +393,25 @@ static gvm_status submit_fill_locked(place dst, uint64_t len, const void *patter
             status = gvmi_driver_fail(result, call, "cannot fill %llu bytes", (unsigned long long)run);
     }
     gvmi_device_leave();
+    return status;
+}
+
+/* As copy_range(). */
+static gvm_status fill_range(place dst, uint64_t len, const void *pattern, size_t pattern_bytes,
+                             bool wait, CUstream stream)
+{
+    gvm_device *device = dst.buffer->device;
+    gvmi_use use;
+    gvm_status status = begin_use(dst, len, check_target_locked, &use);
+
+    if (status != GVM_OK)
+        return status;
+    if (wait)
+        stream = device->stream;
+    status = submit_fill(dst, len, pattern, pattern_bytes, stream);
+    if (wait)
+        status = finish(device, stream, status);
+    gvmi_use_end(&use);
     return status;
 }
 
@@ -350,19 +429,10 @@ static gvm_status fill(gvm_buffer *handle, uint64_t offset, uint64_t len, const 
         status = gvmi_fail(GVM_E_INVALID,
                            "offset and length must be multiples of the pattern's %zu bytes",
                            pattern_bytes);
-    else if (!gvmi_range_within(offset, len, buffer->reserve_bytes))
-        status = gvmi_fail(GVM_E_INVALID,
-                           "the range of %llu bytes at offset %llu leaves the reservation",
-                           (unsigned long long)len, (unsigned long long)offset);
-    if (status == GVM_OK && len > 0) {
-        gvmi_buffer_lock_copying(buffer, buffer);
-        status = submit_fill_locked((place){buffer, offset}, len, pattern, pattern_bytes,
-                                    wait ? buffer->device->stream : stream);
-        buffer->copies += wait;
-        gvmi_unlock(&buffer->lock);
-        if (wait)
-            status = finish(buffer, status);
-    }
+    else
+        status = check_within(buffer, offset, len);
+    if (status == GVM_OK && len > 0)
+        status = fill_range((place){buffer, offset}, len, pattern, pattern_bytes, wait, stream);
     gvmi_buffer_drop(buffer);
     return status;
 }

@@ -162,6 +162,21 @@ static gvm_status read_info(gvm_device *device)
 
 /* ---- opening and closing */
 
+/* In the device's context. */
+static gvm_status create_streams(gvm_device *device)
+{
+    CUresult result = gvmi_cu->cuStreamCreate(&device->stream, CU_STREAM_NON_BLOCKING);
+
+    if (result == CUDA_SUCCESS) {
+        result = gvmi_cu->cuStreamCreate(&device->words_stream, CU_STREAM_NON_BLOCKING);
+        if (result == CUDA_SUCCESS)
+            return GVM_OK;
+        gvmi_cu->cuStreamDestroy(device->stream);
+    }
+    return gvmi_driver_fail(result, "cuStreamCreate", "cannot make a stream on device %d",
+                            device->info.ordinal);
+}
+
 static gvm_status start_context(gvm_device *device)
 {
     CUresult result = gvmi_cu->cuDevicePrimaryCtxRetain(&device->context, device->cu);
@@ -179,14 +194,11 @@ static gvm_status start_context(gvm_device *device)
     if (status == GVM_OK)
         status = gvmi_device_enter(device);
     if (status == GVM_OK) {
-        result = gvmi_cu->cuStreamCreate(&device->stream, CU_STREAM_NON_BLOCKING);
+        status = create_streams(device);
         gvmi_device_leave();
-        if (result == CUDA_SUCCESS)
-            return GVM_OK;
-        status = gvmi_driver_fail(result, "cuStreamCreate", "cannot make a stream on device %d",
-                                  device->info.ordinal);
     }
-    gvmi_cu->cuDevicePrimaryCtxRelease(device->cu);
+    if (status != GVM_OK)
+        gvmi_cu->cuDevicePrimaryCtxRelease(device->cu);
     return status;
 }
 
@@ -203,8 +215,10 @@ static void stop_context(gvm_device *device)
 {
     bool entered;
 
-    if (gvmi_device_enter_to_free(device, &entered))
+    if (gvmi_device_enter_to_free(device, &entered)) {
         gvmi_cu->cuStreamDestroy(device->stream);
+        gvmi_cu->cuStreamDestroy(device->words_stream);
+    }
     if (entered)
         gvmi_device_leave();
     gvmi_cu->cuDevicePrimaryCtxRelease(device->cu);
@@ -227,7 +241,7 @@ static gvm_status device_create(int32_t ordinal, gvm_device **out)
     status = read_info(device);
     if (status != GVM_OK)
         goto fail_free;
-    status = gvmi_chunk_cache_create(&device->cache);
+    status = gvmi_chunk_cache_create(device, &device->cache);
     if (status != GVM_OK)
         goto fail_free;
     status = start_context(device);
@@ -422,6 +436,18 @@ void gvmi_device_leave(void)
 
     gvmi_capture_restore();
     gvmi_cu->cuCtxPopCurrent(&context);
+}
+
+uint64_t gvmi_device_free_bytes(const gvm_device *device)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+
+    if (gvmi_device_enter(device) != GVM_OK)
+        return 0;
+    if (gvmi_cu->cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+        free_bytes = 0;
+    gvmi_device_leave();
+    return free_bytes;
 }
 
 CUresult gvmi_device_alloc(const gvm_device *device, CUdeviceptr *out, size_t bytes)

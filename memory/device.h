@@ -1,4 +1,4 @@
-/* memory/device.h - the device inside the library: its context, its stream, its free chunks.
+/* memory/device.h - the device inside the library: its context, its streams, its free chunks.
  *
  * A gvm_device exists once per GPU and process. Openings by the program and references by buffers
  * are counted apart: a program may close the device and go on using its buffers.
@@ -18,9 +18,12 @@ struct gvmi_kernel_set;
 
 struct gvm_device {
     CUdevice cu;
-    CUcontext context;    /* primary, retained */
-    uint64_t context_id;  /* by cuCtxGetId(); 0: the driver is older than that call */
-    CUstream stream;      /* non-blocking; for work that the library waits for itself */
+    CUcontext context;   /* primary, retained */
+    uint64_t context_id; /* by cuCtxGetId(); 0: the driver is older than that call */
+    /* Non-blocking; for work that the library waits for itself. What goes to words_stream, a few KiB
+     * between host and device, is not behind the copies and fills of any size that stream has; those
+     * may be kernels to the driver, for which a device that is occupied has no room. */
+    CUstream stream, words_stream;
     gvm_device_info info; /* what never changes; free_bytes and cached_bytes are 0 here */
     bool rdma;            /* network cards reach chunks that are made for that */
     int host_numa_id;     /* where HOST_NUMA handles are made */
@@ -63,6 +66,9 @@ void gvmi_device_leave(void);
  * context is gone, and they went with it. */
 bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered);
 
+/* What the driver has free at this moment; 0: it is not known. */
+uint64_t gvmi_device_free_bytes(const gvm_device *device);
+
 /* cuMemAlloc; the device's free chunks go back to the driver before it answers
  * CUDA_ERROR_OUT_OF_MEMORY. The context is current. */
 CUresult gvmi_device_alloc(const gvm_device *device, CUdeviceptr *out, size_t bytes);
@@ -97,7 +103,7 @@ gvm_status gvmi_chunk_create(gvm_device *device, const gvmi_chunk_spec *spec,
 typedef enum gvmi_release {
     GVMI_RELEASE_NOW, /* the driver has it at once: it was exported or imported, others may see it */
     GVMI_RELEASE_KEEP,   /* kept for reuse if the cache has room, else the same */
-    GVMI_RELEASE_LATER,  /* kept, beyond the limit, too: who says so has the cache settled soon */
+    GVMI_RELEASE_LATER,  /* kept for a moment, beyond the limit, too */
     GVMI_RELEASE_UNUSED, /* as LATER, of chunks that nothing was written to since they were new */
 } gvmi_release;
 
@@ -105,18 +111,16 @@ typedef enum gvmi_release {
 void gvmi_chunk_release(gvm_device *device, const gvmi_chunk_spec *spec, gvmi_release how,
                         CUmemGenericAllocationHandle handle);
 
-/* An owner has ended: nobody can be given its free chunks of the device any more, so the driver gets
- * them. Those of host memory are kept for moves. */
+/* An owner has ended, or wants to have nothing back: the driver gets its free chunks of the device, which nobody else
+ * can be given. Those of host memory are kept for moves. */
 void gvmi_chunk_owner_end(gvm_device *device, uint64_t owner);
 
-gvm_status gvmi_chunk_cache_create(gvmi_chunk_cache **out);
+/* The cache of a device; it is a holder of idle memory (idle.h). */
+gvm_status gvmi_chunk_cache_create(gvm_device *device, gvmi_chunk_cache **out);
 
 /* Gives handles to the driver until the cache keeps no more than that, and waits for those that
  * another thread is giving it. */
 void gvmi_chunk_cache_trim(gvmi_chunk_cache *cache, uint64_t keep_bytes);
-
-/* Gives the driver one handle beyond the cache's limit; false: there was none. */
-bool gvmi_chunk_cache_settle(gvmi_chunk_cache *cache);
 
 /* Bytes of free handles, those on their way to the driver included. */
 uint64_t gvmi_chunk_cache_bytes(gvmi_chunk_cache *cache);

@@ -3,6 +3,9 @@
  * I1  count <= capacity <= max_count.   I2  the elements [0, capacity) are committed; capacity is
  *     what whole committed chunks hold. Growing commits exactly the chunks that are missing: an
  *     address that stays needs no spare room to save copies, as realloc would.
+ *
+ * Lock: held by what changes the vector, the copy of what is appended included, since what comes later is
+ * behind it. Questions are answered without: count and capacity are atomic, the rest is constant.
  */
 #include <gvmem/vector.h>
 
@@ -14,12 +17,13 @@
 #include "base/registry.h"
 #include "base/size.h"
 #include "memory/buffer.h"
+#include "memory/idle.h"
 
 struct gvm_vector {
     gvmi_mutex lock;
     gvm_buffer *buffer;
     uint64_t address, elem_bytes, chunk_bytes, max_count;
-    uint64_t count, capacity;
+    uint64_t count, capacity; /* atomic; changed under the lock */
 };
 
 /* Asked before there is a buffer: without virtual memory management that would be allocated
@@ -98,9 +102,22 @@ static void drop(gvm_vector *vector)
     gvmi_registry_drop(GVMI_KIND_VECTOR, gvmi_key(vector));
 }
 
+static void set_capacity_locked(gvm_vector *vector, uint64_t committed_bytes)
+{
+    const uint64_t held = committed_bytes / vector->elem_bytes;
+
+    __atomic_store_n(&vector->capacity, held < vector->max_count ? held : vector->max_count,
+                     __ATOMIC_RELEASE);
+}
+
+static void set_count_locked(gvm_vector *vector, uint64_t count)
+{
+    __atomic_store_n(&vector->count, count, __ATOMIC_RELEASE);
+}
+
 static gvm_status reserve_locked(gvm_vector *vector, uint64_t capacity)
 {
-    uint64_t from, to, held;
+    uint64_t from, to;
     gvm_status status;
 
     if (capacity > vector->max_count)
@@ -110,38 +127,62 @@ static gvm_status reserve_locked(gvm_vector *vector, uint64_t capacity)
         return GVM_OK;
     from = gvmi_round_down(vector->capacity * vector->elem_bytes, vector->chunk_bytes);
     to = gvmi_round_up(capacity * vector->elem_bytes, vector->chunk_bytes);
-    status = gvm_buffer_commit(vector->buffer, from, to - from);
+    status = gvmi_buffer_commit(vector->buffer, from, to - from);
     if (status != GVM_OK)
         return status;
-    held = to / vector->elem_bytes;
-    vector->capacity = held < vector->max_count ? held : vector->max_count;
+    set_capacity_locked(vector, to);
     return GVM_OK;
 }
 
-gvm_status gvm_vector_append(gvm_vector *handle, const void *elems, uint64_t count)
+/* What makes a vector larger. */
+typedef gvm_status grow_step(gvm_vector *vector, const void *elems, uint64_t count);
+
+/* Takes the step, again where memory of the process can be had back meanwhile, without the lock. */
+static gvm_status grow(gvm_vector *handle, grow_step *step, const void *elems, uint64_t count)
 {
-    GVMI_UNCANCELLED;
     gvm_vector *vector;
+    gvm_status status = hold(handle, &vector);
+    bool again = status == GVM_OK;
+
+    for (uint32_t tries = 0; again; tries++) {
+        status = step(vector, elems, count);
+        again = status == GVM_E_NOSPACE;
+        if (again) {
+            gvmi_unlock(&vector->lock);
+            again = gvmi_idle_retry(vector->buffer->device,
+                                    count * vector->elem_bytes + vector->chunk_bytes, tries);
+            gvmi_lock(&vector->lock);
+        }
+    }
+    if (vector != NULL)
+        drop(vector);
+    return status;
+}
+
+static gvm_status append_locked(gvm_vector *vector, const void *elems, uint64_t count)
+{
     gvm_status status;
 
-    if (elems == NULL && count > 0)
-        return gvmi_fail(GVM_E_INVALID, "elems is NULL");
-    status = hold(handle, &vector);
-    if (status != GVM_OK)
-        return status;
     if (count > vector->max_count - vector->count)
-        status = gvmi_fail(GVM_E_LIMIT,
-                           "%llu more elements would pass the %llu the vector was created for",
-                           (unsigned long long)count, (unsigned long long)vector->max_count);
-    else
-        status = reserve_locked(vector, vector->count + count);
+        return gvmi_fail(GVM_E_LIMIT,
+                         "%llu more elements would pass the %llu the vector was created for",
+                         (unsigned long long)count, (unsigned long long)vector->max_count);
+    status = reserve_locked(vector, vector->count + count);
     if (status == GVM_OK)
         status = gvm_buffer_copy_in(vector->buffer, vector->count * vector->elem_bytes, elems,
                                     count * vector->elem_bytes);
     if (status == GVM_OK)
-        vector->count += count;
-    drop(vector);
+        set_count_locked(vector, vector->count + count);
     return status;
+}
+
+gvm_status gvm_vector_append(gvm_vector *vector, const void *elems, uint64_t count)
+{
+    GVMI_UNCANCELLED;
+
+    if (elems == NULL && count > 0)
+        return gvmi_fail(GVM_E_INVALID, "elems is NULL");
+    return grow(vector, append_locked, elems, count);
 }
 
 /* Also on a sealed vector a length that needs no new memory would be a lie to those who read it. */
@@ -155,43 +196,42 @@ static gvm_status check_unsealed(gvm_vector *vector)
     return status;
 }
 
-gvm_status gvm_vector_resize(gvm_vector *handle, uint64_t count)
+static gvm_status reserve_unsealed_locked(gvm_vector *vector, const void *none, uint64_t capacity)
 {
-    GVMI_UNCANCELLED;
-    gvm_vector *vector;
-    gvm_status status = hold(handle, &vector);
+    const gvm_status status = check_unsealed(vector);
 
-    if (status != GVM_OK)
-        return status;
-    status = check_unsealed(vector);
+    (void)none;
+    return status == GVM_OK ? reserve_locked(vector, capacity) : status;
+}
+
+static gvm_status resize_locked(gvm_vector *vector, const void *none, uint64_t count)
+{
+    const gvm_status status = reserve_unsealed_locked(vector, none, count);
+
     if (status == GVM_OK)
-        status = reserve_locked(vector, count);
-    if (status == GVM_OK)
-        vector->count = count;
-    drop(vector);
+        set_count_locked(vector, count);
     return status;
 }
 
-gvm_status gvm_vector_reserve(gvm_vector *handle, uint64_t capacity)
+gvm_status gvm_vector_resize(gvm_vector *vector, uint64_t count)
 {
     GVMI_UNCANCELLED;
-    gvm_vector *vector;
-    gvm_status status = hold(handle, &vector);
 
-    if (status != GVM_OK)
-        return status;
-    status = check_unsealed(vector);
-    if (status == GVM_OK)
-        status = reserve_locked(vector, capacity);
-    drop(vector);
-    return status;
+    return grow(vector, resize_locked, NULL, count);
+}
+
+gvm_status gvm_vector_reserve(gvm_vector *vector, uint64_t capacity)
+{
+    GVMI_UNCANCELLED;
+
+    return grow(vector, reserve_unsealed_locked, NULL, capacity);
 }
 
 gvm_status gvm_vector_shrink(gvm_vector *handle)
 {
     GVMI_UNCANCELLED;
     gvm_vector *vector;
-    uint64_t used, held, kept;
+    uint64_t used, held;
     gvm_status status = hold(handle, &vector);
 
     if (status != GVM_OK)
@@ -200,8 +240,7 @@ gvm_status gvm_vector_shrink(gvm_vector *handle)
     held = gvmi_round_up(vector->capacity * vector->elem_bytes, vector->chunk_bytes);
     status = check_unsealed(vector);
     if (status == GVM_OK && held > used) {
-        kept = used / vector->elem_bytes;
-        vector->capacity = kept < vector->max_count ? kept : vector->max_count;
+        set_capacity_locked(vector, used);
         /* If this fails some chunks stay, which growing again finds there. */
         status = gvm_buffer_decommit(vector->buffer, used, held - used);
     }
@@ -213,13 +252,13 @@ gvm_status gvm_vector_shrink(gvm_vector *handle)
 
 static uint64_t ask(const gvm_vector *handle, uint64_t (*answer)(const gvm_vector *vector))
 {
-    gvm_vector *vector;
+    void *vector;
     uint64_t value;
 
-    if (hold(handle, &vector) != GVM_OK)
+    if (gvmi_registry_hold(GVMI_KIND_VECTOR, gvmi_key(handle), &vector) != GVM_OK)
         return 0;
     value = answer(vector);
-    drop(vector);
+    gvmi_registry_drop(GVMI_KIND_VECTOR, gvmi_key(handle));
     return value;
 }
 
@@ -230,12 +269,12 @@ static uint64_t answer_address(const gvm_vector *vector)
 
 static uint64_t answer_count(const gvm_vector *vector)
 {
-    return vector->count;
+    return __atomic_load_n(&vector->count, __ATOMIC_ACQUIRE);
 }
 
 static uint64_t answer_capacity(const gvm_vector *vector)
 {
-    return vector->capacity;
+    return __atomic_load_n(&vector->capacity, __ATOMIC_ACQUIRE);
 }
 
 static uint64_t answer_buffer(const gvm_vector *vector)

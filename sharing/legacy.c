@@ -15,6 +15,7 @@
 #include "base/registry.h"
 #include "base/size.h"
 #include "memory/buffer.h"
+#include "memory/idle.h"
 
 struct gvm_legacy {
     gvm_device *device; /* referenced */
@@ -54,8 +55,7 @@ static gvm_status allocate(gvm_device *device, uint64_t len_bytes, CUdeviceptr *
         gvmi_size_text(len_bytes, size), device->info.ordinal);
 }
 
-static gvm_status submit_copy_locked(const gvm_buffer *buffer, uint64_t offset_bytes,
-                                     const gvm_legacy *legacy)
+static gvm_status submit_copy(gvm_buffer *buffer, uint64_t offset_bytes, const gvm_legacy *legacy)
 {
     const uint64_t behind = whole_blocks(legacy->len_bytes) - legacy->len_bytes;
 
@@ -71,7 +71,7 @@ static gvm_status submit_copy_locked(const gvm_buffer *buffer, uint64_t offset_b
         const uint64_t from = offset_bytes + done;
         CUresult result;
 
-        run = gvmi_buffer_run_locked(buffer, from, legacy->len_bytes - done);
+        run = gvmi_buffer_run(buffer, from, legacy->len_bytes - done);
         result = gvmi_cu->cuMemcpyDtoDAsync(legacy->address + done, buffer->address + from, run,
                                             buffer->device->stream);
         if (result != CUDA_SUCCESS)
@@ -92,7 +92,7 @@ static gvm_status finish_copy(const gvm_device *device, gvm_status status)
 }
 
 /* In the device's context. On failure nothing is left. */
-static gvm_status fill_locked(gvm_buffer *buffer, uint64_t offset_bytes, gvm_legacy *legacy)
+static gvm_status fill(gvm_buffer *buffer, uint64_t offset_bytes, gvm_legacy *legacy)
 {
     gvm_error error;
     CUresult result;
@@ -106,7 +106,7 @@ static gvm_status fill_locked(gvm_buffer *buffer, uint64_t offset_bytes, gvm_leg
                                   legacy->device->info.ordinal);
         goto fail_free_copy;
     }
-    status = finish_copy(legacy->device, submit_copy_locked(buffer, offset_bytes, legacy));
+    status = finish_copy(legacy->device, submit_copy(buffer, offset_bytes, legacy));
     if (status != GVM_OK)
         goto fail_free_copy;
     return GVM_OK;
@@ -118,24 +118,39 @@ fail_free_copy:
     return status;
 }
 
-static gvm_status export_locked(gvm_buffer *buffer, uint64_t offset_bytes, gvm_legacy *legacy)
+static gvm_status check_source_locked(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes)
 {
+    gvm_status status = gvmi_buffer_ready_locked(buffer, offset_bytes, len_bytes);
+
+    if (status == GVM_OK)
+        status = check_support(buffer->device);
+    if (status == GVM_OK && !buffer->imported && buffer->owner == GVMI_OWNER_ANY)
+        status = gvmi_fail(GVM_E_NOTSUP, "the buffer was created GVM_BUFFER_UNSHARED, and its memory may "
+                                         "hold other buffers' bytes: create it without");
+    return status;
+}
+
+/* Without the buffer's lock while the driver copies. */
+static gvm_status export_copy(gvm_buffer *buffer, uint64_t offset_bytes, gvm_legacy *legacy)
+{
+    gvmi_use use = {.buffer = buffer};
     gvm_status status;
 
     if (legacy->len_bytes == 0 && offset_bytes < buffer->reserve_bytes)
         legacy->len_bytes = buffer->reserve_bytes - offset_bytes;
-    status = gvmi_buffer_ready_locked(buffer, offset_bytes, legacy->len_bytes);
-    if (status == GVM_OK)
-        status = check_support(legacy->device);
-    if (status == GVM_OK && !buffer->imported && buffer->owner == GVMI_OWNER_ANY)
-        status = gvmi_fail(GVM_E_NOTSUP, "the buffer was created GVM_BUFFER_UNSHARED, and its memory may "
-                                         "hold other buffers' bytes: create it without");
-    if (status == GVM_OK)
-        status = gvmi_device_enter(legacy->device);
+    status = gvmi_buffer_chunk_range(buffer, offset_bytes, legacy->len_bytes, &use.first, &use.end);
     if (status != GVM_OK)
         return status;
-    status = fill_locked(buffer, offset_bytes, legacy);
-    gvmi_device_leave();
+    gvmi_use_begin_shared(&use, &use);
+    status = check_source_locked(buffer, offset_bytes, legacy->len_bytes);
+    gvmi_unlock(&buffer->lock);
+    if (status == GVM_OK)
+        status = gvmi_device_enter(legacy->device);
+    if (status == GVM_OK) {
+        status = fill(buffer, offset_bytes, legacy);
+        gvmi_device_leave();
+    }
+    gvmi_use_end(&use);
     return status;
 }
 
@@ -173,9 +188,12 @@ gvm_status gvm_legacy_export(gvm_buffer *handle, uint64_t offset_bytes, uint64_t
     legacy->device = buffer->device;
     legacy->len_bytes = len_bytes;
     gvmi_device_retain(legacy->device);
-    gvmi_lock(&buffer->lock);
-    status = export_locked(buffer, offset_bytes, legacy);
-    gvmi_unlock(&buffer->lock);
+    for (uint32_t tries = 0;; tries++) {
+        status = export_copy(buffer, offset_bytes, legacy);
+        if (status != GVM_E_NOSPACE ||
+            !gvmi_idle_retry(legacy->device, whole_blocks(legacy->len_bytes), tries))
+            break;
+    }
     if (status != GVM_OK) {
         legacy->address = 0;
         goto fail_free;

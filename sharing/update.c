@@ -301,6 +301,7 @@ gvm_status gvm_share_update(const gvm_share *share_handle, gvm_buffer *buffer_ha
     GVMI_UNCANCELLED;
     update u = {.in_place = true};
     gvm_share *share;
+    gvmi_use use;
     gvm_status status = gvmi_share_hold(share_handle, &share);
 
     if (status != GVM_OK)
@@ -308,8 +309,9 @@ gvm_status gvm_share_update(const gvm_share *share_handle, gvm_buffer *buffer_ha
     status = gvmi_buffer_hold(buffer_handle, &u.buffer);
     if (status == GVM_OK) {
         u.share = share;
-        gvmi_buffer_lock_quiet(u.buffer);
+        gvmi_use_begin_exclusive(u.buffer, 0, u.buffer->chunk_count, &use);
         status = update_locked(&u);
+        gvmi_use_end_locked(&use);
         gvmi_unlock(&u.buffer->lock);
         free(u.changes);
         gvmi_buffer_drop(u.buffer);

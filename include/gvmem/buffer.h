@@ -17,8 +17,12 @@
  * sharing work; decommit, move, seal, grant and fd sharing answer GVM_E_NOTSUP; destroy waits for
  * running kernels, as cuMemFree does.
  *
- * Threads: any thread may call; calls on one buffer are serialised inside. Copies and fills that
- * wait run beside each other and beside commits; decommit, move, seal and grant wait for them.
+ * Threads: any thread may call. Copies and fills run beside each other and beside calls on other chunks;
+ * commit waits for none of them. What takes memory or rights from chunks waits for calls that copy or
+ * fill them: decommit and move for those on chunks of their range, seal and grant for all. A copy or
+ * fill that is called while one of these waits or runs comes after it. So where a copy's stream is
+ * behind work that a thread has still to launch or to answer, that thread must not call these on the
+ * copy's chunks before.
  * Ownership: the caller owns a buffer it created or imported and ends it with gvm_buffer_destroy().
  * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the buffer is unknown
  * or destroyed), GVM_E_NOMEM (host memory), GVM_E_LOST (the context is broken), GVM_E_DRIVER (the
@@ -104,18 +108,20 @@ GVM_API gvm_status gvm_buffer_create(gvm_device *device, uint64_t reserve_bytes,
  * not defined. All or nothing: on failure the buffer is as it was.
  *
  * GVM_E_INVALID   the range is empty or leaves the reservation
- * GVM_E_NOSPACE   the device has too little free memory; the error text tells how much was wanted
- *                 and how much is free
+ * GVM_E_NOSPACE   the device has too little free memory, though what this process keeps idle there (free
+ *                 chunks, heaps, what appenders have ahead) was given back; the error text tells how
+ *                 much was wanted and how much is free
  * GVM_E_LIMIT     the process has too many mappings or descriptors: use larger chunks
  * GVM_E_SEALED    the buffer is sealed
  * GVM_E_IMPORTED  the buffer was imported
  *
- * Blocks on the driver only (about 40 us a chunk on an H100); never waits for the GPU to be
- * idle. */
+ * Blocks on the driver only (about 40 us a chunk on an H100); never waits for the GPU to be idle. Only where
+ * the device is full may it wait for streams in whose order memory was freed. */
 GVM_API gvm_status gvm_buffer_commit(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes);
 
 /* Takes memory from behind the chunks that lie wholly inside the range; absent ones are passed
  * over. Contents are lost. The memory is free once every process that imported it has let go too.
+ * Waits for calls of other threads that copy or fill these chunks, and for no others.
  *
  * GVM_E_INVALID   the range is empty or leaves the reservation
  * GVM_E_SEALED, GVM_E_IMPORTED  as for commit
@@ -147,7 +153,7 @@ GVM_API gvm_status gvm_buffer_seal(gvm_buffer *buffer);
  * GVM_E_ADDRESS   no addresses are left to move chunks through
  *
  * Blocks until the bytes are copied (about 50 GB/s on PCIe 5; making new host memory costs 0.3 s a
- * GiB). */
+ * GiB). Calls of other threads on other chunks, and commits, go on meanwhile. */
 GVM_API gvm_status gvm_buffer_move(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes,
                                    gvm_tier tier);
 
@@ -170,8 +176,10 @@ GVM_API gvm_status gvm_buffer_grant(gvm_buffer *buffer, gvm_device *peer, gvm_ac
  * The plain forms return when the bytes are there, ordered after nothing: work on other streams is
  * the caller's to wait for. The _async forms do the copy in the order of the stream (one of the
  * destination's device, or of the buffer's) and return at once, except that from or to pageable
- * host memory the driver may wait; the memory must stay until the stream has passed the copy. A
- * length of 0 is a success that does nothing. If an _async form fails, part of the copy may be on
+ * host memory the driver may wait, also for the work before it on the stream: a decommit, move, seal or
+ * grant of these chunks then waits as long. The memory must stay until the stream has passed the copy.
+ * Plain copies of up to 64 KiB between host memory and a buffer are not behind larger ones of other
+ * threads. A length of 0 is a success that does nothing. If an _async form fails, part of the copy may be on
  * the stream all the same: let the stream pass it before the memory is used otherwise.
  *
  * GVM_E_INVALID   a range leaves its reservation, ranges overlap, a pointer is NULL, or the

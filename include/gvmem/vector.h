@@ -6,7 +6,8 @@
  *
  * Counts and capacities are in elements of elem_bytes each.
  *
- * Threads: any thread may call; calls on one vector are serialised inside.
+ * Threads: any thread may call. Calls that change one vector are serialised inside, gvm_vector_append()
+ * with its copy; questions are answered at once.
  * Ownership: the caller owns a vector and ends it with gvm_vector_destroy().
  * Every call may also return GVM_E_FOREIGN (the vector is unknown or destroyed), GVM_E_NOMEM,
  * GVM_E_LOST and GVM_E_DRIVER.

@@ -1,10 +1,10 @@
-/* The server thread: it waits for the world, tells the machine, and does what the machine wants.
+/* The server thread. Waits for events, passes them to the machine, performs its actions.
  *
- * A turn: wait; note what happened; visit clients in rotation (rotation.h) while TURN_NS lasts; a slice of
- * the machine's own work; who is late, judged after what has come was read. The machine is given its turn
- * after every event, so few actions ever wait. Whatever is done for a client, reading, doorbells, sending,
- * its end, is done in a visit, and counts as its user's; accepting has a slice of its own. So a turn is
- * short however much clients send, and nobody waits for longer than a slice of each user.
+ * A turn: wait; note events; visit clients in rotation (rotation.h) for at most TURN_NS; one slice of snapshots;
+ * late clients, after input that came was read. Actions are performed after every event, so few ever wait.
+ * Whatever is done for a client, reading, doorbells, sending, its end, is done in a visit, and counts as
+ * its user's; accepting has a slice of its own. So a turn is short however much clients send, and a client
+ * waits for at most a slice of each user.
  */
 #define _GNU_SOURCE /* strerrorname_np() */
 #include <errno.h>
@@ -20,13 +20,12 @@
 #include "base/size.h"
 #include "keeper/server/server.h"
 
-#define NS_PER_MS 1000000ll
 #define EVENTS_A_TURN 1024 /* those of all clients are noted within three turns */
-#define QUERY_NS (100 * NS_PER_MS)       /* how old figures about memory may be */
-#define QUERY_IDLE_NS (1000 * NS_PER_MS) /* while nobody is connected */
+#define QUERY_NS (100 * GVMI_NS_PER_MS)       /* how old figures about memory may be */
+#define QUERY_IDLE_NS (1000 * GVMI_NS_PER_MS) /* while nobody is connected */
 #define TURN_NS GVMI_SLICE_NS           /* after which a turn visits nobody more */
-#define GREETING_NS (10000 * NS_PER_MS) /* within which a client is to say something */
-#define TURN_NS_MAX (50 * NS_PER_MS)    /* counted for a turn, without its waiting */
+#define GREETING_NS (10000 * GVMI_NS_PER_MS) /* within which a client is to say something */
+#define TURN_NS_MAX (50 * GVMI_NS_PER_MS)    /* counted for a turn, without its waiting */
 
 gvm_status gvmi_server_watch(gvm_server *server, int fd, uint32_t events, gvmi_source *source)
 {
@@ -335,7 +334,7 @@ static void dispatch(gvm_server *server, const struct epoll_event *event)
     }
 }
 
-/* Those who connected and say nothing, or do not read. */
+/* Clients that sent nothing within GREETING_NS. */
 static void watch_peers(gvm_server *server)
 {
     for (gvmi_peer *peer = server->peers, *next; peer != NULL; peer = next) {
@@ -359,7 +358,7 @@ static void query_memory(gvm_server *server)
 /* Of the time that passed since the last look, what this thread could have used. */
 static void look_at_clock(gvm_server *server, int waited_ms)
 {
-    const int64_t clock_ns = gvmi_now_ns(), most_ns = waited_ms * NS_PER_MS + TURN_NS_MAX;
+    const int64_t clock_ns = gvmi_now_ns(), most_ns = waited_ms * GVMI_NS_PER_MS + TURN_NS_MAX;
     const int64_t passed_ns = clock_ns - server->clock_ns;
 
     server->clock_ns = clock_ns;
@@ -421,7 +420,7 @@ static int wait_ms(const gvm_server *server)
     if (server->stall_ns != 0 && server->stall_ns < next_ns)
         next_ns = server->stall_ns;
     left_ns = next_ns - now_ns;
-    return left_ns <= 0 ? 0 : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
+    return left_ns <= 0 ? 0 : (int)((left_ns + GVMI_NS_PER_MS - 1) / GVMI_NS_PER_MS);
 }
 
 void *gvmi_server_run(void *arg)

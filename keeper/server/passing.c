@@ -64,7 +64,7 @@ uint32_t gvmi_passing_left(gvm_server *server, gvmi_peer *peer)
     if (server->passing_max == 0)
         return UINT32_MAX;
     (void)gvmi_passing_settle(server, peer);
-    return (uint32_t)gvmi_share_left(server->passing_max, server->passing_max / RESERVE_PART,
+    return (uint32_t)gvmi_allowance_left(server->passing_max, server->passing_max / RESERVE_PART,
                                      server->passing, peer->place.user->passing,
                                      is_admin(server, peer));
 }

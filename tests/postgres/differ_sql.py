@@ -786,7 +786,9 @@ class Maker:
                              {t.index: EXCLUSIVE})
         text = f"ALTER FOREIGN TABLE g{t.index} ALTER COLUMN {column.name} OPTIONS ({'SET' if column.pglz else 'ADD'} compression '{r.choice(('pglz', 'none'))}')"
         changed = Column(column.name, column.type, column.more, column.generated, True)
-        return Statement("compression", text, {t.index: EXCLUSIVE}, heap=f"ALTER TABLE h{t.index} ALTER COLUMN {column.name} SET STATISTICS 100",
+        # SET STATISTICS alone would let readers go on.
+        heap = f"LOCK TABLE h{t.index} IN ACCESS EXCLUSIVE MODE; ALTER TABLE h{t.index} ALTER COLUMN {column.name} SET STATISTICS 100"
+        return Statement("compression", text, {t.index: EXCLUSIVE}, heap=heap,
                          same_result=False, effect=("columns", t.index, [changed if c is column else c for c in t.columns]))
 
     # -- cursors and prepared statements

@@ -10,13 +10,12 @@
 
 #include "tests/unit/unit.h"
 
-#include <dirent.h>
-
 #include <gvmem/gvmem.h>
 
 #include "appender/appender.h"
 #include "base/registry.h"
 #include "base/size.h"
+#include "tests/unit/service_threads.h"
 
 #define CHUNK (2 * GVMI_MIB)
 #define ROW 64u
@@ -64,7 +63,7 @@ static bool start_on(const char *memory, uint64_t row_bytes, uint64_t reserve_by
            gvm_appender_create(device, row_bytes, reserve_bytes, &options, &appender) == GVM_OK;
 }
 
-static bool start(uint64_t row_bytes, uint64_t reserve_bytes, const gvm_appender_options *given)
+static inline bool start(uint64_t row_bytes, uint64_t reserve_bytes, const gvm_appender_options *given)
 {
     return start_on("256MiB", row_bytes, reserve_bytes, given);
 }
@@ -80,18 +79,18 @@ static bool stop(void)
            gvmi_registry_count(GVMI_KIND_BUFFER) == 0 && gvmi_check_violations() == 0;
 }
 
-static gvm_status begin(void)
+static inline gvm_status begin(void)
 {
     return gvm_appender_begin(appender, &append);
 }
 
-static gvm_status finish(void)
+static inline gvm_status finish(void)
 {
     return gvm_appender_finish(appender, NULL, &result);
 }
 
 /* Reserves, writes every byte and publishes. */
-static uint32_t write_slot(uint64_t rows, uint64_t bytes, uint32_t align, gvm_append_slot *slot)
+static inline uint32_t write_slot(uint64_t rows, uint64_t bytes, uint32_t align, gvm_append_slot *slot)
 {
     const uint32_t answer = gvm_append_reserve(&append, rows, bytes, align, slot);
 
@@ -103,38 +102,12 @@ static uint32_t write_slot(uint64_t rows, uint64_t bytes, uint32_t align, gvm_ap
     return answer;
 }
 
-static gvm_appender_info info(void)
+static inline gvm_appender_info info(void)
 {
     gvm_appender_info i = {.struct_size = sizeof i};
 
     (void)gvm_appender_get_info(appender, &i);
     return i;
-}
-
-/* Threads of the library's kind; of the last, whether it sleeps at this moment. */
-static inline int service_threads(bool *sleeps)
-{
-    DIR *tasks = opendir("/proc/self/task");
-    const struct dirent *task;
-    int count = 0;
-
-    while (tasks != NULL && (task = readdir(tasks)) != NULL) {
-        char path[300], line[300] = "";
-        FILE *file;
-
-        snprintf(path, sizeof path, "/proc/self/task/%s/stat", task->d_name);
-        file = fopen(path, "re");
-        if (file != NULL && fgets(line, sizeof line, file) != NULL &&
-            strstr(line, "(gvmem-appender)") != NULL) {
-            count++;
-            *sleeps = strstr(line, ") S ") != NULL;
-        }
-        if (file != NULL)
-            fclose(file);
-    }
-    if (tasks != NULL)
-        closedir(tasks);
-    return count;
 }
 
 #define CHILD_TEST(name, fn) \

@@ -100,6 +100,14 @@ static int be_small_steps(void *arg)
     return 0;
 }
 
+static bool is_acked(void)
+{
+    const gvm_append_mail *mail = (const gvm_append_mail *)(uintptr_t)append.mail;
+    const uint64_t asked = __atomic_load_n(&mail->asked, __ATOMIC_ACQUIRE);
+
+    return asked != 0 && __atomic_load_n(&mail->acked, __ATOMIC_ACQUIRE) == asked;
+}
+
 /* The driver refuses what is asked ahead, once; then there is memory again: what is asked later is committed before
  * it is needed. */
 static int be_poor_for_a_moment(void *arg)
@@ -113,7 +121,8 @@ static int be_poor_for_a_moment(void *arg)
     atomic_store(&creates_left, 0);
     table.cuMemCreate = create_some;
     CHILD_EXPECT(write_slot(CHUNK / 8 / ROW + 1, 0, 1, &slot) == GVM_APPEND_OK);
-    for (int waited = 0; !appender->feed.ahead_failed && waited < 10000; waited++)
+    /* What was asked is answered, with nothing. */
+    for (int waited = 0; !is_acked() && waited < 10000; waited++)
         nanosleep(&pause, NULL);
     CHILD_EXPECT(atomic_load(&creates_left) < 0 && info().front_bytes == CHUNK);
     atomic_store(&creates_left, 1000);
@@ -281,6 +290,72 @@ static int be_destroyed_while_served(void *arg)
     gvm_device_close(device);
     gvmi_driver_install(real);
     CHILD_EXPECT(gvmi_check_held().handles == 0 && gvmi_check_held().host_allocations == 0);
+    return 0;
+}
+
+/* A kernel on a thread of its own. */
+static void *write_rows(void *answer)
+{
+    gvm_append_slot slot;
+
+    *(uint32_t *)answer = write_slot(4 * CHUNK / ROW, 0, 1, &slot);
+    return NULL;
+}
+
+static atomic_int locked; /* 1: the buffer is, 2: it is to be unlocked */
+
+/* Has a buffer locked until it is told, or 5 s: kernels wait for 10. */
+static void *lock_buffer(void *arg)
+{
+    const struct timespec pause = {0, 1000000};
+    gvm_buffer *buffer = arg;
+    bool told;
+
+    gvmi_lock(&buffer->lock);
+    atomic_store(&locked, 1);
+    for (int waited = 0; atomic_load(&locked) != 2 && waited < 5000; waited++)
+        nanosleep(&pause, NULL);
+    told = atomic_load(&locked) == 2;
+    gvmi_unlock(&buffer->lock);
+    return told ? NULL : arg;
+}
+
+/* Another thread has the buffer of one appender locked: the kernels of others get their memory, and begin,
+ * meanwhile. */
+static int be_locked_out(void *arg)
+{
+    const gvm_appender_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
+    const gvm_append_mail *mail;
+    gvm_append other = {.struct_size = sizeof other};
+    uint32_t answer = 99;
+    gvm_append_slot slot;
+    gvm_appender *another;
+    pthread_t kernel, locker;
+    void *too_long;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL) && begin() == GVM_OK);
+    CHILD_EXPECT(gvm_appender_create(device, ROW, 1024 * CHUNK, &options, &another) == GVM_OK);
+    CHILD_EXPECT(pthread_create(&locker, NULL, lock_buffer, gvm_appender_buffer(appender)) == 0);
+    while (atomic_load(&locked) == 0)
+        sched_yield();
+    CHILD_EXPECT(pthread_create(&kernel, NULL, write_rows, &answer) == 0);
+    mail = (const gvm_append_mail *)(uintptr_t)append.mail;
+    while (__atomic_load_n(&mail->need, __ATOMIC_ACQUIRE) == 0)
+        sched_yield();
+    for (int i = 0; i < 8; i++) { /* each is a round of the library's thread at least */
+        CHILD_EXPECT(gvm_appender_begin(another, &other) == GVM_OK);
+        CHILD_EXPECT(gvm_append_reserve(&other, 2 * CHUNK / ROW, 0, 1, &slot) == GVM_APPEND_OK);
+        gvm_append_publish(&other, slot.amount);
+        CHILD_EXPECT(gvm_appender_finish(another, NULL, NULL) == GVM_OK);
+    }
+    atomic_store(&locked, 2);
+    pthread_join(locker, &too_long);
+    pthread_join(kernel, NULL);
+    CHILD_EXPECT(too_long == NULL);
+    CHILD_EXPECT(answer == GVM_APPEND_OK && finish() == GVM_OK && result.complete == 1);
+    gvm_appender_destroy(another);
+    CHILD_EXPECT(stop());
     return 0;
 }
 
@@ -554,6 +629,7 @@ CHILD_TEST(service_that_does_not_answer_is_an_error, be_slow)
 CHILD_TEST(answer_just_in_time_is_not_late, be_just_in_time)
 CHILD_TEST(ahead_of_one_byte_commits_what_is_needed_alone, be_needed_alone)
 CHILD_TEST(appender_destroyed_while_served_leaves_nothing, be_destroyed_while_served)
+CHILD_TEST(buffer_locked_by_another_thread_stops_no_other_appender, be_locked_out)
 CHILD_TEST(first_chunks_are_there_before_a_kernel_runs, be_first)
 CHILD_TEST(end_that_is_not_written_gets_nothing, be_one_end)
 CHILD_TEST(last_chunk_of_a_budget_goes_where_it_is_needed, be_last_chunk)
@@ -575,6 +651,7 @@ int main(void)
         cmocka_unit_test(answer_just_in_time_is_not_late),
         cmocka_unit_test(ahead_of_one_byte_commits_what_is_needed_alone),
         cmocka_unit_test(appender_destroyed_while_served_leaves_nothing),
+        cmocka_unit_test(buffer_locked_by_another_thread_stops_no_other_appender),
         cmocka_unit_test(first_chunks_are_there_before_a_kernel_runs),
         cmocka_unit_test(small_result_has_no_more_than_its_first_chunks),
         cmocka_unit_test(end_that_is_not_written_gets_nothing),

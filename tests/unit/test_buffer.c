@@ -1,13 +1,12 @@
-/* memory/: what buffers and vectors do when threads meet, and when the driver lacks something.
+/* memory/: what buffers and vectors do when the driver lacks something. (Threads that meet:
+ * test_copies.c.)
  *
- * A table over the software GPU's makes the moment long, or the driver poor. Each test runs in a
- * child, because a driver is started once a process.
+ * A table over the software GPU's makes the driver poor. Each test runs in a child, because a driver is
+ * started once a process.
  */
 #include "tests/unit/unit.h"
 
-#include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include <gvmem/gvmem.h>
 
@@ -15,7 +14,6 @@
 #include "driver/driver.h"
 
 #define CHUNK (2 * GVMI_MIB)
-#define LONG_WAIT_MS 100 /* far longer than all that a test does meanwhile */
 
 static gvmi_driver table; /* the driver, with some of its calls replaced */
 static const gvmi_driver *real;
@@ -40,102 +38,6 @@ static void stop(gvm_device *device, gvm_buffer *buffer)
     gvm_buffer_destroy(buffer);
     gvm_device_close(device);
     gvmi_driver_install(real);
-}
-
-/* ---- a copy that another thread waits for */
-
-static atomic_bool copying, disturbed;
-
-static CUresult wait_long(CUstream stream)
-{
-    const struct timespec pause = {0, LONG_WAIT_MS * 1000000};
-    CUresult result;
-
-    atomic_store(&copying, true);
-    nanosleep(&pause, NULL);
-    result = real->cuStreamSynchronize(stream);
-    atomic_store(&copying, false);
-    return result;
-}
-
-static CUresult unmap(CUdeviceptr address, size_t bytes)
-{
-    if (atomic_load(&copying))
-        atomic_store(&disturbed, true);
-    return real->cuMemUnmap(address, bytes);
-}
-
-static CUresult set_access(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *desc, size_t count)
-{
-    if (atomic_load(&copying))
-        atomic_store(&disturbed, true);
-    return real->cuMemSetAccess(address, bytes, desc, count);
-}
-
-static void *copy_in(void *buffer)
-{
-    static const uint8_t bytes[CHUNK];
-
-    return gvm_buffer_copy_in(buffer, 0, bytes, CHUNK) == GVM_OK ? NULL : buffer;
-}
-
-typedef gvm_status (*operation)(gvm_buffer *buffer);
-
-/* Calls it while another thread waits for a copy. */
-static bool waits_for_the_copy(gvm_buffer *buffer, operation call)
-{
-    pthread_t copier;
-    void *failed;
-    gvm_status status;
-
-    if (pthread_create(&copier, NULL, copy_in, buffer) != 0)
-        return false;
-    while (!atomic_load(&copying))
-        sched_yield();
-    status = call(buffer);
-    pthread_join(copier, &failed);
-    return status == GVM_OK && failed == NULL && !atomic_load(&disturbed);
-}
-
-static gvm_status decommit(gvm_buffer *buffer)
-{
-    return gvm_buffer_decommit(buffer, 0, 2 * CHUNK);
-}
-
-static gvm_status commit_elsewhere(gvm_buffer *buffer)
-{
-    gvm_status status = gvm_buffer_commit(buffer, CHUNK, CHUNK);
-
-    /* Committing must not wait, and sets access on its own chunk alone. */
-    if (!atomic_load(&copying))
-        return GVM_E_TIMEOUT;
-    atomic_store(&disturbed, false);
-    return status;
-}
-
-static int be_copier(void *arg)
-{
-    gvm_device *device;
-    gvm_buffer *buffer;
-
-    (void)arg;
-    CHILD_EXPECT(start(&device, &buffer));
-    table.cuStreamSynchronize = wait_long;
-    table.cuMemUnmap = unmap;
-    table.cuMemSetAccess = set_access;
-    CHILD_EXPECT(waits_for_the_copy(buffer, decommit));
-    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, CHUNK) == GVM_OK);
-    CHILD_EXPECT(waits_for_the_copy(buffer, commit_elsewhere));
-    CHILD_EXPECT(waits_for_the_copy(buffer, gvm_buffer_seal));
-    CHILD_EXPECT(gvm_device_synchronize(device) == GVM_OK);
-    stop(device, buffer);
-    return 0;
-}
-
-static void copy_under_way_keeps_memory_and_rights(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_copier, NULL);
 }
 
 /* ---- a driver that lacks something */
@@ -284,7 +186,6 @@ static void chunk_is_made_for_network_cards_where_the_device_can(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(copy_under_way_keeps_memory_and_rights),
         cmocka_unit_test(move_without_mappings_or_addresses_says_so),
         cmocka_unit_test(vector_without_virtual_memory_is_refused_before_allocating),
         cmocka_unit_test(ending_things_keeps_the_error),

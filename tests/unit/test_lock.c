@@ -130,6 +130,30 @@ static void lock_pair_by_many_threads_excludes_and_never_deadlocks(void **state)
     assert_int_equal(counter_b, THREADS * ROUNDS);
 }
 
+static void *try_lock(void *got)
+{
+    *(bool *)got = gvmi_try_lock(&buffer_a);
+    if (*(bool *)got)
+        gvmi_unlock(&buffer_a);
+    return NULL;
+}
+
+static void lock_that_is_tried_is_taken_where_it_is_free(void **state)
+{
+    pthread_t thread;
+    bool got = true;
+
+    (void)state;
+    gvmi_lock(&buffer_a);
+    assert_int_equal(pthread_create(&thread, NULL, try_lock, &got), 0);
+    pthread_join(thread, NULL);
+    assert_false(got);
+    gvmi_unlock(&buffer_a);
+    assert_true(gvmi_try_lock(&buffer_a) && gvmi_lock_held(GVMI_RANK_BUFFER));
+    gvmi_unlock(&buffer_a);
+    assert_false(gvmi_lock_held(GVMI_RANK_BUFFER));
+}
+
 static void lock_made_at_run_time_works(void **state)
 {
     gvmi_mutex mutex;
@@ -165,6 +189,7 @@ int main(void)
         cmocka_unit_test(lock_pair_takes_both_in_any_order),
         cmocka_unit_test(lock_pair_of_one_is_taken_once),
         cmocka_unit_test(lock_pair_by_many_threads_excludes_and_never_deadlocks),
+        cmocka_unit_test(lock_that_is_tried_is_taken_where_it_is_free),
         cmocka_unit_test(lock_made_at_run_time_works),
         cmocka_unit_test(wait_with_a_deadline_ends_then),
     };
