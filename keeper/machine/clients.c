@@ -144,6 +144,21 @@ static void void_client(gvmi_machine *m, keep_client *client, bool may_map)
     end_openings(m, client, may_map);
 }
 
+/* The client was voided though it broke no rule that it could be told of. If it holds something, that is
+ * reported, as it costs others memory, or a copy. */
+static void report_voided(gvmi_machine *m, keep_client *client, const char *why)
+{
+    gvmi_action action = {
+        .kind = GVMI_ACTION_LOG, .client = client->number, .uid = client->who.uid};
+
+    if (!client->voided || client->cut || client->held_count == 0)
+        return;
+    snprintf(action.reason, sizeof action.reason, "client %u (pid %d, uid %u) was cut off: %s",
+             (unsigned)client->number, (int)client->who.pid, (unsigned)client->who.uid, why);
+    client->cut = gvmi_keep_act(m, &action);
+    m->cut_offs += client->cut;
+}
+
 void gvmi_keep_forget_if_over(gvmi_machine *m, keep_client *client)
 {
     const gvmi_action action = {.kind = GVMI_ACTION_FORGET, .client = client->number};
@@ -186,6 +201,7 @@ void gvmi_machine_closed(gvmi_machine *m, uint32_t number)
         void_client(m, client, true);
     if (client->voided)
         gvmi_keep_release_holds(m, client, false);
+    report_voided(m, client, "it closed the connection, and its process may have memory mapped");
     gvmi_keep_forget_if_over(m, client);
     gvmi_keep_settle(m);
 }
@@ -367,6 +383,10 @@ void gvmi_keep_watch_clients(gvmi_machine *m)
         m->cut_due = m->cut_due || client->cut_due;
         if (!client->connected && is_late(m, client->left_ns, m->config.revoke_timeout_ms))
             void_client(m, client, client->mapped);
+        if (!client->connected)
+            report_voided(m, client,
+                          "its connection ended, and its process has leases or memory after the revoke "
+                          "timeout");
         gvmi_keep_forget_if_over(m, client);
     }
     watch_maps(m);

@@ -776,6 +776,43 @@ static void bye_of_another_users_process_after_its_closes_ends_it(void **state)
     end_world(&p.w);
 }
 
+/* Its connection ended, so it cannot be told; the log and the figures say that it is cut off. */
+static void client_voided_after_the_revoke_timeout_is_reported(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    gvmi_machine_disconnect(p.w.machine, p.b->number); /* as shutdown(2) of one direction does */
+    run(&p.w);
+    tick(&p.w, 500);
+    assert_int_equal(p.w.lines, 0);
+    tick(&p.w, 600);
+    tick(&p.w, 600);
+    assert_int_equal(p.w.lines, 1);
+    assert_int_equal(p.w.machine->cut_offs, 1);
+    assert_true(p.w.machine->clients[p.b->number - 1]->cut);
+    end_world(&p.w);
+}
+
+static void client_that_closes_and_holds_something_is_reported(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OTHER, GVM_OPEN_READONLY);
+    gvmi_machine_closed(p.w.machine, p.b->number);
+    run(&p.w);
+    assert_int_equal(p.w.lines, 1);
+    assert_true(p.w.machine->clients[p.b->number - 1]->cut);
+    gvmi_machine_closed(p.w.machine, p.a->number); /* it owns the object: believed */
+    run(&p.w);
+    assert_int_equal(p.w.lines, 1);
+    assert_int_equal(p.w.machine->cut_offs, 1);
+    end_world(&p.w);
+}
+
 static void client_that_never_mapped_anything_is_forgotten_at_once(void **state)
 {
     world w;
@@ -1100,6 +1137,8 @@ int main(void)
         cmocka_unit_test(bye_of_another_users_process_ends_no_charge),
         cmocka_unit_test(bye_of_another_users_writer_leaves_a_fence),
         cmocka_unit_test(bye_of_another_users_process_after_its_closes_ends_it),
+        cmocka_unit_test(client_voided_after_the_revoke_timeout_is_reported),
+        cmocka_unit_test(client_that_closes_and_holds_something_is_reported),
         cmocka_unit_test(client_that_never_mapped_anything_is_forgotten_at_once),
         cmocka_unit_test(frames_that_another_user_had_mapped_go_to_no_other_object),
         cmocka_unit_test(user_that_holds_more_than_its_quota_opens_nothing),
