@@ -228,6 +228,7 @@ bool gvmi_keep_start_job(gvmi_machine *m, gvmi_action_kind kind, keep_object *ob
 
     if (job == NULL)
         return false;
+    action.uid = object != NULL ? object->domain.uid : m->config.uid;
     if (from != 0)
         action.from = gvmi_keep_frame(m, from)->spec;
     action.job = job->id;

@@ -106,7 +106,7 @@ typedef enum gvmi_action_kind {
 typedef struct gvmi_action {
     gvmi_action_kind kind;
     uint32_t client; /* SEND, SNAPSHOT, CUT, KILL, FORGET, LOG */
-    uint32_t uid;    /* LOG: whose client */
+    uint32_t uid;    /* LOG: whose client; MAKE, COPY, ZERO: for whom */
     uint64_t job;    /* MAKE, COPY, ZERO */
     bool make;       /* COPY: to is to be made first */
     gvmi_frame_spec to, from;

@@ -549,9 +549,14 @@ void gvmi_keep_serve_room(gvmi_machine *m, keep_device *device)
         const keep_object *object = device->first_room->object;
         const bool grows = object->chunks[device->first_room->chunk].op == KEEP_OP_MAKE_ROOM &&
                            object->growth->failure == GVM_OK;
-        bool make;
-        uint32_t frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
+        bool make = false;
+        uint32_t frame = 0;
 
+        if (object->chunks[device->first_room->chunk].op == KEEP_OP_MAKE_ROOM && !grows) {
+            leave_room(m, device, 0, false); /* it is given up */
+            continue;
+        }
+        frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
         if (frame == 0 && device->leaving > 0)
             return; /* some will be free soon */
         if (frame == 0 && grows)

@@ -87,6 +87,7 @@ typedef enum keep_lease_event {
 #define KEEP_CLIENT_OPENINGS_MAX 16  /* of one object: what is done to it is done for each */
 #define KEEP_USER_OPENINGS_MAX 512   /* likewise, by all clients of a user; not of the keeper's or root */
 #define KEEP_CLIENT_GROWTHS_MAX 1024 /* growths under way that a client asked for */
+#define KEEP_GROWTH_JOBS_MAX 32      /* of a growth, at a time: until they run it can be given up */
 #define KEEP_CLIENT_SNAPSHOTS_MAX 16 /* snapshots that a client may wait for */
 #define KEEP_OPENINGS_MAX (1u << 18) /* these by all clients together */
 #define KEEP_WAITS_MAX (1u << 16)
@@ -171,6 +172,7 @@ typedef struct keep_place {
 typedef enum keep_op {
     KEEP_OP_NONE,
     KEEP_OP_MAKE_ROOM, /* grow: waits for a frame, of the device if it can be */
+    KEEP_OP_MAKE_WAIT, /* grow: it has a frame, and its job waits for others of the growth */
     KEEP_OP_MAKE,      /* grow: its frame is being made and zeroed */
     KEEP_OP_OUT_COPY,
     KEEP_OP_OUT_MAP,
@@ -187,6 +189,7 @@ typedef struct keep_chunk {
     uint8_t where;       /* gvm_tier */
     uint8_t op;          /* keep_op */
     bool clean;          /* both frames hold the same bytes */
+    bool make;           /* MAKE_WAIT: the frame does not exist yet */
     bool unsafe;         /* IN: the host frame had writers when the copy began */
     bool send;           /* a MAP of it is to be sent at the end of the event */
     uint32_t waits;      /* MAPs of it that are not done */
@@ -223,10 +226,12 @@ struct keep_growth {
     keep_growth *next;                /* in the object's queue */
     keep_growth *own_prev, *own_next; /* in the client's list */
     keep_user *user;                  /* of the client */
-    keep_client *client;              /* NULL: it left; the growth goes on */
+    keep_client *client;              /* NULL: it left */
     uint64_t request, bytes;
     uint32_t old_count, new_count; /* of chunks */
     uint32_t left;                 /* of them not made yet */
+    uint32_t making, waiting;      /* of those, with a job, and MAKE_WAIT */
+    uint32_t next_waiting;         /* where to look for one */
     gvm_status failure;
     gvm_status cause; /* of the job that failed; OK: it was none */
     bool started;

@@ -280,6 +280,61 @@ static void growth_that_is_queued_looks_at_no_other(void **state)
     end_world(&w);
 }
 
+static void end_job(world *w)
+{
+    assert_true(w->job_count > 0);
+    gvmi_machine_job_done(w->machine, w->jobs[--w->job_count], GVM_OK);
+    run(w);
+}
+
+/* A few jobs at a time, and all of them in the end. */
+static void growth_makes_few_chunks_at_a_time(void **state)
+{
+    world w;
+    actor *a;
+    unsigned jobs = 0;
+
+    (void)state;
+    start_users(&w, 32, 64);
+    a = join(&w, 1);
+    assert_int_equal(create_empty(&w, a, "/a", 0), GVM_OK);
+    w.hold_jobs = true;
+    assert_int_equal(grow(&w, a, a->slot, 60 * CHUNK), GVM_OK);
+    assert_int_equal(w.job_count, KEEP_GROWTH_JOBS_MAX);
+    assert_int_equal(device(&w)->used_bytes, 60 * CHUNK); /* the room is its own at once */
+    for (; w.job_count > 0; jobs++) {
+        assert_true(w.job_count <= KEEP_GROWTH_JOBS_MAX);
+        end_job(&w);
+    }
+    assert_int_equal(jobs, 60);
+    assert_int_equal(w.machine->objects->chunk_count, 60);
+    end_world(&w);
+}
+
+/* Who asked is gone, and nobody has the object open. */
+static void growth_that_nobody_waits_for_is_given_up(void **state)
+{
+    world w;
+    actor *a;
+    unsigned jobs = 0;
+
+    (void)state;
+    start_users(&w, 32, 64);
+    a = join(&w, 1);
+    assert_int_equal(create_empty(&w, a, "/a", GVM_OBJECT_KEEP), GVM_OK);
+    w.hold_jobs = true;
+    assert_int_equal(grow(&w, a, a->slot, 60 * CHUNK), GVM_OK);
+    leave(&w, a);
+    assert_int_equal(device(&w)->used_bytes, KEEP_GROWTH_JOBS_MAX * CHUNK);
+    for (; w.job_count > 0; jobs++)
+        end_job(&w);
+    assert_int_equal(jobs, KEEP_GROWTH_JOBS_MAX);
+    assert_int_equal(w.machine->objects->chunk_count, 0);
+    assert_int_equal(w.machine->taken[KEEP_GROWTHS], 0);
+    assert_true(gvmi_machine_check(w.machine));
+    end_world(&w);
+}
+
 static void growth_beyond_both_budgets_makes_nothing(void **state)
 {
     world w;
@@ -648,6 +703,8 @@ int main(void)
         cmocka_unit_test(growths_of_a_client_that_left_count_as_its_users),
         cmocka_unit_test(growths_of_greedy_users_leave_some_for_the_next),
         cmocka_unit_test(growth_that_is_queued_looks_at_no_other),
+        cmocka_unit_test(growth_makes_few_chunks_at_a_time),
+        cmocka_unit_test(growth_that_nobody_waits_for_is_given_up),
         cmocka_unit_test(growth_beyond_both_budgets_makes_nothing),
         cmocka_unit_test(growth_that_fails_leaves_no_places),
         cmocka_unit_test(end_of_an_opening_looks_at_no_other),
