@@ -33,8 +33,8 @@ struct gvmi_rotation_user {
     uint32_t uid;
     uint32_t places;
     uint32_t refused; /* for the server: its clients that wait to be told that they are refused */
-    uint32_t unread;          /* likewise: sockets kept though their clients have ended */
-    uint64_t passing;         /* likewise: descriptors sent and not received */
+    uint32_t unread;  /* likewise: sockets kept though their clients have ended */
+    uint64_t passing; /* likewise: descriptors sent and not received */
     gvmi_place *first, *last; /* those queued */
     gvmi_rotation_user *next; /* while it has any */
 };

@@ -169,9 +169,9 @@ struct gvmi_peer {
     bool dirty;          /* the outbox is to be flushed */
     bool stalled;        /* it is to be flushed again after a while */
     bool unread_kept;    /* it has ended, and its socket is kept: descriptors wait in it */
-    bool writing;   /* epoll tells when it can be written */
-    bool mute;      /* nobody reads what it is sent */
-    bool held_back; /* nothing is sent before dropped memory is given back */
+    bool writing;        /* epoll tells when it can be written */
+    bool mute;           /* nobody reads what it is sent */
+    bool held_back;      /* nothing is sent before dropped memory is given back */
     uint32_t in_len;
     uint32_t unheard_bytes; /* read after it was cut off */
     _Alignas(8) uint8_t in[2 * sizeof(gvmi_wire_message)];
@@ -201,7 +201,7 @@ struct gvm_server {
     gvmi_rotation rotation;
     gvmi_place newcomers;     /* whose owner is the server: connections wait to be accepted */
     gvmi_peer *peers, *ended; /* ended: to be freed when they are visited next */
-    gvmi_peer **by_client;           /* client_capacity of them, by number */
+    gvmi_peer **by_client;    /* client_capacity of them, by number */
     uint32_t client_capacity, refused_count, held_back_count;
     uint64_t passing;  /* of all peers */
     bool paused;       /* no fds: nobody is accepted until the next tick */
@@ -226,8 +226,8 @@ typedef struct gvmi_handed {
 void gvmi_server_log(gvm_server *server, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Likewise, about what a user's client did. */
-void gvmi_server_log_user(gvm_server *server, gvmi_log_kind kind, uint32_t uid, const char *format, ...)
-    __attribute__((format(printf, 4, 5)));
+void gvmi_server_log_user(gvm_server *server, gvmi_log_kind kind, uint32_t uid, const char *format,
+                          ...) __attribute__((format(printf, 4, 5)));
 
 /* The server thread. */
 void *gvmi_server_run(void *server);
