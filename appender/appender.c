@@ -110,7 +110,7 @@ gvm_status gvmi_appender_new_buffer(const gvm_appender *appender, gvm_buffer **o
 
 static void set_options(gvm_appender *a, const gvm_appender_options *options)
 {
-    a->chunk_bytes = a->buffer->chunk_bytes;
+    a->chunk_bytes = a->buffer->layout.chunk_bytes;
     a->chunk_count = a->buffer->chunk_count;
     a->budget_bytes = options->budget_bytes;
     a->step_bytes = options->step_bytes != 0 ? options->step_bytes : STEP_BYTES_DEFAULT;
