@@ -125,10 +125,32 @@ static void set_options(gvm_appender *a, const gvm_appender_options *options)
     a->rows_only = (options->flags & GVM_APPENDER_ROWS_ONLY) != 0;
 }
 
+/* What is beyond what is written, and may be wanted again, goes only when the device is full. The lock may
+ * be held by a begin, which waits for the thread that comes here. */
+static uint64_t reclaim(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
+{
+    gvm_appender *a = (gvm_appender *)idle;
+    uint64_t bytes = 0;
+
+    (void)wanted_bytes;
+    if (may_wait)
+        gvmi_lock(&a->lock);
+    else if (!gvmi_try_lock(&a->lock))
+        return 0;
+    if (!a->begun) {
+        bytes = gvmi_append_held_bytes(a);
+        gvmi_append_feed_trim(a, may_wait);
+        bytes -= gvmi_append_held_bytes(a);
+    }
+    gvmi_unlock(&a->lock);
+    return bytes;
+}
+
 /* The device is held and its context current. */
 static gvm_status make(gvm_device *device, uint64_t row_bytes, const gvmi_buffer_spec *spec,
                        const gvm_appender_options *options, gvm_appender **out)
 {
+    static const gvmi_idle_calls calls = {.reclaim = reclaim};
     gvm_appender *appender = calloc(1, sizeof *appender);
     gvm_status status;
 
@@ -149,6 +171,7 @@ static gvm_status make(gvm_device *device, uint64_t row_bytes, const gvmi_buffer
     if (status != GVM_OK)
         goto fail_destroy_buffer;
     gvmi_device_retain(device);
+    gvmi_idle_join(device, &appender->idle, &calls);
     *out = appender;
     return GVM_OK;
 
@@ -316,6 +339,7 @@ void gvm_appender_destroy(gvm_appender *handle)
     appender = object;
     if (appender->begun)
         gvmi_append_service_leave(appender);
+    gvmi_idle_leave(&appender->idle);
     gvm_buffer_destroy(appender->buffer);
     gvmi_append_slot_give(appender->device, &appender->slot);
     gvmi_device_release(appender->device);

@@ -3,10 +3,10 @@
  *   appender.c   creation, questions, end; what options mean
  *   finish.c     begin and finish, take and reset: what crosses to the device and back
  *   feed.c       committing for one appender: how much, at which end, and what to answer
- *   service.c    the thread that takes those steps for all appenders that have begun
+ *   service.c    those steps for all appenders that have begun, in the library's thread
  *   slot.c       the words that kernels and library share, from a pool of the device
  *
- * Between begin and finish the feed belongs to the service's thread, everything else to the lock.
+ * Between begin and finish the feed belongs to the library's thread, everything else to the lock.
  * finish and destroy take the appender from the service, which waits for a step under way, before
  * they look at the feed.
  *
@@ -27,6 +27,7 @@
 #include <gvmem/device/appender.h>
 
 #include "memory/buffer.h"
+#include "memory/idle.h"
 
 /* ---- slot.c */
 
@@ -41,16 +42,6 @@ typedef struct gvmi_append_slot {
  * GVM_E_NOSPACE, GVM_E_NOMEM, GVM_E_LIMIT, GVM_E_LOST, GVM_E_DRIVER */
 gvm_status gvmi_append_slot_take(gvm_device *device, gvmi_append_slot *out);
 void gvmi_append_slot_give(gvm_device *device, const gvmi_append_slot *slot);
-
-/* What the appenders of a device have given back and the driver does not have; service.c's alone. */
-typedef struct gvmi_append_debt {
-    TAILQ_ENTRY(gvmi_append_debt) entry;
-    bool listed;
-    gvmi_chunk_cache *cache; /* where it is, beyond the limit */
-} gvmi_append_debt;
-
-/* Of a device that has, or had, an appender. */
-gvmi_append_debt *gvmi_append_debt_of(gvm_device *device);
 
 /* ---- feed.c */
 
@@ -74,6 +65,7 @@ typedef struct gvmi_append_feed {
 } gvmi_append_feed;
 
 struct gvm_appender {
+    gvmi_idle idle; /* first; of what is committed beyond what is written, while it has not begun */
     gvmi_mutex lock;
     gvm_device *device; /* referenced */
     gvm_buffer *buffer;
@@ -97,10 +89,11 @@ struct gvm_appender {
 void gvmi_append_feed_begin(gvm_appender *appender);
 
 /* Gives back what is committed beyond so many chunks, or beyond what is written: unmapped here, given to
- * the driver by the service's thread. What cannot be given back stays. Not while the appender has
- * begun. */
-void gvmi_append_feed_give_back(gvm_appender *appender, uint64_t front_chunks, uint64_t back_chunks);
-void gvmi_append_feed_trim(gvm_appender *appender);
+ * the driver by the library's thread. What cannot be given back stays. Not while the appender has
+ * begun. may_wait: for other threads' use of the buffer; else what they use stays. */
+void gvmi_append_feed_give_back(gvm_appender *appender, uint64_t front_chunks, uint64_t back_chunks,
+                                bool may_wait);
+void gvmi_append_feed_trim(gvm_appender *appender, bool may_wait);
 
 /* The first chunks, or one commit at most. False: there was nothing to do, or another thread has the
  * buffer's lock at the moment: the others are not to wait for it, and this one is tried again. */
@@ -110,6 +103,13 @@ bool gvmi_append_feed_step(gvm_appender *appender);
 static inline uint64_t gvmi_append_end_bytes(const gvm_appender *appender, uint64_t chunks)
 {
     return gvmi_layout_start(&appender->layout, chunks);
+}
+
+/* Bytes that are committed, of both ends. */
+static inline uint64_t gvmi_append_held_bytes(const gvm_appender *appender)
+{
+    return gvmi_append_end_bytes(appender, appender->feed.front_chunks) +
+           gvmi_append_end_bytes(appender, appender->feed.back_chunks);
 }
 
 /* How much of an end is expected to be used: what the launch before wrote there, but no less than its first
@@ -123,22 +123,13 @@ int64_t gvmi_append_now_us(void);
 
 /* ---- service.c */
 
-/* Starts the thread unless it runs. GVM_E_SYSTEM, GVM_E_LIMIT, GVM_E_FOREIGN (in a child) */
+/* Starts the library's thread unless it runs. GVM_E_SYSTEM, GVM_E_LIMIT, GVM_E_FOREIGN (in a child) */
 gvm_status gvmi_append_service_start(void);
-
-/* One more device that has appenders; one less, which forgets its debt: after the last the thread
- * ends. */
-void gvmi_append_service_retain(void);
-void gvmi_append_service_release(gvmi_append_debt *debt);
 
 /* From now on the thread serves the appender, and its first chunks are there, or cannot be had; it no
  * longer does, and has left it. */
 void gvmi_append_service_join(gvm_appender *appender);
 void gvmi_append_service_leave(gvm_appender *appender);
-
-/* What appenders of the device have given back is in its cache of free chunks, beyond the limit: the
- * thread gives it to the driver. */
-void gvmi_append_service_owe(gvm_device *device);
 
 /* ---- appender.c */
 

@@ -15,7 +15,8 @@
  *
  * Each step is at most four times the one before, up to the limit of the options: a small result commits
  * little, a large one is not kept by one call a chunk. A step that fails is tried again with a
- * single chunk before anybody is refused. What fails and is not needed is tried again when more is asked, which is
+ * single chunk, and then once what others of the process keep idle has been given back, as far as that
+ * waits for no kernel, before anybody is refused. What fails and is not needed is tried again when more is asked, which is
  * at most once for each step of memory: on a full device the driver is not called again and again.
  *
  * What the device tells is data: it is brought within the limits, and never taken back.
@@ -26,6 +27,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "base/size.h"
+#include "memory/idle.h"
 
 #define STEP_TIMES 4
 #define ROOMY_CHUNKS 16 /* the default of chunk_bytes makes so many of a budget */
@@ -111,16 +113,10 @@ static bool has_both_ends(const gvm_appender *a)
     return a->row_bytes > 0 && !a->rows_only;
 }
 
-static uint64_t held_bytes(const gvm_appender *a)
-{
-    return gvmi_append_end_bytes(a, a->feed.front_chunks) +
-           gvmi_append_end_bytes(a, a->feed.back_chunks);
-}
-
 /* Bytes that may still be committed. */
 static uint64_t bytes_left(const gvm_appender *a)
 {
-    const uint64_t held = held_bytes(a), allowed = a->feed.allowed_bytes;
+    const uint64_t held = gvmi_append_held_bytes(a), allowed = a->feed.allowed_bytes;
 
     return allowed > held ? lesser(allowed, a->reserve_bytes) - held : 0;
 }
@@ -216,12 +212,12 @@ void gvmi_append_feed_begin(gvm_appender *a)
 }
 
 /* Takes the chunks [first, end) from their addresses, all or none. */
-static void vacate_run(gvm_appender *a, uint64_t first, uint64_t end)
+static void vacate_run(gvm_appender *a, uint64_t first, uint64_t end, bool may_wait)
 {
     if (first < end)
         (void)gvmi_buffer_decommit(a->buffer, gvmi_append_end_bytes(a, first),
                                    next_bytes(a, first, end - first),
-                                   a->dirty ? GVMI_RELEASE_LATER : GVMI_RELEASE_UNUSED);
+                                   a->dirty ? GVMI_RELEASE_LATER : GVMI_RELEASE_UNUSED, may_wait);
 }
 
 static bool is_committed(const gvm_appender *a, uint64_t index)
@@ -244,7 +240,8 @@ static void recount(gvm_appender *a)
     __atomic_store_n(&a->slot.mail->ready, gvmi_append_ready(a), __ATOMIC_RELEASE);
 }
 
-void gvmi_append_feed_give_back(gvm_appender *a, uint64_t front_chunks, uint64_t back_chunks)
+void gvmi_append_feed_give_back(gvm_appender *a, uint64_t front_chunks, uint64_t back_chunks,
+                                bool may_wait)
 {
     const gvmi_append_feed *f = &a->feed;
     const uint64_t first = front_chunks, end = a->chunk_count - lesser(back_chunks, a->chunk_count);
@@ -253,17 +250,17 @@ void gvmi_append_feed_give_back(gvm_appender *a, uint64_t front_chunks, uint64_t
     if (f->front_chunks <= front_chunks && f->back_chunks <= back_chunks)
         return;
     error = gvmi_error_save();
-    vacate_run(a, first, lesser(f->front_chunks, end));
-    vacate_run(a, greater(a->chunk_count - f->back_chunks, first), end);
+    vacate_run(a, first, lesser(f->front_chunks, end), may_wait);
+    vacate_run(a, greater(a->chunk_count - f->back_chunks, first), end, may_wait);
     recount(a);
-    gvmi_append_service_owe(a->device);
     gvmi_error_restore(&error);
 }
 
-void gvmi_append_feed_trim(gvm_appender *a)
+void gvmi_append_feed_trim(gvm_appender *a, bool may_wait)
 {
     gvmi_append_feed_give_back(a, chunks_for(a, gvm_append_rows_of(a->position) * a->row_bytes),
-                               chunks_for(a, gvm_append_units_of(a->position) << a->unit_shift));
+                               chunks_for(a, gvm_append_units_of(a->position) << a->unit_shift),
+                               may_wait);
 }
 
 /* ---- one step */
@@ -292,12 +289,18 @@ static bool commit(gvm_appender *a, bool front, uint64_t count, bool needed)
 {
     gvmi_append_feed *f = &a->feed;
     const uint64_t first = front ? f->front_chunks : a->chunk_count - f->back_chunks - count;
+    const uint64_t offset_bytes = gvmi_append_end_bytes(a, first);
     const uint64_t bytes = next_bytes(a, first, count);
     const int64_t start_us = gvmi_append_now_us();
     gvm_status status;
 
-    if (!gvmi_buffer_try_commit(a->buffer, gvmi_append_end_bytes(a, first), bytes, &status))
+    if (!gvmi_buffer_try_commit(a->buffer, offset_bytes, bytes, &status))
         return false;
+    if (status == GVM_E_NOSPACE && needed && count == 1) {
+        (void)gvmi_idle_reclaim(a->device, a->step_bytes, false);
+        if (!gvmi_buffer_try_commit(a->buffer, offset_bytes, bytes, &status))
+            return false;
+    }
     if (status == GVM_OK) {
         uint64_t *chunks = front ? &f->front_chunks : &f->back_chunks;
 
@@ -353,7 +356,7 @@ static uint64_t both_bytes(const gvm_appender *a, uint64_t front, uint64_t back)
     const gvmi_append_feed *f = &a->feed;
 
     if (f->front_chunks + front + f->back_chunks + back >= a->chunk_count)
-        return a->reserve_bytes - held_bytes(a);
+        return a->reserve_bytes - gvmi_append_held_bytes(a);
     return next_bytes(a, f->front_chunks, front) + next_bytes(a, f->back_chunks, back);
 }
 

@@ -131,7 +131,7 @@ static gvm_status begin_locked(gvm_appender *a, gvm_append *append)
         return status;
     set_limits(a);
     if (a->stuck)
-        gvmi_append_feed_trim(a);
+        gvmi_append_feed_trim(a, true);
     front_chunks = a->feed.front_chunks;
     back_chunks = a->feed.back_chunks;
     gvmi_append_feed_begin(a);
@@ -145,7 +145,7 @@ static gvm_status begin_locked(gvm_appender *a, gvm_append *append)
     status = move_words(a, true);
     if (status != GVM_OK) {
         gvmi_append_service_leave(a);
-        gvmi_append_feed_give_back(a, front_chunks, back_chunks);
+        gvmi_append_feed_give_back(a, front_chunks, back_chunks, true);
         return status;
     }
     gvmi_struct_out(append, &a->limits, sizeof a->limits, sizeof a->limits);
@@ -301,7 +301,7 @@ static gvm_status take_locked(gvm_appender *a, gvm_buffer **out)
         status = gvmi_appender_new_buffer(a, &fresh, &address);
     if (status != GVM_OK)
         return status;
-    gvmi_append_feed_trim(a);
+    gvmi_append_feed_trim(a, true);
     a->buffer = fresh;
     a->address = address;
     a->feed.step_bytes = 0;

@@ -30,7 +30,6 @@ typedef struct slab {
 } slab;
 
 struct gvmi_append_pool {
-    gvmi_append_debt debt;
     gvmi_mutex lock;
     uint32_t slab_count;
     slab slabs[SLABS_MAX];
@@ -47,7 +46,6 @@ static void unload(gvm_device *device)
     struct gvmi_append_pool *pool = device->appends;
 
     device->appends = NULL;
-    gvmi_append_service_release(&pool->debt);
     if (gvmi_device_enter(device) == GVM_OK) {
         for (uint32_t i = 0; i < pool->slab_count; i++)
             free_slab(&pool->slabs[i]);
@@ -66,8 +64,6 @@ static gvm_status get_pool(gvm_device *device, struct gvmi_append_pool **out)
     pool = device->appends;
     if (pool == NULL && (pool = calloc(1, sizeof *pool)) != NULL) {
         gvmi_mutex_init(&pool->lock, GVMI_RANK_APPENDER_LIST);
-        pool->debt.cache = device->cache;
-        gvmi_append_service_retain();
         gvmi_appends_unload = unload; /* always the same, before there is a pool to unload */
         device->appends = pool;
     }
@@ -136,7 +132,12 @@ gvm_status gvmi_append_slot_take(gvm_device *device, gvmi_append_slot *out)
         slab fresh;
         bool fits;
 
-        status = make_slab(device, &fresh);
+        for (uint32_t tries = 0;; tries++) {
+            status = make_slab(device, &fresh);
+            if (status != GVM_E_NOSPACE ||
+                !gvmi_idle_retry(device, SLAB_SLOTS * sizeof(gvm_append_words), tries))
+                break;
+        }
         if (status != GVM_OK)
             break;
         gvmi_lock(&pool->lock);
@@ -162,9 +163,4 @@ void gvmi_append_slot_give(gvm_device *device, const gvmi_append_slot *slot)
     GVM_ASSERT((s->taken >> slot->index % SLAB_SLOTS & 1) != 0);
     s->taken &= ~(1ull << slot->index % SLAB_SLOTS);
     gvmi_unlock(&pool->lock);
-}
-
-gvmi_append_debt *gvmi_append_debt_of(gvm_device *device)
-{
-    return &device->appends->debt;
 }

@@ -24,10 +24,20 @@ bool gvmi_lock_held(gvmi_rank rank)
 {
     return held[rank] != 0;
 }
+
+bool gvmi_lock_held_none(void)
+{
+    return !held_from(0);
+}
 #else
 bool gvmi_lock_held(gvmi_rank rank)
 {
     (void)rank;
+    return true;
+}
+
+bool gvmi_lock_held_none(void)
+{
     return true;
 }
 #endif

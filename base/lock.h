@@ -18,21 +18,22 @@
 
 typedef enum gvmi_rank {
     GVMI_RANK_START, /* loading the driver, opening a device: held across driver calls, and while the
-                        appenders' thread ends; taken first */
+                        library's thread ends; taken first */
     GVMI_RANK_KEEPER_SEND, /* one connection to a keeper: whose turn it is to send; a table lock */
     GVMI_RANK_KEEPER, /* one connection to a keeper: who waits for what, its objects; a table lock */
     GVMI_RANK_HEAP,   /* one gvm_heap; behind it, the claims of its shelves (heap/shelf.c) */
-    GVMI_RANK_APPENDER_THREAD, /* starting and ending the appenders' thread; held while it ends */
-    GVMI_RANK_APPENDER,        /* one gvm_appender */
-    GVMI_RANK_VECTOR,          /* one gvm_vector */
-    GVMI_RANK_BUFFER,          /* one gvm_buffer */
-    GVMI_RANK_KERNELS,         /* loading the kernels of one device */
-    GVMI_RANK_APPENDER_LIST, /* appenders that have begun, what is owed for them; a device's free words */
+    GVMI_RANK_APPENDER,      /* one gvm_appender */
+    GVMI_RANK_VECTOR,        /* one gvm_vector */
+    GVMI_RANK_BUFFER,        /* one gvm_buffer */
+    GVMI_RANK_KERNELS,       /* loading the kernels of one device */
+    GVMI_RANK_APPENDER_LIST, /* appenders that have begun; a device's free words */
     GVMI_RANK_DEVICE,        /* a device's table of free chunks */
+    GVMI_RANK_IDLE,          /* the holders of idle memory */
+    GVMI_RANK_BACKGROUND,    /* starting, ending and waking the library's thread */
     GVMI_RANK_FRAMES,        /* the keeper's table of frames */
     GVMI_RANK_QUEUE,         /* what one thread of the keeper has for another */
-    GVMI_RANK_REGISTRY, /* the table of live objects */
-    GVMI_RANK_DRIVER,   /* counters of the driver decorators */
+    GVMI_RANK_REGISTRY,      /* the table of live objects */
+    GVMI_RANK_DRIVER,        /* counters of the driver decorators */
     GVMI_RANK_COUNT,
 } gvmi_rank;
 
@@ -66,7 +67,8 @@ void gvmi_lock_pair(gvmi_mutex *a, gvmi_mutex *b);
 void gvmi_unlock_pair(gvmi_mutex *a, gvmi_mutex *b);
 
 /* For _locked functions to assert: does this thread hold a lock of the rank? Always true in release
- * builds. */
+ * builds. And does it hold none at all? */
 bool gvmi_lock_held(gvmi_rank rank);
+bool gvmi_lock_held_none(void);
 
 #endif

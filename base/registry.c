@@ -37,7 +37,7 @@ static const char *const kind_names[GVMI_KIND_COUNT] = {
     "appender",
 };
 
-static void *parents[GVMI_KIND_COUNT]; /* the trees of the parent process: never looked at */
+static void *parents[GVMI_KIND_COUNT]; /* the trees of the parent process: never looked into */
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 static void after_fork_in_child(void)
@@ -73,10 +73,11 @@ static item *find_locked(gvmi_kind kind, uint64_t key)
 
 static gvm_status fail_foreign(gvmi_kind kind, uint64_t key)
 {
-    return gvmi_fail(GVM_E_FOREIGN,
-                     "no such %s: %#llx (destroyed already, not made by gvmem, or made before fork() by "
-                     "the parent process)",
-                     kind_names[kind], (unsigned long long)key);
+    return gvmi_fail(GVM_E_FOREIGN, "no such %s: %#llx (destroyed already, or not made by gvmem%s)",
+                     kind_names[kind], (unsigned long long)key,
+                     parents[kind] == NULL ? ""
+                                           : ", or the parent process's: a child made by fork() must exec "
+                                             "a program to use a GPU");
 }
 
 gvm_status gvmi_registry_add(gvmi_kind kind, uint64_t key, void *object)

@@ -65,19 +65,21 @@ static bool is_short(gvm_status status)
     return status == GVM_E_NOSPACE || status == GVM_E_NOMEM;
 }
 
-static void empty_shelves(gvm_heap *heap)
+/* What others of the process keep idle on the device. */
+static void reclaim(gvm_heap *heap, uint64_t wanted_bytes, bool may_wait)
 {
-    gvmi_shelves_claim_locked(heap);
-    for (gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next)
-        gvmi_shelf_empty_locked(shelf, 0);
-    gvmi_shelves_release_locked(heap);
+    gvmi_unlock(&heap->lock);
+    (void)gvmi_idle_reclaim(heap->device, wanted_bytes, may_wait);
+    gvmi_lock(&heap->lock);
 }
 
 /* One more step to make room, of which *step counts those made: what is free at once, what is free
- * once streams have passed it, what the program frees. False: there is none left. The lock is let go
- * around the program's. */
+ * once streams have passed it (or kernels have ended, where the driver waits for those), what the program frees.
+ * False: there is none left. The lock is let go meanwhile. */
 static bool make_room(gvm_heap *heap, unsigned *step, uint64_t wanted_bytes)
 {
+    const bool at_limit = heap->limit_bytes != 0 &&
+                          heap->committed_bytes + wanted_bytes > heap->limit_bytes;
     const unsigned now = (*step)++;
     int again;
 
@@ -92,10 +94,31 @@ static bool make_room(gvm_heap *heap, unsigned *step, uint64_t wanted_bytes)
         if (!again)
             return false;
     }
-    empty_shelves(heap);
-    gvmi_heap_poll_locked(heap, now > 0);
-    (void)gvmi_heap_reap_locked(heap, 0, now > 0);
+    gvmi_heap_empty_shelves_locked(heap);
+    if (now > 0)
+        gvmi_heap_await_streams(heap);
+    else
+        gvmi_heap_poll_locked(heap);
+    if (now > 0 || !heap->slow_release) {
+        if (!heap->keeps)
+            (void)gvmi_heap_release(heap, UINT64_MAX, GVMI_RELEASE_KEEP, true);
+        gvmi_heap_await_leaving(heap);
+    }
+    if (!at_limit && heap->kind != GVM_HEAP_HOST)
+        reclaim(heap, wanted_bytes, now > 0);
     return true;
+}
+
+/* Once: idle memory goes before memory reaches a new peak. */
+static bool purge(gvm_heap *heap, gvmi_request *request)
+{
+    const uint64_t bytes = request->purge_bytes;
+
+    request->purge_bytes = 0;
+    request->may_purge = false;
+    if (bytes > 0)
+        (void)gvmi_heap_release(heap, bytes, GVMI_RELEASE_KEEP, true);
+    return bytes > 0;
 }
 
 /* Adds to the error what there is. */
@@ -118,12 +141,12 @@ static gvm_status fail_short(gvm_heap *heap, gvm_status status, uint64_t wanted_
     return status;
 }
 
-static gvm_status take(gvm_heap *heap, uint64_t key, uint64_t units, gvmi_block **out)
+static gvm_status take(gvm_heap *heap, uint64_t key, gvmi_request *request, gvmi_block **out)
 {
     gvmi_arena *arena;
     gvm_status status = gvmi_stream_arena_locked(heap, key, &arena);
 
-    return status == GVM_OK ? gvmi_heap_take_locked(heap, arena, units, out) : status;
+    return status == GVM_OK ? gvmi_heap_take_locked(heap, arena, request, out) : status;
 }
 
 /* An empty bin is filled as far as that costs nothing. */
@@ -145,8 +168,9 @@ static void refill(gvm_heap *heap, gvmi_shelf *shelf, uint32_t units)
 
 /* From the thread's shelf after all (there was none, or it was not at the front), or a new one, and
  * some more for the shelf. */
-static gvm_status take_for_shelf(gvm_heap *heap, uint64_t key, uint32_t units, gvmi_block **out)
+static gvm_status take_for_shelf(gvm_heap *heap, uint64_t key, gvmi_request *request, gvmi_block **out)
 {
+    const uint32_t units = (uint32_t)request->units;
     gvmi_arena *arena;
     gvmi_shelf *shelf;
     gvm_status status = gvmi_stream_arena_locked(heap, key, &arena);
@@ -155,11 +179,12 @@ static gvm_status take_for_shelf(gvm_heap *heap, uint64_t key, uint32_t units, g
         return status;
     shelf = gvmi_shelf_own_locked(heap, arena);
     if (shelf == NULL)
-        return gvmi_heap_take_locked(heap, arena, units, out);
+        return gvmi_heap_take_locked(heap, arena, request, out);
     gvmi_shelf_claim_locked(shelf);
+    gvmi_shelf_awake(shelf);
     *out = shelf_take(shelf, units);
     if (*out == NULL) {
-        status = gvmi_heap_take_locked(heap, arena, units, out);
+        status = gvmi_heap_take_locked(heap, arena, request, out);
         if (status == GVM_OK)
             refill(heap, shelf, units);
     }
@@ -171,7 +196,7 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
                                void **out)
 {
     GVMI_UNCANCELLED; /* here, as what is quicker comes to no cancellation point */
-    const uint64_t units = gvmi_heap_units(size_bytes);
+    gvmi_request request = {.units = gvmi_heap_units(size_bytes)};
     gvmi_block *block = NULL;
     gvm_heap *heap;
     unsigned step = 0;
@@ -186,11 +211,15 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
         return status;
     gvmi_lock(&heap->lock);
     waiting = heap->pending_units;
-    gvmi_heap_poll_locked(heap, false);
-    status = units <= GVMI_HEAP_SHELF_UNITS ? take_for_shelf(heap, key, (uint32_t)units, &block)
-                                            : take(heap, key, units, &block);
-    while (is_short(status) && make_room(heap, &step, units << GVMI_HEAP_UNIT_SHIFT))
-        status = take(heap, key, units, &block);
+    gvmi_heap_poll_locked(heap);
+    request.may_purge = heap->reserve_bytes == 0 && !heap->slow_release && !heap->keeps;
+    do {
+        request.smaller = step > 0;
+        status = step == 0 && request.units <= GVMI_HEAP_SHELF_UNITS
+                     ? take_for_shelf(heap, key, &request, &block)
+                     : take(heap, key, &request, &block);
+    } while (is_short(status) && (purge(heap, &request) ||
+                                  make_room(heap, &step, request.units << GVMI_HEAP_UNIT_SHIFT)));
     if (status == GVM_OK) {
         *out = (void *)(uintptr_t)block->address;
         gvmi_heap_note_requested(heap, (int64_t)size_bytes);
@@ -199,7 +228,8 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
         fail_short(heap, status, size_bytes);
     }
     if (heap->pending_units != waiting) /* what came free may be beyond the reserve */
-        gvmi_heap_keep_reserve_locked(heap);
+        gvmi_heap_settle(heap);
+    gvmi_heap_settle_asked(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
     return status;
@@ -323,11 +353,12 @@ static void put_away(gvm_heap *heap, gvmi_block *block, gvmi_arena *arena)
     gvmi_shelf *shelf = units <= GVMI_HEAP_SHELF_UNITS ? gvmi_shelf_own_locked(heap, arena) : NULL;
     const uint64_t bytes = (uint64_t)units << GVMI_HEAP_UNIT_SHIFT;
 
-    if (shelf == NULL || bytes > shelf->limit_bytes) {
+    if (shelf == NULL || bytes > heap->shelf_bytes) {
         gvmi_heap_give_locked(heap, block);
         return;
     }
     gvmi_shelf_claim_locked(shelf);
+    gvmi_shelf_awake(shelf);
     if (shelf->bytes + bytes > shelf->limit_bytes)
         gvmi_shelf_empty_locked(shelf, (shelf->limit_bytes - bytes) / 2);
     gvmi_shelf_put(shelf, block, units);
@@ -373,9 +404,9 @@ static gvm_status free_slowly(gvm_heap *handle, void *ptr, int mode, uint64_t ke
     if (status != GVM_OK)
         return status;
     gvmi_lock(&heap->lock);
-    gvmi_heap_poll_locked(heap, false);
+    gvmi_heap_poll_locked(heap);
     status = free_locked(heap, ptr, mode, key, after);
-    gvmi_heap_keep_reserve_locked(heap);
+    gvmi_heap_settle(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
     return status;
@@ -460,12 +491,12 @@ gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
     if (status != GVM_OK)
         return status;
     gvmi_lock(&heap->lock);
-    do /* anew: the program may have had the lock */
+    do /* anew: others may have had the lock */
         status = resize_locked(heap, ptr, size_bytes);
     while (is_short(status) &&
            make_room(heap, &step, gvmi_heap_units(size_bytes) << GVMI_HEAP_UNIT_SHIFT));
     if (status == GVM_OK)
-        gvmi_heap_keep_reserve_locked(heap);
+        gvmi_heap_settle(heap);
     else if (is_short(status))
         fail_short(heap, status, size_bytes);
     gvmi_unlock(&heap->lock);

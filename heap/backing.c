@@ -35,10 +35,16 @@ gvm_status gvmi_backing_probe(gvm_heap *heap)
 {
     heap->whole = heap->kind == GVM_HEAP_MANAGED ||
                   (heap->kind == GVM_HEAP_DEVICE && !heap->device->info.vmm);
+    heap->slow_release = heap->whole || heap->kind == GVM_HEAP_HOST; /* cuMemFree, cuMemHostUnregister */
     heap->segment_bytes = heap->whole ? SEGMENT_BYTES_WHOLE : GVMI_HEAP_SEGMENT_BYTES;
-    return heap->kind == GVM_HEAP_MANAGED
-               ? probe_attribute(heap, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, "managed memory")
-               : GVM_OK;
+    switch (heap->kind) {
+    case GVM_HEAP_MANAGED:
+        return probe_attribute(heap, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, "managed memory");
+    case GVM_HEAP_HOST: /* blocks have one address, for the process and the device */
+        return probe_attribute(heap, CU_DEVICE_ATTRIBUTE_CAN_USE_HOST_POINTER_FOR_REGISTERED_MEM,
+                               "pinned memory at the process's addresses");
+    default: return GVM_OK;
+    }
 }
 
 /* ---- device */
@@ -53,8 +59,14 @@ static gvm_status open_device(gvm_heap *heap, gvmi_segment *segment, uint64_t by
     };
     gvm_status status = gvmi_buffer_create(heap->device, &spec, &segment->buffer);
 
+    if (status != GVM_OK)
+        return status;
+    for (uint32_t i = 0; i < heap->grant_count && status == GVM_OK; i++)
+        status = gvmi_buffer_grant(segment->buffer, heap->grants[i].peer, heap->grants[i].access);
     if (status == GVM_OK)
         atomic_store_explicit(&segment->base, segment->buffer->address, memory_order_relaxed);
+    else
+        gvm_buffer_destroy(segment->buffer);
     return status;
 }
 
@@ -149,11 +161,10 @@ static void drop_pages(void *at, uint64_t bytes)
     mprotect(at, bytes, PROT_NONE);
 }
 
-/* The context is current. The device must reach the pages at the process's own address. */
+/* The context is current. */
 static gvm_status pin(void *at, uint64_t bytes)
 {
     char size[32];
-    CUdeviceptr seen = 0;
     CUresult result;
 
     gvmi_size_text(bytes, size);
@@ -162,22 +173,13 @@ static gvm_status pin(void *at, uint64_t bytes)
                                 size);
     result = gvmi_cu->cuMemHostRegister(at, bytes,
                                         CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-    if (result != CUDA_SUCCESS) {
-        drop_pages(at, bytes);
-        return result == CUDA_ERROR_OUT_OF_MEMORY
-                   ? gvmi_driver_fail_as(GVM_E_NOMEM, result, "cuMemHostRegister",
-                                         "no %s of host memory left to pin", size)
-                   : gvmi_driver_fail(result, "cuMemHostRegister", "cannot pin %s of host memory",
-                                      size);
-    }
-    result = gvmi_cu->cuMemHostGetDevicePointer(&seen, at, 0);
-    if (result == CUDA_SUCCESS && seen == gvmi_key(at))
+    if (result == CUDA_SUCCESS)
         return GVM_OK;
-    gvmi_cu->cuMemHostUnregister(at);
     drop_pages(at, bytes);
-    return result == CUDA_SUCCESS
-               ? gvmi_fail(GVM_E_NOTSUP, "the device sees pinned memory at another address")
-               : gvmi_driver_fail(result, "cuMemHostGetDevicePointer", "cannot find pinned memory");
+    return result == CUDA_ERROR_OUT_OF_MEMORY
+               ? gvmi_driver_fail_as(GVM_E_NOMEM, result, "cuMemHostRegister",
+                                     "no %s of host memory left to pin", size)
+               : gvmi_driver_fail(result, "cuMemHostRegister", "cannot pin %s of host memory", size);
 }
 
 /* A chunk that the driver does not let go keeps its pages. */
@@ -193,41 +195,30 @@ static gvm_status unpin(gvmi_segment *segment, uint64_t index)
     return GVM_OK;
 }
 
-static gvm_status commit_host(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end)
+static gvm_status commit_host(gvm_heap *heap, gvmi_segment *segment, uint64_t index)
 {
-    uint64_t done = first;
+    gvmi_heap_chunk *chunk = &segment->chunks[index];
     gvm_status status = gvmi_device_enter(heap->device);
 
     if (status != GVM_OK)
         return status;
-    for (; done < end && status == GVM_OK; done++) {
-        if (segment->chunks[done].pinned) /* still: the driver did not let it go */
-            continue;
-        status = pin(host_chunk(segment, done), segment->chunk_bytes);
-        if (status != GVM_OK)
-            break;
-        segment->chunks[done].pinned = true;
-    }
-    if (status != GVM_OK) {
-        const gvm_error error = gvmi_error_save();
-
-        while (done-- > first)
-            (void)unpin(segment, done);
-        gvmi_error_restore(&error);
-    }
+    if (!chunk->pinned) /* else the driver did not let it go */
+        status = pin(host_chunk(segment, index), segment->chunk_bytes);
+    chunk->pinned = status == GVM_OK;
     gvmi_device_leave();
     return status;
 }
 
-static gvm_status decommit_host(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end)
+static gvm_status decommit_host(gvm_heap *heap, gvmi_segment *segment, uint64_t index)
 {
-    gvm_status status = gvmi_device_enter(heap->device);
+    bool entered;
+    gvm_status status;
 
-    if (status != GVM_OK)
-        return status;
-    GVM_ASSERT(end == first + 1);
-    status = unpin(segment, first);
-    gvmi_device_leave();
+    if (!gvmi_device_enter_to_free(heap->device, &entered))
+        return gvmi_device_fail_reset(heap->device);
+    status = unpin(segment, index);
+    if (entered)
+        gvmi_device_leave();
     return status;
 }
 
@@ -260,18 +251,21 @@ gvm_status gvmi_backing_open(gvm_heap *heap, gvmi_segment *segment, uint64_t byt
 
 gvm_status gvmi_backing_commit(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end)
 {
+    GVM_ASSERT(heap->kind != GVM_HEAP_HOST || end == first + 1);
     if (heap->kind == GVM_HEAP_HOST)
-        return commit_host(heap, segment, first, end);
-    return gvm_buffer_commit(segment->buffer, first * segment->chunk_bytes,
-                             (end - first) * segment->chunk_bytes);
+        return commit_host(heap, segment, first);
+    return gvmi_buffer_commit(segment->buffer, first * segment->chunk_bytes,
+                              (end - first) * segment->chunk_bytes);
 }
 
-gvm_status gvmi_backing_decommit(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end)
+gvm_status gvmi_backing_decommit(gvm_heap *heap, gvmi_segment *segment, uint64_t first,
+                                 uint64_t end, gvmi_release how, bool may_wait)
 {
+    GVM_ASSERT(heap->kind != GVM_HEAP_HOST || end == first + 1);
     if (heap->kind == GVM_HEAP_HOST)
-        return decommit_host(heap, segment, first, end);
-    return gvm_buffer_decommit(segment->buffer, first * segment->chunk_bytes,
-                               (end - first) * segment->chunk_bytes);
+        return decommit_host(heap, segment, first);
+    return gvmi_buffer_decommit(segment->buffer, first * segment->chunk_bytes,
+                                (end - first) * segment->chunk_bytes, how, may_wait);
 }
 
 void gvmi_backing_close(gvm_heap *heap, gvmi_segment *segment)

@@ -7,7 +7,7 @@
 #include "heap/heap.h"
 
 typedef struct sums {
-    uint64_t held_units, pending_units, committed_bytes, idle_bytes, address_bytes;
+    uint64_t held_units, pending_units, committed_bytes, idle_bytes, leaving_bytes, address_bytes;
     uint64_t used_bytes; /* requested */
     uint64_t shelved_blocks;
     uint64_t order_blocks[GVMI_HEAP_ORDERS];
@@ -71,31 +71,37 @@ static gvm_status check_block(const gvmi_segment *segment, uint64_t unit, uint64
 
 static gvm_status check_chunks(const gvmi_segment *segment, const uint32_t *users, sums *all)
 {
-    uint64_t idle = 0, committed = 0;
+    uint64_t idle = 0, committed = 0, leaving = 0;
 
     for (uint64_t i = 0; i < segment->chunk_count; i++) {
         const gvmi_heap_chunk *chunk = &segment->chunks[i];
         const uint64_t address = segment->base + i * segment->chunk_bytes;
-        const bool is_idle = chunk->committed && chunk->users == 0;
+        const bool is_idle = chunk->committed && chunk->users == 0 && !chunk->leaving;
 
         if (chunk->users != users[i])
             return broken("H3, users of a chunk", address, chunk->users, users[i]);
         if (chunk->users > 0 && !chunk->committed)
             return broken("H3, memory of a chunk", address, 0, 1);
+        if (chunk->leaving && (chunk->users > 0 || !chunk->committed))
+            return broken("H3, users of a chunk that leaves", address, chunk->users, 0);
         if (((segment->idle[i / 64] >> i % 64 & 1) != 0) != is_idle)
             return broken("a chunk marked idle", address, !is_idle, is_idle);
         if (is_idle && chunk->idle_since > ((gvmi_arena *)segment->arena)->passed)
             all->may_exceed = true;
         idle += is_idle;
         committed += chunk->committed;
+        leaving += chunk->leaving;
     }
     if (idle != segment->idle_count)
         return broken("H5, idle chunks", segment->base, segment->idle_count, idle);
     if (committed != segment->committed_count)
         return broken("H5, committed chunks", segment->base, segment->committed_count, committed);
+    if (leaving != segment->leaving_count)
+        return broken("H5, leaving chunks", segment->base, segment->leaving_count, leaving);
     all->idle_bytes += idle * segment->chunk_bytes;
+    all->leaving_bytes += leaving * segment->chunk_bytes;
     all->committed_bytes += committed * segment->chunk_bytes;
-    if (segment->buffer != NULL && segment->buffer->vmm &&
+    if (leaving == 0 && segment->buffer != NULL && segment->buffer->vmm &&
         segment->buffer->device_bytes != committed * segment->chunk_bytes)
         return broken("memory of the buffer", segment->base, segment->buffer->device_bytes,
                       committed * segment->chunk_bytes);
@@ -118,6 +124,14 @@ static gvm_status check_blocks(const gvmi_segment *segment, uint64_t *marks, uin
         status = broken("H5, blocks of a segment", segment->base, segment->live, live);
     if (status != GVM_OK || segment->lone)
         return status;
+    for (uint64_t i = 0; i < segment->chunk_count; i++) {
+        if (!segment->chunks[i].leaving)
+            continue;
+        if (!mark(marks, i * segment->chunk_units, (i + 1) * segment->chunk_units))
+            return broken("H1, units of a chunk that leaves",
+                          segment->base + i * segment->chunk_bytes, 1, 0);
+        covered += segment->chunk_units;
+    }
     if (!gvmi_buddy_check(segment->buddy, marks, &free_units))
         return broken("H1 or H2, free blocks", segment->base, free_units, units - covered);
     if (covered + free_units != units)
@@ -209,8 +223,14 @@ static gvm_status check_sums(const gvm_heap *heap, const sums *all, uint64_t she
     for (unsigned i = 0; i < GVMI_HEAP_ORDERS; i++)
         if (heap->order_blocks[i] != all->order_blocks[i])
             return broken("H5, blocks of an order", i, heap->order_blocks[i], all->order_blocks[i]);
-    if (!all->may_exceed && !heap->stuck && heap->idle_bytes > gvmi_heap_reserve(heap))
-        return broken("H4, idle bytes", 0, heap->idle_bytes, gvmi_heap_reserve(heap));
+    /* Whole segments that leave are in no arena. */
+    if (heap->whole ? all->leaving_bytes != 0 : heap->leaving_bytes != all->leaving_bytes)
+        return broken("H5, bytes that leave", 0, heap->leaving_bytes, all->leaving_bytes);
+    if (heap->reserve_bytes != 0 && !heap->keeps && !all->may_exceed && !heap->slow_release &&
+        !heap->stuck && heap->leaving_bytes == 0 && heap->idle_bytes > heap->reserve_bytes)
+        return broken("H4, idle bytes", 0, heap->idle_bytes, heap->reserve_bytes);
+    if (heap->idle_low_bytes > heap->idle_bytes)
+        return broken("H4, least idle bytes of the window", 0, heap->idle_low_bytes, heap->idle_bytes);
     return GVM_OK;
 }
 

@@ -87,10 +87,11 @@ static gvm_status read_options(const gvm_heap_options *options, gvm_heap *heap)
             "the options' struct_size is wrong, or they ask for what this version does not know");
     if ((int)full.kind < GVM_HEAP_DEVICE || full.kind > GVM_HEAP_MANAGED)
         return gvmi_fail(GVM_E_INVALID, "unknown kind of heap %d", (int)full.kind);
-    if ((full.flags & ~(uint32_t)GVM_HEAP_UNSHARED) != 0)
+    if ((full.flags & ~(uint32_t)(GVM_HEAP_UNSHARED | GVM_HEAP_KEEP)) != 0)
         return gvmi_fail(GVM_E_INVALID, "unknown heap flags %#x", (unsigned)full.flags);
     heap->kind = full.kind;
     heap->unshared = (full.flags & GVM_HEAP_UNSHARED) != 0;
+    heap->keeps = (full.flags & GVM_HEAP_KEEP) != 0;
     heap->limit_bytes = full.limit_bytes;
     heap->reserve_bytes = full.reserve_bytes;
     heap->shelf_bytes = full.shelf_bytes != 0 ? full.shelf_bytes : SHELF_BYTES_DEFAULT;
@@ -128,14 +129,19 @@ gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *options, 
         goto fail_release;
     heap->owner = gvmi_chunk_owner_new();
     gvmi_mutex_init(&heap->lock, GVMI_RANK_HEAP);
+    pthread_cond_init(&heap->left, NULL);
     pthread_once(&fork_once, watch_forks);
     status = gvmi_registry_add(GVMI_KIND_HEAP, gvmi_key(heap), heap);
     if (status != GVM_OK)
         goto fail_destroy_table;
+    heap->holds = heap->kind != GVM_HEAP_HOST && !heap->keeps;
+    if (heap->holds)
+        gvmi_idle_join(heap->device, &heap->idle, &gvmi_heap_idle_calls);
     *out = heap;
     return GVM_OK;
 
 fail_destroy_table:
+    pthread_cond_destroy(&heap->left);
     gvmi_mutex_destroy(&heap->lock);
     gvmi_heap_table_destroy(heap);
 fail_release:
@@ -157,16 +163,6 @@ static void wait_for_streams(gvm_heap *heap)
     gvmi_device_leave();
 }
 
-static void close_segments(gvm_heap *heap, gvmi_arena *arena)
-{
-    while (arena->count > 0) {
-        gvmi_segment *segment = arena->segments[arena->count - 1];
-
-        segment->live = 0; /* leaks go with the heap */
-        gvmi_segment_close_locked(heap, segment);
-    }
-}
-
 void gvm_heap_destroy(gvm_heap *handle)
 {
     GVMI_UNCANCELLED;
@@ -180,20 +176,25 @@ void gvm_heap_destroy(gvm_heap *handle)
     if (gvmi_registry_remove(GVMI_KIND_HEAP, gvmi_key(handle), &object) != GVM_OK)
         return; /* another thread has ended it */
     error = gvmi_error_save();
-    gvmi_lock(&heap->lock);
+    if (heap->holds)
+        gvmi_idle_leave(&heap->idle);
+    wait_for_streams(heap);
+    gvmi_lock(&heap->lock); /* nobody else is in the heap but threads that end, which wait for their claim */
     gvmi_shelves_claim_locked(heap);
     gvmi_shelves_end_locked(heap, NULL);
-    wait_for_streams(heap);
-    close_segments(heap, &heap->plain);
+    gvmi_arena_close_locked(&heap->plain);
     for (gvmi_arena *arena = heap->arenas; arena != NULL; arena = arena->next)
-        close_segments(heap, arena);
+        gvmi_arena_close_locked(arena);
     gvmi_streams_free(heap);
     gvmi_unlock(&heap->lock);
     gvmi_segments_free(heap->spare_usual);
     gvmi_segments_free(heap->spare_lone);
     gvmi_heap_table_destroy(heap);
     gvmi_chunk_owner_end(heap->device, heap->owner);
+    while (heap->grant_count > 0)
+        gvmi_device_release(heap->grants[--heap->grant_count].peer);
     gvmi_device_release(heap->device);
+    pthread_cond_destroy(&heap->left);
     gvmi_mutex_destroy(&heap->lock);
     gvmi_registry_retire(heap);
     gvmi_error_restore(&error);
@@ -201,60 +202,20 @@ void gvm_heap_destroy(gvm_heap *handle)
 
 /* ---- streams, trim, limit, reset */
 
-static gvmi_arena *find_arena(const gvm_heap *heap, uint64_t key)
-{
-    gvmi_arena *arena = heap->arenas;
-
-    while (arena != NULL && arena->key != key)
-        arena = arena->next;
-    return arena;
-}
-
-/* With the lock let go: the stream's work may take long, and may itself wait for a thread that
- * allocates. What fails here, the fence finds too. */
-static void wait_for_stream(gvm_heap *heap, uint64_t key)
-{
-    const gvm_error error = gvmi_error_save();
-
-    gvmi_unlock(&heap->lock);
-    if (gvmi_device_enter(heap->device) == GVM_OK) {
-        (void)gvmi_cu->cuStreamSynchronize((CUstream)(uintptr_t)key);
-        gvmi_device_leave();
-    }
-    gvmi_lock(&heap->lock);
-    gvmi_error_restore(&error);
-}
-
 gvm_status gvm_heap_stream_end(gvm_heap *handle, gvm_stream stream)
 {
     GVMI_UNCANCELLED;
-    const uint64_t key = gvmi_stream_key(stream);
-    gvmi_arena *arena;
     gvm_heap *heap;
     gvm_status status = gvmi_heap_hold(handle, &heap);
 
     if (status != GVM_OK)
         return status;
     gvmi_lock(&heap->lock);
-    if (find_arena(heap, key) != NULL)
-        wait_for_stream(heap, key);
-    arena = find_arena(heap, key); /* another thread may have ended it, too */
-    if (arena != NULL) {
-        gvmi_shelves_claim_locked(heap);
-        gvmi_shelves_end_locked(heap, arena);
-        status = gvmi_arena_end_locked(arena);
-        gvmi_shelves_release_locked(heap);
-        gvmi_heap_keep_reserve_locked(heap);
-    }
+    status = gvmi_heap_end_stream(heap, gvmi_stream_key(stream));
+    gvmi_heap_settle(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
     return status;
-}
-
-static void empty_shelves(gvm_heap *heap)
-{
-    for (gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next)
-        gvmi_shelf_empty_locked(shelf, 0);
 }
 
 gvm_status gvm_heap_trim(gvm_heap *handle, uint64_t keep_bytes)
@@ -266,16 +227,17 @@ gvm_status gvm_heap_trim(gvm_heap *handle, uint64_t keep_bytes)
     if (status != GVM_OK)
         return status;
     gvmi_lock(&heap->lock);
-    gvmi_shelves_claim_locked(heap);
-    empty_shelves(heap);
-    gvmi_shelves_release_locked(heap);
-    gvmi_heap_poll_locked(heap, true);
-    (void)gvmi_heap_reap_locked(heap, keep_bytes, true);
-    gvmi_heap_keep_reserve_locked(heap); /* what shelves gave back may be beyond it */
+    gvmi_heap_empty_shelves_locked(heap);
+    gvmi_heap_await_streams(heap);
+    if (heap->idle_bytes > keep_bytes)
+        (void)gvmi_heap_release(heap, heap->idle_bytes - keep_bytes, GVMI_RELEASE_NOW, true);
+    gvmi_heap_settle(heap); /* what shelves gave back may be beyond it */
+    gvmi_heap_await_leaving(heap);
     gvmi_arena_close_empty_locked(&heap->plain, true);
     for (gvmi_arena *arena = heap->arenas; arena != NULL; arena = arena->next)
         gvmi_arena_close_empty_locked(arena, true);
     gvmi_unlock(&heap->lock);
+    gvmi_chunk_owner_end(heap->device, heap->owner); /* what went to the cache before, too */
     gvmi_heap_drop(heap);
     return GVM_OK;
 }
@@ -352,12 +314,12 @@ gvm_status gvm_heap_reset(gvm_heap *handle)
     if (status != GVM_OK)
         return status;
     gvmi_lock(&heap->lock);
+    gvmi_heap_empty_shelves_locked(heap);
     gvmi_shelves_claim_locked(heap);
-    empty_shelves(heap);
     visit_live(heap, give_visited, NULL);
     atomic_store(&heap->requested_bytes, 0);
     gvmi_shelves_release_locked(heap);
-    gvmi_heap_keep_reserve_locked(heap);
+    gvmi_heap_settle(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
     return GVM_OK;

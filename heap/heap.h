@@ -2,12 +2,14 @@
  *
  *   segment.c   one segment's addresses: which are free, as a map and as a buddy's blocks
  *   run.c       runs of its free units, found without a walk
- *   chunk.c     which of its chunks have users, and so memory; the reserve, and giving back
+ *   chunk.c     which of its chunks have users, and so memory
+ *   release.c   what is given back of the others: when, and without the lock
  *   place.c     which segment and where; new segments; blocks taken and given back
  *   table.c     address to segment, read without a lock
  *   shelf.c     threads' shelves of free blocks
  *   stream.c    arenas of streams, and blocks that wait for a stream
  *   backing.c   what memory is: device, host, managed
+ *   peer.c      other devices that reach it
  *   alloc.c     the calls that move blocks
  *   heap.c      the others: create, destroy, information, trim
  *   check.c     the invariants
@@ -28,16 +30,21 @@
  * block lies on. What a block is (size, address, arena) may be relied on by who took it out of USED,
  * not before: a stale pointer's block may be given again, elsewhere even, between two looks at it.
  *
+ * A CHUNK that has memory and no users is idle. While it is LEAVING, which is while the driver takes its memory, its
+ * units are neither free nor a block's, so that nobody is given them, and the lock is let go.
+ *
  * Locks: the heap's, rank HEAP, then claims of shelves (looking again, with pauses; an owner that has its claim
  * never waits for anything), then those of the memory below. A thread that holds the lock and all claims sees
- * everything stand still.
+ * everything stand still, but for the driver's calls on chunks that are leaving. Memory is committed under the lock.
+ * No stream and no kernel is waited for under it.
  *
- * H1  The blocks of a segment, and its free blocks, tile it.
+ * H1  The blocks of a segment, its free blocks, and the units of its leaving chunks tile it.
  * H2  Of two buddies of one order not both are free.
  * H3  A chunk's users are the blocks, in whatever state but NONE, whose units touch it; a chunk with
- *     users is committed.
- * H4  Outside of calls, idle_bytes is at most the reserve, or the chunks beyond wait for a fence of
- *     their stream (or the driver has refused to take them).
+ *     users is committed, and not leaving.
+ * H4  Outside of calls, idle_bytes is at most the reserve that the program has set, or the chunks beyond wait for a
+ *     fence of their stream (or the driver has refused to take them, or takes some now). Heaps whose memory goes
+ *     back by calls that wait for kernels are excepted.
  * H5  The statistics are what walking finds.
  */
 #ifndef GVMI_HEAP_HEAP_H
@@ -53,6 +60,7 @@
 #include "base/registry.h"
 #include "base/size.h"
 #include "memory/buffer.h"
+#include "memory/idle.h"
 
 #define GVMI_HEAP_UNIT_SHIFT 14
 #define GVMI_HEAP_SEGMENT_BYTES GVMI_GIB
@@ -160,10 +168,11 @@ void gvmi_buddy_take(gvmi_buddy *buddy, uint32_t first, uint32_t end);
 bool gvmi_buddy_check(gvmi_buddy *buddy, uint64_t *marks, uint64_t *free_units);
 
 typedef struct gvmi_heap_chunk {
-    uint64_t idle_since; /* its arena's clock when its last user went */
+    uint64_t idle_since; /* the heap's clock when its last user went */
     uint32_t users;
     bool committed;
-    bool pinned; /* host memory; backing.c's */
+    bool leaving; /* committed, until the driver has taken it */
+    bool pinned;  /* host memory; backing.c's */
 } gvmi_heap_chunk;
 
 /* A segment is also a place to look behind a stale pointer: one that is closed is kept for the next
@@ -179,7 +188,7 @@ struct gvmi_segment {
     uint32_t chunk_units, chunk_order; /* 2^chunk_order units; of one of the usual size */
     uint64_t chunk_count;
     alignas(GVMI_HEAP_LINE) uint64_t idle_count;
-    uint64_t committed_count;
+    uint64_t committed_count, leaving_count; /* leaving ones are committed */
     gvmi_heap_chunk *chunks;
     uint64_t *idle; /* bitmap */
     gvm_buffer *buffer;
@@ -197,9 +206,9 @@ struct gvmi_arena {
     uint64_t key;            /* the stream's handle, or GVMI_HEAP_PLAIN */
     gvmi_segment **segments; /* oldest first */
     size_t count, capacity;
-    /* Chunks that became idle at a time up to passed may go: the stream's work until then is over.
-     * The plain arena's may always. */
-    uint64_t clock, passed, fenced; /* fenced: when fence was recorded */
+    /* Ticks of the heap's clock. Chunks that became idle up to passed may go: the stream's work until then is
+     * over. The plain arena's may always. */
+    uint64_t idled, passed, fenced; /* idled: the latest to become so; fenced: when fence was recorded */
     /* passed + 1 when nothing that had passed was left to give back: so that calls that free while the
      * stream is busy do not look through its idle chunks each time. */
     uint64_t reaped;
@@ -216,6 +225,7 @@ typedef struct gvmi_heap_table {
 
 typedef struct gvmi_heap_wait {
     gvmi_block *block;
+    uint64_t since; /* a tick of the heap's clock */
     CUevent event;
     CUevent *others; /* to wait for after it, or NULL */
     size_t other_count;
@@ -225,6 +235,7 @@ typedef struct gvmi_heap_wait {
 typedef struct gvmi_shelf {
     alignas(GVMI_HEAP_LINE) atomic_uint claimed;
     bool orphan; /* the thread is no more; the heap frees it */
+    bool asleep; /* empty, and its limit 0, so that the thread's next free takes the lock */
     atomic_bool dead; /* the heap or its arena is no more; the thread frees it. Set last, claimed for good */
     const gvm_heap *handle;
     uint64_t key;
@@ -236,6 +247,8 @@ typedef struct gvmi_shelf {
     gvmi_block *bins[GVMI_HEAP_SHELF_UNITS + 1];
     uint16_t counts[GVMI_HEAP_SHELF_UNITS + 1];
     struct gvmi_shelf *next, **link; /* the heap's; under its lock */
+    uint64_t seen_bytes; /* bytes and requested at the last look at whether it is used */
+    int64_t seen_requested;
 } gvmi_shelf;
 
 struct gvm_heap {
@@ -244,12 +257,15 @@ struct gvm_heap {
     gvm_device *device;
     gvm_heap_kind kind;
     bool unshared;
-    uint64_t owner; /* of what its chunks hold (memory/device.h), in all segments */
-    bool whole;     /* a segment is one chunk, which comes and goes with it */
+    uint64_t owner;    /* of what its chunks hold (memory/device.h), in all segments */
+    bool whole;        /* a segment is one chunk, which comes and goes with it */
+    bool slow_release; /* memory goes back by calls that wait for all kernels that run */
+    bool keeps;        /* nothing goes back but by gvm_heap_trim() */
     uint64_t segment_bytes, limit_bytes, reserve_bytes, shelf_bytes;
     gvm_heap_exhausted exhausted;
     void *exhausted_arg;
     gvmi_arena plain, *arenas; /* arenas: the streams' */
+    uint64_t clock; /* ticks when a chunk becomes idle, and when a block begins to wait */
     gvmi_segment *spare_usual, *spare_lone;
     gvmi_shelf *shelves;
     gvmi_heap_wait *waits; /* a ring of a power of two */
@@ -259,6 +275,17 @@ struct gvm_heap {
     _Atomic int64_t requested_bytes; /* without what shelves have not told */
     _Atomic uint64_t requested_peak_bytes;
     uint64_t committed_bytes, committed_peak_bytes, idle_bytes, address_bytes;
+    gvmi_grant grants[GVMI_GRANTS_MAX]; /* each with a reference to its peer */
+    uint32_t grant_count;
+    gvmi_idle idle; /* unless it keeps, or has no memory of the device */
+    bool holds;     /* idle has joined */
+    /* Of the window that goes on: what had been asked for when it began, and the least of idle_bytes since. surplus:
+     * of the last window that least, as far as it is not yet given back. */
+    uint64_t asked_bytes, window_asked_bytes, idle_low_bytes, surplus_bytes;
+    uint64_t tick_asked_bytes; /* asked_bytes at the last tick */
+    int64_t tick_ns;           /* when the next is; 0: none is set */
+    uint64_t leaving_bytes;
+    pthread_cond_t left;                /* leaving_bytes has become 0 */
     uint64_t held_units, pending_units; /* of blocks that are not NONE, and of PENDING ones */
     uint64_t order_blocks[GVMI_HEAP_ORDERS], order_pending[GVMI_HEAP_ORDERS];
     uint64_t commits, decommits, times_exhausted;
@@ -290,7 +317,9 @@ static inline unsigned gvmi_heap_row(uint64_t units)
 
 gvm_status gvmi_heap_table_create(gvm_heap *heap);
 void gvmi_heap_table_destroy(gvm_heap *heap);
-gvm_status gvmi_heap_table_add_locked(gvm_heap *heap, gvmi_segment *segment);
+/* Makes room for one more segment, GVM_E_NOMEM; and adds it. */
+gvm_status gvmi_heap_table_reserve_locked(gvm_heap *heap);
+void gvmi_heap_table_add_locked(gvm_heap *heap, gvmi_segment *segment);
 void gvmi_heap_table_remove_locked(gvm_heap *heap, gvmi_segment *segment);
 /* Has it the keys of all segments, each once, and room? */
 bool gvmi_heap_table_check_locked(const gvm_heap *heap);
@@ -332,41 +361,79 @@ static inline gvmi_block *gvmi_heap_find(gvm_heap *heap, uint64_t address, gvmi_
 gvm_status gvmi_backing_probe(gvm_heap *heap);
 
 /* Reserves addresses for a segment of bytes (whole heaps: with memory) and sets base and buffer.
- * Then puts memory behind chunks that have none, all or nothing, and takes it away, all or nothing
- * (of host memory one chunk at a time); and the reverse of open, which takes what memory is left.
+ * Then puts memory behind chunks that have none, and takes it away, both all or nothing and of host memory one
+ * chunk at a time (may_wait: for other calls on the segment's buffer, else GVM_E_TIMEOUT); and the reverse of
+ * open, which takes what memory is left. Where the heap has slow_release,
+ * decommit and close wait for kernels: not under the heap's lock.
  *
  * GVM_E_NOSPACE (host: GVM_E_NOMEM), GVM_E_ADDRESS, GVM_E_LIMIT, GVM_E_SYSTEM, GVM_E_NOTSUP */
 gvm_status gvmi_backing_open(gvm_heap *heap, gvmi_segment *segment, uint64_t bytes);
 gvm_status gvmi_backing_commit(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
-gvm_status gvmi_backing_decommit(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
+gvm_status gvmi_backing_decommit(gvm_heap *heap, gvmi_segment *segment, uint64_t first,
+                                 uint64_t end, gvmi_release how, bool may_wait);
 void gvmi_backing_close(gvm_heap *heap, gvmi_segment *segment);
 /* For the error text; 0 if nobody knows. */
 uint64_t gvmi_backing_free_bytes(const gvm_heap *heap);
 
 /* ---- chunk.c */
 
+/* What a request wants, and may. */
+typedef struct gvmi_request {
+    uint64_t units;
+    bool may_purge; /* it fails where idle memory is to be given back first */
+    bool smaller;   /* chunks are tried that are smaller than usual */
+    uint64_t purge_bytes; /* out: to be given back first; the status is GVM_E_NOSPACE then, without an error */
+} gvmi_request;
+
 /* Counts one more user in and out of the chunks under the units [first, end). In: commits those
- * that have no memory, all or nothing. GVM_E_NOSPACE also for the heap's limit. */
-gvm_status gvmi_chunks_use_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
+ * that have no memory, all or nothing, but that idle ones may be left where giving back waits for kernels.
+ * GVM_E_NOSPACE also for the heap's limit. */
+gvm_status gvmi_chunks_use_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first,
+                                  uint64_t end, gvmi_request *request);
 void gvmi_chunks_leave_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
 
 /* May so much more be committed? GVM_E_NOSPACE */
 gvm_status gvmi_heap_check_limit(const gvm_heap *heap, uint64_t more_bytes);
 
-/* Gives idle chunks back until idle_bytes is at most keep_bytes, highest address first, as far as
- * their streams have passed them; wait: waits for that. Returns the bytes given back. Keeps the
- * thread's error. */
-uint64_t gvmi_heap_reap_locked(gvm_heap *heap, uint64_t keep_bytes, bool wait);
+/* Have chunks of the arena memory and no users? */
+bool gvmi_arena_has_idle(const gvmi_arena *arena);
+
+/* Counts a chunk that has got memory, idle at first; and idle ones that are about to leave: they are LEAVING, and
+ * their units nobody's; then those whose memory is gone, or that stay after all. */
+void gvmi_chunk_come_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t index);
+void gvmi_chunks_part_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
+void gvmi_chunks_gone_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
+void gvmi_chunks_stay_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
+
+/* ---- release.c: all are called with the heap's lock, and let it go around the driver's calls; what was found under
+ * it before may be gone. They keep the thread's error. */
+
+/* Gives idle chunks back, about so many bytes, highest address first, as far as their streams have passed them. Their
+ * handles go as told; may_wait: for other calls on the buffers that they are of. Returns the bytes given back. */
+uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes, gvmi_release how, bool may_wait);
 uint64_t gvmi_heap_reserve(const gvm_heap *heap);
-/* The same down to the reserve, as far as can be at once: at the end of every call that frees, or that
- * finds blocks which have waited. */
-void gvmi_heap_keep_reserve_locked(gvm_heap *heap);
+/* Waits until the driver has what other threads are giving it. */
+void gvmi_heap_await_leaving(gvm_heap *heap);
+/* At the end of every call that allocates, and of every one that frees, or finds blocks which have waited: ends a
+ * window; gives back what is beyond the reserve, or has the library's thread do that. */
+void gvmi_heap_settle_asked(gvm_heap *heap);
+void gvmi_heap_settle(gvm_heap *heap);
+
+/* As a holder of idle memory. */
+extern const gvmi_idle_calls gvmi_heap_idle_calls;
+
+/* For tests: what goes back then depends on the calls alone. Calls give back themselves what is due, and the library's
+ * thread nothing. Set while there is no heap. */
+extern bool gvmi_heap_threadless;
+/* Empties the shelves of all threads. */
+void gvmi_heap_empty_shelves_locked(gvm_heap *heap);
 
 /* ---- place.c */
 
 /* Takes a block of so many units out of an arena, its state NONE, its memory committed; and gives
  * one back, whose state is set to NONE. */
-gvm_status gvmi_heap_take_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t units, gvmi_block **out);
+gvm_status gvmi_heap_take_locked(gvm_heap *heap, gvmi_arena *arena, gvmi_request *request,
+                                 gvmi_block **out);
 /* The same where it costs nothing: in a chunk that has users; NULL if there is no room there. */
 gvmi_block *gvmi_heap_take_cheap_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t units);
 void gvmi_heap_give_locked(gvm_heap *heap, gvmi_block *block);
@@ -374,11 +441,16 @@ void gvmi_heap_give_locked(gvm_heap *heap, gvmi_block *block);
 /* Another size in the same place; GVM_E_ADDRESS if it does not fit. */
 gvm_status gvmi_heap_refit_locked(gvm_heap *heap, gvmi_block *block, uint64_t units);
 
-/* Adds an open segment to an arena; and takes a segment out of its arena and ends it, whose blocks
- * are all NONE. Closes all such that have no memory, too, if all is set, else only lone ones. */
-gvm_status gvmi_arena_add_locked(gvmi_arena *arena, gvmi_segment *segment);
-void gvmi_segment_close_locked(gvm_heap *heap, gvmi_segment *segment);
+/* Makes room for so many more segments of an arena, GVM_E_NOMEM; and adds an open one. */
+gvm_status gvmi_arena_reserve_locked(gvmi_arena *arena, size_t more);
+void gvmi_arena_add_locked(gvmi_arena *arena, gvmi_segment *segment);
+/* Ends a segment whose blocks are all NONE, of which no chunk is leaving: nobody finds it any more and the statistics
+ * are without it; its memory, which goes back without the lock where that waits; its struct, kept for the next. */
+void gvmi_segment_detach_locked(gvm_heap *heap, gvmi_segment *segment);
+void gvmi_segment_keep_locked(gvm_heap *heap, gvmi_segment *segment);
+/* Ends all such that have no memory either, if all is set, else only lone ones; and all segments, whatever lives. */
 void gvmi_arena_close_empty_locked(gvmi_arena *arena, bool all);
+void gvmi_arena_close_locked(gvmi_arena *arena);
 /* Frees what segments leave behind. */
 void gvmi_segments_free(gvmi_segment *spare);
 
@@ -402,6 +474,13 @@ gvmi_shelf *gvmi_shelf_seek(const gvm_heap *handle, uint64_t key);
 
 /* The same for an arena, made if there is none; NULL if there can be none. */
 gvmi_shelf *gvmi_shelf_own_locked(gvm_heap *heap, gvmi_arena *arena);
+
+/* Claimed: one that is asleep is used again. */
+static inline void gvmi_shelf_awake(gvmi_shelf *shelf)
+{
+    shelf->asleep = false;
+    shelf->limit_bytes = shelf->heap->shelf_bytes;
+}
 
 /* Waits for a claim; and for all of them. */
 void gvmi_shelf_claim_locked(gvmi_shelf *shelf);
@@ -434,18 +513,25 @@ static inline void gvmi_shelf_put(gvmi_shelf *shelf, gvmi_block *block, uint32_t
 uint64_t gvmi_stream_key(gvm_stream stream);
 gvm_status gvmi_stream_arena_locked(gvm_heap *heap, uint64_t key, gvmi_arena **out);
 
-/* Has the arena's stream passed all that became idle so far? Sets passed. wait: waits until it has;
- * false then means that the driver refused, and the error is recorded. */
-bool gvmi_arena_fence_locked(gvmi_arena *arena, bool wait);
+/* REFUSED: the driver says no, or the stream is being captured into a graph; the error is recorded. */
+typedef enum gvmi_passing { GVMI_PASSED, GVMI_BUSY, GVMI_REFUSED } gvmi_passing;
 
-/* Lets a USED block wait for the work that is on streams, one at least; and gives back those that need not wait
- * any more. wait: all of them. */
+/* Has the arena's stream passed what became idle up to a tick? 0: all so far, as far as the fence tells that there
+ * is. Sets passed; does not wait. */
+gvmi_passing gvmi_arena_fence_locked(gvmi_arena *arena, uint64_t until);
+
+/* Lets a USED block wait for the work that is on streams, one at least; and gives back those of the oldest few that
+ * need not wait any more. */
 gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, const gvm_stream *streams,
                                   size_t count);
-void gvmi_heap_poll_locked(gvm_heap *heap, bool wait);
+void gvmi_heap_poll_locked(gvm_heap *heap);
 
-/* Lets the plain arena have what is an arena's, whose stream is waited for first. */
-gvm_status gvmi_arena_end_locked(gvmi_arena *arena);
+/* Waits until the streams have passed all that is idle or waits for them now, with the lock let go: their work may
+ * itself wait for a thread that allocates. Keeps the thread's error. */
+void gvmi_heap_await_streams(gvm_heap *heap);
+
+/* Waits for a stream in the same way, and lets the plain arena have what is its. */
+gvm_status gvmi_heap_end_stream(gvm_heap *heap, uint64_t key);
 void gvmi_streams_free(gvm_heap *heap);
 
 /* ---- heap.c */

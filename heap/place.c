@@ -12,9 +12,10 @@
  * later reservations lie above or below earlier ones. What is low so fills up, and whole chunks come
  * free at the top.
  *
- * Segments are of three sorts. Those of one gigabyte have chunks of 2 MiB, or of 8 MiB for requests
- * from 128 MiB on, which then lose a sixteenth at most and spare the driver three handles of four.
- * What needs more than half a segment gets a lone one, with chunks as gvm_alloc() would choose them.
+ * Segments are of two sorts. Those of one gigabyte have chunks of 2 MiB where it is an arena's first, else of 16
+ * MiB, or for requests from 128 MiB on.
+ * What needs more than half a segment gets a lone one, whose addresses are a power of two: freed it serves
+ * every other request of that sort that it is long enough for, with memory under what that asks for.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -24,36 +25,41 @@
 #include "base/error.h"
 #include "heap/heap.h"
 
-#define CHUNK_BYTES_LARGE (8 * GVMI_MIB)
+#define CHUNK_BYTES_USUAL (16 * GVMI_MIB)
 #define LARGE_BYTES (128 * GVMI_MIB)
 #define SMALL_UNITS 16 /* 256 KiB */
-#define LONE_WASTE 16  /* a free lone segment serves a request that fills all but a part of it */
+#define LONE_WASTE 16  /* the part of a request that may be lost */
 
 /* ---- segments */
 
-static uint64_t chunk_bytes_for(const gvm_heap *heap, uint64_t bytes)
+static uint64_t least_chunk_bytes(const gvm_heap *heap)
 {
-    uint64_t chunk_bytes = GVM_CHUNK_BYTES_MIN;
+    return GVM_CHUNK_BYTES_MIN > heap->device->info.granularity_bytes
+               ? GVM_CHUNK_BYTES_MIN
+               : heap->device->info.granularity_bytes;
+}
+
+/* Of a new segment. The driver charges by the chunk, so only where little is in use they are small. */
+static uint64_t chunk_bytes_for(const gvm_heap *heap, const gvmi_arena *arena, uint64_t bytes)
+{
+    const uint64_t least = least_chunk_bytes(heap);
+    const uint64_t usual = bytes < LARGE_BYTES && arena->count == 0 ? GVM_CHUNK_BYTES_MIN
+                                                                    : CHUNK_BYTES_USUAL;
 
     if (heap->whole)
         return heap->segment_bytes;
-    if (bytes >= LARGE_BYTES)
-        chunk_bytes = CHUNK_BYTES_LARGE;
-    return chunk_bytes > heap->device->info.granularity_bytes ? chunk_bytes
-                                                              : heap->device->info.granularity_bytes;
+    return usual > least ? usual : least;
 }
 
-/* The largest chunk with which rounding up wastes at most a sixteenth. */
+/* A part of the segment's addresses such that the smallest request for which one is opened, which is above half of
+ * them, loses a sixteenth at most. */
 static uint64_t lone_chunk_bytes(const gvm_heap *heap, uint64_t bytes)
 {
-    uint64_t chunk_bytes = GVM_CHUNK_BYTES_MAX;
+    const uint64_t part = gvmi_pow2_up(bytes) / (2 * LONE_WASTE);
 
     if (heap->whole)
         return gvmi_round_up(bytes, GVM_CHUNK_BYTES_MIN);
-    while (chunk_bytes > CHUNK_BYTES_LARGE &&
-           gvmi_round_up(bytes, chunk_bytes) - bytes > bytes / LONE_WASTE)
-        chunk_bytes /= 2;
-    return chunk_bytes;
+    return part < GVM_CHUNK_BYTES_MAX ? part : GVM_CHUNK_BYTES_MAX;
 }
 
 static void free_segment(gvmi_segment *segment)
@@ -111,7 +117,7 @@ static gvm_status take_shell(gvm_heap *heap, bool lone, gvmi_segment **out)
     return *out != NULL ? GVM_OK : gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap's segment");
 }
 
-static void keep_shell(gvm_heap *heap, gvmi_segment *segment)
+void gvmi_segment_keep_locked(gvm_heap *heap, gvmi_segment *segment)
 {
     gvmi_segment **spare = segment->lone ? &heap->spare_lone : &heap->spare_usual;
 
@@ -130,7 +136,7 @@ static gvm_status cut_chunks(gvm_heap *heap, gvmi_segment *segment, uint64_t byt
     segment->chunk_units = (uint32_t)(chunk_bytes >> GVMI_HEAP_UNIT_SHIFT);
     segment->chunk_order = gvmi_heap_order(segment->chunk_units);
     segment->chunk_count = bytes / chunk_bytes;
-    segment->idle_count = segment->committed_count = 0;
+    segment->idle_count = segment->committed_count = segment->leaving_count = 0;
     segment->chunks = calloc(segment->chunk_count, sizeof *segment->chunks);
     segment->idle = calloc((segment->chunk_count + 63) / 64, sizeof *segment->idle);
     if (segment->chunks != NULL && segment->idle != NULL)
@@ -139,20 +145,28 @@ static gvm_status cut_chunks(gvm_heap *heap, gvmi_segment *segment, uint64_t byt
                      (unsigned long long)segment->chunk_count);
 }
 
-gvm_status gvmi_arena_add_locked(gvmi_arena *arena, gvmi_segment *segment)
+gvm_status gvmi_arena_reserve_locked(gvmi_arena *arena, size_t more)
 {
-    if (arena->count == arena->capacity) {
-        const size_t capacity = arena->capacity > 0 ? 2 * arena->capacity : 8;
-        gvmi_segment **grown = realloc(arena->segments, capacity * sizeof(gvmi_segment *));
+    size_t capacity = arena->capacity > 0 ? arena->capacity : 8;
+    gvmi_segment **grown;
 
-        if (grown == NULL)
-            return gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap's list of segments");
-        arena->segments = grown;
-        arena->capacity = capacity;
-    }
+    while (capacity < arena->count + more)
+        capacity *= 2;
+    if (capacity == arena->capacity)
+        return GVM_OK;
+    grown = realloc(arena->segments, capacity * sizeof(gvmi_segment *));
+    if (grown == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap's list of segments");
+    arena->segments = grown;
+    arena->capacity = capacity;
+    return GVM_OK;
+}
+
+void gvmi_arena_add_locked(gvmi_arena *arena, gvmi_segment *segment)
+{
+    GVM_ASSERT(arena->count < arena->capacity);
     arena->segments[arena->count++] = segment;
     atomic_store_explicit(&segment->arena, arena, memory_order_relaxed);
-    return GVM_OK;
 }
 
 static void remove_from_arena(gvmi_segment *segment)
@@ -167,71 +181,71 @@ static void remove_from_arena(gvmi_segment *segment)
             (arena->count - at) * sizeof(gvmi_segment *));
 }
 
-/* A segment that comes with its memory counts as committed from the start. */
-static void note_whole(gvm_heap *heap, gvmi_segment *segment)
-{
-    segment->chunks[0].committed = true;
-    segment->chunks[0].idle_since = ++((gvmi_arena *)segment->arena)->clock;
-    segment->idle[0] = 1;
-    segment->idle_count = segment->committed_count = 1;
-    heap->idle_bytes += segment->chunk_bytes;
-    heap->commits++;
-    heap->committed_bytes += segment->chunk_bytes;
-    if (heap->committed_bytes > heap->committed_peak_bytes)
-        heap->committed_peak_bytes = heap->committed_bytes;
-}
-
 static gvm_status open_segment(gvm_heap *heap, gvmi_arena *arena, uint64_t bytes, bool lone,
                                uint64_t chunk_bytes, gvmi_segment **out)
 {
     gvmi_segment *segment;
     gvm_status status = heap->whole ? gvmi_heap_check_limit(heap, bytes) : GVM_OK;
 
+    /* Room first: what has memory is not given up again for want of it, which may wait for kernels. */
+    if (status == GVM_OK)
+        status = gvmi_arena_reserve_locked(arena, 1);
+    if (status == GVM_OK)
+        status = gvmi_heap_table_reserve_locked(heap);
     if (status == GVM_OK)
         status = take_shell(heap, lone, &segment);
     if (status != GVM_OK)
         return status;
     status = cut_chunks(heap, segment, bytes, chunk_bytes);
-    if (status != GVM_OK)
-        goto fail_keep;
+    if (status != GVM_OK) {
+        gvmi_segment_keep_locked(heap, segment);
+        return status;
+    }
     atomic_store_explicit(&segment->bytes, bytes, memory_order_relaxed);
     if (!lone)
         gvmi_buddy_init(segment->buddy, (uint32_t)(bytes >> GVMI_HEAP_UNIT_SHIFT),
                         segment->chunk_order);
-    /* First: a table that is made anew has what the arenas have. */
-    status = gvmi_heap_table_add_locked(heap, segment);
-    if (status != GVM_OK)
-        goto fail_close;
-    status = gvmi_arena_add_locked(arena, segment);
-    if (status != GVM_OK)
-        goto fail_remove;
+    gvmi_heap_table_add_locked(heap, segment);
+    gvmi_arena_add_locked(arena, segment);
     heap->segment_count++;
     heap->address_bytes += bytes;
-    if (heap->whole)
-        note_whole(heap, segment);
+    if (heap->whole) { /* it comes with its memory */
+        heap->commits++;
+        gvmi_chunk_come_locked(heap, segment, 0);
+    }
     *out = segment;
     return GVM_OK;
-
-fail_remove:
-    gvmi_heap_table_remove_locked(heap, segment);
-fail_close:
-    gvmi_backing_close(heap, segment);
-fail_keep:
-    keep_shell(heap, segment);
-    return status;
 }
 
-void gvmi_segment_close_locked(gvm_heap *heap, gvmi_segment *segment)
+void gvmi_segment_detach_locked(gvm_heap *heap, gvmi_segment *segment)
 {
-    GVM_ASSERT(segment->live == 0);
+    GVM_ASSERT(segment->live == 0 && segment->leaving_count == 0);
     gvmi_heap_table_remove_locked(heap, segment);
     remove_from_arena(segment);
-    gvmi_backing_close(heap, segment);
     heap->segment_count--;
     heap->address_bytes -= segment->bytes;
     heap->committed_bytes -= segment->committed_count * segment->chunk_bytes;
     heap->idle_bytes -= segment->idle_count * segment->chunk_bytes;
-    keep_shell(heap, segment);
+    if (heap->idle_bytes < heap->idle_low_bytes)
+        heap->idle_low_bytes = heap->idle_bytes;
+}
+
+/* One without memory, or of a heap in which nobody is. */
+static void close_segment_locked(gvm_heap *heap, gvmi_segment *segment)
+{
+    gvmi_segment_detach_locked(heap, segment);
+    gvmi_backing_close(heap, segment);
+    gvmi_segment_keep_locked(heap, segment);
+}
+
+void gvmi_arena_close_locked(gvmi_arena *arena)
+{
+    while (arena->count > 0) {
+        gvmi_segment *segment = arena->segments[arena->count - 1];
+
+        segment->live = 0; /* leaks go with the heap */
+        close_segment_locked(arena->heap, segment);
+    }
 }
 
 void gvmi_arena_close_empty_locked(gvmi_arena *arena, bool all)
@@ -240,7 +254,7 @@ void gvmi_arena_close_empty_locked(gvmi_arena *arena, bool all)
         gvmi_segment *segment = arena->segments[i];
 
         if (segment->live == 0 && segment->committed_count == 0 && (all || segment->lone))
-            gvmi_segment_close_locked(arena->heap, segment);
+            close_segment_locked(arena->heap, segment);
     }
 }
 
@@ -268,12 +282,13 @@ static bool in_used_chunk(const gvmi_arena *arena, unsigned order, place *out)
     return false;
 }
 
-static bool in_idle_chunk(const gvmi_arena *arena, unsigned order, uint64_t chunk_bytes, place *out)
+/* most: of the size of chunks. */
+static bool in_idle_chunk(const gvmi_arena *arena, unsigned order, uint64_t most, place *out)
 {
     for (size_t i = 0; i < arena->count; i++) {
         gvmi_segment *segment = arena->segments[i];
 
-        if (segment->lone || segment->idle_count == 0 || segment->chunk_bytes != chunk_bytes ||
+        if (segment->lone || segment->idle_count == 0 || segment->chunk_bytes > most ||
             order > segment->chunk_order)
             continue;
         for (uint64_t word = 0; word < (segment->chunk_count + 63) / 64; word++)
@@ -290,13 +305,13 @@ static bool in_idle_chunk(const gvmi_arena *arena, unsigned order, uint64_t chun
     return false;
 }
 
-static bool in_free_addresses(const gvmi_arena *arena, unsigned order, uint64_t chunk_bytes, place *out)
+static bool in_free_addresses(const gvmi_arena *arena, unsigned order, uint64_t most, place *out)
 {
     for (size_t i = 0; i < arena->count; i++) {
         gvmi_segment *segment = arena->segments[i];
         unsigned found;
 
-        if (!segment->lone && segment->chunk_bytes == chunk_bytes &&
+        if (!segment->lone && segment->chunk_bytes <= most &&
             gvmi_buddy_lowest(segment->buddy, order, GVMI_HEAP_ORDERS, &found, &out->unit)) {
             out->segment = segment;
             return true;
@@ -306,14 +321,13 @@ static bool in_free_addresses(const gvmi_arena *arena, unsigned order, uint64_t 
 }
 
 /* On 16 KiB, not on the chunk: a block may begin in the last chunk of another. */
-static bool in_free_run(const gvmi_arena *arena, uint32_t units, uint64_t chunk_bytes, place *out)
+static bool in_free_run(const gvmi_arena *arena, uint32_t units, uint64_t most, place *out)
 {
     for (size_t i = 0; i < arena->count; i++) {
         gvmi_segment *segment = arena->segments[i];
 
-        if (segment->lone || segment->chunk_bytes != chunk_bytes)
-            continue;
-        if (gvmi_buddy_lowest_run(segment->buddy, units, &out->unit)) {
+        if (!segment->lone && segment->chunk_bytes <= most &&
+            gvmi_buddy_lowest_run(segment->buddy, units, &out->unit)) {
             out->segment = segment;
             return true;
         }
@@ -321,39 +335,67 @@ static bool in_free_run(const gvmi_arena *arena, uint32_t units, uint64_t chunk_
     return false;
 }
 
-static gvm_status choose(gvm_heap *heap, gvmi_arena *arena, uint64_t units, place *out)
+/* Whatever its chunks are, the lowest place is taken, unless memory is short. */
+static gvm_status choose(gvm_heap *heap, gvmi_arena *arena, const gvmi_request *request,
+                         uint64_t chunk_bytes, place *out)
 {
-    const uint64_t chunk_bytes = chunk_bytes_for(heap, units << GVMI_HEAP_UNIT_SHIFT);
-    const unsigned order = gvmi_heap_order(units);
+    const unsigned order = gvmi_heap_order(request->units);
+    const uint64_t most = request->smaller ? chunk_bytes : UINT64_MAX;
 
     out->fresh = false;
-    if (units <= SMALL_UNITS
-            ? in_used_chunk(arena, order, out) || in_idle_chunk(arena, order, chunk_bytes, out) ||
-                  in_free_addresses(arena, order, chunk_bytes, out)
-            : in_free_run(arena, (uint32_t)units, chunk_bytes, out))
+    if (request->units <= SMALL_UNITS
+            ? in_used_chunk(arena, order, out) || in_idle_chunk(arena, order, most, out) ||
+                  in_free_addresses(arena, order, most, out)
+            : in_free_run(arena, (uint32_t)request->units, most, out))
         return GVM_OK;
     out->unit = 0;
     out->fresh = true;
     return open_segment(heap, arena, heap->segment_bytes, false, chunk_bytes, &out->segment);
 }
 
-static gvm_status choose_lone(gvm_heap *heap, gvmi_arena *arena, uint64_t units, place *out)
+/* The bytes that a free lone segment has no memory for; UINT64_MAX: it does not do. Chunks of what is missing have at
+ * most chunk_bytes. */
+static uint64_t lone_missing(const gvm_heap *heap, const gvmi_segment *segment, uint64_t bytes,
+                             uint64_t chunk_bytes)
 {
-    const uint64_t bytes = units << GVMI_HEAP_UNIT_SHIFT, chunk_bytes = lone_chunk_bytes(heap, bytes);
+    const uint64_t end = (bytes + segment->chunk_bytes - 1) / segment->chunk_bytes;
+    uint64_t missing = 0;
 
-    out->unit = 0;
-    out->fresh = false;
+    if (!segment->lone || segment->live > 0 || segment->leaving_count > 0 || segment->bytes < bytes)
+        return UINT64_MAX;
+    if (heap->whole) /* of whose memory nothing can be given back alone */
+        return segment->bytes - bytes <= bytes / LONE_WASTE ? 0 : UINT64_MAX;
+    for (uint64_t i = 0; i < end; i++)
+        missing += segment->chunks[i].committed ? 0 : segment->chunk_bytes;
+    return missing == 0 || segment->chunk_bytes <= chunk_bytes ? missing : UINT64_MAX;
+}
+
+static bool is_lone(const gvm_heap *heap, uint64_t units)
+{
+    return units > heap->segment_bytes >> (GVMI_HEAP_UNIT_SHIFT + 1);
+}
+
+/* Any free segment does that is long enough, unless memory is short and its chunks are too large. */
+static gvm_status choose_lone(gvm_heap *heap, gvmi_arena *arena, const gvmi_request *request,
+                              uint64_t chunk_bytes, place *out)
+{
+    const uint64_t bytes = request->units << GVMI_HEAP_UNIT_SHIFT;
+    const uint64_t most = request->smaller ? chunk_bytes : UINT64_MAX;
+    uint64_t least = UINT64_MAX;
+
+    *out = (place){.unit = 0};
     for (size_t i = 0; i < arena->count; i++) {
-        gvmi_segment *segment = arena->segments[i];
+        const uint64_t missing = lone_missing(heap, arena->segments[i], bytes, most);
 
-        if (segment->lone && segment->live == 0 && segment->bytes >= bytes &&
-            segment->bytes - bytes <= bytes / LONE_WASTE) {
-            out->segment = segment;
-            return GVM_OK;
+        if (missing < least) {
+            out->segment = arena->segments[i];
+            least = missing;
         }
     }
+    if (out->segment != NULL)
+        return GVM_OK;
     out->fresh = true;
-    return open_segment(heap, arena, (bytes + chunk_bytes - 1) / chunk_bytes * chunk_bytes, true,
+    return open_segment(heap, arena, heap->whole ? chunk_bytes : gvmi_pow2_up(bytes), true,
                         chunk_bytes, &out->segment);
 }
 
@@ -371,11 +413,12 @@ static void count_block(gvm_heap *heap, gvmi_block *block, uint64_t units, bool 
 
 /* ---- blocks */
 
-static gvm_status take_at(gvm_heap *heap, const place *at, uint64_t units, gvmi_block **out)
+static gvm_status take_at(gvm_heap *heap, const place *at, gvmi_request *request, gvmi_block **out)
 {
+    const uint64_t units = request->units;
     gvmi_segment *segment = at->segment;
     gvmi_block *block = &segment->blocks[at->unit];
-    gvm_status status = gvmi_chunks_use_locked(heap, segment, at->unit, at->unit + units);
+    gvm_status status = gvmi_chunks_use_locked(heap, segment, at->unit, at->unit + units, request);
 
     if (status != GVM_OK)
         return status;
@@ -391,26 +434,72 @@ static gvm_status take_at(gvm_heap *heap, const place *at, uint64_t units, gvmi_
     return GVM_OK;
 }
 
-gvm_status gvmi_heap_take_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t units, gvmi_block **out)
+static gvm_status take_with(gvm_heap *heap, gvmi_arena *arena, gvmi_request *request,
+                            uint64_t chunk_bytes, gvmi_block **out)
 {
-    const bool lone = units > heap->segment_bytes >> (GVMI_HEAP_UNIT_SHIFT + 1);
     place at;
-    gvm_status status = lone ? choose_lone(heap, arena, units, &at) : choose(heap, arena, units, &at);
+    gvm_status status = is_lone(heap, request->units)
+                            ? choose_lone(heap, arena, request, chunk_bytes, &at)
+                            : choose(heap, arena, request, chunk_bytes, &at);
 
     if (status != GVM_OK)
         return status;
-    status = take_at(heap, &at, units, out);
-    if (status != GVM_OK && at.fresh)
-        gvmi_segment_close_locked(heap, at.segment);
+    status = take_at(heap, &at, request, out);
+    if (status != GVM_OK && at.fresh && at.segment->committed_count == 0)
+        close_segment_locked(heap, at.segment);
+    return status;
+}
+
+/* What the device, with the free chunks that are given back when it is full, and the limit have room for. */
+static uint64_t room_bytes(const gvm_heap *heap)
+{
+    const gvm_error error = gvmi_error_save();
+    const uint64_t room = gvmi_backing_free_bytes(heap) + gvmi_chunk_cache_bytes(heap->device->cache);
+
+    gvmi_error_restore(&error);
+    if (heap->limit_bytes == 0 || heap->limit_bytes > heap->committed_bytes + room)
+        return room;
+    return heap->limit_bytes > heap->committed_bytes ? heap->limit_bytes - heap->committed_bytes : 0;
+}
+
+/* A block of its own segment: what its last chunk takes beyond it may be just what is missing. */
+static gvm_status take_smaller(gvm_heap *heap, gvmi_arena *arena, gvmi_request *request,
+                               uint64_t chunk_bytes, gvm_status status, gvmi_block **out)
+{
+    const uint64_t bytes = request->units << GVMI_HEAP_UNIT_SHIFT, least = least_chunk_bytes(heap);
+    const uint64_t room = room_bytes(heap);
+
+    while (status == GVM_E_NOSPACE && chunk_bytes > least) {
+        chunk_bytes = is_lone(heap, request->units) ? chunk_bytes / 2 : least;
+        if (!is_lone(heap, request->units) || gvmi_round_up(bytes, chunk_bytes) <= room)
+            status = take_with(heap, arena, request, chunk_bytes, out);
+    }
+    return status;
+}
+
+gvm_status gvmi_heap_take_locked(gvm_heap *heap, gvmi_arena *arena, gvmi_request *request,
+                                 gvmi_block **out)
+{
+    const uint64_t bytes = request->units << GVMI_HEAP_UNIT_SHIFT;
+    const uint64_t chunk_bytes = is_lone(heap, request->units) ? lone_chunk_bytes(heap, bytes)
+                                                               : chunk_bytes_for(heap, arena, bytes);
+    gvm_status status = take_with(heap, arena, request, chunk_bytes, out);
+
+    if (status == GVM_E_NOSPACE && request->smaller && !heap->whole)
+        status = take_smaller(heap, arena, request, chunk_bytes, status, out);
+    if (status == GVM_OK)
+        heap->asked_bytes += bytes;
     return status;
 }
 
 gvmi_block *gvmi_heap_take_cheap_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t units)
 {
+    gvmi_request request = {.units = units};
     gvmi_block *block;
     place at;
 
-    return in_used_chunk(arena, gvmi_heap_order(units), &at) && take_at(heap, &at, units, &block) == GVM_OK
+    return in_used_chunk(arena, gvmi_heap_order(units), &at) &&
+                   take_at(heap, &at, &request, &block) == GVM_OK
                ? block
                : NULL;
 }
@@ -438,11 +527,12 @@ gvm_status gvmi_heap_refit_locked(gvm_heap *heap, gvmi_block *block, uint64_t un
 
     if (end_bytes > segment->bytes ||
         (!segment->lone && units > old &&
-         !gvmi_buddy_is_free(segment->buddy, unit + old, unit + (uint32_t)units)))
+         !gvmi_buddy_is_free(segment->buddy, unit + old, unit + (uint32_t)units)) ||
+        (segment->lone && units > old && segment->leaving_count > 0))
         return gvmi_fail(GVM_E_ADDRESS,
                          "the addresses behind the block are in use: allocate, copy and free");
     /* The new users first, so that no chunk is without one in between. */
-    status = gvmi_chunks_use_locked(heap, segment, unit, unit + units);
+    status = gvmi_chunks_use_locked(heap, segment, unit, unit + units, NULL);
     if (status != GVM_OK)
         return status;
     gvmi_chunks_leave_locked(heap, segment, unit, (uint64_t)unit + old);

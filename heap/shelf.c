@@ -148,7 +148,7 @@ static void leave(gvmi_shelf *shelf)
             gvmi_shelf_claim_locked(shelf);
             gvmi_shelf_empty_locked(shelf, 0);
             unlink_locked(shelf);
-            gvmi_heap_keep_reserve_locked(heap);
+            gvmi_heap_settle(heap);
         }
         gvmi_unlock(&heap->lock);
         gvmi_heap_drop(heap);

@@ -8,6 +8,7 @@
  * event of that stream. Calls that take the lock look at the oldest few.
  */
 #include <stdlib.h>
+#include <time.h>
 
 #include "base/assert.h"
 #include "base/error.h"
@@ -15,6 +16,8 @@
 #include "memory/device.h"
 
 #define EVENTS_KEPT 64
+#define PAUSE_NS 20000l /* the first, while a stream is waited for */
+#define PAUSE_DOUBLINGS 6
 
 /* ---- events: the context must be current, for the default stream and for making them */
 
@@ -60,15 +63,17 @@ static gvm_status event_record(gvm_heap *heap, CUstream stream, CUevent *out)
                             (void *)stream);
 }
 
-/* Is it done? wait: waits for it; what fails then is recorded. Where a kernel has broken the context
- * nothing runs any more. */
-static bool event_passed(CUevent event, bool wait)
+/* Is it done? Where a kernel has broken the context nothing runs any more. */
+static gvmi_passing event_passing(CUevent event)
 {
-    const CUresult result = wait ? gvmi_cu->cuEventSynchronize(event) : gvmi_cu->cuEventQuery(event);
+    const CUresult result = gvmi_cu->cuEventQuery(event);
 
-    if (wait && result != CUDA_SUCCESS)
-        gvmi_driver_fail(result, "cuEventSynchronize", "cannot wait for a stream");
-    return result == CUDA_SUCCESS || gvmi_driver_is_sticky(result);
+    if (result == CUDA_SUCCESS || gvmi_driver_is_sticky(result))
+        return GVMI_PASSED;
+    if (result == CUDA_ERROR_NOT_READY)
+        return GVMI_BUSY;
+    gvmi_driver_fail(result, "cuEventQuery", "cannot tell how far a stream is");
+    return GVMI_REFUSED;
 }
 
 static void destroy_events(const gvmi_heap_wait *wait)
@@ -112,79 +117,97 @@ gvm_status gvmi_stream_arena_locked(gvm_heap *heap, uint64_t key, gvmi_arena **o
     return GVM_OK;
 }
 
-static void fence_locked(gvmi_arena *arena, bool wait)
+/* An event of a stream that is captured into a graph would be part of the graph, and to look at it would spoil the
+ * capture. */
+static bool is_captured(CUstream stream)
 {
-    gvm_heap *heap = arena->heap;
+    CUstreamCaptureStatus state = CU_STREAM_CAPTURE_STATUS_NONE;
+    cuuint64_t id;
+    const CUresult result = gvmi_cu->cuStreamGetCaptureInfo(stream, &state, &id, NULL, NULL, NULL,
+                                                            NULL);
 
-    if (arena->fence_recorded && event_passed(arena->fence, wait && arena->fenced == arena->clock)) {
-        arena->passed = arena->fenced;
-        arena->fence_recorded = false;
-        event_keep(heap, arena->fence);
-    }
-    if (arena->passed >= arena->clock || (arena->fence_recorded && !wait))
-        return;
-    if (arena->fence_recorded) { /* of earlier: a newer one covers it */
-        event_keep(heap, arena->fence);
-        arena->fence_recorded = false;
-    }
-    if (event_record(heap, (CUstream)(uintptr_t)arena->key, &arena->fence) != GVM_OK)
-        return;
-    arena->fenced = arena->clock;
-    arena->fence_recorded = true;
-    if (event_passed(arena->fence, wait)) {
-        arena->passed = arena->fenced;
-        arena->fence_recorded = false;
-        event_keep(heap, arena->fence);
-    } else if (wait) { /* the next one who waits records another */
-        arena->fence_recorded = false;
-        gvmi_cu->cuEventDestroy(arena->fence);
-    }
+    return result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT ||
+           (result == CUDA_SUCCESS && state != CU_STREAM_CAPTURE_STATUS_NONE);
 }
 
-bool gvmi_arena_fence_locked(gvmi_arena *arena, bool wait)
+static gvmi_passing fail_captured(CUstream stream)
 {
-    if (arena->passed >= arena->clock)
-        return true;
+    gvmi_fail(GVM_E_INVALID, "stream %p is being captured into a graph: its work cannot be waited for",
+              (void *)stream);
+    return GVMI_REFUSED;
+}
+
+/* Asked twice: a capture may begin in between. */
+static gvmi_passing fence_record(gvmi_arena *arena)
+{
+    const CUstream stream = (CUstream)(uintptr_t)arena->key;
+
+    if (is_captured(stream))
+        return fail_captured(stream);
+    if (event_record(arena->heap, stream, &arena->fence) != GVM_OK)
+        return GVMI_REFUSED;
+    if (is_captured(stream)) {
+        gvmi_cu->cuEventDestroy(arena->fence);
+        return fail_captured(stream);
+    }
+    arena->fenced = arena->heap->clock;
+    arena->fence_recorded = true;
+    return GVMI_BUSY;
+}
+
+/* What is recorded, if it is; what has passed, or is of no use, is recorded no more. */
+static gvmi_passing fence_look(gvmi_arena *arena)
+{
+    gvmi_passing passing;
+
+    if (!arena->fence_recorded)
+        return GVMI_PASSED;
+    passing = event_passing(arena->fence);
+    if (passing == GVMI_PASSED)
+        arena->passed = arena->fenced;
+    if (passing == GVMI_BUSY)
+        return GVMI_BUSY;
+    arena->fence_recorded = false;
+    if (passing == GVMI_PASSED)
+        event_keep(arena->heap, arena->fence);
+    else
+        gvmi_cu->cuEventDestroy(arena->fence);
+    return passing;
+}
+
+static gvmi_passing fence_locked(gvmi_arena *arena, uint64_t until)
+{
+    const uint64_t wanted = until != 0 && until < arena->idled ? until : arena->idled;
+    gvmi_passing passing = fence_look(arena);
+
+    if (passing == GVMI_BUSY && arena->fenced < until) { /* of earlier: a newer one covers it */
+        event_keep(arena->heap, arena->fence);
+        arena->fence_recorded = false;
+        passing = GVMI_PASSED;
+    }
+    if (passing != GVMI_PASSED || arena->passed >= wanted)
+        return passing;
+    passing = fence_record(arena);
+    return passing == GVMI_BUSY ? fence_look(arena) : passing;
+}
+
+gvmi_passing gvmi_arena_fence_locked(gvmi_arena *arena, uint64_t until)
+{
+    gvmi_passing passing;
+
+    if (arena->passed >= arena->idled || (until != 0 && arena->passed >= until))
+        return GVMI_PASSED;
     if (gvmi_device_enter(arena->heap->device) != GVM_OK)
-        return false;
-    gvmi_capture_relax();
-    fence_locked(arena, wait);
-    gvmi_capture_restore();
+        return GVMI_REFUSED;
+    passing = fence_locked(arena, until);
     gvmi_device_leave();
-    return arena->passed >= arena->clock;
+    return passing;
 }
 
 static void free_arena(gvmi_arena *arena)
 {
     free(arena->segments);
     free(arena);
-}
-
-gvm_status gvmi_arena_end_locked(gvmi_arena *arena)
-{
-    gvm_heap *heap = arena->heap;
-    gvmi_arena *plain = &heap->plain, **link = &heap->arenas;
-
-    arena->clock++; /* blocks that are still live, too, wait for the stream */
-    if (!gvmi_arena_fence_locked(arena, true))
-        return gvmi_error_save().status;
-    /* Room first, so that nothing fails half way. */
-    if (plain->capacity < plain->count + arena->count) {
-        const size_t capacity = plain->count + arena->count;
-        gvmi_segment **grown = realloc(plain->segments, capacity * sizeof(gvmi_segment *));
-
-        if (grown == NULL)
-            return gvmi_fail(GVM_E_NOMEM, "out of host memory for a heap's list of segments");
-        plain->segments = grown;
-        plain->capacity = capacity;
-    }
-    for (size_t i = 0; i < arena->count; i++)
-        (void)gvmi_arena_add_locked(plain, arena->segments[i]);
-    while (*link != arena)
-        link = &(*link)->next;
-    *link = arena->next;
-    free_arena(arena);
-    return GVM_OK;
 }
 
 /* ---- blocks that wait */
@@ -216,7 +239,7 @@ static gvmi_heap_wait *wait_at(gvm_heap *heap, size_t index)
 gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, const gvm_stream *streams,
                                   size_t count)
 {
-    gvmi_heap_wait wait = {.block = block};
+    gvmi_heap_wait wait = {.block = block, .since = ++heap->clock};
     gvm_status status = ring_reserve(heap);
 
     if (status == GVM_OK && count > 1) {
@@ -258,42 +281,138 @@ static void end_wait(gvm_heap *heap, const gvmi_heap_wait *wait)
     gvmi_heap_give_locked(heap, wait->block);
 }
 
-void gvmi_heap_poll_locked(gvm_heap *heap, bool wait)
+/* One that is done is given back. */
+static gvmi_passing look_at_wait(gvm_heap *heap, gvmi_heap_wait *wait)
 {
-    size_t looked = heap->wait_count < GVMI_HEAP_PENDING_POLLS || wait ? heap->wait_count
-                                                                       : GVMI_HEAP_PENDING_POLLS;
+    gvmi_passing passing = event_passing(wait->event);
+
+    while (passing == GVMI_PASSED && wait->other_count > 0) {
+        event_keep(heap, wait->event);
+        wait->event = wait->others[--wait->other_count];
+        passing = event_passing(wait->event);
+    }
+    if (passing == GVMI_PASSED)
+        end_wait(heap, wait);
+    return passing;
+}
+
+/* Looks at most at so many of the oldest. True: one that waits since a tick up to until is not done. */
+static bool poll_locked(gvm_heap *heap, size_t most, uint64_t until)
+{
+    size_t looked = heap->wait_count < most ? heap->wait_count : most;
+    bool busy = false;
     gvm_error error;
 
-    if (heap->wait_count == 0)
-        return;
+    if (looked == 0)
+        return false;
     error = gvmi_error_save();
     if (gvmi_device_enter(heap->device) != GVM_OK) {
         gvmi_error_restore(&error);
-        return;
+        return false;
     }
-    gvmi_capture_relax();
     /* One that is not done goes to the end of the ring, so that it does not hide those of other
      * streams behind it. */
     for (; looked > 0; looked--) {
         gvmi_heap_wait first = *wait_at(heap, 0);
-        bool passed;
+        gvmi_passing passing;
 
         heap->wait_first = (heap->wait_first + 1) & (heap->wait_capacity - 1);
         heap->wait_count--;
-        passed = event_passed(first.event, wait);
-        while (passed && first.other_count > 0) {
-            event_keep(heap, first.event);
-            first.event = first.others[--first.other_count];
-            passed = event_passed(first.event, wait);
-        }
-        if (passed)
-            end_wait(heap, &first);
-        else
+        passing = look_at_wait(heap, &first);
+        if (passing != GVMI_PASSED)
             *wait_at(heap, heap->wait_count++) = first;
+        busy = busy || (passing == GVMI_BUSY && first.since <= until);
     }
-    gvmi_capture_restore();
     gvmi_device_leave();
     gvmi_error_restore(&error);
+    return busy;
+}
+
+void gvmi_heap_poll_locked(gvm_heap *heap)
+{
+    (void)poll_locked(heap, GVMI_HEAP_PENDING_POLLS, 0);
+}
+
+/* ---- waiting */
+
+static bool is_busy_locked(gvm_heap *heap, uint64_t until)
+{
+    bool busy = poll_locked(heap, SIZE_MAX, until);
+
+    for (gvmi_arena *arena = heap->arenas; arena != NULL; arena = arena->next)
+        if (gvmi_arena_has_idle(arena) && gvmi_arena_fence_locked(arena, until) == GVMI_BUSY)
+            busy = true;
+    return busy;
+}
+
+/* Longer each time, up to a millisecond. */
+static void pause_unlocked(gvm_heap *heap, unsigned *waits)
+{
+    const struct timespec pause = {0, PAUSE_NS
+                                          << (*waits < PAUSE_DOUBLINGS ? *waits : PAUSE_DOUBLINGS)};
+
+    (*waits)++;
+    gvmi_unlock(&heap->lock);
+    nanosleep(&pause, NULL);
+    gvmi_lock(&heap->lock);
+}
+
+void gvmi_heap_await_streams(gvm_heap *heap)
+{
+    const gvm_error error = gvmi_error_save();
+    const uint64_t until = heap->clock;
+    unsigned waits = 0;
+
+    while (is_busy_locked(heap, until))
+        pause_unlocked(heap, &waits);
+    gvmi_error_restore(&error);
+}
+
+static gvmi_arena *find_arena(const gvm_heap *heap, uint64_t key)
+{
+    gvmi_arena *arena = heap->arenas;
+
+    while (arena != NULL && arena->key != key)
+        arena = arena->next;
+    return arena;
+}
+
+static gvm_status end_arena_locked(gvmi_arena *arena)
+{
+    gvm_heap *heap = arena->heap;
+    gvmi_arena **link = &heap->arenas;
+    gvm_status status = gvmi_arena_reserve_locked(&heap->plain, arena->count);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_shelves_claim_locked(heap);
+    gvmi_shelves_end_locked(heap, arena);
+    for (size_t i = 0; i < arena->count; i++)
+        gvmi_arena_add_locked(&heap->plain, arena->segments[i]);
+    while (*link != arena)
+        link = &(*link)->next;
+    *link = arena->next;
+    free_arena(arena);
+    gvmi_shelves_release_locked(heap);
+    return GVM_OK;
+}
+
+gvm_status gvmi_heap_end_stream(gvm_heap *heap, uint64_t key)
+{
+    const uint64_t until = ++heap->clock; /* blocks that are still live, too, wait for the stream */
+    unsigned waits = 0;
+    gvmi_arena *arena;
+
+    for (; (arena = find_arena(heap, key)) != NULL; pause_unlocked(heap, &waits)) {
+        if (arena->idled < until)
+            arena->idled = until;
+        switch (gvmi_arena_fence_locked(arena, until)) {
+        case GVMI_PASSED: return end_arena_locked(arena);
+        case GVMI_REFUSED: return gvmi_error_save().status;
+        case GVMI_BUSY: break;
+        }
+    }
+    return GVM_OK; /* unknown, or another thread has ended it */
 }
 
 void gvmi_streams_free(gvm_heap *heap)

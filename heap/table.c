@@ -60,8 +60,8 @@ static void put_all(gvmi_heap_table *table, const gvmi_arena *arena)
     }
 }
 
-/* Makes room for two more keys. */
-static gvm_status make_room(gvm_heap *heap)
+/* Two keys a segment. */
+gvm_status gvmi_heap_table_reserve_locked(gvm_heap *heap)
 {
     gvmi_heap_table *old = heap->table, *table;
     uint64_t slots = SLOTS_FIRST;
@@ -97,18 +97,14 @@ void gvmi_heap_table_destroy(gvm_heap *heap)
     free(heap->table);
 }
 
-gvm_status gvmi_heap_table_add_locked(gvm_heap *heap, gvmi_segment *segment)
+void gvmi_heap_table_add_locked(gvm_heap *heap, gvmi_segment *segment)
 {
     uint64_t first, last;
-    gvm_status status = make_room(heap);
 
-    if (status != GVM_OK)
-        return status;
     keys_of(segment, &first, &last);
     GVM_ASSERT(last - first <= 1);
     for (uint64_t key = first; key <= last; key++)
         put(heap->table, key, segment);
-    return GVM_OK;
 }
 
 void gvmi_heap_table_remove_locked(gvm_heap *heap, gvmi_segment *segment)

@@ -11,8 +11,8 @@
  *     keeper, revoke:   store REVOKED in the permit word;  load the lease word;  leases? wait for
  *                       the doorbell
  *
- * Both sides store, fence and load, so at least one of them sees the other (Dekker). All operations
- * are sequentially consistent; on x86 the client's addition is the fence, at no extra cost.
+ * Both sides store, pass a barrier and load, so at least one of them sees the other (Dekker). All operations
+ * are sequentially consistent; on x86 the client's addition is the barrier, at no extra cost.
  *
  *     lease word   63........32 31......16 15......0     permit word  63........32 31..6 5..0
  *                  acquires     writers    readers                    generation   0     flags

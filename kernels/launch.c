@@ -6,6 +6,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "kernels/set.h"
+#include "memory/idle.h"
 
 gvm_status gvmi_kernel_launch(gvm_device *device, gvmi_kernel kernel, const void *params,
                               uint64_t blocks, CUstream stream)
@@ -105,9 +106,13 @@ gvm_status gvmi_result_begin(gvm_device *device, uint8_t byte, CUstream stream, 
     if (status != GVM_OK)
         return status;
     out->stream = stream;
-    gvmi_lock(&set->lock);
-    status = take_slot_locked(device, set, out);
-    gvmi_unlock(&set->lock);
+    for (uint32_t tries = 0;; tries++) {
+        gvmi_lock(&set->lock);
+        status = take_slot_locked(device, set, out);
+        gvmi_unlock(&set->lock);
+        if (status != GVM_E_NOSPACE || !gvmi_idle_retry(device, GVMI_SLOTS * GVMI_SLOT_BYTES, tries))
+            break;
+    }
     if (status != GVM_OK)
         return status;
     result = gvmi_cu->cuMemsetD8Async(out->address, byte, sizeof(uint64_t), stream);

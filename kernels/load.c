@@ -9,6 +9,7 @@
 #include "base/assert.h"
 #include "base/error.h"
 #include "kernels/set.h"
+#include "memory/idle.h"
 
 /* Made by kernels/embed.py. A build without nvcc has no fatbins: their arrays are then NULL. */
 #define IMAGE_DECLARE(name) \
@@ -20,6 +21,8 @@ GVMI_IMAGES(IMAGE_DECLARE)
 /* What a block may have besides what the device and the kernel allow: enough to hide latency, few
  * enough that several fit an SM. */
 #define BLOCK_THREADS_WANTED 256
+
+#define IMAGE_BYTES_ABOUT (16ull << 20) /* on the device */
 
 const char *const gvmi_kernel_names[GVMI_KERNEL_COUNT] = {
 #define KERNEL_NAME(image, name) #name,
@@ -167,9 +170,13 @@ gvm_status gvmi_kernel_entry_get(gvm_device *device, gvmi_kernel kernel, const g
     if (status != GVM_OK)
         return status;
     if (__atomic_load_n(&set->kernels[kernel].function, __ATOMIC_ACQUIRE) == NULL) {
-        gvmi_lock(&load_lock);
-        status = load_kernel_locked(device, set, kernel);
-        gvmi_unlock(&load_lock);
+        for (uint32_t tries = 0;; tries++) {
+            gvmi_lock(&load_lock);
+            status = load_kernel_locked(device, set, kernel);
+            gvmi_unlock(&load_lock);
+            if (status != GVM_E_NOSPACE || !gvmi_idle_retry(device, IMAGE_BYTES_ABOUT, tries))
+                break;
+        }
     }
     *out = &set->kernels[kernel];
     return status;

@@ -30,13 +30,13 @@ static gvm_status settle_back(gvm_buffer *buffer, uint8_t behind)
     return status;
 }
 
-static gvm_status check_vmm(const gvm_buffer *buffer)
+static gvm_status check_vmm(const gvm_device *device)
 {
-    if (buffer->vmm)
+    if (device->info.vmm)
         return GVM_OK;
     return gvmi_fail(GVM_E_NOTSUP,
                      "device %d has no virtual memory management: access rights cannot be set",
-                     buffer->device->info.ordinal);
+                     device->info.ordinal);
 }
 
 /* ---- sealing */
@@ -72,7 +72,7 @@ gvm_status gvm_buffer_seal(gvm_buffer *handle)
     if (buffer->imported)
         status = gvmi_fail(GVM_E_IMPORTED, "the buffer was imported: only its owner seals it");
     else
-        status = check_vmm(buffer);
+        status = check_vmm(buffer->device);
     if (status == GVM_OK)
         status = seal_locked(buffer);
     gvmi_use_end_locked(&use);
@@ -124,54 +124,61 @@ static gvm_status grant_locked(gvm_buffer *buffer, gvm_device *peer, gvm_access 
     return status;
 }
 
-static gvm_status check_grant_locked(const gvm_buffer *buffer, const gvm_device *peer, gvm_access access)
+gvm_status gvmi_grant_check(const gvm_device *device, const gvm_device *peer, gvm_access access)
 {
     int can = 0;
     CUresult result;
-    gvm_status status = check_vmm(buffer);
+    gvm_status status = check_vmm(device);
 
     if (status != GVM_OK)
         return status;
-    if (peer == buffer->device)
-        return gvmi_fail(GVM_E_INVALID, "the peer is the buffer's own device");
+    if (peer == device)
+        return gvmi_fail(GVM_E_INVALID, "the peer is the memory's own device");
     if (access != GVM_ACCESS_NONE && access != GVM_ACCESS_READ && access != GVM_ACCESS_READWRITE)
         return gvmi_fail(GVM_E_INVALID, "access %d is none of GVM_ACCESS_NONE, READ, READWRITE",
                          (int)access);
-    if (access == GVM_ACCESS_READWRITE)
-        status = gvmi_buffer_writable_locked(buffer);
-    if (status != GVM_OK || access == GVM_ACCESS_NONE)
-        return status;
-    result = gvmi_cu->cuDeviceCanAccessPeer(&can, peer->cu, buffer->device->cu);
+    if (access == GVM_ACCESS_NONE)
+        return GVM_OK;
+    result = gvmi_cu->cuDeviceCanAccessPeer(&can, peer->cu, device->cu);
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuDeviceCanAccessPeer",
                                 "cannot tell whether device %d reaches device %d",
-                                peer->info.ordinal, buffer->device->info.ordinal);
+                                peer->info.ordinal, device->info.ordinal);
     if (!can)
         return gvmi_fail(GVM_E_NOTSUP, "device %d cannot reach the memory of device %d",
-                         peer->info.ordinal, buffer->device->info.ordinal);
+                         peer->info.ordinal, device->info.ordinal);
     return GVM_OK;
 }
 
-gvm_status gvm_buffer_grant(gvm_buffer *handle, gvm_device *peer_handle, gvm_access access)
+gvm_status gvmi_buffer_grant(gvm_buffer *handle, gvm_device *peer, gvm_access access)
+{
+    gvm_buffer *buffer;
+    gvmi_use use;
+    gvm_status status = gvmi_buffer_hold(handle, &buffer);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_use_begin_exclusive(buffer, 0, buffer->chunk_count, &use);
+    status = gvmi_grant_check(buffer->device, peer, access);
+    if (status == GVM_OK && access == GVM_ACCESS_READWRITE)
+        status = gvmi_buffer_writable_locked(buffer);
+    if (status == GVM_OK)
+        status = grant_locked(buffer, peer, access);
+    gvmi_use_end_locked(&use);
+    gvmi_unlock(&buffer->lock);
+    gvmi_buffer_drop(buffer);
+    return status;
+}
+
+gvm_status gvm_buffer_grant(gvm_buffer *buffer, gvm_device *peer_handle, gvm_access access)
 {
     GVMI_UNCANCELLED;
     gvm_device *peer;
-    gvm_buffer *buffer;
-    gvmi_use use;
     gvm_status status = gvmi_device_hold(peer_handle, &peer);
 
     if (status != GVM_OK)
         return status;
-    status = gvmi_buffer_hold(handle, &buffer);
-    if (status == GVM_OK) {
-        gvmi_use_begin_exclusive(buffer, 0, buffer->chunk_count, &use);
-        status = check_grant_locked(buffer, peer, access);
-        if (status == GVM_OK)
-            status = grant_locked(buffer, peer, access);
-        gvmi_use_end_locked(&use);
-        gvmi_unlock(&buffer->lock);
-        gvmi_buffer_drop(buffer);
-    }
+    status = gvmi_buffer_grant(buffer, peer, access);
     gvmi_device_release(peer);
     return status;
 }

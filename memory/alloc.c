@@ -6,6 +6,7 @@
 #include "base/registry.h"
 #include "base/size.h"
 #include "memory/buffer.h"
+#include "memory/idle.h"
 
 /* The largest chunk with which rounding up wastes at most a sixteenth: few handles, little waste.
  */
@@ -19,32 +20,76 @@ static uint64_t piece_chunk_bytes(uint64_t size_bytes)
     return chunk_bytes;
 }
 
-gvm_status gvm_alloc(gvm_device *device, void **out, size_t size_bytes)
+/* The largest smaller chunk with which the whole fits what is free now; 0: there is none. */
+static uint64_t smaller_chunk_bytes(const gvm_device *device, uint64_t size_bytes, uint64_t chunk_bytes)
+{
+    const uint64_t whole_bytes = gvmi_round_up(size_bytes, chunk_bytes);
+    const uint64_t free_bytes = gvmi_device_free_bytes(device);
+
+    while (chunk_bytes > GVM_CHUNK_BYTES_MIN && chunk_bytes > device->info.granularity_bytes) {
+        uint64_t bytes;
+
+        chunk_bytes /= 2;
+        bytes = gvmi_round_up(size_bytes, chunk_bytes);
+        if (bytes < whole_bytes && bytes <= free_bytes)
+            return chunk_bytes;
+    }
+    return 0;
+}
+
+static gvm_status make_piece(gvm_device *device, uint64_t size_bytes, uint64_t chunk_bytes,
+                             gvm_buffer **out)
+{
+    const gvmi_buffer_spec spec = {.reserve_bytes = size_bytes, .chunk_bytes = chunk_bytes};
+    gvm_buffer *buffer;
+    gvm_status status = gvmi_buffer_create(device, &spec, &buffer);
+
+    if (status != GVM_OK)
+        return status;
+    status = gvmi_buffer_commit(buffer, 0, size_bytes);
+    if (status == GVM_OK)
+        status = gvmi_registry_add(GVMI_KIND_PIECE, buffer->address, buffer);
+    if (status == GVM_OK)
+        *out = buffer;
+    else
+        gvm_buffer_destroy(buffer);
+    return status;
+}
+
+/* On a full device with smaller chunks, which round up less: others keep their idle memory if that is
+ * enough. */
+static gvm_status make_piece_that_fits(gvm_device *device, uint64_t size_bytes, gvm_buffer **out)
+{
+    uint64_t chunk_bytes = piece_chunk_bytes(size_bytes);
+    gvm_status status = make_piece(device, size_bytes, chunk_bytes, out);
+
+    while (status == GVM_E_NOSPACE &&
+           (chunk_bytes = smaller_chunk_bytes(device, size_bytes, chunk_bytes)) != 0)
+        status = make_piece(device, size_bytes, chunk_bytes, out);
+    return status;
+}
+
+gvm_status gvm_alloc(gvm_device *handle, void **out, size_t size_bytes)
 {
     GVMI_UNCANCELLED;
-    gvm_buffer_options options = {.struct_size = sizeof options};
+    gvm_device *device;
     gvm_buffer *buffer;
-    uint64_t address;
     gvm_status status;
 
     if (out == NULL || size_bytes == 0 || size_bytes > GVMI_SPAN_BYTES_MAX)
         return gvmi_fail(GVM_E_INVALID, "cannot allocate %zu bytes, or out is NULL", size_bytes);
-    options.chunk_bytes = piece_chunk_bytes(size_bytes);
-    status = gvm_buffer_create(device, size_bytes, &options, &buffer);
+    status = gvmi_device_hold(handle, &device);
     if (status != GVM_OK)
         return status;
-    status = gvm_buffer_commit(buffer, 0, size_bytes);
-    if (status != GVM_OK)
-        goto fail_destroy;
-    address = gvm_buffer_address(buffer);
-    status = gvmi_registry_add(GVMI_KIND_PIECE, address, buffer);
-    if (status != GVM_OK)
-        goto fail_destroy;
-    *out = (void *)(uintptr_t)address;
-    return GVM_OK;
-
-fail_destroy:
-    gvm_buffer_destroy(buffer);
+    for (uint32_t tries = 0;; tries++) {
+        status = make_piece_that_fits(device, size_bytes, &buffer);
+        if (status != GVM_E_NOSPACE ||
+            !gvmi_idle_retry(device, gvmi_round_up(size_bytes, GVM_CHUNK_BYTES_MIN), tries))
+            break;
+    }
+    gvmi_device_release(device);
+    if (status == GVM_OK)
+        *out = (void *)(uintptr_t)buffer->address;
     return status;
 }
 

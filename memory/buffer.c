@@ -11,6 +11,7 @@
 #include "base/registry.h"
 #include "base/size.h"
 #include "base/struct.h"
+#include "memory/idle.h"
 
 /* The chunk size that is left to us: about CHUNKS_WANTED make up the reservation, so that little is
  * wasted at the ends, but none is larger than the driver gains by: from there on a copy within the
@@ -274,7 +275,11 @@ gvm_status gvm_buffer_create(gvm_device *handle, uint64_t reserve_bytes,
     status = gvmi_device_hold(handle, &device);
     if (status != GVM_OK)
         return status;
-    status = gvmi_buffer_create(device, &spec, out);
+    for (uint32_t tries = 0;; tries++) {
+        status = gvmi_buffer_create(device, &spec, out);
+        if (status != GVM_E_NOSPACE || !gvmi_idle_retry(device, reserve_bytes, tries))
+            break;
+    }
     gvmi_device_release(device);
     return status;
 }

@@ -147,8 +147,10 @@ gvm_status gvmi_buffer_publish(gvm_buffer *buffer);
 void gvmi_buffer_free(gvm_buffer *buffer);
 
 /* Makes a buffer of its own identity, and makes it known: gvm_buffer_create() on a device that is
- * held, whether or not the program still has it open. */
+ * held, whether or not the program still has it open; and gvm_buffer_commit(). Both without asking for idle
+ * memory when the device is full: the outermost call does that (idle.h). */
 gvm_status gvmi_buffer_create(gvm_device *device, const gvmi_buffer_spec *spec, gvm_buffer **out);
+gvm_status gvmi_buffer_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes);
 
 /* Checks a handle from the program and counts the caller in; drop counts out. */
 gvm_status gvmi_buffer_hold(const gvm_buffer *handle, gvm_buffer **out);
@@ -162,6 +164,9 @@ void gvmi_use_begin_shared(gvmi_use *a, gvmi_use *b);
 /* Begins an exclusive use and leaves the buffer locked. Waits for all uses that overlap it and were
  * there before it. */
 void gvmi_use_begin_exclusive(gvm_buffer *buffer, uint64_t first, uint64_t end, gvmi_use *use);
+
+/* The same for a thread that waits for no other: false, and nothing was done, where it would have to. */
+bool gvmi_use_try_exclusive(gvm_buffer *buffer, uint64_t first, uint64_t end, gvmi_use *use);
 
 /* Ends a use; its buffer is not locked, or is. */
 void gvmi_use_end(gvmi_use *use);
@@ -191,9 +196,15 @@ gvm_status gvmi_buffer_vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_
 bool gvmi_buffer_try_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
                             gvm_status *status);
 
-/* gvm_buffer_decommit(), which keeps handles for reuse, or lets them go in another way. */
+/* gvm_buffer_decommit(), which keeps handles for reuse, or lets them go in another way. If it may not wait
+ * for other threads it answers GVM_E_TIMEOUT where it would have to. */
 gvm_status gvmi_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
-                                gvmi_release how);
+                                gvmi_release how, bool may_wait);
+
+/* Could a peer be granted that access to memory of the device? GVM_E_NOTSUP, GVM_E_INVALID. And gvm_buffer_grant() to
+ * a peer that is held, whether or not the program still has it open. */
+gvm_status gvmi_grant_check(const gvm_device *device, const gvm_device *peer, gvm_access access);
+gvm_status gvmi_buffer_grant(gvm_buffer *handle, gvm_device *peer, gvm_access access);
 
 /* Takes away the chunks of [first, end) that are FRESH, keeping the thread's error; or makes them
  * ordinary ones. */

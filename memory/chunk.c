@@ -2,8 +2,9 @@
  *
  * cuMemCreate is the slow call of virtual memory management, for host memory very slow
  * (hardware.md: 0.3 s a GiB), so handles that a buffer lets go of are kept for the next one, at
- * most GVMEM_CACHE bytes per tier. What the cache holds is lost to other processes, so it is given
- * back before anybody here is told that the device is full.
+ * most GVMEM_CACHE bytes per tier. What the cache holds is lost to other processes, so the library's thread
+ * gives the driver what nobody took for KEEP_NS, and all is given back before anybody here is told
+ * that the device is full. Handles of host memory stay: no other program lacks device memory for them.
  *
  * A buffer that can be exported shows other processes all that its chunks hold. So a handle is used
  * again by the owner whose bytes it holds (device.h), or where every byte of it is written before
@@ -13,8 +14,8 @@
  * process has seen never come here: it may write to them.
  *
  * Releasing takes the driver 0.3 ms a GiB and more. Where somebody waits for what comes after it,
- * handles beyond the limit are kept, too (GVMI_RELEASE_LATER), until a thread that nobody waits for
- * settles the cache.
+ * handles beyond the limit are kept, too (GVMI_RELEASE_LATER), until the library's thread gives them to
+ * the driver, after LATER_NS: who begins again at once finds them.
  *
  * I1  bytes[t] is the sum over the entries of tier t: at most limit_bytes, but for those to be
  *     released later.
@@ -26,19 +27,24 @@
 #include <stdlib.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/options.h"
 #include "base/size.h"
-#include "memory/device.h"
+#include "memory/idle.h"
 
 #define CACHE_ENTRIES_MAX 4096 /* 8 GiB of the smallest chunks */
+#define KEEP_NS (1000 * GVMI_NS_PER_MS)
+#define LATER_NS (2 * GVMI_NS_PER_MS)
 
 typedef struct free_chunk {
     CUmemGenericAllocationHandle handle;
     gvmi_chunk_spec spec;
+    int64_t since_ns; /* it is here */
 } free_chunk;
 
 struct gvmi_chunk_cache {
+    gvmi_idle idle; /* first */
     gvmi_mutex lock;
     uint64_t limit_bytes;
     uint64_t bytes[GVM_TIER_HOST + 1];
@@ -53,24 +59,6 @@ uint64_t gvmi_chunk_owner_new(void)
     static uint64_t last = GVMI_OWNER_ANY;
 
     return __atomic_add_fetch(&last, 1, __ATOMIC_RELAXED);
-}
-
-gvm_status gvmi_chunk_cache_create(gvmi_chunk_cache **out)
-{
-    uint64_t limit_bytes;
-    gvm_status status = gvmi_option_size(GVMI_OPTION_GVMEM_CACHE, &limit_bytes);
-    gvmi_chunk_cache *cache;
-
-    if (status != GVM_OK)
-        return status;
-    cache = calloc(1, sizeof *cache);
-    if (cache == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a chunk cache");
-    gvmi_mutex_init(&cache->lock, GVMI_RANK_DEVICE);
-    pthread_cond_init(&cache->left, NULL);
-    cache->limit_bytes = limit_bytes;
-    *out = cache;
-    return GVM_OK;
 }
 
 static free_chunk take_locked(gvmi_chunk_cache *cache, size_t index)
@@ -108,11 +96,12 @@ static bool cache_take(gvmi_chunk_cache *cache, const gvmi_chunk_spec *wanted,
 }
 
 /* later: beyond the limit as well. */
-static bool cache_put(gvmi_chunk_cache *cache, const free_chunk *chunk, bool later)
+static bool cache_put(gvmi_chunk_cache *cache, free_chunk *chunk, bool later)
 {
     const uint64_t bytes = chunk->spec.bytes;
     bool room;
 
+    chunk->since_ns = gvmi_now_ns();
     gvmi_lock(&cache->lock);
     room = cache->count < CACHE_ENTRIES_MAX &&
            (later || (bytes <= cache->limit_bytes &&
@@ -122,6 +111,8 @@ static bool cache_put(gvmi_chunk_cache *cache, const free_chunk *chunk, bool lat
         cache->bytes[chunk->spec.tier] += bytes;
     }
     gvmi_unlock(&cache->lock);
+    if (room && (later || chunk->spec.tier == GVM_TIER_DEVICE))
+        gvmi_idle_wake(&cache->idle, chunk->since_ns + (later ? LATER_NS : KEEP_NS));
     return room;
 }
 
@@ -154,20 +145,49 @@ void gvmi_chunk_cache_trim(gvmi_chunk_cache *cache, uint64_t keep_bytes)
     gvmi_unlock(&cache->lock);
 }
 
-bool gvmi_chunk_cache_settle(gvmi_chunk_cache *cache)
+/* Of a tier beyond its limit the largest entry, since small ones serve many; CACHE_ENTRIES_MAX: none. */
+static size_t find_beyond_locked(const gvmi_chunk_cache *cache)
 {
     size_t chosen = CACHE_ENTRIES_MAX;
 
-    gvmi_lock(&cache->lock);
-    for (size_t i = 0; i < cache->count; i++) /* the largest: small ones are what serves many */
+    for (size_t i = 0; i < cache->count; i++)
         if (cache->bytes[cache->entries[i].spec.tier] > cache->limit_bytes &&
             (chosen == CACHE_ENTRIES_MAX ||
              cache->entries[i].spec.bytes >= cache->entries[chosen].spec.bytes))
             chosen = i;
-    if (chosen < CACHE_ENTRIES_MAX)
+    return chosen;
+}
+
+/* Of device memory the entry that has been here longest, or CACHE_ENTRIES_MAX. */
+static size_t find_oldest_locked(const gvmi_chunk_cache *cache)
+{
+    size_t chosen = CACHE_ENTRIES_MAX;
+
+    for (size_t i = 0; i < cache->count; i++)
+        if (cache->entries[i].spec.tier == GVM_TIER_DEVICE &&
+            (chosen == CACHE_ENTRIES_MAX || cache->entries[i].since_ns < cache->entries[chosen].since_ns))
+            chosen = i;
+    return chosen;
+}
+
+/* One entry for the driver. */
+static int64_t decay(gvmi_idle *idle, int64_t now_ns)
+{
+    gvmi_chunk_cache *cache = (gvmi_chunk_cache *)idle;
+    int64_t next_ns = now_ns;
+    size_t chosen;
+
+    gvmi_lock(&cache->lock);
+    chosen = find_beyond_locked(cache);
+    if (chosen == CACHE_ENTRIES_MAX) {
+        chosen = find_oldest_locked(cache);
+        next_ns = chosen < CACHE_ENTRIES_MAX ? cache->entries[chosen].since_ns + KEEP_NS
+                                             : GVMI_NEVER_NS;
+    }
+    if (next_ns <= now_ns)
         let_go_locked(cache, chosen);
     gvmi_unlock(&cache->lock);
-    return chosen < CACHE_ENTRIES_MAX;
+    return next_ns;
 }
 
 uint64_t gvmi_chunk_cache_bytes(gvmi_chunk_cache *cache)
@@ -180,8 +200,29 @@ uint64_t gvmi_chunk_cache_bytes(gvmi_chunk_cache *cache)
     return bytes;
 }
 
+gvm_status gvmi_chunk_cache_create(gvm_device *device, gvmi_chunk_cache **out)
+{
+    static const gvmi_idle_calls calls = {.decay = decay}; /* reclaiming ends with the cache, anyway */
+    uint64_t limit_bytes;
+    gvm_status status = gvmi_option_size(GVMI_OPTION_GVMEM_CACHE, &limit_bytes);
+    gvmi_chunk_cache *cache;
+
+    if (status != GVM_OK)
+        return status;
+    cache = calloc(1, sizeof *cache);
+    if (cache == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a chunk cache");
+    gvmi_mutex_init(&cache->lock, GVMI_RANK_DEVICE);
+    pthread_cond_init(&cache->left, NULL);
+    cache->limit_bytes = limit_bytes;
+    gvmi_idle_join(device, &cache->idle, &calls);
+    *out = cache;
+    return GVM_OK;
+}
+
 void gvmi_chunk_cache_destroy(gvmi_chunk_cache *cache)
 {
+    gvmi_idle_leave(&cache->idle);
     gvmi_chunk_cache_trim(cache, 0);
     pthread_cond_destroy(&cache->left);
     gvmi_mutex_destroy(&cache->lock);
@@ -191,21 +232,17 @@ void gvmi_chunk_cache_destroy(gvmi_chunk_cache *cache)
 /* Says how much was wanted and how much there is. */
 static gvm_status fail_full(const gvm_device *device, gvm_tier tier, uint64_t bytes, CUresult result)
 {
-    size_t free_bytes = 0, total_bytes = 0;
     char wanted[32], left[32];
 
     gvmi_size_text(bytes, wanted);
     if (tier == GVM_TIER_HOST)
         return gvmi_driver_fail_as(GVM_E_NOMEM, result, "cuMemCreate",
                                    "no %s of pinned host memory left", wanted);
-    if (gvmi_device_enter(device) == GVM_OK) {
-        (void)gvmi_cu->cuMemGetInfo(&free_bytes, &total_bytes);
-        gvmi_device_leave();
-    }
     return gvmi_driver_fail(result, "cuMemCreate",
                             "device %d has no %s left for a chunk: %s are free; free memory there, "
                             "move buffers to the host tier, or use smaller chunks",
-                            device->info.ordinal, wanted, gvmi_size_text(free_bytes, left));
+                            device->info.ordinal, wanted,
+                            gvmi_size_text(gvmi_device_free_bytes(device), left));
 }
 
 gvm_status gvmi_chunk_create(gvm_device *device, const gvmi_chunk_spec *spec,
@@ -266,7 +303,7 @@ void gvmi_chunk_release(gvm_device *device, const gvmi_chunk_spec *spec, gvmi_re
                         CUmemGenericAllocationHandle handle)
 {
     const bool later = how == GVMI_RELEASE_LATER || how == GVMI_RELEASE_UNUSED;
-    free_chunk chunk = {handle, *spec};
+    free_chunk chunk = {.handle = handle, .spec = *spec};
 
     /* What is never exported may have had a chunk with others' bytes. */
     if (how == GVMI_RELEASE_UNUSED && spec->owner != GVMI_OWNER_ANY)

@@ -6,6 +6,7 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "memory/buffer.h"
+#include "memory/idle.h"
 
 /* CUDA_ERROR_OUT_OF_MEMORY from mapping is not the device's memory but a table in the driver
  * (memory-managers: about 520 000 mappings a process) or the kernel's vm.max_map_count. */
@@ -258,9 +259,8 @@ static gvm_status commit_locked(gvm_buffer *buffer, uint64_t offset_bytes, uint6
     return status;
 }
 
-gvm_status gvm_buffer_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes)
+gvm_status gvmi_buffer_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes)
 {
-    GVMI_UNCANCELLED;
     gvm_buffer *buffer;
     gvm_status status = gvmi_buffer_hold(handle, &buffer);
 
@@ -269,6 +269,24 @@ gvm_status gvm_buffer_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t
     gvmi_lock(&buffer->lock);
     status = commit_locked(buffer, offset_bytes, len_bytes);
     gvmi_unlock(&buffer->lock);
+    gvmi_buffer_drop(buffer);
+    return status;
+}
+
+gvm_status gvm_buffer_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes)
+{
+    GVMI_UNCANCELLED;
+    gvm_buffer *buffer;
+    gvm_status status = gvmi_buffer_hold(handle, &buffer);
+
+    if (status != GVM_OK)
+        return status;
+    for (uint32_t tries = 0;; tries++) {
+        status = gvmi_buffer_commit(buffer, offset_bytes, len_bytes);
+        if (status != GVM_E_NOSPACE ||
+            !gvmi_idle_retry(buffer->device, len_bytes + buffer->layout.chunk_bytes, tries))
+            break;
+    }
     gvmi_buffer_drop(buffer);
     return status;
 }
@@ -312,13 +330,17 @@ static gvm_status check_decommit_locked(const gvm_buffer *buffer)
     return status;
 }
 
-static gvm_status decommit(gvm_buffer *buffer, uint64_t first, uint64_t end, gvmi_release how)
+static gvm_status decommit(gvm_buffer *buffer, uint64_t first, uint64_t end, gvmi_release how,
+                           bool may_wait)
 {
     uint64_t bytes;
     gvmi_use use;
     gvm_status status;
 
-    gvmi_use_begin_exclusive(buffer, first, end, &use);
+    if (may_wait)
+        gvmi_use_begin_exclusive(buffer, first, end, &use);
+    else if (!gvmi_use_try_exclusive(buffer, first, end, &use))
+        return gvmi_fail(GVM_E_TIMEOUT, "another thread is using the buffer");
     bytes = buffer->device_bytes + buffer->host_bytes;
     status = check_decommit_locked(buffer);
     if (status == GVM_OK)
@@ -331,7 +353,7 @@ static gvm_status decommit(gvm_buffer *buffer, uint64_t first, uint64_t end, gvm
 }
 
 gvm_status gvmi_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
-                                gvmi_release how)
+                                gvmi_release how, bool may_wait)
 {
     gvm_buffer *buffer;
     uint64_t first, end;
@@ -342,7 +364,7 @@ gvm_status gvmi_buffer_decommit(gvm_buffer *handle, uint64_t offset_bytes, uint6
     status = gvmi_buffer_chunk_range(buffer, offset_bytes, len_bytes, &first, &end);
     if (status == GVM_OK) {
         whole_chunks(buffer, offset_bytes, len_bytes, &first, &end);
-        status = decommit(buffer, first, end, how);
+        status = decommit(buffer, first, end, how, may_wait);
     }
     gvmi_buffer_drop(buffer);
     return status;
@@ -352,5 +374,5 @@ gvm_status gvm_buffer_decommit(gvm_buffer *buffer, uint64_t offset_bytes, uint64
 {
     GVMI_UNCANCELLED;
 
-    return gvmi_buffer_decommit(buffer, offset_bytes, len_bytes, GVMI_RELEASE_KEEP);
+    return gvmi_buffer_decommit(buffer, offset_bytes, len_bytes, GVMI_RELEASE_KEEP, true);
 }

@@ -241,7 +241,7 @@ static gvm_status device_create(int32_t ordinal, gvm_device **out)
     status = read_info(device);
     if (status != GVM_OK)
         goto fail_free;
-    status = gvmi_chunk_cache_create(&device->cache);
+    status = gvmi_chunk_cache_create(device, &device->cache);
     if (status != GVM_OK)
         goto fail_free;
     status = start_context(device);
@@ -436,6 +436,18 @@ void gvmi_device_leave(void)
 
     gvmi_capture_restore();
     gvmi_cu->cuCtxPopCurrent(&context);
+}
+
+uint64_t gvmi_device_free_bytes(const gvm_device *device)
+{
+    size_t free_bytes = 0, total_bytes = 0;
+
+    if (gvmi_device_enter(device) != GVM_OK)
+        return 0;
+    if (gvmi_cu->cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS)
+        free_bytes = 0;
+    gvmi_device_leave();
+    return free_bytes;
 }
 
 CUresult gvmi_device_alloc(const gvm_device *device, CUdeviceptr *out, size_t bytes)

@@ -66,6 +66,9 @@ void gvmi_device_leave(void);
  * context is gone, and they went with it. */
 bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered);
 
+/* What the driver has free at this moment; 0: it is not known. */
+uint64_t gvmi_device_free_bytes(const gvm_device *device);
+
 /* cuMemAlloc; the device's free chunks go back to the driver before it answers
  * CUDA_ERROR_OUT_OF_MEMORY. The context is current. */
 CUresult gvmi_device_alloc(const gvm_device *device, CUdeviceptr *out, size_t bytes);
@@ -100,7 +103,7 @@ gvm_status gvmi_chunk_create(gvm_device *device, const gvmi_chunk_spec *spec,
 typedef enum gvmi_release {
     GVMI_RELEASE_NOW, /* the driver has it at once: it was exported or imported, others may see it */
     GVMI_RELEASE_KEEP,   /* kept for reuse if the cache has room, else the same */
-    GVMI_RELEASE_LATER,  /* kept, beyond the limit, too: who says so has the cache settled soon */
+    GVMI_RELEASE_LATER,  /* kept for a moment, beyond the limit, too */
     GVMI_RELEASE_UNUSED, /* as LATER, of chunks that nothing was written to since they were new */
 } gvmi_release;
 
@@ -108,18 +111,16 @@ typedef enum gvmi_release {
 void gvmi_chunk_release(gvm_device *device, const gvmi_chunk_spec *spec, gvmi_release how,
                         CUmemGenericAllocationHandle handle);
 
-/* An owner has ended: nobody can be given its free chunks of the device any more, so the driver gets
- * them. Those of host memory are kept for moves. */
+/* An owner has ended, or wants to have nothing back: the driver gets its free chunks of the device, which nobody else
+ * can be given. Those of host memory are kept for moves. */
 void gvmi_chunk_owner_end(gvm_device *device, uint64_t owner);
 
-gvm_status gvmi_chunk_cache_create(gvmi_chunk_cache **out);
+/* The cache of a device; it is a holder of idle memory (idle.h). */
+gvm_status gvmi_chunk_cache_create(gvm_device *device, gvmi_chunk_cache **out);
 
 /* Gives handles to the driver until the cache keeps no more than that, and waits for those that
  * another thread is giving it. */
 void gvmi_chunk_cache_trim(gvmi_chunk_cache *cache, uint64_t keep_bytes);
-
-/* Gives the driver one handle beyond the cache's limit; false: there was none. */
-bool gvmi_chunk_cache_settle(gvmi_chunk_cache *cache);
 
 /* Bytes of free handles, those on their way to the driver included. */
 uint64_t gvmi_chunk_cache_bytes(gvmi_chunk_cache *cache);

@@ -17,6 +17,7 @@
 #include "base/cancel.h"
 #include "base/error.h"
 #include "memory/buffer.h"
+#include "memory/idle.h"
 
 #define WINDOW_BYTES (64ull << 20) /* copied between two waits: 1.2 ms of a PCIe 5 link */
 #define WINDOW_CHUNKS (WINDOW_BYTES / GVM_CHUNK_BYTES_MIN)
@@ -275,8 +276,13 @@ gvm_status gvm_buffer_move(gvm_buffer *handle, uint64_t offset_bytes, uint64_t l
     status = gvmi_buffer_chunk_range(buffer, offset_bytes, len_bytes, &first, &end);
     if (status == GVM_OK)
         status = check_move(buffer, tier);
-    if (status == GVM_OK)
+    for (uint32_t tries = 0; status == GVM_OK; tries++) {
         status = move(buffer, first, end, tier);
+        if (status != GVM_E_NOSPACE ||
+            !gvmi_idle_retry(buffer->device, gvmi_chunks_bytes(buffer, first, end), tries))
+            break;
+        status = GVM_OK;
+    }
     gvmi_buffer_drop(buffer);
     return status;
 }

@@ -57,6 +57,19 @@ void gvmi_use_begin_exclusive(gvm_buffer *buffer, uint64_t first, uint64_t end, 
         wait_locked(buffer);
 }
 
+bool gvmi_use_try_exclusive(gvm_buffer *buffer, uint64_t first, uint64_t end, gvmi_use *use)
+{
+    *use = (gvmi_use){.buffer = buffer, .first = first, .end = end, .exclusive = true};
+    if (!gvmi_try_lock(&buffer->lock))
+        return false;
+    if (is_blocked_locked(use)) {
+        gvmi_unlock(&buffer->lock);
+        return false;
+    }
+    TAILQ_INSERT_TAIL(&buffer->uses, use, entry);
+    return true;
+}
+
 void gvmi_use_end_locked(gvmi_use *use)
 {
     GVM_ASSERT(gvmi_lock_held(GVMI_RANK_BUFFER));

@@ -17,6 +17,7 @@
 #include "base/registry.h"
 #include "base/size.h"
 #include "memory/buffer.h"
+#include "memory/idle.h"
 
 struct gvm_vector {
     gvmi_mutex lock;
@@ -126,37 +127,62 @@ static gvm_status reserve_locked(gvm_vector *vector, uint64_t capacity)
         return GVM_OK;
     from = gvmi_round_down(vector->capacity * vector->elem_bytes, vector->chunk_bytes);
     to = gvmi_round_up(capacity * vector->elem_bytes, vector->chunk_bytes);
-    status = gvm_buffer_commit(vector->buffer, from, to - from);
+    status = gvmi_buffer_commit(vector->buffer, from, to - from);
     if (status != GVM_OK)
         return status;
     set_capacity_locked(vector, to);
     return GVM_OK;
 }
 
-gvm_status gvm_vector_append(gvm_vector *handle, const void *elems, uint64_t count)
+/* What makes a vector larger. */
+typedef gvm_status grow_step(gvm_vector *vector, const void *elems, uint64_t count);
+
+/* Takes the step, again where memory of the process can be had back meanwhile, without the lock. */
+static gvm_status grow(gvm_vector *handle, grow_step *step, const void *elems, uint64_t count)
 {
-    GVMI_UNCANCELLED;
     gvm_vector *vector;
+    gvm_status status = hold(handle, &vector);
+    bool again = status == GVM_OK;
+
+    for (uint32_t tries = 0; again; tries++) {
+        status = step(vector, elems, count);
+        again = status == GVM_E_NOSPACE;
+        if (again) {
+            gvmi_unlock(&vector->lock);
+            again = gvmi_idle_retry(vector->buffer->device,
+                                    count * vector->elem_bytes + vector->chunk_bytes, tries);
+            gvmi_lock(&vector->lock);
+        }
+    }
+    if (vector != NULL)
+        drop(vector);
+    return status;
+}
+
+static gvm_status append_locked(gvm_vector *vector, const void *elems, uint64_t count)
+{
     gvm_status status;
 
-    if (elems == NULL && count > 0)
-        return gvmi_fail(GVM_E_INVALID, "elems is NULL");
-    status = hold(handle, &vector);
-    if (status != GVM_OK)
-        return status;
     if (count > vector->max_count - vector->count)
-        status = gvmi_fail(GVM_E_LIMIT,
-                           "%llu more elements would pass the %llu the vector was created for",
-                           (unsigned long long)count, (unsigned long long)vector->max_count);
-    else
-        status = reserve_locked(vector, vector->count + count);
+        return gvmi_fail(GVM_E_LIMIT,
+                         "%llu more elements would pass the %llu the vector was created for",
+                         (unsigned long long)count, (unsigned long long)vector->max_count);
+    status = reserve_locked(vector, vector->count + count);
     if (status == GVM_OK)
         status = gvm_buffer_copy_in(vector->buffer, vector->count * vector->elem_bytes, elems,
                                     count * vector->elem_bytes);
     if (status == GVM_OK)
         set_count_locked(vector, vector->count + count);
-    drop(vector);
     return status;
+}
+
+gvm_status gvm_vector_append(gvm_vector *vector, const void *elems, uint64_t count)
+{
+    GVMI_UNCANCELLED;
+
+    if (elems == NULL && count > 0)
+        return gvmi_fail(GVM_E_INVALID, "elems is NULL");
+    return grow(vector, append_locked, elems, count);
 }
 
 /* Also on a sealed vector a length that needs no new memory would be a lie to those who read it. */
@@ -170,36 +196,35 @@ static gvm_status check_unsealed(gvm_vector *vector)
     return status;
 }
 
-gvm_status gvm_vector_resize(gvm_vector *handle, uint64_t count)
+static gvm_status reserve_unsealed_locked(gvm_vector *vector, const void *none, uint64_t capacity)
 {
-    GVMI_UNCANCELLED;
-    gvm_vector *vector;
-    gvm_status status = hold(handle, &vector);
+    const gvm_status status = check_unsealed(vector);
 
-    if (status != GVM_OK)
-        return status;
-    status = check_unsealed(vector);
-    if (status == GVM_OK)
-        status = reserve_locked(vector, count);
+    (void)none;
+    return status == GVM_OK ? reserve_locked(vector, capacity) : status;
+}
+
+static gvm_status resize_locked(gvm_vector *vector, const void *none, uint64_t count)
+{
+    const gvm_status status = reserve_unsealed_locked(vector, none, count);
+
     if (status == GVM_OK)
         set_count_locked(vector, count);
-    drop(vector);
     return status;
 }
 
-gvm_status gvm_vector_reserve(gvm_vector *handle, uint64_t capacity)
+gvm_status gvm_vector_resize(gvm_vector *vector, uint64_t count)
 {
     GVMI_UNCANCELLED;
-    gvm_vector *vector;
-    gvm_status status = hold(handle, &vector);
 
-    if (status != GVM_OK)
-        return status;
-    status = check_unsealed(vector);
-    if (status == GVM_OK)
-        status = reserve_locked(vector, capacity);
-    drop(vector);
-    return status;
+    return grow(vector, resize_locked, NULL, count);
+}
+
+gvm_status gvm_vector_reserve(gvm_vector *vector, uint64_t capacity)
+{
+    GVMI_UNCANCELLED;
+
+    return grow(vector, reserve_unsealed_locked, NULL, capacity);
 }
 
 gvm_status gvm_vector_shrink(gvm_vector *handle)

@@ -39,6 +39,18 @@ WALL_CLOCK_MAY = {
     "examples/hashjoin/report.c", "tools/bench.c", "tools/top.c",  # print the date
     "tests/unit/test_appender_clock.c",  # sets the wall clock
 }
+# What the library defines for users: a name, and all between its braces.
+DEFINITION = re.compile(r"^\w[\w *]*?\b(gvm_\w+)\([^;{}]*\)\n\{\n(.*?)^\}", re.M | re.S)
+UNCANCELLED = "GVMI_UNCANCELLED"  # base/cancel.h
+# Public functions without it: they come to no cancellation point, or what they call begins with it.
+UNCANCELLED_WITHOUT = set(
+    "gvm_appender_buffer gvm_buffer_address gvm_checksum_host gvm_error_last gvm_heap_alloc gvm_heap_alloc_async "
+    "gvm_heap_alloc_tagged gvm_heap_free gvm_heap_free_after gvm_heap_free_async gvm_heap_locate gvm_heap_size "
+    "gvm_keeper_snapshot_destroy gvm_object_acquire gvm_object_release gvm_server_path gvm_setting_get gvm_status_name "
+    "gvm_status_sqlstate gvm_status_text gvm_vector_address gvm_vector_buffer gvm_vector_capacity gvm_vector_count "
+    "gvm_version".split()
+)
+LIBRARY = ("base", "driver", "memory", "heap", "kernels", "appender", "sharing", "keeper", "table")
 UNFINISHED = re.compile(r"\b(?:" + "|".join(["TO" + "DO", "FIX" + "ME", "HA" + "CK"]) + r")\b")
 
 findings = 0
@@ -102,6 +114,22 @@ def check_c(path, lines, options):
                     complain(path, number, f"{name} is not in the table of settings", "add a row to GVMI_OPTIONS in base/options.h")
 
 
+def public_functions():
+    return {f.name for path in Path("include/gvmem").rglob("*.h") for f in headers.parse(path).functions}
+
+
+def check_cancellation(path, text, public):
+    """No call of the library is a cancellation point."""
+    for match in DEFINITION.finditer(text):
+        name, line = match[1], text.count("\n", 0, match.start()) + 1
+        if name not in public:
+            continue
+        if UNCANCELLED not in match[2] and name not in UNCANCELLED_WITHOUT:
+            complain(path, line, f"{name} does not begin with {UNCANCELLED}", "a cancellation in it leaves locks taken: see base/cancel.h")
+        elif UNCANCELLED in match[2] and name in UNCANCELLED_WITHOUT:
+            complain(path, line, f"{name} begins with {UNCANCELLED}", "take it out of UNCANCELLED_WITHOUT in scripts/lint.py")
+
+
 def check_text(path, lines):
     if len(lines) > LINES_MAX and not path.startswith(NO_LINE_LIMIT):
         complain(path, LINES_MAX + 1, f"{len(lines)} lines", f"split the file: {LINES_MAX} lines are the limit")
@@ -153,6 +181,9 @@ def main():
     codes = {row[0]: row[-1] for row in headers.table("include/gvmem/status.h", "GVM_STATUS_TABLE")}
     if not options or not codes:
         sys.exit("lint: cannot read GVMI_OPTIONS in base/options.h or GVM_STATUS_TABLE in include/gvmem/status.h")
+    public = public_functions()
+    for name in sorted(UNCANCELLED_WITHOUT - public):
+        complain("scripts/lint.py", 1, f"there is no {name}", "take it out of UNCANCELLED_WITHOUT")
     for path in sys.argv[1:]:
         try:
             lines = Path(path).read_text().removesuffix("\n").split("\n")
@@ -161,6 +192,8 @@ def main():
         check_text(path, lines)
         if path.endswith((".c", ".h", ".cu")):
             check_c(path, lines, options)
+            if path.startswith(LIBRARY):
+                check_cancellation(path, "\n".join(lines), public)
         if path.startswith("include/") and path.endswith(".h"):
             check_header(path, codes)
     check_manual(options, codes)

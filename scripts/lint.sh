@@ -18,6 +18,9 @@ fail() {
 # shellcheck disable=SC2046 # names without spaces
 scripts/lint.py $(scripts/sources.sh) || failed=1
 
+# Every public option has a test that sees its effect.
+scripts/options.py . || failed=1
+
 # 2. Each public header compiles alone, as C11 and as C++17.
 for header in $(scripts/public-headers.sh); do
     name=${header#include/}

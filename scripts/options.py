@@ -12,13 +12,13 @@ import sys
 STRUCT = re.compile(r"typedef struct (gvm_\w+_options|gvm_quota) \{(.*?)\n\}", re.S)
 MEMBER = re.compile(r"(?:\(\*(\w+)\)\([^;]*\)|(\w+)(?:\[\w*\])?)\s*;")
 FLAG = re.compile(r"^\s+(GVM_\w+) = 1u? << \d+", re.M)
-OPTION = re.compile(r"""\{"([a-z-]+)", *(?:no|required|optional)_argument, *NULL, *(?:'(\w)'|\w+)\}""")
+OPTION = re.compile(r"""\{"([a-z-]+)", *(?:(?:no|required|optional)_argument|[012]), *NULL, *(?:'(\w)'|\w+)\}""")
 USAGE = re.compile(r"^ +(?:-(\w), |    )--([a-z-]+)", re.M)
 STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 MANUAL = re.compile(r"^\.It (?:Fl (\w) .*)?Fl -([a-z-]+)", re.M)
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 IGNORED = {"struct_size", "reserved"}
-TABLES_MIN, ITEMS_MIN = 6, 100  # fewer are found only if the patterns above no longer fit
+TABLES_MIN, ITEMS_MIN = 7, 100  # fewer are found only if the patterns above no longer fit
 
 # Where the options of a source file are described: the page, and how the headings of the parts begin.
 # "": all of it. A part says nothing of --help; the page does once, for all.
@@ -88,13 +88,17 @@ def differences(source, table, other, place):
 def check_programs(root, wrong):
     """The items of all programs; what is wrong with their descriptions goes to the list."""
     found, tables = set(), 0
-    for source in sorted((root / "tools").glob("*.c")):
+    sources = sorted((root / "tools").glob("*.c")) + sorted((root / "examples").rglob("*.c"))
+    for source in sources:
         table = program_options(source)
         if not table:
             continue
         tables += 1
-        found.update(f"{source.name}:--{name}" for name in table)
+        name_of = source.name if source.name in PAGES else f"{source.parent.name}/{source.name}"
+        found.update(f"{name_of}:--{name}" for name in table)
         wrong.extend(differences(source, table, usage_options(source), "its usage text"))
+        if source.is_relative_to(root / "examples"):
+            continue  # no manual page
         if source.name in PAGES:
             wrong.extend(differences(source, table, manual_options(root, source), f"docs/man/{PAGES[source.name][0]}"))
         else:
@@ -102,6 +106,27 @@ def check_programs(root, wrong):
     if tables < TABLES_MIN:
         wrong.append(f"{root}/tools:1: only {tables} option tables were found; mend scripts/options.py")
     return found
+
+
+def is_named(folder, name):
+    """A meson.build there, or a script that it runs, has the name."""
+    build = (folder / "meson.build").read_text()
+    if re.search(rf"'{re.escape(name)}'", build):
+        return True
+    return any(f"/{name}\"" in path.read_text() for path in folder.glob("*.sh") if f"'{path.name}'" in build)
+
+
+def has_test(root, file, test):
+    """Does the file have a test of that name which is run?"""
+    path = root / file
+    text = path.read_text() if path.is_file() else ""
+    name = re.escape(test)
+    if path.suffix == ".c":
+        return re.search(rf"\b(?:cmocka_unit_test|TEST)\({name}\)", text) is not None
+    if path.suffix == ".py":
+        head = "" if test == "main" else "@case\n"
+        return f"{head}def {test}(" in text and is_named(path.parent, path.name)
+    return re.search(rf"^ *{name}", text, re.M) is not None and test.endswith(")") and is_named(path.parent, test[:-1])
 
 
 def check_tests(root, needed, wrong):
@@ -122,7 +147,7 @@ def check_tests(root, needed, wrong):
         covered.add(item)
         if item not in needed:
             wrong.append(f"{where}: there is no {item}; remove the line")
-        if not (root / file).is_file() or test not in (root / file).read_text():
+        if not has_test(root, file, test):
             wrong.append(f"{where}: {file} has no {test}; name the test that sees the effect of {item}")
     for item in sorted(needed - covered):
         wrong.append(f"{path}:1: {item} is missing; write a test that sees its effect, and name it here")

@@ -15,6 +15,7 @@
 #include "base/registry.h"
 #include "base/size.h"
 #include "memory/buffer.h"
+#include "memory/idle.h"
 
 struct gvm_legacy {
     gvm_device *device; /* referenced */
@@ -187,7 +188,12 @@ gvm_status gvm_legacy_export(gvm_buffer *handle, uint64_t offset_bytes, uint64_t
     legacy->device = buffer->device;
     legacy->len_bytes = len_bytes;
     gvmi_device_retain(legacy->device);
-    status = export_copy(buffer, offset_bytes, legacy);
+    for (uint32_t tries = 0;; tries++) {
+        status = export_copy(buffer, offset_bytes, legacy);
+        if (status != GVM_E_NOSPACE ||
+            !gvmi_idle_retry(legacy->device, whole_blocks(legacy->len_bytes), tries))
+            break;
+    }
     if (status != GVM_OK) {
         legacy->address = 0;
         goto fail_free;

@@ -188,9 +188,7 @@ static void replay_all(replay *r)
     static const struct {
         const char *name;
         uint64_t reserve_bytes; /* as gvm_heap_options */
-    } heaps[] = {{"gvm_heap, reserve a sixteenth", 0},
-                 {"gvm_heap, no reserve", 1},
-                 {"gvm_heap, all in reserve", UINT64_MAX}};
+    } heaps[] = {{"gvm_heap", 0}, {"gvm_heap, no reserve", 1}, {"gvm_heap, all in reserve", UINT64_MAX}};
     bench_subject driver = {.name = "cuMemAllocAsync", .ordered = true};
     const bench_foreign_pool *others;
     const size_t other_count = bench_load_pools(r->b, &others);

@@ -55,6 +55,7 @@ static const char usage[] =
     "  -p, --print          the result's rows, sorted\n"
     "  -j, --json[=FILE]    figures as JSON; on standard output, the rest then goes to standard error\n"
     "  -d, --device N       the device (0)\n"
+    "      --sweep          measures many results, as above; no FILE, and no rows are printed\n"
     "  -h, --help           this text\n";
 
 typedef struct options {

@@ -150,6 +150,25 @@ def a_range_lets_few_pass():
 
 
 @case
+def a_guess_is_the_estimates():
+    estimates = [join("--rows", "4K", "--fraction", "0.5", "--guess", guess)[0]["estimate_rows"] for guess in ("0.5", "0.05")]
+    expect_more(estimates[0], 9 * estimates[1], "the estimate of a guess ten times as large")
+
+
+@case
+def another_seed_draws_other_rows():
+    results = [run("--rows", "200", "--seed", seed, "--print").stdout for seed in ("1", "1", "2")]
+    expect(results[0] == results[1], True, "the same rows of one seed")
+    expect(results[0] == results[2], False, "the same rows of two seeds")
+
+
+@case
+def a_device_that_is_not_there_is_refused():
+    if "no device 999" not in run("--rows", "10", "--device", "999", status=1).stderr:
+        raise Failed("device 999")
+
+
+@case
 def texts_are_empty():
     one, _ = join("--rows", "5K", "--text", "0-0")
     expect(one["result_bytes"], one["result_rows"] * 24, "bytes")

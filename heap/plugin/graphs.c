@@ -57,7 +57,7 @@ static void find_pool_locked(capture *c)
 static capture *make_capture_locked(gvm_device *device, int ordinal, uint64_t id)
 {
     /* What a graph uses must stay where it is, so nothing that is free goes back to the driver. */
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = UINT64_MAX};
+    const gvm_heap_options options = {.struct_size = sizeof options, .flags = GVM_HEAP_KEEP};
     capture *c = calloc(1, sizeof *c);
 
     if (c == NULL)
@@ -66,6 +66,7 @@ static capture *make_capture_locked(gvm_device *device, int ordinal, uint64_t id
         free(c);
         return NULL;
     }
+    gvmi_plugin_grant(c->heap, ordinal);
     c->ordinal = ordinal;
     c->id = id;
     find_pool_locked(c);

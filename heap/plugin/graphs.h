@@ -26,6 +26,9 @@ typedef struct gvmi_plugin_use {
     gvm_stream streams[];
 } gvmi_plugin_use;
 
+/* plugin.c: grants a heap of a device to the others that have one. */
+void gvmi_plugin_grant(gvm_heap *heap, int ordinal);
+
 /* The heap of a capture, made if there is none; NULL, with the thread's error, if there can be none. */
 gvm_heap *gvmi_plugin_capture_heap(gvm_device *device, int ordinal, uint64_t capture_id);
 

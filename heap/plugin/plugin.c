@@ -156,23 +156,43 @@ static void record(char kind, const void *ptr, uint64_t bytes, gvm_stream stream
 
 /* ---- heaps */
 
+/* Frameworks let devices reach each other's memory without telling the allocator: so heaps of devices that can do. */
+static void grant_to(gvm_heap *heap, gvm_device *peer)
+{
+    const gvm_status status = gvm_heap_grant(heap, peer, GVM_ACCESS_READWRITE);
+
+    if (status != GVM_OK && status != GVM_E_NOTSUP)
+        complain("another device does not reach a heap");
+}
+
+void gvmi_plugin_grant(gvm_heap *heap, int ordinal)
+{
+    for (int i = 0; i < DEVICES_MAX; i++)
+        if (i != ordinal && atomic_load_explicit(&heaps[i], memory_order_acquire) != NULL)
+            grant_to(heap, devices[i]);
+}
+
 static gvm_heap *make_heap_locked(int ordinal)
 {
     gvm_heap_options options = {.struct_size = sizeof options};
     gvm_device *device;
     gvm_heap *heap = NULL;
 
-    if (!read_size("GVMEM_HEAP_RESERVE", UINT64_MAX, &options.reserve_bytes) ||
+    if (!read_size("GVMEM_HEAP_RESERVE", 0, &options.reserve_bytes) ||
         !read_size("GVMEM_HEAP_LIMIT", 0, &options.limit_bytes))
         return NULL;
-    if (options.reserve_bytes == 0) /* to gvm_heap_create() that means the default */
-        options.reserve_bytes = 1;
+    if (options.reserve_bytes == 0 && setting("GVMEM_HEAP_RESERVE")[0] != '\0')
+        options.reserve_bytes = 1; /* none: 0 is gvm_heap_create()'s default */
     if (gvm_device_open(ordinal, &device) != GVM_OK) {
         complain("no heap");
         return NULL;
     }
     if (gvm_heap_create(device, &options, &heap) == GVM_OK) {
         devices[ordinal] = device;
+        gvmi_plugin_grant(heap, ordinal);
+        for (int i = 0; i < DEVICES_MAX; i++)
+            if (atomic_load(&heaps[i]) != NULL)
+                grant_to(atomic_load(&heaps[i]), device);
         return heap;
     }
     complain("no heap");

@@ -17,8 +17,9 @@
  * buffer that was taken has such chunks; it is moved, copied, decommitted and shared as any other, but older
  * libraries, which know one size of chunks a buffer, refuse its share (GVM_E_VERSION).
  *
- * Budget: when as much is committed as the appender may use, or the device has no more, reserving
- * fails in every thread from one point on. What was reserved before it is whole: result.rows and
+ * Budget: when as much is committed as the appender may use, or the device has no more (nor this process any
+ * idle memory that can be had without waiting for a kernel), reserving fails in every thread from one
+ * point on. What was reserved before it is whole: result.rows and
  * result.bytes end there, result.complete is 0. A kernel that keeps its position where its reserve
  * failed is launched again after take() or reset() and goes on.
  *
@@ -30,6 +31,8 @@
  * finish. Between begin and finish the buffer is the kernels': what gvm_appender_buffer() gives must
  * then not be sealed, moved or decommitted. It may be copied: no kernel that waits for memory, of this or
  * another appender, waits for a copy.
+ * While it has not begun, what is committed and not written is given back when the device is full, to
+ * whatever of gvmem in this process needs it; the next begin commits anew.
  * Ownership: the caller owns an appender and ends it with gvm_appender_destroy(), and owns the
  * buffers it takes. The device stays open for both.
  * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the appender is unknown
@@ -192,7 +195,7 @@ GVM_API gvm_status gvm_appender_finish(gvm_appender *appender, gvm_stream stream
  * GVM_E_ADDRESS, GVM_E_SYSTEM  as for gvm_buffer_create(); nothing has changed */
 GVM_API gvm_status gvm_appender_take(gvm_appender *appender, gvm_buffer **out);
 
-/* Forgets what was written and keeps the memory, for the next begin.
+/* Forgets what was written and keeps the memory, for the next begin, as long as the device is not full.
  *
  * GVM_E_INVALID  it has begun */
 GVM_API gvm_status gvm_appender_reset(gvm_appender *appender);
@@ -212,7 +215,7 @@ GVM_API gvm_buffer *gvm_appender_buffer(gvm_appender *appender);
 GVM_API gvm_status gvm_appender_get_info(gvm_appender *appender, gvm_appender_info *info);
 
 /* Gives back memory and addresses. Does not wait for kernels: end those that append first. NULL and
- * unknown pointers are ignored. The library's thread ends with the last device that had appenders. */
+ * unknown pointers are ignored. The library's thread ends with the last device. */
 GVM_API void gvm_appender_destroy(gvm_appender *appender);
 
 #ifdef __cplusplus

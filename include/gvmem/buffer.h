@@ -109,14 +109,15 @@ GVM_API gvm_status gvm_buffer_create(gvm_device *device, uint64_t reserve_bytes,
  * not defined. All or nothing: on failure the buffer is as it was.
  *
  * GVM_E_INVALID   the range is empty or leaves the reservation
- * GVM_E_NOSPACE   the device has too little free memory; the error text tells how much was wanted
- *                 and how much is free
+ * GVM_E_NOSPACE   the device has too little free memory, though what this process keeps idle there (free
+ *                 chunks, heaps, what appenders have ahead) was given back; the error text tells how
+ *                 much was wanted and how much is free
  * GVM_E_LIMIT     the process has too many mappings or descriptors: use larger chunks
  * GVM_E_SEALED    the buffer is sealed
  * GVM_E_IMPORTED  the buffer was imported
  *
- * Blocks on the driver only (about 40 us a chunk on an H100); never waits for the GPU to be
- * idle. */
+ * Blocks on the driver only (about 40 us a chunk on an H100); never waits for the GPU to be idle. Only where
+ * the device is full may it wait for streams in whose order memory was freed. */
 GVM_API gvm_status gvm_buffer_commit(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes);
 
 /* Takes memory from behind the chunks that lie wholly inside the range; absent ones are passed

@@ -1,8 +1,9 @@
 /* gvmem/heap.h - malloc for device memory: many blocks of every size out of few driver calls.
  *
  * A heap reserves addresses a gigabyte at a time, cuts blocks out of them, and puts memory only under
- * what was asked for. Freed memory is used again, and given back to the driver when there is more
- * of it than the heap's reserve. Blocks begin at multiples of 16 KiB; that is also the least that a
+ * what was asked for. Freed memory is used again, and given back to the driver when it was not needed for a while, or
+ * when there is more of it than the reserve that the program has set. When the device is full, every allocation of the
+ * process has first what its heaps keep free. Blocks begin at multiples of 16 KiB; that is also the least that a
  * block takes. Programs with many smaller pieces cut up a block themselves.
  *
  *     gvm_heap_create(device, NULL, &heap);
@@ -17,8 +18,7 @@
  * was used here is destroyed, gvm_heap_stream_end() must be called. Of a heap
  * that other work uses no block may be allocated or freed for a stream that is captured into a graph
  * (gvm_device_get_capture()): the graph uses its blocks at each launch. A capture has a heap of its own
- * that keeps all its memory (reserve_bytes UINT64_MAX) and is destroyed after the graph, as in
- * libgvmem-heap-plugin.
+ * that keeps all its memory (GVM_HEAP_KEEP) and is destroyed after the graph, as in libgvmem-heap-plugin.
  *
  * Kinds: memory of the device; pinned memory of the host, which the device reaches at the same
  * address; and managed memory, whose pages the driver moves to whoever touches them. The managed
@@ -27,14 +27,20 @@
  *
  * Threads: any thread may call. Requests up to 1 MiB are mostly served by a shelf that belongs to
  * the thread: without a lock, a system call, or a cache line that others write. A thread that ends
- * gives its shelf back. Larger ones and the rest go through one lock for each heap, held across the
- * driver's calls. A child made by fork() cannot use its parent's heaps.
+ * gives its shelf back. Larger ones and the rest go through one lock for each heap, which is held while memory is
+ * committed, and never while it is given back, or while a stream or a kernel is waited for. A child made by fork()
+ * cannot use its parent's heaps.
  * Ownership: the caller owns a heap and ends it with gvm_heap_destroy(), and a block until it is
  * freed. A heap keeps its device alive.
  * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the heap is unknown,
  * destroyed or the parent process's, or the pointer is not the start of a live block of it: a second
  * free is told so, too), GVM_E_NOMEM (host memory), GVM_E_LOST (the context is broken), GVM_E_DRIVER
  * (the driver refused for a reason without a code of its own).
+ *
+ * Giving pinned or managed memory back to the system waits for all kernels that run (cuMemHostUnregister, cuMemFree;
+ * cuMemFree also on devices without virtual memory management). So heaps of these kinds do it only in
+ * gvm_heap_trim(), in a request that finds memory short, and at their end; until then they keep what they have,
+ * whatever reserve_bytes says. No call that frees waits for a kernel.
  *
  * Semantics: malloc(3), and for streams CUDA Driver API, "Stream Ordered Memory Allocator".
  */
@@ -61,6 +67,9 @@ typedef enum gvm_heap_kind {
 enum {
     /* Blocks are never to be exported: saves the driver the bookkeeping; see GVM_BUFFER_UNSHARED. */
     GVM_HEAP_UNSHARED = 1 << 0,
+    /* Memory stays where it is, on shortage too, until gvm_heap_trim() or the heap's end: for blocks that work uses
+     * after they are freed, as a graph does. */
+    GVM_HEAP_KEEP = 1 << 1,
 };
 
 /* Asked when a request cannot be met: wanted_bytes more would have to be committed. No lock is
@@ -74,11 +83,14 @@ typedef struct gvm_heap_options {
     gvm_heap_kind kind;
     uint32_t flags;       /* GVM_HEAP_... */
     uint64_t limit_bytes; /* of committed memory; 0: what the device, or the host, has */
-    /* Most memory that nobody uses and that is kept all the same; 0: a sixteenth of what is
-     * committed, 64 MiB at least; 1: none. */
+    /* Most memory that nobody uses and that is kept all the same, however long it is not needed; 1: none; UINT64_MAX:
+     * all, until memory is short. 0: what was needed lately. What then was free all the time while requests
+     * asked for twice what is committed is given back, or while for seconds nearly nothing was asked for, by a
+     * thread of the library; and before memory reaches a new peak what is free goes first, but for a part of 32, or
+     * 64 MiB. Heaps of pinned and managed memory keep all. */
     uint64_t reserve_bytes;
     /* Most that a thread's shelf holds; 0: 8 MiB; 1: no shelves; what is more than just below 1 GiB
-     * counts as that. */
+     * counts as that. A shelf that was not used for a second or two is emptied. */
     uint64_t shelf_bytes;
     gvm_heap_exhausted exhausted; /* NULL: requests fail at once */
     void *exhausted_arg;
@@ -103,7 +115,7 @@ typedef struct gvm_heap_info {
     uint64_t pending_bytes;        /* freed, waiting for a stream that is not the block's own */
     uint64_t committed_bytes;      /* memory held */
     uint64_t committed_peak_bytes;
-    uint64_t idle_bytes;    /* of that: chunks that no block uses, at most the reserve */
+    uint64_t idle_bytes;    /* of that: chunks that no block uses */
     uint64_t address_bytes; /* reserved */
     uint64_t limit_bytes;   /* 0: none */
     uint64_t blocks;        /* live */
@@ -141,15 +153,17 @@ GVM_API gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *o
  * the text is kept by pointer and must outlive the block (NULL: no tag).
  *
  * GVM_E_INVALID   size_bytes is 0 or too large, or out is NULL
- * GVM_E_NOSPACE   too little memory is free, or the heap's limit is reached, after the reserve has
- *                 been given back, streams have been waited for that freed blocks, and the callback
+ * GVM_E_NOSPACE   too little memory is free, or the heap's limit is reached, after what is free has
+ *                 been given back (on a full device that of the whole process), smaller chunks have been tried,
+ *                 streams have been waited for that freed blocks, and the callback
  *                 has had its say; the error text has the figures. For host memory GVM_E_NOMEM.
  * GVM_E_ADDRESS   the address space is used up
  * GVM_E_LIMIT     the process has too many mappings
  * GVM_E_SYSTEM    the system has no random numbers for a segment's identity
  *
- * Nothing changes by a failure. May block on the driver (about 40 us a chunk of 2 MiB); waits for
- * streams only when memory is short. */
+ * Nothing changes by a failure, but that a heap of pinned memory may have committed some of what was missing. May
+ * block on the driver (about 40 us a chunk, of 2 MiB in small heaps and 16 MiB in others); waits for streams only
+ * when memory is short. */
 GVM_API gvm_status gvm_heap_alloc(gvm_heap *heap, size_t size_bytes, void **out);
 GVM_API gvm_status gvm_heap_alloc_tagged(gvm_heap *heap, size_t size_bytes, const char *tag,
                                          void **out);
@@ -182,7 +196,8 @@ GVM_API gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stre
                                        size_t count);
 
 /* Makes a block larger or smaller where it is; what it holds stays. It grows within its last 16 KiB,
- * and beyond as far as the addresses behind it are free: there is no promise that they are.
+ * and beyond as far as the addresses behind it are free (and their memory is not just being given back): there is no
+ * promise that they are.
  *
  * GVM_E_INVALID  size_bytes is 0 or too large
  * GVM_E_ADDRESS  there is no room behind the block: allocate, copy and free
@@ -207,14 +222,28 @@ GVM_API gvm_status gvm_heap_locate(gvm_heap *heap, const void *ptr, gvm_buffer *
 
 /* Says that a stream is about to be destroyed, or that its memory may be used by others: waits for
  * its work, and what belongs to it belongs to nobody from then on. Other threads may allocate while it
- * waits. An unknown stream is a success. */
+ * waits. An unknown stream is a success.
+ *
+ * GVM_E_INVALID  the stream is being captured into a graph */
 GVM_API gvm_status gvm_heap_stream_end(gvm_heap *heap, gvm_stream stream);
 
 /* Gives memory that no live block uses back to the driver until at most keep_bytes of it are held:
- * shelves of all threads, the reserve. Waits for streams that freed blocks, as a request does when
- * memory is short; meanwhile other threads' requests that their shelves cannot serve wait, too, so the
- * work of these streams must not itself wait for a thread that allocates. */
+ * shelves of all threads, the reserve, and what the process keeps of this heap's in its cache of free chunks (of a
+ * heap with GVM_HEAP_UNSHARED gvm_device_trim() gives that back). Waits for streams that freed blocks, as a request does when
+ * memory is short; other threads may allocate and free meanwhile. Memory of a stream that is being captured into a
+ * graph stays. */
 GVM_API gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes);
+
+/* Gives a peer device access to all blocks, those there are and those to come, or takes it away
+ * (GVM_ACCESS_NONE), as gvm_buffer_grant() does for a buffer: also what is committed later then takes the driver some more
+ * time. No copy of gvm_buffer_copy_...() from or to the heap's buffers may wait for a kernel meanwhile that waits for a
+ * thread which allocates.
+ *
+ * GVM_E_INVALID   access is no gvm_access, or peer is the heap's own device
+ * GVM_E_LIMIT     the heap is granted to 31 peers already, or the driver has too many mappings
+ * GVM_E_NOTSUP    the devices cannot reach each other, there is no virtual memory management, or the heap is not of
+ *                 device memory (what others have is every device's) */
+GVM_API gvm_status gvm_heap_grant(gvm_heap *heap, gvm_device *peer, gvm_access access);
 
 /* Sets another limit; 0 is none. What is committed beyond it stays until it is free. */
 GVM_API gvm_status gvm_heap_set_limit(gvm_heap *heap, uint64_t limit_bytes);

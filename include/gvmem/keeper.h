@@ -29,7 +29,8 @@
  * with GVM_OBJECT_UNTRACKED that it opened for writing), the object goes on in other memory before anybody
  * else is granted a lease, with what was written so far: what that process writes afterwards reaches
  * nobody. What it may have mapped counts against the budget, and its user's quota, until it has ended;
- * if the object is its user's own, until it has closed the connection.
+ * if the object is its user's own, until it has closed the connection. A user whose processes so hold more
+ * than its quota opens nothing, and gets no leases for writing.
  *
  * A keeper may be stopped, or under too much load to answer. gvm_object_acquire() and
  * gvm_object_seal() keep their time-outs nevertheless; gvm_keeper_connect() waits 10 s at most,
@@ -79,8 +80,8 @@ typedef struct gvm_object gvm_object; /* an object opened over one */
  *
  * GVM_E_INVALID  out is NULL, or the path is too long for a socket
  * GVM_E_PEER     nobody listens there; the error text says how to start a keeper
- * GVM_E_DENIED   the socket's permissions; or the keeper's limit of connections, of which a user has a
- *                share (docs/design/keeper.md, "What bounds what"); or the user has no number in the
+ * GVM_E_DENIED   the socket's permissions; or the keeper's limit of connections, of which a user has an
+ *                allowance (docs/design/keeper.md, "What bounds what"); or the user has no number in the
  *                keeper's user namespace
  * GVM_E_LIMIT    the process has too many open files
  * GVM_E_TIMEOUT  no answer within 10 s
@@ -129,7 +130,7 @@ typedef struct gvm_object_options {
  * GVM_E_NOSPACE   bytes fit neither the device budget nor the host budget, or other programs use what
  *                 the budgets promise
  * GVM_E_QUOTA     the user's quota is spent
- * GVM_E_LIMIT     GVM_OBJECTS_OPEN_MAX objects are open over this connection; or the user's share of
+ * GVM_E_LIMIT     GVM_OBJECTS_OPEN_MAX objects are open over this connection; or the user's allowance of
  *                 objects, openings or growths is spent (docs/design/keeper.md, "What bounds what"); or
  *                 the keeper has no file descriptors left for more memory
  * GVM_E_ADDRESS   no such range of addresses is free */
@@ -152,7 +153,9 @@ enum {
  * GVM_E_NODEVICE  its device is not visible to this process
  * GVM_E_ADDRESS   no such range of addresses is free, or that one is taken
  * GVM_E_NOSPACE   the device has no memory left for the little that mapping takes
- * GVM_E_LIMIT     as for gvm_object_create(), or the process has too many mappings */
+ * GVM_E_QUOTA     the user's processes that were cut off hold more memory than its quota
+ * GVM_E_LIMIT     as for gvm_object_create(), or the process has too many mappings; or 16 openings of this
+ *                 object over this connection */
 GVM_API gvm_status gvm_object_open(gvm_keeper *keeper, const char *name, uint32_t flags,
                                    gvm_object **out);
 
@@ -263,8 +266,11 @@ typedef struct gvm_lease {
  *                 not answer
  * GVM_E_SEALED    a write lease on a sealed object
  * GVM_E_READONLY  a write lease on an object opened GVM_OPEN_READONLY
+ * GVM_E_QUOTA     as for gvm_object_open(): a write lease, or any lease on an object with
+ *                 GVM_OBJECT_UNTRACKED
  * GVM_E_LIMIT     the process has 32767 leases on the object, or too many mappings to map it; or 1024
- *                 threads wait over this connection, or the user's share of such requests is spent */
+ *                 threads wait over this connection, or the user's allowance of such requests is
+ *                 spent */
 GVM_API gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
                                       const gvm_acquire_options *options, gvm_lease *lease);
 
@@ -352,7 +358,7 @@ typedef struct gvm_keeper_info {
 } gvm_keeper_info;
 
 /* Everything the caller may see. Each record is of one moment. A snapshot of more than some hundred
- * records is made while the keeper serves others: objects made meanwhile may be missing, and sums may
+ * records, or of fewer with many openings, is made while the keeper serves others: objects made meanwhile may be missing, and sums may
  * differ a little. */
 typedef struct gvm_keeper_snapshot {
     gvm_keeper_info keeper;
@@ -362,7 +368,7 @@ typedef struct gvm_keeper_snapshot {
 } gvm_keeper_snapshot;
 
 /* GVM_E_INVALID  out is NULL
- * GVM_E_LIMIT    16 threads wait for one over this connection already, or the user's share of snapshots,
+ * GVM_E_LIMIT    16 threads wait for one over this connection already, or the user's allowance of snapshots,
  *                or of bytes that it has not read, is spent */
 GVM_API gvm_status gvm_keeper_get_snapshot(gvm_keeper *keeper, gvm_keeper_snapshot **out);
 GVM_API void gvm_keeper_snapshot_destroy(gvm_keeper_snapshot *snapshot);

@@ -141,7 +141,7 @@ static gvm_status await_end(gvm_keeper *keeper, gvmi_client_request *request, gv
         if (sent == GVM_OK)
             gvmi_fail(GVM_E_TIMEOUT, "the keeper (process %u) does not answer", keeper->keeper_pid);
         status = GVM_E_TIMEOUT;
-        *mine = sent == GVM_E_TIMEOUT && !request->answering; /* so the keeper knows nothing of it */
+        *mine = sent == GVM_E_TIMEOUT && !request->answering; /* nothing of it was sent */
         if (*mine)
             unlink_request_locked(keeper, request);
         else

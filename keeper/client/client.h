@@ -171,7 +171,7 @@ struct gvm_keeper {
     const gvm_object *busy; /* whose MAP or GRANTED the mapper works on */
     gvm_object *leaving;    /* closed, and the mapper's to end; with references */
     bool lost;
-    bool ending; /* its objects are being closed, of which the keeper hears only by BYE */
+    bool ending; /* its objects are being closed, and the keeper may hear of them by BYE alone */
     gvm_error loss;
     char reason[GVMI_WIRE_TEXT_BYTES]; /* the mapper's: why the keeper cut this process off, or "" */
 };

@@ -373,9 +373,11 @@ gvm_status gvm_keeper_connect(const char *path, gvm_keeper **out)
 
 /* ---- end */
 
-/* False: the mapper has still to end one, so that not all is unmapped. */
+/* CLOSE is sent for each, since BYE alone is not enough for objects of other users. If the keeper does not
+ * answer in time, the rest is left to BYE. False: the mapper has still to end one, so that not all is unmapped. */
 static bool end_objects(gvm_keeper *keeper)
 {
+    const int64_t deadline_ns = gvmi_deadline_ns(GVMI_CLIENT_BYE_MS);
     bool all;
 
     gvmi_lock(&keeper->lock);
@@ -389,7 +391,7 @@ static bool end_objects(gvm_keeper *keeper)
         handle = keeper->slots[i];
         gvmi_unlock(&keeper->lock);
         if (handle != NULL && gvmi_registry_remove(GVMI_KIND_OBJECT, gvmi_key(handle), &object) == GVM_OK)
-            gvmi_client_end_object(object, false);
+            gvmi_client_end_object(object, gvmi_now_ns() < deadline_ns);
     }
     gvmi_lock(&keeper->lock);
     all = keeper->leaving == NULL;

@@ -23,10 +23,16 @@ static inline bool is_open(const gvm_object *object)
            atomic_load_explicit(&object->magic, memory_order_relaxed) == GVMI_OBJECT_MAGIC;
 }
 
+/* Why it is not to be used: it is closed, or the parent process's. */
 static gvm_status fail_foreign(const gvm_object *object)
 {
-    return gvmi_fail(GVM_E_FOREIGN, "no such object: %p (closed already, or not made by gvmem)",
-                     (const void *)object);
+    gvm_object *held;
+    gvm_status status = gvmi_object_hold(object, &held);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_object_leave(held);
+    return gvmi_fail(GVM_E_FOREIGN, "the object %p is not open yet", (const void *)object);
 }
 
 static inline uint64_t unit_of(uint32_t mode)

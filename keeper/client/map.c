@@ -8,7 +8,7 @@
  * milliseconds. (A lease word of another thread's failed attempt only puts that off.)
  *
  * Mapping takes the driver far longer than unmapping, and the keeper has use for what is unmapped. So
- * a MAP is taken in two steps: what it replaces goes at once, and the keeper is told; what is new is
+ * a MAP is taken in two steps: what it replaces goes at once, and UNMAPPED is sent; what is new is
  * owed, and mapped in the order of the MAPs, once there is no further MAP to be read. A burst of MAPs
  * is thus unmapped to its end before the first of them is mapped, and one that comes while a large one is
  * being mapped waits for no more than a slice of it. Messages of other kinds come when nothing is owed,
@@ -526,8 +526,8 @@ static bool wait_message(const gvm_keeper *keeper)
     return keeper->failing == NULL || poll(&entry, 1, GVMI_CLIENT_RETRY_MS) != 0;
 }
 
-/* Is it the keeper's last word, FAILED without a request? Takes its reason over. */
-static bool is_farewell(gvm_keeper *keeper, const gvmi_wire_message *message)
+/* Is it the message with the reason, FAILED without a request? Takes the reason over. */
+static bool is_cut_off_reason(gvm_keeper *keeper, const gvmi_wire_message *message)
 {
     const gvmi_wire_failed *failed = &message->body.FAILED;
 
@@ -547,7 +547,7 @@ static void look_for_reason(gvm_keeper *keeper)
     for (uint32_t i = 0; i < GVMI_CLIENT_LAST_MESSAGES && keeper->reason[0] == '\0'; i++) {
         if (gvmi_client_receive(keeper->socket, 0, &message) != GVM_OK)
             break;
-        (void)is_farewell(keeper, &message.wire);
+        (void)is_cut_off_reason(keeper, &message.wire);
         gvmi_client_close_fds(&message);
     }
 }
@@ -557,7 +557,7 @@ static gvm_status handle(gvm_keeper *keeper, gvmi_client_message *message)
     const gvmi_wire_head *head = &message->wire.head;
     gvm_status status;
 
-    if (is_farewell(keeper, &message->wire))
+    if (is_cut_off_reason(keeper, &message->wire))
         return gvmi_fail(GVM_E_PEER, "the keeper ended the connection");
     if (head->type == GVMI_WIRE_MAP)
         return handle_map(keeper, message);

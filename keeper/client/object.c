@@ -81,7 +81,7 @@ static bool tell_closed(gvm_object *object, int64_t deadline_ns)
     bool sent, handed_over;
 
     if (gvmi_client_call_close(object, deadline_ns, &sent) != GVM_E_TIMEOUT) {
-        leave_slot(object); /* a keeper that is gone needs not know */
+        leave_slot(object); /* there is no keeper to send CLOSE to */
         return true;
     }
     if (sent) /* the reply, when it comes, ends the slot */

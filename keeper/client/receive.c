@@ -1,17 +1,17 @@
 /* Messages as they come in from the keeper.
  *
  * Unlike a share (sharing/socket.c), a message whose fds the process has no room for is not the end:
- * its bytes are read to their end, and whoever the message is for is told that the fds are lost. A
+ * its bytes are read to their end, and the message is marked: its fds are lost. A
  * program near its limit of open files then loses an object, not its connection.
  */
 #include <errno.h>
 #include <poll.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "keeper/client/client.h"
 
@@ -19,21 +19,12 @@
 #define SCM_PIDFD 0x04
 #endif
 
-#define NS_PER_MS 1000000ll
-#define CONTROL_REST_BYTES 1024 /* for what else an adopted socket may want told */
+#define CONTROL_REST_BYTES 1024 /* for what else an adopted socket may bring along */
 
 typedef union control_room {
     struct cmsghdr aligned;
     char bytes[CMSG_SPACE(sizeof(int) * GVMI_WIRE_CHUNKS_MAX) + CONTROL_REST_BYTES];
 } control_room;
-
-static int64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 * NS_PER_MS + now.tv_nsec;
-}
 
 static gvm_status wait_readable(int socket_fd, int64_t deadline_ns)
 {
@@ -41,12 +32,12 @@ static gvm_status wait_readable(int socket_fd, int64_t deadline_ns)
 
     for (;;) {
         const bool for_ever = deadline_ns == INT64_MAX;
-        const int64_t left_ns = for_ever ? 0 : deadline_ns - now_ns();
+        const int64_t left_ns = for_ever ? 0 : deadline_ns - gvmi_now_ns();
         int count;
 
         if (!for_ever && left_ns <= 0)
             return gvmi_fail(GVM_E_TIMEOUT, "the keeper does not answer");
-        count = poll(&entry, 1, for_ever ? -1 : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS));
+        count = poll(&entry, 1, for_ever ? -1 : (int)((left_ns + GVMI_NS_PER_MS - 1) / GVMI_NS_PER_MS));
         if (count > 0)
             return GVM_OK;
         if (count < 0 && errno != EINTR)
@@ -155,7 +146,8 @@ gvm_status gvmi_client_receive(int socket_fd, int timeout_ms, gvmi_client_messag
 
     out->fd_count = 0;
     out->fds_lost = false;
-    status = receive(socket_fd, timeout_ms < 0 ? INT64_MAX : now_ns() + timeout_ms * NS_PER_MS, out);
+    status = receive(socket_fd,
+                     timeout_ms < 0 ? INT64_MAX : gvmi_now_ns() + timeout_ms * GVMI_NS_PER_MS, out);
     if (status != GVM_OK || out->fds_lost)
         gvmi_client_close_fds(out);
     return status;

@@ -1,4 +1,4 @@
-/* What there is, told by the keeper, and the calls of whoever runs the machine.
+/* What there is, as the keeper reports it, and the calls of whoever runs the machine.
  *
  * A snapshot comes as a file of records whose sizes it tells itself. The file is read, not mapped,
  * since the keeper truncates it after SNAPSHOT_READ and when the connection ends, and copied record by

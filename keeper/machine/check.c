@@ -219,7 +219,7 @@ static bool check_client(const gvmi_machine *m, const keep_client *client)
 /* I7, and of I9 what is the user's. */
 static bool check_user(const gvmi_machine *m, const keep_user *user)
 {
-    uint64_t used_bytes = 0, taken[KEEP_SHARES] = {0};
+    uint64_t used_bytes = 0, taken[KEEP_ALLOWANCES] = {0};
     bool counts = user->limited || user->used_bytes > 0;
 
     for (uint32_t i = 0; i < m->frame_capacity; i++) {
@@ -244,10 +244,10 @@ static bool check_user(const gvmi_machine *m, const keep_user *user)
             taken[KEEP_CLIENTS]++;
             taken[KEEP_OPENINGS] += m->clients[i]->opening_count;
             taken[KEEP_WAITS] += m->clients[i]->wait_count;
-            taken[KEEP_SNAPSHOTS] += m->clients[i]->snapshot_count + m->clients[i]->unread;
+            taken[KEEP_SNAPSHOTS] += m->clients[i]->snapshot_count + m->clients[i]->snapshot_sent;
             taken[KEEP_QUEUED_BYTES] += m->clients[i]->snapshot_bytes + m->clients[i]->outbox_bytes;
         }
-    for (int i = 0; i < KEEP_SHARES; i++)
+    for (int i = 0; i < KEEP_ALLOWANCES; i++)
         counts = counts || taken[i] > 0;
     return counts && used_bytes == user->used_bytes && memcmp(taken, user->taken, sizeof taken) == 0;
 }
@@ -255,13 +255,13 @@ static bool check_user(const gvmi_machine *m, const keep_user *user)
 /* I9 */
 static bool check_users(const gvmi_machine *m)
 {
-    uint64_t taken[KEEP_SHARES] = {0};
+    uint64_t taken[KEEP_ALLOWANCES] = {0};
     uint32_t quota_count = 0;
 
     for (const keep_user *user = m->users; user != NULL; user = user->next) {
         if (!check_user(m, user))
             return false;
-        for (int i = 0; i < KEEP_SHARES; i++)
+        for (int i = 0; i < KEEP_ALLOWANCES; i++)
             taken[i] += user->taken[i];
         quota_count += user->limited;
     }

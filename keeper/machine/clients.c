@@ -15,12 +15,11 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "keeper/machine/probes.h"
 #include "keeper/machine/state.h"
-
-#define NS_PER_MS 1000000ll
 
 keep_client *gvmi_keep_client(gvmi_machine *m, uint32_t number)
 {
@@ -184,11 +183,26 @@ void gvmi_machine_closed(gvmi_machine *m, uint32_t number)
         silence(m, client);
     client->closed = true;
     if (client->voided)
-        gvmi_keep_let_go_frames(m, client, false);
+        gvmi_keep_release_holds(m, client, false);
     else if (!has_leases(client))
         void_client(m, client, true);
     gvmi_keep_forget_if_over(m, client);
     gvmi_keep_settle(m);
+}
+
+void gvmi_machine_bye(gvmi_machine *m, uint32_t number)
+{
+    keep_client *client = gvmi_keep_client(m, number);
+
+    if (client == NULL || !client->connected)
+        return;
+    silence(m, client);
+    for (keep_opening *o = client->openings, *next; o != NULL; o = next) {
+        next = o->own_next;
+        if (gvmi_keep_close_is_enough(m, client, &o->object->domain))
+            gvmi_keep_end_opening(m, o);
+    }
+    gvmi_machine_closed(m, number);
 }
 
 void gvmi_machine_exited(gvmi_machine *m, uint32_t number)
@@ -200,7 +214,7 @@ void gvmi_machine_exited(gvmi_machine *m, uint32_t number)
     if (client->connected)
         silence(m, client);
     void_client(m, client, false);
-    gvmi_keep_let_go_frames(m, client, true);
+    gvmi_keep_release_holds(m, client, true);
     m->clients[number - 1] = NULL;
     gvmi_keep_give(m, client->user, KEEP_CLIENTS, 1);
     free(client->slots);
@@ -260,7 +274,7 @@ void gvmi_keep_make_due_cuts(gvmi_machine *m)
 
 static bool is_late(const gvmi_machine *m, int64_t since_ns, uint32_t timeout_ms)
 {
-    return m->now_ns - since_ns >= timeout_ms * NS_PER_MS;
+    return m->now_ns - since_ns >= timeout_ms * GVMI_NS_PER_MS;
 }
 
 /* False: the client's answer may have come and not have been read. */
@@ -268,10 +282,10 @@ static bool is_all_read(const gvmi_machine *m, const keep_client *client, int64_
                         uint32_t timeout_ms)
 {
     return m->config.unread == NULL || !m->config.unread(m->config.unread_context, client->number) ||
-           is_late(m, since_ns + timeout_ms * NS_PER_MS, timeout_ms);
+           is_late(m, since_ns + timeout_ms * GVMI_NS_PER_MS, timeout_ms);
 }
 
-/* The oldest MAP that is not answered decides: a later one lends it no time. */
+/* The oldest unanswered MAP sets the deadline; a later one does not extend it. */
 static bool is_late_to_map(const gvmi_machine *m, const keep_client *client)
 {
     int64_t since_ns = INT64_MAX;

@@ -41,7 +41,7 @@ static keep_hold *new_hold(keep_client *client, keep_frame *frame)
 
 /* Is the end of the client's socket enough? Its library closes the socket when nothing is mapped there
  * any more; that is relied on where the user has the right to the frame's memory in any case. */
-static bool trusts_close(const gvmi_machine *m, const keep_client *client, const keep_domain *owner)
+bool gvmi_keep_close_is_enough(const gvmi_machine *m, const keep_client *client, const keep_domain *owner)
 {
     return gvmi_keep_is_admin(m, client) || client->who.uid == owner->uid;
 }
@@ -65,7 +65,7 @@ static void hold_frame(gvmi_machine *m, keep_client *client, uint32_t number, bo
     hold->writes = hold->writes || writes;
 }
 
-/* Where the chunk was, if it is on its way and clients are told. A frame that a copy is made to has
+/* Where the chunk was, if it is on its way and MAPs of it are sent. A frame that a copy is made to has
  * been shown to nobody. */
 static void hold_replaced(gvmi_machine *m, keep_client *client, const keep_chunk *chunk, bool writes)
 {
@@ -75,7 +75,7 @@ static void hold_replaced(gvmi_machine *m, keep_client *client, const keep_chunk
     hold_frame(m, client, chunk->twin_frame, writes);
 }
 
-/* Where a chunk is, and where it was if the opening was not told yet or may not have unmapped it. */
+/* Where a chunk is, and where it was if its MAP to the opening was not sent yet, or may not be answered by UNMAPPED. */
 static void hold_all(gvmi_machine *m, const keep_opening *opening, bool writes)
 {
     const keep_object *object = opening->object;
@@ -117,8 +117,10 @@ void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening)
     keep_object *object = opening->object;
     const bool writes = could_write(opening);
 
-    /* A lease that it did not end says that it closed more than it knows. */
-    if (opening->client->closed && !writes && trusts_close(m, opening->client, &object->domain))
+    /* A lease that is still in its word shows that the program closed the socket, not the library: then memory
+     * may be mapped. */
+    if (opening->client->closed && !writes &&
+        gvmi_keep_close_is_enough(m, opening->client, &object->domain))
         return;
     hold_all(m, opening, writes);
     if (!writes || object->chunk_count == 0)
@@ -154,13 +156,13 @@ static void unlink_hold(keep_frame *frame, const keep_hold *hold)
     frame->writers -= hold->writes;
 }
 
-static void let_go(gvmi_machine *m, const keep_hold *hold)
+static void release_hold(gvmi_machine *m, const keep_hold *hold)
 {
     keep_frame *frame = gvmi_keep_frame(m, hold->frame);
-    const bool paid = frame->state == KEEP_FRAME_HELD && frame->holds == hold;
+    const bool was_charged = frame->state == KEEP_FRAME_HELD && frame->holds == hold;
 
     unlink_hold(frame, hold);
-    if (!paid)
+    if (!was_charged)
         return;
     hold->client->user->held_bytes -= frame->spec.bytes;
     gvmi_keep_discharge(m, hold->client->user, frame->spec.bytes);
@@ -180,7 +182,7 @@ static bool shows_leases(const keep_client *client)
     return false;
 }
 
-void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client, bool gone)
+void gvmi_keep_release_holds(gvmi_machine *m, keep_client *client, bool gone)
 {
     const bool leases = !gone && shows_leases(client);
     bool wrote = false;
@@ -189,14 +191,14 @@ void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client, bool gone)
         keep_hold *hold = *place;
 
         if (!gone && ((hold->writes && leases) ||
-                      !trusts_close(m, client, &gvmi_keep_frame(m, hold->frame)->domain))) {
+                      !gvmi_keep_close_is_enough(m, client, &gvmi_keep_frame(m, hold->frame)->domain))) {
             place = &hold->own_next;
             continue;
         }
         wrote = wrote || hold->writes;
         *place = hold->own_next;
         client->held_count--;
-        let_go(m, hold);
+        release_hold(m, hold);
         free(hold);
     }
     for (keep_object *object = wrote ? m->objects : NULL; object != NULL; object = object->next)
@@ -215,7 +217,7 @@ void gvmi_keep_check_fence(gvmi_machine *m, keep_object *object)
         needed = gvmi_keep_has_writers(m, gvmi_keep_frame_where(&object->chunks[i]));
     object->fenced = needed;
     object->fence_waits = object->fence_waits && needed;
-    object->fence_told = object->fence_told && needed;
+    object->fence_logged = object->fence_logged && needed;
 }
 
 void gvmi_keep_retry_fence(gvmi_machine *m, keep_object *object)
@@ -240,18 +242,18 @@ static int32_t writer_of(gvmi_machine *m, const keep_object *object)
 }
 
 /* Once: somebody waits, perhaps for ever, and only the administrator can do something. */
-static void tell_no_room(gvmi_machine *m, keep_object *object)
+static void log_no_room(gvmi_machine *m, keep_object *object)
 {
     gvmi_action action = {.kind = GVMI_ACTION_LOG};
 
-    if (object->fence_told || !object->fenced)
+    if (object->fence_logged || !object->fenced)
         return;
     gvmi_text_print(action.reason, sizeof action.reason,
                     "object %s gets no lease: process %d, which was cut off, may still write to it, and "
                     "neither budget has room for a copy; end that process, or give the keeper more",
                     object->name[0] != '\0' ? GVMI_TEXT_NAME(object->name) : "without a name",
                     (int)writer_of(m, object));
-    object->fence_told = gvmi_keep_act(m, &action);
+    object->fence_logged = gvmi_keep_act(m, &action);
 }
 
 bool gvmi_keep_pass_fence(gvmi_machine *m, keep_object *object)
@@ -264,7 +266,7 @@ bool gvmi_keep_pass_fence(gvmi_machine *m, keep_object *object)
     if (!gvmi_keep_renew_chunks(m, object)) {
         object->fence_waits = true;
         gvmi_keep_thaw(m, object);
-        tell_no_room(m, object);
+        log_no_room(m, object);
     }
     return false;
 }

@@ -27,7 +27,7 @@ static void chunk_over(gvmi_machine *m, keep_object *object, keep_chunk *chunk, 
 {
     chunk->op = KEEP_OP_NONE;
     object->growth->left--;
-    if (object->growth->failure == GVM_OK) /* what follows from it is not told */
+    if (object->growth->failure == GVM_OK) /* only the first cause is reported */
         object->growth->failure = status;
     gvmi_keep_mark(m, object);
 }
@@ -345,7 +345,7 @@ gvm_status gvmi_keep_grow_to(gvmi_machine *m, keep_object *object, keep_client *
     return GVM_OK;
 }
 
-/* Who asked is told nothing any more. */
+/* The growth ends without a reply. */
 static void forget_client(keep_growth *growth)
 {
     keep_client *client = growth->client;
@@ -380,7 +380,7 @@ bool gvmi_keep_may_grow(gvmi_machine *m, keep_client *client, uint64_t request)
                                "them",
                                client->growth_count);
     else if (!gvmi_keep_may_take(m, client->user, KEEP_GROWTHS, 1))
-        gvmi_keep_reply_share(m, client, request, KEEP_GROWTHS);
+        gvmi_keep_reply_allowance(m, client, request, KEEP_GROWTHS);
     else
         return true;
     return false;

@@ -7,11 +7,10 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/text.h"
 #include "keeper/machine/probes.h"
 #include "keeper/machine/state.h"
-
-#define NS_PER_MS 1000000ll
 
 /* ---- the table of states */
 
@@ -57,7 +56,7 @@ static uint32_t permit_flags(const keep_opening *opening)
             flags |= GVMI_PERMIT_READ;
         break;
     case KEEP_EXCLUSIVE:
-        if (opening == object->holder && opening->owed_writers == 0)
+        if (opening == object->holder && opening->granted_writers == 0)
             flags |= GVMI_PERMIT_READ | GVMI_PERMIT_WRITE;
         break;
     case KEEP_DRAINING:
@@ -91,14 +90,14 @@ static void change(keep_object *object, keep_lease_event event)
 
 uint32_t gvmi_keep_readers(const keep_opening *opening)
 {
-    return opening->owed_readers + gvmi_lease_readers(atomic_load(&opening->lease->word));
+    return opening->granted_readers + gvmi_lease_readers(atomic_load(&opening->lease->word));
 }
 
 uint32_t gvmi_keep_writers(const keep_opening *opening)
 {
     if (opening->object->holder != opening)
         return 0;
-    return opening->owed_writers + gvmi_lease_writers(atomic_load(&opening->lease->word));
+    return opening->granted_writers + gvmi_lease_writers(atomic_load(&opening->lease->word));
 }
 
 bool gvmi_keep_held(const keep_object *object, bool writers_only)
@@ -109,7 +108,7 @@ bool gvmi_keep_held(const keep_object *object, bool writers_only)
     return false;
 }
 
-/* Somebody wants it again. */
+/* A client asks for it again. */
 void gvmi_keep_unpark(keep_object *object)
 {
     object->parked = false;
@@ -313,7 +312,7 @@ static keep_wait *new_wait(gvmi_machine *m, keep_client *client, keep_object *ob
                                "of them",
                                client->wait_count);
     else if (!gvmi_keep_may_take(m, client->user, KEEP_WAITS, 1))
-        gvmi_keep_reply_share(m, client, request, KEEP_WAITS);
+        gvmi_keep_reply_allowance(m, client, request, KEEP_WAITS);
     else if ((wait = calloc(1, sizeof *wait)) == NULL)
         gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
     if (wait == NULL)
@@ -324,7 +323,7 @@ static keep_wait *new_wait(gvmi_machine *m, keep_client *client, keep_object *ob
     wait->opening = opening;
     wait->request = request;
     wait->since_ns = m->now_ns;
-    wait->deadline_ns = timeout_ms < 0 ? INT64_MAX : m->now_ns + timeout_ms * NS_PER_MS;
+    wait->deadline_ns = timeout_ms < 0 ? INT64_MAX : m->now_ns + timeout_ms * GVMI_NS_PER_MS;
     link_wait(m, wait);
     return wait;
 }
@@ -423,12 +422,12 @@ static void grant(gvmi_machine *m, keep_wait *wait)
 
     if (wait->kind == KEEP_WAIT_WRITE) {
         wait->object->holder = opening;
-        opening->owed_writers = 1;
+        opening->granted_writers = 1;
         gvmi_keep_stale_copies(m, wait->object);
         change(wait->object, KEEP_GRANT_WRITE);
     } else {
         wait->object->holder = NULL;
-        opening->owed_readers++;
+        opening->granted_readers++;
         change(wait->object, KEEP_GRANT_READ);
     }
     GVMI_PROBE_LEASE(wait->object->id, wait->client->number, wait->kind);
@@ -585,10 +584,10 @@ void gvmi_keep_taken(gvmi_machine *m, keep_client *client, const gvmi_wire_messa
 
     if (opening == NULL) /* closed meanwhile */
         return;
-    if (body->mode == GVM_LEASE_WRITE && opening->owed_writers > 0)
-        opening->owed_writers--;
-    else if (body->mode == GVM_LEASE_READ && opening->owed_readers > 0)
-        opening->owed_readers--;
+    if (body->mode == GVM_LEASE_WRITE && opening->granted_writers > 0)
+        opening->granted_writers--;
+    else if (body->mode == GVM_LEASE_READ && opening->granted_readers > 0)
+        opening->granted_readers--;
     else {
         gvmi_keep_violated(m, client, "TAKEN without GRANTED");
         return;

@@ -5,12 +5,12 @@
 #include <string.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/text.h"
 #include "keeper/machine/state.h"
 
 #define LOOK_NS 100000000ll /* between two looks at lease words, timeouts and budgets */
-#define NS_PER_MS 1000000ll
 
 /* ---- life */
 
@@ -149,11 +149,12 @@ void gvmi_keep_reply_failed(gvmi_machine *m, keep_client *client, uint64_t reque
     (void)gvmi_keep_send(m, client, &reply, NULL);
 }
 
-void gvmi_keep_reply_share(gvmi_machine *m, keep_client *client, uint64_t request, keep_share share)
+void gvmi_keep_reply_allowance(gvmi_machine *m, keep_client *client, uint64_t request,
+                               keep_allowance allowance)
 {
     char text[GVMI_WIRE_TEXT_BYTES];
 
-    gvmi_keep_refusal(m, client->user, share, text);
+    gvmi_keep_refusal(m, client->user, allowance, text);
     gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT, "%s", text);
 }
 
@@ -319,7 +320,7 @@ static void set_quota(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
                                                      : "the keeper is out of host memory");
 }
 
-/* BYE is the server's: it closes the socket and says that the client is gone. */
+/* BYE is the server's: it closes the socket and calls gvmi_machine_bye(). */
 static void bye(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
 {
     (void)m;

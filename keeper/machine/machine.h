@@ -1,7 +1,7 @@
 /* keeper/machine/machine.h - the keeper as a pure machine: events in, actions out.
  *
- * No I/O, no clock, no driver, no threads: the server (keeper/server/server.c) turns the world into events
- * and actions into system and driver calls; tests do without the world. What the machine touches
+ * No I/O, no clock, no driver, no threads: the server (keeper/server/server.c) turns what happens into
+ * events, and actions into system and driver calls; tests make events themselves. What the machine touches
  * besides its own memory are the lease and permit words of clients (keeper/words.h).
  *
  *     event()  ->  state changes  ->  gvmi_machine_next() until it is empty
@@ -144,7 +144,13 @@ void gvmi_machine_disconnect(gvmi_machine *machine, uint32_t client);
  * until exited(), at most the revoke timeout. After disconnect() or CUT, or instead. */
 void gvmi_machine_closed(gvmi_machine *machine, uint32_t client);
 
-/* The client's process is gone, or it said BYE, or FORGET came: it maps nothing any more. Comes once
+/* The client said BYE: its library has unmapped everything. Of its openings, those for which the
+ * close of its socket would be enough (of its own user's objects; all, of root's and the keeper's user's) end
+ * at once, with their leases.
+ * For the others the same follows as from closed(). Instead of it. */
+void gvmi_machine_bye(gvmi_machine *machine, uint32_t client);
+
+/* The client's process is gone, or FORGET came: it maps nothing any more. Comes once
  * for every client, after disconnect(), closed() or CUT, and makes the number free. */
 void gvmi_machine_exited(gvmi_machine *machine, uint32_t client);
 
@@ -155,7 +161,7 @@ void gvmi_machine_job_done(gvmi_machine *machine, uint64_t job, gvm_status statu
 void gvmi_machine_clock(gvmi_machine *machine, int64_t now_ns);
 
 /* Time has passed: who waited or was waited for too long is looked for. Events that happened before are
- * to be told before. */
+ * to be passed in before. */
 void gvmi_machine_tick(gvmi_machine *machine, int64_t now_ns);
 
 /* Does a slice of what takes too long for one event: snapshots. To be called between the turns of all
@@ -166,11 +172,11 @@ bool gvmi_machine_work(gvmi_machine *machine);
  * then the next is made for it. */
 void gvmi_machine_snapshot_read(gvmi_machine *machine, uint32_t client);
 
-/* So many bytes wait to be sent to the client. False: its user's share is spent, and the client counts as
+/* So many bytes wait to be sent to the client. False: its user's allowance is spent, and the client counts as
  * before. Less than before is always right. */
 bool gvmi_machine_queued(gvmi_machine *machine, uint32_t client, uint64_t bytes);
 
-/* When the machine next wants a tick, at the latest; INT64_MAX: never. */
+/* When the machine needs the next tick, at the latest; INT64_MAX: never. */
 int64_t gvmi_machine_deadline(const gvmi_machine *machine);
 
 /* Of a device's budget, what only clients that were cut off hold: the frames were dropped. */

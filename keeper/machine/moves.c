@@ -105,7 +105,7 @@ static void came_to_device(gvmi_machine *m, keep_object *object, uint32_t index)
     end_move(m, object, &object->chunks[index]);
 }
 
-/* Everybody who was told of the chunk's new place has answered, perhaps. */
+/* All clients to which the chunk's new place was sent have answered, perhaps. */
 static void check_answers(gvmi_machine *m, keep_object *object, uint32_t index)
 {
     keep_chunk *chunk = &object->chunks[index];
@@ -134,7 +134,7 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
     gvmi_wire_message message;
 
     if (pending == NULL) {
-        for (uint32_t i = 0; i < count; i++) { /* nobody will know that it may have the old frames */
+        for (uint32_t i = 0; i < count; i++) { /* that it may have the old frames is recorded nowhere */
             gvmi_keep_taint(m, gvmi_keep_other_frame(&object->chunks[indexes[i]]));
             gvmi_keep_taint(m, object->chunks[indexes[i]].twin_frame);
         }

@@ -131,7 +131,7 @@ static uint32_t count_openings(const keep_client *client, const keep_object *obj
     return count;
 }
 
-/* May the client open one more? If not, it is told why. */
+/* May the client open one more? If not, the reply with the reason is sent. */
 static bool may_open(gvmi_machine *m, keep_client *client, uint64_t request)
 {
     if (!has_slot(client))
@@ -139,7 +139,7 @@ static bool may_open(gvmi_machine *m, keep_client *client, uint64_t request)
                                "this connection has %u objects open, the limit: close some",
                                client->opening_count);
     else if (!gvmi_keep_may_take(m, client->user, KEEP_OPENINGS, 1))
-        gvmi_keep_reply_share(m, client, request, KEEP_OPENINGS);
+        gvmi_keep_reply_allowance(m, client, request, KEEP_OPENINGS);
     else
         return true;
     return false;
@@ -173,7 +173,7 @@ static keep_opening *new_opening(gvmi_machine *m, keep_client *client, keep_obje
     client->openings = opening;
     client->opening_count++;
     gvmi_keep_take(m, client->user, KEEP_OPENINGS, 1);
-    /* The client does not use the slot before it is told of it. */
+    /* The client does not use the slot before OPENED. */
     atomic_store(&opening->lease->word, 0);
     atomic_store(&opening->lease->hint, GVM_HINT_NONE);
     gvmi_keep_publish_permit(opening);
@@ -439,9 +439,9 @@ void gvmi_keep_create(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
         gvmi_keep_reply_failed(m, client, request, GVM_E_EXISTS, "there is an object %s already",
                                GVMI_TEXT_NAME(body->name));
     } else if (!gvmi_keep_may_take(m, client->user, KEEP_OBJECTS, 1)) {
-        gvmi_keep_reply_share(m, client, request, KEEP_OBJECTS);
+        gvmi_keep_reply_allowance(m, client, request, KEEP_OBJECTS);
     } else if (!may_open(m, client, request) || !gvmi_keep_may_grow(m, client, request)) {
-        return; /* it was told */
+        return; /* the reply is sent */
     } else if ((object = new_object(m, client, device, body, chunk_bytes)) == NULL) {
         gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
     } else {
@@ -476,7 +476,7 @@ void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
     else if (gvmi_keep_holds_too_much(m, client->user))
         gvmi_keep_reply_holds(m, client, request);
     else if (!may_open(m, client, request))
-        return; /* it was told */
+        return; /* the reply is sent */
     else if ((opening = new_opening(m, client, object, body->flags)) == NULL)
         gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
     else

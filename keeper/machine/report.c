@@ -1,9 +1,8 @@
 /* Figures of objects, clients, devices and the keeper. */
 #include <string.h>
 
+#include "base/clock.h"
 #include "keeper/machine/state.h"
-
-#define NS_PER_MS 1000000ll
 
 /* ---- objects */
 
@@ -125,7 +124,7 @@ void gvmi_keep_describe_keeper(const gvmi_machine *m, gvm_keeper_info *info)
     memset(info, 0, sizeof *info);
     info->struct_size = sizeof *info;
     info->pid = m->config.pid;
-    info->uptime_ms = (uint64_t)((m->now_ns - m->start_ns) / NS_PER_MS);
+    info->uptime_ms = (uint64_t)((m->now_ns - m->start_ns) / GVMI_NS_PER_MS);
     info->host_budget_bytes = m->host.budget_bytes;
     info->host_used_bytes = m->host.used_bytes - m->host.free_bytes;
     info->host_free_bytes = m->host.free_bytes;

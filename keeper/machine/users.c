@@ -4,7 +4,7 @@
  * own, so that there are at most as many as clients, objects and quotas set. Accounts do not move:
  * clients, objects and growths point to theirs.
  *
- * The rule of shares (gvmi_keep_may_take()): a part of each limit is a reserve for the keeper's own user
+ * The rule of allowances (gvmi_keep_may_take()): a part of each limit is a reserve for the keeper's own user
  * and root. Of the rest, a user may take more only as long as what it then has is at most what was free
  * before. So one user gets at most half of it. Each further one gets half of what is left, as long as the
  * earlier ones give nothing back; 1/(n+1) for each of n, and as much free for the next, is where they end
@@ -27,7 +27,7 @@
 static const struct {
     const char *what, *remedy;
     uint64_t reserve;
-} shares[] = {GVMI_SHARES(ROW)};
+} allowances[] = {GVMI_ALLOWANCES(ROW)};
 #undef ROW
 /* clang-format on */
 
@@ -70,7 +70,7 @@ keep_user *gvmi_keep_user(gvmi_machine *m, uint32_t uid)
 
 static bool counts_nothing(const keep_user *user)
 {
-    for (int i = 0; i < KEEP_SHARES; i++)
+    for (int i = 0; i < KEEP_ALLOWANCES; i++)
         if (user->taken[i] > 0)
             return false;
     return user->used_bytes == 0 && !user->limited;
@@ -149,59 +149,61 @@ gvm_status gvmi_machine_set_quota(gvmi_machine *m, uint32_t uid, uint64_t bytes)
     return GVM_OK;
 }
 
-/* ---- shares */
+/* ---- allowances */
 
 static bool is_admin(const gvmi_machine *m, const keep_user *user)
 {
     return user->uid == 0 || user->uid == m->config.uid;
 }
 
-static uint64_t limit_of(const gvmi_machine *m, keep_share share)
+static uint64_t limit_of(const gvmi_machine *m, keep_allowance allowance)
 {
 #define ROW(name, max, reserve, what, remedy) max,
-    const uint64_t limits[] = {GVMI_SHARES(ROW)};
+    const uint64_t limits[] = {GVMI_ALLOWANCES(ROW)};
 #undef ROW
 
-    return limits[share];
+    return limits[allowance];
 }
 
-static uint64_t reserve_of(const gvmi_machine *m, keep_share share)
+static uint64_t reserve_of(const gvmi_machine *m, keep_allowance allowance)
 {
-    const uint64_t most = limit_of(m, share) / RESERVE_PART_MIN;
+    const uint64_t most = limit_of(m, allowance) / RESERVE_PART_MIN;
 
-    return shares[share].reserve < most ? shares[share].reserve : most;
+    return allowances[allowance].reserve < most ? allowances[allowance].reserve : most;
 }
 
-bool gvmi_keep_may_take(const gvmi_machine *m, const keep_user *user, keep_share share, uint64_t count)
+bool gvmi_keep_may_take(const gvmi_machine *m, const keep_user *user, keep_allowance allowance,
+                        uint64_t count)
 {
-    const uint64_t limit = limit_of(m, share), taken = m->taken[share], has = user->taken[share];
-    const uint64_t reserve = is_admin(m, user) ? 0 : reserve_of(m, share);
+    const uint64_t limit = limit_of(m, allowance), taken = m->taken[allowance],
+                   has = user->taken[allowance];
+    const uint64_t reserve = is_admin(m, user) ? 0 : reserve_of(m, allowance);
     const uint64_t left = taken + reserve < limit ? limit - reserve - taken : 0;
 
     return count <= left && (is_admin(m, user) || (has <= left && count <= left - has));
 }
 
-void gvmi_keep_take(gvmi_machine *m, keep_user *user, keep_share share, uint64_t count)
+void gvmi_keep_take(gvmi_machine *m, keep_user *user, keep_allowance allowance, uint64_t count)
 {
-    user->taken[share] += count;
-    m->taken[share] += count;
+    user->taken[allowance] += count;
+    m->taken[allowance] += count;
 }
 
-void gvmi_keep_give(gvmi_machine *m, keep_user *user, keep_share share, uint64_t count)
+void gvmi_keep_give(gvmi_machine *m, keep_user *user, keep_allowance allowance, uint64_t count)
 {
-    GVM_ASSERT(count <= user->taken[share] && count <= m->taken[share]);
-    user->taken[share] -= count;
-    m->taken[share] -= count;
+    GVM_ASSERT(count <= user->taken[allowance] && count <= m->taken[allowance]);
+    user->taken[allowance] -= count;
+    m->taken[allowance] -= count;
     gvmi_keep_end_user(m, user);
 }
 
-void gvmi_keep_refusal(const gvmi_machine *m, const keep_user *user, keep_share share,
+void gvmi_keep_refusal(const gvmi_machine *m, const keep_user *user, keep_allowance allowance,
                        char text[GVMI_WIRE_TEXT_BYTES])
 {
     snprintf(text, GVMI_WIRE_TEXT_BYTES,
-             "user %u has %llu %s, its share: of %llu at this keeper %llu are in use, and %llu are kept for "
+             "user %u has %llu %s, its allowance: of %llu at this keeper %llu are in use, and %llu are kept for "
              "its own user and root; %s",
-             user->uid, (unsigned long long)user->taken[share], shares[share].what,
-             (unsigned long long)limit_of(m, share), (unsigned long long)m->taken[share],
-             (unsigned long long)reserve_of(m, share), shares[share].remedy);
+             user->uid, (unsigned long long)user->taken[allowance], allowances[allowance].what,
+             (unsigned long long)limit_of(m, allowance), (unsigned long long)m->taken[allowance],
+             (unsigned long long)reserve_of(m, allowance), allowances[allowance].remedy);
 }

@@ -1,9 +1,9 @@
-/* The server thread: it waits for the world, tells the machine, and does what the machine wants.
+/* The server thread. Waits for events, passes them to the machine, performs its actions.
  *
- * A turn: wait; what happened; a slice of the machine's own work; who is late, judged after what has come
- * was read; messages left over from the turn before; send. The machine is given its turn after every
- * event, so few actions ever wait. A turn is short however much clients send: it takes many messages of a
- * client only while TURN_NS lasts, and one of each after that.
+ * A turn: wait; dispatch events; one slice of snapshots; late clients, after all input that came was read;
+ * remaining messages; send. Actions are performed after every event, so few ever wait. A turn is short however
+ * much clients send: it takes many messages of a client only while TURN_NS lasts, and one of each after
+ * that.
  */
 #define _GNU_SOURCE /* strerrorname_np() */
 #include <errno.h>
@@ -19,15 +19,14 @@
 #include "base/size.h"
 #include "keeper/server/server.h"
 
-#define NS_PER_MS 1000000ll
 #define EVENTS_A_TURN 64
 #define ACCEPTS_A_TURN 16
-#define QUERY_NS (100 * NS_PER_MS)       /* how old figures about memory may be */
-#define QUERY_IDLE_NS (1000 * NS_PER_MS) /* while nobody is connected */
-#define TURN_NS (5 * NS_PER_MS) /* after which a turn takes one more message of each client */
-#define STALL_MS 5              /* until sending is tried again when the system was short */
-#define GREETING_NS (10000 * NS_PER_MS) /* within which a client is to say something */
-#define TURN_NS_MAX (50 * NS_PER_MS)    /* counted for a turn, without its waiting */
+#define QUERY_NS (100 * GVMI_NS_PER_MS)       /* how old figures about memory may be */
+#define QUERY_IDLE_NS (1000 * GVMI_NS_PER_MS) /* while nobody is connected */
+#define TURN_NS (5 * GVMI_NS_PER_MS) /* after which a turn takes one more message of each client */
+#define STALL_MS 5                   /* until sending is tried again when the system was short */
+#define GREETING_NS (10000 * GVMI_NS_PER_MS) /* within which a client is to send something */
+#define TURN_NS_MAX (50 * GVMI_NS_PER_MS)    /* counted for a turn, without its waiting */
 
 gvm_status gvmi_server_watch(gvm_server *server, int fd, uint32_t events, gvmi_source *source)
 {
@@ -337,7 +336,7 @@ static void dispatch(gvm_server *server, const struct epoll_event *event)
     }
 }
 
-/* Those who connected and say nothing, or do not read. */
+/* Clients that sent nothing within GREETING_NS. */
 static void watch_peers(gvm_server *server)
 {
     for (gvmi_peer *peer = server->peers, *next; peer != NULL; peer = next) {
@@ -359,7 +358,7 @@ static void query_memory(gvm_server *server)
 /* Of the time that passed since the last look, what this thread could have used. */
 static void look_at_clock(gvm_server *server, int waited_ms)
 {
-    const int64_t clock_ns = gvmi_now_ns(), most_ns = waited_ms * NS_PER_MS + TURN_NS_MAX;
+    const int64_t clock_ns = gvmi_now_ns(), most_ns = waited_ms * GVMI_NS_PER_MS + TURN_NS_MAX;
     const int64_t passed_ns = clock_ns - server->clock_ns;
 
     server->clock_ns = clock_ns;
@@ -433,9 +432,9 @@ static int wait_ms(const gvm_server *server)
             return 0;
         stalled |= peer->stalled;
     }
-    if (stalled && left_ns > STALL_MS * NS_PER_MS)
-        left_ns = STALL_MS * NS_PER_MS;
-    return left_ns <= 0 ? 0 : (int)((left_ns + NS_PER_MS - 1) / NS_PER_MS);
+    if (stalled && left_ns > STALL_MS * GVMI_NS_PER_MS)
+        left_ns = STALL_MS * GVMI_NS_PER_MS;
+    return left_ns <= 0 ? 0 : (int)((left_ns + GVMI_NS_PER_MS - 1) / GVMI_NS_PER_MS);
 }
 
 void *gvmi_server_run(void *arg)

@@ -2,7 +2,7 @@
  *
  * What comes from a client is bounded: a turn takes at most MESSAGES_A_TURN messages of one, fewer when it
  * is late, and what it does not take waits in the socket. What waits to be sent to one, and a snapshot that
- * it was sent, up to SNAPSHOT_READ, count against its user's share (keeper/machine/users.c). Whatever
+ * it was sent, up to SNAPSHOT_READ, count against its user's allowance (keeper/machine/users.c). Whatever
  * descriptors of a snapshot there are then, in the client or in a socket, its memory is freed.
  */
 #include <errno.h>
@@ -31,7 +31,7 @@
 #define MESSAGES_A_TURN 32
 #define OUTBOX_BYTES_FREE (64u << 10) /* unsent bytes of a client are counted in multiples of it */
 #define LAST_READS_MAX 64             /* of the socket of a process that is gone */
-#define REFUSED_MAX 64 /* clients that wait to be told that there is no room for them */
+#define REFUSED_MAX 64 /* clients to which the reason for their refusal is to be sent */
 #define UNHEARD_BYTES_MAX (4u << 20) /* read of a client that was cut off, and discarded */
 #define PEER_GROUPS_MAX 65536u       /* what Linux allows a process */
 #define NUMBER_MAX (1u << 20)        /* clients' numbers are dense; far above any limit of them */
@@ -121,11 +121,11 @@ static void close_fd(int *fd)
 /* Frees the memory of the snapshot that it was sent, though it may keep the fd. */
 static void take_snapshot_back(gvmi_peer *peer)
 {
-    if (peer->unread == NULL)
+    if (peer->snapshot_sent == NULL)
         return;
-    gvmi_page_empty(peer->unread);
-    gvmi_fd_release(peer->unread);
-    peer->unread = NULL;
+    gvmi_page_empty(peer->snapshot_sent);
+    gvmi_fd_release(peer->snapshot_sent);
+    peer->snapshot_sent = NULL;
 }
 
 /* Closes an fd that epoll watches. Closing alone takes it out only if nobody else has it, and a program
@@ -323,7 +323,7 @@ static void answer_refused(gvm_server *server, gvmi_peer *peer, uint64_t request
 }
 
 /* Whether a client that is refused may stay until it asks, so that the answer has the number of its
- * request. Of the places for that each user gets a share, as of everything (keeper/machine/users.c). */
+ * request. Each user has an allowance of the places for that, as of everything (keeper/machine/users.c). */
 static bool may_wait_refused(const gvm_server *server, const gvmi_peer *refused)
 {
     uint32_t count = 0;
@@ -414,6 +414,19 @@ static void peer_closed(gvm_server *server, gvmi_peer *peer)
         gvmi_machine_closed(server->machine, peer->client);
 }
 
+/* It says that nothing is mapped any more, which the machine judges. The process may go on. */
+static void peer_said_bye(gvm_server *server, gvmi_peer *peer)
+{
+    peer_leave(peer);
+    close_watched(server, &peer->socket);
+    if (peer->process >= 0) {
+        gvmi_machine_bye(server->machine, peer->client);
+    } else {
+        gvmi_machine_disconnect(server->machine, peer->client);
+        peer_gone(server, peer);
+    }
+}
+
 /* The last message, behind all others: the reason. If those cannot all be sent, it is left out. */
 static void tell_reason(gvmi_peer *peer, const char *reason)
 {
@@ -470,7 +483,7 @@ bool gvmi_peer_has_input(void *context, uint32_t client)
     return peer->more || (ioctl(peer->socket, FIONREAD, &bytes) == 0 && bytes > 0);
 }
 
-/* ---- what it says */
+/* ---- what it sends */
 
 static void violate(gvm_server *server, gvmi_peer *peer, const char *what)
 {
@@ -514,9 +527,7 @@ static void take_message(gvm_server *server, gvmi_peer *peer, const uint8_t *byt
     server->working |= message.head.type == GVMI_WIRE_SNAPSHOT ||
                        message.head.type == GVMI_WIRE_SNAPSHOT_READ;
     if (message.head.type == GVMI_WIRE_BYE) {
-        peer_leave(peer);
-        gvmi_machine_disconnect(server->machine, peer->client);
-        peer_gone(server, peer);
+        peer_said_bye(server, peer);
         gvmi_server_act(server);
     } else {
         gvmi_machine_message(server->machine, peer->client, &message);
@@ -582,7 +593,7 @@ static bool receive_some(gvm_server *server, gvmi_peer *peer)
 {
     struct iovec room = {.iov_base = peer->in + peer->in_len,
                          .iov_len = sizeof peer->in - peer->in_len};
-    /* Without room for fds the kernel lets go of those that come and says so. */
+    /* Without room for fds the kernel closes those that come and sets MSG_CTRUNC. */
     struct msghdr message = {.msg_iov = &room, .msg_iovlen = 1};
     ssize_t got;
 
@@ -680,9 +691,9 @@ void gvmi_peer_silent(gvm_server *server, gvmi_peer *peer)
         violate(server, peer, "it sent nothing within 10 s after it had connected");
 }
 
-/* ---- what it is told */
+/* ---- what is sent to it */
 
-/* Tells the machine how much waits. False: the user's share does not allow it. */
+/* Tells the machine how much waits. False: the user's allowance is spent. */
 static bool count_outbox(gvm_server *server, gvmi_peer *peer)
 {
     const size_t bytes = peer->outbox.bytes / OUTBOX_BYTES_FREE * OUTBOX_BYTES_FREE;
@@ -767,8 +778,8 @@ static gvm_status finish_snapshot(gvm_server *server, gvmi_peer *peer, const gvm
     peer->snapshot = -1;
     if (status != GVM_OK)
         return status;
-    GVM_ASSERT(peer->unread == NULL); /* the machine makes one at a time */
-    peer->unread = fd;
+    GVM_ASSERT(peer->snapshot_sent == NULL); /* the machine makes one at a time */
+    peer->snapshot_sent = fd;
     gvmi_peer_send(server, peer, message, &fd);
     return GVM_OK;
 }

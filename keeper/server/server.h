@@ -1,10 +1,10 @@
-/* keeper/server/server.h - the inside of a running keeper: the world around the machine.
+/* keeper/server/server.h - the inside of a running keeper: what is around the machine.
  *
  *   server.c          life: options, devices, threads; the public calls
- *   server_loop.c     the server thread: waits for events, time, actions of the machine
- *   server_peer.c     clients: coming, messages, leaving, the end of their processes
- *   server_page.c     the two pages that a client and the keeper share
- *   server_socket.c   where the keeper listens
+ *   loop.c            the server thread: waits for events, time, actions of the machine
+ *   peer.c            clients: coming, messages, leaving, the end of their processes
+ *   page.c            the two pages that a client and the keeper share
+ *   socket.c          where the keeper listens
  *
  * Only the server thread touches the machine, the peers and what hangs on them. Movers reach it
  * through the queue of finished jobs, other threads through `lock`.
@@ -12,8 +12,7 @@
  * A peer is what the server has of a client:
  *
  *     OPEN ----- machine refuses: REFUSED -- answered ----> gone
- *      |--- BYE -------------------------------------------> gone
- *      |--- socket ends, or it is cut off ---> LEAVING --- its process ends, or FORGET ---> gone
+ *      |--- BYE, socket ends, or it is cut off ---> LEAVING --- its process ends, or FORGET ---> gone
  *
  * A peer that is LEAVING is watched for the close of its end of the socket, which its library does
  * last. A process that cannot be watched (the keeper's own, as socket pairs have its credentials, or one
@@ -124,10 +123,10 @@ struct gvmi_peer {
     gvmi_permit_slot *permits;
     gvmi_fd *fds[3]; /* as WELCOME brings them; the pages' are let go once it is on its way */
     gvmi_outbox outbox;
-    size_t counted_bytes; /* of the outbox, as the machine knows them */
-    int snapshot;         /* a memfd that is being written; -1 */
-    bool snapshot_lost;   /* part of it could not be written */
-    gvmi_fd *unread;      /* the snapshot that it was sent, until SNAPSHOT_READ; NULL: none */
+    size_t counted_bytes;   /* of the outbox, as the machine knows them */
+    int snapshot;           /* a memfd that is being written; -1 */
+    bool snapshot_lost;     /* part of it could not be written */
+    gvmi_fd *snapshot_sent; /* until SNAPSHOT_READ; NULL: none */
     int64_t since_ns;
     bool greeted;   /* a message has come */
     bool more;      /* there may be a whole message in `in` */
@@ -189,7 +188,7 @@ void gvmi_server_log(gvm_server *server, const char *format, ...)
 /* The server thread. */
 void *gvmi_server_run(void *server);
 
-/* Does what the machine wants, until it wants nothing more. After every event. */
+/* Performs the machine's actions until there are none. After every event. */
 void gvmi_server_act(gvm_server *server);
 
 /* Has an fd watched, or watched for other events. */
@@ -199,7 +198,7 @@ void gvmi_server_rewatch(gvm_server *server, int fd, uint32_t events, gvmi_sourc
 /* A client's socket, taken over. On failure it is closed. */
 void gvmi_peer_come(gvm_server *server, int socket);
 
-/* What epoll told of a peer. */
+/* Events of a peer. */
 void gvmi_peer_on_socket(gvm_server *server, gvmi_peer *peer, uint32_t events);
 void gvmi_peer_on_process(gvm_server *server, gvmi_peer *peer);
 
@@ -212,7 +211,7 @@ void gvmi_peer_go_on(gvm_server *server, gvmi_peer *peer);
 /* Dropped memory was given back. */
 void gvmi_peer_send_held_back(gvm_server *server, gvmi_peer *peer);
 
-/* It has said nothing since it connected. */
+/* It has sent nothing since it connected. */
 void gvmi_peer_silent(gvm_server *server, gvmi_peer *peer);
 
 /* Queues a message, with as many fds as its head says. */
@@ -220,7 +219,7 @@ void gvmi_peer_send(gvm_server *server, gvmi_peer *peer, const gvmi_wire_message
                     gvmi_fd *const *fds);
 void gvmi_peer_flush(gvm_server *server, gvmi_peer *peer);
 
-/* What the machine wants done about it. */
+/* Actions of the machine on a client. */
 void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer, const char *reason);
 void gvmi_peer_kill(gvm_server *server, gvmi_peer *peer);
 void gvmi_peer_forget(gvm_server *server, gvmi_peer *peer);

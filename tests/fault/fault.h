@@ -159,6 +159,8 @@ bool shows_heap_resize(world *w);
 gvm_status run_heap_stream_end(world *w);
 bool shows_heap_stream_end(world *w);
 gvm_status run_heap_trim(world *w);
+gvm_status run_heap_grant(world *w);
+bool shows_heap_grant(world *w);
 gvm_status run_heap_get_usage(world *w);
 bool shows_heap_get_usage(world *w);
 

@@ -4,7 +4,7 @@
  * has a block of 3 MiB, and one that belongs to a stream.
  */
 #include "driver/driver.h"
-#include "memory/device.h"
+#include "memory/buffer.h"
 #include "tests/fault/fault.h"
 
 bool heap_make(world *w, unsigned needs)
@@ -141,6 +141,22 @@ bool shows_heap_stream_end(world *w)
 gvm_status run_heap_trim(world *w)
 {
     return gvm_heap_trim(w->heap, 0);
+}
+
+/* Of two segments. */
+gvm_status run_heap_grant(world *w)
+{
+    return gvm_heap_grant(w->heap, w->peer, GVM_ACCESS_READ);
+}
+
+bool shows_heap_grant(world *w)
+{
+    gvm_buffer *buffers[2];
+    uint64_t offset;
+
+    return gvm_heap_locate(w->heap, w->block, &buffers[0], &offset) == GVM_OK &&
+           gvm_heap_locate(w->heap, w->stream_block, &buffers[1], &offset) == GVM_OK &&
+           buffers[0]->grant_count == 1 && buffers[1]->grant_count == 1;
 }
 
 gvm_status run_heap_get_usage(world *w)

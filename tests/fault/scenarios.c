@@ -735,6 +735,7 @@ const scenario scenarios[] = {
     {"heap_resize", NEEDS_DEVICE | NEEDS_HEAP, OBJECT | SPACE | LIMIT, run_heap_resize, shows_heap_resize},
     {"heap_stream_end", NEEDS_DEVICE | NEEDS_HEAP, OBJECT | SPACE, run_heap_stream_end, shows_heap_stream_end},
     {"heap_trim", NEEDS_DEVICE | NEEDS_HEAP, OBJECT, run_heap_trim, NULL},
+    {"heap_grant", NEEDS_DEVICE | NEEDS_HEAP | NEEDS_PEER, OBJECT | NOTSUP | LIMIT, run_heap_grant, shows_heap_grant},
     {"heap_get_usage", NEEDS_DEVICE | NEEDS_HEAP, OBJECT, run_heap_get_usage, shows_heap_get_usage},
     {"fill_random_f64", NEEDS_KERNELS | NEEDS_TARGET, KERNEL, run_fill_random, NULL},
     {"sum_f64", NEEDS_KERNELS, KERNEL, run_sum, shows_sum},

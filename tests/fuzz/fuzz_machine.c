@@ -14,13 +14,13 @@
 
 #include <gvmem/buffer.h>
 
+#include "base/clock.h"
 #include "keeper/machine/machine.h"
 #include "tests/fuzz/machine_events.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define MIB (1ull << 20)
-#define NS_PER_MS 1000000ll
 #define EVENTS_MAX 2000 /* of one input */
 #define DEVICES 2
 #define FRAMES_MAX 1024
@@ -353,7 +353,7 @@ static void exit_client(client *c)
     settle();
 }
 
-/* As the server: what the decoder refuses is a violation, and BYE ends the client. */
+/* As the server: what the decoder refuses is a violation, and BYE ends the connection. */
 static void deliver(client *c, const uint8_t *bytes, size_t len)
 {
     static gvmi_wire_message m;
@@ -370,9 +370,8 @@ static void deliver(client *c, const uint8_t *bytes, size_t len)
         }
         gvmi_machine_message(w.machine, c->number, &m);
         if (m.head.type == GVMI_WIRE_BYE) {
-            settle();
-            exit_client(c);
-            return;
+            leave(c);
+            gvmi_machine_bye(w.machine, c->number);
         }
     }
     settle();
@@ -583,7 +582,7 @@ static void read_snapshots(void)
 static void tick(int64_t ms)
 {
     read_snapshots();
-    w.now_ns += ms * NS_PER_MS;
+    w.now_ns += ms * GVMI_NS_PER_MS;
     gvmi_machine_tick(w.machine, w.now_ns);
     settle();
 }
@@ -666,7 +665,7 @@ static void begin(const uint8_t *data, size_t size)
 {
     w.at = data;
     w.end = data + size;
-    w.now_ns = NS_PER_MS;
+    w.now_ns = GVMI_NS_PER_MS;
     w.job_count = 0;
     memset(w.frames, 0, sizeof w.frames);
     memset(w.used_bytes, 0, sizeof w.used_bytes);

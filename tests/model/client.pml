@@ -9,7 +9,7 @@
 
 /* What must hold when a thread has taken a lease by the words it sees. The keeper has ended the leases
  * of a client that was voided: nothing must hold for those. */
-inline believe(t, m)
+inline count_lease(t, m)
 {
     if
     :: !voided[CLIENT(t)] ->
@@ -100,7 +100,7 @@ inline ring(c)
 #define ALLOWED(m) (PERMITS(m) && (seen == P_READ || ALONE(m)))
 #endif
 
-/* The addition and the load of the permit are one step each. Without the fence between them the
+/* The addition and the load of the permit are one step each. Without the barrier between them the
  * load may come first: the addition is still in the thread's store buffer. */
 proctype Thread(byte t)
 {
@@ -126,7 +126,7 @@ end_idle:
                :: mode = WRITE
 #endif
                fi;
-#ifdef FAULT_NO_FENCE_ACQUIRE
+#ifdef FAULT_NO_BARRIER_ACQUIRE
                if
                :: seen = permit[CLIENT(t)];
                   goto late_add
@@ -137,7 +137,7 @@ end_idle:
            }
            atomic {
                seen = permit[CLIENT(t)]
-#if defined(ONE_THREAD_EACH) && !defined(FAULT_NO_FENCE_ACQUIRE) /* nobody else is there to change the word */
+#if defined(ONE_THREAD_EACH) && !defined(FAULT_NO_BARRIER_ACQUIRE) /* nobody else is there to change the word */
                ;
 #else
            }
@@ -147,7 +147,7 @@ judge:
                if
                :: ALLOWED(mode) ->
                   seen = 0;
-                  believe(t, mode);
+                  count_lease(t, mode);
                   goto has
                :: !ALLOWED(mode) || (place == HOST && mode == READ) /* PARTIAL: ask the keeper */
                fi
@@ -199,7 +199,7 @@ judge:
                if
                :: reply[t] == GOT && !failed[CLIENT(t)] ->
                   reply[t] = 0;
-                  believe(t, mode);
+                  count_lease(t, mode);
                   goto has
                :: reply[t] == GOT && failed[CLIENT(t)] -> /* it has a lease, but no memory */
                   reply[t] = 0;
@@ -229,7 +229,7 @@ writes_on:
                   true -> /* or the `else` in use() would exclude the option above, too */
                   use(t, mode);
                   seen = (voided[CLIENT(t)] && MAY_WRITE_UNDER(mode) -> P_GONE : 0);
-#ifdef FAULT_NO_FENCE_RELEASE
+#ifdef FAULT_NO_BARRIER_RELEASE
                   if
                   :: seen = permit[CLIENT(t)];
                      goto late_subtract
@@ -252,14 +252,14 @@ rings:
                mode = 0;
                goto end_idle
            }
-#ifdef FAULT_NO_FENCE_ACQUIRE
+#ifdef FAULT_NO_BARRIER_ACQUIRE
 late_add:
            atomic {
                add(CLIENT(t), mode);
                goto judge
            }
 #endif
-#ifdef FAULT_NO_FENCE_RELEASE
+#ifdef FAULT_NO_BARRIER_RELEASE
 late_subtract:
            atomic {
                held[t] = 0;

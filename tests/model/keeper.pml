@@ -124,7 +124,7 @@ bit fresh[3];          /* does the frame hold what was written last under a leas
 bit later[CLIENTS];    /* leases were given since the client was voided: what it writes is damage */
 
 /* ---- threads */
-byte held[3];  /* the lease that a thread believes to have */
+byte held[3];  /* the lease that a thread has by its own count */
 byte reply[3]; /* of the slow path */
 
 /* ---- the keeper's memory */
@@ -238,7 +238,7 @@ inline load(c)
 inline look()
 {
     atomic {
-#ifndef FAULT_NO_FENCE_REVOKE
+#ifndef FAULT_NO_BARRIER_REVOKE
         !ANY(NOT_SEEN);
 #endif
         load(0)

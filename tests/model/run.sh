@@ -148,9 +148,9 @@ small_worlds() {
 }
 
 planted_faults() {
-    finds NO_FENCE_ACQUIRE two_leases -DTHREADS=2
-    finds NO_FENCE_REVOKE 'two_leases|invalid end state' -DTHREADS=2
-    finds NO_FENCE_RELEASE 'invalid end state' -DTHREADS=2
+    finds NO_BARRIER_ACQUIRE two_leases -DTHREADS=2
+    finds NO_BARRIER_REVOKE 'two_leases|invalid end state' -DTHREADS=2
+    finds NO_BARRIER_RELEASE 'invalid end state' -DTHREADS=2
     finds NO_SECOND_LOOK two_leases -DTHREADS=3 -DROUNDS=2
     finds PERMIT_EARLY two_leases -DTHREADS=3 -DROUNDS=2
     finds HOLDER_READ two_leases -DTHREADS=3 -DROUNDS=2

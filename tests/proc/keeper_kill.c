@@ -10,7 +10,6 @@
  * it off and the bystander has written what it wrote. In the rounds two clients act at random while
  * chunks move, until one of them, both, or the keeper is killed at a random moment.
  */
-#include <poll.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -89,7 +88,7 @@ static bool client_dies_at(stage *s, uint64_t nth)
         status = keeper_puppet_end(&victim);
         good = EXPECT(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) && good;
     } else {
-        keeper_puppet_bury(&victim);
+        keeper_puppet_reap(&victim);
     }
     return good && stage_is_whole(s);
 }
@@ -112,34 +111,10 @@ static bool client_dies_at_every_step(uint64_t *kills)
 
 /* ---- a client stops at its Nth step, and runs on */
 
-#define STOP_REVOKE_MS 150u
-#define STOP_LEASE_MS 150u
+#define STOP_LATE_MS (REVOKE_MS + 300) /* after which the keeper has seen that a client is late */
 #define STOP_FAILURES_MAX 5u
 #define STOP_STRIDES \
     4u /* it is left stopped for a while, so there are fewer rounds than for SIGKILL */
-
-/* Until the victim is stopped; false if it has answered, or died, before its Nth step. */
-static bool wait_for_stop(const keeper_puppet *victim)
-{
-    for (int ms = 0; ms < ANSWER_LIMIT_MS; ms++) {
-        struct pollfd entry = {.fd = victim->control, .events = POLLIN};
-        siginfo_t info = {0};
-
-        if (waitid(P_PID, (id_t)victim->pid, &info, WSTOPPED | WEXITED | WNOHANG | WNOWAIT) == 0 &&
-            info.si_pid == victim->pid)
-            return info.si_code == CLD_STOPPED;
-        if (poll(&entry, 1, 1) > 0)
-            return false;
-    }
-    return false;
-}
-
-static bool bystander_writes(stage *s, uint64_t content)
-{
-    return KP_OK(&s->bystander, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, LEASE_WAIT_MS) &&
-           KP_OK(&s->bystander, FILL, 0, NULL, content, 0) &&
-           KP_OK(&s->bystander, RELEASE, 0, NULL, 0, 0);
-}
 
 static bool bystander_finds(stage *s, uint64_t *checksum)
 {
@@ -160,12 +135,12 @@ static bool bystander_finds(stage *s, uint64_t *checksum)
 static bool act_meanwhile(stage *s, bool move, bool *cut)
 {
     keeper_answer before, after;
-    bool good = stage_snapshot(s, &before) && bystander_writes(s, OTHER_SEED) &&
+    bool good = stage_snapshot(s, &before) && stage_writes(s, OTHER_SEED) &&
                 (!move || KP_OK(&s->bystander, EVICT, 0, STILL_NAME, 0, 0));
 
     (void)keeper_do(&s->bystander, KP_EVICT, 0, "/victim/public", 0, 0); /* it may not be there yet */
-    proc_pause_ms(2 * STOP_REVOKE_MS); /* what the victim was asked and does not answer is late now */
-    good = good && bystander_writes(s, OTHER_SEED) && stage_snapshot(s, &after);
+    proc_pause_ms(STOP_LATE_MS); /* what the victim was asked and does not answer is late now */
+    good = good && stage_writes(s, OTHER_SEED) && stage_snapshot(s, &after);
     *cut = good && after.keeper.cut_offs > before.keeper.cut_offs;
     return good;
 }
@@ -180,7 +155,7 @@ static bool is_content_right(stage *s, bool cut)
     return EXPECT(checksum == other_checksum || (!cut && checksum == still_checksum));
 }
 
-static bool client_stops_at(stage *s, uint64_t nth, bool move)
+static bool client_stops_at(stage *s, uint64_t nth, bool move, uint64_t *cuts)
 {
     keeper_puppet victim = keeper_puppet_start();
     keeper_answer out;
@@ -188,9 +163,10 @@ static bool client_stops_at(stage *s, uint64_t nth, bool move)
 
     keeper_do(&victim, KP_ARM, 0, NULL, nth, SIGSTOP);
     keeper_post(&victim, KP_SCENARIO, 0, s->path, 0, 0);
-    const bool stopped = wait_for_stop(&victim);
+    const bool stopped = keeper_wait_stopped(&victim);
     if (stopped && proc_may_stay_stopped())
         good = act_meanwhile(s, move, &cut);
+    *cuts += cut;
     if (stopped)
         kill(victim.pid, SIGCONT);
     good = EXPECT(keeper_wait(&victim, &out)) && good;
@@ -202,7 +178,7 @@ static bool client_stops_at(stage *s, uint64_t nth, bool move)
     good = good && (!cut || is_content_right(s, cut));
     (void)keeper_do(&victim, KP_ARM, 0, NULL, 0, 0);
     good = EXPECT(keeper_puppet_end(&victim) == 0) && good;
-    return (!cut || is_content_right(s, cut)) && bystander_writes(s, STILL_SEED) && good &&
+    return (!cut || is_content_right(s, cut)) && stage_writes(s, STILL_SEED) && good &&
            stage_is_whole(s);
 }
 
@@ -217,17 +193,17 @@ static uint64_t next_stop(uint64_t nth, const life_steps *steps)
     return nth < steps->wrote_from && nth + each > steps->wrote_from ? steps->wrote_from : nth + each;
 }
 
-static bool client_stops_at_every_step(uint64_t *stops)
+static bool client_stops_at_every_step(uint64_t *stops, uint64_t *cuts)
 {
     stage s;
-    bool good = stage_begin_timed(&s, STOP_REVOKE_MS, STOP_LEASE_MS) && stage_is_whole(&s);
+    bool good = stage_begin(&s, REVOKE_MS) && stage_is_whole(&s);
     const life_steps steps = good ? client_steps(&s) : (life_steps){0};
     unsigned wrong = 0;
 
     good = EXPECT(steps.all > 50) && EXPECT(steps.wrote_from < steps.wrote_until) &&
            stage_is_whole(&s);
     for (uint64_t nth = 1; nth <= steps.all && good; nth = next_stop(nth, &steps), (*stops)++) {
-        const bool right = client_stops_at(&s, nth, *stops % 2 == 1);
+        const bool right = client_stops_at(&s, nth, *stops % 2 == 1, cuts);
 
         wrong += !right;
         if (!right)
@@ -236,6 +212,7 @@ static bool client_stops_at_every_step(uint64_t *stops)
                    (unsigned long long)steps.wrote_from, (unsigned long long)steps.wrote_until);
         good = right || wrong < STOP_FAILURES_MAX;
     }
+    good = EXPECT(*cuts > 0) && good; /* else nothing was shown of what such a client writes later */
     return stage_end(&s) && wrong == 0 && good;
 }
 
@@ -382,7 +359,7 @@ static bool random_rounds(uint64_t rounds)
 
 int main(int argc, char **argv)
 {
-    uint64_t rounds = argc > 1 ? strtoull(argv[1], NULL, 0) : ROUNDS_DEFAULT, kills = 0;
+    uint64_t rounds = argc > 1 ? strtoull(argv[1], NULL, 0) : ROUNDS_DEFAULT, kills = 0, cuts = 0;
     char name[120], machine[128];
 
     keeper_puppet_main(argc, argv);
@@ -409,9 +386,10 @@ int main(int argc, char **argv)
     snprintf(name, sizeof name, "client killed at %llu of its steps", (unsigned long long)kills);
     proc_result(clients, name);
     kills = 0;
-    const bool stops = client_stops_at_every_step(&kills);
-    snprintf(name, sizeof name, "client stopped and continued at %llu of its steps",
-             (unsigned long long)kills);
+    const bool stops = client_stops_at_every_step(&kills, &cuts);
+    snprintf(name, sizeof name,
+             "client stopped and continued at %llu of its steps, cut off meanwhile at %llu of them",
+             (unsigned long long)kills, (unsigned long long)cuts);
     proc_result(stops, name);
     kills = 0;
     const bool keepers = keeper_dies_at_every_step(&kills);

@@ -29,12 +29,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "tests/proc/keeper_raw.h"
 #include "tests/proc/keeper_soak.h"
 
 #define SECONDS_DEFAULT 10u
 #define TICK_MS 5u
-#define NS_PER_MS 1000000ull
 #define ACT_MS_MAX 3000u          /* of a hostile act */
 #define ACT_GRACE_MS 1000u        /* for one that ends by itself */
 #define PAUSE_EVERY_MS 5000u      /* at most, between two stops of the keeper */
@@ -46,7 +46,8 @@
 #define RSS_GROWTH_COLD_KIB 32768 /* where the time was too short to meet every act */
 #define WARM_SECONDS 600u
 #define LONG_SECONDS 60u
-#define FLOOD_ACQUIRE_MS 50u /* of 95 of 100 calls, while four users flood */
+#define FLOOD_ACQUIRE_MS \
+    50u /* of 99 of 100 calls, and in a long run of all, while four users flood */
 #define FLOOD_CONNECT_MS 100u
 
 enum {
@@ -310,11 +311,11 @@ static void next_act(unsigned which)
     const hostile_act act = choose_act(random >> 40);
     const bool lasts = act == ACT_forge_writer && which == CHILD_HOSTILE;
     const uint64_t ms = 50 + random % ACT_MS_MAX + (lasts ? soak->patience_ms : 0);
-    const uint64_t end = proc_now_ns() + ms * NS_PER_MS;
+    const uint64_t end = proc_now_ns() + ms * GVMI_NS_PER_MS;
     const bool killed = random >> 32 & 1;
 
     children[which].act = act;
-    children[which].kill_ns = killed ? end : end + ACT_GRACE_MS * NS_PER_MS;
+    children[which].kill_ns = killed ? end : end + ACT_GRACE_MS * GVMI_NS_PER_MS;
     start_child(which, killed ? UINT64_MAX : end);
     atomic_fetch_add(&soak->hostile_acts, 1);
 }
@@ -339,7 +340,7 @@ static bool are_gone(unsigned first, unsigned end)
 
 static bool wait_until_gone(unsigned first, unsigned end, uint64_t ms)
 {
-    const uint64_t until = proc_now_ns() + ms * NS_PER_MS;
+    const uint64_t until = proc_now_ns() + ms * GVMI_NS_PER_MS;
 
     for (;;) {
         reap();
@@ -467,7 +468,7 @@ static bool keeper_is_as_before(const footprint *start, long warm_kib, unsigned 
 
 static bool keeper_ends_well(void)
 {
-    const uint64_t until = proc_now_ns() + END_WAIT_MS * NS_PER_MS;
+    const uint64_t until = proc_now_ns() + END_WAIT_MS * GVMI_NS_PER_MS;
 
     if (keeper_pid == 0)
         return EXPECT(!"the keeper lives until it is told to end");
@@ -508,20 +509,20 @@ static void connect_as_root(void)
 
 static void run_for(unsigned seconds, bool floods, long *warm_kib)
 {
-    const uint64_t start = proc_now_ns(), end = start + seconds * 1000ull * NS_PER_MS;
-    uint64_t next_pause = start + 1000 * NS_PER_MS, next_root = start, now;
+    const uint64_t start = proc_now_ns(), end = start + seconds * 1000ull * GVMI_NS_PER_MS;
+    uint64_t next_pause = start + 1000 * GVMI_NS_PER_MS, next_root = start, now;
 
     while ((now = proc_now_ns()) < end && !atomic_load(&soak->stop) && keeper_pid != 0) {
         reap();
         if (floods && now >= next_root) {
             connect_as_root();
-            next_root = proc_now_ns() + ROOT_EVERY_MS * NS_PER_MS;
+            next_root = proc_now_ns() + ROOT_EVERY_MS * GVMI_NS_PER_MS;
         }
         if (!floods && soak->many_users && only != NO_ACT)
             serve_hostile();
         if (!floods && stops && now >= next_pause) {
             pause_keeper();
-            next_pause = proc_now_ns() + (1000 + proc_random(&seed) % PAUSE_EVERY_MS) * NS_PER_MS;
+            next_pause = proc_now_ns() + (1000 + proc_random(&seed) % PAUSE_EVERY_MS) * GVMI_NS_PER_MS;
         }
         if (*warm_kib < 0 && now - start > (end - start) / 4)
             *warm_kib = keeper_kib("RssAnon:");
@@ -554,13 +555,15 @@ static void print_figures(bool floods)
            (unsigned long long)soak->sleeper_rounds, (unsigned long long)soak->hostile_acts);
 }
 
-static bool is_quick(const soak_times *times, uint64_t ms)
+static bool is_quick(const soak_times *times, uint64_t ms, bool always)
 {
-    return EXPECT(times->count > 0) &&
-           EXPECT(soak_percentile_ns(times, 95) <= ms * SOAK_SLOWNESS * NS_PER_MS);
+    const uint64_t limit_ns = ms * PROC_SLOWNESS * GVMI_NS_PER_MS;
+
+    return EXPECT(times->count > 0) && EXPECT(soak_percentile_ns(times, 99) <= limit_ns) &&
+           (!always || EXPECT(times->max_ns <= limit_ns));
 }
 
-static bool honest_are_content(void)
+static bool honest_clients_passed(void)
 {
     bool good = EXPECT(atomic_load(&soak->problems) == 0);
 
@@ -580,7 +583,7 @@ static void start_parties(bool floods, uint64_t end_ns)
     start_child(CHILD_METER, 0);
     for (unsigned i = 0; i < HOSTILE && floods; i++)
         start_flood(CHILD_HOSTILE + i, (hostile_act)(i % FLOODS), end_ns);
-    for (unsigned i = 0; i < HONEST && !floods; i++)
+    for (unsigned i = 0; i < (floods ? 1 : HONEST); i++)
         start_child(CHILD_HONEST + i, 0);
     if (!floods)
         start_child(CHILD_SLEEPERS, 0);
@@ -593,10 +596,12 @@ static void report(bool floods, unsigned seconds)
     print_figures(floods);
     snprintf(name, sizeof name, "honest clients find what was written, and none is cut off%s: %u s",
              floods ? " while four users flood" : "", seconds);
-    proc_result(honest_are_content(), name);
+    proc_result(honest_clients_passed(), name);
     if (floods) {
-        proc_result(is_quick(&soak->acquire, FLOOD_ACQUIRE_MS), "acquire under floods is quick");
-        proc_result(is_quick(&soak->connect, FLOOD_CONNECT_MS), "connect under floods is quick");
+        proc_result(is_quick(&soak->acquire, FLOOD_ACQUIRE_MS, seconds >= LONG_SECONDS),
+                    "acquire under floods is quick");
+        proc_result(is_quick(&soak->connect, FLOOD_CONNECT_MS, seconds >= LONG_SECONDS),
+                    "connect under floods is quick");
         if (root_refused > 0)
             printf("# root was refused %u times\n", root_refused);
         proc_result(root_refused == 0, "root can connect under floods");
@@ -661,7 +666,7 @@ static int run(const char *program, bool floods, unsigned seconds)
         printf("Bail out! the keeper does not start\n");
         return 2; /* which ends it */
     }
-    start_parties(floods, proc_now_ns() + seconds * 1000ull * NS_PER_MS);
+    start_parties(floods, proc_now_ns() + seconds * 1000ull * GVMI_NS_PER_MS);
     run_for(seconds, floods, &warm_kib);
     end_children();
     report(floods, seconds);

@@ -281,10 +281,25 @@ void keeper_puppet_kill(keeper_puppet *p)
     (void)reap(p);
 }
 
-void keeper_puppet_bury(keeper_puppet *p)
+void keeper_puppet_reap(keeper_puppet *p)
 {
     if (p->pid != 0)
         (void)reap(p);
+}
+
+bool keeper_wait_stopped(const keeper_puppet *p)
+{
+    for (int ms = 0; ms < ANSWER_LIMIT_MS; ms++) {
+        struct pollfd entry = {.fd = p->control, .events = POLLIN};
+        siginfo_t info = {0};
+
+        if (waitid(P_PID, (id_t)p->pid, &info, WSTOPPED | WEXITED | WNOHANG | WNOWAIT) == 0 &&
+            info.si_pid == p->pid)
+            return info.si_code == CLD_STOPPED;
+        if (poll(&entry, 1, 1) > 0)
+            return false;
+    }
+    return false;
 }
 
 int keeper_puppet_end(keeper_puppet *p)

@@ -87,11 +87,15 @@ bool keeper_wait(keeper_puppet *p, keeper_answer *out);
 keeper_answer keeper_do(keeper_puppet *p, keeper_verb verb, unsigned slot, const char *name,
                         uint64_t a, uint64_t b);
 
+/* Waits until a puppet with a command has stopped, as ARM told it to; false if it has answered, or ended,
+ * before that step. */
+bool keeper_wait_stopped(const keeper_puppet *p);
+
 void keeper_puppet_kill(keeper_puppet *p); /* SIGKILL, and waits until it is gone */
 int keeper_puppet_end(keeper_puppet *p);   /* lets it finish, close everything and exit */
 
 /* It killed itself, or was killed: waits until it is gone. */
-void keeper_puppet_bury(keeper_puppet *p);
+void keeper_puppet_reap(keeper_puppet *p);
 
 /* A command that must answer the status; says where and returns false otherwise. */
 #define KP_EXPECT(p, verb, slot, name, a, b, wanted) \

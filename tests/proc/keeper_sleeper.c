@@ -83,7 +83,7 @@ static bool continue_sleeper(sleeper_round *n)
 
     kill(s->pid, SIGCONT);
     if (n->mode == GVM_LEASE_WRITE)
-        (void)keeper_do(s, KP_FILL, 0, NULL, n->seed + 1, 0); /* it does not know better */
+        (void)keeper_do(s, KP_FILL, 0, NULL, n->seed + 1, 0); /* it was not notified of the cut-off */
     good = is_unchanged(n);
     if (n->mode != 0)
         good = KP_EXPECT(s, RELEASE, 0, NULL, 0, 0, GVM_E_KEEPER) && good;

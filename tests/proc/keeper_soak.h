@@ -1,4 +1,4 @@
-/* tests/proc/keeper_soak.h - what the processes of the test keeper_neighbours know together.
+/* tests/proc/keeper_soak.h - state that the processes of the test keeper_neighbours share.
  *
  * One page of shared memory says what every object of the honest clients should hold. Hostile
  * neighbours are children that speak the protocol by hand and see the page's names only.
@@ -30,13 +30,8 @@
 #define GID_HONEST 2000u  /* of the honest and the sleepers: objects of mode 0660 are theirs */
 #define GID_HOSTILE 2003u /* and the next, one each */
 
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define SOAK_SLOWNESS 5u
-#else
-#define SOAK_SLOWNESS 1u
-#endif
-#define SOAK_REVOKE_MS (1000u * SOAK_SLOWNESS)
-#define SOAK_LEASE_MS (4000u * SOAK_SLOWNESS) /* where the lease timeout is set at all */
+#define SOAK_REVOKE_MS (1000u * PROC_SLOWNESS)
+#define SOAK_LEASE_MS (4000u * PROC_SLOWNESS) /* where the lease timeout is set at all */
 #define HONEST 2u
 #define HONEST_THREADS 3u
 #define HOSTILE 4u
@@ -44,8 +39,8 @@
 #define RECORDS 65536u /* used in turn: one is not met again while anybody may still mean it */
 #define OBJECT_CHUNKS_MAX 3u
 /* Of acquires that no neighbour may delay for ever; longer in a long run, where more meets. */
-#define PATIENCE_MS (8000u * SOAK_SLOWNESS)
-#define PATIENCE_LONG_MS (30000u * SOAK_SLOWNESS)
+#define PATIENCE_MS (8000u * PROC_SLOWNESS)
+#define PATIENCE_LONG_MS (30000u * PROC_SLOWNESS)
 #define PROBLEMS_MAX 20u /* printed */
 
 /* Who may open an object of the honest. */
@@ -62,7 +57,7 @@ typedef struct soak_record {
     _Atomic uint64_t committed; /* the version that it holds; 0: zeros */
     _Atomic uint64_t bytes;     /* that have the version; the rest is zeros */
     _Atomic uint32_t chunks_asked;
-    atomic_int readers, writers; /* inside, as they believe */
+    atomic_int readers, writers; /* inside, by their own count */
     atomic_bool seal_asked;
     soak_class class;
 } soak_record;
@@ -85,7 +80,7 @@ typedef struct soak_page {
     soak_record records[RECORDS];
     soak_times acquire, connect, root_connect;
     _Atomic uint64_t writes, reads, timeouts, refusals, sleeper_rounds, hostile_acts;
-    /* What a look at the keeper showed; keeper_look() */
+    /* What a look at the keeper showed: look() in keeper_neighbours.c */
     gvm_keeper_info keeper;
     gvm_keeper_device_info device;
 } soak_page;

@@ -118,7 +118,14 @@ bool stage_reads(stage *s)
            KP_OK(&s->bystander, RELEASE, 0, NULL, 0, 0);
 }
 
-/* Names that the dead may have left behind in their own right. */
+bool stage_writes(stage *s, uint64_t content)
+{
+    return KP_OK(&s->bystander, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, LEASE_WAIT_MS) &&
+           KP_OK(&s->bystander, FILL, 0, NULL, content, 0) &&
+           KP_OK(&s->bystander, RELEASE, 0, NULL, 0, 0);
+}
+
+/* Names that clients which were killed may have left behind in their own right. */
 static bool drop_leftovers(stage *s)
 {
     static const char *const names[] = {"/victim/public", "/random/0", "/random/1", "/random/2"};

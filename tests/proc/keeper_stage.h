@@ -1,4 +1,4 @@
-/* tests/proc/keeper_stage.h - a keeper, a client that wants no more than its peace, and what must be
+/* tests/proc/keeper_stage.h - a keeper, a client that uses its object undisturbed, and what must be
  * so after others have misbehaved.
  *
  * Threads: one. Ownership: stage_end() ends what stage_begin() started.
@@ -8,7 +8,7 @@
 
 #include "tests/proc/keeper_puppet.h"
 
-#define REVOKE_MS 400 /* how long a client may take to unmap */
+#define REVOKE_MS (400u * PROC_SLOWNESS) /* how long a client may take to unmap */
 #define SETTLE_MS 10000
 
 typedef struct stage {
@@ -37,6 +37,9 @@ bool stage_is_whole(stage *s);
 
 /* The bystander reads its data under a lease. */
 bool stage_reads(stage *s);
+
+/* The bystander writes numbers of a seed into its data, under a lease. */
+bool stage_writes(stage *s, uint64_t content);
 
 /* What the keeper says to the bystander. */
 bool stage_snapshot(stage *s, keeper_answer *out);

@@ -134,7 +134,7 @@ stale) # one that was killed is replaced, one whose socket was replaced leaves i
     [ "$(cat "$socket")" = other ] || fail 'what is not its own was removed'
     ;;
 manager) # as a service manager starts it
-    python3 - "$keeper" "$socket" <<'END' || fail 'the service manager is not content'
+    python3 - "$keeper" "$socket" <<'END' || fail 'the test of the service manager failed'
 import os, socket, subprocess, sys
 
 keeper, path = sys.argv[1:]

@@ -20,6 +20,13 @@
 #define MIB (1ull << 20)
 #define ANSWER_LIMIT_MS 60000 /* a puppet that says nothing for so long hangs */
 
+/* How much more time programs need that are checked while they run: for time-outs that must not be met. */
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define PROC_SLOWNESS 5u
+#else
+#define PROC_SLOWNESS 1u
+#endif
+
 /* clang-format off */
 /* X(verb): what puppets can do; a and b are the command's numbers. */
 #define PUPPET_VERBS(X) \

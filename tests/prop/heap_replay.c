@@ -4,11 +4,11 @@
  *
  * Goal: over a trace of requests (tools/heap_trace.h) no two live blocks share a byte, what the heap
  * says it was asked for is what was asked for, gvm_heap_check() holds all the way, nothing is left at
- * the end, and memory stays near the requests: at the peak at most 1.1 times as much, with the default
- * reserve and without one; without one also on average.
+ * the end, and memory stays near the requests: at the peak at most 1.1 times as much, by default and without a
+ * reserve; on average at most 2.4 and 1.1 times.
  *
- * Method: as the plug-in does, every request is in the order of its stream. Where memory lies depends
- * on the trace alone, so the ratios are the same in every run. A byte of the shadow stands for a unit
+ * Method: as the plug-in does, every request is in the order of its stream. Where memory lies, and when it goes back,
+ * depends on the trace alone, as calls give back themselves, so the figures are the same in every run. A byte of the shadow stands for a unit
  * of the address space. The trace has to be one that rounding to powers of two would cost dearly: else
  * it shows nothing.
  */
@@ -24,10 +24,13 @@
 
 #include "base/size.h"
 #include "driver/driver.h"
+#include "heap/heap.h"
 #include "memory/device.h"
 #include "tools/heap_trace.h"
 
-#define RATIO_MAX 1.1
+#define PEAK_RATIO_MAX 1.1
+#define MEAN_RATIO_MAX 2.4
+#define MEAN_RATIO_MAX_BARE 1.1 /* without a reserve */
 #define ROUNDED_RATIO_LEAST 1.3
 #define CHECK_EVERY 500 /* events */
 #define EVENTS_LEAST 100000
@@ -90,6 +93,17 @@ static bool step(gvm_heap *heap, size_t index)
     return mark(*block, e->bytes, true);
 }
 
+/* Chunks that get memory, which is what the driver charges for. */
+static const gvmi_driver *real;
+static uint64_t mapped;
+
+static CUresult count_map(CUdeviceptr address, size_t bytes, size_t offset,
+                          CUmemGenericAllocationHandle handle, unsigned long long flags)
+{
+    mapped++;
+    return real->cuMemMap(address, bytes, offset, handle, flags);
+}
+
 typedef struct usage {
     uint64_t requested, requested_peak, committed_peak;
     double requested_sum, committed_sum;
@@ -146,7 +160,7 @@ static bool free_rest(gvm_heap *heap)
                 (unsigned long long)info.committed_bytes);
 }
 
-static bool replay(uint64_t reserve_bytes, bool mean_too)
+static bool replay(uint64_t reserve_bytes, double mean_most)
 {
     const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = reserve_bytes};
     gvm_heap *heap;
@@ -155,6 +169,7 @@ static bool replay(uint64_t reserve_bytes, bool mean_too)
     bool good = true;
 
     problem[0] = '\0';
+    mapped = 0;
     if (gvm_heap_create(device, &options, &heap) != GVM_OK)
         return fail_call("create", 0);
     for (size_t i = 0; i < trace.count && good; i++)
@@ -165,9 +180,12 @@ static bool replay(uint64_t reserve_bytes, bool mean_too)
         return false;
     peak = (double)u.committed_peak / (double)u.requested_peak;
     mean = u.committed_sum / u.requested_sum;
-    printf("# committed / requested: %.3f at the peak, %.3f on average\n", peak, mean);
-    if (peak > RATIO_MAX || (mean_too && mean > RATIO_MAX))
-        return fail("more than %.2f times what is requested is committed", RATIO_MAX);
+    printf("# committed / requested: %.3f at the peak, %.3f on average; %.4f chunks mapped an event\n",
+           peak, mean, (double)mapped / (double)trace.count);
+    if (peak > PEAK_RATIO_MAX || mean > mean_most)
+        return fail(
+            "more than %.2f times at the peak, or %.2f on average, of what is requested is committed",
+            PEAK_RATIO_MAX, mean_most);
     return true;
 }
 
@@ -194,6 +212,8 @@ static bool trace_is_hard(void)
 
 static bool start(const char *path)
 {
+    static gvmi_driver table;
+
     if (!heap_trace_read(path, &trace))
         return false;
     blocks = calloc(trace.blocks_max, sizeof *blocks);
@@ -205,6 +225,11 @@ static bool start(const char *path)
     for (unsigned i = 0; i < trace.streams; i++)
         if (gvmi_cu->cuStreamCreate(&streams[i], CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
             return false;
+    gvmi_heap_threadless = true;
+    real = gvmi_cu;
+    table = *real;
+    table.cuMemMap = count_map;
+    gvmi_driver_install(&table);
     return true;
 }
 
@@ -257,8 +282,8 @@ int main(int argc, char **argv)
         return 2;
     }
     code |= tell(1, trace_is_hard(), "the trace is one that rounding would cost dearly");
-    code |= tell(2, replay(0, false), "with the default reserve");
-    code |= tell(3, replay(1, true), "without a reserve");
+    code |= tell(2, replay(0, MEAN_RATIO_MAX), "as it is by default");
+    code |= tell(3, replay(1, MEAN_RATIO_MAX_BARE), "without a reserve");
     code |= tell(4, stop(), "nothing is left at the driver");
     heap_trace_free(&trace);
     free(blocks);

@@ -1,10 +1,10 @@
-/* tests/prop/keeper_ops.h - what the processes of the test keeper_ops know together.
+/* tests/prop/keeper_ops.h - state that the processes of the test keeper_ops share.
  *
  * One page of memory, shared by all of them, says what every object should be. Three means keep it
  * true while everybody acts at once:
  *
  *   leases    what an object holds, and who is inside, changes only under a lease of the keeper's:
- *             if two writers ever believe in theirs, the page and the memory disagree
+ *             if two writers ever have one at the same time, the page and the memory disagree
  *   asked and done
  *             a fact that a call changes has two values: asked is set before the call, done after
  *             it. Who looks from beside takes done before his own call and asked after it; what he
@@ -55,7 +55,7 @@ typedef struct record {
     atomic_flag metadata_busy;                      /* somebody sets it */
     _Atomic uint64_t address;                       /* at its creator; 0: not known */
     atomic_int references;                          /* openings, and 1 for a name */
-    atomic_int readers, writers;                    /* inside, as they believe */
+    atomic_int readers, writers;                    /* inside, by their own count */
     _Atomic uint8_t seed[CHUNKS_MAX];               /* of what the chunks hold */
 } record;
 

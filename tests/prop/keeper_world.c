@@ -667,7 +667,12 @@ static void deliver_end(world *w, process *p)
     p->disconnected = true;
     p->disconnected_ns = w->tick_ns;
     model_ended(w, p, false);
-    gvmi_machine_disconnect(w->machine, p->client);
+    if (p->bye && world_chance(w, 50)) { /* otherwise as of a process that cannot be watched */
+        p->closed = true;
+        gvmi_machine_bye(w->machine, p->client);
+    } else {
+        gvmi_machine_disconnect(w->machine, p->client);
+    }
 }
 
 void world_deliver(world *w, process *p)

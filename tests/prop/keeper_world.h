@@ -252,7 +252,7 @@ void world_wrong(world *w, const char *format, ...) __attribute__((format(printf
 void world_log(world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- events into the machine; all actions are taken out again */
-/* Whether the rule of shares lets a user that has `own` of `all` take one more. */
+/* Whether the rule of allowances lets a user that has `own` of `all` take one more. */
 bool world_share(const world *w, uint32_t limit, uint32_t reserve, uint32_t uid, uint32_t all,
                  uint32_t own);
 process *world_connect(world *w, const gvmi_credentials *who, bool honest); /* NULL: refused */

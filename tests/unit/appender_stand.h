@@ -10,13 +10,12 @@
 
 #include "tests/unit/unit.h"
 
-#include <dirent.h>
-
 #include <gvmem/gvmem.h>
 
 #include "appender/appender.h"
 #include "base/registry.h"
 #include "base/size.h"
+#include "tests/unit/service_threads.h"
 
 #define CHUNK (2 * GVMI_MIB)
 #define ROW 64u
@@ -109,32 +108,6 @@ static inline gvm_appender_info info(void)
 
     (void)gvm_appender_get_info(appender, &i);
     return i;
-}
-
-/* Threads of the library's kind; of the last, whether it sleeps at this moment. */
-static inline int service_threads(bool *sleeps)
-{
-    DIR *tasks = opendir("/proc/self/task");
-    const struct dirent *task;
-    int count = 0;
-
-    while (tasks != NULL && (task = readdir(tasks)) != NULL) {
-        char path[300], line[300] = "";
-        FILE *file;
-
-        snprintf(path, sizeof path, "/proc/self/task/%s/stat", task->d_name);
-        file = fopen(path, "re");
-        if (file != NULL && fgets(line, sizeof line, file) != NULL &&
-            strstr(line, "(gvmem-appender)") != NULL) {
-            count++;
-            *sleeps = strstr(line, ") S ") != NULL;
-        }
-        if (file != NULL)
-            fclose(file);
-    }
-    if (tasks != NULL)
-        closedir(tasks);
-    return count;
 }
 
 #define CHILD_TEST(name, fn) \

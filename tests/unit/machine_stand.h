@@ -192,7 +192,7 @@ static inline void free_actor(actor *a)
     free(a->snapshot);
 }
 
-/* NULL: the user's share of connections is spent. */
+/* NULL: the user's allowance of connections is spent. */
 static inline actor *try_join(world *w, uint32_t uid)
 {
     actor *a = &w->actors[w->actor_count];
@@ -343,18 +343,6 @@ static inline uint64_t permit(const actor *a, uint32_t slot)
     return atomic_load(&a->permits[slot].word);
 }
 
-static inline uint64_t evict(world *w, actor *a, const char *name)
-{
-    gvmi_wire_message m;
-
-    gvmi_wire_start(&m, GVMI_WIRE_EVICT, 13);
-    strcpy(m.body.EVICT.name, name);
-    say(w, a, &m);
-    assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
-    return last(a)->body.DONE.value;
-}
-
-/* The same without waiting for the answer. */
 static inline void begin_evict(world *w, actor *a, const char *name)
 {
     gvmi_wire_message m;
@@ -362,6 +350,44 @@ static inline void begin_evict(world *w, actor *a, const char *name)
     gvmi_wire_start(&m, GVMI_WIRE_EVICT, 13);
     strcpy(m.body.EVICT.name, name);
     say(w, a, &m);
+}
+
+/* One that is answered at once. */
+static inline uint64_t evict(world *w, actor *a, const char *name)
+{
+    begin_evict(w, a, name);
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
+    return last(a)->body.DONE.value;
+}
+
+/* The answer may come later. */
+static inline void ask_seal(world *w, actor *a, uint32_t slot)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_SEAL, 15);
+    m.body.SEAL = (gvmi_wire_seal){.slot = slot, .timeout_ms = -1};
+    say(w, a, &m);
+}
+
+static inline void drop_object(world *w, actor *a, const char *name)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_DROP, 16);
+    strcpy(m.body.DROP.name, name);
+    say(w, a, &m);
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
+}
+
+static inline void close_slot(world *w, actor *a, uint32_t slot)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_CLOSE, 17);
+    m.body.CLOSE.slot = slot;
+    say(w, a, &m);
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
 }
 
 static inline void say_unmapped(world *w, actor *a, const gvmi_wire_map *map)

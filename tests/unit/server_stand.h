@@ -209,6 +209,41 @@ static inline bool greet(int fd, client *c)
            message.head.type == GVMI_WIRE_WELCOME && message.head.request == 1;
 }
 
+/* The next message of a type; others are passed over, and all descriptors closed. */
+static inline bool hear_type(const client *c, gvmi_wire_type type, gvmi_wire_message *out)
+{
+    gvmi_client_message message;
+
+    do {
+        if (gvmi_client_receive(c->socket, TIMEOUT_MS, &message) != GVM_OK)
+            return false;
+        gvmi_client_close_fds(&message);
+    } while (message.wire.head.type != type);
+    *out = message.wire;
+    return true;
+}
+
+static inline bool say_mapped(const client *c, uint32_t slot, uint64_t serial)
+{
+    gvmi_wire_message message;
+
+    gvmi_wire_start(&message, GVMI_WIRE_MAPPED, 0);
+    message.body.MAPPED = (gvmi_wire_mapped){.slot = slot, .serial = serial, .address = 1ull << 33};
+    return tell(c->socket, &message);
+}
+
+/* Opens /x, and says that all of it is mapped. */
+static inline bool open_object(const client *c)
+{
+    gvmi_wire_message message;
+
+    gvmi_wire_start(&message, GVMI_WIRE_OPEN, 3);
+    strcpy(message.body.OPEN.name, "/x");
+    return tell(c->socket, &message) && hear_type(c, GVMI_WIRE_OPENED, &message) &&
+           say_mapped(c, message.body.OPENED.slot, 0) && hear_type(c, GVMI_WIRE_MAP, &message) &&
+           say_mapped(c, message.body.MAP.slot, message.body.MAP.serial);
+}
+
 static inline void hang_up(client *c)
 {
     close(c->socket);

@@ -256,6 +256,24 @@ static int begin_as_before_poor(void *arg)
     return 0;
 }
 
+/* What it had ready and did not use goes where memory is needed, chunks of all sizes. */
+static int give_way(void *arg)
+{
+    gvm_buffer *buffer;
+
+    (void)arg;
+    CHILD_EXPECT(start_on("768MiB", ROW, RESERVE, &large));
+    CHILD_EXPECT(launch_and_drop(300 * MIB, 0));
+    CHILD_EXPECT(begin() == GVM_OK && reserve(ROW, 0) && finish() == GVM_OK);
+    CHILD_EXPECT(info().front_bytes == LARGE && info().back_bytes == SMALL);
+    CHILD_EXPECT(gvm_buffer_create(device, 700 * MIB, NULL, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 640 * MIB) == GVM_OK);
+    CHILD_EXPECT(info().front_bytes == SMALL && info().back_bytes == 0);
+    gvm_buffer_destroy(buffer);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
 /* ---- the buffer that was taken */
 
 /* Fills both ends of what is committed with numbers, across the edges of chunks. */
@@ -366,6 +384,7 @@ IN_CHILD(begin_has_what_the_launch_before_wrote, begin_as_before)
 IN_CHILD(begin_after_a_large_launch_has_one_large_chunk, begin_large)
 IN_CHILD(begin_counts_what_the_last_launch_alone_wrote, count_from_its_begin)
 IN_CHILD(begin_on_a_full_device_has_the_smallest_chunk, begin_as_before_poor)
+IN_CHILD(appender_gives_back_small_chunks_and_large_on_a_full_device, give_way)
 IN_CHILD(buffer_taken_with_graded_ends_is_used_as_any, use_taken)
 IN_CHILD(share_of_an_ungraded_buffer_has_the_first_version, share_as_ever)
 
@@ -382,6 +401,7 @@ int main(void)
         cmocka_unit_test(begin_after_a_large_launch_has_one_large_chunk),
         cmocka_unit_test(begin_counts_what_the_last_launch_alone_wrote),
         cmocka_unit_test(begin_on_a_full_device_has_the_smallest_chunk),
+        cmocka_unit_test(appender_gives_back_small_chunks_and_large_on_a_full_device),
         cmocka_unit_test(buffer_taken_with_graded_ends_is_used_as_any),
         cmocka_unit_test(share_of_an_ungraded_buffer_has_the_first_version),
     };

@@ -304,7 +304,7 @@ static int be_half_refused(void *arg)
     CHILD_EXPECT(fill("0"));
     for (int failing = 1; failing <= 2; failing++) { /* the front, the back */
         atomic_store(&unmap_that_fails, atomic_load(&unmaps) + failing);
-        gvmi_append_feed_trim(appender);
+        gvmi_append_feed_trim(appender, true);
         CHILD_EXPECT(gvmi_appender_check(appender) && ahead_bytes() > 0 && becomes(0));
         CHILD_EXPECT((info().back_bytes > 0) == (failing == 2));
         CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK && fill_more());
@@ -342,23 +342,6 @@ static int be_two(void *arg)
     return 0;
 }
 
-/* What the process may keep is kept; trimming takes that, too. */
-static int be_kept(void *arg)
-{
-    gvm_buffer *buffer;
-
-    (void)arg;
-    CHILD_EXPECT(fill("4MiB"));
-    CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK);
-    CHILD_EXPECT(becomes(2 * CHUNK));
-    sleep_ms(20);
-    CHILD_EXPECT(device_info().cached_bytes == 2 * CHUNK);
-    CHILD_EXPECT(gvm_device_trim(device, 0) == GVM_OK && device_info().cached_bytes == 0);
-    gvm_buffer_destroy(buffer);
-    CHILD_EXPECT(stop());
-    return 0;
-}
-
 /* With the device the thread goes, in the middle of a release, and leaves nothing behind; an appender
  * that goes waits for nothing. */
 static int be_closed(void *arg)
@@ -389,7 +372,6 @@ CHILD_TEST(allocation_waits_for_what_is_leaving, be_waited_for_by_alloc)
 CHILD_TEST(device_full_a_moment_ago_is_tried_again, be_gone_meanwhile)
 CHILD_TEST(chunks_that_stay_mapped_still_count, be_half_refused)
 CHILD_TEST(debt_that_grows_while_it_is_paid_is_paid, be_two)
-CHILD_TEST(cache_ends_within_its_limit, be_kept)
 CHILD_TEST(closed_device_leaves_nothing_to_release, be_closed)
 
 int main(void)
@@ -402,7 +384,6 @@ int main(void)
         cmocka_unit_test(device_full_a_moment_ago_is_tried_again),
         cmocka_unit_test(chunks_that_stay_mapped_still_count),
         cmocka_unit_test(debt_that_grows_while_it_is_paid_is_paid),
-        cmocka_unit_test(cache_ends_within_its_limit),
         cmocka_unit_test(closed_device_leaves_nothing_to_release),
     };
 

@@ -498,10 +498,12 @@ static int fork_and_use(void *arg)
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
     EXPECT((pid = fork()) >= 0);
     if (pid == 0) { /* what destructors would do there */
-        const bool refused = gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_E_FOREIGN &&
-                             gvm_object_release(object, &lease) == GVM_E_FOREIGN &&
-                             gvm_object_grow(object, CHUNK) == GVM_E_FOREIGN &&
-                             gvm_object_drop(keeper, "/data") == GVM_E_FOREIGN;
+        const char *const what_to_do = "must exec a program";
+        const bool refused = fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease),
+                                        GVM_E_FOREIGN, what_to_do) &&
+                             fails_with(gvm_object_release(object, &lease), GVM_E_FOREIGN, what_to_do) &&
+                             fails_with(gvm_object_grow(object, CHUNK), GVM_E_FOREIGN, what_to_do) &&
+                             fails_with(gvm_object_drop(keeper, "/data"), GVM_E_FOREIGN, what_to_do);
 
         gvm_object_close(object);
         gvm_keeper_close(keeper);

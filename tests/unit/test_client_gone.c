@@ -95,7 +95,7 @@ static void severed_connection_waits_for_no_answer(void **state)
 
 #define REASON "it kept a lease for 5000 ms after others had asked for it"
 
-static int send_farewell(fake *f)
+static int send_cut_off_reason(fake *f)
 {
     gvmi_wire_message message;
 
@@ -109,7 +109,7 @@ static int send_farewell(fake *f)
 static int cut_off(fake *f)
 {
     permit(f, 1, GVMI_PERMIT_GONE | GVMI_PERMIT_REVOKED);
-    TRY_LINE(send_farewell(f));
+    TRY_LINE(send_cut_off_reason(f));
     EXPECT(shutdown(f->socket, SHUT_RDWR) == 0);
     return 0;
 }
@@ -246,7 +246,7 @@ static int script_cut_off_behind_maps(fake *f)
     TRY_LINE(done(f, 0));
     for (uint32_t i = 0; i < 3; i++)
         TRY_LINE(send_map(f, 0, 2, i % 2 == 0 ? 2 : 0, 2 * CHUNK, 1, -1));
-    TRY_LINE(send_farewell(f));
+    TRY_LINE(send_cut_off_reason(f));
     close(f->socket);
     permit(f, 1, GVMI_PERMIT_GONE | GVMI_PERMIT_REVOKED);
     return 0;

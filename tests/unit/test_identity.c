@@ -1,4 +1,4 @@
-/* keeper/server/identity.c: users without a number are nobody. */
+/* keeper/server/identity.c: users without a number are refused. */
 #include "tests/unit/unit.h"
 
 #include <unistd.h>

@@ -13,15 +13,23 @@ typedef struct pair {
     uint32_t a_slot, b_slot;
 } pair;
 
-static void start_pair(pair *p, uint64_t device_chunks, uint64_t host_chunks, uint32_t flags,
-                       uint32_t uid, uint32_t open_flags)
+static void start_pair_as(pair *p, const gvmi_machine_config *config, uint32_t flags, uint32_t uid,
+                          uint32_t open_flags)
 {
-    start_world(&p->w, device_chunks, host_chunks);
+    start_world_as(&p->w, config);
     p->a = join(&p->w, OWNER);
     p->b = join(&p->w, uid);
     p->a->create_flags = flags;
     assert_int_equal(create(&p->w, p->a, "/x", 2, 0666, &p->a_slot), GVM_OK);
     assert_int_equal(open_object(&p->w, p->b, "/x", open_flags, &p->b_slot), GVM_OK);
+}
+
+static void start_pair(pair *p, uint64_t device_chunks, uint64_t host_chunks, uint32_t flags,
+                       uint32_t uid, uint32_t open_flags)
+{
+    const gvmi_machine_config config = small_config(device_chunks, host_chunks);
+
+    start_pair_as(p, &config, flags, uid, open_flags);
 }
 
 static void cut_off(world *w, actor *a)
@@ -150,13 +158,10 @@ static void reader_of_a_sealed_untracked_object_is_no_writer(void **state)
 {
     pair p;
     uint32_t before[2];
-    gvmi_wire_message m;
 
     (void)state;
     start_pair(&p, 8, 8, GVM_OBJECT_UNTRACKED, OWNER, 0);
-    gvmi_wire_start(&m, GVMI_WIRE_SEAL, 30);
-    m.body.SEAL = (gvmi_wire_seal){.slot = p.a_slot, .timeout_ms = -1};
-    say(&p.w, p.a, &m);
+    ask_seal(&p.w, p.a, p.a_slot);
     assert_int_equal(evict(&p.w, p.a, "/x"), 2 * CHUNK);
     ask(&p.w, p.b, p.b_slot, GVM_LEASE_READ, -1); /* brings it in */
     take(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
@@ -232,7 +237,6 @@ static void fence_is_tried_again_when_there_may_be_room(void **state)
 {
     pair p;
     uint32_t slot = 0;
-    gvmi_wire_message m;
 
     (void)state;
     start_pair(&p, 4, 0, 0, OWNER, 0);
@@ -241,12 +245,8 @@ static void fence_is_tried_again_when_there_may_be_room(void **state)
     cut_off(&p.w, p.b);
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
     assert_false(granted(p.a));
-    gvmi_wire_start(&m, GVMI_WIRE_DROP, 30);
-    strcpy(m.body.DROP.name, "/y");
-    say(&p.w, p.a, &m);
-    gvmi_wire_start(&m, GVMI_WIRE_CLOSE, 31);
-    m.body.CLOSE.slot = slot;
-    say(&p.w, p.a, &m);
+    drop_object(&p.w, p.a, "/y");
+    close_slot(&p.w, p.a, slot);
     tick(&p.w, 200);
     assert_true(granted(p.a));
     end_world(&p.w);
@@ -308,15 +308,12 @@ static void copy_of_a_host_frame_with_writers_is_never_clean(void **state)
 static void untracked_object_is_sealed_when_its_readers_have_ended(void **state)
 {
     pair p;
-    gvmi_wire_message m;
 
     (void)state;
     start_pair(&p, 8, 8, GVM_OBJECT_UNTRACKED, OWNER, 0);
     ask(&p.w, p.b, p.b_slot, GVM_LEASE_READ, -1);
     take(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
-    gvmi_wire_start(&m, GVMI_WIRE_SEAL, 30);
-    m.body.SEAL = (gvmi_wire_seal){.slot = p.a_slot, .timeout_ms = -1};
-    say(&p.w, p.a, &m);
+    ask_seal(&p.w, p.a, p.a_slot);
     assert_int_not_equal(last(p.a)->head.type, GVMI_WIRE_DONE);
     give(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
     assert_int_equal(last(p.a)->head.type, GVMI_WIRE_DONE);
@@ -327,16 +324,13 @@ static void seal_of_a_fenced_object_is_on_other_frames(void **state)
 {
     pair p;
     uint32_t before[2];
-    gvmi_wire_message m;
 
     (void)state;
     start_pair(&p, 8, 8, 0, OWNER, 0);
     acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
     note_frames(&p.w, before);
     cut_off(&p.w, p.b);
-    gvmi_wire_start(&m, GVMI_WIRE_SEAL, 30);
-    m.body.SEAL = (gvmi_wire_seal){.slot = p.a_slot, .timeout_ms = -1};
-    say(&p.w, p.a, &m);
+    ask_seal(&p.w, p.a, p.a_slot);
     assert_int_equal(last(p.a)->head.type, GVMI_WIRE_DONE);
     assert_false(has_frame(&p.w, before));
     end_world(&p.w);
@@ -349,11 +343,7 @@ static void writer_cut_off_is_killed_where_that_is_wanted(void **state)
 
     (void)state;
     config.fence_kills = true;
-    start_world_as(&p.w, &config);
-    p.a = join(&p.w, OWNER);
-    p.b = join(&p.w, OWNER);
-    assert_int_equal(create(&p.w, p.a, "/x", 2, 0666, &p.a_slot), GVM_OK);
-    assert_int_equal(open_object(&p.w, p.b, "/x", 0, &p.b_slot), GVM_OK);
+    start_pair_as(&p, &config, 0, OWNER, 0);
     acquire(&p.w, p.a, p.a_slot, GVM_LEASE_READ);
     cut_off(&p.w, p.a);
     assert_false(p.a->killed); /* it could only read */
@@ -363,24 +353,73 @@ static void writer_cut_off_is_killed_where_that_is_wanted(void **state)
     end_world(&p.w);
 }
 
+/* ---- memory for a fence that cannot be had */
+
+static bool no_holds;
+
+void *__real_malloc(size_t bytes);
+void *__wrap_malloc(size_t bytes);
+
+void *__wrap_malloc(size_t bytes)
+{
+    return no_holds && bytes == sizeof(keep_hold) ? NULL : __real_malloc(bytes);
+}
+
+/* b could write when it was cut off, and it cannot be written down where. The process is forgotten at once:
+ * its end is not waited for. */
+static void start_unknown_writer(pair *p, uint64_t chunks, uint32_t before[2])
+{
+    start_pair(p, chunks, 0, 0, OWNER, 0);
+    acquire(&p->w, p->b, p->b_slot, GVM_LEASE_WRITE);
+    note_frames(&p->w, before);
+    no_holds = true;
+    cut_off(&p->w, p->b);
+    no_holds = false;
+    assert_true(p->b->forgotten);
+}
+
+static void frames_whose_writer_could_not_be_noted_are_left(void **state)
+{
+    pair p;
+    uint32_t before[2];
+
+    (void)state;
+    start_unknown_writer(&p, 8, before);
+    acquire(&p.w, p.a, p.a_slot, GVM_LEASE_READ);
+    assert_false(has_frame(&p.w, before));
+    assert_int_equal(p.w.dropped_bytes, 2 * CHUNK); /* released, and given to nobody */
+    assert_int_equal(device(&p.w)->free_bytes, 0);
+    end_world(&p.w);
+}
+
+static void frames_whose_writer_could_not_be_noted_get_no_lease_ever(void **state)
+{
+    pair p;
+    uint32_t before[2];
+
+    (void)state;
+    start_unknown_writer(&p, 2, before);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, 5000);
+    assert_false(granted(p.a));
+    tick(&p.w, 5100);
+    assert_int_equal(reply_status(p.a), GVM_E_TIMEOUT);
+    assert_true(has_frame(&p.w, before));
+    end_world(&p.w);
+}
+
 /* ---- what is counted, and whom it is charged to */
 
 static void frames_held_by_a_client_are_charged_to_its_user(void **state)
 {
     pair p;
-    gvmi_wire_message m;
 
     (void)state;
     start_pair(&p, 8, 8, 0, OTHER, GVM_OPEN_READONLY);
     assert_int_equal(used_bytes(&p.w, OWNER), 2 * CHUNK);
     cut_off(&p.w, p.b);
     assert_int_equal(used_bytes(&p.w, OTHER), 0); /* they are the object's */
-    gvmi_wire_start(&m, GVMI_WIRE_DROP, 30);
-    strcpy(m.body.DROP.name, "/x");
-    say(&p.w, p.a, &m);
-    gvmi_wire_start(&m, GVMI_WIRE_CLOSE, 31);
-    m.body.CLOSE.slot = p.a_slot;
-    say(&p.w, p.a, &m);
+    drop_object(&p.w, p.a, "/x");
+    close_slot(&p.w, p.a, p.a_slot);
     assert_int_equal(used_bytes(&p.w, OWNER), 0);
     assert_int_equal(used_bytes(&p.w, OTHER), 2 * CHUNK);
     assert_int_equal(device(&p.w)->held_bytes, 2 * CHUNK);
@@ -400,7 +439,6 @@ static void frames_held_by_two_clients_are_charged_to_who_is_left(void **state)
     world w;
     actor *a, *b, *c;
     uint32_t slot = 0;
-    gvmi_wire_message m;
 
     (void)state;
     start_world(&w, 8, 8);
@@ -412,9 +450,7 @@ static void frames_held_by_two_clients_are_charged_to_who_is_left(void **state)
     assert_int_equal(open_object(&w, c, "/x", 0, &slot), GVM_OK);
     cut_off(&w, b);
     cut_off(&w, c);
-    gvmi_wire_start(&m, GVMI_WIRE_DROP, 30);
-    strcpy(m.body.DROP.name, "/x");
-    say(&w, a, &m);
+    drop_object(&w, a, "/x");
     gvmi_machine_exited(w.machine, a->number);
     a->forgotten = true;
     run(&w);
@@ -532,6 +568,79 @@ static void socket_closed_under_a_lease_is_not_believed(void **state)
     end_world(&p.w);
 }
 
+/* It has a right to the memory in any case: its word is enough, for its leases, too. */
+static void bye_of_the_owners_process_ends_all_at_once(void **state)
+{
+    pair p;
+    uint32_t before[2];
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    note_frames(&p.w, before);
+    gvmi_machine_bye(p.w.machine, p.b->number);
+    run(&p.w);
+    assert_true(p.b->forgotten);
+    acquire(&p.w, p.a, p.a_slot, GVM_LEASE_READ);
+    assert_true(has_frame(&p.w, before));
+    end_world(&p.w);
+}
+
+/* It may say so with everything mapped. */
+static void bye_of_another_users_process_ends_no_charge(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OTHER, GVM_OPEN_READONLY);
+    gvmi_machine_bye(p.w.machine, p.b->number);
+    run(&p.w);
+    assert_false(p.b->forgotten);
+    drop_object(&p.w, p.a, "/x");
+    close_slot(&p.w, p.a, p.a_slot);
+    assert_int_equal(used_bytes(&p.w, OTHER), 2 * CHUNK);
+    assert_int_equal(device(&p.w)->held_bytes, 2 * CHUNK);
+    gvmi_machine_exited(p.w.machine, p.b->number);
+    p.b->forgotten = true;
+    run(&p.w);
+    assert_int_equal(device(&p.w)->used_bytes, 0);
+    end_world(&p.w);
+}
+
+static void bye_of_another_users_writer_leaves_a_fence(void **state)
+{
+    pair p;
+    uint32_t before[2];
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OTHER, 0);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    note_frames(&p.w, before);
+    gvmi_machine_bye(p.w.machine, p.b->number);
+    run(&p.w);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    assert_false(granted(p.a));
+    tick(&p.w, 1100);
+    assert_true(granted(p.a));
+    assert_false(has_frame(&p.w, before));
+    assert_false(p.b->forgotten);
+    end_world(&p.w);
+}
+
+/* CLOSE is what tells of one object that it is not mapped any more. */
+static void bye_of_another_users_process_after_its_closes_ends_it(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OTHER, 0);
+    close_slot(&p.w, p.b, p.b_slot);
+    gvmi_machine_bye(p.w.machine, p.b->number);
+    run(&p.w);
+    assert_true(p.b->forgotten);
+    end_world(&p.w);
+}
+
 static void client_that_never_mapped_anything_is_forgotten_at_once(void **state)
 {
     world w;
@@ -553,55 +662,93 @@ static void frames_that_another_user_had_mapped_go_to_no_other_object(void **sta
 {
     pair p;
     uint32_t slot = 0;
-    gvmi_wire_message m;
 
     (void)state;
     start_pair(&p, 4, 8, 0, OTHER, GVM_OPEN_READONLY);
-    gvmi_wire_start(&m, GVMI_WIRE_CLOSE, 31);
-    m.body.CLOSE.slot = p.b_slot;
-    say(&p.w, p.b, &m);
+    close_slot(&p.w, p.b, p.b_slot);
     assert_int_equal(evict(&p.w, p.a, "/x"), 2 * CHUNK);
     assert_int_equal(device(&p.w)->free_bytes, 2 * CHUNK); /* kept, for the object itself */
     assert_int_equal(create(&p.w, p.a, "/y", 2, 0666, &slot), GVM_OK);
     assert_int_equal(device(&p.w)->free_bytes, 2 * CHUNK); /* of the same domain, and not reused */
-    gvmi_wire_start(&m, GVMI_WIRE_DROP, 30);
-    strcpy(m.body.DROP.name, "/x");
-    say(&p.w, p.a, &m);
-    gvmi_wire_start(&m, GVMI_WIRE_CLOSE, 31);
-    m.body.CLOSE.slot = p.a_slot;
-    say(&p.w, p.a, &m);
+    drop_object(&p.w, p.a, "/x");
+    close_slot(&p.w, p.a, p.a_slot);
     assert_int_equal(device(&p.w)->free_bytes, 0); /* they ended with the object */
     end_world(&p.w);
 }
 
-/* Each writer that is cut off costs a copy: a user may have so many as its quota has room for. */
-static void user_that_holds_more_than_its_quota_gets_no_leases_for_writing(void **state)
-{
+/* Each writer that is cut off costs a copy. So a user whose quota has no room for what such processes
+ * hold gets no more of them. c is one that has two objects open before that, /u an untracked one. */
+typedef struct full_user {
     world w;
     actor *a, *b, *c;
+    uint32_t slot, untracked_slot; /* c's */
+} full_user;
+
+static void start_full_user(full_user *u)
+{
+    gvmi_machine_config config = small_config(16, 16);
     uint32_t a_slot = 0, slot = 0;
 
-    (void)state;
-    start_world(&w, 16, 16);
-    a = join(&w, OWNER);
-    assert_int_equal(gvmi_machine_set_quota(w.machine, OTHER, 2 * CHUNK), GVM_OK);
-    assert_int_equal(create(&w, a, "/x", 2, 0666, &a_slot), GVM_OK);
+    config.clients_max = 32;
+    start_world_as(&u->w, &config);
+    u->a = join(&u->w, OWNER);
+    u->c = join(&u->w, OTHER);
+    assert_int_equal(gvmi_machine_set_quota(u->w.machine, OTHER, 2 * CHUNK), GVM_OK);
+    u->a->create_flags = GVM_OBJECT_UNTRACKED;
+    assert_int_equal(create(&u->w, u->a, "/u", 1, 0666, &a_slot), GVM_OK);
+    u->a->create_flags = 0;
+    assert_int_equal(create(&u->w, u->a, "/x", 2, 0666, &a_slot), GVM_OK);
+    assert_int_equal(open_object(&u->w, u->c, "/x", 0, &u->slot), GVM_OK);
+    assert_int_equal(open_object(&u->w, u->c, "/u", 0, &u->untracked_slot), GVM_OK);
     for (int i = 0; i < 2; i++) {
-        b = join(&w, OTHER);
-        assert_int_equal(open_object(&w, b, "/x", 0, &slot), GVM_OK);
-        acquire(&w, b, slot, GVM_LEASE_WRITE);
-        cut_off(&w, b);
-        acquire(&w, a, a_slot, GVM_LEASE_WRITE);
-        give(&w, a, a_slot, GVM_LEASE_WRITE);
+        u->b = join(&u->w, OTHER);
+        assert_int_equal(open_object(&u->w, u->b, "/x", 0, &slot), GVM_OK);
+        acquire(&u->w, u->b, slot, GVM_LEASE_WRITE);
+        cut_off(&u->w, u->b);
+        acquire(&u->w, u->a, a_slot, GVM_LEASE_WRITE);
+        give(&u->w, u->a, a_slot, GVM_LEASE_WRITE);
     }
-    assert_int_equal(device(&w)->held_bytes, 4 * CHUNK);
-    c = join(&w, OTHER);
-    assert_int_equal(open_object(&w, c, "/x", 0, &slot), GVM_E_QUOTA);
-    gvmi_machine_exited(w.machine, b->number);
-    b->forgotten = true;
-    run(&w);
-    assert_int_equal(open_object(&w, c, "/x", 0, &slot), GVM_OK);
-    end_world(&w);
+    assert_int_equal(device(&u->w)->held_bytes, 4 * CHUNK);
+}
+
+static void end_one_of_full_user(full_user *u)
+{
+    gvmi_machine_exited(u->w.machine, u->b->number);
+    u->b->forgotten = true;
+    run(&u->w);
+}
+
+static void user_that_holds_more_than_its_quota_opens_nothing(void **state)
+{
+    full_user u;
+    actor *d;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_full_user(&u);
+    d = join(&u.w, OTHER);
+    assert_int_equal(open_object(&u.w, d, "/x", 0, &slot), GVM_E_QUOTA);
+    end_one_of_full_user(&u);
+    assert_int_equal(open_object(&u.w, d, "/x", 0, &slot), GVM_OK);
+    end_world(&u.w);
+}
+
+static void user_that_holds_more_than_its_quota_gets_no_leases_for_writing(void **state)
+{
+    full_user u;
+
+    (void)state;
+    start_full_user(&u);
+    ask(&u.w, u.c, u.slot, GVM_LEASE_WRITE, -1);
+    assert_int_equal(reply_status(u.c), GVM_E_QUOTA);
+    ask(&u.w, u.c, u.untracked_slot, GVM_LEASE_READ, -1); /* who may write, too */
+    assert_int_equal(reply_status(u.c), GVM_E_QUOTA);
+    acquire(&u.w, u.c, u.slot, GVM_LEASE_READ);
+    give(&u.w, u.c, u.slot, GVM_LEASE_READ);
+    end_one_of_full_user(&u);
+    acquire(&u.w, u.c, u.slot, GVM_LEASE_WRITE);
+    acquire(&u.w, u.c, u.untracked_slot, GVM_LEASE_READ);
+    end_world(&u.w);
 }
 
 /* ---- what a client that does not answer is sent */
@@ -628,7 +775,7 @@ static void growth_by_bytes_sends_one_map_to_who_has_others_to_answer(void **sta
     end_world(&p.w);
 }
 
-static void object_is_opened_so_often_by_a_client(void **state)
+static void opening_beyond_16_of_an_object_is_refused(void **state)
 {
     world w;
     actor *a;
@@ -646,20 +793,27 @@ static void object_is_opened_so_often_by_a_client(void **state)
 
 /* ---- rights, where shared words are read */
 
-static void writer_forged_in_a_lease_word_is_none(void **state)
+/* Whether it may write at all or not: the lease for writing is another's. */
+static void forge_writer(uint32_t open_flags)
 {
     pair p;
 
-    (void)state;
-    start_pair(&p, 8, 8, 0, OTHER, GVM_OPEN_READONLY);
+    start_pair(&p, 8, 8, 0, OTHER, open_flags);
     atomic_store(&p.b->leases[p.b_slot].word, GVMI_LEASE_WRITER);
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_WRITE, -1);
     assert_true(granted(p.a));
-    assert_int_equal(info(&p.w, p.a, p.a_slot).write_leases, 1); /* a's, which is owed */
+    assert_int_equal(info(&p.w, p.a, p.a_slot).write_leases, 1); /* a's, granted and not taken yet */
     cut_off(&p.w, p.b);
     assert_int_equal(info(&p.w, p.a, p.a_slot).interrupted, 0);
     assert_false(only_object(&p.w)->fenced);
     end_world(&p.w);
+}
+
+static void writer_forged_in_a_lease_word_is_none(void **state)
+{
+    (void)state;
+    forge_writer(GVM_OPEN_READONLY);
+    forge_writer(0);
 }
 
 /* ---- who is late */
@@ -676,107 +830,83 @@ static bool is_unread(void *context, uint32_t client)
 static void client_whose_answer_is_not_read_yet_has_twice_the_time(void **state)
 {
     gvmi_machine_config config = small_config(8, 8);
-    world w;
-    actor *a, *b;
-    uint32_t slot = 0;
+    pair p;
 
     (void)state;
     config.unread = is_unread;
-    start_world_as(&w, &config);
-    a = join(&w, OWNER);
-    b = join(&w, OWNER);
-    assert_int_equal(create(&w, a, "/x", 2, 0, &slot), GVM_OK);
-    assert_int_equal(open_object(&w, b, "/x", 0, &slot), GVM_OK);
-    b->deaf = true;
-    begin_evict(&w, a, "/x");
+    start_pair_as(&p, &config, 0, OWNER, 0);
+    p.b->deaf = true;
+    begin_evict(&p.w, p.a, "/x");
     something_unread = true;
-    tick(&w, 1100);
-    assert_false(b->cut);
-    tick(&w, 1000); /* a client must not put it off for ever */
-    assert_true(b->cut);
-    end_world(&w);
+    tick(&p.w, 1100);
+    assert_false(p.b->cut);
+    tick(&p.w, 1000); /* a client must not put it off for ever */
+    assert_true(p.b->cut);
+    end_world(&p.w);
 }
 
-/* What it was asked later, and has not answered either, lends no time to what is older. */
+/* Later MAPs do not extend the deadline of an earlier one. */
 static void client_that_is_asked_ever_more_has_no_more_than_twice_the_time(void **state)
 {
     gvmi_machine_config config = small_config(8, 8);
-    world w;
-    actor *a, *b;
-    uint32_t slot = 0;
+    pair p;
 
     (void)state;
     config.unread = is_unread;
-    start_world_as(&w, &config);
-    a = join(&w, OWNER);
-    b = join(&w, OWNER);
-    assert_int_equal(create(&w, a, "/x", 2, 0, &slot), GVM_OK);
-    assert_int_equal(open_object(&w, b, "/x", 0, &slot), GVM_OK);
-    b->deaf = true;
-    begin_evict(&w, a, "/x");
+    start_pair_as(&p, &config, 0, OWNER, 0);
+    p.b->deaf = true;
+    begin_evict(&p.w, p.a, "/x");
     something_unread = true;
-    tick(&w, 900);
-    assert_int_equal(open_object(&w, b, "/x", 0, &slot), GVM_OK); /* its MAP is not answered, too */
-    tick(&w, 1000);
-    assert_false(b->cut);
-    tick(&w, 200); /* the later one is late now, but not by twice the time */
-    assert_true(b->cut);
-    end_world(&w);
+    tick(&p.w, 900);
+    assert_int_equal(open_object(&p.w, p.b, "/x", 0, &p.b_slot), GVM_OK); /* its MAP is not answered, too */
+    tick(&p.w, 1000);
+    assert_false(p.b->cut);
+    tick(&p.w, 200); /* the later one is late now, but not by twice the time */
+    assert_true(p.b->cut);
+    end_world(&p.w);
 }
 
 /* Its own request, which waits for its own lease, does not spare a client. */
 static void lease_kept_too_long_is_cut_off_though_its_client_waits_first(void **state)
 {
     gvmi_machine_config config = small_config(8, 8);
-    world w;
-    actor *a, *b;
-    uint32_t a_slot = 0, b_slot = 0;
+    pair p;
 
     (void)state;
     config.lease_timeout_ms = 500;
-    start_world_as(&w, &config);
-    a = join(&w, OWNER);
-    b = join(&w, OWNER);
-    assert_int_equal(create(&w, a, "/x", 1, 0, &a_slot), GVM_OK);
-    assert_int_equal(open_object(&w, b, "/x", 0, &b_slot), GVM_OK);
-    acquire(&w, a, a_slot, GVM_LEASE_WRITE);
-    ask(&w, a, a_slot, GVM_LEASE_READ, -1); /* another thread's */
-    tick(&w, 600);
-    assert_false(a->cut); /* it keeps nobody else waiting */
-    ask(&w, b, b_slot, GVM_LEASE_READ, -1);
-    tick(&w, 400);
-    assert_false(a->cut); /* only b's waiting counts */
-    tick(&w, 200);
-    assert_true(a->cut);
-    assert_true(granted(b));
-    end_world(&w);
+    start_pair_as(&p, &config, 0, OWNER, 0);
+    acquire(&p.w, p.a, p.a_slot, GVM_LEASE_WRITE);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1); /* another thread's */
+    tick(&p.w, 600);
+    assert_false(p.a->cut); /* it keeps nobody else waiting */
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_READ, -1);
+    tick(&p.w, 400);
+    assert_false(p.a->cut); /* only b's waiting counts */
+    tick(&p.w, 200);
+    assert_true(p.a->cut);
+    assert_true(granted(p.b));
+    end_world(&p.w);
 }
 
 /* Its writer waits for its own reader, and another's reader behind that. */
 static void read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write(void **state)
 {
     gvmi_machine_config config = small_config(8, 8);
-    world w;
-    actor *a, *b;
-    uint32_t a_slot = 0, b_slot = 0;
+    pair p;
 
     (void)state;
     config.lease_timeout_ms = 500;
-    start_world_as(&w, &config);
-    a = join(&w, OWNER);
-    b = join(&w, OWNER);
-    assert_int_equal(create(&w, a, "/x", 1, 0, &a_slot), GVM_OK);
-    assert_int_equal(open_object(&w, b, "/x", 0, &b_slot), GVM_OK);
-    ask(&w, a, a_slot, GVM_LEASE_READ, -1);
-    take(&w, a, a_slot, GVM_LEASE_READ);
-    ask(&w, a, a_slot, GVM_LEASE_WRITE, -1);
-    tick(&w, 600);
-    assert_false(a->cut);
-    ask(&w, b, b_slot, GVM_LEASE_READ, -1);
-    tick(&w, 600);
-    assert_true(a->cut);
-    assert_true(granted(b));
-    end_world(&w);
+    start_pair_as(&p, &config, 0, OWNER, 0);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    take(&p.w, p.a, p.a_slot, GVM_LEASE_READ);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_WRITE, -1);
+    tick(&p.w, 600);
+    assert_false(p.a->cut);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_READ, -1);
+    tick(&p.w, 600);
+    assert_true(p.a->cut);
+    assert_true(granted(p.b));
+    end_world(&p.w);
 }
 
 int main(void)
@@ -796,6 +926,8 @@ int main(void)
         cmocka_unit_test(untracked_object_is_sealed_when_its_readers_have_ended),
         cmocka_unit_test(seal_of_a_fenced_object_is_on_other_frames),
         cmocka_unit_test(writer_cut_off_is_killed_where_that_is_wanted),
+        cmocka_unit_test(frames_whose_writer_could_not_be_noted_are_left),
+        cmocka_unit_test(frames_whose_writer_could_not_be_noted_get_no_lease_ever),
         cmocka_unit_test(frames_held_by_a_client_are_charged_to_its_user),
         cmocka_unit_test(frames_held_by_two_clients_are_charged_to_who_is_left),
         cmocka_unit_test(client_cut_off_during_a_copy_does_not_hold_the_frame_to_come),
@@ -803,11 +935,16 @@ int main(void)
         cmocka_unit_test(client_of_the_owner_that_closes_its_socket_holds_nothing),
         cmocka_unit_test(process_that_executes_another_program_ends_as_a_client),
         cmocka_unit_test(socket_closed_under_a_lease_is_not_believed),
+        cmocka_unit_test(bye_of_the_owners_process_ends_all_at_once),
+        cmocka_unit_test(bye_of_another_users_process_ends_no_charge),
+        cmocka_unit_test(bye_of_another_users_writer_leaves_a_fence),
+        cmocka_unit_test(bye_of_another_users_process_after_its_closes_ends_it),
         cmocka_unit_test(client_that_never_mapped_anything_is_forgotten_at_once),
         cmocka_unit_test(frames_that_another_user_had_mapped_go_to_no_other_object),
+        cmocka_unit_test(user_that_holds_more_than_its_quota_opens_nothing),
         cmocka_unit_test(user_that_holds_more_than_its_quota_gets_no_leases_for_writing),
         cmocka_unit_test(growth_by_bytes_sends_one_map_to_who_has_others_to_answer),
-        cmocka_unit_test(object_is_opened_so_often_by_a_client),
+        cmocka_unit_test(opening_beyond_16_of_an_object_is_refused),
         cmocka_unit_test(writer_forged_in_a_lease_word_is_none),
         cmocka_unit_test(client_that_is_asked_ever_more_has_no_more_than_twice_the_time),
         cmocka_unit_test(client_whose_answer_is_not_read_yet_has_twice_the_time),

@@ -1,6 +1,8 @@
 /* The keeper's machine: what one user may have of what is bounded, and what a flood of one user costs.
  *
- * Costs are counted in what is done, not in time. */
+ * What an operation costs is shown by what it looks at, not by time. */
+#include <sys/mman.h>
+
 #include "keeper/snapshot.h"
 #include "tests/unit/machine_stand.h"
 
@@ -52,17 +54,6 @@ static gvm_status grow(world *w, actor *a, uint32_t slot, uint64_t bytes)
     return reply_status(a);
 }
 
-static void close_slot(world *w, actor *a, uint32_t slot)
-{
-    gvmi_wire_message m;
-
-    gvmi_wire_start(&m, GVMI_WIRE_CLOSE, 13);
-    m.body.CLOSE.slot = slot;
-    say(w, a, &m);
-    assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
-    a->count = 0;
-}
-
 static unsigned create_all(world *w, actor *a)
 {
     unsigned count = 0;
@@ -73,10 +64,10 @@ static unsigned create_all(world *w, actor *a)
     return count;
 }
 
-/* ---- shares */
+/* ---- allowances */
 
 /* 32 clients, 4 of them for the keeper's own user and root. */
-static void connections_of_greedy_users_leave_a_share_for_the_next(void **state)
+static void connections_of_greedy_users_leave_some_for_the_next(void **state)
 {
     world w;
 
@@ -94,7 +85,7 @@ static void connections_of_greedy_users_leave_a_share_for_the_next(void **state)
     end_world(&w);
 }
 
-static void connection_beyond_the_share_is_told_the_limit(void **state)
+static void connection_beyond_the_allowance_is_told_the_limit(void **state)
 {
     world w;
     gvm_error error;
@@ -104,14 +95,14 @@ static void connection_beyond_the_share_is_told_the_limit(void **state)
     (void)join_all(&w, 1);
     assert_int_equal(gvmi_machine_admits(w.machine, 1), GVM_E_LIMIT);
     gvm_error_last(&error);
-    assert_non_null(strstr(error.text, "user 1 has 14 connections, its share"));
+    assert_non_null(strstr(error.text, "user 1 has 14 connections, its allowance"));
     assert_non_null(strstr(
         error.text, "of 32 at this keeper 14 are in use, and 4 are kept for its own user and root"));
     assert_int_equal(gvmi_machine_admits(w.machine, 2), GVM_OK);
     end_world(&w);
 }
 
-/* Shares are of use to keepers of a few clients, too. */
+/* Allowances are of use to keepers of a few clients, too. */
 static void connections_of_a_small_keeper_are_not_all_reserved(void **state)
 {
     static const unsigned wanted[] = {1, 1, 2, 2, 3, 3, 4, 4};
@@ -128,7 +119,7 @@ static void connections_of_a_small_keeper_are_not_all_reserved(void **state)
     }
 }
 
-static void objects_of_greedy_users_leave_a_share_for_the_next(void **state)
+static void objects_of_greedy_users_leave_some_for_the_next(void **state)
 {
     world w;
     actor *a, *b, *c, *root;
@@ -140,7 +131,7 @@ static void objects_of_greedy_users_leave_a_share_for_the_next(void **state)
     c = join(&w, 3);
     root = join(&w, 0);
     assert_int_equal(create_all(&w, a), 28);
-    assert_non_null(strstr(last(a)->body.FAILED.text, "user 1 has 28 objects, its share"));
+    assert_non_null(strstr(last(a)->body.FAILED.text, "user 1 has 28 objects, its allowance"));
     assert_int_equal(create_all(&w, b), 14);
     assert_int_equal(create_all(&w, join(&w, 1)), 0); /* by user, not by connection */
     assert_int_equal(create_all(&w, c), 7);
@@ -228,6 +219,64 @@ static void growths_of_a_client_that_left_count_as_its_users(void **state)
     assert_int_equal(w.machine->users->taken[KEEP_GROWTHS], 100);
     end_jobs(&w);
     assert_int_equal(w.machine->taken[KEEP_GROWTHS], 0);
+    end_world(&w);
+}
+
+/* Each of its connections may have 1024; all together, half of what is not reserved. */
+static void growths_of_greedy_users_leave_some_for_the_next(void **state)
+{
+    const unsigned most = (KEEP_GROWTHS_MAX - 2048) / 2;
+    world w;
+    actor *a = NULL;
+
+    (void)state;
+    start_users(&w, 128, 1024);
+    w.hold_jobs = true;
+    for (unsigned i = 0; i < most; i++) {
+        if (i % KEEP_CLIENT_GROWTHS_MAX == 0) {
+            a = join(&w, 1);
+            assert_int_equal(create_empty(&w, a, "", 0), GVM_OK);
+        }
+        assert_int_equal(grow(&w, a, a->slot, CHUNK), GVM_OK);
+    }
+    a = join(&w, 1);
+    assert_int_equal(create_empty(&w, a, "", 0), GVM_E_LIMIT); /* which is a growth, too */
+    assert_non_null(strstr(last(a)->body.FAILED.text, "user 1 has 31744 growths under way"));
+    a = join(&w, 2);
+    assert_int_equal(create_empty(&w, a, "", 0), GVM_OK);
+    assert_int_equal(grow(&w, a, a->slot, CHUNK), GVM_OK);
+    end_world(&w);
+}
+
+/* The second in the queue may not be looked at: neither by those who ask, nor by those who leave. */
+static void growth_that_is_queued_looks_at_no_other(void **state)
+{
+    world w;
+    actor *a, *b;
+    keep_growth *first, *second;
+    void *nowhere = mmap(NULL, sizeof *first, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    uint32_t slot = 0;
+
+    (void)state;
+    assert_ptr_not_equal(nowhere, MAP_FAILED);
+    start_users(&w, 32, 64);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    assert_int_equal(create_empty(&w, a, "/a", GVM_OBJECT_KEEP), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/a", 0, &slot), GVM_OK);
+    w.hold_jobs = true;
+    for (unsigned i = 0; i < 4; i++)
+        assert_int_equal(grow(&w, i % 2 == 0 ? a : b, i % 2 == 0 ? a->slot : slot, CHUNK + i), GVM_OK);
+    first = w.machine->objects->growth;
+    second = first->next;
+    first->next = nowhere;
+    assert_int_equal(grow(&w, a, a->slot, CHUNK + 4), GVM_OK);
+    leave(&w, b);
+    first->next = second;
+    munmap(nowhere, sizeof *first);
+    assert_true(gvmi_machine_check(w.machine));
+    end_jobs(&w);
+    assert_int_equal(w.machine->objects->bytes, CHUNK + 4);
     end_world(&w);
 }
 
@@ -358,6 +407,7 @@ static void snapshot_of_many_objects_is_made_in_slices(void **state)
         first = a->slot - slices * 200; /* some that were shown, and some that were to be */
         for (uint32_t slot = first; slot < first + 50; slot++)
             close_slot(&w, a, slot);
+        a->count = 0;
         assert_int_equal(create_empty(&w, b, "", 0), GVM_OK);
         slices++;
     }
@@ -448,7 +498,7 @@ static void snapshots_that_are_not_read_are_bounded_by_user(void **state)
         made += last(a)->head.type == GVMI_WIRE_SNAPSHOT_IS;
     } while (last(a)->head.type == GVMI_WIRE_SNAPSHOT_IS);
     assert_int_equal(reply_status(a), GVM_E_LIMIT);
-    assert_in_range(made, 1, 2); /* of 0.8 MB each, of the 1 MiB that its share left */
+    assert_in_range(made, 1, 2); /* of 0.8 MB each, of the 1 MiB that its allowance left */
     a = join(&w, 2);
     ask_snapshot(&w, a);
     while (work(&w))
@@ -462,19 +512,12 @@ static void machine_ends_while_an_object_grows(void **state)
 {
     world w;
     actor *a;
-    gvmi_wire_message m;
 
     (void)state;
     start_world(&w, 8, 8);
     a = join(&w, 1);
     w.hold_jobs = true;
-    gvmi_wire_start(&m, GVMI_WIRE_CREATE, 10);
-    strcpy(m.body.CREATE.name, "/x");
-    m.body.CREATE.device_uuid[0] = 7;
-    m.body.CREATE.reserve_bytes = 4 * CHUNK;
-    m.body.CREATE.chunk_bytes = CHUNK;
-    m.body.CREATE.bytes = 2 * CHUNK;
-    say(&w, a, &m);
+    (void)create_of(&w, a, "/x", 4, 2, 0, 0);
     assert_int_equal(w.job_count, 2);
     w.job_count = 0;
     end_world(&w);
@@ -483,14 +526,16 @@ static void machine_ends_while_an_object_grows(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(connections_of_greedy_users_leave_a_share_for_the_next),
-        cmocka_unit_test(connection_beyond_the_share_is_told_the_limit),
+        cmocka_unit_test(connections_of_greedy_users_leave_some_for_the_next),
+        cmocka_unit_test(connection_beyond_the_allowance_is_told_the_limit),
         cmocka_unit_test(connections_of_a_small_keeper_are_not_all_reserved),
-        cmocka_unit_test(objects_of_greedy_users_leave_a_share_for_the_next),
+        cmocka_unit_test(objects_of_greedy_users_leave_some_for_the_next),
         cmocka_unit_test(object_that_outlives_its_creator_counts_as_its_owners),
         cmocka_unit_test(account_that_counts_nothing_is_freed),
         cmocka_unit_test(growths_that_wait_are_bounded_and_answered_in_order),
         cmocka_unit_test(growths_of_a_client_that_left_count_as_its_users),
+        cmocka_unit_test(growths_of_greedy_users_leave_some_for_the_next),
+        cmocka_unit_test(growth_that_is_queued_looks_at_no_other),
         cmocka_unit_test(growth_beyond_both_budgets_makes_nothing),
         cmocka_unit_test(growth_that_fails_leaves_no_places),
         cmocka_unit_test(end_of_an_opening_looks_at_no_other),

@@ -1,4 +1,4 @@
-/* keeper/server*.c: what clients may do to a keeper, spoken by hand over its socket.
+/* keeper/server: what clients may do to a keeper, spoken by hand over its socket.
  *
  * Objects and leases are tested elsewhere, by the machine and through the client. Here it is about
  * connections: who gets in, what is answered, who is cut off, and that the others, and the keeper,
@@ -7,6 +7,8 @@
  */
 #define _GNU_SOURCE /* unshare() */
 #include "tests/unit/server_stand.h"
+
+#include <sys/prctl.h>
 
 /* ---- tests */
 
@@ -293,7 +295,7 @@ static void client_that_hears_nothing_is_read_to_its_end(void **state)
 }
 
 /* Many messages at once are all answered, in order, while another client gets its turns. */
-static int ask_in_one_breath(void *arg)
+static int ask_many_at_once(void *arg)
 {
     enum { COUNT = 2000 };
     world w;
@@ -319,7 +321,7 @@ static int ask_in_one_breath(void *arg)
 static void messages_at_once_are_answered_in_order(void **state)
 {
     (void)state;
-    assert_child_succeeds(ask_in_one_breath, NULL);
+    assert_child_succeeds(ask_many_at_once, NULL);
 }
 
 /* A process that ends is gone, though a child of it has the socket, too; and so is one that lives, but
@@ -367,6 +369,82 @@ static void process_that_ends_is_gone(void **state)
 {
     (void)state;
     assert_child_succeeds(end_a_process, NULL);
+}
+
+/* ---- BYE */
+
+static int adopt(gvm_server *server, gvm_keeper **out)
+{
+    int fd;
+
+    CHILD_EXPECT(gvm_server_connect(server, &fd) == GVM_OK);
+    CHILD_EXPECT(gvm_keeper_adopt(fd, out) == GVM_OK);
+    return 0;
+}
+
+static uint64_t held_bytes(gvm_keeper *keeper)
+{
+    gvm_keeper_snapshot *snapshot;
+    uint64_t bytes = UINT64_MAX;
+
+    if (gvm_keeper_get_snapshot(keeper, &snapshot) == GVM_OK) {
+        bytes = snapshot->devices[0].held_bytes;
+        gvm_keeper_snapshot_destroy(snapshot);
+    }
+    return bytes;
+}
+
+/* As another user: has /x mapped, as far as the keeper can tell, says BYE and lives until it is killed. */
+static void say_bye_as(const world *w, uid_t uid, int out)
+{
+    client c;
+
+    if (setresgid(uid, uid, uid) != 0 || setresuid(uid, uid, uid) != 0 || !greet(dial(w), &c) ||
+        !open_object(&c) || !tell_plain(c.socket, GVMI_WIRE_BYE, 0) || !is_cut(c.socket))
+        _exit(1);
+    prctl(PR_SET_PDEATHSIG, SIGKILL);
+    (void)!write(out, "b", 1);
+    for (;;)
+        pause();
+}
+
+static int say_bye_with_all_mapped(void *arg)
+{
+    const gvm_object_options options = {
+        .struct_size = sizeof options, .chunk_bytes = 2 * GVMI_MIB, .bytes = 2 * GVMI_MIB, .mode = 0666};
+    world w;
+    gvm_keeper *keeper;
+    gvm_object *object;
+    int said[2];
+    char byte;
+    pid_t pid;
+
+    (void)arg;
+    CHILD_EXPECT(start_mode(&w, 0, 0666) == 0 && adopt(w.server, &keeper) == 0);
+    CHILD_EXPECT(gvm_object_create(keeper, "/x", 2 * GVMI_MIB, &options, &object) == GVM_OK);
+    CHILD_EXPECT(pipe2(said, O_CLOEXEC) == 0);
+    pid = fork();
+    if (pid == 0)
+        say_bye_as(&w, 60001, said[1]);
+    close(said[1]);
+    CHILD_EXPECT(read(said[0], &byte, 1) == 1);
+    gvm_object_close(object); /* and so it ends */
+    CHILD_EXPECT(held_bytes(keeper) == 2 * GVMI_MIB);
+    CHILD_EXPECT(kill(pid, SIGKILL) == 0 && waitpid(pid, NULL, 0) == pid);
+    while (held_bytes(keeper) != 0)
+        sched_yield();
+    close(said[0]);
+    gvm_keeper_close(keeper);
+    gvm_server_stop(w.server);
+    return 0;
+}
+
+static void process_of_another_user_that_says_bye_is_charged_until_it_ends(void **state)
+{
+    (void)state;
+    if (geteuid() != 0)
+        skip();
+    assert_child_succeeds(say_bye_with_all_mapped, NULL);
 }
 
 /* ---- user namespaces */
@@ -508,7 +586,7 @@ static int run_out_of_fds(void *arg)
     CHILD_EXPECT(tell_plain(a.socket, GVMI_WIRE_DROP, 3) && hear(a.socket, &message, NULL, 0));
     CHILD_EXPECT(setrlimit(RLIMIT_NOFILE, &before) == 0);
     for (int i = 0; i < WAITING; i++) {
-        CHILD_EXPECT(greet(waiting[i], &b)); /* they were waiting at the door */
+        CHILD_EXPECT(greet(waiting[i], &b)); /* they waited in the listen queue */
         hang_up(&b);
     }
     CHILD_EXPECT(count_lines(&w, "new clients are accepted again") == 1);
@@ -522,6 +600,106 @@ static void keeper_out_of_fds_waits_for_some(void **state)
     (void)state;
     assert_child_succeeds(run_out_of_fds, NULL);
 }
+
+static gvm_status make(gvm_keeper *keeper, const char *name, uint32_t flags, gvm_object **out)
+{
+    const gvm_object_options o = {
+        .struct_size = sizeof o, .chunk_bytes = 2 * GVMI_MIB, .bytes = 2 * GVMI_MIB, .flags = flags};
+
+    return gvm_object_create(keeper, name, 128 * GVMI_MIB, &o, out);
+}
+
+/* Objects that memory cannot be made for, as the process may have no more descriptors: the cause is
+ * answered, and logged. What is there can be used. */
+static int run_out_of_descriptors(void *arg)
+{
+    const struct rlimit few = {.rlim_cur = 100, .rlim_max = 100};
+    world w;
+    const gvm_server_options options = {.struct_size = sizeof options,
+                                        .path = "",
+                                        .device_budget_bytes = 62 * GVMI_MIB,
+                                        .host_budget_bytes = 128 * GVMI_MIB,
+                                        .clients_max = 8,
+                                        .log = take_line,
+                                        .log_context = &w};
+    gvm_keeper *keeper;
+    gvm_object *objects[64];
+    gvm_error error;
+    gvm_status status = GVM_OK;
+    uint64_t bytes;
+    int count = 0;
+
+    (void)arg;
+    use_small_device();
+    atomic_init(&w.line_count, 0);
+    CHILD_EXPECT(setrlimit(RLIMIT_NOFILE, &few) == 0);
+    CHILD_EXPECT(gvm_server_start(&options, &w.server) == GVM_OK && adopt(w.server, &keeper) == 0);
+    while (status == GVM_OK && count < 64) {
+        char name[16];
+
+        snprintf(name, sizeof name, "/%d", count);
+        status = make(keeper, name, GVM_OBJECT_KEEP, &objects[count]);
+        count += status == GVM_OK;
+    }
+    CHILD_EXPECT(status == GVM_E_LIMIT && count > 8 && count < 31);
+    gvm_error_last(&error);
+    CHILD_EXPECT(strstr(error.text, "no file descriptors") != NULL &&
+                 strstr(error.text, "larger chunks") != NULL);
+    CHILD_EXPECT(count_lines(&w, "device 0: 2 MiB of device memory could not be made: ") > 0);
+    CHILD_EXPECT(gvm_keeper_evict(keeper, "/0", 0, &bytes) == GVM_E_LIMIT);
+    gvm_error_last(&error);
+    CHILD_EXPECT(strstr(error.text, "no file descriptors") != NULL);
+    CHILD_EXPECT(count_lines(&w, "device 0: 2 MiB of host memory could not be made: ") > 0);
+    CHILD_EXPECT(gvm_object_drop(keeper, "/1") == GVM_OK);
+    gvm_object_close(objects[1]);
+    CHILD_EXPECT(make(keeper, "/again", 0, &objects[1]) == GVM_OK);
+    gvm_keeper_close(keeper);
+    gvm_server_stop(w.server);
+    return 0;
+}
+
+static void server_without_descriptors_answers_the_cause(void **state)
+{
+    (void)state;
+    assert_child_succeeds(run_out_of_descriptors, NULL);
+}
+
+/* ---- texts */
+
+/* The longest name still leaves the sentence whole, and can be told from others by its end. */
+static int miss_a_long_name(void *arg)
+{
+    world w;
+    gvm_keeper *keeper;
+    gvm_object *object;
+    gvm_error error;
+    char name[GVM_NAME_BYTES_MAX];
+
+    (void)arg;
+    memset(name, 'n', sizeof name);
+    name[0] = '/';
+    strcpy(name + sizeof name - 9, "/2026/q3");
+    CHILD_EXPECT(start(&w, 0) == 0 && adopt(w.server, &keeper) == 0);
+    CHILD_EXPECT(gvm_object_drop(keeper, name) == GVM_E_ABSENT);
+    gvm_error_last(&error);
+    CHILD_EXPECT(strstr(error.text, "there is no object /nnn") == error.text);
+    CHILD_EXPECT(strcmp(error.text + strlen(error.text) - 8, "/2026/q3") == 0);
+    CHILD_EXPECT(gvm_object_create(keeper, name, 2 * GVMI_MIB, NULL, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_object_create(keeper, name, 2 * GVMI_MIB, NULL, &object) == GVM_E_EXISTS);
+    gvm_error_last(&error);
+    CHILD_EXPECT(strstr(error.text, "/2026/q3 already") != NULL);
+    gvm_keeper_close(keeper);
+    gvm_server_stop(w.server);
+    return 0;
+}
+
+static void name_too_long_for_a_text_keeps_its_end(void **state)
+{
+    (void)state;
+    assert_child_succeeds(miss_a_long_name, NULL);
+}
+
+/* ---- options */
 
 static int start_badly(void *arg)
 {
@@ -578,27 +756,6 @@ static void options_out_of_range_are_refused(void **state)
 
 /* ---- clients in the keeper's own process */
 
-static int adopt(gvm_server *server, gvm_keeper **out)
-{
-    int fd;
-
-    CHILD_EXPECT(gvm_server_connect(server, &fd) == GVM_OK);
-    CHILD_EXPECT(gvm_keeper_adopt(fd, out) == GVM_OK);
-    return 0;
-}
-
-static uint64_t held_bytes(gvm_keeper *keeper)
-{
-    gvm_keeper_snapshot *snapshot;
-    uint64_t bytes = UINT64_MAX;
-
-    if (gvm_keeper_get_snapshot(keeper, &snapshot) == GVM_OK) {
-        bytes = snapshot->devices[0].held_bytes;
-        gvm_keeper_snapshot_destroy(snapshot);
-    }
-    return bytes;
-}
-
 /* What it has mapped is not given to others before it closes: kernels of it may run. */
 static int keep_a_lease(void *arg)
 {
@@ -612,23 +769,23 @@ static int keep_a_lease(void *arg)
                                         .bytes = 2 * GVMI_MIB,
                                         .flags = GVM_OBJECT_KEEP};
     gvm_server *server;
-    gvm_keeper *stubborn, *other;
+    gvm_keeper *keeps_lease, *other;
     gvm_object *kept, *object;
     gvm_lease lease, next;
     uint64_t bytes = 0;
 
     (void)arg;
     CHILD_EXPECT(gvm_server_start(&server_options, &server) == GVM_OK);
-    CHILD_EXPECT(adopt(server, &stubborn) == 0 && adopt(server, &other) == 0);
-    CHILD_EXPECT(gvm_object_create(stubborn, "/x", 2 * GVMI_MIB, &options, &kept) == GVM_OK);
+    CHILD_EXPECT(adopt(server, &keeps_lease) == 0 && adopt(server, &other) == 0);
+    CHILD_EXPECT(gvm_object_create(keeps_lease, "/x", 2 * GVMI_MIB, &options, &kept) == GVM_OK);
     CHILD_EXPECT(gvm_object_acquire(kept, GVM_LEASE_WRITE, NULL, &lease) == GVM_OK);
     CHILD_EXPECT(gvm_object_open(other, "/x", 0, &object) == GVM_OK);
     CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &next) == GVM_OK); /* cuts it off */
     CHILD_EXPECT(gvm_object_release(object, &next) == GVM_OK);
-    CHILD_EXPECT(gvm_object_grow(kept, 2 * GVMI_MIB) == GVM_E_KEEPER); /* it has heard of that */
+    CHILD_EXPECT(gvm_object_grow(kept, 2 * GVMI_MIB) == GVM_E_KEEPER); /* its connection shows the cut-off */
     CHILD_EXPECT(gvm_keeper_evict(other, "/x", 0, &bytes) == GVM_OK && bytes == 2 * GVMI_MIB);
     CHILD_EXPECT(held_bytes(other) == 2 * GVMI_MIB);
-    gvm_keeper_close(stubborn);
+    gvm_keeper_close(keeps_lease);
     while (held_bytes(other) != 0)
         sched_yield();
     gvm_keeper_close(other);
@@ -676,8 +833,11 @@ int main(void)
         cmocka_unit_test(messages_at_once_are_answered_in_order),
         cmocka_unit_test(client_that_hears_nothing_is_read_to_its_end),
         cmocka_unit_test(process_that_ends_is_gone),
+        cmocka_unit_test(process_of_another_user_that_says_bye_is_charged_until_it_ends),
         cmocka_unit_test(user_without_number_in_the_namespace_is_refused),
         cmocka_unit_test(keeper_out_of_fds_waits_for_some),
+        cmocka_unit_test(server_without_descriptors_answers_the_cause),
+        cmocka_unit_test(name_too_long_for_a_text_keeps_its_end),
         cmocka_unit_test(options_out_of_range_are_refused),
         cmocka_unit_test(client_of_the_same_process_that_is_cut_off_keeps_its_frames),
         cmocka_unit_test(client_of_the_same_process_that_falls_silent_is_forgotten),

@@ -1,0 +1,214 @@
+/* The library's thread; see background.h.
+ *
+ * While something was asked a moment ago it spins, because a kernel that waits costs a whole device; else
+ * it looks every NAP_NS, and with nobody who could ask it sleeps until a holder is due. Holders have their turn
+ * when nothing was asked for SPIN_NS, one step between two looks, since a kernel that asks meanwhile waits.
+ *
+ * I1  the thread runs iff state is RUNNING or ENDING.
+ * I2  users > 0 while a holder is on idle.c's list: no holder is called while the thread ends, so whoever ends
+ *     it may hold START.
+ * Lock: rank BACKGROUND; held while the thread is started, not while it ends.
+ */
+#include "memory/background.h"
+
+#include <errno.h>
+#include <sched.h>
+#include <signal.h>
+#include <stdbool.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "memory/idle.h"
+
+#define NS_PER_US 1000ll
+#define SPIN_NS (2000 * NS_PER_US) /* after the last thing that was asked */
+#define NAP_NS (50 * NS_PER_US)
+#define NAP_LONG_NS (1000 * NS_PER_US) /* once nothing has been asked for QUIET_NS */
+#define QUIET_NS (200000 * NS_PER_US)
+
+gvmi_duty (*gvmi_background_serve)(void);
+
+static gvmi_mutex lock = GVMI_MUTEX_INIT(GVMI_RANK_BACKGROUND);
+static pthread_cond_t wake;                             /* made when the first holder joins */
+static pthread_cond_t ended = PTHREAD_COND_INITIALIZER; /* state has left ENDING */
+static enum { NONE, RUNNING, ENDING } state;
+static pthread_t thread;
+static uint64_t users;
+static bool again;                    /* it was wanted while it ended */
+static bool had;                      /* this process has, or had, the thread */
+static bool is_child;                 /* of one that did */
+static bool called, nudged, stopping; /* atomic */
+
+static bool is_set(const bool *flag)
+{
+    return __atomic_load_n(flag, __ATOMIC_ACQUIRE);
+}
+
+static bool take(bool *flag)
+{
+    return is_set(flag) && __atomic_exchange_n(flag, false, __ATOMIC_ACQ_REL);
+}
+
+/* ---- what it does */
+
+static gvmi_duty serve(void)
+{
+    gvmi_duty (*const step)(void) = __atomic_load_n(&gvmi_background_serve, __ATOMIC_ACQUIRE);
+
+    return step != NULL ? step() : GVMI_DUTY_NONE;
+}
+
+static void sleep_until(int64_t at_ns)
+{
+    gvmi_lock(&lock);
+    if (!is_set(&called) && !take(&nudged) && !is_set(&stopping))
+        (void)gvmi_wait_until(&wake, &lock, at_ns);
+    gvmi_unlock(&lock);
+}
+
+static void *run(void *unused)
+{
+    int64_t busy_ns = 0;
+
+    (void)unused;
+    gvmi_capture_relax();
+    while (!is_set(&stopping)) {
+        const gvmi_duty duty = serve();
+        const int64_t now_ns = gvmi_now_ns(), quiet_ns = now_ns - busy_ns;
+        int64_t next_ns;
+
+        if (duty == GVMI_DUTY_BUSY || take(&called)) {
+            busy_ns = now_ns;
+            continue;
+        }
+        if (duty == GVMI_DUTY_QUIET && quiet_ns <= SPIN_NS) {
+            sched_yield();
+            continue;
+        }
+        next_ns = gvmi_idle_step(now_ns);
+        if (next_ns <= now_ns)
+            continue;
+        if (duty == GVMI_DUTY_QUIET) {
+            const int64_t nap_ns = now_ns + (quiet_ns > QUIET_NS ? NAP_LONG_NS : NAP_NS);
+
+            next_ns = next_ns < nap_ns ? next_ns : nap_ns;
+        }
+        sleep_until(next_ns);
+    }
+    gvmi_capture_restore();
+    return NULL;
+}
+
+/* ---- starting and ending */
+
+/* Signals are the program's: none is delivered to the thread. Returns what pthread_create() says. */
+static int start_locked(void)
+{
+    sigset_t all, before;
+    int code;
+
+    if (state == ENDING)
+        again = true;
+    if (state != NONE)
+        return 0;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    code = pthread_create(&thread, NULL, run, NULL);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (code == 0) {
+        state = RUNNING;
+        had = true;
+        (void)pthread_setname_np(thread, "gvmem-thread");
+    }
+    return code;
+}
+
+gvm_status gvmi_background_start(void)
+{
+    int code;
+
+    if (is_child)
+        return gvmi_fail(GVM_E_FOREIGN, "the process that used appenders was the parent of this one");
+    gvmi_lock(&lock);
+    while (state == ENDING)
+        pthread_cond_wait(&ended, &lock.mutex);
+    code = start_locked();
+    gvmi_unlock(&lock);
+    if (code == EAGAIN)
+        return gvmi_fail_system(GVM_E_LIMIT, code, "pthread_create",
+                                "no thread can be started to commit for appenders");
+    if (code != 0)
+        return gvmi_fail_system(GVM_E_SYSTEM, code, "pthread_create",
+                                "cannot start a thread to commit for appenders");
+    return GVM_OK;
+}
+
+static void make_wake(void)
+{
+    gvmi_cond_init(&wake);
+}
+
+void gvmi_background_retain(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+    pthread_once(&once, make_wake);
+    gvmi_lock(&lock);
+    users++;
+    gvmi_unlock(&lock);
+}
+
+static void stop_locked(void)
+{
+    state = ENDING;
+    __atomic_store_n(&stopping, true, __ATOMIC_RELEASE);
+    pthread_cond_signal(&wake);
+    gvmi_unlock(&lock);
+    pthread_join(thread, NULL);
+    gvmi_lock(&lock);
+    __atomic_store_n(&stopping, false, __ATOMIC_RELEASE);
+    state = NONE;
+    if (again && users > 0)
+        (void)start_locked();
+    again = false;
+    pthread_cond_broadcast(&ended);
+}
+
+void gvmi_background_release(void)
+{
+    gvmi_lock(&lock);
+    if (--users == 0 && state == RUNNING)
+        stop_locked();
+    gvmi_unlock(&lock);
+}
+
+/* ---- waking */
+
+void gvmi_background_call(void)
+{
+    gvmi_lock(&lock);
+    __atomic_store_n(&called, true, __ATOMIC_RELEASE);
+    pthread_cond_signal(&wake);
+    gvmi_unlock(&lock);
+}
+
+void gvmi_background_nudge(void)
+{
+    gvmi_lock(&lock);
+    if (!is_child)
+        (void)start_locked();
+    __atomic_store_n(&nudged, true, __ATOMIC_RELEASE);
+    pthread_cond_signal(&wake);
+    gvmi_unlock(&lock);
+}
+
+void gvmi_background_forget(void)
+{
+    gvmi_mutex_init(&lock, GVMI_RANK_BACKGROUND);
+    make_wake();
+    ended = (pthread_cond_t)PTHREAD_COND_INITIALIZER;
+    is_child = is_child || had;
+    state = NONE;
+    users = 0;
+    again = called = nudged = stopping = false;
+}

@@ -1,0 +1,40 @@
+/* memory/background.h - the one thread that the library has in a process.
+ *
+ * It serves kernels that ask for memory (appender/service.c), and while none does it has holders of idle
+ * memory give some back (idle.h), a step at a time. It calls nothing that can wait for a kernel.
+ *
+ * It is started by the first gvm_appender_begin(), or when the first holder has something to give back;
+ * never when the library is loaded, since programs that fork load it. It ends with the last holder. A child
+ * made by fork() of a process that had it has none.
+ */
+#ifndef GVMI_MEMORY_BACKGROUND_H
+#define GVMI_MEMORY_BACKGROUND_H
+
+#include <gvmem/status.h>
+
+/* What there was to serve. */
+typedef enum gvmi_duty {
+    GVMI_DUTY_NONE, /* nobody who could ask */
+    GVMI_DUTY_QUIET,
+    GVMI_DUTY_BUSY,
+} gvmi_duty;
+
+/* appender/ sets it before it starts the thread: one step for everybody who may ask. Atomic. */
+extern gvmi_duty (*gvmi_background_serve)(void);
+
+/* Starts the thread unless it runs. GVM_E_SYSTEM, GVM_E_LIMIT, GVM_E_FOREIGN (in a child) */
+gvm_status gvmi_background_start(void);
+
+/* One more holder; one less: after the last the thread has ended. */
+void gvmi_background_retain(void);
+void gvmi_background_release(void);
+
+/* There is something to serve at once; a decay may be due earlier than the thread knows, for which it is
+ * started. Under any lock of an object. */
+void gvmi_background_call(void);
+void gvmi_background_nudge(void);
+
+/* In a child, before anything else of the library. */
+void gvmi_background_forget(void);
+
+#endif

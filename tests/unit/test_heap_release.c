@@ -1,0 +1,623 @@
+/* heap/: what a heap gives back, when, and for what it waits. On the software GPU.
+ *
+ * A stream is held by a function of the program, which a thread lets go only when it has done what must not wait for
+ * the stream: where that does wait, nothing goes on, and the alarm ends the child.
+ */
+#include "heap/heap.h"
+#include "tests/unit/heap_stand.h"
+
+#include <pthread.h>
+
+#include "base/clock.h"
+
+static CUstream busy; /* held */
+static void *on_it;   /* a block that was freed on it */
+
+static bool start_child(const gvm_heap_options *options)
+{
+    void *state;
+
+    alarm(20);
+    if (begin(&state) != 0)
+        return false;
+    remake(options);
+    return true;
+}
+
+static void end_child(void)
+{
+    gvm_heap_destroy(heap);
+    gvmi_cu->cuStreamDestroy(busy);
+    gvm_device_close(device);
+}
+
+/* ---- no call that frees waits for a kernel */
+
+static int free_while_a_kernel_runs(void *arg)
+{
+    const gvm_heap_options options = {
+        .struct_size = sizeof options, .kind = *(gvm_heap_kind *)arg, .reserve_bytes = 1};
+    void *at[3];
+
+    CHILD_EXPECT(start_child(&options));
+    busy = make_stream();
+    for (int i = 0; i < 3; i++)
+        CHILD_EXPECT(gvm_heap_alloc(heap, 65 * GVMI_MIB, &at[i]) == GVM_OK);
+    hold_stream(busy);
+    CHILD_EXPECT(gvm_heap_free(heap, at[0]) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_free_async(heap, at[1], NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_resize(heap, at[2], 1) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_reset(heap) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_check(heap) == GVM_OK);
+    let_go(busy);
+    CHILD_EXPECT(gvm_heap_trim(heap, 0) == GVM_OK);
+    CHILD_EXPECT(info().committed_bytes == 0);
+    end_child();
+    return 0;
+}
+
+static void free_of_host_and_managed_memory_waits_for_no_kernel(void **state)
+{
+    gvm_heap_kind kinds[] = {GVM_HEAP_HOST, GVM_HEAP_MANAGED};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++)
+        assert_child_succeeds(free_while_a_kernel_runs, &kinds[i]);
+}
+
+/* ---- who waits for a stream lets others in */
+
+static int call_trim(void)
+{
+    return gvm_heap_trim(heap, 0) == GVM_OK;
+}
+
+static int call_alloc_when_short(void)
+{
+    void *ptr;
+
+    return gvm_heap_alloc(heap, 90 * GVMI_MIB, &ptr) == GVM_OK;
+}
+
+static int call_stream_end(void)
+{
+    return gvm_heap_stream_end(heap, busy) == GVM_OK;
+}
+
+static atomic_bool waiting; /* the call has let the lock go at least once */
+
+static CUresult query_and_tell(CUevent event)
+{
+    const CUresult result = real->cuEventQuery(event);
+
+    if (result == CUDA_ERROR_NOT_READY)
+        atomic_store(&waiting, true);
+    return result;
+}
+
+static void *use_the_heap_then_let_go(void *arg)
+{
+    void *small = NULL, *large = NULL;
+    bool good;
+
+    (void)arg;
+    while (!atomic_load(&waiting))
+        sched_yield();
+    good = gvm_heap_alloc(heap, UNIT, &small) == GVM_OK &&
+           gvm_heap_alloc(heap, 5 * GVMI_MIB, &large) == GVM_OK &&
+           gvm_heap_free(heap, large) == GVM_OK && gvm_heap_free(heap, small) == GVM_OK &&
+           gvm_heap_check(heap) == GVM_OK;
+    atomic_store(&gate, true);
+    return good ? heap : NULL;
+}
+
+static int wait_beside_others(void *arg)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 100 * GVMI_MIB};
+    pthread_t thread;
+    void *foreign, *good;
+
+    CHILD_EXPECT(start_child(&options));
+    busy = make_stream();
+    CHILD_EXPECT(gvm_heap_alloc_async(heap, 30 * GVMI_MIB, NULL, busy, &on_it) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 20 * GVMI_MIB, &foreign) == GVM_OK);
+    hold_stream(busy);
+    CHILD_EXPECT(gvm_heap_free_async(heap, on_it, busy) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_free_async(heap, foreign, busy) == GVM_OK);
+    table.cuEventQuery = query_and_tell;
+    CHILD_EXPECT(pthread_create(&thread, NULL, use_the_heap_then_let_go, NULL) == 0);
+    CHILD_EXPECT((*(int (**)(void))arg)());
+    CHILD_EXPECT(pthread_join(thread, &good) == 0 && good == heap);
+    table.cuEventQuery = real->cuEventQuery;
+    CHILD_EXPECT(gvm_heap_check(heap) == GVM_OK);
+    end_child();
+    return 0;
+}
+
+static void wait_for_a_stream_lets_others_in(void **state)
+{
+    int (*calls[])(void) = {call_trim, call_alloc_when_short, call_stream_end};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof calls / sizeof calls[0]; i++)
+        assert_child_succeeds(wait_beside_others, &calls[i]);
+}
+
+/* ---- the driver's calls are made without the lock */
+
+/* What needs no new memory: that is put behind addresses, and taken away, one call after the other. */
+static void *use_committed_memory(void *arg)
+{
+    void *ptr = NULL;
+
+    (void)arg;
+    return gvm_heap_alloc(heap, 3 * UNIT, &ptr) == GVM_OK && gvm_heap_free(heap, ptr) == GVM_OK &&
+                   gvm_heap_check(heap) == GVM_OK
+               ? heap
+               : NULL;
+}
+
+static CUresult unmap_beside_others(CUdeviceptr address, size_t bytes)
+{
+    pthread_t thread;
+    void *good = NULL;
+
+    if (pthread_create(&thread, NULL, use_committed_memory, NULL) != 0 ||
+        pthread_join(thread, &good) != 0 || good != heap)
+        return CUDA_ERROR_UNKNOWN;
+    return real->cuMemUnmap(address, bytes);
+}
+
+static int give_back_beside_others(void *arg)
+{
+    void *small, *ptr;
+
+    (void)arg;
+    CHILD_EXPECT(start_child(NULL));
+    CHILD_EXPECT(gvm_heap_alloc(heap, UNIT, &small) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 30 * GVMI_MIB, &ptr) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_free(heap, ptr) == GVM_OK);
+    table.cuMemUnmap = unmap_beside_others;
+    CHILD_EXPECT(gvm_heap_trim(heap, 0) == GVM_OK);
+    table.cuMemUnmap = real->cuMemUnmap;
+    CHILD_EXPECT(gvm_heap_check(heap) == GVM_OK);
+    gvm_heap_destroy(heap);
+    gvm_device_close(device);
+    return 0;
+}
+
+static void memory_goes_back_without_the_lock(void **state)
+{
+    (void)state;
+    assert_child_succeeds(give_back_beside_others, NULL);
+}
+
+/* ---- a stream that is captured */
+
+static CUstreamCaptureStatus capturing;
+static int recorded;
+
+static CUresult tell_capture(CUstream stream, CUstreamCaptureStatus *status, cuuint64_t *id,
+                             CUgraph *graph, const CUgraphNode **nodes,
+                             const CUgraphEdgeData **edges, size_t *count)
+{
+    (void)graph, (void)nodes, (void)edges, (void)count;
+    *status = stream == busy ? capturing : CU_STREAM_CAPTURE_STATUS_NONE;
+    *id = 1;
+    return CUDA_SUCCESS;
+}
+
+static CUresult count_records(CUevent event, CUstream stream)
+{
+    recorded += stream == busy;
+    return real->cuEventRecord(event, stream);
+}
+
+static int release_while_captured(void *arg)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 1};
+    void *ptr;
+
+    (void)arg;
+    CHILD_EXPECT(start_child(&options));
+    busy = make_stream();
+    CHILD_EXPECT(gvm_heap_alloc_async(heap, 30 * GVMI_MIB, NULL, busy, &ptr) == GVM_OK);
+    table.cuStreamGetCaptureInfo = tell_capture;
+    table.cuEventRecord = count_records;
+    capturing = CU_STREAM_CAPTURE_STATUS_ACTIVE;
+    CHILD_EXPECT(gvm_heap_free_async(heap, ptr, busy) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_trim(heap, 0) == GVM_OK);
+    CHILD_EXPECT(info().committed_bytes == 30 * GVMI_MIB);
+    CHILD_EXPECT(gvm_heap_stream_end(heap, busy) == GVM_E_INVALID);
+    CHILD_EXPECT(recorded == 0);
+    capturing = CU_STREAM_CAPTURE_STATUS_NONE;
+    CHILD_EXPECT(gvm_heap_trim(heap, 0) == GVM_OK);
+    CHILD_EXPECT(info().committed_bytes == 0);
+    table.cuStreamGetCaptureInfo = real->cuStreamGetCaptureInfo;
+    table.cuEventRecord = real->cuEventRecord;
+    end_child();
+    return 0;
+}
+
+static void capture_of_a_stream_is_left_alone(void **state)
+{
+    (void)state;
+    assert_child_succeeds(release_while_captured, NULL);
+}
+
+/* ---- what is given back, and when */
+
+static uint64_t committed(void)
+{
+    check();
+    return info().committed_bytes / GVMI_MIB;
+}
+
+/* Takes and frees so many MiB. */
+static void pass(uint64_t mib)
+{
+    release(alloc(mib * GVMI_MIB));
+}
+
+/* A window is as long as 384 MiB asked for, twice what is committed. */
+static void memory_idle_for_a_window_goes(void **state)
+{
+    (void)state;
+    pass(192); /* in the first window nothing was idle from the start */
+    for (int i = 0; i < 5; i++)
+        pass(96);
+    assert_int_equal(committed(), 192);
+    pass(96); /* the second ends: 96 MiB were idle all through it */
+    assert_int_equal(committed(), 96);
+    for (int i = 0; i < 12; i++)
+        pass(96);
+    assert_int_equal(committed(), 96);
+}
+
+static void memory_needed_in_every_window_stays(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        pass(192);
+        pass(48);
+        assert_int_equal(committed(), 192);
+    }
+    assert_int_equal(info().commits, 1);
+}
+
+/* A hole of 100 MiB is too small for the next block. 64 MiB are kept in any case. */
+static void new_peak_has_idle_memory_first(void **state)
+{
+    void *at[3];
+
+    (void)state;
+    for (int i = 0; i < 3; i++)
+        at[i] = alloc(100 * GVMI_MIB);
+    release(at[1]);
+    alloc(150 * GVMI_MIB);
+    assert_int_equal(committed(), 414);
+    assert_int_equal(info().committed_peak_bytes, 414 * GVMI_MIB);
+    assert_int_equal(info().idle_bytes, 64 * GVMI_MIB);
+}
+
+static void reserve_that_is_set_is_kept_through_windows(void **state)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 96 * GVMI_MIB};
+
+    (void)state;
+    remake(&options);
+    pass(200);
+    assert_int_equal(committed(), 96);
+    for (int i = 0; i < 100; i++)
+        pass(8);
+    assert_int_equal(committed(), 96);
+}
+
+/* ---- by time */
+
+#define SECOND_NS (1000 * GVMI_NS_PER_MS)
+
+static int64_t decay(int64_t now_ns)
+{
+    return gvmi_heap_idle_calls.decay(&heap->idle, now_ns);
+}
+
+static void memory_of_a_heap_in_which_nothing_happens_goes(void **state)
+{
+    int64_t next_ns, tick_ns;
+
+    (void)state;
+    pass(320);
+    tick_ns = heap->tick_ns;
+    assert_int_equal(decay(tick_ns - 1), tick_ns);
+    assert_int_equal(decay(tick_ns), tick_ns + SECOND_NS); /* the first window began without idle memory */
+    assert_int_equal(committed(), 320);
+    tick_ns += SECOND_NS;
+    next_ns = decay(tick_ns);
+    for (uint64_t left = 320 - 64; left > 0; left -= 64) { /* 64 MiB a step */
+        assert_int_equal(next_ns, tick_ns);
+        assert_int_equal(committed(), left);
+        next_ns = decay(next_ns);
+    }
+    assert_int_equal(committed(), 0);
+    assert_int_equal(decay(tick_ns + SECOND_NS), GVMI_NEVER_NS);
+    assert_int_equal(heap->tick_ns, 0);
+    pass(320);
+    assert_true(heap->tick_ns > 0);
+}
+
+static void memory_of_a_busy_heap_does_not_go_by_time(void **state)
+{
+    int64_t at_ns;
+
+    (void)state;
+    pass(320);
+    at_ns = heap->tick_ns;
+    for (int i = 0; i < 10; i++, at_ns += SECOND_NS) {
+        pass(16);
+        assert_int_equal(decay(at_ns), at_ns + SECOND_NS);
+        assert_int_equal(committed(), 320);
+    }
+}
+
+static void decay_waits_for_no_stream(void **state)
+{
+    void *ptr = NULL;
+    int64_t at_ns;
+
+    (void)state;
+    busy = make_stream();
+    assert_int_equal(gvm_heap_alloc_async(heap, 10 * GVMI_MIB, NULL, busy, &ptr), GVM_OK);
+    hold_stream(busy);
+    assert_int_equal(gvm_heap_free_async(heap, ptr, busy), GVM_OK);
+    at_ns = heap->tick_ns;
+    for (int i = 0; i < 4; i++, at_ns += SECOND_NS)
+        assert_true(decay(at_ns) > at_ns);
+    assert_int_equal(committed(), 10);
+    let_go(busy);
+    (void)decay(at_ns);
+    assert_int_equal(committed(), 0);
+    assert_int_equal(gvm_heap_stream_end(heap, busy), GVM_OK);
+    gvmi_cu->cuStreamDestroy(busy);
+}
+
+/* Every block of the shelf is in another chunk. */
+static void shelf_that_is_not_used_gives_back(void **state)
+{
+    enum { COUNT = 40, A_CHUNK = CHUNK / UNIT };
+    static void *at[COUNT * A_CHUNK];
+    const gvm_heap_options options = {.struct_size = sizeof options, .shelf_bytes = COUNT * UNIT};
+    void *last;
+    int64_t at_ns;
+
+    (void)state;
+    remake(&options);
+    for (int i = 0; i < COUNT * A_CHUNK; i++)
+        at[i] = alloc(UNIT);
+    last = alloc(UNIT);
+    for (int i = 0; i < COUNT * A_CHUNK; i++)
+        if (i % A_CHUNK != 0)
+            release(at[i]);
+    at_ns = heap->tick_ns;
+    assert_int_equal(gvm_heap_trim(heap, UINT64_MAX), GVM_OK);
+    for (int i = 0; i < COUNT * A_CHUNK; i += A_CHUNK)
+        release(at[i]);
+    assert_int_equal(info().shelf_bytes, COUNT * UNIT);
+    assert_int_equal(committed(), 2 * COUNT + 2);
+    for (int i = 0; i < 20; i++, at_ns += SECOND_NS)
+        (void)decay(at_ns);
+    assert_int_equal(info().shelf_bytes, 0);
+    assert_int_equal(committed(), 2);
+    assert_int_equal(decay(at_ns), GVMI_NEVER_NS);
+    release(last); /* after nothing has happened for long */
+    assert_int_equal(info().shelf_bytes, UNIT);
+    assert_true(heap->tick_ns > 0);
+    check();
+}
+
+/* ---- large blocks */
+
+static void large_freed_block_serves_other_sizes(void **state)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = UINT64_MAX};
+
+    (void)state;
+    remake(&options);
+    for (uint64_t mib = 530; mib <= 1024; mib += 38) {
+        pass(mib);
+        assert_true(committed() <= mib + mib / 16);
+    }
+    pass(600);
+    assert_int_equal(info().segments, 1);
+    pass(1100); /* its addresses are too short */
+    assert_int_equal(info().segments, 2);
+    pass(800);
+    assert_int_equal(info().segments, 2);
+}
+
+/* ---- shortage */
+
+static uint64_t free_bytes(void)
+{
+    gvm_device_info i = {.struct_size = sizeof i};
+
+    assert_int_equal(gvm_device_get_info(device, &i), GVM_OK);
+    return i.free_bytes;
+}
+
+static void request_that_fits_in_smaller_chunks_succeeds(void **state)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 130 * GVMI_MIB};
+    void *held = alloc(100 * GVMI_MIB), *ptr = NULL;
+
+    (void)state;
+    assert_int_equal(gvm_heap_alloc(heap, free_bytes() - 2 * GVMI_MIB, &ptr), GVM_OK);
+    assert_true(free_bytes() <= 2 * GVMI_MIB);
+    check();
+    release(ptr);
+    release(held);
+    remake(&options);
+    assert_int_equal(gvm_heap_alloc(heap, 129 * GVMI_MIB, &ptr), GVM_OK);
+    assert_int_equal(committed(), 130);
+}
+
+/* What a heap keeps idle is had by whatever else runs short: a buffer, and another heap; of a heap that keeps, nothing. */
+static void idle_memory_is_had_by_others_on_shortage(void **state)
+{
+    const gvm_heap_options all = {.struct_size = sizeof all, .reserve_bytes = UINT64_MAX};
+    const gvm_heap_options keep = {.struct_size = sizeof keep, .flags = GVM_HEAP_KEEP};
+    const uint64_t half = free_bytes() / 2;
+    gvm_buffer *buffer;
+    gvm_heap *other;
+    void *ptr = NULL;
+
+    (void)state;
+    assert_int_equal(gvm_heap_create(device, NULL, &other), GVM_OK);
+    assert_int_equal(gvm_buffer_create(device, half, NULL, &buffer), GVM_OK);
+    for (int i = 0; i < 3; i++) {
+        remake(i < 2 ? &all : &keep);
+        release(alloc(half + half / 2));
+        if (i == 0)
+            assert_int_equal(gvm_heap_alloc(other, half, &ptr), GVM_OK);
+        else
+            assert_int_equal(gvm_buffer_commit(buffer, 0, half), i == 1 ? GVM_OK : GVM_E_NOSPACE);
+        if (i == 0)
+            assert_int_equal(gvm_heap_free(other, ptr), GVM_OK);
+        else
+            assert_int_equal(gvm_buffer_decommit(buffer, 0, half), GVM_OK);
+        check();
+    }
+    assert_int_equal(info().idle_bytes, info().committed_bytes);
+    assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
+    assert_int_equal(gvm_buffer_commit(buffer, 0, half), GVM_OK);
+    gvm_buffer_destroy(buffer);
+    gvm_heap_destroy(other);
+}
+
+static void trim_gives_memory_back_to_the_device(void **state)
+{
+    const gvm_heap_options unshared = {.struct_size = sizeof unshared, .flags = GVM_HEAP_UNSHARED};
+    uint64_t before;
+
+    (void)state;
+    assert_int_equal(gvm_device_trim(device, 0), GVM_OK);
+    before = free_bytes();
+    pass(240);
+    assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
+    assert_int_equal(free_bytes(), before);
+    pass(100);
+    assert_int_equal(gvmi_heap_idle_calls.reclaim(&heap->idle, UINT64_MAX, false), 100 * GVMI_MIB);
+    assert_true(free_bytes() < before); /* in the cache */
+    assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
+    assert_int_equal(free_bytes(), before);
+    remake(&unshared); /* whose free chunks are anybody's */
+    pass(240);
+    assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
+    assert_int_equal(free_bytes(), before);
+}
+
+/* ---- peers */
+
+static gvm_device *second;
+
+static CUresult copy_to_second(void *block)
+{
+    CUdeviceptr there = 0;
+    CUresult result;
+
+    assert_int_equal(gvmi_device_enter(second), GVM_OK);
+    assert_int_equal(gvmi_cu->cuMemAlloc(&there, GVMI_MIB), CUDA_SUCCESS);
+    result = gvmi_cu->cuMemcpyDtoDAsync(there, (CUdeviceptr)(uintptr_t)block, GVMI_MIB, NULL);
+    if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuCtxSynchronize();
+    gvmi_cu->cuMemFree(there);
+    gvmi_device_leave();
+    return result;
+}
+
+static void blocks_of_a_granted_heap_are_reached_by_a_peer(void **state)
+{
+    void *before = alloc(20 * GVMI_MIB), *after, *lone;
+
+    (void)state;
+    assert_int_equal(gvm_device_open(1, &second), GVM_OK);
+    assert_int_not_equal(copy_to_second(before), CUDA_SUCCESS);
+    assert_int_equal(gvm_heap_grant(heap, second, GVM_ACCESS_READWRITE), GVM_OK);
+    after = alloc(20 * GVMI_MIB);
+    lone = alloc(600 * GVMI_MIB);
+    assert_int_equal(copy_to_second(before), CUDA_SUCCESS);
+    assert_int_equal(copy_to_second(after), CUDA_SUCCESS);
+    assert_int_equal(copy_to_second(lone), CUDA_SUCCESS);
+    assert_int_equal(gvm_heap_grant(heap, second, GVM_ACCESS_NONE), GVM_OK);
+    assert_int_not_equal(copy_to_second(after), CUDA_SUCCESS);
+    assert_int_equal(gvm_heap_grant(heap, second, GVM_ACCESS_READ), GVM_OK);
+    gvm_device_close(second); /* the heap keeps it */
+    release(lone);
+    assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
+    assert_int_equal(gvm_device_open(1, &second), GVM_OK);
+    assert_int_equal(copy_to_second(alloc(700 * GVMI_MIB)), CUDA_SUCCESS);
+    gvm_device_close(second);
+    check();
+}
+
+static int accesses_left;
+
+static CUresult fail_one_set(CUdeviceptr address, size_t bytes, const CUmemAccessDesc *desc, size_t count)
+{
+    return accesses_left-- != 0 ? real->cuMemSetAccess(address, bytes, desc, count)
+                                : CUDA_ERROR_UNKNOWN;
+}
+
+static void grant_that_fails_half_way_changes_nothing(void **state)
+{
+    const gvm_heap_options host = {.struct_size = sizeof host, .kind = GVM_HEAP_HOST};
+    void *usual = alloc(3 * GVMI_MIB), *lone = alloc(600 * GVMI_MIB);
+
+    (void)state;
+    assert_int_equal(gvm_device_open(1, &second), GVM_OK);
+    fails_with(gvm_heap_grant(heap, device, GVM_ACCESS_READ), GVM_E_INVALID, "own device");
+    fails_with(gvm_heap_grant(heap, second, (gvm_access)77), GVM_E_INVALID, "access 77");
+    table.cuMemSetAccess = fail_one_set;
+    accesses_left = 1;
+    assert_int_equal(gvm_heap_grant(heap, second, GVM_ACCESS_READ), GVM_E_DRIVER);
+    table.cuMemSetAccess = real->cuMemSetAccess;
+    assert_int_equal(heap->grant_count, 0);
+    assert_int_not_equal(copy_to_second(usual), CUDA_SUCCESS);
+    assert_int_not_equal(copy_to_second(lone), CUDA_SUCCESS);
+    release(usual);
+    assert_int_equal(gvm_heap_grant(heap, second, GVM_ACCESS_READ), GVM_OK);
+    assert_int_equal(copy_to_second(lone), CUDA_SUCCESS);
+    remake(&host);
+    assert_int_equal(gvm_heap_grant(heap, second, GVM_ACCESS_READ), GVM_E_NOTSUP);
+    gvm_device_close(second);
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(free_of_host_and_managed_memory_waits_for_no_kernel),
+        cmocka_unit_test(wait_for_a_stream_lets_others_in),
+        cmocka_unit_test(memory_goes_back_without_the_lock),
+        cmocka_unit_test(capture_of_a_stream_is_left_alone),
+        TEST(memory_idle_for_a_window_goes),
+        TEST(memory_needed_in_every_window_stays),
+        TEST(new_peak_has_idle_memory_first),
+        TEST(reserve_that_is_set_is_kept_through_windows),
+        TEST(memory_of_a_heap_in_which_nothing_happens_goes),
+        TEST(memory_of_a_busy_heap_does_not_go_by_time),
+        TEST(decay_waits_for_no_stream),
+        TEST(shelf_that_is_not_used_gives_back),
+        TEST(large_freed_block_serves_other_sizes),
+        TEST(request_that_fits_in_smaller_chunks_succeeds),
+        TEST(idle_memory_is_had_by_others_on_shortage),
+        TEST(trim_gives_memory_back_to_the_device),
+        TEST(blocks_of_a_granted_heap_are_reached_by_a_peer),
+        TEST(grant_that_fails_half_way_changes_nothing),
+    };
+    char machine[96];
+
+    snprintf(machine, sizeof machine, "devices=2,memory=4GiB,sms=2,instance=release-%d", (int)getpid());
+    setenv("GVMEM_SOFTGPU", machine, 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

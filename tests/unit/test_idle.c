@@ -1,0 +1,529 @@
+/* Idle memory: holders that the test makes, the cache of free chunks, and the library's thread.
+ *
+ * The clock stands still until the test sets it, and is far ahead of the system's: the thread looks when it is
+ * nudged, not by itself.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <sys/syscall.h>
+#include <time.h>
+
+#include <gvmem/gvmem.h>
+
+#include "base/clock.h"
+#include "base/error.h"
+#include "base/size.h"
+#include "memory/background.h"
+#include "memory/buffer.h"
+#include "memory/idle.h"
+#include "tests/unit/service_threads.h"
+#include "tests/unit/unit.h"
+
+#define CHUNK (2 * GVMI_MIB)
+#define AHEAD_S 1000000
+#define MS GVMI_NS_PER_MS
+#define PATIENCE 10000 /* ms */
+
+static _Atomic(int64_t) clock_ns;
+
+int clock_gettime(clockid_t clock, struct timespec *t)
+{
+    const int64_t ns = atomic_load(&clock_ns);
+
+    if (clock != CLOCK_MONOTONIC || ns == 0)
+        return (int)syscall(SYS_clock_gettime, clock, t);
+    *t = (struct timespec){ns / (1000 * MS), ns % (1000 * MS)};
+    return 0;
+}
+
+static void pass(int64_t ns)
+{
+    atomic_fetch_add(&clock_ns, ns);
+    gvmi_background_nudge();
+}
+
+static void sleep_ms(int ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
+}
+
+#define COMES_TRUE(condition) \
+    ({ \
+        int waited_ = 0; \
+        while (!(condition) && waited_++ < PATIENCE) \
+            sleep_ms(1); \
+        waited_ < PATIENCE; \
+    })
+
+/* ---- a machine, and holders */
+
+static gvm_device *device, *second;
+
+static bool start(void)
+{
+    char machine[80];
+    struct timespec now;
+
+    snprintf(machine, sizeof machine, "devices=2,memory=256MiB,sms=1,instance=idle-%d", (int)getpid());
+    setenv("GVMEM_SOFTGPU", machine, 1);
+    setenv("GVMEM_DRIVER", "soft", 1);
+    setenv("GVMEM_CHECK", "1", 1);
+    setenv("GVMEM_CACHE", "8MiB", 1); /* 4 chunks */
+    (void)clock_gettime(CLOCK_MONOTONIC, &now);
+    atomic_store(&clock_ns, (now.tv_sec + AHEAD_S) * 1000 * MS);
+    return gvm_device_open(0, &device) == GVM_OK && gvm_device_open(1, &second) == GVM_OK;
+}
+
+static int threads(void)
+{
+    bool sleeps;
+
+    return service_threads(&sleeps);
+}
+
+static bool stop(void)
+{
+    gvm_device_close(device);
+    gvm_device_close(second);
+    return threads() == 0 && gvmi_check_held().handles == 0 && gvmi_check_violations() == 0;
+}
+
+static gvm_device_info info(void)
+{
+    gvm_device_info i = {.struct_size = sizeof i};
+
+    (void)gvm_device_get_info(device, &i);
+    return i;
+}
+
+/* Holds bytes that it gives back: by time half of what it has. */
+typedef struct holder {
+    gvmi_idle idle; /* first */
+    _Atomic(uint64_t) bytes;
+    uint64_t wanted; /* of the latest reclaim */
+    bool waited;     /* might it wait? */
+    int64_t next_ns; /* what decay returns */
+    _Atomic(int64_t) decayed_ns;
+    atomic_int decays, reclaims;
+    atomic_bool shut, shut_waiting; /* calls stay inside while it is */
+} holder;
+
+static void stay_inside(atomic_bool *shut)
+{
+    for (int waited = 0; atomic_load(shut) && waited < PATIENCE; waited++)
+        sleep_ms(1);
+}
+
+static uint64_t reclaim(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
+{
+    holder *h = (holder *)idle;
+    const uint64_t bytes = atomic_load(&h->bytes);
+    const uint64_t given = bytes < wanted_bytes ? bytes : wanted_bytes;
+
+    (void)gvmi_fail(GVM_E_TIMEOUT, "a failure of the holder's own");
+    atomic_fetch_add(&h->reclaims, 1);
+    stay_inside(may_wait ? &h->shut_waiting : &h->shut);
+    h->wanted = wanted_bytes;
+    h->waited = may_wait;
+    atomic_fetch_sub(&h->bytes, given);
+    return given;
+}
+
+static int64_t decay(gvmi_idle *idle, int64_t now_ns)
+{
+    holder *h = (holder *)idle;
+
+    atomic_store(&h->decayed_ns, now_ns);
+    atomic_fetch_add(&h->decays, 1);
+    stay_inside(&h->shut);
+    atomic_store(&h->bytes, atomic_load(&h->bytes) / 2);
+    return h->next_ns;
+}
+
+static const gvmi_idle_calls calls = {reclaim, decay};
+
+static void join(gvm_device *of, holder *h, uint64_t bytes)
+{
+    *h = (holder){.bytes = bytes, .next_ns = GVMI_NEVER_NS};
+    gvmi_idle_join(of, &h->idle, &calls);
+}
+
+/* ---- by time */
+
+static int be_due(void *arg)
+{
+    int64_t now_ns;
+    holder a, b;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    now_ns = gvmi_now_ns();
+    join(device, &a, 1024);
+    join(second, &b, 1024);
+    CHILD_EXPECT(threads() == 0); /* nobody has asked for it */
+    gvmi_idle_wake(&a.idle, now_ns + 20 * MS);
+    gvmi_idle_wake(&a.idle, now_ns + 10 * MS);
+    gvmi_idle_wake(&a.idle, now_ns + 30 * MS);
+    gvmi_idle_wake(&b.idle, now_ns + 5 * MS);
+    CHILD_EXPECT(threads() == 1);
+    a.next_ns = now_ns + 12 * MS;
+    CHILD_EXPECT(gvmi_idle_step(now_ns) == now_ns + 5 * MS);
+    CHILD_EXPECT(atomic_load(&a.decays) == 0 && atomic_load(&b.decays) == 0);
+    CHILD_EXPECT(gvmi_idle_step(now_ns + 11 * MS) == now_ns + 10 * MS); /* one each time */
+    CHILD_EXPECT(atomic_load(&b.decays) == 1 && atomic_load(&a.decays) == 0);
+    CHILD_EXPECT(gvmi_idle_step(now_ns + 11 * MS) == now_ns + 12 * MS);
+    CHILD_EXPECT(atomic_load(&a.decayed_ns) == now_ns + 11 * MS);
+    a.next_ns = GVMI_NEVER_NS;
+    pass(12 * MS); /* the thread's turn */
+    CHILD_EXPECT(COMES_TRUE(atomic_load(&a.decays) == 2));
+    CHILD_EXPECT(atomic_load(&a.decayed_ns) == now_ns + 12 * MS);
+    CHILD_EXPECT(COMES_TRUE(gvmi_idle_step(now_ns + 40 * MS) == GVMI_NEVER_NS));
+    gvmi_idle_leave(&a.idle);
+    gvmi_idle_leave(&b.idle);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+static gvm_buffer *buffer_of(uint64_t bytes)
+{
+    const gvm_buffer_options options = {
+        .struct_size = sizeof options, .chunk_bytes = CHUNK, .flags = GVM_BUFFER_UNSHARED};
+    gvm_buffer *buffer = NULL;
+
+    return gvm_buffer_create(device, bytes, &options, &buffer) == GVM_OK ? buffer : NULL;
+}
+
+/* What is taken and put back in the meantime stays. */
+static int be_cached(void *arg)
+{
+    gvm_buffer *buffer;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    CHILD_EXPECT((buffer = buffer_of(8 * CHUNK)) != NULL);
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 4 * CHUNK) == GVM_OK && threads() == 0);
+    CHILD_EXPECT(gvm_buffer_decommit(buffer, 0, 4 * CHUNK) == GVM_OK && threads() == 1);
+    pass(600 * MS);
+    CHILD_EXPECT(info().cached_bytes == 4 * CHUNK);
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, CHUNK) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_decommit(buffer, 0, CHUNK) == GVM_OK);
+    pass(399 * MS);
+    CHILD_EXPECT(gvmi_idle_step(gvmi_now_ns()) == gvmi_now_ns() + MS);
+    CHILD_EXPECT(info().cached_bytes == 4 * CHUNK);
+    pass(MS);
+    CHILD_EXPECT(COMES_TRUE(info().cached_bytes == CHUNK));
+    CHILD_EXPECT(gvmi_idle_step(gvmi_now_ns()) == gvmi_now_ns() + 600 * MS);
+    pass(600 * MS);
+    CHILD_EXPECT(COMES_TRUE(info().cached_bytes == 0));
+    CHILD_EXPECT(gvmi_check_held().handles == 0);
+    gvm_buffer_destroy(buffer);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* What lies beyond the limit for a moment goes after it, and no more; trimming takes the rest. */
+static int be_beyond(void *arg)
+{
+    gvm_buffer *buffer;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    CHILD_EXPECT((buffer = buffer_of(8 * CHUNK)) != NULL);
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 7 * CHUNK) == GVM_OK);
+    CHILD_EXPECT(gvmi_buffer_decommit(buffer, 0, 7 * CHUNK, GVMI_RELEASE_LATER, true) == GVM_OK);
+    CHILD_EXPECT(gvmi_idle_step(gvmi_now_ns() + MS) == gvmi_now_ns() + 2 * MS);
+    CHILD_EXPECT(info().cached_bytes == 7 * CHUNK);
+    pass(2 * MS);
+    CHILD_EXPECT(COMES_TRUE(gvmi_idle_step(gvmi_now_ns()) == gvmi_now_ns() + 998 * MS));
+    CHILD_EXPECT(info().cached_bytes == 4 * CHUNK);
+    CHILD_EXPECT(gvm_device_trim(device, 0) == GVM_OK && info().cached_bytes == 0);
+    gvm_buffer_destroy(buffer);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* ---- on shortage */
+
+static int be_reclaimed(void *arg)
+{
+    gvm_error error = {0};
+    gvm_buffer *buffer;
+    holder a, b, other;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    CHILD_EXPECT((buffer = buffer_of(8 * CHUNK)) != NULL);
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 3 * CHUNK) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_decommit(buffer, 0, 3 * CHUNK) == GVM_OK);
+    join(device, &a, 1000);
+    join(second, &other, 1000);
+    join(device, &b, 1000);
+    (void)gvmi_fail(GVM_E_ABSENT, "an error that stays");
+    CHILD_EXPECT(gvmi_idle_reclaim(device, 700, false) == 700 + 3 * CHUNK);
+    CHILD_EXPECT(a.wanted == 700 && !a.waited && atomic_load(&b.reclaims) == 0);
+    CHILD_EXPECT(info().cached_bytes == 0); /* the driver has it */
+    CHILD_EXPECT(gvmi_idle_reclaim(device, 700, true) == 700);
+    CHILD_EXPECT(a.wanted == 700 && a.waited && b.wanted == 400 && b.waited);
+    CHILD_EXPECT(gvmi_idle_reclaim(device, UINT64_MAX, false) == 600);
+    CHILD_EXPECT(atomic_load(&other.reclaims) == 0);
+    CHILD_EXPECT(gvm_error_last(&error) == GVM_OK && error.status == GVM_E_ABSENT);
+    CHILD_EXPECT(gvmi_idle_retry(device, 8, 0) && !b.waited);
+    CHILD_EXPECT(gvmi_idle_retry(device, 8, 1) && b.waited);
+    CHILD_EXPECT(!gvmi_idle_retry(device, 8, 2));
+    gvmi_idle_leave(&a.idle);
+    gvmi_idle_leave(&other.idle);
+    gvmi_idle_leave(&b.idle);
+    gvm_buffer_destroy(buffer);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* ---- several threads */
+
+static holder shared;
+static _Atomic(uint64_t) answer;
+static atomic_bool answered;
+
+static void *reclaim_all(void *may_wait)
+{
+    atomic_store(&answer, gvmi_idle_reclaim(device, UINT64_MAX, may_wait != NULL));
+    atomic_store(&answered, true);
+    return NULL;
+}
+
+static void *leave(void *unused)
+{
+    (void)unused;
+    gvmi_idle_leave(&shared.idle);
+    atomic_store(&answered, true);
+    return NULL;
+}
+
+/* Looked at without idle.c's lock, which only a test may do. */
+__attribute__((no_sanitize_thread)) static uint32_t callers(void)
+{
+    return *(volatile uint32_t *)&shared.idle.callers;
+}
+
+__attribute__((no_sanitize_thread)) static bool is_leaving(void)
+{
+    return *(volatile bool *)&shared.idle.leaving;
+}
+
+/* Who finds the device full gets what the thread is giving back: afterwards, not too late. */
+static int be_waited_for(void *arg)
+{
+    pthread_t thread;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    join(device, &shared, 1000);
+    atomic_store(&shared.shut, true);
+    gvmi_idle_wake(&shared.idle, 1);
+    CHILD_EXPECT(COMES_TRUE(atomic_load(&shared.decays) == 1));
+    CHILD_EXPECT(pthread_create(&thread, NULL, reclaim_all, NULL) == 0);
+    CHILD_EXPECT(COMES_TRUE(callers() == 2) && atomic_load(&shared.reclaims) == 0);
+    atomic_store(&shared.shut, false);
+    pthread_join(thread, NULL);
+    CHILD_EXPECT(atomic_load(&answer) == 500); /* the other half has gone before */
+    gvmi_idle_leave(&shared.idle);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* Who must not wait for a kernel does not wait for who does. */
+static int be_passed(void *arg)
+{
+    pthread_t thread;
+    int64_t now_ns;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    now_ns = gvmi_now_ns();
+    join(device, &shared, 1000);
+    atomic_store(&shared.shut_waiting, true);
+    CHILD_EXPECT(pthread_create(&thread, NULL, reclaim_all, &shared) == 0);
+    CHILD_EXPECT(COMES_TRUE(atomic_load(&shared.reclaims) == 1));
+    CHILD_EXPECT(gvmi_idle_reclaim(device, 300, false) == 300);
+    gvmi_idle_wake(&shared.idle, now_ns);
+    CHILD_EXPECT(COMES_TRUE(atomic_load(&shared.decays) == 1));
+    CHILD_EXPECT(!atomic_load(&answered));
+    atomic_store(&shared.shut_waiting, false);
+    pthread_join(thread, NULL);
+    gvmi_idle_leave(&shared.idle);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* The thread does not wait for who is giving back, but looks again. */
+static int be_looked_at_again(void *arg)
+{
+    pthread_t thread;
+    int64_t now_ns;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    now_ns = gvmi_now_ns();
+    join(device, &shared, 1000);
+    atomic_store(&shared.shut, true);
+    CHILD_EXPECT(pthread_create(&thread, NULL, reclaim_all, NULL) == 0);
+    CHILD_EXPECT(COMES_TRUE(atomic_load(&shared.reclaims) == 1));
+    gvmi_idle_wake(&shared.idle, now_ns);
+    CHILD_EXPECT(COMES_TRUE(gvmi_idle_step(now_ns) > now_ns));
+    CHILD_EXPECT(atomic_load(&shared.decays) == 0);
+    atomic_store(&shared.shut, false);
+    pthread_join(thread, NULL);
+    pass(1000 * MS);
+    CHILD_EXPECT(COMES_TRUE(atomic_load(&shared.decays) == 1));
+    gvmi_idle_leave(&shared.idle);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+static int be_left(void *arg)
+{
+    pthread_t thread;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    join(device, &shared, 1000);
+    atomic_store(&shared.shut, true);
+    gvmi_idle_wake(&shared.idle, 1);
+    CHILD_EXPECT(COMES_TRUE(atomic_load(&shared.decays) == 1));
+    CHILD_EXPECT(pthread_create(&thread, NULL, leave, NULL) == 0);
+    CHILD_EXPECT(COMES_TRUE(is_leaving()));
+    CHILD_EXPECT(gvmi_idle_reclaim(device, 1, false) == 0); /* it is not called any more */
+    CHILD_EXPECT(!atomic_load(&answered));
+    atomic_store(&shared.shut, false);
+    pthread_join(thread, NULL);
+    CHILD_EXPECT(atomic_load(&shared.decays) == 1 && atomic_load(&shared.reclaims) == 0);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* ---- the thread's life */
+
+static int be_started_again(void *arg)
+{
+    holder h;
+
+    (void)arg;
+    for (int round = 0; round < 50; round++) {
+        CHILD_EXPECT(start() && threads() == 0);
+        join(device, &h, 8);
+        gvmi_idle_wake(&h.idle, 1);
+        CHILD_EXPECT(threads() == 1 && COMES_TRUE(atomic_load(&h.decays) == 1));
+        gvmi_idle_leave(&h.idle);
+        CHILD_EXPECT(stop());
+    }
+    return 0;
+}
+
+static atomic_bool serving;
+
+static gvmi_duty serve_for_long(void)
+{
+    atomic_store(&serving, true);
+    stay_inside(&shared.shut);
+    return GVMI_DUTY_NONE;
+}
+
+/* The last holder leaves, and another comes before the thread has ended. */
+static int be_wanted_again(void *arg)
+{
+    pthread_t leaver;
+    holder other;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    gvm_device_close(second);
+    join(device, &shared, 1000);
+    gvm_device_close(device); /* the cache has left */
+    atomic_store(&shared.shut, true);
+    __atomic_store_n(&gvmi_background_serve, serve_for_long, __ATOMIC_RELEASE);
+    gvmi_idle_wake(&shared.idle, GVMI_NEVER_NS - 1);
+    CHILD_EXPECT(COMES_TRUE(atomic_load(&serving)));
+    CHILD_EXPECT(pthread_create(&leaver, NULL, leave, NULL) == 0);
+    CHILD_EXPECT(COMES_TRUE(is_leaving()));
+    sleep_ms(20); /* ends the thread, most likely */
+    join(device, &other, 1000);
+    gvmi_idle_wake(&other.idle, 1);
+    atomic_store(&shared.shut, false);
+    CHILD_EXPECT(pthread_join(leaver, NULL) == 0);
+    CHILD_EXPECT(COMES_TRUE(atomic_load(&other.decays) == 1) && threads() == 1);
+    CHILD_EXPECT(gvmi_background_start() == GVM_OK);
+    gvmi_idle_leave(&other.idle);
+    CHILD_EXPECT(threads() == 0);
+    return 0;
+}
+
+/* A call is under way in the parent, for ever in the child. */
+static int be_forked(void *arg)
+{
+    int status = -1;
+    holder own;
+    pid_t pid;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    join(device, &shared, 1000);
+    atomic_store(&shared.shut, true);
+    gvmi_idle_wake(&shared.idle, 1);
+    CHILD_EXPECT(COMES_TRUE(atomic_load(&shared.decays) == 1));
+    pid = fork();
+    if (pid == 0) {
+        alarm(20);
+        CHILD_EXPECT(gvmi_idle_reclaim(device, UINT64_MAX, true) == 0);
+        gvmi_idle_wake(&shared.idle, 2);
+        gvmi_idle_leave(&shared.idle);
+        join(device, &own, 1000);
+        gvmi_idle_wake(&own.idle, 1);
+        CHILD_EXPECT(threads() == 0 && gvmi_background_start() == GVM_E_FOREIGN);
+        CHILD_EXPECT(gvmi_idle_reclaim(device, 100, true) == 100);
+        gvmi_idle_leave(&own.idle);
+        _exit(0);
+    }
+    CHILD_EXPECT(waitpid(pid, &status, 0) == pid && status == 0);
+    atomic_store(&shared.shut, false);
+    gvmi_idle_leave(&shared.idle);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+#define CHILD_TEST(name, fn) \
+    static void name(void **state) \
+    { \
+        (void)state; \
+        assert_child_succeeds(fn, NULL); \
+    }
+
+CHILD_TEST(holder_is_called_when_it_is_due, be_due)
+CHILD_TEST(free_chunk_nobody_took_for_a_second_goes, be_cached)
+CHILD_TEST(free_chunks_beyond_the_limit_go_after_a_moment, be_beyond)
+CHILD_TEST(shortage_has_holders_of_the_device_give_what_is_wanted, be_reclaimed)
+CHILD_TEST(shortage_waits_for_a_release_under_way, be_waited_for)
+CHILD_TEST(shortage_that_must_not_wait_passes_who_waits, be_passed)
+CHILD_TEST(holder_that_is_giving_back_is_looked_at_again, be_looked_at_again)
+CHILD_TEST(holder_leaves_when_its_call_has_ended, be_left)
+CHILD_TEST(thread_that_has_ended_is_started_again, be_started_again)
+CHILD_TEST(thread_wanted_while_it_ends_is_started_again, be_wanted_again)
+CHILD_TEST(child_waits_for_no_holder_of_its_parent, be_forked)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(holder_is_called_when_it_is_due),
+        cmocka_unit_test(free_chunk_nobody_took_for_a_second_goes),
+        cmocka_unit_test(free_chunks_beyond_the_limit_go_after_a_moment),
+        cmocka_unit_test(shortage_has_holders_of_the_device_give_what_is_wanted),
+        cmocka_unit_test(shortage_waits_for_a_release_under_way),
+        cmocka_unit_test(shortage_that_must_not_wait_passes_who_waits),
+        cmocka_unit_test(holder_that_is_giving_back_is_looked_at_again),
+        cmocka_unit_test(holder_leaves_when_its_call_has_ended),
+        cmocka_unit_test(thread_that_has_ended_is_started_again),
+        cmocka_unit_test(thread_wanted_while_it_ends_is_started_again),
+        cmocka_unit_test(child_waits_for_no_holder_of_its_parent),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

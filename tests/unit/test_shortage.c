@@ -1,0 +1,497 @@
+/* The device is full, and another part of the process keeps memory that it does not use: whoever allocates gets
+ * that, without a lock held. What it gets it from is a hoard, a holder of the test's own.
+ */
+#include <pthread.h>
+#include <stdatomic.h>
+#include <time.h>
+
+#include "tests/unit/appender_stand.h"
+
+#define MEMORY_CHUNKS 32
+#define PATIENCE 10000 /* ms */
+
+static void sleep_ms(int ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
+}
+
+static uint64_t free_bytes(void)
+{
+    gvm_device_info i = {.struct_size = sizeof i};
+
+    (void)gvm_device_get_info(device, &i);
+    return i.free_bytes;
+}
+
+/* ---- the hoard: a buffer a chunk, and the rest */
+
+static struct {
+    gvmi_idle idle; /* first */
+    gvm_buffer *chunks[MEMORY_CHUNKS];
+    int count;
+    CUdeviceptr rest;
+    bool slow; /* it has to wait before it gives */
+    atomic_int asked, asked_to_wait;
+    atomic_bool shut; /* who asks stays inside while it is */
+} hoard;
+
+static uint64_t give(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
+{
+    uint64_t given_bytes = 0;
+
+    (void)idle;
+    atomic_fetch_add(may_wait ? &hoard.asked_to_wait : &hoard.asked, 1);
+    for (int waited = 0; atomic_load(&hoard.shut) && waited < PATIENCE; waited++)
+        sleep_ms(1);
+    while (hoard.count > 0 && given_bytes < wanted_bytes && (may_wait || !hoard.slow)) {
+        gvm_buffer_destroy(hoard.chunks[--hoard.count]);
+        given_bytes += CHUNK;
+    }
+    return given_bytes;
+}
+
+/* Takes all that is free. */
+static bool hoard_all(bool slow)
+{
+    static const gvmi_idle_calls calls = {.reclaim = give};
+    const gvmi_buffer_spec spec = {.reserve_bytes = CHUNK, .chunk_bytes = CHUNK, .unshared = true};
+    CUresult code = CUDA_SUCCESS;
+
+    memset(&hoard, 0, sizeof hoard);
+    hoard.slow = slow;
+    while (free_bytes() >= CHUNK) {
+        gvm_buffer **chunk = &hoard.chunks[hoard.count];
+
+        if (hoard.count == MEMORY_CHUNKS || gvmi_buffer_create(device, &spec, chunk) != GVM_OK ||
+            gvmi_buffer_commit(*chunk, 0, CHUNK) != GVM_OK)
+            return false;
+        hoard.count++;
+    }
+    if (free_bytes() > 0) {
+        if (gvmi_device_enter(device) != GVM_OK)
+            return false;
+        code = real->cuMemAlloc(&hoard.rest, free_bytes());
+        gvmi_device_leave();
+    }
+    gvmi_idle_join(device, &hoard.idle, &calls);
+    return code == CUDA_SUCCESS && free_bytes() == 0;
+}
+
+static void end_hoard(void)
+{
+    gvmi_idle_leave(&hoard.idle);
+    while (hoard.count > 0)
+        gvm_buffer_destroy(hoard.chunks[--hoard.count]);
+    if (hoard.rest != 0 && gvmi_device_enter(device) == GVM_OK) {
+        real->cuMemFree(hoard.rest);
+        gvmi_device_leave();
+    }
+}
+
+/* ---- whoever allocates; what they need besides is made before the device is full */
+
+typedef struct user {
+    const char *name;
+    bool (*prepare)(void);
+    gvm_status (*allocate)(void);
+    void (*end)(void);
+} user;
+
+static gvm_buffer *buffer;
+static gvm_vector *vector;
+static gvm_appender *more[MEMORY_CHUNKS * 64];
+static gvm_legacy *legacy;
+static void *piece;
+static int count;
+static const uint64_t zeros[16];
+
+static bool make_buffer(void)
+{
+    const gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
+
+    return gvm_buffer_create(device, 4 * CHUNK, &options, &buffer) == GVM_OK;
+}
+
+static bool make_full_buffer(void)
+{
+    return make_buffer() && gvm_buffer_commit(buffer, 0, 4 * CHUNK) == GVM_OK;
+}
+
+static bool make_host_buffer(void)
+{
+    return make_full_buffer() && gvm_buffer_move(buffer, 0, 4 * CHUNK, GVM_TIER_HOST) == GVM_OK &&
+           gvm_device_trim(device, 0) == GVM_OK;
+}
+
+static void end_buffer(void)
+{
+    gvm_buffer_destroy(buffer);
+}
+
+static gvm_status commit(void)
+{
+    return gvm_buffer_commit(buffer, CHUNK, 2 * CHUNK);
+}
+
+static gvm_status move_back(void)
+{
+    return gvm_buffer_move(buffer, 0, 4 * CHUNK, GVM_TIER_DEVICE);
+}
+
+static gvm_status alloc(void)
+{
+    return gvm_alloc(device, &piece, 3 * CHUNK);
+}
+
+static void end_piece(void)
+{
+    (void)gvm_free(piece);
+}
+
+static bool make_vector(void)
+{
+    const gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
+
+    return gvm_vector_create(device, 8, 8 * CHUNK, &options, &vector) == GVM_OK;
+}
+
+static gvm_status append_to_vector(void)
+{
+    return gvm_vector_append(vector, zeros, 16);
+}
+
+static gvm_status reserve_vector(void)
+{
+    return gvm_vector_reserve(vector, CHUNK / 4);
+}
+
+static gvm_status resize_vector(void)
+{
+    return gvm_vector_resize(vector, CHUNK / 4);
+}
+
+static void end_vector(void)
+{
+    gvm_vector_destroy(vector);
+}
+
+/* All slots that there are. */
+static bool make_appenders(void)
+{
+    for (count = 0; count < 63; count++) /* and the stand's */
+        if (gvm_appender_create(device, 8, CHUNK, NULL, &more[count]) != GVM_OK)
+            return false;
+    return true;
+}
+
+static gvm_status create_appender(void)
+{
+    const gvm_status status = gvm_appender_create(device, 8, CHUNK, NULL, &more[count]);
+
+    count += status == GVM_OK;
+    return status;
+}
+
+static void end_appenders(void)
+{
+    while (count > 0)
+        gvm_appender_destroy(more[--count]);
+}
+
+static gvm_status sum(void)
+{
+    double value;
+
+    return gvm_sum_f64(device, gvm_buffer_address(buffer), 16, NULL, &value);
+}
+
+static gvm_status export_copy(void)
+{
+    return gvm_legacy_export(buffer, 0, CHUNK, &legacy);
+}
+
+static void end_copy(void)
+{
+    gvm_legacy_destroy(legacy);
+    gvm_buffer_destroy(buffer);
+}
+
+static const user users[] = {
+    {"gvm_buffer_commit", make_buffer, commit, end_buffer},
+    {"gvm_buffer_move", make_host_buffer, move_back, end_buffer},
+    {"gvm_alloc", NULL, alloc, end_piece},
+    {"gvm_vector_append", make_vector, append_to_vector, end_vector},
+    {"gvm_vector_reserve", make_vector, reserve_vector, end_vector},
+    {"gvm_vector_resize", make_vector, resize_vector, end_vector},
+    {"gvm_appender_create", make_appenders, create_appender, end_appenders},
+    {"gvm_sum_f64", make_full_buffer, sum, end_buffer},
+    {"gvm_legacy_export", make_full_buffer, export_copy, end_copy},
+};
+#define USERS ((int)(sizeof users / sizeof users[0]))
+
+typedef struct case_ {
+    const user *user;
+    bool slow;
+} case_;
+
+static int be_user(void *arg)
+{
+    const case_ *c = arg;
+
+    CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(c->user->prepare == NULL || c->user->prepare());
+    CHILD_EXPECT(hoard_all(c->slow));
+    CHILD_EXPECT(c->user->allocate() == GVM_OK);
+    CHILD_EXPECT(atomic_load(&hoard.asked) > 0);
+    CHILD_EXPECT((atomic_load(&hoard.asked_to_wait) > 0) == c->slow);
+    CHILD_EXPECT(hoard.count > 0); /* no more was taken than was wanted */
+    c->user->end();
+    end_hoard();
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+static void full_device_has_what_others_keep(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 2 * USERS; i++) {
+        case_ c = {&users[i / 2], i % 2 == 1};
+
+        print_message("# %s%s\n", c.user->name, c.slow ? ", of a holder that has to wait" : "");
+        assert_child_succeeds(be_user, &c);
+    }
+}
+
+/* Without virtual memory management a buffer is allocated as it is created. */
+static int be_whole(void *arg)
+{
+    int32_t devices;
+
+    (void)arg;
+    choose_machine("64MiB");
+    setenv("GVMEM_VMM", "0", 1);
+    CHILD_EXPECT(gvm_device_count(&devices) == GVM_OK);
+    real = gvmi_cu;
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK && hoard_all(false));
+    CHILD_EXPECT(gvm_buffer_create(device, 4 * CHUNK, NULL, &buffer) == GVM_OK);
+    CHILD_EXPECT(atomic_load(&hoard.asked) > 0 && hoard.count > 0);
+    gvm_buffer_destroy(buffer);
+    end_hoard();
+    gvm_device_close(device);
+    return 0;
+}
+
+/* The error is that of the allocation. */
+static int be_refused(void *arg)
+{
+    gvm_error error = {0};
+
+    (void)arg;
+    CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(make_buffer() && hoard_all(true));
+    while (hoard.count > 1)
+        (void)gvm_buffer_commit(hoard.chunks[--hoard.count], 0, CHUNK); /* out of the hoard's reach */
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 4 * CHUNK) == GVM_E_NOSPACE);
+    CHILD_EXPECT(gvm_error_last(&error) == GVM_OK && error.status == GVM_E_NOSPACE);
+    CHILD_EXPECT(strcmp(error.native_call, "cuMemCreate") == 0);
+    CHILD_EXPECT(atomic_load(&hoard.asked) == 1 && atomic_load(&hoard.asked_to_wait) == 1);
+    CHILD_EXPECT(gvmi_buffer_check(buffer));
+    _exit(0); /* the chunks that were taken out are nobody's */
+}
+
+/* ---- chunks that round up less */
+
+static int be_halved(void *arg)
+{
+    gvm_buffer_info i = {.struct_size = sizeof i};
+    uint64_t bytes;
+
+    (void)arg;
+    CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(hoard_all(false));
+    while (hoard.count > 2)
+        gvm_buffer_destroy(hoard.chunks[--hoard.count]);
+    CHILD_EXPECT(gvm_device_trim(device, 0) == GVM_OK);
+    bytes = free_bytes(); /* with chunks of 4 MiB, a sixteenth of it, it would be rounded up beyond */
+    CHILD_EXPECT(bytes % (2 * CHUNK) == CHUNK);
+    CHILD_EXPECT(gvm_alloc(device, &piece, bytes - 1) == GVM_OK);
+    CHILD_EXPECT(gvm_alloc_buffer(piece, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_get_info(buffer, &i) == GVM_OK && i.chunk_bytes == CHUNK);
+    CHILD_EXPECT(atomic_load(&hoard.asked) == 0); /* it fits without */
+    CHILD_EXPECT(gvm_free(piece) == GVM_OK);
+    end_hoard();
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* ---- a buffer that another thread uses */
+
+static atomic_bool copying, door;
+
+static CUresult wait_at_door(CUstream stream)
+{
+    atomic_store(&copying, true);
+    for (int waited = 0; !atomic_load(&door) && waited < PATIENCE; waited++)
+        sleep_ms(1);
+    return real->cuStreamSynchronize(stream);
+}
+
+static void *copy_in(void *unused)
+{
+    (void)unused;
+    return gvm_buffer_copy_in(buffer, 0, zeros, sizeof zeros) == GVM_OK ? &copying : NULL;
+}
+
+static int be_used(void *arg)
+{
+    pthread_t copier;
+    void *good;
+
+    (void)arg;
+    CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(make_full_buffer());
+    table.cuStreamSynchronize = wait_at_door;
+    CHILD_EXPECT(pthread_create(&copier, NULL, copy_in, NULL) == 0);
+    while (!atomic_load(&copying))
+        sleep_ms(1);
+    CHILD_EXPECT(gvmi_buffer_decommit(buffer, 0, CHUNK, GVMI_RELEASE_KEEP, false) == GVM_E_TIMEOUT);
+    gvmi_lock(&buffer->lock);
+    CHILD_EXPECT(gvmi_buffer_decommit(buffer, 0, CHUNK, GVMI_RELEASE_KEEP, false) == GVM_E_TIMEOUT);
+    gvmi_unlock(&buffer->lock);
+    CHILD_EXPECT(gvmi_buffer_check(buffer));
+    atomic_store(&door, true);
+    CHILD_EXPECT(pthread_join(copier, &good) == 0 && good != NULL);
+    CHILD_EXPECT(gvmi_buffer_decommit(buffer, 0, CHUNK, GVMI_RELEASE_KEEP, false) == GVM_OK);
+    gvm_buffer_destroy(buffer);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* ---- appenders */
+
+/* What a kernel needs comes from others, without waiting for what waits. */
+static int be_needed(void *arg)
+{
+    gvm_append_slot slot;
+
+    (void)arg;
+    CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(hoard_all(false));
+    CHILD_EXPECT(begin() == GVM_OK && atomic_load(&hoard.asked) == 0); /* nothing is needed yet */
+    for (int i = 0; i < 10; i++)
+        CHILD_EXPECT(write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
+    CHILD_EXPECT(atomic_load(&hoard.asked) > 0 && atomic_load(&hoard.asked_to_wait) == 0);
+    CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK && begin() == GVM_OK);
+    hoard.slow = true;
+    while (write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK)
+        ;
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_NOSPACE);
+    CHILD_EXPECT(atomic_load(&hoard.asked_to_wait) == 0);
+    end_hoard();
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* An appender that has finished gives what is ahead of what it has written; one that has begun keeps it. */
+static int be_ahead(void *arg)
+{
+    gvm_append_slot slot;
+    uint64_t ahead;
+
+    (void)arg;
+    CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(begin() == GVM_OK);
+    for (int i = 0; i < 6; i++)
+        CHILD_EXPECT(write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
+    for (int waited = 0; info().front_bytes < 10 * CHUNK && waited < PATIENCE; waited++)
+        sleep_ms(1);
+    CHILD_EXPECT(make_buffer() && hoard_all(true));
+    CHILD_EXPECT(gvmi_idle_reclaim(device, 4 * CHUNK, false) == 0);
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
+    ahead = info().front_bytes + info().back_bytes - 6 * CHUNK;
+    CHILD_EXPECT(ahead >= 4 * CHUNK);
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 4 * CHUNK) == GVM_OK);
+    CHILD_EXPECT(atomic_load(&hoard.asked_to_wait) == 0); /* that was enough */
+    CHILD_EXPECT(info().front_bytes == 6 * CHUNK && info().back_bytes == 0 && info().rows > 0);
+    CHILD_EXPECT(gvmi_appender_check(appender) && free_bytes() == ahead - 4 * CHUNK);
+    CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK);
+    CHILD_EXPECT(gvmi_idle_reclaim(device, 6 * CHUNK, false) == 6 * CHUNK);
+    CHILD_EXPECT(info().front_bytes == 0 && gvmi_appender_check(appender));
+    CHILD_EXPECT(begin() == GVM_OK && write_slot(1, 0, 0, &slot) == GVM_APPEND_OK && slot.row == 0);
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.rows == 1);
+    end_buffer();
+    end_hoard();
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+static gvm_append second_append = {.struct_size = sizeof second_append};
+
+static void *begin_second(void *unused)
+{
+    (void)unused;
+    return gvm_appender_begin(more[0], &second_append) == GVM_OK ? &second_append : NULL;
+}
+
+static void *write_row(void *unused)
+{
+    gvm_append_slot slot;
+
+    (void)unused;
+    return write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK ? &hoard : NULL;
+}
+
+/* While the thread asks others for what one appender needs, another one's begin waits for it, with its
+ * lock. */
+static int be_begun_meanwhile(void *arg)
+{
+    pthread_t writer, beginner;
+    void *good;
+
+    (void)arg;
+    CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(hoard_all(false));
+    CHILD_EXPECT(gvm_appender_create(device, ROW, 64 * CHUNK, NULL, &more[0]) == GVM_OK);
+    atomic_store(&hoard.shut, true);
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(pthread_create(&writer, NULL, write_row, NULL) == 0);
+    while (atomic_load(&hoard.asked) == 0)
+        sleep_ms(1);
+    CHILD_EXPECT(pthread_create(&beginner, NULL, begin_second, NULL) == 0);
+    while (!__atomic_load_n(&more[0]->feed.starting, __ATOMIC_RELAXED))
+        sleep_ms(1);
+    hoard.slow = true; /* so that the others are asked as well */
+    atomic_store(&hoard.shut, false);
+    CHILD_EXPECT(pthread_join(beginner, &good) == 0 && good != NULL);
+    CHILD_EXPECT(pthread_join(writer, &good) == 0); /* it may have been refused */
+    CHILD_EXPECT(finish() == GVM_OK && gvm_appender_finish(more[0], NULL, NULL) == GVM_OK);
+    gvm_appender_destroy(more[0]);
+    end_hoard();
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+CHILD_TEST(buffer_without_vmm_has_what_others_keep, be_whole)
+CHILD_TEST(device_that_stays_full_says_so_itself, be_refused)
+CHILD_TEST(piece_that_fits_with_smaller_chunks_gets_them, be_halved)
+CHILD_TEST(buffer_that_is_used_is_not_waited_for, be_used)
+CHILD_TEST(kernel_has_what_others_keep_without_waiting, be_needed)
+CHILD_TEST(appender_that_has_not_begun_gives_what_is_ahead, be_ahead)
+CHILD_TEST(appender_that_begins_is_not_waited_for, be_begun_meanwhile)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(full_device_has_what_others_keep),
+        cmocka_unit_test(buffer_without_vmm_has_what_others_keep),
+        cmocka_unit_test(device_that_stays_full_says_so_itself),
+        cmocka_unit_test(piece_that_fits_with_smaller_chunks_gets_them),
+        cmocka_unit_test(buffer_that_is_used_is_not_waited_for),
+        cmocka_unit_test(kernel_has_what_others_keep_without_waiting),
+        cmocka_unit_test(appender_that_has_not_begun_gives_what_is_ahead),
+        cmocka_unit_test(appender_that_begins_is_not_waited_for),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
