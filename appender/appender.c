@@ -110,7 +110,9 @@ gvm_status gvmi_appender_new_buffer(const gvm_appender *appender, gvm_buffer **o
 
 static void set_options(gvm_appender *a, const gvm_appender_options *options)
 {
-    a->chunk_bytes = a->buffer->chunk_bytes;
+    a->layout = a->buffer->layout;
+    a->reserve_bytes = a->buffer->reserve_bytes;
+    a->chunk_bytes = a->layout.chunk_bytes;
     a->chunk_count = a->buffer->chunk_count;
     a->budget_bytes = options->budget_bytes;
     a->step_bytes = options->step_bytes != 0 ? options->step_bytes : STEP_BYTES_DEFAULT;
@@ -121,7 +123,7 @@ static void set_options(gvm_appender *a, const gvm_appender_options *options)
     a->wait_ns = (options->wait_ms != 0 ? options->wait_ms : WAIT_MS_DEFAULT) * 1000000ull;
     a->unit_shift = choose_unit_shift(a->device, a->buffer->reserve_bytes, options);
     a->rows_only = (options->flags & GVM_APPENDER_ROWS_ONLY) != 0;
-    a->feed.step_chunks = 1;
+    a->front_history = a->back_history = options->expected_bytes;
 }
 
 /* What is beyond what is written, and may be wanted again, goes only when the device is full. The lock may
@@ -129,8 +131,7 @@ static void set_options(gvm_appender *a, const gvm_appender_options *options)
 static uint64_t reclaim(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
 {
     gvm_appender *a = (gvm_appender *)idle;
-    const gvmi_append_feed *f = &a->feed;
-    uint64_t chunks = 0;
+    uint64_t bytes = 0;
 
     (void)wanted_bytes;
     if (may_wait)
@@ -138,12 +139,12 @@ static uint64_t reclaim(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
     else if (!gvmi_try_lock(&a->lock))
         return 0;
     if (!a->begun) {
-        chunks = f->front_chunks + f->back_chunks;
+        bytes = gvmi_append_held_bytes(a);
         gvmi_append_feed_trim(a, may_wait);
-        chunks -= f->front_chunks + f->back_chunks;
+        bytes -= gvmi_append_held_bytes(a);
     }
     gvmi_unlock(&a->lock);
-    return chunks * a->chunk_bytes;
+    return bytes;
 }
 
 /* The device is held and its context current. */
@@ -191,6 +192,7 @@ static gvm_status make_on(gvm_device *device, uint64_t row_bytes, uint64_t reser
     gvmi_buffer_spec spec = {
         .reserve_bytes = reserve_bytes,
         .chunk_bytes = options->chunk_bytes,
+        .graded = true,
         .unshared = (options->flags & GVM_BUFFER_UNSHARED) != 0,
     };
     gvm_status status;
@@ -254,11 +256,12 @@ void gvmi_appender_drop(gvm_appender *appender)
 
 /* ---- budget and questions */
 
-uint64_t gvmi_appender_allowed_chunks(const gvm_appender *appender)
+uint64_t gvmi_appender_allowed_bytes(const gvm_appender *appender)
 {
     return appender->budget_bytes != 0
-               ? lesser(appender->budget_bytes / appender->chunk_bytes, appender->chunk_count)
-               : appender->chunk_count;
+               ? lesser(gvmi_round_down(appender->budget_bytes, appender->chunk_bytes),
+                        appender->reserve_bytes)
+               : appender->reserve_bytes;
 }
 
 gvm_status gvm_appender_set_budget(gvm_appender *handle, uint64_t budget_bytes)
@@ -302,14 +305,14 @@ gvm_status gvm_appender_get_info(gvm_appender *handle, gvm_appender_info *info)
         return status;
     full = (gvm_appender_info){
         .address = a->address,
-        .reserve_bytes = a->chunk_count * a->chunk_bytes,
+        .reserve_bytes = a->reserve_bytes,
         .chunk_bytes = a->chunk_bytes,
         .row_bytes = a->row_bytes,
-        .budget_bytes = gvmi_appender_allowed_chunks(a) * a->chunk_bytes,
+        .budget_bytes = gvmi_appender_allowed_bytes(a),
         .rows = gvm_append_rows_of(a->position),
         .bytes = gvm_append_units_of(a->position) << a->unit_shift,
-        .front_bytes = __atomic_load_n(&a->feed.front_chunks, __ATOMIC_RELAXED) * a->chunk_bytes,
-        .back_bytes = __atomic_load_n(&a->feed.back_chunks, __ATOMIC_RELAXED) * a->chunk_bytes,
+        .front_bytes = gvmi_append_end_bytes(a, __atomic_load_n(&a->feed.front_chunks, __ATOMIC_RELAXED)),
+        .back_bytes = gvmi_append_end_bytes(a, __atomic_load_n(&a->feed.back_chunks, __ATOMIC_RELAXED)),
         .commits = __atomic_load_n(&a->feed.commits_ever, __ATOMIC_RELAXED),
         .committed_bytes = __atomic_load_n(&a->feed.committed_bytes, __ATOMIC_RELAXED),
         .align_bytes = 1u << a->unit_shift,

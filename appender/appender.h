@@ -10,6 +10,9 @@
  * finish and destroy take the appender from the service, which waits for a step under way, before
  * they look at the feed.
  *
+ * Chunks are counted from either end; both ends are cut alike (memory/layout.h), so that layout tells the
+ * bytes of so many chunks of either.
+ *
  * I1  front_chunks + back_chunks <= chunk_count; those chunks are committed, and no others.
  * I2  the host's ready is never beyond what I1 says, and only rises while the appender has begun.
  * I3  after refused was told, ready does not change.
@@ -48,10 +51,10 @@ typedef struct gvmi_append_feed {
     bool leaving;                       /* service.c: not to be served again */
     bool starting;                      /* atomic: the first chunks are not there yet */
     uint64_t front_chunks, back_chunks; /* atomic: gvm_appender_get_info() looks */
-    uint64_t allowed_chunks;            /* by the budget, of both */
-    uint64_t step_chunks;               /* of the next commit at most */
-    uint64_t asked, need;               /* positions, the highest that the device told */
-    bool front_last;                    /* the latest commit was at the front */
+    uint64_t allowed_bytes;             /* by the budget, of both */
+    uint64_t step_bytes;  /* of the next commit at most, or one chunk if that is more */
+    uint64_t asked, need; /* positions, the highest that the device told */
+    bool front_last;      /* the latest commit was at the front */
     bool ahead_over;   /* the launch gets only what it needs: the one before was granted nothing */
     bool ahead_failed; /* committing what is asked now has failed: tried again when more is asked */
     bool refused;      /* told so; reason says why */
@@ -68,12 +71,14 @@ struct gvm_appender {
     gvm_buffer *buffer;
     gvmi_buffer_spec spec; /* of buffer, and of those that follow it */
     gvmi_append_slot slot;
-    uint64_t address, row_bytes, chunk_bytes, chunk_count;
+    uint64_t address, row_bytes, reserve_bytes, chunk_bytes, chunk_count;
+    gvmi_layout layout;    /* of each of its buffers */
     uint64_t budget_bytes; /* 0: the reservation */
     uint64_t step_bytes, ahead_bytes, wait_ns;
     uint32_t unit_shift;
-    gvm_append limits; /* what the latest begin gave to kernels */
-    uint64_t position; /* what is written, as of the last finish */
+    gvm_append limits;                    /* what the latest begin gave to kernels */
+    uint64_t position;                    /* what is written, as of the last finish */
+    uint64_t front_history, back_history; /* bytes that the last launch wrote there */
     bool begun, torn, rows_only;
     bool dirty; /* what lies beyond the position may have been written: reset, or not complete */
     bool stuck; /* the last launch was granted nothing: nothing is committed ahead of the next */
@@ -93,6 +98,23 @@ void gvmi_append_feed_trim(gvm_appender *appender, bool may_wait);
 /* The first chunks, or one commit at most. False: there was nothing to do, or another thread has the
  * buffer's lock at the moment: the others are not to wait for it, and this one is tried again. */
 bool gvmi_append_feed_step(gvm_appender *appender);
+
+/* Bytes of the first so many chunks of either end. */
+static inline uint64_t gvmi_append_end_bytes(const gvm_appender *appender, uint64_t chunks)
+{
+    return gvmi_layout_start(&appender->layout, chunks);
+}
+
+/* Bytes that are committed, of both ends. */
+static inline uint64_t gvmi_append_held_bytes(const gvm_appender *appender)
+{
+    return gvmi_append_end_bytes(appender, appender->feed.front_chunks) +
+           gvmi_append_end_bytes(appender, appender->feed.back_chunks);
+}
+
+/* How much of an end is expected to be used: what the launch before wrote there, but no less than its first
+ * chunk and no more than chunk_bytes. */
+uint64_t gvmi_append_expected(const gvm_appender *appender, bool front);
 
 /* The position up to which memory is committed, within the limits. */
 uint64_t gvmi_append_ready(const gvm_appender *appender);
@@ -118,8 +140,8 @@ void gvmi_appender_drop(gvm_appender *appender);
 /* Makes the buffer that the spec says; the appender holds nothing of it yet. */
 gvm_status gvmi_appender_new_buffer(const gvm_appender *appender, gvm_buffer **out, uint64_t *address);
 
-/* Chunks that the budget allows. */
-uint64_t gvmi_appender_allowed_chunks(const gvm_appender *appender);
+/* Bytes that the budget allows, in whole chunks of chunk_bytes. */
+uint64_t gvmi_appender_allowed_bytes(const gvm_appender *appender);
 
 /* Holds I1 and I2 against the buffer. Not while the appender has begun. */
 bool gvmi_appender_check(gvm_appender *appender);

@@ -3,13 +3,17 @@
  * The device tells two positions: need, which the first of the threads that wait waits for, and
  * asked, which reaches further and is there so that nobody has to wait. Need comes first, and only a
  * need that cannot be met is refused. What is committed ahead takes nothing that is needed at the
- * other end and leaves one chunk of the budget free, so that looking ahead at one end does not refuse
+ * other end and leaves chunk_bytes of the budget free, so that looking ahead at one end does not refuse
  * the first need at the other.
+ *
+ * The chunks of both ends are small at first and grow (memory/layout.h): an appender that has begun holds
+ * the smallest of each end until it is used. One whose last launch wrote much has as much again from the
+ * start, up to chunk_bytes: what is repeated does not begin small.
  *
  * A launch that is granted nothing although it could be in an empty buffer would, launched again,
  * fail in the same way for ever: after one, nothing is ahead of what is needed (stuck).
  *
- * Each step is at most twice the one before, up to the limit of the options: a small result commits
+ * Each step is at most four times the one before, up to the limit of the options: a small result commits
  * little, a large one is not kept by one call a chunk. A step that fails is tried again with a
  * single chunk, and then once what others of the process keep idle has been given back, as far as that
  * waits for no kernel, before anybody is refused. What fails and is not needed is tried again when more is asked, which is
@@ -25,6 +29,7 @@
 #include "base/size.h"
 #include "memory/idle.h"
 
+#define STEP_TIMES 4
 #define ROOMY_CHUNKS 16 /* the default of chunk_bytes makes so many of a budget */
 
 int64_t gvmi_append_now_us(void)
@@ -50,9 +55,27 @@ static uint64_t raise_position(const gvm_appender *a, uint64_t old, uint64_t tol
         greater(gvm_append_units_of(old), lesser(gvm_append_units_of(told), a->limits.units_max)));
 }
 
+/* Chunks of an end that hold so many bytes; and chunks that so many bytes hold. */
 static uint64_t chunks_for(const gvm_appender *a, uint64_t bytes)
 {
-    return (bytes + a->chunk_bytes - 1) / a->chunk_bytes;
+    return gvmi_layout_touched(&a->layout, bytes);
+}
+
+static uint64_t chunks_within(const gvm_appender *a, uint64_t bytes)
+{
+    return gvmi_layout_at(&a->layout, lesser(bytes, a->reserve_bytes));
+}
+
+/* Bytes of the next count chunks of an end that has so many. */
+static uint64_t next_bytes(const gvm_appender *a, uint64_t has, uint64_t count)
+{
+    return gvmi_append_end_bytes(a, has + count) - gvmi_append_end_bytes(a, has);
+}
+
+/* How many chunks more an end that has so many gets of so many bytes. */
+static uint64_t next_within(const gvm_appender *a, uint64_t has, uint64_t bytes)
+{
+    return chunks_within(a, gvmi_append_end_bytes(a, has) + bytes) - has;
 }
 
 /* Chunks that a position wants beyond those committed, at either end. */
@@ -78,8 +101,8 @@ uint64_t gvmi_append_ready(const gvm_appender *a)
     /* When nothing is left between the ends, only the sum limits them, which the device checks. */
     if (f->front_chunks + f->back_chunks < a->chunk_count) {
         if (a->row_bytes > 0)
-            rows = lesser(rows, f->front_chunks * a->chunk_bytes / a->row_bytes);
-        units = lesser(units, f->back_chunks * a->chunk_bytes >> a->unit_shift);
+            rows = lesser(rows, gvmi_append_end_bytes(a, f->front_chunks) / a->row_bytes);
+        units = lesser(units, gvmi_append_end_bytes(a, f->back_chunks) >> a->unit_shift);
     }
     return gvm_append_position(rows, units);
 }
@@ -90,19 +113,24 @@ static bool has_both_ends(const gvm_appender *a)
     return a->row_bytes > 0 && !a->rows_only;
 }
 
-/* Chunks that may still be committed. */
-static uint64_t chunks_left(const gvm_appender *a)
+/* Bytes that may still be committed. */
+static uint64_t bytes_left(const gvm_appender *a)
 {
-    const gvmi_append_feed *f = &a->feed;
-    const uint64_t held = f->front_chunks + f->back_chunks;
+    const uint64_t held = gvmi_append_held_bytes(a), allowed = a->feed.allowed_bytes;
 
-    return f->allowed_chunks > held ? lesser(f->allowed_chunks - held, a->chunk_count - held) : 0;
+    return allowed > held ? lesser(allowed, a->reserve_bytes) - held : 0;
+}
+
+/* What is committed ahead leaves so much of the budget. */
+static uint64_t spare_bytes(const gvm_appender *a)
+{
+    return has_both_ends(a) ? a->chunk_bytes : 0;
 }
 
 /* What nobody has asked for yet is committed only where a chunk more or less matters little. */
 static bool is_roomy(const gvm_appender *a)
 {
-    return !a->stuck && a->feed.allowed_chunks >= ROOMY_CHUNKS;
+    return !a->stuck && a->feed.allowed_bytes / a->chunk_bytes >= ROOMY_CHUNKS;
 }
 
 /* What the first row will ask, or the first bytes where rows take no memory. */
@@ -121,18 +149,41 @@ static uint64_t first_asked(const gvm_appender *a)
         0, gvm_append_ahead(units, l->ahead_units_min, l->ahead_units_max, l->units_max));
 }
 
-/* Does an end lack its first chunk, and may it have one before it is needed? The last chunk of a budget is
- * left to what is needed, unless only one end can need it. */
-static bool lacks_first(const gvm_appender *a, bool front)
+uint64_t gvmi_append_expected(const gvm_appender *a, bool front)
+{
+    const uint64_t written = front ? a->front_history : a->back_history;
+
+    return lesser(greater(written, gvmi_append_end_bytes(a, 1)), a->chunk_bytes);
+}
+
+/* The same in whole chunks. */
+static uint64_t first_bytes(const gvm_appender *a, bool front)
+{
+    return gvmi_append_end_bytes(a, chunks_for(a, gvmi_append_expected(a, front)));
+}
+
+/* May an end that has nothing be given memory before it is needed? */
+static bool may_have_first(const gvm_appender *a, bool front)
 {
     const gvmi_append_feed *f = &a->feed;
-    const uint64_t spare = has_both_ends(a) && a->chunk_count > 1 ? 1 : 0;
 
-    if (f->ahead_over || f->ahead_failed || chunks_left(a) <= spare)
+    if (f->ahead_over || f->ahead_failed)
         return false;
     if (front)
         return a->row_bytes > 0 && f->front_chunks == 0;
     return !a->rows_only && f->back_chunks == 0 && (a->row_bytes == 0 || is_roomy(a));
+}
+
+/* How many chunks an end is to have before it is needed and lacks. The last chunk_bytes of a budget are left to
+ * what is needed, unless only one end can need them. */
+static uint64_t lacking_first(const gvm_appender *a, bool front)
+{
+    const uint64_t spare = a->reserve_bytes > a->chunk_bytes ? spare_bytes(a) : 0;
+    const uint64_t left = bytes_left(a);
+
+    if (!may_have_first(a, front) || left <= spare)
+        return 0;
+    return lesser(chunks_for(a, gvmi_append_expected(a, front)), chunks_within(a, left - spare));
 }
 
 void gvmi_append_feed_begin(gvm_appender *a)
@@ -140,7 +191,8 @@ void gvmi_append_feed_begin(gvm_appender *a)
     gvmi_append_feed *f = &a->feed;
     gvm_append_mail *mail = a->slot.mail;
 
-    f->allowed_chunks = gvmi_appender_allowed_chunks(a);
+    f->allowed_bytes = gvmi_appender_allowed_bytes(a);
+    f->step_bytes = greater(f->step_bytes, greater(first_bytes(a, true), first_bytes(a, false)));
     f->need = 0;
     f->asked = raise_position(a, 0, first_asked(a));
     f->ahead_over = a->stuck;
@@ -149,7 +201,8 @@ void gvmi_append_feed_begin(gvm_appender *a)
     f->reason = GVM_OK;
     f->commits = f->commit_us = f->first_us = 0;
     f->begun_us = gvmi_append_now_us();
-    __atomic_store_n(&f->starting, lacks_first(a, true) || lacks_first(a, false), __ATOMIC_RELAXED);
+    __atomic_store_n(&f->starting, lacking_first(a, true) > 0 || lacking_first(a, false) > 0,
+                     __ATOMIC_RELAXED);
     /* No kernel looks yet: the launch comes after begin. */
     __atomic_store_n(&mail->asked, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&mail->need, 0, __ATOMIC_RELAXED);
@@ -162,7 +215,8 @@ void gvmi_append_feed_begin(gvm_appender *a)
 static void vacate_run(gvm_appender *a, uint64_t first, uint64_t end, bool may_wait)
 {
     if (first < end)
-        (void)gvmi_buffer_decommit(a->buffer, first * a->chunk_bytes, (end - first) * a->chunk_bytes,
+        (void)gvmi_buffer_decommit(a->buffer, gvmi_append_end_bytes(a, first),
+                                   next_bytes(a, first, end - first),
                                    a->dirty ? GVMI_RELEASE_LATER : GVMI_RELEASE_UNUSED, may_wait);
 }
 
@@ -235,7 +289,8 @@ static bool commit(gvm_appender *a, bool front, uint64_t count, bool needed)
 {
     gvmi_append_feed *f = &a->feed;
     const uint64_t first = front ? f->front_chunks : a->chunk_count - f->back_chunks - count;
-    const uint64_t offset_bytes = first * a->chunk_bytes, bytes = count * a->chunk_bytes;
+    const uint64_t offset_bytes = gvmi_append_end_bytes(a, first);
+    const uint64_t bytes = next_bytes(a, first, count);
     const int64_t start_us = gvmi_append_now_us();
     gvm_status status;
 
@@ -251,11 +306,11 @@ static bool commit(gvm_appender *a, bool front, uint64_t count, bool needed)
 
         __atomic_store_n(chunks, *chunks + count, __ATOMIC_RELAXED);
         GVM_ASSERT(f->front_chunks + f->back_chunks <= a->chunk_count);
-        f->step_chunks = lesser(2 * f->step_chunks, greater(a->step_bytes / a->chunk_bytes, 1));
+        f->step_bytes = lesser(STEP_TIMES * greater(f->step_bytes, bytes), a->step_bytes);
         __atomic_store_n(&a->slot.mail->ready, gvmi_append_ready(a), __ATOMIC_RELEASE);
         count_commit(f, bytes, start_us);
     } else if (count > 1) {
-        f->step_chunks = 1;
+        f->step_bytes = 0;
     } else if (needed) {
         refuse(a, status);
     } else {
@@ -277,33 +332,49 @@ static void listen(gvm_appender *a, uint64_t *told)
     f->need = raise_position(a, f->need, __atomic_load_n(&mail->need, __ATOMIC_ACQUIRE));
 }
 
-/* The first chunk of one end, before any kernel of the appender runs; starting ends with the last. That
- * it cannot be had is no error: the first need tries again. */
+/* So many of the next chunks of an end that has so many as a step takes, but one at least. */
+static uint64_t limit_step(const gvm_appender *a, uint64_t has, uint64_t count)
+{
+    return greater(lesser(count, next_within(a, has, a->feed.step_bytes)), 1);
+}
+
+/* The first chunks of one end, before any kernel of the appender runs; starting ends with the last. That
+ * they cannot be had is no error: the first need tries again. */
 static bool commit_first(gvm_appender *a)
 {
-    const bool committed = commit(a, lacks_first(a, true), 1, false);
+    const bool front = lacking_first(a, true) > 0;
+    const bool committed = commit(a, front, limit_step(a, 0, lacking_first(a, front)), false);
 
-    if (!lacks_first(a, true) && !lacks_first(a, false))
+    if (lacking_first(a, true) == 0 && lacking_first(a, false) == 0)
         __atomic_store_n(&a->feed.starting, false, __ATOMIC_RELEASE);
     return committed;
+}
+
+/* Bytes of the next chunks of both ends; where these meet the last serves both. */
+static uint64_t both_bytes(const gvm_appender *a, uint64_t front, uint64_t back)
+{
+    const gvmi_append_feed *f = &a->feed;
+
+    if (f->front_chunks + front + f->back_chunks + back >= a->chunk_count)
+        return a->reserve_bytes - gvmi_append_held_bytes(a);
+    return next_bytes(a, f->front_chunks, front) + next_bytes(a, f->back_chunks, back);
 }
 
 bool gvmi_append_feed_step(gvm_appender *a)
 {
     gvmi_append_feed *f = &a->feed;
-    uint64_t told, left, space, front, back, beyond, ahead_front, ahead_back;
+    uint64_t told, left, space, front, back, has, beyond = 0, ahead_front, ahead_back;
     bool needed, unmet, at_front;
 
     if (__atomic_load_n(&f->starting, __ATOMIC_RELAXED))
         return commit_first(a);
     listen(a, &told);
-    left = chunks_left(a);
+    left = bytes_left(a);
     space = a->chunk_count - f->front_chunks - f->back_chunks;
-    front = missing_front(a, f->need);
-    back = missing_back(a, f->need);
+    front = lesser(missing_front(a, f->need), space);
+    back = lesser(missing_back(a, f->need), space);
     needed = front > 0 || back > 0;
-    /* Where the budget does not limit the last chunk serves both ends. */
-    unmet = front + back > left && left < space;
+    unmet = both_bytes(a, front, back) > left;
     if (f->refused || space == 0 || unmet) {
         if (!f->refused && unmet)
             refuse(a, GVM_E_LIMIT);
@@ -311,16 +382,20 @@ bool gvmi_append_feed_step(gvm_appender *a)
         return false;
     }
     /* What is asked ahead takes nothing that is needed, and goes with what is needed at its end. */
-    beyond = front + back + (has_both_ends(a) ? 1 : 0);
-    beyond = left > beyond && !f->ahead_over && !f->ahead_failed ? left - beyond : 0;
-    ahead_front = lesser(missing_front(a, f->asked), front + beyond);
-    ahead_back = lesser(missing_back(a, f->asked), back + beyond);
+    if (!f->ahead_over && !f->ahead_failed && left > both_bytes(a, front, back) + spare_bytes(a))
+        beyond = left - both_bytes(a, front, back) - spare_bytes(a);
+    ahead_front = lesser(
+        missing_front(a, f->asked),
+        next_within(a, f->front_chunks, next_bytes(a, f->front_chunks, front) + beyond));
+    ahead_back = lesser(missing_back(a, f->asked),
+                        next_within(a, f->back_chunks, next_bytes(a, f->back_chunks, back) + beyond));
     if (!needed && ahead_front == 0 && ahead_back == 0) {
         __atomic_store_n(&a->slot.mail->acked, told, __ATOMIC_RELEASE);
         return false;
     }
     at_front = needed ? front > 0 : ahead_front > 0 && (ahead_back == 0 || !f->front_last);
     f->front_last = at_front;
+    has = at_front ? f->front_chunks : f->back_chunks;
     front = at_front ? greater(front, ahead_front) : greater(back, ahead_back);
-    return commit(a, at_front, lesser(lesser(front, left), f->step_chunks), needed);
+    return commit(a, at_front, limit_step(a, has, lesser(front, space)), needed);
 }

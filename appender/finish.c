@@ -54,18 +54,27 @@ static uint32_t count_within(uint64_t bytes, uint64_t item_bytes, uint64_t limit
     return (uint32_t)lesser(item_bytes > 0 ? bytes / item_bytes : limit, limit);
 }
 
+/* How far ahead of what is used memory is asked for at least. What follows the first chunk is asked for when
+ * an eighth of that is used: a small result leaves it be. Where the launch before filled a chunk of
+ * chunk_bytes, so much is there from the start, and the next is asked for as early. */
+static uint64_t least_ahead(const gvm_appender *a, bool front)
+{
+    const uint64_t expected = gvmi_append_expected(a, front);
+    const uint64_t first = expected < a->chunk_bytes ? gvmi_append_end_bytes(a, 1) : expected;
+
+    return lesser(first - first / 8, a->ahead_bytes);
+}
+
 static void set_limits(gvm_appender *a)
 {
     const uint64_t unit = 1ull << a->unit_shift;
-    const uint64_t capacity = gvmi_appender_allowed_chunks(a) * a->chunk_bytes;
-    /* The second chunk is asked for when an eighth of the first is used: a small result leaves it be. */
-    const uint64_t least = lesser(a->chunk_bytes - a->chunk_bytes / 8, a->ahead_bytes);
+    const uint64_t capacity = gvmi_appender_allowed_bytes(a);
     gvm_append *limits = &a->limits;
 
     *limits = (gvm_append){
         .struct_size = sizeof *limits,
         .address = a->address,
-        .reserve_bytes = a->chunk_count * a->chunk_bytes,
+        .reserve_bytes = a->reserve_bytes,
         .row_bytes = a->row_bytes,
         .capacity_bytes = capacity,
         .words = a->slot.words,
@@ -74,15 +83,13 @@ static void set_limits(gvm_appender *a)
         .rows_max = count_within(capacity, a->row_bytes, GVM_APPEND_FIELD_MAX),
         .units_max = a->rows_only ? 0 : count_within(capacity, unit, GVM_APPEND_FIELD_MAX),
         .unit_shift = a->unit_shift,
-        .chunk_shift = capacity < a->chunk_count * a->chunk_bytes
-                           ? (uint32_t)__builtin_ctzll(a->chunk_bytes)
-                           : 0,
+        .chunk_shift = capacity < a->reserve_bytes ? (uint32_t)__builtin_ctzll(a->chunk_bytes) : 0,
     };
     if (a->row_bytes > 0) {
-        limits->ahead_rows_min = count_within(least, a->row_bytes, limits->rows_max);
+        limits->ahead_rows_min = count_within(least_ahead(a, true), a->row_bytes, limits->rows_max);
         limits->ahead_rows_max = count_within(a->ahead_bytes, a->row_bytes, limits->rows_max);
     }
-    limits->ahead_units_min = count_within(least, unit, limits->units_max);
+    limits->ahead_units_min = count_within(least_ahead(a, false), unit, limits->units_max);
     limits->ahead_units_max = count_within(a->ahead_bytes, unit, limits->units_max);
 }
 
@@ -238,6 +245,9 @@ static gvm_status finish_locked(gvm_appender *a, gvm_appender_result *result)
     }
     a->stuck = a->slot.staging->end != GVM_APPEND_NO_END && position == a->position &&
                a->slot.staging->state != GVM_APPEND_STATE_LATE;
+    a->front_history = (gvm_append_rows_of(position) - gvm_append_rows_of(a->position)) * a->row_bytes;
+    a->back_history = (gvm_append_units_of(position) - gvm_append_units_of(a->position))
+                      << a->unit_shift;
     a->position = position;
     if (a->slot.staging->state == GVM_APPEND_STATE_LATE && a->slot.staging->end != GVM_APPEND_NO_END)
         return gvmi_fail(GVM_E_TIMEOUT,
@@ -294,7 +304,7 @@ static gvm_status take_locked(gvm_appender *a, gvm_buffer **out)
     gvmi_append_feed_trim(a, true);
     a->buffer = fresh;
     a->address = address;
-    a->feed.step_chunks = 1;
+    a->feed.step_bytes = 0;
     __atomic_store_n(&a->feed.front_chunks, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&a->feed.back_chunks, 0, __ATOMIC_RELAXED);
     __atomic_store_n(&a->slot.mail->ready, 0, __ATOMIC_RELEASE);

@@ -138,6 +138,35 @@ static gvm_status allocate_whole(gvm_buffer *buffer, uint64_t wanted)
     return GVM_OK;
 }
 
+/* What is imported is as the owner says: it was judged with the share. */
+static bool can_grade(const gvm_device *device, const gvmi_buffer_spec *spec, uint64_t whole_bytes,
+                      uint64_t chunk_bytes)
+{
+    return spec->graded && device->info.vmm && gvmi_layout_can_grade(whole_bytes, chunk_bytes) &&
+           (spec->owner_reserve_bytes != 0 || device->info.granularity_bytes <= GVMI_GRADE_BYTES);
+}
+
+/* Sets what the buffer reserves and how that is cut. Without virtual memory management it is one chunk. */
+static void cut_chunks(gvm_buffer *buffer, const gvm_device *device, const gvmi_buffer_spec *spec,
+                       uint64_t chunk_bytes)
+{
+    const uint64_t bytes = gvmi_round_up(spec->reserve_bytes, chunk_bytes);
+    const bool owner = spec->owner_reserve_bytes == 0;
+    const uint64_t whole = owner ? bytes : spec->owner_reserve_bytes;
+    gvmi_layout *layout = &buffer->layout;
+
+    layout->chunk_bytes = buffer->vmm ? chunk_bytes : bytes;
+    if (can_grade(device, spec, whole, chunk_bytes)) {
+        layout->graded_bytes = whole;
+        layout->skip_chunks = gvmi_layout_at(layout, spec->skip_bytes);
+        layout->skip_bytes = spec->skip_bytes;
+        buffer->chunk_count = gvmi_layout_touched(layout, owner ? bytes : spec->reserve_bytes);
+    } else {
+        buffer->chunk_count = bytes / layout->chunk_bytes;
+    }
+    buffer->reserve_bytes = gvmi_layout_start(layout, buffer->chunk_count);
+}
+
 gvm_status gvmi_buffer_new(gvm_device *device, const gvmi_buffer_spec *spec, gvm_buffer **out)
 {
     gvm_buffer *buffer;
@@ -150,9 +179,7 @@ gvm_status gvmi_buffer_new(gvm_device *device, const gvmi_buffer_spec *spec, gvm
     if (buffer == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a buffer");
     buffer->vmm = device->info.vmm;
-    buffer->reserve_bytes = gvmi_round_up(spec->reserve_bytes, chunk_bytes);
-    buffer->chunk_bytes = buffer->vmm ? chunk_bytes : buffer->reserve_bytes;
-    buffer->chunk_count = buffer->reserve_bytes / buffer->chunk_bytes;
+    cut_chunks(buffer, device, spec, chunk_bytes);
     buffer->access = GVM_ACCESS_READWRITE;
     buffer->shareable = device->info.share_fd && !spec->unshared;
     buffer->own_owner = !spec->unshared && spec->owner == GVMI_OWNER_ANY;
@@ -320,8 +347,8 @@ gvm_status gvmi_buffer_chunk_range(const gvm_buffer *buffer, uint64_t offset_byt
             "the range of %llu bytes at offset %llu is empty or leaves the reservation of %llu",
             (unsigned long long)len_bytes, (unsigned long long)offset_bytes,
             (unsigned long long)buffer->reserve_bytes);
-    *first = offset_bytes / buffer->chunk_bytes;
-    *end = (offset_bytes + len_bytes - 1) / buffer->chunk_bytes + 1;
+    *first = gvmi_chunk_at(buffer, offset_bytes);
+    *end = gvmi_chunk_at(buffer, offset_bytes + len_bytes - 1) + 1;
     return GVM_OK;
 }
 
@@ -361,7 +388,7 @@ gvm_status gvm_buffer_get_info(gvm_buffer *handle, gvm_buffer_info *info)
     full = (gvm_buffer_info){
         .address = buffer->address,
         .reserve_bytes = buffer->reserve_bytes,
-        .chunk_bytes = buffer->chunk_bytes,
+        .chunk_bytes = buffer->layout.chunk_bytes,
         .device_bytes = buffer->device_bytes,
         .host_bytes = buffer->host_bytes,
         .generation = buffer->generation,
@@ -392,7 +419,7 @@ gvm_status gvm_buffer_get_tier(gvm_buffer *handle, uint64_t offset_bytes, gvm_ti
         return status;
     gvmi_lock(&buffer->lock);
     if (offset_bytes < buffer->reserve_bytes)
-        *tier = (gvm_tier)buffer->chunks[offset_bytes / buffer->chunk_bytes].tier;
+        *tier = (gvm_tier)buffer->chunks[gvmi_chunk_at(buffer, offset_bytes)].tier;
     else
         status = gvmi_fail(GVM_E_INVALID, "offset %llu is past the reservation",
                            (unsigned long long)offset_bytes);
@@ -419,7 +446,7 @@ static bool check_locked(const gvm_buffer *buffer)
     for (uint64_t i = 0; i < buffer->chunk_count; i++) {
         if (!check_chunk(buffer, &buffer->chunks[i]))
             return false;
-        bytes[buffer->chunks[i].tier] += buffer->chunk_bytes;
+        bytes[buffer->chunks[i].tier] += gvmi_chunk_bytes(buffer, i);
     }
     for (uint32_t i = 0; i < buffer->grant_count; i++) {
         if (buffer->grants[i].peer == buffer->device)
@@ -431,7 +458,7 @@ static bool check_locked(const gvm_buffer *buffer)
     return bytes[GVM_TIER_DEVICE] == buffer->device_bytes &&
            bytes[GVM_TIER_HOST] == buffer->host_bytes &&
            (!buffer->sealed || buffer->access == GVM_ACCESS_READ) &&
-           buffer->chunk_count * buffer->chunk_bytes == buffer->reserve_bytes;
+           gvmi_chunk_start(buffer, buffer->chunk_count) == buffer->reserve_bytes;
 }
 
 bool gvmi_buffer_check(gvm_buffer *handle)

@@ -1,7 +1,7 @@
 /* memory/buffer.h - the buffer inside the library.
  *
- * A buffer is a reserved range cut into chunks of one size. A chunk has a tier, a handle unless it
- * is absent, and flags that say how far its place at its address is behind what it should be:
+ * A buffer is a reserved range cut into chunks as its layout says (memory/layout.h). A chunk has a tier, a
+ * handle unless it is absent, and flags that say how far its place at its address is behind what it should be:
  *
  *     absent --create or import--> UNMAPPED|STALE --map--> STALE --set access--> in place
  *
@@ -23,8 +23,8 @@
  *
  * I1  tier == GVM_TIER_ABSENT iff handle == 0 (or the buffer is the cuMemAlloc fallback, which has
  *     no handles), and then flags == 0.
- * I2  device_bytes and host_bytes are chunk_bytes times the number of chunks of that tier.
- * I3  a chunk without UNMAPPED is mapped at address + index * chunk_bytes; without STALE and PEERS
+ * I2  device_bytes and host_bytes are the sums of the sizes of the chunks of that tier.
+ * I3  a chunk without UNMAPPED is mapped at gvmi_chunk_address(); without STALE and PEERS
  *     it has the access that the buffer's fields say, or more if a patch sealed the buffer over it
  *     (sharing/update.c).
  * I4  sealed implies access == GVM_ACCESS_READ.
@@ -41,6 +41,7 @@
 #include <gvmem/buffer.h>
 
 #include "memory/device.h"
+#include "memory/layout.h"
 
 #define GVMI_GRANTS_MAX 31               /* peers of one buffer */
 #define GVMI_CHUNKS_MAX (1ull << 24)     /* of one buffer; far above what a process can map */
@@ -81,7 +82,8 @@ struct gvm_buffer {
     TAILQ_HEAD(, gvmi_use) uses; /* shared ones that have begun, exclusive ones that have or wait */
     pthread_cond_t use_ended;
     gvm_device *device; /* referenced */
-    uint64_t address, reserve_bytes, chunk_bytes, chunk_count;
+    uint64_t address, reserve_bytes, chunk_count;
+    gvmi_layout layout;
     gvmi_chunk *chunks;
     uint64_t device_bytes, host_bytes, moved_bytes, generation;
     uint8_t id[16]; /* random, from gvm_buffer_create(); an importer has the exporter's */
@@ -99,10 +101,42 @@ struct gvm_buffer {
 typedef struct gvmi_buffer_spec {
     uint64_t reserve_bytes; /* rounded up to whole chunks */
     uint64_t chunk_bytes;   /* 0: chosen */
-    uint64_t address;       /* 0: any */
-    uint64_t owner;         /* that several buffers have in common; 0: one of its own */
-    bool unshared;          /* never exported: it may be given memory that holds others' bytes */
+    bool graded;            /* small chunks at both ends, if the reservation has room for that */
+    /* Imported, graded: what the owner reserves, and where in that this buffer begins, at a chunk's edge. 0: it
+     * is the owner. */
+    uint64_t owner_reserve_bytes, skip_bytes;
+    uint64_t address; /* 0: any */
+    uint64_t owner;   /* that several buffers have in common; 0: one of its own */
+    bool unshared;    /* never exported: it may be given memory that holds others' bytes */
 } gvmi_buffer_spec;
+
+/* The chunk that an offset lies in, of the reservation's end the number of chunks; where a chunk begins;
+ * and its size. */
+static inline uint64_t gvmi_chunk_at(const gvm_buffer *buffer, uint64_t offset_bytes)
+{
+    return gvmi_layout_at(&buffer->layout, offset_bytes);
+}
+
+static inline uint64_t gvmi_chunk_start(const gvm_buffer *buffer, uint64_t index)
+{
+    return gvmi_layout_start(&buffer->layout, index);
+}
+
+static inline uint64_t gvmi_chunk_bytes(const gvm_buffer *buffer, uint64_t index)
+{
+    return gvmi_layout_size(&buffer->layout, index);
+}
+
+static inline CUdeviceptr gvmi_chunk_address(const gvm_buffer *buffer, uint64_t index)
+{
+    return buffer->address + gvmi_chunk_start(buffer, index);
+}
+
+/* Bytes of the chunks [first, end). */
+static inline uint64_t gvmi_chunks_bytes(const gvm_buffer *buffer, uint64_t first, uint64_t end)
+{
+    return gvmi_chunk_start(buffer, end) - gvmi_chunk_start(buffer, first);
+}
 
 /* Makes a buffer with reserved addresses and no chunks, not yet known to the registry. */
 gvm_status gvmi_buffer_new(gvm_device *device, const gvmi_buffer_spec *spec, gvm_buffer **out);
@@ -150,8 +184,8 @@ gvm_status gvmi_buffer_settle_locked(gvm_buffer *buffer, uint64_t first, uint64_
 gvm_status gvmi_buffer_commit_tier_locked(gvm_buffer *buffer, uint64_t first, uint64_t end,
                                           gvm_tier tier);
 
-/* What a chunk of a buffer is to the cache of free chunks. */
-gvmi_chunk_spec gvmi_buffer_chunk_spec(const gvm_buffer *buffer, gvm_tier tier);
+/* What a chunk of a buffer, in a tier, is to the cache of free chunks. */
+gvmi_chunk_spec gvmi_buffer_chunk_spec(const gvm_buffer *buffer, uint64_t index, gvm_tier tier);
 
 /* Takes the chunks [first, end) away: unmaps runs, releases handles. Failure (of an unmap) leaves
  * the chunks from there on as they were. */

@@ -8,11 +8,6 @@
 #include "memory/buffer.h"
 #include "memory/idle.h"
 
-static CUdeviceptr address_of(const gvm_buffer *buffer, uint64_t index)
-{
-    return buffer->address + index * buffer->chunk_bytes;
-}
-
 /* CUDA_ERROR_OUT_OF_MEMORY from mapping is not the device's memory but a table in the driver
  * (memory-managers: about 520 000 mappings a process) or the kernel's vm.max_map_count. */
 gvm_status gvmi_buffer_fail_mapping(CUresult result, const char *call)
@@ -33,7 +28,8 @@ static gvm_status map_behind(gvm_buffer *buffer, uint64_t first, uint64_t end)
 
         if ((chunk->flags & GVMI_CHUNK_UNMAPPED) == 0)
             continue;
-        result = gvmi_cu->cuMemMap(address_of(buffer, i), buffer->chunk_bytes, 0, chunk->handle, 0);
+        result = gvmi_cu->cuMemMap(gvmi_chunk_address(buffer, i), gvmi_chunk_bytes(buffer, i), 0,
+                                   chunk->handle, 0);
         if (result != CUDA_SUCCESS)
             return gvmi_buffer_fail_mapping(result, "cuMemMap");
         chunk->flags = (uint8_t)((chunk->flags & ~GVMI_CHUNK_UNMAPPED) | GVMI_CHUNK_STALE);
@@ -82,8 +78,9 @@ static gvm_status set_access_behind(gvm_buffer *buffer, uint64_t first, uint64_t
         if (what == 0)
             continue;
         if (count > own)
-            result = gvmi_cu->cuMemSetAccess(
-                address_of(buffer, i), (run_end - i) * buffer->chunk_bytes, desc + own, count - own);
+            result = gvmi_cu->cuMemSetAccess(gvmi_chunk_address(buffer, i),
+                                             gvmi_chunks_bytes(buffer, i, run_end), desc + own,
+                                             count - own);
         if (result != CUDA_SUCCESS)
             return gvmi_buffer_fail_mapping(result, "cuMemSetAccess");
         for (uint64_t j = i; j < run_end; j++)
@@ -119,24 +116,25 @@ void gvmi_buffer_place_locked(gvm_buffer *buffer, uint64_t index, gvm_tier tier,
         .tier = (uint8_t)tier,
         .flags = (uint8_t)(flags | GVMI_CHUNK_UNMAPPED | GVMI_CHUNK_STALE | GVMI_CHUNK_FRESH),
     };
-    *tier_bytes(buffer, (uint8_t)tier) += buffer->chunk_bytes;
+    *tier_bytes(buffer, (uint8_t)tier) += gvmi_chunk_bytes(buffer, index);
 }
 
-gvmi_chunk_spec gvmi_buffer_chunk_spec(const gvm_buffer *buffer, gvm_tier tier)
+gvmi_chunk_spec gvmi_buffer_chunk_spec(const gvm_buffer *buffer, uint64_t index, gvm_tier tier)
 {
     return (gvmi_chunk_spec){
-        .bytes = buffer->chunk_bytes,
+        .bytes = gvmi_chunk_bytes(buffer, index),
         .owner = buffer->owner,
         .tier = (uint8_t)tier,
         .shareable = buffer->shareable,
     };
 }
 
-static void release_chunk(gvm_buffer *buffer, gvmi_chunk *chunk, gvmi_release how)
+static void release_chunk(gvm_buffer *buffer, uint64_t index, gvmi_release how)
 {
-    const gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(buffer, (gvm_tier)chunk->tier);
+    gvmi_chunk *chunk = &buffer->chunks[index];
+    const gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(buffer, index, (gvm_tier)chunk->tier);
 
-    *tier_bytes(buffer, chunk->tier) -= buffer->chunk_bytes;
+    *tier_bytes(buffer, chunk->tier) -= spec.bytes;
     gvmi_chunk_release(buffer->device, &spec,
                        (chunk->flags & GVMI_CHUNK_SEEN) == 0 ? how : GVMI_RELEASE_NOW, chunk->handle);
     memset(chunk, 0, sizeof *chunk);
@@ -154,8 +152,8 @@ static gvm_status vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_t end
         for (run_end = i; run_end < end && is_mapped(&buffer->chunks[run_end]); run_end++)
             ;
         if (run_end > i) { /* one unmap for the run: the driver charges by the call and by the handle */
-            CUresult result = gvmi_cu->cuMemUnmap(address_of(buffer, i),
-                                                  (run_end - i) * buffer->chunk_bytes);
+            CUresult result = gvmi_cu->cuMemUnmap(gvmi_chunk_address(buffer, i),
+                                                  gvmi_chunks_bytes(buffer, i, run_end));
 
             if (result != CUDA_SUCCESS)
                 return gvmi_driver_fail(result, "cuMemUnmap",
@@ -165,7 +163,7 @@ static gvm_status vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_t end
         }
         for (uint64_t j = i; j < run_end; j++)
             if (buffer->chunks[j].tier != GVM_TIER_ABSENT)
-                release_chunk(buffer, &buffer->chunks[j], how);
+                release_chunk(buffer, j, how);
     }
     return GVM_OK;
 }
@@ -202,9 +200,8 @@ void gvmi_buffer_keep_fresh_locked(gvm_buffer *buffer, uint64_t first, uint64_t 
 
 static gvm_status create_absent(gvm_buffer *buffer, uint64_t first, uint64_t end, gvm_tier tier)
 {
-    const gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(buffer, tier);
-
     for (uint64_t i = first; i < end; i++) {
+        const gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(buffer, i, tier);
         CUmemGenericAllocationHandle handle;
         gvm_status status;
 
@@ -287,7 +284,7 @@ gvm_status gvm_buffer_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t
     for (uint32_t tries = 0;; tries++) {
         status = gvmi_buffer_commit(buffer, offset_bytes, len_bytes);
         if (status != GVM_E_NOSPACE ||
-            !gvmi_idle_retry(buffer->device, len_bytes + buffer->chunk_bytes, tries))
+            !gvmi_idle_retry(buffer->device, len_bytes + buffer->layout.chunk_bytes, tries))
             break;
     }
     gvmi_buffer_drop(buffer);
@@ -316,8 +313,8 @@ bool gvmi_buffer_try_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t 
 static void whole_chunks(const gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes,
                          uint64_t *first, uint64_t *end)
 {
-    *first = (offset_bytes + buffer->chunk_bytes - 1) / buffer->chunk_bytes;
-    *end = (offset_bytes + len_bytes) / buffer->chunk_bytes;
+    *first = gvmi_layout_touched(&buffer->layout, offset_bytes);
+    *end = gvmi_chunk_at(buffer, offset_bytes + len_bytes);
     if (*end < *first)
         *end = *first;
 }

@@ -33,14 +33,13 @@ static CUdeviceptr at(place p)
 
 uint64_t gvmi_buffer_run(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes)
 {
-    uint64_t i = offset_bytes / buffer->chunk_bytes;
-    uint64_t run_end = (i + 1) * buffer->chunk_bytes;
+    uint64_t i = gvmi_chunk_at(buffer, offset_bytes), run_end = gvmi_chunk_start(buffer, i + 1);
     uint8_t tier;
 
     gvmi_lock(&buffer->lock);
     tier = buffer->chunks[i].tier;
     while (run_end - offset_bytes < len_bytes && buffer->chunks[++i].tier == tier)
-        run_end += buffer->chunk_bytes;
+        run_end = gvmi_chunk_start(buffer, i + 1);
     gvmi_unlock(&buffer->lock);
     return run_end - offset_bytes < len_bytes ? run_end - offset_bytes : len_bytes;
 }
@@ -56,7 +55,7 @@ gvm_status gvmi_buffer_ready_locked(gvm_buffer *buffer, uint64_t offset_bytes, u
         if (buffer->chunks[i].tier == GVM_TIER_ABSENT)
             return gvmi_fail(GVM_E_ABSENT,
                              "nothing is committed at offset %llu: commit the range first",
-                             (unsigned long long)(i * buffer->chunk_bytes));
+                             (unsigned long long)gvmi_chunk_start(buffer, i));
     return gvmi_buffer_settle_locked(buffer, first, end);
 }
 
@@ -90,8 +89,8 @@ static gvmi_use use_of(place p, uint64_t len)
 {
     return (gvmi_use){
         .buffer = p.buffer,
-        .first = p.offset / p.buffer->chunk_bytes,
-        .end = (p.offset + len - 1) / p.buffer->chunk_bytes + 1,
+        .first = gvmi_chunk_at(p.buffer, p.offset),
+        .end = gvmi_chunk_at(p.buffer, p.offset + len - 1) + 1,
     };
 }
 

@@ -84,7 +84,7 @@ uint64_t gvmi_chunk_owner_new(void);
 
 /* What a handle is, and what its memory may hold. */
 typedef struct gvmi_chunk_spec {
-    uint64_t bytes; /* a power of two */
+    uint64_t bytes; /* a multiple of the device's granularity */
     uint64_t owner;
     uint8_t tier;   /* gvm_tier */
     bool shareable; /* the driver is asked for fd export */

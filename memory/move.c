@@ -32,10 +32,16 @@ typedef struct window {
     CUmemGenericAllocationHandle handles[WINDOW_CHUNKS];
 } window;
 
-/* Of whatever owner, until the copy has written every byte of them. */
-static gvmi_chunk_spec unwritten_spec(const window *w)
+/* The bytes of the window's first count chunks. */
+static uint64_t bytes_of(const window *w, uint64_t count)
 {
-    gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(w->buffer, w->to);
+    return gvmi_chunks_bytes(w->buffer, w->first, w->first + count);
+}
+
+/* Of whatever owner, until the copy has written every byte of them. */
+static gvmi_chunk_spec unwritten_spec(const window *w, uint64_t i)
+{
+    gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(w->buffer, w->first + i, w->to);
 
     spec.owner = GVMI_OWNER_ANY;
     return spec;
@@ -43,9 +49,8 @@ static gvmi_chunk_spec unwritten_spec(const window *w)
 
 static gvm_status create_handles(window *w)
 {
-    const gvmi_chunk_spec spec = unwritten_spec(w);
-
     for (uint64_t i = 0; i < w->count; i++) {
+        const gvmi_chunk_spec spec = unwritten_spec(w, i);
         gvm_status status = gvmi_chunk_create(w->buffer->device, &spec, &w->handles[i]);
 
         if (status != GVM_OK) {
@@ -58,26 +63,27 @@ static gvm_status create_handles(window *w)
 
 static void release_handles(window *w)
 {
-    const gvmi_chunk_spec spec = unwritten_spec(w);
+    for (uint64_t i = 0; i < w->count; i++) {
+        const gvmi_chunk_spec spec = unwritten_spec(w, i);
 
-    for (uint64_t i = 0; i < w->count; i++)
         gvmi_chunk_release(w->buffer->device, &spec, GVMI_RELEASE_KEEP, w->handles[i]);
+    }
 }
 
 static gvm_status map_scratch(window *w)
 {
-    const uint64_t chunk_bytes = w->buffer->chunk_bytes;
     const CUmemAccessDesc desc = {{CU_MEM_LOCATION_TYPE_DEVICE, w->buffer->device->info.ordinal},
                                   CU_MEM_ACCESS_FLAGS_PROT_READWRITE};
     CUresult result = CUDA_SUCCESS;
 
     for (w->mapped = 0; w->mapped < w->count; w->mapped++) {
-        result = gvmi_cu->cuMemMap(w->scratch + w->mapped * chunk_bytes, chunk_bytes, 0,
+        result = gvmi_cu->cuMemMap(w->scratch + bytes_of(w, w->mapped),
+                                   gvmi_chunk_bytes(w->buffer, w->first + w->mapped), 0,
                                    w->handles[w->mapped], 0);
         if (result != CUDA_SUCCESS)
             return gvmi_buffer_fail_mapping(result, "cuMemMap");
     }
-    result = gvmi_cu->cuMemSetAccess(w->scratch, w->count * chunk_bytes, &desc, 1);
+    result = gvmi_cu->cuMemSetAccess(w->scratch, bytes_of(w, w->count), &desc, 1);
     if (result != CUDA_SUCCESS)
         return gvmi_buffer_fail_mapping(result, "cuMemSetAccess");
     return GVM_OK;
@@ -88,7 +94,7 @@ static gvm_status unmap_scratch(window *w)
     CUresult result = CUDA_SUCCESS;
 
     if (w->mapped > 0)
-        result = gvmi_cu->cuMemUnmap(w->scratch, w->mapped * w->buffer->chunk_bytes);
+        result = gvmi_cu->cuMemUnmap(w->scratch, bytes_of(w, w->mapped));
     w->mapped = 0;
     return result == CUDA_SUCCESS
                ? GVM_OK
@@ -98,13 +104,13 @@ static gvm_status unmap_scratch(window *w)
 static gvm_status copy_to_scratch(window *w)
 {
     const gvm_buffer *buffer = w->buffer;
-    const CUdeviceptr from = buffer->address + w->first * buffer->chunk_bytes;
+    const CUdeviceptr from = gvmi_chunk_address(buffer, w->first);
     gvm_status status = gvmi_device_enter(buffer->device);
     CUresult result;
 
     if (status != GVM_OK)
         return status;
-    result = gvmi_cu->cuMemcpyDtoDAsync(w->scratch, from, w->count * buffer->chunk_bytes,
+    result = gvmi_cu->cuMemcpyDtoDAsync(w->scratch, from, bytes_of(w, w->count),
                                         buffer->device->stream);
     if (result != CUDA_SUCCESS)
         status = gvmi_driver_fail(result, "cuMemcpyDtoDAsync", "cannot copy chunks to move");
@@ -120,14 +126,15 @@ static gvm_status copy_to_scratch(window *w)
 static gvm_status swap_handles_locked(window *w)
 {
     gvm_buffer *buffer = w->buffer;
-    const uint64_t bytes = w->count * buffer->chunk_bytes;
-    CUresult result = gvmi_cu->cuMemUnmap(buffer->address + w->first * buffer->chunk_bytes, bytes);
+    const uint64_t bytes = bytes_of(w, w->count);
+    CUresult result = gvmi_cu->cuMemUnmap(gvmi_chunk_address(buffer, w->first), bytes);
 
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuMemUnmap", "cannot take chunks from their addresses");
     for (uint64_t i = 0; i < w->count; i++) {
         gvmi_chunk *chunk = &buffer->chunks[w->first + i];
-        const gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(buffer, (gvm_tier)chunk->tier);
+        const gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(buffer, w->first + i,
+                                                            (gvm_tier)chunk->tier);
 
         gvmi_chunk_release(buffer->device, &spec,
                            (chunk->flags & GVMI_CHUNK_SEEN) == 0 ? GVMI_RELEASE_KEEP : GVMI_RELEASE_NOW,
@@ -187,15 +194,13 @@ static gvm_status move_window(window *w)
 static bool find_window_locked(window *w, uint64_t *next, uint64_t end)
 {
     const gvmi_chunk *chunks = w->buffer->chunks;
-    uint64_t most = WINDOW_BYTES / w->buffer->chunk_bytes;
     uint64_t i = *next;
 
     while (i < end && (chunks[i].tier == GVM_TIER_ABSENT || chunks[i].tier == w->to))
         i++;
     w->first = i;
-    most = most > 0 ? most : 1;
-    while (i < end && i - w->first < most && chunks[i].tier != GVM_TIER_ABSENT &&
-           chunks[i].tier != w->to)
+    while (i < end && chunks[i].tier != GVM_TIER_ABSENT && chunks[i].tier != w->to &&
+           (i == w->first || gvmi_chunks_bytes(w->buffer, w->first, i + 1) <= WINDOW_BYTES))
         i++;
     w->count = i - w->first;
     *next = i;
@@ -216,7 +221,8 @@ static bool find_window(window *w, uint64_t *next, uint64_t end)
 static gvm_status move_chunks(gvm_buffer *buffer, uint64_t first, uint64_t end, gvm_tier to)
 {
     window w = {.buffer = buffer, .to = to};
-    uint64_t scratch_bytes = buffer->chunk_bytes > WINDOW_BYTES ? buffer->chunk_bytes : WINDOW_BYTES;
+    const uint64_t chunk_bytes = buffer->layout.chunk_bytes;
+    const uint64_t scratch_bytes = chunk_bytes > WINDOW_BYTES ? chunk_bytes : WINDOW_BYTES;
     CUresult result = gvmi_cu->cuMemAddressReserve(&w.scratch, scratch_bytes, 0, 0, 0);
     gvm_status status = GVM_OK;
 
@@ -273,7 +279,7 @@ gvm_status gvm_buffer_move(gvm_buffer *handle, uint64_t offset_bytes, uint64_t l
     for (uint32_t tries = 0; status == GVM_OK; tries++) {
         status = move(buffer, first, end, tier);
         if (status != GVM_E_NOSPACE ||
-            !gvmi_idle_retry(buffer->device, (end - first) * buffer->chunk_bytes, tries))
+            !gvmi_idle_retry(buffer->device, gvmi_chunks_bytes(buffer, first, end), tries))
             break;
         status = GVM_OK;
     }

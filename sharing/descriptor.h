@@ -6,7 +6,11 @@
  * message.c.
  *
  * A library that changes anything here raises the version. Magic, version and sizes stay first for
- * ever, so that every version can tell any other from garbage.
+ * ever, so that every version can tell any other from garbage. A share has the lowest version that can say
+ * what it says, so that older libraries take all that they understand:
+ *
+ *     1  chunks of one size
+ *     2  the same bytes, of a buffer with graded ends (memory/layout.h): the flag GRADED is set
  *
  * The exporter is always the owner of the memory, whoever passes the share on: the driver does not
  * export what was imported. So the shares of a buffer are its states at rising generations, and of
@@ -29,13 +33,17 @@
 
 #include <gvmem/status.h>
 
+#include "memory/layout.h"
+
 #define GVMI_DESCRIPTOR_MAGIC "gvmshare" /* 8 bytes on the wire, without the NUL */
 #define GVMI_DESCRIPTOR_VERSION 1u
+#define GVMI_DESCRIPTOR_VERSION_GRADED 2u /* the highest that is known */
 #define GVMI_DESCRIPTOR_START_BYTES 16   /* magic, version, sizes: what every version begins with */
 #define GVMI_SHARE_CHUNKS_MAX (1u << 20) /* of one share; a process can map about half of that */
 
 enum {
     GVMI_DESCRIPTOR_SEALED = 1 << 0,
+    GVMI_DESCRIPTOR_GRADED = 1 << 1, /* in version 2, and always there */
 };
 
 typedef struct gvmi_descriptor {
@@ -70,6 +78,9 @@ _Static_assert(sizeof(gvmi_descriptor_chunk) == 24, "layout of the wire");
 
 /* All zeros but for magic, version and sizes. */
 void gvmi_descriptor_init(gvmi_descriptor *out);
+
+/* How the owner's buffer is cut into chunks. */
+gvmi_layout gvmi_descriptor_layout(const gvmi_descriptor *about);
 
 /* Judges the first GVMI_DESCRIPTOR_START_BYTES of a message, so that a receiver knows how much more
  * to read.

@@ -50,14 +50,18 @@ static void describe(const gvm_buffer *buffer, uint64_t first, uint64_t end, uin
     gvmi_descriptor_init(about);
     about->chunk_count = chunk_count;
     about->flags = buffer->sealed ? GVMI_DESCRIPTOR_SEALED : 0;
+    if (buffer->layout.graded_bytes != 0) {
+        about->version = GVMI_DESCRIPTOR_VERSION_GRADED;
+        about->flags |= GVMI_DESCRIPTOR_GRADED;
+    }
     memcpy(about->device_uuid, buffer->device->info.uuid, sizeof about->device_uuid);
     memcpy(about->buffer_id, buffer->id, sizeof about->buffer_id);
     about->generation = buffer->generation;
     about->exporter_address = buffer->address;
     about->reserve_bytes = buffer->reserve_bytes;
-    about->chunk_bytes = buffer->chunk_bytes;
-    about->span_offset_bytes = first * buffer->chunk_bytes;
-    about->span_len_bytes = (end - first) * buffer->chunk_bytes;
+    about->chunk_bytes = buffer->layout.chunk_bytes;
+    about->span_offset_bytes = gvmi_chunk_start(buffer, first);
+    about->span_len_bytes = gvmi_chunks_bytes(buffer, first, end);
 }
 
 static gvm_status export_chunk(const gvm_buffer *buffer, const gvmi_chunk *chunk,
@@ -90,14 +94,16 @@ static gvm_status export_chunks(const gvm_buffer *buffer, uint64_t first, uint64
 
     for (uint64_t i = first; i < end && status == GVM_OK; i++)
         if (buffer->chunks[i].tier != GVM_TIER_ABSENT)
-            status = export_chunk(buffer, &buffer->chunks[i], (i - first) * buffer->chunk_bytes, share);
+            status = export_chunk(buffer, &buffer->chunks[i], gvmi_chunks_bytes(buffer, first, i),
+                                  share);
     return status;
 }
 
-static void mark_seen(gvm_buffer *buffer, uint64_t first, const gvm_share *share)
+static void mark_seen(gvm_buffer *buffer, const gvm_share *share)
 {
     for (uint32_t i = 0; i < share->count; i++) {
-        gvmi_chunk *chunk = &buffer->chunks[first + share->chunks[i].offset_bytes / buffer->chunk_bytes];
+        const uint64_t offset_bytes = share->about.span_offset_bytes + share->chunks[i].offset_bytes;
+        gvmi_chunk *chunk = &buffer->chunks[gvmi_chunk_at(buffer, offset_bytes)];
 
         chunk->stamp = share->chunks[i].stamp;
         chunk->flags |= GVMI_CHUNK_SEEN;
@@ -127,7 +133,7 @@ static gvm_status export_locked(gvm_buffer *buffer, uint64_t offset_bytes, uint6
     describe(buffer, first, end, count, &share->about);
     status = export_chunks(buffer, first, end, share);
     if (status == GVM_OK)
-        mark_seen(buffer, first, share);
+        mark_seen(buffer, share);
     return status;
 }
 

@@ -56,7 +56,7 @@ void gvmi_share_place_locked(const gvm_share *share, uint32_t index,
                              CUmemGenericAllocationHandle handle, gvm_buffer *buffer)
 {
     const gvmi_descriptor_chunk *entry = &share->chunks[index];
-    const uint64_t chunk = entry->offset_bytes / buffer->chunk_bytes;
+    const uint64_t chunk = gvmi_chunk_at(buffer, entry->offset_bytes);
 
     gvmi_buffer_place_locked(buffer, chunk, (gvm_tier)entry->tier, handle, GVMI_CHUNK_SEEN);
     buffer->chunks[chunk].stamp = entry->stamp;
@@ -87,7 +87,7 @@ gvm_status gvmi_share_settle_locked(gvm_buffer *buffer, uint64_t first, uint64_t
     return gvmi_fail_native(GVM_E_FORMAT, error.native_code, error.native_call, error.native_name,
                             "the chunk at offset %#" PRIx64 " of the share is not of the %" PRIu64
                             " bytes that the share says",
-                            chunk * buffer->chunk_bytes, buffer->chunk_bytes);
+                            gvmi_chunk_start(buffer, chunk), gvmi_chunk_bytes(buffer, chunk));
 }
 
 /* ---- import */
@@ -111,7 +111,7 @@ static gvm_status check_tier(const gvmi_descriptor_chunk *entry, CUmemGenericAll
 static gvm_status import_locked(const gvm_share *share, gvm_buffer *buffer)
 {
     const gvmi_descriptor_chunk *last = &share->chunks[share->count - 1];
-    const uint64_t end = last->offset_bytes / buffer->chunk_bytes + 1;
+    const uint64_t end = gvmi_chunk_at(buffer, last->offset_bytes) + 1;
     uint32_t tiers_checked = 0;
     gvm_status status = GVM_OK;
 
@@ -172,9 +172,13 @@ static gvm_status read_options(const gvm_import_options *options, const gvmi_des
 gvm_status gvmi_share_make_buffer(const gvmi_descriptor *about, gvm_device *device,
                                   const gvm_import_options *options, gvm_buffer **out)
 {
+    const bool graded = (about->flags & GVMI_DESCRIPTOR_GRADED) != 0;
     const gvmi_buffer_spec spec = {
         .reserve_bytes = options->reserve_bytes,
         .chunk_bytes = about->chunk_bytes,
+        .graded = graded,
+        .owner_reserve_bytes = graded ? about->reserve_bytes : 0,
+        .skip_bytes = graded ? about->span_offset_bytes : 0,
         .address = options->flags & GVM_IMPORT_SAME_ADDRESS
                        ? about->exporter_address + about->span_offset_bytes
                        : 0,

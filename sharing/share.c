@@ -84,6 +84,17 @@ void gvm_share_destroy(gvm_share *share)
         gvmi_share_free(object);
 }
 
+static uint64_t committed_bytes(const gvm_share *share)
+{
+    const gvmi_layout layout = gvmi_descriptor_layout(&share->about);
+    uint64_t bytes = 0;
+
+    for (uint32_t i = 0; i < share->count; i++)
+        bytes += gvmi_layout_size(&layout, gvmi_layout_at(&layout, share->about.span_offset_bytes +
+                                                                       share->chunks[i].offset_bytes));
+    return bytes;
+}
+
 gvm_status gvm_share_get_info(const gvm_share *handle, gvm_share_info *info)
 {
     GVMI_UNCANCELLED;
@@ -102,7 +113,7 @@ gvm_status gvm_share_get_info(const gvm_share *handle, gvm_share_info *info)
         .chunk_bytes = about->chunk_bytes,
         .span_offset_bytes = about->span_offset_bytes,
         .span_len_bytes = about->span_len_bytes,
-        .committed_bytes = about->chunk_count * about->chunk_bytes,
+        .committed_bytes = committed_bytes(share),
         .chunk_count = about->chunk_count,
         .sealed = (about->flags & GVMI_DESCRIPTOR_SEALED) != 0,
     };

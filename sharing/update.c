@@ -51,10 +51,13 @@ typedef struct update {
 
 static gvm_status check_source_locked(const gvmi_descriptor *about, const gvm_buffer *buffer)
 {
+    const gvmi_layout layout = gvmi_descriptor_layout(about);
+
     if (!buffer->imported)
         return gvmi_fail(GVM_E_INVALID, "the buffer was not imported: only imported ones are updated");
     if (memcmp(about->buffer_id, buffer->id, sizeof buffer->id) != 0 ||
-        about->chunk_bytes != buffer->chunk_bytes ||
+        layout.chunk_bytes != buffer->layout.chunk_bytes ||
+        layout.graded_bytes != buffer->layout.graded_bytes ||
         memcmp(about->device_uuid, buffer->device->info.uuid, sizeof about->device_uuid) != 0)
         return gvmi_fail(GVM_E_INVALID, "the share is of another buffer than the one imported");
     if (about->span_offset_bytes != buffer->source_offset_bytes)
@@ -83,7 +86,7 @@ static gvm_status find_changes(update *u)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for an update of %u chunks", u->share->count);
     for (uint32_t i = 0; i < u->share->count; i++) {
         const gvmi_descriptor_chunk *entry = &u->share->chunks[i];
-        const uint64_t index = entry->offset_bytes / u->buffer->chunk_bytes;
+        const uint64_t index = gvmi_chunk_at(u->buffer, entry->offset_bytes);
         const gvmi_chunk *chunk = &u->buffer->chunks[index];
 
         if (chunk->tier == GVM_TIER_ABSENT || chunk->stamp != entry->stamp)
@@ -129,9 +132,9 @@ static void take_out(gvm_buffer *buffer, change *c)
     gvmi_chunk *chunk = &buffer->chunks[c->chunk];
 
     if (chunk->tier == GVM_TIER_HOST)
-        buffer->host_bytes -= buffer->chunk_bytes;
+        buffer->host_bytes -= gvmi_chunk_bytes(buffer, c->chunk);
     else if (chunk->tier == GVM_TIER_DEVICE)
-        buffer->device_bytes -= buffer->chunk_bytes;
+        buffer->device_bytes -= gvmi_chunk_bytes(buffer, c->chunk);
     c->before = *chunk;
     memset(chunk, 0, sizeof *chunk);
 }
@@ -146,8 +149,9 @@ static gvm_status place_changes(update *u)
         const uint32_t run_end = find_run(u, u->placed);
 
         if (is_mapped(&buffer->chunks[chunk])) {
-            CUresult result = gvmi_cu->cuMemUnmap(buffer->address + chunk * buffer->chunk_bytes,
-                                                  (run_end - u->placed) * buffer->chunk_bytes);
+            CUresult result = gvmi_cu->cuMemUnmap(
+                gvmi_chunk_address(buffer, chunk),
+                gvmi_chunks_bytes(buffer, chunk, chunk + run_end - u->placed));
 
             if (result != CUDA_SUCCESS)
                 return gvmi_driver_fail(result, "cuMemUnmap",
@@ -174,9 +178,10 @@ static void set_access(gvm_buffer *buffer, bool sealed, gvm_access access, bool 
     buffer->access = access;
 }
 
-static void release(const gvm_buffer *buffer, gvm_tier tier, CUmemGenericAllocationHandle handle)
+static void release(const gvm_buffer *buffer, uint64_t chunk, gvm_tier tier,
+                    CUmemGenericAllocationHandle handle)
 {
-    const gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(buffer, tier);
+    const gvmi_chunk_spec spec = gvmi_buffer_chunk_spec(buffer, chunk, tier);
 
     gvmi_chunk_release(buffer->device, &spec, GVMI_RELEASE_NOW, handle);
 }
@@ -188,7 +193,7 @@ static void put_back(gvm_buffer *buffer, const change *c)
         return;
     /* A broken driver would not unmap the new memory. */
     if (buffer->chunks[c->chunk].tier != GVM_TIER_ABSENT) {
-        release(buffer, (gvm_tier)c->before.tier, c->before.handle);
+        release(buffer, c->chunk, (gvm_tier)c->before.tier, c->before.handle);
         return;
     }
     gvmi_buffer_place_locked(buffer, c->chunk, (gvm_tier)c->before.tier, c->before.handle,
@@ -207,7 +212,8 @@ static void roll_back(update *u)
         put_back(buffer, &u->changes[i]);
     gvmi_buffer_keep_fresh_locked(buffer, u->first, u->end);
     for (uint32_t i = u->placed; i < u->imported; i++)
-        release(buffer, (gvm_tier)u->share->chunks[u->changes[i].entry].tier, u->changes[i].handle);
+        release(buffer, u->changes[i].chunk, (gvm_tier)u->share->chunks[u->changes[i].entry].tier,
+                u->changes[i].handle);
     if (u->seal)
         set_access(buffer, false, u->access, u->in_place);
     (void)gvmi_buffer_settle_locked(buffer, u->first, u->end);
@@ -219,7 +225,8 @@ static void keep_changes(update *u)
     gvmi_buffer_keep_fresh_locked(u->buffer, u->first, u->end);
     for (uint32_t i = 0; i < u->count; i++)
         if (u->changes[i].before.tier != GVM_TIER_ABSENT)
-            release(u->buffer, (gvm_tier)u->changes[i].before.tier, u->changes[i].before.handle);
+            release(u->buffer, u->changes[i].chunk, (gvm_tier)u->changes[i].before.tier,
+                    u->changes[i].before.handle);
 }
 
 /* Takes away what lies in the span and not in the share, gap by gap. */
@@ -230,13 +237,14 @@ static gvm_status vacate_gone(update *u)
     gvm_status status = GVM_OK;
 
     for (uint32_t i = 0; i < u->share->count && status == GVM_OK; i++) {
-        const uint64_t chunk = u->share->chunks[i].offset_bytes / about->chunk_bytes;
+        const uint64_t chunk = gvmi_chunk_at(u->buffer, u->share->chunks[i].offset_bytes);
 
         status = gvmi_buffer_vacate_locked(u->buffer, next, chunk);
         next = chunk + 1;
     }
     if (status == GVM_OK)
-        status = gvmi_buffer_vacate_locked(u->buffer, next, about->span_len_bytes / about->chunk_bytes);
+        status = gvmi_buffer_vacate_locked(u->buffer, next,
+                                           gvmi_chunk_at(u->buffer, about->span_len_bytes));
     return status;
 }
 
@@ -342,7 +350,7 @@ gvm_status gvmi_share_patch(const gvm_share *share, gvm_buffer *buffer, gvmi_pat
     update u = {.share = share, .buffer = buffer};
     gvm_status status;
 
-    GVM_ASSERT(share->about.chunk_bytes == buffer->chunk_bytes);
+    GVM_ASSERT(share->about.chunk_bytes == buffer->layout.chunk_bytes);
     gvmi_lock(&buffer->lock);
     status = patch_locked(&u);
     gvmi_unlock(&buffer->lock);

@@ -175,7 +175,8 @@ bench-appender)
 import json, sys
 record = json.load(open(sys.argv[1]))
 names = {f['name']: f['median'] for f in record['figures']}
-for name in ('from nothing committed', 'everything committed', 'a fixed buffer, no appender', 'managed memory, first touch',
+for name in ('from nothing committed, first launch', 'first launch, over everything committed', 'begin, first launch',
+             'commits, first launch', 'from nothing committed', 'everything committed', 'a fixed buffer, no appender', 'managed memory, first touch',
              'from nothing, over everything committed', 'commits', 'first byte', 'a chunk committed alone',
              'everything committed, begin to finish', 'begin, from nothing committed', 'begin, everything committed',
              'from nothing, over everything committed, begin to finish'):

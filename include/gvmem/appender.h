@@ -11,6 +11,12 @@
  *     gvm_appender_finish(appender, stream, &result);    // waits for the stream
  *     gvm_appender_take(appender, &buffer);              // result.rows rows at its start, no copy
  *
+ * Chunks: an appender that has begun and is empty has 2 MiB of memory at either end. The chunks of its
+ * buffers grow away from both ends, by a factor of four up to chunk_bytes (2, 6, 24, 96, 384 MiB, then
+ * 512 each), and a begin has as much ready as the launch before it wrote, up to chunk_bytes at either end. A
+ * buffer that was taken has such chunks; it is moved, copied, decommitted and shared as any other, but older
+ * libraries, which know one size of chunks a buffer, refuse its share (GVM_E_VERSION).
+ *
  * Budget: when as much is committed as the appender may use, or the device has no more (nor this process any
  * idle memory that can be had without waiting for a kernel), reserving fails in every thread from one
  * point on. What was reserved before it is whole: result.rows and
@@ -54,15 +60,19 @@ enum {
 typedef struct gvm_appender_options {
     size_t struct_size;
     /* The buffer's. What one commit costs depends little on its size (on an H100 87 us for 256 MiB
-     * and 125 us for 1 GiB), so this is what the speed of growing hangs on. 0: a 64th of the reservation,
-     * between 2 and 512 MiB, and no more than a 16th of what may be committed. */
+     * and 125 us for 1 GiB), so this is what the speed of growing hangs on. The chunks of both ends are
+     * smaller. 0: a 64th of the reservation, between 2 and 512 MiB, and no more than a 16th of what may be
+     * committed. */
     uint64_t chunk_bytes;
-    /* Most that may be committed at both ends together, in whole chunks; 0: the whole reservation,
-     * as far as the device has memory. */
+    /* Most that may be committed at both ends together, in multiples of chunk_bytes; 0: the whole
+     * reservation, as far as the device has memory. */
     uint64_t budget_bytes;
-    uint64_t step_bytes; /* Most that one commit adds; steps grow from a chunk to this. 0: 256 MiB. */
+    /* Most that one commit adds, or one chunk if that is more; each adds at most four times what the one
+     * before did. 0: 256 MiB. */
+    uint64_t step_bytes;
     /* How far ahead of need either end is committed at most: as much as is written already, but at
-     * least seven eighths of a chunk and at most this. 0: two steps; 1: not at all. */
+     * least seven eighths of the first chunk (of chunk_bytes, where the launch before wrote that much) and at
+     * most this. 0: two steps, of chunk_bytes at least; 1: not at all. */
     uint64_t ahead_bytes;
     /* What one reservation takes from the back is a multiple of this, a power of two up to 4096. 0:
      * 16, or as much as makes the whole budget reachable: the back holds 3 * 2^30 units. */
@@ -70,6 +80,10 @@ typedef struct gvm_appender_options {
     uint32_t wait_ms;  /* how long a kernel waits for memory before it gives up; 0: 10 s */
     uint32_t flags;    /* GVM_BUFFER_... of the buffers, and GVM_APPENDER_... */
     uint32_t reserved; /* 0 */
+    /* What the first launch is expected to write to each end (to the only one that is used): begin commits as
+     * it does after a launch that wrote so much, at most chunk_bytes an end. 0: little. A launch that writes
+     * gigabytes is a tenth to a thirtieth faster with it; whatever is written, the result is the same. */
+    uint64_t expected_bytes;
 } gvm_appender_options;
 
 /* What a kernel needs: pass it by value inside the kernel's argument. Good from begin to finish. */
@@ -106,7 +120,8 @@ typedef struct gvm_appender_result {
 typedef struct gvm_appender_info {
     size_t struct_size; /* in: sizeof(gvm_appender_info) */
     uint64_t address;
-    uint64_t reserve_bytes, chunk_bytes;
+    uint64_t reserve_bytes;
+    uint64_t chunk_bytes; /* of all chunks but those of the ends */
     uint64_t row_bytes, budget_bytes;
     uint64_t rows, bytes;              /* as of the last finish */
     uint64_t front_bytes, back_bytes;  /* committed from either end, at this moment */
@@ -134,11 +149,12 @@ GVM_API gvm_status gvm_appender_create(gvm_device *device, uint64_t row_bytes, u
 /* Opens the appender for kernels that are launched from now on. Rows go on behind those that are
  * there. Fills in *append for the kernel.
  *
- * An end that has no memory yet gets its first chunk before this returns, so that no kernel waits
- * for it; the next comes meanwhile from the library's thread. The back gets one besides the front
- * where the budget has at least 16 chunks, and both leave the last chunk of a budget to what is
- * needed. If the first chunk cannot be had, because the budget is spent or the device is full, this
- * succeeds all the same: a kernel's first reservation tries again, and fails if it still cannot be
+ * An end that has no memory yet gets some before this returns, so that no kernel waits for it: the
+ * smallest chunk, or as many as hold what the last launch wrote there, up to chunk_bytes. More comes
+ * meanwhile from the library's thread. The back gets memory besides the front where the budget is at least
+ * 16 * chunk_bytes, and both leave chunk_bytes of a budget to what is needed. Where so much cannot
+ * be had it gets the smallest chunk, and if not even that, because the budget is spent or the device is
+ * full, this succeeds all the same: a kernel's first reservation tries again, and fails if it still cannot be
  * had.
  *
  * If the kernels of the begin before were granted nothing, because memory was spent, this begin

@@ -2,8 +2,9 @@
  *
  * A buffer owns addresses from creation on; memory is put behind any part of it by
  * gvm_buffer_commit() and taken away by gvm_buffer_decommit(). The memory comes in chunks, all of
- * one size per buffer, and each chunk is absent, on the device, or in host memory that the device
- * reads over the link. The address of a byte never changes, wherever its chunk is kept.
+ * one size per buffer (what appenders fill has smaller ones at both ends: gvmem/appender.h), and each chunk
+ * is absent, on the device, or in host memory that the device reads over the link. The address of a byte
+ * never changes, wherever its chunk is kept.
  *
  * Offsets and lengths are in bytes from the start of the buffer; a range is [offset, offset + len).
  *
@@ -77,8 +78,8 @@ typedef struct gvm_buffer_info {
     size_t struct_size; /* in: sizeof(gvm_buffer_info) */
     uint64_t address;
     uint64_t reserve_bytes; /* whole chunks */
-    uint64_t chunk_bytes;
-    uint64_t device_bytes; /* committed, by tier */
+    uint64_t chunk_bytes;   /* of all chunks, or all but those of an appender's ends */
+    uint64_t device_bytes;  /* committed, by tier */
     uint64_t host_bytes;
     uint64_t generation;  /* grows with every commit, decommit, move and seal */
     uint64_t moved_bytes; /* between tiers, since creation */

@@ -53,11 +53,11 @@ typedef struct gvm_share gvm_share;
 typedef struct gvm_share_info {
     size_t struct_size; /* in: sizeof(gvm_share_info) */
     uint8_t device_uuid[16];
-    uint8_t buffer_id[16];     /* the same for every share of one buffer, random */
-    uint64_t generation;       /* of the exporter's buffer at that moment */
-    uint64_t exporter_address; /* of offset 0 */
-    uint64_t reserve_bytes;    /* of the exporter's buffer */
-    uint64_t chunk_bytes;
+    uint8_t buffer_id[16];      /* the same for every share of one buffer, random */
+    uint64_t generation;        /* of the exporter's buffer at that moment */
+    uint64_t exporter_address;  /* of offset 0 */
+    uint64_t reserve_bytes;     /* of the exporter's buffer */
+    uint64_t chunk_bytes;       /* as gvm_buffer_get_info() has it */
     uint64_t span_offset_bytes; /* the part exported: [span_offset, span_offset + span_len) */
     uint64_t span_len_bytes;
     uint64_t committed_bytes; /* behind that part */
@@ -114,7 +114,8 @@ GVM_API gvm_status gvm_share_send(const gvm_share *share, int socket_fd, int tim
  * GVM_E_PEER     the other process closed the connection, before or within the message
  * GVM_E_TIMEOUT  it did not send in time
  * GVM_E_FORMAT   no share, cut short, inconsistent, or with too few or too many fds
- * GVM_E_VERSION  a share of a version that this library does not know
+ * GVM_E_VERSION  a share of a version that this library does not know: what a buffer that an appender
+ *                filled is exported as has a higher version than other buffers' shares
  * GVM_E_LIMIT    too few fds left in this process (RLIMIT_NOFILE)
  * GVM_E_SYSTEM   recvmsg failed otherwise */
 GVM_API gvm_status gvm_share_receive(int socket_fd, int timeout_ms, gvm_share **out);

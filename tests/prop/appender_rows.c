@@ -72,7 +72,10 @@ typedef struct run {
     gvm_appender *appender;
     gvm_append append;
     uint32_t epoch;
-    uint64_t written; /* rows and bytes in the buffer, as a position's value */
+    uint64_t written;               /* rows and bytes in the buffer, as a position's value */
+    uint64_t rows, bytes;           /* in the buffer, as of the last finish */
+    uint64_t last_front, last_back; /* bytes that the last launch wrote, if that is known */
+    bool stuck;                     /* it was granted nothing */
     uint64_t round_count;
     launched rounds[HISTORY]; /* the latest; round n is at n % HISTORY */
 } run;
@@ -220,7 +223,7 @@ static plan draw_plan(lane *l)
     p.blocks = 1 + (unsigned)draw(l, l->info.software ? 128 : 264);
     p.kernels = one_in(l, 3) ? 2 + (uint32_t)draw(l, KERNELS_MAX - 1) : 1;
     p.gather = (uint32_t)draw(l, 2);
-    o->chunk_bytes = one_in(l, 6) ? 2 * CHUNK : CHUNK;
+    o->chunk_bytes = one_in(l, 2) ? CHUNK << draw(l, 5) : CHUNK;
     o->align_bytes = one_in(l, 2) ? 0 : 16u << draw(l, 9);
     o->wait_ms = 100000;
     if (one_in(l, 2))
@@ -229,7 +232,7 @@ static plan draw_plan(lane *l)
         o->ahead_bytes = one_in(l, 2) ? 1 : draw(l, 16 * CHUNK);
     p.reserve_bytes = (one_in(l, 3) ? 4 + draw(l, 8) : 64 + draw(l, 500)) * o->chunk_bytes;
     if (one_in(l, 2))
-        o->budget_bytes = 4 * o->chunk_bytes + draw(l, 16 * CHUNK);
+        o->budget_bytes = (one_in(l, 4) ? 2 : 4) * o->chunk_bytes + draw(l, 16 * CHUNK);
     limit = o->budget_bytes != 0 ? lesser(o->budget_bytes, p.reserve_bytes) : p.reserve_bytes;
     draw_sizes(l, &p, lesser(limit, 128 * CHUNK));
     return p;
@@ -301,6 +304,48 @@ static bool check_answers(run *r, gvm_status status, const gvm_appender_result *
     return true;
 }
 
+/* What begin commits at an end that has nothing, of chunks that are graded or are all of the smallest
+ * size: as much as the last launch wrote there, in whole chunks, up to one of the usual size. */
+static uint64_t first_bytes(const plan *p, uint64_t last)
+{
+    uint64_t edge = CHUNK;
+
+    while (edge < last && edge < p->options.chunk_bytes)
+        edge *= 4;
+    return lesser(edge, p->options.chunk_bytes);
+}
+
+/* Nothing fails, nobody else takes memory, the budget is ample, and the first row asks for no more. */
+static bool check_begun(const run *r, bool armed)
+{
+    const plan *p = &r->plan;
+    const uint64_t budget = p->options.budget_bytes;
+    gvm_appender_info info = {.struct_size = sizeof info};
+
+    if (!r->l->faults || armed || r->stuck || r->rows + r->bytes > 0 ||
+        lesser(budget != 0 ? budget : p->reserve_bytes, p->reserve_bytes) < 16 * p->options.chunk_bytes ||
+        p->row_bytes > CHUNK / 8)
+        return true;
+    if (!GOOD(r->l, gvm_appender_get_info(r->appender, &info)))
+        return false;
+    if (r->round_count > 0 && (info.front_bytes > first_bytes(p, r->last_front) ||
+                               info.back_bytes > first_bytes(p, r->last_back)))
+        return true; /* of a launch before in the same buffer, which wrote nothing of what it had */
+    return (info.front_bytes == first_bytes(p, r->last_front) &&
+            info.back_bytes == first_bytes(p, r->last_back)) ||
+           WRONG(r->l, "begin has %llu and %llu bytes, after a launch that wrote %llu and %llu",
+                 LLU(info.front_bytes), LLU(info.back_bytes), LLU(r->last_front), LLU(r->last_back));
+}
+
+static void remember(run *r, const gvm_appender_result *result)
+{
+    r->last_front = (result->rows - r->rows) * r->plan.row_bytes;
+    r->last_back = result->bytes - r->bytes;
+    r->stuck = !result->complete && r->last_front + r->last_back == 0;
+    r->rows = result->rows;
+    r->bytes = result->bytes;
+}
+
 /* One begin, all kernels, one finish. */
 static bool go_round(run *r, gvm_appender_result *result)
 {
@@ -322,6 +367,8 @@ static bool go_round(run *r, gvm_appender_result *result)
     if (!GOOD(l, gvm_appender_begin(r->appender, &r->append)))
         return false;
     now->begin_us = (uint64_t)(gvmi_append_now_us() - start_us);
+    if (!check_begun(r, armed))
+        return false;
     for (uint32_t k = 0; k < r->plan.kernels; k++)
         if (!launch(r, k, UINT64_MAX))
             return false;
@@ -347,6 +394,7 @@ static bool go_round(run *r, gvm_appender_result *result)
     } else if (!GOOD(l, status)) {
         return false;
     }
+    remember(r, result);
     atomic_fetch_add(&refusals, result->complete ? 0 : 1);
     return check_answers(r, status, result) &&
            (gvmi_appender_check(r->appender) || WRONG(l, "the appender's invariants do not hold"));
@@ -419,7 +467,7 @@ static bool run_to_the_end(run *r)
         gvm_buffer_destroy(buffer);
         if (!fine || result.complete)
             return fine;
-        r->written = 0;
+        r->written = r->rows = r->bytes = 0;
         r->epoch++;
     }
     return WRONG(l, "not done after %d launches", ROUNDS_MAX);

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "driver/driver.h"
+#include "memory/buffer.h"
 #include "tests/prop/world.h"
 
 /* ---- the numbers of an operation */
@@ -11,6 +12,7 @@
 void op_range(const item *it, const model_op *op, uint64_t *offset, uint64_t *len)
 {
     const uint64_t all = reserve_bytes(it);
+    uint64_t first, end;
 
     *offset = op->offset % all;
     switch (op->len >> 28) {
@@ -27,8 +29,10 @@ void op_range(const item *it, const model_op *op, uint64_t *offset, uint64_t *le
     case 3:
     case 4:
     case 5: /* whole chunks */
-        *offset -= *offset % it->chunk_bytes;
-        *len = it->chunk_bytes * (1 + op->len % it->chunk_count);
+        first = chunk_of(it, *offset);
+        end = first + 1 + op->len % it->chunk_count;
+        *offset = it->starts[first];
+        *len = it->starts[end < it->chunk_count ? end : it->chunk_count] - *offset;
         break;
     case 6:
     case 7: /* some chunks, unaligned */ *len = 1 + op->len % (3 * it->chunk_bytes); break;
@@ -40,8 +44,8 @@ void op_range(const item *it, const model_op *op, uint64_t *offset, uint64_t *le
 
 static void chunk_range(const item *it, uint64_t offset, uint64_t len, uint64_t *first, uint64_t *end)
 {
-    *first = offset / it->chunk_bytes;
-    *end = (offset + len - 1) / it->chunk_bytes + 1;
+    *first = chunk_of(it, offset);
+    *end = chunk_of(it, offset + len - 1) + 1;
 }
 
 /* The statuses for a range that must not be empty. */
@@ -71,6 +75,26 @@ static void make_bytes(uint8_t *at, uint64_t len, uint32_t value)
 
 /* ---- life */
 
+/* As appenders make them: no call of the program does. */
+static bool do_create_graded(model *m, const model_op *op, item *it)
+{
+    const int device = op->other % m->device_count;
+    const gvmi_buffer_spec spec = {
+        .reserve_bytes = 1 + op->len % (CHUNKS_MAX * 2 * MIB),
+        .chunk_bytes = 4 * MIB << op->value % 3,
+        .unshared = op->value % 8 == 7,
+        .graded = true,
+    };
+    gvm_buffer *buffer = NULL;
+
+    if (!judged(m, "gvmi_buffer_create", gvmi_buffer_create(m->devices[device], &spec, &buffer), 0, 0) ||
+        !item_begin(m, it, ITEM_BUFFER, buffer, device))
+        return false;
+    item_grade(it);
+    it->unshared = spec.unshared;
+    return true;
+}
+
 static bool do_create(model *m, const model_op *op)
 {
     gvm_buffer_options options = {.struct_size = sizeof options};
@@ -82,6 +106,8 @@ static bool do_create(model *m, const model_op *op)
 
     if (it == NULL)
         return true;
+    if (op->flavour < 240 && op->flavour % 8 >= 6)
+        return do_create_graded(m, op, it);
     options.flags = op->flavour % 8 == 1 ? GVM_BUFFER_UNSHARED : 0;
     options.chunk_bytes = op->flavour % 8 == 2 ? 4 * MIB : op->flavour % 8 == 3 ? 2 * MIB : 0;
     if (op->flavour >= 240) { /* something invalid */
@@ -204,7 +230,7 @@ static bool do_commit(model *m, const model_op *op)
     if (must == 0) {
         chunk_range(it, offset, len, &first, &end);
         for (uint64_t i = first; i < end; i++)
-            missing += it->cells[i].tier == GVM_TIER_ABSENT ? it->chunk_bytes : 0;
+            missing += it->cells[i].tier == GVM_TIER_ABSENT ? chunk_len(it, i) : 0;
         if (!space_verdict(m, it->device, missing, &must, &may))
             return false;
     }
@@ -232,8 +258,7 @@ static bool do_decommit(model *m, const model_op *op)
     for (uint64_t i = 0; status == GVM_OK && i < it->chunk_count; i++) {
         cell *c = &it->cells[i];
 
-        if (c->tier == GVM_TIER_ABSENT || i * it->chunk_bytes < offset ||
-            (i + 1) * it->chunk_bytes > offset + len)
+        if (c->tier == GVM_TIER_ABSENT || it->starts[i] < offset || it->starts[i + 1] > offset + len)
             continue;
         memory_drop(c->memory);
         *c = (cell){.tier = GVM_TIER_ABSENT};
@@ -272,15 +297,15 @@ static bool follow_move(model *m, item *it, uint64_t first, uint64_t end, gvm_ti
 
         if (c->tier == GVM_TIER_ABSENT || c->tier == tier)
             continue;
-        if (!judged(m, "gvm_buffer_get_tier",
-                    gvm_buffer_get_tier(it->buffer, i * it->chunk_bytes, &now), 0, 0))
+        if (!judged(m, "gvm_buffer_get_tier", gvm_buffer_get_tier(it->buffer, it->starts[i], &now),
+                    0, 0))
             return false;
         if (now != tier && (all || now != c->tier))
             return wrong(m, "chunk %d moved to tier %d, not %d", (int)i, (int)now, (int)tier);
         if (now == c->tier)
             continue;
-        copy = memory_new(it->chunk_bytes); /* importers keep the old memory */
-        memcpy(copy->at, c->memory->at, it->chunk_bytes);
+        copy = memory_new(chunk_len(it, i)); /* importers keep the old memory */
+        memcpy(copy->at, c->memory->at, chunk_len(it, i));
         memory_drop(c->memory);
         *c = (cell){tier, copy};
         *changed = true;
@@ -309,7 +334,7 @@ static bool do_move(model *m, const model_op *op)
 
         chunk_range(it, offset, len, &first, &end);
         for (uint64_t i = first; i < end; i++)
-            moving += it->cells[i].tier == GVM_TIER_HOST ? it->chunk_bytes : 0;
+            moving += it->cells[i].tier == GVM_TIER_HOST ? chunk_len(it, i) : 0;
         if (tier == GVM_TIER_HOST)
             may = ONE_OF(GVM_E_NOMEM);
         else if (!space_verdict(m, it->device, moving, &must, &may))
@@ -413,8 +438,8 @@ static bool do_copy_out(model *m, const model_op *op)
 /* Do the ranges have memory in common, if only by way of an import? */
 static bool alias(const item *a, uint64_t a_offset, const item *b, uint64_t b_offset, uint64_t len)
 {
-    for (uint64_t i = a_offset / a->chunk_bytes; i <= (a_offset + len - 1) / a->chunk_bytes; i++)
-        for (uint64_t j = b_offset / b->chunk_bytes; j <= (b_offset + len - 1) / b->chunk_bytes; j++)
+    for (uint64_t i = chunk_of(a, a_offset); i <= chunk_of(a, a_offset + len - 1); i++)
+        for (uint64_t j = chunk_of(b, b_offset); j <= chunk_of(b, b_offset + len - 1); j++)
             if (a->cells[i].memory == b->cells[j].memory)
                 return true;
     return false;

@@ -38,18 +38,28 @@ static shared *empty_share(model *m)
     return NULL;
 }
 
+/* Where a chunk of the share begins, from the start of the part exported. */
+static uint64_t share_start(const shared *s, uint64_t chunk)
+{
+    return s->starts[s->first + chunk] - s->starts[s->first];
+}
+
 /* Does the share say of itself what it should? */
 static bool compare_share(model *m, const shared *s)
 {
     gvm_share_info info = {.struct_size = sizeof info};
+    uint64_t present_bytes = 0;
     uint32_t present = 0;
 
     for (uint64_t i = 0; i < s->chunk_count; i++)
-        present += s->cells[i].tier != GVM_TIER_ABSENT;
+        if (s->cells[i].tier != GVM_TIER_ABSENT) {
+            present++;
+            present_bytes += share_start(s, i + 1) - share_start(s, i);
+        }
     if (!judged(m, "gvm_share_get_info", gvm_share_get_info(s->share, &info), 0, 0))
         return false;
-    if (info.chunk_count != present || info.committed_bytes != present * s->chunk_bytes ||
-        info.sealed != s->sealed || info.span_len_bytes != s->chunk_count * s->chunk_bytes ||
+    if (info.chunk_count != present || info.committed_bytes != present_bytes ||
+        info.sealed != s->sealed || info.span_len_bytes != share_start(s, s->chunk_count) ||
         info.chunk_bytes != s->chunk_bytes || info.generation != s->generation)
         return wrong(m, "a share says %u chunks of %llu, generation %llu, sealed %d",
                      (unsigned)info.chunk_count, (unsigned long long)info.chunk_bytes,
@@ -73,8 +83,8 @@ static bool do_export(model *m, const model_op *op)
     if (span > reserve_bytes(it) - offset) {
         must |= ONE_OF(GVM_E_INVALID);
     } else {
-        first = offset / it->chunk_bytes;
-        end = (offset + span - 1) / it->chunk_bytes + 1;
+        first = chunk_of(it, offset);
+        end = chunk_of(it, offset + span - 1) + 1;
         for (uint64_t i = first; i < end; i++)
             absent = absent && it->cells[i].tier == GVM_TIER_ABSENT;
         must |= absent ? ONE_OF(GVM_E_ABSENT) : 0;
@@ -95,8 +105,11 @@ static bool do_export(model *m, const model_op *op)
         .chunk_bytes = it->chunk_bytes,
         .device = it->device,
         .sealed = it->sealed,
-        .address = it->address + first * it->chunk_bytes,
+        .graded = it->graded,
+        .address = it->address + it->starts[first],
+        .owner_chunk_count = it->chunk_count,
     };
+    memcpy(s->starts, it->starts, sizeof s->starts);
     for (uint64_t i = first; i < end; i++)
         s->cells[i - first] = share_cell(&it->cells[i]);
     return compare_share(m, s);
@@ -141,6 +154,21 @@ static bool do_send(model *m, const model_op *op)
     return compare_share(m, s);
 }
 
+/* Its chunks are the owner's from the share's first on, and beyond the owner's end some of the usual size. */
+static void grade_import(item *it, const shared *s, uint64_t wanted_bytes)
+{
+    uint64_t count = 0;
+
+    if (wanted_bytes == 0)
+        wanted_bytes = share_start(s, s->chunk_count);
+    for (; it->starts[count] < wanted_bytes; count++)
+        it->starts[count + 1] = s->first + count < s->owner_chunk_count
+                                    ? share_start(s, count + 1)
+                                    : it->starts[count] + s->chunk_bytes;
+    it->chunk_count = count;
+    it->graded = true;
+}
+
 static bool do_import(model *m, const model_op *op)
 {
     gvm_import_options options = {.struct_size = sizeof options};
@@ -159,9 +187,10 @@ static bool do_import(model *m, const model_op *op)
         may |= ONE_OF(GVM_E_ADDRESS);
     }
     if (op->flavour % 4 == 3)
-        options.reserve_bytes = CHUNKS_MAX * s->chunk_bytes;
+        options.reserve_bytes = s->graded ? s->starts[s->owner_chunk_count] + s->chunk_bytes
+                                          : CHUNKS_MAX * s->chunk_bytes;
     if (op->flavour % 32 == 6 && s->chunk_count > 1) {
-        options.reserve_bytes = (s->chunk_count - 1) * s->chunk_bytes;
+        options.reserve_bytes = share_start(s, s->chunk_count - 1);
         must |= ONE_OF(GVM_E_INVALID);
     }
     if (op->flavour % 32 == 8) {
@@ -179,6 +208,8 @@ static bool do_import(model *m, const model_op *op)
         return false;
     if ((options.flags & GVM_IMPORT_SAME_ADDRESS) != 0 && it->address != s->address)
         return wrong(m, "imported to another address than the exporter's");
+    if (s->graded)
+        grade_import(it, s, options.reserve_bytes);
     it->identity = s->identity;
     it->source_first = s->first;
     it->source_generation = s->generation;

@@ -82,13 +82,26 @@ item *empty_item(model *m)
 
 uint64_t reserve_bytes(const item *it)
 {
-    return it->chunk_bytes * it->chunk_count;
+    return it->starts[it->chunk_count];
+}
+
+uint64_t chunk_of(const item *it, uint64_t offset)
+{
+    uint64_t i = 0;
+
+    while (i + 1 < it->chunk_count && it->starts[i + 1] <= offset)
+        i++;
+    return i;
+}
+
+uint64_t chunk_len(const item *it, uint64_t chunk)
+{
+    return it->starts[chunk + 1] - it->starts[chunk];
 }
 
 bool all_committed(const item *it, uint64_t offset, uint64_t len)
 {
-    for (uint64_t i = offset / it->chunk_bytes;
-         len > 0 && i <= (offset + len - 1) / it->chunk_bytes; i++)
+    for (uint64_t i = chunk_of(it, offset); len > 0 && i <= chunk_of(it, offset + len - 1); i++)
         if (it->cells[i].tier == GVM_TIER_ABSENT)
             return false;
     return true;
@@ -122,8 +135,9 @@ typedef struct part {
 /* The shadow of the bytes from offset on, up to the chunk's end and at most len. */
 static part part_at(const item *it, uint64_t offset, uint64_t len)
 {
-    const cell *c = &it->cells[offset / it->chunk_bytes];
-    const uint64_t within = offset % it->chunk_bytes, left = it->chunk_bytes - within;
+    const uint64_t chunk = chunk_of(it, offset);
+    const cell *c = &it->cells[chunk];
+    const uint64_t within = offset - it->starts[chunk], left = chunk_len(it, chunk) - within;
 
     return (part){c->memory != NULL ? c->memory->at + within : NULL, len < left ? len : left};
 }
@@ -160,9 +174,9 @@ bool adopt(model *m, item *it, uint64_t first, uint64_t end)
         if (c->tier != GVM_TIER_ABSENT)
             continue;
         c->tier = GVM_TIER_DEVICE;
-        c->memory = memory_new(it->chunk_bytes);
+        c->memory = memory_new(chunk_len(it, i));
         if (!judged(m, "gvm_buffer_copy_out of fresh memory",
-                    gvm_buffer_copy_out(c->memory->at, it->buffer, i * it->chunk_bytes, it->chunk_bytes),
+                    gvm_buffer_copy_out(c->memory->at, it->buffer, it->starts[i], chunk_len(it, i)),
                     0, 0))
             return false;
     }
@@ -200,7 +214,29 @@ bool item_begin(model *m, item *it, item_kind kind, gvm_buffer *buffer, int devi
         .generation = info.generation,
         .identity = ++m->identities,
     };
+    for (uint64_t i = 0; i <= it->chunk_count; i++)
+        it->starts[i] = i * it->chunk_bytes;
     return true;
+}
+
+void item_grade(item *it)
+{
+    const uint64_t all = reserve_bytes(it), inner = all - it->chunk_bytes;
+    uint64_t ends[CELLS_MAX], count = 0;
+
+    if (it->chunk_bytes <= 2 * MIB || all < 2 * it->chunk_bytes)
+        return;
+    for (uint64_t end = 2 * MIB; end < it->chunk_bytes; end *= 4)
+        ends[count++] = end;
+    it->graded = true;
+    it->chunk_count = 0;
+    for (uint64_t i = 0; i < count; i++)
+        it->starts[++it->chunk_count] = ends[i];
+    for (uint64_t end = it->chunk_bytes; end <= inner; end += it->chunk_bytes)
+        it->starts[++it->chunk_count] = end;
+    for (uint64_t i = count; i > 0; i--)
+        it->starts[++it->chunk_count] = all - ends[i - 1];
+    it->starts[++it->chunk_count] = all;
 }
 
 static void call_destroy(item *it)
@@ -248,13 +284,13 @@ static bool compare_info(model *m, item *it)
     for (uint64_t i = 0; i < it->chunk_count; i++) {
         gvm_tier tier = (gvm_tier)77;
 
-        if (!judged(m, "gvm_buffer_get_tier",
-                    gvm_buffer_get_tier(it->buffer, i * it->chunk_bytes, &tier), 0, 0))
+        if (!judged(m, "gvm_buffer_get_tier", gvm_buffer_get_tier(it->buffer, it->starts[i], &tier),
+                    0, 0))
             return false;
         if (tier != it->cells[i].tier)
             return wrong(m, "chunk %d is in tier %d, not %d", (int)i, (int)tier,
                          (int)it->cells[i].tier);
-        bytes[tier] += it->chunk_bytes;
+        bytes[tier] += chunk_len(it, i);
     }
     if (info.address != it->address || gvm_buffer_address(it->buffer) != it->address)
         return wrong(m, "the address has changed");
@@ -292,8 +328,7 @@ static bool compare_rights(model *m, const item *it, uint64_t chunk)
         CUmemLocation where = {CU_MEM_LOCATION_TYPE_DEVICE, d};
         gvm_access granted = d == it->device ? it->access : (gvm_access)(it->granted & it->access);
         unsigned long long flags = 77;
-        CUresult result = gvmi_cu->cuMemGetAccess(&flags, &where,
-                                                  it->address + chunk * it->chunk_bytes);
+        CUresult result = gvmi_cu->cuMemGetAccess(&flags, &where, it->address + it->starts[chunk]);
 
         if (result != CUDA_SUCCESS || (int)flags != (int)granted)
             return wrong(m, "device %d has rights %d (result %d) to chunk %d of device %d, not %d",
@@ -327,7 +362,7 @@ bool compare_item(model *m, item *it)
 {
     enum { SAMPLE_BYTES = 4096 };
     uint64_t chunk = model_next(&m->seed) % it->chunk_count;
-    uint64_t at = model_next(&m->seed) % (it->chunk_bytes - SAMPLE_BYTES);
+    uint64_t at = model_next(&m->seed) % (chunk_len(it, chunk) - SAMPLE_BYTES);
 
     if (!gvmi_buffer_check(it->buffer))
         return wrong(m, "gvmi_buffer_check() failed");
@@ -335,8 +370,7 @@ bool compare_item(model *m, item *it)
         return false;
     if (it->cells[chunk].tier == GVM_TIER_ABSENT)
         return true;
-    return compare_rights(m, it, chunk) &&
-           compare_range(m, it, chunk * it->chunk_bytes + at, SAMPLE_BYTES);
+    return compare_rights(m, it, chunk) && compare_range(m, it, it->starts[chunk] + at, SAMPLE_BYTES);
 }
 
 const char *model_compare_all(model *m)
@@ -346,7 +380,7 @@ const char *model_compare_all(model *m)
 
         for (uint64_t c = 0; it->kind != ITEM_NONE && c < it->chunk_count; c++)
             if (it->cells[c].tier != GVM_TIER_ABSENT &&
-                !compare_range(m, it, c * it->chunk_bytes, it->chunk_bytes))
+                !compare_range(m, it, it->starts[c], chunk_len(it, c)))
                 return m->problem;
     }
     return NULL;

@@ -6,7 +6,8 @@
 #include "tests/prop/model.h"
 
 #define MIB (1ull << 20)
-#define CHUNKS_MAX 16 /* of one item */
+#define CHUNKS_MAX 16 /* of one item, if it is not graded */
+#define CELLS_MAX 24
 #define ITEMS_MAX 8
 #define SHARES_MAX 3
 
@@ -32,8 +33,9 @@ typedef struct item {
     void *piece;
     int device;
     uint64_t address, chunk_bytes, chunk_count;
-    cell cells[CHUNKS_MAX];
-    bool sealed, unshared;
+    uint64_t starts[CELLS_MAX + 1]; /* of the chunks, and the end */
+    cell cells[CELLS_MAX];
+    bool sealed, unshared, graded;
     gvm_access access, granted; /* granted: to the other device */
     uint64_t generation;
     uint64_t elem_bytes, count, capacity, max_count; /* vectors */
@@ -44,10 +46,11 @@ typedef struct item {
 typedef struct shared {
     gvm_share *share;
     uint64_t identity, generation, first, chunk_count, chunk_bytes;
+    uint64_t starts[CELLS_MAX + 1], owner_chunk_count; /* of all chunks of the owner */
     int device;
-    bool sealed;
+    bool sealed, graded;
     uint64_t address; /* the exporter's, of the first chunk */
-    cell cells[CHUNKS_MAX];
+    cell cells[CELLS_MAX];
 } shared;
 
 struct model {
@@ -81,6 +84,8 @@ void memory_drop(memory *dropped);
 item *pick_item(model *m, uint8_t number, item_kind kind); /* ITEM_NONE: of any kind; NULL if there is none */
 item *empty_item(model *m);
 uint64_t reserve_bytes(const item *it);
+uint64_t chunk_of(const item *it, uint64_t offset);
+uint64_t chunk_len(const item *it, uint64_t chunk);
 bool all_committed(const item *it, uint64_t offset, uint64_t len);
 /* The statuses that writing to a range must be answered with; empty if it must succeed. */
 uint64_t write_errors(const item *it, uint64_t offset, uint64_t len);
@@ -101,6 +106,9 @@ bool space_verdict(model *m, int device, uint64_t needed, uint64_t *must, uint64
 /* Makes an item of a new buffer of the library. */
 bool item_begin(model *m, item *it, item_kind kind, gvm_buffer *buffer, int device);
 void item_end(model *m, item *it); /* destroys it */
+
+/* Cuts a new item's ends as the library does those of a graded buffer. */
+void item_grade(item *it);
 
 /* The item's information, generation and rights, and a sample of contents. changed: the
  * operation changed what generations count. */

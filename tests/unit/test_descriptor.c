@@ -31,6 +31,20 @@ static gvmi_descriptor valid(void)
     return about;
 }
 
+/* Chunks of 2, 6, 24, 32, 32, 24, 6, 2 MiB, of which the share has the last five. */
+static gvmi_descriptor valid_graded(void)
+{
+    gvmi_descriptor about = valid();
+
+    about.version = GVMI_DESCRIPTOR_VERSION_GRADED;
+    about.flags = GVMI_DESCRIPTOR_GRADED;
+    about.reserve_bytes = 128 * MIB;
+    about.chunk_bytes = 32 * MIB;
+    about.span_offset_bytes = 32 * MIB;
+    about.span_len_bytes = 96 * MIB;
+    return about;
+}
+
 static gvm_status decode(const gvmi_descriptor *about)
 {
     gvmi_descriptor out;
@@ -76,7 +90,7 @@ static void descriptor_failure_leaves_out_untouched(void **state)
     (void)state;
     memset(&out, 0x5a, sizeof out);
     before = out;
-    about.flags = 2;
+    about.flags = 4;
     assert_int_equal(gvmi_descriptor_decode(&about, sizeof about, &out), GVM_E_FORMAT);
     assert_memory_equal(&out, &before, sizeof out);
 }
@@ -86,7 +100,7 @@ static void descriptor_of_another_version_is_told_apart_from_garbage(void **stat
     gvmi_descriptor about = valid();
 
     (void)state;
-    about.version++;
+    about.version = GVMI_DESCRIPTOR_VERSION_GRADED + 1;
     about.fixed_bytes = 9; /* another version may be of any size */
     assert_int_equal(decode(&about), GVM_E_VERSION);
     about.magic[7]++;
@@ -111,7 +125,9 @@ static void descriptor_with_one_rule_broken_is_refused(void **state)
         ROW(chunk_count, 9), /* 32 MiB hold 8 */
         ROW(chunk_count, GVMI_SHARE_CHUNKS_MAX + 1),
         ROW(chunk_count, UINT32_MAX),
-        ROW(flags, 2),
+        ROW(flags, GVMI_DESCRIPTOR_GRADED), /* of version 2 */
+        ROW(flags, 4),
+        ROW(version, GVMI_DESCRIPTOR_VERSION_GRADED),
         ROW(flags, UINT32_MAX),
         ROW(exporter_address, 0),
         ROW(exporter_address, 0x7f0000001000),
@@ -139,6 +155,51 @@ static void descriptor_with_one_rule_broken_is_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         gvmi_descriptor about = valid();
+
+        memcpy((char *)&about + rows[i].offset, &rows[i].value, rows[i].bytes);
+        if (decode(&about) != GVM_E_FORMAT)
+            fail_msg("%s was not refused", rows[i].name);
+    }
+}
+
+static void descriptor_graded_is_decoded_unchanged(void **state)
+{
+    const gvmi_descriptor about = valid_graded();
+    gvmi_descriptor out;
+
+    (void)state;
+    assert_int_equal(gvmi_descriptor_decode_start(&about, GVMI_DESCRIPTOR_START_BYTES), GVM_OK);
+    assert_int_equal(gvmi_descriptor_decode(&about, sizeof about, &out), GVM_OK);
+    assert_memory_equal(&out, &about, sizeof about);
+}
+
+static void descriptor_graded_with_one_rule_broken_is_refused(void **state)
+{
+#define ROW(member, value) \
+    { \
+#member "=" #value, offsetof(gvmi_descriptor, member), \
+            sizeof((gvmi_descriptor *)NULL)->member, value \
+    }
+    static const struct {
+        const char *name;
+        size_t offset, bytes;
+        uint64_t value;
+    } rows[] = {
+        ROW(version, GVMI_DESCRIPTOR_VERSION),
+        ROW(flags, 0),
+        ROW(flags, GVMI_DESCRIPTOR_SEALED),
+        ROW(chunk_count, 6), /* the span has 5 */
+        ROW(chunk_bytes, 2 * MIB),
+        ROW(chunk_bytes, 128 * MIB), /* the ends would overlap */
+        ROW(reserve_bytes, 132 * MIB),
+        ROW(span_offset_bytes, 4 * MIB),
+        ROW(span_len_bytes, 88 * MIB + 2 * MIB),
+    };
+#undef ROW
+
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        gvmi_descriptor about = valid_graded();
 
         memcpy((char *)&about + rows[i].offset, &rows[i].value, rows[i].bytes);
         if (decode(&about) != GVM_E_FORMAT)
@@ -220,6 +281,30 @@ static void chunks_with_one_rule_broken_are_refused(void **state)
     }
 }
 
+/* The share begins at 32 MiB of the owner's: edges of chunks lie at 0, 32, 64, 88, 94 and 96 of it. */
+static void chunks_of_graded_ends_are_judged_by_their_sizes(void **state)
+{
+    static const uint64_t good[] = {32 * MIB, 64 * MIB, 88 * MIB, 94 * MIB};
+    static const uint64_t bad[] = {2 * MIB, 34 * MIB, 66 * MIB, 90 * MIB, 92 * MIB, 96 * MIB};
+    const gvmi_descriptor about = valid_graded();
+    uint64_t floor_bytes = 0;
+
+    (void)state;
+    for (size_t i = 0; i < sizeof good / sizeof good[0]; i++) {
+        const gvmi_descriptor_chunk chunk = {.offset_bytes = good[i], .tier = GVM_TIER_DEVICE};
+
+        assert_int_equal(gvmi_descriptor_check_chunks(&about, &chunk, 1, &floor_bytes), GVM_OK);
+        assert_int_equal(floor_bytes, i + 1 < sizeof good / sizeof good[0] ? good[i + 1] : 96 * MIB);
+        assert_int_equal(gvmi_descriptor_check_chunks(&about, &chunk, 1, &floor_bytes), GVM_E_FORMAT);
+    }
+    for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++) {
+        const gvmi_descriptor_chunk chunk = {.offset_bytes = bad[i], .tier = GVM_TIER_DEVICE};
+
+        floor_bytes = 0;
+        assert_int_equal(gvmi_descriptor_check_chunks(&about, &chunk, 1, &floor_bytes), GVM_E_FORMAT);
+    }
+}
+
 /* ---- random damage */
 
 static uint64_t seed;
@@ -232,17 +317,40 @@ static uint64_t draw(void)
     return seed;
 }
 
+/* By adding up, from the end that is nearer. */
+static bool is_graded_edge(const gvmi_descriptor *d, uint64_t offset)
+{
+    const uint64_t from_end = d->reserve_bytes - offset;
+    const uint64_t near = offset < from_end ? offset : from_end;
+    uint64_t edge = 2 * MIB;
+
+    if (near == 0 || near % d->chunk_bytes == 0)
+        return true;
+    while (edge < near)
+        edge *= 4;
+    return edge == near && near < d->chunk_bytes;
+}
+
 static void assert_consistent(const gvmi_descriptor *d)
 {
     assert_true(d->chunk_bytes >= 2 * MIB && d->chunk_bytes <= 1024 * MIB);
     assert_int_equal(d->chunk_bytes & (d->chunk_bytes - 1), 0);
     assert_true(d->span_len_bytes > 0 && d->span_offset_bytes <= d->reserve_bytes);
     assert_true(d->span_len_bytes <= d->reserve_bytes - d->span_offset_bytes);
-    assert_true(d->chunk_count > 0 && d->chunk_count <= d->span_len_bytes / d->chunk_bytes);
-    assert_int_equal(d->span_offset_bytes % d->chunk_bytes, 0);
-    assert_int_equal(d->span_len_bytes % d->chunk_bytes, 0);
     assert_true(d->exporter_address + d->reserve_bytes > d->exporter_address);
-    assert_int_equal(d->flags & ~(uint32_t)GVMI_DESCRIPTOR_SEALED, 0);
+    assert_int_equal(d->reserve_bytes % d->chunk_bytes, 0);
+    assert_true(d->chunk_count > 0);
+    if (d->version == GVMI_DESCRIPTOR_VERSION) {
+        assert_true(d->chunk_count <= d->span_len_bytes / d->chunk_bytes);
+        assert_int_equal(d->span_offset_bytes % d->chunk_bytes, 0);
+        assert_int_equal(d->span_len_bytes % d->chunk_bytes, 0);
+        assert_int_equal(d->flags & ~(uint32_t)GVMI_DESCRIPTOR_SEALED, 0);
+    } else {
+        assert_true(is_graded_edge(d, d->span_offset_bytes));
+        assert_true(is_graded_edge(d, d->span_offset_bytes + d->span_len_bytes));
+        assert_true(d->chunk_count <= d->span_len_bytes / (2 * MIB));
+        assert_int_equal(d->flags & ~(uint32_t)GVMI_DESCRIPTOR_SEALED, GVMI_DESCRIPTOR_GRADED);
+    }
 }
 
 static void descriptor_random_damage_is_refused_or_consistent(void **state)
@@ -253,7 +361,7 @@ static void descriptor_random_damage_is_refused_or_consistent(void **state)
     seed = (uint64_t)gvmi_now_ns() * 2 + 1;
     print_message("seed %llu\n", (unsigned long long)seed);
     for (int i = 0; i < ROUNDS; i++) {
-        gvmi_descriptor about = valid(), out;
+        gvmi_descriptor about = i % 2 == 0 ? valid() : valid_graded(), out;
 
         for (uint64_t hits = 1 + draw() % 3; hits > 0; hits--) {
             const uint64_t bit = GVMI_DESCRIPTOR_START_BYTES * 8 +
@@ -277,9 +385,12 @@ int main(void)
         cmocka_unit_test(descriptor_failure_leaves_out_untouched),
         cmocka_unit_test(descriptor_of_another_version_is_told_apart_from_garbage),
         cmocka_unit_test(descriptor_with_one_rule_broken_is_refused),
+        cmocka_unit_test(descriptor_graded_is_decoded_unchanged),
+        cmocka_unit_test(descriptor_graded_with_one_rule_broken_is_refused),
         cmocka_unit_test(descriptor_largest_is_accepted),
         cmocka_unit_test(chunks_in_pieces_are_judged_as_one),
         cmocka_unit_test(chunks_with_one_rule_broken_are_refused),
+        cmocka_unit_test(chunks_of_graded_ends_are_judged_by_their_sizes),
         cmocka_unit_test(descriptor_random_damage_is_refused_or_consistent),
     };
 

@@ -710,7 +710,7 @@ static void share_of_another_version_is_refused_by_its_start(void **state)
 {
     gvmi_descriptor about = describe(3);
 
-    about.version = 2;
+    about.version = GVMI_DESCRIPTOR_VERSION_GRADED + 1;
     assert_int_equal(receive_from_liar(*state, &about, GVMI_DESCRIPTOR_START_BYTES, 0, 0),
                      GVM_E_VERSION);
 }
