@@ -311,6 +311,26 @@ static void growth_makes_few_chunks_at_a_time(void **state)
     end_world(&w);
 }
 
+/* What was promised and is not made yet is not made of a budget that was lowered meanwhile. */
+static void growth_goes_to_the_host_when_the_budget_is_lowered(void **state)
+{
+    world w;
+    actor *a;
+
+    (void)state;
+    start_users(&w, 32, 64);
+    a = join(&w, 1);
+    assert_int_equal(create_empty(&w, a, "/a", 0), GVM_OK);
+    w.hold_jobs = true;
+    assert_int_equal(grow(&w, a, a->slot, 60 * CHUNK), GVM_OK);
+    gvmi_machine_driver_memory(w.machine, 0, 0, 0, 40 * CHUNK);
+    while (w.job_count > 0)
+        end_job(&w);
+    assert_int_equal(w.machine->objects->device_chunks, 40);
+    assert_int_equal(w.machine->objects->chunk_count, 60);
+    end_world(&w);
+}
+
 /* Who asked is gone, and nobody has the object open. */
 static void growth_that_nobody_waits_for_is_given_up(void **state)
 {
@@ -704,6 +724,7 @@ int main(void)
         cmocka_unit_test(growths_of_greedy_users_leave_some_for_the_next),
         cmocka_unit_test(growth_that_is_queued_looks_at_no_other),
         cmocka_unit_test(growth_makes_few_chunks_at_a_time),
+        cmocka_unit_test(growth_goes_to_the_host_when_the_budget_is_lowered),
         cmocka_unit_test(growth_that_nobody_waits_for_is_given_up),
         cmocka_unit_test(growth_beyond_both_budgets_makes_nothing),
         cmocka_unit_test(growth_that_fails_leaves_no_places),
