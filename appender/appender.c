@@ -123,6 +123,7 @@ static void set_options(gvm_appender *a, const gvm_appender_options *options)
     a->wait_ns = (options->wait_ms != 0 ? options->wait_ms : WAIT_MS_DEFAULT) * 1000000ull;
     a->unit_shift = choose_unit_shift(a->device, a->buffer->reserve_bytes, options);
     a->rows_only = (options->flags & GVM_APPENDER_ROWS_ONLY) != 0;
+    a->front_history = a->back_history = options->expected_bytes;
 }
 
 /* What is beyond what is written, and may be wanted again, goes only when the device is full. The lock may

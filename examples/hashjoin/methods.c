@@ -55,11 +55,12 @@ static void add_piece(const piece *p, piece_taker take, void *arg, outcome *out)
 
 static gvm_appender *make_appender(gpu *g, const settings *s)
 {
-    const gvm_appender_options options = {.struct_size = sizeof options,
-                                          .chunk_bytes = s->chunk_bytes,
-                                          .budget_bytes = s->budget_bytes != 0 ? s->budget_bytes
-                                                                               : g->info.total_bytes,
-                                          .align_bytes = UNIT_BYTES};
+    const gvm_appender_options options = {
+        .struct_size = sizeof options,
+        .chunk_bytes = s->chunk_bytes,
+        .budget_bytes = s->budget_bytes != 0 ? s->budget_bytes : g->info.total_bytes,
+        .align_bytes = UNIT_BYTES,
+        .expected_bytes = UINT64_MAX}; /* a join for a GPU returns much */
     gvm_appender *appender;
 
     must(gvm_appender_create(g->device, sizeof(result_row), RESERVE_TIMES * g->info.total_bytes,

@@ -155,7 +155,7 @@ enum {
  * GVM_E_NOSPACE   the device has no memory left for the little that mapping takes
  * GVM_E_QUOTA     the user's processes that were cut off hold more memory than its quota
  * GVM_E_LIMIT     as for gvm_object_create(), or the process has too many mappings; or 16 openings of this
- *                 object over this connection */
+ *                 object over this connection, or 512 by this user (but for root and the keeper's own) */
 GVM_API gvm_status gvm_object_open(gvm_keeper *keeper, const char *name, uint32_t flags,
                                    gvm_object **out);
 

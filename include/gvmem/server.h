@@ -60,8 +60,8 @@ typedef struct gvm_server_options {
     const char *trace_path;    /* append every acquire that the policy sees; NULL: none */
     /* Called with a line about each thing that the keeper decides by itself: clients refused, cut off or
      * killed, memory that could not be made, budgets changed, a device lost. Lower case, no newline,
-     * under 384 bytes, valid during the call; at most 20 a second, and then one that tells how many were
-     * left out. The thread that serves clients calls it and waits for it; it must not call the library.
+     * under 384 bytes, valid during the call; limited by user, and then one that tells how many were left
+     * out. The thread that serves clients calls it and waits for it; it must not call the library.
      * NULL: none */
     void (*log)(void *context, const char *line);
     void *log_context;

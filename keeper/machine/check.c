@@ -144,6 +144,40 @@ static bool check_permits(const keep_object *object)
     return (object->lease_state == KEEP_EXCLUSIVE) <= (object->holder != NULL);
 }
 
+/* I13 */
+static bool check_openers(const keep_object *object)
+{
+    uint32_t count = 0;
+    bool first_held = object->lease_state != KEEP_DRAINING || object->first_held == NULL;
+
+    for (const keep_opener *opener = object->openers; opener != NULL; opener = opener->next) {
+        uint32_t openings = 0;
+
+        for (const keep_opening *o = object->openings; o != NULL; o = o->next)
+            openings += o->opener == opener && o->client->user == opener->user;
+        if (openings != opener->count || openings == 0)
+            return false;
+        count += openings;
+    }
+    for (const keep_opening *o = object->openings; o != NULL; o = o->next)
+        first_held = first_held || o == object->first_held;
+    return count == object->opening_count && first_held;
+}
+
+/* I13 */
+static bool check_maps(const gvmi_machine *m)
+{
+    uint32_t listed = 0, pending = 0;
+
+    for (const keep_pending *map = m->oldest_map; map != NULL; map = map->newer)
+        listed += map->newer == NULL || (map->newer->older == map && map->newer->serial > map->serial);
+    for (const keep_object *object = m->objects; object != NULL; object = object->next)
+        for (const keep_opening *o = object->openings; o != NULL; o = o->next)
+            for (const keep_pending *map = o->first_pending; map != NULL; map = map->next)
+                pending += map->client == o->client;
+    return listed == pending;
+}
+
 /* I12, of one frame. */
 static bool check_holders(const keep_frame *frame)
 {
@@ -276,11 +310,11 @@ bool gvmi_machine_check(const gvmi_machine *m)
     if (!check_place(m, &m->host) || !check_holds(m))
         return false;
     for (const keep_object *o = m->objects; o != NULL; o = o->next)
-        if (o->marked || !check_chunks(m, o) || !check_permits(o) ||
+        if (o->marked || !check_chunks(m, o) || !check_permits(o) || !check_openers(o) ||
             (o->fenced && o->lease_state != KEEP_DRAINING && o->lease_state != KEEP_FROZEN))
             return false;
     for (uint32_t i = 0; i < m->client_capacity; i++)
         if (m->clients[i] != NULL && !check_client(m, m->clients[i]))
             return false;
-    return check_users(m);
+    return check_users(m) && check_maps(m);
 }

@@ -130,7 +130,7 @@ static void end_openings(gvmi_machine *m, keep_client *client, bool may_map)
     while (client->openings != NULL) {
         keep_opening *opening = client->openings;
 
-        if (may_map && !opening->broken)
+        if (may_map && !opening->broken) /* what it may have of such a one is written down already */
             gvmi_keep_hold_frames(m, opening);
         gvmi_keep_end_opening(m, opening);
     }
@@ -142,6 +142,21 @@ static void void_client(gvmi_machine *m, keep_client *client, bool may_map)
         return;
     client->voided = true;
     end_openings(m, client, may_map);
+}
+
+/* The client was voided though it broke no rule that it could be told of. If it holds something, that is
+ * reported, as it costs others memory, or a copy. */
+static void report_voided(gvmi_machine *m, keep_client *client, const char *why)
+{
+    gvmi_action action = {
+        .kind = GVMI_ACTION_LOG, .client = client->number, .uid = client->who.uid};
+
+    if (!client->voided || client->cut || client->held_count == 0)
+        return;
+    snprintf(action.reason, sizeof action.reason, "client %u (pid %d, uid %u) was cut off: %s",
+             (unsigned)client->number, (int)client->who.pid, (unsigned)client->who.uid, why);
+    client->cut = gvmi_keep_act(m, &action);
+    m->cut_offs += client->cut;
 }
 
 void gvmi_keep_forget_if_over(gvmi_machine *m, keep_client *client)
@@ -182,10 +197,11 @@ void gvmi_machine_closed(gvmi_machine *m, uint32_t number)
     if (client->connected)
         silence(m, client);
     client->closed = true;
+    if (!has_leases(client))
+        void_client(m, client, true);
     if (client->voided)
         gvmi_keep_release_holds(m, client, false);
-    else if (!has_leases(client))
-        void_client(m, client, true);
+    report_voided(m, client, "it closed the connection, and its process may have memory mapped");
     gvmi_keep_forget_if_over(m, client);
     gvmi_keep_settle(m);
 }
@@ -286,15 +302,28 @@ static bool is_all_read(const gvmi_machine *m, const keep_client *client, int64_
 }
 
 /* The oldest unanswered MAP sets the deadline; a later one does not extend it. */
-static bool is_late_to_map(const gvmi_machine *m, const keep_client *client)
+static void watch_maps(gvmi_machine *m)
 {
-    int64_t since_ns = INT64_MAX;
+    const uint32_t timeout_ms = m->config.revoke_timeout_ms;
 
-    for (const keep_opening *o = client->openings; o != NULL; o = o->own_next)
-        if (o->first_pending != NULL && o->first_pending->sent_ns < since_ns)
-            since_ns = o->first_pending->sent_ns;
-    return since_ns != INT64_MAX && is_late(m, since_ns, m->config.revoke_timeout_ms) &&
-           is_all_read(m, client, since_ns, m->config.revoke_timeout_ms);
+    for (const keep_pending *map = m->oldest_map; map != NULL && is_late(m, map->sent_ns, timeout_ms);
+         map = map->newer) {
+        keep_client *client = map->client;
+        const int64_t since_ns = map->sent_ns > client->delayed_ns ? map->sent_ns : client->delayed_ns;
+
+        if (client->connected && is_late(m, since_ns, timeout_ms) &&
+            is_all_read(m, client, since_ns, timeout_ms))
+            gvmi_keep_cut_later(m, client,
+                                "it did not map what the keeper moved within the revoke timeout");
+    }
+}
+
+void gvmi_machine_delayed(gvmi_machine *m, uint32_t number)
+{
+    keep_client *client = gvmi_keep_client(m, number);
+
+    if (client != NULL)
+        client->delayed_ns = m->now_ns;
 }
 
 /* The first in the queue that is not the client's own; NULL: nobody. *for_readers: it, or one before it,
@@ -327,7 +356,7 @@ static int64_t keeps_waiting_since(const keep_opening *opening)
 }
 
 /* Whoever keeps a lease that others have been waiting for too long. */
-static void watch_leases(gvmi_machine *m, const keep_object *object)
+void gvmi_keep_watch_leases(gvmi_machine *m, const keep_object *object)
 {
     if (m->config.lease_timeout_ms == 0 || object->lease_state != KEEP_DRAINING ||
         object->first_wait == NULL ||
@@ -354,11 +383,11 @@ void gvmi_keep_watch_clients(gvmi_machine *m)
         m->cut_due = m->cut_due || client->cut_due;
         if (!client->connected && is_late(m, client->left_ns, m->config.revoke_timeout_ms))
             void_client(m, client, client->mapped);
-        else if (client->connected && client->opening_count > 0 && is_late_to_map(m, client))
-            gvmi_keep_cut_later(m, client,
-                                "it did not map what the keeper moved within the revoke timeout");
+        if (!client->connected)
+            report_voided(m, client,
+                          "its connection ended, and its process has leases or memory after the revoke "
+                          "timeout");
         gvmi_keep_forget_if_over(m, client);
     }
-    for (keep_object *object = m->objects; object != NULL; object = object->next)
-        watch_leases(m, object);
+    watch_maps(m);
 }

@@ -46,7 +46,6 @@ bool gvmi_keep_close_is_enough(const gvmi_machine *m, const keep_client *client,
     return gvmi_keep_is_admin(m, client) || client->who.uid == owner->uid;
 }
 
-/* A client's openings end in one event: if it holds the frame already, nobody came to hold it since. */
 static void hold_frame(gvmi_machine *m, keep_client *client, uint32_t number, bool writes)
 {
     keep_frame *frame = number != 0 ? gvmi_keep_frame(m, number) : NULL;
@@ -54,7 +53,9 @@ static void hold_frame(gvmi_machine *m, keep_client *client, uint32_t number, bo
 
     if (frame == NULL)
         return;
-    if (hold == NULL || hold->client != client)
+    while (hold != NULL && hold->client != client)
+        hold = hold->next;
+    if (hold == NULL)
         hold = new_hold(client, frame);
     if (hold == NULL) {
         frame->tainted = true;
@@ -112,24 +113,40 @@ static void kill_writer(gvmi_machine *m, const keep_client *client)
         (void)gvmi_keep_act(m, &action); /* without memory for it the fence waits longer */
 }
 
-void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening)
+/* True: the object is fenced by it. */
+static bool hold_opening(gvmi_machine *m, const keep_opening *opening, bool writes)
 {
     keep_object *object = opening->object;
+
+    hold_all(m, opening, writes);
+    if (!writes || object->chunk_count == 0)
+        return false;
+    object->fenced = true;
+    if (object->lease_state == KEEP_SHARED || object->lease_state == KEEP_EXCLUSIVE)
+        gvmi_keep_withdraw(m, object);
+    gvmi_keep_mark(m, object);
+    return true;
+}
+
+void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening)
+{
     const bool writes = could_write(opening);
 
     /* A lease that is still in its word shows that the program closed the socket, not the library: then memory
      * may be mapped. */
     if (opening->client->closed && !writes &&
-        gvmi_keep_close_is_enough(m, opening->client, &object->domain))
+        gvmi_keep_close_is_enough(m, opening->client, &opening->object->domain))
         return;
-    hold_all(m, opening, writes);
-    if (!writes || object->chunk_count == 0)
-        return;
-    object->fenced = true;
-    if (object->lease_state == KEEP_SHARED || object->lease_state == KEEP_EXCLUSIVE)
-        gvmi_keep_withdraw(m, object);
-    gvmi_keep_mark(m, object);
-    kill_writer(m, opening->client);
+    if (hold_opening(m, opening, writes))
+        kill_writer(m, opening->client);
+}
+
+void gvmi_keep_hold_disbelieved(gvmi_machine *m, const keep_opening *opening, bool orderly)
+{
+    const bool leases = gvmi_keep_readers(opening) > 0 || gvmi_keep_writers(opening) > 0;
+
+    if (leases || !(orderly || gvmi_keep_close_is_enough(m, opening->client, &opening->object->domain)))
+        (void)hold_opening(m, opening, could_write(opening));
 }
 
 /* ---- who is charged for a frame that only such clients hold */

@@ -3,7 +3,10 @@
  * A growth makes all its chunks, zeroed, beyond what clients know of, and then makes them known in
  * one step; if one cannot be made, all are given back. Objects grow one request at a time. The
  * policy says how many of the new chunks deserve the device; the others go to the host, and each
- * goes to the other tier if its own has no room. */
+ * goes to the other tier if its own has no room.
+ *
+ * All chunks of a growth have their frames at once, so that it fails at once where there is no room; but a
+ * few at a time are made. So it can be given up, when who asked for it is gone and nobody has the object open. */
 #include <stdlib.h>
 #include <string.h>
 
@@ -32,27 +35,65 @@ static void chunk_over(gvmi_machine *m, keep_object *object, keep_chunk *chunk, 
     gvmi_keep_mark(m, object);
 }
 
-static bool start_make(gvmi_machine *m, keep_object *object, uint32_t index, uint32_t frame, bool make)
+static uint32_t frame_of(const keep_chunk *chunk)
+{
+    return chunk->device_frame != 0 ? chunk->device_frame : chunk->host_frame;
+}
+
+/* The chunk has its frame. */
+static void start_make(gvmi_machine *m, keep_object *object, uint32_t index, bool make)
 {
     keep_chunk *chunk = &object->chunks[index];
+    const uint32_t frame = frame_of(chunk);
 
     if (!gvmi_keep_start_job(m, make ? GVMI_ACTION_MAKE : GVMI_ACTION_ZERO, object, index, frame, 0,
                              make)) {
         gvmi_keep_give_frame(m, frame, !make);
-        return false;
+        chunk->device_frame = chunk->host_frame = 0;
+        chunk_over(m, object, chunk, GVM_E_NOMEM);
+        return;
     }
-    if (gvmi_keep_frame(m, frame)->spec.tier == GVM_TIER_DEVICE)
-        chunk->device_frame = frame;
-    else
-        chunk->host_frame = frame;
     chunk->op = KEEP_OP_MAKE;
-    return true;
+    object->growth->making++;
 }
 
 void gvmi_keep_make_chunk(gvmi_machine *m, keep_object *object, uint32_t index, uint32_t frame, bool make)
 {
-    if (!start_make(m, object, index, frame, make))
-        chunk_over(m, object, &object->chunks[index], GVM_E_NOMEM);
+    keep_chunk *chunk = &object->chunks[index];
+
+    if (gvmi_keep_frame(m, frame)->spec.tier == GVM_TIER_DEVICE)
+        chunk->device_frame = frame;
+    else
+        chunk->host_frame = frame;
+    if (object->growth->making < KEEP_GROWTH_JOBS_MAX) {
+        start_make(m, object, index, make);
+        return;
+    }
+    chunk->op = KEEP_OP_MAKE_WAIT;
+    chunk->make = make;
+    object->growth->waiting++;
+}
+
+/* Starts jobs that wait, or gives up what they were for. */
+static void serve_waiting(gvmi_machine *m, keep_object *object, keep_growth *growth)
+{
+    while (growth->waiting > 0 &&
+           (growth->failure != GVM_OK || growth->making < KEEP_GROWTH_JOBS_MAX)) {
+        const uint32_t index = growth->next_waiting;
+        keep_chunk *chunk = &object->chunks[index];
+
+        growth->next_waiting = index + 1 < growth->new_count ? index + 1 : growth->old_count;
+        if (chunk->op != KEEP_OP_MAKE_WAIT)
+            continue;
+        growth->waiting--;
+        if (growth->failure == GVM_OK) {
+            start_make(m, object, index, chunk->make);
+        } else {
+            gvmi_keep_give_frame(m, frame_of(chunk), !chunk->make);
+            chunk->device_frame = chunk->host_frame = 0;
+            chunk_over(m, object, chunk, GVM_OK);
+        }
+    }
 }
 
 /* On the host, or on the device if there is room there without anybody leaving. What moves under way
@@ -84,6 +125,7 @@ void gvmi_keep_made(gvmi_machine *m, keep_object *object, uint32_t index, gvm_st
     bool make;
     uint32_t frame;
 
+    object->growth->making--;
     if (status == GVM_OK) {
         chunk_over(m, object, chunk, GVM_OK);
         return;
@@ -91,7 +133,9 @@ void gvmi_keep_made(gvmi_machine *m, keep_object *object, uint32_t index, gvm_st
     gvmi_keep_give_frame(m, on_device ? chunk->device_frame : chunk->host_frame, made);
     chunk->device_frame = chunk->host_frame = 0;
     /* The budget promised more than the device has: other programs use it. */
-    frame = on_device ? gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make) : 0;
+    frame = on_device && object->growth->failure == GVM_OK
+                ? gvmi_keep_take_frame(m, object, GVM_TIER_HOST, &make)
+                : 0;
     if (frame != 0) {
         gvmi_keep_make_chunk(m, object, index, frame, make);
         return;
@@ -205,6 +249,7 @@ static void start(gvmi_machine *m, keep_object *object)
         return;
     }
     growth->left = growth->new_count - growth->old_count;
+    growth->next_waiting = growth->old_count;
     place_chunks(m, object, growth);
 }
 
@@ -309,9 +354,14 @@ static void finish(gvmi_machine *m, keep_object *object)
 void gvmi_keep_grow_settle(gvmi_machine *m, keep_object *object)
 {
     while (object->growth != NULL) {
-        if (!object->growth->started)
+        keep_growth *growth = object->growth;
+
+        if (growth->client == NULL && object->opening_count == 0 && growth->failure == GVM_OK)
+            growth->failure = GVM_E_KEEPER; /* which is told nobody */
+        if (!growth->started)
             start(m, object);
-        if (object->growth->left > 0)
+        serve_waiting(m, object, growth);
+        if (growth->left > 0)
             return;
         finish(m, object);
     }

@@ -100,12 +100,35 @@ uint32_t gvmi_keep_writers(const keep_opening *opening)
     return opening->granted_writers + gvmi_lease_writers(atomic_load(&opening->lease->word));
 }
 
-bool gvmi_keep_held(const keep_object *object, bool writers_only)
+static bool has_lease(const keep_opening *opening)
+{
+    return gvmi_keep_readers(opening) > 0 || gvmi_keep_writers(opening) > 0;
+}
+
+bool gvmi_keep_held(const keep_object *object)
 {
     for (const keep_opening *o = object->openings; o != NULL; o = o->next)
-        if (gvmi_keep_writers(o) > 0 || (!writers_only && gvmi_keep_readers(o) > 0))
+        if (has_lease(o))
             return true;
     return false;
+}
+
+/* Whoever had no lease when it was looked at, after the permits were withdrawn, gets none before they
+ * come back. */
+bool gvmi_keep_drains(keep_object *object)
+{
+    GVM_ASSERT(object->lease_state == KEEP_DRAINING);
+    while (object->first_held != NULL && !has_lease(object->first_held))
+        object->first_held = object->first_held->next;
+    return object->first_held != NULL;
+}
+
+/* Must the request at the head wait for leases to end? */
+static bool must_drain(keep_object *object, bool readers_too)
+{
+    if (readers_too)
+        return gvmi_keep_drains(object);
+    return object->holder != NULL && gvmi_keep_writers(object->holder) > 0;
 }
 
 /* A client asks for it again. */
@@ -153,6 +176,7 @@ void gvmi_keep_withdraw(gvmi_machine *m, keep_object *object)
     m->revokes++;
     object->draining_since_ns = m->now_ns;
     change(object, KEEP_WAIT);
+    object->first_held = object->openings;
     GVMI_PROBE_REVOKE(object->id, object->lease_state);
 }
 
@@ -168,7 +192,7 @@ bool gvmi_keep_freeze(gvmi_machine *m, keep_object *object)
         return false;
     if (object->lease_state != KEEP_DRAINING)
         gvmi_keep_withdraw(m, object);
-    if (gvmi_keep_held(object, false)) {
+    if (gvmi_keep_drains(object)) {
         calm_down(object);
         return false;
     }
@@ -207,6 +231,7 @@ void gvmi_keep_thaw(gvmi_machine *m, keep_object *object)
     if (object->fenced) { /* before anybody sees a permit */
         object->draining_since_ns = m->now_ns;
         step(object, KEEP_WAIT);
+        object->first_held = NULL; /* while it was FROZEN nobody had a lease */
     }
     gvmi_keep_publish_permits(object);
     gvmi_keep_mark(m, object);
@@ -340,7 +365,7 @@ static bool look_at_victims(gvmi_machine *m, const gvmi_policy_plan *plan, keep_
         keep_object *victim = gvmi_keep_object_of(plan->victims[i].item);
 
         news |= gvmi_keep_sample(m, victim);
-        if (gvmi_keep_held(victim, false)) {
+        if (gvmi_keep_held(victim)) {
             victim->item.pinned = true;
             pins->items[pins->count++] = &victim->item;
             news = true;
@@ -406,6 +431,7 @@ static bool bring_in(gvmi_machine *m, keep_object *object, keep_wait *wait)
     if (object->device_chunks == object->chunk_count || wait->hint == GVM_HINT_ONCE ||
         wait->kind == KEEP_WAIT_SEAL)
         return false;
+    (void)gvmi_keep_sample(m, object);
     gvmi_keep_plan_for(m, object, wait->hint == GVM_HINT_HOT, &plan);
     if (plan.bring_bytes == 0 || !gvmi_keep_freeze(m, object))
         return false;
@@ -509,7 +535,7 @@ static bool serve_head(gvmi_machine *m, keep_object *object)
         return false;
     if (object->lease_state == KEEP_EXCLUSIVE || (object->lease_state == KEEP_SHARED && alone))
         gvmi_keep_withdraw(m, object);
-    if (object->lease_state == KEEP_DRAINING && gvmi_keep_held(object, !alone))
+    if (object->lease_state == KEEP_DRAINING && must_drain(object, alone))
         return false;
     if (wait->kind == KEEP_WAIT_SEAL)
         seal_now(m, wait);
@@ -561,7 +587,7 @@ void gvmi_keep_acquire(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
         return;
     }
     atomic_store(&opening->lease->hint, body->hint);
-    gvmi_keep_sample(m, object);
+    (void)gvmi_keep_sample_opening(m, opening); /* the object may have many others */
     wait = new_wait(m, client, object, opening,
                     body->mode == GVM_LEASE_WRITE ? KEEP_WAIT_WRITE : KEEP_WAIT_READ,
                     message->head.request, body->timeout_ms);

@@ -11,6 +11,7 @@
 #include "keeper/machine/state.h"
 
 #define LOOK_NS 100000000ll /* between two looks at lease words, timeouts and budgets */
+#define LOOK_SLICE 4096u    /* openings and objects looked at in one tick */
 
 /* ---- life */
 
@@ -227,6 +228,7 @@ bool gvmi_keep_start_job(gvmi_machine *m, gvmi_action_kind kind, keep_object *ob
 
     if (job == NULL)
         return false;
+    action.uid = object != NULL ? object->domain.uid : m->config.uid;
     if (from != 0)
         action.from = gvmi_keep_frame(m, from)->spec;
     action.job = job->id;
@@ -383,14 +385,40 @@ void gvmi_machine_violation(gvmi_machine *m, uint32_t number, const char *what)
 
 /* ---- time */
 
-/* Every look: what the fast path did since, who is late, what moves by itself. */
+static void look_at(gvmi_machine *m, keep_object *object)
+{
+    (void)gvmi_keep_sample(m, object);
+    object->item.pinned = object->lease_state == KEEP_FROZEN || object->parked;
+    gvmi_keep_retry_fence(m, object);
+    gvmi_keep_watch_leases(m, object);
+}
+
+/* A slice of a look. New objects are not part of it. */
+static void look_on(gvmi_machine *m)
+{
+    uint32_t looked = 0;
+
+    while (m->looked_next != NULL && looked < LOOK_SLICE) {
+        keep_object *object = m->looked_next;
+
+        m->looked_next = object->next;
+        looked += 1 + object->opening_count;
+        look_at(m, object);
+    }
+}
+
+/* What the fast path did since, who is late, what moves by itself. A look at many openings takes several
+ * ticks, between which clients are served. */
 static void look(gvmi_machine *m)
 {
-    for (keep_object *object = m->objects; object != NULL; object = object->next) {
-        gvmi_keep_sample(m, object);
-        object->item.pinned = object->lease_state == KEEP_FROZEN || object->parked;
-        gvmi_keep_retry_fence(m, object);
-    }
+    if (!m->looking)
+        m->looked_next = m->objects;
+    m->looking = true;
+    look_on(m);
+    if (m->looked_next != NULL)
+        return;
+    m->looking = false;
+    m->next_look_ns = m->now_ns + LOOK_NS;
     gvmi_keep_watch_clients(m);
     gvmi_keep_settle(m);
     gvmi_keep_rebalance(m);
@@ -410,10 +438,8 @@ void gvmi_machine_tick(gvmi_machine *m, int64_t now_ns)
     gvmi_machine_clock(m, now_ns);
     if (now_ns >= m->next_wait_ns)
         gvmi_keep_expire_waits(m);
-    if (now_ns >= m->next_look_ns) {
-        m->next_look_ns = now_ns + LOOK_NS;
+    if (now_ns >= m->next_look_ns)
         look(m);
-    }
     gvmi_keep_settle(m);
 }
 

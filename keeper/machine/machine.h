@@ -63,6 +63,17 @@ typedef struct gvmi_credentials {
     uint32_t groups[GVMI_GROUPS_MAX];
 } gvmi_credentials;
 
+/* The rule of allowances (keeper/machine/users.c): how much more somebody may take that has so much, of a limit
+ * of which all together have taken so much. admin: root or the keeper's own user. */
+static inline uint64_t gvmi_allowance_left(uint64_t limit, uint64_t reserve, uint64_t taken, uint64_t has,
+                                       bool admin)
+{
+    const uint64_t most = admin ? limit : limit - reserve;
+    const uint64_t left = taken < most ? most - taken : 0;
+
+    return admin ? left : has < left ? left - has : 0;
+}
+
 /* ---- actions */
 
 /* What a frame is; the number is the machine's, dense from 1 on, and used again after DROP. */
@@ -88,12 +99,14 @@ typedef enum gvmi_action_kind {
                        * called for it */
     GVMI_ACTION_KILL,   /* end the client's process, if that is permitted */
     GVMI_ACTION_FORGET, /* nothing of the client is mapped: exited() is to follow */
-    GVMI_ACTION_LOG,    /* reason is to be logged */
+    GVMI_ACTION_LOG, /* reason is to be logged: what happened to a client of a user, or (client 0) what only
+                      * an administrator can put right */
 } gvmi_action_kind;
 
 typedef struct gvmi_action {
     gvmi_action_kind kind;
-    uint32_t client; /* SEND, SNAPSHOT, CUT, KILL, FORGET */
+    uint32_t client; /* SEND, SNAPSHOT, CUT, KILL, FORGET, LOG */
+    uint32_t uid;    /* LOG: whose client; MAKE, COPY, ZERO: for whom */
     uint64_t job;    /* MAKE, COPY, ZERO */
     bool make;       /* COPY: to is to be made first */
     gvmi_frame_spec to, from;
@@ -171,6 +184,9 @@ bool gvmi_machine_work(gvmi_machine *machine);
 /* The client will not be sent the snapshot that was made for it: the same as its SNAPSHOT_READ. Only
  * then the next is made for it. */
 void gvmi_machine_snapshot_read(gvmi_machine *machine, uint32_t client);
+
+/* The system did not let something be sent to the client: its time to answer begins anew. */
+void gvmi_machine_delayed(gvmi_machine *machine, uint32_t client);
 
 /* So many bytes wait to be sent to the client. False: its user's allowance is spent, and the client counts as
  * before. Less than before is always right. */

@@ -124,6 +124,19 @@ static void check_answers(gvmi_machine *m, keep_object *object, uint32_t index)
         came_to_device(m, object, index);
 }
 
+static void list_map(gvmi_machine *m, keep_pending *pending)
+{
+    pending->older = m->newest_map;
+    *(m->newest_map != NULL ? &m->newest_map->newer : &m->oldest_map) = pending;
+    m->newest_map = pending;
+}
+
+static void unlist_map(gvmi_machine *m, const keep_pending *pending)
+{
+    *(pending->older != NULL ? &pending->older->newer : &m->oldest_map) = pending->newer;
+    *(pending->newer != NULL ? &pending->newer->older : &m->newest_map) = pending->older;
+}
+
 /* One MAP of count chunks; last: of its set, which completes size and generation. */
 static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *indexes,
                      uint32_t count, bool last)
@@ -153,7 +166,9 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
                                        .serial = ++m->serials,
                                        .bytes = opening->sent_bytes,
                                        .sealed = object->sealed};
-    *pending = (keep_pending){.serial = m->serials, .sent_ns = m->now_ns, .count = count};
+    *pending = (keep_pending){
+        .client = opening->client, .serial = m->serials, .sent_ns = m->now_ns, .count = count};
+    list_map(m, pending);
     for (uint32_t i = 0; i < count; i++) {
         keep_chunk *chunk = &object->chunks[indexes[i]];
 
@@ -247,6 +262,7 @@ static void answer_first(gvmi_machine *m, keep_opening *opening)
         opening->object->chunks[pending->indexes[i]].waits--;
         check_answers(m, opening->object, pending->indexes[i]);
     }
+    unlist_map(m, pending);
     free(pending);
     gvmi_keep_mark(m, opening->object);
 }
@@ -257,8 +273,11 @@ void gvmi_keep_answer_all(gvmi_machine *m, keep_opening *opening)
         answer_first(m, opening);
 }
 
+/* It says that it could not map, and that nothing is mapped there. What it may have is written down now: it is
+ * not told of later moves. */
 static void note_broken(gvmi_machine *m, keep_opening *opening)
 {
+    gvmi_keep_hold_disbelieved(m, opening, false);
     opening->broken = true;
     gvmi_keep_answer_all(m, opening);
     gvmi_keep_publish_permit(opening);
@@ -530,9 +549,14 @@ void gvmi_keep_serve_room(gvmi_machine *m, keep_device *device)
         const keep_object *object = device->first_room->object;
         const bool grows = object->chunks[device->first_room->chunk].op == KEEP_OP_MAKE_ROOM &&
                            object->growth->failure == GVM_OK;
-        bool make;
-        uint32_t frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
+        bool make = false;
+        uint32_t frame = 0;
 
+        if (object->chunks[device->first_room->chunk].op == KEEP_OP_MAKE_ROOM && !grows) {
+            leave_room(m, device, 0, false); /* it is given up */
+            continue;
+        }
+        frame = gvmi_keep_take_frame(m, object, GVM_TIER_DEVICE, &make);
         if (frame == 0 && device->leaving > 0)
             return; /* some will be free soon */
         if (frame == 0 && grows)
@@ -544,6 +568,14 @@ void gvmi_keep_serve_room(gvmi_machine *m, keep_device *device)
 }
 
 /* ---- copies that ended */
+
+/* The machine has less memory than the budget says. A copy that the fence needs is made again at the next
+ * look: at once it would fail in the same way. */
+static void copy_failed(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
+{
+    object->fence_waits = object->fenced;
+    end_move(m, object, chunk);
+}
 
 static void copied_out(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status, bool made)
 {
@@ -562,7 +594,7 @@ static void copied_out(gvmi_machine *m, keep_object *object, uint32_t index, gvm
     if (object->evictor != 0 && object->evict_bytes >= object->chunk_bytes)
         object->evict_bytes -= object->chunk_bytes;
     end_leaving(m, object);
-    end_move(m, object, chunk);
+    copy_failed(m, object, chunk);
 }
 
 static void copied_in(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status, bool made)
@@ -581,7 +613,7 @@ static void copied_in(gvmi_machine *m, keep_object *object, uint32_t index, gvm_
     }
     gvmi_keep_give_frame(m, chunk->device_frame, made);
     chunk->device_frame = 0;
-    end_move(m, object, chunk);
+    copy_failed(m, object, chunk);
 }
 
 static void copied_to_twin(gvmi_machine *m, keep_object *object, uint32_t index, gvm_status status,
@@ -595,8 +627,7 @@ static void copied_to_twin(gvmi_machine *m, keep_object *object, uint32_t index,
     if (status != GVM_OK) {
         gvmi_keep_give_frame(m, chunk->twin_frame, made);
         chunk->twin_frame = 0;
-        object->fence_waits = true; /* the machine has less memory than the budget says */
-        end_move(m, object, chunk);
+        copy_failed(m, object, chunk);
         return;
     }
     *own = chunk->twin_frame;
@@ -621,7 +652,7 @@ void gvmi_keep_chunk_job_done(gvmi_machine *m, keep_object *object, uint32_t ind
 
 void gvmi_keep_stale_copies(gvmi_machine *m, keep_object *object)
 {
-    for (uint32_t i = 0; i < object->chunk_count; i++) {
+    for (uint32_t i = 0; i < object->chunk_count && object->duplicate_chunks > 0; i++) {
         keep_chunk *chunk = &object->chunks[i];
 
         if (!chunk->clean)

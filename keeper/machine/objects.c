@@ -131,6 +131,68 @@ static uint32_t count_openings(const keep_client *client, const keep_object *obj
     return count;
 }
 
+/* ---- whose openings of an object there are */
+
+static keep_opener *find_opener(const keep_object *object, const keep_user *user)
+{
+    keep_opener *opener = object->openers;
+
+    while (opener != NULL && opener->user != user)
+        opener = opener->next;
+    return opener;
+}
+
+/* NULL: no memory. */
+static keep_opener *take_opener(keep_object *object, keep_user *user)
+{
+    keep_opener *opener = find_opener(object, user);
+
+    if (opener == NULL) {
+        opener = calloc(1, sizeof *opener);
+        if (opener == NULL)
+            return NULL;
+        opener->user = user;
+        opener->next = object->openers;
+        if (opener->next != NULL)
+            opener->next->prev = opener;
+        object->openers = opener;
+    }
+    opener->count++;
+    return opener;
+}
+
+static void give_opener(keep_object *object, keep_opener *opener)
+{
+    if (--opener->count > 0)
+        return;
+    if (opener->prev != NULL)
+        opener->prev->next = opener->next;
+    else
+        object->openers = opener->next;
+    if (opener->next != NULL)
+        opener->next->prev = opener->prev;
+    free(opener);
+}
+
+/* What one acquire costs grows with the openings of the object. */
+static bool may_open_again(gvmi_machine *m, keep_client *client, const keep_object *object,
+                           const char *name, uint64_t request)
+{
+    const keep_opener *opener = find_opener(object, client->user);
+
+    if (count_openings(client, object) >= KEEP_CLIENT_OPENINGS_MAX)
+        gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT,
+                               "this connection has %s open %u times, the limit: use one of them",
+                               GVMI_TEXT_NAME(name), KEEP_CLIENT_OPENINGS_MAX);
+    else if (opener != NULL && opener->count >= KEEP_USER_OPENINGS_MAX && !gvmi_keep_is_admin(m, client))
+        gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT,
+                               "user %u has %s open %u times, the limit: close some", client->user->uid,
+                               GVMI_TEXT_NAME(name), KEEP_USER_OPENINGS_MAX);
+    else
+        return true;
+    return false;
+}
+
 /* May the client open one more? If not, the reply with the reason is sent. */
 static bool may_open(gvmi_machine *m, keep_client *client, uint64_t request)
 {
@@ -152,8 +214,12 @@ static keep_opening *new_opening(gvmi_machine *m, keep_client *client, keep_obje
     keep_opening *opening = calloc(1, sizeof *opening);
     uint32_t slot;
 
-    if (opening == NULL)
+    if (opening != NULL)
+        opening->opener = take_opener(object, client->user);
+    if (opening == NULL || opening->opener == NULL) {
+        free(opening);
         return NULL;
+    }
     slot = take_slot(client);
     opening->client = client;
     opening->object = object;
@@ -196,6 +262,9 @@ void gvmi_keep_end_opening(gvmi_machine *m, keep_opening *opening)
         object->openings = opening->next;
     if (opening->next != NULL)
         opening->next->prev = opening->prev;
+    if (object->first_held == opening)
+        object->first_held = opening->next;
+    give_opener(object, opening->opener);
     object->opening_count--;
     client->slots[opening->slot] = NULL;
     if (opening->slot < client->free_slot)
@@ -360,6 +429,8 @@ void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
     gvmi_keep_discharge(m, object->user, charged * object->chunk_bytes);
     gvmi_policy_remove(m->devices[object->device].policy, &object->item);
     gvmi_keep_skip_object(m, object);
+    if (m->looked_next == object)
+        m->looked_next = object->next;
     if (object->prev != NULL)
         object->prev->next = object->next;
     else
@@ -469,13 +540,9 @@ void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
         gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED,
                                "the owner and mode (%04o) of %s do not allow it",
                                object->domain.mode, GVMI_TEXT_NAME(body->name));
-    else if (count_openings(client, object) >= KEEP_CLIENT_OPENINGS_MAX)
-        gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT,
-                               "this connection has %s open %u times, the limit: use one of them",
-                               GVMI_TEXT_NAME(body->name), KEEP_CLIENT_OPENINGS_MAX);
     else if (gvmi_keep_holds_too_much(m, client->user))
         gvmi_keep_reply_holds(m, client, request);
-    else if (!may_open(m, client, request))
+    else if (!may_open_again(m, client, object, body->name, request) || !may_open(m, client, request))
         return; /* the reply is sent */
     else if ((opening = new_opening(m, client, object, body->flags)) == NULL)
         gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
@@ -500,6 +567,8 @@ void gvmi_keep_close(gvmi_machine *m, keep_client *client, const gvmi_wire_messa
     if (opening == NULL)
         return;
     object = opening->object;
+    if (!opening->broken)
+        gvmi_keep_hold_disbelieved(m, opening, true);
     gvmi_keep_end_opening(m, opening);
     if (object->creator == client->number && count_openings(client, object) == 0)
         creator_left(m, object);

@@ -36,6 +36,8 @@
  *     it is on its way.
  * I12 a frame's holders, and writers, is how many clients hold it, and hold it for writing; each of
  *     them does so once.
+ * I13 the counts of an object's openers are those of its openings, by user; first_held of a DRAINING object
+ *     is one of them, or NULL; the list of MAPs has those of all openings, in the order of sending.
  */
 #ifndef GVMI_KEEPER_STATE_H
 #define GVMI_KEEPER_STATE_H
@@ -83,7 +85,9 @@ typedef enum keep_lease_event {
 
 #define KEEP_CLIENT_WAITS_MAX 1024   /* acquires that a client may have waiting */
 #define KEEP_CLIENT_OPENINGS_MAX 16  /* of one object: what is done to it is done for each */
+#define KEEP_USER_OPENINGS_MAX 512   /* likewise, by all clients of a user; not of the keeper's or root */
 #define KEEP_CLIENT_GROWTHS_MAX 1024 /* growths under way that a client asked for */
+#define KEEP_GROWTH_JOBS_MAX 32      /* of a growth, at a time: until they run it can be given up */
 #define KEEP_CLIENT_SNAPSHOTS_MAX 16 /* snapshots that a client may wait for */
 #define KEEP_OPENINGS_MAX (1u << 18) /* these by all clients together */
 #define KEEP_WAITS_MAX (1u << 16)
@@ -118,6 +122,7 @@ typedef struct keep_snapshot keep_snapshot;
 typedef struct keep_client keep_client;
 typedef struct keep_object keep_object;
 typedef struct keep_opening keep_opening;
+typedef struct keep_opener keep_opener;
 typedef struct keep_wait keep_wait;
 typedef struct keep_hold keep_hold;
 
@@ -167,6 +172,7 @@ typedef struct keep_place {
 typedef enum keep_op {
     KEEP_OP_NONE,
     KEEP_OP_MAKE_ROOM, /* grow: waits for a frame, of the device if it can be */
+    KEEP_OP_MAKE_WAIT, /* grow: it has a frame, and its job waits for others of the growth */
     KEEP_OP_MAKE,      /* grow: its frame is being made and zeroed */
     KEEP_OP_OUT_COPY,
     KEEP_OP_OUT_MAP,
@@ -183,6 +189,7 @@ typedef struct keep_chunk {
     uint8_t where;       /* gvm_tier */
     uint8_t op;          /* keep_op */
     bool clean;          /* both frames hold the same bytes */
+    bool make;           /* MAKE_WAIT: the frame does not exist yet */
     bool unsafe;         /* IN: the host frame had writers when the copy began */
     bool send;           /* a MAP of it is to be sent at the end of the event */
     uint32_t waits;      /* MAPs of it that are not done */
@@ -219,10 +226,12 @@ struct keep_growth {
     keep_growth *next;                /* in the object's queue */
     keep_growth *own_prev, *own_next; /* in the client's list */
     keep_user *user;                  /* of the client */
-    keep_client *client;              /* NULL: it left; the growth goes on */
+    keep_client *client;              /* NULL: it left */
     uint64_t request, bytes;
     uint32_t old_count, new_count; /* of chunks */
     uint32_t left;                 /* of them not made yet */
+    uint32_t making, waiting;      /* of those, with a job, and MAKE_WAIT */
+    uint32_t next_waiting;         /* where to look for one */
     gvm_status failure;
     gvm_status cause; /* of the job that failed; OK: it was none */
     bool started;
@@ -262,6 +271,8 @@ struct keep_object {
     uint32_t wait_count;
     keep_opening *openings;
     uint32_t opening_count;
+    keep_opener *openers;     /* whose openings these are */
+    keep_opening *first_held; /* DRAINING: those before it in the list have no lease; NULL: none has */
 
     uint32_t moving;          /* chunks with an OUT or IN */
     uint32_t leaving;         /* of them, those with an OUT that have a device frame yet */
@@ -292,8 +303,17 @@ static inline keep_object *gvmi_keep_object_of(gvmi_policy_item *item)
 
 /* ---- openings and clients */
 
+/* A user's openings of one object. */
+struct keep_opener {
+    keep_user *user;
+    uint32_t count;
+    keep_opener *prev, *next;
+};
+
 typedef struct keep_pending {
-    struct keep_pending *next;
+    struct keep_pending *next;           /* of the opening */
+    struct keep_pending *older, *newer;  /* of all */
+    keep_client *client;
     uint64_t serial;
     int64_t sent_ns;
     bool unmapped; /* what it replaces is let go of */
@@ -304,6 +324,7 @@ typedef struct keep_pending {
 struct keep_opening {
     keep_client *client;
     keep_object *object;
+    keep_opener *opener;
     uint32_t slot, flags;
     gvmi_lease_slot *lease;
     gvmi_permit_slot *permit;
@@ -361,6 +382,7 @@ struct keep_client {
     bool snapshot_sent, asking;
     keep_client *asking_prev, *asking_next;
     int64_t left_ns; /* when the socket closed */
+    int64_t delayed_ns; /* until when the system did not let it be sent something */
     uint64_t acquires;
     keep_hold *held; /* what it may still have mapped, each frame once */
     uint32_t held_count;
@@ -421,10 +443,13 @@ struct gvmi_machine {
     keep_device devices[GVMI_DEVICES_MAX];
     keep_place host;
     int64_t now_ns, start_ns, next_wait_ns, next_look_ns;
+    bool looking;             /* a look goes on */
+    keep_object *looked_next; /* with this one; NULL: it is about to end */
 
     keep_client **clients; /* by number - 1 */
     uint32_t client_capacity;
     keep_object *objects, *marked;
+    keep_pending *oldest_map, *newest_map; /* MAPs that are not answered */
     keep_object *duplicated; /* those with duplicate_chunks */
     void *names;             /* tsearch(3) */
     uint64_t object_ids, client_ids, stamps, serials, job_ids;
@@ -477,7 +502,8 @@ void gvmi_keep_violated(gvmi_machine *m, keep_client *client, const char *how);
 void gvmi_keep_make_due_cuts(gvmi_machine *m);
 /* Nothing of it is mapped: the server need not watch its process any longer. */
 void gvmi_keep_forget_if_over(gvmi_machine *m, keep_client *client);
-void gvmi_keep_watch_clients(gvmi_machine *m); /* revoke and lease timeouts */
+void gvmi_keep_watch_clients(gvmi_machine *m); /* revoke timeouts */
+void gvmi_keep_watch_leases(gvmi_machine *m, const keep_object *object); /* lease timeouts */
 bool gvmi_keep_is_admin(const gvmi_machine *m, const keep_client *client);
 
 /* ---- objects.c */
@@ -525,7 +551,11 @@ void gvmi_keep_holder_gone(gvmi_machine *m, keep_opening *opening);
  * since. */
 bool gvmi_keep_sample(gvmi_machine *m, keep_object *object);
 bool gvmi_keep_sample_opening(gvmi_machine *m, keep_opening *opening);
-bool gvmi_keep_held(const keep_object *object, bool writers_only);
+/* Is there a lease on the object? */
+bool gvmi_keep_held(const keep_object *object);
+/* Of a DRAINING object: is there a lease yet that was there when the permits were withdrawn? All looks
+ * together cost one walk over the openings. */
+bool gvmi_keep_drains(keep_object *object);
 /* Must leases for reading end before the request is granted? Those for writing must in any case. */
 bool gvmi_keep_waits_for_readers(const keep_wait *wait);
 /* The leases of an opening, those granted and not taken yet included, as far as it may have them. */
@@ -624,6 +654,10 @@ bool gvmi_keep_next_drop(gvmi_machine *m, gvmi_action *out);
 /* Writes down what the opening, which is about to end, may have mapped; fences the object if the
  * client could write. */
 void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening);
+/* The client says that nothing of the opening is mapped any more. It is not believed while a lease stands in
+ * its lease word, and another user's process only if that comes in good order, by CLOSE: as above, but for
+ * the end of the process. */
+void gvmi_keep_hold_disbelieved(gvmi_machine *m, const keep_opening *opening, bool orderly);
 /* Is the client's word enough that it has nothing of the object mapped any more? */
 bool gvmi_keep_close_is_enough(const gvmi_machine *m, const keep_client *client,
                                const keep_domain *owner);

@@ -175,12 +175,9 @@ static uint64_t reserve_of(const gvmi_machine *m, keep_allowance allowance)
 bool gvmi_keep_may_take(const gvmi_machine *m, const keep_user *user, keep_allowance allowance,
                         uint64_t count)
 {
-    const uint64_t limit = limit_of(m, allowance), taken = m->taken[allowance],
-                   has = user->taken[allowance];
-    const uint64_t reserve = is_admin(m, user) ? 0 : reserve_of(m, allowance);
-    const uint64_t left = taken + reserve < limit ? limit - reserve - taken : 0;
-
-    return count <= left && (is_admin(m, user) || (has <= left && count <= left - has));
+    return count <= gvmi_allowance_left(limit_of(m, allowance), reserve_of(m, allowance),
+                                        m->taken[allowance], user->taken[allowance],
+                                        is_admin(m, user));
 }
 
 void gvmi_keep_take(gvmi_machine *m, keep_user *user, keep_allowance allowance, uint64_t count)

@@ -1,9 +1,10 @@
 /* The server thread. Waits for events, passes them to the machine, performs its actions.
  *
- * A turn: wait; dispatch events; one slice of snapshots; late clients, after all input that came was read;
- * remaining messages; send. Actions are performed after every event, so few ever wait. A turn is short however
- * much clients send: it takes many messages of a client only while TURN_NS lasts, and one of each after
- * that.
+ * A turn: wait; note events; visit clients in rotation (rotation.h) for at most TURN_NS; one slice of snapshots;
+ * late clients, after input that came was read. Actions are performed after every event, so few ever wait.
+ * Whatever is done for a client, reading, doorbells, sending, its end, is done in a visit, and counts as
+ * its user's; accepting has a slice of its own. So a turn is short however much clients send, and a client
+ * waits for at most a slice of each user.
  */
 #define _GNU_SOURCE /* strerrorname_np() */
 #include <errno.h>
@@ -19,13 +20,11 @@
 #include "base/size.h"
 #include "keeper/server/server.h"
 
-#define EVENTS_A_TURN 64
-#define ACCEPTS_A_TURN 16
+#define EVENTS_A_TURN 1024 /* those of all clients are noted within three turns */
 #define QUERY_NS (100 * GVMI_NS_PER_MS)       /* how old figures about memory may be */
 #define QUERY_IDLE_NS (1000 * GVMI_NS_PER_MS) /* while nobody is connected */
-#define TURN_NS (5 * GVMI_NS_PER_MS) /* after which a turn takes one more message of each client */
-#define STALL_MS 5                   /* until sending is tried again when the system was short */
-#define GREETING_NS (10000 * GVMI_NS_PER_MS) /* within which a client is to send something */
+#define TURN_NS GVMI_SLICE_NS           /* after which a turn visits nobody more */
+#define GREETING_NS (10000 * GVMI_NS_PER_MS) /* within which a client is to say something */
 #define TURN_NS_MAX (50 * GVMI_NS_PER_MS)    /* counted for a turn, without its waiting */
 
 gvm_status gvmi_server_watch(gvm_server *server, int fd, uint32_t events, gvmi_source *source)
@@ -131,7 +130,10 @@ static void act(gvm_server *server, gvmi_action *action)
             gvmi_machine_job_done(server->machine, action->job, status);
         break;
     case GVMI_ACTION_DROP: drop(server, &action->to); break;
-    case GVMI_ACTION_LOG: gvmi_server_log(server, "%s", action->reason); break;
+    case GVMI_ACTION_LOG:
+        gvmi_server_log_user(server, action->client != 0 ? GVMI_LOG_CUT : GVMI_LOG_ALWAYS,
+                             action->uid, "%s", action->reason);
+        break;
     }
 }
 
@@ -269,9 +271,10 @@ static void pause_accepting(gvm_server *server, bool pause)
     gvmi_server_rewatch(server, server->listener.fd, pause ? 0 : EPOLLIN, &server->on_listen);
 }
 
+/* While their slice lasts; epoll tells when there are more. */
 static void accept_some(gvm_server *server)
 {
-    for (int i = 0; i < ACCEPTS_A_TURN; i++) {
+    while (!server->paused && gvmi_now_ns() < server->rotation.end_ns) {
         const int fd = accept4(server->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (fd >= 0) {
@@ -322,17 +325,12 @@ static void dispatch(gvm_server *server, const struct epoll_event *event)
     gvmi_source *source = event->data.ptr;
 
     switch (source->kind) {
-    case GVMI_SOURCE_LISTEN: accept_some(server); break;
+    case GVMI_SOURCE_LISTEN: gvmi_rotation_queue(&server->rotation, &server->newcomers); break;
     case GVMI_SOURCE_WAKE: accept_handed(server); break;
     case GVMI_SOURCE_DONE: finish_jobs(server); break;
-    case GVMI_SOURCE_SOCKET: gvmi_peer_on_socket(server, source->peer, event->events); break;
-    case GVMI_SOURCE_PROCESS: gvmi_peer_on_process(server, source->peer); break;
-    case GVMI_SOURCE_DOORBELL:
-        if (source->peer->state == PEER_OPEN || source->peer->state == PEER_LEAVING) {
-            gvmi_machine_doorbell(server->machine, source->peer->client);
-            gvmi_server_act(server);
-        }
-        break;
+    case GVMI_SOURCE_SOCKET:
+    case GVMI_SOURCE_PROCESS:
+    case GVMI_SOURCE_DOORBELL: gvmi_peer_note(server, source, event->events); break;
     }
 }
 
@@ -343,7 +341,9 @@ static void watch_peers(gvm_server *server)
         next = peer->next;
         if (!peer->greeted && server->now_ns - peer->since_ns > GREETING_NS)
             gvmi_peer_silent(server, peer);
+        gvmi_peer_judge_again(server, peer);
     }
+    gvmi_peer_look_again(server);
 }
 
 static void query_memory(gvm_server *server)
@@ -379,42 +379,32 @@ static void tell_time(gvm_server *server)
         pause_accepting(server, false);
 }
 
-/* One that became busy again before it ended is in that list, too, and is freed a turn later. */
-static void free_ended(gvm_server *server)
+/* Clients, and who wants to become one, in rotation. */
+static void serve_clients(gvm_server *server)
 {
-    gvmi_peer **place = &server->ended;
+    const int64_t end_ns = server->clock_ns + TURN_NS;
+    int64_t now_ns = server->clock_ns;
 
-    while (*place != NULL) {
-        gvmi_peer *peer = *place;
+    do {
+        void *owner = gvmi_rotation_next(&server->rotation, now_ns);
 
-        if (peer->busy) {
-            place = &peer->next;
-        } else {
-            *place = peer->next;
-            gvmi_peer_free(peer);
-        }
-    }
+        if (owner == NULL)
+            break;
+        if (owner == server)
+            accept_some(server);
+        else
+            gvmi_peer_visit(server, owner);
+        now_ns = gvmi_now_ns();
+    } while (now_ns < end_ns);
 }
 
-/* Messages left over, and what is to be sent. */
-static void serve_peers(gvm_server *server)
+static void retry_stalled(gvm_server *server)
 {
-    gvmi_peer *peer, *next;
-
-    for (peer = server->busy; peer != NULL; peer = peer->next_busy)
-        if (peer->more)
-            gvmi_peer_go_on(server, peer); /* others that get busy by it go to the list's head */
-    peer = server->busy;
-    server->busy = NULL;
-    for (; peer != NULL; peer = next) {
-        next = peer->next_busy;
-        peer->busy = false;
-        if (peer->dirty || peer->stalled)
-            gvmi_peer_flush(server, peer);
-        if (peer->more)
-            gvmi_peer_make_busy(server, peer);
-    }
-    free_ended(server);
+    if (server->stall_ns == 0 || server->now_ns < server->stall_ns)
+        return;
+    server->stall_ns = 0; /* sockets are looked at as well: what was received lets others be sent more */
+    for (gvmi_peer *peer = server->peers; peer != NULL; peer = peer->next)
+        gvmi_peer_retry(server, peer);
 }
 
 /* In ms, for epoll; rounded up, so that waiting does not turn into spinning at the end. */
@@ -422,18 +412,14 @@ static int wait_ms(const gvm_server *server)
 {
     const int64_t deadline_ns = gvmi_machine_deadline(server->machine);
     const int64_t now_ns = server->now_ns + gvmi_now_ns() - server->clock_ns;
-    int64_t left_ns = (deadline_ns < server->query_ns ? deadline_ns : server->query_ns) - now_ns;
-    bool stalled = false;
+    int64_t next_ns = deadline_ns < server->query_ns ? deadline_ns : server->query_ns;
+    int64_t left_ns;
 
-    if (server->working)
+    if (server->working || gvmi_rotation_waits(&server->rotation))
         return 0;
-    for (const gvmi_peer *peer = server->busy; peer != NULL; peer = peer->next_busy) {
-        if (peer->more || peer->dirty)
-            return 0;
-        stalled |= peer->stalled;
-    }
-    if (stalled && left_ns > STALL_MS * GVMI_NS_PER_MS)
-        left_ns = STALL_MS * GVMI_NS_PER_MS;
+    if (server->stall_ns != 0 && server->stall_ns < next_ns)
+        next_ns = server->stall_ns;
+    left_ns = next_ns - now_ns;
     return left_ns <= 0 ? 0 : (int)((left_ns + GVMI_NS_PER_MS - 1) / GVMI_NS_PER_MS);
 }
 
@@ -448,13 +434,13 @@ void *gvmi_server_run(void *arg)
         const int count = epoll_wait(server->epoll, events, EVENTS_A_TURN, waited_ms);
 
         look_at_clock(server, waited_ms);
-        server->turn_end_ns = server->clock_ns + TURN_NS;
         for (int i = 0; i < count; i++)
             dispatch(server, &events[i]);
+        retry_stalled(server);
+        serve_clients(server);
         server->working = gvmi_machine_work(server->machine);
         gvmi_server_act(server);
         tell_time(server);
-        serve_peers(server);
     }
     return NULL;
 }

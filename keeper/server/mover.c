@@ -1,7 +1,7 @@
 /* The threads that move memory; see mover.h.
  *
  * A lane is a thread, a stream and a ring of jobs that are submitted and not yet known to be over.
- * A job's end is reported when those before it in the lane have been.
+ * A job's end is reported when those before it in the ring have been.
  *
  * I1  a lane's ring holds at most DEPTH jobs, flights[first, first + count), oldest first.
  * I2  a flight without an event recorded has its verdict in job->status already.
@@ -21,6 +21,7 @@
 #include "base/error.h"
 
 #define DEPTH 16 /* jobs submitted to a stream at a time */
+#define FLIGHT_BYTES_MAX (256ull << 20) /* of them together, if there are more than two */
 /* Between two looks at what is under way: waiting for an event instead, a lane could not submit the
  * job that comes meanwhile, and the link would be idle between the two. */
 #define LOOK_NS 50000
@@ -47,7 +48,7 @@ typedef struct lane {
     pthread_t thread;
     gvmi_mutex lock;
     pthread_cond_t wake;
-    job_list waiting; /* under lock */
+    gvmi_jobs waiting; /* under lock */
     bool stop;        /* likewise */
     gvmi_job reap;
     bool entered; /* the thread has the device's context current */
@@ -55,6 +56,7 @@ typedef struct lane {
     uint32_t events; /* made so far */
     flight flights[DEPTH];
     uint32_t first, count;
+    uint64_t flight_bytes;
 } lane;
 
 struct gvmi_mover {
@@ -263,6 +265,7 @@ static void land(lane *l)
         if (result != CUDA_SUCCESS)
             set_outcome(oldest->job, gvmi_driver_fail(result, "cuEventSynchronize", "a copy failed"));
     }
+    l->flight_bytes -= oldest->job->to.bytes;
     report(l, oldest->job);
     l->first = (l->first + 1) % DEPTH;
     l->count--;
@@ -325,12 +328,13 @@ static void start_job(lane *l, gvmi_job *job)
     flight *next;
     CUresult result;
 
-    if (l->count == DEPTH)
-        land(l);
+    while (l->count == DEPTH || (l->count >= 2 && l->flight_bytes + job->to.bytes > FLIGHT_BYTES_MAX))
+        land(l); /* another user's job may come meanwhile: little is submitted ahead */
     set_outcome(job, do_job(l, job));
     next = &l->flights[(l->first + l->count++) % DEPTH]; /* after making, which lands others */
     next->job = job;
     next->recorded = false;
+    l->flight_bytes += job->to.bytes;
     if (job->kind != GVMI_JOB_ACTION || job->status != GVM_OK)
         return;
     result = gvmi_cu->cuEventRecord(next->event, l->stream);
@@ -353,12 +357,12 @@ static bool next_job(lane *l, gvmi_job **job)
     bool stop;
 
     gvmi_lock(&l->lock);
-    while (l->count == 0 && l->waiting.first == NULL && !l->stop)
+    while (l->count == 0 && !gvmi_jobs_wait(&l->waiting) && !l->stop)
         wait_for_job_locked(l);
-    if (l->waiting.first == NULL && !l->stop)
+    if (!gvmi_jobs_wait(&l->waiting) && !l->stop)
         wait_for_job_locked(l);
     stop = l->stop;
-    *job = stop ? NULL : list_take(&l->waiting);
+    *job = stop ? NULL : gvmi_jobs_take(&l->waiting);
     gvmi_unlock(&l->lock);
     return !stop;
 }
@@ -416,12 +420,14 @@ static gvm_status make_stream(lane *l)
 static void lane_free(lane *l)
 {
     bool entered = false;
+    gvmi_job *job;
 
     if (l->stream != NULL && gvmi_device_enter_to_free(l->mover->device, &entered))
         free_stream(l); /* of a thread that had nothing to do, or never got the context */
     if (entered)
         gvmi_device_leave();
-    free_jobs(l->waiting.first);
+    while ((job = gvmi_jobs_take(&l->waiting)) != NULL)
+        gvmi_done_release(job);
     pthread_cond_destroy(&l->wake);
     gvmi_mutex_destroy(&l->lock);
 }
@@ -511,7 +517,7 @@ static lane *lane_of(gvmi_mover *mover, uint32_t tier)
 static void lane_add(lane *l, gvmi_job *job)
 {
     gvmi_lock(&l->lock);
-    list_add(&l->waiting, job);
+    gvmi_jobs_add(&l->waiting, job, job->kind != GVMI_JOB_ACTION);
     pthread_cond_signal(&l->wake);
     gvmi_unlock(&l->lock);
 }
@@ -528,6 +534,7 @@ gvm_status gvmi_mover_submit(gvmi_mover *mover, const gvmi_action *action)
         .make = action->make,
         .makes = action->make || action->kind == GVMI_ACTION_MAKE,
         .number = action->job,
+        .uid = action->uid,
         .to = action->to,
         .from = action->from,
         .device = mover->index,

@@ -2,7 +2,8 @@
  *
  * A mover serves one device with two threads, each with a stream of its own: one for what ends on
  * the device, one for what ends on the host, so that both directions of the link are used at once.
- * Each does its jobs in the order in which they came, several under way at a time.
+ * Each does the jobs of users in rotation, one of each, and those of a user in the order in which they came;
+ * several are under way at a time.
  *
  * What is finished goes into a queue with an eventfd, which one thread (the server's) empties.
  *
@@ -13,6 +14,7 @@
 
 #include "keeper/machine/machine.h"
 #include "keeper/server/frame.h"
+#include "keeper/server/jobs.h"
 
 typedef struct gvmi_mover gvmi_mover;
 typedef struct gvmi_done_queue gvmi_done_queue;
@@ -25,6 +27,8 @@ typedef enum gvmi_job_kind {
 
 typedef struct gvmi_job {
     struct gvmi_job *next;
+    struct gvmi_job *next_user, *user_last; /* while it waits; jobs.c */
+    uint32_t uid;                           /* ACTION: whose it is */
     gvmi_job_kind kind;
     gvm_status status;
     bool busy; /* QUERY, REAP, of which a mover has one each: from being submitted to its release */
@@ -73,8 +77,8 @@ gvm_status gvmi_mover_submit(gvmi_mover *mover, const gvmi_action *action);
 /* Has the free memory looked up, unless that is under way already. */
 void gvmi_mover_query(gvmi_mover *mover);
 
-/* Has dropped frames of a tier given back, after the jobs submitted before, unless that is under way
- * already: when it is done, there may be more of them. */
+/* Has dropped frames of a tier given back, unless that is under way already: when it is done, there may be
+ * more of them. No job that waits is about a dropped frame. */
 void gvmi_mover_reap(gvmi_mover *mover, uint32_t tier);
 
 #endif

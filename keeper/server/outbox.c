@@ -127,15 +127,19 @@ static gvmi_outbox_state after_failure(int code)
     }
 }
 
-gvmi_outbox_state gvmi_outbox_flush(gvmi_outbox *outbox, int socket_fd)
+gvmi_outbox_state gvmi_outbox_flush(gvmi_outbox *outbox, int socket_fd, uint32_t *fds_left)
 {
     while (outbox->first != NULL) {
         gvmi_outbox_entry *entry = outbox->first;
         const size_t bytes = cost(entry->len, entry->fd_count);
-        const ssize_t sent = send_some(entry, socket_fd);
+        ssize_t sent;
 
+        if (entry->fd_count > *fds_left)
+            return GVMI_OUTBOX_SPENT;
+        sent = send_some(entry, socket_fd);
         if (sent < 0)
             return after_failure(errno);
+        *fds_left -= entry->fd_count;
         entry->sent += (uint32_t)sent;
         release_fds(entry);
         if (entry->sent == entry->len) {

@@ -30,6 +30,7 @@ typedef enum gvmi_outbox_state {
     GVMI_OUTBOX_EMPTY,   /* all is sent */
     GVMI_OUTBOX_BLOCKED, /* the socket is full: go on when it can be written */
     GVMI_OUTBOX_LATER,   /* the system is short of something: go on after a while */
+    GVMI_OUTBOX_SPENT,   /* the next message has more fds than may be sent now */
     GVMI_OUTBOX_BROKEN,  /* nobody will ever read it */
 } gvmi_outbox_state;
 
@@ -39,8 +40,9 @@ typedef enum gvmi_outbox_state {
  * GVM_E_NOMEM */
 gvm_status gvmi_outbox_add(gvmi_outbox *outbox, const gvmi_wire_message *message, gvmi_fd *const *fds);
 
-/* Sends over a unix stream socket as much as goes now. */
-gvmi_outbox_state gvmi_outbox_flush(gvmi_outbox *outbox, int socket_fd);
+/* Sends over a unix stream socket as much as goes now, with at most *fds_left fds, of which it takes off
+ * those that were sent. */
+gvmi_outbox_state gvmi_outbox_flush(gvmi_outbox *outbox, int socket_fd, uint32_t *fds_left);
 
 /* Throws away what waits. */
 void gvmi_outbox_clear(gvmi_outbox *outbox);

@@ -1,7 +1,7 @@
 /* Clients, as the server sees them: coming, messages, leaving, and the end of their processes.
  *
- * What comes from a client is bounded: a turn takes at most MESSAGES_A_TURN messages of one, fewer when it
- * is late, and what it does not take waits in the socket. What waits to be sent to one, and a snapshot that
+ * What comes from a client is bounded: a visit takes at most MESSAGES_A_VISIT messages, fewer when its user's
+ * slice is over, and what it does not take waits in the socket. What waits to be sent to one, and a snapshot that
  * it was sent, up to SNAPSHOT_READ, count against its user's allowance (keeper/machine/users.c). Whatever
  * descriptors of a snapshot there are then, in the client or in a socket, its memory is freed.
  */
@@ -24,18 +24,14 @@
 #include "base/text.h"
 #include "keeper/server/server.h"
 
-#ifndef SO_PEERPIDFD /* Linux 6.5 */
-#define SO_PEERPIDFD 77
-#endif
-
-#define MESSAGES_A_TURN 32
+#define MESSAGES_A_VISIT 32
 #define OUTBOX_BYTES_FREE (64u << 10) /* unsent bytes of a client are counted in multiples of it */
-#define LAST_READS_MAX 64             /* of the socket of a process that is gone */
+#define LAST_READS_MAX 64             /* of the socket of a process that is gone, or hears nothing */
+#define STALL_NS 5000000ll /* until sending is tried again when the system was short */
 #define REFUSED_MAX 64 /* clients to which the reason for their refusal is to be sent */
 #define UNHEARD_BYTES_MAX (4u << 20) /* read of a client that was cut off, and discarded */
 #define PEER_GROUPS_MAX 65536u       /* what Linux allows a process */
 #define NUMBER_MAX (1u << 20)        /* clients' numbers are dense; far above any limit of them */
-#define PROCESS_EXITING 0x4u         /* of flags in proc(5) stat: PF_EXITING */
 
 /* ---- who it is */
 
@@ -63,50 +59,9 @@ static gvm_status read_credentials(const gvm_server *server, gvmi_peer *peer, gv
 
     if (getsockopt(peer->socket, SOL_SOCKET, SO_PEERCRED, &found, &bytes) != 0)
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "getsockopt", "cannot tell who connected");
-    peer->uid = found.uid;
-    peer->pid = found.pid;
     *who = (gvmi_credentials){.uid = found.uid, .gid = found.gid, .pid = found.pid};
     read_groups(peer->socket, who);
     return gvmi_identity_judge(&server->identity, getpid(), who);
-}
-
-/* A pidfd of the process that connected; -1 if there is none to be had. pidfd_open() may meet another process of
- * the same number, if the one that connected has passed its socket on and is gone (certain: no). */
-static int open_process(int socket, int32_t pid, bool *certain)
-{
-    int fd = -1;
-    socklen_t bytes = sizeof fd;
-
-    *certain = false;
-    if (pid == getpid())
-        return -1;
-    if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &bytes) == 0 && fd >= 0) {
-        *certain = true;
-        return fd; /* close-on-exec, as all pidfds */
-    }
-    return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1; /* 0: of another PID namespace */
-}
-
-/* Is the process about to end? Then its work on the GPU may go on until it has. Where its flags are not to
- * be read, as of another PID namespace, its end is waited for. */
-static bool is_ending(pid_t pid)
-{
-    char path[32], line[512];
-    const char *rest = NULL;
-    unsigned flags = 0;
-    char state = 0;
-    FILE *file;
-
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
-    file = pid > 0 ? fopen(path, "re") : NULL;
-    if (file == NULL)
-        return true;
-    if (fgets(line, sizeof line, file) != NULL)
-        rest = strrchr(line, ')'); /* behind the name, which may hold anything */
-    fclose(file);
-    if (rest == NULL || sscanf(rest, ") %c %*d %*d %*d %*d %*d %u", &state, &flags) != 2)
-        return true;
-    return state == 'Z' || state == 'X' || (flags & PROCESS_EXITING) != 0;
 }
 
 /* ---- coming and going */
@@ -137,41 +92,70 @@ static void close_watched(const gvm_server *server, int *fd)
     close_fd(fd);
 }
 
-void gvmi_peer_make_busy(gvm_server *server, gvmi_peer *peer)
+static void queue(gvm_server *server, gvmi_peer *peer)
 {
-    if (peer->busy)
-        return;
-    peer->busy = true;
-    peer->next_busy = server->busy;
-    server->busy = peer;
+    gvmi_rotation_queue(&server->rotation, &peer->place);
+}
+
+static void link_peer(gvmi_peer **list, gvmi_peer *peer)
+{
+    peer->prev = NULL;
+    peer->next = *list;
+    if (peer->next != NULL)
+        peer->next->prev = peer;
+    *list = peer;
+}
+
+static void unlink_peer(gvmi_peer **list, const gvmi_peer *peer)
+{
+    if (peer->prev != NULL)
+        peer->prev->next = peer->next;
+    else
+        *list = peer->next;
+    if (peer->next != NULL)
+        peer->next->prev = peer->prev;
 }
 
 static gvmi_peer *peer_new(gvm_server *server, int socket)
 {
     gvmi_peer *peer = calloc(1, sizeof *peer);
+    struct ucred found = {0};
+    socklen_t bytes = sizeof found;
 
-    if (peer == NULL) {
-        gvmi_server_log(server, "a client was refused: out of host memory");
+    if (peer == NULL || getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &found, &bytes) != 0 ||
+        gvmi_rotation_join(&server->rotation, found.uid, peer, &peer->place) != GVM_OK) {
+        gvmi_server_log_user(server, GVMI_LOG_REFUSED, found.uid,
+                             "a client was refused: out of host memory");
+        free(peer);
         close(socket);
         return NULL;
     }
+    peer->uid = found.uid;
+    peer->pid = found.pid;
     peer->on_socket = (gvmi_source){GVMI_SOURCE_SOCKET, peer};
     peer->on_doorbell = (gvmi_source){GVMI_SOURCE_DOORBELL, peer};
     peer->on_process = (gvmi_source){GVMI_SOURCE_PROCESS, peer};
     peer->socket = socket;
     peer->process = peer->snapshot = -1;
     peer->since_ns = server->now_ns;
-    peer->next = server->peers;
-    if (peer->next != NULL)
-        peer->next->prev = peer;
-    server->peers = peer;
+    link_peer(&server->peers, peer);
     return peer;
 }
 
-/* Its memory is freed at the end of the turn: events of this turn may still point to it. */
+/* It is kept open while descriptors that were sent over it are not received. */
+static void close_socket(gvm_server *server, gvmi_peer *peer)
+{
+    if (gvmi_passing_settle(server, peer))
+        close_watched(server, &peer->socket);
+    else
+        (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, peer->socket, NULL);
+}
+
+/* Its memory is freed when it is visited next: callers may still use it. */
 static void end_peer(gvm_server *server, gvmi_peer *peer)
 {
     server->refused_count -= peer->state == PEER_REFUSED;
+    peer->place.user->refused -= peer->state == PEER_REFUSED;
     server->held_back_count -= peer->held_back;
     peer->held_back = false;
     peer->state = PEER_GONE;
@@ -179,16 +163,13 @@ static void end_peer(gvm_server *server, gvmi_peer *peer)
         server->by_client[peer->client] = NULL;
     if (peer->fds[2] != NULL)
         (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, peer->fds[2]->fd, NULL);
-    close_watched(server, &peer->socket);
     close_watched(server, &peer->process);
-    if (peer->prev != NULL)
-        peer->prev->next = peer->next;
-    else
-        server->peers = peer->next;
-    if (peer->next != NULL)
-        peer->next->prev = peer->prev;
-    peer->next = server->ended;
-    server->ended = peer;
+    close_socket(server, peer);
+    peer->unread_kept = peer->passing > 0;
+    peer->place.user->unread += peer->unread_kept;
+    unlink_peer(&server->peers, peer);
+    link_peer(&server->ended, peer);
+    queue(server, peer);
 }
 
 static void release_pages(gvmi_peer *peer)
@@ -205,8 +186,15 @@ static void release_pages(gvmi_peer *peer)
     peer->permits = NULL;
 }
 
-void gvmi_peer_free(gvmi_peer *peer)
+void gvmi_peer_look_again(gvm_server *server)
 {
+    for (gvmi_peer *peer = server->ended; peer != NULL; peer = peer->next)
+        queue(server, peer);
+}
+
+void gvmi_peer_free(gvm_server *server, gvmi_peer *peer)
+{
+    gvmi_rotation_leave(&server->rotation, &peer->place);
     gvmi_outbox_clear(&peer->outbox);
     take_snapshot_back(peer);
     close_fd(&peer->socket);
@@ -287,9 +275,11 @@ static gvm_status admit(gvm_server *server, gvmi_peer *peer)
     if (status != GVM_OK)
         return status;
     status = gvmi_machine_admits(server->machine, who.uid);
+    if (status == GVM_OK)
+        status = gvmi_passing_admits(peer);
     if (status != GVM_OK)
         return status;
-    peer->process = open_process(peer->socket, who.pid, &peer->certain);
+    peer->process = gvmi_process_open(peer->socket, who.pid, &peer->certain);
     status = make_pages(peer);
     if (status == GVM_OK)
         status = gvmi_machine_connect(server->machine, &who, peer->leases, peer->permits, &client);
@@ -308,6 +298,17 @@ static gvm_status admit(gvm_server *server, gvmi_peer *peer)
     return status;
 }
 
+/* Sends as much as goes now, and its user may be sent. */
+static gvmi_outbox_state send_outbox(gvm_server *server, gvmi_peer *peer)
+{
+    const uint32_t most = gvmi_passing_left(server, peer);
+    uint32_t left = most;
+    const gvmi_outbox_state state = gvmi_outbox_flush(&peer->outbox, peer->socket, &left);
+
+    gvmi_passing_add(server, peer, most - left);
+    return state;
+}
+
 /* Says why a client is refused, and ends it. request 0: it has not asked anything yet. */
 static void answer_refused(gvm_server *server, gvmi_peer *peer, uint64_t request)
 {
@@ -318,7 +319,7 @@ static void answer_refused(gvm_server *server, gvmi_peer *peer, uint64_t request
     gvmi_text_print(message.body.FAILED.text, sizeof message.body.FAILED.text, "refused: %s",
                     peer->refusal);
     if (gvmi_outbox_add(&peer->outbox, &message, NULL) == GVM_OK)
-        (void)gvmi_outbox_flush(&peer->outbox, peer->socket);
+        (void)send_outbox(server, peer);
     end_peer(server, peer);
 }
 
@@ -326,11 +327,8 @@ static void answer_refused(gvm_server *server, gvmi_peer *peer, uint64_t request
  * request. Each user has an allowance of the places for that, as of everything (keeper/machine/users.c). */
 static bool may_wait_refused(const gvm_server *server, const gvmi_peer *refused)
 {
-    uint32_t count = 0;
-
-    for (const gvmi_peer *peer = server->peers; peer != NULL; peer = peer->next)
-        count += peer->state == PEER_REFUSED && peer->uid == refused->uid;
-    return server->refused_count < REFUSED_MAX && count < REFUSED_MAX - server->refused_count;
+    return server->refused_count < REFUSED_MAX &&
+           refused->place.user->refused < REFUSED_MAX - server->refused_count;
 }
 
 /* The latest error, with what the system said and what to do about a limit of this process. */
@@ -352,10 +350,12 @@ static void refuse(gvm_server *server, gvmi_peer *peer)
     const gvm_error why = gvmi_error_save();
 
     describe_refusal(&why, peer->refusal, sizeof peer->refusal);
-    gvmi_server_log(server, "a client (pid %d, uid %u) was refused: %s", (int)peer->pid,
-                    (unsigned)peer->uid, peer->refusal);
+    gvmi_server_log_user(server, GVMI_LOG_REFUSED, peer->uid,
+                         "a client (pid %d, uid %u) was refused: %s", (int)peer->pid,
+                         (unsigned)peer->uid, peer->refusal);
     peer->state = PEER_REFUSED;
     server->refused_count++;
+    peer->place.user->refused++;
     close_watched(server, &peer->process);
     (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, peer->socket, NULL);
     release_pages(peer);
@@ -388,7 +388,7 @@ static void peer_gone(gvm_server *server, gvmi_peer *peer)
 static void peer_leave(gvmi_peer *peer)
 {
     peer->state = PEER_LEAVING;
-    peer->more = peer->stalled = false;
+    peer->more = peer->dirty = peer->stalled = false;
     peer->counted_bytes = 0;
     gvmi_outbox_clear(&peer->outbox);
     take_snapshot_back(peer);
@@ -404,21 +404,35 @@ static void peer_silent(gvm_server *server, gvmi_peer *peer)
     gvmi_machine_disconnect(server->machine, peer->client);
 }
 
+/* Its end of the socket is closed. If the process is about to end, that is waited for. */
+static void judge_closed(gvm_server *server, gvmi_peer *peer)
+{
+    peer->hung_up = gvmi_process_is_ending(peer->pid);
+    if (!peer->hung_up)
+        gvmi_machine_closed(server->machine, peer->client);
+}
+
 /* Of a peer that is LEAVING. */
 static void peer_closed(gvm_server *server, gvmi_peer *peer)
 {
-    close_watched(server, &peer->socket);
+    close_socket(server, peer);
     if (peer->process < 0)
         peer_gone(server, peer);
-    else if (!is_ending(peer->pid))
-        gvmi_machine_closed(server->machine, peer->client);
+    else
+        judge_closed(server, peer);
+}
+
+void gvmi_peer_judge_again(gvm_server *server, gvmi_peer *peer)
+{
+    if (peer->hung_up && peer->state == PEER_LEAVING)
+        queue(server, peer);
 }
 
 /* It says that nothing is mapped any more, which the machine judges. The process may go on. */
 static void peer_said_bye(gvm_server *server, gvmi_peer *peer)
 {
     peer_leave(peer);
-    close_watched(server, &peer->socket);
+    close_socket(server, peer);
     if (peer->process >= 0) {
         gvmi_machine_bye(server->machine, peer->client);
     } else {
@@ -428,27 +442,27 @@ static void peer_said_bye(gvm_server *server, gvmi_peer *peer)
 }
 
 /* The last message, behind all others: the reason. If those cannot all be sent, it is left out. */
-static void tell_reason(gvmi_peer *peer, const char *reason)
+static void tell_reason(gvm_server *server, gvmi_peer *peer, const char *reason)
 {
     gvmi_wire_message message;
 
-    if (peer->mute || peer->held_back ||
-        gvmi_outbox_flush(&peer->outbox, peer->socket) != GVMI_OUTBOX_EMPTY)
+    if (peer->mute || peer->held_back || send_outbox(server, peer) != GVMI_OUTBOX_EMPTY)
         return;
     gvmi_wire_start(&message, GVMI_WIRE_FAILED, 0);
     message.body.FAILED.status = GVM_E_KEEPER;
     gvmi_text_print(message.body.FAILED.text, sizeof message.body.FAILED.text, "%s", reason);
     if (gvmi_outbox_add(&peer->outbox, &message, NULL) == GVM_OK)
-        (void)gvmi_outbox_flush(&peer->outbox, peer->socket);
+        (void)send_outbox(server, peer);
 }
 
 void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer, const char *reason)
 {
     if (peer->state != PEER_OPEN)
         return;
-    gvmi_server_log(server, "client %u (pid %d, uid %u) was cut off: %s", (unsigned)peer->client,
-                    (int)peer->pid, (unsigned)peer->uid, reason);
-    tell_reason(peer, reason);
+    gvmi_server_log_user(server, GVMI_LOG_CUT, peer->uid,
+                         "client %u (pid %d, uid %u) was cut off: %s", (unsigned)peer->client,
+                         (int)peer->pid, (unsigned)peer->uid, reason);
+    tell_reason(server, peer, reason);
     peer_leave(peer);
     (void)shutdown(peer->socket, SHUT_WR);
     gvmi_server_rewatch(server, peer->socket, EPOLLIN, &peer->on_socket);
@@ -462,8 +476,9 @@ void gvmi_peer_kill(gvm_server *server, gvmi_peer *peer)
         outcome = "end it by hand, as it is of the keeper's own process, or the system cannot tell for certain which it is";
     else if (syscall(SYS_pidfd_send_signal, peer->process, SIGKILL, NULL, 0) != 0)
         outcome = "end it by hand, as the keeper may not";
-    gvmi_server_log(server, "client %u (pid %d, uid %u) could write when it was cut off: %s",
-                    (unsigned)peer->client, (int)peer->pid, (unsigned)peer->uid, outcome);
+    gvmi_server_log_user(server, GVMI_LOG_ALWAYS, peer->uid,
+                         "client %u (pid %d, uid %u) could write when it was cut off: %s",
+                         (unsigned)peer->client, (int)peer->pid, (unsigned)peer->uid, outcome);
 }
 
 void gvmi_peer_forget(gvm_server *server, gvmi_peer *peer)
@@ -507,7 +522,7 @@ void gvmi_peer_send_held_back(gvm_server *server, gvmi_peer *peer)
     peer->held_back = false;
     server->held_back_count--;
     peer->dirty = true;
-    gvmi_peer_make_busy(server, peer);
+    queue(server, peer);
 }
 
 /* A whole message. */
@@ -568,9 +583,9 @@ static void take_messages(gvm_server *server, gvmi_peer *peer)
     uint32_t start = 0;
     int count = 0;
 
-    while (count < MESSAGES_A_TURN && next_message(server, peer, &start)) {
+    while (count < MESSAGES_A_VISIT && next_message(server, peer, &start)) {
         count++;
-        if (gvmi_now_ns() >= server->turn_end_ns)
+        if (gvmi_now_ns() >= server->rotation.end_ns)
             break;
     }
     if (peer->state != PEER_OPEN && peer->state != PEER_REFUSED)
@@ -578,11 +593,10 @@ static void take_messages(gvm_server *server, gvmi_peer *peer)
     memmove(peer->in, peer->in + start, peer->in_len - start);
     peer->in_len -= start;
     peer->more = count > 0 && peer->in_len >= sizeof(gvmi_wire_head);
-    if (peer->more)
-        gvmi_peer_make_busy(server, peer);
 }
 
-void gvmi_peer_go_on(gvm_server *server, gvmi_peer *peer)
+/* Goes on with messages that came and were left over. */
+static void go_on(gvm_server *server, gvmi_peer *peer)
 {
     peer->more = false;
     take_messages(server, peer);
@@ -638,51 +652,6 @@ static bool has_closed(gvm_server *server, gvmi_peer *peer, uint32_t events)
     return got == 0;
 }
 
-void gvmi_peer_on_socket(gvm_server *server, gvmi_peer *peer, uint32_t events)
-{
-    switch (peer->state) {
-    case PEER_OPEN:
-        if (events & EPOLLOUT)
-            gvmi_peer_flush(server, peer);
-        if (peer->state == PEER_OPEN && !peer->more && (events & ~(uint32_t)EPOLLOUT) != 0)
-            (void)receive_some(server, peer);
-        break;
-    case PEER_REFUSED: (void)receive_some(server, peer); break;
-    case PEER_LEAVING:
-        if (has_closed(server, peer, events)) {
-            peer_closed(server, peer);
-            gvmi_server_act(server);
-        }
-        break;
-    case PEER_GONE: break;
-    }
-}
-
-/* What it said before it ended counts. */
-static void receive_last(gvm_server *server, gvmi_peer *peer)
-{
-    for (int i = 0; i < LAST_READS_MAX && peer->state == PEER_OPEN; i++) {
-        if (peer->more)
-            gvmi_peer_go_on(server, peer);
-        else if (!receive_some(server, peer))
-            break;
-    }
-}
-
-void gvmi_peer_on_process(gvm_server *server, gvmi_peer *peer)
-{
-    if (peer->state == PEER_GONE)
-        return;
-    receive_last(server, peer); /* the end of its socket may not come: a child of it may have it, too */
-    if (peer->state == PEER_OPEN) {
-        peer_leave(peer);
-        gvmi_machine_disconnect(server->machine, peer->client);
-    }
-    if (peer->state != PEER_GONE)
-        peer_gone(server, peer);
-    gvmi_server_act(server);
-}
-
 void gvmi_peer_silent(gvm_server *server, gvmi_peer *peer)
 {
     if (peer->state == PEER_REFUSED)
@@ -718,7 +687,7 @@ void gvmi_peer_send(gvm_server *server, gvmi_peer *peer, const gvmi_wire_message
         status = GVM_E_LIMIT;
     if (status == GVM_OK) {
         peer->dirty = true;
-        gvmi_peer_make_busy(server, peer);
+        queue(server, peer);
         return;
     }
     /* The CUT that follows comes out of the machine like any other action. */
@@ -727,7 +696,8 @@ void gvmi_peer_send(gvm_server *server, gvmi_peer *peer, const gvmi_wire_message
                                                  : "the keeper has no memory for its messages");
 }
 
-void gvmi_peer_flush(gvm_server *server, gvmi_peer *peer)
+/* Sends as much as goes now. */
+static void flush(gvm_server *server, gvmi_peer *peer)
 {
     gvmi_outbox_state state;
     bool blocked;
@@ -735,10 +705,12 @@ void gvmi_peer_flush(gvm_server *server, gvmi_peer *peer)
     peer->dirty = false;
     if (peer->state != PEER_OPEN || peer->held_back)
         return;
-    state = gvmi_outbox_flush(&peer->outbox, peer->socket);
-    peer->stalled = state == GVMI_OUTBOX_LATER;
-    if (peer->stalled)
-        gvmi_peer_make_busy(server, peer);
+    state = send_outbox(server, peer);
+    peer->stalled = state == GVMI_OUTBOX_LATER || state == GVMI_OUTBOX_SPENT;
+    if (state == GVMI_OUTBOX_LATER) /* which is not the client's doing */
+        gvmi_machine_delayed(server->machine, peer->client);
+    if (peer->stalled && server->stall_ns == 0)
+        server->stall_ns = server->now_ns + STALL_NS;
     (void)count_outbox(server, peer);
     blocked = state == GVMI_OUTBOX_BLOCKED;
     if (blocked != peer->writing) {
@@ -750,11 +722,17 @@ void gvmi_peer_flush(gvm_server *server, gvmi_peer *peer)
         /* It has closed its end, or reads no more. BYE may be among what it sent before that. */
         peer->mute = true;
         gvmi_outbox_clear(&peer->outbox);
-        receive_last(server, peer);
-        if (peer->state == PEER_OPEN)
-            peer_silent(server, peer);
-        gvmi_server_act(server);
+        peer->ending = true;
     }
+}
+
+void gvmi_peer_retry(gvm_server *server, gvmi_peer *peer)
+{
+    (void)gvmi_passing_settle(server, peer);
+    if (!peer->stalled)
+        return;
+    peer->dirty = true;
+    queue(server, peer);
 }
 
 /* ---- snapshots */
@@ -809,4 +787,105 @@ void gvmi_peer_send_snapshot(gvm_server *server, gvmi_peer *peer, const gvmi_act
     }
     close_fd(&peer->snapshot);
     peer->snapshot_lost = false;
+}
+
+/* ---- visits */
+
+void gvmi_peer_note(gvm_server *server, gvmi_source *source, uint32_t events)
+{
+    gvmi_peer *peer = source->peer;
+
+    switch (source->kind) {
+    case GVMI_SOURCE_SOCKET: peer->events |= events; break;
+    case GVMI_SOURCE_DOORBELL: peer->rang = true; break;
+    default: peer->process_ended = peer->ending = true; break;
+    }
+    queue(server, peer);
+}
+
+static void take_ring(gvm_server *server, gvmi_peer *peer)
+{
+    if (!peer->rang)
+        return;
+    peer->rang = false;
+    if (peer->state != PEER_OPEN && peer->state != PEER_LEAVING)
+        return;
+    gvmi_machine_doorbell(server->machine, peer->client);
+    gvmi_server_act(server);
+}
+
+/* What it sent before it ended counts. When all of that is read, it is silent or, as its process has ended,
+ * gone: the end of its socket may not come, as a child of it may have the socket, too. */
+static void read_to_end(gvm_server *server, gvmi_peer *peer)
+{
+    if (peer->state == PEER_OPEN && peer->more) {
+        go_on(server, peer);
+        return;
+    }
+    if (peer->state == PEER_OPEN && peer->last_reads++ < LAST_READS_MAX && receive_some(server, peer))
+        return;
+    peer->ending = false;
+    if (!peer->process_ended) {
+        if (peer->state == PEER_OPEN)
+            peer_silent(server, peer);
+    } else if (peer->state != PEER_GONE) {
+        if (peer->state == PEER_OPEN) {
+            peer_leave(peer);
+            gvmi_machine_disconnect(server->machine, peer->client);
+        }
+        peer_gone(server, peer);
+    }
+    gvmi_server_act(server);
+}
+
+static void read_socket(gvm_server *server, gvmi_peer *peer, uint32_t events)
+{
+    switch (peer->state) {
+    case PEER_OPEN:
+        if (peer->more)
+            go_on(server, peer);
+        else if ((events & ~(uint32_t)EPOLLOUT) != 0)
+            (void)receive_some(server, peer);
+        break;
+    case PEER_REFUSED:
+        if (events != 0)
+            (void)receive_some(server, peer);
+        break;
+    case PEER_LEAVING:
+        if (peer->hung_up) {
+            judge_closed(server, peer);
+            gvmi_server_act(server);
+        } else if (events != 0 && has_closed(server, peer, events)) {
+            peer_closed(server, peer);
+            gvmi_server_act(server);
+        }
+        break;
+    case PEER_GONE: break;
+    }
+}
+
+void gvmi_peer_visit(gvm_server *server, gvmi_peer *peer)
+{
+    const uint32_t events = peer->events;
+
+    if (peer->state == PEER_GONE) {
+        if (!gvmi_passing_settle(server, peer))
+            return; /* its socket is looked at again and again */
+        peer->place.user->unread -= peer->unread_kept;
+        unlink_peer(&server->ended, peer);
+        gvmi_peer_free(server, peer);
+        return;
+    }
+    peer->events = 0;
+    take_ring(server, peer);
+    if (peer->dirty || (events & EPOLLOUT) != 0)
+        flush(server, peer);
+    if (peer->ending)
+        read_to_end(server, peer);
+    else
+        read_socket(server, peer, events);
+    if (peer->dirty)
+        flush(server, peer);
+    if (peer->ending || peer->more)
+        queue(server, peer);
 }

@@ -29,6 +29,7 @@ _Static_assert(GVM_SERVER_DEVICES_MAX == GVMI_DEVICES_MAX, "one limit");
 #define FDS_APART 64      /* of the process, for what is neither a frame's nor a client's */
 #define FRAME_FDS_FEW 512 /* fewer are worth a line in the log */
 #define MODE_MAX 0777u
+#define NOBODY UINT32_MAX /* no user has that number */
 
 /* ---- options */
 
@@ -108,6 +109,15 @@ static void note_descriptors(gvm_server *server, int frame_limit)
                         "about %d file descriptors are left for memory, one for each chunk: raise the limit of "
                         "open files (ulimit -n, LimitNOFILE=), or use larger chunks",
                         frame_limit);
+}
+
+static void note_passing(gvm_server *server, bool others)
+{
+    if (others && server->passing_max > 0)
+        gvmi_server_log(server,
+                        "at most %u file descriptors are on their way to clients at a time, as the keeper lacks "
+                        "CAP_SYS_RESOURCE: each user gets a share of them",
+                        (unsigned)server->passing_max);
 }
 
 /* ---- devices */
@@ -190,13 +200,16 @@ static gvm_status open_devices(gvm_server *server, const gvm_server_options *o)
 
 /* ---- threads and what they share */
 
-static gvm_status start_movers(gvm_server *server)
+/* others: more users than the keeper's own may connect. */
+static gvm_status start_movers(gvm_server *server, bool others)
 {
     const int frame_limit = frame_fd_limit(&server->config);
     gvm_status status = gvmi_frames_create(server->devices, server->config.device_count,
                                            frame_limit, &server->frames);
 
     note_descriptors(server, frame_limit);
+    gvmi_passing_start(server);
+    note_passing(server, others);
     if (status == GVM_OK)
         status = gvmi_done_create(&server->done);
     for (uint32_t i = 0; i < server->config.device_count && status == GVM_OK; i++)
@@ -273,7 +286,9 @@ static gvm_status make_loop(gvm_server *server)
         status = gvmi_server_watch(server, gvmi_done_fd(server->done), EPOLLIN, &server->on_done);
     if (status == GVM_OK && server->listener.fd >= 0)
         status = gvmi_server_watch(server, server->listener.fd, EPOLLIN, &server->on_listen);
-    return status;
+    return status == GVM_OK
+               ? gvmi_rotation_join(&server->rotation, NOBODY, server, &server->newcomers)
+               : status;
 }
 
 static gvm_status start_thread(gvm_server *server)
@@ -301,14 +316,16 @@ static gvm_server *server_new(void)
 
 static void free_peers(gvm_server *server)
 {
+    gvmi_rotation_clear(&server->rotation);
     for (gvmi_peer *peer = server->peers, *next; peer != NULL; peer = next) {
         next = peer->next;
-        gvmi_peer_free(peer);
+        gvmi_peer_free(server, peer);
     }
     for (gvmi_peer *peer = server->ended, *next; peer != NULL; peer = next) {
         next = peer->next;
-        gvmi_peer_free(peer);
+        gvmi_peer_free(server, peer);
     }
+    gvmi_rotation_leave(&server->rotation, &server->newcomers);
     for (gvmi_handed *handed = server->handed, *next; handed != NULL; handed = next) {
         next = handed->next;
         close(handed->socket);
@@ -357,7 +374,7 @@ static gvm_status server_start(gvm_server *server, const gvm_server_options *o)
     if (status == GVM_OK)
         status = open_trace(server, o->trace_path);
     if (status == GVM_OK)
-        status = start_movers(server);
+        status = start_movers(server, o->listen_fd > 0 || (o->socket_mode & 077) != 0);
     if (status == GVM_OK)
         status = make_machine(server, o);
     if (status == GVM_OK)

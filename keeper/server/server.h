@@ -2,7 +2,10 @@
  *
  *   server.c          life: options, devices, threads; the public calls
  *   loop.c            the server thread: waits for events, time, actions of the machine
+ *   rotation.c        which client is served next
  *   peer.c            clients: coming, messages, leaving, the end of their processes
+ *   passing.c         descriptors on their way to clients
+ *   process.c         the processes of clients
  *   page.c            the two pages that a client and the keeper share
  *   socket.c          where the keeper listens
  *
@@ -37,6 +40,7 @@
 #include "keeper/server/log.h"
 #include "keeper/server/mover.h"
 #include "keeper/server/outbox.h"
+#include "keeper/server/rotation.h"
 
 #define GVMI_CLIENTS_MAX 1024u
 #define GVMI_OBJECTS_MAX 65536u
@@ -84,9 +88,35 @@ gvm_status gvmi_page_write(int fd, uint64_t offset_bytes, const void *bytes, siz
 gvm_status gvmi_page_end(int fd, gvmi_fd **out);
 void gvmi_page_empty(gvmi_fd *fd);
 
-/* ---- peers */
+/* ---- processes of clients */
+
+/* A pidfd of the process that connected; -1 if there is none to be had. pidfd_open() may meet another process of
+ * the same number, if the one that connected has passed its socket on and is gone (certain: no). */
+int gvmi_process_open(int socket, int32_t pid, bool *certain);
+
+/* Is the process about to end? Then its work on the GPU may go on until it has. Where its threads are not
+ * to be looked at, as of another PID namespace, its end is waited for. To be asked again: the
+ * descriptors for looking may have been missing. */
+bool gvmi_process_is_ending(pid_t pid);
+
+/* ---- descriptors on their way */
 
 typedef struct gvmi_peer gvmi_peer;
+
+/* Finds out how many there may be. The limit of open files is set. */
+void gvmi_passing_start(gvm_server *server);
+
+/* How many more the peer may be sent now; that it was sent so many. */
+uint32_t gvmi_passing_left(gvm_server *server, gvmi_peer *peer);
+void gvmi_passing_add(gvm_server *server, gvmi_peer *peer, uint32_t count);
+
+/* Looks whether it has received all: they count no more then. True: none is on its way. */
+bool gvmi_passing_settle(gvm_server *server, gvmi_peer *peer);
+
+/* May its user connect? GVM_E_LIMIT */
+gvm_status gvmi_passing_admits(const gvmi_peer *peer);
+
+/* ---- peers */
 
 typedef enum gvmi_source_kind {
     GVMI_SOURCE_LISTEN,
@@ -106,9 +136,8 @@ typedef struct gvmi_source {
 typedef enum gvmi_peer_state { PEER_OPEN, PEER_REFUSED, PEER_LEAVING, PEER_GONE } gvmi_peer_state;
 
 struct gvmi_peer {
-    gvmi_peer *prev, *next; /* among all */
-    gvmi_peer *next_busy;   /* among those that something is to be done for */
-    bool busy;              /* it is among them */
+    gvmi_peer *prev, *next; /* among all, or those that ended */
+    gvmi_place place;       /* queued while something is to be done for it */
     gvmi_peer_state state;
     gvmi_source on_socket, on_doorbell, on_process;
     int socket;      /* -1: closed */
@@ -123,18 +152,26 @@ struct gvmi_peer {
     gvmi_permit_slot *permits;
     gvmi_fd *fds[3]; /* as WELCOME brings them; the pages' are let go once it is on its way */
     gvmi_outbox outbox;
+    uint32_t passing;       /* descriptors sent and perhaps not received, where they are limited */
     size_t counted_bytes;   /* of the outbox, as the machine knows them */
     int snapshot;           /* a memfd that is being written; -1 */
     bool snapshot_lost;     /* part of it could not be written */
     gvmi_fd *snapshot_sent; /* until SNAPSHOT_READ; NULL: none */
     int64_t since_ns;
-    bool greeted;   /* a message has come */
-    bool more;      /* there may be a whole message in `in` */
-    bool dirty;     /* the outbox is to be flushed at the end of this turn */
-    bool stalled;   /* it is to be flushed again after a while */
-    bool writing;   /* epoll tells when it can be written */
-    bool mute;      /* nobody reads what it is sent */
-    bool held_back; /* nothing is sent before dropped memory is given back */
+    uint32_t events;     /* of the socket, that it is to be visited for */
+    bool rang;           /* its doorbell, likewise */
+    bool process_ended;  /* likewise */
+    bool hung_up;        /* its socket is closed, and its process seemed about to end */
+    bool ending;         /* what it sent is read to its end; then it is silent, or gone */
+    uint32_t last_reads; /* while it is ending */
+    bool greeted;        /* a message has come */
+    bool more;           /* there may be a whole message in `in` */
+    bool dirty;          /* the outbox is to be flushed */
+    bool stalled;        /* it is to be flushed again after a while */
+    bool unread_kept;    /* it has ended, and its socket is kept: descriptors wait in it */
+    bool writing;        /* epoll tells when it can be written */
+    bool mute;           /* nobody reads what it is sent */
+    bool held_back;      /* nothing is sent before dropped memory is given back */
     uint32_t in_len;
     uint32_t unheard_bytes; /* read after it was cut off */
     _Alignas(8) uint8_t in[2 * sizeof(gvmi_wire_message)];
@@ -146,6 +183,7 @@ struct gvm_server {
     gvm_device *devices[GVMI_DEVICES_MAX];
     gvmi_mover *movers[GVMI_DEVICES_MAX];
     uint64_t driver_free_bytes;
+    uint32_t passing_max; /* descriptors that may be on their way; 0: no limit */
     gvmi_identity identity;
     gvmi_frames *frames;
     gvmi_done_queue *done;
@@ -160,9 +198,12 @@ struct gvm_server {
     /* the server thread's */
     gvmi_machine *machine;
     gvmi_source on_listen, on_wake, on_done;
-    gvmi_peer *peers, *busy, *ended; /* ended: to be freed when the turn is over */
-    gvmi_peer **by_client;           /* client_capacity of them, by number */
+    gvmi_rotation rotation;
+    gvmi_place newcomers;     /* whose owner is the server: connections wait to be accepted */
+    gvmi_peer *peers, *ended; /* ended: to be freed when they are visited next */
+    gvmi_peer **by_client;    /* client_capacity of them, by number */
     uint32_t client_capacity, refused_count, held_back_count;
+    uint64_t passing;  /* of all peers */
     bool paused;       /* no fds: nobody is accepted until the next tick */
     bool short_of_fds; /* that was logged, and nobody was accepted since */
     gvm_status make_failure[GVMI_DEVICES_MAX][GVM_TIER_HOST + 1]; /* the latest, while none succeeds */
@@ -170,7 +211,7 @@ struct gvm_server {
     gvmi_log log;
     int64_t now_ns, query_ns; /* query_ns: when memory is to be looked at next */
     int64_t clock_ns;         /* CLOCK_MONOTONIC when now_ns was set */
-    int64_t turn_end_ns;      /* when this turn should be over */
+    int64_t stall_ns;         /* when to try again what is stalled; 0: nothing is */
     bool working;             /* the machine has more to do that nobody waits for */
 };
 
@@ -184,6 +225,9 @@ typedef struct gvmi_handed {
  * The server thread's. */
 void gvmi_server_log(gvm_server *server, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
+/* Likewise, about what a user's client did. */
+void gvmi_server_log_user(gvm_server *server, gvmi_log_kind kind, uint32_t uid, const char *format,
+                          ...) __attribute__((format(printf, 4, 5)));
 
 /* The server thread. */
 void *gvmi_server_run(void *server);
@@ -198,15 +242,21 @@ void gvmi_server_rewatch(gvm_server *server, int fd, uint32_t events, gvmi_sourc
 /* A client's socket, taken over. On failure it is closed. */
 void gvmi_peer_come(gvm_server *server, int socket);
 
-/* Events of a peer. */
-void gvmi_peer_on_socket(gvm_server *server, gvmi_peer *peer, uint32_t events);
-void gvmi_peer_on_process(gvm_server *server, gvmi_peer *peer);
+/* What epoll told of a peer: it is visited for that when it is its turn. */
+void gvmi_peer_note(gvm_server *server, gvmi_source *source, uint32_t events);
 
-/* Puts it among those whose messages, come or to go, are looked after in this turn. */
-void gvmi_peer_make_busy(gvm_server *server, gvmi_peer *peer);
+/* Does for it what there is to be done, for a bounded time: up to the end of its user's slice, and one
+ * message more. What is left over waits for the next visit. A peer that has ended is freed. */
+void gvmi_peer_visit(gvm_server *server, gvmi_peer *peer);
 
-/* Goes on with messages that came and were left for the next turn. */
-void gvmi_peer_go_on(gvm_server *server, gvmi_peer *peer);
+/* If it only seemed that its process is about to end: it is visited for that. */
+void gvmi_peer_judge_again(gvm_server *server, gvmi_peer *peer);
+
+/* Visits again those that have ended and of which sockets are kept (passing.c). */
+void gvmi_peer_look_again(gvm_server *server);
+
+/* Tries again to send what the system had no room for, or its user was not to be sent. */
+void gvmi_peer_retry(gvm_server *server, gvmi_peer *peer);
 
 /* Dropped memory was given back. */
 void gvmi_peer_send_held_back(gvm_server *server, gvmi_peer *peer);
@@ -217,7 +267,6 @@ void gvmi_peer_silent(gvm_server *server, gvmi_peer *peer);
 /* Queues a message, with as many fds as its head says. */
 void gvmi_peer_send(gvm_server *server, gvmi_peer *peer, const gvmi_wire_message *message,
                     gvmi_fd *const *fds);
-void gvmi_peer_flush(gvm_server *server, gvmi_peer *peer);
 
 /* Actions of the machine on a client. */
 void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer, const char *reason);
@@ -229,8 +278,8 @@ bool gvmi_peer_has_input(void *server, uint32_t client);
 /* A piece of a snapshot; see GVMI_ACTION_SNAPSHOT. */
 void gvmi_peer_send_snapshot(gvm_server *server, gvmi_peer *peer, const gvmi_action *action);
 
-/* Ends it: all it had is given back, now or when the server ends. */
-void gvmi_peer_free(gvmi_peer *peer);
+/* Ends it: all it had is given back, when it has ended or when the server ends. */
+void gvmi_peer_free(gvm_server *server, gvmi_peer *peer);
 
 /* For the daemon: a device broke, after which nothing can be done on it in this process. */
 bool gvmi_server_is_lost(gvm_server *server);

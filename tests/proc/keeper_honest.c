@@ -144,7 +144,7 @@ static gvm_status acquire(worker *w, const opening *o, gvm_lease_mode mode, gvm_
                                   : (int32_t)(1 + (random >> 16) % SHORT_WAIT_MS);
     status = gvm_object_acquire(o->object, mode, &options, lease);
     if (!may_be_kept_out(o, mode))
-        soak_time(&soak->acquire, since);
+        soak_time(&soak->acquire, proc_now_ns() - since);
     return status;
 }
 
@@ -220,11 +220,12 @@ static bool evict(worker *w)
 
 static bool reconnect(void)
 {
-    const uint64_t since = proc_now_ns();
+    const uint64_t since = proc_now_ns(), work = soak_keeper_work_ns();
     gvm_keeper *keeper = NULL;
     gvm_status status = gvm_keeper_connect(soak->path, &keeper);
 
-    soak_time(&soak->connect, since);
+    soak_time(&soak->connect, proc_now_ns() - since);
+    soak_time(&soak->connect_work, soak_keeper_work_ns() - work);
     gvm_keeper_close(keeper);
     return soak_judge("gvm_keeper_connect", status, 0);
 }
@@ -371,12 +372,13 @@ static bool measure_acquire(gvm_object *object, uint64_t *counter)
 {
     const gvm_acquire_options options = {.struct_size = sizeof options,
                                          .timeout_ms = (int32_t)soak->patience_ms};
-    const uint64_t since = proc_now_ns();
+    const uint64_t since = proc_now_ns(), work = soak_keeper_work_ns();
     gvm_lease lease;
     gvm_status status = gvm_object_acquire(object, GVM_LEASE_WRITE, &options, &lease);
     volatile uint64_t *first;
 
-    soak_time(&soak->acquire, since);
+    soak_time(&soak->acquire, proc_now_ns() - since);
+    soak_time(&soak->acquire_work, soak_keeper_work_ns() - work);
     if (status != GVM_OK)
         return soak_judge("gvm_object_acquire of the meter", status, 0);
     first = (volatile uint64_t *)(uintptr_t)lease.address;

@@ -27,6 +27,10 @@
 #define BATCH 64u /* requests sent before their replies are read */
 #define GROW_BATCH 1024u
 #define STORM_RINGS 10000u
+#define OPENING_CLIENTS 200u /* connections, each with objects open as often as it may */
+#define OPENING_GROUP 32u    /* of them, that have the same open: as often as a user may */
+#define OPENED_OBJECTS 8u
+#define OPENED_TIMES 16u
 #define SILENT_CONNECTIONS 40u
 #define PAUSE_MS 10u
 
@@ -332,6 +336,109 @@ static void flood_connections(hostile *h)
             proc_pause_ms(PAUSE_MS);
         while (count > 0)
             close(fds[--count]);
+    }
+}
+
+/* What is open very often is dear to withdraw, and to ring for. */
+static void name_of_group(unsigned group, unsigned object, char name[GVM_NAME_BYTES_MAX])
+{
+    memset(name, 0, GVM_NAME_BYTES_MAX);
+    snprintf(name, GVM_NAME_BYTES_MAX, "/often/%d/%u/%u", (int)getpid(), group, object);
+}
+
+static bool open_often(raw_client *c, unsigned group)
+{
+    gvmi_wire_message m;
+
+    for (unsigned object = 0; object < OPENED_OBJECTS; object++) {
+        for (unsigned i = 0; i < OPENED_TIMES; i++) {
+            gvmi_wire_start(&m, GVMI_WIRE_OPEN, ++c->requests);
+            name_of_group(group, object, m.body.OPEN.name);
+            if (!raw_say_message(c->fd, &m))
+                return false;
+        }
+        for (unsigned answers = 0; answers < 2 * OPENED_TIMES;) { /* OPENED and MAP, or FAILED */
+            if (!raw_receive(c, CALL_WAIT_MS, &m))
+                return false;
+            answers += m.head.type == GVMI_WIRE_FAILED ? 2 : 1;
+        }
+    }
+    return true;
+}
+
+static bool create_for_group(raw_client *c, unsigned group)
+{
+    gvmi_wire_message m, reply;
+
+    for (unsigned object = 0; object < OPENED_OBJECTS; object++) {
+        start_create(&m, CHUNK_BYTES, 0);
+        name_of_group(group, object, m.body.CREATE.name);
+        if (!raw_call(c, &m, CALL_WAIT_MS, &reply))
+            return false;
+    }
+    return true;
+}
+
+static unsigned begin_many(hostile *h, raw_client *clients)
+{
+    unsigned count = 0;
+
+    for (; count < OPENING_CLIENTS && !over(h); count++) {
+        raw_client *c = &clients[count];
+        const unsigned group = count / OPENING_GROUP;
+
+        if (!raw_begin(c, soak->path) ||
+            (count % OPENING_GROUP == 0 && !create_for_group(c, group)) || !open_often(c, group)) {
+            raw_end(c);
+            break;
+        }
+    }
+    return count;
+}
+
+/* Leases that nobody takes, of all slots, without a pause. */
+static void flood_acquires(hostile *h)
+{
+    static raw_client clients[OPENING_CLIENTS];
+    static uint8_t batch[BATCH * (sizeof(gvmi_wire_head) + sizeof(gvmi_wire_acquire))];
+    const unsigned count = begin_many(h, clients);
+    gvmi_wire_message m;
+    size_t len = 0;
+
+    for (unsigned i = 0; i < BATCH; i++) {
+        gvmi_wire_start(&m, GVMI_WIRE_ACQUIRE, 1000000 + i);
+        m.body.ACQUIRE.slot = i * 7 % (OPENED_OBJECTS * OPENED_TIMES);
+        m.body.ACQUIRE.mode = i % 3 == 0 ? GVM_LEASE_READ : GVM_LEASE_WRITE;
+        len += gvmi_wire_encode(&m, batch + len);
+    }
+    while (!over(h))
+        for (unsigned i = 0; i < count; i++) {
+            (void)send(clients[i].fd, batch, len, MSG_DONTWAIT | MSG_NOSIGNAL);
+            (void)raw_drain(&clients[i]);
+        }
+}
+
+/* Of clients that have very much open, which one of them holds and another waits for. */
+static void flood_doorbells(hostile *h)
+{
+    static raw_client clients[OPENING_CLIENTS];
+    const unsigned count = begin_many(h, clients);
+    const uint64_t one = 1;
+    gvmi_wire_message m;
+
+    for (unsigned slot = 0; slot < OPENED_OBJECTS * OPENED_TIMES && count > 1; slot++) {
+        atomic_store(&clients[0].leases[slot].word, GVMI_LEASE_READER);
+        gvmi_wire_start(&m, GVMI_WIRE_ACQUIRE, 1000000 + slot);
+        m.body.ACQUIRE.slot = slot;
+        m.body.ACQUIRE.mode = GVM_LEASE_WRITE;
+        m.body.ACQUIRE.timeout_ms = -1;
+        (void)raw_say_message(clients[1].fd, &m);
+    }
+    while (!over(h)) {
+        for (unsigned i = 0; i < count; i++)
+            (void)!write(clients[i].doorbell, &one, sizeof one);
+        for (unsigned i = 0; i < 2 && i < count; i++)
+            (void)raw_drain(&clients[i]);
     }
 }
 

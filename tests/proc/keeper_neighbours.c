@@ -6,8 +6,10 @@
  * cut off; and when all are gone, the keeper holds what it held at the start. Method: the daemon as a
  * process of its own, with little memory and a short revoke timeout; honest clients (keeper_honest.c),
  * hostile neighbours (keeper_hostile.c) that are killed and replaced all the time, sleepers
- * (keeper_sleeper.c), and the daemon itself stopped now and then. With --floods four users flood the
- * keeper for all of the time while another user's calls are measured, and root connects. With --only all
+ * (keeper_sleeper.c), and the daemon itself stopped now and then. With --floods six users flood the
+ * keeper for all of the time while another user's calls are measured, and root connects. A call's time depends
+ * on what else the machine does; what the keeper works until it answers does not, so of that the
+ * maximum is judged, too. With --only all
  * neighbours do the same (HOSTILE_ACTS), or nothing if ACT is none. With --no-stops the daemon is never
  * stopped.
  *
@@ -27,6 +29,7 @@
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -47,7 +50,7 @@
 #define WARM_SECONDS 600u
 #define LONG_SECONDS 60u
 #define FLOOD_ACQUIRE_MS \
-    50u /* of 99 of 100 calls, and in a long run of all, while four users flood */
+    50u /* of 99 of 100 calls, in a long run of all, and always of the keeper's work during any */
 #define FLOOD_CONNECT_MS 100u
 
 enum {
@@ -55,7 +58,7 @@ enum {
     CHILD_HONEST,
     CHILD_SLEEPERS = CHILD_HONEST + HONEST,
     CHILD_HOSTILE,
-    CHILDREN = CHILD_HOSTILE + HOSTILE
+    CHILDREN = CHILD_HOSTILE + FLOODERS
 };
 
 typedef struct child {
@@ -126,9 +129,18 @@ static unsigned bucket_of(uint64_t ns)
     return ns < 4 ? (unsigned)ns : octave * 4 + (unsigned)(ns >> (octave - 2) & 3);
 }
 
-void soak_time(soak_times *times, uint64_t since_ns)
+uint64_t soak_keeper_work_ns(void)
 {
-    const uint64_t ns = proc_now_ns() - since_ns;
+    struct timespec used = {0};
+    clockid_t clock;
+
+    if (clock_getcpuclockid(soak->keeper_pid, &clock) == 0)
+        (void)clock_gettime(clock, &used);
+    return (uint64_t)used.tv_sec * 1000000000 + (uint64_t)used.tv_nsec;
+}
+
+void soak_time(soak_times *times, uint64_t ns)
+{
     uint64_t max = atomic_load(&times->max_ns);
 
     atomic_fetch_add(&times->count, 1);
@@ -162,7 +174,7 @@ static void run_keeper(const char *program, int ready)
         program, "--socket", soak->path, "--socket-mode", "666", "--ready-fd", ready_fd,
         "--device-budget", "48M", "--host-budget", "192M",
         "--quota", soak->many_users ? "16M" : "160M",
-        "--quota", "1001=32M", "--quota", "1002=32M", "--quota", "1007=32M",
+        "--quota", "1001=32M", "--quota", "1002=32M", "--quota", "1009=32M",
         "--revoke-timeout", revoke, soak->lease_timeout ? "--lease-timeout" : NULL, lease, NULL,
     };
     /* clang-format on */
@@ -201,6 +213,7 @@ static bool start_keeper(const char *program)
     while (read(ends[0], bytes, sizeof bytes) > 0) /* its path, a newline, the end */
         ready = true;
     close(ends[0]);
+    soak->keeper_pid = keeper_pid;
     return EXPECT(ready);
 }
 
@@ -322,7 +335,7 @@ static void next_act(unsigned which)
 
 static void serve_hostile(void)
 {
-    for (unsigned i = CHILD_HOSTILE; i < CHILDREN; i++) {
+    for (unsigned i = CHILD_HOSTILE; i < CHILD_HOSTILE + HOSTILE; i++) {
         if (children[i].pid == 0)
             next_act(i);
         else if (proc_now_ns() >= children[i].kill_ns)
@@ -502,7 +515,7 @@ static void connect_as_root(void)
     const bool welcome = raw_begin(&c, soak->path);
 
     if (welcome)
-        soak_time(&soak->root_connect, since);
+        soak_time(&soak->root_connect, proc_now_ns() - since);
     root_refused += !welcome;
     raw_end(&c);
 }
@@ -547,20 +560,23 @@ static void print_figures(bool floods)
 {
     print_times("acquire", &soak->acquire);
     print_times("connect", &soak->connect);
-    if (floods)
+    if (floods) {
         print_times("root's connect", &soak->root_connect);
+        print_times("the keeper's work during an acquire", &soak->acquire_work);
+        print_times("the keeper's work during a connect", &soak->connect_work);
+    }
     printf("# %llu writes, %llu reads, %llu time-outs, %llu refusals, %llu sleepers, %llu hostile acts\n",
            (unsigned long long)soak->writes, (unsigned long long)soak->reads,
            (unsigned long long)soak->timeouts, (unsigned long long)soak->refusals,
            (unsigned long long)soak->sleeper_rounds, (unsigned long long)soak->hostile_acts);
 }
 
-static bool is_quick(const soak_times *times, uint64_t ms, bool always)
+static bool is_quick(const soak_times *times, const soak_times *work, uint64_t ms, bool always)
 {
     const uint64_t limit_ns = ms * PROC_SLOWNESS * GVMI_NS_PER_MS;
 
     return EXPECT(times->count > 0) && EXPECT(soak_percentile_ns(times, 99) <= limit_ns) &&
-           (!always || EXPECT(times->max_ns <= limit_ns));
+           EXPECT(work->max_ns <= limit_ns) && (!always || EXPECT(times->max_ns <= limit_ns));
 }
 
 static bool honest_clients_passed(void)
@@ -581,8 +597,8 @@ static void start_flood(unsigned which, hostile_act act, uint64_t end_ns)
 static void start_parties(bool floods, uint64_t end_ns)
 {
     start_child(CHILD_METER, 0);
-    for (unsigned i = 0; i < HOSTILE && floods; i++)
-        start_flood(CHILD_HOSTILE + i, (hostile_act)(i % FLOODS), end_ns);
+    for (unsigned i = 0; i < FLOODERS && floods; i++)
+        start_flood(CHILD_HOSTILE + i, (hostile_act)i, end_ns);
     for (unsigned i = 0; i < (floods ? 1 : HONEST); i++)
         start_child(CHILD_HONEST + i, 0);
     if (!floods)
@@ -595,12 +611,14 @@ static void report(bool floods, unsigned seconds)
 
     print_figures(floods);
     snprintf(name, sizeof name, "honest clients find what was written, and none is cut off%s: %u s",
-             floods ? " while four users flood" : "", seconds);
+             floods ? " while six users flood" : "", seconds);
     proc_result(honest_clients_passed(), name);
     if (floods) {
-        proc_result(is_quick(&soak->acquire, FLOOD_ACQUIRE_MS, seconds >= LONG_SECONDS),
+        proc_result(is_quick(&soak->acquire, &soak->acquire_work, FLOOD_ACQUIRE_MS,
+                             seconds >= LONG_SECONDS),
                     "acquire under floods is quick");
-        proc_result(is_quick(&soak->connect, FLOOD_CONNECT_MS, seconds >= LONG_SECONDS),
+        proc_result(is_quick(&soak->connect, &soak->connect_work, FLOOD_CONNECT_MS,
+                             seconds >= LONG_SECONDS),
                     "connect under floods is quick");
         if (root_refused > 0)
             printf("# root was refused %u times\n", root_refused);

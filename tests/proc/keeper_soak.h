@@ -26,7 +26,7 @@
 #define UID_METER 1000u
 #define UID_HONEST 1001u /* and the next */
 #define UID_HOSTILE 1003u
-#define UID_SLEEPER 1007u /* and the next */
+#define UID_SLEEPER 1009u /* and the next */
 #define GID_HONEST 2000u  /* of the honest and the sleepers: objects of mode 0660 are theirs */
 #define GID_HOSTILE 2003u /* and the next, one each */
 
@@ -35,6 +35,7 @@
 #define HONEST 2u
 #define HONEST_THREADS 3u
 #define HOSTILE 4u
+#define FLOODERS 6u /* each does another flood */
 #define POSITIONS 12u
 #define RECORDS 65536u /* used in turn: one is not met again while anybody may still mean it */
 #define OBJECT_CHUNKS_MAX 3u
@@ -79,6 +80,8 @@ typedef struct soak_page {
     _Atomic uint64_t positions[POSITIONS]; /* serials; 0: none */
     soak_record records[RECORDS];
     soak_times acquire, connect, root_connect;
+    soak_times acquire_work, connect_work; /* what the keeper worked meanwhile */
+    pid_t keeper_pid;
     _Atomic uint64_t writes, reads, timeouts, refusals, sleeper_rounds, hostile_acts;
     /* What a look at the keeper showed: look() in keeper_neighbours.c */
     gvm_keeper_info keeper;
@@ -94,8 +97,11 @@ bool soak_problem(const char *format, ...) __attribute__((format(printf, 1, 2)))
 #define MAY(status) (1ull << (status))
 bool soak_judge(const char *call, gvm_status status, uint64_t may);
 
-void soak_time(soak_times *times, uint64_t since_ns);
+void soak_time(soak_times *times, uint64_t ns);
 uint64_t soak_percentile_ns(const soak_times *times, unsigned percent);
+
+/* The processor time that the keeper has used, of all its threads. */
+uint64_t soak_keeper_work_ns(void);
 
 void soak_name(uint64_t serial, char name[64]);
 
@@ -109,6 +115,7 @@ int sleepers_run(uint64_t seed);
 /* clang-format off */
 #define HOSTILE_ACTS(X) \
     X(flood_objects) X(flood_snapshots) X(flood_growths) X(flood_connections) \
+    X(flood_acquires) X(flood_doorbells) \
     X(connect_and_close) X(stay_silent) X(say_random_bytes) X(say_random_messages) \
     X(forge_words) X(forge_writer) X(answer_nothing) X(answer_in_disorder) X(ring_doorbells) \
     X(fork_and_exec) X(send_descriptors) X(use_memory) X(keep_snapshots)
@@ -116,7 +123,6 @@ int sleepers_run(uint64_t seed);
 #define HOSTILE_ENUMERATOR(name) ACT_##name,
 typedef enum hostile_act { HOSTILE_ACTS(HOSTILE_ENUMERATOR) ACT_COUNT } hostile_act;
 #undef HOSTILE_ENUMERATOR
-#define FLOODS 4u
 
 extern const char *const hostile_act_names[ACT_COUNT];
 

@@ -14,7 +14,7 @@
 #define CHUNK (2 * MIB)
 #define MS 1000000ll
 #define KEEPER_UID 500
-#define ACTORS_MAX 64
+#define ACTORS_MAX 128
 
 typedef struct actor {
     uint32_t number;

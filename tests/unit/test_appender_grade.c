@@ -221,6 +221,27 @@ static int begin_large(void *arg)
     return 0;
 }
 
+/* The first launch begins as one after a launch that wrote what is expected; the second by what the first wrote. */
+static int begin_as_expected(void *arg)
+{
+    gvm_appender_options options = large;
+    gvm_buffer *buffer;
+
+    (void)arg;
+    options.expected_bytes = 40 * MIB;
+    CHILD_EXPECT(start_on("4GiB", ROW, RESERVE, &options));
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(info().front_bytes == 128 * MIB && info().back_bytes == 128 * MIB);
+    CHILD_EXPECT(finish() == GVM_OK && result.commits == 2);
+    CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK);
+    gvm_buffer_destroy(buffer);
+    CHILD_EXPECT(begin() == GVM_OK);
+    CHILD_EXPECT(info().front_bytes == SMALL && info().back_bytes == SMALL);
+    CHILD_EXPECT(finish() == GVM_OK);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
 /* What a launch wrote is counted from where it began. */
 static int count_from_its_begin(void *arg)
 {
@@ -382,6 +403,7 @@ IN_CHILD(appender_graded_is_filled_to_the_last_byte, fill_all)
 IN_CHILD(budget_of_one_chunk_serves_both_ends, share_one_chunk)
 IN_CHILD(begin_has_what_the_launch_before_wrote, begin_as_before)
 IN_CHILD(begin_after_a_large_launch_has_one_large_chunk, begin_large)
+IN_CHILD(begin_has_what_the_first_launch_is_expected_to_write, begin_as_expected)
 IN_CHILD(begin_counts_what_the_last_launch_alone_wrote, count_from_its_begin)
 IN_CHILD(begin_on_a_full_device_has_the_smallest_chunk, begin_as_before_poor)
 IN_CHILD(appender_gives_back_small_chunks_and_large_on_a_full_device, give_way)
@@ -399,6 +421,7 @@ int main(void)
         cmocka_unit_test(budget_of_one_chunk_serves_both_ends),
         cmocka_unit_test(begin_has_what_the_launch_before_wrote),
         cmocka_unit_test(begin_after_a_large_launch_has_one_large_chunk),
+        cmocka_unit_test(begin_has_what_the_first_launch_is_expected_to_write),
         cmocka_unit_test(begin_counts_what_the_last_launch_alone_wrote),
         cmocka_unit_test(begin_on_a_full_device_has_the_smallest_chunk),
         cmocka_unit_test(appender_gives_back_small_chunks_and_large_on_a_full_device),

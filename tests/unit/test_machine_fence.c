@@ -274,6 +274,45 @@ static void fence_copy_that_fails_is_made_again(void **state)
     end_world(&p.w);
 }
 
+/* Whatever the copy is, and whichever way it goes: only the next look makes it again, not the failure. */
+static void fail_copies(pair *p, uint64_t device_chunks, uint64_t host_chunks, bool evicted)
+{
+    start_pair(p, device_chunks, host_chunks, 0, OWNER, 0);
+    if (evicted)
+        assert_int_equal(evict(&p->w, p->a, "/x"), 2 * CHUNK);
+    ask(&p->w, p->b, p->b_slot, GVM_LEASE_WRITE, 0);
+    take(&p->w, p->b, p->b_slot, GVM_LEASE_WRITE);
+    cut_off(&p->w, p->b);
+    p->w.hold_jobs = true;
+    ask(&p->w, p->a, p->a_slot, GVM_LEASE_READ, -1);
+    for (int look = 0; look < 3; look++) {
+        unsigned failed = 0;
+
+        assert_in_range(p->w.job_count, 1, 2);
+        for (; p->w.job_count > 0; failed++) {
+            assert_true(failed < 2);
+            gvmi_machine_job_done(p->w.machine, p->w.jobs[--p->w.job_count], GVM_E_LIMIT);
+            run(&p->w);
+        }
+        assert_false(granted(p->a));
+        tick(&p->w, 200);
+    }
+    end_jobs(&p->w);
+    assert_true(granted(p->a));
+    end_world(&p->w);
+}
+
+static void fence_copy_that_fails_waits_for_the_next_look(void **state)
+{
+    pair p;
+
+    (void)state;
+    fail_copies(&p, 8, 0, false); /* to another frame of the device */
+    fail_copies(&p, 2, 8, false); /* to the host */
+    fail_copies(&p, 2, 2, true);  /* to the device */
+    fail_copies(&p, 2, 8, true);  /* to another frame of the host */
+}
+
 /* The process is gone before the copy is over: what it wrote in between is in the host frame alone. */
 static void copy_of_a_host_frame_with_writers_is_never_clean(void **state)
 {
@@ -431,6 +470,102 @@ static void frames_held_by_a_client_are_charged_to_its_user(void **state)
     run(&p.w);
     assert_int_equal(used_bytes(&p.w, OTHER), 0);
     assert_int_equal(device(&p.w)->used_bytes, 0);
+    end_world(&p.w);
+}
+
+static void say_that_mapping_failed(pair *p)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_MAPPED, 0);
+    m.body.MAPPED = (gvmi_wire_mapped){.slot = p->b_slot, .serial = 1, .status = GVM_E_ADDRESS};
+    say(&p->w, p->b, &m);
+}
+
+static void end_object(pair *p)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_DROP, 30);
+    strcpy(m.body.DROP.name, "/x");
+    say(&p->w, p->a, &m);
+    close_slot(&p->w, p->a, p->a_slot);
+}
+
+/* It has the descriptors, whatever it says of mapping them. */
+static void frames_that_another_user_could_not_map_are_charged_to_it(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OTHER, GVM_OPEN_READONLY);
+    say_that_mapping_failed(&p);
+    assert_int_equal(evict(&p.w, p.a, "/x"), 2 * CHUNK); /* to frames that it never gets */
+    assert_int_equal(device(&p.w)->held_bytes, 2 * CHUNK);
+    close_slot(&p.w, p.b, p.b_slot);
+    end_object(&p);
+    assert_int_equal(used_bytes(&p.w, OTHER), 2 * CHUNK);
+    gvmi_machine_closed(p.w.machine, p.b->number);
+    run(&p.w);
+    assert_int_equal(used_bytes(&p.w, OTHER), 2 * CHUNK);
+    gvmi_machine_exited(p.w.machine, p.b->number);
+    p.b->forgotten = true;
+    run(&p.w);
+    assert_int_equal(used_bytes(&p.w, OTHER), 0);
+    assert_int_equal(device(&p.w)->used_bytes, 0);
+    end_world(&p.w);
+}
+
+static void frames_that_their_owner_could_not_map_are_let_go(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    say_that_mapping_failed(&p);
+    assert_int_equal(evict(&p.w, p.a, "/x"), 2 * CHUNK);
+    assert_int_equal(device(&p.w)->held_bytes, 0);
+    end_world(&p.w);
+}
+
+/* A lease stands: nothing was unmapped, and what could write goes on doing so. */
+static void writer_that_says_that_mapping_failed_is_a_writer(void **state)
+{
+    pair p;
+    uint32_t before[2];
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    note_frames(&p.w, before);
+    say_that_mapping_failed(&p);
+    assert_true(only_object(&p.w)->fenced);
+    give(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    assert_true(granted(p.a));
+    assert_false(has_frame(&p.w, before));
+    gvmi_machine_closed(p.w.machine, p.b->number); /* believed, as no lease stands any more */
+    run(&p.w);
+    assert_int_equal(device(&p.w)->held_bytes, 0);
+    assert_true(p.b->forgotten);
+    end_world(&p.w);
+}
+
+static void writer_that_closes_under_its_lease_is_a_writer(void **state)
+{
+    pair p;
+    uint32_t before[2];
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OTHER, 0);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    note_frames(&p.w, before);
+    close_slot(&p.w, p.b, p.b_slot);
+    assert_true(only_object(&p.w)->fenced);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    assert_true(granted(p.a));
+    assert_false(has_frame(&p.w, before));
+    assert_int_equal(used_bytes(&p.w, OTHER), 2 * CHUNK);
     end_world(&p.w);
 }
 
@@ -638,6 +773,43 @@ static void bye_of_another_users_process_after_its_closes_ends_it(void **state)
     gvmi_machine_bye(p.w.machine, p.b->number);
     run(&p.w);
     assert_true(p.b->forgotten);
+    end_world(&p.w);
+}
+
+/* Its connection ended, so it cannot be told; the log and the figures say that it is cut off. */
+static void client_voided_after_the_revoke_timeout_is_reported(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
+    gvmi_machine_disconnect(p.w.machine, p.b->number); /* as shutdown(2) of one direction does */
+    run(&p.w);
+    tick(&p.w, 500);
+    assert_int_equal(p.w.lines, 0);
+    tick(&p.w, 600);
+    tick(&p.w, 600);
+    assert_int_equal(p.w.lines, 1);
+    assert_int_equal(p.w.machine->cut_offs, 1);
+    assert_true(p.w.machine->clients[p.b->number - 1]->cut);
+    end_world(&p.w);
+}
+
+static void client_that_closes_and_holds_something_is_reported(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OTHER, GVM_OPEN_READONLY);
+    gvmi_machine_closed(p.w.machine, p.b->number);
+    run(&p.w);
+    assert_int_equal(p.w.lines, 1);
+    assert_true(p.w.machine->clients[p.b->number - 1]->cut);
+    gvmi_machine_closed(p.w.machine, p.a->number); /* it owns the object: believed */
+    run(&p.w);
+    assert_int_equal(p.w.lines, 1);
+    assert_int_equal(p.w.machine->cut_offs, 1);
     end_world(&p.w);
 }
 
@@ -866,6 +1038,27 @@ static void client_that_is_asked_ever_more_has_no_more_than_twice_the_time(void 
     end_world(&p.w);
 }
 
+/* The system lets it be sent nothing: that is not its doing. */
+static void client_that_could_not_be_sent_its_map_is_not_late(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    p.b->deaf = true;
+    begin_evict(&p.w, p.a, "/x");
+    for (int i = 0; i < 30; i++) {
+        gvmi_machine_delayed(p.w.machine, p.b->number);
+        tick(&p.w, 100);
+    }
+    assert_false(p.b->cut);
+    tick(&p.w, 850);
+    assert_false(p.b->cut); /* it has its time from when it was sent it */
+    tick(&p.w, 200);
+    assert_true(p.b->cut);
+    end_world(&p.w);
+}
+
 /* Its own request, which waits for its own lease, does not spare a client. */
 static void lease_kept_too_long_is_cut_off_though_its_client_waits_first(void **state)
 {
@@ -922,6 +1115,7 @@ int main(void)
         cmocka_unit_test(fence_without_any_room_waits_for_the_end_of_the_process),
         cmocka_unit_test(fence_is_tried_again_when_there_may_be_room),
         cmocka_unit_test(fence_copy_that_fails_is_made_again),
+        cmocka_unit_test(fence_copy_that_fails_waits_for_the_next_look),
         cmocka_unit_test(copy_of_a_host_frame_with_writers_is_never_clean),
         cmocka_unit_test(untracked_object_is_sealed_when_its_readers_have_ended),
         cmocka_unit_test(seal_of_a_fenced_object_is_on_other_frames),
@@ -929,6 +1123,10 @@ int main(void)
         cmocka_unit_test(frames_whose_writer_could_not_be_noted_are_left),
         cmocka_unit_test(frames_whose_writer_could_not_be_noted_get_no_lease_ever),
         cmocka_unit_test(frames_held_by_a_client_are_charged_to_its_user),
+        cmocka_unit_test(frames_that_another_user_could_not_map_are_charged_to_it),
+        cmocka_unit_test(frames_that_their_owner_could_not_map_are_let_go),
+        cmocka_unit_test(writer_that_says_that_mapping_failed_is_a_writer),
+        cmocka_unit_test(writer_that_closes_under_its_lease_is_a_writer),
         cmocka_unit_test(frames_held_by_two_clients_are_charged_to_who_is_left),
         cmocka_unit_test(client_cut_off_during_a_copy_does_not_hold_the_frame_to_come),
         cmocka_unit_test(client_that_opened_an_object_twice_holds_its_frames_once),
@@ -939,6 +1137,8 @@ int main(void)
         cmocka_unit_test(bye_of_another_users_process_ends_no_charge),
         cmocka_unit_test(bye_of_another_users_writer_leaves_a_fence),
         cmocka_unit_test(bye_of_another_users_process_after_its_closes_ends_it),
+        cmocka_unit_test(client_voided_after_the_revoke_timeout_is_reported),
+        cmocka_unit_test(client_that_closes_and_holds_something_is_reported),
         cmocka_unit_test(client_that_never_mapped_anything_is_forgotten_at_once),
         cmocka_unit_test(frames_that_another_user_had_mapped_go_to_no_other_object),
         cmocka_unit_test(user_that_holds_more_than_its_quota_opens_nothing),
@@ -948,6 +1148,7 @@ int main(void)
         cmocka_unit_test(writer_forged_in_a_lease_word_is_none),
         cmocka_unit_test(client_that_is_asked_ever_more_has_no_more_than_twice_the_time),
         cmocka_unit_test(client_whose_answer_is_not_read_yet_has_twice_the_time),
+        cmocka_unit_test(client_that_could_not_be_sent_its_map_is_not_late),
         cmocka_unit_test(lease_kept_too_long_is_cut_off_though_its_client_waits_first),
         cmocka_unit_test(read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write),
     };

@@ -280,6 +280,61 @@ static void growth_that_is_queued_looks_at_no_other(void **state)
     end_world(&w);
 }
 
+static void end_job(world *w)
+{
+    assert_true(w->job_count > 0);
+    gvmi_machine_job_done(w->machine, w->jobs[--w->job_count], GVM_OK);
+    run(w);
+}
+
+/* A few jobs at a time, and all of them in the end. */
+static void growth_makes_few_chunks_at_a_time(void **state)
+{
+    world w;
+    actor *a;
+    unsigned jobs = 0;
+
+    (void)state;
+    start_users(&w, 32, 64);
+    a = join(&w, 1);
+    assert_int_equal(create_empty(&w, a, "/a", 0), GVM_OK);
+    w.hold_jobs = true;
+    assert_int_equal(grow(&w, a, a->slot, 60 * CHUNK), GVM_OK);
+    assert_int_equal(w.job_count, KEEP_GROWTH_JOBS_MAX);
+    assert_int_equal(device(&w)->used_bytes, 60 * CHUNK); /* the room is its own at once */
+    for (; w.job_count > 0; jobs++) {
+        assert_true(w.job_count <= KEEP_GROWTH_JOBS_MAX);
+        end_job(&w);
+    }
+    assert_int_equal(jobs, 60);
+    assert_int_equal(w.machine->objects->chunk_count, 60);
+    end_world(&w);
+}
+
+/* Who asked is gone, and nobody has the object open. */
+static void growth_that_nobody_waits_for_is_given_up(void **state)
+{
+    world w;
+    actor *a;
+    unsigned jobs = 0;
+
+    (void)state;
+    start_users(&w, 32, 64);
+    a = join(&w, 1);
+    assert_int_equal(create_empty(&w, a, "/a", GVM_OBJECT_KEEP), GVM_OK);
+    w.hold_jobs = true;
+    assert_int_equal(grow(&w, a, a->slot, 60 * CHUNK), GVM_OK);
+    leave(&w, a);
+    assert_int_equal(device(&w)->used_bytes, KEEP_GROWTH_JOBS_MAX * CHUNK);
+    for (; w.job_count > 0; jobs++)
+        end_job(&w);
+    assert_int_equal(jobs, KEEP_GROWTH_JOBS_MAX);
+    assert_int_equal(w.machine->objects->chunk_count, 0);
+    assert_int_equal(w.machine->taken[KEEP_GROWTHS], 0);
+    assert_true(gvmi_machine_check(w.machine));
+    end_world(&w);
+}
+
 static void growth_beyond_both_budgets_makes_nothing(void **state)
 {
     world w;
@@ -343,6 +398,118 @@ static void end_of_an_opening_looks_at_no_other(void **state)
     assert_int_equal(object->acquires, 2);
     tick(&w, 200);
     assert_int_equal(object->acquires, 5);
+    end_world(&w);
+}
+
+/* What is done to an object is done for each opening: so one user has so many, however many clients. */
+static void openings_of_one_object_are_bounded_by_user(void **state)
+{
+    world w;
+    actor *a;
+    uint32_t slot = 0;
+    unsigned count = 1;
+
+    (void)state;
+    start_users(&w, 400, 64);
+    a = join(&w, 1);
+    assert_int_equal(create_of(&w, a, "/x", 64, 0, 0666, GVM_OBJECT_KEEP), GVM_OK);
+    for (; open_object(&w, a, "/x", 0, &slot) == GVM_OK; count++)
+        if ((count + 1) % KEEP_CLIENT_OPENINGS_MAX == 0)
+            a = join(&w, 1);
+    assert_int_equal(count, KEEP_USER_OPENINGS_MAX);
+    assert_int_equal(reply_status(a), GVM_E_LIMIT);
+    assert_non_null(strstr(last(a)->body.FAILED.text, "user 1 has /x open 512 times, the limit"));
+    assert_int_equal(open_object(&w, join(&w, 2), "/x", 0, &slot), GVM_OK);
+    assert_true(gvmi_machine_check(w.machine));
+    close_slot(&w, find_actor(&w, 1), 0);
+    assert_int_equal(open_object(&w, a, "/x", 0, &slot), GVM_OK);
+    assert_int_equal(open_object(&w, a, "/x", 0, &slot), GVM_E_LIMIT);
+    end_world(&w);
+}
+
+static void openings_of_the_keepers_user_are_not_bounded_so(void **state)
+{
+    world w;
+    actor *a = NULL;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_users(&w, 400, 64);
+    assert_int_equal(create_of(&w, join(&w, 1), "/x", 64, 0, 0600, GVM_OBJECT_KEEP), GVM_OK);
+    for (unsigned i = 0; i < KEEP_USER_OPENINGS_MAX + 1; i++) {
+        if (i % KEEP_CLIENT_OPENINGS_MAX == 0)
+            a = join(&w, KEEPER_UID);
+        assert_int_equal(open_object(&w, a, "/x", 0, &slot), GVM_OK);
+    }
+    end_world(&w);
+}
+
+/* Who has no lease when the permits are withdrawn gets none before they come back: it is looked at once,
+ * however often somebody rings. */
+static void opening_without_a_lease_is_looked_at_once_while_others_drain(void **state)
+{
+    world w;
+    actor *a, *b, *c;
+    uint32_t a_slot, b_slot = 0, c_slot = 0;
+
+    (void)state;
+    start_users(&w, 32, 64);
+    a = join(&w, 1);
+    assert_int_equal(create_of(&w, a, "/x", 64, 1, 0666, 0), GVM_OK);
+    a_slot = a->slot;
+    b = join(&w, 1);
+    c = join(&w, 1);
+    assert_int_equal(open_object(&w, b, "/x", 0, &b_slot), GVM_OK);
+    assert_int_equal(open_object(&w, c, "/x", 0, &c_slot), GVM_OK);
+    acquire(&w, a, a_slot, GVM_LEASE_READ);
+    ask(&w, b, b_slot, GVM_LEASE_WRITE, -1);
+    assert_false(granted(b));
+    atomic_fetch_add(&c->leases[c_slot].word, GVMI_LEASE_READER); /* without a permit: none */
+    give(&w, a, a_slot, GVM_LEASE_READ);
+    assert_true(granted(b));
+    end_world(&w);
+}
+
+/* A look at very many openings is made in slices, between which clients are served. */
+static void look_at_many_openings_takes_several_ticks(void **state)
+{
+    enum { OBJECTS = 40, USERS = 16 };
+    world w;
+    actor *a = NULL;
+    uint32_t slot = 0;
+    uint64_t before;
+    char name[16];
+    unsigned ticks = 0;
+
+    (void)state;
+    start_users(&w, 400, 512);
+    for (unsigned i = 0; i < OBJECTS; i++) {
+        snprintf(name, sizeof name, "/%u", i);
+        assert_int_equal(create_of(&w, i == 0 ? join(&w, 1) : find_actor(&w, 1), name, 64, 0, 0666,
+                                   GVM_OBJECT_KEEP),
+                         GVM_OK);
+    }
+    for (unsigned user = 0; user < USERS; user++) {
+        a = join(&w, 10 + user);
+        for (unsigned i = 0; i < OBJECTS; i++) {
+            snprintf(name, sizeof name, "/%u", i);
+            for (unsigned j = 0; j < 8; j++)
+                assert_int_equal(open_object(&w, a, name, 0, &slot), GVM_OK);
+        }
+        for (slot = 0; slot < OBJECTS * 8; slot++)
+            atomic_fetch_add(&a->leases[slot].word, GVMI_LEASE_COUNTED);
+    }
+    before = w.machine->acquires;
+    tick(&w, 200);
+    assert_in_range(w.machine->acquires - before, 1, OBJECTS * 8 * USERS - 1);
+    for (; w.machine->acquires - before < OBJECTS * 8 * USERS; ticks++) {
+        assert_true(gvmi_machine_deadline(w.machine) <= w.now_ns); /* it wants to go on */
+        assert_true(ticks < 4);
+        tick(&w, 0);
+    }
+    for (; gvmi_machine_deadline(w.machine) <= w.now_ns; ticks++)
+        tick(&w, 0);
+    assert_true(gvmi_machine_deadline(w.machine) > w.now_ns);
     end_world(&w);
 }
 
@@ -536,9 +703,15 @@ int main(void)
         cmocka_unit_test(growths_of_a_client_that_left_count_as_its_users),
         cmocka_unit_test(growths_of_greedy_users_leave_some_for_the_next),
         cmocka_unit_test(growth_that_is_queued_looks_at_no_other),
+        cmocka_unit_test(growth_makes_few_chunks_at_a_time),
+        cmocka_unit_test(growth_that_nobody_waits_for_is_given_up),
         cmocka_unit_test(growth_beyond_both_budgets_makes_nothing),
         cmocka_unit_test(growth_that_fails_leaves_no_places),
         cmocka_unit_test(end_of_an_opening_looks_at_no_other),
+        cmocka_unit_test(openings_of_one_object_are_bounded_by_user),
+        cmocka_unit_test(openings_of_the_keepers_user_are_not_bounded_so),
+        cmocka_unit_test(opening_without_a_lease_is_looked_at_once_while_others_drain),
+        cmocka_unit_test(look_at_many_openings_takes_several_ticks),
         cmocka_unit_test(snapshot_of_many_objects_is_made_in_slices),
         cmocka_unit_test(snapshot_is_made_when_the_one_before_is_read),
         cmocka_unit_test(snapshot_of_one_user_does_not_wait_for_those_of_another),

@@ -62,6 +62,13 @@ static int teardown(void **state)
     return open_fds() == f->fds_before && f->outbox.bytes == 0 ? 0 : -1;
 }
 
+static gvmi_outbox_state flush(fixture *f)
+{
+    uint32_t left = UINT32_MAX;
+
+    return gvmi_outbox_flush(&f->outbox, f->keeper, &left);
+}
+
 /* ---- messages */
 
 /* A piece of memory that can be told from others by its size. */
@@ -117,7 +124,7 @@ static void receive(fixture *f, gvmi_wire_message *message, int *fds, uint32_t f
     for (size_t done = 0, part; done < want; done += part) {
         assert_int_equal(ioctl(f->client, FIONREAD, &there), 0);
         if (there == 0) {
-            (void)gvmi_outbox_flush(&f->outbox, f->keeper);
+            (void)flush(f);
             assert_int_equal(ioctl(f->client, FIONREAD, &there), 0);
         }
         assert_true(there > 0);
@@ -152,7 +159,7 @@ static void messages_flushed_arrive_in_order(void **state)
 
     for (uint64_t i = 1; i <= 100; i++)
         add_value(f, i, i * i);
-    assert_int_equal(gvmi_outbox_flush(&f->outbox, f->keeper), GVMI_OUTBOX_EMPTY);
+    assert_int_equal(flush(f), GVMI_OUTBOX_EMPTY);
     assert_int_equal(f->outbox.bytes, 0);
     for (uint64_t i = 1; i <= 100; i++) {
         receive(f, &message, NULL, 0);
@@ -175,7 +182,7 @@ static void fds_dropped_while_waiting_arrive(void **state)
     assert_int_equal(add_map(f, 7, GVMI_WIRE_CHUNKS_MAX, memory), GVM_OK);
     for (uint32_t i = 0; i < GVMI_WIRE_CHUNKS_MAX; i++)
         gvmi_fd_release(memory[i]);
-    assert_int_equal(gvmi_outbox_flush(&f->outbox, f->keeper), GVMI_OUTBOX_EMPTY);
+    assert_int_equal(flush(f), GVMI_OUTBOX_EMPTY);
     receive(f, &message, NULL, 0);
     receive(f, &message, fds, GVMI_WIRE_CHUNKS_MAX);
     assert_int_equal(message.body.MAP.serial, 7);
@@ -218,7 +225,7 @@ static void reader_slow_gets_every_message_once(void **state)
         for (int j = 0; j < 4; j++)
             add_value(f, i + 1, i);
     }
-    while (gvmi_outbox_flush(&f->outbox, f->keeper) == GVMI_OUTBOX_BLOCKED) {
+    while (flush(f) == GVMI_OUTBOX_BLOCKED) {
         blocked = true;
         assert_true(f->outbox.first != NULL);
         receive(f, &message, &fd, 1);
@@ -260,7 +267,7 @@ static void message_sent_in_parts_arrives_whole(void **state)
         assert_int_equal(gvmi_outbox_add(&f->outbox, &message, NULL), GVM_OK);
     }
     for (uint64_t i = 1; i <= COUNT; i++) {
-        (void)gvmi_outbox_flush(&f->outbox, f->keeper);
+        (void)flush(f);
         assert_int_equal(ioctl(f->client, FIONREAD, &there), 0);
         parted |= there > 1000 && there < (int)GVMI_WIRE_TAIL_BYTES_MAX; /* a MAP has under 1000 */
         receive(f, &message, &fd, 1);
@@ -293,7 +300,7 @@ static void outbox_full_refuses_and_keeps_what_it_has(void **state)
     assert_int_equal(status, GVM_E_LIMIT);
     assert_in_range(count, GVMI_OUTBOX_BYTES_MAX / (2 * GVMI_WIRE_TAIL_BYTES_MAX),
                     GVMI_OUTBOX_BYTES_MAX / GVMI_WIRE_TAIL_BYTES_MAX);
-    (void)gvmi_outbox_flush(&f->outbox, f->keeper);
+    (void)flush(f);
     assert_int_equal(gvmi_outbox_add(&f->outbox, &message, NULL), GVM_OK);
     receive(f, &message, NULL, 0);
     assert_int_equal(message.head.tail_bytes, GVMI_WIRE_TAIL_BYTES_MAX);
@@ -306,7 +313,28 @@ static void reader_gone_breaks_it(void **state)
     close(f->client);
     f->client = -1;
     add_value(f, 1, 1);
-    assert_int_equal(gvmi_outbox_flush(&f->outbox, f->keeper), GVMI_OUTBOX_BROKEN);
+    assert_int_equal(flush(f), GVMI_OUTBOX_BROKEN);
+}
+
+/* Descriptors that may not be sent now stay where they are, and what is behind them. */
+static void message_with_more_fds_than_are_left_waits(void **state)
+{
+    fixture *f = *state;
+    gvmi_fd *fds[2] = {make_memory(1), make_memory(2)};
+    gvmi_wire_message message;
+    uint32_t left = 1;
+
+    gvmi_wire_start(&message, GVMI_WIRE_MAP, 0);
+    message.head.fd_count = 2;
+    message.head.tail_bytes = 2 * sizeof message.tail.chunks[0];
+    assert_int_equal(gvmi_outbox_add(&f->outbox, &message, fds), GVM_OK);
+    gvmi_fd_release(fds[0]);
+    gvmi_fd_release(fds[1]);
+    assert_int_equal(gvmi_outbox_flush(&f->outbox, f->keeper, &left), GVMI_OUTBOX_SPENT);
+    assert_int_equal(left, 1);
+    left = 3;
+    assert_int_equal(gvmi_outbox_flush(&f->outbox, f->keeper, &left), GVMI_OUTBOX_EMPTY);
+    assert_int_equal(left, 1);
 }
 
 int main(void)
@@ -320,6 +348,7 @@ int main(void)
         TEST(message_sent_in_parts_arrives_whole),
         TEST(outbox_full_refuses_and_keeps_what_it_has),
         TEST(reader_gone_breaks_it),
+        TEST(message_with_more_fds_than_are_left_waits),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

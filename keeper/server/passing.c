@@ -1,0 +1,107 @@
+/* Descriptors on their way to clients: sent, and not received yet.
+ *
+ * The system counts them for the keeper's user, over all its sockets. Beyond RLIMIT_NOFILE it lets no more be
+ * sent to anybody (ETOOMANYREFS), unless the keeper has CAP_SYS_RESOURCE or CAP_SYS_ADMIN. So where it
+ * has neither they are shared out among users, by the rule of keeper/machine/users.c: who does not
+ * receive what it is sent keeps its own user waiting, and nobody else.
+ *
+ * When a client receives is seen only by its socket being empty on its side: what was sent to it counts
+ * until then. A socket that is not, though its process is gone or has said BYE, is kept until it is; of
+ * those a user may have UNREAD_MAX.
+ */
+#include <linux/capability.h>
+#include <linux/sockios.h>
+#include <sys/ioctl.h>
+#include <sys/resource.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "base/error.h"
+#include "keeper/server/server.h"
+
+#define UNREAD_MAX 64u
+#define OTHER_PART 8u /* of the limit, this part is for other programs of the keeper's user */
+#define RESERVE_PART 8u /* and this for its own user and root */
+#define FIRST_NAMESPACE_INODE 0xEFFFFFFDu /* of the user namespace that the system starts with */
+
+/* ---- the limit */
+
+static bool is_in_first_namespace(void)
+{
+    struct stat found;
+
+    return stat("/proc/self/ns/user", &found) == 0 && found.st_ino == FIRST_NAMESPACE_INODE;
+}
+
+static bool is_exempt(void)
+{
+    struct __user_cap_header_struct head = {.version = _LINUX_CAPABILITY_VERSION_3};
+    struct __user_cap_data_struct data[_LINUX_CAPABILITY_U32S_3] = {{0}};
+
+    return syscall(SYS_capget, &head, data) == 0 &&
+           (data[0].effective & (1u << CAP_SYS_RESOURCE | 1u << CAP_SYS_ADMIN)) != 0 &&
+           is_in_first_namespace();
+}
+
+void gvmi_passing_start(gvm_server *server)
+{
+    struct rlimit limit;
+
+    if (is_exempt() || getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur >= UINT32_MAX)
+        return;
+    server->passing_max = (uint32_t)(limit.rlim_cur - limit.rlim_cur / OTHER_PART);
+}
+
+/* ---- what a peer may be sent */
+
+static bool is_admin(const gvm_server *server, const gvmi_peer *peer)
+{
+    return peer->uid == 0 || peer->uid == server->config.uid;
+}
+
+uint32_t gvmi_passing_left(gvm_server *server, gvmi_peer *peer)
+{
+    if (server->passing_max == 0)
+        return UINT32_MAX;
+    (void)gvmi_passing_settle(server, peer);
+    return (uint32_t)gvmi_allowance_left(server->passing_max, server->passing_max / RESERVE_PART,
+                                     server->passing, peer->place.user->passing,
+                                     is_admin(server, peer));
+}
+
+void gvmi_passing_add(gvm_server *server, gvmi_peer *peer, uint32_t count)
+{
+    if (server->passing_max == 0)
+        return;
+    peer->passing += count;
+    peer->place.user->passing += count;
+    server->passing += count;
+}
+
+/* Whether the other end has received everything, or is closed. */
+static bool is_received(const gvmi_peer *peer)
+{
+    int bytes = 0;
+
+    return peer->socket < 0 || ioctl(peer->socket, SIOCOUTQ, &bytes) != 0 || bytes == 0;
+}
+
+bool gvmi_passing_settle(gvm_server *server, gvmi_peer *peer)
+{
+    if (peer->passing > 0 && is_received(peer)) {
+        peer->place.user->passing -= peer->passing;
+        server->passing -= peer->passing;
+        peer->passing = 0;
+    }
+    return peer->passing == 0;
+}
+
+gvm_status gvmi_passing_admits(const gvmi_peer *peer)
+{
+    return peer->place.user->unread < UNREAD_MAX
+               ? GVM_OK
+               : gvmi_fail(GVM_E_LIMIT,
+                           "user %u has %u connections that it ended without receiving the descriptors sent over "
+                           "them: close the sockets",
+                           (unsigned)peer->uid, (unsigned)peer->place.user->unread);
+}

@@ -1,0 +1,70 @@
+/* Processes of clients: which one it is that connected, and whether it is about to end. */
+#include <ctype.h>
+#include <dirent.h>
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include "keeper/server/server.h"
+
+#ifndef SO_PEERPIDFD /* Linux 6.5 */
+#define SO_PEERPIDFD 77
+#endif
+
+#define THREAD_EXITING 0x4u /* of flags in proc(5) stat: PF_EXITING */
+
+int gvmi_process_open(int socket, int32_t pid, bool *certain)
+{
+    int fd = -1;
+    socklen_t bytes = sizeof fd;
+
+    *certain = false;
+    if (pid == getpid())
+        return -1;
+    if (getsockopt(socket, SOL_SOCKET, SO_PEERPIDFD, &fd, &bytes) == 0 && fd >= 0) {
+        *certain = true;
+        return fd; /* close-on-exec, as all pidfds */
+    }
+    return pid > 0 ? (int)syscall(SYS_pidfd_open, pid, 0) : -1; /* 0: of another PID namespace */
+}
+
+/* False: it has ended, is about to, or cannot be looked at. */
+static bool goes_on(pid_t pid, const char *thread)
+{
+    char path[64], line[512];
+    const char *rest = NULL;
+    unsigned flags = 0;
+    char state = 0;
+    FILE *file;
+
+    snprintf(path, sizeof path, "/proc/%d/task/%.16s/stat", (int)pid, thread);
+    file = fopen(path, "re");
+    if (file == NULL)
+        return false;
+    if (fgets(line, sizeof line, file) != NULL)
+        rest = strrchr(line, ')'); /* behind the name, which may hold anything */
+    fclose(file);
+    return rest != NULL && sscanf(rest, ") %c %*d %*d %*d %*d %*d %u", &state, &flags) == 2 &&
+           state != 'Z' && state != 'X' && (flags & THREAD_EXITING) == 0;
+}
+
+/* The first thread alone says nothing: it may have ended by pthread_exit(3), while the others go on. */
+bool gvmi_process_is_ending(pid_t pid)
+{
+    char path[32];
+    const struct dirent *entry;
+    bool ending = true;
+    DIR *threads;
+
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    threads = pid > 0 ? opendir(path) : NULL;
+    if (threads == NULL)
+        return true;
+    while (ending && (entry = readdir(threads)) != NULL)
+        ending = !isdigit((unsigned char)entry->d_name[0]) || !goes_on(pid, entry->d_name);
+    closedir(threads);
+    return ending;
+}
