@@ -148,8 +148,7 @@ static void void_client(gvmi_machine *m, keep_client *client, bool may_map)
  * reported, as it costs others memory, or a copy. */
 static void report_voided(gvmi_machine *m, keep_client *client, const char *why)
 {
-    gvmi_action action = {
-        .kind = GVMI_ACTION_LOG, .client = client->number, .uid = client->who.uid};
+    gvmi_action action = {.kind = GVMI_ACTION_LOG, .client = client->number, .uid = client->who.uid};
 
     if (!client->voided || client->cut || client->held_count == 0)
         return;
@@ -306,8 +305,8 @@ static void watch_maps(gvmi_machine *m)
 {
     const uint32_t timeout_ms = m->config.revoke_timeout_ms;
 
-    for (const keep_pending *map = m->oldest_map; map != NULL && is_late(m, map->sent_ns, timeout_ms);
-         map = map->newer) {
+    for (const keep_pending *map = m->oldest_map;
+         map != NULL && is_late(m, map->sent_ns, timeout_ms); map = map->newer) {
         keep_client *client = map->client;
         const int64_t since_ns = map->sent_ns > client->delayed_ns ? map->sent_ns : client->delayed_ns;
 

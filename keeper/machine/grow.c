@@ -77,8 +77,7 @@ void gvmi_keep_make_chunk(gvmi_machine *m, keep_object *object, uint32_t index, 
 /* Starts jobs that wait, or gives up what they were for. */
 static void serve_waiting(gvmi_machine *m, keep_object *object, keep_growth *growth)
 {
-    while (growth->waiting > 0 &&
-           (growth->failure != GVM_OK || growth->making < KEEP_GROWTH_JOBS_MAX)) {
+    while (growth->waiting > 0 && (growth->failure != GVM_OK || growth->making < KEEP_GROWTH_JOBS_MAX)) {
         const uint32_t index = growth->next_waiting;
         keep_chunk *chunk = &object->chunks[index];
 

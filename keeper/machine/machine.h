@@ -65,8 +65,8 @@ typedef struct gvmi_credentials {
 
 /* The rule of allowances (keeper/machine/users.c): how much more somebody may take that has so much, of a limit
  * of which all together have taken so much. admin: root or the keeper's own user. */
-static inline uint64_t gvmi_allowance_left(uint64_t limit, uint64_t reserve, uint64_t taken, uint64_t has,
-                                       bool admin)
+static inline uint64_t gvmi_allowance_left(uint64_t limit, uint64_t reserve, uint64_t taken,
+                                           uint64_t has, bool admin)
 {
     const uint64_t most = admin ? limit : limit - reserve;
     const uint64_t left = taken < most ? most - taken : 0;

@@ -186,8 +186,8 @@ static bool may_open_again(gvmi_machine *m, keep_client *client, const keep_obje
                                GVMI_TEXT_NAME(name), KEEP_CLIENT_OPENINGS_MAX);
     else if (opener != NULL && opener->count >= KEEP_USER_OPENINGS_MAX && !gvmi_keep_is_admin(m, client))
         gvmi_keep_reply_failed(m, client, request, GVM_E_LIMIT,
-                               "user %u has %s open %u times, the limit: close some", client->user->uid,
-                               GVMI_TEXT_NAME(name), KEEP_USER_OPENINGS_MAX);
+                               "user %u has %s open %u times, the limit: close some",
+                               client->user->uid, GVMI_TEXT_NAME(name), KEEP_USER_OPENINGS_MAX);
     else
         return true;
     return false;

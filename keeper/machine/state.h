@@ -83,9 +83,10 @@ typedef enum keep_lease_event {
     KEEP_GONE,
 } keep_lease_event;
 
-#define KEEP_CLIENT_WAITS_MAX 1024   /* acquires that a client may have waiting */
-#define KEEP_CLIENT_OPENINGS_MAX 16  /* of one object: what is done to it is done for each */
-#define KEEP_USER_OPENINGS_MAX 512   /* likewise, by all clients of a user; not of the keeper's or root */
+#define KEEP_CLIENT_WAITS_MAX 1024  /* acquires that a client may have waiting */
+#define KEEP_CLIENT_OPENINGS_MAX 16 /* of one object: what is done to it is done for each */
+#define KEEP_USER_OPENINGS_MAX \
+    512 /* likewise, by all clients of a user; not of the keeper's or root */
 #define KEEP_CLIENT_GROWTHS_MAX 1024 /* growths under way that a client asked for */
 #define KEEP_GROWTH_JOBS_MAX 32      /* of a growth, at a time: until they run it can be given up */
 #define KEEP_CLIENT_SNAPSHOTS_MAX 16 /* snapshots that a client may wait for */
@@ -311,8 +312,8 @@ struct keep_opener {
 };
 
 typedef struct keep_pending {
-    struct keep_pending *next;           /* of the opening */
-    struct keep_pending *older, *newer;  /* of all */
+    struct keep_pending *next;          /* of the opening */
+    struct keep_pending *older, *newer; /* of all */
     keep_client *client;
     uint64_t serial;
     int64_t sent_ns;
@@ -381,7 +382,7 @@ struct keep_client {
     uint32_t snapshot_count;
     bool snapshot_sent, asking;
     keep_client *asking_prev, *asking_next;
-    int64_t left_ns; /* when the socket closed */
+    int64_t left_ns;    /* when the socket closed */
     int64_t delayed_ns; /* until when the system did not let it be sent something */
     uint64_t acquires;
     keep_hold *held; /* what it may still have mapped, each frame once */
@@ -450,8 +451,8 @@ struct gvmi_machine {
     uint32_t client_capacity;
     keep_object *objects, *marked;
     keep_pending *oldest_map, *newest_map; /* MAPs that are not answered */
-    keep_object *duplicated; /* those with duplicate_chunks */
-    void *names;             /* tsearch(3) */
+    keep_object *duplicated;               /* those with duplicate_chunks */
+    void *names;                           /* tsearch(3) */
     uint64_t object_ids, client_ids, stamps, serials, job_ids;
 
     keep_frame *frames; /* by number - 1 */
@@ -502,7 +503,7 @@ void gvmi_keep_violated(gvmi_machine *m, keep_client *client, const char *how);
 void gvmi_keep_make_due_cuts(gvmi_machine *m);
 /* Nothing of it is mapped: the server need not watch its process any longer. */
 void gvmi_keep_forget_if_over(gvmi_machine *m, keep_client *client);
-void gvmi_keep_watch_clients(gvmi_machine *m); /* revoke timeouts */
+void gvmi_keep_watch_clients(gvmi_machine *m);                           /* revoke timeouts */
 void gvmi_keep_watch_leases(gvmi_machine *m, const keep_object *object); /* lease timeouts */
 bool gvmi_keep_is_admin(const gvmi_machine *m, const keep_client *client);
 

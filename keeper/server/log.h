@@ -13,8 +13,8 @@
 #include <stdint.h>
 
 #define GVMI_LOG_LINES_A_SECOND 20u /* of those that are limited, but for REFUSED */
-#define GVMI_LOG_USERS 256u         /* told apart in one second; further ones together are like one */
-#define GVMI_LOG_LINE_BYTES 384     /* with the NUL; longer ones are shortened */
+#define GVMI_LOG_USERS 256u     /* told apart in one second; further ones together are like one */
+#define GVMI_LOG_LINE_BYTES 384 /* with the NUL; longer ones are shortened */
 
 typedef enum gvmi_log_kind {
     GVMI_LOG_REFUSED, /* a connection: one line a second for each user */

@@ -20,12 +20,12 @@
 #include "base/size.h"
 #include "keeper/server/server.h"
 
-#define EVENTS_A_TURN 1024 /* those of all clients are noted within three turns */
-#define QUERY_NS (100 * GVMI_NS_PER_MS)       /* how old figures about memory may be */
+#define EVENTS_A_TURN 1024              /* those of all clients are noted within three turns */
+#define QUERY_NS (100 * GVMI_NS_PER_MS) /* how old figures about memory may be */
 #define QUERY_IDLE_NS (1000 * GVMI_NS_PER_MS) /* while nobody is connected */
-#define TURN_NS GVMI_SLICE_NS           /* after which a turn visits nobody more */
-#define GREETING_NS (10000 * GVMI_NS_PER_MS) /* within which a client is to say something */
-#define TURN_NS_MAX (50 * GVMI_NS_PER_MS)    /* counted for a turn, without its waiting */
+#define TURN_NS GVMI_SLICE_NS                 /* after which a turn visits nobody more */
+#define GREETING_NS (10000 * GVMI_NS_PER_MS)  /* within which a client is to say something */
+#define TURN_NS_MAX (50 * GVMI_NS_PER_MS)     /* counted for a turn, without its waiting */
 
 gvm_status gvmi_server_watch(gvm_server *server, int fd, uint32_t events, gvmi_source *source)
 {

@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 
-#define DEPTH 16 /* jobs submitted to a stream at a time */
+#define DEPTH 16                        /* jobs submitted to a stream at a time */
 #define FLIGHT_BYTES_MAX (256ull << 20) /* of them together, if there are more than two */
 /* Between two looks at what is under way: waiting for an event instead, a lane could not submit the
  * job that comes meanwhile, and the link would be idle between the two. */
@@ -49,7 +49,7 @@ typedef struct lane {
     gvmi_mutex lock;
     pthread_cond_t wake;
     gvmi_jobs waiting; /* under lock */
-    bool stop;        /* likewise */
+    bool stop;         /* likewise */
     gvmi_job reap;
     bool entered; /* the thread has the device's context current */
     CUstream stream;

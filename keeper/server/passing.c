@@ -20,7 +20,7 @@
 #include "keeper/server/server.h"
 
 #define UNREAD_MAX 64u
-#define OTHER_PART 8u /* of the limit, this part is for other programs of the keeper's user */
+#define OTHER_PART 8u   /* of the limit, this part is for other programs of the keeper's user */
 #define RESERVE_PART 8u /* and this for its own user and root */
 #define FIRST_NAMESPACE_INODE 0xEFFFFFFDu /* of the user namespace that the system starts with */
 
@@ -65,8 +65,8 @@ uint32_t gvmi_passing_left(gvm_server *server, gvmi_peer *peer)
         return UINT32_MAX;
     (void)gvmi_passing_settle(server, peer);
     return (uint32_t)gvmi_allowance_left(server->passing_max, server->passing_max / RESERVE_PART,
-                                     server->passing, peer->place.user->passing,
-                                     is_admin(server, peer));
+                                         server->passing, peer->place.user->passing,
+                                         is_admin(server, peer));
 }
 
 void gvmi_passing_add(gvm_server *server, gvmi_peer *peer, uint32_t count)

@@ -26,9 +26,9 @@
 
 #define MESSAGES_A_VISIT 32
 #define OUTBOX_BYTES_FREE (64u << 10) /* unsent bytes of a client are counted in multiples of it */
-#define LAST_READS_MAX 64             /* of the socket of a process that is gone, or hears nothing */
+#define LAST_READS_MAX 64  /* of the socket of a process that is gone, or hears nothing */
 #define STALL_NS 5000000ll /* until sending is tried again when the system was short */
-#define REFUSED_MAX 64 /* clients to which the reason for their refusal is to be sent */
+#define REFUSED_MAX 64     /* clients to which the reason for their refusal is to be sent */
 #define UNHEARD_BYTES_MAX (4u << 20) /* read of a client that was cut off, and discarded */
 #define PEER_GROUPS_MAX 65536u       /* what Linux allows a process */
 #define NUMBER_MAX (1u << 20)        /* clients' numbers are dense; far above any limit of them */
@@ -459,9 +459,8 @@ void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer, const char *reason)
 {
     if (peer->state != PEER_OPEN)
         return;
-    gvmi_server_log_user(server, GVMI_LOG_CUT, peer->uid,
-                         "client %u (pid %d, uid %u) was cut off: %s", (unsigned)peer->client,
-                         (int)peer->pid, (unsigned)peer->uid, reason);
+    gvmi_server_log_user(server, GVMI_LOG_CUT, peer->uid, "client %u (pid %d, uid %u) was cut off: %s",
+                         (unsigned)peer->client, (int)peer->pid, (unsigned)peer->uid, reason);
     tell_reason(server, peer, reason);
     peer_leave(peer);
     (void)shutdown(peer->socket, SHUT_WR);
