@@ -231,6 +231,21 @@ static bool make_appender(gvm_appender_options options, gvm_appender **out, gvm_
            gvm_appender_get_info(*out, info) == GVM_OK;
 }
 
+/* What one byte in the middle of an appender's buffer takes; its ends are smaller. */
+static uint64_t inner_chunk_bytes(gvm_appender *appender)
+{
+    gvm_buffer_info before = {.struct_size = sizeof before}, after = {.struct_size = sizeof after};
+    gvm_buffer *buffer;
+
+    if (gvm_appender_take(appender, &buffer) != GVM_OK)
+        return 0;
+    (void)gvm_buffer_get_info(buffer, &before);
+    (void)gvm_buffer_commit(buffer, RESERVE / 2, 1);
+    (void)gvm_buffer_get_info(buffer, &after);
+    gvm_buffer_destroy(buffer);
+    return after.device_bytes - before.device_bytes;
+}
+
 static int be_appender_chunks(void *arg)
 {
     gvm_appender *usual, *given;
@@ -241,7 +256,8 @@ static int be_appender_chunks(void *arg)
     CHILD_EXPECT(make_appender((gvm_appender_options){0}, &usual, &info));
     CHILD_EXPECT(info.chunk_bytes == CHUNK && info.front_bytes == CHUNK);
     CHILD_EXPECT(make_appender((gvm_appender_options){.chunk_bytes = 2 * CHUNK}, &given, &info));
-    CHILD_EXPECT(info.chunk_bytes == 2 * CHUNK && info.front_bytes == 2 * CHUNK);
+    CHILD_EXPECT(info.chunk_bytes == 2 * CHUNK && info.front_bytes == CHUNK);
+    CHILD_EXPECT(inner_chunk_bytes(usual) == CHUNK && inner_chunk_bytes(given) == 2 * CHUNK);
     gvm_appender_destroy(given);
     gvm_appender_destroy(usual);
     return stop();
