@@ -21,6 +21,9 @@
 #include "keeper/machine/probes.h"
 #include "keeper/machine/state.h"
 
+#define ENDED_A_LOOK_MAX \
+    512u /* openings that end with clients in one look, after the first client */
+
 keep_client *gvmi_keep_client(gvmi_machine *m, uint32_t number)
 {
     return number >= 1 && number <= m->client_capacity ? m->clients[number - 1] : NULL;
@@ -300,8 +303,21 @@ static bool is_all_read(const gvmi_machine *m, const keep_client *client, int64_
            is_late(m, since_ns + timeout_ms * GVMI_NS_PER_MS, timeout_ms);
 }
 
+/* What ends clients in one look is bounded, as much may end with each. False: the rest is for the next look,
+ * which comes at once. */
+static bool may_end(gvmi_machine *m, const keep_client *client, uint32_t *ended)
+{
+    const bool first = *ended == 0;
+
+    *ended += 1 + client->opening_count;
+    if (first || *ended <= ENDED_A_LOOK_MAX)
+        return true;
+    m->next_look_ns = m->now_ns;
+    return false;
+}
+
 /* The oldest unanswered MAP sets the deadline; a later one does not extend it. */
-static void watch_maps(gvmi_machine *m)
+static void watch_maps(gvmi_machine *m, uint32_t *ended)
 {
     const uint32_t timeout_ms = m->config.revoke_timeout_ms;
 
@@ -310,10 +326,13 @@ static void watch_maps(gvmi_machine *m)
         keep_client *client = map->client;
         const int64_t since_ns = map->sent_ns > client->delayed_ns ? map->sent_ns : client->delayed_ns;
 
-        if (client->connected && is_late(m, since_ns, timeout_ms) &&
-            is_all_read(m, client, since_ns, timeout_ms))
-            gvmi_keep_cut_later(m, client,
-                                "it did not map what the keeper moved within the revoke timeout");
+        if (!client->connected || client->cut_due || !is_late(m, since_ns, timeout_ms) ||
+            !is_all_read(m, client, since_ns, timeout_ms))
+            continue;
+        if (!may_end(m, client, ended))
+            return;
+        gvmi_keep_cut_later(m, client,
+                            "it did not map what the keeper moved within the revoke timeout");
     }
 }
 
@@ -374,19 +393,25 @@ void gvmi_keep_watch_leases(gvmi_machine *m, const keep_object *object)
 
 void gvmi_keep_watch_clients(gvmi_machine *m)
 {
+    uint32_t ended = 0;
+
     for (uint32_t i = 0; i < m->client_capacity; i++) {
         keep_client *client = m->clients[i];
 
         if (client == NULL)
             continue;
         m->cut_due = m->cut_due || client->cut_due;
-        if (!client->connected && is_late(m, client->left_ns, m->config.revoke_timeout_ms))
+        if (!client->connected && !client->voided &&
+            is_late(m, client->left_ns, m->config.revoke_timeout_ms)) {
+            if (!may_end(m, client, &ended))
+                return;
             void_client(m, client, client->mapped);
+        }
         if (!client->connected)
             report_voided(m, client,
                           "its connection ended, and its process has leases or memory after the revoke "
                           "timeout");
         gvmi_keep_forget_if_over(m, client);
     }
-    watch_maps(m);
+    watch_maps(m, &ended);
 }

@@ -74,6 +74,21 @@ void gvmi_keep_make_chunk(gvmi_machine *m, keep_object *object, uint32_t index, 
     object->growth->waiting++;
 }
 
+/* The frame was promised by a budget that has been lowered since, before it was made. */
+static bool is_over_budget(gvmi_machine *m, const keep_chunk *chunk)
+{
+    const gvmi_frame_spec *spec = &gvmi_keep_frame(m, frame_of(chunk))->spec;
+    const keep_place *place = gvmi_keep_place(m, (gvm_tier)spec->tier, spec->device);
+
+    return chunk->make && place->used_bytes > place->budget_bytes;
+}
+
+static void give_frame_back(gvmi_machine *m, keep_chunk *chunk)
+{
+    gvmi_keep_give_frame(m, frame_of(chunk), !chunk->make);
+    chunk->device_frame = chunk->host_frame = 0;
+}
+
 /* Starts jobs that wait, or gives up what they were for. */
 static void serve_waiting(gvmi_machine *m, keep_object *object, keep_growth *growth)
 {
@@ -85,12 +100,14 @@ static void serve_waiting(gvmi_machine *m, keep_object *object, keep_growth *gro
         if (chunk->op != KEEP_OP_MAKE_WAIT)
             continue;
         growth->waiting--;
-        if (growth->failure == GVM_OK) {
-            start_make(m, object, index, chunk->make);
-        } else {
-            gvmi_keep_give_frame(m, frame_of(chunk), !chunk->make);
-            chunk->device_frame = chunk->host_frame = 0;
+        if (growth->failure != GVM_OK) {
+            give_frame_back(m, chunk);
             chunk_over(m, object, chunk, GVM_OK);
+        } else if (is_over_budget(m, chunk)) {
+            give_frame_back(m, chunk);
+            gvmi_keep_make_without_room(m, object, index);
+        } else {
+            start_make(m, object, index, chunk->make);
         }
     }
 }

@@ -80,8 +80,9 @@ typedef struct soak_page {
     _Atomic uint64_t positions[POSITIONS]; /* serials; 0: none */
     soak_record records[RECORDS];
     soak_times acquire, connect, root_connect;
-    soak_times acquire_work, connect_work; /* what the keeper worked meanwhile */
+    soak_times acquire_work, connect_work; /* what its server thread worked meanwhile */
     pid_t keeper_pid;
+    int keeper_thread; /* its server thread */
     _Atomic uint64_t writes, reads, timeouts, refusals, sleeper_rounds, hostile_acts;
     /* What a look at the keeper showed: look() in keeper_neighbours.c */
     gvm_keeper_info keeper;
@@ -100,7 +101,7 @@ bool soak_judge(const char *call, gvm_status status, uint64_t may);
 void soak_time(soak_times *times, uint64_t ns);
 uint64_t soak_percentile_ns(const soak_times *times, unsigned percent);
 
-/* The processor time that the keeper has used, of all its threads. */
+/* The processor time that the keeper's server thread has used. */
 uint64_t soak_keeper_work_ns(void);
 
 void soak_name(uint64_t serial, char name[64]);

@@ -311,6 +311,26 @@ static void growth_makes_few_chunks_at_a_time(void **state)
     end_world(&w);
 }
 
+/* What was promised and is not made yet is not made of a budget that was lowered meanwhile. */
+static void growth_goes_to_the_host_when_the_budget_is_lowered(void **state)
+{
+    world w;
+    actor *a;
+
+    (void)state;
+    start_users(&w, 32, 64);
+    a = join(&w, 1);
+    assert_int_equal(create_empty(&w, a, "/a", 0), GVM_OK);
+    w.hold_jobs = true;
+    assert_int_equal(grow(&w, a, a->slot, 60 * CHUNK), GVM_OK);
+    gvmi_machine_driver_memory(w.machine, 0, 0, 0, 40 * CHUNK);
+    while (w.job_count > 0)
+        end_job(&w);
+    assert_int_equal(w.machine->objects->device_chunks, 40);
+    assert_int_equal(w.machine->objects->chunk_count, 60);
+    end_world(&w);
+}
+
 /* Who asked is gone, and nobody has the object open. */
 static void growth_that_nobody_waits_for_is_given_up(void **state)
 {
@@ -513,6 +533,38 @@ static void look_at_many_openings_takes_several_ticks(void **state)
     end_world(&w);
 }
 
+/* Many clients are late at once, and much ends with each: others are served in between. */
+static void clients_late_at_once_are_cut_off_a_few_at_a_time(void **state)
+{
+    enum { CLIENTS = 10, OPENINGS = 400 };
+    world w;
+    actor *clients[CLIENTS];
+    unsigned cut = 0, ticks = 0;
+
+    (void)state;
+    start_users(&w, 64, 32768);
+    for (unsigned i = 0; i < CLIENTS; i++) {
+        clients[i] = join(&w, 1);
+        for (unsigned j = 0; j < OPENINGS; j++)
+            assert_int_equal(create_empty(&w, clients[i], "", 0), GVM_OK);
+        clients[i]->deaf = true;
+        assert_int_equal(create_empty(&w, clients[i], "", 0), GVM_OK);
+    }
+    w.now_ns += 1100 * MS;
+    while (cut < CLIENTS) {
+        const uint64_t before = w.machine->taken[KEEP_OPENINGS];
+
+        tick(&w, 0);
+        assert_true(before - w.machine->taken[KEEP_OPENINGS] <= 2 * (OPENINGS + 1));
+        cut = 0;
+        for (unsigned i = 0; i < CLIENTS; i++)
+            cut += clients[i]->cut;
+        assert_true(++ticks <= 4 * CLIENTS); /* each look takes several */
+        assert_true(cut == CLIENTS || gvmi_machine_deadline(w.machine) <= w.now_ns);
+    }
+    end_world(&w);
+}
+
 /* ---- snapshots */
 
 static void ask_snapshot(world *w, actor *a)
@@ -704,6 +756,7 @@ int main(void)
         cmocka_unit_test(growths_of_greedy_users_leave_some_for_the_next),
         cmocka_unit_test(growth_that_is_queued_looks_at_no_other),
         cmocka_unit_test(growth_makes_few_chunks_at_a_time),
+        cmocka_unit_test(growth_goes_to_the_host_when_the_budget_is_lowered),
         cmocka_unit_test(growth_that_nobody_waits_for_is_given_up),
         cmocka_unit_test(growth_beyond_both_budgets_makes_nothing),
         cmocka_unit_test(growth_that_fails_leaves_no_places),
@@ -712,6 +765,7 @@ int main(void)
         cmocka_unit_test(openings_of_the_keepers_user_are_not_bounded_so),
         cmocka_unit_test(opening_without_a_lease_is_looked_at_once_while_others_drain),
         cmocka_unit_test(look_at_many_openings_takes_several_ticks),
+        cmocka_unit_test(clients_late_at_once_are_cut_off_a_few_at_a_time),
         cmocka_unit_test(snapshot_of_many_objects_is_made_in_slices),
         cmocka_unit_test(snapshot_is_made_when_the_one_before_is_read),
         cmocka_unit_test(snapshot_of_one_user_does_not_wait_for_those_of_another),

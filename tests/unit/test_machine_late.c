@@ -1,0 +1,171 @@
+/* The keeper's machine: clients that do not answer, what they are sent, and when they are late. */
+#include "tests/unit/machine_pair.h"
+
+/* ---- what a client that does not answer is sent */
+
+static void growth_by_bytes_sends_one_map_to_who_has_others_to_answer(void **state)
+{
+    pair p;
+    gvmi_wire_message m;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OTHER, 0);
+    p.b->deaf = true;
+    for (uint64_t i = 1; i <= 50; i++) {
+        gvmi_wire_start(&m, GVMI_WIRE_GROW, 30 + i);
+        m.body.GROW = (gvmi_wire_grow){.slot = p.a_slot, .bytes = 2 * CHUNK + i};
+        say(&p.w, p.a, &m);
+        assert_int_equal(last(p.a)->head.type, GVMI_WIRE_DONE);
+    }
+    assert_ptr_equal(p.b->map, p.b->maps); /* one, of the first growth, which made a chunk */
+    p.b->deaf = false;
+    say_mapped(&p.w, p.b, p.b->map);
+    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
+    assert_true(granted(p.b));
+    end_world(&p.w);
+}
+
+static void opening_beyond_16_of_an_object_is_refused(void **state)
+{
+    world w;
+    actor *a;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, OWNER);
+    assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
+    for (unsigned i = 1; i < KEEP_CLIENT_OPENINGS_MAX; i++)
+        assert_int_equal(open_object(&w, a, "/x", 0, &slot), GVM_OK);
+    assert_int_equal(open_object(&w, a, "/x", 0, &slot), GVM_E_LIMIT);
+    end_world(&w);
+}
+
+/* ---- who is late */
+
+static bool something_unread;
+
+static bool is_unread(void *context, uint32_t client)
+{
+    (void)context;
+    (void)client;
+    return something_unread;
+}
+
+static void client_whose_answer_is_not_read_yet_has_twice_the_time(void **state)
+{
+    gvmi_machine_config config = small_config(8, 8);
+    pair p;
+
+    (void)state;
+    config.unread = is_unread;
+    start_pair_as(&p, &config, 0, OWNER, 0);
+    p.b->deaf = true;
+    begin_evict(&p.w, p.a, "/x");
+    something_unread = true;
+    tick(&p.w, 1100);
+    assert_false(p.b->cut);
+    tick(&p.w, 1000); /* a client must not put it off for ever */
+    assert_true(p.b->cut);
+    end_world(&p.w);
+}
+
+/* Later MAPs do not extend the deadline of an earlier one. */
+static void client_that_is_asked_ever_more_has_no_more_than_twice_the_time(void **state)
+{
+    gvmi_machine_config config = small_config(8, 8);
+    pair p;
+
+    (void)state;
+    config.unread = is_unread;
+    start_pair_as(&p, &config, 0, OWNER, 0);
+    p.b->deaf = true;
+    begin_evict(&p.w, p.a, "/x");
+    something_unread = true;
+    tick(&p.w, 900);
+    assert_int_equal(open_object(&p.w, p.b, "/x", 0, &p.b_slot), GVM_OK); /* its MAP is not answered, too */
+    tick(&p.w, 1000);
+    assert_false(p.b->cut);
+    tick(&p.w, 200); /* the later one is late now, but not by twice the time */
+    assert_true(p.b->cut);
+    end_world(&p.w);
+}
+
+/* The system lets it be sent nothing: that is not its doing. */
+static void client_that_could_not_be_sent_its_map_is_not_late(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    p.b->deaf = true;
+    begin_evict(&p.w, p.a, "/x");
+    for (int i = 0; i < 30; i++) {
+        gvmi_machine_delayed(p.w.machine, p.b->number);
+        tick(&p.w, 100);
+    }
+    assert_false(p.b->cut);
+    tick(&p.w, 850);
+    assert_false(p.b->cut); /* it has its time from when it was sent it */
+    tick(&p.w, 200);
+    assert_true(p.b->cut);
+    end_world(&p.w);
+}
+
+/* Its own request, which waits for its own lease, does not spare a client. */
+static void lease_kept_too_long_is_cut_off_though_its_client_waits_first(void **state)
+{
+    gvmi_machine_config config = small_config(8, 8);
+    pair p;
+
+    (void)state;
+    config.lease_timeout_ms = 500;
+    start_pair_as(&p, &config, 0, OWNER, 0);
+    acquire(&p.w, p.a, p.a_slot, GVM_LEASE_WRITE);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1); /* another thread's */
+    tick(&p.w, 600);
+    assert_false(p.a->cut); /* it keeps nobody else waiting */
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_READ, -1);
+    tick(&p.w, 400);
+    assert_false(p.a->cut); /* only b's waiting counts */
+    tick(&p.w, 200);
+    assert_true(p.a->cut);
+    assert_true(granted(p.b));
+    end_world(&p.w);
+}
+
+/* Its writer waits for its own reader, and another's reader behind that. */
+static void read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write(void **state)
+{
+    gvmi_machine_config config = small_config(8, 8);
+    pair p;
+
+    (void)state;
+    config.lease_timeout_ms = 500;
+    start_pair_as(&p, &config, 0, OWNER, 0);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
+    take(&p.w, p.a, p.a_slot, GVM_LEASE_READ);
+    ask(&p.w, p.a, p.a_slot, GVM_LEASE_WRITE, -1);
+    tick(&p.w, 600);
+    assert_false(p.a->cut);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_READ, -1);
+    tick(&p.w, 600);
+    assert_true(p.a->cut);
+    assert_true(granted(p.b));
+    end_world(&p.w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(growth_by_bytes_sends_one_map_to_who_has_others_to_answer),
+        cmocka_unit_test(opening_beyond_16_of_an_object_is_refused),
+        cmocka_unit_test(client_whose_answer_is_not_read_yet_has_twice_the_time),
+        cmocka_unit_test(client_that_is_asked_ever_more_has_no_more_than_twice_the_time),
+        cmocka_unit_test(client_that_could_not_be_sent_its_map_is_not_late),
+        cmocka_unit_test(lease_kept_too_long_is_cut_off_though_its_client_waits_first),
+        cmocka_unit_test(read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
