@@ -21,8 +21,8 @@
 #include "keeper/machine/probes.h"
 #include "keeper/machine/state.h"
 
-#define ENDED_A_LOOK_MAX \
-    512u /* openings that end with clients in one look, after the first client */
+/* Openings that end with clients in one look, after the first client. */
+#define ENDED_A_LOOK_MAX 512u
 
 keep_client *gvmi_keep_client(gvmi_machine *m, uint32_t number)
 {
