@@ -143,7 +143,11 @@ void gvmi_keep_hold_frames(gvmi_machine *m, const keep_opening *opening)
 
 void gvmi_keep_hold_disbelieved(gvmi_machine *m, const keep_opening *opening, bool orderly)
 {
-    const bool leases = gvmi_keep_readers(opening) > 0 || gvmi_keep_writers(opening) > 0;
+    const uint64_t word = atomic_load(&opening->lease->word);
+    /* One that was granted and is not taken is no reason: the library closes after an acquire that was given up, with
+     * the grant on its way. */
+    const bool leases = gvmi_lease_readers(word) > 0 ||
+                        (opening->object->holder == opening && gvmi_lease_writers(word) > 0);
 
     if (leases || !(orderly || gvmi_keep_close_is_enough(m, opening->client, &opening->object->domain)))
         (void)hold_opening(m, opening, could_write(opening));

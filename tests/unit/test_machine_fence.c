@@ -500,6 +500,25 @@ static void writer_that_closes_under_its_lease_is_a_writer(void **state)
     end_world(&p.w);
 }
 
+/* As the library does after an acquire that timed out, while the grant was on its way. */
+static void client_that_closes_before_it_took_its_lease_holds_nothing(void **state)
+{
+    pair p;
+    uint32_t before[2];
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OTHER, 0);
+    ask(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE, -1); /* TAKEN does not come */
+    assert_true(granted(p.b));
+    note_frames(&p.w, before);
+    close_slot(&p.w, p.b, p.b_slot);
+    assert_false(only_object(&p.w)->fenced);
+    acquire(&p.w, p.a, p.a_slot, GVM_LEASE_WRITE);
+    assert_true(has_frame(&p.w, before));
+    assert_int_equal(used_bytes(&p.w, OTHER), 0);
+    end_world(&p.w);
+}
+
 static void frames_held_by_two_clients_are_charged_to_who_is_left(void **state)
 {
     world w;
@@ -904,6 +923,7 @@ int main(void)
         cmocka_unit_test(frames_that_their_owner_could_not_map_are_let_go),
         cmocka_unit_test(writer_that_says_that_mapping_failed_is_a_writer),
         cmocka_unit_test(writer_that_closes_under_its_lease_is_a_writer),
+        cmocka_unit_test(client_that_closes_before_it_took_its_lease_holds_nothing),
         cmocka_unit_test(frames_held_by_two_clients_are_charged_to_who_is_left),
         cmocka_unit_test(client_cut_off_during_a_copy_does_not_hold_the_frame_to_come),
         cmocka_unit_test(client_that_opened_an_object_twice_holds_its_frames_once),
