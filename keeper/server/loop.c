@@ -428,7 +428,6 @@ void *gvmi_server_run(void *arg)
     gvm_server *server = arg;
     struct epoll_event events[EVENTS_A_TURN];
 
-    (void)pthread_setname_np(pthread_self(), "gvmem-server");
     server->clock_ns = server->now_ns = gvmi_now_ns();
     while (!atomic_load(&server->stop)) {
         const int waited_ms = wait_ms(server);

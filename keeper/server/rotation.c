@@ -34,6 +34,7 @@ static gvmi_rotation_user *new_user(gvmi_rotation *rotation, uint32_t uid)
     if (user == NULL)
         return NULL;
     user->uid = uid;
+    user->slice_ns = GVMI_SLICE_NS;
     if (tsearch(&user->uid, &rotation->users, compare_uids) != NULL)
         return user;
     free(user);
@@ -110,7 +111,7 @@ void *gvmi_rotation_next(gvmi_rotation *rotation, int64_t now_ns)
     if (user == NULL)
         return NULL;
     if (!rotation->begun)
-        rotation->end_ns = now_ns + GVMI_SLICE_NS;
+        rotation->end_ns = now_ns + user->slice_ns;
     rotation->begun = true;
     place = user->first;
     user->first = place->next;

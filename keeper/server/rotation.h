@@ -1,6 +1,6 @@
 /* keeper/server/rotation.h - which client is served next.
  *
- * Users are served in rotation, each for GVMI_SLICE_NS at most; within a user its clients are served in
+ * Users are served in rotation, each for a slice of GVMI_SLICE_NS at most; within a user its clients are served in
  * rotation, one visit each. So what a client waits for does not depend on how many clients another user
  * has, or how much they send: it is at most one slice of each user that has something to be done, and
  * the visit at the end of each slice.
@@ -32,6 +32,7 @@ struct gvmi_place {
 struct gvmi_rotation_user {
     uint32_t uid;
     uint32_t places;
+    int64_t slice_ns;
     uint32_t refused; /* for the server: its clients that wait to be told that they are refused */
     uint32_t unread;  /* likewise: sockets kept though their clients have ended */
     uint64_t passing; /* likewise: descriptors sent and not received */

@@ -30,6 +30,8 @@ _Static_assert(GVM_SERVER_DEVICES_MAX == GVMI_DEVICES_MAX, "one limit");
 #define FRAME_FDS_FEW 512 /* fewer are worth a line in the log */
 #define MODE_MAX 0777u
 #define NOBODY UINT32_MAX /* no user has that number */
+/* Accepting is for all users: a full backlog of others' connections is in the way of each. */
+#define ACCEPT_NS (4 * GVMI_SLICE_NS)
 
 /* ---- options */
 
@@ -286,18 +288,21 @@ static gvm_status make_loop(gvm_server *server)
         status = gvmi_server_watch(server, gvmi_done_fd(server->done), EPOLLIN, &server->on_done);
     if (status == GVM_OK && server->listener.fd >= 0)
         status = gvmi_server_watch(server, server->listener.fd, EPOLLIN, &server->on_listen);
-    return status == GVM_OK
-               ? gvmi_rotation_join(&server->rotation, NOBODY, server, &server->newcomers)
-               : status;
+    if (status == GVM_OK)
+        status = gvmi_rotation_join(&server->rotation, NOBODY, server, &server->newcomers);
+    if (status == GVM_OK)
+        server->newcomers.user->slice_ns = ACCEPT_NS;
+    return status;
 }
 
 static gvm_status start_thread(gvm_server *server)
 {
     const int code = pthread_create(&server->thread, NULL, gvmi_server_run, server);
 
-    return code == 0
-               ? GVM_OK
-               : gvmi_fail_system(GVM_E_SYSTEM, code, "pthread_create", "cannot start a thread");
+    if (code != 0)
+        return gvmi_fail_system(GVM_E_SYSTEM, code, "pthread_create", "cannot start a thread");
+    (void)pthread_setname_np(server->thread, "gvmem-server");
+    return GVM_OK;
 }
 
 /* ---- life */
