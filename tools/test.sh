@@ -175,8 +175,8 @@ bench-appender)
 import json, sys
 record = json.load(open(sys.argv[1]))
 names = {f['name']: f['median'] for f in record['figures']}
-for name in ('from nothing committed, first launch', 'first launch, over everything committed', 'begin, first launch',
-             'commits, first launch', 'from nothing committed', 'everything committed', 'a fixed buffer, no appender', 'managed memory, first touch',
+for name in ('from nothing committed, nothing expected', 'nothing expected, over everything committed', 'begin, nothing expected',
+             'commits, nothing expected', 'from nothing committed', 'everything committed', 'a fixed buffer, no appender', 'managed memory, first touch',
              'from nothing, over everything committed', 'commits', 'first byte', 'a chunk committed alone',
              'everything committed, begin to finish', 'begin, from nothing committed', 'begin, everything committed',
              'from nothing, over everything committed, begin to finish'):
@@ -248,7 +248,7 @@ figures = {(f['section'], f['name'], f.get('bytes', 0)): f['median'] for f in js
 assert figures['pair, p50', 'gvm_heap', 1 << 20] > 0 and figures['threads, 16', 'gvm_heap async', 0] > 0
 peak, mean = 'trace, committed peak / requested peak', 'trace, committed / requested, mean'
 assert 1 <= figures[peak, 'gvm_heap, no reserve', 0] < 1.1, figures
-assert figures[mean, 'gvm_heap, no reserve', 0] < 1.1, figures
+assert figures[mean, 'gvm_heap, no reserve', 0] < 1.2, figures
 assert figures[peak, 'sizes alone, rounded to powers of 2', 0] > 1.2, figures
 EOF
     # 3 MiB live, then 1 more, a free of before the recording, and a comment
