@@ -5,8 +5,8 @@
  * when nothing was asked for SPIN_NS, one step between two looks, since a kernel that asks meanwhile waits.
  *
  * I1  the thread runs iff state is RUNNING or ENDING.
- * I2  users > 0 while a holder is on idle.c's list: no holder is called while the thread ends, so whoever ends
- *     it may hold START.
+ * I2  users > 0 while a holder is on idle.c's list: no holder is called while the thread ends, so the caller that
+ *     ends it may hold START.
  * Lock: rank BACKGROUND; held while the thread is started, not while it ends.
  */
 #include "memory/background.h"

@@ -100,7 +100,7 @@ static void unload(setup *s)
 }
 
 /* A driver clears in the background what is given back, and does the accounts with the next allocation:
- * whoever is measured next does not pay for them. */
+ * what is measured next does not pay for them. */
 static void let_driver_settle(const setup *s)
 {
     const struct timespec pause = {0, s->b->info.software ? 0 : PAUSE_MS * 1000000};

@@ -1,4 +1,4 @@
-/* What there is, as the keeper reports it, and the calls of whoever runs the machine.
+/* What there is, as the keeper reports it, and the calls for administrators.
  *
  * A snapshot comes as a file of records whose sizes it tells itself. The file is read, not mapped,
  * since the keeper truncates it after SNAPSHOT_READ and when the connection ends, and copied record by
@@ -265,7 +265,7 @@ gvm_status gvm_object_get_info(gvm_object *handle, gvm_object_info *info)
     return status;
 }
 
-/* ---- for whoever runs the machine */
+/* ---- for administrators */
 
 /* Sends what a call comes to, if it was put together; *value, which may be NULL, is DONE's. */
 static gvm_status call(gvm_keeper *handle, gvmi_wire_message *message, gvm_status status, uint64_t *value)

@@ -373,7 +373,7 @@ static int64_t keeps_waiting_since(const keep_opening *opening)
     return wait->since_ns > object->draining_since_ns ? wait->since_ns : object->draining_since_ns;
 }
 
-/* Whoever keeps a lease that others have been waiting for too long. */
+/* Clients that keep a lease for which others have waited too long. */
 void gvmi_keep_watch_leases(gvmi_machine *m, const keep_object *object)
 {
     if (m->config.lease_timeout_ms == 0 || object->lease_state != KEEP_DRAINING ||

@@ -113,7 +113,7 @@ bool gvmi_keep_held(const keep_object *object)
     return false;
 }
 
-/* Whoever had no lease when it was looked at, after the permits were withdrawn, gets none before they
+/* An opening that had no lease when it was looked at, after the permits were withdrawn, gets none before they
  * come back. */
 bool gvmi_keep_drains(keep_object *object)
 {

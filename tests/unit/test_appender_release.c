@@ -1,5 +1,5 @@
 /* What an appender gives back: unmapped at once, given to the driver by the library's thread, and
- * there for whoever needs memory meanwhile. The driver's release is behind a door.
+ * there for any call that needs memory meanwhile. The driver's release is behind a door.
  */
 #include <pthread.h>
 #include <stdatomic.h>

@@ -1,4 +1,4 @@
-/* The device is full, and another part of the process keeps memory that it does not use: whoever allocates gets
+/* The device is full, and another part of the process keeps memory that it does not use: each call that allocates gets
  * that, without a lock held. What it gets it from is a hoard, a holder of the test's own.
  */
 #include <pthread.h>
@@ -88,7 +88,7 @@ static void end_hoard(void)
     }
 }
 
-/* ---- whoever allocates; what they need besides is made before the device is full */
+/* ---- calls that allocate; what they need besides is made before the device is full */
 
 typedef struct user {
     const char *name;
