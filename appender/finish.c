@@ -2,7 +2,7 @@
  *
  * begin writes the words that kernels share, finish reads them, each with one copy of a few hundred
  * bytes on the device's stream for words, so that neither waits for kernels, or for copies of buffers.
- * What is read back was open to any kernel with a wild pointer: it is held against the limits before it
+ * What is read back was open to any kernel with a wild pointer: it is checked against the limits before it
  * is believed.
  */
 #include "appender/appender.h"

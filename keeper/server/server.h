@@ -90,7 +90,7 @@ void gvmi_page_empty(gvmi_fd *fd);
 
 /* ---- processes of clients */
 
-/* A pidfd of the process that connected; -1 if there is none to be had. pidfd_open() may meet another process of
+/* A pidfd of the process that connected; -1 if none can be opened. pidfd_open() may meet another process of
  * the same number, if the one that connected has passed its socket on and is gone (certain: no). */
 int gvmi_process_open(int socket, int32_t pid, bool *certain);
 
