@@ -85,7 +85,7 @@ CASES = [blocking_streams_keep_apart, non_blocking_streams_keep_apart, graph_kee
 
 if len(sys.argv) != 2:
     sys.exit(__doc__)
-ours = gvmem_plugin.cupy_allocator(sys.argv[1])
+ours = gvmem_plugin.CupyAllocator(sys.argv[1])
 failed = 0
 print(f"1..{len(CASES)}", flush=True)
 for number, case in enumerate(CASES, 1):
