@@ -360,7 +360,7 @@ GVM_DEVICE void read_candidates(const join_params *p, const open_rows *s, uint32
     for (uint32_t k = 0; k < TOGETHER; k++) {
         const uint32_t i = first + k * gvm_warp_size() + gvm_lane();
 
-        c[k].there = i < end;
+        c[k] = (candidate){.there = i < end};
         if (c[k].there) {
             const inner_entry *entry;
 
