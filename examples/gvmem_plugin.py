@@ -7,6 +7,7 @@ Both take any streams, and graphs: what a graph was captured with is given to no
 pool lives (CuPy: while the process lives).
 """
 import ctypes
+import sys
 
 TORCH_HOOKS = {
     "set_record_stream_fn": "gvm_torch_record_stream",
@@ -31,6 +32,20 @@ def use_in_torch(path):
     library.gvm_torch_hooks_are_set()
     torch.cuda.memory.change_current_allocator(allocator)
     return library
+
+
+def find_cupy():
+    """CuPy. Where it is not installed or finds no GPU the program ends, with the status of a test that is left out."""
+    why = "CuPy is not installed"
+    try:
+        import cupy
+
+        why = "CuPy finds no GPU"
+        cupy.cuda.runtime.getDeviceCount()
+        return cupy
+    except (ImportError, RuntimeError):  # CUDARuntimeError is one
+        print(f"skipped: {why}")
+        sys.exit(77)
 
 
 class CupyCalls(ctypes.Structure):
