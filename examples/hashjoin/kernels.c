@@ -10,8 +10,8 @@
  * so a key that many rows have is a run of entries that a warp reads in one piece.
  *
  * The join. A warp takes a tile of as many outer rows as it has lanes. The entries of their
- * buckets are the tile's candidates, numbered through, and the lanes take them in turn whoever's
- * they are: a row with a million candidates and 31 without any keep all lanes busy. What matches
+ * buckets are the tile's candidates, numbered through, and the lanes take them in turn, of whichever
+ * row they are: a row with a million candidates and 31 without any keep all lanes busy. What matches
  * is gathered in a list in shared memory; when that is full the warp reserves room for all of it
  * at once and writes it. Tiles with very many candidates are put aside, and a second launch
  * shares them out in slices.

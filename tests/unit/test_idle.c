@@ -310,7 +310,7 @@ __attribute__((no_sanitize_thread)) static bool is_leaving(void)
     return *(volatile bool *)&shared.idle.leaving;
 }
 
-/* Who finds the device full gets what the thread is giving back: afterwards, not too late. */
+/* A thread that finds the device full gets what the thread is giving back: afterwards, not too late. */
 static int be_waited_for(void *arg)
 {
     pthread_t thread;

@@ -62,7 +62,7 @@ static void reader_cut_off_shares_its_frames(void **state)
     end_world(&p.w);
 }
 
-/* Who was there before it was cut off ends its lease first: it shared the frames already. */
+/* A client that was there before it was cut off ends its lease first: it shared the frames already. */
 static void reader_of_an_untracked_object_cut_off_counts_as_writer(void **state)
 {
     pair p;

@@ -331,7 +331,7 @@ static void growth_goes_to_the_host_when_the_budget_is_lowered(void **state)
     end_world(&w);
 }
 
-/* Who asked is gone, and nobody has the object open. */
+/* The client that asked is gone, and none has the object open. */
 static void growth_that_nobody_waits_for_is_given_up(void **state)
 {
     world w;
@@ -461,7 +461,7 @@ static void openings_of_the_keepers_user_are_not_bounded_so(void **state)
     end_world(&w);
 }
 
-/* Who has no lease when the permits are withdrawn gets none before they come back: it is looked at once,
+/* A client that has no lease when the permits are withdrawn gets none before they come back: it is looked at once,
  * however often somebody rings. */
 static void opening_without_a_lease_is_looked_at_once_while_others_drain(void **state)
 {
