@@ -216,8 +216,10 @@ gvm_heap *gvm_plugin_heap(int device)
     pthread_once(&trace_once, open_trace);
     pthread_mutex_lock(&lock);
     heap = atomic_load(&heaps[device]);
-    if (heap == NULL)
+    if (heap == NULL) {
         atomic_store_explicit(&heaps[device], heap = make_heap_locked(device), memory_order_release);
+        gvmi_plugin_captures_grant(); /* now that captures to come find the heap */
+    }
     pthread_mutex_unlock(&lock);
     return heap;
 }
