@@ -214,8 +214,10 @@ static gvm_heap *find_or_make_heap(int device)
     pthread_once(&trace_once, open_trace);
     pthread_mutex_lock(&lock);
     heap = atomic_load(&heaps[device]);
-    if (heap == NULL)
+    if (heap == NULL) {
         atomic_store_explicit(&heaps[device], heap = make_heap_locked(device), memory_order_release);
+        gvmi_plugin_captures_grant(); /* now that captures to come find the heap */
+    }
     pthread_mutex_unlock(&lock);
     return heap;
 }

@@ -226,6 +226,7 @@ static struct {
     CUresult (*stream_create)(CUstream *stream, unsigned flags);
     CUresult (*synchronize)(CUstream stream);
     CUresult (*host_alloc)(void **ptr, size_t bytes, unsigned flags);
+    CUresult (*get_access)(unsigned long long *flags, const CUmemLocation *at, CUdeviceptr address);
     CUresult (*wait_value)(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags);
     CUstream *captured;
     cuuint64_t *capture_id;
@@ -258,7 +259,7 @@ static bool load_all(void)
           FIND(driver, ctx_retain, "cuDevicePrimaryCtxRetain") &&
           FIND(driver, ctx_set, "cuCtxSetCurrent") && FIND(driver, stream_create, "cuStreamCreate") &&
           FIND(driver, synchronize, "cuStreamSynchronize") &&
-          FIND(driver, host_alloc, "cuMemHostAlloc") &&
+          FIND(driver, host_alloc, "cuMemHostAlloc") && FIND(driver, get_access, "cuMemGetAccess") &&
           FIND(driver, wait_value, "cuStreamWaitValue32_v2") &&
           FIND(driver, captured, "capture_stream") && FIND(driver, capture_id, "capture_id") &&
           FIND(driver, asked, "capture_asked")))
@@ -488,6 +489,151 @@ static void block_for_cupy_is_of_its_current_stream_which_is_kept(void **state)
     assert_int_equal(run_in_child(use_cupy, NULL, false), 0);
 }
 
+/* CU_MEM_ACCESS_FLAGS_PROT_... of a block for a device; -1: there is no memory at the address. */
+static int access_of(const void *ptr, int device)
+{
+    const CUmemLocation where = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+    unsigned long long flags = 0;
+    const CUresult result = p.get_access(&flags, &where, (CUdeviceptr)(uintptr_t)ptr);
+
+    return result == CUDA_SUCCESS ? (int)flags : -1;
+}
+
+/* A block of a graph is used by other streams within it: their order with later blocks is not known. */
+static int use_graph_of_two_streams(void *arg)
+{
+    void *x;
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    set_hooks(p.plugin);
+    *p.captured = p.a, *p.capture_id = 7;
+    CHILD_EXPECT((x = p.alloc(1 << 20, 0, p.a)) != NULL);
+    p.record_stream(x, p.b);
+    p.free(x, 1 << 20, 0, p.a);
+    CHILD_EXPECT(!serves(x, p.a));
+    *p.captured = NULL;
+    return 0;
+}
+
+static void block_of_a_graph_that_other_streams_use_serves_once(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(use_graph_of_two_streams, NULL, false), 0);
+}
+
+static void *capture_block(uint64_t id)
+{
+    void *ptr;
+
+    *p.captured = p.a, *p.capture_id = id;
+    ptr = p.alloc(1 << 20, 0, p.a);
+    *p.captured = NULL;
+    return ptr;
+}
+
+static int release_pools(void *arg)
+{
+    const pool first = {1, 0}, second = {2, 0}, third = {3, 0}, fourth = {4, 0};
+    void *of_either, *live, *gone;
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    set_hooks(p.plugin);
+    p.pool_begin(0, first, NULL);
+    p.pool_begin(0, second, NULL);
+    CHILD_EXPECT((of_either = capture_block(7)) != NULL);
+    p.pool_end(0, first);
+    p.pool_end(0, second);
+    p.free(of_either, 1 << 20, 0, p.a);
+    p.pool_release(0, first);
+    p.pool_release(0, second);
+    CHILD_EXPECT(access_of(of_either, 0) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+
+    p.pool_begin(0, third, NULL);
+    CHILD_EXPECT((live = capture_block(8)) != NULL);
+    p.pool_end(0, third);
+    p.pool_release(0, third);
+    CHILD_EXPECT(access_of(live, 0) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    p.free(live, 1 << 20, 0, p.a);
+    CHILD_EXPECT(access_of(live, 0) == -1);
+
+    p.pool_begin(0, third, NULL);
+    CHILD_EXPECT((gone = capture_block(9)) != NULL);
+    p.pool_end(0, third);
+    p.free(gone, 1 << 20, 0, p.a);
+    p.pool_begin(0, fourth, NULL); /* another capture, which an end of the heap would spoil */
+    p.pool_release(0, third);
+    CHILD_EXPECT(access_of(gone, 0) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    p.pool_end(0, fourth);
+    CHILD_EXPECT(access_of(gone, 0) == -1);
+    return 0;
+}
+
+static void heap_of_a_graph_ends_with_its_pool_and_blocks(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(release_pools, NULL, false), 0);
+}
+
+static void choose_machine(int devices)
+{
+    char machine[80];
+
+    snprintf(machine, sizeof machine, "devices=%d,memory=1GiB,sms=1,instance=plugin-%d", devices,
+             (int)getpid());
+    setenv("GVMEM_SOFTGPU", machine, 1);
+}
+
+/* A graph's temporary takes more than half of the device: what comes later does not fit. */
+static int fill_after_graph(void *arg)
+{
+    void *temporary;
+
+    (void)arg;
+    choose_machine(1);
+    CHILD_EXPECT(load_all());
+    *p.captured = p.a, *p.capture_id = 7;
+    CHILD_EXPECT((temporary = p.plugin_alloc(600 << 20, 0, p.a)) != NULL);
+    p.plugin_free(temporary, 0);
+    *p.captured = NULL;
+    CHILD_EXPECT(p.plugin_alloc(600 << 20, 0, p.b) == NULL);
+    CHILD_EXPECT(access_of(temporary, 0) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    return 0;
+}
+
+static void memory_of_a_graph_stays_on_shortage(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(fill_after_graph, NULL, true), 0);
+}
+
+/* Device 1 has a heap later than device 0, and than a graph there. */
+static int use_two_devices(void *arg)
+{
+    void *here, *there, *early, *late;
+
+    (void)arg;
+    choose_machine(2);
+    CHILD_EXPECT(load_all());
+    set_hooks(p.plugin);
+    CHILD_EXPECT((here = p.alloc(1 << 20, 0, p.a)) != NULL && access_of(here, 1) == 0);
+    CHILD_EXPECT((early = capture_block(7)) != NULL && access_of(early, 1) == 0);
+    CHILD_EXPECT((there = p.alloc(1 << 20, 1, NULL)) != NULL);
+    CHILD_EXPECT((late = capture_block(8)) != NULL);
+    CHILD_EXPECT(access_of(here, 1) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CHILD_EXPECT(access_of(there, 0) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CHILD_EXPECT(access_of(late, 1) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CHILD_EXPECT(access_of(early, 1) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    return 0;
+}
+
+static void blocks_are_reached_by_all_devices_in_use(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(use_two_devices, NULL, false), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -499,6 +645,10 @@ int main(int argc, char **argv)
         cmocka_unit_test(block_of_a_graph_goes_to_no_other_work),
         cmocka_unit_test(driver_is_asked_for_captures_of_streams_that_can_be),
         cmocka_unit_test(block_for_cupy_is_of_its_current_stream_which_is_kept),
+        cmocka_unit_test(block_of_a_graph_that_other_streams_use_serves_once),
+        cmocka_unit_test(heap_of_a_graph_ends_with_its_pool_and_blocks),
+        cmocka_unit_test(memory_of_a_graph_stays_on_shortage),
+        cmocka_unit_test(blocks_are_reached_by_all_devices_in_use),
     };
 
     if (argc != 3)
