@@ -25,16 +25,18 @@ typedef struct modify_state {
 } modify_state;
 
 static const char tid_name[] = "ctid";
-static const char row_name[] = "wholerow"; /* as the planner calls it where it adds one for triggers */
+static const char row_name[] = "gstore_row"; /* "wholerow" would be asked of all foreign tables among siblings */
 
 static void add_update_targets(PlannerInfo *root, Index relation, RangeTblEntry *entry, Relation table)
 {
     Var *tid = makeVar(relation, SelfItemPointerAttributeNumber, TIDOID, -1, InvalidOid, 0);
+    Var *row = makeVar(relation, InvalidAttrNumber, RECORDOID, -1, InvalidOid, 0);
 
     add_row_identity_var(root, tid, relation, tid_name);
-    /* What a deleted row was is for us to say: its columns are in no target list. */
+    /* What a deleted row was is for us to say: its columns are in no target list. A record, as all tables of
+     * an inheritance tree share the column of that name, which has one type. */
     if (root->parse->commandType == CMD_DELETE && root->parse->returningList != NIL)
-        add_row_identity_var(root, makeWholeRowVar(entry, relation, 0, false), relation, row_name);
+        add_row_identity_var(root, row, relation, row_name);
 }
 
 static modify_state *begin_any(ResultRelInfo *result)
