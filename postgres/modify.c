@@ -103,13 +103,20 @@ static bool is_routed(const ResultRelInfo *result)
            (result->ri_TrigDesc == NULL || !result->ri_TrigDesc->trig_insert_before_row);
 }
 
+/* With the ctid that RETURNING may ask for. */
+static void add_row(const modify_state *state, TupleTableSlot *slot)
+{
+    gstore_insert(state->pending, slot);
+    gstore_row_to_tid(gstore_pending_state(state->pending)->rows - 1, &slot->tts_tid);
+}
+
 static TupleTableSlot *insert(EState *estate, ResultRelInfo *result, TupleTableSlot *slot,
                               TupleTableSlot *plan)
 {
     modify_state *state = result->ri_FdwState;
 
     check_row(estate, result, slot, is_routed(result));
-    gstore_insert(state->pending, slot);
+    add_row(state, slot);
     return slot;
 }
 
@@ -132,7 +139,7 @@ static TupleTableSlot *update(EState *estate, ResultRelInfo *result, TupleTableS
     check_row(estate, result, slot, false);
     if (!remove_row(state, plan))
         return NULL;
-    gstore_insert(state->pending, slot);
+    add_row(state, slot);
     return slot;
 }
 
@@ -150,7 +157,7 @@ static TupleTableSlot *delete (EState *estate, ResultRelInfo *result, TupleTable
         if (null)
             elog(ERROR, "%s is NULL", row_name);
         ExecStoreHeapTupleDatum(row, slot);
-        ExecMaterializeSlot(slot);
+        slot->tts_tid = *(ItemPointer)DatumGetPointer(ExecGetJunkAttribute(plan, state->tid, &null));
     }
     return slot;
 }

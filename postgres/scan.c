@@ -2,7 +2,8 @@
  *
  * The rows of all segments are cut into units, which are handed out by a counter: this process's own,
  * or one in shared memory for all processes of a parallel scan. Of a unit, the columns that conditions
- * need are read first, and the others only if a row is left.
+ * need are read first, and the others only if a row is left. Where conditions name rows by ctid, those
+ * rows are read in the place of units.
  */
 #include "postgres.h"
 
@@ -19,6 +20,7 @@
 #include "postgres/fdw.h"
 #include "postgres/qual.h"
 #include "postgres/scan.h"
+#include "postgres/tid.h"
 
 #define LATE_TRIAL_BATCHES 4 /* before it is known whether reading late pays */
 
@@ -57,7 +59,10 @@ typedef struct scan_state {
     gstore_segment segments[GSTORE_SEGMENTS_MAX];
     int segment_count;
     uint64 unit_rows, next_unit;
-    shared_scan *shared; /* NULL: not parallel, or not any more */
+    gstore_tids *tids;                          /* NULL: no rows are named by ctid */
+    const uint64 *named;                        /* the rows; NULL: not evaluated yet */
+    uint64 named_count, named_from, named_next; /* those of the batch: [named_from, named_next) */
+    shared_scan *shared;                        /* NULL: not parallel, or not any more */
     gstore_batch *batch;
     gstore_output *output;
     uint32 *rows; /* of the batch, that are left */
@@ -99,8 +104,11 @@ static void begin(ForeignScanState *node, int flags)
     state->tested = as_set(tested);
     state->all = bms_union(as_set(wanted), state->tested);
     state->others = bms_difference(state->all, state->tested);
-    if (plan->fdw_exprs != NIL)
-        state->quals = gstore_quals_create(plan->fdw_exprs, plan->scan.scanrelid, &node->ss.ps);
+    if (linitial(plan->fdw_exprs) != NIL)
+        state->quals = gstore_quals_create(linitial(plan->fdw_exprs), plan->scan.scanrelid,
+                                           &node->ss.ps);
+    if (lsecond(plan->fdw_exprs) != NIL)
+        state->tids = gstore_tids_create(lsecond(plan->fdw_exprs), plan->scan.scanrelid, &node->ss.ps);
     state->target = is_target(node);
     state->context = AllocSetContextCreate(CurrentMemoryContext, "gstore scan", ALLOCSET_DEFAULT_SIZES);
     node->fdw_state = state;
@@ -163,12 +171,45 @@ static const gstore_segment *take_unit(scan_state *state, uint64 *first, uint64 
     return NULL;
 }
 
+static const gstore_segment *segment_of(const scan_state *state, uint64 row)
+{
+    for (int i = 0; i < state->segment_count; i++)
+        if (row >= state->segments[i].first && row < state->segments[i].limit)
+            return &state->segments[i];
+    return NULL;
+}
+
+/* The same of the rows that are named: as many of them as are no further apart than a unit is long. */
+static const gstore_segment *take_named(scan_state *state, uint64 *first, uint64 *count)
+{
+    const gstore_segment *s = NULL;
+    uint64 next = state->named_next;
+
+    while (next < state->named_count && (s = segment_of(state, state->named[next])) == NULL)
+        next++;
+    state->named_from = next;
+    if (s != NULL) {
+        *first = state->named[next];
+        while (next < state->named_count &&
+               state->named[next] < Min(*first + state->unit_rows, s->limit))
+            next++;
+        *count = state->named[next - 1] - *first + 1;
+    }
+    state->named_next = next;
+    return s;
+}
+
 static void list_live_rows(scan_state *state, const gstore_view *view)
 {
     const uint64 first = state->batch->first, count = state->batch->count;
     uint32 live = 0;
 
-    if (view->dead == NULL)
+    if (state->tids != NULL)
+        for (uint64 i = state->named_from; i < state->named_next; i++) {
+            if (!gstore_view_is_dead(view, state->named[i]))
+                state->rows[live++] = (uint32)(state->named[i] - first);
+        }
+    else if (view->dead == NULL)
         for (; live < count; live++)
             state->rows[live] = live;
     else
@@ -206,13 +247,18 @@ static bool next_batch(ForeignScanState *node, scan_state *state)
     const gstore_segment *s;
     uint64 first, count;
 
+    if (state->tids != NULL && state->named == NULL) {
+        state->named_count = gstore_tids_evaluate(state->tids, node->ss.ps.ps_ExprContext,
+                                                  &state->named);
+        state->named_next = 0;
+    }
     do {
         const bool late = reads_late(state);
         uint64 bytes;
         uint32 live;
 
         CHECK_FOR_INTERRUPTS();
-        s = take_unit(state, &first, &count);
+        s = state->tids != NULL ? take_named(state, &first, &count) : take_unit(state, &first, &count);
         if (s == NULL)
             return false;
         gstore_batch_move(state->batch, first, count);
@@ -276,6 +322,7 @@ static void rescan(ForeignScanState *node)
     scan_state *state = node->fdw_state;
 
     state->evaluated = false;
+    state->named = NULL;
     state->next_unit = 0;
     state->at = state->row_count = 0;
 }
@@ -404,13 +451,16 @@ static void explain_columns(const ForeignScanState *node, const List *numbers, E
         ExplainPropertyList("Columns Read", names, es);
 }
 
-static void explain_quals(const ForeignScanState *node, ExplainState *es)
+static void explain_quals(const ForeignScanState *node, const char *label, List *quals, ExplainState *es)
 {
     ForeignScan *plan = (ForeignScan *)node->ss.ps.plan;
-    List *context = set_deparse_context_plan(es->deparse_cxt, &plan->scan.plan, NIL);
+    List *context;
 
-    ExplainPropertyText("Scan Filter",
-                        deparse_expression((Node *)make_ands_explicit(plan->fdw_exprs), context,
+    if (quals == NIL)
+        return;
+    context = set_deparse_context_plan(es->deparse_cxt, &plan->scan.plan, NIL);
+    ExplainPropertyText(label,
+                        deparse_expression((Node *)make_ands_explicit(quals), context,
                                            es->verbose || list_length(es->rtable) > 1, false),
                         es);
 }
@@ -421,12 +471,12 @@ static void explain(ForeignScanState *node, ExplainState *es)
     const ForeignScan *plan = (const ForeignScan *)node->ss.ps.plan;
     const List *wanted = linitial(plan->fdw_private), *tested = lsecond(plan->fdw_private);
 
-    if (plan->fdw_exprs != NIL)
-        explain_quals(node, es);
+    explain_quals(node, "TID Cond", lsecond(plan->fdw_exprs), es);
+    explain_quals(node, "Scan Filter", linitial(plan->fdw_exprs), es);
     explain_columns(node, list_concat_unique_int(list_copy(wanted), tested), es);
     if (!es->analyze || state == NULL)
         return;
-    if (plan->fdw_exprs != NIL)
+    if (linitial(plan->fdw_exprs) != NIL)
         ExplainPropertyInteger("Rows Removed by Scan Filter", NULL, (int64)state->counts.filtered, es);
     ExplainPropertyInteger("Batches", NULL, (int64)state->counts.batches, es);
     ExplainPropertyInteger("Bytes Moved", NULL, (int64)state->counts.bytes, es);
