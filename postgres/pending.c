@@ -6,6 +6,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "commands/tablecmds.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -326,6 +327,13 @@ bool gstore_delete(gstore_pending *p, uint64 row)
     return true;
 }
 
+bool gstore_pending_has_deleted(Oid relation, uint64 row)
+{
+    const gstore_pending *p = gstore_pending_find(relation);
+
+    return p != NULL && p->deleted != NULL && gstore_rowset_has(p->deleted, row);
+}
+
 void gstore_truncate(gstore_pending *p)
 {
     save_state(p);
@@ -439,6 +447,7 @@ uint64 gstore_compact(Relation relation)
     rows = p->state.rows;
     if (p->state.empty || (rows == p->state.live_rows && !has_dropped_data(p)))
         return 0;
+    CheckTableNotInUse(relation, "rewrite"); /* a cursor has the numbers of its rows */
     write_anew(relation, p);
     return rows - p->state.rows;
 }

@@ -4,6 +4,10 @@
  * or one in shared memory for all processes of a parallel scan. Of a unit, the columns that conditions
  * need are read first, and the others only if a row is left. Where conditions name rows by ctid, those
  * rows are read in the place of units.
+ *
+ * A scan that is to change or to lock its rows takes the writers' lock before it chooses what it sees:
+ * of the target of UPDATE or DELETE, and of a table in FOR UPDATE, FOR SHARE and so on. There are no
+ * locks of rows.
  */
 #include "postgres.h"
 
@@ -13,11 +17,13 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/pg_list.h"
+#include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
 
 #include "postgres/fdw.h"
+#include "postgres/pending.h"
 #include "postgres/qual.h"
 #include "postgres/scan.h"
 #include "postgres/tid.h"
@@ -54,7 +60,8 @@ typedef struct scan_state {
     int index_count;
     gstore_quals *quals; /* NULL: none */
     bool evaluated;      /* with the parameters of now */
-    bool target;         /* of UPDATE or DELETE */
+    bool locks;          /* of a table whose rows are to be changed or locked */
+    bool waits;          /* for that */
     bool chosen;         /* segments and unit_rows are known */
     gstore_segment segments[GSTORE_SEGMENTS_MAX];
     int segment_count;
@@ -81,6 +88,23 @@ static bool is_target(const ForeignScanState *node)
     return list_member_int(statement->resultRelations, (int)plan->scan.scanrelid);
 }
 
+/* How FOR UPDATE and the like would wait; NULL: the scan's rows are not to be locked. */
+static const LockWaitPolicy *lock_policy(const ForeignScanState *node)
+{
+    const Index number = ((const Scan *)node->ss.ps.plan)->scanrelid;
+    const ExecRowMark *mark = ExecFindRowMark(node->ss.ps.state, number, true);
+
+    if (mark == NULL || mark->strength == LCS_NONE)
+        return NULL;
+    if (mark->waitPolicy == LockWaitSkip)
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("SKIP LOCKED is not supported for table \"%s\" in GPU memory",
+                               RelationGetRelationName(node->ss.ss_currentRelation)),
+                        errdetail("The table is locked as a whole, so that there are no rows to skip."),
+                        errhint("Wait for the lock, or use NOWAIT.")));
+    return &mark->waitPolicy;
+}
+
 static Bitmapset *as_set(const List *numbers)
 {
     Bitmapset *set = NULL;
@@ -95,6 +119,7 @@ static void begin(ForeignScanState *node, int flags)
 {
     const ForeignScan *plan = (const ForeignScan *)node->ss.ps.plan;
     const List *wanted = linitial(plan->fdw_private), *tested = lsecond(plan->fdw_private);
+    const LockWaitPolicy *policy = lock_policy(node);
     scan_state *state = palloc0(sizeof *state);
     ListCell *cell;
 
@@ -109,7 +134,8 @@ static void begin(ForeignScanState *node, int flags)
                                            &node->ss.ps);
     if (lsecond(plan->fdw_exprs) != NIL)
         state->tids = gstore_tids_create(lsecond(plan->fdw_exprs), plan->scan.scanrelid, &node->ss.ps);
-    state->target = is_target(node);
+    state->locks = policy != NULL || is_target(node);
+    state->waits = policy == NULL || *policy != LockWaitError;
     state->context = AllocSetContextCreate(CurrentMemoryContext, "gstore scan", ALLOCSET_DEFAULT_SIZES);
     node->fdw_state = state;
 }
@@ -140,6 +166,17 @@ static void make_ready(ForeignScanState *node, scan_state *state)
     state->chosen = true;
 }
 
+/* The writers' lock, to the end of the transaction. */
+static void lock_table(Relation relation, bool wait)
+{
+    if (wait)
+        LockRelation(relation, ShareUpdateExclusiveLock);
+    else if (!ConditionalLockRelation(relation, ShareUpdateExclusiveLock))
+        ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+                        errmsg("could not obtain lock on relation \"%s\"",
+                               RelationGetRelationName(relation))));
+}
+
 static void choose(ForeignScanState *node, scan_state *state)
 {
     const Relation relation = node->ss.ss_currentRelation;
@@ -147,7 +184,9 @@ static void choose(ForeignScanState *node, scan_state *state)
     MemoryContext old = MemoryContextSwitchTo(state->context);
 
     gstore_note_read(relation, snapshot);
-    state->segment_count = gstore_choose_rows(relation, snapshot, state->target, state->segments);
+    if (state->locks)
+        lock_table(relation, state->waits);
+    state->segment_count = gstore_choose_rows(relation, snapshot, state->locks, state->segments);
     make_ready(node, state);
     MemoryContextSwitchTo(old);
 }
@@ -335,6 +374,105 @@ static void end(ForeignScanState *node)
         MemoryContextDelete(state->context);
 }
 
+/* ---- rows again, by their ctid
+ *
+ * PostgreSQL asks for a row that a scan has returned when it would lock it, by the mark's type, and when it puts
+ * the conditions of a join to the new state of a row of another table, that somebody has changed meanwhile.
+ */
+
+static RowMarkType mark_type(RangeTblEntry *entry, LockClauseStrength strength)
+{
+    switch (strength) {
+    case LCS_NONE: return ROW_MARK_REFERENCE;
+    case LCS_FORKEYSHARE: return ROW_MARK_KEYSHARE;
+    case LCS_FORSHARE: return ROW_MARK_SHARE;
+    case LCS_FORNOKEYUPDATE: return ROW_MARK_NOKEYEXCLUSIVE;
+    case LCS_FORUPDATE: return ROW_MARK_EXCLUSIVE;
+    }
+    return ROW_MARK_COPY; /* not reached */
+}
+
+/* What a row mark keeps, in ermExtra, from the first row that is asked for. */
+typedef struct marked_rows {
+    bool are_compared; /* with what they are joined with, once more */
+    int segment_count; /* -1: not chosen yet */
+    gstore_segment segments[GSTORE_SEGMENTS_MAX];
+} marked_rows;
+
+/* Whether a row may turn out to have been changed when it is locked. Those of tables in GPU memory do not: the
+ * scan reads them after their table was locked. */
+static bool may_find_changes(const EState *estate)
+{
+    for (Index i = 0; i < estate->es_range_table_size; i++) {
+        const ExecRowMark *mark = estate->es_rowmarks[i];
+
+        if (mark != NULL && RowMarkRequiresRowShareLock(mark->markType) &&
+            mark->relation->rd_rel->relkind != RELKIND_FOREIGN_TABLE)
+            return true;
+    }
+    return false;
+}
+
+static marked_rows *rows_of(const EState *estate, ExecRowMark *mark)
+{
+    marked_rows *rows = mark->ermExtra;
+
+    if (rows != NULL)
+        return rows;
+    rows = MemoryContextAllocZero(GetMemoryChunkContext(mark), sizeof *rows);
+    rows->are_compared = mark->strength == LCS_NONE || may_find_changes(estate);
+    rows->segment_count = -1;
+    mark->ermExtra = rows;
+    return rows;
+}
+
+/* Chooses as the scan did. */
+static void choose_again(const EState *estate, const ExecRowMark *mark, marked_rows *rows)
+{
+    MemoryContext old = MemoryContextSwitchTo(GetMemoryChunkContext(rows));
+
+    rows->segment_count = gstore_choose_rows(mark->relation, estate->es_snapshot,
+                                             mark->strength != LCS_NONE, rows->segments);
+    MemoryContextSwitchTo(old);
+}
+
+static void fetch_row(const ExecRowMark *mark, const marked_rows *rows, uint64 row, TupleTableSlot *slot)
+{
+    for (int i = 0; i < rows->segment_count; i++) {
+        const gstore_segment *s = &rows->segments[i], alone = {s->view, row, row + 1};
+        gstore_walk *walk;
+
+        if (row < s->first || row >= s->limit)
+            continue;
+        walk = gstore_walk_begin(mark->relation, &alone, 1);
+        if (gstore_walk_next(walk, slot)) {
+            slot->tts_tableOid = RelationGetRelid(mark->relation);
+            gstore_row_to_tid(row, &slot->tts_tid);
+            ExecMaterializeSlot(slot);
+        }
+        gstore_walk_end(walk);
+    }
+}
+
+/* An empty slot: the row is not to be locked, as this transaction has changed it since the scan began; so it is
+ * for all tables. The table is locked already, where its rows are to be. */
+static void refetch(EState *estate, ExecRowMark *mark, Datum rowid, TupleTableSlot *slot, bool *updated)
+{
+    const uint64 row = gstore_tid_to_row((ItemPointer)DatumGetPointer(rowid));
+    marked_rows *rows = rows_of(estate, mark);
+
+    ExecClearTuple(slot);
+    if (mark->strength != LCS_NONE && gstore_pending_has_deleted(RelationGetRelid(mark->relation), row))
+        return;
+    if (!rows->are_compared) {
+        ExecStoreAllNullTuple(slot); /* nothing looks at it */
+        return;
+    }
+    if (rows->segment_count < 0)
+        choose_again(estate, mark, rows);
+    fetch_row(mark, rows, row, slot);
+}
+
 /* ---- parallel scans: the leader says what is seen, and all take units of it */
 
 static bool is_parallel_safe(PlannerInfo *root, RelOptInfo *rel, RangeTblEntry *entry)
@@ -489,6 +627,8 @@ void gstore_scan_callbacks(FdwRoutine *routine)
     routine->ReScanForeignScan = rescan;
     routine->EndForeignScan = end;
     routine->ExplainForeignScan = explain;
+    routine->GetForeignRowMarkType = mark_type;
+    routine->RefetchForeignRow = refetch;
     routine->IsForeignScanParallelSafe = is_parallel_safe;
     routine->EstimateDSMForeignScan = estimate_shared;
     routine->InitializeDSMForeignScan = init_shared;

@@ -668,6 +668,18 @@ class Maker:
         text += f" WHERE t.id IN (SELECT u.k FROM @{u.index}@ AS u WHERE u.id % 4 = {r.randint(0, 3)})"
         return Statement("delete in", text + self.returning(t, "t."), need)
 
+    def lock(self):
+        r, t = self.r, self.any_table()
+        strength = r.choice(("UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"))
+        return Statement("select for", f"SELECT * FROM @{t.index}@ AS t{self.few(t, 't')} FOR {strength}", {t.index: WRITE}, waits=True)
+
+    def by_ctid(self):
+        """Rows that were locked, found again."""
+        r, t = self.r, self.any_table()
+        rows = f"SELECT u.ctid FROM @{t.index}@ AS u{self.few(t, 'u')} FOR UPDATE"
+        change = r.choice((f"UPDATE @{t.index}@ AS t SET {self.assignments(t, 't.')}", f"DELETE FROM @{t.index}@ AS t"))
+        return Statement("by ctid", f"{change} WHERE t.ctid = ANY (ARRAY({rows})){self.returning(t, 't.')}", {t.index: WRITE}, waits=True, loose=True)
+
     def thin_out(self):
         """Most rows go, so that a table is written anew without them."""
         t = self.any_table()
