@@ -120,15 +120,28 @@ static TupleTableSlot *insert(EState *estate, ResultRelInfo *result, TupleTableS
     return slot;
 }
 
-/* The row that the plan found; false: this statement deleted it already. */
-static bool remove_row(modify_state *state, TupleTableSlot *plan)
+/* The row that the plan found; false: this statement deleted it already, as a join met it twice. verb: for the
+ * error that all tables have for a row that was changed by a trigger or a function within the statement. */
+static bool remove_row(const EState *estate, const modify_state *state, TupleTableSlot *plan,
+                       const char *verb)
 {
     bool null;
     const Datum tid = ExecGetJunkAttribute(plan, state->tid, &null);
+    uint64 row;
 
     if (null)
         elog(ERROR, "%s is NULL", tid_name);
-    return gstore_delete(state->pending, gstore_tid_to_row((ItemPointer)DatumGetPointer(tid)));
+    row = gstore_tid_to_row((ItemPointer)DatumGetPointer(tid));
+    if (gstore_delete(state->pending, row, estate->es_output_cid))
+        return true;
+    if (gstore_was_deleted_within(state->pending, row, estate->es_output_cid))
+        ereport(ERROR,
+                (errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
+                 errmsg("tuple to be %s was already modified by an operation triggered by the current command",
+                        verb),
+                 errhint("Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to "
+                         "other rows.")));
+    return false;
 }
 
 static TupleTableSlot *update(EState *estate, ResultRelInfo *result, TupleTableSlot *slot,
@@ -137,7 +150,7 @@ static TupleTableSlot *update(EState *estate, ResultRelInfo *result, TupleTableS
     modify_state *state = result->ri_FdwState;
 
     check_row(estate, result, slot, false);
-    if (!remove_row(state, plan))
+    if (!remove_row(estate, state, plan, "updated"))
         return NULL;
     add_row(state, slot);
     return slot;
@@ -148,7 +161,7 @@ static TupleTableSlot *delete (EState *estate, ResultRelInfo *result, TupleTable
 {
     modify_state *state = result->ri_FdwState;
 
-    if (!remove_row(state, plan))
+    if (!remove_row(estate, state, plan, "deleted"))
         return NULL;
     if (AttributeNumberIsValid(state->row)) {
         bool null;

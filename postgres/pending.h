@@ -16,8 +16,12 @@ extern gstore_pending *gstore_pending_find(Oid relation);
 extern gstore_pending *gstore_pending_begin(Relation relation);
 
 extern void gstore_insert(gstore_pending *pending, TupleTableSlot *slot);
-/* A row that a scan found. False: this transaction deleted it already. */
-extern bool gstore_delete(gstore_pending *pending, uint64 row);
+/* A row that a scan found; statement: the id of the command that the statement began with. False: this
+ * transaction deleted it already. */
+extern bool gstore_delete(gstore_pending *pending, uint64 row, CommandId statement);
+/* Whether one that this transaction has deleted was not deleted by the statement itself, but by a command
+ * that ran within it: of a trigger, or of a function. */
+extern bool gstore_was_deleted_within(const gstore_pending *pending, uint64 row, CommandId statement);
 extern void gstore_truncate(gstore_pending *pending);
 
 /* Everything as it is with the changes. */
