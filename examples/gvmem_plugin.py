@@ -5,6 +5,9 @@
 
 Both take any streams, and graphs: what a graph was captured with is given to no other work while its
 pool lives (CuPy: while the process lives).
+
+When there is no memory, PyTorch is given NULL and does not look at it: the reason is on stderr, and the next
+kernel fails. torch.cuda.OutOfMemoryError is not raised.
 """
 import ctypes
 

@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "base/struct.h"
@@ -97,6 +98,8 @@ static gvm_status read_options(const gvm_heap_options *options, gvm_heap *heap)
     heap->shelf_bytes = full.shelf_bytes != 0 ? full.shelf_bytes : SHELF_BYTES_DEFAULT;
     if (heap->shelf_bytes > SHELF_BYTES_MAX)
         heap->shelf_bytes = SHELF_BYTES_MAX;
+    heap->decay_ns = (int64_t)full.decay_ms * GVMI_NS_PER_MS;
+    heap->window_ns = gvmi_now_ns();
     heap->exhausted = full.exhausted;
     heap->exhausted_arg = full.exhausted_arg;
     return GVM_OK;

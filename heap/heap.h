@@ -282,8 +282,9 @@ struct gvm_heap {
     /* Of the window that goes on: what had been asked for when it began, and the least of idle_bytes since. surplus:
      * of the last window that least, as far as it is not yet given back. */
     uint64_t asked_bytes, window_asked_bytes, idle_low_bytes, surplus_bytes;
-    uint64_t tick_asked_bytes; /* asked_bytes at the last tick */
-    int64_t tick_ns;           /* when the next is; 0: none is set */
+    int64_t window_ns, decay_ns; /* when it began, if it must last so long */
+    uint64_t tick_asked_bytes;   /* asked_bytes at the last tick */
+    int64_t tick_ns;             /* when the next is; 0: none is set */
     uint64_t leaving_bytes;
     pthread_cond_t left;                /* leaving_bytes has become 0 */
     uint64_t held_units, pending_units; /* of blocks that are not NONE, and of PENDING ones */

@@ -177,12 +177,15 @@ static gvm_heap *make_heap_locked(int ordinal)
     gvm_heap_options options = {.struct_size = sizeof options};
     gvm_device *device;
     gvm_heap *heap = NULL;
+    uint64_t decay_ms;
 
-    if (!read_size("GVMEM_HEAP_RESERVE", 0, &options.reserve_bytes) ||
+    if (!read_size("GVMEM_HEAP_DECAY", 0, &decay_ms) ||
+        !read_size("GVMEM_HEAP_RESERVE", 0, &options.reserve_bytes) ||
         !read_size("GVMEM_HEAP_LIMIT", 0, &options.limit_bytes))
         return NULL;
     if (options.reserve_bytes == 0 && setting("GVMEM_HEAP_RESERVE")[0] != '\0')
         options.reserve_bytes = 1; /* none: 0 is gvm_heap_create()'s default */
+    options.decay_ms = decay_ms < UINT32_MAX ? (uint32_t)decay_ms : UINT32_MAX;
     if (gvm_device_open(ordinal, &device) != GVM_OK) {
         complain("no heap");
         return NULL;

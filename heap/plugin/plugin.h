@@ -4,8 +4,8 @@
  * PythonFunctionAllocator call. Behind them is one gvm_heap a device, made at the first request.
  * examples/gvmem_plugin.py has the few lines of Python that set them up.
  *
- * Free memory is kept while it is needed again and again, and given back else (gvm_heap_options); GVMEM_HEAP_RESERVE
- * sets a bound instead, and GVMEM_HEAP_LIMIT bounds all of it. GVMEM_HEAP_TRACE names a file to which every request is
+ * Memory that was free for a second is given back (gvm_heap_options.decay_ms, GVMEM_HEAP_DECAY): long enough for the steps
+ * of a training to share it, whatever their sizes. GVMEM_HEAP_RESERVE sets a bound instead, and GVMEM_HEAP_LIMIT bounds all of it. GVMEM_HEAP_TRACE names a file to which every request is
  * written, to be replayed by `gvmem bench heap --trace`; tools/heap_trace.h tells the format.
  *
  * Streams: a block belongs to the stream that it was taken on, and serves that stream alone again: work

@@ -94,6 +94,9 @@ typedef struct gvm_heap_options {
     uint64_t shelf_bytes;
     gvm_heap_exhausted exhausted; /* NULL: requests fail at once */
     void *exhausted_arg;
+    /* With reserve_bytes 0: what is free is kept at least so long, in milliseconds, however much is asked for meanwhile.
+     * Longer holds more memory and commits less anew: for a training whose steps differ in size, a time of many steps. */
+    uint32_t decay_ms;
 } gvm_heap_options;
 
 /* A row of statistics: blocks of more than half of and up to block_bytes. */

@@ -7,6 +7,8 @@
 #include <dlfcn.h>
 #include <sys/types.h>
 
+#include <gvmem/heap.h>
+
 #include "driver/cuda_abi.h"
 
 static const char *library, *capture_driver;
@@ -156,8 +158,43 @@ static int be_misset(void *arg)
     return 0;
 }
 
+/* After 192 MiB at once, 96 MiB again and again: what is not needed goes, or stays. */
+static int keep_for(void *arg)
+{
+    torch_alloc_fn *torch_alloc;
+    torch_free_fn *torch_free;
+    gvm_heap *(*heap_of)(int device);
+    gvm_status (*get_info)(gvm_heap * heap, gvm_heap_info * info);
+    gvm_heap_info info = {.struct_size = sizeof info};
+    const bool decays = strcmp(arg, "0") == 0;
+    void *handle;
+
+    setenv("GVMEM_HEAP_DECAY", arg, 1);
+    alarm(60);
+    handle = dlopen(library, RTLD_NOW);
+    CHILD_EXPECT(handle != NULL);
+    *(void **)&torch_alloc = dlsym(handle, "gvm_torch_alloc");
+    *(void **)&torch_free = dlsym(handle, "gvm_torch_free");
+    *(void **)&heap_of = dlsym(handle, "gvm_plugin_heap");
+    *(void **)&get_info = dlsym(handle, "gvm_heap_get_info");
+    set_hooks(handle);
+    do {
+        for (ssize_t mib = 192, i = 0; i < 20; mib = 96, i++) {
+            void *ptr = torch_alloc(mib << 20, 0, NULL);
+
+            CHILD_EXPECT(ptr != NULL);
+            torch_free(ptr, mib << 20, 0, NULL);
+        }
+        usleep(50000);
+        CHILD_EXPECT(get_info(heap_of(0), &info) == GVM_OK);
+    } while (decays && info.decommits == 0);
+    return decays || info.decommits == 0 ? 0 : 1;
+}
+
 static void settings_are_heeded(void **state)
 {
+    assert_int_equal(run_in_child(keep_for, "0", true), 0);
+    assert_int_equal(run_in_child(keep_for, "1000000", true), 0);
     (void)state;
     assert_int_equal(run_in_child(be_limited, NULL, true), 0);
     assert_int_equal(run_in_child(be_misset, NULL, true), 0);

@@ -274,6 +274,25 @@ static void memory_idle_for_a_window_goes(void **state)
     assert_int_equal(committed(), 96);
 }
 
+static void memory_that_was_free_for_less_than_the_decay_stays(void **state)
+{
+    gvm_heap_options options = {.struct_size = sizeof options, .decay_ms = UINT32_MAX};
+    int passes = 0;
+
+    (void)state;
+    remake(&options);
+    pass(192);
+    for (int i = 0; i < 20; i++)
+        pass(96);
+    assert_int_equal(committed(), 192);
+    options.decay_ms = 1;
+    remake(&options);
+    pass(192);
+    for (; committed() > 96 && passes < 10000; passes++)
+        pass(96);
+    assert_int_equal(committed(), 96);
+}
+
 static void memory_needed_in_every_window_stays(void **state)
 {
     (void)state;
@@ -601,6 +620,7 @@ int main(void)
         cmocka_unit_test(memory_goes_back_without_the_lock),
         cmocka_unit_test(capture_of_a_stream_is_left_alone),
         TEST(memory_idle_for_a_window_goes),
+        TEST(memory_that_was_free_for_less_than_the_decay_stays),
         TEST(memory_needed_in_every_window_stays),
         TEST(new_peak_has_idle_memory_first),
         TEST(reserve_that_is_set_is_kept_through_windows),
