@@ -14,17 +14,18 @@
 #include "postgres/fdw.h"
 #include "postgres/tid.h"
 
-typedef struct name {
-    ExprState *value;
+/* The other side of a condition. */
+typedef struct tid_value {
+    ExprState *state;
     bool is_array;
-} name;
+} tid_value;
 
 struct gstore_tids {
     MemoryContext context;
     uint64 *rows;
     uint64 room;
     int count;
-    name names[FLEXIBLE_ARRAY_MEMBER];
+    tid_value values[FLEXIBLE_ARRAY_MEMBER];
 };
 
 /* ---- planning */
@@ -73,18 +74,18 @@ bool gstore_names_rows(Expr *clause, Index relation)
 
 gstore_tids *gstore_tids_create(List *clauses, Index relation, PlanState *parent)
 {
-    gstore_tids *tids = palloc0(offsetof(gstore_tids, names) +
-                                sizeof(name) * (Size)list_length(clauses));
+    gstore_tids *tids = palloc0(offsetof(gstore_tids, values) +
+                                sizeof(tid_value) * (Size)list_length(clauses));
     ListCell *cell;
 
     tids->context = CurrentMemoryContext;
     foreach (cell, clauses) {
-        name *n = &tids->names[tids->count++];
-        Expr *value = value_of(lfirst(cell), relation, &n->is_array);
+        tid_value *v = &tids->values[tids->count++];
+        Expr *value = value_of(lfirst(cell), relation, &v->is_array);
 
         if (value == NULL)
             elog(ERROR, "a condition has changed since planning");
-        n->value = ExecInitExpr(value, parent);
+        v->state = ExecInitExpr(value, parent);
     }
     return tids;
 }
@@ -109,16 +110,16 @@ static int compare_rows(const void *a, const void *b)
 }
 
 /* Appends the rows that one condition names, sorted; returns how many. */
-static uint64 name_rows(gstore_tids *tids, uint64 used, const name *n, ExprContext *context)
+static uint64 name_rows(gstore_tids *tids, uint64 used, const tid_value *v, ExprContext *context)
 {
     bool null, *nulls = NULL;
-    Datum value = ExecEvalExprSwitchContext(n->value, context, &null), *values = &value;
+    Datum value = ExecEvalExprSwitchContext(v->state, context, &null), *values = &value;
     int value_count = 1;
     uint64 count = 0;
 
     if (null)
         return 0;
-    if (n->is_array)
+    if (v->is_array)
         deconstruct_array(DatumGetArrayTypeP(value), TIDOID, sizeof(ItemPointerData), false,
                           TYPALIGN_SHORT, &values, &nulls, &value_count);
     if (used + (uint64)value_count > tids->room) {
@@ -156,10 +157,10 @@ static uint64 keep_common(uint64 *rows, uint64 count, const uint64 *others, uint
 uint64 gstore_tids_evaluate(gstore_tids *tids, ExprContext *context, const uint64 **rows)
 {
     MemoryContext old = MemoryContextSwitchTo(context->ecxt_per_tuple_memory);
-    uint64 count = name_rows(tids, 0, &tids->names[0], context);
+    uint64 count = name_rows(tids, 0, &tids->values[0], context);
 
     for (int i = 1; i < tids->count && count > 0; i++) {
-        const uint64 more = name_rows(tids, count, &tids->names[i], context);
+        const uint64 more = name_rows(tids, count, &tids->values[i], context);
 
         count = keep_common(tids->rows, count, tids->rows + count, more);
     }

@@ -46,7 +46,7 @@ UPDATE r_parent SET v = v || '!' WHERE id = volatile_int(3) RETURNING tableoid::
 BEGIN;
 SELECT tableoid::regclass, * FROM r_parent WHERE id = 3 FOR UPDATE;
 SELECT relation::regclass::text COLLATE "C" AS locked, pid = pg_backend_pid() AS here FROM pg_locks
-    WHERE mode = 'ShareUpdateExclusiveLock' AND relation >= 16384 ORDER BY 1;
+    WHERE mode = 'ShareUpdateExclusiveLock' AND relation::regclass::text LIKE 'r\_%' ORDER BY 1;
 ROLLBACK;
 
 \set VERBOSITY terse
