@@ -312,7 +312,7 @@ static bool serves(const void *ptr, CUstream stream)
 
 static int use_recorded(void *arg)
 {
-    void *x;
+    void *x, *y;
 
     (void)arg;
     CHILD_EXPECT(load_all());
@@ -334,6 +334,11 @@ static int use_recorded(void *arg)
     return 0;
 }
 
+    CHILD_EXPECT((y = p.alloc(1 << 20, 0, p.a)) != NULL);
+    CHILD_EXPECT(hold(CU_STREAM_PER_THREAD, 1));
+    p.record_stream(y, CU_STREAM_PER_THREAD); /* refused: which one is not known */
+    p.free(y, 1 << 20, 0, p.a);
+    CHILD_EXPECT(serves(y, p.a));
 static void block_of_recorded_streams_waits_for_all_of_them(void **state)
 {
     (void)state;
