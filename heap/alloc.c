@@ -445,10 +445,10 @@ gvm_status gvm_heap_free_async(gvm_heap *heap, void *ptr, gvm_stream stream)
 
 gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stream *streams, size_t count)
 {
-    if (ptr == NULL)
-        return GVM_OK;
     if (streams == NULL && count > 0)
         return gvmi_fail(GVM_E_INVALID, "streams is NULL, and %zu are to be waited for", count);
+    if (ptr == NULL)
+        return GVM_OK;
     if (count == 0)
         return gvm_heap_free(heap, ptr);
     /* The key of no stream: an event of each is waited for, also of the block's own. */
@@ -458,8 +458,8 @@ gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stream *stre
 /* ---- one block */
 
 /* The block is out of USED meanwhile: a free of it beside this one, which is the program's mistake,
- * must not put it on a shelf half way. */
-static gvm_status resize_locked(gvm_heap *heap, void *ptr, uint64_t size_bytes)
+ * must not put it on a shelf half way. more_bytes: out, by which it is to grow. */
+static gvm_status resize_locked(gvm_heap *heap, void *ptr, uint64_t size_bytes, uint64_t *more_bytes)
 {
     const uint64_t units = gvmi_heap_units(size_bytes);
     gvmi_segment *segment;

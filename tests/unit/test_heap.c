@@ -159,6 +159,8 @@ static void nonsense_is_refused(void **state)
     assert_int_equal(gvm_heap_resize(heap, alloc(1), 0), GVM_E_INVALID);
     assert_int_equal(gvm_heap_resize(heap, alloc(1), SIZE_MAX), GVM_E_INVALID);
     assert_int_equal(gvm_heap_size(heap, ptr, NULL), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_free_after(heap, NULL, NULL, 1), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_free_after(heap, NULL, NULL, 0), GVM_OK);
     assert_int_equal(gvm_heap_get_info(heap, NULL), GVM_E_INVALID);
     assert_int_equal(gvm_heap_get_info(heap, &small), GVM_E_INVALID);
     assert_int_equal(gvm_heap_list(heap, NULL, 1, &count), GVM_E_INVALID);
