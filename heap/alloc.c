@@ -468,6 +468,7 @@ static gvm_status resize_locked(gvm_heap *heap, void *ptr, uint64_t size_bytes, 
 
     if (block == NULL || !end_use(block, GVMI_BLOCK_RESIZING))
         return gvmi_heap_fail_foreign(ptr);
+    *more_bytes = units > block->units ? (units - block->units) << GVMI_HEAP_UNIT_SHIFT : 0;
     if (units != block->units)
         status = gvmi_heap_refit_locked(heap, block, units);
     if (status == GVM_OK) {
@@ -483,6 +484,7 @@ gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
     GVMI_UNCANCELLED;
     gvm_heap *heap;
     unsigned step = 0;
+    uint64_t more_bytes = 0;
     gvm_status status;
 
     if (size_bytes == 0 || size_bytes > GVMI_HEAP_BYTES_MAX)
@@ -492,12 +494,9 @@ gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
         return status;
     gvmi_lock(&heap->lock);
     do /* anew: others may have had the lock */
-        status = resize_locked(heap, ptr, size_bytes);
-    while (is_short(status) &&
-           make_room(heap, &step, gvmi_heap_units(size_bytes) << GVMI_HEAP_UNIT_SHIFT));
-    if (status == GVM_OK)
-        gvmi_heap_settle(heap);
-    else if (is_short(status))
+        status = resize_locked(heap, ptr, size_bytes, &more_bytes);
+    while (is_short(status) && make_room(heap, &step, more_bytes));
+    if (is_short(status))
         fail_short(heap, status, size_bytes);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);

@@ -537,6 +537,39 @@ static void trim_gives_memory_back_to_the_device(void **state)
 
 /* ---- peers */
 
+static gvm_heap *hoard; /* has what is free on the device, and keeps it idle */
+static void *hoarded;
+static uint64_t told_bytes;
+
+static int free_hoarded(gvm_heap *which, uint64_t wanted_bytes, void *arg)
+{
+    (void)which, (void)arg;
+    told_bytes = wanted_bytes;
+    return gvm_heap_free(hoard, hoarded) == GVM_OK;
+}
+
+/* It is the growth that has to fit the limit, and that the callback is told. */
+static void resize_has_idle_memory_of_other_heaps(void **state)
+{
+    const gvm_heap_options keep = {.struct_size = sizeof keep, .reserve_bytes = UINT64_MAX};
+    const gvm_heap_options options = {
+        .struct_size = sizeof options, .limit_bytes = 300 * GVMI_MIB, .exhausted = free_hoarded};
+    gvm_device_info device_info = {.struct_size = sizeof device_info};
+    void *at;
+
+    (void)state;
+    remake(&options);
+    at = alloc(200 * GVMI_MIB);
+    assert_int_equal(gvm_heap_create(device, &keep, &hoard), GVM_OK);
+    gvm_device_trim(device, 0);
+    assert_int_equal(gvm_device_get_info(device, &device_info), GVM_OK);
+    assert_int_equal(gvm_heap_alloc(hoard, device_info.free_bytes, &hoarded), GVM_OK);
+    assert_int_equal(gvm_heap_resize(heap, at, 240 * GVMI_MIB), GVM_OK);
+    assert_int_equal(told_bytes, 40 * GVMI_MIB);
+    check();
+    gvm_heap_destroy(hoard);
+}
+
 static gvm_device *second;
 
 static CUresult copy_to_second(void *block)
@@ -641,3 +674,4 @@ int main(void)
     setenv("GVMEM_SOFTGPU", machine, 0);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
+        TEST(resize_has_idle_memory_of_other_heaps),
