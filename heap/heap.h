@@ -393,8 +393,8 @@ gvm_status gvmi_chunks_use_locked(gvm_heap *heap, gvmi_segment *segment, uint64_
                                   uint64_t end, gvmi_request *request);
 void gvmi_chunks_leave_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
 
-/* May so much more be committed? GVM_E_NOSPACE */
-gvm_status gvmi_heap_check_limit(const gvm_heap *heap, uint64_t more_bytes);
+/* May so much more be committed, and so much of what is idle be used? GVM_E_NOSPACE */
+gvm_status gvmi_heap_check_limit(const gvm_heap *heap, uint64_t more_bytes, uint64_t idle_bytes);
 
 /* Have chunks of the arena memory and no users? */
 bool gvmi_arena_has_idle(const gvmi_arena *arena);

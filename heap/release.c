@@ -226,14 +226,33 @@ uint64_t gvmi_heap_reserve(const gvm_heap *heap)
                : RESERVE_BYTES_LEAST;
 }
 
+static uint64_t lesser(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t greater(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t bytes_beyond(uint64_t bytes, uint64_t most)
+{
+    return bytes > most ? bytes - most : 0;
+}
+
 /* What is to be given back now. */
 static uint64_t due_bytes(const gvm_heap *heap)
 {
+    uint64_t due, limit = 0;
+
     if (heap->slow_release || heap->keeps)
         return 0;
-    if (heap->reserve_bytes != 0)
-        return heap->idle_bytes > heap->reserve_bytes ? heap->idle_bytes - heap->reserve_bytes : 0;
-    return heap->surplus_bytes < heap->idle_low_bytes ? heap->surplus_bytes : heap->idle_low_bytes;
+    if (heap->limit_bytes != 0) /* which may have been lowered */
+        limit = lesser(heap->idle_bytes, bytes_beyond(heap->committed_bytes, heap->limit_bytes));
+    due = heap->reserve_bytes != 0 ? bytes_beyond(heap->idle_bytes, heap->reserve_bytes)
+                                   : lesser(heap->surplus_bytes, heap->idle_low_bytes);
+    return greater(due, limit);
 }
 
 /* At most so many bytes of it. */

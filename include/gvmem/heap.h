@@ -40,7 +40,11 @@
  * Giving pinned or managed memory back to the system waits for all kernels that run (cuMemHostUnregister, cuMemFree;
  * cuMemFree also on devices without virtual memory management). So heaps of these kinds do it only in
  * gvm_heap_trim(), in a request that finds memory short, and at their end; until then they keep what they have,
- * whatever reserve_bytes says. No call that frees waits for a kernel.
+ * whatever reserve_bytes and the limit say. No call that frees waits for a kernel.
+ *
+ * Each chunk of pinned memory is registered with the driver by itself. Kernels and the CPU reach a block as one range; a
+ * driver call that copies or fills (cuMemcpy..., cuMemset...) may refuse a range that crosses a chunk, as CUDA does not
+ * say that one call may span two registrations. What crosses no multiple of 2 MiB crosses no chunk.
  *
  * Semantics: malloc(3), and for streams CUDA Driver API, "Stream Ordered Memory Allocator".
  */
@@ -248,7 +252,9 @@ GVM_API gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes);
  *                 device memory (what others have is every device's) */
 GVM_API gvm_status gvm_heap_grant(gvm_heap *heap, gvm_device *peer, gvm_access access);
 
-/* Sets another limit; 0 is none. What is committed beyond it stays until it is free. */
+/* Sets another limit; 0 is none. Of what is committed beyond it, idle memory goes back: at once where reserve_bytes is set,
+ * else by the library's thread, and no block is put there before. What blocks use stays until it is free, and goes then.
+ * Heaps that keep what is idle (GVM_HEAP_KEEP, and those of pinned and managed memory) keep it, unused beyond the limit. */
 GVM_API gvm_status gvm_heap_set_limit(gvm_heap *heap, uint64_t limit_bytes);
 
 /* Frees all blocks at once, as if by gvm_heap_free(). No other thread may be using them. */

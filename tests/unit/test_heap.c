@@ -286,6 +286,45 @@ static void limit_is_heeded(void **state)
     check();
 }
 
+/* What nobody uses goes at once, what blocks use once it is free. */
+static void limit_lowered_takes_idle_memory_back(void **state)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = UINT64_MAX};
+    void *at, *ptr = NULL;
+
+    (void)state;
+    remake(&options);
+    at = alloc(20 * GVMI_MIB);
+    release(alloc(40 * GVMI_MIB));
+    assert_int_equal(gvm_heap_set_limit(heap, 24 * GVMI_MIB), GVM_OK);
+    assert_int_equal(info().committed_bytes, 24 * GVMI_MIB);
+    alloc(4 * GVMI_MIB);
+    fails_with(gvm_heap_alloc(heap, 2 * GVMI_MIB, &ptr), GVM_E_NOSPACE, "limit of 24 MiB");
+    assert_int_equal(gvm_heap_set_limit(heap, 10 * GVMI_MIB), GVM_OK);
+    assert_int_equal(info().committed_bytes, 24 * GVMI_MIB);
+    release(at);
+    assert_int_equal(info().committed_bytes, 10 * GVMI_MIB);
+    check();
+}
+
+/* A heap that gives nothing back keeps what is beyond the limit, and no block has it. */
+static void limit_lowered_leaves_idle_memory_unused(void **state)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .flags = GVM_HEAP_KEEP};
+    void *at, *ptr = NULL;
+
+    (void)state;
+    remake(&options);
+    release(alloc(40 * GVMI_MIB));
+    assert_int_equal(gvm_heap_set_limit(heap, 10 * GVMI_MIB), GVM_OK);
+    fails_with(gvm_heap_alloc(heap, 20 * GVMI_MIB, &ptr), GVM_E_NOSPACE, "limit of 10 MiB");
+    at = alloc(6 * GVMI_MIB);
+    assert_int_equal(gvm_heap_resize(heap, at, 12 * GVMI_MIB), GVM_E_NOSPACE);
+    assert_int_equal(gvm_heap_resize(heap, at, 10 * GVMI_MIB), GVM_OK);
+    assert_int_equal(info().committed_bytes, 40 * GVMI_MIB);
+    check();
+}
+
 static void device_that_is_full_is_said_so(void **state)
 {
     void *ptr = NULL;
@@ -776,6 +815,8 @@ int main(void)
         TEST(resize_of_a_large_block_stays_within_it),
         TEST(freed_memory_beyond_the_reserve_goes_back),
         TEST(limit_is_heeded),
+        TEST(limit_lowered_takes_idle_memory_back),
+        TEST(limit_lowered_leaves_idle_memory_unused),
         TEST(device_that_is_full_is_said_so),
         TEST(callback_makes_room),
         TEST(callback_that_never_helps_is_left_alone_in_the_end),
