@@ -227,7 +227,7 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     } else if (is_short(status)) {
         fail_short(heap, status, size_bytes);
     }
-    if (heap->pending_units != waiting) /* what came free may be beyond the reserve */
+    if (heap->pending_units != waiting || step > 0) /* what came free may be beyond the reserve */
         gvmi_heap_settle(heap);
     gvmi_heap_settle_asked(heap);
     gvmi_unlock(&heap->lock);
@@ -498,6 +498,7 @@ gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
     while (is_short(status) && make_room(heap, &step, more_bytes));
     if (is_short(status))
         fail_short(heap, status, size_bytes);
+    gvmi_heap_settle(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
     return status;
