@@ -62,9 +62,9 @@ enum {
     GVM_BUFFER_UNSHARED = 1 << 0,
 };
 
-/* Zero means default in every member. */
+/* Zero means default in every other member. */
 typedef struct gvm_buffer_options {
-    size_t struct_size;
+    size_t struct_size; /* in: sizeof(gvm_buffer_options) */
     /* 0: chosen, from 2 MiB for reservations up to 32 MiB to 64 MiB from 1 GiB on. Larger chunks
      * commit, move and share faster (the driver's cost is per chunk), smaller ones waste less at
      * the ends; copies within the device run at full speed from 32 to 64 MiB on. */
