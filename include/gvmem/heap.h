@@ -21,7 +21,7 @@
  * destroyed after the graph, as in libgvmem-heap-plugin.
  *
  * Kinds: memory of the device; pinned memory of the host, which the device reaches at the same
- * address; and managed memory, whose pages the driver moves to whoever touches them. The managed
+ * address; and managed memory, whose pages the driver moves to the processor that touches them. The managed
  * heaps of a process together never grow beyond the device's free memory, because beyond it the
  * driver may stop the whole device.
  *

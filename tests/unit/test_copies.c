@@ -413,7 +413,7 @@ static int be_waited_for(void *waits)
     return 0;
 }
 
-/* Who waits for the end of a buffer waits for the copy, too, and the copy is whole. */
+/* The end of a buffer waits for the copy, too, and the copy is whole. */
 static gvm_status destroy(void)
 {
     gvm_buffer_destroy(buffer);

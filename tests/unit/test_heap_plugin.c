@@ -10,6 +10,7 @@
 #include <gvmem/heap.h>
 
 #include "driver/cuda_abi.h"
+#include "heap/plugin/plugin.h"
 
 static const char *library, *capture_driver;
 
@@ -18,6 +19,7 @@ typedef void torch_free_fn(void *ptr, ssize_t size, int device, void *stream);
 typedef void *plugin_alloc_fn(size_t size, int device, void *stream);
 typedef void plugin_free_fn(void *ptr, int device);
 typedef void *cupy_alloc_fn(void *param, size_t size, int device);
+typedef void cupy_free_fn(void *param, void *ptr, int device);
 typedef void hooks_fn(void);
 
 /* PyTorch's set-up. */
@@ -223,6 +225,8 @@ static struct {
     plugin_alloc_fn *plugin_alloc;
     plugin_free_fn *plugin_free;
     cupy_alloc_fn *cupy_alloc;
+    cupy_free_fn *cupy_free;
+    void (*cupy_set_calls)(const gvm_cupy_calls *calls);
     void (*record_stream)(void *ptr, void *stream);
     void (*pool_begin)(int device, pool id, const void *filter);
     void (*pool_end)(int device, pool id);
@@ -235,6 +239,7 @@ static struct {
     CUresult (*wait_value)(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags);
     CUstream *captured;
     cuuint64_t *capture_id;
+    unsigned *asked;
     void *plugin;
     uint32_t *gate;
     CUstream a, b, c;
@@ -254,7 +259,8 @@ static bool load_all(void)
     if (!(FIND(p.plugin, alloc, "gvm_torch_alloc") && FIND(p.plugin, free, "gvm_torch_free") &&
           FIND(p.plugin, plugin_alloc, "gvm_plugin_alloc") &&
           FIND(p.plugin, plugin_free, "gvm_plugin_free") &&
-          FIND(p.plugin, cupy_alloc, "gvm_cupy_alloc") &&
+          FIND(p.plugin, cupy_alloc, "gvm_cupy_alloc") && FIND(p.plugin, cupy_free, "gvm_cupy_free") &&
+          FIND(p.plugin, cupy_set_calls, "gvm_cupy_set_calls") &&
           FIND(p.plugin, record_stream, "gvm_torch_record_stream") &&
           FIND(p.plugin, pool_begin, "gvm_torch_pool_begin") &&
           FIND(p.plugin, pool_end, "gvm_torch_pool_end") &&
@@ -264,7 +270,8 @@ static bool load_all(void)
           FIND(driver, synchronize, "cuStreamSynchronize") &&
           FIND(driver, host_alloc, "cuMemHostAlloc") &&
           FIND(driver, wait_value, "cuStreamWaitValue32_v2") &&
-          FIND(driver, captured, "capture_stream") && FIND(driver, capture_id, "capture_id")))
+          FIND(driver, captured, "capture_stream") && FIND(driver, capture_id, "capture_id") &&
+          FIND(driver, asked, "capture_asked")))
         return false;
 #undef FIND
     (void)p.plugin_alloc(1, 0, NULL); /* starts the driver */
@@ -298,7 +305,7 @@ static int use_two_streams(void *arg)
     CHILD_EXPECT((z = p.plugin_alloc(1 << 20, 0, p.c)) != NULL && z != x && z != y);
     CHILD_EXPECT(p.plugin_alloc(1 << 20, 0, p.a) == x); /* behind that work */
     CHILD_EXPECT(p.plugin_alloc(1 << 20, 0, CU_STREAM_PER_THREAD) == NULL);
-    CHILD_EXPECT(p.cupy_alloc(NULL, 1 << 20, 0) == NULL); /* tells no stream */
+    CHILD_EXPECT(p.cupy_alloc(NULL, 1 << 20, 0) == NULL); /* no calls, so no stream */
     CHILD_EXPECT(p.alloc(1 << 20, 0, p.a) == NULL);       /* no hooks */
     open_gate(1);
     return p.synchronize(p.a) == CUDA_SUCCESS ? 0 : 1;
@@ -400,6 +407,102 @@ static void block_of_a_graph_goes_to_no_other_work(void **state)
     assert_int_equal(run_in_child(use_graphs, NULL, false), 0);
 }
 
+/* The legacy stream cannot be captured; and while a stream that it waits for is, the driver has no answer. */
+static int ask_for_captures(void *arg)
+{
+    void *ptr;
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    *p.asked = 0;
+    CHILD_EXPECT((ptr = p.plugin_alloc(1 << 20, 0, NULL)) != NULL);
+    CHILD_EXPECT(p.plugin_alloc(1 << 20, 0, CU_STREAM_LEGACY) != NULL);
+    p.plugin_free(ptr, 0);
+    CHILD_EXPECT(*p.asked == 0);
+    CHILD_EXPECT((ptr = p.plugin_alloc(1 << 20, 0, p.a)) != NULL);
+    p.plugin_free(ptr, 0);
+    CHILD_EXPECT(*p.asked == 1);
+    return 0;
+}
+
+static void driver_is_asked_for_captures_of_streams_that_can_be(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(ask_for_captures, NULL, false), 0);
+}
+
+/* ---- CuPy */
+
+/* What CuPy and Python tell, and what is asked of them. */
+static struct {
+    gvm_stream current;
+    int kept;  /* answers keep() */
+    int keeps; /* calls of it */
+    int gil;   /* 1: held */
+    int releases;
+} cupy = {.kept = 1, .gil = 1};
+
+static gvm_stream current_stream(void)
+{
+    return cupy.gil == 1 ? cupy.current : (gvm_stream)(intptr_t)-1;
+}
+
+static int keep(gvm_stream stream)
+{
+    cupy.keeps++;
+    return cupy.gil == 1 && stream == cupy.current && cupy.kept;
+}
+
+static void *release_gil(void)
+{
+    cupy.gil--;
+    cupy.releases++;
+    return &cupy;
+}
+
+static void take_gil(void *thread)
+{
+    cupy.gil += thread == &cupy;
+}
+
+static int use_cupy(void *arg)
+{
+    const gvm_cupy_calls calls = {current_stream, keep, release_gil, take_gil};
+    void *x, *y;
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    p.cupy_set_calls(&calls);
+    CHILD_EXPECT((x = p.cupy_alloc(NULL, 1 << 20, 0)) != NULL && cupy.keeps == 0); /* the legacy stream */
+    cupy.current = p.a;
+    CHILD_EXPECT((y = p.cupy_alloc(NULL, 1 << 20, 0)) != NULL && cupy.keeps == 1);
+    p.cupy_free(NULL, x, 0);
+    p.cupy_free(NULL, y, 0);
+    CHILD_EXPECT(p.cupy_alloc(NULL, 1 << 20, 0) == y && cupy.keeps == 1);
+    cupy.current = p.b;
+    CHILD_EXPECT(p.cupy_alloc(NULL, 1 << 20, 0) != y && cupy.keeps == 2);
+    CHILD_EXPECT(cupy.gil == 1 && cupy.releases == 6);
+    CHILD_EXPECT(p.cupy_alloc(NULL, 0, 0) == NULL);
+    p.cupy_free(NULL, NULL, 0);
+    CHILD_EXPECT(cupy.gil == 1 && cupy.releases == 6);
+    cupy.current = p.c;
+    cupy.kept = 0;
+    CHILD_EXPECT(p.cupy_alloc(NULL, 1 << 20, 0) == NULL && cupy.keeps == 3);
+    cupy.kept = 1;
+    CHILD_EXPECT(p.cupy_alloc(NULL, 1 << 20, 0) != NULL && cupy.keeps == 4);
+    cupy.current = (gvm_stream)(intptr_t)-1; /* CuPy failed */
+    CHILD_EXPECT(p.cupy_alloc(NULL, 1 << 20, 0) == NULL && cupy.keeps == 4 && cupy.gil == 1);
+    cupy.current = CU_STREAM_PER_THREAD;
+    CHILD_EXPECT(p.cupy_alloc(NULL, 1 << 20, 0) == NULL && cupy.gil == 1);
+    return 0;
+}
+
+static void block_for_cupy_is_of_its_current_stream_which_is_kept(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(use_cupy, NULL, false), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -409,6 +512,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(block_of_a_busy_stream_goes_to_no_other),
         cmocka_unit_test(block_of_recorded_streams_waits_for_all_of_them),
         cmocka_unit_test(block_of_a_graph_goes_to_no_other_work),
+        cmocka_unit_test(driver_is_asked_for_captures_of_streams_that_can_be),
+        cmocka_unit_test(block_for_cupy_is_of_its_current_stream_which_is_kept),
     };
 
     if (argc != 3)

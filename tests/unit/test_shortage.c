@@ -393,6 +393,46 @@ static int be_needed(void *arg)
     return 0;
 }
 
+/* ---- host memory */
+
+static bool host_is_full;
+static int frees;
+
+static CUresult host_alloc(void **out, size_t bytes, unsigned flags)
+{
+    return host_is_full ? CUDA_ERROR_OUT_OF_MEMORY : real->cuMemHostAlloc(out, bytes, flags);
+}
+
+static CUresult count_free(CUdeviceptr address)
+{
+    frees++;
+    return real->cuMemFree(address);
+}
+
+/* What there is already stays for the next try: to free it would wait for all kernels, with a lock held. */
+static int be_without_host_memory(void *arg)
+{
+    uint64_t sum;
+
+    (void)arg;
+    CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(make_buffer() && gvm_buffer_commit(buffer, 0, CHUNK) == GVM_OK);
+    table.cuMemHostAlloc = host_alloc;
+    table.cuMemFree = count_free;
+    host_is_full = true;
+    for (int i = 0; i < 2; i++)
+        CHILD_EXPECT(gvm_checksum(device, gvm_buffer_address(buffer), CHUNK, NULL, &sum) == GVM_E_NOMEM);
+    host_is_full = false;
+    CHILD_EXPECT(gvm_checksum(device, gvm_buffer_address(buffer), CHUNK, NULL, &sum) == GVM_OK);
+    CHILD_EXPECT(frees == 0);
+    host_is_full = true;
+    end_buffer();
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* ---- what is ahead */
+
 /* An appender that has finished gives what is ahead of what it has written; one that has begun keeps it. */
 static int be_ahead(void *arg)
 {
@@ -479,6 +519,7 @@ CHILD_TEST(buffer_that_is_used_is_not_waited_for, be_used)
 CHILD_TEST(kernel_has_what_others_keep_without_waiting, be_needed)
 CHILD_TEST(appender_that_has_not_begun_gives_what_is_ahead, be_ahead)
 CHILD_TEST(appender_that_begins_is_not_waited_for, be_begun_meanwhile)
+CHILD_TEST(result_without_host_memory_frees_nothing, be_without_host_memory)
 
 int main(void)
 {
@@ -491,6 +532,7 @@ int main(void)
         cmocka_unit_test(kernel_has_what_others_keep_without_waiting),
         cmocka_unit_test(appender_that_has_not_begun_gives_what_is_ahead),
         cmocka_unit_test(appender_that_begins_is_not_waited_for),
+        cmocka_unit_test(result_without_host_memory_frees_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
