@@ -61,7 +61,7 @@ static gvm_status malformed(const wire_kind *kind, const char *member, uint64_t 
 enum {
     MODE_BITS = 0777,
     CREATE_FLAGS = GVM_OBJECT_KEEP | GVM_OBJECT_UNTRACKED,
-    OPEN_FLAGS = GVM_OPEN_READONLY | GVM_OPEN_SAME_ADDRESS,
+    OPEN_FLAGS = GVM_OPEN_READONLY | GVM_OPEN_SAME_ADDRESS | GVM_OPEN_LINK,
     PUBLISH_FLAGS = GVM_PUBLISH_REPLACE | GVM_PUBLISH_PRIVATE,
 };
 
@@ -204,6 +204,15 @@ static gvm_status check_publish(const wire_kind *kind, const void *body)
 
     WANT_SLOT(b);
     WANT_FLAGS(b, flags, PUBLISH_FLAGS);
+    return check_object_name(kind, b->name, false);
+}
+
+static gvm_status check_link(const wire_kind *kind, const void *body)
+{
+    const gvmi_wire_link *b = body;
+
+    WANT_SLOT(b);
+    WANT_FLAGS(b, mode, MODE_BITS);
     return check_object_name(kind, b->name, false);
 }
 

@@ -412,7 +412,7 @@ static void fill_body(gvmi_wire_message *m, uint8_t a, uint8_t b)
         break;
     case GVMI_WIRE_OPEN:
         memset(&m->body.OPEN, 0, sizeof m->body.OPEN);
-        m->body.OPEN.flags = b % 4;
+        m->body.OPEN.flags = b % 8;
         put_name(m->body.OPEN.name, a);
         break;
     case GVMI_WIRE_GROW: m->body.GROW.bytes = (uint64_t)a * MIB / 2; break;
@@ -421,6 +421,12 @@ static void fill_body(gvmi_wire_message *m, uint8_t a, uint8_t b)
         m->body.PUBLISH.flags = b % 2;
         put_name(m->body.PUBLISH.name, a);
         break;
+    case GVMI_WIRE_LINK:
+        m->body.LINK.mode = b;
+        m->body.LINK.bytes = b;
+        put_name(m->body.LINK.name, a);
+        break;
+    case GVMI_WIRE_UNLINK:
     case GVMI_WIRE_DROP:
         memset(&m->body.DROP, 0, sizeof m->body.DROP);
         put_name(m->body.DROP.name, a);
