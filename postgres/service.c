@@ -40,6 +40,21 @@
 #define LEASE_WAIT_MS 30000 /* while the keeper moves the area */
 #define LOOK_S 1            /* how often an idle thread looks whether it is to stop */
 
+/* What of a store may be opened by a token. */
+typedef struct linked {
+    uint16_t column;
+    uint8_t part;
+    uint64_t bytes;
+} linked;
+
+typedef struct token {
+    struct token *next;
+    gstore_store_name name;
+    uint8_t secret[GSTORE_SECRET_BYTES];
+    uint32_t count, places;
+    linked *all;
+} token;
+
 /* A connection to the keeper: it can have so many objects open. */
 typedef struct connection {
     gvm_keeper *keeper;
@@ -84,7 +99,9 @@ struct gstore_service {
     gvm_device *devices[GVM_SERVER_DEVICES_MAX];
     int32_t device_count;
     pthread_mutex_t lock; /* areas, refs, connections; no driver or keeper call but connect and create under it */
-    void *areas; /* tsearch(3) */
+    void *areas;                 /* tsearch(3) */
+    pthread_mutex_t tokens_lock; /* comes before the lock; the keeper is called under it */
+    token *tokens;
     worker workers[THREADS_MAX];
     uint32_t started;
     bool registered;
@@ -112,9 +129,10 @@ static int compare_areas(const void *left, const void *right)
     return order != 0 ? order : (a->part > b->part) - (a->part < b->part);
 }
 
+static const char *const parts[] = {"values", "nulls", "bodies", "manifest", "element_nulls"};
+
 static void name_area(const area *a, char text[GVM_NAME_BYTES_MAX])
 {
-    static const char *const parts[] = {"values", "nulls", "bodies", "manifest", "element_nulls"};
     char path[GSTORE_STORE_PATH_BYTES];
 
     gstore_store_path(&a->name, path);
@@ -174,7 +192,7 @@ static gvm_status create_object(gstore_service *s, area *a, bool named)
                                         .chunk_bytes = a->large ? LARGE_CHUNK_BYTES : CHUNK_BYTES,
                                         .bytes = a->bytes,
                                         .device = a->name.device,
-                                        .mode = s->options.object_mode,
+                                        .mode = 0600,
                                         .flags = GVM_OBJECT_UNTRACKED};
     char name[GVM_NAME_BYTES_MAX];
     gvm_status status = find_connection(s, &a->connection);
@@ -243,6 +261,154 @@ static void let_go_area(gstore_service *s, area *a)
         free_area(s, a);
 }
 
+/* ---- tokens. tokens_lock is held. */
+
+static void name_link(const token *t, const linked *l, char text[GVM_NAME_BYTES_MAX])
+{
+    char path[GSTORE_LINK_PATH_BYTES];
+
+    gstore_link_path(t->secret, path);
+    snprintf(text, GVM_NAME_BYTES_MAX, "%s/%u.%s", path, l->column, parts[l->part]);
+}
+
+static token *find_token(gstore_service *s, const uint8_t secret[GSTORE_SECRET_BYTES])
+{
+    token *t = s->tokens;
+
+    while (t != NULL && memcmp(t->secret, secret, sizeof t->secret) != 0)
+        t = t->next;
+    return t;
+}
+
+static token *make_token(gstore_service *s, const gstore_window *w)
+{
+    token *t = calloc(1, sizeof *t);
+
+    if (t == NULL)
+        return NULL;
+    t->name = w->name;
+    memcpy(t->secret, w->handle, sizeof t->secret);
+    t->next = s->tokens;
+    s->tokens = t;
+    return t;
+}
+
+static gvm_status add_linked(token *t, const linked *l)
+{
+    if (t->count == t->places) {
+        const uint32_t places = t->places + GSTORE_RANGES_MAX;
+        linked *all = realloc(t->all, places * sizeof *all);
+
+        if (all == NULL)
+            return gvmi_fail(GVM_E_NOMEM, "out of host memory for a token");
+        t->all = all;
+        t->places = places;
+    }
+    t->all[t->count++] = *l;
+    return GVM_OK;
+}
+
+static gvm_status link_area(gstore_service *s, const token *t, const linked *l, gvm_object *object)
+{
+    char name[GVM_NAME_BYTES_MAX];
+
+    name_link(t, l, name);
+    return gvm_object_link(object, name, s->options.link_mode, l->bytes);
+}
+
+static gvm_status link_range(gstore_service *s, token *t, const gstore_range *range)
+{
+    const linked l = {.column = range->column, .part = range->part, .bytes = range->bytes};
+    area *a;
+    gvm_status status = hold_area(s, &t->name, range, false, &a);
+
+    if (status != GVM_OK)
+        return status;
+    status = add_linked(t, &l); /* first: what is in the list may be missing at the keeper */
+    if (status == GVM_OK)
+        status = link_area(s, t, &l, a->object);
+    let_go_area(s, a);
+    return status;
+}
+
+static gvm_status link_ranges(gstore_service *s, const gstore_window *w)
+{
+    gvm_status status = GVM_OK;
+    token *t;
+
+    pthread_mutex_lock(&s->tokens_lock);
+    t = find_token(s, w->handle);
+    if (t == NULL)
+        t = make_token(s, w);
+    if (t == NULL)
+        status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a token");
+    for (uint32_t i = 0; i < w->range_count && i < GSTORE_RANGES_MAX && status == GVM_OK; i++)
+        status = link_range(s, t, &w->ranges[i]);
+    pthread_mutex_unlock(&s->tokens_lock);
+    return status;
+}
+
+/* An area has another object: its links go there, and so do those who open it by a token from now on. One that
+ * cannot be linked is gone for them. */
+static void relink(gstore_service *s, const area *a)
+{
+    for (token *t = s->tokens; t != NULL; t = t->next)
+        for (uint32_t i = 0; compare_stores(&t->name, &a->name) == 0 && i < t->count; i++)
+            if (t->all[i].column == a->column && t->all[i].part == a->part)
+                (void)link_area(s, t, &t->all[i], a->object);
+}
+
+static void free_token(gstore_service *s, token *t)
+{
+    token **place = &s->tokens;
+
+    while (*place != t)
+        place = &(*place)->next;
+    *place = t->next;
+    free(t->all);
+    free(t);
+}
+
+/* Links of an object that is gone are gone with it. */
+static gvm_status unlink_token(gstore_service *s, const uint8_t secret[GSTORE_SECRET_BYTES])
+{
+    gvm_status status = GVM_OK;
+    token *t;
+
+    pthread_mutex_lock(&s->tokens_lock);
+    t = find_token(s, secret);
+    while (t != NULL && t->count > 0 && status == GVM_OK) {
+        char name[GVM_NAME_BYTES_MAX];
+
+        name_link(t, &t->all[t->count - 1], name);
+        status = gvm_object_unlink(s->connections[0].keeper, name);
+        if (status == GVM_E_ABSENT)
+            status = GVM_OK;
+        t->count -= status == GVM_OK;
+    }
+    if (t != NULL && status == GVM_OK)
+        free_token(s, t);
+    pthread_mutex_unlock(&s->tokens_lock);
+    return status;
+}
+
+void gstore_service_unlink(gstore_service *s, const uint8_t secret[GSTORE_SECRET_BYTES])
+{
+    (void)unlink_token(s, secret); /* it fails only with the keeper */
+}
+
+/* Of a store that goes; NULL: of all. */
+static void forget_tokens(gstore_service *s, const gstore_store_name *name)
+{
+    pthread_mutex_lock(&s->tokens_lock);
+    for (token *t = s->tokens, *next; t != NULL; t = next) {
+        next = t->next;
+        if (name == NULL || compare_stores(&t->name, name) == 0)
+            free_token(s, t);
+    }
+    pthread_mutex_unlock(&s->tokens_lock);
+}
+
 typedef struct sweep {
     const gstore_store_name *name; /* NULL: all */
     area *first, **end;
@@ -280,6 +446,7 @@ void gstore_service_drop(gstore_service *s, const gstore_store_name *name)
         next = a->next_found;
         free_area(s, a);
     }
+    forget_tokens(s, name);
 }
 
 /* ---- commands */
@@ -403,6 +570,8 @@ static gvm_status move_area(gstore_service *s, holds *held, hold **h, uint64_t n
         gvmi_error_restore(&error);
         return status;
     }
+    pthread_mutex_lock(&s->tokens_lock);
+    relink(s, made);
     pthread_mutex_lock(&s->lock);
     place = tfind(old, &s->areas, compare_areas);
     if (place != NULL && *place == old)
@@ -411,6 +580,7 @@ static gvm_status move_area(gstore_service *s, holds *held, hold **h, uint64_t n
         made->dropped = true;
     old->dropped = true;
     pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&s->tokens_lock);
     held->count++;
     *h = to;
     return GVM_OK;
@@ -488,6 +658,10 @@ static gvm_status transfer(worker *me, gstore_window *w, uint8_t *bytes)
     if (w->name.device < 0 || w->name.device >= s->device_count)
         return gvmi_fail(GVM_E_NODEVICE, "there is no device %d; there are %d", w->name.device,
                          s->device_count);
+    if (w->verb == GSTORE_LINK)
+        return link_ranges(s, w);
+    if (w->verb == GSTORE_UNLINK)
+        return unlink_token(s, w->handle);
     status = gvmi_device_enter(s->devices[w->name.device]);
     if (status != GVM_OK)
         return status;
@@ -675,6 +849,7 @@ gvm_status gstore_service_start(const gstore_service_options *options, gstore_se
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for the service");
     s->options = *options;
     pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->tokens_lock, NULL);
     refuse_left_over(options);
     status = open_devices(s);
     if (status == GVM_OK)
@@ -727,6 +902,7 @@ void gstore_service_stop(gstore_service *s)
         gvmi_device_leave();
         gvm_device_close(s->devices[d]);
     }
+    pthread_mutex_destroy(&s->tokens_lock);
     pthread_mutex_destroy(&s->lock);
     free(s);
 }

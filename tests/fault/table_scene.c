@@ -72,6 +72,7 @@ static bool publish(gvm_device *device, gvm_keeper *keeper, const char *part, co
 
     snprintf(name, sizeof name, "%s/%s", OBJECTS, part);
     if (gvm_object_create(keeper, name, CHUNK, &options, &object) != GVM_OK ||
+        gvm_object_link(object, name, 0400, CHUNK) != GVM_OK ||
         gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) != GVM_OK ||
         gvmi_device_enter(device) != GVM_OK)
         return false;

@@ -5,7 +5,11 @@
  *     open NAME                     opens a column; the status
  *     take NAME | give              a lease on a column; the status
  *     sum NAME                      checksum of a column's values, by a kernel under a lease
+ *     reach NAME                    how many bytes are mapped where a column's values are
  *     detach
+ *     keeper SOCKET                 connects; the status
+ *     list                          how many objects the keeper shows
+ *     spy NAME | link NAME          opens an object, or by a link; the status
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -18,6 +22,7 @@
 static gvm_table *table;
 static gvm_device *device;
 static gvm_table_data held;
+static gvm_keeper *keeper;
 
 static const char *attach(const char *token, uint32_t flags, char answer[64])
 {
@@ -52,6 +57,43 @@ static const char *sum(uint32_t index, char answer[64])
     return answer;
 }
 
+static const char *reach(uint32_t index, char answer[64])
+{
+    gvm_table_data data;
+    gvm_status status = gvm_table_acquire(table, &index, 1, NULL, &data);
+
+    if (status != GVM_OK)
+        return gvm_status_name(status);
+    snprintf(answer, 64, "%" PRIu64, data.leases[0].bytes);
+    (void)gvm_table_release(table, &data, 1);
+    return answer;
+}
+
+static const char *list(char answer[64])
+{
+    gvm_keeper_snapshot *all;
+    const gvm_status status = gvm_keeper_get_snapshot(keeper, &all);
+
+    if (status != GVM_OK)
+        return gvm_status_name(status);
+    snprintf(answer, 64, "%u", (unsigned)all->keeper.objects);
+    for (uint32_t i = 0; i < all->keeper.objects; i++)
+        if (all->objects[i].name[0] != '\0')
+            snprintf(answer, 64, "%.60s", all->objects[i].name);
+    gvm_keeper_snapshot_destroy(all);
+    return answer;
+}
+
+static const char *spy(const char *name, uint32_t flags)
+{
+    gvm_object *object;
+    const gvm_status status = gvm_object_open(keeper, name, GVM_OPEN_READONLY | flags, &object);
+
+    if (status == GVM_OK)
+        gvm_object_close(object);
+    return gvm_status_name(status);
+}
+
 static const char *carry_out(const char *verb, const char *what, char answer[64])
 {
     const gvm_acquire_options patience = {.struct_size = sizeof patience, .timeout_ms = 20000};
@@ -69,6 +111,14 @@ static const char *carry_out(const char *verb, const char *what, char answer[64]
         gvm_device_close(device);
         return gvm_status_name(GVM_OK);
     }
+    if (strcmp(verb, "keeper") == 0)
+        return gvm_status_name(gvm_keeper_connect(what, &keeper));
+    if (strcmp(verb, "list") == 0)
+        return list(answer);
+    if (strcmp(verb, "spy") == 0)
+        return spy(what, 0);
+    if (strcmp(verb, "link") == 0)
+        return spy(what, GVM_OPEN_LINK);
     status = gvm_table_find_column(table, what, &index);
     if (status != GVM_OK)
         return gvm_status_name(status);
@@ -76,7 +126,7 @@ static const char *carry_out(const char *verb, const char *what, char answer[64]
         return gvm_status_name(gvm_table_open_columns(table, &index, 1));
     if (strcmp(verb, "take") == 0)
         return gvm_status_name(gvm_table_acquire(table, &index, 1, &patience, &held));
-    return sum(index, answer);
+    return strcmp(verb, "reach") == 0 ? reach(index, answer) : sum(index, answer);
 }
 
 int main(void)
