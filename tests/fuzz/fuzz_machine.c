@@ -422,8 +422,8 @@ static void fill_body(gvmi_wire_message *m, uint8_t a, uint8_t b)
         put_name(m->body.PUBLISH.name, a);
         break;
     case GVMI_WIRE_LINK:
-        m->body.LINK.mode = b;
-        m->body.LINK.bytes = b;
+        m->body.LINK.mode = (a & 64) != 0 ? 0444 : b;
+        m->body.LINK.bytes = (b % 32) * MIB / 2;
         put_name(m->body.LINK.name, a);
         break;
     case GVMI_WIRE_UNLINK:
@@ -464,8 +464,8 @@ static void fill_body(gvmi_wire_message *m, uint8_t a, uint8_t b)
 static void event_message(client *c)
 {
     static gvmi_wire_message m;
-    const uint8_t type = (uint8_t)(1 + next_byte() % GVMI_WIRE_SNAPSHOT_READ),
-                  slot = next_byte() % 8, a = next_byte(), b = next_byte();
+    const uint8_t type = (uint8_t)(1 + next_byte() % GVMI_WIRE_UNLINK), slot = next_byte() % 8,
+                  a = next_byte(), b = next_byte();
     const bool numbered = type != GVMI_WIRE_TAKEN && type != GVMI_WIRE_MAPPED &&
                           type != GVMI_WIRE_UNMAPPED && type != GVMI_WIRE_BYE &&
                           type != GVMI_WIRE_SNAPSHOT_READ;

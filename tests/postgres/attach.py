@@ -598,6 +598,42 @@ class EveryReader:
             tokens.append(export(s))
         expect([Reading.is_attached(s, token) for token in (tokens[0], tokens[1], tokens[-1])], ["false", "true", "true"], "attach")
 
+    def tokens_of_servers_with_one_keeper_are_their_own(self, s):
+        if os.getuid() != 0:
+            return "needs root"
+        path = s.folder / "run" / "shared.sock"
+        die = ["setpriv", "--pdeathsig", "KILL", f"{BUILD}/tools/gvmem-keeper", "-s", str(path), "-m", "0666", "--ready-fd", "1"]
+        before = os.environ.get("GVMEM_SOFTGPU")
+        os.environ["GVMEM_SOFTGPU"] = s.environ["GVMEM_SOFTGPU"]
+        servers = []
+        with subprocess.Popen(private.as_owner(die), env=s.environ, stdout=subprocess.PIPE, text=True) as keeper:
+            try:
+                keeper.stdout.readline()
+                for readers in ("all", "owner"):
+                    servers.append(Server(f"attach-{readers}", f"gstore_fdw.keeper={path}", f"gstore_fdw.readers={readers}"))
+                    fill(servers[-1])
+                tokens = [export(server) for server in servers]
+                probe, own = other_user(s), Probe(s)
+                expect(probe.ask("attach", tokens[0]), "10000 3", "attach where everybody may")
+                expect(probe.ask("attach", tokens[1]), "GVM_E_DENIED", "attach where the owner may")
+                expect(own.ask("attach", tokens[1]), "10000 3", "attach by root")
+                expect(servers[1].sql(f"SELECT gstore_revoke('{tokens[0]}')"), "f", "revoke by the other server")
+                expect(servers[1].sql("SELECT gstore_revoke_all('ft')"), "1", "revoke of the other server's own")
+                expect(other_user(s).ask("attach", tokens[0]), "10000 3", "attach after that")
+                servers[0].stop("immediate")
+                servers[0].start()
+                fill(servers[0])
+                expect(other_user(s).ask("attach", tokens[0]), STALE, "attach after a restart")
+                expect(other_user(s).ask("attach", export(servers[0])), "10000 3", "attach by a new token")
+            finally:
+                Probe.end_all()
+                for server in servers:
+                    server.end()
+                keeper.kill()
+                os.environ.pop("GVMEM_SOFTGPU")
+                if before is not None:
+                    os.environ["GVMEM_SOFTGPU"] = before
+
     def export_cancelled_leaves_no_link(self, s):
         columns = ", ".join(f"c{i} int" for i in range(800))
         s.sql(f"DROP FOREIGN TABLE IF EXISTS wide; CREATE FOREIGN TABLE wide ({columns}) SERVER gstore_fdw; INSERT INTO wide DEFAULT VALUES")

@@ -679,6 +679,28 @@ static void link_shows_its_chunks_alone_also_of_an_object_that_grows(void **stat
     end_world(&w);
 }
 
+static void frame_shown_by_a_link_is_not_used_again(void **state)
+{
+    gvmi_wire_message m;
+    world w;
+    actor *a, *b;
+    uint32_t slot = 0, other = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 2);
+    assert_int_equal(create(&w, a, "/x", 2, 0600, &slot), GVM_OK);
+    assert_int_equal(link_object(&w, a, slot, "/secret", 0444, CHUNK), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/secret", BY_LINK, &other), GVM_OK);
+    gvmi_wire_start(&m, GVMI_WIRE_EVICT, 21);
+    strcpy(m.body.EVICT.name, "/x");
+    say(&w, a, &m);
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
+    assert_int_equal(w.dropped_bytes, CHUNK); /* the other one was shown to the owner alone */
+    end_world(&w);
+}
+
 static void link_ends_with_its_word_its_object_and_its_creator(void **state)
 {
     gvmi_wire_message m;
@@ -817,6 +839,7 @@ int main(void)
         cmocka_unit_test(published_object_outlives_its_creator_unless_private),
         cmocka_unit_test(link_lets_in_whom_its_mode_says_to_read_alone),
         cmocka_unit_test(link_shows_its_chunks_alone_also_of_an_object_that_grows),
+        cmocka_unit_test(frame_shown_by_a_link_is_not_used_again),
         cmocka_unit_test(link_ends_with_its_word_its_object_and_its_creator),
         cmocka_unit_test(violation_cuts_off_one_client_alone),
         cmocka_unit_test(end_of_the_machine_opens_no_permit),
