@@ -338,7 +338,8 @@ typedef struct gvm_object_info {
     uint32_t metadata_bytes;
     uint8_t sealed, kept, moving, untracked;
     uint8_t fenced; /* no lease before a copy is made: a process that was cut off may write to it */
-    uint8_t reserved[3];
+    uint8_t foreign; /* processes of other users were sent memory of it, and may have that mapped still */
+    uint8_t reserved[2];
 } gvm_object_info;
 
 typedef struct gvm_client_info {
