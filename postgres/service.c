@@ -170,7 +170,7 @@ static gvm_status find_connection(gstore_service *s, connection **out)
     if (status != GVM_OK)
         return status;
     *out = &s->connections[s->connection_count++];
-    if (atomic_load(&s->stop)) /* whoever stores that then looks at the count, as we do the other way round */
+    if (atomic_load(&s->stop)) /* the thread that stores it reads the count afterwards */
         gvmi_keeper_sever((*out)->keeper);
     return GVM_OK;
 }
@@ -553,7 +553,7 @@ static gvm_status fill_moved(const area *from, hold *to, uint64_t from_address, 
         return status;
     result = gvmi_cu->cuMemcpyDtoDAsync(to->lease.address, from_address, from->bytes, stream);
     if (result == CUDA_SUCCESS)
-        result = gvmi_cu->cuStreamSynchronize(stream); /* whoever finds the name finds the rows */
+        result = gvmi_cu->cuStreamSynchronize(stream); /* a client that finds the name finds the rows */
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuMemcpyDtoDAsync", "cannot copy a column");
     name_area(a, name);
@@ -604,7 +604,7 @@ static gvm_status move_area(gstore_service *s, holds *held, hold **h, bool large
     return GVM_OK;
 }
 
-/* May somebody see what is written there who may not? */
+/* May a process have it mapped that is not to see what is written from now on? */
 static bool is_shown(area *a)
 {
     gvm_object_info info = {.struct_size = sizeof info};
