@@ -168,7 +168,7 @@ void gvmi_buddy_take(gvmi_buddy *buddy, uint32_t first, uint32_t end);
 bool gvmi_buddy_check(gvmi_buddy *buddy, uint64_t *marks, uint64_t *free_units);
 
 typedef struct gvmi_heap_chunk {
-    uint64_t idle_since; /* the heap's clock when its last user went */
+    uint64_t idle_since; /* the heap's epoch in which its last user went */
     uint32_t users;
     bool committed;
     bool leaving; /* committed, until the driver has taken it */
@@ -206,7 +206,7 @@ struct gvmi_arena {
     uint64_t key;            /* the stream's handle, or GVMI_HEAP_PLAIN */
     gvmi_segment **segments; /* oldest first */
     size_t count, capacity;
-    /* Ticks of the heap's clock. Chunks that became idle up to passed may go: the stream's work until then is
+    /* Epochs of the heap. Chunks that became idle up to passed may go: the stream's work until then is
      * over. The plain arena's may always. */
     uint64_t idled, passed, fenced; /* idled: the latest to become so; fenced: when fence was recorded */
     /* passed + 1 when nothing that had passed was left to give back: so that calls that free while the
@@ -225,7 +225,7 @@ typedef struct gvmi_heap_table {
 
 typedef struct gvmi_heap_wait {
     gvmi_block *block;
-    uint64_t since; /* a tick of the heap's clock */
+    uint64_t since; /* an epoch of the heap */
     CUevent event;
     CUevent *others; /* to wait for after it, or NULL */
     size_t other_count;
@@ -265,7 +265,7 @@ struct gvm_heap {
     gvm_heap_exhausted exhausted;
     void *exhausted_arg;
     gvmi_arena plain, *arenas; /* arenas: the streams' */
-    uint64_t clock; /* ticks when a chunk becomes idle, and when a block begins to wait */
+    uint64_t epoch; /* a counter: a new one when a chunk becomes idle, and when a block begins to wait */
     gvmi_segment *spare_usual, *spare_lone;
     gvmi_shelf *shelves;
     gvmi_heap_wait *waits; /* a ring of a power of two */
@@ -515,7 +515,7 @@ gvm_status gvmi_stream_arena_locked(gvm_heap *heap, uint64_t key, gvmi_arena **o
 /* REFUSED: the driver says no, or the stream is being captured into a graph; the error is recorded. */
 typedef enum gvmi_passing { GVMI_PASSED, GVMI_BUSY, GVMI_REFUSED } gvmi_passing;
 
-/* Has the arena's stream passed what became idle up to a tick? 0: all so far, as far as the fence tells that there
+/* Has the arena's stream passed what became idle up to an epoch? 0: all so far, as far as the fence tells that there
  * is. Sets passed; does not wait. */
 gvmi_passing gvmi_arena_fence_locked(gvmi_arena *arena, uint64_t until);
 

@@ -16,7 +16,7 @@
 #include "base/error.h"
 #include "heap/heap.h"
 
-#define RUNS_MAX 16 /* that leave at once */
+#define LEAVING_MAX 16 /* runs of chunks, at once */
 #define RESERVE_BYTES_LEAST (64 * GVMI_MIB)
 #define RESERVE_SHARE 32   /* of what is committed */
 #define WINDOW_PERCENT 200 /* asked for, of what is committed */
@@ -28,23 +28,23 @@
 bool gvmi_heap_threadless;
 
 /* Chunks that leave. detached: with all of their segment. */
-typedef struct run {
+typedef struct leaving {
     gvmi_segment *segment;
     uint64_t first, end, bytes;
     bool detached, gone;
-} run;
+} leaving;
 
-typedef struct run_list {
-    run runs[RUNS_MAX];
+typedef struct leaving_list {
+    leaving runs[LEAVING_MAX];
     size_t count;
     uint64_t wanted_bytes, bytes; /* wanted: in all */
     gvmi_release how;
     bool may_wait;
-} run_list;
+} leaving_list;
 
-static bool is_full(const run_list *list)
+static bool is_full(const leaving_list *list)
 {
-    return list->count == RUNS_MAX || list->bytes >= list->wanted_bytes;
+    return list->count == LEAVING_MAX || list->bytes >= list->wanted_bytes;
 }
 
 /* ---- choosing */
@@ -71,14 +71,14 @@ static bool may_go(const gvmi_segment *segment, const gvmi_arena *arena, uint64_
 
 /* From the top of a segment. What has no memory has no addresses either, in heaps that are whole. */
 static void choose_in_segment_locked(gvm_heap *heap, const gvmi_arena *arena, gvmi_segment *segment,
-                                     run_list *list)
+                                     leaving_list *list)
 {
     uint64_t end = segment->chunk_count;
 
     while (!is_full(list) && segment->idle_count > 0) {
         const uint64_t last = highest_idle(segment, end);
         const uint64_t most = (list->wanted_bytes - list->bytes - 1) / segment->chunk_bytes + 1;
-        run *r = &list->runs[list->count];
+        leaving *r = &list->runs[list->count];
         uint64_t first = last;
 
         if (last == segment->chunk_count)
@@ -89,11 +89,11 @@ static void choose_in_segment_locked(gvm_heap *heap, const gvmi_arena *arena, gv
         while (heap->kind != GVM_HEAP_HOST && first > 0 && last + 1 - first < most &&
                may_go(segment, arena, first - 1))
             first--;
-        *r = (run){.segment = segment,
-                   .first = first,
-                   .end = last + 1,
-                   .bytes = (last + 1 - first) * segment->chunk_bytes,
-                   .detached = heap->whole};
+        *r = (leaving){.segment = segment,
+                       .first = first,
+                       .end = last + 1,
+                       .bytes = (last + 1 - first) * segment->chunk_bytes,
+                       .detached = heap->whole};
         list->count++;
         list->bytes += r->bytes;
         if (heap->whole) {
@@ -106,7 +106,7 @@ static void choose_in_segment_locked(gvm_heap *heap, const gvmi_arena *arena, gv
     }
 }
 
-static void choose_in_arena_locked(gvm_heap *heap, gvmi_arena *arena, run_list *list)
+static void choose_in_arena_locked(gvm_heap *heap, gvmi_arena *arena, leaving_list *list)
 {
     if (!gvmi_arena_has_idle(arena))
         return;
@@ -121,7 +121,7 @@ static void choose_in_arena_locked(gvm_heap *heap, gvmi_arena *arena, run_list *
         arena->reaped = arena->passed + 1;
 }
 
-static void choose_locked(gvm_heap *heap, run_list *list)
+static void choose_locked(gvm_heap *heap, leaving_list *list)
 {
     for (gvmi_arena *arena = heap->arenas; arena != NULL && !is_full(list); arena = arena->next)
         choose_in_arena_locked(heap, arena, list);
@@ -131,9 +131,9 @@ static void choose_locked(gvm_heap *heap, run_list *list)
 
 /* ---- giving back */
 
-static void give_to_driver(gvm_heap *heap, run_list *list)
+static void give_to_driver(gvm_heap *heap, leaving_list *list)
 {
-    for (run *r = list->runs; r < list->runs + list->count; r++) {
+    for (leaving *r = list->runs; r < list->runs + list->count; r++) {
         r->gone = r->detached || gvmi_backing_decommit(heap, r->segment, r->first, r->end,
                                                        list->how, list->may_wait) == GVM_OK;
         if (r->detached)
@@ -142,11 +142,11 @@ static void give_to_driver(gvm_heap *heap, run_list *list)
 }
 
 /* False: the driver has refused one. */
-static bool finish_locked(gvm_heap *heap, const run_list *list)
+static bool finish_locked(gvm_heap *heap, const leaving_list *list)
 {
     bool good = true;
 
-    for (const run *r = list->runs; r < list->runs + list->count; r++) {
+    for (const leaving *r = list->runs; r < list->runs + list->count; r++) {
         heap->decommits += r->gone;
         if (r->detached) {
             heap->leaving_bytes -= r->bytes;
@@ -167,18 +167,18 @@ static bool finish_locked(gvm_heap *heap, const run_list *list)
     return good;
 }
 
-static uint64_t gone_bytes(const run_list *list)
+static uint64_t gone_bytes(const leaving_list *list)
 {
     uint64_t bytes = 0;
 
-    for (const run *r = list->runs; r < list->runs + list->count; r++)
+    for (const leaving *r = list->runs; r < list->runs + list->count; r++)
         if (r->gone)
             bytes += r->bytes;
     return bytes;
 }
 
 /* Lets the lock go. False: the driver has refused one. */
-static bool give_back(gvm_heap *heap, run_list *list)
+static bool give_back(gvm_heap *heap, leaving_list *list)
 {
     gvmi_unlock(&heap->lock);
     give_to_driver(heap, list);
@@ -197,7 +197,7 @@ uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes, gvmi_release how, boo
     error = gvmi_error_save();
     heap->stuck = false;
     while (given < bytes && !heap->stuck) {
-        run_list list = {.wanted_bytes = bytes - given, .how = how, .may_wait = may_wait};
+        leaving_list list = {.wanted_bytes = bytes - given, .how = how, .may_wait = may_wait};
 
         choose_locked(heap, &list);
         if (list.count == 0)
