@@ -59,6 +59,16 @@ static inline gvmi_block *shelf_take(gvmi_shelf *shelf, uint32_t units)
 
 /* ---- allocating */
 
+static gvm_status check_size(uint64_t size_bytes)
+{
+    char most[32];
+
+    return size_bytes > 0 && size_bytes <= GVMI_HEAP_BYTES_MAX
+               ? GVM_OK
+               : gvmi_fail(GVM_E_INVALID, "a block has 1 byte to %s, not %llu bytes",
+                           gvmi_size_text(GVMI_HEAP_BYTES_MAX, most), (unsigned long long)size_bytes);
+}
+
 /* What failed for want of memory; other failures are not cured by making room. */
 static bool is_short(gvm_status status)
 {
@@ -121,10 +131,12 @@ static bool purge(gvm_heap *heap, gvmi_request *request)
     return bytes > 0;
 }
 
-/* Adds to the error what there is. */
+/* Says what was wanted and what there is. A device that is full is so for the last chunk that was tried: in place of the
+ * error of that stands what is free without those before. */
 static gvm_status fail_short(gvm_heap *heap, gvm_status status, uint64_t wanted_bytes)
 {
     gvm_error error = gvmi_error_save();
+    const bool full = heap->kind != GVM_HEAP_HOST && error.native_code == CUDA_ERROR_OUT_OF_MEMORY;
     char wanted[32], committed[32], requested[32], left[32], why[sizeof error.text];
     const int64_t asked = heap->requested_bytes;
 
@@ -132,11 +144,16 @@ static gvm_status fail_short(gvm_heap *heap, gvm_status status, uint64_t wanted_
     gvmi_size_text(wanted_bytes, wanted);
     gvmi_size_text(heap->committed_bytes, committed);
     gvmi_size_text(asked > 0 ? (uint64_t)asked : 0, requested);
-    gvmi_size_text(heap->kind == GVM_HEAP_HOST ? 0 : gvmi_device_free_bytes(heap->device), left);
+    if (full)
+        gvmi_text_print(why, sizeof why,
+                        "%.12s are free on device %d: free memory there, or move buffers to the host tier",
+                        gvmi_size_text(gvmi_device_free_bytes(heap->device) +
+                                           gvmi_chunk_cache_bytes(heap->device->cache),
+                                       left),
+                        heap->device->info.ordinal);
     gvmi_text_print(error.text, sizeof error.text,
-                    "no memory for a block of %.12s: the heap has committed %.12s for %.12s requested; "
-                    "%.12s are free on the device; %s",
-                    wanted, committed, requested, left, why);
+                    "no memory for a block of %.12s: the heap has committed %.12s for %.12s requested; %s",
+                    wanted, committed, requested, why);
     gvmi_error_restore(&error);
     return status;
 }
@@ -203,9 +220,11 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     uint64_t waiting;
     gvm_status status;
 
-    if (out == NULL || size_bytes == 0 || size_bytes > GVMI_HEAP_BYTES_MAX)
-        return gvmi_fail(GVM_E_INVALID, "cannot allocate %llu bytes, or out is NULL",
-                         (unsigned long long)size_bytes);
+    if (out == NULL)
+        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+    status = check_size(size_bytes);
+    if (status != GVM_OK)
+        return status;
     status = gvmi_heap_hold(handle, &heap);
     if (status != GVM_OK)
         return status;
@@ -485,8 +504,9 @@ gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
     unsigned step = 0;
     gvm_status status;
 
-    if (size_bytes == 0 || size_bytes > GVMI_HEAP_BYTES_MAX)
-        return gvmi_fail(GVM_E_INVALID, "a block cannot have %zu bytes", size_bytes);
+    status = check_size(size_bytes);
+    if (status != GVM_OK)
+        return status;
     status = gvmi_heap_hold(handle, &heap);
     if (status != GVM_OK)
         return status;

@@ -74,10 +74,14 @@ gvm_status gvm_alloc(gvm_device *handle, void **out, size_t size_bytes)
     GVMI_UNCANCELLED;
     gvm_device *device;
     gvm_buffer *buffer;
+    char most[32];
     gvm_status status;
 
-    if (out == NULL || size_bytes == 0 || size_bytes > GVMI_SPAN_BYTES_MAX)
-        return gvmi_fail(GVM_E_INVALID, "cannot allocate %zu bytes, or out is NULL", size_bytes);
+    if (out == NULL)
+        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+    if (size_bytes == 0 || size_bytes > GVMI_SPAN_BYTES_MAX)
+        return gvmi_fail(GVM_E_INVALID, "a piece has 1 byte to %s, not %zu bytes",
+                         gvmi_size_text(GVMI_SPAN_BYTES_MAX, most), size_bytes);
     status = gvmi_device_hold(handle, &device);
     if (status != GVM_OK)
         return status;

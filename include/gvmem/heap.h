@@ -155,7 +155,7 @@ GVM_API gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *o
 /* Gives a block of at least size_bytes, contents undefined. The second form names what it is for;
  * the text is kept by pointer and must outlive the block (NULL: no tag).
  *
- * GVM_E_INVALID   size_bytes is 0 or too large, or out is NULL
+ * GVM_E_INVALID   size_bytes is 0 or above 32 TiB, or out is NULL
  * GVM_E_NOSPACE   too little memory is free, or the heap's limit is reached, after what is free has
  *                 been given back (on a full device that of the whole process), smaller chunks have been tried,
  *                 streams have been waited for that freed blocks, and the callback
@@ -202,7 +202,7 @@ GVM_API gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stre
  * and beyond as far as the addresses behind it are free (and their memory is not just being given back): there is no
  * promise that they are.
  *
- * GVM_E_INVALID  size_bytes is 0 or too large
+ * GVM_E_INVALID  size_bytes is 0 or above 32 TiB
  * GVM_E_ADDRESS  there is no room behind the block: allocate, copy and free
  * and the errors of gvm_heap_alloc() */
 GVM_API gvm_status gvm_heap_resize(gvm_heap *heap, void *ptr, size_t size_bytes);
