@@ -15,6 +15,7 @@
 #include "base/clock.h"
 #include "base/error.h"
 #include "heap/heap.h"
+#include "memory/background.h"
 
 #define LEAVING_MAX 16 /* runs of chunks, at once */
 #define RESERVE_BYTES_LEAST (64 * GVMI_MIB)
@@ -268,7 +269,8 @@ static void wake_locked(gvm_heap *heap)
 {
     const uint64_t due = due_bytes(heap);
 
-    if (!heap->holds || heap->slow_release || (heap->tick_ns != 0 && due == 0))
+    if (!heap->holds || heap->slow_release ||
+        (heap->tick_ns != 0 && due == 0 && !gvmi_background_is_missing()))
         return;
     if (heap->tick_ns == 0) {
         heap->tick_ns = gvmi_now_ns() + TICK_NS;
@@ -291,11 +293,10 @@ void gvmi_heap_settle_asked(gvm_heap *heap)
                                                                        : RESERVE_BYTES_LEAST;
 
     if (heap->asked_bytes - heap->window_asked_bytes >= least / 100 * WINDOW_PERCENT &&
-        end_window_locked(heap)) {
+        end_window_locked(heap))
         gvmi_heap_settle(heap);
-    } else if (heap->tick_ns == 0) {
+    else if (heap->tick_ns == 0 || gvmi_background_is_missing())
         wake_locked(heap);
-    }
 }
 
 void gvmi_heap_empty_shelves_locked(gvm_heap *heap)

@@ -96,7 +96,7 @@ static void set_due_locked(gvmi_idle *idle, int64_t at_ns)
 
 void gvmi_idle_wake(gvmi_idle *idle, int64_t at_ns)
 {
-    if (due_ns(idle) <= at_ns || idle->process != process)
+    if ((due_ns(idle) <= at_ns && !gvmi_background_is_missing()) || idle->process != process)
         return;
     gvmi_lock(&lock);
     if (due_ns(idle) > at_ns)

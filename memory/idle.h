@@ -60,7 +60,7 @@ void gvmi_idle_join(gvm_device *device, gvmi_idle *idle, const gvmi_idle_calls *
 void gvmi_idle_leave(gvmi_idle *idle);
 
 /* Decay is wanted at that time, or before. Cheap; under the holder's locks, too. Starts the thread if need
- * be; if it cannot be started nothing decays. */
+ * be; if it cannot be started nothing decays until one of the next calls, of any holder, can. */
 void gvmi_idle_wake(gvmi_idle *idle, int64_t at_ns);
 
 /* Has the holders of the device give back about wanted_bytes, and then its cache all it has, so that the driver

@@ -3,6 +3,7 @@
  * The clock stands still until the test sets it, and is far ahead of the system's: the thread looks when it is
  * nudged, not by itself.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
@@ -34,6 +35,23 @@ int clock_gettime(clockid_t clock, struct timespec *t)
         return (int)syscall(SYS_clock_gettime, clock, t);
     *t = (struct timespec){ns / (1000 * MS), ns % (1000 * MS)};
     return 0;
+}
+
+static atomic_int refused; /* of the next calls */
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*start)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*start)(void *), void *arg);
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*start)(void *), void *arg)
+{
+    if (atomic_load(&refused) > 0) {
+        atomic_fetch_sub(&refused, 1);
+        return EAGAIN;
+    }
+    return __real_pthread_create(thread, attributes, start, arg);
 }
 
 static void pass(int64_t ns)
@@ -420,6 +438,35 @@ static int be_started_again(void *arg)
     return 0;
 }
 
+/* The system has no thread at first: each call that wakes a holder tries again. */
+static int be_refused(void *arg)
+{
+    gvm_heap *heap;
+    void *ptr;
+    holder h;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    join(device, &h, 8);
+    atomic_store(&refused, 3);
+    for (int i = 0; i < 3; i++) {
+        gvmi_idle_wake(&h.idle, 1);
+        CHILD_EXPECT(threads() == 0);
+    }
+    gvmi_idle_wake(&h.idle, 1);
+    CHILD_EXPECT(threads() == 1 && COMES_TRUE(atomic_load(&h.decays) == 1));
+    gvmi_idle_leave(&h.idle);
+    CHILD_EXPECT(stop());
+
+    CHILD_EXPECT(start() && gvm_heap_create(device, NULL, &heap) == GVM_OK);
+    atomic_store(&refused, 1);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 16 * GVMI_MIB, &ptr) == GVM_OK && threads() == 0);
+    CHILD_EXPECT(gvm_heap_free(heap, ptr) == GVM_OK && threads() == 1);
+    gvm_heap_destroy(heap);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
 static atomic_bool serving;
 
 static gvmi_duty serve_for_long(void)
@@ -506,6 +553,7 @@ CHILD_TEST(shortage_waits_for_a_release_under_way, be_waited_for)
 CHILD_TEST(shortage_that_must_not_wait_passes_who_waits, be_passed)
 CHILD_TEST(holder_that_is_giving_back_is_looked_at_again, be_looked_at_again)
 CHILD_TEST(holder_leaves_when_its_call_has_ended, be_left)
+CHILD_TEST(thread_that_cannot_be_started_is_tried_again, be_refused)
 CHILD_TEST(thread_that_has_ended_is_started_again, be_started_again)
 CHILD_TEST(thread_wanted_while_it_ends_is_started_again, be_wanted_again)
 CHILD_TEST(child_waits_for_no_holder_of_its_parent, be_forked)
@@ -521,6 +569,7 @@ int main(void)
         cmocka_unit_test(shortage_that_must_not_wait_passes_who_waits),
         cmocka_unit_test(holder_that_is_giving_back_is_looked_at_again),
         cmocka_unit_test(holder_leaves_when_its_call_has_ended),
+        cmocka_unit_test(thread_that_cannot_be_started_is_tried_again),
         cmocka_unit_test(thread_that_has_ended_is_started_again),
         cmocka_unit_test(thread_wanted_while_it_ends_is_started_again),
         cmocka_unit_test(child_waits_for_no_holder_of_its_parent),
