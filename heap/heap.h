@@ -447,7 +447,8 @@ void gvmi_arena_add_locked(gvmi_arena *arena, gvmi_segment *segment);
  * are without it; its memory, which goes back without the lock where that waits; its struct, kept for the next. */
 void gvmi_segment_detach_locked(gvm_heap *heap, gvmi_segment *segment);
 void gvmi_segment_keep_locked(gvm_heap *heap, gvmi_segment *segment);
-/* Ends all such that have no memory either, if all is set, else only lone ones; and all segments, whatever lives. */
+/* Ends all such that have no memory either, if all is set, else lone ones and all but one of the others; and all segments,
+ * whatever lives. */
 void gvmi_arena_close_empty_locked(gvmi_arena *arena, bool all);
 void gvmi_arena_close_locked(gvmi_arena *arena);
 /* Frees what segments leave behind. */
