@@ -75,47 +75,65 @@ static bool is_short(gvm_status status)
     return status == GVM_E_NOSPACE || status == GVM_E_NOMEM;
 }
 
+/* One request that finds memory short; zero at first. */
+typedef struct room {
+    gvmi_shortage shortage;
+    unsigned callbacks;
+} room;
+
 /* What others of the process keep idle on the device. */
-static void reclaim(gvm_heap *heap, uint64_t wanted_bytes, bool may_wait)
+static uint64_t reclaim(gvm_heap *heap, uint64_t wanted_bytes, bool may_wait)
 {
+    uint64_t given;
+
     gvmi_unlock(&heap->lock);
-    (void)gvmi_idle_reclaim(heap->device, wanted_bytes, may_wait);
+    given = gvmi_idle_reclaim(heap->device, wanted_bytes, may_wait);
     gvmi_lock(&heap->lock);
+    return given;
 }
 
-/* One more step to make room, of which *step counts those made: what is free at once, what is free
- * once streams have passed it (or kernels have ended, where the driver waits for those), what the program frees.
- * False: there is none left. The lock is let go meanwhile. */
-static bool make_room(gvm_heap *heap, unsigned *step, uint64_t wanted_bytes)
+/* Is it worth trying again? Asked without the lock. */
+static bool ask_program(gvm_heap *heap, room *r, uint64_t wanted_bytes)
+{
+    int again;
+
+    if (heap->exhausted == NULL || r->callbacks++ >= GVMI_HEAP_CALLBACKS_MAX)
+        return false;
+    gvmi_unlock(&heap->lock);
+    again = heap->exhausted(heap, wanted_bytes, heap->exhausted_arg);
+    gvmi_lock(&heap->lock);
+    return again;
+}
+
+/* One more round to make room: what is free at once; what is free once streams have passed it (or kernels have ended,
+ * where the driver waits for those), as long as that gives something; what the program frees. False: there is none
+ * left. The lock is let go meanwhile. */
+static bool make_room(gvm_heap *heap, room *r, uint64_t wanted_bytes)
 {
     const bool at_limit = heap->limit_bytes != 0 &&
                           heap->committed_bytes + wanted_bytes > heap->limit_bytes;
-    const unsigned now = (*step)++;
-    int again;
+    const bool may_wait = r->shortage.rounds > 0;
+    uint64_t given = 0;
 
-    if (now == 0)
+    if (!may_wait)
         heap->times_exhausted++;
-    if (now >= 2) {
-        if (heap->exhausted == NULL || now - 2 >= GVMI_HEAP_CALLBACKS_MAX)
-            return false;
-        gvmi_unlock(&heap->lock);
-        again = heap->exhausted(heap, wanted_bytes, heap->exhausted_arg);
-        gvmi_lock(&heap->lock);
-        if (!again)
-            return false;
-    }
+    if (!gvmi_shortage_lasts(&r->shortage) && !ask_program(heap, r, wanted_bytes))
+        return false;
     gvmi_heap_empty_shelves_locked(heap);
-    if (now > 0)
+    if (may_wait)
         gvmi_heap_await_streams(heap);
     else
         gvmi_heap_poll_locked(heap);
-    if (now > 0 || !heap->slow_release) {
+    if (may_wait || !heap->slow_release) {
         if (!heap->keeps)
-            (void)gvmi_heap_release(heap, UINT64_MAX, GVMI_RELEASE_KEEP, true);
+            given = gvmi_heap_release(heap, UINT64_MAX, GVMI_RELEASE_KEEP, true);
         gvmi_heap_await_leaving(heap);
     }
+    if (heap->slow_release) /* the failed try itself may have left it */
+        given = 0;
     if (!at_limit && heap->kind != GVM_HEAP_HOST)
-        reclaim(heap, wanted_bytes, now > 0);
+        given += reclaim(heap, wanted_bytes, may_wait);
+    gvmi_shortage_note(&r->shortage, given);
     return true;
 }
 
@@ -216,7 +234,7 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     gvmi_request request = {.units = gvmi_heap_units(size_bytes)};
     gvmi_block *block = NULL;
     gvm_heap *heap;
-    unsigned step = 0;
+    room r = {0};
     uint64_t waiting;
     gvm_status status;
 
@@ -233,12 +251,12 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     gvmi_heap_poll_locked(heap);
     request.may_purge = heap->reserve_bytes == 0 && !heap->slow_release && !heap->keeps;
     do {
-        request.smaller = step > 0;
-        status = step == 0 && request.units <= GVMI_HEAP_SHELF_UNITS
+        request.smaller = r.shortage.rounds > 0;
+        status = !request.smaller && request.units <= GVMI_HEAP_SHELF_UNITS
                      ? take_for_shelf(heap, key, &request, &block)
                      : take(heap, key, &request, &block);
-    } while (is_short(status) && (purge(heap, &request) ||
-                                  make_room(heap, &step, request.units << GVMI_HEAP_UNIT_SHIFT)));
+    } while (is_short(status) &&
+             (purge(heap, &request) || make_room(heap, &r, request.units << GVMI_HEAP_UNIT_SHIFT)));
     if (status == GVM_OK) {
         *out = (void *)(uintptr_t)block->address;
         gvmi_heap_note_requested(heap, (int64_t)size_bytes);
@@ -501,7 +519,7 @@ gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
 {
     GVMI_UNCANCELLED;
     gvm_heap *heap;
-    unsigned step = 0;
+    room r = {0};
     gvm_status status;
 
     status = check_size(size_bytes);
@@ -514,7 +532,7 @@ gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
     do /* anew: others may have had the lock */
         status = resize_locked(heap, ptr, size_bytes);
     while (is_short(status) &&
-           make_room(heap, &step, gvmi_heap_units(size_bytes) << GVMI_HEAP_UNIT_SHIFT));
+           make_room(heap, &r, gvmi_heap_units(size_bytes) << GVMI_HEAP_UNIT_SHIFT));
     if (status == GVM_OK)
         gvmi_heap_settle(heap);
     else if (is_short(status))

@@ -72,6 +72,7 @@ static gvm_status make_piece_that_fits(gvm_device *device, uint64_t size_bytes, 
 gvm_status gvm_alloc(gvm_device *handle, void **out, size_t size_bytes)
 {
     GVMI_UNCANCELLED;
+    gvmi_shortage shortage = {0};
     gvm_device *device;
     gvm_buffer *buffer;
     char most[32];
@@ -85,12 +86,10 @@ gvm_status gvm_alloc(gvm_device *handle, void **out, size_t size_bytes)
     status = gvmi_device_hold(handle, &device);
     if (status != GVM_OK)
         return status;
-    for (uint32_t tries = 0;; tries++) {
+    do
         status = make_piece_that_fits(device, size_bytes, &buffer);
-        if (status != GVM_E_NOSPACE ||
-            !gvmi_idle_retry(device, gvmi_round_up(size_bytes, GVM_CHUNK_BYTES_MIN), tries))
-            break;
-    }
+    while (status == GVM_E_NOSPACE &&
+           gvmi_idle_retry(device, gvmi_round_up(size_bytes, GVM_CHUNK_BYTES_MIN), &shortage));
     gvmi_device_release(device);
     if (status == GVM_OK)
         *out = (void *)(uintptr_t)buffer->address;
