@@ -126,7 +126,7 @@ static bool make_room(gvm_heap *heap, room *r, uint64_t wanted_bytes)
         gvmi_heap_poll_locked(heap);
     if (may_wait || !heap->slow_release) {
         if (!heap->keeps)
-            given = gvmi_heap_release(heap, UINT64_MAX, GVMI_RELEASE_KEEP, true);
+            given = gvmi_heap_release(heap, UINT64_MAX, GVMI_RELEASE_KEEP);
         gvmi_heap_await_leaving(heap);
     }
     if (heap->slow_release) /* the failed try itself may have left it */
@@ -145,7 +145,7 @@ static bool purge(gvm_heap *heap, gvmi_request *request)
     request->purge_bytes = 0;
     request->may_purge = false;
     if (bytes > 0)
-        (void)gvmi_heap_release(heap, bytes, GVMI_RELEASE_KEEP, true);
+        (void)gvmi_heap_release(heap, bytes, GVMI_RELEASE_KEEP);
     return bytes > 0;
 }
 

@@ -131,7 +131,8 @@ static gvm_status commit_run(gvm_heap *heap, gvmi_segment *segment, uint64_t fir
     return status;
 }
 
-/* Nobody has used what became idle after an epoch, so it can go at once; unless that would wait for kernels. */
+/* Nobody has used what became idle after an epoch, so it can go at once, under the lock: others' copies wait for no more
+ * than its commit did. Unless that would wait for kernels. */
 static void undo_commits(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end,
                          uint64_t epoch)
 {

@@ -35,7 +35,8 @@
  *
  * Locks: the heap's, rank HEAP, then claims of shelves (looking again, with pauses; an owner that has its claim
  * never waits for anything), then those of the memory below. A thread that holds the lock and all claims sees
- * everything stand still, but for the driver's calls on chunks that are leaving. Memory is committed under the lock.
+ * everything stand still, but for the driver's calls on chunks that are leaving. Memory is committed under the lock, and what
+ * of it a request leaves that fails half way is taken back under it.
  * No stream and no kernel is waited for under it.
  *
  * H1  The blocks of a segment, its free blocks, and the units of its leaving chunks tile it.
@@ -251,6 +252,23 @@ typedef struct gvmi_shelf {
     int64_t seen_requested;
 } gvmi_shelf;
 
+#define GVMI_HEAP_LEAVING_MAX 16 /* runs of chunks, in a list */
+
+/* Chunks that leave; detached: with all of their segment. And what leaves at once. */
+typedef struct gvmi_leaving {
+    gvmi_segment *segment;
+    uint64_t first, end, bytes;
+    bool detached, gone;
+} gvmi_leaving;
+
+typedef struct gvmi_leaving_list {
+    gvmi_leaving runs[GVMI_HEAP_LEAVING_MAX];
+    size_t count;
+    uint64_t wanted_bytes, bytes; /* wanted: in all */
+    gvmi_release how;
+    bool may_wait; /* for other calls on the segments' buffers */
+} gvmi_leaving_list;
+
 struct gvm_heap {
     alignas(GVMI_HEAP_LINE) _Atomic(gvmi_heap_table *) table; /* read without the lock, seldom written */
     alignas(GVMI_HEAP_LINE) gvmi_mutex lock;
@@ -286,7 +304,11 @@ struct gvm_heap {
     uint64_t tick_asked_bytes;   /* asked_bytes at the last tick */
     int64_t tick_ns;             /* when the next is; 0: none is set */
     uint64_t leaving_bytes;
-    pthread_cond_t left;                /* leaving_bytes has become 0 */
+    pthread_cond_t left; /* leaving_bytes has become 0 */
+    /* Of a call that does not wait for the lock: what it gives back, without the lock until quick_done is set; then whoever
+     * has the lock finishes it. */
+    gvmi_leaving_list quick;
+    atomic_bool quick_done;
     uint64_t held_units, pending_units; /* of blocks that are not NONE, and of PENDING ones */
     uint64_t order_blocks[GVMI_HEAP_ORDERS], order_pending[GVMI_HEAP_ORDERS];
     uint64_t commits, decommits, times_exhausted;
@@ -408,8 +430,8 @@ void gvmi_chunks_stay_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t fir
  * it before may be gone. They keep the thread's error. */
 
 /* Gives idle chunks back, about so many bytes, highest address first, as far as their streams have passed them. Their
- * handles go as told; may_wait: for other calls on the buffers that they are of. Returns the bytes given back. */
-uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes, gvmi_release how, bool may_wait);
+ * handles go as told. Waits for other calls on the buffers that they are of. Returns the bytes given back. */
+uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes, gvmi_release how);
 uint64_t gvmi_heap_reserve(const gvm_heap *heap);
 /* Waits until the driver has what other threads are giving it. */
 void gvmi_heap_await_leaving(gvm_heap *heap);

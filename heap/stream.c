@@ -432,5 +432,5 @@ void gvmi_streams_free(gvm_heap *heap)
         gvmi_device_leave();
     free(heap->waits);
     free(heap->events);
-    free(heap->plain.segments);
+    heap->wait_count = heap->event_count = 0;
 }

@@ -36,7 +36,7 @@ typedef struct gvmi_idle gvmi_idle;
 typedef struct gvmi_idle_calls {
     /* Gives device memory back, best effort: up to about wanted_bytes (UINT64_MAX: all). may_wait: may wait
      * for streams; else it never waits for a kernel, nor for a lock that is held while somebody waits for
-     * one. Returns the bytes given back, to the chunk cache or to the driver. */
+     * one, and for one that is held while memory is committed only a moment. Returns the bytes given back, to the chunk cache or to the driver. */
     uint64_t (*reclaim)(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait);
     /* One bounded step of release by time, in the library's thread; never waits for a kernel. Returns when it
      * is to be called again (on CLOCK_MONOTONIC; GVMI_NEVER_NS: not before gvmi_idle_wake()). */

@@ -28,8 +28,8 @@
  * Threads: any thread may call. Requests up to 1 MiB are mostly served by a shelf that belongs to
  * the thread: without a lock, a system call, or a cache line that others write. A thread that ends
  * gives its shelf back. Larger ones and the rest go through one lock for each heap, which is held while memory is
- * committed, and never while it is given back, or while a stream or a kernel is waited for. A child made by fork()
- * cannot use its parent's heaps.
+ * committed (and what was committed of a request that cannot be met is taken back), and never while free memory is given
+ * back, or while a stream or a kernel is waited for. A child made by fork() cannot use its parent's heaps.
  * Ownership: the caller owns a heap and ends it with gvm_heap_destroy(), and a block until it is
  * freed. A heap keeps its device alive.
  * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the heap is unknown,
