@@ -127,6 +127,8 @@ static gvm_status begin_locked(gvm_appender *a, gvm_append *append)
 
     if (status == GVM_OK)
         status = check_whole(a);
+    if (status == GVM_OK)
+        status = gvmi_append_feed_recount(a);
     if (status != GVM_OK)
         return status;
     set_limits(a);

@@ -73,6 +73,8 @@ static item *find_locked(gvmi_kind kind, uint64_t key)
 
 static gvm_status fail_foreign(gvmi_kind kind, uint64_t key)
 {
+    if (key == 0)
+        return gvmi_fail(GVM_E_FOREIGN, "the %s is NULL", kind_names[kind]);
     return gvmi_fail(GVM_E_FOREIGN, "no such %s: %#llx (destroyed already, or not made by gvmem%s)",
                      kind_names[kind], (unsigned long long)key,
                      parents[kind] == NULL ? ""

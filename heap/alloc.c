@@ -264,7 +264,7 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     } else if (is_short(status)) {
         fail_short(heap, status, size_bytes);
     }
-    if (heap->pending_units != waiting) /* what came free may be beyond the reserve */
+    if (heap->pending_units != waiting || r.shortage.rounds > 0) /* what came free may be beyond the reserve */
         gvmi_heap_settle(heap);
     gvmi_heap_settle_asked(heap);
     gvmi_unlock(&heap->lock);
@@ -482,10 +482,10 @@ gvm_status gvm_heap_free_async(gvm_heap *heap, void *ptr, gvm_stream stream)
 
 gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stream *streams, size_t count)
 {
-    if (ptr == NULL)
-        return GVM_OK;
     if (streams == NULL && count > 0)
         return gvmi_fail(GVM_E_INVALID, "streams is NULL, and %zu are to be waited for", count);
+    if (ptr == NULL)
+        return GVM_OK;
     if (count == 0)
         return gvm_heap_free(heap, ptr);
     /* The key of no stream: an event of each is waited for, also of the block's own. */
@@ -495,8 +495,8 @@ gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stream *stre
 /* ---- one block */
 
 /* The block is out of USED meanwhile: a free of it beside this one, which is the program's mistake,
- * must not put it on a shelf half way. */
-static gvm_status resize_locked(gvm_heap *heap, void *ptr, uint64_t size_bytes)
+ * must not put it on a shelf half way. more_bytes: out, by which it is to grow. */
+static gvm_status resize_locked(gvm_heap *heap, void *ptr, uint64_t size_bytes, uint64_t *more_bytes)
 {
     const uint64_t units = gvmi_heap_units(size_bytes);
     gvmi_segment *segment;
@@ -505,6 +505,7 @@ static gvm_status resize_locked(gvm_heap *heap, void *ptr, uint64_t size_bytes)
 
     if (block == NULL || !end_use(block, GVMI_BLOCK_RESIZING))
         return gvmi_heap_fail_foreign(ptr);
+    *more_bytes = units > block->units ? (units - block->units) << GVMI_HEAP_UNIT_SHIFT : 0;
     if (units != block->units)
         status = gvmi_heap_refit_locked(heap, block, units);
     if (status == GVM_OK) {
@@ -520,6 +521,7 @@ gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
     GVMI_UNCANCELLED;
     gvm_heap *heap;
     room r = {0};
+    uint64_t more_bytes = 0;
     gvm_status status;
 
     status = check_size(size_bytes);
@@ -530,13 +532,11 @@ gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
         return status;
     gvmi_lock(&heap->lock);
     do /* anew: others may have had the lock */
-        status = resize_locked(heap, ptr, size_bytes);
-    while (is_short(status) &&
-           make_room(heap, &r, gvmi_heap_units(size_bytes) << GVMI_HEAP_UNIT_SHIFT));
-    if (status == GVM_OK)
-        gvmi_heap_settle(heap);
-    else if (is_short(status))
+        status = resize_locked(heap, ptr, size_bytes, &more_bytes);
+    while (is_short(status) && make_room(heap, &r, more_bytes));
+    if (is_short(status))
         fail_short(heap, status, size_bytes);
+    gvmi_heap_settle(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
     return status;

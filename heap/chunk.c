@@ -97,18 +97,22 @@ void gvmi_chunks_gone_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t fir
 
 /* ---- users */
 
-gvm_status gvmi_heap_check_limit(const gvm_heap *heap, uint64_t more_bytes)
+gvm_status gvmi_heap_check_limit(const gvm_heap *heap, uint64_t more_bytes, uint64_t idle_bytes)
 {
-    char more[32], committed[32], limit[32];
+    /* What is idle beyond a limit that was lowered waits to be given back, and is nobody's. */
+    const uint64_t used_bytes = more_bytes > 0 ? heap->committed_bytes
+                                               : heap->committed_bytes - heap->idle_bytes;
+    const uint64_t wanted_bytes = more_bytes > 0 ? more_bytes : idle_bytes;
+    char more[32], used[32], limit[32];
 
-    if (heap->limit_bytes == 0 || (heap->committed_bytes <= heap->limit_bytes &&
-                                   more_bytes <= heap->limit_bytes - heap->committed_bytes))
+    if (heap->limit_bytes == 0 || wanted_bytes == 0 ||
+        (used_bytes <= heap->limit_bytes && wanted_bytes <= heap->limit_bytes - used_bytes))
         return GVM_OK;
     return gvmi_fail(GVM_E_NOSPACE,
-                     "%s more would pass the heap's limit of %s, of which %s are committed: free "
-                     "blocks or raise the limit",
-                     gvmi_size_text(more_bytes, more), gvmi_size_text(heap->limit_bytes, limit),
-                     gvmi_size_text(heap->committed_bytes, committed));
+                     "%s more than the %s in use would pass the heap's limit of %s: free blocks or raise "
+                     "the limit",
+                     gvmi_size_text(wanted_bytes, more), gvmi_size_text(used_bytes, used),
+                     gvmi_size_text(heap->limit_bytes, limit));
 }
 
 /* The end of the run of chunks from first on that have memory, or have none, at most end. */
@@ -170,17 +174,17 @@ static gvm_status commit_missing(gvm_heap *heap, gvmi_segment *segment, uint64_t
                                  uint64_t end, gvmi_request *request)
 {
     const uint64_t epoch = heap->epoch;
-    uint64_t missing = 0, i;
+    uint64_t missing = 0, idle = 0, i;
     gvm_status status;
 
-    for (i = first; i < end; i++)
+    for (i = first; i < end; i++) {
         missing += !segment->chunks[i].committed;
-    if (missing == 0)
-        return GVM_OK;
-    if (wants_purge(heap, missing * segment->chunk_bytes, request))
+        idle += segment->chunks[i].committed && segment->chunks[i].users == 0;
+    }
+    if (missing > 0 && wants_purge(heap, missing * segment->chunk_bytes, request))
         return GVM_E_NOSPACE;
-    status = gvmi_heap_check_limit(heap, missing * segment->chunk_bytes);
-    if (status != GVM_OK)
+    status = gvmi_heap_check_limit(heap, missing * segment->chunk_bytes, idle * segment->chunk_bytes);
+    if (status != GVM_OK || missing == 0)
         return status;
     for (i = first; i < end && status == GVM_OK;) {
         const uint64_t run = heap->kind == GVM_HEAP_HOST ? i + 1 : run_end(segment, i, end);

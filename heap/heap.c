@@ -269,6 +269,7 @@ gvm_status gvm_heap_set_limit(gvm_heap *handle, uint64_t limit_bytes)
         return status;
     gvmi_lock(&heap->lock);
     heap->limit_bytes = limit_bytes;
+    gvmi_heap_settle(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
     return GVM_OK;

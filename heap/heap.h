@@ -44,8 +44,9 @@
  * H3  A chunk's users are the blocks, in whatever state but NONE, whose units touch it; a chunk with
  *     users is committed, and not leaving.
  * H4  Outside of calls, idle_bytes is at most the reserve that the program has set, or the chunks beyond wait for a
- *     fence of their stream (or the driver has refused to take them, or takes some now). Heaps whose memory goes
- *     back by calls that wait for kernels are excepted.
+ *     fence of their stream (or the driver has refused to take them, or takes some now), or for the library's thread,
+ *     which empties shelves and gives back in steps. Heaps whose memory goes back by calls that wait for kernels are
+ *     excepted.
  * H5  The statistics are what walking finds.
  */
 #ifndef GVMI_HEAP_HEAP_H
@@ -313,7 +314,8 @@ struct gvm_heap {
     uint64_t order_blocks[GVMI_HEAP_ORDERS], order_pending[GVMI_HEAP_ORDERS];
     uint64_t commits, decommits, times_exhausted;
     uint32_t segment_count;
-    bool stuck; /* the driver has refused to take memory back */
+    bool stuck;     /* the driver has refused to take memory back */
+    bool unsettled; /* shelves were emptied, and what is due of that is not yet given back */
 };
 
 static inline uint64_t gvmi_heap_units(uint64_t bytes)
@@ -413,8 +415,8 @@ gvm_status gvmi_chunks_use_locked(gvm_heap *heap, gvmi_segment *segment, uint64_
                                   uint64_t end, gvmi_request *request);
 void gvmi_chunks_leave_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
 
-/* May so much more be committed? GVM_E_NOSPACE */
-gvm_status gvmi_heap_check_limit(const gvm_heap *heap, uint64_t more_bytes);
+/* May so much more be committed, and so much of what is idle be used? GVM_E_NOSPACE */
+gvm_status gvmi_heap_check_limit(const gvm_heap *heap, uint64_t more_bytes, uint64_t idle_bytes);
 
 /* Have chunks of the arena memory and no users? */
 bool gvmi_arena_has_idle(const gvmi_arena *arena);

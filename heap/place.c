@@ -185,7 +185,7 @@ static gvm_status open_segment(gvm_heap *heap, gvmi_arena *arena, uint64_t bytes
                                uint64_t chunk_bytes, gvmi_segment **out)
 {
     gvmi_segment *segment;
-    gvm_status status = heap->whole ? gvmi_heap_check_limit(heap, bytes) : GVM_OK;
+    gvm_status status = heap->whole ? gvmi_heap_check_limit(heap, bytes, 0) : GVM_OK;
 
     /* Room first: what has memory is not given up again for want of it, which may wait for kernels. */
     if (status == GVM_OK)

@@ -268,14 +268,33 @@ uint64_t gvmi_heap_reserve(const gvm_heap *heap)
                : RESERVE_BYTES_LEAST;
 }
 
+static uint64_t lesser(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t greater(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t bytes_beyond(uint64_t bytes, uint64_t most)
+{
+    return bytes > most ? bytes - most : 0;
+}
+
 /* What is to be given back now. */
 static uint64_t due_bytes(const gvm_heap *heap)
 {
+    uint64_t due, limit = 0;
+
     if (heap->slow_release || heap->keeps)
         return 0;
-    if (heap->reserve_bytes != 0)
-        return heap->idle_bytes > heap->reserve_bytes ? heap->idle_bytes - heap->reserve_bytes : 0;
-    return heap->surplus_bytes < heap->idle_low_bytes ? heap->surplus_bytes : heap->idle_low_bytes;
+    if (heap->limit_bytes != 0) /* which may have been lowered */
+        limit = lesser(heap->idle_bytes, bytes_beyond(heap->committed_bytes, heap->limit_bytes));
+    due = heap->reserve_bytes != 0 ? bytes_beyond(heap->idle_bytes, heap->reserve_bytes)
+                                   : lesser(heap->surplus_bytes, heap->idle_low_bytes);
+    return greater(due, limit);
 }
 
 static void release_due(gvm_heap *heap)
@@ -319,8 +338,10 @@ static void wake_locked(gvm_heap *heap)
 
 void gvmi_heap_settle(gvm_heap *heap)
 {
-    if (heap->reserve_bytes != 0 || gvmi_heap_threadless)
+    if (heap->reserve_bytes != 0 || gvmi_heap_threadless) {
         release_due(heap);
+        heap->unsettled = false;
+    }
     wake_locked(heap);
 }
 
@@ -342,6 +363,7 @@ void gvmi_heap_empty_shelves_locked(gvm_heap *heap)
     for (gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next)
         gvmi_shelf_empty_locked(shelf, 0);
     gvmi_shelves_release_locked(heap);
+    heap->unsettled = true;
 }
 
 /* ---- as a holder of idle memory */
@@ -405,6 +427,7 @@ static int64_t decay(gvmi_idle *idle, int64_t now_ns)
         next_ns = now_ns;
     else if (due_bytes(heap) > 0 && now_ns + BUSY_NS < next_ns) /* its streams are busy */
         next_ns = now_ns + BUSY_NS;
+    heap->unsettled = due_bytes(heap) > 0;
     gvmi_unlock(&heap->lock);
     return next_ns;
 }
@@ -418,6 +441,8 @@ static uint64_t reclaim_quickly(gvm_heap *heap, uint64_t wanted_bytes)
         return 0;
     gvmi_heap_empty_shelves_locked(heap);
     gvmi_heap_poll_locked(heap);
+    /* What the shelves held may be more than is wanted, and than the heap keeps. */
+    wanted_bytes = greater(wanted_bytes, due_bytes(heap));
     do {
         if (!release_quickly(heap, wanted_bytes - given, BUSY_NS, &more)) {
             if (!gvmi_heap_threadless)
@@ -426,6 +451,8 @@ static uint64_t reclaim_quickly(gvm_heap *heap, uint64_t wanted_bytes)
         }
         given += more;
     } while (more > 0 && given < wanted_bytes);
+    heap->unsettled = due_bytes(heap) > 0;
+    wake_locked(heap);
     gvmi_unlock(&heap->lock);
     return given;
 }
@@ -440,12 +467,15 @@ static uint64_t reclaim(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
     gvmi_lock(&heap->lock);
     gvmi_heap_empty_shelves_locked(heap);
     gvmi_heap_poll_locked(heap);
-    given = gvmi_heap_release(heap, wanted_bytes, GVMI_RELEASE_KEEP);
+    given = gvmi_heap_release(heap, greater(wanted_bytes, due_bytes(heap)), GVMI_RELEASE_KEEP);
     if (given < wanted_bytes) {
         gvmi_heap_await_streams(heap);
-        given += gvmi_heap_release(heap, wanted_bytes - given, GVMI_RELEASE_KEEP);
+        given += gvmi_heap_release(heap, greater(wanted_bytes - given, due_bytes(heap)),
+                                   GVMI_RELEASE_KEEP);
     }
     gvmi_heap_await_leaving(heap);
+    heap->unsettled = due_bytes(heap) > 0;
+    wake_locked(heap);
     gvmi_unlock(&heap->lock);
     return given;
 }

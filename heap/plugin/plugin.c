@@ -364,7 +364,12 @@ void gvm_torch_record_stream(void *ptr, gvm_stream stream)
 {
     GVMI_UNCANCELLED;
 
-    if (ptr != NULL && !gvmi_plugin_use_add(ptr, stream))
+    if (ptr == NULL)
+        return;
+    if (stream == PER_THREAD)
+        fprintf(stderr, "gvmem: it is not noted that the per-thread default stream uses a block, because that is "
+                        "another stream in each thread: use streams that the program makes\n");
+    else if (!gvmi_plugin_use_add(ptr, stream))
         fprintf(stderr, "gvmem: out of host memory: it is not noted that a stream uses a block\n");
 }
 

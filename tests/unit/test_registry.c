@@ -34,6 +34,8 @@ static void registry_unknown_key_is_foreign(void **state)
     (void)state;
     assert_int_equal(gvmi_registry_hold(GVMI_KIND_VECTOR, 0, &found), GVM_E_FOREIGN);
     assert_null(found);
+    gvm_error_last(&error);
+    assert_string_equal(error.text, "the vector is NULL");
     found = state;
     assert_int_equal(gvmi_registry_remove(GVMI_KIND_VECTOR, 0xdead, &found), GVM_E_FOREIGN);
     assert_null(found);
