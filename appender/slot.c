@@ -129,15 +129,14 @@ gvm_status gvmi_append_slot_take(gvm_device *device, gvmi_append_slot *out)
     /* Another thread may take all that a new slab holds, but not for ever: the number of slabs is
      * bounded. */
     while (status == GVM_OK && !take_free(pool, out)) {
+        gvmi_shortage shortage = {0};
         slab fresh;
         bool fits;
 
-        for (uint32_t tries = 0;; tries++) {
+        do
             status = make_slab(device, &fresh);
-            if (status != GVM_E_NOSPACE ||
-                !gvmi_idle_retry(device, SLAB_SLOTS * sizeof(gvm_append_words), tries))
-                break;
-        }
+        while (status == GVM_E_NOSPACE &&
+               gvmi_idle_retry(device, SLAB_SLOTS * sizeof(gvm_append_words), &shortage));
         if (status != GVM_OK)
             break;
         gvmi_lock(&pool->lock);

@@ -1,8 +1,8 @@
 /* Chunks: which have users, and so memory.
  *
- * A chunk that loses its last user becomes idle, at a tick of the heap's clock. What becomes of idle chunks is
+ * A chunk that loses its last user becomes idle, in an epoch of the heap. What becomes of idle chunks is
  * release.c's. Those of a stream's arena may still be in use by the stream's work, so before they leave the stream
- * has to pass a fence that was set after that tick.
+ * has to pass a fence that was set after that epoch.
  */
 #include "base/assert.h"
 #include "base/error.h"
@@ -31,7 +31,7 @@ static void become_idle(gvm_heap *heap, gvmi_segment *segment, uint64_t index)
 {
     gvmi_arena *arena = segment->arena;
 
-    segment->chunks[index].idle_since = arena->idled = ++heap->clock;
+    segment->chunks[index].idle_since = arena->idled = ++heap->epoch;
     set_idle(heap, segment, index, true);
 }
 
@@ -135,15 +135,16 @@ static gvm_status commit_run(gvm_heap *heap, gvmi_segment *segment, uint64_t fir
     return status;
 }
 
-/* Nobody has used what became idle since a tick, so it can go at once; unless that would wait for kernels. */
+/* Nobody has used what became idle after an epoch, so it can go at once, under the lock: others' copies wait for no more
+ * than its commit did. Unless that would wait for kernels. */
 static void undo_commits(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end,
-                         uint64_t tick)
+                         uint64_t epoch)
 {
     const gvm_error error = gvmi_error_save();
 
     for (uint64_t i = first; i < end && !heap->slow_release; i++) {
         if (!segment->chunks[i].committed || segment->chunks[i].users > 0 ||
-            segment->chunks[i].idle_since <= tick)
+            segment->chunks[i].idle_since <= epoch)
             continue;
         gvmi_chunks_part_locked(heap, segment, i, i + 1);
         if (gvmi_backing_decommit(heap, segment, i, i + 1, GVMI_RELEASE_KEEP, true) == GVM_OK) {
@@ -172,7 +173,7 @@ static bool wants_purge(const gvm_heap *heap, uint64_t missing_bytes, gvmi_reque
 static gvm_status commit_missing(gvm_heap *heap, gvmi_segment *segment, uint64_t first,
                                  uint64_t end, gvmi_request *request)
 {
-    const uint64_t tick = heap->clock;
+    const uint64_t epoch = heap->epoch;
     uint64_t missing = 0, idle = 0, i;
     gvm_status status;
 
@@ -194,7 +195,7 @@ static gvm_status commit_missing(gvm_heap *heap, gvmi_segment *segment, uint64_t
             i = run;
     }
     if (status != GVM_OK)
-        undo_commits(heap, segment, first, i, tick);
+        undo_commits(heap, segment, first, i, epoch);
     return status;
 }
 

@@ -154,7 +154,7 @@ static gvmi_passing fence_record(gvmi_arena *arena)
         gvmi_cu->cuEventDestroy(arena->fence);
         return fail_captured(stream);
     }
-    arena->fenced = arena->heap->clock;
+    arena->fenced = arena->heap->epoch;
     arena->fence_recorded = true;
     return GVMI_BUSY;
 }
@@ -243,7 +243,7 @@ static gvmi_heap_wait *wait_at(gvm_heap *heap, size_t index)
 gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, const gvm_stream *streams,
                                   size_t count)
 {
-    gvmi_heap_wait wait = {.block = block, .since = ++heap->clock};
+    gvmi_heap_wait wait = {.block = block, .since = ++heap->epoch};
     gvm_status status = ring_reserve(heap);
 
     if (status == GVM_OK && count > 1) {
@@ -298,7 +298,7 @@ static gvmi_passing look_at_wait(gvm_heap *heap, gvmi_heap_wait *wait)
     return passing;
 }
 
-/* Looks at most at so many of the oldest. True: one that waits since a tick up to until is not done. */
+/* Looks at most at so many of the oldest. True: one that waits since an epoch up to until is not done. */
 static bool poll_locked(gvm_heap *heap, size_t most, uint64_t until)
 {
     size_t looked = heap->wait_count < most ? heap->wait_count : most;
@@ -362,7 +362,7 @@ static void pause_unlocked(gvm_heap *heap, unsigned *waits)
 void gvmi_heap_await_streams(gvm_heap *heap)
 {
     const gvm_error error = gvmi_error_save();
-    const uint64_t until = heap->clock;
+    const uint64_t until = heap->epoch;
     unsigned waits = 0;
 
     while (is_busy_locked(heap, until))
@@ -392,7 +392,7 @@ static gvm_status end_arena_locked(gvmi_arena *arena)
 
 gvm_status gvmi_heap_end_stream(gvm_heap *heap, uint64_t key)
 {
-    const uint64_t until = ++heap->clock; /* blocks that are still live, too, wait for the stream */
+    const uint64_t until = ++heap->epoch; /* blocks that are still live, too, wait for the stream */
     unsigned waits = 0;
     gvmi_arena *arena;
 
@@ -432,5 +432,5 @@ void gvmi_streams_free(gvm_heap *heap)
         gvmi_device_leave();
     free(heap->waits);
     free(heap->events);
-    free(heap->plain.segments);
+    heap->wait_count = heap->event_count = 0;
 }

@@ -102,6 +102,7 @@ void gvmi_result_slabs_free(struct gvmi_kernel_set *set)
 
 gvm_status gvmi_result_begin(gvm_device *device, uint8_t byte, CUstream stream, gvmi_result *out)
 {
+    gvmi_shortage shortage = {0};
     struct gvmi_kernel_set *set;
     CUresult result;
     gvm_status status = gvmi_kernel_set_get(device, &set);
@@ -109,13 +110,12 @@ gvm_status gvmi_result_begin(gvm_device *device, uint8_t byte, CUstream stream, 
     if (status != GVM_OK)
         return status;
     out->stream = stream;
-    for (uint32_t tries = 0;; tries++) {
+    do {
         gvmi_lock(&set->lock);
         status = take_slot_locked(device, set, out);
         gvmi_unlock(&set->lock);
-        if (status != GVM_E_NOSPACE || !gvmi_idle_retry(device, GVMI_SLOTS * GVMI_SLOT_BYTES, tries))
-            break;
-    }
+    } while (status == GVM_E_NOSPACE &&
+             gvmi_idle_retry(device, GVMI_SLOTS * GVMI_SLOT_BYTES, &shortage));
     if (status != GVM_OK)
         return status;
     result = gvmi_cu->cuMemsetD8Async(out->address, byte, sizeof(uint64_t), stream);

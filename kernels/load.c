@@ -170,13 +170,13 @@ gvm_status gvmi_kernel_entry_get(gvm_device *device, gvmi_kernel kernel, const g
     if (status != GVM_OK)
         return status;
     if (__atomic_load_n(&set->kernels[kernel].function, __ATOMIC_ACQUIRE) == NULL) {
-        for (uint32_t tries = 0;; tries++) {
+        gvmi_shortage shortage = {0};
+
+        do {
             gvmi_lock(&load_lock);
             status = load_kernel_locked(device, set, kernel);
             gvmi_unlock(&load_lock);
-            if (status != GVM_E_NOSPACE || !gvmi_idle_retry(device, IMAGE_BYTES_ABOUT, tries))
-                break;
-        }
+        } while (status == GVM_E_NOSPACE && gvmi_idle_retry(device, IMAGE_BYTES_ABOUT, &shortage));
     }
     *out = &set->kernels[kernel];
     return status;

@@ -10,6 +10,8 @@
 #ifndef GVMI_MEMORY_BACKGROUND_H
 #define GVMI_MEMORY_BACKGROUND_H
 
+#include <stdbool.h>
+
 #include <gvmem/status.h>
 
 /* What there was to serve. */
@@ -33,6 +35,9 @@ void gvmi_background_release(void);
  * started. Under any lock of an object. */
 void gvmi_background_call(void);
 void gvmi_background_nudge(void);
+
+/* Would a nudge start it? It does not run, be it that it could not be started, though it may. */
+bool gvmi_background_is_missing(void);
 
 /* In a child, before anything else of the library. */
 void gvmi_background_forget(void);

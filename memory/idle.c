@@ -96,7 +96,7 @@ static void set_due_locked(gvmi_idle *idle, int64_t at_ns)
 
 void gvmi_idle_wake(gvmi_idle *idle, int64_t at_ns)
 {
-    if (due_ns(idle) <= at_ns || idle->process != process)
+    if ((due_ns(idle) <= at_ns && !gvmi_background_is_missing()) || idle->process != process)
         return;
     gvmi_lock(&lock);
     if (due_ns(idle) > at_ns)
@@ -145,7 +145,6 @@ int64_t gvmi_idle_step(int64_t now_ns)
 uint64_t gvmi_idle_reclaim(gvm_device *device, uint64_t wanted_bytes, bool may_wait)
 {
     const gvm_error error = gvmi_error_save();
-    const uint64_t cached_bytes = gvmi_chunk_cache_bytes(device->cache);
     uint64_t given_bytes = 0;
     gvmi_idle *idle;
 
@@ -164,13 +163,20 @@ uint64_t gvmi_idle_reclaim(gvm_device *device, uint64_t wanted_bytes, bool may_w
     gvmi_unlock(&lock);
     gvmi_chunk_cache_trim(device->cache, 0);
     gvmi_error_restore(&error);
-    return cached_bytes + given_bytes;
+    return given_bytes;
 }
 
-bool gvmi_idle_retry(gvm_device *device, uint64_t wanted_bytes, uint32_t tries)
+void gvmi_shortage_note(gvmi_shortage *shortage, uint64_t given_bytes)
 {
-    if (tries >= 2)
+    const bool waited = shortage->rounds++ > 0;
+
+    shortage->fruitless = given_bytes > 0 ? 0 : shortage->fruitless + waited;
+}
+
+bool gvmi_idle_retry(gvm_device *device, uint64_t wanted_bytes, gvmi_shortage *shortage)
+{
+    if (!gvmi_shortage_lasts(shortage))
         return false;
-    (void)gvmi_idle_reclaim(device, wanted_bytes, tries == 1);
+    gvmi_shortage_note(shortage, gvmi_idle_reclaim(device, wanted_bytes, shortage->rounds > 0));
     return true; /* also if nothing came: another thread may have given it back */
 }

@@ -28,8 +28,8 @@
  * Threads: any thread may call. Requests up to 1 MiB are mostly served by a shelf that belongs to
  * the thread: without a lock, a system call, or a cache line that others write. A thread that ends
  * gives its shelf back. Larger ones and the rest go through one lock for each heap, which is held while memory is
- * committed, and never while it is given back, or while a stream or a kernel is waited for. A child made by fork()
- * cannot use its parent's heaps.
+ * committed (and what was committed of a request that cannot be met is taken back), and never while free memory is given
+ * back, or while a stream or a kernel is waited for. A child made by fork() cannot use its parent's heaps.
  * Ownership: the caller owns a heap and ends it with gvm_heap_destroy(), and a block until it is
  * freed. A heap keeps its device alive.
  * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the heap is unknown,
@@ -159,7 +159,7 @@ GVM_API gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *o
 /* Gives a block of at least size_bytes, contents undefined. The second form names what it is for;
  * the text is kept by pointer and must outlive the block (NULL: no tag).
  *
- * GVM_E_INVALID   size_bytes is 0 or too large, or out is NULL
+ * GVM_E_INVALID   size_bytes is 0 or above 32 TiB, or out is NULL
  * GVM_E_NOSPACE   too little memory is free, or the heap's limit is reached, after what is free has
  *                 been given back (on a full device that of the whole process), smaller chunks have been tried,
  *                 streams have been waited for that freed blocks, and the callback
@@ -206,7 +206,7 @@ GVM_API gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stre
  * and beyond as far as the addresses behind it are free (and their memory is not just being given back): there is no
  * promise that they are. Work on what is cut off must be over, as for gvm_heap_free(): it may be another block's at once.
  *
- * GVM_E_INVALID  size_bytes is 0 or too large
+ * GVM_E_INVALID  size_bytes is 0 or above 32 TiB
  * GVM_E_ADDRESS  there is no room behind the block: allocate, copy and free
  * and the errors of gvm_heap_alloc() */
 GVM_API gvm_status gvm_heap_resize(gvm_heap *heap, void *ptr, size_t size_bytes);

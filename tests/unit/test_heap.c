@@ -333,12 +333,19 @@ static void limit_lowered_leaves_idle_memory_unused(void **state)
 
 static void device_that_is_full_is_said_so(void **state)
 {
+    gvm_error error = {0};
     void *ptr = NULL;
 
     (void)state;
     release(alloc(UNIT));
-    fails_with(gvm_heap_alloc(heap, 256 * GVMI_GIB, &ptr), GVM_E_NOSPACE, "free on the device");
+    fails_with(
+        gvm_heap_alloc(heap, 256 * GVMI_GIB, &ptr), GVM_E_NOSPACE,
+        "block of 256 GiB: the heap has committed 0 B for 0 B requested; 4 GiB are free on device 0: ");
+    gvm_error_last(&error);
+    assert_null(strstr(error.text, "chunk"));
     assert_null(ptr);
+    fails_with(gvm_heap_alloc(heap, (32ull << 40) + 1, &ptr), GVM_E_INVALID, "1 byte to 32 TiB");
+    fails_with(gvm_heap_alloc(heap, UNIT, NULL), GVM_E_INVALID, "out is NULL");
     assert_int_equal(info().committed_bytes, 0); /* the reserve and the shelf went first */
     assert_int_equal(info().segments, 1);
     check();
