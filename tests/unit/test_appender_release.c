@@ -342,6 +342,32 @@ static int be_two(void *arg)
     return 0;
 }
 
+/* What the program has written by itself is shown to no other buffer, which another process may be shown. */
+static int be_written_by_hand(void *arg)
+{
+    const gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
+    static uint8_t bytes[2 * CHUNK];
+    gvm_buffer *taken, *other;
+    uint64_t nonzero = 0;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
+    CHILD_EXPECT(begin() == GVM_OK && finish() == GVM_OK && info().front_bytes == CHUNK);
+    CHILD_EXPECT(gvm_buffer_fill(gvm_appender_buffer(appender), 0, CHUNK, &(uint8_t){0x5a}, 1) ==
+                 GVM_OK);
+    CHILD_EXPECT(gvm_appender_take(appender, &taken) == GVM_OK && bytes_of(taken) == 0);
+    CHILD_EXPECT(gvm_buffer_create(device, sizeof bytes, &options, &other) == GVM_OK &&
+                 gvm_buffer_commit(other, 0, sizeof bytes) == GVM_OK &&
+                 gvm_buffer_copy_out(bytes, other, 0, sizeof bytes) == GVM_OK);
+    for (size_t i = 0; i < sizeof bytes; i++)
+        nonzero += bytes[i] != 0;
+    CHILD_EXPECT(nonzero == 0);
+    gvm_buffer_destroy(other);
+    gvm_buffer_destroy(taken);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
 /* With the device the thread goes, in the middle of a release, and leaves nothing behind; an appender
  * that goes waits for nothing. */
 static int be_closed(void *arg)
@@ -372,6 +398,7 @@ CHILD_TEST(allocation_waits_for_what_is_leaving, be_waited_for_by_alloc)
 CHILD_TEST(device_full_a_moment_ago_is_tried_again, be_gone_meanwhile)
 CHILD_TEST(chunks_that_stay_mapped_still_count, be_half_refused)
 CHILD_TEST(debt_that_grows_while_it_is_paid_is_paid, be_two)
+CHILD_TEST(buffer_that_the_program_had_is_shown_to_no_other, be_written_by_hand)
 CHILD_TEST(closed_device_leaves_nothing_to_release, be_closed)
 
 int main(void)
@@ -384,6 +411,7 @@ int main(void)
         cmocka_unit_test(device_full_a_moment_ago_is_tried_again),
         cmocka_unit_test(chunks_that_stay_mapped_still_count),
         cmocka_unit_test(debt_that_grows_while_it_is_paid_is_paid),
+        cmocka_unit_test(buffer_that_the_program_had_is_shown_to_no_other),
         cmocka_unit_test(closed_device_leaves_nothing_to_release),
     };
 
