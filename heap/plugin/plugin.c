@@ -19,11 +19,12 @@
 #define DEVICES_MAX 64
 #define TRACE_BUFFER_BYTES (1u << 20)
 #define TRACE_LINE_MAX 128
+#define UNKNOWN_CAPTURE UINT64_MAX
 #define PER_THREAD ((gvm_stream)0x2) /* CU_STREAM_PER_THREAD */
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* making heaps; the trace */
 static _Atomic(gvm_heap *) heaps[DEVICES_MAX];
-static gvm_device *devices[DEVICES_MAX]; /* open, where there is a heap */
+static _Atomic(gvm_device *) devices[DEVICES_MAX]; /* open, where there is a heap, or is about to be */
 static atomic_bool torch_hooked;
 static struct {
     int fd;
@@ -157,7 +158,7 @@ static void record(char kind, const void *ptr, uint64_t bytes, gvm_stream stream
 /* ---- heaps */
 
 /* Frameworks let devices reach each other's memory without telling the allocator: so heaps of devices that can do. */
-static void grant_to(gvm_heap *heap, gvm_device *peer)
+void gvmi_plugin_grant_to(gvm_heap *heap, gvm_device *peer)
 {
     const gvm_status status = gvm_heap_grant(heap, peer, GVM_ACCESS_READWRITE);
 
@@ -167,9 +168,12 @@ static void grant_to(gvm_heap *heap, gvm_device *peer)
 
 void gvmi_plugin_grant(gvm_heap *heap, int ordinal)
 {
-    for (int i = 0; i < DEVICES_MAX; i++)
-        if (i != ordinal && atomic_load_explicit(&heaps[i], memory_order_acquire) != NULL)
-            grant_to(heap, devices[i]);
+    for (int i = 0; i < DEVICES_MAX; i++) {
+        gvm_device *peer = devices[i];
+
+        if (i != ordinal && peer != NULL)
+            gvmi_plugin_grant_to(heap, peer);
+    }
 }
 
 static gvm_heap *make_heap_locked(int ordinal)
@@ -191,11 +195,12 @@ static gvm_heap *make_heap_locked(int ordinal)
         return NULL;
     }
     if (gvm_heap_create(device, &options, &heap) == GVM_OK) {
-        devices[ordinal] = device;
         gvmi_plugin_grant(heap, ordinal);
         for (int i = 0; i < DEVICES_MAX; i++)
             if (atomic_load(&heaps[i]) != NULL)
-                grant_to(atomic_load(&heaps[i]), device);
+                gvmi_plugin_grant_to(atomic_load(&heaps[i]), device);
+        devices[ordinal] = device; /* from here on a capture's heap that is made is granted to it */
+        gvmi_plugin_captures_grant(device);
         return heap;
     }
     complain("no heap");
@@ -233,32 +238,35 @@ static bool find_capture(int device, gvm_stream stream, uint64_t *id)
     return false;
 }
 
-static bool is_captured(const gvmi_plugin_use *use)
-{
-    uint64_t id = 0;
-
-    for (size_t i = 0; i < use->count; i++)
-        if (!find_capture(use->device, use->streams[i], &id) || id != 0)
-            return true;
-    return false;
-}
-
 /* A block that other streams have used. An event of a stream that is captured would say nothing of the
  * work that the stream had before, so the free waits for the capture's end. */
 static void give_used(gvmi_plugin_use *use)
 {
-    if (is_captured(use)) {
-        gvmi_plugin_late_add(use);
-        return;
+    for (size_t i = 0; i < use->count; i++) {
+        uint64_t id = UNKNOWN_CAPTURE;
+
+        if (!find_capture(use->device, use->streams[i], &id) || id != 0) {
+            use->capture_id = id;
+            use->captured = use->streams[i];
+            gvmi_plugin_late_add(use);
+            return;
+        }
     }
     if (gvm_heap_free_after(gvm_plugin_heap(use->device), use->ptr, use->streams, use->count) != GVM_OK)
         complain("a block cannot be freed");
     free(use);
 }
 
+static bool has_ended(const gvmi_plugin_use *use)
+{
+    uint64_t id;
+
+    return find_capture(use->device, use->captured, &id) && id != use->capture_id;
+}
+
 static void give_late(void)
 {
-    gvmi_plugin_use *use = gvmi_plugin_late_take();
+    gvmi_plugin_use *use = gvmi_plugin_late_take(has_ended);
 
     while (use != NULL) {
         gvmi_plugin_use *next = use->next;

@@ -223,8 +223,10 @@ static struct {
     CUresult (*synchronize)(CUstream stream);
     CUresult (*host_alloc)(void **ptr, size_t bytes, unsigned flags);
     CUresult (*wait_value)(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags);
+    CUresult (*get_access)(unsigned long long *flags, const CUmemLocation *location, CUdeviceptr at);
     CUstream *captured;
     cuuint64_t *capture_id;
+    unsigned *asked;
     void *plugin;
     uint32_t *gate;
     CUstream a, b, c;
@@ -254,7 +256,8 @@ static bool load_all(void)
           FIND(driver, synchronize, "cuStreamSynchronize") &&
           FIND(driver, host_alloc, "cuMemHostAlloc") &&
           FIND(driver, wait_value, "cuStreamWaitValue32_v2") &&
-          FIND(driver, captured, "capture_stream") && FIND(driver, capture_id, "capture_id")))
+          FIND(driver, get_access, "cuMemGetAccess") && FIND(driver, captured, "capture_stream") &&
+          FIND(driver, capture_id, "capture_id") && FIND(driver, asked, "capture_asked")))
         return false;
 #undef FIND
     (void)p.plugin_alloc(1, 0, NULL); /* starts the driver */
@@ -385,6 +388,83 @@ static void block_of_a_graph_goes_to_no_other_work(void **state)
     assert_int_equal(run_in_child(use_graphs, NULL, false), 0);
 }
 
+/* Frees that wait for a capture cost a look each, however many they are; they are freed once it has ended, though
+ * another has begun on the same stream. */
+static int free_many_late(void *arg)
+{
+    enum {
+        BLOCKS = 500,
+        ASKS = 5
+    }; /* each: at the free, what waits; twice more after the capture */
+    static void *blocks[BLOCKS];
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    set_hooks(p.plugin);
+    for (int i = 0; i < BLOCKS; i++) {
+        CHILD_EXPECT((blocks[i] = p.alloc(1 << 20, 0, p.a)) != NULL);
+        p.record_stream(blocks[i], p.b);
+    }
+    *p.captured = p.b, *p.capture_id = 7;
+    *p.asked = 0;
+    for (int i = 0; i < BLOCKS - 1; i++)
+        p.free(blocks[i], 1 << 20, 0, p.a);
+    CHILD_EXPECT(!serves(blocks[0], p.a) && *p.asked <= ASKS * BLOCKS);
+    *p.capture_id = 8;
+    p.free(blocks[BLOCKS - 1], 1 << 20, 0, p.a);
+    CHILD_EXPECT(!serves(blocks[0], p.a) &&
+                 *p.asked <= ASKS * BLOCKS); /* the next capture, of the same stream */
+    *p.captured = NULL;
+    for (int i = 0; i < BLOCKS; i++) /* takes the lock: a few of those that wait are looked at */
+        p.free(p.alloc(5 << 20, 0, p.a), 5 << 20, 0, p.a);
+    for (int i = 0; i < BLOCKS; i++) {
+        void *again = p.alloc(1 << 20, 0, p.a);
+        int at = 0;
+
+        while (at < BLOCKS && blocks[at] != again)
+            at++;
+        CHILD_EXPECT(at < BLOCKS); /* each serves again, and once */
+        blocks[at] = NULL;
+    }
+    return 0;
+}
+
+static void frees_that_wait_for_a_capture_cost_a_look_each(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(free_many_late, NULL, false), 0);
+}
+
+/* The device whose heap comes last reaches what was captured before, as it does other blocks. */
+static int grant_captured(void *arg)
+{
+    const CUmemLocation second = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
+    unsigned long long of_plain = 0, of_captured = 0;
+    char machine[80];
+    void *plain, *captured;
+
+    (void)arg;
+    snprintf(machine, sizeof machine, "devices=2,memory=256MiB,instance=plugin-%d", (int)getpid());
+    setenv("GVMEM_SOFTGPU", machine, 1);
+    CHILD_EXPECT(load_all());
+    set_hooks(p.plugin);
+    CHILD_EXPECT((plain = p.alloc(1 << 20, 0, p.a)) != NULL);
+    *p.captured = p.a, *p.capture_id = 7;
+    CHILD_EXPECT((captured = p.alloc(1 << 20, 0, p.a)) != NULL);
+    *p.captured = NULL;
+    CHILD_EXPECT(p.alloc(1 << 20, 1, NULL) != NULL);
+    CHILD_EXPECT(p.get_access(&of_plain, &second, (CUdeviceptr)(uintptr_t)plain) == CUDA_SUCCESS);
+    CHILD_EXPECT(p.get_access(&of_captured, &second, (CUdeviceptr)(uintptr_t)captured) == CUDA_SUCCESS);
+    CHILD_EXPECT(of_plain == CU_MEM_ACCESS_FLAGS_PROT_READWRITE && of_captured == of_plain);
+    return 0;
+}
+
+static void heap_of_a_capture_is_granted_to_devices_to_come(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(grant_captured, NULL, false), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -394,6 +474,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(block_of_a_busy_stream_goes_to_no_other),
         cmocka_unit_test(block_of_recorded_streams_waits_for_all_of_them),
         cmocka_unit_test(block_of_a_graph_goes_to_no_other_work),
+        cmocka_unit_test(frees_that_wait_for_a_capture_cost_a_look_each),
+        cmocka_unit_test(heap_of_a_capture_is_granted_to_devices_to_come),
     };
 
     if (argc != 3)
