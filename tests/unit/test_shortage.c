@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "postgres/copies.h"
 #include "tests/unit/appender_stand.h"
 
 #define MEMORY_CHUNKS 32
@@ -216,6 +217,31 @@ static void end_copy(void)
     gvm_buffer_destroy(buffer);
 }
 
+/* As the server's GPU memory keeper makes it, without a keeper of gvmem. */
+static gstore_copies *copies;
+
+static bool make_copies(void)
+{
+    return gstore_copies_create(&device, NULL, &copies) == GVM_OK;
+}
+
+static gvm_status make_copy(void)
+{
+    gstore_window window = {.verb = GSTORE_COPY_MAKE, .copy = 1, .copy_bytes = CHUNK};
+    gvm_status status = gvmi_device_enter(device);
+
+    if (status != GVM_OK)
+        return status;
+    status = gstore_copies_carry_out(copies, &window, NULL, 0, NULL);
+    gvmi_device_leave();
+    return status;
+}
+
+static void end_copies(void)
+{
+    gstore_copies_destroy(copies);
+}
+
 static const user users[] = {
     {"gvm_buffer_commit", make_buffer, commit, end_buffer},
     {"gvm_buffer_move", make_host_buffer, move_back, end_buffer},
@@ -226,6 +252,7 @@ static const user users[] = {
     {"gvm_appender_create", make_appenders, create_appender, end_appenders},
     {"gvm_sum_f64", make_full_buffer, sum, end_buffer},
     {"gvm_legacy_export", make_full_buffer, export_copy, end_copy},
+    {"a copy of a table", make_copies, make_copy, end_copies},
 };
 #define USERS ((int)(sizeof users / sizeof users[0]))
 
