@@ -119,7 +119,7 @@ void gvmi_chunk_owner_end(gvm_device *device, uint64_t owner);
 gvm_status gvmi_chunk_cache_create(gvm_device *device, gvmi_chunk_cache **out);
 
 /* Gives handles to the driver until the cache keeps no more than that, and waits for those that
- * another thread is giving it. */
+ * other threads were giving it when this was called. */
 void gvmi_chunk_cache_trim(gvmi_chunk_cache *cache, uint64_t keep_bytes);
 
 /* Bytes of free handles, those on their way to the driver included. */
