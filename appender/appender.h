@@ -34,6 +34,7 @@
 typedef struct gvmi_append_slot {
     CUdeviceptr words;         /* gvm_append_words */
     gvm_append_mail *mail;     /* pinned */
+    CUdeviceptr mail_address;  /* the same for kernels */
     gvm_append_words *staging; /* pinned: the words on their way to the device and back */
     uint32_t index;
 } gvmi_append_slot;

@@ -149,11 +149,49 @@ static void device_after_a_reset_gives_no_stream_to_the_driver(void **state)
     assert_child_succeeds(be_reset_and_traced, NULL);
 }
 
+/* The library's thread reads words of the host as long as an appender has begun; calls write them. */
+static int be_reset_while_begun(void *arg)
+{
+    gvm_append append = {.struct_size = sizeof append};
+    gvm_appender_info info = {.struct_size = sizeof info};
+    gvm_appender *begun, *idle;
+    gvm_buffer *taken = NULL;
+    double sum;
+
+    (void)arg;
+    CHILD_EXPECT(start() && gvm_appender_create(device, 8, 8 * CHUNK, NULL, &begun) == GVM_OK &&
+                 gvm_appender_create(device, 8, 8 * CHUNK, NULL, &idle) == GVM_OK);
+    CHILD_EXPECT(gvm_appender_begin(idle, &append) == GVM_OK &&
+                 gvm_appender_finish(idle, NULL, NULL) == GVM_OK &&
+                 gvm_appender_begin(begun, &append) == GVM_OK);
+    CHILD_EXPECT(reset());
+    usleep(20000); /* the thread looks at least once in a millisecond */
+    CHILD_EXPECT(gvm_appender_finish(begun, NULL, NULL) == GVM_E_LOST);
+    CHILD_EXPECT(gvm_appender_get_info(begun, &info) == GVM_OK && info.begun);
+    CHILD_EXPECT(gvm_appender_begin(idle, &append) == GVM_E_LOST);
+    CHILD_EXPECT(gvm_appender_reset(idle) == GVM_OK);
+    CHILD_EXPECT(gvm_appender_take(idle, &taken) == GVM_E_LOST && taken == NULL);
+    CHILD_EXPECT(gvm_sum_f64(device, gvm_buffer_address(buffer), 1, NULL, &sum) == GVM_E_LOST);
+    gvm_appender_destroy(begun);
+    gvm_appender_destroy(idle);
+    gvm_buffer_destroy(buffer);
+    gvm_device_close(device);
+    CHILD_EXPECT(gvmi_registry_count(GVMI_KIND_DEVICE) == 0 && gvmi_check_violations() == 0);
+    return 0;
+}
+
+static void appender_after_a_reset_is_lost(void **state)
+{
+    (void)state;
+    assert_child_succeeds(be_reset_while_begun, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(device_after_a_reset_is_lost_and_opens_anew),
         cmocka_unit_test(device_closed_after_a_reset_frees_nothing_of_the_programs),
+        cmocka_unit_test(appender_after_a_reset_is_lost),
         cmocka_unit_test(device_after_a_reset_gives_no_stream_to_the_driver),
     };
 
