@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "base/text.h"
@@ -73,18 +74,26 @@ static void reclaim(gvm_heap *heap, uint64_t wanted_bytes, bool may_wait)
     gvmi_lock(&heap->lock);
 }
 
-/* One more step to make room, of which *step counts those made: what is free at once, what is free
- * once streams have passed it (or kernels have ended, where the driver waits for those), what the program frees.
+/* What was done to make room for a request. */
+typedef struct effort {
+    unsigned steps;
+    int64_t until_ns; /* streams are waited for; from the second step on */
+} effort;
+
+/* One more step to make room: what is free at once, what is free once streams have passed it (or kernels have ended, where the driver waits for those), what the program frees.
  * False: there is none left. The lock is let go meanwhile. */
-static bool make_room(gvm_heap *heap, unsigned *step, uint64_t wanted_bytes)
+static bool make_room(gvm_heap *heap, effort *done, uint64_t wanted_bytes)
 {
     const bool at_limit = heap->limit_bytes != 0 &&
                           heap->committed_bytes + wanted_bytes > heap->limit_bytes;
-    const unsigned now = (*step)++;
+    const unsigned now = done->steps++;
+    bool may_wait;
     int again;
 
     if (now == 0)
         heap->times_exhausted++;
+    if (now == 1)
+        done->until_ns = gvmi_deadline_ns(GVMI_IDLE_WAIT_MS);
     if (now >= 2) {
         if (heap->exhausted == NULL || now - 2 >= GVMI_HEAP_CALLBACKS_MAX)
             return false;
@@ -95,17 +104,16 @@ static bool make_room(gvm_heap *heap, unsigned *step, uint64_t wanted_bytes)
             return false;
     }
     gvmi_heap_empty_shelves_locked(heap);
-    if (now > 0)
-        gvmi_heap_await_streams(heap);
-    else
-        gvmi_heap_poll_locked(heap);
+    gvmi_heap_poll_locked(heap);
+    may_wait = now > 0 && gvmi_heap_await_streams(heap, done->until_ns) &&
+               gvmi_now_ns() < done->until_ns;
     if (now > 0 || !heap->slow_release) {
         if (!heap->keeps)
             (void)gvmi_heap_release(heap, UINT64_MAX, GVMI_RELEASE_KEEP, true);
         gvmi_heap_await_leaving(heap);
     }
     if (!at_limit && heap->kind != GVM_HEAP_HOST)
-        reclaim(heap, wanted_bytes, now > 0);
+        reclaim(heap, wanted_bytes, may_wait);
     return true;
 }
 
@@ -199,7 +207,7 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     gvmi_request request = {.units = gvmi_heap_units(size_bytes)};
     gvmi_block *block = NULL;
     gvm_heap *heap;
-    unsigned step = 0;
+    effort done = {0};
     uint64_t waiting;
     gvm_status status;
 
@@ -214,12 +222,12 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     gvmi_heap_poll_locked(heap);
     request.may_purge = heap->reserve_bytes == 0 && !heap->slow_release && !heap->keeps;
     do {
-        request.smaller = step > 0;
-        status = step == 0 && request.units <= GVMI_HEAP_SHELF_UNITS
+        request.smaller = done.steps > 0;
+        status = done.steps == 0 && request.units <= GVMI_HEAP_SHELF_UNITS
                      ? take_for_shelf(heap, key, &request, &block)
                      : take(heap, key, &request, &block);
     } while (is_short(status) && (purge(heap, &request) ||
-                                  make_room(heap, &step, request.units << GVMI_HEAP_UNIT_SHIFT)));
+                                  make_room(heap, &done, request.units << GVMI_HEAP_UNIT_SHIFT)));
     if (status == GVM_OK) {
         *out = (void *)(uintptr_t)block->address;
         gvmi_heap_note_requested(heap, (int64_t)size_bytes);
@@ -482,7 +490,7 @@ gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
 {
     GVMI_UNCANCELLED;
     gvm_heap *heap;
-    unsigned step = 0;
+    effort done = {0};
     gvm_status status;
 
     if (size_bytes == 0 || size_bytes > GVMI_HEAP_BYTES_MAX)
@@ -494,7 +502,7 @@ gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
     do /* anew: others may have had the lock */
         status = resize_locked(heap, ptr, size_bytes);
     while (is_short(status) &&
-           make_room(heap, &step, gvmi_heap_units(size_bytes) << GVMI_HEAP_UNIT_SHIFT));
+           make_room(heap, &done, gvmi_heap_units(size_bytes) << GVMI_HEAP_UNIT_SHIFT));
     if (status == GVM_OK)
         gvmi_heap_settle(heap);
     else if (is_short(status))

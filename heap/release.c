@@ -379,7 +379,7 @@ static uint64_t reclaim(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
     gvmi_heap_poll_locked(heap);
     given = gvmi_heap_release(heap, wanted_bytes, GVMI_RELEASE_KEEP, may_wait);
     if (may_wait && given < wanted_bytes) {
-        gvmi_heap_await_streams(heap);
+        (void)gvmi_heap_await_streams(heap, idle->until_ns);
         given += gvmi_heap_release(heap, wanted_bytes - given, GVMI_RELEASE_KEEP, true);
     }
     gvmi_heap_await_leaving(heap);

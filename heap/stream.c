@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "heap/heap.h"
 #include "memory/device.h"
@@ -386,15 +387,17 @@ static void pause_unlocked(gvm_heap *heap, unsigned *waits)
     gvmi_lock(&heap->lock);
 }
 
-void gvmi_heap_await_streams(gvm_heap *heap)
+bool gvmi_heap_await_streams(gvm_heap *heap, int64_t until_ns)
 {
     const gvm_error error = gvmi_error_save();
     const uint64_t until = heap->clock;
     unsigned waits = 0;
+    bool busy;
 
-    while (is_busy_locked(heap, until))
+    while ((busy = is_busy_locked(heap, until)) && gvmi_now_ns() < until_ns)
         pause_unlocked(heap, &waits);
     gvmi_error_restore(&error);
+    return !busy;
 }
 
 static gvmi_arena *find_arena(const gvm_heap *heap, uint64_t key)

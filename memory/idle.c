@@ -165,6 +165,7 @@ static uint64_t reclaim_from(gvmi_idle *idle, const gvm_device *device, uint64_t
 uint64_t gvmi_idle_reclaim(gvm_device *device, uint64_t wanted_bytes, bool may_wait)
 {
     const gvm_error error = gvmi_error_save();
+    const int64_t until_ns = gvmi_deadline_ns(GVMI_IDLE_WAIT_MS);
     const uint64_t cached_bytes = gvmi_chunk_cache_bytes(device->cache);
     uint64_t given_bytes = 0;
     gvmi_idle *idle;
@@ -179,6 +180,8 @@ uint64_t gvmi_idle_reclaim(gvm_device *device, uint64_t wanted_bytes, bool may_w
             (idle->device == device && idle->calls->reclaim == NULL))
             continue;
         begin_call_locked(idle, may_wait);
+        if (may_wait)
+            idle->until_ns = until_ns;
         given_bytes += reclaim_from(idle, device, wanted_bytes - given_bytes, may_wait);
         end_call(idle, may_wait);
     }

@@ -142,7 +142,7 @@ typedef struct gvm_appender_info {
  * GVM_E_INVALID  reserve_bytes or an option is out of its limits, a row is larger than the
  *                reservation, the budget is less than a chunk, or out is NULL
  * GVM_E_NOTSUP   the device has no virtual memory management
- * GVM_E_NOSPACE  no room on the device for the words that the kernels share
+ * GVM_E_NOSPACE  no room on the device for the words that the kernels share, after the waits of gvm_buffer_commit()
  * GVM_E_LIMIT    thousands of appenders exist on the device
  * GVM_E_ADDRESS, GVM_E_SYSTEM  as for gvm_buffer_create() */
 GVM_API gvm_status gvm_appender_create(gvm_device *device, uint64_t row_bytes, uint64_t reserve_bytes,
