@@ -271,7 +271,7 @@ struct gvm_heap {
     gvmi_heap_wait *waits; /* a ring of a power of two */
     size_t wait_first, wait_count, wait_capacity;
     CUevent *events; /* free ones */
-    size_t event_count, event_capacity;
+    size_t event_count;
     _Atomic int64_t requested_bytes; /* without what shelves have not told */
     _Atomic uint64_t requested_peak_bytes;
     uint64_t committed_bytes, committed_peak_bytes, idle_bytes, address_bytes;
@@ -373,8 +373,6 @@ gvm_status gvmi_backing_commit(gvm_heap *heap, gvmi_segment *segment, uint64_t f
 gvm_status gvmi_backing_decommit(gvm_heap *heap, gvmi_segment *segment, uint64_t first,
                                  uint64_t end, gvmi_release how, bool may_wait);
 void gvmi_backing_close(gvm_heap *heap, gvmi_segment *segment);
-/* For the error text; 0 if nobody knows. */
-uint64_t gvmi_backing_free_bytes(const gvm_heap *heap);
 
 /* ---- chunk.c */
 

@@ -30,26 +30,27 @@ gvm_status gvmi_kernel_launch(gvm_device *device, gvmi_kernel kernel, const void
 
 /* ---- slots */
 
-/* One more slab, at the end of the array: slots keep their numbers. */
+/* One more slab, at the end of the array: slots keep their numbers. If there is no host memory for it, its device
+ * memory stays for the next try: to free it would wait for all kernels, with the lock held. */
 static gvm_status add_slab_locked(gvm_device *device, struct gvmi_kernel_set *set)
 {
-    gvmi_slab slab = {0};
+    gvmi_slab *slab = &set->slabs[set->slab_count];
+    CUdeviceptr address;
     gvm_status status;
     CUresult result;
 
     if (set->slab_count == GVMI_SLABS_MAX)
         return gvmi_fail(GVM_E_LIMIT, "%u kernels of device %d are waited for at once",
                          GVMI_SLABS_MAX * GVMI_SLOTS, device->info.ordinal);
-    result = gvmi_device_alloc(device, &slab.device, GVMI_SLOTS * GVMI_SLOT_BYTES);
-    if (result != CUDA_SUCCESS)
-        return gvmi_driver_fail(result, "cuMemAlloc", "no device memory for results of kernels");
-    status = gvmi_pinned_create(GVMI_SLOTS * GVMI_SLOT_BYTES, "results of kernels", &slab.host);
-    if (status != GVM_OK) {
-        gvmi_cu->cuMemFree(slab.device);
-        return status;
+    if (slab->device == 0) {
+        result = gvmi_device_alloc(device, &address, GVMI_SLOTS * GVMI_SLOT_BYTES);
+        if (result != CUDA_SUCCESS)
+            return gvmi_driver_fail(result, "cuMemAlloc", "no device memory for results of kernels");
+        slab->device = address;
     }
-    set->slabs[set->slab_count++] = slab;
-    return GVM_OK;
+    status = gvmi_pinned_create(GVMI_SLOTS * GVMI_SLOT_BYTES, "results of kernels", &slab->host);
+    set->slab_count += status == GVM_OK;
+    return status;
 }
 
 static gvm_status take_slot_locked(gvm_device *device, struct gvmi_kernel_set *set, gvmi_result *out)
@@ -84,12 +85,12 @@ static void give_slot(struct gvmi_kernel_set *set, uint32_t slot)
 
 void gvmi_result_slabs_free(const gvm_device *device, struct gvmi_kernel_set *set)
 {
-    for (uint32_t i = 0; i < set->slab_count; i++) {
+    for (uint32_t i = 0; i < GVMI_SLABS_MAX && set->slabs[i].device != 0; i++) {
         if (!gvmi_device_was_reset(device))
             gvmi_cu->cuMemFree(set->slabs[i].device);
-        gvmi_pinned_destroy(device, &set->slabs[i].host);
+        if (i < set->slab_count)
+            gvmi_pinned_destroy(device, &set->slabs[i].host);
     }
-    set->slab_count = 0;
 }
 
 /* ---- results */

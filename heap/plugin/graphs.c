@@ -92,11 +92,11 @@ gvm_heap *gvmi_plugin_capture_heap(gvm_device *device, int ordinal, uint64_t cap
     return heap;
 }
 
-void gvmi_plugin_captures_grant(gvm_device *device)
+void gvmi_plugin_captures_grant(void)
 {
     pthread_mutex_lock(&lock);
     for (capture *c = captures; c != NULL; c = c->next)
-        gvmi_plugin_grant_to(c->heap, device);
+        gvmi_plugin_grant(c->heap, c->ordinal);
     pthread_mutex_unlock(&lock);
 }
 
