@@ -142,7 +142,9 @@ static gvmi_passing fail_captured(CUstream stream)
     return GVMI_REFUSED;
 }
 
-/* Asked twice: a capture may begin in between. */
+/* Asked twice: a capture may begin in between. That of the stream itself then has the event as a part without effect. One
+ * of a stream that waits for the legacy stream, where this is that one, is ended by the driver (gvmem/heap.h).
+ * Called by the library's thread, too, with the heap's lock held. */
 static gvmi_passing fence_record(gvmi_arena *arena)
 {
     const CUstream stream = (CUstream)(uintptr_t)arena->key;

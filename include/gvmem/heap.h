@@ -19,6 +19,9 @@
  * that other work uses no block may be allocated or freed for a stream that is captured into a graph
  * (gvm_device_get_capture()): the graph uses its blocks at each launch. A capture has a heap of its own
  * that keeps all its memory (GVM_HEAP_KEEP) and is destroyed after the graph, as in libgvmem-heap-plugin.
+ * Where blocks are freed on the legacy default stream the library may record an event there at any time, which ends a
+ * capture of a stream made without CU_STREAM_NON_BLOCKING: call gvm_heap_stream_end(heap, NULL) before such a
+ * capture, and allocate no block on that stream until it has ended.
  *
  * Kinds: memory of the device; pinned memory of the host, which the device reaches at the same
  * address; and managed memory, whose pages the driver moves to the processor that touches them. The managed

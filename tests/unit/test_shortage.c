@@ -465,9 +465,9 @@ static int be_needed(void *arg)
 
 static bool host_is_full;
 
-static CUresult host_alloc(void **out, size_t bytes, unsigned flags)
+static CUresult pin(void *at, size_t bytes, unsigned flags)
 {
-    return host_is_full ? CUDA_ERROR_OUT_OF_MEMORY : real->cuMemHostAlloc(out, bytes, flags);
+    return host_is_full ? CUDA_ERROR_OUT_OF_MEMORY : real->cuMemHostRegister(at, bytes, flags);
 }
 
 /* What there is already stays for the next try: to free it would wait for all kernels, with a lock held. */
@@ -478,7 +478,7 @@ static int be_without_host_memory(void *arg)
     (void)arg;
     CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
     CHILD_EXPECT(make_buffer() && gvm_buffer_commit(buffer, 0, CHUNK) == GVM_OK);
-    table.cuMemHostAlloc = host_alloc;
+    table.cuMemHostRegister = pin;
     table.cuMemFree = free_counted;
     host_is_full = true;
     for (int i = 0; i < 2; i++)
