@@ -77,8 +77,8 @@ static CUresult find_room(gstore_copies *c, copy *made, uint64_t bytes)
 
     if (result == CUDA_ERROR_OUT_OF_MEMORY && gvm_keeper_trim(c->keeper, made->device, 0, NULL) == GVM_OK)
         result = gvmi_device_alloc(device, &made->address, bytes);
-    for (uint32_t tries = 0; result == CUDA_ERROR_OUT_OF_MEMORY && gvmi_idle_retry(device, bytes, tries);
-         tries++)
+    for (uint32_t tries = 0;
+         result == CUDA_ERROR_OUT_OF_MEMORY && gvmi_idle_retry(device, bytes, tries); tries++)
         result = gvmi_device_alloc(device, &made->address, bytes);
     return result;
 }
