@@ -291,6 +291,7 @@ gvm_buffer *gvm_appender_buffer(gvm_appender *handle)
     if (gvmi_appender_hold(handle, &appender) != GVM_OK)
         return NULL;
     buffer = appender->buffer;
+    appender->dirty = true; /* the program may write anywhere in it */
     gvmi_appender_drop(appender);
     return buffer;
 }

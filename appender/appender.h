@@ -35,6 +35,7 @@
 typedef struct gvmi_append_slot {
     CUdeviceptr words;         /* gvm_append_words */
     gvm_append_mail *mail;     /* pinned */
+    CUdeviceptr mail_address;  /* the same for kernels */
     gvm_append_words *staging; /* pinned: the words on their way to the device and back */
     uint32_t index;
 } gvmi_append_slot;
@@ -81,7 +82,8 @@ struct gvm_appender {
     uint64_t position;                    /* what is written, as of the last finish */
     uint64_t front_history, back_history; /* bytes that the last launch wrote there */
     bool begun, torn, rows_only;
-    bool dirty; /* what lies beyond the position may have been written: reset, or not complete */
+    bool dirty; /* what lies beyond the position may have been written: reset, not complete, or the program has
+                 * had the buffer */
     bool stuck; /* the last launch was granted nothing: nothing is committed ahead of the next */
     gvmi_append_feed feed;
 };

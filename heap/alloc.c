@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "base/text.h"
@@ -112,19 +113,19 @@ static bool make_room(gvm_heap *heap, room *r, uint64_t wanted_bytes)
 {
     const bool at_limit = heap->limit_bytes != 0 &&
                           heap->committed_bytes + wanted_bytes > heap->limit_bytes;
-    const bool may_wait = r->shortage.rounds > 0;
+    const bool first = r->shortage.rounds == 0;
+    bool may_wait;
     uint64_t given = 0;
 
-    if (!may_wait)
+    if (first)
         heap->times_exhausted++;
     if (!gvmi_shortage_lasts(&r->shortage) && !ask_program(heap, r, wanted_bytes))
         return false;
     gvmi_heap_empty_shelves_locked(heap);
-    if (may_wait)
-        gvmi_heap_await_streams(heap);
-    else
-        gvmi_heap_poll_locked(heap);
-    if (may_wait || !heap->slow_release) {
+    gvmi_heap_poll_locked(heap);
+    may_wait = !first && gvmi_heap_await_streams(heap, r->shortage.until_ns) &&
+               gvmi_now_ns() < r->shortage.until_ns;
+    if (!first || !heap->slow_release) {
         if (!heap->keeps)
             given = gvmi_heap_release(heap, UINT64_MAX, GVMI_RELEASE_KEEP);
         gvmi_heap_await_leaving(heap);

@@ -245,7 +245,7 @@ gvm_status gvm_heap_trim(gvm_heap *handle, uint64_t keep_bytes)
         return status;
     gvmi_lock(&heap->lock);
     gvmi_heap_empty_shelves_locked(heap);
-    gvmi_heap_await_streams(heap);
+    (void)gvmi_heap_await_streams(heap, GVMI_NEVER_NS);
     if (heap->idle_bytes > keep_bytes)
         (void)gvmi_heap_release(heap, heap->idle_bytes - keep_bytes, GVMI_RELEASE_NOW);
     gvmi_heap_settle(heap); /* what shelves gave back may be beyond it */

@@ -551,8 +551,8 @@ gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, const gvm_s
 void gvmi_heap_poll_locked(gvm_heap *heap);
 
 /* Waits until the streams have passed all that is idle or waits for them now, with the lock let go: their work may
- * itself wait for a thread that allocates. Keeps the thread's error. */
-void gvmi_heap_await_streams(gvm_heap *heap);
+ * itself wait for a thread that allocates. Keeps the thread's error. False: they have not, by until_ns. */
+bool gvmi_heap_await_streams(gvm_heap *heap, int64_t until_ns);
 
 /* Waits for a stream in the same way, and lets the plain arena have what is its. */
 gvm_status gvmi_heap_end_stream(gvm_heap *heap, uint64_t key);

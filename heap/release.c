@@ -469,7 +469,7 @@ static uint64_t reclaim(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
     gvmi_heap_poll_locked(heap);
     given = gvmi_heap_release(heap, greater(wanted_bytes, due_bytes(heap)), GVMI_RELEASE_KEEP);
     if (given < wanted_bytes) {
-        gvmi_heap_await_streams(heap);
+        (void)gvmi_heap_await_streams(heap, idle->until_ns);
         given += gvmi_heap_release(heap, greater(wanted_bytes - given, due_bytes(heap)),
                                    GVMI_RELEASE_KEEP);
     }

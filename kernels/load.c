@@ -55,14 +55,16 @@ static void unload(gvm_device *device)
 {
     struct gvmi_kernel_set *set = device->kernels;
 
+    const bool entered = gvmi_device_enter(device) == GVM_OK;
+
     device->kernels = NULL;
-    if (gvmi_device_enter(device) == GVM_OK) {
-        for (int i = 0; i < GVMI_IMAGE_COUNT; i++)
-            if (set->modules[i] != NULL)
-                gvmi_cu->cuModuleUnload(set->modules[i]);
-        gvmi_result_slabs_free(set);
+    for (int i = 0; i < GVMI_IMAGE_COUNT && entered; i++)
+        if (set->modules[i] != NULL)
+            gvmi_cu->cuModuleUnload(set->modules[i]);
+    if (entered || gvmi_device_was_reset(device))
+        gvmi_result_slabs_free(device, set);
+    if (entered)
         gvmi_device_leave();
-    }
     gvmi_mutex_destroy(&set->lock);
     free(set);
 }

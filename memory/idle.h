@@ -27,7 +27,11 @@
 #include <stdint.h>
 #include <sys/queue.h>
 
+#include "base/clock.h"
 #include "memory/device.h"
+
+/* How long a shortage waits for streams at most: their work may itself wait for the thread that waits here. */
+#define GVMI_IDLE_WAIT_MS 10000
 
 typedef struct gvmi_idle gvmi_idle;
 
@@ -35,15 +39,16 @@ typedef struct gvmi_idle gvmi_idle;
  * hold the device. NULL: there is nothing to do. */
 typedef struct gvmi_idle_calls {
     /* Gives device memory back, best effort: up to about wanted_bytes (UINT64_MAX: all). may_wait: may wait
-     * for streams; else it never waits for a kernel, nor for a lock that is held while somebody waits for
-     * one, and for one that is held while memory is committed only a moment. Returns the bytes given back, to the chunk cache or to the driver. */
+     * for streams, until idle->until_ns; else it never waits for a kernel, nor for a lock that is held while
+     * somebody waits for one, and for one that is held while memory is committed only a moment. Returns the
+     * bytes given back, to the chunk cache or to the driver. */
     uint64_t (*reclaim)(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait);
     /* One bounded step of release by time, in the library's thread; never waits for a kernel. Returns when it
      * is to be called again (on CLOCK_MONOTONIC; GVMI_NEVER_NS: not before gvmi_idle_wake()). */
     int64_t (*decay)(gvmi_idle *idle, int64_t now_ns);
 } gvmi_idle_calls;
 
-struct gvmi_idle { /* idle.c's alone */
+struct gvmi_idle { /* idle.c's alone, but for until_ns */
     TAILQ_ENTRY(gvmi_idle) entry;
     gvm_device *device;
     const gvmi_idle_calls *calls;
@@ -52,6 +57,7 @@ struct gvmi_idle { /* idle.c's alone */
     uint32_t process; /* that it joined in */
     bool quick;       /* a call that does not wait is under way */
     bool waiting;     /* one that may wait is */
+    int64_t until_ns; /* how long that may; for the holder to read */
     bool leaving;
 };
 
@@ -78,12 +84,14 @@ uint64_t gvmi_idle_reclaim(gvm_device *device, uint64_t wanted_bytes, bool may_w
  * streams, so that it is not counted as fruitless. */
 typedef struct gvmi_shortage {
     uint32_t rounds, fruitless; /* fruitless: of the latest, those that gave nothing */
+    int64_t until_ns;           /* streams are waited for; from the second round on */
 } gvmi_shortage;
 
 static inline bool gvmi_shortage_lasts(const gvmi_shortage *shortage)
 {
     return shortage->rounds < GVMI_SHORTAGE_ROUNDS_MAX &&
-           shortage->fruitless < GVMI_SHORTAGE_FRUITLESS_MAX;
+           shortage->fruitless < GVMI_SHORTAGE_FRUITLESS_MAX &&
+           (shortage->rounds == 0 || gvmi_now_ns() < shortage->until_ns);
 }
 
 /* There was a round. */

@@ -25,7 +25,9 @@
  *
  * Kernels: any number may append between begin and finish, at once or one after the other, on any
  * streams of the device. One that waits for memory occupies its SMs and needs nothing but the
- * library's thread: no call of the program.
+ * library's thread: no call of the program. A kernel must write to slots that it has reserved, and nowhere else
+ * behind the appender's address: chunks in which nothing was reserved are reused, uncleared, in other buffers,
+ * which may be shared with other processes.
  *
  * Threads: any thread may call; calls on one appender are serialised inside, but for the waiting of
  * finish. Between begin and finish the buffer is the kernels': what gvm_appender_buffer() gives must
@@ -142,7 +144,7 @@ typedef struct gvm_appender_info {
  * GVM_E_INVALID  reserve_bytes or an option is out of its limits, a row is larger than the
  *                reservation, the budget is less than a chunk, or out is NULL
  * GVM_E_NOTSUP   the device has no virtual memory management
- * GVM_E_NOSPACE  no room on the device for the words that the kernels share
+ * GVM_E_NOSPACE  no room on the device for the words that the kernels share, after the waits of gvm_buffer_commit()
  * GVM_E_LIMIT    thousands of appenders exist on the device
  * GVM_E_ADDRESS, GVM_E_SYSTEM  as for gvm_buffer_create() */
 GVM_API gvm_status gvm_appender_create(gvm_device *device, uint64_t row_bytes, uint64_t reserve_bytes,
@@ -215,7 +217,9 @@ GVM_API gvm_status gvm_appender_reset(gvm_appender *appender);
  * GVM_E_INVALID  it has begun, or the budget is less than a chunk */
 GVM_API gvm_status gvm_appender_set_budget(gvm_appender *appender, uint64_t budget_bytes);
 
-/* The buffer that is being filled; it stays the appender's. NULL for an unknown appender. */
+/* The buffer that is being filled; it stays the appender's. NULL for an unknown appender. Until the next take() the
+ * library assumes that the program writes anywhere in it: what is given back unused then goes to the driver, which
+ * clears it, and to no other buffer. */
 GVM_API gvm_buffer *gvm_appender_buffer(gvm_appender *appender);
 
 /* A snapshot.

@@ -117,7 +117,8 @@ GVM_API gvm_status gvm_buffer_create(gvm_device *device, uint64_t reserve_bytes,
  * GVM_E_IMPORTED  the buffer was imported
  *
  * Blocks on the driver only (about 40 us a chunk on an H100); never waits for the GPU to be idle. Only where
- * the device is full may it wait for streams in whose order memory was freed. */
+ * the device is full may it wait for streams in whose order memory was freed, on any heap of this process: for about
+ * 10 s at most, after which it answers GVM_E_NOSPACE. Other calls that allocate device memory do the same. */
 GVM_API gvm_status gvm_buffer_commit(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes);
 
 /* Takes memory from behind the chunks that lie wholly inside the range; absent ones are passed

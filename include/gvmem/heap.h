@@ -19,6 +19,9 @@
  * allocate or free for a stream under capture (gvm_device_get_capture()) in a heap that other work uses: a graph uses
  * its blocks at each launch. A capture has a heap of its own that keeps all its memory (GVM_HEAP_KEEP) and is
  * destroyed after the graph, as in libgvmem-heap-plugin.
+ * Where blocks are freed on the legacy default stream the library may record an event there at any time, which ends a
+ * capture of a stream made without CU_STREAM_NON_BLOCKING: call gvm_heap_stream_end(heap, NULL) before such a
+ * capture, and allocate no block on that stream until it has ended.
  *
  * Kinds: memory of the device; pinned memory of the host, which the device reaches at the same
  * address; and managed memory, whose pages the driver moves to the processor that touches them. The managed
@@ -162,7 +165,8 @@ GVM_API gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *o
  * GVM_E_INVALID   size_bytes is 0 or above 32 TiB, or out is NULL
  * GVM_E_NOSPACE   too little memory is free, or the heap's limit is reached, after what is free has
  *                 been given back (on a full device that of the whole process), smaller chunks have been tried,
- *                 streams have been waited for that freed blocks, and the callback
+ *                 streams have been waited for that freed blocks (some 10 s at most, since their work may itself
+ *                 wait for the caller), and the callback
  *                 has had its say; the error text has the figures. For host memory GVM_E_NOMEM.
  * GVM_E_ADDRESS   the address space is used up
  * GVM_E_LIMIT     the process has too many mappings
@@ -236,8 +240,8 @@ GVM_API gvm_status gvm_heap_stream_end(gvm_heap *heap, gvm_stream stream);
 
 /* Gives memory that no live block uses back to the driver until at most keep_bytes of it are held:
  * shelves of all threads, the reserve, and what the process keeps of this heap's in its cache of free chunks (of a
- * heap with GVM_HEAP_UNSHARED gvm_device_trim() gives that back). Waits for streams that freed blocks, as a request does when
- * memory is short; other threads may allocate and free meanwhile. Memory of a stream that is being captured into a
+ * heap with GVM_HEAP_UNSHARED gvm_device_trim() gives that back). Waits for streams that freed blocks, as long as it takes;
+ * other threads may allocate and free meanwhile. Memory of a stream that is being captured into a
  * graph stays. */
 GVM_API gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes);
 

@@ -649,6 +649,53 @@ static void blocks_are_reached_by_all_devices_in_use(void **state)
     assert_int_equal(run_in_child(use_two_devices, NULL, false), 0);
 }
 
+/* Frees that wait for a capture cost a look each, however many they are; they are freed once it has ended, though
+ * another has begun on the same stream. */
+static int free_many_late(void *arg)
+{
+    enum {
+        BLOCKS = 500,
+        ASKS = 5
+    }; /* each: at the free, what waits; twice more after the capture */
+    static void *blocks[BLOCKS];
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    set_hooks(p.plugin);
+    for (int i = 0; i < BLOCKS; i++) {
+        CHILD_EXPECT((blocks[i] = p.alloc(1 << 20, 0, p.a)) != NULL);
+        p.record_stream(blocks[i], p.b);
+    }
+    *p.captured = p.b, *p.capture_id = 7;
+    *p.asked = 0;
+    for (int i = 0; i < BLOCKS - 1; i++)
+        p.free(blocks[i], 1 << 20, 0, p.a);
+    CHILD_EXPECT(!serves(blocks[0], p.a) && *p.asked <= ASKS * BLOCKS);
+    *p.capture_id = 8;
+    p.free(blocks[BLOCKS - 1], 1 << 20, 0, p.a);
+    CHILD_EXPECT(!serves(blocks[0], p.a) &&
+                 *p.asked <= ASKS * BLOCKS); /* the next capture, of the same stream */
+    *p.captured = NULL;
+    for (int i = 0; i < BLOCKS; i++) /* takes the lock: a few of those that wait are looked at */
+        p.free(p.alloc(5 << 20, 0, p.a), 5 << 20, 0, p.a);
+    for (int i = 0; i < BLOCKS; i++) {
+        void *again = p.alloc(1 << 20, 0, p.a);
+        int at = 0;
+
+        while (at < BLOCKS && blocks[at] != again)
+            at++;
+        CHILD_EXPECT(at < BLOCKS); /* each serves again, and once */
+        blocks[at] = NULL;
+    }
+    return 0;
+}
+
+static void frees_that_wait_for_a_capture_cost_a_look_each(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(free_many_late, NULL, false), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -658,6 +705,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(block_of_a_busy_stream_goes_to_no_other),
         cmocka_unit_test(block_of_recorded_streams_waits_for_all_of_them),
         cmocka_unit_test(block_of_a_graph_goes_to_no_other_work),
+        cmocka_unit_test(frees_that_wait_for_a_capture_cost_a_look_each),
         cmocka_unit_test(driver_is_asked_for_captures_of_streams_that_can_be),
         cmocka_unit_test(block_for_cupy_is_of_its_current_stream_which_is_kept),
         cmocka_unit_test(block_of_a_graph_that_other_streams_use_serves_once),

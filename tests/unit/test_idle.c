@@ -586,6 +586,67 @@ CHILD_TEST(thread_that_has_ended_is_started_again, be_started_again)
 CHILD_TEST(thread_wanted_while_it_ends_is_started_again, be_wanted_again)
 CHILD_TEST(child_waits_for_no_holder_of_its_parent, be_forked)
 
+/* ---- streams that wait for the thread that waits for them */
+
+static atomic_bool served;
+
+static void *pass_seconds(void *unused)
+{
+    while (!atomic_load(&served)) {
+        pass(1000 * MS);
+        sleep_ms(1);
+    }
+    return unused;
+}
+
+static int be_waited_for_in_vain(void *arg)
+{
+    gvm_heap *heap, *limited;
+    const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 64 * CHUNK};
+    gvm_buffer *buffer;
+    CUstream stream;
+    void *block, *word;
+    uint32_t *gate;
+    pthread_t clock;
+    bool good;
+
+    (void)arg;
+    CHILD_EXPECT(start() && gvm_heap_create(device, NULL, &heap) == GVM_OK &&
+                 gvm_heap_create(device, &options, &limited) == GVM_OK);
+    CHILD_EXPECT((buffer = buffer_of(100 * CHUNK)) != NULL);
+    good = gvmi_device_enter(device) == GVM_OK &&
+           gvmi_cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
+           gvmi_cu->cuMemHostAlloc(&word, sizeof *gate, 0) == CUDA_SUCCESS &&
+           (*(gate = word) = 0, true) &&
+           gvmi_cu->cuStreamWaitValue32(stream, (CUdeviceptr)(uintptr_t)gate, 1,
+                                        CU_STREAM_WAIT_VALUE_EQ) == CUDA_SUCCESS;
+    gvmi_device_leave();
+    CHILD_EXPECT(good);
+    CHILD_EXPECT(gvm_heap_alloc_async(heap, 40 * CHUNK, "", stream, &block) == GVM_OK &&
+                 gvm_heap_free_async(heap, block, stream) == GVM_OK &&
+                 gvm_heap_alloc_async(limited, 40 * CHUNK, "", stream, &block) == GVM_OK &&
+                 gvm_heap_free_async(limited, block, stream) == GVM_OK);
+    atomic_store(&served, false);
+    CHILD_EXPECT(pthread_create(&clock, NULL, pass_seconds, NULL) == 0);
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 100 * CHUNK) == GVM_E_NOSPACE);
+    CHILD_EXPECT(gvm_heap_alloc(limited, 40 * CHUNK, &block) == GVM_E_NOSPACE);
+    __atomic_store_n(gate, 1, __ATOMIC_SEQ_CST); /* what this thread was to do */
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 100 * CHUNK) == GVM_OK);
+    atomic_store(&served, true);
+    pthread_join(clock, NULL);
+    gvm_heap_destroy(heap);
+    gvm_heap_destroy(limited);
+    gvm_buffer_destroy(buffer);
+    CHILD_EXPECT(gvmi_device_enter(device) == GVM_OK);
+    CHILD_EXPECT(gvmi_cu->cuStreamDestroy(stream) == CUDA_SUCCESS &&
+                 gvmi_cu->cuMemFreeHost(gate) == CUDA_SUCCESS);
+    gvmi_device_leave();
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+CHILD_TEST(stream_that_waits_for_the_caller_is_not_waited_for_without_end, be_waited_for_in_vain)
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -601,6 +662,7 @@ int main(void)
         cmocka_unit_test(thread_that_cannot_be_started_is_tried_again),
         cmocka_unit_test(thread_that_has_ended_is_started_again),
         cmocka_unit_test(thread_wanted_while_it_ends_is_started_again),
+        cmocka_unit_test(stream_that_waits_for_the_caller_is_not_waited_for_without_end),
         cmocka_unit_test(child_waits_for_no_holder_of_its_parent),
     };
 

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "postgres/copies.h"
 #include "tests/unit/appender_stand.h"
 
 #define MEMORY_CHUNKS 32
@@ -237,6 +238,31 @@ static void end_copy(void)
     gvm_buffer_destroy(buffer);
 }
 
+/* As the server's GPU memory keeper makes it, without a keeper of gvmem. */
+static gstore_copies *copies;
+
+static bool make_copies(void)
+{
+    return gstore_copies_create(&device, NULL, &copies) == GVM_OK;
+}
+
+static gvm_status make_copy(void)
+{
+    gstore_window window = {.verb = GSTORE_COPY_MAKE, .copy = 1, .copy_bytes = CHUNK};
+    gvm_status status = gvmi_device_enter(device);
+
+    if (status != GVM_OK)
+        return status;
+    status = gstore_copies_carry_out(copies, &window, NULL, 0, NULL);
+    gvmi_device_leave();
+    return status;
+}
+
+static void end_copies(void)
+{
+    gstore_copies_destroy(copies);
+}
+
 static const user users[] = {
     {"gvm_buffer_commit", make_buffer, commit, end_buffer},
     {"gvm_buffer_move", make_host_buffer, move_back, end_buffer},
@@ -248,6 +274,7 @@ static const user users[] = {
     {"gvm_appender_create", make_appenders, create_appender, end_appenders},
     {"gvm_sum_f64", make_full_buffer, sum, end_buffer},
     {"gvm_legacy_export", make_full_buffer, export_copy, end_copy},
+    {"a copy of a table", make_copies, make_copy, end_copies},
 };
 #define USERS ((int)(sizeof users / sizeof users[0]))
 
@@ -474,9 +501,9 @@ static int be_needed(void *arg)
 
 static bool host_is_full;
 
-static CUresult host_alloc(void **out, size_t bytes, unsigned flags)
+static CUresult pin(void *at, size_t bytes, unsigned flags)
 {
-    return host_is_full ? CUDA_ERROR_OUT_OF_MEMORY : real->cuMemHostAlloc(out, bytes, flags);
+    return host_is_full ? CUDA_ERROR_OUT_OF_MEMORY : real->cuMemHostRegister(at, bytes, flags);
 }
 
 /* What there is already stays for the next try: to free it would wait for all kernels, with a lock held. */
@@ -487,7 +514,7 @@ static int be_without_host_memory(void *arg)
     (void)arg;
     CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
     CHILD_EXPECT(make_buffer() && gvm_buffer_commit(buffer, 0, CHUNK) == GVM_OK);
-    table.cuMemHostAlloc = host_alloc;
+    table.cuMemHostRegister = pin;
     table.cuMemFree = free_counted;
     host_is_full = true;
     for (int i = 0; i < 2; i++)
