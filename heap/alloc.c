@@ -125,12 +125,12 @@ static bool make_room(gvm_heap *heap, room *r, uint64_t wanted_bytes)
     gvmi_heap_poll_locked(heap);
     may_wait = !first && gvmi_heap_await_streams(heap, r->shortage.until_ns) &&
                gvmi_now_ns() < r->shortage.until_ns;
-    if (!first || !heap->slow_release) {
+    if (!first || !heap->whole) {
         if (!heap->keeps)
             given = gvmi_heap_release(heap, UINT64_MAX, GVMI_RELEASE_KEEP);
         gvmi_heap_await_leaving(heap);
     }
-    if (heap->slow_release) /* the failed try itself may have left it */
+    if (heap->whole) /* the failed try itself may have left it */
         given = 0;
     if (!at_limit && heap->kind != GVM_HEAP_HOST)
         given += reclaim(heap, wanted_bytes, may_wait);
@@ -250,7 +250,7 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     gvmi_lock(&heap->lock);
     waiting = heap->pending_units;
     gvmi_heap_poll_locked(heap);
-    request.may_purge = heap->reserve_bytes == 0 && !heap->slow_release && !heap->keeps;
+    request.may_purge = heap->reserve_bytes == 0 && !heap->whole && !heap->keeps;
     do {
         request.smaller = r.shortage.rounds > 0;
         status = !request.smaller && request.units <= GVMI_HEAP_SHELF_UNITS

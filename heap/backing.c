@@ -1,8 +1,8 @@
 /* What memory is, and how it comes and goes.
  *
  *   device   a segment is a gvm_buffer; chunks are committed and decommitted
- *   host     a segment is addresses of the process; a chunk is anonymous pages, pinned while it is
- *            committed
+ *   host     a segment is anonymous pages, pinned by one registration, as a whole: the driver refuses calls that
+ *            copy or fill across two
  *   managed  a segment is one cuMemAllocManaged; its pages go where they are touched, and nothing
  *            short of freeing takes them off the device again, so it comes and goes as a whole
  *
@@ -17,6 +17,7 @@
 #include "heap/heap.h"
 
 #define SEGMENT_BYTES_WHOLE (64 * GVMI_MIB) /* it is allocated and freed at once */
+#define SEGMENT_BYTES_HOST (16 * GVMI_MIB)  /* pinning takes milliseconds */
 
 static gvm_status probe_attribute(const gvm_heap *heap, CUdevice_attribute attribute, const char *what)
 {
@@ -33,10 +34,10 @@ static gvm_status probe_attribute(const gvm_heap *heap, CUdevice_attribute attri
 
 gvm_status gvmi_backing_probe(gvm_heap *heap)
 {
-    heap->whole = heap->kind == GVM_HEAP_MANAGED ||
-                  (heap->kind == GVM_HEAP_DEVICE && !heap->device->info.vmm);
-    heap->slow_release = heap->whole || heap->kind == GVM_HEAP_HOST; /* cuMemFree, cuMemHostUnregister */
-    heap->segment_bytes = heap->whole ? SEGMENT_BYTES_WHOLE : GVMI_HEAP_SEGMENT_BYTES;
+    heap->whole = heap->kind != GVM_HEAP_DEVICE || !heap->device->info.vmm;
+    heap->segment_bytes = !heap->whole                  ? GVMI_HEAP_SEGMENT_BYTES
+                          : heap->kind == GVM_HEAP_HOST ? SEGMENT_BYTES_HOST
+                                                        : SEGMENT_BYTES_WHOLE;
     switch (heap->kind) {
     case GVM_HEAP_MANAGED:
         return probe_attribute(heap, CU_DEVICE_ATTRIBUTE_MANAGED_MEMORY, "managed memory");
@@ -128,13 +129,30 @@ static gvm_status open_managed(gvm_heap *heap, gvmi_segment *segment, uint64_t b
 
 /* ---- host */
 
+/* The context is current. */
+static gvm_status pin(void *at, uint64_t bytes)
+{
+    char size[32];
+    CUresult result = gvmi_cu->cuMemHostRegister(
+        at, bytes, CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
+
+    if (result == CUDA_SUCCESS)
+        return GVM_OK;
+    gvmi_size_text(bytes, size);
+    return result == CUDA_ERROR_OUT_OF_MEMORY
+               ? gvmi_driver_fail_as(GVM_E_NOMEM, result, "cuMemHostRegister",
+                                     "no %s of host memory left to pin", size)
+               : gvmi_driver_fail(result, "cuMemHostRegister", "cannot pin %s of host memory", size);
+}
+
 /* The system promises pages alone. At a multiple of the least chunk, so that blocks begin at units and
- * chunks can be large pages; what was reserved beyond goes back. */
-static gvm_status open_host(gvmi_segment *segment, uint64_t bytes)
+ * it can be large pages; what was mapped beyond goes back. */
+static gvm_status open_host(gvm_heap *heap, gvmi_segment *segment, uint64_t bytes)
 {
     char size[32];
     uintptr_t first, begin, end;
-    void *at = mmap(NULL, bytes + GVM_CHUNK_BYTES_MIN, PROT_NONE,
+    gvm_status status;
+    void *at = mmap(NULL, bytes + GVM_CHUNK_BYTES_MIN, PROT_READ | PROT_WRITE,
                     MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
 
     if (at == MAP_FAILED)
@@ -146,95 +164,30 @@ static gvm_status open_host(gvmi_segment *segment, uint64_t bytes)
     if (begin > first)
         munmap(at, begin - first);
     munmap((void *)(begin + bytes), end - (begin + bytes));
-    atomic_store_explicit(&segment->base, begin, memory_order_relaxed);
-    return GVM_OK;
-}
-
-static void *host_chunk(const gvmi_segment *segment, uint64_t index)
-{
-    return (void *)(uintptr_t)(segment->base + index * segment->chunk_bytes);
-}
-
-static void drop_pages(void *at, uint64_t bytes)
-{
-    madvise(at, bytes, MADV_DONTNEED);
-    mprotect(at, bytes, PROT_NONE);
-}
-
-/* The context is current. */
-static gvm_status pin(void *at, uint64_t bytes)
-{
-    char size[32];
-    CUresult result;
-
-    gvmi_size_text(bytes, size);
-    if (mprotect(at, bytes, PROT_READ | PROT_WRITE) != 0)
-        return gvmi_fail_system(GVM_E_SYSTEM, errno, "mprotect", "cannot make %s of pages usable",
-                                size);
-    result = gvmi_cu->cuMemHostRegister(at, bytes,
-                                        CU_MEMHOSTREGISTER_PORTABLE | CU_MEMHOSTREGISTER_DEVICEMAP);
-    if (result == CUDA_SUCCESS)
-        return GVM_OK;
-    drop_pages(at, bytes);
-    return result == CUDA_ERROR_OUT_OF_MEMORY
-               ? gvmi_driver_fail_as(GVM_E_NOMEM, result, "cuMemHostRegister",
-                                     "no %s of host memory left to pin", size)
-               : gvmi_driver_fail(result, "cuMemHostRegister", "cannot pin %s of host memory", size);
-}
-
-/* A chunk that the driver does not let go keeps its pages. */
-static gvm_status unpin(gvmi_segment *segment, uint64_t index)
-{
-    void *at = host_chunk(segment, index);
-    CUresult result = gvmi_cu->cuMemHostUnregister(at); /* waits for kernels that run */
-
-    if (result != CUDA_SUCCESS)
-        return gvmi_driver_fail(result, "cuMemHostUnregister", "cannot unpin host memory");
-    segment->chunks[index].pinned = false;
-    drop_pages(at, segment->chunk_bytes);
-    return GVM_OK;
-}
-
-static gvm_status commit_host(gvm_heap *heap, gvmi_segment *segment, uint64_t index)
-{
-    gvmi_heap_chunk *chunk = &segment->chunks[index];
-    gvm_status status = gvmi_device_enter(heap->device);
-
-    if (status != GVM_OK)
-        return status;
-    if (!chunk->pinned) /* else the driver did not let it go */
-        status = pin(host_chunk(segment, index), segment->chunk_bytes);
-    chunk->pinned = status == GVM_OK;
-    gvmi_device_leave();
-    return status;
-}
-
-static gvm_status decommit_host(gvm_heap *heap, gvmi_segment *segment, uint64_t index)
-{
-    bool entered;
-    gvm_status status;
-
-    if (!gvmi_device_enter_to_free(heap->device, &entered))
-        return gvmi_device_fail_reset(heap->device);
-    status = unpin(segment, index);
-    if (entered)
+    status = gvmi_device_enter(heap->device);
+    if (status == GVM_OK) {
+        status = pin((void *)begin, bytes);
         gvmi_device_leave();
+    }
+    if (status == GVM_OK)
+        atomic_store_explicit(&segment->base, begin, memory_order_relaxed);
+    else
+        munmap((void *)begin, bytes);
     return status;
 }
 
 /* Addresses that the driver still has pinned are not given to others. */
 static void close_host(gvm_heap *heap, gvmi_segment *segment)
 {
-    bool entered, all = true;
-    const bool there = gvmi_device_enter_to_free(heap->device, &entered);
+    void *at = (void *)(uintptr_t)segment->base;
+    bool entered, gone = false;
 
-    for (uint64_t i = 0; i < segment->chunk_count && there; i++)
-        if (segment->chunks[i].pinned)
-            all = gvmi_cu->cuMemHostUnregister(host_chunk(segment, i)) == CUDA_SUCCESS && all;
+    if (gvmi_device_enter_to_free(heap->device, &entered))
+        gone = gvmi_cu->cuMemHostUnregister(at) == CUDA_SUCCESS; /* waits for kernels that run */
     if (entered)
         gvmi_device_leave();
-    if (all)
-        munmap(host_chunk(segment, 0), segment->bytes);
+    if (gone)
+        munmap(at, segment->bytes);
 }
 
 /* ---- all */
@@ -243,27 +196,21 @@ gvm_status gvmi_backing_open(gvm_heap *heap, gvmi_segment *segment, uint64_t byt
 {
     segment->buffer = NULL;
     switch (heap->kind) {
-    case GVM_HEAP_HOST: return open_host(segment, bytes);
+    case GVM_HEAP_HOST: return open_host(heap, segment, bytes);
     case GVM_HEAP_MANAGED: return open_managed(heap, segment, bytes);
     default: return open_device(heap, segment, bytes);
     }
 }
 
-gvm_status gvmi_backing_commit(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end)
+gvm_status gvmi_backing_commit(gvmi_segment *segment, uint64_t first, uint64_t end)
 {
-    GVM_ASSERT(heap->kind != GVM_HEAP_HOST || end == first + 1);
-    if (heap->kind == GVM_HEAP_HOST)
-        return commit_host(heap, segment, first);
     return gvmi_buffer_commit(segment->buffer, first * segment->chunk_bytes,
                               (end - first) * segment->chunk_bytes);
 }
 
-gvm_status gvmi_backing_decommit(gvm_heap *heap, gvmi_segment *segment, uint64_t first,
-                                 uint64_t end, gvmi_release how, bool may_wait)
+gvm_status gvmi_backing_decommit(gvmi_segment *segment, uint64_t first, uint64_t end,
+                                 gvmi_release how, bool may_wait)
 {
-    GVM_ASSERT(heap->kind != GVM_HEAP_HOST || end == first + 1);
-    if (heap->kind == GVM_HEAP_HOST)
-        return decommit_host(heap, segment, first);
     return gvmi_buffer_decommit(segment->buffer, first * segment->chunk_bytes,
                                 (end - first) * segment->chunk_bytes, how, may_wait);
 }

@@ -127,7 +127,7 @@ static uint64_t run_end(const gvmi_segment *segment, uint64_t first, uint64_t en
 
 static gvm_status commit_run(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end)
 {
-    gvm_status status = gvmi_backing_commit(heap, segment, first, end);
+    gvm_status status = gvmi_backing_commit(segment, first, end);
 
     heap->commits++;
     for (uint64_t i = first; i < end && status == GVM_OK; i++)
@@ -142,12 +142,12 @@ static void undo_commits(gvm_heap *heap, gvmi_segment *segment, uint64_t first, 
 {
     const gvm_error error = gvmi_error_save();
 
-    for (uint64_t i = first; i < end && !heap->slow_release; i++) {
+    for (uint64_t i = first; i < end && !heap->whole; i++) {
         if (!segment->chunks[i].committed || segment->chunks[i].users > 0 ||
             segment->chunks[i].idle_since <= epoch)
             continue;
         gvmi_chunks_part_locked(heap, segment, i, i + 1);
-        if (gvmi_backing_decommit(heap, segment, i, i + 1, GVMI_RELEASE_KEEP, true) == GVM_OK) {
+        if (gvmi_backing_decommit(segment, i, i + 1, GVMI_RELEASE_KEEP, true) == GVM_OK) {
             gvmi_chunks_gone_locked(heap, segment, i, i + 1);
         } else {
             gvmi_chunks_stay_locked(heap, segment, i, i + 1);
@@ -187,7 +187,7 @@ static gvm_status commit_missing(gvm_heap *heap, gvmi_segment *segment, uint64_t
     if (status != GVM_OK || missing == 0)
         return status;
     for (i = first; i < end && status == GVM_OK;) {
-        const uint64_t run = heap->kind == GVM_HEAP_HOST ? i + 1 : run_end(segment, i, end);
+        const uint64_t run = run_end(segment, i, end);
 
         if (!segment->chunks[i].committed)
             status = commit_run(heap, segment, i, run);

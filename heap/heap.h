@@ -174,7 +174,6 @@ typedef struct gvmi_heap_chunk {
     uint32_t users;
     bool committed;
     bool leaving; /* committed, until the driver has taken it */
-    bool pinned;  /* host memory; backing.c's */
 } gvmi_heap_chunk;
 
 /* A segment is also a place to look behind a stale pointer: one that is closed is kept for the next
@@ -276,10 +275,11 @@ struct gvm_heap {
     gvm_device *device;
     gvm_heap_kind kind;
     bool unshared;
-    uint64_t owner;    /* of what its chunks hold (memory/device.h), in all segments */
-    bool whole;        /* a segment is one chunk, which comes and goes with it */
-    bool slow_release; /* memory goes back by calls that wait for all kernels that run */
-    bool keeps;        /* nothing goes back but by gvm_heap_trim() */
+    uint64_t owner; /* of what its chunks hold (memory/device.h), in all segments */
+    /* A segment is one chunk, which comes and goes with it: by calls that wait for all kernels that run (cuMemFree,
+     * cuMemHostUnregister). */
+    bool whole;
+    bool keeps; /* nothing goes back but by gvm_heap_trim() */
     uint64_t segment_bytes, limit_bytes, reserve_bytes, shelf_bytes;
     gvm_heap_exhausted exhausted;
     void *exhausted_arg;
@@ -386,16 +386,15 @@ static inline gvmi_block *gvmi_heap_find(gvm_heap *heap, uint64_t address, gvmi_
 gvm_status gvmi_backing_probe(gvm_heap *heap);
 
 /* Reserves addresses for a segment of bytes (whole heaps: with memory) and sets base and buffer.
- * Then puts memory behind chunks that have none, and takes it away, both all or nothing and of host memory one
- * chunk at a time (may_wait: for other calls on the segment's buffer, else GVM_E_TIMEOUT); and the reverse of
- * open, which takes what memory is left. Where the heap has slow_release,
- * decommit and close wait for kernels: not under the heap's lock.
+ * Then puts memory behind chunks that have none, and takes it away, both all or nothing (may_wait: for other calls on
+ * the segment's buffer, else GVM_E_TIMEOUT), in heaps that are not whole; and the reverse of open, which takes what
+ * memory is left. Where the heap is whole close waits for kernels: not under the heap's lock.
  *
  * GVM_E_NOSPACE (host: GVM_E_NOMEM), GVM_E_ADDRESS, GVM_E_LIMIT, GVM_E_SYSTEM, GVM_E_NOTSUP */
 gvm_status gvmi_backing_open(gvm_heap *heap, gvmi_segment *segment, uint64_t bytes);
-gvm_status gvmi_backing_commit(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
-gvm_status gvmi_backing_decommit(gvm_heap *heap, gvmi_segment *segment, uint64_t first,
-                                 uint64_t end, gvmi_release how, bool may_wait);
+gvm_status gvmi_backing_commit(gvmi_segment *segment, uint64_t first, uint64_t end);
+gvm_status gvmi_backing_decommit(gvmi_segment *segment, uint64_t first, uint64_t end,
+                                 gvmi_release how, bool may_wait);
 void gvmi_backing_close(gvm_heap *heap, gvmi_segment *segment);
 
 /* ---- chunk.c */

@@ -23,6 +23,7 @@
 #define WINDOW_PERCENT 200 /* asked for, of what is committed */
 #define TICK_NS (1000 * GVMI_NS_PER_MS)
 #define BUSY_NS (10 * GVMI_NS_PER_MS)
+#define LOCKED_NS GVMI_NS_PER_MS /* a request holds the lock */
 #define NAP_NS (GVMI_NS_PER_MS / 10)
 #define STEP_BYTES \
     (64 * GVMI_MIB) /* that the library's thread gives back in one go: under a millisecond */
@@ -73,8 +74,7 @@ static void choose_in_segment_locked(gvm_heap *heap, const gvmi_arena *arena, gv
         end = last;
         if (!may_go(segment, arena, last))
             continue;
-        while (heap->kind != GVM_HEAP_HOST && first > 0 && last + 1 - first < most &&
-               may_go(segment, arena, first - 1))
+        while (first > 0 && last + 1 - first < most && may_go(segment, arena, first - 1))
             first--;
         *r = (gvmi_leaving){.segment = segment,
                             .first = first,
@@ -121,8 +121,8 @@ static void choose_locked(gvm_heap *heap, gvmi_leaving_list *list)
 static void give_to_driver(gvm_heap *heap, gvmi_leaving_list *list)
 {
     for (gvmi_leaving *r = list->runs; r < list->runs + list->count; r++) {
-        r->gone = r->detached || gvmi_backing_decommit(heap, r->segment, r->first, r->end,
-                                                       list->how, list->may_wait) == GVM_OK;
+        r->gone = r->detached || gvmi_backing_decommit(r->segment, r->first, r->end, list->how,
+                                                       list->may_wait) == GVM_OK;
         if (r->detached)
             gvmi_backing_close(heap, r->segment);
     }
@@ -288,7 +288,7 @@ static uint64_t due_bytes(const gvm_heap *heap)
 {
     uint64_t due, limit = 0;
 
-    if (heap->slow_release || heap->keeps)
+    if (heap->whole || heap->keeps)
         return 0;
     if (heap->limit_bytes != 0) /* which may have been lowered */
         limit = lesser(heap->idle_bytes, bytes_beyond(heap->committed_bytes, heap->limit_bytes));
@@ -325,7 +325,7 @@ static void wake_locked(gvm_heap *heap)
 {
     const uint64_t due = due_bytes(heap);
 
-    if (!heap->holds || heap->slow_release ||
+    if (!heap->holds || heap->whole ||
         (heap->tick_ns != 0 && due == 0 && !gvmi_background_is_missing()))
         return;
     if (heap->tick_ns == 0) {
@@ -415,7 +415,7 @@ static int64_t decay(gvmi_idle *idle, int64_t now_ns)
     int64_t next_ns;
 
     if (!gvmi_try_lock(&heap->lock))
-        return now_ns + BUSY_NS;
+        return now_ns + LOCKED_NS;
     gvmi_heap_poll_locked(heap);
     if (heap->tick_ns != 0 && now_ns >= heap->tick_ns)
         tick_locked(heap, now_ns);
@@ -437,7 +437,7 @@ static uint64_t reclaim_quickly(gvm_heap *heap, uint64_t wanted_bytes)
 {
     uint64_t given = 0, more;
 
-    if (heap->slow_release || !lock_within(heap, BUSY_NS))
+    if (heap->whole || !lock_within(heap, BUSY_NS))
         return 0;
     gvmi_heap_empty_shelves_locked(heap);
     gvmi_heap_poll_locked(heap);

@@ -310,11 +310,13 @@ static CUresult check_host_locked(CUdeviceptr addr, CUdeviceptr end)
 {
     size_t index;
     soft_range *range = soft_range_from_locked(addr, &index);
+    bool pinned = false;
     for (; range && range->span.addr < end; range = soft_range_nth_locked(++index)) {
         CUdeviceptr from = range->span.addr > addr ? range->span.addr : addr;
         CUdeviceptr to = span_end(&range->span) < end ? span_end(&range->span) : end;
-        if (range->kind == SOFT_KIND_DEVICE)
+        if (range->kind == SOFT_KIND_DEVICE || (range->kind == SOFT_KIND_HOST && pinned))
             return CUDA_ERROR_INVALID_VALUE;
+        pinned = pinned || range->kind == SOFT_KIND_HOST;
         if (range->kind == SOFT_KIND_RESERVED && !cpu_may_touch_locked(from, to))
             return CUDA_ERROR_INVALID_VALUE;
     }

@@ -45,9 +45,8 @@
  * gvm_heap_trim(), in a request that finds memory short, and at their end; until then they keep what they have,
  * whatever reserve_bytes and the limit say. No call that frees waits for a kernel.
  *
- * Each chunk of pinned memory is registered with the driver by itself. Kernels and the CPU reach a block as one range; a
- * driver call that copies or fills (cuMemcpy..., cuMemset...) may refuse a range that crosses a chunk, as CUDA does not
- * say that one call may span two registrations. What crosses no multiple of 2 MiB crosses no chunk.
+ * Pinned memory comes in pieces of 16 MiB, or one of its own for a block of more than 8 MiB, each registered with the driver
+ * at once: no block crosses two, which calls that copy or fill (cuMemcpy..., cuMemset...) would refuse.
  *
  * Semantics: malloc(3), and for streams CUDA Driver API, "Stream Ordered Memory Allocator".
  */

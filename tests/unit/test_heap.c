@@ -640,8 +640,15 @@ static void host_heap_gives_pinned_memory(void **state)
     large[700 * GVMI_MIB - 1] = 1;
     assert_int_equal(gvmi_device_enter(device), GVM_OK);
     assert_int_equal(gvmi_cu->cuMemcpyDtoH(&seen, (uintptr_t)at + 3 * GVMI_MIB - 8, 8), CUDA_SUCCESS);
+    /* each block as one range */
+    assert_int_equal(gvmi_cu->cuMemsetD8((uintptr_t)large, 5, 700 * GVMI_MIB), CUDA_SUCCESS);
+    assert_int_equal(gvmi_cu->cuMemcpyDtoD((uintptr_t)large, (uintptr_t)at, 3 * GVMI_MIB),
+                     CUDA_SUCCESS);
+    assert_int_equal(gvmi_cu->cuCtxSynchronize(), CUDA_SUCCESS);
     gvmi_device_leave();
     assert_int_equal(seen, 0x0707070707070707);
+    assert_true(large[3 * GVMI_MIB - 1] == 7 && large[3 * GVMI_MIB] == 5 &&
+                large[700 * GVMI_MIB - 1] == 5);
     assert_int_equal(gvm_heap_locate(heap, at, &buffer, &offset), GVM_E_NOTSUP);
     check();
     release(large);

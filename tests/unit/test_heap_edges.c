@@ -366,37 +366,36 @@ static void host_blocks_begin_at_units(void **state)
     check();
 }
 
-static int unregisters_left;
-
-static CUresult unregister_few(void *ptr)
+static CUresult unregister_nothing(void *ptr)
 {
-    return unregisters_left-- > 0 ? real->cuMemHostUnregister(ptr) : CUDA_ERROR_UNKNOWN;
+    (void)ptr;
+    return CUDA_ERROR_UNKNOWN;
 }
 
-static void host_memory_that_stays_pinned_is_used_again(void **state)
+static void addresses_that_stay_pinned_are_not_used_again(void **state)
 {
     const gvm_heap_options options = {
         .struct_size = sizeof options, .kind = GVM_HEAP_HOST, .reserve_bytes = 1};
-    void *ptr;
+    char *stuck, *ptr;
 
     (void)state;
     remake(&options);
-    ptr = alloc(5 * CHUNK);
-    table.cuMemHostUnregister = unregister_few;
-    unregisters_left = 2;
-    release(ptr);
+    stuck = alloc(20 * GVMI_MIB);
+    table.cuMemHostUnregister = unregister_nothing;
+    release(stuck);
     assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
     table.cuMemHostUnregister = real->cuMemHostUnregister;
     check();
-    assert_int_equal(info().committed_bytes, 3 * CHUNK);
-    assert_int_equal(info().idle_bytes, 3 * CHUNK);
-    ptr = alloc(5 * CHUNK);
-    memset(ptr, 1, 5 * CHUNK);
-    check();
-    release(ptr);
-    assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
-    check();
     assert_int_equal(info().committed_bytes, 0);
+    ptr = alloc(20 * GVMI_MIB);
+    assert_true(ptr + 20 * GVMI_MIB <= stuck || stuck + 20 * GVMI_MIB <= ptr);
+    memset(ptr, 1, 20 * GVMI_MIB);
+    release(ptr);
+    assert_int_equal(gvmi_device_enter(device), GVM_OK);
+    assert_int_equal(real->cuMemHostUnregister(stuck), CUDA_SUCCESS);
+    gvmi_device_leave();
+    munmap(stuck, 20 * GVMI_MIB);
+    check();
 }
 
 /* ---- segments */
@@ -651,7 +650,7 @@ int main(void)
         TEST(managed_heaps_together_stay_within_free_memory),
         TEST(managed_heap_has_the_memory_of_free_chunks),
         TEST(host_blocks_begin_at_units),
-        TEST(host_memory_that_stays_pinned_is_used_again),
+        TEST(addresses_that_stay_pinned_are_not_used_again),
         TEST(segments_that_come_and_go_are_known_once),
         TEST(segments_come_and_go_beside_readers),
         TEST(child_is_told_that_a_heap_is_its_parents),
