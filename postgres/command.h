@@ -50,7 +50,7 @@ typedef enum gstore_verb {
     GSTORE_FOREIGN_CLOSE,
 
     /* Tokens (token.h); the first GSTORE_SECRET_BYTES of `handle` are the secret. */
-    GSTORE_LINK,   /* others who know it may open the first `bytes` of these areas */
+    GSTORE_LINK, /* others who know it may open the first `bytes` of these areas; answers `owner` */
     GSTORE_UNLINK, /* no area of the store may be opened by it any more */
 } gstore_verb;
 
@@ -111,6 +111,7 @@ typedef struct gstore_window {
     gstore_range ranges[GSTORE_RANGES_MAX];
     uint64_t copy, copy_bytes;
     uint8_t handle[GSTORE_HANDLE_BYTES];
+    uint32_t owner; /* of the areas, a user id, as the keeper has it */
     int32_t status; /* DONE: gvm_status */
     char text[GSTORE_ERROR_BYTES];
     void *latch; /* the backend's; woken when DONE */

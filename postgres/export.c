@@ -287,8 +287,9 @@ static char *write_token(const uint8 secret[GSTORE_SECRET_BYTES], uint64 sum, ui
     char *token;
 
     gstore_link_path(secret, path);
-    token = psprintf("%s%d:%016llx:%llu:%u:%s:%s", GVMI_TOKEN_PREFIX, GVMI_TOKEN_VERSION,
-                     (unsigned long long)sum, (unsigned long long)at, bytes, path, gstore->path);
+    token = psprintf("%s%d:%016llx:%llu:%u:%u:%s:%s", GVMI_TOKEN_PREFIX, GVMI_TOKEN_VERSION,
+                     (unsigned long long)sum, (unsigned long long)at, bytes, gstore->owner, path,
+                     gstore->path);
     if (strlen(token) >= GVM_TABLE_TOKEN_BYTES_MAX)
         ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
                         errmsg("the path of the keeper's socket is too long for a token")));

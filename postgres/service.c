@@ -319,8 +319,9 @@ static gvm_status link_area(gstore_service *s, const token *t, const linked *l, 
     return gvm_object_link(object, name, s->options.link_mode, l->bytes);
 }
 
-static gvm_status link_range(gstore_service *s, token *t, const gstore_range *range)
+static gvm_status link_range(gstore_service *s, token *t, const gstore_range *range, uint32_t *owner)
 {
+    gvm_object_info info = {.struct_size = sizeof info};
     const linked l = {.column = range->column, .part = range->part, .bytes = range->bytes};
     area *a;
     gvm_status status = hold_area(s, &t->name, range, false, &a);
@@ -330,11 +331,15 @@ static gvm_status link_range(gstore_service *s, token *t, const gstore_range *ra
     status = add_linked(t, &l); /* first: what is in the list may be missing at the keeper */
     if (status == GVM_OK)
         status = link_area(s, t, &l, a->object);
+    if (status == GVM_OK && l.part == GSTORE_MANIFEST) { /* each token has one; *owner as others see it */
+        status = gvm_object_get_info(a->object, &info);
+        *owner = info.owner_uid;
+    }
     let_go_area(s, a);
     return status;
 }
 
-static gvm_status link_ranges(gstore_service *s, const gstore_window *w)
+static gvm_status link_ranges(gstore_service *s, gstore_window *w)
 {
     gvm_status status = GVM_OK;
     token *t;
@@ -346,7 +351,7 @@ static gvm_status link_ranges(gstore_service *s, const gstore_window *w)
     if (t == NULL)
         status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a token");
     for (uint32_t i = 0; i < w->range_count && i < GSTORE_RANGES_MAX && status == GVM_OK; i++)
-        status = link_range(s, t, &w->ranges[i]);
+        status = link_range(s, t, &w->ranges[i], &w->owner);
     pthread_mutex_unlock(&s->tokens_lock);
     return status;
 }

@@ -261,6 +261,7 @@ void gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32
         gstore_transfer_far(GSTORE_LINK, &view->name, &far, pieces, count);
     }
     PG_END_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(secret));
+    gstore->owner = far.owner; /* the same for all */
     set_state(secret, GSTORE_TOKEN_LIVE);
 }
 

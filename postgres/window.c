@@ -400,6 +400,7 @@ void gstore_transfer_far(gstore_verb verb, const gstore_store_name *store, gstor
             w->copy = far->copy;
             w->copy_bytes = far->copy_bytes;
             memcpy(w->handle, far->handle, sizeof w->handle);
+            w->owner = far->owner;
         }
         load(w, window, verb, pieces, count, &piece, &done);
         if (w->range_count > 0 || count == 0) {
@@ -408,6 +409,8 @@ void gstore_transfer_far(gstore_verb verb, const gstore_store_name *store, gstor
                 unload(w, window, pieces, first, first_done);
             if (verb == GSTORE_COPY_MAKE)
                 memcpy(far->handle, w->handle, sizeof far->handle);
+            if (verb == GSTORE_LINK)
+                far->owner = w->owner;
         }
         gstore_window_give_back(window);
     } while (piece < count);

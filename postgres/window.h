@@ -28,6 +28,7 @@ typedef struct gstore_piece {
 typedef struct gstore_far {
     uint64 copy, copy_bytes;
     uint8 handle[GSTORE_HANDLE_BYTES];
+    uint32 owner;
 } gstore_far;
 
 /* Does all of it, in as many commands as it takes. ERROR on failure, on cancel and terminate; then

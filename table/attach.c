@@ -13,7 +13,7 @@
 #include "memory/device.h"
 #include "table/table.h"
 
-/* ---- the manifest */
+/* ---- links */
 
 static gvm_status stale(void)
 {
@@ -23,16 +23,39 @@ static gvm_status stale(void)
                      "restarted; export a new one");
 }
 
-static gvm_status open_manifest(gvm_table *table)
+/* Once a token has ended, the names of its links are free. */
+static gvm_status check_owner(const gvm_table *table, gvm_object *object)
 {
-    char name[sizeof table->token.links + 16];
+    gvm_object_info info = {.struct_size = sizeof info};
+    gvm_status status = gvm_object_get_info(object, &info);
+
+    if (status == GVM_OK && info.owner_uid != table->token.owner)
+        status = gvmi_fail(GVM_E_ABSENT,
+                           "the token has ended, and user %u has linked another object under its name; "
+                           "export a new one",
+                           (unsigned)info.owner_uid);
+    return status;
+}
+
+gvm_status gvmi_table_open_link(const gvm_table *table, const char *part, gvm_object **out)
+{
+    char name[sizeof table->token.links + 32];
+    gvm_object *object;
     gvm_status status;
 
-    snprintf(name, sizeof name, "%s/0.manifest", table->token.links);
-    status = gvm_object_open(table->keeper, name, GVM_OPEN_READONLY | GVM_OPEN_LINK,
-                             &table->manifest_object);
-    return status == GVM_E_ABSENT ? stale() : status;
+    snprintf(name, sizeof name, "%s/%s", table->token.links, part);
+    status = gvm_object_open(table->keeper, name, GVM_OPEN_READONLY | GVM_OPEN_LINK, &object);
+    if (status != GVM_OK)
+        return status == GVM_E_ABSENT ? stale() : status;
+    status = check_owner(table, object);
+    if (status == GVM_OK)
+        *out = object;
+    else
+        gvm_object_close(object);
+    return status;
 }
+
+/* ---- the manifest */
 
 /* The object is on the table's device, and so tells which that is here. */
 static gvm_status copy_manifest(gvm_table *table, uint64_t address)
@@ -102,7 +125,7 @@ static gvm_status attach(gvm_table *table, uint32_t flags)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a table's description");
     status = gvm_keeper_connect(table->token.socket, &table->keeper);
     if (status == GVM_OK)
-        status = open_manifest(table);
+        status = gvmi_table_open_link(table, "0.manifest", &table->manifest_object);
     if (status == GVM_OK)
         status = read_manifest(table);
     if (status == GVM_OK)

@@ -57,6 +57,7 @@ static gvm_status parse_version(const char **text)
 gvm_status gvmi_token_parse(const char *text, gvmi_token *out)
 {
     const char *colon;
+    uint64_t owner;
     gvm_status status;
 
     if (strnlen(text, GVM_TABLE_TOKEN_BYTES_MAX) == GVM_TABLE_TOKEN_BYTES_MAX)
@@ -69,11 +70,12 @@ gvm_status gvmi_token_parse(const char *text, gvmi_token *out)
     if (status != GVM_OK)
         return status;
     if (!take_number(&text, 16, &out->sum) || !take_number(&text, 10, &out->offset_bytes) ||
-        !take_number(&text, 10, &out->bytes))
+        !take_number(&text, 10, &out->bytes) || !take_number(&text, 10, &owner))
         return malformed("a number is malformed");
     if (out->bytes < sizeof(gvmi_manifest) || out->bytes > GVMI_MANIFEST_BYTES_MAX ||
-        out->offset_bytes > GVMI_MANIFEST_RING_BYTES - out->bytes)
+        out->offset_bytes > GVMI_MANIFEST_RING_BYTES - out->bytes || owner > UINT32_MAX)
         return malformed("a number is out of range");
+    out->owner = (uint32_t)owner;
     colon = strchr(text, ':');
     if (colon == NULL || *text != '/' || colon - text > GVM_NAME_BYTES_MAX - 32)
         return malformed("no name of links");

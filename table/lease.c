@@ -13,18 +13,12 @@
 static gvm_status open_part(gvm_table *table, gvmi_table_column *column, int part)
 {
     static const char *const parts[] = {"values", "bodies", "nulls", "element_nulls"};
-    char name[sizeof table->token.links + 32];
+    char name[32];
     gvm_object *object, *nobody = NULL;
     gvm_status status;
 
-    snprintf(name, sizeof name, "%s/%u.%s", table->token.links, (unsigned)column->info.number,
-             parts[part]);
-    status = gvm_object_open(table->keeper, name, GVM_OPEN_READONLY | GVM_OPEN_LINK, &object);
-    if (status == GVM_E_ABSENT)
-        return gvmi_fail(
-            GVM_E_ABSENT,
-            "column \"%s\" is gone: the token has ended, or the table was truncated, compacted or dropped",
-            column->info.name);
+    snprintf(name, sizeof name, "%u.%s", (unsigned)column->info.number, parts[part]);
+    status = gvmi_table_open_link(table, name, &object);
     if (status != GVM_OK)
         return status;
     if (!atomic_compare_exchange_strong(&column->areas[part], &nobody, object))

@@ -29,6 +29,7 @@ typedef struct gvmi_table_column {
 
 typedef struct gvmi_token {
     uint64_t sum, offset_bytes, bytes;
+    uint32_t owner; /* of the objects, a user id */
     char links[GVM_TABLE_TOKEN_BYTES_MAX];
     char socket[GVM_TABLE_TOKEN_BYTES_MAX];
 } gvmi_token;
@@ -56,6 +57,12 @@ gvm_status gvmi_table_decode(gvm_table *table);
 
 /* How many bytes a part of a column has; 0: there is none. */
 uint64_t gvmi_table_part_bytes(const gvm_table_column *column, int part);
+
+/* Opens what the token's link of that name, "COLUMN.PART", leads to, if the token's owner owns it.
+ *
+ * GVM_E_ABSENT  the token has ended
+ * and the errors of gvm_object_open() */
+gvm_status gvmi_table_open_link(const gvm_table *table, const char *part, gvm_object **out);
 
 /* Opens the parts of a column that are not open yet. */
 gvm_status gvmi_table_open_column(gvm_table *table, uint32_t index);

@@ -218,8 +218,9 @@ GVM_API gvm_status gvm_object_publish(gvm_object *object, const char *name, uint
  * cannot be guessed lets in those who were told it.
  *
  * Who opens it has the chunks that [0, bytes) is in, those of them that there will be included, and no others: what is
- * behind bytes in the last of them can be read, too. A link ends with gvm_object_unlink(), when the object is
- * dropped, or when an object that is not kept loses its creator. Openings stay. A link of the same name that
+ * behind bytes in the last of them can be read, too, and so can the object's metadata. A link ends with
+ * gvm_object_unlink(), when the object is dropped, or when an object that is not kept loses its creator; it stays when
+ * another object takes the name (GVM_PUBLISH_REPLACE), as long as the object does. Openings stay. A link of the same name that
  * the caller owns goes to this object in one step: who opens it finds the old object or the new one.
  *
  * GVM_E_INVALID  a malformed name, unknown mode bits, bytes is 0

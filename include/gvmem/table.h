@@ -42,7 +42,8 @@
  *
  * A token is a secret: who has it may attach the table until it ends, if the setting gstore_fdw.readers lets in the
  * program's user; by default it is the one that runs the server, and root. It says to which socket to connect: attach
- * only those of servers that are trusted.
+ * only those of servers that are trusted. It names the user who owns the memory, as the keeper knows it: what
+ * others put under the secret of a token that has ended is refused, with GVM_E_ABSENT.
  *
  * Threads: any thread may call anything; detach ends what other threads still do with the table. No
  * call is a cancellation point.

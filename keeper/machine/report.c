@@ -14,13 +14,15 @@ static void count_leases(const keep_object *object, gvm_object_info *info)
     }
 }
 
-static void count_chunks(const keep_object *object, gvm_object_info *info)
+/* Of so many chunks, of which these are on the device, and clean there. */
+static void count_bytes(const keep_object *object, uint32_t chunks, uint32_t device,
+                        uint32_t duplicate, gvm_object_info *info)
 {
     const uint64_t bytes = object->chunk_bytes;
 
-    info->device_bytes = object->device_chunks * bytes;
-    info->host_bytes = (object->chunk_count - object->device_chunks) * bytes;
-    info->duplicate_bytes = object->duplicate_chunks * bytes;
+    info->device_bytes = device * bytes;
+    info->host_bytes = (chunks - device) * bytes;
+    info->duplicate_bytes = duplicate * bytes;
     info->dirty_bytes = info->device_bytes - info->duplicate_bytes;
 }
 
@@ -34,7 +36,7 @@ void gvmi_keep_describe_object(gvmi_machine *m, keep_object *object, gvm_object_
     info->bytes = object->bytes;
     info->reserve_bytes = object->reserve_bytes;
     info->chunk_bytes = object->chunk_bytes;
-    count_chunks(object, info);
+    count_bytes(object, object->chunk_count, object->device_chunks, object->duplicate_chunks, info);
     info->generation = object->generation;
     info->acquires = object->acquires;
     info->evicted_bytes = object->evicted_bytes;
@@ -56,6 +58,24 @@ void gvmi_keep_describe_object(gvmi_machine *m, keep_object *object, gvm_object_
     info->moving = object->moving > 0;
 }
 
+/* A link says nothing of what it does not give. */
+static void leave_out(const keep_opening *opening, gvm_object_info *info)
+{
+    const keep_object *object = opening->object;
+    const uint32_t chunks = gvmi_keep_opened_chunks(opening);
+    uint32_t device = 0, duplicate = 0;
+
+    for (uint32_t i = 0; i < chunks; i++) {
+        device += object->chunks[i].where == GVM_TIER_DEVICE;
+        duplicate += object->chunks[i].where == GVM_TIER_DEVICE && object->chunks[i].clean;
+    }
+    count_bytes(object, chunks, device, duplicate, info);
+    memset(info->name, 0, sizeof info->name);
+    info->bytes = gvmi_keep_opened_bytes(opening, info->bytes);
+    info->reserve_bytes = gvmi_keep_opened_bytes(opening, info->reserve_bytes);
+    info->evicted_bytes = info->promoted_bytes = 0;
+}
+
 void gvmi_keep_get_info(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
 {
     keep_opening *opening = gvmi_keep_opening(m, client, message, message->body.GET_INFO.slot);
@@ -65,13 +85,8 @@ void gvmi_keep_get_info(gvmi_machine *m, keep_client *client, const gvmi_wire_me
         return;
     gvmi_wire_start(&reply, GVMI_WIRE_INFO, message->head.request);
     gvmi_keep_describe_object(m, opening->object, &reply.body.INFO.info);
-    if (opening->chunk_limit != UINT32_MAX) { /* a link says nothing of what it does not give */
-        gvm_object_info *info = &reply.body.INFO.info;
-
-        memset(info->name, 0, sizeof info->name);
-        info->bytes = gvmi_keep_opened_bytes(opening, info->bytes);
-        info->reserve_bytes = gvmi_keep_opened_bytes(opening, info->reserve_bytes);
-    }
+    if (opening->chunk_limit != UINT32_MAX)
+        leave_out(opening, &reply.body.INFO.info);
     (void)gvmi_keep_send(m, client, &reply, NULL);
 }
 

@@ -119,9 +119,9 @@ bool table_serve(char token[GVM_TABLE_TOKEN_BYTES_MAX])
         gvm_device_open(0, &exporter_device) != GVM_OK || !publish("0.manifest", &d, sizeof d) ||
         !publish_columns())
         return false;
-    snprintf(token, GVM_TABLE_TOKEN_BYTES_MAX, "%s%d:%016llx:0:%zu:%s:%s", GVMI_TOKEN_PREFIX,
+    snprintf(token, GVM_TABLE_TOKEN_BYTES_MAX, "%s%d:%016llx:0:%zu:%u:%s:%s", GVMI_TOKEN_PREFIX,
              GVMI_TOKEN_VERSION, (unsigned long long)gvm_checksum_host(&d, sizeof d), sizeof d,
-             OBJECTS, path);
+             (unsigned)geteuid(), OBJECTS, path);
     return true;
 }
 

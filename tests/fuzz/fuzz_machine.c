@@ -368,10 +368,11 @@ static void deliver(client *c, const uint8_t *bytes, size_t len)
                 m.head.request, m.head.type,
                 m.head.type == GVMI_WIRE_ACQUIRE ? m.body.ACQUIRE.mode : 0};
         }
-        gvmi_machine_message(w.machine, c->number, &m);
         if (m.head.type == GVMI_WIRE_BYE) {
             leave(c);
             gvmi_machine_bye(w.machine, c->number);
+        } else {
+            gvmi_machine_message(w.machine, c->number, &m);
         }
     }
     settle();

@@ -97,6 +97,7 @@ static int write_wire_seeds(const char *folder)
 
 enum { NAME_A = 0, NAME_B = 1, NAMELESS = 3 }; /* of OPEN, PUBLISH, DROP, EVICT */
 enum { CREATE_A = 0, CREATE_NAMELESS = 3 << 1, CREATE_OPEN_TO_ALL = 64 };
+enum { LINK_OPEN_TO_ALL = 64, OPEN_LINK = 5 };
 enum { FOR_EVER = 0, READ = 0, WRITE = 1, HOT = 4 }; /* of ACQUIRE */
 
 /* clang-format off */
@@ -199,13 +200,49 @@ static const uint8_t broken[] = {
     PEER(0, PEER_EXITS),
 };
 
+/* Links, made, followed, moved, ended, by who may and who may not; the last client says nothing but BYE. */
+static const uint8_t linked[] = {
+    ROOMY,
+    PEER(0, 1),
+    PEER(1, 2),
+    PEER(2, 2 | PEER_SILENT),
+    MESSAGE(0, CREATE, 0, CREATE_A, 8),
+    JOBS,
+    ANSWERS(0),
+    MESSAGE(0, LINK, 0, NAME_A | LINK_OPEN_TO_ALL, 4),
+    MESSAGE(1, OPEN, 0, NAME_A, OPEN_LINK),
+    ANSWERS(1),
+    MESSAGE(1, ACQUIRE, 0, READ, FOR_EVER),
+    ANSWER(1),
+    MESSAGE(0, GROW, 0, 40, 0),
+    JOBS,
+    ANSWERS(0),
+    RELEASE(1, 0),
+    MESSAGE(0, EVICT, 0, NAME_A, 0),
+    JOBS,
+    ANSWERS(0),
+    ANSWERS(1),
+    MESSAGE(1, LINK, 0, NAME_A | LINK_OPEN_TO_ALL, 4),
+    MESSAGE(1, UNLINK, 0, NAME_A, 0),
+    MESSAGE(0, LINK, 0, NAME_B | LINK_OPEN_TO_ALL, 20),
+    MESSAGE(0, CREATE, 0, CREATE_NAMELESS, 4),
+    JOBS,
+    ANSWERS(0),
+    MESSAGE(0, LINK, 1, NAME_A | LINK_OPEN_TO_ALL, 4),
+    MESSAGE(0, UNLINK, 0, NAME_A, 0),
+    MESSAGE(2, BYE, 0, 0, 0),
+    PEER(0, PEER_EXITS),
+    MESSAGE(1, OPEN, 0, NAME_B, OPEN_LINK),
+};
+
 /* clang-format on */
 
 static int write_machine_seeds(const char *folder)
 {
     return write_seed(folder, "shared", shared, sizeof shared) |
            write_seed(folder, "moved", moved, sizeof moved) |
-           write_seed(folder, "broken", broken, sizeof broken);
+           write_seed(folder, "broken", broken, sizeof broken) |
+           write_seed(folder, "linked", linked, sizeof linked);
 }
 
 static int write_folder(const char *folder, const char *name, int (*write_seeds)(const char *folder))

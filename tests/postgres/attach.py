@@ -348,7 +348,7 @@ class Reading:
         print(f"# SEED={seed}")
         fields = token.split(":")
         fixed = ["", "gstore", "gstore2:", "gstore1:" + token[8:], token + "x", token[1:], token.replace("gstore2", "gstore02")]
-        fixed += [":".join(fields[:i] + [bad] + fields[i + 1 :]) for i in range(1, 6) for bad in ("", "-1", "99999999999999999999", "/", "a" * 600)]
+        fixed += [":".join(fields[:i] + [bad] + fields[i + 1 :]) for i in range(1, len(fields)) for bad in ("", "-1", "99999999999999999999", "/", "a" * 600)]
         probe = Probe(s)
         for hostile in fixed:
             if hostile == "":
@@ -515,6 +515,26 @@ class EveryReader:
         expect(other.ask("attach", again), "10000 3", "attach by it")
         probe.close()
         other.close()
+
+    def object_linked_by_another_user_under_an_ended_token_is_refused(self, s):
+        if os.getuid() != 0:
+            return "needs root"
+        fill(s)
+        token = export(s)
+        forger, victim, late = spying(s), Probe(s), other_user(s)
+        expect(victim.ask("attach", token), "10000 3", "attach")
+        expect(forger.ask("forge", f"{links(token)}/1.values"), "GVM_E_EXISTS", "link while the token lives")
+        s.sql(f"SELECT gstore_revoke('{token}')")
+        for name in ("0.manifest", "1.values"):
+            expect(forger.ask("forge", f"{links(token)}/{name}"), "GVM_OK", f"link {name}")
+        expect(victim.ask("sum", "id"), STALE, "a column that was not opened")
+        expect(late.ask("attach", token), STALE, "attach")
+        fields = export(s).split(":")
+        expect(late.ask("attach", ":".join(fields)), "10000 3", "attach by a new token")
+        late.ask("detach")
+        expect(late.ask("attach", ":".join([*fields[:4], str(OTHER_USER), *fields[5:]])), STALE, "a token of another owner")
+        for probe in (forger, victim, late):
+            probe.close()
 
     def rows_written_after_a_token_has_ended_are_not_seen(self, s):
         if os.getuid() != 0:
@@ -687,7 +707,7 @@ class EveryReader:
 
 
 def links(token):
-    return token.split(":")[4]
+    return token.split(":")[5]
 
 
 def spying(server):

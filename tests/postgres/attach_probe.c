@@ -11,6 +11,7 @@
  *     keeper SOCKET                 connects; the status
  *     list                          how many objects the keeper shows
  *     spy NAME | link NAME          opens an object, or by a link; the status
+ *     forge NAME                    links an object of its own, of zeros; the status
  */
 #include <inttypes.h>
 #include <stdbool.h>
@@ -99,6 +100,18 @@ static const char *spy(const char *name, uint32_t flags)
     return gvm_status_name(status);
 }
 
+static const char *forge(const char *name)
+{
+    const uint64_t bytes = 4ull << 20;
+    const gvm_object_options options = {.struct_size = sizeof options, .bytes = bytes};
+    gvm_object *object;
+    gvm_status status = gvm_object_create(keeper, NULL, bytes, &options, &object);
+
+    if (status == GVM_OK)
+        status = gvm_object_link(object, name, 0444, bytes);
+    return gvm_status_name(status);
+}
+
 static const char *carry_out(const char *verb, const char *what, char answer[64])
 {
     const gvm_acquire_options patience = {.struct_size = sizeof patience, .timeout_ms = 20000};
@@ -124,6 +137,8 @@ static const char *carry_out(const char *verb, const char *what, char answer[64]
         return spy(what, 0);
     if (strcmp(verb, "link") == 0)
         return spy(what, GVM_OPEN_LINK);
+    if (strcmp(verb, "forge") == 0)
+        return forge(what);
     status = gvm_table_find_column(table, what, &index);
     if (status != GVM_OK)
         return gvm_status_name(status);

@@ -675,6 +675,8 @@ static void link_shows_its_chunks_alone_also_of_an_object_that_grows(void **stat
     m.body.GET_INFO.slot = b->slot;
     say(&w, b, &m);
     assert_int_equal(last(b)->body.INFO.info.bytes, 2 * CHUNK);
+    assert_int_equal(last(b)->body.INFO.info.device_bytes + last(b)->body.INFO.info.host_bytes,
+                     2 * CHUNK);
     assert_string_equal(last(b)->body.INFO.info.name, "");
     assert_true(last(b)->body.INFO.info.foreign);
     end_world(&w);
@@ -740,9 +742,16 @@ static void link_ends_with_its_word_its_object_and_its_creator(void **state)
     c = join(&w, 1);
     c->create_flags = 0;
     assert_int_equal(create_of(&w, c, "/v", 64, 1, 0600, 0), GVM_OK); /* not kept */
-    assert_int_equal(link_object(&w, c, c->slot, "/one", 0444, CHUNK), GVM_OK);
+    slot = c->slot;
+    assert_int_equal(link_object(&w, c, slot, "/one", 0444, CHUNK), GVM_OK);
+    assert_int_equal(create_of(&w, c, "", 64, 1, 0600, 0), GVM_OK);
+    gvmi_wire_start(&m, GVMI_WIRE_PUBLISH, 23); /* the name goes, the link does not */
+    m.body.PUBLISH = (gvmi_wire_publish){
+        .slot = c->slot, .flags = GVM_PUBLISH_REPLACE | GVM_PUBLISH_PRIVATE, .name = "/v"};
+    say(&w, c, &m);
+    assert_int_equal(open_object(&w, b, "/one", BY_LINK, &other), GVM_OK);
     gvmi_wire_start(&m, GVMI_WIRE_CLOSE, 22);
-    m.body.CLOSE.slot = c->slot;
+    m.body.CLOSE.slot = slot;
     say(&w, c, &m);
     assert_int_equal(open_object(&w, b, "/one", BY_LINK, &other), GVM_E_ABSENT);
     end_world(&w);

@@ -44,6 +44,10 @@ static int come_and_go(void *arg)
     CHILD_EXPECT(gvm_server_connect(w.server, &fd) == GVM_OK && greet(fd, &b));
     hang_up(&b); /* without a word */
     CHILD_EXPECT(are_clients(&a, 1));
+    fd = dial(&w); /* nothing but a farewell */
+    CHILD_EXPECT(fd >= 0 && tell_plain(fd, GVMI_WIRE_BYE, 0) && is_cut(fd));
+    close(fd);
+    CHILD_EXPECT(are_clients(&a, 1));
     hang_up(&a);
     return stop(&w);
 }
