@@ -7,19 +7,7 @@ import sys
 
 import gvmem_plugin
 
-SKIPPED = 77  # what meson takes for a test that was left out
-
-try:
-    import cupy
-except ImportError:
-    print("skipped: CuPy is not installed")
-    sys.exit(SKIPPED)
-try:
-    cupy.cuda.runtime.getDeviceCount()
-except cupy.cuda.runtime.CUDARuntimeError:
-    print("skipped: CuPy finds no GPU")
-    sys.exit(SKIPPED)
-
+cupy = gvmem_plugin.find_cupy()
 gvmem_plugin.use_in_cupy(sys.argv[1] if len(sys.argv) > 1 else "libgvmem-heap-plugin.so")
 
 total = cupy.zeros(1 << 20)

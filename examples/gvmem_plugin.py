@@ -5,8 +5,12 @@
 
 Both take any streams, and graphs: what a graph was captured with is given to no other work while its
 pool lives (CuPy: while the process lives).
+
+When there is no memory, PyTorch is given NULL and does not look at it: the reason is on stderr, and the next
+kernel fails. torch.cuda.OutOfMemoryError is not raised.
 """
 import ctypes
+import sys
 
 TORCH_HOOKS = {
     "set_record_stream_fn": "gvm_torch_record_stream",
@@ -33,38 +37,80 @@ def use_in_torch(path):
     return library
 
 
-def cupy_allocator(path):
-    """An allocator whose malloc() takes a size: from the heap of the current device, for CuPy's current stream."""
+def find_cupy():
+    """CuPy. Where it is not installed or finds no GPU the program ends, with the status of a test that is left out."""
+    why = "CuPy is not installed"
+    try:
+        import cupy
+
+        why = "CuPy finds no GPU"
+        cupy.cuda.runtime.getDeviceCount()
+        return cupy
+    except (ImportError, RuntimeError):  # CUDARuntimeError is one
+        print(f"skipped: {why}")
+        sys.exit(77)
+
+
+class CupyCalls(ctypes.Structure):
+    """gvm_cupy_calls of heap/plugin/plugin.h."""
+
+    KEEP = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
+    _fields_ = [("current_stream", ctypes.c_void_p), ("keep", KEEP), ("release_gil", ctypes.c_void_p), ("take_gil", ctypes.c_void_p)]
+
+
+cupy_streams = {}  # kept: what was freed on a stream is still the stream's, so it must not be destroyed
+
+
+@CupyCalls.KEEP
+def keep_cupy_stream(address):
     import cupy
 
-    library = ctypes.CDLL(str(path))
-    alloc, free = library.gvm_plugin_alloc, library.gvm_plugin_free
-    alloc.restype, alloc.argtypes = ctypes.c_void_p, (ctypes.c_size_t, ctypes.c_int, ctypes.c_void_p)
-    free.restype, free.argtypes = None, (ctypes.c_void_p, ctypes.c_int)
+    stream = cupy.cuda.get_current_stream()
+    cupy_streams.setdefault(stream.ptr, stream)
+    return stream.ptr == address
 
-    streams = {}  # kept: what was freed on a stream is still the stream's, so it must not be destroyed
 
-    def malloc(size, device):
-        if size == 0:
-            return 0
-        stream = cupy.cuda.get_current_stream()
-        streams.setdefault(stream.ptr, stream)
-        address = alloc(size, device, stream.ptr)
-        if not address:
-            raise MemoryError(f"gvmem: no {size} bytes on device {device}; the reason is on stderr")
-        return address
+ctypes.pythonapi.Py_IncRef(ctypes.py_object(keep_cupy_stream))  # arrays may be made until the process ends
 
-    def release(address, device):
-        if address:
-            free(address, device)
 
-    return cupy.cuda.memory.PythonFunctionAllocator(malloc, release)
+def address_of(function):
+    return ctypes.cast(function, ctypes.c_void_p).value
+
+
+def tell_cupy_calls(library):
+    """Gives the library what it calls when CuPy wants memory, CuPy's get_current_stream_ptr() above all."""
+    import cupy
+
+    pointer_of = ctypes.PYFUNCTYPE(ctypes.c_void_p, ctypes.py_object, ctypes.c_char_p)(("PyCapsule_GetPointer", ctypes.pythonapi))
+    try:
+        current = pointer_of(cupy.cuda.stream.__pyx_capi__["get_current_stream_ptr"], b"intptr_t (void)")
+    except (AttributeError, KeyError, ValueError):
+        raise RuntimeError(f"CuPy {cupy.__version__} does not tell its current stream to C: use its own allocator") from None
+    calls = CupyCalls(current, keep_cupy_stream, address_of(ctypes.pythonapi.PyEval_SaveThread), address_of(ctypes.pythonapi.PyEval_RestoreThread))
+    library.gvm_cupy_set_calls(ctypes.byref(calls))
+
+
+class CupyAllocator:
+    """Its malloc() takes a size: from the heap of the current device, for CuPy's current stream."""
+
+    def __init__(self, path):
+        import cupy
+
+        library = ctypes.CDLL(str(path))
+        tell_cupy_calls(library)
+        self.take = cupy.cuda.memory.CFunctionAllocator(0, address_of(library.gvm_cupy_alloc), address_of(library.gvm_cupy_free), library).malloc
+
+    def malloc(self, size):
+        pointer = self.take(size)
+        if pointer.ptr == 0 and size > 0:
+            raise MemoryError(f"gvmem: no {size} bytes; the reason is on stderr")
+        return pointer
 
 
 def use_in_cupy(path):
     """Every array of CuPy, from now on. Returns the allocator."""
     import cupy
 
-    allocator = cupy_allocator(path)
+    allocator = CupyAllocator(path)
     cupy.cuda.set_allocator(allocator.malloc)
     return allocator

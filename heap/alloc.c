@@ -132,7 +132,7 @@ static gvm_status fail_short(gvm_heap *heap, gvm_status status, uint64_t wanted_
     gvmi_size_text(wanted_bytes, wanted);
     gvmi_size_text(heap->committed_bytes, committed);
     gvmi_size_text(asked > 0 ? (uint64_t)asked : 0, requested);
-    gvmi_size_text(heap->kind == GVM_HEAP_HOST ? 0 : gvmi_backing_free_bytes(heap), left);
+    gvmi_size_text(heap->kind == GVM_HEAP_HOST ? 0 : gvmi_device_free_bytes(heap->device), left);
     gvmi_text_print(error.text, sizeof error.text,
                     "no memory for a block of %.12s: the heap has committed %.12s for %.12s requested; "
                     "%.12s are free on the device; %s",

@@ -78,11 +78,11 @@ static gvm_status count_managed(gvm_heap *heap, uint64_t bytes)
 {
     char wanted[32], held[32], left[32];
     const uint64_t all = __atomic_add_fetch(&heap->device->managed_bytes, bytes, __ATOMIC_RELAXED);
-    uint64_t free_bytes = gvmi_backing_free_bytes(heap);
+    uint64_t free_bytes = gvmi_device_free_bytes(heap->device);
 
     if (all > free_bytes && all <= heap->device->info.total_bytes) {
         gvmi_chunk_cache_trim(heap->device->cache, 0);
-        free_bytes = gvmi_backing_free_bytes(heap);
+        free_bytes = gvmi_device_free_bytes(heap->device);
     }
     /* Some of what is committed may be on the device already and missing from what is free; to
      * count it twice is the safe side. */
@@ -283,16 +283,4 @@ void gvmi_backing_close(gvm_heap *heap, gvmi_segment *segment)
             gvmi_device_leave();
         uncount_managed(heap, segment->bytes);
     }
-}
-
-uint64_t gvmi_backing_free_bytes(const gvm_heap *heap)
-{
-    size_t free_bytes = 0, total_bytes;
-
-    if (gvmi_device_enter(heap->device) != GVM_OK)
-        return 0;
-    if (gvmi_cu->cuMemGetInfo(&free_bytes, &total_bytes) != CUDA_SUCCESS)
-        free_bytes = 0;
-    gvmi_device_leave();
-    return free_bytes;
 }

@@ -7,6 +7,7 @@
 
 #include "base/assert.h"
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "base/struct.h"
@@ -89,6 +90,11 @@ static gvm_status read_options(const gvm_heap_options *options, gvm_heap *heap)
         return gvmi_fail(GVM_E_INVALID, "unknown kind of heap %d", (int)full.kind);
     if ((full.flags & ~(uint32_t)(GVM_HEAP_UNSHARED | GVM_HEAP_KEEP)) != 0)
         return gvmi_fail(GVM_E_INVALID, "unknown heap flags %#x", (unsigned)full.flags);
+    if ((full.flags & GVM_HEAP_KEEP) != 0 && (full.reserve_bytes != 0 || full.decay_ms != 0))
+        return gvmi_fail(GVM_E_INVALID,
+                         "a heap with GVM_HEAP_KEEP gives nothing back: reserve_bytes (%llu) and decay_ms "
+                         "(%u) must be 0",
+                         (unsigned long long)full.reserve_bytes, (unsigned)full.decay_ms);
     heap->kind = full.kind;
     heap->unshared = (full.flags & GVM_HEAP_UNSHARED) != 0;
     heap->keeps = (full.flags & GVM_HEAP_KEEP) != 0;
@@ -97,6 +103,8 @@ static gvm_status read_options(const gvm_heap_options *options, gvm_heap *heap)
     heap->shelf_bytes = full.shelf_bytes != 0 ? full.shelf_bytes : SHELF_BYTES_DEFAULT;
     if (heap->shelf_bytes > SHELF_BYTES_MAX)
         heap->shelf_bytes = SHELF_BYTES_MAX;
+    heap->decay_ns = (int64_t)full.decay_ms * GVMI_NS_PER_MS;
+    heap->window_ns = gvmi_now_ns();
     heap->exhausted = full.exhausted;
     heap->exhausted_arg = full.exhausted_arg;
     return GVM_OK;

@@ -271,7 +271,7 @@ struct gvm_heap {
     gvmi_heap_wait *waits; /* a ring of a power of two */
     size_t wait_first, wait_count, wait_capacity;
     CUevent *events; /* free ones */
-    size_t event_count, event_capacity;
+    size_t event_count;
     _Atomic int64_t requested_bytes; /* without what shelves have not told */
     _Atomic uint64_t requested_peak_bytes;
     uint64_t committed_bytes, committed_peak_bytes, idle_bytes, address_bytes;
@@ -282,8 +282,9 @@ struct gvm_heap {
     /* Of the window that goes on: what had been asked for when it began, and the least of idle_bytes since. surplus:
      * of the last window that least, as far as it is not yet given back. */
     uint64_t asked_bytes, window_asked_bytes, idle_low_bytes, surplus_bytes;
-    uint64_t tick_asked_bytes; /* asked_bytes at the last tick */
-    int64_t tick_ns;           /* when the next is; 0: none is set */
+    int64_t window_ns, decay_ns; /* when it began, if it must last so long */
+    uint64_t tick_asked_bytes;   /* asked_bytes at the last tick */
+    int64_t tick_ns;             /* when the next is; 0: none is set */
     uint64_t leaving_bytes;
     pthread_cond_t left;                /* leaving_bytes has become 0 */
     uint64_t held_units, pending_units; /* of blocks that are not NONE, and of PENDING ones */
@@ -372,8 +373,6 @@ gvm_status gvmi_backing_commit(gvm_heap *heap, gvmi_segment *segment, uint64_t f
 gvm_status gvmi_backing_decommit(gvm_heap *heap, gvmi_segment *segment, uint64_t first,
                                  uint64_t end, gvmi_release how, bool may_wait);
 void gvmi_backing_close(gvm_heap *heap, gvmi_segment *segment);
-/* For the error text; 0 if nobody knows. */
-uint64_t gvmi_backing_free_bytes(const gvm_heap *heap);
 
 /* ---- chunk.c */
 

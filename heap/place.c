@@ -454,7 +454,8 @@ static gvm_status take_with(gvm_heap *heap, gvmi_arena *arena, gvmi_request *req
 static uint64_t room_bytes(const gvm_heap *heap)
 {
     const gvm_error error = gvmi_error_save();
-    const uint64_t room = gvmi_backing_free_bytes(heap) + gvmi_chunk_cache_bytes(heap->device->cache);
+    const uint64_t room = gvmi_device_free_bytes(heap->device) +
+                          gvmi_chunk_cache_bytes(heap->device->cache);
 
     gvmi_error_restore(&error);
     if (heap->limit_bytes == 0 || heap->limit_bytes > heap->committed_bytes + room)

@@ -6,7 +6,7 @@
  *
  * When: with a reserve that the program has set, as soon as there is more. Else what was idle all through a window goes,
  * in the library's thread. A window ends when requests have asked for twice what is committed, or at a tick
- * of the clock when little was asked for since the last. Before memory reaches a new peak what is idle goes, too
+ * of the clock when little was asked for since the last, but not before decay_ns. Before memory reaches a new peak what is idle goes, too
  * (chunk.c). On shortage all of it goes, of every heap (memory/idle.h).
  */
 #include <stddef.h>
@@ -247,11 +247,20 @@ static uint64_t release_due(gvm_heap *heap, uint64_t most_bytes, bool may_wait)
     return given;
 }
 
-static void end_window_locked(gvm_heap *heap)
+/* False: it has not lasted long enough. */
+static bool end_window_locked(gvm_heap *heap)
 {
+    if (heap->decay_ns != 0) {
+        const int64_t now_ns = gvmi_now_ns();
+
+        if (now_ns - heap->window_ns < heap->decay_ns)
+            return false;
+        heap->window_ns = now_ns;
+    }
     heap->surplus_bytes = heap->idle_low_bytes;
     heap->idle_low_bytes = heap->idle_bytes;
     heap->window_asked_bytes = heap->asked_bytes;
+    return true;
 }
 
 /* Has the library's thread look at the heap in a second, and at once if something is due. */
@@ -281,8 +290,8 @@ void gvmi_heap_settle_asked(gvm_heap *heap)
     const uint64_t least = heap->committed_bytes > RESERVE_BYTES_LEAST ? heap->committed_bytes
                                                                        : RESERVE_BYTES_LEAST;
 
-    if (heap->asked_bytes - heap->window_asked_bytes >= least / 100 * WINDOW_PERCENT) {
-        end_window_locked(heap);
+    if (heap->asked_bytes - heap->window_asked_bytes >= least / 100 * WINDOW_PERCENT &&
+        end_window_locked(heap)) {
         gvmi_heap_settle(heap);
     } else if (heap->tick_ns == 0) {
         wake_locked(heap);
@@ -332,7 +341,7 @@ static void tick_locked(gvm_heap *heap, int64_t now_ns)
     for (gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next)
         more = look_at_shelf_locked(shelf) || more;
     if (heap->asked_bytes - heap->tick_asked_bytes <= heap->committed_bytes / RESERVE_SHARE)
-        end_window_locked(heap);
+        (void)end_window_locked(heap);
     heap->tick_asked_bytes = heap->asked_bytes;
     more = more || (heap->reserve_bytes == 0 ? heap->idle_bytes > 0 : due_bytes(heap) > 0);
     heap->tick_ns = more ? now_ns + TICK_NS : 0;

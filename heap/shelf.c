@@ -186,13 +186,6 @@ static void make_key(void)
     key_made = pthread_key_create(&key, leave_all) == 0;
 }
 
-/* The library may be unloaded while threads go on. */
-__attribute__((destructor)) static void delete_key(void)
-{
-    if (key_made)
-        pthread_key_delete(key);
-}
-
 /* ---- finding */
 
 gvmi_shelf *gvmi_shelf_seek(const gvm_heap *handle, uint64_t wanted)

@@ -94,16 +94,20 @@ uint64_t gvmi_stream_key(gvm_stream stream)
     return handle == gvmi_key(CU_STREAM_LEGACY) ? 0 : handle;
 }
 
-gvm_status gvmi_stream_arena_locked(gvm_heap *heap, uint64_t key, gvmi_arena **out)
+/* That of a stream; NULL if there is none. */
+static gvmi_arena *find_arena(const gvm_heap *heap, uint64_t key)
 {
     gvmi_arena *arena = heap->arenas;
 
-    if (key == GVMI_HEAP_PLAIN) {
-        *out = &heap->plain;
-        return GVM_OK;
-    }
     while (arena != NULL && arena->key != key)
         arena = arena->next;
+    return arena;
+}
+
+gvm_status gvmi_stream_arena_locked(gvm_heap *heap, uint64_t key, gvmi_arena **out)
+{
+    gvmi_arena *arena = key == GVMI_HEAP_PLAIN ? &heap->plain : find_arena(heap, key);
+
     if (arena == NULL) {
         arena = calloc(1, sizeof *arena);
         if (arena == NULL)
@@ -251,7 +255,6 @@ gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, const gvm_s
         status = gvmi_device_enter(heap->device);
     if (status != GVM_OK)
         goto fail_free;
-    gvmi_capture_relax();
     status = event_record(heap, streams[0], &wait.event);
     for (size_t i = 1; i < count && status == GVM_OK; i++) {
         status = event_record(heap, streams[i], &wait.others[wait.other_count]);
@@ -259,7 +262,6 @@ gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, const gvm_s
     }
     if (status != GVM_OK && wait.event != NULL)
         destroy_events(&wait);
-    gvmi_capture_restore();
     gvmi_device_leave();
     if (status != GVM_OK)
         goto fail_free;
@@ -366,15 +368,6 @@ void gvmi_heap_await_streams(gvm_heap *heap)
     while (is_busy_locked(heap, until))
         pause_unlocked(heap, &waits);
     gvmi_error_restore(&error);
-}
-
-static gvmi_arena *find_arena(const gvm_heap *heap, uint64_t key)
-{
-    gvmi_arena *arena = heap->arenas;
-
-    while (arena != NULL && arena->key != key)
-        arena = arena->next;
-    return arena;
 }
 
 static gvm_status end_arena_locked(gvmi_arena *arena)

@@ -4,7 +4,7 @@
  * of metadata, or chunks). Sent as it lies in memory: fixed widths, no padding, the machine's byte
  * order. fds travel beside the head. Magic and version are in HELLO and WELCOME, which come first;
  * their place there and the head stay for ever, so that every version can tell any other from
- * garbage. Whoever changes anything else here raises the version.
+ * garbage. A change of anything else here raises the version.
  *
  * Every request has a number, and exactly one reply with that number: the type's own, DONE, or
  * FAILED. Messages without a reply have number 0, and so has a FAILED that answers no request: it

@@ -30,29 +30,32 @@ gvm_status gvmi_kernel_launch(gvm_device *device, gvmi_kernel kernel, const void
 
 /* ---- slots */
 
-/* One more slab, at the end of the array: slots keep their numbers. */
+/* One more slab, at the end of the array: slots keep their numbers. If there is no host memory for it, its device
+ * memory stays for the next try: to free it would wait for all kernels, with the lock held. */
 static gvm_status add_slab_locked(gvm_device *device, struct gvmi_kernel_set *set)
 {
-    gvmi_slab slab = {0};
+    gvmi_slab *slab = &set->slabs[set->slab_count];
     void *host;
+    CUdeviceptr address;
     CUresult result;
 
     if (set->slab_count == GVMI_SLABS_MAX)
         return gvmi_fail(GVM_E_LIMIT, "%u kernels of device %d are waited for at once",
                          GVMI_SLABS_MAX * GVMI_SLOTS, device->info.ordinal);
-    result = gvmi_device_alloc(device, &slab.device, GVMI_SLOTS * GVMI_SLOT_BYTES);
-    if (result != CUDA_SUCCESS)
-        return gvmi_driver_fail(result, "cuMemAlloc", "no device memory for results of kernels");
-    result = gvmi_cu->cuMemHostAlloc(&host, GVMI_SLOTS * GVMI_SLOT_BYTES, CU_MEMHOSTALLOC_PORTABLE);
-    if (result != CUDA_SUCCESS) {
-        gvmi_cu->cuMemFree(slab.device);
-        if (result == CUDA_ERROR_OUT_OF_MEMORY)
-            return gvmi_driver_fail_as(GVM_E_NOMEM, result, "cuMemHostAlloc",
-                                       "no pinned memory for results of kernels");
-        return gvmi_driver_fail(result, "cuMemHostAlloc", "no pinned memory for results of kernels");
+    if (slab->device == 0) {
+        result = gvmi_device_alloc(device, &address, GVMI_SLOTS * GVMI_SLOT_BYTES);
+        if (result != CUDA_SUCCESS)
+            return gvmi_driver_fail(result, "cuMemAlloc", "no device memory for results of kernels");
+        slab->device = address;
     }
-    slab.host = host;
-    set->slabs[set->slab_count++] = slab;
+    result = gvmi_cu->cuMemHostAlloc(&host, GVMI_SLOTS * GVMI_SLOT_BYTES, CU_MEMHOSTALLOC_PORTABLE);
+    if (result == CUDA_ERROR_OUT_OF_MEMORY)
+        return gvmi_driver_fail_as(GVM_E_NOMEM, result, "cuMemHostAlloc",
+                                   "no pinned memory for results of kernels");
+    if (result != CUDA_SUCCESS)
+        return gvmi_driver_fail(result, "cuMemHostAlloc", "no pinned memory for results of kernels");
+    slab->host = host;
+    set->slab_count++;
     return GVM_OK;
 }
 
@@ -88,11 +91,11 @@ static void give_slot(struct gvmi_kernel_set *set, uint32_t slot)
 
 void gvmi_result_slabs_free(struct gvmi_kernel_set *set)
 {
-    for (uint32_t i = 0; i < set->slab_count; i++) {
+    for (uint32_t i = 0; i < GVMI_SLABS_MAX && set->slabs[i].device != 0; i++) {
         gvmi_cu->cuMemFree(set->slabs[i].device);
-        gvmi_cu->cuMemFreeHost(set->slabs[i].host);
+        if (i < set->slab_count)
+            gvmi_cu->cuMemFreeHost(set->slabs[i].host);
     }
-    set->slab_count = 0;
 }
 
 /* ---- results */

@@ -513,6 +513,25 @@ gvm_status gvm_device_synchronize(gvm_device *handle)
     return status;
 }
 
+/* With the device's context current, which the per-thread default stream is found by. No other mode of captures is
+ * needed: the driver lets this be asked in every one. */
+static CUresult ask_capture(const gvm_device *device, gvm_stream stream,
+                            CUstreamCaptureStatus *state, cuuint64_t *id)
+{
+    CUcontext current = NULL;
+    CUresult result = gvmi_cu->cuCtxGetCurrent(&current);
+    const bool entered = result == CUDA_SUCCESS && current != device->context;
+
+    if (entered)
+        result = gvmi_cu->cuCtxPushCurrent(device->context);
+    if (result != CUDA_SUCCESS)
+        return result;
+    result = gvmi_cu->cuStreamGetCaptureInfo(stream, state, id, NULL, NULL, NULL, NULL);
+    if (entered)
+        (void)gvmi_cu->cuCtxPopCurrent(&current);
+    return result;
+}
+
 gvm_status gvm_device_get_capture(gvm_device *handle, gvm_stream stream, uint64_t *capture_id)
 {
     GVMI_UNCANCELLED;
@@ -527,14 +546,11 @@ gvm_status gvm_device_get_capture(gvm_device *handle, gvm_stream stream, uint64_
     status = gvmi_device_hold(handle, &device);
     if (status != GVM_OK)
         return status;
-    status = gvmi_device_enter(device); /* for the default streams */
-    if (status == GVM_OK) {
-        result = gvmi_cu->cuStreamGetCaptureInfo(stream, &state, &id, NULL, NULL, NULL, NULL);
-        gvmi_device_leave();
-        /* The legacy stream says so while one that it waits for is captured. It is not itself. */
-        if (result == CUDA_ERROR_STREAM_CAPTURE_IMPLICIT)
-            id = 0;
-        else if (result == CUDA_ERROR_NOT_SUPPORTED)
+    if (gvmi_device_was_reset(device)) {
+        status = gvmi_device_fail_reset(device);
+    } else if (stream != NULL && stream != CU_STREAM_LEGACY) { /* the legacy stream cannot be captured */
+        result = ask_capture(device, stream, &state, &id);
+        if (result == CUDA_ERROR_NOT_SUPPORTED)
             status = gvmi_driver_fail_as(GVM_E_NOTSUP, result, "cuStreamGetCaptureInfo",
                                          "the driver does not tell captures apart: CUDA 12.3 brings it");
         else if (result != CUDA_SUCCESS)

@@ -5,7 +5,6 @@
 #include "access/htup_details.h"
 #include "access/relation.h"
 #include "catalog/pg_class.h"
-#include "commands/tablecmds.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
@@ -117,7 +116,6 @@ Datum gstore_fdw_compact(PG_FUNCTION_ARGS)
     if (!gstore_is_owner(oid))
         aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_FOREIGN_TABLE, get_rel_name(oid));
     relation = relation_open(oid, ShareUpdateExclusiveLock);
-    CheckTableNotInUse(relation, "gstore_fdw_compact()");
     rows = gstore_compact(relation);
     relation_close(relation, NoLock);
     PG_RETURN_INT64((int64)rows);

@@ -82,7 +82,7 @@ COMMENT ON FUNCTION public.lo_import_gpu(int, bytea, bigint, bigint, oid)
     IS 'memory of a GPU program to a large object';
 COMMENT ON FUNCTION public.lo_export_gpu(oid, int, bytea, bigint, bigint)
     IS 'large object to memory of a GPU program; bytes written';
--- Whoever has a handle reads or overwrites the memory of another program, with the server's rights.
+-- A role with a handle reads or overwrites the memory of another program, with the server's rights.
 REVOKE EXECUTE ON FUNCTION public.lo_import_gpu(int, bytea, bigint, bigint, oid) FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION public.lo_export_gpu(oid, int, bytea, bigint, bigint) FROM PUBLIC;
 

@@ -25,16 +25,18 @@ typedef struct modify_state {
 } modify_state;
 
 static const char tid_name[] = "ctid";
-static const char row_name[] = "wholerow"; /* as the planner calls it where it adds one for triggers */
+static const char row_name[] = "gstore_row"; /* "wholerow" would be asked of all foreign tables among siblings */
 
 static void add_update_targets(PlannerInfo *root, Index relation, RangeTblEntry *entry, Relation table)
 {
     Var *tid = makeVar(relation, SelfItemPointerAttributeNumber, TIDOID, -1, InvalidOid, 0);
+    Var *row = makeVar(relation, InvalidAttrNumber, RECORDOID, -1, InvalidOid, 0);
 
     add_row_identity_var(root, tid, relation, tid_name);
-    /* What a deleted row was is for us to say: its columns are in no target list. */
+    /* What a deleted row was is for us to say: its columns are in no target list. A record, as all tables of
+     * an inheritance tree share the column of that name, which has one type. */
     if (root->parse->commandType == CMD_DELETE && root->parse->returningList != NIL)
-        add_row_identity_var(root, makeWholeRowVar(entry, relation, 0, false), relation, row_name);
+        add_row_identity_var(root, row, relation, row_name);
 }
 
 static modify_state *begin_any(ResultRelInfo *result)
@@ -101,25 +103,45 @@ static bool is_routed(const ResultRelInfo *result)
            (result->ri_TrigDesc == NULL || !result->ri_TrigDesc->trig_insert_before_row);
 }
 
+/* With the ctid that RETURNING may ask for. */
+static void add_row(const modify_state *state, TupleTableSlot *slot)
+{
+    gstore_insert(state->pending, slot);
+    gstore_row_to_tid(gstore_pending_state(state->pending)->rows - 1, &slot->tts_tid);
+}
+
 static TupleTableSlot *insert(EState *estate, ResultRelInfo *result, TupleTableSlot *slot,
                               TupleTableSlot *plan)
 {
     modify_state *state = result->ri_FdwState;
 
     check_row(estate, result, slot, is_routed(result));
-    gstore_insert(state->pending, slot);
+    add_row(state, slot);
     return slot;
 }
 
-/* The row that the plan found; false: this statement deleted it already. */
-static bool remove_row(modify_state *state, TupleTableSlot *plan)
+/* The row that the plan found; false: this statement deleted it already, as a join met it twice. verb: for the
+ * error that all tables have for a row that was changed by a trigger or a function within the statement. */
+static bool remove_row(const EState *estate, const modify_state *state, TupleTableSlot *plan,
+                       const char *verb)
 {
     bool null;
     const Datum tid = ExecGetJunkAttribute(plan, state->tid, &null);
+    uint64 row;
 
     if (null)
         elog(ERROR, "%s is NULL", tid_name);
-    return gstore_delete(state->pending, gstore_tid_to_row((ItemPointer)DatumGetPointer(tid)));
+    row = gstore_tid_to_row((ItemPointer)DatumGetPointer(tid));
+    if (gstore_delete(state->pending, row, estate->es_output_cid))
+        return true;
+    if (gstore_was_deleted_within(state->pending, row, estate->es_output_cid))
+        ereport(ERROR,
+                (errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),
+                 errmsg("tuple to be %s was already modified by an operation triggered by the current command",
+                        verb),
+                 errhint("Consider using an AFTER trigger instead of a BEFORE trigger to propagate changes to "
+                         "other rows.")));
+    return false;
 }
 
 static TupleTableSlot *update(EState *estate, ResultRelInfo *result, TupleTableSlot *slot,
@@ -128,9 +150,9 @@ static TupleTableSlot *update(EState *estate, ResultRelInfo *result, TupleTableS
     modify_state *state = result->ri_FdwState;
 
     check_row(estate, result, slot, false);
-    if (!remove_row(state, plan))
+    if (!remove_row(estate, state, plan, "updated"))
         return NULL;
-    gstore_insert(state->pending, slot);
+    add_row(state, slot);
     return slot;
 }
 
@@ -139,7 +161,7 @@ static TupleTableSlot *delete (EState *estate, ResultRelInfo *result, TupleTable
 {
     modify_state *state = result->ri_FdwState;
 
-    if (!remove_row(state, plan))
+    if (!remove_row(estate, state, plan, "deleted"))
         return NULL;
     if (AttributeNumberIsValid(state->row)) {
         bool null;
@@ -148,7 +170,7 @@ static TupleTableSlot *delete (EState *estate, ResultRelInfo *result, TupleTable
         if (null)
             elog(ERROR, "%s is NULL", row_name);
         ExecStoreHeapTupleDatum(row, slot);
-        ExecMaterializeSlot(slot);
+        slot->tts_tid = *(ItemPointer)DatumGetPointer(ExecGetJunkAttribute(plan, state->tid, &null));
     }
     return slot;
 }

@@ -6,6 +6,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "commands/tablecmds.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "storage/lmgr.h"
@@ -28,9 +29,10 @@ typedef struct command_mark {
     uint64 rows;
 } command_mark;
 
-/* The deletions from this one on were made by this command. */
+/* The deletions from this one on were made at this command, by the statement that began at that one: the
+ * commands of triggers and functions within a statement move the transaction's on. */
 typedef struct deletion_mark {
-    CommandId command;
+    CommandId command, statement;
     uint64 deletions;
 } deletion_mark;
 
@@ -297,15 +299,19 @@ static void reserve_deletion(gstore_pending *p)
     }
 }
 
-static void note_deletion(gstore_pending *p, uint64 row, CommandId now)
+static void note_deletion(gstore_pending *p, uint64 row, CommandId now, CommandId statement)
 {
-    if (p->deletion_mark_count == 0 || p->deletion_marks[p->deletion_mark_count - 1].command != now)
-        p->deletion_marks[p->deletion_mark_count++] = (deletion_mark){now, p->deletion_count};
+    const int count = p->deletion_mark_count;
+
+    if (count == 0 || p->deletion_marks[count - 1].command != now ||
+        p->deletion_marks[count - 1].statement != statement)
+        p->deletion_marks[p->deletion_mark_count++] = (deletion_mark){now, statement,
+                                                                      p->deletion_count};
     p->deletions[p->deletion_count++] = row;
     p->state.live_rows--;
 }
 
-bool gstore_delete(gstore_pending *p, uint64 row)
+bool gstore_delete(gstore_pending *p, uint64 row, CommandId statement)
 {
     CommandId now;
 
@@ -322,8 +328,31 @@ bool gstore_delete(gstore_pending *p, uint64 row)
     reserve_deletion(p);
     if (!gstore_rowset_add(p->deleted, row))
         return false;
-    note_deletion(p, row, now);
+    note_deletion(p, row, now, statement);
     return true;
+}
+
+/* Looks through what commands within the statement deleted alone, which is mostly nothing. */
+bool gstore_was_deleted_within(const gstore_pending *p, uint64 row, CommandId statement)
+{
+    uint64 limit = p->deletion_count;
+
+    for (int i = p->deletion_mark_count; i > 0 && p->deletion_marks[i - 1].command >= statement; i--) {
+        const deletion_mark *mark = &p->deletion_marks[i - 1];
+
+        for (uint64 d = mark->deletions; mark->statement != statement && d < limit; d++)
+            if (p->deletions[d] == row)
+                return true;
+        limit = mark->deletions;
+    }
+    return false;
+}
+
+bool gstore_pending_has_deleted(Oid relation, uint64 row)
+{
+    const gstore_pending *p = gstore_pending_find(relation);
+
+    return p != NULL && p->deleted != NULL && gstore_rowset_has(p->deleted, row);
 }
 
 void gstore_truncate(gstore_pending *p)
@@ -439,6 +468,7 @@ uint64 gstore_compact(Relation relation)
     rows = p->state.rows;
     if (p->state.empty || (rows == p->state.live_rows && !has_dropped_data(p)))
         return 0;
+    CheckTableNotInUse(relation, "rewrite"); /* a cursor has the numbers of its rows */
     write_anew(relation, p);
     return rows - p->state.rows;
 }

@@ -16,8 +16,12 @@ extern gstore_pending *gstore_pending_find(Oid relation);
 extern gstore_pending *gstore_pending_begin(Relation relation);
 
 extern void gstore_insert(gstore_pending *pending, TupleTableSlot *slot);
-/* A row that a scan found. False: this transaction deleted it already. */
-extern bool gstore_delete(gstore_pending *pending, uint64 row);
+/* A row that a scan found; statement: the id of the command that the statement began with. False: this
+ * transaction deleted it already. */
+extern bool gstore_delete(gstore_pending *pending, uint64 row, CommandId statement);
+/* Whether one that this transaction has deleted was not deleted by the statement itself, but by a command
+ * that ran within it: of a trigger, or of a function. */
+extern bool gstore_was_deleted_within(const gstore_pending *pending, uint64 row, CommandId statement);
 extern void gstore_truncate(gstore_pending *pending);
 
 /* Everything as it is with the changes. */
@@ -29,6 +33,8 @@ extern const gstore_view *gstore_pending_state(const gstore_pending *pending);
 extern const gstore_view *gstore_pending_rows(gstore_pending *pending, CommandId before,
                                               uint64 *first, uint64 *limit);
 extern void gstore_pending_bury(const gstore_pending *pending, CommandId before, gstore_view *view);
+/* Whether the transaction has deleted a row that a scan of it found, by now. */
+extern bool gstore_pending_has_deleted(Oid relation, uint64 row);
 /* The transaction replaced the whole content (TRUNCATE): what was committed is not seen. */
 extern bool gstore_pending_replaced(const gstore_pending *pending, CommandId before);
 

@@ -16,6 +16,7 @@
 #include "postgres/fdw.h"
 #include "postgres/pending.h"
 #include "postgres/qual.h"
+#include "postgres/tid.h"
 
 #define SCAN_STARTUP_COST 10.0
 #define ROW_COST_PART 0.5 /* of cpu_tuple_cost: there is no page to look into, no tuple to deform */
@@ -24,10 +25,12 @@
 
 /* What get_size leaves for get_paths. */
 typedef struct plan_info {
-    double bytes; /* of the columns that are read, of all rows */
+    double bytes; /* of the columns that are read, of the rows that are met */
     Cost tested;  /* of a row, for what the scan evaluates */
     QualCost rest;
-    Selectivity selectivity; /* of what the scan evaluates */
+    bool named;              /* rows are named by ctid: the scan looks at no others */
+    double met;              /* rows that it looks at */
+    Selectivity selectivity; /* of what the scan evaluates, among them */
 } plan_info;
 
 static uint64 bytes_of(const gstore_view *view, const Bitmapset *wanted)
@@ -76,15 +79,17 @@ static List *as_list(const Bitmapset *set)
 }
 
 /* All comparisons that qualify are leakproof, so that row security does not forbid it either. */
-static void split(RelOptInfo *rel, List *infos, List **tested, List **rest)
+static void split(RelOptInfo *rel, List *infos, List **named, List **tested, List **rest)
 {
     ListCell *cell;
 
-    *tested = *rest = NIL;
+    *named = *tested = *rest = NIL;
     foreach (cell, infos) {
         RestrictInfo *info = lfirst(cell);
 
-        if (!info->pseudoconstant && gstore_qual_is_simple(info->clause, rel->relid))
+        if (!info->pseudoconstant && gstore_names_rows(info->clause, rel->relid))
+            *named = lappend(*named, info);
+        else if (!info->pseudoconstant && gstore_qual_is_simple(info->clause, rel->relid))
             *tested = lappend(*tested, info);
         else
             *rest = lappend(*rest, info);
@@ -96,7 +101,7 @@ static void get_size(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 {
     plan_info *info = palloc0(sizeof *info);
     gstore_pending *pending = gstore_pending_find(relation);
-    List *tested, *rest;
+    List *named, *tested, *rest;
     Bitmapset *everything;
     gstore_view view;
 
@@ -108,12 +113,18 @@ static void get_size(PlannerInfo *root, RelOptInfo *rel, Oid relation)
     rel->pages = (BlockNumber)Min(view.empty ? 0 : bytes_of(&view, everything) / BLCKSZ + 1,
                                   MaxBlockNumber);
     set_baserel_size_estimates(root, rel);
-    split(rel, rel->baserestrictinfo, &tested, &rest);
+    split(rel, rel->baserestrictinfo, &named, &tested, &rest);
+    info->named = named != NIL;
+    info->met = info->named ? clamp_row_est(rel->tuples *
+                                            clauselist_selectivity(root, named, 0, JOIN_INNER, NULL))
+                            : rel->tuples;
     info->bytes = view.empty
                       ? 0
                       : (double)bytes_of(
                             &view, columns_of(rel, relation,
                                               extract_actual_clauses(rel->baserestrictinfo, false)));
+    if (rel->tuples > 0)
+        info->bytes *= Min(info->met / rel->tuples, 1.0);
     info->tested = (double)list_length(tested) * cpu_operator_cost * TEST_COST_PART;
     info->selectivity = clauselist_selectivity(root, tested, 0, JOIN_INNER, NULL);
     cost_qual_eval(&info->rest, rest, root);
@@ -125,8 +136,8 @@ static ForeignPath *make_path(PlannerInfo *root, RelOptInfo *rel, double divisor
 {
     const plan_info *info = rel->fdw_private;
     const Cost startup = SCAN_STARTUP_COST + info->rest.startup + rel->reltarget->cost.startup;
-    const double left = rel->tuples * info->selectivity;
-    const Cost processor = rel->tuples * info->tested +
+    const double left = info->met * info->selectivity;
+    const Cost processor = info->met * info->tested +
                            left * (cpu_tuple_cost * ROW_COST_PART + info->rest.per_tuple) +
                            rel->rows * rel->reltarget->cost.per_tuple;
     const Cost run = info->bytes / BYTES_PER_PAGE_COST * seq_page_cost + processor / divisor;
@@ -137,6 +148,7 @@ static ForeignPath *make_path(PlannerInfo *root, RelOptInfo *rel, double divisor
 
 static void get_paths(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 {
+    const plan_info *info = rel->fdw_private;
     ForeignPath *alone = make_path(root, rel, 1.0);
     int workers;
 
@@ -144,7 +156,7 @@ static void get_paths(PlannerInfo *root, RelOptInfo *rel, Oid relation)
      * leader tells it. */
     alone->path.parallel_safe = false;
     add_path(rel, (Path *)alone);
-    if (!rel->consider_parallel || !bms_is_empty(rel->lateral_relids))
+    if (!rel->consider_parallel || !bms_is_empty(rel->lateral_relids) || info->named)
         return;
     workers = compute_parallel_worker(rel, rel->pages, -1, max_parallel_workers_per_gather);
     if (workers > 0) {
@@ -160,19 +172,20 @@ static void get_paths(PlannerInfo *root, RelOptInfo *rel, Oid relation)
 static ForeignScan *get_plan(PlannerInfo *root, RelOptInfo *rel, Oid relation, ForeignPath *path,
                              List *targets, List *clauses, Plan *outer)
 {
-    List *tested, *rest;
+    List *named, *tested, *rest;
     Bitmapset *attributes = NULL, *columns = NULL;
     int number = -1;
 
-    split(rel, clauses, &tested, &rest);
+    split(rel, clauses, &named, &tested, &rest);
+    named = extract_actual_clauses(named, false);
     tested = extract_actual_clauses(tested, false);
     rest = extract_actual_clauses(rest, false);
     pull_varattnos((Node *)tested, rel->relid, &attributes);
     while ((number = bms_next_member(attributes, number)) >= 0)
         columns = bms_add_member(columns, number + FirstLowInvalidHeapAttributeNumber);
-    return make_foreignscan(targets, rest, rel->relid, tested,
+    return make_foreignscan(targets, rest, rel->relid, list_make2(tested, named),
                             list_make2(as_list(columns_of(rel, relation, rest)), as_list(columns)),
-                            NIL, tested, outer);
+                            NIL, list_concat_copy(tested, named), outer);
 }
 
 void gstore_plan_callbacks(FdwRoutine *routine)

@@ -3,7 +3,6 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
-#include "storage/lmgr.h"
 #include "storage/predicate.h"
 #include "utils/memutils.h"
 
@@ -33,8 +32,8 @@ static void wait_for_life(Relation relation, Snapshot snapshot)
         gstore_wait_ready();
 }
 
-/* The lock is held. Somebody may have committed between the snapshot and the lock. */
-static void look_as_target(Relation relation, Snapshot snapshot, gstore_view *view)
+/* Somebody may have committed between the snapshot and the lock. */
+static void look_as_writer(Relation relation, Snapshot snapshot, gstore_view *view)
 {
     gstore_view seen;
 
@@ -45,7 +44,7 @@ static void look_as_target(Relation relation, Snapshot snapshot, gstore_view *vi
                         errmsg("could not serialize access due to concurrent update")));
 }
 
-int gstore_choose_rows(Relation relation, Snapshot snapshot, bool target,
+int gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked,
                        gstore_segment segments[GSTORE_SEGMENTS_MAX])
 {
     const CommandId before = snapshot != NULL ? snapshot->curcid : InvalidCommandId;
@@ -55,10 +54,9 @@ int gstore_choose_rows(Relation relation, Snapshot snapshot, bool target,
     int count = 0;
 
     wait_for_life(relation, snapshot);
-    if (target) {
-        LockRelation(relation, ShareUpdateExclusiveLock);
-        look_as_target(relation, snapshot, &view);
-    } else
+    if (locked)
+        look_as_writer(relation, snapshot, &view);
+    else
         gstore_look(RelationGetRelid(relation), snapshot, true, &view);
     pending = gstore_pending_find(RelationGetRelid(relation));
     if (pending != NULL) {

@@ -47,6 +47,14 @@ bool gstore_rowset_add(gstore_rowset *set, uint64 row)
     return true;
 }
 
+bool gstore_rowset_has(const gstore_rowset *set, uint64 row)
+{
+    const uint64 index = row / GSTORE_ROWSET_PAGE_ROWS, bit = row % GSTORE_ROWSET_PAGE_ROWS;
+
+    return index < set->page_count && set->pages[index] != NULL &&
+           (set->pages[index][bit / 8] >> (bit % 8) & 1) != 0;
+}
+
 void gstore_rowset_remove(gstore_rowset *set, uint64 row)
 {
     const uint64 bit = row % GSTORE_ROWSET_PAGE_ROWS;

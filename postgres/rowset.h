@@ -20,6 +20,7 @@ typedef struct gstore_rowset {
 extern gstore_rowset *gstore_rowset_create(void);
 /* False: it is there already. */
 extern bool gstore_rowset_add(gstore_rowset *set, uint64 row);
+extern bool gstore_rowset_has(const gstore_rowset *set, uint64 row);
 /* One that is there. */
 extern void gstore_rowset_remove(gstore_rowset *set, uint64 row);
 /* Keeps the pages: to add rows again that have been in the set takes no memory. */

@@ -2,7 +2,12 @@
  *
  * The rows of all segments are cut into units, which are handed out by a counter: this process's own,
  * or one in shared memory for all processes of a parallel scan. Of a unit, the columns that conditions
- * need are read first, and the others only if a row is left.
+ * need are read first, and the others only if a row is left. Where conditions name rows by ctid, those
+ * rows are read in the place of units.
+ *
+ * A scan that is to change or to lock its rows takes the writers' lock before it chooses what it sees:
+ * of the target of UPDATE or DELETE, and of a table in FOR UPDATE, FOR SHARE and so on. There are no
+ * locks of rows.
  */
 #include "postgres.h"
 
@@ -12,13 +17,16 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/pg_list.h"
+#include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
 
 #include "postgres/fdw.h"
+#include "postgres/pending.h"
 #include "postgres/qual.h"
 #include "postgres/scan.h"
+#include "postgres/tid.h"
 
 #define LATE_TRIAL_BATCHES 4 /* before it is known whether reading late pays */
 
@@ -52,12 +60,16 @@ typedef struct scan_state {
     int index_count;
     gstore_quals *quals; /* NULL: none */
     bool evaluated;      /* with the parameters of now */
-    bool target;         /* of UPDATE or DELETE */
+    bool locks;          /* of a table whose rows are to be changed or locked */
+    bool waits;          /* for that */
     bool chosen;         /* segments and unit_rows are known */
     gstore_segment segments[GSTORE_SEGMENTS_MAX];
     int segment_count;
     uint64 unit_rows, next_unit;
-    shared_scan *shared; /* NULL: not parallel, or not any more */
+    gstore_tids *tids;                          /* NULL: no rows are named by ctid */
+    const uint64 *named;                        /* the rows; NULL: not evaluated yet */
+    uint64 named_count, named_from, named_next; /* those of the batch: [named_from, named_next) */
+    shared_scan *shared;                        /* NULL: not parallel, or not any more */
     gstore_batch *batch;
     gstore_output *output;
     uint32 *rows; /* of the batch, that are left */
@@ -76,6 +88,23 @@ static bool is_target(const ForeignScanState *node)
     return list_member_int(statement->resultRelations, (int)plan->scan.scanrelid);
 }
 
+/* How FOR UPDATE and the like would wait; NULL: the scan's rows are not to be locked. */
+static const LockWaitPolicy *lock_policy(const ForeignScanState *node)
+{
+    const Index number = ((const Scan *)node->ss.ps.plan)->scanrelid;
+    const ExecRowMark *mark = ExecFindRowMark(node->ss.ps.state, number, true);
+
+    if (mark == NULL || mark->strength == LCS_NONE)
+        return NULL;
+    if (mark->waitPolicy == LockWaitSkip)
+        ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                        errmsg("SKIP LOCKED is not supported for table \"%s\" in GPU memory",
+                               RelationGetRelationName(node->ss.ss_currentRelation)),
+                        errdetail("The table is locked as a whole, so that there are no rows to skip."),
+                        errhint("Wait for the lock, or use NOWAIT.")));
+    return &mark->waitPolicy;
+}
+
 static Bitmapset *as_set(const List *numbers)
 {
     Bitmapset *set = NULL;
@@ -90,6 +119,7 @@ static void begin(ForeignScanState *node, int flags)
 {
     const ForeignScan *plan = (const ForeignScan *)node->ss.ps.plan;
     const List *wanted = linitial(plan->fdw_private), *tested = lsecond(plan->fdw_private);
+    const LockWaitPolicy *policy = lock_policy(node);
     scan_state *state = palloc0(sizeof *state);
     ListCell *cell;
 
@@ -99,9 +129,13 @@ static void begin(ForeignScanState *node, int flags)
     state->tested = as_set(tested);
     state->all = bms_union(as_set(wanted), state->tested);
     state->others = bms_difference(state->all, state->tested);
-    if (plan->fdw_exprs != NIL)
-        state->quals = gstore_quals_create(plan->fdw_exprs, plan->scan.scanrelid, &node->ss.ps);
-    state->target = is_target(node);
+    if (linitial(plan->fdw_exprs) != NIL)
+        state->quals = gstore_quals_create(linitial(plan->fdw_exprs), plan->scan.scanrelid,
+                                           &node->ss.ps);
+    if (lsecond(plan->fdw_exprs) != NIL)
+        state->tids = gstore_tids_create(lsecond(plan->fdw_exprs), plan->scan.scanrelid, &node->ss.ps);
+    state->locks = policy != NULL || is_target(node);
+    state->waits = policy == NULL || *policy != LockWaitError;
     state->context = AllocSetContextCreate(CurrentMemoryContext, "gstore scan", ALLOCSET_DEFAULT_SIZES);
     node->fdw_state = state;
 }
@@ -132,6 +166,17 @@ static void make_ready(ForeignScanState *node, scan_state *state)
     state->chosen = true;
 }
 
+/* The writers' lock, to the end of the transaction. */
+static void lock_table(Relation relation, bool wait)
+{
+    if (wait)
+        LockRelation(relation, ShareUpdateExclusiveLock);
+    else if (!ConditionalLockRelation(relation, ShareUpdateExclusiveLock))
+        ereport(ERROR, (errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+                        errmsg("could not obtain lock on relation \"%s\"",
+                               RelationGetRelationName(relation))));
+}
+
 static void choose(ForeignScanState *node, scan_state *state)
 {
     const Relation relation = node->ss.ss_currentRelation;
@@ -139,7 +184,9 @@ static void choose(ForeignScanState *node, scan_state *state)
     MemoryContext old = MemoryContextSwitchTo(state->context);
 
     gstore_note_read(relation, snapshot);
-    state->segment_count = gstore_choose_rows(relation, snapshot, state->target, state->segments);
+    if (state->locks)
+        lock_table(relation, state->waits);
+    state->segment_count = gstore_choose_rows(relation, snapshot, state->locks, state->segments);
     make_ready(node, state);
     MemoryContextSwitchTo(old);
 }
@@ -163,12 +210,45 @@ static const gstore_segment *take_unit(scan_state *state, uint64 *first, uint64 
     return NULL;
 }
 
+static const gstore_segment *segment_of(const scan_state *state, uint64 row)
+{
+    for (int i = 0; i < state->segment_count; i++)
+        if (row >= state->segments[i].first && row < state->segments[i].limit)
+            return &state->segments[i];
+    return NULL;
+}
+
+/* The same of the rows that are named: as many of them as are no further apart than a unit is long. */
+static const gstore_segment *take_named(scan_state *state, uint64 *first, uint64 *count)
+{
+    const gstore_segment *s = NULL;
+    uint64 next = state->named_next;
+
+    while (next < state->named_count && (s = segment_of(state, state->named[next])) == NULL)
+        next++;
+    state->named_from = next;
+    if (s != NULL) {
+        *first = state->named[next];
+        while (next < state->named_count &&
+               state->named[next] < Min(*first + state->unit_rows, s->limit))
+            next++;
+        *count = state->named[next - 1] - *first + 1;
+    }
+    state->named_next = next;
+    return s;
+}
+
 static void list_live_rows(scan_state *state, const gstore_view *view)
 {
     const uint64 first = state->batch->first, count = state->batch->count;
     uint32 live = 0;
 
-    if (view->dead == NULL)
+    if (state->tids != NULL)
+        for (uint64 i = state->named_from; i < state->named_next; i++) {
+            if (!gstore_view_is_dead(view, state->named[i]))
+                state->rows[live++] = (uint32)(state->named[i] - first);
+        }
+    else if (view->dead == NULL)
         for (; live < count; live++)
             state->rows[live] = live;
     else
@@ -206,13 +286,18 @@ static bool next_batch(ForeignScanState *node, scan_state *state)
     const gstore_segment *s;
     uint64 first, count;
 
+    if (state->tids != NULL && state->named == NULL) {
+        state->named_count = gstore_tids_evaluate(state->tids, node->ss.ps.ps_ExprContext,
+                                                  &state->named);
+        state->named_next = 0;
+    }
     do {
         const bool late = reads_late(state);
         uint64 bytes;
         uint32 live;
 
         CHECK_FOR_INTERRUPTS();
-        s = take_unit(state, &first, &count);
+        s = state->tids != NULL ? take_named(state, &first, &count) : take_unit(state, &first, &count);
         if (s == NULL)
             return false;
         gstore_batch_move(state->batch, first, count);
@@ -276,6 +361,7 @@ static void rescan(ForeignScanState *node)
     scan_state *state = node->fdw_state;
 
     state->evaluated = false;
+    state->named = NULL;
     state->next_unit = 0;
     state->at = state->row_count = 0;
 }
@@ -286,6 +372,105 @@ static void end(ForeignScanState *node)
 
     if (state != NULL)
         MemoryContextDelete(state->context);
+}
+
+/* ---- rows again, by their ctid
+ *
+ * PostgreSQL asks for a row that a scan has returned when it would lock it, by the mark's type, and when it puts
+ * the conditions of a join to the new state of a row of another table, that somebody has changed meanwhile.
+ */
+
+static RowMarkType mark_type(RangeTblEntry *entry, LockClauseStrength strength)
+{
+    switch (strength) {
+    case LCS_NONE: return ROW_MARK_REFERENCE;
+    case LCS_FORKEYSHARE: return ROW_MARK_KEYSHARE;
+    case LCS_FORSHARE: return ROW_MARK_SHARE;
+    case LCS_FORNOKEYUPDATE: return ROW_MARK_NOKEYEXCLUSIVE;
+    case LCS_FORUPDATE: return ROW_MARK_EXCLUSIVE;
+    }
+    return ROW_MARK_COPY; /* not reached */
+}
+
+/* What a row mark keeps, in ermExtra, from the first row that is asked for. */
+typedef struct marked_rows {
+    bool are_compared; /* with what they are joined with, once more */
+    int segment_count; /* -1: not chosen yet */
+    gstore_segment segments[GSTORE_SEGMENTS_MAX];
+} marked_rows;
+
+/* Whether a row may turn out to have been changed when it is locked. Those of tables in GPU memory do not: the
+ * scan reads them after their table was locked. */
+static bool may_find_changes(const EState *estate)
+{
+    for (Index i = 0; i < estate->es_range_table_size; i++) {
+        const ExecRowMark *mark = estate->es_rowmarks[i];
+
+        if (mark != NULL && RowMarkRequiresRowShareLock(mark->markType) &&
+            mark->relation->rd_rel->relkind != RELKIND_FOREIGN_TABLE)
+            return true;
+    }
+    return false;
+}
+
+static marked_rows *rows_of(const EState *estate, ExecRowMark *mark)
+{
+    marked_rows *rows = mark->ermExtra;
+
+    if (rows != NULL)
+        return rows;
+    rows = MemoryContextAllocZero(GetMemoryChunkContext(mark), sizeof *rows);
+    rows->are_compared = mark->strength == LCS_NONE || may_find_changes(estate);
+    rows->segment_count = -1;
+    mark->ermExtra = rows;
+    return rows;
+}
+
+/* Chooses as the scan did. */
+static void choose_again(const EState *estate, const ExecRowMark *mark, marked_rows *rows)
+{
+    MemoryContext old = MemoryContextSwitchTo(GetMemoryChunkContext(rows));
+
+    rows->segment_count = gstore_choose_rows(mark->relation, estate->es_snapshot,
+                                             mark->strength != LCS_NONE, rows->segments);
+    MemoryContextSwitchTo(old);
+}
+
+static void fetch_row(const ExecRowMark *mark, const marked_rows *rows, uint64 row, TupleTableSlot *slot)
+{
+    for (int i = 0; i < rows->segment_count; i++) {
+        const gstore_segment *s = &rows->segments[i], alone = {s->view, row, row + 1};
+        gstore_walk *walk;
+
+        if (row < s->first || row >= s->limit)
+            continue;
+        walk = gstore_walk_begin(mark->relation, &alone, 1);
+        if (gstore_walk_next(walk, slot)) {
+            slot->tts_tableOid = RelationGetRelid(mark->relation);
+            gstore_row_to_tid(row, &slot->tts_tid);
+            ExecMaterializeSlot(slot);
+        }
+        gstore_walk_end(walk);
+    }
+}
+
+/* An empty slot: the row is not to be locked, as this transaction has changed it since the scan began; so it is
+ * for all tables. The table is locked already, where its rows are to be. */
+static void refetch(EState *estate, ExecRowMark *mark, Datum rowid, TupleTableSlot *slot, bool *updated)
+{
+    const uint64 row = gstore_tid_to_row((ItemPointer)DatumGetPointer(rowid));
+    marked_rows *rows = rows_of(estate, mark);
+
+    ExecClearTuple(slot);
+    if (mark->strength != LCS_NONE && gstore_pending_has_deleted(RelationGetRelid(mark->relation), row))
+        return;
+    if (!rows->are_compared) {
+        ExecStoreAllNullTuple(slot); /* nothing looks at it */
+        return;
+    }
+    if (rows->segment_count < 0)
+        choose_again(estate, mark, rows);
+    fetch_row(mark, rows, row, slot);
 }
 
 /* ---- parallel scans: the leader says what is seen, and all take units of it */
@@ -404,13 +589,16 @@ static void explain_columns(const ForeignScanState *node, const List *numbers, E
         ExplainPropertyList("Columns Read", names, es);
 }
 
-static void explain_quals(const ForeignScanState *node, ExplainState *es)
+static void explain_quals(const ForeignScanState *node, const char *label, List *quals, ExplainState *es)
 {
     ForeignScan *plan = (ForeignScan *)node->ss.ps.plan;
-    List *context = set_deparse_context_plan(es->deparse_cxt, &plan->scan.plan, NIL);
+    List *context;
 
-    ExplainPropertyText("Scan Filter",
-                        deparse_expression((Node *)make_ands_explicit(plan->fdw_exprs), context,
+    if (quals == NIL)
+        return;
+    context = set_deparse_context_plan(es->deparse_cxt, &plan->scan.plan, NIL);
+    ExplainPropertyText(label,
+                        deparse_expression((Node *)make_ands_explicit(quals), context,
                                            es->verbose || list_length(es->rtable) > 1, false),
                         es);
 }
@@ -421,12 +609,12 @@ static void explain(ForeignScanState *node, ExplainState *es)
     const ForeignScan *plan = (const ForeignScan *)node->ss.ps.plan;
     const List *wanted = linitial(plan->fdw_private), *tested = lsecond(plan->fdw_private);
 
-    if (plan->fdw_exprs != NIL)
-        explain_quals(node, es);
+    explain_quals(node, "TID Cond", lsecond(plan->fdw_exprs), es);
+    explain_quals(node, "Scan Filter", linitial(plan->fdw_exprs), es);
     explain_columns(node, list_concat_unique_int(list_copy(wanted), tested), es);
     if (!es->analyze || state == NULL)
         return;
-    if (plan->fdw_exprs != NIL)
+    if (linitial(plan->fdw_exprs) != NIL)
         ExplainPropertyInteger("Rows Removed by Scan Filter", NULL, (int64)state->counts.filtered, es);
     ExplainPropertyInteger("Batches", NULL, (int64)state->counts.batches, es);
     ExplainPropertyInteger("Bytes Moved", NULL, (int64)state->counts.bytes, es);
@@ -439,6 +627,8 @@ void gstore_scan_callbacks(FdwRoutine *routine)
     routine->ReScanForeignScan = rescan;
     routine->EndForeignScan = end;
     routine->ExplainForeignScan = explain;
+    routine->GetForeignRowMarkType = mark_type;
+    routine->RefetchForeignRow = refetch;
     routine->IsForeignScanParallelSafe = is_parallel_safe;
     routine->EstimateDSMForeignScan = estimate_shared;
     routine->InitializeDSMForeignScan = init_shared;

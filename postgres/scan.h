@@ -13,9 +13,10 @@ typedef struct gstore_segment {
 } gstore_segment;
 
 /* Those that the snapshot sees, with what this transaction changed before the snapshot's command;
- * snapshot NULL: all that is committed, and all of this transaction. target: of UPDATE or DELETE,
- * which takes the table's lock and sees what was committed before that. Returns how many. */
-extern int gstore_choose_rows(Relation relation, Snapshot snapshot, bool target,
+ * snapshot NULL: all that is committed, and all of this transaction. locked: the rows are to be changed or
+ * locked; the caller holds the writers' lock, and all that is committed is seen (or the statement fails,
+ * at REPEATABLE READ and above, if the snapshot does not see it). Returns how many. */
+extern int gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked,
                               gstore_segment segments[GSTORE_SEGMENTS_MAX]);
 
 /* Every row of the segments, in their order, as virtual tuples: for what looks at whole tables. */

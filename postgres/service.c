@@ -167,7 +167,7 @@ static gvm_status find_connection(gstore_service *s, connection **out)
     if (status != GVM_OK)
         return status;
     *out = &s->connections[s->connection_count++];
-    if (atomic_load(&s->stop)) /* whoever stores that then looks at the count, as we do the other way round */
+    if (atomic_load(&s->stop)) /* the thread that stores it reads the count afterwards */
         gvmi_keeper_sever((*out)->keeper);
     return GVM_OK;
 }
@@ -536,7 +536,7 @@ static gvm_status fill_large(const area *from, hold *to, uint64_t from_address, 
         return status;
     result = gvmi_cu->cuMemcpyDtoDAsync(to->lease.address, from_address, from->bytes, stream);
     if (result == CUDA_SUCCESS)
-        result = gvmi_cu->cuStreamSynchronize(stream); /* whoever finds the name finds the rows */
+        result = gvmi_cu->cuStreamSynchronize(stream); /* a client that finds the name finds the rows */
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuMemcpyDtoDAsync", "cannot copy a column");
     name_area(a, name);

@@ -32,7 +32,7 @@ typedef struct gstore_service_options {
 gvm_status gstore_service_start(const gstore_service_options *options, gstore_service **out);
 
 /* Breaks the connections: no call on the keeper waits for it any more, those under way neither. For
- * whoever is about to stop the service and first ends what else uses it. NULL is ignored. */
+ * a caller that is about to stop the service and first ends what else uses it. NULL is ignored. */
 void gstore_service_sever(gstore_service *service);
 
 /* Ends the threads after the commands they have begun, and everything that the keeper has of the

@@ -512,7 +512,7 @@ static int add_nulls(const gstore_writer *writer, const gstore_view *state, int 
     return count;
 }
 
-/* Rows that could not be written are not there: whoever comes to need them fails, until they are undone. */
+/* Rows that could not be written are not there: a statement that needs them fails, until they are undone. */
 static void check_written(const gstore_writer *writer, const gstore_view *state)
 {
     gstore_await();

@@ -269,7 +269,7 @@ def measure_cupy(trace, quick, plugin):
     sys.path.insert(0, str(ROOT / "examples"))
     import gvmem_plugin
 
-    heap = gvmem_plugin.cupy_allocator(plugin)
+    heap = gvmem_plugin.CupyAllocator(plugin)
     return figures + python_figures("gvm_heap in CuPy (called from Python)", heap.malloc, None, events, quick)
 
 

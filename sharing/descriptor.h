@@ -12,7 +12,7 @@
  *     1  chunks of one size
  *     2  the same bytes, of a buffer with graded ends (memory/layout.h): the flag GRADED is set
  *
- * The exporter is always the owner of the memory, whoever passes the share on: the driver does not
+ * The exporter is always the owner of the memory, whichever process passes the share on: the driver does not
  * export what was imported. So the shares of a buffer are its states at rising generations, and of
  * two shares of one generation both show the same.
  *

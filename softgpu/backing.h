@@ -1,8 +1,8 @@
 /* softgpu/backing.h - the memory behind addresses: a charge and, where other processes may get at
  * it, a memfd.
  *
- * The memfd is sealed against a change of size, so that whoever receives it cannot take pages away
- * from those who map it, and its name says what it is: id, use, location, handle types. An importer
+ * The memfd is sealed against a change of size, so that a process that receives it cannot take pages away
+ * from those that map it, and its name says what it is: id, use, location, handle types. An importer
  * believes the name as far as it is well-formed; a forged one gets its maker no more than a file of
  * the importer's own instance, charged like any other.
  *

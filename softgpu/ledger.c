@@ -8,7 +8,7 @@
  * so.
  * Who may write. LOCK_BYTE is locked the same way, through a second description that a forked child
  * closes at once; so a holder that is killed leaves the ledger unlocked. It may leave it half
- * written: the head is marked dirty before the first change of a section, and whoever finds it so
+ * written: the head is marked dirty before the first change of a section, and a process that finds it so
  * takes stock again.
  *
  * I1  a slot is in use iff its id is not 0; all others below slot_end are on the free list, once.

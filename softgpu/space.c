@@ -377,7 +377,7 @@ static bool hold_spare_locked(void)
     return true;
 }
 
-/* Whoever takes mappings sees to it first that giving them back will work. */
+/* Before mappings are taken it is made sure that giving them back will work. */
 static bool hold_spare(void)
 {
     bool held;

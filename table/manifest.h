@@ -1,5 +1,5 @@
 /* table/manifest.h - what a token leads to: the description of a table, written by the server
- * (postgres/export.c) and read by whoever attaches it.
+ * (postgres/export.c) and read by the process that attaches it.
  *
  * A token is "gstore2:SUM:OFFSET:BYTES:LINKS:SOCKET": the manifest is the BYTES bytes from OFFSET on of what
  * the keeper's link LINKS/0.manifest leads to, the keeper listens at SOCKET (an absolute path, the rest

@@ -7,7 +7,7 @@
 #include "base/lock.h"
 #include "tools/keeper.h"
 
-/* Shared by the thread that asks and the one that waits for it; whoever is last frees it. */
+/* Shared by the thread that asks and the one that waits for it; the last of them frees it. */
 typedef struct question {
     gvmi_mutex lock;
     pthread_cond_t answered;

@@ -25,7 +25,7 @@ static const keeper_field keeper_fields[] = {
     K(messages, U64, "messages_total", "Messages from clients."),
     K(faults, U64, "faults_total", "Protocol violations by clients."),
     K(devices, U32, "devices", "Devices served."),
-    K(objects, U32, "objects", "Objects that whoever asked may see."),
+    K(objects, U32, "objects", "Objects that the caller may see."),
     K(clients, U32, "clients", "Connections."),
 };
 #undef K

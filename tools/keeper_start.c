@@ -84,7 +84,7 @@ static void become_daemon(int ready_fd, int stderr_fd, char **arguments)
     if (null_fd < 0 || dup2(null_fd, STDIN_FILENO) < 0 || dup2(null_fd, STDOUT_FILENO) < 0 ||
         dup2(stderr_fd, STDERR_FILENO) < 0 || fcntl(ready_fd, F_SETFD, 0) != 0)
         _exit(127);
-    /* Whoever waits for the end of a pipe that the caller has open must not wait for the keeper. On
+    /* A process that waits for the end of a pipe that the caller has open must not wait for the keeper. On
      * kernels before 5.9 the daemon keeps them. */
     if (ready_fd > STDERR_FILENO + 1)
         close_range(STDERR_FILENO + 1, (unsigned)ready_fd - 1, 0);
@@ -203,7 +203,7 @@ static int tell_end(const launch *l)
     return WEXITSTATUS(status) == TOOL_USAGE ? TOOL_USAGE : TOOL_FAILED;
 }
 
-/* Pipes must not get the numbers of standard files that whoever called had closed. */
+/* Pipes must not get the numbers of standard files that the caller had closed. */
 static bool fill_standard_files(void)
 {
     int fd;

@@ -1,7 +1,7 @@
 /* gvmem table: what a PostgreSQL table in GPU memory has, seen from outside the server.
  *
  * Rows are read through the device addresses that any kernel would use, in batches: leases are held
- * while a batch is copied, not while it is printed to whoever reads slowly.
+ * while a batch is copied, not while it is printed to a slow reader.
  */
 #include <getopt.h>
 #include <inttypes.h>

@@ -29,7 +29,7 @@ class Top:
             fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", lines, columns, 0, 0))
             os.environ["TERM"] = "xterm"
             sys.stdin.readline()  # until the parent has seen the terminal's settings
-            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # whoever runs this may ignore it
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the caller may ignore it
             os.execv(arguments[0], arguments)
         self.before = termios.tcgetattr(self.master)
         self.send(b"\n")

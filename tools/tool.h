@@ -21,7 +21,7 @@ int tool_keeper(int argc, char **argv);
 int tool_table(int argc, char **argv);
 int tool_top(int argc, char **argv);
 
-/* Who complains: "gvmem", unless main() says otherwise. */
+/* The name before messages: "gvmem", unless main() says otherwise. */
 extern const char *tool_program;
 
 /* The program's name, ": " and a sentence on stderr. Returns TOOL_FAILED. */

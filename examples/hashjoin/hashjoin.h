@@ -141,7 +141,7 @@ typedef struct piece {
 } piece;
 
 typedef struct outcome {
-    double ms;      /* until whoever wants it has the result in memory of its size */
+    double ms;      /* until the caller has the result in memory of its size */
     double free_ms; /* giving its memory back */
     /* Of ms: counting, memory before the kernel that writes begins, that kernel, and giving back what was
      * committed ahead. */

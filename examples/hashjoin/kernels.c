@@ -10,8 +10,8 @@
  * so a key that many rows have is a run of entries that a warp reads in one piece.
  *
  * The join. A warp takes a tile of as many outer rows as it has lanes. The entries of their
- * buckets are the tile's candidates, numbered through, and the lanes take them in turn whoever's
- * they are: a row with a million candidates and 31 without any keep all lanes busy. What matches
+ * buckets are the tile's candidates, numbered through, and the lanes take them in turn, of whichever
+ * row they are: a row with a million candidates and 31 without any keep all lanes busy. What matches
  * is gathered in a list in shared memory; when that is full the warp reserves room for all of it
  * at once and writes it. Tiles with very many candidates are put aside, and a second launch
  * shares them out in slices.
@@ -360,7 +360,7 @@ GVM_DEVICE void read_candidates(const join_params *p, const open_rows *s, uint32
     for (uint32_t k = 0; k < TOGETHER; k++) {
         const uint32_t i = first + k * gvm_warp_size() + gvm_lane();
 
-        c[k].there = i < end;
+        c[k] = (candidate){.there = i < end};
         if (c[k].there) {
             const inner_entry *entry;
 

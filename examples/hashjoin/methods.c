@@ -107,7 +107,7 @@ static bool append_piece(gpu *g, gvm_appender *appender, join_params *p, piece *
 }
 
 /* No estimate, and nothing is done twice: where the budget is spent, every warp has saved how
- * far it is, the full buffer goes to whoever wants it, and the next launch goes on with an empty
+ * far it is, the full buffer goes to the caller, and the next launch goes on with an empty
  * one. */
 static void join_appender(gpu *g, const built *b, const settings *s, piece_taker take, void *arg,
                           outcome *out)

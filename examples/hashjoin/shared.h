@@ -29,7 +29,7 @@ typedef struct __attribute__((aligned(16))) probe {
     uint32_t text_bytes;
 } probe;
 
-/* The row, as the hash table has it. Who comes for its key has all of it: a GPU's memory is read by 32
+/* The row, as the hash table has it. A read of its key brings all of it: a GPU's memory is read by 32
  * bytes. */
 typedef struct __attribute__((aligned(32))) inner_entry {
     probe probe;

@@ -91,6 +91,14 @@ gvm_heap *gvmi_plugin_capture_heap(gvm_device *device, int ordinal, uint64_t cap
     return heap;
 }
 
+void gvmi_plugin_captures_grant(void)
+{
+    pthread_mutex_lock(&lock);
+    for (capture *c = captures; c != NULL; c = c->next)
+        gvmi_plugin_grant(c->heap, c->ordinal);
+    pthread_mutex_unlock(&lock);
+}
+
 /* Ends the heaps of released pools in which nothing lives. Their end waits for the device, which would
  * spoil a capture: while a pool is open there may be one. */
 static void reap_locked(void)

@@ -32,6 +32,9 @@ void gvmi_plugin_grant(gvm_heap *heap, int ordinal);
 /* The heap of a capture, made if there is none; NULL, with the thread's error, if there can be none. */
 gvm_heap *gvmi_plugin_capture_heap(gvm_device *device, int ordinal, uint64_t capture_id);
 
+/* Grants the heaps of captures to the other devices that have a heap: one more has. */
+void gvmi_plugin_captures_grant(void);
+
 /* Frees a block of some capture's heap; keep: it must not serve again. False: it is in none. */
 bool gvmi_plugin_capture_free(int ordinal, void *ptr, bool keep);
 

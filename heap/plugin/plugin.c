@@ -19,12 +19,15 @@
 #define DEVICES_MAX 64
 #define TRACE_BUFFER_BYTES (1u << 20)
 #define TRACE_LINE_MAX 128
+#define LEGACY ((gvm_stream)0x1)     /* CU_STREAM_LEGACY; also NULL */
 #define PER_THREAD ((gvm_stream)0x2) /* CU_STREAM_PER_THREAD */
+#define NO_STREAM ((gvm_stream)(intptr_t)-1)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* making heaps; the trace */
 static _Atomic(gvm_heap *) heaps[DEVICES_MAX];
 static gvm_device *devices[DEVICES_MAX]; /* open, where there is a heap */
-static atomic_bool torch_hooked;
+static atomic_bool torch_hooked, cupy_told;
+static gvm_cupy_calls cupy;
 static struct {
     int fd;
     size_t used;
@@ -177,12 +180,15 @@ static gvm_heap *make_heap_locked(int ordinal)
     gvm_heap_options options = {.struct_size = sizeof options};
     gvm_device *device;
     gvm_heap *heap = NULL;
+    uint64_t decay_ms;
 
-    if (!read_size("GVMEM_HEAP_RESERVE", 0, &options.reserve_bytes) ||
+    if (!read_size("GVMEM_HEAP_DECAY", 0, &decay_ms) ||
+        !read_size("GVMEM_HEAP_RESERVE", 0, &options.reserve_bytes) ||
         !read_size("GVMEM_HEAP_LIMIT", 0, &options.limit_bytes))
         return NULL;
     if (options.reserve_bytes == 0 && setting("GVMEM_HEAP_RESERVE")[0] != '\0')
         options.reserve_bytes = 1; /* none: 0 is gvm_heap_create()'s default */
+    options.decay_ms = decay_ms < UINT32_MAX ? (uint32_t)decay_ms : UINT32_MAX;
     if (gvm_device_open(ordinal, &device) != GVM_OK) {
         complain("no heap");
         return NULL;
@@ -200,30 +206,40 @@ static gvm_heap *make_heap_locked(int ordinal)
     return NULL;
 }
 
-gvm_heap *gvm_plugin_heap(int device)
+static gvm_heap *find_or_make_heap(int device)
 {
     GVMI_UNCANCELLED;
+    gvm_heap *heap;
+
+    pthread_once(&trace_once, open_trace);
+    pthread_mutex_lock(&lock);
+    heap = atomic_load(&heaps[device]);
+    if (heap == NULL) {
+        atomic_store_explicit(&heaps[device], heap = make_heap_locked(device), memory_order_release);
+        gvmi_plugin_captures_grant(); /* now that captures to come find the heap */
+    }
+    pthread_mutex_unlock(&lock);
+    return heap;
+}
+
+gvm_heap *gvm_plugin_heap(int device)
+{
     gvm_heap *heap;
 
     if (device < 0 || device >= DEVICES_MAX)
         return NULL;
     heap = atomic_load_explicit(&heaps[device], memory_order_acquire);
-    if (heap != NULL)
-        return heap;
-    pthread_once(&trace_once, open_trace);
-    pthread_mutex_lock(&lock);
-    heap = atomic_load(&heaps[device]);
-    if (heap == NULL)
-        atomic_store_explicit(&heaps[device], heap = make_heap_locked(device), memory_order_release);
-    pthread_mutex_unlock(&lock);
-    return heap;
+    return heap != NULL ? heap : find_or_make_heap(device);
 }
 
 /* ---- blocks */
 
-/* False, with the error told, if it is not known. */
+/* False, with the error told, if it is not known. The legacy stream, which most programs use, cannot be captured. */
 static bool find_capture(int device, gvm_stream stream, uint64_t *id)
 {
+    *id = 0;
+    if (stream == NULL || stream == LEGACY)
+        return true;
     if (gvm_device_get_capture(devices[device], stream, id) == GVM_OK)
         return true;
     complain("cannot tell whether a stream is captured into a graph");
@@ -374,7 +390,7 @@ void gvm_torch_pool_release(int device, gvm_torch_pool pool)
     gvmi_plugin_pool_release(device, pool);
 }
 
-/* ---- CuPy, and others that tell the stream */
+/* ---- others, which tell the stream */
 
 void *gvm_plugin_alloc(size_t size, int device, gvm_stream stream)
 {
@@ -386,19 +402,59 @@ void gvm_plugin_free(void *ptr, int device)
     give(ptr, 0, device, NULL, false, "block");
 }
 
+/* ---- CuPy */
+
+void gvm_cupy_set_calls(const gvm_cupy_calls *calls)
+{
+    cupy = *calls;
+    atomic_store_explicit(&cupy_told, true, memory_order_release);
+}
+
+/* A stream that was not kept may be destroyed, and another get its handle. False: it is not kept. */
+static bool keep_stream(gvm_stream stream)
+{
+    static _Thread_local gvm_stream last;
+
+    if (stream == NULL || stream == last)
+        return true;
+    if (stream == NO_STREAM || cupy.keep(stream) == 0)
+        return false;
+    last = stream;
+    return true;
+}
+
 void *gvm_cupy_alloc(void *param, size_t size, int device)
 {
+    gvm_stream stream;
+    void *ptr, *thread;
+
     (void)param;
-    (void)device;
-    if (size > 0)
-        fprintf(stderr,
-                "gvmem: no block for CuPy's CFunctionAllocator, which tells no stream: use a "
-                "PythonFunctionAllocator, as use_in_cupy() of examples/gvmem_plugin.py does\n");
-    return NULL;
+    if (size == 0)
+        return NULL;
+    if (!atomic_load_explicit(&cupy_told, memory_order_acquire)) {
+        fprintf(stderr, "gvmem: no block for CuPy, whose current stream is not known: call gvm_cupy_set_calls(), as "
+                        "use_in_cupy() of examples/gvmem_plugin.py does\n");
+        return NULL;
+    }
+    stream = cupy.current_stream();
+    if (!keep_stream(stream)) {
+        fprintf(stderr, "gvmem: no block for CuPy: its current stream cannot be kept\n");
+        return NULL;
+    }
+    thread = cupy.release_gil();
+    ptr = take(size, device, stream, "cupy");
+    cupy.take_gil(thread);
+    return ptr;
 }
 
 void gvm_cupy_free(void *param, void *ptr, int device)
 {
+    void *thread;
+
     (void)param;
+    if (ptr == NULL || !atomic_load_explicit(&cupy_told, memory_order_acquire))
+        return;
+    thread = cupy.release_gil();
     gvm_plugin_free(ptr, device);
+    cupy.take_gil(thread);
 }

@@ -1,11 +1,11 @@
 /* heap/plugin/plugin.h - a heap in the place of a framework's own allocator.
  *
  * libgvmem-heap-plugin has C functions that PyTorch's CUDAPluggableAllocator and CuPy's
- * PythonFunctionAllocator call. Behind them is one gvm_heap a device, made at the first request.
+ * CFunctionAllocator call. Behind them is one gvm_heap a device, made at the first request.
  * examples/gvmem_plugin.py has the few lines of Python that set them up.
  *
- * Free memory is kept while it is needed again and again, and given back else (gvm_heap_options); GVMEM_HEAP_RESERVE
- * sets a bound instead, and GVMEM_HEAP_LIMIT bounds all of it. GVMEM_HEAP_TRACE names a file to which every request is
+ * Memory that was free for a second is given back (gvm_heap_options.decay_ms, GVMEM_HEAP_DECAY): long enough for the steps
+ * of a training to share it, whatever their sizes. GVMEM_HEAP_RESERVE sets a bound instead, and GVMEM_HEAP_LIMIT bounds all of it. GVMEM_HEAP_TRACE names a file to which every request is
  * written, to be replayed by `gvmem bench heap --trace`; tools/heap_trace.h tells the format.
  *
  * Streams: a block belongs to the stream that it was taken on, and serves that stream alone again: work
@@ -18,10 +18,10 @@
  *
  * Graphs: what is taken while the stream is captured into a graph comes from a heap of that capture alone
  * (heap/plugin/graphs.h), and stays until PyTorch releases the graph's pool; without PyTorch, until the
- * process ends. GVMEM_HEAP_LIMIT does not count these. Needs a
- * driver of CUDA 12.3 or later.
+ * process ends. GVMEM_HEAP_LIMIT does not count these. Streams other than the legacy
+ * default one need a driver of CUDA 12.3 or later.
  *
- * Errors: neither framework asks for a reason, and PyTorch does not even look at a NULL. So a
+ * Errors: neither framework asks for a reason, or even looks at a NULL. So a
  * failure is told by one line on stderr, and answered by NULL.
  *
  * Threads: any thread may call. The heaps live until the process ends, because frameworks free
@@ -55,12 +55,24 @@ GVM_API void gvm_torch_pool_begin(int device, gvm_torch_pool pool, const void *f
 GVM_API void gvm_torch_pool_end(int device, gvm_torch_pool pool);
 GVM_API void gvm_torch_pool_release(int device, gvm_torch_pool pool);
 
-/* CuPy, and others that tell the stream: with CuPy it is the current one, as its own pool does. */
+/* For programs that tell the stream. */
 GVM_API void *gvm_plugin_alloc(size_t size, int device, gvm_stream stream);
 GVM_API void gvm_plugin_free(void *ptr, int device);
 
-/* For CuPy's CFunctionAllocator, which tells no stream: memory would be given to one stream while another
- * still uses it. So the first is refused; the second frees what gvm_plugin_alloc() gave. */
+/* What the plug-in calls in a process with CuPy. */
+typedef struct gvm_cupy_calls {
+    gvm_stream (*current_stream)(void); /* CuPy's get_current_stream_ptr(): the thread's, on the current device; -1: it fails */
+    int (*keep)(gvm_stream stream); /* keeps the thread's current stream from being destroyed; 0: it fails */
+    void *(*release_gil)(void);     /* PyEval_SaveThread() */
+    void (*take_gil)(void *thread); /* PyEval_RestoreThread() */
+} gvm_cupy_calls;
+
+/* For CuPy's CFunctionAllocator, which calls them with Python's GIL held: a block is for the current stream, as with
+ * CuPy's own pool. The GIL is let go while a block is taken or freed, because that may wait for a stream whose host
+ * functions want it. Refused until gvm_cupy_set_calls() was called, once and before: the allocator tells no stream.
+ * CuPy does not look at a NULL: the caller must. param is not used. keep() is called when the thread's current stream
+ * is not that of its last block: what was freed on a stream is still the stream's. */
+GVM_API void gvm_cupy_set_calls(const gvm_cupy_calls *calls);
 GVM_API void *gvm_cupy_alloc(void *param, size_t size, int device);
 GVM_API void gvm_cupy_free(void *param, void *ptr, int device);
 

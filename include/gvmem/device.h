@@ -123,12 +123,13 @@ GVM_API gvm_status gvm_device_get_info(gvm_device *device, gvm_device_info *info
 GVM_API gvm_status gvm_device_synchronize(gvm_device *device);
 
 /* Whether work that is submitted to a stream is captured into a graph now: *capture_id is a number that
- * no other capture of the process has, or 0. Memory that captured work uses is used again whenever the
- * graph is launched, and must be kept for it.
+ * no other capture of the process has, or 0; the legacy default stream cannot be captured. Memory that captured work
+ * uses is used again whenever the graph is launched, and must be kept for it.
  *
  * GVM_E_INVALID  capture_id is NULL, or there is no such stream
  * GVM_E_NOTSUP   the driver is older than CUDA 12.3
- * GVM_E_FOREIGN  the device is not open */
+ * GVM_E_FOREIGN  the device is not open
+ * GVM_E_LOST     the context was reset */
 GVM_API gvm_status gvm_device_get_capture(gvm_device *device, gvm_stream stream, uint64_t *capture_id);
 
 /* Gives cached chunks back to the driver until at most keep_bytes of them are left.

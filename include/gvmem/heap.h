@@ -21,7 +21,7 @@
  * that keeps all its memory (GVM_HEAP_KEEP) and is destroyed after the graph, as in libgvmem-heap-plugin.
  *
  * Kinds: memory of the device; pinned memory of the host, which the device reaches at the same
- * address; and managed memory, whose pages the driver moves to whoever touches them. The managed
+ * address; and managed memory, whose pages the driver moves to the processor that touches them. The managed
  * heaps of a process together never grow beyond the device's free memory, because beyond it the
  * driver may stop the whole device.
  *
@@ -68,7 +68,7 @@ enum {
     /* Blocks are never to be exported: saves the driver the bookkeeping; see GVM_BUFFER_UNSHARED. */
     GVM_HEAP_UNSHARED = 1 << 0,
     /* Memory stays where it is, on shortage too, until gvm_heap_trim() or the heap's end: for blocks that work uses
-     * after they are freed, as a graph does. */
+     * after they are freed, as a graph does. With reserve_bytes and decay_ms 0 only. */
     GVM_HEAP_KEEP = 1 << 1,
 };
 
@@ -94,6 +94,9 @@ typedef struct gvm_heap_options {
     uint64_t shelf_bytes;
     gvm_heap_exhausted exhausted; /* NULL: requests fail at once */
     void *exhausted_arg;
+    /* With reserve_bytes 0: what is free is kept at least so long, in milliseconds, however much is asked for meanwhile.
+     * Longer holds more memory and commits less anew: for a training whose steps differ in size, a time of many steps. */
+    uint32_t decay_ms;
 } gvm_heap_options;
 
 /* A row of statistics: blocks of more than half of and up to block_bytes. */
@@ -145,7 +148,7 @@ typedef struct gvm_heap_usage {
 
 /* Makes an empty heap. options may be NULL.
  *
- * GVM_E_INVALID  unknown kind or flags, struct_size is wrong, or out is NULL
+ * GVM_E_INVALID  unknown kind or flags, GVM_HEAP_KEEP with reserve_bytes or decay_ms, wrong struct_size, out is NULL
  * GVM_E_NOTSUP   the device cannot do this kind of memory */
 GVM_API gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *options, gvm_heap **out);
 

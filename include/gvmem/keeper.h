@@ -204,7 +204,7 @@ enum {
 };
 
 /* Gives the object a name in one step, in the place of the one it had; from then on it outlives its
- * creator, without GVM_PUBLISH_PRIVATE. Who opens the name sees the old object or the new one, never none.
+ * creator, without GVM_PUBLISH_PRIVATE. A client that opens the name sees the old object or the new one, never none.
  *
  * GVM_E_INVALID  a malformed name, unknown flags
  * GVM_E_EXISTS   the name is taken, without GVM_PUBLISH_REPLACE
@@ -399,7 +399,7 @@ GVM_API void gvm_keeper_snapshot_destroy(gvm_keeper_snapshot *snapshot);
 /* One object. GVM_E_INVALID  info is NULL or its struct_size is too small */
 GVM_API gvm_status gvm_object_get_info(gvm_object *object, gvm_object_info *info);
 
-/* ---- for whoever runs the machine */
+/* ---- for the machine's administrator */
 
 /* Moves chunks of an object to host memory, at most bytes of them (0: all); leased ones stay.
  * *evicted_bytes, which may be NULL, is what moved. The memory becomes the keeper's reserve;

@@ -16,14 +16,14 @@
  * gvm_share_update() brings the one there is up to date.
  *
  * Only the owner of memory exports it. An importer passes it on by sending the share that it
- * received, to any number of sockets; it need not even import it. Whoever gets it imports and
+ * received, to any number of sockets; it need not even import it. The receiver imports and
  * updates as from the owner.
  *
  * The memory is freed when the owner, every importer and every share, also one on its way, have let
  * go of it; a process that dies lets go.
  *
  * The socket is the caller's: gvmem neither listens nor forks, reads exactly the bytes of one
- * message, and leaves the socket usable for the caller's own messages. Whoever receives a share can
+ * message, and leaves the socket usable for the caller's own messages. A process that receives a share can
  * map the memory: send it only to peers that may see it.
  *
  * Threads: any thread may call; one thread at a time per socket and direction. No call is a

@@ -1,6 +1,6 @@
 /* gvmem/table.h - a PostgreSQL table in GPU memory, read by another process without a copy.
  *
- * In SQL, gstore_export('mytable') answers a token: a line of text. Whoever attaches it here maps the
+ * In SQL, gstore_export('mytable') answers a token: a line of text. A program that attaches it here maps the
  * very memory that the table is in, read-only, column by column: only those that are wanted are mapped.
  *
  *     gvm_table_attach(token, 0, &table);

@@ -23,7 +23,7 @@
  * the socket is shut for reading at most: the keeper then cannot send, and no more.
  *
  * Life. A gvm_keeper lives while it is connected and while any of its objects does; an object while
- * it is open and while a release on a stream is to come. So the pages of words outlast whoever
+ * it is open and while a release on a stream is to come. So the pages of words outlast every thread that
  * writes to them. Both are retired, not freed: a stale pointer finds magic to be something else. So
  * does a child made by fork(), in which every magic is taken away: its writing to the words would be
  * in its parent's name.

@@ -14,7 +14,7 @@
  *
  * Price. Displacing costs about one reading of the bytes moved, and an item should earn it (ski
  * rental): its score has to be above that of the victim by price. With price 1 or more the acquire
- * that asks does not count for itself, so in a cyclic scan, where whoever asks is the one that
+ * that asks does not count for itself, so in a cyclic scan, where the object that is acquired is the one that
  * waited longest, nothing moves once the budget is full, and a scan over new items displaces
  * nothing (the doorkeeper of TinyLFU, Einziger et al. 2017). A factor BETTER on top keeps noise
  * from moving equal items. Free budget is filled without asking the price.

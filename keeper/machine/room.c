@@ -1,6 +1,6 @@
 /* Frames: where memory for chunks comes from, and who may get it next.
  *
- * Whoever was sent a frame may read it for ever, as the driver takes no handle back. So a free
+ * A process that was sent a frame may read it for ever, as the driver takes no handle back. So a free
  * frame goes only to objects of the domain that saw it (any object, if nobody did). If a process of
  * another user saw it, as part of an object that it may open, the frame goes to that object alone
  * and is released when the object ends. A frame that a process which was cut off may still have

@@ -50,7 +50,7 @@ static gvm_status seal(int fd, int seals)
 gvm_status gvmi_page_create(const char *name, size_t bytes, bool readonly, void **address, gvmi_fd **out)
 {
     void *mapped;
-    int fd;
+    int fd = -1;
     gvm_status status = make(name, bytes, &fd);
 
     if (status != GVM_OK)

@@ -72,7 +72,7 @@ void gvmi_listener_close(gvmi_listener *listener);
 
 /* ---- shared pages */
 
-/* Memory of zeros, mapped here, and its fd, which cannot change its size. readonly: whoever gets the
+/* Memory of zeros, mapped here, and its fd, which cannot change its size. readonly: a process that gets the
  * fd can map it for reading only.
  *
  * GVM_E_NOMEM, GVM_E_LIMIT, GVM_E_SYSTEM */

@@ -90,7 +90,7 @@ CASE(fault_kernel_reads_after_access_none)
 }
 
 /* A real device faults now and then, though every read is allowed before, and afterwards. The
- * software GPU faults whoever reads in between: nearly always. */
+ * software GPU faults a kernel that reads in between: nearly always. */
 CASE(fault_kernel_reads_where_access_changes)
 {
     CUdeviceptr at = take_memory(machine.granule);

@@ -7,7 +7,7 @@
  * Processes: the runner (main.c) starts workers by executing itself again, because CUDA cannot be
  * used after a plain fork. One worker runs all ordinary cases in sequence; a case that leaves its
  * process or context broken is flagged ALONE and has one to itself. A case that shares memory
- * starts peers (peer.h). Whoever dies or hangs fails the case that ran, and nothing else.
+ * starts peers (peer.h). A process that dies or hangs fails the case that ran, and nothing else.
  *
  * Ownership: what a take_ function gives is owned by the case and undone, last first, when the case
  * ends in whatever way. drop() undoes it earlier and demands that this succeeds; disown() is for

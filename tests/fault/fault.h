@@ -169,7 +169,7 @@ bool shows_heap_get_usage(world *w);
 #define FAULT_TABLE_ROWS 1000u
 #define FAULT_TABLE_NUMBER(row) (3 * (row) + 1)
 
-/* Serves a table, until the end. */
+/* Serves a table, until the end; which is called after a failure, too. */
 bool table_serve(char token[GVM_TABLE_TOKEN_BYTES_MAX]);
 void table_serve_end(void);
 /* Do columns 0 and 1 read as they were made? */

@@ -17,6 +17,8 @@
 #define BODY_BYTES 8u /* of one text, with its header */
 
 static gvm_server *server;
+static gvm_keeper *exporter; /* whose objects the table is made of, while it is served */
+static gvm_device *exporter_device;
 
 typedef struct description {
     gvmi_manifest head;
@@ -60,8 +62,7 @@ static description describe(void)
     return d;
 }
 
-static bool publish(gvm_device *device, gvm_keeper *keeper, const char *part, const void *bytes,
-                    size_t len)
+static bool publish(const char *part, const void *bytes, size_t len)
 {
     const gvm_object_options options = {
         .struct_size = sizeof options, .chunk_bytes = CHUNK, .bytes = CHUNK};
@@ -71,17 +72,17 @@ static bool publish(gvm_device *device, gvm_keeper *keeper, const char *part, co
     bool good;
 
     snprintf(name, sizeof name, "%s/%s", OBJECTS, part);
-    if (gvm_object_create(keeper, name, CHUNK, &options, &object) != GVM_OK ||
+    if (gvm_object_create(exporter, name, CHUNK, &options, &object) != GVM_OK ||
         gvm_object_link(object, name, 0400, CHUNK) != GVM_OK ||
         gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) != GVM_OK ||
-        gvmi_device_enter(device) != GVM_OK)
+        gvmi_device_enter(exporter_device) != GVM_OK)
         return false;
     good = gvmi_cu->cuMemcpyHtoD(lease.address, bytes, len) == CUDA_SUCCESS;
     gvmi_device_leave();
     return gvm_object_release(object, &lease) == GVM_OK && good;
 }
 
-static bool publish_columns(gvm_device *device, gvm_keeper *keeper)
+static bool publish_columns(void)
 {
     static uint32_t numbers[FAULT_TABLE_ROWS], offsets[FAULT_TABLE_ROWS];
     static uint8_t bodies[FAULT_TABLE_ROWS * BODY_BYTES], nulls[FAULT_TABLE_ROWS / 8 + 1];
@@ -97,10 +98,9 @@ static bool publish_columns(gvm_device *device, gvm_keeper *keeper)
         memcpy(bodies + row * BODY_BYTES, &head, sizeof head);
         memcpy(bodies + row * BODY_BYTES + sizeof head, "odd", 3);
     }
-    return publish(device, keeper, "1.values", numbers, sizeof numbers) &&
-           publish(device, keeper, "2.values", offsets, sizeof offsets) &&
-           publish(device, keeper, "2.nulls", nulls, sizeof nulls) &&
-           publish(device, keeper, "2.bodies", bodies, sizeof bodies);
+    return publish("1.values", numbers, sizeof numbers) &&
+           publish("2.values", offsets, sizeof offsets) &&
+           publish("2.nulls", nulls, sizeof nulls) && publish("2.bodies", bodies, sizeof bodies);
 }
 
 bool table_serve(char token[GVM_TABLE_TOKEN_BYTES_MAX])
@@ -113,13 +113,11 @@ bool table_serve(char token[GVM_TABLE_TOKEN_BYTES_MAX])
                                         .device_count = 1,
                                         .device_budget_bytes = 16 * CHUNK,
                                         .host_budget_bytes = 16 * CHUNK};
-    gvm_device *device;
-    gvm_keeper *keeper;
 
     snprintf(path, sizeof path, "/tmp/gvmem-fault-%d.sock", (int)getpid());
-    if (gvm_server_start(&options, &server) != GVM_OK ||
-        gvm_keeper_connect(path, &keeper) != GVM_OK || gvm_device_open(0, &device) != GVM_OK ||
-        !publish(device, keeper, "0.manifest", &d, sizeof d) || !publish_columns(device, keeper))
+    if (gvm_server_start(&options, &server) != GVM_OK || gvm_keeper_connect(path, &exporter) != GVM_OK ||
+        gvm_device_open(0, &exporter_device) != GVM_OK || !publish("0.manifest", &d, sizeof d) ||
+        !publish_columns())
         return false;
     snprintf(token, GVM_TABLE_TOKEN_BYTES_MAX, "%s%d:%016llx:0:%zu:%s:%s", GVMI_TOKEN_PREFIX,
              GVMI_TOKEN_VERSION, (unsigned long long)gvm_checksum_host(&d, sizeof d), sizeof d,
@@ -129,7 +127,12 @@ bool table_serve(char token[GVM_TABLE_TOKEN_BYTES_MAX])
 
 void table_serve_end(void)
 {
+    gvm_keeper_close(exporter);
     gvm_server_stop(server);
+    gvm_device_close(exporter_device);
+    exporter = NULL;
+    server = NULL;
+    exporter_device = NULL;
 }
 
 /* ---- what a reader looks for */

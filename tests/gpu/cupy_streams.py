@@ -7,23 +7,13 @@ with each allocator; outcomes are told as TAP. Exits 77 where CuPy or a GPU is m
 import sys
 from pathlib import Path
 
-SKIPPED = 77
 SIZE = 1 << 20
 LONG_CYCLES = 200_000_000  # about 0.1 s of a GPU's clock
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "examples"))
 
-try:
-    import cupy
-except ImportError:
-    print("skipped: CuPy is not installed")
-    sys.exit(SKIPPED)
-try:
-    cupy.cuda.runtime.getDeviceCount()
-except cupy.cuda.runtime.CUDARuntimeError:
-    print("skipped: CuPy finds no GPU")
-    sys.exit(SKIPPED)
-
 import gvmem_plugin
+
+cupy = gvmem_plugin.find_cupy()
 
 SPIN = r"""extern "C" __global__ void spin(long long cycles)
 { const long long start = clock64(); while (clock64() - start < cycles); }"""
@@ -85,7 +75,7 @@ CASES = [blocking_streams_keep_apart, non_blocking_streams_keep_apart, graph_kee
 
 if len(sys.argv) != 2:
     sys.exit(__doc__)
-ours = gvmem_plugin.cupy_allocator(sys.argv[1])
+ours = gvmem_plugin.CupyAllocator(sys.argv[1])
 failed = 0
 print(f"1..{len(CASES)}", flush=True)
 for number, case in enumerate(CASES, 1):

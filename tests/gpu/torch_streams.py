@@ -18,6 +18,7 @@ def warm(torch):
     """Ones, after the kernels that are captured later have been loaded."""
     ones = torch.ones(SIZE, device="cuda")
     ones = ones * 2 - ones * 1 + 1 - 1
+    torch.cuda._sleep(1)
     torch.cuda.synchronize()
     return ones
 
@@ -60,6 +61,7 @@ def eager_work_leaves_a_graph_alone(torch):
 
 
 def graph_with_side_stream_is_whole(torch):
+    """The side stream reads a tensor long after it was let go of and the main stream has gone on."""
     static = warm(torch)
     graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()
     torch.cuda.synchronize()
@@ -68,6 +70,7 @@ def graph_with_side_stream_is_whole(torch):
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
             shared.record_stream(side)
+            torch.cuda._sleep(LONG_CYCLES)
             far = shared * 2
         del shared
         near = static * 7

@@ -577,6 +577,12 @@ UPDATE account SET balance = balance - :d WHERE id = :a;
 UPDATE account SET balance = balance + :d WHERE id = :b;
 INSERT INTO entry VALUES (:a, :b, :d, repeat('x', :d));
 """
+INCREMENT = r"""
+BEGIN;
+SELECT n FROM counter WHERE id = 1 FOR UPDATE \gset
+UPDATE counter SET n = :n + 1 WHERE id = 1;
+COMMIT;
+"""
 UNDONE = """
 SAVEPOINT s;
 UPDATE account SET balance = balance + 1000;
@@ -630,6 +636,17 @@ class Load:
         if count(server, "entry") == 0:
             raise Failed("no transfer was made")
 
+    def increments_that_read_for_update_all_count(self, server):
+        server.sql("CREATE FOREIGN TABLE counter (id int, n int) SERVER gstore_fdw")
+        server.sql("INSERT INTO counter VALUES (1, 0), (2, 0)")
+        path = server.folder / "increment.sql"
+        path.write_text(INCREMENT)
+        command = [server.bin + "/pgbench", "-n", "-c", "8", "-j", "4", "-t", "100", "-f", str(path)]
+        done = subprocess.run(command, env=server.environ, capture_output=True, text=True, timeout=120)
+        if done.returncode:
+            raise Failed(done.stderr[-2000:])
+        expect(server.sql("SELECT n FROM counter WHERE id = 1"), "800", "increments")
+
     def dump_restores_the_definition_and_on_demand_the_rows(self, server):
         dump = [server.bin + "/pg_dump", "-d", "postgres"]
         for more, rows in ([], 0), (["--include-foreign-data=gstore_fdw"], count(server, "account")):
@@ -670,6 +687,7 @@ class Standby:
         expect(count(standby), 0, "rows on the standby")
         expect(standby.error("INSERT INTO ft VALUES (1, 'x')"), "25006", "SQLSTATE")
         expect(standby.error("TRUNCATE ft"), "25006", "SQLSTATE")
+        expect(standby.error("SELECT * FROM ft FOR SHARE"), "25006", "SQLSTATE")
         server.sql("INSERT INTO ft VALUES (11, 'x'); CREATE FOREIGN TABLE later (id int) SERVER gstore_fdw")
         standby.wait_for("SELECT to_regclass('later') IS NOT NULL")
         expect(count(standby), 0, "rows on the standby")

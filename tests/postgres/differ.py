@@ -602,7 +602,7 @@ class Script:
         makers = [
             (maker.select, 30), (maker.look, 2), (maker.insert, 16), (maker.copy_from, 5), (maker.update, 14), (maker.delete, 8), (maker.failing, 2),
             (maker.analyze, 0.7), (lambda: self.truncate(session), truncate),
-            (maker.insert_select, 4), (maker.with_change, 5), (lambda: maker.prepare(self.name("p")), 1),
+            (maker.lock, 4), (maker.by_ctid, 2), (maker.within, 2), (maker.insert_select, 4), (maker.with_change, 5), (lambda: maker.prepare(self.name("p")), 1),
         ]
         if alone:
             makers += [(maker.block, 1.5), (maker.alter, 2 * free)]

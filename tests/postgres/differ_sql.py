@@ -23,6 +23,8 @@ CREATE FUNCTION d_lock() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN EXECUTE format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', TG_RELID::regclass); RETURN NULL; END $$;
 CREATE FUNCTION d_change() RETURNS trigger LANGUAGE plpgsql AS
 $$ BEGIN IF NEW.id % 7 = 0 THEN RETURN NULL; END IF; NEW.k := NEW.k + TG_ARGV[0]::int; RETURN NEW; END $$;
+CREATE FUNCTION d_touch(name text, n int) RETURNS int LANGUAGE plpgsql AS
+$$ BEGIN EXECUTE format('UPDATE %I SET k = k + 1 WHERE id = $1', name) USING n; RETURN 5; END $$;
 """
 
 
@@ -667,6 +669,32 @@ class Maker:
             return Statement("delete using", text + self.returning(t, "t."), {t.index: WRITE})
         text += f" WHERE t.id IN (SELECT u.k FROM @{u.index}@ AS u WHERE u.id % 4 = {r.randint(0, 3)})"
         return Statement("delete in", text + self.returning(t, "t."), need)
+
+    def lock(self):
+        r, t = self.r, self.any_table()
+        strength = r.choice(("UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"))
+        return Statement("select for", f"SELECT * FROM @{t.index}@ AS t{self.few(t, 't')} FOR {strength}", {t.index: WRITE}, waits=True)
+
+    def by_ctid(self):
+        """Rows that were locked, found again."""
+        r, t = self.r, self.any_table()
+        rows = f"SELECT u.ctid FROM @{t.index}@ AS u{self.few(t, 'u')} FOR UPDATE"
+        change = r.choice((f"UPDATE @{t.index}@ AS t SET {self.assignments(t, 't.')}", f"DELETE FROM @{t.index}@ AS t"))
+        return Statement("by ctid", f"{change} WHERE t.ctid = ANY (ARRAY({rows})){self.returning(t, 't.')}", {t.index: WRITE}, waits=True, loose=True)
+
+    def within(self):
+        """A function changes the rows that the statement is to change, which fails (27000), or others."""
+        r, t = self.r, self.any_table()
+        if t.change:
+            return self.update()  # a heap's row is looked at before triggers, which may leave it as it is
+        table, n = f"@{t.index}@", r.randint(-5, 60)
+        text = r.choice((
+            f"UPDATE {table} AS t SET k = d_touch('{table}', t.id) WHERE t.id = {n}",
+            f"DELETE FROM {table} AS t WHERE t.id = {n} AND d_touch('{table}', t.id) > 0",
+            f"UPDATE {table} AS t SET k = d_touch('{table}', t.id + 1) WHERE t.id % 2 = 0 AND t.id BETWEEN {n} AND {n + 8}",
+            f"DELETE FROM {table} AS t WHERE t.id % 2 = 0 AND t.id BETWEEN {n} AND {n + 8} AND d_touch('{table}', t.id + 1) > 0",
+        ))
+        return Statement("within", text, {t.index: WRITE}, waits=True, loose=True)
 
     def thin_out(self):
         """Most rows go, so that a table is written anew without them."""

@@ -3,7 +3,7 @@
  *
  *     keeper_kill [ROUNDS [STRIDE [SEED]]]
  *
- * Goal: whoever dies, and whenever, no byte, descriptor, lease or name is lost or left, and what
+ * Goal: whichever process dies, and whenever, no byte, descriptor, lease or name is lost or left, and what
  * every other client has is what it was. Method: a keeper and a bystander (keeper_stage.h); a victim
  * lives a whole client's life and kills itself at its Nth step, for every STRIDEth N; then a keeper
  * does so while it serves one. Another victim stops itself there, and runs on when the keeper has cut
@@ -312,7 +312,7 @@ static bool random_keeper_death(void)
     return stage_end(&s) && good;
 }
 
-/* victims: bits. Who is not killed at the moment chosen is killed later, with nothing special. */
+/* victims: bits. A victim that is not killed at the moment chosen is killed later, with nothing special. */
 static bool random_client_death(stage *s, unsigned victims)
 {
     keeper_puppet both[2];

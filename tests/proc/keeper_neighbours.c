@@ -217,7 +217,7 @@ static void run_keeper(const char *program, int ready)
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     (void)fcntl(ready, F_SETFD, 0);
     snprintf(ready_fd, sizeof ready_fd, "%d", ready);
-    snprintf(revoke, sizeof revoke, "%u", SOAK_REVOKE_MS / 1000);
+    snprintf(revoke, sizeof revoke, "%u", soak->revoke_ms / 1000);
     snprintf(lease, sizeof lease, "%u", SOAK_LEASE_MS / 1000);
     snprintf(log, sizeof log, "%s/log", folder);
     fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
@@ -535,7 +535,7 @@ static bool keeper_ends_well(void)
 /* Nobody is cut off for what the keeper itself did not do in time. */
 static void pause_keeper(void)
 {
-    const uint64_t ms = 100 + proc_random(&seed) % (2 * SOAK_REVOKE_MS - 100);
+    const uint64_t ms = 100 + proc_random(&seed) % (2 * soak->revoke_ms - 100);
 
     kill(keeper_pid, SIGSTOP);
     proc_pause_ms(ms);
@@ -688,6 +688,7 @@ static bool prepare(bool floods, unsigned seconds)
     signal(SIGPIPE, SIG_IGN);
     soak->many_users = geteuid() == 0;
     soak->patience_ms = seconds < LONG_SECONDS ? PATIENCE_MS : PATIENCE_LONG_MS;
+    soak->revoke_ms = seconds < LONG_SECONDS ? REVOKE_MS : REVOKE_LONG_MS;
     soak->lease_timeout = !floods && seed & 1;
     return true;
 }

@@ -30,7 +30,9 @@
 #define GID_HONEST 2000u  /* of the honest and the sleepers: objects of mode 0660 are theirs */
 #define GID_HOSTILE 2003u /* and the next, one each */
 
-#define SOAK_REVOKE_MS (1000u * PROC_SLOWNESS)
+/* Longer in a long run, in which the machine may be busy with something else for a second. */
+#define REVOKE_MS (1000u * PROC_SLOWNESS)
+#define REVOKE_LONG_MS (4000u * PROC_SLOWNESS)
 #define SOAK_LEASE_MS (4000u * PROC_SLOWNESS) /* where the lease timeout is set at all */
 #define HONEST 2u
 #define HONEST_THREADS 3u
@@ -73,7 +75,7 @@ typedef struct soak_page {
     uint8_t device_uuid[16];
     bool many_users;    /* the test runs as root */
     bool lease_timeout; /* the keeper has one */
-    uint32_t patience_ms;
+    uint32_t patience_ms, revoke_ms;
     _Atomic bool stop;
     _Atomic unsigned problems, sleeper_problems;
     _Atomic uint64_t next_serial;

@@ -31,7 +31,7 @@ bool stage_begin_timed(stage *s, uint32_t revoke_timeout_ms, uint32_t lease_time
 /* The same with a keeper that runs already, after another one's death. */
 bool stage_begin_bystander(stage *s);
 
-/* Whoever came has gone: the bystander's data, names, leases, objects, memory and the keeper's fds
+/* The clients that came have gone: the bystander's data, names, leases, objects, memory and the keeper's fds
  * are what they were, after at most SETTLE_MS. */
 bool stage_is_whole(stage *s);
 

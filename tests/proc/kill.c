@@ -2,7 +2,7 @@
  *
  *     kill [ROUNDS [SEED [SIZE_MIB]]]
  *
- * Goal: whoever dies, and whenever, the others get an answer in time, what they have mapped stays
+ * Goal: whichever process dies, and whenever, the others get an answer in time, what they have mapped stays
  * what it was, and when all have gone the device's memory is free again. Method: an exporter and
  * an importer go through one protocol; the matrix kills one of them after each step, whereupon the
  * other goes on, with a second importer; the rounds let both run at once and kill one or both at a

@@ -410,7 +410,7 @@ static uint64_t judge(const world *w, const process *p, const request *r)
 
         if (r->object == NULL || p->known[slot].object != r->object)
             return p->honest ? 0 : ANY_FAILURE; /* closed under its own feet, or never open */
-        /* Who closes a slot while it waits there is told so. */
+        /* A client that closes a slot while it waits there gets an error. */
         return judge_slot(w, p, r, &p->known[slot]) | (p->honest ? 0 : ONE_OF(GVM_E_FOREIGN));
     }
     switch (r->type) {

@@ -157,7 +157,7 @@ bool party_run(unsigned index, unsigned threads, uint64_t seed)
     return !atomic_load(&page->stop);
 }
 
-/* ---- the others, and whoever looks whether they get on */
+/* ---- the others, and the thread that looks whether they get on */
 
 static struct {
     unsigned processes, threads;

@@ -94,7 +94,7 @@ typedef struct shared_page {
     char path[108];
     uint64_t budget_chunks; /* of both tiers */
     uint64_t device_budget_bytes, host_budget_bytes;
-    atomic_int now[PROCESSES_MAX][THREADS_MAX]; /* op_kind, for whoever looks why nothing moves */
+    atomic_int now[PROCESSES_MAX][THREADS_MAX];    /* op_kind, to see why nothing moves */
     _Atomic uint64_t done[OP_COUNT], answered[64]; /* by status, in all */
     _Atomic uint64_t bytes_checked;
     record records[RECORDS];

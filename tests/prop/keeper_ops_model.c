@@ -171,7 +171,7 @@ static void add_chunks(uint32_t chunks)
     atomic_fetch_add(&page->chunks_added, chunks);
 }
 
-/* Who opened an object by name says so here only when it has read which one it is, so references
+/* A process that opened an object by name is counted here only when it has read which one it is, so references
  * may rise from 0. */
 void record_hold(record *r)
 {

@@ -81,8 +81,8 @@ typedef struct object {
     uint32_t uid, gid, mode;
     uint32_t device;
     uint64_t chunk_bytes, reserve_bytes, bytes;
-    uint64_t promised_bytes;          /* grown, and whoever grew it knows */
-    uint64_t perhaps_bytes;           /* whoever wanted it so large left before the answer */
+    uint64_t promised_bytes;          /* grown, and the process that grew it knows */
+    uint64_t perhaps_bytes;           /* the process that asked for it left before the answer */
     bool sealed, kept, creator_ended; /* creator_ended: it may have lost its name already */
     bool gone;                        /* as far as the model knows, nobody can reach it any more */
     uint32_t openings;                /* those of processes not yet known to be gone */

@@ -9,6 +9,7 @@
 
 extern EXPORT CUstream capture_stream; /* the one that is captured; NULL: none */
 extern EXPORT cuuint64_t capture_id;
+extern EXPORT unsigned capture_asked; /* times that it was asked whether a stream is captured */
 
 /* Without a call of it the linker would leave the software GPU out. */
 CUresult cuDriverGetVersion(int *version);
@@ -17,6 +18,7 @@ extern EXPORT CUresult (*const capture_needs)(int *version);
 CUresult (*const capture_needs)(int *version) = cuDriverGetVersion;
 CUstream capture_stream;
 cuuint64_t capture_id;
+unsigned capture_asked;
 
 EXPORT CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *status,
                                           cuuint64_t *id, CUgraph *graph,
@@ -28,6 +30,7 @@ CUresult cuStreamGetCaptureInfo_v3(CUstream stream, CUstreamCaptureStatus *statu
                                    const CUgraphEdgeData **edges, size_t *count)
 {
     (void)graph, (void)dependencies, (void)edges, (void)count;
+    capture_asked++;
     *status = CU_STREAM_CAPTURE_STATUS_NONE;
     if (stream != NULL && stream == capture_stream) {
         *status = CU_STREAM_CAPTURE_STATUS_ACTIVE;

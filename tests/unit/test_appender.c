@@ -1,6 +1,7 @@
 /* appender/: positions, limits, kernels that do not behave, calls out of turn, the library's thread.
  * The test is the kernel (appender_stand.h). */
 #include <pthread.h>
+#include <signal.h>
 
 #include "tests/unit/appender_stand.h"
 
@@ -136,15 +137,15 @@ static int be_impossible(void *arg)
     (void)arg;
     CHILD_EXPECT(start(ROW, 8 * CHUNK, NULL));
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(write_slot(8 * CHUNK / ROW + 1, 0, 0, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(write_slot(UINT64_MAX, 0, 0, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(write_slot(0, UINT64_MAX, 0, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(write_slot(0, UINT64_MAX, 4096, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(write_slot(0, 8 * CHUNK + 1, 0, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(write_slot(1ull << 32, 1ull << 36, 0, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(write_slot(1, 8 * CHUNK, 0, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(write_slot(1, 1, 3, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(write_slot(1, 1, 8192, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_reserve(&append, 8 * CHUNK / ROW + 1, 0, 0, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_reserve(&append, UINT64_MAX, 0, 0, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_reserve(&append, 0, UINT64_MAX, 0, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_reserve(&append, 0, UINT64_MAX, 4096, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_reserve(&append, 0, 8 * CHUNK + 1, 0, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_reserve(&append, 1ull << 32, 1ull << 36, 0, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_reserve(&append, 1, 8 * CHUNK, 0, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_reserve(&append, 1, 1, 3, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_reserve(&append, 1, 1, 8192, &slot) == GVM_APPEND_INVALID);
     CHILD_EXPECT(gvm_append_reserve_warp(&append, UINT64_MAX, 1, 1, &slot) == GVM_APPEND_INVALID);
     CHILD_EXPECT(gvm_append_reserve_block(&append, 1, UINT64_MAX, 1, &slot) == GVM_APPEND_INVALID);
     CHILD_EXPECT(gvm_append_reserve_whole_block(&append, 1, 1, 5, &slot) == GVM_APPEND_INVALID);
@@ -499,6 +500,22 @@ static int be_idle(void *arg)
     return 0;
 }
 
+/* A signal that the program's threads block stays theirs to take. */
+static int be_signalled(void *arg)
+{
+    sigset_t blocked, pending;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL) && begin() == GVM_OK); /* the thread runs */
+    sigemptyset(&blocked);
+    sigaddset(&blocked, SIGUSR1);
+    CHILD_EXPECT(pthread_sigmask(SIG_BLOCK, &blocked, NULL) == 0);
+    CHILD_EXPECT(kill(getpid(), SIGUSR1) == 0);
+    CHILD_EXPECT(sigpending(&pending) == 0 && sigismember(&pending, SIGUSR1) == 1);
+    CHILD_EXPECT(finish() == GVM_OK && stop());
+    return 0;
+}
+
 /* ---- threads that reserve at once: no two get the same, and all that fails lies behind. */
 
 #define THREADS 8
@@ -575,6 +592,7 @@ CHILD_TEST(appenders_beyond_a_slab_share_one_thread, be_many)
 CHILD_TEST(appenders_that_are_gone_leave_room_for_others, be_recycled)
 CHILD_TEST(child_of_fork_is_told_that_it_has_no_thread, be_forked)
 CHILD_TEST(appender_that_idles_burns_no_core, be_idle)
+CHILD_TEST(signal_is_not_delivered_to_the_library_thread, be_signalled)
 CHILD_TEST(threads_get_rows_of_their_own, be_crowd)
 
 int main(void)
@@ -599,6 +617,7 @@ int main(void)
         cmocka_unit_test(appenders_that_are_gone_leave_room_for_others),
         cmocka_unit_test(child_of_fork_is_told_that_it_has_no_thread),
         cmocka_unit_test(appender_that_idles_burns_no_core),
+        cmocka_unit_test(signal_is_not_delivered_to_the_library_thread),
         cmocka_unit_test(threads_get_rows_of_their_own),
     };
 

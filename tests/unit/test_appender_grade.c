@@ -45,16 +45,28 @@ static bool reserve(uint64_t rows_bytes, uint64_t bytes)
     return true;
 }
 
-/* A launch that writes so much, and its buffer, which is destroyed. */
-static bool launch_and_drop(uint64_t rows_bytes, uint64_t bytes)
+static bool take_and_drop(void)
 {
     gvm_buffer *buffer;
 
-    if (begin() != GVM_OK || !reserve(rows_bytes, bytes) || finish() != GVM_OK ||
-        result.complete != 1 || gvm_appender_take(appender, &buffer) != GVM_OK)
+    if (gvm_appender_take(appender, &buffer) != GVM_OK)
         return false;
     gvm_buffer_destroy(buffer);
     return true;
+}
+
+/* A launch that writes so much, and its buffer, which is destroyed. */
+static bool launch_and_drop(uint64_t rows_bytes, uint64_t bytes)
+{
+    return begin() == GVM_OK && reserve(rows_bytes, bytes) && finish() == GVM_OK &&
+           result.complete == 1 && take_and_drop();
+}
+
+/* A launch that writes nothing. */
+static bool begins_with(uint64_t front_bytes, uint64_t back_bytes)
+{
+    return begin() == GVM_OK && info().front_bytes == front_bytes &&
+           info().back_bytes == back_bytes && finish() == GVM_OK;
 }
 
 static uint64_t device_bytes(gvm_buffer *buffer)
@@ -161,7 +173,6 @@ static int fill_all(void *arg)
 static int share_one_chunk(void *arg)
 {
     const gvm_appender_options options = {.chunk_bytes = 64 * MIB, .budget_bytes = 64 * MIB};
-    gvm_buffer *buffer;
 
     (void)arg;
     CHILD_EXPECT(start_on("256MiB", ROW, 1024 * MIB, &options));
@@ -169,8 +180,7 @@ static int share_one_chunk(void *arg)
     CHILD_EXPECT(reserve(3 * MIB, 0) && reserve(0, 5 * MIB));
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
     CHILD_EXPECT(info().front_bytes == 8 * MIB && info().back_bytes == 8 * MIB);
-    CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK);
-    gvm_buffer_destroy(buffer);
+    CHILD_EXPECT(take_and_drop());
     CHILD_EXPECT(begin() == GVM_OK);
     CHILD_EXPECT(reserve(64 * MIB, 0) && !reserve(ROW, 0));
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_LIMIT);
@@ -189,15 +199,11 @@ static int begin_as_before(void *arg)
     (void)arg;
     CHILD_EXPECT(start_large());
     CHILD_EXPECT(launch_and_drop(300 * MIB, 40 * MIB));
-    CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(info().front_bytes == LARGE && info().back_bytes == 128 * MIB);
-    CHILD_EXPECT(finish() == GVM_OK && result.commits == 2);
+    CHILD_EXPECT(begins_with(LARGE, 128 * MIB) && result.commits == 2);
     CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK); /* nothing was written */
     CHILD_EXPECT(device_bytes(buffer) == 0);
     gvm_buffer_destroy(buffer);
-    CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(info().front_bytes == SMALL && info().back_bytes == SMALL);
-    CHILD_EXPECT(finish() == GVM_OK);
+    CHILD_EXPECT(begins_with(SMALL, SMALL));
     CHILD_EXPECT(stop());
     return 0;
 }
@@ -225,19 +231,13 @@ static int begin_large(void *arg)
 static int begin_as_expected(void *arg)
 {
     gvm_appender_options options = large;
-    gvm_buffer *buffer;
 
     (void)arg;
     options.expected_bytes = 40 * MIB;
     CHILD_EXPECT(start_on("4GiB", ROW, RESERVE, &options));
-    CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(info().front_bytes == 128 * MIB && info().back_bytes == 128 * MIB);
-    CHILD_EXPECT(finish() == GVM_OK && result.commits == 2);
-    CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK);
-    gvm_buffer_destroy(buffer);
-    CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(info().front_bytes == SMALL && info().back_bytes == SMALL);
-    CHILD_EXPECT(finish() == GVM_OK);
+    CHILD_EXPECT(begins_with(128 * MIB, 128 * MIB) && result.commits == 2);
+    CHILD_EXPECT(take_and_drop());
+    CHILD_EXPECT(begins_with(SMALL, SMALL));
     CHILD_EXPECT(stop());
     return 0;
 }
@@ -245,17 +245,12 @@ static int begin_as_expected(void *arg)
 /* What a launch wrote is counted from where it began. */
 static int count_from_its_begin(void *arg)
 {
-    gvm_buffer *buffer;
-
     (void)arg;
     CHILD_EXPECT(start_large());
     CHILD_EXPECT(begin() == GVM_OK && reserve(100 * MIB, 0) && finish() == GVM_OK);
     CHILD_EXPECT(begin() == GVM_OK && reserve(4 * MIB, 3 * MIB) && finish() == GVM_OK);
-    CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK);
-    gvm_buffer_destroy(buffer);
-    CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(info().front_bytes == 8 * MIB && info().back_bytes == 8 * MIB);
-    CHILD_EXPECT(finish() == GVM_OK);
+    CHILD_EXPECT(take_and_drop());
+    CHILD_EXPECT(begins_with(8 * MIB, 8 * MIB));
     CHILD_EXPECT(stop());
     return 0;
 }

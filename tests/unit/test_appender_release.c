@@ -212,7 +212,7 @@ static gvm_buffer *buffer_for_all(uint64_t *bytes)
     return gvm_buffer_create(device, *bytes, &options, &all) == GVM_OK ? all : NULL;
 }
 
-/* Who finds the device full waits for what the thread is just giving back. */
+/* A thread that finds the device full waits for what the thread is just giving back. */
 static int be_waited_for(void *arg)
 {
     gvm_buffer *buffer, *all;

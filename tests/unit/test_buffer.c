@@ -93,6 +93,45 @@ static int be_without_vmm(void *arg)
     return 0;
 }
 
+/* What was in the memory before. */
+static CUresult alloc_with_old_bytes(CUdeviceptr *address, size_t bytes)
+{
+    CUresult result = real->cuMemAlloc(address, bytes);
+
+    if (result == CUDA_SUCCESS)
+        result = real->cuMemsetD8(*address, 0x77, bytes);
+    return result == CUDA_SUCCESS ? real->cuCtxSynchronize() : result;
+}
+
+static int be_exportable_without_vmm(void *arg)
+{
+    static uint8_t bytes[2 * CHUNK];
+    gvm_device *device;
+    gvm_buffer *buffer;
+    int32_t count;
+
+    (void)arg;
+    setenv("GVMEM_VMM", "0", 1);
+    CHILD_EXPECT(gvm_device_count(&count) == GVM_OK);
+    real = gvmi_cu;
+    table = *real;
+    table.cuMemAlloc = alloc_with_old_bytes;
+    gvmi_driver_install(&table);
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_create(device, 2 * CHUNK, NULL, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_copy_out(bytes, buffer, 0, 2 * CHUNK) == GVM_OK);
+    for (size_t i = 0; i < 2 * CHUNK; i++)
+        CHILD_EXPECT(bytes[i] == 0);
+    stop(device, buffer);
+    return 0;
+}
+
+static void buffer_without_virtual_memory_shows_zeros(void **state)
+{
+    (void)state;
+    assert_child_succeeds(be_exportable_without_vmm, NULL);
+}
+
 static void vector_without_virtual_memory_is_refused_before_allocating(void **state)
 {
     (void)state;
@@ -134,6 +173,7 @@ static void ending_things_keeps_the_error(void **state)
 
 static atomic_int rdma_wanted, rdma_refused; /* of the chunks made; what the device says of itself */
 static atomic_int host_wanted;
+static atomic_int granularity_wanted; /* asked for such chunks */
 
 static CUresult attribute_of_rdma(int *value, CUdevice_attribute attribute, CUdevice dev)
 {
@@ -152,6 +192,13 @@ static CUresult create_noting_rdma(CUmemGenericAllocationHandle *handle, size_t 
     return real->cuMemCreate(handle, bytes, prop, flags);
 }
 
+static CUresult granularity_noting_rdma(size_t *bytes, const CUmemAllocationProp *prop,
+                                        CUmemAllocationGranularity_flags kind)
+{
+    atomic_fetch_add(&granularity_wanted, prop->allocFlags.gpuDirectRDMACapable);
+    return real->cuMemGetAllocationGranularity(bytes, prop, kind);
+}
+
 static int make_for_rdma(void *refused)
 {
     const gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
@@ -165,6 +212,7 @@ static int make_for_rdma(void *refused)
     table = *real;
     table.cuDeviceGetAttribute = attribute_of_rdma;
     table.cuMemCreate = create_noting_rdma;
+    table.cuMemGetAllocationGranularity = granularity_noting_rdma;
     gvmi_driver_install(&table);
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
     CHILD_EXPECT(gvm_buffer_create(device, 2 * CHUNK, &options, &buffer) == GVM_OK);
@@ -172,6 +220,7 @@ static int make_for_rdma(void *refused)
     CHILD_EXPECT(gvm_buffer_move(buffer, 0, 2 * CHUNK, GVM_TIER_HOST) == GVM_OK);
     CHILD_EXPECT(atomic_load(&rdma_wanted) == (refused != NULL ? 0 : 2) &&
                  atomic_load(&host_wanted) == 0);
+    CHILD_EXPECT((atomic_load(&granularity_wanted) > 0) == (refused == NULL));
     stop(device, buffer);
     return 0;
 }
@@ -187,6 +236,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(move_without_mappings_or_addresses_says_so),
+        cmocka_unit_test(buffer_without_virtual_memory_shows_zeros),
         cmocka_unit_test(vector_without_virtual_memory_is_refused_before_allocating),
         cmocka_unit_test(ending_things_keeps_the_error),
         cmocka_unit_test(chunk_is_made_for_network_cards_where_the_device_can),

@@ -15,7 +15,8 @@
 #define BYTE 0x5au
 
 static gvm_buffer *buffer, *other;
-static uint8_t *host;   /* pageable, of a chunk */
+static uint8_t *host;   /* pageable, of a chunk: the driver waits before it returns */
+static uint8_t *pinned; /* likewise, but the library waits */
 static CUstream stream; /* the program's */
 static uint32_t *gate;
 static atomic_int submitted, unmaps, accesses; /* driver calls since the gate was shut */
@@ -66,13 +67,15 @@ static CUresult access_counted(CUdeviceptr address, size_t bytes, const CUmemAcc
 
 static bool make_stream(void)
 {
-    void *word;
+    void *word, *chunk;
     bool good = gvmi_device_enter(device) == GVM_OK;
 
     good = good && real->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
-           real->cuMemHostAlloc(&word, sizeof *gate, 0) == CUDA_SUCCESS;
+           real->cuMemHostAlloc(&word, sizeof *gate, 0) == CUDA_SUCCESS &&
+           real->cuMemHostAlloc(&chunk, CHUNK, 0) == CUDA_SUCCESS;
     gvmi_device_leave();
     gate = word;
+    pinned = chunk;
     return good;
 }
 
@@ -93,6 +96,7 @@ static bool start_copies(void)
         !make_buffer(&other))
         return false;
     memset(host, 0, CHUNK);
+    memset(pinned, BYTE, CHUNK);
     table.cuMemcpyDtoHAsync = copy_out_counted;
     table.cuMemcpyHtoDAsync = copy_in_counted;
     table.cuMemcpyDtoDAsync = copy_counted;
@@ -107,7 +111,7 @@ static bool stop_copies(void)
     bool good = gvmi_device_enter(device) == GVM_OK;
 
     good = good && real->cuStreamDestroy(stream) == CUDA_SUCCESS &&
-           real->cuMemFreeHost(gate) == CUDA_SUCCESS;
+           real->cuMemFreeHost(gate) == CUDA_SUCCESS && real->cuMemFreeHost(pinned) == CUDA_SUCCESS;
     gvmi_device_leave();
     gvm_buffer_destroy(buffer);
     gvm_buffer_destroy(other);
@@ -237,6 +241,16 @@ static gvm_status copy_out(void)
     return gvm_buffer_copy_out(host, buffer, 0, CHUNK);
 }
 
+static gvm_status copy_in_pinned(void)
+{
+    return gvm_buffer_copy_in(buffer, 0, pinned, CHUNK);
+}
+
+static gvm_status copy_out_pinned(void)
+{
+    return gvm_buffer_copy_out(pinned, buffer, 0, CHUNK);
+}
+
 static gvm_status copy_to_other(void)
 {
     return gvm_buffer_copy(other, CHUNK, buffer, 0, CHUNK);
@@ -284,8 +298,9 @@ static gvm_status commit_over_all(void)
 static gvm_status ask(void)
 {
     gvm_buffer_info i = {.struct_size = sizeof i};
+    gvm_status status = gvm_buffer_get_info(buffer, &i);
 
-    return gvm_buffer_get_info(buffer, &i);
+    return status == GVM_OK ? gvm_buffer_get_info(other, &i) : status;
 }
 
 /* Few bytes, there and back. */
@@ -337,8 +352,8 @@ static int be_behind_a_stream(void *arg)
 /* Copies that the library waits for, on a stream of its own. */
 static int be_on_own_stream(void *arg)
 {
-    static const operation copies[] = {copy_in,       copy_out,      fill,
-                                       copy_to_other, export_legacy, move_out};
+    static const operation copies[] = {copy_in, copy_out,      copy_in_pinned, copy_out_pinned,
+                                       fill,    copy_to_other, export_legacy,  move_out};
     static const operation elsewhere[] = {commit_elsewhere,    decommit_elsewhere,
                                           commit_over_all,     ask,
                                           copy_word_elsewhere, begin_and_finish};
@@ -413,7 +428,7 @@ static int be_waited_for(void *waits)
     return 0;
 }
 
-/* Who waits for the end of a buffer waits for the copy, too, and the copy is whole. */
+/* The end of a buffer waits for the copy, too, and the copy is whole. */
 static gvm_status destroy(void)
 {
     gvm_buffer_destroy(buffer);

@@ -107,18 +107,33 @@ static void descriptor_of_another_version_is_told_apart_from_garbage(void **stat
     assert_int_equal(decode(&about), GVM_E_FORMAT);
 }
 
-static void descriptor_with_one_rule_broken_is_refused(void **state)
-{
+/* A member set to a value that it must not have. */
+typedef struct broken_rule {
+    const char *name;
+    size_t offset, bytes;
+    uint64_t value;
+} broken_rule;
+
 #define ROW(member, value) \
     { \
 #member "=" #value, offsetof(gvmi_descriptor, member), \
             sizeof((gvmi_descriptor *)NULL)->member, value \
     }
-    static const struct {
-        const char *name;
-        size_t offset, bytes;
-        uint64_t value;
-    } rows[] = {
+
+static void assert_each_refused(gvmi_descriptor valid_one, const broken_rule *rows, size_t count)
+{
+    for (size_t i = 0; i < count; i++) {
+        gvmi_descriptor about = valid_one;
+
+        memcpy((char *)&about + rows[i].offset, &rows[i].value, rows[i].bytes);
+        if (decode(&about) != GVM_E_FORMAT)
+            fail_msg("%s was not refused", rows[i].name);
+    }
+}
+
+static void descriptor_with_one_rule_broken_is_refused(void **state)
+{
+    static const broken_rule rows[] = {
         ROW(fixed_bytes, 103),
         ROW(chunk_entry_bytes, 25),
         ROW(chunk_count, 0),
@@ -150,16 +165,9 @@ static void descriptor_with_one_rule_broken_is_refused(void **state)
         ROW(span_len_bytes, 60 * MIB),
         ROW(span_len_bytes, UINT64_MAX - 4 * MIB + 1),
     };
-#undef ROW
 
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        gvmi_descriptor about = valid();
-
-        memcpy((char *)&about + rows[i].offset, &rows[i].value, rows[i].bytes);
-        if (decode(&about) != GVM_E_FORMAT)
-            fail_msg("%s was not refused", rows[i].name);
-    }
+    assert_each_refused(valid(), rows, sizeof rows / sizeof rows[0]);
 }
 
 static void descriptor_graded_is_decoded_unchanged(void **state)
@@ -175,16 +183,7 @@ static void descriptor_graded_is_decoded_unchanged(void **state)
 
 static void descriptor_graded_with_one_rule_broken_is_refused(void **state)
 {
-#define ROW(member, value) \
-    { \
-#member "=" #value, offsetof(gvmi_descriptor, member), \
-            sizeof((gvmi_descriptor *)NULL)->member, value \
-    }
-    static const struct {
-        const char *name;
-        size_t offset, bytes;
-        uint64_t value;
-    } rows[] = {
+    static const broken_rule rows[] = {
         ROW(version, GVMI_DESCRIPTOR_VERSION),
         ROW(flags, 0),
         ROW(flags, GVMI_DESCRIPTOR_SEALED),
@@ -195,16 +194,9 @@ static void descriptor_graded_with_one_rule_broken_is_refused(void **state)
         ROW(span_offset_bytes, 4 * MIB),
         ROW(span_len_bytes, 88 * MIB + 2 * MIB),
     };
-#undef ROW
 
     (void)state;
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
-        gvmi_descriptor about = valid_graded();
-
-        memcpy((char *)&about + rows[i].offset, &rows[i].value, rows[i].bytes);
-        if (decode(&about) != GVM_E_FORMAT)
-            fail_msg("%s was not refused", rows[i].name);
-    }
+    assert_each_refused(valid_graded(), rows, sizeof rows / sizeof rows[0]);
 }
 
 static void descriptor_largest_is_accepted(void **state)

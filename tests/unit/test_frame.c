@@ -223,7 +223,7 @@ static int fill_the_device(void *arg)
     CHILD_EXPECT(count > 0 && count == w.free_bytes / FRAME);
     CHILD_EXPECT(gvmi_frames_address(w.frames, count + 1) == 0);
     CHILD_EXPECT(gvmi_frames_bytes(w.frames, 0, GVM_TIER_DEVICE) == count * FRAME);
-    /* What was dropped is there for what is made next, whoever reaps. */
+    /* What was dropped is there for what is made next, whichever thread reaps. */
     CHILD_EXPECT(gvmi_frames_drop(w.frames, 1));
     CHILD_EXPECT(gvmi_frames_make(w.frames, &more) == GVM_OK);
     CHILD_EXPECT(gvmi_frames_bytes(w.frames, 0, GVM_TIER_DEVICE) == count * FRAME);

@@ -168,6 +168,12 @@ static void nonsense_is_refused(void **state)
     assert_int_equal(gvm_heap_create(NULL, NULL, &other), GVM_E_FOREIGN);
     options.flags = 77;
     assert_int_equal(gvm_heap_create(device, &options, &other), GVM_E_INVALID);
+    options = (gvm_heap_options){.struct_size = sizeof options, .flags = GVM_HEAP_KEEP};
+    options.reserve_bytes = 1;
+    fails_with(gvm_heap_create(device, &options, &other), GVM_E_INVALID, "GVM_HEAP_KEEP");
+    options.reserve_bytes = 0;
+    options.decay_ms = 1;
+    fails_with(gvm_heap_create(device, &options, &other), GVM_E_INVALID, "GVM_HEAP_KEEP");
     options = (gvm_heap_options){.struct_size = sizeof options, .kind = (gvm_heap_kind)9};
     assert_int_equal(gvm_heap_create(device, &options, &other), GVM_E_INVALID);
     options = (gvm_heap_options){.struct_size = 3};

@@ -7,7 +7,10 @@
 #include <dlfcn.h>
 #include <sys/types.h>
 
+#include <gvmem/heap.h>
+
 #include "driver/cuda_abi.h"
+#include "heap/plugin/plugin.h"
 
 static const char *library, *capture_driver;
 
@@ -16,6 +19,7 @@ typedef void torch_free_fn(void *ptr, ssize_t size, int device, void *stream);
 typedef void *plugin_alloc_fn(size_t size, int device, void *stream);
 typedef void plugin_free_fn(void *ptr, int device);
 typedef void *cupy_alloc_fn(void *param, size_t size, int device);
+typedef void cupy_free_fn(void *param, void *ptr, int device);
 typedef void hooks_fn(void);
 
 /* PyTorch's set-up. */
@@ -156,8 +160,43 @@ static int be_misset(void *arg)
     return 0;
 }
 
+/* After 192 MiB at once, 96 MiB again and again: what is not needed goes, or stays. */
+static int keep_for(void *arg)
+{
+    torch_alloc_fn *torch_alloc;
+    torch_free_fn *torch_free;
+    gvm_heap *(*heap_of)(int device);
+    gvm_status (*get_info)(gvm_heap * heap, gvm_heap_info * info);
+    gvm_heap_info info = {.struct_size = sizeof info};
+    const bool decays = strcmp(arg, "0") == 0;
+    void *handle;
+
+    setenv("GVMEM_HEAP_DECAY", arg, 1);
+    alarm(60);
+    handle = dlopen(library, RTLD_NOW);
+    CHILD_EXPECT(handle != NULL);
+    *(void **)&torch_alloc = dlsym(handle, "gvm_torch_alloc");
+    *(void **)&torch_free = dlsym(handle, "gvm_torch_free");
+    *(void **)&heap_of = dlsym(handle, "gvm_plugin_heap");
+    *(void **)&get_info = dlsym(handle, "gvm_heap_get_info");
+    set_hooks(handle);
+    do {
+        for (ssize_t mib = 192, i = 0; i < 20; mib = 96, i++) {
+            void *ptr = torch_alloc(mib << 20, 0, NULL);
+
+            CHILD_EXPECT(ptr != NULL);
+            torch_free(ptr, mib << 20, 0, NULL);
+        }
+        usleep(50000);
+        CHILD_EXPECT(get_info(heap_of(0), &info) == GVM_OK);
+    } while (decays && info.decommits == 0);
+    return decays || info.decommits == 0 ? 0 : 1;
+}
+
 static void settings_are_heeded(void **state)
 {
+    assert_int_equal(run_in_child(keep_for, "0", true), 0);
+    assert_int_equal(run_in_child(keep_for, "1000000", true), 0);
     (void)state;
     assert_int_equal(run_in_child(be_limited, NULL, true), 0);
     assert_int_equal(run_in_child(be_misset, NULL, true), 0);
@@ -176,6 +215,8 @@ static struct {
     plugin_alloc_fn *plugin_alloc;
     plugin_free_fn *plugin_free;
     cupy_alloc_fn *cupy_alloc;
+    cupy_free_fn *cupy_free;
+    void (*cupy_set_calls)(const gvm_cupy_calls *calls);
     void (*record_stream)(void *ptr, void *stream);
     void (*pool_begin)(int device, pool id, const void *filter);
     void (*pool_end)(int device, pool id);
@@ -185,9 +226,11 @@ static struct {
     CUresult (*stream_create)(CUstream *stream, unsigned flags);
     CUresult (*synchronize)(CUstream stream);
     CUresult (*host_alloc)(void **ptr, size_t bytes, unsigned flags);
+    CUresult (*get_access)(unsigned long long *flags, const CUmemLocation *at, CUdeviceptr address);
     CUresult (*wait_value)(CUstream stream, CUdeviceptr at, cuuint32_t value, unsigned flags);
     CUstream *captured;
     cuuint64_t *capture_id;
+    unsigned *asked;
     void *plugin;
     uint32_t *gate;
     CUstream a, b, c;
@@ -207,7 +250,8 @@ static bool load_all(void)
     if (!(FIND(p.plugin, alloc, "gvm_torch_alloc") && FIND(p.plugin, free, "gvm_torch_free") &&
           FIND(p.plugin, plugin_alloc, "gvm_plugin_alloc") &&
           FIND(p.plugin, plugin_free, "gvm_plugin_free") &&
-          FIND(p.plugin, cupy_alloc, "gvm_cupy_alloc") &&
+          FIND(p.plugin, cupy_alloc, "gvm_cupy_alloc") && FIND(p.plugin, cupy_free, "gvm_cupy_free") &&
+          FIND(p.plugin, cupy_set_calls, "gvm_cupy_set_calls") &&
           FIND(p.plugin, record_stream, "gvm_torch_record_stream") &&
           FIND(p.plugin, pool_begin, "gvm_torch_pool_begin") &&
           FIND(p.plugin, pool_end, "gvm_torch_pool_end") &&
@@ -215,9 +259,10 @@ static bool load_all(void)
           FIND(driver, ctx_retain, "cuDevicePrimaryCtxRetain") &&
           FIND(driver, ctx_set, "cuCtxSetCurrent") && FIND(driver, stream_create, "cuStreamCreate") &&
           FIND(driver, synchronize, "cuStreamSynchronize") &&
-          FIND(driver, host_alloc, "cuMemHostAlloc") &&
+          FIND(driver, host_alloc, "cuMemHostAlloc") && FIND(driver, get_access, "cuMemGetAccess") &&
           FIND(driver, wait_value, "cuStreamWaitValue32_v2") &&
-          FIND(driver, captured, "capture_stream") && FIND(driver, capture_id, "capture_id")))
+          FIND(driver, captured, "capture_stream") && FIND(driver, capture_id, "capture_id") &&
+          FIND(driver, asked, "capture_asked")))
         return false;
 #undef FIND
     (void)p.plugin_alloc(1, 0, NULL); /* starts the driver */
@@ -251,7 +296,7 @@ static int use_two_streams(void *arg)
     CHILD_EXPECT((z = p.plugin_alloc(1 << 20, 0, p.c)) != NULL && z != x && z != y);
     CHILD_EXPECT(p.plugin_alloc(1 << 20, 0, p.a) == x); /* behind that work */
     CHILD_EXPECT(p.plugin_alloc(1 << 20, 0, CU_STREAM_PER_THREAD) == NULL);
-    CHILD_EXPECT(p.cupy_alloc(NULL, 1 << 20, 0) == NULL); /* tells no stream */
+    CHILD_EXPECT(p.cupy_alloc(NULL, 1 << 20, 0) == NULL); /* no calls, so no stream */
     CHILD_EXPECT(p.alloc(1 << 20, 0, p.a) == NULL);       /* no hooks */
     open_gate(1);
     return p.synchronize(p.a) == CUDA_SUCCESS ? 0 : 1;
@@ -348,6 +393,247 @@ static void block_of_a_graph_goes_to_no_other_work(void **state)
     assert_int_equal(run_in_child(use_graphs, NULL, false), 0);
 }
 
+/* The legacy stream cannot be captured; and while a stream that it waits for is, the driver has no answer. */
+static int ask_for_captures(void *arg)
+{
+    void *ptr;
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    *p.asked = 0;
+    CHILD_EXPECT((ptr = p.plugin_alloc(1 << 20, 0, NULL)) != NULL);
+    CHILD_EXPECT(p.plugin_alloc(1 << 20, 0, CU_STREAM_LEGACY) != NULL);
+    p.plugin_free(ptr, 0);
+    CHILD_EXPECT(*p.asked == 0);
+    CHILD_EXPECT((ptr = p.plugin_alloc(1 << 20, 0, p.a)) != NULL);
+    p.plugin_free(ptr, 0);
+    CHILD_EXPECT(*p.asked == 1);
+    return 0;
+}
+
+static void driver_is_asked_for_captures_of_streams_that_can_be(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(ask_for_captures, NULL, false), 0);
+}
+
+/* ---- CuPy */
+
+/* What CuPy and Python tell, and what is asked of them. */
+static struct {
+    gvm_stream current;
+    int kept;  /* answers keep() */
+    int keeps; /* calls of it */
+    int gil;   /* 1: held */
+    int releases;
+} cupy = {.kept = 1, .gil = 1};
+
+static gvm_stream current_stream(void)
+{
+    return cupy.gil == 1 ? cupy.current : (gvm_stream)(intptr_t)-1;
+}
+
+static int keep(gvm_stream stream)
+{
+    cupy.keeps++;
+    return cupy.gil == 1 && stream == cupy.current && cupy.kept;
+}
+
+static void *release_gil(void)
+{
+    cupy.gil--;
+    cupy.releases++;
+    return &cupy;
+}
+
+static void take_gil(void *thread)
+{
+    cupy.gil += thread == &cupy;
+}
+
+static int use_cupy(void *arg)
+{
+    const gvm_cupy_calls calls = {current_stream, keep, release_gil, take_gil};
+    void *x, *y;
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    p.cupy_set_calls(&calls);
+    CHILD_EXPECT((x = p.cupy_alloc(NULL, 1 << 20, 0)) != NULL && cupy.keeps == 0); /* the legacy stream */
+    cupy.current = p.a;
+    CHILD_EXPECT((y = p.cupy_alloc(NULL, 1 << 20, 0)) != NULL && cupy.keeps == 1);
+    p.cupy_free(NULL, x, 0);
+    p.cupy_free(NULL, y, 0);
+    CHILD_EXPECT(p.cupy_alloc(NULL, 1 << 20, 0) == y && cupy.keeps == 1);
+    cupy.current = p.b;
+    CHILD_EXPECT(p.cupy_alloc(NULL, 1 << 20, 0) != y && cupy.keeps == 2);
+    CHILD_EXPECT(cupy.gil == 1 && cupy.releases == 6);
+    CHILD_EXPECT(p.cupy_alloc(NULL, 0, 0) == NULL);
+    p.cupy_free(NULL, NULL, 0);
+    CHILD_EXPECT(cupy.gil == 1 && cupy.releases == 6);
+    cupy.current = p.c;
+    cupy.kept = 0;
+    CHILD_EXPECT(p.cupy_alloc(NULL, 1 << 20, 0) == NULL && cupy.keeps == 3);
+    cupy.kept = 1;
+    CHILD_EXPECT(p.cupy_alloc(NULL, 1 << 20, 0) != NULL && cupy.keeps == 4);
+    cupy.current = (gvm_stream)(intptr_t)-1; /* CuPy failed */
+    CHILD_EXPECT(p.cupy_alloc(NULL, 1 << 20, 0) == NULL && cupy.keeps == 4 && cupy.gil == 1);
+    cupy.current = CU_STREAM_PER_THREAD;
+    CHILD_EXPECT(p.cupy_alloc(NULL, 1 << 20, 0) == NULL && cupy.gil == 1);
+    return 0;
+}
+
+static void block_for_cupy_is_of_its_current_stream_which_is_kept(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(use_cupy, NULL, false), 0);
+}
+
+/* CU_MEM_ACCESS_FLAGS_PROT_... of a block for a device; -1: there is no memory at the address. */
+static int access_of(const void *ptr, int device)
+{
+    const CUmemLocation where = {CU_MEM_LOCATION_TYPE_DEVICE, device};
+    unsigned long long flags = 0;
+    const CUresult result = p.get_access(&flags, &where, (CUdeviceptr)(uintptr_t)ptr);
+
+    return result == CUDA_SUCCESS ? (int)flags : -1;
+}
+
+/* A block of a graph is used by other streams within it: their order with later blocks is not known. */
+static int use_graph_of_two_streams(void *arg)
+{
+    void *x;
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    set_hooks(p.plugin);
+    *p.captured = p.a, *p.capture_id = 7;
+    CHILD_EXPECT((x = p.alloc(1 << 20, 0, p.a)) != NULL);
+    p.record_stream(x, p.b);
+    p.free(x, 1 << 20, 0, p.a);
+    CHILD_EXPECT(!serves(x, p.a));
+    *p.captured = NULL;
+    return 0;
+}
+
+static void block_of_a_graph_that_other_streams_use_serves_once(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(use_graph_of_two_streams, NULL, false), 0);
+}
+
+static void *capture_block(uint64_t id)
+{
+    void *ptr;
+
+    *p.captured = p.a, *p.capture_id = id;
+    ptr = p.alloc(1 << 20, 0, p.a);
+    *p.captured = NULL;
+    return ptr;
+}
+
+static int release_pools(void *arg)
+{
+    const pool first = {1, 0}, second = {2, 0}, third = {3, 0}, fourth = {4, 0};
+    void *of_either, *live, *gone;
+
+    (void)arg;
+    CHILD_EXPECT(load_all());
+    set_hooks(p.plugin);
+    p.pool_begin(0, first, NULL);
+    p.pool_begin(0, second, NULL);
+    CHILD_EXPECT((of_either = capture_block(7)) != NULL);
+    p.pool_end(0, first);
+    p.pool_end(0, second);
+    p.free(of_either, 1 << 20, 0, p.a);
+    p.pool_release(0, first);
+    p.pool_release(0, second);
+    CHILD_EXPECT(access_of(of_either, 0) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+
+    p.pool_begin(0, third, NULL);
+    CHILD_EXPECT((live = capture_block(8)) != NULL);
+    p.pool_end(0, third);
+    p.pool_release(0, third);
+    CHILD_EXPECT(access_of(live, 0) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    p.free(live, 1 << 20, 0, p.a);
+    CHILD_EXPECT(access_of(live, 0) == -1);
+
+    p.pool_begin(0, third, NULL);
+    CHILD_EXPECT((gone = capture_block(9)) != NULL);
+    p.pool_end(0, third);
+    p.free(gone, 1 << 20, 0, p.a);
+    p.pool_begin(0, fourth, NULL); /* another capture, which an end of the heap would spoil */
+    p.pool_release(0, third);
+    CHILD_EXPECT(access_of(gone, 0) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    p.pool_end(0, fourth);
+    CHILD_EXPECT(access_of(gone, 0) == -1);
+    return 0;
+}
+
+static void heap_of_a_graph_ends_with_its_pool_and_blocks(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(release_pools, NULL, false), 0);
+}
+
+static void choose_machine(int devices)
+{
+    char machine[80];
+
+    snprintf(machine, sizeof machine, "devices=%d,memory=1GiB,sms=1,instance=plugin-%d", devices,
+             (int)getpid());
+    setenv("GVMEM_SOFTGPU", machine, 1);
+}
+
+/* A graph's temporary takes more than half of the device: what comes later does not fit. */
+static int fill_after_graph(void *arg)
+{
+    void *temporary;
+
+    (void)arg;
+    choose_machine(1);
+    CHILD_EXPECT(load_all());
+    *p.captured = p.a, *p.capture_id = 7;
+    CHILD_EXPECT((temporary = p.plugin_alloc(600 << 20, 0, p.a)) != NULL);
+    p.plugin_free(temporary, 0);
+    *p.captured = NULL;
+    CHILD_EXPECT(p.plugin_alloc(600 << 20, 0, p.b) == NULL);
+    CHILD_EXPECT(access_of(temporary, 0) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    return 0;
+}
+
+static void memory_of_a_graph_stays_on_shortage(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(fill_after_graph, NULL, true), 0);
+}
+
+/* Device 1 has a heap later than device 0, and than a graph there. */
+static int use_two_devices(void *arg)
+{
+    void *here, *there, *early, *late;
+
+    (void)arg;
+    choose_machine(2);
+    CHILD_EXPECT(load_all());
+    set_hooks(p.plugin);
+    CHILD_EXPECT((here = p.alloc(1 << 20, 0, p.a)) != NULL && access_of(here, 1) == 0);
+    CHILD_EXPECT((early = capture_block(7)) != NULL && access_of(early, 1) == 0);
+    CHILD_EXPECT((there = p.alloc(1 << 20, 1, NULL)) != NULL);
+    CHILD_EXPECT((late = capture_block(8)) != NULL);
+    CHILD_EXPECT(access_of(here, 1) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CHILD_EXPECT(access_of(there, 0) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CHILD_EXPECT(access_of(late, 1) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    CHILD_EXPECT(access_of(early, 1) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
+    return 0;
+}
+
+static void blocks_are_reached_by_all_devices_in_use(void **state)
+{
+    (void)state;
+    assert_int_equal(run_in_child(use_two_devices, NULL, false), 0);
+}
+
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -357,6 +643,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(block_of_a_busy_stream_goes_to_no_other),
         cmocka_unit_test(block_of_recorded_streams_waits_for_all_of_them),
         cmocka_unit_test(block_of_a_graph_goes_to_no_other_work),
+        cmocka_unit_test(driver_is_asked_for_captures_of_streams_that_can_be),
+        cmocka_unit_test(block_for_cupy_is_of_its_current_stream_which_is_kept),
+        cmocka_unit_test(block_of_a_graph_that_other_streams_use_serves_once),
+        cmocka_unit_test(heap_of_a_graph_ends_with_its_pool_and_blocks),
+        cmocka_unit_test(memory_of_a_graph_stays_on_shortage),
+        cmocka_unit_test(blocks_are_reached_by_all_devices_in_use),
     };
 
     if (argc != 3)

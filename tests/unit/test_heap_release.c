@@ -143,6 +143,37 @@ static void wait_for_a_stream_lets_others_in(void **state)
         assert_child_succeeds(wait_beside_others, &calls[i]);
 }
 
+/* A block that is still live when its stream ends has been used on it all the same; what was idle has passed. */
+static int end_the_stream_of_a_live_block(void *arg)
+{
+    pthread_t thread;
+    void *good;
+
+    (void)arg;
+    CHILD_EXPECT(start_child(NULL));
+    busy = make_stream();
+    CHILD_EXPECT(gvm_heap_alloc_async(heap, 30 * GVMI_MIB, NULL, busy, &on_it) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_free_async(heap, on_it, busy) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_trim(heap, UINT64_MAX) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc_async(heap, 30 * GVMI_MIB, NULL, busy, &on_it) == GVM_OK);
+    hold_stream(busy);
+    table.cuEventQuery = query_and_tell;
+    CHILD_EXPECT(pthread_create(&thread, NULL, use_the_heap_then_let_go, NULL) == 0);
+    CHILD_EXPECT(gvm_heap_stream_end(heap, busy) == GVM_OK);
+    CHILD_EXPECT(atomic_load(&gate)); /* and not before */
+    CHILD_EXPECT(pthread_join(thread, &good) == 0 && good == heap);
+    table.cuEventQuery = real->cuEventQuery;
+    CHILD_EXPECT(gvm_heap_free(heap, on_it) == GVM_OK && gvm_heap_check(heap) == GVM_OK);
+    end_child();
+    return 0;
+}
+
+static void end_of_a_stream_waits_for_its_work_on_live_blocks(void **state)
+{
+    (void)state;
+    assert_child_succeeds(end_the_stream_of_a_live_block, NULL);
+}
+
 /* ---- the driver's calls are made without the lock */
 
 /* What needs no new memory: that is put behind addresses, and taken away, one call after the other. */
@@ -274,6 +305,71 @@ static void memory_idle_for_a_window_goes(void **state)
     assert_int_equal(committed(), 96);
 }
 
+static void memory_that_was_free_for_less_than_the_decay_stays(void **state)
+{
+    gvm_heap_options options = {.struct_size = sizeof options, .decay_ms = UINT32_MAX};
+    int passes = 0;
+
+    (void)state;
+    remake(&options);
+    pass(192);
+    for (int i = 0; i < 20; i++)
+        pass(96);
+    assert_int_equal(committed(), 192);
+    options.decay_ms = 1;
+    remake(&options);
+    pass(192);
+    for (; committed() > 96 && passes < 10000; passes++)
+        pass(96);
+    assert_int_equal(committed(), 96);
+}
+
+/* Neither windows nor a shortage of the heap's own take what a graph may use. */
+static void memory_of_a_heap_that_keeps_stays(void **state)
+{
+    const gvm_heap_options options = {
+        .struct_size = sizeof options, .flags = GVM_HEAP_KEEP, .limit_bytes = 240 * GVMI_MIB};
+    void *at[3], *ptr;
+
+    (void)state;
+    remake(&options);
+    pass(192);
+    for (int i = 0; i < 20; i++)
+        pass(96);
+    assert_int_equal(committed(), 192);
+    remake(&options);
+    for (int i = 0; i < 3; i++)
+        at[i] = alloc(60 * GVMI_MIB);
+    release(at[1]); /* a hole that is too small */
+    fails_with(gvm_heap_alloc(heap, 100 * GVMI_MIB, &ptr), GVM_E_NOSPACE, "limit");
+    assert_int_equal(committed(), 180);
+}
+
+/* The next tick never comes: what the end of a window leaves over goes at once. */
+static int end_a_window_beside_the_thread(void *arg)
+{
+    void *ptr;
+
+    (void)arg;
+    CHILD_EXPECT(start_child(NULL));
+    gvmi_heap_threadless = false;
+    heap->tick_ns = GVMI_NEVER_NS;
+    for (uint64_t mib = 192, i = 0; i < 7; mib = 96, i++)
+        CHILD_EXPECT(gvm_heap_alloc(heap, mib * GVMI_MIB, &ptr) == GVM_OK &&
+                     gvm_heap_free(heap, ptr) == GVM_OK);
+    while (info().committed_bytes > 96 * GVMI_MIB) /* or the alarm */
+        usleep(1000);
+    gvm_heap_destroy(heap);
+    gvm_device_close(device);
+    return 0;
+}
+
+static void memory_goes_when_its_window_ends(void **state)
+{
+    (void)state;
+    assert_child_succeeds(end_a_window_beside_the_thread, NULL);
+}
+
 static void memory_needed_in_every_window_stays(void **state)
 {
     (void)state;
@@ -381,6 +477,35 @@ static void decay_waits_for_no_stream(void **state)
     gvmi_cu->cuStreamDestroy(busy);
 }
 
+static void *call_decay(void *arg)
+{
+    (void)arg;
+    return decay(1) > 1 ? heap : NULL;
+}
+
+/* Who has the lock may wait for what the library's thread does. */
+static int decay_beside_the_lock(void *arg)
+{
+    pthread_t thread;
+    void *good;
+
+    (void)arg;
+    CHILD_EXPECT(start_child(NULL));
+    gvmi_lock(&heap->lock);
+    CHILD_EXPECT(pthread_create(&thread, NULL, call_decay, NULL) == 0);
+    CHILD_EXPECT(pthread_join(thread, &good) == 0 && good == heap);
+    gvmi_unlock(&heap->lock);
+    gvm_heap_destroy(heap);
+    gvm_device_close(device);
+    return 0;
+}
+
+static void decay_waits_for_no_lock(void **state)
+{
+    (void)state;
+    assert_child_succeeds(decay_beside_the_lock, NULL);
+}
+
 /* Every block of the shelf is in another chunk. */
 static void shelf_that_is_not_used_gives_back(void **state)
 {
@@ -433,6 +558,10 @@ static void large_freed_block_serves_other_sizes(void **state)
     assert_int_equal(info().segments, 2);
     pass(800);
     assert_int_equal(info().segments, 2);
+    remake(&options);
+    pass(1100);
+    pass(600); /* about half of it */
+    assert_int_equal(info().segments, 1);
 }
 
 /* ---- shortage */
@@ -537,15 +666,18 @@ static CUresult copy_to_second(void *block)
 
 static void blocks_of_a_granted_heap_are_reached_by_a_peer(void **state)
 {
-    void *before = alloc(20 * GVMI_MIB), *after, *lone;
+    void *before = alloc(20 * GVMI_MIB), *of_a_stream, *after, *lone;
 
     (void)state;
+    assert_int_equal(gvm_heap_alloc_async(heap, 20 * GVMI_MIB, NULL, NULL, &of_a_stream), GVM_OK);
     assert_int_equal(gvm_device_open(1, &second), GVM_OK);
     assert_int_not_equal(copy_to_second(before), CUDA_SUCCESS);
+    assert_int_not_equal(copy_to_second(of_a_stream), CUDA_SUCCESS);
     assert_int_equal(gvm_heap_grant(heap, second, GVM_ACCESS_READWRITE), GVM_OK);
     after = alloc(20 * GVMI_MIB);
     lone = alloc(600 * GVMI_MIB);
     assert_int_equal(copy_to_second(before), CUDA_SUCCESS);
+    assert_int_equal(copy_to_second(of_a_stream), CUDA_SUCCESS);
     assert_int_equal(copy_to_second(after), CUDA_SUCCESS);
     assert_int_equal(copy_to_second(lone), CUDA_SUCCESS);
     assert_int_equal(gvm_heap_grant(heap, second, GVM_ACCESS_NONE), GVM_OK);
@@ -598,9 +730,14 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(free_of_host_and_managed_memory_waits_for_no_kernel),
         cmocka_unit_test(wait_for_a_stream_lets_others_in),
+        cmocka_unit_test(end_of_a_stream_waits_for_its_work_on_live_blocks),
         cmocka_unit_test(memory_goes_back_without_the_lock),
         cmocka_unit_test(capture_of_a_stream_is_left_alone),
+        cmocka_unit_test(memory_goes_when_its_window_ends),
+        cmocka_unit_test(decay_waits_for_no_lock),
         TEST(memory_idle_for_a_window_goes),
+        TEST(memory_that_was_free_for_less_than_the_decay_stays),
+        TEST(memory_of_a_heap_that_keeps_stays),
         TEST(memory_needed_in_every_window_stays),
         TEST(new_peak_has_idle_memory_first),
         TEST(reserve_that_is_set_is_kept_through_windows),

@@ -310,7 +310,7 @@ __attribute__((no_sanitize_thread)) static bool is_leaving(void)
     return *(volatile bool *)&shared.idle.leaving;
 }
 
-/* Who finds the device full gets what the thread is giving back: afterwards, not too late. */
+/* A thread that finds the device full gets what the thread is giving back: afterwards, not too late. */
 static int be_waited_for(void *arg)
 {
     pthread_t thread;
@@ -331,19 +331,25 @@ static int be_waited_for(void *arg)
     return 0;
 }
 
-/* Who must not wait for a kernel does not wait for who does. */
+/* A thread reclaims all, and is inside until the door is open. */
+static bool start_reclaim(atomic_bool *door_shut, void *arg, pthread_t *thread)
+{
+    if (!start())
+        return false;
+    join(device, &shared, 1000);
+    atomic_store(door_shut, true);
+    return pthread_create(thread, NULL, reclaim_all, arg) == 0 &&
+           COMES_TRUE(atomic_load(&shared.reclaims) == 1);
+}
+
+/* A caller that must not wait for a kernel does not wait for one that does. */
 static int be_passed(void *arg)
 {
+    const int64_t now_ns = gvmi_now_ns();
     pthread_t thread;
-    int64_t now_ns;
 
     (void)arg;
-    CHILD_EXPECT(start());
-    now_ns = gvmi_now_ns();
-    join(device, &shared, 1000);
-    atomic_store(&shared.shut_waiting, true);
-    CHILD_EXPECT(pthread_create(&thread, NULL, reclaim_all, &shared) == 0);
-    CHILD_EXPECT(COMES_TRUE(atomic_load(&shared.reclaims) == 1));
+    CHILD_EXPECT(start_reclaim(&shared.shut_waiting, &shared, &thread));
     CHILD_EXPECT(gvmi_idle_reclaim(device, 300, false) == 300);
     gvmi_idle_wake(&shared.idle, now_ns);
     CHILD_EXPECT(COMES_TRUE(atomic_load(&shared.decays) == 1));
@@ -358,16 +364,11 @@ static int be_passed(void *arg)
 /* The thread does not wait for who is giving back, but looks again. */
 static int be_looked_at_again(void *arg)
 {
+    const int64_t now_ns = gvmi_now_ns();
     pthread_t thread;
-    int64_t now_ns;
 
     (void)arg;
-    CHILD_EXPECT(start());
-    now_ns = gvmi_now_ns();
-    join(device, &shared, 1000);
-    atomic_store(&shared.shut, true);
-    CHILD_EXPECT(pthread_create(&thread, NULL, reclaim_all, NULL) == 0);
-    CHILD_EXPECT(COMES_TRUE(atomic_load(&shared.reclaims) == 1));
+    CHILD_EXPECT(start_reclaim(&shared.shut, NULL, &thread));
     gvmi_idle_wake(&shared.idle, now_ns);
     CHILD_EXPECT(COMES_TRUE(gvmi_idle_step(now_ns) > now_ns));
     CHILD_EXPECT(atomic_load(&shared.decays) == 0);

@@ -235,7 +235,7 @@ static void evicted_object_stays_out_until_acquired(void **state)
     end_world(&w);
 }
 
-/* Who holds a read lease on such an object may write: a copy that was clean may not be one any more. */
+/* A client with a read lease on such an object may write: a copy that was clean may not be one any more. */
 static void untracked_object_has_no_clean_copies(void **state)
 {
     world w;

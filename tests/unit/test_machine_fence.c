@@ -62,7 +62,7 @@ static void reader_cut_off_shares_its_frames(void **state)
     end_world(&p.w);
 }
 
-/* Who was there before it was cut off ends its lease first: it shared the frames already. */
+/* A client that was there before it was cut off ends its lease first: it shared the frames already. */
 static void reader_of_an_untracked_object_cut_off_counts_as_writer(void **state)
 {
     pair p;
@@ -653,6 +653,16 @@ static void socket_closed_under_a_lease_is_not_believed(void **state)
     end_world(&p.w);
 }
 
+/* The second client says BYE with a lease for writing; before: the object's frames until then. */
+static void start_bye_of_writer(pair *p, uint32_t uid, uint32_t before[2])
+{
+    start_pair(p, 8, 8, 0, uid, 0);
+    acquire(&p->w, p->b, p->b_slot, GVM_LEASE_WRITE);
+    note_frames(&p->w, before);
+    gvmi_machine_bye(p->w.machine, p->b->number);
+    run(&p->w);
+}
+
 /* It has a right to the memory in any case: its word is enough, for its leases, too. */
 static void bye_of_the_owners_process_ends_all_at_once(void **state)
 {
@@ -660,11 +670,7 @@ static void bye_of_the_owners_process_ends_all_at_once(void **state)
     uint32_t before[2];
 
     (void)state;
-    start_pair(&p, 8, 8, 0, OWNER, 0);
-    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
-    note_frames(&p.w, before);
-    gvmi_machine_bye(p.w.machine, p.b->number);
-    run(&p.w);
+    start_bye_of_writer(&p, OWNER, before);
     assert_true(p.b->forgotten);
     acquire(&p.w, p.a, p.a_slot, GVM_LEASE_READ);
     assert_true(has_frame(&p.w, before));
@@ -698,11 +704,7 @@ static void bye_of_another_users_writer_leaves_a_fence(void **state)
     uint32_t before[2];
 
     (void)state;
-    start_pair(&p, 8, 8, 0, OTHER, 0);
-    acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
-    note_frames(&p.w, before);
-    gvmi_machine_bye(p.w.machine, p.b->number);
-    run(&p.w);
+    start_bye_of_writer(&p, OTHER, before);
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
     assert_false(granted(p.a));
     tick(&p.w, 1100);

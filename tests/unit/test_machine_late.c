@@ -52,17 +52,24 @@ static bool is_unread(void *context, uint32_t client)
     return something_unread;
 }
 
-static void client_whose_answer_is_not_read_yet_has_twice_the_time(void **state)
+/* The second client does not answer the MAP of an eviction, and the keeper has not read all that it sent. */
+static void start_unread_evict(pair *p)
 {
     gvmi_machine_config config = small_config(8, 8);
+
+    config.unread = is_unread;
+    start_pair_as(p, &config, 0, OWNER, 0);
+    p->b->deaf = true;
+    begin_evict(&p->w, p->a, "/x");
+    something_unread = true;
+}
+
+static void client_whose_answer_is_not_read_yet_has_twice_the_time(void **state)
+{
     pair p;
 
     (void)state;
-    config.unread = is_unread;
-    start_pair_as(&p, &config, 0, OWNER, 0);
-    p.b->deaf = true;
-    begin_evict(&p.w, p.a, "/x");
-    something_unread = true;
+    start_unread_evict(&p);
     tick(&p.w, 1100);
     assert_false(p.b->cut);
     tick(&p.w, 1000); /* a client must not put it off for ever */
@@ -73,15 +80,10 @@ static void client_whose_answer_is_not_read_yet_has_twice_the_time(void **state)
 /* Later MAPs do not extend the deadline of an earlier one. */
 static void client_that_is_asked_ever_more_has_no_more_than_twice_the_time(void **state)
 {
-    gvmi_machine_config config = small_config(8, 8);
     pair p;
 
     (void)state;
-    config.unread = is_unread;
-    start_pair_as(&p, &config, 0, OWNER, 0);
-    p.b->deaf = true;
-    begin_evict(&p.w, p.a, "/x");
-    something_unread = true;
+    start_unread_evict(&p);
     tick(&p.w, 900);
     assert_int_equal(open_object(&p.w, p.b, "/x", 0, &p.b_slot), GVM_OK); /* its MAP is not answered, too */
     tick(&p.w, 1000);

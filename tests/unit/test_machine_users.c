@@ -175,6 +175,18 @@ static void account_that_counts_nothing_is_freed(void **state)
     end_world(&w);
 }
 
+/* A user of the 64 chunks of each kind has an empty object /a, and no job ends by itself. */
+static actor *start_grower(world *w, uint32_t flags)
+{
+    actor *a;
+
+    start_users(w, 32, 64);
+    a = join(w, 1);
+    assert_int_equal(create_empty(w, a, "/a", flags), GVM_OK);
+    w->hold_jobs = true;
+    return a;
+}
+
 /* ---- growths */
 
 static void growths_that_wait_are_bounded_and_answered_in_order(void **state)
@@ -184,10 +196,7 @@ static void growths_that_wait_are_bounded_and_answered_in_order(void **state)
     unsigned answers;
 
     (void)state;
-    start_users(&w, 32, 64);
-    a = join(&w, 1);
-    assert_int_equal(create_empty(&w, a, "/a", 0), GVM_OK);
-    w.hold_jobs = true;
+    a = start_grower(&w, 0);
     for (unsigned i = 0; i < KEEP_CLIENT_GROWTHS_MAX; i++)
         assert_int_equal(grow(&w, a, a->slot, CHUNK + i), GVM_OK);
     answers = a->count;
@@ -207,10 +216,7 @@ static void growths_of_a_client_that_left_count_as_its_users(void **state)
     actor *a;
 
     (void)state;
-    start_users(&w, 32, 64);
-    a = join(&w, 1);
-    assert_int_equal(create_empty(&w, a, "/a", GVM_OBJECT_KEEP), GVM_OK);
-    w.hold_jobs = true;
+    a = start_grower(&w, GVM_OBJECT_KEEP);
     for (unsigned i = 0; i < 100; i++)
         assert_int_equal(grow(&w, a, a->slot, CHUNK), GVM_OK);
     leave(&w, a);
@@ -295,10 +301,7 @@ static void growth_makes_few_chunks_at_a_time(void **state)
     unsigned jobs = 0;
 
     (void)state;
-    start_users(&w, 32, 64);
-    a = join(&w, 1);
-    assert_int_equal(create_empty(&w, a, "/a", 0), GVM_OK);
-    w.hold_jobs = true;
+    a = start_grower(&w, 0);
     assert_int_equal(grow(&w, a, a->slot, 60 * CHUNK), GVM_OK);
     assert_int_equal(w.job_count, KEEP_GROWTH_JOBS_MAX);
     assert_int_equal(device(&w)->used_bytes, 60 * CHUNK); /* the room is its own at once */
@@ -318,10 +321,7 @@ static void growth_goes_to_the_host_when_the_budget_is_lowered(void **state)
     actor *a;
 
     (void)state;
-    start_users(&w, 32, 64);
-    a = join(&w, 1);
-    assert_int_equal(create_empty(&w, a, "/a", 0), GVM_OK);
-    w.hold_jobs = true;
+    a = start_grower(&w, 0);
     assert_int_equal(grow(&w, a, a->slot, 60 * CHUNK), GVM_OK);
     gvmi_machine_driver_memory(w.machine, 0, 0, 0, 40 * CHUNK);
     while (w.job_count > 0)
@@ -331,7 +331,7 @@ static void growth_goes_to_the_host_when_the_budget_is_lowered(void **state)
     end_world(&w);
 }
 
-/* Who asked is gone, and nobody has the object open. */
+/* The client that asked is gone, and none has the object open. */
 static void growth_that_nobody_waits_for_is_given_up(void **state)
 {
     world w;
@@ -339,10 +339,7 @@ static void growth_that_nobody_waits_for_is_given_up(void **state)
     unsigned jobs = 0;
 
     (void)state;
-    start_users(&w, 32, 64);
-    a = join(&w, 1);
-    assert_int_equal(create_empty(&w, a, "/a", GVM_OBJECT_KEEP), GVM_OK);
-    w.hold_jobs = true;
+    a = start_grower(&w, GVM_OBJECT_KEEP);
     assert_int_equal(grow(&w, a, a->slot, 60 * CHUNK), GVM_OK);
     leave(&w, a);
     assert_int_equal(device(&w)->used_bytes, KEEP_GROWTH_JOBS_MAX * CHUNK);
@@ -464,7 +461,7 @@ static void openings_of_the_keepers_user_are_not_bounded_so(void **state)
     end_world(&w);
 }
 
-/* Who has no lease when the permits are withdrawn gets none before they come back: it is looked at once,
+/* A client that has no lease when the permits are withdrawn gets none before they come back: it is looked at once,
  * however often somebody rings. */
 static void opening_without_a_lease_is_looked_at_once_while_others_drain(void **state)
 {

@@ -10,6 +10,7 @@
 #include <gvmem/gvmem.h>
 #include <gvmem/table.h>
 
+#include "base/registry.h"
 #include "tests/fault/fault.h"
 
 #define RESERVE (8 * CHUNK) /* of chunks of 2 MiB, unless something else is wanted */
@@ -313,7 +314,11 @@ static int be_whole_table(void *arg)
     gvm_table_detach(whole);
     gvm_table_detach(usual);
     table_serve_end();
-    return stop();
+    CHILD_EXPECT(gvmi_registry_count(GVMI_KIND_CONNECTION) == 0 &&
+                 gvmi_registry_count(GVMI_KIND_SERVER) == 0);
+    (void)stop();
+    CHILD_EXPECT(gvmi_registry_count(GVMI_KIND_DEVICE) == 0);
+    return 0;
 }
 
 #define CHILD_TEST(name, fn) \

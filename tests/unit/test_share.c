@@ -15,6 +15,7 @@
 
 #include <gvmem/heap.h>
 
+#include "appender/appender.h"
 #include "base/registry.h"
 #include "base/size.h"
 #include "sharing/share.h"
@@ -615,6 +616,145 @@ static void export_after_other_buffers_shows_zeros(void **state)
     assert_child_succeeds(export_after_others, NULL);
 }
 
+/* What an appender gives back that kernels have written, though it is not part of a result. */
+
+#define ROW 64u
+
+typedef enum launch { RESET, INCOMPLETE, TORN } launch;
+
+/* Writes to all that the appender has, which it gives back then. */
+static bool leave_appended_bytes(gvm_device *device, launch kind)
+{
+    const gvm_appender_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
+    const uint64_t chunks = kind == INCOMPLETE ? 40 : 1; /* the device has 32 */
+    const uint8_t byte = 0x77;
+    gvm_appender_info info = {.struct_size = sizeof info};
+    gvm_append append = {.struct_size = sizeof append};
+    gvm_append_slot slot = {0};
+    gvm_buffer *taken = NULL;
+    gvm_appender *appender;
+    bool done = gvm_appender_create(device, ROW, 64 * CHUNK, &options, &appender) == GVM_OK &&
+                gvm_appender_begin(appender, &append) == GVM_OK;
+
+    done = done && gvm_append_reserve(&append, chunks * CHUNK / ROW, 0, 0, &slot) ==
+                       (kind == INCOMPLETE ? GVM_APPEND_FULL : GVM_APPEND_OK);
+    done = done && gvm_appender_get_info(appender, &info) == GVM_OK && info.front_bytes >= CHUNK &&
+           gvm_buffer_fill(gvm_appender_buffer(appender), 0, info.front_bytes, &byte, 1) == GVM_OK;
+    if (kind == RESET)
+        gvm_append_publish(&append, slot.amount);
+    done = done && gvm_appender_finish(appender, NULL, NULL) == (kind == TORN ? GVM_E_TORN : GVM_OK);
+    if (kind == RESET)
+        done = done && gvm_appender_reset(appender) == GVM_OK;
+    if (kind == TORN) /* as another thread would that is short of memory */
+        done = done && appender->idle.calls->reclaim(&appender->idle, UINT64_MAX, true) > 0;
+    else
+        done = done && gvm_appender_take(appender, &taken) == GVM_OK;
+    gvm_buffer_destroy(taken);
+    gvm_appender_destroy(appender);
+    return done;
+}
+
+static int export_after_appender(void *kind)
+{
+    gvm_device *device;
+    gvm_buffer *buffer;
+
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(leave_appended_bytes(device, *(launch *)kind));
+    CHILD_EXPECT(make_buffer(device, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, CHUNKS * CHUNK) == GVM_OK);
+    CHILD_EXPECT(!shows_old_bytes(device, buffer, CHUNKS));
+    return 0;
+}
+
+static void export_after_an_appender_shows_zeros(void **state)
+{
+    launch kinds[] = {RESET, INCOMPLETE, TORN};
+
+    (void)state;
+    for (size_t i = 0; i < sizeof kinds / sizeof kinds[0]; i++)
+        assert_child_succeeds(export_after_appender, &kinds[i]);
+}
+
+static const gvmi_driver *real;
+
+static CUresult attribute_without_fds(int *value, CUdevice_attribute attribute, CUdevice dev)
+{
+    if (attribute != CU_DEVICE_ATTRIBUTE_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR_SUPPORTED)
+        return real->cuDeviceGetAttribute(value, attribute, dev);
+    *value = 0;
+    return CUDA_SUCCESS;
+}
+
+/* Where no chunk can be exported as it is, chunks go from buffers that are never exported to others (whose
+ * bytes may be exported as a copy), unless they hold bytes. */
+static int commit_after_unshared(void *arg)
+{
+    const gvm_appender_options options = {
+        .struct_size = sizeof options, .chunk_bytes = CHUNK, .flags = GVM_BUFFER_UNSHARED};
+    gvm_append append = {.struct_size = sizeof append};
+    gvmi_driver table;
+    gvm_device *device;
+    gvm_buffer *buffer, *taken;
+    gvm_appender *appender;
+    int32_t count;
+
+    (void)arg;
+    CHILD_EXPECT(gvm_device_count(&count) == GVM_OK);
+    real = gvmi_cu;
+    table = *real;
+    table.cuDeviceGetAttribute = attribute_without_fds;
+    gvmi_driver_install(&table);
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK && leave_bytes(device, GVM_BUFFER_UNSHARED));
+    CHILD_EXPECT(gvm_appender_create(device, ROW, 64 * CHUNK, &options, &appender) == GVM_OK);
+    CHILD_EXPECT(gvm_appender_begin(appender, &append) == GVM_OK); /* has some of these chunks */
+    CHILD_EXPECT(gvm_appender_finish(appender, NULL, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_appender_take(appender, &taken) == GVM_OK); /* and has used none */
+    CHILD_EXPECT(make_buffer(device, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, CHUNKS * CHUNK) == GVM_OK);
+    for (uint64_t i = 0; i < CHUNKS; i++)
+        CHILD_EXPECT(byte_of(buffer, i) == 0);
+    gvm_buffer_destroy(taken);
+    gvm_appender_destroy(appender);
+    gvm_buffer_destroy(buffer);
+    gvm_device_close(device);
+    gvmi_driver_install(real);
+    return 0;
+}
+
+static void unused_chunk_of_an_unshared_appender_is_not_taken_for_zeros(void **state)
+{
+    (void)state;
+    assert_child_succeeds(commit_after_unshared, NULL);
+}
+
+/* Who has imported a chunk may write to it also after the owner has moved its bytes. */
+static int move_exported(void *arg)
+{
+    gvm_device *device;
+    gvm_buffer *buffer, *imported;
+    gvm_share *share;
+    const uint8_t byte = 0xEE;
+
+    (void)arg;
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(make_buffer(device, &buffer) == GVM_OK && renew(buffer, 0, 1) == GVM_OK);
+    CHILD_EXPECT(gvm_share_export(buffer, 0, CHUNK, &share) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(share, device, NULL, &imported) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_move(buffer, 0, CHUNK, GVM_TIER_HOST) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_commit(buffer, CHUNK, CHUNK) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_fill(imported, 0, CHUNK, &byte, 1) == GVM_OK);
+    CHILD_EXPECT(byte_of(buffer, 0) == 1 && byte_of(buffer, 1) == 0);
+    gvm_share_destroy(share);
+    return 0;
+}
+
+static void exported_chunk_that_has_moved_is_not_used_again(void **state)
+{
+    (void)state;
+    assert_child_succeeds(move_exported, NULL);
+}
+
 static int export_block_after_others(void *arg)
 {
     gvm_device *device;
@@ -689,6 +829,9 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(export_after_other_buffers_shows_zeros),
+        cmocka_unit_test(export_after_an_appender_shows_zeros),
+        cmocka_unit_test(unused_chunk_of_an_unshared_appender_is_not_taken_for_zeros),
+        cmocka_unit_test(exported_chunk_that_has_moved_is_not_used_again),
         cmocka_unit_test(block_after_another_heap_shows_zeros),
         cmocka_unit_test(legacy_copy_has_its_blocks_to_itself),
         cmocka_unit_test(share_passed_on_by_an_importer_imports_and_updates),

@@ -281,6 +281,31 @@ static int be_whole(void *arg)
     return 0;
 }
 
+/* Without virtual memory management a heap waits for kernels to give back: what others give without comes first. */
+static int be_slow(void *arg)
+{
+    gvm_heap_info i = {.struct_size = sizeof i};
+    gvm_heap *heap;
+    int32_t devices;
+
+    (void)arg;
+    choose_machine("96MiB");
+    setenv("GVMEM_VMM", "0", 1);
+    CHILD_EXPECT(gvm_device_count(&devices) == GVM_OK);
+    real = gvmi_cu;
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_create(device, NULL, &heap) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 34 * GVMI_MIB, &piece) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_free(heap, piece) == GVM_OK && hoard_all(false));
+    CHILD_EXPECT(gvm_heap_alloc(heap, 40 * GVMI_MIB, &piece) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_get_info(heap, &i) == GVM_OK && i.decommits == 0 && i.segments == 2);
+    CHILD_EXPECT(atomic_load(&hoard.asked_to_wait) == 0);
+    gvm_heap_destroy(heap);
+    end_hoard();
+    gvm_device_close(device);
+    return 0;
+}
+
 /* The error is that of the allocation. */
 static int be_refused(void *arg)
 {
@@ -369,13 +394,27 @@ static int be_used(void *arg)
 
 /* ---- appenders */
 
+static atomic_int frees; /* calls that wait for all kernels */
+
+static CUresult free_counted(CUdeviceptr address)
+{
+    atomic_fetch_add(&frees, 1);
+    return real->cuMemFree(address);
+}
+
 /* What a kernel needs comes from others, without waiting for what waits. */
 static int be_needed(void *arg)
 {
+    const gvm_heap_options options = {.struct_size = sizeof options, .kind = GVM_HEAP_MANAGED};
     gvm_append_slot slot;
+    gvm_heap *managed;
 
     (void)arg;
     CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(gvm_heap_create(device, &options, &managed) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_alloc(managed, 34 * GVMI_MIB, &piece) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_free(managed, piece) == GVM_OK);
+    table.cuMemFree = free_counted;
     CHILD_EXPECT(hoard_all(false));
     CHILD_EXPECT(begin() == GVM_OK && atomic_load(&hoard.asked) == 0); /* nothing is needed yet */
     for (int i = 0; i < 10; i++)
@@ -387,11 +426,46 @@ static int be_needed(void *arg)
     while (write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK)
         ;
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_NOSPACE);
-    CHILD_EXPECT(atomic_load(&hoard.asked_to_wait) == 0);
+    CHILD_EXPECT(atomic_load(&hoard.asked_to_wait) == 0 && atomic_load(&frees) == 0);
+    gvm_heap_destroy(managed);
+    CHILD_EXPECT(atomic_load(&frees) == 1);
     end_hoard();
     CHILD_EXPECT(stop());
     return 0;
 }
+
+/* ---- host memory */
+
+static bool host_is_full;
+
+static CUresult host_alloc(void **out, size_t bytes, unsigned flags)
+{
+    return host_is_full ? CUDA_ERROR_OUT_OF_MEMORY : real->cuMemHostAlloc(out, bytes, flags);
+}
+
+/* What there is already stays for the next try: to free it would wait for all kernels, with a lock held. */
+static int be_without_host_memory(void *arg)
+{
+    uint64_t sum;
+
+    (void)arg;
+    CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
+    CHILD_EXPECT(make_buffer() && gvm_buffer_commit(buffer, 0, CHUNK) == GVM_OK);
+    table.cuMemHostAlloc = host_alloc;
+    table.cuMemFree = free_counted;
+    host_is_full = true;
+    for (int i = 0; i < 2; i++)
+        CHILD_EXPECT(gvm_checksum(device, gvm_buffer_address(buffer), CHUNK, NULL, &sum) == GVM_E_NOMEM);
+    host_is_full = false;
+    CHILD_EXPECT(gvm_checksum(device, gvm_buffer_address(buffer), CHUNK, NULL, &sum) == GVM_OK);
+    CHILD_EXPECT(atomic_load(&frees) == 0);
+    host_is_full = true;
+    end_buffer();
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* ---- what is ahead */
 
 /* An appender that has finished gives what is ahead of what it has written; one that has begun keeps it. */
 static int be_ahead(void *arg)
@@ -473,24 +547,28 @@ static int be_begun_meanwhile(void *arg)
 }
 
 CHILD_TEST(buffer_without_vmm_has_what_others_keep, be_whole)
+CHILD_TEST(heap_has_what_others_give_at_once_before_it_waits, be_slow)
 CHILD_TEST(device_that_stays_full_says_so_itself, be_refused)
 CHILD_TEST(piece_that_fits_with_smaller_chunks_gets_them, be_halved)
 CHILD_TEST(buffer_that_is_used_is_not_waited_for, be_used)
 CHILD_TEST(kernel_has_what_others_keep_without_waiting, be_needed)
 CHILD_TEST(appender_that_has_not_begun_gives_what_is_ahead, be_ahead)
 CHILD_TEST(appender_that_begins_is_not_waited_for, be_begun_meanwhile)
+CHILD_TEST(result_without_host_memory_frees_nothing, be_without_host_memory)
 
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(full_device_has_what_others_keep),
         cmocka_unit_test(buffer_without_vmm_has_what_others_keep),
+        cmocka_unit_test(heap_has_what_others_give_at_once_before_it_waits),
         cmocka_unit_test(device_that_stays_full_says_so_itself),
         cmocka_unit_test(piece_that_fits_with_smaller_chunks_gets_them),
         cmocka_unit_test(buffer_that_is_used_is_not_waited_for),
         cmocka_unit_test(kernel_has_what_others_keep_without_waiting),
         cmocka_unit_test(appender_that_has_not_begun_gives_what_is_ahead),
         cmocka_unit_test(appender_that_begins_is_not_waited_for),
+        cmocka_unit_test(result_without_host_memory_frees_nothing),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,6 +1,6 @@
 /* softgpu/vmm.c: memory whose access changes while a kernel reads it. On a real device the kernel
  * faults now and then (docs/design/driver-facts.md); the software GPU is to make it fault always, if
- * the kernel reads there within the gap, and to leave alone whoever keeps his rights.
+ * the kernel reads there within the gap, and not a kernel whose rights stay.
  *
  * Each test is a child with a machine of its own, whose gap is so long that a kernel that runs is
  * met by it. Kernels tell when they have begun, and end when they are told.
@@ -154,7 +154,7 @@ static int watched_ill(int access)
     return 0;
 }
 
-/* ---- whoever reads where rights change */
+/* ---- kernels that read where rights change */
 
 static int lose_writing(void *arg)
 {
@@ -227,7 +227,7 @@ static void access_changed_without_a_gap_does_no_harm(void **state)
     assert_child_succeeds(change_without_gap, NULL);
 }
 
-/* ---- whoever keeps his rights */
+/* ---- kernels whose rights stay */
 
 static int set_the_same(void *arg)
 {
@@ -318,7 +318,7 @@ static void *read_by_cpu(void *arg)
     return NULL;
 }
 
-/* Nobody would catch the program's own thread, whoever's rights change. */
+/* Nothing would catch the program's own thread, whichever processor's rights change. */
 static int change_under_the_cpu(void *arg)
 {
     const CUmemAccessDesc cpu = right_of(CU_MEM_LOCATION_TYPE_HOST_NUMA, 0, READ);

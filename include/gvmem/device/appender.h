@@ -237,7 +237,7 @@ GVM_DEVICE void gvm_append_exchange(const gvm_append *a, gvm_append_words *w, in
         gvm_store_release_u32(&w->state, GVM_APPEND_STATE_LATE);
 }
 
-/* Raises asked in either field. Whoever does tells the host, unless another is about to: then what
+/* Raises asked in either field. The thread that does tells the host, unless another is about to: then what
  * was asked is told with the next exchange, which later reservations bring about as long as asked is
  * not acked. */
 GVM_DEVICE void gvm_append_ask(const gvm_append *a, gvm_append_words *w, uint64_t rows, uint64_t units)

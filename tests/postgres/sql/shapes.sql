@@ -64,6 +64,18 @@ SELECT tableoid::regclass, * FROM s_parent ORDER BY id;
 UPDATE s_parent SET t = t || '!' RETURNING tableoid::regclass, *;
 DELETE FROM s_parent WHERE id = 4 RETURNING tableoid::regclass, *;
 SELECT tableoid::regclass, * FROM s_parent ORDER BY id;
+-- A second child in GPU memory, with its columns in another order: what a deleted row was is known of each.
+CREATE FOREIGN TABLE s_second (gone int) SERVER gstore_fdw;
+ALTER FOREIGN TABLE s_second DROP COLUMN gone, ADD COLUMN t text, ADD COLUMN id int;
+ALTER FOREIGN TABLE s_second INHERIT s_parent;
+INSERT INTO s (id, t) VALUES (2, 'first'), (7, 'first'), (100, 'first');
+INSERT INTO s_second (id, t) VALUES (2, 'second'), (7, 'second'), (100, 'second');
+DELETE FROM s_parent WHERE id = 100 RETURNING tableoid::regclass, *, s_parent;
+UPDATE s_parent SET t = t || '?' WHERE id = 7 RETURNING tableoid::regclass, *, s_parent;
+DELETE FROM s_parent USING (VALUES (7, 'seven')) v (i, w) WHERE id = i RETURNING tableoid::regclass, s_parent.*, w;
+WITH gone AS (DELETE FROM s_parent WHERE id = 2 RETURNING t) SELECT * FROM gone;
+SELECT count(*) FROM s_parent;
+DROP FOREIGN TABLE s_second;
 ALTER FOREIGN TABLE s NO INHERIT s_parent;
 
 SELECT greatest(count(*) - 1, 0) AS last FROM pgstrom.gstore_fdw_keeper_info \gset
@@ -90,6 +102,11 @@ INSERT INTO s_part VALUES (3, 'routed', 3), (103, 'routed', 3), (203, 'routed', 
 -- partition); out of GPU memory to another partition is refused, as the server moves no rows from foreign tables.
 UPDATE s_part SET t = 'updated' WHERE n = 1;
 UPDATE s_part SET id = id + 1 WHERE n = 3 RETURNING tableoid::regclass, id;
+BEGIN;
+DELETE FROM s_part WHERE n = 1 RETURNING tableoid::regclass, *;
+UPDATE s_part SET n = 7 WHERE n = 2 RETURNING tableoid::regclass, *;
+WITH gone AS (DELETE FROM s_part WHERE n = 7 RETURNING s_part) SELECT * FROM gone;
+ROLLBACK;
 UPDATE s_part SET id = 50 WHERE id = 202;
 SELECT tableoid::regclass, * FROM s_part WHERE n > 0 ORDER BY id;
 \set VERBOSITY sqlstate
