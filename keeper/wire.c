@@ -460,11 +460,15 @@ static gvm_status check_version(const wire_kind *kind, const gvmi_wire_head *hea
     memcpy(&hello, body, sizeof hello); /* WELCOME begins alike */
     if (!GVM_CHECK(hello.magic == GVMI_WIRE_MAGIC))
         return gvmi_fail(GVM_E_FORMAT, "what answers at the socket is no keeper or no client of one");
+    /* A keeper's sentence is sent to the client: it has to be true at both ends. */
     if (!GVM_CHECK(hello.version == GVMI_WIRE_VERSION))
         return gvmi_fail(
             GVM_E_VERSION,
-            "the other end speaks version %u of the keeper's protocol, this library %u: update the older",
-            hello.version, GVMI_WIRE_VERSION);
+            "the keeper has version %u of its protocol, the program that connects version %u: "
+            "use both of one release of gvmem, as %d.%d.%d, which %s is of",
+            kind->from_client ? GVMI_WIRE_VERSION : hello.version,
+            kind->from_client ? hello.version : GVMI_WIRE_VERSION, GVM_VERSION_MAJOR,
+            GVM_VERSION_MINOR, GVM_VERSION_PATCH, kind->from_client ? "the keeper" : "the program");
     WANT_RESERVED(head);
     WANT(head, request, number_fits(head->type, head->request));
     return check_sizes(kind, head);

@@ -317,12 +317,21 @@ static const uint16_t greetings[] = {GVMI_WIRE_HELLO, GVMI_WIRE_WELCOME};
 
 static void greeting_of_another_version_is_told_apart_from_garbage(void **state)
 {
+    gvm_error error;
+    char words[120];
+
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         packet p = pack(greetings[i]);
 
         put(&p, HEAD + offsetof(gvmi_wire_hello, version), GVMI_WIRE_VERSION + 1, 4);
         assert_int_equal(judge(&p), GVM_E_VERSION);
+        gvm_error_last(&error);
+        snprintf(words, sizeof words,
+                 "the keeper has version %u of its protocol, the program that connects version %u:",
+                 GVMI_WIRE_VERSION + (greetings[i] == GVMI_WIRE_WELCOME),
+                 GVMI_WIRE_VERSION + (greetings[i] == GVMI_WIRE_HELLO));
+        assert_memory_equal(error.text, words, strlen(words));
         put(&p, HEAD + offsetof(gvmi_wire_hello, version), 0, 4);
         assert_int_equal(judge(&p), GVM_E_VERSION);
         put(&p, HEAD, 0x1234, 8);
