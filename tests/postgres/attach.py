@@ -320,7 +320,7 @@ class Reading:
         probe = Probe(s)
         probe.ask("whole", export(s))
         s.sql("DROP FOREIGN TABLE IF EXISTS ft, types, wide")
-        objects = "SELECT max(objects) FROM pgstrom.gstore_fdw_keeper_info"
+        objects = "SELECT max(objects) FROM gstore_fdw_keeper_info"
         s.wait_for(objects.replace("max(objects)", "max(objects) BETWEEN 1 AND 6"))
         expect(probe.ask("detach"), "GVM_OK", "detach")
         s.wait_for(objects, "0")
@@ -395,7 +395,7 @@ class Reading:
         probe.ask("open", "id")
         s.kill_and_wait(s.keeper_pid())
         expect(probe.ask("open", "f"), "GVM_E_KEEPER", "open")
-        s.wait_for("SELECT bool_and(ready) FROM pgstrom.gstore_fdw_keeper_info")
+        s.wait_for("SELECT bool_and(ready) FROM gstore_fdw_keeper_info")
         fill(s)
         other = Probe(s)
         expect(other.ask("attach", token), STALE, "a token of the keeper before")
@@ -654,12 +654,12 @@ def links(token):
 
 def spying(server):
     probe = other_user(server)
-    expect(probe.ask("keeper", server.sql("SELECT DISTINCT socket FROM pgstrom.gstore_fdw_keeper_info")), "GVM_OK", "connect")
+    expect(probe.ask("keeper", server.sql("SELECT DISTINCT socket FROM gstore_fdw_keeper_info")), "GVM_OK", "connect")
     return probe
 
 
 def object_names(server):
-    socket = server.sql("SELECT DISTINCT socket FROM pgstrom.gstore_fdw_keeper_info")
+    socket = server.sql("SELECT DISTINCT socket FROM gstore_fdw_keeper_info")
     command = [str(BUILD / "tools/gvmem"), "keeper", "ls", "-j", "-s", socket]
     said = subprocess.run(private.as_owner(command), env=server.environ, capture_output=True, text=True, check=True)
     return [o["name"] for o in json.loads(said.stdout) if o["name"]]

@@ -145,7 +145,7 @@ class Ends:
         fill(server)
         pid = server.keeper_pid()
         server.sql(f"SELECT pg_cancel_backend({pid})")
-        server.wait_for("SELECT ready FROM pgstrom.gstore_fdw_keeper_info LIMIT 1")
+        server.wait_for("SELECT ready FROM gstore_fdw_keeper_info LIMIT 1")
         time.sleep(1.5)  # it looks at itself once a second
         expect(server.keeper_pid(), pid, "the keeper")
         expect_usable(server, 1000)
@@ -195,8 +195,8 @@ ROLLBACK TO a; RELEASE a; INSERT INTO bits SELECT i, i FROM generate_series(4, 9
             in_middle(server, waiting, "SELECT count(t) FROM ft")
             limit = "SET statement_timeout = '20s';"
             expect(server.sql(f"{limit} SELECT gstore_fdw_nitems('ft'), gstore_fdw_rawsize('ft') > 0"), "1000|t", "the directory")
-            expect(server.sql(f"{limit} SELECT nitems FROM pgstrom.gstore_fdw_chunk_info WHERE table_oid = 'ft'::regclass"), "1000", "a view")
-            server.sql(f"{limit} EXPLAIN SELECT * FROM ft WHERE id = 1; SELECT * FROM pgstrom.gstore_fdw_keeper_info")
+            expect(server.sql(f"{limit} SELECT nitems FROM gstore_fdw_chunk_info WHERE table_oid = 'ft'::regclass"), "1000", "a view")
+            server.sql(f"{limit} EXPLAIN SELECT * FROM ft WHERE id = 1; SELECT * FROM gstore_fdw_keeper_info")
             expect(server.sql(f"{limit} SELECT count(*) FROM empty"), "0", "rows of an empty table")
             expect(server.sql(f"{limit} BEGIN; INSERT INTO heap VALUES (1); TRUNCATE empty; COMMIT; SELECT count(*) FROM heap"), "1", "rows of a heap")
             expect(server.error("SET statement_timeout = '200ms'; SELECT count(t) FROM ft"), "57014", "SQLSTATE of a statement that waits")
@@ -384,7 +384,7 @@ class Limits:
             server.sql("BEGIN; INSERT INTO ft VALUES (13); ROLLBACK")
             server.sql("SELECT gstore_fdw_compact('ft')")
             self._wait_objects(server, 1)
-            revision = "SELECT revision FROM pgstrom.gstore_fdw_chunk_info WHERE table_oid = 'ft'::regclass"
+            revision = "SELECT revision FROM gstore_fdw_chunk_info WHERE table_oid = 'ft'::regclass"
             before = server.sql(revision)
             server.sql("SELECT gstore_fdw_compact('ft')")
             expect(server.sql(revision), before, "revision after a compaction that has nothing to do")
@@ -464,7 +464,7 @@ class Limits:
 
     def _wait_objects(self, server, number):
         """Until what nobody needs any more is gone."""
-        server.wait_for("SELECT sum(objects) FROM pgstrom.gstore_fdw_keeper_info", str(number))
+        server.wait_for("SELECT sum(objects) FROM gstore_fdw_keeper_info", str(number))
 
     def _retry(self, server, state, text, **more):
         """Again while it fails so: what nobody needs goes a second later, when the keeper has looked."""
@@ -732,7 +732,7 @@ class External:
                 server.sql("DROP DATABASE other", timeout=20)
             finally:
                 os.kill(keeper.pid, signal.SIGCONT)
-            server.wait_for("SELECT sum(objects) FROM pgstrom.gstore_fdw_keeper_info", "0")
+            server.wait_for("SELECT sum(objects) FROM gstore_fdw_keeper_info", "0")
             fill(server)
             expect_usable(server, 1000)
 
@@ -835,7 +835,7 @@ class External:
 
     def _wait_used(self, server, keeper):
         """Until the server uses this one: it may have one to forget."""
-        server.wait_for("SELECT DISTINCT keeper_pid FROM pgstrom.gstore_fdw_keeper_info WHERE ready", str(keeper.pid))
+        server.wait_for("SELECT DISTINCT keeper_pid FROM gstore_fdw_keeper_info WHERE ready", str(keeper.pid))
 
     def _expect_empty(self, server):
         """The keeper has no object, and hears of none."""
@@ -893,8 +893,8 @@ class Queue:
             server.sql(f"SELECT pg_cancel_backend({session.pid})")
             expect(session.finish(), "", "a token")
             server.sql("SET statement_timeout = '20s'; DROP FOREIGN TABLE gone")
-            server.wait_for("SELECT sum(objects) FROM pgstrom.gstore_fdw_keeper_info", "1")
-        server.wait_for("SELECT sum(objects) FROM pgstrom.gstore_fdw_keeper_info", "0")
+            server.wait_for("SELECT sum(objects) FROM gstore_fdw_keeper_info", "1")
+        server.wait_for("SELECT sum(objects) FROM gstore_fdw_keeper_info", "0")
         expect(session.sql("SELECT 'still here'"), "still here", "the session")
         session.close()
 
