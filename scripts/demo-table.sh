@@ -84,7 +84,7 @@ diff "$folder/gpu" "$folder/sql" || give_up "the GPU and SQL do not agree"
 echo 'All ten lines are the same.'
 
 say "the keeper of that memory: its objects are the table's columns"
-COLUMNS=140 "$build/tools/gvmem" top --once -s "$folder/pg/data/gstore.sock"
+COLUMNS=140 "$build/tools/gvmem" top --once -s "$folder/pg/data/pg_stat_tmp/gstore.sock"
 
 say "stopping the server; its memory goes with it"
 scripts/pg-server.sh stop "$folder/pg"

@@ -197,6 +197,14 @@ class Reading:
             expect(done.returncode, wanted, f"exit status of {arguments}")
             expect(bool(done.stderr), wanted > 0, f"words about {arguments}")
 
+    def tool_on_another_software_gpu_says_which_setting_differs(self, s):
+        fill(s)
+        environ = {**s.environ, "GVMEM_SOFTGPU": "instance=elsewhere"}
+        done = subprocess.run([str(BUILD / "tools/gvmem"), "table", export(s)], env=environ, capture_output=True, text=True)
+        expect(done.returncode, 1, "exit status")
+        wanted = 'none of the software GPUs here: set GVMEM_SOFTGPU, with instance=, as for the keeper (here "instance=elsewhere")'
+        expect(wanted in done.stderr, True, done.stderr)
+
     def rows_and_nulls_appended_later_change_nothing_attached(self, s):
         fill(s, 10003)
         token = export(s)
@@ -236,7 +244,7 @@ class Reading:
 
     @staticmethod
     def chunk_sizes(s, relation):
-        command = [str(BUILD / "tools/gvmem"), "keeper", "ls", "-j", "-s", f"{s.folder}/data/gstore.sock"]
+        command = [str(BUILD / "tools/gvmem"), "keeper", "ls", "-j", "-s", f"{s.folder}/data/pg_stat_tmp/gstore.sock"]
         said = subprocess.run(private.as_owner(command), env=s.environ, capture_output=True, text=True, check=True)
         columns = [o for o in json.loads(said.stdout) if f"/{relation}/" in o["name"] and o["name"].endswith(".values")]
         return [o["chunk_bytes"] for o in sorted(columns, key=lambda o: o["name"])]
