@@ -335,6 +335,7 @@ static gvm_status check_info(const wire_kind *kind, const void *body)
     WANT_BOOL(b, moving);
     WANT_BOOL(b, untracked);
     WANT_BOOL(b, fenced);
+    WANT_BOOL(b, foreign);
     for (size_t i = 0; i < sizeof b->reserved; i++)
         WANT(b, reserved[i], b->reserved[i] == 0);
     return check_object_name(kind, b->name, true);

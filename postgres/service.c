@@ -9,6 +9,8 @@
  * An area begins with small chunks, as many tables are small. Once it needs more than AREA_SMALL_BYTES it
  * moves to an object with large ones, as what a chunk costs does not depend on its size; the object gets
  * the name in the place of the old one, and who has that open keeps it: rows that are there do not change.
+ * An area also moves, before it is written to, when a token has ended by which other users' programs may
+ * have it mapped: what comes later is not for them.
  */
 #include "postgres/service.h"
 
@@ -65,7 +67,8 @@ typedef struct area {
     gstore_store_name name;
     uint16_t column;
     uint8_t part;
-    bool large; /* its chunks */
+    bool large;         /* its chunks */
+    _Atomic bool ended; /* a token of it */
     connection *connection;
     gvm_object *object;
     uint64_t bytes; /* committed */
@@ -369,6 +372,18 @@ static void free_token(gstore_service *s, token *t)
     free(t);
 }
 
+static void note_ended(gstore_service *s, const token *t, const linked *l)
+{
+    const area key = {.name = t->name, .column = l->column, .part = l->part};
+    area **found;
+
+    pthread_mutex_lock(&s->lock);
+    found = tfind(&key, &s->areas, compare_areas);
+    if (found != NULL)
+        atomic_store(&(*found)->ended, true);
+    pthread_mutex_unlock(&s->lock);
+}
+
 /* Links of an object that is gone are gone with it. */
 static gvm_status unlink_token(gstore_service *s, const uint8_t secret[GSTORE_SECRET_BYTES])
 {
@@ -384,7 +399,8 @@ static gvm_status unlink_token(gstore_service *s, const uint8_t secret[GSTORE_SE
         status = gvm_object_unlink(s->connections[0].keeper, name);
         if (status == GVM_E_ABSENT)
             status = GVM_OK;
-        t->count -= status == GVM_OK;
+        if (status == GVM_OK)
+            note_ended(s, t, &t->all[--t->count]);
     }
     if (t != NULL && status == GVM_OK)
         free_token(s, t);
@@ -517,8 +533,8 @@ static gvm_status find_hold(gstore_service *s, const gstore_window *w, const gst
     return gvm_object_acquire(h->area->object, GVM_LEASE_READ, &options, &h->lease);
 }
 
-/* Fills an object with large chunks, and gives it the name. Its area is nobody else's yet. */
-static gvm_status fill_large(const area *from, hold *to, uint64_t from_address, uint64_t needed,
+/* Fills the object that an area moves to, and gives it the name. Its area is nobody else's yet. */
+static gvm_status fill_moved(const area *from, hold *to, uint64_t from_address, uint64_t needed,
                              CUstream stream)
 {
     const gvm_acquire_options options = {
@@ -526,7 +542,8 @@ static gvm_status fill_large(const area *from, hold *to, uint64_t from_address, 
     area *a = to->area;
     char name[GVM_NAME_BYTES_MAX];
     CUresult result;
-    gvm_status status = grow_area(a, needed > 2 * from->bytes ? needed : 2 * from->bytes);
+    const uint64_t ahead = a->large == from->large ? from->bytes : 2 * from->bytes;
+    gvm_status status = grow_area(a, needed > ahead ? needed : ahead);
 
     if (status == GVM_E_NOSPACE)
         status = grow_area(a, needed);
@@ -543,9 +560,10 @@ static gvm_status fill_large(const area *from, hold *to, uint64_t from_address, 
     return gvm_object_publish(a->object, name, GVM_PUBLISH_REPLACE | GVM_PUBLISH_PRIVATE);
 }
 
-/* Puts an area with large chunks in the place of *h, which stays held for what is on the stream. The only
- * writer of the store is here. */
-static gvm_status move_area(gstore_service *s, holds *held, hold **h, uint64_t needed, CUstream stream)
+/* Puts another area, with large chunks or not, in the place of *h, which stays held for what is on the stream. The
+ * only writer of the store is here. needed: at least what it has. */
+static gvm_status move_area(gstore_service *s, holds *held, hold **h, bool large, uint64_t needed,
+                            CUstream stream)
 {
     area *old = (*h)->area;
     area *made = calloc(1, sizeof *made);
@@ -556,13 +574,13 @@ static gvm_status move_area(gstore_service *s, holds *held, hold **h, uint64_t n
     if (made == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
     *made = (area){
-        .name = old->name, .column = old->column, .part = old->part, .large = true, .refs = 1};
+        .name = old->name, .column = old->column, .part = old->part, .large = large, .refs = 1};
     *to = (hold){.area = made};
     pthread_mutex_lock(&s->lock);
     status = create_object(s, made, false);
     pthread_mutex_unlock(&s->lock);
     if (status == GVM_OK)
-        status = fill_large(old, to, (*h)->lease.address, needed, stream);
+        status = fill_moved(old, to, (*h)->lease.address, needed, stream);
     if (status != GVM_OK) {
         const gvm_error error = gvmi_error_save();
 
@@ -586,16 +604,36 @@ static gvm_status move_area(gstore_service *s, holds *held, hold **h, uint64_t n
     return GVM_OK;
 }
 
+/* May a process have it mapped that is not to see what is written from now on? */
+static bool is_shown(area *a)
+{
+    gvm_object_info info = {.struct_size = sizeof info};
+
+    if (!atomic_load(&a->ended))
+        return false;
+    if (gvm_object_get_info(a->object, &info) != GVM_OK || info.foreign)
+        return true;
+    atomic_store(&a->ended, false);
+    return false;
+}
+
 /* Room for a range that is written, under the lease, too: addresses do not change. */
 static gvm_status make_room(gstore_service *s, holds *held, hold **h, uint64_t end, CUstream stream)
 {
+    if (is_shown((*h)->area)) {
+        const area *a = (*h)->area;
+        const uint64_t needed = end > a->bytes ? end : a->bytes;
+
+        if (end <= LARGE_RESERVE_BYTES)
+            return move_area(s, held, h, a->large || needed > AREA_SMALL_BYTES, needed, stream);
+    }
     if (end <= (*h)->area->bytes)
         return GVM_OK;
     if (end > LARGE_RESERVE_BYTES)
         return gvmi_fail(GVM_E_LIMIT, "a column can have %llu GiB",
                          (unsigned long long)(LARGE_RESERVE_BYTES >> 30));
     if (!(*h)->area->large && end > AREA_SMALL_BYTES) {
-        const gvm_status status = move_area(s, held, h, end, stream);
+        const gvm_status status = move_area(s, held, h, true, end, stream);
 
         if (status == GVM_OK || end > RESERVE_BYTES)
             return status;

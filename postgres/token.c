@@ -3,8 +3,8 @@
  *     FREE -> MAKING (gstore_token_make) -> LIVE -> FREE (its links are ended, or gone with their store)
  *             MAKING -> OVER (it failed) -> FREE (the worker)
  *
- * LIVE tokens that have expired are the worker's, too. Whoever ends one for another reason ends its links first,
- * and waits for that: where it fails the token is LIVE still, and says the error so.
+ * LIVE tokens that have expired are the worker's, too. A backend that ends one for another reason ends its links
+ * first, and waits for that: where it fails, the token is LIVE still and the error is reported.
  */
 #include "postgres.h"
 

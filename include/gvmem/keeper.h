@@ -107,9 +107,9 @@ enum {
     GVM_OBJECT_UNTRACKED = 1 << 1,
 };
 
-/* Zero means default in every member. */
+/* Zero means default in every other member. */
 typedef struct gvm_object_options {
-    size_t struct_size;
+    size_t struct_size;   /* in: sizeof(gvm_object_options) */
     uint64_t chunk_bytes; /* a power of two, 2 MiB to 1 GiB; 0: chosen by reserve_bytes */
     uint64_t bytes;       /* committed from the start; 0: none, gvm_object_grow() follows */
     int32_t device;       /* ordinal in this process */
@@ -265,9 +265,9 @@ typedef enum gvm_hint {
     GVM_HINT_ONCE = 3, /* this access foretells nothing */
 } gvm_hint;
 
-/* Zero means default in every member; NULL: waits for ever, no hint. */
+/* Zero means default in every other member; NULL: waits for ever, no hint. */
 typedef struct gvm_acquire_options {
-    size_t struct_size;
+    size_t struct_size; /* in: sizeof(gvm_acquire_options) */
     int32_t timeout_ms; /* 0: for ever; GVM_TRY: not at all, but at most 100 ms for the keeper's answer */
     gvm_hint hint;
 } gvm_acquire_options;
@@ -338,7 +338,8 @@ typedef struct gvm_object_info {
     uint32_t metadata_bytes;
     uint8_t sealed, kept, moving, untracked;
     uint8_t fenced; /* no lease before a copy is made: a process that was cut off may write to it */
-    uint8_t reserved[3];
+    uint8_t foreign; /* processes of other users were sent memory of it, and may have that mapped still */
+    uint8_t reserved[2];
 } gvm_object_info;
 
 typedef struct gvm_client_info {

@@ -52,6 +52,7 @@ void gvmi_keep_describe_object(gvmi_machine *m, keep_object *object, gvm_object_
     info->kept = object->kept;
     info->untracked = object->untracked;
     info->fenced = object->fenced;
+    info->foreign = object->foreign;
     info->moving = object->moving > 0;
 }
 

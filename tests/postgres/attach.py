@@ -524,6 +524,44 @@ class EveryReader:
         probe.close()
         other.close()
 
+    def rows_written_after_a_token_has_ended_are_not_seen(self, s):
+        if os.getuid() != 0:
+            return "needs root"
+        s.sql("DROP ROLE IF EXISTS second; CREATE ROLE second")
+        for end in ("SELECT gstore_revoke('{}')", "REVOKE SELECT ON ft FROM second", "SELECT pg_sleep(4)"):
+            fill(s)
+            s.sql("GRANT SELECT ON ft TO second")
+            token = s.sql("SET gstore_fdw.token_lifetime = 2; SELECT gstore_export('ft')")
+            probe, other = other_user(s), other_user(s)
+            expect(probe.ask("attach", token), "10000 3", "attach")
+            rows, before = probe.ask("sum", "id"), probe.ask("all", "id")
+            s.sql(end.format(token))
+            s.sql("INSERT INTO ft SELECT i, 'later', i FROM generate_series(10001, 20000) i")
+            expect(probe.ask("all", "id"), before, f"all bytes after {end}")
+            expect(probe.ask("sum", "id"), rows, f"its rows after {end}")
+            expect_same(s, "ft")
+            expect(other.ask("attach", export(s)), "20000 3", "attach by a new token")
+            s.sql("INSERT INTO ft VALUES (20001)")
+            expect_same(s, "ft")
+            probe.close()
+            other.close()
+
+    def token_that_goes_on_follows_rows_that_move(self, s):
+        if os.getuid() != 0:
+            return "needs root"
+        fill(s)
+        s.sql("DROP ROLE IF EXISTS second; CREATE ROLE second; GRANT SELECT ON ft TO second")
+        tokens = [export(s), s.sql("SET ROLE second; SELECT gstore_export('ft')")]
+        early, late = other_user(s), other_user(s)
+        expect(early.ask("whole", tokens[0]), "10000 3", "attach")
+        s.sql(f"SELECT gstore_revoke('{tokens[0]}')")
+        s.sql("INSERT INTO ft SELECT i, 'later', i FROM generate_series(10001, 20000) i")
+        expect(late.ask("attach", tokens[1]), "10000 3", "attach by the other token")
+        for name in ("id", "t", "f"):
+            expect(late.ask("sum", name), early.ask("sum", name), f"checksum of {name}")
+        early.close()
+        late.close()
+
     def tokens_of_a_table_are_revoked_together(self, s):
         fill(s)
         s.sql("DROP ROLE IF EXISTS second; CREATE ROLE second; GRANT SELECT ON ft TO second")

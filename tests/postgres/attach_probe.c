@@ -6,12 +6,14 @@
  *     take NAME | give              a lease on a column; the status
  *     sum NAME                      checksum of a column's values, by a kernel under a lease
  *     reach NAME                    how many bytes are mapped where a column's values are
+ *     all NAME                      checksum of all of them
  *     detach
  *     keeper SOCKET                 connects; the status
  *     list                          how many objects the keeper shows
  *     spy NAME | link NAME          opens an object, or by a link; the status
  */
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,14 +59,17 @@ static const char *sum(uint32_t index, char answer[64])
     return answer;
 }
 
-static const char *reach(uint32_t index, char answer[64])
+static const char *reach(uint32_t index, bool all, char answer[64])
 {
     gvm_table_data data;
+    uint64_t checksum = 0;
     gvm_status status = gvm_table_acquire(table, &index, 1, NULL, &data);
 
+    if (status == GVM_OK && all)
+        status = gvm_checksum(device, data.values, data.leases[0].bytes, NULL, &checksum);
     if (status != GVM_OK)
         return gvm_status_name(status);
-    snprintf(answer, 64, "%" PRIu64, data.leases[0].bytes);
+    snprintf(answer, 64, "%" PRIu64, all ? checksum : data.leases[0].bytes);
     (void)gvm_table_release(table, &data, 1);
     return answer;
 }
@@ -126,7 +131,9 @@ static const char *carry_out(const char *verb, const char *what, char answer[64]
         return gvm_status_name(gvm_table_open_columns(table, &index, 1));
     if (strcmp(verb, "take") == 0)
         return gvm_status_name(gvm_table_acquire(table, &index, 1, &patience, &held));
-    return strcmp(verb, "reach") == 0 ? reach(index, answer) : sum(index, answer);
+    if (strcmp(verb, "reach") == 0 || strcmp(verb, "all") == 0)
+        return reach(index, strcmp(verb, "all") == 0, answer);
+    return sum(index, answer);
 }
 
 int main(void)

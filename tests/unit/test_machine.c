@@ -676,6 +676,7 @@ static void link_shows_its_chunks_alone_also_of_an_object_that_grows(void **stat
     say(&w, b, &m);
     assert_int_equal(last(b)->body.INFO.info.bytes, 2 * CHUNK);
     assert_string_equal(last(b)->body.INFO.info.name, "");
+    assert_true(last(b)->body.INFO.info.foreign);
     end_world(&w);
 }
 

@@ -474,8 +474,9 @@ static const change breaks[] = {
     IN(INFO, info.moving, 2),
     IN(INFO, info.untracked, 2),
     IN(INFO, info.fenced, 2),
+    IN(INFO, info.foreign, 2),
     IN(INFO, info.reserved[0], 1),
-    IN(INFO, info.reserved[2], 1),
+    IN(INFO, info.reserved[1], 1),
 };
 
 static void body_with_one_rule_broken_is_refused(void **state)
