@@ -96,9 +96,18 @@ class External:
                 client.sendmsg([head + welcome], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
                 client.recv(4096)
         server.wait_log("next try in", tries)
-        words = f"cannot use the keeper at ../run/keeper.sock: the keeper has version {version} of its protocol, the program that connects version "
-        if words not in server.log():
+        words = rf"cannot use the keeper at ../run/keeper.sock: the keeper has protocol version {version}, the program \d+ \(gvmem [0-9.]+\): use one release for both"
+        if not re.search(words, server.log()):
             raise Failed(f"the log does not say: {words}")
+
+    def program_of_another_version_is_refused_in_words(self, server):
+        with private.running_keeper(server), socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(server.folder / "run/keeper.sock"))
+            client.settimeout(private.START_S)
+            client.sendall(struct.pack("<HHIIIQQII", 1, 0, 40, 0, 0, 1, 0x70656B6D7667, 77, 0))
+            said = client.recv(4096)
+            if not re.search(rb"the keeper has protocol version \d+ \(gvmem [0-9.]+\), the program 77: use one release for both\0", said):
+                raise Failed(f"the keeper says {said}")
 
 
 if __name__ == "__main__":
