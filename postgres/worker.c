@@ -14,6 +14,7 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "postmaster/postmaster.h"
+#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
@@ -21,11 +22,12 @@
 #include "tcop/tcopprot.h"
 #include "utils/backend_status.h"
 #include "utils/guc.h"
-#include "utils/timestamp.h"
+#include "utils/memutils.h"
 #include "utils/varlena.h"
 
 #include <gvmem/gvmem.h>
 
+#include "base/clock.h"
 #include "postgres/chores.h"
 #include "postgres/fdw.h"
 #include "postgres/service.h"
@@ -354,17 +356,13 @@ static bool rest(int ms)
  * again and again. True: for a statement. */
 static bool rest_until_try(int seconds)
 {
-    const TimestampTz since = GetCurrentTimestamp();
+    const int64 start_ns = gvmi_now_ns(), end_ns = start_ns + seconds * 1000 * GVMI_NS_PER_MS;
+    int64 now_ns;
 
-    while (!ShutdownRequestPending) {
-        const long passed_ms = TimestampDifferenceMilliseconds(since, GetCurrentTimestamp());
-
-        if (passed_ms >= seconds * 1000L)
-            return false;
-        if (rest((int)(seconds * 1000L - passed_ms)) &&
-            TimestampDifferenceExceeds(since, GetCurrentTimestamp(), LOOK_MS))
+    while (!ShutdownRequestPending && (now_ns = gvmi_now_ns()) < end_ns)
+        if (rest((int)((end_ns - now_ns) / GVMI_NS_PER_MS) + 1) &&
+            gvmi_now_ns() - start_ns >= LOOK_MS * GVMI_NS_PER_MS)
             return true;
-    }
     return false;
 }
 
@@ -375,9 +373,13 @@ static bool start_some_time(void)
     char logged[sizeof gstore->problem] = "";
     int wait_s = RESTART_S;
     bool waited_for = false;
+    MemoryContext tries = AllocSetContextCreate(TopMemoryContext, "gstore_fdw start",
+                                                ALLOCSET_SMALL_SIZES);
+    MemoryContext before = MemoryContextSwitchTo(tries);
 
     while (!start()) {
         stop_all();
+        MemoryContextReset(tries);
         if (!waited_for || strcmp(logged, gstore->problem) != 0)
             ereport(WARNING,
                     (errmsg("GPU memory keeper: %s; next try in %d s", gstore->problem, wait_s)));
@@ -389,6 +391,8 @@ static bool start_some_time(void)
         if (!waited_for)
             wait_s = Min(2 * wait_s, RETRY_MAX_S);
     }
+    MemoryContextSwitchTo(before);
+    MemoryContextDelete(tries);
     return true;
 }
 
