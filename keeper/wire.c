@@ -6,6 +6,7 @@
 #include "keeper/wire.h"
 
 #include <inttypes.h>
+#include <stdio.h>
 #include <string.h>
 
 #include <gvmem/buffer.h>
@@ -452,6 +453,22 @@ gvm_status gvmi_wire_check_head(const gvmi_wire_head *head, bool from_client)
 
 /* ---- whole messages */
 
+/* A keeper's sentence is sent to the client: it is true at both ends, and fits a short message. */
+static gvm_status fail_version(bool from_client, unsigned other)
+{
+    char own[64];
+
+    snprintf(own, sizeof own, "%u (gvmem %d.%d.%d)", GVMI_WIRE_VERSION, GVM_VERSION_MAJOR,
+             GVM_VERSION_MINOR, GVM_VERSION_PATCH);
+    if (from_client)
+        return gvmi_fail(GVM_E_VERSION,
+                         "the keeper has protocol version %s, the program %u: use one release for both",
+                         own, other);
+    return gvmi_fail(GVM_E_VERSION,
+                     "the keeper has protocol version %u, the program %s: use one release for both",
+                     other, own);
+}
+
 /* What begins a connection, and then the head by the rules of this version. body has at least
  * sizeof(gvmi_wire_hello) bytes. */
 static gvm_status check_version(const wire_kind *kind, const gvmi_wire_head *head, const void *body)
@@ -462,10 +479,7 @@ static gvm_status check_version(const wire_kind *kind, const gvmi_wire_head *hea
     if (!GVM_CHECK(hello.magic == GVMI_WIRE_MAGIC))
         return gvmi_fail(GVM_E_FORMAT, "what answers at the socket is no keeper or no client of one");
     if (!GVM_CHECK(hello.version == GVMI_WIRE_VERSION))
-        return gvmi_fail(
-            GVM_E_VERSION,
-            "the other end speaks version %u of the keeper's protocol, this library %u: update the older",
-            hello.version, GVMI_WIRE_VERSION);
+        return fail_version(kind->from_client != 0, hello.version);
     WANT_RESERVED(head);
     WANT(head, request, number_fits(head->type, head->request));
     return check_sizes(kind, head);

@@ -227,7 +227,7 @@ static void need_device(const gstore_pending *p)
         ereport(ERROR, (errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
                         errmsg("there is no GPU %d", p->device),
                         errhint("Set the table's option \"pinning\" to one that "
-                                "pgstrom.gstore_fdw_keeper_info shows.")));
+                                "gstore_fdw_keeper_info shows.")));
 }
 
 static void need_store(gstore_pending *p)

@@ -145,7 +145,7 @@ typedef struct gstore_shared {
     bool software;     /* the keeper's device is the software GPU */
     char path[108];    /* of the keeper's socket */
     uint32 owner;      /* of all areas there; known once there is a token */
-    char problem[200]; /* why it is not ready */
+    char problem[400]; /* why it is not ready */
     pg_atomic_uint64 next_store;
     dsa_pointer dead_stores; /* to be dropped by the worker */
     dsa_pointer dead_copies;

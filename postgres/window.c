@@ -200,6 +200,7 @@ void gstore_wait_ready(void)
                             errmsg("the GPU memory keeper is not ready"),
                             gstore->problem[0] != '\0' ? errdetail("%s", gstore->problem) : 0,
                             errhint("See the server's log.")));
+        gstore_wake_worker(); /* it may be resting from tries that failed */
         (void)ConditionVariableTimedSleep(&gstore->ready_changed, 100, PG_WAIT_EXTENSION);
     }
     ConditionVariableCancelSleep();

@@ -14,6 +14,7 @@
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "postmaster/postmaster.h"
+#include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "storage/proc.h"
@@ -21,10 +22,12 @@
 #include "tcop/tcopprot.h"
 #include "utils/backend_status.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
 #include "utils/varlena.h"
 
 #include <gvmem/gvmem.h>
 
+#include "base/clock.h"
 #include "postgres/chores.h"
 #include "postgres/fdw.h"
 #include "postgres/service.h"
@@ -34,6 +37,8 @@
 
 #define LOOK_MS 1000
 #define RESTART_S 1
+#define RETRY_MAX_S 60
+#define SOCKET_IN_DATA PG_STAT_TMP_DIR "/gstore.sock"
 #define MIB (1024ull * 1024)
 
 int gstore_windows = 16;
@@ -122,35 +127,65 @@ static void wake(void *latch)
     SetLatch(latch);
 }
 
-static void fail(const char *what)
+/* Why the keeper is not ready, for statements, the view and the log. */
+static bool fail(const char *format, ...) pg_attribute_printf(1, 2);
+
+static bool fail(const char *format, ...)
+{
+    va_list arguments;
+
+    va_start(arguments, format);
+    vsnprintf(gstore->problem, sizeof gstore->problem, format, arguments);
+    va_end(arguments);
+    return false;
+}
+
+static bool fail_to(const char *verb)
 {
     gvm_error error;
 
     gvm_error_last(&error);
-    strlcpy(gstore->problem, error.text, sizeof gstore->problem);
-    ereport(ERROR, (errmsg("GPU memory keeper: cannot %s: %s", what, error.text)));
+    return fail("cannot %s the keeper at %s: %s", verb, gstore->path, error.text);
 }
 
-/* The data directory lets in the server's own user alone. Where others are to come in, the socket is
- * beside PostgreSQL's own. */
-static void choose_socket(void)
+static bool set_path(const char *path)
 {
-    char *directories = pstrdup(Unix_socket_directories);
-    List *list = NIL;
-    const char *folder = DataDir;
-    const char *name = "gstore.sock";
+    if (strlcpy(gstore->path, path, sizeof gstore->path) < sizeof gstore->path)
+        return true;
+    return fail("the path of a socket has at most %zu bytes, not %zu: %s", sizeof gstore->path - 1,
+                strlen(path), path);
+}
 
-    if (gstore_readers != GSTORE_READERS_OWNER) {
-        if (!SplitDirectoriesString(directories, ',', &list) || list == NIL ||
-            ((const char *)linitial(list))[0] != '/')
-            ereport(ERROR, (errcode(ERRCODE_CONFIG_FILE_ERROR),
-                            errmsg("gstore_fdw.readers needs a directory for the keeper's socket"),
-                            errhint("Set unix_socket_directories, or gstore_fdw.readers = owner.")));
-        folder = linitial(list);
-        name = psprintf(".gstore.%d.sock", PostPortNumber);
-    }
-    if ((size_t)snprintf(gstore->path, sizeof gstore->path, "%s/%s", folder, name) >= sizeof gstore->path)
-        snprintf(gstore->path, sizeof gstore->path, "/tmp/.gstore.%d.sock", PostPortNumber);
+/* The data directory lets in the server's own user alone; from this folder of it neither pg_basebackup nor
+ * pg_rewind copies anything. Where its path is too long for a socket, programs of the same user can reach it
+ * as the working directory of the postmaster, too. */
+static bool choose_private_socket(void)
+{
+    char *path = psprintf("%s/" SOCKET_IN_DATA, DataDir);
+
+    if (strlen(path) >= sizeof gstore->path)
+        path = psprintf("/proc/%d/cwd/" SOCKET_IN_DATA, (int)PostmasterPid);
+    (void)MakePGDirectory(PG_STAT_TMP_DIR); /* copies of a data directory may lack it */
+    return set_path(path);
+}
+
+/* Where others are to come in, the socket is beside PostgreSQL's own. */
+static bool choose_shared_socket(void)
+{
+    List *list = NIL;
+    const char *folder;
+    struct stat found;
+
+    if (!SplitDirectoriesString(pstrdup(Unix_socket_directories), ',', &list) || list == NIL ||
+        ((const char *)linitial(list))[0] != '/')
+        return fail("gstore_fdw.readers needs a directory for the keeper's socket: set "
+                    "unix_socket_directories, or gstore_fdw.readers = owner");
+    folder = linitial(list);
+    if (stat(folder, &found) == 0 && (found.st_mode & (S_IWOTH | S_ISVTX)) == S_IWOTH)
+        return fail("any user could put a keeper of their own into %s, which is writable by all: set its "
+                    "sticky bit, or another folder in unix_socket_directories",
+                    folder);
+    return set_path(psprintf("%s/.gstore.%d.sock", folder, PostPortNumber));
 }
 
 /* Extensions have names for what they wait for since PostgreSQL 17. */
@@ -167,7 +202,7 @@ static uint32 wait_event(void)
 #endif
 }
 
-static void start_keeper(void)
+static bool start_keeper(void)
 {
     static const uint32 socket_modes[] = {0600, 0660, 0666};
     gvm_server_options options = {.struct_size = sizeof options,
@@ -176,13 +211,11 @@ static void start_keeper(void)
                                   .device_budget_bytes = (uint64)gstore_device_memory_mb * MIB,
                                   .host_budget_bytes = (uint64)gstore_host_memory_mb * MIB};
 
-    if (gstore_keeper_path[0] != '\0') {
-        strlcpy(gstore->path, gstore_keeper_path, sizeof gstore->path);
-        return;
-    }
-    choose_socket();
-    if (gvm_server_start(&options, &server) != GVM_OK)
-        fail("start a keeper");
+    if (gstore_keeper_path[0] != '\0')
+        return set_path(gstore_keeper_path);
+    if (!(gstore_readers == GSTORE_READERS_OWNER ? choose_private_socket() : choose_shared_socket()))
+        return false;
+    return gvm_server_start(&options, &server) == GVM_OK || fail_to("start");
 }
 
 static void say_what_runs(void)
@@ -198,7 +231,8 @@ static void say_what_runs(void)
                  errhint("Nothing else is different; it is slower.")));
 }
 
-static void start(void)
+/* False: gstore->problem says why. What has been started stays. */
+static bool start(void)
 {
     static const uint32 link_modes[] = {0400, 0440, 0444};
     gstore_service_options options = {.path = gstore->path,
@@ -212,7 +246,8 @@ static void start(void)
                                       .wake = wake,
                                       .give_back = gstore_window_give_back};
 
-    start_keeper();
+    if (!start_keeper())
+        return false;
     /* First: from here on no transaction adds a version with a store of the life before. */
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
     options.epoch = ++gstore->epoch;
@@ -220,13 +255,14 @@ static void start(void)
     gstore_forget_all();
     if (gstore_service_start(&options, &service) != GVM_OK ||
         gstore_chores_start(service, wake, MyLatch, &chores) != GVM_OK)
-        fail("use the keeper");
+        return fail_to("use");
     say_what_runs();
     gstore->problem[0] = '\0';
     gstore->device_count = gstore_service_device_count(service);
     gstore->ready = true;
     ConditionVariableBroadcast(&gstore->ready_changed);
     ereport(LOG, (errmsg("GPU memory keeper: ready at %s", gstore->path)));
+    return true;
 }
 
 /* In pg_stat_activity: the state, and as query what is done or was done last. */
@@ -280,10 +316,8 @@ static void publish_report(void)
     LWLockRelease(gstore->lock);
 }
 
-static void stop(int code, Datum argument)
+static void stop_all(void)
 {
-    gstore->ready = false;
-    gstore->worker_latch = NULL;
     if (gstore_keeper_path[0] != '\0') /* it may be stopped: nobody is to wait for its answer */
         gstore_service_sever(service);
     gstore_chores_stop(chores);
@@ -292,6 +326,74 @@ static void stop(int code, Datum argument)
     service = NULL;
     gvm_server_stop(server);
     server = NULL;
+}
+
+static void stop(int code, Datum argument)
+{
+    gstore->ready = false;
+    gstore->worker_latch = NULL;
+    stop_all();
+}
+
+/* True: somebody has set the latch. */
+static bool rest(int ms)
+{
+    const int events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
+                                 wait_event());
+
+    ResetLatch(MyLatch);
+    CHECK_FOR_INTERRUPTS();
+    if (catchupInterruptPending)
+        ProcessCatchupInterrupt();
+    if (ConfigReloadPending) {
+        ConfigReloadPending = false;
+        ProcessConfigFile(PGC_SIGHUP);
+    }
+    return (events & WL_LATCH_SET) != 0;
+}
+
+/* Until the next try to start: after so many seconds, or after one if a statement waits, which sets the latch
+ * again and again. True: for a statement. */
+static bool rest_until_try(int seconds)
+{
+    const int64 start_ns = gvmi_now_ns(), end_ns = start_ns + seconds * 1000 * GVMI_NS_PER_MS;
+    int64 now_ns;
+
+    while (!ShutdownRequestPending && (now_ns = gvmi_now_ns()) < end_ns)
+        if (rest((int)((end_ns - now_ns) / GVMI_NS_PER_MS) + 1) &&
+            gvmi_now_ns() - start_ns >= LOOK_MS * GVMI_NS_PER_MS)
+            return true;
+    return false;
+}
+
+/* What keeps the keeper from starting may last: tries become rare, and the log has a line for each that no
+ * statement waits for, or that fails for another reason. False: the server shuts down. */
+static bool start_some_time(void)
+{
+    char logged[sizeof gstore->problem] = "";
+    int wait_s = RESTART_S;
+    bool waited_for = false;
+    MemoryContext tries = AllocSetContextCreate(TopMemoryContext, "gstore_fdw start",
+                                                ALLOCSET_SMALL_SIZES);
+    MemoryContext before = MemoryContextSwitchTo(tries);
+
+    while (!start()) {
+        stop_all();
+        MemoryContextReset(tries);
+        if (!waited_for || strcmp(logged, gstore->problem) != 0)
+            ereport(WARNING,
+                    (errmsg("GPU memory keeper: %s; next try in %d s", gstore->problem, wait_s)));
+        strlcpy(logged, gstore->problem, sizeof logged);
+        pgstat_report_activity(STATE_IDLE, "waiting to start the keeper again");
+        waited_for = rest_until_try(wait_s);
+        if (ShutdownRequestPending)
+            return false;
+        if (!waited_for)
+            wait_s = Min(2 * wait_s, RETRY_MAX_S);
+    }
+    MemoryContextSwitchTo(before);
+    MemoryContextDelete(tries);
+    return true;
 }
 
 void gstore_worker_main(Datum argument)
@@ -306,19 +408,11 @@ void gstore_worker_main(Datum argument)
     gstore->worker_latch = MyLatch;
     gstore->worker_pid = MyProcPid;
     pgstat_report_activity(STATE_RUNNING, "starting the keeper");
-    start();
+    if (!start_some_time())
+        proc_exit(1);
     while (!ShutdownRequestPending) {
         say_idle();
-        (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_MS,
-                        wait_event());
-        ResetLatch(MyLatch);
-        CHECK_FOR_INTERRUPTS();
-        if (catchupInterruptPending)
-            ProcessCatchupInterrupt();
-        if (ConfigReloadPending) {
-            ConfigReloadPending = false;
-            ProcessConfigFile(PGC_SIGHUP);
-        }
+        (void)rest(LOOK_MS);
         if (gstore_service_is_lost(service))
             ereport(
                 ERROR,

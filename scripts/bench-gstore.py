@@ -112,7 +112,7 @@ def main():
         bytes_raw = int(server.psql("SELECT sum(4 + 8 + 4 + length(name)) FROM source;")[1][0])
         _, (raw_size,) = server.psql("SELECT gstore_fdw_rawsize('gstore');")
         _, (heap_size,) = server.psql("SELECT pg_relation_size('heap');")
-        _, devices = server.psql("SELECT device_name FROM pgstrom.gstore_fdw_keeper_info ORDER BY device;")
+        _, devices = server.psql("SELECT device_name FROM gstore_fdw_keeper_info ORDER BY device;")
     finally:
         server.stop()
     print(f"{'':58} {'gstore':>10} {'heap':>10} {'heap/gstore':>12}   ms, medians")

@@ -53,8 +53,8 @@ CREATE TABLE molecules_heap AS SELECT * FROM molecules;
 END
 sql -c 'SELECT id, name, smiles, signature[1:4] AS "signature[1:4]" FROM molecules ORDER BY id LIMIT 5' \
     -c 'SELECT count(*) AS rows, avg(length(smiles))::numeric(5,1) AS "length of SMILES" FROM molecules'
-if [ "$(sql -At -c "SELECT to_regclass('pgstrom.gstore_fdw_chunk_info') IS NOT NULL")" = t ]; then
-    sql -x -c 'SELECT * FROM pgstrom.gstore_fdw_chunk_info'
+if [ "$(sql -At -c "SELECT to_regclass('gstore_fdw_chunk_info') IS NOT NULL")" = t ]; then
+    sql -x -c 'SELECT * FROM gstore_fdw_chunk_info'
 fi
 
 say "a token, and what another process sees with it, in the very same memory"
@@ -84,7 +84,7 @@ diff "$folder/gpu" "$folder/sql" || give_up "the GPU and SQL do not agree"
 echo 'All ten lines are the same.'
 
 say "the keeper of that memory: its objects are the table's columns"
-COLUMNS=140 "$build/tools/gvmem" top --once -s "$folder/pg/data/gstore.sock"
+COLUMNS=140 "$build/tools/gvmem" top --once -s "$folder/pg/data/pg_stat_tmp/gstore.sock"
 
 say "stopping the server; its memory goes with it"
 scripts/pg-server.sh stop "$folder/pg"

@@ -50,7 +50,7 @@ make_root() {
         [ "$entry" = "$share/extension" ] || ln -s "$entry" "$root$share/"
     done
     ln -s "$share/extension"/* "$root$share/extension/"
-    rm -f "$root$libs"/gstore_fdw* "$root$share/extension"/gstore_fdw*
+    rm -f "$root$libs"/gstore_fdw* "$root$libs"/pg_strom* "$root$share"/extension/gstore_fdw* "$root$share"/extension/pg_strom*
 }
 
 install_extension() {

@@ -24,7 +24,9 @@
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "base/size.h"
+#include "base/text.h"
 #include "keeper/client/client.h"
 #include "sharing/share.h"
 
@@ -373,6 +375,24 @@ static gvm_status handle_map(gvm_keeper *keeper, gvmi_client_message *message)
 
 /* ---- OPENED */
 
+/* Settings decide which devices a process has. */
+static gvm_status fail_elsewhere(const uint8_t uuid[16])
+{
+    gvm_driver_info driver = {.struct_size = sizeof driver};
+    char text[GVMI_UUID_TEXT_BYTES];
+
+    gvmi_uuid_text(uuid, text);
+    if (gvm_driver_get_info(&driver) == GVM_OK && driver.software != 0)
+        return gvmi_fail(GVM_E_NODEVICE,
+                         "the object is on %s, which is none of the software GPUs here: set GVMEM_SOFTGPU, "
+                         "with instance=, as for the keeper (here \"%s\")",
+                         text, GVMI_TEXT_NAME(gvmi_option_text(GVMI_OPTION_GVMEM_SOFTGPU)));
+    return gvmi_fail(GVM_E_NODEVICE,
+                     "the object is on %s, which is none of the GPUs here: set CUDA_VISIBLE_DEVICES and "
+                     "GVMEM_DRIVER as for the keeper",
+                     text);
+}
+
 static gvm_status find_device(const uint8_t uuid[16], gvm_device **out)
 {
     char text[GVMI_UUID_TEXT_BYTES];
@@ -397,8 +417,7 @@ static gvm_status find_device(const uint8_t uuid[16], gvm_device **out)
     if (failure != CUDA_SUCCESS)
         return gvmi_driver_fail(failure, "cuDeviceGetUuid", "cannot look for %s among %d devices",
                                 gvmi_uuid_text(uuid, text), (int)count);
-    return gvmi_fail(GVM_E_NODEVICE, "the object is on %s, which this process does not see",
-                     gvmi_uuid_text(uuid, text));
+    return fail_elsewhere(uuid);
 }
 
 static gvm_status make_buffer(gvm_object *object, const gvmi_wire_opened *opened)

@@ -197,6 +197,14 @@ class Reading:
             expect(done.returncode, wanted, f"exit status of {arguments}")
             expect(bool(done.stderr), wanted > 0, f"words about {arguments}")
 
+    def tool_on_another_software_gpu_says_which_setting_differs(self, s):
+        fill(s)
+        environ = {**s.environ, "GVMEM_SOFTGPU": "instance=elsewhere"}
+        done = subprocess.run([str(BUILD / "tools/gvmem"), "table", export(s)], env=environ, capture_output=True, text=True)
+        expect(done.returncode, 1, "exit status")
+        wanted = 'none of the software GPUs here: set GVMEM_SOFTGPU, with instance=, as for the keeper (here "instance=elsewhere")'
+        expect(wanted in done.stderr, True, done.stderr)
+
     def rows_and_nulls_appended_later_change_nothing_attached(self, s):
         fill(s, 10003)
         token = export(s)
@@ -236,7 +244,7 @@ class Reading:
 
     @staticmethod
     def chunk_sizes(s, relation):
-        command = [str(BUILD / "tools/gvmem"), "keeper", "ls", "-j", "-s", f"{s.folder}/data/gstore.sock"]
+        command = [str(BUILD / "tools/gvmem"), "keeper", "ls", "-j", "-s", f"{s.folder}/data/pg_stat_tmp/gstore.sock"]
         said = subprocess.run(private.as_owner(command), env=s.environ, capture_output=True, text=True, check=True)
         columns = [o for o in json.loads(said.stdout) if f"/{relation}/" in o["name"] and o["name"].endswith(".values")]
         return [o["chunk_bytes"] for o in sorted(columns, key=lambda o: o["name"])]
@@ -320,7 +328,7 @@ class Reading:
         probe = Probe(s)
         probe.ask("whole", export(s))
         s.sql("DROP FOREIGN TABLE IF EXISTS ft, types, wide")
-        objects = "SELECT max(objects) FROM pgstrom.gstore_fdw_keeper_info"
+        objects = "SELECT max(objects) FROM gstore_fdw_keeper_info"
         s.wait_for(objects.replace("max(objects)", "max(objects) BETWEEN 1 AND 6"))
         expect(probe.ask("detach"), "GVM_OK", "detach")
         s.wait_for(objects, "0")
@@ -395,7 +403,7 @@ class Reading:
         probe.ask("open", "id")
         s.kill_and_wait(s.keeper_pid())
         expect(probe.ask("open", "f"), "GVM_E_KEEPER", "open")
-        s.wait_for("SELECT bool_and(ready) FROM pgstrom.gstore_fdw_keeper_info")
+        s.wait_for("SELECT bool_and(ready) FROM gstore_fdw_keeper_info")
         fill(s)
         other = Probe(s)
         expect(other.ask("attach", token), STALE, "a token of the keeper before")
@@ -712,12 +720,12 @@ def links(token):
 
 def spying(server):
     probe = other_user(server)
-    expect(probe.ask("keeper", server.sql("SELECT DISTINCT socket FROM pgstrom.gstore_fdw_keeper_info")), "GVM_OK", "connect")
+    expect(probe.ask("keeper", server.sql("SELECT DISTINCT socket FROM gstore_fdw_keeper_info")), "GVM_OK", "connect")
     return probe
 
 
 def object_names(server):
-    socket = server.sql("SELECT DISTINCT socket FROM pgstrom.gstore_fdw_keeper_info")
+    socket = server.sql("SELECT DISTINCT socket FROM gstore_fdw_keeper_info")
     command = [str(BUILD / "tools/gvmem"), "keeper", "ls", "-j", "-s", socket]
     said = subprocess.run(private.as_owner(command), env=server.environ, capture_output=True, text=True, check=True)
     return [o["name"] for o in json.loads(said.stdout) if o["name"]]

@@ -5,43 +5,21 @@ usage: crash.py [CASE...]. Each case starts from a working server and leaves one
 need other settings have servers of their own. "Usable" means: rows go in and come out again.
 """
 import contextlib
-import copy
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
-import traceback
 
 sys.dont_write_bytecode = True
 import private  # noqa: E402
+from cases import count, fill, group, main  # noqa: E402
 from private import Failed, Server, SqlError, expect  # noqa: E402
 
 BIG_ROWS = 3_000_000  # takes seconds to insert, so that there is a middle
 LOAD_S = 8
 CLIENTS = 16
-
-GROUPS = []
-
-
-def group(*settings):
-    """A class whose methods are cases, run in their order on one server."""
-
-    def add(cls):
-        GROUPS.append((cls, settings))
-        return cls
-
-    return add
-
-
-def fill(server, rows=1000):
-    server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int, t text) SERVER gstore_fdw")
-    server.sql(f"INSERT INTO ft SELECT i, 'row ' || i FROM generate_series(1, {rows}) i")
-
-
-def count(server, table="ft"):
-    return int(server.sql(f"SELECT count(*) FROM {table}"))
 
 
 def expect_usable(server, rows):
@@ -145,7 +123,7 @@ class Ends:
         fill(server)
         pid = server.keeper_pid()
         server.sql(f"SELECT pg_cancel_backend({pid})")
-        server.wait_for("SELECT ready FROM pgstrom.gstore_fdw_keeper_info LIMIT 1")
+        server.wait_for("SELECT ready FROM gstore_fdw_keeper_info LIMIT 1")
         time.sleep(1.5)  # it looks at itself once a second
         expect(server.keeper_pid(), pid, "the keeper")
         expect_usable(server, 1000)
@@ -195,8 +173,8 @@ ROLLBACK TO a; RELEASE a; INSERT INTO bits SELECT i, i FROM generate_series(4, 9
             in_middle(server, waiting, "SELECT count(t) FROM ft")
             limit = "SET statement_timeout = '20s';"
             expect(server.sql(f"{limit} SELECT gstore_fdw_nitems('ft'), gstore_fdw_rawsize('ft') > 0"), "1000|t", "the directory")
-            expect(server.sql(f"{limit} SELECT nitems FROM pgstrom.gstore_fdw_chunk_info WHERE table_oid = 'ft'::regclass"), "1000", "a view")
-            server.sql(f"{limit} EXPLAIN SELECT * FROM ft WHERE id = 1; SELECT * FROM pgstrom.gstore_fdw_keeper_info")
+            expect(server.sql(f"{limit} SELECT nitems FROM gstore_fdw_chunk_info WHERE table_oid = 'ft'::regclass"), "1000", "a view")
+            server.sql(f"{limit} EXPLAIN SELECT * FROM ft WHERE id = 1; SELECT * FROM gstore_fdw_keeper_info")
             expect(server.sql(f"{limit} SELECT count(*) FROM empty"), "0", "rows of an empty table")
             expect(server.sql(f"{limit} BEGIN; INSERT INTO heap VALUES (1); TRUNCATE empty; COMMIT; SELECT count(*) FROM heap"), "1", "rows of a heap")
             expect(server.error("SET statement_timeout = '200ms'; SELECT count(t) FROM ft"), "57014", "SQLSTATE of a statement that waits")
@@ -384,7 +362,7 @@ class Limits:
             server.sql("BEGIN; INSERT INTO ft VALUES (13); ROLLBACK")
             server.sql("SELECT gstore_fdw_compact('ft')")
             self._wait_objects(server, 1)
-            revision = "SELECT revision FROM pgstrom.gstore_fdw_chunk_info WHERE table_oid = 'ft'::regclass"
+            revision = "SELECT revision FROM gstore_fdw_chunk_info WHERE table_oid = 'ft'::regclass"
             before = server.sql(revision)
             server.sql("SELECT gstore_fdw_compact('ft')")
             expect(server.sql(revision), before, "revision after a compaction that has nothing to do")
@@ -457,14 +435,14 @@ class Limits:
 
     def _evict(self, server):
         tool = [f"{private.BUILD}/tools/gvmem", "keeper"]
-        socket = ["-s", f"{server.folder}/data/gstore.sock"]
+        socket = ["-s", f"{server.folder}/data/pg_stat_tmp/gstore.sock"]
         said = subprocess.run(private.as_owner([*tool, "ls", *socket]), env=server.environ, capture_output=True, text=True, check=True)
         for name in said.stdout.split():
             subprocess.run(private.as_owner([*tool, "evict", name, *socket]), env=server.environ, capture_output=True, check=True)
 
     def _wait_objects(self, server, number):
         """Until what nobody needs any more is gone."""
-        server.wait_for("SELECT sum(objects) FROM pgstrom.gstore_fdw_keeper_info", str(number))
+        server.wait_for("SELECT sum(objects) FROM gstore_fdw_keeper_info", str(number))
 
     def _retry(self, server, state, text, **more):
         """Again while it fails so: what nobody needs goes a second later, when the keeper has looked."""
@@ -678,24 +656,18 @@ class Standby:
         fill(server, 10)
         folder = server.folder / "standby"
         server.run("pg_basebackup", "-D", str(folder), "-R", "-X", "stream", "-c", "fast")
-        standby = copy.copy(server)
-        standby.environ = {**server.environ, "PGPORT": "5433"}
-        control = ["pg_ctl", "-w", "-s", "-D", str(folder), "-l", str(folder / "log")]
-        # Not by run(), as the server would hold the pipes' ends.
-        start = private.as_owner([f"{server.bin}/pg_ctl", *control[1:], "-o", "-c port=5433", "start"])
-        subprocess.run(start, env=server.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
-        expect(count(standby), 0, "rows on the standby")
-        expect(standby.error("INSERT INTO ft VALUES (1, 'x')"), "25006", "SQLSTATE")
-        expect(standby.error("TRUNCATE ft"), "25006", "SQLSTATE")
-        expect(standby.error("SELECT * FROM ft FOR SHARE"), "25006", "SQLSTATE")
-        server.sql("INSERT INTO ft VALUES (11, 'x'); CREATE FOREIGN TABLE later (id int) SERVER gstore_fdw")
-        standby.wait_for("SELECT to_regclass('later') IS NOT NULL")
-        expect(count(standby), 0, "rows on the standby")
-        expect(count(server), 11, "rows on the primary")
-        server.run(*control, "promote")
-        expect_usable(standby, 0)
-        expect_usable(server, 11)
-        server.run(*control, "-m", "fast", "stop")
+        with private.started(server, folder) as standby:
+            expect(count(standby), 0, "rows on the standby")
+            expect(standby.error("INSERT INTO ft VALUES (1, 'x')"), "25006", "SQLSTATE")
+            expect(standby.error("TRUNCATE ft"), "25006", "SQLSTATE")
+            expect(standby.error("SELECT * FROM ft FOR SHARE"), "25006", "SQLSTATE")
+            server.sql("INSERT INTO ft VALUES (11, 'x'); CREATE FOREIGN TABLE later (id int) SERVER gstore_fdw")
+            standby.wait_for("SELECT to_regclass('later') IS NOT NULL")
+            expect(count(standby), 0, "rows on the standby")
+            expect(count(server), 11, "rows on the primary")
+            server.run("pg_ctl", "-w", "-s", "-D", str(folder), "promote")
+            expect_usable(standby, 0)
+            expect_usable(server, 11)
 
 
 @group("gstore_fdw.keeper=../run/keeper.sock", "gstore_fdw.start_timeout=60")
@@ -732,7 +704,7 @@ class External:
                 server.sql("DROP DATABASE other", timeout=20)
             finally:
                 os.kill(keeper.pid, signal.SIGCONT)
-            server.wait_for("SELECT sum(objects) FROM pgstrom.gstore_fdw_keeper_info", "0")
+            server.wait_for("SELECT sum(objects) FROM gstore_fdw_keeper_info", "0")
             fill(server)
             expect_usable(server, 1000)
 
@@ -835,7 +807,7 @@ class External:
 
     def _wait_used(self, server, keeper):
         """Until the server uses this one: it may have one to forget."""
-        server.wait_for("SELECT DISTINCT keeper_pid FROM pgstrom.gstore_fdw_keeper_info WHERE ready", str(keeper.pid))
+        server.wait_for("SELECT DISTINCT keeper_pid FROM gstore_fdw_keeper_info WHERE ready", str(keeper.pid))
 
     def _expect_empty(self, server):
         """The keeper has no object, and hears of none."""
@@ -849,21 +821,8 @@ class External:
                 raise Failed(f"left in the keeper: {said}")
             time.sleep(0.05)
 
-    @contextlib.contextmanager
     def _keeper(self, server, name="keeper.sock"):
-        """Also ended with this program, by the signal that the kernel sends."""
-        path = server.folder / "run" / name
-        if path.exists():
-            path.unlink()
-        die = ["setpriv", "--pdeathsig", "KILL", f"{private.BUILD}/tools/gvmem-keeper", "-s", str(path), "--ready-fd", "1"]
-        keeper = subprocess.Popen(private.as_owner(die), env=server.environ, stdout=subprocess.PIPE, text=True)
-        if not keeper.stdout.readline():
-            raise Failed("gvmem-keeper does not start")
-        try:
-            yield keeper
-        finally:
-            keeper.kill()
-            keeper.wait()
+        return private.running_keeper(server, name)
 
 
 # Has a write lease on an object until standard input ends.
@@ -893,8 +852,8 @@ class Queue:
             server.sql(f"SELECT pg_cancel_backend({session.pid})")
             expect(session.finish(), "", "a token")
             server.sql("SET statement_timeout = '20s'; DROP FOREIGN TABLE gone")
-            server.wait_for("SELECT sum(objects) FROM pgstrom.gstore_fdw_keeper_info", "1")
-        server.wait_for("SELECT sum(objects) FROM pgstrom.gstore_fdw_keeper_info", "0")
+            server.wait_for("SELECT sum(objects) FROM gstore_fdw_keeper_info", "1")
+        server.wait_for("SELECT sum(objects) FROM gstore_fdw_keeper_info", "0")
         expect(session.sql("SELECT 'still here'"), "still here", "the session")
         session.close()
 
@@ -937,7 +896,7 @@ class Queue:
 
     @contextlib.contextmanager
     def _leased(self, server, table):
-        oid, socket = server.sql(f"SELECT '{table}'::regclass::oid"), str(server.folder / "data/gstore.sock")
+        oid, socket = server.sql(f"SELECT '{table}'::regclass::oid"), str(server.folder / "data/pg_stat_tmp/gstore.sock")
         ls = private.as_owner([f"{private.BUILD}/tools/gvmem", "keeper", "ls", "-s", socket])
         names = subprocess.run(ls, env=server.environ, capture_output=True, text=True, check=True).stdout.split()
         name = next(name for name in names if name.split("/")[3] == oid)
@@ -949,49 +908,6 @@ class Queue:
         finally:
             holder.stdin.close()
             holder.wait()
-
-
-def main():
-    reason = private.why_not()
-    if reason:
-        print(f"1..0 # SKIP {reason}")
-        return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    wanted = sys.argv[1:]
-    plan = [
-        (cls, settings, [n for n in vars(cls) if is_case(cls, n) and (not wanted or n in wanted)])
-        for cls, settings in GROUPS
-    ]
-    print(f"1..{sum(len(names) for _, _, names in plan)}", flush=True)
-    number, failed = 0, 0
-    for cls, settings, names in plan:
-        try:
-            server = Server(cls.__name__.lower(), *settings) if names else None
-        except Failed as error:
-            print("Bail out! no server: " + " | ".join(str(error).splitlines()), flush=True)
-            return 1
-        for name in names:
-            number += 1
-            try:
-                getattr(cls(), name)(server)
-                print(f"ok {number} - {name}", flush=True)
-            except Exception:  # whatever it is, the next case is still worth running
-                failed += 1
-                print(f"not ok {number} - {name}", flush=True)
-                for line in traceback.format_exc().splitlines()[-6:] + server.log().splitlines()[-8:]:
-                    print("# " + line, flush=True)
-                try:
-                    server.stop("immediate")
-                except Failed:
-                    pass
-                server.start()
-        if server:
-            server.end()
-    return 1 if failed else 0
-
-
-def is_case(cls, name):
-    return callable(getattr(cls, name)) and not name.startswith("_")
 
 
 if __name__ == "__main__":

@@ -833,7 +833,7 @@ def database(options):
     try:
         options.database = name
         ask(options, "CREATE EXTENSION gstore_fdw; " + differ_sql.SETUP)
-        count = ask(options, "SELECT count(*) FROM pgstrom.gstore_fdw_keeper_info").results[0].rows[0]
+        count = ask(options, "SELECT count(*) FROM gstore_fdw_keeper_info").results[0].rows[0]
         options.devices = int(wire.fields(count)[0])
         yield
     finally:

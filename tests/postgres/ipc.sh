@@ -86,7 +86,7 @@ sql -c 'DELETE FROM t WHERE a % 2 = 0' -c 'SELECT pg_sleep(1.5)' >/dev/null
 ok 'handle_of_an_old_revision_holds_while_a_snapshot_sees_it'
 exec 8>&-
 wait "$session"
-until_true "SELECT count(*) = 1 FROM pgstrom.gstore_fdw_chunk_info" && sql -c 'SELECT pg_sleep(1.5)' >/dev/null
+until_true "SELECT count(*) = 1 FROM gstore_fdw_chunk_info" && sql -c 'SELECT pg_sleep(1.5)' >/dev/null
 ! "$private/probe" show "$old" >/dev/null 2>&1
 ok 'copy_of_an_old_revision_goes_with_it'
 
@@ -98,11 +98,11 @@ echo "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT encode(gstore_export_ipchand
 for _ in $(seq 200); do grep -q seen "$private/session" && break; sleep 0.1; done
 old=$(head -n 1 "$private/session")
 sql -c "SELECT gstore_revoke_all('t')" -c 'SELECT pg_sleep(1.5)' >/dev/null
-"$private/probe" show "$old" >/dev/null 2>&1 && [ "$(sql -c "SELECT sum(device_copies) > 0 FROM pgstrom.gstore_fdw_keeper_info")" = t ]
+"$private/probe" show "$old" >/dev/null 2>&1 && [ "$(sql -c "SELECT sum(device_copies) > 0 FROM gstore_fdw_keeper_info")" = t ]
 ok 'copy_revoked_stays_while_a_transaction_knows_it'
 exec 8>&-
 wait "$session"
-until_true "SELECT sum(device_copies) = 0 FROM pgstrom.gstore_fdw_keeper_info" && ! "$private/probe" show "$old" >/dev/null 2>&1
+until_true "SELECT sum(device_copies) = 0 FROM gstore_fdw_keeper_info" && ! "$private/probe" show "$old" >/dev/null 2>&1
 ok 'copy_revoked_goes_with_the_transaction'
 for statement in 'REVOKE SELECT ON t FROM pg_monitor' 'DROP OWNED BY ipc_owner' 'DROP FOREIGN TABLE t_dropped'; do
     sql -c 'CREATE FOREIGN TABLE t_dropped (a int) SERVER gstore_fdw' -c 'INSERT INTO t_dropped VALUES (1)' \
@@ -129,7 +129,7 @@ for pause in 0.02 0.05 0.1; do
     wait "$victim"
 done
 grep -q 'statement timeout' "$private/cancelled" && grep -q 'administrator command' "$private/cancelled" && sql -c 'DROP FOREIGN TABLE t' &&
-    until_true 'SELECT sum(device_copies) = 0 AND max(windows_in_use) = 0 FROM pgstrom.gstore_fdw_keeper_info'
+    until_true 'SELECT sum(device_copies) = 0 AND max(windows_in_use) = 0 FROM gstore_fdw_keeper_info'
 ok 'export_cancelled_or_terminated_leaves_nothing'
 
 # ---- memory of another program

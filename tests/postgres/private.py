@@ -3,6 +3,8 @@
 The server's folder is in the build folder; server and folder are gone when the program ends, whatever
 it ends of: guard.sh waits for the end of file on a pipe that only the program writes to.
 """
+import contextlib
+import copy
 import os
 import signal
 import subprocess
@@ -170,6 +172,37 @@ class Server:
         before = self.starts()
         os.kill(pid, signal.SIGKILL)
         self.wait_log(READY, before)
+
+
+@contextlib.contextmanager
+def started(server, folder):
+    """Another server, of a copy of the first one's data."""
+    other = copy.copy(server)
+    other.environ = {**server.environ, "PGPORT": "5433"}
+    control = ["pg_ctl", "-w", "-s", "-D", str(folder), "-l", str(folder / "log")]
+    # Not by run(), as the server would hold the pipes' ends.
+    start = as_owner([f"{server.bin}/pg_ctl", *control[1:], "-o", "-c port=5433", "start"])
+    subprocess.run(start, env=server.environ, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True)
+    try:
+        yield other
+    finally:
+        server.run(*control, "-m", "fast", "stop")
+
+
+@contextlib.contextmanager
+def running_keeper(server, name="keeper.sock"):
+    """A gvmem-keeper beside the server's socket; also ended with this program, by the signal that the kernel sends."""
+    path = server.folder / "run" / name
+    path.unlink(missing_ok=True)
+    die = ["setpriv", "--pdeathsig", "KILL", f"{BUILD}/tools/gvmem-keeper", "-s", str(path), "--ready-fd", "1"]
+    keeper = subprocess.Popen(as_owner(die), env=server.environ, stdout=subprocess.PIPE, text=True)
+    if not keeper.stdout.readline():
+        raise Failed("gvmem-keeper does not start")
+    try:
+        yield keeper
+    finally:
+        keeper.kill()
+        keeper.wait()
 
 
 def error_of(stderr):

@@ -317,12 +317,25 @@ static const uint16_t greetings[] = {GVMI_WIRE_HELLO, GVMI_WIRE_WELCOME};
 
 static void greeting_of_another_version_is_told_apart_from_garbage(void **state)
 {
+    gvm_error error;
+    char words[2][120];
+
+    snprintf(words[0], sizeof words[0],
+             "the keeper has protocol version %u (gvmem %d.%d.%d), the program %u: use one release for both",
+             GVMI_WIRE_VERSION, GVM_VERSION_MAJOR, GVM_VERSION_MINOR, GVM_VERSION_PATCH,
+             GVMI_WIRE_VERSION + 1);
+    snprintf(words[1], sizeof words[1],
+             "the keeper has protocol version %u, the program %u (gvmem %d.%d.%d): use one release for both",
+             GVMI_WIRE_VERSION + 1, GVMI_WIRE_VERSION, GVM_VERSION_MAJOR, GVM_VERSION_MINOR,
+             GVM_VERSION_PATCH);
     (void)state;
     for (size_t i = 0; i < 2; i++) {
         packet p = pack(greetings[i]);
 
         put(&p, HEAD + offsetof(gvmi_wire_hello, version), GVMI_WIRE_VERSION + 1, 4);
         assert_int_equal(judge(&p), GVM_E_VERSION);
+        gvm_error_last(&error);
+        assert_string_equal(error.text, words[i]);
         put(&p, HEAD + offsetof(gvmi_wire_hello, version), 0, 4);
         assert_int_equal(judge(&p), GVM_E_VERSION);
         put(&p, HEAD, 0x1234, 8);

@@ -1,5 +1,5 @@
 -- ALTER TABLE on tables that have rows: what the server does to a heap is done, or refused with a reason.
-SELECT greatest(count(*) - 1, 0) AS last FROM pgstrom.gstore_fdw_keeper_info \gset
+SELECT greatest(count(*) - 1, 0) AS last FROM gstore_fdw_keeper_info \gset
 CREATE FOREIGN TABLE al (id int, t text, n numeric) SERVER gstore_fdw;
 INSERT INTO al SELECT i, 'row ' || i, i / 4.0 FROM generate_series(1, 5) i;
 INSERT INTO al VALUES (6);
@@ -172,7 +172,7 @@ SELECT ftoptions, (SELECT count(*) FROM al_options) FROM pg_foreign_table WHERE 
 TRUNCATE al_options;
 ALTER FOREIGN TABLE al_options OPTIONS (SET pinning :'last');
 INSERT INTO al_options VALUES (1, 'there');
-SELECT pinning = :last AS pinning, (SELECT count(*) FROM al_options) FROM pgstrom.gstore_fdw_chunk_info
+SELECT pinning = :last AS pinning, (SELECT count(*) FROM al_options) FROM gstore_fdw_chunk_info
     WHERE table_oid = 'al_options'::regclass AND nitems = 1;
 
 -- ---- OWNER, SET SCHEMA, RENAME: the rows come along.

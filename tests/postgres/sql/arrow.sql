@@ -14,8 +14,8 @@ SELECT * FROM r_case;
 SELECT gstore_export('r_case') IS NULL AS token, gstore_export_ipchandle('r_case') IS NULL AS handle;
 INSERT INTO r_case VALUES (1), (NULL);
 SELECT gstore_fdw_format('r_case'), gstore_fdw_nitems('r_case'), gstore_fdw_rawsize('r_case');
-SELECT format, nitems, pinning FROM pgstrom.gstore_fdw_chunk_info
-    WHERE table_oid = 'r_case'::regclass ORDER BY pgstrom.gstore_fdw_chunk_info.revision DESC LIMIT 1;
+SELECT format, nitems, pinning FROM gstore_fdw_chunk_info
+    WHERE table_oid = 'r_case'::regclass ORDER BY gstore_fdw_chunk_info.revision DESC LIMIT 1;
 DROP FOREIGN TABLE r_case;
 CREATE FOREIGN TABLE bad (id int) SERVER gstore_fdw OPTIONS (format 'feather');
 \echo :LAST_ERROR_SQLSTATE
@@ -193,8 +193,8 @@ ROLLBACK TO s;
 INSERT INTO r_long (id, b, t) VALUES (6, true, 'again');
 COMMIT;
 SELECT gstore_fdw_format('r_long'), id, b, t FROM r_long ORDER BY id;
-SELECT format FROM pgstrom.gstore_fdw_chunk_info
-    WHERE table_oid = 'r_long'::regclass ORDER BY pgstrom.gstore_fdw_chunk_info.revision DESC LIMIT 1;
+SELECT format FROM gstore_fdw_chunk_info
+    WHERE table_oid = 'r_long'::regclass ORDER BY gstore_fdw_chunk_info.revision DESC LIMIT 1;
 
 -- Arrow's buffers are not compressed.
 CREATE FOREIGN TABLE bad (t text OPTIONS (compression 'pglz')) SERVER gstore_fdw OPTIONS (format 'arrow');

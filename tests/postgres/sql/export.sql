@@ -43,7 +43,7 @@ SELECT field, CASE
         WHEN field IN (3, 4) THEN CASE WHEN part ~ '^[0-9]+$' THEN 'number' ELSE part END
         ELSE regexp_replace(part, '^/.*/', '/.../') END AS part
     FROM string_to_table(:'token', ':') WITH ORDINALITY AS t (part, field);
-SELECT split_part(:'token', ':', 6) = (SELECT DISTINCT socket FROM pgstrom.gstore_fdw_keeper_info) AS socket;
+SELECT split_part(:'token', ':', 6) = (SELECT DISTINCT socket FROM gstore_fdw_keeper_info) AS socket;
 
 -- ---- One token a revision: the same while rows and columns are the same, another one after each change.
 SELECT gstore_export('ex') = :'token' AS same;
@@ -75,7 +75,7 @@ SELECT gstore_fdw_rawsize('ex_grows') AS bytes \gset
 INSERT INTO ex_grows VALUES (0, 'one more');
 SELECT gstore_fdw_rawsize('ex_grows') - :bytes < 64 AS bytes_of_a_row;
 UPDATE ex_grows SET t = 'changed' WHERE id = 1;
-SELECT nitems, rawsize - :bytes < 128 AS bytes_of_two FROM pgstrom.gstore_fdw_chunk_info
+SELECT nitems, rawsize - :bytes < 128 AS bytes_of_two FROM gstore_fdw_chunk_info
     WHERE table_oid = 'ex_grows'::regclass ORDER BY revision DESC LIMIT 1;
 DROP FOREIGN TABLE ex_grows;
 -- Two tables never share one.

@@ -72,20 +72,20 @@ RESET ROLE;
 -- Revisions.
 SELECT database_oid = (SELECT oid FROM pg_database WHERE datname = current_database()) AS database, revision > 0 AS revision,
     xmin <> '0'::xid AS xmin, xmax, pinning, format, rawsize = gstore_fdw_rawsize('f') AS rawsize, nitems
-    FROM pgstrom.gstore_fdw_chunk_info WHERE table_oid = 'f'::regclass ORDER BY pgstrom.gstore_fdw_chunk_info.revision DESC LIMIT 1;
+    FROM gstore_fdw_chunk_info WHERE table_oid = 'f'::regclass ORDER BY gstore_fdw_chunk_info.revision DESC LIMIT 1;
 SET ROLE f_reader;
-SELECT count(*) > 0 AS reader FROM pgstrom.gstore_fdw_chunk_info WHERE table_oid = 'f'::regclass;
+SELECT count(*) > 0 AS reader FROM gstore_fdw_chunk_info WHERE table_oid = 'f'::regclass;
 SET ROLE f_stranger;
-SELECT count(*) AS stranger FROM pgstrom.gstore_fdw_chunk_info WHERE table_oid = 'f'::regclass;
-SELECT socket IS NULL AS hidden FROM pgstrom.gstore_fdw_keeper_info LIMIT 1;
+SELECT count(*) AS stranger FROM gstore_fdw_chunk_info WHERE table_oid = 'f'::regclass;
+SELECT socket IS NULL AS hidden FROM gstore_fdw_keeper_info LIMIT 1;
 RESET ROLE;
-SELECT attname, atttypid::regtype FROM pg_attribute WHERE attrelid = 'pgstrom.gstore_fdw_chunk_info'::regclass ORDER BY attnum;
+SELECT attname, atttypid::regtype FROM pg_attribute WHERE attrelid = 'gstore_fdw_chunk_info'::regclass ORDER BY attnum;
 
 -- The keeper.
 SELECT ready, epoch > 0 AS epoch, pid > 0 AS pid, socket <> '' AS socket, problem, host_budget > 0 AS host_budget,
     windows > 0 AS windows, windows_in_use BETWEEN 0 AND windows AS in_use, device, device_name <> '' AS name,
     device_budget > 0 AS device_budget
-    FROM pgstrom.gstore_fdw_keeper_info WHERE device = 0;
+    FROM gstore_fdw_keeper_info WHERE device = 0;
 -- It is a process of the server's like others: pg_stat_activity shows what it does and waits for. It may just be at work.
 CREATE FUNCTION keeper_rests() RETURNS SETOF pg_stat_activity LANGUAGE plpgsql AS $$
 BEGIN
@@ -95,13 +95,13 @@ BEGIN
         PERFORM pg_stat_clear_snapshot(), pg_sleep(0.1);
     END LOOP;
 END $$;
-SELECT pid = (SELECT DISTINCT pid FROM pgstrom.gstore_fdw_keeper_info) AS pid, datname, query, wait_event_type,
+SELECT pid = (SELECT DISTINCT pid FROM gstore_fdw_keeper_info) AS pid, datname, query, wait_event_type,
     backend_start <= state_change AS times FROM keeper_rests();
 SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'gstore_fdw keeper';
 DROP FUNCTION keeper_rests;
 -- session_opens_no_gpu_and_copies_no_table: the driver is in the keeper's memory alone; of a table a session has a batch.
 SELECT pg_read_file('/proc/self/maps') ~ 'libcuda|softgpu' AS session,
-    (SELECT pg_read_file('/proc/' || pid || '/maps') ~ 'libcuda|softgpu' FROM pgstrom.gstore_fdw_keeper_info LIMIT 1) AS keeper;
+    (SELECT pg_read_file('/proc/' || pid || '/maps') ~ 'libcuda|softgpu' FROM gstore_fdw_keeper_info LIMIT 1) AS keeper;
 CREATE FOREIGN TABLE f_large (a int, b text) SERVER gstore_fdw;
 INSERT INTO f_large SELECT i, repeat('x', 1000) FROM generate_series(1, 50000) i;
 BEGIN;
@@ -115,11 +115,11 @@ DROP FOREIGN TABLE f_large;
 CREATE FUNCTION look() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
     IF NEW.a % 40000 = 0 THEN
-        RAISE NOTICE '% % % rows: % bytes: %', (SELECT datname = current_database() FROM pgstrom.gstore_fdw_progress WHERE pid = pg_backend_pid()),
-            (SELECT relid::regclass FROM pgstrom.gstore_fdw_progress WHERE pid = pg_backend_pid()),
-            (SELECT command FROM pgstrom.gstore_fdw_progress WHERE pid = pg_backend_pid()),
-            (SELECT rows_written > 10000 AND rows_written <= NEW.a FROM pgstrom.gstore_fdw_progress WHERE pid = pg_backend_pid()),
-            (SELECT bytes_written >= 18 * rows_written FROM pgstrom.gstore_fdw_progress WHERE pid = pg_backend_pid());
+        RAISE NOTICE '% % % rows: % bytes: %', (SELECT datname = current_database() FROM gstore_fdw_progress WHERE pid = pg_backend_pid()),
+            (SELECT relid::regclass FROM gstore_fdw_progress WHERE pid = pg_backend_pid()),
+            (SELECT command FROM gstore_fdw_progress WHERE pid = pg_backend_pid()),
+            (SELECT rows_written > 10000 AND rows_written <= NEW.a FROM gstore_fdw_progress WHERE pid = pg_backend_pid()),
+            (SELECT bytes_written >= 18 * rows_written FROM gstore_fdw_progress WHERE pid = pg_backend_pid());
     END IF;
     IF NEW.d < 0 THEN
         RAISE EXCEPTION 'enough';
@@ -129,24 +129,24 @@ END $$;
 CREATE TRIGGER look BEFORE INSERT ON f FOR EACH ROW EXECUTE FUNCTION look();
 BEGIN;
 INSERT INTO f SELECT i, 'row', i, 1 FROM generate_series(1, 40000) i;
-SELECT count(*) FROM pgstrom.gstore_fdw_progress WHERE pid = pg_backend_pid();
+SELECT count(*) FROM gstore_fdw_progress WHERE pid = pg_backend_pid();
 SAVEPOINT s;
 INSERT INTO f SELECT i, 'row', i, 4 - i FROM generate_series(1, 10) i;
 ROLLBACK TO s;
-SELECT count(*) FROM pgstrom.gstore_fdw_progress WHERE pid = pg_backend_pid();
+SELECT count(*) FROM gstore_fdw_progress WHERE pid = pg_backend_pid();
 COMMIT;
 INSERT INTO f VALUES (1, NULL, NULL, -1);
-SELECT count(*) FROM pgstrom.gstore_fdw_progress WHERE pid = pg_backend_pid();
+SELECT count(*) FROM gstore_fdw_progress WHERE pid = pg_backend_pid();
 COPY f FROM STDIN;
 40000	copied	1	1
 \.
-SELECT count(*) FROM pgstrom.gstore_fdw_progress WHERE pid = pg_backend_pid();
+SELECT count(*) FROM gstore_fdw_progress WHERE pid = pg_backend_pid();
 CREATE FUNCTION fails_inside() RETURNS int LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO f VALUES (1, NULL, NULL, -1);
     RETURN 0;
 EXCEPTION WHEN raise_exception THEN
-    RETURN (SELECT count(*) FROM pgstrom.gstore_fdw_progress WHERE pid = pg_backend_pid());
+    RETURN (SELECT count(*) FROM gstore_fdw_progress WHERE pid = pg_backend_pid());
 END $$;
 SELECT fails_inside();
 DROP TRIGGER look ON f;
@@ -173,7 +173,7 @@ SELECT lo_unlink(424240);
 CREATE FUNCTION copies_become(wanted boolean) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     FOR i IN 1..200 LOOP
-        IF wanted = (SELECT sum(device_copies) > 0 FROM pgstrom.gstore_fdw_keeper_info) THEN
+        IF wanted = (SELECT sum(device_copies) > 0 FROM gstore_fdw_keeper_info) THEN
             RETURN true;
         END IF;
         PERFORM pg_sleep(0.1);

@@ -4,7 +4,7 @@ SELECT srvname FROM pg_foreign_server WHERE srvname = 'gstore_fdw';
 SELECT fdwname FROM pg_foreign_data_wrapper WHERE fdwname = 'gstore_fdw';
 
 -- Valid ones. The last device is the second one, where there are two.
-SELECT greatest(count(*) - 1, 0) AS last FROM pgstrom.gstore_fdw_keeper_info \gset
+SELECT greatest(count(*) - 1, 0) AS last FROM gstore_fdw_keeper_info \gset
 CREATE FOREIGN TABLE o_none (id int) SERVER gstore_fdw;
 CREATE FOREIGN TABLE o_all (id int, signature smallint[] OPTIONS (compression 'pglz'), t text OPTIONS (compression 'none'))
     SERVER gstore_fdw OPTIONS (pinning '0', format 'pgstrom');

@@ -3,23 +3,23 @@
 CREATE FUNCTION memory_becomes(at_least bigint, at_most bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     FOR i IN 1..300 LOOP
-        IF (SELECT sum(device_resident + device_on_host) BETWEEN at_least AND at_most FROM pgstrom.gstore_fdw_keeper_info) THEN
+        IF (SELECT sum(device_resident + device_on_host) BETWEEN at_least AND at_most FROM gstore_fdw_keeper_info) THEN
             RETURN true;
         END IF;
         PERFORM pg_sleep(0.1);
     END LOOP;
-    RAISE NOTICE 'it is %', (SELECT sum(device_resident + device_on_host) FROM pgstrom.gstore_fdw_keeper_info);
+    RAISE NOTICE 'it is %', (SELECT sum(device_resident + device_on_host) FROM gstore_fdw_keeper_info);
     RETURN false;
 END $$;
 CREATE FUNCTION objects_become(wanted bigint) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     FOR i IN 1..300 LOOP
-        IF (SELECT sum(objects) = wanted FROM pgstrom.gstore_fdw_keeper_info) THEN
+        IF (SELECT sum(objects) = wanted FROM gstore_fdw_keeper_info) THEN
             RETURN true;
         END IF;
         PERFORM pg_sleep(0.1);
     END LOOP;
-    RAISE NOTICE 'there are %', (SELECT sum(objects) FROM pgstrom.gstore_fdw_keeper_info);
+    RAISE NOTICE 'there are %', (SELECT sum(objects) FROM gstore_fdw_keeper_info);
     RETURN false;
 END $$;
 CREATE FUNCTION fill(name text) RETURNS void LANGUAGE plpgsql AS $$
@@ -66,7 +66,7 @@ DROP OWNED BY ow_one;
 SELECT count(*) FROM ow_b;
 DROP OWNED BY ow_two;
 SELECT objects_become(0) AS given_back, memory_becomes(0, 0) AS to_the_last_byte;
-SELECT count(*) FROM pgstrom.gstore_fdw_chunk_info WHERE database_oid = (SELECT oid FROM pg_database WHERE datname = current_database());
+SELECT count(*) FROM gstore_fdw_chunk_info WHERE database_oid = (SELECT oid FROM pg_database WHERE datname = current_database());
 
 -- ---- DROP SCHEMA CASCADE
 CREATE SCHEMA ow_schema;
@@ -136,7 +136,7 @@ ROLLBACK;
 SELECT count(*) = (SELECT * FROM ow_heap) AS all_there FROM ow_stays;
 DROP EXTENSION gstore_fdw CASCADE;
 SELECT count(*) FROM pg_class WHERE relname = 'ow_stays';
-SELECT count(*) FROM pg_namespace WHERE nspname = 'pgstrom';
+SELECT count(*) FROM pg_proc WHERE probin LIKE '%gstore_fdw';
 -- The keeper lives with the server, not with the extension: the view tells, once it is there again.
 CREATE EXTENSION gstore_fdw;
 SELECT objects_become(0) AS given_back, memory_becomes(0, 0) AS to_the_last_byte;

@@ -78,7 +78,7 @@ SELECT count(*) FROM s_parent;
 DROP FOREIGN TABLE s_second;
 ALTER FOREIGN TABLE s NO INHERIT s_parent;
 
-SELECT greatest(count(*) - 1, 0) AS last FROM pgstrom.gstore_fdw_keeper_info \gset
+SELECT greatest(count(*) - 1, 0) AS last FROM gstore_fdw_keeper_info \gset
 -- Partitions of a local table, two in GPU memory, one in a heap, one with its columns in another order.
 CREATE TABLE s_part (id int, t text DEFAULT 'none', n int) PARTITION BY RANGE (id);
 CREATE FOREIGN TABLE s_part1 PARTITION OF s_part FOR VALUES FROM (0) TO (100) SERVER gstore_fdw;

@@ -37,7 +37,7 @@ BEGIN
     EXECUTE 'CREATE TABLE heap_copy ' || columns;
     EXECUTE 'CREATE FOREIGN TABLE plain_copy ' || columns || ' SERVER gstore_fdw';
     EXECUTE 'CREATE FOREIGN TABLE pglz_copy ' || lossy || ' SERVER gstore_fdw OPTIONS (pinning '''
-        || (SELECT greatest(count(*) - 1, 0) FROM pgstrom.gstore_fdw_keeper_info) || ''')';
+        || (SELECT greatest(count(*) - 1, 0) FROM gstore_fdw_keeper_info) || ''')';
     FOR i IN 1 .. cardinality(samples) LOOP
         EXECUTE format('INSERT INTO heap_copy VALUES (%1$s, %2$L::%3$s, ARRAY[%2$L, NULL, %4$L]::%3$s[], NULL, %2$L::%3$s),'
                     || ' (%1$s + 1, NULL, NULL, NULL, %2$L::%3$s)',

@@ -117,7 +117,7 @@ CREATE FUNCTION note(what text, id int) RETURNS boolean LANGUAGE plpgsql VOLATIL
 BEGIN
     IF id = 89999 THEN
         INSERT INTO seen SELECT what, command, relid, rows_written > 0, bytes_written > 0
-            FROM pgstrom.gstore_fdw_progress WHERE pid = pg_backend_pid();
+            FROM gstore_fdw_progress WHERE pid = pg_backend_pid();
     END IF;
     RETURN true;
 END $$;
@@ -133,7 +133,7 @@ ALTER FOREIGN TABLE w ADD d int DEFAULT next_id();
 SELECT count(*), min(d), max(d), count(DISTINCT d) FROM w;
 ALTER FOREIGN TABLE w ADD CONSTRAINT noted CHECK (note('check', id));
 SELECT * FROM seen;
-SELECT count(*) FROM pgstrom.gstore_fdw_progress WHERE pid = pg_backend_pid();
+SELECT count(*) FROM gstore_fdw_progress WHERE pid = pg_backend_pid();
 
 DROP FOREIGN TABLE w, wide;
 DROP TABLE h, seen;

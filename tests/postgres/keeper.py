@@ -1,0 +1,114 @@
+#!/usr/bin/env python3
+"""Where the keeper of a server listens, and what a server does that finds none: TAP, a line a case.
+
+usage: keeper.py [CASE...]. Each case starts from a working server and leaves one, as in crash.py.
+"""
+import array
+import contextlib
+import os
+import re
+import shutil
+import signal
+import socket
+import struct
+import subprocess
+import sys
+
+sys.dont_write_bytecode = True
+import private  # noqa: E402
+from cases import count, fill, group, main  # noqa: E402
+from private import Failed, expect  # noqa: E402
+
+
+@group()
+class Private:
+    def base_backup_has_nothing_of_the_keeper_and_starts_in_any_folder(self, server):
+        """One whose path is too long for a socket, too: programs of the same user still reach the keeper by a token."""
+        warnings = server.log().count("special file")
+        folder = server.folder / ("long" * 30) / "data"
+        folder.parent.mkdir()
+        shutil.chown(folder.parent, (server.folder / "data").stat().st_uid)
+        server.run("pg_basebackup", "-D", str(folder), "-X", "stream", "-c", "fast")
+        expect([str(path) for path in folder.rglob("*gstore*")], [], "the keeper's files in the copy")
+        expect(server.log().count("special file"), warnings, "warnings of the backup")
+        with private.started(server, folder) as other:
+            fill(other, 10)
+            expect(count(other), 10, "rows")
+            path = other.sql("SELECT socket FROM gstore_fdw_keeper_info LIMIT 1")
+            expect(os.path.samefile(path, folder / "pg_stat_tmp/gstore.sock"), True, f"{path} is in the data directory")
+            show = private.as_owner([f"{private.BUILD}/tools/gvmem", "table", other.sql("SELECT gstore_export('ft')")])
+            said = subprocess.run(show, env=other.environ, capture_output=True, text=True)
+            if said.returncode:
+                raise Failed(said.stderr)
+
+
+@group("gstore_fdw.readers=all")
+class Shared:
+    def socket_in_a_folder_where_all_may_replace_it_is_refused(self, server):
+        fill(server, 10)
+        run, pid = server.folder / "run", server.keeper_pid()
+        mode = run.stat().st_mode
+        run.chmod(0o777)
+        os.kill(pid, signal.SIGTERM)
+        server.wait_for("SELECT bool_or(problem LIKE 'any user could put a keeper of their own into %/run,%') FROM gstore_fdw_keeper_info")
+        expect(server.error("SET gstore_fdw.start_timeout = 1; INSERT INTO ft VALUES (1)"), "HV00N", "SQLSTATE")
+        run.chmod(0o1777)  # as /tmp is
+        expect(count(server), 0, "rows")
+        server.sql("INSERT INTO ft VALUES (1)")
+        run.chmod(mode)
+
+
+@group("gstore_fdw.keeper=../run/keeper.sock", "gstore_fdw.start_timeout=60")
+class External:
+    """A keeper that others run."""
+
+    def keeper_missing_tries_become_rare_until_a_statement_needs_it(self, server):
+        """One line for each; and none of a process that ends."""
+        with private.running_keeper(server) as keeper:
+            server.wait_for("SELECT DISTINCT keeper_pid FROM gstore_fdw_keeper_info WHERE ready", str(keeper.pid))
+        lost, before_16 = len(server.log()), server.log().count("next try in 16 s")
+        server.wait_log("next try in 16 s", before_16)
+        said = server.log()[lost:]
+        waits = re.findall(r"next try in (\d+) s", said)
+        expect(waits[:5], ["1", "2", "4", "8", "16"], "seconds between tries")
+        expect(said.count("no keeper listens"), len(waits), "lines about it")
+        expect(said.count("exited with exit code"), 1, "processes that ended: the one that lost its keeper")
+        with private.running_keeper(server):
+            server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int, t text) SERVER gstore_fdw")
+            server.sql("SET gstore_fdw.start_timeout = '12s'; INSERT INTO ft VALUES (1, 'x')")  # and not after 16 s
+            expect(count(server), 1, "rows")
+
+    def keeper_of_another_version_is_refused_in_words(self, server):
+        """By its greeting, the message WELCOME of keeper/wire.h: whatever else is different, nothing of it is used."""
+        path, version = server.folder / "run/keeper.sock", 77
+        tries = server.log().count("next try in")
+        path.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as listener:
+            listener.bind(str(path))
+            path.chmod(0o666)
+            listener.listen()
+            listener.settimeout(private.START_S)
+            with contextlib.closing(listener.accept()[0]) as client:
+                hello = client.recv(4096)
+                welcome = hello[24:32] + struct.pack("<IIQII", version, os.getpid(), 1, 4096, 0)
+                head = struct.pack("<HHIIIQ", 64, 3, 24 + len(welcome), 0, 0, struct.unpack_from("<Q", hello, 16)[0])
+                fds = array.array("i", [listener.fileno()] * 3)
+                client.sendmsg([head + welcome], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, fds)])
+                client.recv(4096)
+        server.wait_log("next try in", tries)
+        words = rf"cannot use the keeper at ../run/keeper.sock: the keeper has protocol version {version}, the program \d+ \(gvmem [0-9.]+\): use one release for both"
+        if not re.search(words, server.log()):
+            raise Failed(f"the log does not say: {words}")
+
+    def program_of_another_version_is_refused_in_words(self, server):
+        with private.running_keeper(server), socket.socket(socket.AF_UNIX) as client:
+            client.connect(str(server.folder / "run/keeper.sock"))
+            client.settimeout(private.START_S)
+            client.sendall(struct.pack("<HHIIIQQII", 1, 0, 40, 0, 0, 1, 0x70656B6D7667, 77, 0))
+            said = client.recv(4096)
+            if not re.search(rb"the keeper has protocol version \d+ \(gvmem [0-9.]+\), the program 77: use one release for both\0", said):
+                raise Failed(f"the keeper says {said}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
