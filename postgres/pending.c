@@ -560,8 +560,16 @@ static void commit_table(gstore_pending *p)
     note_write(p);
 }
 
+/* Rows that were only added leave an older version, which can wait: worker.c looks once a second. */
+static bool leaves_memory(const gstore_pending *p)
+{
+    return p->replaced || p->store_count > 0 || p->deletion_count > 0;
+}
+
 static void forget_all(bool committed)
 {
+    bool wake = false;
+
     /* A command that a cancelled statement left under way would write to stores that are dropped here,
      * and make their areas anew, or over the rows of the next writer, whom our lock keeps away until
      * this returns. */
@@ -572,8 +580,9 @@ static void forget_all(bool committed)
             gstore_remove_version(p->relation, GetTopTransactionIdIfAny());
         for (int i = 0; i < p->store_count; i++)
             gstore_release_store(p->stores[i]);
+        wake |= leaves_memory(p);
     }
-    if (all != NULL)
+    if (wake)
         gstore_wake_worker();
     all = NULL;
     context = NULL; /* goes with the transaction's own */

@@ -18,6 +18,7 @@
 
 #define AREA_BYTES (256 * 1024) /* of dynamic shared memory that is there from the start */
 #define WINDOW_ALIGN 4096
+#define UNTRIMMED_VERSIONS 256 /* that may wait for the worker's next look at the clock */
 
 gstore_shared *gstore;
 static void *area_place;
@@ -427,6 +428,7 @@ void gstore_add_version(Oid relation, const gstore_view *state, const gstore_row
     const dsa_pointer place = make_version(state, deletes);
     gstore_version *version = at(place);
     gstore_table *table;
+    bool many;
 
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
     if (!state->empty && state->name.epoch != gstore->epoch) {
@@ -448,7 +450,10 @@ void gstore_add_version(Oid relation, const gstore_view *state, const gstore_row
     version->older = table->newest;
     version->revision = ++table->revisions;
     table->newest = place;
+    many = ++gstore->untrimmed_count % UNTRIMMED_VERSIONS == 0;
     LWLockRelease(gstore->lock);
+    if (many)
+        gstore_wake_worker();
 }
 
 void gstore_remove_version(Oid relation, TransactionId xid)
@@ -543,6 +548,7 @@ void gstore_trim_versions(void)
     gstore_table *table;
 
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    gstore->untrimmed_count = 0;
     hash_seq_init(&scan, tables);
     while ((table = hash_seq_search(&scan)) != NULL)
         trim_table(table, horizon);

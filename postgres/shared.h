@@ -122,7 +122,8 @@ typedef struct gstore_shared {
     pg_atomic_uint64 next_store;
     dsa_pointer dead_stores; /* to be dropped by the worker */
     dsa_pointer dead_copies;
-    gstore_report report; /* of the last second */
+    uint32 untrimmed_count; /* versions added since the worker looked which can go */
+    gstore_report report;   /* of the last second */
     ConditionVariable ready_changed;
 
     slock_t windows_lock;

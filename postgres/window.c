@@ -1,8 +1,11 @@
 /* Windows and commands, the backend's side; see window.h. */
 #include "postgres.h"
 
+#include <sched.h>
+
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "portability/instr_time.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "utils/timestamp.h"
@@ -12,6 +15,7 @@
 #include "postgres/window.h"
 
 #define WAIT_MS 1000   /* between two looks at whether the worker still lives */
+#define SOON_US 20     /* of a command that is short: until then no signal is needed */
 #define ALIGN_BYTES 64 /* of pieces in a window */
 
 /* The window of the command that this process waits for; -1: none. A backend does one at a time. */
@@ -221,8 +225,26 @@ static void post(uint32 window)
     sem_post(&queue->posted);
 }
 
+/* A short command is done in less time than it takes to send this process a signal and to wake it. */
+static bool is_done_soon(uint32 window)
+{
+    instr_time begin, passed;
+
+    INSTR_TIME_SET_CURRENT(begin);
+    do {
+        if (is_done(window))
+            return true;
+        sched_yield();
+        INSTR_TIME_SET_CURRENT(passed);
+        INSTR_TIME_SUBTRACT(passed, begin);
+    } while (INSTR_TIME_GET_MICROSEC(passed) < SOON_US);
+    return false;
+}
+
 static void wait_done(uint32 window)
 {
+    if (is_done_soon(window))
+        return;
     while (!is_done(window)) {
         pause_for_service();
         CHECK_FOR_INTERRUPTS();
