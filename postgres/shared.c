@@ -172,17 +172,34 @@ void gstore_release_store(dsa_pointer place)
     gstore_wake_worker();
 }
 
+bool gstore_has_left_write(const gstore_store_name *name)
+{
+    if (atomic_load(&gstore->queue.left_writes) == 0)
+        return false;
+    for (int i = 0; i < gstore_windows; i++) {
+        const gstore_window *w = &gstore->windows[i];
+
+        /* In this order: a window that is not left any more may have another command by now. */
+        if (atomic_load(&w->state) == GSTORE_LEFT && w->verb == GSTORE_WRITE &&
+            w->name.store == name->store)
+            return true;
+    }
+    return false;
+}
+
+/* A write that comes late would make the store's areas anew: such a store stays on the list. */
 bool gstore_next_dead_store(gstore_store_name *name)
 {
+    dsa_pointer *link = &gstore->dead_stores, place;
     gstore_store *store;
-    dsa_pointer place;
 
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    place = gstore->dead_stores;
-    store = at(place);
+    while ((store = at(*link)) != NULL && gstore_has_left_write(&store->name))
+        link = &store->next_dead;
     if (store != NULL) {
+        place = *link;
         *name = store->name;
-        gstore->dead_stores = store->next_dead;
+        *link = store->next_dead;
         if (DsaPointerIsValid(store->dead_rows))
             dsa_free(gstore_area(), store->dead_rows);
         dsa_free(gstore_area(), place);

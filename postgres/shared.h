@@ -192,7 +192,9 @@ extern void gstore_trim_versions(void);
 extern void gstore_forget_all(void);
 /* A database is gone; cannot fail (after gstore_area()). */
 extern void gstore_forget_database(Oid database);
-/* Takes one dead store off the list. */
+/* A service thread is yet to end a write to the store that its backend has left. */
+extern bool gstore_has_left_write(const gstore_store_name *name);
+/* Takes one dead store off the list that nobody writes to. */
 extern bool gstore_next_dead_store(gstore_store_name *name);
 extern void gstore_wake_worker(void);
 

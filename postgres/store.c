@@ -608,6 +608,11 @@ void gstore_flush(gstore_writer *writer, gstore_view *state)
     flush(writer, state, true);
 }
 
+void gstore_writer_leave(gstore_writer *writer)
+{
+    gstore_leave_begun(&writer->answer);
+}
+
 void gstore_writer_redirect(gstore_writer *writer, gstore_sink sink, void *argument)
 {
     writer->sink = sink;

@@ -33,6 +33,8 @@ extern gstore_writer *gstore_writer_create(TupleDesc desc, const gstore_column *
 extern void gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot *slot);
 extern void gstore_writer_free(gstore_writer *writer);
 extern void gstore_flush(gstore_writer *writer, gstore_view *state);
+/* Before its memory goes, with all its rows; cannot fail. */
+extern void gstore_writer_leave(gstore_writer *writer);
 /* Forgets rows that are only staged. */
 extern void gstore_writer_forget(gstore_writer *writer);
 /* The same, and those behind state->rows; with what they did to state undone by the caller. */

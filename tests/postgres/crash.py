@@ -11,37 +11,17 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
-import traceback
 
 sys.dont_write_bytecode = True
 import private  # noqa: E402
+from cases import count, fill, group, main  # noqa: E402
 from private import Failed, Server, SqlError, expect  # noqa: E402
 
 BIG_ROWS = 3_000_000  # takes seconds to insert, so that there is a middle
 LOAD_S = 8
 CLIENTS = 16
-
-GROUPS = []
-
-
-def group(*settings):
-    """A class whose methods are cases, run in their order on one server."""
-
-    def add(cls):
-        GROUPS.append((cls, settings))
-        return cls
-
-    return add
-
-
-def fill(server, rows=1000):
-    server.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int, t text) SERVER gstore_fdw")
-    server.sql(f"INSERT INTO ft SELECT i, 'row ' || i FROM generate_series(1, {rows}) i")
-
-
-def count(server, table="ft"):
-    return int(server.sql(f"SELECT count(*) FROM {table}"))
 
 
 def expect_usable(server, rows):
@@ -833,6 +813,58 @@ class External:
             fill(server)
             expect_usable(server, 1000)
 
+    def commit_waiting_for_a_stopped_keeper_can_be_ended(self, server):
+        """By cancel, statement_timeout and terminate; what a thread is yet to write comes over nobody's rows."""
+        with self._keeper(server) as keeper:
+            self._wait_used(server, keeper)
+            names = ["c_cancel", "c_timeout", "c_commit", "c_terminate"]
+            server.sql("".join(f"CREATE FOREIGN TABLE {name} (id int, t text) SERVER gstore_fdw;" for name in names))
+            # Rows that are there; a body area that is to be made, for which the keeper is asked.
+            server.sql("".join(f"INSERT INTO {name} VALUES (1, NULL);" for name in names))
+            sessions = [server.session() for _ in names]
+            sessions[0].sql("BEGIN; INSERT INTO c_cancel VALUES (2, 'never')")
+            sessions[3].sql("BEGIN; INSERT INTO c_terminate VALUES (2, 'never')")
+            sessions[2].sql("BEGIN; INSERT INTO c_commit VALUES (2, 'never'); SET statement_timeout = '500ms'")
+            os.kill(keeper.pid, signal.SIGSTOP)
+            try:
+                for number in (0, 3):
+                    in_middle(server, sessions[number], "COMMIT")
+                sessions[1].begin("SET statement_timeout = '500ms'; INSERT INTO c_timeout VALUES (2, 'never')")
+                sessions[2].begin("COMMIT")
+                server.sql(f"SELECT pg_cancel_backend({sessions[0].pid}), pg_terminate_backend({sessions[3].pid})")
+                for session, state in zip(sessions, ["57014", "57014", "57014", "57P01"]):
+                    with self._within(20, session):
+                        expect(session.error(), state, "SQLSTATE")
+                for name in names:  # who comes next waits, and can be ended as well
+                    try:
+                        server.sql(f"SET statement_timeout = '500ms'; INSERT INTO {name} VALUES (3, 'never')", timeout=20)
+                        raise Failed("a commit with a stopped keeper")
+                    except SqlError as error:
+                        expect(str(error), "57014", "SQLSTATE")
+                waiting = [server.session() for _ in names]
+                for name, session in zip(names, waiting):
+                    session.begin(f"INSERT INTO {name} SELECT i, 'row ' || i FROM generate_series(4, 1003) i")
+            finally:
+                os.kill(keeper.pid, signal.SIGCONT)
+            for session in waiting:
+                session.finish()
+                session.close()
+            for name in names:
+                same = f"SELECT count(*), sum(id), bool_and(t = 'row ' || id) FROM {name}"
+                expect(server.sql(same), f"1001|{1 + sum(range(4, 1004))}|t", "rows")
+            server.sql("".join(f"DROP FOREIGN TABLE {name};" for name in names))
+            self._expect_empty(server)
+
+    @contextlib.contextmanager
+    def _within(self, seconds, session):
+        """Ends a session that does not answer in time: a case that fails is not to wait without end."""
+        timer = threading.Timer(seconds, session.process.kill)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
+
     def _wait_used(self, server, keeper):
         """Until the server uses this one: it may have one to forget."""
         server.wait_for("SELECT DISTINCT keeper_pid FROM pgstrom.gstore_fdw_keeper_info WHERE ready", str(keeper.pid))
@@ -949,49 +981,6 @@ class Queue:
         finally:
             holder.stdin.close()
             holder.wait()
-
-
-def main():
-    reason = private.why_not()
-    if reason:
-        print(f"1..0 # SKIP {reason}")
-        return 0
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    wanted = sys.argv[1:]
-    plan = [
-        (cls, settings, [n for n in vars(cls) if is_case(cls, n) and (not wanted or n in wanted)])
-        for cls, settings in GROUPS
-    ]
-    print(f"1..{sum(len(names) for _, _, names in plan)}", flush=True)
-    number, failed = 0, 0
-    for cls, settings, names in plan:
-        try:
-            server = Server(cls.__name__.lower(), *settings) if names else None
-        except Failed as error:
-            print("Bail out! no server: " + " | ".join(str(error).splitlines()), flush=True)
-            return 1
-        for name in names:
-            number += 1
-            try:
-                getattr(cls(), name)(server)
-                print(f"ok {number} - {name}", flush=True)
-            except Exception:  # whatever it is, the next case is still worth running
-                failed += 1
-                print(f"not ok {number} - {name}", flush=True)
-                for line in traceback.format_exc().splitlines()[-6:] + server.log().splitlines()[-8:]:
-                    print("# " + line, flush=True)
-                try:
-                    server.stop("immediate")
-                except Failed:
-                    pass
-                server.start()
-        if server:
-            server.end()
-    return 1 if failed else 0
-
-
-def is_case(cls, name):
-    return callable(getattr(cls, name)) and not name.startswith("_")
 
 
 if __name__ == "__main__":
