@@ -249,7 +249,9 @@ uint64 gstore_read_columns(gstore_batch *batch, const gstore_view *view, const B
         memset(c, 0, sizeof *c);
         if (!has_column(view, number))
             continue;
-        if (gstore_is_arrow(column))
+        if (bms_is_member(number, batch->bare) && (column->length >= 0 || gstore_is_arrow(column)))
+            ; /* the bitmap is enough; else the offsets are */
+        else if (gstore_is_arrow(column))
             add_arrow_values(batch, number - 1, view, &pieces[used++]);
         else
             add_plain_values(batch, number - 1, view, &pieces[used++]);
@@ -268,7 +270,8 @@ uint64 gstore_read_columns(gstore_batch *batch, const gstore_view *view, const B
     used = 0;
     number = -1;
     while ((number = bms_next_member(wanted, number)) >= 0) {
-        if (!has_column(view, number) || view->columns[number - 1].length >= 0)
+        if (!has_column(view, number) || view->columns[number - 1].length >= 0 ||
+            bms_is_member(number, batch->bare))
             continue;
         if (gstore_is_arrow(&view->columns[number - 1]))
             used += add_arrow_bodies(batch, number - 1, view, &pieces[used]);
@@ -278,7 +281,8 @@ uint64 gstore_read_columns(gstore_batch *batch, const gstore_view *view, const B
     moved += fetch(view, pieces, used);
     number = -1;
     while ((number = bms_next_member(wanted, number)) >= 0)
-        if (has_column(view, number) && gstore_is_arrow(&view->columns[number - 1]))
+        if (has_column(view, number) && gstore_is_arrow(&view->columns[number - 1]) &&
+            !bms_is_member(number, batch->bare))
             unpack_arrow(batch, number - 1, view);
     pfree(pieces);
     return moved;

@@ -6,7 +6,8 @@
  *
  *     IDLE -> POSTED (backend) -> TAKEN -> DONE (service thread) -> IDLE (backend)
  *             POSTED -> IDLE (backend): it gives up, and the command is never carried out
- *                       TAKEN -> LEFT (backend): it gives up; the thread gives the window back
+ *                       TAKEN -> LEFT (backend): it gives up; the thread gives the window back. Reads
+ *                                and WRITEs alone: who writes to the store next waits for them
  *
  * Only the side whose turn it is touches the command and the window's bytes: the service thread while it
  * is TAKEN or LEFT, nobody while it is POSTED, else the backend. From POSTED and TAKEN each side goes on by
@@ -121,6 +122,7 @@ typedef struct gstore_window {
  * as many places as there can be windows never runs over. */
 typedef struct gstore_queue {
     sem_t posted;
+    _Atomic uint32_t left_writes; /* windows whose WRITE is LEFT, or about to be */
     _Atomic uint32_t tail, head;
     _Atomic uint32_t places[GSTORE_WINDOWS_MAX]; /* window number + 1; 0: empty */
 } gstore_queue;

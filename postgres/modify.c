@@ -144,11 +144,27 @@ static bool remove_row(const EState *estate, const modify_state *state, TupleTab
     return false;
 }
 
+/* PostgreSQL moves rows from partitions that it stores itself alone. */
+static void check_stays(EState *estate, ResultRelInfo *result, TupleTableSlot *slot)
+{
+    const Relation relation = result->ri_RelationDesc;
+
+    if (result->ri_RootResultRelInfo == NULL || !relation->rd_rel->relispartition ||
+        ExecPartitionCheck(result, slot, estate, false))
+        return;
+    ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                    errmsg("cannot move a row from table \"%s\" in GPU memory to another partition",
+                           RelationGetRelationName(relation)),
+                    errhint("DELETE the row, and INSERT it into \"%s\".",
+                            RelationGetRelationName(result->ri_RootResultRelInfo->ri_RelationDesc))));
+}
+
 static TupleTableSlot *update(EState *estate, ResultRelInfo *result, TupleTableSlot *slot,
                               TupleTableSlot *plan)
 {
     modify_state *state = result->ri_FdwState;
 
+    check_stays(estate, result, slot);
     check_row(estate, result, slot, false);
     if (!remove_row(estate, state, plan, "updated"))
         return NULL;

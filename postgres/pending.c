@@ -11,8 +11,11 @@
 #include "miscadmin.h"
 #include "storage/lmgr.h"
 #include "storage/predicate.h"
+#include "storage/proc.h"
 #include "utils/memutils.h"
 #include "utils/resowner.h"
+#include "utils/timeout.h"
+#include "utils/timestamp.h"
 
 #include "postgres/option.h"
 #include "postgres/pending.h"
@@ -560,20 +563,27 @@ static void commit_table(gstore_pending *p)
     note_write(p);
 }
 
+/* Rows that were only added leave an older version, which can wait: worker.c looks once a second. */
+static bool leaves_memory(const gstore_pending *p)
+{
+    return p->replaced || p->store_count > 0 || p->deletion_count > 0;
+}
+
 static void forget_all(bool committed)
 {
-    /* A command that a cancelled statement left under way would write to stores that are dropped here,
-     * and make their areas anew, or over the rows of the next writer, whom our lock keeps away until
-     * this returns. */
+    bool wake = false;
+
+    /* Before our lock and our stores go: who comes next waits for what a thread is at, as does the drop. */
     if (all != NULL)
-        gstore_settle();
+        gstore_leave_begun(NULL);
     for (gstore_pending *p = all; p != NULL; p = p->next) {
         if (!committed && p->versioned)
             gstore_remove_version(p->relation, GetTopTransactionIdIfAny());
         for (int i = 0; i < p->store_count; i++)
             gstore_release_store(p->stores[i]);
+        wake |= leaves_memory(p);
     }
-    if (all != NULL)
+    if (wake)
         gstore_wake_worker();
     all = NULL;
     context = NULL; /* goes with the transaction's own */
@@ -589,14 +599,29 @@ static void refuse_prepare(void)
                      errhint("Use COMMIT: such tables do not outlive the server.")));
 }
 
+/* The server ends a statement's time limit before it commits. Here a commit may have to wait, so the limit
+ * goes on: nothing is committed yet, and an ERROR is as good as any before. */
+static void commit_tables(void)
+{
+    const bool limited = all != NULL && StatementTimeout > 0 && !get_timeout_active(STATEMENT_TIMEOUT);
+
+    if (limited)
+        enable_timeout_at(
+            STATEMENT_TIMEOUT,
+            TimestampTzPlusMilliseconds(GetCurrentStatementStartTimestamp(), StatementTimeout));
+    for (gstore_pending *p = all; p != NULL; p = p->next)
+        commit_table(p);
+    if (limited) {
+        disable_timeout(STATEMENT_TIMEOUT, true);
+        CHECK_FOR_INTERRUPTS();
+    }
+}
+
 static void at_transaction_end(XactEvent event, void *argument)
 {
     switch (event) {
     case XACT_EVENT_PRE_COMMIT:
-    case XACT_EVENT_PARALLEL_PRE_COMMIT:
-        for (gstore_pending *p = all; p != NULL; p = p->next)
-            commit_table(p);
-        break;
+    case XACT_EVENT_PARALLEL_PRE_COMMIT: commit_tables(); break;
     case XACT_EVENT_PRE_PREPARE: refuse_prepare(); break;
     case XACT_EVENT_COMMIT:
     case XACT_EVENT_PARALLEL_COMMIT:
@@ -648,16 +673,13 @@ static void go_back(gstore_pending *p)
  * with it: what is known of the table's content does not hold any more. */
 static void forget_undone(int level)
 {
-    bool settled = false;
-
     for (gstore_pending **link = &all, *p; (p = *link) != NULL;) {
         if (p->level < level) {
             link = &p->next;
             continue;
         }
-        if (!settled)
-            gstore_settle(); /* as in forget_all() */
-        settled = true;
+        if (p->writer != NULL)
+            gstore_writer_leave(p->writer);
         for (int i = 0; i < p->store_count; i++)
             gstore_release_store(p->stores[i]);
         *link = p->next;

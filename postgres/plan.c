@@ -13,6 +13,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "postgres/arrow.h"
 #include "postgres/fdw.h"
 #include "postgres/pending.h"
 #include "postgres/qual.h"
@@ -68,6 +69,35 @@ static Bitmapset *columns_of(RelOptInfo *rel, Oid relation, List *clauses)
     return wanted;
 }
 
+/* The same of all conditions, with what tells NULLs of columns that need no more. */
+static double bytes_to_move(RelOptInfo *rel, Oid relation, const gstore_view *view, const List *tested)
+{
+    List *clauses = NIL;
+    Bitmapset *whole;
+    uint64 bytes;
+    ListCell *cell;
+
+    foreach (cell, rel->baserestrictinfo)
+        if (!list_member_ptr(tested, lfirst(cell)) ||
+            !AttributeNumberIsValid(gstore_qual_null_tested(((RestrictInfo *)lfirst(cell))->clause)))
+            clauses = lappend(clauses, lfirst(cell));
+    whole = columns_of(rel, relation, extract_actual_clauses(clauses, false));
+    bytes = bytes_of(view, whole);
+    foreach (cell, tested) {
+        const AttrNumber number = gstore_qual_null_tested(((RestrictInfo *)lfirst(cell))->clause);
+
+        if (AttributeNumberIsValid(number) && number <= view->column_count &&
+            !bms_is_member(number, whole)) {
+            const gstore_column *column = &view->columns[number - 1];
+
+            bytes += gstore_part_bytes(
+                column, column->length < 0 && !gstore_is_arrow(column) ? GSTORE_VALUES : GSTORE_NULLS,
+                view->rows);
+        }
+    }
+    return (double)bytes;
+}
+
 static List *as_list(const Bitmapset *set)
 {
     List *list = NIL;
@@ -118,11 +148,7 @@ static void get_size(PlannerInfo *root, RelOptInfo *rel, Oid relation)
     info->met = info->named ? clamp_row_est(rel->tuples *
                                             clauselist_selectivity(root, named, 0, JOIN_INNER, NULL))
                             : rel->tuples;
-    info->bytes = view.empty
-                      ? 0
-                      : (double)bytes_of(
-                            &view, columns_of(rel, relation,
-                                              extract_actual_clauses(rel->baserestrictinfo, false)));
+    info->bytes = view.empty ? 0 : bytes_to_move(rel, relation, &view, tested);
     if (rel->tuples > 0)
         info->bytes *= Min(info->met / rel->tuples, 1.0);
     info->tested = (double)list_length(tested) * cpu_operator_cost * TEST_COST_PART;

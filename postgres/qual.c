@@ -197,6 +197,12 @@ gstore_quals *gstore_quals_create(List *clauses, Index relation, PlanState *pare
     return quals;
 }
 
+AttrNumber gstore_qual_null_tested(const Expr *clause)
+{
+    return IsA(clause, NullTest) ? ((const Var *)((const NullTest *)clause)->arg)->varattno
+                                 : InvalidAttrNumber;
+}
+
 /* ---- values to keys */
 
 /* As float8_cmp_internal orders: NaN is equal to itself and above all, -0 equals 0. */
@@ -281,7 +287,7 @@ static uint32 keep_by_null(const gstore_batch *batch, const gstore_view *view, i
 
     if (index >= view->column_count || view->columns[index].dropped)
         return null ? count : 0;
-    if (view->columns[index].length < 0) {
+    if (view->columns[index].length < 0 && c->values != NULL) {
         const uint32 *offsets = (const uint32 *)c->values;
 
         KEEP_IF((offsets[row] == 0) == null)

@@ -12,11 +12,13 @@
 #include "postgres.h"
 
 #include "access/parallel.h"
+#include "access/sysattr.h"
 #include "commands/explain.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/pg_list.h"
+#include "optimizer/optimizer.h"
 #include "storage/lmgr.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -56,7 +58,8 @@ typedef struct scan_state {
     Bitmapset *tested;     /* columns that conditions need */
     Bitmapset *others;     /* columns that rows need, without those */
     Bitmapset *all;
-    int *indexes; /* of the columns that rows need, attribute number - 1 */
+    Bitmapset *bare; /* those of tested that only IS NULL and IS NOT NULL need */
+    int *indexes;    /* of the columns that rows need, attribute number - 1 */
     int index_count;
     gstore_quals *quals; /* NULL: none */
     bool evaluated;      /* with the parameters of now */
@@ -115,6 +118,25 @@ static Bitmapset *as_set(const List *numbers)
     return set;
 }
 
+static Bitmapset *find_bare(const List *clauses, Index relation, Bitmapset *wanted)
+{
+    Bitmapset *bare = NULL, *whole = NULL;
+    ListCell *cell;
+    int number = -1;
+
+    foreach (cell, clauses) {
+        const AttrNumber column = gstore_qual_null_tested(lfirst(cell));
+
+        if (AttributeNumberIsValid(column))
+            bare = bms_add_member(bare, column);
+        else
+            pull_varattnos(lfirst(cell), relation, &whole);
+    }
+    while ((number = bms_next_member(whole, number)) >= 0)
+        bare = bms_del_member(bare, number + FirstLowInvalidHeapAttributeNumber);
+    return bms_del_members(bare, wanted);
+}
+
 static void begin(ForeignScanState *node, int flags)
 {
     const ForeignScan *plan = (const ForeignScan *)node->ss.ps.plan;
@@ -129,6 +151,7 @@ static void begin(ForeignScanState *node, int flags)
     state->tested = as_set(tested);
     state->all = bms_union(as_set(wanted), state->tested);
     state->others = bms_difference(state->all, state->tested);
+    state->bare = find_bare(linitial(plan->fdw_exprs), plan->scan.scanrelid, as_set(wanted));
     if (linitial(plan->fdw_exprs) != NIL)
         state->quals = gstore_quals_create(linitial(plan->fdw_exprs), plan->scan.scanrelid,
                                            &node->ss.ps);
@@ -159,6 +182,7 @@ static void make_ready(ForeignScanState *node, scan_state *state)
                                    gstore_rows_at_a_time(&state->segments[i].view, state->all));
     }
     state->batch = gstore_batch_create(natts);
+    state->batch->bare = state->bare;
     state->output = gstore_output_create(natts);
     if (state->segment_count > 0)
         state->rows = palloc(sizeof(uint32) * state->unit_rows);

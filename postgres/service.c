@@ -741,6 +741,8 @@ static void end_command(const gstore_service_options *options, uint32_t index)
         return;
     }
     atomic_store(&w->state, GSTORE_IDLE); /* its backend has left it */
+    if (w->verb == GSTORE_WRITE)
+        atomic_fetch_sub(&options->queue->left_writes, 1);
     options->give_back(index);
 }
 

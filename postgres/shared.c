@@ -19,6 +19,7 @@
 
 #define AREA_BYTES (256 * 1024) /* of dynamic shared memory that is there from the start */
 #define WINDOW_ALIGN 4096
+#define UNTRIMMED_VERSIONS 256 /* that may wait for the worker's next look at the clock */
 
 gstore_shared *gstore;
 static void *area_place;
@@ -172,17 +173,34 @@ void gstore_release_store(dsa_pointer place)
     gstore_wake_worker();
 }
 
+bool gstore_has_left_write(const gstore_store_name *name)
+{
+    if (atomic_load(&gstore->queue.left_writes) == 0)
+        return false;
+    for (int i = 0; i < gstore_windows; i++) {
+        const gstore_window *w = &gstore->windows[i];
+
+        /* In this order: a window that is not left any more may have another command by now. */
+        if (atomic_load(&w->state) == GSTORE_LEFT && w->verb == GSTORE_WRITE &&
+            w->name.store == name->store)
+            return true;
+    }
+    return false;
+}
+
+/* A write that comes late would make the store's areas anew: such a store stays on the list. */
 bool gstore_next_dead_store(gstore_store_name *name)
 {
+    dsa_pointer *link = &gstore->dead_stores, place;
     gstore_store *store;
-    dsa_pointer place;
 
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    place = gstore->dead_stores;
-    store = at(place);
+    while ((store = at(*link)) != NULL && gstore_has_left_write(&store->name))
+        link = &store->next_dead;
     if (store != NULL) {
+        place = *link;
         *name = store->name;
-        gstore->dead_stores = store->next_dead;
+        *link = store->next_dead;
         gstore_token_forget(name);
         if (DsaPointerIsValid(store->dead_rows))
             dsa_free(gstore_area(), store->dead_rows);
@@ -429,6 +447,7 @@ void gstore_add_version(Oid relation, const gstore_view *state, const gstore_row
     const dsa_pointer place = make_version(state, deletes);
     gstore_version *version = at(place);
     gstore_table *table;
+    bool many;
 
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
     if (!state->empty && state->name.epoch != gstore->epoch) {
@@ -450,7 +469,10 @@ void gstore_add_version(Oid relation, const gstore_view *state, const gstore_row
     version->older = table->newest;
     version->revision = ++table->revisions;
     table->newest = place;
+    many = ++gstore->untrimmed_count % UNTRIMMED_VERSIONS == 0;
     LWLockRelease(gstore->lock);
+    if (many)
+        gstore_wake_worker();
 }
 
 void gstore_remove_version(Oid relation, TransactionId xid)
@@ -562,6 +584,7 @@ void gstore_trim_versions(void)
     gstore_table *table;
 
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    gstore->untrimmed_count = 0;
     hash_seq_init(&scan, tables);
     while ((table = hash_seq_search(&scan)) != NULL)
         trim_table(table, horizon);

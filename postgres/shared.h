@@ -149,6 +149,7 @@ typedef struct gstore_shared {
     pg_atomic_uint64 next_store;
     dsa_pointer dead_stores; /* to be dropped by the worker */
     dsa_pointer dead_copies;
+    uint32 untrimmed_count;   /* versions added since the worker looked which can go */
     dsa_pointer ended_copies; /* until no transaction knows them */
     uint64 token_numbers;
     gstore_token tokens[GSTORE_TOKENS_MAX];
@@ -221,7 +222,9 @@ extern void gstore_trim_versions(void);
 extern void gstore_forget_all(void);
 /* A database is gone; cannot fail (after gstore_area()). */
 extern void gstore_forget_database(Oid database);
-/* Takes one dead store off the list. */
+/* A service thread is yet to end a write to the store that its backend has left. */
+extern bool gstore_has_left_write(const gstore_store_name *name);
+/* Takes one dead store off the list that nobody writes to. */
 extern bool gstore_next_dead_store(gstore_store_name *name);
 extern void gstore_wake_worker(void);
 

@@ -18,6 +18,8 @@
 
 #define STAGE_BYTES (1u << 20) /* staged rows are flushed when they are so large, */
 #define STAGE_ROWS 32768u      /* or so many */
+#define STAGE_ROWS_FIRST \
+    64u /* for which there is room at first: most transactions write few rows */
 #define STAGE_BODIES_KEPT (4u << 20)
 #define BODIES_MAX ((uint64)PG_UINT32_MAX * GSTORE_BODY_UNIT)
 #define PIECES_MAX 7 /* of a column, in one flush */
@@ -110,7 +112,7 @@ typedef struct stage {
     uint32 length;
     bool any_null, any_element_null;
     bool is_bits;  /* values become bits */
-    uint8 *values; /* of writer->capacity rows */
+    uint8 *values; /* of writer->room rows */
     uint8 *nulls;  /* fixed length: a bit for each of them */
     uint8 *bodies;
     uint64 bodies_used, bodies_room;
@@ -123,10 +125,10 @@ struct gstore_writer {
     MemoryContext context;
     MemoryContext scratch; /* of values that are unpacked or packed; emptied with every flush */
     TupleDesc desc;
-    uint64 first; /* row number of the first one staged */
-    uint32 count, capacity;
-    uint64 body_bytes;    /* of all stages */
-    uint64 *bodies_first; /* by column: the bodies area's end before the first staged row */
+    uint64 first;                 /* row number of the first one staged */
+    uint32 count, room, capacity; /* rows: staged; for which stages have room; before a flush */
+    uint64 body_bytes;            /* of all stages */
+    uint64 *bodies_first;         /* by column: the bodies area's end before the first staged row */
     stage *stages;
     gstore_answer answer; /* to the write that was begun last, */
     uint64 begun_store;   /* of rows of this store; 0: they do not count any more */
@@ -207,13 +209,14 @@ gstore_writer *gstore_writer_create(TupleDesc desc, const gstore_column *columns
         width += s->width;
     }
     writer->capacity = (uint32)Max(Min(STAGE_BYTES / width, STAGE_ROWS), 8) / 8 * 8;
+    writer->room = Min(writer->capacity, STAGE_ROWS_FIRST);
     for (int i = 0; i < desc->natts; i++) {
         stage *s = &writer->stages[i];
 
         if (s->kind == STAGE_NONE)
             continue;
-        s->values = MemoryContextAllocHuge(writer->context, (Size)writer->capacity * s->width);
-        s->nulls = palloc(writer->capacity / 8);
+        s->values = palloc((Size)writer->room * s->width);
+        s->nulls = palloc(writer->room / 8);
     }
     return writer;
 }
@@ -237,6 +240,21 @@ void gstore_writer_free(gstore_writer *writer)
     pfree(writer->bodies_first);
     FreeTupleDesc(writer->desc);
     pfree(writer);
+}
+
+static pg_noinline void make_row_room(gstore_writer *writer)
+{
+    const uint32 room = Min(writer->capacity, 4 * writer->room);
+
+    for (int i = 0; i < writer->desc->natts; i++) {
+        stage *s = &writer->stages[i];
+
+        if (s->kind == STAGE_NONE)
+            continue;
+        s->values = repalloc_huge(s->values, (Size)room * s->width);
+        s->nulls = repalloc(s->nulls, room / 8);
+    }
+    writer->room = room;
 }
 
 static pg_noinline void make_room(gstore_writer *writer, stage *s, uint64 bytes)
@@ -367,6 +385,8 @@ void gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot 
     slot_getallattrs(slot);
     if (at == 0)
         begin_stages(writer, state);
+    if (at == writer->room)
+        make_row_room(writer);
     for (int i = 0; i < natts; i++) {
         stage *s = &writer->stages[i];
         const bool null = slot->tts_isnull[i];
@@ -586,6 +606,11 @@ static void flush(gstore_writer *writer, gstore_view *state, bool wait)
 void gstore_flush(gstore_writer *writer, gstore_view *state)
 {
     flush(writer, state, true);
+}
+
+void gstore_writer_leave(gstore_writer *writer)
+{
+    gstore_leave_begun(&writer->answer);
 }
 
 void gstore_writer_redirect(gstore_writer *writer, gstore_sink sink, void *argument)

@@ -33,6 +33,8 @@ extern gstore_writer *gstore_writer_create(TupleDesc desc, const gstore_column *
 extern void gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot *slot);
 extern void gstore_writer_free(gstore_writer *writer);
 extern void gstore_flush(gstore_writer *writer, gstore_view *state);
+/* Before its memory goes, with all its rows; cannot fail. */
+extern void gstore_writer_leave(gstore_writer *writer);
 /* Forgets rows that are only staged. */
 extern void gstore_writer_forget(gstore_writer *writer);
 /* The same, and those behind state->rows; with what they did to state undone by the caller. */
@@ -47,7 +49,7 @@ extern void gstore_fill_new_columns(gstore_view *state, int first);
 /* ---- reading */
 
 typedef struct gstore_batch_column {
-    const uint8 *values;
+    const uint8 *values; /* NULL: it is bare, and `nulls` tells */
     const uint8 *nulls;  /* NULL: none is NULL. Its first bit is that of row `nulls_from` */
     const uint8 *bodies; /* the byte at offset bodies_from of the area */
     uint64 bodies_from;
@@ -56,6 +58,7 @@ typedef struct gstore_batch_column {
 typedef struct gstore_batch {
     uint64 first, count; /* rows */
     uint64 nulls_from;
+    const Bitmapset *bare; /* columns of which no more is read than tells which rows are NULL */
     gstore_batch_column *columns; /* by attribute number - 1; only those read are filled */
     struct gstore_buffer *buffers;
     MemoryContext context;

@@ -1,8 +1,11 @@
 /* Windows and commands, the backend's side; see window.h. */
 #include "postgres.h"
 
+#include <sched.h>
+
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "portability/instr_time.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
 #include "utils/timestamp.h"
@@ -12,6 +15,8 @@
 #include "postgres/window.h"
 
 #define WAIT_MS 1000   /* between two looks at whether the worker still lives */
+#define LEFT_MS 10     /* between two looks at writes that were left */
+#define SOON_US 20     /* of a command that is short: until then no signal is needed */
 #define ALIGN_BYTES 64 /* of pieces in a window */
 
 /* The window of the command that this process waits for; -1: none. A backend does one at a time. */
@@ -63,11 +68,16 @@ static bool may_lend(void)
     return lent;
 }
 
-static void give_back_lent(uint32 window)
+static void unlend(void)
 {
     SpinLockAcquire(&gstore->windows_lock);
     gstore->lent_count--;
     SpinLockRelease(&gstore->windows_lock);
+}
+
+static void give_back_lent(uint32 window)
+{
+    unlend();
     gstore_window_give_back(window);
 }
 
@@ -94,31 +104,46 @@ static bool reads(gstore_verb verb)
     return verb == GSTORE_READ || verb == GSTORE_FOREIGN_READ;
 }
 
+/* Leaves a command that a thread has taken to it; the thread gives the window back. False: it is done. */
+static bool leave(uint32 window)
+{
+    const bool is_write = gstore->windows[window].verb == GSTORE_WRITE;
+
+    if (is_write)
+        atomic_fetch_add(&gstore->queue.left_writes, 1);
+    if (step(window, GSTORE_TAKEN, GSTORE_LEFT))
+        return true;
+    if (is_write)
+        atomic_fetch_sub(&gstore->queue.left_writes, 1);
+    return false;
+}
+
 /* Ends the command that this process waits for, whatever becomes of it, without interrupts. What no thread
- * has taken, none will. What a read brings, nobody wants any more. For all else a thread that is at work
- * is waited for, as what it writes to may be given up next: it never takes longer than its lease's time
- * limit, and a worker that ends lets its threads end their commands. */
+ * has taken, none will. What a read brings, nobody wants any more; and who writes to a store waits for
+ * writes that were left. For all else a thread that is at work is waited for, as what it writes to may be
+ * given up next: it never takes longer than its lease's time limit, and a worker that ends lets its threads
+ * end their commands. */
 static void end_waiting(void)
 {
     const int window = waiting;
+    gstore_verb verb;
 
     if (window < 0)
         return;
+    waiting = -1;
+    verb = gstore->windows[window].verb;
     if (!step((uint32)window, GSTORE_POSTED, GSTORE_IDLE)) {
-        if (reads(gstore->windows[window].verb) && step((uint32)window, GSTORE_TAKEN, GSTORE_LEFT)) {
-            waiting = -1;
+        if ((reads(verb) || verb == GSTORE_WRITE) && leave((uint32)window))
             return;
-        }
         while (!is_done((uint32)window))
             pause_for_service();
         atomic_store(&gstore->windows[window].state, GSTORE_IDLE);
     }
-    waiting = -1;
     gstore_window_give_back((uint32)window);
 }
 
 /* Given up only once the worker is going or gone, and no thread has taken it. */
-static void end_begun(bool interruptible)
+static void end_begun(void)
 {
     gstore_window *w;
     bool given_up = false;
@@ -131,8 +156,7 @@ static void end_begun(bool interruptible)
         if (given_up)
             break;
         pause_for_service();
-        if (interruptible)
-            CHECK_FOR_INTERRUPTS();
+        CHECK_FOR_INTERRUPTS();
     }
     if (given_up) {
         begun_answer->status = GVM_E_KEEPER;
@@ -149,18 +173,38 @@ static void end_begun(bool interruptible)
 
 void gstore_await(void)
 {
-    end_begun(true);
+    end_begun();
+}
+
+void gstore_leave_begun(const gstore_answer *answer)
+{
+    const int window = begun;
+
+    if (window < 0 || (answer != NULL && begun_answer != answer))
+        return;
+    begun = -1;
+    begun_answer->status = GVM_E_KEEPER;
+    strlcpy(begun_answer->text, "the rows were given up", sizeof begun_answer->text);
+    begun_answer = NULL;
+    if (!step((uint32)window, GSTORE_POSTED, GSTORE_IDLE)) {
+        if (leave((uint32)window)) {
+            unlend();
+            return;
+        }
+        atomic_store(&gstore->windows[window].state, GSTORE_IDLE);
+    }
+    give_back_lent((uint32)window);
 }
 
 void gstore_settle(void)
 {
-    end_begun(false);
     end_waiting();
 }
 
 /* After a FATAL nothing catches what it leaves. */
 static void at_exit(int code, Datum argument)
 {
+    gstore_leave_begun(NULL);
     gstore_settle();
 }
 
@@ -168,7 +212,7 @@ static uint32 take(void)
 {
     uint32 window;
 
-    end_begun(true);
+    end_begun();
     ConditionVariablePrepareToSleep(&gstore->window_freed);
     while (!try_take(&window))
         ConditionVariableSleep(&gstore->window_freed, PG_WAIT_EXTENSION);
@@ -222,8 +266,26 @@ static void post(uint32 window)
     sem_post(&queue->posted);
 }
 
+/* A short command is done in less time than it takes to send this process a signal and to wake it. */
+static bool is_done_soon(uint32 window)
+{
+    instr_time begin, passed;
+
+    INSTR_TIME_SET_CURRENT(begin);
+    do {
+        if (is_done(window))
+            return true;
+        sched_yield();
+        INSTR_TIME_SET_CURRENT(passed);
+        INSTR_TIME_SUBTRACT(passed, begin);
+    } while (INSTR_TIME_GET_MICROSEC(passed) < SOON_US);
+    return false;
+}
+
 static void wait_done(uint32 window)
 {
+    if (is_done_soon(window))
+        return;
     while (!is_done(window)) {
         pause_for_service();
         CHECK_FOR_INTERRUPTS();
@@ -231,6 +293,17 @@ static void wait_done(uint32 window)
             ereport(ERROR,
                     (errcode(ERRCODE_CONNECTION_FAILURE), errmsg("the GPU memory keeper was lost"),
                      errdetail("Tables in GPU memory are empty now.")));
+    }
+}
+
+/* A write that was left would come over the rows that are written next. */
+static void await_left_writes(const gstore_store_name *store)
+{
+    while (gstore_has_left_write(store)) {
+        (void)WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LEFT_MS,
+                        PG_WAIT_EXTENSION);
+        ResetLatch(MyLatch);
+        CHECK_FOR_INTERRUPTS();
     }
 }
 
@@ -389,6 +462,8 @@ void gstore_transfer_far(gstore_verb verb, const gstore_store_name *store, gstor
     uint64 done = 0;
 
     gstore_wait_ready();
+    if (verb == GSTORE_WRITE)
+        await_left_writes(store);
     do {
         const int first = piece;
         const uint64 first_done = done;
@@ -424,6 +499,7 @@ void gstore_write_begin(const gstore_store_name *store, const gstore_piece *piec
     uint64 done = 0;
 
     gstore_wait_ready();
+    await_left_writes(store);
     while (piece < count) {
         const uint32 window = take();
         gstore_window *w = &gstore->windows[window];

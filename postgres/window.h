@@ -32,7 +32,7 @@ typedef struct gstore_far {
 } gstore_far;
 
 /* Does all of it, in as many commands as it takes. ERROR on failure, on cancel and terminate; then
- * what a WRITE did is undefined, but it is over. */
+ * what a WRITE did is undefined, and the next one to the store waits until it is over. */
 extern void gstore_transfer(gstore_verb verb, const gstore_store_name *store,
                             const gstore_piece *pieces, int count);
 
@@ -59,8 +59,12 @@ extern void gstore_answer_fail(const gstore_answer *answer) pg_attribute_noretur
 extern void gstore_transfer_far(gstore_verb verb, const gstore_store_name *store, gstore_far *far,
                                 const gstore_piece *pieces, int count);
 
-/* Waits, without interrupts, until no service thread is at work for this process any more, nor will be:
- * after an ERROR, before what a write that was begun was about is given up. */
+/* Gives up the write that was begun, if its outcome goes to this answer; NULL: whatever it is. It is not carried
+ * out if no thread has taken it; else the next write to the store waits for it. Cannot fail. */
+extern void gstore_leave_begun(const gstore_answer *answer);
+
+/* After a FATAL: ends the command that this process waits for. None goes on but reads and WRITEs, which are
+ * left; for others it waits, without interrupts. */
 extern void gstore_settle(void);
 
 /* For the worker: of a window that nobody has. Any thread may call it. */

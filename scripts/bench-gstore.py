@@ -25,6 +25,7 @@ SETTINGS = ["max_wal_size=8GB", "shared_buffers=4GB", "work_mem=256MB", "checkpo
 COLUMNS = "(id int, value float8, name text)"
 TABLES = {"gstore": f"CREATE FOREIGN TABLE gstore {COLUMNS} SERVER gstore_fdw", "heap": f"CREATE UNLOGGED TABLE heap {COLUMNS}"}
 ONE_ROW_TIMES = 200
+COMMIT_SECONDS = 5
 SMALL_ROWS = 1000
 
 
@@ -63,6 +64,26 @@ def measure(server, samples, name, repetitions, before, statement, count=1):
             samples.setdefault(name, {}).setdefault(table, []).extend(times)
 
 
+def measure_commits(server, samples, repetitions):
+    """One-row commits by clients that each have a table of their own: ms a commit of all clients together."""
+    makes = {"gstore": "CREATE FOREIGN TABLE {} (id int, value float8, name text) SERVER gstore_fdw", "heap": "CREATE UNLOGGED TABLE {} (id int, value float8, name text)"}
+    for table, make in makes.items():
+        server.psql("".join(f"{make.format(f'{table}_{i}')}; INSERT INTO {table}_{i} SELECT * FROM source LIMIT {SMALL_ROWS};" for i in range(4)))
+        branches = "".join(f"\\elif :client_id = {i}\nINSERT INTO {table}_{i} VALUES (0, 0, 'one');\n" for i in range(4))
+        Path(f"{server.folder}/run/{table}.pgbench").write_text(branches.replace("\\elif", "\\if", 1) + "\\endif\n")
+    for turn in range(repetitions):
+        for clients in (1, 4):
+            for table in sorted(TABLES, reverse=turn % 2 == 1):
+                command = ["pgbench", "-n", "-c", str(clients), "-j", str(clients), "-T", str(COMMIT_SECONDS), "-f", f"{server.folder}/run/{table}.pgbench"]
+                done = subprocess.run(command, capture_output=True, text=True, env=server.environment)
+                rate = re.search(r"^tps = ([0-9.]+)", done.stdout, re.M)
+                if done.returncode != 0 or not rate:
+                    sys.exit(f"bench-gstore: {done.stderr}")
+                name = f"INSERT of one row and commit, {clients} clients and tables" if clients > 1 else "INSERT of one row and commit, 1 client of pgbench"
+                samples.setdefault(name, {}).setdefault(table, []).append(1000 / float(rate[1]))
+    server.psql("".join(f"DROP FOREIGN TABLE gstore_{i}; DROP TABLE heap_{i};" for i in range(4)))
+
+
 def attach(build, server):
     """What another process needs from a token to its first kernel: figures of `gvmem bench table`."""
     _, (token,) = server.psql("SELECT gstore_export('gstore');")
@@ -88,6 +109,7 @@ def main():
         server.psql(f"COPY source TO '{copied}';")
         server.psql("".join(f"TRUNCATE {t}; INSERT INTO {t} SELECT * FROM source LIMIT {SMALL_ROWS};" for t in TABLES))
         measure(server, samples, f"INSERT of one row and commit, table of {SMALL_ROWS}", 1, "", "INSERT INTO @ VALUES (0, 0, 'one');\n", ONE_ROW_TIMES)
+        measure_commits(server, samples, repetitions)
         measure(server, samples, f"INSERT ... SELECT of {rows} rows", repetitions, "TRUNCATE @;", "INSERT INTO @ SELECT * FROM source;\n")
         measure(server, samples, f"COPY of {rows} rows, text", repetitions, "TRUNCATE @;", f"COPY @ FROM '{copied}';\n")
         os.unlink(copied)
@@ -119,7 +141,7 @@ def main():
     figures = []
     for name, tables in samples.items():
         gstore, heap = (statistics.median(tables[t]) for t in ("gstore", "heap"))
-        print(f"{name:58} {gstore:10.2f} {heap:10.2f} {heap / gstore:12.2f}")
+        print(f"{name:58} {gstore:10.3f} {heap:10.3f} {heap / gstore:12.2f}")
         for table in tables:
             figures.append({"name": name, "table": table, "unit": "ms", "median": statistics.median(tables[table]), "samples": tables[table]})
     print(f"bytes a row: gstore {int(raw_size) / rows:.1f}, heap {int(heap_size) / rows:.1f}, values alone {bytes_raw / rows:.1f}")

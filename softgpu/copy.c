@@ -14,6 +14,7 @@
 #include <string.h>
 
 #define STAGED_BYTES_MAX (64u << 10)
+#define SHORT_BYTES_MAX (4u << 10) /* copied in less time than it takes to wake a worker */
 
 typedef struct copy_piece {
     CUdeviceptr dst, src;
@@ -150,6 +151,17 @@ static size_t early_bytes(const copy_op *op)
     return total;
 }
 
+/* Anything beyond the limit is as good as the limit. */
+static size_t copied_bytes(const copy_op *op)
+{
+    size_t total = 0;
+
+    for (size_t i = 0; i < op->count && total <= SHORT_BYTES_MAX; i++)
+        total = op->pieces[i].size_bytes > SHORT_BYTES_MAX ? SIZE_MAX
+                                                           : total + op->pieces[i].size_bytes;
+    return total;
+}
+
 /* Sets aside what must be read early: a bad pointer of the user's is the call's error, not the
  * context's. */
 static CUresult stage(copy_op *op, size_t total_bytes)
@@ -183,6 +195,7 @@ static CUresult submit_copy(copy_op *op, CUstream stream, bool wait)
         wait = true;
     else if (early > 0 && !wait)
         result = stage(op, early);
+    op->op.by_caller = copied_bytes(op) <= SHORT_BYTES_MAX;
     if (result == CUDA_SUCCESS)
         return soft_op_submit(&op->op, stream, wait);
     soft_op_discard(&op->op);
@@ -328,6 +341,7 @@ static CUresult submit_set(set_op what, CUstream stream, bool wait)
         op->count = what.count;
         op->width_bytes = what.width_bytes;
         op->value = what.value;
+        op->op.by_caller = what.count * what.width_bytes <= SHORT_BYTES_MAX;
     }
     return soft_op_submit(op ? &op->op : NULL, stream, wait);
 }

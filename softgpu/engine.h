@@ -110,6 +110,7 @@ struct soft_op {
     soft_context *context;
     soft_stream *stream;
     enum { SOFT_OP_WAITING, SOFT_OP_READY, SOFT_OP_DONE } state;
+    bool by_caller;       /* if it waits for nothing, the thread that submits it runs it */
     CUresult result;      /* once DONE: the context's error then */
     unsigned refs;        /* the engine until DONE, each edge to it, events, waiters */
     size_t waiting_for;   /* operations that have not finished */
@@ -131,7 +132,8 @@ void soft_op_discard(soft_op *op);
  * success it belongs to the engine (the caller keeps no pointer unless it took a reference before);
  * on failure it is still the caller's. */
 CUresult soft_op_submit_locked(soft_op *op, soft_stream *stream, soft_op *after);
-/* The same with a handle, and waiting for the end if so told; discards the operation on failure. */
+/* The same with a handle, and waiting for the end if so told; discards the operation on failure.
+ * Runs the operation itself where it is by_caller, as it is if it is waited for. */
 CUresult soft_op_submit(soft_op *op, CUstream stream, bool wait);
 /* Called by who ran it. */
 void soft_op_finish_locked(soft_op *op, CUresult result);

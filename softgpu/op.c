@@ -118,6 +118,8 @@ static void settle_locked(void)
         STAILQ_REMOVE_HEAD(&ready, link);
         if (op->class->type == SOFT_OP_MARK || (broken && !op->class->always))
             end_locked(op);
+        else if (op->class->type == SOFT_OP_WORK && op->by_caller)
+            continue; /* soft_op_submit() is about to */
         else if (op->class->type == SOFT_OP_WORK)
             soft_worker_push_locked(op);
         else
@@ -194,6 +196,20 @@ CUresult soft_op_submit_locked(soft_op *op, soft_stream *stream, soft_op *after)
     return CUDA_SUCCESS;
 }
 
+/* What cannot begin yet is left to the workers. */
+static void run_by_caller_locked(soft_op *op)
+{
+    CUresult result;
+
+    op->by_caller = op->by_caller && op->state == SOFT_OP_READY;
+    if (!op->by_caller)
+        return;
+    soft_unlock();
+    result = op->class->run(op);
+    soft_lock();
+    soft_op_finish_locked(op, result);
+}
+
 CUresult soft_op_submit(soft_op *op, CUstream handle, bool wait)
 {
     soft_stream *stream;
@@ -203,6 +219,7 @@ CUresult soft_op_submit(soft_op *op, CUstream handle, bool wait)
         return CUDA_ERROR_OUT_OF_MEMORY;
     soft_lock();
     op->refs++; /* ours, for the wait */
+    op->by_caller |= wait && op->class->type == SOFT_OP_WORK;
     result = soft_stream_find_locked(handle, &stream);
     if (result == CUDA_SUCCESS)
         result = soft_op_submit_locked(op, stream, NULL);
@@ -211,6 +228,7 @@ CUresult soft_op_submit(soft_op *op, CUstream handle, bool wait)
         soft_op_discard(op);
         return result;
     }
+    run_by_caller_locked(op);
     if (wait)
         result = soft_op_wait_locked(op);
     soft_op_unref_locked(op);

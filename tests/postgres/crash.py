@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 
 sys.dont_write_bytecode = True
@@ -804,6 +805,58 @@ class External:
                 self._expect_empty(server)
             fill(server)
             expect_usable(server, 1000)
+
+    def commit_waiting_for_a_stopped_keeper_can_be_ended(self, server):
+        """By cancel, statement_timeout and terminate; what a thread is yet to write comes over nobody's rows."""
+        with self._keeper(server) as keeper:
+            self._wait_used(server, keeper)
+            names = ["c_cancel", "c_timeout", "c_commit", "c_terminate"]
+            server.sql("".join(f"CREATE FOREIGN TABLE {name} (id int, t text) SERVER gstore_fdw;" for name in names))
+            # Rows that are there; a body area that is to be made, for which the keeper is asked.
+            server.sql("".join(f"INSERT INTO {name} VALUES (1, NULL);" for name in names))
+            sessions = [server.session() for _ in names]
+            sessions[0].sql("BEGIN; INSERT INTO c_cancel VALUES (2, 'never')")
+            sessions[3].sql("BEGIN; INSERT INTO c_terminate VALUES (2, 'never')")
+            sessions[2].sql("BEGIN; INSERT INTO c_commit VALUES (2, 'never'); SET statement_timeout = '500ms'")
+            os.kill(keeper.pid, signal.SIGSTOP)
+            try:
+                for number in (0, 3):
+                    in_middle(server, sessions[number], "COMMIT")
+                sessions[1].begin("SET statement_timeout = '500ms'; INSERT INTO c_timeout VALUES (2, 'never')")
+                sessions[2].begin("COMMIT")
+                server.sql(f"SELECT pg_cancel_backend({sessions[0].pid}), pg_terminate_backend({sessions[3].pid})")
+                for session, state in zip(sessions, ["57014", "57014", "57014", "57P01"]):
+                    with self._within(20, session):
+                        expect(session.error(), state, "SQLSTATE")
+                for name in names:  # who comes next waits, and can be ended as well
+                    try:
+                        server.sql(f"SET statement_timeout = '500ms'; INSERT INTO {name} VALUES (3, 'never')", timeout=20)
+                        raise Failed("a commit with a stopped keeper")
+                    except SqlError as error:
+                        expect(str(error), "57014", "SQLSTATE")
+                waiting = [server.session() for _ in names]
+                for name, session in zip(names, waiting):
+                    session.begin(f"INSERT INTO {name} SELECT i, 'row ' || i FROM generate_series(4, 1003) i")
+            finally:
+                os.kill(keeper.pid, signal.SIGCONT)
+            for session in waiting:
+                session.finish()
+                session.close()
+            for name in names:
+                same = f"SELECT count(*), sum(id), bool_and(t = 'row ' || id) FROM {name}"
+                expect(server.sql(same), f"1001|{1 + sum(range(4, 1004))}|t", "rows")
+            server.sql("".join(f"DROP FOREIGN TABLE {name};" for name in names))
+            self._expect_empty(server)
+
+    @contextlib.contextmanager
+    def _within(self, seconds, session):
+        """Ends a session that does not answer in time: a case that fails is not to wait without end."""
+        timer = threading.Timer(seconds, session.process.kill)
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def _wait_used(self, server, keeper):
         """Until the server uses this one: it may have one to forget."""

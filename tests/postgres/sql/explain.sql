@@ -50,6 +50,23 @@ EXPLAIN (COSTS OFF) SELECT id FROM e WHERE id = random()::int;
 EXPLAIN (COSTS OFF) SELECT id FROM e WHERE id = value;
 EXPLAIN (COSTS OFF) SELECT id FROM e WHERE name = 'name 1';
 EXPLAIN (COSTS OFF) SELECT id FROM e WHERE id::numeric = 1;
+-- IS NULL and IS NOT NULL need no values: of variable width the offsets, of fixed width and of format 'arrow' the bitmap.
+CREATE FOREIGN TABLE e_nulls (id int, value float8, name text) SERVER gstore_fdw;
+CREATE FOREIGN TABLE e_arrow (id int, value float8, name text, flag bool) SERVER gstore_fdw OPTIONS (format 'arrow');
+INSERT INTO e_nulls SELECT i, nullif(i % 3, 0), CASE WHEN i % 10 > 0 THEN repeat('x', 100) END FROM generate_series(1, 8000) i;
+INSERT INTO e_arrow SELECT *, id % 2 = 0 FROM e_nulls;
+SELECT query, bytes_moved(format(query, 'e_nulls')) AS pgstrom, bytes_moved(format(query, 'e_arrow')) AS arrow FROM (VALUES
+    ('SELECT count(*) FROM %s WHERE name IS NULL'), ('SELECT count(*) FROM %s WHERE name IS NOT NULL'),
+    ('SELECT count(*) FROM %s WHERE value IS NOT NULL'), ('SELECT count(*) FROM %s WHERE id IS NULL'),
+    ('SELECT count(*) FROM %s WHERE value IS NULL AND value > 0')) AS q (query);
+SELECT count(*) FILTER (WHERE name IS NULL) AS no_name, count(*) FILTER (WHERE value IS NULL) AS no_value FROM e_nulls;
+SELECT count(*) FROM e_nulls WHERE name IS NULL;
+SELECT count(*), min(length(name)) FROM e_arrow WHERE name IS NOT NULL;
+SELECT count(*), sum(id) FROM e_arrow WHERE name IS NULL AND value IS NOT NULL;
+SELECT count(*), sum(id) FROM e_nulls WHERE name IS NULL AND value IS NOT NULL;
+SELECT count(*) FROM e_arrow WHERE flag IS NULL OR id IS NULL;
+SELECT count(*) FROM e_arrow WHERE flag IS NOT NULL AND name IS NOT NULL;
+DROP FOREIGN TABLE e_nulls, e_arrow;
 -- What cannot be true is not read.
 SELECT * FROM analyzed('SELECT id FROM e WHERE id = 1 AND false');
 -- Where no row of a batch is left, its other columns are not read.

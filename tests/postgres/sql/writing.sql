@@ -135,7 +135,13 @@ ALTER FOREIGN TABLE w ADD CONSTRAINT noted CHECK (note('check', id));
 SELECT * FROM seen;
 SELECT count(*) FROM gstore_fdw_progress WHERE pid = pg_backend_pid();
 
-DROP FOREIGN TABLE w, wide;
+-- A transaction of one row holds memory for few.
+CREATE FOREIGN TABLE few (id int, t text) SERVER gstore_fdw;
+BEGIN;
+INSERT INTO few VALUES (1, 'one');
+SELECT sum(total_bytes) < 100000 AS little FROM pg_backend_memory_contexts WHERE name LIKE 'gstore%';
+COMMIT;
+DROP FOREIGN TABLE few, w, wide;
 DROP TABLE h, seen;
 DROP PROCEDURE apply;
 DROP FUNCTION differ, next_id, note;
