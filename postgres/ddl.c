@@ -99,7 +99,7 @@ static void drop_table(Oid relation)
     if (!gstore_is_table(relation))
         return;
     gstore_look(relation, NULL, false, &view);
-    if (view.empty && gstore_pending_find(relation) == NULL)
+    if (view.empty && !view.lost && gstore_pending_find(relation) == NULL)
         return;
     table = relation_open(relation, NoLock); /* DROP holds the strongest */
     gstore_truncate(gstore_pending_begin(table));

@@ -15,6 +15,7 @@
 #include "utils/rel.h"
 
 #include "postgres/fdw.h"
+#include "postgres/lost.h"
 #include "postgres/pending.h"
 #include "postgres/progress.h"
 
@@ -47,6 +48,7 @@ static modify_state *begin_any(ResultRelInfo *result)
     LockRelation(relation, ShareUpdateExclusiveLock);
     CheckForSerializableConflictIn(relation, NULL, InvalidBlockNumber);
     state->pending = gstore_pending_begin(relation);
+    gstore_check_lost(RelationGetRelid(relation), gstore_pending_state(state->pending));
     result->ri_FdwState = state;
     return state;
 }

@@ -14,6 +14,7 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
+#include "postgres/lost.h"
 #include "postgres/option.h"
 #include "postgres/pending.h"
 #include "postgres/progress.h"
@@ -160,7 +161,7 @@ gstore_pending *gstore_pending_begin(Relation relation)
         follow_table(p, relation);
         return p;
     }
-    gstore_wait_ready();
+    gstore_check_access();
     if (context == NULL)
         context = AllocSetContextCreate(TopTransactionContext, "gstore pending",
                                         ALLOCSET_DEFAULT_SIZES);
@@ -173,7 +174,7 @@ gstore_pending *gstore_pending_begin(Relation relation)
     p->level = GetCurrentTransactionNestLevel();
     p->context = own;
     p->desc = CreateTupleDescCopy(RelationGetDescr(relation));
-    gstore_look(p->relation, NULL, false, &p->state);
+    gstore_look_alive(p->relation, NULL, false, &p->state);
     if (!p->state.empty)
         gstore_check_columns(relation, &p->state);
     p->base_rows = p->state.rows;
@@ -233,6 +234,7 @@ static void need_device(const gstore_pending *p)
 static void need_store(gstore_pending *p)
 {
     if (p->state.empty) {
+        gstore_wait_ready();
         need_device(p);
         p->stores = p->stores == NULL
                         ? palloc(sizeof(dsa_pointer))
@@ -241,7 +243,7 @@ static void need_store(gstore_pending *p)
         p->state.arrow = p->arrow;
         p->stores[p->store_count++] = p->state.store;
         p->own_store = true;
-        p->state.empty = false;
+        p->state.empty = p->state.lost = false;
         p->state.rows = p->state.live_rows = p->base_rows = 0;
         p->state.column_count = 0;
         p->describe = true;
@@ -361,6 +363,7 @@ void gstore_truncate(gstore_pending *p)
     if (p->writer != NULL)
         gstore_writer_forget(p->writer);
     p->state.empty = true;
+    p->state.lost = false;
     p->state.store = InvalidDsaPointer;
     p->state.rows = p->state.live_rows = p->base_rows = 0;
     p->own_store = false;
@@ -542,6 +545,7 @@ static void note_write(const gstore_pending *p)
 static void commit_table(gstore_pending *p)
 {
     const gstore_rowset *deleted = NULL;
+    bool recorded;
 
     if (p->writer != NULL)
         gstore_flush(p->writer, &p->state);
@@ -555,8 +559,10 @@ static void commit_table(gstore_pending *p)
     }
     if (!p->state.empty && p->deletion_count > p->first_deletion)
         deleted = p->deleted;
-    gstore_add_version(p->relation, &p->state, deleted);
+    gstore_add_version(p->relation, &p->state, deleted, &recorded);
     p->versioned = true;
+    if (!recorded)
+        gstore_record_tables(ERROR);
     note_write(p);
 }
 

@@ -13,6 +13,7 @@
 #include "utils/snapmgr.h"
 
 #include "postgres/arrow.h"
+#include "postgres/lost.h"
 #include "postgres/progress.h"
 #include "postgres/shared.h"
 
@@ -46,7 +47,7 @@ static void request(void)
         previous_request();
     RequestAddinShmemSpace(shared_size() + windows_size() + AREA_BYTES + gstore_progress_size() +
                            hash_estimate_size(gstore_max_relations, sizeof(gstore_table)));
-    RequestNamedLWLockTranche("gstore_fdw", 2);
+    RequestNamedLWLockTranche("gstore_fdw", 3);
 }
 
 static void init_shared(void)
@@ -56,6 +57,7 @@ static void init_shared(void)
 
     memset(gstore, 0, shared_size());
     gstore->lock = &locks[0].lock;
+    gstore->record_lock = &locks[2].lock;
     /* Names of one run of the server are not names of another: the clock may be set back between them. */
     if (!pg_strong_random(&run, sizeof run))
         ereport(FATAL, (errmsg("gstore_fdw: cannot read random bytes")));
@@ -73,13 +75,13 @@ static void startup(void)
 {
     HASHCTL control = {.keysize = sizeof(gstore_table_key), .entrysize = sizeof(gstore_table)};
     void *progress;
-    bool found;
+    bool found, known;
 
     if (previous_startup != NULL)
         previous_startup();
     LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-    gstore = ShmemInitStruct("gstore_fdw", shared_size(), &found);
-    if (!found)
+    gstore = ShmemInitStruct("gstore_fdw", shared_size(), &known);
+    if (!known)
         init_shared();
     windows_place = ShmemInitStruct("gstore_fdw windows", windows_size(), &found);
     area_place = ShmemInitStruct("gstore_fdw area", AREA_BYTES, &found);
@@ -94,6 +96,8 @@ static void startup(void)
     gstore_progress_attach(progress, found);
     tables = ShmemInitHash("gstore_fdw tables", gstore_max_relations, gstore_max_relations,
                            &control, HASH_ELEM | HASH_BLOBS);
+    if (!known)
+        gstore_read_record();
     LWLockRelease(AddinShmemInitLock);
 }
 
@@ -192,20 +196,28 @@ bool gstore_next_dead_store(gstore_store_name *name)
 
 /* ---- tables */
 
-gstore_table *gstore_find_table(Oid relation, bool create)
+static gstore_table *find_table(gstore_table_key key, bool create)
 {
-    const gstore_table_key key = {MyDatabaseId, relation};
     bool found;
     gstore_table *table = hash_search(tables, &key, HASH_FIND, &found);
 
     /* The hash table itself would grow into what other parts of the server have left. */
     if (!found && create && hash_get_num_entries(tables) < gstore_max_relations)
         table = hash_search(tables, &key, HASH_ENTER_NULL, NULL);
-    if (table != NULL && !found) {
-        table->newest = InvalidDsaPointer;
-        table->revisions = 0;
-    }
+    if (table != NULL && !found)
+        *table = (gstore_table){.key = key, .newest = InvalidDsaPointer};
     return table;
+}
+
+gstore_table *gstore_find_table(Oid relation, bool create)
+{
+    return find_table((gstore_table_key){MyDatabaseId, relation}, create);
+}
+
+static void remove_table(gstore_table *table)
+{
+    gstore->record_stale |= table->recorded;
+    hash_search(tables, &table->key, HASH_REMOVE, NULL);
 }
 
 /* The lock is held. */
@@ -323,6 +335,10 @@ void gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *v
     if (version != NULL) {
         view->xid = version->xid;
         view->revision = version->revision;
+    } else if (table != NULL) {
+        view->lost = table->lost;
+        view->outdated = snapshot != NULL && TransactionIdIsValid(table->lost_xid) &&
+                         !is_visible(table->lost_xid, snapshot);
     }
     if (version != NULL && DsaPointerIsValid(version->store)) {
         view->empty = false;
@@ -422,7 +438,8 @@ static dsa_pointer make_version(const gstore_view *state, const gstore_rowset *d
     return place;
 }
 
-void gstore_add_version(Oid relation, const gstore_view *state, const gstore_rowset *deletes)
+void gstore_add_version(Oid relation, const gstore_view *state, const gstore_rowset *deletes,
+                        bool *recorded)
 {
     const dsa_pointer place = make_version(state, deletes);
     gstore_version *version = at(place);
@@ -448,6 +465,7 @@ void gstore_add_version(Oid relation, const gstore_view *state, const gstore_row
     version->older = table->newest;
     version->revision = ++table->revisions;
     table->newest = place;
+    *recorded = table->recorded || state->empty;
     LWLockRelease(gstore->lock);
 }
 
@@ -513,6 +531,13 @@ static void trim_table(gstore_table *table, TransactionId horizon)
 {
     gstore_version *version = at(table->newest);
 
+    if (TransactionIdIsNormal(table->lost_xid) && TransactionIdPrecedes(table->lost_xid, horizon) &&
+        TransactionIdDidCommit(table->lost_xid))
+        table->lost_xid = FrozenTransactionId;
+    if (version == NULL && !table->lost && !TransactionIdIsNormal(table->lost_xid)) {
+        remove_table(table);
+        return;
+    }
     while (version != NULL &&
            !(TransactionIdPrecedes(version->xid, horizon) && TransactionIdDidCommit(version->xid)) &&
            TransactionIdIsNormal(version->xid))
@@ -523,6 +548,8 @@ static void trim_table(gstore_table *table, TransactionId horizon)
         if (DsaPointerIsValid(v->store) && v->store == version->store && !merge_deletes(v))
             return;
     version->xid = FrozenTransactionId;
+    table->lost = false;
+    table->lost_xid = InvalidTransactionId;
     while (DsaPointerIsValid(version->older)) {
         const dsa_pointer older = version->older;
 
@@ -532,7 +559,7 @@ static void trim_table(gstore_table *table, TransactionId horizon)
     if (!DsaPointerIsValid(version->store) && at(table->newest) == version) {
         free_version(table->newest);
         table->newest = InvalidDsaPointer;
-        hash_search(tables, &table->key, HASH_REMOVE, NULL);
+        remove_table(table);
     }
 }
 
@@ -549,7 +576,7 @@ void gstore_trim_versions(void)
     LWLockRelease(gstore->lock);
 }
 
-static void forget_table(gstore_table *table)
+static void forget_versions(gstore_table *table)
 {
     while (DsaPointerIsValid(table->newest)) {
         const dsa_pointer newest = table->newest;
@@ -557,11 +584,9 @@ static void forget_table(gstore_table *table)
         table->newest = ((gstore_version *)at(newest))->older;
         free_version(newest);
     }
-    hash_search(tables, &table->key, HASH_REMOVE, NULL);
 }
 
-/* InvalidOid: of all. */
-static void forget_tables_of(Oid database)
+void gstore_forget_database(Oid database)
 {
     HASH_SEQ_STATUS scan;
     gstore_table *table;
@@ -569,20 +594,122 @@ static void forget_tables_of(Oid database)
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
     hash_seq_init(&scan, tables);
     while ((table = hash_seq_search(&scan)) != NULL)
-        if (!OidIsValid(database) || table->key.database == database)
-            forget_table(table);
+        if (table->key.database == database) {
+            forget_versions(table);
+            remove_table(table);
+        }
+    LWLockRelease(gstore->lock);
+    gstore_wake_worker();
+}
+
+/* ---- loss */
+
+/* The transaction that noted a loss may have failed: then no snapshot sees it. */
+static bool has_versions(const gstore_table *table)
+{
+    return DsaPointerIsValid(table->newest) ||
+           (TransactionIdIsNormal(table->lost_xid) && !TransactionIdDidCommit(table->lost_xid));
+}
+
+uint32 gstore_begin_epoch(bool *lost)
+{
+    HASH_SEQ_STATUS scan;
+    const gstore_table *table;
+    uint32 epoch;
+
+    *lost = false;
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    epoch = ++gstore->epoch;
+    hash_seq_init(&scan, tables);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        *lost |= has_versions(table);
+    LWLockRelease(gstore->lock);
+    return epoch;
+}
+
+/* The newest version that is committed says whether there were rows; or one that may yet be. */
+static void lose_versions_of(gstore_table *table, TransactionId xid)
+{
+    const gstore_version *version = at(table->newest);
+    bool rows = false;
+
+    for (; version != NULL; version = at(version->older)) {
+        rows |= DsaPointerIsValid(version->store);
+        if (TransactionIdDidCommit(version->xid))
+            break;
+    }
+    table->lost = rows || (version == NULL && table->lost);
+    table->lost_xid = xid;
+    forget_versions(table);
+}
+
+void gstore_lose_versions(TransactionId xid)
+{
+    HASH_SEQ_STATUS scan;
+    gstore_table *table;
+
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    hash_seq_init(&scan, tables);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (has_versions(table))
+            lose_versions_of(table, xid);
     LWLockRelease(gstore->lock);
 }
 
-void gstore_forget_all(void)
+static bool has_rows(const gstore_table *table)
 {
-    forget_tables_of(InvalidOid);
+    for (const gstore_version *v = at(table->newest); v != NULL; v = at(v->older))
+        if (DsaPointerIsValid(v->store))
+            return true;
+    return table->lost;
 }
 
-void gstore_forget_database(Oid database)
+int gstore_list_tables(gstore_table_key **out)
 {
-    forget_tables_of(database);
-    gstore_wake_worker();
+    HASH_SEQ_STATUS scan;
+    const gstore_table *table;
+    int count = 0;
+
+    (void)gstore_area();
+    *out = palloc(sizeof(gstore_table_key) * (Size)gstore_max_relations);
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    gstore->record_stale = false;
+    hash_seq_init(&scan, tables);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (has_rows(table))
+            (*out)[count++] = table->key;
+    LWLockRelease(gstore->lock);
+    return count;
+}
+
+void gstore_note_recorded(const gstore_table_key *keys, int count)
+{
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    for (int i = 0; i < count; i++) {
+        gstore_table *table = find_table(keys[i], false);
+
+        if (table != NULL)
+            table->recorded = true;
+        else
+            gstore->record_stale = true;
+    }
+    LWLockRelease(gstore->lock);
+}
+
+int gstore_note_lost(const gstore_table_key *keys, int count)
+{
+    int noted = 0;
+
+    for (int i = 0; i < count; i++) {
+        gstore_table *table = find_table(keys[i], true);
+
+        if (table == NULL)
+            break;
+        table->lost = table->recorded = true;
+        table->lost_xid = FrozenTransactionId;
+        noted++;
+    }
+    return noted;
 }
 
 /* ---- copies of versions */
@@ -742,6 +869,12 @@ int gstore_list_versions(gstore_version_info **out)
                 all = repalloc_huge(all, sizeof *all * (Size)(capacity *= 2));
             describe_version(table, v, xmax, &all[count++]);
             xmax = v->xid;
+        }
+        if (table->lost) {
+            if (count == capacity)
+                all = repalloc_huge(all, sizeof *all * (Size)(capacity *= 2));
+            all[count++] = (gstore_version_info){
+                .key = table->key, .xmin = table->lost_xid, .xmax = xmax, .empty = true, .lost = true};
         }
     }
     LWLockRelease(gstore->lock);

@@ -107,10 +107,15 @@ typedef struct gstore_table {
     gstore_table_key key;
     dsa_pointer newest; /* of gstore_version */
     uint32 revisions;
+    TransactionId lost_xid; /* of the loss of all versions there were; a snapshot that does not see it is older */
+    bool lost;     /* and with it rows, which no newer version replaces for all snapshots */
+    bool recorded; /* the file of lost.c has it */
 } gstore_table;
 
 typedef struct gstore_shared {
     LWLock *lock;        /* of the directory: tables, versions, stores */
+    LWLock *record_lock; /* of the file of lost.c; taken before the other one */
+    bool record_stale;   /* it has a table that the directory has not */
     Latch *worker_latch; /* NULL: none runs */
     pid_t worker_pid;
     uint32 epoch; /* 0: no keeper yet */
@@ -146,8 +151,10 @@ extern gstore_table *gstore_find_table(Oid relation, bool create);
 /* ---- versions as a process sees them */
 
 typedef struct gstore_view {
-    bool empty; /* no store */
-    bool arrow; /* the store's format */
+    bool empty;    /* no store */
+    bool lost;     /* empty, because the rows were lost */
+    bool outdated; /* the same, after the snapshot was taken: it does not see that */
+    bool arrow;    /* the store's format */
     dsa_pointer store;
     gstore_store_name name;
     uint64 rows, live_rows;
@@ -182,13 +189,18 @@ extern void gstore_release_store(dsa_pointer store);
 
 /* Adds a version of the current transaction; the version takes a reference of its own to the store.
  * deletes: the rows that it deleted; NULL: none. */
-extern void gstore_add_version(Oid relation, const gstore_view *state, const gstore_rowset *deletes);
+extern void gstore_add_version(Oid relation, const gstore_view *state, const gstore_rowset *deletes,
+                               bool *recorded); /* false: gstore_record_tables() is to be called */
 /* Takes away what the transaction added to the table. */
 extern void gstore_remove_version(Oid relation, TransactionId xid);
 
-/* For the worker: forgets versions that no snapshot needs; forgets everything (a new keeper). */
+/* For the worker: forgets versions that no snapshot needs. */
 extern void gstore_trim_versions(void);
-extern void gstore_forget_all(void);
+/* For the worker: the keeper is gone, or a new one begins. From here on no transaction adds a version with a store of
+ * before. Returns the new epoch; *lost: there are versions, and gstore_lose_versions() is to be called. */
+extern uint32 gstore_begin_epoch(bool *lost);
+/* Forgets all versions, and notes which tables had rows. xid: of a transaction that ends after this. */
+extern void gstore_lose_versions(TransactionId xid);
 /* A database is gone; cannot fail (after gstore_area()). */
 extern void gstore_forget_database(Oid database);
 /* Takes one dead store off the list. */
@@ -208,6 +220,14 @@ extern void gstore_release_copy(dsa_pointer copy);
 /* Takes one off the list of those released; false: there is none. */
 extern bool gstore_next_dead_copy(uint64 *id, uint32 *epoch);
 
+/* ---- for lost.c */
+
+/* Tables that have rows, or have lost them; palloc'd. */
+extern int gstore_list_tables(gstore_table_key **out);
+extern void gstore_note_recorded(const gstore_table_key *keys, int count);
+/* At server start: their rows went with the server's last run. Returns how many there is room for. */
+extern int gstore_note_lost(const gstore_table_key *keys, int count);
+
 /* ---- for views */
 
 typedef struct gstore_version_info {
@@ -215,6 +235,7 @@ typedef struct gstore_version_info {
     uint32 revision;
     TransactionId xmin, xmax; /* xmax: of the version that follows, or 0 */
     bool empty;
+    bool lost; /* not a version: the rows were lost */
     bool arrow;
     int32 device;
     uint64 data_bytes; /* of the rows it is made of, dead ones too */
