@@ -18,6 +18,7 @@
 #include "postgres/lost.h"
 #include "postgres/pending.h"
 #include "postgres/progress.h"
+#include "postgres/reload.h"
 
 typedef struct modify_state {
     gstore_pending *pending;
@@ -45,6 +46,7 @@ static modify_state *begin_any(ResultRelInfo *result)
     const Relation relation = result->ri_RelationDesc;
     modify_state *state = palloc0(sizeof *state);
 
+    (void)gstore_reload_await(relation);
     LockRelation(relation, ShareUpdateExclusiveLock);
     CheckForSerializableConflictIn(relation, NULL, InvalidBlockNumber);
     state->pending = gstore_pending_begin(relation);

@@ -19,6 +19,8 @@
 
 #define AREA_BYTES (256 * 1024) /* of dynamic shared memory that is there from the start */
 #define WINDOW_ALIGN 4096
+#define RELOAD_DELAY_BITS 8 /* at most 256 s between two tries to load a lost table */
+#define RELOAD_DROP_BITS 4  /* 16 s: DROP DATABASE waits for 5 s */
 
 gstore_shared *gstore;
 static void *area_place;
@@ -63,6 +65,7 @@ static void init_shared(void)
         ereport(FATAL, (errmsg("gstore_fdw: cannot read random bytes")));
     pg_atomic_init_u64(&gstore->next_store, run >> 21 << 20);
     ConditionVariableInit(&gstore->ready_changed);
+    ConditionVariableInit(&gstore->reloaded);
     ConditionVariableInit(&gstore->window_freed);
     SpinLockInit(&gstore->windows_lock);
     for (int i = 0; i < gstore_windows; i++)
@@ -640,6 +643,8 @@ static void lose_versions_of(gstore_table *table, TransactionId xid)
     }
     table->lost = rows || (version == NULL && table->lost);
     table->lost_xid = xid;
+    table->reload_at = 0;
+    table->reload_tries = table->reload_error = 0;
     forget_versions(table);
 }
 
@@ -710,6 +715,117 @@ int gstore_note_lost(const gstore_table_key *keys, int count)
         noted++;
     }
     return noted;
+}
+
+/* ---- lost tables that are loaded again */
+
+/* A version since then ended the loss. */
+static bool is_lost(const gstore_table *table)
+{
+    return table->lost && !DsaPointerIsValid(table->newest);
+}
+
+static void delay_reload(gstore_table *table)
+{
+    const int delay_s = 1 << Min(table->reload_tries, RELOAD_DELAY_BITS);
+
+    table->reload_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay_s * 1000);
+}
+
+bool gstore_reload_due(Oid *database)
+{
+    const TimestampTz now = GetCurrentTimestamp();
+    HASH_SEQ_STATUS scan;
+    gstore_table *table;
+
+    *database = InvalidOid;
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    hash_seq_init(&scan, tables);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (!OidIsValid(*database) && is_lost(table) && table->reload_at <= now)
+            *database = table->key.database;
+    hash_seq_init(&scan, tables);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (table->key.database == *database && is_lost(table)) {
+            table->reload_tries++;
+            delay_reload(table);
+        }
+    LWLockRelease(gstore->lock);
+    return OidIsValid(*database);
+}
+
+int gstore_list_reloads(Oid **relations, int **errors)
+{
+    HASH_SEQ_STATUS scan;
+    const gstore_table *table;
+    int count = 0;
+
+    (void)gstore_area();
+    *relations = palloc(sizeof(Oid) * (Size)gstore_max_relations);
+    *errors = palloc(sizeof(int) * (Size)gstore_max_relations);
+    LWLockAcquire(gstore->lock, LW_SHARED);
+    hash_seq_init(&scan, tables);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (table->key.database == MyDatabaseId && is_lost(table)) {
+            (*errors)[count] = table->reload_error;
+            (*relations)[count++] = table->key.relation;
+        }
+    LWLockRelease(gstore->lock);
+    return count;
+}
+
+void gstore_note_reload(Oid relation, int error)
+{
+    gstore_table *table;
+
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    table = gstore_find_table(relation, false);
+    if (table != NULL) {
+        table->reload_error = error;
+        table->reload_at = DT_NOEND; /* loaded, or it has no source */
+        if (error != 0)
+            delay_reload(table);
+    }
+    LWLockRelease(gstore->lock);
+    ConditionVariableBroadcast(&gstore->reloaded);
+}
+
+bool gstore_reload_is_due(Oid relation)
+{
+    const gstore_table *table;
+    bool due;
+
+    LWLockAcquire(gstore->lock, LW_SHARED);
+    table = gstore_find_table(relation, false);
+    due = table != NULL && table->reload_error == 0 && table->reload_at != DT_NOEND;
+    LWLockRelease(gstore->lock);
+    return due;
+}
+
+void gstore_reload_note_worker(Oid database, pid_t pid)
+{
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    gstore->reload_database = database;
+    gstore->reload_pid = pid;
+    LWLockRelease(gstore->lock);
+}
+
+pid_t gstore_delay_reloads(Oid database)
+{
+    HASH_SEQ_STATUS scan;
+    gstore_table *table;
+    pid_t pid;
+
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    pid = gstore->reload_database == database ? gstore->reload_pid : 0;
+    hash_seq_init(&scan, tables);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (table->key.database == database) {
+            table->reload_tries = Max(table->reload_tries, RELOAD_DROP_BITS);
+            delay_reload(table);
+        }
+    LWLockRelease(gstore->lock);
+    return pid;
 }
 
 /* ---- copies of versions */

@@ -16,6 +16,7 @@
 #include "storage/spin.h"
 #include "utils/dsa.h"
 #include "utils/snapshot.h"
+#include "utils/timestamp.h"
 
 #include "postgres/command.h"
 #include "postgres/rowset.h"
@@ -110,6 +111,10 @@ typedef struct gstore_table {
     TransactionId lost_xid; /* of the loss of all versions there were; a snapshot that does not see it is older */
     bool lost;     /* and with it rows, which no newer version replaces for all snapshots */
     bool recorded; /* the file of lost.c has it */
+    /* If it is lost, and has the option "source" (reload.h): */
+    TimestampTz reload_at; /* the next try */
+    int reload_tries;
+    int reload_error; /* SQLSTATE of the last one; 0: none, or it has not ended */
 } gstore_table;
 
 typedef struct gstore_shared {
@@ -129,6 +134,9 @@ typedef struct gstore_shared {
     dsa_pointer dead_copies;
     gstore_report report; /* of the last second */
     ConditionVariable ready_changed;
+    ConditionVariable reloaded; /* or failed to */
+    Oid reload_database;        /* where the loader is */
+    pid_t reload_pid;           /* 0: there is none */
 
     slock_t windows_lock;
     uint32 free_count;
@@ -227,6 +235,19 @@ extern int gstore_list_tables(gstore_table_key **out);
 extern void gstore_note_recorded(const gstore_table_key *keys, int count);
 /* At server start: their rows went with the server's last run. Returns how many there is room for. */
 extern int gstore_note_lost(const gstore_table_key *keys, int count);
+
+/* ---- for reload.c */
+
+/* A database with lost tables that are to be tried; the next try of each is delayed. */
+extern bool gstore_reload_due(Oid *database);
+/* Lost tables of this database, and with which SQLSTATE the last try failed; palloc'd. */
+extern int gstore_list_reloads(Oid **tables, int **errors);
+extern void gstore_note_reload(Oid relation, int error);
+/* Whether a lost table has not been tried yet, or is being. */
+extern bool gstore_reload_is_due(Oid relation);
+extern void gstore_reload_note_worker(Oid database, pid_t pid);
+/* No try for some seconds. Returns the process of the loader that is in the database; 0: there is none. */
+extern pid_t gstore_delay_reloads(Oid database);
 
 /* ---- for views */
 

@@ -29,6 +29,7 @@
 #include "postgres/chores.h"
 #include "postgres/fdw.h"
 #include "postgres/lost.h"
+#include "postgres/reload.h"
 #include "postgres/service.h"
 #include "postgres/shared.h"
 #include "postgres/window.h"
@@ -97,6 +98,10 @@ static void define_settings(void)
                              "\"error\": it can be neither read nor written before TRUNCATE.",
                              &gstore_lost_tables, GSTORE_LOST_EMPTY, lost_choices, PGC_USERSET, 0,
                              NULL, NULL, NULL);
+    DefineCustomBoolVariable(
+        "gstore_fdw.wait_for_source",
+        "Statements on a table that is to be loaded from its source wait for its rows.", NULL,
+        &gstore_wait_for_source, false, PGC_USERSET, 0, NULL, NULL, NULL);
     MarkGUCPrefixReserved("gstore_fdw");
 }
 
@@ -342,6 +347,7 @@ void gstore_worker_main(Datum argument)
             gstore_record_tables(LOG);
         drop_stores();
         drop_copies();
+        gstore_reload_look();
         publish_report();
     }
     end_epoch();

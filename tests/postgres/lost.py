@@ -17,6 +17,19 @@ GROUPS.clear()
 LOST = "SELECT bool_or(lost) FROM pgstrom.gstore_fdw_chunk_info WHERE table_oid = 'ft'::regclass"
 
 
+def terminate(server):
+    pid, ready = server.keeper_pid(), server.log().count("keeper: ready")
+    os.kill(pid, signal.SIGTERM)
+    server.wait_log("keeper: ready", ready)
+
+
+def restart(server, keeper=True):
+    server.stop("fast")
+    server.start()
+    if keeper:
+        server.wait_for("SELECT ready FROM pgstrom.gstore_fdw_keeper_info LIMIT 1")
+
+
 @group()
 class Lost:
     """Rows that are lost are not taken for rows that never were."""
@@ -53,7 +66,7 @@ class Lost:
         cursor.sql("BEGIN; DECLARE c CURSOR FOR SELECT id FROM ft; DECLARE h SCROLL CURSOR WITH HOLD FOR SELECT id FROM ft; COMMIT; BEGIN; DECLARE c CURSOR FOR SELECT id FROM ft")
         expect(committed.sql("BEGIN; SELECT count(*) FROM ft"), "100", "rows")
         writes.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM ft")
-        self._lose(server)
+        terminate(server)
         expect(committed.sql("SELECT count(*) FROM ft; SELECT items(); COMMIT"), "0\n0", "rows of a new snapshot")
         for text, session in zip(fails[:8], sessions[:8]):
             self._fails(session, text)
@@ -75,7 +88,7 @@ class Lost:
     def lost_tables_are_errors_if_so_set_until_they_are_truncated(self, server):
         """After the keeper's end, the server's, and its crash."""
         error = "SET gstore_fdw.lost_tables = error; "
-        for lose in (self._lose, self._restart, lambda server: server.kill_and_wait(server.keeper_pid())):
+        for lose in (terminate, restart, lambda server: server.kill_and_wait(server.keeper_pid())):
             fill(server, 100)
             server.sql("CREATE FOREIGN TABLE never (id int) SERVER gstore_fdw; CREATE FOREIGN TABLE emptied (id int) SERVER gstore_fdw")
             server.sql("CREATE FOREIGN TABLE dropped (id int) SERVER gstore_fdw; INSERT INTO dropped VALUES (1); INSERT INTO emptied VALUES (1); TRUNCATE emptied")
@@ -99,11 +112,11 @@ class Lost:
             expect(server.sql(error + "SELECT count(*) FROM ft"), "1", "rows")
             server.wait_for(LOST, "f")
             fill(server, 10)
-            self._restart(server)
+            restart(server)
             server.sql(error + "TRUNCATE ft")
             expect(server.sql(error + "SELECT count(*) FROM ft"), "0", "rows of a truncated table")
             fill(server, 10)
-            self._restart(server)
+            restart(server)
             server.sql("DROP FOREIGN TABLE ft, never, emptied, undone")
             server.wait_for("SELECT count(*) FROM pgstrom.gstore_fdw_chunk_info", "0")
 
@@ -112,7 +125,7 @@ class Lost:
         server.sql("CREATE EXTENSION gstore_fdw; CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw; INSERT INTO ft SELECT generate_series(1, 10)", database="model")
         for number, more in enumerate(("", " STRATEGY file_copy")):
             server.sql(f"CREATE DATABASE copy{number} TEMPLATE model{more}")
-            for lose in (lambda server: None, self._lose):
+            for lose in (lambda server: None, terminate):
                 lose(server)
                 expect(server.sql("SET gstore_fdw.lost_tables = error; SELECT count(*) FROM ft", database=f"copy{number}"), "0", "rows of the copy")
             server.sql("TRUNCATE ft; INSERT INTO ft SELECT generate_series(1, 10)", database="model")
@@ -126,12 +139,12 @@ class Lost:
         settings = server.folder / "data/postgresql.conf"
         before = settings.read_text()
         settings.write_text(before + "shared_preload_libraries = ''\n")
-        self._restart(server, keeper=False)
+        restart(server, keeper=False)
         for text in ("SELECT * FROM ft", "SELECT gstore_fdw_nitems('ft')", "SELECT gstore_export('ft')", "INSERT INTO ft VALUES (1)", "ANALYZE ft"):
             expect(server.error(text), "55000", "SQLSTATE: " + text)
         server.sql("EXPLAIN SELECT * FROM ft; SELECT gstore_fdw_format('ft'); DROP FOREIGN TABLE ft")
         settings.write_text(before)
-        self._restart(server)
+        restart(server)
 
     def damaged_record_of_tables_is_told_and_starts_all_the_same(self, server):
         path = server.folder / "data/gstore.tables"
@@ -145,17 +158,6 @@ class Lost:
             expect(server.sql("SET gstore_fdw.lost_tables = error; SELECT count(*) FROM ft"), "0", "rows")
             expect_usable(server, 0)
 
-    def _lose(self, server):
-        pid, ready = server.keeper_pid(), server.log().count("keeper: ready")
-        os.kill(pid, signal.SIGTERM)
-        server.wait_log("keeper: ready", ready)
-
-    def _restart(self, server, keeper=True):
-        server.stop("fast")
-        server.start()
-        if keeper:
-            server.wait_for("SELECT ready FROM pgstrom.gstore_fdw_keeper_info LIMIT 1")
-
     def _fails(self, session, text, state="55000"):
         session.begin(text)
         try:
@@ -163,6 +165,92 @@ class Lost:
         except Failed as error:
             raise Failed(f"{text}: {error}") from None
         expect(said, state, "SQLSTATE: " + text)
+
+
+@group()
+class Source:
+    """Tables with the option "source" are loaded again."""
+
+    def tables_are_loaded_from_their_sources_after_a_loss(self, server):
+        """As their owners, who may do nothing more by it than without; a table that depends on another one comes after it."""
+        server.sql("CREATE ROLE owner; GRANT ALL ON SCHEMA public TO owner; GRANT USAGE ON FOREIGN SERVER gstore_fdw TO owner")
+        server.sql("SET ROLE owner; CREATE TABLE heap AS SELECT i AS id FROM generate_series(1, 1000) i")
+        server.sql(
+            "SET ROLE owner; CREATE FOREIGN TABLE second (n bigint) SERVER gstore_fdw OPTIONS (source 'SELECT count(*) FROM public.first');"
+            "CREATE FOREIGN TABLE first (id int, who name) SERVER gstore_fdw OPTIONS (source 'SELECT id, current_user FROM public.heap');"
+            "CREATE FOREIGN TABLE plain (id int) SERVER gstore_fdw; CREATE FOREIGN TABLE emptied (id int) SERVER gstore_fdw OPTIONS (source 'SELECT 1')"
+        )
+        server.sql("INSERT INTO first VALUES (0); INSERT INTO second VALUES (0); INSERT INTO plain VALUES (0); INSERT INTO emptied VALUES (0); TRUNCATE emptied")
+        server.wait_for("SELECT count(*) FROM pgstrom.gstore_fdw_chunk_info", "3")
+        time.sleep(1.5)
+        for lose in (restart, terminate, lambda server: server.kill_and_wait(server.keeper_pid())):
+            lose(server)
+            server.wait_for("SELECT max(n) FROM second", "1000")
+            expect(server.sql("SELECT count(*), sum(id), min(who), max(who) FROM first"), "1000|500500|owner|owner", "rows")
+            expect(server.sql("SELECT count(*) FROM emptied"), "0", "rows of a table that had none")
+            expect(server.sql("SET gstore_fdw.lost_tables = error; SELECT count(*) FROM first"), "1000", "rows")
+            expect(server.error("SET gstore_fdw.lost_tables = error; SELECT count(*) FROM plain"), "55000", "SQLSTATE of a table without a source")
+        server.sql("DROP TABLE heap; DROP FOREIGN TABLE first, second, plain, emptied; REVOKE ALL ON SCHEMA public FROM owner; REVOKE ALL ON FOREIGN SERVER gstore_fdw FROM owner; DROP ROLE owner")
+
+    def readers_wait_for_the_source_if_so_set(self, server):
+        server.sql("CREATE TABLE gate (id int); INSERT INTO gate VALUES (1), (2)")
+        server.sql("CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw OPTIONS (source 'SELECT id FROM public.gate'); INSERT INTO ft VALUES (0)")
+        holder = server.session()
+        holder.sql("BEGIN; LOCK gate")
+        terminate(server)
+        server.wait_for("SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
+        sets = "SET gstore_fdw.wait_for_source = on; "
+        expect(count(server), 0, "rows for who does not wait")
+        expect(server.error(sets + "SET statement_timeout = '200ms'; SELECT count(*) FROM ft"), "57014", "SQLSTATE")
+        server.sql("CREATE TABLE heap (id int, v int); INSERT INTO heap VALUES (1, 0)")
+        reader, repeatable, writer, joiner = (server.session() for _ in range(4))
+        for session, text in ((reader, "SELECT count(*) FROM ft"), (repeatable, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM ft"), (joiner, "UPDATE heap SET v = v + 1 FROM ft WHERE ft.id = heap.id RETURNING v"), (writer, "UPDATE ft SET id = id RETURNING id")):
+            session.sql(sets)
+            session.begin(text)
+        server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ 'FROM ft|UPDATE ft'", "4")
+        server.sql("UPDATE heap SET v = 10")
+        holder.sql("COMMIT")
+        expect(reader.finish(), "2", "rows for who waits")
+        expect(repeatable.error(), "40001", "SQLSTATE")
+        expect(sorted(writer.finish().split()), ["1", "2"], "rows that were updated")
+        expect(joiner.finish(), "11", "a row that was changed meanwhile, and joined again")
+        server.sql("ALTER FOREIGN TABLE ft OPTIONS (SET source 'SELECT 7'); DROP FOREIGN TABLE ft; DROP TABLE gate, heap")
+
+    def source_that_fails_is_logged_once_and_tried_again(self, server):
+        server.sql("CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw OPTIONS (source 'SELECT id FROM public.later'); INSERT INTO ft VALUES (0)")
+        said = 'relation "public.later" does not exist'
+        before = server.log().count(said)
+        terminate(server)
+        server.wait_log(said, before)
+        time.sleep(4)  # for two more tries
+        expect(server.log().count(said), before + 1, "lines in the log")
+        expect(server.sql("SET gstore_fdw.wait_for_source = on; SELECT count(*) FROM ft"), "0", "rows of a table that cannot be loaded")
+        server.sql("CREATE TABLE later AS SELECT 1 AS id")
+        server.wait_for("SELECT count(*) FROM ft", "1")
+        server.sql("DROP FOREIGN TABLE ft; DROP TABLE later")
+
+    def source_can_change_neither_roles_nor_settings(self, server):
+        server.sql("CREATE ROLE owner; CREATE SCHEMA own AUTHORIZATION owner; GRANT USAGE ON FOREIGN SERVER gstore_fdw TO owner")
+        server.sql("SET ROLE owner; CREATE FUNCTION own.f(what text) RETURNS int LANGUAGE plpgsql AS $$ BEGIN EXECUTE what; RETURN 1; END $$")
+        for number, what in enumerate(("RESET ROLE", "SET SESSION AUTHORIZATION postgres", "CREATE TEMP TABLE t (id int)", "LISTEN x")):
+            server.sql(f"SET ROLE owner; CREATE FOREIGN TABLE own.t{number} (id int) SERVER gstore_fdw OPTIONS (source $$SELECT own.f('{what}')$$); INSERT INTO own.t{number} VALUES (0)")
+        before = server.log().count("within security-restricted operation")
+        terminate(server)
+        server.wait_log("within security-restricted operation", before + 3)
+        server.sql("DROP SCHEMA own CASCADE; REVOKE ALL ON FOREIGN SERVER gstore_fdw FROM owner; DROP ROLE owner")
+
+    def database_is_dropped_while_a_source_runs(self, server):
+        server.sql("CREATE DATABASE other")
+        server.sql("CREATE EXTENSION gstore_fdw; CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw OPTIONS (source 'SELECT 1 FROM pg_sleep(100)'); INSERT INTO ft VALUES (0)", database="other")
+        terminate(server)
+        server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'gstore_fdw loader' AND wait_event = 'PgSleep'", "1")
+        server.sql("DROP DATABASE other")
+        server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'gstore_fdw loader'", "0")
+
+    def sources_that_are_no_query_are_refused(self, server):
+        for text in ("nonsense", "", "SELECT 1; SELECT 2", "DELETE FROM x", "SELECT 1 INTO x"):
+            state = server.error(f"CREATE FOREIGN TABLE no (id int) SERVER gstore_fdw OPTIONS (source '{text}')")
+            expect(state, "42601" if text == "nonsense" else "HV024", "SQLSTATE: " + text)
 
 
 if __name__ == "__main__":
