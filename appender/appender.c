@@ -90,11 +90,12 @@ static gvm_status check_sizes(uint64_t row_bytes, uint64_t reserve_bytes)
 
 static gvm_status check_budget(uint64_t budget_bytes, uint64_t chunk_bytes)
 {
+    char budget[32], chunk[32];
+
     if (budget_bytes == 0 || budget_bytes >= chunk_bytes)
         return GVM_OK;
-    return gvmi_fail(GVM_E_INVALID,
-                     "the budget of %llu bytes is less than a chunk of %llu: use smaller chunks",
-                     (unsigned long long)budget_bytes, (unsigned long long)chunk_bytes);
+    return gvmi_fail(GVM_E_INVALID, "the budget of %s is less than a chunk of %s: use smaller chunks",
+                     gvmi_size_text(budget_bytes, budget), gvmi_size_text(chunk_bytes, chunk));
 }
 
 /* ---- creation */
@@ -290,6 +291,7 @@ gvm_buffer *gvm_appender_buffer(gvm_appender *handle)
     if (gvmi_appender_hold(handle, &appender) != GVM_OK)
         return NULL;
     buffer = appender->buffer;
+    appender->dirty = true; /* the program may write anywhere in it */
     gvmi_appender_drop(appender);
     return buffer;
 }
@@ -359,9 +361,10 @@ static bool check_locked(const gvm_appender *a)
     if (f->front_chunks + f->back_chunks > a->chunk_count)
         return false;
     for (uint64_t i = 0; i < a->chunk_count; i++) {
-        const bool should = i < f->front_chunks || i >= a->chunk_count - f->back_chunks;
+        const bool counts = i < f->front_chunks || i >= a->chunk_count - f->back_chunks;
+        const bool written = gvmi_append_is_written(a, i);
 
-        if ((a->buffer->chunks[i].tier != GVM_TIER_ABSENT) != should)
+        if ((a->buffer->chunks[i].tier != GVM_TIER_ABSENT) != counts && (counts || !written))
             return false;
     }
     return a->limits.struct_size == 0 || gvm_append_within(ready, gvmi_append_ready(a));

@@ -13,7 +13,8 @@
  * Chunks are counted from either end; both ends are cut alike (memory/layout.h), so that layout tells the
  * bytes of so many chunks of either.
  *
- * I1  front_chunks + back_chunks <= chunk_count; those chunks are committed, and no others.
+ * I1  front_chunks + back_chunks <= chunk_count; those chunks are committed, and no others but written ones behind
+ *     chunks that the program decommitted. True again from begin on, if the program changed the buffer before.
  * I2  the host's ready is never beyond what I1 says, and only rises while the appender has begun.
  * I3  after refused was told, ready does not change.
  */
@@ -34,6 +35,7 @@
 typedef struct gvmi_append_slot {
     CUdeviceptr words;         /* gvm_append_words */
     gvm_append_mail *mail;     /* pinned */
+    CUdeviceptr mail_address;  /* the same for kernels */
     gvm_append_words *staging; /* pinned: the words on their way to the device and back */
     uint32_t index;
 } gvmi_append_slot;
@@ -80,13 +82,21 @@ struct gvm_appender {
     uint64_t position;                    /* what is written, as of the last finish */
     uint64_t front_history, back_history; /* bytes that the last launch wrote there */
     bool begun, torn, rows_only;
-    bool dirty; /* what lies beyond the position may have been written: reset, or not complete */
+    bool dirty; /* what lies beyond the position may have been written: reset, not complete, or the program has
+                 * had the buffer */
     bool stuck; /* the last launch was granted nothing: nothing is committed ahead of the next */
     gvmi_append_feed feed;
 };
 
 /* Readies the feed for a begin: answers in the mailbox say what is committed. */
 void gvmi_append_feed_begin(gvm_appender *appender);
+
+/* Counts what the program has left in the buffer, which is its own while the appender has not begun, and gives back what
+ * lies beyond a hole and is not written. GVM_E_SEALED */
+gvm_status gvmi_append_feed_recount(gvm_appender *appender);
+
+/* Does a chunk of the buffer hold something that is written? */
+bool gvmi_append_is_written(const gvm_appender *appender, uint64_t index);
 
 /* Gives back what is committed beyond so many chunks, or beyond what is written: unmapped here, given to
  * the driver by the library's thread. What cannot be given back stays. Not while the appender has

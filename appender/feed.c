@@ -226,7 +226,8 @@ static bool is_committed(const gvm_appender *a, uint64_t index)
 }
 
 /* The ends as they are in the buffer: what the driver would not let go still counts, and where they had
- * met, a chunk that served one may have become the other's. */
+ * met, a chunk that served one may have become the other's. What the program decommitted does not count, nor what is
+ * written behind it: that is counted when the feed has come there, which commits only what is absent. */
 static void recount(gvm_appender *a)
 {
     uint64_t front = 0, back = 0;
@@ -256,11 +257,49 @@ void gvmi_append_feed_give_back(gvm_appender *a, uint64_t front_chunks, uint64_t
     gvmi_error_restore(&error);
 }
 
+/* Chunks of either end that hold what is written. */
+static uint64_t written_front(const gvm_appender *a)
+{
+    return chunks_for(a, gvm_append_rows_of(a->position) * a->row_bytes);
+}
+
+static uint64_t written_back(const gvm_appender *a)
+{
+    return chunks_for(a, gvm_append_units_of(a->position) << a->unit_shift);
+}
+
 void gvmi_append_feed_trim(gvm_appender *a, bool may_wait)
 {
-    gvmi_append_feed_give_back(a, chunks_for(a, gvm_append_rows_of(a->position) * a->row_bytes),
-                               chunks_for(a, gvm_append_units_of(a->position) << a->unit_shift),
-                               may_wait);
+    gvmi_append_feed_give_back(a, written_front(a), written_back(a), may_wait);
+}
+
+bool gvmi_append_is_written(const gvm_appender *a, uint64_t index)
+{
+    return index < written_front(a) || index >= a->chunk_count - written_back(a);
+}
+
+gvm_status gvmi_append_feed_recount(gvm_appender *a)
+{
+    uint64_t first, end, bytes;
+    gvm_error error;
+    bool sealed;
+
+    gvmi_lock(&a->buffer->lock);
+    sealed = a->buffer->sealed;
+    bytes = a->buffer->device_bytes + a->buffer->host_bytes;
+    recount(a);
+    gvmi_unlock(&a->buffer->lock);
+    if (sealed)
+        return gvmi_fail(GVM_E_SEALED, "the buffer is sealed: take it, and the next one can be filled");
+    if (bytes == gvmi_append_held_bytes(a))
+        return GVM_OK;
+    /* Between the ends, and not written; what the driver does not let go stays. */
+    first = greater(a->feed.front_chunks, written_front(a));
+    end = a->chunk_count - greater(a->feed.back_chunks, written_back(a));
+    error = gvmi_error_save();
+    vacate_run(a, first, end, true);
+    gvmi_error_restore(&error);
+    return GVM_OK;
 }
 
 /* ---- one step */

@@ -78,7 +78,7 @@ static void set_limits(gvm_appender *a)
         .row_bytes = a->row_bytes,
         .capacity_bytes = capacity,
         .words = a->slot.words,
-        .mail = (uint64_t)(uintptr_t)a->slot.mail,
+        .mail = a->slot.mail_address,
         .wait_ns = a->wait_ns,
         .rows_max = count_within(capacity, a->row_bytes, GVM_APPEND_FIELD_MAX),
         .units_max = a->rows_only ? 0 : count_within(capacity, unit, GVM_APPEND_FIELD_MAX),
@@ -127,6 +127,8 @@ static gvm_status begin_locked(gvm_appender *a, gvm_append *append)
 
     if (status == GVM_OK)
         status = check_whole(a);
+    if (status == GVM_OK)
+        status = gvmi_append_feed_recount(a);
     if (status != GVM_OK)
         return status;
     set_limits(a);
@@ -297,6 +299,8 @@ static gvm_status take_locked(gvm_appender *a, gvm_buffer **out)
 
     if (status == GVM_OK)
         status = check_whole(a);
+    if (status == GVM_OK && gvmi_device_was_reset(a->device))
+        status = gvmi_device_fail_reset(a->device);
     if (status == GVM_OK)
         status = gvmi_appender_new_buffer(a, &fresh, &address);
     if (status != GVM_OK)

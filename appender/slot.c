@@ -1,8 +1,9 @@
 /* Words that kernels and library share.
  *
- * They come from a pool of the device and go back there, because cuMemFree and cuMemFreeHost wait
+ * They come from a pool of the device and go back there, because cuMemFree and cuMemHostUnregister wait
  * for every running kernel: one that waits for memory while another appender is destroyed would
- * wait until it gives up.
+ * wait until it gives up. The host's words are there until the device ends, though its context was reset: the
+ * library's thread reads those of appenders that have begun at any time.
  *
  * I1  a slot's bit in taken is set iff an appender has it.
  * Lock: rank APPENDER_LIST; the driver is called outside.
@@ -25,8 +26,8 @@ typedef struct host_slot {
 
 typedef struct slab {
     CUdeviceptr words;
-    host_slot *host;
-    uint64_t taken; /* a bit a slot */
+    gvmi_pinned host; /* SLAB_SLOTS of host_slot */
+    uint64_t taken;   /* a bit a slot */
 } slab;
 
 struct gvmi_append_pool {
@@ -35,22 +36,25 @@ struct gvmi_append_pool {
     slab slabs[SLABS_MAX];
 };
 
-static void free_slab(const slab *s)
+/* The context is current, or was reset: then the words of the device went with it. */
+static void free_slab(const gvm_device *device, const slab *s)
 {
-    gvmi_cu->cuMemFree(s->words);
-    gvmi_cu->cuMemFreeHost(s->host);
+    if (!gvmi_device_was_reset(device))
+        gvmi_cu->cuMemFree(s->words);
+    gvmi_pinned_destroy(device, &s->host);
 }
 
 static void unload(gvm_device *device)
 {
     struct gvmi_append_pool *pool = device->appends;
 
+    const bool entered = gvmi_device_enter(device) == GVM_OK;
+
     device->appends = NULL;
-    if (gvmi_device_enter(device) == GVM_OK) {
-        for (uint32_t i = 0; i < pool->slab_count; i++)
-            free_slab(&pool->slabs[i]);
+    for (uint32_t i = 0; i < pool->slab_count && (entered || gvmi_device_was_reset(device)); i++)
+        free_slab(device, &pool->slabs[i]);
+    if (entered)
         gvmi_device_leave();
-    }
     gvmi_mutex_destroy(&pool->lock);
     free(pool);
 }
@@ -85,12 +89,14 @@ static bool take_free(struct gvmi_append_pool *pool, gvmi_append_slot *out)
 
         if (s->taken != UINT64_MAX) {
             const uint32_t bit = (uint32_t)__builtin_ctzll(~s->taken);
+            host_slot *host = (host_slot *)s->host.host + bit;
 
             s->taken |= 1ull << bit;
             *out = (gvmi_append_slot){
                 .words = s->words + bit * sizeof(gvm_append_words),
-                .mail = &s->host[bit].mail,
-                .staging = &s->host[bit].staging,
+                .mail = &host->mail,
+                .mail_address = s->host.address + bit * sizeof *host + offsetof(host_slot, mail),
+                .staging = &host->staging,
                 .index = i * SLAB_SLOTS + bit,
             };
             found = true;
@@ -102,23 +108,17 @@ static bool take_free(struct gvmi_append_pool *pool, gvmi_append_slot *out)
 
 static gvm_status make_slab(const gvm_device *device, slab *s)
 {
-    void *host;
+    gvm_status status;
     CUresult result = gvmi_device_alloc(device, &s->words, SLAB_SLOTS * sizeof(gvm_append_words));
 
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuMemAlloc", "no memory on device %d for appenders' words",
                                 device->info.ordinal);
-    result = gvmi_cu->cuMemHostAlloc(&host, SLAB_SLOTS * sizeof(host_slot), CU_MEMHOSTALLOC_PORTABLE);
-    if (result != CUDA_SUCCESS) {
-        gvmi_cu->cuMemFree(s->words);
-        if (result == CUDA_ERROR_OUT_OF_MEMORY)
-            return gvmi_driver_fail_as(GVM_E_NOMEM, result, "cuMemHostAlloc",
-                                       "no pinned memory for appenders' words");
-        return gvmi_driver_fail(result, "cuMemHostAlloc", "no pinned memory for appenders' words");
-    }
-    s->host = host;
     s->taken = 0;
-    return GVM_OK;
+    status = gvmi_pinned_create(SLAB_SLOTS * sizeof(host_slot), "appenders' words", &s->host);
+    if (status != GVM_OK)
+        gvmi_cu->cuMemFree(s->words);
+    return status;
 }
 
 gvm_status gvmi_append_slot_take(gvm_device *device, gvmi_append_slot *out)
@@ -129,15 +129,14 @@ gvm_status gvmi_append_slot_take(gvm_device *device, gvmi_append_slot *out)
     /* Another thread may take all that a new slab holds, but not for ever: the number of slabs is
      * bounded. */
     while (status == GVM_OK && !take_free(pool, out)) {
+        gvmi_shortage shortage = {0};
         slab fresh;
         bool fits;
 
-        for (uint32_t tries = 0;; tries++) {
+        do
             status = make_slab(device, &fresh);
-            if (status != GVM_E_NOSPACE ||
-                !gvmi_idle_retry(device, SLAB_SLOTS * sizeof(gvm_append_words), tries))
-                break;
-        }
+        while (status == GVM_E_NOSPACE &&
+               gvmi_idle_retry(device, SLAB_SLOTS * sizeof(gvm_append_words), &shortage));
         if (status != GVM_OK)
             break;
         gvmi_lock(&pool->lock);
@@ -146,7 +145,7 @@ gvm_status gvmi_append_slot_take(gvm_device *device, gvmi_append_slot *out)
             pool->slabs[pool->slab_count++] = fresh;
         gvmi_unlock(&pool->lock);
         if (!fits) {
-            free_slab(&fresh);
+            free_slab(device, &fresh);
             status = gvmi_fail(GVM_E_LIMIT, "device %d has %u appenders: destroy some",
                                device->info.ordinal, SLABS_MAX * SLAB_SLOTS);
         }

@@ -73,6 +73,8 @@ static item *find_locked(gvmi_kind kind, uint64_t key)
 
 static gvm_status fail_foreign(gvmi_kind kind, uint64_t key)
 {
+    if (key == 0)
+        return gvmi_fail(GVM_E_FOREIGN, "the %s is NULL", kind_names[kind]);
     return gvmi_fail(GVM_E_FOREIGN, "no such %s: %#llx (destroyed already, or not made by gvmem%s)",
                      kind_names[kind], (unsigned long long)key,
                      parents[kind] == NULL ? ""
@@ -84,6 +86,7 @@ gvm_status gvmi_registry_add(gvmi_kind kind, uint64_t key, void *object)
 {
     item *fresh = malloc(sizeof *fresh);
     item **node;
+    bool out_of_memory, added;
 
     if (fresh == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a %s", kind_names[kind]);
@@ -91,16 +94,17 @@ gvm_status gvmi_registry_add(gvmi_kind kind, uint64_t key, void *object)
     *fresh = (item){.key = key, .object = object};
     gvmi_lock(&lock);
     node = (item **)tsearch(fresh, &trees[kind], compare_keys);
-    if (node != NULL && *node == fresh)
-        counts[kind]++;
+    /* Under the lock: removing another entry moves nodes of the tree, and frees one. */
+    out_of_memory = node == NULL;
+    added = !out_of_memory && *node == fresh;
+    counts[kind] += added;
     gvmi_unlock(&lock);
-    if (node == NULL || *node != fresh) {
-        free(fresh);
-        return node == NULL ? gvmi_fail(GVM_E_NOMEM, "out of host memory for a %s", kind_names[kind])
-                            : gvmi_fail(GVM_E_INVALID, "%s %#llx exists already", kind_names[kind],
-                                        (unsigned long long)key);
-    }
-    return GVM_OK;
+    if (added)
+        return GVM_OK;
+    free(fresh);
+    return out_of_memory ? gvmi_fail(GVM_E_NOMEM, "out of host memory for a %s", kind_names[kind])
+                         : gvmi_fail(GVM_E_INVALID, "%s %#llx exists already", kind_names[kind],
+                                     (unsigned long long)key);
 }
 
 gvm_status gvmi_registry_hold(gvmi_kind kind, uint64_t key, void **object)

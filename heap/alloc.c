@@ -8,6 +8,7 @@
 
 #include "base/assert.h"
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "base/text.h"
@@ -59,53 +60,81 @@ static inline gvmi_block *shelf_take(gvmi_shelf *shelf, uint32_t units)
 
 /* ---- allocating */
 
+static gvm_status check_size(uint64_t size_bytes)
+{
+    char most[32];
+
+    return size_bytes > 0 && size_bytes <= GVMI_HEAP_BYTES_MAX
+               ? GVM_OK
+               : gvmi_fail(GVM_E_INVALID, "a block has 1 byte to %s, not %llu bytes",
+                           gvmi_size_text(GVMI_HEAP_BYTES_MAX, most), (unsigned long long)size_bytes);
+}
+
 /* What failed for want of memory; other failures are not cured by making room. */
 static bool is_short(gvm_status status)
 {
     return status == GVM_E_NOSPACE || status == GVM_E_NOMEM;
 }
 
+/* One request that finds memory short; zero at first. */
+typedef struct room {
+    gvmi_shortage shortage;
+    unsigned callbacks;
+} room;
+
 /* What others of the process keep idle on the device. */
-static void reclaim(gvm_heap *heap, uint64_t wanted_bytes, bool may_wait)
+static uint64_t reclaim(gvm_heap *heap, uint64_t wanted_bytes, bool may_wait)
 {
+    uint64_t given;
+
     gvmi_unlock(&heap->lock);
-    (void)gvmi_idle_reclaim(heap->device, wanted_bytes, may_wait);
+    given = gvmi_idle_reclaim(heap->device, wanted_bytes, may_wait);
     gvmi_lock(&heap->lock);
+    return given;
 }
 
-/* One more step to make room, of which *step counts those made: what is free at once, what is free
- * once streams have passed it (or kernels have ended, where the driver waits for those), what the program frees.
- * False: there is none left. The lock is let go meanwhile. */
-static bool make_room(gvm_heap *heap, unsigned *step, uint64_t wanted_bytes)
+/* Is it worth trying again? Asked without the lock. */
+static bool ask_program(gvm_heap *heap, room *r, uint64_t wanted_bytes)
+{
+    int again;
+
+    if (heap->exhausted == NULL || r->callbacks++ >= GVMI_HEAP_CALLBACKS_MAX)
+        return false;
+    gvmi_unlock(&heap->lock);
+    again = heap->exhausted(heap, wanted_bytes, heap->exhausted_arg);
+    gvmi_lock(&heap->lock);
+    return again;
+}
+
+/* One more round to make room: what is free at once; what is free once streams have passed it (or kernels have ended,
+ * where the driver waits for those), as long as that gives something; what the program frees. False: there is none
+ * left. The lock is let go meanwhile. */
+static bool make_room(gvm_heap *heap, room *r, uint64_t wanted_bytes)
 {
     const bool at_limit = heap->limit_bytes != 0 &&
                           heap->committed_bytes + wanted_bytes > heap->limit_bytes;
-    const unsigned now = (*step)++;
-    int again;
+    const bool first = r->shortage.rounds == 0;
+    bool may_wait;
+    uint64_t given = 0;
 
-    if (now == 0)
+    if (first)
         heap->times_exhausted++;
-    if (now >= 2) {
-        if (heap->exhausted == NULL || now - 2 >= GVMI_HEAP_CALLBACKS_MAX)
-            return false;
-        gvmi_unlock(&heap->lock);
-        again = heap->exhausted(heap, wanted_bytes, heap->exhausted_arg);
-        gvmi_lock(&heap->lock);
-        if (!again)
-            return false;
-    }
+    if (!gvmi_shortage_lasts(&r->shortage) && !ask_program(heap, r, wanted_bytes))
+        return false;
     gvmi_heap_empty_shelves_locked(heap);
-    if (now > 0)
-        gvmi_heap_await_streams(heap);
-    else
-        gvmi_heap_poll_locked(heap);
-    if (now > 0 || !heap->slow_release) {
+    gvmi_heap_poll_locked(heap);
+    may_wait = !first && gvmi_heap_await_streams(heap, r->shortage.until_ns) &&
+               gvmi_now_ns() < r->shortage.until_ns;
+    if (!first || !heap->slow_release) {
         if (!heap->keeps)
-            (void)gvmi_heap_release(heap, UINT64_MAX, GVMI_RELEASE_KEEP, true);
+            given = gvmi_heap_release(heap, UINT64_MAX, GVMI_RELEASE_KEEP);
         gvmi_heap_await_leaving(heap);
     }
+    if (heap->slow_release) /* the failed try itself may have left it */
+        given = 0;
     if (!at_limit && heap->kind != GVM_HEAP_HOST)
-        reclaim(heap, wanted_bytes, now > 0);
+        given += reclaim(heap, wanted_bytes, may_wait);
+    gvmi_shortage_note(&r->shortage, given);
     return true;
 }
 
@@ -117,14 +146,16 @@ static bool purge(gvm_heap *heap, gvmi_request *request)
     request->purge_bytes = 0;
     request->may_purge = false;
     if (bytes > 0)
-        (void)gvmi_heap_release(heap, bytes, GVMI_RELEASE_KEEP, true);
+        (void)gvmi_heap_release(heap, bytes, GVMI_RELEASE_KEEP);
     return bytes > 0;
 }
 
-/* Adds to the error what there is. */
+/* Says what was wanted and what there is. A device that is full is so for the last chunk that was tried: in place of the
+ * error of that stands what is free without those before. */
 static gvm_status fail_short(gvm_heap *heap, gvm_status status, uint64_t wanted_bytes)
 {
     gvm_error error = gvmi_error_save();
+    const bool full = heap->kind != GVM_HEAP_HOST && error.native_code == CUDA_ERROR_OUT_OF_MEMORY;
     char wanted[32], committed[32], requested[32], left[32], why[sizeof error.text];
     const int64_t asked = heap->requested_bytes;
 
@@ -132,11 +163,16 @@ static gvm_status fail_short(gvm_heap *heap, gvm_status status, uint64_t wanted_
     gvmi_size_text(wanted_bytes, wanted);
     gvmi_size_text(heap->committed_bytes, committed);
     gvmi_size_text(asked > 0 ? (uint64_t)asked : 0, requested);
-    gvmi_size_text(heap->kind == GVM_HEAP_HOST ? 0 : gvmi_device_free_bytes(heap->device), left);
+    if (full)
+        gvmi_text_print(why, sizeof why,
+                        "%.12s are free on device %d: free memory there, or move buffers to the host tier",
+                        gvmi_size_text(gvmi_device_free_bytes(heap->device) +
+                                           gvmi_chunk_cache_bytes(heap->device->cache),
+                                       left),
+                        heap->device->info.ordinal);
     gvmi_text_print(error.text, sizeof error.text,
-                    "no memory for a block of %.12s: the heap has committed %.12s for %.12s requested; "
-                    "%.12s are free on the device; %s",
-                    wanted, committed, requested, left, why);
+                    "no memory for a block of %.12s: the heap has committed %.12s for %.12s requested; %s",
+                    wanted, committed, requested, why);
     gvmi_error_restore(&error);
     return status;
 }
@@ -199,13 +235,15 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     gvmi_request request = {.units = gvmi_heap_units(size_bytes)};
     gvmi_block *block = NULL;
     gvm_heap *heap;
-    unsigned step = 0;
+    room r = {0};
     uint64_t waiting;
     gvm_status status;
 
-    if (out == NULL || size_bytes == 0 || size_bytes > GVMI_HEAP_BYTES_MAX)
-        return gvmi_fail(GVM_E_INVALID, "cannot allocate %llu bytes, or out is NULL",
-                         (unsigned long long)size_bytes);
+    if (out == NULL)
+        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+    status = check_size(size_bytes);
+    if (status != GVM_OK)
+        return status;
     status = gvmi_heap_hold(handle, &heap);
     if (status != GVM_OK)
         return status;
@@ -214,12 +252,12 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     gvmi_heap_poll_locked(heap);
     request.may_purge = heap->reserve_bytes == 0 && !heap->slow_release && !heap->keeps;
     do {
-        request.smaller = step > 0;
-        status = step == 0 && request.units <= GVMI_HEAP_SHELF_UNITS
+        request.smaller = r.shortage.rounds > 0;
+        status = !request.smaller && request.units <= GVMI_HEAP_SHELF_UNITS
                      ? take_for_shelf(heap, key, &request, &block)
                      : take(heap, key, &request, &block);
-    } while (is_short(status) && (purge(heap, &request) ||
-                                  make_room(heap, &step, request.units << GVMI_HEAP_UNIT_SHIFT)));
+    } while (is_short(status) &&
+             (purge(heap, &request) || make_room(heap, &r, request.units << GVMI_HEAP_UNIT_SHIFT)));
     if (status == GVM_OK) {
         *out = (void *)(uintptr_t)block->address;
         gvmi_heap_note_requested(heap, (int64_t)size_bytes);
@@ -227,7 +265,7 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     } else if (is_short(status)) {
         fail_short(heap, status, size_bytes);
     }
-    if (heap->pending_units != waiting) /* what came free may be beyond the reserve */
+    if (heap->pending_units != waiting || r.shortage.rounds > 0) /* what came free may be beyond the reserve */
         gvmi_heap_settle(heap);
     gvmi_heap_settle_asked(heap);
     gvmi_unlock(&heap->lock);
@@ -445,10 +483,10 @@ gvm_status gvm_heap_free_async(gvm_heap *heap, void *ptr, gvm_stream stream)
 
 gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stream *streams, size_t count)
 {
-    if (ptr == NULL)
-        return GVM_OK;
     if (streams == NULL && count > 0)
         return gvmi_fail(GVM_E_INVALID, "streams is NULL, and %zu are to be waited for", count);
+    if (ptr == NULL)
+        return GVM_OK;
     if (count == 0)
         return gvm_heap_free(heap, ptr);
     /* The key of no stream: an event of each is waited for, also of the block's own. */
@@ -458,8 +496,8 @@ gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stream *stre
 /* ---- one block */
 
 /* The block is out of USED meanwhile: a free of it beside this one, which is the program's mistake,
- * must not put it on a shelf half way. */
-static gvm_status resize_locked(gvm_heap *heap, void *ptr, uint64_t size_bytes)
+ * must not put it on a shelf half way. more_bytes: out, by which it is to grow. */
+static gvm_status resize_locked(gvm_heap *heap, void *ptr, uint64_t size_bytes, uint64_t *more_bytes)
 {
     const uint64_t units = gvmi_heap_units(size_bytes);
     gvmi_segment *segment;
@@ -468,6 +506,7 @@ static gvm_status resize_locked(gvm_heap *heap, void *ptr, uint64_t size_bytes)
 
     if (block == NULL || !end_use(block, GVMI_BLOCK_RESIZING))
         return gvmi_heap_fail_foreign(ptr);
+    *more_bytes = units > block->units ? (units - block->units) << GVMI_HEAP_UNIT_SHIFT : 0;
     if (units != block->units)
         status = gvmi_heap_refit_locked(heap, block, units);
     if (status == GVM_OK) {
@@ -482,23 +521,23 @@ gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
 {
     GVMI_UNCANCELLED;
     gvm_heap *heap;
-    unsigned step = 0;
+    room r = {0};
+    uint64_t more_bytes = 0;
     gvm_status status;
 
-    if (size_bytes == 0 || size_bytes > GVMI_HEAP_BYTES_MAX)
-        return gvmi_fail(GVM_E_INVALID, "a block cannot have %zu bytes", size_bytes);
+    status = check_size(size_bytes);
+    if (status != GVM_OK)
+        return status;
     status = gvmi_heap_hold(handle, &heap);
     if (status != GVM_OK)
         return status;
     gvmi_lock(&heap->lock);
     do /* anew: others may have had the lock */
-        status = resize_locked(heap, ptr, size_bytes);
-    while (is_short(status) &&
-           make_room(heap, &step, gvmi_heap_units(size_bytes) << GVMI_HEAP_UNIT_SHIFT));
-    if (status == GVM_OK)
-        gvmi_heap_settle(heap);
-    else if (is_short(status))
+        status = resize_locked(heap, ptr, size_bytes, &more_bytes);
+    while (is_short(status) && make_room(heap, &r, more_bytes));
+    if (is_short(status))
         fail_short(heap, status, size_bytes);
+    gvmi_heap_settle(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
     return status;

@@ -1,8 +1,8 @@
 /* Chunks: which have users, and so memory.
  *
- * A chunk that loses its last user becomes idle, at a tick of the heap's clock. What becomes of idle chunks is
+ * A chunk that loses its last user becomes idle, in an epoch of the heap. What becomes of idle chunks is
  * release.c's. Those of a stream's arena may still be in use by the stream's work, so before they leave the stream
- * has to pass a fence that was set after that tick.
+ * has to pass a fence that was set after that epoch.
  */
 #include "base/assert.h"
 #include "base/error.h"
@@ -31,7 +31,7 @@ static void become_idle(gvm_heap *heap, gvmi_segment *segment, uint64_t index)
 {
     gvmi_arena *arena = segment->arena;
 
-    segment->chunks[index].idle_since = arena->idled = ++heap->clock;
+    segment->chunks[index].idle_since = arena->idled = ++heap->epoch;
     set_idle(heap, segment, index, true);
 }
 
@@ -97,18 +97,22 @@ void gvmi_chunks_gone_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t fir
 
 /* ---- users */
 
-gvm_status gvmi_heap_check_limit(const gvm_heap *heap, uint64_t more_bytes)
+gvm_status gvmi_heap_check_limit(const gvm_heap *heap, uint64_t more_bytes, uint64_t idle_bytes)
 {
-    char more[32], committed[32], limit[32];
+    /* What is idle beyond a limit that was lowered waits to be given back, and is nobody's. */
+    const uint64_t used_bytes = more_bytes > 0 ? heap->committed_bytes
+                                               : heap->committed_bytes - heap->idle_bytes;
+    const uint64_t wanted_bytes = more_bytes > 0 ? more_bytes : idle_bytes;
+    char more[32], used[32], limit[32];
 
-    if (heap->limit_bytes == 0 || (heap->committed_bytes <= heap->limit_bytes &&
-                                   more_bytes <= heap->limit_bytes - heap->committed_bytes))
+    if (heap->limit_bytes == 0 || wanted_bytes == 0 ||
+        (used_bytes <= heap->limit_bytes && wanted_bytes <= heap->limit_bytes - used_bytes))
         return GVM_OK;
     return gvmi_fail(GVM_E_NOSPACE,
-                     "%s more would pass the heap's limit of %s, of which %s are committed: free "
-                     "blocks or raise the limit",
-                     gvmi_size_text(more_bytes, more), gvmi_size_text(heap->limit_bytes, limit),
-                     gvmi_size_text(heap->committed_bytes, committed));
+                     "%s more than the %s in use would pass the heap's limit of %s: free blocks or raise "
+                     "the limit",
+                     gvmi_size_text(wanted_bytes, more), gvmi_size_text(used_bytes, used),
+                     gvmi_size_text(heap->limit_bytes, limit));
 }
 
 /* The end of the run of chunks from first on that have memory, or have none, at most end. */
@@ -131,15 +135,16 @@ static gvm_status commit_run(gvm_heap *heap, gvmi_segment *segment, uint64_t fir
     return status;
 }
 
-/* Nobody has used what became idle since a tick, so it can go at once; unless that would wait for kernels. */
+/* Nobody has used what became idle after an epoch, so it can go at once, under the lock: others' copies wait for no more
+ * than its commit did. Unless that would wait for kernels. */
 static void undo_commits(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end,
-                         uint64_t tick)
+                         uint64_t epoch)
 {
     const gvm_error error = gvmi_error_save();
 
     for (uint64_t i = first; i < end && !heap->slow_release; i++) {
         if (!segment->chunks[i].committed || segment->chunks[i].users > 0 ||
-            segment->chunks[i].idle_since <= tick)
+            segment->chunks[i].idle_since <= epoch)
             continue;
         gvmi_chunks_part_locked(heap, segment, i, i + 1);
         if (gvmi_backing_decommit(heap, segment, i, i + 1, GVMI_RELEASE_KEEP, true) == GVM_OK) {
@@ -168,18 +173,18 @@ static bool wants_purge(const gvm_heap *heap, uint64_t missing_bytes, gvmi_reque
 static gvm_status commit_missing(gvm_heap *heap, gvmi_segment *segment, uint64_t first,
                                  uint64_t end, gvmi_request *request)
 {
-    const uint64_t tick = heap->clock;
-    uint64_t missing = 0, i;
+    const uint64_t epoch = heap->epoch;
+    uint64_t missing = 0, idle = 0, i;
     gvm_status status;
 
-    for (i = first; i < end; i++)
+    for (i = first; i < end; i++) {
         missing += !segment->chunks[i].committed;
-    if (missing == 0)
-        return GVM_OK;
-    if (wants_purge(heap, missing * segment->chunk_bytes, request))
+        idle += segment->chunks[i].committed && segment->chunks[i].users == 0;
+    }
+    if (missing > 0 && wants_purge(heap, missing * segment->chunk_bytes, request))
         return GVM_E_NOSPACE;
-    status = gvmi_heap_check_limit(heap, missing * segment->chunk_bytes);
-    if (status != GVM_OK)
+    status = gvmi_heap_check_limit(heap, missing * segment->chunk_bytes, idle * segment->chunk_bytes);
+    if (status != GVM_OK || missing == 0)
         return status;
     for (i = first; i < end && status == GVM_OK;) {
         const uint64_t run = heap->kind == GVM_HEAP_HOST ? i + 1 : run_end(segment, i, end);
@@ -190,7 +195,7 @@ static gvm_status commit_missing(gvm_heap *heap, gvmi_segment *segment, uint64_t
             i = run;
     }
     if (status != GVM_OK)
-        undo_commits(heap, segment, first, i, tick);
+        undo_commits(heap, segment, first, i, epoch);
     return status;
 }
 

@@ -137,7 +137,7 @@ gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *options, 
         goto fail_release;
     heap->owner = gvmi_chunk_owner_new();
     gvmi_mutex_init(&heap->lock, GVMI_RANK_HEAP);
-    pthread_cond_init(&heap->left, NULL);
+    gvmi_cond_init(&heap->left);
     pthread_once(&fork_once, watch_forks);
     status = gvmi_registry_add(GVMI_KIND_HEAP, gvmi_key(heap), heap);
     if (status != GVM_OK)
@@ -165,7 +165,12 @@ fail_free:
  * be touched any more. */
 static void wait_for_streams(gvm_heap *heap)
 {
-    if ((heap->arenas == NULL && heap->wait_count == 0) || gvmi_device_enter(heap->device) != GVM_OK)
+    bool used;
+
+    gvmi_lock(&heap->lock);
+    used = heap->arenas != NULL || heap->wait_count > 0;
+    gvmi_unlock(&heap->lock);
+    if (!used || gvmi_device_enter(heap->device) != GVM_OK)
         return;
     (void)gvmi_cu->cuCtxSynchronize();
     gvmi_device_leave();
@@ -184,10 +189,11 @@ void gvm_heap_destroy(gvm_heap *handle)
     if (gvmi_registry_remove(GVMI_KIND_HEAP, gvmi_key(handle), &object) != GVM_OK)
         return; /* another thread has ended it */
     error = gvmi_error_save();
-    if (heap->holds)
-        gvmi_idle_leave(&heap->idle);
     wait_for_streams(heap);
-    gvmi_lock(&heap->lock); /* nobody else is in the heap but threads that end, which wait for their claim */
+    /* It stays a holder of idle memory until it has none, so that nobody is told meanwhile that the device is full. Nobody
+     * else is in the heap but threads that end, which wait for their claim. */
+    gvmi_lock(&heap->lock);
+    gvmi_heap_await_leaving(heap);
     gvmi_shelves_claim_locked(heap);
     gvmi_shelves_end_locked(heap, NULL);
     gvmi_arena_close_locked(&heap->plain);
@@ -195,6 +201,9 @@ void gvm_heap_destroy(gvm_heap *handle)
         gvmi_arena_close_locked(arena);
     gvmi_streams_free(heap);
     gvmi_unlock(&heap->lock);
+    if (heap->holds)
+        gvmi_idle_leave(&heap->idle);
+    free(heap->plain.segments);
     gvmi_segments_free(heap->spare_usual);
     gvmi_segments_free(heap->spare_lone);
     gvmi_heap_table_destroy(heap);
@@ -236,9 +245,9 @@ gvm_status gvm_heap_trim(gvm_heap *handle, uint64_t keep_bytes)
         return status;
     gvmi_lock(&heap->lock);
     gvmi_heap_empty_shelves_locked(heap);
-    gvmi_heap_await_streams(heap);
+    (void)gvmi_heap_await_streams(heap, GVMI_NEVER_NS);
     if (heap->idle_bytes > keep_bytes)
-        (void)gvmi_heap_release(heap, heap->idle_bytes - keep_bytes, GVMI_RELEASE_NOW, true);
+        (void)gvmi_heap_release(heap, heap->idle_bytes - keep_bytes, GVMI_RELEASE_NOW);
     gvmi_heap_settle(heap); /* what shelves gave back may be beyond it */
     gvmi_heap_await_leaving(heap);
     gvmi_arena_close_empty_locked(&heap->plain, true);
@@ -260,6 +269,7 @@ gvm_status gvm_heap_set_limit(gvm_heap *handle, uint64_t limit_bytes)
         return status;
     gvmi_lock(&heap->lock);
     heap->limit_bytes = limit_bytes;
+    gvmi_heap_settle(heap);
     gvmi_unlock(&heap->lock);
     gvmi_heap_drop(heap);
     return GVM_OK;

@@ -35,7 +35,8 @@
  *
  * Locks: the heap's, rank HEAP, then claims of shelves (looking again, with pauses; an owner that has its claim
  * never waits for anything), then those of the memory below. A thread that holds the lock and all claims sees
- * everything stand still, but for the driver's calls on chunks that are leaving. Memory is committed under the lock.
+ * everything stand still, but for the driver's calls on chunks that are leaving. Memory is committed under the lock, and what
+ * of it a request leaves that fails half way is taken back under it.
  * No stream and no kernel is waited for under it.
  *
  * H1  The blocks of a segment, its free blocks, and the units of its leaving chunks tile it.
@@ -43,8 +44,9 @@
  * H3  A chunk's users are the blocks, in whatever state but NONE, whose units touch it; a chunk with
  *     users is committed, and not leaving.
  * H4  Outside of calls, idle_bytes is at most the reserve that the program has set, or the chunks beyond wait for a
- *     fence of their stream (or the driver has refused to take them, or takes some now). Heaps whose memory goes
- *     back by calls that wait for kernels are excepted.
+ *     fence of their stream (or the driver has refused to take them, or takes some now), or for the library's thread,
+ *     which empties shelves and gives back in steps. Heaps whose memory goes back by calls that wait for kernels are
+ *     excepted.
  * H5  The statistics are what walking finds.
  */
 #ifndef GVMI_HEAP_HEAP_H
@@ -168,7 +170,7 @@ void gvmi_buddy_take(gvmi_buddy *buddy, uint32_t first, uint32_t end);
 bool gvmi_buddy_check(gvmi_buddy *buddy, uint64_t *marks, uint64_t *free_units);
 
 typedef struct gvmi_heap_chunk {
-    uint64_t idle_since; /* the heap's clock when its last user went */
+    uint64_t idle_since; /* the heap's epoch in which its last user went */
     uint32_t users;
     bool committed;
     bool leaving; /* committed, until the driver has taken it */
@@ -206,7 +208,7 @@ struct gvmi_arena {
     uint64_t key;            /* the stream's handle, or GVMI_HEAP_PLAIN */
     gvmi_segment **segments; /* oldest first */
     size_t count, capacity;
-    /* Ticks of the heap's clock. Chunks that became idle up to passed may go: the stream's work until then is
+    /* Epochs of the heap. Chunks that became idle up to passed may go: the stream's work until then is
      * over. The plain arena's may always. */
     uint64_t idled, passed, fenced; /* idled: the latest to become so; fenced: when fence was recorded */
     /* passed + 1 when nothing that had passed was left to give back: so that calls that free while the
@@ -225,7 +227,7 @@ typedef struct gvmi_heap_table {
 
 typedef struct gvmi_heap_wait {
     gvmi_block *block;
-    uint64_t since; /* a tick of the heap's clock */
+    uint64_t since; /* an epoch of the heap */
     CUevent event;
     CUevent *others; /* to wait for after it, or NULL */
     size_t other_count;
@@ -251,6 +253,23 @@ typedef struct gvmi_shelf {
     int64_t seen_requested;
 } gvmi_shelf;
 
+#define GVMI_HEAP_LEAVING_MAX 16 /* runs of chunks, in a list */
+
+/* Chunks that leave; detached: with all of their segment. And what leaves at once. */
+typedef struct gvmi_leaving {
+    gvmi_segment *segment;
+    uint64_t first, end, bytes;
+    bool detached, gone;
+} gvmi_leaving;
+
+typedef struct gvmi_leaving_list {
+    gvmi_leaving runs[GVMI_HEAP_LEAVING_MAX];
+    size_t count;
+    uint64_t wanted_bytes, bytes; /* wanted: in all */
+    gvmi_release how;
+    bool may_wait; /* for other calls on the segments' buffers */
+} gvmi_leaving_list;
+
 struct gvm_heap {
     alignas(GVMI_HEAP_LINE) _Atomic(gvmi_heap_table *) table; /* read without the lock, seldom written */
     alignas(GVMI_HEAP_LINE) gvmi_mutex lock;
@@ -265,7 +284,7 @@ struct gvm_heap {
     gvm_heap_exhausted exhausted;
     void *exhausted_arg;
     gvmi_arena plain, *arenas; /* arenas: the streams' */
-    uint64_t clock; /* ticks when a chunk becomes idle, and when a block begins to wait */
+    uint64_t epoch; /* a counter: a new one when a chunk becomes idle, and when a block begins to wait */
     gvmi_segment *spare_usual, *spare_lone;
     gvmi_shelf *shelves;
     gvmi_heap_wait *waits; /* a ring of a power of two */
@@ -286,12 +305,17 @@ struct gvm_heap {
     uint64_t tick_asked_bytes;   /* asked_bytes at the last tick */
     int64_t tick_ns;             /* when the next is; 0: none is set */
     uint64_t leaving_bytes;
-    pthread_cond_t left;                /* leaving_bytes has become 0 */
+    pthread_cond_t left; /* leaving_bytes has become 0 */
+    /* Of a call that does not wait for the lock: what it gives back, without the lock until quick_done is set; then whoever
+     * has the lock finishes it. */
+    gvmi_leaving_list quick;
+    atomic_bool quick_done;
     uint64_t held_units, pending_units; /* of blocks that are not NONE, and of PENDING ones */
     uint64_t order_blocks[GVMI_HEAP_ORDERS], order_pending[GVMI_HEAP_ORDERS];
     uint64_t commits, decommits, times_exhausted;
     uint32_t segment_count;
-    bool stuck; /* the driver has refused to take memory back */
+    bool stuck;     /* the driver has refused to take memory back */
+    bool unsettled; /* shelves were emptied, and what is due of that is not yet given back */
 };
 
 static inline uint64_t gvmi_heap_units(uint64_t bytes)
@@ -391,8 +415,8 @@ gvm_status gvmi_chunks_use_locked(gvm_heap *heap, gvmi_segment *segment, uint64_
                                   uint64_t end, gvmi_request *request);
 void gvmi_chunks_leave_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t first, uint64_t end);
 
-/* May so much more be committed? GVM_E_NOSPACE */
-gvm_status gvmi_heap_check_limit(const gvm_heap *heap, uint64_t more_bytes);
+/* May so much more be committed, and so much of what is idle be used? GVM_E_NOSPACE */
+gvm_status gvmi_heap_check_limit(const gvm_heap *heap, uint64_t more_bytes, uint64_t idle_bytes);
 
 /* Have chunks of the arena memory and no users? */
 bool gvmi_arena_has_idle(const gvmi_arena *arena);
@@ -408,8 +432,8 @@ void gvmi_chunks_stay_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t fir
  * it before may be gone. They keep the thread's error. */
 
 /* Gives idle chunks back, about so many bytes, highest address first, as far as their streams have passed them. Their
- * handles go as told; may_wait: for other calls on the buffers that they are of. Returns the bytes given back. */
-uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes, gvmi_release how, bool may_wait);
+ * handles go as told. Waits for other calls on the buffers that they are of. Returns the bytes given back. */
+uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes, gvmi_release how);
 uint64_t gvmi_heap_reserve(const gvm_heap *heap);
 /* Waits until the driver has what other threads are giving it. */
 void gvmi_heap_await_leaving(gvm_heap *heap);
@@ -447,7 +471,8 @@ void gvmi_arena_add_locked(gvmi_arena *arena, gvmi_segment *segment);
  * are without it; its memory, which goes back without the lock where that waits; its struct, kept for the next. */
 void gvmi_segment_detach_locked(gvm_heap *heap, gvmi_segment *segment);
 void gvmi_segment_keep_locked(gvm_heap *heap, gvmi_segment *segment);
-/* Ends all such that have no memory either, if all is set, else only lone ones; and all segments, whatever lives. */
+/* Ends all such that have no memory either, if all is set, else lone ones and all but one of the others; and all segments,
+ * whatever lives. */
 void gvmi_arena_close_empty_locked(gvmi_arena *arena, bool all);
 void gvmi_arena_close_locked(gvmi_arena *arena);
 /* Frees what segments leave behind. */
@@ -515,7 +540,7 @@ gvm_status gvmi_stream_arena_locked(gvm_heap *heap, uint64_t key, gvmi_arena **o
 /* REFUSED: the driver says no, or the stream is being captured into a graph; the error is recorded. */
 typedef enum gvmi_passing { GVMI_PASSED, GVMI_BUSY, GVMI_REFUSED } gvmi_passing;
 
-/* Has the arena's stream passed what became idle up to a tick? 0: all so far, as far as the fence tells that there
+/* Has the arena's stream passed what became idle up to an epoch? 0: all so far, as far as the fence tells that there
  * is. Sets passed; does not wait. */
 gvmi_passing gvmi_arena_fence_locked(gvmi_arena *arena, uint64_t until);
 
@@ -526,8 +551,8 @@ gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, const gvm_s
 void gvmi_heap_poll_locked(gvm_heap *heap);
 
 /* Waits until the streams have passed all that is idle or waits for them now, with the lock let go: their work may
- * itself wait for a thread that allocates. Keeps the thread's error. */
-void gvmi_heap_await_streams(gvm_heap *heap);
+ * itself wait for a thread that allocates. Keeps the thread's error. False: they have not, by until_ns. */
+bool gvmi_heap_await_streams(gvm_heap *heap, int64_t until_ns);
 
 /* Waits for a stream in the same way, and lets the plain arena have what is its. */
 gvm_status gvmi_heap_end_stream(gvm_heap *heap, uint64_t key);

@@ -185,7 +185,7 @@ static gvm_status open_segment(gvm_heap *heap, gvmi_arena *arena, uint64_t bytes
                                uint64_t chunk_bytes, gvmi_segment **out)
 {
     gvmi_segment *segment;
-    gvm_status status = heap->whole ? gvmi_heap_check_limit(heap, bytes) : GVM_OK;
+    gvm_status status = heap->whole ? gvmi_heap_check_limit(heap, bytes, 0) : GVM_OK;
 
     /* Room first: what has memory is not given up again for want of it, which may wait for kernels. */
     if (status == GVM_OK)
@@ -248,12 +248,21 @@ void gvmi_arena_close_locked(gvmi_arena *arena)
     }
 }
 
+static bool is_empty(const gvmi_segment *segment)
+{
+    return segment->live == 0 && segment->committed_count == 0;
+}
+
 void gvmi_arena_close_empty_locked(gvmi_arena *arena, bool all)
 {
+    uint64_t usual = 0;
+
+    for (size_t i = 0; i < arena->count; i++)
+        usual += is_empty(arena->segments[i]) && !arena->segments[i]->lone;
     for (size_t i = arena->count; i-- > 0;) {
         gvmi_segment *segment = arena->segments[i];
 
-        if (segment->live == 0 && segment->committed_count == 0 && (all || segment->lone))
+        if (is_empty(segment) && (all || segment->lone || usual-- > 1))
             close_segment_locked(arena->heap, segment);
     }
 }
@@ -335,18 +344,45 @@ static bool in_free_run(const gvmi_arena *arena, uint32_t units, uint64_t most, 
     return false;
 }
 
+/* most: of the size of chunks. */
+static bool in_arena(const gvmi_arena *arena, uint64_t units, uint64_t most, place *out)
+{
+    const unsigned order = gvmi_heap_order(units);
+
+    return units <= SMALL_UNITS
+               ? in_used_chunk(arena, order, out) || in_idle_chunk(arena, order, most, out) ||
+                     in_free_addresses(arena, order, most, out)
+               : in_free_run(arena, (uint32_t)units, most, out);
+}
+
+/* Takes over a segment of the plain arena in which no block is, with what memory it has: streams that ended have left it
+ * there. False: there is none. */
+static bool adopt_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t chunk_bytes)
+{
+    for (size_t i = 0; i < heap->plain.count && arena != &heap->plain; i++) {
+        gvmi_segment *segment = heap->plain.segments[i];
+
+        if (segment->lone || segment->live > 0 || segment->leaving_count > 0 ||
+            segment->chunk_bytes != chunk_bytes || gvmi_arena_reserve_locked(arena, 1) != GVM_OK)
+            continue;
+        remove_from_arena(segment);
+        gvmi_arena_add_locked(arena, segment);
+        arena->idled = heap->epoch; /* what has become idle leaves after a fence, as all of the stream's does */
+        arena->reaped = 0;
+        return true;
+    }
+    return false;
+}
+
 /* Whatever its chunks are, the lowest place is taken, unless memory is short. */
 static gvm_status choose(gvm_heap *heap, gvmi_arena *arena, const gvmi_request *request,
                          uint64_t chunk_bytes, place *out)
 {
-    const unsigned order = gvmi_heap_order(request->units);
     const uint64_t most = request->smaller ? chunk_bytes : UINT64_MAX;
 
     out->fresh = false;
-    if (request->units <= SMALL_UNITS
-            ? in_used_chunk(arena, order, out) || in_idle_chunk(arena, order, most, out) ||
-                  in_free_addresses(arena, order, most, out)
-            : in_free_run(arena, (uint32_t)request->units, most, out))
+    if (in_arena(arena, request->units, most, out) ||
+        (adopt_locked(heap, arena, chunk_bytes) && in_arena(arena, request->units, most, out)))
         return GVM_OK;
     out->unit = 0;
     out->fresh = true;

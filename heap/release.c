@@ -10,41 +10,28 @@
  * (chunk.c). On shortage all of it goes, of every heap (memory/idle.h).
  */
 #include <stddef.h>
+#include <time.h>
 
 #include "base/assert.h"
 #include "base/clock.h"
 #include "base/error.h"
 #include "heap/heap.h"
+#include "memory/background.h"
 
-#define RUNS_MAX 16 /* that leave at once */
 #define RESERVE_BYTES_LEAST (64 * GVMI_MIB)
 #define RESERVE_SHARE 32   /* of what is committed */
 #define WINDOW_PERCENT 200 /* asked for, of what is committed */
 #define TICK_NS (1000 * GVMI_NS_PER_MS)
 #define BUSY_NS (10 * GVMI_NS_PER_MS)
+#define NAP_NS (GVMI_NS_PER_MS / 10)
 #define STEP_BYTES \
     (64 * GVMI_MIB) /* that the library's thread gives back in one go: under a millisecond */
 
 bool gvmi_heap_threadless;
 
-/* Chunks that leave. detached: with all of their segment. */
-typedef struct run {
-    gvmi_segment *segment;
-    uint64_t first, end, bytes;
-    bool detached, gone;
-} run;
-
-typedef struct run_list {
-    run runs[RUNS_MAX];
-    size_t count;
-    uint64_t wanted_bytes, bytes; /* wanted: in all */
-    gvmi_release how;
-    bool may_wait;
-} run_list;
-
-static bool is_full(const run_list *list)
+static bool is_full(const gvmi_leaving_list *list)
 {
-    return list->count == RUNS_MAX || list->bytes >= list->wanted_bytes;
+    return list->count == GVMI_HEAP_LEAVING_MAX || list->bytes >= list->wanted_bytes;
 }
 
 /* ---- choosing */
@@ -71,14 +58,14 @@ static bool may_go(const gvmi_segment *segment, const gvmi_arena *arena, uint64_
 
 /* From the top of a segment. What has no memory has no addresses either, in heaps that are whole. */
 static void choose_in_segment_locked(gvm_heap *heap, const gvmi_arena *arena, gvmi_segment *segment,
-                                     run_list *list)
+                                     gvmi_leaving_list *list)
 {
     uint64_t end = segment->chunk_count;
 
     while (!is_full(list) && segment->idle_count > 0) {
         const uint64_t last = highest_idle(segment, end);
         const uint64_t most = (list->wanted_bytes - list->bytes - 1) / segment->chunk_bytes + 1;
-        run *r = &list->runs[list->count];
+        gvmi_leaving *r = &list->runs[list->count];
         uint64_t first = last;
 
         if (last == segment->chunk_count)
@@ -89,11 +76,11 @@ static void choose_in_segment_locked(gvm_heap *heap, const gvmi_arena *arena, gv
         while (heap->kind != GVM_HEAP_HOST && first > 0 && last + 1 - first < most &&
                may_go(segment, arena, first - 1))
             first--;
-        *r = (run){.segment = segment,
-                   .first = first,
-                   .end = last + 1,
-                   .bytes = (last + 1 - first) * segment->chunk_bytes,
-                   .detached = heap->whole};
+        *r = (gvmi_leaving){.segment = segment,
+                            .first = first,
+                            .end = last + 1,
+                            .bytes = (last + 1 - first) * segment->chunk_bytes,
+                            .detached = heap->whole};
         list->count++;
         list->bytes += r->bytes;
         if (heap->whole) {
@@ -106,7 +93,7 @@ static void choose_in_segment_locked(gvm_heap *heap, const gvmi_arena *arena, gv
     }
 }
 
-static void choose_in_arena_locked(gvm_heap *heap, gvmi_arena *arena, run_list *list)
+static void choose_in_arena_locked(gvm_heap *heap, gvmi_arena *arena, gvmi_leaving_list *list)
 {
     if (!gvmi_arena_has_idle(arena))
         return;
@@ -121,7 +108,7 @@ static void choose_in_arena_locked(gvm_heap *heap, gvmi_arena *arena, run_list *
         arena->reaped = arena->passed + 1;
 }
 
-static void choose_locked(gvm_heap *heap, run_list *list)
+static void choose_locked(gvm_heap *heap, gvmi_leaving_list *list)
 {
     for (gvmi_arena *arena = heap->arenas; arena != NULL && !is_full(list); arena = arena->next)
         choose_in_arena_locked(heap, arena, list);
@@ -131,9 +118,9 @@ static void choose_locked(gvm_heap *heap, run_list *list)
 
 /* ---- giving back */
 
-static void give_to_driver(gvm_heap *heap, run_list *list)
+static void give_to_driver(gvm_heap *heap, gvmi_leaving_list *list)
 {
-    for (run *r = list->runs; r < list->runs + list->count; r++) {
+    for (gvmi_leaving *r = list->runs; r < list->runs + list->count; r++) {
         r->gone = r->detached || gvmi_backing_decommit(heap, r->segment, r->first, r->end,
                                                        list->how, list->may_wait) == GVM_OK;
         if (r->detached)
@@ -142,11 +129,11 @@ static void give_to_driver(gvm_heap *heap, run_list *list)
 }
 
 /* False: the driver has refused one. */
-static bool finish_locked(gvm_heap *heap, const run_list *list)
+static bool finish_locked(gvm_heap *heap, const gvmi_leaving_list *list)
 {
     bool good = true;
 
-    for (const run *r = list->runs; r < list->runs + list->count; r++) {
+    for (const gvmi_leaving *r = list->runs; r < list->runs + list->count; r++) {
         heap->decommits += r->gone;
         if (r->detached) {
             heap->leaving_bytes -= r->bytes;
@@ -167,18 +154,24 @@ static bool finish_locked(gvm_heap *heap, const run_list *list)
     return good;
 }
 
-static uint64_t gone_bytes(const run_list *list)
+/* What was due, or may have been, has been given back. */
+static void count_due_locked(gvm_heap *heap, uint64_t bytes)
+{
+    heap->surplus_bytes -= bytes < heap->surplus_bytes ? bytes : heap->surplus_bytes;
+}
+
+static uint64_t gone_bytes(const gvmi_leaving_list *list)
 {
     uint64_t bytes = 0;
 
-    for (const run *r = list->runs; r < list->runs + list->count; r++)
+    for (const gvmi_leaving *r = list->runs; r < list->runs + list->count; r++)
         if (r->gone)
             bytes += r->bytes;
     return bytes;
 }
 
 /* Lets the lock go. False: the driver has refused one. */
-static bool give_back(gvm_heap *heap, run_list *list)
+static bool give_back(gvm_heap *heap, gvmi_leaving_list *list)
 {
     gvmi_unlock(&heap->lock);
     give_to_driver(heap, list);
@@ -186,7 +179,7 @@ static bool give_back(gvm_heap *heap, run_list *list)
     return finish_locked(heap, list);
 }
 
-uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes, gvmi_release how, bool may_wait)
+uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes, gvmi_release how)
 {
     uint64_t given = 0;
     gvm_error error;
@@ -197,7 +190,7 @@ uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes, gvmi_release how, boo
     error = gvmi_error_save();
     heap->stuck = false;
     while (given < bytes && !heap->stuck) {
-        run_list list = {.wanted_bytes = bytes - given, .how = how, .may_wait = may_wait};
+        gvmi_leaving_list list = {.wanted_bytes = bytes - given, .how = how, .may_wait = true};
 
         choose_locked(heap, &list);
         if (list.count == 0)
@@ -209,10 +202,59 @@ uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes, gvmi_release how, boo
     return given;
 }
 
+/* ---- without waiting for the lock */
+
+/* Naps and tries again for so long. */
+static bool lock_within(gvm_heap *heap, int64_t patience_ns)
+{
+    const int64_t deadline_ns = gvmi_now_ns() + patience_ns;
+    bool locked;
+
+    while (!(locked = gvmi_try_lock(&heap->lock)) && gvmi_now_ns() < deadline_ns)
+        nanosleep(&(struct timespec){0, NAP_NS}, NULL);
+    return locked;
+}
+
+static void finish_quick_locked(gvm_heap *heap)
+{
+    if (!atomic_load_explicit(&heap->quick_done, memory_order_acquire))
+        return;
+    atomic_store_explicit(&heap->quick_done, false, memory_order_relaxed);
+    heap->stuck = !finish_locked(heap, &heap->quick);
+    count_due_locked(heap, gone_bytes(&heap->quick));
+}
+
+/* One list of about so many bytes. Tells the bytes given back. False: the lock could not be had again in time, and is not
+ * held. Calls of a holder that do not wait are made one after the other (idle.h). */
+static bool release_quickly(gvm_heap *heap, uint64_t bytes, int64_t patience_ns, uint64_t *given)
+{
+    const gvm_error error = gvmi_error_save();
+
+    *given = 0;
+    finish_quick_locked(heap);
+    if (bytes == 0 || heap->idle_bytes == 0)
+        return true;
+    heap->quick = (gvmi_leaving_list){.wanted_bytes = bytes, .how = GVMI_RELEASE_KEEP};
+    choose_locked(heap, &heap->quick);
+    if (heap->quick.count == 0) {
+        gvmi_error_restore(&error);
+        return true;
+    }
+    gvmi_unlock(&heap->lock);
+    give_to_driver(heap, &heap->quick);
+    gvmi_error_restore(&error);
+    *given = gone_bytes(&heap->quick);
+    atomic_store_explicit(&heap->quick_done, true, memory_order_release);
+    if (!lock_within(heap, patience_ns))
+        return false;
+    finish_quick_locked(heap);
+    return true;
+}
+
 void gvmi_heap_await_leaving(gvm_heap *heap)
 {
-    while (heap->leaving_bytes > 0)
-        pthread_cond_wait(&heap->left, &heap->lock.mutex);
+    for (finish_quick_locked(heap); heap->leaving_bytes > 0; finish_quick_locked(heap))
+        (void)gvmi_wait_until(&heap->left, &heap->lock, gvmi_now_ns() + BUSY_NS);
 }
 
 /* ---- when */
@@ -226,25 +268,40 @@ uint64_t gvmi_heap_reserve(const gvm_heap *heap)
                : RESERVE_BYTES_LEAST;
 }
 
+static uint64_t lesser(uint64_t a, uint64_t b)
+{
+    return a < b ? a : b;
+}
+
+static uint64_t greater(uint64_t a, uint64_t b)
+{
+    return a > b ? a : b;
+}
+
+static uint64_t bytes_beyond(uint64_t bytes, uint64_t most)
+{
+    return bytes > most ? bytes - most : 0;
+}
+
 /* What is to be given back now. */
 static uint64_t due_bytes(const gvm_heap *heap)
 {
+    uint64_t due, limit = 0;
+
     if (heap->slow_release || heap->keeps)
         return 0;
-    if (heap->reserve_bytes != 0)
-        return heap->idle_bytes > heap->reserve_bytes ? heap->idle_bytes - heap->reserve_bytes : 0;
-    return heap->surplus_bytes < heap->idle_low_bytes ? heap->surplus_bytes : heap->idle_low_bytes;
+    if (heap->limit_bytes != 0) /* which may have been lowered */
+        limit = lesser(heap->idle_bytes, bytes_beyond(heap->committed_bytes, heap->limit_bytes));
+    due = heap->reserve_bytes != 0 ? bytes_beyond(heap->idle_bytes, heap->reserve_bytes)
+                                   : lesser(heap->surplus_bytes, heap->idle_low_bytes);
+    return greater(due, limit);
 }
 
-/* At most so many bytes of it. */
-static uint64_t release_due(gvm_heap *heap, uint64_t most_bytes, bool may_wait)
+static void release_due(gvm_heap *heap)
 {
-    const uint64_t due = due_bytes(heap);
-    const uint64_t given = gvmi_heap_release(heap, due < most_bytes ? due : most_bytes,
-                                             GVMI_RELEASE_KEEP, may_wait);
+    const uint64_t given = gvmi_heap_release(heap, due_bytes(heap), GVMI_RELEASE_KEEP);
 
-    heap->surplus_bytes -= given < heap->surplus_bytes ? given : heap->surplus_bytes;
-    return given;
+    count_due_locked(heap, given);
 }
 
 /* False: it has not lasted long enough. */
@@ -268,7 +325,8 @@ static void wake_locked(gvm_heap *heap)
 {
     const uint64_t due = due_bytes(heap);
 
-    if (!heap->holds || heap->slow_release || (heap->tick_ns != 0 && due == 0))
+    if (!heap->holds || heap->slow_release ||
+        (heap->tick_ns != 0 && due == 0 && !gvmi_background_is_missing()))
         return;
     if (heap->tick_ns == 0) {
         heap->tick_ns = gvmi_now_ns() + TICK_NS;
@@ -280,8 +338,10 @@ static void wake_locked(gvm_heap *heap)
 
 void gvmi_heap_settle(gvm_heap *heap)
 {
-    if (heap->reserve_bytes != 0 || gvmi_heap_threadless)
-        (void)release_due(heap, UINT64_MAX, true);
+    if (heap->reserve_bytes != 0 || gvmi_heap_threadless) {
+        release_due(heap);
+        heap->unsettled = false;
+    }
     wake_locked(heap);
 }
 
@@ -291,11 +351,10 @@ void gvmi_heap_settle_asked(gvm_heap *heap)
                                                                        : RESERVE_BYTES_LEAST;
 
     if (heap->asked_bytes - heap->window_asked_bytes >= least / 100 * WINDOW_PERCENT &&
-        end_window_locked(heap)) {
+        end_window_locked(heap))
         gvmi_heap_settle(heap);
-    } else if (heap->tick_ns == 0) {
+    else if (heap->tick_ns == 0 || gvmi_background_is_missing())
         wake_locked(heap);
-    }
 }
 
 void gvmi_heap_empty_shelves_locked(gvm_heap *heap)
@@ -304,6 +363,7 @@ void gvmi_heap_empty_shelves_locked(gvm_heap *heap)
     for (gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next)
         gvmi_shelf_empty_locked(shelf, 0);
     gvmi_shelves_release_locked(heap);
+    heap->unsettled = true;
 }
 
 /* ---- as a holder of idle memory */
@@ -347,10 +407,11 @@ static void tick_locked(gvm_heap *heap, int64_t now_ns)
     heap->tick_ns = more ? now_ns + TICK_NS : 0;
 }
 
-/* Never waits: who has the lock may be committing gigabytes, and a kernel may be waiting for the thread. */
+/* Never waits for the lock: who has it may be committing gigabytes, and a kernel may be waiting for the thread. */
 static int64_t decay(gvmi_idle *idle, int64_t now_ns)
 {
     gvm_heap *heap = heap_of(idle);
+    uint64_t due, given;
     int64_t next_ns;
 
     if (!gvmi_try_lock(&heap->lock))
@@ -359,12 +420,41 @@ static int64_t decay(gvmi_idle *idle, int64_t now_ns)
     if (heap->tick_ns != 0 && now_ns >= heap->tick_ns)
         tick_locked(heap, now_ns);
     next_ns = heap->tick_ns != 0 ? heap->tick_ns : GVMI_NEVER_NS;
-    if (due_bytes(heap) > 0 && release_due(heap, STEP_BYTES, false) > 0)
+    due = due_bytes(heap);
+    if (!release_quickly(heap, due < STEP_BYTES ? due : STEP_BYTES, 0, &given))
+        return now_ns + BUSY_NS;
+    if (given > 0)
         next_ns = now_ns;
     else if (due_bytes(heap) > 0 && now_ns + BUSY_NS < next_ns) /* its streams are busy */
         next_ns = now_ns + BUSY_NS;
+    heap->unsettled = due_bytes(heap) > 0;
     gvmi_unlock(&heap->lock);
     return next_ns;
+}
+
+/* Waits for the lock a moment: there may be nobody else to ask. */
+static uint64_t reclaim_quickly(gvm_heap *heap, uint64_t wanted_bytes)
+{
+    uint64_t given = 0, more;
+
+    if (heap->slow_release || !lock_within(heap, BUSY_NS))
+        return 0;
+    gvmi_heap_empty_shelves_locked(heap);
+    gvmi_heap_poll_locked(heap);
+    /* What the shelves held may be more than is wanted, and than the heap keeps. */
+    wanted_bytes = greater(wanted_bytes, due_bytes(heap));
+    do {
+        if (!release_quickly(heap, wanted_bytes - given, BUSY_NS, &more)) {
+            if (!gvmi_heap_threadless)
+                gvmi_idle_wake(&heap->idle, gvmi_now_ns()); /* finishes it */
+            return given + more;
+        }
+        given += more;
+    } while (more > 0 && given < wanted_bytes);
+    heap->unsettled = due_bytes(heap) > 0;
+    wake_locked(heap);
+    gvmi_unlock(&heap->lock);
+    return given;
 }
 
 static uint64_t reclaim(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
@@ -372,17 +462,20 @@ static uint64_t reclaim(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
     gvm_heap *heap = heap_of(idle);
     uint64_t given = 0;
 
-    if (heap->slow_release && !may_wait)
-        return 0;
+    if (!may_wait)
+        return reclaim_quickly(heap, wanted_bytes);
     gvmi_lock(&heap->lock);
     gvmi_heap_empty_shelves_locked(heap);
     gvmi_heap_poll_locked(heap);
-    given = gvmi_heap_release(heap, wanted_bytes, GVMI_RELEASE_KEEP, may_wait);
-    if (may_wait && given < wanted_bytes) {
-        gvmi_heap_await_streams(heap);
-        given += gvmi_heap_release(heap, wanted_bytes - given, GVMI_RELEASE_KEEP, true);
+    given = gvmi_heap_release(heap, greater(wanted_bytes, due_bytes(heap)), GVMI_RELEASE_KEEP);
+    if (given < wanted_bytes) {
+        (void)gvmi_heap_await_streams(heap, idle->until_ns);
+        given += gvmi_heap_release(heap, greater(wanted_bytes - given, due_bytes(heap)),
+                                   GVMI_RELEASE_KEEP);
     }
     gvmi_heap_await_leaving(heap);
+    heap->unsettled = due_bytes(heap) > 0;
+    wake_locked(heap);
     gvmi_unlock(&heap->lock);
     return given;
 }

@@ -11,6 +11,7 @@
 #include <time.h>
 
 #include "base/assert.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "heap/heap.h"
 #include "memory/device.h"
@@ -141,7 +142,9 @@ static gvmi_passing fail_captured(CUstream stream)
     return GVMI_REFUSED;
 }
 
-/* Asked twice: a capture may begin in between. */
+/* Asked twice: a capture may begin in between. That of the stream itself then has the event as a part without effect. One
+ * of a stream that waits for the legacy stream, where this is that one, is ended by the driver (gvmem/heap.h).
+ * Called by the library's thread, too, with the heap's lock held. */
 static gvmi_passing fence_record(gvmi_arena *arena)
 {
     const CUstream stream = (CUstream)(uintptr_t)arena->key;
@@ -154,7 +157,7 @@ static gvmi_passing fence_record(gvmi_arena *arena)
         gvmi_cu->cuEventDestroy(arena->fence);
         return fail_captured(stream);
     }
-    arena->fenced = arena->heap->clock;
+    arena->fenced = arena->heap->epoch;
     arena->fence_recorded = true;
     return GVMI_BUSY;
 }
@@ -195,6 +198,16 @@ static gvmi_passing fence_locked(gvmi_arena *arena, uint64_t until)
     return passing == GVMI_BUSY ? fence_look(arena) : passing;
 }
 
+/* A reset of the context has ended the work of its streams, and taken the events. */
+static gvmi_passing pass_lost(gvmi_arena *arena)
+{
+    if (!gvmi_device_was_reset(arena->heap->device))
+        return GVMI_REFUSED;
+    arena->fence_recorded = false;
+    arena->passed = arena->idled;
+    return GVMI_PASSED;
+}
+
 gvmi_passing gvmi_arena_fence_locked(gvmi_arena *arena, uint64_t until)
 {
     gvmi_passing passing;
@@ -202,7 +215,7 @@ gvmi_passing gvmi_arena_fence_locked(gvmi_arena *arena, uint64_t until)
     if (arena->passed >= arena->idled || (until != 0 && arena->passed >= until))
         return GVMI_PASSED;
     if (gvmi_device_enter(arena->heap->device) != GVM_OK)
-        return GVMI_REFUSED;
+        return pass_lost(arena);
     passing = fence_locked(arena, until);
     gvmi_device_leave();
     return passing;
@@ -243,7 +256,7 @@ static gvmi_heap_wait *wait_at(gvm_heap *heap, size_t index)
 gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, const gvm_stream *streams,
                                   size_t count)
 {
-    gvmi_heap_wait wait = {.block = block, .since = ++heap->clock};
+    gvmi_heap_wait wait = {.block = block, .since = ++heap->epoch};
     gvm_status status = ring_reserve(heap);
 
     if (status == GVM_OK && count > 1) {
@@ -278,7 +291,6 @@ static void end_wait(gvm_heap *heap, const gvmi_heap_wait *wait)
 {
     heap->pending_units -= wait->block->units;
     heap->order_pending[gvmi_heap_row(wait->block->units)]--;
-    event_keep(heap, wait->event);
     free(wait->others);
     gvmi_heap_give_locked(heap, wait->block);
 }
@@ -293,12 +305,34 @@ static gvmi_passing look_at_wait(gvm_heap *heap, gvmi_heap_wait *wait)
         wait->event = wait->others[--wait->other_count];
         passing = event_passing(wait->event);
     }
-    if (passing == GVMI_PASSED)
+    if (passing == GVMI_PASSED) {
+        event_keep(heap, wait->event);
         end_wait(heap, wait);
+    }
     return passing;
 }
 
-/* Looks at most at so many of the oldest. True: one that waits since a tick up to until is not done. */
+/* The next to be looked at, taken out of the ring. */
+static gvmi_heap_wait take_wait(gvm_heap *heap)
+{
+    const gvmi_heap_wait first = *wait_at(heap, 0);
+
+    heap->wait_first = (heap->wait_first + 1) & (heap->wait_capacity - 1);
+    heap->wait_count--;
+    return first;
+}
+
+/* After a reset of the context nothing is waited for, and the events are gone. */
+static void end_lost_waits_locked(gvm_heap *heap)
+{
+    while (heap->wait_count > 0 && gvmi_device_was_reset(heap->device)) {
+        const gvmi_heap_wait first = take_wait(heap);
+
+        end_wait(heap, &first);
+    }
+}
+
+/* Looks at most at so many of the oldest. True: one that waits since an epoch up to until is not done. */
 static bool poll_locked(gvm_heap *heap, size_t most, uint64_t until)
 {
     size_t looked = heap->wait_count < most ? heap->wait_count : most;
@@ -309,18 +343,16 @@ static bool poll_locked(gvm_heap *heap, size_t most, uint64_t until)
         return false;
     error = gvmi_error_save();
     if (gvmi_device_enter(heap->device) != GVM_OK) {
+        end_lost_waits_locked(heap);
         gvmi_error_restore(&error);
         return false;
     }
     /* One that is not done goes to the end of the ring, so that it does not hide those of other
      * streams behind it. */
     for (; looked > 0; looked--) {
-        gvmi_heap_wait first = *wait_at(heap, 0);
-        gvmi_passing passing;
+        gvmi_heap_wait first = take_wait(heap);
+        const gvmi_passing passing = look_at_wait(heap, &first);
 
-        heap->wait_first = (heap->wait_first + 1) & (heap->wait_capacity - 1);
-        heap->wait_count--;
-        passing = look_at_wait(heap, &first);
         if (passing != GVMI_PASSED)
             *wait_at(heap, heap->wait_count++) = first;
         busy = busy || (passing == GVMI_BUSY && first.since <= until);
@@ -359,15 +391,17 @@ static void pause_unlocked(gvm_heap *heap, unsigned *waits)
     gvmi_lock(&heap->lock);
 }
 
-void gvmi_heap_await_streams(gvm_heap *heap)
+bool gvmi_heap_await_streams(gvm_heap *heap, int64_t until_ns)
 {
     const gvm_error error = gvmi_error_save();
-    const uint64_t until = heap->clock;
+    const uint64_t until = heap->epoch;
     unsigned waits = 0;
+    bool busy;
 
-    while (is_busy_locked(heap, until))
+    while ((busy = is_busy_locked(heap, until)) && gvmi_now_ns() < until_ns)
         pause_unlocked(heap, &waits);
     gvmi_error_restore(&error);
+    return !busy;
 }
 
 static gvm_status end_arena_locked(gvmi_arena *arena)
@@ -392,7 +426,7 @@ static gvm_status end_arena_locked(gvmi_arena *arena)
 
 gvm_status gvmi_heap_end_stream(gvm_heap *heap, uint64_t key)
 {
-    const uint64_t until = ++heap->clock; /* blocks that are still live, too, wait for the stream */
+    const uint64_t until = ++heap->epoch; /* blocks that are still live, too, wait for the stream */
     unsigned waits = 0;
     gvmi_arena *arena;
 
@@ -432,5 +466,5 @@ void gvmi_streams_free(gvm_heap *heap)
         gvmi_device_leave();
     free(heap->waits);
     free(heap->events);
-    free(heap->plain.segments);
+    heap->wait_count = heap->event_count = 0;
 }

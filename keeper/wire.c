@@ -61,7 +61,7 @@ static gvm_status malformed(const wire_kind *kind, const char *member, uint64_t 
 enum {
     MODE_BITS = 0777,
     CREATE_FLAGS = GVM_OBJECT_KEEP | GVM_OBJECT_UNTRACKED,
-    OPEN_FLAGS = GVM_OPEN_READONLY | GVM_OPEN_SAME_ADDRESS,
+    OPEN_FLAGS = GVM_OPEN_READONLY | GVM_OPEN_SAME_ADDRESS | GVM_OPEN_LINK,
     PUBLISH_FLAGS = GVM_PUBLISH_REPLACE | GVM_PUBLISH_PRIVATE,
 };
 
@@ -207,6 +207,15 @@ static gvm_status check_publish(const wire_kind *kind, const void *body)
     return check_object_name(kind, b->name, false);
 }
 
+static gvm_status check_link(const wire_kind *kind, const void *body)
+{
+    const gvmi_wire_link *b = body;
+
+    WANT_SLOT(b);
+    WANT_FLAGS(b, mode, MODE_BITS);
+    return check_object_name(kind, b->name, false);
+}
+
 static gvm_status check_name(const wire_kind *kind, const void *body)
 {
     const gvmi_wire_name *b = body;
@@ -326,6 +335,7 @@ static gvm_status check_info(const wire_kind *kind, const void *body)
     WANT_BOOL(b, moving);
     WANT_BOOL(b, untracked);
     WANT_BOOL(b, fenced);
+    WANT_BOOL(b, foreign);
     for (size_t i = 0; i < sizeof b->reserved; i++)
         WANT(b, reserved[i], b->reserved[i] == 0);
     return check_object_name(kind, b->name, true);

@@ -29,7 +29,7 @@
 #include <gvmem/keeper.h>
 
 #define GVMI_WIRE_MAGIC 0x70656b6d7667ull /* "gvmkep" */
-#define GVMI_WIRE_VERSION 3u
+#define GVMI_WIRE_VERSION 4u
 #define GVMI_WIRE_CHUNKS_MAX 64u /* of one MAP */
 #define GVMI_WIRE_TAIL_BYTES_MAX 4096u
 #define GVMI_WIRE_TEXT_BYTES 200u
@@ -58,6 +58,8 @@
     X(BYE, 20, C, none, NONE, 0)               /* nothing is mapped any more; the socket closes */ \
     X(UNMAPPED, 21, C, unmapped, NONE, 0)      /* no reply: what a MAP replaces is let go of */ \
     X(SNAPSHOT_READ, 22, C, none, NONE, 0)     /* no reply: the bytes of the SNAPSHOT_IS are copied */ \
+    X(LINK, 23, C, link, NONE, 0)              /* -> DONE */ \
+    X(UNLINK, 24, C, name, NONE, 0)            /* -> DONE */ \
     X(WELCOME, 64, K, welcome, NONE, 3)        /* fds: lease page, permit page, doorbell (eventfd) */ \
     X(OPENED, 65, K, opened, NONE, 0) \
     X(MAP, 66, K, map, CHUNKS, CHUNKS)         /* number 0; -> UNMAPPED, if need be; MAPPED */ \
@@ -163,6 +165,13 @@ typedef struct gvmi_wire_publish {
     char name[GVM_NAME_BYTES_MAX];
 } gvmi_wire_publish;
 
+typedef struct gvmi_wire_link {
+    uint32_t slot;
+    uint32_t mode;
+    uint64_t bytes;
+    char name[GVM_NAME_BYTES_MAX];
+} gvmi_wire_link;
+
 typedef struct gvmi_wire_name {
     char name[GVM_NAME_BYTES_MAX];
 } gvmi_wire_name;
@@ -257,6 +266,7 @@ _Static_assert(sizeof(gvmi_wire_slot_value) == 8, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_grow) == 16, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_seal) == 8, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_publish) == 264, "layout of the wire");
+_Static_assert(sizeof(gvmi_wire_link) == 272, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_name) == 256, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_name_value) == 264, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_acquire) == 16, "layout of the wire");

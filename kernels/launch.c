@@ -35,8 +35,8 @@ gvm_status gvmi_kernel_launch(gvm_device *device, gvmi_kernel kernel, const void
 static gvm_status add_slab_locked(gvm_device *device, struct gvmi_kernel_set *set)
 {
     gvmi_slab *slab = &set->slabs[set->slab_count];
-    void *host;
     CUdeviceptr address;
+    gvm_status status;
     CUresult result;
 
     if (set->slab_count == GVMI_SLABS_MAX)
@@ -48,15 +48,9 @@ static gvm_status add_slab_locked(gvm_device *device, struct gvmi_kernel_set *se
             return gvmi_driver_fail(result, "cuMemAlloc", "no device memory for results of kernels");
         slab->device = address;
     }
-    result = gvmi_cu->cuMemHostAlloc(&host, GVMI_SLOTS * GVMI_SLOT_BYTES, CU_MEMHOSTALLOC_PORTABLE);
-    if (result == CUDA_ERROR_OUT_OF_MEMORY)
-        return gvmi_driver_fail_as(GVM_E_NOMEM, result, "cuMemHostAlloc",
-                                   "no pinned memory for results of kernels");
-    if (result != CUDA_SUCCESS)
-        return gvmi_driver_fail(result, "cuMemHostAlloc", "no pinned memory for results of kernels");
-    slab->host = host;
-    set->slab_count++;
-    return GVM_OK;
+    status = gvmi_pinned_create(GVMI_SLOTS * GVMI_SLOT_BYTES, "results of kernels", &slab->host);
+    set->slab_count += status == GVM_OK;
+    return status;
 }
 
 static gvm_status take_slot_locked(gvm_device *device, struct gvmi_kernel_set *set, gvmi_result *out)
@@ -78,7 +72,7 @@ static gvm_status take_slot_locked(gvm_device *device, struct gvmi_kernel_set *s
     slab->taken |= 1ull << bit;
     out->slot = index * GVMI_SLOTS + bit;
     out->address = slab->device + bit * GVMI_SLOT_BYTES;
-    out->host = (uint64_t *)(void *)(slab->host + bit * GVMI_SLOT_BYTES);
+    out->host = (uint64_t *)(void *)((char *)slab->host.host + bit * GVMI_SLOT_BYTES);
     return GVM_OK;
 }
 
@@ -89,12 +83,13 @@ static void give_slot(struct gvmi_kernel_set *set, uint32_t slot)
     gvmi_unlock(&set->lock);
 }
 
-void gvmi_result_slabs_free(struct gvmi_kernel_set *set)
+void gvmi_result_slabs_free(const gvm_device *device, struct gvmi_kernel_set *set)
 {
     for (uint32_t i = 0; i < GVMI_SLABS_MAX && set->slabs[i].device != 0; i++) {
-        gvmi_cu->cuMemFree(set->slabs[i].device);
+        if (!gvmi_device_was_reset(device))
+            gvmi_cu->cuMemFree(set->slabs[i].device);
         if (i < set->slab_count)
-            gvmi_cu->cuMemFreeHost(set->slabs[i].host);
+            gvmi_pinned_destroy(device, &set->slabs[i].host);
     }
 }
 
@@ -102,6 +97,7 @@ void gvmi_result_slabs_free(struct gvmi_kernel_set *set)
 
 gvm_status gvmi_result_begin(gvm_device *device, uint8_t byte, CUstream stream, gvmi_result *out)
 {
+    gvmi_shortage shortage = {0};
     struct gvmi_kernel_set *set;
     CUresult result;
     gvm_status status = gvmi_kernel_set_get(device, &set);
@@ -109,13 +105,12 @@ gvm_status gvmi_result_begin(gvm_device *device, uint8_t byte, CUstream stream, 
     if (status != GVM_OK)
         return status;
     out->stream = stream;
-    for (uint32_t tries = 0;; tries++) {
+    do {
         gvmi_lock(&set->lock);
         status = take_slot_locked(device, set, out);
         gvmi_unlock(&set->lock);
-        if (status != GVM_E_NOSPACE || !gvmi_idle_retry(device, GVMI_SLOTS * GVMI_SLOT_BYTES, tries))
-            break;
-    }
+    } while (status == GVM_E_NOSPACE &&
+             gvmi_idle_retry(device, GVMI_SLOTS * GVMI_SLOT_BYTES, &shortage));
     if (status != GVM_OK)
         return status;
     result = gvmi_cu->cuMemsetD8Async(out->address, byte, sizeof(uint64_t), stream);

@@ -55,14 +55,16 @@ static void unload(gvm_device *device)
 {
     struct gvmi_kernel_set *set = device->kernels;
 
+    const bool entered = gvmi_device_enter(device) == GVM_OK;
+
     device->kernels = NULL;
-    if (gvmi_device_enter(device) == GVM_OK) {
-        for (int i = 0; i < GVMI_IMAGE_COUNT; i++)
-            if (set->modules[i] != NULL)
-                gvmi_cu->cuModuleUnload(set->modules[i]);
-        gvmi_result_slabs_free(set);
+    for (int i = 0; i < GVMI_IMAGE_COUNT && entered; i++)
+        if (set->modules[i] != NULL)
+            gvmi_cu->cuModuleUnload(set->modules[i]);
+    if (entered || gvmi_device_was_reset(device))
+        gvmi_result_slabs_free(device, set);
+    if (entered)
         gvmi_device_leave();
-    }
     gvmi_mutex_destroy(&set->lock);
     free(set);
 }
@@ -170,13 +172,13 @@ gvm_status gvmi_kernel_entry_get(gvm_device *device, gvmi_kernel kernel, const g
     if (status != GVM_OK)
         return status;
     if (__atomic_load_n(&set->kernels[kernel].function, __ATOMIC_ACQUIRE) == NULL) {
-        for (uint32_t tries = 0;; tries++) {
+        gvmi_shortage shortage = {0};
+
+        do {
             gvmi_lock(&load_lock);
             status = load_kernel_locked(device, set, kernel);
             gvmi_unlock(&load_lock);
-            if (status != GVM_E_NOSPACE || !gvmi_idle_retry(device, IMAGE_BYTES_ABOUT, tries))
-                break;
-        }
+        } while (status == GVM_E_NOSPACE && gvmi_idle_retry(device, IMAGE_BYTES_ABOUT, &shortage));
     }
     *out = &set->kernels[kernel];
     return status;

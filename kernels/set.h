@@ -24,7 +24,7 @@ typedef struct gvmi_kernel_entry {
 
 typedef struct gvmi_slab {
     CUdeviceptr device;
-    unsigned char *host;
+    gvmi_pinned host;
     uint64_t taken; /* one bit a slot */
 } gvmi_slab;
 
@@ -41,8 +41,8 @@ struct gvmi_kernel_set {
 gvm_status gvmi_kernel_set_get(gvm_device *device, struct gvmi_kernel_set **out);
 gvm_status gvmi_kernel_entry_get(gvm_device *device, gvmi_kernel kernel, const gvmi_kernel_entry **out);
 
-/* kernels/launch.c: frees the slabs; the context is current. */
-void gvmi_result_slabs_free(struct gvmi_kernel_set *set);
+/* kernels/launch.c: frees the slabs; the context is current, or was reset. */
+void gvmi_result_slabs_free(const gvm_device *device, struct gvmi_kernel_set *set);
 
 /* The text of GVMI_KERNELS. */
 extern const char *const gvmi_kernel_names[GVMI_KERNEL_COUNT];

@@ -72,21 +72,24 @@ static gvm_status make_piece_that_fits(gvm_device *device, uint64_t size_bytes, 
 gvm_status gvm_alloc(gvm_device *handle, void **out, size_t size_bytes)
 {
     GVMI_UNCANCELLED;
+    gvmi_shortage shortage = {0};
     gvm_device *device;
     gvm_buffer *buffer;
+    char most[32];
     gvm_status status;
 
-    if (out == NULL || size_bytes == 0 || size_bytes > GVMI_SPAN_BYTES_MAX)
-        return gvmi_fail(GVM_E_INVALID, "cannot allocate %zu bytes, or out is NULL", size_bytes);
+    if (out == NULL)
+        return gvmi_fail(GVM_E_INVALID, "out is NULL");
+    if (size_bytes == 0 || size_bytes > GVMI_SPAN_BYTES_MAX)
+        return gvmi_fail(GVM_E_INVALID, "a piece has 1 byte to %s, not %zu bytes",
+                         gvmi_size_text(GVMI_SPAN_BYTES_MAX, most), size_bytes);
     status = gvmi_device_hold(handle, &device);
     if (status != GVM_OK)
         return status;
-    for (uint32_t tries = 0;; tries++) {
+    do
         status = make_piece_that_fits(device, size_bytes, &buffer);
-        if (status != GVM_E_NOSPACE ||
-            !gvmi_idle_retry(device, gvmi_round_up(size_bytes, GVM_CHUNK_BYTES_MIN), tries))
-            break;
-    }
+    while (status == GVM_E_NOSPACE &&
+           gvmi_idle_retry(device, gvmi_round_up(size_bytes, GVM_CHUNK_BYTES_MIN), &shortage));
     gvmi_device_release(device);
     if (status == GVM_OK)
         *out = (void *)(uintptr_t)buffer->address;

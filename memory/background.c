@@ -31,7 +31,8 @@ gvmi_duty (*gvmi_background_serve)(void);
 static gvmi_mutex lock = GVMI_MUTEX_INIT(GVMI_RANK_BACKGROUND);
 static pthread_cond_t wake;                             /* made when the first holder joins */
 static pthread_cond_t ended = PTHREAD_COND_INITIALIZER; /* state has left ENDING */
-static enum { NONE, RUNNING, ENDING } state;
+enum { NONE, RUNNING, ENDING };
+static int state; /* changed under the lock; atomic */
 static pthread_t thread;
 static uint64_t users;
 static bool again;                    /* it was wanted while it ended */
@@ -101,6 +102,11 @@ static void *run(void *unused)
 
 /* ---- starting and ending */
 
+static void set_state_locked(int next)
+{
+    __atomic_store_n(&state, next, __ATOMIC_RELEASE);
+}
+
 /* Signals are the program's: none is delivered to the thread. Returns what pthread_create() says. */
 static int start_locked(void)
 {
@@ -116,7 +122,7 @@ static int start_locked(void)
     code = pthread_create(&thread, NULL, run, NULL);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code == 0) {
-        state = RUNNING;
+        set_state_locked(RUNNING);
         had = true;
         (void)pthread_setname_np(thread, "gvmem-thread");
     }
@@ -160,14 +166,14 @@ void gvmi_background_retain(void)
 
 static void stop_locked(void)
 {
-    state = ENDING;
+    set_state_locked(ENDING);
     __atomic_store_n(&stopping, true, __ATOMIC_RELEASE);
     pthread_cond_signal(&wake);
     gvmi_unlock(&lock);
     pthread_join(thread, NULL);
     gvmi_lock(&lock);
     __atomic_store_n(&stopping, false, __ATOMIC_RELEASE);
-    state = NONE;
+    set_state_locked(NONE);
     if (again && users > 0)
         (void)start_locked();
     again = false;
@@ -200,6 +206,11 @@ void gvmi_background_nudge(void)
     __atomic_store_n(&nudged, true, __ATOMIC_RELEASE);
     pthread_cond_signal(&wake);
     gvmi_unlock(&lock);
+}
+
+bool gvmi_background_is_missing(void)
+{
+    return __atomic_load_n(&state, __ATOMIC_ACQUIRE) == NONE && !is_child;
 }
 
 void gvmi_background_forget(void)

@@ -1,7 +1,8 @@
 /* memory/background.h - the one thread that the library has in a process.
  *
  * It serves kernels that ask for memory (appender/service.c), and while none does it has holders of idle
- * memory give some back (idle.h), a step at a time. It calls nothing that can wait for a kernel.
+ * memory give some back (idle.h), a step at a time. It calls nothing that can wait for a kernel, but for one call: fences of heaps (heap/stream.c)
+ * are events recorded on streams of the program, and a driver may wait there while the stream's queue is full.
  *
  * It is started by the first gvm_appender_begin(), or when the first holder has something to give back;
  * never when the library is loaded, since programs that fork load it. It ends with the last holder. A child
@@ -9,6 +10,8 @@
  */
 #ifndef GVMI_MEMORY_BACKGROUND_H
 #define GVMI_MEMORY_BACKGROUND_H
+
+#include <stdbool.h>
 
 #include <gvmem/status.h>
 
@@ -33,6 +36,9 @@ void gvmi_background_release(void);
  * started. Under any lock of an object. */
 void gvmi_background_call(void);
 void gvmi_background_nudge(void);
+
+/* Would a nudge start it? It does not run, be it that it could not be started, though it may. */
+bool gvmi_background_is_missing(void);
 
 /* In a child, before anything else of the library. */
 void gvmi_background_forget(void);

@@ -263,6 +263,7 @@ gvm_status gvm_buffer_create(gvm_device *handle, uint64_t reserve_bytes,
                              const gvm_buffer_options *options, gvm_buffer **out)
 {
     GVMI_UNCANCELLED;
+    gvmi_shortage shortage = {0};
     gvmi_buffer_spec spec;
     gvm_device *device;
     gvm_status status;
@@ -275,11 +276,9 @@ gvm_status gvm_buffer_create(gvm_device *handle, uint64_t reserve_bytes,
     status = gvmi_device_hold(handle, &device);
     if (status != GVM_OK)
         return status;
-    for (uint32_t tries = 0;; tries++) {
+    do
         status = gvmi_buffer_create(device, &spec, out);
-        if (status != GVM_E_NOSPACE || !gvmi_idle_retry(device, reserve_bytes, tries))
-            break;
-    }
+    while (status == GVM_E_NOSPACE && gvmi_idle_retry(device, reserve_bytes, &shortage));
     gvmi_device_release(device);
     return status;
 }

@@ -20,8 +20,8 @@
  * I1  bytes[t] is the sum over the entries of tier t: at most limit_bytes, but for those to be
  *     released later.
  * I2  count <= CACHE_ENTRIES_MAX.
- * I3  leaving_bytes are those of handles that were entries and that the driver is about to have: who
- *     was told that the device is full waits for them.
+ * I3  leaving are those handles that were entries and that the driver is about to have, in the order in which they
+ *     were taken out: who was told that the device is full waits for those that it finds there, not for later ones.
  * Lock: rank DEVICE, held for memory operations only; the driver is called outside.
  */
 #include <stdlib.h>
@@ -43,13 +43,20 @@ typedef struct free_chunk {
     int64_t since_ns; /* it is here */
 } free_chunk;
 
+/* On the stack of the thread that gives it to the driver. */
+typedef struct leaving_chunk {
+    TAILQ_ENTRY(leaving_chunk) entry;
+    uint64_t number, bytes;
+} leaving_chunk;
+
 struct gvmi_chunk_cache {
     gvmi_idle idle; /* first */
     gvmi_mutex lock;
     uint64_t limit_bytes;
     uint64_t bytes[GVM_TIER_HOST + 1];
-    uint64_t leaving_bytes;
-    pthread_cond_t left; /* leaving_bytes has become 0 */
+    TAILQ_HEAD(, leaving_chunk) leaving;
+    uint64_t leaving_number; /* of the last */
+    pthread_cond_t left;     /* one has left */
     size_t count;
     free_chunk entries[CACHE_ENTRIES_MAX];
 };
@@ -120,14 +127,22 @@ static bool cache_put(gvmi_chunk_cache *cache, free_chunk *chunk, bool later)
 static void let_go_locked(gvmi_chunk_cache *cache, size_t index)
 {
     const free_chunk taken = take_locked(cache, index);
+    leaving_chunk leaving = {.number = ++cache->leaving_number, .bytes = taken.spec.bytes};
 
-    cache->leaving_bytes += taken.spec.bytes;
+    TAILQ_INSERT_TAIL(&cache->leaving, &leaving, entry);
     gvmi_unlock(&cache->lock);
     gvmi_cu->cuMemRelease(taken.handle);
     gvmi_lock(&cache->lock);
-    cache->leaving_bytes -= taken.spec.bytes;
-    if (cache->leaving_bytes == 0)
-        pthread_cond_broadcast(&cache->left);
+    TAILQ_REMOVE(&cache->leaving, &leaving, entry);
+    pthread_cond_broadcast(&cache->left);
+}
+
+/* Is one of the first so many still on its way? */
+static bool is_leaving_locked(const gvmi_chunk_cache *cache, uint64_t number)
+{
+    const leaving_chunk *first = TAILQ_FIRST(&cache->leaving);
+
+    return first != NULL && first->number <= number;
 }
 
 static uint64_t entries_bytes_locked(const gvmi_chunk_cache *cache)
@@ -137,10 +152,13 @@ static uint64_t entries_bytes_locked(const gvmi_chunk_cache *cache)
 
 void gvmi_chunk_cache_trim(gvmi_chunk_cache *cache, uint64_t keep_bytes)
 {
+    uint64_t number;
+
     gvmi_lock(&cache->lock);
+    number = cache->leaving_number;
     while (entries_bytes_locked(cache) > keep_bytes)
         let_go_locked(cache, cache->count - 1);
-    while (cache->leaving_bytes > 0)
+    while (is_leaving_locked(cache, number))
         pthread_cond_wait(&cache->left, &cache->lock.mutex);
     gvmi_unlock(&cache->lock);
 }
@@ -192,10 +210,13 @@ static int64_t decay(gvmi_idle *idle, int64_t now_ns)
 
 uint64_t gvmi_chunk_cache_bytes(gvmi_chunk_cache *cache)
 {
+    const leaving_chunk *leaving;
     uint64_t bytes;
 
     gvmi_lock(&cache->lock);
-    bytes = entries_bytes_locked(cache) + cache->leaving_bytes;
+    bytes = entries_bytes_locked(cache);
+    TAILQ_FOREACH(leaving, &cache->leaving, entry)
+    bytes += leaving->bytes;
     gvmi_unlock(&cache->lock);
     return bytes;
 }
@@ -214,6 +235,7 @@ gvm_status gvmi_chunk_cache_create(gvm_device *device, gvmi_chunk_cache **out)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a chunk cache");
     gvmi_mutex_init(&cache->lock, GVMI_RANK_DEVICE);
     pthread_cond_init(&cache->left, NULL);
+    TAILQ_INIT(&cache->leaving);
     cache->limit_bytes = limit_bytes;
     gvmi_idle_join(device, &cache->idle, &calls);
     *out = cache;

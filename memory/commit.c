@@ -276,17 +276,16 @@ gvm_status gvmi_buffer_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_
 gvm_status gvm_buffer_commit(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes)
 {
     GVMI_UNCANCELLED;
+    gvmi_shortage shortage = {0};
     gvm_buffer *buffer;
     gvm_status status = gvmi_buffer_hold(handle, &buffer);
 
     if (status != GVM_OK)
         return status;
-    for (uint32_t tries = 0;; tries++) {
+    do
         status = gvmi_buffer_commit(buffer, offset_bytes, len_bytes);
-        if (status != GVM_E_NOSPACE ||
-            !gvmi_idle_retry(buffer->device, len_bytes + buffer->layout.chunk_bytes, tries))
-            break;
-    }
+    while (status == GVM_E_NOSPACE &&
+           gvmi_idle_retry(buffer->device, len_bytes + buffer->layout.chunk_bytes, &shortage));
     gvmi_buffer_drop(buffer);
     return status;
 }

@@ -187,7 +187,7 @@ static gvm_status copy_host(gvm_buffer *handle, uint64_t offset, direction way, 
         return status;
     if (len > 0 && host == NULL)
         status = gvmi_fail(GVM_E_INVALID, "the host pointer is NULL");
-    else
+    else if (len > 0)
         status = check_within(buffer, offset, len);
     if (status == GVM_OK && len > 0)
         status = copy_range((place){buffer, offset}, way, host, len, wait, stream);
@@ -428,7 +428,7 @@ static gvm_status fill(gvm_buffer *handle, uint64_t offset, uint64_t len, const 
         status = gvmi_fail(GVM_E_INVALID,
                            "offset and length must be multiples of the pattern's %zu bytes",
                            pattern_bytes);
-    else
+    else if (len > 0)
         status = check_within(buffer, offset, len);
     if (status == GVM_OK && len > 0)
         status = fill_range((place){buffer, offset}, len, pattern, pattern_bytes, wait, stream);

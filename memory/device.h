@@ -73,6 +73,22 @@ uint64_t gvmi_device_free_bytes(const gvm_device *device);
  * CUDA_ERROR_OUT_OF_MEMORY. The context is current. */
 CUresult gvmi_device_alloc(const gvm_device *device, CUdeviceptr *out, size_t bytes);
 
+/* ---- memory/pinned.c: words that the host and the device share
+ *
+ * They are pages of the process that the driver has pinned, not memory of the driver's: a reset of the context takes that
+ * away, and threads of the library or of the program may be looking at the words just then. */
+typedef struct gvmi_pinned {
+    void *host;
+    CUdeviceptr address; /* for kernels */
+    uint64_t bytes;
+} gvmi_pinned;
+
+/* Zeroed; what: for messages. The context is current. GVM_E_NOMEM, GVM_E_LOST, GVM_E_DRIVER */
+gvm_status gvmi_pinned_create(uint64_t bytes, const char *what, gvmi_pinned *out);
+
+/* Waits for kernels that run. The context is current, or was reset. */
+void gvmi_pinned_destroy(const gvm_device *device, const gvmi_pinned *pinned);
+
 /* ---- memory/chunk.c: handles, new or from the cache */
 
 /* Whose bytes a chunk may hold besides zeros: a number that no two owners have. An owner is a buffer,
@@ -119,7 +135,7 @@ void gvmi_chunk_owner_end(gvm_device *device, uint64_t owner);
 gvm_status gvmi_chunk_cache_create(gvm_device *device, gvmi_chunk_cache **out);
 
 /* Gives handles to the driver until the cache keeps no more than that, and waits for those that
- * another thread is giving it. */
+ * other threads were giving it when this was called. */
 void gvmi_chunk_cache_trim(gvmi_chunk_cache *cache, uint64_t keep_bytes);
 
 /* Bytes of free handles, those on their way to the driver included. */

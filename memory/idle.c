@@ -96,7 +96,7 @@ static void set_due_locked(gvmi_idle *idle, int64_t at_ns)
 
 void gvmi_idle_wake(gvmi_idle *idle, int64_t at_ns)
 {
-    if (due_ns(idle) <= at_ns || idle->process != process)
+    if ((due_ns(idle) <= at_ns && !gvmi_background_is_missing()) || idle->process != process)
         return;
     gvmi_lock(&lock);
     if (due_ns(idle) > at_ns)
@@ -142,10 +142,30 @@ int64_t gvmi_idle_step(int64_t now_ns)
 
 /* ---- on shortage */
 
+/* A device that was opened anew after a reset of its context is another gvm_device: what was made before holds
+ * memory still. */
+static bool shares_memory(const gvm_device *a, const gvm_device *b)
+{
+    return a->info.ordinal == b->info.ordinal;
+}
+
+/* The cache of the device itself is emptied in the end. */
+static uint64_t reclaim_from(gvmi_idle *idle, const gvm_device *device, uint64_t wanted_bytes,
+                             bool may_wait)
+{
+    uint64_t given_bytes = 0;
+
+    if (idle->calls->reclaim != NULL)
+        given_bytes = idle->calls->reclaim(idle, wanted_bytes, may_wait);
+    if (idle->device != device)
+        gvmi_chunk_cache_trim(idle->device->cache, 0);
+    return given_bytes;
+}
+
 uint64_t gvmi_idle_reclaim(gvm_device *device, uint64_t wanted_bytes, bool may_wait)
 {
     const gvm_error error = gvmi_error_save();
-    const uint64_t cached_bytes = gvmi_chunk_cache_bytes(device->cache);
+    const int64_t until_ns = gvmi_deadline_ns(GVMI_IDLE_WAIT_MS);
     uint64_t given_bytes = 0;
     gvmi_idle *idle;
 
@@ -155,22 +175,34 @@ uint64_t gvmi_idle_reclaim(gvm_device *device, uint64_t wanted_bytes, bool may_w
     { /* goes on from one that was called: it has not left before */
         if (given_bytes >= wanted_bytes)
             break;
-        if (idle->device != device || idle->leaving || idle->calls->reclaim == NULL)
+        if (!shares_memory(idle->device, device) || idle->leaving ||
+            (idle->device == device && idle->calls->reclaim == NULL))
             continue;
         begin_call_locked(idle, may_wait);
-        given_bytes += idle->calls->reclaim(idle, wanted_bytes - given_bytes, may_wait);
+        if (may_wait)
+            idle->until_ns = until_ns;
+        given_bytes += reclaim_from(idle, device, wanted_bytes - given_bytes, may_wait);
         end_call(idle, may_wait);
     }
     gvmi_unlock(&lock);
     gvmi_chunk_cache_trim(device->cache, 0);
     gvmi_error_restore(&error);
-    return cached_bytes + given_bytes;
+    return given_bytes;
 }
 
-bool gvmi_idle_retry(gvm_device *device, uint64_t wanted_bytes, uint32_t tries)
+void gvmi_shortage_note(gvmi_shortage *shortage, uint64_t given_bytes)
 {
-    if (tries >= 2)
+    const bool waited = shortage->rounds++ > 0;
+
+    if (!waited)
+        shortage->until_ns = gvmi_deadline_ns(GVMI_IDLE_WAIT_MS);
+    shortage->fruitless = given_bytes > 0 ? 0 : shortage->fruitless + waited;
+}
+
+bool gvmi_idle_retry(gvm_device *device, uint64_t wanted_bytes, gvmi_shortage *shortage)
+{
+    if (!gvmi_shortage_lasts(shortage))
         return false;
-    (void)gvmi_idle_reclaim(device, wanted_bytes, tries == 1);
+    gvmi_shortage_note(shortage, gvmi_idle_reclaim(device, wanted_bytes, shortage->rounds > 0));
     return true; /* also if nothing came: another thread may have given it back */
 }

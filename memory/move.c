@@ -276,12 +276,13 @@ gvm_status gvm_buffer_move(gvm_buffer *handle, uint64_t offset_bytes, uint64_t l
     status = gvmi_buffer_chunk_range(buffer, offset_bytes, len_bytes, &first, &end);
     if (status == GVM_OK)
         status = check_move(buffer, tier);
-    for (uint32_t tries = 0; status == GVM_OK; tries++) {
-        status = move(buffer, first, end, tier);
-        if (status != GVM_E_NOSPACE ||
-            !gvmi_idle_retry(buffer->device, gvmi_chunks_bytes(buffer, first, end), tries))
-            break;
-        status = GVM_OK;
+    if (status == GVM_OK) {
+        gvmi_shortage shortage = {0};
+
+        do
+            status = move(buffer, first, end, tier);
+        while (status == GVM_E_NOSPACE &&
+               gvmi_idle_retry(buffer->device, gvmi_chunks_bytes(buffer, first, end), &shortage));
     }
     gvmi_buffer_drop(buffer);
     return status;

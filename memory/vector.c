@@ -140,17 +140,18 @@ typedef gvm_status grow_step(gvm_vector *vector, const void *elems, uint64_t cou
 /* Takes the step, again where memory of the process can be had back meanwhile, without the lock. */
 static gvm_status grow(gvm_vector *handle, grow_step *step, const void *elems, uint64_t count)
 {
+    gvmi_shortage shortage = {0};
     gvm_vector *vector;
     gvm_status status = hold(handle, &vector);
     bool again = status == GVM_OK;
 
-    for (uint32_t tries = 0; again; tries++) {
+    while (again) {
         status = step(vector, elems, count);
         again = status == GVM_E_NOSPACE;
         if (again) {
             gvmi_unlock(&vector->lock);
             again = gvmi_idle_retry(vector->buffer->device,
-                                    count * vector->elem_bytes + vector->chunk_bytes, tries);
+                                    count * vector->elem_bytes + vector->chunk_bytes, &shortage);
             gvmi_lock(&vector->lock);
         }
     }

@@ -4,6 +4,7 @@
 #include <pthread.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "base/clock.h"
 #include "base/error.h"
@@ -13,9 +14,10 @@
 
 typedef struct chore {
     struct chore *next;
-    bool store; /* otherwise a copy */
+    enum { DROP_STORE, DROP_COPY, UNLINK } kind;
     gstore_store_name name;
     uint64_t copy;
+    uint8_t secret[GSTORE_SECRET_BYTES];
 } chore;
 
 struct gstore_chores {
@@ -64,6 +66,15 @@ static void look(gstore_chores *c)
         c->wake(c->latch);
 }
 
+static void carry_out(gstore_chores *c, const chore *what)
+{
+    switch (what->kind) {
+    case DROP_STORE: gstore_service_drop(c->service, &what->name); break;
+    case DROP_COPY: gstore_service_drop_copy(c->service, what->copy); break;
+    case UNLINK: gstore_service_unlink(c->service, what->secret); break;
+    }
+}
+
 static void *run(void *arg)
 {
     gstore_chores *c = arg;
@@ -73,10 +84,8 @@ static void *run(void *arg)
     while (!stop) {
         chore *taken = next_chore(c, &stop);
 
-        if (taken != NULL && taken->store)
-            gstore_service_drop(c->service, &taken->name);
-        else if (taken != NULL)
-            gstore_service_drop_copy(c->service, taken->copy);
+        if (taken != NULL)
+            carry_out(c, taken);
         else if (!stop)
             look(c);
         free(taken);
@@ -146,12 +155,20 @@ static bool give(gstore_chores *c, chore what)
 
 bool gstore_chores_drop_store(gstore_chores *c, const gstore_store_name *name)
 {
-    return give(c, (chore){.store = true, .name = *name});
+    return give(c, (chore){.kind = DROP_STORE, .name = *name});
 }
 
 bool gstore_chores_drop_copy(gstore_chores *c, uint64_t copy)
 {
-    return give(c, (chore){.copy = copy});
+    return give(c, (chore){.kind = DROP_COPY, .copy = copy});
+}
+
+bool gstore_chores_unlink(gstore_chores *c, const uint8_t secret[GSTORE_SECRET_BYTES])
+{
+    chore what = {.kind = UNLINK};
+
+    memcpy(what.secret, secret, sizeof what.secret);
+    return give(c, what);
 }
 
 bool gstore_chores_take_report(gstore_chores *c, gstore_report *out)

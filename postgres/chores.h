@@ -1,5 +1,5 @@
 /* postgres/chores.h - what the GPU memory keeper does by and by, on a thread of its own: dropping
- * what no table has any more, and looking at the keeper once a second.
+ * what no table has any more, ending tokens, and looking at the keeper once a second.
  *
  * Each of these asks the keeper, which may take its time, or be stopped. The server's process must
  * not wait meanwhile: whole servers wait for each of their processes (DROP DATABASE does).
@@ -22,9 +22,10 @@ gvm_status gstore_chores_start(gstore_service *service, void (*wake)(void *latch
 /* Ends the thread, after the chores that were given. NULL is ignored. */
 void gstore_chores_stop(gstore_chores *chores);
 
-/* Gives a chore: a store, or a copy (copies.h), is to be dropped. False: out of memory. */
+/* Gives a chore: a store, or a copy (copies.h), is to be dropped, or a token ends. False: out of memory. */
 bool gstore_chores_drop_store(gstore_chores *chores, const gstore_store_name *name);
 bool gstore_chores_drop_copy(gstore_chores *chores, uint64_t copy);
+bool gstore_chores_unlink(gstore_chores *chores, const uint8_t secret[GSTORE_SECRET_BYTES]);
 
 /* The latest report, if it was not taken yet. */
 bool gstore_chores_take_report(gstore_chores *chores, gstore_report *out);

@@ -24,6 +24,7 @@
 #define GSTORE_WINDOWS_MAX 256u
 #define GSTORE_ERROR_BYTES 200
 #define GSTORE_HANDLE_BYTES 64 /* of a CUipcMemHandle */
+#define GSTORE_SECRET_BYTES 16 /* of a token */
 
 typedef enum gstore_part {
     GSTORE_VALUES,
@@ -47,6 +48,10 @@ typedef enum gstore_verb {
     GSTORE_FOREIGN_READ,  /* memory -> window */
     GSTORE_FOREIGN_WRITE, /* window -> memory */
     GSTORE_FOREIGN_CLOSE,
+
+    /* Tokens (token.h); the first GSTORE_SECRET_BYTES of `handle` are the secret. */
+    GSTORE_LINK,   /* others who know it may open the first `bytes` of these areas */
+    GSTORE_UNLINK, /* no area of the store may be opened by it any more */
 } gstore_verb;
 
 typedef enum gstore_command_state {
@@ -76,13 +81,25 @@ typedef struct gstore_store_name {
     uint32_t epoch;           /* of the keeper in which it was made */
 } gstore_store_name;
 
-/* What the names of a store's objects begin with; for programs that attach the table, too. */
+/* What the names of a store's objects begin with. */
 #define GSTORE_STORE_PATH_BYTES 96
 
 static inline void gstore_store_path(const gstore_store_name *name, char text[GSTORE_STORE_PATH_BYTES])
 {
     snprintf(text, GSTORE_STORE_PATH_BYTES, "/gstore/%u/%u/%llu", (unsigned)name->database,
              (unsigned)name->table, (unsigned long long)name->store);
+}
+
+/* What the names begin with by which a token's areas are opened. */
+#define GSTORE_LINK_PATH_BYTES (8 + 2 * GSTORE_SECRET_BYTES + 1)
+
+static inline void gstore_link_path(const uint8_t secret[GSTORE_SECRET_BYTES],
+                                    char text[GSTORE_LINK_PATH_BYTES])
+{
+    int length = snprintf(text, GSTORE_LINK_PATH_BYTES, "/gstore/");
+
+    for (int i = 0; i < (int)GSTORE_SECRET_BYTES; i++)
+        length += snprintf(text + length, (size_t)(GSTORE_LINK_PATH_BYTES - length), "%02x", secret[i]);
 }
 
 typedef struct gstore_window {

@@ -15,6 +15,7 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "memory/device.h"
+#include "memory/idle.h"
 
 #define IDLE_S 3 /* after which an opening is closed */
 
@@ -68,15 +69,27 @@ static copy *find_locked(gstore_copies *c, uint64_t id)
     return found;
 }
 
-/* In the device's context. The keeper's reserve of free memory may be in the way. */
+/* What this process keeps idle may be in the way, and the keeper's reserve of free memory. */
+static CUresult find_room(gstore_copies *c, copy *made, uint64_t bytes)
+{
+    gvm_device *device = c->devices[made->device];
+    CUresult result = gvmi_device_alloc(device, &made->address, bytes);
+    gvmi_shortage shortage = {0};
+
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && gvm_keeper_trim(c->keeper, made->device, 0, NULL) == GVM_OK)
+        result = gvmi_device_alloc(device, &made->address, bytes);
+    while (result == CUDA_ERROR_OUT_OF_MEMORY && gvmi_idle_retry(device, bytes, &shortage))
+        result = gvmi_device_alloc(device, &made->address, bytes);
+    return result;
+}
+
+/* In the device's context. */
 static gvm_status allocate(gstore_copies *c, copy *made)
 {
     /* The driver cuts small allocations out of blocks of 2 MiB, and a handle shows the whole block. */
     const uint64_t bytes = gvmi_round_up(made->bytes, GVM_CHUNK_BYTES_MIN);
-    CUresult result = gvmi_cu->cuMemAlloc(&made->address, bytes);
+    CUresult result = find_room(c, made, bytes);
 
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && gvm_keeper_trim(c->keeper, made->device, 0, NULL) == GVM_OK)
-        result = gvmi_cu->cuMemAlloc(&made->address, bytes);
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuMemAlloc", "no room for a copy of %llu MiB on device %d",
                                 (unsigned long long)(made->bytes >> 20), made->device);

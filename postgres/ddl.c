@@ -39,6 +39,7 @@
 #include "postgres/option.h"
 #include "postgres/pending.h"
 #include "postgres/reload.h"
+#include "postgres/token.h"
 
 /* What one statement altered about one table. */
 typedef struct altered {
@@ -102,6 +103,7 @@ static void drop_table(Oid relation)
 
     if (!gstore_is_table(relation))
         return;
+    gstore_note_privileges(false);
     gstore_look(relation, NULL, false, &view);
     if (view.empty && !view.lost && gstore_pending_find(relation) == NULL)
         return;
@@ -172,7 +174,10 @@ static void on_access(ObjectAccessType access, Oid class, Oid object, int part, 
     else if (access == OAT_DROP && class == DatabaseRelationId) {
         (void)gstore_area(); /* what can fail does so now */
         dropped_database = object;
-    } else if (current != NULL && (access == OAT_POST_CREATE || access == OAT_POST_ALTER))
+    } else if (access == OAT_POST_ALTER && class == RelationRelationId && part == 0 &&
+               gstore_is_table(object))
+        gstore_note_privileges(false); /* it may have another owner */
+    if (current != NULL && (access == OAT_POST_CREATE || access == OAT_POST_ALTER))
         note(access, class, object, part);
 }
 
@@ -402,12 +407,22 @@ static bool can_alter(const Node *statement)
     }
 }
 
+/* There is no hook for privileges. */
+static void note_privileges(const Node *statement)
+{
+    if (IsA(statement, DropOwnedStmt))
+        gstore_note_privileges(false);
+    else if (IsA(statement, GrantStmt) && ((const GrantStmt *)statement)->objtype == OBJECT_TABLE)
+        gstore_note_privileges(((const GrantStmt *)statement)->is_grant);
+}
+
 static void run(PlannedStmt *statement, const char *text, bool read_only,
                 ProcessUtilityContext context, ParamListInfo params, QueryEnvironment *environment,
                 DestReceiver *destination, QueryCompletion *completion)
 {
     (previous_utility != NULL ? previous_utility : standard_ProcessUtility)(
         statement, text, read_only, context, params, environment, destination, completion);
+    note_privileges(statement->utilityStmt);
 }
 
 /* Who may not drop it is refused by the statement itself. */

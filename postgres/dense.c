@@ -23,6 +23,7 @@
 #include "postgres/kds.h"
 #include "postgres/progress.h"
 #include "postgres/store.h"
+#include "postgres/token.h"
 #include "postgres/window.h"
 
 PG_FUNCTION_INFO_V1(gstore_export_ipchandle);
@@ -338,7 +339,8 @@ static void give_up(int code, Datum argument)
     gstore_release_copy(d->record);
 }
 
-static void make_copy(Relation relation, const gstore_view *view, uint8 handle[GSTORE_HANDLE_BYTES])
+static void make_copy(Relation relation, const gstore_view *view, uint32 privileges,
+                      uint8 handle[GSTORE_HANDLE_BYTES])
 {
     gstore_dense d = {.relation = relation, .view = view, .items = count_items(view)};
 
@@ -351,7 +353,7 @@ static void make_copy(Relation relation, const gstore_view *view, uint8 handle[G
         lay_out(&d);
     }
     d.far.copy_bytes = d.end;
-    d.record = gstore_new_copy(&d.far.copy);
+    d.record = gstore_new_copy(&d.far.copy, privileges);
     PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(&d));
     {
         gstore_progress_begin(GSTORE_EXPORTING, RelationGetRelid(relation), &d);
@@ -378,6 +380,7 @@ static bool find_or_make(Relation relation, uint8 handle[GSTORE_HANDLE_BYTES])
 {
     const Oid oid = RelationGetRelid(relation);
     gstore_view view;
+    uint32 privileges;
 
     gstore_look_now(oid, false, &view);
     if (view.empty || view.live_rows == 0)
@@ -387,8 +390,13 @@ static bool find_or_make(Relation relation, uint8 handle[GSTORE_HANDLE_BYTES])
         return true;
     LockDatabaseObject(ForeignTableRelationId, oid, 1, ExclusiveLock);
     gstore_look_now(oid, true, &view); /* the same one */
-    if (!gstore_get_copy(oid, &view, handle))
-        make_copy(relation, &view, handle);
+    if (!gstore_get_copy(oid, &view, handle)) {
+        gstore_lock_privileges(ShareLock);
+        gstore_check_readable(oid);
+        if (gstore_privileges(oid, &privileges))
+            make_copy(relation, &view, privileges, handle);
+        gstore_unlock_privileges(ShareLock);
+    }
     UnlockDatabaseObject(ForeignTableRelationId, oid, 1, ExclusiveLock);
     return true;
 }

@@ -1,9 +1,9 @@
 /* gstore_export(): a token with which other processes attach a table's memory.
  *
- * The token leads to a manifest (table/manifest.h): names, types and objects of the columns, and how many
+ * The token leads to a manifest (table/manifest.h): names, types and links of the columns, and how many
  * rows there are. Manifests of one store share an object beside its columns, a ring; it goes with the
- * store, and so a token is stale when its rows are. A table whose rows and columns are as at the latest
- * export gets the same token again.
+ * store, and so a token is stale when its rows are. A user who exports a table whose rows and columns are as
+ * at the latest export gets the same token again (token.h).
  */
 #include "postgres.h"
 
@@ -31,6 +31,7 @@
 #include "postgres/fdw.h"
 #include "postgres/functions.h"
 #include "postgres/pending.h"
+#include "postgres/token.h"
 #include "table/manifest.h"
 
 PG_FUNCTION_INFO_V1(gstore_export);
@@ -280,12 +281,12 @@ static void note_place(Oid oid, const gstore_view *view, bool own, uint64 sum, u
     LWLockRelease(gstore->lock);
 }
 
-static char *make_token(const gstore_view *view, uint64 sum, uint32 bytes, uint64 at)
+static char *write_token(const uint8 secret[GSTORE_SECRET_BYTES], uint64 sum, uint32 bytes, uint64 at)
 {
-    char path[GSTORE_STORE_PATH_BYTES];
+    char path[GSTORE_LINK_PATH_BYTES];
     char *token;
 
-    gstore_store_path(&view->name, path);
+    gstore_link_path(secret, path);
     token = psprintf("%s%d:%016llx:%llu:%u:%s:%s", GVMI_TOKEN_PREFIX, GVMI_TOKEN_VERSION,
                      (unsigned long long)sum, (unsigned long long)at, bytes, path, gstore->path);
     if (strlen(token) >= GVM_TABLE_TOKEN_BYTES_MAX)
@@ -294,15 +295,49 @@ static char *make_token(const gstore_view *view, uint64 sum, uint32 bytes, uint6
     return token;
 }
 
+/* In format 'pgstrom' they begin at 8. */
+static bool has_bodies(const gstore_column *column)
+{
+    return column->bodies_bytes > (gstore_is_arrow(column) ? 0 : GSTORE_BODY_UNIT);
+}
+
+/* The areas that the manifest speaks of, its own too, as far as they count; palloc'd. What is behind that in an
+ * area's last chunk is not kept back (docs/design/gstore.md). */
+static int list_areas(Relation relation, const gstore_view *view, uint64 manifest_end,
+                      gstore_piece **out)
+{
+    const TupleDesc desc = RelationGetDescr(relation);
+    gstore_piece *all = palloc0(sizeof *all *
+                                (1 + (Size)view->column_count * (GSTORE_ELEMENT_NULLS + 1)));
+    int count = 0;
+
+    all[count++] = (gstore_piece){.column = 0, .part = GSTORE_MANIFEST, .bytes = manifest_end};
+    for (int i = 0; i < Min(desc->natts, view->column_count); i++) {
+        if (TupleDescAttr(desc, i)->attisdropped || view->columns[i].dropped)
+            continue;
+        for (int part = GSTORE_VALUES; part <= GSTORE_ELEMENT_NULLS; part++) {
+            const uint64 bytes = gstore_part_bytes(&view->columns[i], (gstore_part)part, view->rows);
+
+            if (bytes > 0 && (part != GSTORE_BODIES || has_bodies(&view->columns[i])))
+                all[count++] = (gstore_piece){
+                    .column = (uint16)(i + 1), .part = (uint8)part, .bytes = bytes};
+        }
+    }
+    *out = all;
+    return count;
+}
+
 Datum gstore_export(PG_FUNCTION_ARGS)
 {
     const Oid oid = PG_GETARG_OID(0);
     Relation relation = open_table(oid);
     gstore_view view;
-    gstore_piece piece = {.column = 0, .part = GSTORE_MANIFEST};
-    uint32 bytes;
+    gstore_piece piece = {.column = 0, .part = GSTORE_MANIFEST}, *areas;
+    uint8 secret[GSTORE_SECRET_BYTES];
+    uint32 bytes, privileges;
     uint64 sum, at;
     bool own;
+    int count;
 
     gstore_wait_ready();
     own = choose_revision(relation, &view);
@@ -315,12 +350,19 @@ Datum gstore_export(PG_FUNCTION_ARGS)
     sum = gvm_checksum_host(piece.local, bytes);
     /* One export of a table at a time; they wait for nobody else. An ERROR ends it, too. */
     LockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
+    gstore_lock_privileges(ShareLock);
+    gstore_check_readable(oid);
+    if (!gstore_privileges(oid, &privileges))
+        elog(ERROR, "cache lookup failed for relation %u", oid);
     if (!choose_place(oid, &view, own, sum, bytes, &at)) {
         piece.offset_bytes = at;
         gstore_transfer(GSTORE_WRITE, &view.name, &piece, 1);
         note_place(oid, &view, own, sum, bytes, at);
     }
+    count = list_areas(relation, &view, at + bytes, &areas);
+    gstore_token_make(oid, &view, sum, privileges, areas, count, secret);
+    gstore_unlock_privileges(ShareLock);
     UnlockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
     relation_close(relation, NoLock); /* the lock stays: no DROP before the caller has the token */
-    PG_RETURN_TEXT_P(cstring_to_text(make_token(&view, sum, bytes, at)));
+    PG_RETURN_TEXT_P(cstring_to_text(write_token(secret, sum, bytes, at)));
 }

@@ -6,6 +6,7 @@
 
 #include "postgres/fdw.h"
 #include "postgres/pending.h"
+#include "postgres/token.h"
 
 PG_MODULE_MAGIC;
 
@@ -20,6 +21,7 @@ void _PG_init(void)
     gstore_worker_init();
     gstore_shared_init();
     gstore_pending_init();
+    gstore_token_init();
     gstore_ddl_init();
 }
 

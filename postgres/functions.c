@@ -98,7 +98,7 @@ Datum gstore_fdw_rawsize(PG_FUNCTION_ARGS)
     PG_RETURN_INT64((int64)gstore_data_bytes(view.rows, view.columns, view.column_count));
 }
 
-static bool is_owner(Oid relation)
+bool gstore_is_owner(Oid relation)
 {
 #if PG_VERSION_NUM >= 160000
     return object_ownercheck(RelationRelationId, relation, GetUserId());
@@ -116,7 +116,7 @@ Datum gstore_fdw_compact(PG_FUNCTION_ARGS)
 
     PreventCommandIfReadOnly("gstore_fdw_compact()");
     gstore_check_table(oid);
-    if (!is_owner(oid))
+    if (!gstore_is_owner(oid))
         aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_FOREIGN_TABLE, get_rel_name(oid));
     relation = relation_open(oid, ShareUpdateExclusiveLock);
     rows = gstore_compact(relation);

@@ -12,6 +12,9 @@ extern void gstore_check_table(Oid relation);
 /* The same, and that the user may SELECT from it (42501). */
 extern void gstore_check_readable(Oid relation);
 
+/* Is the user the table's owner, or a member of it? */
+extern bool gstore_is_owner(Oid relation);
+
 /* The revision that the statement sees, of a table that was checked. What the transaction itself has
  * changed is not part of a revision before its commit. */
 extern void gstore_look_now(Oid relation, bool want_dead, gstore_view *view);

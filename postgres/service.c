@@ -9,6 +9,8 @@
  * An area begins with small chunks, as many tables are small. Once it needs more than AREA_SMALL_BYTES it
  * moves to an object with large ones, as what a chunk costs does not depend on its size; the object gets
  * the name in the place of the old one, and who has that open keeps it: rows that are there do not change.
+ * An area also moves, before it is written to, when a token has ended by which other users' programs may
+ * have it mapped: what comes later is not for them.
  */
 #include "postgres/service.h"
 
@@ -40,6 +42,21 @@
 #define LEASE_WAIT_MS 30000 /* while the keeper moves the area */
 #define LOOK_S 1            /* how often an idle thread looks whether it is to stop */
 
+/* What of a store may be opened by a token. */
+typedef struct linked {
+    uint16_t column;
+    uint8_t part;
+    uint64_t bytes;
+} linked;
+
+typedef struct token {
+    struct token *next;
+    gstore_store_name name;
+    uint8_t secret[GSTORE_SECRET_BYTES];
+    uint32_t count, places;
+    linked *all;
+} token;
+
 /* A connection to the keeper: it can have so many objects open. */
 typedef struct connection {
     gvm_keeper *keeper;
@@ -50,7 +67,8 @@ typedef struct area {
     gstore_store_name name;
     uint16_t column;
     uint8_t part;
-    bool large; /* its chunks */
+    bool large;         /* its chunks */
+    _Atomic bool ended; /* a token of it */
     connection *connection;
     gvm_object *object;
     uint64_t bytes; /* committed */
@@ -84,7 +102,9 @@ struct gstore_service {
     gvm_device *devices[GVM_SERVER_DEVICES_MAX];
     int32_t device_count;
     pthread_mutex_t lock; /* areas, refs, connections; no driver or keeper call but connect and create under it */
-    void *areas; /* tsearch(3) */
+    void *areas;                 /* tsearch(3) */
+    pthread_mutex_t tokens_lock; /* comes before the lock; the keeper is called under it */
+    token *tokens;
     worker workers[THREADS_MAX];
     uint32_t started;
     bool registered;
@@ -112,9 +132,10 @@ static int compare_areas(const void *left, const void *right)
     return order != 0 ? order : (a->part > b->part) - (a->part < b->part);
 }
 
+static const char *const parts[] = {"values", "nulls", "bodies", "manifest", "element_nulls"};
+
 static void name_area(const area *a, char text[GVM_NAME_BYTES_MAX])
 {
-    static const char *const parts[] = {"values", "nulls", "bodies", "manifest", "element_nulls"};
     char path[GSTORE_STORE_PATH_BYTES];
 
     gstore_store_path(&a->name, path);
@@ -174,7 +195,7 @@ static gvm_status create_object(gstore_service *s, area *a, bool named)
                                         .chunk_bytes = a->large ? LARGE_CHUNK_BYTES : CHUNK_BYTES,
                                         .bytes = a->bytes,
                                         .device = a->name.device,
-                                        .mode = s->options.object_mode,
+                                        .mode = 0600,
                                         .flags = GVM_OBJECT_UNTRACKED};
     char name[GVM_NAME_BYTES_MAX];
     gvm_status status = find_connection(s, &a->connection);
@@ -243,6 +264,167 @@ static void let_go_area(gstore_service *s, area *a)
         free_area(s, a);
 }
 
+/* ---- tokens. tokens_lock is held. */
+
+static void name_link(const token *t, const linked *l, char text[GVM_NAME_BYTES_MAX])
+{
+    char path[GSTORE_LINK_PATH_BYTES];
+
+    gstore_link_path(t->secret, path);
+    snprintf(text, GVM_NAME_BYTES_MAX, "%s/%u.%s", path, l->column, parts[l->part]);
+}
+
+static token *find_token(gstore_service *s, const uint8_t secret[GSTORE_SECRET_BYTES])
+{
+    token *t = s->tokens;
+
+    while (t != NULL && memcmp(t->secret, secret, sizeof t->secret) != 0)
+        t = t->next;
+    return t;
+}
+
+static token *make_token(gstore_service *s, const gstore_window *w)
+{
+    token *t = calloc(1, sizeof *t);
+
+    if (t == NULL)
+        return NULL;
+    t->name = w->name;
+    memcpy(t->secret, w->handle, sizeof t->secret);
+    t->next = s->tokens;
+    s->tokens = t;
+    return t;
+}
+
+static gvm_status add_linked(token *t, const linked *l)
+{
+    if (t->count == t->places) {
+        const uint32_t places = t->places + GSTORE_RANGES_MAX;
+        linked *all = realloc(t->all, places * sizeof *all);
+
+        if (all == NULL)
+            return gvmi_fail(GVM_E_NOMEM, "out of host memory for a token");
+        t->all = all;
+        t->places = places;
+    }
+    t->all[t->count++] = *l;
+    return GVM_OK;
+}
+
+static gvm_status link_area(gstore_service *s, const token *t, const linked *l, gvm_object *object)
+{
+    char name[GVM_NAME_BYTES_MAX];
+
+    name_link(t, l, name);
+    return gvm_object_link(object, name, s->options.link_mode, l->bytes);
+}
+
+static gvm_status link_range(gstore_service *s, token *t, const gstore_range *range)
+{
+    const linked l = {.column = range->column, .part = range->part, .bytes = range->bytes};
+    area *a;
+    gvm_status status = hold_area(s, &t->name, range, false, &a);
+
+    if (status != GVM_OK)
+        return status;
+    status = add_linked(t, &l); /* first: what is in the list may be missing at the keeper */
+    if (status == GVM_OK)
+        status = link_area(s, t, &l, a->object);
+    let_go_area(s, a);
+    return status;
+}
+
+static gvm_status link_ranges(gstore_service *s, const gstore_window *w)
+{
+    gvm_status status = GVM_OK;
+    token *t;
+
+    pthread_mutex_lock(&s->tokens_lock);
+    t = find_token(s, w->handle);
+    if (t == NULL)
+        t = make_token(s, w);
+    if (t == NULL)
+        status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a token");
+    for (uint32_t i = 0; i < w->range_count && i < GSTORE_RANGES_MAX && status == GVM_OK; i++)
+        status = link_range(s, t, &w->ranges[i]);
+    pthread_mutex_unlock(&s->tokens_lock);
+    return status;
+}
+
+/* An area has another object: its links go there, and so do those who open it by a token from now on. One that
+ * cannot be linked is gone for them. */
+static void relink(gstore_service *s, const area *a)
+{
+    for (token *t = s->tokens; t != NULL; t = t->next)
+        for (uint32_t i = 0; compare_stores(&t->name, &a->name) == 0 && i < t->count; i++)
+            if (t->all[i].column == a->column && t->all[i].part == a->part)
+                (void)link_area(s, t, &t->all[i], a->object);
+}
+
+static void free_token(gstore_service *s, token *t)
+{
+    token **place = &s->tokens;
+
+    while (*place != t)
+        place = &(*place)->next;
+    *place = t->next;
+    free(t->all);
+    free(t);
+}
+
+static void note_ended(gstore_service *s, const token *t, const linked *l)
+{
+    const area key = {.name = t->name, .column = l->column, .part = l->part};
+    area **found;
+
+    pthread_mutex_lock(&s->lock);
+    found = tfind(&key, &s->areas, compare_areas);
+    if (found != NULL)
+        atomic_store(&(*found)->ended, true);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Links of an object that is gone are gone with it. */
+static gvm_status unlink_token(gstore_service *s, const uint8_t secret[GSTORE_SECRET_BYTES])
+{
+    gvm_status status = GVM_OK;
+    token *t;
+
+    pthread_mutex_lock(&s->tokens_lock);
+    t = find_token(s, secret);
+    while (t != NULL && t->count > 0 && status == GVM_OK) {
+        char name[GVM_NAME_BYTES_MAX];
+
+        name_link(t, &t->all[t->count - 1], name);
+        status = gvm_object_unlink(s->connections[0].keeper, name);
+        if (status == GVM_E_ABSENT)
+            status = GVM_OK;
+        if (status == GVM_OK)
+            note_ended(s, t, &t->all[--t->count]);
+    }
+    if (t != NULL && status == GVM_OK)
+        free_token(s, t);
+    pthread_mutex_unlock(&s->tokens_lock);
+    return status;
+}
+
+void gstore_service_unlink(gstore_service *s, const uint8_t secret[GSTORE_SECRET_BYTES])
+{
+    (void)unlink_token(s, secret); /* it fails only with the keeper */
+}
+
+/* Of a store that goes; NULL: of all. */
+static void forget_tokens(gstore_service *s, const gstore_store_name *name)
+{
+    pthread_mutex_lock(&s->tokens_lock);
+    for (token *t = s->tokens, *next; t != NULL; t = next) {
+        next = t->next;
+        if (name == NULL || compare_stores(&t->name, name) == 0)
+            free_token(s, t);
+    }
+    pthread_mutex_unlock(&s->tokens_lock);
+}
+
 typedef struct sweep {
     const gstore_store_name *name; /* NULL: all */
     area *first, **end;
@@ -280,6 +462,7 @@ void gstore_service_drop(gstore_service *s, const gstore_store_name *name)
         next = a->next_found;
         free_area(s, a);
     }
+    forget_tokens(s, name);
 }
 
 /* ---- commands */
@@ -350,8 +533,8 @@ static gvm_status find_hold(gstore_service *s, const gstore_window *w, const gst
     return gvm_object_acquire(h->area->object, GVM_LEASE_READ, &options, &h->lease);
 }
 
-/* Fills an object with large chunks, and gives it the name. Its area is nobody else's yet. */
-static gvm_status fill_large(const area *from, hold *to, uint64_t from_address, uint64_t needed,
+/* Fills the object that an area moves to, and gives it the name. Its area is nobody else's yet. */
+static gvm_status fill_moved(const area *from, hold *to, uint64_t from_address, uint64_t needed,
                              CUstream stream)
 {
     const gvm_acquire_options options = {
@@ -359,7 +542,8 @@ static gvm_status fill_large(const area *from, hold *to, uint64_t from_address, 
     area *a = to->area;
     char name[GVM_NAME_BYTES_MAX];
     CUresult result;
-    gvm_status status = grow_area(a, needed > 2 * from->bytes ? needed : 2 * from->bytes);
+    const uint64_t ahead = a->large == from->large ? from->bytes : 2 * from->bytes;
+    gvm_status status = grow_area(a, needed > ahead ? needed : ahead);
 
     if (status == GVM_E_NOSPACE)
         status = grow_area(a, needed);
@@ -376,9 +560,10 @@ static gvm_status fill_large(const area *from, hold *to, uint64_t from_address, 
     return gvm_object_publish(a->object, name, GVM_PUBLISH_REPLACE | GVM_PUBLISH_PRIVATE);
 }
 
-/* Puts an area with large chunks in the place of *h, which stays held for what is on the stream. The only
- * writer of the store is here. */
-static gvm_status move_area(gstore_service *s, holds *held, hold **h, uint64_t needed, CUstream stream)
+/* Puts another area, with large chunks or not, in the place of *h, which stays held for what is on the stream. The
+ * only writer of the store is here. needed: at least what it has. */
+static gvm_status move_area(gstore_service *s, holds *held, hold **h, bool large, uint64_t needed,
+                            CUstream stream)
 {
     area *old = (*h)->area;
     area *made = calloc(1, sizeof *made);
@@ -389,13 +574,13 @@ static gvm_status move_area(gstore_service *s, holds *held, hold **h, uint64_t n
     if (made == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
     *made = (area){
-        .name = old->name, .column = old->column, .part = old->part, .large = true, .refs = 1};
+        .name = old->name, .column = old->column, .part = old->part, .large = large, .refs = 1};
     *to = (hold){.area = made};
     pthread_mutex_lock(&s->lock);
     status = create_object(s, made, false);
     pthread_mutex_unlock(&s->lock);
     if (status == GVM_OK)
-        status = fill_large(old, to, (*h)->lease.address, needed, stream);
+        status = fill_moved(old, to, (*h)->lease.address, needed, stream);
     if (status != GVM_OK) {
         const gvm_error error = gvmi_error_save();
 
@@ -403,6 +588,8 @@ static gvm_status move_area(gstore_service *s, holds *held, hold **h, uint64_t n
         gvmi_error_restore(&error);
         return status;
     }
+    pthread_mutex_lock(&s->tokens_lock);
+    relink(s, made);
     pthread_mutex_lock(&s->lock);
     place = tfind(old, &s->areas, compare_areas);
     if (place != NULL && *place == old)
@@ -411,21 +598,42 @@ static gvm_status move_area(gstore_service *s, holds *held, hold **h, uint64_t n
         made->dropped = true;
     old->dropped = true;
     pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&s->tokens_lock);
     held->count++;
     *h = to;
     return GVM_OK;
 }
 
+/* May a process have it mapped that is not to see what is written from now on? */
+static bool is_shown(area *a)
+{
+    gvm_object_info info = {.struct_size = sizeof info};
+
+    if (!atomic_load(&a->ended))
+        return false;
+    if (gvm_object_get_info(a->object, &info) != GVM_OK || info.foreign)
+        return true;
+    atomic_store(&a->ended, false);
+    return false;
+}
+
 /* Room for a range that is written, under the lease, too: addresses do not change. */
 static gvm_status make_room(gstore_service *s, holds *held, hold **h, uint64_t end, CUstream stream)
 {
+    if (is_shown((*h)->area)) {
+        const area *a = (*h)->area;
+        const uint64_t needed = end > a->bytes ? end : a->bytes;
+
+        if (end <= LARGE_RESERVE_BYTES)
+            return move_area(s, held, h, a->large || needed > AREA_SMALL_BYTES, needed, stream);
+    }
     if (end <= (*h)->area->bytes)
         return GVM_OK;
     if (end > LARGE_RESERVE_BYTES)
         return gvmi_fail(GVM_E_LIMIT, "a column can have %llu GiB",
                          (unsigned long long)(LARGE_RESERVE_BYTES >> 30));
     if (!(*h)->area->large && end > AREA_SMALL_BYTES) {
-        const gvm_status status = move_area(s, held, h, end, stream);
+        const gvm_status status = move_area(s, held, h, true, end, stream);
 
         if (status == GVM_OK || end > RESERVE_BYTES)
             return status;
@@ -488,6 +696,10 @@ static gvm_status transfer(worker *me, gstore_window *w, uint8_t *bytes)
     if (w->name.device < 0 || w->name.device >= s->device_count)
         return gvmi_fail(GVM_E_NODEVICE, "there is no device %d; there are %d", w->name.device,
                          s->device_count);
+    if (w->verb == GSTORE_LINK)
+        return link_ranges(s, w);
+    if (w->verb == GSTORE_UNLINK)
+        return unlink_token(s, w->handle);
     status = gvmi_device_enter(s->devices[w->name.device]);
     if (status != GVM_OK)
         return status;
@@ -675,6 +887,7 @@ gvm_status gstore_service_start(const gstore_service_options *options, gstore_se
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for the service");
     s->options = *options;
     pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->tokens_lock, NULL);
     refuse_left_over(options);
     status = open_devices(s);
     if (status == GVM_OK)
@@ -727,6 +940,7 @@ void gstore_service_stop(gstore_service *s)
         gvmi_device_leave();
         gvm_device_close(s->devices[d]);
     }
+    pthread_mutex_destroy(&s->tokens_lock);
     pthread_mutex_destroy(&s->lock);
     free(s);
 }

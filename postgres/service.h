@@ -21,8 +21,8 @@ typedef struct gstore_service_options {
     uint32_t window_count;
     uint8_t *bytes; /* window_bytes for each window, in their order; page-aligned */
     uint64_t window_bytes;
-    uint32_t epoch;       /* commands of another one are refused */
-    uint32_t object_mode; /* permission bits of the objects that it makes */
+    uint32_t epoch;     /* commands of another one are refused */
+    uint32_t link_mode; /* permission bits of tokens' links; the objects themselves have 0600 */
     /* Any thread may call these: */
     void (*wake)(void *latch);
     void (*give_back)(uint32_t window); /* whose backend has left it */
@@ -69,6 +69,9 @@ gvm_status gstore_service_report(gstore_service *service, gstore_report *out);
 
 /* Frees a copy (copies.h). */
 void gstore_service_drop_copy(gstore_service *service, uint64_t copy);
+
+/* Carries out GSTORE_UNLINK, by the caller's own thread. */
+void gstore_service_unlink(gstore_service *service, const uint8_t secret[GSTORE_SECRET_BYTES]);
 
 /* Drops a store's objects, by the caller's own thread. */
 void gstore_service_drop(gstore_service *service, const gstore_store_name *name);

@@ -16,6 +16,7 @@
 #include "postgres/lost.h"
 #include "postgres/progress.h"
 #include "postgres/shared.h"
+#include "postgres/token.h"
 
 #define AREA_BYTES (256 * 1024) /* of dynamic shared memory that is there from the start */
 #define WINDOW_ALIGN 4096
@@ -189,6 +190,7 @@ bool gstore_next_dead_store(gstore_store_name *name)
     if (store != NULL) {
         *name = store->name;
         gstore->dead_stores = store->next_dead;
+        gstore_token_forget(name);
         if (DsaPointerIsValid(store->dead_rows))
             dsa_free(gstore_area(), store->dead_rows);
         dsa_free(gstore_area(), place);
@@ -566,6 +568,23 @@ static void trim_table(gstore_table *table, TransactionId horizon)
     }
 }
 
+/* Copies that were ended and that no transaction knows. */
+static void trim_copies(TransactionId horizon)
+{
+    dsa_pointer *place = &gstore->ended_copies;
+    gstore_copy *copy;
+
+    while ((copy = at(*place)) != NULL) {
+        const dsa_pointer over = *place;
+
+        if (TransactionIdPrecedes(copy->ended, horizon)) {
+            *place = copy->next_dead;
+            bury_copy(over);
+        } else
+            place = &copy->next_dead;
+    }
+}
+
 void gstore_trim_versions(void)
 {
     const TransactionId horizon = GetOldestNonRemovableTransactionId(NULL);
@@ -576,6 +595,7 @@ void gstore_trim_versions(void)
     hash_seq_init(&scan, tables);
     while ((table = hash_seq_search(&scan)) != NULL)
         trim_table(table, horizon);
+    trim_copies(horizon);
     LWLockRelease(gstore->lock);
 }
 
@@ -626,6 +646,7 @@ uint32 gstore_begin_epoch(bool *lost)
     hash_seq_init(&scan, tables);
     while ((table = hash_seq_search(&scan)) != NULL)
         *lost |= has_versions(table);
+    gstore_token_forget(NULL);
     LWLockRelease(gstore->lock);
     return epoch;
 }
@@ -830,14 +851,93 @@ pid_t gstore_delay_reloads(Oid database)
 
 /* ---- copies of versions */
 
-dsa_pointer gstore_new_copy(uint64 *id)
+dsa_pointer gstore_new_copy(uint64 *id, uint32 privileges)
 {
     const dsa_pointer place = dsa_allocate0(gstore_area(), sizeof(gstore_copy));
     gstore_copy *copy = at(place);
 
     copy->id = *id = pg_atomic_fetch_add_u64(&gstore->next_store, 1);
     copy->epoch = gstore->epoch;
+    copy->privileges = privileges;
     return place;
+}
+
+/* The lock is held exclusively. */
+static void end_copy(gstore_version *version, TransactionId ended)
+{
+    gstore_copy *copy = at(version->copy);
+
+    if (copy == NULL)
+        return;
+    copy->ended = ended;
+    copy->next_dead = gstore->ended_copies;
+    gstore->ended_copies = version->copy;
+    version->copy = InvalidDsaPointer;
+}
+
+void gstore_end_copies(Oid relation)
+{
+    const TransactionId ended = GetTopTransactionId(); /* one that snapshots taken later see the end of */
+    const gstore_table *table;
+
+    (void)gstore_area();
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    table = gstore_find_table(relation, false);
+    for (gstore_version *v = table != NULL ? at(table->newest) : NULL; v != NULL; v = at(v->older))
+        end_copy(v, ended);
+    LWLockRelease(gstore->lock);
+    gstore_wake_worker();
+}
+
+/* Tables of this database that have copies; palloc'd. */
+static int list_copied(Oid **out)
+{
+    HASH_SEQ_STATUS scan;
+    const gstore_table *table;
+    int count = 0;
+
+    (void)gstore_area();
+    *out = palloc(sizeof(Oid) * (Size)gstore_max_relations);
+    LWLockAcquire(gstore->lock, LW_SHARED);
+    hash_seq_init(&scan, tables);
+    while ((table = hash_seq_search(&scan)) != NULL) {
+        bool copied = false;
+
+        for (const gstore_version *v = at(table->newest); v != NULL; v = at(v->older))
+            copied = copied || DsaPointerIsValid(v->copy);
+        if (copied && table->key.database == MyDatabaseId)
+            (*out)[count++] = table->key.relation;
+    }
+    LWLockRelease(gstore->lock);
+    return count;
+}
+
+/* The catalog is not looked at under the lock. */
+void gstore_follow_copies(bool accept, bool (*privileges_of)(Oid relation, uint32 *privileges))
+{
+    const TransactionId ended = GetTopTransactionId();
+    Oid *all;
+    const int count = list_copied(&all);
+
+    for (int i = 0; i < count; i++) {
+        uint32 privileges = 0;
+        const bool there = privileges_of(all[i], &privileges);
+        const gstore_table *table;
+
+        LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+        table = gstore_find_table(all[i], false);
+        for (gstore_version *v = table != NULL ? at(table->newest) : NULL; v != NULL; v = at(v->older)) {
+            gstore_copy *copy = at(v->copy);
+
+            if (copy != NULL && there && accept)
+                copy->privileges = privileges;
+            else if (copy != NULL && !(there && copy->privileges == privileges))
+                end_copy(v, ended);
+        }
+        LWLockRelease(gstore->lock);
+    }
+    pfree(all);
+    gstore_wake_worker();
 }
 
 /* The lock is held. A version is known by its number and its store. */

@@ -33,6 +33,7 @@ extern int gstore_service_threads;
 extern int gstore_start_timeout_s;
 extern char *gstore_keeper_path; /* of a keeper that others run; "": one of our own */
 extern int gstore_readers;       /* gstore_reader_group */
+extern int gstore_token_lifetime_s;
 
 /* Whose programs may attach tables by token. */
 typedef enum gstore_reader_group {
@@ -80,9 +81,34 @@ typedef struct gstore_store {
 typedef struct gstore_copy {
     dsa_pointer next_dead;
     uint64 id;
-    uint32 epoch; /* of the keeper in which it was made */
+    uint32 epoch;        /* of the keeper in which it was made */
+    uint32 privileges;   /* of the table, when it was made */
+    TransactionId ended; /* by this transaction it was revoked: who sees that does not know it */
     uint8 handle[GSTORE_HANDLE_BYTES];
 } gstore_copy;
+
+/* ---- tokens (token.h) */
+
+#define GSTORE_TOKENS_MAX 4096
+#define GSTORE_TOKENS_OF_A_TABLE_MAX 64
+
+typedef enum gstore_token_state {
+    GSTORE_TOKEN_FREE,
+    GSTORE_TOKEN_MAKING,
+    GSTORE_TOKEN_LIVE,
+    GSTORE_TOKEN_OVER,
+} gstore_token_state;
+
+typedef struct gstore_token {
+    gstore_token_state state;
+    uint8 secret[GSTORE_SECRET_BYTES];
+    gstore_store_name name;
+    Oid role;          /* that made it */
+    uint32 privileges; /* of the table, when it was made */
+    uint64 sum;        /* of the manifest */
+    uint64 number;     /* they rise */
+    int64 expires_ns;  /* CLOCK_MONOTONIC */
+} gstore_token;
 
 /* What one transaction left of a table. In dynamic shared memory. */
 typedef struct gstore_version {
@@ -132,6 +158,9 @@ typedef struct gstore_shared {
     pg_atomic_uint64 next_store;
     dsa_pointer dead_stores; /* to be dropped by the worker */
     dsa_pointer dead_copies;
+    dsa_pointer ended_copies; /* until no transaction knows them */
+    uint64 token_numbers;
+    gstore_token tokens[GSTORE_TOKENS_MAX];
     gstore_report report; /* of the last second */
     ConditionVariable ready_changed;
     ConditionVariable reloaded; /* or failed to */
@@ -217,14 +246,20 @@ extern void gstore_wake_worker(void);
 
 /* ---- copies of versions */
 
-/* A record of a copy that is being made: the caller hangs it on a version or releases it. */
-extern dsa_pointer gstore_new_copy(uint64 *id);
+/* A record of a copy that is being made: the caller hangs it on a version or releases it. privileges: of the
+ * table (token.h). */
+extern dsa_pointer gstore_new_copy(uint64 *id, uint32 privileges);
 /* False: the version has none. */
 extern bool gstore_get_copy(Oid relation, const gstore_view *view, uint8 handle[GSTORE_HANDLE_BYTES]);
 /* From here on the copy lives as long as the version. False: the version is gone, or has one. */
 extern bool gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer copy,
                              const uint8 handle[GSTORE_HANDLE_BYTES]);
 extern void gstore_release_copy(dsa_pointer copy);
+/* Takes the copies off a table's versions; they are freed when every transaction sees the end of this one. */
+extern void gstore_end_copies(Oid relation);
+/* The same for the tables of this database whose privileges are others than when the copy was made, or that
+ * are gone; accept: what was granted is noted instead. */
+extern void gstore_follow_copies(bool accept, bool (*privileges_of)(Oid relation, uint32 *privileges));
 /* Takes one off the list of those released; false: there is none. */
 extern bool gstore_next_dead_copy(uint64 *id, uint32 *epoch);
 

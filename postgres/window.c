@@ -274,6 +274,8 @@ static const char *hint_of(gstore_verb verb, int32 status)
         return "Delete rows or tables, or raise gstore_fdw.device_memory or gstore_fdw.host_memory.";
     case GVM_E_ADDRESS:
     case GVM_E_LIMIT:
+        if (verb == GSTORE_LINK)
+            return "Each column of a token takes up to four of them: end tokens by gstore_revoke_all().";
         return "A column takes up to four objects of the keeper, of at most 32 GiB each: use fewer "
                "columns, or drop tables.";
     case GVM_E_TIMEOUT: return "The keeper could not move the column in time; see gvmem top.";
@@ -341,7 +343,7 @@ static void load(gstore_window *w, uint32 window, gstore_verb verb, const gstore
     while (*piece < count && w->range_count < GSTORE_RANGES_MAX) {
         const gstore_piece *p = &pieces[*piece];
         const bool fill = writes(verb) && p->local == NULL;
-        const bool windowless = fill || verb == GSTORE_COPY_TAKE;
+        const bool windowless = fill || verb == GSTORE_COPY_TAKE || verb == GSTORE_LINK;
         uint64 part = p->bytes - *done;
         gstore_range *range;
 

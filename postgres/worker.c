@@ -32,6 +32,7 @@
 #include "postgres/reload.h"
 #include "postgres/service.h"
 #include "postgres/shared.h"
+#include "postgres/token.h"
 #include "postgres/window.h"
 
 #define LOOK_MS 1000
@@ -47,6 +48,7 @@ int gstore_service_threads = 4;
 int gstore_start_timeout_s = 30;
 char *gstore_keeper_path = NULL;
 int gstore_readers = GSTORE_READERS_OWNER;
+int gstore_token_lifetime_s = 3600;
 
 static const struct config_enum_entry reader_groups[] = {{"owner", GSTORE_READERS_OWNER, false},
                                                          {"group", GSTORE_READERS_GROUP, false},
@@ -102,6 +104,10 @@ static void define_settings(void)
         "gstore_fdw.wait_for_source",
         "Statements on a table that is to be loaded from its source wait for its rows.", NULL,
         &gstore_wait_for_source, false, PGC_USERSET, 0, NULL, NULL, NULL);
+    DefineCustomIntVariable(
+        "gstore_fdw.token_lifetime", "How long a token of gstore_export() lets programs attach.",
+        "What they have attached stays. A token that is asked for again is good for that time again.",
+        &gstore_token_lifetime_s, 3600, 1, INT_MAX, PGC_SUSET, GUC_UNIT_S, NULL, NULL, NULL);
     MarkGUCPrefixReserved("gstore_fdw");
 }
 
@@ -224,7 +230,7 @@ static uint32 begin_epoch(void)
 
 static void start(void)
 {
-    static const uint32 object_modes[] = {0600, 0640, 0644};
+    static const uint32 link_modes[] = {0400, 0440, 0444};
     gstore_service_options options = {.path = gstore->path,
                                       .threads = (uint32)gstore_service_threads,
                                       .queue = &gstore->queue,
@@ -232,7 +238,7 @@ static void start(void)
                                       .window_count = (uint32)gstore_windows,
                                       .bytes = gstore_window_bytes(0),
                                       .window_bytes = (uint64)gstore_window_kb * 1024,
-                                      .object_mode = object_modes[gstore_readers],
+                                      .link_mode = link_modes[gstore_readers],
                                       .wake = wake,
                                       .give_back = gstore_window_give_back};
 
@@ -276,6 +282,16 @@ static void drop_copies(void)
     while (gstore_next_dead_copy(&id, &epoch))
         if (epoch == gstore->epoch && !gstore_chores_drop_copy(chores, id))
             gstore_service_drop_copy(service, id);
+}
+
+static void end_tokens(void)
+{
+    uint8 secret[GSTORE_SECRET_BYTES];
+    uint32 epoch;
+
+    while (gstore_token_next_over(secret, &epoch))
+        if (epoch == gstore->epoch && !gstore_chores_unlink(chores, secret))
+            gstore_service_unlink(service, secret);
 }
 
 /* What the view gstore_fdw_keeper_info shows. */
@@ -348,6 +364,7 @@ void gstore_worker_main(Datum argument)
         drop_stores();
         drop_copies();
         gstore_reload_look();
+        end_tokens();
         publish_report();
     }
     end_epoch();

@@ -171,6 +171,7 @@ gvm_status gvm_legacy_export(gvm_buffer *handle, uint64_t offset_bytes, uint64_t
                              gvm_legacy **out)
 {
     GVMI_UNCANCELLED;
+    gvmi_shortage shortage = {0};
     gvm_buffer *buffer;
     gvm_legacy *legacy;
     gvm_status status;
@@ -188,12 +189,10 @@ gvm_status gvm_legacy_export(gvm_buffer *handle, uint64_t offset_bytes, uint64_t
     legacy->device = buffer->device;
     legacy->len_bytes = len_bytes;
     gvmi_device_retain(legacy->device);
-    for (uint32_t tries = 0;; tries++) {
+    do
         status = export_copy(buffer, offset_bytes, legacy);
-        if (status != GVM_E_NOSPACE ||
-            !gvmi_idle_retry(legacy->device, whole_blocks(legacy->len_bytes), tries))
-            break;
-    }
+    while (status == GVM_E_NOSPACE &&
+           gvmi_idle_retry(legacy->device, whole_blocks(legacy->len_bytes), &shortage));
     if (status != GVM_OK) {
         legacy->address = 0;
         goto fail_free;

@@ -17,17 +17,20 @@
 
 static gvm_status stale(void)
 {
-    return gvmi_fail(GVM_E_ABSENT, "the token is stale: the table was truncated, compacted or dropped, "
-                                   "or the server restarted; export a new one");
+    return gvmi_fail(GVM_E_ABSENT,
+                     "the token has ended: it expired or was revoked, the table's privileges were "
+                     "revoked, or it was truncated, compacted or dropped, or the server "
+                     "restarted; export a new one");
 }
 
 static gvm_status open_manifest(gvm_table *table)
 {
-    char name[sizeof table->token.objects + 16];
+    char name[sizeof table->token.links + 16];
     gvm_status status;
 
-    snprintf(name, sizeof name, "%s/0.manifest", table->token.objects);
-    status = gvm_object_open(table->keeper, name, GVM_OPEN_READONLY, &table->manifest_object);
+    snprintf(name, sizeof name, "%s/0.manifest", table->token.links);
+    status = gvm_object_open(table->keeper, name, GVM_OPEN_READONLY | GVM_OPEN_LINK,
+                             &table->manifest_object);
     return status == GVM_E_ABSENT ? stale() : status;
 }
 

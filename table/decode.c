@@ -76,8 +76,8 @@ gvm_status gvmi_token_parse(const char *text, gvmi_token *out)
         return malformed("a number is out of range");
     colon = strchr(text, ':');
     if (colon == NULL || *text != '/' || colon - text > GVM_NAME_BYTES_MAX - 32)
-        return malformed("no name of objects");
-    memcpy(out->objects, text, (size_t)(colon - text));
+        return malformed("no name of links");
+    memcpy(out->links, text, (size_t)(colon - text));
     if (colon[1] != '/')
         return malformed("no socket");
     strcpy(out->socket, colon + 1);
@@ -309,7 +309,7 @@ gvm_status gvmi_table_decode(gvm_table *table)
                                    .schema = text_at(table, head.schema),
                                    .name = text_at(table, head.name),
                                    .layout = head.layout == GVMI_LAYOUT_ARROW ? "arrow" : "pgstrom",
-                                   .objects = table->token.objects,
+                                   .objects = table->token.links,
                                    .socket = table->token.socket,
                                    .rows = head.rows,
                                    .revision = head.revision,

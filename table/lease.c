@@ -13,17 +13,18 @@
 static gvm_status open_part(gvm_table *table, gvmi_table_column *column, int part)
 {
     static const char *const parts[] = {"values", "bodies", "nulls", "element_nulls"};
-    char name[sizeof table->token.objects + 32];
+    char name[sizeof table->token.links + 32];
     gvm_object *object, *nobody = NULL;
     gvm_status status;
 
-    snprintf(name, sizeof name, "%s/%u.%s", table->token.objects, (unsigned)column->info.number,
+    snprintf(name, sizeof name, "%s/%u.%s", table->token.links, (unsigned)column->info.number,
              parts[part]);
-    status = gvm_object_open(table->keeper, name, GVM_OPEN_READONLY, &object);
+    status = gvm_object_open(table->keeper, name, GVM_OPEN_READONLY | GVM_OPEN_LINK, &object);
     if (status == GVM_E_ABSENT)
-        return gvmi_fail(GVM_E_ABSENT,
-                         "column \"%s\" is gone: the table was truncated, compacted or dropped",
-                         column->info.name);
+        return gvmi_fail(
+            GVM_E_ABSENT,
+            "column \"%s\" is gone: the token has ended, or the table was truncated, compacted or dropped",
+            column->info.name);
     if (status != GVM_OK)
         return status;
     if (!atomic_compare_exchange_strong(&column->areas[part], &nobody, object))

@@ -29,7 +29,7 @@ typedef struct gvmi_table_column {
 
 typedef struct gvmi_token {
     uint64_t sum, offset_bytes, bytes;
-    char objects[GVM_TABLE_TOKEN_BYTES_MAX];
+    char links[GVM_TABLE_TOKEN_BYTES_MAX];
     char socket[GVM_TABLE_TOKEN_BYTES_MAX];
 } gvmi_token;
 

@@ -81,6 +81,7 @@ static const keeper_field object_fields[] = {
     O(kept, BOOL, "kept", "1: outlives its creator."),
     O(untracked, BOOL, "untracked", "1: read leases allow writing."),
     O(fenced, BOOL, "fenced", "1: no lease before a copy is made, as a process that was cut off may write to it."),
+    O(foreign, BOOL, "foreign", "1: processes of other users were sent memory of it."),
     O(moving, BOOL, "moving", "1: chunks are being moved."),
 };
 #undef O

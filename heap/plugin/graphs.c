@@ -28,7 +28,8 @@ static struct {
 } open_pools[POOLS_OPEN_MAX];
 static size_t open_count;
 static bool pools_lost; /* more were open at once than there is room for: nothing is known of pools */
-static gvmi_plugin_use *uses[USE_BUCKETS], *late;
+static gvmi_plugin_use *uses[USE_BUCKETS];
+static gvmi_plugin_use *late; /* of each capture one, by next_capture; behind it the others, by next */
 
 /* Looked at without the lock: most programs have none of these. */
 static atomic_size_t capture_count, use_count, late_count;
@@ -239,25 +240,44 @@ gvmi_plugin_use *gvmi_plugin_use_take(const void *ptr)
 
 void gvmi_plugin_late_add(gvmi_plugin_use *use)
 {
+    gvmi_plugin_use *first;
+
     pthread_mutex_lock(&lock);
-    use->next = late;
-    late = use;
-    atomic_fetch_add(&late_count, 1);
+    for (first = late;
+         first != NULL && (first->capture_id != use->capture_id || first->device != use->device);)
+        first = first->next_capture;
+    if (first != NULL) {
+        use->next = first->next;
+        first->next = use;
+    } else {
+        use->next = NULL;
+        use->next_capture = late;
+        late = use;
+        atomic_fetch_add(&late_count, 1);
+    }
     pthread_mutex_unlock(&lock);
 }
 
-gvmi_plugin_use *gvmi_plugin_late_take(void)
+gvmi_plugin_use *gvmi_plugin_late_take(bool (*has_ended)(const gvmi_plugin_use *use))
 {
-    gvmi_plugin_use *all;
+    gvmi_plugin_use *taken = NULL, **end = &taken;
 
     if (atomic_load(&late_count) == 0)
         return NULL;
     pthread_mutex_lock(&lock);
-    all = late;
-    late = NULL;
-    atomic_store(&late_count, 0);
+    for (gvmi_plugin_use **link = &late; *link != NULL;) {
+        if (!has_ended(*link)) {
+            link = &(*link)->next_capture;
+            continue;
+        }
+        *end = *link;
+        *link = (*link)->next_capture;
+        atomic_fetch_sub(&late_count, 1);
+        while (*end != NULL)
+            end = &(*end)->next;
+    }
     pthread_mutex_unlock(&lock);
-    return all;
+    return taken;
 }
 
 void gvmi_plugin_graphs_forget(void)

@@ -22,6 +22,9 @@ typedef struct gvmi_plugin_use {
     struct gvmi_plugin_use *next;
     void *ptr;
     int device;
+    uint64_t capture_id; /* that the free waits for */
+    gvm_stream captured; /* by it */
+    struct gvmi_plugin_use *next_capture;
     size_t count;
     gvm_stream streams[];
 } gvmi_plugin_use;
@@ -49,9 +52,10 @@ bool gvmi_plugin_use_add(void *ptr, gvm_stream stream);
 /* What is noted of a block, which is the caller's to free() then; NULL: nothing. */
 gvmi_plugin_use *gvmi_plugin_use_take(const void *ptr);
 
-/* Frees that must wait for a capture to end: one more, and all of them to try again. */
+/* Frees that must wait for the end of the capture that they name: one more; and all those of captures that have
+ * ended. has_ended is asked once a capture, with the lock held. */
 void gvmi_plugin_late_add(gvmi_plugin_use *use);
-gvmi_plugin_use *gvmi_plugin_late_take(void);
+gvmi_plugin_use *gvmi_plugin_late_take(bool (*has_ended)(const gvmi_plugin_use *use));
 
 /* In a child made by fork(): forgets all. */
 void gvmi_plugin_graphs_forget(void);

@@ -21,6 +21,7 @@
 #define TRACE_LINE_MAX 128
 #define LEGACY ((gvm_stream)0x1)     /* CU_STREAM_LEGACY; also NULL */
 #define PER_THREAD ((gvm_stream)0x2) /* CU_STREAM_PER_THREAD */
+#define UNKNOWN_CAPTURE UINT64_MAX
 #define NO_STREAM ((gvm_stream)(intptr_t)-1)
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER; /* making heaps; the trace */
@@ -246,32 +247,37 @@ static bool find_capture(int device, gvm_stream stream, uint64_t *id)
     return false;
 }
 
-static bool is_captured(const gvmi_plugin_use *use)
-{
-    uint64_t id = 0;
-
-    for (size_t i = 0; i < use->count; i++)
-        if (!find_capture(use->device, use->streams[i], &id) || id != 0)
-            return true;
-    return false;
-}
-
 /* A block that other streams have used. An event of a stream that is captured would say nothing of the
  * work that the stream had before, so the free waits for the capture's end. */
 static void give_used(gvmi_plugin_use *use)
 {
-    if (is_captured(use)) {
-        gvmi_plugin_late_add(use);
-        return;
+    for (size_t i = 0; i < use->count; i++) {
+        uint64_t id;
+
+        if (!find_capture(use->device, use->streams[i], &id))
+            id = UNKNOWN_CAPTURE;
+        if (id != 0) {
+            use->capture_id = id;
+            use->captured = use->streams[i];
+            gvmi_plugin_late_add(use);
+            return;
+        }
     }
     if (gvm_heap_free_after(gvm_plugin_heap(use->device), use->ptr, use->streams, use->count) != GVM_OK)
         complain("a block cannot be freed");
     free(use);
 }
 
+static bool has_ended(const gvmi_plugin_use *use)
+{
+    uint64_t id;
+
+    return find_capture(use->device, use->captured, &id) && id != use->capture_id;
+}
+
 static void give_late(void)
 {
-    gvmi_plugin_use *use = gvmi_plugin_late_take();
+    gvmi_plugin_use *use = gvmi_plugin_late_take(has_ended);
 
     while (use != NULL) {
         gvmi_plugin_use *next = use->next;
@@ -364,7 +370,12 @@ void gvm_torch_record_stream(void *ptr, gvm_stream stream)
 {
     GVMI_UNCANCELLED;
 
-    if (ptr != NULL && !gvmi_plugin_use_add(ptr, stream))
+    if (ptr == NULL)
+        return;
+    if (stream == PER_THREAD)
+        fprintf(stderr, "gvmem: it is not noted that the per-thread default stream uses a block, because that is "
+                        "another stream in each thread: use streams that the program makes\n");
+    else if (!gvmi_plugin_use_add(ptr, stream))
         fprintf(stderr, "gvmem: out of host memory: it is not noted that a stream uses a block\n");
 }
 

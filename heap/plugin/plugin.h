@@ -14,7 +14,7 @@
  * (gvm_torch_record_stream()), and a free waits for them. PyTorch keeps its streams until the process
  * ends; of one that the program made itself gvm_heap_stream_end(gvm_plugin_heap(device), stream) must be
  * called before it is destroyed, because what was freed on it is still the stream's. The per-thread
- * default stream is refused.
+ * default stream is refused, with a message: gvm_torch_record_stream() does not note it.
  *
  * Graphs: what is taken while the stream is captured into a graph comes from a heap of that capture alone
  * (heap/plugin/graphs.h), and stays until PyTorch releases the graph's pool; without PyTorch, until the

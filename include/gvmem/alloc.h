@@ -20,7 +20,7 @@ extern "C" {
 /* Allocates size_bytes of device memory, aligned to 2 MiB, contents undefined. Chunks are as large
  * as they can be while the rounding stays within one sixteenth of the size (or one chunk of 2 MiB);
  * smaller, where the device is too full for that. Like gvm_buffer_commit() it has idle memory of the
- * process given back before it fails.
+ * process given back before it fails, and waits about 10 s at most for streams.
  *
  * GVM_E_INVALID  size_bytes is 0 or too large, or out is NULL
  * GVM_E_FOREIGN  the device is not open

@@ -25,12 +25,16 @@
  *
  * Kernels: any number may append between begin and finish, at once or one after the other, on any
  * streams of the device. One that waits for memory occupies its SMs and needs nothing but the
- * library's thread: no call of the program.
+ * library's thread: no call of the program. A kernel must write to slots that it has reserved, and nowhere else
+ * behind the appender's address: chunks in which nothing was reserved are reused, uncleared, in other buffers,
+ * which may be shared with other processes.
  *
  * Threads: any thread may call; calls on one appender are serialised inside, but for the waiting of
  * finish. Between begin and finish the buffer is the kernels': what gvm_appender_buffer() gives must
  * then not be sealed, moved or decommitted. It may be copied: no kernel that waits for memory, of this or
- * another appender, waits for a copy.
+ * another appender, waits for a copy. At other times it may be decommitted too: the next begin counts what is there, and
+ * rows or bytes whose memory went have undefined contents, as after gvm_buffer_commit(). One that was sealed is written
+ * no more: take it.
  * While it has not begun, what is committed and not written is given back when the device is full, to
  * whatever of gvmem in this process needs it; the next begin commits anew.
  * Ownership: the caller owns an appender and ends it with gvm_appender_destroy(), and owns the
@@ -56,9 +60,9 @@ enum {
     GVM_APPENDER_ROWS_ONLY = 1 << 16,
 };
 
-/* Zero means default in every member. */
+/* Zero means default in every other member. */
 typedef struct gvm_appender_options {
-    size_t struct_size;
+    size_t struct_size; /* in: sizeof(gvm_appender_options) */
     /* The buffer's. What one commit costs depends little on its size (on an H100 0.08 ms for
      * 256 MiB and 0.17 ms for 1 GiB), so this is what the speed of growing hangs on. The chunks of both ends are
      * smaller. 0: a 64th of the reservation, between 2 and 512 MiB, and no more than a 16th of what may be
@@ -140,7 +144,7 @@ typedef struct gvm_appender_info {
  * GVM_E_INVALID  reserve_bytes or an option is out of its limits, a row is larger than the
  *                reservation, the budget is less than a chunk, or out is NULL
  * GVM_E_NOTSUP   the device has no virtual memory management
- * GVM_E_NOSPACE  no room on the device for the words that the kernels share
+ * GVM_E_NOSPACE  no room on the device for the words that the kernels share, after the waits of gvm_buffer_commit()
  * GVM_E_LIMIT    thousands of appenders exist on the device
  * GVM_E_ADDRESS, GVM_E_SYSTEM  as for gvm_buffer_create() */
 GVM_API gvm_status gvm_appender_create(gvm_device *device, uint64_t row_bytes, uint64_t reserve_bytes,
@@ -169,7 +173,9 @@ GVM_API gvm_status gvm_appender_create(gvm_device *device, uint64_t row_bytes, u
  * GVM_E_INVALID  it has begun already, or append is NULL or its struct_size is wrong
  * GVM_E_TORN     the last kernel left it torn: reset it first
  * GVM_E_NOSPACE  the driver has no memory for the copy
- * GVM_E_SYSTEM   no thread could be started
+ * GVM_E_SEALED   the buffer was sealed: take it first
+ * GVM_E_LIMIT    no thread could be started: the process, or its user, has as many as it may have
+ * GVM_E_SYSTEM   no thread could be started, for another reason
  * GVM_E_FOREIGN  the process was made by fork() after its parent had begun one, or the appender is the parent's */
 GVM_API gvm_status gvm_appender_begin(gvm_appender *appender, gvm_append *append);
 
@@ -191,8 +197,9 @@ GVM_API gvm_status gvm_appender_finish(gvm_appender *appender, gvm_stream stream
  * next. Memory that was committed ahead and holds nothing is taken from its addresses first. The
  * library's thread gives it to the driver (0.3 ms a chunk of 512 MiB), so that nobody waits for that
  * here, as soon as no kernel of the process has asked for memory for 2 ms. Until then the next begin
- * reuses it (unless it may have been written: after a reset, or a launch that was not complete), and what gvmem allocates in this process on a full device has it first; for other
- * libraries and processes gvm_device_trim() gives it to the driver at once.
+ * reuses it (unless it may have been written: after a reset, or a launch that was not complete), and what gvmem
+ * allocates in this process on a full device has it first; for other libraries and processes gvm_device_trim() gives
+ * it to the driver at once.
  *
  * GVM_E_INVALID  it has begun, or out is NULL
  * GVM_E_TORN     the last kernel left it torn: nothing is known to be whole
@@ -210,7 +217,9 @@ GVM_API gvm_status gvm_appender_reset(gvm_appender *appender);
  * GVM_E_INVALID  it has begun, or the budget is less than a chunk */
 GVM_API gvm_status gvm_appender_set_budget(gvm_appender *appender, uint64_t budget_bytes);
 
-/* The buffer that is being filled; it stays the appender's. NULL for an unknown appender. */
+/* The buffer that is being filled; it stays the appender's. NULL for an unknown appender. Until the next take() the
+ * library assumes that the program writes anywhere in it: what is given back unused then goes to the driver, which
+ * clears it, and to no other buffer. */
 GVM_API gvm_buffer *gvm_appender_buffer(gvm_appender *appender);
 
 /* A snapshot.

@@ -62,9 +62,9 @@ enum {
     GVM_BUFFER_UNSHARED = 1 << 0,
 };
 
-/* Zero means default in every member. */
+/* Zero means default in every other member. */
 typedef struct gvm_buffer_options {
-    size_t struct_size;
+    size_t struct_size; /* in: sizeof(gvm_buffer_options) */
     /* 0: chosen, from 2 MiB for reservations up to 32 MiB to 64 MiB from 1 GiB on. Larger chunks
      * commit, move and share faster (the driver's cost is per chunk), smaller ones waste less at
      * the ends; copies within the device run at full speed from 32 to 64 MiB on. */
@@ -117,7 +117,8 @@ GVM_API gvm_status gvm_buffer_create(gvm_device *device, uint64_t reserve_bytes,
  * GVM_E_IMPORTED  the buffer was imported
  *
  * Blocks on the driver only (about 40 us a chunk on an H100); never waits for the GPU to be idle. Only where
- * the device is full may it wait for streams in whose order memory was freed. */
+ * the device is full may it wait for streams in whose order memory was freed, on any heap of this process: for about
+ * 10 s at most, after which it answers GVM_E_NOSPACE. Other calls that allocate device memory do the same. */
 GVM_API gvm_status gvm_buffer_commit(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes);
 
 /* Takes memory from behind the chunks that lie wholly inside the range; absent ones are passed
@@ -180,7 +181,8 @@ GVM_API gvm_status gvm_buffer_grant(gvm_buffer *buffer, gvm_device *peer, gvm_ac
  * host memory the driver may wait, also for the work before it on the stream: a decommit, move, seal or
  * grant of these chunks then waits as long. The memory must stay until the stream has passed the copy.
  * Plain copies of up to 64 KiB between host memory and a buffer are not behind larger ones of other
- * threads. A length of 0 is a success that does nothing. If an _async form fails, part of the copy may be on
+ * threads. A length of 0 is a success that does nothing, at
+ * any offset. If an _async form fails, part of the copy may be on
  * the stream all the same: let the stream pass it before the memory is used otherwise.
  *
  * GVM_E_INVALID   a range leaves its reservation, ranges overlap, a pointer is NULL, or the
@@ -204,7 +206,7 @@ GVM_API gvm_status gvm_buffer_copy_async(gvm_buffer *dst, uint64_t dst_offset_by
                                          uint64_t len_bytes, gvm_stream stream);
 
 /* Fills a range with a pattern of 1, 2 or 4 bytes; offset and length must be multiples of the
- * pattern's size.
+ * pattern's size. A length of 0 is a success that does nothing, at any offset.
  *
  * GVM_E_INVALID   the range leaves the reservation, or the pattern's size or the alignment is wrong
  * GVM_E_ABSENT, GVM_E_SEALED, GVM_E_READONLY, GVM_E_NOSPACE  as for the copies */

@@ -15,10 +15,13 @@
  * stream still uses, so only work that is ordered behind it may touch it. gvm_heap_free() wants all
  * work on the block to be over, as free(3) does; gvm_heap_free_async() wants it to be ordered
  * before the call, on the stream named, or over. Before a stream that
- * was used here is destroyed, gvm_heap_stream_end() must be called. Of a heap
- * that other work uses no block may be allocated or freed for a stream that is captured into a graph
- * (gvm_device_get_capture()): the graph uses its blocks at each launch. A capture has a heap of its own
- * that keeps all its memory (GVM_HEAP_KEEP) and is destroyed after the graph, as in libgvmem-heap-plugin.
+ * was used here is destroyed, gvm_heap_stream_end() must be called. Do not
+ * allocate or free for a stream under capture (gvm_device_get_capture()) in a heap that other work uses: a graph uses
+ * its blocks at each launch. A capture has a heap of its own that keeps all its memory (GVM_HEAP_KEEP) and is
+ * destroyed after the graph, as in libgvmem-heap-plugin.
+ * Where blocks are freed on the legacy default stream the library may record an event there at any time, which ends a
+ * capture of a stream made without CU_STREAM_NON_BLOCKING: call gvm_heap_stream_end(heap, NULL) before such a
+ * capture, and allocate no block on that stream until it has ended.
  *
  * Kinds: memory of the device; pinned memory of the host, which the device reaches at the same
  * address; and managed memory, whose pages the driver moves to the processor that touches them. The managed
@@ -28,8 +31,8 @@
  * Threads: any thread may call. Requests up to 1 MiB are mostly served by a shelf that belongs to
  * the thread: without a lock, a system call, or a cache line that others write. A thread that ends
  * gives its shelf back. Larger ones and the rest go through one lock for each heap, which is held while memory is
- * committed, and never while it is given back, or while a stream or a kernel is waited for. A child made by fork()
- * cannot use its parent's heaps.
+ * committed (and what was committed of a request that cannot be met is taken back), and never while free memory is given
+ * back, or while a stream or a kernel is waited for. A child made by fork() cannot use its parent's heaps.
  * Ownership: the caller owns a heap and ends it with gvm_heap_destroy(), and a block until it is
  * freed. A heap keeps its device alive.
  * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the heap is unknown,
@@ -40,7 +43,11 @@
  * Giving pinned or managed memory back to the system waits for all kernels that run (cuMemHostUnregister, cuMemFree;
  * cuMemFree also on devices without virtual memory management). So heaps of these kinds do it only in
  * gvm_heap_trim(), in a request that finds memory short, and at their end; until then they keep what they have,
- * whatever reserve_bytes says. No call that frees waits for a kernel.
+ * whatever reserve_bytes and the limit say. No call that frees waits for a kernel.
+ *
+ * Each chunk of pinned memory is registered with the driver by itself. Kernels and the CPU reach a block as one range; a
+ * driver call that copies or fills (cuMemcpy..., cuMemset...) may refuse a range that crosses a chunk, as CUDA does not
+ * say that one call may span two registrations. What crosses no multiple of 2 MiB crosses no chunk.
  *
  * Semantics: malloc(3), and for streams CUDA Driver API, "Stream Ordered Memory Allocator".
  */
@@ -77,17 +84,17 @@ enum {
  * Returns non-zero if it is worth trying again; after 64 times the request fails all the same. */
 typedef int (*gvm_heap_exhausted)(gvm_heap *heap, uint64_t wanted_bytes, void *arg);
 
-/* Zero means default in every member. */
+/* Zero means default in every other member. */
 typedef struct gvm_heap_options {
-    size_t struct_size;
+    size_t struct_size; /* in: sizeof(gvm_heap_options) */
     gvm_heap_kind kind;
     uint32_t flags;       /* GVM_HEAP_... */
     uint64_t limit_bytes; /* of committed memory; 0: what the device, or the host, has */
-    /* Most memory that nobody uses and that is kept all the same, however long it is not needed; 1: none; UINT64_MAX:
-     * all, until memory is short. 0: what was needed lately. What then was free all the time while requests
-     * asked for twice what is committed is given back, or while for seconds nearly nothing was asked for, by a
-     * thread of the library; and before memory reaches a new peak what is free goes first, but for a part of 32, or
-     * 64 MiB. Heaps of pinned and managed memory keep all. */
+    /* Most idle memory that is kept, however long nobody asks for it. 0: idle memory that stayed idle while requests
+     * asked for twice the committed bytes (and at least decay_ms), or for two to three seconds of near silence, goes
+     * back, by the library's thread. Before a new peak, idle memory beyond 1/32 of what is committed (64 MiB at least)
+     * goes first. 1: none is kept. UINT64_MAX: all, until memory is short. Heaps of pinned and managed memory keep
+     * all. */
     uint64_t reserve_bytes;
     /* Most that a thread's shelf holds; 0: 8 MiB; 1: no shelves; what is more than just below 1 GiB
      * counts as that. A shelf that was not used for a second or two is emptied. */
@@ -126,7 +133,7 @@ typedef struct gvm_heap_info {
     uint64_t decommits;     /* and to take it away */
     uint64_t exhausted;     /* times that a request found too little and had to make room */
     uint32_t segments;
-    uint32_t streams; /* that blocks belong to */
+    uint32_t streams; /* that have addresses of their own, with or without blocks there */
     gvm_heap_kind kind;
     int32_t ordinal; /* the device */
     gvm_heap_order orders[GVM_HEAP_ORDERS];
@@ -155,10 +162,11 @@ GVM_API gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *o
 /* Gives a block of at least size_bytes, contents undefined. The second form names what it is for;
  * the text is kept by pointer and must outlive the block (NULL: no tag).
  *
- * GVM_E_INVALID   size_bytes is 0 or too large, or out is NULL
+ * GVM_E_INVALID   size_bytes is 0 or above 32 TiB, or out is NULL
  * GVM_E_NOSPACE   too little memory is free, or the heap's limit is reached, after what is free has
  *                 been given back (on a full device that of the whole process), smaller chunks have been tried,
- *                 streams have been waited for that freed blocks, and the callback
+ *                 streams have been waited for that freed blocks (some 10 s at most, since their work may itself
+ *                 wait for the caller), and the callback
  *                 has had its say; the error text has the figures. For host memory GVM_E_NOMEM.
  * GVM_E_ADDRESS   the address space is used up
  * GVM_E_LIMIT     the process has too many mappings
@@ -191,7 +199,7 @@ GVM_API gvm_status gvm_heap_free_async(gvm_heap *heap, void *ptr, gvm_stream str
 
 /* Frees a block when the work that is now on all of the streams is done, besides what is on the stream
  * that it was allocated for: for blocks that several streams have used. count may be 0. Streams must be
- * neither destroyed nor captured into a graph.
+ * neither destroyed nor captured into a graph. NULL for ptr is a success.
  *
  * GVM_E_INVALID  streams is NULL, and count is not 0
  * GVM_E_NOSPACE  the driver has no memory for an event; the block stays */
@@ -200,9 +208,9 @@ GVM_API gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stre
 
 /* Makes a block larger or smaller where it is; what it holds stays. It grows within its last 16 KiB,
  * and beyond as far as the addresses behind it are free (and their memory is not just being given back): there is no
- * promise that they are.
+ * promise that they are. Work on what is cut off must be over, as for gvm_heap_free(): it may be another block's at once.
  *
- * GVM_E_INVALID  size_bytes is 0 or too large
+ * GVM_E_INVALID  size_bytes is 0 or above 32 TiB
  * GVM_E_ADDRESS  there is no room behind the block: allocate, copy and free
  * and the errors of gvm_heap_alloc() */
 GVM_API gvm_status gvm_heap_resize(gvm_heap *heap, void *ptr, size_t size_bytes);
@@ -232,15 +240,15 @@ GVM_API gvm_status gvm_heap_stream_end(gvm_heap *heap, gvm_stream stream);
 
 /* Gives memory that no live block uses back to the driver until at most keep_bytes of it are held:
  * shelves of all threads, the reserve, and what the process keeps of this heap's in its cache of free chunks (of a
- * heap with GVM_HEAP_UNSHARED gvm_device_trim() gives that back). Waits for streams that freed blocks, as a request does when
- * memory is short; other threads may allocate and free meanwhile. Memory of a stream that is being captured into a
+ * heap with GVM_HEAP_UNSHARED gvm_device_trim() gives that back). Waits for streams that freed blocks, as long as it takes;
+ * other threads may allocate and free meanwhile. Memory of a stream that is being captured into a
  * graph stays. */
 GVM_API gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes);
 
 /* Gives a peer device access to all blocks, those there are and those to come, or takes it away
  * (GVM_ACCESS_NONE), as gvm_buffer_grant() does for a buffer: also what is committed later then takes the driver some more
- * time. No copy of gvm_buffer_copy_...() from or to the heap's buffers may wait for a kernel meanwhile that waits for a
- * thread which allocates.
+ * time. While this call runs, no copy of the heap's buffers may depend on a kernel that waits for a thread which allocates
+ * from the heap.
  *
  * GVM_E_INVALID   access is no gvm_access, or peer is the heap's own device
  * GVM_E_LIMIT     the heap is granted to 31 peers already, or the driver has too many mappings
@@ -248,7 +256,9 @@ GVM_API gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes);
  *                 device memory (what others have is every device's) */
 GVM_API gvm_status gvm_heap_grant(gvm_heap *heap, gvm_device *peer, gvm_access access);
 
-/* Sets another limit; 0 is none. What is committed beyond it stays until it is free. */
+/* Sets another limit; 0 is none. Of what is committed beyond it, idle memory goes back: at once where reserve_bytes is set,
+ * else by the library's thread, and no block is put there before. What blocks use stays until it is free, and goes then.
+ * Heaps that keep what is idle (GVM_HEAP_KEEP, and those of pinned and managed memory) keep it, unused beyond the limit. */
 GVM_API gvm_status gvm_heap_set_limit(gvm_heap *heap, uint64_t limit_bytes);
 
 /* Frees all blocks at once, as if by gvm_heap_free(). No other thread may be using them. */

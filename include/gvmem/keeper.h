@@ -107,9 +107,9 @@ enum {
     GVM_OBJECT_UNTRACKED = 1 << 1,
 };
 
-/* Zero means default in every member. */
+/* Zero means default in every other member. */
 typedef struct gvm_object_options {
-    size_t struct_size;
+    size_t struct_size;   /* in: sizeof(gvm_object_options) */
     uint64_t chunk_bytes; /* a power of two, 2 MiB to 1 GiB; 0: chosen by reserve_bytes */
     uint64_t bytes;       /* committed from the start; 0: none, gvm_object_grow() follows */
     int32_t device;       /* ordinal in this process */
@@ -143,13 +143,15 @@ enum {
     /* Map at the address that the creator has, so that pointers inside the data hold, or
      * GVM_E_ADDRESS. */
     GVM_OPEN_SAME_ADDRESS = 1 << 1,
+    /* The name is that of a link (gvm_object_link()); with GVM_OPEN_READONLY alone. */
+    GVM_OPEN_LINK = 1 << 2,
 };
 
 /* Opens an object by name. The object stays whole while it is open anywhere, also if dropped.
  *
  * GVM_E_INVALID   a malformed name, unknown flags
- * GVM_E_ABSENT    there is no object of that name
- * GVM_E_DENIED    its owner and mode do not allow it
+ * GVM_E_ABSENT    there is no object, or no link, of that name
+ * GVM_E_DENIED    its owner and mode do not allow it; or a link is to be opened without GVM_OPEN_READONLY
  * GVM_E_NODEVICE  its device is not visible to this process
  * GVM_E_ADDRESS   no such range of addresses is free, or that one is taken
  * GVM_E_NOSPACE   the device has no memory left for the little that mapping takes
@@ -210,6 +212,27 @@ enum {
  *                creator's connection, or closed by it since */
 GVM_API gvm_status gvm_object_publish(gvm_object *object, const char *name, uint32_t flags);
 
+/* Gives the object one more name, a link, by which others open its first bytes for reading, whatever its own
+ * mode is. mode says who may, by its bits for reading. Links are names of their own kind: they are opened with
+ * GVM_OPEN_LINK, listed nowhere, and a link and an object may have the same one. So a link with a name that
+ * cannot be guessed lets in those who were told it.
+ *
+ * Who opens it has the chunks that [0, bytes) is in, those of them that there will be included, and no others: what is
+ * behind bytes in the last of them can be read, too. A link ends with gvm_object_unlink(), when the object is
+ * dropped, or when an object that is not kept loses its creator. Openings stay. A link of the same name that
+ * the caller owns goes to this object in one step: who opens it finds the old object or the new one.
+ *
+ * GVM_E_INVALID  a malformed name, unknown mode bits, bytes is 0
+ * GVM_E_EXISTS   an object of another user has a link of that name
+ * GVM_E_DENIED   not the owner of the object
+ * GVM_E_LIMIT    the user's allowance of links is spent (docs/design/keeper.md, "What bounds what") */
+GVM_API gvm_status gvm_object_link(gvm_object *object, const char *name, uint32_t mode, uint64_t bytes);
+
+/* Ends a link. Only the owner of the object and the keeper's own user may.
+ *
+ * GVM_E_ABSENT, GVM_E_DENIED, GVM_E_INVALID */
+GVM_API gvm_status gvm_object_unlink(gvm_keeper *keeper, const char *name);
+
 /* Changes the permission bits. Openings that exist stay. GVM_E_DENIED, GVM_E_INVALID */
 GVM_API gvm_status gvm_object_set_mode(gvm_object *object, uint32_t mode);
 
@@ -242,9 +265,9 @@ typedef enum gvm_hint {
     GVM_HINT_ONCE = 3, /* this access foretells nothing */
 } gvm_hint;
 
-/* Zero means default in every member; NULL: waits for ever, no hint. */
+/* Zero means default in every other member; NULL: waits for ever, no hint. */
 typedef struct gvm_acquire_options {
-    size_t struct_size;
+    size_t struct_size; /* in: sizeof(gvm_acquire_options) */
     int32_t timeout_ms; /* 0: for ever; GVM_TRY: not at all, but at most 100 ms for the keeper's answer */
     gvm_hint hint;
 } gvm_acquire_options;
@@ -315,7 +338,8 @@ typedef struct gvm_object_info {
     uint32_t metadata_bytes;
     uint8_t sealed, kept, moving, untracked;
     uint8_t fenced; /* no lease before a copy is made: a process that was cut off may write to it */
-    uint8_t reserved[3];
+    uint8_t foreign; /* processes of other users were sent memory of it, and may have that mapped still */
+    uint8_t reserved[2];
 } gvm_object_info;
 
 typedef struct gvm_client_info {

@@ -11,7 +11,7 @@
  * Ownership: nothing is kept; addresses and results are the caller's.
  * Threads: any thread may call. Every call may also return GVM_E_FOREIGN (the device is not open),
  * GVM_E_NOMEM, GVM_E_LOST, GVM_E_DRIVER, GVM_E_NOTSUP (the library was built without code for this
- * device), and all but fill GVM_E_NOSPACE (no room on the device for a few KiB of results) and
+ * device), and all but fill GVM_E_NOSPACE (no room on the device for code or a few KiB of results, after the waits of gvm_buffer_commit()) and
  * GVM_E_LIMIT (thousands of them wait at once).
  */
 #ifndef GVMEM_KERNELS_H

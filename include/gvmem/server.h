@@ -36,9 +36,9 @@ typedef struct gvm_quota {
     uint64_t bytes;
 } gvm_quota;
 
-/* Zero means default in every member. */
+/* Zero means default in every other member. */
 typedef struct gvm_server_options {
-    size_t struct_size;
+    size_t struct_size;   /* in: sizeof(gvm_server_options) */
     const char *path;     /* of the socket; NULL: as gvm_keeper_connect(); "": none, adopt alone */
     int32_t listen_fd;    /* a listening unix socket instead of path (socket activation); 0: none */
     uint32_t socket_mode; /* permission bits of the socket; 0600 if 0 */

@@ -73,11 +73,11 @@ enum {
     GVM_IMPORT_SAME_ADDRESS = 1 << 1,
 };
 
-/* Zero means default in every member. */
+/* Zero means default in every other member. */
 typedef struct gvm_import_options {
-    size_t struct_size;
-    uint32_t flags;    /* GVM_IMPORT_...; a sealed buffer is always mapped read-only */
-    uint32_t reserved; /* 0 */
+    size_t struct_size; /* in: sizeof(gvm_import_options) */
+    uint32_t flags;     /* GVM_IMPORT_...; a sealed buffer is always mapped read-only */
+    uint32_t reserved;  /* 0 */
     /* Addresses to reserve for later gvm_share_update(); 0: the part exported, no more. */
     uint64_t reserve_bytes;
 } gvm_import_options;

@@ -10,9 +10,9 @@
  *     gvm_table_release_async(table, &data, 1, stream);
  *
  * What is seen is one revision: the rows that the exporting statement saw, [0, rows), none of them
- * deleted. Later INSERT, UPDATE and DELETE change nothing of it. TRUNCATE, DROP and compaction let
- * go of the memory; columns that were opened before stay whole until they are detached, others are
- * gone: GVM_E_ABSENT. GVM_TABLE_WHOLE opens all at once. When the server or its keeper ends, what is
+ * deleted. Later INSERT, UPDATE and DELETE change nothing of it. A token ends: it expires, is revoked, or
+ * goes with privileges that are revoked; TRUNCATE, DROP and compaction let go of the memory. Columns that were
+ * opened before stay whole until they are detached, others are gone: GVM_E_ABSENT. GVM_TABLE_WHOLE opens all at once. When the server or its keeper ends, what is
  * mapped stays readable under leases already held, and everything else answers GVM_E_KEEPER.
  *
  * Memory is read under leases, as any keeper's object (gvmem/keeper.h). While one is held, the keeper
@@ -40,8 +40,9 @@
  * The null count of such an array is not known (-1), its offset is 0. Buffers begin at a multiple of 64
  * bytes and can be read up to the next one; bits behind the last row are undefined.
  *
- * A token says to which socket to connect: attach only those of servers that are trusted. Who may: see
- * the setting gstore_fdw.readers; by default the user that runs the server, and root.
+ * A token is a secret: who has it may attach the table until it ends, if the setting gstore_fdw.readers lets in the
+ * program's user; by default it is the one that runs the server, and root. It says to which socket to connect: attach
+ * only those of servers that are trusted.
  *
  * Threads: any thread may call anything; detach ends what other threads still do with the table. No
  * call is a cancellation point.
@@ -80,8 +81,9 @@ enum {
  * GVM_E_INVALID   token or out is NULL, unknown flags
  * GVM_E_FORMAT    that is no token, or what it leads to is no table
  * GVM_E_VERSION   the token is of another version of gvmem
- * GVM_E_ABSENT    the token is stale: the table was truncated, compacted or dropped since, many tokens
- *                 were made after it, or the server was restarted. Export a new one
+ * GVM_E_ABSENT    the token has ended: it expired or was revoked, privileges on the table were revoked, the
+ *                 table was truncated, compacted or dropped since, many tokens were made after it, or the
+ *                 server was restarted. Export a new one
  * GVM_E_PEER      nobody listens there: the server is down
  * GVM_E_DENIED    the server lets only its own user read; see gstore_fdw.readers
  * GVM_E_NODEVICE  the table's device is not visible to this process
@@ -97,9 +99,9 @@ GVM_API void gvm_table_detach(gvm_table *table);
 typedef struct gvm_table_info {
     size_t struct_size; /* in: sizeof(gvm_table_info) */
     const char *schema, *name;
-    const char *layout;  /* "pgstrom", "arrow" */
-    const char *objects; /* what the names of its objects at the keeper begin with */
-    const char *socket;  /* of the keeper */
+    const char *layout; /* "pgstrom", "arrow" */
+    const char *objects; /* what the names of its links at the keeper begin with: as secret as the token */
+    const char *socket; /* of the keeper */
     uint64_t rows;
     uint64_t revision; /* counts the changes of the table */
     uint32_t columns;
@@ -157,7 +159,7 @@ GVM_API gvm_status gvm_table_find_column(gvm_table *table, const char *name, uin
  * a GiB.
  *
  * GVM_E_INVALID  there is no such column, or columns is NULL
- * GVM_E_ABSENT   the table was truncated, compacted or dropped: attach a new token
+ * GVM_E_ABSENT   the token has ended, or the table was truncated, compacted or dropped: attach a new token
  * GVM_E_FORMAT   what the server keeps is not as the token says
  * and the errors of gvm_object_open() */
 GVM_API gvm_status gvm_table_open_columns(gvm_table *table, const uint32_t *columns, uint32_t count);

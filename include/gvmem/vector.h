@@ -38,7 +38,7 @@ GVM_API gvm_status gvm_vector_create(gvm_device *device, size_t elem_bytes, uint
  *
  * GVM_E_INVALID  elems is NULL while count is not 0
  * GVM_E_LIMIT    the array would pass max_count, or the process has too many mappings
- * GVM_E_NOSPACE  the device has too little free memory
+ * GVM_E_NOSPACE  the device has too little free memory, after the waits of gvm_buffer_commit()
  * GVM_E_SEALED   the vector's buffer is sealed */
 GVM_API gvm_status gvm_vector_append(gvm_vector *vector, const void *elems, uint64_t count);
 

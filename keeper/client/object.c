@@ -308,7 +308,7 @@ static gvm_status open_named(gvm_keeper *keeper, const char *name, uint32_t flag
     int32_t count;
     gvm_status status;
 
-    if ((flags & ~(uint32_t)(GVM_OPEN_READONLY | GVM_OPEN_SAME_ADDRESS)) != 0)
+    if ((flags & ~(uint32_t)(GVM_OPEN_READONLY | GVM_OPEN_SAME_ADDRESS | GVM_OPEN_LINK)) != 0)
         return gvmi_fail(GVM_E_INVALID, "unknown open flags %#x", (unsigned)flags);
     gvmi_wire_start(&message, GVMI_WIRE_OPEN, 0);
     message.body.OPEN.flags = flags;
@@ -349,9 +349,9 @@ void gvm_object_close(gvm_object *handle)
     gvmi_error_restore(&error);
 }
 
-gvm_status gvm_object_drop(gvm_keeper *handle, const char *name)
+/* A request about a name alone. */
+static gvm_status call_about(gvm_keeper *handle, gvmi_wire_type type, const char *name)
 {
-    GVMI_UNCANCELLED;
     gvmi_wire_message message;
     gvmi_client_request request = {0};
     gvm_keeper *keeper;
@@ -359,12 +359,26 @@ gvm_status gvm_object_drop(gvm_keeper *handle, const char *name)
 
     if (status != GVM_OK)
         return status;
-    gvmi_wire_start(&message, GVMI_WIRE_DROP, 0);
-    status = set_name(message.body.DROP.name, name);
+    gvmi_wire_start(&message, type, 0);
+    status = set_name(message.body.DROP.name, name); /* UNLINK has the same body */
     if (status == GVM_OK)
         status = gvmi_client_call(keeper, &message, &request);
     gvmi_keeper_leave(keeper);
     return status;
+}
+
+gvm_status gvm_object_drop(gvm_keeper *handle, const char *name)
+{
+    GVMI_UNCANCELLED;
+
+    return call_about(handle, GVMI_WIRE_DROP, name);
+}
+
+gvm_status gvm_object_unlink(gvm_keeper *handle, const char *name)
+{
+    GVMI_UNCANCELLED;
+
+    return call_about(handle, GVMI_WIRE_UNLINK, name);
 }
 
 /* ---- changing */
@@ -457,6 +471,25 @@ gvm_status gvm_object_publish(gvm_object *handle, const char *name, uint32_t fla
         status = gvmi_fail(GVM_E_INVALID, "unknown publish flags %#x", (unsigned)flags);
     else
         status = set_name(message.body.PUBLISH.name, name);
+    return call_and_leave(object, &message, status);
+}
+
+gvm_status gvm_object_link(gvm_object *handle, const char *name, uint32_t mode, uint64_t bytes)
+{
+    GVMI_UNCANCELLED;
+    gvmi_wire_message message;
+    gvm_object *object;
+    gvm_status status = gvmi_object_hold(handle, &object);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_wire_start(&message, GVMI_WIRE_LINK, 0);
+    message.body.LINK.slot = object->slot;
+    message.body.LINK.mode = mode;
+    message.body.LINK.bytes = bytes;
+    status = bytes == 0 ? gvmi_fail(GVM_E_INVALID, "bytes is 0") : check_mode(mode);
+    if (status == GVM_OK)
+        status = set_name(message.body.LINK.name, name);
     return call_and_leave(object, &message, status);
 }
 

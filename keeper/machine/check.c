@@ -144,6 +144,20 @@ static bool check_permits(const keep_object *object)
     return (object->lease_state == KEEP_EXCLUSIVE) <= (object->holder != NULL);
 }
 
+/* I14 */
+static bool check_links(const gvmi_machine *m, const keep_object *object)
+{
+    for (const keep_link *link = object->links; link != NULL; link = link->next)
+        if (link->object != object || gvmi_keep_find_link(m, link->name) != link ||
+            (link->next != NULL && link->next->prev != link))
+            return false;
+    for (const keep_opening *o = object->openings; o != NULL; o = o->next)
+        for (const keep_pending *p = o->first_pending; p != NULL; p = p->next)
+            if (p->count > 0 && p->indexes[p->count - 1] >= o->chunk_limit) /* they rise */
+                return false;
+    return true;
+}
+
 /* I13 */
 static bool check_openers(const keep_object *object)
 {
@@ -268,6 +282,8 @@ static bool check_user(const gvmi_machine *m, const keep_user *user)
             taken[KEEP_GROWTHS] += growth->user == user;
         if (o->user == user) {
             taken[KEEP_OBJECTS]++;
+            for (const keep_link *link = o->links; link != NULL; link = link->next)
+                taken[KEEP_LINKS]++;
             used_bytes += o->chunk_count * o->chunk_bytes;
             if (o->growth != NULL && o->growth->started)
                 used_bytes += (o->growth->new_count - o->growth->old_count) * o->chunk_bytes;
@@ -311,6 +327,7 @@ bool gvmi_machine_check(const gvmi_machine *m)
         return false;
     for (const keep_object *o = m->objects; o != NULL; o = o->next)
         if (o->marked || !check_chunks(m, o) || !check_permits(o) || !check_openers(o) ||
+            !check_links(m, o) ||
             (o->fenced && o->lease_state != KEEP_DRAINING && o->lease_state != KEEP_FROZEN))
             return false;
     for (uint32_t i = 0; i < m->client_capacity; i++)

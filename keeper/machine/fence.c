@@ -81,7 +81,7 @@ static void hold_all(gvmi_machine *m, const keep_opening *opening, bool writes)
 {
     const keep_object *object = opening->object;
 
-    for (uint32_t i = 0; i < object->chunk_count; i++) {
+    for (uint32_t i = 0; i < gvmi_keep_opened_chunks(opening); i++) {
         const keep_chunk *chunk = &object->chunks[i];
 
         hold_frame(m, opening->client, gvmi_keep_frame_where(chunk), writes);

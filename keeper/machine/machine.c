@@ -353,6 +353,8 @@ static handler *const handlers[] = {
     [GVMI_WIRE_BYE] = bye,
     [GVMI_WIRE_UNMAPPED] = gvmi_keep_unmapped,
     [GVMI_WIRE_SNAPSHOT_READ] = gvmi_keep_snapshot_read,
+    [GVMI_WIRE_LINK] = gvmi_keep_link,
+    [GVMI_WIRE_UNLINK] = gvmi_keep_unlink,
 };
 #define HANDLER_COUNT (sizeof handlers / sizeof handlers[0])
 

@@ -156,7 +156,7 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
     }
     if (last) {
         opening->sent_generation = object->generation;
-        opening->sent_bytes = object->bytes;
+        opening->sent_bytes = gvmi_keep_opened_bytes(opening, object->bytes);
     }
     gvmi_wire_start(&message, GVMI_WIRE_MAP, 0);
     message.head.fd_count = (uint16_t)count;
@@ -174,7 +174,8 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
 
         frames[i] = gvmi_keep_frame_where(chunk);
         gvmi_keep_frame_seen(m, frames[i], opening);
-        if (object->mixed)
+        /* Who is sent some of the object's chunks must not find another one in a frame that it kept. */
+        if (object->mixed || opening->chunk_limit != UINT32_MAX)
             gvmi_keep_taint(m, frames[i]);
         message.tail.chunks[i] = (gvmi_wire_chunk){
             .index = indexes[i], .tier = chunk->where, .stamp = chunk->stamp};
@@ -190,16 +191,17 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
     (void)gvmi_keep_send(m, opening->client, &message, frames);
 }
 
-/* The chunks of [0, chunk_count) that are to be sent, or all, in MAPs; at least one. */
+/* Of the chunks that it may have those that are to be sent, or all, in MAPs; at least one. */
 static void send_set(gvmi_machine *m, keep_opening *opening, bool all)
 {
     const keep_object *object = opening->object;
+    const uint32_t chunks = gvmi_keep_opened_chunks(opening);
     uint32_t indexes[GVMI_WIRE_CHUNKS_MAX], count = 0, most = GVMI_WIRE_CHUNKS_MAX;
 
     if (!all && object->moving > 0 && MOVE_BYTES_MAX / object->chunk_bytes < most)
         most = object->chunk_bytes < MOVE_BYTES_MAX ? (uint32_t)(MOVE_BYTES_MAX / object->chunk_bytes)
                                                     : 1;
-    for (uint32_t i = 0; i < object->chunk_count; i++) {
+    for (uint32_t i = 0; i < chunks; i++) {
         if (!all && !object->chunks[i].send)
             continue;
         if (count == most) {

@@ -1,4 +1,4 @@
-/* Objects: names, rights, openings, and their end.
+/* Objects: names, rights, links, openings, and their end.
  *
  * An object lives while it is open anywhere, or has a name and is kept (published, sealed, or made
  * to be). An object that is not kept loses its name when its creator closes it or goes. */
@@ -76,19 +76,24 @@ static bool in_group(const keep_client *client, uint32_t gid)
 }
 
 /* bits as for others: 4 read, 2 write. */
-bool gvmi_keep_may(const gvmi_machine *m, const keep_client *client, const keep_object *object,
-                   uint32_t bits)
+static bool allows(const gvmi_machine *m, const keep_client *client, const keep_object *object,
+                   uint32_t mode, uint32_t bits)
 {
-    const keep_domain *domain = &object->domain;
-    uint32_t allowed = domain->mode & 7;
+    uint32_t allowed = mode & 7;
 
     if (gvmi_keep_is_admin(m, client))
         return true;
-    if (client->who.uid == domain->uid)
-        allowed = domain->mode >> 6 & 7;
-    else if (in_group(client, domain->gid))
-        allowed = domain->mode >> 3 & 7;
+    if (client->who.uid == object->domain.uid)
+        allowed = mode >> 6 & 7;
+    else if (in_group(client, object->domain.gid))
+        allowed = mode >> 3 & 7;
     return (allowed & bits) == bits;
+}
+
+bool gvmi_keep_may(const gvmi_machine *m, const keep_client *client, const keep_object *object,
+                   uint32_t bits)
+{
+    return allows(m, client, object, object->domain.mode, bits);
 }
 
 bool gvmi_keep_owns(const gvmi_machine *m, const keep_client *client, const keep_object *object)
@@ -96,7 +101,126 @@ bool gvmi_keep_owns(const gvmi_machine *m, const keep_client *client, const keep
     return gvmi_keep_is_admin(m, client) || client->who.uid == object->domain.uid;
 }
 
+/* ---- links: a tree of pointers to keep_link.name */
+
+static keep_link *link_of(void *name)
+{
+    return (keep_link *)(void *)((char *)name - offsetof(keep_link, name));
+}
+
+const keep_link *gvmi_keep_find_link(const gvmi_machine *m, const char *name)
+{
+    void *const *node = tfind(name, (void *const *)&m->links, compare_names);
+
+    return node == NULL ? NULL : link_of(*node);
+}
+
+static void end_link(gvmi_machine *m, keep_link *link)
+{
+    keep_object *object = link->object;
+
+    tdelete(link->name, &m->links, compare_names);
+    *(link->prev != NULL ? &link->prev->next : &object->links) = link->next;
+    if (link->next != NULL)
+        link->next->prev = link->prev;
+    gvmi_keep_give(m, object->user, KEEP_LINKS, 1);
+    free(link);
+}
+
+static void end_links(gvmi_machine *m, keep_object *object)
+{
+    while (object->links != NULL)
+        end_link(m, object->links);
+}
+
+/* Nobody has a link of that name. False: no memory. */
+static bool make_link(gvmi_machine *m, keep_object *object, const gvmi_wire_link *body)
+{
+    const size_t name_bytes = strlen(body->name) + 1;
+    const uint64_t chunks = (body->bytes - 1) / object->chunk_bytes + 1;
+    keep_link *link = malloc(sizeof *link + name_bytes);
+
+    if (link == NULL)
+        return false;
+    *link = (keep_link){.object = object,
+                        .mode = body->mode,
+                        .chunk_limit = chunks < KEEP_CHUNKS_MAX ? (uint32_t)chunks : KEEP_CHUNKS_MAX,
+                        .next = object->links};
+    memcpy(link->name, body->name, name_bytes);
+    if (tsearch(link->name, &m->links, compare_names) == NULL) {
+        free(link);
+        return false;
+    }
+    if (link->next != NULL)
+        link->next->prev = link;
+    object->links = link;
+    gvmi_keep_take(m, object->user, KEEP_LINKS, 1);
+    return true;
+}
+
+void gvmi_keep_link(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    const gvmi_wire_link *body = &message->body.LINK;
+    const uint64_t request = message->head.request;
+    keep_opening *opening = gvmi_keep_opening(m, client, message, body->slot);
+    void *const *node = tfind(body->name, &m->links, compare_names);
+    keep_link *other = node == NULL ? NULL : link_of(*node);
+
+    if (opening == NULL)
+        return;
+    if (body->bytes == 0)
+        gvmi_keep_reply_failed(m, client, request, GVM_E_INVALID, "a link to no bytes");
+    else if (!gvmi_keep_owns(m, client, opening->object))
+        gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED, "only its owner may link an object");
+    else if (other != NULL && !gvmi_keep_owns(m, client, other->object))
+        gvmi_keep_reply_failed(m, client, request, GVM_E_EXISTS,
+                               "there is a link of that name already");
+    else if (other == NULL && !gvmi_keep_may_take(m, opening->object->user, KEEP_LINKS, 1))
+        gvmi_keep_reply_allowance(m, client, request, KEEP_LINKS);
+    else {
+        if (other != NULL)
+            end_link(m, other);
+        if (make_link(m, opening->object, body))
+            gvmi_keep_reply_done(m, client, request, 0);
+        else
+            gvmi_keep_reply_failed(
+                m, client, request, GVM_E_NOMEM,
+                "the keeper is out of host memory; there is no link of that name now");
+    }
+}
+
+void gvmi_keep_unlink(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    const uint64_t request = message->head.request;
+    void *const *node = tfind(message->body.UNLINK.name, &m->links, compare_names);
+    keep_link *link = node == NULL ? NULL : link_of(*node);
+
+    if (link == NULL) {
+        gvmi_keep_reply_failed(m, client, request, GVM_E_ABSENT, "there is no link of that name");
+    } else if (!gvmi_keep_owns(m, client, link->object)) {
+        gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED,
+                               "only the owner of the object and the keeper's user may end a link");
+    } else {
+        end_link(m, link);
+        gvmi_keep_reply_done(m, client, request, 0);
+    }
+}
+
 /* ---- openings */
+
+uint32_t gvmi_keep_opened_chunks(const keep_opening *opening)
+{
+    const uint32_t chunks = opening->object->chunk_count;
+
+    return chunks < opening->chunk_limit ? chunks : opening->chunk_limit;
+}
+
+uint64_t gvmi_keep_opened_bytes(const keep_opening *opening, uint64_t bytes)
+{
+    const uint64_t limit = opening->chunk_limit * opening->object->chunk_bytes;
+
+    return bytes < limit ? bytes : limit;
+}
 
 keep_opening *gvmi_keep_opening(gvmi_machine *m, keep_client *client,
                                 const gvmi_wire_message *message, uint32_t slot)
@@ -209,7 +333,7 @@ static bool may_open(gvmi_machine *m, keep_client *client, uint64_t request)
 
 /* NULL: no memory. There is a slot. */
 static keep_opening *new_opening(gvmi_machine *m, keep_client *client, keep_object *object,
-                                 uint32_t flags)
+                                 uint32_t flags, uint32_t chunk_limit)
 {
     keep_opening *opening = calloc(1, sizeof *opening);
     uint32_t slot;
@@ -225,6 +349,7 @@ static keep_opening *new_opening(gvmi_machine *m, keep_client *client, keep_obje
     opening->object = object;
     opening->slot = slot;
     opening->flags = flags;
+    opening->chunk_limit = chunk_limit;
     opening->lease = &client->leases[slot];
     opening->permit = &client->permits[slot];
     opening->next = object->openings;
@@ -288,15 +413,16 @@ void gvmi_keep_welcome_opening(gvmi_machine *m, keep_opening *opening, uint64_t 
     gvmi_wire_message reply;
 
     gvmi_wire_start(&reply, GVMI_WIRE_OPENED, request);
-    reply.body.OPENED = (gvmi_wire_opened){.slot = opening->slot,
-                                           .generation = object->generation,
-                                           .id = object->id,
-                                           .reserve_bytes = object->reserve_bytes,
-                                           .chunk_bytes = object->chunk_bytes,
-                                           .bytes = object->bytes,
-                                           .home_address = object->home_address,
-                                           .open_flags = opening->flags,
-                                           .sealed = object->sealed};
+    reply.body.OPENED = (gvmi_wire_opened){
+        .slot = opening->slot,
+        .generation = object->generation,
+        .id = object->id,
+        .reserve_bytes = gvmi_keep_opened_bytes(opening, object->reserve_bytes),
+        .chunk_bytes = object->chunk_bytes,
+        .bytes = gvmi_keep_opened_bytes(opening, object->bytes),
+        .home_address = object->home_address,
+        .open_flags = opening->flags,
+        .sealed = object->sealed};
     memcpy(reply.body.OPENED.device_uuid, m->config.devices[object->device].uuid,
            sizeof reply.body.OPENED.device_uuid);
     opening->welcomed = true;
@@ -413,6 +539,7 @@ void gvmi_keep_free_object(gvmi_machine *m, keep_object *object)
         charged += started->new_count - started->old_count;
     forget_creator(m, object);
     gvmi_keep_unname(m, object);
+    end_links(m, object);
     gvmi_keep_drop_foreign(m, object);
     for (keep_object **link = &m->marked; *link != NULL; link = &(*link)->next_marked)
         if (*link == object) {
@@ -482,7 +609,7 @@ static bool furnish(gvmi_machine *m, keep_client *client, keep_object *object,
     if (!copy_metadata(object, message->tail.bytes, message->head.tail_bytes) ||
         !give_name(m, object, message->body.CREATE.name))
         return false;
-    opening = new_opening(m, client, object, 0);
+    opening = new_opening(m, client, object, 0, UINT32_MAX);
     if (opening == NULL)
         return false;
     if (gvmi_keep_grow_to(m, object, client, opening, message->head.request,
@@ -530,21 +657,29 @@ void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
     const gvmi_wire_open *body = &message->body.OPEN;
     const uint64_t request = message->head.request;
     const uint32_t bits = (body->flags & GVM_OPEN_READONLY) != 0 ? 4 : 6;
-    keep_object *object = gvmi_keep_find_made(m, body->name);
+    const bool linked = (body->flags & GVM_OPEN_LINK) != 0;
+    const keep_link *link = linked ? gvmi_keep_find_link(m, body->name) : NULL;
+    keep_object *object = link != NULL ? link->object
+                          : linked     ? NULL
+                                       : gvmi_keep_find_made(m, body->name);
+    const uint32_t mode = link != NULL ? link->mode : object != NULL ? object->domain.mode : 0;
     keep_opening *opening;
 
     if (object == NULL)
-        gvmi_keep_reply_failed(m, client, request, GVM_E_ABSENT, "there is no object %s",
-                               GVMI_TEXT_NAME(body->name));
-    else if (!gvmi_keep_may(m, client, object, object->sealed ? 4 : bits))
+        gvmi_keep_reply_failed(m, client, request, GVM_E_ABSENT, "there is no %s %s",
+                               linked ? "link" : "object", GVMI_TEXT_NAME(body->name));
+    else if (linked && bits != 4)
+        gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED, "a link is opened for reading alone");
+    else if (!allows(m, client, object, mode, object->sealed ? 4 : bits))
         gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED,
-                               "the owner and mode (%04o) of %s do not allow it",
-                               object->domain.mode, GVMI_TEXT_NAME(body->name));
+                               "the owner and mode (%04o) of %s do not allow it", mode,
+                               GVMI_TEXT_NAME(body->name));
     else if (gvmi_keep_holds_too_much(m, client->user))
         gvmi_keep_reply_holds(m, client, request);
     else if (!may_open_again(m, client, object, body->name, request) || !may_open(m, client, request))
         return; /* the reply is sent */
-    else if ((opening = new_opening(m, client, object, body->flags)) == NULL)
+    else if ((opening = new_opening(m, client, object, body->flags,
+                                    link != NULL ? link->chunk_limit : UINT32_MAX)) == NULL)
         gvmi_keep_reply_failed(m, client, request, GVM_E_NOMEM, "the keeper is out of host memory");
     else
         gvmi_keep_welcome_opening(m, opening, request);
@@ -555,8 +690,10 @@ void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
 static void creator_left(gvmi_machine *m, keep_object *object)
 {
     forget_creator(m, object);
-    if (!object->kept)
+    if (!object->kept) {
         gvmi_keep_unname(m, object);
+        end_links(m, object);
+    }
 }
 
 void gvmi_keep_close(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
@@ -644,6 +781,7 @@ void gvmi_keep_drop(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
                                GVMI_TEXT_NAME(name));
     } else {
         gvmi_keep_unname(m, object);
+        end_links(m, object);
         gvmi_keep_reply_done(m, client, message->head.request, 0);
     }
 }

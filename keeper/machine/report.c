@@ -52,6 +52,7 @@ void gvmi_keep_describe_object(gvmi_machine *m, keep_object *object, gvm_object_
     info->kept = object->kept;
     info->untracked = object->untracked;
     info->fenced = object->fenced;
+    info->foreign = object->foreign;
     info->moving = object->moving > 0;
 }
 
@@ -64,6 +65,13 @@ void gvmi_keep_get_info(gvmi_machine *m, keep_client *client, const gvmi_wire_me
         return;
     gvmi_wire_start(&reply, GVMI_WIRE_INFO, message->head.request);
     gvmi_keep_describe_object(m, opening->object, &reply.body.INFO.info);
+    if (opening->chunk_limit != UINT32_MAX) { /* a link says nothing of what it does not give */
+        gvm_object_info *info = &reply.body.INFO.info;
+
+        memset(info->name, 0, sizeof info->name);
+        info->bytes = gvmi_keep_opened_bytes(opening, info->bytes);
+        info->reserve_bytes = gvmi_keep_opened_bytes(opening, info->reserve_bytes);
+    }
     (void)gvmi_keep_send(m, client, &reply, NULL);
 }
 

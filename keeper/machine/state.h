@@ -3,7 +3,7 @@
  *   machine.c  life, the queue of actions, ticks     leases.c  permits, waiting, granting
  *   settle.c   what an event leaves to be done       moves.c   freezing, chunks on their way, MAPs
  *   clients.c  coming, going, being cut off          grow.c    new chunks
- *   objects.c  names, rights, openings               room.c    frames and budgets
+ *   objects.c  names, rights, openings, links        room.c    frames and budgets
  *   fence.c    clients that were cut off             users.c   accounts: quotas and allowances
  *   report.c   figures                               snapshot.c figures of everything, in slices
  *   check.c    the invariants below
@@ -38,6 +38,7 @@
  *     them does so once.
  * I13 the counts of an object's openers are those of its openings, by user; first_held of a DRAINING object
  *     is one of them, or NULL; the list of MAPs has those of all openings, in the order of sending.
+ * I14 a link is in the tree and in its object's list; an opening is sent no chunk from its chunk_limit on.
  */
 #ifndef GVMI_KEEPER_STATE_H
 #define GVMI_KEEPER_STATE_H
@@ -92,6 +93,7 @@ typedef enum keep_lease_event {
 #define KEEP_CLIENT_SNAPSHOTS_MAX 16 /* snapshots that a client may wait for */
 #define KEEP_OPENINGS_MAX (1u << 18) /* these by all clients together */
 #define KEEP_WAITS_MAX (1u << 16)
+#define KEEP_LINKS_MAX (1u << 18)
 #define KEEP_GROWTHS_MAX (1u << 16)
 #define KEEP_SNAPSHOTS_MAX 1024u
 #define KEEP_QUEUED_BYTES_MAX (512ull << 20) /* unsent messages, and snapshots that were not read */
@@ -106,6 +108,7 @@ typedef enum keep_lease_event {
     X(CLIENTS, m->config.clients_max, 64, "connections", "close some") \
     X(OBJECTS, m->config.objects_max, 1024, "objects", "drop or close some") \
     X(OPENINGS, KEEP_OPENINGS_MAX, 8192, "openings of objects", "close some") \
+    X(LINKS, KEEP_LINKS_MAX, 8192, "links", "end some") \
     X(WAITS, KEEP_WAITS_MAX, 2048, "requests that wait for a lease", "wait for some of them") \
     X(GROWTHS, KEEP_GROWTHS_MAX, 2048, "growths under way", "wait for some of them") \
     X(SNAPSHOTS, KEEP_SNAPSHOTS_MAX, 64, "snapshots to be made or read", "wait for some of them") \
@@ -124,6 +127,7 @@ typedef struct keep_client keep_client;
 typedef struct keep_object keep_object;
 typedef struct keep_opening keep_opening;
 typedef struct keep_opener keep_opener;
+typedef struct keep_link keep_link;
 typedef struct keep_wait keep_wait;
 typedef struct keep_hold keep_hold;
 
@@ -244,7 +248,8 @@ struct keep_object {
     char name[GVM_NAME_BYTES_MAX];
     keep_domain domain; /* owner, group, mode */
     keep_user *user;    /* the owner's account */
-    bool mixed;         /* the mode was changed: who has it open may not be who may open it now */
+    keep_link *links;
+    bool mixed; /* the mode was changed: who has it open may not be who may open it now */
     bool kept, sealed, parked; /* parked: evicted on request; stays out until acquired */
     bool untracked;            /* who reads may write: no copy is clean once somebody may read */
     bool fenced;       /* clients that were cut off may still write to it: no lease is granted */
@@ -296,6 +301,15 @@ struct keep_object {
     keep_object *prev, *next; /* all objects */
 };
 
+/* A further name of an object: who opens it has its first chunks. */
+struct keep_link {
+    keep_object *object;
+    uint32_t mode;          /* in the place of the object's */
+    uint32_t chunk_limit;   /* so many of its chunks */
+    keep_link *prev, *next; /* of the object */
+    char name[];
+};
+
 /* The object that a policy's item is part of. */
 static inline keep_object *gvmi_keep_object_of(gvmi_policy_item *item)
 {
@@ -327,6 +341,7 @@ struct keep_opening {
     keep_object *object;
     keep_opener *opener;
     uint32_t slot, flags;
+    uint32_t chunk_limit; /* it is sent chunks below it alone; UINT32_MAX: it was not opened by a link */
     gvmi_lease_slot *lease;
     gvmi_permit_slot *permit;
     uint32_t granted_readers, granted_writers;
@@ -452,7 +467,7 @@ struct gvmi_machine {
     keep_object *objects, *marked;
     keep_pending *oldest_map, *newest_map; /* MAPs that are not answered */
     keep_object *duplicated;               /* those with duplicate_chunks */
-    void *names;                           /* tsearch(3) */
+    void *names, *links;                   /* tsearch(3) */
     uint64_t object_ids, client_ids, stamps, serials, job_ids;
 
     keep_frame *frames; /* by number - 1 */
@@ -520,6 +535,12 @@ void gvmi_keep_create(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
 void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_publish(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_drop(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_link(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_unlink(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+const keep_link *gvmi_keep_find_link(const gvmi_machine *m, const char *name);
+/* What the opening may have of the object: how many chunks, and bytes. */
+uint32_t gvmi_keep_opened_chunks(const keep_opening *opening);
+uint64_t gvmi_keep_opened_bytes(const keep_opening *opening, uint64_t bytes);
 void gvmi_keep_set_mode(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_set_metadata(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_get_metadata(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);

@@ -1,5 +1,6 @@
 /* Host memory that the device reaches: pinned, registered, and HOST_NUMA handles. */
 #define _GNU_SOURCE
+#include <string.h>
 #include <sys/mman.h>
 
 #include "tests/conform/conform.h"
@@ -141,6 +142,68 @@ CASE(register_keeps_content_after_unregister)
     EXPECT_OK(kernel_try_write(device_address(host), 93));
     drop(OWN_REGISTERED, (uintptr_t)host);
     EXPECT_U64(host[0], 93);
+}
+
+static bool bytes_are(const char *host, char value)
+{
+    for (size_t i = 0; i < 2 * MIB; i++)
+        if (host[i] != value)
+            return false;
+    return true;
+}
+
+/* Two registrations, one behind the other. */
+static char *take_registered_neighbours(void)
+{
+    REQUIRE_OK(try_register(pages(), MIB, MAPPED));
+    REQUIRE_OK(try_register(pages() + MIB, MIB, MAPPED));
+    return pages();
+}
+
+CASE(register_neighbours_are_one_range_to_kernels)
+{
+    size_t words = 2 * MIB / 4;
+    CUdeviceptr at = (uintptr_t)take_registered_neighbours();
+    kernel_fill(at, words, 21);
+    EXPECT_U64(kernel_sum(at, words), sum_of_fill(words, 21));
+}
+
+/* The manual says that a range is either registered entirely or not at all, and nothing of one that two registrations
+ * make up. What is not refused is done. */
+CASE(register_neighbours_in_one_driver_call)
+{
+    char *host = take_registered_neighbours();
+    CUdeviceptr at = (uintptr_t)host, device = take_memory(2 * MIB);
+    struct {
+        const char *call;
+        CUresult result;
+        bool done;
+    } calls[6];
+    unsigned count = 0;
+#define CALL(name, action, before, after, ok) \
+    do { \
+        memset(host, before, 2 * MIB); \
+        REQUIRE_OK(cu->cuMemsetD8(device, after, 2 * MIB)); \
+        calls[count].call = name; \
+        calls[count].result = action; \
+        REQUIRE_OK(cu->cuCtxSynchronize()); \
+        calls[count++].done = ok; \
+    } while (0)
+    CALL("cuMemsetD8", cu->cuMemsetD8(at, 3, 2 * MIB), 1, 2, bytes_are(host, 3));
+    CALL("cuMemcpyHtoD", cu->cuMemcpyHtoD(device, host, 2 * MIB), 1, 2,
+         kernel_read(device + MIB) == 0x01010101);
+    CALL("cuMemcpyHtoDAsync", cu->cuMemcpyHtoDAsync(device, host, 2 * MIB, NULL), 1, 2,
+         kernel_read(device + MIB) == 0x01010101);
+    CALL("cuMemcpyDtoHAsync", cu->cuMemcpyDtoHAsync(host, device, 2 * MIB, NULL), 1, 2,
+         bytes_are(host, 2));
+    CALL("cuMemcpyDtoD", cu->cuMemcpyDtoD(at, device, 2 * MIB), 1, 2, bytes_are(host, 2));
+    CALL("cuMemcpyAsync", cu->cuMemcpyAsync(at, device, 2 * MIB, NULL), 1, 2, bytes_are(host, 2));
+#undef CALL
+    for (unsigned i = 0; i < count; i++) {
+        observe("%s: %s", calls[i].call, conform_result_name(calls[i].result));
+        EXPECT_TRUE(calls[i].result == CUDA_ERROR_INVALID_VALUE ||
+                    (calls[i].result == CUDA_SUCCESS && calls[i].done));
+    }
 }
 
 CASE(register_twice_is_refused)

@@ -229,6 +229,8 @@
     X(host_device_pointer_of_nonsense_is_refused, 0) \
     X(register_lets_kernels_in, 0) \
     X(register_keeps_content_after_unregister, 0) \
+    X(register_neighbours_are_one_range_to_kernels, 0) \
+    X(register_neighbours_in_one_driver_call, ALONE) \
     X(register_twice_is_refused, 0) \
     X(register_of_overlapping_range_is_refused, 0) \
     X(register_of_pinned_memory_is_refused, 0) \

@@ -412,7 +412,7 @@ static void fill_body(gvmi_wire_message *m, uint8_t a, uint8_t b)
         break;
     case GVMI_WIRE_OPEN:
         memset(&m->body.OPEN, 0, sizeof m->body.OPEN);
-        m->body.OPEN.flags = b % 4;
+        m->body.OPEN.flags = b % 8;
         put_name(m->body.OPEN.name, a);
         break;
     case GVMI_WIRE_GROW: m->body.GROW.bytes = (uint64_t)a * MIB / 2; break;
@@ -421,6 +421,12 @@ static void fill_body(gvmi_wire_message *m, uint8_t a, uint8_t b)
         m->body.PUBLISH.flags = b % 2;
         put_name(m->body.PUBLISH.name, a);
         break;
+    case GVMI_WIRE_LINK:
+        m->body.LINK.mode = (a & 64) != 0 ? 0444 : b;
+        m->body.LINK.bytes = (b % 32) * MIB / 2;
+        put_name(m->body.LINK.name, a);
+        break;
+    case GVMI_WIRE_UNLINK:
     case GVMI_WIRE_DROP:
         memset(&m->body.DROP, 0, sizeof m->body.DROP);
         put_name(m->body.DROP.name, a);
@@ -458,8 +464,8 @@ static void fill_body(gvmi_wire_message *m, uint8_t a, uint8_t b)
 static void event_message(client *c)
 {
     static gvmi_wire_message m;
-    const uint8_t type = (uint8_t)(1 + next_byte() % GVMI_WIRE_SNAPSHOT_READ),
-                  slot = next_byte() % 8, a = next_byte(), b = next_byte();
+    const uint8_t type = (uint8_t)(1 + next_byte() % GVMI_WIRE_UNLINK), slot = next_byte() % 8,
+                  a = next_byte(), b = next_byte();
     const bool numbered = type != GVMI_WIRE_TAKEN && type != GVMI_WIRE_MAPPED &&
                           type != GVMI_WIRE_UNMAPPED && type != GVMI_WIRE_BYE &&
                           type != GVMI_WIRE_SNAPSHOT_READ;

@@ -28,6 +28,8 @@ static void fill_client(gvmi_wire_message *m)
     case GVMI_WIRE_PUBLISH:
         m->body.PUBLISH = (gvmi_wire_publish){4, GVM_PUBLISH_REPLACE, "/x"};
         break;
+    case GVMI_WIRE_LINK: m->body.LINK = (gvmi_wire_link){4, 0444, 3 * GVMI_MIB, "/further"}; break;
+    case GVMI_WIRE_UNLINK:
     case GVMI_WIRE_DROP: m->body.DROP = (gvmi_wire_name){"/dropped"}; break;
     case GVMI_WIRE_SET_MODE: m->body.SET_MODE = (gvmi_wire_slot_value){5, 0777}; break;
     case GVMI_WIRE_SET_METADATA:

@@ -190,7 +190,7 @@ class Reading:
         fill(s)
         token = export(s)
         for wanted, arguments in (
-            (0, ["-n", "1", token]), (0, ["--help"]), (1, ["gstore1:"]), (1, ["-c", "nothing", token]), (1, ["-c", "id,id", token]),
+            (0, ["-n", "1", token]), (0, ["--help"]), (1, ["gstore2:"]), (1, ["-c", "nothing", token]), (1, ["-c", "id,id", token]),
             (2, []), (2, [token, "more"]), (2, ["-n", "-1", token]), (2, ["--nonsense", token]),
         ):
             done = tool(s, *arguments)
@@ -347,14 +347,14 @@ class Reading:
         chance = random.Random(seed)
         print(f"# SEED={seed}")
         fields = token.split(":")
-        fixed = ["", "gstore", "gstore1:", "gstore2:" + token[8:], token + "x", token[1:], token.replace("gstore1", "gstore01")]
+        fixed = ["", "gstore", "gstore2:", "gstore1:" + token[8:], token + "x", token[1:], token.replace("gstore2", "gstore02")]
         fixed += [":".join(fields[:i] + [bad] + fields[i + 1 :]) for i in range(1, 6) for bad in ("", "-1", "99999999999999999999", "/", "a" * 600)]
         probe = Probe(s)
         for hostile in fixed:
             if hostile == "":
                 continue
             said = probe.ask("attach", hostile)
-            if said in ("10000 3", "GVM_E_SYSTEM") and hostile.replace("gstore01", "gstore1") != token:
+            if said in ("10000 3", "GVM_E_SYSTEM") and hostile.replace("gstore02", "gstore2") != token:
                 raise Failed(f"{hostile!r}: {said}")
             if said == "10000 3":
                 probe.ask("detach")
@@ -431,6 +431,276 @@ class EveryReader:
         expect(probe.ask("sum", "f"), own.ask("sum", "f"), "checksum")
         probe.close()
         own.close()
+
+
+    def another_user_finds_nothing_that_was_not_exported(self, s):
+        if os.getuid() != 0:
+            return "needs root"
+        s.sql("DROP FOREIGN TABLE IF EXISTS hidden; CREATE FOREIGN TABLE hidden (id int, t text) SERVER gstore_fdw")
+        s.sql("INSERT INTO hidden SELECT i, 'never exported ' || i FROM generate_series(1, 100) i")
+        fill(s)
+        export(s)
+        probe = spying(s)
+        expect(probe.ask("list"), "0", "objects that the keeper shows")
+        names = object_names(s)
+        expect(len(names) > 5, True, "objects that there are")
+        for name in names:
+            expect(probe.ask("spy", name), "GVM_E_DENIED", name)
+            expect(probe.ask("link", name), STALE, f"{name} as a link")
+        expect(probe.ask("link", "/gstore/" + "0" * 32 + "/1.values"), STALE, "a guess")
+        probe.close()
+
+    def secret_of_a_token_is_no_other_ones(self, s):
+        fill(s)
+        seen = set()
+        for i in range(4):
+            s.sql(f"INSERT INTO ft VALUES ({i})")
+            seen.add(links(export(s)))
+        expect(len(seen), 4, "secrets")
+        for secret in seen:
+            expect(len(secret), len("/gstore/") + 32, "length of a secret")
+
+    def column_dropped_before_is_behind_no_token(self, s):
+        if os.getuid() != 0:
+            return "needs root"
+        fill(s)
+        s.sql("ALTER FOREIGN TABLE ft DROP COLUMN t")
+        token = export(s)
+        probe = spying(s)
+        expect(probe.ask("link", f"{links(token)}/1.values"), "GVM_OK", "a column that there is")
+        for part in ("values", "bodies", "nulls"):
+            expect(probe.ask("link", f"{links(token)}/2.{part}"), STALE, f"{part} of the dropped one")
+            for name in object_names(s):
+                if name.endswith(f"/2.{part}"):
+                    expect(probe.ask("spy", name), "GVM_E_DENIED", name)
+        probe.close()
+
+    def memory_that_comes_after_the_export_is_not_mapped(self, s):
+        if os.getuid() != 0:
+            return "needs root"
+        fill(s)
+        token = export(s)
+        early, late = other_user(s), other_user(s)
+        expect(early.ask("attach", token), "10000 3", "attach")
+        expect(early.ask("reach", "f"), str(2 << 20), "bytes before")
+        s.sql("INSERT INTO ft SELECT i, 'later', i FROM generate_series(10001, 900000) i")  # 7 MB
+        expect(early.ask("reach", "f"), str(2 << 20), "bytes after")
+        expect(late.ask("attach", token), "10000 3", "attach later")
+        expect(late.ask("reach", "f"), str(2 << 20), "bytes of who came later")
+        expect_same(s, "ft")
+        early.close()
+        late.close()
+
+    def token_revoked_leads_nowhere_and_what_is_attached_stays(self, s):
+        if os.getuid() != 0:
+            return "needs root"
+        fill(s)
+        token = export(s)
+        probe, other = other_user(s), other_user(s)
+        expect(probe.ask("attach", token), "10000 3", "attach")
+        before = probe.ask("sum", "id")
+        s.sql("DROP ROLE IF EXISTS stranger; CREATE ROLE stranger")
+        expect(s.error(f"SET ROLE stranger; SELECT gstore_revoke('{token}')"), "42501", "a stranger's revoke")
+        expect(s.error(f"SET ROLE stranger; SELECT gstore_revoke_all('ft')"), "42501", "a stranger's revoke of all")
+        expect(s.error("SELECT gstore_revoke('gstore2:x')"), "22023", "revoke of what is no token")
+        expect(other.ask("attach", token), "10000 3", "attach after that")
+        other.ask("detach")
+        expect(s.sql(f"SELECT gstore_revoke('{token}')"), "t", "revoke")
+        expect(other.ask("attach", token), STALE, "attach")
+        expect(probe.ask("sum", "id"), before, "what is attached")
+        expect(probe.ask("sum", "f"), STALE, "a column that was not opened")
+        expect(s.sql(f"SELECT gstore_revoke('{token}')"), "f", "revoke again")
+        again = export(s)
+        expect(again != token, True, "another token")
+        expect(other.ask("attach", again), "10000 3", "attach by it")
+        probe.close()
+        other.close()
+
+    def rows_written_after_a_token_has_ended_are_not_seen(self, s):
+        if os.getuid() != 0:
+            return "needs root"
+        s.sql("DROP ROLE IF EXISTS second; CREATE ROLE second")
+        for end in ("SELECT gstore_revoke('{}')", "REVOKE SELECT ON ft FROM second", "SELECT pg_sleep(4)"):
+            fill(s)
+            s.sql("GRANT SELECT ON ft TO second")
+            token = s.sql("SET gstore_fdw.token_lifetime = 2; SELECT gstore_export('ft')")
+            probe, other = other_user(s), other_user(s)
+            expect(probe.ask("attach", token), "10000 3", "attach")
+            rows, before = probe.ask("sum", "id"), probe.ask("all", "id")
+            s.sql(end.format(token))
+            s.sql("INSERT INTO ft SELECT i, 'later', i FROM generate_series(10001, 20000) i")
+            expect(probe.ask("all", "id"), before, f"all bytes after {end}")
+            expect(probe.ask("sum", "id"), rows, f"its rows after {end}")
+            expect_same(s, "ft")
+            expect(other.ask("attach", export(s)), "20000 3", "attach by a new token")
+            s.sql("INSERT INTO ft VALUES (20001)")
+            expect_same(s, "ft")
+            probe.close()
+            other.close()
+
+    def token_that_goes_on_follows_rows_that_move(self, s):
+        if os.getuid() != 0:
+            return "needs root"
+        fill(s)
+        s.sql("DROP ROLE IF EXISTS second; CREATE ROLE second; GRANT SELECT ON ft TO second")
+        tokens = [export(s), s.sql("SET ROLE second; SELECT gstore_export('ft')")]
+        early, late = other_user(s), other_user(s)
+        expect(early.ask("whole", tokens[0]), "10000 3", "attach")
+        s.sql(f"SELECT gstore_revoke('{tokens[0]}')")
+        s.sql("INSERT INTO ft SELECT i, 'later', i FROM generate_series(10001, 20000) i")
+        expect(late.ask("attach", tokens[1]), "10000 3", "attach by the other token")
+        for name in ("id", "t", "f"):
+            expect(late.ask("sum", name), early.ask("sum", name), f"checksum of {name}")
+        early.close()
+        late.close()
+
+    def tokens_of_a_table_are_revoked_together(self, s):
+        fill(s)
+        s.sql("DROP ROLE IF EXISTS second; CREATE ROLE second; GRANT SELECT ON ft TO second")
+        tokens = [export(s), s.sql("SET ROLE second; SELECT gstore_export('ft')")]
+        expect(tokens[0] != tokens[1], True, "a token for each role")
+        s.sql("INSERT INTO ft VALUES (0)")
+        tokens.append(export(s))
+        expect(s.sql("SELECT gstore_revoke_all('ft')"), "3", "tokens revoked")
+        expect([Reading.is_attached(s, token) for token in tokens], ["false"] * 3, "attach")
+        s.sql("DROP OWNED BY second; DROP ROLE second")
+
+    def statements_that_take_privileges_away_end_tokens(self, s):
+        s.sql("CREATE ROLE granted; CREATE ROLE next_owner")
+        for statement in (
+            "REVOKE SELECT ON ft FROM granted", "REVOKE ALL ON ALL TABLES IN SCHEMA public FROM granted", "DROP OWNED BY granted",
+            "ALTER FOREIGN TABLE ft OWNER TO next_owner", "DROP FOREIGN TABLE ft", "DO $$ BEGIN EXECUTE 'REVOKE SELECT ON ft FROM granted'; END $$",
+        ):
+            fill(s, 100)
+            s.sql("GRANT SELECT ON ft TO granted")
+            token = s.sql("SET ROLE granted; SELECT gstore_export('ft')")
+            s.sql("GRANT SELECT ON ft TO next_owner")
+            s.sql("CREATE TABLE IF NOT EXISTS other (); REVOKE ALL ON other FROM granted")
+            expect(Reading.is_attached(s, token), "true", f"attach before {statement}")
+            s.sql(f"BEGIN; {statement}; ROLLBACK")
+            expect(Reading.is_attached(s, token), "true", f"attach after {statement} was rolled back")
+            probe = Probe(s)
+            expect(probe.ask("attach", token), "100 3", "attach")
+            s.sql(statement)
+            expect(Reading.is_attached(s, token), "false", f"attach after {statement}")
+            expect(probe.ask("sum", "id"), STALE, f"a column that was not opened, after {statement}")
+            probe.close()
+        s.sql("DROP FOREIGN TABLE ft; DROP OWNED BY granted, next_owner; DROP ROLE granted, next_owner")
+
+    def token_made_while_revoke_is_not_committed_ends_with_it(self, s):
+        fill(s)
+        s.sql("DROP ROLE IF EXISTS granted; CREATE ROLE granted; GRANT SELECT ON ft TO granted")
+        session = s.session()
+        session.sql("BEGIN; REVOKE SELECT ON ft FROM granted")
+        token = s.sql("SET ROLE granted; SELECT gstore_export('ft')")
+        expect(Reading.is_attached(s, token), "true", "attach before")
+        session.sql("COMMIT")
+        session.close()
+        expect(Reading.is_attached(s, token), "false", "attach after")
+        expect(s.error("SET ROLE granted; SELECT gstore_export('ft')"), "42501", "export after")
+
+    def attaching_beside_revoke_ends_with_it(self, s):
+        fill(s)
+        probe = Probe(s)
+        for _ in range(20):
+            token = export(s)
+            session = s.session()
+            session.begin(f"SELECT gstore_revoke('{token}')")
+            for _ in range(3):
+                said = probe.ask("attach", token)
+                if said == "10000 3":
+                    probe.ask("detach")
+                else:
+                    expect(said, STALE, "attach meanwhile")
+            expect(session.finish(), "t", "revoke")
+            session.close()
+            expect(probe.ask("attach", token), STALE, "attach after")
+        probe.close()
+
+    def token_expires_unless_it_is_asked_for_again(self, s):
+        fill(s)
+        token = s.sql("SET gstore_fdw.token_lifetime = 1; SELECT gstore_export('ft')")
+        Reading().wait_stale(s, token)
+        token = s.sql("SET gstore_fdw.token_lifetime = 1; SELECT gstore_export('ft')")
+        expect(export(s), token, "the same token, for an hour")
+        time.sleep(3)
+        expect(Reading.is_attached(s, token), "true", "attach")
+        s.sql("CREATE ROLE shortener")
+        expect(s.error("SET ROLE shortener; SET gstore_fdw.token_lifetime = 1"), "42501", "the setting is the administrator's")
+
+    def oldest_token_of_a_table_gives_way(self, s):
+        fill(s, 10)
+        tokens = []
+        for i in range(65):
+            s.sql(f"INSERT INTO ft VALUES ({i})")
+            tokens.append(export(s))
+        expect([Reading.is_attached(s, token) for token in (tokens[0], tokens[1], tokens[-1])], ["false", "true", "true"], "attach")
+
+    def tokens_of_servers_with_one_keeper_are_their_own(self, s):
+        if os.getuid() != 0:
+            return "needs root"
+        path = s.folder / "run" / "shared.sock"
+        die = ["setpriv", "--pdeathsig", "KILL", f"{BUILD}/tools/gvmem-keeper", "-s", str(path), "-m", "0666", "--ready-fd", "1"]
+        before = os.environ.get("GVMEM_SOFTGPU")
+        os.environ["GVMEM_SOFTGPU"] = s.environ["GVMEM_SOFTGPU"]
+        servers = []
+        with subprocess.Popen(private.as_owner(die), env=s.environ, stdout=subprocess.PIPE, text=True) as keeper:
+            try:
+                keeper.stdout.readline()
+                for readers in ("all", "owner"):
+                    servers.append(Server(f"attach-{readers}", f"gstore_fdw.keeper={path}", f"gstore_fdw.readers={readers}"))
+                    fill(servers[-1])
+                tokens = [export(server) for server in servers]
+                probe, own = other_user(s), Probe(s)
+                expect(probe.ask("attach", tokens[0]), "10000 3", "attach where everybody may")
+                expect(probe.ask("attach", tokens[1]), "GVM_E_DENIED", "attach where the owner may")
+                expect(own.ask("attach", tokens[1]), "10000 3", "attach by root")
+                expect(servers[1].sql(f"SELECT gstore_revoke('{tokens[0]}')"), "f", "revoke by the other server")
+                expect(servers[1].sql("SELECT gstore_revoke_all('ft')"), "1", "revoke of the other server's own")
+                expect(other_user(s).ask("attach", tokens[0]), "10000 3", "attach after that")
+                servers[0].stop("immediate")
+                servers[0].start()
+                fill(servers[0])
+                expect(other_user(s).ask("attach", tokens[0]), STALE, "attach after a restart")
+                expect(other_user(s).ask("attach", export(servers[0])), "10000 3", "attach by a new token")
+            finally:
+                Probe.end_all()
+                for server in servers:
+                    server.end()
+                keeper.kill()
+                os.environ.pop("GVMEM_SOFTGPU")
+                if before is not None:
+                    os.environ["GVMEM_SOFTGPU"] = before
+
+    def export_cancelled_leaves_no_link(self, s):
+        columns = ", ".join(f"c{i} int" for i in range(800))
+        s.sql(f"DROP FOREIGN TABLE IF EXISTS wide; CREATE FOREIGN TABLE wide ({columns}) SERVER gstore_fdw; INSERT INTO wide DEFAULT VALUES")
+        for ms in (1, 2, 5, 10, 20, 40):
+            try:
+                s.sql(f"SET statement_timeout = {ms}; SELECT gstore_export('wide')")
+            except SqlError as error:
+                expect(str(error), "57014", "SQLSTATE")
+        token = export(s, "wide")
+        expect(Reading.is_attached(s, token), "true", "attach")
+        expect(s.sql("SELECT gstore_revoke_all('wide')"), "1", "tokens that there are")
+        s.sql("DROP FOREIGN TABLE wide")
+
+
+def links(token):
+    return token.split(":")[4]
+
+
+def spying(server):
+    probe = other_user(server)
+    expect(probe.ask("keeper", server.sql("SELECT DISTINCT socket FROM pgstrom.gstore_fdw_keeper_info")), "GVM_OK", "connect")
+    return probe
+
+
+def object_names(server):
+    socket = server.sql("SELECT DISTINCT socket FROM pgstrom.gstore_fdw_keeper_info")
+    command = [str(BUILD / "tools/gvmem"), "keeper", "ls", "-j", "-s", socket]
+    said = subprocess.run(private.as_owner(command), env=server.environ, capture_output=True, text=True, check=True)
+    return [o["name"] for o in json.loads(said.stdout) if o["name"]]
 
 
 def main():

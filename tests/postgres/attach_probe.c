@@ -5,9 +5,15 @@
  *     open NAME                     opens a column; the status
  *     take NAME | give              a lease on a column; the status
  *     sum NAME                      checksum of a column's values, by a kernel under a lease
+ *     reach NAME                    how many bytes are mapped where a column's values are
+ *     all NAME                      checksum of all of them
  *     detach
+ *     keeper SOCKET                 connects; the status
+ *     list                          how many objects the keeper shows
+ *     spy NAME | link NAME          opens an object, or by a link; the status
  */
 #include <inttypes.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -18,6 +24,7 @@
 static gvm_table *table;
 static gvm_device *device;
 static gvm_table_data held;
+static gvm_keeper *keeper;
 
 static const char *attach(const char *token, uint32_t flags, char answer[64])
 {
@@ -52,6 +59,46 @@ static const char *sum(uint32_t index, char answer[64])
     return answer;
 }
 
+static const char *reach(uint32_t index, bool all, char answer[64])
+{
+    gvm_table_data data;
+    uint64_t checksum = 0;
+    gvm_status status = gvm_table_acquire(table, &index, 1, NULL, &data);
+
+    if (status == GVM_OK && all)
+        status = gvm_checksum(device, data.values, data.leases[0].bytes, NULL, &checksum);
+    if (status != GVM_OK)
+        return gvm_status_name(status);
+    snprintf(answer, 64, "%" PRIu64, all ? checksum : data.leases[0].bytes);
+    (void)gvm_table_release(table, &data, 1);
+    return answer;
+}
+
+static const char *list(char answer[64])
+{
+    gvm_keeper_snapshot *all;
+    const gvm_status status = gvm_keeper_get_snapshot(keeper, &all);
+
+    if (status != GVM_OK)
+        return gvm_status_name(status);
+    snprintf(answer, 64, "%u", (unsigned)all->keeper.objects);
+    for (uint32_t i = 0; i < all->keeper.objects; i++)
+        if (all->objects[i].name[0] != '\0')
+            snprintf(answer, 64, "%.60s", all->objects[i].name);
+    gvm_keeper_snapshot_destroy(all);
+    return answer;
+}
+
+static const char *spy(const char *name, uint32_t flags)
+{
+    gvm_object *object;
+    const gvm_status status = gvm_object_open(keeper, name, GVM_OPEN_READONLY | flags, &object);
+
+    if (status == GVM_OK)
+        gvm_object_close(object);
+    return gvm_status_name(status);
+}
+
 static const char *carry_out(const char *verb, const char *what, char answer[64])
 {
     const gvm_acquire_options patience = {.struct_size = sizeof patience, .timeout_ms = 20000};
@@ -69,6 +116,14 @@ static const char *carry_out(const char *verb, const char *what, char answer[64]
         gvm_device_close(device);
         return gvm_status_name(GVM_OK);
     }
+    if (strcmp(verb, "keeper") == 0)
+        return gvm_status_name(gvm_keeper_connect(what, &keeper));
+    if (strcmp(verb, "list") == 0)
+        return list(answer);
+    if (strcmp(verb, "spy") == 0)
+        return spy(what, 0);
+    if (strcmp(verb, "link") == 0)
+        return spy(what, GVM_OPEN_LINK);
     status = gvm_table_find_column(table, what, &index);
     if (status != GVM_OK)
         return gvm_status_name(status);
@@ -76,6 +131,8 @@ static const char *carry_out(const char *verb, const char *what, char answer[64]
         return gvm_status_name(gvm_table_open_columns(table, &index, 1));
     if (strcmp(verb, "take") == 0)
         return gvm_status_name(gvm_table_acquire(table, &index, 1, &patience, &held));
+    if (strcmp(verb, "reach") == 0 || strcmp(verb, "all") == 0)
+        return reach(index, strcmp(verb, "all") == 0, answer);
     return sum(index, answer);
 }
 

@@ -44,7 +44,7 @@ until_true() { # QUERY, for 20 s
 ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -O1 -I"$project" -I"$project/include" "$here/ipc_probe.c" -o "$private/probe" \
     "$BUILD/libgvmem_internal.a" -Wl,-rpath,"$BUILD/softgpu" -lpthread -ldl -lrt -lm >"$private/out" 2>&1 ||
     private_fail 'the probe does not build' "$private/out"
-echo 1..18
+echo 1..21
 sql -c 'CREATE EXTENSION gstore_fdw' -c "CREATE FOREIGN TABLE t (a int, b text, c float8, d smallint, e bigint) SERVER gstore_fdw" \
     -c "INSERT INTO t SELECT i, CASE WHEN i % 5 > 0 THEN repeat(chr(97 + i % 26), i % 50) END, i / 4.0, nullif(i % 7, 0), i::bigint << 32 FROM generate_series(1, 200000) i"
 
@@ -89,6 +89,34 @@ wait "$session"
 until_true "SELECT count(*) = 1 FROM pgstrom.gstore_fdw_chunk_info" && sql -c 'SELECT pg_sleep(1.5)' >/dev/null
 ! "$private/probe" show "$old" >/dev/null 2>&1
 ok 'copy_of_an_old_revision_goes_with_it'
+
+# Revoked: nobody gets the handle any more, and the copy goes when no transaction knows it.
+psql -XAtq -d postgres <"$private/in" >"$private/session" 2>&1 9>&- &
+session=$!
+exec 8>"$private/in"
+echo "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT encode(gstore_export_ipchandle('t'), 'hex'); SELECT 'seen';" >&8
+for _ in $(seq 200); do grep -q seen "$private/session" && break; sleep 0.1; done
+old=$(head -n 1 "$private/session")
+sql -c "SELECT gstore_revoke_all('t')" -c 'SELECT pg_sleep(1.5)' >/dev/null
+"$private/probe" show "$old" >/dev/null 2>&1 && [ "$(sql -c "SELECT sum(device_copies) > 0 FROM pgstrom.gstore_fdw_keeper_info")" = t ]
+ok 'copy_revoked_stays_while_a_transaction_knows_it'
+exec 8>&-
+wait "$session"
+until_true "SELECT sum(device_copies) = 0 FROM pgstrom.gstore_fdw_keeper_info" && ! "$private/probe" show "$old" >/dev/null 2>&1
+ok 'copy_revoked_goes_with_the_transaction'
+for statement in 'REVOKE SELECT ON t FROM pg_monitor' 'DROP OWNED BY ipc_owner' 'DROP FOREIGN TABLE t_dropped'; do
+    sql -c 'CREATE FOREIGN TABLE t_dropped (a int) SERVER gstore_fdw' -c 'INSERT INTO t_dropped VALUES (1)' \
+        -c 'CREATE ROLE ipc_owner' -c 'GRANT SELECT ON t TO pg_monitor, ipc_owner' 2>>"$private/out"
+    old=$(handle t) dropped=$(handle t_dropped)
+    case $statement in *dropped) old=$dropped ;; esac
+    "$private/probe" show "$old" >/dev/null 2>&1 || break
+    sql -c "$statement" -c 'SELECT pg_sleep(2.5)' >/dev/null
+    "$private/probe" show "$old" >/dev/null 2>&1 && break
+    ended=$statement
+    sql -c 'DROP FOREIGN TABLE IF EXISTS t_dropped' -c 'DROP OWNED BY ipc_owner' -c 'DROP ROLE ipc_owner' 2>>"$private/out"
+done
+[ "${ended:-}" = 'DROP FOREIGN TABLE t_dropped' ]
+ok 'copy_goes_when_privileges_are_revoked_and_tables_dropped'
 
 # Cancelled or terminated in the middle: neither a copy nor a window is left.
 sql -c 'TRUNCATE t' -c "INSERT INTO t SELECT i, repeat('x', 100), i % 100, i FROM generate_series(1, 400000) i" -c 'DELETE FROM t WHERE a % 1000 = 0'

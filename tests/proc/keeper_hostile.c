@@ -124,7 +124,7 @@ static void random_message(hostile *h, gvmi_wire_message *m)
         break;
     case GVMI_WIRE_OPEN:
         any_name(h, m->body.OPEN.name);
-        m->body.OPEN.flags = below(h, 4);
+        m->body.OPEN.flags = below(h, 8);
         break;
     case GVMI_WIRE_GROW:
         m->body.GROW.slot = slot;
@@ -139,6 +139,13 @@ static void random_message(hostile *h, gvmi_wire_message *m)
         m->body.PUBLISH.flags = below(h, 4);
         any_name(h, m->body.PUBLISH.name);
         break;
+    case GVMI_WIRE_LINK:
+        m->body.LINK.slot = slot;
+        m->body.LINK.mode = below(h, 01000);
+        m->body.LINK.bytes = proc_random(&h->seed) >> below(h, 64);
+        any_name(h, m->body.LINK.name);
+        break;
+    case GVMI_WIRE_UNLINK:
     case GVMI_WIRE_DROP: any_name(h, m->body.DROP.name); break;
     case GVMI_WIRE_SET_MODE:
         m->body.SET_MODE.slot = slot;

@@ -95,7 +95,7 @@ static void check(void)
     fail_msg("%s", error.text);
 }
 
-static void fails_with(gvm_status status, gvm_status wanted, const char *text)
+static inline void fails_with(gvm_status status, gvm_status wanted, const char *text)
 {
     gvm_error error;
 
@@ -126,13 +126,13 @@ static void wait_at_gate(void *arg)
         sched_yield();
 }
 
-static void hold_stream(CUstream stream)
+static inline void hold_stream(CUstream stream)
 {
     atomic_store(&gate, false);
     assert_int_equal(gvmi_cu->cuLaunchHostFunc(stream, wait_at_gate, NULL), CUDA_SUCCESS);
 }
 
-static void let_go(CUstream stream)
+static inline void let_go(CUstream stream)
 {
     atomic_store(&gate, true);
     assert_int_equal(gvmi_cu->cuStreamSynchronize(stream), CUDA_SUCCESS);

@@ -322,6 +322,14 @@ static bool refused(uint64_t row_bytes, uint64_t reserve_bytes, gvm_appender_opt
            out == (gvm_appender *)(void *)&table;
 }
 
+static bool says(const char *text)
+{
+    gvm_error error;
+
+    gvm_error_last(&error);
+    return strstr(error.text, text) != NULL;
+}
+
 static int be_refused(void *arg)
 {
     gvm_appender_options options = {.struct_size = 8};
@@ -335,6 +343,7 @@ static int be_refused(void *arg)
     CHILD_EXPECT(refused(CHUNK + 1, CHUNK, (gvm_appender_options){0}));
     CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.chunk_bytes = 3 * GVMI_MIB}));
     CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.budget_bytes = CHUNK - 1}));
+    CHILD_EXPECT(says("less than a chunk of 2 MiB"));
     CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.align_bytes = 24}));
     CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.align_bytes = 8192}));
     CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.flags = 0x80}));
@@ -571,6 +580,57 @@ static int be_crowd(void *arg)
     return 0;
 }
 
+/* ---- the buffer, between finish and begin */
+
+static bool decommit_chunks(uint64_t first, uint64_t end)
+{
+    return gvm_buffer_decommit(gvm_appender_buffer(appender), first * CHUNK, (end - first) * CHUNK) ==
+           GVM_OK;
+}
+
+/* What was taken from it is committed anew before a kernel is granted it, and the other rows are as they were. What
+ * is behind the chunks that went, and not written, goes too. */
+static int be_decommitted(void *arg)
+{
+    gvm_append_slot slot, later;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL) && begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(4 * CHUNK / ROW, CHUNK, 1, &slot) == GVM_APPEND_OK && finish() == GVM_OK);
+    CHILD_EXPECT(decommit_chunks(1, 2) && begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(1, 1, 1, &later) == GVM_APPEND_OK && finish() == GVM_OK);
+    CHILD_EXPECT(result.complete && result.rows == 4 * CHUNK / ROW + 1);
+    memset((char *)slot.rows + CHUNK, 0x33, CHUNK);
+    CHILD_EXPECT(((uint8_t *)slot.rows)[0] == 0x11 && ((uint8_t *)slot.rows)[4 * CHUNK - 1] == 0x11);
+    CHILD_EXPECT(gvmi_appender_check(appender));
+
+    CHILD_EXPECT(decommit_chunks(0, 64) && begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(1, 1, 1, &later) == GVM_APPEND_OK && finish() == GVM_OK);
+    CHILD_EXPECT(result.complete && gvmi_appender_check(appender));
+
+    CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK && decommit_chunks(0, 1) && begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(1, 1, 1, &later) == GVM_APPEND_OK && later.row == 0 && finish() == GVM_OK);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+static int be_sealed(void *arg)
+{
+    gvm_append_slot slot;
+    gvm_buffer *sealed;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL) && begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(10, 1, 1, &slot) == GVM_APPEND_OK && finish() == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_seal(gvm_appender_buffer(appender)) == GVM_OK);
+    CHILD_EXPECT(begin() == GVM_E_SEALED && !info().begun);
+    CHILD_EXPECT(gvm_appender_take(appender, &sealed) == GVM_OK && begin() == GVM_OK);
+    CHILD_EXPECT(write_slot(10, 1, 1, &slot) == GVM_APPEND_OK && finish() == GVM_OK);
+    gvm_buffer_destroy(sealed);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
 /* ---- */
 
 CHILD_TEST(slot_of_any_alignment_lies_where_it_says, be_places)
@@ -594,6 +654,8 @@ CHILD_TEST(child_of_fork_is_told_that_it_has_no_thread, be_forked)
 CHILD_TEST(appender_that_idles_burns_no_core, be_idle)
 CHILD_TEST(signal_is_not_delivered_to_the_library_thread, be_signalled)
 CHILD_TEST(threads_get_rows_of_their_own, be_crowd)
+CHILD_TEST(chunks_decommitted_before_begin_come_back, be_decommitted)
+CHILD_TEST(begin_on_a_sealed_buffer_is_refused, be_sealed)
 
 int main(void)
 {
@@ -619,6 +681,8 @@ int main(void)
         cmocka_unit_test(appender_that_idles_burns_no_core),
         cmocka_unit_test(signal_is_not_delivered_to_the_library_thread),
         cmocka_unit_test(threads_get_rows_of_their_own),
+        cmocka_unit_test(chunks_decommitted_before_begin_come_back),
+        cmocka_unit_test(begin_on_a_sealed_buffer_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -295,6 +295,57 @@ static int be_gone_meanwhile(void *arg)
     return 0;
 }
 
+/* Who waits for what is leaving does not wait for what begins to leave meanwhile. Of host memory, which no clock gives
+ * back. */
+static const gvmi_chunk_spec host_chunk = {.bytes = CHUNK, .tier = GVM_TIER_HOST};
+static CUmemGenericAllocationHandle later_handle;
+static pthread_t later_trimmer;
+
+static void *trim(void *unused)
+{
+    (void)unused;
+    return gvm_device_trim(device, 0) == GVM_OK ? &done : NULL;
+}
+
+static CUresult release_and_start_another(CUmemGenericAllocationHandle handle)
+{
+    const int number = atomic_fetch_add(&begun, 1) + 1;
+    CUresult code;
+
+    if (number == 1) {
+        gvmi_chunk_release(device, &host_chunk, GVMI_RELEASE_KEEP, later_handle);
+        if (pthread_create(&later_trimmer, NULL, trim, NULL) != 0 || !comes_to(&begun, 2))
+            return CUDA_ERROR_UNKNOWN;
+    }
+    for (int waited = 0; number == 2 && atomic_load(&shut) && waited < PATIENCE; waited++)
+        sleep_ms(1);
+    code = real->cuMemRelease(handle);
+    atomic_fetch_add(&done, 1);
+    return code;
+}
+
+static int be_trimmed_beside(void *arg)
+{
+    CUmemGenericAllocationHandle handle;
+    void *good;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL) && gvm_device_trim(device, 0) == GVM_OK);
+    CHILD_EXPECT(gvmi_chunk_create(device, &host_chunk, &handle) == GVM_OK &&
+                 gvmi_chunk_create(device, &host_chunk, &later_handle) == GVM_OK);
+    gvmi_chunk_release(device, &host_chunk, GVMI_RELEASE_KEEP, handle);
+    table.cuMemRelease = release_and_start_another;
+    atomic_store(&shut, true);
+    CHILD_EXPECT(gvm_device_trim(device, 0) == GVM_OK);
+    CHILD_EXPECT(atomic_load(&begun) == 2 && atomic_load(&done) == 1);
+    CHILD_EXPECT(device_info().cached_bytes == CHUNK);
+    atomic_store(&shut, false);
+    CHILD_EXPECT(pthread_join(later_trimmer, &good) == 0 && good != NULL);
+    CHILD_EXPECT(device_info().cached_bytes == 0);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
 /* What the driver does not unmap stays, and counts; the rest goes. */
 static int be_half_refused(void *arg)
 {
@@ -342,6 +393,32 @@ static int be_two(void *arg)
     return 0;
 }
 
+/* What the program has written by itself is shown to no other buffer, which another process may be shown. */
+static int be_written_by_hand(void *arg)
+{
+    const gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
+    static uint8_t bytes[2 * CHUNK];
+    gvm_buffer *taken, *other;
+    uint64_t nonzero = 0;
+
+    (void)arg;
+    CHILD_EXPECT(start(ROW, 1024 * CHUNK, NULL));
+    CHILD_EXPECT(begin() == GVM_OK && finish() == GVM_OK && info().front_bytes == CHUNK);
+    CHILD_EXPECT(gvm_buffer_fill(gvm_appender_buffer(appender), 0, CHUNK, &(uint8_t){0x5a}, 1) ==
+                 GVM_OK);
+    CHILD_EXPECT(gvm_appender_take(appender, &taken) == GVM_OK && bytes_of(taken) == 0);
+    CHILD_EXPECT(gvm_buffer_create(device, sizeof bytes, &options, &other) == GVM_OK &&
+                 gvm_buffer_commit(other, 0, sizeof bytes) == GVM_OK &&
+                 gvm_buffer_copy_out(bytes, other, 0, sizeof bytes) == GVM_OK);
+    for (size_t i = 0; i < sizeof bytes; i++)
+        nonzero += bytes[i] != 0;
+    CHILD_EXPECT(nonzero == 0);
+    gvm_buffer_destroy(other);
+    gvm_buffer_destroy(taken);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
 /* With the device the thread goes, in the middle of a release, and leaves nothing behind; an appender
  * that goes waits for nothing. */
 static int be_closed(void *arg)
@@ -369,9 +446,11 @@ CHILD_TEST(take_does_not_wait_for_the_drivers_release, be_quick)
 CHILD_TEST(next_begin_reuses_what_is_leaving, be_reused)
 CHILD_TEST(full_device_waits_for_what_is_leaving, be_waited_for)
 CHILD_TEST(allocation_waits_for_what_is_leaving, be_waited_for_by_alloc)
+CHILD_TEST(trim_does_not_wait_for_what_begins_to_leave_later, be_trimmed_beside)
 CHILD_TEST(device_full_a_moment_ago_is_tried_again, be_gone_meanwhile)
 CHILD_TEST(chunks_that_stay_mapped_still_count, be_half_refused)
 CHILD_TEST(debt_that_grows_while_it_is_paid_is_paid, be_two)
+CHILD_TEST(buffer_that_the_program_had_is_shown_to_no_other, be_written_by_hand)
 CHILD_TEST(closed_device_leaves_nothing_to_release, be_closed)
 
 int main(void)
@@ -381,9 +460,11 @@ int main(void)
         cmocka_unit_test(next_begin_reuses_what_is_leaving),
         cmocka_unit_test(full_device_waits_for_what_is_leaving),
         cmocka_unit_test(allocation_waits_for_what_is_leaving),
+        cmocka_unit_test(trim_does_not_wait_for_what_begins_to_leave_later),
         cmocka_unit_test(device_full_a_moment_ago_is_tried_again),
         cmocka_unit_test(chunks_that_stay_mapped_still_count),
         cmocka_unit_test(debt_that_grows_while_it_is_paid_is_paid),
+        cmocka_unit_test(buffer_that_the_program_had_is_shown_to_no_other),
         cmocka_unit_test(closed_device_leaves_nothing_to_release),
     };
 

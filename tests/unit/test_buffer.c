@@ -138,6 +138,37 @@ static void vector_without_virtual_memory_is_refused_before_allocating(void **st
     assert_child_succeeds(be_without_vmm, NULL);
 }
 
+/* ---- copies */
+
+static int copy_nothing(void *arg)
+{
+    const uint64_t beyond = UINT64_MAX - 1;
+    gvm_device *device;
+    gvm_buffer *b;
+
+    (void)arg;
+    CHILD_EXPECT(start(&device, &b));
+    CHILD_EXPECT(gvm_buffer_copy_in(b, beyond, NULL, 0) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_copy_out(NULL, b, beyond, 0) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_copy(b, beyond, b, beyond, 0) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_copy_in_async(b, beyond, NULL, 0, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_copy_out_async(NULL, b, beyond, 0, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_copy_async(b, beyond, b, beyond, 0, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_fill(b, beyond, 0, &beyond, 1) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_fill_async(b, beyond, 0, &beyond, 1, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_copy_in(b, beyond, &beyond, 1) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_buffer_fill(b, 0, 0, &beyond, 3) == GVM_E_INVALID);
+    stop(device, b);
+    CHILD_EXPECT(gvm_buffer_copy_in(b, 0, NULL, 0) == GVM_E_FOREIGN);
+    return 0;
+}
+
+static void copy_of_nothing_succeeds_at_any_offset(void **state)
+{
+    (void)state;
+    assert_child_succeeds(copy_nothing, NULL);
+}
+
 /* ---- errors */
 
 static CUresult lose_context(CUcontext context)
@@ -239,6 +270,7 @@ int main(void)
         cmocka_unit_test(buffer_without_virtual_memory_shows_zeros),
         cmocka_unit_test(vector_without_virtual_memory_is_refused_before_allocating),
         cmocka_unit_test(ending_things_keeps_the_error),
+        cmocka_unit_test(copy_of_nothing_succeeds_at_any_offset),
         cmocka_unit_test(chunk_is_made_for_network_cards_where_the_device_can),
     };
 

@@ -149,11 +149,94 @@ static void device_after_a_reset_gives_no_stream_to_the_driver(void **state)
     assert_child_succeeds(be_reset_and_traced, NULL);
 }
 
+/* Virtual memory outlives a reset. What heaps of before have idle is had by the device that was opened anew: chunks of
+ * streams that are gone, blocks that waited for those, and free chunks. */
+static int be_reset_with_idle_memory(void *arg)
+{
+    gvm_heap_info info = {.struct_size = sizeof info};
+    CUstream stream, another;
+    CUcontext context;
+    gvm_device *again;
+    gvm_buffer *large;
+    gvm_heap *heap;
+    void *of_stream, *plain, *live;
+
+    (void)arg;
+    CHILD_EXPECT(start() && gvm_heap_create(device, NULL, &heap) == GVM_OK);
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxRetain(&context, 0) == CUDA_SUCCESS &&
+                 gvmi_cu->cuCtxSetCurrent(context) == CUDA_SUCCESS &&
+                 gvmi_cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
+                 gvmi_cu->cuStreamCreate(&another, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvm_heap_alloc_async(heap, 10 * CHUNK, "", stream, &of_stream) == GVM_OK &&
+                 gvm_heap_alloc(heap, 8 * CHUNK, &plain) == GVM_OK &&
+                 gvm_heap_alloc(heap, CHUNK, &live) == GVM_OK &&
+                 gvm_heap_free_async(heap, of_stream, stream) == GVM_OK &&
+                 gvm_heap_free_async(heap, plain, another) == GVM_OK);
+    CHILD_EXPECT(reset() && gvm_device_open(0, &again) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_create(again, 30 * CHUNK, NULL, &large) == GVM_OK);
+    gvm_buffer_destroy(buffer);
+    CHILD_EXPECT(gvm_buffer_commit(large, 0, 28 * CHUNK) == GVM_OK);
+    CHILD_EXPECT(gvm_heap_get_info(heap, &info) == GVM_OK && info.pending_bytes == 0);
+    CHILD_EXPECT(gvm_heap_stream_end(heap, stream) == GVM_OK &&
+                 gvm_heap_free(heap, live) == GVM_OK && gvm_heap_check(heap) == GVM_OK);
+    gvm_heap_destroy(heap);
+    gvm_buffer_destroy(large);
+    gvm_device_close(device);
+    gvm_device_close(again);
+    CHILD_EXPECT(gvmi_registry_count(GVMI_KIND_DEVICE) == 0 && gvmi_check_violations() == 0);
+    return 0;
+}
+
+static void device_opened_anew_has_what_heaps_of_before_keep_idle(void **state)
+{
+    (void)state;
+    assert_child_succeeds(be_reset_with_idle_memory, NULL);
+}
+
+/* The library's thread reads words of the host as long as an appender has begun; calls write them. */
+static int be_reset_while_begun(void *arg)
+{
+    gvm_append append = {.struct_size = sizeof append};
+    gvm_appender_info info = {.struct_size = sizeof info};
+    gvm_appender *begun, *idle;
+    gvm_buffer *taken = NULL;
+    double sum;
+
+    (void)arg;
+    CHILD_EXPECT(start() && gvm_appender_create(device, 8, 8 * CHUNK, NULL, &begun) == GVM_OK &&
+                 gvm_appender_create(device, 8, 8 * CHUNK, NULL, &idle) == GVM_OK);
+    CHILD_EXPECT(gvm_appender_begin(idle, &append) == GVM_OK &&
+                 gvm_appender_finish(idle, NULL, NULL) == GVM_OK &&
+                 gvm_appender_begin(begun, &append) == GVM_OK);
+    CHILD_EXPECT(reset());
+    usleep(20000); /* the thread looks at least once in a millisecond */
+    CHILD_EXPECT(gvm_appender_finish(begun, NULL, NULL) == GVM_E_LOST);
+    CHILD_EXPECT(gvm_appender_get_info(begun, &info) == GVM_OK && info.begun);
+    CHILD_EXPECT(gvm_appender_begin(idle, &append) == GVM_E_LOST);
+    CHILD_EXPECT(gvm_appender_reset(idle) == GVM_OK);
+    CHILD_EXPECT(gvm_appender_take(idle, &taken) == GVM_E_LOST && taken == NULL);
+    CHILD_EXPECT(gvm_sum_f64(device, gvm_buffer_address(buffer), 1, NULL, &sum) == GVM_E_LOST);
+    gvm_appender_destroy(begun);
+    gvm_appender_destroy(idle);
+    gvm_buffer_destroy(buffer);
+    gvm_device_close(device);
+    CHILD_EXPECT(gvmi_registry_count(GVMI_KIND_DEVICE) == 0 && gvmi_check_violations() == 0);
+    return 0;
+}
+
+static void appender_after_a_reset_is_lost(void **state)
+{
+    (void)state;
+    assert_child_succeeds(be_reset_while_begun, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(device_after_a_reset_is_lost_and_opens_anew),
         cmocka_unit_test(device_closed_after_a_reset_frees_nothing_of_the_programs),
+        cmocka_unit_test(device_opened_anew_has_what_heaps_of_before_keep_idle),
+        cmocka_unit_test(appender_after_a_reset_is_lost),
         cmocka_unit_test(device_after_a_reset_gives_no_stream_to_the_driver),
     };
 

@@ -159,13 +159,15 @@ static void nonsense_is_refused(void **state)
     assert_int_equal(gvm_heap_resize(heap, alloc(1), 0), GVM_E_INVALID);
     assert_int_equal(gvm_heap_resize(heap, alloc(1), SIZE_MAX), GVM_E_INVALID);
     assert_int_equal(gvm_heap_size(heap, ptr, NULL), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_free_after(heap, NULL, NULL, 1), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_free_after(heap, NULL, NULL, 0), GVM_OK);
     assert_int_equal(gvm_heap_get_info(heap, NULL), GVM_E_INVALID);
     assert_int_equal(gvm_heap_get_info(heap, &small), GVM_E_INVALID);
     assert_int_equal(gvm_heap_list(heap, NULL, 1, &count), GVM_E_INVALID);
     assert_int_equal(gvm_heap_list(heap, NULL, 0, NULL), GVM_E_INVALID);
     assert_int_equal(gvm_heap_get_usage(heap, NULL, 1, &count), GVM_E_INVALID);
     assert_int_equal(gvm_heap_create(device, NULL, NULL), GVM_E_INVALID);
-    assert_int_equal(gvm_heap_create(NULL, NULL, &other), GVM_E_FOREIGN);
+    fails_with(gvm_heap_create(NULL, NULL, &other), GVM_E_FOREIGN, "the device is NULL");
     options.flags = 77;
     assert_int_equal(gvm_heap_create(device, &options, &other), GVM_E_INVALID);
     options = (gvm_heap_options){.struct_size = sizeof options, .flags = GVM_HEAP_KEEP};
@@ -290,14 +292,60 @@ static void limit_is_heeded(void **state)
     check();
 }
 
+/* What nobody uses goes at once, what blocks use once it is free. */
+static void limit_lowered_takes_idle_memory_back(void **state)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = UINT64_MAX};
+    void *at, *ptr = NULL;
+
+    (void)state;
+    remake(&options);
+    at = alloc(20 * GVMI_MIB);
+    release(alloc(40 * GVMI_MIB));
+    assert_int_equal(gvm_heap_set_limit(heap, 24 * GVMI_MIB), GVM_OK);
+    assert_int_equal(info().committed_bytes, 24 * GVMI_MIB);
+    alloc(4 * GVMI_MIB);
+    fails_with(gvm_heap_alloc(heap, 2 * GVMI_MIB, &ptr), GVM_E_NOSPACE, "limit of 24 MiB");
+    assert_int_equal(gvm_heap_set_limit(heap, 10 * GVMI_MIB), GVM_OK);
+    assert_int_equal(info().committed_bytes, 24 * GVMI_MIB);
+    release(at);
+    assert_int_equal(info().committed_bytes, 10 * GVMI_MIB);
+    check();
+}
+
+/* A heap that gives nothing back keeps what is beyond the limit, and no block has it. */
+static void limit_lowered_leaves_idle_memory_unused(void **state)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .flags = GVM_HEAP_KEEP};
+    void *at, *ptr = NULL;
+
+    (void)state;
+    remake(&options);
+    release(alloc(40 * GVMI_MIB));
+    assert_int_equal(gvm_heap_set_limit(heap, 10 * GVMI_MIB), GVM_OK);
+    fails_with(gvm_heap_alloc(heap, 20 * GVMI_MIB, &ptr), GVM_E_NOSPACE, "limit of 10 MiB");
+    at = alloc(6 * GVMI_MIB);
+    assert_int_equal(gvm_heap_resize(heap, at, 12 * GVMI_MIB), GVM_E_NOSPACE);
+    assert_int_equal(gvm_heap_resize(heap, at, 10 * GVMI_MIB), GVM_OK);
+    assert_int_equal(info().committed_bytes, 40 * GVMI_MIB);
+    check();
+}
+
 static void device_that_is_full_is_said_so(void **state)
 {
+    gvm_error error = {0};
     void *ptr = NULL;
 
     (void)state;
     release(alloc(UNIT));
-    fails_with(gvm_heap_alloc(heap, 256 * GVMI_GIB, &ptr), GVM_E_NOSPACE, "free on the device");
+    fails_with(
+        gvm_heap_alloc(heap, 256 * GVMI_GIB, &ptr), GVM_E_NOSPACE,
+        "block of 256 GiB: the heap has committed 0 B for 0 B requested; 4 GiB are free on device 0: ");
+    gvm_error_last(&error);
+    assert_null(strstr(error.text, "chunk"));
     assert_null(ptr);
+    fails_with(gvm_heap_alloc(heap, (32ull << 40) + 1, &ptr), GVM_E_INVALID, "1 byte to 32 TiB");
+    fails_with(gvm_heap_alloc(heap, UNIT, NULL), GVM_E_INVALID, "out is NULL");
     assert_int_equal(info().committed_bytes, 0); /* the reserve and the shelf went first */
     assert_int_equal(info().segments, 1);
     check();
@@ -780,6 +828,8 @@ int main(void)
         TEST(resize_of_a_large_block_stays_within_it),
         TEST(freed_memory_beyond_the_reserve_goes_back),
         TEST(limit_is_heeded),
+        TEST(limit_lowered_takes_idle_memory_back),
+        TEST(limit_lowered_leaves_idle_memory_unused),
         TEST(device_that_is_full_is_said_so),
         TEST(callback_makes_room),
         TEST(callback_that_never_helps_is_left_alone_in_the_end),

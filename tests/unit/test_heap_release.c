@@ -540,6 +540,30 @@ static void shelf_that_is_not_used_gives_back(void **state)
     check();
 }
 
+/* What a shelf held goes in steps: between two of them more than the reserve is idle, and nothing is wrong. */
+static void check_between_steps_finds_nothing(void **state)
+{
+    const gvm_heap_options options = {
+        .struct_size = sizeof options, .reserve_bytes = 1, .shelf_bytes = 512 * GVMI_MIB};
+    void *at[128];
+    int64_t at_ns;
+
+    (void)state;
+    remake(&options);
+    for (int i = 0; i < 128; i++)
+        at[i] = alloc(GVMI_MIB);
+    for (int i = 0; i < 128; i++)
+        release(at[i]);
+    at_ns = heap->tick_ns;
+    for (int ticks = 0; info().shelf_bytes > 0 && ticks < 3; ticks++, at_ns += SECOND_NS)
+        (void)decay(at_ns);
+    assert_int_equal(committed(), 64);
+    check();
+    (void)decay(at_ns - SECOND_NS);
+    assert_int_equal(committed(), 0);
+    check();
+}
+
 /* ---- large blocks */
 
 static void large_freed_block_serves_other_sizes(void **state)
@@ -623,6 +647,39 @@ static void idle_memory_is_had_by_others_on_shortage(void **state)
     gvm_heap_destroy(other);
 }
 
+static gvm_heap *hoard; /* has what is free on the device, and keeps it idle */
+static void *hoarded;
+static uint64_t told_bytes;
+
+static int free_hoarded(gvm_heap *which, uint64_t wanted_bytes, void *arg)
+{
+    (void)which, (void)arg;
+    told_bytes = wanted_bytes;
+    return gvm_heap_free(hoard, hoarded) == GVM_OK;
+}
+
+/* It is the growth that has to fit the limit, and that the callback is told. */
+static void resize_has_idle_memory_of_other_heaps(void **state)
+{
+    const gvm_heap_options keep = {.struct_size = sizeof keep, .reserve_bytes = UINT64_MAX};
+    const gvm_heap_options options = {
+        .struct_size = sizeof options, .limit_bytes = 300 * GVMI_MIB, .exhausted = free_hoarded};
+    gvm_device_info device_info = {.struct_size = sizeof device_info};
+    void *at;
+
+    (void)state;
+    remake(&options);
+    at = alloc(200 * GVMI_MIB);
+    assert_int_equal(gvm_heap_create(device, &keep, &hoard), GVM_OK);
+    gvm_device_trim(device, 0);
+    assert_int_equal(gvm_device_get_info(device, &device_info), GVM_OK);
+    assert_int_equal(gvm_heap_alloc(hoard, device_info.free_bytes, &hoarded), GVM_OK);
+    assert_int_equal(gvm_heap_resize(heap, at, 240 * GVMI_MIB), GVM_OK);
+    assert_int_equal(told_bytes, 40 * GVMI_MIB);
+    check();
+    gvm_heap_destroy(hoard);
+}
+
 static void trim_gives_memory_back_to_the_device(void **state)
 {
     const gvm_heap_options unshared = {.struct_size = sizeof unshared, .flags = GVM_HEAP_UNSHARED};
@@ -643,6 +700,24 @@ static void trim_gives_memory_back_to_the_device(void **state)
     pass(240);
     assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
     assert_int_equal(free_bytes(), before);
+}
+
+/* Of blocks that shelves held what is beyond the reserve goes, too. */
+static void shortage_leaves_no_more_than_the_reserve(void **state)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 2 * CHUNK};
+    void *at[8];
+
+    (void)state;
+    remake(&options);
+    for (int i = 0; i < 8; i++)
+        at[i] = alloc(GVMI_MIB);
+    for (int i = 0; i < 8; i++)
+        release(at[i]);
+    assert_int_equal(info().shelf_bytes, 8 * GVMI_MIB);
+    assert_int_equal(gvmi_heap_idle_calls.reclaim(&heap->idle, 1, false), 2 * CHUNK);
+    assert_int_equal(info().idle_bytes, 2 * CHUNK);
+    check();
 }
 
 /* ---- peers */
@@ -745,10 +820,13 @@ int main(void)
         TEST(memory_of_a_busy_heap_does_not_go_by_time),
         TEST(decay_waits_for_no_stream),
         TEST(shelf_that_is_not_used_gives_back),
+        TEST(check_between_steps_finds_nothing),
         TEST(large_freed_block_serves_other_sizes),
         TEST(request_that_fits_in_smaller_chunks_succeeds),
         TEST(idle_memory_is_had_by_others_on_shortage),
+        TEST(resize_has_idle_memory_of_other_heaps),
         TEST(trim_gives_memory_back_to_the_device),
+        TEST(shortage_leaves_no_more_than_the_reserve),
         TEST(blocks_of_a_granted_heap_are_reached_by_a_peer),
         TEST(grant_that_fails_half_way_changes_nothing),
     };

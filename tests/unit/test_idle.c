@@ -3,6 +3,7 @@
  * The clock stands still until the test sets it, and is far ahead of the system's: the thread looks when it is
  * nudged, not by itself.
  */
+#include <errno.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <sys/syscall.h>
@@ -34,6 +35,23 @@ int clock_gettime(clockid_t clock, struct timespec *t)
         return (int)syscall(SYS_clock_gettime, clock, t);
     *t = (struct timespec){ns / (1000 * MS), ns % (1000 * MS)};
     return 0;
+}
+
+static atomic_int refused; /* of the next calls */
+
+int __real_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*start)(void *), void *arg);
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*start)(void *), void *arg);
+
+int __wrap_pthread_create(pthread_t *thread, const pthread_attr_t *attributes,
+                          void *(*start)(void *), void *arg)
+{
+    if (atomic_load(&refused) > 0) {
+        atomic_fetch_sub(&refused, 1);
+        return EAGAIN;
+    }
+    return __real_pthread_create(thread, attributes, start, arg);
 }
 
 static void pass(int64_t ns)
@@ -246,6 +264,7 @@ static int be_beyond(void *arg)
 
 static int be_reclaimed(void *arg)
 {
+    gvmi_shortage shortage = {0};
     gvm_error error = {0};
     gvm_buffer *buffer;
     holder a, b, other;
@@ -259,7 +278,7 @@ static int be_reclaimed(void *arg)
     join(second, &other, 1000);
     join(device, &b, 1000);
     (void)gvmi_fail(GVM_E_ABSENT, "an error that stays");
-    CHILD_EXPECT(gvmi_idle_reclaim(device, 700, false) == 700 + 3 * CHUNK);
+    CHILD_EXPECT(gvmi_idle_reclaim(device, 700, false) == 700);
     CHILD_EXPECT(a.wanted == 700 && !a.waited && atomic_load(&b.reclaims) == 0);
     CHILD_EXPECT(info().cached_bytes == 0); /* the driver has it */
     CHILD_EXPECT(gvmi_idle_reclaim(device, 700, true) == 700);
@@ -267,9 +286,11 @@ static int be_reclaimed(void *arg)
     CHILD_EXPECT(gvmi_idle_reclaim(device, UINT64_MAX, false) == 600);
     CHILD_EXPECT(atomic_load(&other.reclaims) == 0);
     CHILD_EXPECT(gvm_error_last(&error) == GVM_OK && error.status == GVM_E_ABSENT);
-    CHILD_EXPECT(gvmi_idle_retry(device, 8, 0) && !b.waited);
-    CHILD_EXPECT(gvmi_idle_retry(device, 8, 1) && b.waited);
-    CHILD_EXPECT(!gvmi_idle_retry(device, 8, 2));
+    CHILD_EXPECT(gvmi_idle_retry(device, 8, &shortage) && !b.waited);
+    for (int i = 0; i < 2; i++)
+        CHILD_EXPECT(gvmi_idle_retry(device, 8, &shortage) && b.waited);
+    CHILD_EXPECT(!gvmi_idle_retry(device, 8, &shortage));
+    CHILD_EXPECT(atomic_load(&b.reclaims) == 5);
     gvmi_idle_leave(&a.idle);
     gvmi_idle_leave(&other.idle);
     gvmi_idle_leave(&b.idle);
@@ -420,6 +441,59 @@ static int be_started_again(void *arg)
     return 0;
 }
 
+/* The system has no thread at first: each call that wakes a holder tries again. */
+static int be_refused(void *arg)
+{
+    gvm_heap *heap;
+    void *ptr;
+    holder h;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    join(device, &h, 8);
+    atomic_store(&refused, 3);
+    for (int i = 0; i < 3; i++) {
+        gvmi_idle_wake(&h.idle, 1);
+        CHILD_EXPECT(threads() == 0);
+    }
+    gvmi_idle_wake(&h.idle, 1);
+    CHILD_EXPECT(threads() == 1 && COMES_TRUE(atomic_load(&h.decays) == 1));
+    gvmi_idle_leave(&h.idle);
+    CHILD_EXPECT(stop());
+
+    CHILD_EXPECT(start() && gvm_heap_create(device, NULL, &heap) == GVM_OK);
+    atomic_store(&refused, 1);
+    CHILD_EXPECT(gvm_heap_alloc(heap, 16 * GVMI_MIB, &ptr) == GVM_OK && threads() == 0);
+    CHILD_EXPECT(gvm_heap_free(heap, ptr) == GVM_OK && threads() == 1);
+    gvm_heap_destroy(heap);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+/* Other threads take what a call has had given back: it goes on, but not for ever. */
+static int be_taken(void *arg)
+{
+    gvmi_shortage shortage = {0};
+    holder h;
+    int rounds = 0;
+
+    (void)arg;
+    CHILD_EXPECT(start());
+    join(device, &h, 10);
+    while (gvmi_idle_retry(device, 1, &shortage))
+        rounds++;
+    CHILD_EXPECT(rounds == 10 + GVMI_SHORTAGE_FRUITLESS_MAX && atomic_load(&h.reclaims) == rounds);
+    gvmi_idle_leave(&h.idle);
+    join(device, &h, 1000);
+    shortage = (gvmi_shortage){0};
+    for (rounds = 0; gvmi_idle_retry(device, 1, &shortage);)
+        rounds++;
+    CHILD_EXPECT(rounds == GVMI_SHORTAGE_ROUNDS_MAX);
+    gvmi_idle_leave(&h.idle);
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
 static atomic_bool serving;
 
 static gvmi_duty serve_for_long(void)
@@ -506,9 +580,72 @@ CHILD_TEST(shortage_waits_for_a_release_under_way, be_waited_for)
 CHILD_TEST(shortage_that_must_not_wait_passes_who_waits, be_passed)
 CHILD_TEST(holder_that_is_giving_back_is_looked_at_again, be_looked_at_again)
 CHILD_TEST(holder_leaves_when_its_call_has_ended, be_left)
+CHILD_TEST(shortage_goes_on_while_holders_give, be_taken)
+CHILD_TEST(thread_that_cannot_be_started_is_tried_again, be_refused)
 CHILD_TEST(thread_that_has_ended_is_started_again, be_started_again)
 CHILD_TEST(thread_wanted_while_it_ends_is_started_again, be_wanted_again)
 CHILD_TEST(child_waits_for_no_holder_of_its_parent, be_forked)
+
+/* ---- streams that wait for the thread that waits for them */
+
+static atomic_bool served;
+
+static void *pass_seconds(void *unused)
+{
+    while (!atomic_load(&served)) {
+        pass(1000 * MS);
+        sleep_ms(1);
+    }
+    return unused;
+}
+
+static int be_waited_for_in_vain(void *arg)
+{
+    gvm_heap *heap, *limited;
+    const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 64 * CHUNK};
+    gvm_buffer *buffer;
+    CUstream stream;
+    void *block, *word;
+    uint32_t *gate;
+    pthread_t clock;
+    bool good;
+
+    (void)arg;
+    CHILD_EXPECT(start() && gvm_heap_create(device, NULL, &heap) == GVM_OK &&
+                 gvm_heap_create(device, &options, &limited) == GVM_OK);
+    CHILD_EXPECT((buffer = buffer_of(100 * CHUNK)) != NULL);
+    good = gvmi_device_enter(device) == GVM_OK &&
+           gvmi_cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&
+           gvmi_cu->cuMemHostAlloc(&word, sizeof *gate, 0) == CUDA_SUCCESS &&
+           (*(gate = word) = 0, true) &&
+           gvmi_cu->cuStreamWaitValue32(stream, (CUdeviceptr)(uintptr_t)gate, 1,
+                                        CU_STREAM_WAIT_VALUE_EQ) == CUDA_SUCCESS;
+    gvmi_device_leave();
+    CHILD_EXPECT(good);
+    CHILD_EXPECT(gvm_heap_alloc_async(heap, 40 * CHUNK, "", stream, &block) == GVM_OK &&
+                 gvm_heap_free_async(heap, block, stream) == GVM_OK &&
+                 gvm_heap_alloc_async(limited, 40 * CHUNK, "", stream, &block) == GVM_OK &&
+                 gvm_heap_free_async(limited, block, stream) == GVM_OK);
+    atomic_store(&served, false);
+    CHILD_EXPECT(pthread_create(&clock, NULL, pass_seconds, NULL) == 0);
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 100 * CHUNK) == GVM_E_NOSPACE);
+    CHILD_EXPECT(gvm_heap_alloc(limited, 40 * CHUNK, &block) == GVM_E_NOSPACE);
+    __atomic_store_n(gate, 1, __ATOMIC_SEQ_CST); /* what this thread was to do */
+    CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 100 * CHUNK) == GVM_OK);
+    atomic_store(&served, true);
+    pthread_join(clock, NULL);
+    gvm_heap_destroy(heap);
+    gvm_heap_destroy(limited);
+    gvm_buffer_destroy(buffer);
+    CHILD_EXPECT(gvmi_device_enter(device) == GVM_OK);
+    CHILD_EXPECT(gvmi_cu->cuStreamDestroy(stream) == CUDA_SUCCESS &&
+                 gvmi_cu->cuMemFreeHost(gate) == CUDA_SUCCESS);
+    gvmi_device_leave();
+    CHILD_EXPECT(stop());
+    return 0;
+}
+
+CHILD_TEST(stream_that_waits_for_the_caller_is_not_waited_for_without_end, be_waited_for_in_vain)
 
 int main(void)
 {
@@ -521,8 +658,11 @@ int main(void)
         cmocka_unit_test(shortage_that_must_not_wait_passes_who_waits),
         cmocka_unit_test(holder_that_is_giving_back_is_looked_at_again),
         cmocka_unit_test(holder_leaves_when_its_call_has_ended),
+        cmocka_unit_test(shortage_goes_on_while_holders_give),
+        cmocka_unit_test(thread_that_cannot_be_started_is_tried_again),
         cmocka_unit_test(thread_that_has_ended_is_started_again),
         cmocka_unit_test(thread_wanted_while_it_ends_is_started_again),
+        cmocka_unit_test(stream_that_waits_for_the_caller_is_not_waited_for_without_end),
         cmocka_unit_test(child_waits_for_no_holder_of_its_parent),
     };
 

@@ -725,6 +725,16 @@ static int open_with_flags(void *arg)
     gvm_object_close(view);
     /* In this process the creator itself has that address. */
     CHILD_EXPECT(gvm_object_open(w.keeper, "/x", GVM_OPEN_SAME_ADDRESS, &view) == GVM_E_ADDRESS);
+    CHILD_EXPECT(gvm_object_open(w.keeper, "/x", GVM_OPEN_READONLY | GVM_OPEN_LINK, &view) ==
+                 GVM_E_ABSENT);
+    CHILD_EXPECT(gvm_object_link(object, "/x", 0400, CHUNK) == GVM_OK);
+    CHILD_EXPECT(gvm_object_open(w.keeper, "/x", GVM_OPEN_READONLY | GVM_OPEN_LINK, &view) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_READ, NULL, &lease) == GVM_OK &&
+                 lease.bytes == CHUNK);
+    CHILD_EXPECT(gvm_object_release(view, &lease) == GVM_OK);
+    CHILD_EXPECT(gvm_object_unlink(w.keeper, "/x") == GVM_OK);
+    CHILD_EXPECT(gvm_object_unlink(w.keeper, "/x") == GVM_E_ABSENT);
+    gvm_object_close(view);
     return stop(&w);
 }
 

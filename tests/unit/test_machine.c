@@ -597,6 +597,157 @@ static void published_object_outlives_its_creator_unless_private(void **state)
     end_world(&w);
 }
 
+/* ---- links */
+
+static gvm_status link_object(world *w, actor *a, uint32_t slot, const char *name, uint32_t mode,
+                              uint64_t bytes)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_LINK, 17);
+    m.body.LINK = (gvmi_wire_link){.slot = slot, .mode = mode, .bytes = bytes};
+    strcpy(m.body.LINK.name, name);
+    say(w, a, &m);
+    return reply_status(a);
+}
+
+static gvm_status unlink_object(world *w, actor *a, const char *name)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_UNLINK, 18);
+    strcpy(m.body.UNLINK.name, name);
+    say(w, a, &m);
+    return reply_status(a);
+}
+
+enum { BY_LINK = GVM_OPEN_LINK | GVM_OPEN_READONLY };
+
+static void link_lets_in_whom_its_mode_says_to_read_alone(void **state)
+{
+    world w;
+    actor *a, *b;
+    uint32_t slot = 0, other = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 2);
+    assert_int_equal(create(&w, a, "/x", 2, 0600, &slot), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/secret", BY_LINK, &other), GVM_E_ABSENT);
+    assert_int_equal(link_object(&w, a, slot, "/secret", 0400, CHUNK), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/secret", BY_LINK, &other), GVM_E_DENIED);
+    assert_int_equal(link_object(&w, a, slot, "/secret", 0444, CHUNK), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/secret", BY_LINK, &other), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/secret", GVM_OPEN_LINK, &other), GVM_E_DENIED);
+    assert_int_equal(open_object(&w, b, "/secret", GVM_OPEN_READONLY, &other), GVM_E_ABSENT);
+    assert_int_equal(open_object(&w, b, "/x", GVM_OPEN_READONLY, &other), GVM_E_DENIED);
+    assert_int_equal(open_object(&w, b, "/x", BY_LINK, &other), GVM_E_ABSENT);
+    end_world(&w);
+}
+
+static void link_shows_its_chunks_alone_also_of_an_object_that_grows(void **state)
+{
+    gvmi_wire_message m;
+    world w;
+    actor *a, *b;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 2);
+    assert_int_equal(create(&w, a, "/x", 3, 0600, &slot), GVM_OK);
+    assert_int_equal(link_object(&w, a, slot, "/secret", 0444, CHUNK + 1), GVM_OK);
+    b->deaf = true;
+    assert_int_equal(open_object(&w, b, "/secret", BY_LINK, &b->slot), GVM_OK);
+    assert_int_equal(last(b)->body.OPENED.bytes, 2 * CHUNK);
+    assert_int_equal(last(b)->body.OPENED.reserve_bytes, 2 * CHUNK);
+    assert_non_null(b->map);
+    assert_int_equal(b->map->bytes, 2 * CHUNK);
+    for (unsigned i = 0; i < 2; i++) { /* I14 holds for the MAPs, which nobody has answered */
+        gvmi_wire_start(&m, GVMI_WIRE_GROW, 19);
+        m.body.GROW = (gvmi_wire_grow){.slot = slot, .bytes = (4 + i) * CHUNK};
+        say(&w, a, &m);
+        assert_int_equal(b->map->bytes, 2 * CHUNK);
+    }
+    gvmi_wire_start(&m, GVMI_WIRE_GET_INFO, 20);
+    m.body.GET_INFO.slot = b->slot;
+    say(&w, b, &m);
+    assert_int_equal(last(b)->body.INFO.info.bytes, 2 * CHUNK);
+    assert_string_equal(last(b)->body.INFO.info.name, "");
+    assert_true(last(b)->body.INFO.info.foreign);
+    end_world(&w);
+}
+
+static void frame_shown_by_a_link_is_not_used_again(void **state)
+{
+    gvmi_wire_message m;
+    world w;
+    actor *a, *b;
+    uint32_t slot = 0, other = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 2);
+    assert_int_equal(create(&w, a, "/x", 2, 0600, &slot), GVM_OK);
+    assert_int_equal(link_object(&w, a, slot, "/secret", 0444, CHUNK), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/secret", BY_LINK, &other), GVM_OK);
+    gvmi_wire_start(&m, GVMI_WIRE_EVICT, 21);
+    strcpy(m.body.EVICT.name, "/x");
+    say(&w, a, &m);
+    assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
+    assert_int_equal(w.dropped_bytes, CHUNK); /* the other one was shown to the owner alone */
+    end_world(&w);
+}
+
+static void link_ends_with_its_word_its_object_and_its_creator(void **state)
+{
+    gvmi_wire_message m;
+    world w;
+    actor *a, *b, *c;
+    uint32_t slot = 0, next = 0, other = 0;
+
+    (void)state;
+    start_world(&w, 8, 8);
+    a = join(&w, 1);
+    b = join(&w, 2);
+    assert_int_equal(create(&w, a, "/x", 1, 0600, &slot), GVM_OK);
+    assert_int_equal(create(&w, a, "/y", 1, 0600, &next), GVM_OK);
+    assert_int_equal(link_object(&w, a, slot, "/one", 0444, CHUNK), GVM_OK);
+    assert_int_equal(unlink_object(&w, b, "/one"), GVM_E_DENIED);
+    assert_int_equal(unlink_object(&w, a, "/two"), GVM_E_ABSENT);
+    assert_int_equal(open_object(&w, b, "/one", BY_LINK, &other), GVM_OK);
+    assert_int_equal(unlink_object(&w, a, "/one"), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/one", BY_LINK, &other), GVM_E_ABSENT);
+    ask(&w, b, other, GVM_LEASE_READ, -1); /* what is open stays */
+    assert_true(granted(b));
+
+    /* In one step to another object, but not to one of another user. */
+    assert_int_equal(link_object(&w, a, slot, "/one", 0444, CHUNK), GVM_OK);
+    assert_int_equal(create(&w, b, "/z", 1, 0600, &other), GVM_OK);
+    assert_int_equal(link_object(&w, b, other, "/one", 0444, CHUNK), GVM_E_EXISTS);
+    assert_int_equal(link_object(&w, a, next, "/one", 0444, CHUNK), GVM_OK);
+    gvmi_wire_start(&m, GVMI_WIRE_DROP, 21);
+    strcpy(m.body.DROP.name, "/x");
+    say(&w, a, &m);
+    assert_int_equal(open_object(&w, b, "/one", BY_LINK, &other), GVM_OK);
+    strcpy(m.body.DROP.name, "/y");
+    say(&w, a, &m);
+    assert_int_equal(open_object(&w, b, "/one", BY_LINK, &other), GVM_E_ABSENT);
+
+    c = join(&w, 1);
+    c->create_flags = 0;
+    assert_int_equal(create_of(&w, c, "/v", 64, 1, 0600, 0), GVM_OK); /* not kept */
+    assert_int_equal(link_object(&w, c, c->slot, "/one", 0444, CHUNK), GVM_OK);
+    gvmi_wire_start(&m, GVMI_WIRE_CLOSE, 22);
+    m.body.CLOSE.slot = c->slot;
+    say(&w, c, &m);
+    assert_int_equal(open_object(&w, b, "/one", BY_LINK, &other), GVM_E_ABSENT);
+    end_world(&w);
+}
+
 static void violation_cuts_off_one_client_alone(void **state)
 {
     world w;
@@ -687,6 +838,10 @@ int main(void)
         cmocka_unit_test(mode_decides_who_opens),
         cmocka_unit_test(frame_of_other_domain_is_not_reused),
         cmocka_unit_test(published_object_outlives_its_creator_unless_private),
+        cmocka_unit_test(link_lets_in_whom_its_mode_says_to_read_alone),
+        cmocka_unit_test(link_shows_its_chunks_alone_also_of_an_object_that_grows),
+        cmocka_unit_test(frame_shown_by_a_link_is_not_used_again),
+        cmocka_unit_test(link_ends_with_its_word_its_object_and_its_creator),
         cmocka_unit_test(violation_cuts_off_one_client_alone),
         cmocka_unit_test(end_of_the_machine_opens_no_permit),
     };

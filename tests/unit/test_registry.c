@@ -5,6 +5,7 @@
 #include <sched.h>
 #include <stdatomic.h>
 
+#include "base/lock.h"
 #include "base/registry.h"
 
 static void registry_entry_is_found_until_removed(void **state)
@@ -34,6 +35,8 @@ static void registry_unknown_key_is_foreign(void **state)
     (void)state;
     assert_int_equal(gvmi_registry_hold(GVMI_KIND_VECTOR, 0, &found), GVM_E_FOREIGN);
     assert_null(found);
+    gvm_error_last(&error);
+    assert_string_equal(error.text, "the vector is NULL");
     found = state;
     assert_int_equal(gvmi_registry_remove(GVMI_KIND_VECTOR, 0xdead, &found), GVM_E_FOREIGN);
     assert_null(found);
@@ -118,6 +121,39 @@ static void registry_remove_waits_for_holders_and_lets_nobody_in(void **state)
     pthread_join(thread, NULL);
     assert_true(atomic_load(&removed));
     assert_int_equal(gvmi_registry_count(GVMI_KIND_SHARE), 0);
+}
+
+/* Another thread removes a key just after the lock was let go. In the tree 10 is above 5 and 15: taking it out
+ * moves 15 to its node and frees that of 15. */
+static uint64_t remove_at_unlock;
+
+void __real_gvmi_unlock(gvmi_mutex *mutex);
+void __wrap_gvmi_unlock(gvmi_mutex *mutex);
+void __wrap_gvmi_unlock(gvmi_mutex *mutex)
+{
+    const uint64_t key = remove_at_unlock;
+    void *found;
+
+    remove_at_unlock = 0;
+    __real_gvmi_unlock(mutex);
+    if (key != 0)
+        (void)gvmi_registry_remove(GVMI_KIND_PIECE, key, &found);
+}
+
+static void registry_removal_after_an_addition_does_not_disturb_it(void **state)
+{
+    int objects[3];
+    void *found;
+
+    (void)state;
+    assert_int_equal(gvmi_registry_add(GVMI_KIND_PIECE, 10, &objects[0]), GVM_OK);
+    assert_int_equal(gvmi_registry_add(GVMI_KIND_PIECE, 5, &objects[1]), GVM_OK);
+    remove_at_unlock = 10;
+    assert_int_equal(gvmi_registry_add(GVMI_KIND_PIECE, 15, &objects[2]), GVM_OK);
+    assert_int_equal(gvmi_registry_count(GVMI_KIND_PIECE), 2);
+    assert_int_equal(gvmi_registry_remove(GVMI_KIND_PIECE, 15, &found), GVM_OK);
+    assert_ptr_equal(found, &objects[2]);
+    assert_int_equal(gvmi_registry_remove(GVMI_KIND_PIECE, 5, &found), GVM_OK);
 }
 
 enum { RACERS = 4, RACE_KEYS = 8, RACE_ROUNDS = 4000, ALIVE = 0x600d };
@@ -228,6 +264,7 @@ int main(void)
         cmocka_unit_test(registry_second_entry_of_a_key_is_refused),
         cmocka_unit_test(registry_many_entries_are_all_found),
         cmocka_unit_test(registry_remove_waits_for_holders_and_lets_nobody_in),
+        cmocka_unit_test(registry_removal_after_an_addition_does_not_disturb_it),
         cmocka_unit_test(registry_race_of_hold_and_remove_shows_no_dead_object),
         cmocka_unit_test(registry_in_a_child_of_fork_is_empty_and_waits_for_nobody),
     };

@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
+#include "postgres/copies.h"
 #include "tests/unit/appender_stand.h"
 
 #define MEMORY_CHUNKS 32
@@ -30,7 +31,8 @@ static struct {
     gvm_buffer *chunks[MEMORY_CHUNKS];
     int count;
     CUdeviceptr rest;
-    bool slow; /* it has to wait before it gives */
+    bool slow;  /* it has to wait before it gives */
+    int stolen; /* times that another thread has at once what it gives */
     atomic_int asked, asked_to_wait;
     atomic_bool shut; /* who asks stays inside while it is */
 } hoard;
@@ -43,6 +45,10 @@ static uint64_t give(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
     atomic_fetch_add(may_wait ? &hoard.asked_to_wait : &hoard.asked, 1);
     for (int waited = 0; atomic_load(&hoard.shut) && waited < PATIENCE; waited++)
         sleep_ms(1);
+    if (hoard.stolen > 0) {
+        hoard.stolen--;
+        return wanted_bytes;
+    }
     while (hoard.count > 0 && given_bytes < wanted_bytes && (may_wait || !hoard.slow)) {
         gvm_buffer_destroy(hoard.chunks[--hoard.count]);
         given_bytes += CHUNK;
@@ -101,6 +107,7 @@ static gvm_buffer *buffer;
 static gvm_vector *vector;
 static gvm_appender *more[MEMORY_CHUNKS * 64];
 static gvm_legacy *legacy;
+static gvm_heap *pieces;
 static void *piece;
 static int count;
 static const uint64_t zeros[16];
@@ -146,6 +153,21 @@ static gvm_status alloc(void)
 static void end_piece(void)
 {
     (void)gvm_free(piece);
+}
+
+static bool make_heap(void)
+{
+    return gvm_heap_create(device, NULL, &pieces) == GVM_OK;
+}
+
+static gvm_status alloc_of_heap(void)
+{
+    return gvm_heap_alloc(pieces, 3 * CHUNK, &piece);
+}
+
+static void end_heap(void)
+{
+    gvm_heap_destroy(pieces);
 }
 
 static bool make_vector(void)
@@ -216,22 +238,50 @@ static void end_copy(void)
     gvm_buffer_destroy(buffer);
 }
 
+/* As the server's GPU memory keeper makes it, without a keeper of gvmem. */
+static gstore_copies *copies;
+
+static bool make_copies(void)
+{
+    return gstore_copies_create(&device, NULL, &copies) == GVM_OK;
+}
+
+static gvm_status make_copy(void)
+{
+    gstore_window window = {.verb = GSTORE_COPY_MAKE, .copy = 1, .copy_bytes = CHUNK};
+    gvm_status status = gvmi_device_enter(device);
+
+    if (status != GVM_OK)
+        return status;
+    status = gstore_copies_carry_out(copies, &window, NULL, 0, NULL);
+    gvmi_device_leave();
+    return status;
+}
+
+static void end_copies(void)
+{
+    gstore_copies_destroy(copies);
+}
+
 static const user users[] = {
     {"gvm_buffer_commit", make_buffer, commit, end_buffer},
     {"gvm_buffer_move", make_host_buffer, move_back, end_buffer},
     {"gvm_alloc", NULL, alloc, end_piece},
+    {"gvm_heap_alloc", make_heap, alloc_of_heap, end_heap},
     {"gvm_vector_append", make_vector, append_to_vector, end_vector},
     {"gvm_vector_reserve", make_vector, reserve_vector, end_vector},
     {"gvm_vector_resize", make_vector, resize_vector, end_vector},
     {"gvm_appender_create", make_appenders, create_appender, end_appenders},
     {"gvm_sum_f64", make_full_buffer, sum, end_buffer},
     {"gvm_legacy_export", make_full_buffer, export_copy, end_copy},
+    {"a copy of a table", make_copies, make_copy, end_copies},
 };
 #define USERS ((int)(sizeof users / sizeof users[0]))
 
 typedef struct case_ {
     const user *user;
     bool slow;
+    int stolen;
 } case_;
 
 static int be_user(void *arg)
@@ -241,9 +291,10 @@ static int be_user(void *arg)
     CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
     CHILD_EXPECT(c->user->prepare == NULL || c->user->prepare());
     CHILD_EXPECT(hoard_all(c->slow));
+    hoard.stolen = c->stolen;
     CHILD_EXPECT(c->user->allocate() == GVM_OK);
     CHILD_EXPECT(atomic_load(&hoard.asked) > 0);
-    CHILD_EXPECT((atomic_load(&hoard.asked_to_wait) > 0) == c->slow);
+    CHILD_EXPECT((atomic_load(&hoard.asked_to_wait) > 0) == (c->slow || c->stolen > 0));
     CHILD_EXPECT(hoard.count > 0); /* no more was taken than was wanted */
     c->user->end();
     end_hoard();
@@ -255,9 +306,21 @@ static void full_device_has_what_others_keep(void **state)
 {
     (void)state;
     for (int i = 0; i < 2 * USERS; i++) {
-        case_ c = {&users[i / 2], i % 2 == 1};
+        case_ c = {&users[i / 2], i % 2 == 1, 0};
 
         print_message("# %s%s\n", c.user->name, c.slow ? ", of a holder that has to wait" : "");
+        assert_child_succeeds(be_user, &c);
+    }
+}
+
+/* It goes on as long as something comes. */
+static void full_device_has_what_others_keep_in_the_end(void **state)
+{
+    (void)state;
+    for (int i = 0; i < USERS; i++) {
+        case_ c = {&users[i], false, 5};
+
+        print_message("# %s\n", c.user->name);
         assert_child_succeeds(be_user, &c);
     }
 }
@@ -319,7 +382,7 @@ static int be_refused(void *arg)
     CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 4 * CHUNK) == GVM_E_NOSPACE);
     CHILD_EXPECT(gvm_error_last(&error) == GVM_OK && error.status == GVM_E_NOSPACE);
     CHILD_EXPECT(strcmp(error.native_call, "cuMemCreate") == 0);
-    CHILD_EXPECT(atomic_load(&hoard.asked) == 1 && atomic_load(&hoard.asked_to_wait) == 1);
+    CHILD_EXPECT(atomic_load(&hoard.asked) == 1 && atomic_load(&hoard.asked_to_wait) == 3); /* the first gave */
     CHILD_EXPECT(gvmi_buffer_check(buffer));
     _exit(0); /* the chunks that were taken out are nobody's */
 }
@@ -438,9 +501,9 @@ static int be_needed(void *arg)
 
 static bool host_is_full;
 
-static CUresult host_alloc(void **out, size_t bytes, unsigned flags)
+static CUresult pin(void *at, size_t bytes, unsigned flags)
 {
-    return host_is_full ? CUDA_ERROR_OUT_OF_MEMORY : real->cuMemHostAlloc(out, bytes, flags);
+    return host_is_full ? CUDA_ERROR_OUT_OF_MEMORY : real->cuMemHostRegister(at, bytes, flags);
 }
 
 /* What there is already stays for the next try: to free it would wait for all kernels, with a lock held. */
@@ -451,7 +514,7 @@ static int be_without_host_memory(void *arg)
     (void)arg;
     CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
     CHILD_EXPECT(make_buffer() && gvm_buffer_commit(buffer, 0, CHUNK) == GVM_OK);
-    table.cuMemHostAlloc = host_alloc;
+    table.cuMemHostRegister = pin;
     table.cuMemFree = free_counted;
     host_is_full = true;
     for (int i = 0; i < 2; i++)
@@ -560,6 +623,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(full_device_has_what_others_keep),
+        cmocka_unit_test(full_device_has_what_others_keep_in_the_end),
         cmocka_unit_test(buffer_without_vmm_has_what_others_keep),
         cmocka_unit_test(heap_has_what_others_give_at_once_before_it_waits),
         cmocka_unit_test(device_that_stays_full_says_so_itself),

@@ -11,7 +11,7 @@
 
 #define ROUNDS 200000
 #define COLUMNS 3
-#define TOKEN "gstore1:00000000000000ff:64:400:/gstore/1/2/3:/tmp/s"
+#define TOKEN "gstore2:00000000000000ff:64:400:/gstore/1/2/3:/tmp/s"
 
 typedef struct whole {
     gvmi_manifest head;
@@ -351,7 +351,7 @@ static void token_valid_is_parsed(void **state)
     assert_int_equal(token.sum, 255);
     assert_int_equal(token.offset_bytes, 64);
     assert_int_equal(token.bytes, 400);
-    assert_string_equal(token.objects, "/gstore/1/2/3");
+    assert_string_equal(token.links, "/gstore/1/2/3");
     assert_string_equal(token.socket, "/tmp/s");
 }
 
@@ -360,24 +360,24 @@ static void token_malformed_is_refused(void **state)
     static const char *const hostile[] = {
         "",
         "gstore",
-        "gstore1",
-        "gstore1:",
-        "gstore1:00:0:400:/a",
-        "gstore1:00:0:400::/tmp/s",
-        "gstore1:00:0:400:/a:",
-        "gstore1:00:0:400:/a:tmp/s",
-        "gstore1:00:0:400:a:/tmp/s",
-        "gstore1:0g:0:400:/a:/tmp/s",
-        "gstore1:00:-1:400:/a:/tmp/s",
-        "gstore1:00:0: 400:/a:/tmp/s",
-        "gstore1:00:0:4:/a:/tmp/s",
-        "gstore1:00:0:2000000:/a:/tmp/s",
-        "gstore1:00:4194304:400:/a:/tmp/s",
-        "gstore1:00:18446744073709551616:400:/a:/tmp/s",
-        "gstore1:00:18446744073709551615:400:/a:/tmp/s",
-        "gstore1:10000000000000000:0:400:/a:/tmp/s",
-        "gstore1:00:0:400:/a:/tmp/s\n",
-        " gstore1:00:0:400:/a:/tmp/s",
+        "gstore2",
+        "gstore2:",
+        "gstore2:00:0:400:/a",
+        "gstore2:00:0:400::/tmp/s",
+        "gstore2:00:0:400:/a:",
+        "gstore2:00:0:400:/a:tmp/s",
+        "gstore2:00:0:400:a:/tmp/s",
+        "gstore2:0g:0:400:/a:/tmp/s",
+        "gstore2:00:-1:400:/a:/tmp/s",
+        "gstore2:00:0: 400:/a:/tmp/s",
+        "gstore2:00:0:4:/a:/tmp/s",
+        "gstore2:00:0:2000000:/a:/tmp/s",
+        "gstore2:00:4194304:400:/a:/tmp/s",
+        "gstore2:00:18446744073709551616:400:/a:/tmp/s",
+        "gstore2:00:18446744073709551615:400:/a:/tmp/s",
+        "gstore2:10000000000000000:0:400:/a:/tmp/s",
+        "gstore2:00:0:400:/a:/tmp/s\n",
+        " gstore2:00:0:400:/a:/tmp/s",
     };
     char text[2 * GVM_TABLE_TOKEN_BYTES_MAX];
     gvmi_token token;
@@ -385,14 +385,14 @@ static void token_malformed_is_refused(void **state)
     (void)state;
     for (size_t i = 0; i < sizeof hostile / sizeof hostile[0]; i++)
         assert_int_equal(gvmi_token_parse(hostile[i], &token), GVM_E_FORMAT);
-    assert_int_equal(gvmi_token_parse("gstore2:x", &token), GVM_E_VERSION);
+    assert_int_equal(gvmi_token_parse("gstore3:x", &token), GVM_E_VERSION);
     for (size_t len = 30; len < sizeof text; len++) { /* long sockets, then long names */
         memset(text, 'x', len);
         text[len] = '\0';
-        memcpy(text, "gstore1:00:0:400:/a:/", 21);
+        memcpy(text, "gstore2:00:0:400:/a:/", 21);
         assert_int_equal(gvmi_token_parse(text, &token),
                          len < GVM_TABLE_TOKEN_BYTES_MAX ? GVM_OK : GVM_E_FORMAT);
-        memcpy(text, "gstore1:00:0:400:/xxx", 21);
+        memcpy(text, "gstore2:00:0:400:/xxx", 21);
         memcpy(text + len - 3, ":/s", 3);
         assert_int_equal(gvmi_token_parse(text, &token),
                          len <= GVM_NAME_BYTES_MAX - 32 + 20 ? GVM_OK : GVM_E_FORMAT);

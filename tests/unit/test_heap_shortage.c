@@ -1,0 +1,355 @@
+/* heap/: idle memory is had by others whatever the heap is doing, and nobody who must not wait for its lock does. On the
+ * software GPU.
+ *
+ * A call that waits for ever stops its child by the alarm.
+ */
+#include "heap/heap.h"
+#include "tests/unit/heap_stand.h"
+
+#include <pthread.h>
+#include <time.h>
+
+#include "base/clock.h"
+
+#define PATIENCE 10000 /* ms */
+
+static atomic_bool inside; /* the driver's call that a test waits for is made */
+static atomic_bool done;   /* another thread's call has returned */
+
+static void sleep_ms(int ms)
+{
+    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
+}
+
+static void wait_for(atomic_bool *flag, int at_most_ms)
+{
+    for (int waited = 0; !atomic_load(flag) && waited < at_most_ms; waited++)
+        sleep_ms(1);
+}
+
+static bool start_child(const gvm_heap_options *options)
+{
+    void *state;
+
+    alarm(20);
+    if (begin(&state) != 0)
+        return false;
+    remake(options);
+    return true;
+}
+
+static uint64_t free_bytes(void)
+{
+    gvm_device_info i = {.struct_size = sizeof i};
+
+    (void)gvm_device_get_info(device, &i);
+    return i.free_bytes;
+}
+
+/* ---- a heap that is being destroyed */
+
+static void *destroy_heap(void *unused)
+{
+    (void)unused;
+    gvm_heap_destroy(heap);
+    return NULL;
+}
+
+static CUresult synchronize_and_tell(void)
+{
+    atomic_store(&inside, true);
+    return real->cuCtxSynchronize();
+}
+
+/* Nearly all of the device is idle in the heap. */
+static uint64_t fill_and_free(void)
+{
+    const uint64_t bytes = free_bytes() / 16 * 13;
+    void *ptr;
+
+    return gvm_heap_alloc(heap, bytes, &ptr) == GVM_OK && gvm_heap_free(heap, ptr) == GVM_OK ? bytes
+                                                                                             : 0;
+}
+
+static int allocate_while_it_waits(void *arg)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = UINT64_MAX};
+    CUstream busy;
+    pthread_t destroyer;
+    uint64_t bytes;
+    void *ptr, *piece;
+
+    (void)arg;
+    CHILD_EXPECT(start_child(&options));
+    busy = make_stream();
+    CHILD_EXPECT(gvm_heap_alloc_async(heap, GVMI_MIB, NULL, busy, &ptr) == GVM_OK);
+    CHILD_EXPECT((bytes = fill_and_free()) > 0 && free_bytes() < bytes);
+    hold_stream(busy);
+    table.cuCtxSynchronize = synchronize_and_tell;
+    CHILD_EXPECT(pthread_create(&destroyer, NULL, destroy_heap, NULL) == 0);
+    wait_for(&inside, PATIENCE);
+    CHILD_EXPECT(gvm_alloc(device, &piece, bytes) == GVM_OK);
+    let_go(busy);
+    CHILD_EXPECT(pthread_join(destroyer, NULL) == 0);
+    CHILD_EXPECT(gvm_free(piece) == GVM_OK);
+    gvmi_cu->cuStreamDestroy(busy);
+    gvm_device_close(device);
+    return 0;
+}
+
+static void destroyed_heap_gives_idle_memory_while_it_waits(void **state)
+{
+    (void)state;
+    assert_child_succeeds(allocate_while_it_waits, NULL);
+}
+
+static void *allocate_piece(void *bytes)
+{
+    static void *piece;
+    const bool good = gvm_alloc(device, &piece, *(uint64_t *)bytes) == GVM_OK &&
+                      gvm_free(piece) == GVM_OK;
+
+    atomic_store(&done, true);
+    return good ? bytes : NULL;
+}
+
+/* The first time lets another thread find the device full, which is refused at once or waits. */
+static CUresult unmap_late(CUdeviceptr address, size_t bytes)
+{
+    if (!atomic_exchange(&inside, true))
+        wait_for(&done, 300);
+    return real->cuMemUnmap(address, bytes);
+}
+
+static int allocate_while_it_closes(void *arg)
+{
+    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = UINT64_MAX};
+    pthread_t destroyer, allocator;
+    uint64_t bytes;
+    void *good;
+
+    (void)arg;
+    CHILD_EXPECT(start_child(&options));
+    CHILD_EXPECT((bytes = fill_and_free()) > 0 && free_bytes() < bytes);
+    table.cuMemUnmap = unmap_late;
+    CHILD_EXPECT(pthread_create(&destroyer, NULL, destroy_heap, NULL) == 0);
+    wait_for(&inside, PATIENCE);
+    CHILD_EXPECT(pthread_create(&allocator, NULL, allocate_piece, &bytes) == 0);
+    CHILD_EXPECT(pthread_join(allocator, &good) == 0 && good == &bytes);
+    CHILD_EXPECT(pthread_join(destroyer, NULL) == 0);
+    gvm_device_close(device);
+    return 0;
+}
+
+static void destroyed_heap_is_waited_for_while_it_closes(void **state)
+{
+    (void)state;
+    assert_child_succeeds(allocate_while_it_closes, NULL);
+}
+
+/* ---- the heap's lock is held over a commit */
+
+static atomic_bool committed, may_end;
+
+static CUresult create_late(CUmemGenericAllocationHandle *handle, size_t bytes,
+                            const CUmemAllocationProp *prop, unsigned long long flags)
+{
+    if (!atomic_exchange(&committed, true))
+        wait_for(&may_end, PATIENCE * 10);
+    return real->cuMemCreate(handle, bytes, prop, flags);
+}
+
+static void *commit_for_long(void *unused)
+{
+    void *ptr;
+
+    (void)unused;
+    return gvm_heap_alloc(heap, 600 * GVMI_MIB, &ptr) == GVM_OK ? heap : NULL;
+}
+
+static pthread_t committer;
+
+static CUresult unmap_beside_commit(CUdeviceptr address, size_t bytes)
+{
+    if (!atomic_exchange(&inside, true)) {
+        if (pthread_create(&committer, NULL, commit_for_long, NULL) != 0)
+            return CUDA_ERROR_UNKNOWN;
+        wait_for(&committed, PATIENCE);
+    }
+    return real->cuMemUnmap(address, bytes);
+}
+
+static bool end_commit(void)
+{
+    void *good;
+
+    atomic_store(&may_end, true);
+    return pthread_join(committer, &good) == 0 && good == heap;
+}
+
+/* 100 MiB are idle, and due, the lock is free; it is taken while the driver has the first of them. */
+static bool start_beside_commit(void)
+{
+    void *ptr;
+    const gvm_heap_options options = {.struct_size = sizeof options};
+
+    if (!start_child(&options) || gvm_heap_alloc(heap, 100 * GVMI_MIB, &ptr) != GVM_OK ||
+        gvm_heap_free(heap, ptr) != GVM_OK)
+        return false;
+    heap->surplus_bytes = heap->idle_low_bytes = heap->idle_bytes;
+    (void)gvm_device_trim(device, 0);
+    table.cuMemUnmap = unmap_beside_commit;
+    table.cuMemCreate = create_late;
+    return true;
+}
+
+static int decay_beside_commit(void *arg)
+{
+    int64_t now_ns;
+
+    (void)arg;
+    CHILD_EXPECT(start_beside_commit());
+    now_ns = gvmi_now_ns();
+    CHILD_EXPECT(gvmi_heap_idle_calls.decay(&heap->idle, now_ns) > now_ns);
+    CHILD_EXPECT(atomic_load(&committed));
+    CHILD_EXPECT(gvmi_heap_idle_calls.decay(&heap->idle, now_ns) > now_ns);
+    CHILD_EXPECT(gvmi_heap_idle_calls.reclaim(&heap->idle, UINT64_MAX, false) == 0);
+    CHILD_EXPECT(end_commit() && gvm_heap_check(heap) == GVM_OK);
+    CHILD_EXPECT(heap->leaving_bytes == 64 * GVMI_MIB);
+    (void)gvmi_heap_idle_calls.decay(&heap->idle, now_ns);
+    CHILD_EXPECT(heap->leaving_bytes == 0 && gvm_heap_check(heap) == GVM_OK);
+    CHILD_EXPECT(info().committed_bytes - info().idle_bytes <= 608 * GVMI_MIB);
+    gvm_heap_destroy(heap);
+    gvm_device_close(device);
+    return 0;
+}
+
+static void decay_does_not_wait_for_a_commit(void **state)
+{
+    (void)state;
+    assert_child_succeeds(decay_beside_commit, NULL);
+}
+
+static gvm_status trim(void)
+{
+    return gvm_heap_trim(heap, 0);
+}
+
+static gvm_status destroy(void)
+{
+    gvm_heap_destroy(heap);
+    return GVM_OK;
+}
+
+/* What a reclaim has begun is finished by who waits for it. */
+static int reclaim_beside_commit(void *arg)
+{
+    CHILD_EXPECT(start_beside_commit());
+    CHILD_EXPECT(gvmi_heap_idle_calls.reclaim(&heap->idle, UINT64_MAX, false) == 100 * GVMI_MIB);
+    CHILD_EXPECT(atomic_load(&committed));
+    CHILD_EXPECT(end_commit() && gvm_heap_check(heap) == GVM_OK);
+    CHILD_EXPECT(heap->leaving_bytes == 100 * GVMI_MIB);
+    CHILD_EXPECT((*(gvm_status(**)(void))arg)() == GVM_OK);
+    if (*(gvm_status(**)(void))arg == trim) {
+        CHILD_EXPECT(heap->leaving_bytes == 0 && gvm_heap_check(heap) == GVM_OK);
+        gvm_heap_destroy(heap);
+    }
+    gvm_device_close(device);
+    return 0;
+}
+
+static void reclaim_that_must_not_wait_does_not_wait_for_a_commit(void **state)
+{
+    gvm_status (*calls[])(void) = {trim, destroy};
+
+    (void)state;
+    for (size_t i = 0; i < 2; i++)
+        assert_child_succeeds(reclaim_beside_commit, &calls[i]);
+}
+
+/* ---- addresses */
+
+static void use_stream(CUstream stream)
+{
+    void *ptr = NULL;
+
+    assert_int_equal(gvm_heap_alloc_async(heap, GVMI_MIB, NULL, stream, &ptr), GVM_OK);
+    assert_int_equal(gvm_heap_free_async(heap, ptr, stream), GVM_OK);
+}
+
+static void streams_one_after_the_other_use_the_same_segment(void **state)
+{
+    (void)state;
+    for (int i = 0; i < 20; i++) {
+        CUstream stream = make_stream();
+
+        use_stream(stream);
+        assert_int_equal(gvm_heap_stream_end(heap, stream), GVM_OK);
+        gvmi_cu->cuStreamDestroy(stream);
+        assert_int_equal(info().address_bytes, GVMI_GIB);
+        assert_int_equal(info().committed_bytes, CHUNK);
+        check();
+    }
+    assert_int_equal(info().commits, 1);
+}
+
+/* What the stream has taken over leaves as what was its own does: after it. */
+static void memory_taken_over_by_a_stream_goes_back(void **state)
+{
+    void *ptr = NULL;
+    CUstream stream;
+
+    (void)state;
+    release(alloc(40 * GVMI_MIB));
+    stream = make_stream();
+    assert_int_equal(gvm_heap_alloc_async(heap, GVMI_MIB, NULL, stream, &ptr), GVM_OK);
+    assert_int_equal(info().segments, 1);
+    assert_int_equal(info().committed_bytes, 40 * GVMI_MIB);
+    assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
+    assert_int_equal(info().committed_bytes, CHUNK);
+    assert_int_equal(gvm_heap_free_async(heap, ptr, stream), GVM_OK);
+    assert_int_equal(gvm_heap_stream_end(heap, stream), GVM_OK);
+    gvmi_cu->cuStreamDestroy(stream);
+    check();
+}
+
+static void streams_beside_each_other_leave_one_segment(void **state)
+{
+    enum { COUNT = 5 };
+    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 1};
+    CUstream streams[COUNT];
+
+    (void)state;
+    remake(&options);
+    for (int i = 0; i < COUNT; i++)
+        use_stream(streams[i] = make_stream());
+    assert_int_equal(info().segments, COUNT);
+    for (int i = 0; i < COUNT; i++) {
+        assert_int_equal(gvm_heap_stream_end(heap, streams[i]), GVM_OK);
+        gvmi_cu->cuStreamDestroy(streams[i]);
+    }
+    assert_int_equal(info().committed_bytes, 0);
+    assert_int_equal(info().segments, 1);
+    assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
+    assert_int_equal(info().segments, 0);
+    check();
+}
+
+int main(void)
+{
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(destroyed_heap_gives_idle_memory_while_it_waits),
+        cmocka_unit_test(destroyed_heap_is_waited_for_while_it_closes),
+        cmocka_unit_test(decay_does_not_wait_for_a_commit),
+        cmocka_unit_test(reclaim_that_must_not_wait_does_not_wait_for_a_commit),
+        TEST(streams_one_after_the_other_use_the_same_segment),
+        TEST(memory_taken_over_by_a_stream_goes_back),
+        TEST(streams_beside_each_other_leave_one_segment),
+    };
+    char machine[96];
+
+    snprintf(machine, sizeof machine, "memory=4GiB,sms=2,instance=heap-shortage-%d", (int)getpid());
+    setenv("GVMEM_SOFTGPU", machine, 0);
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
