@@ -7,12 +7,14 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "access/transam.h"
 #include "access/xlog.h"
 #include "port/pg_crc32c.h"
 #include "storage/fd.h"
 #include "utils/lsyscache.h"
 
 #include "postgres/lost.h"
+#include "postgres/token.h"
 #include "postgres/window.h"
 
 #define RECORD_PATH "gstore.tables"
@@ -57,7 +59,126 @@ void gstore_check_lost(Oid relation, const gstore_view *view)
              errhint("TRUNCATE the table and load it again; or set gstore_fdw.lost_tables = empty.")));
 }
 
+/* ---- loss */
+
+static const gstore_version *at(dsa_pointer place)
+{
+    return DsaPointerIsValid(place) ? dsa_get_address(gstore_area(), place) : NULL;
+}
+
+/* The transaction that noted a loss may have failed: then no snapshot sees it. */
+static bool has_versions(const gstore_table *table)
+{
+    return DsaPointerIsValid(table->newest) ||
+           (TransactionIdIsNormal(table->lost_xid) && !TransactionIdDidCommit(table->lost_xid));
+}
+
+uint32 gstore_begin_epoch(bool *lost)
+{
+    HASH_SEQ_STATUS scan;
+    const gstore_table *table;
+    uint32 epoch;
+
+    *lost = false;
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    epoch = ++gstore->epoch;
+    gstore_begin_tables(&scan);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        *lost |= has_versions(table);
+    gstore_token_forget(NULL);
+    LWLockRelease(gstore->lock);
+    return epoch;
+}
+
+/* The newest version that is committed says whether there were rows; or one that may yet be. */
+static void lose_versions_of(gstore_table *table, TransactionId xid)
+{
+    const gstore_version *version = at(table->newest);
+    bool rows = false;
+
+    for (; version != NULL; version = at(version->older)) {
+        rows |= DsaPointerIsValid(version->store);
+        if (TransactionIdDidCommit(version->xid))
+            break;
+    }
+    table->lost = rows || (version == NULL && table->lost);
+    table->lost_xid = xid;
+    table->reload_at = 0;
+    table->reload_tries = table->reload_error = 0;
+    gstore_forget_versions(table);
+}
+
+void gstore_lose_versions(TransactionId xid)
+{
+    HASH_SEQ_STATUS scan;
+    gstore_table *table;
+
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    gstore_begin_tables(&scan);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (has_versions(table))
+            lose_versions_of(table, xid);
+    LWLockRelease(gstore->lock);
+}
+
 /* ---- the file */
+
+/* Tables that have rows, or have lost them: list_tables(), palloc'd. note_lost() returns how many there is room for. */
+static bool has_rows(const gstore_table *table)
+{
+    for (const gstore_version *v = at(table->newest); v != NULL; v = at(v->older))
+        if (DsaPointerIsValid(v->store))
+            return true;
+    return table->lost;
+}
+
+static int list_tables(gstore_table_key **out)
+{
+    HASH_SEQ_STATUS scan;
+    const gstore_table *table;
+    int count = 0;
+
+    (void)gstore_area();
+    *out = palloc(sizeof(gstore_table_key) * (Size)gstore_max_relations);
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    gstore->record_stale = false;
+    gstore_begin_tables(&scan);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (has_rows(table))
+            (*out)[count++] = table->key;
+    LWLockRelease(gstore->lock);
+    return count;
+}
+
+static void note_recorded(const gstore_table_key *keys, int count)
+{
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    for (int i = 0; i < count; i++) {
+        gstore_table *table = gstore_find_table_of(keys[i], false);
+
+        if (table != NULL)
+            table->recorded = true;
+        else
+            gstore->record_stale = true;
+    }
+    LWLockRelease(gstore->lock);
+}
+
+static int note_lost(const gstore_table_key *keys, int count)
+{
+    int noted = 0;
+
+    for (int i = 0; i < count; i++) {
+        gstore_table *table = gstore_find_table_of(keys[i], true);
+
+        if (table == NULL)
+            break;
+        table->lost = table->recorded = true;
+        table->lost_xid = FrozenTransactionId;
+        noted++;
+    }
+    return noted;
+}
 
 static uint32 checksum(const gstore_table_key *keys, uint32 count)
 {
@@ -106,9 +227,9 @@ void gstore_record_tables(int level)
     int count;
 
     LWLockAcquire(gstore->record_lock, LW_EXCLUSIVE);
-    count = gstore_list_tables(&keys);
+    count = list_tables(&keys);
     if (write_record(keys, (uint32)count, level))
-        gstore_note_recorded(keys, count);
+        note_recorded(keys, count);
     LWLockRelease(gstore->record_lock);
     pfree(keys);
 }
@@ -152,7 +273,7 @@ void gstore_read_record(void)
                       errdetail("Tables in GPU memory that had rows are not shown as lost.")));
         return;
     }
-    if (gstore_note_lost(keys, (int)count) < (int)count)
+    if (note_lost(keys, (int)count) < (int)count)
         ereport(LOG, (errmsg("not all tables in GPU memory that had rows can be shown as lost"),
                       errhint("Raise gstore_fdw.max_relations, which is %d.", gstore_max_relations)));
     pfree(keys);

@@ -24,13 +24,131 @@
 #include "postgres/option.h"
 #include "postgres/pending.h"
 #include "postgres/reload.h"
+#include "postgres/shared.h"
 
 #define LOCK_TIMEOUT "10s" /* who waits for the rows may hold a lock that the source needs */
 #define WAIT_MS 1000
+#define RELOAD_DELAY_BITS 8 /* at most 256 s between two tries to load a lost table */
+#define RELOAD_DROP_BITS 4  /* 16 s: DROP DATABASE waits for 5 s */
 
 bool gstore_wait_for_source = false;
 
 PGDLLEXPORT void gstore_reload_main(Datum database);
+
+/* ---- the directory: which tables are due */
+
+/* A version since then ended the loss. */
+static bool is_lost(const gstore_table *table)
+{
+    return table->lost && !DsaPointerIsValid(table->newest);
+}
+
+static void delay_reload(gstore_table *table)
+{
+    const int delay_s = 1 << Min(table->reload_tries, RELOAD_DELAY_BITS);
+
+    table->reload_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay_s * 1000);
+}
+
+/* A database with lost tables that are to be tried; the next try of each is delayed. */
+static bool choose_due(Oid *database)
+{
+    const TimestampTz now = GetCurrentTimestamp();
+    HASH_SEQ_STATUS scan;
+    gstore_table *table;
+
+    *database = InvalidOid;
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    gstore_begin_tables(&scan);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (!OidIsValid(*database) && is_lost(table) && table->reload_at <= now)
+            *database = table->key.database;
+    gstore_begin_tables(&scan);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (table->key.database == *database && is_lost(table)) {
+            table->reload_tries++;
+            delay_reload(table);
+        }
+    LWLockRelease(gstore->lock);
+    return OidIsValid(*database);
+}
+
+/* Lost tables of this database, and with which SQLSTATE the last try failed; palloc'd. */
+static int list_lost(Oid **relations, int **errors)
+{
+    HASH_SEQ_STATUS scan;
+    const gstore_table *table;
+    int count = 0;
+
+    (void)gstore_area();
+    *relations = palloc(sizeof(Oid) * (Size)gstore_max_relations);
+    *errors = palloc(sizeof(int) * (Size)gstore_max_relations);
+    LWLockAcquire(gstore->lock, LW_SHARED);
+    gstore_begin_tables(&scan);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (table->key.database == MyDatabaseId && is_lost(table)) {
+            (*errors)[count] = table->reload_error;
+            (*relations)[count++] = table->key.relation;
+        }
+    LWLockRelease(gstore->lock);
+    return count;
+}
+
+static void note_outcome(Oid relation, int error)
+{
+    gstore_table *table;
+
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    table = gstore_find_table(relation, false);
+    if (table != NULL) {
+        table->reload_error = error;
+        table->reload_at = DT_NOEND; /* loaded, or it has no source */
+        if (error != 0)
+            delay_reload(table);
+    }
+    LWLockRelease(gstore->lock);
+    ConditionVariableBroadcast(&gstore->reloaded);
+}
+
+/* Whether a lost table has not been tried yet, or is being. */
+static bool is_due(Oid relation)
+{
+    const gstore_table *table;
+    bool due;
+
+    LWLockAcquire(gstore->lock, LW_SHARED);
+    table = gstore_find_table(relation, false);
+    due = table != NULL && table->reload_error == 0 && table->reload_at != DT_NOEND;
+    LWLockRelease(gstore->lock);
+    return due;
+}
+
+static void note_loader(Oid database, pid_t pid)
+{
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    gstore->reload_database = database;
+    gstore->reload_pid = pid;
+    LWLockRelease(gstore->lock);
+}
+
+/* No try for some seconds. Returns the process of the loader that is in the database; 0: there is none. */
+static pid_t delay_all(Oid database)
+{
+    HASH_SEQ_STATUS scan;
+    gstore_table *table;
+    pid_t pid;
+
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    pid = gstore->reload_database == database ? gstore->reload_pid : 0;
+    gstore_begin_tables(&scan);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (table->key.database == database) {
+            table->reload_tries = Max(table->reload_tries, RELOAD_DROP_BITS);
+            delay_reload(table);
+        }
+    LWLockRelease(gstore->lock);
+    return pid;
+}
 
 /* ---- the keeper's worker */
 
@@ -50,7 +168,7 @@ void gstore_reload_look(void)
         pfree(handle);
         handle = NULL;
     }
-    if (RecoveryInProgress() || !gstore_reload_due(&database))
+    if (RecoveryInProgress() || !choose_due(&database))
         return;
     worker.bgw_main_arg = ObjectIdGetDatum(database);
     strlcpy(worker.bgw_name, "GPU memory loader", BGW_MAXLEN);
@@ -67,7 +185,7 @@ void gstore_reload_look(void)
 
 static void at_exit(int code, Datum argument)
 {
-    gstore_reload_note_worker(InvalidOid, 0);
+    note_loader(InvalidOid, 0);
 }
 
 static void set(const char *name, const char *value)
@@ -166,12 +284,12 @@ void gstore_reload_main(Datum database)
     pqsignal(SIGTERM, die);
     BackgroundWorkerUnblockSignals();
     BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(database), InvalidOid, 0);
-    gstore_reload_note_worker(MyDatabaseId, MyProcPid);
+    note_loader(MyDatabaseId, MyProcPid);
     before_shmem_exit(at_exit, (Datum)0);
-    count = gstore_list_reloads(&tables, &errors);
+    count = list_lost(&tables, &errors);
     for (int i = 0; i < count; i++) {
         CHECK_FOR_INTERRUPTS();
-        gstore_note_reload(tables[i], load_or_fail(tables[i], errors[i]));
+        note_outcome(tables[i], load_or_fail(tables[i], errors[i]));
         pgstat_report_stat(false);
     }
 }
@@ -183,7 +301,7 @@ static bool is_awaited(Oid relation)
     gstore_view view;
 
     gstore_look(relation, NULL, false, &view);
-    return view.lost && gstore_reload_is_due(relation) && gstore_table_source(relation) != NULL;
+    return view.lost && is_due(relation) && gstore_table_source(relation) != NULL;
 }
 
 bool gstore_reload_await(Relation relation)
@@ -207,7 +325,7 @@ bool gstore_reload_await(Relation relation)
 
 void gstore_reload_stop(Oid database)
 {
-    const pid_t pid = gstore_delay_reloads(database);
+    const pid_t pid = delay_all(database);
 
     if (pid != 0)
         (void)kill(pid, SIGTERM);

@@ -20,8 +20,6 @@
 
 #define AREA_BYTES (256 * 1024) /* of dynamic shared memory that is there from the start */
 #define WINDOW_ALIGN 4096
-#define RELOAD_DELAY_BITS 8 /* at most 256 s between two tries to load a lost table */
-#define RELOAD_DROP_BITS 4  /* 16 s: DROP DATABASE waits for 5 s */
 
 gstore_shared *gstore;
 static void *area_place;
@@ -201,7 +199,7 @@ bool gstore_next_dead_store(gstore_store_name *name)
 
 /* ---- tables */
 
-static gstore_table *find_table(gstore_table_key key, bool create)
+gstore_table *gstore_find_table_of(gstore_table_key key, bool create)
 {
     bool found;
     gstore_table *table = hash_search(tables, &key, HASH_FIND, &found);
@@ -214,9 +212,14 @@ static gstore_table *find_table(gstore_table_key key, bool create)
     return table;
 }
 
+void gstore_begin_tables(HASH_SEQ_STATUS *scan)
+{
+    hash_seq_init(scan, tables);
+}
+
 gstore_table *gstore_find_table(Oid relation, bool create)
 {
-    return find_table((gstore_table_key){MyDatabaseId, relation}, create);
+    return gstore_find_table_of((gstore_table_key){MyDatabaseId, relation}, create);
 }
 
 static void remove_table(gstore_table *table)
@@ -599,7 +602,7 @@ void gstore_trim_versions(void)
     LWLockRelease(gstore->lock);
 }
 
-static void forget_versions(gstore_table *table)
+void gstore_forget_versions(gstore_table *table)
 {
     while (DsaPointerIsValid(table->newest)) {
         const dsa_pointer newest = table->newest;
@@ -618,235 +621,11 @@ void gstore_forget_database(Oid database)
     hash_seq_init(&scan, tables);
     while ((table = hash_seq_search(&scan)) != NULL)
         if (table->key.database == database) {
-            forget_versions(table);
+            gstore_forget_versions(table);
             remove_table(table);
         }
     LWLockRelease(gstore->lock);
     gstore_wake_worker();
-}
-
-/* ---- loss */
-
-/* The transaction that noted a loss may have failed: then no snapshot sees it. */
-static bool has_versions(const gstore_table *table)
-{
-    return DsaPointerIsValid(table->newest) ||
-           (TransactionIdIsNormal(table->lost_xid) && !TransactionIdDidCommit(table->lost_xid));
-}
-
-uint32 gstore_begin_epoch(bool *lost)
-{
-    HASH_SEQ_STATUS scan;
-    const gstore_table *table;
-    uint32 epoch;
-
-    *lost = false;
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    epoch = ++gstore->epoch;
-    hash_seq_init(&scan, tables);
-    while ((table = hash_seq_search(&scan)) != NULL)
-        *lost |= has_versions(table);
-    gstore_token_forget(NULL);
-    LWLockRelease(gstore->lock);
-    return epoch;
-}
-
-/* The newest version that is committed says whether there were rows; or one that may yet be. */
-static void lose_versions_of(gstore_table *table, TransactionId xid)
-{
-    const gstore_version *version = at(table->newest);
-    bool rows = false;
-
-    for (; version != NULL; version = at(version->older)) {
-        rows |= DsaPointerIsValid(version->store);
-        if (TransactionIdDidCommit(version->xid))
-            break;
-    }
-    table->lost = rows || (version == NULL && table->lost);
-    table->lost_xid = xid;
-    table->reload_at = 0;
-    table->reload_tries = table->reload_error = 0;
-    forget_versions(table);
-}
-
-void gstore_lose_versions(TransactionId xid)
-{
-    HASH_SEQ_STATUS scan;
-    gstore_table *table;
-
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    hash_seq_init(&scan, tables);
-    while ((table = hash_seq_search(&scan)) != NULL)
-        if (has_versions(table))
-            lose_versions_of(table, xid);
-    LWLockRelease(gstore->lock);
-}
-
-static bool has_rows(const gstore_table *table)
-{
-    for (const gstore_version *v = at(table->newest); v != NULL; v = at(v->older))
-        if (DsaPointerIsValid(v->store))
-            return true;
-    return table->lost;
-}
-
-int gstore_list_tables(gstore_table_key **out)
-{
-    HASH_SEQ_STATUS scan;
-    const gstore_table *table;
-    int count = 0;
-
-    (void)gstore_area();
-    *out = palloc(sizeof(gstore_table_key) * (Size)gstore_max_relations);
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    gstore->record_stale = false;
-    hash_seq_init(&scan, tables);
-    while ((table = hash_seq_search(&scan)) != NULL)
-        if (has_rows(table))
-            (*out)[count++] = table->key;
-    LWLockRelease(gstore->lock);
-    return count;
-}
-
-void gstore_note_recorded(const gstore_table_key *keys, int count)
-{
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    for (int i = 0; i < count; i++) {
-        gstore_table *table = find_table(keys[i], false);
-
-        if (table != NULL)
-            table->recorded = true;
-        else
-            gstore->record_stale = true;
-    }
-    LWLockRelease(gstore->lock);
-}
-
-int gstore_note_lost(const gstore_table_key *keys, int count)
-{
-    int noted = 0;
-
-    for (int i = 0; i < count; i++) {
-        gstore_table *table = find_table(keys[i], true);
-
-        if (table == NULL)
-            break;
-        table->lost = table->recorded = true;
-        table->lost_xid = FrozenTransactionId;
-        noted++;
-    }
-    return noted;
-}
-
-/* ---- lost tables that are loaded again */
-
-/* A version since then ended the loss. */
-static bool is_lost(const gstore_table *table)
-{
-    return table->lost && !DsaPointerIsValid(table->newest);
-}
-
-static void delay_reload(gstore_table *table)
-{
-    const int delay_s = 1 << Min(table->reload_tries, RELOAD_DELAY_BITS);
-
-    table->reload_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay_s * 1000);
-}
-
-bool gstore_reload_due(Oid *database)
-{
-    const TimestampTz now = GetCurrentTimestamp();
-    HASH_SEQ_STATUS scan;
-    gstore_table *table;
-
-    *database = InvalidOid;
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    hash_seq_init(&scan, tables);
-    while ((table = hash_seq_search(&scan)) != NULL)
-        if (!OidIsValid(*database) && is_lost(table) && table->reload_at <= now)
-            *database = table->key.database;
-    hash_seq_init(&scan, tables);
-    while ((table = hash_seq_search(&scan)) != NULL)
-        if (table->key.database == *database && is_lost(table)) {
-            table->reload_tries++;
-            delay_reload(table);
-        }
-    LWLockRelease(gstore->lock);
-    return OidIsValid(*database);
-}
-
-int gstore_list_reloads(Oid **relations, int **errors)
-{
-    HASH_SEQ_STATUS scan;
-    const gstore_table *table;
-    int count = 0;
-
-    (void)gstore_area();
-    *relations = palloc(sizeof(Oid) * (Size)gstore_max_relations);
-    *errors = palloc(sizeof(int) * (Size)gstore_max_relations);
-    LWLockAcquire(gstore->lock, LW_SHARED);
-    hash_seq_init(&scan, tables);
-    while ((table = hash_seq_search(&scan)) != NULL)
-        if (table->key.database == MyDatabaseId && is_lost(table)) {
-            (*errors)[count] = table->reload_error;
-            (*relations)[count++] = table->key.relation;
-        }
-    LWLockRelease(gstore->lock);
-    return count;
-}
-
-void gstore_note_reload(Oid relation, int error)
-{
-    gstore_table *table;
-
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    table = gstore_find_table(relation, false);
-    if (table != NULL) {
-        table->reload_error = error;
-        table->reload_at = DT_NOEND; /* loaded, or it has no source */
-        if (error != 0)
-            delay_reload(table);
-    }
-    LWLockRelease(gstore->lock);
-    ConditionVariableBroadcast(&gstore->reloaded);
-}
-
-bool gstore_reload_is_due(Oid relation)
-{
-    const gstore_table *table;
-    bool due;
-
-    LWLockAcquire(gstore->lock, LW_SHARED);
-    table = gstore_find_table(relation, false);
-    due = table != NULL && table->reload_error == 0 && table->reload_at != DT_NOEND;
-    LWLockRelease(gstore->lock);
-    return due;
-}
-
-void gstore_reload_note_worker(Oid database, pid_t pid)
-{
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    gstore->reload_database = database;
-    gstore->reload_pid = pid;
-    LWLockRelease(gstore->lock);
-}
-
-pid_t gstore_delay_reloads(Oid database)
-{
-    HASH_SEQ_STATUS scan;
-    gstore_table *table;
-    pid_t pid;
-
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    pid = gstore->reload_database == database ? gstore->reload_pid : 0;
-    hash_seq_init(&scan, tables);
-    while ((table = hash_seq_search(&scan)) != NULL)
-        if (table->key.database == database) {
-            table->reload_tries = Max(table->reload_tries, RELOAD_DROP_BITS);
-            delay_reload(table);
-        }
-    LWLockRelease(gstore->lock);
-    return pid;
 }
 
 /* ---- copies of versions */

@@ -15,6 +15,7 @@
 #include "storage/lwlock.h"
 #include "storage/spin.h"
 #include "utils/dsa.h"
+#include "utils/hsearch.h"
 #include "utils/snapshot.h"
 #include "utils/timestamp.h"
 
@@ -184,6 +185,12 @@ extern dsa_area *gstore_area(void); /* of this process */
 
 /* The table's entry; NULL: there is none; create: there are too many. The lock is held. */
 extern gstore_table *gstore_find_table(Oid relation, bool create);
+/* The same of any database. */
+extern gstore_table *gstore_find_table_of(gstore_table_key key, bool create);
+/* Then hash_seq_search() returns each of all databases. The lock is held. */
+extern void gstore_begin_tables(HASH_SEQ_STATUS *scan);
+/* The lock is held exclusively. */
+extern void gstore_forget_versions(gstore_table *table);
 
 /* ---- versions as a process sees them */
 
@@ -233,11 +240,6 @@ extern void gstore_remove_version(Oid relation, TransactionId xid);
 
 /* For the worker: forgets versions that no snapshot needs. */
 extern void gstore_trim_versions(void);
-/* For the worker: the keeper is gone, or a new one begins. From here on no transaction adds a version with a store of
- * before. Returns the new epoch; *lost: there are versions, and gstore_lose_versions() is to be called. */
-extern uint32 gstore_begin_epoch(bool *lost);
-/* Forgets all versions, and notes which tables had rows. xid: of a transaction that ends after this. */
-extern void gstore_lose_versions(TransactionId xid);
 /* A database is gone; cannot fail (after gstore_area()). */
 extern void gstore_forget_database(Oid database);
 /* Takes one dead store off the list. */
@@ -262,27 +264,6 @@ extern void gstore_end_copies(Oid relation);
 extern void gstore_follow_copies(bool accept, bool (*privileges_of)(Oid relation, uint32 *privileges));
 /* Takes one off the list of those released; false: there is none. */
 extern bool gstore_next_dead_copy(uint64 *id, uint32 *epoch);
-
-/* ---- for lost.c */
-
-/* Tables that have rows, or have lost them; palloc'd. */
-extern int gstore_list_tables(gstore_table_key **out);
-extern void gstore_note_recorded(const gstore_table_key *keys, int count);
-/* At server start: their rows went with the server's last run. Returns how many there is room for. */
-extern int gstore_note_lost(const gstore_table_key *keys, int count);
-
-/* ---- for reload.c */
-
-/* A database with lost tables that are to be tried; the next try of each is delayed. */
-extern bool gstore_reload_due(Oid *database);
-/* Lost tables of this database, and with which SQLSTATE the last try failed; palloc'd. */
-extern int gstore_list_reloads(Oid **tables, int **errors);
-extern void gstore_note_reload(Oid relation, int error);
-/* Whether a lost table has not been tried yet, or is being. */
-extern bool gstore_reload_is_due(Oid relation);
-extern void gstore_reload_note_worker(Oid database, pid_t pid);
-/* No try for some seconds. Returns the process of the loader that is in the database; 0: there is none. */
-extern pid_t gstore_delay_reloads(Oid database);
 
 /* ---- for views */
 
