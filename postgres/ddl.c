@@ -19,11 +19,14 @@
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
+#include "commands/dbcommands.h"
 #include "commands/defrem.h"
 #include "foreign/fdwapi.h"
 #include "foreign/foreign.h"
+#include "miscadmin.h"
 #include "parser/parse_coerce.h"
 #include "tcop/utility.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -35,6 +38,7 @@
 #include "postgres/fdw.h"
 #include "postgres/option.h"
 #include "postgres/pending.h"
+#include "postgres/reload.h"
 #include "postgres/token.h"
 
 /* What one statement altered about one table. */
@@ -101,7 +105,7 @@ static void drop_table(Oid relation)
         return;
     gstore_note_privileges(false);
     gstore_look(relation, NULL, false, &view);
-    if (view.empty && gstore_pending_find(relation) == NULL)
+    if (view.empty && !view.lost && gstore_pending_find(relation) == NULL)
         return;
     table = relation_open(relation, NoLock); /* DROP holds the strongest */
     gstore_truncate(gstore_pending_begin(table));
@@ -421,12 +425,28 @@ static void run(PlannedStmt *statement, const char *text, bool read_only,
     note_privileges(statement->utilityStmt);
 }
 
+/* Who may not drop it is refused by the statement itself. */
+static void stop_loader(const DropdbStmt *statement)
+{
+    const Oid database = get_database_oid(statement->dbname, true);
+
+#if PG_VERSION_NUM >= 160000
+    if (OidIsValid(database) && object_ownercheck(DatabaseRelationId, database, GetUserId()))
+#else
+    if (OidIsValid(database) && pg_database_ownercheck(database, GetUserId()))
+#endif
+        gstore_reload_stop(database);
+}
+
 static void on_utility(PlannedStmt *statement, const char *text, bool read_only,
                        ProcessUtilityContext context, ParamListInfo params,
                        QueryEnvironment *environment, DestReceiver *destination,
                        QueryCompletion *completion)
 {
     notes mine = {.outer = current, .context = CurrentMemoryContext};
+
+    if (IsA(statement->utilityStmt, DropdbStmt))
+        stop_loader((const DropdbStmt *)statement->utilityStmt);
 
     /* Only what can alter our tables: VACUUM and the like end transactions as they please. Parts of an ALTER, as
      * the options of a column that it adds, are followed with the whole: before that, rows are as they were. */

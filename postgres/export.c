@@ -103,7 +103,7 @@ static bool choose_revision(Relation relation, gstore_view *view)
                                RelationGetRelationName(relation)),
                         errhint("COMMIT first: others read what is committed.")));
     PredicateLockRelation(relation, GetActiveSnapshot());
-    gstore_look(oid, GetActiveSnapshot(), false, view);
+    gstore_look_now(oid, false, view);
     if (view->empty)
         return false;
     gstore_check_columns(relation, view);

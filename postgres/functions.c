@@ -15,6 +15,7 @@
 
 #include "postgres/fdw.h"
 #include "postgres/functions.h"
+#include "postgres/lost.h"
 #include "postgres/option.h"
 #include "postgres/pending.h"
 
@@ -49,7 +50,9 @@ void gstore_check_readable(Oid relation)
 
 void gstore_look_now(Oid relation, bool want_dead, gstore_view *view)
 {
+    gstore_check_access();
     gstore_look(relation, GetActiveSnapshot(), want_dead, view);
+    gstore_check_lost(relation, view);
 }
 
 /* The table's option; also of a table without rows. */

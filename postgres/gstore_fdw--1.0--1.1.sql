@@ -1,4 +1,4 @@
--- gstore_fdw 1.1: no names of schemas, tokens that end. See docs/gstore_fdw.md.
+-- gstore_fdw 1.1: no names of schemas, tokens that end, and which tables have lost their rows. See docs/gstore_fdw.md.
 \echo Use "ALTER EXTENSION gstore_fdw UPDATE TO '1.1'" to load this file. \quit
 
 -- ---- What 1.0 had in the schemas public and pgstrom goes to the extension's; pgstrom is the extension pg_strom's
@@ -40,3 +40,16 @@ COMMENT ON FUNCTION gstore_revoke(text)
     IS 'ends a token of gstore_export(); false: it had ended';
 COMMENT ON FUNCTION gstore_revoke_all(reggstore)
     IS 'ends all tokens and CUDA handles of the table; returns how many tokens';
+
+-- ---- Which tables have lost their rows.
+DROP VIEW gstore_fdw_chunk_info;
+DROP FUNCTION gstore_fdw_chunk_info();
+CREATE FUNCTION gstore_fdw_chunk_info(
+    OUT database_oid oid, OUT table_oid oid, OUT revision int, OUT xmin xid, OUT xmax xid,
+    OUT pinning int, OUT format text, OUT rawsize bigint, OUT nitems bigint, OUT lost boolean)
+    RETURNS SETOF record
+    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE VIEW gstore_fdw_chunk_info AS SELECT * FROM gstore_fdw_chunk_info();
+COMMENT ON VIEW gstore_fdw_chunk_info
+    IS 'revisions of tables in GPU memory: of all databases for superusers, else of readable tables';
+GRANT SELECT ON gstore_fdw_chunk_info TO PUBLIC;

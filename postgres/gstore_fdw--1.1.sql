@@ -91,7 +91,7 @@ REVOKE EXECUTE ON FUNCTION lo_export_gpu(oid, int, bytea, bigint, bigint) FROM P
 -- ---- views: versions of tables, the keeper, statements at work
 CREATE FUNCTION gstore_fdw_chunk_info(
     OUT database_oid oid, OUT table_oid oid, OUT revision int, OUT xmin xid, OUT xmax xid,
-    OUT pinning int, OUT format text, OUT rawsize bigint, OUT nitems bigint)
+    OUT pinning int, OUT format text, OUT rawsize bigint, OUT nitems bigint, OUT lost boolean)
     RETURNS SETOF record
     AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 CREATE VIEW gstore_fdw_chunk_info AS SELECT * FROM gstore_fdw_chunk_info();

@@ -15,8 +15,10 @@
 #include "utils/rel.h"
 
 #include "postgres/fdw.h"
+#include "postgres/lost.h"
 #include "postgres/pending.h"
 #include "postgres/progress.h"
+#include "postgres/reload.h"
 
 typedef struct modify_state {
     gstore_pending *pending;
@@ -44,9 +46,11 @@ static modify_state *begin_any(ResultRelInfo *result)
     const Relation relation = result->ri_RelationDesc;
     modify_state *state = palloc0(sizeof *state);
 
+    (void)gstore_reload_await(relation);
     LockRelation(relation, ShareUpdateExclusiveLock);
     CheckForSerializableConflictIn(relation, NULL, InvalidBlockNumber);
     state->pending = gstore_pending_begin(relation);
+    gstore_check_lost(RelationGetRelid(relation), gstore_pending_state(state->pending));
     result->ri_FdwState = state;
     return state;
 }

@@ -11,6 +11,7 @@
 #include "catalog/pg_user_mapping.h"
 #include "commands/defrem.h"
 #include "foreign/foreign.h"
+#include "parser/parser.h"
 #include "utils/builtins.h"
 
 #include <gvmem/gvmem.h>
@@ -71,6 +72,22 @@ static bool is_pglz(DefElem *option)
     return false;
 }
 
+/* One query, which returns rows. Whether its columns are the table's is seen when it runs: what it names need not be there
+ * when a dump is restored. */
+static const char *source_query(DefElem *option)
+{
+    const char *text = defGetString(option);
+    const List *statements = raw_parser(text, RAW_PARSE_DEFAULT);
+    const Node *first = statements != NIL ? linitial_node(RawStmt, statements)->stmt : NULL;
+
+    if (list_length(statements) != 1 || !IsA(first, SelectStmt) ||
+        ((const SelectStmt *)first)->intoClause != NULL)
+        ereport(ERROR, (errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
+                        errmsg("invalid value for option \"source\": \"%s\"", text),
+                        errhint("It is one query, such as SELECT ... FROM schema.table.")));
+    return text;
+}
+
 static void refuse(const DefElem *option, const char *hint)
 {
     ereport(ERROR, (errcode(ERRCODE_FDW_INVALID_OPTION_NAME),
@@ -91,8 +108,10 @@ Datum gstore_fdw_validator(PG_FUNCTION_ARGS)
                 (void)device_number(option);
             else if (strcmp(option->defname, "format") == 0)
                 (void)is_arrow(option);
+            else if (strcmp(option->defname, "source") == 0)
+                (void)source_query(option);
             else
-                refuse(option, "Valid options of a table: pinning, format.");
+                refuse(option, "Valid options of a table: pinning, format, source.");
         } else if (catalog == AttributeRelationId) {
             if (strcmp(option->defname, "compression") == 0)
                 (void)is_pglz(option);
@@ -128,6 +147,19 @@ bool gstore_table_is_arrow(Oid relation)
             return is_arrow(option);
     }
     return false;
+}
+
+const char *gstore_table_source(Oid relation)
+{
+    ListCell *cell;
+
+    foreach (cell, GetForeignTable(relation)->options) {
+        DefElem *option = lfirst(cell);
+
+        if (strcmp(option->defname, "source") == 0)
+            return defGetString(option);
+    }
+    return NULL;
 }
 
 bool gstore_column_is_compressed(Oid relation, AttrNumber column)

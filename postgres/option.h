@@ -8,6 +8,8 @@
 extern int gstore_table_device(Oid relation);
 /* OPTIONS (format 'arrow'); otherwise it is 'pgstrom'. */
 extern bool gstore_table_is_arrow(Oid relation);
+/* OPTIONS (source 'SELECT ...'); NULL without. */
+extern const char *gstore_table_source(Oid relation);
 /* OPTIONS (compression 'pglz'). */
 extern bool gstore_column_is_compressed(Oid relation, AttrNumber column);
 

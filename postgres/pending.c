@@ -17,6 +17,7 @@
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
+#include "postgres/lost.h"
 #include "postgres/option.h"
 #include "postgres/pending.h"
 #include "postgres/progress.h"
@@ -163,7 +164,7 @@ gstore_pending *gstore_pending_begin(Relation relation)
         follow_table(p, relation);
         return p;
     }
-    gstore_wait_ready();
+    gstore_check_access();
     if (context == NULL)
         context = AllocSetContextCreate(TopTransactionContext, "gstore pending",
                                         ALLOCSET_DEFAULT_SIZES);
@@ -176,7 +177,7 @@ gstore_pending *gstore_pending_begin(Relation relation)
     p->level = GetCurrentTransactionNestLevel();
     p->context = own;
     p->desc = CreateTupleDescCopy(RelationGetDescr(relation));
-    gstore_look(p->relation, NULL, false, &p->state);
+    gstore_look_alive(p->relation, NULL, false, &p->state);
     if (!p->state.empty)
         gstore_check_columns(relation, &p->state);
     p->base_rows = p->state.rows;
@@ -236,6 +237,7 @@ static void need_device(const gstore_pending *p)
 static void need_store(gstore_pending *p)
 {
     if (p->state.empty) {
+        gstore_wait_ready();
         need_device(p);
         p->stores = p->stores == NULL
                         ? palloc(sizeof(dsa_pointer))
@@ -244,7 +246,7 @@ static void need_store(gstore_pending *p)
         p->state.arrow = p->arrow;
         p->stores[p->store_count++] = p->state.store;
         p->own_store = true;
-        p->state.empty = false;
+        p->state.empty = p->state.lost = false;
         p->state.rows = p->state.live_rows = p->base_rows = 0;
         p->state.column_count = 0;
         p->describe = true;
@@ -364,6 +366,7 @@ void gstore_truncate(gstore_pending *p)
     if (p->writer != NULL)
         gstore_writer_forget(p->writer);
     p->state.empty = true;
+    p->state.lost = false;
     p->state.store = InvalidDsaPointer;
     p->state.rows = p->state.live_rows = p->base_rows = 0;
     p->own_store = false;
@@ -545,6 +548,7 @@ static void note_write(const gstore_pending *p)
 static void commit_table(gstore_pending *p)
 {
     const gstore_rowset *deleted = NULL;
+    bool recorded;
 
     if (p->writer != NULL)
         gstore_flush(p->writer, &p->state);
@@ -558,8 +562,10 @@ static void commit_table(gstore_pending *p)
     }
     if (!p->state.empty && p->deletion_count > p->first_deletion)
         deleted = p->deleted;
-    gstore_add_version(p->relation, &p->state, deleted);
+    gstore_add_version(p->relation, &p->state, deleted, &recorded);
     p->versioned = true;
+    if (!recorded)
+        gstore_record_tables(ERROR);
     note_write(p);
 }
 

@@ -6,6 +6,7 @@
 #include "storage/predicate.h"
 #include "utils/memutils.h"
 
+#include "postgres/lost.h"
 #include "postgres/pending.h"
 #include "postgres/scan.h"
 
@@ -20,28 +21,17 @@ static int add_segment(gstore_segment *segments, int count, const gstore_view *v
     return count + 1;
 }
 
-/* While no keeper is ready, the directory is of a life that has ended: it is about to be forgotten. */
-static void wait_for_life(Relation relation, Snapshot snapshot)
-{
-    gstore_view view;
-
-    if (gstore == NULL || gstore->ready)
-        return;
-    gstore_look(RelationGetRelid(relation), snapshot, false, &view);
-    if (!view.empty)
-        gstore_wait_ready();
-}
-
 /* Somebody may have committed between the snapshot and the lock. */
 static void look_as_writer(Relation relation, Snapshot snapshot, gstore_view *view)
 {
     gstore_view seen;
 
-    gstore_look(RelationGetRelid(relation), snapshot, false, &seen);
+    gstore_look_alive(RelationGetRelid(relation), snapshot, false, &seen);
     gstore_look(RelationGetRelid(relation), NULL, true, view);
     if (IsolationUsesXactSnapshot() && view->revision != seen.revision)
         ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
                         errmsg("could not serialize access due to concurrent update")));
+    view->outdated = seen.outdated;
 }
 
 int gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked,
@@ -53,11 +43,11 @@ int gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked,
     bool replaced = false;
     int count = 0;
 
-    wait_for_life(relation, snapshot);
+    gstore_check_access();
     if (locked)
         look_as_writer(relation, snapshot, &view);
     else
-        gstore_look(RelationGetRelid(relation), snapshot, true, &view);
+        gstore_look_alive(RelationGetRelid(relation), snapshot, true, &view);
     pending = gstore_pending_find(RelationGetRelid(relation));
     if (pending != NULL) {
         replaced = gstore_pending_replaced(pending, before);
@@ -65,6 +55,8 @@ int gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked,
             gstore_pending_bury(pending, before, &view);
     }
     if (!replaced) {
+        if (snapshot != NULL)
+            gstore_check_lost(RelationGetRelid(relation), &view);
         if (!view.empty)
             gstore_check_columns(relation, &view);
         count = add_segment(segments, count, &view, 0, view.rows);

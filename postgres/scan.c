@@ -13,6 +13,7 @@
 
 #include "access/parallel.h"
 #include "access/sysattr.h"
+#include "access/xact.h"
 #include "commands/explain.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
@@ -23,10 +24,12 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/ruleutils.h"
+#include "utils/snapmgr.h"
 
 #include "postgres/fdw.h"
 #include "postgres/pending.h"
 #include "postgres/qual.h"
+#include "postgres/reload.h"
 #include "postgres/scan.h"
 #include "postgres/tid.h"
 
@@ -201,16 +204,86 @@ static void lock_table(Relation relation, bool wait)
                                RelationGetRelationName(relation))));
 }
 
+/* What a row mark keeps, in ermExtra, from the first row that is asked for. */
+typedef struct marked_rows {
+    bool are_compared; /* with what they are joined with, once more */
+    int segment_count; /* -1: not chosen yet */
+    gstore_segment segments[GSTORE_SEGMENTS_MAX];
+} marked_rows;
+
+/* Whether a row may turn out to have been changed when it is locked. Those of tables in GPU memory do not: the
+ * scan reads them after their table was locked. */
+static bool may_find_changes(const EState *estate)
+{
+    for (Index i = 0; i < estate->es_range_table_size; i++) {
+        const ExecRowMark *mark = estate->es_rowmarks[i];
+
+        if (mark != NULL && RowMarkRequiresRowShareLock(mark->markType) &&
+            mark->relation->rd_rel->relkind != RELKIND_FOREIGN_TABLE)
+            return true;
+    }
+    return false;
+}
+
+static marked_rows *rows_of(const EState *estate, ExecRowMark *mark)
+{
+    marked_rows *rows = mark->ermExtra;
+
+    if (rows != NULL)
+        return rows;
+    rows = MemoryContextAllocZero(GetMemoryChunkContext(mark), sizeof *rows);
+    rows->are_compared = mark->strength == LCS_NONE || may_find_changes(estate);
+    rows->segment_count = -1;
+    mark->ermExtra = rows;
+    return rows;
+}
+
+/* Where the statement waited for rows, its own snapshot does not see them. */
+static void share_choice(const ForeignScanState *node, const scan_state *state)
+{
+    const Index number = ((const Scan *)node->ss.ps.plan)->scanrelid;
+    ExecRowMark *mark = ExecFindRowMark(node->ss.ps.state, number, true);
+    marked_rows *rows;
+
+    if (mark == NULL)
+        return;
+    rows = rows_of(node->ss.ps.state, mark);
+    rows->segment_count = state->segment_count;
+    memcpy(rows->segments, state->segments, sizeof rows->segments);
+}
+
+/* Of a statement that has waited for rows. As a writer that has waited, it sees them at READ COMMITTED. */
+static Snapshot newer_snapshot(Snapshot snapshot)
+{
+    Snapshot latest;
+
+    if (IsolationUsesXactSnapshot())
+        ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                        errmsg("could not serialize access due to concurrent update"),
+                        errdetail("The table was loaded from its source.")));
+    latest = RegisterSnapshot(GetLatestSnapshot());
+    latest->curcid = snapshot->curcid;
+    return latest;
+}
+
 static void choose(ForeignScanState *node, scan_state *state)
 {
     const Relation relation = node->ss.ss_currentRelation;
-    const Snapshot snapshot = node->ss.ps.state->es_snapshot;
+    Snapshot snapshot = node->ss.ps.state->es_snapshot;
     MemoryContext old = MemoryContextSwitchTo(state->context);
 
+    const bool waited = gstore_reload_await(relation);
+
+    if (waited)
+        snapshot = newer_snapshot(snapshot);
     gstore_note_read(relation, snapshot);
     if (state->locks)
         lock_table(relation, state->waits);
     state->segment_count = gstore_choose_rows(relation, snapshot, state->locks, state->segments);
+    if (waited) {
+        share_choice(node, state);
+        UnregisterSnapshot(snapshot);
+    }
     make_ready(node, state);
     MemoryContextSwitchTo(old);
 }
@@ -414,40 +487,6 @@ static RowMarkType mark_type(RangeTblEntry *entry, LockClauseStrength strength)
     case LCS_FORUPDATE: return ROW_MARK_EXCLUSIVE;
     }
     return ROW_MARK_COPY; /* not reached */
-}
-
-/* What a row mark keeps, in ermExtra, from the first row that is asked for. */
-typedef struct marked_rows {
-    bool are_compared; /* with what they are joined with, once more */
-    int segment_count; /* -1: not chosen yet */
-    gstore_segment segments[GSTORE_SEGMENTS_MAX];
-} marked_rows;
-
-/* Whether a row may turn out to have been changed when it is locked. Those of tables in GPU memory do not: the
- * scan reads them after their table was locked. */
-static bool may_find_changes(const EState *estate)
-{
-    for (Index i = 0; i < estate->es_range_table_size; i++) {
-        const ExecRowMark *mark = estate->es_rowmarks[i];
-
-        if (mark != NULL && RowMarkRequiresRowShareLock(mark->markType) &&
-            mark->relation->rd_rel->relkind != RELKIND_FOREIGN_TABLE)
-            return true;
-    }
-    return false;
-}
-
-static marked_rows *rows_of(const EState *estate, ExecRowMark *mark)
-{
-    marked_rows *rows = mark->ermExtra;
-
-    if (rows != NULL)
-        return rows;
-    rows = MemoryContextAllocZero(GetMemoryChunkContext(mark), sizeof *rows);
-    rows->are_compared = mark->strength == LCS_NONE || may_find_changes(estate);
-    rows->segment_count = -1;
-    mark->ermExtra = rows;
-    return rows;
 }
 
 /* Chooses as the scan did. */

@@ -13,6 +13,7 @@
 #include "utils/snapmgr.h"
 
 #include "postgres/arrow.h"
+#include "postgres/lost.h"
 #include "postgres/progress.h"
 #include "postgres/shared.h"
 #include "postgres/token.h"
@@ -48,7 +49,7 @@ static void request(void)
         previous_request();
     RequestAddinShmemSpace(shared_size() + windows_size() + AREA_BYTES + gstore_progress_size() +
                            hash_estimate_size(gstore_max_relations, sizeof(gstore_table)));
-    RequestNamedLWLockTranche("gstore_fdw", 2);
+    RequestNamedLWLockTranche("gstore_fdw", 3);
 }
 
 static void init_shared(void)
@@ -58,11 +59,13 @@ static void init_shared(void)
 
     memset(gstore, 0, shared_size());
     gstore->lock = &locks[0].lock;
+    gstore->record_lock = &locks[2].lock;
     /* Names of one run of the server are not names of another: the clock may be set back between them. */
     if (!pg_strong_random(&run, sizeof run))
         ereport(FATAL, (errmsg("gstore_fdw: cannot read random bytes")));
     pg_atomic_init_u64(&gstore->next_store, run >> 21 << 20);
     ConditionVariableInit(&gstore->ready_changed);
+    ConditionVariableInit(&gstore->reloaded);
     ConditionVariableInit(&gstore->window_freed);
     SpinLockInit(&gstore->windows_lock);
     for (int i = 0; i < gstore_windows; i++)
@@ -75,13 +78,13 @@ static void startup(void)
 {
     HASHCTL control = {.keysize = sizeof(gstore_table_key), .entrysize = sizeof(gstore_table)};
     void *progress;
-    bool found;
+    bool found, known;
 
     if (previous_startup != NULL)
         previous_startup();
     LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
-    gstore = ShmemInitStruct("gstore_fdw", shared_size(), &found);
-    if (!found)
+    gstore = ShmemInitStruct("gstore_fdw", shared_size(), &known);
+    if (!known)
         init_shared();
     windows_place = ShmemInitStruct("gstore_fdw windows", windows_size(), &found);
     area_place = ShmemInitStruct("gstore_fdw area", AREA_BYTES, &found);
@@ -96,6 +99,8 @@ static void startup(void)
     gstore_progress_attach(progress, found);
     tables = ShmemInitHash("gstore_fdw tables", gstore_max_relations, gstore_max_relations,
                            &control, HASH_ELEM | HASH_BLOBS);
+    if (!known)
+        gstore_read_record();
     LWLockRelease(AddinShmemInitLock);
 }
 
@@ -212,20 +217,33 @@ bool gstore_next_dead_store(gstore_store_name *name)
 
 /* ---- tables */
 
-gstore_table *gstore_find_table(Oid relation, bool create)
+gstore_table *gstore_find_table_of(gstore_table_key key, bool create)
 {
-    const gstore_table_key key = {MyDatabaseId, relation};
     bool found;
     gstore_table *table = hash_search(tables, &key, HASH_FIND, &found);
 
     /* The hash table itself would grow into what other parts of the server have left. */
     if (!found && create && hash_get_num_entries(tables) < gstore_max_relations)
         table = hash_search(tables, &key, HASH_ENTER_NULL, NULL);
-    if (table != NULL && !found) {
-        table->newest = InvalidDsaPointer;
-        table->revisions = 0;
-    }
+    if (table != NULL && !found)
+        *table = (gstore_table){.key = key, .newest = InvalidDsaPointer};
     return table;
+}
+
+void gstore_begin_tables(HASH_SEQ_STATUS *scan)
+{
+    hash_seq_init(scan, tables);
+}
+
+gstore_table *gstore_find_table(Oid relation, bool create)
+{
+    return gstore_find_table_of((gstore_table_key){MyDatabaseId, relation}, create);
+}
+
+static void remove_table(gstore_table *table)
+{
+    gstore->record_stale |= table->recorded;
+    hash_search(tables, &table->key, HASH_REMOVE, NULL);
 }
 
 /* The lock is held. */
@@ -343,6 +361,10 @@ void gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *v
     if (version != NULL) {
         view->xid = version->xid;
         view->revision = version->revision;
+    } else if (table != NULL) {
+        view->lost = table->lost;
+        view->outdated = snapshot != NULL && TransactionIdIsValid(table->lost_xid) &&
+                         !is_visible(table->lost_xid, snapshot);
     }
     if (version != NULL && DsaPointerIsValid(version->store)) {
         view->empty = false;
@@ -442,7 +464,8 @@ static dsa_pointer make_version(const gstore_view *state, const gstore_rowset *d
     return place;
 }
 
-void gstore_add_version(Oid relation, const gstore_view *state, const gstore_rowset *deletes)
+void gstore_add_version(Oid relation, const gstore_view *state, const gstore_rowset *deletes,
+                        bool *recorded)
 {
     const dsa_pointer place = make_version(state, deletes);
     gstore_version *version = at(place);
@@ -470,6 +493,7 @@ void gstore_add_version(Oid relation, const gstore_view *state, const gstore_row
     version->revision = ++table->revisions;
     table->newest = place;
     many = ++gstore->untrimmed_count % UNTRIMMED_VERSIONS == 0;
+    *recorded = table->recorded || state->empty;
     LWLockRelease(gstore->lock);
     if (many)
         gstore_wake_worker();
@@ -537,6 +561,13 @@ static void trim_table(gstore_table *table, TransactionId horizon)
 {
     gstore_version *version = at(table->newest);
 
+    if (TransactionIdIsNormal(table->lost_xid) && TransactionIdPrecedes(table->lost_xid, horizon) &&
+        TransactionIdDidCommit(table->lost_xid))
+        table->lost_xid = FrozenTransactionId;
+    if (version == NULL && !table->lost && !TransactionIdIsNormal(table->lost_xid)) {
+        remove_table(table);
+        return;
+    }
     while (version != NULL &&
            !(TransactionIdPrecedes(version->xid, horizon) && TransactionIdDidCommit(version->xid)) &&
            TransactionIdIsNormal(version->xid))
@@ -547,6 +578,8 @@ static void trim_table(gstore_table *table, TransactionId horizon)
         if (DsaPointerIsValid(v->store) && v->store == version->store && !merge_deletes(v))
             return;
     version->xid = FrozenTransactionId;
+    table->lost = false;
+    table->lost_xid = InvalidTransactionId;
     while (DsaPointerIsValid(version->older)) {
         const dsa_pointer older = version->older;
 
@@ -556,7 +589,7 @@ static void trim_table(gstore_table *table, TransactionId horizon)
     if (!DsaPointerIsValid(version->store) && at(table->newest) == version) {
         free_version(table->newest);
         table->newest = InvalidDsaPointer;
-        hash_search(tables, &table->key, HASH_REMOVE, NULL);
+        remove_table(table);
     }
 }
 
@@ -592,7 +625,7 @@ void gstore_trim_versions(void)
     LWLockRelease(gstore->lock);
 }
 
-static void forget_table(gstore_table *table)
+void gstore_forget_versions(gstore_table *table)
 {
     while (DsaPointerIsValid(table->newest)) {
         const dsa_pointer newest = table->newest;
@@ -600,11 +633,9 @@ static void forget_table(gstore_table *table)
         table->newest = ((gstore_version *)at(newest))->older;
         free_version(newest);
     }
-    hash_search(tables, &table->key, HASH_REMOVE, NULL);
 }
 
-/* InvalidOid: of all. */
-static void forget_tables_of(Oid database)
+void gstore_forget_database(Oid database)
 {
     HASH_SEQ_STATUS scan;
     gstore_table *table;
@@ -612,22 +643,11 @@ static void forget_tables_of(Oid database)
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
     hash_seq_init(&scan, tables);
     while ((table = hash_seq_search(&scan)) != NULL)
-        if (!OidIsValid(database) || table->key.database == database)
-            forget_table(table);
+        if (table->key.database == database) {
+            gstore_forget_versions(table);
+            remove_table(table);
+        }
     LWLockRelease(gstore->lock);
-}
-
-void gstore_forget_all(void)
-{
-    forget_tables_of(InvalidOid);
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    gstore_token_forget(NULL);
-    LWLockRelease(gstore->lock);
-}
-
-void gstore_forget_database(Oid database)
-{
-    forget_tables_of(database);
     gstore_wake_worker();
 }
 
@@ -867,6 +887,12 @@ int gstore_list_versions(gstore_version_info **out)
                 all = repalloc_huge(all, sizeof *all * (Size)(capacity *= 2));
             describe_version(table, v, xmax, &all[count++]);
             xmax = v->xid;
+        }
+        if (table->lost) {
+            if (count == capacity)
+                all = repalloc_huge(all, sizeof *all * (Size)(capacity *= 2));
+            all[count++] = (gstore_version_info){
+                .key = table->key, .xmin = table->lost_xid, .xmax = xmax, .empty = true, .lost = true};
         }
     }
     LWLockRelease(gstore->lock);

@@ -15,7 +15,9 @@
 #include "storage/lwlock.h"
 #include "storage/spin.h"
 #include "utils/dsa.h"
+#include "utils/hsearch.h"
 #include "utils/snapshot.h"
+#include "utils/timestamp.h"
 
 #include "postgres/command.h"
 #include "postgres/rowset.h"
@@ -133,10 +135,19 @@ typedef struct gstore_table {
     gstore_table_key key;
     dsa_pointer newest; /* of gstore_version */
     uint32 revisions;
+    TransactionId lost_xid; /* of the loss of all versions there were; a snapshot that does not see it is older */
+    bool lost;     /* and with it rows, which no newer version replaces for all snapshots */
+    bool recorded; /* the file of lost.c has it */
+    /* If it is lost, and has the option "source" (reload.h): */
+    TimestampTz reload_at; /* the next try */
+    int reload_tries;
+    int reload_error; /* SQLSTATE of the last one; 0: none, or it has not ended */
 } gstore_table;
 
 typedef struct gstore_shared {
     LWLock *lock;        /* of the directory: tables, versions, stores */
+    LWLock *record_lock; /* of the file of lost.c; taken before the other one */
+    bool record_stale;   /* it has a table that the directory has not */
     Latch *worker_latch; /* NULL: none runs */
     pid_t worker_pid;
     uint32 epoch; /* 0: no keeper yet */
@@ -155,6 +166,9 @@ typedef struct gstore_shared {
     gstore_token tokens[GSTORE_TOKENS_MAX];
     gstore_report report; /* of the last second */
     ConditionVariable ready_changed;
+    ConditionVariable reloaded; /* or failed to */
+    Oid reload_database;        /* where the loader is */
+    pid_t reload_pid;           /* 0: there is none */
 
     slock_t windows_lock;
     uint32 free_count;
@@ -173,12 +187,20 @@ extern dsa_area *gstore_area(void); /* of this process */
 
 /* The table's entry; NULL: there is none; create: there are too many. The lock is held. */
 extern gstore_table *gstore_find_table(Oid relation, bool create);
+/* The same of any database. */
+extern gstore_table *gstore_find_table_of(gstore_table_key key, bool create);
+/* Then hash_seq_search() returns each of all databases. The lock is held. */
+extern void gstore_begin_tables(HASH_SEQ_STATUS *scan);
+/* The lock is held exclusively. */
+extern void gstore_forget_versions(gstore_table *table);
 
 /* ---- versions as a process sees them */
 
 typedef struct gstore_view {
-    bool empty; /* no store */
-    bool arrow; /* the store's format */
+    bool empty;    /* no store */
+    bool lost;     /* empty, because the rows were lost */
+    bool outdated; /* the same, after the snapshot was taken: it does not see that */
+    bool arrow;    /* the store's format */
     dsa_pointer store;
     gstore_store_name name;
     uint64 rows, live_rows;
@@ -213,13 +235,13 @@ extern void gstore_release_store(dsa_pointer store);
 
 /* Adds a version of the current transaction; the version takes a reference of its own to the store.
  * deletes: the rows that it deleted; NULL: none. */
-extern void gstore_add_version(Oid relation, const gstore_view *state, const gstore_rowset *deletes);
+extern void gstore_add_version(Oid relation, const gstore_view *state, const gstore_rowset *deletes,
+                               bool *recorded); /* false: gstore_record_tables() is to be called */
 /* Takes away what the transaction added to the table. */
 extern void gstore_remove_version(Oid relation, TransactionId xid);
 
-/* For the worker: forgets versions that no snapshot needs; forgets everything (a new keeper). */
+/* For the worker: forgets versions that no snapshot needs. */
 extern void gstore_trim_versions(void);
-extern void gstore_forget_all(void);
 /* A database is gone; cannot fail (after gstore_area()). */
 extern void gstore_forget_database(Oid database);
 /* A service thread is yet to end a write to the store that its backend has left. */
@@ -254,6 +276,7 @@ typedef struct gstore_version_info {
     uint32 revision;
     TransactionId xmin, xmax; /* xmax: of the version that follows, or 0 */
     bool empty;
+    bool lost; /* not a version: the rows were lost */
     bool arrow;
     int32 device;
     uint64 data_bytes; /* of the rows it is made of, dead ones too */

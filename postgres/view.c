@@ -98,6 +98,7 @@ Datum gstore_fdw_chunk_info(PG_FUNCTION_ARGS)
             add_text(&r, v->arrow ? "arrow" : "pgstrom");
         add_int64(&r, v->data_bytes);
         add_int64(&r, v->live_rows);
+        add(&r, BoolGetDatum(v->lost)); /* not in version 1.0 of the extension */
         finish(&r);
     }
     return (Datum)0;

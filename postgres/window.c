@@ -222,15 +222,20 @@ static uint32 take(void)
 
 /* ---- the keeper's readiness */
 
+void gstore_check_loaded(void)
+{
+    if (gstore == NULL)
+        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                        errmsg("gstore_fdw has not been loaded at server start"),
+                        errhint("Add gstore_fdw to shared_preload_libraries and restart the server.")));
+}
+
 void gstore_wait_ready(void)
 {
     static bool registered = false;
     const TimestampTz start = GetCurrentTimestamp();
 
-    if (gstore == NULL)
-        ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-                        errmsg("gstore_fdw has not been loaded at server start"),
-                        errhint("Add gstore_fdw to shared_preload_libraries and restart the server.")));
+    gstore_check_loaded();
     if (!registered) { /* here, so that callers' own clean-ups are registered after it */
         before_shmem_exit(at_exit, (Datum)0);
         registered = true;
@@ -248,6 +253,15 @@ void gstore_wait_ready(void)
         (void)ConditionVariableTimedSleep(&gstore->ready_changed, 100, PG_WAIT_EXTENSION);
     }
     ConditionVariableCancelSleep();
+}
+
+void gstore_look_alive(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view)
+{
+    gstore_look(relation, snapshot, want_dead, view);
+    if (view->empty || gstore->ready)
+        return;
+    gstore_wait_ready();
+    gstore_look(relation, snapshot, want_dead, view);
 }
 
 /* ---- commands */

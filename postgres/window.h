@@ -70,7 +70,14 @@ extern void gstore_settle(void);
 /* For the worker: of a window that nobody has. Any thread may call it. */
 extern void gstore_window_give_back(uint32 window);
 
+/* ERROR (55000) if the server was started without the extension. */
+extern void gstore_check_loaded(void);
+
 /* Waits until the keeper serves; ERROR after gstore_fdw.start_timeout. */
 extern void gstore_wait_ready(void);
+
+/* gstore_look(), which waits for the keeper if there are rows: while none serves, the directory may be of one that is
+ * gone. */
+extern void gstore_look_alive(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view);
 
 #endif

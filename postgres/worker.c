@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "postmaster/bgworker.h"
@@ -30,6 +31,8 @@
 #include "base/clock.h"
 #include "postgres/chores.h"
 #include "postgres/fdw.h"
+#include "postgres/lost.h"
+#include "postgres/reload.h"
 #include "postgres/service.h"
 #include "postgres/shared.h"
 #include "postgres/token.h"
@@ -56,6 +59,9 @@ static const struct config_enum_entry reader_groups[] = {{"owner", GSTORE_READER
                                                          {"group", GSTORE_READERS_GROUP, false},
                                                          {"all", GSTORE_READERS_ALL, false},
                                                          {NULL, 0, false}};
+
+static const struct config_enum_entry lost_choices[] = {
+    {"empty", GSTORE_LOST_EMPTY, false}, {"error", GSTORE_LOST_ERROR, false}, {NULL, 0, false}};
 
 PGDLLEXPORT void gstore_worker_main(Datum argument);
 
@@ -94,6 +100,15 @@ static void define_settings(void)
         "\"group\" and \"all\" also move the keeper's socket from the data directory to "
         "unix_socket_directories.",
         &gstore_readers, GSTORE_READERS_OWNER, reader_groups, PGC_POSTMASTER, 0, NULL, NULL, NULL);
+    DefineCustomEnumVariable("gstore_fdw.lost_tables",
+                             "What a table is whose rows were lost with the keeper or the server.",
+                             "\"error\": it can be neither read nor written before TRUNCATE.",
+                             &gstore_lost_tables, GSTORE_LOST_EMPTY, lost_choices, PGC_USERSET, 0,
+                             NULL, NULL, NULL);
+    DefineCustomBoolVariable(
+        "gstore_fdw.wait_for_source",
+        "Statements on a table that is to be loaded from its source wait for its rows.", NULL,
+        &gstore_wait_for_source, false, PGC_USERSET, 0, NULL, NULL, NULL);
     DefineCustomIntVariable(
         "gstore_fdw.token_lifetime", "How long a token of gstore_export() lets programs attach.",
         "What they have attached stays. A token that is asked for again is good for that time again.",
@@ -231,6 +246,24 @@ static void say_what_runs(void)
                  errhint("Nothing else is different; it is slower.")));
 }
 
+/* The keeper is gone, or is not there yet. The loss is a transaction's, so that each snapshot is before it or after
+ * it. */
+static uint32 begin_epoch(void)
+{
+    bool lost;
+    const uint32 epoch = gstore_begin_epoch(&lost);
+
+    if (lost) {
+        MemoryContext before = CurrentMemoryContext;
+
+        StartTransactionCommand();
+        gstore_lose_versions(GetTopTransactionId());
+        CommitTransactionCommand();
+        MemoryContextSwitchTo(before);
+    }
+    return epoch;
+}
+
 /* False: gstore->problem says why. What has been started stays. */
 static bool start(void)
 {
@@ -248,11 +281,7 @@ static bool start(void)
 
     if (!start_keeper())
         return false;
-    /* First: from here on no transaction adds a version with a store of the life before. */
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    options.epoch = ++gstore->epoch;
-    LWLockRelease(gstore->lock);
-    gstore_forget_all();
+    options.epoch = begin_epoch(); /* first: from here on no transaction adds a version with a store of before */
     if (gstore_service_start(&options, &service) != GVM_OK ||
         gstore_chores_start(service, wake, MyLatch, &chores) != GVM_OK)
         return fail_to("use");
@@ -314,6 +343,13 @@ static void publish_report(void)
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
     gstore->report = report;
     LWLockRelease(gstore->lock);
+}
+
+/* At once, not with the next start: who looks in between sees the loss and waits for no keeper. */
+static void end_epoch(void)
+{
+    gstore->ready = false;
+    (void)begin_epoch();
 }
 
 static void stop_all(void)
@@ -413,15 +449,21 @@ void gstore_worker_main(Datum argument)
     while (!ShutdownRequestPending) {
         say_idle();
         (void)rest(LOOK_MS);
-        if (gstore_service_is_lost(service))
+        if (gstore_service_is_lost(service)) {
+            end_epoch();
             ereport(
                 ERROR,
                 (errmsg("GPU memory keeper: the keeper is gone; tables in GPU memory are empty now")));
+        }
         gstore_trim_versions();
+        if (gstore->record_stale)
+            gstore_record_tables(LOG);
         drop_stores();
         drop_copies();
+        gstore_reload_look();
         end_tokens();
         publish_report();
     }
+    end_epoch();
     proc_exit(1); /* with 0 it would not be started again while the server runs */
 }

@@ -1,0 +1,36 @@
+/* postgres/lost.h - tables whose rows were lost with the keeper or the server, and the epochs between losses.
+ *
+ * A file in the data directory names the tables that have rows. At server start it says whose rows went with the
+ * server's last run.
+ */
+#ifndef GSTORE_LOST_H
+#define GSTORE_LOST_H
+
+#include "postgres/shared.h"
+
+typedef enum gstore_lost_choice {
+    GSTORE_LOST_EMPTY, /* the table is empty */
+    GSTORE_LOST_ERROR, /* it is not to be used before TRUNCATE */
+} gstore_lost_choice;
+
+extern int gstore_lost_tables; /* the setting */
+
+/* ERROR if the server has no rows of tables, being a standby (0A000) or without the keeper (55000). */
+extern void gstore_check_access(void);
+
+/* ERROR (55000) if the rows that the view is without were lost, and the statement is not to see an empty table. */
+extern void gstore_check_lost(Oid relation, const gstore_view *view);
+
+/* For the worker: the keeper is gone, or a new one begins. From here on no transaction adds a version with a store of
+ * before. Returns the new epoch; *lost: there are versions, and gstore_lose_versions() is to be called. */
+extern uint32 gstore_begin_epoch(bool *lost);
+/* Forgets all versions, and notes which tables had rows. xid: of a transaction that ends after this. */
+extern void gstore_lose_versions(TransactionId xid);
+
+/* Writes the file anew, durably. level: of failures. */
+extern void gstore_record_tables(int level);
+
+/* Reads it, in the postmaster. */
+extern void gstore_read_record(void);
+
+#endif

@@ -1,0 +1,332 @@
+/* See reload.h. A load that fails is tried again, later each time, and logged if it fails otherwise than the time before. */
+#include "postgres.h"
+
+#include <signal.h>
+
+#include "access/relation.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "executor/spi.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "postmaster/bgworker.h"
+#include "storage/ipc.h"
+#include "storage/lmgr.h"
+#include "tcop/tcopprot.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "postgres/fdw.h"
+#include "postgres/option.h"
+#include "postgres/pending.h"
+#include "postgres/reload.h"
+#include "postgres/shared.h"
+
+#define LOCK_TIMEOUT "10s" /* who waits for the rows may hold a lock that the source needs */
+#define WAIT_MS 1000
+#define RELOAD_DELAY_BITS 8 /* at most 256 s between two tries to load a lost table */
+#define RELOAD_DROP_BITS 4  /* 16 s: DROP DATABASE waits for 5 s */
+
+bool gstore_wait_for_source = false;
+
+PGDLLEXPORT void gstore_reload_main(Datum database);
+
+/* ---- the directory: which tables are due */
+
+/* A version since then ended the loss. */
+static bool is_lost(const gstore_table *table)
+{
+    return table->lost && !DsaPointerIsValid(table->newest);
+}
+
+static void delay_reload(gstore_table *table)
+{
+    const int delay_s = 1 << Min(table->reload_tries, RELOAD_DELAY_BITS);
+
+    table->reload_at = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), delay_s * 1000);
+}
+
+/* A database with lost tables that are to be tried; the next try of each is delayed. */
+static bool choose_due(Oid *database)
+{
+    const TimestampTz now = GetCurrentTimestamp();
+    HASH_SEQ_STATUS scan;
+    gstore_table *table;
+
+    *database = InvalidOid;
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    gstore_begin_tables(&scan);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (!OidIsValid(*database) && is_lost(table) && table->reload_at <= now)
+            *database = table->key.database;
+    gstore_begin_tables(&scan);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (table->key.database == *database && is_lost(table)) {
+            table->reload_tries++;
+            delay_reload(table);
+        }
+    LWLockRelease(gstore->lock);
+    return OidIsValid(*database);
+}
+
+/* Lost tables of this database, and with which SQLSTATE the last try failed; palloc'd. */
+static int list_lost(Oid **relations, int **errors)
+{
+    HASH_SEQ_STATUS scan;
+    const gstore_table *table;
+    int count = 0;
+
+    (void)gstore_area();
+    *relations = palloc(sizeof(Oid) * (Size)gstore_max_relations);
+    *errors = palloc(sizeof(int) * (Size)gstore_max_relations);
+    LWLockAcquire(gstore->lock, LW_SHARED);
+    gstore_begin_tables(&scan);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (table->key.database == MyDatabaseId && is_lost(table)) {
+            (*errors)[count] = table->reload_error;
+            (*relations)[count++] = table->key.relation;
+        }
+    LWLockRelease(gstore->lock);
+    return count;
+}
+
+static void note_outcome(Oid relation, int error)
+{
+    gstore_table *table;
+
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    table = gstore_find_table(relation, false);
+    if (table != NULL) {
+        table->reload_error = error;
+        table->reload_at = DT_NOEND; /* loaded, or it has no source */
+        if (error != 0)
+            delay_reload(table);
+    }
+    LWLockRelease(gstore->lock);
+    ConditionVariableBroadcast(&gstore->reloaded);
+}
+
+/* Whether a lost table has not been tried yet, or is being. */
+static bool is_due(Oid relation)
+{
+    const gstore_table *table;
+    bool due;
+
+    LWLockAcquire(gstore->lock, LW_SHARED);
+    table = gstore_find_table(relation, false);
+    due = table != NULL && table->reload_error == 0 && table->reload_at != DT_NOEND;
+    LWLockRelease(gstore->lock);
+    return due;
+}
+
+static void note_loader(Oid database, pid_t pid)
+{
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    gstore->reload_database = database;
+    gstore->reload_pid = pid;
+    LWLockRelease(gstore->lock);
+}
+
+/* No try for some seconds. Returns the process of the loader that is in the database; 0: there is none. */
+static pid_t delay_all(Oid database)
+{
+    HASH_SEQ_STATUS scan;
+    gstore_table *table;
+    pid_t pid;
+
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    pid = gstore->reload_database == database ? gstore->reload_pid : 0;
+    gstore_begin_tables(&scan);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (table->key.database == database) {
+            table->reload_tries = Max(table->reload_tries, RELOAD_DROP_BITS);
+            delay_reload(table);
+        }
+    LWLockRelease(gstore->lock);
+    return pid;
+}
+
+/* ---- the keeper's worker */
+
+void gstore_reload_look(void)
+{
+    static BackgroundWorkerHandle *handle;
+    BackgroundWorker worker = {.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+                               .bgw_start_time = BgWorkerStart_RecoveryFinished,
+                               .bgw_restart_time = BGW_NEVER_RESTART,
+                               .bgw_notify_pid = MyProcPid};
+    Oid database;
+    pid_t pid;
+
+    if (handle != NULL) {
+        if (GetBackgroundWorkerPid(handle, &pid) != BGWH_STOPPED)
+            return;
+        pfree(handle);
+        handle = NULL;
+    }
+    if (RecoveryInProgress() || !choose_due(&database))
+        return;
+    worker.bgw_main_arg = ObjectIdGetDatum(database);
+    strlcpy(worker.bgw_name, "GPU memory loader", BGW_MAXLEN);
+    strlcpy(worker.bgw_type, "gstore_fdw loader", BGW_MAXLEN);
+    strlcpy(worker.bgw_library_name, "gstore_fdw", BGW_MAXLEN);
+    strlcpy(worker.bgw_function_name, "gstore_reload_main", BGW_MAXLEN);
+    if (!RegisterDynamicBackgroundWorker(&worker, &handle))
+        ereport(LOG,
+                (errmsg("GPU memory keeper: cannot start a process to load tables from their sources"),
+                 errhint("Raise max_worker_processes.")));
+}
+
+/* ---- the loader */
+
+static void at_exit(int code, Datum argument)
+{
+    note_loader(InvalidOid, 0);
+}
+
+static void set(const char *name, const char *value)
+{
+    (void)set_config_option(name, value, PGC_SUSET, PGC_S_SESSION, GUC_ACTION_SAVE, true, 0, false);
+}
+
+/* As the owner, who may be anybody: the query can change neither the role nor settings of this process. A lost table that
+ * it reads is an error, so that tables that depend on each other are loaded in the right order, if late. */
+static void insert_rows(Relation relation, const char *source)
+{
+    char *text = psprintf("INSERT INTO %s %s",
+                          quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
+                                                     RelationGetRelationName(relation)),
+                          source);
+    const int level = NewGUCNestLevel();
+    Oid user;
+    int context;
+
+    set("lock_timeout", LOCK_TIMEOUT);
+    set("search_path", "pg_catalog, pg_temp");
+    set("gstore_fdw.lost_tables", "error");
+    set("gstore_fdw.wait_for_source", "off");
+    GetUserIdAndSecContext(&user, &context);
+    SetUserIdAndSecContext(relation->rd_rel->relowner, context | SECURITY_RESTRICTED_OPERATION);
+    PushActiveSnapshot(GetTransactionSnapshot());
+    SPI_connect();
+    pgstat_report_activity(STATE_RUNNING, text);
+    if (SPI_execute(text, false, 0) != SPI_OK_INSERT)
+        elog(ERROR, "no INSERT: %s", text);
+    SPI_finish();
+    PopActiveSnapshot();
+    SetUserIdAndSecContext(user, context);
+    AtEOXact_GUC(false, level);
+}
+
+/* False: somebody writes the table, whose rows may be there then. */
+static bool load(Oid table)
+{
+    Relation relation;
+    const char *source = NULL;
+    gstore_view view;
+
+    if (!ConditionalLockRelationOid(table, ShareUpdateExclusiveLock))
+        return false;
+    relation = try_relation_open(table, NoLock);
+    if (relation == NULL)
+        return true;
+    gstore_look(table, NULL, false, &view);
+    if (view.lost && gstore_is_table(table))
+        source = gstore_table_source(table);
+    if (source != NULL) {
+        gstore_truncate(gstore_pending_begin(relation)); /* it has lost nothing any more, if there are no rows, too */
+        insert_rows(relation, source);
+    }
+    relation_close(relation, NoLock);
+    return true;
+}
+
+/* The SQLSTATE; 0 without an error. */
+static int load_or_fail(Oid table, int error_before)
+{
+    MemoryContext old = CurrentMemoryContext;
+    int error = 0;
+
+    StartTransactionCommand();
+    PG_TRY();
+    {
+        if (!load(table))
+            error = ERRCODE_LOCK_NOT_AVAILABLE;
+        CommitTransactionCommand();
+    }
+    PG_CATCH();
+    {
+        error = geterrcode();
+        if (error == error_before)
+            FlushErrorState();
+        else {
+            errcontext("loading table %u in GPU memory from its source", table);
+            EmitErrorReport();
+            FlushErrorState();
+        }
+        AbortCurrentTransaction();
+    }
+    PG_END_TRY();
+    MemoryContextSwitchTo(old);
+    return error;
+}
+
+void gstore_reload_main(Datum database)
+{
+    Oid *tables;
+    int *errors;
+    int count;
+
+    pqsignal(SIGTERM, die);
+    BackgroundWorkerUnblockSignals();
+    BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(database), InvalidOid, 0);
+    note_loader(MyDatabaseId, MyProcPid);
+    before_shmem_exit(at_exit, (Datum)0);
+    count = list_lost(&tables, &errors);
+    for (int i = 0; i < count; i++) {
+        CHECK_FOR_INTERRUPTS();
+        note_outcome(tables[i], load_or_fail(tables[i], errors[i]));
+        pgstat_report_stat(false);
+    }
+}
+
+/* ---- who waits for the rows */
+
+static bool is_awaited(Oid relation)
+{
+    gstore_view view;
+
+    gstore_look(relation, NULL, false, &view);
+    return view.lost && is_due(relation) && gstore_table_source(relation) != NULL;
+}
+
+bool gstore_reload_await(Relation relation)
+{
+    const Oid oid = RelationGetRelid(relation);
+    bool waited = false;
+
+    if (!gstore_wait_for_source || gstore_pending_find(oid) != NULL ||
+        CheckRelationLockedByMe(relation, ShareUpdateExclusiveLock, true))
+        return false; /* the loader waits for this transaction */
+    while (is_awaited(oid)) {
+        waited = true;
+        ConditionVariablePrepareToSleep(&gstore->reloaded);
+        if (is_awaited(oid))
+            (void)ConditionVariableTimedSleep(&gstore->reloaded, WAIT_MS, PG_WAIT_EXTENSION);
+        ConditionVariableCancelSleep();
+        CHECK_FOR_INTERRUPTS();
+    }
+    return waited;
+}
+
+void gstore_reload_stop(Oid database)
+{
+    const pid_t pid = delay_all(database);
+
+    if (pid != 0)
+        (void)kill(pid, SIGTERM);
+}

@@ -1,0 +1,257 @@
+#!/usr/bin/env python3
+"""Tables in GPU memory that have lost their rows, or never had any: what reads of them say. TAP, a line a case.
+
+usage: lost.py [CASE...]. As crash.py: each case starts from a working server and leaves one.
+"""
+import os
+import signal
+import sys
+import time
+
+sys.dont_write_bytecode = True
+from crash import GROUPS, count, expect_usable, fill, group, main  # noqa: E402
+from private import Failed, expect  # noqa: E402
+
+GROUPS.clear()
+
+LOST = "SELECT bool_or(lost) FROM gstore_fdw_chunk_info WHERE table_oid = 'ft'::regclass"
+
+
+def terminate(server):
+    pid, ready = server.keeper_pid(), server.log().count("keeper: ready")
+    os.kill(pid, signal.SIGTERM)
+    server.wait_log("keeper: ready", ready)
+
+
+def restart(server, keeper=True):
+    server.stop("fast")
+    server.start()
+    if keeper:
+        server.wait_for("SELECT ready FROM gstore_fdw_keeper_info LIMIT 1")
+
+
+@group()
+class Lost:
+    """Rows that are lost are not taken for rows that never were."""
+
+    def snapshots_from_before_the_loss_fail_and_later_ones_see_an_empty_table(self, server):
+        fill(server, 100)
+        server.sql("CREATE TABLE heap (id int); CREATE FUNCTION items() RETURNS bigint STABLE LANGUAGE sql AS 'SELECT count(*) FROM ft'")
+        fails = [
+            "INSERT INTO heap SELECT id FROM ft; COMMIT",
+            "SELECT gstore_fdw_nitems('ft')",
+            "SELECT gstore_fdw_rawsize('ft')",
+            "SELECT gstore_export('ft')",
+            "SELECT gstore_export_ipchandle('ft')",
+            "SELECT items()",
+            "PREPARE p AS SELECT count(*) FROM ft; EXECUTE p",
+            "UPDATE ft SET id = 0",
+            "DELETE FROM ft",
+            "SAVEPOINT a; SELECT count(*) FROM ft",
+            "SELECT FROM ft FOR SHARE",
+            "SET LOCAL parallel_setup_cost = 0; SET LOCAL min_parallel_table_scan_size = 0; SELECT count(*) FROM ft",
+            "EXECUTE q",
+            "FETCH 1 FROM c",
+            "INSERT INTO ft VALUES (0); SELECT count(*) FROM ft",
+        ]
+        sessions = []
+        for number, _ in enumerate(fails):
+            session = server.session()
+            session.sql("PREPARE q AS SELECT count(*) FROM ft; BEGIN ISOLATION LEVEL " + ("SERIALIZABLE" if number % 2 else "REPEATABLE READ"))
+            expect(session.sql("SELECT count(*) FROM ft"), "100", "rows")
+            session.sql("DECLARE c CURSOR FOR SELECT id FROM ft")
+            sessions.append(session)
+        exporter, importer, cursor, committed, writes = (server.session() for _ in range(5))
+        snapshot = exporter.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT pg_export_snapshot()")
+        cursor.sql("BEGIN; DECLARE c CURSOR FOR SELECT id FROM ft; DECLARE h SCROLL CURSOR WITH HOLD FOR SELECT id FROM ft; COMMIT; BEGIN; DECLARE c CURSOR FOR SELECT id FROM ft")
+        expect(committed.sql("BEGIN; SELECT count(*) FROM ft"), "100", "rows")
+        writes.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM ft")
+        terminate(server)
+        expect(committed.sql("SELECT count(*) FROM ft; SELECT items(); COMMIT"), "0\n0", "rows of a new snapshot")
+        for text, session in zip(fails[:8], sessions[:8]):
+            self._fails(session, text)
+        expect(server.sql(LOST), "t", "lost")
+        server.sql("INSERT INTO ft SELECT generate_series(1, 7)")
+        for text, session in zip(fails[8:], sessions[8:]):
+            self._fails(session, text, "40001" if text.startswith(("DELETE", "SELECT FROM")) else "55000")
+        importer.sql("BEGIN ISOLATION LEVEL REPEATABLE READ; SET TRANSACTION SNAPSHOT '" + snapshot + "'")
+        self._fails(importer, "SELECT count(*) FROM ft")
+        expect(cursor.sql("MOVE ALL FROM h; FETCH BACKWARD 1 FROM h"), "100", "a row of a held cursor")
+        self._fails(cursor, "FETCH 1 FROM c")
+        writes.sql("TRUNCATE ft; INSERT INTO ft VALUES (1); COMMIT")
+        expect(count(server), 1, "rows")
+        expect(count(server, "heap"), 0, "rows taken from the table")
+        exporter.close()
+        server.wait_for(LOST, "f")
+        server.sql("DROP TABLE heap; DROP FUNCTION items")
+
+    def lost_tables_are_errors_if_so_set_until_they_are_truncated(self, server):
+        """After the keeper's end, the server's, and its crash."""
+        error = "SET gstore_fdw.lost_tables = error; "
+        for lose in (terminate, restart, lambda server: server.kill_and_wait(server.keeper_pid())):
+            fill(server, 100)
+            server.sql("CREATE FOREIGN TABLE never (id int) SERVER gstore_fdw; CREATE FOREIGN TABLE emptied (id int) SERVER gstore_fdw")
+            server.sql("CREATE FOREIGN TABLE dropped (id int) SERVER gstore_fdw; INSERT INTO dropped VALUES (1); INSERT INTO emptied VALUES (1); TRUNCATE emptied")
+            server.sql("CREATE FOREIGN TABLE undone (id int) SERVER gstore_fdw")
+            server.sql("BEGIN; INSERT INTO undone VALUES (1); ROLLBACK; DROP FOREIGN TABLE dropped")
+            server.wait_for("SELECT count(*) FROM gstore_fdw_chunk_info", "1")
+            time.sleep(1.5)  # the file is written after that
+            lose(server)
+            for text in ("SELECT count(*) FROM ft", "SELECT FROM ft FOR UPDATE", "SELECT gstore_fdw_nitems('ft')", "SELECT gstore_export('ft')"):
+                expect(server.error(error + text), "55000", "SQLSTATE: " + text)
+            for text in ("INSERT INTO ft VALUES (1)", "UPDATE ft SET id = 1", "DELETE FROM ft", "COPY ft FROM '/dev/null'"):
+                expect(server.error(error + text), "55000", "SQLSTATE: " + text)
+            expect(server.sql(error + "SELECT count(*) FROM never; SELECT count(*) FROM emptied; SELECT count(*) FROM undone"), "0\n0\n0", "rows of tables that lost none")
+            expect(count(server), 0, "rows by default")
+            expect(server.sql("SELECT table_oid::regclass, pinning, format, rawsize, nitems, lost FROM gstore_fdw_chunk_info"), "ft|||0|0|t", "the view")
+            server.sql(error + "BEGIN; TRUNCATE ft; INSERT INTO ft VALUES (1); ROLLBACK")
+            expect(server.error(error + "SELECT count(*) FROM ft"), "55000", "SQLSTATE after ROLLBACK")
+            expect(server.error(error + "BEGIN; SAVEPOINT a; TRUNCATE ft; ROLLBACK TO a; INSERT INTO ft VALUES (1)"), "55000", "SQLSTATE after ROLLBACK TO")
+            expect(server.sql(error + "ANALYZE ft; ALTER FOREIGN TABLE ft ADD COLUMN c int DEFAULT 1; EXPLAIN (COSTS off) SELECT FROM ft"), "Foreign Scan on ft\n  Columns Read: none", "a plan")
+            expect(server.sql(error + "BEGIN; TRUNCATE ft; INSERT INTO ft VALUES (1); SELECT count(*) FROM ft; COMMIT"), "1", "rows")
+            expect(server.sql(error + "SELECT count(*) FROM ft"), "1", "rows")
+            server.wait_for(LOST, "f")
+            fill(server, 10)
+            restart(server)
+            server.sql(error + "TRUNCATE ft")
+            expect(server.sql(error + "SELECT count(*) FROM ft"), "0", "rows of a truncated table")
+            fill(server, 10)
+            restart(server)
+            server.sql("DROP FOREIGN TABLE ft, never, emptied, undone")
+            server.wait_for("SELECT count(*) FROM gstore_fdw_chunk_info", "0")
+
+    def database_copied_from_a_template_has_empty_tables_that_lost_nothing(self, server):
+        server.sql("CREATE DATABASE model")
+        server.sql("CREATE EXTENSION gstore_fdw; CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw; INSERT INTO ft SELECT generate_series(1, 10)", database="model")
+        for number, more in enumerate(("", " STRATEGY file_copy")):
+            server.sql(f"CREATE DATABASE copy{number} TEMPLATE model{more}")
+            for lose in (lambda server: None, terminate):
+                lose(server)
+                expect(server.sql("SET gstore_fdw.lost_tables = error; SELECT count(*) FROM ft", database=f"copy{number}"), "0", "rows of the copy")
+            server.sql("TRUNCATE ft; INSERT INTO ft SELECT generate_series(1, 10)", database="model")
+            server.sql("INSERT INTO ft VALUES (1)", database=f"copy{number}")
+            expect(server.sql("SELECT count(*) FROM ft", database="model"), "10", "rows of the template")
+            server.sql(f"DROP DATABASE copy{number}")
+        server.sql("DROP DATABASE model")
+
+    def server_without_the_library_preloaded_refuses_to_read(self, server):
+        fill(server, 10)
+        settings = server.folder / "data/postgresql.conf"
+        before = settings.read_text()
+        settings.write_text(before + "shared_preload_libraries = ''\n")
+        restart(server, keeper=False)
+        for text in ("SELECT * FROM ft", "SELECT gstore_fdw_nitems('ft')", "SELECT gstore_export('ft')", "INSERT INTO ft VALUES (1)", "ANALYZE ft"):
+            expect(server.error(text), "55000", "SQLSTATE: " + text)
+        server.sql("EXPLAIN SELECT * FROM ft; SELECT gstore_fdw_format('ft'); DROP FOREIGN TABLE ft")
+        settings.write_text(before)
+        restart(server)
+
+    def damaged_record_of_tables_is_told_and_starts_all_the_same(self, server):
+        path = server.folder / "data/gstore.tables"
+        for damage in (lambda text: text[:-1], lambda text: text + b"x", lambda text: b"x" + text[1:], lambda text: text[:12] + b"xxxx" + text[16:], lambda text: b""):
+            fill(server, 10)
+            server.stop("fast")
+            path.write_bytes(damage(path.read_bytes()))
+            before = server.log().count('file "gstore.tables" is damaged')
+            server.start()
+            expect(server.log().count('file "gstore.tables" is damaged'), before + 1, "lines in the log")
+            expect(server.sql("SET gstore_fdw.lost_tables = error; SELECT count(*) FROM ft"), "0", "rows")
+            expect_usable(server, 0)
+
+    def _fails(self, session, text, state="55000"):
+        session.begin(text)
+        try:
+            said = session.error()
+        except Failed as error:
+            raise Failed(f"{text}: {error}") from None
+        expect(said, state, "SQLSTATE: " + text)
+
+
+@group()
+class Source:
+    """Tables with the option "source" are loaded again."""
+
+    def tables_are_loaded_from_their_sources_after_a_loss(self, server):
+        """As their owners, who may do nothing more by it than without; a table that depends on another one comes after it."""
+        server.sql("CREATE ROLE owner; GRANT ALL ON SCHEMA public TO owner; GRANT USAGE ON FOREIGN SERVER gstore_fdw TO owner")
+        server.sql("SET ROLE owner; CREATE TABLE heap AS SELECT i AS id FROM generate_series(1, 1000) i")
+        server.sql(
+            "SET ROLE owner; CREATE FOREIGN TABLE second (n bigint) SERVER gstore_fdw OPTIONS (source 'SELECT count(*) FROM public.first');"
+            "CREATE FOREIGN TABLE first (id int, who name) SERVER gstore_fdw OPTIONS (source 'SELECT id, current_user FROM public.heap');"
+            "CREATE FOREIGN TABLE plain (id int) SERVER gstore_fdw; CREATE FOREIGN TABLE emptied (id int) SERVER gstore_fdw OPTIONS (source 'SELECT 1')"
+        )
+        server.sql("INSERT INTO first VALUES (0); INSERT INTO second VALUES (0); INSERT INTO plain VALUES (0); INSERT INTO emptied VALUES (0); TRUNCATE emptied")
+        server.wait_for("SELECT count(*) FROM gstore_fdw_chunk_info", "3")
+        time.sleep(1.5)
+        for lose in (restart, terminate, lambda server: server.kill_and_wait(server.keeper_pid())):
+            lose(server)
+            server.wait_for("SELECT max(n) FROM second", "1000")
+            expect(server.sql("SELECT count(*), sum(id), min(who), max(who) FROM first"), "1000|500500|owner|owner", "rows")
+            expect(server.sql("SELECT count(*) FROM emptied"), "0", "rows of a table that had none")
+            expect(server.sql("SET gstore_fdw.lost_tables = error; SELECT count(*) FROM first"), "1000", "rows")
+            expect(server.error("SET gstore_fdw.lost_tables = error; SELECT count(*) FROM plain"), "55000", "SQLSTATE of a table without a source")
+        server.sql("DROP TABLE heap; DROP FOREIGN TABLE first, second, plain, emptied; REVOKE ALL ON SCHEMA public FROM owner; REVOKE ALL ON FOREIGN SERVER gstore_fdw FROM owner; DROP ROLE owner")
+
+    def readers_wait_for_the_source_if_so_set(self, server):
+        server.sql("CREATE TABLE gate (id int); INSERT INTO gate VALUES (1), (2)")
+        server.sql("CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw OPTIONS (source 'SELECT id FROM public.gate'); INSERT INTO ft VALUES (0)")
+        holder = server.session()
+        holder.sql("BEGIN; LOCK gate")
+        terminate(server)
+        server.wait_for("SELECT count(*) > 0 FROM pg_locks WHERE NOT granted")
+        sets = "SET gstore_fdw.wait_for_source = on; "
+        expect(count(server), 0, "rows for who does not wait")
+        expect(server.error(sets + "SET statement_timeout = '200ms'; SELECT count(*) FROM ft"), "57014", "SQLSTATE")
+        server.sql("CREATE TABLE heap (id int, v int); INSERT INTO heap VALUES (1, 0)")
+        reader, repeatable, writer, joiner = (server.session() for _ in range(4))
+        for session, text in ((reader, "SELECT count(*) FROM ft"), (repeatable, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM ft"), (joiner, "UPDATE heap SET v = v + 1 FROM ft WHERE ft.id = heap.id RETURNING v"), (writer, "UPDATE ft SET id = id RETURNING id")):
+            session.sql(sets)
+            session.begin(text)
+        server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ 'FROM ft|UPDATE ft'", "4")
+        server.sql("UPDATE heap SET v = 10")
+        holder.sql("COMMIT")
+        expect(reader.finish(), "2", "rows for who waits")
+        expect(repeatable.error(), "40001", "SQLSTATE")
+        expect(sorted(writer.finish().split()), ["1", "2"], "rows that were updated")
+        expect(joiner.finish(), "11", "a row that was changed meanwhile, and joined again")
+        server.sql("ALTER FOREIGN TABLE ft OPTIONS (SET source 'SELECT 7'); DROP FOREIGN TABLE ft; DROP TABLE gate, heap")
+
+    def source_that_fails_is_logged_once_and_tried_again(self, server):
+        server.sql("CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw OPTIONS (source 'SELECT id FROM public.later'); INSERT INTO ft VALUES (0)")
+        said = 'relation "public.later" does not exist'
+        before = server.log().count(said)
+        terminate(server)
+        server.wait_log(said, before)
+        time.sleep(4)  # for two more tries
+        expect(server.log().count(said), before + 1, "lines in the log")
+        expect(server.sql("SET gstore_fdw.wait_for_source = on; SELECT count(*) FROM ft"), "0", "rows of a table that cannot be loaded")
+        server.sql("CREATE TABLE later AS SELECT 1 AS id")
+        server.wait_for("SELECT count(*) FROM ft", "1")
+        server.sql("DROP FOREIGN TABLE ft; DROP TABLE later")
+
+    def source_can_change_neither_roles_nor_settings(self, server):
+        server.sql("CREATE ROLE owner; CREATE SCHEMA own AUTHORIZATION owner; GRANT USAGE ON FOREIGN SERVER gstore_fdw TO owner")
+        server.sql("SET ROLE owner; CREATE FUNCTION own.f(what text) RETURNS int LANGUAGE plpgsql AS $$ BEGIN EXECUTE what; RETURN 1; END $$")
+        for number, what in enumerate(("RESET ROLE", "SET SESSION AUTHORIZATION postgres", "CREATE TEMP TABLE t (id int)", "LISTEN x")):
+            server.sql(f"SET ROLE owner; CREATE FOREIGN TABLE own.t{number} (id int) SERVER gstore_fdw OPTIONS (source $$SELECT own.f('{what}')$$); INSERT INTO own.t{number} VALUES (0)")
+        before = server.log().count("within security-restricted operation")
+        terminate(server)
+        server.wait_log("within security-restricted operation", before + 3)
+        server.sql("DROP SCHEMA own CASCADE; REVOKE ALL ON FOREIGN SERVER gstore_fdw FROM owner; DROP ROLE owner")
+
+    def database_is_dropped_while_a_source_runs(self, server):
+        server.sql("CREATE DATABASE other")
+        server.sql("CREATE EXTENSION gstore_fdw; CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw OPTIONS (source 'SELECT 1 FROM pg_sleep(100)'); INSERT INTO ft VALUES (0)", database="other")
+        terminate(server)
+        server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'gstore_fdw loader' AND wait_event = 'PgSleep'", "1")
+        server.sql("DROP DATABASE other")
+        server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'gstore_fdw loader'", "0")
+
+    def sources_that_are_no_query_are_refused(self, server):
+        for text in ("nonsense", "", "SELECT 1; SELECT 2", "DELETE FROM x", "SELECT 1 INTO x"):
+            state = server.error(f"CREATE FOREIGN TABLE no (id int) SERVER gstore_fdw OPTIONS (source '{text}')")
+            expect(state, "42601" if text == "nonsense" else "HV024", "SQLSTATE: " + text)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
