@@ -41,15 +41,11 @@ COMMENT ON FUNCTION gstore_revoke(text)
 COMMENT ON FUNCTION gstore_revoke_all(reggstore)
     IS 'ends all tokens and CUDA handles of the table; returns how many tokens';
 
--- ---- Which tables have lost their rows.
-DROP VIEW gstore_fdw_chunk_info;
-DROP FUNCTION gstore_fdw_chunk_info();
-CREATE FUNCTION gstore_fdw_chunk_info(
+-- ---- Which tables have lost their rows. The view stays, and what depends on it.
+CREATE FUNCTION gstore_fdw_revisions(
     OUT database_oid oid, OUT table_oid oid, OUT revision int, OUT xmin xid, OUT xmax xid,
     OUT pinning int, OUT format text, OUT rawsize bigint, OUT nitems bigint, OUT lost boolean)
     RETURNS SETOF record
-    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-CREATE VIEW gstore_fdw_chunk_info AS SELECT * FROM gstore_fdw_chunk_info();
-COMMENT ON VIEW gstore_fdw_chunk_info
-    IS 'revisions of tables in GPU memory: of all databases for superusers, else of readable tables';
-GRANT SELECT ON gstore_fdw_chunk_info TO PUBLIC;
+    AS 'MODULE_PATHNAME', 'gstore_fdw_chunk_info' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE OR REPLACE VIEW gstore_fdw_chunk_info AS SELECT * FROM gstore_fdw_revisions();
+DROP FUNCTION gstore_fdw_chunk_info();

@@ -89,12 +89,12 @@ REVOKE EXECUTE ON FUNCTION lo_import_gpu(int, bytea, bigint, bigint, oid) FROM P
 REVOKE EXECUTE ON FUNCTION lo_export_gpu(oid, int, bytea, bigint, bigint) FROM PUBLIC;
 
 -- ---- views: versions of tables, the keeper, statements at work
-CREATE FUNCTION gstore_fdw_chunk_info(
+CREATE FUNCTION gstore_fdw_revisions(
     OUT database_oid oid, OUT table_oid oid, OUT revision int, OUT xmin xid, OUT xmax xid,
     OUT pinning int, OUT format text, OUT rawsize bigint, OUT nitems bigint, OUT lost boolean)
     RETURNS SETOF record
-    AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
-CREATE VIEW gstore_fdw_chunk_info AS SELECT * FROM gstore_fdw_chunk_info();
+    AS 'MODULE_PATHNAME', 'gstore_fdw_chunk_info' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
+CREATE VIEW gstore_fdw_chunk_info AS SELECT * FROM gstore_fdw_revisions();
 COMMENT ON VIEW gstore_fdw_chunk_info
     IS 'revisions of tables in GPU memory: of all databases for superusers, else of readable tables';
 

@@ -4,7 +4,7 @@ import sys
 import traceback
 
 import private
-from private import Failed, Server
+from private import Failed, Server, expect
 
 GROUPS = []
 
@@ -26,6 +26,17 @@ def fill(server, rows=1000):
 
 def count(server, table="ft"):
     return int(server.sql(f"SELECT count(*) FROM {table}"))
+
+
+def expect_usable(server, rows):
+    """The table has that many rows, and takes more and gives them back."""
+    expect(count(server), rows, "rows")
+    server.sql("INSERT INTO ft SELECT -i, 'new ' || i FROM generate_series(1, 100) i")
+    expect(server.sql("SELECT count(*), sum(id), max(t) FROM ft WHERE id < 0"), "100|-5050|new 99", "new rows")
+    server.sql("UPDATE ft SET t = 'changed' WHERE id = -1")
+    expect(server.sql("SELECT t FROM ft WHERE id = -1"), "changed", "a changed row")
+    server.sql("DELETE FROM ft WHERE id < 0")
+    expect(count(server), rows, "rows after deletion")
 
 
 def main():

@@ -15,23 +15,12 @@ import time
 
 sys.dont_write_bytecode = True
 import private  # noqa: E402
-from cases import count, fill, group, main  # noqa: E402
+from cases import count, expect_usable, fill, group, main  # noqa: E402
 from private import Failed, Server, SqlError, expect  # noqa: E402
 
 BIG_ROWS = 3_000_000  # takes seconds to insert, so that there is a middle
 LOAD_S = 8
 CLIENTS = 16
-
-
-def expect_usable(server, rows):
-    """The table has that many rows, and takes more and gives them back."""
-    expect(count(server), rows, "rows")
-    server.sql("INSERT INTO ft SELECT -i, 'new ' || i FROM generate_series(1, 100) i")
-    expect(server.sql("SELECT count(*), sum(id), max(t) FROM ft WHERE id < 0"), "100|-5050|new 99", "new rows")
-    server.sql("UPDATE ft SET t = 'changed' WHERE id = -1")
-    expect(server.sql("SELECT t FROM ft WHERE id = -1"), "changed", "a changed row")
-    server.sql("DELETE FROM ft WHERE id < 0")
-    expect(count(server), rows, "rows after deletion")
 
 
 def in_middle(server, session, statement):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Tables in GPU memory that have lost their rows, or never had any: what reads of them say. TAP, a line a case.
 
-usage: lost.py [CASE...]. As crash.py: each case starts from a working server and leaves one.
+usage: lost.py [CASE...]. Each case starts from a working server and leaves one.
 """
 import os
 import signal
@@ -9,10 +9,8 @@ import sys
 import time
 
 sys.dont_write_bytecode = True
-from crash import GROUPS, count, expect_usable, fill, group, main  # noqa: E402
+from cases import count, expect_usable, fill, group, main  # noqa: E402
 from private import Failed, expect  # noqa: E402
-
-GROUPS.clear()
 
 LOST = "SELECT bool_or(lost) FROM gstore_fdw_chunk_info WHERE table_oid = 'ft'::regclass"
 

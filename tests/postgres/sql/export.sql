@@ -38,12 +38,12 @@ SELECT gstore_export('ex') AS token \gset
 SELECT pg_typeof(gstore_export('ex')), length(:'token') < 512 AS short, :'token' ~ '^[[:graph:]]+$' AS printable;
 SELECT field, CASE
         WHEN field = 1 THEN regexp_replace(part, '[0-9]+', 'N', 'g')
-        WHEN field = 5 THEN CASE WHEN part ~ '^/gstore/[0-9a-f]{32}$' THEN 'secret' ELSE part END
+        WHEN field = 6 THEN CASE WHEN part ~ '^/gstore/[0-9a-f]{32}$' THEN 'secret' ELSE part END
         WHEN field = 2 THEN CASE WHEN part ~ '^[0-9a-f]{16}$' THEN 'checksum' ELSE part END
-        WHEN field IN (3, 4) THEN CASE WHEN part ~ '^[0-9]+$' THEN 'number' ELSE part END
+        WHEN field IN (3, 4, 5) THEN CASE WHEN part ~ '^[0-9]+$' THEN 'number' ELSE part END
         ELSE regexp_replace(part, '^/.*/', '/.../') END AS part
     FROM string_to_table(:'token', ':') WITH ORDINALITY AS t (part, field);
-SELECT split_part(:'token', ':', 6) = (SELECT DISTINCT socket FROM gstore_fdw_keeper_info) AS socket;
+SELECT split_part(:'token', ':', 7) = (SELECT DISTINCT socket FROM gstore_fdw_keeper_info) AS socket;
 
 -- ---- One token a revision: the same while rows and columns are the same, another one after each change.
 SELECT gstore_export('ex') = :'token' AS same;
