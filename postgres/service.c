@@ -9,9 +9,7 @@
  * An area begins with small chunks, as many tables are small. Once it needs more than AREA_SMALL_BYTES it
  * moves to an object with large ones, as what a chunk costs does not depend on its size; the object gets
  * the name in the place of the old one, and who has that open keeps it: rows that are there do not change.
- * An area also moves, before it is written to, when a token has ended by which other users' programs may
- * have it mapped: what comes later is not for them.
- */
+ * It also moves before a write when a token has ended by which others have it mapped: what comes is not for them. */
 #include "postgres/service.h"
 
 #include <errno.h>
@@ -33,8 +31,7 @@
 #define THREADS_MAX 16u
 #define CONNECTIONS_MAX 16u
 #define CHUNK_BYTES (2ull << 20)
-#define RESERVE_BYTES \
-    (256ull << 20) /* with small chunks; where there is no memory to move, it stays */
+#define RESERVE_BYTES (256ull << 20) /* with small chunks, also where no memory is left to move */
 #define AREA_SMALL_BYTES (64ull << 20)
 #define LARGE_CHUNK_BYTES (32ull << 20)
 #define LARGE_RESERVE_BYTES (32ull << 30) /* what offsets in 8-byte units reach */
