@@ -8,7 +8,7 @@ SELECT count(*) = 0 AS missing FROM pg_available_extensions WHERE name = 'postgr
 CREATE EXTENSION postgres_fdw;
 DO $$ BEGIN EXECUTE format('CREATE SERVER loopback FOREIGN DATA WRAPPER postgres_fdw OPTIONS (host %L, port %L, dbname %L)',
     split_part(current_setting('unix_socket_directories'), ',', 1), current_setting('port'), current_database()); END $$;
-CREATE USER MAPPING FOR CURRENT_USER SERVER loopback;
+DO $$ BEGIN EXECUTE format('CREATE USER MAPPING FOR CURRENT_USER SERVER loopback OPTIONS (user %L)', current_user); END $$;
 -- postgres_fdw sends nothing of this kind to the other side.
 CREATE FUNCTION volatile_int(int) RETURNS int LANGUAGE plpgsql AS 'BEGIN RETURN $1; END';
 
