@@ -15,6 +15,7 @@
 
 #include "postgres/arrow.h"
 #include "postgres/fdw.h"
+#include "postgres/nulls.h"
 #include "postgres/pending.h"
 #include "postgres/qual.h"
 #include "postgres/tid.h"
@@ -69,32 +70,41 @@ static Bitmapset *columns_of(RelOptInfo *rel, Oid relation, List *clauses)
     return wanted;
 }
 
-/* The same of all conditions, with what tells NULLs of columns that need no more. */
-static double bytes_to_move(RelOptInfo *rel, Oid relation, const gstore_view *view, const List *tested)
+/* Which columns a scan reads, and what of them. */
+typedef struct needs {
+    Bitmapset *rows;   /* rows must have them */
+    Bitmapset *tested; /* by conditions that the scan evaluates */
+    Bitmapset *bare;   /* of both, those of which is read no more than what tells NULLs */
+} needs;
+
+static needs needs_of(PlannerInfo *root, RelOptInfo *rel, Oid relation, List *tested, List *rest)
 {
-    List *clauses = NIL;
-    Bitmapset *whole;
-    uint64 bytes;
-    ListCell *cell;
+    needs out = {.rows = columns_of(rel, relation, rest)};
+    Bitmapset *attributes = NULL;
+    int number = -1;
 
-    foreach (cell, rel->baserestrictinfo)
-        if (!list_member_ptr(tested, lfirst(cell)) ||
-            !AttributeNumberIsValid(gstore_qual_null_tested(((RestrictInfo *)lfirst(cell))->clause)))
-            clauses = lappend(clauses, lfirst(cell));
-    whole = columns_of(rel, relation, extract_actual_clauses(clauses, false));
-    bytes = bytes_of(view, whole);
-    foreach (cell, tested) {
-        const AttrNumber number = gstore_qual_null_tested(((RestrictInfo *)lfirst(cell))->clause);
+    pull_varattnos((Node *)tested, rel->relid, &attributes);
+    while ((number = bms_next_member(attributes, number)) >= 0)
+        out.tested = bms_add_member(out.tested, number + FirstLowInvalidHeapAttributeNumber);
+    out.bare = bms_difference(bms_union(out.rows, out.tested),
+                              gstore_valued_columns(root, rel, out.rows));
+    return out;
+}
 
-        if (AttributeNumberIsValid(number) && number <= view->column_count &&
-            !bms_is_member(number, whole)) {
+static double bytes_to_move(const gstore_view *view, const needs *needed)
+{
+    const Bitmapset *all = bms_union(needed->rows, needed->tested);
+    uint64 bytes = bytes_of(view, bms_difference(all, needed->bare));
+    int number = -1;
+
+    while ((number = bms_next_member(needed->bare, number)) >= 0)
+        if (number <= view->column_count) {
             const gstore_column *column = &view->columns[number - 1];
 
             bytes += gstore_part_bytes(
                 column, column->length < 0 && !gstore_is_arrow(column) ? GSTORE_VALUES : GSTORE_NULLS,
                 view->rows);
         }
-    }
     return (double)bytes;
 }
 
@@ -134,6 +144,7 @@ static void get_size(PlannerInfo *root, RelOptInfo *rel, Oid relation)
     List *named, *tested, *rest;
     Bitmapset *everything;
     gstore_view view;
+    needs needed;
 
     gstore_look(relation, ActiveSnapshotSet() ? GetActiveSnapshot() : NULL, false, &view);
     if (pending != NULL)
@@ -148,7 +159,9 @@ static void get_size(PlannerInfo *root, RelOptInfo *rel, Oid relation)
     info->met = info->named ? clamp_row_est(rel->tuples *
                                             clauselist_selectivity(root, named, 0, JOIN_INNER, NULL))
                             : rel->tuples;
-    info->bytes = view.empty ? 0 : bytes_to_move(rel, relation, &view, tested);
+    needed = needs_of(root, rel, relation, extract_actual_clauses(tested, false),
+                      extract_actual_clauses(rest, false));
+    info->bytes = view.empty ? 0 : bytes_to_move(&view, &needed);
     if (rel->tuples > 0)
         info->bytes *= Min(info->met / rel->tuples, 1.0);
     info->tested = (double)list_length(tested) * cpu_operator_cost * TEST_COST_PART;
@@ -199,19 +212,17 @@ static ForeignScan *get_plan(PlannerInfo *root, RelOptInfo *rel, Oid relation, F
                              List *targets, List *clauses, Plan *outer)
 {
     List *named, *tested, *rest;
-    Bitmapset *attributes = NULL, *columns = NULL;
-    int number = -1;
+    needs needed;
 
     split(rel, clauses, &named, &tested, &rest);
     named = extract_actual_clauses(named, false);
     tested = extract_actual_clauses(tested, false);
     rest = extract_actual_clauses(rest, false);
-    pull_varattnos((Node *)tested, rel->relid, &attributes);
-    while ((number = bms_next_member(attributes, number)) >= 0)
-        columns = bms_add_member(columns, number + FirstLowInvalidHeapAttributeNumber);
-    return make_foreignscan(targets, rest, rel->relid, list_make2(tested, named),
-                            list_make2(as_list(columns_of(rel, relation, rest)), as_list(columns)),
-                            NIL, list_concat_copy(tested, named), outer);
+    needed = needs_of(root, rel, relation, tested, rest);
+    return make_foreignscan(
+        targets, rest, rel->relid, list_make2(tested, named),
+        list_make3(as_list(needed.rows), as_list(needed.tested), as_list(needed.bare)), NIL,
+        list_concat_copy(tested, named), outer);
 }
 
 void gstore_plan_callbacks(FdwRoutine *routine)

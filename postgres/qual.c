@@ -197,12 +197,6 @@ gstore_quals *gstore_quals_create(List *clauses, Index relation, PlanState *pare
     return quals;
 }
 
-AttrNumber gstore_qual_null_tested(const Expr *clause)
-{
-    return IsA(clause, NullTest) ? ((const Var *)((const NullTest *)clause)->arg)->varattno
-                                 : InvalidAttrNumber;
-}
-
 /* ---- values to keys */
 
 /* As float8_cmp_internal orders: NaN is equal to itself and above all, -0 equals 0. */

@@ -16,10 +16,6 @@ typedef struct gstore_quals gstore_quals;
 /* Planning: whether a scan of the relation can evaluate the clause. */
 extern bool gstore_qual_is_simple(Expr *clause, Index relation);
 
-/* The column of a simple clause that is IS NULL or IS NOT NULL, and so needs none of its values; else
- * InvalidAttrNumber. */
-extern AttrNumber gstore_qual_null_tested(const Expr *clause);
-
 /* Of clauses that are simple. Lives in the current memory context. */
 extern gstore_quals *gstore_quals_create(List *clauses, Index relation, PlanState *parent);
 

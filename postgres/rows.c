@@ -6,6 +6,7 @@
 #include "storage/predicate.h"
 #include "utils/memutils.h"
 
+#include "postgres/arrow.h"
 #include "postgres/lost.h"
 #include "postgres/pending.h"
 #include "postgres/scan.h"
@@ -105,6 +106,8 @@ typedef enum value_kind {
     VALUE_8,
     VALUE_FIXED, /* by reference */
     VALUE_VARLENA,
+    VALUE_BARE,         /* not read: NULL by the bitmap, or one that stands for all */
+    VALUE_BARE_OFFSETS, /* the same by the offset */
 } value_kind;
 
 typedef struct source {
@@ -117,6 +120,8 @@ typedef struct source {
 } source;
 
 struct gstore_output {
+    char *stand_in; /* for bare values: nothing looks at it, but it may be copied with its row */
+    uint32 stand_in_width;
     uint64 null_skip; /* bits before the batch's first row */
     int count;
     source sources[FLEXIBLE_ARRAY_MEMBER];
@@ -127,8 +132,10 @@ gstore_output *gstore_output_create(int columns)
     return palloc0(offsetof(gstore_output, sources) + sizeof(source) * (Size)columns);
 }
 
-static value_kind kind_of(const gstore_column *column)
+static value_kind kind_of(const gstore_column *column, bool bare)
 {
+    if (bare)
+        return column->length < 0 && !gstore_is_arrow(column) ? VALUE_BARE_OFFSETS : VALUE_BARE;
     if (column->length < 0)
         return VALUE_VARLENA;
     if (!column->by_value)
@@ -139,6 +146,16 @@ static value_kind kind_of(const gstore_column *column)
     case 4: return VALUE_4;
     default: return VALUE_8;
     }
+}
+
+/* As a value of variable length it is empty. */
+static void need_stand_in(gstore_output *output, uint32 width)
+{
+    if (width <= output->stand_in_width)
+        return;
+    output->stand_in = palloc0(width);
+    output->stand_in_width = width;
+    SET_VARSIZE(output->stand_in, VARHDRSZ);
 }
 
 void gstore_output_begin(gstore_output *output, const gstore_batch *batch, const gstore_view *view,
@@ -153,8 +170,10 @@ void gstore_output_begin(gstore_output *output, const gstore_batch *batch, const
         *s = (source){.index = index};
         if (index >= view->column_count || view->columns[index].dropped)
             continue;
-        s->kind = kind_of(&view->columns[index]);
+        s->kind = kind_of(&view->columns[index], bms_is_member(index + 1, batch->bare));
         s->width = gstore_width(&view->columns[index]);
+        if (s->kind >= VALUE_BARE)
+            need_stand_in(output, Max(s->width, VARHDRSZ));
         s->values = batch->columns[index].values;
         s->nulls = batch->columns[index].nulls;
         if (batch->columns[index].bodies != NULL)
@@ -184,7 +203,12 @@ void gstore_output_fill(const gstore_output *output, uint64 place, TupleTableSlo
 
             *null = offset == 0;
             *value = PointerGetDatum(s->bodies + (uint64)offset * 8);
+            break;
         }
+        case VALUE_BARE: *value = PointerGetDatum(output->stand_in); break;
+        case VALUE_BARE_OFFSETS:
+            *null = ((const uint32 *)s->values)[place] == 0;
+            *value = PointerGetDatum(output->stand_in);
         }
     }
 }

@@ -61,7 +61,7 @@ typedef struct scan_state {
     Bitmapset *tested;     /* columns that conditions need */
     Bitmapset *others;     /* columns that rows need, without those */
     Bitmapset *all;
-    Bitmapset *bare; /* those of tested that only IS NULL and IS NOT NULL need */
+    Bitmapset *bare; /* those of all of which only what tells NULLs is needed */
     int *indexes;    /* of the columns that rows need, attribute number - 1 */
     int index_count;
     gstore_quals *quals; /* NULL: none */
@@ -121,25 +121,6 @@ static Bitmapset *as_set(const List *numbers)
     return set;
 }
 
-static Bitmapset *find_bare(const List *clauses, Index relation, Bitmapset *wanted)
-{
-    Bitmapset *bare = NULL, *whole = NULL;
-    ListCell *cell;
-    int number = -1;
-
-    foreach (cell, clauses) {
-        const AttrNumber column = gstore_qual_null_tested(lfirst(cell));
-
-        if (AttributeNumberIsValid(column))
-            bare = bms_add_member(bare, column);
-        else
-            pull_varattnos(lfirst(cell), relation, &whole);
-    }
-    while ((number = bms_next_member(whole, number)) >= 0)
-        bare = bms_del_member(bare, number + FirstLowInvalidHeapAttributeNumber);
-    return bms_del_members(bare, wanted);
-}
-
 static void begin(ForeignScanState *node, int flags)
 {
     const ForeignScan *plan = (const ForeignScan *)node->ss.ps.plan;
@@ -154,7 +135,7 @@ static void begin(ForeignScanState *node, int flags)
     state->tested = as_set(tested);
     state->all = bms_union(as_set(wanted), state->tested);
     state->others = bms_difference(state->all, state->tested);
-    state->bare = find_bare(linitial(plan->fdw_exprs), plan->scan.scanrelid, as_set(wanted));
+    state->bare = as_set(lthird(plan->fdw_private));
     if (linitial(plan->fdw_exprs) != NIL)
         state->quals = gstore_quals_create(linitial(plan->fdw_exprs), plan->scan.scanrelid,
                                            &node->ss.ps);
@@ -177,12 +158,13 @@ static uint64 units_of(const scan_state *state, const gstore_segment *s)
 static void make_ready(ForeignScanState *node, scan_state *state)
 {
     const int natts = RelationGetDescr(node->ss.ss_currentRelation)->natts;
+    const Bitmapset *valued = bms_difference(state->all, state->bare);
 
     if (state->unit_rows == 0) {
         state->unit_rows = PG_UINT32_MAX;
         for (int i = 0; i < state->segment_count; i++)
             state->unit_rows = Min(state->unit_rows,
-                                   gstore_rows_at_a_time(&state->segments[i].view, state->all));
+                                   gstore_rows_at_a_time(&state->segments[i].view, valued));
     }
     state->batch = gstore_batch_create(natts);
     state->batch->bare = state->bare;

@@ -27,7 +27,7 @@ extern gstore_walk *gstore_walk_begin(Relation relation, const gstore_segment *s
 extern bool gstore_walk_next(gstore_walk *walk, TupleTableSlot *slot);
 extern void gstore_walk_end(gstore_walk *walk);
 
-/* One batch as the slots of its rows. */
+/* One batch as the slots of its rows. Of a bare column any value stands for those that are not NULL. */
 typedef struct gstore_output gstore_output;
 
 extern gstore_output *gstore_output_create(int columns);

@@ -66,7 +66,44 @@ SELECT count(*), sum(id) FROM e_arrow WHERE name IS NULL AND value IS NOT NULL;
 SELECT count(*), sum(id) FROM e_nulls WHERE name IS NULL AND value IS NOT NULL;
 SELECT count(*) FROM e_arrow WHERE flag IS NULL OR id IS NULL;
 SELECT count(*) FROM e_arrow WHERE flag IS NOT NULL AND name IS NOT NULL;
-DROP FOREIGN TABLE e_nulls, e_arrow;
+-- count(column) and IS NULL anywhere in the query need no more, either: no values, no bodies.
+SELECT query, bytes_moved(format(query, 'e_nulls')) AS pgstrom, bytes_moved(format(query, 'e_arrow')) AS arrow FROM (VALUES
+    ('SELECT count(name) FROM %s'), ('SELECT count(id), count(value), count(name) FROM %s'), ('SELECT count(name) FROM %s WHERE id > 0'),
+    ('SELECT count(*) FILTER (WHERE name IS NULL) FROM %s'), ('SELECT id FROM %s WHERE name IS NULL OR id < 0'),
+    ('SELECT count(name) FROM %s HAVING count(value) > 0'), ('SELECT value IS NULL FROM %s'),
+    ('SELECT count(name) FILTER (WHERE value IS NOT NULL) FROM %s')) AS q (query);
+-- Values are read where anything looks at one.
+SELECT query, bytes_moved(format(query, 'e_nulls')) > 8000 * 90 AS pgstrom, bytes_moved(format(query, 'e_arrow')) > 8000 * 90 AS arrow FROM (VALUES
+    ('SELECT count(name), max(name) FROM %s'), ('SELECT count(DISTINCT name) FROM %s'), ('SELECT count(name ORDER BY name) FROM %s'),
+    ('SELECT count(name || name) FROM %s'), ('SELECT count(name) FROM %s GROUP BY name'), ($$SELECT count(name) FROM %s WHERE name > ''$$),
+    ($$SELECT count(name) FILTER (WHERE name > '') FROM %s$$), ($$SELECT count(name) FROM %s HAVING min(name) > ''$$),
+    ('SELECT name IS NULL, name FROM %s'), ('SELECT count(name) OVER (ORDER BY name) FROM %s'),
+    ('SELECT count(t.name) FROM %s t JOIN (VALUES (repeat(''x'', 100))) v (x) ON t.name = v.x'),
+    ('SELECT count(t.name) FROM %s t, LATERAL (SELECT length(t.name) AS l OFFSET 0) o WHERE o.l > 0'),
+    ('SELECT count(t.name) FROM %s t WHERE EXISTS (SELECT FROM pg_am WHERE amname <> t.name OFFSET 0)'),
+    ('SELECT count(t.name), count(t) FROM %s t'), ('SELECT count(t.name), count(v.i) FROM %s t, LATERAL (SELECT length(t.name) AS i) v'),
+    ('SELECT count(t.name) FROM %s t LEFT JOIN LATERAL (SELECT t.name || g AS x FROM generate_series(1, 1) g) o ON true WHERE o.x > t.id::text')) AS q (query);
+-- Rows are sorted, hashed, joined and kept with what stands for the values.
+SELECT count(name), count(value), count(id) FROM e_nulls;
+SELECT count(name), count(value), count(flag) FROM e_arrow;
+SELECT t.id % 3 AS g, count(t.name), count(u.name), count(t.value) FROM e_nulls t LEFT JOIN e_arrow u ON t.id = u.id + 10 GROUP BY 1 ORDER BY 1;
+SELECT count(name), sum(CASE WHEN name IS NULL THEN 1 END) FROM (SELECT * FROM e_nulls ORDER BY id DESC OFFSET 1) s;
+SELECT count(t.name) FROM (SELECT name FROM e_nulls UNION ALL SELECT name FROM e_arrow WHERE id > 10) t;
+SELECT count(u.name) FROM (SELECT name FROM e_nulls UNION ALL SELECT name || 'x' FROM e_arrow) u WHERE length(u.name) > 100;
+SELECT count(name) FROM e_nulls GROUP BY id % 2 ORDER BY count(value), 1;
+CREATE FOREIGN TABLE e_wide (i interval, n name, u uuid, nothing name) SERVER gstore_fdw;
+INSERT INTO e_wide VALUES ('1 day', 'a', NULL), (NULL, 'b', gen_random_uuid()), ('2 days', NULL, NULL);
+SELECT count(i), count(n), count(u), count(nothing), count(*) FILTER (WHERE u IS NULL) FROM e_wide;
+SELECT count(a.n), count(b.u) FROM e_wide a JOIN e_wide b ON a.i IS DISTINCT FROM b.i;
+CREATE TABLE e_parent (id int, name text) PARTITION BY RANGE (id);
+CREATE FOREIGN TABLE e_part (name text, id int) SERVER gstore_fdw;
+ALTER TABLE e_parent ATTACH PARTITION e_part FOR VALUES FROM (0) TO (10000);
+INSERT INTO e_part SELECT name, id FROM e_nulls;
+SELECT count(name), count(id) FROM e_parent;
+SELECT count(name), max(length(name)) FROM e_parent;
+SELECT bytes_moved('SELECT count(name) FROM e_parent') AS counted, bytes_moved('SELECT count(name), min(name) FROM e_parent') > 8000 * 90 AS looked_at;
+DROP TABLE e_parent;
+DROP FOREIGN TABLE e_nulls, e_arrow, e_wide;
 -- What cannot be true is not read.
 SELECT * FROM analyzed('SELECT id FROM e WHERE id = 1 AND false');
 -- Where no row of a batch is left, its other columns are not read.
