@@ -156,6 +156,26 @@ SELECT figure('SELECT sum(b) FROM e_big WHERE a > 10', 'Workers Launched') AS la
 SET max_parallel_workers_per_gather = 0;
 SELECT figure('SELECT sum(b) FROM e_big WHERE a > 10', 'Bytes Moved') AS alone,
     figure('SELECT sum(b) FROM e_big WHERE a > 10', 'Rows Removed by Scan Filter') AS filtered;
+-- By the costs that are set by default, several processes are for scans that last longer than workers take to begin.
+RESET max_parallel_workers_per_gather;
+RESET parallel_setup_cost;
+RESET parallel_tuple_cost;
+CREATE FOREIGN TABLE e_middle (a int, b bigint) SERVER gstore_fdw;
+INSERT INTO e_middle SELECT * FROM e_big WHERE a <= 350000;
+CREATE FUNCTION dear(int) RETURNS int IMMUTABLE PARALLEL SAFE COST 1000 LANGUAGE plpgsql AS 'BEGIN RETURN $1; END';
+CREATE FUNCTION workers(query text) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE
+    plan json;
+BEGIN
+    EXECUTE 'EXPLAIN (FORMAT JSON) ' || query INTO plan;
+    RETURN coalesce(jsonb_path_query_first(plan::jsonb, '$.**."Workers Planned"')::text, 'none');
+END $$;
+SELECT query, workers(format(query, 'e')) AS rows_1e4, workers(format(query, 'e_middle')) AS rows_35e4, workers(format(query, 'e_big')) AS rows_1e6
+    FROM (VALUES ('SELECT count(*) FROM %s'), ('SELECT count(id) FROM %s AS t (id)'), ('SELECT count(*) FROM %s AS t (id) WHERE id < 0'),
+    ('SELECT sum(sqrt(id) * ln(id) + exp(id / 1e7) + sin(id)) FROM %s AS t (id)'), ('SELECT sum(dear(id)) FROM %s AS t (id)')) AS q (query);
+DROP FOREIGN TABLE e_middle;
+DROP FUNCTION dear, workers;
+SET max_parallel_workers_per_gather = 0;
 -- Scanned more than once: each time counts.
 SELECT * FROM analyzed('SELECT * FROM generate_series(1, 3) g, LATERAL (SELECT count(*) FROM e WHERE e.id < g) c');
 -- LIMIT ends a scan early.
