@@ -174,6 +174,14 @@ class Server:
         self.wait_log(READY, before)
 
 
+def stop_process(pid):
+    """Returns when it is stopped: the signal reaches its threads one after the other."""
+    os.kill(pid, signal.SIGSTOP)
+    for thread in Path(f"/proc/{pid}/task").glob("*/stat"):
+        while thread.read_text().rpartition(")")[2].split()[0] != "T":
+            time.sleep(0.001)
+
+
 @contextlib.contextmanager
 def started(server, folder):
     """Another server, of a copy of the first one's data."""
