@@ -13,6 +13,7 @@
 #include "utils/rel.h"
 #include "utils/sampling.h"
 
+#include "postgres/autoanalyze.h"
 #include "postgres/fdw.h"
 #include "postgres/pending.h"
 #include "postgres/scan.h"
@@ -109,6 +110,7 @@ static int acquire(Relation relation, int level, HeapTuple *rows, int wanted, do
     ExecDropSingleTupleTableSlot(slot);
     MemoryContextSwitchTo(tuples);
     MemoryContextDelete(scratch);
+    gstore_autoanalyze_note(relation, *live);
     ereport(level, (errmsg("\"%s\": sampled %.0f of %.0f rows, of which %d are in the sample",
                            RelationGetRelationName(relation), s.seen, *live, s.count)));
     return s.count;

@@ -121,6 +121,7 @@ static TupleTableSlot *insert(EState *estate, ResultRelInfo *result, TupleTableS
 
     check_row(estate, result, slot, is_routed(result));
     add_row(state, slot);
+    gstore_count_change(state->pending);
     return slot;
 }
 
@@ -136,8 +137,10 @@ static bool remove_row(const EState *estate, const modify_state *state, TupleTab
     if (null)
         elog(ERROR, "%s is NULL", tid_name);
     row = gstore_tid_to_row((ItemPointer)DatumGetPointer(tid));
-    if (gstore_delete(state->pending, row, estate->es_output_cid))
+    if (gstore_delete(state->pending, row, estate->es_output_cid)) {
+        gstore_count_change(state->pending);
         return true;
+    }
     if (gstore_was_deleted_within(state->pending, row, estate->es_output_cid))
         ereport(ERROR,
                 (errcode(ERRCODE_TRIGGERED_DATA_CHANGE_VIOLATION),

@@ -52,6 +52,7 @@ typedef struct save {
     int mark_count, first_mark;
     uint64 deletion_count, first_deletion;
     int deletion_mark_count;
+    uint64 changes;
 } save;
 
 struct gstore_pending {
@@ -67,6 +68,7 @@ struct gstore_pending {
     bool replaced;     /* the committed content does not count any more */
     CommandId replaced_command;
     uint64 base_rows; /* ours come after them */
+    uint64 changes;   /* rows that statements inserted, updated and deleted */
     bool versioned;   /* a version was added for it */
     bool describe;    /* the table may look different since the last statement */
     gstore_writer *writer;
@@ -127,7 +129,8 @@ static void save_state(gstore_pending *p)
                 .first_mark = p->first_mark,
                 .deletion_count = p->deletion_count,
                 .first_deletion = p->first_deletion,
-                .deletion_mark_count = p->deletion_mark_count};
+                .deletion_mark_count = p->deletion_mark_count,
+                .changes = p->changes};
     s->state.columns = copy_columns(p->state.columns, p->state.column_count);
     p->saves = s;
     MemoryContextSwitchTo(old);
@@ -360,6 +363,11 @@ bool gstore_pending_has_deleted(Oid relation, uint64 row)
     return p != NULL && p->deleted != NULL && gstore_rowset_has(p->deleted, row);
 }
 
+void gstore_count_change(gstore_pending *p)
+{
+    p->changes++;
+}
+
 void gstore_truncate(gstore_pending *p)
 {
     save_state(p);
@@ -562,7 +570,7 @@ static void commit_table(gstore_pending *p)
     }
     if (!p->state.empty && p->deletion_count > p->first_deletion)
         deleted = p->deleted;
-    gstore_add_version(p->relation, &p->state, deleted, &recorded);
+    gstore_add_version(p->relation, &p->state, deleted, p->changes, &recorded);
     p->versioned = true;
     if (!recorded)
         gstore_record_tables(ERROR);
@@ -671,6 +679,7 @@ static void go_back(gstore_pending *p)
     p->deletion_count = s->deletion_count;
     p->first_deletion = s->first_deletion;
     p->deletion_mark_count = s->deletion_mark_count;
+    p->changes = s->changes;
     p->describe = true; /* columns that were added since are to be added again */
     p->saves = s->outer;
 }

@@ -22,6 +22,8 @@ extern bool gstore_delete(gstore_pending *pending, uint64 row, CommandId stateme
 /* Whether one that this transaction has deleted was not deleted by the statement itself, but by a command
  * that ran within it: of a trigger, or of a function. */
 extern bool gstore_was_deleted_within(const gstore_pending *pending, uint64 row, CommandId statement);
+/* One more row was inserted, updated or deleted by a statement: what ANALYZE is to know of. */
+extern void gstore_count_change(gstore_pending *pending);
 extern void gstore_truncate(gstore_pending *pending);
 
 /* Everything as it is with the changes. */

@@ -4,22 +4,19 @@
 #include <signal.h>
 
 #include "access/relation.h"
-#include "access/xact.h"
 #include "access/xlog.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "pgstat.h"
-#include "postmaster/bgworker.h"
 #include "storage/ipc.h"
 #include "storage/lmgr.h"
-#include "tcop/tcopprot.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
-#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
+#include "postgres/background.h"
 #include "postgres/fdw.h"
 #include "postgres/option.h"
 #include "postgres/pending.h"
@@ -154,31 +151,14 @@ static pid_t delay_all(Oid database)
 
 void gstore_reload_look(void)
 {
-    static BackgroundWorkerHandle *handle;
-    BackgroundWorker worker = {.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
-                               .bgw_start_time = BgWorkerStart_RecoveryFinished,
-                               .bgw_restart_time = BGW_NEVER_RESTART,
-                               .bgw_notify_pid = MyProcPid};
+    static gstore_background loader = {.name = "GPU memory loader",
+                                       .type = "gstore_fdw loader",
+                                       .function = "gstore_reload_main",
+                                       .purpose = "load tables from their sources"};
     Oid database;
-    pid_t pid;
 
-    if (handle != NULL) {
-        if (GetBackgroundWorkerPid(handle, &pid) != BGWH_STOPPED)
-            return;
-        pfree(handle);
-        handle = NULL;
-    }
-    if (RecoveryInProgress() || !choose_due(&database))
-        return;
-    worker.bgw_main_arg = ObjectIdGetDatum(database);
-    strlcpy(worker.bgw_name, "GPU memory loader", BGW_MAXLEN);
-    strlcpy(worker.bgw_type, "gstore_fdw loader", BGW_MAXLEN);
-    strlcpy(worker.bgw_library_name, "gstore_fdw", BGW_MAXLEN);
-    strlcpy(worker.bgw_function_name, "gstore_reload_main", BGW_MAXLEN);
-    if (!RegisterDynamicBackgroundWorker(&worker, &handle))
-        ereport(LOG,
-                (errmsg("GPU memory keeper: cannot start a process to load tables from their sources"),
-                 errhint("Raise max_worker_processes.")));
+    if (!gstore_background_runs(&loader) && !RecoveryInProgress() && choose_due(&database))
+        gstore_background_start(&loader, database);
 }
 
 /* ---- the loader */
@@ -245,53 +225,19 @@ static bool load(Oid table)
     return true;
 }
 
-/* The SQLSTATE; 0 without an error. */
-static int load_or_fail(Oid table, int error_before)
-{
-    MemoryContext old = CurrentMemoryContext;
-    int error = 0;
-
-    StartTransactionCommand();
-    PG_TRY();
-    {
-        if (!load(table))
-            error = ERRCODE_LOCK_NOT_AVAILABLE;
-        CommitTransactionCommand();
-    }
-    PG_CATCH();
-    {
-        error = geterrcode();
-        if (error == error_before)
-            FlushErrorState();
-        else {
-            errcontext("loading table %u in GPU memory from its source", table);
-            EmitErrorReport();
-            FlushErrorState();
-        }
-        AbortCurrentTransaction();
-    }
-    PG_END_TRY();
-    MemoryContextSwitchTo(old);
-    return error;
-}
-
 void gstore_reload_main(Datum database)
 {
     Oid *tables;
     int *errors;
     int count;
 
-    pqsignal(SIGTERM, die);
-    BackgroundWorkerUnblockSignals();
-    BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(database), InvalidOid, 0);
+    gstore_background_connect(database, 0);
     note_loader(MyDatabaseId, MyProcPid);
     before_shmem_exit(at_exit, (Datum)0);
     count = list_lost(&tables, &errors);
-    for (int i = 0; i < count; i++) {
-        CHECK_FOR_INTERRUPTS();
-        note_outcome(tables[i], load_or_fail(tables[i], errors[i]));
-        pgstat_report_stat(false);
-    }
+    for (int i = 0; i < count; i++)
+        note_outcome(tables[i],
+                     gstore_background_try(load, tables[i], "loading from its source", errors[i]));
 }
 
 /* ---- who waits for the rows */

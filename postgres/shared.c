@@ -465,7 +465,7 @@ static dsa_pointer make_version(const gstore_view *state, const gstore_rowset *d
 }
 
 void gstore_add_version(Oid relation, const gstore_view *state, const gstore_rowset *deletes,
-                        bool *recorded)
+                        uint64 changes, bool *recorded)
 {
     const dsa_pointer place = make_version(state, deletes);
     gstore_version *version = at(place);
@@ -491,6 +491,8 @@ void gstore_add_version(Oid relation, const gstore_view *state, const gstore_row
         ((gstore_store *)at(version->store))->refs++;
     version->older = table->newest;
     version->revision = ++table->revisions;
+    version->changes = changes;
+    table->changes += changes;
     table->newest = place;
     many = ++gstore->untrimmed_count % UNTRIMMED_VERSIONS == 0;
     *recorded = table->recorded || state->empty;
@@ -511,6 +513,7 @@ void gstore_remove_version(Oid relation, TransactionId xid)
 
         if (TransactionIdEquals(version->xid, xid)) {
             table->newest = version->older;
+            table->changes -= Min(version->changes, table->changes);
             free_version(newest);
         }
     }

@@ -121,6 +121,7 @@ typedef struct gstore_version {
     dsa_pointer deletes; /* what this transaction deleted: */
     uint64 delete_count;
     uint64 delete_bytes; /* of a bitmap; 0: it is a list of uint64, ascending */
+    uint64 changes;      /* rows that this transaction changed */
     dsa_pointer copy; /* of gstore_copy: a dense copy of it that programs can open; may be absent */
     uint32 revision;  /* counts a table's versions */
     uint32 column_count;
@@ -142,6 +143,10 @@ typedef struct gstore_table {
     TimestampTz reload_at; /* the next try */
     int reload_tries;
     int reload_error; /* SQLSTATE of the last one; 0: none, or it has not ended */
+    /* For autoanalyze.h: */
+    uint64 changes;         /* rows changed since the last ANALYZE */
+    double analyzed_rows;   /* rows then; pg_class.reltuples, as far as it is known */
+    TimestampTz analyze_at; /* not tried before */
 } gstore_table;
 
 typedef struct gstore_shared {
@@ -234,8 +239,9 @@ extern dsa_pointer gstore_new_store(Oid relation, int device, bool arrow, gstore
 extern void gstore_release_store(dsa_pointer store);
 
 /* Adds a version of the current transaction; the version takes a reference of its own to the store.
- * deletes: the rows that it deleted; NULL: none. */
+ * deletes: the rows that it deleted; NULL: none. changes: how many it inserted, updated and deleted. */
 extern void gstore_add_version(Oid relation, const gstore_view *state, const gstore_rowset *deletes,
+                               uint64 changes,
                                bool *recorded); /* false: gstore_record_tables() is to be called */
 /* Takes away what the transaction added to the table. */
 extern void gstore_remove_version(Oid relation, TransactionId xid);

@@ -29,6 +29,7 @@
 #include <gvmem/gvmem.h>
 
 #include "base/clock.h"
+#include "postgres/autoanalyze.h"
 #include "postgres/chores.h"
 #include "postgres/fdw.h"
 #include "postgres/lost.h"
@@ -461,6 +462,7 @@ void gstore_worker_main(Datum argument)
         drop_stores();
         drop_copies();
         gstore_reload_look();
+        gstore_autoanalyze_look();
         end_tokens();
         publish_report();
     }

@@ -120,6 +120,7 @@ ANALYZE a;
 CREATE TABLE a_heap (id int);
 ALTER TABLE a_heap SET (autovacuum_analyze_threshold = 1, autovacuum_analyze_scale_factor = 0);
 ALTER SYSTEM SET autovacuum_naptime = '1s';
+ALTER SYSTEM SET autovacuum = on;
 SELECT pg_reload_conf();
 INSERT INTO a_heap SELECT generate_series(1, 1000);
 INSERT INTO a VALUES (-1);
@@ -139,6 +140,7 @@ SELECT autoanalyzed('a_heap');
 SELECT reltuples FROM pg_class WHERE oid = 'a_heap'::regclass;
 SELECT reltuples, (SELECT count(*) FROM a), pg_stat_get_autoanalyze_count('a'::regclass) FROM pg_class WHERE oid = 'a'::regclass;
 ALTER SYSTEM RESET autovacuum_naptime;
+ALTER SYSTEM RESET autovacuum;
 SELECT pg_reload_conf();
 
 DROP TABLE a_part, a_heap;

@@ -1,0 +1,264 @@
+/* See autoanalyze.h.
+ *
+ * The worker has PROC_IS_AUTOVACUUM among the flags of its process. By that the server takes it for a worker of autovacuum's:
+ * who has waited for its lock for deadlock_timeout cancels it, and DROP DATABASE and the like end it.
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "commands/dbcommands.h"
+#include "commands/vacuum.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "parser/parse_node.h"
+#include "pgstat.h"
+#include "postmaster/autovacuum.h"
+#include "storage/lmgr.h"
+#include "storage/proc.h"
+#include "utils/backend_progress.h"
+#include "utils/backend_status.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+
+#include "postgres/autoanalyze.h"
+#include "postgres/background.h"
+#include "postgres/fdw.h"
+#include "postgres/shared.h"
+
+PGDLLEXPORT void gstore_autoanalyze_main(Datum database);
+
+/* ---- the directory: which tables are due */
+
+static bool has_changed(const gstore_table *table)
+{
+    return DsaPointerIsValid(table->newest) &&
+           (double)table->changes > autovacuum_anl_thresh + autovacuum_anl_scale * table->analyzed_rows;
+}
+
+/* A database with tables that are due. All of it that have changed are tried now, and not again before autovacuum would. */
+static bool choose_due(Oid *database)
+{
+    const TimestampTz now = GetCurrentTimestamp();
+    HASH_SEQ_STATUS scan;
+    gstore_table *table;
+
+    *database = InvalidOid;
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    gstore_begin_tables(&scan);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (has_changed(table) && table->analyze_at <= now)
+            *database = table->key.database;
+    gstore_begin_tables(&scan);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (table->key.database == *database && has_changed(table))
+            table->analyze_at = TimestampTzPlusMilliseconds(now, (int64)autovacuum_naptime * 1000);
+    LWLockRelease(gstore->lock);
+    return OidIsValid(*database);
+}
+
+/* Those of this database; palloc'd. */
+static int list_changed(Oid **relations)
+{
+    HASH_SEQ_STATUS scan;
+    const gstore_table *table;
+    int count = 0;
+
+    *relations = palloc(sizeof(Oid) * (Size)gstore_max_relations);
+    LWLockAcquire(gstore->lock, LW_SHARED);
+    gstore_begin_tables(&scan);
+    while ((table = hash_seq_search(&scan)) != NULL)
+        if (table->key.database == MyDatabaseId && has_changed(table))
+            (*relations)[count++] = table->key.relation;
+    LWLockRelease(gstore->lock);
+    return count;
+}
+
+/* The keeper's worker does not know what the catalog has, as of an ANALYZE before the server's last start. */
+static bool is_due(Relation relation)
+{
+    gstore_table *table;
+    bool due = false;
+
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    table = gstore_find_table(RelationGetRelid(relation), false);
+    if (table != NULL) {
+        table->analyzed_rows = Max((double)relation->rd_rel->reltuples, 0.0);
+        due = has_changed(table);
+    }
+    LWLockRelease(gstore->lock);
+    return due;
+}
+
+/* ---- the keeper's worker */
+
+void gstore_autoanalyze_look(void)
+{
+    static gstore_background analyzer = {.name = "GPU memory analyzer",
+                                         .type = "gstore_fdw analyzer",
+                                         .function = "gstore_autoanalyze_main",
+                                         .purpose = "analyze tables"};
+    Oid database;
+
+    if (!gstore_background_runs(&analyzer) && AutoVacuumingActive() && !RecoveryInProgress() &&
+        choose_due(&database))
+        gstore_background_start(&analyzer, database);
+}
+
+/* ---- the worker in the database */
+
+static void give_way_to_others(void)
+{
+    LWLockAcquire(ProcArrayLock, LW_EXCLUSIVE);
+    MyProc->statusFlags |= PROC_IS_AUTOVACUUM;
+    ProcGlobal->statusFlags[MyProc->pgxactoff] = MyProc->statusFlags;
+    LWLockRelease(ProcArrayLock);
+}
+
+/* Functions of statistics on expressions run as the table's owner, in a security-restricted operation: ANALYZE sees to it. */
+static void analyze(Oid table, const char *name)
+{
+    const TimestampTz start = GetCurrentTimestamp();
+    VacuumStmt *statement = makeNode(VacuumStmt);
+
+    statement->rels = list_make1(makeVacuumRelation(NULL, table, NIL));
+    pgstat_report_activity(STATE_RUNNING, psprintf("automatic ANALYZE %s", name));
+    PortalContext = CurrentMemoryContext; /* what memory ANALYZE uses goes with the transaction */
+    PushActiveSnapshot(GetTransactionSnapshot());
+    ExecVacuum(make_parsestate(NULL), statement, true);
+    PopActiveSnapshot();
+    if (Log_autovacuum_min_duration >= 0 &&
+        TimestampDifferenceExceeds(start, GetCurrentTimestamp(), Log_autovacuum_min_duration))
+        ereport(LOG, (errmsg("automatic analyze of table \"%s\" in GPU memory of database \"%s\"",
+                             name, get_database_name(MyDatabaseId))));
+}
+
+static bool analyze_if_due(Oid table)
+{
+    Relation relation;
+    const char *name = NULL;
+
+    if (!ConditionalLockRelationOid(table, ShareUpdateExclusiveLock))
+        return false;
+    relation = try_relation_open(table, NoLock);
+    if (relation == NULL)
+        return true;
+    if (gstore_is_table(table) && is_due(relation))
+        name = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
+                                          RelationGetRelationName(relation));
+    relation_close(relation, NoLock);
+    if (name != NULL)
+        analyze(table, name);
+    return true;
+}
+
+void gstore_autoanalyze_main(Datum database)
+{
+    static const char *const settings[][2] = {{"search_path", ""},
+                                              {"lock_timeout", "0"},
+                                              {"default_transaction_isolation", "read committed"},
+                                              {"track_activities", "on"}}; /* is_target() */
+    Oid *tables;
+    int count;
+
+    gstore_background_connect(database, BGWORKER_BYPASS_ALLOWCONN);
+    give_way_to_others();
+    for (int i = 0; i < (int)lengthof(settings); i++)
+        SetConfigOption(settings[i][0], settings[i][1], PGC_SUSET, PGC_S_OVERRIDE);
+    count = list_changed(&tables);
+    for (int i = 0; i < count; i++)
+        (void)gstore_background_try(analyze_if_due, tables[i], "automatic ANALYZE of", 0);
+}
+
+/* ---- every ANALYZE, whoever asks for it */
+
+/* What counts once the transaction commits. */
+typedef struct note {
+    Oid relation;
+    uint64 changes;
+    double rows;
+} note;
+
+static List *notes; /* in the transaction's context */
+static bool columns_alone;
+
+void gstore_autoanalyze_follow(const VacuumStmt *statement)
+{
+    ListCell *cell;
+
+    columns_alone = false;
+    foreach (cell, statement->rels)
+        columns_alone |= lfirst_node(VacuumRelation, cell)->va_cols != NIL;
+}
+
+/* An ANALYZE of a parent takes samples of its children, and does not change their statistics. */
+static bool is_target(Relation relation)
+{
+    return MyBEEntry != NULL && MyBEEntry->st_progress_command == PROGRESS_COMMAND_ANALYZE &&
+           MyBEEntry->st_progress_command_target == RelationGetRelid(relation);
+}
+
+void gstore_autoanalyze_note(Relation relation, double rows)
+{
+    MemoryContext old;
+    const gstore_table *table;
+    note *noted;
+
+    if (columns_alone || !is_target(relation))
+        return;
+    old = MemoryContextSwitchTo(TopTransactionContext);
+    noted = palloc0(sizeof *noted);
+    noted->relation = RelationGetRelid(relation);
+    noted->rows = rows;
+    LWLockAcquire(gstore->lock, LW_SHARED);
+    table = gstore_find_table(noted->relation, false);
+    if (table != NULL)
+        noted->changes = table->changes;
+    LWLockRelease(gstore->lock);
+    notes = lappend(notes, noted);
+    MemoryContextSwitchTo(old);
+}
+
+static void follow_notes(void)
+{
+    ListCell *cell;
+
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    foreach (cell, notes) {
+        const note *noted = lfirst(cell);
+        gstore_table *table = gstore_find_table(noted->relation, false);
+
+        if (table != NULL) {
+            table->changes -= Min(noted->changes, table->changes);
+            table->analyzed_rows = noted->rows;
+        }
+    }
+    LWLockRelease(gstore->lock);
+}
+
+static void at_transaction_end(XactEvent event, void *argument)
+{
+    if (event == XACT_EVENT_COMMIT && notes != NIL)
+        follow_notes();
+    if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+        notes = NIL;
+}
+
+/* Which of them were the subtransaction's is not known: a table more is analyzed again. */
+static void at_subtransaction_end(SubXactEvent event, SubTransactionId mine,
+                                  SubTransactionId parent, void *argument)
+{
+    if (event == SUBXACT_EVENT_ABORT_SUB)
+        notes = NIL;
+}
+
+void gstore_autoanalyze_init(void)
+{
+    RegisterXactCallback(at_transaction_end, NULL);
+    RegisterSubXactCallback(at_subtransaction_end, NULL);
+}
