@@ -38,7 +38,8 @@
  *     them does so once.
  * I13 the counts of an object's openers are those of its openings, by user; first_held of a DRAINING object
  *     is one of them, or NULL; the list of MAPs has those of all openings, in the order of sending.
- * I14 a link is in the tree and in its object's list; an opening is sent no chunk from its chunk_limit on.
+ * I14 a link is in the tree and in its object's list, or has ended and is in that of those; an
+ *     opening is sent no chunk from its chunk_limit on.
  */
 #ifndef GVMI_KEEPER_STATE_H
 #define GVMI_KEEPER_STATE_H
@@ -98,6 +99,7 @@ typedef enum keep_lease_event {
 #define KEEP_SNAPSHOTS_MAX 1024u
 #define KEEP_QUEUED_BYTES_MAX (512ull << 20) /* unsent messages, and snapshots that were not read */
 #define KEEP_CHUNKS_MAX (1u << 20)           /* of an object */
+#define KEEP_FREED_LINKS_MAX 512u            /* of those that have ended, in a turn */
 #define KEEP_PLAN_TRIES_MAX 8 /* plans made anew for what a look at the victims showed */
 #define KEEP_AHEAD_JOBS_MAX 4 /* host frames being made ahead at a time */
 
@@ -128,6 +130,7 @@ typedef struct keep_object keep_object;
 typedef struct keep_opening keep_opening;
 typedef struct keep_opener keep_opener;
 typedef struct keep_link keep_link;
+typedef struct keep_links keep_links;
 typedef struct keep_wait keep_wait;
 typedef struct keep_hold keep_hold;
 
@@ -248,8 +251,8 @@ struct keep_object {
     char name[GVM_NAME_BYTES_MAX];
     keep_domain domain; /* owner, group, mode */
     keep_user *user;    /* the owner's account */
-    keep_link *links;
-    bool mixed; /* the mode was changed: who has it open may not be who may open it now */
+    keep_links *links;  /* NULL: none yet */
+    bool mixed;         /* the mode was changed: who has it open may not be who may open it now */
     bool kept, sealed, parked; /* parked: evicted on request; stays out until acquired */
     bool untracked;            /* who reads may write: no copy is clean once somebody may read */
     bool fenced;       /* clients that were cut off may still write to it: no lease is granted */
@@ -303,11 +306,20 @@ struct keep_object {
 
 /* A further name of an object: who opens it has its first chunks. */
 struct keep_link {
-    keep_object *object;
+    keep_links *links;
     uint32_t mode;          /* in the place of the object's */
     uint32_t chunk_limit;   /* so many of its chunks */
-    keep_link *prev, *next; /* of the object */
+    keep_link *prev, *next; /* of links */
     char name[];
+};
+
+/* Those of an object, which end together. Then nobody finds them, though their names stay in the tree until
+ * gvmi_machine_work() has freed them, some in each turn. */
+struct keep_links {
+    keep_object *object; /* NULL: they have ended */
+    keep_link *first;
+    uint32_t count;
+    keep_links *next_ended;
 };
 
 /* The object that a policy's item is part of. */
@@ -468,6 +480,7 @@ struct gvmi_machine {
     keep_pending *oldest_map, *newest_map; /* MAPs that are not answered */
     keep_object *duplicated;               /* those with duplicate_chunks */
     void *names, *links;                   /* tsearch(3) */
+    keep_links *ended_links;               /* to be freed */
     uint64_t object_ids, client_ids, stamps, serials, job_ids;
 
     keep_frame *frames; /* by number - 1 */
@@ -537,7 +550,9 @@ void gvmi_keep_publish(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
 void gvmi_keep_drop(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_link(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_unlink(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+/* NULL: there is none, or it has ended. */
 const keep_link *gvmi_keep_find_link(const gvmi_machine *m, const char *name);
+void gvmi_keep_free_ended_links(gvmi_machine *m, uint32_t most);
 /* What the opening may have of the object: how many chunks, and bytes. */
 uint32_t gvmi_keep_opened_chunks(const keep_opening *opening);
 uint64_t gvmi_keep_opened_bytes(const keep_opening *opening, uint64_t bytes);
@@ -729,6 +744,8 @@ void gvmi_keep_snapshot(gvmi_machine *m, keep_client *client, const gvmi_wire_me
 void gvmi_keep_snapshot_read(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 /* The client asks no more: what was to be made for it, and counts for it, does so no more. */
 void gvmi_keep_end_snapshots(gvmi_machine *m, keep_client *client);
+/* Makes a slice of the one whose turn it is. */
+void gvmi_keep_make_snapshots(gvmi_machine *m);
 /* The object goes: what is being made goes on after it. */
 void gvmi_keep_skip_object(gvmi_machine *m, const keep_object *object);
 

@@ -390,6 +390,18 @@ static inline void close_slot(world *w, actor *a, uint32_t slot)
     assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
 }
 
+static inline gvm_status link_object(world *w, actor *a, uint32_t slot, const char *name,
+                                     uint32_t mode, uint64_t bytes)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_LINK, 18);
+    m.body.LINK = (gvmi_wire_link){.slot = slot, .mode = mode, .bytes = bytes};
+    strcpy(m.body.LINK.name, name);
+    say(w, a, &m);
+    return reply_status(a);
+}
+
 static inline void say_unmapped(world *w, actor *a, const gvmi_wire_map *map)
 {
     gvmi_wire_message m;
