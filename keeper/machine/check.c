@@ -339,6 +339,21 @@ static bool check_users(const gvmi_machine *m)
     return memcmp(taken, m->taken, sizeof taken) == 0 && quota_count == m->quota_count;
 }
 
+/* I15 */
+static bool check_unserved(const gvmi_machine *m)
+{
+    uint32_t listed = 0, unserved = 0;
+
+    for (const keep_object *o = m->first_unserved; o != NULL; o = o->next_unserved) {
+        if (!o->unserved || (o->next_unserved == NULL && o != m->last_unserved))
+            return false;
+        listed++;
+    }
+    for (const keep_object *o = m->objects; o != NULL; o = o->next)
+        unserved += o->unserved;
+    return listed == unserved;
+}
+
 bool gvmi_machine_check(const gvmi_machine *m)
 {
     for (uint32_t d = 0; d < m->config.device_count; d++)
@@ -354,5 +369,5 @@ bool gvmi_machine_check(const gvmi_machine *m)
     for (uint32_t i = 0; i < m->client_capacity; i++)
         if (m->clients[i] != NULL && !check_client(m, m->clients[i]))
             return false;
-    return check_users(m) && check_maps(m) && check_ended_links(m);
+    return check_users(m) && check_maps(m) && check_ended_links(m) && check_unserved(m);
 }

@@ -23,7 +23,7 @@ gvm_status gvmi_machine_create(const gvmi_machine_config *config, gvmi_machine *
     if (m == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a keeper");
     m->config = *config;
-    m->next_wait_ns = INT64_MAX;
+    m->next_wait_ns = m->later_wait_ns = INT64_MAX;
     m->host = (keep_place){.tier = GVM_TIER_HOST,
                            .budget_bytes = config->host_budget_bytes,
                            .limit_bytes = config->host_budget_bytes};
@@ -450,7 +450,7 @@ void gvmi_machine_tick(gvmi_machine *m, int64_t now_ns)
 
 static bool has_work(const gvmi_machine *m)
 {
-    return m->first_busy != NULL || m->ended_links != NULL;
+    return m->first_busy != NULL || m->ended_links != NULL || m->first_unserved != NULL;
 }
 
 bool gvmi_machine_work(gvmi_machine *m)
@@ -459,6 +459,7 @@ bool gvmi_machine_work(gvmi_machine *m)
         return false;
     gvmi_keep_make_snapshots(m);
     gvmi_keep_free_ended_links(m, KEEP_FREED_LINKS_MAX);
+    gvmi_keep_serve_rest(m);
     gvmi_keep_settle(m);
     return has_work(m);
 }

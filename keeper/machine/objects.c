@@ -620,7 +620,7 @@ bool gvmi_keep_is_over(const keep_object *object)
 {
     return object->opening_count == 0 && !(object->name[0] != '\0' && object->kept) &&
            object->jobs == 0 && object->moving == 0 && object->growth == NULL &&
-           object->first_wait == NULL;
+           object->first_wait == NULL && !object->unserved;
 }
 
 /* The object's own copy of bytes; NULL of none, too. */

@@ -40,6 +40,7 @@
  *     is one of them, or NULL; the list of MAPs has those of all openings, in the order of sending.
  * I14 a link is in the tree and in its object's list, or has ended and is in that of those; an
  *     opening is sent no chunk from its chunk_limit on.
+ * I15 an object is unserved iff it is in the list of those.
  */
 #ifndef GVMI_KEEPER_STATE_H
 #define GVMI_KEEPER_STATE_H
@@ -99,6 +100,7 @@ typedef enum keep_lease_event {
 #define KEEP_SNAPSHOTS_MAX 1024u
 #define KEEP_QUEUED_BYTES_MAX (512ull << 20) /* unsent messages, and snapshots that were not read */
 #define KEEP_CHUNKS_MAX (1u << 20)           /* of an object */
+#define KEEP_SERVED_MAX 256u                 /* requests for leases, in an event or a turn */
 #define KEEP_FREED_LINKS_MAX 512u            /* of those that have ended, in a turn */
 #define KEEP_PLAN_TRIES_MAX 8 /* plans made anew for what a look at the victims showed */
 #define KEEP_AHEAD_JOBS_MAX 4 /* host frames being made ahead at a time */
@@ -278,6 +280,8 @@ struct keep_object {
     int64_t draining_since_ns;
     keep_wait *first_wait, *last_wait;
     uint32_t wait_count;
+    bool unserved; /* in the list of those whose requests are served further in the next turns */
+    keep_object *next_unserved;
     keep_opening *openings;
     uint32_t opening_count;
     keep_opener *openers;     /* whose openings these are */
@@ -471,12 +475,16 @@ struct gvmi_machine {
     keep_device devices[GVMI_DEVICES_MAX];
     keep_place host;
     int64_t now_ns, start_ns, next_wait_ns, next_look_ns;
+    uint32_t expire_next; /* index of the client with which the look at requests that wait goes on */
+    int64_t later_wait_ns;    /* next_wait_ns after it, as far as it got */
     bool looking;             /* a look goes on */
     keep_object *looked_next; /* with this one; NULL: it is about to end */
 
     keep_client **clients; /* by number - 1 */
     uint32_t client_capacity;
     keep_object *objects, *marked;
+    keep_object *first_unserved, *last_unserved;
+    uint32_t serves_left;                  /* requests that may be served yet in this event */
     keep_pending *oldest_map, *newest_map; /* MAPs that are not answered */
     keep_object *duplicated;               /* those with duplicate_chunks */
     void *names, *links;                   /* tsearch(3) */
@@ -519,6 +527,12 @@ bool gvmi_keep_start_job(gvmi_machine *m, gvmi_action_kind kind, keep_object *ob
 /* ---- settle.c */
 void gvmi_keep_mark(gvmi_machine *m, keep_object *object);
 void gvmi_keep_settle(gvmi_machine *m);
+/* Requests were served: a growth counts as one for each opening of its object, too. */
+void gvmi_keep_count_served(gvmi_machine *m, uint32_t count);
+/* The object has requests that may be granted, but the event has served as many as it may. */
+void gvmi_keep_serve_later(gvmi_machine *m, keep_object *object);
+/* Serves a part of those. */
+void gvmi_keep_serve_rest(gvmi_machine *m);
 
 /* ---- clients.c */
 keep_client *gvmi_keep_client(gvmi_machine *m, uint32_t number);
@@ -582,7 +596,7 @@ void gvmi_keep_serve(gvmi_machine *m, keep_object *object);
 void gvmi_keep_end_waits(gvmi_machine *m, keep_client *client, keep_opening *opening);
 void gvmi_keep_expire_waits(gvmi_machine *m);
 /* Only the client's, that may not wait at all. */
-void gvmi_keep_expire_waits_of(gvmi_machine *m, keep_client *client);
+void gvmi_keep_expire_waits_of(gvmi_machine *m, const keep_client *client);
 void gvmi_keep_holder_gone(gvmi_machine *m, keep_opening *opening);
 /* The policy hears of acquires that went the fast way, of all openings or of one. True: there were some
  * since. */

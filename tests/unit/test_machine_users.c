@@ -6,28 +6,6 @@
 #include "keeper/snapshot.h"
 #include "tests/unit/machine_stand.h"
 
-/* As the whole of a machine is long in checking, tests do so where it counts. */
-static void start_users(world *w, uint32_t clients_max, uint32_t objects_max)
-{
-    gvmi_machine_config config = small_config(64, 64);
-
-    config.clients_max = clients_max;
-    config.objects_max = objects_max;
-    start_world_as(w, &config);
-    w->unchecked = true;
-}
-
-static void leave(world *w, actor *a)
-{
-    gvmi_machine_disconnect(w->machine, a->number);
-    run(w);
-    if (!a->forgotten)
-        gvmi_machine_exited(w->machine, a->number);
-    run(w);
-    free_actor(a);
-    *a = w->actors[--w->actor_count];
-}
-
 /* As many as the user may have; how many that is. */
 static unsigned join_all(world *w, uint32_t uid)
 {
@@ -41,17 +19,6 @@ static unsigned join_all(world *w, uint32_t uid)
 static gvm_status create_empty(world *w, actor *a, const char *name, uint32_t flags)
 {
     return create_of(w, a, name, 64, 0, 0, flags);
-}
-
-static gvm_status grow(world *w, actor *a, uint32_t slot, uint64_t bytes)
-{
-    gvmi_wire_message m;
-
-    gvmi_wire_start(&m, GVMI_WIRE_GROW, 11);
-    m.body.GROW = (gvmi_wire_grow){.slot = slot, .bytes = bytes};
-    a->latest.head.type = 0; /* the answer may come later */
-    say(w, a, &m);
-    return reply_status(a);
 }
 
 static unsigned create_all(world *w, actor *a)
@@ -573,15 +540,6 @@ static void ask_snapshot(world *w, actor *a)
     say(w, a, &m);
 }
 
-static bool work(world *w)
-{
-    const bool more = gvmi_machine_work(w->machine);
-
-    run(w);
-    assert_true(gvmi_machine_check(w->machine));
-    return more;
-}
-
 static void say_snapshot_read(world *w, actor *a)
 {
     gvmi_wire_message m;
@@ -739,98 +697,6 @@ static void machine_ends_while_an_object_grows(void **state)
     end_world(&w);
 }
 
-/* ---- links that end together */
-
-static uint32_t count_ended_links(const world *w)
-{
-    uint32_t count = 0;
-
-    for (const keep_links *links = w->machine->ended_links; links != NULL; links = links->next_ended)
-        count += links->count;
-    return count;
-}
-
-static gvm_status link_numbered(world *w, actor *a, uint32_t slot, uint32_t number)
-{
-    char name[32];
-
-    snprintf(name, sizeof name, "/link/%u", number);
-    return link_object(w, a, slot, name, 0444, CHUNK);
-}
-
-static gvm_status open_numbered(world *w, actor *a, uint32_t number)
-{
-    char name[32];
-    uint32_t slot;
-
-    snprintf(name, sizeof name, "/link/%u", number);
-    return open_object(w, a, name, GVM_OPEN_LINK | GVM_OPEN_READONLY, &slot);
-}
-
-static void links_end_at_once_and_are_freed_in_turns(void **state)
-{
-    const uint32_t count = 2 * KEEP_FREED_LINKS_MAX + 1;
-    world w;
-    actor *a, *b;
-    uint32_t slot = 0, other = 0;
-
-    (void)state;
-    start_users(&w, 32, 64);
-    a = join(&w, 1);
-    b = join(&w, 2);
-    assert_int_equal(create(&w, a, "/x", 1, 0600, &slot), GVM_OK);
-    assert_int_equal(create(&w, a, "/y", 1, 0600, &other), GVM_OK);
-    for (uint32_t i = 0; i < count; i++)
-        assert_int_equal(link_numbered(&w, a, slot, i), GVM_OK);
-    assert_int_equal(open_numbered(&w, b, 0), GVM_OK);
-    assert_false(gvmi_machine_work(w.machine));
-    drop_object(&w, a, "/x");
-    assert_int_equal(count_ended_links(&w), count); /* the event freed none */
-    assert_int_equal(w.machine->taken[KEEP_LINKS], 0);
-    assert_int_equal(gvmi_machine_deadline(w.machine), w.now_ns);
-    for (uint32_t i = 0; i < count; i += 100)
-        assert_int_equal(open_numbered(&w, b, i), GVM_E_ABSENT);
-    assert_true(gvmi_machine_check(w.machine));
-
-    /* Its name is free, and for each one that is made one is freed. */
-    assert_int_equal(link_numbered(&w, a, other, count / 2), GVM_OK);
-    assert_int_equal(open_numbered(&w, b, count / 2), GVM_OK);
-    assert_int_equal(count_ended_links(&w), count - 2);
-    assert_int_equal(link_numbered(&w, a, other, count), GVM_OK);
-    assert_int_equal(count_ended_links(&w), count - 3);
-
-    assert_true(gvmi_machine_work(w.machine));
-    assert_int_equal(count_ended_links(&w), count - 3 - KEEP_FREED_LINKS_MAX);
-    assert_true(gvmi_machine_check(w.machine));
-    assert_false(gvmi_machine_work(w.machine));
-    assert_int_equal(count_ended_links(&w), 0);
-    assert_true(gvmi_machine_deadline(w.machine) > w.now_ns);
-    assert_int_equal(open_numbered(&w, b, count / 2), GVM_OK);
-    assert_int_equal(w.machine->taken[KEEP_LINKS], 2);
-    end_world(&w);
-}
-
-/* By the end of their creator, too; what is left when the machine ends is freed with it. */
-static void links_of_a_client_that_left_are_freed_with_the_machine(void **state)
-{
-    world w;
-    actor *a, *b;
-
-    (void)state;
-    start_users(&w, 32, 64);
-    a = join(&w, 1);
-    b = join(&w, 2);
-    assert_int_equal(create_of(&w, a, "/x", 64, 1, 0600, 0), GVM_OK);
-    for (uint32_t i = 0; i < 2 * KEEP_FREED_LINKS_MAX; i++)
-        assert_int_equal(link_numbered(&w, a, a->slot, i), GVM_OK);
-    gvmi_machine_disconnect(w.machine, a->number);
-    run(&w);
-    assert_int_equal(count_ended_links(&w), 2 * KEEP_FREED_LINKS_MAX);
-    assert_int_equal(open_numbered(&w, b, 1), GVM_E_ABSENT);
-    assert_true(gvmi_machine_work(w.machine));
-    end_world(&w);
-}
-
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -860,8 +726,6 @@ int main(void)
         cmocka_unit_test(snapshot_of_one_user_does_not_wait_for_those_of_another),
         cmocka_unit_test(snapshots_that_are_not_read_are_bounded_by_user),
         cmocka_unit_test(machine_ends_while_an_object_grows),
-        cmocka_unit_test(links_end_at_once_and_are_freed_in_turns),
-        cmocka_unit_test(links_of_a_client_that_left_are_freed_with_the_machine),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
