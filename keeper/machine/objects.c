@@ -79,15 +79,15 @@ static bool in_group(const keep_client *client, uint32_t gid)
 static bool allows(const gvmi_machine *m, const keep_client *client, const keep_object *object,
                    uint32_t mode, uint32_t bits)
 {
-    uint32_t allowed = mode & 7;
+    uint32_t granted = mode & 7;
 
     if (gvmi_keep_is_admin(m, client))
         return true;
     if (client->who.uid == object->domain.uid)
-        allowed = mode >> 6 & 7;
+        granted = mode >> 6 & 7;
     else if (in_group(client, object->domain.gid))
-        allowed = mode >> 3 & 7;
-    return (allowed & bits) == bits;
+        granted = mode >> 3 & 7;
+    return (granted & bits) == bits;
 }
 
 bool gvmi_keep_may(const gvmi_machine *m, const keep_client *client, const keep_object *object,
