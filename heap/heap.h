@@ -306,8 +306,8 @@ struct gvm_heap {
     int64_t tick_ns;             /* when the next is; 0: none is set */
     uint64_t leaving_bytes;
     pthread_cond_t left; /* leaving_bytes has become 0 */
-    /* Of a call that does not wait for the lock: what it gives back, without the lock until quick_done is set; then whoever
-     * has the lock finishes it. */
+    /* Of a call that does not wait for the lock: what it gives back, without the lock until quick_done is set; then the
+     * next call under the lock finishes it. */
     gvmi_leaving_list quick;
     atomic_bool quick_done;
     uint64_t held_units, pending_units; /* of blocks that are not NONE, and of PENDING ones */

@@ -389,8 +389,9 @@ static bool find_or_make(Relation relation, uint8 handle[GSTORE_HANDLE_BYTES])
     if (gstore_get_copy(oid, &view, handle))
         return true;
     LockDatabaseObject(ForeignTableRelationId, oid, 1, ExclusiveLock);
-    gstore_look_now(oid, true, &view); /* the same one */
-    if (!gstore_get_copy(oid, &view, handle)) {
+    gstore_look_now(oid, true, &view); /* the same one, unless its rows were lost and loaded meanwhile */
+    gstore_check_columns(relation, &view);
+    if (!view.empty && !gstore_get_copy(oid, &view, handle)) {
         gstore_lock_privileges(ShareLock);
         gstore_check_readable(oid);
         if (gstore_privileges(oid, &privileges))
@@ -398,7 +399,7 @@ static bool find_or_make(Relation relation, uint8 handle[GSTORE_HANDLE_BYTES])
         gstore_unlock_privileges(ShareLock);
     }
     UnlockDatabaseObject(ForeignTableRelationId, oid, 1, ExclusiveLock);
-    return true;
+    return !view.empty;
 }
 
 Datum gstore_export_ipchandle(PG_FUNCTION_ARGS)

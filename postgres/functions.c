@@ -4,6 +4,8 @@
 
 #include "access/htup_details.h"
 #include "access/relation.h"
+#include "access/table.h"
+#include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "fmgr.h"
 #include "miscadmin.h"
@@ -18,6 +20,7 @@
 #include "postgres/lost.h"
 #include "postgres/option.h"
 #include "postgres/pending.h"
+#include "postgres/reload.h"
 
 PG_FUNCTION_INFO_V1(gstore_fdw_format);
 PG_FUNCTION_INFO_V1(gstore_fdw_nitems);
@@ -52,6 +55,15 @@ void gstore_look_now(Oid relation, bool want_dead, gstore_view *view)
 {
     gstore_check_access();
     gstore_look(relation, GetActiveSnapshot(), want_dead, view);
+    if ((view->lost || view->outdated) && gstore_wait_for_source) {
+        const Relation table = table_open(relation, AccessShareLock);
+
+        if (gstore_reload_await(table) && IsolationUsesXactSnapshot())
+            gstore_fail_reloaded();
+        table_close(table, AccessShareLock);
+        if (!IsolationUsesXactSnapshot())
+            gstore_look(relation, NULL, want_dead, view);
+    }
     gstore_check_lost(relation, view);
 }
 

@@ -269,6 +269,13 @@ bool gstore_reload_await(Relation relation)
     return waited;
 }
 
+void gstore_fail_reloaded(void)
+{
+    ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+                    errmsg("could not serialize access due to concurrent update"),
+                    errdetail("The table was loaded from its source.")));
+}
+
 void gstore_reload_stop(Oid database)
 {
     const pid_t pid = delay_all(database);

@@ -17,6 +17,9 @@ extern void gstore_reload_look(void);
  * caller does not hold the writers' lock, or need not. */
 extern bool gstore_reload_await(Relation relation);
 
+/* ERROR (40001): of a statement that has waited, with a snapshot that does not see the rows and must be kept. */
+extern void gstore_fail_reloaded(void) pg_attribute_noreturn();
+
 /* The database is about to be dropped: the worker that is in it ends. */
 extern void gstore_reload_stop(Oid database);
 

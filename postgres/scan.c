@@ -240,9 +240,7 @@ static Snapshot newer_snapshot(Snapshot snapshot)
     Snapshot latest;
 
     if (IsolationUsesXactSnapshot())
-        ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-                        errmsg("could not serialize access due to concurrent update"),
-                        errdetail("The table was loaded from its source.")));
+        gstore_fail_reloaded();
     latest = RegisterSnapshot(GetLatestSnapshot());
     latest->curcid = snapshot->curcid;
     return latest;

@@ -65,22 +65,23 @@ def measure(server, samples, name, repetitions, before, statement, count=1):
 
 
 def measure_commits(server, samples, repetitions):
-    """One-row commits by clients that each have a table of their own: ms a commit of all clients together."""
+    """One-row commits by clients of pgbench, with a table each or one for all: ms a commit of all clients together."""
     makes = {"gstore": "CREATE FOREIGN TABLE {} (id int, value float8, name text) SERVER gstore_fdw", "heap": "CREATE UNLOGGED TABLE {} (id int, value float8, name text)"}
     for table, make in makes.items():
         server.psql("".join(f"{make.format(f'{table}_{i}')}; INSERT INTO {table}_{i} SELECT * FROM source LIMIT {SMALL_ROWS};" for i in range(4)))
-        branches = "".join(f"\\elif :client_id = {i}\nINSERT INTO {table}_{i} VALUES (0, 0, 'one');\n" for i in range(4))
-        Path(f"{server.folder}/run/{table}.pgbench").write_text(branches.replace("\\elif", "\\if", 1) + "\\endif\n")
+        for tables in (1, 4):
+            branches = "".join(f"\\elif :client_id % {tables} = {i}\nINSERT INTO {table}_{i} VALUES (0, 0, 'one');\n" for i in range(tables))
+            Path(f"{server.folder}/run/{table}.{tables}.pgbench").write_text(branches.replace("\\elif", "\\if", 1) + "\\endif\n")
+    cases = {(1, 1): "1 client of pgbench", (4, 4): "4 clients and tables", (4, 1): "4 clients, one table"}
     for turn in range(repetitions):
-        for clients in (1, 4):
+        for (clients, tables), name in cases.items():
             for table in sorted(TABLES, reverse=turn % 2 == 1):
-                command = ["pgbench", "-n", "-c", str(clients), "-j", str(clients), "-T", str(COMMIT_SECONDS), "-f", f"{server.folder}/run/{table}.pgbench"]
+                command = ["pgbench", "-n", "-c", str(clients), "-j", str(clients), "-T", str(COMMIT_SECONDS), "-f", f"{server.folder}/run/{table}.{tables}.pgbench"]
                 done = subprocess.run(command, capture_output=True, text=True, env=server.environment)
                 rate = re.search(r"^tps = ([0-9.]+)", done.stdout, re.M)
                 if done.returncode != 0 or not rate:
                     sys.exit(f"bench-gstore: {done.stderr}")
-                name = f"INSERT of one row and commit, {clients} clients and tables" if clients > 1 else "INSERT of one row and commit, 1 client of pgbench"
-                samples.setdefault(name, {}).setdefault(table, []).append(1000 / float(rate[1]))
+                samples.setdefault(f"INSERT of one row and commit, {name}", {}).setdefault(table, []).append(1000 / float(rate[1]))
     server.psql("".join(f"DROP FOREIGN TABLE gstore_{i}; DROP TABLE heap_{i};" for i in range(4)))
 
 

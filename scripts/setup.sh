@@ -50,6 +50,7 @@ if [ "$level" = all ]; then
     have_command valgrind || wanted="$wanted valgrind"
     have_command codespell || wanted="$wanted codespell"
     have_command shellcheck || wanted="$wanted shellcheck"
+    have_command sqlsmith || wanted="$wanted sqlsmith"
 fi
 [ -n "$needed$wanted" ] || exit 0
 

@@ -6,7 +6,7 @@
  * of the line), and SUM is the manifest's gvm_checksum() as 16 hexadecimal digits, the others are
  * decimal. LINKS has 128 random bits, so a token is known to those alone who were told it, and never leads to
  * another table. OWNER is the user whose objects the links lead to, by the keeper's numbers: once a token has
- * ended, whoever knows it may link objects of their own under LINKS, which are of another owner and are refused.
+ * ended, any user who knows it may link objects under LINKS; those are of another owner and are refused.
  * The object is a ring that later manifests of the same store overwrite: then the sum differs, and the token
  * is stale.
  *

@@ -145,12 +145,34 @@ static bool check_permits(const keep_object *object)
 }
 
 /* I14 */
+static bool check_list_of_links(const gvmi_machine *m, const keep_links *links)
+{
+    uint32_t count = 0;
+
+    for (const keep_link *link = links->first; link != NULL; link = link->next) {
+        if (link->links != links || (link->next != NULL && link->next->prev != link) ||
+            gvmi_keep_find_link(m, link->name) != (links->object != NULL ? link : NULL))
+            return false;
+        count++;
+    }
+    return count == links->count;
+}
+
+/* I14 */
+static bool check_ended_links(const gvmi_machine *m)
+{
+    for (const keep_links *links = m->ended_links; links != NULL; links = links->next_ended)
+        if (links->object != NULL || !check_list_of_links(m, links))
+            return false;
+    return true;
+}
+
+/* I14 */
 static bool check_links(const gvmi_machine *m, const keep_object *object)
 {
-    for (const keep_link *link = object->links; link != NULL; link = link->next)
-        if (link->object != object || gvmi_keep_find_link(m, link->name) != link ||
-            (link->next != NULL && link->next->prev != link))
-            return false;
+    if (object->links != NULL &&
+        (object->links->object != object || !check_list_of_links(m, object->links)))
+        return false;
     for (const keep_opening *o = object->openings; o != NULL; o = o->next)
         for (const keep_pending *p = o->first_pending; p != NULL; p = p->next)
             if (p->count > 0 && p->indexes[p->count - 1] >= o->chunk_limit) /* they rise */
@@ -282,8 +304,7 @@ static bool check_user(const gvmi_machine *m, const keep_user *user)
             taken[KEEP_GROWTHS] += growth->user == user;
         if (o->user == user) {
             taken[KEEP_OBJECTS]++;
-            for (const keep_link *link = o->links; link != NULL; link = link->next)
-                taken[KEEP_LINKS]++;
+            taken[KEEP_LINKS] += o->links != NULL ? o->links->count : 0;
             used_bytes += o->chunk_count * o->chunk_bytes;
             if (o->growth != NULL && o->growth->started)
                 used_bytes += (o->growth->new_count - o->growth->old_count) * o->chunk_bytes;
@@ -318,6 +339,21 @@ static bool check_users(const gvmi_machine *m)
     return memcmp(taken, m->taken, sizeof taken) == 0 && quota_count == m->quota_count;
 }
 
+/* I15 */
+static bool check_unserved(const gvmi_machine *m)
+{
+    uint32_t listed = 0, unserved = 0;
+
+    for (const keep_object *o = m->first_unserved; o != NULL; o = o->next_unserved) {
+        if (!o->unserved || (o->next_unserved == NULL && o != m->last_unserved))
+            return false;
+        listed++;
+    }
+    for (const keep_object *o = m->objects; o != NULL; o = o->next)
+        unserved += o->unserved;
+    return listed == unserved;
+}
+
 bool gvmi_machine_check(const gvmi_machine *m)
 {
     for (uint32_t d = 0; d < m->config.device_count; d++)
@@ -333,5 +369,5 @@ bool gvmi_machine_check(const gvmi_machine *m)
     for (uint32_t i = 0; i < m->client_capacity; i++)
         if (m->clients[i] != NULL && !check_client(m, m->clients[i]))
             return false;
-    return check_users(m) && check_maps(m);
+    return check_users(m) && check_maps(m) && check_ended_links(m) && check_unserved(m);
 }

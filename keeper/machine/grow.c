@@ -379,6 +379,11 @@ void gvmi_keep_grow_settle(gvmi_machine *m, keep_object *object)
         serve_waiting(m, object, growth);
         if (growth->left > 0)
             return;
+        if (m->serves_left == 0) {
+            gvmi_keep_serve_later(m, object);
+            return;
+        }
+        gvmi_keep_count_served(m, 1 + object->opening_count); /* each is looked at */
         finish(m, object);
     }
 }

@@ -12,6 +12,11 @@
 #include "keeper/machine/probes.h"
 #include "keeper/machine/state.h"
 
+/* What is done of a look at all requests that wait, in one tick: more than one client's, so that each gets on.
+ * One whose time is over counts as EXPIRED_UNITS, another as 1. */
+#define EXPIRE_SLICE_UNITS 4096u
+#define EXPIRED_UNITS 16u
+
 /* ---- the table of states */
 
 #define ROW(from, event, to) {KEEP_##from, KEEP_##event, KEEP_##to},
@@ -239,6 +244,15 @@ void gvmi_keep_thaw(gvmi_machine *m, keep_object *object)
 
 /* ---- waiting */
 
+/* For the next look at who has waited too long, and the one after it. */
+static void note_deadline(gvmi_machine *m, const keep_wait *wait)
+{
+    if (wait->deadline_ns < m->next_wait_ns)
+        m->next_wait_ns = wait->deadline_ns;
+    if (wait->deadline_ns < m->later_wait_ns)
+        m->later_wait_ns = wait->deadline_ns;
+}
+
 /* At the end of the queue; an eviction, which waits for nobody's lease, at its head. */
 static void link_wait(gvmi_machine *m, keep_wait *wait)
 {
@@ -256,8 +270,7 @@ static void link_wait(gvmi_machine *m, keep_wait *wait)
         wait->own_next->own_prev = wait;
     wait->client->waits = wait;
     gvmi_keep_take(m, wait->client->user, KEEP_WAITS, 1);
-    if (wait->deadline_ns < m->next_wait_ns)
-        m->next_wait_ns = wait->deadline_ns;
+    note_deadline(m, wait);
     gvmi_keep_mark(m, object);
 }
 
@@ -297,31 +310,60 @@ void gvmi_keep_end_waits(gvmi_machine *m, keep_client *client, keep_opening *ope
     }
 }
 
-void gvmi_keep_expire_waits_of(gvmi_machine *m, keep_client *client)
+static void expire(gvmi_machine *m, keep_wait *wait)
 {
-    for (keep_wait *wait = client->waits, *next; wait != NULL; wait = next) {
-        next = wait->own_next;
-        if (wait->deadline_ns <= m->now_ns) {
-            m->timeouts++;
-            gvmi_keep_reply_failed(
-                m, wait->client, wait->request, GVM_E_TIMEOUT, "%s",
-                wait->object->fence_waits
-                    ? "a process that was cut off may still write to the object, and there is no room to "
-                      "copy it: end that process (gvmem top shows it as cut off), or make room"
-                    : "others kept a conflicting lease, or the object was being moved");
-            end_wait(m, wait);
-        } else if (wait->deadline_ns < m->next_wait_ns) {
-            m->next_wait_ns = wait->deadline_ns;
-        }
-    }
+    m->timeouts++;
+    gvmi_keep_reply_failed(
+        m, wait->client, wait->request, GVM_E_TIMEOUT, "%s",
+        wait->object->fence_waits
+            ? "a process that was cut off may still write to the object, and there is no room to "
+              "copy it: end that process (gvmem top shows it as cut off), or make room"
+            : "others kept a conflicting lease, or the object was being moved");
+    end_wait(m, wait);
 }
 
+/* As long as *units last. False: they did not. */
+static bool expire_some(gvmi_machine *m, const keep_client *client, uint32_t *units)
+{
+    for (keep_wait *wait = client->waits, *next; wait != NULL; wait = next) {
+        /* While others are granted what they waited for, it may be next. */
+        const bool expired = wait->deadline_ns <= m->now_ns && !wait->object->unserved;
+        const uint32_t cost = expired ? EXPIRED_UNITS : 1;
+
+        if (*units < cost)
+            return false;
+        *units -= cost;
+        next = wait->own_next;
+        if (expired)
+            expire(m, wait);
+        else
+            note_deadline(m, wait);
+    }
+    return true;
+}
+
+void gvmi_keep_expire_waits_of(gvmi_machine *m, const keep_client *client)
+{
+    uint32_t units = KEEP_CLIENT_WAITS_MAX * EXPIRED_UNITS;
+
+    (void)expire_some(m, client, &units);
+}
+
+/* A slice of a look at all of them; until its end next_wait_ns has passed. */
 void gvmi_keep_expire_waits(gvmi_machine *m)
 {
-    m->next_wait_ns = INT64_MAX;
-    for (uint32_t i = 0; i < m->client_capacity; i++)
-        if (m->clients[i] != NULL)
-            gvmi_keep_expire_waits_of(m, m->clients[i]);
+    uint32_t units = EXPIRE_SLICE_UNITS;
+
+    if (m->expire_next == 0)
+        m->later_wait_ns = INT64_MAX;
+    for (; m->expire_next < m->client_capacity; m->expire_next++) {
+        const keep_client *client = m->clients[m->expire_next];
+
+        if (client != NULL && !expire_some(m, client, &units))
+            return;
+    }
+    m->expire_next = 0;
+    m->next_wait_ns = m->later_wait_ns;
 }
 
 /* Queues a request; it is looked at when the event is settled. */
@@ -454,7 +496,10 @@ static void grant(gvmi_machine *m, keep_wait *wait)
     } else {
         wait->object->holder = NULL;
         opening->granted_readers++;
-        change(wait->object, KEEP_GRANT_READ);
+        if (wait->object->lease_state == KEEP_SHARED) /* the permits are as they should be */
+            step(wait->object, KEEP_GRANT_READ);
+        else
+            change(wait->object, KEEP_GRANT_READ);
     }
     GVMI_PROBE_LEASE(wait->object->id, wait->client->number, wait->kind);
     gvmi_wire_start(&reply, GVMI_WIRE_GRANTED, wait->request);
@@ -548,8 +593,10 @@ void gvmi_keep_serve(gvmi_machine *m, keep_object *object)
 {
     if (!object->fence_waits)
         gvmi_keep_check_fence(m, object);
-    while (object->first_wait != NULL && serve_head(m, object))
-        ;
+    while (object->first_wait != NULL && m->serves_left > 0 && serve_head(m, object))
+        gvmi_keep_count_served(m, 1);
+    if (object->first_wait != NULL && m->serves_left == 0)
+        gvmi_keep_serve_later(m, object);
     if (object->lease_state != KEEP_FROZEN)
         calm_down(object);
 }

@@ -23,7 +23,7 @@ gvm_status gvmi_machine_create(const gvmi_machine_config *config, gvmi_machine *
     if (m == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a keeper");
     m->config = *config;
-    m->next_wait_ns = INT64_MAX;
+    m->next_wait_ns = m->later_wait_ns = INT64_MAX;
     m->host = (keep_place){.tier = GVM_TIER_HOST,
                            .budget_bytes = config->host_budget_bytes,
                            .limit_bytes = config->host_budget_bytes};
@@ -77,6 +77,7 @@ void gvmi_machine_destroy(gvmi_machine *m)
             gvmi_machine_exited(m, i + 1);
     while (m->objects != NULL)
         gvmi_keep_free_object(m, m->objects);
+    gvmi_keep_free_ended_links(m, UINT32_MAX);
     free_actions(m);
     for (uint32_t d = 0; d < m->config.device_count; d++) {
         free_rooms(&m->devices[d]);
@@ -445,8 +446,28 @@ void gvmi_machine_tick(gvmi_machine *m, int64_t now_ns)
     gvmi_keep_settle(m);
 }
 
+/* ---- what is too long for one event */
+
+static bool has_work(const gvmi_machine *m)
+{
+    return m->first_busy != NULL || m->ended_links != NULL || m->first_unserved != NULL;
+}
+
+bool gvmi_machine_work(gvmi_machine *m)
+{
+    if (!has_work(m))
+        return false;
+    gvmi_keep_make_snapshots(m);
+    gvmi_keep_free_ended_links(m, KEEP_FREED_LINKS_MAX);
+    gvmi_keep_serve_rest(m);
+    gvmi_keep_settle(m);
+    return has_work(m);
+}
+
 int64_t gvmi_machine_deadline(const gvmi_machine *m)
 {
+    if (has_work(m))
+        return m->now_ns;
     if (m->taken[KEEP_CLIENTS] == 0 && m->objects == NULL && m->config.host_ahead_bytes == 0)
         return INT64_MAX;
     return m->next_wait_ns < m->next_look_ns ? m->next_wait_ns : m->next_look_ns;

@@ -177,8 +177,8 @@ void gvmi_machine_clock(gvmi_machine *machine, int64_t now_ns);
  * to be passed in before. */
 void gvmi_machine_tick(gvmi_machine *machine, int64_t now_ns);
 
-/* Does a slice of what takes too long for one event: snapshots. To be called between the turns of all
- * clients, until there is no more. True: there is. */
+/* Does a slice of what takes too long for one event: snapshots, links that have ended, requests for leases
+ * that can be granted, many at once. To be called between the turns of all clients, until there is no more. True: there is. */
 bool gvmi_machine_work(gvmi_machine *machine);
 
 /* The client will not be sent the snapshot that was made for it: the same as its SNAPSHOT_READ. Only

@@ -79,15 +79,15 @@ static bool in_group(const keep_client *client, uint32_t gid)
 static bool allows(const gvmi_machine *m, const keep_client *client, const keep_object *object,
                    uint32_t mode, uint32_t bits)
 {
-    uint32_t allowed = mode & 7;
+    uint32_t granted = mode & 7;
 
     if (gvmi_keep_is_admin(m, client))
         return true;
     if (client->who.uid == object->domain.uid)
-        allowed = mode >> 6 & 7;
+        granted = mode >> 6 & 7;
     else if (in_group(client, object->domain.gid))
-        allowed = mode >> 3 & 7;
-    return (allowed & bits) == bits;
+        granted = mode >> 3 & 7;
+    return (granted & bits) == bits;
 }
 
 bool gvmi_keep_may(const gvmi_machine *m, const keep_client *client, const keep_object *object,
@@ -103,49 +103,89 @@ bool gvmi_keep_owns(const gvmi_machine *m, const keep_client *client, const keep
 
 /* ---- links: a tree of pointers to keep_link.name */
 
-static keep_link *link_of(void *name)
+/* One that has ended and is not freed yet, too. */
+static keep_link *find_link(const gvmi_machine *m, const char *name)
 {
-    return (keep_link *)(void *)((char *)name - offsetof(keep_link, name));
+    void *const *node = tfind(name, (void *const *)&m->links, compare_names);
+
+    return node == NULL ? NULL : (keep_link *)(void *)((char *)*node - offsetof(keep_link, name));
 }
 
 const keep_link *gvmi_keep_find_link(const gvmi_machine *m, const char *name)
 {
-    void *const *node = tfind(name, (void *const *)&m->links, compare_names);
+    const keep_link *link = find_link(m, name);
 
-    return node == NULL ? NULL : link_of(*node);
+    return link != NULL && link->links->object != NULL ? link : NULL;
 }
 
-static void end_link(gvmi_machine *m, keep_link *link)
+static void free_link(gvmi_machine *m, keep_link *link)
 {
-    keep_object *object = link->object;
+    keep_links *links = link->links;
 
     tdelete(link->name, &m->links, compare_names);
-    *(link->prev != NULL ? &link->prev->next : &object->links) = link->next;
+    *(link->prev != NULL ? &link->prev->next : &links->first) = link->next;
     if (link->next != NULL)
         link->next->prev = link->prev;
-    gvmi_keep_give(m, object->user, KEEP_LINKS, 1);
+    links->count--;
+    if (links->object != NULL)
+        gvmi_keep_give(m, links->object->user, KEEP_LINKS, 1);
     free(link);
 }
 
+/* All links of the object, at once: they are freed by and by. */
 static void end_links(gvmi_machine *m, keep_object *object)
 {
-    while (object->links != NULL)
-        end_link(m, object->links);
+    keep_links *links = object->links;
+
+    if (links == NULL)
+        return;
+    object->links = NULL;
+    links->object = NULL;
+    links->next_ended = m->ended_links;
+    m->ended_links = links;
+    gvmi_keep_give(m, object->user, KEEP_LINKS, links->count);
 }
 
-/* Nobody has a link of that name. False: no memory. */
+void gvmi_keep_free_ended_links(gvmi_machine *m, uint32_t most)
+{
+    for (uint32_t i = 0; i < most && m->ended_links != NULL; i++) {
+        keep_links *links = m->ended_links;
+
+        if (links->first != NULL)
+            free_link(m, links->first);
+        if (links->first != NULL)
+            continue;
+        m->ended_links = links->next_ended;
+        free(links);
+    }
+}
+
+/* NULL: no memory. */
+static keep_links *links_of(keep_object *object)
+{
+    if (object->links == NULL)
+        object->links = calloc(1, sizeof *object->links);
+    if (object->links != NULL)
+        object->links->object = object;
+    return object->links;
+}
+
+/* Nobody has a link of that name. False: no memory. As one that has ended is freed for each that is made, there are
+ * never more than the limit. */
 static bool make_link(gvmi_machine *m, keep_object *object, const gvmi_wire_link *body)
 {
     const size_t name_bytes = strlen(body->name) + 1;
     const uint64_t chunks = (body->bytes - 1) / object->chunk_bytes + 1;
-    keep_link *link = malloc(sizeof *link + name_bytes);
+    keep_links *links = links_of(object);
+    keep_link *link = links != NULL ? malloc(sizeof *link + name_bytes) : NULL;
 
+    gvmi_keep_free_ended_links(m, 1);
     if (link == NULL)
         return false;
-    *link = (keep_link){.object = object,
+    *link = (keep_link){.links = links,
                         .mode = body->mode,
                         .chunk_limit = chunks < KEEP_CHUNKS_MAX ? (uint32_t)chunks : KEEP_CHUNKS_MAX,
-                        .next = object->links};
+                        .next = links->first};
     memcpy(link->name, body->name, name_bytes);
     if (tsearch(link->name, &m->links, compare_names) == NULL) {
         free(link);
@@ -153,7 +193,8 @@ static bool make_link(gvmi_machine *m, keep_object *object, const gvmi_wire_link
     }
     if (link->next != NULL)
         link->next->prev = link;
-    object->links = link;
+    links->first = link;
+    links->count++;
     gvmi_keep_take(m, object->user, KEEP_LINKS, 1);
     return true;
 }
@@ -163,8 +204,8 @@ void gvmi_keep_link(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
     const gvmi_wire_link *body = &message->body.LINK;
     const uint64_t request = message->head.request;
     keep_opening *opening = gvmi_keep_opening(m, client, message, body->slot);
-    void *const *node = tfind(body->name, &m->links, compare_names);
-    keep_link *other = node == NULL ? NULL : link_of(*node);
+    keep_link *other = find_link(m, body->name);
+    const keep_object *linked = other != NULL ? other->links->object : NULL;
 
     if (opening == NULL)
         return;
@@ -172,14 +213,14 @@ void gvmi_keep_link(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
         gvmi_keep_reply_failed(m, client, request, GVM_E_INVALID, "a link to no bytes");
     else if (!gvmi_keep_owns(m, client, opening->object))
         gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED, "only its owner may link an object");
-    else if (other != NULL && !gvmi_keep_owns(m, client, other->object))
+    else if (linked != NULL && !gvmi_keep_owns(m, client, linked))
         gvmi_keep_reply_failed(m, client, request, GVM_E_EXISTS,
                                "there is a link of that name already");
-    else if (other == NULL && !gvmi_keep_may_take(m, opening->object->user, KEEP_LINKS, 1))
+    else if (linked == NULL && !gvmi_keep_may_take(m, opening->object->user, KEEP_LINKS, 1))
         gvmi_keep_reply_allowance(m, client, request, KEEP_LINKS);
     else {
         if (other != NULL)
-            end_link(m, other);
+            free_link(m, other);
         if (make_link(m, opening->object, body))
             gvmi_keep_reply_done(m, client, request, 0);
         else
@@ -192,16 +233,15 @@ void gvmi_keep_link(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
 void gvmi_keep_unlink(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
 {
     const uint64_t request = message->head.request;
-    void *const *node = tfind(message->body.UNLINK.name, &m->links, compare_names);
-    keep_link *link = node == NULL ? NULL : link_of(*node);
+    keep_link *link = find_link(m, message->body.UNLINK.name);
 
-    if (link == NULL) {
+    if (link == NULL || link->links->object == NULL) {
         gvmi_keep_reply_failed(m, client, request, GVM_E_ABSENT, "there is no link of that name");
-    } else if (!gvmi_keep_owns(m, client, link->object)) {
+    } else if (!gvmi_keep_owns(m, client, link->links->object)) {
         gvmi_keep_reply_failed(m, client, request, GVM_E_DENIED,
                                "only the owner of the object and the keeper's user may end a link");
     } else {
-        end_link(m, link);
+        free_link(m, link);
         gvmi_keep_reply_done(m, client, request, 0);
     }
 }
@@ -580,7 +620,7 @@ bool gvmi_keep_is_over(const keep_object *object)
 {
     return object->opening_count == 0 && !(object->name[0] != '\0' && object->kept) &&
            object->jobs == 0 && object->moving == 0 && object->growth == NULL &&
-           object->first_wait == NULL;
+           object->first_wait == NULL && !object->unserved;
 }
 
 /* The object's own copy of bytes; NULL of none, too. */
@@ -659,7 +699,7 @@ void gvmi_keep_open(gvmi_machine *m, keep_client *client, const gvmi_wire_messag
     const uint32_t bits = (body->flags & GVM_OPEN_READONLY) != 0 ? 4 : 6;
     const bool linked = (body->flags & GVM_OPEN_LINK) != 0;
     const keep_link *link = linked ? gvmi_keep_find_link(m, body->name) : NULL;
-    keep_object *object = link != NULL ? link->object
+    keep_object *object = link != NULL ? link->links->object
                           : linked     ? NULL
                                        : gvmi_keep_find_made(m, body->name);
     const uint32_t mode = link != NULL ? link->mode : object != NULL ? object->domain.mode : 0;

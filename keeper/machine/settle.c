@@ -3,8 +3,13 @@
  * Looking at an object ends moves that are over, sends what is to be mapped, starts or ends growth,
  * grants leases, and frees it when nobody needs it any more. Any of that may mark other objects.
  * It ends because every round either uses up a waiting request, a free frame or an answer, or marks
- * nothing. */
+ * nothing.
+ *
+ * Of requests that wait for leases, or to grow, an event serves at most KEEP_SERVED_MAX. Objects at which some are
+ * left are listed, and served between the turns of clients, each for a part, in rotation. */
 #include "keeper/machine/state.h"
+
+#define SERVED_EACH_MAX 32u /* of an object, before the next */
 
 void gvmi_keep_mark(gvmi_machine *m, keep_object *object)
 {
@@ -28,7 +33,7 @@ static void look_at(gvmi_machine *m, keep_object *object)
         gvmi_keep_free_object(m, object);
 }
 
-void gvmi_keep_settle(gvmi_machine *m)
+static void settle(gvmi_machine *m)
 {
     do {
         while (m->marked != NULL) {
@@ -45,4 +50,52 @@ void gvmi_keep_settle(gvmi_machine *m)
     for (uint32_t d = 0; d < m->config.device_count; d++)
         if (m->devices[d].first_room == NULL)
             (void)gvmi_keep_trim(m, &m->devices[d].place, m->config.device_keep_bytes);
+}
+
+void gvmi_keep_settle(gvmi_machine *m)
+{
+    m->serves_left = KEEP_SERVED_MAX;
+    settle(m);
+}
+
+/* ---- objects with requests that an event did not come to */
+
+void gvmi_keep_count_served(gvmi_machine *m, uint32_t count)
+{
+    m->serves_left -= count < m->serves_left ? count : m->serves_left;
+}
+
+void gvmi_keep_serve_later(gvmi_machine *m, keep_object *object)
+{
+    if (object->unserved)
+        return;
+    object->unserved = true;
+    object->next_unserved = NULL;
+    *(m->last_unserved != NULL ? &m->last_unserved->next_unserved : &m->first_unserved) = object;
+    m->last_unserved = object;
+}
+
+static keep_object *take_unserved(gvmi_machine *m)
+{
+    keep_object *object = m->first_unserved;
+
+    m->first_unserved = object->next_unserved;
+    if (m->first_unserved == NULL)
+        m->last_unserved = NULL;
+    object->unserved = false;
+    return object;
+}
+
+void gvmi_keep_serve_rest(gvmi_machine *m)
+{
+    uint32_t left = KEEP_SERVED_MAX;
+
+    while (left > 0 && m->first_unserved != NULL) {
+        const uint32_t share = left < SERVED_EACH_MAX ? left : SERVED_EACH_MAX;
+
+        gvmi_keep_mark(m, take_unserved(m));
+        m->serves_left = share;
+        settle(m);
+        left -= share > m->serves_left ? share - m->serves_left : 1;
+    }
 }

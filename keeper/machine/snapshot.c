@@ -385,19 +385,17 @@ static void make_slice(gvmi_machine *m, keep_user *user)
     }
 }
 
-bool gvmi_machine_work(gvmi_machine *m)
+void gvmi_keep_make_snapshots(gvmi_machine *m)
 {
     keep_user *user = m->first_busy;
 
     if (user == NULL)
-        return false;
+        return;
     if (user->snapshot == NULL)
         begin(m, user);
     make_slice(m, user);
     unlink_user(m, user);
     link_user(m, user); /* at the end of the queue, if there is more */
-    gvmi_keep_settle(m);
-    return m->first_busy != NULL;
 }
 
 void gvmi_keep_skip_object(gvmi_machine *m, const keep_object *object)

@@ -38,7 +38,9 @@
  *     them does so once.
  * I13 the counts of an object's openers are those of its openings, by user; first_held of a DRAINING object
  *     is one of them, or NULL; the list of MAPs has those of all openings, in the order of sending.
- * I14 a link is in the tree and in its object's list; an opening is sent no chunk from its chunk_limit on.
+ * I14 a link is in the tree and in its object's list, or has ended and is in that of those; an
+ *     opening is sent no chunk from its chunk_limit on.
+ * I15 an object is unserved iff it is in the list of those.
  */
 #ifndef GVMI_KEEPER_STATE_H
 #define GVMI_KEEPER_STATE_H
@@ -98,6 +100,8 @@ typedef enum keep_lease_event {
 #define KEEP_SNAPSHOTS_MAX 1024u
 #define KEEP_QUEUED_BYTES_MAX (512ull << 20) /* unsent messages, and snapshots that were not read */
 #define KEEP_CHUNKS_MAX (1u << 20)           /* of an object */
+#define KEEP_SERVED_MAX 256u                 /* requests for leases, in an event or a turn */
+#define KEEP_FREED_LINKS_MAX 512u            /* of those that have ended, in a turn */
 #define KEEP_PLAN_TRIES_MAX 8 /* plans made anew for what a look at the victims showed */
 #define KEEP_AHEAD_JOBS_MAX 4 /* host frames being made ahead at a time */
 
@@ -128,6 +132,7 @@ typedef struct keep_object keep_object;
 typedef struct keep_opening keep_opening;
 typedef struct keep_opener keep_opener;
 typedef struct keep_link keep_link;
+typedef struct keep_links keep_links;
 typedef struct keep_wait keep_wait;
 typedef struct keep_hold keep_hold;
 
@@ -248,8 +253,8 @@ struct keep_object {
     char name[GVM_NAME_BYTES_MAX];
     keep_domain domain; /* owner, group, mode */
     keep_user *user;    /* the owner's account */
-    keep_link *links;
-    bool mixed; /* the mode was changed: who has it open may not be who may open it now */
+    keep_links *links;  /* NULL: none yet */
+    bool mixed;         /* the mode was changed: who has it open may not be who may open it now */
     bool kept, sealed, parked; /* parked: evicted on request; stays out until acquired */
     bool untracked;            /* who reads may write: no copy is clean once somebody may read */
     bool fenced;       /* clients that were cut off may still write to it: no lease is granted */
@@ -275,6 +280,8 @@ struct keep_object {
     int64_t draining_since_ns;
     keep_wait *first_wait, *last_wait;
     uint32_t wait_count;
+    bool unserved; /* in the list of those whose requests are served further in the next turns */
+    keep_object *next_unserved;
     keep_opening *openings;
     uint32_t opening_count;
     keep_opener *openers;     /* whose openings these are */
@@ -303,11 +310,20 @@ struct keep_object {
 
 /* A further name of an object: who opens it has its first chunks. */
 struct keep_link {
-    keep_object *object;
+    keep_links *links;
     uint32_t mode;          /* in the place of the object's */
     uint32_t chunk_limit;   /* so many of its chunks */
-    keep_link *prev, *next; /* of the object */
+    keep_link *prev, *next; /* of links */
     char name[];
+};
+
+/* Those of an object, which end together. Then nobody finds them, though their names stay in the tree until
+ * gvmi_machine_work() has freed them, some in each turn. */
+struct keep_links {
+    keep_object *object; /* NULL: they have ended */
+    keep_link *first;
+    uint32_t count;
+    keep_links *next_ended;
 };
 
 /* The object that a policy's item is part of. */
@@ -459,15 +475,20 @@ struct gvmi_machine {
     keep_device devices[GVMI_DEVICES_MAX];
     keep_place host;
     int64_t now_ns, start_ns, next_wait_ns, next_look_ns;
+    uint32_t expire_next; /* index of the client with which the look at requests that wait goes on */
+    int64_t later_wait_ns;    /* next_wait_ns after it, as far as it got */
     bool looking;             /* a look goes on */
     keep_object *looked_next; /* with this one; NULL: it is about to end */
 
     keep_client **clients; /* by number - 1 */
     uint32_t client_capacity;
     keep_object *objects, *marked;
+    keep_object *first_unserved, *last_unserved;
+    uint32_t serves_left;                  /* requests that may be served yet in this event */
     keep_pending *oldest_map, *newest_map; /* MAPs that are not answered */
     keep_object *duplicated;               /* those with duplicate_chunks */
     void *names, *links;                   /* tsearch(3) */
+    keep_links *ended_links;               /* to be freed */
     uint64_t object_ids, client_ids, stamps, serials, job_ids;
 
     keep_frame *frames; /* by number - 1 */
@@ -506,6 +527,12 @@ bool gvmi_keep_start_job(gvmi_machine *m, gvmi_action_kind kind, keep_object *ob
 /* ---- settle.c */
 void gvmi_keep_mark(gvmi_machine *m, keep_object *object);
 void gvmi_keep_settle(gvmi_machine *m);
+/* Requests were served: a growth counts as one for each opening of its object, too. */
+void gvmi_keep_count_served(gvmi_machine *m, uint32_t count);
+/* The object has requests that may be granted, but the event has served as many as it may. */
+void gvmi_keep_serve_later(gvmi_machine *m, keep_object *object);
+/* Serves a part of those. */
+void gvmi_keep_serve_rest(gvmi_machine *m);
 
 /* ---- clients.c */
 keep_client *gvmi_keep_client(gvmi_machine *m, uint32_t number);
@@ -537,7 +564,9 @@ void gvmi_keep_publish(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
 void gvmi_keep_drop(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_link(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_unlink(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+/* NULL: there is none, or it has ended. */
 const keep_link *gvmi_keep_find_link(const gvmi_machine *m, const char *name);
+void gvmi_keep_free_ended_links(gvmi_machine *m, uint32_t most);
 /* What the opening may have of the object: how many chunks, and bytes. */
 uint32_t gvmi_keep_opened_chunks(const keep_opening *opening);
 uint64_t gvmi_keep_opened_bytes(const keep_opening *opening, uint64_t bytes);
@@ -567,7 +596,7 @@ void gvmi_keep_serve(gvmi_machine *m, keep_object *object);
 void gvmi_keep_end_waits(gvmi_machine *m, keep_client *client, keep_opening *opening);
 void gvmi_keep_expire_waits(gvmi_machine *m);
 /* Only the client's, that may not wait at all. */
-void gvmi_keep_expire_waits_of(gvmi_machine *m, keep_client *client);
+void gvmi_keep_expire_waits_of(gvmi_machine *m, const keep_client *client);
 void gvmi_keep_holder_gone(gvmi_machine *m, keep_opening *opening);
 /* The policy hears of acquires that went the fast way, of all openings or of one. True: there were some
  * since. */
@@ -729,6 +758,8 @@ void gvmi_keep_snapshot(gvmi_machine *m, keep_client *client, const gvmi_wire_me
 void gvmi_keep_snapshot_read(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 /* The client asks no more: what was to be made for it, and counts for it, does so no more. */
 void gvmi_keep_end_snapshots(gvmi_machine *m, keep_client *client);
+/* Makes a slice of the one whose turn it is. */
+void gvmi_keep_make_snapshots(gvmi_machine *m);
 /* The object goes: what is being made goes on after it. */
 void gvmi_keep_skip_object(gvmi_machine *m, const keep_object *object);
 

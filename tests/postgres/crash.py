@@ -604,6 +604,29 @@ class Load:
         if count(server, "entry") == 0:
             raise Failed("no transfer was made")
 
+    def tpcb_balances_are_equal_with_1_4_and_16_clients(self, server):
+        server.sql(
+            "CREATE FOREIGN TABLE pgbench_branches (bid int, bbalance int, filler char(88)) SERVER gstore_fdw;"
+            "CREATE FOREIGN TABLE pgbench_tellers (tid int, bid int, tbalance int, filler char(84)) SERVER gstore_fdw;"
+            "CREATE FOREIGN TABLE pgbench_accounts (aid int, bid int, abalance int, filler char(84)) SERVER gstore_fdw;"
+            "CREATE FOREIGN TABLE pgbench_history (tid int, bid int, aid int, delta int, mtime timestamp, filler char(22)) SERVER gstore_fdw;"
+            "INSERT INTO pgbench_branches VALUES (1, 0, '');"
+            "INSERT INTO pgbench_tellers SELECT i, 1, 0, '' FROM generate_series(1, 10) i;"
+            "INSERT INTO pgbench_accounts SELECT i, 1, 0, '' FROM generate_series(1, 100000) i"
+        )
+        made = 0
+        for clients in 1, 4, 16:
+            command = [server.bin + "/pgbench", "-n", "-b", "tpcb-like", "-c", str(clients), "-j", "4", "-t", str(160 // clients)]
+            done = subprocess.run(command, env=server.environ, capture_output=True, text=True, timeout=300)
+            if done.returncode:
+                raise Failed(done.stderr[-2000:])
+            made += 160
+            sums = "sum(abalance) FROM pgbench_accounts", "sum(tbalance) FROM pgbench_tellers", "sum(bbalance) FROM pgbench_branches"
+            rows = server.sql("SELECT count(*), sum(delta) FROM pgbench_history")
+            expect(rows.split("|")[0], str(made), f"transactions of {clients} clients")
+            for text in sums:
+                expect(server.sql(f"SELECT {text}"), rows.split("|")[1], f"{text}, {clients} clients")
+
     def increments_that_read_for_update_all_count(self, server):
         server.sql("CREATE FOREIGN TABLE counter (id int, n int) SERVER gstore_fdw")
         server.sql("INSERT INTO counter VALUES (1, 0), (2, 0)")

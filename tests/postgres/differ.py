@@ -377,6 +377,7 @@ class World:
             probe = Statement("contents", CONTENTS, need)
             replies = self.compare(session, probe, replies)
             self.follow(session, probe, replies[0])
+            self.wake()  # who waited for a transaction that has failed here is at work
             return
         if session.levels:
             for table in TABLES:

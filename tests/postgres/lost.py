@@ -201,15 +201,20 @@ class Source:
         expect(count(server), 0, "rows for who does not wait")
         expect(server.error(sets + "SET statement_timeout = '200ms'; SELECT count(*) FROM ft"), "57014", "SQLSTATE")
         server.sql("CREATE TABLE heap (id int, v int); INSERT INTO heap VALUES (1, 0)")
-        reader, repeatable, writer, joiner = (server.session() for _ in range(4))
-        for session, text in ((reader, "SELECT count(*) FROM ft"), (repeatable, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM ft"), (joiner, "UPDATE heap SET v = v + 1 FROM ft WHERE ft.id = heap.id RETURNING v"), (writer, "UPDATE ft SET id = id RETURNING id")):
+        reader, repeatable, writer, joiner, late = (server.session() for _ in range(5))
+        calls = ["SELECT gstore_fdw_nitems('ft')", "SELECT gstore_fdw_rawsize('ft') > 0", "SELECT gstore_export('ft') IS NOT NULL", "SELECT gstore_export_ipchandle('ft') IS NOT NULL"]
+        functions = [server.session() for _ in calls]
+        late.sql(sets + "BEGIN ISOLATION LEVEL REPEATABLE READ")
+        for session, text in ((reader, "SELECT count(*) FROM ft"), (late, "SELECT gstore_fdw_nitems('ft')"), (repeatable, "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT count(*) FROM ft"), (joiner, "UPDATE heap SET v = v + 1 FROM ft WHERE ft.id = heap.id RETURNING v"), (writer, "UPDATE ft SET id = id RETURNING id")) + tuple(zip(functions, calls)):
             session.sql(sets)
             session.begin(text)
-        server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ 'FROM ft|UPDATE ft'", "4")
+        server.wait_for("SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ 'FROM ft|UPDATE ft|gstore_'", "9")
         server.sql("UPDATE heap SET v = 10")
         holder.sql("COMMIT")
         expect(reader.finish(), "2", "rows for who waits")
         expect(repeatable.error(), "40001", "SQLSTATE")
+        expect(late.error(), "40001", "SQLSTATE of a function")
+        expect([session.finish() for session in functions], ["2", "t", "t", "t"], "what functions say after they waited")
         expect(sorted(writer.finish().split()), ["1", "2"], "rows that were updated")
         expect(joiner.finish(), "11", "a row that was changed meanwhile, and joined again")
         server.sql("ALTER FOREIGN TABLE ft OPTIONS (SET source 'SELECT 7'); DROP FOREIGN TABLE ft; DROP TABLE gate, heap")

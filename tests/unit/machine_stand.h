@@ -390,6 +390,18 @@ static inline void close_slot(world *w, actor *a, uint32_t slot)
     assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
 }
 
+static inline gvm_status link_object(world *w, actor *a, uint32_t slot, const char *name,
+                                     uint32_t mode, uint64_t bytes)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_LINK, 18);
+    m.body.LINK = (gvmi_wire_link){.slot = slot, .mode = mode, .bytes = bytes};
+    strcpy(m.body.LINK.name, name);
+    say(w, a, &m);
+    return reply_status(a);
+}
+
 static inline void say_unmapped(world *w, actor *a, const gvmi_wire_map *map)
 {
     gvmi_wire_message m;
@@ -422,6 +434,50 @@ static inline gvm_object_info info(world *w, actor *a, uint32_t slot)
     say(w, a, &m);
     assert_int_equal(last(a)->head.type, GVMI_WIRE_INFO);
     return last(a)->body.INFO.info;
+}
+
+/* As the whole of a machine is long in checking, tests do so where it counts. */
+static inline void start_users(world *w, uint32_t clients_max, uint32_t objects_max)
+{
+    gvmi_machine_config config = small_config(64, 64);
+
+    config.clients_max = clients_max;
+    config.objects_max = objects_max;
+    start_world_as(w, &config);
+    w->unchecked = true;
+}
+
+/* Its place is that of the last one then. */
+static inline void leave(world *w, actor *a)
+{
+    gvmi_machine_disconnect(w->machine, a->number);
+    run(w);
+    if (!a->forgotten)
+        gvmi_machine_exited(w->machine, a->number);
+    run(w);
+    free_actor(a);
+    *a = w->actors[--w->actor_count];
+}
+
+static inline gvm_status grow(world *w, actor *a, uint32_t slot, uint64_t bytes)
+{
+    gvmi_wire_message m;
+
+    gvmi_wire_start(&m, GVMI_WIRE_GROW, 11);
+    m.body.GROW = (gvmi_wire_grow){.slot = slot, .bytes = bytes};
+    a->latest.head.type = 0; /* the answer may come later */
+    say(w, a, &m);
+    return reply_status(a);
+}
+
+/* A slice of what is too long for one event. True: there is more. */
+static inline bool work(world *w)
+{
+    const bool more = gvmi_machine_work(w->machine);
+
+    run(w);
+    assert_true(gvmi_machine_check(w->machine));
+    return more;
 }
 
 #endif

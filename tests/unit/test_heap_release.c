@@ -13,17 +13,6 @@
 static CUstream busy; /* held */
 static void *on_it;   /* a block that was freed on it */
 
-static bool start_child(const gvm_heap_options *options)
-{
-    void *state;
-
-    alarm(20);
-    if (begin(&state) != 0)
-        return false;
-    remake(options);
-    return true;
-}
-
 static void end_child(void)
 {
     gvm_heap_destroy(heap);

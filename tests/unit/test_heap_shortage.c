@@ -27,17 +27,6 @@ static void wait_for(atomic_bool *flag, int at_most_ms)
         sleep_ms(1);
 }
 
-static bool start_child(const gvm_heap_options *options)
-{
-    void *state;
-
-    alarm(20);
-    if (begin(&state) != 0)
-        return false;
-    remake(options);
-    return true;
-}
-
 static uint64_t free_bytes(void)
 {
     gvm_device_info i = {.struct_size = sizeof i};

@@ -599,18 +599,6 @@ static void published_object_outlives_its_creator_unless_private(void **state)
 
 /* ---- links */
 
-static gvm_status link_object(world *w, actor *a, uint32_t slot, const char *name, uint32_t mode,
-                              uint64_t bytes)
-{
-    gvmi_wire_message m;
-
-    gvmi_wire_start(&m, GVMI_WIRE_LINK, 17);
-    m.body.LINK = (gvmi_wire_link){.slot = slot, .mode = mode, .bytes = bytes};
-    strcpy(m.body.LINK.name, name);
-    say(w, a, &m);
-    return reply_status(a);
-}
-
 static gvm_status unlink_object(world *w, actor *a, const char *name)
 {
     gvmi_wire_message m;

@@ -6,28 +6,6 @@
 #include "keeper/snapshot.h"
 #include "tests/unit/machine_stand.h"
 
-/* As the whole of a machine is long in checking, tests do so where it counts. */
-static void start_users(world *w, uint32_t clients_max, uint32_t objects_max)
-{
-    gvmi_machine_config config = small_config(64, 64);
-
-    config.clients_max = clients_max;
-    config.objects_max = objects_max;
-    start_world_as(w, &config);
-    w->unchecked = true;
-}
-
-static void leave(world *w, actor *a)
-{
-    gvmi_machine_disconnect(w->machine, a->number);
-    run(w);
-    if (!a->forgotten)
-        gvmi_machine_exited(w->machine, a->number);
-    run(w);
-    free_actor(a);
-    *a = w->actors[--w->actor_count];
-}
-
 /* As many as the user may have; how many that is. */
 static unsigned join_all(world *w, uint32_t uid)
 {
@@ -41,17 +19,6 @@ static unsigned join_all(world *w, uint32_t uid)
 static gvm_status create_empty(world *w, actor *a, const char *name, uint32_t flags)
 {
     return create_of(w, a, name, 64, 0, 0, flags);
-}
-
-static gvm_status grow(world *w, actor *a, uint32_t slot, uint64_t bytes)
-{
-    gvmi_wire_message m;
-
-    gvmi_wire_start(&m, GVMI_WIRE_GROW, 11);
-    m.body.GROW = (gvmi_wire_grow){.slot = slot, .bytes = bytes};
-    a->latest.head.type = 0; /* the answer may come later */
-    say(w, a, &m);
-    return reply_status(a);
 }
 
 static unsigned create_all(world *w, actor *a)
@@ -571,15 +538,6 @@ static void ask_snapshot(world *w, actor *a)
     gvmi_wire_start(&m, GVMI_WIRE_SNAPSHOT, 12);
     a->count = 0;
     say(w, a, &m);
-}
-
-static bool work(world *w)
-{
-    const bool more = gvmi_machine_work(w->machine);
-
-    run(w);
-    assert_true(gvmi_machine_check(w->machine));
-    return more;
 }
 
 static void say_snapshot_read(world *w, actor *a)

@@ -60,6 +60,7 @@ static int end_the_first_thread(void *arg)
             pthread_exit(NULL);
         _exit(1);
     }
+    close(said[1]);
     CHILD_EXPECT(read(said[0], &byte, 1) == 1 && byte == 'b');
     CHILD_EXPECT(are_clients(&a, 1)); /* though the process lives */
     close(held[1]);
@@ -72,6 +73,8 @@ static int end_the_first_thread(void *arg)
 static void process_whose_first_thread_has_ended_is_seen_to_close(void **state)
 {
     (void)state;
+    if (SANITIZER_THREADS) /* it allows no thread in a child of a program with several */
+        skip();
     assert_child_succeeds(end_the_first_thread, NULL);
 }
 

@@ -1,0 +1,285 @@
+/* The keeper's machine: what is too long for one event and is done in turns, a part in each.
+ *
+ * That a part is short is shown by how much it does, not by time. */
+#include "tests/unit/machine_stand.h"
+
+/* ---- requests that can be answered at once */
+
+/* Of a writer's object, with 600 requests of one reader's that wait. */
+static void start_queue(world *w, actor **writer, actor **reader, uint32_t slots[2], int timeout_ms)
+{
+    start_users(w, 32, 64);
+    *writer = join(w, 1);
+    *reader = join(w, 1);
+    assert_int_equal(create(w, *writer, "/x", 1, 0600, &slots[0]), GVM_OK);
+    assert_int_equal(open_object(w, *reader, "/x", 0, &slots[1]), GVM_OK);
+    acquire(w, *writer, slots[0], GVM_LEASE_WRITE);
+    for (unsigned i = 0; i < 600; i++)
+        ask(w, *reader, slots[1], GVM_LEASE_READ, timeout_ms);
+    assert_int_equal(w->machine->taken[KEEP_WAITS], 600);
+}
+
+static void leases_for_many_are_granted_in_turns(void **state)
+{
+    world w;
+    actor *writer, *reader, *other;
+    uint32_t slots[2], slot = 0;
+    const keep_opening *opening;
+
+    (void)state;
+    start_queue(&w, &writer, &reader, slots, 10);
+    opening = w.machine->clients[reader->number - 1]->slots[slots[1]];
+    give(&w, writer, slots[0], GVM_LEASE_WRITE);
+    assert_int_equal(opening->granted_readers, 256);
+    assert_true(gvmi_machine_check(w.machine));
+    assert_int_equal(gvmi_machine_deadline(w.machine), w.now_ns);
+
+    /* Nobody behind is told that it took too long. */
+    other = join(&w, 1);
+    assert_int_equal(open_object(&w, other, "/x", 0, &slot), GVM_OK);
+    other->latest.head.type = 0;
+    tick(&w, 20);
+    assert_int_equal(w.machine->timeouts, 0);
+    writer->latest.head.type = 0;
+    ask(&w, writer, slots[0], GVM_LEASE_WRITE, -1);
+    ask(&w, other, slot, GVM_LEASE_READ, 0);
+    assert_false(granted(other));
+    assert_int_equal(w.machine->timeouts, 0);
+
+    while (work(&w))
+        assert_int_equal(w.machine->timeouts, 0);
+    assert_int_equal(opening->granted_readers, 600);
+    assert_false(granted(writer)); /* in its place: behind readers, before who came later */
+    tick(&w, 1);
+    assert_int_equal(reply_status(other), GVM_E_TIMEOUT);
+    assert_true(gvmi_machine_deadline(w.machine) > w.now_ns);
+    end_world(&w);
+}
+
+/* One whose writer has left many waiting does not keep others waiting for all of its turns. */
+static void objects_with_many_requests_are_served_in_rotation(void **state)
+{
+    world w;
+    actor *writer, *reader;
+    uint32_t slots[2], mine[2] = {0, 0};
+    const keep_client *client;
+
+    (void)state;
+    start_queue(&w, &writer, &reader, slots, -1);
+    assert_int_equal(create(&w, writer, "/y", 1, 0600, &mine[0]), GVM_OK);
+    assert_int_equal(open_object(&w, reader, "/y", 0, &mine[1]), GVM_OK);
+    acquire(&w, writer, mine[0], GVM_LEASE_WRITE);
+    for (unsigned i = 0; i < 400; i++)
+        ask(&w, reader, mine[1], GVM_LEASE_READ, -1);
+    client = w.machine->clients[reader->number - 1];
+    atomic_store(&writer->leases[slots[0]].word, 0);
+    give(&w, writer, mine[0], GVM_LEASE_WRITE); /* one doorbell for both */
+    assert_int_equal(w.machine->taken[KEEP_WAITS], 1000 - 256);
+    assert_true(work(&w));
+    assert_int_equal(w.machine->taken[KEEP_WAITS], 1000 - 2 * 256);
+    assert_true(client->slots[slots[1]]->granted_readers >= 128);
+    assert_true(client->slots[mine[1]]->granted_readers >= 128);
+    end_world(&w);
+}
+
+static void object_that_ends_among_those_to_be_served_is_freed(void **state)
+{
+    world w;
+    actor *writer, *reader;
+    uint32_t slots[2];
+
+    (void)state;
+    start_queue(&w, &writer, &reader, slots, -1);
+    give(&w, writer, slots[0], GVM_LEASE_WRITE);
+    leave(&w, reader);
+    assert_int_equal(w.machine->taken[KEEP_WAITS], 0);
+    drop_object(&w, w.actors, "/x");
+    close_slot(&w, w.actors, slots[0]);
+    assert_non_null(w.machine->objects);
+    assert_false(work(&w));
+    assert_null(w.machine->objects);
+    end_world(&w);
+}
+
+static void requests_that_waited_too_long_are_answered_in_slices(void **state)
+{
+    world w;
+    actor *writer, *reader;
+    uint32_t slots[2];
+
+    (void)state;
+    start_queue(&w, &writer, &reader, slots, 10);
+    ask(&w, reader, slots[1], GVM_LEASE_READ, 20);
+    tick(&w, 12);
+    assert_true(w.machine->timeouts > 0 && w.machine->timeouts <= 256);
+    assert_true(gvmi_machine_deadline(w.machine) <= w.now_ns);
+    assert_true(gvmi_machine_check(w.machine));
+    ask(&w, writer, slots[0], GVM_LEASE_WRITE, 4); /* of a client that was looked at already */
+    for (unsigned ticks = 0; w.machine->timeouts < 600; ticks++) {
+        assert_true(ticks < 4);
+        tick(&w, 0);
+    }
+    tick(&w, 0);
+    assert_int_equal(gvmi_machine_deadline(w.machine), w.now_ns + 4 * MS);
+    tick(&w, 4);
+    assert_int_equal(reply_status(writer), GVM_E_TIMEOUT);
+    assert_int_equal(gvmi_machine_deadline(w.machine), w.now_ns + 4 * MS);
+    tick(&w, 4);
+    assert_int_equal(w.machine->timeouts, 602);
+    end_world(&w);
+}
+
+static void reader_among_readers_changes_no_permit(void **state)
+{
+    const uint64_t mark = 0x5a5a;
+    world w;
+    actor *a, *b;
+    uint32_t slot = 0, other = 0;
+    uint64_t before;
+
+    (void)state;
+    start_users(&w, 32, 64);
+    a = join(&w, 1);
+    b = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 1, 0600, &slot), GVM_OK);
+    assert_int_equal(open_object(&w, b, "/x", 0, &other), GVM_OK);
+    acquire(&w, a, slot, GVM_LEASE_READ);
+    before = permit(b, other);
+    atomic_store(&b->permits[other].word, mark);
+    acquire(&w, a, slot, GVM_LEASE_READ);
+    assert_int_equal(permit(b, other), mark);
+    atomic_store(&b->permits[other].word, before);
+    end_world(&w);
+}
+
+static void growths_that_are_over_at_once_are_answered_in_turns(void **state)
+{
+    world w;
+    actor *a;
+    uint32_t slot = 0;
+
+    (void)state;
+    start_users(&w, 32, 64);
+    a = join(&w, 1);
+    assert_int_equal(create(&w, a, "/x", 1, 0600, &slot), GVM_OK);
+    w.hold_jobs = true;
+    for (unsigned i = 0; i < 400; i++)
+        (void)grow(&w, a, slot, 2 * CHUNK - i);
+    assert_int_equal(w.job_count, 1);
+    assert_int_equal(w.machine->taken[KEEP_GROWTHS], 400);
+    gvmi_machine_job_done(w.machine, w.jobs[--w.job_count], GVM_OK);
+    assert_int_equal(w.machine->taken[KEEP_GROWTHS], 400 - 128); /* each looks at an opening */
+    run(&w);
+    for (unsigned turns = 0; work(&w); turns++)
+        assert_true(turns < 400 / 128 + 1);
+    assert_int_equal(w.machine->taken[KEEP_GROWTHS], 0);
+    end_world(&w);
+}
+
+/* ---- links that end together */
+
+static uint32_t count_ended_links(const world *w)
+{
+    uint32_t count = 0;
+
+    for (const keep_links *links = w->machine->ended_links; links != NULL; links = links->next_ended)
+        count += links->count;
+    return count;
+}
+
+static gvm_status link_numbered(world *w, actor *a, uint32_t slot, uint32_t number)
+{
+    char name[32];
+
+    snprintf(name, sizeof name, "/link/%u", number);
+    return link_object(w, a, slot, name, 0444, CHUNK);
+}
+
+static gvm_status open_numbered(world *w, actor *a, uint32_t number)
+{
+    char name[32];
+    uint32_t slot;
+
+    snprintf(name, sizeof name, "/link/%u", number);
+    return open_object(w, a, name, GVM_OPEN_LINK | GVM_OPEN_READONLY, &slot);
+}
+
+static void links_end_at_once_and_are_freed_in_turns(void **state)
+{
+    const uint32_t count = 2 * KEEP_FREED_LINKS_MAX + 1;
+    world w;
+    actor *a, *b;
+    uint32_t slot = 0, other = 0;
+
+    (void)state;
+    start_users(&w, 32, 64);
+    a = join(&w, 1);
+    b = join(&w, 2);
+    assert_int_equal(create(&w, a, "/x", 1, 0600, &slot), GVM_OK);
+    assert_int_equal(create(&w, a, "/y", 1, 0600, &other), GVM_OK);
+    for (uint32_t i = 0; i < count; i++)
+        assert_int_equal(link_numbered(&w, a, slot, i), GVM_OK);
+    assert_int_equal(open_numbered(&w, b, 0), GVM_OK);
+    assert_false(gvmi_machine_work(w.machine));
+    drop_object(&w, a, "/x");
+    assert_int_equal(count_ended_links(&w), count); /* the event freed none */
+    assert_int_equal(w.machine->taken[KEEP_LINKS], 0);
+    assert_int_equal(gvmi_machine_deadline(w.machine), w.now_ns);
+    for (uint32_t i = 0; i < count; i += 100)
+        assert_int_equal(open_numbered(&w, b, i), GVM_E_ABSENT);
+    assert_true(gvmi_machine_check(w.machine));
+
+    /* Its name is free, and for each one that is made one is freed. */
+    assert_int_equal(link_numbered(&w, a, other, count / 2), GVM_OK);
+    assert_int_equal(open_numbered(&w, b, count / 2), GVM_OK);
+    assert_int_equal(count_ended_links(&w), count - 2);
+    assert_int_equal(link_numbered(&w, a, other, count), GVM_OK);
+    assert_int_equal(count_ended_links(&w), count - 3);
+
+    assert_true(gvmi_machine_work(w.machine));
+    assert_int_equal(count_ended_links(&w), count - 3 - KEEP_FREED_LINKS_MAX);
+    assert_true(gvmi_machine_check(w.machine));
+    assert_false(gvmi_machine_work(w.machine));
+    assert_int_equal(count_ended_links(&w), 0);
+    assert_true(gvmi_machine_deadline(w.machine) > w.now_ns);
+    assert_int_equal(open_numbered(&w, b, count / 2), GVM_OK);
+    assert_int_equal(w.machine->taken[KEEP_LINKS], 2);
+    end_world(&w);
+}
+
+/* By the end of their creator, too; what is left when the machine ends is freed with it. */
+static void links_of_a_client_that_left_are_freed_with_the_machine(void **state)
+{
+    world w;
+    actor *a, *b;
+
+    (void)state;
+    start_users(&w, 32, 64);
+    a = join(&w, 1);
+    b = join(&w, 2);
+    assert_int_equal(create_of(&w, a, "/x", 64, 1, 0600, 0), GVM_OK);
+    for (uint32_t i = 0; i < 2 * KEEP_FREED_LINKS_MAX; i++)
+        assert_int_equal(link_numbered(&w, a, a->slot, i), GVM_OK);
+    gvmi_machine_disconnect(w.machine, a->number);
+    run(&w);
+    assert_int_equal(count_ended_links(&w), 2 * KEEP_FREED_LINKS_MAX);
+    assert_int_equal(open_numbered(&w, b, 1), GVM_E_ABSENT);
+    assert_true(gvmi_machine_work(w.machine));
+    end_world(&w);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(leases_for_many_are_granted_in_turns),
+        cmocka_unit_test(objects_with_many_requests_are_served_in_rotation),
+        cmocka_unit_test(object_that_ends_among_those_to_be_served_is_freed),
+        cmocka_unit_test(requests_that_waited_too_long_are_answered_in_slices),
+        cmocka_unit_test(reader_among_readers_changes_no_permit),
+        cmocka_unit_test(growths_that_are_over_at_once_are_answered_in_turns),
+        cmocka_unit_test(links_end_at_once_and_are_freed_in_turns),
+        cmocka_unit_test(links_of_a_client_that_left_are_freed_with_the_machine),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
