@@ -102,7 +102,16 @@ INSERT INTO e_part SELECT name, id FROM e_nulls;
 SELECT count(name), count(id) FROM e_parent;
 SELECT count(name), max(length(name)) FROM e_parent;
 SELECT bytes_moved('SELECT count(name) FROM e_parent') AS counted, bytes_moved('SELECT count(name), min(name) FROM e_parent') > 8000 * 90 AS looked_at;
+-- Policies of row security look at values, too.
+CREATE ROLE e_reader;
+GRANT SELECT ON e_parent TO e_reader;
+CREATE POLICY e_named ON e_parent USING (name > 'w' OR id = 10);
+ALTER TABLE e_parent ENABLE ROW LEVEL SECURITY;
+SET ROLE e_reader;
+SELECT count(name), count(id) FROM e_parent;
+RESET ROLE;
 DROP TABLE e_parent;
+DROP ROLE e_reader;
 DROP FOREIGN TABLE e_nulls, e_arrow, e_wide;
 -- What cannot be true is not read.
 SELECT * FROM analyzed('SELECT id FROM e WHERE id = 1 AND false');
