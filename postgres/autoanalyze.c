@@ -175,7 +175,7 @@ void gstore_autoanalyze_main(Datum database)
         (void)gstore_background_try(analyze_if_due, tables[i], "automatic ANALYZE of", 0);
 }
 
-/* ---- every ANALYZE, whoever asks for it */
+/* ---- every ANALYZE, by hand too */
 
 /* What counts once the transaction commits. */
 typedef struct note {

@@ -1,4 +1,4 @@
-/* postgres/chores.h - what the GPU memory keeper does by and by, on a thread of its own: dropping
+/* postgres/chores.h - what the GPU memory keeper does later, on a thread of its own: dropping
  * what no table has any more, ending tokens, and looking at the keeper once a second.
  *
  * Each of these asks the keeper, which may take its time, or be stopped. The server's process must

@@ -132,7 +132,7 @@ static void free_link(gvmi_machine *m, keep_link *link)
     free(link);
 }
 
-/* All links of the object, at once: they are freed by and by. */
+/* All links of the object, at once: they are freed in later turns. */
 static void end_links(gvmi_machine *m, keep_object *object)
 {
     keep_links *links = object->links;
