@@ -29,7 +29,7 @@
 #include <gvmem/keeper.h>
 
 #define GVMI_WIRE_MAGIC 0x70656b6d7667ull /* "gvmkep" */
-#define GVMI_WIRE_VERSION 4u
+#define GVMI_WIRE_VERSION 5u
 #define GVMI_WIRE_CHUNKS_MAX 64u /* of one MAP */
 #define GVMI_WIRE_TAIL_BYTES_MAX 4096u
 #define GVMI_WIRE_TEXT_BYTES 200u
@@ -60,6 +60,7 @@
     X(SNAPSHOT_READ, 22, C, none, NONE, 0)     /* no reply: the bytes of the SNAPSHOT_IS are copied */ \
     X(LINK, 23, C, link, NONE, 0)              /* -> DONE */ \
     X(UNLINK, 24, C, name, NONE, 0)            /* -> DONE */ \
+    X(SHRINK, 25, C, grow, NONE, 0)            /* -> MAPs to all openings, DONE */ \
     X(WELCOME, 64, K, welcome, NONE, 3)        /* fds: lease page, permit page, doorbell (eventfd) */ \
     X(OPENED, 65, K, opened, NONE, 0) \
     X(MAP, 66, K, map, CHUNKS, CHUNKS)         /* number 0; -> UNMAPPED, if need be; MAPPED */ \
@@ -210,7 +211,8 @@ typedef struct gvmi_wire_unmapped {
 } gvmi_wire_unmapped;
 
 /* What to do: put the chunks at their places, in the stead of what is there, then take over size,
- * generation and seal. serials rise. */
+ * generation and seal. Chunks that lie wholly beyond a size that has fallen are to be unmapped. serials
+ * rise. */
 typedef struct gvmi_wire_map {
     uint32_t slot;
     uint32_t generation;

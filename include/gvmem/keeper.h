@@ -185,6 +185,16 @@ GVM_API gvm_status gvm_object_drop(gvm_keeper *keeper, const char *name);
  * GVM_E_NOSPACE, GVM_E_QUOTA  as for gvm_object_create(); the object is as it was */
 GVM_API gvm_status gvm_object_grow(gvm_object *object, uint64_t bytes);
 
+/* Gives back the chunks that lie wholly beyond bytes, so that others can have their memory: no process
+ * has them mapped any more when this returns. What it grows by later reads as zeros. It changes nothing if the
+ * object is as small already.
+ *
+ * GVM_E_SEALED   the object is sealed
+ * GVM_E_DENIED   opened GVM_OPEN_READONLY
+ * GVM_E_TIMEOUT  somebody has a lease on the object, or it is growing: as it was
+ * GVM_E_LIMIT    too many requests wait, as for gvm_object_acquire() */
+GVM_API gvm_status gvm_object_shrink(gvm_object *object, uint64_t bytes);
+
 /* Makes the object read-only for good, for everyone, after waiting for a write lease elsewhere to
  * end: write leases are not to be had any more, and what is mapped from then on is mapped read-only.
  * Kernels that read go on; but of an object with GVM_OBJECT_UNTRACKED, whose readers may write, it

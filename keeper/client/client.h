@@ -110,7 +110,7 @@ struct gvm_object {
     gvmi_lease_slot *lease;
     const gvmi_permit_slot *permit;
     _Atomic int64_t shown_generation; /* or GVMI_NOT_SHOWN */
-    _Atomic uint64_t shown_bytes;     /* written before it; only grows */
+    _Atomic uint64_t shown_bytes;     /* written before it; falls only while nobody has a lease */
     uint64_t address;
 
     _Atomic uint32_t references;

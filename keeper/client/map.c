@@ -259,6 +259,25 @@ static gvm_status take_map(gvm_object *object, gvmi_client_message *message)
 
 uint64_t gvmi_client_slice_bytes = 32ull << 20; /* 0.3 ms of host memory */
 
+/* The object has become smaller: everybody is to unmap what lies beyond. In the order of the MAPs, as an
+ * earlier one may bring just that. */
+static gvm_status take_back(gvm_object *object, uint64_t bytes)
+{
+    const uint64_t kept = (bytes + object->chunk_bytes - 1) / object->chunk_bytes;
+    gvm_buffer *buffer = object->buffer;
+    gvm_status status;
+
+    if (bytes >= object->wanted_bytes)
+        return GVM_OK;
+    gvmi_lock(&buffer->lock);
+    status = gvmi_buffer_vacate_locked(buffer, kept, buffer->chunk_count);
+    gvmi_unlock(&buffer->lock);
+    if (object->mapped_chunks > kept)
+        object->mapped_chunks = kept;
+    object->wanted_bytes = bytes;
+    return status;
+}
+
 /* A slice of them; false: there are more. */
 static bool put_chunks(gvm_object *object, gvmi_client_owed *owed)
 {
@@ -266,7 +285,8 @@ static bool put_chunks(gvm_object *object, gvmi_client_owed *owed)
 
     if (object->failure.status != GVM_OK)
         return true;
-    if (gvmi_share_settle_patch(object->buffer, &owed->patch, chunks > 0 ? chunks : 1) != GVM_OK) {
+    if (take_back(object, owed->map.bytes) != GVM_OK ||
+        gvmi_share_settle_patch(object->buffer, &owed->patch, chunks > 0 ? chunks : 1) != GVM_OK) {
         fail_object(object);
         return true;
     }

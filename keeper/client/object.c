@@ -429,6 +429,21 @@ gvm_status gvm_object_grow(gvm_object *handle, uint64_t bytes)
     return status;
 }
 
+gvm_status gvm_object_shrink(gvm_object *handle, uint64_t bytes)
+{
+    GVMI_UNCANCELLED;
+    gvmi_wire_message message;
+    gvm_object *object;
+    gvm_status status = gvmi_object_hold(handle, &object);
+
+    if (status != GVM_OK)
+        return status;
+    gvmi_wire_start(&message, GVMI_WIRE_SHRINK, 0);
+    message.body.SHRINK.slot = object->slot;
+    message.body.SHRINK.bytes = bytes;
+    return call_and_leave(object, &message, check_changeable(object));
+}
+
 gvm_status gvm_object_seal(gvm_object *handle, int timeout_ms)
 {
     GVMI_UNCANCELLED;

@@ -110,6 +110,8 @@ static bool check_chunks(const gvmi_machine *m, const keep_object *object)
         duplicate += chunk->where == GVM_TIER_DEVICE && chunk->clean;
         sending += chunk->send;
     }
+    if (gvmi_keep_kept_chunks(object) < object->chunk_count && object->lease_state != KEEP_FROZEN)
+        return false; /* I8 */
     if (leaving != object->leaving || (object->evictor != 0 && leaving == 0))
         return false;
     return moving == object->moving && on_device == object->device_chunks &&

@@ -70,6 +70,8 @@ static void hold_frame(gvmi_machine *m, keep_client *client, uint32_t number, bo
  * been shown to nobody. */
 static void hold_replaced(gvmi_machine *m, keep_client *client, const keep_chunk *chunk, bool writes)
 {
+    if (chunk->op == KEEP_OP_CUT)
+        hold_frame(m, client, gvmi_keep_frame_where(chunk), writes);
     if (chunk->op != KEEP_OP_OUT_MAP && chunk->op != KEEP_OP_IN_MAP && chunk->op != KEEP_OP_RENEW_MAP)
         return;
     hold_frame(m, client, gvmi_keep_other_frame(chunk), writes);
@@ -84,7 +86,8 @@ static void hold_all(gvmi_machine *m, const keep_opening *opening, bool writes)
     for (uint32_t i = 0; i < gvmi_keep_opened_chunks(opening); i++) {
         const keep_chunk *chunk = &object->chunks[i];
 
-        hold_frame(m, opening->client, gvmi_keep_frame_where(chunk), writes);
+        if (i < gvmi_keep_kept_chunks(object))
+            hold_frame(m, opening->client, gvmi_keep_frame_where(chunk), writes);
         if (chunk->send)
             hold_replaced(m, opening->client, chunk, writes);
     }

@@ -196,8 +196,8 @@ static bool make_places(keep_object *object, uint32_t count)
     return true;
 }
 
-/* Those beyond the chunks that there are: nobody is charged for them. */
-static void drop_places(keep_object *object)
+/* Nobody is charged for them. */
+void gvmi_keep_drop_places(keep_object *object)
 {
     keep_chunk *chunks;
 
@@ -281,7 +281,7 @@ static void undo(gvmi_machine *m, keep_object *object, const keep_growth *growth
             gvmi_keep_give_frame(m, chunk->host_frame, true);
         *chunk = (keep_chunk){0};
     }
-    drop_places(object);
+    gvmi_keep_drop_places(object);
     gvmi_keep_discharge(m, object->user, new_bytes(object, growth));
     resize_item(m, object, object->chunk_count);
 }
@@ -374,6 +374,8 @@ void gvmi_keep_grow_settle(gvmi_machine *m, keep_object *object)
 
         if (growth->client == NULL && object->opening_count == 0 && growth->failure == GVM_OK)
             growth->failure = GVM_E_KEEPER; /* which is told nobody */
+        if (!growth->started && gvmi_keep_kept_chunks(object) < object->chunk_count)
+            return; /* the places are still those of chunks that are being cut off */
         if (!growth->started)
             start(m, object);
         serve_waiting(m, object, growth);

@@ -227,6 +227,7 @@ void gvmi_keep_answer_evictor(gvmi_machine *m, keep_object *object)
 void gvmi_keep_thaw(gvmi_machine *m, keep_object *object)
 {
     GVM_ASSERT(object->moving == 0);
+    gvmi_keep_end_cut(m, object);
     if (object->untracked && !object->sealed)
         gvmi_keep_stale_copies(m, object);
     object->item.pinned = object->parked;
@@ -253,11 +254,11 @@ static void note_deadline(gvmi_machine *m, const keep_wait *wait)
         m->later_wait_ns = wait->deadline_ns;
 }
 
-/* At the end of the queue; an eviction, which waits for nobody's lease, at its head. */
+/* At the end of the queue; what waits for nobody's lease, an eviction or a shrink, at its head. */
 static void link_wait(gvmi_machine *m, keep_wait *wait)
 {
     keep_object *object = wait->object;
-    const bool first = wait->kind == KEEP_WAIT_EVICT;
+    const bool first = wait->kind == KEEP_WAIT_EVICT || wait->kind == KEEP_WAIT_SHRINK;
 
     wait->prev = first ? NULL : object->last_wait;
     wait->next = first ? object->first_wait : NULL;
@@ -552,6 +553,26 @@ static void evict_now(gvmi_machine *m, keep_wait *wait)
         gvmi_keep_thaw(m, object);
 }
 
+static void shrink_now(gvmi_machine *m, keep_wait *wait)
+{
+    keep_object *object = wait->object;
+    const uint64_t count = wait->bytes / object->chunk_bytes + (wait->bytes % object->chunk_bytes != 0);
+
+    if (object->sealed) {
+        gvmi_keep_reply_failed(m, wait->client, wait->request, GVM_E_SEALED, "the object is sealed");
+    } else if (count >= object->chunk_count) {
+        gvmi_keep_reply_done(m, wait->client, wait->request, 0);
+    } else if (object->growth != NULL || !gvmi_keep_freeze(m, object)) {
+        gvmi_keep_reply_failed(m, wait->client, wait->request, GVM_E_TIMEOUT,
+                               "there are leases on the object, or it is growing");
+    } else {
+        object->shrinker = wait->client->id;
+        object->shrink_request = wait->request;
+        gvmi_keep_cut_chunks(m, object, (uint32_t)count);
+    }
+    end_wait(m, wait);
+}
+
 /* Readers of an untracked object may write, so its seal waits for them, too. */
 bool gvmi_keep_waits_for_readers(const keep_wait *wait)
 {
@@ -569,6 +590,10 @@ static bool serve_head(gvmi_machine *m, keep_object *object)
 
     if (wait->kind == KEEP_WAIT_EVICT) {
         evict_now(m, wait);
+        return object->lease_state != KEEP_FROZEN;
+    }
+    if (wait->kind == KEEP_WAIT_SHRINK) {
+        shrink_now(m, wait);
         return object->lease_state != KEEP_FROZEN;
     }
     if (wait->kind == KEEP_WAIT_WRITE && object->sealed) {
@@ -708,6 +733,23 @@ void gvmi_keep_evict(gvmi_machine *m, keep_client *client, const gvmi_wire_messa
     wait = new_wait(m, client, object, NULL, KEEP_WAIT_EVICT, message->head.request, -1);
     if (wait != NULL)
         wait->bytes = body->value == 0 ? UINT64_MAX : body->value;
+}
+
+void gvmi_keep_shrink(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)
+{
+    keep_opening *opening = gvmi_keep_opening(m, client, message, message->body.SHRINK.slot);
+    keep_wait *wait;
+
+    if (opening == NULL)
+        return;
+    if ((opening->flags & GVM_OPEN_READONLY) != 0) {
+        gvmi_keep_reply_failed(m, client, message->head.request, GVM_E_DENIED,
+                               "the object was opened read-only");
+        return;
+    }
+    wait = new_wait(m, client, opening->object, opening, KEEP_WAIT_SHRINK, message->head.request, -1);
+    if (wait != NULL)
+        wait->bytes = message->body.SHRINK.bytes;
 }
 
 void gvmi_machine_doorbell(gvmi_machine *m, uint32_t number)

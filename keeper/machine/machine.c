@@ -356,6 +356,7 @@ static handler *const handlers[] = {
     [GVMI_WIRE_SNAPSHOT_READ] = gvmi_keep_snapshot_read,
     [GVMI_WIRE_LINK] = gvmi_keep_link,
     [GVMI_WIRE_UNLINK] = gvmi_keep_unlink,
+    [GVMI_WIRE_SHRINK] = gvmi_keep_shrink,
 };
 #define HANDLER_COUNT (sizeof handlers / sizeof handlers[0])
 

@@ -3,6 +3,7 @@
  *     out:  DEVICE -(copy, unless clean)-> OUT_MAP -(all openings have answered)-> HOST
  *     in:   HOST -(room)-> -(copy)-> IN_MAP -(all openings have answered)-> DEVICE, clean
  *     renew:  either -(copy)-> RENEW_MAP -(all openings have answered)-> as before, in another frame
+ *     cut:  either -> CUT -(all openings have answered)-> gone, with the others of its object (shrink.c)
  *
  * `where` changes, and a new stamp is given, at the moment the MAP is decided on: who opens the
  * object from then on maps the new frame. An answer comes in two steps: UNMAPPED, the old frame is
@@ -118,7 +119,7 @@ static void check_answers(gvmi_machine *m, keep_object *object, uint32_t index)
         leave_twin(m, chunk);
     if (chunk->waits > 0)
         return;
-    if (chunk->op == KEEP_OP_OUT_MAP || chunk->op == KEEP_OP_RENEW_MAP)
+    if (chunk->op == KEEP_OP_OUT_MAP || chunk->op == KEEP_OP_RENEW_MAP || chunk->op == KEEP_OP_CUT)
         end_move(m, object, chunk);
     else if (chunk->op == KEEP_OP_IN_MAP)
         came_to_device(m, object, index);
@@ -143,11 +144,14 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
 {
     keep_object *object = opening->object;
     keep_pending *pending = malloc(sizeof *pending + count * sizeof pending->indexes[0]);
-    uint32_t frames[GVMI_WIRE_CHUNKS_MAX];
+    const uint32_t kept = gvmi_keep_kept_chunks(object);
+    uint32_t frames[GVMI_WIRE_CHUNKS_MAX], sent = 0;
     gvmi_wire_message message;
 
     if (pending == NULL) {
         for (uint32_t i = 0; i < count; i++) { /* that it may have the old frames is recorded nowhere */
+            if (indexes[i] >= kept)
+                gvmi_keep_taint(m, gvmi_keep_frame_where(&object->chunks[indexes[i]]));
             gvmi_keep_taint(m, gvmi_keep_other_frame(&object->chunks[indexes[i]]));
             gvmi_keep_taint(m, object->chunks[indexes[i]].twin_frame);
         }
@@ -158,9 +162,9 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
         opening->sent_generation = object->generation;
         opening->sent_bytes = gvmi_keep_opened_bytes(opening, object->bytes);
     }
+    if (opening->sent_bytes > object->bytes) /* the answer to any MAP of chunks being cut off counts */
+        opening->sent_bytes = object->bytes;
     gvmi_wire_start(&message, GVMI_WIRE_MAP, 0);
-    message.head.fd_count = (uint16_t)count;
-    message.head.tail_bytes = (uint32_t)(count * sizeof message.tail.chunks[0]);
     message.body.MAP = (gvmi_wire_map){.slot = opening->slot,
                                        .generation = opening->sent_generation,
                                        .serial = ++m->serials,
@@ -172,17 +176,21 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
     for (uint32_t i = 0; i < count; i++) {
         keep_chunk *chunk = &object->chunks[indexes[i]];
 
-        frames[i] = gvmi_keep_frame_where(chunk);
-        gvmi_keep_frame_seen(m, frames[i], opening);
-        /* Who is sent some of the object's chunks must not find another one in a frame that it kept. */
-        if (object->mixed || opening->chunk_limit != UINT32_MAX)
-            gvmi_keep_taint(m, frames[i]);
-        message.tail.chunks[i] = (gvmi_wire_chunk){
-            .index = indexes[i], .tier = chunk->where, .stamp = chunk->stamp};
         pending->indexes[i] = indexes[i];
         chunk->waits++;
         chunk->unmaps++;
+        if (indexes[i] >= kept)
+            continue;
+        frames[sent] = gvmi_keep_frame_where(chunk);
+        gvmi_keep_frame_seen(m, frames[sent], opening);
+        /* Who is sent some of the object's chunks must not find another one in a frame that it kept. */
+        if (object->mixed || opening->chunk_limit != UINT32_MAX)
+            gvmi_keep_taint(m, frames[sent]);
+        message.tail.chunks[sent++] = (gvmi_wire_chunk){
+            .index = indexes[i], .tier = chunk->where, .stamp = chunk->stamp};
     }
+    message.head.fd_count = (uint16_t)sent;
+    message.head.tail_bytes = (uint32_t)(sent * sizeof message.tail.chunks[0]);
     if (opening->last_pending != NULL)
         opening->last_pending->next = pending;
     else
@@ -191,7 +199,7 @@ static void send_map(gvmi_machine *m, keep_opening *opening, const uint32_t *ind
     (void)gvmi_keep_send(m, opening->client, &message, frames);
 }
 
-/* Of the chunks that it may have those that are to be sent, or all, in MAPs; at least one. */
+/* Of the chunks that it may have those of which something is to be sent, or all that stay, in MAPs; at least one. */
 static void send_set(gvmi_machine *m, keep_opening *opening, bool all)
 {
     const keep_object *object = opening->object;
@@ -202,7 +210,7 @@ static void send_set(gvmi_machine *m, keep_opening *opening, bool all)
         most = object->chunk_bytes < MOVE_BYTES_MAX ? (uint32_t)(MOVE_BYTES_MAX / object->chunk_bytes)
                                                     : 1;
     for (uint32_t i = 0; i < chunks; i++) {
-        if (!all && !object->chunks[i].send)
+        if (all ? i >= gvmi_keep_kept_chunks(object) : !object->chunks[i].send)
             continue;
         if (count == most) {
             send_map(m, opening, indexes, count, false);

@@ -3,10 +3,10 @@
  *   machine.c  life, the queue of actions, ticks     leases.c  permits, waiting, granting
  *   settle.c   what an event leaves to be done       moves.c   freezing, chunks on their way, MAPs
  *   clients.c  coming, going, being cut off          grow.c    new chunks
- *   objects.c  names, rights, openings, links        room.c    frames and budgets
- *   fence.c    clients that were cut off             users.c   accounts: quotas and allowances
+ *   shrink.c   chunks given back from the end        room.c    frames and budgets
+ *   objects.c  names, rights, openings, links        users.c   accounts: quotas and allowances
+ *   fence.c    clients that were cut off             check.c   the invariants below
  *   report.c   figures                               snapshot.c figures of everything, in slices
- *   check.c    the invariants below
  *
  * An event handler changes what it must and marks objects as needing another look; gvmi_keep_settle()
  * then looks until nothing changes any more. So no function calls itself through others.
@@ -26,7 +26,8 @@
  *     unmaps of those that were not answered by UNMAPPED either.
  * I7  a user's used_bytes is the sum of chunk_bytes * chunk_count over its objects, with growth under
  *     way counted in, and of the HELD frames charged to clients of the user.
- * I8  bytes of an object <= chunk_count * chunk_bytes; every chunk below chunk_count is somewhere.
+ * I8  bytes of an object <= chunk_count * chunk_bytes; every chunk below chunk_count is somewhere. Chunks
+ *     wholly beyond bytes are being cut off, and the object is FROZEN.
  * I9  what is taken of a limit is what there is of it, by user and together; an account counts
  *     something or has a quota of its own.
  * I10 what a client has open, created, asked for and waits for is what its lists have; no slot below
@@ -191,6 +192,7 @@ typedef enum keep_op {
     KEEP_OP_IN_MAP,
     KEEP_OP_RENEW_COPY, /* to another frame of the same tier: its own has writers */
     KEEP_OP_RENEW_MAP,
+    KEEP_OP_CUT, /* the object shrinks: clients are to unmap it, then its frames are free */
 } keep_op;
 
 typedef struct keep_chunk {
@@ -213,7 +215,8 @@ typedef enum keep_wait_kind {
     KEEP_WAIT_READ,
     KEEP_WAIT_WRITE,
     KEEP_WAIT_SEAL,
-    KEEP_WAIT_EVICT
+    KEEP_WAIT_EVICT,
+    KEEP_WAIT_SHRINK,
 } keep_wait_kind;
 
 struct keep_wait {
@@ -223,7 +226,7 @@ struct keep_wait {
     keep_object *object;
     uint64_t request;
     int64_t since_ns, deadline_ns; /* INT64_MAX: none */
-    uint64_t bytes;                /* EVICT */
+    uint64_t bytes;                /* EVICT, SHRINK */
     gvm_hint hint;
     bool considered;                /* the policy was asked */
     keep_wait *prev, *next;         /* in the object's queue */
@@ -296,8 +299,9 @@ struct keep_object {
     keep_growth *growth, *last_growth; /* the queue; its first is under way */
     uint64_t evictor; /* id of the client to be answered, once nothing is leaving any more, how much went; 0 */
     uint64_t evict_request, evict_bytes;
-    bool evict_short;       /* of host memory */
-    gvm_status evict_cause; /* of the copy that failed; OK: the host budget is full */
+    bool evict_short;                  /* of host memory */
+    gvm_status evict_cause;            /* of the copy that failed; OK: the host budget is full */
+    uint64_t shrinker, shrink_request; /* id of the client to be answered once the object is smaller */
 
     gvmi_policy_item item;
     uint64_t acquires, evicted_bytes, promoted_bytes;
@@ -330,6 +334,12 @@ struct keep_links {
 static inline keep_object *gvmi_keep_object_of(gvmi_policy_item *item)
 {
     return (keep_object *)(void *)((char *)item - offsetof(keep_object, item));
+}
+
+/* Chunks that stay: those behind them, which clients are unmapping, are being cut off. */
+static inline uint32_t gvmi_keep_kept_chunks(const keep_object *object)
+{
+    return (uint32_t)((object->bytes + object->chunk_bytes - 1) / object->chunk_bytes);
 }
 
 /* ---- openings and clients */
@@ -592,6 +602,7 @@ void gvmi_keep_acquire(gvmi_machine *m, keep_client *client, const gvmi_wire_mes
 void gvmi_keep_taken(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_seal(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_evict(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
+void gvmi_keep_shrink(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_serve(gvmi_machine *m, keep_object *object);
 void gvmi_keep_end_waits(gvmi_machine *m, keep_client *client, keep_opening *opening);
 void gvmi_keep_expire_waits(gvmi_machine *m);
@@ -628,6 +639,12 @@ void gvmi_keep_thaw(gvmi_machine *m, keep_object *object);
  * its place is not the evictor's concern. */
 void gvmi_keep_answer_evictor(gvmi_machine *m, keep_object *object);
 
+/* ---- shrink.c */
+/* Begins to take the chunks of a FROZEN object from count on from clients. */
+void gvmi_keep_cut_chunks(gvmi_machine *m, keep_object *object, uint32_t count);
+/* Nobody has them mapped any more, if there are any: frees their frames, and answers who asked. */
+void gvmi_keep_end_cut(gvmi_machine *m, keep_object *object);
+
 /* ---- moves.c */
 uint64_t gvmi_keep_evict_chunks(gvmi_machine *m, keep_object *object, uint64_t bytes, bool *host_full);
 /* Moves chunks of a FROZEN object out of frames that have writers, as far as there is room; returns
@@ -662,6 +679,8 @@ bool gvmi_keep_may_grow(gvmi_machine *m, keep_client *client, uint64_t request);
 gvm_status gvmi_keep_grow_to(gvmi_machine *m, keep_object *object, keep_client *client,
                              keep_opening *opened_by, uint64_t request, uint64_t bytes);
 void gvmi_keep_grow_settle(gvmi_machine *m, keep_object *object);
+/* Gives back the places of chunks beyond those that there are. */
+void gvmi_keep_drop_places(keep_object *object);
 void gvmi_keep_make_chunk(gvmi_machine *m, keep_object *object, uint32_t chunk, uint32_t frame,
                           bool make);
 void gvmi_keep_make_without_room(gvmi_machine *m, keep_object *object, uint32_t chunk);

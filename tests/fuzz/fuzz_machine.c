@@ -417,6 +417,7 @@ static void fill_body(gvmi_wire_message *m, uint8_t a, uint8_t b)
         put_name(m->body.OPEN.name, a);
         break;
     case GVMI_WIRE_GROW: m->body.GROW.bytes = (uint64_t)a * MIB / 2; break;
+    case GVMI_WIRE_SHRINK: m->body.SHRINK.bytes = (uint64_t)a * MIB / 2; break;
     case GVMI_WIRE_SEAL: m->body.SEAL.timeout_ms = a - 1; break;
     case GVMI_WIRE_PUBLISH:
         m->body.PUBLISH.flags = b % 2;

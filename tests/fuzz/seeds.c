@@ -121,6 +121,7 @@ static const uint8_t shared[] = {
     RELEASE(1, 0),
     ANSWERS(0),
     MESSAGE(0, GROW, 0, 60, 0),
+    MESSAGE(0, SHRINK, 0, 6, 0),
     JOBS,
     ANSWERS(0),
     ANSWERS(1),

@@ -24,6 +24,7 @@ static void fill_client(gvmi_wire_message *m)
         m->body.OPEN = (gvmi_wire_open){GVM_OPEN_READONLY | GVM_OPEN_SAME_ADDRESS, 0, "/prices/2026"};
         break;
     case GVMI_WIRE_GROW: m->body.GROW = (gvmi_wire_grow){GVM_OBJECTS_OPEN_MAX - 1, 0, 7}; break;
+    case GVMI_WIRE_SHRINK: m->body.SHRINK = (gvmi_wire_grow){1, 0, UINT64_MAX}; break;
     case GVMI_WIRE_SEAL: m->body.SEAL = (gvmi_wire_seal){3, -1}; break;
     case GVMI_WIRE_PUBLISH:
         m->body.PUBLISH = (gvmi_wire_publish){4, GVM_PUBLISH_REPLACE, "/x"};

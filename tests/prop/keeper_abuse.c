@@ -48,13 +48,13 @@ static void answer(world *w, process *p, const gvmi_wire_message *m)
 }
 
 static const gvmi_wire_type types[] = {
-    GVMI_WIRE_HELLO,        GVMI_WIRE_CREATE,       GVMI_WIRE_CREATE,   GVMI_WIRE_OPEN,
-    GVMI_WIRE_OPEN,         GVMI_WIRE_GROW,         GVMI_WIRE_GROW,     GVMI_WIRE_SEAL,
-    GVMI_WIRE_PUBLISH,      GVMI_WIRE_DROP,         GVMI_WIRE_SET_MODE, GVMI_WIRE_ACQUIRE,
-    GVMI_WIRE_ACQUIRE,      GVMI_WIRE_ACQUIRE,      GVMI_WIRE_TAKEN,    GVMI_WIRE_MAPPED,
-    GVMI_WIRE_CLOSE,        GVMI_WIRE_CLOSE,        GVMI_WIRE_SNAPSHOT, GVMI_WIRE_GET_INFO,
-    GVMI_WIRE_GET_METADATA, GVMI_WIRE_EVICT,        GVMI_WIRE_TRIM,     GVMI_WIRE_SET_QUOTA,
-    GVMI_WIRE_UNMAPPED,     GVMI_WIRE_SNAPSHOT_READ};
+    GVMI_WIRE_HELLO,        GVMI_WIRE_CREATE,        GVMI_WIRE_CREATE,   GVMI_WIRE_OPEN,
+    GVMI_WIRE_OPEN,         GVMI_WIRE_GROW,          GVMI_WIRE_GROW,     GVMI_WIRE_SEAL,
+    GVMI_WIRE_PUBLISH,      GVMI_WIRE_DROP,          GVMI_WIRE_SET_MODE, GVMI_WIRE_ACQUIRE,
+    GVMI_WIRE_ACQUIRE,      GVMI_WIRE_ACQUIRE,       GVMI_WIRE_TAKEN,    GVMI_WIRE_MAPPED,
+    GVMI_WIRE_CLOSE,        GVMI_WIRE_CLOSE,         GVMI_WIRE_SNAPSHOT, GVMI_WIRE_GET_INFO,
+    GVMI_WIRE_GET_METADATA, GVMI_WIRE_EVICT,         GVMI_WIRE_TRIM,     GVMI_WIRE_SET_QUOTA,
+    GVMI_WIRE_UNMAPPED,     GVMI_WIRE_SNAPSHOT_READ, GVMI_WIRE_SHRINK};
 
 static void fill_named(world *w, gvmi_wire_message *m)
 {
@@ -96,6 +96,7 @@ static void fill_numbers(world *w, const process *p, gvmi_wire_message *m)
 
     switch (m->head.type) {
     case GVMI_WIRE_GROW:
+    case GVMI_WIRE_SHRINK:
         m->body.GROW = (gvmi_wire_grow){.slot = slot, .bytes = world_random(w, 24 * MIB)};
         break;
     case GVMI_WIRE_SEAL:

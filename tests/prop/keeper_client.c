@@ -389,7 +389,7 @@ static void begin_slot_request(world *w, process *p, thread *t, opening *o)
 {
     static const gvmi_wire_type types[] = {
         GVMI_WIRE_GROW,     GVMI_WIRE_GROW,         GVMI_WIRE_GROW,         GVMI_WIRE_GROW,
-        GVMI_WIRE_GROW,     GVMI_WIRE_GROW,         GVMI_WIRE_GROW,         GVMI_WIRE_SET_MODE,
+        GVMI_WIRE_GROW,     GVMI_WIRE_SHRINK,       GVMI_WIRE_SHRINK,       GVMI_WIRE_SET_MODE,
         GVMI_WIRE_GET_INFO, GVMI_WIRE_SET_METADATA, GVMI_WIRE_GET_METADATA, GVMI_WIRE_GET_METADATA,
         GVMI_WIRE_GET_INFO, GVMI_WIRE_PUBLISH,      GVMI_WIRE_PUBLISH,      GVMI_WIRE_SEAL};
     gvmi_wire_message *m = world_message(w, p, types[world_random(w, world_chance(w, 30) ? 16 : 15)]);
@@ -402,6 +402,9 @@ static void begin_slot_request(world *w, process *p, thread *t, opening *o)
                                  : world_random(w, o->reserve_bytes / o->chunk_bytes + 1) *
                                        o->chunk_bytes;
         t->request_bytes = m->body.GROW.bytes;
+        break;
+    case GVMI_WIRE_SHRINK:
+        m->body.SHRINK.bytes = world_random(w, o->reserve_bytes / o->chunk_bytes) * o->chunk_bytes;
         break;
     case GVMI_WIRE_SET_MODE: m->body.SET_MODE.value = random_mode(w); break;
     case GVMI_WIRE_SET_METADATA: put_metadata(w, m); break;
@@ -627,7 +630,7 @@ static void on_done(world *w, process *p, thread *t)
             world_wrong(w, "process %u grew object %llu to %llu bytes, but has %llu", p->index,
                         (unsigned long long)o->object, (unsigned long long)t->request_bytes,
                         (unsigned long long)o->bytes);
-        if (model->promised_bytes < t->request_bytes)
+        if (model->promised_bytes < t->request_bytes && model->bytes >= t->request_bytes)
             model->promised_bytes = t->request_bytes;
         break;
     case GVMI_WIRE_SEAL:
@@ -659,7 +662,7 @@ static void on_reply(world *w, process *p, const gvmi_wire_message *m)
         if (t != NULL && t->request_type == GVMI_WIRE_CREATE &&
             p->openings[m->body.OPENED.slot] != NULL) {
             o = model_find(w, m->body.OPENED.id);
-            if (o != NULL && o->promised_bytes < m->body.OPENED.bytes)
+            if (o != NULL && o->promised_bytes < m->body.OPENED.bytes && o->bytes >= m->body.OPENED.bytes)
                 ((object *)model_find(w, o->id))->promised_bytes = m->body.OPENED.bytes;
         }
         break;
@@ -688,6 +691,19 @@ static void supersede(process *p, uint32_t slot, uint32_t chunk)
             }
 }
 
+/* The object has become smaller. */
+static void unmap_beyond(world *w, process *p, opening *o, uint64_t bytes)
+{
+    for (uint64_t i = (bytes + o->chunk_bytes - 1) / o->chunk_bytes; i < CHUNKS_MAX; i++) {
+        supersede(p, o->slot, (uint32_t)i);
+        if (o->map[i] != NULL && is_held(p, o))
+            world_wrong(w, "process %u: object %llu shrinks under a lease", p->index,
+                        (unsigned long long)o->object);
+        unmap_chunk(o, (uint32_t)i);
+        o->stamps[i] = 0;
+    }
+}
+
 static void unmap_step(world *w, process *p, opening *o)
 {
     const gvmi_wire_message *m = p->mapping->message;
@@ -697,6 +713,9 @@ static void unmap_step(world *w, process *p, opening *o)
         world_wrong(w, "process %u: serial %llu after %llu", p->index,
                     (unsigned long long)m->body.MAP.serial, (unsigned long long)o->serial);
     o->serial = m->body.MAP.serial;
+    if (m->body.MAP.bytes < o->taken_bytes)
+        unmap_beyond(w, p, o, m->body.MAP.bytes);
+    o->taken_bytes = m->body.MAP.bytes;
     p->mapping->fails = o->lost || o->empty || (w->maps_fail && !held && world_chance(w, 3));
     for (uint32_t i = 0; i < m->head.fd_count; i++) {
         const uint32_t chunk = m->tail.chunks[i].index;
@@ -757,7 +776,8 @@ static void answer_map(world *w, process *p, opening *o)
 {
     const gvmi_wire_map *map = &p->mapping->message->body.MAP;
 
-    if (map->bytes < o->bytes || (int32_t)(map->generation - o->generation) < 0)
+    if ((map->bytes < o->bytes && !model_find(w, o->object)->shrinks) ||
+        (int32_t)(map->generation - o->generation) < 0)
         world_wrong(
             w, "process %u: object %llu shrinks or grows younger: %llu bytes, generation %u after %llu, %u",
             p->index, (unsigned long long)o->object, (unsigned long long)map->bytes,

@@ -18,6 +18,15 @@ static uint64_t wanted_bytes(const request *r)
     return 0;
 }
 
+bool model_some_shrink(const world *w)
+{
+    for (uint32_t i = 0; i < w->process_count; i++)
+        for (uint32_t k = 0; k < w->processes[i]->request_count; k++)
+            if (w->processes[i]->requests[k].type == GVMI_WIRE_SHRINK)
+                return true;
+    return false;
+}
+
 /* If all objects and all that is asked for fit the device together, nothing can be short. */
 static bool surely_space(const world *w, uint32_t device)
 {
@@ -37,6 +46,8 @@ static bool surely_space(const world *w, uint32_t device)
         for (uint32_t k = 0; k < p->request_count && !p->exited; k++)
             sum += wanted_bytes(&p->requests[k]);
     }
+    if (model_some_shrink(w)) /* frames are not free yet */
+        return false;
     return sum <= w->least_budget_bytes[device];
 }
 
@@ -70,7 +81,7 @@ static uint64_t committed(const world *w, uint32_t uid, bool sure)
         if (o->uid == uid && !o->gone && !(sure && o->creator_ended))
             sum += rounded(sure ? o->bytes : larger(o->bytes, o->perhaps_bytes), o->chunk_bytes);
     }
-    if (!sure && (w->loose_ends || w->orphan_count > 0))
+    if (!sure && (w->loose_ends || w->orphan_count > 0 || model_some_shrink(w)))
         return UINT64_MAX / 2;
     for (uint32_t i = 0; i < w->process_count && !sure; i++) {
         const process *p = w->processes[i];

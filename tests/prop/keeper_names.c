@@ -56,6 +56,23 @@ uint32_t model_chunks(const object *o)
     return (uint32_t)((o->bytes + o->chunk_bytes - 1) / o->chunk_bytes);
 }
 
+void model_resize(world *w, object *o, uint64_t bytes)
+{
+    const uint32_t before = model_chunks(o);
+
+    o->bytes = bytes;
+    for (uint32_t i = model_chunks(o); i < before; i++) {
+        o->values[i] = 0;
+        o->shown[i] = NULL;
+    }
+    if (o->promised_bytes > bytes)
+        o->promised_bytes = bytes;
+    for (uint32_t i = 0; i < w->process_count && model_chunks(o) < before; i++)
+        for (uint32_t k = 0; k < w->processes[i]->thread_count; k++)
+            if (w->processes[i]->threads[k].least_bytes > bytes)
+                w->processes[i]->threads[k].least_bytes = bytes;
+}
+
 /* ---- what is there */
 
 /* An object that nobody opened and that has no name cannot be reached. */
@@ -127,7 +144,8 @@ static void leave_behind(world *w, request *r)
 
     if (grows && r->message->body.GROW.bytes > r->object->perhaps_bytes)
         r->object->perhaps_bytes = r->message->body.GROW.bytes;
-    w->loose_ends = w->loose_ends || grows || r->type == GVMI_WIRE_CREATE;
+    w->loose_ends = w->loose_ends || grows || r->type == GVMI_WIRE_SHRINK ||
+                    r->type == GVMI_WIRE_CREATE;
     if (r->type == GVMI_WIRE_CREATE && (r->message->body.CREATE.flags & GVM_OBJECT_KEEP) != 0 &&
         w->orphan_count < ORPHANS_MAX)
         w->orphans[w->orphan_count++] = *r;
@@ -365,6 +383,10 @@ static uint64_t judge_slot(const world *w, const process *p, const request *r, c
         return ONE_OF(GVM_OK) | (owns(w, p, o) ? 0 : ONE_OF(GVM_E_DENIED)) |
                (o->sealed ? ONE_OF(GVM_E_SEALED) : 0) |
                (elapsed(w, r, r->message->body.SEAL.timeout_ms) ? ONE_OF(GVM_E_TIMEOUT) : 0);
+    case GVMI_WIRE_SHRINK:
+        if (readonly)
+            return ONE_OF(GVM_E_DENIED);
+        return o->sealed ? ONE_OF(GVM_E_SEALED) : ONE_OF(GVM_OK) | ONE_OF(GVM_E_TIMEOUT);
     case GVMI_WIRE_PUBLISH: return judge_publish(w, p, r);
     case GVMI_WIRE_SET_MODE:
         if ((r->message->body.SET_MODE.value & ~0777u) != 0)
@@ -389,6 +411,7 @@ static bool has_slot(uint16_t type)
 {
     switch (type) {
     case GVMI_WIRE_GROW:
+    case GVMI_WIRE_SHRINK:
     case GVMI_WIRE_SEAL:
     case GVMI_WIRE_PUBLISH:
     case GVMI_WIRE_SET_MODE:
@@ -442,7 +465,7 @@ static bool moves_may_go_on(const world *w)
             if (p->known[k].maps > 0)
                 return true;
         for (uint32_t k = 0; k < p->request_count; k++)
-            if (p->requests[k].type == GVMI_WIRE_EVICT)
+            if (p->requests[k].type == GVMI_WIRE_EVICT || p->requests[k].type == GVMI_WIRE_SHRINK)
                 return true;
     }
     return false;
@@ -480,7 +503,8 @@ static bool is_calm(const world *w, const object *o)
             const uint16_t type = p->requests[k].type;
 
             if (type == GVMI_WIRE_EVICT || type == GVMI_WIRE_TRIM ||
-                (p->requests[k].object == o && (type == GVMI_WIRE_ACQUIRE || type == GVMI_WIRE_SEAL)))
+                (p->requests[k].object == o &&
+                 (type == GVMI_WIRE_ACQUIRE || type == GVMI_WIRE_SEAL || type == GVMI_WIRE_SHRINK)))
                 return false;
         }
     }
@@ -532,6 +556,8 @@ void model_request(world *w, process *p, const gvmi_wire_message *message)
     memcpy(r->message, message, sizeof *message);
     if (has_slot(r->type) && slot_of(message) < GVM_OBJECTS_OPEN_MAX)
         r->object = p->known[slot_of(message)].object;
+    if (r->type == GVMI_WIRE_SHRINK && r->object != NULL)
+        r->object->shrinks = true;
     r->calm = r->type == GVMI_WIRE_ACQUIRE && r->object != NULL && is_calm(w, r->object);
     if (r->type == GVMI_WIRE_ACQUIRE && r->calm) { /* it counts itself */
         p->request_count--;
@@ -607,12 +633,13 @@ static void compare_opened(world *w, const request *r, object *o, const gvmi_wir
 
     if (o->name < 0 || o->name != model_name_index(name))
         world_wrong(w, "%s is opened as object %llu, which it is not", name, (unsigned long long)m->id);
-    if (m->sealed != o->sealed || m->bytes < o->bytes || m->bytes > larger(o->bytes, o->perhaps_bytes) ||
-        m->chunk_bytes != o->chunk_bytes || m->reserve_bytes != o->reserve_bytes)
+    if (m->sealed != o->sealed || (m->bytes < o->bytes && !o->shrinks) ||
+        m->bytes > larger(o->bytes, o->perhaps_bytes) || m->chunk_bytes != o->chunk_bytes ||
+        m->reserve_bytes != o->reserve_bytes)
         world_wrong(w, "object %llu is opened with sealed %u, %llu bytes, not %d, %llu",
                     (unsigned long long)o->id, m->sealed, (unsigned long long)m->bytes, o->sealed,
                     (unsigned long long)o->bytes);
-    o->bytes = m->bytes;
+    model_resize(w, o, m->bytes);
 }
 
 static void opened(world *w, process *p, const request *r, const gvmi_wire_opened *m)
@@ -704,6 +731,11 @@ static void done(world *w, process *p, const request *r, uint64_t value)
             world_wrong(w, "object %llu grew to %llu bytes, but nobody was told",
                         (unsigned long long)o->id, (unsigned long long)m->body.GROW.bytes);
         break;
+    case GVMI_WIRE_SHRINK:
+        if (o->bytes > rounded(m->body.SHRINK.bytes, o->chunk_bytes) &&
+            p->known[m->body.SHRINK.slot].failed)
+            model_resize(w, o, rounded(m->body.SHRINK.bytes, o->chunk_bytes));
+        break;
     case GVMI_WIRE_SEAL: sealed(w, o); break;
     case GVMI_WIRE_PUBLISH:
         rename_coming(w, m->body.PUBLISH.name);
@@ -746,8 +778,12 @@ static void granted(world *w, process *p, const request *r)
 
 static void compare_info(world *w, const request *r, const gvm_object_info *i)
 {
-    const object *o = r->object;
+    object *o = r->object;
+    const bool cutting = o->shrinks &&
+                         i->device_bytes + i->host_bytes > rounded(i->bytes, o->chunk_bytes);
 
+    if (o->shrinks && i->bytes < o->bytes) /* no opening could be told */
+        model_resize(w, o, i->bytes);
     if (i->id != o->id || i->bytes != o->bytes || i->reserve_bytes != o->reserve_bytes ||
         i->owner_uid != o->uid || i->owner_gid != o->gid || i->mode != o->mode ||
         i->sealed != o->sealed || i->metadata_bytes != o->metadata_bytes)
@@ -757,7 +793,7 @@ static void compare_info(world *w, const request *r, const gvm_object_info *i)
     if (!o->creator_ended && strcmp(i->name, o->name >= 0 ? keeper_names[o->name] : "") != 0)
         world_wrong(w, "object %llu says that it is \"%s\", not \"%s\"", (unsigned long long)o->id,
                     i->name, o->name >= 0 ? keeper_names[o->name] : "");
-    if (i->device_bytes + i->host_bytes != rounded(o->bytes, o->chunk_bytes) ||
+    if ((i->device_bytes + i->host_bytes != rounded(o->bytes, o->chunk_bytes) && !cutting) ||
         i->duplicate_bytes + i->dirty_bytes != i->device_bytes)
         world_wrong(
             w, "object %llu of %llu bytes: %llu on the device, %llu on the host, %llu twice, %llu dirty",

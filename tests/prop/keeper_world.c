@@ -419,8 +419,9 @@ static void show_map(world *w, process *p, packet *sent, const gvmi_action *acti
     }
     if (known->maps++ == 0)
         known->maps_ns = w->tick_ns;
-    if (map->bytes > known->object->bytes)
-        known->object->bytes = map->bytes;
+    if (map->bytes > known->object->bytes ||
+        (known->object->shrinks && map->bytes < known->object->bytes))
+        model_resize(w, known->object, map->bytes);
     for (uint32_t i = 0; i < count && i < GVMI_WIRE_CHUNKS_MAX; i++) {
         frame *f = action->frames[i] < FRAMES_MAX ? w->frames[action->frames[i]] : NULL;
 

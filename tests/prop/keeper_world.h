@@ -83,6 +83,7 @@ typedef struct object {
     uint64_t chunk_bytes, reserve_bytes, bytes;
     uint64_t promised_bytes;          /* grown, and the process that grew it knows */
     uint64_t perhaps_bytes;           /* the process that asked for it left before the answer */
+    bool shrinks;                     /* a process has asked for that, at some time */
     bool sealed, kept, creator_ended; /* creator_ended: it may have lost its name already */
     bool gone;                        /* as far as the model knows, nobody can reach it any more */
     uint32_t openings;                /* those of processes not yet known to be gone */
@@ -123,6 +124,7 @@ typedef struct opening {
     uint64_t object;
     uint32_t generation;
     uint64_t chunk_bytes, reserve_bytes, bytes;
+    uint64_t taken_bytes; /* of the latest MAP that was begun */
     uint64_t serial;
     bool readonly, sealed, closing;
     bool lost;      /* no addresses for it: nothing can be mapped */
@@ -285,6 +287,8 @@ void model_request(world *w, process *p, const gvmi_wire_message *message); /* b
 void model_reply(world *w, process *p, const gvmi_wire_message *message, const void *bytes, size_t len);
 void model_refresh(world *w);                          /* after every event */
 void model_ended(world *w, process *p, bool for_good); /* its connection is over, or its process */
+/* The keeper says that the object has so many bytes. */
+void model_resize(world *w, object *o, uint64_t bytes);
 uint32_t model_chunks(const object *o);
 int model_name_index(const char *name);
 
@@ -330,6 +334,8 @@ bool some_linger(const world *w);
 
 /* May processes of the user that were given up hold more than its quota? Then a status more. */
 uint64_t judge_held(const world *w, uint32_t uid);
+/* A request to shrink an object is not answered. */
+bool model_some_shrink(const world *w);
 /* The statuses that a request for memory may be answered with, as far as memory goes. */
 uint64_t judge_memory(const world *w, const request *r, uint32_t uid, uint32_t device);
 

@@ -553,6 +553,17 @@ static int script_calls(fake *f)
     TRY_LINE(map(f, 1, 2, 1, 3 * CHUNK, 2));
     f->in = message;
     TRY_LINE(done(f, 0));
+    TRY_LINE(receive(f, GVMI_WIRE_SHRINK));
+    EXPECT(f->in.body.SHRINK.slot == SLOT && f->in.body.SHRINK.bytes == CHUNK + 1);
+    message = f->in;
+    TRY_LINE(map(f, 0, 0, 0, 2 * CHUNK, 3));
+    f->in = message;
+    TRY_LINE(done(f, 0));
+    TRY_LINE(receive(f, GVMI_WIRE_GROW));
+    message = f->in;
+    TRY_LINE(map(f, 2, 1, 5, 3 * CHUNK, 4));
+    f->in = message;
+    TRY_LINE(done(f, 0));
     TRY_LINE(receive(f, GVMI_WIRE_PUBLISH));
     EXPECT(strcmp(f->in.body.PUBLISH.name, "/new") == 0 &&
            f->in.body.PUBLISH.flags == GVM_PUBLISH_REPLACE);
@@ -605,6 +616,9 @@ static int make_calls(void *arg)
     TRY_LINE(connect_and_open(&f, script_calls, &keeper, &object));
     EXPECT(gvm_object_grow(object, OBJECT_CHUNKS * CHUNK + 1) == GVM_E_INVALID);
     EXPECT(gvm_object_grow(object, 3 * CHUNK) == GVM_OK && byte_of(object, 2) == 3);
+    EXPECT(gvm_object_shrink(object, CHUNK + 1) == GVM_OK);
+    EXPECT(object->buffer->device_bytes == 2 * CHUNK && atomic_load(&object->shown_bytes) == 2 * CHUNK);
+    EXPECT(gvm_object_grow(object, 3 * CHUNK) == GVM_OK && byte_of(object, 2) == 6);
     EXPECT(gvm_object_publish(object, "/new", 1u << 5) == GVM_E_INVALID);
     EXPECT(gvm_object_publish(object, "new", 0) == GVM_E_INVALID);
     EXPECT(fails_with(gvm_object_publish(object, "/new", GVM_PUBLISH_REPLACE), GVM_E_EXISTS, "taken"));

@@ -1,0 +1,65 @@
+/* Giving chunks back: an object becomes smaller, from its end on.
+ *
+ * Nobody may have a lease, as it says how far its holder may go: so the object is FROZEN, as for a move. Its
+ * size falls at once, and every opening is sent a MAP with it; the chunks beyond it count as on their way
+ * (KEEP_OP_CUT) until all openings have answered. Who opens the object meanwhile is not sent them. When the
+ * last chunk is over the object thaws, and before that their frames are given back. A client that was cut
+ * off holds the frames that it has not said to have unmapped, as after a move (fence.c). */
+#include <string.h>
+
+#include "base/assert.h"
+#include "keeper/machine/state.h"
+
+void gvmi_keep_cut_chunks(gvmi_machine *m, keep_object *object, uint32_t count)
+{
+    GVM_ASSERT(object->lease_state == KEEP_FROZEN && count < object->chunk_count);
+    for (uint32_t i = count; i < object->chunk_count; i++) {
+        keep_chunk *chunk = &object->chunks[i];
+
+        GVM_ASSERT(chunk->op == KEEP_OP_NONE && !chunk->send);
+        chunk->op = KEEP_OP_CUT;
+        chunk->send = true;
+        object->sending++;
+        object->moving++;
+        m->devices[object->device].leaving += chunk->device_frame != 0;
+    }
+    object->bytes = count * object->chunk_bytes;
+    object->generation++;
+    gvmi_keep_mark(m, object);
+}
+
+static void free_chunk(gvmi_machine *m, keep_object *object, keep_chunk *chunk)
+{
+    const uint32_t frames[] = {chunk->device_frame, chunk->host_frame};
+
+    GVM_ASSERT(chunk->op == KEEP_OP_NONE && chunk->waits == 0 && chunk->twin_frame == 0);
+    gvmi_keep_set_chunk(m, object, chunk, (gvm_tier)chunk->where, false);
+    object->device_chunks -= chunk->where == GVM_TIER_DEVICE;
+    m->devices[object->device].leaving -= chunk->device_frame != 0;
+    for (unsigned f = 0; f < 2; f++)
+        if (frames[f] != 0)
+            gvmi_keep_give_frame(m, frames[f], true);
+    *chunk = (keep_chunk){0};
+}
+
+void gvmi_keep_end_cut(gvmi_machine *m, keep_object *object)
+{
+    const uint32_t kept = gvmi_keep_kept_chunks(object);
+    const uint64_t bytes = (object->chunk_count - kept) * object->chunk_bytes;
+    keep_client *creator = gvmi_keep_client(m, object->creator);
+    keep_client *shrinker = gvmi_keep_client_of(m, object->shrinker);
+
+    if (bytes == 0)
+        return;
+    for (uint32_t i = kept; i < object->chunk_count; i++)
+        free_chunk(m, object, &object->chunks[i]);
+    object->chunk_count = kept;
+    gvmi_keep_drop_places(object);
+    gvmi_keep_discharge(m, object->user, bytes);
+    if (creator != NULL)
+        creator->committed_bytes -= bytes;
+    gvmi_policy_resize(m->devices[object->device].policy, &object->item, kept * object->chunk_bytes);
+    object->shrinker = 0;
+    if (shrinker != NULL)
+        gvmi_keep_reply_done(m, shrinker, object->shrink_request, 0);
+}
