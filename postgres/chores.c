@@ -12,12 +12,16 @@
 
 #define LOOK_MS 1000
 
+typedef enum chore_kind { DROP_STORE, TRIM_STORE, DROP_COPY, UNLINK } chore_kind;
+
 typedef struct chore {
     struct chore *next;
-    enum { DROP_STORE, DROP_COPY, UNLINK } kind;
+    chore_kind kind;
     gstore_store_name name;
     uint64_t copy;
     uint8_t secret[GSTORE_SECRET_BYTES];
+    uint32_t count; /* TRIM_STORE */
+    gstore_extent extents[];
 } chore;
 
 struct gstore_chores {
@@ -32,6 +36,8 @@ struct gstore_chores {
     bool stop;
     bool reported; /* and not taken */
     gstore_report report;
+    gstore_store_size *sizes;
+    uint32_t size_count;
 };
 
 /* NULL: none was given for a while; or *stop. */
@@ -53,14 +59,20 @@ static chore *next_chore(gstore_chores *c, bool *stop)
 
 static void look(gstore_chores *c)
 {
+    gstore_store_size *sizes, *old;
     gstore_report report;
-    const bool good = gstore_service_report(c->service, &report) == GVM_OK;
+    uint32_t size_count;
+    const bool good = gstore_service_report(c->service, &report, &sizes, &size_count) == GVM_OK;
 
     if (good) {
         gvmi_lock(&c->lock);
         c->report = report;
+        old = c->sizes;
+        c->sizes = sizes;
+        c->size_count = size_count;
         c->reported = true;
         gvmi_unlock(&c->lock);
+        free(old);
     }
     if (good || gstore_service_is_lost(c->service))
         c->wake(c->latch);
@@ -70,6 +82,9 @@ static void carry_out(gstore_chores *c, const chore *what)
 {
     switch (what->kind) {
     case DROP_STORE: gstore_service_drop(c->service, &what->name); break;
+    case TRIM_STORE:
+        gstore_service_trim(c->service, &what->name, what->extents, what->count);
+        break;
     case DROP_COPY: gstore_service_drop_copy(c->service, what->copy); break;
     case UNLINK: gstore_service_unlink(c->service, what->secret); break;
     }
@@ -132,16 +147,19 @@ void gstore_chores_stop(gstore_chores *c)
     pthread_join(c->thread, NULL);
     pthread_cond_destroy(&c->given);
     gvmi_mutex_destroy(&c->lock);
+    free(c->sizes);
     free(c);
 }
 
-static bool give(gstore_chores *c, chore what)
+static bool give(gstore_chores *c, chore what, const gstore_extent *extents)
 {
-    chore *given = malloc(sizeof *given);
+    chore *given = malloc(sizeof *given + what.count * sizeof *extents);
 
     if (given == NULL)
         return false;
     *given = what;
+    if (what.count > 0)
+        memcpy(given->extents, extents, what.count * sizeof *extents);
     gvmi_lock(&c->lock);
     if (c->first == NULL)
         c->first = given;
@@ -155,12 +173,18 @@ static bool give(gstore_chores *c, chore what)
 
 bool gstore_chores_drop_store(gstore_chores *c, const gstore_store_name *name)
 {
-    return give(c, (chore){.kind = DROP_STORE, .name = *name});
+    return give(c, (chore){.kind = DROP_STORE, .name = *name}, NULL);
+}
+
+void gstore_chores_trim_store(gstore_chores *c, const gstore_store_name *name,
+                              const gstore_extent *extents, uint32_t count)
+{
+    (void)give(c, (chore){.kind = TRIM_STORE, .name = *name, .count = count}, extents);
 }
 
 bool gstore_chores_drop_copy(gstore_chores *c, uint64_t copy)
 {
-    return give(c, (chore){.kind = DROP_COPY, .copy = copy});
+    return give(c, (chore){.kind = DROP_COPY, .copy = copy}, NULL);
 }
 
 bool gstore_chores_unlink(gstore_chores *c, const uint8_t secret[GSTORE_SECRET_BYTES])
@@ -168,17 +192,22 @@ bool gstore_chores_unlink(gstore_chores *c, const uint8_t secret[GSTORE_SECRET_B
     chore what = {.kind = UNLINK};
 
     memcpy(what.secret, secret, sizeof what.secret);
-    return give(c, what);
+    return give(c, what, NULL);
 }
 
-bool gstore_chores_take_report(gstore_chores *c, gstore_report *out)
+bool gstore_chores_take_report(gstore_chores *c, gstore_report *out, gstore_store_size **sizes,
+                               uint32_t *size_count)
 {
     bool news;
 
     gvmi_lock(&c->lock);
     news = c->reported;
-    if (news)
+    if (news) {
         *out = c->report;
+        *sizes = c->sizes;
+        *size_count = c->size_count;
+        c->sizes = NULL;
+    }
     c->reported = false;
     gvmi_unlock(&c->lock);
     return news;

@@ -26,8 +26,12 @@ void gstore_chores_stop(gstore_chores *chores);
 bool gstore_chores_drop_store(gstore_chores *chores, const gstore_store_name *name);
 bool gstore_chores_drop_copy(gstore_chores *chores, uint64_t copy);
 bool gstore_chores_unlink(gstore_chores *chores, const uint8_t secret[GSTORE_SECRET_BYTES]);
+/* A store is to be trimmed (area.h). Out of memory it is not. */
+void gstore_chores_trim_store(gstore_chores *chores, const gstore_store_name *name,
+                              const gstore_extent *extents, uint32_t count);
 
-/* The latest report, if it was not taken yet. */
-bool gstore_chores_take_report(gstore_chores *chores, gstore_report *out);
+/* The latest report, if it was not taken yet, and what stores had; the caller frees *sizes. */
+bool gstore_chores_take_report(gstore_chores *chores, gstore_report *out, gstore_store_size **sizes,
+                               uint32_t *size_count);
 
 #endif

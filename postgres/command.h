@@ -80,6 +80,7 @@ typedef struct gstore_store_name {
     uint64_t store;           /* never used twice, in other lives of the server neither */
     int32_t device;           /* ordinal */
     uint32_t epoch;           /* of the keeper in which it was made */
+    uint64_t turn; /* of a writer: later ones of the store have higher numbers; 0: a reader */
 } gstore_store_name;
 
 /* What the names of a store's objects begin with. */
@@ -115,7 +116,9 @@ typedef struct gstore_window {
     uint32_t owner; /* of the areas, a user id, as the keeper has it */
     int32_t status; /* DONE: gvm_status */
     char text[GSTORE_ERROR_BYTES];
-    void *latch; /* the backend's; woken when DONE */
+    uint16_t short_column; /* GVM_E_NOSPACE: attribute number, */
+    uint64_t short_bytes;  /* and how large one of its areas was to be; 0: no area was */
+    void *latch;           /* the backend's; woken when DONE */
 } gstore_window;
 
 /* The queue: any backend puts, any service thread takes. A window is in it once at most, so a ring of

@@ -38,6 +38,8 @@ static uint64 count_items(const gstore_view *view)
 {
     uint64 dead = 0;
 
+    if (view->dead == NULL)
+        return view->live_rows;
     for (uint64 row = 0; row < view->rows && row / 8 < view->dead_bytes; row++)
         dead += gstore_view_is_dead(view, row);
     return view->rows - dead;
@@ -92,7 +94,7 @@ static uint64 live_body_bytes(const gstore_dense *d, int index)
 }
 
 /* Lays the columns out behind the head. */
-static void lay_out(gstore_dense *d)
+static void lay_out_columns(gstore_dense *d)
 {
     gstore_kds_head *head = d->head;
     const TupleDesc desc = RelationGetDescr(d->relation);
@@ -112,16 +114,23 @@ static void lay_out(gstore_dense *d)
         d->end = gstore_kds_round(d->end, GSTORE_KDS_ALIGN);
         to->va_offset = (uint32)(d->end / GSTORE_KDS_UNIT);
         to->extra_sz = (uint32)(extra / GSTORE_KDS_UNIT);
-        d->end = gstore_kds_extra_offset(to, gstore_width(column), d->items) + extra;
-        if (extra > BYTES_MAX || d->end > BYTES_MAX)
-            ereport(ERROR,
-                    (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                     errmsg("table \"%s\" is too large for the format 'pgstrom'",
-                            RelationGetRelationName(d->relation)),
-                     errdetail("It reaches %llu GiB.", (unsigned long long)(BYTES_MAX >> 30) + 1),
-                     errhint("Use gstore_export(), which has no such limit.")));
+        d->end += gstore_kds_round(gstore_width(column) * d->items, GSTORE_KDS_UNIT) + extra;
     }
     head->length = d->end;
+}
+
+/* Of format 'pgstrom', once it is laid out. */
+static void check_limits(const gstore_dense *d)
+{
+    if (d->items > PG_UINT32_MAX)
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                        errmsg("the format 'pgstrom' holds %u rows", PG_UINT32_MAX)));
+    if (d->end > BYTES_MAX)
+        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+                        errmsg("table \"%s\" is too large for the format 'pgstrom'",
+                               RelationGetRelationName(d->relation)),
+                        errdetail("It reaches %llu GiB.", (unsigned long long)(BYTES_MAX >> 30) + 1),
+                        errhint("Use gstore_export(), which has no such limit.")));
 }
 
 static int8 align_bytes(char align)
@@ -140,9 +149,6 @@ static void describe(gstore_dense *d)
     gstore_kds_head *head;
     char *names;
 
-    if (d->items > PG_UINT32_MAX)
-        ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-                        errmsg("the format 'pgstrom' holds %u rows", PG_UINT32_MAX)));
     d->head_bytes = gstore_kds_head_bytes((uint32)desc->natts);
     d->head = head = palloc0(d->head_bytes);
     head->nitems = head->nrooms = (uint32)d->items;
@@ -169,6 +175,31 @@ static void describe(gstore_dense *d)
             head->has_notbyval = 1;
         strlcpy(names + (Size)i * GSTORE_KDS_NAME_BYTES, NameStr(a->attname), GSTORE_KDS_NAME_BYTES);
     }
+}
+
+static void lay_out(gstore_dense *d)
+{
+    if (d->view->arrow)
+        gstore_dense_lay_out_arrow(d);
+    else {
+        describe(d);
+        lay_out_columns(d);
+    }
+}
+
+uint64 gstore_dense_length(Relation relation, const gstore_view *view)
+{
+    gstore_dense d = {.relation = relation, .view = view, .items = count_items(view)};
+    MemoryContext old;
+
+    if (view->empty || d.items == 0)
+        return 0;
+    d.scratch = AllocSetContextCreate(CurrentMemoryContext, "gstore length", ALLOCSET_DEFAULT_SIZES);
+    old = MemoryContextSwitchTo(d.scratch);
+    lay_out(&d);
+    MemoryContextSwitchTo(old);
+    MemoryContextDelete(d.scratch);
+    return d.end;
 }
 
 /* ---- contents */
@@ -346,12 +377,9 @@ static void make_copy(Relation relation, const gstore_view *view, uint32 privile
 
     gstore_wait_ready();
     d.scratch = AllocSetContextCreate(CurrentMemoryContext, "gstore copy", ALLOCSET_DEFAULT_SIZES);
-    if (view->arrow)
-        gstore_dense_lay_out_arrow(&d);
-    else {
-        describe(&d);
-        lay_out(&d);
-    }
+    lay_out(&d);
+    if (!view->arrow)
+        check_limits(&d);
     d.far.copy_bytes = d.end;
     d.record = gstore_new_copy(&d.far.copy, privileges);
     PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(&d));
@@ -366,7 +394,7 @@ static void make_copy(Relation relation, const gstore_view *view, uint32 privile
         gstore_progress_end(&d);
     }
     PG_END_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(&d));
-    if (!gstore_hang_copy(RelationGetRelid(relation), view, d.record, d.far.handle)) {
+    if (!gstore_hang_copy(RelationGetRelid(relation), view, d.record, d.far.copy_bytes, d.far.handle)) {
         gstore_release_copy(d.record);
         ereport(ERROR, (errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
                         errmsg("table \"%s\" was emptied by a new start of the GPU memory keeper",

@@ -23,6 +23,10 @@ typedef struct gstore_dense {
     MemoryContext scratch;
 } gstore_dense;
 
+/* How long a copy of what the view shows is; 0: without rows there is none. Of a view without its bitmap of dead
+ * rows bodies count whole. */
+extern uint64 gstore_dense_length(Relation relation, const gstore_view *view);
+
 /* Bytes to the copy. */
 extern void gstore_dense_put(gstore_dense *d, uint64 offset, const void *bytes, uint64 count);
 /* From an area to the copy, on the device. */

@@ -15,6 +15,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "postgres/dense.h"
 #include "postgres/fdw.h"
 #include "postgres/functions.h"
 #include "postgres/lost.h"
@@ -101,13 +102,22 @@ Datum gstore_fdw_nattrs(PG_FUNCTION_ARGS)
     PG_RETURN_INT64(count);
 }
 
+/* Of the copy that gstore_export_ipchandle() has made, or would make. */
 Datum gstore_fdw_rawsize(PG_FUNCTION_ARGS)
 {
+    const Oid oid = PG_GETARG_OID(0);
+    Relation relation;
     gstore_view view;
+    uint64 bytes;
 
-    gstore_check_readable(PG_GETARG_OID(0));
-    gstore_look_now(PG_GETARG_OID(0), false, &view);
-    PG_RETURN_INT64((int64)gstore_data_bytes(view.rows, view.columns, view.column_count));
+    gstore_check_readable(oid);
+    relation = relation_open(oid, AccessShareLock);
+    gstore_look_now(oid, true, &view);
+    bytes = view.empty ? 0 : gstore_copy_bytes(oid, &view);
+    if (bytes == 0)
+        bytes = gstore_dense_length(relation, &view);
+    relation_close(relation, AccessShareLock);
+    PG_RETURN_INT64((int64)bytes);
 }
 
 bool gstore_is_owner(Oid relation)

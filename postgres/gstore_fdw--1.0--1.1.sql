@@ -1,4 +1,4 @@
--- gstore_fdw 1.1: no names of schemas, tokens that end, and which tables have lost their rows. See docs/gstore_fdw.md.
+-- gstore_fdw 1.1: no names of schemas, tokens that end, which tables have lost their rows, and what memory they take. See docs/gstore_fdw.md.
 \echo Use "ALTER EXTENSION gstore_fdw UPDATE TO '1.1'" to load this file. \quit
 
 -- ---- What 1.0 had in the schemas public and pgstrom goes to the extension's; pgstrom is the extension pg_strom's
@@ -41,11 +41,15 @@ COMMENT ON FUNCTION gstore_revoke(text)
 COMMENT ON FUNCTION gstore_revoke_all(reggstore)
     IS 'ends all tokens and CUDA handles of the table; returns how many tokens';
 
--- ---- Which tables have lost their rows. The view stays, and what depends on it.
+-- ---- Which tables have lost their rows, and what they have of the keeper. The view stays, and what depends on it.
 CREATE FUNCTION gstore_fdw_revisions(
     OUT database_oid oid, OUT table_oid oid, OUT revision int, OUT xmin xid, OUT xmax xid,
-    OUT pinning int, OUT format text, OUT rawsize bigint, OUT nitems bigint, OUT lost boolean)
+    OUT pinning int, OUT format text, OUT rawsize bigint, OUT nitems bigint, OUT lost boolean,
+    OUT committed bigint)
     RETURNS SETOF record
     AS 'MODULE_PATHNAME', 'gstore_fdw_chunk_info' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 CREATE OR REPLACE VIEW gstore_fdw_chunk_info AS SELECT * FROM gstore_fdw_revisions();
 DROP FUNCTION gstore_fdw_chunk_info();
+
+COMMENT ON FUNCTION gstore_fdw_rawsize(reggstore)
+    IS 'bytes of the copy that gstore_export_ipchandle() makes';

@@ -59,7 +59,7 @@ CREATE FUNCTION gstore_fdw_rawsize(reggstore) RETURNS bigint
 COMMENT ON FUNCTION gstore_fdw_format(reggstore) IS 'format of the table in GPU memory';
 COMMENT ON FUNCTION gstore_fdw_nitems(reggstore) IS 'number of rows';
 COMMENT ON FUNCTION gstore_fdw_nattrs(reggstore) IS 'number of columns, dropped ones too';
-COMMENT ON FUNCTION gstore_fdw_rawsize(reggstore) IS 'bytes in GPU memory, dead rows too';
+COMMENT ON FUNCTION gstore_fdw_rawsize(reggstore) IS 'bytes of the copy that gstore_export_ipchandle() makes';
 
 CREATE FUNCTION gstore_fdw_compact(reggstore) RETURNS bigint
     AS 'MODULE_PATHNAME' LANGUAGE C VOLATILE STRICT PARALLEL UNSAFE;
@@ -91,7 +91,8 @@ REVOKE EXECUTE ON FUNCTION lo_export_gpu(oid, int, bytea, bigint, bigint) FROM P
 -- ---- views: versions of tables, the keeper, statements at work
 CREATE FUNCTION gstore_fdw_revisions(
     OUT database_oid oid, OUT table_oid oid, OUT revision int, OUT xmin xid, OUT xmax xid,
-    OUT pinning int, OUT format text, OUT rawsize bigint, OUT nitems bigint, OUT lost boolean)
+    OUT pinning int, OUT format text, OUT rawsize bigint, OUT nitems bigint, OUT lost boolean,
+    OUT committed bigint)
     RETURNS SETOF record
     AS 'MODULE_PATHNAME', 'gstore_fdw_chunk_info' LANGUAGE C VOLATILE STRICT PARALLEL RESTRICTED;
 CREATE VIEW gstore_fdw_chunk_info AS SELECT * FROM gstore_fdw_revisions();

@@ -1,7 +1,9 @@
 /* What the current transaction has changed; see pending.h.
  *
  * Changes are undone by going back to marks: numbers of rows, deletions and commands at the time a
- * subtransaction first changed the table. What was written to the store behind the mark is overwritten.
+ * subtransaction first changed the table. What was written to the store behind the mark is overwritten, or
+ * its memory given back when the transaction ends. A writer has a turn, another one after it went back, by which
+ * the keeper's side knows what lies behind.
  */
 #include "postgres.h"
 
@@ -18,6 +20,7 @@
 #include "utils/timestamp.h"
 
 #include "postgres/lost.h"
+#include "postgres/memory.h"
 #include "postgres/option.h"
 #include "postgres/pending.h"
 #include "postgres/progress.h"
@@ -71,6 +74,9 @@ struct gstore_pending {
     uint64 changes;   /* rows that statements inserted, updated and deleted */
     bool versioned;   /* a version was added for it */
     bool describe;    /* the table may look different since the last statement */
+    uint64 turn;      /* of the writer */
+    bool wrote;       /* rows, perhaps */
+    bool left_memory; /* rows were undone, or written anew */
     gstore_writer *writer;
     command_mark *marks;
     int mark_count, mark_capacity, first_mark;
@@ -184,6 +190,7 @@ gstore_pending *gstore_pending_begin(Relation relation)
     if (!p->state.empty)
         gstore_check_columns(relation, &p->state);
     p->base_rows = p->state.rows;
+    p->state.name.turn = p->turn = gstore_next_turn();
     p->describe = true;
     p->next = all;
     all = p;
@@ -246,6 +253,7 @@ static void need_store(gstore_pending *p)
                         ? palloc(sizeof(dsa_pointer))
                         : repalloc(p->stores, sizeof(dsa_pointer) * (Size)(p->store_count + 1));
         p->state.store = gstore_new_store(p->relation, p->device, p->arrow, &p->state.name);
+        p->state.name.turn = p->turn;
         p->state.arrow = p->arrow;
         p->stores[p->store_count++] = p->state.store;
         p->own_store = true;
@@ -277,6 +285,7 @@ void gstore_insert(gstore_pending *p, TupleTableSlot *slot)
     MemoryContext old;
 
     save_state(p);
+    p->wrote = true;
     old = MemoryContextSwitchTo(p->context);
     need_store(p);
     if (p->writer == NULL)
@@ -452,6 +461,7 @@ static void write_anew(Relation relation, gstore_pending *p)
     gstore_walk *walk = gstore_walk_begin(relation, segments, count);
 
     gstore_progress_begin(GSTORE_COMPACTING, p->relation, walk);
+    p->left_memory = true;
     gstore_truncate(p);
     while (gstore_walk_next(walk, slot))
         gstore_insert(p, slot);
@@ -593,6 +603,8 @@ static void forget_all(bool committed)
     for (gstore_pending *p = all; p != NULL; p = p->next) {
         if (!committed && p->versioned)
             gstore_remove_version(p->relation, GetTopTransactionIdIfAny());
+        if (p->wrote && (!committed || p->left_memory))
+            gstore_ask_trim(p->relation, p->turn);
         for (int i = 0; i < p->store_count; i++)
             gstore_release_store(p->stores[i]);
         wake |= leaves_memory(p);
@@ -668,6 +680,8 @@ static void go_back(gstore_pending *p)
 
     undelete(p, s);
     p->state = s->state;
+    p->state.name.turn = p->turn = gstore_next_turn();
+    p->left_memory = true;
     if (p->writer != NULL)
         gstore_writer_back_to(p->writer, &p->state);
     p->own_store = s->own_store;
@@ -695,6 +709,8 @@ static void forget_undone(int level)
         }
         if (p->writer != NULL)
             gstore_writer_leave(p->writer);
+        if (p->wrote)
+            gstore_ask_trim(p->relation, p->turn);
         for (int i = 0; i < p->store_count; i++)
             gstore_release_store(p->stores[i]);
         *link = p->next;

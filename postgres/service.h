@@ -1,7 +1,7 @@
 /* postgres/service.h - threads of the GPU memory keeper that carry out backends' commands.
  *
- * They are a client of a keeper (gvmem/keeper.h) like any other: every area of a store is an object
- * that they create, grow, read, write and drop. They know nothing of PostgreSQL: no palloc, no ereport,
+ * They are a client of a keeper (gvmem/keeper.h) like any other: every area of a store (area.h) is an
+ * object that they create, grow, read, write and drop. They know nothing of PostgreSQL: no palloc, no ereport,
  * no signals.
  */
 #ifndef GSTORE_SERVICE_H
@@ -9,6 +9,7 @@
 
 #include <gvmem/gvmem.h>
 
+#include "postgres/area.h"
 #include "postgres/command.h"
 
 typedef struct gstore_service gstore_service;
@@ -64,8 +65,10 @@ typedef struct gstore_report {
     gstore_device_report devices[GVM_SERVER_DEVICES_MAX];
 } gstore_report;
 
-/* Also closes what backends that died left open: to be called once a second or so. */
-gvm_status gstore_service_report(gstore_service *service, gstore_report *out);
+/* Also closes what backends that died left open, and trims what could not be trimmed before: to be called once a
+ * second or so. *sizes, which the caller frees, is of the same moment. */
+gvm_status gstore_service_report(gstore_service *service, gstore_report *out,
+                                 gstore_store_size **sizes, uint32_t *size_count);
 
 /* Frees a copy (copies.h). */
 void gstore_service_drop_copy(gstore_service *service, uint64_t copy);
@@ -75,5 +78,9 @@ void gstore_service_unlink(gstore_service *service, const uint8_t secret[GSTORE_
 
 /* Drops a store's objects, by the caller's own thread. */
 void gstore_service_drop(gstore_service *service, const gstore_store_name *name);
+
+/* gstore_areas_trim(), likewise. */
+void gstore_service_trim(gstore_service *service, const gstore_store_name *name,
+                         const gstore_extent *extents, uint32_t count);
 
 #endif

@@ -64,6 +64,7 @@ static void init_shared(void)
     if (!pg_strong_random(&run, sizeof run))
         ereport(FATAL, (errmsg("gstore_fdw: cannot read random bytes")));
     pg_atomic_init_u64(&gstore->next_store, run >> 21 << 20);
+    pg_atomic_init_u64(&gstore->next_turn, 1);
     ConditionVariableInit(&gstore->ready_changed);
     ConditionVariableInit(&gstore->reloaded);
     ConditionVariableInit(&gstore->window_freed);
@@ -342,6 +343,24 @@ static void copy_dead(gstore_view *view, const gstore_version *version)
         }
 }
 
+/* Without dead rows. */
+static void copy_version(gstore_view *view, const gstore_version *version)
+{
+    const gstore_store *store = at(version->store);
+
+    *view = (gstore_view){.empty = store == NULL, .xid = version->xid, .revision = version->revision};
+    if (store == NULL)
+        return;
+    view->store = version->store;
+    view->name = store->name;
+    view->arrow = store->arrow;
+    view->rows = version->rows;
+    view->live_rows = version->live_rows;
+    view->column_count = (int)version->column_count;
+    view->columns = palloc(sizeof(gstore_column) * version->column_count);
+    memcpy(view->columns, version->columns, sizeof(gstore_column) * version->column_count);
+}
+
 void gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *view)
 {
     const gstore_table *table;
@@ -358,27 +377,15 @@ void gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *v
         for (version = at(table->newest); version != NULL; version = at(version->older))
             if (is_visible(version->xid, snapshot))
                 break;
-    if (version != NULL) {
-        view->xid = version->xid;
-        view->revision = version->revision;
-    } else if (table != NULL) {
+    if (version != NULL)
+        copy_version(view, version);
+    else if (table != NULL) {
         view->lost = table->lost;
         view->outdated = snapshot != NULL && TransactionIdIsValid(table->lost_xid) &&
                          !is_visible(table->lost_xid, snapshot);
     }
-    if (version != NULL && DsaPointerIsValid(version->store)) {
-        view->empty = false;
-        view->store = version->store;
-        view->name = ((gstore_store *)at(version->store))->name;
-        view->arrow = ((gstore_store *)at(version->store))->arrow;
-        view->rows = version->rows;
-        view->live_rows = version->live_rows;
-        view->column_count = (int)version->column_count;
-        view->columns = palloc(sizeof(gstore_column) * version->column_count);
-        memcpy(view->columns, version->columns, sizeof(gstore_column) * version->column_count);
-        if (want_dead)
-            copy_dead(view, version);
-    }
+    if (!view->empty && want_dead)
+        copy_dead(view, version);
     LWLockRelease(gstore->lock);
 }
 
@@ -772,7 +779,23 @@ bool gstore_get_copy(Oid relation, const gstore_view *view, uint8 handle[GSTORE_
     return copy != NULL;
 }
 
-bool gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer place,
+uint64 gstore_copy_bytes(Oid relation, const gstore_view *view)
+{
+    const gstore_version *version;
+    const gstore_copy *copy = NULL;
+    uint64 bytes;
+
+    (void)gstore_area();
+    LWLockAcquire(gstore->lock, LW_SHARED);
+    version = find_version(relation, view);
+    if (version != NULL)
+        copy = at(version->copy);
+    bytes = copy != NULL ? copy->bytes : 0;
+    LWLockRelease(gstore->lock);
+    return bytes;
+}
+
+bool gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer place, uint64 bytes,
                       const uint8 handle[GSTORE_HANDLE_BYTES])
 {
     gstore_copy *copy = at(place);
@@ -783,6 +806,7 @@ bool gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer place,
     version = find_version(relation, view);
     if (version != NULL && !DsaPointerIsValid(version->copy)) {
         memcpy(copy->handle, handle, GSTORE_HANDLE_BYTES);
+        copy->bytes = bytes;
         version->copy = place;
         hung = true;
     }
@@ -853,20 +877,24 @@ uint64 gstore_data_bytes(uint64 rows, const gstore_column *columns, int column_c
     return sum;
 }
 
+/* newer: the version that follows; NULL: none does. */
 static void describe_version(const gstore_table *table, const gstore_version *version,
-                             TransactionId xmax, gstore_version_info *info)
+                             const gstore_version *newer, gstore_version_info *info)
 {
+    const gstore_store *store = at(version->store);
+
     *info = (gstore_version_info){.key = table->key,
                                   .revision = version->revision,
                                   .xmin = version->xid,
-                                  .xmax = xmax,
-                                  .empty = !DsaPointerIsValid(version->store)};
-    if (info->empty)
+                                  .xmax = newer != NULL ? newer->xid : InvalidTransactionId};
+    copy_version(&info->view, version);
+    if (store == NULL)
         return;
-    info->device = ((const gstore_store *)at(version->store))->name.device;
-    info->arrow = ((const gstore_store *)at(version->store))->arrow;
-    info->live_rows = version->live_rows;
-    info->data_bytes = gstore_data_bytes(version->rows, version->columns, (int)version->column_count);
+    info->device = store->name.device;
+    if (DsaPointerIsValid(version->copy))
+        info->copy_bytes = ((const gstore_copy *)at(version->copy))->bytes;
+    info->sized = store->sized && (newer == NULL || newer->store != version->store);
+    info->committed_bytes = store->committed_bytes;
 }
 
 int gstore_list_versions(gstore_version_info **out)
@@ -883,19 +911,22 @@ int gstore_list_versions(gstore_version_info **out)
     LWLockAcquire(gstore->lock, LW_SHARED);
     hash_seq_init(&scan, tables);
     while ((table = hash_seq_search(&scan)) != NULL) {
-        TransactionId xmax = InvalidTransactionId;
+        const gstore_version *newer = NULL;
 
         for (const gstore_version *v = at(table->newest); v != NULL; v = at(v->older)) {
             if (count == capacity)
                 all = repalloc_huge(all, sizeof *all * (Size)(capacity *= 2));
-            describe_version(table, v, xmax, &all[count++]);
-            xmax = v->xid;
+            describe_version(table, v, newer, &all[count++]);
+            newer = v;
         }
         if (table->lost) {
             if (count == capacity)
                 all = repalloc_huge(all, sizeof *all * (Size)(capacity *= 2));
-            all[count++] = (gstore_version_info){
-                .key = table->key, .xmin = table->lost_xid, .xmax = xmax, .empty = true, .lost = true};
+            all[count++] = (gstore_version_info){.key = table->key,
+                                                 .xmin = table->lost_xid,
+                                                 .xmax = newer != NULL ? newer->xid
+                                                                       : InvalidTransactionId,
+                                                 .view = {.empty = true, .lost = true}};
         }
     }
     LWLockRelease(gstore->lock);

@@ -74,6 +74,9 @@ typedef struct gstore_store {
     dsa_pointer dead_rows; /* bitmap of rows that no snapshot sees any more; may be absent */
     uint64 dead_bytes;     /* its size */
     uint64 dead_count;
+    bool sized;
+    uint64 committed_bytes; /* sized: what it has of the keeper, as of the last report */
+    uint64 trim_turn; /* of a writer that left memory behind which no version needs; 0: none did */
     uint64 manifest_end;                              /* where the next one goes; see export.c */
     uint64 manifest_sum, manifest_at, manifest_bytes; /* the latest one */
 } gstore_store;
@@ -85,6 +88,7 @@ typedef struct gstore_copy {
     uint32 epoch;        /* of the keeper in which it was made */
     uint32 privileges;   /* of the table, when it was made */
     TransactionId ended; /* by this transaction it was revoked: who sees that does not know it */
+    uint64 bytes;
     uint8 handle[GSTORE_HANDLE_BYTES];
 } gstore_copy;
 
@@ -162,7 +166,7 @@ typedef struct gstore_shared {
     char path[108];    /* of the keeper's socket */
     uint32 owner;      /* of all areas there; known once there is a token */
     char problem[400]; /* why it is not ready */
-    pg_atomic_uint64 next_store;
+    pg_atomic_uint64 next_store, next_turn;
     dsa_pointer dead_stores; /* to be dropped by the worker */
     dsa_pointer dead_copies;
     uint32 untrimmed_count;   /* versions added since the worker looked which can go */
@@ -263,8 +267,10 @@ extern void gstore_wake_worker(void);
 extern dsa_pointer gstore_new_copy(uint64 *id, uint32 privileges);
 /* False: the version has none. */
 extern bool gstore_get_copy(Oid relation, const gstore_view *view, uint8 handle[GSTORE_HANDLE_BYTES]);
+/* How long it is; 0: there is none. */
+extern uint64 gstore_copy_bytes(Oid relation, const gstore_view *view);
 /* From here on the copy lives as long as the version. False: the version is gone, or has one. */
-extern bool gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer copy,
+extern bool gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer copy, uint64 bytes,
                              const uint8 handle[GSTORE_HANDLE_BYTES]);
 extern void gstore_release_copy(dsa_pointer copy);
 /* Takes the copies off a table's versions; they are freed when every transaction sees the end of this one. */
@@ -281,12 +287,11 @@ typedef struct gstore_version_info {
     gstore_table_key key;
     uint32 revision;
     TransactionId xmin, xmax; /* xmax: of the version that follows, or 0 */
-    bool empty;
-    bool lost; /* not a version: the rows were lost */
-    bool arrow;
     int32 device;
-    uint64 data_bytes; /* of the rows it is made of, dead ones too */
-    uint64 live_rows;
+    gstore_view view;  /* without dead rows; lost: it is not a version, the rows were lost */
+    uint64 copy_bytes; /* of a copy of it; 0: there is none */
+    bool sized;        /* it is the newest one of its store, of which committed_bytes are known */
+    uint64 committed_bytes;
 } gstore_version_info;
 
 /* Every version of every table of all databases, palloc'd. */

@@ -538,7 +538,7 @@ static void check_written(const gstore_writer *writer, const gstore_view *state)
     gstore_await();
     if (writer->answer.status != GVM_OK && state->name.store == writer->begun_store &&
         state->rows > writer->begun_first)
-        gstore_answer_fail(&writer->answer);
+        gstore_answer_fail(&state->name, &writer->answer);
 }
 
 static void put(gstore_writer *writer, const gstore_view *state, const gstore_piece *pieces,

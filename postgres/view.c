@@ -1,14 +1,17 @@
 /* What the views in schema pgstrom show: versions of tables, the keeper, statements at work. */
 #include "postgres.h"
 
+#include "access/relation.h"
 #include "catalog/pg_authid.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/timestamp.h"
 
+#include "postgres/dense.h"
 #include "postgres/progress.h"
 #include "postgres/shared.h"
 
@@ -71,6 +74,29 @@ static bool may_see_table(Oid database, Oid relation)
            !is_missing;
 }
 
+/* Deleted rows are not looked at. Of a table that is not to be had, as another database's, or one that is being
+ * altered, the columns by themselves count. */
+static uint64 raw_size(const gstore_version_info *v)
+{
+    const gstore_view *view = &v->view;
+    Relation relation = NULL;
+    uint64 bytes;
+
+    if (view->empty || v->copy_bytes > 0)
+        return v->copy_bytes;
+    if (v->key.database == MyDatabaseId &&
+        ConditionalLockRelationOid(v->key.relation, AccessShareLock)) {
+        relation = try_relation_open(v->key.relation, NoLock);
+        if (relation == NULL)
+            UnlockRelationOid(v->key.relation, AccessShareLock);
+    }
+    if (relation == NULL)
+        return gstore_data_bytes(view->live_rows, view->columns, view->column_count);
+    bytes = gstore_dense_length(relation, view);
+    relation_close(relation, AccessShareLock);
+    return bytes;
+}
+
 Datum gstore_fdw_chunk_info(PG_FUNCTION_ARGS)
 {
     gstore_version_info *all;
@@ -88,17 +114,21 @@ Datum gstore_fdw_chunk_info(PG_FUNCTION_ARGS)
         add(&r, Int32GetDatum((int32)v->revision));
         add(&r, TransactionIdGetDatum(v->xmin));
         add(&r, TransactionIdGetDatum(v->xmax));
-        if (v->empty)
+        if (v->view.empty)
             add_null(&r);
         else
             add(&r, Int32GetDatum(v->device));
-        if (v->empty)
+        if (v->view.empty)
             add_null(&r);
         else
-            add_text(&r, v->arrow ? "arrow" : "pgstrom");
-        add_int64(&r, v->data_bytes);
-        add_int64(&r, v->live_rows);
-        add(&r, BoolGetDatum(v->lost)); /* not in version 1.0 of the extension */
+            add_text(&r, v->view.arrow ? "arrow" : "pgstrom");
+        add_int64(&r, raw_size(v));
+        add_int64(&r, v->view.live_rows);
+        add(&r, BoolGetDatum(v->view.lost)); /* from here on not in version 1.0 of the extension */
+        if (v->sized)
+            add_int64(&r, v->committed_bytes);
+        else
+            add_null(&r);
         finish(&r);
     }
     return (Datum)0;

@@ -8,6 +8,7 @@
 #include "portability/instr_time.h"
 #include "storage/ipc.h"
 #include "storage/proc.h"
+#include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
 #include <gvmem/status.h>
@@ -142,6 +143,14 @@ static void end_waiting(void)
     gstore_window_give_back((uint32)window);
 }
 
+static void take_answer(const gstore_window *w, gstore_answer *answer)
+{
+    answer->status = w->status;
+    strlcpy(answer->text, w->text, sizeof answer->text);
+    answer->short_column = w->short_column;
+    answer->short_bytes = w->short_bytes;
+}
+
 /* Given up only once the worker is going or gone, and no thread has taken it. */
 static void end_begun(void)
 {
@@ -162,8 +171,7 @@ static void end_begun(void)
         begun_answer->status = GVM_E_KEEPER;
         strlcpy(begun_answer->text, "the keeper was lost", sizeof begun_answer->text);
     } else {
-        begun_answer->status = w->status;
-        strlcpy(begun_answer->text, w->text, sizeof begun_answer->text);
+        take_answer(w, begun_answer);
         atomic_store(&w->state, GSTORE_IDLE);
     }
     give_back_lent((uint32)begun);
@@ -345,6 +353,8 @@ static const char *hint_of(gstore_verb verb, int32 status)
     case GVM_E_NOSPACE:
         if (verb == GSTORE_COPY_MAKE)
             return "Copies are beside gstore_fdw.device_memory: lower that, or use gstore_export().";
+        if (gstore_keeper_path[0] != '\0')
+            return "Delete rows or tables, or raise the budgets of the keeper that gstore_fdw.keeper names.";
         return "Delete rows or tables, or raise gstore_fdw.device_memory or gstore_fdw.host_memory.";
     case GVM_E_ADDRESS:
     case GVM_E_LIMIT:
@@ -357,19 +367,59 @@ static const char *hint_of(gstore_verb verb, int32 status)
     }
 }
 
-static void pg_attribute_noreturn() fail(gstore_verb verb, int32 status, const char *text)
+/* What was wanted, and what there is as of the last second. */
+static char *describe_shortage(const gstore_store_name *store, const gstore_answer *answer,
+                               uint64 copy_bytes)
 {
+    const char *column = answer->short_bytes > 0
+                             ? get_attname(store->table, (AttrNumber)answer->short_column, true)
+                             : NULL;
+    StringInfoData text;
+    gstore_report report;
+
+    LWLockAcquire(gstore->lock, LW_SHARED);
+    report = gstore->report;
+    LWLockRelease(gstore->lock);
+    initStringInfo(&text);
+    if (column != NULL)
+        appendStringInfo(&text, "Column \"%s\" needs %llu KiB in one piece", column,
+                         (unsigned long long)(answer->short_bytes + 1023) / 1024);
+    else if (copy_bytes > 0)
+        appendStringInfo(&text, "A copy takes %llu KiB",
+                         (unsigned long long)(copy_bytes + 1023) / 1024);
+    appendStringInfo(&text, "%s%s.", text.len > 0 ? ": " : "The keeper: ", answer->text);
+    if ((uint32)store->device < report.device_count)
+        appendStringInfo(
+            &text,
+            " GPU %d has a budget of %llu MiB, of which tables use %llu; for what does not fit "
+            "there are %llu MiB in host memory, of which %llu are used.",
+            store->device, (unsigned long long)report.devices[store->device].budget_bytes >> 20,
+            (unsigned long long)report.devices[store->device].resident_bytes >> 20,
+            (unsigned long long)report.host_budget_bytes >> 20,
+            (unsigned long long)report.host_used_bytes >> 20);
+    return text.data;
+}
+
+static void pg_attribute_noreturn() fail(gstore_verb verb, const gstore_store_name *store,
+                                         const gstore_answer *answer, uint64 copy_bytes)
+{
+    const int32 status = answer->status;
     const char *hint = hint_of(verb, status);
+    const char *table = status == GVM_E_NOSPACE ? get_rel_name(store->table) : NULL;
 
     if (status == GVM_E_KEEPER)
         CHECK_FOR_INTERRUPTS(); /* at the end of the server, the keeper's is but a part of it */
-    ereport(ERROR, (errcode(sqlstate_of(status)), errmsg("GPU memory: %s", text),
+    if (table != NULL)
+        ereport(ERROR,
+                (errcode(sqlstate_of(status)), errmsg("out of GPU memory for table \"%s\"", table),
+                 errdetail("%s", describe_shortage(store, answer, copy_bytes)), errhint("%s", hint)));
+    ereport(ERROR, (errcode(sqlstate_of(status)), errmsg("GPU memory: %s", answer->text),
                     hint != NULL ? errhint("%s", hint) : 0));
 }
 
-void gstore_answer_fail(const gstore_answer *answer)
+void gstore_answer_fail(const gstore_store_name *store, const gstore_answer *answer)
 {
-    fail(GSTORE_WRITE, answer->status, answer->text);
+    fail(GSTORE_WRITE, store, answer, 0);
 }
 
 /* The window's command, to its end. */
@@ -393,11 +443,13 @@ static void perform(uint32 window)
     atomic_store(&w->state, GSTORE_IDLE);
     if (w->status != GVM_OK) {
         const gstore_verb verb = w->verb;
-        gstore_answer answer = {.status = w->status};
+        const gstore_store_name store = w->name;
+        const uint64 copy_bytes = verb == GSTORE_COPY_MAKE ? w->copy_bytes : 0;
+        gstore_answer answer;
 
-        strlcpy(answer.text, w->text, sizeof answer.text);
+        take_answer(w, &answer);
         gstore_window_give_back(window);
-        fail(verb, answer.status, answer.text);
+        fail(verb, &store, &answer, copy_bytes);
     }
 }
 

@@ -40,6 +40,8 @@ extern void gstore_transfer(gstore_verb verb, const gstore_store_name *store,
 typedef struct gstore_answer {
     int32 status; /* gvm_status, of the latest one that is through */
     char text[GSTORE_ERROR_BYTES];
+    uint16 short_column; /* as in a window */
+    uint64 short_bytes;
 } gstore_answer;
 
 /* As gstore_transfer() of a WRITE, but the last of its commands may be under way yet when this returns;
@@ -51,8 +53,9 @@ extern void gstore_write_begin(const gstore_store_name *store, const gstore_piec
 /* Until nothing that was begun is under way. ERROR on cancel and terminate alone: it stays so then. */
 extern void gstore_await(void);
 
-/* ERROR with what the answer says. */
-extern void gstore_answer_fail(const gstore_answer *answer) pg_attribute_noreturn();
+/* ERROR with what the answer to a write to the store says. */
+extern void gstore_answer_fail(const gstore_store_name *store, const gstore_answer *answer)
+    pg_attribute_noreturn();
 
 /* gstore_transfer() for the other verbs; at least one command, also without pieces. COPY_MAKE fills far->handle.
  * Of the store, COPY_TAKE looks at all, the others at device and epoch. */

@@ -33,6 +33,7 @@
 #include "postgres/chores.h"
 #include "postgres/fdw.h"
 #include "postgres/lost.h"
+#include "postgres/memory.h"
 #include "postgres/reload.h"
 #include "postgres/service.h"
 #include "postgres/shared.h"
@@ -314,6 +315,20 @@ static void drop_stores(void)
     }
 }
 
+static void trim_stores(void)
+{
+    gstore_store_name name;
+    gstore_extent *extents;
+    uint32 count;
+
+    while (gstore_next_trim(&name, &extents, &count)) {
+        if (name.epoch == gstore->epoch)
+            gstore_chores_trim_store(chores, &name, extents, count);
+        pfree(extents);
+        CHECK_FOR_INTERRUPTS();
+    }
+}
+
 static void drop_copies(void)
 {
     uint64 id;
@@ -334,16 +349,17 @@ static void end_tokens(void)
             gstore_service_unlink(service, secret);
 }
 
-/* What the view gstore_fdw_keeper_info shows. */
+/* What the views show of the keeper. */
 static void publish_report(void)
 {
     gstore_report report;
+    gstore_store_size *sizes;
+    uint32 size_count;
 
-    if (!gstore_chores_take_report(chores, &report))
+    if (!gstore_chores_take_report(chores, &report, &sizes, &size_count))
         return;
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    gstore->report = report;
-    LWLockRelease(gstore->lock);
+    gstore_note_report(&report, sizes, size_count);
+    free(sizes);
 }
 
 /* At once, not with the next start: who looks in between sees the loss and waits for no keeper. */
@@ -460,6 +476,7 @@ void gstore_worker_main(Datum argument)
         if (gstore->record_stale)
             gstore_record_tables(LOG);
         drop_stores();
+        trim_stores();
         drop_copies();
         gstore_reload_look();
         gstore_autoanalyze_look();

@@ -342,22 +342,6 @@ class Limits:
         fill(server, 10)
         self._expect_room(server)
 
-    def dropped_columns_give_memory_back_at_compaction(self, server):
-        """Also when rows came in between: those have nothing of the column, but the others' is there."""
-        for more in ("SELECT", "INSERT INTO ft VALUES (11)", "DELETE FROM ft WHERE id = 1; INSERT INTO ft VALUES (12)"):
-            fill(server, 10)
-            self._wait_objects(server, 3)
-            server.sql("ALTER FOREIGN TABLE ft DROP COLUMN t")
-            server.sql(more)
-            server.sql("BEGIN; INSERT INTO ft VALUES (13); ROLLBACK")
-            server.sql("SELECT gstore_fdw_compact('ft')")
-            self._wait_objects(server, 1)
-            revision = "SELECT revision FROM gstore_fdw_chunk_info WHERE table_oid = 'ft'::regclass"
-            before = server.sql(revision)
-            server.sql("SELECT gstore_fdw_compact('ft')")
-            expect(server.sql(revision), before, "revision after a compaction that has nothing to do")
-        server.sql("DROP FOREIGN TABLE ft")
-
     def too_many_tables_are_refused_until_one_goes(self, server):
         server.sql("DROP FOREIGN TABLE IF EXISTS ft")
         server.sql("".join(f"CREATE FOREIGN TABLE many{i} (id int) SERVER gstore_fdw;" for i in range(5)))
@@ -723,6 +707,27 @@ class External:
             server.wait_for("SELECT sum(objects) FROM gstore_fdw_keeper_info", "0")
             fill(server)
             expect_usable(server, 1000)
+
+    def load_given_up_while_the_keeper_is_stopped_gives_memory_back(self, server):
+        """A thread goes on with its last write when the load has been undone already."""
+        with self._keeper(server) as keeper:
+            self._wait_used(server, keeper)
+            server.sql("CREATE FOREIGN TABLE wide (a text, b text) SERVER gstore_fdw; INSERT INTO wide VALUES ('a', 'b')")
+            committed = "SELECT max(committed) >> 20 FROM gstore_fdw_chunk_info WHERE table_oid = 'wide'::regclass"
+            session = server.session()
+            session.begin("INSERT INTO wide SELECT x, x FROM (SELECT repeat(md5(i::text), 100) x FROM generate_series(1, 1000000) i) x")
+            server.wait_for(f"SELECT ({committed}) > 64")
+            os.kill(keeper.pid, signal.SIGSTOP)
+            try:
+                time.sleep(0.5)  # the next write waits for its memory
+                server.sql(f"SELECT pg_cancel_backend({session.pid})")
+                expect(session.error(), "57014", "SQLSTATE")
+                time.sleep(1.5)  # the worker has looked
+            finally:
+                os.kill(keeper.pid, signal.SIGCONT)
+            server.wait_for(f"SELECT ({committed}) <= 8")
+            expect(server.sql("SELECT * FROM wide"), "a|b", "rows")
+            server.sql("DROP FOREIGN TABLE wide")
 
     def keeper_stopped_the_server_shuts_down_and_leaves_nothing_in_it(self, server):
         """Writers, a reader, chores and the end of the worker: all would wait for an answer."""

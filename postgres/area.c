@@ -1,0 +1,521 @@
+/* Areas in use, and the keeper's objects behind them; see area.h and area_state.h.
+ *
+ * An area begins with small chunks, as many tables are small, and grows by an eighth of what it needs. Once it
+ * needs more than AREA_SMALL_BYTES it moves to an object with large chunks, as what a chunk costs does not depend
+ * on its size; the object gets the name in the place of the old one, and who has that open keeps it: rows that
+ * are there do not change. It moves back when little of it is left to be of use. It also moves before a write when a
+ * token has ended by which others have it mapped: what comes is not for them.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/size.h"
+#include "keeper/client/client.h"
+#include "postgres/area_state.h"
+
+#define CHUNK_BYTES (2ull << 20)
+#define AREA_SMALL_BYTES (256ull << 20)
+#define RESERVE_BYTES \
+    (1ull << 30) /* with small chunks; where there is no memory to move, it stays */
+#define LARGE_CHUNK_BYTES (32ull << 20)
+#define LARGE_RESERVE_BYTES (32ull << 30) /* what offsets in 8-byte units reach */
+#define AHEAD_PART 8u                     /* an area grows by this part of what it needs, */
+#define AHEAD_MAX_BYTES (1ull << 30)      /* at most by so much */
+#define LEASE_WAIT_MS 30000               /* while the keeper moves the area */
+
+/* ---- names and order */
+
+/* A store's manifest comes last, and so is dropped last: who finds its token stale finds no column any more. */
+int gstore_areas_compare(const void *left, const void *right)
+{
+    const area *a = left, *b = right;
+    int order = gstore_compare_stores(&a->name, &b->name);
+
+    if (order == 0)
+        order = (a->part == GSTORE_MANIFEST) - (b->part == GSTORE_MANIFEST);
+    if (order == 0)
+        order = (a->column > b->column) - (a->column < b->column);
+    return order != 0 ? order : (a->part > b->part) - (a->part < b->part);
+}
+
+const char *const gstore_part_names[] = {"values", "nulls", "bodies", "manifest", "element_nulls"};
+
+static void name_area(const area *a, char text[GVM_NAME_BYTES_MAX])
+{
+    char path[GSTORE_STORE_PATH_BYTES];
+
+    gstore_store_path(&a->name, path);
+    snprintf(text, GVM_NAME_BYTES_MAX, "%s/%u.%s", path, a->column, gstore_part_names[a->part]);
+}
+
+/* ---- connections */
+
+/* One that has a place for one more object. The lock is held. */
+static gvm_status find_connection(gstore_areas *s, connection **out)
+{
+    gvm_status status;
+
+    for (uint32_t i = 0; i < s->connection_count; i++)
+        if (s->connections[i].open < GVM_OBJECTS_OPEN_MAX) {
+            *out = &s->connections[i];
+            return GVM_OK;
+        }
+    if (s->connection_count == GSTORE_CONNECTIONS_MAX)
+        return gvmi_fail(GVM_E_LIMIT, "there are %u columns in GPU memory",
+                         (unsigned)(GSTORE_CONNECTIONS_MAX * GVM_OBJECTS_OPEN_MAX));
+    status = gvm_keeper_connect(s->path, &s->connections[s->connection_count].keeper);
+    if (status != GVM_OK)
+        return status;
+    *out = &s->connections[s->connection_count++];
+    if (atomic_load(&s->stop)) /* the thread that stores it reads the count afterwards */
+        gvmi_keeper_sever((*out)->keeper);
+    return GVM_OK;
+}
+
+gvm_status gstore_areas_create(const char *path, uint32_t link_mode, gstore_areas **out)
+{
+    gstore_areas *s = calloc(1, sizeof *s);
+    connection *first;
+    gvm_status status;
+
+    if (s == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for the service");
+    snprintf(s->path, sizeof s->path, "%s", path);
+    s->link_mode = link_mode;
+    pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->tokens_lock, NULL);
+    pthread_cond_init(&s->not_busy, NULL);
+    status = find_connection(s, &first);
+    if (status == GVM_OK)
+        *out = s;
+    else
+        gstore_areas_destroy(s);
+    return status;
+}
+
+void gstore_areas_sever(gstore_areas *s)
+{
+    atomic_store(&s->stop, true);
+    for (uint32_t i = 0; i < s->connection_count; i++)
+        gvmi_keeper_sever(s->connections[i].keeper);
+}
+
+void gstore_areas_destroy(gstore_areas *s)
+{
+    const gvm_error error = gvmi_error_save();
+
+    if (s == NULL)
+        return;
+    gstore_areas_drop(s, NULL);
+    for (uint32_t i = 0; i < s->connection_count; i++)
+        gvm_keeper_close(s->connections[i].keeper);
+    pthread_cond_destroy(&s->not_busy);
+    pthread_mutex_destroy(&s->tokens_lock);
+    pthread_mutex_destroy(&s->lock);
+    free(s);
+    gvmi_error_restore(&error);
+}
+
+gvm_keeper *gstore_areas_keeper(gstore_areas *s)
+{
+    return s->connections[0].keeper;
+}
+
+/* ---- objects */
+
+uint64_t gstore_area_chunk_bytes(const area *a)
+{
+    return a->large ? LARGE_CHUNK_BYTES : CHUNK_BYTES;
+}
+
+bool gstore_area_fits_small(uint64_t needed)
+{
+    return needed <= AREA_SMALL_BYTES;
+}
+
+/* ahead: of need, by a part of it. */
+static uint64_t grown_bytes(const area *a, uint64_t needed, bool ahead)
+{
+    const uint64_t most = a->large                         ? LARGE_RESERVE_BYTES
+                          : gstore_area_fits_small(needed) ? AREA_SMALL_BYTES
+                                                           : RESERVE_BYTES;
+    const uint64_t part = needed / AHEAD_PART < AHEAD_MAX_BYTES ? needed / AHEAD_PART : AHEAD_MAX_BYTES;
+    const uint64_t bytes = gvmi_round_up(needed + (ahead ? part : 0), gstore_area_chunk_bytes(a));
+
+    return bytes <= most ? bytes : most;
+}
+
+static void free_area(gstore_areas *s, area *a)
+{
+    gvm_object_close(a->object);
+    if (a->connection != NULL) {
+        pthread_mutex_lock(&s->lock);
+        a->connection->open--;
+        pthread_mutex_unlock(&s->lock);
+    }
+    free(a);
+}
+
+/* Of a->bytes. named: readers find it. The lock is held. */
+static gvm_status create_object(gstore_areas *s, area *a, bool named)
+{
+    const gvm_object_options options = {.struct_size = sizeof options,
+                                        .chunk_bytes = gstore_area_chunk_bytes(a),
+                                        .bytes = a->bytes,
+                                        .device = a->name.device,
+                                        .mode = 0600,
+                                        .flags = GVM_OBJECT_UNTRACKED};
+    char name[GVM_NAME_BYTES_MAX];
+    gvm_status status = find_connection(s, &a->connection);
+
+    if (status != GVM_OK)
+        return status;
+    name_area(a, name);
+    status = gvm_object_create(a->connection->keeper, named ? name : NULL,
+                               a->large ? LARGE_RESERVE_BYTES : RESERVE_BYTES, &options, &a->object);
+    if (status == GVM_OK)
+        a->connection->open++;
+    else
+        a->connection = NULL;
+    return status;
+}
+
+void gstore_area_set_bytes(gstore_areas *s, area *a, uint64_t bytes)
+{
+    pthread_mutex_lock(&s->lock);
+    a->bytes = bytes;
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Ahead of need where there is memory, as much as is needed where there is not. */
+static gvm_status grow_area(gstore_areas *s, area *a, uint64_t needed)
+{
+    uint64_t bytes = grown_bytes(a, needed, true);
+    gvm_status status = gvm_object_grow(a->object, bytes);
+
+    if (status == GVM_E_NOSPACE) {
+        bytes = grown_bytes(a, needed, false);
+        status = gvm_object_grow(a->object, bytes);
+    }
+    if (status == GVM_OK)
+        gstore_area_set_bytes(s, a, bytes);
+    return status;
+}
+
+gvm_status gstore_area_acquire(const area *a, gvm_lease *lease)
+{
+    const gvm_acquire_options options = {
+        .struct_size = sizeof options, .timeout_ms = LEASE_WAIT_MS, .hint = GVM_HINT_SCAN};
+
+    /* For writing, too: rows come behind those that others read (GVM_OBJECT_UNTRACKED). */
+    return gvm_object_acquire(a->object, GVM_LEASE_READ, &options, lease);
+}
+
+/* ---- areas in use */
+
+void gstore_area_let_go(gstore_areas *s, area *a)
+{
+    bool last;
+
+    pthread_mutex_lock(&s->lock);
+    last = --a->refs == 0 && a->dropped;
+    pthread_mutex_unlock(&s->lock);
+    if (last)
+        free_area(s, a);
+}
+
+/* Rows come one behind the other: where a new writer begins, what lies behind is of one that was undone. The
+ * lock is held. */
+static void note_written(area *a, uint64_t turn, const gstore_range *range)
+{
+    const uint64_t end = range->offset_bytes + range->bytes;
+
+    if (turn > a->name.turn && a->part != GSTORE_MANIFEST) {
+        a->name.turn = turn;
+        a->needed_bytes = range->offset_bytes;
+        a->trim = false;
+    }
+    if (end > a->needed_bytes)
+        a->needed_bytes = end;
+}
+
+/* With chunks for the range. The lock is held. */
+static gvm_status make_area(gstore_areas *s, const area *key, uint64_t end, area **out)
+{
+    area *made = calloc(1, sizeof *made);
+    gvm_status status;
+
+    if (made == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
+    *made = *key;
+    made->large = !gstore_area_fits_small(end);
+    made->bytes = end <= LARGE_RESERVE_BYTES ? grown_bytes(made, end, false) : 0;
+    status = create_object(s, made, true);
+    if (status == GVM_OK && tsearch(made, &s->tree, gstore_areas_compare) == NULL)
+        status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
+    *out = made;
+    return status;
+}
+
+gvm_status gstore_area_hold(gstore_areas *s, const gstore_store_name *store,
+                            const gstore_range *range, bool write, gstore_hold *out)
+{
+    const area key = {.name = *store, .column = range->column, .part = range->part};
+    gvm_status status = GVM_OK;
+    area **found, *a = NULL, *failed = NULL;
+
+    pthread_mutex_lock(&s->lock);
+    while ((found = tfind(&key, &s->tree, gstore_areas_compare)) != NULL && (*found)->busy)
+        pthread_cond_wait(&s->not_busy, &s->lock);
+    if (found != NULL)
+        a = *found;
+    else if (write)
+        status = make_area(s, &key, range->offset_bytes + range->bytes, &a);
+    else
+        status = gvmi_fail(GVM_E_ABSENT, "the table has no such data");
+    if (status != GVM_OK)
+        failed = a;
+    else
+        a->refs++;
+    if (status == GVM_OK && write)
+        note_written(a, store->turn, range);
+    pthread_mutex_unlock(&s->lock);
+    if (failed != NULL) {
+        const gvm_error error = gvmi_error_save();
+
+        free_area(s, failed);
+        gvmi_error_restore(&error);
+    }
+    if (status != GVM_OK)
+        return status;
+    *out = (gstore_hold){.area = a};
+    status = gstore_area_acquire(a, &out->lease);
+    if (status != GVM_OK) {
+        gstore_area_let_go(s, a);
+        *out = (gstore_hold){0};
+    }
+    return status;
+}
+
+bool gstore_area_is(const gstore_hold *hold, const gstore_range *range)
+{
+    return hold->area->column == range->column && hold->area->part == range->part;
+}
+
+uint64_t gstore_area_bytes(const gstore_hold *hold)
+{
+    return hold->area->bytes;
+}
+
+gvm_status gstore_area_release(gstore_areas *s, gstore_hold *hold)
+{
+    const bool held = hold->lease.mode != 0;
+    const gvm_status status = held ? gvm_object_release(hold->area->object, &hold->lease) : GVM_OK;
+
+    gstore_area_let_go(s, hold->area);
+    *hold = (gstore_hold){0};
+    return status;
+}
+
+/* ---- moving to other chunks */
+
+/* Gives an object of its own what the other has of use, and then the name. */
+static gvm_status fill_object(gstore_areas *s, area *to, const gstore_hold *from, uint64_t needed,
+                              CUstream stream)
+{
+    char name[GVM_NAME_BYTES_MAX];
+    gvm_lease lease;
+    CUresult result;
+    gvm_status status = grow_area(s, to, needed);
+
+    if (status == GVM_OK)
+        status = gstore_area_acquire(to, &lease);
+    if (status != GVM_OK)
+        return status;
+    result = gvmi_cu->cuMemcpyDtoDAsync(lease.address, from->lease.address,
+                                        from->area->bytes < to->bytes ? from->area->bytes : to->bytes,
+                                        stream);
+    if (result == CUDA_SUCCESS)
+        result = gvmi_cu->cuStreamSynchronize(stream); /* whoever finds the name finds the rows */
+    status = gvm_object_release(to->object, &lease);
+    if (result != CUDA_SUCCESS)
+        return gvmi_driver_fail(result, "cuMemcpyDtoDAsync", "cannot copy a column");
+    if (status != GVM_OK)
+        return status;
+    name_area(to, name);
+    return gvm_object_publish(to->object, name, GVM_PUBLISH_REPLACE | GVM_PUBLISH_PRIVATE);
+}
+
+gvm_status gstore_area_move(gstore_areas *s, const gstore_hold *from, bool large, uint64_t needed,
+                            CUstream stream, area **out)
+{
+    area *old = from->area, *made = calloc(1, sizeof *made), **place;
+    gvm_status status;
+
+    if (made == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
+    *made = (area){
+        .name = old->name, .column = old->column, .part = old->part, .large = large, .refs = 1};
+    pthread_mutex_lock(&s->lock);
+    status = create_object(s, made, false);
+    pthread_mutex_unlock(&s->lock);
+    if (status == GVM_OK)
+        status = fill_object(s, made, from, needed, stream);
+    if (status != GVM_OK) {
+        const gvm_error error = gvmi_error_save();
+
+        free_area(s, made);
+        gvmi_error_restore(&error);
+        return status;
+    }
+    pthread_mutex_lock(&s->tokens_lock);
+    gstore_areas_relink(s, made);
+    pthread_mutex_lock(&s->lock);
+    made->needed_bytes = old->needed_bytes;
+    place = tfind(old, &s->tree, gstore_areas_compare);
+    if (place != NULL && *place == old)
+        *place = made; /* it compares the same */
+    else
+        made->dropped = true;
+    old->dropped = true;
+    pthread_mutex_unlock(&s->lock);
+    pthread_mutex_unlock(&s->tokens_lock);
+    *out = made;
+    return GVM_OK;
+}
+
+static gvm_status move_hold(gstore_areas *s, gstore_hold *hold, bool large, uint64_t needed,
+                            CUstream stream)
+{
+    gstore_hold to = {0};
+    gvm_status status = gstore_area_move(s, hold, large, needed, stream, &to.area);
+
+    if (status != GVM_OK)
+        return status;
+    (void)gstore_area_release(s, hold); /* nothing on the stream uses it any more */
+    *hold = to;
+    return gstore_area_acquire(hold->area, &hold->lease);
+}
+
+/* May a process have it mapped that is not to see what is written from now on? */
+static bool is_shown(area *a)
+{
+    gvm_object_info info = {.struct_size = sizeof info};
+
+    if (!atomic_load(&a->ended))
+        return false;
+    if (gvm_object_get_info(a->object, &info) != GVM_OK || info.foreign)
+        return true;
+    atomic_store(&a->ended, false);
+    return false;
+}
+
+gvm_status gstore_area_reserve(gstore_areas *s, gstore_hold *hold, const gstore_range *range,
+                               CUstream stream)
+{
+    const uint64_t end = range->offset_bytes + range->bytes;
+    uint64_t needed;
+
+    if (end > LARGE_RESERVE_BYTES)
+        return gvmi_fail(GVM_E_LIMIT, "a column can have %llu GiB",
+                         (unsigned long long)(LARGE_RESERVE_BYTES >> 30));
+    pthread_mutex_lock(&s->lock);
+    note_written(hold->area, 0, range);
+    needed = hold->area->needed_bytes;
+    pthread_mutex_unlock(&s->lock);
+    if (is_shown(hold->area))
+        return move_hold(s, hold, hold->area->large || !gstore_area_fits_small(needed), needed, stream);
+    if (end <= hold->area->bytes)
+        return GVM_OK;
+    if (!hold->area->large && !gstore_area_fits_small(end)) {
+        const gvm_status status = move_hold(s, hold, true, end, stream);
+
+        if (status == GVM_OK || hold->lease.mode == 0 || end > RESERVE_BYTES)
+            return status;
+    }
+    return grow_area(s, hold->area, end);
+}
+
+/* ---- walks over all areas */
+
+typedef struct sweep {
+    const gstore_store_name *name; /* NULL: all */
+    area *first, **end;
+} sweep;
+
+static void collect(const void *node, VISIT visit, void *closure)
+{
+    area *a = *(area *const *)node;
+    sweep *all = closure;
+
+    if (!gstore_is_in_order(visit) ||
+        (all->name != NULL && gstore_compare_stores(all->name, &a->name) != 0))
+        return;
+    a->next_found = NULL;
+    *all->end = a;
+    all->end = &a->next_found;
+}
+
+void gstore_areas_drop(gstore_areas *s, const gstore_store_name *name)
+{
+    sweep all = {.name = name, .end = &all.first};
+
+    pthread_mutex_lock(&s->lock);
+    twalk_r(s->tree, collect, &all);
+    for (area **place = &all.first, *a; (a = *place) != NULL;) {
+        tdelete(a, &s->tree, gstore_areas_compare);
+        a->dropped = true;
+        if (a->refs > 0)
+            *place = a->next_found; /* its last command closes it */
+        else
+            place = &a->next_found;
+    }
+    pthread_mutex_unlock(&s->lock);
+    for (area *a = all.first, *next; a != NULL; a = next) {
+        next = a->next_found;
+        free_area(s, a);
+    }
+    gstore_areas_forget_tokens(s, name);
+}
+
+typedef struct sizes {
+    gstore_store_size *all; /* NULL: they are only counted */
+    uint32_t count;
+    uint64_t latest; /* store; they come in order */
+} sizes;
+
+static void add_size(const void *node, VISIT visit, void *closure)
+{
+    const area *a = *(area *const *)node;
+    sizes *to = closure;
+
+    if (!gstore_is_in_order(visit))
+        return;
+    if (to->count == 0 || to->latest != a->name.store) {
+        to->latest = a->name.store;
+        if (to->all != NULL)
+            to->all[to->count] = (gstore_store_size){.store = to->latest};
+        to->count++;
+    }
+    if (to->all != NULL)
+        to->all[to->count - 1].bytes += a->bytes;
+}
+
+gvm_status gstore_areas_sizes(gstore_areas *s, gstore_store_size **out, uint32_t *count)
+{
+    sizes to = {0};
+
+    pthread_mutex_lock(&s->lock);
+    twalk_r(s->tree, add_size, &to);
+    to.all = calloc(to.count + 1, sizeof *to.all);
+    to.count = 0;
+    if (to.all != NULL)
+        twalk_r(s->tree, add_size, &to);
+    pthread_mutex_unlock(&s->lock);
+    if (to.all == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for sizes of tables");
+    *out = to.all;
+    *count = to.count;
+    return GVM_OK;
+}

@@ -1,0 +1,205 @@
+/* Links of tokens to areas' objects, at the keeper; see area.h. Which tokens there are, and when they end, is decided by
+ * backends and the worker (token.c).
+ *
+ * Everything here but gstore_areas_link() and its kind is called with the tokens' lock held. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "postgres/area_state.h"
+
+/* What of a store may be opened by a token. */
+typedef struct linked {
+    uint16_t column;
+    uint8_t part;
+    uint64_t bytes;
+} linked;
+
+typedef struct gstore_linked_token {
+    struct gstore_linked_token *next;
+    gstore_store_name name;
+    uint8_t secret[GSTORE_SECRET_BYTES];
+    uint32_t count, places;
+    linked *all;
+} token;
+
+/* ---- making */
+
+static void name_link(const token *t, const linked *l, char text[GVM_NAME_BYTES_MAX])
+{
+    char path[GSTORE_LINK_PATH_BYTES];
+
+    gstore_link_path(t->secret, path);
+    snprintf(text, GVM_NAME_BYTES_MAX, "%s/%u.%s", path, l->column, gstore_part_names[l->part]);
+}
+
+static token *find_token(gstore_areas *s, const uint8_t secret[GSTORE_SECRET_BYTES])
+{
+    token *t = s->tokens;
+
+    while (t != NULL && memcmp(t->secret, secret, sizeof t->secret) != 0)
+        t = t->next;
+    return t;
+}
+
+static token *make_token(gstore_areas *s, const gstore_store_name *store,
+                         const uint8_t secret[GSTORE_SECRET_BYTES])
+{
+    token *t = calloc(1, sizeof *t);
+
+    if (t == NULL)
+        return NULL;
+    t->name = *store;
+    memcpy(t->secret, secret, sizeof t->secret);
+    t->next = s->tokens;
+    s->tokens = t;
+    return t;
+}
+
+static gvm_status add_linked(token *t, const linked *l)
+{
+    if (t->count == t->places) {
+        const uint32_t places = t->places + GSTORE_RANGES_MAX;
+        linked *all = realloc(t->all, places * sizeof *all);
+
+        if (all == NULL)
+            return gvmi_fail(GVM_E_NOMEM, "out of host memory for a token");
+        t->all = all;
+        t->places = places;
+    }
+    t->all[t->count++] = *l;
+    return GVM_OK;
+}
+
+static gvm_status link_area(gstore_areas *s, const token *t, const linked *l, gvm_object *object)
+{
+    char name[GVM_NAME_BYTES_MAX];
+
+    name_link(t, l, name);
+    return gvm_object_link(object, name, s->link_mode, l->bytes);
+}
+
+/* With a reference. It may be busy, as who moves it waits for the tokens' lock, and then takes its links along. */
+static area *find_area(gstore_areas *s, const token *t, const linked *l)
+{
+    const area key = {.name = t->name, .column = l->column, .part = l->part};
+    area **found, *a = NULL;
+
+    pthread_mutex_lock(&s->lock);
+    found = tfind(&key, &s->tree, gstore_areas_compare);
+    if (found != NULL) {
+        a = *found;
+        a->refs++;
+    }
+    pthread_mutex_unlock(&s->lock);
+    return a;
+}
+
+static gvm_status link_range(gstore_areas *s, token *t, const gstore_range *range, uint32_t *owner)
+{
+    gvm_object_info info = {.struct_size = sizeof info};
+    const linked l = {.column = range->column, .part = range->part, .bytes = range->bytes};
+    area *a = find_area(s, t, &l);
+    gvm_status status;
+
+    if (a == NULL)
+        return gvmi_fail(GVM_E_ABSENT, "the table has no such data");
+    status = add_linked(t, &l); /* first: what is in the list may be missing at the keeper */
+    if (status == GVM_OK)
+        status = link_area(s, t, &l, a->object);
+    if (status == GVM_OK && l.part == GSTORE_MANIFEST) { /* each token has one; *owner as others see it */
+        status = gvm_object_get_info(a->object, &info);
+        *owner = info.owner_uid;
+    }
+    gstore_area_let_go(s, a);
+    return status;
+}
+
+gvm_status gstore_areas_link(gstore_areas *s, const gstore_store_name *store,
+                             const uint8_t secret[GSTORE_SECRET_BYTES], const gstore_range *ranges,
+                             uint32_t count, uint32_t *owner)
+{
+    gvm_status status = GVM_OK;
+    token *t;
+
+    pthread_mutex_lock(&s->tokens_lock);
+    t = find_token(s, secret);
+    if (t == NULL)
+        t = make_token(s, store, secret);
+    if (t == NULL)
+        status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a token");
+    for (uint32_t i = 0; i < count && i < GSTORE_RANGES_MAX && status == GVM_OK; i++)
+        status = link_range(s, t, &ranges[i], owner);
+    pthread_mutex_unlock(&s->tokens_lock);
+    return status;
+}
+
+/* One that cannot be linked is gone for them. */
+void gstore_areas_relink(gstore_areas *s, const area *a)
+{
+    for (token *t = s->tokens; t != NULL; t = t->next)
+        for (uint32_t i = 0; gstore_compare_stores(&t->name, &a->name) == 0 && i < t->count; i++)
+            if (t->all[i].column == a->column && t->all[i].part == a->part)
+                (void)link_area(s, t, &t->all[i], a->object);
+}
+
+/* ---- ending */
+
+static void free_token(gstore_areas *s, token *t)
+{
+    token **place = &s->tokens;
+
+    while (*place != t)
+        place = &(*place)->next;
+    *place = t->next;
+    free(t->all);
+    free(t);
+}
+
+static void note_ended(gstore_areas *s, const token *t, const linked *l)
+{
+    const area key = {.name = t->name, .column = l->column, .part = l->part};
+    area **found;
+
+    pthread_mutex_lock(&s->lock);
+    found = tfind(&key, &s->tree, gstore_areas_compare);
+    if (found != NULL)
+        atomic_store(&(*found)->ended, true);
+    pthread_mutex_unlock(&s->lock);
+}
+
+/* Links of an object that is gone are gone with it. */
+gvm_status gstore_areas_unlink(gstore_areas *s, const uint8_t secret[GSTORE_SECRET_BYTES])
+{
+    gvm_status status = GVM_OK;
+    token *t;
+
+    pthread_mutex_lock(&s->tokens_lock);
+    t = find_token(s, secret);
+    while (t != NULL && t->count > 0 && status == GVM_OK) {
+        char name[GVM_NAME_BYTES_MAX];
+
+        name_link(t, &t->all[t->count - 1], name);
+        status = gvm_object_unlink(gstore_areas_keeper(s), name);
+        if (status == GVM_E_ABSENT)
+            status = GVM_OK;
+        if (status == GVM_OK)
+            note_ended(s, t, &t->all[--t->count]);
+    }
+    if (t != NULL && status == GVM_OK)
+        free_token(s, t);
+    pthread_mutex_unlock(&s->tokens_lock);
+    return status;
+}
+
+void gstore_areas_forget_tokens(gstore_areas *s, const gstore_store_name *name)
+{
+    pthread_mutex_lock(&s->tokens_lock);
+    for (token *t = s->tokens, *next; t != NULL; t = next) {
+        next = t->next;
+        if (name == NULL || gstore_compare_stores(&t->name, name) == 0)
+            free_token(s, t);
+    }
+    pthread_mutex_unlock(&s->tokens_lock);
+}

@@ -1,0 +1,118 @@
+#!/usr/bin/env python3
+"""How much memory tables take, when it goes back, and what is said when there is none: TAP, a line a case.
+
+usage: memory.py [CASE...]. Each case starts from a working server and leaves one, as in crash.py.
+"""
+import re
+import sys
+
+sys.dont_write_bytecode = True
+from cases import count, fill, group, main  # noqa: E402
+from private import expect  # noqa: E402
+
+
+@group("gstore_fdw.device_memory=64MB", "gstore_fdw.host_memory=64MB")
+class Limits:
+    """Memory of 128 MiB in all."""
+
+    TOO_MUCH = "INSERT INTO ft SELECT i, repeat(md5(i::text), 32) FROM generate_series(1, 150000) i"  # 150 MiB
+    ENOUGH = "INSERT INTO ft SELECT i, repeat(md5(i::text), 32) FROM generate_series(1, 80000) i"  # 80 MiB: once only
+
+    def loads_that_are_undone_leave_what_the_rows_take(self, server):
+        server.sql("DROP FOREIGN TABLE IF EXISTS ft")
+        fill(server, 10)
+        for undone in (
+            f"BEGIN; {self.ENOUGH}; ROLLBACK",
+            f"BEGIN; INSERT INTO ft VALUES (11, 'x'); SAVEPOINT s; {self.ENOUGH}; ROLLBACK TO s; DELETE FROM ft WHERE id = 11; COMMIT",
+            f"DO $$ BEGIN BEGIN {self.TOO_MUCH}; RAISE 'it fits'; EXCEPTION WHEN out_of_memory THEN NULL; END; END $$",
+        ):
+            server.sql(undone)
+            self._expect_small(server)
+        expect(server.error(self.TOO_MUCH), "53200", "SQLSTATE")
+        self._expect_small(server)
+        server.sql("CREATE FOREIGN TABLE beside (id int, t text) SERVER gstore_fdw; " + self.ENOUGH.replace("ft", "beside"))
+        server.sql("DROP FOREIGN TABLE beside")
+        self._expect_small(server)
+        expect(count(server), 10, "rows")
+
+    def memory_of_an_undone_load_is_there_for_the_next_writer(self, server):
+        """Which begins where the other one did, whether the memory went back in between or not."""
+        fill(server, 10)
+        for i in range(20):
+            server.sql("BEGIN; INSERT INTO ft SELECT i, repeat('a', 1000) FROM generate_series(1, 10000) i; ROLLBACK")
+            server.sql(f"INSERT INTO ft SELECT i, 'b' || i FROM generate_series(1, {i}) i")
+        expect(server.sql("SELECT count(*), count(*) FILTER (WHERE t LIKE 'a%') FROM ft"), "200|0", "rows")
+        server.sql("DROP FOREIGN TABLE ft")
+
+    def out_of_memory_names_the_table_what_it_needs_and_the_settings(self, server):
+        fill(server, 10)
+        said = server.sql(
+            f"DO $$ DECLARE m text; d text; h text; BEGIN {self.TOO_MUCH}; EXCEPTION WHEN out_of_memory THEN"
+            " GET STACKED DIAGNOSTICS m = MESSAGE_TEXT, d = PG_EXCEPTION_DETAIL, h = PG_EXCEPTION_HINT;"
+            " PERFORM set_config('test.said', concat_ws('|', m, d, h), false); END $$; SELECT current_setting('test.said')"
+        )
+        message, detail, hint = said.split("|")
+        expect(message, 'out of GPU memory for table "ft"', "message")
+        expect(bool(re.match(r'Column "t" needs \d{5,6} KiB in one piece: .*\. GPU 0 has a budget of 64 MiB, .*there are 64 MiB in host memory', detail)), True, f"in {detail!r}: what was wanted, and what there is")
+        expect("gstore_fdw.device_memory" in hint and "gstore_fdw.host_memory" in hint, True, f"in {hint!r}: settings")
+
+    def memory_ahead_of_need_goes_before_anybody_is_refused(self, server):
+        server.sql("DROP FOREIGN TABLE IF EXISTS ft, ahead")
+        server.sql("CREATE FOREIGN TABLE ahead (t text) SERVER gstore_fdw")
+        server.sql("INSERT INTO ahead SELECT repeat(md5(i::text), 32) FROM generate_series(1, 34000) i")  # 34 MiB and some
+        committed = "SELECT committed >> 20 FROM gstore_fdw_chunk_info WHERE table_oid = 'ahead'::regclass"
+        server.wait_for(f"SELECT ({committed}) >= 38", "t")
+        fill(server, 10)
+        expect(server.error(self.TOO_MUCH), "53200", "SQLSTATE")
+        server.wait_for(committed, "36")  # 34 of texts, 2 of offsets
+        server.sql("DROP FOREIGN TABLE ahead")
+
+    def dropped_columns_give_memory_back_at_compaction(self, server):
+        """Also when rows came in between: those have nothing of the column, but the others' is there."""
+        objects = "SELECT sum(objects) FROM gstore_fdw_keeper_info"
+        for more in ("SELECT", "INSERT INTO ft VALUES (11)", "DELETE FROM ft WHERE id = 1; INSERT INTO ft VALUES (12)"):
+            fill(server, 10)
+            server.wait_for(objects, "3")
+            server.sql("ALTER FOREIGN TABLE ft DROP COLUMN t")
+            server.sql(more)
+            server.sql("BEGIN; INSERT INTO ft VALUES (13); ROLLBACK")
+            server.sql("SELECT gstore_fdw_compact('ft')")
+            server.wait_for(objects, "1")
+            revision = "SELECT revision FROM gstore_fdw_chunk_info WHERE table_oid = 'ft'::regclass"
+            before = server.sql(revision)
+            server.sql("SELECT gstore_fdw_compact('ft')")
+            expect(server.sql(revision), before, "revision after a compaction that has nothing to do")
+        server.sql("DROP FOREIGN TABLE ft")
+
+    def _expect_small(self, server):
+        """The keeper has one chunk for each of the columns' areas."""
+        server.wait_for(f"SELECT sum(device_resident + device_on_host) = sum(objects) * {2 << 20} FROM gstore_fdw_keeper_info", "t")
+
+
+@group("gstore_fdw.device_memory=1GB")
+class Growth:
+    ROWS = "INSERT INTO ft SELECT i, repeat(md5(i::text), 256) FROM generate_series(1, {}) i"  # of 8 KiB
+    TAKEN = "SELECT sum(device_resident + device_on_host) FROM gstore_fdw_keeper_info"
+
+    def loaded_table_takes_an_eighth_more_than_its_rows_at_most(self, server):
+        fill(server, 0)
+        for rows in (4500, 8700, 16700, 33000, 36000):  # a little more than a power of two, also where chunks become large
+            server.sql("TRUNCATE ft")
+            server.sql(self.ROWS.format(rows))
+            need = int(server.sql("SELECT gstore_fdw_rawsize('ft')"))
+            # An area has one chunk more at most: of 2 MiB, or from 256 MiB on of 32 MiB.
+            most = need + need // 8 + 2 * (2 << 20) + (32 << 20 if need >= 256 << 20 else 2 << 20)
+            server.wait_for(f"SELECT sum(device_resident) BETWEEN {need} AND {most} FROM gstore_fdw_keeper_info", "t")
+
+    def column_of_an_undone_load_has_small_chunks_again(self, server):
+        fill(server, 0)
+        server.sql("TRUNCATE ft; INSERT INTO ft VALUES (1, 'one')")
+        server.sql(f"BEGIN; {self.ROWS.format(36000)}; ROLLBACK")
+        server.wait_for(self.TAKEN, str(3 * (2 << 20)))
+        server.sql("INSERT INTO ft VALUES (2, 'two')")
+        expect(server.sql("SELECT id, t FROM ft ORDER BY id"), "1|one\n2|two", "rows")
+        server.sql("DROP FOREIGN TABLE ft")
+
+
+if __name__ == "__main__":
+    sys.exit(main())
