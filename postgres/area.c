@@ -1,9 +1,11 @@
 /* Areas in use, and the keeper's objects behind them; see area.h and area_state.h.
  *
- * An area begins with small chunks, as many tables are small, and grows by an eighth of what it needs. Once it
+ * An area that needs little is packed: it has room in an object that small areas of its store share. An area that
+ * needs more begins with small chunks, as many tables are small, and grows by an eighth of what it needs. Once it
  * needs more than AREA_SMALL_BYTES it moves to an object with large chunks, as what a chunk costs does not depend
  * on its size; the object gets the name in the place of the old one, and who has that open keeps it: rows that
- * are there do not change. It moves back when little of it is left to be of use. It also moves before a write when a
+ * are there do not change. It moves back when little of it is left to be of use, but not to the pack once it has been
+ * exported, as the driver shares whole chunks. It also moves before a write when a
  * token has ended by which others have it mapped: what comes is not for them.
  */
 #include <stdio.h>
@@ -12,6 +14,7 @@
 #include "base/error.h"
 #include "base/size.h"
 #include "keeper/client/client.h"
+#include "memory/device.h"
 #include "postgres/area_state.h"
 
 #define CHUNK_BYTES (2ull << 20)
@@ -22,6 +25,8 @@
 #define LARGE_RESERVE_BYTES (32ull << 30) /* what offsets in 8-byte units reach */
 #define AHEAD_PART 8u                     /* an area grows by this part of what it needs, */
 #define AHEAD_MAX_BYTES (1ull << 30)      /* at most by so much */
+#define ROOM_BYTES (64ull << 10)
+#define PACK_RESERVE_BYTES (512ull << 20) /* rooms for four areas of each of 2048 columns */
 #define LEASE_WAIT_MS 30000               /* while the keeper moves the area */
 
 /* ---- names and order */
@@ -39,7 +44,8 @@ int gstore_areas_compare(const void *left, const void *right)
     return order != 0 ? order : (a->part > b->part) - (a->part < b->part);
 }
 
-const char *const gstore_part_names[] = {"values", "nulls", "bodies", "manifest", "element_nulls"};
+const char *const gstore_part_names[] = {"values",   "nulls",         "bodies",
+                                         "manifest", "element_nulls", "pack"};
 
 static void name_area(const area *a, char text[GVM_NAME_BYTES_MAX])
 {
@@ -126,20 +132,29 @@ gvm_keeper *gstore_areas_keeper(gstore_areas *s)
 
 uint64_t gstore_area_chunk_bytes(const area *a)
 {
-    return a->large ? LARGE_CHUNK_BYTES : CHUNK_BYTES;
+    return a->kind == LARGE ? LARGE_CHUNK_BYTES : CHUNK_BYTES;
 }
 
-bool gstore_area_fits_small(uint64_t needed)
+area_kind gstore_area_kind_for(const area *a, uint64_t needed)
 {
-    return needed <= AREA_SMALL_BYTES;
+    if (needed <= ROOM_BYTES && a->part != GSTORE_MANIFEST && a->part != GSTORE_PACK && !a->exported)
+        return PACKED;
+    return needed <= AREA_SMALL_BYTES ? SMALL : LARGE;
+}
+
+static uint64_t reserve_bytes(const area *a)
+{
+    if (a->part == GSTORE_PACK)
+        return PACK_RESERVE_BYTES;
+    return a->kind == LARGE ? LARGE_RESERVE_BYTES : RESERVE_BYTES;
 }
 
 /* ahead: of need, by a part of it. */
 static uint64_t grown_bytes(const area *a, uint64_t needed, bool ahead)
 {
-    const uint64_t most = a->large                         ? LARGE_RESERVE_BYTES
-                          : gstore_area_fits_small(needed) ? AREA_SMALL_BYTES
-                                                           : RESERVE_BYTES;
+    const uint64_t most = a->kind == LARGE             ? LARGE_RESERVE_BYTES
+                          : needed <= AREA_SMALL_BYTES ? AREA_SMALL_BYTES
+                                                       : RESERVE_BYTES;
     const uint64_t part = needed / AHEAD_PART < AHEAD_MAX_BYTES ? needed / AHEAD_PART : AHEAD_MAX_BYTES;
     const uint64_t bytes = gvmi_round_up(needed + (ahead ? part : 0), gstore_area_chunk_bytes(a));
 
@@ -148,12 +163,15 @@ static uint64_t grown_bytes(const area *a, uint64_t needed, bool ahead)
 
 static void free_area(gstore_areas *s, area *a)
 {
+    if (a->pack != NULL)
+        gstore_area_let_go(s, a->pack);
     gvm_object_close(a->object);
     if (a->connection != NULL) {
         pthread_mutex_lock(&s->lock);
         a->connection->open--;
         pthread_mutex_unlock(&s->lock);
     }
+    free(a->rooms);
     free(a);
 }
 
@@ -172,8 +190,8 @@ static gvm_status create_object(gstore_areas *s, area *a, bool named)
     if (status != GVM_OK)
         return status;
     name_area(a, name);
-    status = gvm_object_create(a->connection->keeper, named ? name : NULL,
-                               a->large ? LARGE_RESERVE_BYTES : RESERVE_BYTES, &options, &a->object);
+    status = gvm_object_create(a->connection->keeper, named ? name : NULL, reserve_bytes(a),
+                               &options, &a->object);
     if (status == GVM_OK)
         a->connection->open++;
     else
@@ -203,13 +221,26 @@ static gvm_status grow_area(gstore_areas *s, area *a, uint64_t needed)
     return status;
 }
 
-gvm_status gstore_area_acquire(const area *a, gvm_lease *lease)
+static gvm_object *object_of(const area *a)
+{
+    return a->pack != NULL ? a->pack->object : a->object;
+}
+
+gvm_status gstore_area_acquire(gstore_hold *hold)
 {
     const gvm_acquire_options options = {
         .struct_size = sizeof options, .timeout_ms = LEASE_WAIT_MS, .hint = GVM_HINT_SCAN};
-
     /* For writing, too: rows come behind those that others read (GVM_OBJECT_UNTRACKED). */
-    return gvm_object_acquire(a->object, GVM_LEASE_READ, &options, lease);
+    const gvm_status status = gvm_object_acquire(object_of(hold->area), GVM_LEASE_READ, &options,
+                                                 &hold->lease);
+
+    hold->address = status == GVM_OK ? hold->lease.address + hold->area->offset_bytes : 0;
+    return status;
+}
+
+gvm_status gstore_area_end_lease(gstore_hold *hold)
+{
+    return gvm_object_release(object_of(hold->area), &hold->lease);
 }
 
 /* ---- areas in use */
@@ -220,6 +251,8 @@ void gstore_area_let_go(gstore_areas *s, area *a)
 
     pthread_mutex_lock(&s->lock);
     last = --a->refs == 0 && a->dropped;
+    if (a->busy)
+        pthread_cond_broadcast(&s->not_busy);
     pthread_mutex_unlock(&s->lock);
     if (last)
         free_area(s, a);
@@ -240,8 +273,94 @@ static void note_written(area *a, uint64_t turn, const gstore_range *range)
         a->needed_bytes = end;
 }
 
-/* With chunks for the range. The lock is held. */
-static gvm_status make_area(gstore_areas *s, const area *key, uint64_t end, area **out)
+/* Into the tree. The lock is held. */
+static gvm_status add_area(gstore_areas *s, area *a)
+{
+    if (tsearch(a, &s->tree, gstore_areas_compare) == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
+    return GVM_OK;
+}
+
+/* ---- packs. The lock is held. */
+
+/* The store's. *failed: see take_room(). */
+static gvm_status find_pack(gstore_areas *s, const gstore_store_name *store, area **out, area **failed)
+{
+    const area key = {.name = *store, .part = GSTORE_PACK, .kind = SMALL, .bytes = CHUNK_BYTES};
+    area **found = tfind(&key, &s->tree, gstore_areas_compare), *made;
+    gvm_status status;
+
+    if (found != NULL) {
+        *out = *found;
+        return GVM_OK;
+    }
+    made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a table");
+    *made = key;
+    status = create_object(s, made, true);
+    if (status == GVM_OK)
+        status = add_area(s, made);
+    if (status == GVM_OK)
+        *out = made;
+    else
+        *failed = made;
+    return status;
+}
+
+static gvm_status add_room(area *pack, const area *a)
+{
+    const uint64_t end = (pack->room_count + 1) * ROOM_BYTES;
+    room *rooms = realloc(pack->rooms, (pack->room_count + 1) * sizeof *rooms);
+
+    if (rooms == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
+    pack->rooms = rooms;
+    if (end > pack->bytes) {
+        const gvm_status status = gvm_object_grow(pack->object, gvmi_round_up(end, CHUNK_BYTES));
+
+        if (status != GVM_OK)
+            return status;
+        pack->bytes = gvmi_round_up(end, CHUNK_BYTES);
+    }
+    rooms[pack->room_count++] = (room){.column = a->column, .part = a->part};
+    return GVM_OK;
+}
+
+/* The area's room in its store's pack, always the same. *failed: a pack that could not be made, for the caller to free
+ * without the lock. */
+static gvm_status take_room(gstore_areas *s, area *a, area **failed)
+{
+    area *pack = NULL;
+    gvm_status status = find_pack(s, &a->name, &pack, failed);
+    uint32_t i = 0;
+
+    if (status != GVM_OK)
+        return status;
+    while (i < pack->room_count &&
+           (pack->rooms[i].column != a->column || pack->rooms[i].part != a->part))
+        i++;
+    if (i == pack->room_count)
+        status = add_room(pack, a);
+    if (status != GVM_OK)
+        return status;
+    a->pack = pack;
+    pack->refs++;
+    a->offset_bytes = i * ROOM_BYTES;
+    a->bytes = ROOM_BYTES;
+    return GVM_OK;
+}
+
+/* Its kind says where. */
+static gvm_status make_place(gstore_areas *s, area *a, bool named, area **failed)
+{
+    return a->kind == PACKED ? take_room(s, a, failed) : create_object(s, a, named);
+}
+
+/* ---- areas for commands */
+
+/* With chunks for the range, or room. The lock is held. */
+static gvm_status make_area(gstore_areas *s, const area *key, uint64_t end, area **out, area **failed)
 {
     area *made = calloc(1, sizeof *made);
     gvm_status status;
@@ -249,13 +368,23 @@ static gvm_status make_area(gstore_areas *s, const area *key, uint64_t end, area
     if (made == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
     *made = *key;
-    made->large = !gstore_area_fits_small(end);
+    made->kind = gstore_area_kind_for(made, end);
     made->bytes = end <= LARGE_RESERVE_BYTES ? grown_bytes(made, end, false) : 0;
-    status = create_object(s, made, true);
-    if (status == GVM_OK && tsearch(made, &s->tree, gstore_areas_compare) == NULL)
-        status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
+    status = make_place(s, made, true, failed);
+    if (status == GVM_OK)
+        status = add_area(s, made);
     *out = made;
     return status;
+}
+
+/* What could not be made. */
+static void free_failed(gstore_areas *s, area *a)
+{
+    const gvm_error error = gvmi_error_save();
+
+    if (a != NULL)
+        free_area(s, a);
+    gvmi_error_restore(&error);
 }
 
 gvm_status gstore_area_hold(gstore_areas *s, const gstore_store_name *store,
@@ -263,7 +392,7 @@ gvm_status gstore_area_hold(gstore_areas *s, const gstore_store_name *store,
 {
     const area key = {.name = *store, .column = range->column, .part = range->part};
     gvm_status status = GVM_OK;
-    area **found, *a = NULL, *failed = NULL;
+    area **found, *a = NULL, *failed = NULL, *failed_pack = NULL;
 
     pthread_mutex_lock(&s->lock);
     while ((found = tfind(&key, &s->tree, gstore_areas_compare)) != NULL && (*found)->busy)
@@ -271,7 +400,7 @@ gvm_status gstore_area_hold(gstore_areas *s, const gstore_store_name *store,
     if (found != NULL)
         a = *found;
     else if (write)
-        status = make_area(s, &key, range->offset_bytes + range->bytes, &a);
+        status = make_area(s, &key, range->offset_bytes + range->bytes, &a, &failed_pack);
     else
         status = gvmi_fail(GVM_E_ABSENT, "the table has no such data");
     if (status != GVM_OK)
@@ -281,16 +410,12 @@ gvm_status gstore_area_hold(gstore_areas *s, const gstore_store_name *store,
     if (status == GVM_OK && write)
         note_written(a, store->turn, range);
     pthread_mutex_unlock(&s->lock);
-    if (failed != NULL) {
-        const gvm_error error = gvmi_error_save();
-
-        free_area(s, failed);
-        gvmi_error_restore(&error);
-    }
+    free_failed(s, failed);
+    free_failed(s, failed_pack);
     if (status != GVM_OK)
         return status;
     *out = (gstore_hold){.area = a};
-    status = gstore_area_acquire(a, &out->lease);
+    status = gstore_area_acquire(out);
     if (status != GVM_OK) {
         gstore_area_let_go(s, a);
         *out = (gstore_hold){0};
@@ -311,68 +436,67 @@ uint64_t gstore_area_bytes(const gstore_hold *hold)
 gvm_status gstore_area_release(gstore_areas *s, gstore_hold *hold)
 {
     const bool held = hold->lease.mode != 0;
-    const gvm_status status = held ? gvm_object_release(hold->area->object, &hold->lease) : GVM_OK;
+    const gvm_status status = held ? gstore_area_end_lease(hold) : GVM_OK;
 
     gstore_area_let_go(s, hold->area);
     *hold = (gstore_hold){0};
     return status;
 }
 
-/* ---- moving to other chunks */
+/* ---- moving */
 
-/* Gives an object of its own what the other has of use, and then the name. */
-static gvm_status fill_object(gstore_areas *s, area *to, const gstore_hold *from, uint64_t needed,
-                              CUstream stream)
+/* Gives it what the other has of use, and then, if it has an object of its own, the name. */
+static gvm_status fill_area(gstore_areas *s, area *a, const gstore_hold *from, uint64_t needed,
+                            CUstream stream)
 {
+    gstore_hold to = {.area = a};
     char name[GVM_NAME_BYTES_MAX];
-    gvm_lease lease;
     CUresult result;
-    gvm_status status = grow_area(s, to, needed);
+    gvm_status status = a->kind == PACKED ? GVM_OK : grow_area(s, a, needed);
 
     if (status == GVM_OK)
-        status = gstore_area_acquire(to, &lease);
+        status = gstore_area_acquire(&to);
     if (status != GVM_OK)
         return status;
-    result = gvmi_cu->cuMemcpyDtoDAsync(lease.address, from->lease.address,
-                                        from->area->bytes < to->bytes ? from->area->bytes : to->bytes,
+    result = gvmi_cu->cuMemcpyDtoDAsync(to.address, from->address,
+                                        from->area->bytes < a->bytes ? from->area->bytes : a->bytes,
                                         stream);
     if (result == CUDA_SUCCESS)
-        result = gvmi_cu->cuStreamSynchronize(stream); /* whoever finds the name finds the rows */
-    status = gvm_object_release(to->object, &lease);
+        result = gvmi_cu->cuStreamSynchronize(stream); /* a command that finds the area finds the rows */
+    status = gstore_area_end_lease(&to);
     if (result != CUDA_SUCCESS)
         return gvmi_driver_fail(result, "cuMemcpyDtoDAsync", "cannot copy a column");
-    if (status != GVM_OK)
+    if (status != GVM_OK || a->kind == PACKED)
         return status;
-    name_area(to, name);
-    return gvm_object_publish(to->object, name, GVM_PUBLISH_REPLACE | GVM_PUBLISH_PRIVATE);
+    name_area(a, name);
+    return gvm_object_publish(a->object, name, GVM_PUBLISH_REPLACE | GVM_PUBLISH_PRIVATE);
 }
 
-gvm_status gstore_area_move(gstore_areas *s, const gstore_hold *from, bool large, uint64_t needed,
-                            CUstream stream, area **out)
+gvm_status gstore_area_move(gstore_areas *s, const gstore_hold *from, area_kind kind,
+                            uint64_t needed, CUstream stream, area **out)
 {
-    area *old = from->area, *made = calloc(1, sizeof *made), **place;
+    area *old = from->area, *made = calloc(1, sizeof *made), *failed = NULL, **place;
     gvm_status status;
 
     if (made == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
-    *made = (area){
-        .name = old->name, .column = old->column, .part = old->part, .large = large, .refs = 1};
+    *made = (area){.name = old->name, .column = old->column, .part = old->part, .kind = kind, .refs = 1};
     pthread_mutex_lock(&s->lock);
-    status = create_object(s, made, false);
+    status = old->dropped ? gvmi_fail(GVM_E_ABSENT, "the table was dropped")
+                          : make_place(s, made, false, &failed);
     pthread_mutex_unlock(&s->lock);
+    free_failed(s, failed);
     if (status == GVM_OK)
-        status = fill_object(s, made, from, needed, stream);
+        status = fill_area(s, made, from, needed, stream);
     if (status != GVM_OK) {
-        const gvm_error error = gvmi_error_save();
-
-        free_area(s, made);
-        gvmi_error_restore(&error);
+        free_failed(s, made);
         return status;
     }
     pthread_mutex_lock(&s->tokens_lock);
     gstore_areas_relink(s, made);
     pthread_mutex_lock(&s->lock);
     made->needed_bytes = old->needed_bytes;
+    made->exported = old->exported;
     place = tfind(old, &s->tree, gstore_areas_compare);
     if (place != NULL && *place == old)
         *place = made; /* it compares the same */
@@ -385,17 +509,92 @@ gvm_status gstore_area_move(gstore_areas *s, const gstore_hold *from, bool large
     return GVM_OK;
 }
 
-static gvm_status move_hold(gstore_areas *s, gstore_hold *hold, bool large, uint64_t needed,
+gvm_status gstore_area_move_busy(gstore_areas *s, area *a, area_kind kind)
+{
+    gstore_hold hold = {.area = a};
+    gvm_device *device;
+    area *made;
+    gvm_status status = gstore_area_acquire(&hold), ended;
+
+    if (status != GVM_OK)
+        return status;
+    status = gvm_device_open(a->name.device, &device);
+    if (status == GVM_OK) {
+        status = gvmi_device_enter(device);
+        if (status == GVM_OK) {
+            status = gstore_area_move(s, &hold, kind, a->needed_bytes, NULL, &made);
+            gvmi_device_leave();
+            if (status == GVM_OK)
+                gstore_area_let_go(s, made);
+        }
+        gvm_device_close(device);
+    }
+    ended = gstore_area_end_lease(&hold);
+    return status != GVM_OK ? status : ended;
+}
+
+/* Until an area has an object of its own, or is gone; with the lock. *out: NULL, or one that is packed, busy for the
+ * caller. Another one may take its place while the commands end that use it. */
+static void find_packed(gstore_areas *s, const area *key, area **out)
+{
+    area **found;
+
+    *out = NULL;
+    while ((found = tfind(key, &s->tree, gstore_areas_compare)) != NULL) {
+        area *a = *found;
+
+        if (a->busy) {
+            pthread_cond_wait(&s->not_busy, &s->lock);
+            continue;
+        }
+        a->exported = true;
+        if (a->kind != PACKED)
+            return;
+        a->busy = true;
+        a->refs++;
+        while (a->refs > 1)
+            pthread_cond_wait(&s->not_busy, &s->lock);
+        if (!a->dropped) {
+            *out = a;
+            return;
+        }
+        pthread_mutex_unlock(&s->lock);
+        gstore_area_let_go(s, a);
+        pthread_mutex_lock(&s->lock);
+    }
+}
+
+gvm_status gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, const gstore_range *range)
+{
+    const area key = {.name = *store, .column = range->column, .part = range->part};
+    gvm_status status;
+    area *a;
+
+    pthread_mutex_lock(&s->lock);
+    find_packed(s, &key, &a);
+    pthread_mutex_unlock(&s->lock);
+    if (a == NULL)
+        return GVM_OK;
+    status = gstore_area_move_busy(s, a, SMALL);
+    pthread_mutex_lock(&s->lock);
+    a->busy = false;
+    pthread_cond_broadcast(&s->not_busy);
+    pthread_mutex_unlock(&s->lock);
+    gstore_area_let_go(s, a);
+    return status;
+}
+
+static gvm_status move_hold(gstore_areas *s, gstore_hold *hold, area_kind kind, uint64_t needed,
                             CUstream stream)
 {
     gstore_hold to = {0};
-    gvm_status status = gstore_area_move(s, hold, large, needed, stream, &to.area);
+    gvm_status status = gstore_area_move(s, hold, kind, needed, stream, &to.area);
 
     if (status != GVM_OK)
         return status;
     (void)gstore_area_release(s, hold); /* nothing on the stream uses it any more */
     *hold = to;
-    return gstore_area_acquire(hold->area, &hold->lease);
+    return gstore_area_acquire(hold);
 }
 
 /* May a process have it mapped that is not to see what is written from now on? */
@@ -415,6 +614,7 @@ gvm_status gstore_area_reserve(gstore_areas *s, gstore_hold *hold, const gstore_
                                CUstream stream)
 {
     const uint64_t end = range->offset_bytes + range->bytes;
+    area_kind kind;
     uint64_t needed;
 
     if (end > LARGE_RESERVE_BYTES)
@@ -423,15 +623,19 @@ gvm_status gstore_area_reserve(gstore_areas *s, gstore_hold *hold, const gstore_
     pthread_mutex_lock(&s->lock);
     note_written(hold->area, 0, range);
     needed = hold->area->needed_bytes;
+    kind = gstore_area_kind_for(hold->area, needed);
     pthread_mutex_unlock(&s->lock);
+    if (kind < hold->area->kind)
+        kind = hold->area->kind;
     if (is_shown(hold->area))
-        return move_hold(s, hold, hold->area->large || !gstore_area_fits_small(needed), needed, stream);
+        return move_hold(s, hold, kind, needed, stream);
     if (end <= hold->area->bytes)
         return GVM_OK;
-    if (!hold->area->large && !gstore_area_fits_small(end)) {
-        const gvm_status status = move_hold(s, hold, true, end, stream);
+    if (kind > hold->area->kind) {
+        const gvm_status status = move_hold(s, hold, kind, end, stream);
 
-        if (status == GVM_OK || hold->lease.mode == 0 || end > RESERVE_BYTES)
+        if (status == GVM_OK || hold->lease.mode == 0 || hold->area->kind == PACKED ||
+            end > RESERVE_BYTES)
             return status;
     }
     return grow_area(s, hold->area, end);
@@ -498,7 +702,7 @@ static void add_size(const void *node, VISIT visit, void *closure)
             to->all[to->count] = (gstore_store_size){.store = to->latest};
         to->count++;
     }
-    if (to->all != NULL)
+    if (to->all != NULL && a->kind != PACKED)
         to->all[to->count - 1].bytes += a->bytes;
 }
 

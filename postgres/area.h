@@ -34,6 +34,7 @@ gvm_keeper *gstore_areas_keeper(gstore_areas *areas);
 typedef struct gstore_hold {
     struct gstore_area *area;
     gvm_lease lease;
+    uint64_t address; /* of the area's first byte */
 } gstore_hold;
 
 /* The area of a range. write: made if there is none yet, and it will be written up to the range's end. */
@@ -52,7 +53,8 @@ gvm_status gstore_area_release(gstore_areas *areas, gstore_hold *hold);
 
 /* ---- tokens */
 
-/* Others who know the secret may open the first bytes of these areas of the store. *owner: of the manifest, if that is
+/* Others who know the secret may open the first bytes of these areas of the store, and nothing of other areas. For one
+ * store at a time (export.c sees to that). *owner: of the manifest, if that is
  * among them, a user id as the keeper has it.
  *
  * GVM_E_ABSENT  there is no such area */

@@ -5,10 +5,13 @@
  *
  * I1  an area in the tree has an open object; refs counts the commands and threads that use it now.
  * I2  a dropped area is out of the tree; the last one that uses it closes it.
- * I3  an area that is busy is used by the thread alone that gives back memory of it; others wait. But links are made
- *     to it: whoever puts another object in its place takes them along.
+ * I3  an area that is busy is used by one thread alone, which gives back memory of it or moves it; others wait. But
+ *     links are made to it, as gstore_area_move() takes them along. A command that waits for an area may hold others of
+ *     its store, so of each store one thread at a time waits for commands to let go of an area (gstore_area_unpack()).
  * I4  beyond needed_bytes there is nothing of use: what writers have written since the turn they are of,
  *     or what gstore_areas_trim() was told.
+ * I5  a packed area has a reference to its pack, which is in the tree as long as the store is, and never busy.
+ * I6  a pack has no link: an area that has one, or had one, is exported and not packed.
  *
  * The tokens' lock comes before the other one.
  */
@@ -30,15 +33,29 @@ typedef struct connection {
     uint32_t open;
 } connection;
 
+/* Where an area is. */
+typedef enum area_kind { PACKED, SMALL, LARGE } area_kind;
+
+/* Whose a pack's rooms are: GSTORE_ROOM_BYTES each, in this order. */
+typedef struct room {
+    uint16_t column;
+    uint8_t part;
+} room;
+
 typedef struct gstore_area {
     gstore_store_name name; /* turn: of its latest writer */
     uint16_t column;
     uint8_t part;
-    bool large;         /* its chunks */
-    _Atomic bool ended; /* a token of it */
+    area_kind kind;
+    bool exported;      /* a token of it was made */
+    _Atomic bool ended; /* a token of it has ended */
     connection *connection;
-    gvm_object *object;
-    uint64_t bytes; /* committed */
+    gvm_object *object;       /* NULL: it is packed */
+    struct gstore_area *pack; /* then; and the place in it */
+    uint64_t offset_bytes;
+    room *rooms; /* of a pack: room_count of them */
+    uint32_t room_count;
+    uint64_t bytes; /* committed; of a packed one, its room */
     uint64_t needed_bytes;
     uint32_t refs;
     bool dropped, busy;
@@ -50,7 +67,7 @@ struct gstore_areas {
     char path[108];
     connection connections[GSTORE_CONNECTIONS_MAX]; /* the first one for all that is not an area */
     _Atomic uint32_t connection_count; /* under the lock; gstore_areas_sever() looks without it */
-    pthread_mutex_t lock; /* areas, connections; no driver or keeper call but connect and create under it */
+    pthread_mutex_t lock; /* areas, connections; no driver or keeper call but connect, create and grow a pack under it */
     pthread_cond_t not_busy;     /* an area */
     void *tree;                  /* tsearch(3) */
     pthread_mutex_t tokens_lock; /* the keeper is called under it */
@@ -69,18 +86,29 @@ uint64_t gstore_area_chunk_bytes(const area *a);
 /* Gives back a reference. */
 void gstore_area_let_go(gstore_areas *s, area *a);
 
-/* Like gstore_area_hold() of an area that the caller has a reference to, which stays its own. */
-gvm_status gstore_area_acquire(const area *a, gvm_lease *lease);
+/* A lease for a hold of an area that the caller has a reference to; and its end. */
+gvm_status gstore_area_acquire(gstore_hold *hold);
+gvm_status gstore_area_end_lease(gstore_hold *hold);
 
 void gstore_area_set_bytes(gstore_areas *s, area *a, uint64_t bytes);
 
-/* Is the area with small chunks if it is made now for so many bytes? */
-bool gstore_area_fits_small(uint64_t needed);
+/* Where the area is if it is made now for so many bytes. */
+area_kind gstore_area_kind_for(const area *a, uint64_t needed);
 
-/* Puts an area with large chunks or small ones in the place of that held, which the caller still holds: *out, with a
- * reference. The caller is the only one that changes the area. */
-gvm_status gstore_area_move(gstore_areas *s, const gstore_hold *from, bool large, uint64_t needed,
-                            CUstream stream, area **out);
+/* Puts an area of the kind in the place of that held, which the caller still holds: *out, with a reference. The caller
+ * is the only one that changes the area.
+ *
+ * GVM_E_ABSENT  it was dropped */
+gvm_status gstore_area_move(gstore_areas *s, const gstore_hold *from, area_kind kind,
+                            uint64_t needed, CUstream stream, area **out);
+
+/* The same by a thread that has not entered the device, of an area that is busy for it. */
+gvm_status gstore_area_move_busy(gstore_areas *s, area *a, area_kind kind);
+
+/* Gives an area of the store an object of its own, for good: it is about to have links. One export of a store at a
+ * time calls it, without the tokens' lock. */
+gvm_status gstore_area_unpack(gstore_areas *s, const gstore_store_name *store,
+                              const gstore_range *range);
 
 /* Once for each node of a walk, in the tree's order. */
 static inline bool gstore_is_in_order(VISIT visit)

@@ -2,16 +2,26 @@
 #include <stdlib.h>
 
 #include "base/size.h"
-#include "memory/device.h"
 #include "postgres/area_state.h"
 
 /* ---- giving back */
 
-/* Manifests are a ring: all of it is of use. */
+/* Where it would be if it were made now, with some way to go before it moves again. */
+static area_kind kind_wanted(const area *a)
+{
+    return gstore_area_kind_for(a, 2 * a->needed_bytes);
+}
+
+static bool has_chunks_ahead(const area *a)
+{
+    return gvmi_round_up(a->needed_bytes, gstore_area_chunk_bytes(a)) < a->bytes;
+}
+
+/* Manifests are a ring, packs have rooms: all of it is of use. */
 static bool has_slack(const area *a)
 {
-    return a->part != GSTORE_MANIFEST &&
-           gvmi_round_up(a->needed_bytes, gstore_area_chunk_bytes(a)) < a->bytes;
+    return a->part != GSTORE_MANIFEST && a->part != GSTORE_PACK && a->kind != PACKED &&
+           (has_chunks_ahead(a) || kind_wanted(a) < a->kind);
 }
 
 /* The first area behind `after` in the tree's order that may give something back. */
@@ -36,39 +46,23 @@ static void look_for_slack(const void *node, VISIT visit, void *closure)
         look->found = a;
 }
 
-/* With small chunks again, where little is left of a large area. Without memory for that it stays. */
-static void make_small(gstore_areas *s, area *a)
-{
-    gstore_hold hold = {.area = a};
-    gvm_device *device;
-    area *made;
-
-    if (!a->large || !gstore_area_fits_small(2 * a->needed_bytes) ||
-        gstore_area_acquire(a, &hold.lease) != GVM_OK)
-        return;
-    if (gvm_device_open(a->name.device, &device) == GVM_OK) {
-        if (gvmi_device_enter(device) == GVM_OK) {
-            if (gstore_area_move(s, &hold, false, a->needed_bytes, NULL, &made) == GVM_OK)
-                gstore_area_let_go(s, made);
-            gvmi_device_leave();
-        }
-        gvm_device_close(device);
-    }
-    (void)gvm_object_release(a->object, &hold.lease);
-}
-
 /* Of an area that is busy for this thread. Somebody outside may have a lease on it, or the keeper be moving it:
- * then it keeps all. Returns how many bytes went. */
+ * then it keeps all. To small chunks again, or to its room, it goes where there is memory for that. Returns how many bytes
+ * went. */
 static uint64_t shrink_area(gstore_areas *s, area *a)
 {
-    const uint64_t before = a->bytes,
-                   bytes = gvmi_round_up(a->needed_bytes, gstore_area_chunk_bytes(a));
+    const uint64_t before = a->bytes;
 
-    if (gvm_object_shrink(a->object, bytes) != GVM_OK)
-        return 0;
-    gstore_area_set_bytes(s, a, bytes);
-    make_small(s, a);
-    return before - bytes;
+    if (has_chunks_ahead(a)) {
+        const uint64_t bytes = gvmi_round_up(a->needed_bytes, gstore_area_chunk_bytes(a));
+
+        if (gvm_object_shrink(a->object, bytes) != GVM_OK)
+            return 0;
+        gstore_area_set_bytes(s, a, bytes);
+    }
+    if (kind_wanted(a) < a->kind && gstore_area_move_busy(s, a, kind_wanted(a)) == GVM_OK)
+        return before;
+    return before - a->bytes;
 }
 
 static uint64_t give_back(gstore_areas *s, bool trimmed)
@@ -96,7 +90,7 @@ static uint64_t give_back(gstore_areas *s, bool trimmed)
         bytes += shrink_area(s, a);
         pthread_mutex_lock(&s->lock);
         a->busy = false;
-        a->trim = a->trim && has_slack(a);
+        a->trim = a->trim && has_chunks_ahead(a);
         left |= a->trim && !a->dropped;
         pthread_cond_broadcast(&s->not_busy);
         pthread_mutex_unlock(&s->lock);

@@ -80,7 +80,7 @@ static gvm_status link_area(gstore_areas *s, const token *t, const linked *l, gv
     return gvm_object_link(object, name, s->link_mode, l->bytes);
 }
 
-/* With a reference. It may be busy, as who moves it waits for the tokens' lock, and then takes its links along. */
+/* With a reference. It may be busy, as a move waits for the tokens' lock, and then takes the links along. */
 static area *find_area(gstore_areas *s, const token *t, const linked *l)
 {
     const area key = {.name = t->name, .column = l->column, .part = l->part};
@@ -88,7 +88,7 @@ static area *find_area(gstore_areas *s, const token *t, const linked *l)
 
     pthread_mutex_lock(&s->lock);
     found = tfind(&key, &s->tree, gstore_areas_compare);
-    if (found != NULL) {
+    if (found != NULL && (*found)->kind != PACKED) { /* or it was dropped, and made anew */
         a = *found;
         a->refs++;
     }
@@ -123,13 +123,19 @@ gvm_status gstore_areas_link(gstore_areas *s, const gstore_store_name *store,
     gvm_status status = GVM_OK;
     token *t;
 
+    if (count > GSTORE_RANGES_MAX)
+        count = GSTORE_RANGES_MAX;
+    for (uint32_t i = 0; i < count && status == GVM_OK; i++)
+        status = gstore_area_unpack(s, store, &ranges[i]);
+    if (status != GVM_OK)
+        return status;
     pthread_mutex_lock(&s->tokens_lock);
     t = find_token(s, secret);
     if (t == NULL)
         t = make_token(s, store, secret);
     if (t == NULL)
         status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a token");
-    for (uint32_t i = 0; i < count && i < GSTORE_RANGES_MAX && status == GVM_OK; i++)
+    for (uint32_t i = 0; i < count && status == GVM_OK; i++)
         status = link_range(s, t, &ranges[i], owner);
     pthread_mutex_unlock(&s->tokens_lock);
     return status;

@@ -107,8 +107,7 @@ static gvm_status begin_range(gstore_service *s, const gstore_window *w, const g
     if (status == GVM_OK && take)
         status = gstore_copies_find(s->copies, w->copy, w->name.device, range->window_bytes,
                                     range->bytes, &copy_address);
-    return status == GVM_OK ? copy_range(w, range, h->lease.address, copy_address, bytes, stream)
-                            : status;
+    return status == GVM_OK ? copy_range(w, range, h->address, copy_address, bytes, stream) : status;
 }
 
 /* Also after a failure: what was begun must be over before the leases end. */
@@ -155,20 +154,23 @@ static gvm_status move_ranges(worker *me, gstore_window *w, uint8_t *bytes)
 }
 
 /* Before memory is short for anybody, what all tables have ahead of need goes back: also those that this command
- * writes to, whose leases it has given back by then. */
-static gvm_status move_columns(worker *me, gstore_window *w, uint8_t *bytes)
+ * writes to, whose leases it has given back by then. True: the command may find some now. */
+static bool has_made_room(gstore_service *s, gvm_status status)
 {
-    gvm_status status = move_ranges(me, w, bytes);
+    gvm_error error;
 
-    if (status == GVM_E_NOSPACE && w->verb == GSTORE_WRITE) {
-        const gvm_error error = gvmi_error_save();
+    if (status != GVM_E_NOSPACE)
+        return false;
+    error = gvmi_error_save();
+    if (gstore_areas_give_back(s->areas) > 0)
+        return true;
+    gvmi_error_restore(&error);
+    return false;
+}
 
-        if (gstore_areas_give_back(me->service->areas) > 0)
-            status = move_ranges(me, w, bytes);
-        else
-            gvmi_error_restore(&error);
-    }
-    return status;
+static gvm_status link_areas(gstore_service *s, gstore_window *w)
+{
+    return gstore_areas_link(s->areas, &w->name, w->handle, w->ranges, w->range_count, &w->owner);
 }
 
 static gvm_status transfer(worker *me, gstore_window *w, uint8_t *bytes)
@@ -181,8 +183,10 @@ static gvm_status transfer(worker *me, gstore_window *w, uint8_t *bytes)
     if (w->name.device < 0 || w->name.device >= s->device_count)
         return gvmi_fail(GVM_E_NODEVICE, "there is no device %d; there are %d", w->name.device,
                          s->device_count);
-    if (w->verb == GSTORE_LINK)
-        return gstore_areas_link(s->areas, &w->name, w->handle, w->ranges, w->range_count, &w->owner);
+    if (w->verb == GSTORE_LINK) {
+        status = link_areas(s, w);
+        return has_made_room(s, status) ? link_areas(s, w) : status;
+    }
     if (w->verb == GSTORE_UNLINK)
         return gstore_areas_unlink(s->areas, w->handle);
     status = gvmi_device_enter(s->devices[w->name.device]);
@@ -191,8 +195,11 @@ static gvm_status transfer(worker *me, gstore_window *w, uint8_t *bytes)
     if (w->verb > GSTORE_WRITE && w->verb != GSTORE_COPY_TAKE)
         status = gstore_copies_carry_out(s->copies, w, bytes, s->options.window_bytes,
                                          me->streams[w->name.device]);
-    else
-        status = move_columns(me, w, bytes);
+    else {
+        status = move_ranges(me, w, bytes);
+        if (w->verb == GSTORE_WRITE && has_made_room(s, status))
+            status = move_ranges(me, w, bytes);
+    }
     gvmi_device_leave();
     return status;
 }

@@ -364,18 +364,18 @@ class Limits:
         while fails - fits > 100:
             rows = (fits + fails) // 2
             fill(server, 0)
-            self._wait_objects(server, 3)
+            self._wait_objects(server, 4)  # one is the pack
             try:
                 server.sql(f"BEGIN; {text.format(rows)}; ROLLBACK")
                 fits = rows
             except SqlError as error:
                 expect(str(error), "53200", "SQLSTATE")
                 fails = rows
-        self._wait_objects(server, 3)
+        self._wait_objects(server, 4)  # one is the pack
         session = server.session()
         session.sql("BEGIN; " + text.format(fails - 300))  # the rows of the flush before the one that failed
         server.sql("DROP FOREIGN TABLE ballast")
-        self._wait_objects(server, 3)
+        self._wait_objects(server, 4)  # one is the pack
         session.sql("DO $$ BEGIN PERFORM max(t) FROM ft; EXCEPTION WHEN out_of_memory THEN NULL; END $$")
         session.begin("COMMIT")
         expect(session.error(), "53200", "SQLSTATE")
@@ -384,15 +384,16 @@ class Limits:
 
     def wide_table_that_does_not_fit_is_refused_until_there_is_room(self, server):
         fill(server, 10)
-        columns = ", ".join(f"c{i} int DEFAULT {i}" for i in range(1599))
-        server.sql(f"CREATE FOREIGN TABLE broad ({columns}) SERVER gstore_fdw")
+        columns = ", ".join(f"c{i} name DEFAULT '{i}'" for i in range(400))
+        rows = "INSERT INTO broad (id) SELECT i FROM generate_series(1, 1100) i"  # each column outgrows its room
+        server.sql(f"CREATE FOREIGN TABLE broad (id int, {columns}) SERVER gstore_fdw")
         for _ in range(2):
-            expect(server.error("INSERT INTO broad DEFAULT VALUES"), "53200", "SQLSTATE")
+            expect(server.error(rows), "53200", "SQLSTATE")
             expect(count(server, "broad"), 0, "rows")
         expect(count(server), 10, "rows beside it")
         server.sql("DROP FOREIGN TABLE broad; CREATE FOREIGN TABLE broad (id int, " + columns[: columns.index("c40")] + " last int) SERVER gstore_fdw")
-        self._retry(server, "53200", "INSERT INTO broad VALUES (1)")
-        expect(server.sql("SELECT id, c39 FROM broad"), "1|39", "values")
+        self._retry(server, "53200", rows)
+        expect(server.sql("SELECT id, c39 FROM broad WHERE id = 1"), "1|39", "values")
         server.sql("DROP FOREIGN TABLE broad")
         self._expect_room(server)
 
@@ -717,7 +718,7 @@ class External:
             session = server.session()
             session.begin("INSERT INTO wide SELECT x, x FROM (SELECT repeat(md5(i::text), 100) x FROM generate_series(1, 1000000) i) x")
             server.wait_for(f"SELECT ({committed}) > 64")
-            os.kill(keeper.pid, signal.SIGSTOP)
+            private.stop_process(keeper.pid)
             try:
                 time.sleep(0.5)  # the next write waits for its memory
                 server.sql(f"SELECT pg_cancel_backend({session.pid})")
@@ -829,17 +830,18 @@ class External:
             self._wait_used(server, keeper)
             names = ["c_cancel", "c_timeout", "c_commit", "c_terminate"]
             server.sql("".join(f"CREATE FOREIGN TABLE {name} (id int, t text) SERVER gstore_fdw;" for name in names))
-            # Rows that are there; a body area that is to be made, for which the keeper is asked.
+            # Rows that are there; a body area that is to be made, and too large for a pack: the keeper is asked.
+            never = "repeat('never', 20000)"
             server.sql("".join(f"INSERT INTO {name} VALUES (1, NULL);" for name in names))
             sessions = [server.session() for _ in names]
-            sessions[0].sql("BEGIN; INSERT INTO c_cancel VALUES (2, 'never')")
-            sessions[3].sql("BEGIN; INSERT INTO c_terminate VALUES (2, 'never')")
-            sessions[2].sql("BEGIN; INSERT INTO c_commit VALUES (2, 'never'); SET statement_timeout = '500ms'")
+            sessions[0].sql(f"BEGIN; INSERT INTO c_cancel VALUES (2, {never})")
+            sessions[3].sql(f"BEGIN; INSERT INTO c_terminate VALUES (2, {never})")
+            sessions[2].sql(f"BEGIN; INSERT INTO c_commit VALUES (2, {never}); SET statement_timeout = '500ms'")
             private.stop_process(keeper.pid)
             try:
                 for number in (0, 3):
                     in_middle(server, sessions[number], "COMMIT")
-                sessions[1].begin("SET statement_timeout = '500ms'; INSERT INTO c_timeout VALUES (2, 'never')")
+                sessions[1].begin(f"SET statement_timeout = '500ms'; INSERT INTO c_timeout VALUES (2, {never})")
                 sessions[2].begin("COMMIT")
                 server.sql(f"SELECT pg_cancel_backend({sessions[0].pid}), pg_terminate_backend({sessions[3].pid})")
                 for session, state in zip(sessions, ["57014", "57014", "57014", "57P01"]):
@@ -847,7 +849,7 @@ class External:
                         expect(session.error(), state, "SQLSTATE")
                 for name in names:  # who comes next waits, and can be ended as well
                     try:
-                        server.sql(f"SET statement_timeout = '500ms'; INSERT INTO {name} VALUES (3, 'never')", timeout=20)
+                        server.sql(f"SET statement_timeout = '500ms'; INSERT INTO {name} VALUES (3, {never})", timeout=20)
                         raise Failed("a commit with a stopped keeper")
                     except SqlError as error:
                         expect(str(error), "57014", "SQLSTATE")
