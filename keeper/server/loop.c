@@ -1,10 +1,9 @@
 /* The server thread. Waits for events, passes them to the machine, performs its actions.
  *
- * A turn: wait; note events; visit clients in rotation (rotation.h) for at most TURN_NS; one slice of snapshots;
+ * A turn: wait; note events; visit clients (schedule.h) for at most TURN_NS; one slice of snapshots;
  * late clients, after input that came was read. Actions are performed after every event, so few ever wait.
  * Whatever is done for a client, reading, doorbells, sending, its end, is done in a visit, and counts as
- * its user's; accepting has a slice of its own. So a turn is short however much clients send, and a client
- * waits for at most a slice of each user.
+ * its user's; accepting counts for itself. So a turn is short however much clients send.
  */
 #define _GNU_SOURCE /* strerrorname_np() */
 #include <errno.h>
@@ -23,7 +22,7 @@
 #define EVENTS_A_TURN 1024              /* those of all clients are noted within three turns */
 #define QUERY_NS (100 * GVMI_NS_PER_MS) /* how old figures about memory may be */
 #define QUERY_IDLE_NS (1000 * GVMI_NS_PER_MS) /* while nobody is connected */
-#define TURN_NS GVMI_SLICE_NS                 /* after which a turn visits nobody more */
+#define TURN_NS GVMI_VISIT_NS                 /* after which a turn visits nobody more */
 #define GREETING_NS (10000 * GVMI_NS_PER_MS)  /* within which a client is to say something */
 #define TURN_NS_MAX (50 * GVMI_NS_PER_MS)     /* counted for a turn, without its waiting */
 
@@ -271,10 +270,10 @@ static void pause_accepting(gvm_server *server, bool pause)
     gvmi_server_rewatch(server, server->listener.fd, pause ? 0 : EPOLLIN, &server->on_listen);
 }
 
-/* While their slice lasts; epoll tells when there are more. */
+/* While the visit lasts; epoll tells when there are more. */
 static void accept_some(gvm_server *server)
 {
-    while (!server->paused && gvmi_now_ns() < server->rotation.end_ns) {
+    while (!server->paused && gvmi_now_ns() < server->schedule.end_ns) {
         const int fd = accept4(server->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 
         if (fd >= 0) {
@@ -325,7 +324,7 @@ static void dispatch(gvm_server *server, const struct epoll_event *event)
     gvmi_source *source = event->data.ptr;
 
     switch (source->kind) {
-    case GVMI_SOURCE_LISTEN: gvmi_rotation_queue(&server->rotation, &server->newcomers); break;
+    case GVMI_SOURCE_LISTEN: gvmi_schedule_queue(&server->schedule, &server->newcomers); break;
     case GVMI_SOURCE_WAKE: accept_handed(server); break;
     case GVMI_SOURCE_DONE: finish_jobs(server); break;
     case GVMI_SOURCE_SOCKET:
@@ -379,14 +378,14 @@ static void tell_time(gvm_server *server)
         pause_accepting(server, false);
 }
 
-/* Clients, and who wants to become one, in rotation. */
+/* Clients, and who wants to become one, as the schedule has it. */
 static void serve_clients(gvm_server *server)
 {
     const int64_t end_ns = server->clock_ns + TURN_NS;
     int64_t now_ns = server->clock_ns;
 
     do {
-        void *owner = gvmi_rotation_next(&server->rotation, now_ns);
+        void *owner = gvmi_schedule_next(&server->schedule, now_ns);
 
         if (owner == NULL)
             break;
@@ -395,6 +394,7 @@ static void serve_clients(gvm_server *server)
         else
             gvmi_peer_visit(server, owner);
         now_ns = gvmi_now_ns();
+        gvmi_schedule_visited(&server->schedule, now_ns);
     } while (now_ns < end_ns);
 }
 
@@ -415,7 +415,7 @@ static int wait_ms(const gvm_server *server)
     int64_t next_ns = deadline_ns < server->query_ns ? deadline_ns : server->query_ns;
     int64_t left_ns;
 
-    if (server->working || gvmi_rotation_waits(&server->rotation))
+    if (server->working || gvmi_schedule_waits(&server->schedule))
         return 0;
     if (server->stall_ns != 0 && server->stall_ns < next_ns)
         next_ns = server->stall_ns;

@@ -1,7 +1,7 @@
 /* Clients, as the server sees them: coming, messages, leaving, and the end of their processes.
  *
- * What comes from a client is bounded: a visit takes at most MESSAGES_A_VISIT messages, fewer when its user's
- * slice is over, and what it does not take waits in the socket. What waits to be sent to one, and a snapshot that
+ * What comes from a client is bounded: a visit takes at most MESSAGES_A_VISIT messages, fewer when its time
+ * is over, and what it does not take waits in the socket. What waits to be sent to one, and a snapshot that
  * it was sent, up to SNAPSHOT_READ, count against its user's allowance (keeper/machine/users.c). Whatever
  * descriptors of a snapshot there are then, in the client or in a socket, its memory is freed.
  */
@@ -94,7 +94,7 @@ static void close_watched(const gvm_server *server, int *fd)
 
 static void queue(gvm_server *server, gvmi_peer *peer)
 {
-    gvmi_rotation_queue(&server->rotation, &peer->place);
+    gvmi_schedule_queue(&server->schedule, &peer->place);
 }
 
 static void link_peer(gvmi_peer **list, gvmi_peer *peer)
@@ -123,7 +123,7 @@ static gvmi_peer *peer_new(gvm_server *server, int socket)
     socklen_t bytes = sizeof found;
 
     if (peer == NULL || getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &found, &bytes) != 0 ||
-        gvmi_rotation_join(&server->rotation, found.uid, peer, &peer->place) != GVM_OK) {
+        gvmi_schedule_join(&server->schedule, found.uid, peer, &peer->place) != GVM_OK) {
         gvmi_server_log_user(server, GVMI_LOG_REFUSED, found.uid,
                              "a client was refused: out of host memory");
         free(peer);
@@ -194,7 +194,7 @@ void gvmi_peer_look_again(gvm_server *server)
 
 void gvmi_peer_free(gvm_server *server, gvmi_peer *peer)
 {
-    gvmi_rotation_leave(&server->rotation, &peer->place);
+    gvmi_schedule_leave(&server->schedule, &peer->place);
     gvmi_outbox_clear(&peer->outbox);
     take_snapshot_back(peer);
     close_fd(&peer->socket);
@@ -584,7 +584,7 @@ static void take_messages(gvm_server *server, gvmi_peer *peer)
 
     while (count < MESSAGES_A_VISIT && next_message(server, peer, &start)) {
         count++;
-        if (gvmi_now_ns() >= server->rotation.end_ns)
+        if (gvmi_now_ns() >= server->schedule.end_ns)
             break;
     }
     if (peer->state != PEER_OPEN && peer->state != PEER_REFUSED)

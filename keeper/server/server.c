@@ -31,7 +31,7 @@ _Static_assert(GVM_SERVER_DEVICES_MAX == GVMI_DEVICES_MAX, "one limit");
 #define MODE_MAX 0777u
 #define NOBODY UINT32_MAX /* no user has that number */
 /* Accepting is for all users: a full backlog of others' connections is in the way of each. */
-#define ACCEPT_NS (4 * GVMI_SLICE_NS)
+#define ACCEPT_SHARES 4
 
 /* ---- options */
 
@@ -289,9 +289,9 @@ static gvm_status make_loop(gvm_server *server)
     if (status == GVM_OK && server->listener.fd >= 0)
         status = gvmi_server_watch(server, server->listener.fd, EPOLLIN, &server->on_listen);
     if (status == GVM_OK)
-        status = gvmi_rotation_join(&server->rotation, NOBODY, server, &server->newcomers);
+        status = gvmi_schedule_join(&server->schedule, NOBODY, server, &server->newcomers);
     if (status == GVM_OK)
-        server->newcomers.user->slice_ns = ACCEPT_NS;
+        server->newcomers.user->shares = ACCEPT_SHARES;
     return status;
 }
 
@@ -321,7 +321,7 @@ static gvm_server *server_new(void)
 
 static void free_peers(gvm_server *server)
 {
-    gvmi_rotation_clear(&server->rotation);
+    gvmi_schedule_clear(&server->schedule);
     for (gvmi_peer *peer = server->peers, *next; peer != NULL; peer = next) {
         next = peer->next;
         gvmi_peer_free(server, peer);
@@ -330,7 +330,7 @@ static void free_peers(gvm_server *server)
         next = peer->next;
         gvmi_peer_free(server, peer);
     }
-    gvmi_rotation_leave(&server->rotation, &server->newcomers);
+    gvmi_schedule_leave(&server->schedule, &server->newcomers);
     for (gvmi_handed *handed = server->handed, *next; handed != NULL; handed = next) {
         next = handed->next;
         close(handed->socket);

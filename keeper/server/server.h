@@ -2,7 +2,7 @@
  *
  *   server.c          life: options, devices, threads; the public calls
  *   loop.c            the server thread: waits for events, time, actions of the machine
- *   rotation.c        which client is served next
+ *   schedule.c        which client is served next
  *   peer.c            clients: coming, messages, leaving, the end of their processes
  *   passing.c         descriptors on their way to clients
  *   process.c         the processes of clients
@@ -40,7 +40,7 @@
 #include "keeper/server/log.h"
 #include "keeper/server/mover.h"
 #include "keeper/server/outbox.h"
-#include "keeper/server/rotation.h"
+#include "keeper/server/schedule.h"
 
 #define GVMI_CLIENTS_MAX 1024u
 #define GVMI_OBJECTS_MAX 65536u
@@ -198,7 +198,7 @@ struct gvm_server {
     /* the server thread's */
     gvmi_machine *machine;
     gvmi_source on_listen, on_wake, on_done;
-    gvmi_rotation rotation;
+    gvmi_schedule schedule;
     gvmi_place newcomers;     /* whose owner is the server: connections wait to be accepted */
     gvmi_peer *peers, *ended; /* ended: to be freed when they are visited next */
     gvmi_peer **by_client;    /* client_capacity of them, by number */
@@ -245,7 +245,7 @@ void gvmi_peer_come(gvm_server *server, int socket);
 /* What epoll told of a peer: it is visited for that when it is its turn. */
 void gvmi_peer_note(gvm_server *server, gvmi_source *source, uint32_t events);
 
-/* Does for it what there is to be done, for a bounded time: up to the end of its user's slice, and one
+/* Does for it what there is to be done, for a bounded time: up to the end of the visit, and one
  * message more. What is left over waits for the next visit. A peer that has ended is freed. */
 void gvmi_peer_visit(gvm_server *server, gvmi_peer *peer);
 

@@ -379,7 +379,7 @@ static bool measure_acquire(gvm_object *object, uint64_t *counter)
     gvm_status status = gvm_object_acquire(object, GVM_LEASE_WRITE, &options, &lease);
     volatile uint64_t *first;
 
-    soak_time(&soak->acquire, proc_now_ns() - since);
+    soak_time(&soak->meter_acquire, proc_now_ns() - since);
     soak_time(&soak->acquire_work, soak_keeper_work_ns() - work);
     if (status != GVM_OK)
         return soak_judge("gvm_object_acquire of the meter", status, 0);
