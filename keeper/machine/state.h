@@ -378,7 +378,7 @@ struct keep_opening {
     bool broken;              /* it could not map: nothing is mapped there */
     bool behind;              /* a MAP without chunks is to be sent once the others are answered */
     uint32_t sent_generation; /* by the latest MAP */
-    uint64_t sent_bytes;
+    uint64_t sent_bytes; /* by it, or by OPENED: the client takes a smaller size for a shrink */
     keep_pending *first_pending, *last_pending;
     keep_growth *creation;     /* the growth that is part of CREATE, until that is answered */
     keep_opening *prev, *next; /* of the object */

@@ -73,6 +73,16 @@ void model_resize(world *w, object *o, uint64_t bytes)
                 w->processes[i]->threads[k].least_bytes = bytes;
 }
 
+/* Of a set of MAPs the last one alone has the object's generation and size; those before it have what the opening
+ * was sent earlier. */
+void model_map(world *w, object *o, const gvmi_wire_map *map)
+{
+    if ((int32_t)(map->generation - o->generation) <= 0)
+        return;
+    o->generation = map->generation;
+    model_resize(w, o, map->bytes);
+}
+
 /* ---- what is there */
 
 /* An object that nobody opened and that has no name cannot be reached. */
@@ -588,6 +598,7 @@ static object *made(world *w, const request *r, const gvmi_wire_opened *m)
                   .chunk_bytes = m->chunk_bytes,
                   .reserve_bytes = m->reserve_bytes,
                   .bytes = m->bytes,
+                  .generation = m->generation,
                   .kept = (c->flags & GVM_OBJECT_KEEP) != 0,
                   .untracked = (c->flags & GVM_OBJECT_UNTRACKED) != 0,
                   .metadata_bytes = r->message->head.tail_bytes};
@@ -640,6 +651,7 @@ static void compare_opened(world *w, const request *r, object *o, const gvmi_wir
                     (unsigned long long)o->id, m->sealed, (unsigned long long)m->bytes, o->sealed,
                     (unsigned long long)o->bytes);
     model_resize(w, o, m->bytes);
+    o->generation = m->generation;
 }
 
 static void opened(world *w, process *p, const request *r, const gvmi_wire_opened *m)
@@ -667,6 +679,7 @@ static void opened(world *w, process *p, const request *r, const gvmi_wire_opene
     *known = (known_opening){.object = o,
                              .maps = 1,
                              .maps_ns = w->tick_ns,
+                             .sent_bytes = m->bytes,
                              .births = known->births + 1,
                              .births_seen = known->births_seen};
     known->readonly = r->type == GVMI_WIRE_OPEN && (r->message->body.OPEN.flags & GVM_OPEN_READONLY);

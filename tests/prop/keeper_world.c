@@ -419,9 +419,13 @@ static void show_map(world *w, process *p, packet *sent, const gvmi_action *acti
     }
     if (known->maps++ == 0)
         known->maps_ns = w->tick_ns;
-    if (map->bytes > known->object->bytes ||
-        (known->object->shrinks && map->bytes < known->object->bytes))
-        model_resize(w, known->object, map->bytes);
+    if (map->bytes < known->sent_bytes && !known->object->shrinks)
+        world_wrong(
+            w, "a MAP to process %u has %llu bytes of object %llu, which had %llu and did not shrink",
+            p->index, (unsigned long long)map->bytes, (unsigned long long)known->object->id,
+            (unsigned long long)known->sent_bytes);
+    known->sent_bytes = map->bytes;
+    model_map(w, known->object, map);
     for (uint32_t i = 0; i < count && i < GVMI_WIRE_CHUNKS_MAX; i++) {
         frame *f = action->frames[i] < FRAMES_MAX ? w->frames[action->frames[i]] : NULL;
 

@@ -81,6 +81,7 @@ typedef struct object {
     uint32_t uid, gid, mode;
     uint32_t device;
     uint64_t chunk_bytes, reserve_bytes, bytes;
+    uint32_t generation;              /* of bytes */
     uint64_t promised_bytes;          /* grown, and the process that grew it knows */
     uint64_t perhaps_bytes;           /* the process that asked for it left before the answer */
     bool shrinks;                     /* a process has asked for that, at some time */
@@ -110,10 +111,11 @@ typedef struct request {
 typedef struct known_opening {
     object *object;
     bool readonly, failed;
-    bool wrote;      /* the process could write when it was given up */
-    uint32_t maps;   /* sent and not answered; the answer to OPENED is one */
-    int64_t maps_ns; /* the tick since which there were some */
-    uint32_t owed;   /* granted, not taken */
+    bool wrote;          /* the process could write when it was given up */
+    uint32_t maps;       /* sent and not answered; the answer to OPENED is one */
+    int64_t maps_ns;     /* the tick since which there were some */
+    uint64_t sent_bytes; /* by OPENED, or by the latest MAP */
+    uint32_t owed;       /* granted, not taken */
     int64_t owed_ns;
     uint32_t births, births_seen; /* OPENED of this slot: sent, and read by the process */
 } known_opening;
@@ -289,6 +291,8 @@ void model_refresh(world *w);                          /* after every event */
 void model_ended(world *w, process *p, bool for_good); /* its connection is over, or its process */
 /* The keeper says that the object has so many bytes. */
 void model_resize(world *w, object *o, uint64_t bytes);
+/* It is about to send a MAP, which may have an earlier generation and size. */
+void model_map(world *w, object *o, const gvmi_wire_map *map);
 uint32_t model_chunks(const object *o);
 int model_name_index(const char *name);
 
