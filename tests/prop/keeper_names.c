@@ -528,8 +528,14 @@ static void note_mapped(process *p, const gvmi_wire_mapped *m)
     if (known == NULL || known->maps == 0)
         return;
     if (m->status != GVM_OK)
-        known->failed = true;
+        known->failed = p->holds = true;
     known->maps--;
+}
+
+static void note_close(process *p, const gvmi_wire_slot *m)
+{
+    if (m->slot < GVM_OBJECTS_OPEN_MAX && gvmi_lease_any(atomic_load(&p->leases[m->slot].word)))
+        p->holds = true;
 }
 
 void model_request(world *w, process *p, const gvmi_wire_message *message)
@@ -546,6 +552,7 @@ void model_request(world *w, process *p, const gvmi_wire_message *message)
             p->known[message->body.TAKEN.slot].owed--;
         return;
     case GVMI_WIRE_BYE: p->bye = true; return;
+    case GVMI_WIRE_CLOSE: note_close(p, &message->body.CLOSE); break;
     default: break;
     }
     if (p->request_count == REQUESTS_MAX) {

@@ -185,6 +185,7 @@ typedef struct process {
     bool exited;       /* the machine was told */
     bool closed;       /* the machine was told that its socket is closed */
     bool bye, welcome;
+    bool holds; /* it could not map, or closed under a lease: the keeper may count frames for it */
     uint64_t cut_step;
     bool noticed; /* that it was cut off */
     bool guilty;  /* broke the protocol, or may have */
@@ -336,7 +337,7 @@ static inline uint64_t rounded(uint64_t bytes, uint64_t chunk_bytes)
 /* Is some process gone whose requests or memory may linger? */
 bool some_linger(const world *w);
 
-/* May processes of the user that were given up hold more than its quota? Then a status more. */
+/* May processes of the user hold more than its quota? Then a status more. */
 uint64_t judge_held(const world *w, uint32_t uid);
 /* A request to shrink an object is not answered. */
 bool model_some_shrink(const world *w);
