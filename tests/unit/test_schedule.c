@@ -63,7 +63,8 @@ static void user_that_asks_for_little_is_visited_next(void **state)
     for (unsigned i = 0; i < MANY; i++)
         (void)queue_new(&s, i % 3);
     for (unsigned i = 0; i < 100; i++) {
-        for (unsigned n = 0; n < 4 + i; n++) /* visits of different length, so that no two users had the same */
+        for (unsigned n = 0; n < 4 + i;
+             n++) /* visits of different length, so that no two users had the same */
             assert_ptr_not_equal(visit(&s, COST_NS + n * n + i, true), other);
         gvmi_schedule_queue(&s.schedule, other);
         assert_ptr_equal(visit(&s, COST_NS / 10, false), other);
