@@ -25,6 +25,42 @@ static void growth_by_bytes_sends_one_map_to_who_has_others_to_answer(void **sta
     end_world(&p.w);
 }
 
+/* What b was not sent, as it has others to answer, comes before the reply that tells it the same. */
+static void growth_to_a_size_that_is_reached_tells_the_size_before_it_is_answered(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    p.b->deaf = true;
+    assert_int_equal(grow(&p.w, p.a, p.a_slot, 2 * CHUNK + 1), GVM_OK);
+    assert_int_equal(grow(&p.w, p.a, p.a_slot, 2 * CHUNK + 2), GVM_OK);
+    assert_int_equal(p.b->map->bytes, 2 * CHUNK + 1);
+    assert_int_equal(grow(&p.w, p.b, p.b_slot, 2 * CHUNK + 2), GVM_OK);
+    assert_int_equal(last(p.b)->head.type, GVMI_WIRE_DONE);
+    assert_int_equal(p.b->map->bytes, 2 * CHUNK + 2);
+    say_mapped(&p.w, p.b, &p.b->maps[0]);
+    say_mapped(&p.w, p.b, &p.b->maps[1]);
+    assert_ptr_equal(p.b->map, &p.b->maps[1]); /* once */
+    end_world(&p.w);
+}
+
+static void seal_of_what_is_sealed_tells_it_before_it_is_answered(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    p.b->deaf = true;
+    assert_int_equal(grow(&p.w, p.a, p.a_slot, 3 * CHUNK), GVM_OK);
+    ask_seal(&p.w, p.a, p.a_slot);
+    assert_int_equal(p.b->map->sealed, 0);
+    ask_seal(&p.w, p.b, p.b_slot);
+    assert_int_equal(last(p.b)->head.type, GVMI_WIRE_DONE);
+    assert_int_equal(p.b->map->sealed, 1);
+    end_world(&p.w);
+}
+
 static void opening_beyond_16_of_an_object_is_refused(void **state)
 {
     world w;
@@ -161,6 +197,8 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(growth_by_bytes_sends_one_map_to_who_has_others_to_answer),
+        cmocka_unit_test(growth_to_a_size_that_is_reached_tells_the_size_before_it_is_answered),
+        cmocka_unit_test(seal_of_what_is_sealed_tells_it_before_it_is_answered),
         cmocka_unit_test(opening_beyond_16_of_an_object_is_refused),
         cmocka_unit_test(client_whose_answer_is_not_read_yet_has_twice_the_time),
         cmocka_unit_test(client_that_is_asked_ever_more_has_no_more_than_twice_the_time),
