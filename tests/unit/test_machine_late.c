@@ -193,6 +193,27 @@ static void read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write
     end_world(&p.w);
 }
 
+/* ---- who ends a lease and is stopped before it rings */
+
+static void lease_that_ended_without_a_doorbell_is_found_at_the_next_look(void **state)
+{
+    static const gvm_lease_mode modes[] = {GVM_LEASE_READ, GVM_LEASE_WRITE};
+    pair p;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        start_pair(&p, 8, 8, 0, OTHER, 0);
+        acquire(&p.w, p.a, p.a_slot, modes[i]);
+        ask(&p.w, p.b, p.b_slot, i == 0 ? GVM_LEASE_WRITE : GVM_LEASE_READ, -1);
+        tick(&p.w, 200);
+        assert_false(granted(p.b));
+        atomic_fetch_sub(&p.a->leases[p.a_slot].word, i == 0 ? GVMI_LEASE_READER : GVMI_LEASE_WRITER);
+        tick(&p.w, 100);
+        assert_true(granted(p.b));
+        end_world(&p.w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -205,6 +226,7 @@ int main(void)
         cmocka_unit_test(client_that_could_not_be_sent_its_map_is_not_late),
         cmocka_unit_test(lease_kept_too_long_is_cut_off_though_its_client_waits_first),
         cmocka_unit_test(read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write),
+        cmocka_unit_test(lease_that_ended_without_a_doorbell_is_found_at_the_next_look),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
