@@ -517,8 +517,10 @@ static void note_mapped(process *p, const gvmi_wire_mapped *m)
 
     if (known == NULL || known->maps == 0)
         return;
-    if (m->status != GVM_OK)
+    if (m->status != GVM_OK) {
         known->failed = true;
+        voided_slot(p, m->slot);
+    }
     known->maps--;
 }
 
