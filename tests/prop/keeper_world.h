@@ -91,7 +91,7 @@ typedef struct object {
     uint32_t metadata_version, metadata_bytes;
     bool untracked;
     uint64_t values[CHUNKS_MAX];
-    frame *shown[CHUNKS_MAX]; /* behind each chunk, by the latest MAP; may be freed memory */
+    frame *shown[CHUNKS_MAX]; /* behind each chunk, by the latest MAP or copy; may be freed memory */
 } object;
 
 /* What a process asked and was not answered yet. */
