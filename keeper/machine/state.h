@@ -659,6 +659,9 @@ bool gvmi_keep_room_comes(const gvmi_machine *m, const keep_device *device);
 bool gvmi_keep_wait_room(gvmi_machine *m, keep_object *object, uint32_t chunk);
 void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object);
 void gvmi_keep_send_all(gvmi_machine *m, keep_opening *opening);
+/* Sends the MAP that was put off, if there is one: once the others are answered, or before a reply that
+ * speaks of what it says. */
+void gvmi_keep_catch_up(gvmi_machine *m, keep_opening *opening);
 void gvmi_keep_unmapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_answer_all(gvmi_machine *m, keep_opening *opening);

@@ -527,15 +527,19 @@ static void note_mapped(process *p, const gvmi_wire_mapped *m)
 
     if (known == NULL || known->maps == 0)
         return;
-    if (m->status != GVM_OK)
+    if (m->status != GVM_OK) {
         known->failed = p->holds = true;
+        voided_slot(p, m->slot);
+    }
     known->maps--;
 }
 
 static void note_close(process *p, const gvmi_wire_slot *m)
 {
-    if (m->slot < GVM_OBJECTS_OPEN_MAX && gvmi_lease_any(atomic_load(&p->leases[m->slot].word)))
-        p->holds = true;
+    if (m->slot >= GVM_OBJECTS_OPEN_MAX || !gvmi_lease_any(atomic_load(&p->leases[m->slot].word)))
+        return;
+    p->holds = true;
+    voided_slot(p, m->slot);
 }
 
 void model_request(world *w, process *p, const gvmi_wire_message *message)

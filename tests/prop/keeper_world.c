@@ -198,6 +198,16 @@ static gvm_status job_chance(world *w, const job *j)
     return j->to->spec.tier == GVM_TIER_HOST ? GVM_E_NOMEM : GVM_E_NOSPACE;
 }
 
+/* The chunk is in the other frame now, also if nobody has the object open and is sent a MAP. */
+static void note_copied(world *w, const job *j)
+{
+    object *o = model_find(w, j->from->object);
+
+    w->copies++;
+    if (o != NULL && o->shown[j->from->chunk] == j->from)
+        o->shown[j->from->chunk] = j->to;
+}
+
 static void job_end(world *w, job *j)
 {
     const gvm_status status = job_chance(w, j);
@@ -219,7 +229,8 @@ static void job_end(world *w, job *j)
     if (status == GVM_OK) {
         to->made = true;
         to->value = j->kind == GVMI_ACTION_COPY ? j->value : 0;
-        w->copies += j->kind == GVMI_ACTION_COPY;
+        if (j->kind == GVMI_ACTION_COPY)
+            note_copied(w, j);
     } else if (j->make && !to->dropped) {
         frame_end(w, to);
     }

@@ -10,7 +10,7 @@
  *     keeper_names.c    the model of objects and names: what may be answered, what follows from it
  *     keeper_client.c   honest processes
  *     keeper_abuse.c    processes that keep to the format alone
- *     keeper_voided.c   what processes do whose leases the keeper has ended
+ *     keeper_voided.c   what processes do whose leases the keeper has ended, and where they may write
  */
 #ifndef PROP_KEEPER_WORLD_H
 #define PROP_KEEPER_WORLD_H
@@ -88,10 +88,11 @@ typedef struct object {
     bool sealed, kept, creator_ended; /* creator_ended: it may have lost its name already */
     bool gone;                        /* as far as the model knows, nobody can reach it any more */
     uint32_t openings;                /* those of processes not yet known to be gone */
+    uint64_t writers; /* processes that the keeper may have fenced off from it: a bit each */
     uint32_t metadata_version, metadata_bytes;
     bool untracked;
     uint64_t values[CHUNKS_MAX];
-    frame *shown[CHUNKS_MAX]; /* behind each chunk, by the latest MAP; may be freed memory */
+    frame *shown[CHUNKS_MAX]; /* behind each chunk, by the latest MAP or copy; may be freed memory */
 } object;
 
 /* What a process asked and was not answered yet. */
@@ -111,7 +112,6 @@ typedef struct request {
 typedef struct known_opening {
     object *object;
     bool readonly, failed;
-    bool wrote;          /* the process could write when it was given up */
     uint32_t maps;       /* sent and not answered; the answer to OPENED is one */
     int64_t maps_ns;     /* the tick since which there were some */
     uint64_t sent_bytes; /* by OPENED, or by the latest MAP */
@@ -311,9 +311,11 @@ bool abuse_step(world *w, process *p);
 /* ---- keeper_voided.c */
 /* A process whose lease counts no more, or may soon not, writes through what it has mapped. */
 bool voided_write(world *w, process *p, thread *t);
-/* The process is about to be voided: writes down where it can write. */
-void voided_begin(process *p);
-/* Is there a process, voided and not gone, that may write to the object? */
+/* A MAP of the slot has failed, or the process is about to be voided: writes down if it can write there. */
+void voided_slot(const process *p, uint32_t slot);
+/* The process is about to be voided: all its slots. */
+void voided_begin(const process *p);
+/* Is there a process that was written down for the object, and is not gone? */
 bool voided_may_write(const world *w, const object *o);
 /* After an event: nobody has frames that were dropped but voided processes. */
 void voided_check_dropped(world *w);
