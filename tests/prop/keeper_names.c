@@ -341,7 +341,10 @@ static uint64_t judge_publish(const world *w, const process *p, const request *r
         return ONE_OF(GVM_OK) |
                (is_coming(w, c->name) ? ONE_OF(GVM_E_EXISTS) | ONE_OF(GVM_E_DENIED) : 0);
     if (w->names[name] == r->object)
-        return ONE_OF(GVM_OK) | (c->flags & GVM_PUBLISH_REPLACE ? 0 : ONE_OF(GVM_E_EXISTS));
+        return ONE_OF(GVM_OK) | (c->flags & GVM_PUBLISH_REPLACE ? 0 : ONE_OF(GVM_E_EXISTS)) |
+               (there == NAME_OF_ENDED && is_coming(w, c->name)
+                    ? ONE_OF(GVM_E_EXISTS) | ONE_OF(GVM_E_DENIED)
+                    : 0);
     if ((c->flags & GVM_PUBLISH_REPLACE) == 0)
         set |= ONE_OF(GVM_E_EXISTS);
     else if (!owns(w, p, w->names[name]))
