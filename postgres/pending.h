@@ -34,7 +34,8 @@ extern const gstore_view *gstore_pending_state(const gstore_pending *pending);
  * of the same store. */
 extern const gstore_view *gstore_pending_rows(gstore_pending *pending, CommandId before,
                                               uint64 *first, uint64 *limit);
-extern void gstore_pending_mark_deleted(const gstore_pending *pending, CommandId before, gstore_view *view);
+extern void gstore_pending_mark_deleted(const gstore_pending *pending, CommandId before,
+                                        gstore_view *view);
 /* Whether the transaction has deleted a row that a scan of it found, by now. */
 extern bool gstore_pending_has_deleted(Oid relation, uint64 row);
 /* The transaction replaced the whole content (TRUNCATE): what was committed is not seen. */
