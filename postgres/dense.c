@@ -2,14 +2,18 @@
  * opens; in the 'pgstrom' format (kds.h) here, in 'arrow' by dense_arrow.c.
  *
  * A copy is made once for a revision and lives as long as that: it hangs on the version, and goes with
- * it. Columns of a table without dead rows are copied on the device; of one with dead rows, and offsets
- * of bodies in any case, through windows. One copy of a table is made at a time, so that two sessions
- * that ask for the same one do not make it twice.
+ * it. After an ALTER of columns the next caller gets another copy in its place. Columns of a table without
+ * dead rows are copied on the device; of one with dead rows, and offsets of bodies in any case, through
+ * windows. One copy of a table is made at a time, so that two sessions that ask for the same one do not
+ * make it twice.
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/relation.h"
+#include "access/xact.h"
 #include "catalog/pg_foreign_table.h"
+#include "common/hashfn.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "storage/ipc.h"
@@ -17,6 +21,7 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 
 #include "postgres/dense.h"
 #include "postgres/functions.h"
@@ -31,6 +36,56 @@ PG_FUNCTION_INFO_V1(gstore_export_ipchandle);
 #define BYTES_MAX ((uint64)PG_UINT32_MAX * GSTORE_KDS_UNIT) /* what packed offsets reach */
 #define OFFSETS_AT_A_TIME 65536u
 #define BODIES_AT_A_TIME (1u << 20)
+
+/* ---- what may be copied */
+
+uint64 gstore_dense_definition(Relation relation)
+{
+    const TupleDesc desc = RelationGetDescr(relation);
+    uint64 sum = (uint64)desc->natts;
+
+    for (int i = 0; i < desc->natts; i++) {
+        const Form_pg_attribute a = TupleDescAttr(desc, i);
+        const uint32 type[] = {a->attisdropped, a->atttypid, (uint32)a->atttypmod};
+
+        sum = hash_bytes_extended((const unsigned char *)type, sizeof type, sum);
+        sum = hash_bytes_extended((const unsigned char *)NameStr(a->attname),
+                                  (int)strlen(NameStr(a->attname)), sum);
+    }
+    return sum;
+}
+
+bool gstore_dense_find(Relation relation, const gstore_view *view, gstore_copy *out)
+{
+    return gstore_get_copy(RelationGetRelid(relation), view, out) &&
+           out->definition == gstore_dense_definition(relation);
+}
+
+/* By this transaction, and not undone. */
+static bool is_altered(Relation relation, AttrNumber number)
+{
+    const HeapTuple tuple = SearchSysCache2(ATTNUM, ObjectIdGetDatum(RelationGetRelid(relation)),
+                                            Int16GetDatum(number));
+    bool altered;
+
+    if (!HeapTupleIsValid(tuple))
+        elog(ERROR, "cache lookup failed for attribute %d of relation %u", number,
+             RelationGetRelid(relation));
+    altered = TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
+    ReleaseSysCache(tuple);
+    return altered;
+}
+
+void gstore_dense_check(Relation relation, const gstore_view *view)
+{
+    for (int i = 0; i < RelationGetDescr(relation)->natts; i++)
+        if (is_altered(relation, (AttrNumber)(i + 1)))
+            ereport(ERROR, (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+                            errmsg("cannot copy table \"%s\": this transaction has altered its columns",
+                                   RelationGetRelationName(relation)),
+                            errhint("COMMIT first: a copy is for others, too.")));
+    gstore_check_columns(relation, view);
+}
 
 /* ---- sizes */
 
@@ -370,6 +425,16 @@ static void give_up(int code, Datum argument)
     gstore_release_copy(d->record);
 }
 
+/* If this version's is of another definition, those of all versions end: one that is not outdated is made again. */
+static void end_outdated_copies(Relation relation, const gstore_view *view)
+{
+    gstore_copy outdated;
+
+    if (gstore_get_copy(RelationGetRelid(relation), view, &outdated) &&
+        outdated.definition != gstore_dense_definition(relation))
+        gstore_end_copies(RelationGetRelid(relation));
+}
+
 static void make_copy(Relation relation, const gstore_view *view, uint32 privileges,
                       uint8 handle[GSTORE_HANDLE_BYTES])
 {
@@ -381,7 +446,7 @@ static void make_copy(Relation relation, const gstore_view *view, uint32 privile
     if (!view->arrow)
         check_limits(&d);
     d.far.copy_bytes = d.end;
-    d.record = gstore_new_copy(&d.far.copy, privileges);
+    d.record = gstore_new_copy(&d.far.copy, privileges, gstore_dense_definition(relation));
     PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(&d));
     {
         gstore_progress_begin(GSTORE_EXPORTING, RelationGetRelid(relation), &d);
@@ -404,6 +469,16 @@ static void make_copy(Relation relation, const gstore_view *view, uint32 privile
     MemoryContextDelete(d.scratch);
 }
 
+static bool find_handle(Relation relation, const gstore_view *view, uint8 handle[GSTORE_HANDLE_BYTES])
+{
+    gstore_copy copy;
+
+    if (!gstore_dense_find(relation, view, &copy))
+        return false;
+    memcpy(handle, copy.handle, GSTORE_HANDLE_BYTES);
+    return true;
+}
+
 static bool find_or_make(Relation relation, uint8 handle[GSTORE_HANDLE_BYTES])
 {
     const Oid oid = RelationGetRelid(relation);
@@ -413,17 +488,19 @@ static bool find_or_make(Relation relation, uint8 handle[GSTORE_HANDLE_BYTES])
     gstore_look_now(oid, false, &view);
     if (view.empty || view.live_rows == 0)
         return false;
-    gstore_check_columns(relation, &view);
-    if (gstore_get_copy(oid, &view, handle))
+    gstore_dense_check(relation, &view);
+    if (find_handle(relation, &view, handle))
         return true;
     LockDatabaseObject(ForeignTableRelationId, oid, 1, ExclusiveLock);
     gstore_look_now(oid, true, &view); /* the same one, unless its rows were lost and loaded meanwhile */
     gstore_check_columns(relation, &view);
-    if (!view.empty && !gstore_get_copy(oid, &view, handle)) {
+    if (!view.empty && !find_handle(relation, &view, handle)) {
         gstore_lock_privileges(ShareLock);
         gstore_check_readable(oid);
-        if (gstore_privileges(oid, &privileges))
+        if (gstore_privileges(oid, &privileges)) {
+            end_outdated_copies(relation, &view);
             make_copy(relation, &view, privileges, handle);
+        }
         gstore_unlock_privileges(ShareLock);
     }
     UnlockDatabaseObject(ForeignTableRelationId, oid, 1, ExclusiveLock);

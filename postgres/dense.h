@@ -23,8 +23,18 @@ typedef struct gstore_dense {
     MemoryContext scratch;
 } gstore_dense;
 
+/* What a copy shows of the columns beside their values, as a number: another one after an ALTER that it would show. */
+extern uint64 gstore_dense_definition(Relation relation);
+
+/* The record of the version's copy, if that shows the columns as they are defined now. */
+extern bool gstore_dense_find(Relation relation, const gstore_view *view, gstore_copy *out);
+
+/* ERROR if no copy can be made of the version: this transaction has altered columns, which a ROLLBACK undoes, but not
+ * the copy; or the store holds one in another form than the table's. */
+extern void gstore_dense_check(Relation relation, const gstore_view *view);
+
 /* How long a copy of what the view shows is; 0: without rows there is none. Of a view without its bitmap of dead
- * rows bodies count whole. */
+ * rows bodies count whole. The store holds columns in the table's form. */
 extern uint64 gstore_dense_length(Relation relation, const gstore_view *view);
 
 /* Bytes to the copy. */

@@ -27,14 +27,18 @@ static bool is_stored(const gstore_dense *d, int index)
     return index < d->view->column_count && !d->view->columns[index].dropped;
 }
 
-/* Columns as they shall be in the copy: those that the store does not have are all NULL. */
+/* Columns as they shall be in the copy, without bodies: in the form in which the store has them; those that it does
+ * not have are all NULL. */
 static gstore_column *columns_of_copy(const gstore_dense *d)
 {
-    gstore_column *columns = gstore_describe(d->relation);
+    gstore_column *columns = gstore_describe(d->relation, true);
 
     for (int i = 0; i < RelationGetDescr(d->relation)->natts; i++) {
-        columns[i].has_nulls = !is_stored(d, i) || d->view->columns[i].has_nulls;
-        columns[i].has_element_nulls = is_stored(d, i) && d->view->columns[i].has_element_nulls;
+        if (is_stored(d, i) && !columns[i].dropped) {
+            columns[i] = d->view->columns[i];
+            columns[i].bodies_bytes = 0;
+        } else
+            columns[i].has_nulls = true;
     }
     return columns;
 }

@@ -102,20 +102,25 @@ Datum gstore_fdw_nattrs(PG_FUNCTION_ARGS)
     PG_RETURN_INT64(count);
 }
 
-/* Of the copy that gstore_export_ipchandle() has made, or would make. */
+/* Of the copy that gstore_export_ipchandle() has made, or would make; fails as that does. */
 Datum gstore_fdw_rawsize(PG_FUNCTION_ARGS)
 {
     const Oid oid = PG_GETARG_OID(0);
     Relation relation;
     gstore_view view;
-    uint64 bytes;
+    gstore_copy copy;
+    uint64 bytes = 0;
 
     gstore_check_readable(oid);
     relation = relation_open(oid, AccessShareLock);
     gstore_look_now(oid, true, &view);
-    bytes = view.empty ? 0 : gstore_copy_bytes(oid, &view);
-    if (bytes == 0)
-        bytes = gstore_dense_length(relation, &view);
+    if (!view.empty && view.live_rows > 0) {
+        gstore_dense_check(relation, &view);
+        if (gstore_dense_find(relation, &view, &copy))
+            bytes = copy.bytes;
+        else
+            bytes = gstore_dense_length(relation, &view);
+    }
     relation_close(relation, AccessShareLock);
     PG_RETURN_INT64((int64)bytes);
 }

@@ -211,7 +211,7 @@ static void complete_columns(gstore_pending *p)
     if (!p->describe)
         return;
     relation = RelationIdGetRelation(p->relation);
-    now = gstore_describe(relation);
+    now = gstore_describe(relation, p->arrow);
     RelationClose(relation);
     for (int i = 0; i < Min(before, natts); i++) {
         gstore_column *column = &p->state.columns[i];

@@ -663,7 +663,7 @@ void gstore_forget_database(Oid database)
 
 /* ---- copies of versions */
 
-dsa_pointer gstore_new_copy(uint64 *id, uint32 privileges)
+dsa_pointer gstore_new_copy(uint64 *id, uint32 privileges, uint64 definition)
 {
     const dsa_pointer place = dsa_allocate0(gstore_area(), sizeof(gstore_copy));
     gstore_copy *copy = at(place);
@@ -671,6 +671,7 @@ dsa_pointer gstore_new_copy(uint64 *id, uint32 privileges)
     copy->id = *id = pg_atomic_fetch_add_u64(&gstore->next_store, 1);
     copy->epoch = gstore->epoch;
     copy->privileges = privileges;
+    copy->definition = definition;
     return place;
 }
 
@@ -763,7 +764,7 @@ static gstore_version *find_version(Oid relation, const gstore_view *view)
     return version;
 }
 
-bool gstore_get_copy(Oid relation, const gstore_view *view, uint8 handle[GSTORE_HANDLE_BYTES])
+bool gstore_get_copy(Oid relation, const gstore_view *view, gstore_copy *out)
 {
     const gstore_version *version;
     const gstore_copy *copy = NULL;
@@ -774,25 +775,9 @@ bool gstore_get_copy(Oid relation, const gstore_view *view, uint8 handle[GSTORE_
     if (version != NULL)
         copy = at(version->copy);
     if (copy != NULL)
-        memcpy(handle, copy->handle, GSTORE_HANDLE_BYTES);
+        *out = *copy;
     LWLockRelease(gstore->lock);
     return copy != NULL;
-}
-
-uint64 gstore_copy_bytes(Oid relation, const gstore_view *view)
-{
-    const gstore_version *version;
-    const gstore_copy *copy = NULL;
-    uint64 bytes;
-
-    (void)gstore_area();
-    LWLockAcquire(gstore->lock, LW_SHARED);
-    version = find_version(relation, view);
-    if (version != NULL)
-        copy = at(version->copy);
-    bytes = copy != NULL ? copy->bytes : 0;
-    LWLockRelease(gstore->lock);
-    return bytes;
 }
 
 bool gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer place, uint64 bytes,
@@ -891,8 +876,12 @@ static void describe_version(const gstore_table *table, const gstore_version *ve
     if (store == NULL)
         return;
     info->device = store->name.device;
-    if (DsaPointerIsValid(version->copy))
-        info->copy_bytes = ((const gstore_copy *)at(version->copy))->bytes;
+    if (DsaPointerIsValid(version->copy)) {
+        const gstore_copy *copy = at(version->copy);
+
+        info->copy_bytes = copy->bytes;
+        info->copy_definition = copy->definition;
+    }
     info->sized = store->sized && (newer == NULL || newer->store != version->store);
     info->committed_bytes = store->committed_bytes;
 }

@@ -88,6 +88,7 @@ typedef struct gstore_copy {
     uint32 epoch;        /* of the keeper in which it was made */
     uint32 privileges;   /* of the table, when it was made */
     TransactionId ended; /* by this transaction it was revoked: who sees that does not know it */
+    uint64 definition;   /* of the columns that it shows (gstore_dense_definition()) */
     uint64 bytes;
     uint8 handle[GSTORE_HANDLE_BYTES];
 } gstore_copy;
@@ -264,11 +265,9 @@ extern void gstore_wake_worker(void);
 
 /* A record of a copy that is being made: the caller hangs it on a version or releases it. privileges: of the
  * table (token.h). */
-extern dsa_pointer gstore_new_copy(uint64 *id, uint32 privileges);
-/* False: the version has none. */
-extern bool gstore_get_copy(Oid relation, const gstore_view *view, uint8 handle[GSTORE_HANDLE_BYTES]);
-/* How long it is; 0: there is none. */
-extern uint64 gstore_copy_bytes(Oid relation, const gstore_view *view);
+extern dsa_pointer gstore_new_copy(uint64 *id, uint32 privileges, uint64 definition);
+/* The record of the version's copy. False: the version has none. */
+extern bool gstore_get_copy(Oid relation, const gstore_view *view, gstore_copy *out);
 /* From here on the copy lives as long as the version. False: the version is gone, or has one. */
 extern bool gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer copy, uint64 bytes,
                              const uint8 handle[GSTORE_HANDLE_BYTES]);
@@ -290,7 +289,8 @@ typedef struct gstore_version_info {
     int32 device;
     gstore_view view;  /* without dead rows; lost: it is not a version, the rows were lost */
     uint64 copy_bytes; /* of a copy of it; 0: there is none */
-    bool sized;        /* it is the newest one of its store, of which committed_bytes are known */
+    uint64 copy_definition;
+    bool sized; /* it is the newest one of its store, of which committed_bytes are known */
     uint64 committed_bytes;
 } gstore_version_info;
 

@@ -32,10 +32,9 @@ uint32 gstore_width(const gstore_column *column)
 
 /* ---- columns */
 
-gstore_column *gstore_describe(Relation relation)
+gstore_column *gstore_describe(Relation relation, bool arrow)
 {
     const TupleDesc desc = RelationGetDescr(relation);
-    const bool arrow = gstore_table_is_arrow(RelationGetRelid(relation));
     gstore_column *columns = palloc0(sizeof(gstore_column) * (Size)desc->natts);
 
     for (int i = 0; i < desc->natts; i++) {
@@ -68,7 +67,7 @@ static bool is_same_form(const gstore_column *column, const Form_pg_attribute at
             IsBinaryCoercible(column->type, attribute->atttypid));
 }
 
-void gstore_check_columns(Relation relation, const gstore_view *view)
+int gstore_find_other_form(Relation relation, const gstore_view *view)
 {
     const TupleDesc desc = RelationGetDescr(relation);
 
@@ -77,12 +76,21 @@ void gstore_check_columns(Relation relation, const gstore_view *view)
         const gstore_column *c = &view->columns[i];
 
         if (!a->attisdropped && !c->dropped && !is_same_form(c, a))
-            ereport(ERROR,
-                    (errcode(ERRCODE_FDW_INVALID_DATA_TYPE),
-                     errmsg("column \"%s\" has another type now than its data in GPU memory",
-                            NameStr(a->attname)),
-                     errhint("Undo the change of type, or TRUNCATE the table and load it again.")));
+            return a->attnum;
     }
+    return 0;
+}
+
+void gstore_check_columns(Relation relation, const gstore_view *view)
+{
+    const int number = gstore_find_other_form(relation, view);
+
+    if (number > 0)
+        ereport(ERROR,
+                (errcode(ERRCODE_FDW_INVALID_DATA_TYPE),
+                 errmsg("column \"%s\" has another type now than its data in GPU memory",
+                        NameStr(TupleDescAttr(RelationGetDescr(relation), number - 1)->attname)),
+                 errhint("Undo the change of type, or TRUNCATE the table and load it again.")));
 }
 
 /* ---- writing */

@@ -17,9 +17,12 @@
 
 /* ---- what a table's columns look like now */
 
-extern gstore_column *gstore_describe(Relation relation);
+/* arrow: as a store of that format has them. */
+extern gstore_column *gstore_describe(Relation relation, bool arrow);
 
-/* ERROR if the store holds a column in another form than the table's. */
+/* The first column (attribute number) that the store holds in another form than the table's; 0: there is none. */
+extern int gstore_find_other_form(Relation relation, const gstore_view *view);
+/* ERROR if there is one. */
 extern void gstore_check_columns(Relation relation, const gstore_view *view);
 
 /* ---- writing */

@@ -14,6 +14,7 @@
 #include "postgres/dense.h"
 #include "postgres/progress.h"
 #include "postgres/shared.h"
+#include "postgres/store.h"
 
 PG_FUNCTION_INFO_V1(gstore_fdw_chunk_info);
 PG_FUNCTION_INFO_V1(gstore_fdw_keeper_info);
@@ -75,25 +76,30 @@ static bool may_see_table(Oid database, Oid relation)
 }
 
 /* Deleted rows are not looked at. Of a table that is not to be had, as another database's, or one that is being
- * altered, the columns by themselves count. */
+ * altered, and of a version from before a change of types, the columns by themselves count. */
 static uint64 raw_size(const gstore_version_info *v)
 {
     const gstore_view *view = &v->view;
     Relation relation = NULL;
     uint64 bytes;
 
-    if (view->empty || v->copy_bytes > 0)
-        return v->copy_bytes;
+    if (view->empty)
+        return 0;
     if (v->key.database == MyDatabaseId &&
         ConditionalLockRelationOid(v->key.relation, AccessShareLock)) {
         relation = try_relation_open(v->key.relation, NoLock);
         if (relation == NULL)
             UnlockRelationOid(v->key.relation, AccessShareLock);
     }
-    if (relation == NULL)
-        return gstore_data_bytes(view->live_rows, view->columns, view->column_count);
-    bytes = gstore_dense_length(relation, view);
-    relation_close(relation, AccessShareLock);
+    if (v->copy_bytes > 0 &&
+        (relation == NULL || v->copy_definition == gstore_dense_definition(relation)))
+        bytes = v->copy_bytes;
+    else if (relation == NULL || gstore_find_other_form(relation, view) > 0)
+        bytes = gstore_data_bytes(view->live_rows, view->columns, view->column_count);
+    else
+        bytes = gstore_dense_length(relation, view);
+    if (relation != NULL)
+        relation_close(relation, AccessShareLock);
     return bytes;
 }
 

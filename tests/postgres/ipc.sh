@@ -44,7 +44,7 @@ until_true() { # QUERY, for 20 s
 ${CC:-cc} -std=gnu11 -D_GNU_SOURCE -O1 -I"$project" -I"$project/include" "$here/ipc_probe.c" -o "$private/probe" \
     "$BUILD/libgvmem_internal.a" -Wl,-rpath,"$BUILD/softgpu" -lpthread -ldl -lrt -lm >"$private/out" 2>&1 ||
     private_fail 'the probe does not build' "$private/out"
-echo 1..21
+echo 1..22
 sql -c 'CREATE EXTENSION gstore_fdw' -c "CREATE FOREIGN TABLE t (a int, b text, c float8, d smallint, e bigint) SERVER gstore_fdw" \
     -c "INSERT INTO t SELECT i, CASE WHEN i % 5 > 0 THEN repeat(chr(97 + i % 26), i % 50) END, i / 4.0, nullif(i % 7, 0), i::bigint << 32 FROM generate_series(1, 200000) i"
 
@@ -117,6 +117,27 @@ for statement in 'REVOKE SELECT ON t FROM pg_monitor' 'DROP OWNED BY ipc_owner' 
 done
 [ "${ended:-}" = 'DROP FOREIGN TABLE t_dropped' ]
 ok 'copy_goes_when_privileges_are_revoked_and_tables_dropped'
+
+# Of columns that were dropped: nobody gets the handle any more, and the copy goes once another one is made.
+sql -c 'CREATE FOREIGN TABLE t_altered (a int, b text) SERVER gstore_fdw' -c "INSERT INTO t_altered VALUES (1, 'dropped')"
+psql -XAtq -d postgres <"$private/in" >"$private/session" 2>&1 9>&- &
+session=$!
+exec 8>"$private/in"
+echo "BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 'seen';" >&8
+for _ in $(seq 200); do grep -q seen "$private/session" && break; sleep 0.1; done
+old=$(handle t_altered)
+sql -c 'ALTER FOREIGN TABLE t_altered DROP COLUMN b'
+new=$(handle t_altered)
+sql -c 'SELECT pg_sleep(1.5)' >/dev/null
+"$private/probe" show "$old" >/dev/null 2>&1
+kept=$?
+exec 8>&-
+wait "$session"
+for _ in $(seq 200); do "$private/probe" show "$old" >/dev/null 2>&1 || break; sleep 0.1; done
+[ "$old" != "$new" ] && [ $kept -eq 0 ] && ! "$private/probe" show "$old" >/dev/null 2>&1 &&
+    same_rows "$(handle t_altered)" 'SELECT * FROM t_altered' && [ "$(handle t_altered)" = "$new" ]
+ok 'copy_from_before_an_alter_is_replaced_and_goes_with_the_last_transaction'
+sql -c 'DROP FOREIGN TABLE t_altered'
 
 # Cancelled or terminated in the middle: neither a copy nor a window is left.
 sql -c 'TRUNCATE t' -c "INSERT INTO t SELECT i, repeat('x', 100), i % 100, i FROM generate_series(1, 400000) i" -c 'DELETE FROM t WHERE a % 1000 = 0'
