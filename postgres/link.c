@@ -87,7 +87,7 @@ static area *find_area(gstore_areas *s, const token *t, const linked *l)
     area **found, *a = NULL;
 
     pthread_mutex_lock(&s->lock);
-    found = tfind(&key, &s->tree, gstore_areas_compare);
+    found = gstore_area_find(s, &key);
     if (found != NULL && (*found)->kind != PACKED) { /* or it was dropped, and made anew */
         a = *found;
         a->refs++;
@@ -169,7 +169,7 @@ static void note_ended(gstore_areas *s, const token *t, const linked *l)
     area **found;
 
     pthread_mutex_lock(&s->lock);
-    found = tfind(&key, &s->tree, gstore_areas_compare);
+    found = gstore_area_find(s, &key);
     if (found != NULL)
         atomic_store(&(*found)->ended, true);
     pthread_mutex_unlock(&s->lock);
