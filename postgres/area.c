@@ -4,8 +4,8 @@
  * needs more begins with small chunks, as many tables are small, and grows by an eighth of what it needs. Once it
  * needs more than AREA_SMALL_BYTES it moves to an object with large chunks, as what a chunk costs does not depend
  * on its size; the object gets the name in the place of the old one, and who has that open keeps it: rows that
- * are there do not change. It moves back when little of it is left to be of use, but not to the pack once it has been
- * exported, as the driver shares whole chunks. It also moves before a write when a
+ * are there do not change. It moves back when little of it is left to be of use, but not to the pack while a token
+ * has a link to it, as the driver shares whole chunks. It also moves before a write when a
  * token has ended by which others have it mapped: what comes is not for them.
  */
 #include <stdio.h>
@@ -143,7 +143,7 @@ uint64_t gstore_area_chunk_bytes(const area *a)
 
 area_kind gstore_area_kind_for(const area *a, uint64_t needed)
 {
-    if (needed <= ROOM_BYTES && a->part != GSTORE_MANIFEST && a->part != GSTORE_PACK && !a->exported)
+    if (needed <= ROOM_BYTES && a->part != GSTORE_MANIFEST && a->part != GSTORE_PACK && a->links == 0)
         return PACKED;
     return needed <= AREA_SMALL_BYTES ? SMALL : LARGE;
 }
@@ -534,10 +534,15 @@ gvm_status gstore_area_move(gstore_areas *s, const gstore_hold *from, area_kind 
         return status;
     }
     pthread_mutex_lock(&s->tokens_lock);
+    if (kind == PACKED && old->links > 0) {
+        pthread_mutex_unlock(&s->tokens_lock);
+        free_area(s, made);
+        return gvmi_fail(GVM_E_TIMEOUT, "a token has a link to the column");
+    }
     gstore_areas_relink(s, made);
     pthread_mutex_lock(&s->lock);
     made->needed_bytes = old->needed_bytes;
-    made->exported = old->exported;
+    made->links = old->links;
     place = gstore_area_find(s, old);
     if (place != NULL && *place == old)
         *place = made; /* it compares the same */
@@ -588,7 +593,6 @@ static void find_packed(gstore_areas *s, const area *key, area **out)
             pthread_cond_wait(&s->not_busy, &s->lock);
             continue;
         }
-        a->exported = true;
         if (a->kind != PACKED)
             return;
         a->busy = true;
@@ -638,8 +642,7 @@ static gvm_status move_hold(gstore_areas *s, gstore_hold *hold, area_kind kind, 
     return gstore_area_acquire(hold);
 }
 
-/* May a process have it mapped that is not to see what is written from now on? */
-static bool is_shown(area *a)
+bool gstore_area_is_shown(area *a)
 {
     gvm_object_info info = {.struct_size = sizeof info};
 
@@ -668,7 +671,7 @@ gvm_status gstore_area_reserve(gstore_areas *s, gstore_hold *hold, const gstore_
     pthread_mutex_unlock(&s->lock);
     if (kind < hold->area->kind)
         kind = hold->area->kind;
-    if (is_shown(hold->area))
+    if (gstore_area_is_shown(hold->area))
         return move_hold(s, hold, kind, needed, stream);
     if (end <= hold->area->bytes)
         return GVM_OK;

@@ -11,7 +11,7 @@
  * I4  beyond needed_bytes there is nothing of use: what writers have written since the turn they are of,
  *     or what gstore_areas_trim() was told.
  * I5  a packed area has a reference to its pack, which is in the tree as long as the store is, and never busy.
- * I6  a pack has no link: an area that has one, or had one, is exported and not packed.
+ * I6  a pack has no link: an area that has one is not packed, nor moved to a pack (gstore_area_move()).
  *
  * The order of locks: the sweeps', the tokens', the areas'.
  */
@@ -47,8 +47,8 @@ typedef struct gstore_area {
     uint16_t column;
     uint8_t part;
     area_kind kind;
-    bool exported;      /* a token of it was made */
-    _Atomic bool ended; /* a token of it has ended */
+    _Atomic uint32_t links; /* of tokens to it: written under both locks */
+    _Atomic bool ended;     /* a token of it has ended */
     connection *connection;
     gvm_object *object;       /* NULL: it is packed */
     struct gstore_area *pack; /* then; and the place in it */
@@ -113,17 +113,21 @@ area_kind gstore_area_kind_for(const area *a, uint64_t needed);
 /* Puts an area of the kind in the place of that held, which the caller still holds: *out, with a reference. The caller
  * is the only one that changes the area.
  *
- * GVM_E_ABSENT  it was dropped */
+ * GVM_E_ABSENT   it was dropped
+ * GVM_E_TIMEOUT  it was to be packed, and was linked meanwhile */
 gvm_status gstore_area_move(gstore_areas *s, const gstore_hold *from, area_kind kind,
                             uint64_t needed, CUstream stream, area **out);
 
 /* The same by a thread that has not entered the device, of an area that is busy for it. */
 gvm_status gstore_area_move_busy(gstore_areas *s, area *a, area_kind kind);
 
-/* Gives an area of the store an object of its own, for good: it is about to have links. One export of a store at a
- * time calls it, without the tokens' lock. */
+/* Gives an area of the store an object of its own: it is about to have links. Until it has one it may be packed again.
+ * One export of a store at a time calls it, without the tokens' lock. */
 gvm_status gstore_area_unpack(gstore_areas *s, const gstore_store_name *store,
                               const gstore_range *range);
+
+/* May a process have it mapped that is not to see what is written from now on? The keeper is asked. */
+bool gstore_area_is_shown(area *a);
 
 /* Once for each node of a walk, in the tree's order. */
 static inline bool gstore_is_in_order(VISIT visit)

@@ -12,6 +12,14 @@ static area_kind kind_wanted(const area *a)
     return gstore_area_kind_for(a, 2 * a->needed_bytes);
 }
 
+/* Packing an object that others have mapped would free nothing. */
+static area_kind kind_possible(area *a)
+{
+    const area_kind wanted = kind_wanted(a);
+
+    return wanted == PACKED && gstore_area_is_shown(a) ? SMALL : wanted;
+}
+
 static bool has_chunks_ahead(const area *a)
 {
     return gvmi_round_up(a->needed_bytes, gstore_area_chunk_bytes(a)) < a->bytes;
@@ -65,6 +73,7 @@ static void find_slack_of_store(const void *node, VISIT visit, void *closure)
 static uint64_t shrink_area(gstore_areas *s, area *a)
 {
     const uint64_t before = a->bytes;
+    area_kind kind;
 
     if (has_chunks_ahead(a)) {
         const uint64_t bytes = gvmi_round_up(a->needed_bytes, gstore_area_chunk_bytes(a));
@@ -73,7 +82,8 @@ static uint64_t shrink_area(gstore_areas *s, area *a)
             return 0;
         gstore_area_set_bytes(s, a, bytes);
     }
-    if (kind_wanted(a) < a->kind && gstore_area_move_busy(s, a, kind_wanted(a)) == GVM_OK)
+    kind = kind_possible(a);
+    if (kind < a->kind && gstore_area_move_busy(s, a, kind) == GVM_OK)
         return before;
     return before - a->bytes;
 }

@@ -1,5 +1,5 @@
-/* What giving memory back costs gstore_fdw, counted: areas that a walk comes upon (twalk_r), and tries to shrink an object
- * (gvm_object_shrink). The keeper is one of the test's process, on the software GPU.
+/* Memory of gstore_fdw's areas that goes back. What it costs is counted: areas that a walk comes upon (twalk_r), and tries
+ * to shrink an object (gvm_object_shrink). The keeper is one of the test's process, on the software GPU.
  */
 #include <search.h>
 #include <stdatomic.h>
@@ -244,6 +244,101 @@ static void trim_that_was_refused_is_done_at_the_next_look(void **state)
     assert_child_succeeds(trim_again, NULL);
 }
 
+/* ---- exports */
+
+#define SMALL_BYTES 1000u /* it has room in the pack */
+
+static const uint8_t secret[GSTORE_SECRET_BYTES] = {1};
+
+static gvm_status link_columns(world *w, uint64_t store, uint16_t count)
+{
+    gstore_range ranges[COLUMNS + 1];
+    uint32_t owner;
+
+    for (uint16_t i = 0; i < count; i++)
+        ranges[i] = range_of((uint16_t)(i + 1), SMALL_BYTES);
+    return gstore_areas_link(w->areas, &(gstore_store_name){.store = store}, secret, ranges, count,
+                             &owner);
+}
+
+static bool make_small_store(world *w, uint64_t store)
+{
+    bool good = true;
+
+    for (uint16_t column = 1; column <= COLUMNS && good; column++)
+        good = write_area(w, store, 1, column, SMALL_BYTES);
+    return good && bytes_of(w, store) == CHUNK_BYTES;
+}
+
+/* Of a column that does not exist, or by a move that fails: what was unpacked before goes back with the token. */
+static int fail_to_export(void *arg)
+{
+    world w;
+
+    (void)arg;
+    CHILD_EXPECT(begin(&w) && make_small_store(&w, 1));
+    CHILD_EXPECT(link_columns(&w, 1, COLUMNS + 1) == GVM_E_ABSENT);
+    CHILD_EXPECT(bytes_of(&w, 1) == (COLUMNS + 1) * CHUNK_BYTES);
+    CHILD_EXPECT(gstore_areas_unlink(w.areas, secret) == GVM_OK);
+    gstore_areas_trim_again(w.areas);
+    CHILD_EXPECT(bytes_of(&w, 1) == CHUNK_BYTES);
+    end(&w);
+    return 0;
+}
+
+static void export_that_fails_leaves_areas_packed(void **state)
+{
+    (void)state;
+    assert_child_succeeds(fail_to_export, NULL);
+}
+
+static char *link_name(uint16_t column)
+{
+    static char name[GVM_NAME_BYTES_MAX];
+    char path[GSTORE_LINK_PATH_BYTES];
+
+    gstore_link_path(secret, path);
+    snprintf(name, sizeof name, "%s/%u.values", path, column);
+    return name;
+}
+
+/* While a token is good its areas stay as they are. Who has one open keeps it. */
+static int export_and_revoke(void *arg)
+{
+    const gvm_acquire_options options = {.struct_size = sizeof options, .timeout_ms = 20000};
+    gvm_keeper *other;
+    gvm_object *object;
+    gvm_lease lease;
+    world w;
+
+    (void)arg;
+    CHILD_EXPECT(begin(&w) && make_small_store(&w, 1));
+    CHILD_EXPECT(link_columns(&w, 1, COLUMNS) == GVM_OK);
+    trim(&w, 1, 1, SMALL_BYTES);
+    (void)gstore_areas_give_back(w.areas);
+    CHILD_EXPECT(bytes_of(&w, 1) == (COLUMNS + 1) * CHUNK_BYTES);
+    CHILD_EXPECT(gvm_keeper_connect(w.path, &other) == GVM_OK);
+    CHILD_EXPECT(gvm_object_open(other, link_name(1), GVM_OPEN_READONLY | GVM_OPEN_LINK, &object) ==
+                 GVM_OK);
+    CHILD_EXPECT(gstore_areas_unlink(w.areas, secret) == GVM_OK);
+    gstore_areas_trim_again(w.areas);
+    CHILD_EXPECT(bytes_of(&w, 1) == CHUNK_BYTES);
+    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &options, &lease) == GVM_OK);
+    CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
+    gvm_object_close(object);
+    gvm_keeper_close(other);
+    CHILD_EXPECT(link_columns(&w, 1, COLUMNS) == GVM_OK);
+    CHILD_EXPECT(bytes_of(&w, 1) == (COLUMNS + 1) * CHUNK_BYTES);
+    end(&w);
+    return 0;
+}
+
+static void areas_are_packed_again_after_the_last_token(void **state)
+{
+    (void)state;
+    assert_child_succeeds(export_and_revoke, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -251,6 +346,8 @@ int main(void)
         cmocka_unit_test(trim_and_drop_visit_the_areas_of_their_store),
         cmocka_unit_test(give_back_tries_each_area_once_in_one_walk),
         cmocka_unit_test(trim_that_was_refused_is_done_at_the_next_look),
+        cmocka_unit_test(export_that_fails_leaves_areas_packed),
+        cmocka_unit_test(areas_are_packed_again_after_the_last_token),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
