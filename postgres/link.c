@@ -136,6 +136,34 @@ static gvm_status link_range(gstore_areas *s, token *t, const gstore_range *rang
     return status;
 }
 
+uint64_t gstore_areas_packed_bytes(gstore_areas *s, const gstore_store_name *store,
+                                   const gstore_range *ranges, uint32_t count)
+{
+    uint64_t bytes = 0;
+
+    pthread_mutex_lock(&s->lock);
+    for (uint32_t i = 0; i < count && i < GSTORE_RANGES_MAX; i++) {
+        const area key = {
+            .name = *store, .column = ranges[i].column, .part = ranges[i].part, .kind = SMALL};
+        area **found = gstore_area_find(s, &key);
+
+        if (found != NULL && (*found)->kind == PACKED)
+            bytes += gstore_area_chunk_bytes(&key);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return bytes;
+}
+
+gvm_status gstore_areas_unpack(gstore_areas *s, const gstore_store_name *store,
+                               const gstore_range *ranges, uint32_t count)
+{
+    gvm_status status = GVM_OK;
+
+    for (uint32_t i = 0; i < count && i < GSTORE_RANGES_MAX && status == GVM_OK; i++)
+        status = gstore_area_unpack(s, store, &ranges[i]);
+    return status;
+}
+
 /* While memory is short, others may pack it again before it has its link. */
 static gvm_status unpack_and_link(gstore_areas *s, const gstore_store_name *store,
                                   const uint8_t secret[GSTORE_SECRET_BYTES],
