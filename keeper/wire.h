@@ -212,7 +212,8 @@ typedef struct gvmi_wire_unmapped {
 
 /* What to do: put the chunks at their places, in the stead of what is there, then take over size,
  * generation and seal. Chunks that lie wholly beyond a size that has fallen are to be unmapped. serials
- * rise. */
+ * rise. Of chunks in several MAPs the last one has the new size and generation, those before it what was sent
+ * before. */
 typedef struct gvmi_wire_map {
     uint32_t slot;
     uint32_t generation;

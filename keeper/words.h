@@ -9,7 +9,7 @@
  *     client, release:  subtract from the lease word;  load the permit word;  REVOKED and the last
  *                       lease, or the last writer? ring the keeper's doorbell
  *     keeper, revoke:   store REVOKED in the permit word;  load the lease word;  leases? wait for
- *                       the doorbell
+ *                       the doorbell, and load again every 100 ms: who should ring may be stopped
  *
  * Both sides store, pass a barrier and load, so at least one of them sees the other (Dekker). All operations
  * are sequentially consistent; on x86 the client's addition is the barrier, at no extra cost.

@@ -159,10 +159,11 @@ static bool analyze_if_due(Oid table)
 
 void gstore_autoanalyze_main(Datum database)
 {
-    static const char *const settings[][2] = {{"search_path", ""},
-                                              {"lock_timeout", "0"},
-                                              {"default_transaction_isolation", "read committed"},
-                                              {"track_activities", "on"}}; /* is_target() */
+    static const char *const settings[][2] = {
+        {"search_path", ""},
+        {"lock_timeout", "0"},
+        {"default_transaction_isolation", "read committed"},
+        {"track_activities", "on"}}; /* by which is_target() knows the table */
     Oid *tables;
     int count;
 

@@ -425,7 +425,7 @@ const gstore_view *gstore_pending_rows(gstore_pending *p, CommandId before, uint
     return &p->state;
 }
 
-void gstore_pending_bury(const gstore_pending *p, CommandId before, gstore_view *view)
+void gstore_pending_mark_deleted(const gstore_pending *p, CommandId before, gstore_view *view)
 {
     uint64 limit = p->deletion_count;
 
@@ -434,10 +434,10 @@ void gstore_pending_bury(const gstore_pending *p, CommandId before, gstore_view 
     for (int i = p->deletion_mark_count; i > 0 && p->deletion_marks[i - 1].command >= before; i--)
         limit = p->deletion_marks[i - 1].deletions;
     if (limit == p->deletion_count && p->deleted != NULL)
-        gstore_view_bury_all(view, p->deleted);
+        gstore_view_delete_all(view, p->deleted);
     else
         for (uint64 i = p->first_deletion; i < limit; i++)
-            gstore_view_bury(view, p->deletions[i]);
+            gstore_view_delete(view, p->deletions[i]);
 }
 
 /* ---- ends of transactions */

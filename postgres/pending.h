@@ -30,11 +30,12 @@ extern void gstore_truncate(gstore_pending *pending);
 extern const gstore_view *gstore_pending_state(const gstore_pending *pending);
 
 /* The rows of this transaction and the store they are in, after writing out what is staged: those
- * that commands before `before` made are [*first, *limit). Buries what those deleted in view, if that is
+ * that commands before `before` made are [*first, *limit). Marks what those deleted in view, if that is
  * of the same store. */
 extern const gstore_view *gstore_pending_rows(gstore_pending *pending, CommandId before,
                                               uint64 *first, uint64 *limit);
-extern void gstore_pending_bury(const gstore_pending *pending, CommandId before, gstore_view *view);
+extern void gstore_pending_mark_deleted(const gstore_pending *pending, CommandId before,
+                                        gstore_view *view);
 /* Whether the transaction has deleted a row that a scan of it found, by now. */
 extern bool gstore_pending_has_deleted(Oid relation, uint64 row);
 /* The transaction replaced the whole content (TRUNCATE): what was committed is not seen. */

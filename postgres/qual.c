@@ -159,7 +159,7 @@ static bool take_null_test(const NullTest *test, Index relation, condition *out)
     return true;
 }
 
-static bool take(Expr *clause, Index relation, condition *out)
+static bool as_condition(Expr *clause, Index relation, condition *out)
 {
     memset(out, 0, sizeof *out);
     switch (nodeTag(clause)) {
@@ -177,7 +177,7 @@ bool gstore_qual_is_simple(Expr *clause, Index relation)
 {
     condition ignored;
 
-    return take(clause, relation, &ignored);
+    return as_condition(clause, relation, &ignored);
 }
 
 gstore_quals *gstore_quals_create(List *clauses, Index relation, PlanState *parent)
@@ -189,7 +189,7 @@ gstore_quals *gstore_quals_create(List *clauses, Index relation, PlanState *pare
     foreach (cell, clauses) {
         condition *c = &quals->conditions[quals->count++];
 
-        if (!take(lfirst(cell), relation, c))
+        if (!as_condition(lfirst(cell), relation, c))
             elog(ERROR, "a condition has changed since planning");
         if (c->value != NULL)
             c->evaluate = ExecInitExpr(c->value, parent);

@@ -53,7 +53,7 @@ int gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked,
     if (pending != NULL) {
         replaced = gstore_pending_replaced(pending, before);
         if (!replaced)
-            gstore_pending_bury(pending, before, &view);
+            gstore_pending_mark_deleted(pending, before, &view);
     }
     if (!replaced) {
         if (snapshot != NULL)
@@ -73,7 +73,7 @@ int gstore_choose_rows(Relation relation, Snapshot snapshot, bool locked,
         }
         own.dead = NULL;
         own.dead_bytes = 0;
-        gstore_pending_bury(pending, before, &own);
+        gstore_pending_mark_deleted(pending, before, &own);
         count = add_segment(segments, count, &own, first, limit);
     }
     return count;

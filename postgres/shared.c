@@ -248,7 +248,7 @@ static void remove_table(gstore_table *table)
 }
 
 /* The lock is held. */
-static void bury_copy(dsa_pointer place)
+static void list_dead_copy(dsa_pointer place)
 {
     gstore_copy *copy = at(place);
 
@@ -263,7 +263,7 @@ static void free_version(dsa_pointer place)
     gstore_version *version = at(place);
 
     unref_store(version->store);
-    bury_copy(version->copy);
+    list_dead_copy(version->copy);
     if (DsaPointerIsValid(version->deletes))
         dsa_free(gstore_area(), version->deletes);
     dsa_free(gstore_area(), place);
@@ -297,13 +297,13 @@ static void reach(gstore_view *view, uint64 bytes)
     view->dead_bytes = bytes;
 }
 
-void gstore_view_bury(gstore_view *view, uint64 row)
+void gstore_view_delete(gstore_view *view, uint64 row)
 {
     reach(view, row / 8 + 1);
     view->dead[row / 8] |= (uint8)(1 << (row % 8));
 }
 
-void gstore_view_bury_all(gstore_view *view, const gstore_rowset *rows)
+void gstore_view_delete_all(gstore_view *view, const gstore_rowset *rows)
 {
     if (rows->count == 0)
         return;
@@ -327,7 +327,7 @@ static void mark_deletes(const gstore_version *version, uint8 *dead)
         }
 }
 
-/* What versions from this one on deleted, and what was buried before. */
+/* What versions from this one on deleted, and what was deleted before it. */
 static void copy_dead(gstore_view *view, const gstore_version *version)
 {
     const gstore_store *store = at(version->store);
@@ -614,7 +614,7 @@ static void trim_copies(TransactionId horizon)
 
         if (TransactionIdPrecedes(copy->ended, horizon)) {
             *place = copy->next_dead;
-            bury_copy(over);
+            list_dead_copy(over);
         } else
             place = &copy->next_dead;
     }
@@ -817,7 +817,7 @@ bool gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer place, 
 void gstore_release_copy(dsa_pointer place)
 {
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    bury_copy(place);
+    list_dead_copy(place);
     LWLockRelease(gstore->lock);
     gstore_wake_worker();
 }

@@ -229,8 +229,8 @@ extern void gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_
 extern int gstore_newer_versions(Oid relation, Snapshot snapshot, TransactionId **xids);
 
 /* Adds a bit, or those of a set; the bitmap grows. */
-extern void gstore_view_bury(gstore_view *view, uint64 row);
-extern void gstore_view_bury_all(gstore_view *view, const gstore_rowset *rows);
+extern void gstore_view_delete(gstore_view *view, uint64 row);
+extern void gstore_view_delete_all(gstore_view *view, const gstore_rowset *rows);
 
 static inline bool gstore_view_is_dead(const gstore_view *view, uint64 row)
 {

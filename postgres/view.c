@@ -1,4 +1,4 @@
-/* What the views in schema pgstrom show: versions of tables, the keeper, statements at work. */
+/* What the views show: versions of tables, the keeper, statements at work. */
 #include "postgres.h"
 
 #include "access/relation.h"

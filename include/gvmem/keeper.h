@@ -155,7 +155,8 @@ enum {
  * GVM_E_NODEVICE  its device is not visible to this process
  * GVM_E_ADDRESS   no such range of addresses is free, or that one is taken
  * GVM_E_NOSPACE   the device has no memory left for the little that mapping takes
- * GVM_E_QUOTA     the user's processes that were cut off hold more memory than its quota
+ * GVM_E_QUOTA     the user's processes that were cut off, or could not map an object of another user, hold more
+ *                 memory than its quota
  * GVM_E_LIMIT     as for gvm_object_create(), or the process has too many mappings; or 16 openings of this
  *                 object over this connection, or 512 by this user (but for root and the keeper's own) */
 GVM_API gvm_status gvm_object_open(gvm_keeper *keeper, const char *name, uint32_t flags,
@@ -361,7 +362,7 @@ typedef struct gvm_client_info {
     uint32_t objects_open;
     uint64_t committed_bytes; /* of objects it created that live; counts against quotas by user */
     uint64_t acquires;
-    uint64_t held_bytes; /* that it may have mapped since it was cut off, and no object uses */
+    uint64_t held_bytes; /* that it may have mapped, as it was cut off or could not map, and no object uses */
     uint32_t read_leases, write_leases;
     uint8_t cut_off, reserved[7];
 } gvm_client_info;
@@ -376,8 +377,8 @@ typedef struct gvm_keeper_device_info {
     uint64_t resident_bytes; /* of objects */
     uint64_t free_bytes;     /* of the budget, kept at the ready */
     uint64_t leased_bytes, dirty_bytes;
-    uint64_t held_bytes;        /* by processes of clients that were cut off, and by no object */
-    uint64_t host_backed_bytes; /* of this device's objects */
+    uint64_t held_bytes;            /* by clients, and by no object */
+    uint64_t host_backed_bytes;     /* of this device's objects */
     uint64_t evictions, promotions; /* chunks */
     uint64_t evicted_bytes, promoted_bytes;
     uint64_t driver_free_bytes, driver_total_bytes; /* for all programs */
@@ -434,8 +435,8 @@ GVM_API gvm_status gvm_keeper_evict(gvm_keeper *keeper, const char *name, uint64
 GVM_API gvm_status gvm_keeper_trim(gvm_keeper *keeper, int32_t keeper_device, uint64_t keep_bytes,
                                    uint64_t *freed_bytes);
 
-/* Limits what objects owned by a user may commit, together with what the user's processes hold since
- * they were cut off; 0: nothing; UINT64_MAX: no limit. Objects that exist stay.
+/* Limits what objects owned by a user may commit, together with what the user's processes hold that were
+ * cut off, or could not map; 0: nothing; UINT64_MAX: no limit. Objects that exist stay.
  *
  * GVM_E_DENIED   not the keeper's user
  * GVM_E_LIMIT    65536 users have a quota of their own */

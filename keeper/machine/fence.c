@@ -1,5 +1,5 @@
-/* Clients that were cut off: the frames that they may still have mapped, and the fence that keeps
- * others out of memory to which such a client may still write.
+/* Clients that were cut off, or are not believed: the frames that they may still have mapped, and the fence that
+ * keeps others out of memory to which such a client may still write.
  *
  * The driver cannot take memory away from a process. So when a client is voided while its process may live,
  * every frame that it may have mapped is written down: the client *holds* it. No other object is

@@ -291,8 +291,12 @@ static void make_known(gvmi_machine *m, keep_object *object, const keep_growth *
 {
     keep_client *creator;
 
-    if (growth->bytes <= object->bytes)
+    if (growth->bytes <= object->bytes) { /* by another growth */
+        for (keep_opening *o = object->openings; o != NULL; o = o->next)
+            if (o->client == growth->client)
+                gvmi_keep_catch_up(m, o);
         return;
+    }
     for (uint32_t i = growth->old_count; i < growth->new_count; i++) {
         keep_chunk *chunk = &object->chunks[i];
 

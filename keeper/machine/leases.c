@@ -524,6 +524,7 @@ static void seal_now(gvmi_machine *m, keep_wait *wait)
     object->asker = wait->client;
     gvmi_keep_send_maps(m, object);
     object->asker = NULL;
+    gvmi_keep_catch_up(m, wait->opening); /* another has sealed it, perhaps */
     gvmi_keep_reply_done(m, wait->client, wait->request, 0);
     end_wait(m, wait);
 }

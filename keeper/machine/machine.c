@@ -395,6 +395,8 @@ static void look_at(gvmi_machine *m, keep_object *object)
     object->item.pinned = object->lease_state == KEEP_FROZEN || object->parked;
     gvmi_keep_retry_fence(m, object);
     gvmi_keep_watch_leases(m, object);
+    if (object->lease_state == KEEP_DRAINING)
+        gvmi_keep_mark(m, object); /* who ended the last lease may be stopped before it rings */
 }
 
 /* A slice of a look. New objects are not part of it. */

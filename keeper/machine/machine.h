@@ -195,7 +195,7 @@ bool gvmi_machine_queued(gvmi_machine *machine, uint32_t client, uint64_t bytes)
 /* When the machine needs the next tick, at the latest; INT64_MAX: never. */
 int64_t gvmi_machine_deadline(const gvmi_machine *machine);
 
-/* Of a device's budget, what only clients that were cut off hold: the frames were dropped. */
+/* Of a device's budget, what clients hold and no object has (fence.c): the frames were dropped. */
 uint64_t gvmi_machine_held_bytes(const gvmi_machine *machine, uint32_t device);
 
 /* What the driver says of a device's memory, for figures; and how much of the budget may be used

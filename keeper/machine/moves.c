@@ -244,6 +244,14 @@ void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object)
     }
 }
 
+void gvmi_keep_catch_up(gvmi_machine *m, keep_opening *opening)
+{
+    if (!opening->behind || opening->broken)
+        return;
+    opening->behind = false;
+    send_map(m, opening, NULL, 0, true);
+}
+
 void gvmi_keep_send_all(gvmi_machine *m, keep_opening *opening)
 {
     send_set(m, opening, true);
@@ -340,10 +348,8 @@ void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_mess
         opening->addressed = true;
     } else if (pending != NULL && pending == opening->first_pending) {
         answer_first(m, opening);
-        if (opening->first_pending == NULL && opening->behind) {
-            opening->behind = false;
-            send_map(m, opening, NULL, 0, true);
-        }
+        if (opening->first_pending == NULL)
+            gvmi_keep_catch_up(m, opening);
         if (opening->first_pending == NULL && !opening->ready) {
             opening->ready = true;
             gvmi_keep_publish_permit(opening);

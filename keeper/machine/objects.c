@@ -467,6 +467,7 @@ void gvmi_keep_welcome_opening(gvmi_machine *m, keep_opening *opening, uint64_t 
            sizeof reply.body.OPENED.device_uuid);
     opening->welcomed = true;
     opening->sent_generation = object->generation - 1;
+    opening->sent_bytes = reply.body.OPENED.bytes;
     if (gvmi_keep_send(m, opening->client, &reply, NULL))
         gvmi_keep_send_all(m, opening);
 }

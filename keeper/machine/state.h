@@ -149,7 +149,7 @@ typedef enum keep_frame_state {
     KEEP_FRAME_MAKING, /* for nobody yet (made ahead) */
     KEEP_FRAME_FREE,
     KEEP_FRAME_USED,   /* by a chunk */
-    KEEP_FRAME_HELD,   /* by clients that were cut off alone: released, but counted */
+    KEEP_FRAME_HELD,   /* by clients alone (keep_hold): released, but counted */
     KEEP_FRAME_DROPPED /* a DROP is to be sent */
 } keep_frame_state;
 
@@ -162,7 +162,7 @@ typedef struct keep_frame {
     bool unsafe;  /* it could not be written down who may write it: as if it had writers for ever */
     keep_domain domain;
     uint64_t foreign; /* id of the object for which another user's process was sent it; 0: none */
-    uint32_t holders; /* clients cut off, alive, that may have it mapped */
+    uint32_t holders; /* clients that may have it mapped, whatever they say (keep_hold) */
     uint32_t writers; /* of them, those that may write it */
     keep_hold *holds; /* theirs; HELD: the user of the first is charged */
     uint32_t prev, next; /* in the list of its place's free frames, or of those to be dropped */
@@ -378,14 +378,14 @@ struct keep_opening {
     bool broken;              /* it could not map: nothing is mapped there */
     bool behind;              /* a MAP without chunks is to be sent once the others are answered */
     uint32_t sent_generation; /* by the latest MAP */
-    uint64_t sent_bytes;
+    uint64_t sent_bytes; /* by it, or by OPENED: the client takes a smaller size for a shrink */
     keep_pending *first_pending, *last_pending;
     keep_growth *creation;     /* the growth that is part of CREATE, until that is answered */
     keep_opening *prev, *next; /* of the object */
     keep_opening *own_prev, *own_next; /* of the client */
 };
 
-/* A frame that a client which was cut off may have mapped. */
+/* A frame that a client may have mapped which was cut off, or is not believed (gvmi_keep_hold_disbelieved()). */
 struct keep_hold {
     keep_client *client;
     uint32_t frame;
@@ -659,6 +659,9 @@ bool gvmi_keep_room_comes(const gvmi_machine *m, const keep_device *device);
 bool gvmi_keep_wait_room(gvmi_machine *m, keep_object *object, uint32_t chunk);
 void gvmi_keep_send_maps(gvmi_machine *m, keep_object *object);
 void gvmi_keep_send_all(gvmi_machine *m, keep_opening *opening);
+/* Sends the MAP that was put off, if there is one: once the others are answered, or before a reply that
+ * speaks of what it says. */
+void gvmi_keep_catch_up(gvmi_machine *m, keep_opening *opening);
 void gvmi_keep_unmapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_mapped(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
 void gvmi_keep_answer_all(gvmi_machine *m, keep_opening *opening);
@@ -750,8 +753,8 @@ void gvmi_keep_free_users(gvmi_machine *m);
 /* Memory: may so much more be charged? The last discharge may end the account. */
 bool gvmi_keep_has_quota(const gvmi_machine *m, const keep_user *user, uint64_t bytes);
 void gvmi_keep_charge(keep_user *user, uint64_t bytes);
-/* Processes of the user that were cut off hold more than its quota: it gets no leases for writing, and
- * opens nothing, as each that is cut off then costs another copy. */
+/* Processes of the user hold more than its quota: it gets no leases for writing, and opens nothing, as each that
+ * is cut off then costs another copy. */
 bool gvmi_keep_holds_too_much(const gvmi_machine *m, const keep_user *user);
 void gvmi_keep_reply_holds(gvmi_machine *m, keep_client *client, uint64_t request);
 void gvmi_keep_discharge(gvmi_machine *m, keep_user *user, uint64_t bytes);

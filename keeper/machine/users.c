@@ -130,7 +130,8 @@ void gvmi_keep_reply_holds(gvmi_machine *m, keep_client *client, uint64_t reques
 {
     gvmi_keep_reply_failed(
         m, client, request, GVM_E_QUOTA,
-        "processes of user %u that were cut off hold %llu MiB, more than its quota: end them",
+        "processes of user %u hold %llu MiB of memory that no object has, more than its quota: they were cut off, "
+        "or could not map an object; end them",
         client->user->uid, (unsigned long long)(client->user->held_bytes >> 20));
 }
 

@@ -2,7 +2,7 @@
  *
  * I1  a user is in the list of those to be served iff a place of it is queued; none of it has had less time than
  *     those before it.
- * I2  had_ns and most_ns of the schedule never fall; no user has had more than most_ns. */
+ * I2  had_ns of the schedule never falls, and no queued user has had less. */
 #include "keeper/server/schedule.h"
 
 #include <search.h>
@@ -36,7 +36,7 @@ static gvmi_schedule_user *new_user(gvmi_schedule *schedule, uint32_t uid)
         return NULL;
     user->uid = uid;
     user->shares = 1;
-    user->had_ns = schedule->most_ns; /* it may have been here before: to leave and come again gains nothing */
+    user->had_ns = schedule->had_ns + GVMI_VISIT_NS; /* who leaves and comes again is behind who stays */
     if (tsearch(&user->uid, &schedule->users, compare_uids) != NULL)
         return user;
     free(user);
@@ -118,7 +118,6 @@ void *gvmi_schedule_next(gvmi_schedule *schedule, int64_t now_ns)
     if (user == NULL)
         return NULL;
     schedule->had_ns = user->had_ns;
-    schedule->since_ns = now_ns;
     schedule->end_ns = now_ns + GVMI_VISIT_NS;
     place = user->first;
     user->first = place->next;
@@ -128,7 +127,7 @@ void *gvmi_schedule_next(gvmi_schedule *schedule, int64_t now_ns)
     return place->owner;
 }
 
-void gvmi_schedule_visited(gvmi_schedule *schedule, int64_t now_ns)
+void gvmi_schedule_visited(gvmi_schedule *schedule, int64_t spent_ns)
 {
     gvmi_schedule_user *user = schedule->visited;
 
@@ -137,9 +136,7 @@ void gvmi_schedule_visited(gvmi_schedule *schedule, int64_t now_ns)
         return;
     if (user->first != NULL)
         remove_user(schedule, user);
-    user->had_ns += (now_ns - schedule->since_ns) / user->shares;
-    if (schedule->most_ns < user->had_ns)
-        schedule->most_ns = user->had_ns;
+    user->had_ns += spent_ns / user->shares;
     if (user->first != NULL)
         add_user(schedule, user);
 }

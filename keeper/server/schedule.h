@@ -3,8 +3,9 @@
  * The user is served next who has had the least of the server thread's time, of those with something to be done;
  * within a user its clients are served in rotation. A visit lasts GVMI_VISIT_NS at most, and counts as its user's.
  * What a user did not use while there was nothing to be done for it is not saved up: it then has had as much as who
- * is served next; and one that comes has had as much as the one that had most. So a user that asks for little is served after the visit that is under way, and users that ask for
- * all they can get have equal shares, however many clients they have.
+ * is served next; and one that comes has had a visit more than that. So a user that asks for little is served after
+ * the visit that is under way, and users that ask for all they can get have equal shares, however many clients they
+ * have.
  *
  * Threads: one at a time.
  * Ownership: places are part of what they are places of. A user's account lives while it has places.
@@ -48,8 +49,7 @@ typedef struct gvmi_schedule {
     gvmi_schedule_user *first;   /* those with something queued, by had_ns */
     gvmi_schedule_user *visited; /* whose visit it is; NULL: nobody's, or it has left */
     int64_t had_ns;              /* of the one visited last, when its visit began */
-    int64_t most_ns;             /* that any user has had */
-    int64_t since_ns, end_ns;    /* of the visit */
+    int64_t end_ns;              /* of the visit */
 } gvmi_schedule;
 
 /* Makes a place of a user's. GVM_E_NOMEM */
@@ -65,8 +65,9 @@ void gvmi_schedule_queue(gvmi_schedule *schedule, gvmi_place *place);
  * time if it looks at end_ns, and is told by gvmi_schedule_visited(). */
 void *gvmi_schedule_next(gvmi_schedule *schedule, int64_t now_ns);
 
-/* The visit has ended. */
-void gvmi_schedule_visited(gvmi_schedule *schedule, int64_t now_ns);
+/* The visit has ended, and took so much of the thread's processor time. Time that passed while the process was stopped
+ * is nobody's. */
+void gvmi_schedule_visited(gvmi_schedule *schedule, int64_t spent_ns);
 
 /* Nothing is queued any more. */
 void gvmi_schedule_clear(gvmi_schedule *schedule);

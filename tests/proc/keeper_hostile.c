@@ -130,6 +130,10 @@ static void random_message(hostile *h, gvmi_wire_message *m)
         m->body.GROW.slot = slot;
         m->body.GROW.bytes = proc_random(&h->seed) >> below(h, 64);
         break;
+    case GVMI_WIRE_SHRINK: /* to more than there is: who may write may shrink, and the honest would find less */
+        m->body.SHRINK.slot = slot;
+        m->body.SHRINK.bytes = UINT64_MAX >> below(h, 16);
+        break;
     case GVMI_WIRE_SEAL:
         m->body.SEAL.slot = slot;
         m->body.SEAL.timeout_ms = (int32_t)below(h, 100) - 1;

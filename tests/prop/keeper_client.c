@@ -215,6 +215,15 @@ static void after_add(world *w, process *p, thread *t)
     t->phase = PHASE_ALLOWED;
 }
 
+/* The lease counts; its memory is there once the generation of the permit is mapped. */
+static void await_shown(world *w, process *p, thread *t)
+{
+    begin_lease(w, p, t);
+    t->phase = PHASE_GROWING;
+    if (is_shown(t->opening, t->wanted_generation))
+        show_lease(w, p, t);
+}
+
 /* A lease that was granted to another thread here may have come in between: the mapping thread adds
  * without looking at the permit, which its TAKEN then opened. */
 static void after_permit(world *w, process *p, thread *t)
@@ -226,10 +235,7 @@ static void after_permit(world *w, process *p, thread *t)
         return;
     }
     w->acquires_fast++;
-    begin_lease(w, p, t);
-    t->phase = PHASE_GROWING;
-    if (is_shown(t->opening, t->wanted_generation))
-        show_lease(w, p, t);
+    await_shown(w, p, t);
 }
 
 static bool growing_step(world *w, process *p, thread *t)
@@ -809,13 +815,8 @@ static void granted_step(world *w, process *p, thread *t)
     m = world_message(w, p, GVMI_WIRE_TAKEN);
     m->body.TAKEN = (gvmi_wire_taken){.slot = t->opening->slot, .mode = t->mode};
     world_send(w, p, m);
-    begin_lease(w, p, t);
-    if (t->opening->empty) {
-        subtract(p, t);
-        t->phase = PHASE_RELEASED;
-    } else {
-        show_lease(w, p, t);
-    }
+    t->wanted_generation = gvmi_permit_generation(atomic_load(&p->permits[t->opening->slot].word));
+    await_shown(w, p, t);
     end_mapping(w, p);
 }
 

@@ -27,6 +27,12 @@ bool model_some_shrink(const world *w)
     return false;
 }
 
+/* May frames that no object has be counted for the process? */
+static bool may_hold(const process *p)
+{
+    return !p->exited && (p->disconnected || p->cut || p->holds);
+}
+
 /* If all objects and all that is asked for fit the device together, nothing can be short. */
 static bool surely_space(const world *w, uint32_t device)
 {
@@ -41,7 +47,7 @@ static bool surely_space(const world *w, uint32_t device)
     for (uint32_t i = 0; i < w->process_count; i++) {
         const process *p = w->processes[i];
 
-        if (!p->exited && (p->disconnected || p->cut))
+        if (may_hold(p))
             return false;
         for (uint32_t k = 0; k < p->request_count && !p->exited; k++)
             sum += wanted_bytes(&p->requests[k]);
@@ -61,12 +67,9 @@ static uint64_t quota_of(const world *w, uint32_t uid)
 
 uint64_t judge_held(const world *w, uint32_t uid)
 {
-    for (uint32_t i = 0; i < w->process_count && quota_of(w, uid) != UINT64_MAX; i++) {
-        const process *p = w->processes[i];
-
-        if (p->who.uid == uid && !p->exited && (p->disconnected || p->cut))
+    for (uint32_t i = 0; i < w->process_count && quota_of(w, uid) != UINT64_MAX; i++)
+        if (w->processes[i]->who.uid == uid && may_hold(w->processes[i]))
             return ONE_OF(GVM_E_QUOTA);
-    }
     return 0;
 }
 
@@ -90,7 +93,7 @@ static uint64_t committed(const world *w, uint32_t uid, bool sure)
             sum += wanted_bytes(&p->requests[k]);
         /* Growth of other users' objects, and what an ended process had asked for, is not looked
          * at more closely. */
-        if (!p->exited && (p->disconnected || p->cut))
+        if (may_hold(p))
             return UINT64_MAX / 2;
     }
     return sum;

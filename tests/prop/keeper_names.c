@@ -73,6 +73,16 @@ void model_resize(world *w, object *o, uint64_t bytes)
                 w->processes[i]->threads[k].least_bytes = bytes;
 }
 
+/* Of a set of MAPs the last one alone has the object's generation and size; those before it have what the opening
+ * was sent earlier. */
+void model_map(world *w, object *o, const gvmi_wire_map *map)
+{
+    if ((int32_t)(map->generation - o->generation) <= 0)
+        return;
+    o->generation = map->generation;
+    model_resize(w, o, map->bytes);
+}
+
 /* ---- what is there */
 
 /* An object that nobody opened and that has no name cannot be reached. */
@@ -331,7 +341,10 @@ static uint64_t judge_publish(const world *w, const process *p, const request *r
         return ONE_OF(GVM_OK) |
                (is_coming(w, c->name) ? ONE_OF(GVM_E_EXISTS) | ONE_OF(GVM_E_DENIED) : 0);
     if (w->names[name] == r->object)
-        return ONE_OF(GVM_OK) | (c->flags & GVM_PUBLISH_REPLACE ? 0 : ONE_OF(GVM_E_EXISTS));
+        return ONE_OF(GVM_OK) | (c->flags & GVM_PUBLISH_REPLACE ? 0 : ONE_OF(GVM_E_EXISTS)) |
+               (there == NAME_OF_ENDED && is_coming(w, c->name)
+                    ? ONE_OF(GVM_E_EXISTS) | ONE_OF(GVM_E_DENIED)
+                    : 0);
     if ((c->flags & GVM_PUBLISH_REPLACE) == 0)
         set |= ONE_OF(GVM_E_EXISTS);
     else if (!owns(w, p, w->names[name]))
@@ -517,9 +530,19 @@ static void note_mapped(process *p, const gvmi_wire_mapped *m)
 
     if (known == NULL || known->maps == 0)
         return;
-    if (m->status != GVM_OK)
-        known->failed = true;
+    if (m->status != GVM_OK) {
+        known->failed = p->holds = true;
+        voided_slot(p, m->slot);
+    }
     known->maps--;
+}
+
+static void note_close(process *p, const gvmi_wire_slot *m)
+{
+    if (m->slot >= GVM_OBJECTS_OPEN_MAX || !gvmi_lease_any(atomic_load(&p->leases[m->slot].word)))
+        return;
+    p->holds = true;
+    voided_slot(p, m->slot);
 }
 
 void model_request(world *w, process *p, const gvmi_wire_message *message)
@@ -536,6 +559,7 @@ void model_request(world *w, process *p, const gvmi_wire_message *message)
             p->known[message->body.TAKEN.slot].owed--;
         return;
     case GVMI_WIRE_BYE: p->bye = true; return;
+    case GVMI_WIRE_CLOSE: note_close(p, &message->body.CLOSE); break;
     default: break;
     }
     if (p->request_count == REQUESTS_MAX) {
@@ -588,6 +612,7 @@ static object *made(world *w, const request *r, const gvmi_wire_opened *m)
                   .chunk_bytes = m->chunk_bytes,
                   .reserve_bytes = m->reserve_bytes,
                   .bytes = m->bytes,
+                  .generation = m->generation,
                   .kept = (c->flags & GVM_OBJECT_KEEP) != 0,
                   .untracked = (c->flags & GVM_OBJECT_UNTRACKED) != 0,
                   .metadata_bytes = r->message->head.tail_bytes};
@@ -640,6 +665,7 @@ static void compare_opened(world *w, const request *r, object *o, const gvmi_wir
                     (unsigned long long)o->id, m->sealed, (unsigned long long)m->bytes, o->sealed,
                     (unsigned long long)o->bytes);
     model_resize(w, o, m->bytes);
+    o->generation = m->generation;
 }
 
 static void opened(world *w, process *p, const request *r, const gvmi_wire_opened *m)
@@ -667,6 +693,7 @@ static void opened(world *w, process *p, const request *r, const gvmi_wire_opene
     *known = (known_opening){.object = o,
                              .maps = 1,
                              .maps_ns = w->tick_ns,
+                             .sent_bytes = m->bytes,
                              .births = known->births + 1,
                              .births_seen = known->births_seen};
     known->readonly = r->type == GVMI_WIRE_OPEN && (r->message->body.OPEN.flags & GVM_OPEN_READONLY);

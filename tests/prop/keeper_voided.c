@@ -81,27 +81,29 @@ bool voided_write(world *w, process *p, thread *t)
     return true;
 }
 
-void voided_begin(process *p)
+void voided_slot(const process *p, uint32_t slot)
 {
-    for (uint32_t k = 0; k < p->slot_end; k++) {
-        known_opening *known = &p->known[k];
-        const uint64_t word = atomic_load(&p->leases[k].word);
+    const known_opening *known = &p->known[slot];
+    const uint64_t word = atomic_load(&p->leases[slot].word);
 
-        known->wrote = known->object != NULL && !known->readonly &&
-                       (gvmi_lease_writers(word) > 0 || known->owed > 0 ||
-                        (known->object->untracked && gvmi_lease_any(word)));
-    }
+    if (known->object == NULL || known->readonly)
+        return;
+    if (gvmi_lease_writers(word) > 0 || known->owed > 0 ||
+        (known->object->untracked && gvmi_lease_any(word)))
+        known->object->writers |= 1ull << p->index;
+}
+
+void voided_begin(const process *p)
+{
+    for (uint32_t slot = 0; slot < p->slot_end; slot++)
+        voided_slot(p, slot);
 }
 
 bool voided_may_write(const world *w, const object *o)
 {
-    for (uint32_t i = 0; i < w->process_count; i++) {
-        const process *p = w->processes[i];
-
-        for (uint32_t k = 0; k < p->slot_end && !p->exited && (p->cut || p->disconnected); k++)
-            if (p->known[k].object == o && p->known[k].wrote)
-                return true;
-    }
+    for (uint32_t i = 0; i < w->process_count; i++)
+        if ((o->writers >> i & 1) != 0 && !w->processes[i]->exited)
+            return true;
     return false;
 }
 

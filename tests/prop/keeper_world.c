@@ -198,6 +198,16 @@ static gvm_status job_chance(world *w, const job *j)
     return j->to->spec.tier == GVM_TIER_HOST ? GVM_E_NOMEM : GVM_E_NOSPACE;
 }
 
+/* The chunk is in the other frame now, also if nobody has the object open and is sent a MAP. */
+static void note_copied(world *w, const job *j)
+{
+    object *o = model_find(w, j->from->object);
+
+    w->copies++;
+    if (o != NULL && o->shown[j->from->chunk] == j->from)
+        o->shown[j->from->chunk] = j->to;
+}
+
 static void job_end(world *w, job *j)
 {
     const gvm_status status = job_chance(w, j);
@@ -219,7 +229,8 @@ static void job_end(world *w, job *j)
     if (status == GVM_OK) {
         to->made = true;
         to->value = j->kind == GVMI_ACTION_COPY ? j->value : 0;
-        w->copies += j->kind == GVMI_ACTION_COPY;
+        if (j->kind == GVMI_ACTION_COPY)
+            note_copied(w, j);
     } else if (j->make && !to->dropped) {
         frame_end(w, to);
     }
@@ -419,9 +430,13 @@ static void show_map(world *w, process *p, packet *sent, const gvmi_action *acti
     }
     if (known->maps++ == 0)
         known->maps_ns = w->tick_ns;
-    if (map->bytes > known->object->bytes ||
-        (known->object->shrinks && map->bytes < known->object->bytes))
-        model_resize(w, known->object, map->bytes);
+    if (map->bytes < known->sent_bytes && !known->object->shrinks)
+        world_wrong(
+            w, "a MAP to process %u has %llu bytes of object %llu, which had %llu and did not shrink",
+            p->index, (unsigned long long)map->bytes, (unsigned long long)known->object->id,
+            (unsigned long long)known->sent_bytes);
+    known->sent_bytes = map->bytes;
+    model_map(w, known->object, map);
     for (uint32_t i = 0; i < count && i < GVMI_WIRE_CHUNKS_MAX; i++) {
         frame *f = action->frames[i] < FRAMES_MAX ? w->frames[action->frames[i]] : NULL;
 

@@ -10,7 +10,7 @@
  *     keeper_names.c    the model of objects and names: what may be answered, what follows from it
  *     keeper_client.c   honest processes
  *     keeper_abuse.c    processes that keep to the format alone
- *     keeper_voided.c   what processes do whose leases the keeper has ended
+ *     keeper_voided.c   what processes do whose leases the keeper has ended, and where they may write
  */
 #ifndef PROP_KEEPER_WORLD_H
 #define PROP_KEEPER_WORLD_H
@@ -81,16 +81,18 @@ typedef struct object {
     uint32_t uid, gid, mode;
     uint32_t device;
     uint64_t chunk_bytes, reserve_bytes, bytes;
+    uint32_t generation;              /* of bytes */
     uint64_t promised_bytes;          /* grown, and the process that grew it knows */
     uint64_t perhaps_bytes;           /* the process that asked for it left before the answer */
     bool shrinks;                     /* a process has asked for that, at some time */
     bool sealed, kept, creator_ended; /* creator_ended: it may have lost its name already */
     bool gone;                        /* as far as the model knows, nobody can reach it any more */
     uint32_t openings;                /* those of processes not yet known to be gone */
+    uint64_t writers; /* processes that the keeper may have fenced off from it: a bit each */
     uint32_t metadata_version, metadata_bytes;
     bool untracked;
     uint64_t values[CHUNKS_MAX];
-    frame *shown[CHUNKS_MAX]; /* behind each chunk, by the latest MAP; may be freed memory */
+    frame *shown[CHUNKS_MAX]; /* behind each chunk, by the latest MAP or copy; may be freed memory */
 } object;
 
 /* What a process asked and was not answered yet. */
@@ -110,10 +112,10 @@ typedef struct request {
 typedef struct known_opening {
     object *object;
     bool readonly, failed;
-    bool wrote;      /* the process could write when it was given up */
-    uint32_t maps;   /* sent and not answered; the answer to OPENED is one */
-    int64_t maps_ns; /* the tick since which there were some */
-    uint32_t owed;   /* granted, not taken */
+    uint32_t maps;       /* sent and not answered; the answer to OPENED is one */
+    int64_t maps_ns;     /* the tick since which there were some */
+    uint64_t sent_bytes; /* by OPENED, or by the latest MAP */
+    uint32_t owed;       /* granted, not taken */
     int64_t owed_ns;
     uint32_t births, births_seen; /* OPENED of this slot: sent, and read by the process */
 } known_opening;
@@ -183,6 +185,7 @@ typedef struct process {
     bool exited;       /* the machine was told */
     bool closed;       /* the machine was told that its socket is closed */
     bool bye, welcome;
+    bool holds; /* it could not map, or closed under a lease: the keeper may count frames for it */
     uint64_t cut_step;
     bool noticed; /* that it was cut off */
     bool guilty;  /* broke the protocol, or may have */
@@ -289,6 +292,8 @@ void model_refresh(world *w);                          /* after every event */
 void model_ended(world *w, process *p, bool for_good); /* its connection is over, or its process */
 /* The keeper says that the object has so many bytes. */
 void model_resize(world *w, object *o, uint64_t bytes);
+/* It is about to send a MAP, which may have an earlier generation and size. */
+void model_map(world *w, object *o, const gvmi_wire_map *map);
 uint32_t model_chunks(const object *o);
 int model_name_index(const char *name);
 
@@ -306,9 +311,11 @@ bool abuse_step(world *w, process *p);
 /* ---- keeper_voided.c */
 /* A process whose lease counts no more, or may soon not, writes through what it has mapped. */
 bool voided_write(world *w, process *p, thread *t);
-/* The process is about to be voided: writes down where it can write. */
-void voided_begin(process *p);
-/* Is there a process, voided and not gone, that may write to the object? */
+/* A MAP of the slot has failed, or the process is about to be voided: writes down if it can write there. */
+void voided_slot(const process *p, uint32_t slot);
+/* The process is about to be voided: all its slots. */
+void voided_begin(const process *p);
+/* Is there a process that was written down for the object, and is not gone? */
 bool voided_may_write(const world *w, const object *o);
 /* After an event: nobody has frames that were dropped but voided processes. */
 void voided_check_dropped(world *w);
@@ -332,7 +339,7 @@ static inline uint64_t rounded(uint64_t bytes, uint64_t chunk_bytes)
 /* Is some process gone whose requests or memory may linger? */
 bool some_linger(const world *w);
 
-/* May processes of the user that were given up hold more than its quota? Then a status more. */
+/* May processes of the user hold more than its quota? Then a status more. */
 uint64_t judge_held(const world *w, uint32_t uid);
 /* A request to shrink an object is not answered. */
 bool model_some_shrink(const world *w);

@@ -835,6 +835,22 @@ static void start_full_user(full_user *u)
     assert_int_equal(device(&u->w)->held_bytes, 4 * CHUNK);
 }
 
+/* Nobody was cut off, and so nobody is told that. */
+static void user_that_could_not_map_and_holds_more_than_its_quota_opens_nothing(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OTHER, GVM_OPEN_READONLY);
+    assert_int_equal(gvmi_machine_set_quota(p.w.machine, OTHER, CHUNK), GVM_OK);
+    say_that_mapping_failed(&p);
+    assert_int_equal(evict(&p.w, p.a, "/x"), 2 * CHUNK);
+    close_slot(&p.w, p.b, p.b_slot);
+    assert_int_equal(open_object(&p.w, p.b, "/x", GVM_OPEN_READONLY, &p.b_slot), GVM_E_QUOTA);
+    assert_non_null(strstr(last(p.b)->body.FAILED.text, "could not map"));
+    end_world(&p.w);
+}
+
 static void end_one_of_full_user(full_user *u)
 {
     gvmi_machine_exited(u->w.machine, u->b->number);
@@ -940,6 +956,7 @@ int main(void)
         cmocka_unit_test(client_that_closes_and_holds_something_is_reported),
         cmocka_unit_test(client_that_never_mapped_anything_is_forgotten_at_once),
         cmocka_unit_test(frames_that_another_user_had_mapped_go_to_no_other_object),
+        cmocka_unit_test(user_that_could_not_map_and_holds_more_than_its_quota_opens_nothing),
         cmocka_unit_test(user_that_holds_more_than_its_quota_opens_nothing),
         cmocka_unit_test(user_that_holds_more_than_its_quota_gets_no_leases_for_writing),
         cmocka_unit_test(writer_forged_in_a_lease_word_is_none),

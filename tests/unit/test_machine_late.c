@@ -25,6 +25,42 @@ static void growth_by_bytes_sends_one_map_to_who_has_others_to_answer(void **sta
     end_world(&p.w);
 }
 
+/* What b was not sent, as it has others to answer, comes before the reply that tells it the same. */
+static void growth_to_a_size_that_is_reached_tells_the_size_before_it_is_answered(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    p.b->deaf = true;
+    assert_int_equal(grow(&p.w, p.a, p.a_slot, 2 * CHUNK + 1), GVM_OK);
+    assert_int_equal(grow(&p.w, p.a, p.a_slot, 2 * CHUNK + 2), GVM_OK);
+    assert_int_equal(p.b->map->bytes, 2 * CHUNK + 1);
+    assert_int_equal(grow(&p.w, p.b, p.b_slot, 2 * CHUNK + 2), GVM_OK);
+    assert_int_equal(last(p.b)->head.type, GVMI_WIRE_DONE);
+    assert_int_equal(p.b->map->bytes, 2 * CHUNK + 2);
+    say_mapped(&p.w, p.b, &p.b->maps[0]);
+    say_mapped(&p.w, p.b, &p.b->maps[1]);
+    assert_ptr_equal(p.b->map, &p.b->maps[1]); /* once */
+    end_world(&p.w);
+}
+
+static void seal_of_what_is_sealed_tells_it_before_it_is_answered(void **state)
+{
+    pair p;
+
+    (void)state;
+    start_pair(&p, 8, 8, 0, OWNER, 0);
+    p.b->deaf = true;
+    assert_int_equal(grow(&p.w, p.a, p.a_slot, 3 * CHUNK), GVM_OK);
+    ask_seal(&p.w, p.a, p.a_slot);
+    assert_int_equal(p.b->map->sealed, 0);
+    ask_seal(&p.w, p.b, p.b_slot);
+    assert_int_equal(last(p.b)->head.type, GVMI_WIRE_DONE);
+    assert_int_equal(p.b->map->sealed, 1);
+    end_world(&p.w);
+}
+
 static void opening_beyond_16_of_an_object_is_refused(void **state)
 {
     world w;
@@ -157,16 +193,40 @@ static void read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write
     end_world(&p.w);
 }
 
+/* ---- who ends a lease and is stopped before it rings */
+
+static void lease_that_ended_without_a_doorbell_is_found_at_the_next_look(void **state)
+{
+    static const gvm_lease_mode modes[] = {GVM_LEASE_READ, GVM_LEASE_WRITE};
+    pair p;
+
+    (void)state;
+    for (int i = 0; i < 2; i++) {
+        start_pair(&p, 8, 8, 0, OTHER, 0);
+        acquire(&p.w, p.a, p.a_slot, modes[i]);
+        ask(&p.w, p.b, p.b_slot, i == 0 ? GVM_LEASE_WRITE : GVM_LEASE_READ, -1);
+        tick(&p.w, 200);
+        assert_false(granted(p.b));
+        atomic_fetch_sub(&p.a->leases[p.a_slot].word, i == 0 ? GVMI_LEASE_READER : GVMI_LEASE_WRITER);
+        tick(&p.w, 100);
+        assert_true(granted(p.b));
+        end_world(&p.w);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(growth_by_bytes_sends_one_map_to_who_has_others_to_answer),
+        cmocka_unit_test(growth_to_a_size_that_is_reached_tells_the_size_before_it_is_answered),
+        cmocka_unit_test(seal_of_what_is_sealed_tells_it_before_it_is_answered),
         cmocka_unit_test(opening_beyond_16_of_an_object_is_refused),
         cmocka_unit_test(client_whose_answer_is_not_read_yet_has_twice_the_time),
         cmocka_unit_test(client_that_is_asked_ever_more_has_no_more_than_twice_the_time),
         cmocka_unit_test(client_that_could_not_be_sent_its_map_is_not_late),
         cmocka_unit_test(lease_kept_too_long_is_cut_off_though_its_client_waits_first),
         cmocka_unit_test(read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write),
+        cmocka_unit_test(lease_that_ended_without_a_doorbell_is_found_at_the_next_look),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -613,6 +613,47 @@ static gvm_status make(gvm_keeper *keeper, const char *name, uint32_t flags, gvm
     return gvm_object_create(keeper, name, 128 * GVMI_MIB, &o, out);
 }
 
+static bool is_leased_whole(gvm_object *object, uint64_t bytes)
+{
+    gvm_lease lease;
+    bool whole;
+
+    if (gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) != GVM_OK)
+        return false;
+    whole = lease.bytes == bytes;
+    return gvm_object_release(object, &lease) == GVM_OK && whole;
+}
+
+static int lease_many_chunks(void *arg)
+{
+    const uint64_t bytes = (GVMI_WIRE_CHUNKS_MAX + 1) * 2 * GVMI_MIB;
+    const gvm_object_options o = {.struct_size = sizeof o, .chunk_bytes = 2 * GVMI_MIB, .bytes = bytes};
+    const gvm_server_options options = {.struct_size = sizeof options,
+                                        .path = "",
+                                        .device_budget_bytes = 16 * GVMI_MIB,
+                                        .host_budget_bytes = 2 * bytes};
+    gvm_server *server;
+    gvm_keeper *keeper;
+    gvm_object *created, *opened;
+
+    (void)arg;
+    use_small_device();
+    CHILD_EXPECT(gvm_server_start(&options, &server) == GVM_OK && adopt(server, &keeper) == 0);
+    CHILD_EXPECT(gvm_object_create(keeper, "/x", bytes, &o, &created) == GVM_OK);
+    CHILD_EXPECT(is_leased_whole(created, bytes));
+    CHILD_EXPECT(gvm_object_open(keeper, "/x", 0, &opened) == GVM_OK);
+    CHILD_EXPECT(is_leased_whole(opened, bytes));
+    gvm_keeper_close(keeper);
+    gvm_server_stop(server);
+    return 0;
+}
+
+static void object_of_more_chunks_than_a_message_is_leased_whole(void **state)
+{
+    (void)state;
+    assert_child_succeeds(lease_many_chunks, NULL);
+}
+
 /* Objects that memory cannot be made for, as the process may have no more descriptors: the cause is
  * answered, and logged. What is there can be used. */
 static int run_out_of_descriptors(void *arg)
@@ -840,6 +881,7 @@ int main(void)
         cmocka_unit_test(process_of_another_user_that_says_bye_is_charged_until_it_ends),
         cmocka_unit_test(user_without_number_in_the_namespace_is_refused),
         cmocka_unit_test(keeper_out_of_fds_waits_for_some),
+        cmocka_unit_test(object_of_more_chunks_than_a_message_is_leased_whole),
         cmocka_unit_test(server_without_descriptors_answers_the_cause),
         cmocka_unit_test(name_too_long_for_a_text_keeps_its_end),
         cmocka_unit_test(options_out_of_range_are_refused),
