@@ -4,8 +4,8 @@
  * needs more begins with small chunks, as many tables are small, and grows by an eighth of what it needs. Once it
  * needs more than AREA_SMALL_BYTES it moves to an object with large chunks, as what a chunk costs does not depend
  * on its size; the object gets the name in the place of the old one, and who has that open keeps it: rows that
- * are there do not change. It moves back when little of it is left to be of use, but not to the pack once it has been
- * exported, as the driver shares whole chunks. It also moves before a write when a
+ * are there do not change. It moves back when little of it is left to be of use, but not to the pack while a token
+ * has a link to it, as the driver shares whole chunks. It also moves before a write when a
  * token has ended by which others have it mapped: what comes is not for them.
  */
 #include <stdio.h>
@@ -31,17 +31,21 @@
 
 /* ---- names and order */
 
-/* A store's manifest comes last, and so is dropped last: who finds its token stale finds no column any more. */
-int gstore_areas_compare(const void *left, const void *right)
+/* Of one store. Its manifest comes last, and so is dropped last: who finds its token stale finds no column any more. */
+static int compare_areas(const void *left, const void *right)
 {
     const area *a = left, *b = right;
-    int order = gstore_compare_stores(&a->name, &b->name);
+    int order = (a->part == GSTORE_MANIFEST) - (b->part == GSTORE_MANIFEST);
 
-    if (order == 0)
-        order = (a->part == GSTORE_MANIFEST) - (b->part == GSTORE_MANIFEST);
     if (order == 0)
         order = (a->column > b->column) - (a->column < b->column);
     return order != 0 ? order : (a->part > b->part) - (a->part < b->part);
+}
+
+static int compare_stores(const void *left, const void *right)
+{
+    return gstore_compare_stores(&((const store_areas *)left)->name,
+                                 &((const store_areas *)right)->name);
 }
 
 const char *const gstore_part_names[] = {"values",   "nulls",         "bodies",
@@ -90,6 +94,7 @@ gvm_status gstore_areas_create(const char *path, uint32_t link_mode, gstore_area
     snprintf(s->path, sizeof s->path, "%s", path);
     s->link_mode = link_mode;
     pthread_mutex_init(&s->lock, NULL);
+    pthread_mutex_init(&s->sweeps_lock, NULL);
     pthread_mutex_init(&s->tokens_lock, NULL);
     pthread_cond_init(&s->not_busy, NULL);
     status = find_connection(s, &first);
@@ -118,6 +123,7 @@ void gstore_areas_destroy(gstore_areas *s)
         gvm_keeper_close(s->connections[i].keeper);
     pthread_cond_destroy(&s->not_busy);
     pthread_mutex_destroy(&s->tokens_lock);
+    pthread_mutex_destroy(&s->sweeps_lock);
     pthread_mutex_destroy(&s->lock);
     free(s);
     gvmi_error_restore(&error);
@@ -137,7 +143,7 @@ uint64_t gstore_area_chunk_bytes(const area *a)
 
 area_kind gstore_area_kind_for(const area *a, uint64_t needed)
 {
-    if (needed <= ROOM_BYTES && a->part != GSTORE_MANIFEST && a->part != GSTORE_PACK && !a->exported)
+    if (needed <= ROOM_BYTES && a->part != GSTORE_MANIFEST && a->part != GSTORE_PACK && a->links == 0)
         return PACKED;
     return needed <= AREA_SMALL_BYTES ? SMALL : LARGE;
 }
@@ -273,10 +279,45 @@ static void note_written(area *a, uint64_t turn, const gstore_range *range)
         a->needed_bytes = end;
 }
 
-/* Into the tree. The lock is held. */
+store_areas *gstore_areas_find_store(gstore_areas *s, const gstore_store_name *name)
+{
+    const store_areas key = {.name = *name};
+    store_areas **found = tfind(&key, &s->stores, compare_stores);
+
+    return found != NULL ? *found : NULL;
+}
+
+area **gstore_area_find(gstore_areas *s, const area *key)
+{
+    const store_areas *of = gstore_areas_find_store(s, &key->name);
+
+    return of != NULL ? tfind(key, &of->areas, compare_areas) : NULL;
+}
+
+/* NULL: out of memory. The lock is held. */
+static store_areas *make_store(gstore_areas *s, const gstore_store_name *name)
+{
+    store_areas *made = calloc(1, sizeof *made);
+
+    if (made == NULL)
+        return NULL;
+    made->name = *name;
+    if (tsearch(made, &s->stores, compare_stores) == NULL) {
+        free(made);
+        return NULL;
+    }
+    s->store_count++;
+    return made;
+}
+
+/* Into the tree of its store; one without areas stays until it is dropped. The lock is held. */
 static gvm_status add_area(gstore_areas *s, area *a)
 {
-    if (tsearch(a, &s->tree, gstore_areas_compare) == NULL)
+    store_areas *of = gstore_areas_find_store(s, &a->name);
+
+    if (of == NULL)
+        of = make_store(s, &a->name);
+    if (of == NULL || tsearch(a, &of->areas, compare_areas) == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
     return GVM_OK;
 }
@@ -287,7 +328,7 @@ static gvm_status add_area(gstore_areas *s, area *a)
 static gvm_status find_pack(gstore_areas *s, const gstore_store_name *store, area **out, area **failed)
 {
     const area key = {.name = *store, .part = GSTORE_PACK, .kind = SMALL, .bytes = CHUNK_BYTES};
-    area **found = tfind(&key, &s->tree, gstore_areas_compare), *made;
+    area **found = gstore_area_find(s, &key), *made;
     gvm_status status;
 
     if (found != NULL) {
@@ -395,7 +436,7 @@ gvm_status gstore_area_hold(gstore_areas *s, const gstore_store_name *store,
     area **found, *a = NULL, *failed = NULL, *failed_pack = NULL;
 
     pthread_mutex_lock(&s->lock);
-    while ((found = tfind(&key, &s->tree, gstore_areas_compare)) != NULL && (*found)->busy)
+    while ((found = gstore_area_find(s, &key)) != NULL && (*found)->busy)
         pthread_cond_wait(&s->not_busy, &s->lock);
     if (found != NULL)
         a = *found;
@@ -493,11 +534,16 @@ gvm_status gstore_area_move(gstore_areas *s, const gstore_hold *from, area_kind 
         return status;
     }
     pthread_mutex_lock(&s->tokens_lock);
+    if (kind == PACKED && old->links > 0) {
+        pthread_mutex_unlock(&s->tokens_lock);
+        free_area(s, made);
+        return gvmi_fail(GVM_E_TIMEOUT, "a token has a link to the column");
+    }
     gstore_areas_relink(s, made);
     pthread_mutex_lock(&s->lock);
     made->needed_bytes = old->needed_bytes;
-    made->exported = old->exported;
-    place = tfind(old, &s->tree, gstore_areas_compare);
+    made->links = old->links;
+    place = gstore_area_find(s, old);
     if (place != NULL && *place == old)
         *place = made; /* it compares the same */
     else
@@ -540,14 +586,13 @@ static void find_packed(gstore_areas *s, const area *key, area **out)
     area **found;
 
     *out = NULL;
-    while ((found = tfind(key, &s->tree, gstore_areas_compare)) != NULL) {
+    while ((found = gstore_area_find(s, key)) != NULL) {
         area *a = *found;
 
         if (a->busy) {
             pthread_cond_wait(&s->not_busy, &s->lock);
             continue;
         }
-        a->exported = true;
         if (a->kind != PACKED)
             return;
         a->busy = true;
@@ -597,8 +642,7 @@ static gvm_status move_hold(gstore_areas *s, gstore_hold *hold, area_kind kind, 
     return gstore_area_acquire(hold);
 }
 
-/* May a process have it mapped that is not to see what is written from now on? */
-static bool is_shown(area *a)
+bool gstore_area_is_shown(area *a)
 {
     gvm_object_info info = {.struct_size = sizeof info};
 
@@ -627,7 +671,7 @@ gvm_status gstore_area_reserve(gstore_areas *s, gstore_hold *hold, const gstore_
     pthread_mutex_unlock(&s->lock);
     if (kind < hold->area->kind)
         kind = hold->area->kind;
-    if (is_shown(hold->area))
+    if (gstore_area_is_shown(hold->area))
         return move_hold(s, hold, kind, needed, stream);
     if (end <= hold->area->bytes)
         return GVM_OK;
@@ -643,37 +687,71 @@ gvm_status gstore_area_reserve(gstore_areas *s, gstore_hold *hold, const gstore_
 
 /* ---- walks over all areas */
 
-typedef struct sweep {
-    const gstore_store_name *name; /* NULL: all */
+/* Areas to free, in order; and the stores they were of. */
+typedef struct found {
     area *first, **end;
-} sweep;
+    store_areas *stores;
+} found;
 
-static void collect(const void *node, VISIT visit, void *closure)
+/* What somebody uses, its last command closes. */
+static void drop_area(const void *node, VISIT visit, void *closure)
 {
     area *a = *(area *const *)node;
-    sweep *all = closure;
+    found *all = closure;
 
-    if (!gstore_is_in_order(visit) ||
-        (all->name != NULL && gstore_compare_stores(all->name, &a->name) != 0))
+    if (!gstore_is_in_order(visit))
+        return;
+    a->dropped = true;
+    if (a->refs > 0)
         return;
     a->next_found = NULL;
     *all->end = a;
     all->end = &a->next_found;
 }
 
+static void drop_areas(store_areas *of, found *all)
+{
+    twalk_r(of->areas, drop_area, all);
+    of->next_found = all->stores;
+    all->stores = of;
+}
+
+static void drop_store(const void *node, VISIT visit, void *closure)
+{
+    if (gstore_is_in_order(visit))
+        drop_areas(*(store_areas *const *)node, closure);
+}
+
+static void keep(void *node)
+{
+    (void)node;
+}
+
+/* Takes it out of the tree of stores. The lock is held. */
+static void free_store(gstore_areas *s, store_areas *of)
+{
+    tdelete(of, &s->stores, compare_stores);
+    s->store_count--;
+    tdestroy(of->areas, keep);
+    free(of);
+}
+
 void gstore_areas_drop(gstore_areas *s, const gstore_store_name *name)
 {
-    sweep all = {.name = name, .end = &all.first};
+    found all = {.end = &all.first};
 
     pthread_mutex_lock(&s->lock);
-    twalk_r(s->tree, collect, &all);
-    for (area **place = &all.first, *a; (a = *place) != NULL;) {
-        tdelete(a, &s->tree, gstore_areas_compare);
-        a->dropped = true;
-        if (a->refs > 0)
-            *place = a->next_found; /* its last command closes it */
-        else
-            place = &a->next_found;
+    if (name == NULL) {
+        twalk_r(s->stores, drop_store, &all);
+    } else {
+        store_areas *of = gstore_areas_find_store(s, name);
+
+        if (of != NULL)
+            drop_areas(of, &all);
+    }
+    for (store_areas *of = all.stores, *next; of != NULL; of = next) {
+        next = of->next_found;
+        free_store(s, of);
     }
     pthread_mutex_unlock(&s->lock);
     for (area *a = all.first, *next; a != NULL; a = next) {
@@ -683,43 +761,39 @@ void gstore_areas_drop(gstore_areas *s, const gstore_store_name *name)
     gstore_areas_forget_tokens(s, name);
 }
 
-typedef struct sizes {
-    gstore_store_size *all; /* NULL: they are only counted */
-    uint32_t count;
-    uint64_t latest; /* store; they come in order */
-} sizes;
-
-static void add_size(const void *node, VISIT visit, void *closure)
+static void add_area_size(const void *node, VISIT visit, void *closure)
 {
     const area *a = *(area *const *)node;
-    sizes *to = closure;
+
+    if (gstore_is_in_order(visit) && a->kind != PACKED)
+        *(uint64_t *)closure += a->bytes;
+}
+
+/* closure: the place for the next one. */
+static void add_store_size(const void *node, VISIT visit, void *closure)
+{
+    const store_areas *of = *(store_areas *const *)node;
+    gstore_store_size **next = closure;
 
     if (!gstore_is_in_order(visit))
         return;
-    if (to->count == 0 || to->latest != a->name.store) {
-        to->latest = a->name.store;
-        if (to->all != NULL)
-            to->all[to->count] = (gstore_store_size){.store = to->latest};
-        to->count++;
-    }
-    if (to->all != NULL && a->kind != PACKED)
-        to->all[to->count - 1].bytes += a->bytes;
+    **next = (gstore_store_size){.store = of->name.store};
+    twalk_r(of->areas, add_area_size, &(*next)->bytes);
+    ++*next;
 }
 
 gvm_status gstore_areas_sizes(gstore_areas *s, gstore_store_size **out, uint32_t *count)
 {
-    sizes to = {0};
+    gstore_store_size *all, *next;
 
     pthread_mutex_lock(&s->lock);
-    twalk_r(s->tree, add_size, &to);
-    to.all = calloc(to.count + 1, sizeof *to.all);
-    to.count = 0;
-    if (to.all != NULL)
-        twalk_r(s->tree, add_size, &to);
+    next = all = calloc((size_t)s->store_count + 1, sizeof *all);
+    if (all != NULL)
+        twalk_r(s->stores, add_store_size, &next);
     pthread_mutex_unlock(&s->lock);
-    if (to.all == NULL)
+    if (all == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for sizes of tables");
-    *out = to.all;
-    *count = to.count;
+    *out = all;
+    *count = (uint32_t)(next - all);
     return GVM_OK;
 }

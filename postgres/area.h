@@ -53,6 +53,15 @@ gvm_status gstore_area_release(gstore_areas *areas, gstore_hold *hold);
 
 /* ---- tokens */
 
+/* How much more memory these areas of the store take once they have objects of their own. */
+uint64_t gstore_areas_packed_bytes(gstore_areas *areas, const gstore_store_name *store,
+                                   const gstore_range *ranges, uint32_t count);
+
+/* Gives them such objects, which gstore_areas_link() does otherwise: it takes long. Memory that is short takes them away. For
+ * one store at a time, too. */
+gvm_status gstore_areas_unpack(gstore_areas *areas, const gstore_store_name *store,
+                               const gstore_range *ranges, uint32_t count);
+
 /* Others who know the secret may open the first bytes of these areas of the store, and nothing of other areas. For one
  * store at a time (export.c sees to that). *owner: of the manifest, if that is
  * among them, a user id as the keeper has it.

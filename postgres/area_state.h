@@ -3,17 +3,17 @@
  *   area.c       areas in use, making and moving them   link.c   links of tokens to areas
  *   area_trim.c  memory given back
  *
- * I1  an area in the tree has an open object; refs counts the commands and threads that use it now.
- * I2  a dropped area is out of the tree; the last one that uses it closes it.
+ * I1  an area in its store's tree has an open object; refs counts the commands and threads that use it now.
+ * I2  a dropped area is out of its store's tree; the last one that uses it closes it.
  * I3  an area that is busy is used by one thread alone, which gives back memory of it or moves it; others wait. But
  *     links are made to it, as gstore_area_move() takes them along. A command that waits for an area may hold others of
  *     its store, so of each store one thread at a time waits for commands to let go of an area (gstore_area_unpack()).
  * I4  beyond needed_bytes there is nothing of use: what writers have written since the turn they are of,
  *     or what gstore_areas_trim() was told.
  * I5  a packed area has a reference to its pack, which is in the tree as long as the store is, and never busy.
- * I6  a pack has no link: an area that has one, or had one, is exported and not packed.
+ * I6  a pack has no link: an area that has one is not packed, nor moved to a pack (gstore_area_move()).
  *
- * The tokens' lock comes before the other one.
+ * The order of locks: the sweeps', the tokens', the areas'.
  */
 #ifndef GSTORE_AREA_STATE_H
 #define GSTORE_AREA_STATE_H
@@ -47,8 +47,8 @@ typedef struct gstore_area {
     uint16_t column;
     uint8_t part;
     area_kind kind;
-    bool exported;      /* a token of it was made */
-    _Atomic bool ended; /* a token of it has ended */
+    _Atomic uint32_t links; /* of tokens to it: written under both locks */
+    _Atomic bool ended;     /* a token of it has ended */
     connection *connection;
     gvm_object *object;       /* NULL: it is packed */
     struct gstore_area *pack; /* then; and the place in it */
@@ -60,17 +60,28 @@ typedef struct gstore_area {
     uint32_t refs;
     bool dropped, busy;
     bool trim;                      /* it is to give back what it does not need */
-    struct gstore_area *next_found; /* of a sweep, which needs no memory so: what it did not find would stay for ever */
+    struct gstore_area *next_found; /* in a list that needs no memory so: of a sweep, which has references, or of a drop,
+                                       where nobody has */
 } area;
+
+/* A store that has areas: what concerns one store costs in proportion to its own. */
+typedef struct store_areas {
+    gstore_store_name name;
+    void *areas;                    /* tsearch(3) by column and part */
+    struct store_areas *next_found; /* of a drop */
+} store_areas;
 
 struct gstore_areas {
     char path[108];
     connection connections[GSTORE_CONNECTIONS_MAX]; /* the first one for all that is not an area */
     _Atomic uint32_t connection_count; /* under the lock; gstore_areas_sever() looks without it */
     pthread_mutex_t lock; /* areas, connections; no driver or keeper call but connect, create and grow a pack under it */
-    pthread_cond_t not_busy;     /* an area */
-    void *tree;                  /* tsearch(3) */
-    pthread_mutex_t tokens_lock; /* the keeper is called under it */
+    pthread_cond_t not_busy; /* an area */
+    void *stores;            /* tsearch(3) by number: store */
+    uint32_t store_count;
+    pthread_mutex_t sweeps_lock; /* one thread at a time gives back what areas have ahead of need */
+    _Atomic uint64_t given_back_bytes; /* by all of them */
+    pthread_mutex_t tokens_lock;       /* the keeper is called under it */
     struct gstore_linked_token *tokens;
     uint32_t link_mode;
     _Atomic bool stop, trims_left;
@@ -80,7 +91,11 @@ struct gstore_areas {
 
 extern const char *const gstore_part_names[];
 
-int gstore_areas_compare(const void *left, const void *right);
+/* The place of the area that has key's name, column and part; NULL: there is none. The lock is held. */
+area **gstore_area_find(gstore_areas *s, const area *key);
+
+/* NULL: it has no areas. The lock is held. */
+store_areas *gstore_areas_find_store(gstore_areas *s, const gstore_store_name *name);
 uint64_t gstore_area_chunk_bytes(const area *a);
 
 /* Gives back a reference. */
@@ -98,17 +113,21 @@ area_kind gstore_area_kind_for(const area *a, uint64_t needed);
 /* Puts an area of the kind in the place of that held, which the caller still holds: *out, with a reference. The caller
  * is the only one that changes the area.
  *
- * GVM_E_ABSENT  it was dropped */
+ * GVM_E_ABSENT   it was dropped
+ * GVM_E_TIMEOUT  it was to be packed, and was linked meanwhile */
 gvm_status gstore_area_move(gstore_areas *s, const gstore_hold *from, area_kind kind,
                             uint64_t needed, CUstream stream, area **out);
 
 /* The same by a thread that has not entered the device, of an area that is busy for it. */
 gvm_status gstore_area_move_busy(gstore_areas *s, area *a, area_kind kind);
 
-/* Gives an area of the store an object of its own, for good: it is about to have links. One export of a store at a
- * time calls it, without the tokens' lock. */
+/* Gives an area of the store an object of its own: it is about to have links. Until it has one it may be packed again.
+ * One export of a store at a time calls it, without the tokens' lock. */
 gvm_status gstore_area_unpack(gstore_areas *s, const gstore_store_name *store,
                               const gstore_range *range);
+
+/* May a process have it mapped that is not to see what is written from now on? The keeper is asked. */
+bool gstore_area_is_shown(area *a);
 
 /* Once for each node of a walk, in the tree's order. */
 static inline bool gstore_is_in_order(VISIT visit)

@@ -12,6 +12,14 @@ static area_kind kind_wanted(const area *a)
     return gstore_area_kind_for(a, 2 * a->needed_bytes);
 }
 
+/* Packing an object that others have mapped would free nothing. */
+static area_kind kind_possible(area *a)
+{
+    const area_kind wanted = kind_wanted(a);
+
+    return wanted == PACKED && gstore_area_is_shown(a) ? SMALL : wanted;
+}
+
 static bool has_chunks_ahead(const area *a)
 {
     return gvmi_round_up(a->needed_bytes, gstore_area_chunk_bytes(a)) < a->bytes;
@@ -24,26 +32,39 @@ static bool has_slack(const area *a)
            (has_chunks_ahead(a) || kind_wanted(a) < a->kind);
 }
 
-/* The first area behind `after` in the tree's order that may give something back. */
-typedef struct search {
-    const area *after;
-    bool trimmed; /* only of those that are to be trimmed */
-    bool in_use;  /* such a one is, just now */
-    area *found;
-} search;
+static bool is_wanted(const area *a, bool trimmed)
+{
+    return has_slack(a) && (a->trim || !trimmed);
+}
 
-static void look_for_slack(const void *node, VISIT visit, void *closure)
+/* One walk over areas. Those that may give something back come into the list, each with a reference. */
+typedef struct sweep {
+    bool trimmed; /* only of those that are to be trimmed */
+    bool left;    /* such a one is in use, just now */
+    area *first, **end;
+} sweep;
+
+static void find_slack(const void *node, VISIT visit, void *closure)
 {
     area *a = *(area *const *)node;
-    search *look = closure;
+    sweep *all = closure;
 
-    if (!gstore_is_in_order(visit) || !has_slack(a) || (look->trimmed && !a->trim))
+    if (!gstore_is_in_order(visit) || !is_wanted(a, all->trimmed))
         return;
-    if (a->refs > 0)
-        look->in_use |= a->trim;
-    else if (gstore_areas_compare(a, look->after) > 0 &&
-             (look->found == NULL || gstore_areas_compare(a, look->found) < 0))
-        look->found = a;
+    if (a->refs > 0) {
+        all->left |= a->trim;
+        return;
+    }
+    a->refs++;
+    a->next_found = NULL;
+    *all->end = a;
+    all->end = &a->next_found;
+}
+
+static void find_slack_of_store(const void *node, VISIT visit, void *closure)
+{
+    if (gstore_is_in_order(visit))
+        twalk_r((*(store_areas *const *)node)->areas, find_slack, closure);
 }
 
 /* Of an area that is busy for this thread. Somebody outside may have a lease on it, or the keeper be moving it:
@@ -52,6 +73,7 @@ static void look_for_slack(const void *node, VISIT visit, void *closure)
 static uint64_t shrink_area(gstore_areas *s, area *a)
 {
     const uint64_t before = a->bytes;
+    area_kind kind;
 
     if (has_chunks_ahead(a)) {
         const uint64_t bytes = gvmi_round_up(a->needed_bytes, gstore_area_chunk_bytes(a));
@@ -60,56 +82,72 @@ static uint64_t shrink_area(gstore_areas *s, area *a)
             return 0;
         gstore_area_set_bytes(s, a, bytes);
     }
-    if (kind_wanted(a) < a->kind && gstore_area_move_busy(s, a, kind_wanted(a)) == GVM_OK)
+    kind = kind_possible(a);
+    if (kind < a->kind && gstore_area_move_busy(s, a, kind) == GVM_OK)
         return before;
     return before - a->bytes;
 }
 
-static uint64_t give_back(gstore_areas *s, bool trimmed)
+/* Has an area of the sweep's list give back what it does not need, unless somebody uses it by now, and lets go of it. */
+static void shrink_found(gstore_areas *s, area *a, sweep *all)
 {
-    area after = {.name.store = 0};
-    uint64_t bytes = 0;
-    bool left = false;
+    bool mine;
 
-    for (;;) {
-        search look = {.after = &after, .trimmed = trimmed};
-        area *a;
-
-        pthread_mutex_lock(&s->lock);
-        twalk_r(s->tree, look_for_slack, &look);
-        a = look.found;
-        if (a != NULL) {
-            after = *a;
-            a->busy = true;
-            a->refs++;
-        }
-        pthread_mutex_unlock(&s->lock);
-        left |= look.in_use;
-        if (a == NULL)
-            break;
-        bytes += shrink_area(s, a);
-        pthread_mutex_lock(&s->lock);
+    pthread_mutex_lock(&s->lock);
+    mine = a->refs == 1 && !a->dropped && is_wanted(a, all->trimmed);
+    a->busy |= mine;
+    pthread_mutex_unlock(&s->lock);
+    if (mine)
+        s->given_back_bytes += shrink_area(s, a);
+    pthread_mutex_lock(&s->lock);
+    if (mine) {
         a->busy = false;
         a->trim = a->trim && has_chunks_ahead(a);
-        left |= a->trim && !a->dropped;
-        pthread_cond_broadcast(&s->not_busy);
-        pthread_mutex_unlock(&s->lock);
-        gstore_area_let_go(s, a);
     }
-    if (left)
-        atomic_store(&s->trims_left, true);
-    return bytes;
+    all->left |= a->trim && !a->dropped;
+    pthread_cond_broadcast(&s->not_busy);
+    pthread_mutex_unlock(&s->lock);
+    gstore_area_let_go(s, a);
 }
 
+/* of: NULL: all stores. Each area is tried once. The sweeps' lock is held, by which an area is in one list. */
+static void give_back(gstore_areas *s, const gstore_store_name *of, bool trimmed)
+{
+    sweep all = {.trimmed = trimmed, .end = &all.first};
+    const store_areas *one;
+
+    pthread_mutex_lock(&s->lock);
+    if (of == NULL)
+        twalk_r(s->stores, find_slack_of_store, &all);
+    else if ((one = gstore_areas_find_store(s, of)) != NULL)
+        twalk_r(one->areas, find_slack, &all);
+    pthread_mutex_unlock(&s->lock);
+    for (area *a = all.first, *next; a != NULL; a = next) {
+        next = a->next_found;
+        shrink_found(s, a, &all);
+    }
+    if (all.left)
+        atomic_store(&s->trims_left, true);
+}
+
+/* What another thread gives back meanwhile counts, too: it is there for the caller as well. */
 uint64_t gstore_areas_give_back(gstore_areas *s)
 {
-    return give_back(s, false);
+    const uint64_t before = atomic_load(&s->given_back_bytes);
+
+    pthread_mutex_lock(&s->sweeps_lock);
+    give_back(s, NULL, false);
+    pthread_mutex_unlock(&s->sweeps_lock);
+    return atomic_load(&s->given_back_bytes) - before;
 }
 
 void gstore_areas_trim_again(gstore_areas *s)
 {
-    if (atomic_exchange(&s->trims_left, false))
-        (void)give_back(s, true);
+    if (!atomic_exchange(&s->trims_left, false))
+        return;
+    pthread_mutex_lock(&s->sweeps_lock);
+    give_back(s, NULL, true);
+    pthread_mutex_unlock(&s->sweeps_lock);
 }
 
 typedef struct trim {
@@ -132,8 +170,7 @@ static void note_needed(const void *node, VISIT visit, void *closure)
     const trim *to = closure;
     const gstore_extent key = {.column = a->column, .part = a->part}, *extent;
 
-    if (!gstore_is_in_order(visit) || gstore_compare_stores(to->name, &a->name) != 0 ||
-        a->name.turn > to->name->turn || a->part == GSTORE_MANIFEST)
+    if (!gstore_is_in_order(visit) || a->name.turn > to->name->turn || a->part == GSTORE_MANIFEST)
         return;
     extent = bsearch(&key, to->extents, to->count, sizeof key, compare_extents);
     a->needed_bytes = extent != NULL ? extent->bytes : 0;
@@ -144,10 +181,14 @@ void gstore_areas_trim(gstore_areas *s, const gstore_store_name *name, const gst
                        uint32_t count)
 {
     trim to = {.name = name, .extents = extents, .count = count};
+    const store_areas *of;
 
     pthread_mutex_lock(&s->lock);
-    twalk_r(s->tree, note_needed, &to);
+    of = gstore_areas_find_store(s, name);
+    if (of != NULL)
+        twalk_r(of->areas, note_needed, &to);
     pthread_mutex_unlock(&s->lock);
-    atomic_store(&s->trims_left, true);
-    gstore_areas_trim_again(s);
+    pthread_mutex_lock(&s->sweeps_lock);
+    give_back(s, name, true);
+    pthread_mutex_unlock(&s->sweeps_lock);
 }

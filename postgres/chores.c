@@ -1,4 +1,5 @@
-/* See chores.h. */
+/* See chores.h. Trims only make room, and there may be one for every change that is undone: what ends memory or tokens
+ * comes before them, a store has one that waits, and the look at the keeper is taken when it is due. */
 #include "postgres/chores.h"
 
 #include <pthread.h>
@@ -24,6 +25,10 @@ typedef struct chore {
     gstore_extent extents[];
 } chore;
 
+typedef struct chore_list {
+    chore *first, **end;
+} chore_list;
+
 struct gstore_chores {
     gstore_service *service;
     void (*wake)(void *latch);
@@ -32,7 +37,7 @@ struct gstore_chores {
     gvmi_mutex lock;
     pthread_cond_t given;
     /* Under the lock: */
-    chore *first, *last;
+    chore_list ends, trims;
     bool stop;
     bool reported; /* and not taken */
     gstore_report report;
@@ -40,18 +45,30 @@ struct gstore_chores {
     uint32_t size_count;
 };
 
-/* NULL: none was given for a while; or *stop. */
-static chore *next_chore(gstore_chores *c, bool *stop)
+static chore *take_first(chore_list *list)
 {
-    const int64_t until_ns = gvmi_deadline_ns(LOOK_MS);
+    chore *taken = list->first;
+
+    if (taken == NULL)
+        return NULL;
+    list->first = taken->next;
+    if (list->first == NULL)
+        list->end = &list->first;
+    return taken;
+}
+
+/* NULL: there was none until then; or *stop. */
+static chore *next_chore(gstore_chores *c, int64_t until_ns, bool *stop)
+{
     chore *taken;
 
     gvmi_lock(&c->lock);
-    while (c->first == NULL && !c->stop && gvmi_wait_until(&c->given, &c->lock, until_ns))
+    while (c->ends.first == NULL && c->trims.first == NULL && !c->stop &&
+           gvmi_wait_until(&c->given, &c->lock, until_ns))
         ;
-    taken = c->first;
-    if (taken != NULL)
-        c->first = taken->next;
+    taken = take_first(&c->ends);
+    if (taken == NULL)
+        taken = take_first(&c->trims);
     *stop = taken == NULL && c->stop;
     gvmi_unlock(&c->lock);
     return taken;
@@ -93,16 +110,19 @@ static void carry_out(gstore_chores *c, const chore *what)
 static void *run(void *arg)
 {
     gstore_chores *c = arg;
+    int64_t look_ns = 0;
     bool stop = false;
 
-    look(c);
     while (!stop) {
-        chore *taken = next_chore(c, &stop);
+        chore *taken;
 
+        if (gvmi_now_ns() >= look_ns) {
+            look(c);
+            look_ns = gvmi_deadline_ns(LOOK_MS);
+        }
+        taken = next_chore(c, look_ns, &stop);
         if (taken != NULL)
             carry_out(c, taken);
-        else if (!stop)
-            look(c);
         free(taken);
     }
     return NULL;
@@ -120,6 +140,8 @@ gvm_status gstore_chores_start(gstore_service *service, void (*wake)(void *latch
     c->service = service;
     c->wake = wake;
     c->latch = latch;
+    c->ends.end = &c->ends.first;
+    c->trims.end = &c->trims.first;
     gvmi_mutex_init(&c->lock, GVMI_RANK_QUEUE);
     gvmi_cond_init(&c->given);
     sigfillset(&all);
@@ -151,40 +173,73 @@ void gstore_chores_stop(gstore_chores *c)
     free(c);
 }
 
-static bool give(gstore_chores *c, chore what, const gstore_extent *extents)
+static chore *copy_chore(chore what, const gstore_extent *extents)
 {
-    chore *given = malloc(sizeof *given + what.count * sizeof *extents);
+    chore *copy = malloc(sizeof *copy + what.count * sizeof *extents);
+
+    if (copy == NULL)
+        return NULL;
+    *copy = what;
+    if (what.count > 0)
+        memcpy(copy->extents, extents, what.count * sizeof *extents);
+    return copy;
+}
+
+/* The place of the store's trim in the list, or its end. The lock is held. */
+static chore **find_trim(gstore_chores *c, const gstore_store_name *name)
+{
+    chore **place = &c->trims.first;
+
+    while (*place != NULL && (*place)->name.store != name->store)
+        place = &(*place)->next;
+    return place;
+}
+
+/* place: the list's end, or of a chore that the given one replaces. The lock is held. */
+static void put(gstore_chores *c, chore_list *list, chore **place, chore *given)
+{
+    chore *old = *place;
+
+    given->next = old != NULL ? old->next : NULL;
+    *place = given;
+    if (given->next == NULL)
+        list->end = &given->next;
+    free(old);
+    pthread_cond_signal(&c->given);
+}
+
+static bool give(gstore_chores *c, chore what)
+{
+    chore *given = copy_chore(what, NULL);
 
     if (given == NULL)
         return false;
-    *given = what;
-    if (what.count > 0)
-        memcpy(given->extents, extents, what.count * sizeof *extents);
     gvmi_lock(&c->lock);
-    if (c->first == NULL)
-        c->first = given;
-    else
-        c->last->next = given;
-    c->last = given;
-    pthread_cond_signal(&c->given);
+    put(c, &c->ends, c->ends.end, given);
     gvmi_unlock(&c->lock);
     return true;
 }
 
 bool gstore_chores_drop_store(gstore_chores *c, const gstore_store_name *name)
 {
-    return give(c, (chore){.kind = DROP_STORE, .name = *name}, NULL);
+    return give(c, (chore){.kind = DROP_STORE, .name = *name});
 }
 
 void gstore_chores_trim_store(gstore_chores *c, const gstore_store_name *name,
                               const gstore_extent *extents, uint32_t count)
 {
-    (void)give(c, (chore){.kind = TRIM_STORE, .name = *name, .count = count}, extents);
+    chore *given = copy_chore((chore){.kind = TRIM_STORE, .name = *name, .count = count}, extents);
+
+    if (given == NULL)
+        return;
+    gvmi_lock(&c->lock);
+    put(c, &c->trims, find_trim(c, name), given);
+    gvmi_unlock(&c->lock);
 }
 
 bool gstore_chores_drop_copy(gstore_chores *c, uint64_t copy)
 {
-    return give(c, (chore){.kind = DROP_COPY, .copy = copy}, NULL);
+    return give(c, (chore){.kind = DROP_COPY, .copy = copy});
 }
 
 bool gstore_chores_unlink(gstore_chores *c, const uint8_t secret[GSTORE_SECRET_BYTES])
@@ -192,7 +247,7 @@ bool gstore_chores_unlink(gstore_chores *c, const uint8_t secret[GSTORE_SECRET_B
     chore what = {.kind = UNLINK};
 
     memcpy(what.secret, secret, sizeof what.secret);
-    return give(c, what, NULL);
+    return give(c, what);
 }
 
 bool gstore_chores_take_report(gstore_chores *c, gstore_report *out, gstore_store_size **sizes,

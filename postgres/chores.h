@@ -26,7 +26,8 @@ void gstore_chores_stop(gstore_chores *chores);
 bool gstore_chores_drop_store(gstore_chores *chores, const gstore_store_name *name);
 bool gstore_chores_drop_copy(gstore_chores *chores, uint64_t copy);
 bool gstore_chores_unlink(gstore_chores *chores, const uint8_t secret[GSTORE_SECRET_BYTES]);
-/* A store is to be trimmed (area.h). Out of memory it is not. */
+/* A store is to be trimmed (area.h), after the chores above, and by the latest call if there are several before it is
+ * done. Out of memory it is not. */
 void gstore_chores_trim_store(gstore_chores *chores, const gstore_store_name *name,
                               const gstore_extent *extents, uint32_t count);
 

@@ -302,17 +302,16 @@ static bool has_bodies(const gstore_column *column)
     return column->bodies_bytes > (gstore_is_arrow(column) ? 0 : GSTORE_BODY_UNIT);
 }
 
-/* The areas that the manifest speaks of, its own too, as far as they count; palloc'd. What is behind that in an
+/* The areas that the manifest speaks of as far as they count, behind its own, of which the caller says how far; palloc'd. What is behind that in an
  * area's last chunk is not kept back (docs/design/gstore.md). */
-static int list_areas(Relation relation, const gstore_view *view, uint64 manifest_end,
-                      gstore_piece **out)
+static int list_areas(Relation relation, const gstore_view *view, gstore_piece **out)
 {
     const TupleDesc desc = RelationGetDescr(relation);
     gstore_piece *all = palloc0(sizeof *all *
                                 (1 + (Size)view->column_count * (GSTORE_ELEMENT_NULLS + 1)));
     int count = 0;
 
-    all[count++] = (gstore_piece){.column = 0, .part = GSTORE_MANIFEST, .bytes = manifest_end};
+    all[count++] = (gstore_piece){.column = 0, .part = GSTORE_MANIFEST};
     for (int i = 0; i < Min(desc->natts, view->column_count); i++) {
         if (TupleDescAttr(desc, i)->attisdropped || view->columns[i].dropped)
             continue;
@@ -326,6 +325,16 @@ static int list_areas(Relation relation, const gstore_view *view, uint64 manifes
     }
     *out = all;
     return count;
+}
+
+/* What takes long of an export, before changes of privileges have to wait for it. */
+static void unpack(const gstore_view *view, const gstore_piece *areas, int count)
+{
+    gstore_far far = {0};
+
+    gstore_transfer_far(GSTORE_UNPACKED, &view->name, &far, areas, count);
+    if (far.copy_bytes > 0)
+        gstore_transfer_far(GSTORE_UNPACK, &view->name, NULL, areas, count);
 }
 
 Datum gstore_export(PG_FUNCTION_ARGS)
@@ -351,6 +360,8 @@ Datum gstore_export(PG_FUNCTION_ARGS)
     sum = gvm_checksum_host(piece.local, bytes);
     /* One export of a table at a time; they wait for nobody else. An ERROR ends it, too. */
     LockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
+    count = list_areas(relation, &view, &areas);
+    unpack(&view, areas, count);
     gstore_lock_privileges(ShareLock);
     gstore_check_readable(oid);
     if (!gstore_privileges(oid, &privileges))
@@ -360,7 +371,7 @@ Datum gstore_export(PG_FUNCTION_ARGS)
         gstore_transfer(GSTORE_WRITE, &view.name, &piece, 1);
         note_place(oid, &view, own, sum, bytes, at);
     }
-    count = list_areas(relation, &view, at + bytes, &areas);
+    areas[0].bytes = at + bytes;
     gstore_token_make(oid, &view, sum, privileges, areas, count, secret);
     gstore_unlock_privileges(ShareLock);
     UnlockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);

@@ -9,6 +9,8 @@
 #include "base/error.h"
 #include "postgres/area_state.h"
 
+#define UNPACK_TRIES_MAX 8 /* of one range */
+
 /* What of a store may be opened by a token. */
 typedef struct linked {
     uint16_t column;
@@ -57,8 +59,19 @@ static token *make_token(gstore_areas *s, const gstore_store_name *store,
     return t;
 }
 
-static gvm_status add_linked(token *t, const linked *l)
+static bool is_linked(const token *t, const linked *l)
 {
+    for (uint32_t i = 0; i < t->count; i++)
+        if (t->all[i].column == l->column && t->all[i].part == l->part)
+            return true;
+    return false;
+}
+
+/* a: the area. */
+static gvm_status add_linked(gstore_areas *s, token *t, const linked *l, area *a)
+{
+    if (is_linked(t, l)) /* by a command that failed later, and is tried again */
+        return GVM_OK;
     if (t->count == t->places) {
         const uint32_t places = t->places + GSTORE_RANGES_MAX;
         linked *all = realloc(t->all, places * sizeof *all);
@@ -69,6 +82,9 @@ static gvm_status add_linked(token *t, const linked *l)
         t->places = places;
     }
     t->all[t->count++] = *l;
+    pthread_mutex_lock(&s->lock);
+    a->links++;
+    pthread_mutex_unlock(&s->lock);
     return GVM_OK;
 }
 
@@ -87,8 +103,8 @@ static area *find_area(gstore_areas *s, const token *t, const linked *l)
     area **found, *a = NULL;
 
     pthread_mutex_lock(&s->lock);
-    found = tfind(&key, &s->tree, gstore_areas_compare);
-    if (found != NULL && (*found)->kind != PACKED) { /* or it was dropped, and made anew */
+    found = gstore_area_find(s, &key);
+    if (found != NULL) {
         a = *found;
         a->refs++;
     }
@@ -96,17 +112,21 @@ static area *find_area(gstore_areas *s, const token *t, const linked *l)
     return a;
 }
 
-static gvm_status link_range(gstore_areas *s, token *t, const gstore_range *range, uint32_t *owner)
+/* *packed: it has to be unpacked first. */
+static gvm_status link_range(gstore_areas *s, token *t, const gstore_range *range, uint32_t *owner,
+                             bool *packed)
 {
     gvm_object_info info = {.struct_size = sizeof info};
     const linked l = {.column = range->column, .part = range->part, .bytes = range->bytes};
     area *a = find_area(s, t, &l);
-    gvm_status status;
+    gvm_status status = GVM_OK;
 
     if (a == NULL)
         return gvmi_fail(GVM_E_ABSENT, "the table has no such data");
-    status = add_linked(t, &l); /* first: what is in the list may be missing at the keeper */
-    if (status == GVM_OK)
+    *packed = a->kind == PACKED;
+    if (!*packed)
+        status = add_linked(s, t, &l, a); /* first: what is in the list may be missing at the keeper */
+    if (status == GVM_OK && !*packed)
         status = link_area(s, t, &l, a->object);
     if (status == GVM_OK && l.part == GSTORE_MANIFEST) { /* each token has one; *owner as others see it */
         status = gvm_object_get_info(a->object, &info);
@@ -116,28 +136,70 @@ static gvm_status link_range(gstore_areas *s, token *t, const gstore_range *rang
     return status;
 }
 
+uint64_t gstore_areas_packed_bytes(gstore_areas *s, const gstore_store_name *store,
+                                   const gstore_range *ranges, uint32_t count)
+{
+    uint64_t bytes = 0;
+
+    pthread_mutex_lock(&s->lock);
+    for (uint32_t i = 0; i < count && i < GSTORE_RANGES_MAX; i++) {
+        const area key = {
+            .name = *store, .column = ranges[i].column, .part = ranges[i].part, .kind = SMALL};
+        area **found = gstore_area_find(s, &key);
+
+        if (found != NULL && (*found)->kind == PACKED)
+            bytes += gstore_area_chunk_bytes(&key);
+    }
+    pthread_mutex_unlock(&s->lock);
+    return bytes;
+}
+
+gvm_status gstore_areas_unpack(gstore_areas *s, const gstore_store_name *store,
+                               const gstore_range *ranges, uint32_t count)
+{
+    gvm_status status = GVM_OK;
+
+    for (uint32_t i = 0; i < count && i < GSTORE_RANGES_MAX && status == GVM_OK; i++)
+        status = gstore_area_unpack(s, store, &ranges[i]);
+    return status;
+}
+
+/* While memory is short, others may pack it again before it has its link. */
+static gvm_status unpack_and_link(gstore_areas *s, const gstore_store_name *store,
+                                  const uint8_t secret[GSTORE_SECRET_BYTES],
+                                  const gstore_range *range, uint32_t *owner)
+{
+    for (int i = 0; i < UNPACK_TRIES_MAX; i++) {
+        gvm_status status = gstore_area_unpack(s, store, range);
+        bool packed = false;
+        token *t;
+
+        if (status != GVM_OK)
+            return status;
+        pthread_mutex_lock(&s->tokens_lock);
+        t = find_token(s, secret);
+        if (t == NULL)
+            t = make_token(s, store, secret);
+        status = t != NULL ? link_range(s, t, range, owner, &packed)
+                           : gvmi_fail(GVM_E_NOMEM, "out of host memory for a token");
+        pthread_mutex_unlock(&s->tokens_lock);
+        if (!packed)
+            return status;
+    }
+    return gvmi_fail(GVM_E_NOSPACE, "memory is short: the column was packed again %d times",
+                     UNPACK_TRIES_MAX);
+}
+
 gvm_status gstore_areas_link(gstore_areas *s, const gstore_store_name *store,
                              const uint8_t secret[GSTORE_SECRET_BYTES], const gstore_range *ranges,
                              uint32_t count, uint32_t *owner)
 {
     gvm_status status = GVM_OK;
-    token *t;
 
     if (count > GSTORE_RANGES_MAX)
         count = GSTORE_RANGES_MAX;
     for (uint32_t i = 0; i < count && status == GVM_OK; i++)
-        status = gstore_area_unpack(s, store, &ranges[i]);
-    if (status != GVM_OK)
-        return status;
-    pthread_mutex_lock(&s->tokens_lock);
-    t = find_token(s, secret);
-    if (t == NULL)
-        t = make_token(s, store, secret);
-    if (t == NULL)
-        status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a token");
-    for (uint32_t i = 0; i < count && status == GVM_OK; i++)
-        status = link_range(s, t, &ranges[i], owner);
-    pthread_mutex_unlock(&s->tokens_lock);
+        status = unpack_and_link(s, store, secret, &ranges[i], owner);
     return status;
 }
 
@@ -163,15 +225,23 @@ static void free_token(gstore_areas *s, token *t)
     free(t);
 }
 
+/* An area without links may be packed again. */
 static void note_ended(gstore_areas *s, const token *t, const linked *l)
 {
     const area key = {.name = t->name, .column = l->column, .part = l->part};
     area **found;
 
     pthread_mutex_lock(&s->lock);
-    found = tfind(&key, &s->tree, gstore_areas_compare);
-    if (found != NULL)
-        atomic_store(&(*found)->ended, true);
+    found = gstore_area_find(s, &key);
+    if (found != NULL) {
+        area *a = *found;
+
+        atomic_store(&a->ended, true);
+        if (--a->links == 0) {
+            a->trim = true;
+            atomic_store(&s->trims_left, true);
+        }
+    }
     pthread_mutex_unlock(&s->lock);
 }
 

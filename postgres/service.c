@@ -173,6 +173,55 @@ static gvm_status link_areas(gstore_service *s, gstore_window *w)
     return gstore_areas_link(s->areas, &w->name, w->handle, w->ranges, w->range_count, &w->owner);
 }
 
+static uint64_t left_of(uint64_t budget, uint64_t used)
+{
+    return used < budget ? budget - used : 0;
+}
+
+/* On a device, and for what does not fit there. */
+static gvm_status find_free(gstore_service *s, int32_t device, uint64_t *bytes)
+{
+    gvm_keeper_snapshot *now = NULL;
+    const gvm_status status = gvm_keeper_get_snapshot(gstore_areas_keeper(s->areas), &now);
+
+    if (status != GVM_OK)
+        return status;
+    *bytes = left_of(now->keeper.host_budget_bytes, now->keeper.host_used_bytes);
+    if ((uint32_t)device < now->keeper.devices)
+        *bytes += left_of(now->devices[device].budget_bytes, now->devices[device].resident_bytes);
+    gvm_keeper_snapshot_destroy(now);
+    return GVM_OK;
+}
+
+/* Before anything moves: areas of many columns may need more than there is. */
+static gvm_status check_unpacked(gstore_service *s, gstore_window *w)
+{
+    const uint64_t bytes = gstore_areas_packed_bytes(s->areas, &w->name, w->ranges, w->range_count);
+    const uint64_t sum = w->copy_bytes + bytes;
+    uint64_t left;
+    gvm_status status;
+
+    if (bytes == 0)
+        return GVM_OK;
+    status = find_free(s, w->name.device, &left);
+    if (status == GVM_OK && left < sum)
+        status = gvmi_fail(GVM_E_NOSPACE,
+                           "columns that are exported need at least %llu MiB more, and %llu are left",
+                           (unsigned long long)sum >> 20, (unsigned long long)left >> 20);
+    if (status == GVM_OK)
+        w->copy_bytes = sum;
+    return status;
+}
+
+static gvm_status carry_out_links(gstore_service *s, gstore_window *w)
+{
+    switch (w->verb) {
+    case GSTORE_UNPACKED: return check_unpacked(s, w);
+    case GSTORE_UNPACK: return gstore_areas_unpack(s->areas, &w->name, w->ranges, w->range_count);
+    default: return link_areas(s, w);
+    }
+}
+
 static gvm_status transfer(worker *me, gstore_window *w, uint8_t *bytes)
 {
     gstore_service *s = me->service;
@@ -183,9 +232,9 @@ static gvm_status transfer(worker *me, gstore_window *w, uint8_t *bytes)
     if (w->name.device < 0 || w->name.device >= s->device_count)
         return gvmi_fail(GVM_E_NODEVICE, "there is no device %d; there are %d", w->name.device,
                          s->device_count);
-    if (w->verb == GSTORE_LINK) {
-        status = link_areas(s, w);
-        return has_made_room(s, status) ? link_areas(s, w) : status;
+    if (w->verb == GSTORE_LINK || w->verb == GSTORE_UNPACK || w->verb == GSTORE_UNPACKED) {
+        status = carry_out_links(s, w);
+        return has_made_room(s, status) ? carry_out_links(s, w) : status;
     }
     if (w->verb == GSTORE_UNLINK)
         return gstore_areas_unlink(s->areas, w->handle);

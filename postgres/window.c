@@ -15,10 +15,11 @@
 
 #include "postgres/window.h"
 
-#define WAIT_MS 1000   /* between two looks at whether the worker still lives */
-#define LEFT_MS 10     /* between two looks at writes that were left */
-#define SOON_US 20     /* of a command that is short: until then no signal is needed */
-#define ALIGN_BYTES 64 /* of pieces in a window */
+#define WAIT_MS 1000    /* between two looks at whether the worker still lives */
+#define LEFT_MS 10      /* between two looks at writes that were left */
+#define SOON_US 20      /* of a command that is short: until then no signal is needed */
+#define LINK_RANGES 16u /* of one command */
+#define ALIGN_BYTES 64  /* of pieces in a window */
 
 /* The window of the command that this process waits for; -1: none. A backend does one at a time. */
 static int waiting = -1;
@@ -458,6 +459,12 @@ static bool writes(gstore_verb verb)
     return verb == GSTORE_WRITE || verb == GSTORE_COPY_WRITE || verb == GSTORE_FOREIGN_WRITE;
 }
 
+/* A backend that is cancelled waits for a command that gives areas objects, or links. */
+static uint32 most_ranges(gstore_verb verb)
+{
+    return verb == GSTORE_UNPACK || verb == GSTORE_LINK ? LINK_RANGES : GSTORE_RANGES_MAX;
+}
+
 /* How much of the pieces from *piece on, the first of them from *done on, fits one command. */
 static void load(gstore_window *w, uint32 window, gstore_verb verb, const gstore_piece *pieces,
                  int count, int *piece, uint64 *done)
@@ -466,10 +473,10 @@ static void load(gstore_window *w, uint32 window, gstore_verb verb, const gstore
     uint64 used = 0;
 
     w->range_count = 0;
-    while (*piece < count && w->range_count < GSTORE_RANGES_MAX) {
+    while (*piece < count && w->range_count < most_ranges(verb)) {
         const gstore_piece *p = &pieces[*piece];
         const bool fill = writes(verb) && p->local == NULL;
-        const bool windowless = fill || verb == GSTORE_COPY_TAKE || verb == GSTORE_LINK;
+        const bool windowless = fill || verb == GSTORE_COPY_TAKE || verb >= GSTORE_UNPACKED;
         uint64 part = p->bytes - *done;
         gstore_range *range;
 
@@ -553,8 +560,12 @@ void gstore_transfer_far(gstore_verb verb, const gstore_store_name *store, gstor
                 memcpy(far->handle, w->handle, sizeof far->handle);
             if (verb == GSTORE_LINK)
                 far->owner = w->owner;
+            if (verb == GSTORE_UNPACKED)
+                far->copy_bytes = w->copy_bytes;
         }
         gstore_window_give_back(window);
+        if (piece < count)
+            CHECK_FOR_INTERRUPTS();
     } while (piece < count);
 }
 

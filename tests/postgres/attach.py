@@ -464,6 +464,22 @@ class Reading:
         probe.close()
         other.close()
 
+    def exports_delay_no_change_of_privileges_while_columns_move(self, s):
+        """What takes long of an export, giving columns memory of their own, comes before it looks at privileges."""
+        s.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (id int) SERVER gstore_fdw; INSERT INTO ft VALUES (1)")
+        s.sql("CREATE TABLE heap (id int)")
+        waiting = s.session()
+        keeper = s.keeper_pid()
+        private.stop_process(keeper)
+        try:
+            waiting.begin("SELECT gstore_export('ft')")
+            s.wait_for(f"SELECT wait_event = 'Extension' FROM pg_stat_activity WHERE pid = {waiting.pid}")
+            s.sql("SET lock_timeout = '10s'; GRANT SELECT ON heap TO PUBLIC; REVOKE SELECT ON heap FROM PUBLIC")
+        finally:
+            os.kill(keeper, signal.SIGCONT)
+        waiting.finish()
+        s.sql("SELECT gstore_revoke_all('ft'); DROP TABLE heap")
+
     def server_that_is_down_is_told(self, s):
         fill(s)
         token = export(s)

@@ -84,6 +84,24 @@ class Limits:
             expect(server.sql(revision), before, "revision after a compaction that has nothing to do")
         server.sql("DROP FOREIGN TABLE ft")
 
+    def exports_keep_no_more_than_their_tokens_need(self, server):
+        """One that fails, and one whose token has ended: columns share chunks again."""
+        objects = "SELECT sum(objects) FROM gstore_fdw_keeper_info"
+        server.sql("DROP FOREIGN TABLE IF EXISTS ft")
+        server.wait_for(objects, "0")
+        for columns, fits in ((100, False), (10, True)):
+            server.sql("CREATE FOREIGN TABLE wide (" + ", ".join(f"c{i} int" for i in range(columns)) + ") SERVER gstore_fdw")
+            server.sql("INSERT INTO wide VALUES (" + ", ".join(str(i) for i in range(columns)) + ")")
+            if fits:
+                server.sql("SELECT gstore_export('wide')")
+                expect(server.sql("SELECT gstore_revoke_all('wide')"), "1", "tokens")
+            else:
+                expect(server.error("SELECT gstore_export('wide')"), "53200", "SQLSTATE")
+            server.wait_for(objects, "2" if fits else "1")  # what columns share, and the manifests; none is made for what does not fit
+            expect(server.sql(f"SELECT c0, c{columns - 1} FROM wide"), f"0|{columns - 1}", "values")
+            server.sql("DROP FOREIGN TABLE wide")
+            server.wait_for(objects, "0")
+
     def _expect_small(self, server):
         """The keeper has one chunk for each of the columns' areas."""
         server.wait_for(f"SELECT sum(device_resident + device_on_host) = sum(objects) * {2 << 20} FROM gstore_fdw_keeper_info", "t")

@@ -1,0 +1,354 @@
+/* Memory of gstore_fdw's areas that goes back. What it costs is counted: areas that a walk comes upon (twalk_r), and tries
+ * to shrink an object (gvm_object_shrink). The keeper is one of the test's process, on the software GPU.
+ */
+#include <search.h>
+#include <stdatomic.h>
+
+#include <gvmem/keeper.h>
+#include <gvmem/server.h>
+
+#include "base/size.h"
+#include "memory/device.h"
+#include "postgres/area.h"
+#include "tests/unit/unit.h"
+
+#define STORES 8u
+#define COLUMNS 4u                 /* of each */
+#define LARGE_BYTES (4 * GVMI_MIB) /* of use; an area that has grown to it has a chunk ahead */
+#define CHUNK_BYTES (2 * GVMI_MIB)
+
+/* ---- counting */
+
+static atomic_int visits, tries;
+
+typedef struct counted {
+    void (*action)(const void *, VISIT, void *);
+    void *closure;
+} counted;
+
+void __real_twalk_r(const void *root, void (*action)(const void *, VISIT, void *), void *closure);
+void __wrap_twalk_r(const void *root, void (*action)(const void *, VISIT, void *), void *closure);
+gvm_status __real_gvm_object_shrink(gvm_object *object, uint64_t bytes);
+gvm_status __wrap_gvm_object_shrink(gvm_object *object, uint64_t bytes);
+
+static void count_visit(const void *node, VISIT visit, void *closure)
+{
+    const counted *c = closure;
+
+    if (visit == postorder || visit == leaf)
+        atomic_fetch_add(&visits, 1);
+    c->action(node, visit, c->closure);
+}
+
+void __wrap_twalk_r(const void *root, void (*action)(const void *, VISIT, void *), void *closure)
+{
+    __real_twalk_r(root, count_visit, &(counted){.action = action, .closure = closure});
+}
+
+static bool refuses_to_shrink;
+
+gvm_status __wrap_gvm_object_shrink(gvm_object *object, uint64_t bytes)
+{
+    atomic_fetch_add(&tries, 1);
+    return refuses_to_shrink ? GVM_E_TIMEOUT : __real_gvm_object_shrink(object, bytes);
+}
+
+/* ---- a keeper, and stores in it */
+
+typedef struct world {
+    gvm_server *server;
+    gvm_device *device;
+    gstore_areas *areas;
+    char path[64];
+} world;
+
+static bool begin(world *w)
+{
+    const int id = (int)getpid();
+    const gvm_server_options options = {.struct_size = sizeof options,
+                                        .path = w->path,
+                                        .device_budget_bytes = 512 * GVMI_MIB,
+                                        .host_budget_bytes = GVMI_MIB};
+    char machine[64];
+
+    snprintf(machine, sizeof machine, "memory=1GiB,instance=test-gstore-areas-%d", id);
+    setenv("GVMEM_DRIVER", "soft", 1);
+    setenv("GVMEM_SOFTGPU", machine, 1);
+    snprintf(w->path, sizeof w->path, "/tmp/gvmem-gstore-areas-%d", id);
+    return gvm_server_start(&options, &w->server) == GVM_OK &&
+           gvm_device_open(0, &w->device) == GVM_OK &&
+           gstore_areas_create(w->path, 0400, &w->areas) == GVM_OK;
+}
+
+static void end(world *w)
+{
+    gstore_areas_destroy(w->areas);
+    gvm_device_close(w->device);
+    gvm_server_stop(w->server);
+    unlink(w->path);
+}
+
+static gstore_range range_of(uint16_t column, uint64_t bytes)
+{
+    return (gstore_range){.column = column, .part = GSTORE_VALUES, .bytes = bytes};
+}
+
+/* As a command that writes so many bytes from the area's start. */
+static bool write_area(world *w, uint64_t store, uint64_t turn, uint16_t column, uint64_t bytes)
+{
+    const gstore_store_name name = {.store = store, .table = (uint32_t)store, .turn = turn};
+    const gstore_range range = range_of(column, bytes);
+    gstore_hold hold;
+    bool good = gstore_area_hold(w->areas, &name, &range, true, &hold) == GVM_OK;
+
+    if (!good || gvmi_device_enter(w->device) != GVM_OK)
+        return false;
+    good = gstore_area_reserve(w->areas, &hold, &range, NULL) == GVM_OK;
+    gvmi_device_leave();
+    return gstore_area_release(w->areas, &hold) == GVM_OK && good;
+}
+
+static bool make_stores(world *w)
+{
+    bool good = true;
+
+    for (uint64_t store = 1; store <= STORES && good; store++)
+        for (uint16_t column = 1; column <= COLUMNS && good; column++)
+            good = write_area(w, store, 1, column, CHUNK_BYTES) &&
+                   write_area(w, store, 1, column, LARGE_BYTES);
+    return good;
+}
+
+static void trim(world *w, uint64_t store, uint64_t turn, uint64_t bytes)
+{
+    gstore_extent extents[COLUMNS];
+
+    for (uint16_t i = 0; i < COLUMNS; i++)
+        extents[i] = (gstore_extent){.column = (uint16_t)(i + 1), .part = GSTORE_VALUES, .bytes = bytes};
+    atomic_store(&visits, 0);
+    atomic_store(&tries, 0);
+    gstore_areas_trim(w->areas, &(gstore_store_name){.store = store, .turn = turn}, extents, COLUMNS);
+}
+
+static uint64_t bytes_of(world *w, uint64_t store)
+{
+    gstore_store_size *sizes;
+    uint64_t bytes = UINT64_MAX;
+    uint32_t count;
+
+    if (gstore_areas_sizes(w->areas, &sizes, &count) != GVM_OK)
+        return UINT64_MAX;
+    for (uint32_t i = 0; i < count; i++)
+        if (sizes[i].store == store)
+            bytes = sizes[i].bytes;
+    free(sizes);
+    return bytes;
+}
+
+/* ---- tests */
+
+static int trim_one_of_many(void *arg)
+{
+    world w;
+
+    (void)arg;
+    CHILD_EXPECT(begin(&w) && make_stores(&w));
+    trim(&w, 3, 1, CHUNK_BYTES);
+    CHILD_EXPECT(bytes_of(&w, 3) == COLUMNS * CHUNK_BYTES);
+    CHILD_EXPECT(bytes_of(&w, 4) > COLUMNS * LARGE_BYTES);
+    CHILD_EXPECT(atomic_load(&tries) == COLUMNS);
+    end(&w);
+    return 0;
+}
+
+static void trim_gives_back_of_its_own_store_alone(void **state)
+{
+    (void)state;
+    assert_child_succeeds(trim_one_of_many, NULL);
+}
+
+static int count_trim(void *arg)
+{
+    world w;
+    int seen;
+
+    (void)arg;
+    CHILD_EXPECT(begin(&w) && make_stores(&w));
+    trim(&w, 3, 1, CHUNK_BYTES);
+    seen = atomic_load(&visits);
+    CHILD_EXPECT(seen >= (int)COLUMNS && seen <= 2 * (int)COLUMNS);
+    gstore_areas_drop(w.areas, &(gstore_store_name){.store = 5});
+    atomic_store(&visits, 0);
+    gstore_areas_drop(w.areas, &(gstore_store_name){.store = 6});
+    CHILD_EXPECT(atomic_load(&visits) == (int)COLUMNS);
+    CHILD_EXPECT(bytes_of(&w, 5) == UINT64_MAX && bytes_of(&w, 6) == UINT64_MAX);
+    trim(&w, 5, 1, CHUNK_BYTES); /* it is gone */
+    CHILD_EXPECT(atomic_load(&visits) == 0 && atomic_load(&tries) == 0);
+    end(&w);
+    return 0;
+}
+
+static void trim_and_drop_visit_the_areas_of_their_store(void **state)
+{
+    (void)state;
+    assert_child_succeeds(count_trim, NULL);
+}
+
+static int refuse_to_shrink(void *arg)
+{
+    const int all = (int)(STORES * COLUMNS);
+    world w;
+
+    (void)arg;
+    CHILD_EXPECT(begin(&w) && make_stores(&w));
+    refuses_to_shrink = true;
+    CHILD_EXPECT(gstore_areas_give_back(w.areas) == 0);
+    CHILD_EXPECT(atomic_load(&tries) == all && atomic_load(&visits) <= all + (int)STORES);
+    refuses_to_shrink = false;
+    CHILD_EXPECT(gstore_areas_give_back(w.areas) == STORES * COLUMNS * CHUNK_BYTES);
+    CHILD_EXPECT(bytes_of(&w, 3) == COLUMNS * LARGE_BYTES);
+    end(&w);
+    return 0;
+}
+
+static void give_back_tries_each_area_once_in_one_walk(void **state)
+{
+    (void)state;
+    assert_child_succeeds(refuse_to_shrink, NULL);
+}
+
+/* Areas that cannot shrink at the trim: the next look tries them again. */
+static int trim_again(void *arg)
+{
+    world w;
+
+    (void)arg;
+    CHILD_EXPECT(begin(&w) && make_stores(&w));
+    refuses_to_shrink = true;
+    trim(&w, 3, 1, CHUNK_BYTES);
+    CHILD_EXPECT(bytes_of(&w, 3) > COLUMNS * LARGE_BYTES);
+    refuses_to_shrink = false;
+    gstore_areas_trim_again(w.areas);
+    CHILD_EXPECT(bytes_of(&w, 3) == COLUMNS * CHUNK_BYTES);
+    CHILD_EXPECT(bytes_of(&w, 4) > COLUMNS * LARGE_BYTES);
+    atomic_store(&visits, 0);
+    gstore_areas_trim_again(w.areas);
+    CHILD_EXPECT(atomic_load(&visits) == 0);
+    end(&w);
+    return 0;
+}
+
+static void trim_that_was_refused_is_done_at_the_next_look(void **state)
+{
+    (void)state;
+    assert_child_succeeds(trim_again, NULL);
+}
+
+/* ---- exports */
+
+#define SMALL_BYTES 1000u /* it has room in the pack */
+
+static const uint8_t secret[GSTORE_SECRET_BYTES] = {1};
+
+static gvm_status link_columns(world *w, uint64_t store, uint16_t count)
+{
+    gstore_range ranges[COLUMNS + 1];
+    uint32_t owner;
+
+    for (uint16_t i = 0; i < count; i++)
+        ranges[i] = range_of((uint16_t)(i + 1), SMALL_BYTES);
+    return gstore_areas_link(w->areas, &(gstore_store_name){.store = store}, secret, ranges, count,
+                             &owner);
+}
+
+static bool make_small_store(world *w, uint64_t store)
+{
+    bool good = true;
+
+    for (uint16_t column = 1; column <= COLUMNS && good; column++)
+        good = write_area(w, store, 1, column, SMALL_BYTES);
+    return good && bytes_of(w, store) == CHUNK_BYTES;
+}
+
+/* Of a column that does not exist, or by a move that fails: what was unpacked before goes back with the token. */
+static int fail_to_export(void *arg)
+{
+    world w;
+
+    (void)arg;
+    CHILD_EXPECT(begin(&w) && make_small_store(&w, 1));
+    CHILD_EXPECT(link_columns(&w, 1, COLUMNS + 1) == GVM_E_ABSENT);
+    CHILD_EXPECT(bytes_of(&w, 1) == (COLUMNS + 1) * CHUNK_BYTES);
+    CHILD_EXPECT(gstore_areas_unlink(w.areas, secret) == GVM_OK);
+    gstore_areas_trim_again(w.areas);
+    CHILD_EXPECT(bytes_of(&w, 1) == CHUNK_BYTES);
+    end(&w);
+    return 0;
+}
+
+static void export_that_fails_leaves_areas_packed(void **state)
+{
+    (void)state;
+    assert_child_succeeds(fail_to_export, NULL);
+}
+
+static char *link_name(uint16_t column)
+{
+    static char name[GVM_NAME_BYTES_MAX];
+    char path[GSTORE_LINK_PATH_BYTES];
+
+    gstore_link_path(secret, path);
+    snprintf(name, sizeof name, "%s/%u.values", path, column);
+    return name;
+}
+
+/* While a token is good its areas stay as they are. Who has one open keeps it. */
+static int export_and_revoke(void *arg)
+{
+    const gvm_acquire_options options = {.struct_size = sizeof options, .timeout_ms = 20000};
+    gvm_keeper *other;
+    gvm_object *object;
+    gvm_lease lease;
+    world w;
+
+    (void)arg;
+    CHILD_EXPECT(begin(&w) && make_small_store(&w, 1));
+    CHILD_EXPECT(link_columns(&w, 1, COLUMNS) == GVM_OK);
+    trim(&w, 1, 1, SMALL_BYTES);
+    (void)gstore_areas_give_back(w.areas);
+    CHILD_EXPECT(bytes_of(&w, 1) == (COLUMNS + 1) * CHUNK_BYTES);
+    CHILD_EXPECT(gvm_keeper_connect(w.path, &other) == GVM_OK);
+    CHILD_EXPECT(gvm_object_open(other, link_name(1), GVM_OPEN_READONLY | GVM_OPEN_LINK, &object) ==
+                 GVM_OK);
+    CHILD_EXPECT(gstore_areas_unlink(w.areas, secret) == GVM_OK);
+    gstore_areas_trim_again(w.areas);
+    CHILD_EXPECT(bytes_of(&w, 1) == CHUNK_BYTES);
+    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &options, &lease) == GVM_OK);
+    CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
+    gvm_object_close(object);
+    gvm_keeper_close(other);
+    CHILD_EXPECT(link_columns(&w, 1, COLUMNS) == GVM_OK);
+    CHILD_EXPECT(bytes_of(&w, 1) == (COLUMNS + 1) * CHUNK_BYTES);
+    end(&w);
+    return 0;
+}
+
+static void areas_are_packed_again_after_the_last_token(void **state)
+{
+    (void)state;
+    assert_child_succeeds(export_and_revoke, NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(trim_gives_back_of_its_own_store_alone),
+        cmocka_unit_test(trim_and_drop_visit_the_areas_of_their_store),
+        cmocka_unit_test(give_back_tries_each_area_once_in_one_walk),
+        cmocka_unit_test(trim_that_was_refused_is_done_at_the_next_look),
+        cmocka_unit_test(export_that_fails_leaves_areas_packed),
+        cmocka_unit_test(areas_are_packed_again_after_the_last_token),
+    };
+
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
