@@ -671,9 +671,10 @@ class Maker:
         return Statement("delete in", text + self.returning(t, "t."), need)
 
     def few_to_lock(self, table, alias):
-        """The planner leaves out a scan, and so its lock, where a comparison with NULL makes the condition false."""
+        """The planner leaves out a scan, and so its lock, where it finds the condition false: by a comparison with NULL, or by
+        two that contradict each other."""
         rows = self.few(table, alias)
-        while "NULL" in rows:
+        while "NULL" in rows or " AND " in rows:
             rows = self.few(table, alias)
         return rows
 
