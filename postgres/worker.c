@@ -30,13 +30,13 @@
 
 #include "base/clock.h"
 #include "postgres/autoanalyze.h"
-#include "postgres/chores.h"
 #include "postgres/fdw.h"
 #include "postgres/lost.h"
 #include "postgres/memory.h"
 #include "postgres/reload.h"
 #include "postgres/service.h"
 #include "postgres/shared.h"
+#include "postgres/tasks.h"
 #include "postgres/token.h"
 #include "postgres/window.h"
 
@@ -137,7 +137,7 @@ void gstore_worker_init(void)
 
 static gvm_server *server;
 static gstore_service *service;
-static gstore_chores *chores;
+static gstore_tasks *tasks;
 
 static void wake(void *latch)
 {
@@ -285,7 +285,7 @@ static bool start(void)
         return false;
     options.epoch = begin_epoch(); /* first: from here on no transaction adds a version with a store of before */
     if (gstore_service_start(&options, &service) != GVM_OK ||
-        gstore_chores_start(service, wake, MyLatch, &chores) != GVM_OK)
+        gstore_tasks_start(service, wake, MyLatch, &tasks) != GVM_OK)
         return fail_to("use");
     say_what_runs();
     gstore->problem[0] = '\0';
@@ -302,14 +302,14 @@ static void say_idle(void)
     pgstat_report_activity(STATE_IDLE, "waiting for tables to drop and versions to forget");
 }
 
-/* Where there is no memory to remember a chore, it is done at once. */
+/* Where there is no memory to remember a task, it is done at once. */
 static void drop_stores(void)
 {
     gstore_store_name name;
 
     while (gstore_next_dead_store(&name)) {
         pgstat_report_activity(STATE_RUNNING, "dropping memory of tables");
-        if (name.epoch == gstore->epoch && !gstore_chores_drop_store(chores, &name))
+        if (name.epoch == gstore->epoch && !gstore_tasks_drop_store(tasks, &name))
             gstore_service_drop(service, &name);
         CHECK_FOR_INTERRUPTS();
     }
@@ -323,7 +323,7 @@ static void trim_stores(void)
 
     while (gstore_next_trim(&name, &extents, &count)) {
         if (name.epoch == gstore->epoch)
-            gstore_chores_trim_store(chores, &name, extents, count);
+            gstore_tasks_trim_store(tasks, &name, extents, count);
         pfree(extents);
         CHECK_FOR_INTERRUPTS();
     }
@@ -335,7 +335,7 @@ static void drop_copies(void)
     uint32 epoch;
 
     while (gstore_next_dead_copy(&id, &epoch))
-        if (epoch == gstore->epoch && !gstore_chores_drop_copy(chores, id))
+        if (epoch == gstore->epoch && !gstore_tasks_drop_copy(tasks, id))
             gstore_service_drop_copy(service, id);
 }
 
@@ -345,7 +345,7 @@ static void end_tokens(void)
     uint32 epoch;
 
     while (gstore_token_next_over(secret, &epoch))
-        if (epoch == gstore->epoch && !gstore_chores_unlink(chores, secret))
+        if (epoch == gstore->epoch && !gstore_tasks_unlink(tasks, secret))
             gstore_service_unlink(service, secret);
 }
 
@@ -356,7 +356,7 @@ static void publish_report(void)
     gstore_store_size *sizes;
     uint32 size_count;
 
-    if (!gstore_chores_take_report(chores, &report, &sizes, &size_count))
+    if (!gstore_tasks_take_report(tasks, &report, &sizes, &size_count))
         return;
     gstore_note_report(&report, sizes, size_count);
     free(sizes);
@@ -373,8 +373,8 @@ static void stop_all(void)
 {
     if (gstore_keeper_path[0] != '\0') /* it may be stopped: nobody is to wait for its answer */
         gstore_service_sever(service);
-    gstore_chores_stop(chores);
-    chores = NULL;
+    gstore_tasks_stop(tasks);
+    tasks = NULL;
     gstore_service_stop(service);
     service = NULL;
     gvm_server_stop(server);

@@ -261,7 +261,7 @@ uint64_t gvmi_client_slice_bytes = 32ull << 20; /* 0.3 ms of host memory */
 
 /* The object has become smaller: everybody is to unmap what lies beyond. In the order of the MAPs, as an
  * earlier one may bring just that. */
-static gvm_status take_back(gvm_object *object, uint64_t bytes)
+static gvm_status unmap_cut_chunks(gvm_object *object, uint64_t bytes)
 {
     const uint64_t kept = (bytes + object->chunk_bytes - 1) / object->chunk_bytes;
     gvm_buffer *buffer = object->buffer;
@@ -285,7 +285,7 @@ static bool put_chunks(gvm_object *object, gvmi_client_owed *owed)
 
     if (object->failure.status != GVM_OK)
         return true;
-    if (take_back(object, owed->map.bytes) != GVM_OK ||
+    if (unmap_cut_chunks(object, owed->map.bytes) != GVM_OK ||
         gvmi_share_settle_patch(object->buffer, &owed->patch, chunks > 0 ? chunks : 1) != GVM_OK) {
         fail_object(object);
         return true;

@@ -731,7 +731,7 @@ class External:
             server.sql("DROP FOREIGN TABLE wide")
 
     def keeper_stopped_the_server_shuts_down_and_leaves_nothing_in_it(self, server):
-        """Writers, a reader, chores and the end of the worker: all would wait for an answer."""
+        """Writers, a reader, tasks and the end of the worker: all would wait for an answer."""
         with self._keeper(server) as keeper:
             self._wait_used(server, keeper)
             fill(server)
@@ -745,7 +745,7 @@ class External:
                     in_middle(server, session, f"INSERT INTO more{number} VALUES (1)")
                 in_middle(server, sessions[-1], "SELECT pg_sleep(100) FROM ft")
                 server.sql("DROP FOREIGN TABLE gone")
-                time.sleep(1.5)  # chores are under way
+                time.sleep(1.5)  # tasks are under way
                 begun = time.monotonic()
                 server.stop("fast")
                 took = time.monotonic() - begun

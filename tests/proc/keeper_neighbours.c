@@ -665,8 +665,10 @@ static void report(bool floods, unsigned seconds)
              floods ? " while six users flood" : "", seconds);
     proc_result(honest_clients_passed(), name);
     if (floods) {
-        proc_result(is_quick(&soak->meter_acquire, &soak->acquire_work, FLOOD_ACQUIRE_MS,
-                             seconds >= LONG_SECONDS),
+        /* Acquires of clients that wait for each other's leases, too, but for the slowest. */
+        proc_result(is_quick(&soak->acquire, &soak->acquire_work, FLOOD_ACQUIRE_MS, false) &&
+                        is_quick(&soak->meter_acquire, &soak->acquire_work, FLOOD_ACQUIRE_MS,
+                                 seconds >= LONG_SECONDS),
                     "acquire under floods is quick");
         proc_result(is_quick(&soak->connect, &soak->connect_work, FLOOD_CONNECT_MS,
                              seconds >= LONG_SECONDS),

@@ -1,6 +1,6 @@
-/* See chores.h. Trims only make room, and there may be one for every change that is undone: what ends memory or tokens
+/* See tasks.h. Trims only make room, and there may be one for every change that is undone: what ends memory or tokens
  * comes before them, a store has one that waits, and the look at the keeper is taken when it is due. */
-#include "postgres/chores.h"
+#include "postgres/tasks.h"
 
 #include <pthread.h>
 #include <signal.h>
@@ -13,23 +13,23 @@
 
 #define LOOK_MS 1000
 
-typedef enum chore_kind { DROP_STORE, TRIM_STORE, DROP_COPY, UNLINK } chore_kind;
+typedef enum task_kind { DROP_STORE, TRIM_STORE, DROP_COPY, UNLINK } task_kind;
 
-typedef struct chore {
-    struct chore *next;
-    chore_kind kind;
+typedef struct task {
+    struct task *next;
+    task_kind kind;
     gstore_store_name name;
     uint64_t copy;
     uint8_t secret[GSTORE_SECRET_BYTES];
     uint32_t count; /* TRIM_STORE */
     gstore_extent extents[];
-} chore;
+} task;
 
-typedef struct chore_list {
-    chore *first, **end;
-} chore_list;
+typedef struct task_list {
+    task *first, **end;
+} task_list;
 
-struct gstore_chores {
+struct gstore_tasks {
     gstore_service *service;
     void (*wake)(void *latch);
     void *latch;
@@ -37,7 +37,7 @@ struct gstore_chores {
     gvmi_mutex lock;
     pthread_cond_t given;
     /* Under the lock: */
-    chore_list ends, trims;
+    task_list ends, trims;
     bool stop;
     bool reported; /* and not taken */
     gstore_report report;
@@ -45,9 +45,9 @@ struct gstore_chores {
     uint32_t size_count;
 };
 
-static chore *take_first(chore_list *list)
+static task *remove_first(task_list *list)
 {
-    chore *taken = list->first;
+    task *taken = list->first;
 
     if (taken == NULL)
         return NULL;
@@ -58,23 +58,23 @@ static chore *take_first(chore_list *list)
 }
 
 /* NULL: there was none until then; or *stop. */
-static chore *next_chore(gstore_chores *c, int64_t until_ns, bool *stop)
+static task *next_task(gstore_tasks *c, int64_t until_ns, bool *stop)
 {
-    chore *taken;
+    task *taken;
 
     gvmi_lock(&c->lock);
     while (c->ends.first == NULL && c->trims.first == NULL && !c->stop &&
            gvmi_wait_until(&c->given, &c->lock, until_ns))
         ;
-    taken = take_first(&c->ends);
+    taken = remove_first(&c->ends);
     if (taken == NULL)
-        taken = take_first(&c->trims);
+        taken = remove_first(&c->trims);
     *stop = taken == NULL && c->stop;
     gvmi_unlock(&c->lock);
     return taken;
 }
 
-static void look(gstore_chores *c)
+static void look(gstore_tasks *c)
 {
     gstore_store_size *sizes, *old;
     gstore_report report;
@@ -95,7 +95,7 @@ static void look(gstore_chores *c)
         c->wake(c->latch);
 }
 
-static void carry_out(gstore_chores *c, const chore *what)
+static void carry_out(gstore_tasks *c, const task *what)
 {
     switch (what->kind) {
     case DROP_STORE: gstore_service_drop(c->service, &what->name); break;
@@ -109,18 +109,18 @@ static void carry_out(gstore_chores *c, const chore *what)
 
 static void *run(void *arg)
 {
-    gstore_chores *c = arg;
+    gstore_tasks *c = arg;
     int64_t look_ns = 0;
     bool stop = false;
 
     while (!stop) {
-        chore *taken;
+        task *taken;
 
         if (gvmi_now_ns() >= look_ns) {
             look(c);
             look_ns = gvmi_deadline_ns(LOOK_MS);
         }
-        taken = next_chore(c, look_ns, &stop);
+        taken = next_task(c, look_ns, &stop);
         if (taken != NULL)
             carry_out(c, taken);
         free(taken);
@@ -128,15 +128,15 @@ static void *run(void *arg)
     return NULL;
 }
 
-gvm_status gstore_chores_start(gstore_service *service, void (*wake)(void *latch), void *latch,
-                               gstore_chores **out)
+gvm_status gstore_tasks_start(gstore_service *service, void (*wake)(void *latch), void *latch,
+                              gstore_tasks **out)
 {
-    gstore_chores *c = calloc(1, sizeof *c);
+    gstore_tasks *c = calloc(1, sizeof *c);
     sigset_t all, before;
     int code;
 
     if (c == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for the keeper's chores");
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for the keeper's tasks");
     c->service = service;
     c->wake = wake;
     c->latch = latch;
@@ -158,7 +158,7 @@ gvm_status gstore_chores_start(gstore_service *service, void (*wake)(void *latch
     return GVM_OK;
 }
 
-void gstore_chores_stop(gstore_chores *c)
+void gstore_tasks_stop(gstore_tasks *c)
 {
     if (c == NULL)
         return;
@@ -173,9 +173,9 @@ void gstore_chores_stop(gstore_chores *c)
     free(c);
 }
 
-static chore *copy_chore(chore what, const gstore_extent *extents)
+static task *copy_task(task what, const gstore_extent *extents)
 {
-    chore *copy = malloc(sizeof *copy + what.count * sizeof *extents);
+    task *copy = malloc(sizeof *copy + what.count * sizeof *extents);
 
     if (copy == NULL)
         return NULL;
@@ -186,19 +186,19 @@ static chore *copy_chore(chore what, const gstore_extent *extents)
 }
 
 /* The place of the store's trim in the list, or its end. The lock is held. */
-static chore **find_trim(gstore_chores *c, const gstore_store_name *name)
+static task **find_trim(gstore_tasks *c, const gstore_store_name *name)
 {
-    chore **place = &c->trims.first;
+    task **place = &c->trims.first;
 
     while (*place != NULL && (*place)->name.store != name->store)
         place = &(*place)->next;
     return place;
 }
 
-/* place: the list's end, or of a chore that the given one replaces. The lock is held. */
-static void put(gstore_chores *c, chore_list *list, chore **place, chore *given)
+/* place: the list's end, or of a task that the given one replaces. The lock is held. */
+static void put(gstore_tasks *c, task_list *list, task **place, task *given)
 {
-    chore *old = *place;
+    task *old = *place;
 
     given->next = old != NULL ? old->next : NULL;
     *place = given;
@@ -208,9 +208,9 @@ static void put(gstore_chores *c, chore_list *list, chore **place, chore *given)
     pthread_cond_signal(&c->given);
 }
 
-static bool give(gstore_chores *c, chore what)
+static bool give(gstore_tasks *c, task what)
 {
-    chore *given = copy_chore(what, NULL);
+    task *given = copy_task(what, NULL);
 
     if (given == NULL)
         return false;
@@ -220,15 +220,15 @@ static bool give(gstore_chores *c, chore what)
     return true;
 }
 
-bool gstore_chores_drop_store(gstore_chores *c, const gstore_store_name *name)
+bool gstore_tasks_drop_store(gstore_tasks *c, const gstore_store_name *name)
 {
-    return give(c, (chore){.kind = DROP_STORE, .name = *name});
+    return give(c, (task){.kind = DROP_STORE, .name = *name});
 }
 
-void gstore_chores_trim_store(gstore_chores *c, const gstore_store_name *name,
-                              const gstore_extent *extents, uint32_t count)
+void gstore_tasks_trim_store(gstore_tasks *c, const gstore_store_name *name,
+                             const gstore_extent *extents, uint32_t count)
 {
-    chore *given = copy_chore((chore){.kind = TRIM_STORE, .name = *name, .count = count}, extents);
+    task *given = copy_task((task){.kind = TRIM_STORE, .name = *name, .count = count}, extents);
 
     if (given == NULL)
         return;
@@ -237,21 +237,21 @@ void gstore_chores_trim_store(gstore_chores *c, const gstore_store_name *name,
     gvmi_unlock(&c->lock);
 }
 
-bool gstore_chores_drop_copy(gstore_chores *c, uint64_t copy)
+bool gstore_tasks_drop_copy(gstore_tasks *c, uint64_t copy)
 {
-    return give(c, (chore){.kind = DROP_COPY, .copy = copy});
+    return give(c, (task){.kind = DROP_COPY, .copy = copy});
 }
 
-bool gstore_chores_unlink(gstore_chores *c, const uint8_t secret[GSTORE_SECRET_BYTES])
+bool gstore_tasks_unlink(gstore_tasks *c, const uint8_t secret[GSTORE_SECRET_BYTES])
 {
-    chore what = {.kind = UNLINK};
+    task what = {.kind = UNLINK};
 
     memcpy(what.secret, secret, sizeof what.secret);
     return give(c, what);
 }
 
-bool gstore_chores_take_report(gstore_chores *c, gstore_report *out, gstore_store_size **sizes,
-                               uint32_t *size_count)
+bool gstore_tasks_take_report(gstore_tasks *c, gstore_report *out, gstore_store_size **sizes,
+                              uint32_t *size_count)
 {
     bool news;
 

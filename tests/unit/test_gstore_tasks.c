@@ -1,17 +1,17 @@
-/* The order in which gstore_fdw's chores are done. The service is a fake one, which writes down what it is called for
+/* The order in which gstore_fdw's tasks are done. The service is a fake one, which writes down what it is called for
  * and waits in a trim until the test lets it go on.
  */
 #include <pthread.h>
 #include <semaphore.h>
 #include <stdatomic.h>
 
-#include "postgres/chores.h"
+#include "postgres/tasks.h"
 #include "tests/unit/unit.h"
 
 #define STORE_WAITING 100u /* a trim of it waits in the service */
 
 static struct {
-    char done[256]; /* by the chores' thread */
+    char done[256]; /* by the tasks' thread */
     sem_t reached, go_on;
     atomic_int looks;
 } calls;
@@ -76,33 +76,33 @@ static void ignore(void *latch)
     (void)latch;
 }
 
-static gstore_chores *start(void)
+static gstore_tasks *start(void)
 {
-    gstore_chores *c;
+    gstore_tasks *c;
 
     memset(&calls, 0, sizeof calls);
     sem_init(&calls.reached, 0, 0);
     sem_init(&calls.go_on, 0, 0);
-    assert_int_equal(gstore_chores_start(NULL, ignore, NULL, &c), GVM_OK);
+    assert_int_equal(gstore_tasks_start(NULL, ignore, NULL, &c), GVM_OK);
     return c;
 }
 
-static void trim(gstore_chores *c, uint64_t number, uint64_t bytes)
+static void trim(gstore_tasks *c, uint64_t number, uint64_t bytes)
 {
     const gstore_extent extent = {.bytes = bytes};
 
-    gstore_chores_trim_store(c, &(gstore_store_name){.store = number}, &extent, 1);
+    gstore_tasks_trim_store(c, &(gstore_store_name){.store = number}, &extent, 1);
 }
 
-static void drop(gstore_chores *c, uint64_t number)
+static void drop(gstore_tasks *c, uint64_t number)
 {
-    assert_true(gstore_chores_drop_store(c, &(gstore_store_name){.store = number}));
+    assert_true(gstore_tasks_drop_store(c, &(gstore_store_name){.store = number}));
 }
 
 static void trims_wait_for_drops_and_those_of_a_store_merge(void **state)
 {
     const uint8_t secret[GSTORE_SECRET_BYTES] = {7};
-    gstore_chores *c = start();
+    gstore_tasks *c = start();
 
     (void)state;
     trim(c, STORE_WAITING, 0);
@@ -113,8 +113,8 @@ static void trims_wait_for_drops_and_those_of_a_store_merge(void **state)
     drop(c, 4);
     for (uint64_t i = 0; i < 1000; i++)
         trim(c, 1 + i % 3, i);
-    assert_true(gstore_chores_drop_copy(c, 5));
-    assert_true(gstore_chores_unlink(c, secret));
+    assert_true(gstore_tasks_drop_copy(c, 5));
+    assert_true(gstore_tasks_unlink(c, secret));
     drop(c, 6);
     trim(c, STORE_WAITING, 1); /* the one that is under way is not this one */
     sem_post(&calls.go_on);
@@ -122,14 +122,14 @@ static void trims_wait_for_drops_and_those_of_a_store_merge(void **state)
     trim(c, 9, 90);
     drop(c, 8);
     sem_post(&calls.go_on);
-    gstore_chores_stop(c);
+    gstore_tasks_stop(c);
     assert_string_equal(calls.done, "trim100 :0 drop4 copy5 unlink7 drop6 trim1 :999 trim2 :997 "
                                     "trim3 :998 trim100 :1 drop8 trim9 :90 ");
 }
 
 static void look_at_the_keeper_comes_while_there_are_trims(void **state)
 {
-    gstore_chores *c = start();
+    gstore_tasks *c = start();
     uint64_t next = STORE_WAITING;
 
     (void)state;
@@ -143,7 +143,7 @@ static void look_at_the_keeper_comes_while_there_are_trims(void **state)
         sem_wait(&calls.reached);
     }
     sem_post(&calls.go_on);
-    gstore_chores_stop(c);
+    gstore_tasks_stop(c);
 }
 
 int main(void)
