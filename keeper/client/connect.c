@@ -1,12 +1,12 @@
 /* Connections: from a socket's path to a mapper at work, and back. */
 #include <errno.h>
 #include <fcntl.h>
-#include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -17,8 +17,6 @@
 #include "keeper/client/client.h"
 #include "keeper/path.h"
 #include "sharing/socket.h"
-
-#define RETRY_MS 10 /* between two tries to connect while the keeper's queue is full */
 
 /* ---- pages and greetings */
 
@@ -304,15 +302,25 @@ static gvm_status fail_connect(int code, const char *path)
     }
 }
 
-/* A socket that does not block answers EAGAIN when the keeper's queue is full. */
+/* While the keeper's queue is full, connect() waits in the order of the callers, and answers EAGAIN after SO_SNDTIMEO. */
 static gvm_status connect_socket(int fd, const struct sockaddr_un *address)
 {
-    for (int waited_ms = 0;; waited_ms += RETRY_MS) {
+    const int64_t deadline_ns = gvmi_deadline_ns(GVMI_CLIENT_CONNECT_MS);
+
+    for (;;) {
+        const int64_t left_ns = deadline_ns - gvmi_now_ns();
+        const struct timeval left = {.tv_sec = left_ns / 1000000000,
+                                     .tv_usec = left_ns / 1000 % 1000000};
+
+        if (left_ns < 1000)
+            return fail_connect(EAGAIN, address->sun_path);
+        if (setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &left, sizeof left) != 0)
+            return gvmi_fail_system(GVM_E_SYSTEM, errno, "setsockopt",
+                                    "cannot limit the time of a connect");
         if (connect(fd, (const struct sockaddr *)address, sizeof *address) == 0)
             return GVM_OK;
-        if (errno != EINTR && (errno != EAGAIN || waited_ms >= GVMI_CLIENT_CONNECT_MS))
+        if (errno != EINTR)
             return fail_connect(errno, address->sun_path);
-        poll(NULL, 0, RETRY_MS);
     }
 }
 
@@ -340,7 +348,7 @@ static gvm_status connect_to(const char *path, bool anybodys, gvm_keeper **out)
 
     if (status != GVM_OK)
         return status;
-    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (fd < 0)
         return gvmi_fail_system(GVM_E_SYSTEM, errno, "socket", "cannot make a socket");
     status = connect_socket(fd, &address);

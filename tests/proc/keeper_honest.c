@@ -218,14 +218,16 @@ static bool evict(worker *w)
                                      MAY(GVM_E_ABSENT) | MAY(GVM_E_DENIED) | MAY(GVM_E_NOMEM));
 }
 
-static bool reconnect(void)
+/* work: NULL, or for what the server thread worked meanwhile. */
+static bool reconnect(soak_times *times, soak_times *work)
 {
-    const uint64_t since = proc_now_ns(), work = soak_keeper_work_ns();
+    const uint64_t since = proc_now_ns(), work_since = soak_keeper_work_ns();
     gvm_keeper *keeper = NULL;
     gvm_status status = gvm_keeper_connect(soak->path, &keeper);
 
-    soak_time(&soak->connect, proc_now_ns() - since);
-    soak_time(&soak->connect_work, soak_keeper_work_ns() - work);
+    soak_time(times, proc_now_ns() - since);
+    if (work != NULL)
+        soak_time(work, soak_keeper_work_ns() - work_since);
     gvm_keeper_close(keeper);
     return soak_judge("gvm_keeper_connect", status, 0);
 }
@@ -314,7 +316,7 @@ static bool act(worker *w)
     if (what < 8)
         return evict(w);
     if (what < 9)
-        return reconnect();
+        return reconnect(&soak->connect, NULL);
     if (o->object == NULL || what < 20)
         return open_any(w, o);
     if (what < 26)
@@ -410,7 +412,8 @@ int meter_run(void)
                       0) &&
            soak_judge("gvm_object_open", gvm_object_open(keepers[1], "/soak/meter", 0, &objects[1]), 0);
     for (unsigned i = 0; good && !atomic_load(&soak->stop); i++) {
-        good = measure_acquire(objects[i % 2], &counter) && (i % 8 != 0 || reconnect());
+        good = measure_acquire(objects[i % 2], &counter) &&
+               (i % 8 != 0 || reconnect(&soak->meter_connect, &soak->connect_work));
         proc_pause_ms(METER_PAUSE_MS);
     }
     for (int i = 1; i >= 0; i--) {

@@ -82,7 +82,7 @@ typedef struct soak_page {
     _Atomic uint64_t positions[POSITIONS]; /* serials; 0: none */
     soak_record records[RECORDS];
     soak_times acquire, connect, root_connect;
-    soak_times meter_acquire; /* beside nobody but itself: what the keeper lets it wait */
+    soak_times meter_acquire, meter_connect; /* first at the processors: what the keeper lets it wait */
     soak_times acquire_work, connect_work; /* what its server thread worked meanwhile */
     pid_t keeper_pid;
     int keeper_thread; /* its server thread */

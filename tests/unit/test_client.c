@@ -3,6 +3,8 @@
  * left in test_client_map.c. */
 #include "tests/unit/keeper_script.h"
 
+#include <sys/wait.h>
+
 #include "keeper/path.h"
 
 /* ---- connections */
@@ -126,6 +128,85 @@ static int find_no_keeper(void *arg)
 static void connect_to_nobody_says_how_to_start_a_keeper(void **state)
 {
     RUN(find_no_keeper);
+}
+
+/* A process that connects to the path: by the library, or by connect() alone. It ends when its socket is closed. */
+static pid_t connect_from_child(const struct sockaddr_un *address, bool by_library)
+{
+    const pid_t pid = fork();
+    gvm_keeper *keeper;
+    char byte;
+    int fd;
+
+    if (pid != 0)
+        return pid;
+    if (by_library)
+        _exit(gvm_keeper_connect(address->sun_path, &keeper) == GVM_OK);
+    fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (connect(fd, (const struct sockaddr *)address, sizeof *address) != 0)
+        _exit(1);
+    _exit((int)recv(fd, &byte, 1, 0) > 0);
+}
+
+/* Until it has slept for a while. */
+static int await_sleep(pid_t pid)
+{
+    char path[40], state = ' ';
+
+    snprintf(path, sizeof path, "/proc/%d/stat", (int)pid);
+    for (int slept = 0; slept < QUIET_MS; slept = state == 'S' ? slept + 1 : 0) {
+        FILE *file = fopen(path, "r");
+
+        EXPECT(file != NULL);
+        EXPECT(fscanf(file, "%*d (%*[^)]) %c", &state) == 1);
+        fclose(file);
+        poll(NULL, 0, 1);
+    }
+    return 0;
+}
+
+static pid_t accepted_pid(int listener)
+{
+    const int fd = accept4(listener, NULL, NULL, SOCK_CLOEXEC);
+    struct ucred peer = {0};
+    socklen_t bytes = sizeof peer;
+
+    (void)getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &bytes);
+    close(fd);
+    return peer.pid;
+}
+
+/* Who calls connect() again and again is overtaken by everybody who waits in it. */
+static int wait_in_queue(void *arg)
+{
+    struct sockaddr_un address = {.sun_family = AF_UNIX};
+    const int listener = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    pid_t first, second;
+
+    (void)arg;
+    snprintf(address.sun_path, sizeof address.sun_path, "/tmp/gvmem-test-queue-%d.sock", (int)getpid());
+    EXPECT(bind(listener, (const struct sockaddr *)&address, sizeof address) == 0);
+    EXPECT(listen(listener, 0) == 0); /* room for one */
+    (void)await_sleep(connect_from_child(&address, false));
+    first = connect_from_child(&address, true);
+    TRY_LINE(await_sleep(first));
+    second = connect_from_child(&address, false);
+    TRY_LINE(await_sleep(second));
+    (void)accepted_pid(listener);
+    EXPECT(accepted_pid(listener) == first);
+    EXPECT(accepted_pid(listener) == second);
+    unlink(address.sun_path);
+    for (int i = 0; i < 3; i++) {
+        int status = -1;
+
+        EXPECT(wait(&status) > 0 && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    }
+    return 0;
+}
+
+static void connect_to_a_busy_keeper_waits_in_order(void **state)
+{
+    RUN(wait_in_queue);
 }
 
 static int find_paths(void *arg)
@@ -757,6 +838,7 @@ int main(void)
         cmocka_unit_test(connection_is_greeted_and_ends_with_bye),
         cmocka_unit_test(connection_with_bad_welcome_is_refused),
         cmocka_unit_test(connect_to_nobody_says_how_to_start_a_keeper),
+        cmocka_unit_test(connect_to_a_busy_keeper_waits_in_order),
         cmocka_unit_test(default_path_goes_by_setting_user_and_folder),
         cmocka_unit_test(object_is_created_as_asked),
         cmocka_unit_test(object_on_unseen_device_is_closed_again),
