@@ -258,7 +258,7 @@ void gstore_wait_ready(void)
             ereport(ERROR, (errcode(ERRCODE_FDW_UNABLE_TO_ESTABLISH_CONNECTION),
                             errmsg("the GPU memory keeper is not ready"),
                             gstore->problem[0] != '\0' ? errdetail("%s", gstore->problem) : 0,
-                            errhint("See the server's log.")));
+                            errhint("%s", gstore_keeper_hint())));
         gstore_wake_worker(); /* it may be resting from tries that failed */
         (void)ConditionVariableTimedSleep(&gstore->ready_changed, 100, PG_WAIT_EXTENSION);
     }
