@@ -14,6 +14,7 @@
 #include "utils/lsyscache.h"
 
 #include "postgres/lost.h"
+#include "postgres/option.h"
 #include "postgres/token.h"
 #include "postgres/window.h"
 
@@ -57,11 +58,16 @@ bool gstore_report_lost(int level, Oid relation, const gstore_view *view)
 {
     if (!view->lost || gstore_lost_tables != GSTORE_LOST_ERROR)
         return false;
-    ereport(level,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("the rows of table \"%s\" in GPU memory were lost", get_rel_name(relation)),
-             errdetail("The GPU memory keeper or the server was started anew."),
-             errhint("TRUNCATE the table and load it again; or set gstore_fdw.lost_tables = empty.")));
+    ereport(
+        level,
+        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+         errmsg("the rows of table \"%s\" in GPU memory were lost", get_rel_name(relation)),
+         errdetail("The GPU memory keeper or the server was started anew."),
+         gstore_table_source(relation) != NULL
+             ? errhint("Set gstore_fdw.wait_for_source = on to wait until it is loaded from its source. "
+                       "Where that fails, as the server's log tells, TRUNCATE the table and load it; or "
+                       "set gstore_fdw.lost_tables = empty.")
+             : errhint("TRUNCATE the table and load it again; or set gstore_fdw.lost_tables = empty.")));
     return true;
 }
 

@@ -233,6 +233,9 @@ class Source:
         before = server.log().count(said)
         terminate(server)
         server.wait_log(said, before)
+        hints = server.log().count("HINT:  Set gstore_fdw.wait_for_source = on to wait until it is loaded from its source.")
+        expect(server.error("SET gstore_fdw.lost_tables = error; SELECT count(*) FROM ft"), "55000", "SQLSTATE")
+        expect(server.log().count("HINT:  Set gstore_fdw.wait_for_source = on to wait until it is loaded from its source."), hints + 1, "hints in the log")
         time.sleep(4)  # for two more tries
         expect(server.log().count(said), before + 1, "lines in the log")
         expect('loading from its source table "public.ft" in GPU memory' in server.log(), True, "the table's name in the log")
