@@ -285,10 +285,11 @@ static gvm_status fail_connect(int code, const char *path)
     case ENOENT:
     case ENOTDIR:
     case ECONNREFUSED:
-        return gvmi_fail_system(GVM_E_PEER, code, "connect",
-                                "no keeper listens at %s: start one with \"gvmem-keeper\", or set "
-                                "GVMEM_KEEPER to where one listens",
-                                path);
+        return gvmi_fail_system(
+            GVM_E_PEER, code, "connect",
+            "no keeper listens at %s: start one there with \"gvmem-keeper --socket\", or "
+            "name one that runs, by the path or, where none is given, GVMEM_KEEPER",
+            path);
     case EACCES:
     case EPERM:
         return gvmi_fail_system(GVM_E_DENIED, code, "connect", "connecting to %s is not permitted",
