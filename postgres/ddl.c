@@ -35,7 +35,6 @@
 #include "utils/syscache.h"
 
 #include "postgres/arrow.h"
-#include "postgres/autoanalyze.h"
 #include "postgres/fdw.h"
 #include "postgres/option.h"
 #include "postgres/pending.h"
@@ -449,7 +448,7 @@ static void on_utility(PlannedStmt *statement, const char *text, bool read_only,
     if (IsA(statement->utilityStmt, DropdbStmt))
         stop_loader((const DropdbStmt *)statement->utilityStmt);
     if (IsA(statement->utilityStmt, VacuumStmt))
-        gstore_autoanalyze_follow((const VacuumStmt *)statement->utilityStmt);
+        gstore_analyze_begin((const VacuumStmt *)statement->utilityStmt);
 
     /* Only what can alter our tables: VACUUM and the like end transactions as they please. Parts of an ALTER, as
      * the options of a column that it adds, are followed with the whole: before that, rows are as they were. */
