@@ -193,7 +193,8 @@ extern gstore_shared *gstore;
 
 extern void gstore_shared_init(void); /* in the postmaster: hooks that reserve and set up */
 extern uint8 *gstore_window_bytes(uint32 window);
-extern dsa_area *gstore_area(void); /* of this process */
+extern dsa_area *gstore_area(void);        /* of this process */
+extern void *gstore_at(dsa_pointer place); /* NULL: the pointer is invalid */
 
 /* The table's entry; NULL: there is none; create: there are too many. The lock is held. */
 extern gstore_table *gstore_find_table(Oid relation, bool create);
