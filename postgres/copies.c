@@ -189,7 +189,7 @@ static copy *hold_own(gstore_copies *c, const gstore_window *w)
     return found;
 }
 
-static void let_go_own(gstore_copies *c, copy *held)
+static void unref_copy(gstore_copies *c, copy *held)
 {
     bool last;
 
@@ -396,7 +396,7 @@ static gvm_status transfer_foreign(gstore_copies *c, const gstore_window *w, uin
 
     if (own != NULL) {
         status = transfer_own(w, own, bytes, window_bytes, stream);
-        let_go_own(c, own);
+        unref_copy(c, own);
         return status;
     }
     status = begin_foreign(c, w, &o);

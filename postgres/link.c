@@ -132,7 +132,7 @@ static gvm_status link_range(gstore_areas *s, token *t, const gstore_range *rang
         status = gvm_object_get_info(a->object, &info);
         *owner = info.owner_uid;
     }
-    gstore_area_let_go(s, a);
+    gstore_area_unref(s, a);
     return status;
 }
 
