@@ -323,7 +323,7 @@ gvm_status gstore_area_make_place(gstore_areas *s, area *a, bool named, area **f
 
 /* ---- areas for commands */
 
-/* With chunks for the range, or room. The lock is held. */
+/* With chunks for the range, or a room. The lock is held. */
 static gvm_status make_area(gstore_areas *s, const area *key, uint64_t end, area **out, area **failed)
 {
     area *made = calloc(1, sizeof *made);

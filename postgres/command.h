@@ -52,7 +52,7 @@ typedef enum gstore_verb {
     GSTORE_FOREIGN_CLOSE,
 
     /* Before tokens are made, as it may take long; it gives nobody a right. */
-    GSTORE_UNPACKED, /* adds to copy_bytes what these areas would take with objects of their own; there is so much */
+    GSTORE_UNPACK_BYTES, /* adds to copy_bytes what these areas would take with objects of their own; there is so much */
     GSTORE_UNPACK, /* gives them these objects (area.h) */
 
     /* Tokens (token.h); the first GSTORE_SECRET_BYTES of `handle` are the secret. */

@@ -328,7 +328,7 @@ static void unpack(const gstore_view *view, const gstore_piece *areas, int count
 {
     gstore_far far = {0};
 
-    gstore_transfer_far(GSTORE_UNPACKED, &view->name, &far, areas, count);
+    gstore_transfer_far(GSTORE_UNPACK_BYTES, &view->name, &far, areas, count);
     if (far.copy_bytes > 0)
         gstore_transfer_far(GSTORE_UNPACK, &view->name, NULL, areas, count);
 }

@@ -118,7 +118,8 @@ void gstore_lose_versions(TransactionId xid)
 
 /* ---- the file */
 
-/* Tables that have rows, or have lost them: list_tables(), palloc'd. note_lost() returns how many there is room for. */
+/* Tables that have rows, or have lost them: list_tables(), palloc'd. note_lost() returns how many of them
+ * fit into the directory. */
 static bool has_rows(const gstore_table *table)
 {
     for (const gstore_version *v = gstore_at(table->newest); v != NULL; v = gstore_at(v->older))

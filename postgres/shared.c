@@ -20,7 +20,7 @@
 
 #define AREA_BYTES (256 * 1024) /* of dynamic shared memory that is there from the start */
 #define WINDOW_ALIGN 4096
-#define UNTRIMMED_VERSIONS 256 /* that may wait for the worker's next look at the clock */
+#define NEW_VERSIONS_MAX 256 /* that may wait for the worker's next look at the clock */
 
 gstore_shared *gstore;
 static void *area_place;
@@ -502,7 +502,7 @@ void gstore_add_version(Oid relation, const gstore_view *state, const gstore_row
     version->changes = changes;
     table->changes += changes;
     table->newest = place;
-    many = ++gstore->untrimmed_count % UNTRIMMED_VERSIONS == 0;
+    many = ++gstore->new_versions % NEW_VERSIONS_MAX == 0;
     *recorded = table->recorded || state->empty;
     LWLockRelease(gstore->lock);
     if (many)
@@ -568,7 +568,7 @@ static bool merge_deletes(gstore_version *version)
 }
 
 /* Versions older than the newest one that everybody sees are needed by nobody. */
-static void trim_table(gstore_table *table, TransactionId horizon)
+static void forget_old_versions(gstore_table *table, TransactionId horizon)
 {
     gstore_version *version = gstore_at(table->newest);
 
@@ -605,7 +605,7 @@ static void trim_table(gstore_table *table, TransactionId horizon)
 }
 
 /* Copies that were ended and that no transaction knows. */
-static void trim_copies(TransactionId horizon)
+static void forget_ended_copies(TransactionId horizon)
 {
     dsa_pointer *place = &gstore->ended_copies;
     gstore_copy *copy;
@@ -621,18 +621,18 @@ static void trim_copies(TransactionId horizon)
     }
 }
 
-void gstore_trim_versions(void)
+void gstore_forget_old_versions(void)
 {
     const TransactionId horizon = GetOldestNonRemovableTransactionId(NULL);
     HASH_SEQ_STATUS scan;
     gstore_table *table;
 
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    gstore->untrimmed_count = 0;
+    gstore->new_versions = 0;
     hash_seq_init(&scan, tables);
     while ((table = hash_seq_search(&scan)) != NULL)
-        trim_table(table, horizon);
-    trim_copies(horizon);
+        forget_old_versions(table, horizon);
+    forget_ended_copies(horizon);
     LWLockRelease(gstore->lock);
 }
 
