@@ -237,11 +237,12 @@ class World:
         if heap is None:
             return False
         self.number += 1
-        session.said.append(f"-- {self.number}\n{statement.for_twin(0)}")
+        text = "; ".join(statement.before(0, self.parted()) + [statement.for_twin(0)])
+        session.said.append(f"-- {self.number}\n{text}")
         if self.options.trace:
-            print(f"# {self.number} session {session.number}{' waits' if blocked else ''}: {statement.for_twin(0)} || {heap}", flush=True)
+            print(f"# {self.number} session {session.number}{' waits' if blocked else ''}: {text} || {heap}", flush=True)
         data = statement.copy[0] if statement.copy else None
-        session.twins[0].send(statement.for_twin(0), data)
+        session.twins[0].send(text, data)
         session.twins[1].send(heap, data)
         self.counts[statement.kind] += 1
         if blocked and self.wait_until_blocked(session):
@@ -255,6 +256,9 @@ class World:
         self.compare_all_contents()
         return True
 
+    def parted(self):
+        return [t.index for t in self.tables if t.fixed] if len(self.sessions) > 1 else []
+
     def text_of_heap(self, session, statement):
         """None: there is no saying what should happen."""
         if statement.kind == "change type":
@@ -264,7 +268,7 @@ class World:
                 return "DO $$ BEGIN RAISE feature_not_supported; END $$"
             if rows:
                 return None  # done if the column was never written, or else refused
-        return "; ".join(statement.before() + [statement.for_twin(1)])
+        return "; ".join(statement.before(1, self.parted()) + [statement.for_twin(1)])
 
     def take_answers(self, session, statement):
         try:

@@ -40,12 +40,14 @@ class Statement:
         text = self.heap if twin == 1 and self.heap is not None else self.text
         return re.sub(r"@(\w+)@", "gh"[twin] + r"\1", text)
 
-    def before(self):
+    def before(self, twin, parted):
         """What the heap's twin says first so that one writer at a time is at its table. For INSERT and COPY a trigger
-        does, after the statement's snapshot was taken: that is when a table in GPU memory is locked."""
-        if self.heap is not None or self.text.startswith(("INSERT", "COPY")):
-            return []
-        return [f"LOCK TABLE h{i} IN SHARE UPDATE EXCLUSIVE MODE" for i, need in self.need.items() if need == WRITE]
+        does, after the statement's snapshot was taken: that is when a table in GPU memory is locked. Partitions (parted:
+        tables that have some, and several sessions) are locked all together on both sides: which ones a statement
+        would lock is not followed."""
+        heap = twin == 1 and self.heap is None and not self.text.startswith(("INSERT", "COPY"))
+        return [f"LOCK TABLE {'gh'[twin]}{i} IN SHARE UPDATE EXCLUSIVE MODE" for i, need in self.need.items()
+                if need == WRITE and (heap or i in parted)]
 
 
 class Maker:

@@ -325,7 +325,8 @@ def make_column(r, name, table_format, table_columns):
 
 
 def make_table(r, index, alone):
-    """alone: one session works on it. Only then has it partitions or children: who locks which of them is not followed."""
+    """alone: one session works on it. Only then has it children, which a LOCK of a foreign table leaves out, or a heap
+    among its parts, whose rows a TRUNCATE hides from older snapshots."""
     table_format = r.choice(FORMATS)
     columns = [Column("id", "int4", " NOT NULL" if r.random() < 0.5 else ""), Column("k", "int4", r.choice(("", " CHECK (k < 1000)", " DEFAULT 5")))]
     for i in range(r.randint(1, 9)):
@@ -333,12 +334,12 @@ def make_table(r, index, alone):
     table = Table(index, columns, table_format)
     if r.random() < 0.15:
         table.change = r.choice((1, 100))
-    if alone and r.random() < 0.7:
+    if r.random() < (0.7 if alone else 0.25):
         # A heap takes arrays that format 'arrow' refuses.
-        table.shape = r.choice([name for name in SHAPES if name and (name != "heap's children" or table_format != "arrow")])
+        table.shape = r.choice([name for name in SHAPES if name and (name != "heap's children" or table_format != "arrow")] if alone else list(PARTITIONS))
         for column in columns:
             column.pglz = False  # an option of foreign tables, not of their parents
-        if r.random() < 0.3 and table_format != "arrow":
+        if alone and r.random() < 0.3 and table_format != "arrow":
             table.heap_part = r.choice(SHAPES[table.shape])
     return table
 
