@@ -48,7 +48,7 @@ typedef struct match {
     uint64_t row;
 } match;
 
-static void give_up(const char *what)
+static _Noreturn void give_up(const char *what)
 {
     fprintf(stderr, "similarity: %s\n", what);
     exit(1);

@@ -17,6 +17,7 @@
 #include "utils/sampling.h"
 
 #include "postgres/fdw.h"
+#include "postgres/lost.h"
 #include "postgres/pending.h"
 #include "postgres/scan.h"
 #include "postgres/shared.h"
@@ -214,9 +215,13 @@ static int acquire(Relation relation, int level, HeapTuple *rows, int wanted, do
 
 static bool analyze(Relation relation, AcquireSampleRowsFunc *function, BlockNumber *pages)
 {
+    const gstore_pending *pending = gstore_pending_find(RelationGetRelid(relation));
     gstore_view view;
 
     gstore_look(RelationGetRelid(relation), NULL, false, &view);
+    if (gstore_report_lost(WARNING, RelationGetRelid(relation),
+                           pending != NULL ? gstore_pending_state(pending) : &view))
+        return false;
     *function = acquire;
     *pages = 1; /* 0 would be: never analyzed */
     if (!view.empty)

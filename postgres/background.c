@@ -5,6 +5,8 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "tcop/tcopprot.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #include "postgres/background.h"
@@ -46,15 +48,27 @@ void gstore_background_connect(Datum database, uint32 flags)
     BackgroundWorkerInitializeConnectionByOid(DatumGetObjectId(database), InvalidOid, flags);
 }
 
+/* For the log. */
+static const char *describe_table(Oid table)
+{
+    const char *name = get_rel_name(table);
+
+    return name != NULL
+               ? quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), name)
+               : psprintf("%u", table);
+}
+
 int gstore_background_try(bool (*work)(Oid table), Oid table, const char *what, int error_before)
 {
     MemoryContext old = CurrentMemoryContext;
+    const char *volatile name = "";
     int error = 0;
 
     StartTransactionCommand();
     PG_TRY();
     {
         CHECK_FOR_INTERRUPTS();
+        name = describe_table(table); /* in the catch there are no catalogs */
         if (!work(table))
             error = ERRCODE_LOCK_NOT_AVAILABLE;
         CommitTransactionCommand();
@@ -63,7 +77,7 @@ int gstore_background_try(bool (*work)(Oid table), Oid table, const char *what, 
     {
         error = geterrcode();
         if (error != error_before) {
-            errcontext("%s table %u in GPU memory", what, table);
+            errcontext("%s table \"%s\" in GPU memory", what, name);
             EmitErrorReport();
         }
         FlushErrorState();

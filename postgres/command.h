@@ -109,6 +109,12 @@ static inline void gstore_link_path(const uint8_t secret[GSTORE_SECRET_BYTES],
         length += snprintf(text + length, (size_t)(GSTORE_LINK_PATH_BYTES - length), "%02x", secret[i]);
 }
 
+/* What there is, and how much of it is used. */
+typedef struct gstore_budgets {
+    uint64_t device_bytes, device_used_bytes; /* of the store's device; 0: not known */
+    uint64_t host_bytes, host_used_bytes;
+} gstore_budgets;
+
 typedef struct gstore_window {
     _Atomic uint32_t state;  /* gstore_command_state */
     _Atomic uint32_t queued; /* it is in the queue, for this command or one that was given up */
@@ -121,9 +127,10 @@ typedef struct gstore_window {
     uint32_t owner; /* of the areas, a user id, as the keeper has it */
     int32_t status; /* DONE: gvm_status */
     char text[GSTORE_ERROR_BYTES];
-    uint16_t short_column; /* GVM_E_NOSPACE: attribute number, */
-    uint64_t short_bytes;  /* and how large one of its areas was to be; 0: no area was */
-    void *latch;           /* the backend's; woken when DONE */
+    uint16_t short_column;  /* GVM_E_NOSPACE: attribute number, */
+    uint64_t short_bytes;   /* how large one of its areas was to be; 0: no area was, */
+    gstore_budgets budgets; /* and what there was then */
+    void *latch;            /* the backend's; woken when DONE */
 } gstore_window;
 
 /* The queue: any backend puts, any service thread takes. A window is in it once at most, so a ring of

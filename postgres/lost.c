@@ -14,6 +14,7 @@
 #include "utils/lsyscache.h"
 
 #include "postgres/lost.h"
+#include "postgres/option.h"
 #include "postgres/token.h"
 #include "postgres/window.h"
 
@@ -50,13 +51,34 @@ void gstore_check_lost(Oid relation, const gstore_view *view)
                                get_rel_name(relation)),
                         errdetail("The GPU memory keeper was started anew."),
                         errhint("Roll back; a new transaction sees the table without these rows.")));
-    if (view->lost && gstore_lost_tables == GSTORE_LOST_ERROR)
+    (void)gstore_report_lost(ERROR, relation, view);
+}
+
+bool gstore_report_lost(int level, Oid relation, const gstore_view *view)
+{
+    if (!view->lost || gstore_lost_tables != GSTORE_LOST_ERROR)
+        return false;
+    ereport(
+        level,
+        (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+         errmsg("the rows of table \"%s\" in GPU memory were lost", get_rel_name(relation)),
+         errdetail("The GPU memory keeper or the server was started anew."),
+         gstore_table_source(relation) != NULL
+             ? errhint("Set gstore_fdw.wait_for_source = on to wait until it is loaded from its source. "
+                       "Where that fails, as the server's log tells, TRUNCATE the table and load it; or "
+                       "set gstore_fdw.lost_tables = empty.")
+             : errhint("TRUNCATE the table and load it again; or set gstore_fdw.lost_tables = empty.")));
+    return true;
+}
+
+static void log_lost(int count)
+{
+    if (count > 0)
         ereport(
-            ERROR,
-            (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-             errmsg("the rows of table \"%s\" in GPU memory were lost", get_rel_name(relation)),
-             errdetail("The GPU memory keeper or the server was started anew."),
-             errhint("TRUNCATE the table and load it again; or set gstore_fdw.lost_tables = empty.")));
+            LOG,
+            (errmsg_plural("%d table in GPU memory has lost its rows",
+                           "%d tables in GPU memory have lost their rows", count, count),
+             errhint("gstore_fdw_chunk_info shows them, with \"lost\" true, until they have rows again.")));
 }
 
 /* ---- loss */
@@ -85,8 +107,8 @@ uint32 gstore_begin_epoch(bool *lost)
     return epoch;
 }
 
-/* The newest version that is committed says whether there were rows; or one that may yet be. */
-static void lose_versions_of(gstore_table *table, TransactionId xid)
+/* The newest version that is committed says whether there were rows; or one that may yet be. True: there were. */
+static bool lose_versions_of(gstore_table *table, TransactionId xid)
 {
     const gstore_version *version = gstore_at(table->newest);
     bool rows = false;
@@ -101,19 +123,22 @@ static void lose_versions_of(gstore_table *table, TransactionId xid)
     table->reload_at = 0;
     table->reload_tries = table->reload_error = 0;
     gstore_forget_versions(table);
+    return table->lost;
 }
 
 void gstore_lose_versions(TransactionId xid)
 {
     HASH_SEQ_STATUS scan;
     gstore_table *table;
+    int lost = 0;
 
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
     gstore_begin_tables(&scan);
     while ((table = hash_seq_search(&scan)) != NULL)
-        if (has_versions(table))
-            lose_versions_of(table, xid);
+        if (has_versions(table) && lose_versions_of(table, xid))
+            lost++;
     LWLockRelease(gstore->lock);
+    log_lost(lost);
 }
 
 /* ---- the file */
@@ -255,6 +280,7 @@ void gstore_read_record(void)
     const int fd = OpenTransientFile(RECORD_PATH, O_RDONLY | PG_BINARY);
     gstore_table_key *keys;
     uint32 count;
+    int noted;
 
     if (fd < 0) {
         if (errno != ENOENT)
@@ -269,7 +295,9 @@ void gstore_read_record(void)
                       errdetail("Tables in GPU memory that had rows are not shown as lost.")));
         return;
     }
-    if (note_lost(keys, (int)count) < (int)count)
+    noted = note_lost(keys, (int)count);
+    log_lost((int)count);
+    if (noted < (int)count)
         ereport(LOG, (errmsg("not all tables in GPU memory that had rows can be shown as lost"),
                       errhint("Raise gstore_fdw.max_relations, which is %d.", gstore_max_relations)));
     pfree(keys);

@@ -21,6 +21,9 @@ extern void gstore_check_access(void);
 /* ERROR (55000) if the rows that the view is without were lost, and the statement is not to see an empty table. */
 extern void gstore_check_lost(Oid relation, const gstore_view *view);
 
+/* The same as a warning, for ANALYZE, which leaves such a table out. True: it was given. */
+extern bool gstore_report_lost(int level, Oid relation, const gstore_view *view);
+
 /* For the worker: the keeper is gone, or a new one begins. From here on no transaction adds a version with a store of
  * before. Returns the new epoch; *lost: there are versions, and gstore_lose_versions() is to be called. */
 extern uint32 gstore_begin_epoch(bool *lost);

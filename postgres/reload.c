@@ -5,6 +5,7 @@
 
 #include "access/relation.h"
 #include "access/xlog.h"
+#include "commands/dbcommands.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -13,6 +14,7 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 #include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
@@ -31,6 +33,8 @@
 bool gstore_wait_for_source = false;
 
 PGDLLEXPORT void gstore_reload_main(Datum database);
+
+static char *loaded; /* by the try that is under way: said once it has committed */
 
 /* ---- the directory: which tables are due */
 
@@ -175,13 +179,14 @@ static void set(const char *name, const char *value)
 
 /* As the owner, who may be anybody: the query can change neither the role nor settings of this process. A lost table that
  * it reads is an error, so that tables that depend on each other are loaded in the right order, if late. */
-static void insert_rows(Relation relation, const char *source)
+static uint64 insert_rows(Relation relation, const char *source)
 {
     char *text = psprintf("INSERT INTO %s %s",
                           quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
                                                      RelationGetRelationName(relation)),
                           source);
     const int level = NewGUCNestLevel();
+    uint64 rows;
     Oid user;
     int context;
 
@@ -196,10 +201,25 @@ static void insert_rows(Relation relation, const char *source)
     pgstat_report_activity(STATE_RUNNING, text);
     if (SPI_execute(text, false, 0) != SPI_OK_INSERT)
         elog(ERROR, "no INSERT: %s", text);
+    rows = SPI_processed;
     SPI_finish();
     PopActiveSnapshot();
     SetUserIdAndSecContext(user, context);
     AtEOXact_GUC(false, level);
+    return rows;
+}
+
+static void note_loaded(Relation relation, uint64 rows)
+{
+    MemoryContext before = MemoryContextSwitchTo(TopMemoryContext);
+
+    loaded = psprintf("loaded " UINT64_FORMAT
+                      " rows into table \"%s\" in GPU memory of database \"%s\" from its source",
+                      rows,
+                      quote_qualified_identifier(get_namespace_name(RelationGetNamespace(relation)),
+                                                 RelationGetRelationName(relation)),
+                      get_database_name(MyDatabaseId));
+    MemoryContextSwitchTo(before);
 }
 
 /* False: somebody writes the table, whose rows may be there then. */
@@ -219,7 +239,7 @@ static bool load(Oid table)
         source = gstore_table_source(table);
     if (source != NULL) {
         gstore_truncate(gstore_pending_begin(relation)); /* it has lost nothing any more, if there are no rows, too */
-        insert_rows(relation, source);
+        note_loaded(relation, insert_rows(relation, source));
     }
     relation_close(relation, NoLock);
     return true;
@@ -235,9 +255,17 @@ void gstore_reload_main(Datum database)
     note_loader(MyDatabaseId, MyProcPid);
     before_shmem_exit(at_exit, (Datum)0);
     count = list_lost(&tables, &errors);
-    for (int i = 0; i < count; i++)
-        note_outcome(tables[i],
-                     gstore_background_try(load, tables[i], "loading from its source", errors[i]));
+    for (int i = 0; i < count; i++) {
+        const int error = gstore_background_try(load, tables[i], "loading from its source", errors[i]);
+
+        if (loaded != NULL) {
+            if (error == 0)
+                ereport(LOG, (errmsg_internal("%s", loaded)));
+            pfree(loaded);
+            loaded = NULL;
+        }
+        note_outcome(tables[i], error);
+    }
 }
 
 /* ---- who waits for the rows */

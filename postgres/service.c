@@ -178,17 +178,21 @@ static uint64_t left_of(uint64_t budget, uint64_t used)
     return used < budget ? budget - used : 0;
 }
 
-/* On a device, and for what does not fit there. */
-static gvm_status find_free(gstore_service *s, int32_t device, uint64_t *bytes)
+/* Of a device, and for what does not fit there. */
+static gvm_status read_budgets(gstore_service *s, int32_t device, gstore_budgets *out)
 {
     gvm_keeper_snapshot *now = NULL;
     const gvm_status status = gvm_keeper_get_snapshot(gstore_areas_keeper(s->areas), &now);
 
+    memset(out, 0, sizeof *out);
     if (status != GVM_OK)
         return status;
-    *bytes = left_of(now->keeper.host_budget_bytes, now->keeper.host_used_bytes);
-    if ((uint32_t)device < now->keeper.devices)
-        *bytes += left_of(now->devices[device].budget_bytes, now->devices[device].resident_bytes);
+    out->host_bytes = now->keeper.host_budget_bytes;
+    out->host_used_bytes = now->keeper.host_used_bytes;
+    if ((uint32_t)device < now->keeper.devices) {
+        out->device_bytes = now->devices[device].budget_bytes;
+        out->device_used_bytes = now->devices[device].resident_bytes;
+    }
     gvm_keeper_snapshot_destroy(now);
     return GVM_OK;
 }
@@ -198,12 +202,15 @@ static gvm_status check_unpack(gstore_service *s, gstore_window *w)
 {
     const uint64_t bytes = gstore_areas_unpack_bytes(s->areas, &w->name, w->ranges, w->range_count);
     const uint64_t sum = w->copy_bytes + bytes;
+    gstore_budgets now;
     uint64_t left;
     gvm_status status;
 
     if (bytes == 0)
         return GVM_OK;
-    status = find_free(s, w->name.device, &left);
+    status = read_budgets(s, w->name.device, &now);
+    left = left_of(now.device_bytes, now.device_used_bytes) +
+           left_of(now.host_bytes, now.host_used_bytes);
     if (status == GVM_OK && left < sum)
         status = gvmi_fail(GVM_E_NOSPACE,
                            "columns that are exported need at least %llu MiB more, and %llu are left",
@@ -284,6 +291,8 @@ static void carry_out(worker *me, uint32_t index)
     if (status != GVM_OK) {
         gvm_error_last(&error);
         snprintf(w->text, sizeof w->text, "%s", error.text);
+        if (status == GVM_E_NOSPACE)
+            (void)read_budgets(s, w->name.device, &w->budgets); /* without the keeper all are 0 */
         if (w->name.epoch == s->options.epoch && (status == GVM_E_KEEPER || status == GVM_E_LOST))
             atomic_store(&s->lost, true);
     }

@@ -32,8 +32,9 @@ extern int gstore_device_memory_mb; /* budget of each device; 0: chosen by the k
 extern int gstore_host_memory_mb;   /* the same for the host */
 extern int gstore_service_threads;
 extern int gstore_start_timeout_s;
-extern char *gstore_keeper_path; /* of a keeper that others run; "": one of our own */
-extern int gstore_readers;       /* gstore_reader_group */
+extern char *gstore_keeper_path;             /* of a keeper that others run; "": one of our own */
+extern const char *gstore_keeper_hint(void); /* what to do if the keeper does not start */
+extern int gstore_readers;                   /* gstore_reader_group */
 extern int gstore_token_lifetime_s;
 
 /* Whose programs may attach tables by token. */

@@ -68,7 +68,7 @@ static bool may_see_table(Oid database, Oid relation)
 {
     bool is_missing = false;
 
-    if (superuser())
+    if (has_privs_of_role(GetUserId(), ROLE_PG_READ_ALL_STATS)) /* superusers too */
         return true;
     return database == MyDatabaseId &&
            pg_class_aclcheck_ext(relation, GetUserId(), ACL_SELECT, &is_missing) == ACLCHECK_OK &&

@@ -150,6 +150,7 @@ static void take_answer(const gstore_window *w, gstore_answer *answer)
     strlcpy(answer->text, w->text, sizeof answer->text);
     answer->short_column = w->short_column;
     answer->short_bytes = w->short_bytes;
+    answer->budgets = w->budgets;
 }
 
 /* Given up only once the worker is going or gone, and no thread has taken it. */
@@ -257,7 +258,7 @@ void gstore_wait_ready(void)
             ereport(ERROR, (errcode(ERRCODE_FDW_UNABLE_TO_ESTABLISH_CONNECTION),
                             errmsg("the GPU memory keeper is not ready"),
                             gstore->problem[0] != '\0' ? errdetail("%s", gstore->problem) : 0,
-                            errhint("See the server's log.")));
+                            errhint("%s", gstore_keeper_hint())));
         gstore_wake_worker(); /* it may be resting from tries that failed */
         (void)ConditionVariableTimedSleep(&gstore->ready_changed, 100, PG_WAIT_EXTENSION);
     }
@@ -368,19 +369,16 @@ static const char *hint_of(gstore_verb verb, int32 status)
     }
 }
 
-/* What was wanted, and what there is as of the last second. */
+/* What was wanted, and what there was then. */
 static char *describe_shortage(const gstore_store_name *store, const gstore_answer *answer,
                                uint64 copy_bytes)
 {
     const char *column = answer->short_bytes > 0
                              ? get_attname(store->table, (AttrNumber)answer->short_column, true)
                              : NULL;
+    const gstore_budgets *budgets = &answer->budgets;
     StringInfoData text;
-    gstore_report report;
 
-    LWLockAcquire(gstore->lock, LW_SHARED);
-    report = gstore->report;
-    LWLockRelease(gstore->lock);
     initStringInfo(&text);
     if (column != NULL)
         appendStringInfo(&text, "Column \"%s\" needs %llu KiB in one piece", column,
@@ -389,15 +387,14 @@ static char *describe_shortage(const gstore_store_name *store, const gstore_answ
         appendStringInfo(&text, "A copy takes %llu KiB",
                          (unsigned long long)(copy_bytes + 1023) / 1024);
     appendStringInfo(&text, "%s%s.", text.len > 0 ? ": " : "The keeper: ", answer->text);
-    if ((uint32)store->device < report.device_count)
-        appendStringInfo(
-            &text,
-            " GPU %d has a budget of %llu MiB, of which tables use %llu; for what does not fit "
-            "there are %llu MiB in host memory, of which %llu are used.",
-            store->device, (unsigned long long)report.devices[store->device].budget_bytes >> 20,
-            (unsigned long long)report.devices[store->device].resident_bytes >> 20,
-            (unsigned long long)report.host_budget_bytes >> 20,
-            (unsigned long long)report.host_used_bytes >> 20);
+    if (budgets->device_bytes > 0)
+        appendStringInfo(&text,
+                         " GPU %d has a budget of %llu MiB, of which tables use %llu; for what does not fit "
+                         "there are %llu MiB in host memory, of which %llu are used.",
+                         store->device, (unsigned long long)budgets->device_bytes >> 20,
+                         (unsigned long long)budgets->device_used_bytes >> 20,
+                         (unsigned long long)budgets->host_bytes >> 20,
+                         (unsigned long long)budgets->host_used_bytes >> 20);
     return text.data;
 }
 

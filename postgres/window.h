@@ -42,6 +42,7 @@ typedef struct gstore_answer {
     char text[GSTORE_ERROR_BYTES];
     uint16 short_column; /* as in a window */
     uint64 short_bytes;
+    gstore_budgets budgets;
 } gstore_answer;
 
 /* As gstore_transfer() of a WRITE, but the last of its commands may be under way yet when this returns;

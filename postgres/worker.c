@@ -82,15 +82,17 @@ static void define_settings(void)
         "gstore_fdw.host_memory", "Host memory for what does not fit on the GPUs.",
         "0: half of what is available at start. Without effect if gstore_fdw.keeper is set.",
         &gstore_host_memory_mb, 0, 0, INT_MAX, PGC_POSTMASTER, GUC_UNIT_MB, NULL, NULL, NULL);
-    DefineCustomIntVariable("gstore_fdw.max_relations", "Tables in GPU memory that have rows.",
-                            NULL, &gstore_max_relations, 512, 1, 1 << 20, PGC_POSTMASTER, 0, NULL,
-                            NULL, NULL);
+    DefineCustomIntVariable(
+        "gstore_fdw.max_relations", "Tables in GPU memory that have rows, or have lost them.", NULL,
+        &gstore_max_relations, 512, 1, 1 << 20, PGC_POSTMASTER, 0, NULL, NULL, NULL);
     DefineCustomIntVariable("gstore_fdw.windows",
                             "Pieces of shared memory through which rows come and go.",
                             "So many backends read or write at the same moment.", &gstore_windows,
                             16, 1, GSTORE_WINDOWS_MAX, PGC_POSTMASTER, 0, NULL, NULL, NULL);
-    DefineCustomIntVariable("gstore_fdw.window_size", "Size of one of them.", NULL, &gstore_window_kb,
-                            4096, 64, 1 << 20, PGC_POSTMASTER, GUC_UNIT_KB, NULL, NULL, NULL);
+    DefineCustomIntVariable("gstore_fdw.window_size",
+                            "Size of one piece of shared memory through which rows come and go.",
+                            NULL, &gstore_window_kb, 4096, 64, 1 << 20, PGC_POSTMASTER, GUC_UNIT_KB,
+                            NULL, NULL, NULL);
     DefineCustomIntVariable("gstore_fdw.service_threads",
                             "Threads that move rows to and from the GPUs.", NULL,
                             &gstore_service_threads, 4, 1, 16, PGC_POSTMASTER, 0, NULL, NULL, NULL);
@@ -131,6 +133,15 @@ void gstore_worker_init(void)
     strlcpy(worker.bgw_library_name, "gstore_fdw", BGW_MAXLEN);
     strlcpy(worker.bgw_function_name, "gstore_worker_main", BGW_MAXLEN);
     RegisterBackgroundWorker(&worker);
+}
+
+const char *gstore_keeper_hint(void)
+{
+    return gstore_keeper_path[0] != '\0'
+               ? "A gvmem-keeper must listen at that socket and let in this server's user, "
+                 "by its --socket-mode; or change gstore_fdw.keeper and restart the server."
+               : "It is tried again without a restart. If a budget is the reason, change "
+                 "gstore_fdw.device_memory or gstore_fdw.host_memory and restart the server.";
 }
 
 /* ---- life */
@@ -435,7 +446,8 @@ static bool start_some_time(void)
         MemoryContextReset(tries);
         if (!waited_for || strcmp(logged, gstore->problem) != 0)
             ereport(WARNING,
-                    (errmsg("GPU memory keeper: %s; next try in %d s", gstore->problem, wait_s)));
+                    (errmsg("GPU memory keeper: %s; next try in %d s", gstore->problem, wait_s),
+                     errhint("%s", gstore_keeper_hint())));
         strlcpy(logged, gstore->problem, sizeof logged);
         pgstat_report_activity(STATE_IDLE, "waiting to start the keeper again");
         waited_for = rest_until_try(wait_s);

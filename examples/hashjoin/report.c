@@ -79,7 +79,7 @@ void report_text(FILE *out, const join_case *c, const settings *s)
             c->input, c->outer_rows, c->inner_rows, (unsigned long long)c->estimate,
             (unsigned long long)any->rows, (double)any->rows / (double)c->estimate,
             (double)result_bytes(any) / 1048576, c->build_ms);
-    for (int m = 0; m < METHODS; m++) {
+    for (method m = 0; m < METHODS; m++) {
         const measured *all = &c->of[m];
         const outcome *o = &all->runs[0];
 

@@ -70,6 +70,7 @@ class External:
         server.wait_log("next try in 16 s", before_16)
         said = server.log()[lost:]
         waits = re.findall(r"next try in (\d+) s", said)
+        expect(said.count("A gvmem-keeper must listen at that socket and let in this server's user"), len(waits), "hints in the log")
         expect(waits[:5], ["1", "2", "4", "8", "16"], "seconds between tries")
         expect(said.count("no keeper listens"), len(waits), "lines about it")
         expect(said.count("exited with exit code"), 1, "processes that ended: the one that lost its keeper")

@@ -94,7 +94,10 @@ class Lost:
             server.sql("BEGIN; INSERT INTO undone VALUES (1); ROLLBACK; DROP FOREIGN TABLE dropped")
             server.wait_for("SELECT count(*) FROM gstore_fdw_chunk_info", "1")
             time.sleep(1.5)  # the file is written after that
+            server.sql("ANALYZE ft")
+            before = server.log().count("1 table in GPU memory has lost its rows")
             lose(server)
+            expect(server.log().count("1 table in GPU memory has lost its rows") > before, True, "the log tells of the loss")
             for text in ("SELECT count(*) FROM ft", "SELECT FROM ft FOR UPDATE", "SELECT gstore_fdw_nitems('ft')", "SELECT gstore_export('ft')"):
                 expect(server.error(error + text), "55000", "SQLSTATE: " + text)
             for text in ("INSERT INTO ft VALUES (1)", "UPDATE ft SET id = 1", "DELETE FROM ft", "COPY ft FROM '/dev/null'"):
@@ -106,6 +109,8 @@ class Lost:
             expect(server.error(error + "SELECT count(*) FROM ft"), "55000", "SQLSTATE after ROLLBACK")
             expect(server.error(error + "BEGIN; SAVEPOINT a; TRUNCATE ft; ROLLBACK TO a; INSERT INTO ft VALUES (1)"), "55000", "SQLSTATE after ROLLBACK TO")
             expect(server.sql(error + "ANALYZE ft; ALTER FOREIGN TABLE ft ADD COLUMN c int DEFAULT 1; EXPLAIN (COSTS off) SELECT FROM ft"), "Foreign Scan on ft\n  Columns Read: none", "a plan")
+            expect(server.sql("SELECT reltuples FROM pg_class WHERE relname = 'ft'"), "100", "rows that the planner knows of, after an ANALYZE that left the table out")
+            expect(server.sql(error + "BEGIN; TRUNCATE ft; ANALYZE ft; SELECT reltuples FROM pg_class WHERE relname = 'ft'; ROLLBACK"), "0", "rows by ANALYZE after TRUNCATE")
             expect(server.sql(error + "BEGIN; TRUNCATE ft; INSERT INTO ft VALUES (1); SELECT count(*) FROM ft; COMMIT"), "1", "rows")
             expect(server.sql(error + "SELECT count(*) FROM ft"), "1", "rows")
             server.wait_for(LOST, "f")
@@ -182,8 +187,11 @@ class Source:
         server.wait_for("SELECT count(*) FROM gstore_fdw_chunk_info", "3")
         time.sleep(1.5)
         for lose in (restart, terminate, lambda server: server.kill_and_wait(server.keeper_pid())):
+            loaded = 'loaded 1000 rows into table "public.first" in GPU memory of database "postgres" from its source'
+            before = server.log().count(loaded)
             lose(server)
             server.wait_for("SELECT max(n) FROM second", "1000")
+            expect(server.log().count(loaded), before + 1, "lines in the log")
             expect(server.sql("SELECT count(*), sum(id), min(who), max(who) FROM first"), "1000|500500|owner|owner", "rows")
             expect(server.sql("SELECT count(*) FROM emptied"), "0", "rows of a table that had none")
             expect(server.sql("SET gstore_fdw.lost_tables = error; SELECT count(*) FROM first"), "1000", "rows")
@@ -225,8 +233,12 @@ class Source:
         before = server.log().count(said)
         terminate(server)
         server.wait_log(said, before)
+        hints = server.log().count("HINT:  Set gstore_fdw.wait_for_source = on to wait until it is loaded from its source.")
+        expect(server.error("SET gstore_fdw.lost_tables = error; SELECT count(*) FROM ft"), "55000", "SQLSTATE")
+        expect(server.log().count("HINT:  Set gstore_fdw.wait_for_source = on to wait until it is loaded from its source."), hints + 1, "hints in the log")
         time.sleep(4)  # for two more tries
         expect(server.log().count(said), before + 1, "lines in the log")
+        expect('loading from its source table "public.ft" in GPU memory' in server.log(), True, "the table's name in the log")
         expect(server.sql("SET gstore_fdw.wait_for_source = on; SELECT count(*) FROM ft"), "0", "rows of a table that cannot be loaded")
         server.sql("CREATE TABLE later AS SELECT 1 AS id")
         server.wait_for("SELECT count(*) FROM ft", "1")

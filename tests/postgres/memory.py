@@ -54,6 +54,8 @@ class Limits:
         message, detail, hint = said.split("|")
         expect(message, 'out of GPU memory for table "ft"', "message")
         expect(bool(re.match(r'Column "t" needs \d{5,6} KiB in one piece: .*\. GPU 0 has a budget of 64 MiB, .*there are 64 MiB in host memory', detail)), True, f"in {detail!r}: what was wanted, and what there is")
+        used = re.search(r"of which tables use (\d+); .* of which (\d+) are used", detail)
+        expect(bool(used) and int(used[1]) + int(used[2]) > 70, True, f"in {detail!r}: what the load had taken by then")
         expect("gstore_fdw.device_memory" in hint and "gstore_fdw.host_memory" in hint, True, f"in {hint!r}: settings")
 
     def memory_ahead_of_need_goes_before_anybody_is_refused(self, server):

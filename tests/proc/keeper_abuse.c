@@ -46,7 +46,7 @@ static bool is_ended(int fd)
         ssize_t got;
 
         if (poll(&entry, 1, END_WAIT_MS) <= 0)
-            return EXPECT(!"the keeper ends who abuses it");
+            return UNEXPECTED("the keeper ends who abuses it");
         got = recv(fd, waste, sizeof waste, 0); /* fds that come along are dropped by the kernel */
         if (got == 0 || (got < 0 && errno != EINTR))
             return true;

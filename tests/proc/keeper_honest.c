@@ -71,7 +71,7 @@ static bool enter(const opening *o, gvm_lease_mode mode)
 {
     soak_record *r = o->record;
     const bool alone = mode == GVM_LEASE_WRITE
-                           ? (atomic_fetch_add(&r->writers, 1) == 0) & (atomic_load(&r->readers) == 0)
+                           ? (atomic_fetch_add(&r->writers, 1) | atomic_load(&r->readers)) == 0
                            : (atomic_fetch_add(&r->readers, 1), atomic_load(&r->writers) == 0);
 
     return alone ||

@@ -246,7 +246,7 @@ static bool start_keeper(const char *program)
 
     snprintf(folder, sizeof folder, "/tmp/gvmem-neighbours-XXXXXX");
     if (mkdtemp(folder) == NULL || chmod(folder, 0711) != 0 || pipe2(ends, O_CLOEXEC) != 0)
-        return EXPECT(!"a folder and a pipe");
+        return UNEXPECTED("a folder and a pipe");
     snprintf(soak->path, sizeof soak->path, "%s/socket", folder);
     fflush(stdout);
     keeper_pid = fork();
@@ -530,7 +530,7 @@ static bool keeper_ends_well(void)
     const uint64_t until = proc_now_ns() + END_WAIT_MS * GVMI_NS_PER_MS;
 
     if (keeper_pid == 0)
-        return EXPECT(!"the keeper lives until it is told to end");
+        return UNEXPECTED("the keeper lives until it is told to end");
     kill(keeper_pid, SIGTERM);
     while (keeper_pid != 0 && proc_now_ns() < until) {
         reap();
@@ -539,7 +539,7 @@ static bool keeper_ends_well(void)
     if (keeper_pid == 0)
         return EXPECT(keeper_status == 0);
     kill(keeper_pid, SIGKILL);
-    return EXPECT(!"the keeper ends within 30 s");
+    return UNEXPECTED("the keeper ends within 30 s");
 }
 
 /* ---- the course of it */
@@ -695,7 +695,7 @@ static bool prepare(bool floods, unsigned seconds)
 
     soak = mmap(NULL, sizeof *soak, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (soak == MAP_FAILED)
-        return EXPECT(!"memory for the page");
+        return UNEXPECTED("memory for the page");
     if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
         files.rlim_cur = files.rlim_max < 65536 ? files.rlim_max : 65536;
         (void)setrlimit(RLIMIT_NOFILE, &files);

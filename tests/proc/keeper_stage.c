@@ -93,7 +93,7 @@ bool stage_begin_timed(stage *s, uint32_t revoke_timeout_ms, uint32_t lease_time
     memset(s, 0, sizeof *s);
     snprintf(s->folder, sizeof s->folder, "/tmp/gvmem-keeper-kill-XXXXXX");
     if (mkdtemp(s->folder) == NULL)
-        return EXPECT(!"mkdtemp");
+        return UNEXPECTED("mkdtemp");
     snprintf(s->path, sizeof s->path, "%s/socket", s->folder);
     s->keeper = keeper_puppet_start();
     s->bystander = keeper_puppet_start();

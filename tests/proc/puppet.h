@@ -110,6 +110,8 @@ int proc_finish(void); /* the exit status */
 
 /* Says where and returns false. */
 #define EXPECT(condition) ((condition) || proc_complain(__FILE__, __LINE__, #condition))
+/* Something else than this has happened. False. */
+#define UNEXPECTED(text) proc_complain(__FILE__, __LINE__, text)
 bool proc_complain(const char *file, int line, const char *text);
 /* A command that must answer the status. */
 #define EXPECT_STATUS(p, verb, a, b, wanted) \

@@ -141,7 +141,7 @@ static bool enter(const slot *s, gvm_lease_mode mode)
 {
     record *r = s->record;
     const bool alone = mode == GVM_LEASE_WRITE
-                           ? (atomic_fetch_add(&r->writers, 1) == 0) & (atomic_load(&r->readers) == 0)
+                           ? (atomic_fetch_add(&r->writers, 1) | atomic_load(&r->readers)) == 0
                            : (atomic_fetch_add(&r->readers, 1), atomic_load(&r->writers) == 0);
 
     return alone || wrong("a %s lease on object %llu though there are %d readers and %d writers",

@@ -67,7 +67,7 @@ static CUresult access_counted(CUdeviceptr address, size_t bytes, const CUmemAcc
 
 static bool make_stream(void)
 {
-    void *word, *chunk;
+    void *word = NULL, *chunk = NULL;
     bool good = gvmi_device_enter(device) == GVM_OK;
 
     good = good && real->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS &&

@@ -304,7 +304,7 @@ static void socket_peer_that_does_not_read_is_a_timeout(void **state)
 static void socket_closed_by_the_peer_is_told(void **state)
 {
     pair *p = *state;
-    char bytes[4];
+    char bytes[4] = "abc";
 
     assert_int_equal(write(p->a, "ab", 2), 2);
     close_end(&p->a);

@@ -27,6 +27,14 @@ DELETE FROM fo WHERE CURRENT OF c;
 \echo :LAST_ERROR_SQLSTATE
 ROLLBACK;
 
+-- Shapes.
+ALTER FOREIGN TABLE fo ALTER COLUMN id TYPE bigint USING id * 2;
+\echo :LAST_ERROR_SQLSTATE
+IMPORT FOREIGN SCHEMA public FROM SERVER gstore_fdw INTO public;
+\echo :LAST_ERROR_SQLSTATE
+CREATE RULE fo_rule AS ON INSERT TO fo DO INSTEAD NOTHING;
+\echo :LAST_ERROR_SQLSTATE
+
 -- In their places: a join, a condition, a ctid.
 WITH changed AS (UPDATE fo SET t = l.t FROM fo_local l WHERE fo.id = l.id RETURNING fo.id)
     INSERT INTO fo SELECT * FROM fo_local l WHERE NOT EXISTS (SELECT FROM fo WHERE fo.id = l.id);

@@ -149,7 +149,7 @@ SELECT lo_export_gpu(loid => :loid, device_nr => 0, ipc_mhandle => '\x00', "offs
 SELECT lo_unlink(:loid);
 SELECT count(*) > 0 AS keeper FROM pgstrom.gstore_fdw_keeper_info;
 SELECT count(*) FROM pgstrom.gstore_fdw_progress;
-SET ROLE pg_monitor;
+SET ROLE pg_read_server_files;
 SELECT count(*) FROM pgstrom.gstore_fdw_chunk_info;
 RESET ROLE;
 DROP FOREIGN TABLE ft;
