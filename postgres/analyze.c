@@ -1,4 +1,4 @@
-/* ANALYZE: a sample of rows.
+/* ANALYZE, by hand or by autoanalyze.c: a sample of rows, and the count of changes from then on.
  *
  * Neighbouring rows are read together, for every command has its price: some thousand runs at random,
  * and of their rows a random choice. A small table is read as a whole.
@@ -6,21 +6,26 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "commands/vacuum.h"
 #include "executor/executor.h"
 #include "miscadmin.h"
+#include "utils/backend_progress.h"
+#include "utils/backend_status.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/sampling.h"
 
-#include "postgres/autoanalyze.h"
 #include "postgres/fdw.h"
 #include "postgres/lost.h"
 #include "postgres/pending.h"
 #include "postgres/scan.h"
+#include "postgres/shared.h"
 
 #define RUN_ROWS 1024u
 #define RUNS_PART 10 /* as many runs at most as rows are wanted, divided by this */
+
+/* ---- a sample */
 
 typedef struct sample {
     HeapTuple *rows;
@@ -86,6 +91,97 @@ static void sample_segment(sample *s, Relation relation, const gstore_segment *s
     }
 }
 
+/* ---- changes since the last ANALYZE: those before it are subtracted once it commits */
+
+/* A table that was analyzed. */
+typedef struct analyzed {
+    Oid relation;
+    uint64 changes; /* up to then */
+    double rows;
+} analyzed;
+
+static List *all_analyzed; /* in the transaction, and in its context */
+static bool columns_alone; /* the statement names columns: the tables are not analyzed as a whole */
+
+void gstore_analyze_begin(const VacuumStmt *statement)
+{
+    ListCell *cell;
+
+    columns_alone = false;
+    foreach (cell, statement->rels)
+        columns_alone |= lfirst_node(VacuumRelation, cell)->va_cols != NIL;
+}
+
+/* An ANALYZE of a parent takes samples of its children, and does not change their statistics. */
+static bool is_target(Relation relation)
+{
+    return MyBEEntry != NULL && MyBEEntry->st_progress_command == PROGRESS_COMMAND_ANALYZE &&
+           MyBEEntry->st_progress_command_target == RelationGetRelid(relation);
+}
+
+/* If the relation is the one that is being analyzed, not its parent. */
+static void note_analyzed(Relation relation, double rows)
+{
+    MemoryContext old;
+    const gstore_table *table;
+    analyzed *a;
+
+    if (columns_alone || !is_target(relation))
+        return;
+    old = MemoryContextSwitchTo(TopTransactionContext);
+    a = palloc0(sizeof *a);
+    a->relation = RelationGetRelid(relation);
+    a->rows = rows;
+    LWLockAcquire(gstore->lock, LW_SHARED);
+    table = gstore_find_table(a->relation, false);
+    if (table != NULL)
+        a->changes = table->changes;
+    LWLockRelease(gstore->lock);
+    all_analyzed = lappend(all_analyzed, a);
+    MemoryContextSwitchTo(old);
+}
+
+static void subtract_changes(void)
+{
+    ListCell *cell;
+
+    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
+    foreach (cell, all_analyzed) {
+        const analyzed *a = lfirst(cell);
+        gstore_table *table = gstore_find_table(a->relation, false);
+
+        if (table != NULL) {
+            table->changes -= Min(a->changes, table->changes);
+            table->analyzed_rows = a->rows;
+        }
+    }
+    LWLockRelease(gstore->lock);
+}
+
+static void at_transaction_end(XactEvent event, void *argument)
+{
+    if (event == XACT_EVENT_COMMIT && all_analyzed != NIL)
+        subtract_changes();
+    if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
+        all_analyzed = NIL;
+}
+
+/* Which of them were the subtransaction's is not known: a table more is analyzed again. */
+static void at_subtransaction_end(SubXactEvent event, SubTransactionId mine,
+                                  SubTransactionId parent, void *argument)
+{
+    if (event == SUBXACT_EVENT_ABORT_SUB)
+        all_analyzed = NIL;
+}
+
+void gstore_analyze_init(void)
+{
+    RegisterXactCallback(at_transaction_end, NULL);
+    RegisterSubXactCallback(at_subtransaction_end, NULL);
+}
+
+/* ---- what PostgreSQL calls */
+
 static int acquire(Relation relation, int level, HeapTuple *rows, int wanted, double *live, double *dead)
 {
     sample s = {.rows = rows, .wanted = wanted, .skip = -1};
@@ -111,7 +207,7 @@ static int acquire(Relation relation, int level, HeapTuple *rows, int wanted, do
     ExecDropSingleTupleTableSlot(slot);
     MemoryContextSwitchTo(tuples);
     MemoryContextDelete(scratch);
-    gstore_autoanalyze_note(relation, *live);
+    note_analyzed(relation, *live);
     ereport(level, (errmsg("\"%s\": sampled %.0f of %.0f rows, of which %d are in the sample",
                            RelationGetRelationName(relation), s.seen, *live, s.count)));
     return s.count;

@@ -1,12 +1,8 @@
 /* Areas in use, and the keeper's objects behind them; see area.h and area_state.h.
  *
- * An area that needs little is packed: it has room in an object that small areas of its store share. An area that
- * needs more begins with small chunks, as many tables are small, and grows by an eighth of what it needs. Once it
- * needs more than AREA_SMALL_BYTES it moves to an object with large chunks, as what a chunk costs does not depend
- * on its size; the object gets the name in the place of the old one, and who has that open keeps it: rows that
- * are there do not change. It moves back when little of it is left to be of use, but not to the pack while a token
- * has a link to it, as the driver shares whole chunks. It also moves before a write when a
- * token has ended by which others have it mapped: what comes is not for them.
+ * An area that needs little is packed (area_pack.c). One that needs more begins with small chunks, as many tables are
+ * small, and grows by an eighth of what it needs. Once it needs more than AREA_SMALL_BYTES it moves to an object with
+ * large chunks (area_move.c), as what a chunk costs does not depend on its size.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -19,14 +15,10 @@
 
 #define CHUNK_BYTES (2ull << 20)
 #define AREA_SMALL_BYTES (256ull << 20)
-#define RESERVE_BYTES \
-    (1ull << 30) /* with small chunks; where there is no memory to move, it stays */
 #define LARGE_CHUNK_BYTES (32ull << 20)
-#define LARGE_RESERVE_BYTES (32ull << 30) /* what offsets in 8-byte units reach */
 #define AHEAD_PART 8u                     /* an area grows by this part of what it needs, */
 #define AHEAD_MAX_BYTES (1ull << 30)      /* at most by so much */
-#define ROOM_BYTES (64ull << 10)
-#define PACK_RESERVE_BYTES (512ull << 20) /* rooms for four areas of each of 2048 columns */
+#define PACK_RESERVE_BYTES (512ull << 20) /* for four areas of each of 2048 columns */
 #define LEASE_WAIT_MS 30000               /* while the keeper moves the area */
 
 /* ---- names and order */
@@ -51,7 +43,7 @@ static int compare_stores(const void *left, const void *right)
 const char *const gstore_part_names[] = {"values",   "nulls",         "bodies",
                                          "manifest", "element_nulls", "pack"};
 
-static void name_area(const area *a, char text[GVM_NAME_BYTES_MAX])
+void gstore_area_name(const area *a, char text[GVM_NAME_BYTES_MAX])
 {
     char path[GSTORE_STORE_PATH_BYTES];
 
@@ -143,7 +135,8 @@ uint64_t gstore_area_chunk_bytes(const area *a)
 
 area_kind gstore_area_kind_for(const area *a, uint64_t needed)
 {
-    if (needed <= ROOM_BYTES && a->part != GSTORE_MANIFEST && a->part != GSTORE_PACK && a->links == 0)
+    if (needed <= GSTORE_ROOM_BYTES && a->part != GSTORE_MANIFEST && a->part != GSTORE_PACK &&
+        a->links == 0)
         return PACKED;
     return needed <= AREA_SMALL_BYTES ? SMALL : LARGE;
 }
@@ -152,25 +145,29 @@ static uint64_t reserve_bytes(const area *a)
 {
     if (a->part == GSTORE_PACK)
         return PACK_RESERVE_BYTES;
-    return a->kind == LARGE ? LARGE_RESERVE_BYTES : RESERVE_BYTES;
+    return a->kind == LARGE ? GSTORE_LARGE_RESERVE_BYTES : GSTORE_SMALL_RESERVE_BYTES;
 }
 
 /* ahead: of need, by a part of it. */
 static uint64_t grown_bytes(const area *a, uint64_t needed, bool ahead)
 {
-    const uint64_t most = a->kind == LARGE             ? LARGE_RESERVE_BYTES
+    const uint64_t most = a->kind == LARGE             ? GSTORE_LARGE_RESERVE_BYTES
                           : needed <= AREA_SMALL_BYTES ? AREA_SMALL_BYTES
-                                                       : RESERVE_BYTES;
+                                                       : GSTORE_SMALL_RESERVE_BYTES;
     const uint64_t part = needed / AHEAD_PART < AHEAD_MAX_BYTES ? needed / AHEAD_PART : AHEAD_MAX_BYTES;
     const uint64_t bytes = gvmi_round_up(needed + (ahead ? part : 0), gstore_area_chunk_bytes(a));
 
     return bytes <= most ? bytes : most;
 }
 
-static void free_area(gstore_areas *s, area *a)
+void gstore_area_free(gstore_areas *s, area *a)
 {
+    const gvm_error error = gvmi_error_save();
+
+    if (a == NULL)
+        return;
     if (a->pack != NULL)
-        gstore_area_let_go(s, a->pack);
+        gstore_area_unref(s, a->pack);
     gvm_object_close(a->object);
     if (a->connection != NULL) {
         pthread_mutex_lock(&s->lock);
@@ -179,10 +176,10 @@ static void free_area(gstore_areas *s, area *a)
     }
     free(a->rooms);
     free(a);
+    gvmi_error_restore(&error);
 }
 
-/* Of a->bytes. named: readers find it. The lock is held. */
-static gvm_status create_object(gstore_areas *s, area *a, bool named)
+gvm_status gstore_area_create_object(gstore_areas *s, area *a, bool named)
 {
     const gvm_object_options options = {.struct_size = sizeof options,
                                         .chunk_bytes = gstore_area_chunk_bytes(a),
@@ -195,7 +192,7 @@ static gvm_status create_object(gstore_areas *s, area *a, bool named)
 
     if (status != GVM_OK)
         return status;
-    name_area(a, name);
+    gstore_area_name(a, name);
     status = gvm_object_create(a->connection->keeper, named ? name : NULL, reserve_bytes(a),
                                &options, &a->object);
     if (status == GVM_OK)
@@ -212,8 +209,7 @@ void gstore_area_set_bytes(gstore_areas *s, area *a, uint64_t bytes)
     pthread_mutex_unlock(&s->lock);
 }
 
-/* Ahead of need where there is memory, as much as is needed where there is not. */
-static gvm_status grow_area(gstore_areas *s, area *a, uint64_t needed)
+gvm_status gstore_area_grow(gstore_areas *s, area *a, uint64_t needed)
 {
     uint64_t bytes = grown_bytes(a, needed, true);
     gvm_status status = gvm_object_grow(a->object, bytes);
@@ -251,7 +247,7 @@ gvm_status gstore_area_end_lease(gstore_hold *hold)
 
 /* ---- areas in use */
 
-void gstore_area_let_go(gstore_areas *s, area *a)
+void gstore_area_unref(gstore_areas *s, area *a)
 {
     bool last;
 
@@ -261,12 +257,10 @@ void gstore_area_let_go(gstore_areas *s, area *a)
         pthread_cond_broadcast(&s->not_busy);
     pthread_mutex_unlock(&s->lock);
     if (last)
-        free_area(s, a);
+        gstore_area_free(s, a);
 }
 
-/* Rows come one behind the other: where a new writer begins, what lies behind is of one that was undone. The
- * lock is held. */
-static void note_written(area *a, uint64_t turn, const gstore_range *range)
+void gstore_area_note_written(area *a, uint64_t turn, const gstore_range *range)
 {
     const uint64_t end = range->offset_bytes + range->bytes;
 
@@ -310,8 +304,7 @@ static store_areas *make_store(gstore_areas *s, const gstore_store_name *name)
     return made;
 }
 
-/* Into the tree of its store; one without areas stays until it is dropped. The lock is held. */
-static gvm_status add_area(gstore_areas *s, area *a)
+gvm_status gstore_area_add(gstore_areas *s, area *a)
 {
     store_areas *of = gstore_areas_find_store(s, &a->name);
 
@@ -322,85 +315,15 @@ static gvm_status add_area(gstore_areas *s, area *a)
     return GVM_OK;
 }
 
-/* ---- packs. The lock is held. */
-
-/* The store's. *failed: see take_room(). */
-static gvm_status find_pack(gstore_areas *s, const gstore_store_name *store, area **out, area **failed)
+gvm_status gstore_area_make_place(gstore_areas *s, area *a, bool named, area **failed)
 {
-    const area key = {.name = *store, .part = GSTORE_PACK, .kind = SMALL, .bytes = CHUNK_BYTES};
-    area **found = gstore_area_find(s, &key), *made;
-    gvm_status status;
-
-    if (found != NULL) {
-        *out = *found;
-        return GVM_OK;
-    }
-    made = calloc(1, sizeof *made);
-    if (made == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a table");
-    *made = key;
-    status = create_object(s, made, true);
-    if (status == GVM_OK)
-        status = add_area(s, made);
-    if (status == GVM_OK)
-        *out = made;
-    else
-        *failed = made;
-    return status;
-}
-
-static gvm_status add_room(area *pack, const area *a)
-{
-    const uint64_t end = (pack->room_count + 1) * ROOM_BYTES;
-    room *rooms = realloc(pack->rooms, (pack->room_count + 1) * sizeof *rooms);
-
-    if (rooms == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
-    pack->rooms = rooms;
-    if (end > pack->bytes) {
-        const gvm_status status = gvm_object_grow(pack->object, gvmi_round_up(end, CHUNK_BYTES));
-
-        if (status != GVM_OK)
-            return status;
-        pack->bytes = gvmi_round_up(end, CHUNK_BYTES);
-    }
-    rooms[pack->room_count++] = (room){.column = a->column, .part = a->part};
-    return GVM_OK;
-}
-
-/* The area's room in its store's pack, always the same. *failed: a pack that could not be made, for the caller to free
- * without the lock. */
-static gvm_status take_room(gstore_areas *s, area *a, area **failed)
-{
-    area *pack = NULL;
-    gvm_status status = find_pack(s, &a->name, &pack, failed);
-    uint32_t i = 0;
-
-    if (status != GVM_OK)
-        return status;
-    while (i < pack->room_count &&
-           (pack->rooms[i].column != a->column || pack->rooms[i].part != a->part))
-        i++;
-    if (i == pack->room_count)
-        status = add_room(pack, a);
-    if (status != GVM_OK)
-        return status;
-    a->pack = pack;
-    pack->refs++;
-    a->offset_bytes = i * ROOM_BYTES;
-    a->bytes = ROOM_BYTES;
-    return GVM_OK;
-}
-
-/* Its kind says where. */
-static gvm_status make_place(gstore_areas *s, area *a, bool named, area **failed)
-{
-    return a->kind == PACKED ? take_room(s, a, failed) : create_object(s, a, named);
+    return a->kind == PACKED ? gstore_area_take_room(s, a, failed)
+                             : gstore_area_create_object(s, a, named);
 }
 
 /* ---- areas for commands */
 
-/* With chunks for the range, or room. The lock is held. */
+/* With chunks for the range, or a room. The lock is held. */
 static gvm_status make_area(gstore_areas *s, const area *key, uint64_t end, area **out, area **failed)
 {
     area *made = calloc(1, sizeof *made);
@@ -410,22 +333,12 @@ static gvm_status make_area(gstore_areas *s, const area *key, uint64_t end, area
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
     *made = *key;
     made->kind = gstore_area_kind_for(made, end);
-    made->bytes = end <= LARGE_RESERVE_BYTES ? grown_bytes(made, end, false) : 0;
-    status = make_place(s, made, true, failed);
+    made->bytes = end <= GSTORE_LARGE_RESERVE_BYTES ? grown_bytes(made, end, false) : 0;
+    status = gstore_area_make_place(s, made, true, failed);
     if (status == GVM_OK)
-        status = add_area(s, made);
+        status = gstore_area_add(s, made);
     *out = made;
     return status;
-}
-
-/* What could not be made. */
-static void free_failed(gstore_areas *s, area *a)
-{
-    const gvm_error error = gvmi_error_save();
-
-    if (a != NULL)
-        free_area(s, a);
-    gvmi_error_restore(&error);
 }
 
 gvm_status gstore_area_hold(gstore_areas *s, const gstore_store_name *store,
@@ -449,16 +362,16 @@ gvm_status gstore_area_hold(gstore_areas *s, const gstore_store_name *store,
     else
         a->refs++;
     if (status == GVM_OK && write)
-        note_written(a, store->turn, range);
+        gstore_area_note_written(a, store->turn, range);
     pthread_mutex_unlock(&s->lock);
-    free_failed(s, failed);
-    free_failed(s, failed_pack);
+    gstore_area_free(s, failed);
+    gstore_area_free(s, failed_pack);
     if (status != GVM_OK)
         return status;
     *out = (gstore_hold){.area = a};
     status = gstore_area_acquire(out);
     if (status != GVM_OK) {
-        gstore_area_let_go(s, a);
+        gstore_area_unref(s, a);
         *out = (gstore_hold){0};
     }
     return status;
@@ -479,213 +392,12 @@ gvm_status gstore_area_release(gstore_areas *s, gstore_hold *hold)
     const bool held = hold->lease.mode != 0;
     const gvm_status status = held ? gstore_area_end_lease(hold) : GVM_OK;
 
-    gstore_area_let_go(s, hold->area);
+    gstore_area_unref(s, hold->area);
     *hold = (gstore_hold){0};
     return status;
 }
 
-/* ---- moving */
-
-/* Gives it what the other has of use, and then, if it has an object of its own, the name. */
-static gvm_status fill_area(gstore_areas *s, area *a, const gstore_hold *from, uint64_t needed,
-                            CUstream stream)
-{
-    gstore_hold to = {.area = a};
-    char name[GVM_NAME_BYTES_MAX];
-    CUresult result;
-    gvm_status status = a->kind == PACKED ? GVM_OK : grow_area(s, a, needed);
-
-    if (status == GVM_OK)
-        status = gstore_area_acquire(&to);
-    if (status != GVM_OK)
-        return status;
-    result = gvmi_cu->cuMemcpyDtoDAsync(to.address, from->address,
-                                        from->area->bytes < a->bytes ? from->area->bytes : a->bytes,
-                                        stream);
-    if (result == CUDA_SUCCESS)
-        result = gvmi_cu->cuStreamSynchronize(stream); /* a command that finds the area finds the rows */
-    status = gstore_area_end_lease(&to);
-    if (result != CUDA_SUCCESS)
-        return gvmi_driver_fail(result, "cuMemcpyDtoDAsync", "cannot copy a column");
-    if (status != GVM_OK || a->kind == PACKED)
-        return status;
-    name_area(a, name);
-    return gvm_object_publish(a->object, name, GVM_PUBLISH_REPLACE | GVM_PUBLISH_PRIVATE);
-}
-
-gvm_status gstore_area_move(gstore_areas *s, const gstore_hold *from, area_kind kind,
-                            uint64_t needed, CUstream stream, area **out)
-{
-    area *old = from->area, *made = calloc(1, sizeof *made), *failed = NULL, **place;
-    gvm_status status;
-
-    if (made == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
-    *made = (area){.name = old->name, .column = old->column, .part = old->part, .kind = kind, .refs = 1};
-    pthread_mutex_lock(&s->lock);
-    status = old->dropped ? gvmi_fail(GVM_E_ABSENT, "the table was dropped")
-                          : make_place(s, made, false, &failed);
-    pthread_mutex_unlock(&s->lock);
-    free_failed(s, failed);
-    if (status == GVM_OK)
-        status = fill_area(s, made, from, needed, stream);
-    if (status != GVM_OK) {
-        free_failed(s, made);
-        return status;
-    }
-    pthread_mutex_lock(&s->tokens_lock);
-    if (kind == PACKED && old->links > 0) {
-        pthread_mutex_unlock(&s->tokens_lock);
-        free_area(s, made);
-        return gvmi_fail(GVM_E_TIMEOUT, "a token has a link to the column");
-    }
-    gstore_areas_relink(s, made);
-    pthread_mutex_lock(&s->lock);
-    made->needed_bytes = old->needed_bytes;
-    made->links = old->links;
-    place = gstore_area_find(s, old);
-    if (place != NULL && *place == old)
-        *place = made; /* it compares the same */
-    else
-        made->dropped = true;
-    old->dropped = true;
-    pthread_mutex_unlock(&s->lock);
-    pthread_mutex_unlock(&s->tokens_lock);
-    *out = made;
-    return GVM_OK;
-}
-
-gvm_status gstore_area_move_busy(gstore_areas *s, area *a, area_kind kind)
-{
-    gstore_hold hold = {.area = a};
-    gvm_device *device;
-    area *made;
-    gvm_status status = gstore_area_acquire(&hold), ended;
-
-    if (status != GVM_OK)
-        return status;
-    status = gvm_device_open(a->name.device, &device);
-    if (status == GVM_OK) {
-        status = gvmi_device_enter(device);
-        if (status == GVM_OK) {
-            status = gstore_area_move(s, &hold, kind, a->needed_bytes, NULL, &made);
-            gvmi_device_leave();
-            if (status == GVM_OK)
-                gstore_area_let_go(s, made);
-        }
-        gvm_device_close(device);
-    }
-    ended = gstore_area_end_lease(&hold);
-    return status != GVM_OK ? status : ended;
-}
-
-/* Until an area has an object of its own, or is gone; with the lock. *out: NULL, or one that is packed, busy for the
- * caller. Another one may take its place while the commands end that use it. */
-static void find_packed(gstore_areas *s, const area *key, area **out)
-{
-    area **found;
-
-    *out = NULL;
-    while ((found = gstore_area_find(s, key)) != NULL) {
-        area *a = *found;
-
-        if (a->busy) {
-            pthread_cond_wait(&s->not_busy, &s->lock);
-            continue;
-        }
-        if (a->kind != PACKED)
-            return;
-        a->busy = true;
-        a->refs++;
-        while (a->refs > 1)
-            pthread_cond_wait(&s->not_busy, &s->lock);
-        if (!a->dropped) {
-            *out = a;
-            return;
-        }
-        pthread_mutex_unlock(&s->lock);
-        gstore_area_let_go(s, a);
-        pthread_mutex_lock(&s->lock);
-    }
-}
-
-gvm_status gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, const gstore_range *range)
-{
-    const area key = {.name = *store, .column = range->column, .part = range->part};
-    gvm_status status;
-    area *a;
-
-    pthread_mutex_lock(&s->lock);
-    find_packed(s, &key, &a);
-    pthread_mutex_unlock(&s->lock);
-    if (a == NULL)
-        return GVM_OK;
-    status = gstore_area_move_busy(s, a, SMALL);
-    pthread_mutex_lock(&s->lock);
-    a->busy = false;
-    pthread_cond_broadcast(&s->not_busy);
-    pthread_mutex_unlock(&s->lock);
-    gstore_area_let_go(s, a);
-    return status;
-}
-
-static gvm_status move_hold(gstore_areas *s, gstore_hold *hold, area_kind kind, uint64_t needed,
-                            CUstream stream)
-{
-    gstore_hold to = {0};
-    gvm_status status = gstore_area_move(s, hold, kind, needed, stream, &to.area);
-
-    if (status != GVM_OK)
-        return status;
-    (void)gstore_area_release(s, hold); /* nothing on the stream uses it any more */
-    *hold = to;
-    return gstore_area_acquire(hold);
-}
-
-bool gstore_area_is_shown(area *a)
-{
-    gvm_object_info info = {.struct_size = sizeof info};
-
-    if (!atomic_load(&a->ended))
-        return false;
-    if (gvm_object_get_info(a->object, &info) != GVM_OK || info.foreign)
-        return true;
-    atomic_store(&a->ended, false);
-    return false;
-}
-
-gvm_status gstore_area_reserve(gstore_areas *s, gstore_hold *hold, const gstore_range *range,
-                               CUstream stream)
-{
-    const uint64_t end = range->offset_bytes + range->bytes;
-    area_kind kind;
-    uint64_t needed;
-
-    if (end > LARGE_RESERVE_BYTES)
-        return gvmi_fail(GVM_E_LIMIT, "a column can have %llu GiB",
-                         (unsigned long long)(LARGE_RESERVE_BYTES >> 30));
-    pthread_mutex_lock(&s->lock);
-    note_written(hold->area, 0, range);
-    needed = hold->area->needed_bytes;
-    kind = gstore_area_kind_for(hold->area, needed);
-    pthread_mutex_unlock(&s->lock);
-    if (kind < hold->area->kind)
-        kind = hold->area->kind;
-    if (gstore_area_is_shown(hold->area))
-        return move_hold(s, hold, kind, needed, stream);
-    if (end <= hold->area->bytes)
-        return GVM_OK;
-    if (kind > hold->area->kind) {
-        const gvm_status status = move_hold(s, hold, kind, end, stream);
-
-        if (status == GVM_OK || hold->lease.mode == 0 || hold->area->kind == PACKED ||
-            end > RESERVE_BYTES)
-            return status;
-    }
-    return grow_area(s, hold->area, end);
-}
-
-/* ---- walks over all areas */
+/* ---- ends and sizes of all areas of a store */
 
 /* Areas to free, in order; and the stores they were of. */
 typedef struct found {
@@ -756,7 +468,7 @@ void gstore_areas_drop(gstore_areas *s, const gstore_store_name *name)
     pthread_mutex_unlock(&s->lock);
     for (area *a = all.first, *next; a != NULL; a = next) {
         next = a->next_found;
-        free_area(s, a);
+        gstore_area_free(s, a);
     }
     gstore_areas_forget_tokens(s, name);
 }

@@ -43,7 +43,7 @@ gvm_status gstore_area_hold(gstore_areas *areas, const gstore_store_name *store,
 bool gstore_area_is(const gstore_hold *hold, const gstore_range *range);
 uint64_t gstore_area_bytes(const gstore_hold *hold);
 
-/* Room for a range that is written, by the only writer of the store. The address may change: then what the
+/* Memory for a range that is written, by the only writer of the store. The address may change: then what the
  * area has is copied behind what is on the stream, and that is over when this returns. */
 gvm_status gstore_area_reserve(gstore_areas *areas, gstore_hold *hold, const gstore_range *range,
                                CUstream stream);
@@ -54,7 +54,7 @@ gvm_status gstore_area_release(gstore_areas *areas, gstore_hold *hold);
 /* ---- tokens */
 
 /* How much more memory these areas of the store take once they have objects of their own. */
-uint64_t gstore_areas_packed_bytes(gstore_areas *areas, const gstore_store_name *store,
+uint64_t gstore_areas_unpack_bytes(gstore_areas *areas, const gstore_store_name *store,
                                    const gstore_range *ranges, uint32_t count);
 
 /* Gives them such objects, which gstore_areas_link() does otherwise: it takes long. Memory that is short takes them away. For

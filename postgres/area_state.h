@@ -1,17 +1,20 @@
 /* postgres/area_state.h - what the files share that area.h is implemented by.
  *
- *   area.c       areas in use, making and moving them   link.c   links of tokens to areas
- *   area_trim.c  memory given back
+ *   area.c       areas in use: made, grown, dropped     area_trim.c  memory given back
+ *   area_move.c  moved to another object                link.c       links of tokens to areas
+ *   area_pack.c  small ones, which share an object
  *
- * I1  an area in its store's tree has an open object; refs counts the commands and threads that use it now.
+ * I1  an area in its store's tree has an open object, or is packed: then its pack has, in which it has a room. refs counts
+ *     the commands and threads that use it now; of a pack, the areas that are packed in it, too.
  * I2  a dropped area is out of its store's tree; the last one that uses it closes it.
  * I3  an area that is busy is used by one thread alone, which gives back memory of it or moves it; others wait. But
- *     links are made to it, as gstore_area_move() takes them along. A command that waits for an area may hold others of
- *     its store, so of each store one thread at a time waits for commands to let go of an area (gstore_area_unpack()).
+ *     links are made to it, as a move takes them along. A command that waits for an area may hold others of
+ *     its store, so of each store one thread at a time waits until no command uses an area (gstore_area_unpack()).
  * I4  beyond needed_bytes there is nothing of use: what writers have written since the turn they are of,
  *     or what gstore_areas_trim() was told.
- * I5  a packed area has a reference to its pack, which is in the tree as long as the store is, and never busy.
- * I6  a pack has no link: an area that has one is not packed, nor moved to a pack (gstore_area_move()).
+ * I5  a packed area has a reference to its pack. A pack is in its store's tree until the store is dropped, also while no
+ *     area is packed in it, and never busy.
+ * I6  a pack has no link: an area that has one is not packed, nor moved to a pack.
  *
  * The order of locks: the sweeps', the tokens', the areas'.
  */
@@ -26,6 +29,10 @@
 #include "postgres/area.h"
 
 #define GSTORE_CONNECTIONS_MAX 16u
+#define GSTORE_ROOM_BYTES (64ull << 10)
+#define GSTORE_SMALL_RESERVE_BYTES \
+    (1ull << 30) /* with small chunks; where there is no memory to move, it stays */
+#define GSTORE_LARGE_RESERVE_BYTES (32ull << 30) /* what offsets in 8-byte units reach */
 
 /* A connection to the keeper: it can have so many objects open. */
 typedef struct connection {
@@ -36,7 +43,7 @@ typedef struct connection {
 /* Where an area is. */
 typedef enum area_kind { PACKED, SMALL, LARGE } area_kind;
 
-/* Whose a pack's rooms are: GSTORE_ROOM_BYTES each, in this order. */
+/* Whose a room of a pack is: GSTORE_ROOM_BYTES each, in this order. */
 typedef struct room {
     uint16_t column;
     uint8_t part;
@@ -96,38 +103,64 @@ area **gstore_area_find(gstore_areas *s, const area *key);
 
 /* NULL: it has no areas. The lock is held. */
 store_areas *gstore_areas_find_store(gstore_areas *s, const gstore_store_name *name);
+
+/* Of its object, at the keeper. */
+void gstore_area_name(const area *a, char text[GVM_NAME_BYTES_MAX]);
 uint64_t gstore_area_chunk_bytes(const area *a);
 
-/* Gives back a reference. */
-void gstore_area_let_go(gstore_areas *s, area *a);
+/* Where the area is if it is made now for so many bytes. */
+area_kind gstore_area_kind_for(const area *a, uint64_t needed);
+
+/* An object of its own, of a->bytes; named: readers find it. The lock is held. */
+gvm_status gstore_area_create_object(gstore_areas *s, area *a, bool named);
+
+/* The same, or a room: its kind says which. *failed: as of gstore_area_take_room(). */
+gvm_status gstore_area_make_place(gstore_areas *s, area *a, bool named, area **failed);
+
+/* Into the tree of its store; one without areas stays until it is dropped. The lock is held. */
+gvm_status gstore_area_add(gstore_areas *s, area *a);
+
+/* Rows come one behind the other: where a new writer begins, what lies behind is of one that was undone. The
+ * lock is held. */
+void gstore_area_note_written(area *a, uint64_t turn, const gstore_range *range);
+
+/* Its object, ahead of need where there is memory, as much as is needed where there is not. */
+gvm_status gstore_area_grow(gstore_areas *s, area *a, uint64_t needed);
+void gstore_area_set_bytes(gstore_areas *s, area *a, uint64_t bytes);
 
 /* A lease for a hold of an area that the caller has a reference to; and its end. */
 gvm_status gstore_area_acquire(gstore_hold *hold);
 gvm_status gstore_area_end_lease(gstore_hold *hold);
 
-void gstore_area_set_bytes(gstore_areas *s, area *a, uint64_t bytes);
+/* Gives back a reference. */
+void gstore_area_unref(gstore_areas *s, area *a);
 
-/* Where the area is if it is made now for so many bytes. */
-area_kind gstore_area_kind_for(const area *a, uint64_t needed);
+/* One that nobody uses. NULL is ignored; the error that the caller has stays. */
+void gstore_area_free(gstore_areas *s, area *a);
 
-/* Puts an area of the kind in the place of that held, which the caller still holds: *out, with a reference. The caller
- * is the only one that changes the area.
- *
- * GVM_E_ABSENT   it was dropped
- * GVM_E_TIMEOUT  it was to be packed, and was linked meanwhile */
-gvm_status gstore_area_move(gstore_areas *s, const gstore_hold *from, area_kind kind,
-                            uint64_t needed, CUstream stream, area **out);
+/* ---- area_pack.c */
 
-/* The same by a thread that has not entered the device, of an area that is busy for it. */
-gvm_status gstore_area_move_busy(gstore_areas *s, area *a, area_kind kind);
+/* The area's room in its store's pack, always the same. The lock is held. *failed: a pack that could not be made, for the
+ * caller to free without the lock. */
+gvm_status gstore_area_take_room(gstore_areas *s, area *a, area **failed);
 
 /* Gives an area of the store an object of its own: it is about to have links. Until it has one it may be packed again.
  * One export of a store at a time calls it, without the tokens' lock. */
 gvm_status gstore_area_unpack(gstore_areas *s, const gstore_store_name *store,
                               const gstore_range *range);
 
+/* ---- area_move.c */
+
+/* Puts an area of the kind in the place of this one, which is busy for the caller. The caller has not entered the device.
+ *
+ * GVM_E_ABSENT   it was dropped
+ * GVM_E_TIMEOUT  it was to be packed, and was linked meanwhile */
+gvm_status gstore_area_move_busy(gstore_areas *s, area *a, area_kind kind);
+
 /* May a process have it mapped that is not to see what is written from now on? The keeper is asked. */
 bool gstore_area_is_shown(area *a);
+
+/* ---- for walks */
 
 /* Once for each node of a walk, in the tree's order. */
 static inline bool gstore_is_in_order(VISIT visit)

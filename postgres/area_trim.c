@@ -107,7 +107,7 @@ static void shrink_found(gstore_areas *s, area *a, sweep *all)
     all->left |= a->trim && !a->dropped;
     pthread_cond_broadcast(&s->not_busy);
     pthread_mutex_unlock(&s->lock);
-    gstore_area_let_go(s, a);
+    gstore_area_unref(s, a);
 }
 
 /* of: NULL: all stores. Each area is tried once. The sweeps' lock is held, by which an area is in one list. */

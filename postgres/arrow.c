@@ -150,14 +150,14 @@ static inline bool is_set(const uint8 *bits, uint64 at)
     return (bits[at / 8] >> (at % 8) & 1) != 0;
 }
 
-void gstore_arrow_pack_bits(const uint8 *values, uint64 count, uint8 *bits)
+void gstore_arrow_to_bits(const uint8 *values, uint64 count, uint8 *bits)
 {
     memset(bits, 0, (count + 7) / 8);
     for (uint64 i = 0; i < count; i++)
         bits[i / 8] |= (uint8)((values[i] != 0) << (i % 8));
 }
 
-void gstore_arrow_unpack_bits(const uint8 *bits, uint64 skip, uint64 count, uint8 *values)
+void gstore_arrow_from_bits(const uint8 *bits, uint64 skip, uint64 count, uint8 *values)
 {
     for (uint64 i = 0; i < count; i++)
         values[i] = bits[(skip + i) / 8] >> ((skip + i) % 8) & 1;
@@ -247,7 +247,7 @@ static uint64 header_bytes(const gstore_column *column, uint64 bytes, bool nulls
     return nulls ? ARR_OVERHEAD_WITHNULLS(1, bytes / column->element_width) : ARR_OVERHEAD_NONULLS(1);
 }
 
-uint64 gstore_arrow_unpacked_bytes(const gstore_column *column, const int64 *offsets, uint64 count)
+uint64 gstore_arrow_decoded_bytes(const gstore_column *column, const int64 *offsets, uint64 count)
 {
     const uint32 unit = gstore_arrow_unit(column);
     uint64 sum = 0;
@@ -307,7 +307,7 @@ static uint64 build_array(const gstore_column *column, const uint8 *data, uint64
     return (uint64)(to - (uint8 *)array);
 }
 
-void gstore_arrow_unpack(const gstore_column *column, const int64 *offsets, const uint8 *data,
+void gstore_arrow_decode(const gstore_column *column, const int64 *offsets, const uint8 *data,
                          gstore_validity rows, gstore_validity elements, uint64 count,
                          uint32 *places, uint8 *bodies)
 {

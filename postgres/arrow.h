@@ -82,19 +82,19 @@ extern void gstore_arrow_payload(const gstore_column *column, const struct varle
 extern bool gstore_arrow_element_bits(const struct varlena *body, uint8 *bits, uint64 at);
 
 /* Bytes of 0 and 1 to bits. */
-extern void gstore_arrow_pack_bits(const uint8 *values, uint64 count, uint8 *bits);
+extern void gstore_arrow_to_bits(const uint8 *values, uint64 count, uint8 *bits);
 
 /* ---- buffers to batches */
 
 extern void gstore_arrow_shift_back(gstore_form form, void *values, uint64 count);
 
 /* The bit `skip` is that of the first of count values. */
-extern void gstore_arrow_unpack_bits(const uint8 *bits, uint64 skip, uint64 count, uint8 *values);
+extern void gstore_arrow_from_bits(const uint8 *bits, uint64 skip, uint64 count, uint8 *values);
 
 /* Of rows whose offsets are offsets[0..count]: what their varlenas take, each aligned to 8. ERROR if the
  * offsets are no offsets. */
-extern uint64 gstore_arrow_unpacked_bytes(const gstore_column *column, const int64 *offsets,
-                                          uint64 count);
+extern uint64 gstore_arrow_decoded_bytes(const gstore_column *column, const int64 *offsets,
+                                         uint64 count);
 
 /* A bitmap of what is not NULL; its bit `skip` is the first one's. bits NULL: nothing is. */
 typedef struct gstore_validity {
@@ -104,7 +104,7 @@ typedef struct gstore_validity {
 
 /* Writes the varlenas to bodies and, for each row, 0 for NULL or where its varlena is, in units of 8 bytes,
  * the first at 1. data and elements: from offsets[0] on. */
-extern void gstore_arrow_unpack(const gstore_column *column, const int64 *offsets,
+extern void gstore_arrow_decode(const gstore_column *column, const int64 *offsets,
                                 const uint8 *data, gstore_validity rows, gstore_validity elements,
                                 uint64 count, uint32 *places, uint8 *bodies);
 

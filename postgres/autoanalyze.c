@@ -17,7 +17,6 @@
 #include "postmaster/autovacuum.h"
 #include "storage/lmgr.h"
 #include "storage/proc.h"
-#include "utils/backend_progress.h"
 #include "utils/backend_status.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
@@ -163,7 +162,7 @@ void gstore_autoanalyze_main(Datum database)
         {"search_path", ""},
         {"lock_timeout", "0"},
         {"default_transaction_isolation", "read committed"},
-        {"track_activities", "on"}}; /* by which is_target() knows the table */
+        {"track_activities", "on"}}; /* analyze.c sees by it which table that is */
     Oid *tables;
     int count;
 
@@ -174,92 +173,4 @@ void gstore_autoanalyze_main(Datum database)
     count = list_changed(&tables);
     for (int i = 0; i < count; i++)
         (void)gstore_background_try(analyze_if_due, tables[i], "automatic ANALYZE of", 0);
-}
-
-/* ---- every ANALYZE, by hand too */
-
-/* What counts once the transaction commits. */
-typedef struct note {
-    Oid relation;
-    uint64 changes;
-    double rows;
-} note;
-
-static List *notes; /* in the transaction's context */
-static bool columns_alone;
-
-void gstore_autoanalyze_follow(const VacuumStmt *statement)
-{
-    ListCell *cell;
-
-    columns_alone = false;
-    foreach (cell, statement->rels)
-        columns_alone |= lfirst_node(VacuumRelation, cell)->va_cols != NIL;
-}
-
-/* An ANALYZE of a parent takes samples of its children, and does not change their statistics. */
-static bool is_target(Relation relation)
-{
-    return MyBEEntry != NULL && MyBEEntry->st_progress_command == PROGRESS_COMMAND_ANALYZE &&
-           MyBEEntry->st_progress_command_target == RelationGetRelid(relation);
-}
-
-void gstore_autoanalyze_note(Relation relation, double rows)
-{
-    MemoryContext old;
-    const gstore_table *table;
-    note *noted;
-
-    if (columns_alone || !is_target(relation))
-        return;
-    old = MemoryContextSwitchTo(TopTransactionContext);
-    noted = palloc0(sizeof *noted);
-    noted->relation = RelationGetRelid(relation);
-    noted->rows = rows;
-    LWLockAcquire(gstore->lock, LW_SHARED);
-    table = gstore_find_table(noted->relation, false);
-    if (table != NULL)
-        noted->changes = table->changes;
-    LWLockRelease(gstore->lock);
-    notes = lappend(notes, noted);
-    MemoryContextSwitchTo(old);
-}
-
-static void follow_notes(void)
-{
-    ListCell *cell;
-
-    LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    foreach (cell, notes) {
-        const note *noted = lfirst(cell);
-        gstore_table *table = gstore_find_table(noted->relation, false);
-
-        if (table != NULL) {
-            table->changes -= Min(noted->changes, table->changes);
-            table->analyzed_rows = noted->rows;
-        }
-    }
-    LWLockRelease(gstore->lock);
-}
-
-static void at_transaction_end(XactEvent event, void *argument)
-{
-    if (event == XACT_EVENT_COMMIT && notes != NIL)
-        follow_notes();
-    if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
-        notes = NIL;
-}
-
-/* Which of them were the subtransaction's is not known: a table more is analyzed again. */
-static void at_subtransaction_end(SubXactEvent event, SubTransactionId mine,
-                                  SubTransactionId parent, void *argument)
-{
-    if (event == SUBXACT_EVENT_ABORT_SUB)
-        notes = NIL;
-}
-
-void gstore_autoanalyze_init(void)
-{
-    RegisterXactCallback(at_transaction_end, NULL);
-    RegisterSubXactCallback(at_subtransaction_end, NULL);
 }

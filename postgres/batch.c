@@ -14,7 +14,7 @@ typedef enum buffer_kind {
     BUFFER_VALUES,
     BUFFER_NULLS,
     BUFFER_BODIES,
-    BUFFER_OFFSETS, /* of format 'arrow': what the area has, before it is unpacked */
+    BUFFER_OFFSETS, /* of format 'arrow': what the area has, before it is decoded */
     BUFFER_DATA,
     BUFFER_ELEMENT_NULLS,
     BUFFER_KINDS,
@@ -23,7 +23,7 @@ typedef enum buffer_kind {
 /* Kept from batch to batch: fresh memory for each would cost more than filling it. */
 typedef struct gstore_buffer {
     uint8 *bytes;
-    uint64 room;
+    uint64 capacity;
 } gstore_buffer;
 
 gstore_batch *gstore_batch_create(int columns)
@@ -42,13 +42,13 @@ static uint8 *buffer_of(gstore_batch *batch, int index, buffer_kind kind, uint64
 {
     gstore_buffer *b = &batch->buffers[index * BUFFER_KINDS + (int)kind];
 
-    if (b->room < bytes) {
+    if (b->capacity < bytes) {
         if (b->bytes != NULL)
             pfree(b->bytes);
         b->bytes = NULL;
-        b->room = 0;
+        b->capacity = 0;
         b->bytes = MemoryContextAllocHuge(batch->context, bytes + bytes / 8);
-        b->room = bytes + bytes / 8;
+        b->capacity = bytes + bytes / 8;
     }
     return b->bytes;
 }
@@ -184,7 +184,7 @@ static int add_arrow_bodies(gstore_batch *batch, int index, const gstore_view *v
 
     c->bodies_from = GSTORE_BODY_UNIT;
     c->bodies = buffer_of(batch, index, BUFFER_BODIES,
-                          gstore_arrow_unpacked_bytes(column, offsets, batch->count));
+                          gstore_arrow_decoded_bytes(column, offsets, batch->count));
     first = (uint64)offsets[0];
     last = (uint64)offsets[batch->count];
     if (first == last)
@@ -203,7 +203,7 @@ static int add_arrow_bodies(gstore_batch *batch, int index, const gstore_view *v
     return 2;
 }
 
-static void unpack_arrow(gstore_batch *batch, int index, const gstore_view *view)
+static void decode_arrow(gstore_batch *batch, int index, const gstore_view *view)
 {
     const gstore_column *column = &view->columns[index];
     const gstore_buffer *buffers = &batch->buffers[index * BUFFER_KINDS];
@@ -211,14 +211,14 @@ static void unpack_arrow(gstore_batch *batch, int index, const gstore_view *view
     gstore_batch_column *c = &batch->columns[index];
 
     if (gstore_arrow_is_variable(column))
-        gstore_arrow_unpack(
+        gstore_arrow_decode(
             column, offsets_of(batch, index), buffers[BUFFER_DATA].bytes,
             (gstore_validity){c->nulls, skip},
             (gstore_validity){column->has_element_nulls ? buffers[BUFFER_ELEMENT_NULLS].bytes : NULL,
                               (uint64)offsets_of(batch, index)[0] % 8},
             batch->count, (uint32 *)c->values, (uint8 *)c->bodies);
     else if (column->form == GSTORE_FORM_BOOL)
-        gstore_arrow_unpack_bits(buffers[BUFFER_OFFSETS].bytes, skip, batch->count, (uint8 *)c->values);
+        gstore_arrow_from_bits(buffers[BUFFER_OFFSETS].bytes, skip, batch->count, (uint8 *)c->values);
     else
         gstore_arrow_shift_back(column->form, (void *)c->values, batch->count);
 }
@@ -283,7 +283,7 @@ uint64 gstore_read_columns(gstore_batch *batch, const gstore_view *view, const B
     while ((number = bms_next_member(wanted, number)) >= 0)
         if (has_column(view, number) && gstore_is_arrow(&view->columns[number - 1]) &&
             !bms_is_member(number, batch->bare))
-            unpack_arrow(batch, number - 1, view);
+            decode_arrow(batch, number - 1, view);
     pfree(pieces);
     return moved;
 }

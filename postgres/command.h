@@ -33,7 +33,7 @@ typedef enum gstore_part {
     GSTORE_BODIES,
     GSTORE_MANIFEST,      /* of column 0: what tokens lead to (table/manifest.h) */
     GSTORE_ELEMENT_NULLS, /* of format 'arrow': as NULLS, of the elements of lists */
-    GSTORE_PACK,          /* of column 0: where areas are that are small (area.c) */
+    GSTORE_PACK,          /* of column 0: where areas are that are small (area_pack.c) */
 } gstore_part;
 
 typedef enum gstore_verb {
@@ -52,7 +52,7 @@ typedef enum gstore_verb {
     GSTORE_FOREIGN_CLOSE,
 
     /* Before tokens are made, as it may take long; it gives nobody a right. */
-    GSTORE_UNPACKED, /* adds to copy_bytes what these areas would take with objects of their own; there is so much */
+    GSTORE_UNPACK_BYTES, /* adds to copy_bytes what these areas would take with objects of their own; there is so much */
     GSTORE_UNPACK, /* gives them these objects (area.h) */
 
     /* Tokens (token.h); the first GSTORE_SECRET_BYTES of `handle` are the secret. */

@@ -70,7 +70,7 @@ static copy *find_locked(gstore_copies *c, uint64_t id)
 }
 
 /* What this process keeps idle may be in the way, and the keeper's reserve of free memory. */
-static CUresult find_room(gstore_copies *c, copy *made, uint64_t bytes)
+static CUresult allocate_device(gstore_copies *c, copy *made, uint64_t bytes)
 {
     gvm_device *device = c->devices[made->device];
     CUresult result = gvmi_device_alloc(device, &made->address, bytes);
@@ -88,10 +88,10 @@ static gvm_status allocate(gstore_copies *c, copy *made)
 {
     /* The driver cuts small allocations out of blocks of 2 MiB, and a handle shows the whole block. */
     const uint64_t bytes = gvmi_round_up(made->bytes, GVM_CHUNK_BYTES_MIN);
-    CUresult result = find_room(c, made, bytes);
+    CUresult result = allocate_device(c, made, bytes);
 
     if (result != CUDA_SUCCESS)
-        return gvmi_driver_fail(result, "cuMemAlloc", "no room for a copy of %llu MiB on device %d",
+        return gvmi_driver_fail(result, "cuMemAlloc", "no memory for a copy of %llu MiB on device %d",
                                 (unsigned long long)(made->bytes >> 20), made->device);
     /* Programs that open it must not find what others left in that memory. */
     result = gvmi_cu->cuMemsetD8Async(made->address, 0, bytes, NULL);
@@ -189,7 +189,7 @@ static copy *hold_own(gstore_copies *c, const gstore_window *w)
     return found;
 }
 
-static void let_go_own(gstore_copies *c, copy *held)
+static void unref_copy(gstore_copies *c, copy *held)
 {
     bool last;
 
@@ -396,7 +396,7 @@ static gvm_status transfer_foreign(gstore_copies *c, const gstore_window *w, uin
 
     if (own != NULL) {
         status = transfer_own(w, own, bytes, window_bytes, stream);
-        let_go_own(c, own);
+        unref_copy(c, own);
         return status;
     }
     status = begin_foreign(c, w, &o);

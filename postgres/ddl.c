@@ -35,7 +35,6 @@
 #include "utils/syscache.h"
 
 #include "postgres/arrow.h"
-#include "postgres/autoanalyze.h"
 #include "postgres/fdw.h"
 #include "postgres/option.h"
 #include "postgres/pending.h"
@@ -54,18 +53,18 @@ typedef struct altered {
 } altered;
 
 /* Of the statement that runs, in its memory. */
-typedef struct notes {
-    struct notes *outer;
+typedef struct alterations {
+    struct alterations *outer;
     MemoryContext context;
     List *tables;      /* of altered */
     List *constraints; /* OIDs of new ones, which cannot be looked up yet */
     List *relations;   /* the same of tables */
     List *children;    /* tables that have got a parent */
-} notes;
+} alterations;
 
 static object_access_hook_type previous_access;
 static ProcessUtility_hook_type previous_utility;
-static notes *current;
+static alterations *current;
 static Oid dropped_database; /* by this transaction */
 
 /* By the handler's name first: another wrapper's handler is not to be called, or loaded, for a look. */
@@ -122,7 +121,7 @@ static void at_transaction_end(XactEvent event, void *argument)
         dropped_database = InvalidOid;
 }
 
-/* ---- ALTER: notes */
+/* ---- ALTER: what is altered */
 
 static altered *note_table(Oid relation)
 {
@@ -140,7 +139,7 @@ static altered *note_table(Oid relation)
     return a;
 }
 
-static void note(ObjectAccessType access, Oid class, Oid object, int part)
+static void note_altered(ObjectAccessType access, Oid class, Oid object, int part)
 {
     MemoryContext old = MemoryContextSwitchTo(current->context);
 
@@ -179,7 +178,7 @@ static void on_access(ObjectAccessType access, Oid class, Oid object, int part, 
                gstore_is_table(object))
         gstore_note_privileges(false); /* it may have another owner */
     if (current != NULL && (access == OAT_POST_CREATE || access == OAT_POST_ALTER))
-        note(access, class, object, part);
+        note_altered(access, class, object, part);
 }
 
 /* ---- ALTER: what follows */
@@ -444,12 +443,12 @@ static void on_utility(PlannedStmt *statement, const char *text, bool read_only,
                        QueryEnvironment *environment, DestReceiver *destination,
                        QueryCompletion *completion)
 {
-    notes mine = {.outer = current, .context = CurrentMemoryContext};
+    alterations mine = {.outer = current, .context = CurrentMemoryContext};
 
     if (IsA(statement->utilityStmt, DropdbStmt))
         stop_loader((const DropdbStmt *)statement->utilityStmt);
     if (IsA(statement->utilityStmt, VacuumStmt))
-        gstore_autoanalyze_follow((const VacuumStmt *)statement->utilityStmt);
+        gstore_analyze_begin((const VacuumStmt *)statement->utilityStmt);
 
     /* Only what can alter our tables: VACUUM and the like end transactions as they please. Parts of an ALTER, as
      * the options of a column that it adds, are followed with the whole: before that, rows are as they were. */

@@ -33,7 +33,7 @@
 
 PG_FUNCTION_INFO_V1(gstore_export_ipchandle);
 
-#define BYTES_MAX ((uint64)PG_UINT32_MAX * GSTORE_KDS_UNIT) /* what packed offsets reach */
+#define BYTES_MAX ((uint64)PG_UINT32_MAX * GSTORE_KDS_UNIT) /* what offsets in units reach */
 #define OFFSETS_AT_A_TIME 65536u
 #define BODIES_AT_A_TIME (1u << 20)
 
@@ -312,40 +312,40 @@ static void put_whole_column(gstore_dense *d, int index)
 }
 
 /* Where the rows of a column that are not dead have got to. */
-typedef struct packing {
+typedef struct gathered {
     uint64 items;          /* in the copy so far */
     uint64 start, body_at; /* of the values, and where the next body goes; in the copy */
     uint8 *nulls;          /* of all items; NULL: none is NULL */
     uint8 *values;         /* of one batch */
     StringInfoData bodies; /* that end at body_at and are not in the copy yet */
-} packing;
+} gathered;
 
-static void put_bodies(gstore_dense *d, packing *p)
+static void put_bodies(gstore_dense *d, gathered *p)
 {
     gstore_dense_put(d, p->body_at - (uint64)p->bodies.len, p->bodies.data, (uint64)p->bodies.len);
     resetStringInfo(&p->bodies);
 }
 
 /* Large ones go by themselves. The copy is zero between bodies. */
-static void pack_body(gstore_dense *d, packing *p, const char *body)
+static void add_body(gstore_dense *d, gathered *p, const char *body)
 {
-    const uint64 bytes = VARSIZE_ANY(body), room = TYPEALIGN64(GSTORE_KDS_UNIT, bytes);
+    const uint64 bytes = VARSIZE_ANY(body), aligned = TYPEALIGN64(GSTORE_KDS_UNIT, bytes);
 
-    if ((uint64)p->bodies.len + room > BODIES_AT_A_TIME)
+    if ((uint64)p->bodies.len + aligned > BODIES_AT_A_TIME)
         put_bodies(d, p);
-    if (room > BODIES_AT_A_TIME)
+    if (aligned > BODIES_AT_A_TIME)
         gstore_dense_put(d, p->body_at, body, bytes);
     else {
-        enlargeStringInfo(&p->bodies, (int)room);
-        memset(p->bodies.data + p->bodies.len, 0, room);
+        enlargeStringInfo(&p->bodies, (int)aligned);
+        memset(p->bodies.data + p->bodies.len, 0, aligned);
         memcpy(p->bodies.data + p->bodies.len, body, bytes);
-        p->bodies.len += (int)room;
+        p->bodies.len += (int)aligned;
     }
-    p->body_at += room;
+    p->body_at += aligned;
 }
 
-static void pack_row(gstore_dense *d, const gstore_column *column, const gstore_batch *batch,
-                     int index, uint64 row, packing *p, uint64 at)
+static void add_row(gstore_dense *d, const gstore_column *column, const gstore_batch *batch,
+                    int index, uint64 row, gathered *p, uint64 at)
 {
     const bool null = gstore_is_null(batch, column, index, row);
     const uint32 width = gstore_width(column);
@@ -359,7 +359,7 @@ static void pack_row(gstore_dense *d, const gstore_column *column, const gstore_
         ((uint32 *)p->values)[at] = 0;
     else {
         ((uint32 *)p->values)[at] = (uint32)((p->body_at - p->start) / GSTORE_KDS_UNIT);
-        pack_body(d, p, DatumGetPointer(gstore_value(batch, column, index, row)));
+        add_body(d, p, DatumGetPointer(gstore_value(batch, column, index, row)));
     }
 }
 
@@ -372,14 +372,14 @@ static void put_live_rows(gstore_dense *d, int index)
     const uint64 extra = gstore_kds_extra_offset(to, width, d->items);
     Bitmapset *wanted = bms_make_singleton(index + 1);
     gstore_batch *batch = gstore_batch_create(RelationGetDescr(d->relation)->natts);
-    packing p = {.start = values, .body_at = extra};
+    gathered p = {.start = values, .body_at = extra};
 
     if (column->length >= 0 && column->has_nulls)
         p.nulls = MemoryContextAllocExtended(d->scratch, (d->items + 7) / 8,
                                              MCXT_ALLOC_HUGE | MCXT_ALLOC_ZERO);
     initStringInfo(&p.bodies);
     for (uint64 row = 0; row < d->view->rows;) {
-        uint64 packed = 0, limit;
+        uint64 taken = 0, limit;
 
         CHECK_FOR_INTERRUPTS();
         (void)gstore_read(batch, d->view, wanted, row, d->view->rows - row);
@@ -387,9 +387,9 @@ static void put_live_rows(gstore_dense *d, int index)
         p.values = MemoryContextAllocHuge(d->scratch, batch->count * width);
         for (; row < limit; row++)
             if (!gstore_view_is_dead(d->view, row))
-                pack_row(d, column, batch, index, row, &p, packed++);
-        gstore_dense_put(d, values + p.items * width, p.values, packed * width);
-        p.items += packed;
+                add_row(d, column, batch, index, row, &p, taken++);
+        gstore_dense_put(d, values + p.items * width, p.values, taken * width);
+        p.items += taken;
         pfree(p.values);
     }
     put_bodies(d, &p);

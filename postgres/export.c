@@ -230,17 +230,13 @@ static char *make_manifest(Relation relation, const gstore_view *view, uint32 *b
 static gstore_store *find_store(Oid oid, const gstore_view *view, bool own)
 {
     const gstore_table *table = gstore_find_table(oid, false);
-    const dsa_pointer none = InvalidDsaPointer;
 
     if (own)
-        return dsa_get_address(gstore_area(), view->store);
-    for (dsa_pointer place = table != NULL ? table->newest : none; DsaPointerIsValid(place);) {
-        const gstore_version *version = dsa_get_address(gstore_area(), place);
-
-        if (version->store == view->store)
-            return dsa_get_address(gstore_area(), view->store);
-        place = version->older;
-    }
+        return gstore_at(view->store);
+    for (const gstore_version *v = table != NULL ? gstore_at(table->newest) : NULL; v != NULL;
+         v = gstore_at(v->older))
+        if (v->store == view->store)
+            return gstore_at(view->store);
     return NULL;
 }
 
@@ -332,7 +328,7 @@ static void unpack(const gstore_view *view, const gstore_piece *areas, int count
 {
     gstore_far far = {0};
 
-    gstore_transfer_far(GSTORE_UNPACKED, &view->name, &far, areas, count);
+    gstore_transfer_far(GSTORE_UNPACK_BYTES, &view->name, &far, areas, count);
     if (far.copy_bytes > 0)
         gstore_transfer_far(GSTORE_UNPACK, &view->name, NULL, areas, count);
 }

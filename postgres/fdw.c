@@ -4,7 +4,6 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 
-#include "postgres/autoanalyze.h"
 #include "postgres/fdw.h"
 #include "postgres/pending.h"
 #include "postgres/token.h"
@@ -23,7 +22,7 @@ void _PG_init(void)
     gstore_shared_init();
     gstore_pending_init();
     gstore_token_init();
-    gstore_autoanalyze_init();
+    gstore_analyze_init();
     gstore_ddl_init();
 }
 

@@ -11,7 +11,7 @@
 #define GSTORE_KDS_COLUMN 'c' /* gstore_kds_head.format */
 #define GSTORE_KDS_NAME_BYTES 64
 #define GSTORE_KDS_ALIGN 16u /* of the head, and of every column */
-#define GSTORE_KDS_UNIT 8u   /* of packed offsets and sizes */
+#define GSTORE_KDS_UNIT 8u   /* what offsets and sizes count */
 
 typedef struct gstore_kds_column {
     int8_t attbyval;

@@ -132,11 +132,11 @@ static gvm_status link_range(gstore_areas *s, token *t, const gstore_range *rang
         status = gvm_object_get_info(a->object, &info);
         *owner = info.owner_uid;
     }
-    gstore_area_let_go(s, a);
+    gstore_area_unref(s, a);
     return status;
 }
 
-uint64_t gstore_areas_packed_bytes(gstore_areas *s, const gstore_store_name *store,
+uint64_t gstore_areas_unpack_bytes(gstore_areas *s, const gstore_store_name *store,
                                    const gstore_range *ranges, uint32_t count)
 {
     uint64_t bytes = 0;

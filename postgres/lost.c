@@ -83,11 +83,6 @@ static void log_lost(int count)
 
 /* ---- loss */
 
-static const gstore_version *at(dsa_pointer place)
-{
-    return DsaPointerIsValid(place) ? dsa_get_address(gstore_area(), place) : NULL;
-}
-
 /* The transaction that noted a loss may have failed: then no snapshot sees it. */
 static bool has_versions(const gstore_table *table)
 {
@@ -115,10 +110,10 @@ uint32 gstore_begin_epoch(bool *lost)
 /* The newest version that is committed says whether there were rows; or one that may yet be. True: there were. */
 static bool lose_versions_of(gstore_table *table, TransactionId xid)
 {
-    const gstore_version *version = at(table->newest);
+    const gstore_version *version = gstore_at(table->newest);
     bool rows = false;
 
-    for (; version != NULL; version = at(version->older)) {
+    for (; version != NULL; version = gstore_at(version->older)) {
         rows |= DsaPointerIsValid(version->store);
         if (TransactionIdDidCommit(version->xid))
             break;
@@ -148,10 +143,11 @@ void gstore_lose_versions(TransactionId xid)
 
 /* ---- the file */
 
-/* Tables that have rows, or have lost them: list_tables(), palloc'd. note_lost() returns how many there is room for. */
+/* Tables that have rows, or have lost them: list_tables(), palloc'd. note_lost() returns how many of them
+ * fit into the directory. */
 static bool has_rows(const gstore_table *table)
 {
-    for (const gstore_version *v = at(table->newest); v != NULL; v = at(v->older))
+    for (const gstore_version *v = gstore_at(table->newest); v != NULL; v = gstore_at(v->older))
         if (DsaPointerIsValid(v->store))
             return true;
     return table->lost;

@@ -3,11 +3,6 @@
 
 #include "postgres/memory.h"
 
-static void *at(dsa_pointer place)
-{
-    return DsaPointerIsValid(place) ? dsa_get_address(gstore_area(), place) : NULL;
-}
-
 /* ---- memory that no version needs */
 
 uint64 gstore_next_turn(void)
@@ -18,9 +13,9 @@ uint64 gstore_next_turn(void)
 /* NULL: the table has no rows. The lock is held. */
 static gstore_store *newest_store(const gstore_table *table)
 {
-    const gstore_version *newest = table != NULL ? at(table->newest) : NULL;
+    const gstore_version *newest = table != NULL ? gstore_at(table->newest) : NULL;
 
-    return newest != NULL ? at(newest->store) : NULL;
+    return newest != NULL ? gstore_at(newest->store) : NULL;
 }
 
 void gstore_ask_trim(Oid relation, uint64 turn)
@@ -70,7 +65,7 @@ bool gstore_next_trim(gstore_store_name *name, gstore_extent **extents, uint32 *
             continue;
         *name = store->name;
         name->turn = store->trim_turn;
-        *extents = list_extents(at(table->newest), count);
+        *extents = list_extents(gstore_at(table->newest), count);
         store->trim_turn = 0;
         found = true;
         hash_seq_term(&scan);
@@ -97,8 +92,8 @@ void gstore_note_report(const gstore_report *report, const gstore_store_size *si
     gstore->report = *report;
     gstore_begin_tables(&scan);
     while ((table = hash_seq_search(&scan)) != NULL)
-        for (const gstore_version *v = at(table->newest); v != NULL; v = at(v->older)) {
-            gstore_store *store = at(v->store);
+        for (const gstore_version *v = gstore_at(table->newest); v != NULL; v = gstore_at(v->older)) {
+            gstore_store *store = gstore_at(v->store);
             const gstore_store_size key = {.store = store != NULL ? store->name.store : 0};
             const gstore_store_size *size = store != NULL ? bsearch(&key, sizes, size_count,
                                                                     sizeof key, compare_sizes)

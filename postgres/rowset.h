@@ -30,7 +30,7 @@ extern void gstore_rowset_clear(gstore_rowset *set);
 extern uint64 gstore_rowset_limit(const gstore_rowset *set);
 /* Sets the rows' bits in a bitmap that reaches to the set's limit. */
 extern void gstore_rowset_mark(const gstore_rowset *set, uint8 *bitmap);
-/* The rows in ascending order; out has room for all. */
+/* The rows in ascending order; out is large enough for all. */
 extern void gstore_rowset_list(const gstore_rowset *set, uint64 *out);
 
 #endif

@@ -155,7 +155,7 @@ static gvm_status move_ranges(worker *me, gstore_window *w, uint8_t *bytes)
 
 /* Before memory is short for anybody, what all tables have ahead of need goes back: also those that this command
  * writes to, whose leases it has given back by then. True: the command may find some now. */
-static bool has_made_room(gstore_service *s, gvm_status status)
+static bool has_given_back(gstore_service *s, gvm_status status)
 {
     gvm_error error;
 
@@ -198,9 +198,9 @@ static gvm_status read_budgets(gstore_service *s, int32_t device, gstore_budgets
 }
 
 /* Before anything moves: areas of many columns may need more than there is. */
-static gvm_status check_unpacked(gstore_service *s, gstore_window *w)
+static gvm_status check_unpack(gstore_service *s, gstore_window *w)
 {
-    const uint64_t bytes = gstore_areas_packed_bytes(s->areas, &w->name, w->ranges, w->range_count);
+    const uint64_t bytes = gstore_areas_unpack_bytes(s->areas, &w->name, w->ranges, w->range_count);
     const uint64_t sum = w->copy_bytes + bytes;
     gstore_budgets now;
     uint64_t left;
@@ -223,7 +223,7 @@ static gvm_status check_unpacked(gstore_service *s, gstore_window *w)
 static gvm_status carry_out_links(gstore_service *s, gstore_window *w)
 {
     switch (w->verb) {
-    case GSTORE_UNPACKED: return check_unpacked(s, w);
+    case GSTORE_UNPACK_BYTES: return check_unpack(s, w);
     case GSTORE_UNPACK: return gstore_areas_unpack(s->areas, &w->name, w->ranges, w->range_count);
     default: return link_areas(s, w);
     }
@@ -239,9 +239,9 @@ static gvm_status transfer(worker *me, gstore_window *w, uint8_t *bytes)
     if (w->name.device < 0 || w->name.device >= s->device_count)
         return gvmi_fail(GVM_E_NODEVICE, "there is no device %d; there are %d", w->name.device,
                          s->device_count);
-    if (w->verb == GSTORE_LINK || w->verb == GSTORE_UNPACK || w->verb == GSTORE_UNPACKED) {
+    if (w->verb == GSTORE_LINK || w->verb == GSTORE_UNPACK || w->verb == GSTORE_UNPACK_BYTES) {
         status = carry_out_links(s, w);
-        return has_made_room(s, status) ? carry_out_links(s, w) : status;
+        return has_given_back(s, status) ? carry_out_links(s, w) : status;
     }
     if (w->verb == GSTORE_UNLINK)
         return gstore_areas_unlink(s->areas, w->handle);
@@ -253,7 +253,7 @@ static gvm_status transfer(worker *me, gstore_window *w, uint8_t *bytes)
                                          me->streams[w->name.device]);
     else {
         status = move_ranges(me, w, bytes);
-        if (w->verb == GSTORE_WRITE && has_made_room(s, status))
+        if (w->verb == GSTORE_WRITE && has_given_back(s, status))
             status = move_ranges(me, w, bytes);
     }
     gvmi_device_leave();

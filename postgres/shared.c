@@ -20,7 +20,7 @@
 
 #define AREA_BYTES (256 * 1024) /* of dynamic shared memory that is there from the start */
 #define WINDOW_ALIGN 4096
-#define UNTRIMMED_VERSIONS 256 /* that may wait for the worker's next look at the clock */
+#define NEW_VERSIONS_MAX 256 /* that may wait for the worker's next look at the clock */
 
 gstore_shared *gstore;
 static void *area_place;
@@ -130,7 +130,7 @@ dsa_area *gstore_area(void)
     return area;
 }
 
-static void *at(dsa_pointer place)
+void *gstore_at(dsa_pointer place)
 {
     return DsaPointerIsValid(place) ? dsa_get_address(gstore_area(), place) : NULL;
 }
@@ -147,7 +147,7 @@ void gstore_wake_worker(void)
 
 static void unref_store(dsa_pointer place)
 {
-    gstore_store *store = at(place);
+    gstore_store *store = gstore_at(place);
 
     if (store == NULL || --store->refs > 0)
         return;
@@ -158,7 +158,7 @@ static void unref_store(dsa_pointer place)
 dsa_pointer gstore_new_store(Oid relation, int device, bool arrow, gstore_store_name *name)
 {
     const dsa_pointer place = dsa_allocate0(gstore_area(), sizeof(gstore_store));
-    gstore_store *store = at(place);
+    gstore_store *store = gstore_at(place);
 
     store->refs = 1;
     store->arrow = arrow;
@@ -201,7 +201,7 @@ bool gstore_next_dead_store(gstore_store_name *name)
     gstore_store *store;
 
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    while ((store = at(*link)) != NULL && gstore_has_left_write(&store->name))
+    while ((store = gstore_at(*link)) != NULL && gstore_has_left_write(&store->name))
         link = &store->next_dead;
     if (store != NULL) {
         place = *link;
@@ -250,7 +250,7 @@ static void remove_table(gstore_table *table)
 /* The lock is held. */
 static void list_dead_copy(dsa_pointer place)
 {
-    gstore_copy *copy = at(place);
+    gstore_copy *copy = gstore_at(place);
 
     if (copy == NULL)
         return;
@@ -260,7 +260,7 @@ static void list_dead_copy(dsa_pointer place)
 
 static void free_version(dsa_pointer place)
 {
-    gstore_version *version = at(place);
+    gstore_version *version = gstore_at(place);
 
     unref_store(version->store);
     list_dead_copy(version->copy);
@@ -314,7 +314,7 @@ void gstore_view_delete_all(gstore_view *view, const gstore_rowset *rows)
 /* A version's deletions, in a bitmap that reaches as far. */
 static void mark_deletes(const gstore_version *version, uint8 *dead)
 {
-    const void *deletes = at(version->deletes);
+    const void *deletes = gstore_at(version->deletes);
 
     if (version->delete_bytes > 0)
         for (uint64 i = 0; i < version->delete_bytes; i++)
@@ -330,13 +330,14 @@ static void mark_deletes(const gstore_version *version, uint8 *dead)
 /* What versions from this one on deleted, and what was deleted before it. */
 static void copy_dead(gstore_view *view, const gstore_version *version)
 {
-    const gstore_store *store = at(version->store);
+    const gstore_store *store = gstore_at(version->store);
 
     if (DsaPointerIsValid(store->dead_rows)) {
         reach(view, store->dead_bytes);
-        memcpy(view->dead, at(store->dead_rows), store->dead_bytes);
+        memcpy(view->dead, gstore_at(store->dead_rows), store->dead_bytes);
     }
-    for (const gstore_version *v = version; v != NULL && v->store == version->store; v = at(v->older))
+    for (const gstore_version *v = version; v != NULL && v->store == version->store;
+         v = gstore_at(v->older))
         if (v->delete_count > 0) {
             reach(view, view->rows / 8 + 1);
             mark_deletes(v, view->dead);
@@ -346,7 +347,7 @@ static void copy_dead(gstore_view *view, const gstore_version *version)
 /* Without dead rows. */
 static void copy_version(gstore_view *view, const gstore_version *version)
 {
-    const gstore_store *store = at(version->store);
+    const gstore_store *store = gstore_at(version->store);
 
     *view = (gstore_view){.empty = store == NULL, .xid = version->xid, .revision = version->revision};
     if (store == NULL)
@@ -374,7 +375,7 @@ void gstore_look(Oid relation, Snapshot snapshot, bool want_dead, gstore_view *v
     LWLockAcquire(gstore->lock, LW_SHARED);
     table = gstore_find_table(relation, false);
     if (table != NULL)
-        for (version = at(table->newest); version != NULL; version = at(version->older))
+        for (version = gstore_at(table->newest); version != NULL; version = gstore_at(version->older))
             if (is_visible(version->xid, snapshot))
                 break;
     if (version != NULL)
@@ -399,7 +400,7 @@ int gstore_newer_versions(Oid relation, Snapshot snapshot, TransactionId **xids)
     LWLockAcquire(gstore->lock, LW_SHARED);
     table = gstore_find_table(relation, false);
     if (table != NULL)
-        for (const gstore_version *v = at(table->newest); v != NULL; v = at(v->older)) {
+        for (const gstore_version *v = gstore_at(table->newest); v != NULL; v = gstore_at(v->older)) {
             if (is_visible(v->xid, snapshot))
                 break;
             if (count == capacity)
@@ -416,7 +417,7 @@ int gstore_newer_versions(Oid relation, Snapshot snapshot, TransactionId **xids)
 
 static void free_unlinked(dsa_pointer place)
 {
-    const gstore_version *version = at(place);
+    const gstore_version *version = gstore_at(place);
 
     if (DsaPointerIsValid(version->deletes))
         dsa_free(gstore_area(), version->deletes);
@@ -437,9 +438,9 @@ static bool keep_deletes(gstore_version *version, const gstore_rowset *deletes)
     version->delete_count = deletes->count;
     version->delete_bytes = is_list ? 0 : bytes;
     if (is_list)
-        gstore_rowset_list(deletes, at(version->deletes));
+        gstore_rowset_list(deletes, gstore_at(version->deletes));
     else
-        gstore_rowset_mark(deletes, at(version->deletes));
+        gstore_rowset_mark(deletes, gstore_at(version->deletes));
     return true;
 }
 
@@ -449,7 +450,7 @@ static dsa_pointer make_version(const gstore_view *state, const gstore_rowset *d
     const Size columns_size = sizeof(gstore_column) * (Size)state->column_count;
     const dsa_pointer place = dsa_allocate0(gstore_area(),
                                             offsetof(gstore_version, columns) + columns_size);
-    gstore_version *version = at(place);
+    gstore_version *version = gstore_at(place);
 
     version->xid = GetTopTransactionId();
     version->column_count = (uint32)state->column_count;
@@ -475,7 +476,7 @@ void gstore_add_version(Oid relation, const gstore_view *state, const gstore_row
                         uint64 changes, bool *recorded)
 {
     const dsa_pointer place = make_version(state, deletes);
-    gstore_version *version = at(place);
+    gstore_version *version = gstore_at(place);
     gstore_table *table;
     bool many;
 
@@ -495,13 +496,13 @@ void gstore_add_version(Oid relation, const gstore_view *state, const gstore_row
                         errhint("Raise gstore_fdw.max_relations, which is %d.", gstore_max_relations)));
     }
     if (!state->empty)
-        ((gstore_store *)at(version->store))->refs++;
+        ((gstore_store *)gstore_at(version->store))->refs++;
     version->older = table->newest;
     version->revision = ++table->revisions;
     version->changes = changes;
     table->changes += changes;
     table->newest = place;
-    many = ++gstore->untrimmed_count % UNTRIMMED_VERSIONS == 0;
+    many = ++gstore->new_versions % NEW_VERSIONS_MAX == 0;
     *recorded = table->recorded || state->empty;
     LWLockRelease(gstore->lock);
     if (many)
@@ -516,7 +517,7 @@ void gstore_remove_version(Oid relation, TransactionId xid)
     table = gstore_find_table(relation, false);
     if (table != NULL && DsaPointerIsValid(table->newest)) {
         const dsa_pointer newest = table->newest;
-        const gstore_version *version = at(newest);
+        const gstore_version *version = gstore_at(newest);
 
         if (TransactionIdEquals(version->xid, xid)) {
             table->newest = version->older;
@@ -541,7 +542,7 @@ static bool ensure_dead_bitmap(gstore_store *store, uint64 bytes)
     if (!DsaPointerIsValid(grown))
         return false;
     if (DsaPointerIsValid(store->dead_rows)) {
-        memcpy(at(grown), at(store->dead_rows), store->dead_bytes);
+        memcpy(gstore_at(grown), gstore_at(store->dead_rows), store->dead_bytes);
         dsa_free(gstore_area(), store->dead_rows);
     }
     store->dead_rows = grown;
@@ -552,13 +553,13 @@ static bool ensure_dead_bitmap(gstore_store *store, uint64 bytes)
 /* A version's deletions become the store's. False: no memory; then they stay where they are. */
 static bool merge_deletes(gstore_version *version)
 {
-    gstore_store *store = at(version->store);
+    gstore_store *store = gstore_at(version->store);
 
     if (version->delete_count == 0)
         return true;
     if (!ensure_dead_bitmap(store, version->rows / 8 + 1))
         return false;
-    mark_deletes(version, at(store->dead_rows));
+    mark_deletes(version, gstore_at(store->dead_rows));
     store->dead_count += version->delete_count;
     dsa_free(gstore_area(), version->deletes);
     version->deletes = InvalidDsaPointer;
@@ -567,9 +568,9 @@ static bool merge_deletes(gstore_version *version)
 }
 
 /* Versions older than the newest one that everybody sees are needed by nobody. */
-static void trim_table(gstore_table *table, TransactionId horizon)
+static void forget_old_versions(gstore_table *table, TransactionId horizon)
 {
-    gstore_version *version = at(table->newest);
+    gstore_version *version = gstore_at(table->newest);
 
     if (TransactionIdIsNormal(table->lost_xid) && TransactionIdPrecedes(table->lost_xid, horizon) &&
         TransactionIdDidCommit(table->lost_xid))
@@ -581,10 +582,10 @@ static void trim_table(gstore_table *table, TransactionId horizon)
     while (version != NULL &&
            !(TransactionIdPrecedes(version->xid, horizon) && TransactionIdDidCommit(version->xid)) &&
            TransactionIdIsNormal(version->xid))
-        version = at(version->older);
+        version = gstore_at(version->older);
     if (version == NULL)
         return;
-    for (gstore_version *v = version; v != NULL; v = at(v->older))
+    for (gstore_version *v = version; v != NULL; v = gstore_at(v->older))
         if (DsaPointerIsValid(v->store) && v->store == version->store && !merge_deletes(v))
             return;
     version->xid = FrozenTransactionId;
@@ -593,10 +594,10 @@ static void trim_table(gstore_table *table, TransactionId horizon)
     while (DsaPointerIsValid(version->older)) {
         const dsa_pointer older = version->older;
 
-        version->older = ((gstore_version *)at(older))->older;
+        version->older = ((gstore_version *)gstore_at(older))->older;
         free_version(older);
     }
-    if (!DsaPointerIsValid(version->store) && at(table->newest) == version) {
+    if (!DsaPointerIsValid(version->store) && gstore_at(table->newest) == version) {
         free_version(table->newest);
         table->newest = InvalidDsaPointer;
         remove_table(table);
@@ -604,12 +605,12 @@ static void trim_table(gstore_table *table, TransactionId horizon)
 }
 
 /* Copies that were ended and that no transaction knows. */
-static void trim_copies(TransactionId horizon)
+static void forget_ended_copies(TransactionId horizon)
 {
     dsa_pointer *place = &gstore->ended_copies;
     gstore_copy *copy;
 
-    while ((copy = at(*place)) != NULL) {
+    while ((copy = gstore_at(*place)) != NULL) {
         const dsa_pointer over = *place;
 
         if (TransactionIdPrecedes(copy->ended, horizon)) {
@@ -620,18 +621,18 @@ static void trim_copies(TransactionId horizon)
     }
 }
 
-void gstore_trim_versions(void)
+void gstore_forget_old_versions(void)
 {
     const TransactionId horizon = GetOldestNonRemovableTransactionId(NULL);
     HASH_SEQ_STATUS scan;
     gstore_table *table;
 
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
-    gstore->untrimmed_count = 0;
+    gstore->new_versions = 0;
     hash_seq_init(&scan, tables);
     while ((table = hash_seq_search(&scan)) != NULL)
-        trim_table(table, horizon);
-    trim_copies(horizon);
+        forget_old_versions(table, horizon);
+    forget_ended_copies(horizon);
     LWLockRelease(gstore->lock);
 }
 
@@ -640,7 +641,7 @@ void gstore_forget_versions(gstore_table *table)
     while (DsaPointerIsValid(table->newest)) {
         const dsa_pointer newest = table->newest;
 
-        table->newest = ((gstore_version *)at(newest))->older;
+        table->newest = ((gstore_version *)gstore_at(newest))->older;
         free_version(newest);
     }
 }
@@ -666,7 +667,7 @@ void gstore_forget_database(Oid database)
 dsa_pointer gstore_new_copy(uint64 *id, uint32 privileges, uint64 definition)
 {
     const dsa_pointer place = dsa_allocate0(gstore_area(), sizeof(gstore_copy));
-    gstore_copy *copy = at(place);
+    gstore_copy *copy = gstore_at(place);
 
     copy->id = *id = pg_atomic_fetch_add_u64(&gstore->next_store, 1);
     copy->epoch = gstore->epoch;
@@ -678,7 +679,7 @@ dsa_pointer gstore_new_copy(uint64 *id, uint32 privileges, uint64 definition)
 /* The lock is held exclusively. */
 static void end_copy(gstore_version *version, TransactionId ended)
 {
-    gstore_copy *copy = at(version->copy);
+    gstore_copy *copy = gstore_at(version->copy);
 
     if (copy == NULL)
         return;
@@ -696,7 +697,8 @@ void gstore_end_copies(Oid relation)
     (void)gstore_area();
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
     table = gstore_find_table(relation, false);
-    for (gstore_version *v = table != NULL ? at(table->newest) : NULL; v != NULL; v = at(v->older))
+    for (gstore_version *v = table != NULL ? gstore_at(table->newest) : NULL; v != NULL;
+         v = gstore_at(v->older))
         end_copy(v, ended);
     LWLockRelease(gstore->lock);
     gstore_wake_worker();
@@ -716,7 +718,7 @@ static int list_copied(Oid **out)
     while ((table = hash_seq_search(&scan)) != NULL) {
         bool copied = false;
 
-        for (const gstore_version *v = at(table->newest); v != NULL; v = at(v->older))
+        for (const gstore_version *v = gstore_at(table->newest); v != NULL; v = gstore_at(v->older))
             copied = copied || DsaPointerIsValid(v->copy);
         if (copied && table->key.database == MyDatabaseId)
             (*out)[count++] = table->key.relation;
@@ -739,8 +741,9 @@ void gstore_follow_copies(bool accept, bool (*privileges_of)(Oid relation, uint3
 
         LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
         table = gstore_find_table(all[i], false);
-        for (gstore_version *v = table != NULL ? at(table->newest) : NULL; v != NULL; v = at(v->older)) {
-            gstore_copy *copy = at(v->copy);
+        for (gstore_version *v = table != NULL ? gstore_at(table->newest) : NULL; v != NULL;
+             v = gstore_at(v->older)) {
+            gstore_copy *copy = gstore_at(v->copy);
 
             if (copy != NULL && there && accept)
                 copy->privileges = privileges;
@@ -757,10 +760,10 @@ void gstore_follow_copies(bool accept, bool (*privileges_of)(Oid relation, uint3
 static gstore_version *find_version(Oid relation, const gstore_view *view)
 {
     const gstore_table *table = gstore_find_table(relation, false);
-    gstore_version *version = table != NULL ? at(table->newest) : NULL;
+    gstore_version *version = table != NULL ? gstore_at(table->newest) : NULL;
 
     while (version != NULL && (version->revision != view->revision || version->store != view->store))
-        version = at(version->older);
+        version = gstore_at(version->older);
     return version;
 }
 
@@ -773,7 +776,7 @@ bool gstore_get_copy(Oid relation, const gstore_view *view, gstore_copy *out)
     LWLockAcquire(gstore->lock, LW_SHARED);
     version = find_version(relation, view);
     if (version != NULL)
-        copy = at(version->copy);
+        copy = gstore_at(version->copy);
     if (copy != NULL)
         *out = *copy;
     LWLockRelease(gstore->lock);
@@ -783,7 +786,7 @@ bool gstore_get_copy(Oid relation, const gstore_view *view, gstore_copy *out)
 bool gstore_hang_copy(Oid relation, const gstore_view *view, dsa_pointer place, uint64 bytes,
                       const uint8 handle[GSTORE_HANDLE_BYTES])
 {
-    gstore_copy *copy = at(place);
+    gstore_copy *copy = gstore_at(place);
     gstore_version *version;
     bool hung = false;
 
@@ -814,7 +817,7 @@ bool gstore_next_dead_copy(uint64 *id, uint32 *epoch)
 
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
     place = gstore->dead_copies;
-    copy = at(place);
+    copy = gstore_at(place);
     if (copy != NULL) {
         *id = copy->id;
         *epoch = copy->epoch;
@@ -866,7 +869,7 @@ uint64 gstore_data_bytes(uint64 rows, const gstore_column *columns, int column_c
 static void describe_version(const gstore_table *table, const gstore_version *version,
                              const gstore_version *newer, gstore_version_info *info)
 {
-    const gstore_store *store = at(version->store);
+    const gstore_store *store = gstore_at(version->store);
 
     *info = (gstore_version_info){.key = table->key,
                                   .revision = version->revision,
@@ -877,7 +880,7 @@ static void describe_version(const gstore_table *table, const gstore_version *ve
         return;
     info->device = store->name.device;
     if (DsaPointerIsValid(version->copy)) {
-        const gstore_copy *copy = at(version->copy);
+        const gstore_copy *copy = gstore_at(version->copy);
 
         info->copy_bytes = copy->bytes;
         info->copy_definition = copy->definition;
@@ -902,7 +905,7 @@ int gstore_list_versions(gstore_version_info **out)
     while ((table = hash_seq_search(&scan)) != NULL) {
         const gstore_version *newer = NULL;
 
-        for (const gstore_version *v = at(table->newest); v != NULL; v = at(v->older)) {
+        for (const gstore_version *v = gstore_at(table->newest); v != NULL; v = gstore_at(v->older)) {
             if (count == capacity)
                 all = repalloc_huge(all, sizeof *all * (Size)(capacity *= 2));
             describe_version(table, v, newer, &all[count++]);

@@ -171,7 +171,7 @@ typedef struct gstore_shared {
     pg_atomic_uint64 next_store, next_turn;
     dsa_pointer dead_stores; /* to be dropped by the worker */
     dsa_pointer dead_copies;
-    uint32 untrimmed_count;   /* versions added since the worker looked which can go */
+    uint32 new_versions;      /* added since old ones were last forgotten */
     dsa_pointer ended_copies; /* until no transaction knows them */
     uint64 token_numbers;
     gstore_token tokens[GSTORE_TOKENS_MAX];
@@ -194,7 +194,8 @@ extern gstore_shared *gstore;
 
 extern void gstore_shared_init(void); /* in the postmaster: hooks that reserve and set up */
 extern uint8 *gstore_window_bytes(uint32 window);
-extern dsa_area *gstore_area(void); /* of this process */
+extern dsa_area *gstore_area(void);        /* of this process */
+extern void *gstore_at(dsa_pointer place); /* NULL: the pointer is invalid */
 
 /* The table's entry; NULL: there is none; create: there are too many. The lock is held. */
 extern gstore_table *gstore_find_table(Oid relation, bool create);
@@ -253,7 +254,7 @@ extern void gstore_add_version(Oid relation, const gstore_view *state, const gst
 extern void gstore_remove_version(Oid relation, TransactionId xid);
 
 /* For the worker: forgets versions that no snapshot needs. */
-extern void gstore_trim_versions(void);
+extern void gstore_forget_old_versions(void);
 /* A database is gone; cannot fail (after gstore_area()). */
 extern void gstore_forget_database(Oid database);
 /* A service thread is yet to end a write to the store that its backend has left. */

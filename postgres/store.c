@@ -19,7 +19,7 @@
 #define STAGE_BYTES (1u << 20) /* staged rows are flushed when they are so large, */
 #define STAGE_ROWS 32768u      /* or so many */
 #define STAGE_ROWS_FIRST \
-    64u /* for which there is room at first: most transactions write few rows */
+    64u /* for which there is memory at first: most transactions write few rows */
 #define STAGE_BODIES_KEPT (4u << 20)
 #define BODIES_MAX ((uint64)PG_UINT32_MAX * GSTORE_BODY_UNIT)
 #define PIECES_MAX 7 /* of a column, in one flush */
@@ -120,23 +120,23 @@ typedef struct stage {
     uint32 length;
     bool any_null, any_element_null;
     bool is_bits;  /* values become bits */
-    uint8 *values; /* of writer->room rows */
+    uint8 *values; /* of writer->allocated rows */
     uint8 *nulls;  /* fixed length: a bit for each of them */
     uint8 *bodies;
-    uint64 bodies_used, bodies_room;
+    uint64 bodies_used, bodies_capacity;
     uint8 *element_bits; /* of lists: a bit for each element in the bodies */
-    uint64 element_bits_room;
+    uint64 element_bits_capacity;
     tail values_tail, nulls_tail, elements_tail;
 } stage;
 
 struct gstore_writer {
     MemoryContext context;
-    MemoryContext scratch; /* of values that are unpacked or packed; emptied with every flush */
+    MemoryContext scratch; /* of values that are decompressed or compressed; emptied with every flush */
     TupleDesc desc;
-    uint64 first;                 /* row number of the first one staged */
-    uint32 count, room, capacity; /* rows: staged; for which stages have room; before a flush */
-    uint64 body_bytes;            /* of all stages */
-    uint64 *bodies_first;         /* by column: the bodies area's end before the first staged row */
+    uint64 first;                      /* row number of the first one staged */
+    uint32 count, allocated, capacity; /* rows: staged; that stages have memory for; before a flush */
+    uint64 body_bytes;                 /* of all stages */
+    uint64 *bodies_first; /* by column: the bodies area's end before the first staged row */
     stage *stages;
     gstore_answer answer; /* to the write that was begun last, */
     uint64 begun_store;   /* of rows of this store; 0: they do not count any more */
@@ -152,10 +152,10 @@ static void empty_stages(gstore_writer *writer)
 
         s->any_null = s->any_element_null = false;
         s->bodies_used = 0;
-        if (s->bodies_room > STAGE_BODIES_KEPT) {
+        if (s->bodies_capacity > STAGE_BODIES_KEPT) {
             pfree(s->bodies);
             s->bodies = NULL;
-            s->bodies_room = 0;
+            s->bodies_capacity = 0;
         }
     }
     writer->count = 0;
@@ -217,14 +217,14 @@ gstore_writer *gstore_writer_create(TupleDesc desc, const gstore_column *columns
         width += s->width;
     }
     writer->capacity = (uint32)Max(Min(STAGE_BYTES / width, STAGE_ROWS), 8) / 8 * 8;
-    writer->room = Min(writer->capacity, STAGE_ROWS_FIRST);
+    writer->allocated = Min(writer->capacity, STAGE_ROWS_FIRST);
     for (int i = 0; i < desc->natts; i++) {
         stage *s = &writer->stages[i];
 
         if (s->kind == STAGE_NONE)
             continue;
-        s->values = palloc((Size)writer->room * s->width);
-        s->nulls = palloc(writer->room / 8);
+        s->values = palloc((Size)writer->allocated * s->width);
+        s->nulls = palloc(writer->allocated / 8);
     }
     return writer;
 }
@@ -250,31 +250,31 @@ void gstore_writer_free(gstore_writer *writer)
     pfree(writer);
 }
 
-static pg_noinline void make_row_room(gstore_writer *writer)
+static pg_noinline void grow_rows(gstore_writer *writer)
 {
-    const uint32 room = Min(writer->capacity, 4 * writer->room);
+    const uint32 allocated = Min(writer->capacity, 4 * writer->allocated);
 
     for (int i = 0; i < writer->desc->natts; i++) {
         stage *s = &writer->stages[i];
 
         if (s->kind == STAGE_NONE)
             continue;
-        s->values = repalloc_huge(s->values, (Size)room * s->width);
-        s->nulls = repalloc(s->nulls, room / 8);
+        s->values = repalloc_huge(s->values, (Size)allocated * s->width);
+        s->nulls = repalloc(s->nulls, allocated / 8);
     }
-    writer->room = room;
+    writer->allocated = allocated;
 }
 
-static pg_noinline void make_room(gstore_writer *writer, stage *s, uint64 bytes)
+static pg_noinline void grow_bodies(gstore_writer *writer, stage *s, uint64 bytes)
 {
-    const uint64 room = Max(Max(2 * s->bodies_room, s->bodies_used + bytes), 8192);
+    const uint64 capacity = Max(Max(2 * s->bodies_capacity, s->bodies_used + bytes), 8192);
 
-    s->bodies = s->bodies == NULL ? MemoryContextAllocHuge(writer->context, room)
-                                  : repalloc_huge(s->bodies, room);
-    s->bodies_room = room;
+    s->bodies = s->bodies == NULL ? MemoryContextAllocHuge(writer->context, capacity)
+                                  : repalloc_huge(s->bodies, capacity);
+    s->bodies_capacity = capacity;
 }
 
-/* One that is not plainly here: in a TOAST table, expanded, packed, or to be packed. */
+/* One that is not plainly here: in a TOAST table, expanded, compressed, or to be compressed. */
 static pg_noinline const struct varlena *flatten(gstore_writer *writer, const gstore_column *column,
                                                  struct varlena *value)
 {
@@ -295,7 +295,7 @@ static pg_noinline const struct varlena *flatten(gstore_writer *writer, const gs
     return body;
 }
 
-static void check_room(const gstore_writer *writer, int index, uint64 end)
+static void check_reach(const gstore_writer *writer, int index, uint64 end)
 {
     if (end > BODIES_MAX)
         ereport(ERROR, (errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
@@ -311,12 +311,12 @@ static void stage_element_bits(gstore_writer *writer, stage *s, const gstore_col
     const uint64 first = s->bodies_used / column->element_width;
     const uint64 needed = (first + bytes / column->element_width + 7) / 8;
 
-    if (needed > s->element_bits_room) {
-        const uint64 room = Max(needed + needed / 2, 1024);
+    if (needed > s->element_bits_capacity) {
+        const uint64 capacity = Max(needed + needed / 2, 1024);
 
-        s->element_bits = s->element_bits == NULL ? MemoryContextAllocHuge(writer->context, room)
-                                                  : repalloc_huge(s->element_bits, room);
-        s->element_bits_room = room;
+        s->element_bits = s->element_bits == NULL ? MemoryContextAllocHuge(writer->context, capacity)
+                                                  : repalloc_huge(s->element_bits, capacity);
+        s->element_bits_capacity = capacity;
     }
     if (gstore_arrow_element_bits(body, s->element_bits, first))
         s->any_element_null = true;
@@ -333,9 +333,9 @@ static int64 stage_payload(gstore_writer *writer, stage *s, gstore_column *colum
         body = flatten(writer, column, (struct varlena *)DatumGetPointer(value));
     bytes = gstore_arrow_payload_bytes(column, NameStr(TupleDescAttr(writer->desc, index)->attname),
                                        body);
-    check_room(writer, index, column->bodies_bytes + bytes);
-    if (s->bodies_used + bytes > s->bodies_room)
-        make_room(writer, s, bytes);
+    check_reach(writer, index, column->bodies_bytes + bytes);
+    if (s->bodies_used + bytes > s->bodies_capacity)
+        grow_bodies(writer, s, bytes);
     if (bytes > 0)
         gstore_arrow_payload(column, body, s->bodies + s->bodies_used);
     if (bytes > 0 && column->form == GSTORE_FORM_LIST)
@@ -353,26 +353,26 @@ static inline uint32 stage_body(gstore_writer *writer, stage *s, gstore_column *
     const struct varlena *body = (const struct varlena *)DatumGetPointer(value);
     const uint64 at = column->bodies_bytes;
     const bool is_short = VARATT_IS_SHORT(body) && !VARATT_IS_EXTERNAL(body) && !column->pglz;
-    uint64 bytes, room;
+    uint64 bytes, aligned;
     uint8 *to;
 
     if (!is_short && (!VARATT_IS_4B_U(body) || column->pglz))
         body = flatten(writer, column, (struct varlena *)DatumGetPointer(value));
     bytes = is_short ? VARSIZE_SHORT(body) - VARHDRSZ_SHORT + VARHDRSZ : VARSIZE(body);
-    room = TYPEALIGN(GSTORE_BODY_UNIT, bytes);
-    check_room(writer, index, at + room);
-    if (s->bodies_used + room > s->bodies_room)
-        make_room(writer, s, room);
+    aligned = TYPEALIGN(GSTORE_BODY_UNIT, bytes);
+    check_reach(writer, index, at + aligned);
+    if (s->bodies_used + aligned > s->bodies_capacity)
+        grow_bodies(writer, s, aligned);
     to = s->bodies + s->bodies_used;
-    *(uint64 *)(to + room - GSTORE_BODY_UNIT) = 0; /* what aligns the next one */
+    *(uint64 *)(to + aligned - GSTORE_BODY_UNIT) = 0; /* what aligns the next one */
     if (is_short) {
         SET_VARSIZE(to, bytes);
         memcpy(to + VARHDRSZ, VARDATA_SHORT(body), bytes - VARHDRSZ);
     } else
         memcpy(to, body, bytes);
-    s->bodies_used += room;
-    writer->body_bytes += room;
-    column->bodies_bytes += room;
+    s->bodies_used += aligned;
+    writer->body_bytes += aligned;
+    column->bodies_bytes += aligned;
     return (uint32)(at / GSTORE_BODY_UNIT);
 }
 
@@ -393,8 +393,8 @@ void gstore_write_row(gstore_writer *writer, gstore_view *state, TupleTableSlot 
     slot_getallattrs(slot);
     if (at == 0)
         begin_stages(writer, state);
-    if (at == writer->room)
-        make_row_room(writer);
+    if (at == writer->allocated)
+        grow_rows(writer);
     for (int i = 0; i < natts; i++) {
         stage *s = &writer->stages[i];
         const bool null = slot->tts_isnull[i];
@@ -491,7 +491,7 @@ static int add_values(const gstore_writer *writer, const gstore_view *state, int
     if (s->is_bits) {
         uint8 *bits = palloc((writer->count + 7) / 8);
 
-        gstore_arrow_pack_bits(s->values, writer->count, bits);
+        gstore_arrow_to_bits(s->values, writer->count, bits);
         piece.offset_bytes = writer->first / 8;
         piece.local = shifted_bits(state, index, GSTORE_VALUES, writer->first, writer->count, bits,
                                    &s->values_tail, true, &piece.bytes);

@@ -1,4 +1,4 @@
-/* See tasks.h. Trims only make room, and there may be one for every change that is undone: what ends memory or tokens
+/* See tasks.h. Trims only give memory back, and there may be one for every change that is undone: what ends memory or tokens
  * comes before them, a store has one that waits, and the look at the keeper is taken when it is due. */
 #include "postgres/tasks.h"
 

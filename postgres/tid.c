@@ -23,7 +23,7 @@ typedef struct tid_value {
 struct gstore_tids {
     MemoryContext context;
     uint64 *rows;
-    uint64 room;
+    uint64 capacity;
     int count;
     tid_value values[FLEXIBLE_ARRAY_MEMBER];
 };
@@ -122,13 +122,13 @@ static uint64 name_rows(gstore_tids *tids, uint64 used, const tid_value *v, Expr
     if (v->is_array)
         deconstruct_array(DatumGetArrayTypeP(value), TIDOID, sizeof(ItemPointerData), false,
                           TYPALIGN_SHORT, &values, &nulls, &value_count);
-    if (used + (uint64)value_count > tids->room) {
-        const uint64 room = 2 * (used + (uint64)value_count);
+    if (used + (uint64)value_count > tids->capacity) {
+        const uint64 capacity = 2 * (used + (uint64)value_count);
 
         tids->rows = tids->rows == NULL
-                         ? MemoryContextAllocHuge(tids->context, sizeof *tids->rows * room)
-                         : repalloc_huge(tids->rows, sizeof *tids->rows * room);
-        tids->room = room;
+                         ? MemoryContextAllocHuge(tids->context, sizeof *tids->rows * capacity)
+                         : repalloc_huge(tids->rows, sizeof *tids->rows * capacity);
+        tids->capacity = capacity;
     }
     for (int i = 0; i < value_count; i++)
         if (nulls == NULL || !nulls[i])

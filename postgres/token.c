@@ -168,8 +168,8 @@ static gstore_token *take_place(void)
     return NULL;
 }
 
-/* The table's oldest token gives way. */
-static void make_room(Oid relation)
+/* A table has so many tokens at most, and one more is to come. */
+static void end_oldest(Oid relation)
 {
     gstore_token *all;
     const int count = list_tokens(relation, &all);
@@ -253,7 +253,7 @@ void gstore_token_make(Oid relation, const gstore_view *view, uint64 sum, uint32
 
     if (renew(view, sum, privileges, secret))
         return;
-    make_room(relation);
+    end_oldest(relation);
     begin_token(view, sum, privileges, secret);
     PG_ENSURE_ERROR_CLEANUP(give_up, PointerGetDatum(secret));
     {

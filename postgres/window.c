@@ -473,7 +473,7 @@ static void load(gstore_window *w, uint32 window, gstore_verb verb, const gstore
     while (*piece < count && w->range_count < most_ranges(verb)) {
         const gstore_piece *p = &pieces[*piece];
         const bool fill = writes(verb) && p->local == NULL;
-        const bool windowless = fill || verb == GSTORE_COPY_TAKE || verb >= GSTORE_UNPACKED;
+        const bool windowless = fill || verb == GSTORE_COPY_TAKE || verb >= GSTORE_UNPACK_BYTES;
         uint64 part = p->bytes - *done;
         gstore_range *range;
 
@@ -557,7 +557,7 @@ void gstore_transfer_far(gstore_verb verb, const gstore_store_name *store, gstor
                 memcpy(far->handle, w->handle, sizeof far->handle);
             if (verb == GSTORE_LINK)
                 far->owner = w->owner;
-            if (verb == GSTORE_UNPACKED)
+            if (verb == GSTORE_UNPACK_BYTES)
                 far->copy_bytes = w->copy_bytes;
         }
         gstore_window_give_back(window);

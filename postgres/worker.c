@@ -484,7 +484,7 @@ void gstore_worker_main(Datum argument)
                 ERROR,
                 (errmsg("GPU memory keeper: the keeper is gone; tables in GPU memory are empty now")));
         }
-        gstore_trim_versions();
+        gstore_forget_old_versions();
         if (gstore->record_stale)
             gstore_record_tables(LOG);
         drop_stores();

@@ -30,6 +30,7 @@ import traceback
 sys.dont_write_bytecode = True
 import private  # noqa: E402
 import differ_sql  # noqa: E402
+import differ_tables  # noqa: E402
 import wire  # noqa: E402
 from differ_sql import EXCLUSIVE, READ, WRITE, Statement  # noqa: E402
 
@@ -126,11 +127,9 @@ class World:
         self.number = 0  # of the statement
 
     def open(self):
-        for i in TABLES:
-            self.must(f"DROP FOREIGN TABLE IF EXISTS g{i}; DROP TABLE IF EXISTS h{i}")
-        for table in self.tables:
-            for text in differ_sql.create(table, device_of(self.options, table)):
-                self.must(text)
+        self.must("SET client_min_messages = warning; DROP SCHEMA IF EXISTS round CASCADE; CREATE SCHEMA round")
+        for text in differ_tables.create(self.tables, device_of(self.options)):
+            self.must(text)
         for number, settings in enumerate(self.settings):
             session = Session(number, self.options)
             self.sessions.append(session)
@@ -238,11 +237,12 @@ class World:
         if heap is None:
             return False
         self.number += 1
-        session.said.append(f"-- {self.number}\n{statement.for_twin(0)}")
+        text = "; ".join(statement.before(0, self.parted()) + [statement.for_twin(0)])
+        session.said.append(f"-- {self.number}\n{text}")
         if self.options.trace:
-            print(f"# {self.number} session {session.number}{' waits' if blocked else ''}: {statement.for_twin(0)} || {heap}", flush=True)
+            print(f"# {self.number} session {session.number}{' waits' if blocked else ''}: {text} || {heap}", flush=True)
         data = statement.copy[0] if statement.copy else None
-        session.twins[0].send(statement.for_twin(0), data)
+        session.twins[0].send(text, data)
         session.twins[1].send(heap, data)
         self.counts[statement.kind] += 1
         if blocked and self.wait_until_blocked(session):
@@ -256,6 +256,9 @@ class World:
         self.compare_all_contents()
         return True
 
+    def parted(self):
+        return [t.index for t in self.tables if t.fixed] if len(self.sessions) > 1 else []
+
     def text_of_heap(self, session, statement):
         """None: there is no saying what should happen."""
         if statement.kind == "change type":
@@ -265,7 +268,7 @@ class World:
                 return "DO $$ BEGIN RAISE feature_not_supported; END $$"
             if rows:
                 return None  # done if the column was never written, or else refused
-        return "; ".join(statement.before() + [statement.for_twin(1)])
+        return "; ".join(statement.before(1, self.parted()) + [statement.for_twin(1)])
 
     def take_answers(self, session, statement):
         try:
@@ -297,7 +300,7 @@ class World:
             classes = {g.state[:2], h.state[:2]}
             if g.state == "0A000" and h.state[:2] in ("22", "23") and any(self.tables[t - 1].format == "arrow" for t in statement.need):
                 return g, h  # Column.limit()
-            if statement.loose and (classes <= {"22", "23"} or statement.kind == "change type"):
+            if statement.loose and (classes <= {"22", "23", "44"} or statement.kind == "change type"):
                 return g, h
             if SERIALIZATION in (g.state, h.state) and (serializable or self.may_fail(session, statement, g)):
                 return g, h
@@ -493,8 +496,8 @@ class World:
             session.prepared.pop(what[0], None)
 
 
-def device_of(options, table):
-    return (table.index - 1) % options.devices
+def device_of(options):
+    return lambda number: (number - 1) % options.devices
 
 
 def show(row):
@@ -634,7 +637,7 @@ class Round:
         r = self.rng
         self.large = r.random() < 0.12
         # Few sessions, or one alone, can alter tables more often.
-        count = r.choices(range(1, options.sessions + 1), range(1, options.sessions + 1))[0]
+        count = 1 if r.random() < 0.25 else r.choices(range(1, options.sessions + 1), range(1, options.sessions + 1))[0]
         self.settings = [self._settings() for _ in range(count)]
         self.state = r.getstate()
         self.steps = []
@@ -648,13 +651,15 @@ class Round:
                     "SET min_parallel_table_scan_size = 0"]
         if r.random() < 0.1:
             out += ["SET work_mem = '64kB'"]
+        if r.random() < 0.3:
+            out += ["SET enable_partitionwise_join = on", "SET enable_partitionwise_aggregate = on"]
         if r.random() < 0.1:
             out += [f"SET plan_cache_mode = {r.choice(('force_generic_plan', 'force_custom_plan'))}"]
         return out
 
     def _world(self):
         self.rng.setstate(self.state)
-        tables = [differ_sql.make_table(self.rng, i) for i in TABLES]
+        tables = [differ_tables.make_table(self.rng, i, len(self.settings) == 1) for i in TABLES]
         return World(self.options, tables, self.settings)
 
     def run(self, most):
@@ -743,9 +748,8 @@ def report(options, number, this, difference):
     comment(f"shrunk from {len(this.steps)} statements to {len(steps)}:")
     rng_tables = this._world()
     rng_tables.close()
-    for table in rng_tables.tables:
-        for text in differ_sql.create(table, device_of(options, table)):
-            comment(text + ";")
+    for text in differ_tables.create(rng_tables.tables, device_of(options)):
+        comment(text + ";")
     for session, statement in steps:
         comment(f"session {session}: {statement.for_twin(0)};" + (f"  -- data: {statement.copy[0]!r:.300}" if statement.copy else ""))
     comment("there: " + str(last))
@@ -833,7 +837,8 @@ def database(options):
     ask(options, f"CREATE DATABASE {name}")
     try:
         options.database = name
-        ask(options, "CREATE EXTENSION gstore_fdw; " + differ_sql.SETUP)
+        ask(options, "CREATE EXTENSION gstore_fdw; " + differ_tables.SETUP)
+        ask(options, f"ALTER DATABASE {name} SET search_path = round, public")
         count = ask(options, "SELECT count(*) FROM gstore_fdw_keeper_info").results[0].rows[0]
         options.devices = int(wire.fields(count)[0])
         yield

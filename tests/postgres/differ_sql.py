@@ -1,297 +1,15 @@
-"""Random tables and statements for differ.py: each statement in two forms, for either twin.
+"""Random statements for differ.py: each in two forms, for either twin.
 
 Statements are made so that their answer does not depend on the order in which rows are met: sums are
 of numerics, LIMIT comes with an order in which no two different rows tie, and what may fail does so
 whatever is evaluated first.
 """
-import random
-import string
+import re
 from dataclasses import dataclass, field
 
-FORMATS = ("pgstrom", "pgstrom", "arrow")
+from differ_tables import ALL, HIDDEN, INTEGERS, REFUSED, TYPES, WIDER, Column, make_column, quote
+
 READ, WRITE, EXCLUSIVE = 1, 2, 3  # what a statement needs of a table; 0: nothing
-
-SETUP = """
-CREATE TYPE d_mood AS ENUM ('sad', 'ok', 'happy', 'very happy');
-CREATE TYPE d_pair AS (a int, b text);
-CREATE DOMAIN d_small AS int CHECK (VALUE < 2000);
-CREATE DOMAIN d_word AS text NOT NULL DEFAULT 'word' CHECK (length(VALUE) < 300);
-CREATE TABLE d_other (k int PRIMARY KEY, n bigint, t text);
-INSERT INTO d_other SELECT i, i * i * 1000, CASE WHEN i % 5 <> 0 THEN 'other ' || i END FROM generate_series(-5, 40) i;
-ANALYZE d_other;
-CREATE FUNCTION d_lock() RETURNS trigger LANGUAGE plpgsql AS
-$$ BEGIN EXECUTE format('LOCK TABLE %s IN SHARE UPDATE EXCLUSIVE MODE', TG_RELID::regclass); RETURN NULL; END $$;
-CREATE FUNCTION d_change() RETURNS trigger LANGUAGE plpgsql AS
-$$ BEGIN IF NEW.id % 7 = 0 THEN RETURN NULL; END IF; NEW.k := NEW.k + TG_ARGV[0]::int; RETURN NEW; END $$;
-CREATE FUNCTION d_touch(name text, n int) RETURNS int LANGUAGE plpgsql AS
-$$ BEGIN EXECUTE format('UPDATE %I SET k = k + 1 WHERE id = $1', name) USING n; RETURN 5; END $$;
-"""
-
-
-def quote(text):
-    return "'" + text.replace("'", "''") + "'"
-
-
-# ---- types
-
-
-def of_list(*values):
-    return lambda r: r.choice(values)
-
-
-def integer(least, most):
-    def make(r):
-        kind = r.random()
-        if kind < 0.05:
-            return str(r.choice((least, most, least + 1, most - 1)))
-        return str(r.randint(-20, 60) if kind < 0.8 else r.randint(max(least, -10**6), min(most, 10**6)))
-
-    return make
-
-
-def floating(r):
-    kind = r.random()
-    if kind < 0.12:
-        return r.choice(("NaN", "Infinity", "-Infinity", "-0", "0", "1e30", "-1e-30"))
-    return str(r.randint(-400, 400) / 4)
-
-
-def word(r):
-    kind = r.random()
-    if kind < 0.75:
-        return "".join(r.choice("abcde AB%_") for _ in range(r.randint(0, 9)))
-    if kind < 0.9:
-        return r.choice(("", "ünïcödé ✓", "it's", "back\\slash", "tab\there", "line\nbreak", '"quoted"', "NULL", "\\N"))
-    if kind < 0.99:
-        return r.choice("xyz") * r.randint(30, 280)  # compresses well
-    return "".join(r.choice(string.ascii_letters) for _ in range(r.randint(100, 290)))
-
-
-def long_text(r):
-    if r.random() > 0.02:
-        return word(r)
-    return "".join(r.choice(string.ascii_letters) for _ in range(97)) * r.choice((3, 30, 90, 1200))
-
-
-def short(most):
-    return lambda r: word(r)[:most]
-
-
-def array_of(element, null="NULL"):
-    def make(r):
-        if r.random() < 0.1:
-            return "{}"
-        return "{" + ",".join(null if r.random() < 0.1 else element(r) for _ in range(r.randint(1, 6))) + "}"
-
-    return make
-
-
-def nested(r):
-    a = [str(r.randint(0, 9)) for _ in range(4)]
-    return r.choice(("{{%s,%s},{%s,%s}}" % tuple(a), "[2:3]={%s,%s}" % tuple(a[:2]), "{" + ",".join(a * r.randint(1, 30)) + "}"))
-
-
-def small_ints(r):
-    return nested(r) if r.random() < 0.3 else array_of(lambda r: str(r.randint(-9, 9)))(r)
-
-
-def quoted_word(r):
-    return '"' + "".join(r.choice("abc ,{}'") for _ in range(r.randint(0, 8))) + '"'
-
-
-def pair(r):
-    a = "" if r.random() < 0.1 else str(r.randint(-9, 9))
-    b = "" if r.random() < 0.1 else '"' + "".join(r.choice("abc ,()'") for _ in range(r.randint(0, 8))) + '"'
-    return f"({a},{b})"
-
-
-def uuid(r):
-    return f"00000000-0000-4000-8000-{r.randint(0, 30):012x}"
-
-
-def moment(r):
-    if r.random() < 0.06:
-        return r.choice(("infinity", "-infinity"))
-    return f"{r.randint(1990, 2030)}-{r.randint(1, 12):02d}-{r.randint(1, 28):02d}" + r.choice(
-        (" 00:00:00", f" {r.randint(0, 23):02d}:{r.randint(0, 59):02d}:{r.randint(0, 59):02d}.{r.randint(0, 999999):06d}")
-    )
-
-
-def day(r):
-    return moment(r).split(" ")[0]
-
-
-def clock(r):
-    return f"{r.randint(0, 23):02d}:{r.randint(0, 59):02d}:{r.randint(0, 59):02d}"
-
-
-def document(r):
-    return r.choice(
-        (
-            "{}", "[]", "null", "true", '"text"', str(r.randint(-9, 9)),
-            '{"a": %d}' % r.randint(0, 5),
-            '{"a": %d, "b": {"c": [1, 2, "%s"]}}' % (r.randint(0, 5), r.choice("xyz")),
-            '[%d, null, "%s"]' % (r.randint(0, 9), "z" * r.randint(0, 200)),
-        )
-    )
-
-
-class Type:
-    """raw makes a value's text; key is of equal values the same, and so a thing to group and sort by."""
-
-    def __init__(self, sql, raw, key="{}", order=True, minmax=True, where=(), change=()):
-        self.sql, self.raw, self.key, self.order, self.minmax = sql, raw, key, order, minmax
-        self.where, self.change = where, change
-
-    def literal(self, r, nulls=0.0):
-        return f"NULL::{self.sql}" if r.random() < nulls else f"{quote(self.raw(r))}::{self.sql}"
-
-
-def numbers(sql, raw, change=(), key="{}"):
-    return Type(sql, raw, key=key, where=("{c} % 3 = 1", "({c} / 2) > 4", "-({c} / 2) < 5"), change=change)
-
-
-WHOLE = ("{c} + 1", "{c} - 3", "{c} / 2", "-{c}", "100 / ({c} % 10)", "{c} % 11", "{c} * 2")
-REAL = ("{c} + 0.25", "{c} * 2", "-{c}", "1 / {c}")
-TEXT = ("upper({c})", "{c} || 'x'", "left({c}, 3)", "reverse({c})", "coalesce({c}, 'none')", "substr({c}, 2)")
-TEXT_WHERE = (
-    "{c} LIKE 'a%'", "{c} LIKE '%b%'", "{c} NOT LIKE '_a%'", "{c} ~ '[ab]$'", "length({c}) > 4", "{c} ILIKE '%A'", "{c} || 'z' < 'c'",
-    "starts_with({c}::text, 'x')", "upper({c}) = {c}::text",
-)
-TYPES = {
-    t.sql: t
-    for t in (
-        numbers("int2", integer(-(2**15), 2**15 - 1), WHOLE),
-        numbers("int4", integer(-(2**31), 2**31 - 1), WHOLE),
-        numbers("int8", integer(-(2**63), 2**63 - 1), WHOLE),
-        Type("float4", floating, key="({}::float8 + 0.0)", where=("{c} > 1.5", "{c} * 0.5 < 3"), change=REAL),
-        Type("float8", floating, key="({} + 0.0)", where=("{c} > 1.5::float4", "{c} * 0.5 < 3", "{c} <> 'NaN'"), change=REAL),
-        Type("numeric", lambda r: floating(r) if r.random() < 0.5 else f"{r.randint(-10**20, 10**20)}.{r.randint(0, 999)}", key="trim_scale({})",
-             where=("{c} > 3", "round({c}) = 2"), change=REAL),
-        Type("numeric(10,2)", lambda r: str(r.randint(-99999, 99999) / 100), where=("{c} > 3", "{c} BETWEEN -9 AND 9.5"), change=REAL),
-        Type("text", long_text, where=TEXT_WHERE, change=TEXT),
-        Type("varchar(300)", word, where=TEXT_WHERE, change=TEXT),
-        Type("char(8)", short(8), key="{}::text", where=("{c} = 'a'", "length({c}) > 2"), change=("upper({c})",)),
-        Type("name", short(20), where=("{c} >= 'b'", "{c}::text LIKE 'a%'")),
-        Type("bytea", lambda r: "\\x" + word(r).encode().hex(), minmax=False, where=("length({c}) > 3", "{c} > '\\x61'"), change=("{c} || '\\x00'",)),
-        Type("bool", of_list("t", "f"), minmax=False, where=("{c}", "NOT {c}", "{c} IS TRUE", "{c} IS NOT TRUE", "{c} IS UNKNOWN", "{c} = false"),
-             change=("NOT {c}",)),
-        Type("date", day, where=("{c} > '2010-05-05'", "isfinite({c})", "{c} < timestamp '2011-01-01 12:00'"), change=("{c} + 1",)),
-        Type("time", clock, where=("{c} < '12:00'",), change=("{c} + interval '1 hour'",)),
-        Type("timestamp", moment, where=("{c} >= date '2010-01-01'", "isfinite({c})")),
-        Type("timestamptz", moment, where=("{c} >= '2010-01-01 00:00+01'", "isfinite({c})")),
-        Type("uuid", uuid, minmax=False, where=("{c} > '00000000-0000-4000-8000-000000000009'",)),
-        Type("oid", lambda r: str(r.choice((0, 1, 77, 4294967295, r.randint(0, 100)))), where=("{c} < 50", "{c} >= 4000000000")),
-        Type('"char"', lambda r: r.choice("abcxyz"), minmax=False, where=("{c} > 'b'",)),
-        Type("int4[]", small_ints, where=("3 = ANY ({c})", "array_length({c}, 1) > 2", "{c} @> '{1}'", "{c} > '{3}'"),
-             change=("{c} || 7", "{c}[1:2]")),
-        Type("int2[]", small_ints, where=("3 = ANY ({c})", "cardinality({c}) > 2", "{c}[1] = 1"), change=("array_remove({c}, 1::int2)",)),
-        Type("text[]", array_of(quoted_word), where=("'abc' = ANY ({c})", "cardinality({c}) > 2", "array_to_string({c}, ',') LIKE '%a%'")),
-        Type("d_pair[]", array_of(lambda r: '"' + pair(r).replace('"', '\\"') + '"'), minmax=False, where=("({c})[1] IS NULL",)),
-        Type("jsonb", document, minmax=False, where=("{c} ? 'a'", "{c} @> '{\"a\": 1}'", "{c} ->> 'a' = '2'", "jsonb_typeof({c}) = 'array'"),
-             change=("coalesce({c}, '[]') || '[1]'",)),
-        Type("json", document, key="{}::text", minmax=False, order=False, where=("json_typeof({c}) = 'object'",)),
-        Type("d_mood", of_list("sad", "ok", "happy", "very happy"), where=("{c} > 'ok'", "{c} IN ('sad', 'happy')")),
-        Type("d_pair", pair, minmax=False, where=("({c}).a > 3", "({c}).b IS NULL", "{c} IS NULL", "{c} IS NOT NULL"),
-             change=("ROW(({c}).a, 'new')",)),
-        Type("d_small", lambda r: str(r.randint(-30, 2020)), where=("{c} % 3 = 1", "{c} < 40"), change=("{c} + 300", "{c} - 5")),
-        Type("d_word", word, where=TEXT_WHERE, change=("{c} || {c}", "upper({c})")),
-        Type("interval", lambda r: f"{r.randint(0, 11)} mons", where=("{c} > '3 mons'",)),
-        Type("inet", lambda r: f"10.0.{r.randint(0, 3)}.{r.randint(0, 30)}", where=("{c} << '10.0.1.0/24'",), minmax=False),
-        Type("macaddr", lambda r: f"08:00:2b:01:02:{r.randint(0, 30):02x}", minmax=False, where=("{c} > '08:00:2b:01:02:09'",)),
-        Type("int4range", lambda r: r.choice(("empty", "(,)", f"[{r.randint(-9, 0)},{r.randint(1, 9)})")), minmax=False, where=("{c} @> 2", "isempty({c})")),
-        Type("bit varying", lambda r: "".join(r.choice("01") for _ in range(r.randint(0, 70))), minmax=False, where=("length({c}) > 9",)),
-        Type("point", lambda r: f"({r.randint(-9, 9)},{r.randint(-9, 9)})", key="{}::text", minmax=False, order=False, where=("{c} <@ box '((0,0),(5,5))'",)),
-    )
-}
-INTEGERS = ("int2", "int4", "int8")
-# Types whose values are of the other type, byte for byte.
-WIDER = {"varchar(300)": "text", "d_small": "int4", "d_word": "text", "numeric(10,2)": "numeric"}
-REFUSED = ("int4", "int8", "text", "float8", "numeric", "uuid", "int4[]")
-
-
-# ---- tables
-
-
-@dataclass
-class Column:
-    name: str
-    type: str
-    more: str = ""
-    generated: bool = False
-    pglz: bool = False
-
-    @property
-    def nulls(self):
-        """How often a value is to be NULL."""
-        return 0.005 if "NOT NULL" in self.more or self.type == "d_word" else 0.15
-
-    def define(self, twin, table_format):
-        options = " OPTIONS (compression 'pglz')" if self.pglz and twin == "g" else ""
-        limit = f" {self.limit()}" if table_format == "arrow" and twin == "h" and self.type.endswith("[]") else ""
-        return f"{self.name} {self.type}{options}{self.more}{limit}"
-
-    def limit(self):
-        """What format 'arrow' refuses: differ.py takes one error for the other."""
-        return f"CHECK (coalesce(array_ndims({self.name}), 1) = 1 AND coalesce(array_lower({self.name}, 1), 1) = 1)"
-
-
-@dataclass
-class Table:
-    index: int
-    columns: list
-    format: str = "pgstrom"
-    change: int = 0  # a trigger adds it to k; 0: there is none
-
-    @property
-    def names(self):
-        return f"g{self.index}", f"h{self.index}"
-
-    def of_type(self, *types):
-        return [c for c in self.columns if c.type in types]
-
-
-def make_column(r, name, table_format, table_columns):
-    sql = r.choice(tuple(TYPES))
-    column = Column(name, sql, pglz=r.random() < 0.4 and table_format != "arrow")
-    kind = r.random()
-    if kind < 0.12:
-        column.more = f" DEFAULT {TYPES[sql].literal(r)} NOT NULL"
-    elif kind < 0.3:
-        column.more = f" DEFAULT {TYPES[sql].literal(r)}"
-    elif kind < 0.36 and table_columns:
-        of = r.choice(table_columns)
-        if not of.generated:
-            expression = r.choice(("length({}::text)", "coalesce({}::text, 'none')", "({} IS NULL)"))
-            column.type = {"l": "int4", "c": "text", "(": "bool"}[expression[0]]
-            if of.type in ("text", "varchar(300)", "int4", "int2", "int8", "bool", "jsonb") or expression[0] == "(":
-                column.more = f" GENERATED ALWAYS AS ({expression.format(of.name)}) STORED"
-                column.generated = True
-    elif kind < 0.4 and sql in INTEGERS:
-        column.more = f" CHECK ({name} <> 13)"
-    return column
-
-
-def make_table(r, index):
-    table_format = r.choice(FORMATS)
-    columns = [Column("id", "int4", " NOT NULL" if r.random() < 0.5 else ""), Column("k", "int4", r.choice(("", " CHECK (k < 1000)", " DEFAULT 5")))]
-    for i in range(r.randint(1, 9)):
-        columns.append(make_column(r, f"c{i}", table_format, columns))
-    table = Table(index, columns, table_format)
-    if r.random() < 0.15:
-        table.change = r.choice((1, 100))
-    return table
-
-
-def create(table, device):
-    g, h = table.names
-    define = [", ".join(c.define(twin, table.format) for c in table.columns) for twin in "gh"]
-    yield f"CREATE FOREIGN TABLE {g} ({define[0]}) SERVER gstore_fdw OPTIONS (pinning '{device}', format '{table.format}')"
-    yield f"CREATE TABLE {h} ({define[1]}) WITH (autovacuum_enabled = false)"
-    yield f"CREATE TRIGGER lock BEFORE INSERT ON {h} FOR EACH STATEMENT EXECUTE FUNCTION d_lock()"
-    if table.change:
-        for name in table.names:
-            yield f"CREATE TRIGGER change BEFORE INSERT OR UPDATE ON {name} FOR EACH ROW EXECUTE FUNCTION d_change({table.change})"
 
 
 # ---- statements
@@ -300,8 +18,8 @@ def create(table, device):
 @dataclass
 class Statement:
     kind: str
-    text: str  # with @1@, @2@ for the tables
-    need: dict = field(default_factory=dict)  # table index: READ ...
+    text: str  # with @1@, @2@ for the tables, and what else differ_tables.py has names for
+    need: dict = field(default_factory=dict)  # by number of a table: READ ...; a view or partition is given as its tables
     heap: str = None  # of the heap twin, where it is another
     ordered: bool = False
     waits: bool = False  # may be sent to where it has to wait
@@ -311,16 +29,25 @@ class Statement:
     probe: str = None  # what differ.py asks the heap first
     loose: bool = False  # several rows may each fail in a way of its own
 
+    def __post_init__(self):
+        need = {}
+        for index, wanted in self.need.items():
+            for number in map(int, re.findall("[0-9]", str(index)) or "12"):
+                need[number] = max(need.get(number, 0), wanted)
+        self.need = need
+
     def for_twin(self, twin):
         text = self.heap if twin == 1 and self.heap is not None else self.text
-        return text.replace("@1@", "gh"[twin] + "1").replace("@2@", "gh"[twin] + "2")
+        return re.sub(r"@(\w+)@", "gh"[twin] + r"\1", text)
 
-    def before(self):
+    def before(self, twin, parted):
         """What the heap's twin says first so that one writer at a time is at its table. For INSERT and COPY a trigger
-        does, after the statement's snapshot was taken: that is when a table in GPU memory is locked."""
-        if self.heap is not None or self.text.startswith(("INSERT", "COPY")):
-            return []
-        return [f"LOCK TABLE h{i} IN SHARE UPDATE EXCLUSIVE MODE" for i, need in self.need.items() if need == WRITE]
+        does, after the statement's snapshot was taken: that is when a table in GPU memory is locked. Partitions (parted:
+        tables that have some, and several sessions) are locked all together on both sides: which ones a statement
+        would lock is not followed."""
+        heap = twin == 1 and self.heap is None and not self.text.startswith(("INSERT", "COPY"))
+        return [f"LOCK TABLE {'gh'[twin]}{i} IN SHARE UPDATE EXCLUSIVE MODE" for i, need in self.need.items()
+                if need == WRITE and (heap or i in parted)]
 
 
 class Maker:
@@ -400,6 +127,17 @@ class Maker:
     def any_table(self):
         return self.r.choice(self.tables)
 
+    def source(self):
+        """What can be read."""
+        return ALL if self.r.random() < 0.08 else self.target()
+
+    def target(self):
+        """What can be changed."""
+        t, kind = self.any_table(), self.r.random()
+        if kind < 0.1:
+            return t.view
+        return self.r.choice(t.parts) if kind < 0.3 and t.parts else t
+
     def returning(self, table, alias=""):
         r = self.r
         if r.random() < 0.65:
@@ -414,18 +152,20 @@ class Maker:
         """(text, needs, ordered)"""
         r = self.r
         kind = r.choices(
-            (self._plain, self._sorted, self._aggregate, self._group, self._join, self._self_join, self._sub, self._window, self._set, self._lateral),
-            (6, 4, 4, 3, 3, 0, 0, 2, 2, 0) if self.large else (6, 4, 4, 3, 3, 2, 4, 2, 2, 1),
+            (self._plain, self._sorted, self._aggregate, self._group, self._join, self._hidden, self._cte, self._window, self._set,
+             self._self_join, self._sub, self._lateral, self._recursive),
+            (6, 4, 4, 4, 3, 1, 2, 2, 2) + ((0, 0, 0, 0) if self.large else (2, 4, 3, 1)),
         )[0]
         return kind()
 
     def _plain(self):
-        t = self.any_table()
+        t = self.source()
         what = self.r.choice(("*", "t", ", ".join(f"t.{c.name} AS r{i}" for i, c in enumerate(self.columns(t))), "1 AS one"))
-        return f"SELECT {what} FROM @{t.index}@ AS t{self.where(t, 't')}", [t.index], False
+        only = "ONLY " if t.shape and self.r.random() < 0.3 else ""
+        return f"SELECT {what} FROM {only}@{t.index}@ AS t{self.where(t, 't')}", [t.index], False
 
     def _sorted(self):
-        r, t = self.r, self.any_table()
+        r, t = self.r, self.source()
         keys = [f"{TYPES[c.type].key.format('t.' + c.name)} {r.choice(('', 'DESC', 'NULLS FIRST', 'DESC NULLS LAST'))}"
                 for c in self.columns(t, 2) if TYPES[c.type].order]
         order = ", ".join(keys + ['t::text COLLATE "C"'])
@@ -452,21 +192,34 @@ class Maker:
         return ", ".join(f"{a} AS a{i}" for i, a in enumerate(out))
 
     def _aggregate(self):
-        t = self.any_table()
+        t = self.source()
         return f"SELECT {self._aggregates(t, 't')} FROM @{t.index}@ AS t{self.where(t, 't')}", [t.index], False
 
+    def _having(self, table, alias):
+        r, c = self.r, self.r.choice(table.columns)
+        of = f"{alias}.{c.name}"
+        return r.choice((
+            "count(*) > 1", f"count({of}) > {r.randint(0, 3)}", f"count({of}) < count(*)", f"count({of}) = 0", f"max({alias}.id) > min({alias}.k)",
+            f"count(*) FILTER (WHERE {self.condition(table, alias, 1)}) > 0", f"sum({alias}.k::numeric) IS NOT NULL AND count({of}) <> 2",
+            f"bool_or({of} IS NULL)",
+        ))
+
     def _group(self):
-        r, t = self.r, self.any_table()
-        keys = [TYPES[c.type].key.format("t." + c.name) for c in self.columns(t, 2) if TYPES[c.type].order] or ["t.id"]
-        group = ", ".join(keys)
-        having = r.choice(("", "", " HAVING count(*) > 1"))
-        if r.random() < 0.15:
-            group = f"ROLLUP ({group})"
-        text = f"SELECT {', '.join(f'{k} AS k{i}' for i, k in enumerate(keys))}, {self._aggregates(t, 't')} FROM @{t.index}@ AS t"
+        r, t = self.r, self.source()
+        if r.random() < 0.1:  # all rows or none
+            return (f"SELECT {self._aggregates(t, 't')} FROM @{t.index}@ AS t{self.where(t, 't', 0.5)} HAVING {self._having(t, 't')}", [t.index], False)
+        keys = [TYPES[c.type].key.format("t." + c.name) for c in self.columns(t, 3) if TYPES[c.type].order] or ["t.id"]
+        columns, group = [f"{k} AS k{i}" for i, k in enumerate(keys)], ", ".join(keys)
+        having = f" HAVING {self._having(t, 't')}" if r.random() < 0.4 else ""
+        if r.random() < 0.4:
+            columns += [f"GROUPING({group}) AS grouping"]
+            group = r.choice((f"ROLLUP ({group})", f"CUBE ({group})", f"GROUPING SETS (({group}), ({keys[-1]}), ())",
+                              f"GROUPING SETS (({keys[0]}), ROLLUP ({group}))", f"{keys[0]}, ROLLUP ({group})"))
+        text = f"SELECT {', '.join(columns)}, {self._aggregates(t, 't')} FROM @{t.index}@ AS t"
         return f"{text}{self.where(t, 't', 0.5)} GROUP BY {group}{having}", [t.index], False
 
     def _join(self):
-        r, t = self.r, self.any_table()
+        r, t = self.r, self.source()
         kind = r.choice(("JOIN", "LEFT JOIN", "RIGHT JOIN", "FULL JOIN"))
         columns = ", ".join(f"t.{c.name} AS r{i}" for i, c in enumerate(self.columns(t)))
         on = f"t.{r.choice(('id', 'k'))} = o.k"
@@ -475,7 +228,7 @@ class Maker:
         return f"SELECT {columns}, o.k AS ok, o.t AS ot FROM @{t.index}@ AS t {kind} d_other AS o ON {on}{self.where(t, 't', 0.4)}", [t.index], False
 
     def _self_join(self):
-        r, a, b = self.r, self.any_table(), self.any_table()
+        r, a, b = self.r, self.source(), self.source()
         kind = r.choice(("JOIN", "LEFT JOIN", "FULL JOIN"))
         on = f"a.id = b.{r.choice(('id', 'k'))}"
         if kind != "FULL JOIN" and r.random() < 0.3:
@@ -484,7 +237,7 @@ class Maker:
         return text + self.where(a, "a", 0.5), [a.index, b.index], False
 
     def _sub(self):
-        r, t, u = self.r, self.any_table(), self.any_table()
+        r, t, u = self.r, self.source(), self.source()
         table = f"@{u.index}@"
         text = r.choice((
             f"t.id {r.choice(('IN', 'NOT IN'))} (SELECT u.k FROM {table} AS u{self.where(u, 'u')})",
@@ -500,7 +253,7 @@ class Maker:
         return f"SELECT {columns} FROM @{t.index}@ AS t WHERE {text} AND {self.condition(t, 't', 1)}", need, False
 
     def _window(self):
-        r, t = self.r, self.any_table()
+        r, t = self.r, self.source()
         by = TYPES[r.choice([c for c in t.columns if TYPES[c.type].order]).type]
         column = r.choice(t.of_type(by.sql))
         over = r.choice((
@@ -511,15 +264,49 @@ class Maker:
         return f"SELECT t.id, t.k, {call} OVER ({over}) AS w FROM @{t.index}@ AS t{self.where(t, 't', 0.5)}", [t.index], False
 
     def _set(self):
-        r, a, b = self.r, self.any_table(), self.any_table()
+        r, a, b = self.r, self.source(), self.source()
         operation = r.choice(("UNION", "UNION ALL", "EXCEPT", "INTERSECT", "EXCEPT ALL"))
         left, right = (f"SELECT t.id, t.k FROM @{t.index}@ AS t{self.where(t, 't')}" for t in (a, b))
         return f"{left} {operation} {right}", [a.index, b.index], False
 
+    def _hidden(self):
+        """A condition that would fail on what a view hides."""
+        t = self.any_table().view
+        bad = f"(t.id % 4 - {HIDDEN})"
+        condition = self.r.choice((f"12 / {bad} <> 5", f"t.k / {bad} = 3", f"{self.condition(t, 't', 1)} AND 1 / {bad} < 1"))
+        return f"SELECT * FROM @{t.index}@ AS t WHERE {condition}", [t.index], False
+
     def _lateral(self):
-        t, u = self.any_table(), self.any_table()
-        inner = f"SELECT count(*) AS n, max(u.id) AS m FROM @{u.index}@ AS u WHERE u.id <= o.k AND {self.condition(u, 'u', 1)}"
-        return f"SELECT o.k, l.n, l.m FROM d_other AS o, LATERAL ({inner}) AS l WHERE o.k % 5 = 0", [u.index], False
+        r, t, u = self.r, self.source(), self.source()
+        inner = f"SELECT count(*) AS n, max(u.id) AS m FROM @{u.index}@ AS u WHERE {self.condition(u, 'u', 1)} AND u.id <= "
+        if r.random() < 0.3:
+            return f"SELECT o.k, l.n, l.m FROM d_other AS o, LATERAL ({inner}o.k) AS l WHERE o.k % 5 = 0", [u.index], False
+        inner = r.choice((
+            inner + "t.k",
+            f"SELECT u.id AS n, u.k AS m FROM @{u.index}@ AS u WHERE u.k >= t.id ORDER BY u.id, u.k LIMIT {r.randint(1, 3)}",
+            f"SELECT u.k AS n, t.k + o.k AS m FROM @{u.index}@ AS u {r.choice(('LEFT JOIN', 'JOIN'))} d_other AS o ON o.k = u.id WHERE u.id = t.k",
+            f"SELECT u.id AS n, u.k AS m FROM @{u.index}@ AS u WHERE u.id = t.id UNION ALL SELECT o.k, o.n FROM d_other AS o WHERE o.k = t.k",
+        ))
+        join = r.choice(("CROSS JOIN LATERAL ({}) AS l", "JOIN LATERAL ({}) AS l ON true", "LEFT JOIN LATERAL ({}) AS l ON l.m > t.k")).format(inner)
+        return f"SELECT t.id, t.k, l.n, l.m FROM @{t.index}@ AS t {join}{self.few(t, 't')}", [t.index, u.index], False
+
+    def _cte(self):
+        r, t, u = self.r, self.source(), self.source()
+        how = r.choice(("", "MATERIALIZED ", "NOT MATERIALIZED "))
+        columns = "".join(f", t.{c.name} AS r{i}" for i, c in enumerate(self.columns(t)))
+        with_q = f"WITH q AS {how}(SELECT t.id, t.k{columns} FROM @{t.index}@ AS t{self.where(t, 't')})"
+        text = r.choice((
+            f"SELECT * FROM q WHERE q.id > {r.randint(-5, 40)}",
+            "SELECT (SELECT count(*) FROM q) AS n, (SELECT max(q.k) FROM q WHERE q.id IS NOT NULL) AS m",
+            f"SELECT count(*) AS n FROM q JOIN @{u.index}@ AS u ON u.id = q.k",
+            f"SELECT q.id, q.k FROM q EXCEPT SELECT u.id, u.k FROM @{u.index}@ AS u{self.where(u, 'u')}",
+        ))
+        return f"{with_q} {text}", [t.index] + ([u.index] if " AS u" in text else []), False
+
+    def _recursive(self):
+        t, u = self.source(), self.source()
+        return (f"WITH RECURSIVE q AS (SELECT t.id, t.k, 0 AS depth FROM @{t.index}@ AS t{self.few(t, 't')} UNION"
+                f" SELECT u.id, u.k, q.depth + 1 FROM q JOIN @{u.index}@ AS u ON u.id = q.k WHERE q.depth < 4) SELECT * FROM q", [t.index, u.index], False)
 
     def select(self):
         text, needs, ordered = self.query()
@@ -548,7 +335,7 @@ class Maker:
         return TYPES[column.type].literal(r, column.nulls) if r.random() < 0.95 else "DEFAULT"
 
     def insert(self):
-        r, t = self.r, self.any_table()
+        r, t = self.r, self.target()
         columns = self.targets(t) or t.columns[:1]
         kind = r.random()
         names = ", ".join(c.name for c in columns)
@@ -585,7 +372,7 @@ class Maker:
 
     def insert_select(self):
         """From one of the tables, maybe the same."""
-        r, t, u = self.r, self.any_table(), self.any_table()
+        r, t, u = self.r, self.target(), self.source()
         columns = [c for c in self.targets(t)]
         out = []
         for c in columns:
@@ -600,6 +387,7 @@ class Maker:
 
     def copy_from(self):
         r, t = self.r, self.any_table()
+        t = r.choice(t.parts + [t] * 3)
         columns = self.targets(t) or t.columns[:1]
         csv = r.random() < 0.4
 
@@ -622,7 +410,7 @@ class Maker:
 
     def assignments(self, table, alias=""):
         r = self.r
-        columns = [c for c in self.columns(table, 3) if not c.generated] or [table.columns[1]]
+        columns = [c for c in self.columns(table, 3) if not c.generated and not (table.fixed and c.name == "id")] or [table.columns[1]]
         out = []
         for c in columns:
             kind = TYPES[c.type]
@@ -635,7 +423,7 @@ class Maker:
         return ", ".join(out)
 
     def update(self):
-        r, t = self.r, self.any_table()
+        r, t = self.r, self.target()
         text = f"UPDATE @{t.index}@ AS t SET {self.assignments(t, 't.')}"
         kind = r.random()
         if kind < 0.7:
@@ -643,7 +431,7 @@ class Maker:
         if kind < 0.85:  # of the other side one row for each of ours
             text += f" FROM d_other AS o WHERE o.k = t.k AND {self.condition(t, 't', 1)}"
             return Statement("update from", text + self.returning(t, "t."), {t.index: WRITE}, loose=True)
-        u = self.any_table()
+        u = self.source()
         need = {u.index: READ}
         need[t.index] = WRITE
         if kind < 0.93:
@@ -654,14 +442,14 @@ class Maker:
         return Statement("update join", text + self.returning(t, "t."), need, loose=True)
 
     def delete(self):
-        r, t = self.r, self.any_table()
+        r, t = self.r, self.target()
         text = f"DELETE FROM @{t.index}@ AS t"
         kind = r.random()
         if kind < 0.75:
             return Statement("delete", text + self.few(t, "t") + self.returning(t, "t."), {t.index: WRITE}, waits=True)
         if kind < 0.78:
             return Statement("delete", text, {t.index: WRITE}, waits=True)
-        u = self.any_table()
+        u = self.source()
         need = {u.index: READ}
         need[t.index] = WRITE
         if kind < 0.88:
@@ -679,16 +467,19 @@ class Maker:
         return rows
 
     def lock(self):
-        r, t = self.r, self.any_table()
+        r, t = self.r, self.target()
         strength = r.choice(("UPDATE", "NO KEY UPDATE", "SHARE", "KEY SHARE"))
         return Statement("select for", f"SELECT * FROM @{t.index}@ AS t{self.few_to_lock(t, 't')} FOR {strength}", {t.index: WRITE}, waits=True)
 
     def by_ctid(self):
         """Rows that were locked, found again."""
         r, t = self.r, self.any_table()
-        rows = f"SELECT u.ctid FROM @{t.index}@ AS u{self.few_to_lock(t, 'u')} FOR UPDATE"
+        rows = f"FROM @{t.index}@ AS u{self.few_to_lock(t, 'u')} FOR UPDATE"
         change = r.choice((f"UPDATE @{t.index}@ AS t SET {self.assignments(t, 't.')}", f"DELETE FROM @{t.index}@ AS t"))
-        return Statement("by ctid", f"{change} WHERE t.ctid = ANY (ARRAY({rows})){self.returning(t, 't.')}", {t.index: WRITE}, waits=True, loose=True)
+        which = f"t.ctid = ANY (ARRAY(SELECT u.ctid {rows}))"
+        if t.shape:  # a ctid alone is of several
+            which = f"(t.tableoid, t.ctid) IN (SELECT u.tableoid, u.ctid {rows})"
+        return Statement("by ctid", f"{change} WHERE {which}{self.returning(t, 't.')}", {t.index: WRITE}, waits=True, loose=True)
 
     def within(self):
         """A function changes the rows that the statement is to change, which fails (27000), or others."""
@@ -711,9 +502,11 @@ class Maker:
 
     def with_change(self):
         """A data-modifying CTE: all parts see what was before the statement."""
-        r, t, u = self.r, self.any_table(), self.any_table()
+        r, t, u = self.r, self.target(), self.target()
         table, other = f"@{t.index}@", f"@{u.index}@"
-        kind = r.random() * (0.4 if self.large else 1)
+        kind = r.random() * (0.4 if self.large else 1.3)
+        if kind > 1:
+            return self.of_cte(t, u)
         need = {u.index: READ if 0.4 <= kind < 0.8 else WRITE}
         need[t.index] = WRITE
         if kind < 0.4:
@@ -729,6 +522,15 @@ class Maker:
             text = (f"WITH i AS (INSERT INTO {table} (id, k) VALUES (1, 1), (2, 2) RETURNING id), d AS (DELETE FROM {other} AS u WHERE u.id = 1 RETURNING u.k)"
                     " SELECT (SELECT count(*) FROM i) AS i, (SELECT count(*) FROM d) AS d")
         return Statement("with", text, need, loose=True, waits=kind < 0.4 and t is u)  # it looks at nothing but what it changes
+
+    def of_cte(self, t, u):
+        """A change of what a CTE has chosen, one row for each of those that it changes."""
+        r = self.r
+        rows = f"WITH q AS {r.choice(('', 'MATERIALIZED '))}(SELECT u.k AS id, count(*) AS n FROM @{u.index}@ AS u{self.where(u, 'u')} GROUP BY u.k)"
+        change = r.choice((f"UPDATE @{t.index}@ AS t SET k = q.n FROM q WHERE q.id = t.id", f"DELETE FROM @{t.index}@ AS t USING q WHERE q.id = t.id AND q.n > 1"))
+        need = {u.index: READ}
+        need[t.index] = WRITE
+        return Statement("with", f"{rows} {change}{self.returning(t, 't.')}", need, loose=True)
 
     def failing(self):
         """An error of its own kind, alone."""
@@ -773,6 +575,8 @@ class Maker:
     def export(self):
         """Asking for a token writes a table anew, which is not to be seen."""
         t = self.any_table()
+        if t.shape:
+            return self.analyze()
         return Statement("export", f"SELECT gstore_export('g{t.index}') IS NULL AS empty", {t.index: WRITE},
                          heap=f"SELECT NOT EXISTS (SELECT FROM h{t.index}) AS empty")
 
@@ -786,9 +590,11 @@ class Maker:
         if kind < 0.35 or not columns:
             self.number += 1
             new = make_column(r, f"n{self.number}", t.format, t.columns)
+            if t.shape:
+                new.pglz = False
             if r.random() < 0.15:
                 new.more = " NOT NULL"  # fails where there are rows
-            text = f"ALTER FOREIGN TABLE @{t.index}@ ADD COLUMN {new.define('g', t.format)}"
+            text = f"ALTER TABLE @{t.index}@ ADD COLUMN {new.define('g', t.format)}"
             return Statement("add column", text, {t.index: EXCLUSIVE}, heap=f"ALTER TABLE h{t.index} ADD COLUMN {new.define('h', t.format)}",
                              effect=("columns", t.index, t.columns + [new]), loose=True, same_result=False)
         column = r.choice(columns)
@@ -804,7 +610,7 @@ class Maker:
             wider = Column(column.name, WIDER[column.type], column.more, column.generated, column.pglz)
             return Statement("widen type", f"{table} ALTER COLUMN {column.name} TYPE {wider.type}", {t.index: EXCLUSIVE},
                              effect=("columns", t.index, [wider if c is column else c for c in t.columns]))
-        if kind < 0.8 and not column.generated and not (t.format == "arrow" and column.type.endswith("[]")):
+        if kind < 0.8 and not t.shape and not column.generated and not (t.format == "arrow" and column.type.endswith("[]")):
             other = r.choice([x for x in REFUSED if x not in (column.type, WIDER.get(column.type))])
             changed = Column(column.name, other, "", False, column.pglz)
             # With rows it is refused: differ.py sees to it that it fails on the heap, too.
@@ -816,7 +622,7 @@ class Maker:
             return Statement("alter default", f"{table} ALTER COLUMN {column.name} SET DEFAULT {TYPES[column.type].literal(r)}", {t.index: EXCLUSIVE})
         if kind < 0.92:
             return Statement("alter null", f"{table} ALTER COLUMN {column.name} {r.choice(('SET', 'DROP'))} NOT NULL", {t.index: EXCLUSIVE})
-        if kind < 0.96 or t.format == "arrow":
+        if kind < 0.96 or t.format == "arrow" or t.shape:
             self.number += 1
             return Statement("add check", f"{table} ADD CONSTRAINT check{self.number} CHECK ({r.choice(('id < 58', 'k < 900', 'id IS NOT NULL'))})",
                              {t.index: EXCLUSIVE})

@@ -1,0 +1,130 @@
+/* Packs: the object that small areas of a store share. An area that needs little has its place there, always the same
+ * one for the life of the store, so that a command that still reads there finds the same rows.
+ */
+#include <stdlib.h>
+
+#include "base/error.h"
+#include "base/size.h"
+#include "postgres/area_state.h"
+
+/* ---- the place of a packed area. The lock is held. */
+
+/* The store's. *failed: see gstore_area_take_room(). */
+static gvm_status find_pack(gstore_areas *s, const gstore_store_name *store, area **out, area **failed)
+{
+    const area key = {.name = *store, .part = GSTORE_PACK, .kind = SMALL};
+    area **found = gstore_area_find(s, &key), *made;
+    gvm_status status;
+
+    if (found != NULL) {
+        *out = *found;
+        return GVM_OK;
+    }
+    made = calloc(1, sizeof *made);
+    if (made == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a table");
+    *made = key;
+    made->bytes = gstore_area_chunk_bytes(made);
+    status = gstore_area_create_object(s, made, true);
+    if (status == GVM_OK)
+        status = gstore_area_add(s, made);
+    if (status == GVM_OK)
+        *out = made;
+    else
+        *failed = made;
+    return status;
+}
+
+static gvm_status add_room(area *pack, const area *a)
+{
+    const uint64_t end = (pack->room_count + 1) * GSTORE_ROOM_BYTES;
+    room *rooms = realloc(pack->rooms, (pack->room_count + 1) * sizeof *rooms);
+
+    if (rooms == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
+    pack->rooms = rooms;
+    if (end > pack->bytes) {
+        const gvm_status status = gvm_object_grow(pack->object,
+                                                  gvmi_round_up(end, gstore_area_chunk_bytes(pack)));
+
+        if (status != GVM_OK)
+            return status;
+        pack->bytes = gvmi_round_up(end, gstore_area_chunk_bytes(pack));
+    }
+    rooms[pack->room_count++] = (room){.column = a->column, .part = a->part};
+    return GVM_OK;
+}
+
+gvm_status gstore_area_take_room(gstore_areas *s, area *a, area **failed)
+{
+    area *pack = NULL;
+    gvm_status status = find_pack(s, &a->name, &pack, failed);
+    uint32_t i = 0;
+
+    if (status != GVM_OK)
+        return status;
+    while (i < pack->room_count &&
+           (pack->rooms[i].column != a->column || pack->rooms[i].part != a->part))
+        i++;
+    if (i == pack->room_count)
+        status = add_room(pack, a);
+    if (status != GVM_OK)
+        return status;
+    a->pack = pack;
+    pack->refs++;
+    a->offset_bytes = i * GSTORE_ROOM_BYTES;
+    a->bytes = GSTORE_ROOM_BYTES;
+    return GVM_OK;
+}
+
+/* ---- out of the pack */
+
+/* Until an area has an object of its own, or is gone; with the lock. *out: NULL, or one that is packed, busy for the
+ * caller. Another one may take its place while the commands end that use it. */
+static void find_packed(gstore_areas *s, const area *key, area **out)
+{
+    area **found;
+
+    *out = NULL;
+    while ((found = gstore_area_find(s, key)) != NULL) {
+        area *a = *found;
+
+        if (a->busy) {
+            pthread_cond_wait(&s->not_busy, &s->lock);
+            continue;
+        }
+        if (a->kind != PACKED)
+            return;
+        a->busy = true;
+        a->refs++;
+        while (a->refs > 1)
+            pthread_cond_wait(&s->not_busy, &s->lock);
+        if (!a->dropped) {
+            *out = a;
+            return;
+        }
+        pthread_mutex_unlock(&s->lock);
+        gstore_area_unref(s, a);
+        pthread_mutex_lock(&s->lock);
+    }
+}
+
+gvm_status gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, const gstore_range *range)
+{
+    const area key = {.name = *store, .column = range->column, .part = range->part};
+    gvm_status status;
+    area *a;
+
+    pthread_mutex_lock(&s->lock);
+    find_packed(s, &key, &a);
+    pthread_mutex_unlock(&s->lock);
+    if (a == NULL)
+        return GVM_OK;
+    status = gstore_area_move_busy(s, a, SMALL);
+    pthread_mutex_lock(&s->lock);
+    a->busy = false;
+    pthread_cond_broadcast(&s->not_busy);
+    pthread_mutex_unlock(&s->lock);
+    gstore_area_unref(s, a);
+    return status;
+}
