@@ -39,7 +39,10 @@ void gstore_check_table(Oid relation)
     if (!gstore_is_table(relation))
         ereport(ERROR, (errcode(ERRCODE_WRONG_OBJECT_TYPE),
                         errmsg("\"%s\" is not a table in GPU memory", name),
-                        errdetail("It is not a foreign table of the wrapper gstore_fdw.")));
+                        errdetail("It is not a foreign table of the wrapper gstore_fdw."),
+                        get_rel_relkind(relation) == RELKIND_PARTITIONED_TABLE
+                            ? errhint("Give its partitions one by one.")
+                            : 0));
 }
 
 void gstore_check_readable(Oid relation)

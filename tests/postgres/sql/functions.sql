@@ -48,6 +48,18 @@ SELECT gstore_fdw_rawsize('heap'::regclass::oid);
 SELECT gstore_fdw_nattrs('heap'::regclass::oid);
 SELECT gstore_export_ipchandle('heap'::regclass::oid);
 SELECT gstore_fdw_compact('heap'::regclass::oid);
+CREATE TABLE split (a int) PARTITION BY LIST (a);
+DO $$
+DECLARE
+    hint text;
+BEGIN
+    PERFORM gstore_fdw_nitems('split'::regclass::oid);
+EXCEPTION WHEN wrong_object_type THEN
+    GET STACKED DIAGNOSTICS hint = PG_EXCEPTION_HINT;
+    RAISE NOTICE '% %', SQLERRM, hint;
+END
+$$;
+DROP TABLE split;
 -- A revision is what was committed; the statement's snapshot decides which.
 BEGIN ISOLATION LEVEL REPEATABLE READ;
 INSERT INTO f VALUES (4);
