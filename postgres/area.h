@@ -91,8 +91,9 @@ typedef struct gstore_extent {
 void gstore_areas_trim(gstore_areas *areas, const gstore_store_name *name,
                        const gstore_extent *extents, uint32_t count);
 
-/* Trims what could not be trimmed when it was to be. */
+/* Trims what could not be trimmed when it was to be, or since the last time was said to be for later. */
 void gstore_areas_trim_again(gstore_areas *areas);
+void gstore_areas_trim_later(gstore_areas *areas);
 
 /* Memory is short: gives back what all areas that nobody uses have ahead of need. Returns how many bytes. */
 uint64_t gstore_areas_give_back(gstore_areas *areas);

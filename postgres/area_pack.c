@@ -113,7 +113,7 @@ gvm_status gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, c
 {
     const area key = {.name = *store, .column = range->column, .part = range->part};
     gvm_status status;
-    area *a;
+    area *a, **found;
 
     pthread_mutex_lock(&s->lock);
     find_packed(s, &key, &a);
@@ -122,6 +122,9 @@ gvm_status gstore_area_unpack(gstore_areas *s, const gstore_store_name *store, c
         return GVM_OK;
     status = gstore_area_move_busy(s, a, SMALL);
     pthread_mutex_lock(&s->lock);
+    found = gstore_area_find(s, &key);
+    if (found != NULL)
+        (*found)->trim = true; /* it goes back if it gets no link */
     a->busy = false;
     pthread_cond_broadcast(&s->not_busy);
     pthread_mutex_unlock(&s->lock);

@@ -141,6 +141,11 @@ uint64_t gstore_areas_give_back(gstore_areas *s)
     return atomic_load(&s->given_back_bytes) - before;
 }
 
+void gstore_areas_trim_later(gstore_areas *s)
+{
+    atomic_store(&s->trims_left, true);
+}
+
 void gstore_areas_trim_again(gstore_areas *s)
 {
     if (!atomic_exchange(&s->trims_left, false))

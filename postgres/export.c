@@ -30,6 +30,7 @@
 #include "postgres/arrow.h"
 #include "postgres/fdw.h"
 #include "postgres/functions.h"
+#include "postgres/memory.h"
 #include "postgres/pending.h"
 #include "postgres/token.h"
 #include "table/manifest.h"
@@ -323,11 +324,42 @@ static int list_areas(Relation relation, const gstore_view *view, gstore_piece *
     return count;
 }
 
+/* ---- what was unpacked for an export that fails goes back */
+
+static Oid unpacked = InvalidOid;
+
+static void pack_again(void)
+{
+    if (OidIsValid(unpacked))
+        gstore_ask_trim(unpacked, GSTORE_NO_TURN);
+    unpacked = InvalidOid;
+}
+
+static void at_transaction_end(XactEvent event, void *argument)
+{
+    if (event == XACT_EVENT_ABORT)
+        pack_again();
+}
+
+static void at_subtransaction_end(SubXactEvent event, SubTransactionId mine,
+                                  SubTransactionId parent, void *argument)
+{
+    if (event == SUBXACT_EVENT_ABORT_SUB)
+        pack_again();
+}
+
+void gstore_export_init(void)
+{
+    RegisterXactCallback(at_transaction_end, NULL);
+    RegisterSubXactCallback(at_subtransaction_end, NULL);
+}
+
 /* What takes long of an export, before changes of privileges have to wait for it. */
-static void unpack(const gstore_view *view, const gstore_piece *areas, int count)
+static void unpack(Oid oid, const gstore_view *view, const gstore_piece *areas, int count)
 {
     gstore_far far = {0};
 
+    unpacked = oid;
     gstore_transfer_far(GSTORE_UNPACK_BYTES, &view->name, &far, areas, count);
     if (far.copy_bytes > 0)
         gstore_transfer_far(GSTORE_UNPACK, &view->name, NULL, areas, count);
@@ -357,7 +389,7 @@ Datum gstore_export(PG_FUNCTION_ARGS)
     /* One export of a table at a time; they wait for nobody else. An ERROR ends it, too. */
     LockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
     count = list_areas(relation, &view, &areas);
-    unpack(&view, areas, count);
+    unpack(oid, &view, areas, count);
     gstore_lock_privileges(ShareLock);
     gstore_check_readable(oid);
     if (!gstore_privileges(oid, &privileges))
@@ -369,6 +401,7 @@ Datum gstore_export(PG_FUNCTION_ARGS)
     }
     areas[0].bytes = at + bytes;
     gstore_token_make(oid, &view, sum, privileges, areas, count, secret);
+    unpacked = InvalidOid;
     gstore_unlock_privileges(ShareLock);
     UnlockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
     relation_close(relation, NoLock); /* the lock stays: no DROP before the caller has the token */

@@ -22,6 +22,7 @@ void _PG_init(void)
     gstore_shared_init();
     gstore_pending_init();
     gstore_token_init();
+    gstore_export_init();
     gstore_analyze_init();
     gstore_ddl_init();
 }

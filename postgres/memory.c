@@ -25,7 +25,7 @@ void gstore_ask_trim(Oid relation, uint64 turn)
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);
     store = newest_store(gstore_find_table(relation, false));
     if (store != NULL)
-        store->trim_turn = turn;
+        store->trim_turn = Max(store->trim_turn, turn);
     LWLockRelease(gstore->lock);
     if (store != NULL)
         gstore_wake_worker();

@@ -9,7 +9,8 @@
 /* Of a writer that begins, or begins anew, to write behind a table's rows; the table's lock is held. */
 extern uint64 gstore_next_turn(void);
 
-/* What the writer of this turn has written behind the rows of the table's newest version is to be given back. */
+/* What the writer of this turn has written behind the rows of the table's newest version is to be given back.
+ * GSTORE_NO_TURN: what was unpacked for an export that failed. */
 extern void gstore_ask_trim(Oid relation, uint64 turn);
 
 /* Takes one store that has memory to give back, and what of its areas is of use, palloc'd. */

@@ -260,8 +260,8 @@ static gvm_status transfer(worker *me, gstore_window *w, uint8_t *bytes)
     return status;
 }
 
-/* Its status and text are there. The backend's from here on, or everybody's. */
-static void end_command(const gstore_service_options *options, uint32_t index)
+/* Its status and text are there. The backend's from here on, or everybody's: then false. */
+static bool end_command(const gstore_service_options *options, uint32_t index)
 {
     gstore_window *w = &options->windows[index];
     void *latch = w->latch;
@@ -269,18 +269,20 @@ static void end_command(const gstore_service_options *options, uint32_t index)
 
     if (atomic_compare_exchange_strong(&w->state, &taken, GSTORE_DONE)) {
         options->wake(latch);
-        return;
+        return true;
     }
     atomic_store(&w->state, GSTORE_IDLE); /* its backend has left it */
     if (w->verb == GSTORE_WRITE)
         atomic_fetch_sub(&options->queue->left_writes, 1);
     options->give_back(index);
+    return false;
 }
 
 static void carry_out(worker *me, uint32_t index)
 {
     gstore_service *s = me->service;
     gstore_window *w = &s->options.windows[index];
+    const bool unpacks = w->verb == GSTORE_UNPACK;
     gvm_status status;
     gvm_error error;
 
@@ -296,7 +298,8 @@ static void carry_out(worker *me, uint32_t index)
         if (w->name.epoch == s->options.epoch && (status == GVM_E_KEEPER || status == GVM_E_LOST))
             atomic_store(&s->lost, true);
     }
-    end_command(&s->options, index);
+    if (!end_command(&s->options, index) && unpacks)
+        gstore_areas_trim_later(s->areas);
 }
 
 /* ---- threads */
@@ -331,7 +334,7 @@ static void refuse_left_over(const gstore_service_options *options)
         w = &options->windows[index];
         w->status = GVM_E_KEEPER;
         snprintf(w->text, sizeof w->text, "the GPU memory keeper was started anew");
-        end_command(options, index);
+        (void)end_command(options, index);
     }
 }
 

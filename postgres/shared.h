@@ -77,8 +77,8 @@ typedef struct gstore_store {
     uint64 dead_count;
     bool sized;
     uint64 committed_bytes; /* sized: what it has of the keeper, as of the last report */
-    uint64 trim_turn; /* of a writer that left memory behind which no version needs; 0: none did */
-    uint64 manifest_end;                              /* where the next one goes; see export.c */
+    uint64 trim_turn;       /* as gstore_ask_trim() has it; 0: nothing is to be given back */
+    uint64 manifest_end;    /* where the next one goes; see export.c */
     uint64 manifest_sum, manifest_at, manifest_bytes; /* the latest one */
 } gstore_store;
 
@@ -96,6 +96,7 @@ typedef struct gstore_copy {
 
 /* ---- tokens (token.h) */
 
+#define GSTORE_NO_TURN 1 /* no writer has it */
 #define GSTORE_TOKENS_MAX 4096
 #define GSTORE_TOKENS_OF_A_TABLE_MAX 64
 

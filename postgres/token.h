@@ -37,5 +37,6 @@ extern void gstore_token_forget(const gstore_store_name *name);
 extern void gstore_note_privileges(bool granted);
 
 extern void gstore_token_init(void); /* the callback */
+extern void gstore_export_init(void);
 
 #endif

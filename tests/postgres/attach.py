@@ -278,6 +278,27 @@ class Reading:
         for probe in probes:
             probe.close()
 
+    def export_cancelled_while_columns_move_keeps_rows_and_no_memory(self, s):
+        """Columns move 16 at a time: a cancel may come between. What has moved goes back once nobody uses it."""
+        columns = ["id"] + [f"c{i}" for i in range(1, 80)]
+        s.sql("DROP FOREIGN TABLE IF EXISTS ft; CREATE FOREIGN TABLE ft (" + ", ".join(f"{c} int" for c in columns) + ") SERVER gstore_fdw")
+        s.sql("INSERT INTO ft SELECT " + ", ".join(f"i + {i}" for i in range(80)) + " FROM generate_series(1, 100) i")
+        path = s.sql("SELECT 'ft'::regclass::oid")
+        for ms in [5, 10, 20, 30, 40, 60, 80, 100] * 2:
+            try:
+                s.sql(f"SET statement_timeout = {ms}; SELECT gstore_export('ft')")
+                break
+            except SqlError as error:
+                expect(str(error), "57014", "the end of an export")
+            expect(s.sql("SELECT count(*), sum(id), sum(c40), sum(c79) FROM ft"), "100|5050|9050|12950", "rows")
+            deadline = time.monotonic() + 30
+            while (left := len(self.chunk_sizes(s, path))) > 0:
+                if time.monotonic() > deadline:
+                    raise Failed(f"{left} columns have not moved back")
+                time.sleep(0.05)
+        expect_same(s, "ft")
+        s.sql("SELECT gstore_revoke_all('ft'); DROP FOREIGN TABLE ft")
+
     def first_exports_beside_readers_and_a_writer_are_whole(self, s):
         """Columns leave their pack while commands use them."""
         tables = [f"small{i}" for i in range(12)]
