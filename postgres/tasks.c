@@ -253,11 +253,11 @@ bool gstore_tasks_unlink(gstore_tasks *c, const uint8_t secret[GSTORE_SECRET_BYT
 bool gstore_tasks_take_report(gstore_tasks *c, gstore_report *out, gstore_store_size **sizes,
                               uint32_t *size_count)
 {
-    bool news;
+    bool reported;
 
     gvmi_lock(&c->lock);
-    news = c->reported;
-    if (news) {
+    reported = c->reported;
+    if (reported) {
         *out = c->report;
         *sizes = c->sizes;
         *size_count = c->size_count;
@@ -265,5 +265,5 @@ bool gstore_tasks_take_report(gstore_tasks *c, gstore_report *out, gstore_store_
     }
     c->reported = false;
     gvmi_unlock(&c->lock);
-    return news;
+    return reported;
 }

@@ -15,7 +15,7 @@
 
 typedef struct gstore_tasks gstore_tasks;
 
-/* Starts the thread. wake(latch) is called when there is news: a report, or the keeper is lost. */
+/* Starts the thread. wake(latch) is called when there is a report to be taken, or the keeper is lost. */
 gvm_status gstore_tasks_start(gstore_service *service, void (*wake)(void *latch), void *latch,
                               gstore_tasks **out);
 

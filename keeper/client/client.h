@@ -66,7 +66,7 @@
 #define GVMI_CLIENT_GIVEN_UP_MAX 1024  /* requests that are given up and not answered yet */
 #define GVMI_CLIENT_LAST_MESSAGES 4096 /* looked through for the reason of a cut-off */
 #define GVMI_CLIENT_RETRY_MS 5         /* between two looks at leases that hold up a vacating */
-#define GVMI_CLIENT_OWED_MAX \
+#define GVMI_CLIENT_PENDING_MAX \
     32 /* MAPs whose old chunks are gone and whose new ones are not there */
 #define GVMI_CLIENT_UNANSWERED_MAX 4096 /* MAPs for one object, put off by those leases */
 
@@ -136,11 +136,11 @@ struct gvm_object {
 };
 
 /* A MAP of which the old chunks are gone and the new ones are still to be mapped. */
-typedef struct gvmi_client_owed {
+typedef struct gvmi_client_pending {
     gvm_object *object;
     gvmi_wire_map map;
     gvmi_patch patch;
-} gvmi_client_owed;
+} gvmi_client_pending;
 
 struct gvm_keeper {
     _Atomic uint32_t magic;
@@ -154,8 +154,8 @@ struct gvm_keeper {
     pthread_t mapper;
     /* The mapper's: objects that wait to be vacated, and a ring of MAPs; both with references. */
     gvm_object *failing;
-    gvmi_client_owed owed[GVMI_CLIENT_OWED_MAX];
-    uint32_t first_owed, owed_count;
+    gvmi_client_pending pending[GVMI_CLIENT_PENDING_MAX];
+    uint32_t first_pending, pending_count;
 
     gvmi_mutex send_lock;
     pthread_cond_t sent; /* sending was cleared */
@@ -231,7 +231,7 @@ gvm_status gvmi_client_fail_cut_off(gvm_keeper *keeper);
 /* ---- call.c, for the mapper alone: it is the one that ends requests that were sent */
 
 /* Is it the reply to a request that is not about what this process has mapped? Then MAPs that came
- * before it may be owed still. */
+ * before it may be pending still. */
 bool gvmi_client_may_overtake(gvm_keeper *keeper, const gvmi_wire_head *head);
 
 /* A reply came: gives it to its request. GVM_E_FORMAT if nobody asked for it; what sending says. */

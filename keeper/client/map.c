@@ -9,9 +9,9 @@
  *
  * Mapping takes the driver far longer than unmapping, and the keeper has use for what is unmapped. So
  * a MAP is taken in two steps: what it replaces goes at once, and UNMAPPED is sent; what is new is
- * owed, and mapped in the order of the MAPs, once there is no further MAP to be read. A burst of MAPs
+ * pending, and mapped in the order of the MAPs, once there is no further MAP to be read. A burst of MAPs
  * is thus unmapped to its end before the first of them is mapped, and one that comes while a large one is
- * being mapped waits for no more than a slice of it. Messages of other kinds come when nothing is owed,
+ * being mapped waits for no more than a slice of it. Messages of other kinds come when nothing is pending,
  * so that a reply finds done what was sent before it; but for those that are not about this process's
  * memory.
  */
@@ -229,7 +229,7 @@ static gvm_status refuse_map(gvm_object *object, uint64_t serial)
 
 /* ---- MAP, the first step: what it replaces goes */
 
-/* A failure that is the object's is left in it, one of the connection is returned. The MAP is owed
+/* A failure that is the object's is left in it, one of the connection is returned. The MAP is pending
  * in any case: what a lost keeper gave stays. */
 static gvm_status take_map(gvm_object *object, gvmi_client_message *message)
 {
@@ -237,20 +237,20 @@ static gvm_status take_map(gvm_object *object, gvmi_client_message *message)
     const gvmi_wire_map *map = &message->wire.body.MAP;
     const uint32_t count = message->wire.head.tail_bytes / (uint32_t)sizeof(gvmi_wire_chunk);
     gvm_status status = check_map(object, map, message->wire.tail.chunks, count);
-    gvmi_client_owed *owed;
+    gvmi_client_pending *pending;
 
     if (status != GVM_OK)
         return status;
     object->serial = map->serial;
-    GVM_ASSERT(keeper->owed_count < GVMI_CLIENT_OWED_MAX);
-    owed = &keeper->owed[(keeper->first_owed + keeper->owed_count++) % GVMI_CLIENT_OWED_MAX];
-    *owed = (gvmi_client_owed){.object = object, .map = *map};
+    GVM_ASSERT(keeper->pending_count < GVMI_CLIENT_PENDING_MAX);
+    pending = &keeper->pending[(keeper->first_pending + keeper->pending_count++) % GVMI_CLIENT_PENDING_MAX];
+    *pending = (gvmi_client_pending){.object = object, .map = *map};
     atomic_fetch_add(&object->references, 1); /* the queue's */
     if (object->failure.status != GVM_OK)
         return GVM_OK;
-    if (take_chunks(object, message, count, &owed->patch) != GVM_OK)
+    if (take_chunks(object, message, count, &pending->patch) != GVM_OK)
         fail_object(object);
-    else if (owed->patch.replaced)
+    else if (pending->patch.replaced)
         status = send_unmapped(object, map->serial);
     return status;
 }
@@ -279,18 +279,18 @@ static gvm_status unmap_cut_chunks(gvm_object *object, uint64_t bytes)
 }
 
 /* A slice of them; false: there are more. */
-static bool put_chunks(gvm_object *object, gvmi_client_owed *owed)
+static bool put_chunks(gvm_object *object, gvmi_client_pending *pending)
 {
     const uint64_t chunks = gvmi_client_slice_bytes / object->chunk_bytes;
 
     if (object->failure.status != GVM_OK)
         return true;
-    if (unmap_cut_chunks(object, owed->map.bytes) != GVM_OK ||
-        gvmi_share_settle_patch(object->buffer, &owed->patch, chunks > 0 ? chunks : 1) != GVM_OK) {
+    if (unmap_cut_chunks(object, pending->map.bytes) != GVM_OK ||
+        gvmi_share_settle_patch(object->buffer, &pending->patch, chunks > 0 ? chunks : 1) != GVM_OK) {
         fail_object(object);
         return true;
     }
-    return owed->patch.first == owed->patch.end;
+    return pending->patch.first == pending->patch.end;
 }
 
 static gvm_status answer_map(gvm_object *object, const gvmi_wire_map *map)
@@ -332,34 +332,34 @@ void gvmi_client_end_work(gvm_keeper *keeper)
     gvmi_unlock(&keeper->lock);
 }
 
-/* A slice of the MAP that is owed longest; answer: unless the connection is lost. */
+/* A slice of the MAP that is pending longest; answer: unless the connection is lost. */
 static gvm_status go_on(gvm_keeper *keeper, bool answer)
 {
-    gvmi_client_owed *owed = &keeper->owed[keeper->first_owed];
-    gvm_object *object = owed->object;
+    gvmi_client_pending *pending = &keeper->pending[keeper->first_pending];
+    gvm_object *object = pending->object;
     gvm_status status = GVM_OK;
     bool done = true;
 
     if (gvmi_client_begin_work(object)) { /* otherwise the CLOSE that is on its way answers this, too */
-        done = put_chunks(object, owed);
+        done = put_chunks(object, pending);
         if (done && answer)
-            status = answer_map(object, &owed->map);
+            status = answer_map(object, &pending->map);
         gvmi_client_end_work(keeper);
     }
     if (!done)
         return GVM_OK;
-    keeper->first_owed = (keeper->first_owed + 1) % GVMI_CLIENT_OWED_MAX;
-    keeper->owed_count--;
+    keeper->first_pending = (keeper->first_pending + 1) % GVMI_CLIENT_PENDING_MAX;
+    keeper->pending_count--;
     gvmi_client_drop_object(object);
     return status;
 }
 
-/* Until at most so many are owed. */
+/* Until at most so many are pending. */
 static gvm_status finish(gvm_keeper *keeper, uint32_t left)
 {
     gvm_status status = GVM_OK;
 
-    while (keeper->owed_count > left && status == GVM_OK)
+    while (keeper->pending_count > left && status == GVM_OK)
         status = go_on(keeper, true);
     return status;
 }
@@ -369,7 +369,7 @@ static gvm_status handle_map(gvm_keeper *keeper, gvmi_client_message *message)
     const uint32_t slot = message->wire.body.MAP.slot;
     gvm_object *object = NULL;
     bool known, ending, open = false;
-    gvm_status status = finish(keeper, GVMI_CLIENT_OWED_MAX - 1);
+    gvm_status status = finish(keeper, GVMI_CLIENT_PENDING_MAX - 1);
 
     if (status != GVM_OK)
         return status;
@@ -555,12 +555,12 @@ static gvm_status settle_failing(gvm_keeper *keeper)
     return status;
 }
 
-/* False: there is nothing to read yet, but time for MAPs that are owed or for failing objects. */
+/* False: there is nothing to read yet, but time for MAPs that are pending or for failing objects. */
 static bool wait_message(const gvm_keeper *keeper)
 {
     struct pollfd entry = {.fd = keeper->socket, .events = POLLIN};
 
-    if (keeper->owed_count > 0)
+    if (keeper->pending_count > 0)
         return poll(&entry, 1, 0) != 0;
     return keeper->failing == NULL || poll(&entry, 1, GVMI_CLIENT_RETRY_MS) != 0;
 }
@@ -631,13 +631,13 @@ void *gvmi_client_run_mapper(void *arg)
             break;
         if (wait_message(keeper))
             status = handle_next(keeper);
-        else if (keeper->owed_count > 0)
+        else if (keeper->pending_count > 0)
             status = go_on(keeper, true);
     }
     reason = gvmi_error_save();
     if (status == GVM_E_PEER)
         look_for_reason(keeper);
-    while (keeper->owed_count > 0)
+    while (keeper->pending_count > 0)
         (void)go_on(keeper, false);
     gvmi_error_restore(&reason);
     gvmi_client_lose(keeper);

@@ -43,8 +43,8 @@ class Statement:
     def before(self, twin, parted):
         """What the heap's twin says first so that one writer at a time is at its table. For INSERT and COPY a trigger
         does, after the statement's snapshot was taken: that is when a table in GPU memory is locked. Partitions (parted:
-        tables that have some, and several sessions) are locked all together on both sides: which ones a statement
-        would lock is not followed."""
+        tables that have some, and several sessions) are all locked, on both sides, as the test does not
+        know which of them a statement would lock."""
         heap = twin == 1 and self.heap is None and not self.text.startswith(("INSERT", "COPY"))
         return [f"LOCK TABLE {'gh'[twin]}{i} IN SHARE UPDATE EXCLUSIVE MODE" for i, need in self.need.items()
                 if need == WRITE and (heap or i in parted)]

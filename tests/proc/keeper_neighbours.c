@@ -9,7 +9,7 @@
  * (keeper_sleeper.c), and the daemon itself stopped now and then. With --floods six users flood the
  * keeper for all of the time while another user's calls are measured, and root connects. A call's time depends
  * on what else the machine does; what the keeper works until it answers hardly does, so that is
- * judged, and in a long run the calls as well. With --only all
+ * judged, and in a long run also the slowest call of the meter, which is scheduled before all but the keeper. With --only all
  * neighbours do the same (HOSTILE_ACTS), or nothing if ACT is none. With --no-stops the daemon is never
  * stopped.
  *

@@ -362,11 +362,11 @@ static void land_maps(const queue *q, uint32_t slot)
             world_land(at);
 }
 
-/* What is on its way to an opening, or owed to it, will not be mapped any more. */
+/* What is on its way to an opening, or pending to it, will not be mapped any more. */
 static void let_go(process *p, const opening *o)
 {
     land_maps(&p->in, o->slot);
-    land_maps(&p->owed, o->slot);
+    land_maps(&p->pending, o->slot);
 }
 
 /* Only this thread uses it, and nothing of it is being mapped: gvm_object_close()'s rule. */
@@ -689,7 +689,7 @@ static void on_reply(world *w, process *p, const gvmi_wire_message *m)
 /* Lets go of a chunk's frame that an earlier MAP brought and that is not mapped yet. */
 static void supersede(process *p, uint32_t slot, uint32_t chunk)
 {
-    for (packet *q = p->owed.first; q != NULL; q = q->next)
+    for (packet *q = p->pending.first; q != NULL; q = q->next)
         for (uint32_t i = 0; i < q->frame_count && q->message->body.MAP.slot == slot; i++)
             if (q->frames[i] != NULL && q->message->tail.chunks[i].index == chunk) {
                 q->frames[i]->flying--;
@@ -749,7 +749,7 @@ static void tell_step(world *w, process *p, const opening *o)
         m->body.UNMAPPED = (gvmi_wire_unmapped){.slot = o->slot, .serial = o->serial};
         world_send(w, p, m);
     }
-    world_queue_add(&p->owed, p->mapping);
+    world_queue_add(&p->pending, p->mapping);
     p->mapping = NULL;
 }
 
@@ -857,14 +857,14 @@ static void map_packet_step(world *w, process *p)
     }
 }
 
-/* The next message, or the first MAP that is owed: at any time, and before any other message. */
+/* The next message, or the first MAP that is pending: at any time, and before any other message. */
 static void take_packet(world *w, process *p)
 {
     const packet *next = p->in.first;
     const bool map = next != NULL && next->message != NULL && next->message->head.type == GVMI_WIRE_MAP;
 
-    if (p->owed.first != NULL && (!map || world_chance(w, 30))) {
-        p->mapping = world_queue_take(&p->owed);
+    if (p->pending.first != NULL && (!map || world_chance(w, 30))) {
+        p->mapping = world_queue_take(&p->pending);
         p->mapper = MAPPER_OWED;
     } else {
         p->mapping = world_receive(w, p);
@@ -920,7 +920,7 @@ bool client_idle(const process *p)
     for (uint32_t i = 0; i < p->thread_count; i++)
         if (p->threads[i].holds || p->threads[i].phase != PHASE_IDLE)
             return false;
-    return p->in.first == NULL && p->mapping == NULL && p->owed.first == NULL;
+    return p->in.first == NULL && p->mapping == NULL && p->pending.first == NULL;
 }
 
 void client_bye(world *w, process *p)

@@ -297,10 +297,10 @@ static void log_openings(world *w, const object *o)
 
         for (uint32_t k = 0; k < p->slot_end && !p->exited; k++)
             if (p->known[k].object == o)
-                world_log(w, "object %llu, process %u slot %u: lease word %#llx, permit %#llx, owed %u, maps %u%s%s%s",
+                world_log(w, "object %llu, process %u slot %u: lease word %#llx, permit %#llx, untaken %u, maps %u%s%s%s",
                           (unsigned long long)o->id, i, k,
                           (unsigned long long)atomic_load(&p->leases[k].word),
-                          (unsigned long long)atomic_load(&p->permits[k].word), p->known[k].owed,
+                          (unsigned long long)atomic_load(&p->permits[k].word), p->known[k].untaken,
                           p->known[k].maps, p->stopped ? ", stopped" : "",
                           p->hung_up ? ", hung up" : "", p->cut ? ", cut" : "");
     }
@@ -356,7 +356,7 @@ static bool keeps_others_waiting(const process *p)
             return true;
     for (uint32_t i = 0; i < p->slot_end; i++)
         if (p->known[i].object != NULL &&
-            (p->known[i].owed > 0 || gvmi_lease_any(atomic_load(&p->leases[i].word))))
+            (p->known[i].untaken > 0 || gvmi_lease_any(atomic_load(&p->leases[i].word))))
             return true;
     return false;
 }
@@ -461,7 +461,7 @@ static void free_process(world *w, process *p)
     p->in = p->out;
     while ((at = world_queue_take(&p->in)) != NULL)
         world_packet_free(w, at);
-    p->in = p->owed;
+    p->in = p->pending;
     while ((at = world_queue_take(&p->in)) != NULL)
         world_packet_free(w, at);
     if (p->mapping != NULL)

@@ -509,7 +509,7 @@ static bool is_calm(const world *w, const object *o)
             continue;
         for (uint32_t k = 0; k < p->slot_end; k++)
             if (p->known[k].object == o &&
-                (p->known[k].maps > 0 || p->known[k].owed > 0 || p->disconnected || p->cut ||
+                (p->known[k].maps > 0 || p->known[k].untaken > 0 || p->disconnected || p->cut ||
                  gvmi_lease_any(atomic_load(&p->leases[k].word))))
                 return false;
         for (uint32_t k = 0; k < p->request_count; k++) {
@@ -555,8 +555,8 @@ void model_request(world *w, process *p, const gvmi_wire_message *message)
     case GVMI_WIRE_SNAPSHOT_READ: return;
     case GVMI_WIRE_TAKEN:
         if (message->body.TAKEN.slot < GVM_OBJECTS_OPEN_MAX &&
-            p->known[message->body.TAKEN.slot].owed > 0)
-            p->known[message->body.TAKEN.slot].owed--;
+            p->known[message->body.TAKEN.slot].untaken > 0)
+            p->known[message->body.TAKEN.slot].untaken--;
         return;
     case GVMI_WIRE_BYE: p->bye = true; return;
     case GVMI_WIRE_CLOSE: note_close(p, &message->body.CLOSE); break;
@@ -799,8 +799,8 @@ static void granted(world *w, process *p, const request *r)
 {
     known_opening *known = &p->known[r->message->body.ACQUIRE.slot];
 
-    if (known->owed++ == 0)
-        known->owed_ns = w->tick_ns;
+    if (known->untaken++ == 0)
+        known->untaken_ns = w->tick_ns;
 }
 
 static void compare_info(world *w, const request *r, const gvm_object_info *i)

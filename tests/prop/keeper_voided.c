@@ -88,7 +88,7 @@ void voided_slot(const process *p, uint32_t slot)
 
     if (known->object == NULL || known->readonly)
         return;
-    if (gvmi_lease_writers(word) > 0 || known->owed > 0 ||
+    if (gvmi_lease_writers(word) > 0 || known->untaken > 0 ||
         (known->object->untracked && gvmi_lease_any(word)))
         known->object->writers |= 1ull << p->index;
 }
@@ -124,9 +124,9 @@ static bool is_theirs(const world *w, const frame *f)
         for (const packet *in = p->in.first; in != NULL; in = in->next)
             for (uint32_t c = 0; c < in->frame_count; c++)
                 flying += in->frames[c] == f;
-        for (const packet *owed = p->owed.first; owed != NULL; owed = owed->next)
-            for (uint32_t c = 0; c < owed->frame_count; c++)
-                flying += owed->frames[c] == f;
+        for (const packet *pending = p->pending.first; pending != NULL; pending = pending->next)
+            for (uint32_t c = 0; c < pending->frame_count; c++)
+                flying += pending->frames[c] == f;
         for (uint32_t c = 0; p->mapping != NULL && c < p->mapping->frame_count; c++)
             flying += p->mapping->frames[c] == f;
     }

@@ -496,7 +496,7 @@ static bool may_be_cut(const world *w, const process *p)
         if (known->object == NULL)
             continue;
         if ((known->maps > 0 && w->tick_ns - known->maps_ns >= patience) ||
-            (known->owed > 0 && w->tick_ns - known->owed_ns >= patience))
+            (known->untaken > 0 && w->tick_ns - known->untaken_ns >= patience))
             return true;
     }
     for (uint32_t i = 0; i < p->thread_count && w->config.lease_timeout_ms != 0; i++)
@@ -772,7 +772,7 @@ void world_hang_up(world *w, process *p)
     world_log(w, "process %u hangs up", p->index);
     p->hung_up = true;
     queue_clear(w, &p->in);
-    queue_clear(w, &p->owed);
+    queue_clear(w, &p->pending);
     if (p->mapping != NULL)
         world_land(p->mapping);
     if (p->cut || p->disconnected)

@@ -115,8 +115,8 @@ typedef struct known_opening {
     uint32_t maps;       /* sent and not answered; the answer to OPENED is one */
     int64_t maps_ns;     /* the tick since which there were some */
     uint64_t sent_bytes; /* by OPENED, or by the latest MAP */
-    uint32_t owed;       /* granted, not taken */
-    int64_t owed_ns;
+    uint32_t untaken;    /* leases granted, not taken */
+    int64_t untaken_ns;
     uint32_t births, births_seen; /* OPENED of this slot: sent, and read by the process */
 } known_opening;
 
@@ -202,7 +202,7 @@ typedef struct process {
     uint32_t thread_count;
     packet *mapping; /* what the mapping thread is busy with */
     mapper_phase mapper;
-    queue owed; /* MAPs whose old chunks are unmapped */
+    queue pending; /* MAPs whose old chunks are unmapped */
     uint64_t next_request;
     request requests[REQUESTS_MAX];
     uint32_t request_count;

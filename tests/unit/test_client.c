@@ -703,7 +703,7 @@ static void last_writer_of_a_revoked_object_rings_though_a_reader_stays(void **s
 
 /* ---- the slow path */
 
-static int script_owed(fake *f)
+static int script_pending(fake *f)
 {
     TRY_LINE(greet_and_open(f, 1));
     for (uint32_t mode = GVM_LEASE_READ; mode <= GVM_LEASE_WRITE; mode++) {
@@ -726,7 +726,7 @@ static int script_owed(fake *f)
     return serve_close_and_end(f);
 }
 
-static int be_owed(void *arg)
+static int have_maps_pending(void *arg)
 {
     gvm_keeper *keeper;
     gvm_object *object;
@@ -734,7 +734,7 @@ static int be_owed(void *arg)
     fake f;
 
     (void)arg;
-    TRY_LINE(connect_and_open(&f, script_owed, &keeper, &object));
+    TRY_LINE(connect_and_open(&f, script_pending, &keeper, &object));
     for (uint32_t mode = GVM_LEASE_READ; mode <= GVM_LEASE_WRITE; mode++) {
         EXPECT(gvm_object_acquire(object, (gvm_lease_mode)mode, NULL, &lease) == GVM_OK);
         EXPECT(lease.mode == mode && lease.bytes == CHUNK && lease.address == object->address);
@@ -749,7 +749,7 @@ static int be_owed(void *arg)
 
 static void lease_granted_is_in_the_word_before_taken(void **state)
 {
-    RUN(be_owed);
+    RUN(have_maps_pending);
 }
 
 static int script_conflict(fake *f)

@@ -40,7 +40,7 @@ static void map_replaces_chunks_in_place(void **state)
     RUN(be_moved);
 }
 
-#define BURST (GVMI_CLIENT_OWED_MAX + 2u)
+#define BURST (GVMI_CLIENT_PENDING_MAX + 2u)
 
 /* More MAPs than a client unmaps ahead, chunk after chunk to other frames. */
 static int script_burst(fake *f)
@@ -55,14 +55,14 @@ static int script_burst(fake *f)
         TRY_LINE(send_map(f, i % 4, 1, (i % 4 + i / 4 + 1) % 4, 4 * CHUNK, 1, -1));
     permit(f, 1, GVMI_PERMIT_REVOKED);
     for (uint32_t i = 0; i < BURST; i++) {
-        if (i >= GVMI_CLIENT_OWED_MAX) {
-            f->serial = first + i - GVMI_CLIENT_OWED_MAX;
+        if (i >= GVMI_CLIENT_PENDING_MAX) {
+            f->serial = first + i - GVMI_CLIENT_PENDING_MAX;
             TRY_LINE(mapped(f, GVM_OK));
         }
         f->serial = first + i;
         TRY_LINE(unmapped(f));
     }
-    for (uint32_t i = BURST - GVMI_CLIENT_OWED_MAX; i < BURST; i++) {
+    for (uint32_t i = BURST - GVMI_CLIENT_PENDING_MAX; i < BURST; i++) {
         f->serial = first + i;
         TRY_LINE(mapped(f, GVM_OK));
     }
