@@ -29,8 +29,8 @@ check-all: ## check, and sanitizers, clang, valgrind, fuzzers, slow tests, spell
 check-gpu: ## on a machine with an NVIDIA GPU: the tests on its driver, recorded under OUT=; SUITES= some of them, as postgres
 	@OUT=$(OUT) scripts/check-gpu.sh $(BUILD)
 
-bench: ## measure and record under OUT=bench/results; BENCHES= some, as scripts/bench.sh has them
-	@OUT=$(OUT) scripts/bench.sh $(BUILD)
+bench: ## measure and record under OUT=bench/results; BENCHES= some, as bench/bench.sh has them
+	@OUT=$(OUT) bench/bench.sh $(BUILD)
 
 install: ## install under DESTDIR= PREFIX=
 	@scripts/build.sh $(BUILD) -Dprefix=$(PREFIX)

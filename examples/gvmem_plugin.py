@@ -52,7 +52,7 @@ def find_cupy():
 
 
 class CupyCalls(ctypes.Structure):
-    """gvm_cupy_calls of heap/plugin/plugin.h."""
+    """gvm_cupy_calls of lib/plugin/plugin.h."""
 
     KEEP = ctypes.PYFUNCTYPE(ctypes.c_int, ctypes.c_void_p)
     _fields_ = [("current_stream", ctypes.c_void_p), ("keep", KEEP), ("release_gil", ctypes.c_void_p), ("take_gil", ctypes.c_void_p)]

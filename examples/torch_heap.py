@@ -2,7 +2,7 @@
 """PyTorch on a gvmem heap: usage: torch_heap.py [LIBRARY]
 
 A small network is trained with libgvmem-heap-plugin in the place of PyTorch's caching allocator.
-With GVMEM_HEAP_TRACE=FILE every allocation is recorded, to replay with `gvmem bench heap -t FILE`.
+With GVMEM_HEAP_TRACE=FILE every allocation is recorded, to replay with `gvmem-bench heap -t FILE`.
 """
 import sys
 

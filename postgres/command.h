@@ -31,7 +31,7 @@ typedef enum gstore_part {
     GSTORE_VALUES,
     GSTORE_NULLS,
     GSTORE_BODIES,
-    GSTORE_MANIFEST,      /* of column 0: what tokens lead to (table/manifest.h) */
+    GSTORE_MANIFEST,      /* of column 0: what tokens lead to (keeper/table/manifest.h) */
     GSTORE_ELEMENT_NULLS, /* of format 'arrow': as NULLS, of the elements of lists */
     GSTORE_PACK,          /* of column 0: where areas are that are small (area_pack.c) */
 } gstore_part;

@@ -1,6 +1,6 @@
 /* gstore_export(): a token with which other processes attach a table's memory.
  *
- * The token leads to a manifest (table/manifest.h): names, types and links of the columns, and how many
+ * The token leads to a manifest (keeper/table/manifest.h): names, types and links of the columns, and how many
  * rows there are. Manifests of one store share an object beside its columns, a ring; it goes with the
  * store, and so a token is stale when its rows are. A user who exports a table whose rows and columns are as
  * at the latest export gets the same token again (token.h).
@@ -27,13 +27,13 @@
 #include <gvmem/kernels.h>
 #include <gvmem/table.h>
 
+#include "keeper/table/manifest.h"
 #include "postgres/arrow.h"
 #include "postgres/fdw.h"
 #include "postgres/functions.h"
 #include "postgres/memory.h"
 #include "postgres/pending.h"
 #include "postgres/token.h"
-#include "table/manifest.h"
 
 PG_FUNCTION_INFO_V1(gstore_export);
 

@@ -23,9 +23,9 @@
 #include "utils/syscache.h"
 
 #include "base/clock.h"
+#include "keeper/table/manifest.h"
 #include "postgres/functions.h"
 #include "postgres/token.h"
-#include "table/manifest.h"
 
 PG_FUNCTION_INFO_V1(gstore_revoke);
 PG_FUNCTION_INFO_V1(gstore_revoke_all);

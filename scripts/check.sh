@@ -99,7 +99,7 @@ fuzz() {
 }
 
 spelling() { scripts/sources.sh | grep -v '^LICENSE$' | xargs codespell -L fo,nd,Nd; }
-shell_scripts() { scripts/sources.sh '*.sh' '.ci/run' | xargs shellcheck; }
+shell_scripts() { scripts/sources.sh '*.sh' '.ci/run' | xargs shellcheck -x; }
 
 check_all() {
     if step 'build with ASan and UBSan' scripts/build.sh "$build-asan" -Db_sanitize=address,undefined -Db_lundef=false; then

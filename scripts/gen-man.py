@@ -19,7 +19,7 @@ import headers  # noqa: E402
 
 ROOT = Path(__file__).resolve().parent.parent
 STATUS = ROOT / "include/gvmem/status.h", "GVM_STATUS_TABLE"
-OPTIONS = ROOT / "base/options.h", "GVMI_OPTIONS"
+OPTIONS = ROOT / "lib/base/options.h", "GVMI_OPTIONS"
 
 REFERENCE = re.compile(r"(?P<open>\(?)(?P<name>gvm_\w+\(\)|GVMEM_[A-Z_]+|GVM_[A-Z0-9_]+)(?P<close>[.,;:)?!]*)")
 

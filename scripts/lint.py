@@ -11,19 +11,37 @@ sys.dont_write_bytecode = True
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 import headers  # noqa: E402
 
-# Who may include whom: a folder includes itself and those before it.
-ORDER = ["base", "driver", "memory", "heap", "kernels", "appender", "sharing", "keeper", "table", "tools", "postgres"]
-# The same inside a folder: its rooms, and the rooms that each may look into.
-ROOMS = {"keeper": {"machine": {"machine"}, "server": {"server", "machine"}, "client": {"client"}}}
+# The folders that each folder includes, besides itself and the public headers: exactly these.
+NEIGHBOURS = {
+    "lib/base": "",
+    "lib/driver": "lib/base",
+    "lib/memory": "lib/base lib/driver",
+    "lib/heap": "lib/base lib/memory",
+    "lib/kernels": "lib/base lib/memory",
+    "lib/appender": "lib/base lib/memory",
+    "lib/sharing": "lib/base lib/driver lib/memory",
+    "lib/plugin": "lib/base",
+    "keeper/protocol": "lib/base",
+    "keeper/machine": "lib/base keeper/protocol",
+    "keeper/client": "lib/base lib/memory lib/sharing keeper/protocol",
+    "keeper/server": "lib/base lib/memory lib/sharing keeper/protocol keeper/machine",
+    "keeper/table": "lib/base lib/memory keeper/client",
+    "softgpu": "lib/driver",
+    "postgres": "lib/base lib/driver lib/memory keeper/client keeper/table",
+    "tools": "lib/base lib/driver lib/memory keeper/server",
+    "bench": "lib/base lib/driver lib/kernels keeper/machine tools",
+    "examples": "",
+}
+LIB = {folder[4:] for folder in NEIGHBOURS if folder.startswith("lib/")}
 SOFTGPU_MAY = {"driver/calls.h", "driver/cuda_abi.h", "gvmem/device/kernel.h"}
-CUDA_H_MAY = {"driver/abi_check.c"}
+CUDA_H_MAY = {"lib/driver/abi_check.c"}
 C11_HEADERS = set(
     "assert complex ctype errno fenv float inttypes iso646 limits locale math setjmp signal stdalign stdarg stdatomic stdbool "
     "stddef stdint stdio stdlib stdnoreturn string tgmath threads time uchar wchar wctype".split()
 )
 LINES_MAX = 1000
 NO_LINE_LIMIT = ("LICENSE", "bench/results/", "bench/traces/", "tests/fuzz/corpus/")
-PRODUCT = ORDER + ["softgpu", "examples"]
+PRODUCT = tuple(f"{folder}/" for folder in NEIGHBOURS)
 
 INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*([<"])([^>"]+)[>"]')
 VARIABLE = re.compile(r"\bGVMEM_[A-Z][A-Z0-9_]*\b")
@@ -35,8 +53,8 @@ WALL_CLOCK = re.compile(
     r"pthread_rwlock_timed\w+|pthread_timedjoin_np|pthread_cond_timedwait)\b|(?<![\w.>])time\((?:NULL|0|&\w+)\)"
 )
 WALL_CLOCK_MAY = {
-    "base/lock.c",  # gvmi_wait_until(), whose condition has the other clock
-    "examples/hashjoin/report.c", "tools/bench.c", "tools/top.c",  # print the date
+    "lib/base/lock.c",  # gvmi_wait_until(), whose condition has the other clock
+    "bench/hashjoin/report.c", "bench/bench.c", "tools/top.c",  # print the date
     "tests/unit/test_appender_clock.c",  # sets the wall clock
 }
 # What the library defines for users: a name, and all between its braces.
@@ -50,10 +68,15 @@ UNCANCELLED_WITHOUT = set(
     "gvm_status_sqlstate gvm_status_text gvm_vector_address gvm_vector_buffer gvm_vector_capacity gvm_vector_count "
     "gvm_version".split()
 )
-LIBRARY = ("base", "driver", "memory", "heap", "kernels", "appender", "sharing", "keeper", "table")
+LIBRARY = ("lib/", "keeper/")
+# Names of files in comments: each is there, from the root, from lib/ or include/, or from the comment's own folder.
+COMMENT = re.compile(r"/\*.*?\*/", re.S)
+FILE_NAME = re.compile(r"(?<![\w<./-])([\w-]+(?:/[\w.-]+)*\.(?:c|h|py|sh|md|in|cpp))\b(?!\()")
+FILES_OF_OTHERS = {"cuda.h", "pg_type.h", "kernels/NAME.c"}
 UNFINISHED = re.compile(r"\b(?:" + "|".join(["TO" + "DO", "FIX" + "ME", "HA" + "CK"]) + r")\b")
 
 findings = 0
+seen = set()  # (folder, neighbour) of every include
 
 
 def complain(path, line, wrong, mend):
@@ -62,8 +85,20 @@ def complain(path, line, wrong, mend):
     print(f"{path}:{line}: {wrong}; {mend}")
 
 
+def folder_of(name):
+    """The folder of a file, or of what an #include names."""
+    first, *rest = name.split("/")
+    if first in LIB:
+        return f"lib/{first}"
+    return f"{first}/{rest[0]}" if first in ("lib", "keeper") and len(rest) > 1 else first
+
+
+def exists(name):
+    return Path(name).exists() or Path("lib", name).exists()
+
+
 def check_include(path, number, bracket, name):
-    folder = path.split("/")[0]
+    folder = folder_of(path)
     if name == "cuda.h" and path not in CUDA_H_MAY:
         complain(path, number, "includes cuda.h", "include driver/cuda_abi.h, and add there what is missing")
     if path.startswith("include/"):
@@ -75,30 +110,30 @@ def check_include(path, number, bracket, name):
         if folder == "softgpu" and name.startswith("gvmem/") and name not in SOFTGPU_MAY:
             complain(path, number, f"softgpu includes {name}", "it knows the driver's interface alone: " + ", ".join(sorted(SOFTGPU_MAY)))
         return
-    target = name.split("/")[0]
-    if folder == "postgres" and not Path(name).exists():
-        return  # the server's own
+    if folder not in NEIGHBOURS or (folder == "postgres" and not exists(name)):
+        return  # tests may include everything; the rest is PostgreSQL's own
+    target = folder_of(name)
     if name.startswith("gvmem/"):
         complain(path, number, f'includes "{name}"', f"public headers are included as <{name}>")
-    elif "/" not in name and folder in PRODUCT:
-        complain(path, number, f'includes "{name}"', f'write it from the root: "{folder}/{name}"')
-    elif folder == "softgpu":
-        if target != "softgpu" and name not in SOFTGPU_MAY:
-            complain(path, number, f"softgpu includes {name}", "it may include itself, " + ", ".join(sorted(SOFTGPU_MAY)))
-    elif folder == "examples":
-        if path.count("/") < 2 or not name.startswith(path.rsplit("/", 1)[0] + "/"):
-            complain(path, number, f"an example includes {name}", "examples use public headers alone, as a user would, and those of their own folder")
-    elif folder in ORDER:
-        if target not in ORDER or ORDER.index(target) > ORDER.index(folder):
-            complain(path, number, f"{folder} includes {name}", f"the direction is {' <- '.join(ORDER)}: move the code or turn the call round")
-        elif target == folder and path.count("/") > 1:
-            rooms, room = ROOMS.get(folder, {}), name.split("/")[1]
-            if room in rooms and room not in rooms.get(path.split("/")[1], {room}):
-                complain(path, number, f"{path.rsplit('/', 1)[0]} includes {name}", "see ROOMS in scripts/lint.py: move the code or turn the call round")
+    elif "/" not in name:
+        complain(path, number, f'includes "{name}"', f'write it from the root, or for lib/ from there: "{path.rsplit("/", 1)[0]}/{name}"')
+    elif folder == "softgpu" and target != folder and name not in SOFTGPU_MAY:
+        complain(path, number, f"softgpu includes {name}", "it may include itself, " + ", ".join(sorted(SOFTGPU_MAY)))
+    elif target != folder:
+        seen.add((folder, target))
+        if target not in NEIGHBOURS[folder].split():
+            complain(path, number, f"{folder} includes {name}", "see NEIGHBOURS in scripts/lint.py: move the code or turn the call round")
+
+
+def check_neighbours():
+    for folder, neighbours in NEIGHBOURS.items():
+        for neighbour in neighbours.split():
+            if (folder, neighbour) not in seen:
+                complain("scripts/lint.py", 1, f"{folder} includes nothing of {neighbour}", "take it out of NEIGHBOURS")
 
 
 def check_c(path, lines, options):
-    product = path.split("/")[0] in PRODUCT or path.startswith("include/")
+    product = path.startswith((*PRODUCT, "include/"))
     for number, line in enumerate(lines, 1):
         match = INCLUDE.match(line)
         if match:
@@ -112,6 +147,18 @@ def check_c(path, lines, options):
             for name in VARIABLE.findall(line):
                 if name not in options and not name.endswith("_H"):
                     complain(path, number, f"{name} is not in the table of settings", "add a row to GVMI_OPTIONS in base/options.h")
+
+
+def check_file_names(path, text, files):
+    names = {file.rsplit("/", 1)[-1] for file in files} if path.startswith("tests/") else set()  # of what is tested
+    folder = path.rsplit("/", 1)[0]
+    for comment in COMMENT.finditer(text):
+        for match in FILE_NAME.finditer(comment[0]):
+            name = match[1]
+            places = {name, f"lib/{name}", f"include/{name}", f"{folder}/{name}", f"{folder.rsplit('/', 1)[0]}/{name}"}
+            if not places & files and name not in names | FILES_OF_OTHERS:
+                line = text.count("\n", 0, comment.start() + match.start()) + 1
+                complain(path, line, f"there is no {name}", "name the file as it is called now, from the root, from lib/ or from here")
 
 
 def public_functions():
@@ -173,17 +220,18 @@ def check_manual(options, codes):
             complain(page, 1, f"no line {mark}", "the table of settings or status codes is put in its place")
     for name, text in [*options.items(), *codes.items()]:
         if not text:
-            complain("base/options.h or include/gvmem/status.h", 1, f"{name} has no text", "say what it does in its row")
+            complain("lib/base/options.h or include/gvmem/status.h", 1, f"{name} has no text", "say what it does in its row")
 
 
 def main():
-    options = {row[0]: row[-1] for row in headers.table("base/options.h", "GVMI_OPTIONS")}
+    options = {row[0]: row[-1] for row in headers.table("lib/base/options.h", "GVMI_OPTIONS")}
     codes = {row[0]: row[-1] for row in headers.table("include/gvmem/status.h", "GVM_STATUS_TABLE")}
     if not options or not codes:
-        sys.exit("lint: cannot read GVMI_OPTIONS in base/options.h or GVM_STATUS_TABLE in include/gvmem/status.h")
+        sys.exit("lint: cannot read GVMI_OPTIONS in lib/base/options.h or GVM_STATUS_TABLE in include/gvmem/status.h")
     public = public_functions()
     for name in sorted(UNCANCELLED_WITHOUT - public):
         complain("scripts/lint.py", 1, f"there is no {name}", "take it out of UNCANCELLED_WITHOUT")
+    files = set(sys.argv[1:])
     for path in sys.argv[1:]:
         try:
             lines = Path(path).read_text().removesuffix("\n").split("\n")
@@ -192,10 +240,12 @@ def main():
         check_text(path, lines)
         if path.endswith((".c", ".h", ".cu")):
             check_c(path, lines, options)
+            check_file_names(path, "\n".join(lines), files)
             if path.startswith(LIBRARY):
                 check_cancellation(path, "\n".join(lines), public)
         if path.startswith("include/") and path.endswith(".h"):
             check_header(path, codes)
+    check_neighbours()
     check_manual(options, codes)
     sys.exit(1 if findings else 0)
 

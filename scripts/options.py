@@ -23,12 +23,12 @@ TABLES_MIN, ITEMS_MIN = 7, 100  # fewer are found only if the patterns above no 
 # Where the options of a source file are described: the page, and how the headings of the parts begin.
 # "": all of it. A part says nothing of --help; the page does once, for all.
 PAGES = {
-    "bench.c": ("gvmem.1", r"gvmem bench (?!policy)"),
-    "bench_policy.c": ("gvmem.1", "gvmem bench policy"),
+    "bench.c": ("gvmem-bench.1", r"gvmem-bench (?!policy)"),
     "info.c": ("gvmem.1", "gvmem info"),
     "keeper.c": ("gvmem.1", "gvmem keeper"),
     "keeperd.c": ("gvmem-keeper.8", ""),
     "share.c": ("gvmem.1", "gvmem share"),
+    "policy.c": ("gvmem-bench.1", "gvmem-bench policy"),
     "table.c": ("gvmem.1", "gvmem table"),
     "top.c": ("gvmem.1", "gvmem top"),
 }
@@ -88,7 +88,7 @@ def differences(source, table, other, place):
 def check_programs(root, wrong):
     """The items of all programs; what is wrong with their descriptions goes to the list."""
     found, tables = set(), 0
-    sources = sorted((root / "tools").glob("*.c")) + sorted((root / "examples").rglob("*.c"))
+    sources = [source for folder in ("tools", "bench", "examples") for source in sorted((root / folder).rglob("*.c"))]
     for source in sources:
         table = program_options(source)
         if not table:
@@ -97,7 +97,7 @@ def check_programs(root, wrong):
         name_of = source.name if source.name in PAGES else f"{source.parent.name}/{source.name}"
         found.update(f"{name_of}:--{name}" for name in table)
         wrong.extend(differences(source, table, usage_options(source), "its usage text"))
-        if source.is_relative_to(root / "examples"):
+        if source.parent.name == "hashjoin":
             continue  # no manual page
         if source.name in PAGES:
             wrong.extend(differences(source, table, manual_options(root, source), f"docs/man/{PAGES[source.name][0]}"))

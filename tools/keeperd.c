@@ -42,7 +42,7 @@ static const char usage[] =
     "      --fence=copy|kill      what becomes of a process cut off while it could write to an object:\n"
     "                             the object is copied away from it, or it is killed, too; copy\n"
     "      --clients N            most clients at a time; 1024\n"
-    "      --trace FILE           append every acquire, to replay with gvmem bench policy\n"
+    "      --trace FILE           append every acquire, to replay with gvmem-bench policy\n"
     "      --ready-fd N           write the socket's path and a newline to this descriptor once\n"
     "                             clients can connect\n"
     "  -V, --version              the version\n"

@@ -1,5 +1,5 @@
-/* gvmem - the command line tool: shows devices, shares a buffer between processes, measures,
- * and deals with the keeper. */
+/* gvmem - the command line tool: shows devices, shares a buffer between processes, and deals with
+ * the keeper and with tables of PostgreSQL. */
 #include <string.h>
 
 #include "tools/tool.h"
@@ -11,7 +11,6 @@ static const struct command {
 } commands[] = {
     {"info", tool_info, "show the driver, the devices and the settings"},
     {"share", tool_share, "fill a buffer and let other processes import and sum it"},
-    {"bench", tool_bench, "measure virtual memory calls, growth, bandwidth, sharing"},
     {"keeper", tool_keeper, "start, stop and ask the keeper of shared objects"},
     {"table", tool_table, "show a PostgreSQL table in GPU memory by its token"},
     {"top", tool_top, "watch the keeper, its objects and its clients"},

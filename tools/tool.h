@@ -1,4 +1,4 @@
-/* tools/tool.h - what the subcommands of the program gvmem share.
+/* tools/tool.h - what the project's programs share.
  *
  * A subcommand takes its own argument vector and returns the exit status: 0 done, 1 something
  * failed (said on stderr), 2 wrong usage.
@@ -16,7 +16,6 @@ enum { TOOL_DONE = 0, TOOL_FAILED = 1, TOOL_USAGE = 2 };
 
 int tool_info(int argc, char **argv);
 int tool_share(int argc, char **argv);
-int tool_bench(int argc, char **argv);
 int tool_keeper(int argc, char **argv);
 int tool_table(int argc, char **argv);
 int tool_top(int argc, char **argv);

@@ -1,4 +1,4 @@
-/* RMM's pool over cudaMalloc, empty at first, as tools/bench_pool.h wants it. It keeps what it has
+/* RMM's pool over cudaMalloc, empty at first, as bench/pool.h wants it. It keeps what it has
  * until it ends; so it is ended and made anew when it is trimmed.
  */
 #include <cstring>
@@ -11,7 +11,7 @@
 #include <rmm/mr/cuda_memory_resource.hpp>
 #include <rmm/mr/pool_memory_resource.hpp>
 
-#include "tools/bench_pool.h"
+#include "bench/pool.h"
 
 namespace {
 std::optional<rmm::mr::pool_memory_resource> pool;

@@ -1,4 +1,4 @@
-/* PyTorch's caching allocator as tools/bench_pool.h wants it, called as PyTorch's own C++ code calls
+/* PyTorch's caching allocator as bench/pool.h wants it, called as PyTorch's own C++ code calls
  * it: no Python is on the way, and threads do not meet at the GIL.
  *
  * It keeps what is freed. With PYTORCH_ALLOC_CONF=expandable_segments:True it is over virtual memory,
@@ -10,7 +10,7 @@
 
 #include <c10/cuda/CUDACachingAllocator.h>
 
-#include "tools/bench_pool.h"
+#include "bench/pool.h"
 
 namespace caching = c10::cuda::CUDACachingAllocator;
 

@@ -40,8 +40,8 @@
  * Locks: send_lock (rank KEEPER_SEND) for whose turn it is to send; lock (rank KEEPER) for requests, slots, the
  * fields marked so. Never both.
  */
-#ifndef GVMI_KEEPER_CLIENT_H
-#define GVMI_KEEPER_CLIENT_H
+#ifndef GVMI_KEEPER_CLIENT_CLIENT_H
+#define GVMI_KEEPER_CLIENT_CLIENT_H
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -51,8 +51,8 @@
 #include <gvmem/keeper.h>
 
 #include "base/lock.h"
-#include "keeper/wire.h"
-#include "keeper/words.h"
+#include "keeper/protocol/wire.h"
+#include "keeper/protocol/words.h"
 #include "memory/buffer.h"
 #include "sharing/share.h"
 

@@ -15,7 +15,7 @@
 #include "base/error.h"
 #include "base/registry.h"
 #include "keeper/client/client.h"
-#include "keeper/path.h"
+#include "keeper/protocol/path.h"
 #include "sharing/socket.h"
 
 /* ---- pages and greetings */

@@ -1,6 +1,6 @@
 /* Leases: one atomic operation each way while the permit allows it, a message otherwise.
  *
- * The order of operations is in words.h; all of them are sequentially consistent. After the permit
+ * The order of operations is in keeper/protocol/words.h; all of them are sequentially consistent. After the permit
  * the fast path looks at the generation that is shown here: the mapper withdraws it before it looks
  * for leases (map.c), which is the same argument once more.
  */

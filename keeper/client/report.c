@@ -17,7 +17,7 @@
 #include "base/error.h"
 #include "base/struct.h"
 #include "keeper/client/client.h"
-#include "keeper/snapshot.h"
+#include "keeper/protocol/snapshot.h"
 
 /* Far above what a keeper has, and low enough that no sum or product here overflows. */
 #define SNAPSHOT_BYTES_MAX (1ull << 30)

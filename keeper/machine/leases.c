@@ -1,6 +1,6 @@
 /* Leases: who may, who waits, who is next.
  *
- * keeper/words.h has the protocol of the words, docs/design/keeper.md its states. Permits are stored
+ * keeper/protocol/words.h has the protocol of the words, docs/design/keeper.md its states. Permits are stored
  * with sequentially consistent stores, and lease words are trusted to be complete only in a state
  * whose permits are all withdrawn and REVOKED, which is when every client rings. */
 #include <stdlib.h>

@@ -2,7 +2,7 @@
  *
  * No I/O, no clock, no driver, no threads: the server (keeper/server/server.c) turns what happens into
  * events, and actions into system and driver calls; tests make events themselves. What the machine touches
- * besides its own memory are the lease and permit words of clients (keeper/words.h).
+ * besides its own memory are the lease and permit words of clients (keeper/protocol/words.h).
  *
  *     event()  ->  state changes  ->  gvmi_machine_next() until it is empty
  *
@@ -12,15 +12,15 @@
  *
  * Threads: one at a time.
  */
-#ifndef GVMI_KEEPER_MACHINE_H
-#define GVMI_KEEPER_MACHINE_H
+#ifndef GVMI_KEEPER_MACHINE_MACHINE_H
+#define GVMI_KEEPER_MACHINE_MACHINE_H
 
 #include <stdbool.h>
 #include <stdint.h>
 #include <sys/types.h>
 
-#include "keeper/wire.h"
-#include "keeper/words.h"
+#include "keeper/protocol/wire.h"
+#include "keeper/protocol/words.h"
 
 #define GVMI_DEVICES_MAX 16
 #define GVMI_GROUPS_MAX 64         /* supplementary groups looked at */

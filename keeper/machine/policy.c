@@ -69,7 +69,7 @@ static const trial_rule rules[] = {
 #define TRIALS ((uint32_t)(sizeof rules / sizeof rules[0]))
 #define STEADY 2u /* leads at first, and again when no other is worth it */
 
-/* Found with `gvmem bench policy`, and held against other seeds of its patterns: half or twice of
+/* Found with `gvmem-bench policy`, and held against other seeds of its patterns: half or twice of
  * any of them, or of a half-life above, changes the hits on no pattern by more than three parts in
  * a hundred. HOT_WEIGHT and GROWTH_PRICE are judgements; the patterns do not exercise them. */
 #define BETTER 1.25            /* a score must be larger by this factor, too */

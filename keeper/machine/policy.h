@@ -12,8 +12,8 @@
  * Pure: no clock (time is counted in acquires and bytes), no I/O, deterministic.
  * Threads: one at a time.
  */
-#ifndef GVMI_KEEPER_POLICY_H
-#define GVMI_KEEPER_POLICY_H
+#ifndef GVMI_KEEPER_MACHINE_POLICY_H
+#define GVMI_KEEPER_MACHINE_POLICY_H
 
 #include <stdbool.h>
 #include <stdint.h>

@@ -8,8 +8,8 @@
  * promote(object, chunk, bytes)        a chunk has come to the device
  * cut(client)                  a client is cut off
  */
-#ifndef GVMI_KEEPER_PROBES_H
-#define GVMI_KEEPER_PROBES_H
+#ifndef GVMI_KEEPER_MACHINE_PROBES_H
+#define GVMI_KEEPER_MACHINE_PROBES_H
 
 #if defined(__has_include)
 #if __has_include(<sys/sdt.h>)

@@ -16,7 +16,7 @@
 #include <string.h>
 
 #include "keeper/machine/state.h"
-#include "keeper/snapshot.h"
+#include "keeper/protocol/snapshot.h"
 
 #define SLICE_RECORDS_MAX 256u
 #define SLICE_UNITS_MAX 1024u /* records, and the openings and frames looked at for them */

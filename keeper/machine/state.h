@@ -43,8 +43,8 @@
  *     opening is sent no chunk from its chunk_limit on.
  * I15 an object is unserved iff it is in the list of those.
  */
-#ifndef GVMI_KEEPER_STATE_H
-#define GVMI_KEEPER_STATE_H
+#ifndef GVMI_KEEPER_MACHINE_STATE_H
+#define GVMI_KEEPER_MACHINE_STATE_H
 
 #include <gvmem/buffer.h> /* gvm_tier, limits of chunks */
 

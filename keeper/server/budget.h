@@ -1,6 +1,6 @@
 /* keeper/server/budget.h - how much memory the machine lets a keeper have. */
-#ifndef GVMI_KEEPER_BUDGET_H
-#define GVMI_KEEPER_BUDGET_H
+#ifndef GVMI_KEEPER_SERVER_BUDGET_H
+#define GVMI_KEEPER_SERVER_BUDGET_H
 
 #include <stdint.h>
 

@@ -5,8 +5,8 @@
  *
  * Threads: any thread may retain and release.
  */
-#ifndef GVMI_KEEPER_FD_H
-#define GVMI_KEEPER_FD_H
+#ifndef GVMI_KEEPER_SERVER_FD_H
+#define GVMI_KEEPER_SERVER_FD_H
 
 #include <stdint.h>
 

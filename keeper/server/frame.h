@@ -11,8 +11,8 @@
  *
  * Threads: any thread may call. Making, reaping and destroying call the driver, the others do not.
  */
-#ifndef GVMI_KEEPER_FRAME_H
-#define GVMI_KEEPER_FRAME_H
+#ifndef GVMI_KEEPER_SERVER_FRAME_H
+#define GVMI_KEEPER_SERVER_FRAME_H
 
 #include "keeper/machine/machine.h"
 #include "keeper/server/fd.h"

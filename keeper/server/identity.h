@@ -4,8 +4,8 @@
  * all appear as one: the overflow user and group, 65534 as a rule. That number is nobody's identity
  * there: many users share it. Where all are mapped, 65534 is an ordinary user.
  */
-#ifndef GVMI_KEEPER_IDENTITY_H
-#define GVMI_KEEPER_IDENTITY_H
+#ifndef GVMI_KEEPER_SERVER_IDENTITY_H
+#define GVMI_KEEPER_SERVER_IDENTITY_H
 
 #include "keeper/machine/machine.h"
 

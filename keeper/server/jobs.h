@@ -5,8 +5,8 @@
  * Threads: one at a time.
  * Ownership: a job that waits belongs to the queue.
  */
-#ifndef GVMI_KEEPER_JOBS_H
-#define GVMI_KEEPER_JOBS_H
+#ifndef GVMI_KEEPER_SERVER_JOBS_H
+#define GVMI_KEEPER_SERVER_JOBS_H
 
 #include <stdbool.h>
 #include <stdint.h>

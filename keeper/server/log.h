@@ -6,8 +6,8 @@
  *
  * Threads: one at a time.
  */
-#ifndef GVMI_KEEPER_LOG_H
-#define GVMI_KEEPER_LOG_H
+#ifndef GVMI_KEEPER_SERVER_LOG_H
+#define GVMI_KEEPER_SERVER_LOG_H
 
 #include <stdarg.h>
 #include <stdint.h>

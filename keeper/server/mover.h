@@ -9,8 +9,8 @@
  *
  * Threads: one thread submits and empties the queue.
  */
-#ifndef GVMI_KEEPER_MOVER_H
-#define GVMI_KEEPER_MOVER_H
+#ifndef GVMI_KEEPER_SERVER_MOVER_H
+#define GVMI_KEEPER_SERVER_MOVER_H
 
 #include "keeper/machine/machine.h"
 #include "keeper/server/frame.h"

@@ -6,15 +6,15 @@
  * Threads: one at a time.
  * Ownership: an outbox holds references to the fds of the messages that wait in it.
  */
-#ifndef GVMI_KEEPER_OUTBOX_H
-#define GVMI_KEEPER_OUTBOX_H
+#ifndef GVMI_KEEPER_SERVER_OUTBOX_H
+#define GVMI_KEEPER_SERVER_OUTBOX_H
 
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
+#include "keeper/protocol/wire.h"
 #include "keeper/server/fd.h"
-#include "keeper/wire.h"
 
 #define GVMI_OUTBOX_BYTES_MAX (4u << 20) /* unsent, with what it takes to keep them */
 

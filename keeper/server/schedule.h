@@ -10,8 +10,8 @@
  * Threads: one at a time.
  * Ownership: places are part of what they are places of. A user's account lives while it has places.
  */
-#ifndef GVMI_KEEPER_SCHEDULE_H
-#define GVMI_KEEPER_SCHEDULE_H
+#ifndef GVMI_KEEPER_SERVER_SCHEDULE_H
+#define GVMI_KEEPER_SERVER_SCHEDULE_H
 
 #include <stdbool.h>
 #include <stdint.h>

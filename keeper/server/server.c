@@ -19,7 +19,7 @@
 #include "base/size.h"
 #include "base/struct.h"
 #include "base/text.h"
-#include "keeper/path.h"
+#include "keeper/protocol/path.h"
 #include "keeper/server/budget.h"
 
 _Static_assert(GVM_SERVER_DEVICES_MAX == GVMI_DEVICES_MAX, "one limit");
@@ -220,7 +220,7 @@ static gvm_status start_movers(gvm_server *server, bool others)
     return status;
 }
 
-/* As tools/traces.h has it. Each start of a keeper begins anew with the comment, since objects are
+/* As bench/traces.h has it. Each start of a keeper begins anew with the comment, since objects are
  * numbered anew. */
 static void trace_acquire(void *context, uint32_t device, uint64_t object, uint64_t bytes,
                           uint32_t count, uint32_t hint)

@@ -24,8 +24,8 @@
  * Time, as the machine counts it, passes while this thread runs or waits, not while it is stopped or
  * late: nobody is cut off for the keeper's own delays.
  */
-#ifndef GVMI_KEEPER_SERVER_H
-#define GVMI_KEEPER_SERVER_H
+#ifndef GVMI_KEEPER_SERVER_SERVER_H
+#define GVMI_KEEPER_SERVER_SERVER_H
 
 #include <stdatomic.h>
 #include <stdio.h>

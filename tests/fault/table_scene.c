@@ -9,8 +9,8 @@
 #include <gvmem/table.h>
 
 #include "driver/driver.h"
+#include "keeper/table/manifest.h"
 #include "memory/device.h"
-#include "table/manifest.h"
 #include "tests/fault/fault.h"
 
 #define OBJECTS "/gstore/1/2/3"

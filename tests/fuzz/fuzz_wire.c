@@ -10,7 +10,7 @@
 
 #include <gvmem/buffer.h>
 
-#include "keeper/wire.h"
+#include "keeper/protocol/wire.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 

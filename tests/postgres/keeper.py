@@ -80,7 +80,7 @@ class External:
             expect(count(server), 1, "rows")
 
     def keeper_of_another_version_is_refused_in_words(self, server):
-        """By its greeting, the message WELCOME of keeper/wire.h: whatever else is different, nothing of it is used."""
+        """By its greeting, the message WELCOME of keeper/protocol/wire.h: whatever else is different, nothing of it is used."""
         path, version = server.folder / "run/keeper.sock", 77
         tries = server.log().count("next try in")
         path.unlink(missing_ok=True)

@@ -13,8 +13,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include "keeper/wire.h"
-#include "keeper/words.h"
+#include "keeper/protocol/wire.h"
+#include "keeper/protocol/words.h"
 
 #define RAW_FDS_MAX 256u         /* that came and were not taken yet */
 #define RAW_SEND_WAIT_MS 2000    /* for a keeper that does not read */

@@ -2,7 +2,7 @@
  *
  *     heap_replay TRACE
  *
- * Goal: over a trace of requests (tools/heap_trace.h) no two live blocks share a byte, what the heap
+ * Goal: over a trace of requests (bench/heap_trace.h) no two live blocks share a byte, what the heap
  * says it was asked for is what was asked for, gvm_heap_check() holds all the way, nothing is left at
  * the end, and memory stays near the requests: at the peak at most 1.1 times as much, by default and without a
  * reserve; on average at most 2.4 and 1.1 times.
@@ -23,10 +23,10 @@
 #include <gvmem/gvmem.h>
 
 #include "base/size.h"
+#include "bench/heap_trace.h"
 #include "driver/driver.h"
 #include "heap/heap.h"
 #include "memory/device.h"
-#include "tools/heap_trace.h"
 
 #define PEAK_RATIO_MAX 1.1
 #define MEAN_RATIO_MAX 2.4

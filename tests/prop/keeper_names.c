@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "keeper/snapshot.h"
+#include "keeper/protocol/snapshot.h"
 
 #define ONE_OF(status) (1ull << (status))
 #define ANY_FAILURE (~ONE_OF(GVM_OK))

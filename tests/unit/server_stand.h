@@ -29,9 +29,9 @@
 
 #include "base/size.h"
 #include "keeper/client/client.h"
-#include "keeper/snapshot.h"
-#include "keeper/wire.h"
-#include "keeper/words.h"
+#include "keeper/protocol/snapshot.h"
+#include "keeper/protocol/wire.h"
+#include "keeper/protocol/words.h"
 #include "sharing/socket.h"
 
 #define TIMEOUT_MS 20000 /* never reached */

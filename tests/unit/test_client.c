@@ -5,7 +5,7 @@
 
 #include <sys/wait.h>
 
-#include "keeper/path.h"
+#include "keeper/protocol/path.h"
 
 /* ---- connections */
 

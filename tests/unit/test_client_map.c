@@ -5,7 +5,7 @@
 #include <sys/resource.h>
 
 #include "base/struct.h"
-#include "keeper/snapshot.h"
+#include "keeper/protocol/snapshot.h"
 
 /* ---- MAP */
 

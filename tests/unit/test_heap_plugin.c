@@ -1,4 +1,4 @@
-/* heap/plugin/: what PyTorch and CuPy call, found as they find it, and the trace that it leaves.
+/* lib/plugin/: what PyTorch and CuPy call, found as they find it, and the trace that it leaves.
  *
  * usage: test_heap_plugin LIBRARY CAPTURE-DRIVER
  */
@@ -10,7 +10,7 @@
 #include <gvmem/heap.h>
 
 #include "driver/cuda_abi.h"
-#include "heap/plugin/plugin.h"
+#include "lib/plugin/plugin.h"
 
 static const char *library, *capture_driver;
 

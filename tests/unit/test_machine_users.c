@@ -3,7 +3,7 @@
  * What an operation costs is shown by what it looks at, not by time. */
 #include <sys/mman.h>
 
-#include "keeper/snapshot.h"
+#include "keeper/protocol/snapshot.h"
 #include "tests/unit/machine_stand.h"
 
 /* As many as the user may have; how many that is. */

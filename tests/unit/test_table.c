@@ -1,4 +1,4 @@
-/* table/decode.c: tokens and manifests come from others; whatever they hold, only what is consistent is
+/* keeper/table/decode.c: tokens and manifests come from others; whatever they hold, only what is consistent is
  * taken.
  *
  * Rules are broken one at a time in an otherwise valid manifest; then random damage is done, and what is
@@ -7,7 +7,7 @@
 #include "tests/unit/unit.h"
 
 #include "base/clock.h"
-#include "table/table.h"
+#include "keeper/table/table.h"
 
 #define ROUNDS 200000
 #define COLUMNS 3

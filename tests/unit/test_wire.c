@@ -1,4 +1,4 @@
-/* keeper/wire.c: whatever bytes come, only a consistent message is accepted.
+/* keeper/protocol/wire.c: whatever bytes come, only a consistent message is accepted.
  *
  * Every type of the table is packed and unpacked. Then each rule is broken alone in an otherwise
  * valid message, and every byte of every type is damaged: what is still accepted must be the same
@@ -9,7 +9,7 @@
 #include <gvmem/buffer.h>
 
 #include "base/size.h"
-#include "keeper/wire.h"
+#include "keeper/protocol/wire.h"
 #include "tests/fuzz/wire_samples.h"
 
 enum { FROM_K, FROM_C };

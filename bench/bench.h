@@ -1,0 +1,120 @@
+/* bench/bench.h - measuring: samples, figures, records, and the sections of `gvmem-bench vmm`.
+ *
+ * A section measures, prints its table to b->text and records a figure for each number. What it
+ * cannot measure here it leaves out and says so; what fails makes the program exit with 1, after
+ * the other sections.
+ *
+ * Things to compare are measured in turns, one of each a repetition, so that whatever drifts
+ * (clocks, other users of the machine) drifts for all. Medians are compared.
+ */
+#ifndef BENCH_BENCH_H
+#define BENCH_BENCH_H
+
+#include "driver/driver.h"
+#include "kernels/kernels.h"
+#include "tools/json.h"
+#include "tools/peer.h"
+#include "tools/tool.h"
+
+#define BENCH_SAMPLES_MAX 64u
+#define BENCH_FIGURES_MAX 512u
+#define BENCH_NOTES_MAX 32u
+#define BENCH_POOLS_MAX 8u
+
+typedef struct bench_samples {
+    unsigned count;
+    double value[BENCH_SAMPLES_MAX];
+} bench_samples;
+
+typedef struct bench_figure {
+    const char *section, *name, *unit;
+    uint64_t bytes, chunk_bytes; /* 0: does not apply */
+    double min, median, max;
+    unsigned count;
+} bench_figure;
+
+typedef struct bench {
+    gvm_device *device; /* its context is current */
+    gvm_device_info info;
+    peer importer;
+    int ordinal;
+    bool quick;
+    const char *benchmark, *command;
+    const char *operand;    /* of the benchmark: a token */
+    uint64_t max_bytes;     /* of growth; 0: chosen */
+    const char *trace_path; /* of the keeper, to write; of the heap, to read; NULL: none */
+    const char *pool_paths[BENCH_POOLS_MAX]; /* of the heap: libraries to measure beside it */
+    unsigned pool_count, pools_loaded;
+    FILE *text;
+    int code; /* exit status so far */
+    unsigned figure_count, note_count;
+    bench_figure figures[BENCH_FIGURES_MAX];
+    char notes[BENCH_NOTES_MAX][400];
+} bench;
+
+/* Samples past the maximum are dropped. The median of an even number is the lower one of the
+ * two. */
+void bench_add(bench_samples *samples, double value);
+double bench_median(const bench_samples *samples);
+
+/* Records what was measured. Texts must be constants. Returns the median. */
+double bench_record(bench *b, const char *section, const char *name, const char *unit,
+                    uint64_t bytes, uint64_t chunk_bytes, const bench_samples *samples);
+
+/* Records one number that follows from others. */
+void bench_record_value(bench *b, const char *section, const char *name, const char *unit,
+                        uint64_t bytes, uint64_t chunk_bytes, double value);
+
+/* Says why something is not measured, or what failed. */
+void bench_note(bench *b, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+/* Complains about a failed driver call, or the library's latest failure; the exit status will be
+ * 1. */
+void bench_failed_driver(bench *b, CUresult result, const char *call);
+void bench_failed(bench *b, const char *what);
+
+/* Free device memory, after giving back what this process caches. */
+uint64_t bench_free_bytes(bench *b);
+
+/* A stream with a pair of events, in the current context. */
+typedef struct bench_timer {
+    CUstream stream;
+    CUevent start, end;
+} bench_timer;
+
+bool bench_timer_create(bench *b, bench_timer *timer);
+void bench_timer_destroy(bench_timer *timer);
+bool bench_timer_start(bench *b, bench_timer *timer);
+bool bench_timer_stop(bench *b, bench_timer *timer, double *us); /* waits */
+
+/* The sections. */
+void bench_calls(bench *b);
+void bench_growth(bench *b);
+void bench_copies(bench *b);
+void bench_kernels(bench *b);
+void bench_peers(bench *b);
+void bench_sharing(bench *b);
+
+/* Begins a record, in an object that is open: what was measured how, when and where. */
+void bench_write_head(json *j, const char *benchmark, const char *command);
+
+/* Writes a record to a file beside the wanted one and renames, so that there is a whole one or
+ * none. "-" is standard output. Returns an exit status, having complained. */
+int bench_save(const char *path, void (*write)(FILE *out, const void *arg), const void *arg);
+
+/* appender.c: `gvmem-bench appender`. */
+void bench_appender(bench *b);
+
+/* heap.c: `gvmem-bench heap`. */
+void bench_heap(bench *b);
+
+/* table.c: `gvmem-bench table`. */
+void bench_table(bench *b);
+
+/* policy.c: `gvmem-bench policy`, which needs no device. */
+int bench_policy(int argc, char **argv, const char *command);
+
+/* share.c: what the importer process runs. */
+int bench_importer(int socket, const void *arg);
+
+#endif

@@ -1,0 +1,61 @@
+#!/bin/sh
+# usage: [OUT=FOLDER] [BENCHES=LIST] [ROWS=NUMBER] [PG_CONFIG=FILE | POSTGRES_PACK=FILE] bench.sh [BUILD-FOLDER]
+# Measures what the driver's virtual memory calls and buffers cost, a keeper, heaps, other pools beside
+# them, a training in PyTorch, appenders, and joins with them (see docs/benchmarks.md), replays
+# bench/traces, and measures gstore_fdw's tables, of ROWS rows, where there is a PostgreSQL as
+# check-gpu.sh wants one; shows it and records it as JSON under OUT. BENCHES is some of: vmm keeper heap pools torch appender hashjoin policy gstore.
+# The build is a release one; for figures worth keeping, the machine must be quiet.
+set -eu
+cd "$(dirname "$0")/.."
+build=${1:-build}-release
+out=${OUT:-bench/results}
+
+scripts/build.sh "$build" -Dbuildtype=release -Dtests=false -Ddocs=false
+
+gpu=$(nvidia-smi --query-gpu=name --format=csv,noheader 2>/dev/null | head -n 1 | tr ' A-Z' '-a-z')
+[ "${GVMEM_DRIVER:-auto}" != soft ] || gpu=''
+mkdir -p "$out"
+stamp=${gpu:-softgpu}-$(date -u +%Y%m%d-%H%M%S)
+
+measure() { # WHAT FILE ARGUMENT...
+    what=$1 file=$2
+    shift 2
+    "$build/bench/gvmem-bench" "$what" --json="$file" "$@"
+    echo "recorded in $file"
+}
+
+training() {
+    code=0
+    bench/bench-torch.py -o "$out/torch-$stamp.json" "$build" || code=$?
+    [ "$code" -eq 0 ] || [ "$code" -eq 77 ] || exit "$code"
+}
+
+joins() {
+    "$build/bench/hashjoin/hashjoin" --sweep --json="$out/hashjoin-$stamp.json"
+    echo "recorded in $out/hashjoin-$stamp.json"
+}
+
+tables() {
+    if [ -n "${POSTGRES_PACK:-}" ]; then
+        PG_CONFIG=$(scripts/pack-postgres.sh unpack "$POSTGRES_PACK" "$build/postgres-pack")
+        export PG_CONFIG
+    fi
+    why=$(BUILD=$build scripts/pg-server.sh why-not)
+    if [ -n "$why" ]; then
+        echo "tables of gstore_fdw are left out: $why"
+        return
+    fi
+    [ -n "$gpu" ] && rows=10000000 || rows=1000000
+    bench/bench-gstore.py -n "${ROWS:-$rows}" -o "$out/gstore-$stamp.json" "$build"
+}
+
+for name in ${BENCHES:-vmm keeper heap pools torch appender hashjoin policy gstore}; do
+    case $name in
+    policy) measure policy "$out/policy-traces-$stamp.json" bench/traces/*.trace ;;
+    pools) bench/bench-pools.py -o "$out/heap-pools-$stamp.json" "$build" ;;
+    torch) training ;;
+    gstore) tables ;;
+    hashjoin) joins ;;
+    *) measure "$name" "$out/$name-$stamp.json" ;;
+    esac
+done

@@ -1,0 +1,238 @@
+#!/bin/sh
+# usage: test.sh GVMEM-BENCH CASE [HELPER [TRACE]]
+# One case of the program gvmem-bench, on whatever driver GVMEM_DRIVER says. HELPER is table_holder or
+# test_pool, for those that need it.
+set -eu
+program=$1
+here=$(dirname "$0")
+clean_up() {
+    [ -z "$helper" ] || kill "$helper" || :
+    rm -rf "$folder"
+}
+# shellcheck source=tests/lib/program.sh
+. "$here/../tests/lib/program.sh"
+
+case $2 in
+usage)
+    for arguments in --help 'policy --help'; do
+        # shellcheck disable=SC2086 # words
+        expect 0 $arguments
+        prints out "^usage: gvmem-bench ${arguments%--help}"
+    done
+    for arguments in '' nonsense 'vmm more' 'vmm -m 1' table 'table a b' 'policy -b 0' 'policy -s 2x' \
+        'policy -g nonsense' 'policy -w x' 'policy -c 3M' 'policy -S -1' 'policy -g zipf x'; do
+        # shellcheck disable=SC2086
+        expect 2 $arguments
+        prints err '^gvmem-bench: '
+        [ ! -s "$folder/out" ] || fail "output of gvmem-bench $arguments"
+    done
+    ;;
+failure) # what cannot be done is said, with status 1
+    expect 1 vmm --quick --device 999
+    prints err 'no device 999'
+    ;;
+vmm)
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,instance=bench-$$}" # a small one is measured sooner
+    expect 0 vmm --quick --max 32M --json="$folder/record"
+    prints out 'growing an array'
+    is_json "$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'the figures are not those of --quick and --max'
+import json, sys
+figures = json.load(open(sys.argv[1]))['figures']
+assert {f['bytes'] for f in figures if f['section'] == 'growth'} == {32 << 20}, 'growth'
+assert {f['samples'] for f in figures if f['section'] == 'calls'} == {20}, 'calls'
+EOF
+    ;;
+appender)
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,sms=4,instance=bench-$$}"
+    expect 0 appender --quick --json="$folder/record"
+    is_json "$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'figures of the appender are missing'
+import json, sys
+record = json.load(open(sys.argv[1]))
+names = {f['name']: f['median'] for f in record['figures']}
+for name in ('from nothing committed, nothing expected', 'nothing expected, over everything committed', 'begin, nothing expected',
+             'commits, nothing expected', 'from nothing committed', 'everything committed', 'a fixed buffer, no appender', 'managed memory, first touch',
+             'from nothing, over everything committed', 'commits', 'first byte', 'a chunk committed alone',
+             'everything committed, begin to finish', 'begin, from nothing committed', 'begin, everything committed',
+             'from nothing, over everything committed, begin to finish'):
+    assert names[name] > 0, name
+assert record['benchmark'] == 'appender'
+chunks = {f['chunk_bytes'] for f in record['figures']}
+assert len(chunks) == 4, chunks
+assert names['first byte'] < names['a chunk committed alone'], 'a kernel waits for its first chunk'
+EOF
+    ;;
+keeper) # with its own budget: the figures are there, and none of them was left out
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=512MiB,host=1GiB,sms=1,instance=bench-$$}"
+    expect 0 keeper --quick --trace "$folder/trace" --json="$folder/record"
+    is_json "$folder/record"
+    [ "$(head -n 1 "$folder/trace")" = '# gvmem-keeper trace 1' ] || fail 'no trace'
+    python3 - "$folder/record" <<'EOF' || fail 'figures of the keeper are missing'
+import json, sys
+record = json.load(open(sys.argv[1]))
+names = {f['name']: f['median'] for f in record['figures']}
+for name in ('read lease, p50', 'write lease taken from another, p50', 'acquire of a clean set', 'acquire of a dirty set',
+             'a pass with the hint SCAN', 'eviction, until the driver has the memory', 'growth of an object, memory from the driver'):
+    assert names[name] > 0 and names[name + ', floor'] > 0, name
+assert record['benchmark'] == 'keeper' and names['bytes brought in for a clean set'] > 0
+EOF
+    ;;
+table)
+    expect 1 table gstore1:nonsense
+    prints err 'attaching the table'
+    start_table "$3"
+    expect 0 table --quick "$token"
+    prints out '^1000 rows, 2 columns '
+    end_helper
+    ;;
+heap)
+    pool=$3 trace=$4
+    # of its own: it takes half of the device's memory
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=4GiB,instance=bench-heap-$$}"
+    expect 0 heap --quick --json="$folder/record"
+    prints out 'made-up training'
+    is_json "$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'the heap wastes memory, or figures are missing'
+import json, sys
+figures = {(f['section'], f['name'], f.get('bytes', 0)): f['median'] for f in json.load(open(sys.argv[1]))['figures']}
+assert figures['pair, p50', 'gvm_heap', 1 << 20] > 0 and figures['threads, 16', 'gvm_heap async', 0] > 0
+peak, mean = 'trace, committed peak / requested peak', 'trace, committed / requested, mean'
+assert 1 <= figures[peak, 'gvm_heap, no reserve', 0] < 1.1, figures
+assert figures[mean, 'gvm_heap, no reserve', 0] < 1.2, figures
+assert figures[peak, 'sizes alone, rounded to powers of 2', 0] > 1.2, figures
+EOF
+    # 3 MiB live, then 1 more, a free of before the recording, and a comment
+    printf '# gvmem heap trace 1\na 10 3145728 0 5\n# so\nf 77 5 0 6\na 20 1048576 3f 7\nf 10 3145728 0 9\n' >"$folder/trace"
+    expect 0 heap --quick --trace "$folder/trace"
+    prints out '3 events, 2 streams, peak 4 MiB'
+    printf 'a 10 3145728 0 5\n' >"$folder/headless"
+    expect 1 heap --quick -t "$folder/headless"
+    prints err 'headless, line 1: not a heap trace'
+    printf '# gvmem heap trace 1\na 10 64 0 5\na 10 64 0 5\n' >"$folder/twice"
+    expect 1 heap --quick -t "$folder/twice"
+    prints err 'line 3: a block is allocated that is live already'
+    printf '# gvmem heap trace 1\nb 10 64 0 5\n' >"$folder/odd"
+    expect 1 heap --quick -t "$folder/odd"
+    prints err 'line 2: not an event'
+    printf '# gvmem heap trace 1\n' >"$folder/empty"
+    expect 1 heap --quick -t "$folder/empty"
+    prints err 'no events'
+
+    # packed: the same; not packed at all; cut off; not there
+    gzip -c "$folder/trace" >"$folder/trace.gz"
+    expect 0 heap --quick --trace "$folder/trace.gz"
+    prints out '3 events, 2 streams, peak 4 MiB'
+    cp "$folder/trace" "$folder/plain.gz"
+    expect 1 heap --quick -t "$folder/plain.gz"
+    prints err 'plain.gz, line 0: the file cannot be read to its end'
+    head -c 200000 "$trace" >"$folder/cut.gz"
+    expect 1 heap --quick -t "$folder/cut.gz"
+    prints err 'cut.gz, line [0-9]+: '
+    expect 1 heap --quick -t "$folder/none.gz"
+    prints err 'none.gz, line 0: the file cannot be read to its end'
+
+    # A pool of a library beside it, on the trace of a real program.
+    expect 0 heap --quick --pool "$pool" --trace "$trace" --json="$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'a trace is replayed badly, or figures of a pool are missing'
+import json, sys
+record = json.load(open(sys.argv[1]))
+figures = {(f['section'], f['name'], f.get('bytes', 0)): f['median'] for f in record['figures']}
+peak, mean = 'trace, committed peak / requested peak', 'trace, committed / requested, mean'
+assert figures['trace', 'events', 0] >= 100000 and not record['notes'], record['notes']
+assert 1 <= figures[peak, 'gvm_heap', 0] < figures[peak, 'sizes alone, rounded to powers of 2', 0], figures
+assert figures[peak, 'gvm_heap, no reserve', 0] < 1.1, figures  # with a reserve, which depends on time: heap_replay holds 1.1
+assert figures[peak, 'test pool', 0] == 1 and figures[mean, 'test pool', 0] == 1, figures
+assert figures['pair, p50', 'test pool', 1 << 20] > 0 and figures['threads, 16', 'test pool', 0] > 0
+assert figures['trace, an event', 'test pool', 0] > 0 and figures['trace, an event', 'cuMemAllocAsync', 0] > 0, figures
+EOF
+    [ ! -s "$folder/err" ] || fail 'the pool complains'
+    export TEST_POOL=short
+    expect 0 heap --quick --pool "$pool" --trace "$folder/trace"
+    prints out 'test pool failed: too little memory for it'
+    export TEST_POOL=closed
+    expect 1 heap --quick -p "$pool" -t "$folder/trace"
+    prints err 'left out: this pool is closed'
+    prints out '3 events, 2 streams'
+    expect 1 heap --quick -p "$folder/nothing.so" -t "$folder/trace"
+    prints err 'nothing.so is left out: '
+    expect 1 heap --quick -p "$(cc -print-file-name=libm.so.6)" -t "$folder/trace"
+    prints err 'it does not have the functions'
+    expect 2 heap -p 1 -p 2 -p 3 -p 4 -p 5 -p 6 -p 7 -p 8 -p 9
+    prints err 'no more than 8 pools'
+    ;;
+pools)
+    # The whole script, on the software GPU: a pool of a library, one of Python, and what is not there.
+    [ "${GVMEM_DRIVER:-}" = soft ] || exit 77
+    export GVMEM_SOFTGPU="${GVMEM_SOFTGPU:-memory=1GiB,instance=bench-pools-$$}"
+    printf '# gvmem heap trace 1\na 10 3145728 0\nf 77 5 0\na 20 1048576 3f\nf 10 3145728 0\nf 20 1048576 3f\n' | gzip >"$folder/trace.gz"
+    "$here/bench-pools.py" -q -t "$folder/trace.gz" -p "$3" -p "$folder/none.so" -o "$folder/record" "$(dirname "$program")/.." \
+        >"$folder/out" 2>"$folder/err" || fail 'bench-pools.py fails'
+    python3 - "$folder/record" <<'EOF' || fail 'figures of pools are missing'
+import json, sys
+record = json.load(open(sys.argv[1]))
+figures = {(f['section'], f['name'], f.get('bytes', 0)): f['median'] for f in record['figures']}
+assert len(figures) == len(record['figures'])
+for name in ('gvm_heap', 'cuMemAllocAsync', 'test pool', 'fake'):
+    assert figures['pair, p50', name, 16384] > 0, name
+    assert name == 'cuMemAllocAsync' or figures['threads, 16', name, 0] > 0, name
+peak = 'trace, committed peak / requested peak'
+assert figures[peak, 'test pool', 0] == 1 and figures[peak, 'fake', 0] == 1.25, figures  # 5 MiB for 4
+assert figures['trace, committed / requested at the peak', 'fake', 0] == 1.25
+assert set(record['left_out']) == {'torch', 'rmm', 'none.so'} and 'cannot open' in record['left_out']['none.so'], record['left_out']
+assert record['device']['software'] and record['versions']['python'] and record['trace'] == 'trace.gz'
+EOF
+    prints out '^left out: torch: '
+    # A pool that brings the process down leaves the others measured.
+    TEST_POOL=crash "$here/bench-pools.py" -q -t "$folder/trace.gz" -p "$3" -o "$folder/record" "$(dirname "$program")/.." \
+        >"$folder/out" 2>"$folder/err" || fail 'bench-pools.py fails'
+    prints out '^left out: libtest-pool.so: it was ended by signal'
+    prints out '^left out: all in one process: it was ended by signal'
+    prints out '^gvm_heap async '
+    ;;
+policy)
+    expect 0 policy --generate cyclic --write "$folder/cyclic"
+    expect 0 policy -s 0.5 -b 64M --json="$folder/record" "$folder/cyclic"
+    prints out '^cyclic .*50%'
+    is_json "$folder/record"
+    python3 - "$folder/record" <<'EOF' || fail 'a cyclic scan does not keep its share'
+import json, sys
+for row in json.load(open(sys.argv[1]))['rows']:
+    best = row['belady']['hit_ratio']
+    assert 0 < row['keeper']['hit_ratio'] <= best and row['keeper']['hit_ratio'] > 0.98 * best, row
+    assert row['lru']['hit_ratio'] == 0, row
+EOF
+    expect 0 policy -b 64M -b 128M -c 4M --budget-share 0.5 --json="$folder/record" "$folder/cyclic"
+    python3 - "$folder/record" <<'EOF' || fail '--budget, --budget-share, --chunk'
+import json, sys
+record = json.load(open(sys.argv[1]))
+footprint = record['rows'][0]['footprint_bytes']
+assert [row['budget_bytes'] for row in record['rows']] == [64 << 20, 128 << 20, footprint // 2], record['rows']
+assert record['chunk_bytes'] == 4 << 20, record
+EOF
+    # An object of 6 MiB in chunks of 4 MiB takes 8 MiB.
+    printf '# gvmem-keeper trace 1\n0 1 6291456 1 0\n' >"$folder/six"
+    for chunk in 2M 4M; do
+        expect 0 policy --chunk $chunk -b 64M --json="$folder/record" "$folder/six"
+        python3 -c 'import json, sys; print(json.load(open(sys.argv[1]))["rows"][0]["footprint_bytes"] >> 20)' "$folder/record"
+    done >"$folder/sizes"
+    [ "$(cat "$folder/sizes")" = "$(printf '6\n8')" ] || fail '--chunk'
+    for seed in 1 2; do
+        expect 0 policy --generate zipf --seed $seed --write "$folder/seed$seed"
+    done
+    cmp -s "$folder/seed1" "$folder/seed2" && fail '--seed'
+    expect 0 policy --generate scan -b 64M
+    [ "$(grep -c ' 64 MiB ' "$folder/out")" -eq 1 ] || fail '--generate'
+    printf '# gvmem-keeper trace 1\n0 1 2097152 1 0\n1 1 4194304 3 2\n0 1 4194304 1 0\n' >"$folder/two"
+    expect 0 policy -s 100% --json "$folder/two"
+    is_json "$folder/out"
+    printf '# gvmem-keeper trace 1\n0 1 2097152 1\n' >"$folder/short"
+    expect 1 policy "$folder/short"
+    prints err 'short:2'
+    expect 1 policy /dev/null
+    prints err 'no trace'
+    ;;
+*)
+    fail "no case $2"
+    ;;
+esac

@@ -1,0 +1,243 @@
+/* Attaching and detaching; what a table is. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <gvmem/kernels.h>
+
+#include "base/cancel.h"
+#include "base/error.h"
+#include "base/registry.h"
+#include "base/struct.h"
+#include "keeper/client/client.h"
+#include "keeper/table/table.h"
+#include "memory/device.h"
+
+/* ---- links */
+
+static gvm_status stale(void)
+{
+    return gvmi_fail(GVM_E_ABSENT,
+                     "the token has ended: it expired or was revoked, the table's privileges were "
+                     "revoked, or it was truncated, compacted or dropped, or the server "
+                     "restarted; export a new one");
+}
+
+/* Once a token has ended, the names of its links are free. */
+static gvm_status check_owner(const gvm_table *table, gvm_object *object)
+{
+    gvm_object_info info = {.struct_size = sizeof info};
+    gvm_status status = gvm_object_get_info(object, &info);
+
+    if (status == GVM_OK && info.owner_uid != table->token.owner)
+        status = gvmi_fail(GVM_E_ABSENT,
+                           "the token has ended, and user %u has linked another object under its name; "
+                           "export a new one",
+                           (unsigned)info.owner_uid);
+    return status;
+}
+
+gvm_status gvmi_table_open_link(const gvm_table *table, const char *part, gvm_object **out)
+{
+    char name[sizeof table->token.links + 32];
+    gvm_object *object;
+    gvm_status status;
+
+    snprintf(name, sizeof name, "%s/%s", table->token.links, part);
+    status = gvm_object_open(table->keeper, name, GVM_OPEN_READONLY | GVM_OPEN_LINK, &object);
+    if (status != GVM_OK)
+        return status == GVM_E_ABSENT ? stale() : status;
+    status = check_owner(table, object);
+    if (status == GVM_OK)
+        *out = object;
+    else
+        gvm_object_close(object);
+    return status;
+}
+
+/* ---- the manifest */
+
+/* The object is on the table's device, and so tells which that is here. */
+static gvm_status copy_manifest(gvm_table *table, uint64_t address)
+{
+    gvm_buffer_info buffer = {.struct_size = sizeof buffer};
+    gvm_device *device;
+    CUresult result;
+    gvm_status status = gvm_buffer_get_info(table->manifest_object->buffer, &buffer);
+
+    if (status == GVM_OK)
+        status = gvm_device_open(buffer.ordinal, &device);
+    if (status != GVM_OK)
+        return status;
+    table->info.device = buffer.ordinal;
+    status = gvmi_device_enter(device);
+    if (status == GVM_OK) {
+        result = gvmi_cu->cuMemcpyDtoH(table->manifest, address + table->token.offset_bytes,
+                                       table->token.bytes);
+        if (result != CUDA_SUCCESS)
+            status = gvmi_driver_fail(result, "cuMemcpyDtoH", "cannot read the table's description");
+        gvmi_device_leave();
+    }
+    gvm_device_close(device);
+    return status;
+}
+
+static gvm_status read_manifest(gvm_table *table)
+{
+    const gvm_acquire_options once = {.struct_size = sizeof once, .hint = GVM_HINT_ONCE};
+    gvm_lease lease;
+    gvm_status status = gvm_object_acquire(table->manifest_object, GVM_LEASE_READ, &once, &lease);
+
+    if (status != GVM_OK)
+        return status;
+    if (lease.bytes < table->token.offset_bytes + table->token.bytes)
+        status = gvmi_fail(GVM_E_FORMAT, "the token is of another table's size");
+    else
+        status = copy_manifest(table, lease.address);
+    if (status == GVM_OK)
+        status = gvm_object_release(table->manifest_object, &lease);
+    else
+        (void)gvm_object_release(table->manifest_object, &lease);
+    if (status == GVM_OK && gvm_checksum_host(table->manifest, table->token.bytes) != table->token.sum)
+        status = stale(); /* its place in the ring has another one now */
+    return status;
+}
+
+/* ---- life */
+
+static void free_table(gvm_table *table)
+{
+    const gvm_error error = gvmi_error_save();
+
+    gvm_keeper_close(table->keeper); /* and all objects */
+    free(table->columns);
+    free(table->manifest);
+    gvmi_registry_retire(table);
+    gvmi_error_restore(&error);
+}
+
+static gvm_status attach(gvm_table *table, uint32_t flags)
+{
+    gvm_status status;
+
+    table->manifest = malloc(table->token.bytes);
+    if (table->manifest == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a table's description");
+    status = gvm_keeper_connect(table->token.socket, &table->keeper);
+    if (status == GVM_OK)
+        status = gvmi_table_open_link(table, "0.manifest", &table->manifest_object);
+    if (status == GVM_OK)
+        status = read_manifest(table);
+    if (status == GVM_OK)
+        status = gvmi_table_decode(table);
+    if ((flags & GVM_TABLE_WHOLE) != 0)
+        for (uint32_t i = 0; i < table->info.columns && status == GVM_OK; i++)
+            status = gvmi_table_open_column(table, i);
+    return status;
+}
+
+gvm_status gvm_table_attach(const char *token, uint32_t flags, gvm_table **out)
+{
+    GVMI_UNCANCELLED;
+    gvm_table *table;
+    gvm_status status;
+
+    if (token == NULL || out == NULL)
+        return gvmi_fail(GVM_E_INVALID, "token or out is NULL");
+    if ((flags & ~(uint32_t)GVM_TABLE_WHOLE) != 0)
+        return gvmi_fail(GVM_E_INVALID, "unknown flags %#x", (unsigned)flags);
+    table = calloc(1, sizeof *table);
+    if (table == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a table");
+    status = gvmi_token_parse(token, &table->token);
+    if (status == GVM_OK)
+        status = attach(table, flags);
+    if (status == GVM_OK)
+        status = gvmi_registry_add(GVMI_KIND_TABLE, gvmi_key(table), table);
+    if (status != GVM_OK) {
+        free_table(table);
+        return status;
+    }
+    *out = table;
+    return GVM_OK;
+}
+
+void gvm_table_detach(gvm_table *handle)
+{
+    GVMI_UNCANCELLED;
+    void *table;
+
+    if (handle == NULL || gvmi_registry_remove(GVMI_KIND_TABLE, gvmi_key(handle), &table) != GVM_OK)
+        return;
+    free_table(table);
+}
+
+/* ---- what it is */
+
+gvm_status gvmi_table_hold(gvm_table *handle, gvm_table **out)
+{
+    void *found;
+    gvm_status status = gvmi_registry_hold(GVMI_KIND_TABLE, gvmi_key(handle), &found);
+
+    *out = status == GVM_OK ? found : NULL;
+    return status;
+}
+
+void gvmi_table_leave(gvm_table *table)
+{
+    gvmi_registry_drop(GVMI_KIND_TABLE, gvmi_key(table));
+}
+
+gvm_status gvm_table_get_info(gvm_table *handle, gvm_table_info *info)
+{
+    GVMI_UNCANCELLED;
+    gvm_table *table;
+    gvm_status status = gvmi_table_hold(handle, &table);
+
+    if (status != GVM_OK)
+        return status;
+    if (!gvmi_struct_out(info, &table->info, sizeof table->info, sizeof table->info))
+        status = gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is wrong");
+    gvmi_table_leave(table);
+    return status;
+}
+
+gvm_status gvm_table_get_column(gvm_table *handle, uint32_t index, gvm_table_column *column)
+{
+    GVMI_UNCANCELLED;
+    gvm_table *table;
+    gvm_status status = gvmi_table_hold(handle, &table);
+
+    if (status != GVM_OK)
+        return status;
+    if (index >= table->info.columns)
+        status = gvmi_fail(GVM_E_INVALID, "there is no column %u: the table has %u",
+                           (unsigned)index, (unsigned)table->info.columns);
+    else if (!gvmi_struct_out(column, &table->columns[index].info, sizeof *column, sizeof *column))
+        status = gvmi_fail(GVM_E_INVALID, "column is NULL or its struct_size is wrong");
+    gvmi_table_leave(table);
+    return status;
+}
+
+gvm_status gvm_table_find_column(gvm_table *handle, const char *name, uint32_t *index)
+{
+    GVMI_UNCANCELLED;
+    gvm_table *table;
+    gvm_status status;
+    uint32_t i = 0;
+
+    if (name == NULL || index == NULL)
+        return gvmi_fail(GVM_E_INVALID, "name or index is NULL");
+    status = gvmi_table_hold(handle, &table);
+    if (status != GVM_OK)
+        return status;
+    while (i < table->info.columns && strcmp(table->columns[i].info.name, name) != 0)
+        i++;
+    if (i < table->info.columns)
+        *index = i;
+    else
+        status = gvmi_fail(GVM_E_ABSENT, "table %s.%s has no column \"%s\"", table->info.schema,
+                           table->info.name, name);
+    gvmi_table_leave(table);
+    return status;
+}

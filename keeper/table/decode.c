@@ -1,0 +1,336 @@
+/* Tokens and manifests, which come from somebody else: nothing is used before it is checked. */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/error.h"
+#include "keeper/table/table.h"
+
+/* ---- tokens */
+
+static gvm_status malformed(const char *what)
+{
+    return gvmi_fail(GVM_E_FORMAT, "that is no token of gstore_export(): %s", what);
+}
+
+/* Digits up to a colon, which is passed. */
+static bool take_number(const char **text, int base, uint64_t *out)
+{
+    uint64_t value = 0;
+    const char *at = *text;
+
+    for (; *at != ':'; at++) {
+        unsigned digit;
+
+        if (*at >= '0' && *at <= '9')
+            digit = (unsigned)(*at - '0');
+        else if (base == 16 && *at >= 'a' && *at <= 'f')
+            digit = (unsigned)(*at - 'a') + 10;
+        else
+            return false;
+        if (value > (UINT64_MAX - digit) / (unsigned)base)
+            return false;
+        value = value * (unsigned)base + digit;
+    }
+    if (at == *text)
+        return false;
+    *text = at + 1;
+    *out = value;
+    return true;
+}
+
+static gvm_status parse_version(const char **text)
+{
+    uint64_t version;
+
+    if (strncmp(*text, GVMI_TOKEN_PREFIX, strlen(GVMI_TOKEN_PREFIX)) != 0)
+        return malformed("it does not begin with \"" GVMI_TOKEN_PREFIX "\"");
+    *text += strlen(GVMI_TOKEN_PREFIX);
+    if (!take_number(text, 10, &version))
+        return malformed("no version");
+    if (version != GVMI_TOKEN_VERSION)
+        return gvmi_fail(GVM_E_VERSION, "the token is of version %" PRIu64 ", this library reads %d",
+                         version, GVMI_TOKEN_VERSION);
+    return GVM_OK;
+}
+
+gvm_status gvmi_token_parse(const char *text, gvmi_token *out)
+{
+    const char *colon;
+    uint64_t owner;
+    gvm_status status;
+
+    if (strnlen(text, GVM_TABLE_TOKEN_BYTES_MAX) == GVM_TABLE_TOKEN_BYTES_MAX)
+        return malformed("it is too long");
+    for (const char *c = text; *c != '\0'; c++)
+        if ((unsigned char)*c < 0x20 || *c == 0x7f)
+            return malformed("a character that cannot be printed");
+    memset(out, 0, sizeof *out);
+    status = parse_version(&text);
+    if (status != GVM_OK)
+        return status;
+    if (!take_number(&text, 16, &out->sum) || !take_number(&text, 10, &out->offset_bytes) ||
+        !take_number(&text, 10, &out->bytes) || !take_number(&text, 10, &owner))
+        return malformed("a number is malformed");
+    if (out->bytes < sizeof(gvmi_manifest) || out->bytes > GVMI_MANIFEST_BYTES_MAX ||
+        out->offset_bytes > GVMI_MANIFEST_RING_BYTES - out->bytes || owner > UINT32_MAX)
+        return malformed("a number is out of range");
+    out->owner = (uint32_t)owner;
+    colon = strchr(text, ':');
+    if (colon == NULL || *text != '/' || colon - text > GVM_NAME_BYTES_MAX - 32)
+        return malformed("no name of links");
+    memcpy(out->links, text, (size_t)(colon - text));
+    if (colon[1] != '/')
+        return malformed("no socket");
+    strcpy(out->socket, colon + 1);
+    return GVM_OK;
+}
+
+/* ---- manifests */
+
+static gvm_status wrong(const char *what)
+{
+    return gvmi_fail(GVM_E_FORMAT, "the description of the table is malformed: %s", what);
+}
+
+static const char *text_at(const gvm_table *table, uint32_t offset)
+{
+    const uint64_t bytes = table->token.bytes;
+
+    if (offset < sizeof(gvmi_manifest) || offset >= bytes ||
+        memchr(table->manifest + offset, '\0', bytes - offset) == NULL)
+        return NULL;
+    return table->manifest + offset;
+}
+
+static uint32_t align_bytes(char align)
+{
+    switch (align) {
+    case 'c': return 1;
+    case 's': return 2;
+    case 'i': return 4;
+    case 'd': return 8;
+    default: return 0;
+    }
+}
+
+/* Of rows * bytes, which do not wrap: both come from outside. */
+static bool multiply(uint64_t rows, uint64_t bytes, uint64_t *out)
+{
+    return !__builtin_mul_overflow(rows, bytes, out) && *out <= INT64_MAX;
+}
+
+static uint64_t bits_bytes(uint64_t bits)
+{
+    return bits / 8 + (bits % 8 != 0);
+}
+
+/* of a value of fixed length; 0: there is none such. */
+static uint32_t fixed_width(const gvmi_manifest_column *from)
+{
+    const uint32_t align = align_bytes(from->align);
+
+    return align > 0 && from->length > 0 ? ((uint32_t)from->length + align - 1) / align * align : 0;
+}
+
+static gvm_status decode_sizes(const gvm_table *table, const gvmi_manifest_column *from,
+                               gvm_table_column *to)
+{
+    const uint32_t width = from->length > 0 ? fixed_width(from) : 4;
+
+    if (from->width != width)
+        return wrong("the width of a column");
+    to->width = width;
+    if (to->absent)
+        return GVM_OK;
+    if (!multiply(table->info.rows, width, &to->values_bytes))
+        return wrong("the number of rows");
+    if (to->has_nulls)
+        to->nulls_bytes = bits_bytes(table->info.rows);
+    if (from->length < 0)
+        to->bodies_bytes = from->bodies_bytes > 8 ? from->bodies_bytes : 0;
+    return GVM_OK;
+}
+
+/* ---- layout 'arrow' */
+
+enum { WIDTH_UNKNOWN = -1, WIDTH_VARIABLE = -2, WIDTH_NONE = -3 };
+
+/* Bytes of a value of one of Arrow's types, by its name; 0: a bit; or as above. */
+static int arrow_width(const char *format)
+{
+    static const struct {
+        const char *format;
+        int width;
+    } known[] = {
+        {"n", WIDTH_NONE},
+        {"b", 0},
+        {"s", 2},
+        {"i", 4},
+        {"I", 4},
+        {"l", 8},
+        {"f", 4},
+        {"g", 8},
+        {"tdD", 4},
+        {"ttu", 8},
+        {"tsu:", 8},
+        {"tsu:UTC", 8},
+        {"U", WIDTH_VARIABLE},
+        {"Z", WIDTH_VARIABLE},
+        {"+L", WIDTH_VARIABLE},
+    };
+    int width = 0;
+
+    for (size_t i = 0; i < sizeof known / sizeof known[0]; i++)
+        if (strcmp(format, known[i].format) == 0)
+            return known[i].width;
+    if (format[0] != 'w' || format[1] != ':' || format[2] == '\0' || format[2] == '0')
+        return WIDTH_UNKNOWN;
+    for (const char *c = format + 2; *c != '\0'; c++) {
+        if (*c < '0' || *c > '9' || width > INT16_MAX)
+            return WIDTH_UNKNOWN;
+        width = width * 10 + (*c - '0');
+    }
+    return width;
+}
+
+/* Bytes that an offset counts; 0: the format of the elements is none. */
+static uint64_t arrow_unit(const gvm_table_column *c)
+{
+    const int width = arrow_width(c->arrow_element);
+
+    if (strcmp(c->arrow, "+L") != 0)
+        return c->arrow_element[0] == '\0';
+    return width > 0 && c->element != 0 && width == c->element_length ? (uint64_t)width : 0;
+}
+
+static gvm_status decode_arrow_sizes(const gvm_table *table, const gvmi_manifest_column *from,
+                                     gvm_table_column *to)
+{
+    const uint64_t rows = table->info.rows;
+    const int width = arrow_width(to->arrow);
+    const uint64_t unit = arrow_unit(to);
+
+    if (width == WIDTH_UNKNOWN)
+        return gvmi_fail(GVM_E_VERSION,
+                         "column \"%s\" has a type of Arrow's that is not known here: %s", to->name,
+                         to->arrow);
+    if (to->absent != (width == WIDTH_NONE) || to->compressed || unit == 0)
+        return wrong("the type of a column");
+    if (to->absent)
+        return GVM_OK;
+    to->width = width == WIDTH_VARIABLE ? 8 : (uint32_t)width;
+    if ((width == WIDTH_VARIABLE) != (from->length < 0) || from->width != to->width ||
+        (width > 0 && (uint32_t)width != fixed_width(from)) || (width == 0 && from->length != 1))
+        return wrong("the width of a column");
+    if (!multiply(rows, to->width, &to->values_bytes) || rows > INT64_MAX / 8 - 1 ||
+        from->bodies_bytes > INT64_MAX || from->bodies_bytes % unit != 0)
+        return wrong("the number of rows");
+    if (width == 0)
+        to->values_bytes = bits_bytes(rows);
+    if (to->has_nulls)
+        to->nulls_bytes = bits_bytes(rows);
+    if (width == WIDTH_VARIABLE) {
+        to->values_bytes = (rows + 1) * sizeof(int64_t);
+        to->bodies_bytes = from->bodies_bytes;
+        if (to->arrow_element[0] != '\0' && (from->flags & GVMI_COLUMN_ELEMENT_NULLS) != 0)
+            to->element_nulls_bytes = bits_bytes(from->bodies_bytes / unit);
+    }
+    return GVM_OK;
+}
+
+static gvm_status decode_column(gvm_table *table, bool is_arrow, const gvmi_manifest_column *from,
+                                gvm_table_column *to)
+{
+    *to = (gvm_table_column){.struct_size = sizeof *to,
+                             .name = text_at(table, from->name),
+                             .type_name = text_at(table, from->type_name),
+                             .number = from->number,
+                             .type = from->type,
+                             .base_type = from->base_type,
+                             .element = from->element,
+                             .typmod = from->typmod,
+                             .length = from->length,
+                             .element_length = from->element_length,
+                             .align = from->align,
+                             .element_align = from->element_align,
+                             .by_value = (from->flags & GVMI_COLUMN_BY_VALUE) != 0,
+                             .compressed = (from->flags & GVMI_COLUMN_PGLZ) != 0,
+                             .absent = (from->flags & GVMI_COLUMN_ABSENT) != 0};
+    to->has_nulls = !to->absent && (from->length > 0 || is_arrow) &&
+                    (from->flags & GVMI_COLUMN_NULLS) != 0;
+    if (to->name == NULL || to->type_name == NULL)
+        return wrong("the name of a column");
+    if (align_bytes(from->align) == 0 || from->length == 0)
+        return wrong("the alignment or length of a type");
+    if (to->by_value && to->length != 1 && to->length != 2 && to->length != 4 && to->length != 8)
+        return wrong("the length of a number");
+    if (to->element != 0 && align_bytes(to->element_align) == 0)
+        return wrong("the alignment of an array's elements");
+    if (!is_arrow)
+        return decode_sizes(table, from, to);
+    to->arrow = text_at(table, from->arrow);
+    to->arrow_element = text_at(table, from->arrow_element);
+    if (to->arrow == NULL || to->arrow_element == NULL)
+        return wrong("the type of a column");
+    return decode_arrow_sizes(table, from, to);
+}
+
+static gvm_status decode_columns(gvm_table *table, bool is_arrow)
+{
+    const char *from = table->manifest + sizeof(gvmi_manifest);
+    gvm_status status = GVM_OK;
+
+    for (uint32_t i = 0; i < table->info.columns && status == GVM_OK; i++) {
+        gvmi_manifest_column column;
+
+        memcpy(&column, from + i * sizeof column, sizeof column);
+        status = decode_column(table, is_arrow, &column, &table->columns[i].info);
+        if (status == GVM_OK && column.number <= (i > 0 ? table->columns[i - 1].info.number : 0))
+            status = wrong("the order of the columns");
+    }
+    return status;
+}
+
+gvm_status gvmi_table_decode(gvm_table *table)
+{
+    gvmi_manifest head;
+
+    memcpy(&head, table->manifest, sizeof head);
+    if (memcmp(head.magic, GVMI_MANIFEST_MAGIC, sizeof head.magic) != 0)
+        return wrong("it is none");
+    if (head.version != GVMI_TOKEN_VERSION ||
+        (head.layout != GVMI_LAYOUT_PGSTROM && head.layout != GVMI_LAYOUT_ARROW))
+        return gvmi_fail(GVM_E_VERSION, "the table's description is of version %u, layout %u",
+                         (unsigned)head.version, (unsigned)head.layout);
+    if (head.bytes != table->token.bytes || head.header_bytes != sizeof head ||
+        head.column_bytes != sizeof(gvmi_manifest_column) || head.columns > GVM_TABLE_COLUMNS_MAX ||
+        head.bytes - sizeof head < head.columns * sizeof(gvmi_manifest_column))
+        return wrong("its sizes");
+    table->info = (gvm_table_info){.struct_size = sizeof table->info,
+                                   .schema = text_at(table, head.schema),
+                                   .name = text_at(table, head.name),
+                                   .layout = head.layout == GVMI_LAYOUT_ARROW ? "arrow" : "pgstrom",
+                                   .objects = table->token.links,
+                                   .socket = table->token.socket,
+                                   .rows = head.rows,
+                                   .revision = head.revision,
+                                   .columns = head.columns,
+                                   .device = table->info.device};
+    if (table->info.schema == NULL || table->info.name == NULL)
+        return wrong("its name");
+    table->columns = calloc(head.columns > 0 ? head.columns : 1, sizeof table->columns[0]);
+    if (table->columns == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for %u columns", (unsigned)head.columns);
+    return decode_columns(table, head.layout == GVMI_LAYOUT_ARROW);
+}
+
+uint64_t gvmi_table_part_bytes(const gvm_table_column *column, int part)
+{
+    switch (part) {
+    case GVMI_PART_VALUES: return column->values_bytes;
+    case GVMI_PART_BODIES: return column->bodies_bytes;
+    case GVMI_PART_ELEMENT_NULLS: return column->element_nulls_bytes;
+    default: return column->nulls_bytes;
+    }
+}

@@ -1,0 +1,236 @@
+/* Opening columns, and leases on them. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/cancel.h"
+#include "base/error.h"
+#include "base/registry.h"
+#include "keeper/table/table.h"
+
+/* ---- opening */
+
+static gvm_status open_part(gvm_table *table, gvmi_table_column *column, int part)
+{
+    static const char *const parts[] = {"values", "bodies", "nulls", "element_nulls"};
+    char name[32];
+    gvm_object *object, *nobody = NULL;
+    gvm_status status;
+
+    snprintf(name, sizeof name, "%u.%s", (unsigned)column->info.number, parts[part]);
+    status = gvmi_table_open_link(table, name, &object);
+    if (status != GVM_OK)
+        return status;
+    if (!atomic_compare_exchange_strong(&column->areas[part], &nobody, object))
+        gvm_object_close(object); /* another thread was faster */
+    return GVM_OK;
+}
+
+gvm_status gvmi_table_open_column(gvm_table *table, uint32_t index)
+{
+    gvmi_table_column *column = &table->columns[index];
+    gvm_status status = GVM_OK;
+
+    for (int part = 0; part < GVMI_PART_COUNT && status == GVM_OK; part++)
+        if (gvmi_table_part_bytes(&column->info, part) > 0 && atomic_load(&column->areas[part]) == NULL)
+            status = open_part(table, column, part);
+    return status;
+}
+
+static gvm_status check_columns(const gvm_table *table, const uint32_t *columns, uint32_t count)
+{
+    if (columns == NULL && count > 0)
+        return gvmi_fail(GVM_E_INVALID, "columns is NULL");
+    for (uint32_t i = 0; i < count; i++)
+        if (columns[i] >= table->info.columns)
+            return gvmi_fail(GVM_E_INVALID, "there is no column %u: the table has %u",
+                             (unsigned)columns[i], (unsigned)table->info.columns);
+    return GVM_OK;
+}
+
+gvm_status gvm_table_open_columns(gvm_table *handle, const uint32_t *columns, uint32_t count)
+{
+    GVMI_UNCANCELLED;
+    gvm_table *table;
+    gvm_status status = gvmi_table_hold(handle, &table);
+
+    if (status != GVM_OK)
+        return status;
+    status = check_columns(table, columns, count);
+    for (uint32_t i = 0; i < count && status == GVM_OK; i++)
+        status = gvmi_table_open_column(table, columns[i]);
+    gvmi_table_leave(table);
+    return status;
+}
+
+/* ---- leases */
+
+static gvm_status acquire_part(gvmi_table_column *column, int part, const gvm_acquire_options *options,
+                               gvm_table_data *data, uint64_t *address)
+{
+    gvm_object *object = atomic_load(&column->areas[part]);
+    gvm_lease *lease = &data->leases[part];
+    gvm_status status;
+
+    if (gvmi_table_part_bytes(&column->info, part) == 0)
+        return GVM_OK;
+    status = gvm_object_acquire(object, GVM_LEASE_READ, options, lease);
+    if (status != GVM_OK)
+        return status;
+    if (lease->bytes < gvmi_table_part_bytes(&column->info, part))
+        return gvmi_fail(GVM_E_FORMAT, "column \"%s\" has less memory than its rows take",
+                         column->info.name);
+    *address = lease->address;
+    return GVM_OK;
+}
+
+static gvm_status acquire_column(gvm_table *table, const gvm_acquire_options *options,
+                                 gvm_table_data *data)
+{
+    gvmi_table_column *column = &table->columns[data->column];
+    gvm_status status = acquire_part(column, GVMI_PART_VALUES, options, data, &data->values);
+
+    if (status == GVM_OK)
+        status = acquire_part(column, GVMI_PART_BODIES, options, data, &data->bodies);
+    if (status == GVM_OK)
+        status = acquire_part(column, GVMI_PART_NULLS, options, data, &data->nulls);
+    if (status == GVM_OK)
+        status = acquire_part(column, GVMI_PART_ELEMENT_NULLS, options, data, &data->element_nulls);
+    return status;
+}
+
+static int by_column(const void *left, const void *right)
+{
+    const gvm_table_data *a = *(gvm_table_data *const *)left, *b = *(gvm_table_data *const *)right;
+
+    return (a->column > b->column) - (a->column < b->column);
+}
+
+/* Clears data, but where a lease could not be given back behind a stream: that stays in it. */
+static gvm_status release_column(gvm_table *table, gvm_table_data *data, gvm_stream stream, bool async)
+{
+    gvm_status status = data->held ? GVM_OK
+                                   : gvmi_fail(GVM_E_INVALID,
+                                               "there is no lease, or it was released already");
+    bool left = false;
+
+    for (int part = 0; part < GVMI_PART_COUNT && data->column < table->info.columns; part++) {
+        gvm_object *object = atomic_load(&table->columns[data->column].areas[part]);
+        gvm_lease *lease = &data->leases[part];
+        gvm_status one = GVM_OK;
+
+        if (lease->mode != 0)
+            one = async ? gvm_object_release_async(object, lease, stream)
+                        : gvm_object_release(object, lease);
+        left |= async && one != GVM_OK && lease->mode != 0;
+        status = status != GVM_OK ? status : one;
+    }
+    if (!left)
+        memset(data, 0, sizeof *data);
+    return status;
+}
+
+static gvm_status release(gvm_table *table, gvm_table_data *data, uint32_t count, gvm_stream stream,
+                          bool async)
+{
+    gvm_status status = GVM_OK;
+    gvm_error error;
+
+    for (uint32_t i = 0; i < count; i++) {
+        const gvm_status one = release_column(table, &data[i], stream, async);
+
+        if (status != GVM_OK || one == GVM_OK)
+            continue;
+        status = one;
+        error = gvmi_error_save();
+    }
+    if (status != GVM_OK)
+        gvmi_error_restore(&error);
+    return status;
+}
+
+static gvm_status acquire(gvm_table *table, gvm_table_data **order, uint32_t count,
+                          const gvm_acquire_options *options)
+{
+    gvm_status status = GVM_OK;
+
+    qsort(order, count, sizeof(gvm_table_data *), by_column);
+    for (uint32_t i = 1; i < count; i++)
+        if (order[i]->column == order[i - 1]->column)
+            return gvmi_fail(GVM_E_INVALID, "column %u is listed twice", (unsigned)order[i]->column);
+    for (uint32_t i = 0; i < count && status == GVM_OK; i++)
+        status = gvmi_table_open_column(table, order[i]->column); /* before anybody waits for us */
+    for (uint32_t i = 0; i < count && status == GVM_OK; i++)
+        status = acquire_column(table, options, order[i]);
+    return status;
+}
+
+gvm_status gvm_table_acquire(gvm_table *handle, const uint32_t *columns, uint32_t count,
+                             const gvm_acquire_options *options, gvm_table_data *data)
+{
+    GVMI_UNCANCELLED;
+    gvm_table_data **order = NULL;
+    gvm_table *table;
+    gvm_status status = gvmi_table_hold(handle, &table);
+
+    if (status != GVM_OK)
+        return status;
+    status = check_columns(table, columns, count);
+    if (status == GVM_OK && data == NULL && count > 0)
+        status = gvmi_fail(GVM_E_INVALID, "data is NULL");
+    if (status != GVM_OK || count == 0)
+        goto leave_table;
+    order = count <= table->info.columns ? malloc(count * sizeof(gvm_table_data *)) : NULL;
+    if (order == NULL) {
+        status = count <= table->info.columns
+                     ? gvmi_fail(GVM_E_NOMEM, "out of host memory for leases")
+                     : gvmi_fail(GVM_E_INVALID, "a column is listed twice");
+        goto leave_table;
+    }
+    for (uint32_t i = 0; i < count; i++) {
+        data[i] = (gvm_table_data){.column = columns[i], .held = 1};
+        order[i] = &data[i];
+    }
+    status = acquire(table, order, count, options);
+    if (status != GVM_OK) {
+        const gvm_error error = gvmi_error_save();
+
+        (void)release(table, data, count, NULL, false);
+        gvmi_error_restore(&error);
+    }
+    free(order);
+leave_table:
+    gvmi_table_leave(table);
+    return status;
+}
+
+static gvm_status release_all(gvm_table *handle, gvm_table_data *data, uint32_t count,
+                              gvm_stream stream, bool async)
+{
+    gvm_table *table;
+    gvm_status status = gvmi_table_hold(handle, &table);
+
+    if (status != GVM_OK)
+        return status;
+    if (data == NULL && count > 0)
+        status = gvmi_fail(GVM_E_INVALID, "data is NULL");
+    else
+        status = release(table, data, count, stream, async);
+    gvmi_table_leave(table);
+    return status;
+}
+
+gvm_status gvm_table_release(gvm_table *table, gvm_table_data *data, uint32_t count)
+{
+    GVMI_UNCANCELLED;
+
+    return release_all(table, data, count, NULL, false);
+}
+
+gvm_status gvm_table_release_async(gvm_table *table, gvm_table_data *data, uint32_t count,
+                                   gvm_stream stream)
+{
+    GVMI_UNCANCELLED;
+
+    return release_all(table, data, count, stream, true);
+}
