@@ -18,8 +18,8 @@ GVM_DEVICE uint64_t next_place(const bench_append_params *p, bench_append_words 
     uint64_t at;
 
     if (p->base == 0) {
-        if (gvm_append_reserve_whole_block(&p->append, BENCH_APPEND_RECORD_BYTES / BENCH_APPEND_ROW_BYTES,
-                                           0, 0, &slot) != GVM_APPEND_OK)
+        if (gvm_append_claim_whole_block(&p->append, BENCH_APPEND_RECORD_BYTES / BENCH_APPEND_ROW_BYTES,
+                                         0, 0, &slot) != GVM_APPEND_OK)
             return 0;
         *published += slot.amount;
         return (uint64_t)(uintptr_t)slot.rows;

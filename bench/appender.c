@@ -148,7 +148,7 @@ static bool check_sum(setup *s, uint64_t address, uint64_t bytes)
     const double wanted = records * (records - 1) / 2 * (BENCH_APPEND_RECORD_BYTES / 8);
     double sum = 0;
 
-    if (gvm_sum_f64(s->b->device, address, bytes / 8, s->timer.stream, &sum) != GVM_OK) {
+    if (gvm_kernel_sum_f64(s->b->device, address, bytes / 8, s->timer.stream, &sum) != GVM_OK) {
         bench_failed(s->b, "summing what was appended");
         return false;
     }

@@ -102,9 +102,9 @@ static bool check_call(bench *b, CUresult result, const char *call)
 /* Numbers everywhere: memory of zeros may be stored and sent compressed. */
 static bool fill_field(bench *b, field *f)
 {
-    if (gvm_fill_random_f64(b->device, gvm_buffer_address(f->from), f->bytes / 8, 0, SEED, NULL) ==
-            GVM_OK &&
-        gvm_fill_random_f64(b->device, f->alloc_from, f->bytes / 8, 0, SEED, NULL) == GVM_OK &&
+    if (gvm_kernel_fill_random_f64(b->device, gvm_buffer_address(f->from), f->bytes / 8, 0, SEED,
+                                   NULL) == GVM_OK &&
+        gvm_kernel_fill_random_f64(b->device, f->alloc_from, f->bytes / 8, 0, SEED, NULL) == GVM_OK &&
         gvm_device_synchronize(b->device) == GVM_OK)
         return true;
     bench_failed(b, "filling the memory to copy");
@@ -347,9 +347,9 @@ void bench_peers(bench *b)
         if (status == GVM_E_NOTSUP)
             bench_note(b, "the devices cannot reach each other");
         else if (status != GVM_OK ||
-                 gvm_fill_random_f64(b->device, address, bytes / 8, 0, SEED, NULL) != GVM_OK ||
-                 gvm_sum_f64(b->device, address, bytes / 8, NULL, &own) != GVM_OK ||
-                 gvm_sum_f64(other, address, bytes / 8, NULL, &theirs) != GVM_OK ||
+                 gvm_kernel_fill_random_f64(b->device, address, bytes / 8, 0, SEED, NULL) != GVM_OK ||
+                 gvm_kernel_sum_f64(b->device, address, bytes / 8, NULL, &own) != GVM_OK ||
+                 gvm_kernel_sum_f64(other, address, bytes / 8, NULL, &theirs) != GVM_OK ||
                  gvmi_device_enter(other) != GVM_OK)
             bench_failed(b, "reading a peer's buffer");
         else {

@@ -23,7 +23,8 @@ typedef struct growth {
 
 static bool fill_new(bench *b, uint64_t address, uint64_t from, uint64_t to)
 {
-    if (gvm_fill_random_f64(b->device, address + from, (to - from) / 8, from / 8, 1, NULL) == GVM_OK &&
+    if (gvm_kernel_fill_random_f64(b->device, address + from, (to - from) / 8, from / 8, 1, NULL) ==
+            GVM_OK &&
         gvm_device_synchronize(b->device) == GVM_OK)
         return true;
     bench_failed(b, "filling what has grown");

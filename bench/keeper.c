@@ -163,7 +163,7 @@ static bool link_make(bench *b, link_ends *l)
             !good_call(b, gvmi_cu->cuStreamCreate(&l->streams[i], CU_STREAM_NON_BLOCKING),
                        "cuStreamCreate"))
             return false;
-        if (gvm_fill_random_f64(b->device, l->device[i], l->bytes / 8, 0, SEED, NULL) != GVM_OK ||
+        if (gvm_kernel_fill_random_f64(b->device, l->device[i], l->bytes / 8, 0, SEED, NULL) != GVM_OK ||
             gvm_device_synchronize(b->device) != GVM_OK) {
             bench_failed(b, "filling the memory to copy");
             return false;

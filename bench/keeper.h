@@ -8,8 +8,8 @@
 #ifndef BENCH_KEEPER_H
 #define BENCH_KEEPER_H
 
+#include <gvmem/client.h>
 #include <gvmem/keeper.h>
-#include <gvmem/server.h>
 
 #include <time.h>
 

@@ -20,15 +20,15 @@ typedef struct client {
     const keeper_plan *plan;
     int socket;
     gvm_device *device; /* its context is current */
-    gvm_server *server; /* of the one that runs it */
-    gvm_keeper *keeper;
+    gvm_keeper *server; /* of the one that runs it */
+    gvm_client *keeper;
     gvm_object *objects[BENCH_SLOTS];
 } client;
 
 static gvm_status do_serve(client *c)
 {
     const int32_t device = c->plan->ordinal;
-    const gvm_server_options options = {
+    const gvm_keeper_options options = {
         .struct_size = sizeof options,
         .path = c->plan->path,
         .trace_path = c->plan->trace_path,
@@ -38,7 +38,7 @@ static gvm_status do_serve(client *c)
         .host_budget_bytes = c->plan->host_budget_bytes,
     };
 
-    return gvm_server_start(&options, &c->server);
+    return gvm_keeper_start(&options, &c->server);
 }
 
 static gvm_status do_connect(client *c, const keeper_order *o, keeper_answer *a)
@@ -48,9 +48,9 @@ static gvm_status do_connect(client *c, const keeper_order *o, keeper_answer *a)
     if (status == GVM_OK)
         status = gvmi_device_enter(c->device);
     if (status == GVM_OK)
-        status = gvm_keeper_connect(o->path, &c->keeper);
+        status = gvm_client_connect(o->path, &c->keeper);
     if (status == GVM_OK)
-        status = gvm_sum_f64(c->device, 8, 0, NULL, &a->sum); /* no element is read */
+        status = gvm_kernel_sum_f64(c->device, 8, 0, NULL, &a->sum); /* no element is read */
     return status;
 }
 
@@ -83,9 +83,9 @@ static gvm_status use(client *c, const gvm_lease *lease, const keeper_order *o, 
 
     for (uint32_t i = 0; i < o->count && status == GVM_OK; i++)
         status = lease->mode == GVM_LEASE_WRITE
-                     ? gvm_fill_random_f64(c->device, lease->address, words, 0, o->seed,
-                                           c->device->stream)
-                     : gvm_sum_f64(c->device, lease->address, words, c->device->stream, &a->sum);
+                     ? gvm_kernel_fill_random_f64(c->device, lease->address, words, 0, o->seed,
+                                                  c->device->stream)
+                     : gvm_kernel_sum_f64(c->device, lease->address, words, c->device->stream, &a->sum);
     if (status == GVM_OK && lease->mode == GVM_LEASE_WRITE)
         status = gvm_device_synchronize(c->device);
     return status;
@@ -217,9 +217,9 @@ static gvm_status take_turns(gvm_object *objects[2], keeper_answer *a)
 
 static gvm_status do_slow(client *c, const keeper_order *o, keeper_answer *a)
 {
-    gvm_keeper *other = NULL;
+    gvm_client *other = NULL;
     gvm_object *objects[2] = {NULL, NULL};
-    gvm_status status = gvm_keeper_connect(o->path, &other);
+    gvm_status status = gvm_client_connect(o->path, &other);
 
     if (status == GVM_OK)
         status = gvm_object_open(c->keeper, o->name, 0, &objects[0]);
@@ -229,7 +229,7 @@ static gvm_status do_slow(client *c, const keeper_order *o, keeper_answer *a)
         status = take_turns(objects, a);
     gvm_object_close(objects[1]);
     gvm_object_close(objects[0]);
-    gvm_keeper_close(other);
+    gvm_client_close(other);
     return status;
 }
 
@@ -251,16 +251,16 @@ static gvm_status do_evict(client *c, const keeper_order *o, keeper_answer *a)
 {
     uint64_t evicted = 0, before;
     double start_us;
-    gvm_status status = gvm_keeper_trim(c->keeper, 0, 0, NULL); /* what was free before does not count */
+    gvm_status status = gvm_client_trim(c->keeper, 0, 0, NULL); /* what was free before does not count */
 
     if (status != GVM_OK)
         return status;
     before = driver_free_bytes();
     start_us = tool_now_us();
-    status = gvm_keeper_evict(c->keeper, o->name, 0, &evicted);
+    status = gvm_client_evict(c->keeper, o->name, 0, &evicted);
     a->acquire_us = tool_now_us() - start_us;
     if (status == GVM_OK)
-        status = gvm_keeper_trim(c->keeper, 0, 0, NULL);
+        status = gvm_client_trim(c->keeper, 0, 0, NULL);
     while (status == GVM_OK && driver_free_bytes() < before + evicted - evicted / PAGE_TABLES_PART)
         if (tool_now_us() - start_us > FREE_WAIT_US)
             return gvmi_driver_fail_as(GVM_E_TIMEOUT, CUDA_SUCCESS, "cuMemGetInfo",
@@ -272,14 +272,14 @@ static gvm_status do_evict(client *c, const keeper_order *o, keeper_answer *a)
 
 static gvm_status do_figures(client *c, const keeper_order *o, keeper_answer *a)
 {
-    gvm_keeper_snapshot *snapshot = NULL;
-    gvm_status status = gvm_keeper_get_snapshot(c->keeper, &snapshot);
+    gvm_snapshot *snapshot = NULL;
+    gvm_status status = gvm_client_get_snapshot(c->keeper, &snapshot);
 
     if (status != GVM_OK)
         return status;
     a->keeper = snapshot->keeper;
     a->device = snapshot->devices[0];
-    gvm_keeper_snapshot_destroy(snapshot);
+    gvm_snapshot_destroy(snapshot);
     a->object.struct_size = sizeof a->object;
     return c->objects[o->slot] != NULL ? gvm_object_get_info(c->objects[o->slot], &a->object) : GVM_OK;
 }
@@ -295,7 +295,8 @@ static gvm_status sum_rate(client *c, gvm_tier tier, uint64_t bytes, double *rat
     if (status == GVM_OK)
         status = gvm_buffer_commit(buffer, 0, bytes);
     if (status == GVM_OK)
-        status = gvm_fill_random_f64(c->device, gvm_buffer_address(buffer), bytes / 8, 0, 3, NULL);
+        status = gvm_kernel_fill_random_f64(c->device, gvm_buffer_address(buffer), bytes / 8, 0, 3,
+                                            NULL);
     if (status == GVM_OK)
         status = gvm_device_synchronize(c->device);
     if (status == GVM_OK && tier != GVM_TIER_DEVICE)
@@ -303,7 +304,8 @@ static gvm_status sum_rate(client *c, gvm_tier tier, uint64_t bytes, double *rat
     for (int i = 0; i < 6 && status == GVM_OK; i++) {
         const double start_us = tool_now_us();
 
-        status = gvm_sum_f64(c->device, gvm_buffer_address(buffer), bytes / 8, c->device->stream, &sum);
+        status = gvm_kernel_sum_f64(c->device, gvm_buffer_address(buffer), bytes / 8,
+                                    c->device->stream, &sum);
         if (i > 0)
             bench_add(&samples, (double)bytes / (tool_now_us() - start_us) / 1e3);
     }
@@ -343,7 +345,7 @@ static gvm_status obey(client *c, const keeper_order *o, keeper_answer *a)
         return GVM_OK;
     case KEEPER_ORDER_DROP: return gvm_object_drop(c->keeper, o->name);
     case KEEPER_ORDER_GROW: return do_grow(c, o, a);
-    case KEEPER_ORDER_TRIM: return gvm_keeper_trim(c->keeper, 0, 0, NULL);
+    case KEEPER_ORDER_TRIM: return gvm_client_trim(c->keeper, 0, 0, NULL);
     case KEEPER_ORDER_TURN: return do_turn(c, o, a);
     case KEEPER_ORDER_FAST: return do_fast(c, o, a);
     case KEEPER_ORDER_SLOW: return do_slow(c, o, a);
@@ -371,8 +373,8 @@ int bench_keeper_client(int socket, const void *arg)
         if (!peer_send(socket, &a, sizeof a))
             break;
     }
-    gvm_keeper_close(c.keeper);
-    gvm_server_stop(c.server);
+    gvm_client_close(c.keeper);
+    gvm_keeper_stop(c.server);
     if (c.device != NULL)
         gvmi_device_leave();
     gvm_device_close(c.device);

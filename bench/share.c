@@ -96,7 +96,8 @@ static gvm_status open_handle(gvm_device *device, const order *o, answer *a)
 static gvm_status obey(int socket, gvm_device *device, const order *o, answer *a)
 {
     switch (o->kind) {
-    case ORDER_WARM_UP: return gvm_sum_f64(device, 8, 0, NULL, &a->sum); /* no element is read */
+    case ORDER_WARM_UP:
+        return gvm_kernel_sum_f64(device, 8, 0, NULL, &a->sum); /* no element is read */
     case ORDER_SHARE: return import_share(socket, device, o, a);
     default: return open_handle(device, o, a);
     }
@@ -196,9 +197,10 @@ static bool measure_share(bench *b, uint64_t bytes, uint64_t chunk_bytes)
     double sum = 0, start_us;
     bool good = gvm_buffer_create(b->device, bytes, &options, &buffer) == GVM_OK &&
                 gvm_buffer_commit(buffer, 0, bytes) == GVM_OK &&
-                gvm_fill_random_f64(b->device, gvm_buffer_address(buffer), bytes / 8, 0, SEED,
-                                    NULL) == GVM_OK &&
-                gvm_sum_f64(b->device, gvm_buffer_address(buffer), bytes / 8, NULL, &sum) == GVM_OK;
+                gvm_kernel_fill_random_f64(b->device, gvm_buffer_address(buffer), bytes / 8, 0,
+                                           SEED, NULL) == GVM_OK &&
+                gvm_kernel_sum_f64(b->device, gvm_buffer_address(buffer), bytes / 8, NULL, &sum) ==
+                    GVM_OK;
 
     start_us = tool_now_us();
     good = good && gvm_share_export(buffer, 0, bytes, &share) == GVM_OK;
@@ -233,8 +235,8 @@ static bool measure_legacy(bench *b, uint64_t bytes)
         bench_failed_driver(b, result, "cuMemAlloc");
         return false;
     }
-    good = gvm_fill_random_f64(b->device, address, bytes / 8, 0, SEED, NULL) == GVM_OK &&
-           gvm_sum_f64(b->device, address, bytes / 8, NULL, &sum) == GVM_OK;
+    good = gvm_kernel_fill_random_f64(b->device, address, bytes / 8, 0, SEED, NULL) == GVM_OK &&
+           gvm_kernel_sum_f64(b->device, address, bytes / 8, NULL, &sum) == GVM_OK;
     if (!good)
         bench_failed(b, "filling cuMemAlloc memory");
     result = gvmi_cu->cuIpcGetMemHandle(&o.handle, address);

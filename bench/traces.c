@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include <gvmem/keeper.h>
+#include <gvmem/client.h>
 
 #include "base/size.h"
 

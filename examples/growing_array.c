@@ -53,7 +53,7 @@ int main(void)
         must(gvm_vector_append(array, values, STEP), "cannot append");
 
         /* A kernel reads the whole array, old and new, through the one address. */
-        must(gvm_sum_f64(device, address, gvm_vector_count(array), NULL, &sum), "cannot sum");
+        must(gvm_kernel_sum_f64(device, address, gvm_vector_count(array), NULL, &sum), "cannot sum");
         printf("%9llu doubles at 0x%llx, sum %.0f\n", (unsigned long long)gvm_vector_count(array),
                (unsigned long long)gvm_vector_address(array), sum);
         if (sum != expected || gvm_vector_address(array) != address) {

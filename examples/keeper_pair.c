@@ -20,9 +20,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <gvmem/client.h>
 #include <gvmem/gvmem.h>
 #include <gvmem/keeper.h>
-#include <gvmem/server.h>
 
 #define MIB (1ull << 20)
 #define DEVICE_BUDGET (64 * MIB) /* of the keeper that this program runs */
@@ -72,13 +72,13 @@ static double append(gvm_object *prices, gvm_device *device, uint64_t version, u
     must(gvm_object_grow(prices, (step + 1) * STEP), "cannot grow the object");
     must(gvm_object_acquire(prices, GVM_LEASE_WRITE, NULL, &lease), "no lease to write");
     address = lease.address + step * STEP; /* the object begins where it always did */
-    must(gvm_fill_random_f64(device, address, count, first, version, NULL), "cannot fill");
-    must(gvm_sum_f64(device, address, count, NULL, &sum), "cannot sum"); /* and wait */
+    must(gvm_kernel_fill_random_f64(device, address, count, first, version, NULL), "cannot fill");
+    must(gvm_kernel_sum_f64(device, address, count, NULL, &sum), "cannot sum"); /* and wait */
     must(gvm_object_release(prices, &lease), "cannot give the lease back");
     return sum;
 }
 
-static void produce(gvm_keeper *keeper, gvm_device *device, int seen)
+static void produce(gvm_client *keeper, gvm_device *device, int seen)
 {
     for (uint64_t version = 1; version <= VERSIONS; version++) {
         gvm_object_info info = {.struct_size = sizeof info};
@@ -110,7 +110,7 @@ static void produce(gvm_keeper *keeper, gvm_device *device, int seen)
 /* ---- a consumer */
 
 /* The keeper tells nobody when a name changes hands: who follows one looks at it again. */
-static gvm_object *open_next(gvm_keeper *keeper, uint64_t version, about *said)
+static gvm_object *open_next(gvm_client *keeper, uint64_t version, about *said)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
 
@@ -133,7 +133,7 @@ static gvm_object *open_next(gvm_keeper *keeper, uint64_t version, about *said)
     return NULL;
 }
 
-static void consume(gvm_keeper *keeper, gvm_device *device, int seen)
+static void consume(gvm_client *keeper, gvm_device *device, int seen)
 {
     /* Read once from end to end: not worth pushing others out for. */
     const gvm_acquire_options scan = {.struct_size = sizeof scan, .hint = GVM_HINT_SCAN};
@@ -145,7 +145,7 @@ static void consume(gvm_keeper *keeper, gvm_device *device, int seen)
         double sum;
 
         must(gvm_object_acquire(prices, GVM_LEASE_READ, &scan, &lease), "no lease to read");
-        must(gvm_sum_f64(device, lease.address, lease.bytes / sizeof(double), NULL, &sum),
+        must(gvm_kernel_sum_f64(device, lease.address, lease.bytes / sizeof(double), NULL, &sum),
              "cannot sum");
         printf("%s: version %llu at 0x%llx, sum %.3f\n", who, (unsigned long long)said.version,
                (unsigned long long)lease.address, sum);
@@ -164,17 +164,17 @@ static void consume(gvm_keeper *keeper, gvm_device *device, int seen)
 
 static int play(const char *socket, const char *role, int seen)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_device *device;
 
     who = role;
     must(gvm_device_open(0, &device), "cannot open device 0");
-    must(gvm_keeper_connect(socket, &keeper), "cannot connect to the keeper");
+    must(gvm_client_connect(socket, &keeper), "cannot connect to the keeper");
     if (strcmp(role, "producer") == 0)
         produce(keeper, device, seen);
     else
         consume(keeper, device, seen);
-    gvm_keeper_close(keeper);
+    gvm_client_close(keeper);
     gvm_device_close(device);
     return 0;
 }
@@ -215,13 +215,13 @@ int main(int argc, char **argv)
 {
     static const int32_t device = 0;
     char folder[] = "/tmp/keeper_pair-XXXXXX", path[sizeof folder + 16];
-    gvm_server_options options = {.struct_size = sizeof options,
+    gvm_keeper_options options = {.struct_size = sizeof options,
                                   .path = path,
                                   .devices = &device,
                                   .device_count = 1,
                                   .device_budget_bytes = DEVICE_BUDGET,
                                   .host_budget_bytes = HOST_BUDGET};
-    gvm_server *server;
+    gvm_keeper *server;
     gvm_status status;
     int failed;
 
@@ -234,14 +234,14 @@ int main(int argc, char **argv)
     if (mkdtemp(folder) == NULL)
         give_up("cannot make a folder in /tmp");
     snprintf(path, sizeof path, "%s/socket", folder);
-    status = gvm_server_start(&options, &server);
+    status = gvm_keeper_start(&options, &server);
     if (status != GVM_OK)
         rmdir(folder);
     must(status, "cannot start a keeper");
     printf("keeper:     %llu MiB of the device for versions of %llu MiB: the rest is host memory\n",
            (unsigned long long)(DEVICE_BUDGET / MIB), (unsigned long long)(STEPS * STEP / MIB));
     failed = play_all(path);
-    gvm_server_stop(server);
+    gvm_keeper_stop(server);
     rmdir(folder);
     return failed;
 }

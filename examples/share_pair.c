@@ -41,9 +41,10 @@ static void export_buffer(int socket)
     must(gvm_device_open(0, &device), "cannot open device 0");
     must(gvm_buffer_create(device, BYTES, NULL, &buffer), "cannot make a buffer");
     must(gvm_buffer_commit(buffer, 0, BYTES), "cannot put memory behind it");
-    must(gvm_fill_random_f64(device, gvm_buffer_address(buffer), BYTES / 8, 0, 1, NULL),
+    must(gvm_kernel_fill_random_f64(device, gvm_buffer_address(buffer), BYTES / 8, 0, 1, NULL),
          "cannot fill it");
-    must(gvm_checksum(device, gvm_buffer_address(buffer), BYTES, NULL, &checksum), "cannot read it");
+    must(gvm_kernel_checksum(device, gvm_buffer_address(buffer), BYTES, NULL, &checksum),
+         "cannot read it");
     printf("parent: %llu MiB at 0x%llx, checksum %016llx\n", BYTES >> 20,
            (unsigned long long)gvm_buffer_address(buffer), (unsigned long long)checksum);
 
@@ -75,7 +76,7 @@ static int import_buffer(int socket)
     if (read(socket, &expected, sizeof expected) != sizeof expected)
         perror("share_pair, child: read");
 
-    must(gvm_checksum(device, gvm_buffer_address(buffer), BYTES, NULL, &checksum),
+    must(gvm_kernel_checksum(device, gvm_buffer_address(buffer), BYTES, NULL, &checksum),
          "cannot read the buffer");
     printf("child:  the same memory at 0x%llx, checksum %016llx: %s\n",
            (unsigned long long)gvm_buffer_address(buffer), (unsigned long long)checksum,

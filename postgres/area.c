@@ -66,12 +66,12 @@ static gvm_status find_connection(gstore_areas *s, connection **out)
     if (s->connection_count == GSTORE_CONNECTIONS_MAX)
         return gvmi_fail(GVM_E_LIMIT, "there are %u columns in GPU memory",
                          (unsigned)(GSTORE_CONNECTIONS_MAX * GVM_OBJECTS_OPEN_MAX));
-    status = gvm_keeper_connect(s->path, &s->connections[s->connection_count].keeper);
+    status = gvm_client_connect(s->path, &s->connections[s->connection_count].keeper);
     if (status != GVM_OK)
         return status;
     *out = &s->connections[s->connection_count++];
     if (atomic_load(&s->stop)) /* the thread that stores it reads the count afterwards */
-        gvmi_keeper_sever((*out)->keeper);
+        gvmi_client_sever((*out)->keeper);
     return GVM_OK;
 }
 
@@ -101,7 +101,7 @@ void gstore_areas_sever(gstore_areas *s)
 {
     atomic_store(&s->stop, true);
     for (uint32_t i = 0; i < s->connection_count; i++)
-        gvmi_keeper_sever(s->connections[i].keeper);
+        gvmi_client_sever(s->connections[i].keeper);
 }
 
 void gstore_areas_destroy(gstore_areas *s)
@@ -112,7 +112,7 @@ void gstore_areas_destroy(gstore_areas *s)
         return;
     gstore_areas_drop(s, NULL);
     for (uint32_t i = 0; i < s->connection_count; i++)
-        gvm_keeper_close(s->connections[i].keeper);
+        gvm_client_close(s->connections[i].keeper);
     pthread_cond_destroy(&s->not_busy);
     pthread_mutex_destroy(&s->tokens_lock);
     pthread_mutex_destroy(&s->sweeps_lock);
@@ -121,7 +121,7 @@ void gstore_areas_destroy(gstore_areas *s)
     gvmi_error_restore(&error);
 }
 
-gvm_keeper *gstore_areas_keeper(gstore_areas *s)
+gvm_client *gstore_areas_keeper(gstore_areas *s)
 {
     return s->connections[0].keeper;
 }

@@ -26,7 +26,7 @@ void gstore_areas_sever(gstore_areas *areas);
 void gstore_areas_destroy(gstore_areas *areas);
 
 /* A connection, for what is not an area. It lives as long as the areas. */
-gvm_keeper *gstore_areas_keeper(gstore_areas *areas);
+gvm_client *gstore_areas_keeper(gstore_areas *areas);
 
 /* ---- for commands */
 

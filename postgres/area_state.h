@@ -36,7 +36,7 @@
 
 /* A connection to the keeper: it can have so many objects open. */
 typedef struct connection {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     uint32_t open;
 } connection;
 

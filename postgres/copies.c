@@ -42,7 +42,7 @@ typedef struct opening {
 
 struct gstore_copies {
     gvm_device *const *devices;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     pthread_mutex_t lock;
     copy *made;
     opening *open;
@@ -76,7 +76,7 @@ static CUresult allocate_device(gstore_copies *c, copy *made, uint64_t bytes)
     CUresult result = gvmi_device_alloc(device, &made->address, bytes);
     gvmi_shortage shortage = {0};
 
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && gvm_keeper_trim(c->keeper, made->device, 0, NULL) == GVM_OK)
+    if (result == CUDA_ERROR_OUT_OF_MEMORY && gvm_client_trim(c->keeper, made->device, 0, NULL) == GVM_OK)
         result = gvmi_device_alloc(device, &made->address, bytes);
     while (result == CUDA_ERROR_OUT_OF_MEMORY && gvmi_idle_retry(device, bytes, &shortage))
         result = gvmi_device_alloc(device, &made->address, bytes);
@@ -232,14 +232,14 @@ static opening *resume(gstore_copies *c, const gstore_window *w)
 
 static gvm_status open_handle(gstore_copies *c, opening *o)
 {
-    gvm_legacy_handle handle;
+    gvm_ipc_handle handle;
     CUdeviceptr base = 0;
     size_t size = 0;
     CUresult result;
     gvm_status status;
 
     memcpy(handle.bytes, o->handle, sizeof handle.bytes);
-    status = gvm_legacy_open(c->devices[o->device], &handle, &o->address);
+    status = gvm_ipc_open(c->devices[o->device], &handle, &o->address);
     if (status != GVM_OK)
         return status;
     result = gvmi_cu->cuMemGetAddressRange(&base, &size, o->address);
@@ -247,7 +247,7 @@ static gvm_status open_handle(gstore_copies *c, opening *o)
         o->bytes = base + size - o->address;
         return GVM_OK;
     }
-    (void)gvm_legacy_close(c->devices[o->device], o->address);
+    (void)gvm_ipc_close(c->devices[o->device], o->address);
     return gvmi_driver_fail(result, "cuMemGetAddressRange", "the size of the memory is unknown");
 }
 
@@ -310,7 +310,7 @@ static void close_foreign(gstore_copies *c, which these, uint64_t id)
         pthread_mutex_unlock(&c->lock);
         if (o == NULL)
             return;
-        (void)gvm_legacy_close(c->devices[o->device], o->address);
+        (void)gvm_ipc_close(c->devices[o->device], o->address);
         free(o);
     }
 }
@@ -422,7 +422,7 @@ gvm_status gstore_copies_carry_out(gstore_copies *c, gstore_window *w, uint8_t *
 
 /* ---- life */
 
-gvm_status gstore_copies_create(gvm_device *const *devices, gvm_keeper *keeper, gstore_copies **out)
+gvm_status gstore_copies_create(gvm_device *const *devices, gvm_client *keeper, gstore_copies **out)
 {
     gstore_copies *c = calloc(1, sizeof *c);
 

@@ -19,7 +19,7 @@ typedef struct gstore_copies gstore_copies;
 
 /* devices: by ordinal; they outlive the copies. keeper: asked to give back free device memory when there
  * is no memory for a copy. */
-gvm_status gstore_copies_create(gvm_device *const *devices, gvm_keeper *keeper, gstore_copies **out);
+gvm_status gstore_copies_create(gvm_device *const *devices, gvm_client *keeper, gstore_copies **out);
 
 /* Frees every copy and closes what is open. No command is under way. NULL is ignored. */
 void gstore_copies_destroy(gstore_copies *copies);

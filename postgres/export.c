@@ -385,7 +385,7 @@ Datum gstore_export(PG_FUNCTION_ARGS)
     }
     piece.local = make_manifest(relation, &view, &bytes);
     piece.bytes = bytes;
-    sum = gvm_checksum_host(piece.local, bytes);
+    sum = gvm_kernel_checksum_host(piece.local, bytes);
     /* One export of a table at a time; they wait for nobody else. An ERROR ends it, too. */
     LockDatabaseObject(ForeignTableRelationId, oid, 0, ExclusiveLock);
     count = list_areas(relation, &view, &areas);

@@ -38,11 +38,11 @@ static int device_number(DefElem *option)
 
     errno = 0;
     number = strtol(text, &end, 10);
-    if (!isdigit((unsigned char)*text) || *end != '\0' || errno != 0 || number >= GVM_SERVER_DEVICES_MAX)
+    if (!isdigit((unsigned char)*text) || *end != '\0' || errno != 0 || number >= GVM_KEEPER_DEVICES_MAX)
         ereport(ERROR,
                 (errcode(ERRCODE_FDW_INVALID_ATTRIBUTE_VALUE),
                  errmsg("invalid value for option \"pinning\": \"%s\"", text),
-                 errhint("It is the number of a GPU, from 0 to %d.", GVM_SERVER_DEVICES_MAX - 1)));
+                 errhint("It is the number of a GPU, from 0 to %d.", GVM_KEEPER_DEVICES_MAX - 1)));
     return (int)number;
 }
 

@@ -30,12 +30,12 @@ typedef struct worker {
     gstore_service *service;
     pthread_t thread;
     holds holds;
-    CUstream streams[GVM_SERVER_DEVICES_MAX];
+    CUstream streams[GVM_KEEPER_DEVICES_MAX];
 } worker;
 
 struct gstore_service {
     gstore_service_options options;
-    gvm_device *devices[GVM_SERVER_DEVICES_MAX];
+    gvm_device *devices[GVM_KEEPER_DEVICES_MAX];
     int32_t device_count;
     gstore_areas *areas;
     worker workers[THREADS_MAX];
@@ -181,8 +181,8 @@ static uint64_t left_of(uint64_t budget, uint64_t used)
 /* Of a device, and for what does not fit there. */
 static gvm_status read_budgets(gstore_service *s, int32_t device, gstore_budgets *out)
 {
-    gvm_keeper_snapshot *now = NULL;
-    const gvm_status status = gvm_keeper_get_snapshot(gstore_areas_keeper(s->areas), &now);
+    gvm_snapshot *now = NULL;
+    const gvm_status status = gvm_client_get_snapshot(gstore_areas_keeper(s->areas), &now);
 
     memset(out, 0, sizeof *out);
     if (status != GVM_OK)
@@ -193,7 +193,7 @@ static gvm_status read_budgets(gstore_service *s, int32_t device, gstore_budgets
         out->device_bytes = now->devices[device].budget_bytes;
         out->device_used_bytes = now->devices[device].resident_bytes;
     }
-    gvm_keeper_snapshot_destroy(now);
+    gvm_snapshot_destroy(now);
     return GVM_OK;
 }
 
@@ -360,8 +360,8 @@ static gvm_status open_devices(gstore_service *s)
 {
     gvm_status status = gvm_device_count(&s->device_count);
 
-    if (status == GVM_OK && s->device_count > GVM_SERVER_DEVICES_MAX)
-        s->device_count = GVM_SERVER_DEVICES_MAX;
+    if (status == GVM_OK && s->device_count > GVM_KEEPER_DEVICES_MAX)
+        s->device_count = GVM_KEEPER_DEVICES_MAX;
     for (int32_t i = 0; i < s->device_count && status == GVM_OK; i++)
         status = gvm_device_open(i, &s->devices[i]);
     return status;
@@ -506,18 +506,18 @@ void gstore_service_drop_copy(gstore_service *s, uint64_t copy)
 gvm_status gstore_service_report(gstore_service *s, gstore_report *out, gstore_store_size **sizes,
                                  uint32_t *size_count)
 {
-    gvm_keeper_snapshot *snapshot = NULL;
+    gvm_snapshot *snapshot = NULL;
     gvm_status status;
 
     gstore_copies_tidy(s->copies);
     gstore_areas_trim_again(s->areas);
-    status = gvm_keeper_get_snapshot(gstore_areas_keeper(s->areas), &snapshot);
+    status = gvm_client_get_snapshot(gstore_areas_keeper(s->areas), &snapshot);
     if (status == GVM_E_KEEPER)
         atomic_store(&s->lost, true);
     if (status == GVM_OK)
         status = gstore_areas_sizes(s->areas, sizes, size_count);
     if (status != GVM_OK) {
-        gvm_keeper_snapshot_destroy(snapshot);
+        gvm_snapshot_destroy(snapshot);
         return status;
     }
     memset(out, 0, sizeof *out);
@@ -526,7 +526,7 @@ gvm_status gstore_service_report(gstore_service *s, gstore_report *out, gstore_s
     out->host_used_bytes = snapshot->keeper.host_used_bytes;
     out->objects = snapshot->keeper.objects;
     out->clients = snapshot->keeper.clients;
-    for (uint32_t i = 0; i < snapshot->keeper.devices && i < GVM_SERVER_DEVICES_MAX; i++) {
+    for (uint32_t i = 0; i < snapshot->keeper.devices && i < GVM_KEEPER_DEVICES_MAX; i++) {
         const gvm_keeper_device_info *from = &snapshot->devices[i];
         gstore_device_report *to = &out->devices[out->device_count++];
 
@@ -540,7 +540,7 @@ gvm_status gstore_service_report(gstore_service *s, gstore_report *out, gstore_s
         to->promoted_bytes = from->promoted_bytes;
         to->copies_bytes = gstore_copies_bytes(s->copies, from->ordinal);
     }
-    gvm_keeper_snapshot_destroy(snapshot);
+    gvm_snapshot_destroy(snapshot);
     return GVM_OK;
 }
 

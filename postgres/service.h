@@ -1,6 +1,6 @@
 /* postgres/service.h - threads of the GPU memory keeper that carry out backends' commands.
  *
- * They are a client of a keeper (gvmem/keeper.h) like any other: every area of a store (area.h) is an
+ * They are a client of a keeper (gvmem/client.h) like any other: every area of a store (area.h) is an
  * object that they create, grow, read, write and drop. They know nothing of PostgreSQL: no palloc, no ereport,
  * no signals.
  */
@@ -62,7 +62,7 @@ typedef struct gstore_report {
     uint64_t host_budget_bytes, host_used_bytes;
     uint32_t objects, clients;
     uint32_t device_count;
-    gstore_device_report devices[GVM_SERVER_DEVICES_MAX];
+    gstore_device_report devices[GVM_KEEPER_DEVICES_MAX];
 } gstore_report;
 
 /* Also closes what backends that died left open, and trims what could not be trimmed before: to be called once a

@@ -146,7 +146,7 @@ const char *gstore_keeper_hint(void)
 
 /* ---- life */
 
-static gvm_server *server;
+static gvm_keeper *server;
 static gstore_service *service;
 static gstore_tasks *tasks;
 
@@ -233,7 +233,7 @@ static uint32 wait_event(void)
 static bool start_keeper(void)
 {
     static const uint32 socket_modes[] = {0600, 0660, 0666};
-    gvm_server_options options = {.struct_size = sizeof options,
+    gvm_keeper_options options = {.struct_size = sizeof options,
                                   .path = gstore->path,
                                   .socket_mode = socket_modes[gstore_readers],
                                   .device_budget_bytes = (uint64)gstore_device_memory_mb * MIB,
@@ -243,7 +243,7 @@ static bool start_keeper(void)
         return set_path(gstore_keeper_path);
     if (!(gstore_readers == GSTORE_READERS_OWNER ? choose_private_socket() : choose_shared_socket()))
         return false;
-    return gvm_server_start(&options, &server) == GVM_OK || fail_to("start");
+    return gvm_keeper_start(&options, &server) == GVM_OK || fail_to("start");
 }
 
 static void say_what_runs(void)
@@ -388,7 +388,7 @@ static void stop_all(void)
     tasks = NULL;
     gstore_service_stop(service);
     service = NULL;
-    gvm_server_stop(server);
+    gvm_keeper_stop(server);
     server = NULL;
 }
 

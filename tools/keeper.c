@@ -34,11 +34,11 @@ static const char usage[] =
     "  -f, --force             stop: also if the keeper is part of another program\n"
     "  -h, --help              this text\n";
 
-gvm_keeper *keeper_connect(const char *socket)
+gvm_client *keeper_connect(const char *socket)
 {
-    gvm_keeper *keeper = NULL;
+    gvm_client *keeper = NULL;
 
-    if (gvm_keeper_connect(socket, &keeper) == GVM_OK)
+    if (gvm_client_connect(socket, &keeper) == GVM_OK)
         return keeper;
     tool_fail("no connection to a keeper");
     return NULL;
@@ -54,9 +54,9 @@ text_pen keeper_pen(void)
 }
 
 /* A snapshot, or NULL with a complaint. */
-static gvm_keeper_snapshot *take_snapshot(gvm_keeper **keeper)
+static gvm_snapshot *take_snapshot(gvm_client **keeper)
 {
-    gvm_keeper_snapshot *snapshot = NULL;
+    gvm_snapshot *snapshot = NULL;
 
     if (keeper_ask(keeper, &snapshot) == GVM_OK)
         return snapshot;
@@ -82,9 +82,9 @@ static void tell_bytes(const keeper_options *o, const char *name, uint64_t bytes
 
 /* ---- the commands; args are count of them, as many as the table allows */
 
-static int run_status(gvm_keeper **keeper, const keeper_options *o, char **args, int count)
+static int run_status(gvm_client **keeper, const keeper_options *o, char **args, int count)
 {
-    gvm_keeper_snapshot *snapshot = take_snapshot(keeper);
+    gvm_snapshot *snapshot = take_snapshot(keeper);
     text_pen pen = keeper_pen();
 
     (void)args, (void)count;
@@ -96,13 +96,13 @@ static int run_status(gvm_keeper **keeper, const keeper_options *o, char **args,
         keeper_json(stdout, snapshot);
     else if (!o->prometheus)
         keeper_text_status(&pen, snapshot);
-    gvm_keeper_snapshot_destroy(snapshot);
+    gvm_snapshot_destroy(snapshot);
     return TOOL_DONE;
 }
 
-static int run_ls(gvm_keeper **keeper, const keeper_options *o, char **args, int count)
+static int run_ls(gvm_client **keeper, const keeper_options *o, char **args, int count)
 {
-    gvm_keeper_snapshot *snapshot = take_snapshot(keeper);
+    gvm_snapshot *snapshot = take_snapshot(keeper);
     const char *prefix = count > 0 ? args[0] : "";
     text_pen pen = keeper_pen();
     bool good;
@@ -111,13 +111,13 @@ static int run_ls(gvm_keeper **keeper, const keeper_options *o, char **args, int
         return TOOL_FAILED;
     good = o->json ? keeper_json_list(stdout, snapshot, prefix)
                    : keeper_text_list(&pen, snapshot, prefix, o->detailed);
-    gvm_keeper_snapshot_destroy(snapshot);
+    gvm_snapshot_destroy(snapshot);
     return good ? TOOL_DONE : TOOL_FAILED;
 }
 
-static int run_stat(gvm_keeper **keeper, const keeper_options *o, char **args, int count)
+static int run_stat(gvm_client **keeper, const keeper_options *o, char **args, int count)
 {
-    gvm_keeper_snapshot *snapshot = take_snapshot(keeper);
+    gvm_snapshot *snapshot = take_snapshot(keeper);
     const gvm_object_info *object;
     text_pen pen = keeper_pen();
     int code = TOOL_DONE;
@@ -137,23 +137,23 @@ static int run_stat(gvm_keeper **keeper, const keeper_options *o, char **args, i
     } else {
         keeper_text_object(&pen, object);
     }
-    gvm_keeper_snapshot_destroy(snapshot);
+    gvm_snapshot_destroy(snapshot);
     return code;
 }
 
-static int run_evict(gvm_keeper **keeper, const keeper_options *o, char **args, int count)
+static int run_evict(gvm_client **keeper, const keeper_options *o, char **args, int count)
 {
     uint64_t wanted = 0, moved = 0;
 
     if (count > 1 && !tool_parse_size("keeper", "evict", args[1], 1, &wanted))
         return TOOL_USAGE;
-    if (gvm_keeper_evict(*keeper, args[0], wanted, &moved) != GVM_OK)
+    if (gvm_client_evict(*keeper, args[0], wanted, &moved) != GVM_OK)
         return tool_fail("cannot evict %s", args[0]);
     tell_bytes(o, "evicted_bytes", moved, "moved to host memory");
     return TOOL_DONE;
 }
 
-static int run_drop(gvm_keeper **keeper, const keeper_options *o, char **args, int count)
+static int run_drop(gvm_client **keeper, const keeper_options *o, char **args, int count)
 {
     (void)o, (void)count;
     if (gvm_object_drop(*keeper, args[0]) != GVM_OK)
@@ -161,9 +161,9 @@ static int run_drop(gvm_keeper **keeper, const keeper_options *o, char **args, i
     return TOOL_DONE;
 }
 
-static int trim_all(gvm_keeper **keeper, uint64_t *freed_bytes)
+static int trim_all(gvm_client **keeper, uint64_t *freed_bytes)
 {
-    gvm_keeper_snapshot *snapshot = take_snapshot(keeper);
+    gvm_snapshot *snapshot = take_snapshot(keeper);
     int code = TOOL_DONE;
 
     if (snapshot == NULL)
@@ -172,15 +172,15 @@ static int trim_all(gvm_keeper **keeper, uint64_t *freed_bytes)
         int32_t ordinal = snapshot->devices[i].ordinal;
         uint64_t freed = 0;
 
-        if (gvm_keeper_trim(*keeper, ordinal, 0, &freed) != GVM_OK)
+        if (gvm_client_trim(*keeper, ordinal, 0, &freed) != GVM_OK)
             code = tool_fail("cannot trim device %d", (int)ordinal);
         *freed_bytes += freed;
     }
-    gvm_keeper_snapshot_destroy(snapshot);
+    gvm_snapshot_destroy(snapshot);
     return code;
 }
 
-static int run_trim(gvm_keeper **keeper, const keeper_options *o, char **args, int count)
+static int run_trim(gvm_client **keeper, const keeper_options *o, char **args, int count)
 {
     uint64_t keep = 0, freed = 0;
     int code = TOOL_DONE, device;
@@ -191,7 +191,7 @@ static int run_trim(gvm_keeper **keeper, const keeper_options *o, char **args, i
         return TOOL_USAGE;
     if (count == 0)
         code = trim_all(keeper, &freed);
-    else if (gvm_keeper_trim(*keeper, device, keep, &freed) != GVM_OK)
+    else if (gvm_client_trim(*keeper, device, keep, &freed) != GVM_OK)
         code = tool_fail("cannot trim device %d", device);
     if (code == TOOL_DONE)
         tell_bytes(o, "freed_bytes", freed, "given back");
@@ -218,7 +218,7 @@ static bool parse_user(const char *text, uint32_t *uid)
     return true;
 }
 
-static int run_quota(gvm_keeper **keeper, const keeper_options *o, char **args, int count)
+static int run_quota(gvm_client **keeper, const keeper_options *o, char **args, int count)
 {
     uint64_t bytes = UINT64_MAX;
     uint32_t uid;
@@ -228,7 +228,7 @@ static int run_quota(gvm_keeper **keeper, const keeper_options *o, char **args, 
         return tool_usage("keeper", "quota wants a user's number or name, not \"%s\"", args[0]);
     if (strcmp(args[1], "none") != 0 && !tool_parse_size("keeper", "quota", args[1], 0, &bytes))
         return TOOL_USAGE;
-    if (gvm_keeper_set_quota(*keeper, uid, bytes) != GVM_OK)
+    if (gvm_client_set_quota(*keeper, uid, bytes) != GVM_OK)
         return tool_fail("cannot set the quota of %s", args[0]);
     return TOOL_DONE;
 }
@@ -239,7 +239,7 @@ static const struct command {
     const char *name;
     int least, most; /* arguments */
     const char *options;
-    int (*run)(gvm_keeper **keeper, const keeper_options *o, char **args, int count);
+    int (*run)(gvm_client **keeper, const keeper_options *o, char **args, int count);
 } commands[] = {
     {"stop", 0, 0, "stf", NULL},      {"status", 0, 0, "sjp", run_status},
     {"ls", 0, 1, "sjl", run_ls},      {"stat", 1, 1, "sj", run_stat},
@@ -273,7 +273,7 @@ static bool set_option(keeper_options *o, const struct command *command, int opt
 
 static int run_connected(const struct command *command, const keeper_options *o, char **args, int count)
 {
-    gvm_keeper *keeper = keeper_connect(o->socket);
+    gvm_client *keeper = keeper_connect(o->socket);
     int code;
 
     if (keeper == NULL && o->prometheus)
@@ -281,7 +281,7 @@ static int run_connected(const struct command *command, const keeper_options *o,
     if (keeper == NULL)
         return TOOL_FAILED;
     code = command->run(&keeper, o, args, count);
-    gvm_keeper_close(keeper);
+    gvm_client_close(keeper);
     return code;
 }
 

@@ -3,7 +3,7 @@
 #ifndef TOOLS_KEEPER_H
 #define TOOLS_KEEPER_H
 
-#include <gvmem/keeper.h>
+#include <gvmem/client.h>
 
 #include "tools/text.h"
 #include "tools/tool.h"
@@ -16,14 +16,14 @@ typedef struct keeper_options {
 } keeper_options;
 
 /* A connection, or NULL with a complaint. */
-gvm_keeper *keeper_connect(const char *socket);
+gvm_client *keeper_connect(const char *socket);
 
 /* A snapshot. A keeper that does not answer is waited for so long; then *keeper is NULL, as the
  * connection is closed when the keeper stirs again, or with this process.
  *
- * What gvm_keeper_get_snapshot() answers, and GVM_E_TIMEOUT. */
+ * What gvm_client_get_snapshot() answers, and GVM_E_TIMEOUT. */
 #define KEEPER_ANSWER_S 10
-gvm_status keeper_ask(gvm_keeper **keeper, gvm_keeper_snapshot **out);
+gvm_status keeper_ask(gvm_client **keeper, gvm_snapshot **out);
 
 /* A pen on standard output, with the locale set up, that clips nothing. */
 text_pen keeper_pen(void);
@@ -37,18 +37,17 @@ int keeper_stop(const keeper_options *options);
 
 /* ---- a snapshot as text for people, from the snapshot alone */
 
-void keeper_text_status(text_pen *pen, const gvm_keeper_snapshot *snapshot);
+void keeper_text_status(text_pen *pen, const gvm_snapshot *snapshot);
 
 /* The objects whose names begin with prefix, by name: the names alone, or a line of figures each,
  * then nameless ones too if the prefix is "". False, with a complaint: out of memory. */
-bool keeper_text_list(text_pen *pen, const gvm_keeper_snapshot *snapshot, const char *prefix,
-                      bool detailed);
-bool keeper_json_list(FILE *out, const gvm_keeper_snapshot *snapshot, const char *prefix);
+bool keeper_text_list(text_pen *pen, const gvm_snapshot *snapshot, const char *prefix, bool detailed);
+bool keeper_json_list(FILE *out, const gvm_snapshot *snapshot, const char *prefix);
 
 /* Everything about one object. */
 void keeper_text_object(text_pen *pen, const gvm_object_info *object);
 
 /* The object of a name, or NULL. */
-const gvm_object_info *keeper_find(const gvm_keeper_snapshot *snapshot, const char *name);
+const gvm_object_info *keeper_find(const gvm_snapshot *snapshot, const char *name);
 
 #endif

@@ -11,8 +11,8 @@
 typedef struct question {
     gvmi_mutex lock;
     pthread_cond_t answered;
-    gvm_keeper *keeper;
-    gvm_keeper_snapshot *snapshot;
+    gvm_client *keeper;
+    gvm_snapshot *snapshot;
     gvm_status status;
     gvm_error error;
     bool done, given_up;
@@ -30,7 +30,7 @@ static void *ask(void *arg)
     question *q = arg;
     bool given_up;
 
-    q->status = gvm_keeper_get_snapshot(q->keeper, &q->snapshot);
+    q->status = gvm_client_get_snapshot(q->keeper, &q->snapshot);
     q->error = gvmi_error_save();
     gvmi_lock(&q->lock);
     q->done = true;
@@ -39,8 +39,8 @@ static void *ask(void *arg)
     gvmi_unlock(&q->lock);
     if (given_up) { /* it has come to life again, or ended */
         if (q->status == GVM_OK)
-            gvm_keeper_snapshot_destroy(q->snapshot);
-        gvm_keeper_close(q->keeper);
+            gvm_snapshot_destroy(q->snapshot);
+        gvm_client_close(q->keeper);
         question_free(q);
     }
     return NULL;
@@ -59,7 +59,7 @@ static bool await_answer(question *q)
     return done;
 }
 
-static question *question_new(gvm_keeper *keeper)
+static question *question_new(gvm_client *keeper)
 {
     question *q = calloc(1, sizeof *q);
 
@@ -71,7 +71,7 @@ static question *question_new(gvm_keeper *keeper)
     return q;
 }
 
-gvm_status keeper_ask(gvm_keeper **keeper, gvm_keeper_snapshot **out)
+gvm_status keeper_ask(gvm_client **keeper, gvm_snapshot **out)
 {
     question *q = question_new(*keeper);
     pthread_t thread;

@@ -4,7 +4,7 @@
 #ifndef TOOLS_KEEPER_FIELDS_H
 #define TOOLS_KEEPER_FIELDS_H
 
-#include <gvmem/keeper.h>
+#include <gvmem/client.h>
 
 #include "tools/json.h"
 
@@ -43,9 +43,9 @@ uint64_t keeper_number(const keeper_field *field, const void *record);
 void keeper_json_fields(json *j, const keeper_table *table, const void *record);
 
 /* The whole snapshot as a JSON object. */
-void keeper_json(FILE *out, const gvm_keeper_snapshot *snapshot);
+void keeper_json(FILE *out, const gvm_snapshot *snapshot);
 
 /* The whole snapshot in the text exposition format 0.0.4 of Prometheus; NULL: that there is none. */
-void keeper_metrics(FILE *out, const gvm_keeper_snapshot *snapshot);
+void keeper_metrics(FILE *out, const gvm_snapshot *snapshot);
 
 #endif

@@ -269,15 +269,15 @@ int keeper_start(const char *socket, int argc, char **argv)
 /* ---- stop */
 
 /* The process that answers, or 0 with a complaint. */
-static pid_t keeper_pid(gvm_keeper **keeper)
+static pid_t keeper_pid(gvm_client **keeper)
 {
-    gvm_keeper_snapshot *snapshot;
+    gvm_snapshot *snapshot;
     uint64_t pid;
 
     if (keeper_ask(keeper, &snapshot) != GVM_OK)
         return tool_fail("cannot ask the keeper"), 0;
     pid = snapshot->keeper.pid;
-    gvm_keeper_snapshot_destroy(snapshot);
+    gvm_snapshot_destroy(snapshot);
     if (pid == 0 || pid > INT_MAX)
         return tool_error("the keeper's process cannot be told"), 0;
     return (pid_t)pid;
@@ -323,7 +323,7 @@ static int end_process(const keeper_options *o, pid_t pid, int pidfd)
 
 int keeper_stop(const keeper_options *o)
 {
-    gvm_keeper *keeper = keeper_connect(o->socket);
+    gvm_client *keeper = keeper_connect(o->socket);
     pid_t pid = keeper != NULL ? keeper_pid(&keeper) : 0;
     int code = TOOL_FAILED, pidfd = -1;
     char name[32];
@@ -345,12 +345,12 @@ int keeper_stop(const keeper_options *o)
         goto done;
     }
     /* A connection would keep it waiting until we let go. */
-    gvm_keeper_close(keeper);
+    gvm_client_close(keeper);
     keeper = NULL;
     code = end_process(o, pid, pidfd);
 done:
     if (pidfd >= 0)
         close(pidfd);
-    gvm_keeper_close(keeper);
+    gvm_client_close(keeper);
     return code;
 }

@@ -52,8 +52,8 @@ static const char usage[] =
     "ready (NOTIFY_SOCKET).\n";
 
 typedef struct settings {
-    gvm_server_options options;
-    int32_t devices[GVM_SERVER_DEVICES_MAX];
+    gvm_keeper_options options;
+    int32_t devices[GVM_KEEPER_DEVICES_MAX];
     gvm_quota quotas[QUOTAS_MAX];
     int ready_fd; /* -1: none */
     bool done;    /* --help or --version was all */
@@ -123,9 +123,9 @@ static bool parse_devices(const char *text, settings *s)
         const unsigned long value = strtoul(text, &end, 10);
 
         if (*text < '0' || *text > '9' || (*end != '\0' && *end != ',') || value > INT32_MAX ||
-            s->options.device_count == GVM_SERVER_DEVICES_MAX) {
+            s->options.device_count == GVM_KEEPER_DEVICES_MAX) {
             tool_usage("", "--device wants up to %d numbers separated by commas, not \"%s\"",
-                       GVM_SERVER_DEVICES_MAX, optarg);
+                       GVM_KEEPER_DEVICES_MAX, optarg);
             return false;
         }
         s->devices[s->options.device_count++] = (int32_t)value;
@@ -197,7 +197,7 @@ static bool show_version(settings *s)
 
 static bool parse_option(int option, settings *s)
 {
-    gvm_server_options *o = &s->options;
+    gvm_keeper_options *o = &s->options;
 
     switch (option) {
     case 's': return o->path = optarg, true;
@@ -325,7 +325,7 @@ static void print_device(const gvmi_machine_device *device)
            tool_uuid_text(device->uuid, uuid), gvmi_size_text(device->budget_bytes, budget));
 }
 
-static void print_start(gvm_server *server)
+static void print_start(gvm_keeper *server)
 {
     const gvmi_machine_config *config = gvmi_server_config(server);
     char budget[32];
@@ -333,7 +333,7 @@ static void print_start(gvm_server *server)
     for (uint32_t i = 0; i < config->device_count; i++)
         print_device(&config->devices[i]);
     printf("host: budget %s\n", gvmi_size_text(config->host_budget_bytes, budget));
-    printf("listening at %s\n", gvm_server_path(server));
+    printf("listening at %s\n", gvm_keeper_path(server));
     (void)fflush(stdout); /* nobody may be reading: that is no reason not to serve */
 }
 
@@ -345,7 +345,7 @@ static void give_memory_back(void)
 }
 
 /* Until one of the signals comes, or a device breaks. */
-static int wait_for_end(gvm_server *server, const sigset_t *signals)
+static int wait_for_end(gvm_keeper *server, const sigset_t *signals)
 {
     const struct timespec pause = {.tv_sec = LOOK_SECONDS};
 
@@ -373,17 +373,17 @@ static void print_line(void *context, const char *line)
 
 static int serve(const settings *s, const sigset_t *signals)
 {
-    gvm_server *server;
+    gvm_keeper *server;
     int code;
 
-    if (gvm_server_start(&s->options, &server) != GVM_OK)
+    if (gvm_keeper_start(&s->options, &server) != GVM_OK)
         return tool_fail("cannot start");
     print_start(server);
     notify("READY=1\nSTATUS=serving");
-    code = tell_ready(s->ready_fd, gvm_server_path(server)) ? wait_for_end(server, signals)
+    code = tell_ready(s->ready_fd, gvm_keeper_path(server)) ? wait_for_end(server, signals)
                                                             : TOOL_FAILED;
     notify("STOPPING=1");
-    gvm_server_stop(server);
+    gvm_keeper_stop(server);
     return code;
 }
 

@@ -63,11 +63,11 @@ static int timeout_ms(const share_options *o)
 static gvm_status timed_sum(gvm_device *device, uint64_t address, uint64_t count, double *sum,
                             double *us)
 {
-    gvm_status status = gvm_sum_f64(device, address, 0, NULL, sum);
+    gvm_status status = gvm_kernel_sum_f64(device, address, 0, NULL, sum);
     double start_us = tool_now_us();
 
     if (status == GVM_OK)
-        status = gvm_sum_f64(device, address, count, NULL, sum);
+        status = gvm_kernel_sum_f64(device, address, count, NULL, sum);
     *us = tool_now_us() - start_us;
     return status;
 }
@@ -105,7 +105,7 @@ static gvm_status import_by_fd(int socket, const share_options *o, gvm_device *d
 static gvm_status import_by_handle(int socket, const share_options *o, gvm_device *device,
                                    share_answer *answer)
 {
-    gvm_legacy_handle handle;
+    gvm_ipc_handle handle;
     double start_us;
     uint64_t address;
     gvm_status status;
@@ -113,7 +113,7 @@ static gvm_status import_by_handle(int socket, const share_options *o, gvm_devic
     if (peer_receive(socket, &handle, sizeof handle, timeout_ms(o)) != PEER_OK)
         return GVM_E_PEER;
     start_us = tool_now_us();
-    status = gvm_legacy_open(device, &handle, &address);
+    status = gvm_ipc_open(device, &handle, &address);
     answer->import_us = tool_now_us() - start_us;
     if (status != GVM_OK)
         return status;
@@ -121,7 +121,7 @@ static gvm_status import_by_handle(int socket, const share_options *o, gvm_devic
     status = timed_sum(device, address, o->len_bytes / 8, &answer->sum, &answer->sum_us);
     if (status != GVM_OK)
         tool_failure_text(answer->text, sizeof answer->text);
-    gvm_legacy_close(device, address);
+    gvm_ipc_close(device, address);
     return status;
 }
 
@@ -180,7 +180,7 @@ static int fill_buffer(master *m)
     if (gvm_buffer_commit(m->buffer, 0, o->len_bytes) != GVM_OK)
         return tool_fail("cannot put memory behind the buffer");
     address = gvm_buffer_address(m->buffer);
-    if (gvm_fill_random_f64(m->device, address, count, 0, SEED, NULL) != GVM_OK ||
+    if (gvm_kernel_fill_random_f64(m->device, address, count, 0, SEED, NULL) != GVM_OK ||
         gvm_device_synchronize(m->device) != GVM_OK)
         return tool_fail("cannot fill the buffer");
     if (timed_sum(m->device, address, count, &m->sum, &sum_us) != GVM_OK)
@@ -220,14 +220,14 @@ static int send_by_fd(master *m)
     return status == GVM_OK ? TOOL_DONE : TOOL_FAILED;
 }
 
-static int send_by_handle(master *m, gvm_legacy **legacy)
+static int send_by_handle(master *m, gvm_ipc **legacy)
 {
     const share_options *o = m->options;
     double start_us = tool_now_us();
-    gvm_legacy_handle handle;
+    gvm_ipc_handle handle;
 
-    if (gvm_legacy_export(m->buffer, 0, o->len_bytes, legacy) != GVM_OK ||
-        gvm_legacy_get(*legacy, &handle, NULL, NULL) != GVM_OK)
+    if (gvm_ipc_export(m->buffer, 0, o->len_bytes, legacy) != GVM_OK ||
+        gvm_ipc_get(*legacy, &handle, NULL, NULL) != GVM_OK)
         return tool_fail("cannot make a legacy handle");
     if (o->verbose)
         printf("  %-14s %10.1f us  with a copy on the device\n", "export", tool_now_us() - start_us);
@@ -285,7 +285,7 @@ static int collect(master *m, bool expected)
 static int run_master(const share_options *o, peer *peers)
 {
     master m = {.options = o, .peers = peers};
-    gvm_legacy *legacy = NULL;
+    gvm_ipc *legacy = NULL;
     int code = fill_buffer(&m), collected;
 
     if (code == TOOL_DONE)
@@ -293,7 +293,7 @@ static int run_master(const share_options *o, peer *peers)
     collected = collect(&m, code == TOOL_DONE);
     if (code == TOOL_DONE)
         code = collected;
-    gvm_legacy_destroy(legacy); /* after the helpers have closed it */
+    gvm_ipc_destroy(legacy); /* after the helpers have closed it */
     gvm_buffer_destroy(m.buffer);
     gvm_device_close(m.device);
     return code;

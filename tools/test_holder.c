@@ -7,12 +7,12 @@
  */
 #include <unistd.h>
 
-#include <gvmem/keeper.h>
+#include <gvmem/client.h>
 
 #include "base/size.h"
 #include "tools/tool.h"
 
-static bool make(gvm_keeper *keeper, const char *name, uint64_t bytes, gvm_object **out)
+static bool make(gvm_client *keeper, const char *name, uint64_t bytes, gvm_object **out)
 {
     const gvm_object_options options = {
         .struct_size = sizeof options, .chunk_bytes = 2 * GVMI_MIB, .bytes = bytes};
@@ -45,7 +45,7 @@ static int wait_for_end(void)
     return TOOL_DONE;
 }
 
-static int hold(gvm_keeper *keeper)
+static int hold(gvm_client *keeper)
 {
     gvm_object *one, *two, *nameless;
     gvm_lease lease;
@@ -62,7 +62,7 @@ static int hold(gvm_keeper *keeper)
     return take(two, GVM_LEASE_READ, &lease) ? wait_for_end() : TOOL_FAILED;
 }
 
-static int hold_lease(gvm_keeper *keeper)
+static int hold_lease(gvm_client *keeper)
 {
     gvm_object *one;
     gvm_lease lease;
@@ -74,14 +74,14 @@ static int hold_lease(gvm_keeper *keeper)
 
 int main(int argc, char **argv)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     int code;
 
     if (argc != 2 && argc != 3)
         return tool_error("usage: test_holder SOCKET [write]");
-    if (gvm_keeper_connect(argv[1], &keeper) != GVM_OK)
+    if (gvm_client_connect(argv[1], &keeper) != GVM_OK)
         return tool_fail("cannot connect");
     code = argc == 3 ? hold_lease(keeper) : hold(keeper);
-    gvm_keeper_close(keeper);
+    gvm_client_close(keeper);
     return code;
 }

@@ -34,8 +34,8 @@ typedef struct top {
     int count; /* 0: no end */
     top_form form;
     bool utf8, color;
-    gvm_keeper *keeper; /* NULL: there is none at the moment */
-    gvm_keeper_snapshot *snapshot;
+    gvm_client *keeper; /* NULL: there is none at the moment */
+    gvm_snapshot *snapshot;
     top_rates rates;
     top_view view;
     char problem[400];
@@ -45,9 +45,9 @@ typedef struct top {
 
 static void forget(top *t)
 {
-    gvm_keeper_snapshot_destroy(t->snapshot);
+    gvm_snapshot_destroy(t->snapshot);
     top_rates_clear(&t->rates);
-    gvm_keeper_close(t->keeper);
+    gvm_client_close(t->keeper);
     t->snapshot = NULL;
     t->keeper = NULL;
 }
@@ -55,11 +55,11 @@ static void forget(top *t)
 /* Takes a snapshot, connecting first if need be. Without a keeper the view says why. */
 static bool look(top *t)
 {
-    gvm_keeper_snapshot *now = NULL;
+    gvm_snapshot *now = NULL;
     gvm_status status = GVM_OK;
 
     if (t->keeper == NULL)
-        status = gvm_keeper_connect(t->socket, &t->keeper);
+        status = gvm_client_connect(t->socket, &t->keeper);
     if (status == GVM_OK)
         status = keeper_ask(&t->keeper, &now);
     if (status != GVM_OK) {
@@ -69,10 +69,10 @@ static bool look(top *t)
         top_rates_clear(&t->rates);
         if (!top_rates_make(t->snapshot, now, &t->rates)) {
             snprintf(t->problem, sizeof t->problem, "out of memory");
-            gvm_keeper_snapshot_destroy(now);
+            gvm_snapshot_destroy(now);
             forget(t);
         } else {
-            gvm_keeper_snapshot_destroy(t->snapshot);
+            gvm_snapshot_destroy(t->snapshot);
             t->snapshot = now;
         }
     }

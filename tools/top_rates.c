@@ -42,8 +42,7 @@ static double *match(sample *before, size_t before_count, const sample *now, siz
     return rates;
 }
 
-static double *object_rates(const gvm_keeper_snapshot *before, const gvm_keeper_snapshot *now,
-                            double seconds)
+static double *object_rates(const gvm_snapshot *before, const gvm_snapshot *now, double seconds)
 {
     const size_t before_count = before != NULL ? before->keeper.objects : 0;
     sample *samples = malloc((before_count + now->keeper.objects + 1) * sizeof *samples);
@@ -60,8 +59,7 @@ static double *object_rates(const gvm_keeper_snapshot *before, const gvm_keeper_
     return rates;
 }
 
-static double *client_rates(const gvm_keeper_snapshot *before, const gvm_keeper_snapshot *now,
-                            double seconds)
+static double *client_rates(const gvm_snapshot *before, const gvm_snapshot *now, double seconds)
 {
     const size_t before_count = before != NULL ? before->keeper.clients : 0;
     sample *samples = malloc((before_count + now->keeper.clients + 1) * sizeof *samples);
@@ -79,7 +77,7 @@ static double *client_rates(const gvm_keeper_snapshot *before, const gvm_keeper_
 }
 
 /* Sums over the devices. */
-static gvm_keeper_device_info moved(const gvm_keeper_snapshot *s)
+static gvm_keeper_device_info moved(const gvm_snapshot *s)
 {
     gvm_keeper_device_info sum = {0};
 
@@ -92,7 +90,7 @@ static gvm_keeper_device_info moved(const gvm_keeper_snapshot *s)
     return sum;
 }
 
-bool top_rates_make(const gvm_keeper_snapshot *before, const gvm_keeper_snapshot *now, top_rates *out)
+bool top_rates_make(const gvm_snapshot *before, const gvm_snapshot *now, top_rates *out)
 {
     const gvm_keeper_info none = {0}, *k = &now->keeper, *was;
     gvm_keeper_device_info then, here = moved(now);

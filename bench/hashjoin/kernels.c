@@ -282,7 +282,7 @@ GVM_DEVICE int reserve_fixed(const join_params *p, join_state *state, uint64_t r
 }
 
 /* Room for so many rows and units, which all lanes know; one atomic operation. All lanes get the
- * same. Answers as gvm_append_reserve_whole_warp(). */
+ * same. Answers as gvm_append_claim_whole_warp(). */
 GVM_DEVICE uint32_t reserve(const join_params *p, int way, uint32_t tile, uint32_t rows,
                             uint64_t units, progress *done, room *out)
 {
@@ -294,7 +294,7 @@ GVM_DEVICE uint32_t reserve(const join_params *p, int way, uint32_t tile, uint32
         gvm_append_slot slot;
 
         slot.row = slot.bytes_offset = slot.amount = 0;
-        answer = gvm_append_reserve_whole_warp(&p->append, rows, units * UNIT_BYTES, UNIT_BYTES, &slot);
+        answer = gvm_append_claim_whole_warp(&p->append, rows, units * UNIT_BYTES, UNIT_BYTES, &slot);
         if (answer == GVM_APPEND_OK)
             done->published += slot.amount;
         out->row = slot.row;

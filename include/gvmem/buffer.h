@@ -56,7 +56,7 @@ typedef enum gvm_tier {
 #define GVM_CHUNK_BYTES_MAX (1ull << 30)
 
 enum {
-    /* Never to be exported, nor copied by gvm_legacy_export(): saves the driver the bookkeeping, and
+    /* Never to be exported, nor copied by gvm_ipc_export(): saves the driver the bookkeeping, and
      * commit may use memory again that other buffers of this process have freed, as they left it.
      * Cannot be changed later. */
     GVM_BUFFER_UNSHARED = 1 << 0,

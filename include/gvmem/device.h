@@ -42,12 +42,12 @@ typedef enum gvm_access {
 typedef struct gvm_device_info {
     size_t struct_size; /* in: sizeof(gvm_device_info) */
     int32_t ordinal;
-    uint8_t software;     /* 1: the software GPU */
-    uint8_t vmm;          /* buffers can grow, move and be shared; 0: see gvmem/buffer.h */
-    uint8_t share_fd;     /* memory can be exported as a file descriptor */
-    uint8_t host_tier;    /* chunks can live in host memory at the same address */
-    uint8_t fabric;       /* the device speaks of fabric handles (not used by gvmem) */
-    uint8_t share_legacy; /* 64-byte cuIpc handles work */
+    uint8_t software;  /* 1: the software GPU */
+    uint8_t vmm;       /* buffers can grow, move and be shared; 0: see gvmem/buffer.h */
+    uint8_t share_fd;  /* memory can be exported as a file descriptor */
+    uint8_t host_tier; /* chunks can live in host memory at the same address */
+    uint8_t fabric;    /* the device speaks of fabric handles (not used by gvmem) */
+    uint8_t share_ipc; /* 64-byte cuIpc handles work */
     uint8_t reserved[6];
     char name[96];
     uint8_t uuid[16];

@@ -3,7 +3,7 @@
  * What mmap, shm_open and malloc are for a CPU program, for device memory. Start with
  * gvmem/buffer.h, the one idea: a range of device addresses and the memory behind it.
  * gvmem/vector.h grows on it, gvmem/appender.h lets kernels grow it while they run, gvmem/alloc.h
- * is malloc on it, gvmem/share.h passes it to other processes, gvmem/keeper.h shares more of it
+ * is malloc on it, gvmem/share.h passes it to other processes, gvmem/client.h shares more of it
  * than the device has, gvmem/table.h reads PostgreSQL's tables that live there.
  */
 #ifndef GVMEM_GVMEM_H
@@ -12,11 +12,11 @@
 #include <gvmem/alloc.h>
 #include <gvmem/appender.h>
 #include <gvmem/buffer.h>
+#include <gvmem/client.h>
 #include <gvmem/device.h>
 #include <gvmem/heap.h>
 #include <gvmem/keeper.h>
 #include <gvmem/kernels.h>
-#include <gvmem/server.h>
 #include <gvmem/share.h>
 #include <gvmem/status.h>
 #include <gvmem/table.h>

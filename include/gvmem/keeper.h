@@ -1,59 +1,13 @@
-/* gvmem/keeper.h - device memory that processes share and that may be larger than the card.
+/* gvmem/keeper.h - running a keeper.
  *
- * A keeper is a process (the daemon gvmem-keeper), or a thread of one (gvmem/server.h), that owns
- * named objects. An object is a range of device memory of one device; every process that opens it
- * maps it once, at an address that never changes there. The keeper decides which chunks of which
- * object are in device memory; the others are in host memory, mapped at the same address and read
- * over the link. So an object may be larger than the device, and all of them together larger still.
+ * The daemon gvmem-keeper is a few lines around this; a program that wants a keeper of its own (a
+ * test, a database server) starts one here, as threads of itself, and connects to it like anybody
+ * else (gvmem/client.h).
  *
- * A process touches an object only while it holds a lease:
- *
- *     gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease);
- *     kernel<<<..., stream>>>((const float *)lease.address, lease.bytes / sizeof(float));
- *     gvm_object_release_async(object, &lease, stream);
- *
- * A leased chunk is never moved. Either any number of read leases or one write lease exist at a
- * time, over all processes. If the object is on the device and nobody wants it otherwise, acquire
- * and release are one atomic operation each on memory shared with the keeper, without a system
- * call. Without a lease, reading is harmless but may meet bytes of any time; writing loses data.
- *
- * An object goes when its creator closes it or ends, unless it was published (gvm_object_publish()),
- * sealed, or created with GVM_OBJECT_KEEP. Nothing outlives the keeper itself. When the keeper ends,
- * memory that is mapped stays readable, leases already held stay good, and the next call that needs
- * the keeper answers GVM_E_KEEPER.
- *
- * Being cut off. A process that does not map in time what was moved (as it was stopped), keeps a lease
- * too long while others wait, does not read its messages, or breaks the protocol, is cut off: the others
- * go on without it. Every call over its connection then answers GVM_E_KEEPER, the release of a lease
- * too, and the error text has the reason. If it had a write lease (or any lease on an object created
- * with GVM_OBJECT_UNTRACKED that it opened for writing), the object goes on in other memory before anybody
- * else is granted a lease, with what was written so far: what that process writes afterwards reaches
- * nobody. What it may have mapped counts against the budget, and its user's quota, until it has ended;
- * if the object is its user's own, until it has closed the connection. A user whose processes so hold more
- * than its quota opens nothing, and gets no leases for writing.
- *
- * A keeper may be stopped, or under too much load to answer. gvm_object_acquire() and
- * gvm_object_seal() keep their time-outs nevertheless; gvm_keeper_connect() waits 10 s at most,
- * gvm_object_close() and gvm_keeper_close() one or two seconds. Every other call that asks the keeper
- * waits for its answer as long as the keeper's process lives.
- *
- * Names begin with "/" and consist of printable characters, at most GVM_NAME_BYTES_MAX - 1 bytes:
- * "/sales/2026/q3". Access is checked as for files: owner, group, others; execute bits are unused.
- * Read-only access guards against mistakes, not malice: the driver's file descriptors carry no
- * rights, so a hostile program that may read an object can also write it.
- *
- * Threads: any thread may call anything; acquire and release of one object scale over threads.
- * Do not close an object or a connection while other threads use it. No call is a cancellation
- * point. In a child made by fork() neither its parent's connections nor, if its parent has used a
- * GPU, a GPU can be used: it should exec a program.
- * Ownership: the caller owns a connection and the objects it opened over it; closing the connection
- * closes them.
- * Every call may also return GVM_E_FOREIGN (closed or unknown), GVM_E_KEEPER (the keeper ended, or cut
- * this process off: close the connection and connect anew), GVM_E_NOMEM, GVM_E_LOST, GVM_E_DRIVER and
- * GVM_E_SYSTEM.
- *
- * Semantics: shm_overview(7) for names and life, fcntl(2) leases for revocation, CUDA Driver API
- * "Virtual Memory Management" for the memory. docs/design/keeper.md has the protocol.
+ * Threads: any thread may call. A server runs one thread for clients and two for each device that
+ * move memory; signals are blocked in them. The callback `log` runs in the thread for clients, until
+ * gvm_keeper_stop() returns.
+ * Ownership: the caller owns the server and ends it with gvm_keeper_stop().
  */
 #ifndef GVMEM_KEEPER_H
 #define GVMEM_KEEPER_H
@@ -64,383 +18,81 @@
 extern "C" {
 #endif
 
-typedef struct gvm_keeper gvm_keeper; /* a connection */
-typedef struct gvm_object gvm_object; /* an object opened over one */
+typedef struct gvm_keeper gvm_keeper;
 
-#define GVM_NAME_BYTES_MAX 256      /* with the NUL */
-#define GVM_METADATA_BYTES_MAX 4096 /* what a creator attaches to an object */
-#define GVM_OBJECTS_OPEN_MAX 4096   /* of one connection */
-#define GVM_TRY (-1)                /* a timeout_ms: do not wait. 0 waits for ever */
+#define GVM_KEEPER_DEVICES_MAX 16
 
-/* ---- connections */
+/* What becomes of a process that was cut off while it could write to an object (gvmem/client.h, "Being
+ * cut off"). Either way others are granted a lease only when the object is in memory that the process
+ * has not mapped, or the process has ended. */
+typedef enum gvm_keeper_fence {
+    GVM_FENCE_COPY = 0, /* nothing: the object is copied, once there is room and a lease is asked for */
+    GVM_FENCE_KILL = 1, /* it is sent SIGKILL, if the keeper's user may; until it has ended, as above */
+} gvm_keeper_fence;
 
-/* Connects to the keeper that listens at a socket path; NULL: the setting GVMEM_KEEPER, whose
- * default is $XDG_RUNTIME_DIR/gvmem.sock for users and /run/gvmem/keeper.sock for root. Starts one
- * thread, which maps what the keeper moves.
- *
- * GVM_E_INVALID  out is NULL, or the path is too long for a socket
- * GVM_E_PEER     nobody listens there; the error text says how to start a keeper
- * GVM_E_DENIED   the socket's permissions; or the keeper's limit of connections, of which a user has an
- *                allowance (docs/design/keeper.md, "What bounds what"); or the user has no number in the
- *                keeper's user namespace
- * GVM_E_LIMIT    the process has too many open files
- * GVM_E_TIMEOUT  no answer within 10 s
- * GVM_E_FORMAT, GVM_E_VERSION  no keeper, or one of another version */
-GVM_API gvm_status gvm_keeper_connect(const char *path, gvm_keeper **out);
-
-/* As gvm_keeper_connect(), over a connected unix stream socket, which becomes the connection's. */
-GVM_API gvm_status gvm_keeper_adopt(int socket_fd, gvm_keeper **out);
-
-/* Closes its objects, gives their addresses back and ends the connection. Leases still held end:
- * work that uses them must be over. NULL and unknown pointers are ignored. Waits one or two seconds for
- * a keeper that does not answer. */
-GVM_API void gvm_keeper_close(gvm_keeper *keeper);
-
-/* ---- objects: making, finding, ending */
-
-enum {
-    /* The object stays when its creator ends, though not yet published or sealed. */
-    GVM_OBJECT_KEEP = 1 << 0,
-    /* Read leases allow writing, too: for programs that agree among themselves who writes what when,
-     * as behind a mark up to which others read. The keeper keeps no clean copies of it, until it is
-     * sealed, so that moving it costs a copy each way. */
-    GVM_OBJECT_UNTRACKED = 1 << 1,
-};
+typedef struct gvm_quota {
+    uint32_t uid;
+    uint32_t reserved; /* 0 */
+    uint64_t bytes;
+} gvm_quota;
 
 /* Zero means default in every other member. */
-typedef struct gvm_object_options {
-    size_t struct_size;   /* in: sizeof(gvm_object_options) */
-    uint64_t chunk_bytes; /* a power of two, 2 MiB to 1 GiB; 0: chosen by reserve_bytes */
-    uint64_t bytes;       /* committed from the start; 0: none, gvm_object_grow() follows */
-    int32_t device;       /* ordinal in this process */
-    uint32_t mode;        /* permission bits, 0600 if 0 */
-    uint32_t flags;       /* GVM_OBJECT_... */
-    uint32_t metadata_bytes;
-    const void *metadata;
-} gvm_object_options;
+typedef struct gvm_keeper_options {
+    size_t struct_size;   /* in: sizeof(gvm_keeper_options) */
+    const char *path;     /* of the socket; NULL: as gvm_client_connect(); "": none, adopt alone */
+    int32_t listen_fd;    /* a listening unix socket instead of path (socket activation); 0: none */
+    uint32_t socket_mode; /* permission bits of the socket; 0600 if 0 */
+    const int32_t *devices; /* ordinals to serve, device_count of them; NULL: all */
+    uint32_t device_count;
+    uint32_t clients_max;         /* 1024; an eighth, at most 64, is for the keeper's user and root.
+                                   * Another user gets at most half of the rest */
+    uint64_t device_budget_bytes; /* of each device; 0: 90 % of what is free at the start */
+    uint64_t host_budget_bytes;   /* 0: half of the machine's memory that is available */
+    uint64_t host_ahead_bytes;    /* of it, made ahead of need; 0: none */
+    uint64_t device_keep_bytes;   /* most free device memory kept at the ready; 256 MiB if 0 */
+    uint64_t driver_free_bytes;   /* leave so much free on the card for other programs, giving up
+                                     * budget if they take more; 0: do not look */
+    uint64_t quota_bytes;    /* for users not in quotas (gvm_client_set_quota()); 0: no limit */
+    const gvm_quota *quotas; /* quota_count of them */
+    uint32_t quota_count;
+    uint32_t revoke_timeout_ms; /* a client that does not map what was moved in it is cut off; 10 s if 0 */
+    uint32_t lease_timeout_ms; /* and one that keeps a lease so long while others wait; 0: never */
+    const char *trace_path;    /* append every acquire that the policy sees; NULL: none */
+    /* Called with a line about each thing that the keeper decides by itself: clients refused, cut off or
+     * killed, memory that could not be made, budgets changed, a device lost. Lower case, no newline,
+     * under 384 bytes, valid during the call; limited by user, and then one that tells how many were left
+     * out. The thread that serves clients calls it and waits for it; it must not call the library.
+     * NULL: none */
+    void (*log)(void *context, const char *line);
+    void *log_context;
+    uint32_t fence;    /* gvm_keeper_fence */
+    uint32_t reserved; /* 0 */
+} gvm_keeper_options;
 
-/* Makes an object. name NULL or "": nameless until published. reserve_bytes is the most it can grow
- * to; addresses are cheap. New memory reads as zeros. options may be NULL.
+/* Starts a keeper: opens its devices, listens, and returns when clients can connect. An abandoned
+ * socket file is replaced, one that a living keeper holds is not.
  *
- * GVM_E_INVALID   reserve_bytes or chunk_bytes out of range, bytes beyond reserve_bytes, a malformed
- *                 name, too much metadata, unknown flags or mode bits
- * GVM_E_EXISTS    the name is taken
- * GVM_E_NODEVICE  there is no such device here
- * GVM_E_OTHERDEVICE  the keeper does not serve that device
- * GVM_E_NOSPACE   bytes fit neither the device budget nor the host budget, or other programs use what
- *                 the budgets promise
- * GVM_E_QUOTA     the user's quota is spent
- * GVM_E_LIMIT     GVM_OBJECTS_OPEN_MAX objects are open over this connection; or the user's allowance of
- *                 objects, openings or growths is spent (docs/design/keeper.md, "What bounds what"); or
- *                 the keeper has no file descriptors left for more memory
- * GVM_E_ADDRESS   no such range of addresses is free */
-GVM_API gvm_status gvm_object_create(gvm_keeper *keeper, const char *name, uint64_t reserve_bytes,
-                                     const gvm_object_options *options, gvm_object **out);
+ * GVM_E_INVALID   options out of range, host_ahead_bytes beyond the host budget, out is NULL
+ * GVM_E_EXISTS    a keeper listens at the path already
+ * GVM_E_NODEVICE  there is no such device
+ * GVM_E_NOTSUP    a device has no virtual memory management or cannot export memory
+ * GVM_E_NOSPACE   the device budget is larger than the device, the host budget than the machine's memory
+ *                 or the limit of the process's control group, or driver_free_bytes leaves nothing
+ * GVM_E_SYSTEM    the socket could not be made
+ * and the errors of gvm_device_open() */
+GVM_API gvm_status gvm_keeper_start(const gvm_keeper_options *options, gvm_keeper **out);
 
-enum {
-    /* Map read-only, and ask for read permission only. */
-    GVM_OPEN_READONLY = 1 << 0,
-    /* Map at the address that the creator has, so that pointers inside the data hold, or
-     * GVM_E_ADDRESS. */
-    GVM_OPEN_SAME_ADDRESS = 1 << 1,
-    /* The name is that of a link (gvm_object_link()); with GVM_OPEN_READONLY alone. */
-    GVM_OPEN_LINK = 1 << 2,
-};
-
-/* Opens an object by name. The object stays whole while it is open anywhere, also if dropped.
+/* A connected socket to the server, for gvm_client_adopt() here or in another process.
  *
- * GVM_E_INVALID   a malformed name, unknown flags
- * GVM_E_ABSENT    there is no object, or no link, of that name
- * GVM_E_DENIED    its owner and mode do not allow it; or a link is to be opened without GVM_OPEN_READONLY
- * GVM_E_NODEVICE  its device is not visible to this process
- * GVM_E_ADDRESS   no such range of addresses is free, or that one is taken
- * GVM_E_NOSPACE   the device has no memory left for the little that mapping takes
- * GVM_E_QUOTA     the user's processes that were cut off, or could not map an object of another user, hold more
- *                 memory than its quota
- * GVM_E_LIMIT     as for gvm_object_create(), or the process has too many mappings; or 16 openings of this
- *                 object over this connection, or 512 by this user (but for root and the keeper's own) */
-GVM_API gvm_status gvm_object_open(gvm_keeper *keeper, const char *name, uint32_t flags,
-                                   gvm_object **out);
+ * GVM_E_FOREIGN, GVM_E_LIMIT, GVM_E_SYSTEM */
+GVM_API gvm_status gvm_keeper_open_socket(gvm_keeper *server, int *socket_fd);
 
-/* Ends one opening; leases on it end, and work that uses them must be over. NULL and unknown
- * pointers are ignored. Waits one or two seconds for a keeper that does not answer; the connection's
- * thread then does the rest once it answers. */
-GVM_API void gvm_object_close(gvm_object *object);
+/* Where it listens; "" if nowhere. Lives as long as the server. */
+GVM_API const char *gvm_keeper_path(const gvm_keeper *server);
 
-/* Takes the name away, as unlink(2): who has the object open keeps it, and its memory is freed when
- * the last of them closes it. Only the owner and the keeper's own user may.
- *
- * GVM_E_ABSENT, GVM_E_DENIED, GVM_E_INVALID */
-GVM_API gvm_status gvm_object_drop(gvm_keeper *keeper, const char *name);
-
-/* ---- objects: changing */
-
-/* Makes the object at least bytes large. Contents and address stay; what is new reads as zeros.
- * When this returns, the new memory is mapped here; other processes have it from their next acquire
- * on. It needs no lease and disturbs nobody.
- *
- * GVM_E_INVALID   beyond the reservation
- * GVM_E_SEALED    the object is sealed
- * GVM_E_DENIED    opened GVM_OPEN_READONLY
- * GVM_E_LIMIT     1024 growths of this connection are under way, or as for gvm_object_create()
- * GVM_E_NOSPACE, GVM_E_QUOTA  as for gvm_object_create(); the object is as it was */
-GVM_API gvm_status gvm_object_grow(gvm_object *object, uint64_t bytes);
-
-/* Gives back the chunks that lie wholly beyond bytes, so that others can have their memory: no process
- * has them mapped any more when this returns. What it grows by later reads as zeros. It changes nothing if the
- * object is as small already.
- *
- * GVM_E_SEALED   the object is sealed
- * GVM_E_DENIED   opened GVM_OPEN_READONLY
- * GVM_E_TIMEOUT  somebody has a lease on the object, or it is growing: as it was
- * GVM_E_LIMIT    too many requests wait, as for gvm_object_acquire() */
-GVM_API gvm_status gvm_object_shrink(gvm_object *object, uint64_t bytes);
-
-/* Makes the object read-only for good, for everyone, after waiting for a write lease elsewhere to
- * end: write leases are not to be had any more, and what is mapped from then on is mapped read-only.
- * Kernels that read go on; but of an object with GVM_OBJECT_UNTRACKED, whose readers may write, it
- * waits for all leases. A sealed object outlives its creator. timeout_ms as for gvm_object_acquire():
- * 0 waits for ever, GVM_TRY not at all.
- *
- * GVM_E_INVALID  timeout_ms is under GVM_TRY
- * GVM_E_DENIED   not its owner, or opened GVM_OPEN_READONLY
- * GVM_E_TIMEOUT  as for gvm_object_acquire(); if the keeper does not answer, it may seal the object
- *                later
- * GVM_E_LIMIT    too many requests wait, as for gvm_object_acquire() */
-GVM_API gvm_status gvm_object_seal(gvm_object *object, int timeout_ms);
-
-enum {
-    GVM_PUBLISH_REPLACE = 1 << 0, /* take the name from whichever object has it (rename(2)) */
-    GVM_PUBLISH_PRIVATE = 1 << 1, /* the name alone: the object still goes with its creator */
-};
-
-/* Gives the object a name in one step, in the place of the one it had; from then on it outlives its
- * creator, without GVM_PUBLISH_PRIVATE. A client that opens the name sees the old object or the new one, never none.
- *
- * GVM_E_INVALID  a malformed name, unknown flags
- * GVM_E_EXISTS   the name is taken, without GVM_PUBLISH_REPLACE
- * GVM_E_DENIED   not the owner of this object, or of the one replaced; GVM_PUBLISH_PRIVATE: not its
- *                creator's connection, or closed by it since */
-GVM_API gvm_status gvm_object_publish(gvm_object *object, const char *name, uint32_t flags);
-
-/* Gives the object one more name, a link, by which others open its first bytes for reading, whatever its own
- * mode is. mode says who may, by its bits for reading. Links are names of their own kind: they are opened with
- * GVM_OPEN_LINK, listed nowhere, and a link and an object may have the same one. So a link with a name that
- * cannot be guessed lets in those who were told it.
- *
- * Who opens it has the chunks that [0, bytes) is in, those of them that there will be included, and no others: what is
- * behind bytes in the last of them can be read, too, and so can the object's metadata. A link ends with
- * gvm_object_unlink(), when the object is dropped, or when an object that is not kept loses its creator; it stays when
- * another object takes the name (GVM_PUBLISH_REPLACE), as long as the object does. Openings stay. A link of the same name that
- * the caller owns goes to this object in one step: who opens it finds the old object or the new one.
- *
- * GVM_E_INVALID  a malformed name, unknown mode bits, bytes is 0
- * GVM_E_EXISTS   an object of another user has a link of that name
- * GVM_E_DENIED   not the owner of the object
- * GVM_E_LIMIT    the user's allowance of links is spent (docs/design/keeper.md, "What bounds what") */
-GVM_API gvm_status gvm_object_link(gvm_object *object, const char *name, uint32_t mode, uint64_t bytes);
-
-/* Ends a link. Only the owner of the object and the keeper's own user may.
- *
- * GVM_E_ABSENT, GVM_E_DENIED, GVM_E_INVALID */
-GVM_API gvm_status gvm_object_unlink(gvm_keeper *keeper, const char *name);
-
-/* Changes the permission bits. Openings that exist stay. GVM_E_DENIED, GVM_E_INVALID */
-GVM_API gvm_status gvm_object_set_mode(gvm_object *object, uint32_t mode);
-
-/* The metadata: bytes that describe the object, uninterpreted. set replaces it in one step; get
- * copies at most capacity bytes and tells how many there are.
- *
- * GVM_E_INVALID  more than GVM_METADATA_BYTES_MAX, or a NULL pointer
- * GVM_E_DENIED   opened GVM_OPEN_READONLY
- * GVM_E_SEALED   the object is sealed (its metadata is, too) */
-GVM_API gvm_status gvm_object_set_metadata(gvm_object *object, const void *bytes, uint32_t len_bytes);
-GVM_API gvm_status gvm_object_get_metadata(gvm_object *object, void *bytes, uint32_t capacity_bytes,
-                                           uint32_t *len_bytes);
-
-/* Gives another device of this process access to the object's memory as it is mapped here, or takes
- * it away; as gvm_buffer_grant(). It follows the object through its moves. */
-GVM_API gvm_status gvm_object_grant(gvm_object *object, gvm_device *peer, gvm_access access);
-
-/* ---- leases */
-
-typedef enum gvm_lease_mode {
-    GVM_LEASE_READ = 1,
-    GVM_LEASE_WRITE = 2, /* and read; alone */
-} gvm_lease_mode;
-
-typedef enum gvm_hint {
-    GVM_HINT_NONE = 0,
-    GVM_HINT_SCAN = 1, /* read once from end to end: do not displace others for it */
-    GVM_HINT_HOT = 2,  /* read many times under this lease: bring it in first, in the place of
-                        * whatever is not leased */
-    GVM_HINT_ONCE = 3, /* this access foretells nothing */
-} gvm_hint;
-
-/* Zero means default in every other member; NULL: waits for ever, no hint. */
-typedef struct gvm_acquire_options {
-    size_t struct_size; /* in: sizeof(gvm_acquire_options) */
-    int32_t timeout_ms; /* 0: for ever; GVM_TRY: not at all, but at most 100 ms for the keeper's answer */
-    gvm_hint hint;
-} gvm_acquire_options;
-
-typedef struct gvm_lease {
-    uint64_t address;    /* of the first byte, on the object's device and granted peers */
-    uint64_t bytes;      /* committed from there on; more may come while the lease is held */
-    uint64_t generation; /* counts growth and seal */
-    uint32_t mode;       /* gvm_lease_mode; 0: released */
-    uint32_t hint;
-} gvm_lease;
-
-/* Takes a lease. Needs no device memory: what is not there is read over the link. But where a process
- * that was cut off may still write to the object, it waits until there is room for a copy in either
- * budget, or that process has ended.
- *
- * GVM_E_INVALID   lease is NULL, an unknown mode or hint, timeout_ms is under GVM_TRY
- * GVM_E_TIMEOUT   others kept a conflicting lease, or there was no room for that copy, or the keeper does
- *                 not answer
- * GVM_E_SEALED    a write lease on a sealed object
- * GVM_E_READONLY  a write lease on an object opened GVM_OPEN_READONLY
- * GVM_E_QUOTA     as for gvm_object_open(): a write lease, or any lease on an object with
- *                 GVM_OBJECT_UNTRACKED
- * GVM_E_LIMIT     the process has 32767 leases on the object, or too many mappings to map it; or 1024
- *                 threads wait over this connection, or the user's allowance of such requests is
- *                 spent */
-GVM_API gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
-                                      const gvm_acquire_options *options, gvm_lease *lease);
-
-/* Gives a lease back and clears it. Work on the GPU that uses it must be over.
- *
- * GVM_E_INVALID  the lease is NULL, or was released already
- * GVM_E_KEEPER   the lease has ended, but the keeper had cut this process off before: what was written
- *                under it may be lost, what was read may be out of date. The only error after which
- *                this waits: a second at most, for the reason */
-GVM_API gvm_status gvm_object_release(gvm_object *object, gvm_lease *lease);
-
-/* Gives a lease back when the work submitted to the stream so far is done, and clears it at once.
- * If the stream's context breaks before that, the lease stays until the object is closed. Not on a stream
- * that is being captured: a graph would give the lease back at every launch.
- *
- * GVM_E_INVALID  as for gvm_object_release()
- * GVM_E_KEEPER   likewise, at this moment; the lease ends behind the stream's work nevertheless
- * GVM_E_LOST     the stream's context is broken: the lease is released, as nothing runs there */
-GVM_API gvm_status gvm_object_release_async(gvm_object *object, gvm_lease *lease, gvm_stream stream);
-
-/* ---- what there is */
-
-typedef struct gvm_object_info {
-    size_t struct_size;            /* in: sizeof(gvm_object_info) */
-    char name[GVM_NAME_BYTES_MAX]; /* "": nameless */
-    uint64_t id;                   /* unique in the life of the keeper */
-    uint64_t address;              /* here; 0 in a snapshot */
-    uint64_t bytes, reserve_bytes, chunk_bytes;
-    uint64_t device_bytes;    /* of its chunks, on the device */
-    uint64_t host_bytes;      /* of its chunks, in host memory alone */
-    uint64_t duplicate_bytes; /* on the device, with a clean copy in host memory */
-    uint64_t dirty_bytes;     /* on the device, host copy stale or none */
-    uint64_t generation;
-    uint64_t acquires; /* seen by the keeper so far */
-    uint64_t evicted_bytes, promoted_bytes;
-    uint32_t owner_uid, owner_gid, mode;
-    uint32_t openings; /* by all connections */
-    uint32_t read_leases, write_leases;
-    uint32_t waiting;     /* acquires that wait */
-    uint32_t interrupted; /* writers that ended, or were cut off, under a write lease */
-    int32_t device;       /* the keeper's ordinal */
-    uint32_t metadata_bytes;
-    uint8_t sealed, kept, moving, untracked;
-    uint8_t fenced; /* no lease before a copy is made: a process that was cut off may write to it */
-    uint8_t foreign; /* processes of other users were sent memory of it, and may have that mapped still */
-    uint8_t reserved[2];
-} gvm_object_info;
-
-typedef struct gvm_client_info {
-    size_t struct_size;
-    uint64_t id;
-    int32_t pid;
-    uint32_t uid, gid;
-    uint32_t objects_open;
-    uint64_t committed_bytes; /* of objects it created that live; counts against quotas by user */
-    uint64_t acquires;
-    uint64_t held_bytes; /* that it may have mapped, as it was cut off or could not map, and no object uses */
-    uint32_t read_leases, write_leases;
-    uint8_t cut_off, reserved[7];
-} gvm_client_info;
-
-typedef struct gvm_keeper_device_info {
-    size_t struct_size;
-    uint8_t uuid[16];
-    char name[96];
-    int32_t ordinal; /* the keeper's */
-    uint32_t objects;
-    uint64_t budget_bytes;
-    uint64_t resident_bytes; /* of objects */
-    uint64_t free_bytes;     /* of the budget, kept at the ready */
-    uint64_t leased_bytes, dirty_bytes;
-    uint64_t held_bytes;            /* by clients, and by no object */
-    uint64_t host_backed_bytes;     /* of this device's objects */
-    uint64_t evictions, promotions; /* chunks */
-    uint64_t evicted_bytes, promoted_bytes;
-    uint64_t driver_free_bytes, driver_total_bytes; /* for all programs */
-} gvm_keeper_device_info;
-
-typedef struct gvm_keeper_info {
-    size_t struct_size;
-    uint64_t pid, uptime_ms;
-    uint64_t host_budget_bytes, host_used_bytes, host_free_bytes;
-    uint64_t acquires, slow_acquires, revokes, timeouts, cut_offs, interrupted;
-    uint64_t messages, faults; /* faults: protocol violations */
-    uint32_t devices, objects, clients, reserved;
-} gvm_keeper_info;
-
-/* Everything the caller may see. Each record is of one moment. A snapshot of more than some hundred
- * records, or of fewer with many openings, is made while the keeper serves others: objects made meanwhile may be missing, and sums may
- * differ a little. */
-typedef struct gvm_keeper_snapshot {
-    gvm_keeper_info keeper;
-    const gvm_keeper_device_info *devices;
-    const gvm_object_info *objects; /* that the caller may read */
-    const gvm_client_info *clients;
-} gvm_keeper_snapshot;
-
-/* GVM_E_INVALID  out is NULL
- * GVM_E_LIMIT    16 threads wait for one over this connection already, or the user's allowance of snapshots,
- *                or of bytes that it has not read, is spent */
-GVM_API gvm_status gvm_keeper_get_snapshot(gvm_keeper *keeper, gvm_keeper_snapshot **out);
-GVM_API void gvm_keeper_snapshot_destroy(gvm_keeper_snapshot *snapshot);
-
-/* One object. GVM_E_INVALID  info is NULL or its struct_size is too small */
-GVM_API gvm_status gvm_object_get_info(gvm_object *object, gvm_object_info *info);
-
-/* ---- for the machine's administrator */
-
-/* Moves chunks of an object to host memory, at most bytes of them (0: all); leased ones stay.
- * *evicted_bytes, which may be NULL, is what moved. The memory becomes the keeper's reserve;
- * gvm_keeper_trim() gives it to other programs.
- *
- * GVM_E_INVALID  a malformed name
- * GVM_E_ABSENT   there is no object of that name
- * GVM_E_DENIED   not its owner, nor the keeper's user
- * GVM_E_NOMEM    the host budget is spent, or the machine has less memory
- * GVM_E_LIMIT    the keeper has no file descriptors left for host memory; or as for
- *                gvm_object_acquire() */
-GVM_API gvm_status gvm_keeper_evict(gvm_keeper *keeper, const char *name, uint64_t bytes,
-                                    uint64_t *evicted_bytes);
-
-/* Gives free device memory of the keeper's back to the driver until at most keep_bytes are left.
- * *freed_bytes may be NULL.
- *
- * GVM_E_INVALID  there is no such device at the keeper
- * GVM_E_DENIED   not the keeper's user */
-GVM_API gvm_status gvm_keeper_trim(gvm_keeper *keeper, int32_t keeper_device, uint64_t keep_bytes,
-                                   uint64_t *freed_bytes);
-
-/* Limits what objects owned by a user may commit, together with what the user's processes hold that were
- * cut off, or could not map; 0: nothing; UINT64_MAX: no limit. Objects that exist stay.
- *
- * GVM_E_DENIED   not the keeper's user
- * GVM_E_LIMIT    65536 users have a quota of their own */
-GVM_API gvm_status gvm_keeper_set_quota(gvm_keeper *keeper, uint32_t uid, uint64_t bytes);
+/* Stops: clients see the connection end, as if the keeper's process had ended; objects go, memory is
+ * given back once no client has it mapped. NULL and unknown pointers are ignored. */
+GVM_API void gvm_keeper_stop(gvm_keeper *server);
 
 #ifdef __cplusplus
 }

@@ -170,14 +170,14 @@ GVM_API void gvm_share_destroy(gvm_share *share);
 
 /* The 64 bytes of a legacy CUDA IPC handle (CUipcMemHandle, cudaIpcMemHandle_t), for programs that
  * know nothing of gvmem. */
-typedef struct gvm_legacy_handle {
+typedef struct gvm_ipc_handle {
     uint8_t bytes[64];
-} gvm_legacy_handle;
+} gvm_ipc_handle;
 
 /* A copy of part of a buffer in cuMemAlloc memory, with the handle under which any CUDA process
  * opens it (cuIpcOpenMemHandle). Virtual memory itself cannot be shared that way, hence the copy.
  */
-typedef struct gvm_legacy gvm_legacy;
+typedef struct gvm_ipc gvm_ipc;
 
 /* Copies [offset_bytes, offset_bytes + len_bytes) and makes the handle; len_bytes 0 means to the
  * end of the reservation.
@@ -189,33 +189,32 @@ typedef struct gvm_legacy gvm_legacy;
  *
  * The copy takes whole multiples of 2 MiB, which the driver shows to who opens the handle; behind its
  * last byte they hold zeros. */
-GVM_API gvm_status gvm_legacy_export(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes,
-                                     gvm_legacy **out);
+GVM_API gvm_status gvm_ipc_export(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes,
+                                  gvm_ipc **out);
 
 /* The handle, and the copy's address and length. Any of the outputs may be NULL.
  *
  * GVM_E_FOREIGN  the copy is unknown or destroyed */
-GVM_API gvm_status gvm_legacy_get(const gvm_legacy *legacy, gvm_legacy_handle *handle,
-                                  uint64_t *address, uint64_t *len_bytes);
+GVM_API gvm_status gvm_ipc_get(const gvm_ipc *legacy, gvm_ipc_handle *handle, uint64_t *address,
+                               uint64_t *len_bytes);
 
 /* Frees the copy. Close it in the other processes first: the driver leaves what happens otherwise
  * undefined. Waits for running kernels. NULL and unknown pointers are ignored. */
-GVM_API void gvm_legacy_destroy(gvm_legacy *legacy);
+GVM_API void gvm_ipc_destroy(gvm_ipc *legacy);
 
 /* Opens a handle that another process made, with gvmem or with CUDA; the address is good until
- * gvm_legacy_close().
+ * gvm_ipc_close().
  *
  * GVM_E_INVALID  handle or address is NULL, the handle is not valid, or it was made by this process
  * GVM_E_NOTSUP   the device has no legacy IPC
  * GVM_E_NOSPACE  the driver has no room for the mapping
  *
  * Takes about 15 ms on an H100, more for larger memory. */
-GVM_API gvm_status gvm_legacy_open(gvm_device *device, const gvm_legacy_handle *handle,
-                                   uint64_t *address);
+GVM_API gvm_status gvm_ipc_open(gvm_device *device, const gvm_ipc_handle *handle, uint64_t *address);
 
-/* GVM_E_FOREIGN  the address was not opened by gvm_legacy_open() on this device, or was closed
+/* GVM_E_FOREIGN  the address was not opened by gvm_ipc_open() on this device, or was closed
  *                already */
-GVM_API gvm_status gvm_legacy_close(gvm_device *device, uint64_t address);
+GVM_API gvm_status gvm_ipc_close(gvm_device *device, uint64_t address);
 
 #ifdef __cplusplus
 }

@@ -15,7 +15,7 @@
  * opened before stay whole until they are detached, others are gone: GVM_E_ABSENT. GVM_TABLE_WHOLE opens all at once. When the server or its keeper ends, what is
  * mapped stays readable under leases already held, and everything else answers GVM_E_KEEPER.
  *
- * Memory is read under leases, as any keeper's object (gvmem/keeper.h). While one is held, the keeper
+ * Memory is read under leases, as any keeper's object (gvmem/client.h). While one is held, the keeper
  * cannot move the column to make room for others: hold leases for the time of a kernel or a batch. They
  * hold up no statement of the server, not even an INSERT into the same table.
  *
@@ -57,7 +57,7 @@
 #ifndef GVMEM_TABLE_H
 #define GVMEM_TABLE_H
 
-#include <gvmem/keeper.h>
+#include <gvmem/client.h>
 
 #ifdef __cplusplus
 extern "C" {
@@ -88,7 +88,7 @@ enum {
  * GVM_E_PEER      nobody listens there: the server is down
  * GVM_E_DENIED    the server lets only its own user read; see gstore_fdw.readers
  * GVM_E_NODEVICE  the table's device is not visible to this process
- * and the errors of gvm_keeper_connect() and gvm_object_open() */
+ * and the errors of gvm_client_connect() and gvm_object_open() */
 GVM_API gvm_status gvm_table_attach(const char *token, uint32_t flags, gvm_table **out);
 
 /* Ends it: unmaps every column. Leases on them end, and work that uses them must be over. NULL and

@@ -51,7 +51,7 @@ GVM_API gvm_status gvm_vector_resize(gvm_vector *vector, uint64_t count);
 /* Commits memory for at least capacity elements; the length stays.
  *
  * GVM_E_LIMIT, GVM_E_NOSPACE, GVM_E_SEALED  as for gvm_vector_append() */
-GVM_API gvm_status gvm_vector_reserve(gvm_vector *vector, uint64_t capacity);
+GVM_API gvm_status gvm_vector_commit(gvm_vector *vector, uint64_t capacity);
 
 /* Gives back the chunks that hold no element.
  *

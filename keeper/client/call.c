@@ -17,12 +17,12 @@
 
 /* ---- the table of requests */
 
-static gvmi_client_request **bucket_of(gvm_keeper *keeper, uint64_t number)
+static gvmi_client_request **bucket_of(gvm_client *keeper, uint64_t number)
 {
     return &keeper->requests[number % GVMI_CLIENT_BUCKETS];
 }
 
-static gvm_status add_request_locked(gvm_keeper *keeper, gvmi_client_request *request)
+static gvm_status add_request_locked(gvm_client *keeper, gvmi_client_request *request)
 {
     gvmi_client_request **bucket = bucket_of(keeper, request->number);
 
@@ -45,7 +45,7 @@ static gvm_status add_request_locked(gvm_keeper *keeper, gvmi_client_request *re
     return GVM_OK;
 }
 
-static void unlink_request_locked(gvm_keeper *keeper, const gvmi_client_request *request)
+static void unlink_request_locked(gvm_client *keeper, const gvmi_client_request *request)
 {
     gvmi_client_request **place = bucket_of(keeper, request->number);
 
@@ -58,7 +58,7 @@ static void unlink_request_locked(gvm_keeper *keeper, const gvmi_client_request 
 
 /* Takes the request out and wakes its thread; after the lock is gone, so may be the request. True:
  * it is given up, and the caller's to free. */
-static bool end_request_locked(gvm_keeper *keeper, gvmi_client_request *request)
+static bool end_request_locked(gvm_client *keeper, gvmi_client_request *request)
 {
     const bool given_up = request->given_up;
 
@@ -87,7 +87,7 @@ static void free_request(gvmi_client_request *request)
 
 /* ---- calls */
 
-static void give_up_locked(gvm_keeper *keeper, gvmi_client_request *request)
+static void give_up_locked(gvm_client *keeper, gvmi_client_request *request)
 {
     request->given_up = true;
     keeper->given_up++;
@@ -95,7 +95,7 @@ static void give_up_locked(gvm_keeper *keeper, gvmi_client_request *request)
 
 /* Puts the request into the table, and its bytes together: from then on a reply may be written in the
  * message's place. */
-static gvm_status begin_request(gvm_keeper *keeper, gvmi_wire_message *message,
+static gvm_status begin_request(gvm_client *keeper, gvmi_wire_message *message,
                                 gvmi_client_request *request, char *bytes, size_t *len)
 {
     gvm_status status;
@@ -113,7 +113,7 @@ static gvm_status begin_request(gvm_keeper *keeper, gvmi_wire_message *message,
 
 static void leave_slot_locked(const gvm_object *object)
 {
-    gvm_keeper *keeper = object->keeper;
+    gvm_client *keeper = object->keeper;
 
     if (keeper->slots[object->slot] == object)
         keeper->slots[object->slot] = NULL;
@@ -121,7 +121,7 @@ static void leave_slot_locked(const gvm_object *object)
 
 /* Waits for the end of a request that was sent, unless sending said otherwise. *mine: the request is
  * out of the table, and the caller's. */
-static gvm_status await_end(gvm_keeper *keeper, gvmi_client_request *request, gvm_status sent,
+static gvm_status await_end(gvm_client *keeper, gvmi_client_request *request, gvm_status sent,
                             int64_t deadline_ns, bool *mine)
 {
     gvm_status status;
@@ -151,7 +151,7 @@ static gvm_status await_end(gvm_keeper *keeper, gvmi_client_request *request, gv
     return status;
 }
 
-gvm_status gvmi_client_call(gvm_keeper *keeper, gvmi_wire_message *message, gvmi_client_request *request)
+gvm_status gvmi_client_call(gvm_client *keeper, gvmi_wire_message *message, gvmi_client_request *request)
 {
     char bytes[sizeof *message];
     size_t len;
@@ -173,7 +173,7 @@ gvm_status gvmi_client_call(gvm_keeper *keeper, gvmi_wire_message *message, gvmi
 }
 
 /* The request's object is referenced for it. *mine: the request is cleared, and the caller's. */
-static gvm_status call_until(gvm_keeper *keeper, gvmi_wire_message *message,
+static gvm_status call_until(gvm_client *keeper, gvmi_wire_message *message,
                              gvmi_client_request *request, int64_t deadline_ns, bool *sent, bool *mine)
 {
     char bytes[sizeof *message];
@@ -195,7 +195,7 @@ static gvm_status call_until(gvm_keeper *keeper, gvmi_wire_message *message,
     return status;
 }
 
-gvm_status gvmi_client_call_until(gvm_keeper *keeper, gvmi_wire_message *message,
+gvm_status gvmi_client_call_until(gvm_client *keeper, gvmi_wire_message *message,
                                   gvm_object *object, uint32_t mode, int64_t deadline_ns)
 {
     gvmi_client_request *request = calloc(1, sizeof *request);
@@ -230,7 +230,7 @@ gvm_status gvmi_client_call_close(gvm_object *object, int64_t deadline_ns, bool 
 
 void gvmi_client_post_close(gvm_object *object)
 {
-    gvm_keeper *keeper = object->keeper;
+    gvm_client *keeper = object->keeper;
     gvmi_client_request *request = &object->closing;
     gvmi_wire_message message;
     char bytes[sizeof message];
@@ -254,7 +254,7 @@ void gvmi_client_post_close(gvm_object *object)
         gvmi_client_break(keeper); /* losing the connection frees it */
 }
 
-gvm_status gvmi_client_fail_cut_off(gvm_keeper *keeper)
+gvm_status gvmi_client_fail_cut_off(gvm_client *keeper)
 {
     const int64_t deadline_ns = gvmi_deadline_ns(GVMI_CLIENT_REASON_MS);
 
@@ -293,7 +293,7 @@ static gvm_status unexpected(const gvmi_wire_head *head)
 
 /* The lease is in the lease word before TAKEN can be seen, whatever the permit says now. Of an object
  * that is closed, CLOSE tells the keeper that the lease is not taken. */
-static gvm_status answer_granted(gvm_keeper *keeper, const gvmi_client_request *request,
+static gvm_status answer_granted(gvm_client *keeper, const gvmi_client_request *request,
                                  const gvmi_client_message *message)
 {
     gvmi_wire_message taken;
@@ -309,7 +309,7 @@ static gvm_status answer_granted(gvm_keeper *keeper, const gvmi_client_request *
 }
 
 /* What is to be done before the waiting thread may go on. */
-static gvm_status answer_good(gvm_keeper *keeper, gvmi_client_request *request,
+static gvm_status answer_good(gvm_client *keeper, gvmi_client_request *request,
                               gvmi_client_message *message)
 {
     switch (request->type) {
@@ -332,7 +332,7 @@ static gvm_status answer_good(gvm_keeper *keeper, gvmi_client_request *request,
 }
 
 /* NULL: there is none. Nobody but the mapper ends it. */
-static gvmi_client_request *find_request(gvm_keeper *keeper, uint64_t number)
+static gvmi_client_request *find_request(gvm_client *keeper, uint64_t number)
 {
     gvmi_client_request *request;
 
@@ -346,7 +346,7 @@ static gvmi_client_request *find_request(gvm_keeper *keeper, uint64_t number)
     return request;
 }
 
-bool gvmi_client_may_overtake(gvm_keeper *keeper, const gvmi_wire_head *head)
+bool gvmi_client_may_overtake(gvm_client *keeper, const gvmi_wire_head *head)
 {
     const gvmi_client_request *request = find_request(keeper, head->request);
 
@@ -363,7 +363,7 @@ static gvm_status fail_answer(gvmi_client_request *request, const gvmi_wire_fail
 
 /* Ends a request whose reply is dealt with. held: a lease was taken for it, of an object that is
  * worked on. */
-static void finish_answer(gvm_keeper *keeper, gvmi_client_request *request, bool held)
+static void finish_answer(gvm_client *keeper, gvmi_client_request *request, bool held)
 {
     gvm_object *object = request->object;
     const uint32_t mode = request->mode;
@@ -381,7 +381,7 @@ static void finish_answer(gvm_keeper *keeper, gvmi_client_request *request, bool
         free_request(request);
 }
 
-gvm_status gvmi_client_answer(gvm_keeper *keeper, gvmi_client_message *message)
+gvm_status gvmi_client_answer(gvm_client *keeper, gvmi_client_message *message)
 {
     const gvmi_wire_head *head = &message->wire.head;
     gvmi_client_request *request = find_request(keeper, head->request);
@@ -408,7 +408,7 @@ gvm_status gvmi_client_answer(gvm_keeper *keeper, gvmi_client_message *message)
     return status;
 }
 
-static void fail_lost(const gvm_keeper *keeper)
+static void fail_lost(const gvm_client *keeper)
 {
     const gvm_error cause = gvmi_error_save();
 
@@ -421,7 +421,7 @@ static void fail_lost(const gvm_keeper *keeper)
                          keeper->keeper_pid, cause.text);
 }
 
-void gvmi_client_lose(gvm_keeper *keeper)
+void gvmi_client_lose(gvm_client *keeper)
 {
     gvmi_client_request *given_up = NULL;
 

@@ -38,7 +38,7 @@ static gvm_status map_page(int fd, size_t bytes, int protection, void **out)
     return GVM_OK;
 }
 
-static gvm_status take_welcome(gvm_keeper *keeper, gvmi_client_message *message)
+static gvm_status take_welcome(gvm_client *keeper, gvmi_client_message *message)
 {
     const gvmi_wire_welcome *welcome = &message->wire.body.WELCOME;
     void *page;
@@ -67,7 +67,7 @@ static gvm_status take_welcome(gvm_keeper *keeper, gvmi_client_message *message)
     return GVM_OK;
 }
 
-static gvm_status greet(gvm_keeper *keeper)
+static gvm_status greet(gvm_client *keeper)
 {
     gvmi_client_message answer;
     gvmi_wire_message hello;
@@ -91,7 +91,7 @@ static gvm_status greet(gvm_keeper *keeper)
  * It has the pages, but neither the mapper nor a driver that works. */
 
 static gvmi_mutex list_lock = GVMI_MUTEX_INIT(GVMI_RANK_KEEPER);
-static gvm_keeper *connections;
+static gvm_client *connections;
 static pthread_once_t fork_once = PTHREAD_ONCE_INIT;
 
 static void before_fork(void)
@@ -108,7 +108,7 @@ static void after_fork_in_parent(void)
  * looked at but the slots, whose objects are in memory, alive or retired. */
 static void after_fork_in_child(void)
 {
-    for (gvm_keeper *keeper = connections; keeper != NULL; keeper = keeper->next) {
+    for (gvm_client *keeper = connections; keeper != NULL; keeper = keeper->next) {
         atomic_store(&keeper->magic, GVMI_DEAD_MAGIC);
         for (uint32_t i = 0; i < GVM_OBJECTS_OPEN_MAX; i++)
             if (keeper->slots[i] != NULL)
@@ -124,7 +124,7 @@ static void watch_forks(void)
     (void)pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
-static void list_connection(gvm_keeper *keeper)
+static void list_connection(gvm_client *keeper)
 {
     pthread_once(&fork_once, watch_forks);
     gvmi_lock(&list_lock);
@@ -135,7 +135,7 @@ static void list_connection(gvm_keeper *keeper)
     gvmi_unlock(&list_lock);
 }
 
-static void unlist_connection(gvm_keeper *keeper)
+static void unlist_connection(gvm_client *keeper)
 {
     gvmi_lock(&list_lock);
     if (keeper->prev != NULL)
@@ -149,14 +149,14 @@ static void unlist_connection(gvm_keeper *keeper)
 
 /* ---- life */
 
-gvm_status gvmi_keeper_hold(const gvm_keeper *handle, gvm_keeper **out)
+gvm_status gvmi_client_hold(const gvm_client *handle, gvm_client **out)
 {
     void *found;
     gvm_status status = gvmi_registry_hold(GVMI_KIND_CONNECTION, gvmi_key(handle), &found);
-    gvm_keeper *keeper = found;
+    gvm_client *keeper = found;
 
     if (status == GVM_OK && atomic_load(&keeper->magic) != GVMI_KEEPER_MAGIC) {
-        gvmi_keeper_leave(keeper);
+        gvmi_client_leave(keeper);
         status = gvmi_fail(GVM_E_FOREIGN,
                            "the connection is the parent process's: a child made by fork() must exec a program "
                            "to use a keeper, or connect before its parent has used a GPU");
@@ -165,12 +165,12 @@ gvm_status gvmi_keeper_hold(const gvm_keeper *handle, gvm_keeper **out)
     return status;
 }
 
-void gvmi_keeper_leave(gvm_keeper *keeper)
+void gvmi_client_leave(gvm_client *keeper)
 {
     gvmi_registry_drop(GVMI_KIND_CONNECTION, gvmi_key(keeper));
 }
 
-void gvmi_client_drop_keeper(gvm_keeper *keeper)
+void gvmi_client_drop_keeper(gvm_client *keeper)
 {
     if (atomic_fetch_sub(&keeper->references, 1) > 1)
         return;
@@ -189,9 +189,9 @@ void gvmi_client_drop_keeper(gvm_keeper *keeper)
     gvmi_registry_retire(keeper);
 }
 
-static gvm_status new_keeper(int socket_fd, gvm_keeper **out)
+static gvm_status new_keeper(int socket_fd, gvm_client **out)
 {
-    gvm_keeper *keeper = calloc(1, sizeof *keeper);
+    gvm_client *keeper = calloc(1, sizeof *keeper);
 
     if (keeper == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a connection");
@@ -208,7 +208,7 @@ static gvm_status new_keeper(int socket_fd, gvm_keeper **out)
 }
 
 /* Signals are the program's: none is delivered to the mapper. */
-static gvm_status start_mapper(gvm_keeper *keeper)
+static gvm_status start_mapper(gvm_client *keeper)
 {
     sigset_t all, before;
     int code;
@@ -225,7 +225,7 @@ static gvm_status start_mapper(gvm_keeper *keeper)
 
 /* Asks a mapper to end, and waits for it. Then nothing is mapped any more, and the keeper may see the
  * socket's end, though releases that are still to come keep it open. */
-static void stop_mapper(gvm_keeper *keeper)
+static void stop_mapper(gvm_client *keeper)
 {
     gvmi_client_break(keeper);
     pthread_join(keeper->mapper, NULL);
@@ -233,9 +233,9 @@ static void stop_mapper(gvm_keeper *keeper)
 }
 
 /* On failure the socket stays the caller's. */
-static gvm_status begin(int socket_fd, gvm_keeper **out)
+static gvm_status begin(int socket_fd, gvm_client **out)
 {
-    gvm_keeper *keeper = NULL;
+    gvm_client *keeper = NULL;
     gvm_status status = new_keeper(socket_fd, &keeper);
 
     if (status != GVM_OK)
@@ -262,7 +262,7 @@ fail_drop:
     return status;
 }
 
-gvm_status gvm_keeper_adopt(int socket_fd, gvm_keeper **out)
+gvm_status gvm_client_adopt(int socket_fd, gvm_client **out)
 {
     GVMI_UNCANCELLED;
     gvmi_socket checked;
@@ -341,7 +341,7 @@ static gvm_status check_peer(int fd, const char *path)
     return GVM_OK;
 }
 
-static gvm_status connect_to(const char *path, bool anybodys, gvm_keeper **out)
+static gvm_status connect_to(const char *path, bool anybodys, gvm_client **out)
 {
     struct sockaddr_un address;
     int fd;
@@ -362,7 +362,7 @@ static gvm_status connect_to(const char *path, bool anybodys, gvm_keeper **out)
     return status;
 }
 
-gvm_status gvm_keeper_connect(const char *path, gvm_keeper **out)
+gvm_status gvm_client_connect(const char *path, gvm_client **out)
 {
     GVMI_UNCANCELLED;
     char fallback[GVMI_KEEPER_PATH_BYTES];
@@ -384,7 +384,7 @@ gvm_status gvm_keeper_connect(const char *path, gvm_keeper **out)
 
 /* CLOSE is sent for each, since BYE alone is not enough for objects of other users. If the keeper does not
  * answer in time, the rest is left to BYE. False: the mapper has still to end one, so that not all is unmapped. */
-static bool end_objects(gvm_keeper *keeper)
+static bool end_objects(gvm_client *keeper)
 {
     const int64_t deadline_ns = gvmi_deadline_ns(GVMI_CLIENT_BYE_MS);
     bool all;
@@ -408,7 +408,7 @@ static bool end_objects(gvm_keeper *keeper)
     return all;
 }
 
-static void say_bye(gvm_keeper *keeper)
+static void say_bye(gvm_client *keeper)
 {
     gvmi_wire_message bye;
 
@@ -417,27 +417,27 @@ static void say_bye(gvm_keeper *keeper)
     (void)gvmi_client_send(keeper, &bye, gvmi_deadline_ns(GVMI_CLIENT_BYE_MS));
 }
 
-void gvmi_keeper_sever(const gvm_keeper *handle)
+void gvmi_client_sever(const gvm_client *handle)
 {
     const gvm_error error = gvmi_error_save();
-    gvm_keeper *keeper;
+    gvm_client *keeper;
 
-    if (gvmi_keeper_hold(handle, &keeper) == GVM_OK) {
+    if (gvmi_client_hold(handle, &keeper) == GVM_OK) {
         gvmi_client_break(keeper); /* the mapper sees that, and ends the requests */
-        gvmi_keeper_leave(keeper);
+        gvmi_client_leave(keeper);
     }
     gvmi_error_restore(&error);
 }
 
-void gvm_keeper_close(gvm_keeper *handle)
+void gvm_client_close(gvm_client *handle)
 {
     GVMI_UNCANCELLED;
     const gvm_error error = gvmi_error_save();
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     void *object;
 
-    if (handle != NULL && gvmi_keeper_hold(handle, &keeper) == GVM_OK) { /* and not the parent's */
-        gvmi_keeper_leave(keeper);
+    if (handle != NULL && gvmi_client_hold(handle, &keeper) == GVM_OK) { /* and not the parent's */
+        gvmi_client_leave(keeper);
         if (gvmi_registry_remove(GVMI_KIND_CONNECTION, gvmi_key(handle), &object) == GVM_OK) {
             unlist_connection(keeper);
             if (end_objects(keeper)) /* BYE says that nothing is mapped */

@@ -41,7 +41,7 @@ static inline uint64_t unit_of(uint32_t mode)
 }
 
 /* Tells the keeper that some lease word may have become zero. */
-static __attribute__((noinline, cold)) void ring(const gvm_keeper *keeper)
+static __attribute__((noinline, cold)) void ring(const gvm_client *keeper)
 {
     GVMI_UNCANCELLED;
     const uint64_t one = 1;
@@ -344,7 +344,7 @@ static void release_now(void *arg)
 {
     coming_release *coming = arg;
     gvm_object *object = coming->object;
-    gvm_keeper *keeper = object->keeper;
+    gvm_client *keeper = object->keeper;
     uint64_t permit;
 
     gvmi_lock(&keeper->lock); /* against the closing thread */

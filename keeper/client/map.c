@@ -32,7 +32,7 @@
 
 /* ---- what is shown */
 
-static void broadcast(gvm_keeper *keeper)
+static void broadcast(gvm_client *keeper)
 {
     gvmi_lock(&keeper->lock);
     pthread_cond_broadcast(&keeper->changed);
@@ -58,7 +58,7 @@ static void show(gvm_object *object)
 /* Nothing is to be had any more, for the reason that the thread's error tells. */
 static void fail_object(gvm_object *object)
 {
-    gvm_keeper *keeper = object->keeper;
+    gvm_client *keeper = object->keeper;
 
     atomic_store(&object->shown_generation, GVMI_NOT_SHOWN);
     gvmi_lock(&keeper->lock);
@@ -69,7 +69,7 @@ static void fail_object(gvm_object *object)
 
 gvm_status gvmi_client_wait_shown(gvm_object *object, uint32_t generation, int64_t deadline_ns)
 {
-    gvm_keeper *keeper = object->keeper;
+    gvm_client *keeper = object->keeper;
     gvm_error error = {.status = GVM_OK};
     bool late = false;
 
@@ -202,7 +202,7 @@ static gvm_status take_chunks(gvm_object *object, gvmi_client_message *message, 
 
 static void list_failing(gvm_object *object)
 {
-    gvm_keeper *keeper = object->keeper;
+    gvm_client *keeper = object->keeper;
 
     atomic_fetch_add(&object->references, 1); /* the list's */
     object->next_failing = keeper->failing;
@@ -233,7 +233,7 @@ static gvm_status refuse_map(gvm_object *object, uint64_t serial)
  * in any case: what a lost keeper gave stays. */
 static gvm_status take_map(gvm_object *object, gvmi_client_message *message)
 {
-    gvm_keeper *keeper = object->keeper;
+    gvm_client *keeper = object->keeper;
     const gvmi_wire_map *map = &message->wire.body.MAP;
     const uint32_t count = message->wire.head.tail_bytes / (uint32_t)sizeof(gvmi_wire_chunk);
     gvm_status status = check_map(object, map, message->wire.tail.chunks, count);
@@ -313,7 +313,7 @@ static gvm_status answer_map(gvm_object *object, const gvmi_wire_map *map)
 
 bool gvmi_client_begin_work(gvm_object *object)
 {
-    gvm_keeper *keeper = object->keeper;
+    gvm_client *keeper = object->keeper;
     bool open;
 
     gvmi_lock(&keeper->lock);
@@ -324,7 +324,7 @@ bool gvmi_client_begin_work(gvm_object *object)
     return open;
 }
 
-void gvmi_client_end_work(gvm_keeper *keeper)
+void gvmi_client_end_work(gvm_client *keeper)
 {
     gvmi_lock(&keeper->lock);
     keeper->busy = NULL;
@@ -333,7 +333,7 @@ void gvmi_client_end_work(gvm_keeper *keeper)
 }
 
 /* A slice of the MAP that is pending longest; answer: unless the connection is lost. */
-static gvm_status go_on(gvm_keeper *keeper, bool answer)
+static gvm_status go_on(gvm_client *keeper, bool answer)
 {
     gvmi_client_pending *pending = &keeper->pending[keeper->first_pending];
     gvm_object *object = pending->object;
@@ -355,7 +355,7 @@ static gvm_status go_on(gvm_keeper *keeper, bool answer)
 }
 
 /* Until at most so many are pending. */
-static gvm_status finish(gvm_keeper *keeper, uint32_t left)
+static gvm_status finish(gvm_client *keeper, uint32_t left)
 {
     gvm_status status = GVM_OK;
 
@@ -364,7 +364,7 @@ static gvm_status finish(gvm_keeper *keeper, uint32_t left)
     return status;
 }
 
-static gvm_status handle_map(gvm_keeper *keeper, gvmi_client_message *message)
+static gvm_status handle_map(gvm_client *keeper, gvmi_client_message *message)
 {
     const uint32_t slot = message->wire.body.MAP.slot;
     gvm_object *object = NULL;
@@ -496,7 +496,7 @@ static gvm_status check_opened(const gvmi_wire_opened *opened)
 
 gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened)
 {
-    gvm_keeper *keeper = object->keeper;
+    gvm_client *keeper = object->keeper;
     gvm_status status = check_opened(opened);
     bool vacant;
 
@@ -532,7 +532,7 @@ gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened
 /* ---- the thread */
 
 /* Looks after the objects that wait to be vacated. */
-static gvm_status settle_failing(gvm_keeper *keeper)
+static gvm_status settle_failing(gvm_client *keeper)
 {
     gvm_object **place = &keeper->failing;
     gvm_status status = GVM_OK;
@@ -556,7 +556,7 @@ static gvm_status settle_failing(gvm_keeper *keeper)
 }
 
 /* False: there is nothing to read yet, but time for MAPs that are pending or for failing objects. */
-static bool wait_message(const gvm_keeper *keeper)
+static bool wait_message(const gvm_client *keeper)
 {
     struct pollfd entry = {.fd = keeper->socket, .events = POLLIN};
 
@@ -566,7 +566,7 @@ static bool wait_message(const gvm_keeper *keeper)
 }
 
 /* Is it the message with the reason, FAILED without a request? Takes the reason over. */
-static bool is_cut_off_reason(gvm_keeper *keeper, const gvmi_wire_message *message)
+static bool is_cut_off_reason(gvm_client *keeper, const gvmi_wire_message *message)
 {
     const gvmi_wire_failed *failed = &message->body.FAILED;
 
@@ -579,7 +579,7 @@ static bool is_cut_off_reason(gvm_keeper *keeper, const gvmi_wire_message *messa
 
 /* When the connection has broken: what is left in the socket may end with the reason, behind MAPs
  * whose answers could not be sent. */
-static void look_for_reason(gvm_keeper *keeper)
+static void look_for_reason(gvm_client *keeper)
 {
     gvmi_client_message message;
 
@@ -591,7 +591,7 @@ static void look_for_reason(gvm_keeper *keeper)
     }
 }
 
-static gvm_status handle(gvm_keeper *keeper, gvmi_client_message *message)
+static gvm_status handle(gvm_client *keeper, gvmi_client_message *message)
 {
     const gvmi_wire_head *head = &message->wire.head;
     gvm_status status;
@@ -606,7 +606,7 @@ static gvm_status handle(gvm_keeper *keeper, gvmi_client_message *message)
     return gvmi_client_answer(keeper, message);
 }
 
-static gvm_status handle_next(gvm_keeper *keeper)
+static gvm_status handle_next(gvm_client *keeper)
 {
     gvmi_client_message message;
     gvm_status status = gvmi_client_receive(keeper->socket, -1, &message);
@@ -620,7 +620,7 @@ static gvm_status handle_next(gvm_keeper *keeper)
 
 void *gvmi_client_run_mapper(void *arg)
 {
-    gvm_keeper *keeper = arg;
+    gvm_client *keeper = arg;
     gvm_status status = GVM_OK;
     gvm_error reason;
 

@@ -16,7 +16,7 @@
 
 /* ---- life */
 
-gvm_status gvmi_client_new_object(gvm_keeper *keeper, gvm_object **out)
+gvm_status gvmi_client_new_object(gvm_client *keeper, gvm_object **out)
 {
     gvm_object *object = calloc(1, sizeof *object);
 
@@ -53,7 +53,7 @@ static void vacate(gvm_object *object)
 
 static void leave_slot(gvm_object *object)
 {
-    gvm_keeper *keeper = object->keeper;
+    gvm_client *keeper = object->keeper;
 
     gvmi_lock(&keeper->lock);
     if (object->lease != NULL && keeper->slots[object->slot] == object)
@@ -64,7 +64,7 @@ static void leave_slot(gvm_object *object)
 /* Gives the object to the mapper to end, with the caller's reference. False: the mapper has ended. */
 static bool hand_over_locked(gvm_object *object, bool tell)
 {
-    gvm_keeper *keeper = object->keeper;
+    gvm_client *keeper = object->keeper;
 
     if (keeper->lost)
         return false;
@@ -77,7 +77,7 @@ static bool hand_over_locked(gvm_object *object, bool tell)
 /* False: CLOSE could not be sent within the time, and is left to the mapper. */
 static bool tell_closed(gvm_object *object, int64_t deadline_ns)
 {
-    gvm_keeper *keeper = object->keeper;
+    gvm_client *keeper = object->keeper;
     bool sent, handed_over;
 
     if (gvmi_client_call_close(object, deadline_ns, &sent) != GVM_E_TIMEOUT) {
@@ -98,7 +98,7 @@ void gvmi_client_end_object(gvm_object *object, bool tell)
 {
     const gvm_error error = gvmi_error_save();
     const int64_t deadline_ns = gvmi_deadline_ns(GVMI_CLIENT_BYE_MS);
-    gvm_keeper *keeper = object->keeper;
+    gvm_client *keeper = object->keeper;
     bool handed_over;
 
     atomic_store(&object->magic, GVMI_DEAD_MAGIC);
@@ -120,7 +120,7 @@ void gvmi_client_end_object(gvm_object *object, bool tell)
     gvmi_error_restore(&error);
 }
 
-void gvmi_client_end_leaving(gvm_keeper *keeper)
+void gvmi_client_end_leaving(gvm_client *keeper)
 {
     gvm_object *object;
 
@@ -165,7 +165,7 @@ void gvmi_object_leave(gvm_object *object)
 /* ---- opening */
 
 /* Sends CREATE or OPEN, and waits until all that the object has at this moment is mapped. */
-static gvm_status call_opening(gvm_keeper *keeper, gvmi_wire_message *message, gvm_object **out)
+static gvm_status call_opening(gvm_client *keeper, gvmi_wire_message *message, gvm_object **out)
 {
     gvmi_client_request request = {0};
     gvm_object *object = NULL;
@@ -261,7 +261,7 @@ static gvm_status describe(const char *name, uint64_t reserve_bytes,
                             : status;
 }
 
-static gvm_status create(gvm_keeper *keeper, const char *name, uint64_t reserve_bytes,
+static gvm_status create(gvm_client *keeper, const char *name, uint64_t reserve_bytes,
                          const gvm_object_options *options, gvm_object **out)
 {
     gvmi_wire_message message;
@@ -285,24 +285,24 @@ static gvm_status create(gvm_keeper *keeper, const char *name, uint64_t reserve_
     return status;
 }
 
-gvm_status gvm_object_create(gvm_keeper *handle, const char *name, uint64_t reserve_bytes,
+gvm_status gvm_object_create(gvm_client *handle, const char *name, uint64_t reserve_bytes,
                              const gvm_object_options *options, gvm_object **out)
 {
     GVMI_UNCANCELLED;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_status status;
 
     if (out == NULL)
         return gvmi_fail(GVM_E_INVALID, "out is NULL");
-    status = gvmi_keeper_hold(handle, &keeper);
+    status = gvmi_client_hold(handle, &keeper);
     if (status != GVM_OK)
         return status;
     status = create(keeper, name, reserve_bytes, options, out);
-    gvmi_keeper_leave(keeper);
+    gvmi_client_leave(keeper);
     return status;
 }
 
-static gvm_status open_named(gvm_keeper *keeper, const char *name, uint32_t flags, gvm_object **out)
+static gvm_status open_named(gvm_client *keeper, const char *name, uint32_t flags, gvm_object **out)
 {
     gvmi_wire_message message;
     int32_t count;
@@ -318,19 +318,19 @@ static gvm_status open_named(gvm_keeper *keeper, const char *name, uint32_t flag
     return status == GVM_OK ? call_opening(keeper, &message, out) : status;
 }
 
-gvm_status gvm_object_open(gvm_keeper *handle, const char *name, uint32_t flags, gvm_object **out)
+gvm_status gvm_object_open(gvm_client *handle, const char *name, uint32_t flags, gvm_object **out)
 {
     GVMI_UNCANCELLED;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_status status;
 
     if (out == NULL)
         return gvmi_fail(GVM_E_INVALID, "out is NULL");
-    status = gvmi_keeper_hold(handle, &keeper);
+    status = gvmi_client_hold(handle, &keeper);
     if (status != GVM_OK)
         return status;
     status = open_named(keeper, name, flags, out);
-    gvmi_keeper_leave(keeper);
+    gvmi_client_leave(keeper);
     return status;
 }
 
@@ -350,12 +350,12 @@ void gvm_object_close(gvm_object *handle)
 }
 
 /* A request about a name alone. */
-static gvm_status call_about(gvm_keeper *handle, gvmi_wire_type type, const char *name)
+static gvm_status call_about(gvm_client *handle, gvmi_wire_type type, const char *name)
 {
     gvmi_wire_message message;
     gvmi_client_request request = {0};
-    gvm_keeper *keeper;
-    gvm_status status = gvmi_keeper_hold(handle, &keeper);
+    gvm_client *keeper;
+    gvm_status status = gvmi_client_hold(handle, &keeper);
 
     if (status != GVM_OK)
         return status;
@@ -363,18 +363,18 @@ static gvm_status call_about(gvm_keeper *handle, gvmi_wire_type type, const char
     status = set_name(message.body.DROP.name, name); /* UNLINK has the same body */
     if (status == GVM_OK)
         status = gvmi_client_call(keeper, &message, &request);
-    gvmi_keeper_leave(keeper);
+    gvmi_client_leave(keeper);
     return status;
 }
 
-gvm_status gvm_object_drop(gvm_keeper *handle, const char *name)
+gvm_status gvm_object_drop(gvm_client *handle, const char *name)
 {
     GVMI_UNCANCELLED;
 
     return call_about(handle, GVMI_WIRE_DROP, name);
 }
 
-gvm_status gvm_object_unlink(gvm_keeper *handle, const char *name)
+gvm_status gvm_object_unlink(gvm_client *handle, const char *name)
 {
     GVMI_UNCANCELLED;
 

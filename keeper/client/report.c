@@ -102,7 +102,7 @@ static gvm_status check_head(const gvmi_snapshot_head *head, uint64_t bytes)
 /* ---- making the snapshot: one allocation, so that destroying it is one call */
 
 typedef struct whole_snapshot {
-    gvm_keeper_snapshot head; /* first: what the program sees */
+    gvm_snapshot head; /* first: what the program sees */
     gvm_keeper_device_info *devices;
     gvm_object_info *objects;
     gvm_client_info *clients;
@@ -163,7 +163,7 @@ static void fill(const gvmi_snapshot_head *head, const char *from, whole_snapsho
     whole->head.keeper.clients = head->client_count;
 }
 
-static gvm_status parse(const char *bytes, uint64_t len, gvm_keeper_snapshot **out)
+static gvm_status parse(const char *bytes, uint64_t len, gvm_snapshot **out)
 {
     gvmi_snapshot_head head;
     whole_snapshot *whole = NULL;
@@ -181,7 +181,7 @@ static gvm_status parse(const char *bytes, uint64_t len, gvm_keeper_snapshot **o
 }
 
 /* Copies what came, and tells the keeper in any case that it can free the file. */
-static gvm_status copy_snapshot(gvm_keeper *keeper, int fd, uint64_t bytes, char **out)
+static gvm_status copy_snapshot(gvm_client *keeper, int fd, uint64_t bytes, char **out)
 {
     gvmi_wire_message message;
     gvm_status status;
@@ -203,7 +203,7 @@ static gvm_status copy_snapshot(gvm_keeper *keeper, int fd, uint64_t bytes, char
     return status;
 }
 
-static gvm_status get_snapshot(gvm_keeper *keeper, gvm_keeper_snapshot **out)
+static gvm_status get_snapshot(gvm_client *keeper, gvm_snapshot **out)
 {
     gvmi_wire_message message;
     gvmi_client_request request = {0};
@@ -222,23 +222,23 @@ static gvm_status get_snapshot(gvm_keeper *keeper, gvm_keeper_snapshot **out)
     return status;
 }
 
-gvm_status gvm_keeper_get_snapshot(gvm_keeper *handle, gvm_keeper_snapshot **out)
+gvm_status gvm_client_get_snapshot(gvm_client *handle, gvm_snapshot **out)
 {
     GVMI_UNCANCELLED;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_status status;
 
     if (out == NULL)
         return gvmi_fail(GVM_E_INVALID, "out is NULL");
-    status = gvmi_keeper_hold(handle, &keeper);
+    status = gvmi_client_hold(handle, &keeper);
     if (status != GVM_OK)
         return status;
     status = get_snapshot(keeper, out);
-    gvmi_keeper_leave(keeper);
+    gvmi_client_leave(keeper);
     return status;
 }
 
-void gvm_keeper_snapshot_destroy(gvm_keeper_snapshot *snapshot)
+void gvm_snapshot_destroy(gvm_snapshot *snapshot)
 {
     free(snapshot); /* the first member of a whole_snapshot */
 }
@@ -268,23 +268,23 @@ gvm_status gvm_object_get_info(gvm_object *handle, gvm_object_info *info)
 /* ---- for administrators */
 
 /* Sends what a call comes to, if it was put together; *value, which may be NULL, is DONE's. */
-static gvm_status call(gvm_keeper *handle, gvmi_wire_message *message, gvm_status status, uint64_t *value)
+static gvm_status call(gvm_client *handle, gvmi_wire_message *message, gvm_status status, uint64_t *value)
 {
     gvmi_client_request request = {0};
-    gvm_keeper *keeper;
+    gvm_client *keeper;
 
     if (status == GVM_OK)
-        status = gvmi_keeper_hold(handle, &keeper);
+        status = gvmi_client_hold(handle, &keeper);
     if (status != GVM_OK)
         return status;
     status = gvmi_client_call(keeper, message, &request);
-    gvmi_keeper_leave(keeper);
+    gvmi_client_leave(keeper);
     if (status == GVM_OK && value != NULL)
         *value = message->body.DONE.value;
     return status;
 }
 
-gvm_status gvm_keeper_evict(gvm_keeper *keeper, const char *name, uint64_t bytes, uint64_t *evicted_bytes)
+gvm_status gvm_client_evict(gvm_client *keeper, const char *name, uint64_t bytes, uint64_t *evicted_bytes)
 {
     GVMI_UNCANCELLED;
     gvmi_wire_message message;
@@ -297,7 +297,7 @@ gvm_status gvm_keeper_evict(gvm_keeper *keeper, const char *name, uint64_t bytes
     return call(keeper, &message, status, evicted_bytes);
 }
 
-gvm_status gvm_keeper_trim(gvm_keeper *keeper, int32_t keeper_device, uint64_t keep_bytes,
+gvm_status gvm_client_trim(gvm_client *keeper, int32_t keeper_device, uint64_t keep_bytes,
                            uint64_t *freed_bytes)
 {
     GVMI_UNCANCELLED;
@@ -309,7 +309,7 @@ gvm_status gvm_keeper_trim(gvm_keeper *keeper, int32_t keeper_device, uint64_t k
     return call(keeper, &message, GVM_OK, freed_bytes);
 }
 
-gvm_status gvm_keeper_set_quota(gvm_keeper *keeper, uint32_t uid, uint64_t bytes)
+gvm_status gvm_client_set_quota(gvm_client *keeper, uint32_t uid, uint64_t bytes)
 {
     GVMI_UNCANCELLED;
     gvmi_wire_message message;

@@ -14,14 +14,14 @@
 
 #define SLICE_MS 100
 
-static gvm_status fail_late(const gvm_keeper *keeper)
+static gvm_status fail_late(const gvm_client *keeper)
 {
     return gvmi_fail(GVM_E_TIMEOUT, "the keeper (process %u) does not read what it is sent",
                      keeper->keeper_pid);
 }
 
 /* GVM_OK is to try again. */
-static gvm_status wait_writable(const gvm_keeper *keeper, int64_t deadline_ns)
+static gvm_status wait_writable(const gvm_client *keeper, int64_t deadline_ns)
 {
     struct pollfd entry = {.fd = keeper->socket, .events = POLLOUT};
     int64_t left_ns = SLICE_MS * GVMI_NS_PER_MS;
@@ -37,7 +37,7 @@ static gvm_status wait_writable(const gvm_keeper *keeper, int64_t deadline_ns)
     return GVM_OK;
 }
 
-static gvm_status send_all(gvm_keeper *keeper, const char *bytes, size_t len, int64_t deadline_ns)
+static gvm_status send_all(gvm_client *keeper, const char *bytes, size_t len, int64_t deadline_ns)
 {
     gvm_status status = GVM_OK;
 
@@ -59,7 +59,7 @@ static gvm_status send_all(gvm_keeper *keeper, const char *bytes, size_t len, in
     return status;
 }
 
-static bool begin_turn(gvm_keeper *keeper, int64_t deadline_ns)
+static bool begin_turn(gvm_client *keeper, int64_t deadline_ns)
 {
     bool mine;
 
@@ -73,7 +73,7 @@ static bool begin_turn(gvm_keeper *keeper, int64_t deadline_ns)
     return mine;
 }
 
-static void end_turn(gvm_keeper *keeper)
+static void end_turn(gvm_client *keeper)
 {
     gvmi_lock(&keeper->send_lock);
     keeper->sending = false;
@@ -81,7 +81,7 @@ static void end_turn(gvm_keeper *keeper)
     gvmi_unlock(&keeper->send_lock);
 }
 
-gvm_status gvmi_client_send_bytes(gvm_keeper *keeper, const void *bytes, size_t len, int64_t deadline_ns)
+gvm_status gvmi_client_send_bytes(gvm_client *keeper, const void *bytes, size_t len, int64_t deadline_ns)
 {
     gvm_status status;
 
@@ -92,7 +92,7 @@ gvm_status gvmi_client_send_bytes(gvm_keeper *keeper, const void *bytes, size_t 
     return status;
 }
 
-gvm_status gvmi_client_send(gvm_keeper *keeper, const gvmi_wire_message *message, int64_t deadline_ns)
+gvm_status gvmi_client_send(gvm_client *keeper, const gvmi_wire_message *message, int64_t deadline_ns)
 {
     char bytes[sizeof *message];
     const size_t len = gvmi_wire_encode(message, bytes);
@@ -100,7 +100,7 @@ gvm_status gvmi_client_send(gvm_keeper *keeper, const gvmi_wire_message *message
     return gvmi_client_send_bytes(keeper, bytes, len, deadline_ns);
 }
 
-void gvmi_client_break(gvm_keeper *keeper)
+void gvmi_client_break(gvm_client *keeper)
 {
     atomic_store(&keeper->severed, true);
     shutdown(keeper->socket, SHUT_RD); /* and not both ways: see client.h */

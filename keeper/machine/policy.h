@@ -18,7 +18,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <gvmem/keeper.h>
+#include <gvmem/client.h>
 
 typedef struct gvmi_policy gvmi_policy;
 

@@ -6,7 +6,7 @@
 #ifndef GVMI_KEEPER_PROTOCOL_SNAPSHOT_H
 #define GVMI_KEEPER_PROTOCOL_SNAPSHOT_H
 
-#include <gvmem/keeper.h>
+#include <gvmem/client.h>
 
 #define GVMI_SNAPSHOT_MAGIC 0x746f687370616e73ull /* "snapshot" */
 

@@ -26,7 +26,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#include <gvmem/keeper.h>
+#include <gvmem/client.h>
 
 #define GVMI_WIRE_MAGIC 0x70656b6d7667ull /* "gvmkep" */
 #define GVMI_WIRE_VERSION 5u
@@ -327,7 +327,7 @@ void gvmi_wire_start(gvmi_wire_message *message, gvmi_wire_type type, uint64_t r
 /* The size of a type's body; 0 for a number that is no type. */
 size_t gvmi_wire_body_bytes(uint32_t type);
 
-/* Is it a name of an object? (gvmem/keeper.h) GVM_E_INVALID */
+/* Is it a name of an object? (gvmem/client.h) GVM_E_INVALID */
 gvm_status gvmi_wire_check_name(const char *name);
 
 #endif

@@ -26,7 +26,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-#include <gvmem/keeper.h>
+#include <gvmem/client.h>
 
 #define GVMI_LEASE_READER 1ull
 #define GVMI_LEASE_WRITER (1ull << 16)

@@ -102,7 +102,7 @@ void gvmi_log_print(gvmi_log *log, int64_t now_ns, gvmi_log_kind kind, uint32_t 
     log->write(log->context, line);
 }
 
-void gvmi_server_log(gvm_server *server, const char *format, ...)
+void gvmi_server_log(gvm_keeper *server, const char *format, ...)
 {
     va_list args;
 
@@ -111,7 +111,7 @@ void gvmi_server_log(gvm_server *server, const char *format, ...)
     va_end(args);
 }
 
-void gvmi_server_log_user(gvm_server *server, gvmi_log_kind kind, uint32_t uid, const char *format, ...)
+void gvmi_server_log_user(gvm_keeper *server, gvmi_log_kind kind, uint32_t uid, const char *format, ...)
 {
     va_list args;
 

@@ -27,7 +27,7 @@
 #define GREETING_NS (10000 * GVMI_NS_PER_MS)  /* within which a client is to say something */
 #define TURN_NS_MAX (50 * GVMI_NS_PER_MS)     /* counted for a turn, without its waiting */
 
-gvm_status gvmi_server_watch(gvm_server *server, int fd, uint32_t events, gvmi_source *source)
+gvm_status gvmi_server_watch(gvm_keeper *server, int fd, uint32_t events, gvmi_source *source)
 {
     struct epoll_event event = {.events = events, .data.ptr = source};
 
@@ -36,7 +36,7 @@ gvm_status gvmi_server_watch(gvm_server *server, int fd, uint32_t events, gvmi_s
     return gvmi_fail_system(GVM_E_SYSTEM, errno, "epoll_ctl", "cannot watch fd %d", fd);
 }
 
-void gvmi_server_rewatch(gvm_server *server, int fd, uint32_t events, gvmi_source *source)
+void gvmi_server_rewatch(gvm_keeper *server, int fd, uint32_t events, gvmi_source *source)
 {
     struct epoll_event event = {.events = events, .data.ptr = source};
 
@@ -45,7 +45,7 @@ void gvmi_server_rewatch(gvm_server *server, int fd, uint32_t events, gvmi_sourc
 
 /* ---- actions */
 
-static gvmi_peer *find_peer(const gvm_server *server, uint32_t client)
+static gvmi_peer *find_peer(const gvm_keeper *server, uint32_t client)
 {
     return client < server->client_capacity ? server->by_client[client] : NULL;
 }
@@ -56,7 +56,7 @@ static void release_fds(gvmi_fd **fds, uint32_t count)
         gvmi_fd_release(fds[i]);
 }
 
-static void send_welcome(gvm_server *server, gvmi_peer *peer, const gvmi_wire_message *message)
+static void send_welcome(gvm_keeper *server, gvmi_peer *peer, const gvmi_wire_message *message)
 {
     gvmi_peer_send(server, peer, message, peer->fds);
     for (int i = 0; i < 2; i++) { /* the doorbell stays here, too */
@@ -65,7 +65,7 @@ static void send_welcome(gvm_server *server, gvmi_peer *peer, const gvmi_wire_me
     }
 }
 
-static void send_message(gvm_server *server, gvmi_peer *peer, const gvmi_action *action)
+static void send_message(gvm_keeper *server, gvmi_peer *peer, const gvmi_action *action)
 {
     const uint32_t count = action->message->head.fd_count;
     gvmi_fd *fds[GVMI_WIRE_CHUNKS_MAX];
@@ -90,7 +90,7 @@ static void send_message(gvm_server *server, gvmi_peer *peer, const gvmi_action 
     release_fds(fds, count);
 }
 
-static void act_for_client(gvm_server *server, gvmi_action *action)
+static void act_for_client(gvm_keeper *server, gvmi_action *action)
 {
     gvmi_peer *peer = find_peer(server, action->client);
 
@@ -106,13 +106,13 @@ static void act_for_client(gvm_server *server, gvmi_action *action)
     free(action->bytes);
 }
 
-static void drop(gvm_server *server, const gvmi_frame_spec *spec)
+static void drop(gvm_keeper *server, const gvmi_frame_spec *spec)
 {
     (void)gvmi_frames_drop(server->frames, spec->frame);
     gvmi_mover_reap(server->movers[spec->device], spec->tier);
 }
 
-static void act(gvm_server *server, gvmi_action *action)
+static void act(gvm_keeper *server, gvmi_action *action)
 {
     gvm_status status;
 
@@ -137,7 +137,7 @@ static void act(gvm_server *server, gvmi_action *action)
     }
 }
 
-void gvmi_server_act(gvm_server *server)
+void gvmi_server_act(gvm_keeper *server)
 {
     gvmi_action action;
 
@@ -148,7 +148,7 @@ void gvmi_server_act(gvm_server *server)
 /* ---- jobs that are over */
 
 /* Memory that could not be made: once for each reason, until some could be. */
-static void log_job(gvm_server *server, const gvmi_job *job)
+static void log_job(gvm_keeper *server, const gvmi_job *job)
 {
     const int32_t ordinal = server->config.devices[job->device].ordinal;
     gvm_status *failure = &server->make_failure[job->device][job->to.tier];
@@ -169,7 +169,7 @@ static void log_job(gvm_server *server, const gvmi_job *job)
 }
 
 /* Once when it is less than configured, and once when it is not any more. */
-static void log_budget(gvm_server *server, const gvmi_job *job, uint64_t budget_bytes)
+static void log_budget(gvm_keeper *server, const gvmi_job *job, uint64_t budget_bytes)
 {
     const gvmi_machine_device *device = &server->config.devices[job->device];
     const bool lowered = budget_bytes < device->budget_bytes;
@@ -189,7 +189,7 @@ static void log_budget(gvm_server *server, const gvmi_job *job, uint64_t budget_
         gvmi_server_log(server, "device %d: its budget is %s again", (int)device->ordinal, budget);
 }
 
-static void note_lost(gvm_server *server, const gvmi_job *job)
+static void note_lost(gvm_keeper *server, const gvmi_job *job)
 {
     if (!atomic_exchange(&server->lost, true))
         gvmi_server_log(server, "device %d is lost for this process: %s",
@@ -197,7 +197,7 @@ static void note_lost(gvm_server *server, const gvmi_job *job)
 }
 
 /* How much of its budget the keeper may use, so that other programs have what they were promised. */
-static uint64_t budget_now(const gvm_server *server, const gvmi_job *job)
+static uint64_t budget_now(const gvm_keeper *server, const gvmi_job *job)
 {
     const uint64_t budget_bytes = server->config.devices[job->device].budget_bytes;
     const uint64_t reach_bytes = job->frame_bytes + job->free_bytes +
@@ -212,7 +212,7 @@ static uint64_t budget_now(const gvm_server *server, const gvmi_job *job)
                : budget_bytes;
 }
 
-static void finish_job(gvm_server *server, const gvmi_job *job)
+static void finish_job(gvm_keeper *server, const gvmi_job *job)
 {
     if (job->status == GVM_E_LOST)
         note_lost(server, job);
@@ -234,7 +234,7 @@ static void finish_job(gvm_server *server, const gvmi_job *job)
 
 /* A tier's reaping is over. What was dropped meanwhile had no job of its own: as long as something
  * is not given back, a job is under way that ends here. */
-static void reaped(gvm_server *server, gvmi_mover *mover, uint32_t tier)
+static void reaped(gvm_keeper *server, gvmi_mover *mover, uint32_t tier)
 {
     if (gvmi_frames_dropped(server->frames)) {
         gvmi_mover_reap(mover, tier);
@@ -245,7 +245,7 @@ static void reaped(gvm_server *server, gvmi_mover *mover, uint32_t tier)
         gvmi_peer_send_held_back(server, peer);
 }
 
-static void finish_jobs(gvm_server *server)
+static void finish_jobs(gvm_keeper *server)
 {
     gvmi_job *job = gvmi_done_take(server->done);
 
@@ -265,14 +265,14 @@ static void finish_jobs(gvm_server *server)
 
 /* ---- newcomers */
 
-static void pause_accepting(gvm_server *server, bool pause)
+static void pause_accepting(gvm_keeper *server, bool pause)
 {
     server->paused = pause;
     gvmi_server_rewatch(server, server->listener.fd, pause ? 0 : EPOLLIN, &server->on_listen);
 }
 
 /* While the visit lasts; epoll tells when there are more. */
-static void accept_some(gvm_server *server)
+static void accept_some(gvm_keeper *server)
 {
     while (!server->paused && gvmi_now_ns() < server->schedule.end_ns) {
         const int fd = accept4(server->listener.fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
@@ -298,7 +298,7 @@ static void accept_some(gvm_server *server)
     }
 }
 
-static void accept_handed(gvm_server *server)
+static void accept_handed(gvm_keeper *server)
 {
     gvmi_handed *handed;
     uint64_t count;
@@ -320,7 +320,7 @@ static void accept_handed(gvm_server *server)
 
 /* ---- turns */
 
-static void dispatch(gvm_server *server, const struct epoll_event *event)
+static void dispatch(gvm_keeper *server, const struct epoll_event *event)
 {
     gvmi_source *source = event->data.ptr;
 
@@ -335,7 +335,7 @@ static void dispatch(gvm_server *server, const struct epoll_event *event)
 }
 
 /* Clients that sent nothing within GREETING_NS. */
-static void watch_peers(gvm_server *server)
+static void watch_peers(gvm_keeper *server)
 {
     for (gvmi_peer *peer = server->peers, *next; peer != NULL; peer = next) {
         next = peer->next;
@@ -346,7 +346,7 @@ static void watch_peers(gvm_server *server)
     gvmi_peer_look_again(server);
 }
 
-static void query_memory(gvm_server *server)
+static void query_memory(gvm_keeper *server)
 {
     for (uint32_t i = 0; i < server->config.device_count; i++)
         gvmi_mover_query(server->movers[i]);
@@ -356,7 +356,7 @@ static void query_memory(gvm_server *server)
 }
 
 /* Of the time that passed since the last look, what this thread could have used. */
-static void look_at_clock(gvm_server *server, int waited_ms)
+static void look_at_clock(gvm_keeper *server, int waited_ms)
 {
     const int64_t clock_ns = gvmi_now_ns(), most_ns = waited_ms * GVMI_NS_PER_MS + TURN_NS_MAX;
     const int64_t passed_ns = clock_ns - server->clock_ns;
@@ -366,7 +366,7 @@ static void look_at_clock(gvm_server *server, int waited_ms)
     gvmi_machine_clock(server->machine, server->now_ns);
 }
 
-static void tell_time(gvm_server *server)
+static void tell_time(gvm_keeper *server)
 {
     gvmi_machine_tick(server->machine, server->now_ns);
     gvmi_server_act(server);
@@ -388,7 +388,7 @@ static int64_t thread_ns(void)
 }
 
 /* Clients, and who wants to become one, as the schedule has it. */
-static void serve_clients(gvm_server *server)
+static void serve_clients(gvm_keeper *server)
 {
     const int64_t end_ns = server->clock_ns + TURN_NS;
     int64_t now_ns = server->clock_ns, since_ns = thread_ns(), spent_ns;
@@ -409,7 +409,7 @@ static void serve_clients(gvm_server *server)
     } while (now_ns < end_ns);
 }
 
-static void retry_stalled(gvm_server *server)
+static void retry_stalled(gvm_keeper *server)
 {
     if (server->stall_ns == 0 || server->now_ns < server->stall_ns)
         return;
@@ -419,7 +419,7 @@ static void retry_stalled(gvm_server *server)
 }
 
 /* In ms, for epoll; rounded up, so that waiting does not turn into spinning at the end. */
-static int wait_ms(const gvm_server *server)
+static int wait_ms(const gvm_keeper *server)
 {
     const int64_t deadline_ns = gvmi_machine_deadline(server->machine);
     const int64_t now_ns = server->now_ns + gvmi_now_ns() - server->clock_ns;
@@ -436,7 +436,7 @@ static int wait_ms(const gvm_server *server)
 
 void *gvmi_server_run(void *arg)
 {
-    gvm_server *server = arg;
+    gvm_keeper *server = arg;
     struct epoll_event events[EVENTS_A_TURN];
 
     server->clock_ns = server->now_ns = gvmi_now_ns();

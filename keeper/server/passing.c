@@ -43,7 +43,7 @@ static bool is_exempt(void)
            is_in_first_namespace();
 }
 
-void gvmi_passing_start(gvm_server *server)
+void gvmi_passing_start(gvm_keeper *server)
 {
     struct rlimit limit;
 
@@ -54,12 +54,12 @@ void gvmi_passing_start(gvm_server *server)
 
 /* ---- what a peer may be sent */
 
-static bool is_admin(const gvm_server *server, const gvmi_peer *peer)
+static bool is_admin(const gvm_keeper *server, const gvmi_peer *peer)
 {
     return peer->uid == 0 || peer->uid == server->config.uid;
 }
 
-uint32_t gvmi_passing_left(gvm_server *server, gvmi_peer *peer)
+uint32_t gvmi_passing_left(gvm_keeper *server, gvmi_peer *peer)
 {
     if (server->passing_max == 0)
         return UINT32_MAX;
@@ -69,7 +69,7 @@ uint32_t gvmi_passing_left(gvm_server *server, gvmi_peer *peer)
                                          is_admin(server, peer));
 }
 
-void gvmi_passing_add(gvm_server *server, gvmi_peer *peer, uint32_t count)
+void gvmi_passing_add(gvm_keeper *server, gvmi_peer *peer, uint32_t count)
 {
     if (server->passing_max == 0)
         return;
@@ -86,7 +86,7 @@ static bool is_received(const gvmi_peer *peer)
     return peer->socket < 0 || ioctl(peer->socket, SIOCOUTQ, &bytes) != 0 || bytes == 0;
 }
 
-bool gvmi_passing_settle(gvm_server *server, gvmi_peer *peer)
+bool gvmi_passing_settle(gvm_keeper *server, gvmi_peer *peer)
 {
     if (peer->passing > 0 && is_received(peer)) {
         peer->place.user->passing -= peer->passing;

@@ -52,7 +52,7 @@ static void read_groups(int socket, gvmi_credentials *who)
     free(groups);
 }
 
-static gvm_status read_credentials(const gvm_server *server, gvmi_peer *peer, gvmi_credentials *who)
+static gvm_status read_credentials(const gvm_keeper *server, gvmi_peer *peer, gvmi_credentials *who)
 {
     struct ucred found;
     socklen_t bytes = sizeof found;
@@ -85,14 +85,14 @@ static void take_snapshot_back(gvmi_peer *peer)
 
 /* Closes an fd that epoll watches. Closing alone takes it out only if nobody else has it, and a program
  * that runs a keeper may have forked. */
-static void close_watched(const gvm_server *server, int *fd)
+static void close_watched(const gvm_keeper *server, int *fd)
 {
     if (*fd >= 0)
         (void)epoll_ctl(server->epoll, EPOLL_CTL_DEL, *fd, NULL);
     close_fd(fd);
 }
 
-static void queue(gvm_server *server, gvmi_peer *peer)
+static void queue(gvm_keeper *server, gvmi_peer *peer)
 {
     gvmi_schedule_queue(&server->schedule, &peer->place);
 }
@@ -116,7 +116,7 @@ static void unlink_peer(gvmi_peer **list, const gvmi_peer *peer)
         peer->next->prev = peer->prev;
 }
 
-static gvmi_peer *peer_new(gvm_server *server, int socket)
+static gvmi_peer *peer_new(gvm_keeper *server, int socket)
 {
     gvmi_peer *peer = calloc(1, sizeof *peer);
     struct ucred found = {0};
@@ -143,7 +143,7 @@ static gvmi_peer *peer_new(gvm_server *server, int socket)
 }
 
 /* It is kept open while descriptors that were sent over it are not received. */
-static void close_socket(gvm_server *server, gvmi_peer *peer)
+static void close_socket(gvm_keeper *server, gvmi_peer *peer)
 {
     if (gvmi_passing_settle(server, peer))
         close_watched(server, &peer->socket);
@@ -152,7 +152,7 @@ static void close_socket(gvm_server *server, gvmi_peer *peer)
 }
 
 /* Its memory is freed when it is visited next: callers may still use it. */
-static void end_peer(gvm_server *server, gvmi_peer *peer)
+static void end_peer(gvm_keeper *server, gvmi_peer *peer)
 {
     server->refused_count -= peer->state == PEER_REFUSED;
     peer->place.user->refused -= peer->state == PEER_REFUSED;
@@ -186,13 +186,13 @@ static void release_pages(gvmi_peer *peer)
     peer->permits = NULL;
 }
 
-void gvmi_peer_look_again(gvm_server *server)
+void gvmi_peer_look_again(gvm_keeper *server)
 {
     for (gvmi_peer *peer = server->ended; peer != NULL; peer = peer->next)
         queue(server, peer);
 }
 
-void gvmi_peer_free(gvm_server *server, gvmi_peer *peer)
+void gvmi_peer_free(gvm_keeper *server, gvmi_peer *peer)
 {
     gvmi_schedule_leave(&server->schedule, &peer->place);
     gvmi_outbox_clear(&peer->outbox);
@@ -229,7 +229,7 @@ static gvm_status make_pages(gvmi_peer *peer)
     return make_doorbell(&peer->fds[2]);
 }
 
-static gvm_status register_client(gvm_server *server, gvmi_peer *peer, uint32_t client)
+static gvm_status register_client(gvm_keeper *server, gvmi_peer *peer, uint32_t client)
 {
     uint32_t capacity = server->client_capacity > 0 ? server->client_capacity : 64;
     gvmi_peer **table;
@@ -252,7 +252,7 @@ static gvm_status register_client(gvm_server *server, gvmi_peer *peer, uint32_t 
     return GVM_OK;
 }
 
-static gvm_status watch_peer(gvm_server *server, gvmi_peer *peer)
+static gvm_status watch_peer(gvm_keeper *server, gvmi_peer *peer)
 {
     gvm_status status = gvmi_server_watch(server, peer->socket, EPOLLIN, &peer->on_socket);
 
@@ -266,7 +266,7 @@ static gvm_status watch_peer(gvm_server *server, gvmi_peer *peer)
 }
 
 /* Everything that a client needs; on failure the machine does not know it. */
-static gvm_status admit(gvm_server *server, gvmi_peer *peer)
+static gvm_status admit(gvm_keeper *server, gvmi_peer *peer)
 {
     gvmi_credentials who;
     uint32_t client;
@@ -299,7 +299,7 @@ static gvm_status admit(gvm_server *server, gvmi_peer *peer)
 }
 
 /* Sends as much as goes now, and its user may be sent. */
-static gvmi_outbox_state send_outbox(gvm_server *server, gvmi_peer *peer)
+static gvmi_outbox_state send_outbox(gvm_keeper *server, gvmi_peer *peer)
 {
     const uint32_t most = gvmi_passing_left(server, peer);
     uint32_t left = most;
@@ -310,7 +310,7 @@ static gvmi_outbox_state send_outbox(gvm_server *server, gvmi_peer *peer)
 }
 
 /* Says why a client is refused, and ends it. request 0: it has not asked anything yet. */
-static void answer_refused(gvm_server *server, gvmi_peer *peer, uint64_t request)
+static void answer_refused(gvm_keeper *server, gvmi_peer *peer, uint64_t request)
 {
     gvmi_wire_message message;
 
@@ -325,7 +325,7 @@ static void answer_refused(gvm_server *server, gvmi_peer *peer, uint64_t request
 
 /* Whether a client that is refused may stay until it asks, so that the answer has the number of its
  * request. Each user has an allowance of the places for that, as of everything (keeper/machine/users.c). */
-static bool may_wait_refused(const gvm_server *server, const gvmi_peer *refused)
+static bool may_wait_refused(const gvm_keeper *server, const gvmi_peer *refused)
 {
     return server->refused_count < REFUSED_MAX &&
            refused->place.user->refused < REFUSED_MAX - server->refused_count;
@@ -344,7 +344,7 @@ static void describe_refusal(const gvm_error *why, char *text, size_t text_bytes
                         why->native_name, limit ? ": raise the keeper's limit of open files" : "");
 }
 
-static void refuse(gvm_server *server, gvmi_peer *peer)
+static void refuse(gvm_keeper *server, gvmi_peer *peer)
 {
     const bool waits = may_wait_refused(server, peer);
     const gvm_error why = gvmi_error_save();
@@ -363,7 +363,7 @@ static void refuse(gvm_server *server, gvmi_peer *peer)
         answer_refused(server, peer, 0);
 }
 
-void gvmi_peer_come(gvm_server *server, int socket)
+void gvmi_peer_come(gvm_keeper *server, int socket)
 {
     gvmi_peer *peer = peer_new(server, socket);
 
@@ -375,7 +375,7 @@ void gvmi_peer_come(gvm_server *server, int socket)
 }
 
 /* Its process maps nothing any more. */
-static void peer_gone(gvm_server *server, gvmi_peer *peer)
+static void peer_gone(gvm_keeper *server, gvmi_peer *peer)
 {
     const uint32_t client = peer->client;
 
@@ -397,7 +397,7 @@ static void peer_leave(gvmi_peer *peer)
 
 /* It sends or receives nothing more. It may have everything mapped, with kernels that use it, until its
  * end of the socket is closed; epoll reports that (EPOLLHUP) without being asked to. */
-static void peer_silent(gvm_server *server, gvmi_peer *peer)
+static void peer_silent(gvm_keeper *server, gvmi_peer *peer)
 {
     peer_leave(peer);
     gvmi_server_rewatch(server, peer->socket, 0, &peer->on_socket);
@@ -405,7 +405,7 @@ static void peer_silent(gvm_server *server, gvmi_peer *peer)
 }
 
 /* Its end of the socket is closed. If the process is about to end, that is waited for. */
-static void judge_closed(gvm_server *server, gvmi_peer *peer)
+static void judge_closed(gvm_keeper *server, gvmi_peer *peer)
 {
     peer->hung_up = gvmi_process_is_ending(peer->pid);
     if (!peer->hung_up)
@@ -413,7 +413,7 @@ static void judge_closed(gvm_server *server, gvmi_peer *peer)
 }
 
 /* Of a peer that is LEAVING. */
-static void peer_closed(gvm_server *server, gvmi_peer *peer)
+static void peer_closed(gvm_keeper *server, gvmi_peer *peer)
 {
     close_socket(server, peer);
     if (peer->process < 0)
@@ -422,14 +422,14 @@ static void peer_closed(gvm_server *server, gvmi_peer *peer)
         judge_closed(server, peer);
 }
 
-void gvmi_peer_judge_again(gvm_server *server, gvmi_peer *peer)
+void gvmi_peer_judge_again(gvm_keeper *server, gvmi_peer *peer)
 {
     if (peer->hung_up && peer->state == PEER_LEAVING)
         queue(server, peer);
 }
 
 /* It says that nothing is mapped any more, which the machine judges. The process may go on. */
-static void peer_said_bye(gvm_server *server, gvmi_peer *peer)
+static void peer_said_bye(gvm_keeper *server, gvmi_peer *peer)
 {
     peer_leave(peer);
     close_socket(server, peer);
@@ -442,7 +442,7 @@ static void peer_said_bye(gvm_server *server, gvmi_peer *peer)
 }
 
 /* The last message, behind all others: the reason. If those cannot all be sent, it is left out. */
-static void tell_reason(gvm_server *server, gvmi_peer *peer, const char *reason)
+static void tell_reason(gvm_keeper *server, gvmi_peer *peer, const char *reason)
 {
     gvmi_wire_message message;
 
@@ -455,7 +455,7 @@ static void tell_reason(gvm_server *server, gvmi_peer *peer, const char *reason)
         (void)send_outbox(server, peer);
 }
 
-void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer, const char *reason)
+void gvmi_peer_cut(gvm_keeper *server, gvmi_peer *peer, const char *reason)
 {
     if (peer->state != PEER_OPEN)
         return;
@@ -467,7 +467,7 @@ void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer, const char *reason)
     gvmi_server_rewatch(server, peer->socket, EPOLLIN, &peer->on_socket);
 }
 
-void gvmi_peer_kill(gvm_server *server, gvmi_peer *peer)
+void gvmi_peer_kill(gvm_keeper *server, gvmi_peer *peer)
 {
     const char *outcome = "it was killed";
 
@@ -480,7 +480,7 @@ void gvmi_peer_kill(gvm_server *server, gvmi_peer *peer)
                          (unsigned)peer->client, (int)peer->pid, (unsigned)peer->uid, outcome);
 }
 
-void gvmi_peer_forget(gvm_server *server, gvmi_peer *peer)
+void gvmi_peer_forget(gvm_keeper *server, gvmi_peer *peer)
 {
     if (peer->state == PEER_LEAVING)
         peer_gone(server, peer);
@@ -488,7 +488,7 @@ void gvmi_peer_forget(gvm_server *server, gvmi_peer *peer)
 
 bool gvmi_peer_has_input(void *context, uint32_t client)
 {
-    const gvm_server *server = context;
+    const gvm_keeper *server = context;
     const gvmi_peer *peer = client < server->client_capacity ? server->by_client[client] : NULL;
     int bytes = 0;
 
@@ -499,14 +499,14 @@ bool gvmi_peer_has_input(void *context, uint32_t client)
 
 /* ---- what it sends */
 
-static void violate(gvm_server *server, gvmi_peer *peer, const char *what)
+static void violate(gvm_keeper *server, gvmi_peer *peer, const char *what)
 {
     gvmi_machine_violation(server->machine, peer->client, what);
     gvmi_server_act(server);
 }
 
 /* The answer to a TRIM is sent once the memory is given back to the driver. */
-static void hold_back(gvm_server *server, gvmi_peer *peer)
+static void hold_back(gvm_keeper *server, gvmi_peer *peer)
 {
     if (peer->state != PEER_OPEN || peer->held_back)
         return;
@@ -514,7 +514,7 @@ static void hold_back(gvm_server *server, gvmi_peer *peer)
     server->held_back_count++;
 }
 
-void gvmi_peer_send_held_back(gvm_server *server, gvmi_peer *peer)
+void gvmi_peer_send_held_back(gvm_keeper *server, gvmi_peer *peer)
 {
     if (!peer->held_back || gvmi_frames_dropped(server->frames))
         return;
@@ -525,7 +525,7 @@ void gvmi_peer_send_held_back(gvm_server *server, gvmi_peer *peer)
 }
 
 /* A whole message. */
-static void take_message(gvm_server *server, gvmi_peer *peer, const uint8_t *bytes, size_t len)
+static void take_message(gvm_keeper *server, gvmi_peer *peer, const uint8_t *bytes, size_t len)
 {
     gvmi_wire_message message;
 
@@ -553,7 +553,7 @@ static void take_message(gvm_server *server, gvmi_peer *peer, const uint8_t *byt
 
 /* The message at the front of what has come. False: it is not whole, or the peer is not open any
  * more. */
-static bool next_message(gvm_server *server, gvmi_peer *peer, uint32_t *start)
+static bool next_message(gvm_keeper *server, gvmi_peer *peer, uint32_t *start)
 {
     const uint32_t len = peer->in_len - *start;
     gvmi_wire_head head;
@@ -577,7 +577,7 @@ static bool next_message(gvm_server *server, gvmi_peer *peer, uint32_t *start)
     return peer->state == PEER_OPEN;
 }
 
-static void take_messages(gvm_server *server, gvmi_peer *peer)
+static void take_messages(gvm_keeper *server, gvmi_peer *peer)
 {
     uint32_t start = 0;
     int count = 0;
@@ -595,14 +595,14 @@ static void take_messages(gvm_server *server, gvmi_peer *peer)
 }
 
 /* Goes on with messages that came and were left over. */
-static void go_on(gvm_server *server, gvmi_peer *peer)
+static void go_on(gvm_keeper *server, gvmi_peer *peer)
 {
     peer->more = false;
     take_messages(server, peer);
 }
 
 /* One read. False: there is nothing (more) to be read now, or ever. */
-static bool receive_some(gvm_server *server, gvmi_peer *peer)
+static bool receive_some(gvm_keeper *server, gvmi_peer *peer)
 {
     struct iovec room = {.iov_base = peer->in + peer->in_len,
                          .iov_len = sizeof peer->in - peer->in_len};
@@ -636,7 +636,7 @@ static bool receive_some(gvm_server *server, gvmi_peer *peer)
 
 /* Of a client that was cut off: what its threads still send is read and discarded, so that they do not
  * block. True: it has closed its end, or sent too much. */
-static bool has_closed(gvm_server *server, gvmi_peer *peer, uint32_t events)
+static bool has_closed(gvm_keeper *server, gvmi_peer *peer, uint32_t events)
 {
     ssize_t got;
 
@@ -651,7 +651,7 @@ static bool has_closed(gvm_server *server, gvmi_peer *peer, uint32_t events)
     return got == 0;
 }
 
-void gvmi_peer_silent(gvm_server *server, gvmi_peer *peer)
+void gvmi_peer_silent(gvm_keeper *server, gvmi_peer *peer)
 {
     if (peer->state == PEER_REFUSED)
         end_peer(server, peer);
@@ -662,7 +662,7 @@ void gvmi_peer_silent(gvm_server *server, gvmi_peer *peer)
 /* ---- what is sent to it */
 
 /* Tells the machine how much waits. False: the user's allowance is spent. */
-static bool count_outbox(gvm_server *server, gvmi_peer *peer)
+static bool count_outbox(gvm_keeper *server, gvmi_peer *peer)
 {
     const size_t bytes = peer->outbox.bytes / OUTBOX_BYTES_FREE * OUTBOX_BYTES_FREE;
 
@@ -674,7 +674,7 @@ static bool count_outbox(gvm_server *server, gvmi_peer *peer)
     return true;
 }
 
-void gvmi_peer_send(gvm_server *server, gvmi_peer *peer, const gvmi_wire_message *message,
+void gvmi_peer_send(gvm_keeper *server, gvmi_peer *peer, const gvmi_wire_message *message,
                     gvmi_fd *const *fds)
 {
     gvm_status status;
@@ -696,7 +696,7 @@ void gvmi_peer_send(gvm_server *server, gvmi_peer *peer, const gvmi_wire_message
 }
 
 /* Sends as much as goes now. */
-static void flush(gvm_server *server, gvmi_peer *peer)
+static void flush(gvm_keeper *server, gvmi_peer *peer)
 {
     gvmi_outbox_state state;
     bool blocked;
@@ -725,7 +725,7 @@ static void flush(gvm_server *server, gvmi_peer *peer)
     }
 }
 
-void gvmi_peer_retry(gvm_server *server, gvmi_peer *peer)
+void gvmi_peer_retry(gvm_keeper *server, gvmi_peer *peer)
 {
     (void)gvmi_passing_settle(server, peer);
     if (!peer->stalled)
@@ -747,7 +747,7 @@ static gvm_status write_piece(gvmi_peer *peer, const gvmi_action *action)
 }
 
 /* All of it is written. */
-static gvm_status finish_snapshot(gvm_server *server, gvmi_peer *peer, const gvmi_wire_message *message)
+static gvm_status finish_snapshot(gvm_keeper *server, gvmi_peer *peer, const gvmi_wire_message *message)
 {
     gvmi_fd *fd;
     const gvm_status status = gvmi_page_end(peer->snapshot, &fd);
@@ -761,7 +761,7 @@ static gvm_status finish_snapshot(gvm_server *server, gvmi_peer *peer, const gvm
     return GVM_OK;
 }
 
-void gvmi_peer_send_snapshot(gvm_server *server, gvmi_peer *peer, const gvmi_action *action)
+void gvmi_peer_send_snapshot(gvm_keeper *server, gvmi_peer *peer, const gvmi_action *action)
 {
     const gvmi_wire_message *message = action->message;
     gvmi_wire_message failed;
@@ -790,7 +790,7 @@ void gvmi_peer_send_snapshot(gvm_server *server, gvmi_peer *peer, const gvmi_act
 
 /* ---- visits */
 
-void gvmi_peer_note(gvm_server *server, gvmi_source *source, uint32_t events)
+void gvmi_peer_note(gvm_keeper *server, gvmi_source *source, uint32_t events)
 {
     gvmi_peer *peer = source->peer;
 
@@ -802,7 +802,7 @@ void gvmi_peer_note(gvm_server *server, gvmi_source *source, uint32_t events)
     queue(server, peer);
 }
 
-static void take_ring(gvm_server *server, gvmi_peer *peer)
+static void take_ring(gvm_keeper *server, gvmi_peer *peer)
 {
     if (!peer->rang)
         return;
@@ -815,7 +815,7 @@ static void take_ring(gvm_server *server, gvmi_peer *peer)
 
 /* What it sent before it ended counts. When all of that is read, it is silent or, as its process has ended,
  * gone: the end of its socket may not come, as a child of it may have the socket, too. */
-static void read_to_end(gvm_server *server, gvmi_peer *peer)
+static void read_to_end(gvm_keeper *server, gvmi_peer *peer)
 {
     if (peer->state == PEER_OPEN && peer->more) {
         go_on(server, peer);
@@ -837,7 +837,7 @@ static void read_to_end(gvm_server *server, gvmi_peer *peer)
     gvmi_server_act(server);
 }
 
-static void read_socket(gvm_server *server, gvmi_peer *peer, uint32_t events)
+static void read_socket(gvm_keeper *server, gvmi_peer *peer, uint32_t events)
 {
     switch (peer->state) {
     case PEER_OPEN:
@@ -863,7 +863,7 @@ static void read_socket(gvm_server *server, gvmi_peer *peer, uint32_t events)
     }
 }
 
-void gvmi_peer_visit(gvm_server *server, gvmi_peer *peer)
+void gvmi_peer_visit(gvm_keeper *server, gvmi_peer *peer)
 {
     const uint32_t events = peer->events;
 

@@ -1,4 +1,4 @@
-/* Running a keeper: options, devices, threads; see server.h and gvmem/server.h. */
+/* Running a keeper: options, devices, threads; see server.h and gvmem/keeper.h. */
 #include "keeper/server/server.h"
 
 #include <errno.h>
@@ -22,7 +22,7 @@
 #include "keeper/protocol/path.h"
 #include "keeper/server/budget.h"
 
-_Static_assert(GVM_SERVER_DEVICES_MAX == GVMI_DEVICES_MAX, "one limit");
+_Static_assert(GVM_KEEPER_DEVICES_MAX == GVMI_DEVICES_MAX, "one limit");
 
 #define REVOKE_TIMEOUT_MS 10000u
 #define DEVICE_KEEP_BYTES (256 * GVMI_MIB)
@@ -35,7 +35,7 @@ _Static_assert(GVM_SERVER_DEVICES_MAX == GVMI_DEVICES_MAX, "one limit");
 
 /* ---- options */
 
-static gvm_status check_options(const gvm_server_options *o)
+static gvm_status check_options(const gvm_keeper_options *o)
 {
     if (o->listen_fd < 0 || (o->listen_fd > 0 && o->path != NULL && o->path[0] != '\0'))
         return gvmi_fail(GVM_E_INVALID, "listen_fd is %d: give either it or a path", (int)o->listen_fd);
@@ -58,7 +58,7 @@ static gvm_status check_options(const gvm_server_options *o)
     return GVM_OK;
 }
 
-static void fill_config(gvm_server *server, const gvm_server_options *o)
+static void fill_config(gvm_keeper *server, const gvm_keeper_options *o)
 {
     gvmi_machine_config *config = &server->config;
 
@@ -104,7 +104,7 @@ static int frame_fd_limit(const gvmi_machine_config *config)
 }
 
 /* A keeper with few descriptors starts all the same: a small one needs few. */
-static void note_descriptors(gvm_server *server, int frame_limit)
+static void note_descriptors(gvm_keeper *server, int frame_limit)
 {
     if (frame_limit < FRAME_FDS_FEW)
         gvmi_server_log(server,
@@ -113,7 +113,7 @@ static void note_descriptors(gvm_server *server, int frame_limit)
                         frame_limit);
 }
 
-static void note_passing(gvm_server *server, bool others)
+static void note_passing(gvm_keeper *server, bool others)
 {
     if (others && server->passing_max > 0)
         gvmi_server_log(server,
@@ -148,7 +148,7 @@ static gvm_status choose_budget(const gvm_device_info *info, uint64_t wanted, ui
     return GVM_OK;
 }
 
-static gvm_status open_device(gvm_server *server, int32_t ordinal, const gvm_server_options *o)
+static gvm_status open_device(gvm_keeper *server, int32_t ordinal, const gvm_keeper_options *o)
 {
     gvmi_machine_device *about = &server->config.devices[server->config.device_count];
     gvm_device_info info = {.struct_size = sizeof info};
@@ -178,7 +178,7 @@ static gvm_status open_device(gvm_server *server, int32_t ordinal, const gvm_ser
     return GVM_OK;
 }
 
-static gvm_status open_devices(gvm_server *server, const gvm_server_options *o)
+static gvm_status open_devices(gvm_keeper *server, const gvm_keeper_options *o)
 {
     gvmi_host_memory memory;
     int32_t count;
@@ -203,7 +203,7 @@ static gvm_status open_devices(gvm_server *server, const gvm_server_options *o)
 /* ---- threads and what they share */
 
 /* others: more users than the keeper's own may connect. */
-static gvm_status start_movers(gvm_server *server, bool others)
+static gvm_status start_movers(gvm_keeper *server, bool others)
 {
     const int frame_limit = frame_fd_limit(&server->config);
     gvm_status status = gvmi_frames_create(server->devices, server->config.device_count,
@@ -225,13 +225,13 @@ static gvm_status start_movers(gvm_server *server, bool others)
 static void trace_acquire(void *context, uint32_t device, uint64_t object, uint64_t bytes,
                           uint32_t count, uint32_t hint)
 {
-    gvm_server *server = context;
+    gvm_keeper *server = context;
 
     fprintf(server->trace, "%u %llu %llu %u %u\n", device, (unsigned long long)object,
             (unsigned long long)bytes, count, hint);
 }
 
-static gvm_status open_trace(gvm_server *server, const char *path)
+static gvm_status open_trace(gvm_keeper *server, const char *path)
 {
     if (path == NULL)
         return GVM_OK;
@@ -245,7 +245,7 @@ static gvm_status open_trace(gvm_server *server, const char *path)
     return GVM_OK;
 }
 
-static gvm_status make_machine(gvm_server *server, const gvm_server_options *o)
+static gvm_status make_machine(gvm_keeper *server, const gvm_keeper_options *o)
 {
     gvm_status status = gvmi_machine_create(&server->config, &server->machine);
 
@@ -254,7 +254,7 @@ static gvm_status make_machine(gvm_server *server, const gvm_server_options *o)
     return status;
 }
 
-static gvm_status start_listening(gvm_server *server, const gvm_server_options *o)
+static gvm_status start_listening(gvm_keeper *server, const gvm_keeper_options *o)
 {
     const mode_t mode = o->socket_mode != 0 ? (mode_t)o->socket_mode : 0600;
     char path[GVMI_KEEPER_PATH_BYTES];
@@ -270,7 +270,7 @@ static gvm_status start_listening(gvm_server *server, const gvm_server_options *
     return status == GVM_OK ? gvmi_listener_open(path, mode, true, &server->listener) : status;
 }
 
-static gvm_status make_loop(gvm_server *server)
+static gvm_status make_loop(gvm_keeper *server)
 {
     gvm_status status;
 
@@ -295,7 +295,7 @@ static gvm_status make_loop(gvm_server *server)
     return status;
 }
 
-static gvm_status start_thread(gvm_server *server)
+static gvm_status start_thread(gvm_keeper *server)
 {
     const int code = pthread_create(&server->thread, NULL, gvmi_server_run, server);
 
@@ -307,9 +307,9 @@ static gvm_status start_thread(gvm_server *server)
 
 /* ---- life */
 
-static gvm_server *server_new(void)
+static gvm_keeper *server_new(void)
 {
-    gvm_server *server = calloc(1, sizeof *server);
+    gvm_keeper *server = calloc(1, sizeof *server);
 
     if (server == NULL)
         return NULL;
@@ -319,7 +319,7 @@ static gvm_server *server_new(void)
     return server;
 }
 
-static void free_peers(gvm_server *server)
+static void free_peers(gvm_keeper *server)
 {
     gvmi_schedule_clear(&server->schedule);
     for (gvmi_peer *peer = server->peers, *next; peer != NULL; peer = next) {
@@ -340,7 +340,7 @@ static void free_peers(gvm_server *server)
 }
 
 /* Whatever of it there is; the thread is over or never was. */
-static void server_free(gvm_server *server)
+static void server_free(gvm_keeper *server)
 {
     gvm_error error = gvmi_error_save();
 
@@ -365,7 +365,7 @@ static void server_free(gvm_server *server)
     gvmi_error_restore(&error);
 }
 
-static gvm_status server_start(gvm_server *server, const gvm_server_options *o)
+static gvm_status server_start(gvm_keeper *server, const gvm_keeper_options *o)
 {
     gvm_status status;
 
@@ -387,7 +387,7 @@ static gvm_status server_start(gvm_server *server, const gvm_server_options *o)
     return status == GVM_OK ? start_thread(server) : status;
 }
 
-static void stop_thread(gvm_server *server)
+static void stop_thread(gvm_keeper *server)
 {
     const uint64_t one = 1;
 
@@ -397,17 +397,17 @@ static void stop_thread(gvm_server *server)
     gvmi_log_end(&server->log);
 }
 
-gvm_status gvm_server_start(const gvm_server_options *options, gvm_server **out)
+gvm_status gvm_keeper_start(const gvm_keeper_options *options, gvm_keeper **out)
 {
     GVMI_UNCANCELLED;
-    gvm_server_options full;
+    gvm_keeper_options full;
     sigset_t all, before;
-    gvm_server *server;
+    gvm_keeper *server;
     gvm_status status;
 
     if (out == NULL)
         return gvmi_fail(GVM_E_INVALID, "out is NULL");
-    if (!gvmi_struct_in(&full, sizeof full, options, offsetof(gvm_server_options, log)))
+    if (!gvmi_struct_in(&full, sizeof full, options, offsetof(gvm_keeper_options, log)))
         return gvmi_fail(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");
@@ -437,7 +437,7 @@ fail_free:
     return status;
 }
 
-void gvm_server_stop(gvm_server *handle)
+void gvm_keeper_stop(gvm_keeper *handle)
 {
     GVMI_UNCANCELLED;
     void *server;
@@ -450,7 +450,7 @@ void gvm_server_stop(gvm_server *handle)
 
 /* ---- calls of other threads */
 
-static void hand_over(gvm_server *server, gvmi_handed *handed)
+static void hand_over(gvm_keeper *server, gvmi_handed *handed)
 {
     const uint64_t one = 1;
 
@@ -461,7 +461,7 @@ static void hand_over(gvm_server *server, gvmi_handed *handed)
     (void)!write(server->wake, &one, sizeof one);
 }
 
-static gvm_status connect_to(gvm_server *server, int *socket_fd)
+static gvm_status connect_to(gvm_keeper *server, int *socket_fd)
 {
     gvmi_handed *handed = malloc(sizeof *handed);
     int ends[2];
@@ -480,7 +480,7 @@ static gvm_status connect_to(gvm_server *server, int *socket_fd)
     return GVM_OK;
 }
 
-static gvm_status hold(const gvm_server *handle, gvm_server **out)
+static gvm_status hold(const gvm_keeper *handle, gvm_keeper **out)
 {
     void *object;
     gvm_status status = gvmi_registry_hold(GVMI_KIND_SERVER, gvmi_key(handle), &object);
@@ -489,15 +489,15 @@ static gvm_status hold(const gvm_server *handle, gvm_server **out)
     return status;
 }
 
-static void let_go(gvm_server *server)
+static void let_go(gvm_keeper *server)
 {
     gvmi_registry_drop(GVMI_KIND_SERVER, gvmi_key(server));
 }
 
-gvm_status gvm_server_connect(gvm_server *handle, int *socket_fd)
+gvm_status gvm_keeper_open_socket(gvm_keeper *handle, int *socket_fd)
 {
     GVMI_UNCANCELLED;
-    gvm_server *server;
+    gvm_keeper *server;
     gvm_status status;
 
     if (socket_fd == NULL)
@@ -510,9 +510,9 @@ gvm_status gvm_server_connect(gvm_server *handle, int *socket_fd)
     return status;
 }
 
-const char *gvm_server_path(const gvm_server *handle)
+const char *gvm_keeper_path(const gvm_keeper *handle)
 {
-    gvm_server *server;
+    gvm_keeper *server;
     const char *path;
 
     if (hold(handle, &server) != GVM_OK)
@@ -522,12 +522,12 @@ const char *gvm_server_path(const gvm_server *handle)
     return path;
 }
 
-bool gvmi_server_is_lost(gvm_server *server)
+bool gvmi_server_is_lost(gvm_keeper *server)
 {
     return atomic_load(&server->lost);
 }
 
-const gvmi_machine_config *gvmi_server_config(const gvm_server *server)
+const gvmi_machine_config *gvmi_server_config(const gvm_keeper *server)
 {
     return &server->config;
 }

@@ -32,7 +32,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 
-#include <gvmem/server.h>
+#include <gvmem/keeper.h>
 
 #include "base/lock.h"
 #include "keeper/machine/machine.h"
@@ -104,14 +104,14 @@ bool gvmi_process_is_ending(pid_t pid);
 typedef struct gvmi_peer gvmi_peer;
 
 /* Finds out how many there may be. The limit of open files is set. */
-void gvmi_passing_start(gvm_server *server);
+void gvmi_passing_start(gvm_keeper *server);
 
 /* How many more the peer may be sent now; that it was sent so many. */
-uint32_t gvmi_passing_left(gvm_server *server, gvmi_peer *peer);
-void gvmi_passing_add(gvm_server *server, gvmi_peer *peer, uint32_t count);
+uint32_t gvmi_passing_left(gvm_keeper *server, gvmi_peer *peer);
+void gvmi_passing_add(gvm_keeper *server, gvmi_peer *peer, uint32_t count);
 
 /* Looks whether it has received all: they count no more then. True: none is on its way. */
-bool gvmi_passing_settle(gvm_server *server, gvmi_peer *peer);
+bool gvmi_passing_settle(gvm_keeper *server, gvmi_peer *peer);
 
 /* May its user connect? GVM_E_LIMIT */
 gvm_status gvmi_passing_admits(const gvmi_peer *peer);
@@ -177,7 +177,7 @@ struct gvmi_peer {
     _Alignas(8) uint8_t in[2 * sizeof(gvmi_wire_message)];
 };
 
-struct gvm_server {
+struct gvm_keeper {
     /* constant while the thread runs */
     gvmi_machine_config config;
     gvm_device *devices[GVMI_DEVICES_MAX];
@@ -221,70 +221,70 @@ typedef struct gvmi_handed {
     int socket;
 } gvmi_handed;
 
-/* A line for the program that runs the keeper (gvm_server_options.log), lower case, without newline.
+/* A line for the program that runs the keeper (gvm_keeper_options.log), lower case, without newline.
  * The server thread's. */
-void gvmi_server_log(gvm_server *server, const char *format, ...)
+void gvmi_server_log(gvm_keeper *server, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 /* Likewise, about what a user's client did. */
-void gvmi_server_log_user(gvm_server *server, gvmi_log_kind kind, uint32_t uid, const char *format,
+void gvmi_server_log_user(gvm_keeper *server, gvmi_log_kind kind, uint32_t uid, const char *format,
                           ...) __attribute__((format(printf, 4, 5)));
 
 /* The server thread. */
 void *gvmi_server_run(void *server);
 
 /* Performs the machine's actions until there are none. After every event. */
-void gvmi_server_act(gvm_server *server);
+void gvmi_server_act(gvm_keeper *server);
 
 /* Has an fd watched, or watched for other events. */
-gvm_status gvmi_server_watch(gvm_server *server, int fd, uint32_t events, gvmi_source *source);
-void gvmi_server_rewatch(gvm_server *server, int fd, uint32_t events, gvmi_source *source);
+gvm_status gvmi_server_watch(gvm_keeper *server, int fd, uint32_t events, gvmi_source *source);
+void gvmi_server_rewatch(gvm_keeper *server, int fd, uint32_t events, gvmi_source *source);
 
 /* A client's socket, taken over. On failure it is closed. */
-void gvmi_peer_come(gvm_server *server, int socket);
+void gvmi_peer_come(gvm_keeper *server, int socket);
 
 /* What epoll told of a peer: it is visited for that when it is its turn. */
-void gvmi_peer_note(gvm_server *server, gvmi_source *source, uint32_t events);
+void gvmi_peer_note(gvm_keeper *server, gvmi_source *source, uint32_t events);
 
 /* Does for it what there is to be done, for a bounded time: up to the end of the visit, and one
  * message more. What is left over waits for the next visit. A peer that has ended is freed. */
-void gvmi_peer_visit(gvm_server *server, gvmi_peer *peer);
+void gvmi_peer_visit(gvm_keeper *server, gvmi_peer *peer);
 
 /* If it only seemed that its process is about to end: it is visited for that. */
-void gvmi_peer_judge_again(gvm_server *server, gvmi_peer *peer);
+void gvmi_peer_judge_again(gvm_keeper *server, gvmi_peer *peer);
 
 /* Visits again those that have ended and of which sockets are kept (passing.c). */
-void gvmi_peer_look_again(gvm_server *server);
+void gvmi_peer_look_again(gvm_keeper *server);
 
 /* Tries again to send what the system had no room for, or its user was not to be sent. */
-void gvmi_peer_retry(gvm_server *server, gvmi_peer *peer);
+void gvmi_peer_retry(gvm_keeper *server, gvmi_peer *peer);
 
 /* Dropped memory was given back. */
-void gvmi_peer_send_held_back(gvm_server *server, gvmi_peer *peer);
+void gvmi_peer_send_held_back(gvm_keeper *server, gvmi_peer *peer);
 
 /* It has sent nothing since it connected. */
-void gvmi_peer_silent(gvm_server *server, gvmi_peer *peer);
+void gvmi_peer_silent(gvm_keeper *server, gvmi_peer *peer);
 
 /* Queues a message, with as many fds as its head says. */
-void gvmi_peer_send(gvm_server *server, gvmi_peer *peer, const gvmi_wire_message *message,
+void gvmi_peer_send(gvm_keeper *server, gvmi_peer *peer, const gvmi_wire_message *message,
                     gvmi_fd *const *fds);
 
 /* Actions of the machine on a client. */
-void gvmi_peer_cut(gvm_server *server, gvmi_peer *peer, const char *reason);
-void gvmi_peer_kill(gvm_server *server, gvmi_peer *peer);
-void gvmi_peer_forget(gvm_server *server, gvmi_peer *peer);
+void gvmi_peer_cut(gvm_keeper *server, gvmi_peer *peer, const char *reason);
+void gvmi_peer_kill(gvm_keeper *server, gvmi_peer *peer);
+void gvmi_peer_forget(gvm_keeper *server, gvmi_peer *peer);
 
 /* For the machine: there is something of the client that was not read yet. */
 bool gvmi_peer_has_input(void *server, uint32_t client);
 /* A piece of a snapshot; see GVMI_ACTION_SNAPSHOT. */
-void gvmi_peer_send_snapshot(gvm_server *server, gvmi_peer *peer, const gvmi_action *action);
+void gvmi_peer_send_snapshot(gvm_keeper *server, gvmi_peer *peer, const gvmi_action *action);
 
 /* Ends it: all it had is given back, when it has ended or when the server ends. */
-void gvmi_peer_free(gvm_server *server, gvmi_peer *peer);
+void gvmi_peer_free(gvm_keeper *server, gvmi_peer *peer);
 
 /* For the daemon: a device broke, after which nothing can be done on it in this process. */
-bool gvmi_server_is_lost(gvm_server *server);
+bool gvmi_server_is_lost(gvm_keeper *server);
 
 /* For the daemon: what it serves. */
-const gvmi_machine_config *gvmi_server_config(const gvm_server *server);
+const gvmi_machine_config *gvmi_server_config(const gvm_keeper *server);
 
 #endif

@@ -98,7 +98,8 @@ static gvm_status read_manifest(gvm_table *table)
         status = gvm_object_release(table->manifest_object, &lease);
     else
         (void)gvm_object_release(table->manifest_object, &lease);
-    if (status == GVM_OK && gvm_checksum_host(table->manifest, table->token.bytes) != table->token.sum)
+    if (status == GVM_OK &&
+        gvm_kernel_checksum_host(table->manifest, table->token.bytes) != table->token.sum)
         status = stale(); /* its place in the ring has another one now */
     return status;
 }
@@ -109,7 +110,7 @@ static void free_table(gvm_table *table)
 {
     const gvm_error error = gvmi_error_save();
 
-    gvm_keeper_close(table->keeper); /* and all objects */
+    gvm_client_close(table->keeper); /* and all objects */
     free(table->columns);
     free(table->manifest);
     gvmi_registry_retire(table);
@@ -123,7 +124,7 @@ static gvm_status attach(gvm_table *table, uint32_t flags)
     table->manifest = malloc(table->token.bytes);
     if (table->manifest == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a table's description");
-    status = gvm_keeper_connect(table->token.socket, &table->keeper);
+    status = gvm_client_connect(table->token.socket, &table->keeper);
     if (status == GVM_OK)
         status = gvmi_table_open_link(table, "0.manifest", &table->manifest_object);
     if (status == GVM_OK)

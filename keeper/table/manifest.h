@@ -3,7 +3,7 @@
  *
  * A token is "gstore2:SUM:OFFSET:BYTES:OWNER:LINKS:SOCKET": the manifest is the BYTES bytes from OFFSET on of
  * what the keeper's link LINKS/0.manifest leads to, the keeper listens at SOCKET (an absolute path, the rest
- * of the line), and SUM is the manifest's gvm_checksum() as 16 hexadecimal digits, the others are
+ * of the line), and SUM is the manifest's gvm_kernel_checksum() as 16 hexadecimal digits, the others are
  * decimal. LINKS has 128 random bits, so a token is known to those alone who were told it, and never leads to
  * another table. OWNER is the user whose objects the links lead to, by the keeper's numbers: once a token has
  * ended, any user who knows it may link objects under LINKS; those are of another owner and are refused.

@@ -37,7 +37,7 @@ typedef struct gvmi_token {
 struct gvm_table {
     gvmi_token token;
     gvm_table_info info;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *manifest_object; /* shows, while it has its name, that the table is the server's still */
     char *manifest;
     gvmi_table_column *columns; /* info.columns of them */

@@ -53,8 +53,8 @@ static void finish(gvm_device *device)
     gvmi_device_release(device);
 }
 
-gvm_status gvm_fill_random_f64(gvm_device *handle, uint64_t address, uint64_t count,
-                               uint64_t first_index, uint64_t seed, gvm_stream stream)
+gvm_status gvm_kernel_fill_random_f64(gvm_device *handle, uint64_t address, uint64_t count,
+                                      uint64_t first_index, uint64_t seed, gvm_stream stream)
 {
     GVMI_UNCANCELLED;
     const gvmi_fill_params params = {address, count, first_index, seed};
@@ -72,8 +72,8 @@ gvm_status gvm_fill_random_f64(gvm_device *handle, uint64_t address, uint64_t co
     return status;
 }
 
-gvm_status gvm_sum_f64(gvm_device *handle, uint64_t address, uint64_t count, gvm_stream stream,
-                       double *sum)
+gvm_status gvm_kernel_sum_f64(gvm_device *handle, uint64_t address, uint64_t count,
+                              gvm_stream stream, double *sum)
 {
     GVMI_UNCANCELLED;
     gvmi_sum_params params = {address, count, 0};
@@ -101,8 +101,8 @@ gvm_status gvm_sum_f64(gvm_device *handle, uint64_t address, uint64_t count, gvm
     return status;
 }
 
-gvm_status gvm_checksum(gvm_device *handle, uint64_t address, uint64_t len_bytes, gvm_stream stream,
-                        uint64_t *checksum)
+gvm_status gvm_kernel_checksum(gvm_device *handle, uint64_t address, uint64_t len_bytes,
+                               gvm_stream stream, uint64_t *checksum)
 {
     GVMI_UNCANCELLED;
     gvmi_checksum_params params = {address, len_bytes, 0};
@@ -130,7 +130,7 @@ gvm_status gvm_checksum(gvm_device *handle, uint64_t address, uint64_t len_bytes
     return status;
 }
 
-uint64_t gvm_checksum_host(const void *data, uint64_t len_bytes)
+uint64_t gvm_kernel_checksum_host(const void *data, uint64_t len_bytes)
 {
     const unsigned char *bytes = data;
     uint64_t sum = gvmi_splitmix64(len_bytes), index, word;
@@ -147,8 +147,8 @@ uint64_t gvm_checksum_host(const void *data, uint64_t len_bytes)
     return sum;
 }
 
-gvm_status gvm_compare(gvm_device *handle, uint64_t address_a, uint64_t address_b,
-                       uint64_t len_bytes, gvm_stream stream, uint64_t *first_difference)
+gvm_status gvm_kernel_compare(gvm_device *handle, uint64_t address_a, uint64_t address_b,
+                              uint64_t len_bytes, gvm_stream stream, uint64_t *first_difference)
 {
     GVMI_UNCANCELLED;
     gvmi_compare_params params = {address_a, address_b, len_bytes, 0};

@@ -93,7 +93,7 @@ static gvm_status read_attributes(gvm_device *device)
     info->host_tier = info->vmm && host != 0;
     info->fabric = fabric != 0;
     device->rdma = info->vmm && rdma != 0;
-    info->share_legacy = ipc != 0;
+    info->share_ipc = ipc != 0;
     if (device->host_numa_id < 0) /* no NUMA on this machine: node 0 is all there is */
         device->host_numa_id = 0;
     return GVM_OK;

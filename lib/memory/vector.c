@@ -221,7 +221,7 @@ gvm_status gvm_vector_resize(gvm_vector *vector, uint64_t count)
     return grow(vector, resize_locked, NULL, count);
 }
 
-gvm_status gvm_vector_reserve(gvm_vector *vector, uint64_t capacity)
+gvm_status gvm_vector_commit(gvm_vector *vector, uint64_t capacity)
 {
     GVMI_UNCANCELLED;
 

@@ -19,7 +19,7 @@ static gvm_status check_exportable(const gvm_buffer *buffer)
                                          "the share that it was imported from");
     if (!buffer->vmm || !buffer->device->info.share_fd)
         return gvmi_fail(GVM_E_NOTSUP,
-                         "device %d cannot export memory as fds: gvm_legacy_export() shares a copy",
+                         "device %d cannot export memory as fds: gvm_ipc_export() shares a copy",
                          buffer->device->info.ordinal);
     if (!buffer->shareable)
         return gvmi_fail(GVM_E_NOTSUP, "the buffer was created GVM_BUFFER_UNSHARED: create it without");

@@ -337,7 +337,7 @@ static bool test_pair(const scenario *s, const injector *how, tally *sum)
 /* ---- the other process, whose legacy handle is opened and whose table is read */
 
 typedef struct foreign {
-    gvm_legacy_handle handle;
+    gvm_ipc_handle handle;
     char token[GVM_TABLE_TOKEN_BYTES_MAX];
 } foreign;
 
@@ -346,21 +346,21 @@ static int serve_foreign(void)
     static foreign f;
     gvm_device *device;
     gvm_buffer *buffer;
-    gvm_legacy *legacy;
+    gvm_ipc *legacy;
     char byte;
 
     if (gvm_device_open(0, &device) != GVM_OK ||
         gvm_buffer_create(device, CHUNK, NULL, &buffer) != GVM_OK ||
         gvm_buffer_commit(buffer, 0, CHUNK) != GVM_OK ||
-        gvm_legacy_export(buffer, 0, PART, &legacy) != GVM_OK ||
-        gvm_legacy_get(legacy, &f.handle, NULL, NULL) != GVM_OK || !table_serve(f.token))
+        gvm_ipc_export(buffer, 0, PART, &legacy) != GVM_OK ||
+        gvm_ipc_get(legacy, &f.handle, NULL, NULL) != GVM_OK || !table_serve(f.token))
         return 1;
     if (write(STDOUT_FILENO, &f, sizeof f) != (ssize_t)sizeof f)
         return 1;
     while (read(STDIN_FILENO, &byte, 1) < 0 && errno == EINTR)
         ;
     table_serve_end();
-    gvm_legacy_destroy(legacy);
+    gvm_ipc_destroy(legacy);
     gvm_buffer_destroy(buffer);
     gvm_device_close(device);
     return 0;

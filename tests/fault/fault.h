@@ -47,7 +47,7 @@ typedef struct world {
     void *piece;
     gvm_share *share, *later; /* of buffer; later: after it has grown */
     gvm_buffer *imported;
-    gvm_legacy *legacy;
+    gvm_ipc *legacy;
     uint64_t opened; /* a legacy handle of another process */
     int sockets[2];
     gvm_table *table;
@@ -123,8 +123,8 @@ bool world_reattach(world *w, unsigned needs);
 /* Are the bytes of the buffer (and of the import) what they were made? */
 bool world_intact(world *w);
 
-/* The handle of memory of another process, for gvm_legacy_open(); NULL while none was given. */
-extern const gvm_legacy_handle *foreign_handle;
+/* The handle of memory of another process, for gvm_ipc_open(); NULL while none was given. */
+extern const gvm_ipc_handle *foreign_handle;
 
 /* ---- append_scene.c */
 

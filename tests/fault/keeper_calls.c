@@ -187,7 +187,7 @@ static bool lost; /* this process's driver takes nothing back any more */
 static answer obey(const command *c)
 {
     static counts before;
-    static gvm_server *server;
+    static gvm_keeper *server;
     static scene_witness witness;
     static uint64_t handles;
     answer a = {.good = true};
@@ -210,7 +210,7 @@ static answer obey(const command *c)
         break;
     case DO_END:
         scene_witness_end(&witness);
-        gvm_server_stop(server);
+        gvm_keeper_stop(server);
         server = NULL;
         break;
     case DO_LOOK: a.good = all_is_back(&before, "the process that does not fail"); break;
@@ -381,7 +381,7 @@ static void disarm(const fault *f)
 /* A keeper that starts here while calls fail, and is then as good as any, or is not there. */
 static bool start_keeper(const fault *f)
 {
-    gvm_server *server = NULL;
+    gvm_keeper *server = NULL;
     gvm_status status;
     scene_result result;
     bool good;
@@ -399,7 +399,7 @@ static bool start_keeper(const fault *f)
     result = order(DO_PLAY, (scene_result){0}, 0).result;
     good = good && result.good && result.published && order(DO_CHECK, result, 0).good;
     good = have(DO_END) && good;
-    gvm_server_stop(server);
+    gvm_keeper_stop(server);
     return good;
 }
 
@@ -407,7 +407,7 @@ static bool start_keeper(const fault *f)
 static bool serve(const fault *f)
 {
     const uint64_t handles = gvmi_check_held().handles;
-    gvm_server *server = NULL;
+    gvm_keeper *server = NULL;
     answer played, checked;
     bool good = scene_serve(path, &server) == GVM_OK && have(DO_WITNESS);
 
@@ -419,7 +419,7 @@ static bool serve(const fault *f)
         good = played.good && checked.good && has_frames(handles, checked.frames);
     }
     good = have(DO_END) && good;
-    gvm_server_stop(server);
+    gvm_keeper_stop(server);
     return good;
 }
 
@@ -517,7 +517,7 @@ static bool test_role(role *r, const way *w, uint64_t most)
 
 static bool test_broken(void)
 {
-    gvm_server *server = NULL;
+    gvm_keeper *server = NULL;
     scene_witness witness;
     bool good;
 
@@ -538,7 +538,7 @@ static bool test_broken(void)
         good = false;
     }
     scene_witness_end(&witness);
-    gvm_server_stop(server);
+    gvm_keeper_stop(server);
     alarm(0);
     return good;
 }

@@ -114,14 +114,14 @@ static bool look(const char *name, uint64_t address, uint64_t end, uint64_t writ
 
 /* ---- the play */
 
-/* What any call may answer when the driver fails (gvmem/keeper.h). */
+/* What any call may answer when the driver fails (gvmem/client.h). */
 #define ANY \
     (1ull << GVM_OK | 1ull << GVM_E_KEEPER | 1ull << GVM_E_NOMEM | 1ull << GVM_E_LOST | \
      1ull << GVM_E_DRIVER | 1ull << GVM_E_SYSTEM)
 #define OR(status) (1ull << GVM_E_##status)
 
 typedef struct play {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *own, *still, *other, *view;
     scene_result result;
     uint64_t own_chunks;
@@ -195,7 +195,7 @@ static void read_all(play *p, gvm_object *object, const char *name, gvm_hint hin
     release(p, object, &lease);
 }
 
-static gvm_status create(gvm_keeper *keeper, const char *name, uint64_t chunks, gvm_object **out)
+static gvm_status create(gvm_client *keeper, const char *name, uint64_t chunks, gvm_object **out)
 {
     const gvm_object_options options = {.struct_size = sizeof options,
                                         .chunk_bytes = SCENE_CHUNK_BYTES,
@@ -228,7 +228,7 @@ static void move_own(play *p)
 {
     uint64_t bytes = 0;
 
-    (void)did(p, "evict", gvm_keeper_evict(p->keeper, PUBLIC, 0, &bytes),
+    (void)did(p, "evict", gvm_client_evict(p->keeper, PUBLIC, 0, &bytes),
               OR(LIMIT) | (p->result.published ? 0 : OR(ABSENT)));
     if (p->own == NULL)
         return;
@@ -292,11 +292,11 @@ static void view_own(play *p)
 static void ask(play *p)
 {
     gvm_object_info info = {.struct_size = sizeof info};
-    gvm_keeper_snapshot *snapshot;
+    gvm_snapshot *snapshot;
 
-    (void)did(p, "trim", gvm_keeper_trim(p->keeper, 0, 0, NULL), 0);
-    if (did(p, "snapshot", gvm_keeper_get_snapshot(p->keeper, &snapshot), 0))
-        gvm_keeper_snapshot_destroy(snapshot);
+    (void)did(p, "trim", gvm_client_trim(p->keeper, 0, 0, NULL), 0);
+    if (did(p, "snapshot", gvm_client_get_snapshot(p->keeper, &snapshot), 0))
+        gvm_snapshot_destroy(snapshot);
     if (p->own != NULL)
         (void)did(p, "info", gvm_object_get_info(p->own, &info), 0);
 }
@@ -305,7 +305,7 @@ scene_result scene_play(const char *path, uint64_t allowed)
 {
     play p = {.result.good = true, .allowed = ANY | allowed};
 
-    if (did(&p, "connect", gvm_keeper_connect(path, &p.keeper), OR(LIMIT) | OR(TIMEOUT))) {
+    if (did(&p, "connect", gvm_client_connect(path, &p.keeper), OR(LIMIT) | OR(TIMEOUT))) {
         make_own(&p);
         visit_still(&p);
         move_own(&p);
@@ -316,7 +316,7 @@ scene_result scene_play(const char *path, uint64_t allowed)
         gvm_object_close(p.still);
         gvm_object_close(p.other);
     }
-    gvm_keeper_close(p.keeper); /* the rest */
+    gvm_client_close(p.keeper); /* the rest */
     return p.result;
 }
 
@@ -372,7 +372,7 @@ static bool witness_read(gvm_object *object, const char *name, uint64_t chunks, 
 bool scene_witness_begin(scene_witness *w, const char *path)
 {
     *w = (scene_witness){NULL, NULL};
-    return must("connect", gvm_keeper_connect(path, &w->keeper)) &&
+    return must("connect", gvm_client_connect(path, &w->keeper)) &&
            must("create", create(w->keeper, STILL, SCENE_STILL_CHUNKS, &w->still)) &&
            witness_write(w->still, SCENE_STILL_CHUNKS, STILL_WORD) &&
            must("publish", gvm_object_publish(w->still, STILL, GVM_PUBLISH_REPLACE));
@@ -381,7 +381,7 @@ bool scene_witness_begin(scene_witness *w, const char *path)
 void scene_witness_end(scene_witness *w)
 {
     gvm_object_close(w->still);
-    gvm_keeper_close(w->keeper);
+    gvm_client_close(w->keeper);
     *w = (scene_witness){NULL, NULL};
 }
 
@@ -417,7 +417,7 @@ static bool drop_others(scene_witness *w)
 }
 
 /* All that is used is the witness's: nothing of the client is left. */
-static bool is_settled(const gvm_keeper_snapshot *s)
+static bool is_settled(const gvm_snapshot *s)
 {
     const gvm_keeper_device_info *d = &s->devices[0];
     const gvm_object_info *o = s->objects;
@@ -432,12 +432,12 @@ static bool is_settled(const gvm_keeper_snapshot *s)
 static bool settle(scene_witness *w, uint64_t *frames)
 {
     const struct timespec pause = {.tv_nsec = 2000000};
-    gvm_keeper_snapshot *s;
+    gvm_snapshot *s;
     bool settled = false;
 
     for (int ms = 0; !settled; ms += 2) {
-        if (!must("trim", gvm_keeper_trim(w->keeper, 0, 0, NULL)) ||
-            !must("snapshot", gvm_keeper_get_snapshot(w->keeper, &s)))
+        if (!must("trim", gvm_client_trim(w->keeper, 0, 0, NULL)) ||
+            !must("snapshot", gvm_client_get_snapshot(w->keeper, &s)))
             return false;
         settled = is_settled(s);
         *frames = (s->devices[0].resident_bytes + s->keeper.host_used_bytes + s->keeper.host_free_bytes) /
@@ -452,10 +452,10 @@ static bool settle(scene_witness *w, uint64_t *frames)
                    (unsigned long long)s->keeper.host_used_bytes,
                    (unsigned long long)(s->objects[0].host_bytes + s->objects[0].duplicate_bytes),
                    s->objects[0].name);
-            gvm_keeper_snapshot_destroy(s);
+            gvm_snapshot_destroy(s);
             return false;
         }
-        gvm_keeper_snapshot_destroy(s);
+        gvm_snapshot_destroy(s);
         if (!settled)
             nanosleep(&pause, NULL);
     }
@@ -470,7 +470,7 @@ static bool works(scene_witness *w)
     uint64_t bytes = 0;
     bool good;
 
-    if (!must("evict", gvm_keeper_evict(w->keeper, STILL, 0, &bytes)) ||
+    if (!must("evict", gvm_client_evict(w->keeper, STILL, 0, &bytes)) ||
         !must("info", gvm_object_get_info(w->still, &info)))
         return false;
     if (info.device_bytes != 0) {
@@ -504,7 +504,7 @@ bool scene_witness_check(scene_witness *w, const scene_result *result, uint64_t 
 
 static struct {
     gvm_device *device;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     sem_t go;
 } broken;
@@ -523,7 +523,8 @@ static bool break_behind(gvm_lease *lease)
     const uint64_t nowhere = lease->address + 2 * SCENE_CHUNK_BYTES; /* reserved, not committed */
 
     good = good && gvmi_cu->cuLaunchHostFunc(stream, wait_for_go, &broken.go) == CUDA_SUCCESS;
-    good = good && must("fill", gvm_fill_random_f64(broken.device, nowhere, 1024, 0, 1, stream));
+    good = good &&
+           must("fill", gvm_kernel_fill_random_f64(broken.device, nowhere, 1024, 0, 1, stream));
     good = good && must("release_async", gvm_object_release_async(broken.object, lease, stream));
     sem_post(&broken.go);
     return good && gvmi_cu->cuStreamSynchronize(stream) != CUDA_SUCCESS;
@@ -536,13 +537,14 @@ bool scene_break(const char *path)
 
     sem_init(&broken.go, 0, 0);
     if (!must("open a device", gvm_device_open(0, &broken.device)) ||
-        !must("connect", gvm_keeper_connect(path, &broken.keeper)) ||
+        !must("connect", gvm_client_connect(path, &broken.keeper)) ||
         !must("create", create(broken.keeper, PUBLIC, 2, &broken.object)) ||
         !must("publish", gvm_object_publish(broken.object, PUBLIC, GVM_PUBLISH_REPLACE)) ||
         !witness_acquire(broken.object, GVM_LEASE_WRITE, WAIT_MS, &lease))
         return false;
     /* So that no module is loaded later, for which a driver may wait for all streams. */
-    if (must("fill", gvm_fill_random_f64(broken.device, lease.address, 1024, 0, 1, NULL)) && push()) {
+    if (must("fill", gvm_kernel_fill_random_f64(broken.device, lease.address, 1024, 0, 1, NULL)) &&
+        push()) {
         good = gvmi_cu->cuStreamSynchronize(NULL) == CUDA_SUCCESS && break_behind(&lease);
         pop();
     }
@@ -570,10 +572,10 @@ bool scene_witness_may_write(scene_witness *w)
 
 /* ---- the keeper */
 
-gvm_status scene_serve(const char *path, gvm_server **out)
+gvm_status scene_serve(const char *path, gvm_keeper **out)
 {
     const int32_t device = 0;
-    const gvm_server_options options = {
+    const gvm_keeper_options options = {
         .struct_size = sizeof options,
         .path = path,
         .devices = &device,
@@ -583,5 +585,5 @@ gvm_status scene_serve(const char *path, gvm_server **out)
         .revoke_timeout_ms = REVOKE_MS,
     };
 
-    return gvm_server_start(&options, out);
+    return gvm_keeper_start(&options, out);
 }

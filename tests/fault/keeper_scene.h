@@ -13,9 +13,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include <gvmem/client.h>
 #include <gvmem/gvmem.h>
 #include <gvmem/keeper.h>
-#include <gvmem/server.h>
 
 #define SCENE_CHUNK_BYTES (2ull << 20)
 
@@ -33,7 +33,7 @@ scene_result scene_play(const char *path, uint64_t allowed);
 
 /* The witness: a client with an object of its own. Its process has no failing driver. */
 typedef struct scene_witness {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *still;
 } scene_witness;
 
@@ -46,7 +46,7 @@ void scene_witness_end(scene_witness *w);
 /* How many chunks of its own object the witness has mapped when it is done. */
 #define SCENE_STILL_CHUNKS 2u
 
-gvm_status scene_serve(const char *path, gvm_server **out);
+gvm_status scene_serve(const char *path, gvm_keeper **out);
 
 /* A client whose context breaks behind a release on a stream; false: it could not be done. Then the
  * end of that opening. The process has lost its device. */

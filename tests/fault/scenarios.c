@@ -13,7 +13,7 @@
 
 static const uint32_t both_columns[] = {0, 1};
 
-const gvm_legacy_handle *foreign_handle;
+const gvm_ipc_handle *foreign_handle;
 const char *foreign_token;
 
 /* ---- worlds */
@@ -114,7 +114,7 @@ bool world_renew_sockets(world *w, unsigned needs)
 
 static bool load_kernels(world *w)
 {
-    return gvm_checksum(w->device, gvm_buffer_address(w->buffer), 8, NULL, &w->number) == GVM_OK;
+    return gvm_kernel_checksum(w->device, gvm_buffer_address(w->buffer), 8, NULL, &w->number) == GVM_OK;
 }
 
 static gvm_status run_table_acquire(world *w)
@@ -140,10 +140,9 @@ static bool make_all(world *w, unsigned needs)
            (!(needs & NEEDS_IMPORT) || make_import(w)) &&
            (!(needs & NEEDS_SOCKETS) || world_renew_sockets(w, needs)) &&
            (!(needs & NEEDS_KERNELS) || load_kernels(w)) &&
-           (!(needs & NEEDS_LEGACY) || gvm_legacy_export(w->buffer, 0, PART, &w->legacy) == GVM_OK) &&
+           (!(needs & NEEDS_LEGACY) || gvm_ipc_export(w->buffer, 0, PART, &w->legacy) == GVM_OK) &&
            (!(needs & (NEEDS_HEAP | NEEDS_HOST_HEAP | NEEDS_MANAGED_HEAP)) || heap_make(w, needs)) &&
-           (!(needs & NEEDS_OPENED) ||
-            gvm_legacy_open(w->device, foreign_handle, &w->opened) == GVM_OK) &&
+           (!(needs & NEEDS_OPENED) || gvm_ipc_open(w->device, foreign_handle, &w->opened) == GVM_OK) &&
            (!(needs & NEEDS_TABLE) || gvm_table_attach(foreign_token, 0, &w->table) == GVM_OK) &&
            (!(needs & NEEDS_LEASES) || run_table_acquire(w) == GVM_OK) &&
            (!(needs & NEEDS_FRESH_APPENDER) || run_appender_create(w) == GVM_OK) &&
@@ -181,12 +180,12 @@ void world_end(world *w)
         if (w->sockets[i] >= 0)
             close(w->sockets[i]);
     if (w->opened != 0)
-        (void)gvm_legacy_close(w->device, w->opened);
+        (void)gvm_ipc_close(w->device, w->opened);
     gvm_buffer_destroy(w->taken);
     gvm_appender_destroy(w->appender);
     gvm_table_detach(w->table);
     heap_end(w);
-    gvm_legacy_destroy(w->legacy);
+    gvm_ipc_destroy(w->legacy);
     gvm_share_destroy(w->later);
     gvm_share_destroy(w->share);
     gvm_buffer_destroy(w->imported);
@@ -449,7 +448,7 @@ static bool shows_vector_resize(world *w)
 
 static gvm_status run_vector_reserve(world *w)
 {
-    return gvm_vector_reserve(w->vector, 3 * CHUNK / 8);
+    return gvm_vector_commit(w->vector, 3 * CHUNK / 8);
 }
 
 static bool shows_vector_reserve(world *w)
@@ -542,19 +541,19 @@ static bool shows_share_update(world *w)
 
 static gvm_status run_legacy_export(world *w)
 {
-    return gvm_legacy_export(w->buffer, 0, PART, &w->legacy);
+    return gvm_ipc_export(w->buffer, 0, PART, &w->legacy);
 }
 
 static bool shows_legacy_export(world *w)
 {
-    gvm_legacy_handle handle;
+    gvm_ipc_handle handle;
 
-    return gvm_legacy_get(w->legacy, &handle, &w->number, NULL) == GVM_OK && w->number != 0;
+    return gvm_ipc_get(w->legacy, &handle, &w->number, NULL) == GVM_OK && w->number != 0;
 }
 
 static gvm_status run_legacy_open(world *w)
 {
-    return gvm_legacy_open(w->device, foreign_handle, &w->opened);
+    return gvm_ipc_open(w->device, foreign_handle, &w->opened);
 }
 
 static bool shows_legacy_open(world *w)
@@ -564,7 +563,7 @@ static bool shows_legacy_open(world *w)
 
 static gvm_status run_legacy_close(world *w)
 {
-    gvm_status status = gvm_legacy_close(w->device, w->opened);
+    gvm_status status = gvm_ipc_close(w->device, w->opened);
 
     if (status == GVM_OK)
         w->opened = 0;
@@ -573,12 +572,12 @@ static gvm_status run_legacy_close(world *w)
 
 static gvm_status run_fill_random(world *w)
 {
-    return gvm_fill_random_f64(w->device, gvm_buffer_address(w->target), 1000, 0, 7, NULL);
+    return gvm_kernel_fill_random_f64(w->device, gvm_buffer_address(w->target), 1000, 0, 7, NULL);
 }
 
 static gvm_status run_sum(world *w)
 {
-    return gvm_sum_f64(w->device, gvm_buffer_address(w->buffer), 1000, NULL, &w->real);
+    return gvm_kernel_sum_f64(w->device, gvm_buffer_address(w->buffer), 1000, NULL, &w->real);
 }
 
 static bool shows_sum(world *w)
@@ -591,7 +590,7 @@ static bool shows_sum(world *w)
 
 static gvm_status run_checksum(world *w)
 {
-    return gvm_checksum(w->device, gvm_buffer_address(w->buffer), CHUNK, NULL, &w->number);
+    return gvm_kernel_checksum(w->device, gvm_buffer_address(w->buffer), CHUNK, NULL, &w->number);
 }
 
 static bool shows_checksum(world *w)
@@ -599,13 +598,13 @@ static bool shows_checksum(world *w)
     static uint8_t bytes[CHUNK];
 
     memset(bytes, pattern_of(0), CHUNK);
-    return w->number == gvm_checksum_host(bytes, CHUNK);
+    return w->number == gvm_kernel_checksum_host(bytes, CHUNK);
 }
 
 static gvm_status run_compare(world *w)
 {
-    return gvm_compare(w->device, gvm_buffer_address(w->buffer),
-                       gvm_buffer_address(w->buffer) + CHUNK - 64, 1000, NULL, &w->number);
+    return gvm_kernel_compare(w->device, gvm_buffer_address(w->buffer),
+                              gvm_buffer_address(w->buffer) + CHUNK - 64, 1000, NULL, &w->number);
 }
 
 static bool shows_compare(world *w)

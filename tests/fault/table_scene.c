@@ -5,7 +5,7 @@
 #include <string.h>
 #include <unistd.h>
 
-#include <gvmem/server.h>
+#include <gvmem/keeper.h>
 #include <gvmem/table.h>
 
 #include "driver/driver.h"
@@ -16,8 +16,8 @@
 #define OBJECTS "/gstore/1/2/3"
 #define BODY_BYTES 8u /* of one text, with its header */
 
-static gvm_server *server;
-static gvm_keeper *exporter; /* whose objects the table is made of, while it is served */
+static gvm_keeper *server;
+static gvm_client *exporter; /* whose objects the table is made of, while it is served */
 static gvm_device *exporter_device;
 
 typedef struct description {
@@ -107,7 +107,7 @@ bool table_serve(char token[GVM_TABLE_TOKEN_BYTES_MAX])
 {
     const description d = describe();
     char path[64];
-    const gvm_server_options options = {.struct_size = sizeof options,
+    const gvm_keeper_options options = {.struct_size = sizeof options,
                                         .path = path,
                                         .devices = &(int32_t){0},
                                         .device_count = 1,
@@ -115,20 +115,20 @@ bool table_serve(char token[GVM_TABLE_TOKEN_BYTES_MAX])
                                         .host_budget_bytes = 16 * CHUNK};
 
     snprintf(path, sizeof path, "/tmp/gvmem-fault-%d.sock", (int)getpid());
-    if (gvm_server_start(&options, &server) != GVM_OK || gvm_keeper_connect(path, &exporter) != GVM_OK ||
+    if (gvm_keeper_start(&options, &server) != GVM_OK || gvm_client_connect(path, &exporter) != GVM_OK ||
         gvm_device_open(0, &exporter_device) != GVM_OK || !publish("0.manifest", &d, sizeof d) ||
         !publish_columns())
         return false;
     snprintf(token, GVM_TABLE_TOKEN_BYTES_MAX, "%s%d:%016llx:0:%zu:%u:%s:%s", GVMI_TOKEN_PREFIX,
-             GVMI_TOKEN_VERSION, (unsigned long long)gvm_checksum_host(&d, sizeof d), sizeof d,
-             (unsigned)geteuid(), OBJECTS, path);
+             GVMI_TOKEN_VERSION, (unsigned long long)gvm_kernel_checksum_host(&d, sizeof d),
+             sizeof d, (unsigned)geteuid(), OBJECTS, path);
     return true;
 }
 
 void table_serve_end(void)
 {
-    gvm_keeper_close(exporter);
-    gvm_server_stop(server);
+    gvm_client_close(exporter);
+    gvm_keeper_stop(server);
     gvm_device_close(exporter_device);
     exporter = NULL;
     server = NULL;

@@ -58,7 +58,7 @@ static bool use_buffer(void)
         return false;
     fine = GOOD(gvm_buffer_commit(buffer, 0, 64 * GVMI_MIB)) &&
            GOOD(gvm_buffer_copy_in(buffer, 0, bytes, sizeof bytes)) &&
-           GOOD(gvm_sum_f64(device, gvm_buffer_address(buffer), 1000, NULL, &sum)) &&
+           GOOD(gvm_kernel_sum_f64(device, gvm_buffer_address(buffer), 1000, NULL, &sum)) &&
            GOOD(gvm_buffer_move(buffer, 0, 2 * GVMI_MIB, GVM_TIER_HOST)) &&
            GOOD(gvm_buffer_copy_out(bytes, buffer, 0, sizeof bytes));
     gvm_buffer_destroy(buffer);

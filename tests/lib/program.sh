@@ -1,4 +1,4 @@
-# shellcheck shell=sh disable=SC2154 # $program is the script's
+# shellcheck shell=sh disable=SC2154,SC2034 # $program is the script's
 # For scripts that test a program: a folder that goes away, what the program prints, its exit status.
 # Sourced with $program, its path, and $folder, which is made; clean_up() is the script's own.
 program_name=$(basename "$program")

@@ -89,7 +89,7 @@ static void show_token(const char *token)
 
 static void show_handle(const char *text)
 {
-    gvm_legacy_handle handle;
+    gvm_ipc_handle handle;
     gvm_device *device;
     uint64_t address, length;
     CUdeviceptr base;
@@ -99,13 +99,13 @@ static void show_handle(const char *text)
     for (size_t i = 0; i < sizeof handle.bytes; i++)
         must(sscanf(text + 2 * i, "%2hhx", &handle.bytes[i]) == 1, "not a hexadecimal digit");
     must(gvm_device_open(0, &device) == GVM_OK && gvmi_device_enter(device) == GVM_OK, "no device");
-    must(gvm_legacy_open(device, &handle, &address) == GVM_OK, "cannot open the handle");
+    must(gvm_ipc_open(device, &handle, &address) == GVM_OK, "cannot open the handle");
     must(gvmi_cu->cuMemGetAddressRange(&base, &bytes, address) == CUDA_SUCCESS && bytes >= 64 &&
              gvmi_cu->cuMemcpyDtoH(&length, address, sizeof length) == CUDA_SUCCESS && length <= bytes,
          "no length");
     print_bytes(address, length);
     printf("\n");
-    must(gvm_legacy_close(device, address) == GVM_OK, "cannot close the handle");
+    must(gvm_ipc_close(device, address) == GVM_OK, "cannot close the handle");
 }
 
 int main(int argc, char **argv)

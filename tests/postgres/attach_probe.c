@@ -25,7 +25,7 @@
 static gvm_table *table;
 static gvm_device *device;
 static gvm_table_data held;
-static gvm_keeper *keeper;
+static gvm_client *keeper;
 
 static const char *attach(const char *token, uint32_t flags, char answer[64])
 {
@@ -53,7 +53,7 @@ static const char *sum(uint32_t index, char answer[64])
         status = gvm_table_acquire(table, &index, 1, NULL, &data);
     if (status != GVM_OK)
         return gvm_status_name(status);
-    status = gvm_checksum(device, data.values, column.values_bytes, NULL, &checksum);
+    status = gvm_kernel_checksum(device, data.values, column.values_bytes, NULL, &checksum);
     if (gvm_table_release(table, &data, 1) != GVM_OK || status != GVM_OK)
         return gvm_status_name(status);
     snprintf(answer, 64, "%016" PRIx64, checksum);
@@ -67,7 +67,7 @@ static const char *reach(uint32_t index, bool all, char answer[64])
     gvm_status status = gvm_table_acquire(table, &index, 1, NULL, &data);
 
     if (status == GVM_OK && all)
-        status = gvm_checksum(device, data.values, data.leases[0].bytes, NULL, &checksum);
+        status = gvm_kernel_checksum(device, data.values, data.leases[0].bytes, NULL, &checksum);
     if (status != GVM_OK)
         return gvm_status_name(status);
     snprintf(answer, 64, "%" PRIu64, all ? checksum : data.leases[0].bytes);
@@ -77,8 +77,8 @@ static const char *reach(uint32_t index, bool all, char answer[64])
 
 static const char *list(char answer[64])
 {
-    gvm_keeper_snapshot *all;
-    const gvm_status status = gvm_keeper_get_snapshot(keeper, &all);
+    gvm_snapshot *all;
+    const gvm_status status = gvm_client_get_snapshot(keeper, &all);
 
     if (status != GVM_OK)
         return gvm_status_name(status);
@@ -86,7 +86,7 @@ static const char *list(char answer[64])
     for (uint32_t i = 0; i < all->keeper.objects; i++)
         if (all->objects[i].name[0] != '\0')
             snprintf(answer, 64, "%.60s", all->objects[i].name);
-    gvm_keeper_snapshot_destroy(all);
+    gvm_snapshot_destroy(all);
     return answer;
 }
 
@@ -130,7 +130,7 @@ static const char *carry_out(const char *verb, const char *what, char answer[64]
         return gvm_status_name(GVM_OK);
     }
     if (strcmp(verb, "keeper") == 0)
-        return gvm_status_name(gvm_keeper_connect(what, &keeper));
+        return gvm_status_name(gvm_client_connect(what, &keeper));
     if (strcmp(verb, "list") == 0)
         return list(answer);
     if (strcmp(verb, "spy") == 0)

@@ -51,7 +51,7 @@ static gvm_device *open_device(void)
     return device;
 }
 
-static void read_handle(const char *text, gvm_legacy_handle *handle)
+static void read_handle(const char *text, gvm_ipc_handle *handle)
 {
     must(strlen(text) == 2 * sizeof handle->bytes, "a handle has 128 digits");
     for (size_t i = 0; i < sizeof handle->bytes; i++)
@@ -173,14 +173,14 @@ static void print_rows(const gstore_kds_head *head)
 static int show(const char *text)
 {
     gvm_device *device = open_device();
-    gvm_legacy_handle handle;
+    gvm_ipc_handle handle;
     CUdeviceptr base;
     gstore_kds_head *head;
     uint64_t address;
     size_t bytes;
 
     read_handle(text, &handle);
-    if (gvm_legacy_open(device, &handle, &address) != GVM_OK)
+    if (gvm_ipc_open(device, &handle, &address) != GVM_OK)
         die("cannot open the handle");
     must(gvmi_cu->cuMemGetAddressRange(&base, &bytes, address) == CUDA_SUCCESS, "no size");
     head = malloc(bytes);
@@ -189,7 +189,7 @@ static int show(const char *text)
     check_head(head, bytes);
     print_rows(head);
     free(head);
-    return gvm_legacy_close(device, address) == GVM_OK ? 0 : 1;
+    return gvm_ipc_close(device, address) == GVM_OK ? 0 : 1;
 }
 
 /* ---- serve */

@@ -8,9 +8,9 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <gvmem/client.h>
 #include <gvmem/keeper.h>
 #include <gvmem/kernels.h>
-#include <gvmem/server.h>
 
 #include "tests/proc/puppet.h"
 
@@ -22,13 +22,13 @@
 #define OBJECTS 2 /* on each device */
 
 typedef struct world {
-    gvm_server *server;
-    gvm_keeper *keeper;
+    gvm_keeper *server;
+    gvm_client *keeper;
     int32_t count;
     gvm_device *devices[DEVICES_MAX];
     gvm_object *objects[DEVICES_MAX][OBJECTS];
     uint64_t checksums[DEVICES_MAX][OBJECTS];
-    gvm_keeper_snapshot *snapshot;
+    gvm_snapshot *snapshot;
 } world;
 
 static world w;
@@ -48,7 +48,7 @@ static bool good(gvm_status status, const char *what)
 
 static bool begin(void)
 {
-    const gvm_server_options options = {.struct_size = sizeof options,
+    const gvm_keeper_options options = {.struct_size = sizeof options,
                                         .path = "",
                                         .device_budget_bytes = BUDGET_BYTES,
                                         .host_budget_bytes = 256 * MIB};
@@ -57,9 +57,9 @@ static bool begin(void)
     for (int32_t d = 0; d < w.count; d++)
         if (!good(gvm_device_open(d, &w.devices[d]), "opening a device"))
             return false;
-    return good(gvm_server_start(&options, &w.server), "starting a keeper") &&
-           good(gvm_server_connect(w.server, &fd), "a socket") &&
-           good(gvm_keeper_adopt(fd, &w.keeper), "connecting");
+    return good(gvm_keeper_start(&options, &w.server), "starting a keeper") &&
+           good(gvm_keeper_open_socket(w.server, &fd), "a socket") &&
+           good(gvm_client_adopt(fd, &w.keeper), "connecting");
 }
 
 static bool make(int32_t device, int index)
@@ -75,11 +75,11 @@ static bool make(int32_t device, int index)
     snprintf(name, sizeof name, "/devices/%d/%d", (int)device, index);
     return good(gvm_object_create(w.keeper, name, OBJECT_BYTES, &options, object), name) &&
            good(gvm_object_acquire(*object, GVM_LEASE_WRITE, NULL, &lease), "acquire to write") &&
-           good(gvm_fill_random_f64(w.devices[device], lease.address, NUMBERS, 0,
-                                    (uint64_t)(10 * device + index), NULL),
+           good(gvm_kernel_fill_random_f64(w.devices[device], lease.address, NUMBERS, 0,
+                                           (uint64_t)(10 * device + index), NULL),
                 "fill") &&
-           good(gvm_checksum(w.devices[device], lease.address, OBJECT_BYTES, NULL,
-                             &w.checksums[device][index]),
+           good(gvm_kernel_checksum(w.devices[device], lease.address, OBJECT_BYTES, NULL,
+                                    &w.checksums[device][index]),
                 "checksum") &&
            good(gvm_object_release(*object, &lease), "release");
 }
@@ -93,7 +93,7 @@ static bool holds(int32_t device, int index, int32_t reader)
     gvm_lease lease;
 
     return good(gvm_object_acquire(object, GVM_LEASE_READ, &options, &lease), "acquire to read") &&
-           good(gvm_checksum(w.devices[reader], lease.address, OBJECT_BYTES, NULL, &checksum),
+           good(gvm_kernel_checksum(w.devices[reader], lease.address, OBJECT_BYTES, NULL, &checksum),
                 "checksum") &&
            good(gvm_object_release(object, &lease), "release") &&
            EXPECT(checksum == w.checksums[device][index]);
@@ -101,9 +101,9 @@ static bool holds(int32_t device, int index, int32_t reader)
 
 static bool look(void)
 {
-    gvm_keeper_snapshot_destroy(w.snapshot);
+    gvm_snapshot_destroy(w.snapshot);
     w.snapshot = NULL;
-    return good(gvm_keeper_get_snapshot(w.keeper, &w.snapshot), "snapshot");
+    return good(gvm_client_get_snapshot(w.keeper, &w.snapshot), "snapshot");
 }
 
 static bool objects_live_on_their_device(void)
@@ -170,7 +170,7 @@ static bool peer_that_was_granted_reads_it_wherever_it_is(void)
         return true;
     }
     return good(status, "grant") && holds(0, 0, 1) &&
-           good(gvm_keeper_evict(w.keeper, "/devices/0/0", 0, &evicted), "evict") &&
+           good(gvm_client_evict(w.keeper, "/devices/0/0", 0, &evicted), "evict") &&
            EXPECT(evicted == OBJECT_BYTES) && holds(0, 0, 1) && holds(0, 1, 0) && holds(0, 0, 1);
 }
 
@@ -178,7 +178,7 @@ static bool everything_is_given_back(void)
 {
     bool fine = true;
 
-    gvm_keeper_snapshot_destroy(w.snapshot);
+    gvm_snapshot_destroy(w.snapshot);
     w.snapshot = NULL;
     for (int32_t d = 0; d < w.count; d++)
         for (int i = 0; i < OBJECTS; i++) {
@@ -189,9 +189,9 @@ static bool everything_is_given_back(void)
         for (int32_t d = 0; d < w.count; d++)
             fine = EXPECT(w.snapshot->devices[d].resident_bytes == 0) &&
                    EXPECT(w.snapshot->devices[d].objects == 0) && fine;
-    gvm_keeper_snapshot_destroy(w.snapshot);
-    gvm_keeper_close(w.keeper);
-    gvm_server_stop(w.server);
+    gvm_snapshot_destroy(w.snapshot);
+    gvm_client_close(w.keeper);
+    gvm_keeper_stop(w.server);
     for (int32_t d = 0; d < w.count; d++)
         gvm_device_close(w.devices[d]);
     return fine;

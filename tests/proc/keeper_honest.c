@@ -24,7 +24,7 @@ typedef struct opening {
 } opening;
 
 typedef struct worker {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     unsigned process, index;
     uint64_t seed;
     opening openings[OPENINGS];
@@ -214,7 +214,7 @@ static bool evict(worker *w)
     char name[64];
 
     soak_name(serial, name);
-    return serial == 0 || soak_judge("gvm_keeper_evict", gvm_keeper_evict(w->keeper, name, 0, NULL),
+    return serial == 0 || soak_judge("gvm_client_evict", gvm_client_evict(w->keeper, name, 0, NULL),
                                      MAY(GVM_E_ABSENT) | MAY(GVM_E_DENIED) | MAY(GVM_E_NOMEM));
 }
 
@@ -222,14 +222,14 @@ static bool evict(worker *w)
 static bool reconnect(soak_times *times, soak_times *work)
 {
     const uint64_t since = proc_now_ns(), work_since = soak_keeper_work_ns();
-    gvm_keeper *keeper = NULL;
-    gvm_status status = gvm_keeper_connect(soak->path, &keeper);
+    gvm_client *keeper = NULL;
+    gvm_status status = gvm_client_connect(soak->path, &keeper);
 
     soak_time(times, proc_now_ns() - since);
     if (work != NULL)
         soak_time(work, soak_keeper_work_ns() - work_since);
-    gvm_keeper_close(keeper);
-    return soak_judge("gvm_keeper_connect", status, 0);
+    gvm_client_close(keeper);
+    return soak_judge("gvm_client_connect", status, 0);
 }
 
 /* ---- objects come and go; each position is filled by one thread */
@@ -349,11 +349,11 @@ int honest_run(unsigned index, uint64_t seed)
 {
     worker workers[HONEST_THREADS];
     pthread_t threads[HONEST_THREADS];
-    gvm_keeper *keeper = NULL;
+    gvm_client *keeper = NULL;
     gvm_device *device = NULL;
     bool good = soak_judge("gvm_device_open", gvm_device_open(0, &device), 0) &&
                 (!soak->many_users || proc_become(UID_HONEST + index, GID_HONEST)) &&
-                soak_judge("gvm_keeper_connect", gvm_keeper_connect(soak->path, &keeper), 0);
+                soak_judge("gvm_client_connect", gvm_client_connect(soak->path, &keeper), 0);
 
     for (unsigned i = 0; i < HONEST_THREADS && good; i++) {
         workers[i] = (worker){
@@ -362,7 +362,7 @@ int honest_run(unsigned index, uint64_t seed)
     }
     for (unsigned i = 0; i < HONEST_THREADS && good; i++)
         pthread_join(threads[i], NULL);
-    gvm_keeper_close(keeper);
+    gvm_client_close(keeper);
     gvm_device_close(device);
     return good ? 0 : 1;
 }
@@ -397,7 +397,7 @@ int meter_run(void)
 {
     const gvm_object_options options = {
         .struct_size = sizeof options, .chunk_bytes = CHUNK_BYTES, .bytes = CHUNK_BYTES};
-    gvm_keeper *keepers[2] = {NULL, NULL};
+    gvm_client *keepers[2] = {NULL, NULL};
     gvm_object *objects[2] = {NULL, NULL};
     gvm_device *device = NULL;
     uint64_t counter = 0;
@@ -405,7 +405,7 @@ int meter_run(void)
                 (!soak->many_users || proc_become(UID_METER, UID_METER));
 
     for (int i = 0; i < 2 && good; i++)
-        good = soak_judge("gvm_keeper_connect", gvm_keeper_connect(soak->path, &keepers[i]), 0);
+        good = soak_judge("gvm_client_connect", gvm_client_connect(soak->path, &keepers[i]), 0);
     good = good &&
            soak_judge("gvm_object_create",
                       gvm_object_create(keepers[0], "/soak/meter", CHUNK_BYTES, &options, &objects[0]),
@@ -418,7 +418,7 @@ int meter_run(void)
     }
     for (int i = 1; i >= 0; i--) {
         gvm_object_close(objects[i]);
-        gvm_keeper_close(keepers[i]);
+        gvm_client_close(keepers[i]);
     }
     gvm_device_close(device);
     return good ? 0 : 1;

@@ -10,14 +10,15 @@
 
 gvm_status life_fill(gvm_device *device, const gvm_lease *lease, uint64_t seed)
 {
-    gvm_status status = gvm_fill_random_f64(device, lease->address, lease->bytes / 8, 0, seed, NULL);
+    gvm_status status = gvm_kernel_fill_random_f64(device, lease->address, lease->bytes / 8, 0,
+                                                   seed, NULL);
 
     return status != GVM_OK ? status : gvm_device_synchronize(device);
 }
 
 gvm_status life_check(gvm_device *device, const gvm_lease *lease, uint64_t *checksum)
 {
-    return gvm_checksum(device, lease->address, lease->bytes, NULL, checksum);
+    return gvm_kernel_checksum(device, lease->address, lease->bytes, NULL, checksum);
 }
 
 uint64_t life_wrote_from, life_wrote_until;
@@ -26,7 +27,7 @@ uint64_t life_wrote_from, life_wrote_until;
 
 typedef struct life {
     gvm_device *device;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *own, *still;
     CUstream stream;
 } life;
@@ -38,7 +39,8 @@ static gvm_status write_in_pieces(const life *l, const gvm_lease *lease, uint64_
     gvm_status status = GVM_OK;
 
     for (uint64_t at = 0; at < lease->bytes && status == GVM_OK; at += piece) {
-        status = gvm_fill_random_f64(l->device, lease->address + at, piece / 8, at / 8, seed, NULL);
+        status = gvm_kernel_fill_random_f64(l->device, lease->address + at, piece / 8, at / 8, seed,
+                                            NULL);
         if (status == GVM_OK)
             status = gvm_device_synchronize(l->device);
     }
@@ -109,11 +111,11 @@ static gvm_status visit_still(life *l)
 
 static gvm_status move_own(life *l)
 {
-    gvm_keeper_snapshot *snapshot = NULL;
+    gvm_snapshot *snapshot = NULL;
     gvm_status status = gvm_object_publish(l->own, "/victim/public", GVM_PUBLISH_REPLACE);
 
     if (status == GVM_OK)
-        status = gvm_keeper_evict(l->keeper, "/victim/public", 0, NULL);
+        status = gvm_client_evict(l->keeper, "/victim/public", 0, NULL);
     if (status == GVM_OK)
         status = visit(l, l->own, GVM_LEASE_READ, GVM_HINT_HOT, 0);
     if (status == GVM_OK)
@@ -123,15 +125,15 @@ static gvm_status move_own(life *l)
     if (status == GVM_OK)
         status = visit(l, l->own, GVM_LEASE_READ, GVM_HINT_NONE, 0);
     if (status == GVM_OK)
-        status = gvm_keeper_get_snapshot(l->keeper, &snapshot);
-    gvm_keeper_snapshot_destroy(snapshot);
+        status = gvm_client_get_snapshot(l->keeper, &snapshot);
+    gvm_snapshot_destroy(snapshot);
     return status;
 }
 
 gvm_status life_scenario(gvm_device *device, const char *path)
 {
     life l = {.device = device};
-    gvm_status status = gvm_keeper_connect(path, &l.keeper);
+    gvm_status status = gvm_client_connect(path, &l.keeper);
 
     if (status == GVM_OK && gvmi_device_enter(device) == GVM_OK) {
         if (gvmi_cu->cuStreamCreate(&l.stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS)
@@ -152,7 +154,7 @@ gvm_status life_scenario(gvm_device *device, const char *path)
     gvm_object_close(l.own);
     if (status == GVM_OK)
         status = gvm_object_drop(l.keeper, "/victim/public");
-    gvm_keeper_close(l.keeper);
+    gvm_client_close(l.keeper);
     return status;
 }
 
@@ -200,7 +202,7 @@ static gvm_status random_act(const life *l, uint64_t *seed)
         switch (proc_random(seed) % 8) {
         case 0: status = gvm_object_grow(object, 2 * CHUNK_BYTES); break;
         case 1: status = gvm_object_publish(object, name, GVM_PUBLISH_REPLACE); break;
-        case 2: status = gvm_keeper_evict(l->keeper, name, 0, NULL); break;
+        case 2: status = gvm_client_evict(l->keeper, name, 0, NULL); break;
         case 3: status = gvm_object_drop(l->keeper, name); break;
         default: status = random_visit(l, seed, object); break;
         }
@@ -212,10 +214,10 @@ static gvm_status random_act(const life *l, uint64_t *seed)
 gvm_status life_random(gvm_device *device, const char *path, uint64_t seed)
 {
     life l = {.device = device};
-    gvm_status status = gvm_keeper_connect(path, &l.keeper);
+    gvm_status status = gvm_client_connect(path, &l.keeper);
 
     while (status != GVM_E_KEEPER && status != GVM_E_LOST && l.keeper != NULL)
         status = random_act(&l, &seed);
-    gvm_keeper_close(l.keeper);
+    gvm_client_close(l.keeper);
     return status;
 }

@@ -427,7 +427,7 @@ static void end_children(void)
 /* ---- looks at the keeper */
 
 /* Objects of clients that a problem has ended before they could drop them. */
-static void drop_leftovers(gvm_keeper *keeper, const gvm_keeper_snapshot *snapshot)
+static void drop_leftovers(gvm_client *keeper, const gvm_snapshot *snapshot)
 {
     for (uint32_t i = 0; i < snapshot->keeper.objects && atomic_load(&soak->problems) > 0; i++)
         if (strncmp(snapshot->objects[i].name, "/soak/", 6) == 0)
@@ -443,11 +443,11 @@ static bool look(void)
     fflush(stdout);
     pid = fork();
     if (pid == 0) {
-        gvm_keeper_snapshot *snapshot = NULL;
-        gvm_keeper *keeper = NULL;
-        bool good = gvm_keeper_connect(soak->path, &keeper) == GVM_OK &&
-                    gvm_keeper_trim(keeper, 0, 0, NULL) == GVM_OK &&
-                    gvm_keeper_get_snapshot(keeper, &snapshot) == GVM_OK;
+        gvm_snapshot *snapshot = NULL;
+        gvm_client *keeper = NULL;
+        bool good = gvm_client_connect(soak->path, &keeper) == GVM_OK &&
+                    gvm_client_trim(keeper, 0, 0, NULL) == GVM_OK &&
+                    gvm_client_get_snapshot(keeper, &snapshot) == GVM_OK;
 
         if (good) {
             drop_leftovers(keeper, snapshot);
@@ -455,7 +455,7 @@ static bool look(void)
             soak->device = snapshot->devices[0];
             memcpy(soak->device_uuid, snapshot->devices[0].uuid, sizeof soak->device_uuid);
         }
-        gvm_keeper_close(keeper);
+        gvm_client_close(keeper);
         _exit(good ? 0 : 1);
     }
     while (pid > 0 && waitpid(pid, &status, 0) < 0 && errno == EINTR)

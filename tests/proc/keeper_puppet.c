@@ -36,8 +36,8 @@ static const char *verb_name(uint32_t verb)
 
 static struct {
     gvm_device *device;
-    gvm_server *server;
-    gvm_keeper *keeper;
+    gvm_keeper *server;
+    gvm_client *keeper;
     gvm_object *objects[SLOTS];
     gvm_lease leases[SLOTS], latest[SLOTS];
 } own;
@@ -45,7 +45,7 @@ static struct {
 static gvm_status do_serve(const command *c)
 {
     const int32_t first = 0;
-    const gvm_server_options options = {
+    const gvm_keeper_options options = {
         .struct_size = sizeof options,
         .path = c->name,
         .devices = &first,
@@ -56,7 +56,7 @@ static gvm_status do_serve(const command *c)
         .lease_timeout_ms = (uint32_t)c->b,
     };
 
-    return gvm_server_start(&options, &own.server);
+    return gvm_keeper_start(&options, &own.server);
 }
 
 static gvm_status do_create(const command *c)
@@ -92,15 +92,15 @@ static gvm_status do_disconnect(void)
 {
     for (unsigned i = 0; i < SLOTS; i++)
         do_close(i);
-    gvm_keeper_close(own.keeper);
+    gvm_client_close(own.keeper);
     own.keeper = NULL;
     return GVM_OK;
 }
 
 static gvm_status do_snapshot(keeper_answer *out)
 {
-    gvm_keeper_snapshot *snapshot = NULL;
-    gvm_status status = gvm_keeper_get_snapshot(own.keeper, &snapshot);
+    gvm_snapshot *snapshot = NULL;
+    gvm_status status = gvm_client_get_snapshot(own.keeper, &snapshot);
 
     if (status != GVM_OK)
         return status;
@@ -108,7 +108,7 @@ static gvm_status do_snapshot(keeper_answer *out)
     out->device = snapshot->devices[0];
     for (uint32_t i = 0; i < snapshot->keeper.clients; i++)
         out->cut_off += snapshot->clients[i].cut_off;
-    gvm_keeper_snapshot_destroy(snapshot);
+    gvm_snapshot_destroy(snapshot);
     return GVM_OK;
 }
 
@@ -120,10 +120,10 @@ static gvm_status obey(const command *c, keeper_answer *out)
     switch ((keeper_verb)c->verb) {
     case KP_SERVE: return do_serve(c);
     case KP_STOP:
-        gvm_server_stop(own.server);
+        gvm_keeper_stop(own.server);
         own.server = NULL;
         return GVM_OK;
-    case KP_CONNECT: return gvm_keeper_connect(c->name, &own.keeper);
+    case KP_CONNECT: return gvm_client_connect(c->name, &own.keeper);
     case KP_DISCONNECT: return do_disconnect();
     case KP_CREATE: return do_create(c);
     case KP_OPEN:
@@ -137,8 +137,8 @@ static gvm_status obey(const command *c, keeper_answer *out)
     case KP_GROW: return gvm_object_grow(object, c->a * CHUNK_BYTES);
     case KP_SEAL: return gvm_object_seal(object, (int)c->a);
     case KP_PUBLISH: return gvm_object_publish(object, c->name, (uint32_t)c->a);
-    case KP_EVICT: return gvm_keeper_evict(own.keeper, c->name, 0, &out->value);
-    case KP_TRIM: return gvm_keeper_trim(own.keeper, 0, 0, &out->value);
+    case KP_EVICT: return gvm_client_evict(own.keeper, c->name, 0, &out->value);
+    case KP_TRIM: return gvm_client_trim(own.keeper, 0, 0, &out->value);
     case KP_INFO: return gvm_object_get_info(object, &out->object);
     case KP_SNAPSHOT: return do_snapshot(out);
     case KP_SCENARIO: return life_scenario(own.device, c->name);
@@ -179,7 +179,7 @@ void keeper_puppet_main(int argc, char **argv)
             break;
     }
     (void)do_disconnect();
-    gvm_server_stop(own.server);
+    gvm_keeper_stop(own.server);
     gvm_device_close(own.device);
     exit(0);
 }

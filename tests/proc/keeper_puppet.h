@@ -11,8 +11,8 @@
 #ifndef PROC_KEEPER_PUPPET_H
 #define PROC_KEEPER_PUPPET_H
 
+#include <gvmem/client.h>
 #include <gvmem/keeper.h>
-#include <gvmem/server.h>
 
 #include "tests/proc/puppet.h"
 

@@ -18,7 +18,7 @@
 #include <stdint.h>
 #include <sys/types.h>
 
-#include <gvmem/keeper.h>
+#include <gvmem/client.h>
 
 #include "tests/proc/keeper_puppet.h"
 

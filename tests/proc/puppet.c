@@ -26,7 +26,7 @@
 typedef struct command {
     uint32_t verb;
     uint64_t a, b;
-    gvm_legacy_handle handle;
+    gvm_ipc_handle handle;
 } command;
 
 const char *puppet_verb_name(puppet_verb verb)
@@ -88,7 +88,7 @@ static struct {
     gvm_device *device;
     gvm_buffer *buffer;
     gvm_share *share;
-    gvm_legacy *legacy;
+    gvm_ipc *legacy;
     uint64_t opened;
     int wire;
 } own = {.wire = -1};
@@ -126,11 +126,11 @@ static gvm_status replace_share(gvm_status status, gvm_share *fresh)
     return status;
 }
 
-static gvm_status do_legacy_export(uint64_t bytes, gvm_legacy_handle *handle)
+static gvm_status do_legacy_export(uint64_t bytes, gvm_ipc_handle *handle)
 {
-    gvm_status status = gvm_legacy_export(own.buffer, 0, bytes, &own.legacy);
+    gvm_status status = gvm_ipc_export(own.buffer, 0, bytes, &own.legacy);
 
-    return status != GVM_OK ? status : gvm_legacy_get(own.legacy, handle, NULL, NULL);
+    return status != GVM_OK ? status : gvm_ipc_get(own.legacy, handle, NULL, NULL);
 }
 
 static gvm_status obey(const command *c, answer *out)
@@ -146,9 +146,11 @@ static gvm_status obey(const command *c, answer *out)
     case PUPPET_DECOMMIT: return gvm_buffer_decommit(own.buffer, c->a, c->b);
     case PUPPET_SEAL: return gvm_buffer_seal(own.buffer);
     case PUPPET_MOVE: return do_move(c->a);
-    case PUPPET_FILL: return gvm_fill_random_f64(own.device, address, c->a / 8, 0, c->b, NULL);
+    case PUPPET_FILL:
+        return gvm_kernel_fill_random_f64(own.device, address, c->a / 8, 0, c->b, NULL);
     case PUPPET_SYNC: return gvm_device_synchronize(own.device);
-    case PUPPET_CHECKSUM: return gvm_checksum(own.device, address + c->a, c->b, NULL, &out->value);
+    case PUPPET_CHECKSUM:
+        return gvm_kernel_checksum(own.device, address + c->a, c->b, NULL, &out->value);
     case PUPPET_EXPORT:
         status = gvm_share_export(own.buffer, c->a, c->b, &fresh);
         return replace_share(status, fresh);
@@ -165,10 +167,10 @@ static gvm_status obey(const command *c, answer *out)
         return GVM_OK;
     case PUPPET_ADDRESS: out->value = address; return GVM_OK;
     case PUPPET_LEGACY_EXPORT: return do_legacy_export(c->a, &out->handle);
-    case PUPPET_LEGACY_OPEN: return gvm_legacy_open(own.device, &c->handle, &own.opened);
+    case PUPPET_LEGACY_OPEN: return gvm_ipc_open(own.device, &c->handle, &own.opened);
     case PUPPET_LEGACY_CHECKSUM:
-        return gvm_checksum(own.device, own.opened, c->a, NULL, &out->value);
-    case PUPPET_LEGACY_CLOSE: return gvm_legacy_close(own.device, own.opened);
+        return gvm_kernel_checksum(own.device, own.opened, c->a, NULL, &out->value);
+    case PUPPET_LEGACY_CLOSE: return gvm_ipc_close(own.device, own.opened);
     case PUPPET_VERB_COUNT: break;
     }
     return GVM_E_INVALID;
@@ -200,7 +202,7 @@ void puppet_main(int argc, char **argv)
     }
     gvm_share_destroy(own.share);
     gvm_buffer_destroy(own.buffer);
-    gvm_legacy_destroy(own.legacy);
+    gvm_ipc_destroy(own.legacy);
     gvm_device_close(own.device);
     exit(0);
 }
@@ -276,7 +278,7 @@ answer puppet_do(puppet *p, puppet_verb verb, uint64_t a, uint64_t b)
     return out;
 }
 
-answer puppet_open_legacy(puppet *p, const gvm_legacy_handle *handle)
+answer puppet_open_legacy(puppet *p, const gvm_ipc_handle *handle)
 {
     const command c = {.verb = PUPPET_LEGACY_OPEN, .handle = *handle};
     answer out = {.status = GVM_E_SYSTEM};

@@ -60,7 +60,7 @@ typedef enum puppet_verb { PUPPET_VERBS(PUPPET_VERB) PUPPET_VERB_COUNT } puppet_
 typedef struct answer {
     gvm_status status;
     uint64_t value;
-    gvm_legacy_handle handle;
+    gvm_ipc_handle handle;
     char text[200]; /* the error's */
 } answer;
 
@@ -85,7 +85,7 @@ bool puppet_wait(puppet *p, answer *out);
 
 /* Both; the answer has GVM_E_SYSTEM if the puppet died. */
 answer puppet_do(puppet *p, puppet_verb verb, uint64_t a, uint64_t b);
-answer puppet_open_legacy(puppet *p, const gvm_legacy_handle *handle);
+answer puppet_open_legacy(puppet *p, const gvm_ipc_handle *handle);
 
 void puppet_kill(puppet *p); /* SIGKILL, and waits until it is gone */
 int puppet_end(puppet *p);   /* lets it finish what it has, and exit; its wait status */

@@ -45,14 +45,14 @@ GVM_DEVICE uint32_t reserve_by(uint32_t mode, const gvm_append *append, uint32_t
                                uint32_t bytes, uint32_t align, gvm_append_slot *slot)
 {
     if (mode == APPEND_BY_WARP)
-        return gvm_append_reserve_warp(append, rows, bytes, align, slot);
+        return gvm_append_claim_warp(append, rows, bytes, align, slot);
     if (mode == APPEND_BY_BLOCK)
-        return gvm_append_reserve_block(append, rows, bytes, align, slot);
+        return gvm_append_claim_block(append, rows, bytes, align, slot);
     if (mode == APPEND_BY_WHOLE_WARP)
-        return gvm_append_reserve_whole_warp(append, rows, bytes, align, slot);
+        return gvm_append_claim_whole_warp(append, rows, bytes, align, slot);
     if (mode == APPEND_BY_WHOLE_BLOCK)
-        return gvm_append_reserve_whole_block(append, rows, bytes, align, slot);
-    return gvm_append_reserve(append, rows, bytes, align, slot);
+        return gvm_append_claim_whole_block(append, rows, bytes, align, slot);
+    return gvm_append_claim(append, rows, bytes, align, slot);
 }
 
 /* How many threads share an item. */

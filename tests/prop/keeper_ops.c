@@ -137,7 +137,7 @@ bool party_run(unsigned index, unsigned threads, uint64_t seed)
 
     party_prepare(&p, index);
     if (judged("gvm_device_open", gvm_device_open(0, &p.device), 0) && kernels_load(&p) &&
-        judged("gvm_keeper_connect", gvm_keeper_connect(page->path, &p.keeper), 0))
+        judged("gvm_client_connect", gvm_client_connect(page->path, &p.keeper), 0))
         for (; started < threads; started++) {
             worker *w = &workers[started];
 
@@ -151,7 +151,7 @@ bool party_run(unsigned index, unsigned threads, uint64_t seed)
     for (unsigned i = 0; i < started; i++)
         pthread_join(workers[i].thread, NULL);
     wait_for_all();
-    gvm_keeper_close(p.keeper); /* with what is still open, which ends names that others know */
+    gvm_client_close(p.keeper); /* with what is still open, which ends names that others know */
     kernels_unload(&p);
     gvm_device_close(p.device);
     return !atomic_load(&page->stop);
@@ -310,9 +310,9 @@ static bool all_is_back(gvm_device *device, state_of_things before)
 /* With everybody gone and every name dropped, the keeper has nothing. */
 static bool keeper_is_empty(void)
 {
-    gvm_keeper *keeper = NULL;
-    gvm_keeper_snapshot *n = NULL;
-    bool good = judged("gvm_keeper_connect, at the end", gvm_keeper_connect(page->path, &keeper), 0);
+    gvm_client *keeper = NULL;
+    gvm_snapshot *n = NULL;
+    bool good = judged("gvm_client_connect, at the end", gvm_client_connect(page->path, &keeper), 0);
     const struct timespec pause = {.tv_nsec = 5000000};
 
     if (!good)
@@ -322,8 +322,8 @@ static bool keeper_is_empty(void)
     for (int ms = 0;; ms += 5) {
         uint64_t freed;
 
-        if (gvm_keeper_trim(keeper, 0, 0, &freed) != GVM_OK ||
-            gvm_keeper_get_snapshot(keeper, &n) != GVM_OK) {
+        if (gvm_client_trim(keeper, 0, 0, &freed) != GVM_OK ||
+            gvm_client_get_snapshot(keeper, &n) != GVM_OK) {
             good = wrong("no snapshot at the end");
             break;
         }
@@ -332,7 +332,7 @@ static bool keeper_is_empty(void)
                n->devices[0].leased_bytes == 0 && n->keeper.host_used_bytes == 0;
         if (good || ms > MEMORY_BACK_MS)
             break;
-        gvm_keeper_snapshot_destroy(n);
+        gvm_snapshot_destroy(n);
         n = NULL;
         nanosleep(&pause, NULL);
     }
@@ -352,15 +352,15 @@ static bool keeper_is_empty(void)
     if (good && operations_done() > 10000 &&
         (n->devices[0].evictions == 0 || n->devices[0].promotions == 0))
         good = wrong("no chunk ever moved");
-    gvm_keeper_snapshot_destroy(n);
-    gvm_keeper_close(keeper);
+    gvm_snapshot_destroy(n);
+    gvm_client_close(keeper);
     return good;
 }
 
-static bool start_keeper(gvm_server **server)
+static bool start_keeper(gvm_keeper **server)
 {
     const int32_t first = 0;
-    gvm_server_options options = {
+    gvm_keeper_options options = {
         .struct_size = sizeof options,
         .path = page->path,
         .devices = &first,
@@ -370,12 +370,12 @@ static bool start_keeper(gvm_server **server)
         .device_keep_bytes = 2 * CHUNK_BYTES,
     };
 
-    return judged("gvm_server_start", gvm_server_start(&options, server), 0);
+    return judged("gvm_keeper_start", gvm_keeper_start(&options, server), 0);
 }
 
 static bool run(void)
 {
-    gvm_server *server = NULL;
+    gvm_keeper *server = NULL;
     gvm_device *device = NULL;
     pthread_t watcher;
     state_of_things before;
@@ -386,9 +386,9 @@ static bool run(void)
     if (!judged("gvm_device_open", gvm_device_open(0, &device), 0) || !start_keeper(&server))
         return false;
     /* What first uses leave behind is not counted: kernels, memory for their results. */
-    if (!judged("gvm_sum_f64", gvm_sum_f64(device, 8, 0, NULL, &sum), 0))
+    if (!judged("gvm_kernel_sum_f64", gvm_kernel_sum_f64(device, 8, 0, NULL, &sum), 0))
         return false;
-    gvm_server_stop(server);
+    gvm_keeper_stop(server);
     before = look(device);
     if (!start_keeper(&server) || pthread_create(&watcher, NULL, watch, NULL) != 0)
         return false;
@@ -396,7 +396,7 @@ static bool run(void)
     good = party_run(0, crowd.threads, crowd.seed);
     good = reap_others() && good;
     good = good && keeper_is_empty();
-    gvm_server_stop(server);
+    gvm_keeper_stop(server);
     pthread_cancel(watcher);
     pthread_join(watcher, NULL);
     good = good && all_is_back(device, before);

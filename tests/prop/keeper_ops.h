@@ -23,9 +23,9 @@
 #include <stdint.h>
 #include <sys/types.h>
 
+#include <gvmem/client.h>
 #include <gvmem/gvmem.h>
 #include <gvmem/keeper.h>
-#include <gvmem/server.h>
 
 #include "driver/driver.h"
 
@@ -118,7 +118,7 @@ typedef struct party {
     CUmodule kernels; /* and its functions */
     CUfunction fill, check;
     unsigned blocks, block_threads;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     pthread_rwlock_t connection; /* read: while a thread uses it or holds leases */
     pthread_rwlock_t opening;    /* read: an open by name; written: closing what bears a name */
     atomic_bool reconnecting;    /* let go of everything, somebody waits for the lock */

@@ -501,7 +501,7 @@ static bool do_info(worker *w)
     return good;
 }
 
-static bool check_snapshot(const gvm_keeper_snapshot *n)
+static bool check_snapshot(const gvm_snapshot *n)
 {
     uint64_t device = 0, host = 0, duplicate = 0;
 
@@ -534,13 +534,13 @@ static bool check_snapshot(const gvm_keeper_snapshot *n)
 
 static bool do_snapshot(worker *w)
 {
-    gvm_keeper_snapshot *n = NULL;
+    gvm_snapshot *n = NULL;
     bool good;
 
-    if (!judged("gvm_keeper_get_snapshot", gvm_keeper_get_snapshot(w->party->keeper, &n), 0))
+    if (!judged("gvm_client_get_snapshot", gvm_client_get_snapshot(w->party->keeper, &n), 0))
         return false;
     good = check_snapshot(n);
-    gvm_keeper_snapshot_destroy(n);
+    gvm_snapshot_destroy(n);
     return good;
 }
 
@@ -552,14 +552,14 @@ static bool do_evict(worker *w)
                    done = atomic_load(&page->names[random % NAMES].done);
     const unsigned name = (unsigned)(random % NAMES);
     uint64_t evicted = 0, may = ONE_OF(GVM_E_NOMEM), bytes = (random >> 32 & 3) * CHUNK_BYTES;
-    gvm_status status = gvm_keeper_evict(w->party->keeper, name_text(name), bytes, &evicted);
+    gvm_status status = gvm_client_evict(w->party->keeper, name_text(name), bytes, &evicted);
 
     if (name_was(name, done, 0))
         may |= ONE_OF(GVM_E_ABSENT);
     if (evicted > (bytes != 0 ? bytes : CHUNKS_MAX * CHUNK_BYTES))
         return wrong("evicted %llu bytes where %llu were asked for", (unsigned long long)evicted,
                      (unsigned long long)bytes);
-    return judged("gvm_keeper_evict", status, may);
+    return judged("gvm_client_evict", status, may);
 }
 
 static bool do_trim(worker *w)
@@ -567,23 +567,23 @@ static bool do_trim(worker *w)
     uint64_t freed = 0;
 
     return judged(
-        "gvm_keeper_trim",
-        gvm_keeper_trim(w->party->keeper, 0, next_random(&w->seed) % 3 * CHUNK_BYTES, &freed), 0);
+        "gvm_client_trim",
+        gvm_client_trim(w->party->keeper, 0, next_random(&w->seed) % 3 * CHUNK_BYTES, &freed), 0);
 }
 
 /* ---- connections */
 
 /* Does the keeper know of one connection of this process alone? */
-static bool one_connection_is_left(gvm_keeper *keeper)
+static bool one_connection_is_left(gvm_client *keeper)
 {
-    gvm_keeper_snapshot *n = NULL;
+    gvm_snapshot *n = NULL;
     unsigned mine = 0;
 
-    if (!judged("gvm_keeper_get_snapshot", gvm_keeper_get_snapshot(keeper, &n), 0))
+    if (!judged("gvm_client_get_snapshot", gvm_client_get_snapshot(keeper, &n), 0))
         return true;
     for (uint32_t i = 0; i < n->keeper.clients; i++)
         mine += n->clients[i].pid == getpid();
-    gvm_keeper_snapshot_destroy(n);
+    gvm_snapshot_destroy(n);
     return mine == 1;
 }
 
@@ -614,7 +614,7 @@ static bool disconnect(worker *w)
             if (s->object != NULL && bears_name(s) == bears && (tidy || shares_name(p, s)))
                 close_locked(s);
         }
-    gvm_keeper_close(p->keeper);
+    gvm_client_close(p->keeper);
     names_unlock();
     return good;
 }
@@ -622,7 +622,7 @@ static bool disconnect(worker *w)
 static bool connect_again(party *p)
 {
     const struct timespec pause = {.tv_nsec = 2000000};
-    bool good = judged("gvm_keeper_connect", gvm_keeper_connect(page->path, &p->keeper), 0);
+    bool good = judged("gvm_client_connect", gvm_client_connect(page->path, &p->keeper), 0);
 
     for (int ms = 0; good && !one_connection_is_left(p->keeper); ms += 2) {
         if (ms > CONNECTION_END_MS)
@@ -686,7 +686,7 @@ static bool invalid_with_object(slot *s)
 
 static bool do_invalid(worker *w)
 {
-    gvm_keeper *keeper = w->party->keeper;
+    gvm_client *keeper = w->party->keeper;
     const gvm_object_options chunk = {.struct_size = sizeof chunk, .chunk_bytes = 3 * MIB};
     const gvm_object_options large = {.struct_size = sizeof large, .bytes = 3 * CHUNK_BYTES};
     const gvm_object_options flags = {.struct_size = sizeof flags, .flags = 1u << 20};
@@ -715,15 +715,15 @@ static bool do_invalid(worker *w)
     REFUSED(gvm_object_create(keeper, NULL, CHUNK_BYTES, &large, &object), GVM_E_INVALID);
     REFUSED(gvm_object_create(keeper, NULL, CHUNK_BYTES, &flags, &object), GVM_E_INVALID);
     REFUSED(gvm_object_drop(keeper, "/nobody"), GVM_E_ABSENT);
-    REFUSED(gvm_keeper_evict(keeper, "/nobody", 0, NULL), GVM_E_ABSENT);
-    REFUSED(gvm_keeper_trim(keeper, 7, 0, NULL), GVM_E_INVALID);
-    REFUSED(gvm_keeper_get_snapshot(keeper, NULL), GVM_E_INVALID);
+    REFUSED(gvm_client_evict(keeper, "/nobody", 0, NULL), GVM_E_ABSENT);
+    REFUSED(gvm_client_trim(keeper, 7, 0, NULL), GVM_E_INVALID);
+    REFUSED(gvm_client_get_snapshot(keeper, NULL), GVM_E_INVALID);
     REFUSED(gvm_object_get_info((gvm_object *)stray, &info), GVM_E_FOREIGN);
     REFUSED(gvm_object_grow((gvm_object *)stray, 1), GVM_E_FOREIGN);
-    REFUSED(gvm_object_drop((gvm_keeper *)stray, "/a"), GVM_E_FOREIGN);
+    REFUSED(gvm_object_drop((gvm_client *)stray, "/a"), GVM_E_FOREIGN);
     gvm_object_close((gvm_object *)stray);
     gvm_object_close(NULL);
-    gvm_keeper_close(NULL);
+    gvm_client_close(NULL);
     return true;
 }
 

@@ -594,8 +594,8 @@ static bool resize_or_reserve(model *m, const model_op *op, bool resize)
     wanted = wanted_count(it, op);
     if (!vector_verdict(m, it, wanted, &must, &may))
         return false;
-    status = resize ? gvm_vector_resize(it->vector, wanted) : gvm_vector_reserve(it->vector, wanted);
-    if (!judged(m, resize ? "gvm_vector_resize" : "gvm_vector_reserve", status, must, may) ||
+    status = resize ? gvm_vector_resize(it->vector, wanted) : gvm_vector_commit(it->vector, wanted);
+    if (!judged(m, resize ? "gvm_vector_resize" : "gvm_vector_commit", status, must, may) ||
         !generation_moved(m, it, false))
         return false;
     if (status != GVM_OK)
@@ -652,13 +652,13 @@ static bool do_checksum(model *m, const model_op *op)
     offset -= offset % 8;
     if (len > reserve_bytes(it) - offset || !all_committed(it, offset, len))
         return true; /* as wild as any wild pointer in a kernel */
-    status = gvm_checksum(m->devices[it->device], it->address + offset, len, NULL, &got);
+    status = gvm_kernel_checksum(m->devices[it->device], it->address + offset, len, NULL, &got);
     if (!kernels_run(status))
         return true;
-    if (!judged(m, "gvm_checksum", status, 0, 0))
+    if (!judged(m, "gvm_kernel_checksum", status, 0, 0))
         return false;
     shadow_read(it, offset, m->scratch_b, len);
-    return got == gvm_checksum_host(m->scratch_b, len) ||
+    return got == gvm_kernel_checksum_host(m->scratch_b, len) ||
            wrong(m, "the checksum of %llu bytes is wrong", (unsigned long long)len);
 }
 
@@ -676,11 +676,11 @@ static bool do_compare(model *m, const model_op *op)
     if (len > reserve_bytes(a) - offset || len > reserve_bytes(b) - source ||
         !all_committed(a, offset, len) || !all_committed(b, source, len))
         return true;
-    status = gvm_compare(m->devices[a->device], a->address + offset, b->address + source, len, NULL,
-                         &got);
+    status = gvm_kernel_compare(m->devices[a->device], a->address + offset, b->address + source,
+                                len, NULL, &got);
     if (!kernels_run(status))
         return true;
-    if (!judged(m, "gvm_compare", status, 0, 0))
+    if (!judged(m, "gvm_kernel_compare", status, 0, 0))
         return false;
     shadow_read(a, offset, m->scratch, len);
     shadow_read(b, source, m->scratch_b, len);

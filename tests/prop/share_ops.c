@@ -264,8 +264,8 @@ static bool do_legacy(model *m, const model_op *op)
 {
     item *it = pick_item(m, op->item, ITEM_NONE);
     uint64_t offset, len, span, address, len_bytes, checksum = 0, must = 0, may;
-    gvm_legacy_handle handle;
-    gvm_legacy *legacy = NULL;
+    gvm_ipc_handle handle;
+    gvm_ipc *legacy = NULL;
     gvm_status status;
 
     if (it == NULL)
@@ -278,24 +278,24 @@ static bool do_legacy(model *m, const model_op *op)
     must = read_errors(it, offset, span);
     if (it->unshared && must == 0)
         must = ONE_OF(GVM_E_NOTSUP);
-    status = gvm_legacy_export(it->buffer, offset, len, &legacy);
-    if (!judged(m, "gvm_legacy_export", status, must, may))
+    status = gvm_ipc_export(it->buffer, offset, len, &legacy);
+    if (!judged(m, "gvm_ipc_export", status, must, may))
         return false;
     if (status != GVM_OK)
         return legacy == NULL || wrong(m, "a failed legacy export wrote its output");
-    if (!judged(m, "gvm_legacy_get", gvm_legacy_get(legacy, &handle, &address, &len_bytes), 0, 0))
+    if (!judged(m, "gvm_ipc_get", gvm_ipc_get(legacy, &handle, &address, &len_bytes), 0, 0))
         return false;
     if (len_bytes != span)
         return wrong(m, "a legacy copy has %llu bytes, not %llu", (unsigned long long)len_bytes,
                      (unsigned long long)span);
-    status = gvm_checksum(m->devices[it->device], address, span, NULL, &checksum);
+    status = gvm_kernel_checksum(m->devices[it->device], address, span, NULL, &checksum);
     shadow_read(it, offset, m->scratch_b, span);
-    gvm_legacy_destroy(legacy);
-    gvm_legacy_destroy(legacy); /* twice: ignored */
-    if (!judged(m, "gvm_checksum", status, 0,
+    gvm_ipc_destroy(legacy);
+    gvm_ipc_destroy(legacy); /* twice: ignored */
+    if (!judged(m, "gvm_kernel_checksum", status, 0,
                 ONE_OF(GVM_E_NOTSUP) | ONE_OF(GVM_E_NOSPACE) | ONE_OF(GVM_E_NOMEM)))
         return false;
-    return status != GVM_OK || checksum == gvm_checksum_host(m->scratch_b, span) ||
+    return status != GVM_OK || checksum == gvm_kernel_checksum_host(m->scratch_b, span) ||
            wrong(m, "a legacy copy holds other bytes");
 }
 
@@ -322,7 +322,7 @@ static bool foreign_buffer(model *m, gvm_buffer *stray)
 {
     gvm_buffer_info info = {.struct_size = sizeof info};
     gvm_share *share = NULL;
-    gvm_legacy *legacy = NULL;
+    gvm_ipc *legacy = NULL;
     gvm_tier tier;
     char byte = 0;
 
@@ -338,7 +338,7 @@ static bool foreign_buffer(model *m, gvm_buffer *stray)
     FOREIGN(gvm_buffer_get_info(stray, &info));
     FOREIGN(gvm_buffer_get_tier(stray, 0, &tier));
     FOREIGN(gvm_share_export(stray, 0, 0, &share));
-    FOREIGN(gvm_legacy_export(stray, 0, 0, &legacy));
+    FOREIGN(gvm_ipc_export(stray, 0, 0, &legacy));
     gvm_buffer_destroy(stray);
     return gvm_buffer_address(stray) == 0 || wrong(m, "a stray pointer has an address");
 }
@@ -349,7 +349,7 @@ static bool foreign_vector(model *m, gvm_vector *stray)
 
     FOREIGN(gvm_vector_append(stray, &element, 1));
     FOREIGN(gvm_vector_resize(stray, 1));
-    FOREIGN(gvm_vector_reserve(stray, 1));
+    FOREIGN(gvm_vector_commit(stray, 1));
     FOREIGN(gvm_vector_shrink(stray));
     gvm_vector_destroy(stray);
     if (gvm_vector_address(stray) != 0 || gvm_vector_count(stray) != 0 ||
@@ -362,14 +362,14 @@ static bool foreign_share(model *m, gvm_share *stray)
 {
     gvm_share_info info = {.struct_size = sizeof info};
     gvm_buffer *buffer = NULL;
-    gvm_legacy_handle handle;
+    gvm_ipc_handle handle;
 
     FOREIGN(gvm_share_get_info(stray, &info));
     FOREIGN(gvm_share_import(stray, m->devices[0], NULL, &buffer));
-    FOREIGN(gvm_legacy_get((gvm_legacy *)stray, &handle, NULL, NULL));
-    FOREIGN(gvm_legacy_close(m->devices[0], 4096));
+    FOREIGN(gvm_ipc_get((gvm_ipc *)stray, &handle, NULL, NULL));
+    FOREIGN(gvm_ipc_close(m->devices[0], 4096));
     gvm_share_destroy(stray);
-    gvm_legacy_destroy((gvm_legacy *)stray);
+    gvm_ipc_destroy((gvm_ipc *)stray);
     return true;
 }
 
@@ -388,10 +388,10 @@ static bool foreign_device(model *m, gvm_device *stray)
     FOREIGN(gvm_buffer_create(stray, 1, NULL, &buffer));
     FOREIGN(gvm_vector_create(stray, 1, 1, NULL, &vector));
     FOREIGN(gvm_alloc(stray, &piece, 1));
-    FOREIGN(gvm_fill_random_f64(stray, 4096, 1, 0, 0, NULL));
-    FOREIGN(gvm_sum_f64(stray, 4096, 1, NULL, &sum));
-    FOREIGN(gvm_checksum(stray, 4096, 1, NULL, &value));
-    FOREIGN(gvm_compare(stray, 4096, 4096, 1, NULL, &value));
+    FOREIGN(gvm_kernel_fill_random_f64(stray, 4096, 1, 0, 0, NULL));
+    FOREIGN(gvm_kernel_sum_f64(stray, 4096, 1, NULL, &sum));
+    FOREIGN(gvm_kernel_checksum(stray, 4096, 1, NULL, &value));
+    FOREIGN(gvm_kernel_compare(stray, 4096, 4096, 1, NULL, &value));
     gvm_device_close(stray);
     return true;
 }
@@ -402,7 +402,7 @@ static bool invalid_arguments(model *m, const model_op *op)
     item *it = pick_item(m, op->item, ITEM_BUFFER);
     gvm_device *device = m->devices[0];
     gvm_device_info small = {.struct_size = 16};
-    gvm_legacy_handle handle = {{0}};
+    gvm_ipc_handle handle = {{0}};
     gvm_device *none = NULL;
     uint64_t value;
     double sum;
@@ -419,21 +419,21 @@ static bool invalid_arguments(model *m, const model_op *op)
     INVALID(gvm_alloc_buffer(&value, NULL), GVM_E_INVALID);
     INVALID(gvm_free(&value), GVM_E_FOREIGN);
     INVALID(gvm_share_receive(0, 0, NULL), GVM_E_INVALID);
-    INVALID(gvm_sum_f64(device, 0, 1, NULL, &sum), GVM_E_INVALID);
-    INVALID(gvm_sum_f64(device, 4100, 1, NULL, &sum), GVM_E_INVALID);
-    INVALID(gvm_sum_f64(device, 4096, 1, NULL, NULL), GVM_E_INVALID);
-    INVALID(gvm_checksum(device, 4096, 1, NULL, NULL), GVM_E_INVALID);
-    INVALID(gvm_compare(device, 4096, 4100, 1, NULL, &value), GVM_E_INVALID);
-    INVALID(gvm_fill_random_f64(device, 4, 1, 0, 0, NULL), GVM_E_INVALID);
-    INVALID(gvm_legacy_open(device, NULL, &value), GVM_E_INVALID);
-    INVALID(gvm_legacy_open(device, &handle, NULL), GVM_E_INVALID);
+    INVALID(gvm_kernel_sum_f64(device, 0, 1, NULL, &sum), GVM_E_INVALID);
+    INVALID(gvm_kernel_sum_f64(device, 4100, 1, NULL, &sum), GVM_E_INVALID);
+    INVALID(gvm_kernel_sum_f64(device, 4096, 1, NULL, NULL), GVM_E_INVALID);
+    INVALID(gvm_kernel_checksum(device, 4096, 1, NULL, NULL), GVM_E_INVALID);
+    INVALID(gvm_kernel_compare(device, 4096, 4100, 1, NULL, &value), GVM_E_INVALID);
+    INVALID(gvm_kernel_fill_random_f64(device, 4, 1, 0, 0, NULL), GVM_E_INVALID);
+    INVALID(gvm_ipc_open(device, NULL, &value), GVM_E_INVALID);
+    INVALID(gvm_ipc_open(device, &handle, NULL), GVM_E_INVALID);
     if (it == NULL)
         return true;
     INVALID(gvm_buffer_get_info(it->buffer, NULL), GVM_E_INVALID);
     INVALID(gvm_buffer_get_tier(it->buffer, 0, NULL), GVM_E_INVALID);
     INVALID(gvm_buffer_get_tier(it->buffer, reserve_bytes(it), &(gvm_tier){0}), GVM_E_INVALID);
     INVALID(gvm_share_export(it->buffer, 0, 0, NULL), GVM_E_INVALID);
-    INVALID(gvm_legacy_export(it->buffer, 0, 0, NULL), GVM_E_INVALID);
+    INVALID(gvm_ipc_export(it->buffer, 0, 0, NULL), GVM_E_INVALID);
     return true;
 }
 

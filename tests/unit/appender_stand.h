@@ -92,7 +92,7 @@ static inline gvm_status finish(void)
 /* Reserves, writes every byte and publishes. */
 static inline uint32_t write_slot(uint64_t rows, uint64_t bytes, uint32_t align, gvm_append_slot *slot)
 {
-    const uint32_t answer = gvm_append_reserve(&append, rows, bytes, align, slot);
+    const uint32_t answer = gvm_append_claim(&append, rows, bytes, align, slot);
 
     if (answer == GVM_APPEND_OK) {
         memset(slot->rows, 0x11, rows * append.row_bytes);

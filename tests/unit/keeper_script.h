@@ -366,14 +366,14 @@ static inline int end_fake(fake *f)
     return 0;
 }
 
-static inline int connect_to_fake(fake *f, int (*script)(fake *f), gvm_keeper **keeper)
+static inline int connect_to_fake(fake *f, int (*script)(fake *f), gvm_client **keeper)
 {
     TRY_LINE(start_fake(f, script, 0));
-    EXPECT(gvm_keeper_adopt(f->client_socket, keeper) == GVM_OK);
+    EXPECT(gvm_client_adopt(f->client_socket, keeper) == GVM_OK);
     return 0;
 }
 
-static inline int connect_and_open(fake *f, int (*script)(fake *f), gvm_keeper **keeper,
+static inline int connect_and_open(fake *f, int (*script)(fake *f), gvm_client **keeper,
                                    gvm_object **object)
 {
     TRY_LINE(connect_to_fake(f, script, keeper));
@@ -381,12 +381,12 @@ static inline int connect_and_open(fake *f, int (*script)(fake *f), gvm_keeper *
     return 0;
 }
 
-static inline int close_all(fake *f, gvm_keeper *keeper, gvm_object *object)
+static inline int close_all(fake *f, gvm_client *keeper, gvm_object *object)
 {
     if (object != NULL)
         EXPECT(gvmi_buffer_check(object->buffer) || object->buffer == NULL);
     gvm_object_close(object);
-    gvm_keeper_close(keeper);
+    gvm_client_close(keeper);
     return end_fake(f);
 }
 

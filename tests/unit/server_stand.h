@@ -24,8 +24,8 @@
 #include <sys/wait.h>
 #include <time.h>
 
+#include <gvmem/client.h>
 #include <gvmem/keeper.h>
-#include <gvmem/server.h>
 
 #include "base/size.h"
 #include "keeper/client/client.h"
@@ -45,7 +45,7 @@
 #define LOG_LINES_MAX 64
 
 typedef struct world {
-    gvm_server *server;
+    gvm_keeper *server;
     /* of its log; the server's thread writes the lines, and then the count */
     char lines[LOG_LINES_MAX][256];
     atomic_uint line_count;
@@ -98,7 +98,7 @@ static inline unsigned count_lines(world *w, const char *part)
 
 static inline int start_mode(world *w, uint32_t clients_max, uint32_t socket_mode)
 {
-    gvm_server_options options = {.struct_size = sizeof options,
+    gvm_keeper_options options = {.struct_size = sizeof options,
                                   .path = w->path,
                                   .socket_mode = socket_mode,
                                   .device_budget_bytes = 16 * GVMI_MIB,
@@ -113,8 +113,8 @@ static inline int start_mode(world *w, uint32_t clients_max, uint32_t socket_mod
     CHILD_EXPECT(gvm_device_count(&devices) == GVM_OK && devices == 1);
     w->fds = count_entries("/proc/self/fd");
     w->threads = count_entries("/proc/self/task");
-    CHILD_EXPECT(gvm_server_start(&options, &w->server) == GVM_OK);
-    CHILD_EXPECT(strcmp(gvm_server_path(w->server), w->path) == 0);
+    CHILD_EXPECT(gvm_keeper_start(&options, &w->server) == GVM_OK);
+    CHILD_EXPECT(strcmp(gvm_keeper_path(w->server), w->path) == 0);
     return 0;
 }
 
@@ -136,8 +136,8 @@ static inline bool threads_are_gone(const world *w)
 
 static inline int stop(world *w)
 {
-    gvm_server_stop(w->server);
-    gvm_server_stop(w->server); /* a stale handle is ignored */
+    gvm_keeper_stop(w->server);
+    gvm_keeper_stop(w->server); /* a stale handle is ignored */
     CHILD_EXPECT(access(w->path, F_OK) != 0);
     CHILD_EXPECT(count_entries("/proc/self/fd") == w->fds);
     CHILD_EXPECT(threads_are_gone(w));

@@ -137,18 +137,18 @@ static int be_impossible(void *arg)
     (void)arg;
     CHILD_EXPECT(start(ROW, 8 * CHUNK, NULL));
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(gvm_append_reserve(&append, 8 * CHUNK / ROW + 1, 0, 0, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_reserve(&append, UINT64_MAX, 0, 0, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_reserve(&append, 0, UINT64_MAX, 0, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_reserve(&append, 0, UINT64_MAX, 4096, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_reserve(&append, 0, 8 * CHUNK + 1, 0, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_reserve(&append, 1ull << 32, 1ull << 36, 0, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_reserve(&append, 1, 8 * CHUNK, 0, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_reserve(&append, 1, 1, 3, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_reserve(&append, 1, 1, 8192, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_reserve_warp(&append, UINT64_MAX, 1, 1, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_reserve_block(&append, 1, UINT64_MAX, 1, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_reserve_whole_block(&append, 1, 1, 5, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim(&append, 8 * CHUNK / ROW + 1, 0, 0, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim(&append, UINT64_MAX, 0, 0, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim(&append, 0, UINT64_MAX, 0, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim(&append, 0, UINT64_MAX, 4096, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim(&append, 0, 8 * CHUNK + 1, 0, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim(&append, 1ull << 32, 1ull << 36, 0, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim(&append, 1, 8 * CHUNK, 0, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim(&append, 1, 1, 3, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim(&append, 1, 1, 8192, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim_warp(&append, UINT64_MAX, 1, 1, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim_block(&append, 1, UINT64_MAX, 1, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim_whole_block(&append, 1, 1, 5, &slot) == GVM_APPEND_INVALID);
     CHILD_EXPECT(write_slot(8 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.rows == 8 * CHUNK / ROW);
     CHILD_EXPECT(stop());
@@ -235,7 +235,7 @@ static int be_torn(void *arg)
     CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL));
     CHILD_EXPECT(begin() == GVM_OK);
     CHILD_EXPECT(write_slot(5, 5, 1, &slot) == GVM_APPEND_OK);
-    CHILD_EXPECT(gvm_append_reserve(&append, 1, 0, 0, &slot) == GVM_APPEND_OK); /* never published */
+    CHILD_EXPECT(gvm_append_claim(&append, 1, 0, 0, &slot) == GVM_APPEND_OK); /* never published */
     CHILD_EXPECT(finish() == GVM_E_TORN && info().torn && !info().begun);
     CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_E_TORN);
     CHILD_EXPECT(begin() == GVM_E_TORN);

@@ -345,7 +345,7 @@ static int be_locked_out(void *arg)
         sched_yield();
     for (int i = 0; i < 8; i++) { /* each is a round of the library's thread at least */
         CHILD_EXPECT(gvm_appender_begin(another, &other) == GVM_OK);
-        CHILD_EXPECT(gvm_append_reserve(&other, 2 * CHUNK / ROW, 0, 1, &slot) == GVM_APPEND_OK);
+        CHILD_EXPECT(gvm_append_claim(&other, 2 * CHUNK / ROW, 0, 1, &slot) == GVM_APPEND_OK);
         gvm_append_publish(&other, slot.amount);
         CHILD_EXPECT(gvm_appender_finish(another, NULL, NULL) == GVM_OK);
     }
@@ -418,7 +418,7 @@ static int be_one_end(void *arg)
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, &rows_only));
     CHILD_EXPECT(begin() == GVM_OK);
     CHILD_EXPECT(write_slot(1, 1, 1, &slot) == GVM_APPEND_INVALID);
-    CHILD_EXPECT(gvm_append_reserve_warp(&append, 1, 1, 1, &slot) == GVM_APPEND_INVALID);
+    CHILD_EXPECT(gvm_append_claim_warp(&append, 1, 1, 1, &slot) == GVM_APPEND_INVALID);
     CHILD_EXPECT(write_slot(16 * CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && info().back_bytes == 0);
     gvm_appender_destroy(appender);

@@ -39,7 +39,7 @@ static bool reserve(uint64_t rows_bytes, uint64_t bytes)
 {
     gvm_append_slot slot;
 
-    if (gvm_append_reserve(&append, rows_bytes / ROW, bytes, 1, &slot) != GVM_APPEND_OK)
+    if (gvm_append_claim(&append, rows_bytes / ROW, bytes, 1, &slot) != GVM_APPEND_OK)
         return false;
     gvm_append_publish(&append, slot.amount);
     return true;

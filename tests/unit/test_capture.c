@@ -73,8 +73,8 @@ static int be_callers(void *arg)
     table.cuEventQuery = event_noted;
     CHILD_EXPECT(gvm_buffer_copy_in(gvm_appender_buffer(appender), 0, &word, sizeof word) == GVM_OK);
     CHILD_EXPECT(only_relaxed());
-    CHILD_EXPECT(gvm_sum_f64(device, gvm_buffer_address(gvm_appender_buffer(appender)), 1, NULL,
-                             &sum) == GVM_OK);
+    CHILD_EXPECT(gvm_kernel_sum_f64(device, gvm_buffer_address(gvm_appender_buffer(appender)), 1,
+                                    NULL, &sum) == GVM_OK);
     CHILD_EXPECT(only_relaxed());
     gvm_appender_destroy(appender);
     gvm_device_close(device);

@@ -17,15 +17,15 @@ static int script_greet_and_end(fake *f)
 
 static int be_connected(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     fake f;
 
     (void)arg;
     TRY_LINE(connect_to_fake(&f, script_greet_and_end, &keeper));
     EXPECT(fcntl(f.client_socket, F_GETFD) == FD_CLOEXEC);
-    gvm_keeper_close(keeper);
-    gvm_keeper_close(keeper); /* unknown now: ignored */
-    gvm_keeper_close(NULL);
+    gvm_client_close(keeper);
+    gvm_client_close(keeper); /* unknown now: ignored */
+    gvm_client_close(NULL);
     EXPECT(fails_with(gvm_object_drop(keeper, "/data"), GVM_E_FOREIGN, "connection"));
     return end_fake(&f);
 }
@@ -89,11 +89,11 @@ static int be_badly_welcomed(void *arg)
 
     (void)arg;
     for (int i = 0; i < BAD_COUNT; i++) {
-        gvm_keeper *keeper = NULL;
+        gvm_client *keeper = NULL;
         fake f;
 
         TRY_LINE(start_fake(&f, script_bad_welcome, i));
-        EXPECT(fails_with(gvm_keeper_adopt(f.client_socket, &keeper), wanted[i], "") && keeper == NULL);
+        EXPECT(fails_with(gvm_client_adopt(f.client_socket, &keeper), wanted[i], "") && keeper == NULL);
         EXPECT(close(f.client_socket) == 0); /* still the caller's */
         TRY_LINE(end_fake(&f));
     }
@@ -108,20 +108,20 @@ static void connection_with_bad_welcome_is_refused(void **state)
 static int find_no_keeper(void *arg)
 {
     char long_path[200];
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     int fds[2];
 
     (void)arg;
     memset(long_path, 'a', sizeof long_path - 1);
     long_path[sizeof long_path - 1] = '\0';
-    EXPECT(fails_with(gvm_keeper_connect("/tmp/no-such-keeper.sock", &keeper), GVM_E_PEER,
+    EXPECT(fails_with(gvm_client_connect("/tmp/no-such-keeper.sock", &keeper), GVM_E_PEER,
                       "gvmem-keeper"));
-    EXPECT(fails_with(gvm_keeper_connect(long_path, &keeper), GVM_E_INVALID, "path"));
-    EXPECT(fails_with(gvm_keeper_connect("", &keeper), GVM_E_INVALID, "empty"));
-    EXPECT(gvm_keeper_connect(NULL, NULL) == GVM_E_INVALID);
+    EXPECT(fails_with(gvm_client_connect(long_path, &keeper), GVM_E_INVALID, "path"));
+    EXPECT(fails_with(gvm_client_connect("", &keeper), GVM_E_INVALID, "empty"));
+    EXPECT(gvm_client_connect(NULL, NULL) == GVM_E_INVALID);
     EXPECT(pipe2(fds, O_CLOEXEC) == 0);
-    EXPECT(gvm_keeper_adopt(fds[0], &keeper) == GVM_E_INVALID);
-    EXPECT(gvm_keeper_adopt(-1, &keeper) == GVM_E_INVALID);
+    EXPECT(gvm_client_adopt(fds[0], &keeper) == GVM_E_INVALID);
+    EXPECT(gvm_client_adopt(-1, &keeper) == GVM_E_INVALID);
     return 0;
 }
 
@@ -134,14 +134,14 @@ static void connect_to_nobody_says_how_to_start_a_keeper(void **state)
 static pid_t connect_from_child(const struct sockaddr_un *address, bool by_library)
 {
     const pid_t pid = fork();
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     char byte;
     int fd;
 
     if (pid != 0)
         return pid;
     if (by_library)
-        _exit(gvm_keeper_connect(address->sun_path, &keeper) == GVM_OK);
+        _exit(gvm_client_connect(address->sun_path, &keeper) == GVM_OK);
     fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
     if (connect(fd, (const struct sockaddr *)address, sizeof *address) != 0)
         _exit(1);
@@ -276,7 +276,7 @@ static int create_objects(void *arg)
                                      .metadata = "about"};
     gvm_object_options bad;
     gvm_object *object, *other;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     fake f;
 
     (void)arg;
@@ -338,7 +338,7 @@ static int script_no_device(fake *f)
 static int open_elsewhere(void *arg)
 {
     gvm_object *object = NULL;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     fake f;
 
     (void)arg;
@@ -393,7 +393,7 @@ static int script_same_address(fake *f)
 
 static int open_at_same_address(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     fake f;
 
@@ -417,7 +417,7 @@ static void object_opened_at_its_creators_address_is_there_or_nowhere(void **sta
 static int lease_quietly(void *arg)
 {
     const gvm_acquire_options hot = {.struct_size = sizeof hot, .hint = GVM_HINT_HOT};
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease a, b;
     fake f;
@@ -453,7 +453,7 @@ static void lease_that_nobody_minds_sends_nothing(void **state)
 static int refuse_arguments(void *arg)
 {
     gvm_acquire_options options = {.struct_size = sizeof options, .timeout_ms = -2};
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease = {0}, copy;
     fake f;
@@ -492,7 +492,7 @@ static void lease_calls_refuse_what_is_no_lease(void **state)
 static int hold_too_many(void *arg)
 {
     static gvm_lease leases[GVMI_LEASE_READERS_MAX];
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease one_more;
     fake f;
@@ -517,7 +517,7 @@ static void lease_beyond_the_limit_is_refused(void **state)
 
 static int wait_too_many(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease;
     fake f;
@@ -539,7 +539,7 @@ static void acquire_that_would_be_one_too_many_to_wait_is_refused(void **state)
 static int use_stale_pointers(void *arg)
 {
     gvm_object_info info = {.struct_size = sizeof info};
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease;
     fake f;
@@ -566,7 +566,7 @@ static void stale_pointer_is_foreign(void **state)
 
 static int fork_and_use(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease;
     int code = -1;
@@ -587,7 +587,7 @@ static int fork_and_use(void *arg)
                              fails_with(gvm_object_drop(keeper, "/data"), GVM_E_FOREIGN, what_to_do);
 
         gvm_object_close(object);
-        gvm_keeper_close(keeper);
+        gvm_client_close(keeper);
         _exit(refused ? 0 : 1);
     }
     EXPECT(waitpid(pid, &code, 0) == pid && code == 0);
@@ -625,7 +625,7 @@ static int back_out(void *arg)
     const gvm_acquire_options some = {
         .struct_size = sizeof some, .timeout_ms = 250, .hint = GVM_HINT_SCAN};
     gvm_lease lease = {.mode = 99};
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     fake f;
 
@@ -649,7 +649,7 @@ static void acquire_that_backs_out_of_a_revoked_object_rings(void **state)
 
 static int release_revoked(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease a, b;
     fake f;
@@ -673,7 +673,7 @@ static void last_release_of_a_revoked_object_rings(void **state)
 /* What comes beside the lease is another thread's attempt that is still to be taken back. */
 static int release_before_others(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease;
     fake f;
@@ -728,7 +728,7 @@ static int script_pending(fake *f)
 
 static int have_maps_pending(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease;
     fake f;
@@ -769,7 +769,7 @@ static int script_conflict(fake *f)
 
 static int conflict_here(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease a, b;
     fake f;
@@ -808,7 +808,7 @@ static int script_partial(fake *f)
 
 static int lease_partial(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease leases[4];
     fake f;

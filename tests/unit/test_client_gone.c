@@ -14,8 +14,8 @@ static int script_cut(fake *f)
 static int lose_keeper(void *arg)
 {
     gvm_object_info info = {.struct_size = sizeof info};
-    gvm_keeper_snapshot *snapshot;
-    gvm_keeper *keeper;
+    gvm_snapshot *snapshot;
+    gvm_client *keeper;
     gvm_object *object, *other;
     gvm_lease lease;
     fake f;
@@ -28,8 +28,8 @@ static int lose_keeper(void *arg)
     EXPECT(gvm_object_create(keeper, NULL, CHUNK, NULL, &other) == GVM_E_KEEPER);
     EXPECT(gvm_object_grow(object, CHUNK) == GVM_E_KEEPER);
     EXPECT(gvm_object_get_info(object, &info) == GVM_E_KEEPER);
-    EXPECT(gvm_keeper_get_snapshot(keeper, &snapshot) == GVM_E_KEEPER);
-    EXPECT(gvm_keeper_trim(keeper, 0, 0, NULL) == GVM_E_KEEPER);
+    EXPECT(gvm_client_get_snapshot(keeper, &snapshot) == GVM_E_KEEPER);
+    EXPECT(gvm_client_trim(keeper, 0, 0, NULL) == GVM_E_KEEPER);
     EXPECT(byte_of(object, 0) == 1); /* what is mapped stays */
     permit(&f, 1, GVMI_PERMIT_READ); /* and so does what was permitted */
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
@@ -44,7 +44,7 @@ static void keeper_that_goes_ends_every_slow_call(void **state)
     RUN(lose_keeper);
 }
 
-static gvm_keeper *to_sever;
+static gvm_client *to_sever;
 
 static _Atomic bool looked; /* by the script, at the socket */
 
@@ -56,7 +56,7 @@ static int script_silent(fake *f)
 
     TRY_LINE(greet_and_open(f, 1));
     TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
-    gvmi_keeper_sever(to_sever);
+    gvmi_client_sever(to_sever);
     TRY_LINE(await_deaf(f));
     EXPECT(poll(&entry, 1, 0) == 0); /* no end, as the object is mapped still */
     atomic_store(&looked, true);
@@ -73,16 +73,16 @@ static int sever_connection(void *arg)
     fake f;
 
     (void)arg;
-    gvmi_keeper_sever(NULL);
+    gvmi_client_sever(NULL);
     TRY_LINE(connect_and_open(&f, script_silent, &to_sever, &object));
     EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_KEEPER, "lost"));
     EXPECT(gvm_object_open(to_sever, "/data", 0, &other) == GVM_E_KEEPER);
     EXPECT(gvm_object_grow(object, CHUNK) == GVM_E_KEEPER);
-    gvmi_keeper_sever(to_sever);
+    gvmi_client_sever(to_sever);
     while (!atomic_load(&looked))
         sched_yield();
     TRY_LINE(close_all(&f, to_sever, object)); /* without an answer to CLOSE */
-    gvmi_keeper_sever(to_sever);
+    gvmi_client_sever(to_sever);
     return 0;
 }
 
@@ -127,7 +127,7 @@ static int release_when_gone(void *arg)
 {
     const gvm_lease_mode *mode = arg;
     gvm_object_info info = {.struct_size = sizeof info};
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease;
     fake f;
@@ -165,7 +165,7 @@ static void release_after_a_cut_off_tells_so(void **state)
 
 static int release_behind_when_gone(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease;
     fake f;
@@ -210,13 +210,13 @@ static int release_before_the_reason(void *arg)
 {
     (void)arg;
     for (int i = 0; i < 2; i++) {
-        gvm_keeper *keeper;
+        gvm_client *keeper;
         gvm_object *object;
         gvm_lease lease;
         fake f;
 
         TRY_LINE(start_fake(&f, script_cut_off_late, i));
-        EXPECT(gvm_keeper_adopt(f.client_socket, &keeper) == GVM_OK);
+        EXPECT(gvm_client_adopt(f.client_socket, &keeper) == GVM_OK);
         EXPECT(gvm_object_open(keeper, "/data", 0, &object) == GVM_OK);
         while (atomic_load(&f.permits[SLOT].word) == 0)
             sched_yield();
@@ -254,7 +254,7 @@ static int script_cut_off_behind_maps(fake *f)
 
 static int be_cut_off_behind_maps(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease;
     fake f;
@@ -328,12 +328,12 @@ static int hear_nonsense(void *arg)
     (void)arg;
     for (int i = 0; i < NONSENSE_COUNT; i++) {
         gvm_object *object, *other = NULL;
-        gvm_keeper *keeper;
+        gvm_client *keeper;
         gvm_lease lease;
         fake f;
 
         TRY_LINE(start_fake(&f, script_nonsense, i));
-        EXPECT(gvm_keeper_adopt(f.client_socket, &keeper) == GVM_OK);
+        EXPECT(gvm_client_adopt(f.client_socket, &keeper) == GVM_OK);
         EXPECT(gvm_object_open(keeper, "/data", 0, &object) == GVM_OK);
         if (i == NONSENSE_OPENED)
             EXPECT(fails_with(gvm_object_open(keeper, "/data", 0, &other), GVM_E_KEEPER, "taken"));

@@ -21,7 +21,7 @@ static int script_moves(fake *f)
 
 static int be_moved(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     fake f;
 
@@ -72,7 +72,7 @@ static int script_burst(fake *f)
 
 static int be_moved_in_a_burst(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     fake f;
 
@@ -111,7 +111,7 @@ static int script_generation(fake *f)
 
 static int await_generation(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease;
     fake f;
@@ -158,7 +158,7 @@ static int script_bad_map(fake *f)
 
 static int be_mapped_badly(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease, other;
     fake f;
@@ -203,7 +203,7 @@ static int script_vacated(fake *f)
 
 static int be_vacated(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease;
     fake f;
@@ -255,13 +255,13 @@ static int meet_driver_failures(void *arg)
     (void)arg;
     setenv("GVMEM_FAULT", "cuMemMap:1000000", 1); /* stacks the decorator */
     for (int i = 0; i < 3; i++) {
-        gvm_keeper *keeper;
+        gvm_client *keeper;
         gvm_object *object;
         gvm_lease lease;
         fake f;
 
         TRY_LINE(start_fake(&f, script_driver_fails, i));
-        EXPECT(gvm_keeper_adopt(f.client_socket, &keeper) == GVM_OK);
+        EXPECT(gvm_client_adopt(f.client_socket, &keeper) == GVM_OK);
         EXPECT(gvm_object_open(keeper, "/data", 0, &object) == GVM_OK);
         EXPECT(gvm_object_drop(keeper, "/other") == GVM_OK);
         while (atomic_load(&f.permits[SLOT].word) == 0)
@@ -292,7 +292,7 @@ static int script_no_fds(fake *f)
 static int run_out_of_fds(void *arg)
 {
     struct rlimit before, none;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease;
     fake f;
@@ -352,7 +352,7 @@ static unsigned long long access_of(const gvm_object *object, uint64_t chunk)
 /* Rights of what is mapped stay: a kernel that reads there would fault on a real device. */
 static int be_sealed(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease;
     fake f;
@@ -394,7 +394,7 @@ static int script_read_only(fake *f)
 
 static int open_read_only(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease;
     fake f;
@@ -449,7 +449,7 @@ static int open_gate(CUstream stream)
 
 static int release_behind(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease, copy;
     CUstream stream;
@@ -483,7 +483,7 @@ static void release_on_a_stream_comes_behind_its_work(void **state)
 
 static int close_before_release(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease;
     CUstream stream;
@@ -497,7 +497,7 @@ static int close_before_release(void *arg)
     EXPECT(gvm_object_release_async(object, &lease, stream) == GVM_OK);
     gvm_object_close(object); /* does not wait; the script sees that the lease has ended */
     atomic_store(&f.leases[SLOT].word, GVMI_LEASE_READER); /* of the slot's next object */
-    gvm_keeper_close(keeper);
+    gvm_client_close(keeper);
     TRY_LINE(open_gate(stream));
     EXPECT(word(&f) == GVMI_LEASE_READER); /* not touched by the release */
     return end_fake(&f);
@@ -510,7 +510,7 @@ static void release_on_a_stream_outlives_its_object(void **state)
 
 static int release_on_broken_context(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease;
     fake f;
@@ -605,7 +605,7 @@ static int script_calls(fake *f)
 static int make_calls(void *arg)
 {
     gvm_object_info info = {.struct_size = sizeof info};
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     uint64_t bytes = 0;
     uint32_t len = 0;
@@ -632,9 +632,9 @@ static int make_calls(void *arg)
     EXPECT(memcmp(text, "sixs---", 7) == 0);
     EXPECT(gvm_object_get_info(object, &info) == GVM_OK);
     EXPECT(strcmp(info.name, "/new") == 0 && info.address == object->address && info.bytes == 3 * CHUNK);
-    EXPECT(gvm_keeper_evict(keeper, "/new", 5, &bytes) == GVM_OK && bytes == 4);
-    EXPECT(gvm_keeper_trim(keeper, 1, 6, &bytes) == GVM_OK && bytes == 7);
-    EXPECT(gvm_keeper_set_quota(keeper, 1000, UINT64_MAX) == GVM_OK);
+    EXPECT(gvm_client_evict(keeper, "/new", 5, &bytes) == GVM_OK && bytes == 4);
+    EXPECT(gvm_client_trim(keeper, 1, 6, &bytes) == GVM_OK && bytes == 7);
+    EXPECT(gvm_client_set_quota(keeper, 1000, UINT64_MAX) == GVM_OK);
     EXPECT(gvm_object_drop(keeper, "bad") == GVM_E_INVALID);
     EXPECT(gvm_object_drop(keeper, "/new") == GVM_OK);
     EXPECT(gvm_object_grant(object, f.device, GVM_ACCESS_READ) == GVM_E_INVALID); /* its own */
@@ -660,7 +660,7 @@ static int script_two_devices(fake *f)
 static int grant_to_peer(void *arg)
 {
     gvm_device *peer;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     unsigned long long flags = 0;
     fake f;
@@ -807,30 +807,30 @@ static int script_snapshots(fake *f)
 
 static int take_snapshots(void *arg)
 {
-    gvm_keeper_snapshot *snapshot = NULL;
-    gvm_keeper *keeper;
+    gvm_snapshot *snapshot = NULL;
+    gvm_client *keeper;
     fake f;
 
     (void)arg;
     TRY_LINE(connect_to_fake(&f, script_snapshots, &keeper));
-    EXPECT(gvm_keeper_get_snapshot(keeper, NULL) == GVM_E_INVALID);
+    EXPECT(gvm_client_get_snapshot(keeper, NULL) == GVM_E_INVALID);
     for (int i = 0; i < 2; i++) { /* of a keeper as old as this library, and of a newer one */
-        EXPECT(gvm_keeper_get_snapshot(keeper, &snapshot) == GVM_OK);
+        EXPECT(gvm_client_get_snapshot(keeper, &snapshot) == GVM_OK);
         EXPECT(snapshot->keeper.pid == 5 && snapshot->keeper.struct_size == sizeof snapshot->keeper);
         EXPECT(snapshot->keeper.objects == 2 && snapshot->keeper.devices == 1);
         EXPECT(snapshot->keeper.clients == 0 && strlen(snapshot->devices[0].name) == 95);
         EXPECT(snapshot->objects[0].id == 1 && snapshot->objects[1].id == 2);
         EXPECT(snapshot->objects[1].struct_size == sizeof(gvm_object_info));
-        gvm_keeper_snapshot_destroy(snapshot);
+        gvm_snapshot_destroy(snapshot);
     }
     snapshot = NULL;
     for (int i = 0; i < HOSTILE_COUNT + 3; i++)
-        EXPECT(fails_with(gvm_keeper_get_snapshot(keeper, &snapshot), GVM_E_FORMAT, "snapshot"));
+        EXPECT(fails_with(gvm_client_get_snapshot(keeper, &snapshot), GVM_E_FORMAT, "snapshot"));
     for (int i = 0; i < 2; i++)
-        EXPECT(fails_with(gvm_keeper_get_snapshot(keeper, &snapshot), GVM_E_KEEPER,
+        EXPECT(fails_with(gvm_client_get_snapshot(keeper, &snapshot), GVM_E_KEEPER,
                           "took its snapshot back"));
     EXPECT(snapshot == NULL);
-    gvm_keeper_snapshot_destroy(NULL);
+    gvm_snapshot_destroy(NULL);
     return close_all(&f, keeper, NULL);
 }
 
@@ -902,7 +902,7 @@ static int script_crowd(fake *f)
 static int be_a_crowd(void *arg)
 {
     crowd c = {0};
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     pthread_t threads[THREADS];
     fake f;
 

@@ -75,7 +75,7 @@ static int acquire_unanswered(void *arg)
 {
     const int64_t start_ns = gvmi_now_ns();
     gvm_lease lease = {.mode = 99};
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     fake f;
 
@@ -112,7 +112,7 @@ static int script_no_map(fake *f)
 
 static int acquire_unmapped(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease;
     fake f;
@@ -155,7 +155,7 @@ static int script_deaf(fake *f)
     return serve_end(f);
 }
 
-static bool has_left_slot(gvm_keeper *keeper)
+static bool has_left_slot(gvm_client *keeper)
 {
     bool left;
 
@@ -171,7 +171,7 @@ static int fill_socket(void *arg)
 {
     gvm_status status;
     gvm_error error;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease;
     int64_t start_ns;
@@ -228,7 +228,7 @@ static int script_seal(fake *f)
 
 static int seal(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     fake f;
 
@@ -274,7 +274,7 @@ static int script_close_late(fake *f)
 static int close_unanswered(void *arg)
 {
     int64_t start_ns;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     fake f;
 
@@ -288,7 +288,7 @@ static int close_unanswered(void *arg)
     EXPECT(gvm_object_open(keeper, "/data", 0, &object) == GVM_OK);
     start_ns = gvmi_now_ns();
     gvm_object_close(object);
-    gvm_keeper_close(keeper);
+    gvm_client_close(keeper);
     EXPECT(gvmi_now_ns() - start_ns < SLACK_MS * GVMI_NS_PER_MS);
     atomic_store(&step, 2);
     return end_fake(&f);
@@ -310,7 +310,7 @@ static int script_stopped(fake *f)
 }
 
 /* Fills the way to the script with BYEs, which it does not read. */
-static int fill(gvm_keeper *keeper)
+static int fill(gvm_client *keeper)
 {
     gvmi_wire_message bye;
     gvm_status status;
@@ -326,7 +326,7 @@ static int fill(gvm_keeper *keeper)
 static int close_beside_a_stuck_mapper(void *arg)
 {
     int64_t start_ns;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease;
     fake f;
@@ -343,7 +343,7 @@ static int close_beside_a_stuck_mapper(void *arg)
     start_ns = gvmi_now_ns();
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &try_once, &lease) == GVM_E_TIMEOUT);
     gvm_object_close(object);
-    gvm_keeper_close(keeper);
+    gvm_client_close(keeper);
     EXPECT(gvmi_now_ns() - start_ns < SLACK_MS * GVMI_NS_PER_MS);
     atomic_store(&step, 2);
     return end_fake(&f); /* all buffers are gone */
@@ -363,7 +363,7 @@ static int script_open_and_end(fake *f)
     return serve_close_and_end(f);
 }
 
-static void set_ending(gvm_keeper *keeper, bool ending, gvm_object *object)
+static void set_ending(gvm_client *keeper, bool ending, gvm_object *object)
 {
     gvmi_lock(&keeper->lock);
     keeper->ending = ending;
@@ -374,7 +374,7 @@ static void set_ending(gvm_keeper *keeper, bool ending, gvm_object *object)
 /* The slot is left, as of a keeper that did not answer an earlier CLOSE in time, and BYE is not sent yet. */
 static int map_before_bye(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     fake f;
 
@@ -386,7 +386,7 @@ static int map_before_bye(void *arg)
     TRY_LINE(send_map(&f, 0, 1, 2, 2 * CHUNK, 1, -1));
     EXPECT(gvm_object_set_mode(object, 0600) == GVM_OK); /* its reply comes behind the MAP */
     set_ending(keeper, false, object);
-    gvm_keeper_close(keeper); /* CLOSE for what is open, and BYE */
+    gvm_client_close(keeper); /* CLOSE for what is open, and BYE */
     return end_fake(&f);
 }
 
@@ -429,7 +429,7 @@ static void *seal_and_be_cancelled(void *arg)
 
 static int cancel_seal(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     pthread_t thread;
     void *result;
@@ -464,7 +464,7 @@ static void *acquire_and_be_cancelled(void *arg)
 
 static int cancel(void *arg)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     pthread_t thread;
     bool waits = false;

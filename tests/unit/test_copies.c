@@ -268,11 +268,11 @@ static gvm_status move_out(void)
 
 static gvm_status export_legacy(void)
 {
-    gvm_legacy *legacy;
-    gvm_status status = gvm_legacy_export(buffer, 0, CHUNK, &legacy);
+    gvm_ipc *legacy;
+    gvm_status status = gvm_ipc_export(buffer, 0, CHUNK, &legacy);
 
     if (status == GVM_OK)
-        gvm_legacy_destroy(legacy);
+        gvm_ipc_destroy(legacy);
     return status;
 }
 

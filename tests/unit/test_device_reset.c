@@ -38,7 +38,7 @@ static bool start(void)
            gvm_buffer_create(device, CHUNK, NULL, &buffer) == GVM_OK &&
            gvm_buffer_commit(buffer, 0, CHUNK) == GVM_OK &&
            gvm_buffer_copy_in(buffer, 0, "content", 8) == GVM_OK &&
-           gvm_sum_f64(device, gvm_buffer_address(buffer), 1, NULL, &sum) == GVM_OK &&
+           gvm_kernel_sum_f64(device, gvm_buffer_address(buffer), 1, NULL, &sum) == GVM_OK &&
            gvm_appender_create(device, 8, 4 * CHUNK, NULL, &appender) == GVM_OK &&
            gvm_appender_begin(appender, &append) == GVM_OK &&
            gvm_appender_finish(appender, NULL, NULL) == GVM_OK &&
@@ -215,7 +215,7 @@ static int be_reset_while_begun(void *arg)
     CHILD_EXPECT(gvm_appender_begin(idle, &append) == GVM_E_LOST);
     CHILD_EXPECT(gvm_appender_reset(idle) == GVM_OK);
     CHILD_EXPECT(gvm_appender_take(idle, &taken) == GVM_E_LOST && taken == NULL);
-    CHILD_EXPECT(gvm_sum_f64(device, gvm_buffer_address(buffer), 1, NULL, &sum) == GVM_E_LOST);
+    CHILD_EXPECT(gvm_kernel_sum_f64(device, gvm_buffer_address(buffer), 1, NULL, &sum) == GVM_E_LOST);
     gvm_appender_destroy(begun);
     gvm_appender_destroy(idle);
     gvm_buffer_destroy(buffer);

@@ -4,8 +4,8 @@
 #include <search.h>
 #include <stdatomic.h>
 
+#include <gvmem/client.h>
 #include <gvmem/keeper.h>
-#include <gvmem/server.h>
 
 #include "base/size.h"
 #include "memory/device.h"
@@ -56,7 +56,7 @@ gvm_status __wrap_gvm_object_shrink(gvm_object *object, uint64_t bytes)
 /* ---- a keeper, and stores in it */
 
 typedef struct world {
-    gvm_server *server;
+    gvm_keeper *server;
     gvm_device *device;
     gstore_areas *areas;
     char path[64];
@@ -65,7 +65,7 @@ typedef struct world {
 static bool begin(world *w)
 {
     const int id = (int)getpid();
-    const gvm_server_options options = {.struct_size = sizeof options,
+    const gvm_keeper_options options = {.struct_size = sizeof options,
                                         .path = w->path,
                                         .device_budget_bytes = 512 * GVMI_MIB,
                                         .host_budget_bytes = GVMI_MIB};
@@ -75,7 +75,7 @@ static bool begin(world *w)
     setenv("GVMEM_DRIVER", "soft", 1);
     setenv("GVMEM_SOFTGPU", machine, 1);
     snprintf(w->path, sizeof w->path, "/tmp/gvmem-gstore-areas-%d", id);
-    return gvm_server_start(&options, &w->server) == GVM_OK &&
+    return gvm_keeper_start(&options, &w->server) == GVM_OK &&
            gvm_device_open(0, &w->device) == GVM_OK &&
            gstore_areas_create(w->path, 0400, &w->areas) == GVM_OK;
 }
@@ -84,7 +84,7 @@ static void end(world *w)
 {
     gstore_areas_destroy(w->areas);
     gvm_device_close(w->device);
-    gvm_server_stop(w->server);
+    gvm_keeper_stop(w->server);
     unlink(w->path);
 }
 
@@ -306,7 +306,7 @@ static char *link_name(uint16_t column)
 static int export_and_revoke(void *arg)
 {
     const gvm_acquire_options options = {.struct_size = sizeof options, .timeout_ms = 20000};
-    gvm_keeper *other;
+    gvm_client *other;
     gvm_object *object;
     gvm_lease lease;
     world w;
@@ -317,7 +317,7 @@ static int export_and_revoke(void *arg)
     trim(&w, 1, 1, SMALL_BYTES);
     (void)gstore_areas_give_back(w.areas);
     CHILD_EXPECT(bytes_of(&w, 1) == (COLUMNS + 1) * CHUNK_BYTES);
-    CHILD_EXPECT(gvm_keeper_connect(w.path, &other) == GVM_OK);
+    CHILD_EXPECT(gvm_client_connect(w.path, &other) == GVM_OK);
     CHILD_EXPECT(gvm_object_open(other, link_name(1), GVM_OPEN_READONLY | GVM_OPEN_LINK, &object) ==
                  GVM_OK);
     CHILD_EXPECT(gstore_areas_unlink(w.areas, secret) == GVM_OK);
@@ -326,7 +326,7 @@ static int export_and_revoke(void *arg)
     CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &options, &lease) == GVM_OK);
     CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
     gvm_object_close(object);
-    gvm_keeper_close(other);
+    gvm_client_close(other);
     CHILD_EXPECT(link_columns(&w, 1, COLUMNS) == GVM_OK);
     CHILD_EXPECT(bytes_of(&w, 1) == (COLUMNS + 1) * CHUNK_BYTES);
     end(&w);

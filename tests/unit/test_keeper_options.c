@@ -1,5 +1,5 @@
-/* Every member of gvm_server_options, gvm_object_options and gvm_acquire_options, and every flag of
- * gvmem/keeper.h, has an effect that is seen through the public interface.
+/* Every member of gvm_keeper_options, gvm_object_options and gvm_acquire_options, and every flag of
+ * gvmem/client.h, has an effect that is seen through the public interface.
  *
  * tests/options.txt names the test of each; scripts/options.py sees to it that none is missing. Each test
  * runs in a child, since a driver is started once a process.
@@ -15,8 +15,8 @@
 #include <time.h>
 
 #include <gvmem/buffer.h>
+#include <gvmem/client.h>
 #include <gvmem/keeper.h>
-#include <gvmem/server.h>
 
 #include "base/size.h"
 
@@ -37,8 +37,8 @@ static void use_devices(int count)
 /* ---- a keeper of this process, and a connection to it */
 
 typedef struct world {
-    gvm_server *server;
-    gvm_keeper *keeper;
+    gvm_keeper *server;
+    gvm_client *keeper;
     char path[64]; /* of files that a test makes */
     char log[8192];
     atomic_uint log_len;
@@ -64,17 +64,17 @@ static bool has_line(world *w, const char *part)
     return strstr(log, part) != NULL;
 }
 
-static int join(const world *w, gvm_keeper **out)
+static int join(const world *w, gvm_client **out)
 {
     int fd;
 
-    CHILD_EXPECT(gvm_server_connect(w->server, &fd) == GVM_OK);
-    CHILD_EXPECT(gvm_keeper_adopt(fd, out) == GVM_OK);
+    CHILD_EXPECT(gvm_keeper_open_socket(w->server, &fd) == GVM_OK);
+    CHILD_EXPECT(gvm_client_adopt(fd, out) == GVM_OK);
     return 0;
 }
 
 /* Of the members of o those are given that the test is about; the others are small. */
-static int start(world *w, gvm_server_options o)
+static int start(world *w, gvm_keeper_options o)
 {
     o.struct_size = sizeof o;
     if (o.path == NULL && o.listen_fd == 0)
@@ -88,14 +88,14 @@ static int start(world *w, gvm_server_options o)
         o.log_context = w;
     }
     atomic_init(&w->log_len, 0);
-    CHILD_EXPECT(gvm_server_start(&o, &w->server) == GVM_OK);
+    CHILD_EXPECT(gvm_keeper_start(&o, &w->server) == GVM_OK);
     return join(w, &w->keeper);
 }
 
 static int stop(world *w)
 {
-    gvm_keeper_close(w->keeper);
-    gvm_server_stop(w->server);
+    gvm_client_close(w->keeper);
+    gvm_keeper_stop(w->server);
     return 0;
 }
 
@@ -107,12 +107,12 @@ static void choose_path(world *w)
 static gvm_keeper_device_info device_info(const world *w, uint32_t index)
 {
     gvm_keeper_device_info info = {0};
-    gvm_keeper_snapshot *snapshot;
+    gvm_snapshot *snapshot;
 
-    if (gvm_keeper_get_snapshot(w->keeper, &snapshot) == GVM_OK) {
+    if (gvm_client_get_snapshot(w->keeper, &snapshot) == GVM_OK) {
         if (index < snapshot->keeper.devices)
             info = snapshot->devices[index];
-        gvm_keeper_snapshot_destroy(snapshot);
+        gvm_snapshot_destroy(snapshot);
     }
     return info;
 }
@@ -120,11 +120,11 @@ static gvm_keeper_device_info device_info(const world *w, uint32_t index)
 static gvm_keeper_info keeper_info(const world *w)
 {
     gvm_keeper_info info = {0};
-    gvm_keeper_snapshot *snapshot;
+    gvm_snapshot *snapshot;
 
-    if (gvm_keeper_get_snapshot(w->keeper, &snapshot) == GVM_OK) {
+    if (gvm_client_get_snapshot(w->keeper, &snapshot) == GVM_OK) {
         info = snapshot->keeper;
-        gvm_keeper_snapshot_destroy(snapshot);
+        gvm_snapshot_destroy(snapshot);
     }
     return info;
 }
@@ -138,7 +138,7 @@ static gvm_keeper_info keeper_info(const world *w)
         CHILD_EXPECT(ms_left > 0); \
     } while (0)
 
-static gvm_status make(gvm_keeper *keeper, const char *name, uint32_t chunks, uint32_t flags,
+static gvm_status make(gvm_client *keeper, const char *name, uint32_t chunks, uint32_t flags,
                        gvm_object **out)
 {
     const gvm_object_options o = {
@@ -155,19 +155,19 @@ static int64_t now_ms(void)
     return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
-/* ---- gvm_server_options */
+/* ---- gvm_keeper_options */
 
 static int give_path(void *arg)
 {
     world w;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
 
     (void)arg;
     use_devices(1);
     choose_path(&w);
-    CHILD_EXPECT(start(&w, (gvm_server_options){.path = w.path}) == 0);
-    CHILD_EXPECT(gvm_keeper_connect(w.path, &keeper) == GVM_OK);
-    gvm_keeper_close(keeper);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.path = w.path}) == 0);
+    CHILD_EXPECT(gvm_client_connect(w.path, &keeper) == GVM_OK);
+    gvm_client_close(keeper);
     return stop(&w);
 }
 
@@ -180,7 +180,7 @@ static void server_path_given_is_where_it_listens(void **state)
 static int give_listener(void *arg)
 {
     world w;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
 
@@ -190,9 +190,9 @@ static int give_listener(void *arg)
     strcpy(address.sun_path, w.path);
     CHILD_EXPECT(bind(fd, (const struct sockaddr *)&address, sizeof address) == 0 &&
                  listen(fd, 8) == 0);
-    CHILD_EXPECT(start(&w, (gvm_server_options){.listen_fd = fd}) == 0);
-    CHILD_EXPECT(gvm_keeper_connect(w.path, &keeper) == GVM_OK);
-    gvm_keeper_close(keeper);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.listen_fd = fd}) == 0);
+    CHILD_EXPECT(gvm_client_connect(w.path, &keeper) == GVM_OK);
+    gvm_client_close(keeper);
     stop(&w);
     unlink(w.path);
     return 0;
@@ -213,7 +213,7 @@ static int give_mode(void *arg)
     use_devices(1);
     choose_path(&w);
     for (uint32_t mode = 0; mode < 2; mode++) {
-        CHILD_EXPECT(start(&w, (gvm_server_options){.path = w.path, .socket_mode = mode * 0640}) == 0);
+        CHILD_EXPECT(start(&w, (gvm_keeper_options){.path = w.path, .socket_mode = mode * 0640}) == 0);
         CHILD_EXPECT(stat(w.path, &found) == 0 && (found.st_mode & 0777) == (mode ? 0640 : 0600));
         stop(&w);
     }
@@ -233,10 +233,10 @@ static int give_devices(void *arg)
 
     (void)arg;
     use_devices(3);
-    CHILD_EXPECT(start(&w, (gvm_server_options){.devices = second, .device_count = 1}) == 0);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.devices = second, .device_count = 1}) == 0);
     CHILD_EXPECT(keeper_info(&w).devices == 1 && device_info(&w, 0).ordinal == 1);
     stop(&w);
-    CHILD_EXPECT(start(&w, (gvm_server_options){0}) == 0);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0);
     CHILD_EXPECT(keeper_info(&w).devices == 3);
     return stop(&w);
 }
@@ -250,16 +250,16 @@ static void server_devices_given_are_served(void **state)
 static int give_clients(void *arg)
 {
     world w;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     int fd;
 
     (void)arg;
     use_devices(1);
-    CHILD_EXPECT(start(&w, (gvm_server_options){.clients_max = 2}) == 0);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.clients_max = 2}) == 0);
     CHILD_EXPECT(join(&w, &keeper) == 0);
-    CHILD_EXPECT(gvm_server_connect(w.server, &fd) == GVM_OK);
-    CHILD_EXPECT(gvm_keeper_adopt(fd, &(gvm_keeper *){NULL}) == GVM_E_DENIED);
-    gvm_keeper_close(keeper);
+    CHILD_EXPECT(gvm_keeper_open_socket(w.server, &fd) == GVM_OK);
+    CHILD_EXPECT(gvm_client_adopt(fd, &(gvm_client *){NULL}) == GVM_E_DENIED);
+    gvm_client_close(keeper);
     return stop(&w);
 }
 
@@ -272,27 +272,27 @@ static void server_clients_max_given_is_the_most(void **state)
 static int give_budgets(void *arg)
 {
     world w;
-    gvm_server *server = NULL;
-    gvm_server_options o = {.struct_size = sizeof o, .path = ""};
+    gvm_keeper *server = NULL;
+    gvm_keeper_options o = {.struct_size = sizeof o, .path = ""};
 
     (void)arg;
     use_devices(1);
-    CHILD_EXPECT(start(&w, (gvm_server_options){.device_budget_bytes = 6 * GVMI_MIB,
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.device_budget_bytes = 6 * GVMI_MIB,
                                                 .host_budget_bytes = 10 * GVMI_MIB}) == 0);
     CHILD_EXPECT(device_info(&w, 0).budget_bytes == 6 * GVMI_MIB);
     CHILD_EXPECT(keeper_info(&w).host_budget_bytes == 10 * GVMI_MIB);
     stop(&w);
     o.device_budget_bytes = DEVICE_BYTES + CHUNK;
-    CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_E_NOSPACE);
+    CHILD_EXPECT(gvm_keeper_start(&o, &server) == GVM_E_NOSPACE);
     o.device_budget_bytes = 0;
     o.host_budget_bytes = 1ull << 60;
-    CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_E_NOSPACE);
+    CHILD_EXPECT(gvm_keeper_start(&o, &server) == GVM_E_NOSPACE);
     o.host_budget_bytes = 8 * GVMI_MIB;
     o.host_ahead_bytes = 10 * GVMI_MIB;
-    CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_keeper_start(&o, &server) == GVM_E_INVALID);
     o.host_ahead_bytes = 0;
     o.driver_free_bytes = DEVICE_BYTES;
-    CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_E_NOSPACE && server == NULL);
+    CHILD_EXPECT(gvm_keeper_start(&o, &server) == GVM_E_NOSPACE && server == NULL);
     return 0;
 }
 
@@ -309,7 +309,7 @@ static int give_ahead(void *arg)
 
     (void)arg;
     use_devices(1);
-    CHILD_EXPECT(start(&w, (gvm_server_options){.host_ahead_bytes = 3 * CHUNK}) == 0);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.host_ahead_bytes = 3 * CHUNK}) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
     EVENTUALLY(keeper_info(&w).host_free_bytes == 3 * CHUNK);
     gvm_object_close(object);
@@ -330,7 +330,7 @@ static int give_keep(void *arg)
     (void)arg;
     use_devices(1);
     for (uint64_t chunks = 1; chunks <= 3; chunks += 2) {
-        CHILD_EXPECT(start(&w, (gvm_server_options){.device_keep_bytes = chunks * CHUNK}) == 0);
+        CHILD_EXPECT(start(&w, (gvm_keeper_options){.device_keep_bytes = chunks * CHUNK}) == 0);
         CHILD_EXPECT(make(w.keeper, "/x", 4, 0, &object) == GVM_OK);
         gvm_object_close(object);
         EVENTUALLY(keeper_info(&w).objects == 0);
@@ -360,7 +360,7 @@ static int leave_free(void *arg)
     (void)arg;
     use_devices(1);
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
-    CHILD_EXPECT(start(&w, (gvm_server_options){.driver_free_bytes = leave_bytes}) == 0);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.driver_free_bytes = leave_bytes}) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 8, 0, &object) == GVM_OK);
     CHILD_EXPECT(device_info(&w, 0).resident_bytes == 16 * GVMI_MIB && !has_line(&w, "budget"));
     CHILD_EXPECT(gvm_buffer_create(device, 24 * GVMI_MIB, &options, &buffer) == GVM_OK);
@@ -394,15 +394,15 @@ static int give_quotas(void *arg)
 
     (void)arg;
     use_devices(1);
-    CHILD_EXPECT(start(&w, (gvm_server_options){.quota_bytes = 2 * CHUNK}) == 0);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.quota_bytes = 2 * CHUNK}) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 3, 0, &object) == GVM_E_QUOTA);
     CHILD_EXPECT(make(w.keeper, "/x", 2, 0, &object) == GVM_OK);
     stop(&w);
-    CHILD_EXPECT(start(&w, (gvm_server_options){.quotas = &own, .quota_count = 1}) == 0);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.quotas = &own, .quota_count = 1}) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 4, 0, &object) == GVM_E_QUOTA);
     CHILD_EXPECT(make(w.keeper, "/x", 3, 0, &object) == GVM_OK);
     stop(&w);
-    CHILD_EXPECT(start(&w, (gvm_server_options){.quotas = &others, .quota_count = 1}) == 0);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.quotas = &others, .quota_count = 1}) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 4, 0, &object) == GVM_OK);
     return stop(&w);
 }
@@ -452,11 +452,11 @@ static int end_other(const other *o)
 /* The other process: opens /x, perhaps takes a lease, and does nothing more. */
 static int be_other(char **argv)
 {
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease;
 
-    if (gvm_keeper_connect(argv[1], &keeper) != GVM_OK ||
+    if (gvm_client_connect(argv[1], &keeper) != GVM_OK ||
         gvm_object_open(keeper, "/x", 0, &object) != GVM_OK ||
         gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) != GVM_OK)
         return 1;
@@ -480,11 +480,11 @@ static int give_revoke_timeout(void *arg)
     (void)arg;
     use_devices(1);
     choose_path(&w);
-    CHILD_EXPECT(start(&w, (gvm_server_options){.path = w.path, .revoke_timeout_ms = 300}) == 0);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.path = w.path, .revoke_timeout_ms = 300}) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 2, 0, &object) == GVM_OK);
     CHILD_EXPECT(start_other(&w, false, &o) == 0 && kill(o.pid, SIGSTOP) == 0);
     since_ms = now_ms();
-    CHILD_EXPECT(gvm_keeper_evict(w.keeper, "/x", 0, &bytes) == GVM_OK);
+    CHILD_EXPECT(gvm_client_evict(w.keeper, "/x", 0, &bytes) == GVM_OK);
     EVENTUALLY(keeper_info(&w).cut_offs == 1);
     CHILD_EXPECT(now_ms() - since_ms >= 250 && now_ms() - since_ms < 8000); /* the default is 10 s */
     CHILD_EXPECT(end_other(&o) == 0);
@@ -511,7 +511,7 @@ static int give_lease_timeout(void *arg)
     choose_path(&w);
     for (uint32_t timeout_ms = 0; timeout_ms <= 300; timeout_ms += 300) {
         CHILD_EXPECT(
-            start(&w, (gvm_server_options){.path = w.path, .lease_timeout_ms = timeout_ms}) == 0);
+            start(&w, (gvm_keeper_options){.path = w.path, .lease_timeout_ms = timeout_ms}) == 0);
         CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
         CHILD_EXPECT(start_other(&w, true, &o) == 0);
         if (timeout_ms == 0) { /* for ever */
@@ -541,7 +541,7 @@ static int give_fence(void *arg)
     use_devices(1);
     choose_path(&w);
     for (uint32_t fence = GVM_FENCE_COPY; fence <= GVM_FENCE_KILL; fence++) {
-        CHILD_EXPECT(start(&w, (gvm_server_options){
+        CHILD_EXPECT(start(&w, (gvm_keeper_options){
                                    .path = w.path, .lease_timeout_ms = 200, .fence = fence}) == 0);
         CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
         CHILD_EXPECT(start_other(&w, true, &o) == 0);
@@ -586,7 +586,7 @@ static int give_trace(void *arg)
     (void)arg;
     use_devices(1);
     choose_path(&w);
-    CHILD_EXPECT(start(&w, (gvm_server_options){.trace_path = w.path}) == 0);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.trace_path = w.path}) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
     CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &hot, &lease) == GVM_OK);
     CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
@@ -627,7 +627,7 @@ static int give_object_options(void *arg)
 
     (void)arg;
     use_devices(2);
-    CHILD_EXPECT(start(&w, (gvm_server_options){0}) == 0);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0);
     CHILD_EXPECT(gvm_object_create(w.keeper, "/x", 32 * GVMI_MIB, &o, &object) == GVM_OK);
     CHILD_EXPECT(gvm_object_get_info(object, &info) == GVM_OK);
     CHILD_EXPECT(info.chunk_bytes == 4 * GVMI_MIB && info.bytes == 5 * GVMI_MIB);
@@ -651,15 +651,15 @@ static void object_options_given_are_the_objects(void **state)
 static int keep_objects(void *arg)
 {
     world w;
-    gvm_keeper *creator;
+    gvm_client *creator;
     gvm_object *object;
 
     (void)arg;
     use_devices(1);
-    CHILD_EXPECT(start(&w, (gvm_server_options){0}) == 0 && join(&w, &creator) == 0);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0 && join(&w, &creator) == 0);
     CHILD_EXPECT(make(creator, "/kept", 1, GVM_OBJECT_KEEP, &object) == GVM_OK);
     CHILD_EXPECT(make(creator, "/lost", 1, 0, &object) == GVM_OK);
-    gvm_keeper_close(creator);
+    gvm_client_close(creator);
     EVENTUALLY(gvm_object_open(w.keeper, "/lost", 0, &object) == GVM_E_ABSENT);
     CHILD_EXPECT(gvm_object_open(w.keeper, "/kept", 0, &object) == GVM_OK);
     return stop(&w);
@@ -685,9 +685,9 @@ static int leave_untracked(void *arg)
         gvm_lease lease;
         uint64_t bytes;
 
-        CHILD_EXPECT(start(&w, (gvm_server_options){0}) == 0);
+        CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0);
         CHILD_EXPECT(make(w.keeper, "/x", 2, flags, &object) == GVM_OK);
-        CHILD_EXPECT(gvm_keeper_evict(w.keeper, "/x", 0, &bytes) == GVM_OK && bytes == 2 * CHUNK);
+        CHILD_EXPECT(gvm_client_evict(w.keeper, "/x", 0, &bytes) == GVM_OK && bytes == 2 * CHUNK);
         CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &hot, &lease) == GVM_OK);
         CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
         CHILD_EXPECT(gvm_object_get_info(object, &info) == GVM_OK && info.device_bytes == 2 * CHUNK);
@@ -714,7 +714,7 @@ static int open_with_flags(void *arg)
 
     (void)arg;
     use_devices(1);
-    CHILD_EXPECT(start(&w, (gvm_server_options){0}) == 0);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
     CHILD_EXPECT(gvm_object_open(w.keeper, "/x", 0, &view) == GVM_OK);
     CHILD_EXPECT(gvm_object_grow(view, 2 * CHUNK) == GVM_OK);
@@ -747,13 +747,13 @@ static void object_opened_with_flags_obeys_them(void **state)
 static int publish_with_flags(void *arg)
 {
     world w;
-    gvm_keeper *creator;
+    gvm_client *creator;
     gvm_object *first, *second, *found;
     gvm_object_info one = {.struct_size = sizeof one}, two = {.struct_size = sizeof two};
 
     (void)arg;
     use_devices(1);
-    CHILD_EXPECT(start(&w, (gvm_server_options){0}) == 0 && join(&w, &creator) == 0);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0 && join(&w, &creator) == 0);
     CHILD_EXPECT(make(creator, NULL, 1, 0, &first) == GVM_OK &&
                  make(creator, NULL, 1, 0, &second) == GVM_OK);
     CHILD_EXPECT(gvm_object_publish(first, "/x", 0) == GVM_OK);
@@ -768,7 +768,7 @@ static int publish_with_flags(void *arg)
     CHILD_EXPECT(gvm_object_publish(second, "/private", GVM_PUBLISH_PRIVATE) == GVM_OK);
     CHILD_EXPECT(gvm_object_open(w.keeper, "/private", 0, &found) == GVM_OK);
     gvm_object_close(found);
-    gvm_keeper_close(creator);
+    gvm_client_close(creator);
     EVENTUALLY(gvm_object_open(w.keeper, "/private", 0, &found) == GVM_E_ABSENT);
     CHILD_EXPECT(gvm_object_open(w.keeper, "/x", 0, &found) == GVM_OK);
     return stop(&w);
@@ -789,12 +789,12 @@ static int acquire_with_timeouts(void *arg)
     world w;
     gvm_object *object, *view;
     gvm_lease lease, second;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     int64_t since_ms;
 
     (void)arg;
     use_devices(1);
-    CHILD_EXPECT(start(&w, (gvm_server_options){0}) == 0 && join(&w, &keeper) == 0);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0 && join(&w, &keeper) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
     CHILD_EXPECT(gvm_object_open(keeper, "/x", 0, &view) == GVM_OK);
     CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) == GVM_OK);
@@ -803,7 +803,7 @@ static int acquire_with_timeouts(void *arg)
     CHILD_EXPECT(now_ms() - since_ms >= 300);
     CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_READ, &try, &second) == GVM_E_TIMEOUT);
     CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
-    gvm_keeper_close(keeper);
+    gvm_client_close(keeper);
     return stop(&w);
 }
 

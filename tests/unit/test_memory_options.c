@@ -160,12 +160,13 @@ static int be_read_only(void *arg)
     CHILD_EXPECT(make_share(&buffer, &share));
     CHILD_EXPECT(import(share, (gvm_import_options){0}, &usual) == GVM_OK);
     CHILD_EXPECT(buffer_info(usual).access == GVM_ACCESS_READWRITE);
-    CHILD_EXPECT(gvm_fill_random_f64(device, gvm_buffer_address(usual), 1000, 0, 1, NULL) == GVM_OK);
+    CHILD_EXPECT(gvm_kernel_fill_random_f64(device, gvm_buffer_address(usual), 1000, 0, 1, NULL) ==
+                 GVM_OK);
     CHILD_EXPECT(gvm_device_synchronize(device) == GVM_OK);
     CHILD_EXPECT(import(share, read_only, &given) == GVM_OK);
     CHILD_EXPECT(buffer_info(given).access == GVM_ACCESS_READ);
-    CHILD_EXPECT(gvm_checksum(device, gvm_buffer_address(given), CHUNK, NULL, &sum) == GVM_OK);
-    (void)gvm_fill_random_f64(device, gvm_buffer_address(given), 1000, 0, 1, NULL);
+    CHILD_EXPECT(gvm_kernel_checksum(device, gvm_buffer_address(given), CHUNK, NULL, &sum) == GVM_OK);
+    (void)gvm_kernel_fill_random_f64(device, gvm_buffer_address(given), 1000, 0, 1, NULL);
     CHILD_EXPECT(gvm_device_synchronize(device) == GVM_E_LOST);
     return 0;
 }
@@ -295,7 +296,7 @@ static int be_whole_table(void *arg)
     gvm_table *usual, *whole;
     gvm_table_info info = {.struct_size = sizeof info};
     gvm_table_data data[2];
-    gvm_keeper *keeper;
+    gvm_client *keeper;
 
     (void)arg;
     CHILD_EXPECT(start());
@@ -303,14 +304,14 @@ static int be_whole_table(void *arg)
     CHILD_EXPECT(gvm_table_attach(token, 0, &usual) == GVM_OK);
     CHILD_EXPECT(gvm_table_attach(token, GVM_TABLE_WHOLE, &whole) == GVM_OK);
     CHILD_EXPECT(gvm_table_get_info(whole, &info) == GVM_OK);
-    CHILD_EXPECT(gvm_keeper_connect(info.socket, &keeper) == GVM_OK);
+    CHILD_EXPECT(gvm_client_connect(info.socket, &keeper) == GVM_OK);
     snprintf(name, sizeof name, "%s/1.values", info.objects);
     CHILD_EXPECT(gvm_object_drop(keeper, name) == GVM_OK);
     CHILD_EXPECT(gvm_table_acquire(usual, both, 2, NULL, data) == GVM_E_ABSENT);
     CHILD_EXPECT(gvm_table_acquire(whole, both, 2, NULL, data) == GVM_OK);
     CHILD_EXPECT(table_reads_well(device, data));
     CHILD_EXPECT(gvm_table_release(whole, data, 2) == GVM_OK);
-    gvm_keeper_close(keeper);
+    gvm_client_close(keeper);
     gvm_table_detach(whole);
     gvm_table_detach(usual);
     table_serve_end();

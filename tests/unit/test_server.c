@@ -23,7 +23,7 @@ static int come_and_go(void *arg)
     if (start(&w, 0) != 0)
         return 1;
     CHILD_EXPECT(greet(dial(&w), &a));
-    CHILD_EXPECT(gvm_server_connect(w.server, &fd) == GVM_OK && greet(fd, &b));
+    CHILD_EXPECT(gvm_keeper_open_socket(w.server, &fd) == GVM_OK && greet(fd, &b));
     CHILD_EXPECT(are_clients(&a, 2) && are_clients(&b, 2));
 
     /* The permit page is for reading, and neither page changes its size. */
@@ -41,7 +41,7 @@ static int come_and_go(void *arg)
     CHILD_EXPECT(tell_plain(b.socket, GVMI_WIRE_BYE, 0) && is_cut(b.socket));
     CHILD_EXPECT(are_clients(&a, 1));
     hang_up(&b);
-    CHILD_EXPECT(gvm_server_connect(w.server, &fd) == GVM_OK && greet(fd, &b));
+    CHILD_EXPECT(gvm_keeper_open_socket(w.server, &fd) == GVM_OK && greet(fd, &b));
     hang_up(&b); /* without a word */
     CHILD_EXPECT(are_clients(&a, 1));
     fd = dial(&w); /* nothing but a farewell */
@@ -377,23 +377,23 @@ static void process_that_ends_is_gone(void **state)
 
 /* ---- BYE */
 
-static int adopt(gvm_server *server, gvm_keeper **out)
+static int adopt(gvm_keeper *server, gvm_client **out)
 {
     int fd;
 
-    CHILD_EXPECT(gvm_server_connect(server, &fd) == GVM_OK);
-    CHILD_EXPECT(gvm_keeper_adopt(fd, out) == GVM_OK);
+    CHILD_EXPECT(gvm_keeper_open_socket(server, &fd) == GVM_OK);
+    CHILD_EXPECT(gvm_client_adopt(fd, out) == GVM_OK);
     return 0;
 }
 
-static uint64_t held_bytes(gvm_keeper *keeper)
+static uint64_t held_bytes(gvm_client *keeper)
 {
-    gvm_keeper_snapshot *snapshot;
+    gvm_snapshot *snapshot;
     uint64_t bytes = UINT64_MAX;
 
-    if (gvm_keeper_get_snapshot(keeper, &snapshot) == GVM_OK) {
+    if (gvm_client_get_snapshot(keeper, &snapshot) == GVM_OK) {
         bytes = snapshot->devices[0].held_bytes;
-        gvm_keeper_snapshot_destroy(snapshot);
+        gvm_snapshot_destroy(snapshot);
     }
     return bytes;
 }
@@ -417,7 +417,7 @@ static int say_bye_with_all_mapped(void *arg)
     const gvm_object_options options = {
         .struct_size = sizeof options, .chunk_bytes = 2 * GVMI_MIB, .bytes = 2 * GVMI_MIB, .mode = 0666};
     world w;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     int said[2];
     char byte;
@@ -438,8 +438,8 @@ static int say_bye_with_all_mapped(void *arg)
     while (held_bytes(keeper) != 0)
         sched_yield();
     close(said[0]);
-    gvm_keeper_close(keeper);
-    gvm_server_stop(w.server);
+    gvm_client_close(keeper);
+    gvm_keeper_stop(w.server);
     return 0;
 }
 
@@ -605,7 +605,7 @@ static void keeper_out_of_fds_waits_for_some(void **state)
     assert_child_succeeds(run_out_of_fds, NULL);
 }
 
-static gvm_status make(gvm_keeper *keeper, const char *name, uint32_t flags, gvm_object **out)
+static gvm_status make(gvm_client *keeper, const char *name, uint32_t flags, gvm_object **out)
 {
     const gvm_object_options o = {
         .struct_size = sizeof o, .chunk_bytes = 2 * GVMI_MIB, .bytes = 2 * GVMI_MIB, .flags = flags};
@@ -628,23 +628,23 @@ static int lease_many_chunks(void *arg)
 {
     const uint64_t bytes = (GVMI_WIRE_CHUNKS_MAX + 1) * 2 * GVMI_MIB;
     const gvm_object_options o = {.struct_size = sizeof o, .chunk_bytes = 2 * GVMI_MIB, .bytes = bytes};
-    const gvm_server_options options = {.struct_size = sizeof options,
+    const gvm_keeper_options options = {.struct_size = sizeof options,
                                         .path = "",
                                         .device_budget_bytes = 16 * GVMI_MIB,
                                         .host_budget_bytes = 2 * bytes};
-    gvm_server *server;
-    gvm_keeper *keeper;
+    gvm_keeper *server;
+    gvm_client *keeper;
     gvm_object *created, *opened;
 
     (void)arg;
     use_small_device();
-    CHILD_EXPECT(gvm_server_start(&options, &server) == GVM_OK && adopt(server, &keeper) == 0);
+    CHILD_EXPECT(gvm_keeper_start(&options, &server) == GVM_OK && adopt(server, &keeper) == 0);
     CHILD_EXPECT(gvm_object_create(keeper, "/x", bytes, &o, &created) == GVM_OK);
     CHILD_EXPECT(is_leased_whole(created, bytes));
     CHILD_EXPECT(gvm_object_open(keeper, "/x", 0, &opened) == GVM_OK);
     CHILD_EXPECT(is_leased_whole(opened, bytes));
-    gvm_keeper_close(keeper);
-    gvm_server_stop(server);
+    gvm_client_close(keeper);
+    gvm_keeper_stop(server);
     return 0;
 }
 
@@ -660,14 +660,14 @@ static int run_out_of_descriptors(void *arg)
 {
     const struct rlimit few = {.rlim_cur = 100, .rlim_max = 100};
     world w;
-    const gvm_server_options options = {.struct_size = sizeof options,
+    const gvm_keeper_options options = {.struct_size = sizeof options,
                                         .path = "",
                                         .device_budget_bytes = 62 * GVMI_MIB,
                                         .host_budget_bytes = 128 * GVMI_MIB,
                                         .clients_max = 8,
                                         .log = take_line,
                                         .log_context = &w};
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *objects[64];
     gvm_error error;
     gvm_status status = GVM_OK;
@@ -678,7 +678,7 @@ static int run_out_of_descriptors(void *arg)
     use_small_device();
     atomic_init(&w.line_count, 0);
     CHILD_EXPECT(setrlimit(RLIMIT_NOFILE, &few) == 0);
-    CHILD_EXPECT(gvm_server_start(&options, &w.server) == GVM_OK && adopt(w.server, &keeper) == 0);
+    CHILD_EXPECT(gvm_keeper_start(&options, &w.server) == GVM_OK && adopt(w.server, &keeper) == 0);
     while (status == GVM_OK && count < 64) {
         char name[16];
 
@@ -691,15 +691,15 @@ static int run_out_of_descriptors(void *arg)
     CHILD_EXPECT(strstr(error.text, "no file descriptors") != NULL &&
                  strstr(error.text, "larger chunks") != NULL);
     CHILD_EXPECT(count_lines(&w, "device 0: 2 MiB of device memory could not be made: ") > 0);
-    CHILD_EXPECT(gvm_keeper_evict(keeper, "/0", 0, &bytes) == GVM_E_LIMIT);
+    CHILD_EXPECT(gvm_client_evict(keeper, "/0", 0, &bytes) == GVM_E_LIMIT);
     gvm_error_last(&error);
     CHILD_EXPECT(strstr(error.text, "no file descriptors") != NULL);
     CHILD_EXPECT(count_lines(&w, "device 0: 2 MiB of host memory could not be made: ") > 0);
     CHILD_EXPECT(gvm_object_drop(keeper, "/1") == GVM_OK);
     gvm_object_close(objects[1]);
     CHILD_EXPECT(make(keeper, "/again", 0, &objects[1]) == GVM_OK);
-    gvm_keeper_close(keeper);
-    gvm_server_stop(w.server);
+    gvm_client_close(keeper);
+    gvm_keeper_stop(w.server);
     return 0;
 }
 
@@ -715,7 +715,7 @@ static void server_without_descriptors_answers_the_cause(void **state)
 static int miss_a_long_name(void *arg)
 {
     world w;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     gvm_error error;
     char name[GVM_NAME_BYTES_MAX];
@@ -733,8 +733,8 @@ static int miss_a_long_name(void *arg)
     CHILD_EXPECT(gvm_object_create(keeper, name, 2 * GVMI_MIB, NULL, &object) == GVM_E_EXISTS);
     gvm_error_last(&error);
     CHILD_EXPECT(strstr(error.text, "/2026/q3 already") != NULL);
-    gvm_keeper_close(keeper);
-    gvm_server_stop(w.server);
+    gvm_client_close(keeper);
+    gvm_keeper_stop(w.server);
     return 0;
 }
 
@@ -750,8 +750,8 @@ static int start_badly(void *arg)
 {
     const int32_t twice[] = {0, 0}, absent[] = {7};
     int ends[2];
-    gvm_server *server = NULL;
-    gvm_server_options o = {.struct_size = sizeof o, .path = ""};
+    gvm_keeper *server = NULL;
+    gvm_keeper_options o = {.struct_size = sizeof o, .path = ""};
     int fd;
 
     (void)arg;
@@ -759,17 +759,17 @@ static int start_badly(void *arg)
     CHILD_EXPECT(socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
 #define REFUSED(status, ...) \
     do { \
-        gvm_server_options bad = {.struct_size = sizeof bad, .path = "", __VA_ARGS__}; \
-        CHILD_EXPECT(gvm_server_start(&bad, &server) == (status) && server == NULL); \
+        gvm_keeper_options bad = {.struct_size = sizeof bad, .path = "", __VA_ARGS__}; \
+        CHILD_EXPECT(gvm_keeper_start(&bad, &server) == (status) && server == NULL); \
     } while (0)
-    CHILD_EXPECT(gvm_server_start(&o, NULL) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_keeper_start(&o, NULL) == GVM_E_INVALID);
     o.struct_size = 8;
-    CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_E_INVALID);
-    o.struct_size = offsetof(gvm_server_options, log) - 8;
-    CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_E_INVALID);
-    o.struct_size = offsetof(gvm_server_options, log); /* as the first version had it */
-    CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_OK);
-    gvm_server_stop(server);
+    CHILD_EXPECT(gvm_keeper_start(&o, &server) == GVM_E_INVALID);
+    o.struct_size = offsetof(gvm_keeper_options, log) - 8;
+    CHILD_EXPECT(gvm_keeper_start(&o, &server) == GVM_E_INVALID);
+    o.struct_size = offsetof(gvm_keeper_options, log); /* as the first version had it */
+    CHILD_EXPECT(gvm_keeper_start(&o, &server) == GVM_OK);
+    gvm_keeper_stop(server);
     server = NULL;
     o.struct_size = sizeof o;
     REFUSED(GVM_E_INVALID, .listen_fd = -1);
@@ -783,13 +783,13 @@ static int start_badly(void *arg)
     REFUSED(GVM_E_NOSPACE, .device_budget_bytes = 65 * GVMI_MIB);
     REFUSED(GVM_E_SYSTEM, .trace_path = "/nonexistent/trace");
 #undef REFUSED
-    CHILD_EXPECT(gvm_server_start(&o, &server) == GVM_OK);
-    CHILD_EXPECT(strcmp(gvm_server_path(server), "") == 0);
-    CHILD_EXPECT(gvm_server_connect(server, NULL) == GVM_E_INVALID);
-    gvm_server_stop(server);
-    CHILD_EXPECT(gvm_server_connect(server, &fd) == GVM_E_FOREIGN);
-    CHILD_EXPECT(strcmp(gvm_server_path(server), "") == 0);
-    gvm_server_stop(NULL);
+    CHILD_EXPECT(gvm_keeper_start(&o, &server) == GVM_OK);
+    CHILD_EXPECT(strcmp(gvm_keeper_path(server), "") == 0);
+    CHILD_EXPECT(gvm_keeper_open_socket(server, NULL) == GVM_E_INVALID);
+    gvm_keeper_stop(server);
+    CHILD_EXPECT(gvm_keeper_open_socket(server, &fd) == GVM_E_FOREIGN);
+    CHILD_EXPECT(strcmp(gvm_keeper_path(server), "") == 0);
+    gvm_keeper_stop(NULL);
     return 0;
 }
 
@@ -804,7 +804,7 @@ static void options_out_of_range_are_refused(void **state)
 /* What it has mapped is not given to others before it closes: kernels of it may run. */
 static int keep_a_lease(void *arg)
 {
-    const gvm_server_options server_options = {.struct_size = sizeof server_options,
+    const gvm_keeper_options server_options = {.struct_size = sizeof server_options,
                                                .path = "",
                                                .device_budget_bytes = 16 * GVMI_MIB,
                                                .host_budget_bytes = 16 * GVMI_MIB,
@@ -813,14 +813,14 @@ static int keep_a_lease(void *arg)
                                         .chunk_bytes = 2 * GVMI_MIB,
                                         .bytes = 2 * GVMI_MIB,
                                         .flags = GVM_OBJECT_KEEP};
-    gvm_server *server;
-    gvm_keeper *keeps_lease, *other;
+    gvm_keeper *server;
+    gvm_client *keeps_lease, *other;
     gvm_object *kept, *object;
     gvm_lease lease, next;
     uint64_t bytes = 0;
 
     (void)arg;
-    CHILD_EXPECT(gvm_server_start(&server_options, &server) == GVM_OK);
+    CHILD_EXPECT(gvm_keeper_start(&server_options, &server) == GVM_OK);
     CHILD_EXPECT(adopt(server, &keeps_lease) == 0 && adopt(server, &other) == 0);
     CHILD_EXPECT(gvm_object_create(keeps_lease, "/x", 2 * GVMI_MIB, &options, &kept) == GVM_OK);
     CHILD_EXPECT(gvm_object_acquire(kept, GVM_LEASE_WRITE, NULL, &lease) == GVM_OK);
@@ -828,13 +828,13 @@ static int keep_a_lease(void *arg)
     CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &next) == GVM_OK); /* cuts it off */
     CHILD_EXPECT(gvm_object_release(object, &next) == GVM_OK);
     CHILD_EXPECT(gvm_object_grow(kept, 2 * GVMI_MIB) == GVM_E_KEEPER); /* its connection shows the cut-off */
-    CHILD_EXPECT(gvm_keeper_evict(other, "/x", 0, &bytes) == GVM_OK && bytes == 2 * GVMI_MIB);
+    CHILD_EXPECT(gvm_client_evict(other, "/x", 0, &bytes) == GVM_OK && bytes == 2 * GVMI_MIB);
     CHILD_EXPECT(held_bytes(other) == 2 * GVMI_MIB);
-    gvm_keeper_close(keeps_lease);
+    gvm_client_close(keeps_lease);
     while (held_bytes(other) != 0)
         sched_yield();
-    gvm_keeper_close(other);
-    gvm_server_stop(server);
+    gvm_client_close(other);
+    gvm_keeper_stop(server);
     return 0;
 }
 

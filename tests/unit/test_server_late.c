@@ -56,7 +56,7 @@ static void take_and_hold(void *context, const char *line)
 
 static int start_watched(world *w, uint32_t revoke_timeout_ms)
 {
-    gvm_server_options options = {.struct_size = sizeof options,
+    gvm_keeper_options options = {.struct_size = sizeof options,
                                   .path = w->path,
                                   .device_budget_bytes = 16 * GVMI_MIB,
                                   .host_budget_bytes = 16 * GVMI_MIB,
@@ -69,7 +69,7 @@ static int start_watched(world *w, uint32_t revoke_timeout_ms)
     CHILD_EXPECT(sem_init(&held, 0, 0) == 0 && sem_init(&go_on, 0, 0) == 0);
     snprintf(w->path, sizeof w->path, "/tmp/gvmem-test-server-%d.sock", (int)getpid());
     stop_clock();
-    CHILD_EXPECT(gvm_server_start(&options, &w->server) == GVM_OK);
+    CHILD_EXPECT(gvm_keeper_start(&options, &w->server) == GVM_OK);
     return 0;
 }
 
@@ -79,14 +79,14 @@ static int make_object(const world *w)
 {
     const gvm_object_options options = {
         .struct_size = sizeof options, .chunk_bytes = CHUNK, .bytes = CHUNK, .flags = GVM_OBJECT_KEEP};
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     int fd;
 
-    CHILD_EXPECT(gvm_server_connect(w->server, &fd) == GVM_OK);
-    CHILD_EXPECT(gvm_keeper_adopt(fd, &keeper) == GVM_OK);
+    CHILD_EXPECT(gvm_keeper_open_socket(w->server, &fd) == GVM_OK);
+    CHILD_EXPECT(gvm_client_adopt(fd, &keeper) == GVM_OK);
     CHILD_EXPECT(gvm_object_create(keeper, "/x", CHUNK, &options, &object) == GVM_OK);
-    gvm_keeper_close(keeper);
+    gvm_client_close(keeper);
     return 0;
 }
 
@@ -140,7 +140,7 @@ static int answer_a_busy_server(uint32_t revoke_timeout_ms, int requests)
     hang_up(&a);
     hang_up(&b);
     hang_up(&c);
-    gvm_server_stop(w.server);
+    gvm_keeper_stop(w.server);
     return 0;
 }
 

@@ -35,7 +35,7 @@ static int end_the_first_thread(void *arg)
         .struct_size = sizeof options, .bytes = 2 * GVMI_MIB, .flags = GVM_OBJECT_KEEP};
     static world w;
     static remainder r;
-    gvm_keeper *keeper;
+    gvm_client *keeper;
     gvm_object *object;
     client a;
     int said[2], held[2], fd;
@@ -46,9 +46,10 @@ static int end_the_first_thread(void *arg)
     if (start(&w, 0) != 0)
         return 1;
     CHILD_EXPECT(pipe2(said, O_CLOEXEC) == 0 && pipe2(held, O_CLOEXEC) == 0);
-    CHILD_EXPECT(gvm_server_connect(w.server, &fd) == GVM_OK && gvm_keeper_adopt(fd, &keeper) == GVM_OK);
+    CHILD_EXPECT(gvm_keeper_open_socket(w.server, &fd) == GVM_OK &&
+                 gvm_client_adopt(fd, &keeper) == GVM_OK);
     CHILD_EXPECT(gvm_object_create(keeper, "/x", 2 * GVMI_MIB, &options, &object) == GVM_OK);
-    gvm_keeper_close(keeper);
+    gvm_client_close(keeper);
     CHILD_EXPECT(greet(dial(&w), &a));
     pid = fork();
     if (pid == 0) {
@@ -66,7 +67,7 @@ static int end_the_first_thread(void *arg)
     close(held[1]);
     CHILD_EXPECT(waitpid(pid, NULL, 0) == pid);
     hang_up(&a);
-    gvm_server_stop(w.server);
+    gvm_keeper_stop(w.server);
     return 0;
 }
 
@@ -184,7 +185,7 @@ static int serve_without_capability(void *arg)
     CHILD_EXPECT(count_lines(&w, "descriptors are on their way to clients") == 1);
     close(held[1]);
     CHILD_EXPECT(waitpid(unread, &status, 0) == unread && status == 0);
-    gvm_server_stop(w.server);
+    gvm_keeper_stop(w.server);
     return 0;
 }
 

@@ -157,7 +157,7 @@ static int keep_snapshots_after_the_end(void *arg)
         hang_up(&c[way]);
         close(fds[way]);
     }
-    gvm_server_stop(w.server);
+    gvm_keeper_stop(w.server);
     CHILD_EXPECT(becomes_empty(fds[ENDS_WITH_SERVER]));
     hang_up(&c[ENDS_WITH_SERVER]);
     close(fds[ENDS_WITH_SERVER]);

@@ -635,7 +635,7 @@ static bool leave_appended_bytes(gvm_device *device, launch kind)
     bool done = gvm_appender_create(device, ROW, 64 * CHUNK, &options, &appender) == GVM_OK &&
                 gvm_appender_begin(appender, &append) == GVM_OK;
 
-    done = done && gvm_append_reserve(&append, chunks * CHUNK / ROW, 0, 0, &slot) ==
+    done = done && gvm_append_claim(&append, chunks * CHUNK / ROW, 0, 0, &slot) ==
                        (kind == INCOMPLETE ? GVM_APPEND_FULL : GVM_APPEND_OK);
     done = done && gvm_appender_get_info(appender, &info) == GVM_OK && info.front_bytes >= CHUNK;
     if (done) /* as a kernel would: asking for the buffer says that it is written to */
@@ -793,7 +793,7 @@ static int export_small_copy(void *arg)
         .struct_size = sizeof unshared, .chunk_bytes = CHUNK, .flags = GVM_BUFFER_UNSHARED};
     gvm_device *device;
     gvm_buffer *buffer;
-    gvm_legacy *legacy = NULL;
+    gvm_ipc *legacy = NULL;
     uint64_t address, len_bytes;
     uint8_t byte = 1;
     CUdeviceptr base;
@@ -802,19 +802,19 @@ static int export_small_copy(void *arg)
     (void)arg;
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
     CHILD_EXPECT(make_buffer(device, &buffer) == GVM_OK && renew(buffer, 0, 7) == GVM_OK);
-    CHILD_EXPECT(gvm_legacy_export(buffer, 0, 1000, &legacy) == GVM_OK);
-    CHILD_EXPECT(gvm_legacy_get(legacy, NULL, &address, &len_bytes) == GVM_OK && len_bytes == 1000);
+    CHILD_EXPECT(gvm_ipc_export(buffer, 0, 1000, &legacy) == GVM_OK);
+    CHILD_EXPECT(gvm_ipc_get(legacy, NULL, &address, &len_bytes) == GVM_OK && len_bytes == 1000);
     CHILD_EXPECT(gvmi_device_enter(device) == GVM_OK);
     CHILD_EXPECT(gvmi_cu->cuMemGetAddressRange(&base, &size, address) == CUDA_SUCCESS);
     CHILD_EXPECT(base == address && size % CHUNK == 0);
     CHILD_EXPECT(gvmi_cu->cuMemcpyDtoH(&byte, address + 1000, 1) == CUDA_SUCCESS && byte == 0);
     gvmi_device_leave();
-    gvm_legacy_destroy(legacy);
+    gvm_ipc_destroy(legacy);
     gvm_buffer_destroy(buffer);
     legacy = NULL;
     CHILD_EXPECT(gvm_buffer_create(device, CHUNK, &unshared, &buffer) == GVM_OK);
     CHILD_EXPECT(gvm_buffer_commit(buffer, 0, CHUNK) == GVM_OK);
-    CHILD_EXPECT(fails_with(gvm_legacy_export(buffer, 0, 1000, &legacy), GVM_E_NOTSUP, "UNSHARED"));
+    CHILD_EXPECT(fails_with(gvm_ipc_export(buffer, 0, 1000, &legacy), GVM_E_NOTSUP, "UNSHARED"));
     CHILD_EXPECT(legacy == NULL);
     return 0;
 }

@@ -106,7 +106,7 @@ typedef struct user {
 static gvm_buffer *buffer;
 static gvm_vector *vector;
 static gvm_appender *more[MEMORY_CHUNKS * 64];
-static gvm_legacy *legacy;
+static gvm_ipc *legacy;
 static gvm_heap *pieces;
 static void *piece;
 static int count;
@@ -184,7 +184,7 @@ static gvm_status append_to_vector(void)
 
 static gvm_status reserve_vector(void)
 {
-    return gvm_vector_reserve(vector, CHUNK / 4);
+    return gvm_vector_commit(vector, CHUNK / 4);
 }
 
 static gvm_status resize_vector(void)
@@ -224,17 +224,17 @@ static gvm_status sum(void)
 {
     double value;
 
-    return gvm_sum_f64(device, gvm_buffer_address(buffer), 16, NULL, &value);
+    return gvm_kernel_sum_f64(device, gvm_buffer_address(buffer), 16, NULL, &value);
 }
 
 static gvm_status export_copy(void)
 {
-    return gvm_legacy_export(buffer, 0, CHUNK, &legacy);
+    return gvm_ipc_export(buffer, 0, CHUNK, &legacy);
 }
 
 static void end_copy(void)
 {
-    gvm_legacy_destroy(legacy);
+    gvm_ipc_destroy(legacy);
     gvm_buffer_destroy(buffer);
 }
 
@@ -269,11 +269,11 @@ static const user users[] = {
     {"gvm_alloc", NULL, alloc, end_piece},
     {"gvm_heap_alloc", make_heap, alloc_of_heap, end_heap},
     {"gvm_vector_append", make_vector, append_to_vector, end_vector},
-    {"gvm_vector_reserve", make_vector, reserve_vector, end_vector},
+    {"gvm_vector_commit", make_vector, reserve_vector, end_vector},
     {"gvm_vector_resize", make_vector, resize_vector, end_vector},
     {"gvm_appender_create", make_appenders, create_appender, end_appenders},
-    {"gvm_sum_f64", make_full_buffer, sum, end_buffer},
-    {"gvm_legacy_export", make_full_buffer, export_copy, end_copy},
+    {"gvm_kernel_sum_f64", make_full_buffer, sum, end_buffer},
+    {"gvm_ipc_export", make_full_buffer, export_copy, end_copy},
     {"a copy of a table", make_copies, make_copy, end_copies},
 };
 #define USERS ((int)(sizeof users / sizeof users[0]))
@@ -518,9 +518,10 @@ static int be_without_host_memory(void *arg)
     table.cuMemFree = free_counted;
     host_is_full = true;
     for (int i = 0; i < 2; i++)
-        CHILD_EXPECT(gvm_checksum(device, gvm_buffer_address(buffer), CHUNK, NULL, &sum) == GVM_E_NOMEM);
+        CHILD_EXPECT(gvm_kernel_checksum(device, gvm_buffer_address(buffer), CHUNK, NULL, &sum) ==
+                     GVM_E_NOMEM);
     host_is_full = false;
-    CHILD_EXPECT(gvm_checksum(device, gvm_buffer_address(buffer), CHUNK, NULL, &sum) == GVM_OK);
+    CHILD_EXPECT(gvm_kernel_checksum(device, gvm_buffer_address(buffer), CHUNK, NULL, &sum) == GVM_OK);
     CHILD_EXPECT(atomic_load(&frees) == 0);
     host_is_full = true;
     end_buffer();

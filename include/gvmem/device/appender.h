@@ -9,7 +9,7 @@
  *         gvm_append_slot slot;
  *         uint64_t done = 0;
  *         ...
- *         if (gvm_append_reserve(&p.append, 1, text_bytes, 1, &slot) != GVM_APPEND_OK)
+ *         if (gvm_append_claim(&p.append, 1, text_bytes, 1, &slot) != GVM_APPEND_OK)
  *             goto save_position;               // nothing of this was reserved
  *         *(row *)slot.rows = ...;              // text at slot.bytes
  *         done += slot.amount;
@@ -21,12 +21,12 @@
  * a power of two up to 4096 (0 and 1: to nothing). Either may be 0. There are five ways to make
  * one, each one atomic addition:
  *
- *     gvm_append_reserve()              for the calling thread alone
- *     gvm_append_reserve_warp()         every thread of the warp calls, each for itself
- *     gvm_append_reserve_whole_warp()   every thread of the warp calls with the same numbers, and
+ *     gvm_append_claim()              for the calling thread alone
+ *     gvm_append_claim_warp()         every thread of the warp calls, each for itself
+ *     gvm_append_claim_whole_warp()   every thread of the warp calls with the same numbers, and
  *                                       all get the same slot
- *     gvm_append_reserve_block()        every thread of the block calls, each for itself
- *     gvm_append_reserve_whole_block()  every thread of the block calls with the same numbers, and
+ *     gvm_append_claim_block()        every thread of the block calls, each for itself
+ *     gvm_append_claim_whole_block()  every thread of the block calls with the same numbers, and
  *                                       all get the same slot
  *
  * In the collective ones rows and bytes lie in the order of the threads (gvm_thread(): x first, then y,
@@ -478,8 +478,8 @@ GVM_DEVICE void gvm_append_place(const gvm_append *a, uint64_t old, uint64_t uni
 
 /* ---- the calls */
 
-GVM_DEVICE uint32_t gvm_append_reserve_as(const gvm_append *a, uint64_t rows, uint64_t bytes,
-                                          uint32_t align, uint32_t add_max, gvm_append_slot *slot)
+GVM_DEVICE uint32_t gvm_append_claim_as(const gvm_append *a, uint64_t rows, uint64_t bytes,
+                                        uint32_t align, uint32_t add_max, gvm_append_slot *slot)
 {
     const gvm_append_view view = gvm_append_look(a);
     uint64_t old, units = gvm_append_units_for(a, gvm_append_want(bytes), align);
@@ -495,14 +495,14 @@ GVM_DEVICE uint32_t gvm_append_reserve_as(const gvm_append *a, uint64_t rows, ui
     return answer;
 }
 
-GVM_DEVICE uint32_t gvm_append_reserve(const gvm_append *a, uint64_t rows, uint64_t bytes,
-                                       uint32_t align, gvm_append_slot *slot)
+GVM_DEVICE uint32_t gvm_append_claim(const gvm_append *a, uint64_t rows, uint64_t bytes,
+                                     uint32_t align, gvm_append_slot *slot)
 {
-    return gvm_append_reserve_as(a, rows, bytes, align, GVM_APPEND_ADD_THREAD, slot);
+    return gvm_append_claim_as(a, rows, bytes, align, GVM_APPEND_ADD_THREAD, slot);
 }
 
-GVM_DEVICE uint32_t gvm_append_reserve_warp(const gvm_append *a, uint64_t rows, uint64_t bytes,
-                                            uint32_t align, gvm_append_slot *slot)
+GVM_DEVICE uint32_t gvm_append_claim_warp(const gvm_append *a, uint64_t rows, uint64_t bytes,
+                                          uint32_t align, gvm_append_slot *slot)
 {
     const gvm_append_view view = gvm_append_look_warp(a);
     uint64_t all_rows, all_bytes, old = 0, answer = 0;
@@ -524,8 +524,8 @@ GVM_DEVICE uint32_t gvm_append_reserve_warp(const gvm_append *a, uint64_t rows, 
     return (uint32_t)answer;
 }
 
-GVM_DEVICE uint32_t gvm_append_reserve_whole_warp(const gvm_append *a, uint64_t rows, uint64_t bytes,
-                                                  uint32_t align, gvm_append_slot *slot)
+GVM_DEVICE uint32_t gvm_append_claim_whole_warp(const gvm_append *a, uint64_t rows, uint64_t bytes,
+                                                uint32_t align, gvm_append_slot *slot)
 {
     const gvm_append_view view = gvm_append_look_warp(a);
     uint64_t old = 0, units = gvm_append_units_for(a, gvm_append_want(bytes), align);
@@ -544,8 +544,8 @@ GVM_DEVICE uint32_t gvm_append_reserve_whole_warp(const gvm_append *a, uint64_t 
     return answer;
 }
 
-GVM_DEVICE uint32_t gvm_append_reserve_block(const gvm_append *a, uint64_t rows, uint64_t bytes,
-                                             uint32_t align, gvm_append_slot *slot)
+GVM_DEVICE uint32_t gvm_append_claim_block(const gvm_append *a, uint64_t rows, uint64_t bytes,
+                                           uint32_t align, gvm_append_slot *slot)
 {
     GVM_SHARED(uint64_t, warp_rows, 32);
     GVM_SHARED(uint64_t, warp_bytes, 32);
@@ -591,8 +591,8 @@ GVM_DEVICE uint32_t gvm_append_reserve_block(const gvm_append *a, uint64_t rows,
     return answer;
 }
 
-GVM_DEVICE uint32_t gvm_append_reserve_whole_block(const gvm_append *a, uint64_t rows, uint64_t bytes,
-                                                   uint32_t align, gvm_append_slot *slot)
+GVM_DEVICE uint32_t gvm_append_claim_whole_block(const gvm_append *a, uint64_t rows, uint64_t bytes,
+                                                 uint32_t align, gvm_append_slot *slot)
 {
     GVM_SHARED(uint64_t, shared, 2); /* answer, old */
     uint64_t units = gvm_append_units_for(a, gvm_append_want(bytes), align);

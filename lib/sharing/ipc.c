@@ -17,20 +17,20 @@
 #include "memory/buffer.h"
 #include "memory/idle.h"
 
-struct gvm_legacy {
+struct gvm_ipc {
     gvm_device *device; /* referenced */
     CUdeviceptr address;
     uint64_t len_bytes;
     CUipcMemHandle handle;
 };
 
-_Static_assert(sizeof(gvm_legacy_handle) == sizeof(CUipcMemHandle), "the handle is CUDA's");
+_Static_assert(sizeof(gvm_ipc_handle) == sizeof(CUipcMemHandle), "the handle is CUDA's");
 
 /* ---- export */
 
 static gvm_status check_support(const gvm_device *device)
 {
-    if (device->info.share_legacy)
+    if (device->info.share_ipc)
         return GVM_OK;
     return gvmi_fail(GVM_E_NOTSUP, "device %d has no legacy IPC", device->info.ordinal);
 }
@@ -55,7 +55,7 @@ static gvm_status allocate(gvm_device *device, uint64_t len_bytes, CUdeviceptr *
         gvmi_size_text(len_bytes, size), device->info.ordinal);
 }
 
-static gvm_status submit_copy(gvm_buffer *buffer, uint64_t offset_bytes, const gvm_legacy *legacy)
+static gvm_status submit_copy(gvm_buffer *buffer, uint64_t offset_bytes, const gvm_ipc *legacy)
 {
     const uint64_t behind = whole_blocks(legacy->len_bytes) - legacy->len_bytes;
 
@@ -92,7 +92,7 @@ static gvm_status finish_copy(const gvm_device *device, gvm_status status)
 }
 
 /* In the device's context. On failure nothing is left. */
-static gvm_status fill(gvm_buffer *buffer, uint64_t offset_bytes, gvm_legacy *legacy)
+static gvm_status fill(gvm_buffer *buffer, uint64_t offset_bytes, gvm_ipc *legacy)
 {
     gvm_error error;
     CUresult result;
@@ -131,7 +131,7 @@ static gvm_status check_source_locked(gvm_buffer *buffer, uint64_t offset_bytes,
 }
 
 /* Without the buffer's lock while the driver copies. */
-static gvm_status export_copy(gvm_buffer *buffer, uint64_t offset_bytes, gvm_legacy *legacy)
+static gvm_status export_copy(gvm_buffer *buffer, uint64_t offset_bytes, gvm_ipc *legacy)
 {
     gvmi_use use = {.buffer = buffer};
     gvm_status status;
@@ -154,7 +154,7 @@ static gvm_status export_copy(gvm_buffer *buffer, uint64_t offset_bytes, gvm_leg
     return status;
 }
 
-static void free_copy(gvm_legacy *legacy)
+static void free_copy(gvm_ipc *legacy)
 {
     gvm_error error = gvmi_error_save();
 
@@ -167,13 +167,12 @@ static void free_copy(gvm_legacy *legacy)
     gvmi_error_restore(&error);
 }
 
-gvm_status gvm_legacy_export(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes,
-                             gvm_legacy **out)
+gvm_status gvm_ipc_export(gvm_buffer *handle, uint64_t offset_bytes, uint64_t len_bytes, gvm_ipc **out)
 {
     GVMI_UNCANCELLED;
     gvmi_shortage shortage = {0};
     gvm_buffer *buffer;
-    gvm_legacy *legacy;
+    gvm_ipc *legacy;
     gvm_status status;
 
     if (out == NULL)
@@ -211,13 +210,13 @@ fail_drop:
     return status;
 }
 
-gvm_status gvm_legacy_get(const gvm_legacy *legacy_handle, gvm_legacy_handle *handle,
-                          uint64_t *address, uint64_t *len_bytes)
+gvm_status gvm_ipc_get(const gvm_ipc *legacy_handle, gvm_ipc_handle *handle, uint64_t *address,
+                       uint64_t *len_bytes)
 {
     GVMI_UNCANCELLED;
     void *object;
     gvm_status status = gvmi_registry_hold(GVMI_KIND_LEGACY, gvmi_key(legacy_handle), &object);
-    const gvm_legacy *legacy = object;
+    const gvm_ipc *legacy = object;
 
     if (status != GVM_OK)
         return status;
@@ -231,7 +230,7 @@ gvm_status gvm_legacy_get(const gvm_legacy *legacy_handle, gvm_legacy_handle *ha
     return GVM_OK;
 }
 
-void gvm_legacy_destroy(gvm_legacy *legacy)
+void gvm_ipc_destroy(gvm_ipc *legacy)
 {
     GVMI_UNCANCELLED;
     void *object;
@@ -306,7 +305,7 @@ static gvm_status fail_open(const gvm_device *device, CUresult result)
     }
 }
 
-static gvm_status open_locked(gvm_device *device, const gvm_legacy_handle *handle, uint64_t *address)
+static gvm_status open_locked(gvm_device *device, const gvm_ipc_handle *handle, uint64_t *address)
 {
     CUipcMemHandle copy;
     CUdeviceptr opened_at;
@@ -330,7 +329,7 @@ static gvm_status open_locked(gvm_device *device, const gvm_legacy_handle *handl
     return status;
 }
 
-gvm_status gvm_legacy_open(gvm_device *device_handle, const gvm_legacy_handle *handle, uint64_t *address)
+gvm_status gvm_ipc_open(gvm_device *device_handle, const gvm_ipc_handle *handle, uint64_t *address)
 {
     GVMI_UNCANCELLED;
     gvm_device *device;
@@ -372,7 +371,7 @@ static gvm_status close_locked(gvm_device *device, uint64_t address, opened *ent
     return status;
 }
 
-gvm_status gvm_legacy_close(gvm_device *device_handle, uint64_t address)
+gvm_status gvm_ipc_close(gvm_device *device_handle, uint64_t address)
 {
     GVMI_UNCANCELLED;
     gvm_device *device;
