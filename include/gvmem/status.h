@@ -15,12 +15,30 @@
 
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #if defined(__GNUC__)
 #define GVM_API __attribute__((visibility("default")))
+#define GVM_CHECKED __attribute__((warn_unused_result)) /* the caller must look at the result */
 #else
 #define GVM_API
+#define GVM_CHECKED
 #endif
+
+/* gvm_x_options_init(): options that are all defaults. */
+#define GVM_OPTIONS_INIT(type) \
+    static inline type type##_init(void) \
+    { \
+        type options; \
+\
+        memset(&options, 0, sizeof options); \
+        options.struct_size = sizeof options; \
+        return options; \
+    }
+
+/* Amounts of bytes that are none: as an option, where 0 means the default, and wherever there may be no bound. */
+#define GVM_BYTES_NONE (UINT64_MAX - 1)
+#define GVM_BYTES_UNLIMITED UINT64_MAX
 
 #ifdef __cplusplus
 extern "C" {
