@@ -32,6 +32,10 @@ check-gpu: ## on a machine with an NVIDIA GPU: the tests on its driver, recorded
 bench: ## measure and record under OUT=bench/results; BENCHES= some, as bench/bench.sh has them
 	@OUT=$(OUT) bench/bench.sh $(BUILD)
 
+pictures: ## draw the documentation's pictures: from records, by Matplotlib, and from docs/pictures/*.dot, by Graphviz
+	@bench/plots.py
+	@for f in docs/pictures/*.dot; do dot -Tsvg "$$f" -o "$${f%.dot}.svg"; done
+
 install: ## install under DESTDIR= PREFIX=, and gstore_fdw for the PostgreSQL of PG_CONFIG=
 	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) scripts/install.sh $(BUILD)
 
@@ -45,4 +49,4 @@ lint: ## hold the tree against the house rules
 clean: ## remove the build folders
 	rm -rf $(BUILD) $(BUILD)-*
 
-.PHONY: help setup build demo check-fast check check-all check-gpu bench install fmt lint clean
+.PHONY: help setup build demo check-fast check check-all check-gpu bench pictures install fmt lint clean
