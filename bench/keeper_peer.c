@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "base/address.h"
 #include "bench/keeper.h"
 #include "kernels/basic.h"
 
@@ -50,7 +51,7 @@ static gvm_status do_connect(client *c, const keeper_order *o, keeper_answer *a)
     if (status == GVM_OK)
         status = gvm_client_connect(o->path, &c->keeper);
     if (status == GVM_OK)
-        status = gvm_kernel_sum_f64(c->device, 8, 0, NULL, &a->sum); /* no element is read */
+        status = gvm_kernel_sum_f64(c->device, gvmi_pointer(8), 0, NULL, &a->sum); /* no element is read */
     return status;
 }
 
@@ -83,9 +84,10 @@ static gvm_status use(client *c, const gvm_lease *lease, const keeper_order *o, 
 
     for (uint32_t i = 0; i < o->count && status == GVM_OK; i++)
         status = lease->mode == GVM_LEASE_WRITE
-                     ? gvm_kernel_fill_random_f64(c->device, lease->address, words, 0, o->seed,
-                                                  c->device->stream)
-                     : gvm_kernel_sum_f64(c->device, lease->address, words, c->device->stream, &a->sum);
+                     ? gvm_kernel_fill_random_f64(c->device, gvmi_pointer(lease->address), words, 0,
+                                                  o->seed, c->device->stream)
+                     : gvm_kernel_sum_f64(c->device, gvmi_pointer(lease->address), words,
+                                          c->device->stream, &a->sum);
     if (status == GVM_OK && lease->mode == GVM_LEASE_WRITE)
         status = gvm_device_synchronize(c->device);
     return status;

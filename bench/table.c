@@ -13,6 +13,7 @@
 #include <gvmem/kernels.h>
 #include <gvmem/table.h>
 
+#include "base/address.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "bench/bench.h"
@@ -73,7 +74,7 @@ static gvm_status run_kernels(const bench *b, const wanted *w, seen *what)
         const uint64_t len = w->bytes[i] < READ_BYTES ? w->bytes[i] : READ_BYTES;
         uint64_t checksum;
 
-        status = gvm_kernel_checksum(b->device, w->data[i].values, len, NULL, &checksum);
+        status = gvm_kernel_checksum(b->device, gvmi_pointer(w->data[i].values), len, NULL, &checksum);
         what->checksum += checksum;
         what->bytes += w->bytes[i];
     }

@@ -66,12 +66,11 @@ static double append(gvm_object *prices, gvm_device *device, uint64_t version, u
 {
     const uint64_t count = STEP / sizeof(double), first = step * count;
     gvm_lease lease;
-    uint64_t address;
-    double sum;
+    double *address, sum;
 
     must(gvm_object_grow(prices, (step + 1) * STEP), "cannot grow the object");
     must(gvm_object_acquire(prices, GVM_LEASE_WRITE, NULL, &lease), "no lease to write");
-    address = lease.address + step * STEP; /* the object begins where it always did */
+    address = (double *)(uintptr_t)lease.address + first; /* the object begins where it always did */
     must(gvm_kernel_fill_random_f64(device, address, count, first, version, NULL), "cannot fill");
     must(gvm_kernel_sum_f64(device, address, count, NULL, &sum), "cannot sum"); /* and wait */
     must(gvm_object_release(prices, &lease), "cannot give the lease back");
@@ -145,7 +144,8 @@ static void consume(gvm_client *keeper, gvm_device *device, int seen)
         double sum;
 
         must(gvm_object_acquire(prices, GVM_LEASE_READ, &scan, &lease), "no lease to read");
-        must(gvm_kernel_sum_f64(device, lease.address, lease.bytes / sizeof(double), NULL, &sum),
+        must(gvm_kernel_sum_f64(device, (const void *)(uintptr_t)lease.address,
+                                lease.bytes / sizeof(double), NULL, &sum),
              "cannot sum");
         printf("%s: version %llu at 0x%llx, sum %.3f\n", who, (unsigned long long)said.version,
                (unsigned long long)lease.address, sum);

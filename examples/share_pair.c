@@ -45,8 +45,8 @@ static void export_buffer(int socket)
          "cannot fill it");
     must(gvm_kernel_checksum(device, gvm_buffer_address(buffer), BYTES, NULL, &checksum),
          "cannot read it");
-    printf("parent: %llu MiB at 0x%llx, checksum %016llx\n", BYTES >> 20,
-           (unsigned long long)gvm_buffer_address(buffer), (unsigned long long)checksum);
+    printf("parent: %llu MiB at %p, checksum %016llx\n", BYTES >> 20, gvm_buffer_address(buffer),
+           (unsigned long long)checksum);
 
     must(gvm_share_export(buffer, 0, 0, &share), "cannot export it");
     must(gvm_share_send(share, socket, TIMEOUT_MS), "cannot send it");
@@ -78,9 +78,8 @@ static int import_buffer(int socket)
 
     must(gvm_kernel_checksum(device, gvm_buffer_address(buffer), BYTES, NULL, &checksum),
          "cannot read the buffer");
-    printf("child:  the same memory at 0x%llx, checksum %016llx: %s\n",
-           (unsigned long long)gvm_buffer_address(buffer), (unsigned long long)checksum,
-           checksum == expected ? "as it should be" : "WRONG");
+    printf("child:  the same memory at %p, checksum %016llx: %s\n", gvm_buffer_address(buffer),
+           (unsigned long long)checksum, checksum == expected ? "as it should be" : "WRONG");
     gvm_buffer_destroy(buffer);
     gvm_device_close(device);
     return checksum == expected;

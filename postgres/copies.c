@@ -5,6 +5,7 @@
  * and commands of one copy or of one opening follow each other.
  */
 #include "postgres/copies.h"
+#include "base/address.h"
 
 #include <pthread.h>
 #include <stdbool.h>
@@ -234,20 +235,22 @@ static gvm_status open_handle(gstore_copies *c, opening *o)
 {
     gvm_ipc_handle handle;
     CUdeviceptr base = 0;
+    void *opened;
     size_t size = 0;
     CUresult result;
     gvm_status status;
 
     memcpy(handle.bytes, o->handle, sizeof handle.bytes);
-    status = gvm_ipc_open(c->devices[o->device], &handle, &o->address);
+    status = gvm_ipc_open(c->devices[o->device], &handle, &opened);
     if (status != GVM_OK)
         return status;
+    o->address = gvmi_address(opened);
     result = gvmi_cu->cuMemGetAddressRange(&base, &size, o->address);
     if (result == CUDA_SUCCESS && base <= o->address && o->address - base < size) {
         o->bytes = base + size - o->address;
         return GVM_OK;
     }
-    (void)gvm_ipc_close(c->devices[o->device], o->address);
+    (void)gvm_ipc_close(c->devices[o->device], opened);
     return gvmi_driver_fail(result, "cuMemGetAddressRange", "the size of the memory is unknown");
 }
 
@@ -310,7 +313,7 @@ static void close_foreign(gstore_copies *c, which these, uint64_t id)
         pthread_mutex_unlock(&c->lock);
         if (o == NULL)
             return;
-        (void)gvm_ipc_close(c->devices[o->device], o->address);
+        (void)gvm_ipc_close(c->devices[o->device], gvmi_pointer(o->address));
         free(o);
     }
 }

@@ -45,7 +45,7 @@ static const struct capability {
     {"vmm", "virtual memory management", offsetof(gvm_device_info, vmm)},
     {"share_fd", "sharing by file descriptor", offsetof(gvm_device_info, share_fd)},
     {"host_tier", "host tier", offsetof(gvm_device_info, host_tier)},
-    {"share_ipc", "legacy IPC", offsetof(gvm_device_info, share_ipc)},
+    {"share_ipc", "CUDA IPC", offsetof(gvm_device_info, share_ipc)},
     {"fabric", "fabric handles", offsetof(gvm_device_info, fabric)},
 };
 #define CAPABILITY_COUNT (sizeof capabilities / sizeof capabilities[0])

@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "base/address.h"
 #include "bench/hashjoin/hashjoin.h"
 
 /* Addresses cost nothing. */
@@ -93,7 +94,7 @@ static bool append_piece(gpu *g, gvm_appender *appender, join_params *p, piece *
     since = now_ms();
     must(gvm_appender_take(appender, buffer), "cannot take the buffer");
     lap(&since, &out->take_ms);
-    *filled = (piece){.address = gvm_buffer_address(*buffer),
+    *filled = (piece){.address = gvmi_address(gvm_buffer_address(*buffer)),
                       .rows = result.rows,
                       .text_low = p->append.reserve_bytes - result.bytes,
                       .text_high = p->append.reserve_bytes,

@@ -123,7 +123,7 @@ typedef struct gvm_appender_result {
 
 typedef struct gvm_appender_info {
     size_t struct_size; /* in: sizeof(gvm_appender_info) */
-    uint64_t address;
+    void *address;
     uint64_t reserve_bytes;
     uint64_t chunk_bytes; /* of all chunks but those of the ends */
     uint64_t row_bytes, budget_bytes;

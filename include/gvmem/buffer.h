@@ -14,8 +14,8 @@
  * may keep running. commit never disturbs anybody.
  *
  * Devices without virtual memory management (some vGPU profiles), and GVMEM_VMM=0: a buffer is then
- * one cuMemAlloc of its whole reservation. commit succeeds at once, copies, fills and legacy
- * sharing work; decommit, move, seal, grant and fd sharing answer GVM_E_NOTSUP; destroy waits for
+ * one cuMemAlloc of its whole reservation. commit succeeds at once, copies, fills and sharing
+ * by CUDA IPC work; decommit, move, seal, grant and fd sharing answer GVM_E_NOTSUP; destroy waits for
  * running kernels, as cuMemFree does.
  *
  * Threads: any thread may call. Copies and fills run beside each other and beside calls on other chunks;
@@ -69,14 +69,14 @@ typedef struct gvm_buffer_options {
      * commit, move and share faster (the driver's cost is per chunk), smaller ones waste less at
      * the ends; copies within the device run at full speed from 32 to 64 MiB on. */
     uint64_t chunk_bytes;
-    uint64_t address;  /* wanted address; GVM_E_ADDRESS if it is taken */
+    void *address;     /* wanted; GVM_E_ADDRESS if it is taken; NULL: any */
     uint32_t flags;    /* GVM_BUFFER_... */
     uint32_t reserved; /* 0 */
 } gvm_buffer_options;
 
 typedef struct gvm_buffer_info {
     size_t struct_size; /* in: sizeof(gvm_buffer_info) */
-    uint64_t address;
+    void *address;
     uint64_t reserve_bytes; /* whole chunks */
     uint64_t chunk_bytes;   /* of all chunks, or all but those of an appender's ends */
     uint64_t device_bytes;  /* committed, by tier */
@@ -215,9 +215,9 @@ GVM_API gvm_status gvm_buffer_fill(gvm_buffer *dst, uint64_t offset_bytes, uint6
 GVM_API gvm_status gvm_buffer_fill_async(gvm_buffer *dst, uint64_t offset_bytes, uint64_t len_bytes,
                                          const void *pattern, size_t pattern_bytes, gvm_stream stream);
 
-/* The buffer's address: what a CUDA program passes as CUdeviceptr or device pointer. 0 for an
- * unknown buffer. Constant for life. */
-GVM_API uint64_t gvm_buffer_address(const gvm_buffer *buffer);
+/* The buffer's address: what a CUDA program passes to kernels as a pointer, or casts to CUdeviceptr. NULL for
+ * an unknown buffer. Constant for life. */
+GVM_API void *gvm_buffer_address(const gvm_buffer *buffer);
 
 /* A snapshot of the buffer.
  *

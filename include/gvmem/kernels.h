@@ -26,15 +26,15 @@ extern "C" {
 /* Writes count doubles, element i being a pseudo-random number in [0, 1) that depends on seed and
  * first_index + i alone, so that a range filled in parts, or in another process, is the same.
  *
- * GVM_E_INVALID  address is 0 or not a multiple of 8 */
-GVM_API gvm_status gvm_kernel_fill_random_f64(gvm_device *device, uint64_t address, uint64_t count,
+ * GVM_E_INVALID  address is NULL or not a multiple of 8 */
+GVM_API gvm_status gvm_kernel_fill_random_f64(gvm_device *device, void *address, uint64_t count,
                                               uint64_t first_index, uint64_t seed, gvm_stream stream);
 
 /* The sum of count doubles. The order of additions is not fixed, so the last digits may differ from
  * run to run.
  *
- * GVM_E_INVALID  address is 0 or not a multiple of 8, or sum is NULL */
-GVM_API gvm_status gvm_kernel_sum_f64(gvm_device *device, uint64_t address, uint64_t count,
+ * GVM_E_INVALID  address is NULL or not a multiple of 8, or sum is NULL */
+GVM_API gvm_status gvm_kernel_sum_f64(gvm_device *device, const void *address, uint64_t count,
                                       gvm_stream stream, double *sum);
 
 /* A 64-bit checksum of len_bytes that depends on every byte and its place, the same on every
@@ -42,8 +42,8 @@ GVM_API gvm_status gvm_kernel_sum_f64(gvm_device *device, uint64_t address, uint
  * zeros) of splitmix64(w[i] ^ splitmix64(i)), plus splitmix64(len_bytes). Checksums of adjacent
  * parts do not add up. Not for adversaries.
  *
- * GVM_E_INVALID  address is 0 or not a multiple of 8, or checksum is NULL */
-GVM_API gvm_status gvm_kernel_checksum(gvm_device *device, uint64_t address, uint64_t len_bytes,
+ * GVM_E_INVALID  address is NULL or not a multiple of 8, or checksum is NULL */
+GVM_API gvm_status gvm_kernel_checksum(gvm_device *device, const void *address, uint64_t len_bytes,
                                        gvm_stream stream, uint64_t *checksum);
 
 /* The same checksum of host memory. data need not be aligned. */
@@ -51,8 +51,8 @@ GVM_API uint64_t gvm_kernel_checksum_host(const void *data, uint64_t len_bytes);
 
 /* The offset of the first byte that differs between two ranges, or UINT64_MAX if none does.
  *
- * GVM_E_INVALID  an address is 0 or not a multiple of 8, or first_difference is NULL */
-GVM_API gvm_status gvm_kernel_compare(gvm_device *device, uint64_t address_a, uint64_t address_b,
+ * GVM_E_INVALID  an address is NULL or not a multiple of 8, or first_difference is NULL */
+GVM_API gvm_status gvm_kernel_compare(gvm_device *device, const void *a, const void *b,
                                       uint64_t len_bytes, gvm_stream stream,
                                       uint64_t *first_difference);
 

@@ -55,7 +55,7 @@ typedef struct gvm_share_info {
     uint8_t device_uuid[16];
     uint8_t buffer_id[16];      /* the same for every share of one buffer, random */
     uint64_t generation;        /* of the exporter's buffer at that moment */
-    uint64_t exporter_address;  /* of offset 0 */
+    void *exporter_address;     /* of offset 0 */
     uint64_t reserve_bytes;     /* of the exporter's buffer */
     uint64_t chunk_bytes;       /* as gvm_buffer_get_info() has it */
     uint64_t span_offset_bytes; /* the part exported: [span_offset, span_offset + span_len) */
@@ -168,8 +168,8 @@ GVM_API gvm_status gvm_share_update(const gvm_share *share, gvm_buffer *buffer);
 /* Closes the fds of a share and frees it. NULL and unknown pointers are ignored. */
 GVM_API void gvm_share_destroy(gvm_share *share);
 
-/* The 64 bytes of a legacy CUDA IPC handle (CUipcMemHandle, cudaIpcMemHandle_t), for programs that
- * know nothing of gvmem. */
+/* The 64 bytes of a CUDA IPC handle (CUipcMemHandle, cudaIpcMemHandle_t), for programs that know
+ * nothing of gvmem. */
 typedef struct gvm_ipc_handle {
     uint8_t bytes[64];
 } gvm_ipc_handle;
@@ -179,42 +179,50 @@ typedef struct gvm_ipc_handle {
  */
 typedef struct gvm_ipc gvm_ipc;
 
+typedef struct gvm_ipc_info {
+    size_t struct_size; /* in: sizeof(gvm_ipc_info) */
+    void *address;      /* of the copy */
+    uint64_t size_bytes;
+    gvm_ipc_handle handle;
+} gvm_ipc_info;
+
 /* Copies [offset_bytes, offset_bytes + len_bytes) and makes the handle; len_bytes 0 means to the
  * end of the reservation.
  *
  * GVM_E_INVALID  the range leaves the reservation, or out is NULL
  * GVM_E_ABSENT   nothing is committed behind part of the range
  * GVM_E_NOSPACE  the device has no room for the copy
- * GVM_E_NOTSUP   the device has no legacy IPC, or the buffer was created GVM_BUFFER_UNSHARED
+ * GVM_E_NOTSUP   the device has no CUDA IPC, or the buffer was created GVM_BUFFER_UNSHARED
  *
  * The copy takes whole multiples of 2 MiB, which the driver shows to who opens the handle; behind its
  * last byte they hold zeros. */
 GVM_API gvm_status gvm_ipc_export(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes,
                                   gvm_ipc **out);
 
-/* The handle, and the copy's address and length. Any of the outputs may be NULL.
+/* Fills in info.
  *
- * GVM_E_FOREIGN  the copy is unknown or destroyed */
-GVM_API gvm_status gvm_ipc_get(const gvm_ipc *legacy, gvm_ipc_handle *handle, uint64_t *address,
-                               uint64_t *len_bytes);
+ * GVM_E_INVALID  info is NULL or its struct_size is too small */
+GVM_API gvm_status gvm_ipc_get_info(const gvm_ipc *ipc, gvm_ipc_info *info);
 
 /* Frees the copy. Close it in the other processes first: the driver leaves what happens otherwise
  * undefined. Waits for running kernels. NULL and unknown pointers are ignored. */
-GVM_API void gvm_ipc_destroy(gvm_ipc *legacy);
+GVM_API void gvm_ipc_destroy(gvm_ipc *ipc);
 
 /* Opens a handle that another process made, with gvmem or with CUDA; the address is good until
  * gvm_ipc_close().
  *
  * GVM_E_INVALID  handle or address is NULL, the handle is not valid, or it was made by this process
- * GVM_E_NOTSUP   the device has no legacy IPC
+ * GVM_E_NOTSUP   the device has no CUDA IPC
  * GVM_E_NOSPACE  the driver has no room for the mapping
  *
  * Takes about 15 ms on an H100, more for larger memory. */
-GVM_API gvm_status gvm_ipc_open(gvm_device *device, const gvm_ipc_handle *handle, uint64_t *address);
+GVM_API gvm_status gvm_ipc_open(gvm_device *device, const gvm_ipc_handle *handle, void **address);
 
-/* GVM_E_FOREIGN  the address was not opened by gvm_ipc_open() on this device, or was closed
+/* Ends one opening; an address that was opened twice stays until it was closed twice.
+ *
+ * GVM_E_FOREIGN  the address was not opened by gvm_ipc_open() on this device, or was closed
  *                already */
-GVM_API gvm_status gvm_ipc_close(gvm_device *device, uint64_t address);
+GVM_API gvm_status gvm_ipc_close(gvm_device *device, void *address);
 
 #ifdef __cplusplus
 }

@@ -59,9 +59,9 @@ GVM_API gvm_status gvm_vector_commit(gvm_vector *vector, uint64_t capacity);
 GVM_API gvm_status gvm_vector_shrink(gvm_vector *vector);
 
 /* The address of element 0, constant for life; the number of elements; the number that fits in what
- * is committed; the buffer behind it, which stays owned by the vector. 0 or NULL for an unknown
+ * is committed; the buffer behind it, which stays owned by the vector. NULL or 0 for an unknown
  * vector. */
-GVM_API uint64_t gvm_vector_address(const gvm_vector *vector);
+GVM_API void *gvm_vector_address(const gvm_vector *vector);
 GVM_API uint64_t gvm_vector_count(const gvm_vector *vector);
 GVM_API uint64_t gvm_vector_capacity(const gvm_vector *vector);
 GVM_API gvm_buffer *gvm_vector_buffer(gvm_vector *vector);

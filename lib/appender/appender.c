@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/address.h"
 #include "base/assert.h"
 #include "base/cancel.h"
 #include "base/error.h"
@@ -306,7 +307,7 @@ gvm_status gvm_appender_get_info(gvm_appender *handle, gvm_appender_info *info)
     if (status != GVM_OK)
         return status;
     full = (gvm_appender_info){
-        .address = a->address,
+        .address = gvmi_pointer(a->address),
         .reserve_bytes = a->reserve_bytes,
         .chunk_bytes = a->chunk_bytes,
         .row_bytes = a->row_bytes,

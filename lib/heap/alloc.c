@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/assert.h"
 #include "base/cancel.h"
 #include "base/clock.h"
@@ -259,7 +260,7 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     } while (is_short(status) &&
              (purge(heap, &request) || make_room(heap, &r, request.units << GVMI_HEAP_UNIT_SHIFT)));
     if (status == GVM_OK) {
-        *out = (void *)(uintptr_t)block->address;
+        *out = gvmi_pointer(block->address);
         gvmi_heap_note_requested(heap, (int64_t)size_bytes);
         begin_use(block, size_bytes, tag);
     } else if (is_short(status)) {
@@ -287,7 +288,7 @@ static inline gvm_status alloc(gvm_heap *handle, uint64_t size_bytes, const char
         gvmi_block *block = shelf_take(shelf, units);
 
         if (LIKELY(block != NULL)) {
-            *out = (void *)(uintptr_t)block->address;
+            *out = gvmi_pointer(block->address);
             shelf_note(shelf, (int64_t)size_bytes);
             begin_use(block, size_bytes, tag);
             gvmi_shelf_release(shelf);

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/assert.h"
 #include "base/cancel.h"
 #include "base/clock.h"
@@ -429,7 +430,7 @@ static bool list_visited(gvm_heap *heap, gvmi_block *block, void *arg)
     (void)heap;
     if (l->count < l->capacity)
         l->blocks[l->count] = (gvm_heap_block){
-            .address = (void *)(uintptr_t)block->address,
+            .address = gvmi_pointer(block->address),
             .size_bytes = block->size_bytes,
             .tag = block->tag != NULL ? block->tag : "",
         };

@@ -225,12 +225,12 @@ static bool look_after_failure(const scenario *s, uint64_t documented, world *w,
     }
     if (error.status != status || error.text[0] == '\0')
         good = complain("the thread's error is not that of the call");
-    if (memcmp(w->sockets, before_run->sockets, sizeof w->sockets) != 0 || w->out != before_run->out ||
-        w->device != before_run->device || w->target != before_run->target ||
-        w->vector != before_run->vector || w->piece != before_run->piece ||
-        w->share != before_run->share || w->later != before_run->later ||
-        w->imported != before_run->imported || w->legacy != before_run->legacy ||
-        w->heap != before_run->heap || w->block != before_run->block ||
+    if (memcmp(w->sockets, before_run->sockets, sizeof w->sockets) != 0 ||
+        w->out != before_run->out || w->device != before_run->device ||
+        w->target != before_run->target || w->vector != before_run->vector ||
+        w->piece != before_run->piece || w->share != before_run->share ||
+        w->later != before_run->later || w->imported != before_run->imported ||
+        w->ipc != before_run->ipc || w->heap != before_run->heap || w->block != before_run->block ||
         w->stream_block != before_run->stream_block || w->opened != before_run->opened ||
         w->appender != before_run->appender || w->taken != before_run->taken ||
         w->number != before_run->number || w->count != before_run->count)
@@ -334,7 +334,7 @@ static bool test_pair(const scenario *s, const injector *how, tally *sum)
     return true;
 }
 
-/* ---- the other process, whose legacy handle is opened and whose table is read */
+/* ---- the other process, whose CUDA IPC handle is opened and whose table is read */
 
 typedef struct foreign {
     gvm_ipc_handle handle;
@@ -346,21 +346,23 @@ static int serve_foreign(void)
     static foreign f;
     gvm_device *device;
     gvm_buffer *buffer;
-    gvm_ipc *legacy;
+    gvm_ipc_info info = {.struct_size = sizeof info};
+    gvm_ipc *ipc;
     char byte;
 
     if (gvm_device_open(0, &device) != GVM_OK ||
         gvm_buffer_create(device, CHUNK, NULL, &buffer) != GVM_OK ||
         gvm_buffer_commit(buffer, 0, CHUNK) != GVM_OK ||
-        gvm_ipc_export(buffer, 0, PART, &legacy) != GVM_OK ||
-        gvm_ipc_get(legacy, &f.handle, NULL, NULL) != GVM_OK || !table_serve(f.token))
+        gvm_ipc_export(buffer, 0, PART, &ipc) != GVM_OK || gvm_ipc_get_info(ipc, &info) != GVM_OK ||
+        !table_serve(f.token))
         return 1;
+    f.handle = info.handle;
     if (write(STDOUT_FILENO, &f, sizeof f) != (ssize_t)sizeof f)
         return 1;
     while (read(STDIN_FILENO, &byte, 1) < 0 && errno == EINTR)
         ;
     table_serve_end();
-    gvm_ipc_destroy(legacy);
+    gvm_ipc_destroy(ipc);
     gvm_buffer_destroy(buffer);
     gvm_device_close(device);
     return 0;
@@ -415,7 +417,7 @@ static bool is_possible(const scenario *s)
     if ((s->flags & NEEDS_PEER) != 0 && device_count < 2)
         return false;
     return foreign_handle != NULL ||
-           ((s->flags & (NEEDS_OPENED | NEEDS_TABLE)) == 0 && strcmp(s->name, "legacy_open") != 0 &&
+           ((s->flags & (NEEDS_OPENED | NEEDS_TABLE)) == 0 && strcmp(s->name, "ipc_open") != 0 &&
             strncmp(s->name, "table_", 6) != 0);
 }
 

@@ -1,5 +1,6 @@
 /* The play of a client, and its witness; see keeper_scene.h. */
 #include "tests/fault/keeper_scene.h"
+#include "base/address.h"
 
 #include <semaphore.h>
 #include <stdio.h>
@@ -523,8 +524,8 @@ static bool break_behind(gvm_lease *lease)
     const uint64_t nowhere = lease->address + 2 * SCENE_CHUNK_BYTES; /* reserved, not committed */
 
     good = good && gvmi_cu->cuLaunchHostFunc(stream, wait_for_go, &broken.go) == CUDA_SUCCESS;
-    good = good &&
-           must("fill", gvm_kernel_fill_random_f64(broken.device, nowhere, 1024, 0, 1, stream));
+    good = good && must("fill", gvm_kernel_fill_random_f64(broken.device, gvmi_pointer(nowhere),
+                                                           1024, 0, 1, stream));
     good = good && must("release_async", gvm_object_release_async(broken.object, lease, stream));
     sem_post(&broken.go);
     return good && gvmi_cu->cuStreamSynchronize(stream) != CUDA_SUCCESS;
@@ -543,7 +544,8 @@ bool scene_break(const char *path)
         !witness_acquire(broken.object, GVM_LEASE_WRITE, WAIT_MS, &lease))
         return false;
     /* So that no module is loaded later, for which a driver may wait for all streams. */
-    if (must("fill", gvm_kernel_fill_random_f64(broken.device, lease.address, 1024, 0, 1, NULL)) &&
+    if (must("fill", gvm_kernel_fill_random_f64(broken.device, gvmi_pointer(lease.address), 1024, 0,
+                                                1, NULL)) &&
         push()) {
         good = gvmi_cu->cuStreamSynchronize(NULL) == CUDA_SUCCESS && break_behind(&lease);
         pop();

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "memory/buffer.h"
 #include "tests/fault/fault.h"
 
@@ -127,7 +128,7 @@ static gvm_status run_table_acquire(world *w)
 static bool make_all(world *w, unsigned needs)
 {
     const unsigned buffer = NEEDS_BUFFER | NEEDS_SHARE | NEEDS_IMPORT | NEEDS_MESSAGE |
-                            NEEDS_KERNELS | NEEDS_HOSTED | NEEDS_LEGACY;
+                            NEEDS_KERNELS | NEEDS_HOSTED | NEEDS_IPC;
 
     return (gvm_device_open(0, &w->device) == GVM_OK) &&
            (!(needs & NEEDS_PEER) || gvm_device_open(1, &w->peer) == GVM_OK) &&
@@ -140,7 +141,7 @@ static bool make_all(world *w, unsigned needs)
            (!(needs & NEEDS_IMPORT) || make_import(w)) &&
            (!(needs & NEEDS_SOCKETS) || world_renew_sockets(w, needs)) &&
            (!(needs & NEEDS_KERNELS) || load_kernels(w)) &&
-           (!(needs & NEEDS_LEGACY) || gvm_ipc_export(w->buffer, 0, PART, &w->legacy) == GVM_OK) &&
+           (!(needs & NEEDS_IPC) || gvm_ipc_export(w->buffer, 0, PART, &w->ipc) == GVM_OK) &&
            (!(needs & (NEEDS_HEAP | NEEDS_HOST_HEAP | NEEDS_MANAGED_HEAP)) || heap_make(w, needs)) &&
            (!(needs & NEEDS_OPENED) || gvm_ipc_open(w->device, foreign_handle, &w->opened) == GVM_OK) &&
            (!(needs & NEEDS_TABLE) || gvm_table_attach(foreign_token, 0, &w->table) == GVM_OK) &&
@@ -179,13 +180,13 @@ void world_end(world *w)
     for (int i = 0; i < 2; i++)
         if (w->sockets[i] >= 0)
             close(w->sockets[i]);
-    if (w->opened != 0)
+    if (w->opened != NULL)
         (void)gvm_ipc_close(w->device, w->opened);
     gvm_buffer_destroy(w->taken);
     gvm_appender_destroy(w->appender);
     gvm_table_detach(w->table);
     heap_end(w);
-    gvm_ipc_destroy(w->legacy);
+    gvm_ipc_destroy(w->ipc);
     gvm_share_destroy(w->later);
     gvm_share_destroy(w->share);
     gvm_buffer_destroy(w->imported);
@@ -242,7 +243,7 @@ static gvm_status run_buffer_create(world *w)
 
 static bool shows_buffer_create(world *w)
 {
-    return gvm_buffer_address(w->target) != 0;
+    return gvm_buffer_address(w->target) != NULL;
 }
 
 static gvm_status run_buffer_commit(world *w)
@@ -320,8 +321,8 @@ static bool shows_buffer_grant(world *w)
     const CUmemLocation where = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
     unsigned long long flags = 0;
 
-    return gvmi_cu->cuMemGetAccess(&flags, &where, gvm_buffer_address(w->buffer) + CHUNK) ==
-               CUDA_SUCCESS &&
+    return gvmi_cu->cuMemGetAccess(
+               &flags, &where, gvmi_address(gvm_buffer_address(w->buffer)) + CHUNK) == CUDA_SUCCESS &&
            flags == GVM_ACCESS_READWRITE;
 }
 
@@ -417,7 +418,7 @@ static gvm_status run_vector_create(world *w)
 
 static bool shows_vector_create(world *w)
 {
-    return gvm_vector_address(w->vector) != 0;
+    return gvm_vector_address(w->vector) != NULL;
 }
 
 static gvm_status run_vector_append(world *w)
@@ -539,34 +540,34 @@ static bool shows_share_update(world *w)
     return holds(w->imported, 0) && holds(w->imported, 3);
 }
 
-static gvm_status run_legacy_export(world *w)
+static gvm_status run_ipc_export(world *w)
 {
-    return gvm_ipc_export(w->buffer, 0, PART, &w->legacy);
+    return gvm_ipc_export(w->buffer, 0, PART, &w->ipc);
 }
 
-static bool shows_legacy_export(world *w)
+static bool shows_ipc_export(world *w)
 {
-    gvm_ipc_handle handle;
+    gvm_ipc_info info = {.struct_size = sizeof info};
 
-    return gvm_ipc_get(w->legacy, &handle, &w->number, NULL) == GVM_OK && w->number != 0;
+    return gvm_ipc_get_info(w->ipc, &info) == GVM_OK && info.address != NULL && info.size_bytes == PART;
 }
 
-static gvm_status run_legacy_open(world *w)
+static gvm_status run_ipc_open(world *w)
 {
     return gvm_ipc_open(w->device, foreign_handle, &w->opened);
 }
 
-static bool shows_legacy_open(world *w)
+static bool shows_ipc_open(world *w)
 {
-    return w->opened != 0;
+    return w->opened != NULL;
 }
 
-static gvm_status run_legacy_close(world *w)
+static gvm_status run_ipc_close(world *w)
 {
     gvm_status status = gvm_ipc_close(w->device, w->opened);
 
     if (status == GVM_OK)
-        w->opened = 0;
+        w->opened = NULL;
     return status;
 }
 
@@ -604,7 +605,8 @@ static bool shows_checksum(world *w)
 static gvm_status run_compare(world *w)
 {
     return gvm_kernel_compare(w->device, gvm_buffer_address(w->buffer),
-                              gvm_buffer_address(w->buffer) + CHUNK - 64, 1000, NULL, &w->number);
+                              (char *)gvm_buffer_address(w->buffer) + CHUNK - 64, 1000, NULL,
+                              &w->number);
 }
 
 static bool shows_compare(world *w)
@@ -717,9 +719,9 @@ const scenario scenarios[] = {
     {"share_receive", NEEDS_MESSAGE | NEEDS_SOCKETS | LEAVES_STREAM, OBJECT | SOCKET | LIMIT, run_share_receive, shows_share_receive},
     {"share_import", NEEDS_SHARE, OBJECT | LIMIT | ADDRESS | FORMAT, run_share_import, shows_share_import},
     {"share_update", NEEDS_IMPORT, OBJECT | LIMIT | FORMAT, run_share_update, shows_share_update},
-    {"legacy_export", NEEDS_BUFFER, OBJECT | SPACE, run_legacy_export, shows_legacy_export},
-    {"legacy_open", NEEDS_DEVICE, OBJECT | SPACE, run_legacy_open, shows_legacy_open},
-    {"legacy_close", NEEDS_OPENED, OBJECT, run_legacy_close, NULL},
+    {"ipc_export", NEEDS_BUFFER, OBJECT | SPACE, run_ipc_export, shows_ipc_export},
+    {"ipc_open", NEEDS_DEVICE, OBJECT | SPACE, run_ipc_open, shows_ipc_open},
+    {"ipc_close", NEEDS_OPENED, OBJECT, run_ipc_close, NULL},
     {"heap_create", NEEDS_DEVICE, OBJECT, run_heap_create, NULL},
     {"heap_create of managed memory", NEEDS_DEVICE, OBJECT | NOTSUP, run_heap_create_managed, NULL},
     {"heap_alloc of a small block", NEEDS_DEVICE | NEEDS_HEAP, OBJECT | SPACE | LIMIT | ADDRESS | SYSTEM, run_heap_alloc_small, shows_heap_alloc},

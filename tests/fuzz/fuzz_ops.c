@@ -44,7 +44,7 @@ static void warm_up(gvm_device *device)
 
     if (gvm_alloc(device, &piece, 8) != GVM_OK)
         die("cannot allocate");
-    (void)gvm_kernel_checksum(device, (uintptr_t)piece, 8, NULL, &checksum);
+    (void)gvm_kernel_checksum(device, piece, 8, NULL, &checksum);
     (void)gvm_free(piece);
 }
 

@@ -15,6 +15,7 @@
 #include <gvmem/gvmem.h>
 #include <gvmem/table.h>
 
+#include "base/address.h"
 #include "driver/driver.h"
 #include "memory/device.h"
 
@@ -92,6 +93,7 @@ static void show_handle(const char *text)
     gvm_ipc_handle handle;
     gvm_device *device;
     uint64_t address, length;
+    void *opened;
     CUdeviceptr base;
     size_t bytes;
 
@@ -99,13 +101,14 @@ static void show_handle(const char *text)
     for (size_t i = 0; i < sizeof handle.bytes; i++)
         must(sscanf(text + 2 * i, "%2hhx", &handle.bytes[i]) == 1, "not a hexadecimal digit");
     must(gvm_device_open(0, &device) == GVM_OK && gvmi_device_enter(device) == GVM_OK, "no device");
-    must(gvm_ipc_open(device, &handle, &address) == GVM_OK, "cannot open the handle");
+    must(gvm_ipc_open(device, &handle, &opened) == GVM_OK, "cannot open the handle");
+    address = gvmi_address(opened);
     must(gvmi_cu->cuMemGetAddressRange(&base, &bytes, address) == CUDA_SUCCESS && bytes >= 64 &&
              gvmi_cu->cuMemcpyDtoH(&length, address, sizeof length) == CUDA_SUCCESS && length <= bytes,
          "no length");
     print_bytes(address, length);
     printf("\n");
-    must(gvm_ipc_close(device, address) == GVM_OK, "cannot close the handle");
+    must(gvm_ipc_close(device, opened) == GVM_OK, "cannot close the handle");
 }
 
 int main(int argc, char **argv)

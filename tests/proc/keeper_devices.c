@@ -12,6 +12,7 @@
 #include <gvmem/keeper.h>
 #include <gvmem/kernels.h>
 
+#include "base/address.h"
 #include "tests/proc/puppet.h"
 
 #define DEVICES_MAX 4
@@ -75,11 +76,11 @@ static bool make(int32_t device, int index)
     snprintf(name, sizeof name, "/devices/%d/%d", (int)device, index);
     return good(gvm_object_create(w.keeper, name, OBJECT_BYTES, &options, object), name) &&
            good(gvm_object_acquire(*object, GVM_LEASE_WRITE, NULL, &lease), "acquire to write") &&
-           good(gvm_kernel_fill_random_f64(w.devices[device], lease.address, NUMBERS, 0,
-                                           (uint64_t)(10 * device + index), NULL),
+           good(gvm_kernel_fill_random_f64(w.devices[device], gvmi_pointer(lease.address), NUMBERS,
+                                           0, (uint64_t)(10 * device + index), NULL),
                 "fill") &&
-           good(gvm_kernel_checksum(w.devices[device], lease.address, OBJECT_BYTES, NULL,
-                                    &w.checksums[device][index]),
+           good(gvm_kernel_checksum(w.devices[device], gvmi_pointer(lease.address), OBJECT_BYTES,
+                                    NULL, &w.checksums[device][index]),
                 "checksum") &&
            good(gvm_object_release(*object, &lease), "release");
 }
@@ -93,7 +94,8 @@ static bool holds(int32_t device, int index, int32_t reader)
     gvm_lease lease;
 
     return good(gvm_object_acquire(object, GVM_LEASE_READ, &options, &lease), "acquire to read") &&
-           good(gvm_kernel_checksum(w.devices[reader], lease.address, OBJECT_BYTES, NULL, &checksum),
+           good(gvm_kernel_checksum(w.devices[reader], gvmi_pointer(lease.address), OBJECT_BYTES,
+                                    NULL, &checksum),
                 "checksum") &&
            good(gvm_object_release(object, &lease), "release") &&
            EXPECT(checksum == w.checksums[device][index]);

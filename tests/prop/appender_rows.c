@@ -22,6 +22,7 @@
 #include <unistd.h>
 
 #include "appender/appender.h"
+#include "base/address.h"
 #include "driver/driver.h"
 #include "tests/prop/appender_check.h"
 
@@ -246,9 +247,9 @@ static bool launch(run *r, uint32_t kernel, uint64_t crash)
     const uint64_t part = (p->items + p->kernels - 1) / p->kernels, first = kernel * part;
     append_rows_params params = {
         .append = r->append,
-        .logs = gvm_buffer_address(r->l->logs) + first * sizeof(append_log),
-        .positions = gvm_buffer_address(r->l->positions) + kernel * WORKERS_MAX * 8ull,
-        .answers = gvm_buffer_address(r->l->answers),
+        .logs = gvmi_address(gvm_buffer_address(r->l->logs)) + first * sizeof(append_log),
+        .positions = gvmi_address(gvm_buffer_address(r->l->positions)) + kernel * WORKERS_MAX * 8ull,
+        .answers = gvmi_address(gvm_buffer_address(r->l->answers)),
         .first = first,
         .items = first < p->items ? lesser(part, p->items - first) : 0,
         .seed = p->seed,

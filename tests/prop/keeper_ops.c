@@ -22,6 +22,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "keeper/client/client.h"
 #include "memory/device.h"
 #include "tests/prop/keeper_ops.h"
@@ -386,7 +387,7 @@ static bool run(void)
     if (!judged("gvm_device_open", gvm_device_open(0, &device), 0) || !start_keeper(&server))
         return false;
     /* What first uses leave behind is not counted: kernels, memory for their results. */
-    if (!judged("gvm_kernel_sum_f64", gvm_kernel_sum_f64(device, 8, 0, NULL, &sum), 0))
+    if (!judged("gvm_kernel_sum_f64", gvm_kernel_sum_f64(device, gvmi_pointer(8), 0, NULL, &sum), 0))
         return false;
     gvm_keeper_stop(server);
     before = look(device);

@@ -1,6 +1,7 @@
 /* keeper/client: connections, opening and leases; see keeper_script.h. Time-outs are in
  * test_client_timeout.c, a keeper that goes or talks nonsense in test_client_gone.c, MAPs and what is
  * left in test_client_map.c. */
+#include "base/address.h"
 #include "tests/unit/keeper_script.h"
 
 #include <sys/wait.h>
@@ -365,7 +366,7 @@ static uint64_t free_address(const fake *f)
 
     if (gvm_buffer_create(f->device, OBJECT_CHUNKS * CHUNK, &options, &buffer) != GVM_OK)
         return 0;
-    address = gvm_buffer_address(buffer);
+    address = gvmi_address(gvm_buffer_address(buffer));
     gvm_buffer_destroy(buffer);
     return address;
 }

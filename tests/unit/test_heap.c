@@ -2,6 +2,7 @@
  *
  * Random operations are in tests/prop/heap_ops.c; failing drivers in tests/fault.
  */
+#include "base/address.h"
 #include "tests/unit/heap_stand.h"
 
 #include <pthread.h>
@@ -609,7 +610,7 @@ static void located_block_is_found_in_an_import(void **state)
     (void)state;
     assert_int_equal(gvm_heap_locate(heap, first, &buffer, &offset), GVM_OK);
     assert_int_equal(gvm_heap_locate(heap, ptr, &buffer, &offset), GVM_OK);
-    assert_int_equal(gvm_buffer_address(buffer) + offset, (uintptr_t)ptr);
+    assert_int_equal(gvmi_address(gvm_buffer_address(buffer)) + offset, (uintptr_t)ptr);
     assert_int_equal(gvm_buffer_copy_in(buffer, offset, &pattern, sizeof pattern), GVM_OK);
     assert_int_equal(gvm_share_export(buffer, offset, 50000, &share), GVM_OK);
     assert_int_equal(gvm_share_import(share, device, NULL, &imported), GVM_OK);

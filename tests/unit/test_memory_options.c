@@ -89,7 +89,7 @@ static int be_address(void *arg)
     (void)arg;
     CHILD_EXPECT(start());
     CHILD_EXPECT(gvm_buffer_create(device, 64 * RESERVE, NULL, &large) == GVM_OK);
-    there.address = gvm_buffer_address(large) + 32 * RESERVE;
+    there.address = (char *)gvm_buffer_address(large) + 32 * RESERVE;
     CHILD_EXPECT(make_buffer(there, &none) == GVM_E_ADDRESS && none == NULL);
     gvm_buffer_destroy(large); /* in its middle a buffer comes to be only if that is wanted */
     CHILD_EXPECT(make_buffer(there, &given) == GVM_OK && gvm_buffer_address(given) == there.address);
@@ -176,7 +176,7 @@ static int be_same_address(void *arg)
     const gvm_import_options same = {.flags = GVM_IMPORT_SAME_ADDRESS};
     gvm_buffer *buffer, *elsewhere, *given;
     gvm_share *share;
-    uint64_t address;
+    void *address;
 
     (void)arg;
     CHILD_EXPECT(start());

@@ -4,6 +4,7 @@
  * here runs in children, because a driver is started once a process and does not survive a fork.
  * What only a real driver answers is put into the table of its calls.
  */
+#include "base/address.h"
 #include "tests/unit/unit.h"
 
 #include <pthread.h>
@@ -786,15 +787,16 @@ static void block_after_another_heap_shows_zeros(void **state)
     assert_child_succeeds(export_block_after_others, NULL);
 }
 
-/* The allocation behind a legacy handle: all that the driver shows to who opens it. */
+/* The allocation behind a CUDA IPC handle: all that the driver shows to who opens it. */
 static int export_small_copy(void *arg)
 {
     const gvm_buffer_options unshared = {
         .struct_size = sizeof unshared, .chunk_bytes = CHUNK, .flags = GVM_BUFFER_UNSHARED};
     gvm_device *device;
     gvm_buffer *buffer;
-    gvm_ipc *legacy = NULL;
-    uint64_t address, len_bytes;
+    gvm_ipc *ipc = NULL;
+    gvm_ipc_info info = {.struct_size = sizeof info};
+    uint64_t address;
     uint8_t byte = 1;
     CUdeviceptr base;
     size_t size;
@@ -802,24 +804,25 @@ static int export_small_copy(void *arg)
     (void)arg;
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
     CHILD_EXPECT(make_buffer(device, &buffer) == GVM_OK && renew(buffer, 0, 7) == GVM_OK);
-    CHILD_EXPECT(gvm_ipc_export(buffer, 0, 1000, &legacy) == GVM_OK);
-    CHILD_EXPECT(gvm_ipc_get(legacy, NULL, &address, &len_bytes) == GVM_OK && len_bytes == 1000);
+    CHILD_EXPECT(gvm_ipc_export(buffer, 0, 1000, &ipc) == GVM_OK);
+    CHILD_EXPECT(gvm_ipc_get_info(ipc, &info) == GVM_OK && info.size_bytes == 1000);
+    address = gvmi_address(info.address);
     CHILD_EXPECT(gvmi_device_enter(device) == GVM_OK);
     CHILD_EXPECT(gvmi_cu->cuMemGetAddressRange(&base, &size, address) == CUDA_SUCCESS);
     CHILD_EXPECT(base == address && size % CHUNK == 0);
     CHILD_EXPECT(gvmi_cu->cuMemcpyDtoH(&byte, address + 1000, 1) == CUDA_SUCCESS && byte == 0);
     gvmi_device_leave();
-    gvm_ipc_destroy(legacy);
+    gvm_ipc_destroy(ipc);
     gvm_buffer_destroy(buffer);
-    legacy = NULL;
+    ipc = NULL;
     CHILD_EXPECT(gvm_buffer_create(device, CHUNK, &unshared, &buffer) == GVM_OK);
     CHILD_EXPECT(gvm_buffer_commit(buffer, 0, CHUNK) == GVM_OK);
-    CHILD_EXPECT(fails_with(gvm_ipc_export(buffer, 0, 1000, &legacy), GVM_E_NOTSUP, "UNSHARED"));
-    CHILD_EXPECT(legacy == NULL);
+    CHILD_EXPECT(fails_with(gvm_ipc_export(buffer, 0, 1000, &ipc), GVM_E_NOTSUP, "UNSHARED"));
+    CHILD_EXPECT(ipc == NULL);
     return 0;
 }
 
-static void legacy_copy_has_its_blocks_to_itself(void **state)
+static void ipc_copy_has_its_blocks_to_itself(void **state)
 {
     (void)state;
     assert_child_succeeds(export_small_copy, NULL);
@@ -833,7 +836,7 @@ int main(void)
         cmocka_unit_test(unused_chunk_of_an_unshared_appender_is_not_taken_for_zeros),
         cmocka_unit_test(exported_chunk_that_has_moved_is_not_used_again),
         cmocka_unit_test(block_after_another_heap_shows_zeros),
-        cmocka_unit_test(legacy_copy_has_its_blocks_to_itself),
+        cmocka_unit_test(ipc_copy_has_its_blocks_to_itself),
         cmocka_unit_test(share_passed_on_by_an_importer_imports_and_updates),
         cmocka_unit_test(receive_that_is_cancelled_ends_first),
         cmocka_unit_test(import_of_fds_that_are_no_memory_is_malformed),

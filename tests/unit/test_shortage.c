@@ -106,7 +106,7 @@ typedef struct user {
 static gvm_buffer *buffer;
 static gvm_vector *vector;
 static gvm_appender *more[MEMORY_CHUNKS * 64];
-static gvm_ipc *legacy;
+static gvm_ipc *ipc;
 static gvm_heap *pieces;
 static void *piece;
 static int count;
@@ -229,12 +229,12 @@ static gvm_status sum(void)
 
 static gvm_status export_copy(void)
 {
-    return gvm_ipc_export(buffer, 0, CHUNK, &legacy);
+    return gvm_ipc_export(buffer, 0, CHUNK, &ipc);
 }
 
 static void end_copy(void)
 {
-    gvm_ipc_destroy(legacy);
+    gvm_ipc_destroy(ipc);
     gvm_buffer_destroy(buffer);
 }
 
