@@ -109,7 +109,7 @@ static void let_driver_settle(const setup *s)
 
     gvm_device_trim(s->b->device, 0);
     nanosleep(&pause, NULL);
-    if (gvm_alloc(s->b->device, &small, 1) == GVM_OK)
+    if (gvm_alloc(s->b->device, 1, &small) == GVM_OK)
         gvm_free(small);
     gvm_device_trim(s->b->device, 0);
 }

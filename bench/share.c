@@ -65,7 +65,7 @@ static gvm_status import_share(int socket, gvm_device *device, const order *o, a
     if (status != GVM_OK)
         return status;
     start_us = tool_now_us();
-    status = gvm_share_import(share, device, NULL, &buffer);
+    status = gvm_share_import(device, share, NULL, &buffer);
     a->import_us = tool_now_us() - start_us;
     if (status == GVM_OK)
         status = launch_first(device, gvmi_address(gvm_buffer_address(buffer)), o->bytes, start_us, a);

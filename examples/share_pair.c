@@ -71,7 +71,7 @@ static int import_buffer(int socket)
 
     must(gvm_device_open(0, &device), "cannot open device 0");
     must(gvm_share_receive(socket, TIMEOUT_MS, &share), "no buffer came");
-    must(gvm_share_import(share, device, &options, &buffer), "cannot import the buffer");
+    must(gvm_share_import(device, share, &options, &buffer), "cannot import the buffer");
     gvm_share_destroy(share);
     if (read(socket, &expected, sizeof expected) != sizeof expected)
         perror("share_pair, child: read");

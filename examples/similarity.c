@@ -251,7 +251,7 @@ static result *search(const molecules *m, gvm_device *device, const uint64_t que
     void *memory;
 
     must(gvm_device_get_info(device, &info), "cannot ask about the device");
-    must(gvm_alloc(device, &memory, bytes), "cannot get memory for results");
+    must(gvm_alloc(device, bytes, &memory), "cannot get memory for results");
     memcpy(params.query, query, sizeof params.query);
     params.results = (uint64_t)(uintptr_t)memory;
     image = read_image(info.software != 0);

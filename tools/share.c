@@ -88,7 +88,7 @@ static gvm_status import_by_fd(int socket, const share_options *o, gvm_device *d
     if (status != GVM_OK)
         return status;
     start_us = tool_now_us();
-    status = gvm_share_import(share, device, &options, &buffer);
+    status = gvm_share_import(device, share, &options, &buffer);
     answer->import_us = tool_now_us() - start_us;
     gvm_share_destroy(share);
     if (status == GVM_OK)

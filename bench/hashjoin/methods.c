@@ -151,7 +151,7 @@ static void *write_buffer(gpu *g, kernel which, join_params *p, uint64_t rows, u
     void *memory = NULL;
 
     gpu_zero(p->state, sizeof(join_state)); /* which the device does meanwhile */
-    must(gvm_alloc(g->device, &memory, bytes > 0 ? bytes : 1), "no memory for the result");
+    must(gvm_alloc(g->device, bytes > 0 ? bytes : 1, &memory), "no memory for the result");
     lap(&since, &out->allocate_ms);
     p->result = (uint64_t)(uintptr_t)memory;
     p->text_offset = text_offset_of(rows);

@@ -1,4 +1,4 @@
-/* gvmem/heap.h - malloc for device memory: many blocks of every size out of few driver calls.
+/* gvmem/heap.h - malloc for device memory: many blocks out of few driver calls, or pieces of their own.
  *
  * A heap reserves addresses a gigabyte at a time, cuts blocks out of them, and puts memory only under
  * what was asked for. Freed memory is used again, and given back to the driver when it was not needed for a while, or
@@ -34,7 +34,7 @@
  * committed (and what was committed of a request that cannot be met is taken back), and never while free memory is given
  * back, or while a stream or a kernel is waited for. A child made by fork() cannot use its parent's heaps.
  * Ownership: the caller owns a heap and ends it with gvm_heap_destroy(), and a block until it is
- * freed. A heap keeps its device alive.
+ * freed, and a piece until gvm_free(). A heap keeps its device alive.
  * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the heap is unknown,
  * destroyed or the parent process's, or the pointer is not the start of a live block of it: a second
  * free is told so, too), GVM_E_NOMEM (host memory), GVM_E_LOST (the context is broken), GVM_E_DRIVER
@@ -47,6 +47,10 @@
  *
  * Pinned memory comes in pieces of 16 MiB, or one of its own for a block of more than 8 MiB, each registered with the driver
  * at once: no block crosses two, which calls that copy or fill (cuMemcpy..., cuMemset...) would refuse.
+ *
+ * Pieces: gvm_alloc() and gvm_free() need no heap, and no size when freeing. They are for few and large ones, in place of
+ * cuMemCreate and cuMemMap by hand: each piece is a buffer that is committed whole, of 2 MiB at least, with the bandwidth of
+ * cuMemAlloc memory; gvm_alloc_buffer() finds that buffer, to move, seal, grant or share the piece.
  *
  * Semantics: malloc(3), and for streams CUDA Driver API, "Stream Ordered Memory Allocator".
  */
@@ -292,6 +296,33 @@ GVM_API gvm_status gvm_heap_check(gvm_heap *heap);
 /* Ends a heap and all its blocks. Waits for the work of its streams; other work that uses blocks is
  * the caller's to end first. NULL and unknown pointers are ignored. */
 GVM_API void gvm_heap_destroy(gvm_heap *heap);
+
+/* ---- pieces: each with memory of its own, of no heap */
+
+/* Allocates size_bytes of device memory, aligned to 2 MiB, contents undefined. Chunks are as large
+ * as they can be while the rounding stays within one sixteenth of the size (or one chunk of 2 MiB);
+ * smaller, where the device is too full for that. Like gvm_buffer_commit() it has idle memory of the
+ * process given back before it fails, and waits about 10 s at most for streams.
+ *
+ * GVM_E_INVALID  size_bytes is 0 or too large, or out is NULL
+ * GVM_E_FOREIGN  the device is not open
+ * GVM_E_NOSPACE  the device has too little free memory
+ * GVM_E_NOMEM    out of host memory
+ * GVM_E_ADDRESS, GVM_E_LIMIT, GVM_E_SYSTEM, GVM_E_DRIVER, GVM_E_LOST  as gvm_buffer_create() and
+ *     gvm_buffer_commit() */
+GVM_API gvm_status gvm_alloc(gvm_device *device, size_t size_bytes, void **out);
+
+/* Frees what gvm_alloc() returned. NULL is a success. Does not wait for kernels: end the work that
+ * uses the memory first.
+ *
+ * GVM_E_FOREIGN  the pointer is not the start of a piece, or was freed already */
+GVM_API gvm_status gvm_free(void *ptr);
+
+/* The buffer behind a piece; it stays owned by the piece and must not be destroyed.
+ *
+ * GVM_E_INVALID  out is NULL
+ * GVM_E_FOREIGN  the pointer is not the start of a piece, or was freed already */
+GVM_API gvm_status gvm_alloc_buffer(const void *ptr, gvm_buffer **out);
 
 #ifdef __cplusplus
 }

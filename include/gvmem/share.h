@@ -9,11 +9,11 @@
  *     exporter                                     importer
  *     gvm_share_export(buffer, 0, 0, &share);
  *     gvm_share_send(share, socket, timeout_ms);   gvm_share_receive(socket, timeout_ms, &share);
- *     gvm_share_destroy(share);                    gvm_share_import(share, device, NULL, &buffer);
+ *     gvm_share_destroy(share);                    gvm_share_import(device, share, NULL, &buffer);
  *                                                  gvm_share_destroy(share);
  *
  * When the buffer has grown, export and send again: gvm_share_import() makes a second mapping,
- * gvm_share_update() brings the one there is up to date.
+ * gvm_buffer_update() brings the one there is up to date.
  *
  * Only the owner of memory exports it. An importer passes it on by sending the share that it
  * received, to any number of sockets; it need not even import it. The receiver imports and
@@ -78,7 +78,7 @@ typedef struct gvm_import_options {
     size_t struct_size; /* in: sizeof(gvm_import_options) */
     uint32_t flags;     /* GVM_IMPORT_...; a sealed buffer is always mapped read-only */
     uint32_t reserved;  /* 0 */
-    /* Addresses to reserve for later gvm_share_update(); 0: the part exported, no more. */
+    /* Addresses to reserve for later gvm_buffer_update(); 0: the part exported, no more. */
     uint64_t reserve_bytes;
 } gvm_import_options;
 
@@ -138,7 +138,7 @@ GVM_API gvm_status gvm_share_get_info(const gvm_share *share, gvm_share_info *in
  * GVM_E_NOTSUP       the device has no virtual memory management
  *
  * Costs the driver about 0.1 ms a chunk on an H100. */
-GVM_API gvm_status gvm_share_import(const gvm_share *share, gvm_device *device,
+GVM_API gvm_status gvm_share_import(gvm_device *device, const gvm_share *share,
                                     const gvm_import_options *options, gvm_buffer **out);
 
 /* Brings a buffer made by gvm_share_import() up to date with a share of the same buffer, from the
@@ -163,7 +163,7 @@ GVM_API gvm_status gvm_share_import(const gvm_share *share, gvm_device *device,
  * GVM_E_ADDRESS  the share spans more than the buffer has reserved: import it anew, or with more
  *                reserve_bytes
  * GVM_E_FORMAT, GVM_E_LIMIT  as for gvm_share_import() */
-GVM_API gvm_status gvm_share_update(const gvm_share *share, gvm_buffer *buffer);
+GVM_API gvm_status gvm_buffer_update(gvm_buffer *buffer, const gvm_share *share);
 
 /* Closes the fds of a share and frees it. NULL and unknown pointers are ignored. */
 GVM_API void gvm_share_destroy(gvm_share *share);

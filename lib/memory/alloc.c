@@ -1,5 +1,5 @@
 /* Memory by the piece: a buffer that is committed whole, known by its address. */
-#include <gvmem/alloc.h>
+#include <gvmem/heap.h>
 
 #include "base/address.h"
 #include "base/cancel.h"
@@ -70,7 +70,7 @@ static gvm_status make_piece_that_fits(gvm_device *device, uint64_t size_bytes, 
     return status;
 }
 
-gvm_status gvm_alloc(gvm_device *handle, void **out, size_t size_bytes)
+gvm_status gvm_alloc(gvm_device *handle, size_t size_bytes, void **out)
 {
     GVMI_UNCANCELLED;
     gvmi_shortage shortage = {0};

@@ -97,7 +97,7 @@ static bool make_import(world *w)
 {
     gvm_import_options options = {.struct_size = sizeof options, .reserve_bytes = CHUNKS * CHUNK};
 
-    return gvm_share_import(w->share, w->device, &options, &w->imported) == GVM_OK &&
+    return gvm_share_import(w->device, w->share, &options, &w->imported) == GVM_OK &&
            gvm_buffer_commit(w->buffer, 3 * CHUNK, CHUNK) == GVM_OK && fill_chunk(w->buffer, 3) &&
            gvm_share_export(w->buffer, 0, 0, &w->later) == GVM_OK;
 }
@@ -135,7 +135,7 @@ static bool make_all(world *w, unsigned needs)
            (!(needs & buffer) || make_buffer(w, needs)) &&
            (!(needs & NEEDS_TARGET) || make_target(w, needs)) &&
            (!(needs & NEEDS_VECTOR) || make_vector(w)) &&
-           (!(needs & NEEDS_PIECE) || gvm_alloc(w->device, &w->piece, CHUNK) == GVM_OK) &&
+           (!(needs & NEEDS_PIECE) || gvm_alloc(w->device, CHUNK, &w->piece) == GVM_OK) &&
            (!(needs & (NEEDS_SHARE | NEEDS_IMPORT | NEEDS_MESSAGE)) ||
             gvm_share_export(w->buffer, 0, 0, &w->share) == GVM_OK) &&
            (!(needs & NEEDS_IMPORT) || make_import(w)) &&
@@ -466,7 +466,7 @@ static gvm_status run_vector_shrink(world *w)
 
 static gvm_status run_alloc(world *w)
 {
-    return gvm_alloc(w->device, &w->piece, 3 * CHUNK + 5);
+    return gvm_alloc(w->device, 3 * CHUNK + 5, &w->piece);
 }
 
 static bool shows_alloc(world *w)
@@ -522,7 +522,7 @@ static bool shows_share_receive(world *w)
 
 static gvm_status run_share_import(world *w)
 {
-    return gvm_share_import(w->share, w->device, NULL, &w->imported);
+    return gvm_share_import(w->device, w->share, NULL, &w->imported);
 }
 
 static bool shows_share_import(world *w)
@@ -532,7 +532,7 @@ static bool shows_share_import(world *w)
 
 static gvm_status run_share_update(world *w)
 {
-    return gvm_share_update(w->later, w->imported);
+    return gvm_buffer_update(w->imported, w->later);
 }
 
 static bool shows_share_update(world *w)

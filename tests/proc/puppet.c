@@ -106,7 +106,7 @@ static gvm_status do_import(uint64_t flags, uint64_t reserve_bytes)
     gvm_import_options options = {
         .struct_size = sizeof options, .flags = (uint32_t)flags, .reserve_bytes = reserve_bytes};
 
-    return gvm_share_import(own.share, own.device, &options, &own.buffer);
+    return gvm_share_import(own.device, own.share, &options, &own.buffer);
 }
 
 static gvm_status do_move(uint64_t tier)
@@ -166,7 +166,7 @@ static gvm_status obey(const command *c, answer *out)
         status = gvm_share_receive(own.wire, TIMEOUT_MS, &fresh);
         return replace_share(status, fresh);
     case PUPPET_IMPORT: return do_import(c->a, c->b);
-    case PUPPET_UPDATE: return gvm_share_update(own.share, own.buffer);
+    case PUPPET_UPDATE: return gvm_buffer_update(own.buffer, own.share);
     case PUPPET_DESTROY:
         gvm_buffer_destroy(own.buffer);
         own.buffer = NULL;

@@ -151,7 +151,7 @@ static bool do_alloc(model *m, const model_op *op)
         return true;
     if (!space_verdict(m, device, (size + 2 * MIB - 1) / (2 * MIB) * (2 * MIB), &must, &may))
         return false;
-    status = gvm_alloc(m->devices[device], &piece, size);
+    status = gvm_alloc(m->devices[device], size, &piece);
     if (!judged(m, "gvm_alloc", status, op->flavour < 8 ? ONE_OF(GVM_E_INVALID) : must, may))
         return false;
     if (status != GVM_OK)

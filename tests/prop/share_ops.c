@@ -200,7 +200,7 @@ static bool do_import(model *m, const model_op *op)
     }
     if (device != s->device)
         must |= ONE_OF(GVM_E_OTHERDEVICE);
-    status = gvm_share_import(s->share, m->devices[device], &options, &buffer);
+    status = gvm_share_import(m->devices[device], s->share, &options, &buffer);
     if (!judged(m, "gvm_share_import", status, must, may))
         return false;
     if (status != GVM_OK)
@@ -243,8 +243,8 @@ static bool do_update(model *m, const model_op *op)
 
     if (it == NULL || s == NULL)
         return true;
-    status = gvm_share_update(s->share, it->buffer);
-    if (!judged(m, "gvm_share_update", status, update_errors(it, s), 0) ||
+    status = gvm_buffer_update(it->buffer, s->share);
+    if (!judged(m, "gvm_buffer_update", status, update_errors(it, s), 0) ||
         !generation_moved(m, it, false))
         return false;
     if (status != GVM_OK)
@@ -366,7 +366,7 @@ static bool foreign_share(model *m, gvm_share *stray)
     gvm_ipc_info ipc = {.struct_size = sizeof ipc};
 
     FOREIGN(gvm_share_get_info(stray, &info));
-    FOREIGN(gvm_share_import(stray, m->devices[0], NULL, &buffer));
+    FOREIGN(gvm_share_import(m->devices[0], stray, NULL, &buffer));
     FOREIGN(gvm_ipc_get_info((gvm_ipc *)stray, &ipc));
     FOREIGN(gvm_ipc_close(m->devices[0], gvmi_pointer(4096)));
     gvm_share_destroy(stray);
@@ -388,7 +388,7 @@ static bool foreign_device(model *m, gvm_device *stray)
     FOREIGN(gvm_device_trim(stray, 0));
     FOREIGN(gvm_buffer_create(stray, 1, NULL, &buffer));
     FOREIGN(gvm_vector_create(stray, 1, 1, NULL, &vector));
-    FOREIGN(gvm_alloc(stray, &piece, 1));
+    FOREIGN(gvm_alloc(stray, 1, &piece));
     FOREIGN(gvm_kernel_fill_random_f64(stray, gvmi_pointer(4096), 1, 0, 0, NULL));
     FOREIGN(gvm_kernel_sum_f64(stray, gvmi_pointer(4096), 1, NULL, &sum));
     FOREIGN(gvm_kernel_checksum(stray, gvmi_pointer(4096), 1, NULL, &value));
@@ -417,7 +417,7 @@ static bool invalid_arguments(model *m, const model_op *op)
     INVALID(gvm_device_get_info(device, &small), GVM_E_INVALID);
     INVALID(gvm_buffer_create(device, 1, NULL, NULL), GVM_E_INVALID);
     INVALID(gvm_vector_create(device, 1, 1, NULL, NULL), GVM_E_INVALID);
-    INVALID(gvm_alloc(device, NULL, 1), GVM_E_INVALID);
+    INVALID(gvm_alloc(device, 1, NULL), GVM_E_INVALID);
     INVALID(gvm_alloc_buffer(&value, NULL), GVM_E_INVALID);
     INVALID(gvm_free(&value), GVM_E_FOREIGN);
     INVALID(gvm_share_receive(0, 0, NULL), GVM_E_INVALID);

@@ -337,7 +337,7 @@ static int use_taken(void *arg)
     CHILD_EXPECT(share->about.version == GVMI_DESCRIPTOR_VERSION_GRADED);
     CHILD_EXPECT(gvm_share_get_info(share, &about) == GVM_OK);
     CHILD_EXPECT(about.chunk_count == 7 && about.committed_bytes == (64 + 32) * MIB);
-    CHILD_EXPECT(gvm_share_import(share, device, NULL, &imported) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(device, share, NULL, &imported) == GVM_OK);
     CHILD_EXPECT(number(imported, 0, 33 * MIB, 1, false));
     CHILD_EXPECT(number(imported, 503 * MIB, 9 * MIB, 77, false));
     CHILD_EXPECT(gvmi_buffer_check(imported));
@@ -348,12 +348,12 @@ static int use_taken(void *arg)
     CHILD_EXPECT(device_bytes(buffer) == (32 + 32) * MIB);
     CHILD_EXPECT(gvm_share_export(buffer, 503 * MIB, 0, &share) == GVM_OK);
     CHILD_EXPECT(share->about.span_offset_bytes == 480 * MIB);
-    CHILD_EXPECT(gvm_share_import(share, device, NULL, &imported) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(device, share, NULL, &imported) == GVM_OK);
     gvm_share_destroy(share);
     CHILD_EXPECT(number(imported, 23 * MIB, 9 * MIB, 77, false));
     CHILD_EXPECT(gvm_buffer_decommit(buffer, 504 * MIB, 6 * MIB) == GVM_OK);
     CHILD_EXPECT(gvm_share_export(buffer, 503 * MIB, 0, &share) == GVM_OK);
-    CHILD_EXPECT(gvm_share_update(share, imported) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_update(imported, share) == GVM_OK);
     CHILD_EXPECT(tier_at(imported, 23 * MIB) == GVM_TIER_DEVICE);
     CHILD_EXPECT(tier_at(imported, 24 * MIB) == GVM_TIER_ABSENT);
     CHILD_EXPECT(tier_at(imported, 30 * MIB) == GVM_TIER_DEVICE);

@@ -613,7 +613,7 @@ static void located_block_is_found_in_an_import(void **state)
     assert_int_equal(gvmi_address(gvm_buffer_address(buffer)) + offset, (uintptr_t)ptr);
     assert_int_equal(gvm_buffer_copy_in(buffer, offset, &pattern, sizeof pattern), GVM_OK);
     assert_int_equal(gvm_share_export(buffer, offset, 50000, &share), GVM_OK);
-    assert_int_equal(gvm_share_import(share, device, NULL, &imported), GVM_OK);
+    assert_int_equal(gvm_share_import(device, share, NULL, &imported), GVM_OK);
     /* The span begins with the chunk that the block is in. */
     assert_int_equal(gvm_buffer_copy_out(&word, imported, offset % CHUNK, sizeof word), GVM_OK);
     assert_int_equal(word, pattern);

@@ -77,7 +77,7 @@ static int allocate_while_it_waits(void *arg)
     table.cuCtxSynchronize = synchronize_and_tell;
     CHILD_EXPECT(pthread_create(&destroyer, NULL, destroy_heap, NULL) == 0);
     wait_for(&inside, PATIENCE);
-    CHILD_EXPECT(gvm_alloc(device, &piece, bytes) == GVM_OK);
+    CHILD_EXPECT(gvm_alloc(device, bytes, &piece) == GVM_OK);
     let_go(busy);
     CHILD_EXPECT(pthread_join(destroyer, NULL) == 0);
     CHILD_EXPECT(gvm_free(piece) == GVM_OK);
@@ -95,7 +95,7 @@ static void destroyed_heap_gives_idle_memory_while_it_waits(void **state)
 static void *allocate_piece(void *bytes)
 {
     static void *piece;
-    const bool good = gvm_alloc(device, &piece, *(uint64_t *)bytes) == GVM_OK &&
+    const bool good = gvm_alloc(device, *(uint64_t *)bytes, &piece) == GVM_OK &&
                       gvm_free(piece) == GVM_OK;
 
     atomic_store(&done, true);

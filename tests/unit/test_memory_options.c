@@ -59,7 +59,7 @@ static bool make_share(gvm_buffer **buffer, gvm_share **share)
 static gvm_status import(gvm_share *share, gvm_import_options options, gvm_buffer **out)
 {
     options.struct_size = sizeof options;
-    return gvm_share_import(share, device, &options, out);
+    return gvm_share_import(device, share, &options, out);
 }
 
 /* ---- buffers */
@@ -207,8 +207,8 @@ static int be_import_reserve(void *arg)
     CHILD_EXPECT(buffer_info(given).reserve_bytes == 4 * CHUNK);
     CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 4 * CHUNK) == GVM_OK);
     CHILD_EXPECT(gvm_share_export(buffer, 0, 4 * CHUNK, &later) == GVM_OK);
-    CHILD_EXPECT(gvm_share_update(later, usual) == GVM_E_ADDRESS);
-    CHILD_EXPECT(gvm_share_update(later, given) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_update(usual, later) == GVM_E_ADDRESS);
+    CHILD_EXPECT(gvm_buffer_update(given, later) == GVM_OK);
     CHILD_EXPECT(buffer_info(given).device_bytes == 4 * CHUNK);
     gvm_share_destroy(later);
     gvm_share_destroy(share);

@@ -106,7 +106,7 @@ static int be_a(void *arg)
     gvm_share_destroy(first);
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
     CHILD_EXPECT(gvm_share_receive(ends->a_up, TIMEOUT_MS, &second) == GVM_OK);
-    CHILD_EXPECT(gvm_share_import(second, device, NULL, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(device, second, NULL, &buffer) == GVM_OK);
     CHILD_EXPECT(fails_with(gvm_share_export(buffer, 0, 0, &none), GVM_E_IMPORTED, "sending the share"));
     CHILD_EXPECT(none == NULL);
     CHILD_EXPECT(gvm_share_send(second, ends->a_down, TIMEOUT_MS) == GVM_OK);
@@ -127,13 +127,13 @@ static int be_b(void *arg)
 
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
     CHILD_EXPECT(gvm_share_receive(ends->b, TIMEOUT_MS, &first) == GVM_OK);
-    CHILD_EXPECT(gvm_share_import(first, device, &options, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(device, first, &options, &buffer) == GVM_OK);
     CHILD_EXPECT(byte_of(buffer, 0) == 1 && byte_of(buffer, 1) == 2 && byte_of(buffer, 2) == -2);
     CHILD_EXPECT(gvm_share_receive(ends->b, TIMEOUT_MS, &second) == GVM_OK);
-    CHILD_EXPECT(gvm_share_update(second, buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_update(buffer, second) == GVM_OK);
     CHILD_EXPECT(byte_of(buffer, 0) == 3 && byte_of(buffer, 1) == 2 && byte_of(buffer, 2) == 4);
-    CHILD_EXPECT(fails_with(gvm_share_update(first, buffer), GVM_E_INVALID, "older"));
-    CHILD_EXPECT(gvm_share_update(second, buffer) == GVM_OK);
+    CHILD_EXPECT(fails_with(gvm_buffer_update(buffer, first), GVM_E_INVALID, "older"));
+    CHILD_EXPECT(gvm_buffer_update(buffer, second) == GVM_OK);
     CHILD_EXPECT(gvm_buffer_fill(buffer, CHUNK, CHUNK, &nine, 1) == GVM_OK);
     CHILD_EXPECT(write(ends->b, "!", 1) == 1);
     return 0;
@@ -232,7 +232,7 @@ static bool import_fails(const fixture *f, gvm_status wanted, const char *text)
 {
     gvm_buffer *none = NULL;
 
-    return fails_with(gvm_share_import(f->share, f->device, NULL, &none), wanted, text) &&
+    return fails_with(gvm_share_import(f->device, f->share, NULL, &none), wanted, text) &&
            none == NULL && gvmi_registry_count(GVMI_KIND_BUFFER) == 1;
 }
 
@@ -260,7 +260,7 @@ static int import_wrong_fds(void *arg)
     CHILD_EXPECT(import_fails(&f, GVM_E_FORMAT, "chunk 1 of 2"));
     f.share->fds[1] = fd;
     CHILD_EXPECT(dup2(good, fd) == fd);
-    CHILD_EXPECT(gvm_share_import(f.share, f.device, NULL, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(f.device, f.share, NULL, &buffer) == GVM_OK);
     CHILD_EXPECT(byte_of(buffer, 1) == 2);
     return 0;
 }
@@ -391,18 +391,18 @@ static int update_answered(void *arg)
 
     (void)arg;
     CHILD_EXPECT(begin(&f) == 0);
-    CHILD_EXPECT(gvm_share_import(f.share, f.device, &options, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(f.device, f.share, &options, &buffer) == GVM_OK);
     CHILD_EXPECT(renew(f.buffer, 0, 3) == GVM_OK && renew(f.buffer, 2, 4) == GVM_OK);
     CHILD_EXPECT(gvm_share_export(f.buffer, 0, 0, &later) == GVM_OK);
     real = gvmi_cu;
     altered = *real;
     altered.cuMemMap = map_answers;
     alter(CUDA_ERROR_NOT_SUPPORTED, 1);
-    CHILD_EXPECT(fails_with(gvm_share_update(later, buffer), GVM_E_FORMAT, "offset 0x400000"));
+    CHILD_EXPECT(fails_with(gvm_buffer_update(buffer, later), GVM_E_FORMAT, "offset 0x400000"));
     gvmi_cu = real;
-    CHILD_EXPECT(gvm_share_update(f.share, buffer) == GVM_OK); /* maps what could not be put back */
+    CHILD_EXPECT(gvm_buffer_update(buffer, f.share) == GVM_OK); /* maps what could not be put back */
     CHILD_EXPECT(byte_of(buffer, 0) == 1 && byte_of(buffer, 1) == 2 && byte_of(buffer, 2) == -2);
-    CHILD_EXPECT(gvm_share_update(later, buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_update(buffer, later) == GVM_OK);
     CHILD_EXPECT(byte_of(buffer, 0) == 3 && byte_of(buffer, 1) == 2 && byte_of(buffer, 2) == 4);
     CHILD_EXPECT(gvmi_buffer_check(buffer));
     return 0;
@@ -427,20 +427,20 @@ static int update_of_parts(void *arg)
     (void)arg;
     CHILD_EXPECT(begin(&f) == 0);
     CHILD_EXPECT(gvm_share_export(f.buffer, 0, CHUNK, &part) == GVM_OK);
-    CHILD_EXPECT(gvm_share_import(part, f.device, &options, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(f.device, part, &options, &buffer) == GVM_OK);
     CHILD_EXPECT(byte_of(buffer, 0) == 1 && byte_of(buffer, 1) == -2);
-    CHILD_EXPECT(gvm_share_update(f.share, buffer) == GVM_OK);
-    CHILD_EXPECT(gvm_share_update(part, buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_update(buffer, f.share) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_update(buffer, part) == GVM_OK);
     CHILD_EXPECT(byte_of(buffer, 0) == 1 && byte_of(buffer, 1) == 2);
     gvm_share_destroy(part);
 
     CHILD_EXPECT(gvm_buffer_decommit(f.buffer, CHUNK, CHUNK) == GVM_OK);
     CHILD_EXPECT(gvm_share_export(f.buffer, 0, CHUNK, &part) == GVM_OK);
-    CHILD_EXPECT(gvm_share_update(part, buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_update(buffer, part) == GVM_OK);
     CHILD_EXPECT(byte_of(buffer, 1) == 2); /* the share does not reach there */
     gvm_share_destroy(part);
     CHILD_EXPECT(gvm_share_export(f.buffer, 0, 0, &part) == GVM_OK);
-    CHILD_EXPECT(gvm_share_update(part, buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_update(buffer, part) == GVM_OK);
     CHILD_EXPECT(byte_of(buffer, 0) == 1 && byte_of(buffer, 1) == -2);
     return 0;
 }
@@ -470,7 +470,7 @@ static int patch_in_two_steps(void *arg)
 
     (void)arg;
     CHILD_EXPECT(begin(&f) == 0);
-    CHILD_EXPECT(gvm_share_import(f.share, f.device, NULL, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(f.device, f.share, NULL, &buffer) == GVM_OK);
     gvm_share_destroy(f.share);
     CHILD_EXPECT(renew(f.buffer, 1, 7) == GVM_OK); /* the importer alone has the old memory */
     CHILD_EXPECT(gvm_share_export(f.buffer, 0, 0, &f.share) == GVM_OK);
@@ -531,7 +531,7 @@ static int grant_after_a_seal(void *arg)
     setenv("GVMEM_SOFTGPU", machine, 1);
     CHILD_EXPECT(begin(&f) == 0);
     CHILD_EXPECT(gvm_device_open(1, &peer) == GVM_OK);
-    CHILD_EXPECT(gvm_share_import(f.share, f.device, NULL, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(f.device, f.share, NULL, &buffer) == GVM_OK);
     gvm_share_destroy(f.share);
     CHILD_EXPECT(renew(f.buffer, 1, 7) == GVM_OK && gvm_buffer_seal(f.buffer) == GVM_OK);
     CHILD_EXPECT(gvm_share_export(f.buffer, 0, 0, &f.share) == GVM_OK);
@@ -565,7 +565,7 @@ static bool shows_old_bytes(gvm_device *device, gvm_buffer *buffer, uint64_t chu
     gvm_buffer *imported = NULL;
     gvm_share *share = NULL;
     bool found = gvm_share_export(buffer, 0, chunks * CHUNK, &share) != GVM_OK ||
-                 gvm_share_import(share, device, NULL, &imported) != GVM_OK;
+                 gvm_share_import(device, share, NULL, &imported) != GVM_OK;
 
     for (uint64_t i = 0; i < chunks && !found; i++)
         found = byte_of(imported, i) != 0;
@@ -741,7 +741,7 @@ static int move_exported(void *arg)
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
     CHILD_EXPECT(make_buffer(device, &buffer) == GVM_OK && renew(buffer, 0, 1) == GVM_OK);
     CHILD_EXPECT(gvm_share_export(buffer, 0, CHUNK, &share) == GVM_OK);
-    CHILD_EXPECT(gvm_share_import(share, device, NULL, &imported) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(device, share, NULL, &imported) == GVM_OK);
     CHILD_EXPECT(gvm_buffer_move(buffer, 0, CHUNK, GVM_TIER_HOST) == GVM_OK);
     CHILD_EXPECT(gvm_buffer_commit(buffer, CHUNK, CHUNK) == GVM_OK);
     CHILD_EXPECT(gvm_buffer_fill(imported, 0, CHUNK, &byte, 1) == GVM_OK);

@@ -147,7 +147,7 @@ static gvm_status move_back(void)
 
 static gvm_status alloc(void)
 {
-    return gvm_alloc(device, &piece, 3 * CHUNK);
+    return gvm_alloc(device, 3 * CHUNK, &piece);
 }
 
 static void end_piece(void)
@@ -402,7 +402,7 @@ static int be_halved(void *arg)
     CHILD_EXPECT(gvm_device_trim(device, 0) == GVM_OK);
     bytes = free_bytes(); /* with chunks of 4 MiB, a sixteenth of it, it would be rounded up beyond */
     CHILD_EXPECT(bytes % (2 * CHUNK) == CHUNK);
-    CHILD_EXPECT(gvm_alloc(device, &piece, bytes - 1) == GVM_OK);
+    CHILD_EXPECT(gvm_alloc(device, bytes - 1, &piece) == GVM_OK);
     CHILD_EXPECT(gvm_alloc_buffer(piece, &buffer) == GVM_OK);
     CHILD_EXPECT(gvm_buffer_get_info(buffer, &i) == GVM_OK && i.chunk_bytes == CHUNK);
     CHILD_EXPECT(atomic_load(&hoard.asked) == 0); /* it fits without */
