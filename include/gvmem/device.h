@@ -75,13 +75,14 @@ typedef struct gvm_driver_info {
 } gvm_driver_info;
 
 /* A setting of the library and where its value came from. */
-typedef struct gvm_setting {
-    const char *name;  /* the environment variable */
-    const char *value; /* in force */
+typedef struct gvm_setting_info {
+    size_t struct_size; /* in: sizeof(gvm_setting_info) */
+    const char *name;   /* the environment variable */
+    const char *value;  /* in force */
     const char *default_value;
     const char *origin; /* "default" or "environment" */
     const char *text;   /* what it does, with its unit */
-} gvm_setting;
+} gvm_setting_info;
 
 /* How many devices there are. Loads the driver.
  *
@@ -143,9 +144,10 @@ GVM_API gvm_status gvm_device_trim(gvm_device *device, uint64_t keep_bytes);
  * and the errors of gvm_device_count() */
 GVM_API gvm_status gvm_driver_get_info(gvm_driver_info *info);
 
-/* The settings, index from 0; GVM_E_INVALID past the last one or if out is NULL. The texts live as
- * long as the library. */
-GVM_API gvm_status gvm_setting_get(uint32_t index, gvm_setting *out);
+/* One of the settings, index from 0. The texts live as long as the library.
+ *
+ * GVM_E_INVALID  index is past the last one, info is NULL or its struct_size is too small */
+GVM_API gvm_status gvm_setting_get_info(uint32_t index, gvm_setting_info *info);
 
 /* Ends one opening. The last one gives back the cache and the primary context. NULL and unknown
  * pointers are ignored. */

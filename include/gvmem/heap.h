@@ -221,7 +221,7 @@ GVM_API gvm_status gvm_heap_resize(gvm_heap *heap, void *ptr, size_t size_bytes)
 /* What was asked for when the block was allocated or resized.
  *
  * GVM_E_INVALID  size_bytes is NULL */
-GVM_API gvm_status gvm_heap_size(gvm_heap *heap, const void *ptr, size_t *size_bytes);
+GVM_API gvm_status gvm_heap_get_size(gvm_heap *heap, const void *ptr, size_t *size_bytes);
 
 /* The buffer in which a block is, and where: to export (gvm_share_export()) and to find it in what
  * another process imported. The buffer belongs to the heap: it must not be destroyed, moved, sealed
@@ -272,20 +272,21 @@ GVM_API gvm_status gvm_heap_reset(gvm_heap *heap);
  * GVM_E_INVALID  info is NULL or its struct_size is too small */
 GVM_API gvm_status gvm_heap_get_info(gvm_heap *heap, gvm_heap_info *info);
 
-/* Lists live blocks, lowest address first: up to capacity of them, and how many there are in
- * *count. blocks may be NULL if capacity is 0. What is left before gvm_heap_destroy() are leaks.
+/* Lists live blocks, lowest address first: up to capacity of them, each stride_bytes behind the one before
+ * (sizeof(gvm_heap_block): records may grow), and how many there are in *count. blocks may be NULL if capacity is 0. What
+ * is left before gvm_heap_destroy() are leaks.
  *
- * GVM_E_INVALID  count is NULL, or blocks is NULL and capacity is not 0 */
-GVM_API gvm_status gvm_heap_list(gvm_heap *heap, gvm_heap_block *blocks, size_t capacity,
-                                 size_t *count);
+ * GVM_E_INVALID  count is NULL, or capacity is not 0, and blocks is NULL or stride_bytes is no size of a record */
+GVM_API gvm_status gvm_heap_list(gvm_heap *heap, size_t capacity, size_t stride_bytes,
+                                 gvm_heap_block *blocks, size_t *count);
 
 /* The same by tag, most bytes first. Tags are compared as texts. Those in the answers, here and of
  * gvm_heap_list(), are the program's own: each lives as long as it was promised to, as one of its
  * blocks at least. Stops the other threads' allocations meanwhile.
  *
  * GVM_E_INVALID  as gvm_heap_list() */
-GVM_API gvm_status gvm_heap_get_usage(gvm_heap *heap, gvm_heap_usage *usages, size_t capacity,
-                                      size_t *count);
+GVM_API gvm_status gvm_heap_get_usage(gvm_heap *heap, size_t capacity, size_t stride_bytes,
+                                      gvm_heap_usage *usages, size_t *count);
 
 /* Walks the whole heap and holds it against its invariants; for tests, and for programs that
  * suspect themselves. Stops the other threads' allocations meanwhile.

@@ -1,7 +1,7 @@
 /* base/options.h - every setting of the library, in one table.
  *
  * X(name, default, text). All are environment variables, read once when first asked for.
- * gvm_setting_get(), `gvmem info` and the manual page gvmem(7) are made from this table.
+ * gvm_setting_get_info(), `gvmem info` and the manual page gvmem(7) are made from this table.
  */
 #ifndef GVMI_BASE_OPTIONS_H
 #define GVMI_BASE_OPTIONS_H

@@ -544,7 +544,7 @@ gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
     return status;
 }
 
-gvm_status gvm_heap_size(gvm_heap *handle, const void *ptr, size_t *size_bytes)
+gvm_status gvm_heap_get_size(gvm_heap *handle, const void *ptr, size_t *size_bytes)
 {
     gvmi_segment *segment;
     gvmi_block *block;

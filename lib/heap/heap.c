@@ -418,22 +418,23 @@ gvm_status gvm_heap_get_info(gvm_heap *handle, gvm_heap_info *info)
 
 typedef struct list {
     gvm_heap_block *blocks;
-    size_t capacity, count;
+    size_t capacity, stride_bytes, count;
     gvm_heap_usage *sums; /* wanted, too, unless NULL: room for as many */
     size_t tags;
 } list;
 
 static bool list_visited(gvm_heap *heap, gvmi_block *block, void *arg)
 {
+    const gvm_heap_block record = {
+        .address = gvmi_pointer(block->address),
+        .size_bytes = block->size_bytes,
+        .tag = block->tag != NULL ? block->tag : "",
+    };
     list *l = arg;
 
     (void)heap;
     if (l->count < l->capacity)
-        l->blocks[l->count] = (gvm_heap_block){
-            .address = gvmi_pointer(block->address),
-            .size_bytes = block->size_bytes,
-            .tag = block->tag != NULL ? block->tag : "",
-        };
+        gvmi_record_out(l->blocks, l->count, l->stride_bytes, &record, sizeof record);
     l->count++;
     return true;
 }
@@ -493,28 +494,40 @@ static gvm_status list_all(gvm_heap *handle, list *l)
     return GVM_OK;
 }
 
-gvm_status gvm_heap_list(gvm_heap *heap, gvm_heap_block *blocks, size_t capacity, size_t *count)
+static gvm_status check_room(const void *records, size_t capacity, size_t stride_bytes,
+                             size_t record_bytes, const size_t *count)
+{
+    if (count == NULL || (records == NULL && capacity > 0))
+        return gvmi_fail(GVM_E_INVALID, "count is NULL, or there is no room for %zu records", capacity);
+    if (capacity > 0 && !gvmi_stride_is_good(stride_bytes, record_bytes))
+        return gvmi_fail(GVM_E_INVALID, "a record of %zu bytes is not one every %zu bytes",
+                         record_bytes, stride_bytes);
+    return GVM_OK;
+}
+
+gvm_status gvm_heap_list(gvm_heap *heap, size_t capacity, size_t stride_bytes,
+                         gvm_heap_block *blocks, size_t *count)
 {
     GVMI_UNCANCELLED;
-    list l = {.blocks = blocks, .capacity = capacity};
-    gvm_status status;
+    list l = {.blocks = blocks, .capacity = capacity, .stride_bytes = stride_bytes};
+    gvm_status status = check_room(blocks, capacity, stride_bytes, sizeof *blocks, count);
 
-    if (count == NULL || (blocks == NULL && capacity > 0))
-        return gvmi_fail(GVM_E_INVALID, "count is NULL, or there is no room for %zu blocks", capacity);
-    status = list_all(heap, &l);
+    if (status == GVM_OK)
+        status = list_all(heap, &l);
     if (status == GVM_OK)
         *count = l.count;
     return status;
 }
 
-gvm_status gvm_heap_get_usage(gvm_heap *heap, gvm_heap_usage *usages, size_t capacity, size_t *count)
+gvm_status gvm_heap_get_usage(gvm_heap *heap, size_t capacity, size_t stride_bytes,
+                              gvm_heap_usage *usages, size_t *count)
 {
     GVMI_UNCANCELLED;
-    list l = {0};
-    gvm_status status;
+    list l = {.stride_bytes = sizeof *l.blocks};
+    gvm_status status = check_room(usages, capacity, stride_bytes, sizeof *usages, count);
 
-    if (count == NULL || (usages == NULL && capacity > 0))
-        return gvmi_fail(GVM_E_INVALID, "count is NULL, or there is no room for %zu tags", capacity);
+    if (status != GVM_OK)
+        return status;
     do { /* until the room is enough: blocks may have come meanwhile */
         l.capacity = l.count + 16;
         l.count = 0;
@@ -528,8 +541,8 @@ gvm_status gvm_heap_get_usage(gvm_heap *heap, gvm_heap_usage *usages, size_t cap
     } while (status == GVM_OK && l.count > l.capacity);
     if (status == GVM_OK) {
         *count = l.tags;
-        if (capacity > 0)
-            memcpy(usages, l.sums, (l.tags < capacity ? l.tags : capacity) * sizeof *usages);
+        for (size_t i = 0; i < l.tags && i < capacity; i++)
+            gvmi_record_out(usages, i, stride_bytes, &l.sums[i], sizeof l.sums[i]);
     }
     free(l.sums);
     free(l.blocks);

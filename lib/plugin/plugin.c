@@ -50,9 +50,9 @@ static void complain(const char *what)
 
 static const char *setting(const char *name)
 {
-    gvm_setting row;
+    gvm_setting_info row = {.struct_size = sizeof row};
 
-    for (uint32_t i = 0; gvm_setting_get(i, &row) == GVM_OK; i++)
+    for (uint32_t i = 0; gvm_setting_get_info(i, &row) == GVM_OK; i++)
         if (strcmp(row.name, name) == 0)
             return row.value;
     return "";
@@ -323,7 +323,7 @@ static void give(void *ptr, uint64_t size, int device, gvm_stream stream, bool o
         return;
     /* Before it is free: then another thread may be given it, and its line must come later. */
     if (atomic_load_explicit(&tracing, memory_order_relaxed) &&
-        (gvm_heap_size(heap, ptr, &bytes) == GVM_OK || bytes > 0))
+        (gvm_heap_get_size(heap, ptr, &bytes) == GVM_OK || bytes > 0))
         record('f', ptr, bytes, stream);
     use = gvmi_plugin_use_take(ptr);
     if (use != NULL && !gvmi_plugin_capture_free(device, ptr, true)) {

@@ -76,7 +76,7 @@ bool shows_heap_alloc(world *w)
     gvm_heap_info info = {.struct_size = sizeof info};
     size_t bytes = 0;
 
-    return gvm_heap_size(w->heap, w->out, &bytes) == GVM_OK && bytes >= PART &&
+    return gvm_heap_get_size(w->heap, w->out, &bytes) == GVM_OK && bytes >= PART &&
            gvm_heap_get_info(w->heap, &info) == GVM_OK && info.committed_bytes >= info.requested_bytes;
 }
 
@@ -111,7 +111,7 @@ bool shows_heap_free(world *w)
 {
     size_t count;
 
-    return gvm_heap_list(w->heap, NULL, 0, &count) == GVM_OK && count == 1;
+    return gvm_heap_list(w->heap, 0, sizeof(gvm_heap_block), NULL, &count) == GVM_OK && count == 1;
 }
 
 gvm_status run_heap_resize(world *w)
@@ -123,7 +123,7 @@ bool shows_heap_resize(world *w)
 {
     size_t bytes = 0;
 
-    return gvm_heap_size(w->heap, w->block, &bytes) == GVM_OK && bytes == 9 * MIB;
+    return gvm_heap_get_size(w->heap, w->block, &bytes) == GVM_OK && bytes == 9 * MIB;
 }
 
 gvm_status run_heap_stream_end(world *w)
@@ -163,7 +163,7 @@ gvm_status run_heap_get_usage(world *w)
 {
     gvm_heap_usage usages[2];
     size_t count = 0;
-    gvm_status status = gvm_heap_get_usage(w->heap, usages, 2, &count);
+    gvm_status status = gvm_heap_get_usage(w->heap, 2, sizeof(gvm_heap_usage), usages, &count);
 
     if (status == GVM_OK)
         w->number = count;

@@ -136,11 +136,11 @@ static bool free_rest(gvm_heap *heap)
     gvm_heap_info info = {.struct_size = sizeof info};
     size_t count;
 
-    if (gvm_heap_list(heap, NULL, 0, &count) != GVM_OK)
+    if (gvm_heap_list(heap, 0, sizeof(gvm_heap_block), NULL, &count) != GVM_OK)
         return fail_call("list", trace.count);
     gvm_heap_block *left = calloc(count + 1, sizeof *left);
 
-    if (left == NULL || gvm_heap_list(heap, left, count, &count) != GVM_OK) {
+    if (left == NULL || gvm_heap_list(heap, count, sizeof(gvm_heap_block), left, &count) != GVM_OK) {
         free(left);
         return fail_call("list", trace.count);
     }

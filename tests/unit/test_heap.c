@@ -40,7 +40,7 @@ static void alloc_gives_blocks_that_do_not_overlap(void **state)
     assert_int_equal(info().blocks, COUNT);
     assert_true(info().committed_bytes >= total && info().committed_bytes <= total + total / 16);
     for (size_t i = 0; i < COUNT; i++) {
-        assert_int_equal(gvm_heap_size(heap, (void *)at[i], &size), GVM_OK);
+        assert_int_equal(gvm_heap_get_size(heap, (void *)at[i], &size), GVM_OK);
         assert_int_equal(size, sizes[i]);
         release((void *)at[i]);
     }
@@ -111,7 +111,7 @@ static void free_of_what_is_no_block_is_refused(void **state)
     assert_int_equal(gvm_heap_free(heap, large + GVMI_MIB), GVM_E_FOREIGN);
     assert_int_equal(gvm_heap_free(heap, lone + GVMI_MIB), GVM_E_FOREIGN);
     assert_int_equal(gvm_heap_free(heap, large + 500 * GVMI_MIB), GVM_E_FOREIGN);
-    assert_int_equal(gvm_heap_size(heap, large + UNIT, &size), GVM_E_FOREIGN);
+    assert_int_equal(gvm_heap_get_size(heap, large + UNIT, &size), GVM_E_FOREIGN);
     assert_int_equal(size, 99);
     after = info();
     assert_memory_equal(&before, &after, sizeof after);
@@ -159,14 +159,14 @@ static void nonsense_is_refused(void **state)
     assert_null(ptr);
     assert_int_equal(gvm_heap_resize(heap, alloc(1), 0), GVM_E_INVALID);
     assert_int_equal(gvm_heap_resize(heap, alloc(1), SIZE_MAX), GVM_E_INVALID);
-    assert_int_equal(gvm_heap_size(heap, ptr, NULL), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_get_size(heap, ptr, NULL), GVM_E_INVALID);
     assert_int_equal(gvm_heap_free_after(heap, NULL, NULL, 1), GVM_E_INVALID);
     assert_int_equal(gvm_heap_free_after(heap, NULL, NULL, 0), GVM_OK);
     assert_int_equal(gvm_heap_get_info(heap, NULL), GVM_E_INVALID);
     assert_int_equal(gvm_heap_get_info(heap, &small), GVM_E_INVALID);
-    assert_int_equal(gvm_heap_list(heap, NULL, 1, &count), GVM_E_INVALID);
-    assert_int_equal(gvm_heap_list(heap, NULL, 0, NULL), GVM_E_INVALID);
-    assert_int_equal(gvm_heap_get_usage(heap, NULL, 1, &count), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_list(heap, 1, sizeof(gvm_heap_block), NULL, &count), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_list(heap, 0, sizeof(gvm_heap_block), NULL, NULL), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_get_usage(heap, 1, sizeof(gvm_heap_usage), NULL, &count), GVM_E_INVALID);
     assert_int_equal(gvm_heap_create(device, NULL, NULL), GVM_E_INVALID);
     fails_with(gvm_heap_create(NULL, NULL, &other), GVM_E_FOREIGN, "the device is NULL");
     options.flags = 77;
@@ -197,7 +197,7 @@ static void resize_into_free_addresses_succeeds(void **state)
     assert_int_equal(info().committed_bytes, 32 * GVMI_MIB);
     check();
     assert_int_equal(gvm_heap_resize(heap, at, 5 * GVMI_MIB), GVM_OK);
-    assert_int_equal(gvm_heap_size(heap, at, &size), GVM_OK);
+    assert_int_equal(gvm_heap_get_size(heap, at, &size), GVM_OK);
     assert_int_equal(size, 5 * GVMI_MIB);
     assert_int_equal(info().requested_bytes, 5 * GVMI_MIB);
     check();
@@ -222,7 +222,7 @@ static void resize_into_a_neighbour_is_refused(void **state)
         second = third;
     }
     assert_int_equal(gvm_heap_resize(heap, first, (size_t)(second - first) + 1), GVM_E_ADDRESS);
-    assert_int_equal(gvm_heap_size(heap, first, &size), GVM_OK);
+    assert_int_equal(gvm_heap_get_size(heap, first, &size), GVM_OK);
     assert_int_equal(size, 2 * UNIT);
     assert_int_equal(gvm_heap_resize(heap, first, 2 * GVMI_GIB), GVM_E_ADDRESS);
     check();
@@ -577,24 +577,57 @@ static void usage_sums_by_tag(void **state)
     assert_int_equal(gvm_heap_alloc_tagged(heap, 5 * GVMI_MIB, "cache", &ptr), GVM_OK);
     assert_int_equal(gvm_heap_alloc_tagged(heap, 200, same, &ptr), GVM_OK);
     alloc(7);
-    assert_int_equal(gvm_heap_get_usage(heap, usages, 3, &count), GVM_OK);
+    assert_int_equal(gvm_heap_get_usage(heap, 3, sizeof(gvm_heap_usage), usages, &count), GVM_OK);
     assert_int_equal(count, 3);
     assert_string_equal(usages[0].tag, "cache");
     assert_string_equal(usages[1].tag, "weights");
     assert_int_equal(usages[1].blocks, 2);
     assert_int_equal(usages[1].size_bytes, 300);
     assert_string_equal(usages[2].tag, "");
-    assert_int_equal(gvm_heap_list(heap, blocks, 2, &count), GVM_OK);
+    assert_int_equal(gvm_heap_list(heap, 2, sizeof(gvm_heap_block), blocks, &count), GVM_OK);
     assert_int_equal(count, 4);
     assert_true(blocks[0].address < blocks[1].address);
     release(ptr);
-    assert_int_equal(gvm_heap_get_usage(heap, NULL, 0, &count), GVM_OK);
+    assert_int_equal(gvm_heap_get_usage(heap, 0, sizeof(gvm_heap_usage), NULL, &count), GVM_OK);
     assert_int_equal(count, 3);
     assert_int_equal(gvm_heap_reset(heap), GVM_OK);
-    assert_int_equal(gvm_heap_list(heap, NULL, 0, &count), GVM_OK);
+    assert_int_equal(gvm_heap_list(heap, 0, sizeof(gvm_heap_block), NULL, &count), GVM_OK);
     assert_int_equal(count, 0);
     assert_int_equal(info().requested_bytes, 0);
     check();
+}
+
+/* A program that was compiled with a newer header, whose records are longer. */
+static void lists_keep_to_the_stride(void **state)
+{
+    struct {
+        gvm_heap_block block;
+        uint64_t later;
+    } blocks[3];
+    struct {
+        gvm_heap_usage usage;
+        uint64_t later;
+    } usages[2];
+    size_t count;
+    void *a = alloc(100), *b;
+
+    (void)state;
+    assert_int_equal(gvm_heap_alloc_tagged(heap, 300, "cache", &b), GVM_OK);
+    memset(blocks, 9, sizeof blocks);
+    memset(usages, 9, sizeof usages);
+    assert_int_equal(gvm_heap_list(heap, 3, sizeof blocks[0], &blocks[0].block, &count), GVM_OK);
+    assert_int_equal(count, 2);
+    for (int i = 0; i < 2; i++)
+        assert_true((blocks[i].block.address == a || blocks[i].block.address == b) &&
+                    blocks[i].later == 0);
+    assert_true(blocks[2].later != 0); /* not written */
+    assert_int_equal(gvm_heap_get_usage(heap, 2, sizeof usages[0], &usages[0].usage, &count), GVM_OK);
+    assert_int_equal(count, 2);
+    assert_string_equal(usages[0].usage.tag, "cache");
+    assert_true(usages[0].later == 0 && usages[1].usage.size_bytes == 100 && usages[1].later == 0);
+    assert_int_equal(gvm_heap_list(heap, 3, sizeof(gvm_heap_block) - 8, &blocks[0].block, &count),
+                     GVM_E_INVALID);
+    assert_int_equal(gvm_heap_get_usage(heap, 2, 8, &usages[0].usage, &count), GVM_E_INVALID);
 }
 
 /* ---- sharing */
@@ -845,6 +878,7 @@ int main(void)
         TEST(memory_of_a_busy_stream_does_not_go_back),
         TEST(block_freed_on_another_stream_waits_for_it),
         TEST(shortage_waits_for_streams),
+        TEST(lists_keep_to_the_stride),
         TEST(commit_that_fails_half_way_is_undone),
         TEST(default_streams_have_two_names),
         TEST(usage_sums_by_tag),

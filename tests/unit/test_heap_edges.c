@@ -515,9 +515,11 @@ static int ask_for_usage_beside_a_tag_that_goes(void *arg)
     CHILD_EXPECT(gvm_heap_alloc_tagged(heap, UNIT, "ever", &ptr) == GVM_OK);
     CHILD_EXPECT(gvm_heap_alloc_tagged(heap, UNIT, text, &brief) == GVM_OK);
     CHILD_EXPECT(pthread_create(&thread, NULL, free_with_its_tag, NULL) == 0);
-    CHILD_EXPECT(gvm_heap_get_usage(heap, NULL, 0, &count) == GVM_OK && count == 2);
+    CHILD_EXPECT(gvm_heap_get_usage(heap, 0, sizeof(gvm_heap_usage), NULL, &count) == GVM_OK &&
+                 count == 2);
     CHILD_EXPECT(pthread_join(thread, NULL) == 0);
-    CHILD_EXPECT(gvm_heap_get_usage(heap, NULL, 0, &count) == GVM_OK && count == 1);
+    CHILD_EXPECT(gvm_heap_get_usage(heap, 0, sizeof(gvm_heap_usage), NULL, &count) == GVM_OK &&
+                 count == 1);
     gvm_heap_destroy(heap);
     return 0;
 }
@@ -546,9 +548,9 @@ static int use_the_parents_heap(void *arg)
         CHILD_EXPECT(gvm_heap_free(heap, own) == GVM_E_FOREIGN);
         CHILD_EXPECT(gvm_heap_free_async(heap, own, NULL) == GVM_E_FOREIGN);
         CHILD_EXPECT(gvm_heap_resize(heap, own, 1) == GVM_E_FOREIGN);
-        CHILD_EXPECT(gvm_heap_size(heap, own, &bytes) == GVM_E_FOREIGN);
+        CHILD_EXPECT(gvm_heap_get_size(heap, own, &bytes) == GVM_E_FOREIGN);
         CHILD_EXPECT(gvm_heap_get_info(heap, &i) == GVM_E_FOREIGN);
-        CHILD_EXPECT(gvm_heap_list(heap, NULL, 0, &count) == GVM_E_FOREIGN);
+        CHILD_EXPECT(gvm_heap_list(heap, 0, sizeof(gvm_heap_block), NULL, &count) == GVM_E_FOREIGN);
         CHILD_EXPECT(gvm_heap_trim(heap, 0) == GVM_E_FOREIGN);
         CHILD_EXPECT(gvm_heap_check(heap) == GVM_E_FOREIGN);
         gvm_heap_destroy(heap);
@@ -562,7 +564,7 @@ static void *ask_for_size(void *arg)
 
     (void)arg;
     while (!atomic_load(&over))
-        (void)gvm_heap_size(heap, own, &bytes);
+        (void)gvm_heap_get_size(heap, own, &bytes);
     return NULL;
 }
 
