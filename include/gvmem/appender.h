@@ -68,15 +68,15 @@ typedef struct gvm_appender_options {
      * smaller. 0: a 64th of the reservation, between 2 and 512 MiB, and no more than a 16th of what may be
      * committed. */
     uint64_t chunk_bytes;
-    /* Most that may be committed at both ends together, in multiples of chunk_bytes; 0: the whole
-     * reservation, as far as the device has memory. */
+    /* Most that may be committed at both ends together, in multiples of chunk_bytes; 0 and GVM_BYTES_UNLIMITED: the
+     * whole reservation, as far as the device has memory. */
     uint64_t budget_bytes;
     /* Most that one commit adds, or one chunk if that is more; each adds at most four times what the one
-     * before did. 0: 256 MiB. */
+     * before did. 0: 256 MiB; GVM_BYTES_NONE: one chunk at a time. */
     uint64_t step_bytes;
     /* How far ahead of need either end is committed at most: as much as is written already, but at
      * least seven eighths of the first chunk (of chunk_bytes, where the launch before wrote that much) and at
-     * most this. 0: two steps, of chunk_bytes at least; 1: not at all. */
+     * most this. 0: two steps, of chunk_bytes at least; GVM_BYTES_NONE: not at all. */
     uint64_t ahead_bytes;
     /* What one reservation takes from the back is a multiple of this, a power of two up to 4096. 0:
      * 16, or as much as makes the whole budget reachable: the back holds 3 * 2^30 units. */
@@ -211,7 +211,7 @@ GVM_API gvm_status gvm_appender_take(gvm_appender *appender, gvm_buffer **out);
  * GVM_E_INVALID  it has begun */
 GVM_API gvm_status gvm_appender_reset(gvm_appender *appender);
 
-/* Sets the budget from the next begin on; 0: the whole reservation. What is committed beyond it
+/* Sets the budget from the next begin on; GVM_BYTES_UNLIMITED: the whole reservation. What is committed beyond it
  * already stays.
  *
  * GVM_E_INVALID  it has begun, or the budget is less than a chunk */

@@ -2,7 +2,7 @@
  *
  * A heap reserves addresses a gigabyte at a time, cuts blocks out of them, and puts memory only under
  * what was asked for. Freed memory is used again, and given back to the driver when it was not needed for a while, or
- * when there is more of it than the reserve that the program has set. When the device is full, every allocation of the
+ * when there is more of it than the program wants kept. When the device is full, every allocation of the
  * process has first what its heaps keep free. Blocks begin at multiples of 16 KiB; that is also the least that a
  * block takes. Programs with many smaller pieces cut up a block themselves.
  *
@@ -43,7 +43,7 @@
  * Giving pinned or managed memory back to the system waits for all kernels that run (cuMemHostUnregister, cuMemFree;
  * cuMemFree also on devices without virtual memory management). So heaps of these kinds do it only in
  * gvm_heap_trim(), in a request that finds memory short, and at their end; until then they keep what they have,
- * whatever reserve_bytes and the limit say. No call that frees waits for a kernel.
+ * whatever keep_bytes and the limit say. No call that frees waits for a kernel.
  *
  * Pinned memory comes in pieces of 16 MiB, or one of its own for a block of more than 8 MiB, each registered with the driver
  * at once: no block crosses two, which calls that copy or fill (cuMemcpy..., cuMemset...) would refuse.
@@ -78,7 +78,7 @@ enum {
     /* Blocks are never to be exported: saves the driver the bookkeeping; see GVM_BUFFER_UNSHARED. */
     GVM_HEAP_UNSHARED = 1 << 0,
     /* Memory stays where it is, on shortage too, until gvm_heap_trim() or the heap's end: for blocks that work uses
-     * after they are freed, as a graph does. With reserve_bytes and decay_ms 0 only. */
+     * after they are freed, as a graph does. With keep_bytes and decay_ms 0 only. */
     GVM_HEAP_KEEP = 1 << 1,
 };
 
@@ -91,20 +91,20 @@ typedef int (*gvm_heap_exhausted)(gvm_heap *heap, uint64_t wanted_bytes, void *a
 typedef struct gvm_heap_options {
     size_t struct_size; /* in: sizeof(gvm_heap_options) */
     gvm_heap_kind kind;
-    uint32_t flags;       /* GVM_HEAP_... */
-    uint64_t limit_bytes; /* of committed memory; 0: what the device, or the host, has */
+    uint32_t flags; /* GVM_HEAP_... */
+    uint64_t limit_bytes; /* of committed memory; 0 and GVM_BYTES_UNLIMITED: what the device, or the host, has */
     /* Most idle memory that is kept, however long nobody asks for it. 0: idle memory that stayed idle while requests
      * asked for twice the committed bytes (and at least decay_ms), or for two to three seconds of near silence, goes
      * back, by the library's thread. Before a new peak, idle memory beyond 1/32 of what is committed (64 MiB at least)
-     * goes first. 1: none is kept. UINT64_MAX: all, until memory is short. Heaps of pinned and managed memory keep
-     * all. */
-    uint64_t reserve_bytes;
-    /* Most that a thread's shelf holds; 0: 8 MiB; 1: no shelves; what is more than just below 1 GiB
-     * counts as that. A shelf that was not used for a second or two is emptied. */
+     * goes first. GVM_BYTES_NONE: none is kept. GVM_BYTES_UNLIMITED: all, until memory is short. Heaps of pinned and
+     * managed memory keep all. */
+    uint64_t keep_bytes;
+    /* Most that a thread's shelf holds; 0: 8 MiB; GVM_BYTES_NONE: no shelves; what is more than just below 1 GiB
+     * counts as that, GVM_BYTES_UNLIMITED too. A shelf that was not used for a second or two is emptied. */
     uint64_t shelf_bytes;
     gvm_heap_exhausted exhausted; /* NULL: requests fail at once */
     void *exhausted_arg;
-    /* With reserve_bytes 0: what is free is kept at least so long, in milliseconds, however much is asked for meanwhile.
+    /* With keep_bytes 0: what is free is kept at least so long, in milliseconds, however much is asked for meanwhile.
      * Longer holds more memory and commits less anew: for a training whose steps differ in size, a time of many steps. */
     uint32_t decay_ms;
 } gvm_heap_options;
@@ -130,7 +130,7 @@ typedef struct gvm_heap_info {
     uint64_t committed_peak_bytes;
     uint64_t idle_bytes;    /* of that: chunks that no block uses */
     uint64_t address_bytes; /* reserved */
-    uint64_t limit_bytes;   /* 0: none */
+    uint64_t limit_bytes;   /* GVM_BYTES_UNLIMITED: none */
     uint64_t blocks;        /* live */
     uint64_t commits;       /* calls to put memory behind addresses, since creation */
     uint64_t decommits;     /* and to take it away */
@@ -158,7 +158,7 @@ typedef struct gvm_heap_usage {
 
 /* Makes an empty heap. options may be NULL.
  *
- * GVM_E_INVALID  unknown kind or flags, GVM_HEAP_KEEP with reserve_bytes or decay_ms, wrong struct_size, out is NULL
+ * GVM_E_INVALID  unknown kind or flags, GVM_HEAP_KEEP with keep_bytes or decay_ms, wrong struct_size, out is NULL
  * GVM_E_NOTSUP   the device cannot do this kind of memory */
 GVM_API gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *options, gvm_heap **out);
 
@@ -242,7 +242,7 @@ GVM_API gvm_status gvm_heap_locate(gvm_heap *heap, const void *ptr, gvm_buffer *
 GVM_API gvm_status gvm_heap_stream_end(gvm_heap *heap, gvm_stream stream);
 
 /* Gives memory that no live block uses back to the driver until at most keep_bytes of it are held:
- * shelves of all threads, the reserve, and what the process keeps of this heap's in its cache of free chunks (of a
+ * shelves of all threads, what is kept idle, and what the process keeps of this heap's in its cache of free chunks (of a
  * heap with GVM_HEAP_UNSHARED gvm_device_trim() gives that back). Waits for streams that freed blocks, as long as it takes;
  * other threads may allocate and free meanwhile. Memory of a stream that is being captured into a
  * graph stays. */
@@ -259,7 +259,7 @@ GVM_API gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes);
  *                 device memory (what others have is every device's) */
 GVM_API gvm_status gvm_heap_grant(gvm_heap *heap, gvm_device *peer, gvm_access access);
 
-/* Sets another limit; 0 is none. Of what is committed beyond it, idle memory goes back: at once where reserve_bytes is set,
+/* Sets another limit; GVM_BYTES_UNLIMITED is none, and with 0 nothing more is committed. Of what is committed beyond it, idle memory goes back: at once where keep_bytes is set,
  * else by the library's thread, and no block is put there before. What blocks use stays until it is free, and goes then.
  * Heaps that keep what is idle (GVM_HEAP_KEEP, and those of pinned and managed memory) keep it, unused beyond the limit. */
 GVM_API gvm_status gvm_heap_set_limit(gvm_heap *heap, uint64_t limit_bytes);

@@ -112,8 +112,7 @@ static bool ask_program(gvm_heap *heap, room *r, uint64_t wanted_bytes)
  * left. The lock is let go meanwhile. */
 static bool make_room(gvm_heap *heap, room *r, uint64_t wanted_bytes)
 {
-    const bool at_limit = heap->limit_bytes != 0 &&
-                          heap->committed_bytes + wanted_bytes > heap->limit_bytes;
+    const bool at_limit = heap->committed_bytes + wanted_bytes > heap->limit_bytes;
     const bool first = r->shortage.rounds == 0;
     bool may_wait;
     uint64_t given = 0;
@@ -251,7 +250,7 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     gvmi_lock(&heap->lock);
     waiting = heap->pending_units;
     gvmi_heap_poll_locked(heap);
-    request.may_purge = heap->reserve_bytes == 0 && !heap->whole && !heap->keeps;
+    request.may_purge = !heap->bounded && !heap->whole && !heap->keeps;
     do {
         request.smaller = r.shortage.rounds > 0;
         status = !request.smaller && request.units <= GVMI_HEAP_SHELF_UNITS
@@ -266,7 +265,8 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     } else if (is_short(status)) {
         fail_short(heap, status, size_bytes);
     }
-    if (heap->pending_units != waiting || r.shortage.rounds > 0) /* what came free may be beyond the reserve */
+    if (heap->pending_units != waiting ||
+        r.shortage.rounds > 0) /* what came free may be beyond what is kept */
         gvmi_heap_settle(heap);
     gvmi_heap_settle_asked(heap);
     gvmi_unlock(&heap->lock);

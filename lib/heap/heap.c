@@ -91,17 +91,18 @@ static gvm_status read_options(const gvm_heap_options *options, gvm_heap *heap)
         return gvmi_fail(GVM_E_INVALID, "unknown kind of heap %d", (int)full.kind);
     if ((full.flags & ~(uint32_t)(GVM_HEAP_UNSHARED | GVM_HEAP_KEEP)) != 0)
         return gvmi_fail(GVM_E_INVALID, "unknown heap flags %#x", (unsigned)full.flags);
-    if ((full.flags & GVM_HEAP_KEEP) != 0 && (full.reserve_bytes != 0 || full.decay_ms != 0))
+    if ((full.flags & GVM_HEAP_KEEP) != 0 && (full.keep_bytes != 0 || full.decay_ms != 0))
         return gvmi_fail(GVM_E_INVALID,
-                         "a heap with GVM_HEAP_KEEP gives nothing back: reserve_bytes (%llu) and decay_ms "
+                         "a heap with GVM_HEAP_KEEP gives nothing back: keep_bytes (%llu) and decay_ms "
                          "(%u) must be 0",
-                         (unsigned long long)full.reserve_bytes, (unsigned)full.decay_ms);
+                         (unsigned long long)full.keep_bytes, (unsigned)full.decay_ms);
     heap->kind = full.kind;
     heap->unshared = (full.flags & GVM_HEAP_UNSHARED) != 0;
     heap->keeps = (full.flags & GVM_HEAP_KEEP) != 0;
-    heap->limit_bytes = full.limit_bytes;
-    heap->reserve_bytes = full.reserve_bytes;
-    heap->shelf_bytes = full.shelf_bytes != 0 ? full.shelf_bytes : SHELF_BYTES_DEFAULT;
+    heap->limit_bytes = gvmi_amount(full.limit_bytes, GVM_BYTES_UNLIMITED);
+    heap->bounded = full.keep_bytes != 0;
+    heap->keep_bytes = gvmi_amount(full.keep_bytes, 0);
+    heap->shelf_bytes = gvmi_amount(full.shelf_bytes, SHELF_BYTES_DEFAULT);
     if (heap->shelf_bytes > SHELF_BYTES_MAX)
         heap->shelf_bytes = SHELF_BYTES_MAX;
     heap->decay_ns = (int64_t)full.decay_ms * GVMI_NS_PER_MS;

@@ -184,11 +184,11 @@ static gvm_heap *make_heap_locked(int ordinal)
     uint64_t decay_ms;
 
     if (!read_size("GVMEM_HEAP_DECAY", 0, &decay_ms) ||
-        !read_size("GVMEM_HEAP_RESERVE", 0, &options.reserve_bytes) ||
+        !read_size("GVMEM_HEAP_KEEP", 0, &options.keep_bytes) ||
         !read_size("GVMEM_HEAP_LIMIT", 0, &options.limit_bytes))
         return NULL;
-    if (options.reserve_bytes == 0 && setting("GVMEM_HEAP_RESERVE")[0] != '\0')
-        options.reserve_bytes = 1; /* none: 0 is gvm_heap_create()'s default */
+    if (options.keep_bytes == 0 && setting("GVMEM_HEAP_KEEP")[0] != '\0')
+        options.keep_bytes = GVM_BYTES_NONE;
     options.decay_ms = decay_ms < UINT32_MAX ? (uint32_t)decay_ms : UINT32_MAX;
     if (gvm_device_open(ordinal, &device) != GVM_OK) {
         complain("no heap");

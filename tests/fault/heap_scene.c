@@ -1,6 +1,6 @@
 /* Heaps, for the scenarios of every_call.
  *
- * A world's heap keeps nothing in reserve, so that what a call commits or gives back shows at once. It
+ * A world's heap keeps nothing idle, so that what a call commits or gives back shows at once. It
  * has a block of 3 MiB, and one that belongs to a stream.
  */
 #include "driver/driver.h"
@@ -14,7 +14,7 @@ bool heap_make(world *w, unsigned needs)
         .kind = needs & NEEDS_HOST_HEAP      ? GVM_HEAP_HOST
                 : needs & NEEDS_MANAGED_HEAP ? GVM_HEAP_MANAGED
                                              : GVM_HEAP_DEVICE,
-        .reserve_bytes = 1,
+        .keep_bytes = GVM_BYTES_NONE,
     };
     bool good;
 

@@ -230,7 +230,7 @@ static plan draw_plan(lane *l)
     if (one_in(l, 2))
         o->step_bytes = (1 + draw(l, 8)) * CHUNK;
     if (one_in(l, 2))
-        o->ahead_bytes = one_in(l, 2) ? 1 : draw(l, 16 * CHUNK);
+        o->ahead_bytes = one_in(l, 2) ? GVM_BYTES_NONE : draw(l, 16 * CHUNK);
     p.reserve_bytes = (one_in(l, 3) ? 4 + draw(l, 8) : 64 + draw(l, 500)) * o->chunk_bytes;
     if (one_in(l, 2))
         o->budget_bytes = (one_in(l, 4) ? 2 : 4) * o->chunk_bytes + draw(l, 16 * CHUNK);

@@ -447,7 +447,7 @@ static bool start(uint64_t seed)
 {
     const gvm_heap_options options = {.struct_size = sizeof options,
                                       .limit_bytes = LIMIT_BYTES,
-                                      .reserve_bytes = seed % 2 * 24 * GVMI_MIB,
+                                      .keep_bytes = seed % 2 * 24 * GVMI_MIB,
                                       .shelf_bytes = 2 * GVMI_MIB,
                                       .exhausted = exhausted};
 

@@ -216,7 +216,8 @@ static int be_lowered_budget(void *arg)
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.rows == 3 * CHUNK / ROW);
     CHILD_EXPECT(begin() == GVM_OK); /* nothing tried */
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.rows == 3 * CHUNK / ROW);
-    CHILD_EXPECT(gvm_appender_set_budget(appender, 0) == GVM_OK);
+    CHILD_EXPECT(gvm_appender_set_budget(appender, 0) == GVM_E_INVALID); /* is no bytes, not the default */
+    CHILD_EXPECT(gvm_appender_set_budget(appender, GVM_BYTES_UNLIMITED) == GVM_OK);
     CHILD_EXPECT(begin() == GVM_OK);
     CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_OK && slot.row == 3 * CHUNK / ROW);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
@@ -343,6 +344,7 @@ static int be_refused(void *arg)
     CHILD_EXPECT(refused(CHUNK + 1, CHUNK, (gvm_appender_options){0}));
     CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.chunk_bytes = 3 * GVMI_MIB}));
     CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.budget_bytes = CHUNK - 1}));
+    CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.budget_bytes = GVM_BYTES_NONE}));
     CHILD_EXPECT(says("less than a chunk of 2 MiB"));
     CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.align_bytes = 24}));
     CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.align_bytes = 8192}));

@@ -230,7 +230,7 @@ static int be_slow(void *arg)
 /* The answer comes just when the kernel gives up: nothing has failed, and nothing is late. */
 static int be_just_in_time(void *arg)
 {
-    const gvm_appender_options options = {.ahead_bytes = 1};
+    const gvm_appender_options options = {.ahead_bytes = GVM_BYTES_NONE};
     gvm_append_slot slot;
     gvm_append_words *words;
     const gvm_append_mail *mail;
@@ -257,7 +257,7 @@ static int be_just_in_time(void *arg)
 /* Nothing is committed before it is needed; be_small sees that without the option more is. */
 static int be_needed_alone(void *arg)
 {
-    const gvm_appender_options options = {.ahead_bytes = 1};
+    const gvm_appender_options options = {.ahead_bytes = GVM_BYTES_NONE};
     gvm_append_slot slot;
 
     (void)arg;
@@ -531,7 +531,8 @@ static void *reserve_item(void *granted)
  * served: those who came first are. */
 static int be_first_come(void *arg)
 {
-    const gvm_appender_options options = {.budget_bytes = WAITERS * CHUNK, .ahead_bytes = 1};
+    const gvm_appender_options options = {.budget_bytes = WAITERS * CHUNK,
+                                          .ahead_bytes = GVM_BYTES_NONE};
     pthread_t threads[WAITERS], opener;
     atomic_int granted = 0;
     gvm_append_words *words;
@@ -627,7 +628,7 @@ CHILD_TEST(steps_grow, be_steps)
 CHILD_TEST(steps_stay_within_the_bytes_given, be_small_steps)
 CHILD_TEST(service_that_does_not_answer_is_an_error, be_slow)
 CHILD_TEST(answer_just_in_time_is_not_late, be_just_in_time)
-CHILD_TEST(ahead_of_one_byte_commits_what_is_needed_alone, be_needed_alone)
+CHILD_TEST(ahead_of_none_commits_what_is_needed_alone, be_needed_alone)
 CHILD_TEST(appender_destroyed_while_served_leaves_nothing, be_destroyed_while_served)
 CHILD_TEST(buffer_locked_by_another_thread_stops_no_other_appender, be_locked_out)
 CHILD_TEST(first_chunks_are_there_before_a_kernel_runs, be_first)
@@ -649,7 +650,7 @@ int main(void)
         cmocka_unit_test(steps_stay_within_the_bytes_given),
         cmocka_unit_test(service_that_does_not_answer_is_an_error),
         cmocka_unit_test(answer_just_in_time_is_not_late),
-        cmocka_unit_test(ahead_of_one_byte_commits_what_is_needed_alone),
+        cmocka_unit_test(ahead_of_none_commits_what_is_needed_alone),
         cmocka_unit_test(appender_destroyed_while_served_leaves_nothing),
         cmocka_unit_test(buffer_locked_by_another_thread_stops_no_other_appender),
         cmocka_unit_test(first_chunks_are_there_before_a_kernel_runs),

@@ -172,9 +172,9 @@ static void nonsense_is_refused(void **state)
     options.flags = 77;
     assert_int_equal(gvm_heap_create(device, &options, &other), GVM_E_INVALID);
     options = (gvm_heap_options){.struct_size = sizeof options, .flags = GVM_HEAP_KEEP};
-    options.reserve_bytes = 1;
+    options.keep_bytes = GVM_BYTES_NONE;
     fails_with(gvm_heap_create(device, &options, &other), GVM_E_INVALID, "GVM_HEAP_KEEP");
-    options.reserve_bytes = 0;
+    options.keep_bytes = 0;
     options.decay_ms = 1;
     fails_with(gvm_heap_create(device, &options, &other), GVM_E_INVALID, "GVM_HEAP_KEEP");
     options = (gvm_heap_options){.struct_size = sizeof options, .kind = (gvm_heap_kind)9};
@@ -242,11 +242,11 @@ static void resize_of_a_large_block_stays_within_it(void **state)
     check();
 }
 
-/* ---- reserve, limit, callback */
+/* ---- what is kept, limit, callback */
 
-static void freed_memory_beyond_the_reserve_goes_back(void **state)
+static void freed_memory_beyond_what_is_kept_goes_back(void **state)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 8 * GVMI_MIB};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = 8 * GVMI_MIB};
     void *at[4];
 
     (void)state;
@@ -296,7 +296,7 @@ static void limit_is_heeded(void **state)
 /* What nobody uses goes at once, what blocks use once it is free. */
 static void limit_lowered_takes_idle_memory_back(void **state)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = UINT64_MAX};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = GVM_BYTES_UNLIMITED};
     void *at, *ptr = NULL;
 
     (void)state;
@@ -311,6 +311,26 @@ static void limit_lowered_takes_idle_memory_back(void **state)
     assert_int_equal(info().committed_bytes, 24 * GVMI_MIB);
     release(at);
     assert_int_equal(info().committed_bytes, 10 * GVMI_MIB);
+    check();
+}
+
+/* As an argument and in an info 0 is no bytes, as an option it is no limit. */
+static void limit_of_no_bytes_is_no_memory(void **state)
+{
+    const gvm_heap_options none = {.struct_size = sizeof none, .limit_bytes = GVM_BYTES_NONE};
+    void *at, *ptr = NULL;
+
+    (void)state;
+    assert_true(info().limit_bytes == GVM_BYTES_UNLIMITED);
+    at = alloc(20 * GVMI_MIB);
+    assert_int_equal(gvm_heap_set_limit(heap, 0), GVM_OK);
+    assert_int_equal(info().limit_bytes, 0);
+    fails_with(gvm_heap_alloc(heap, 20 * GVMI_MIB, &ptr), GVM_E_NOSPACE, "limit of 0 B");
+    assert_int_equal(gvm_heap_set_limit(heap, GVM_BYTES_UNLIMITED), GVM_OK);
+    release(alloc(20 * GVMI_MIB));
+    release(at);
+    remake(&none);
+    fails_with(gvm_heap_alloc(heap, 1, &ptr), GVM_E_NOSPACE, "limit of 0 B");
     check();
 }
 
@@ -347,7 +367,7 @@ static void device_that_is_full_is_said_so(void **state)
     assert_null(ptr);
     fails_with(gvm_heap_alloc(heap, (32ull << 40) + 1, &ptr), GVM_E_INVALID, "1 byte to 32 TiB");
     fails_with(gvm_heap_alloc(heap, UNIT, NULL), GVM_E_INVALID, "out is NULL");
-    assert_int_equal(info().committed_bytes, 0); /* the reserve and the shelf went first */
+    assert_int_equal(info().committed_bytes, 0); /* what was kept and the shelf went first */
     assert_int_equal(info().segments, 1);
     check();
 }
@@ -445,7 +465,7 @@ static void stream_takes_again_what_it_freed_though_it_is_busy(void **state)
 
 static void memory_of_a_busy_stream_does_not_go_back(void **state)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 1};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = GVM_BYTES_NONE};
     CUstream stream = make_stream();
     void *ptr;
 
@@ -517,7 +537,7 @@ static CUresult create_few(CUmemGenericAllocationHandle *handle, size_t bytes,
 /* A request over three chunks, of which the one in the middle has memory: two runs to commit. */
 static void commit_that_fails_half_way_is_undone(void **state)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 1};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = GVM_BYTES_NONE};
     CUstream stream = make_stream();
     void *at[3], *ptr = NULL;
 
@@ -661,7 +681,7 @@ static void located_block_is_found_in_an_import(void **state)
 static void host_heap_gives_pinned_memory(void **state)
 {
     const gvm_heap_options options = {
-        .struct_size = sizeof options, .kind = GVM_HEAP_HOST, .reserve_bytes = 1};
+        .struct_size = sizeof options, .kind = GVM_HEAP_HOST, .keep_bytes = GVM_BYTES_NONE};
     gvm_buffer *buffer;
     uint64_t offset, seen = 0;
     char *at, *large;
@@ -697,7 +717,7 @@ static void host_heap_gives_pinned_memory(void **state)
 static void managed_heap_stays_within_free_memory(void **state)
 {
     const gvm_heap_options options = {
-        .struct_size = sizeof options, .kind = GVM_HEAP_MANAGED, .reserve_bytes = 1};
+        .struct_size = sizeof options, .kind = GVM_HEAP_MANAGED, .keep_bytes = GVM_BYTES_NONE};
     gvm_device_info device_info = {.struct_size = sizeof device_info};
     void *ptr = NULL;
     char *at;
@@ -867,9 +887,10 @@ int main(void)
         TEST(resize_into_free_addresses_succeeds),
         TEST(resize_into_a_neighbour_is_refused),
         TEST(resize_of_a_large_block_stays_within_it),
-        TEST(freed_memory_beyond_the_reserve_goes_back),
+        TEST(freed_memory_beyond_what_is_kept_goes_back),
         TEST(limit_is_heeded),
         TEST(limit_lowered_takes_idle_memory_back),
+        TEST(limit_of_no_bytes_is_no_memory),
         TEST(limit_lowered_leaves_idle_memory_unused),
         TEST(device_that_is_full_is_said_so),
         TEST(callback_makes_room),

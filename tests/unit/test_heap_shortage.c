@@ -62,7 +62,7 @@ static uint64_t fill_and_free(void)
 
 static int allocate_while_it_waits(void *arg)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = UINT64_MAX};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = GVM_BYTES_UNLIMITED};
     CUstream busy;
     pthread_t destroyer;
     uint64_t bytes;
@@ -112,7 +112,7 @@ static CUresult unmap_late(CUdeviceptr address, size_t bytes)
 
 static int allocate_while_it_closes(void *arg)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = UINT64_MAX};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = GVM_BYTES_UNLIMITED};
     pthread_t destroyer, allocator;
     uint64_t bytes;
     void *good;
@@ -305,7 +305,7 @@ static void memory_taken_over_by_a_stream_goes_back(void **state)
 static void streams_beside_each_other_leave_one_segment(void **state)
 {
     enum { COUNT = 5 };
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 1};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = GVM_BYTES_NONE};
     CUstream streams[COUNT];
 
     (void)state;
