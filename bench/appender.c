@@ -107,11 +107,11 @@ static void let_driver_settle(const setup *s)
     const struct timespec pause = {0, s->b->info.software ? 0 : PAUSE_MS * 1000000};
     void *small = NULL;
 
-    gvm_device_trim(s->b->device, 0);
+    bench_trim(s->b);
     nanosleep(&pause, NULL);
     if (gvm_alloc(s->b->device, 1, &small) == GVM_OK)
         gvm_free(small);
-    gvm_device_trim(s->b->device, 0);
+    bench_trim(s->b);
 }
 
 /* ---- one kernel */

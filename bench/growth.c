@@ -58,7 +58,7 @@ static bool grow_vector(bench *b, const growth *g, double *us)
     if (status != GVM_OK)
         bench_failed(b, "growing a vector");
     gvm_vector_destroy(vector);
-    gvm_device_trim(b->device, 0);
+    bench_trim(b);
     return status == GVM_OK && filled;
 }
 
@@ -171,7 +171,7 @@ static void settle(bench *b)
 {
     const struct timespec pause = {0, b->quick ? 1000 * 1000 : 100 * 1000 * 1000};
 
-    (void)gvm_device_synchronize(b->device);
+    bench_wait(b);
     nanosleep(&pause, NULL);
 }
 

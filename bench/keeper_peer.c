@@ -313,8 +313,7 @@ static gvm_status sum_rate(client *c, gvm_tier tier, uint64_t bytes, double *rat
     }
     *rate = bench_median(&samples);
     gvm_buffer_destroy(buffer);
-    gvm_device_trim(c->device, 0);
-    return status;
+    return status == GVM_OK ? gvm_device_trim(c->device, 0) : status;
 }
 
 static gvm_status do_host(client *c, const keeper_order *o, keeper_answer *a)

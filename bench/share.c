@@ -219,7 +219,7 @@ static bool measure_share(bench *b, uint64_t bytes, uint64_t chunk_bytes)
     }
     gvm_share_destroy(share);
     gvm_buffer_destroy(buffer);
-    gvm_device_trim(b->device, 0);
+    bench_trim(b);
     return good;
 }
 

@@ -63,7 +63,7 @@ static void export_buffer(int socket)
 /* Receives a buffer, maps it, and compares. True if it is what the parent said. */
 static int import_buffer(int socket)
 {
-    const gvm_import_options options = {.struct_size = sizeof options, .flags = GVM_IMPORT_READONLY};
+    gvm_import_options options = gvm_import_options_init();
     gvm_device *device;
     gvm_buffer *buffer;
     gvm_share *share;
@@ -71,6 +71,7 @@ static int import_buffer(int socket)
 
     must(gvm_device_open(0, &device), "cannot open device 0");
     must(gvm_share_receive(socket, TIMEOUT_MS, &share), "no buffer came");
+    options.flags = GVM_IMPORT_READONLY;
     must(gvm_share_import(device, share, &options, &buffer), "cannot import the buffer");
     gvm_share_destroy(share);
     if (read(socket, &expected, sizeof expected) != sizeof expected)

@@ -13,7 +13,7 @@ parser.add_argument("-o", "--output", required=True, help="the file to write; - 
 parser.add_argument("headers", nargs="+")
 options = parser.parse_args()
 
-names = sorted(f.name for path in options.headers for f in headers.parse(path).functions)
+names = sorted(f.name for path in options.headers for f in headers.parse(path).functions if not f.inline)
 exported = "".join(f"        {name};\n" for name in names)
 exported = f"    global:\n{exported}" if names else ""
 text = f"GVMEM_0 {{\n{exported}    local:\n        *;\n}};\n"

@@ -57,7 +57,7 @@ typedef struct gvm_appender gvm_appender;
 enum {
     /* Nothing is written to the back: reserving bytes there answers GVM_APPEND_INVALID, and begin
      * commits nothing there. */
-    GVM_APPENDER_ROWS_ONLY = 1 << 16,
+    GVM_APPENDER_ROWS_ONLY = 1u << 16,
 };
 
 /* Zero means default in every other member. */
@@ -89,6 +89,9 @@ typedef struct gvm_appender_options {
      * gigabytes is a tenth to a thirtieth faster with it; whatever is written, the result is the same. */
     uint64_t expected_bytes;
 } gvm_appender_options;
+
+/* gvm_appender_options_init(): all defaults. */
+GVM_OPTIONS_INIT(gvm_appender_options)
 
 /* What a kernel needs: pass it by value inside the kernel's argument. Good from begin to finish. */
 typedef struct gvm_append {
@@ -147,8 +150,10 @@ typedef struct gvm_appender_info {
  * GVM_E_NOSPACE  no room on the device for the words that the kernels share, after the waits of gvm_buffer_commit()
  * GVM_E_LIMIT    thousands of appenders exist on the device
  * GVM_E_ADDRESS, GVM_E_SYSTEM  as for gvm_buffer_create() */
-GVM_API gvm_status gvm_appender_create(gvm_device *device, uint64_t row_bytes, uint64_t reserve_bytes,
-                                       const gvm_appender_options *options, gvm_appender **out);
+GVM_API GVM_CHECKED gvm_status gvm_appender_create(gvm_device *device, uint64_t row_bytes,
+                                                   uint64_t reserve_bytes,
+                                                   const gvm_appender_options *options,
+                                                   gvm_appender **out);
 
 /* Opens the appender for kernels that are launched from now on. Rows go on behind those that are
  * there. Fills in *append for the kernel.
@@ -177,7 +182,7 @@ GVM_API gvm_status gvm_appender_create(gvm_device *device, uint64_t row_bytes, u
  * GVM_E_LIMIT    no thread could be started: the process, or its user, has as many as it may have
  * GVM_E_SYSTEM   no thread could be started, for another reason
  * GVM_E_FOREIGN  the process was made by fork() after its parent had begun one, or the appender is the parent's */
-GVM_API gvm_status gvm_appender_begin(gvm_appender *appender, gvm_append *append);
+GVM_API GVM_CHECKED gvm_status gvm_appender_begin(gvm_appender *appender, gvm_append *append);
 
 /* Waits for the stream (NULL: the legacy default stream), closes the appender and tells what was
  * written. If kernels ran on other streams too, wait for those first. result may be NULL; to ask
@@ -190,8 +195,8 @@ GVM_API gvm_status gvm_appender_begin(gvm_appender *appender, gvm_append *append
  *                closed; reset it.
  * GVM_E_LOST     a kernel failed: the appender is still open, and can only be destroyed
  * GVM_E_NOSPACE  the driver has no memory for the copy; the appender is still open */
-GVM_API gvm_status gvm_appender_finish(gvm_appender *appender, gvm_stream stream,
-                                       gvm_appender_result *result);
+GVM_API GVM_CHECKED gvm_status gvm_appender_finish(gvm_appender *appender, gvm_stream stream,
+                                                   gvm_appender_result *result);
 
 /* Gives the filled buffer to the caller, without a copy, and makes a new, empty one for what comes
  * next. Memory that was committed ahead and holds nothing is taken from its addresses first. The
@@ -204,18 +209,18 @@ GVM_API gvm_status gvm_appender_finish(gvm_appender *appender, gvm_stream stream
  * GVM_E_INVALID  it has begun, or out is NULL
  * GVM_E_TORN     the last kernel left it torn: nothing is known to be whole
  * GVM_E_ADDRESS, GVM_E_SYSTEM  as for gvm_buffer_create(); nothing has changed */
-GVM_API gvm_status gvm_appender_take(gvm_appender *appender, gvm_buffer **out);
+GVM_API GVM_CHECKED gvm_status gvm_appender_take(gvm_appender *appender, gvm_buffer **out);
 
 /* Forgets what was written and keeps the memory, for the next begin, as long as the device is not full.
  *
  * GVM_E_INVALID  it has begun */
-GVM_API gvm_status gvm_appender_reset(gvm_appender *appender);
+GVM_API GVM_CHECKED gvm_status gvm_appender_reset(gvm_appender *appender);
 
 /* Sets the budget from the next begin on; GVM_BYTES_UNLIMITED: the whole reservation. What is committed beyond it
  * already stays.
  *
  * GVM_E_INVALID  it has begun, or the budget is less than a chunk */
-GVM_API gvm_status gvm_appender_set_budget(gvm_appender *appender, uint64_t budget_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_appender_set_budget(gvm_appender *appender, uint64_t budget_bytes);
 
 /* The buffer that is being filled; it stays the appender's. NULL for an unknown appender. Until the next take() the
  * library assumes that the program writes anywhere in it: what is given back unused then goes to the driver, which
@@ -225,7 +230,7 @@ GVM_API gvm_buffer *gvm_appender_buffer(gvm_appender *appender);
 /* A snapshot.
  *
  * GVM_E_INVALID  info is NULL or its struct_size is too small */
-GVM_API gvm_status gvm_appender_get_info(gvm_appender *appender, gvm_appender_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_appender_get_info(gvm_appender *appender, gvm_appender_info *info);
 
 /* Gives back memory and addresses. Does not wait for kernels: end those that append first. NULL and
  * unknown pointers are ignored. The library's thread ends with the last device. */

@@ -76,10 +76,10 @@ typedef enum gvm_heap_kind {
 
 enum {
     /* Blocks are never to be exported: saves the driver the bookkeeping; see GVM_BUFFER_UNSHARED. */
-    GVM_HEAP_UNSHARED = 1 << 0,
+    GVM_HEAP_UNSHARED = 1u << 0,
     /* Memory stays where it is, on shortage too, until gvm_heap_trim() or the heap's end: for blocks that work uses
      * after they are freed, as a graph does. With keep_bytes and decay_ms 0 only. */
-    GVM_HEAP_KEEP = 1 << 1,
+    GVM_HEAP_KEEP = 1u << 1,
 };
 
 /* Asked when a request cannot be met: wanted_bytes more would have to be committed. No lock is
@@ -108,6 +108,9 @@ typedef struct gvm_heap_options {
      * Longer holds more memory and commits less anew: for a training whose steps differ in size, a time of many steps. */
     uint32_t decay_ms;
 } gvm_heap_options;
+
+/* gvm_heap_options_init(): all defaults. */
+GVM_OPTIONS_INIT(gvm_heap_options)
 
 /* A row of statistics: blocks of more than half of and up to block_bytes. */
 typedef struct gvm_heap_order {
@@ -160,7 +163,8 @@ typedef struct gvm_heap_usage {
  *
  * GVM_E_INVALID  unknown kind or flags, GVM_HEAP_KEEP with keep_bytes or decay_ms, wrong struct_size, out is NULL
  * GVM_E_NOTSUP   the device cannot do this kind of memory */
-GVM_API gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *options, gvm_heap **out);
+GVM_API GVM_CHECKED gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *options,
+                                               gvm_heap **out);
 
 /* Gives a block of at least size_bytes, contents undefined. The second form names what it is for;
  * the text is kept by pointer and must outlive the block (NULL: no tag).
@@ -178,17 +182,17 @@ GVM_API gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *o
  * Nothing changes by a failure, but that a heap of pinned memory may have committed some of what was missing. May
  * block on the driver (about 40 us a chunk, of 2 MiB in small heaps and 16 MiB in others); waits for streams only
  * when memory is short. */
-GVM_API gvm_status gvm_heap_alloc(gvm_heap *heap, size_t size_bytes, void **out);
-GVM_API gvm_status gvm_heap_alloc_tagged(gvm_heap *heap, size_t size_bytes, const char *tag,
-                                         void **out);
+GVM_API GVM_CHECKED gvm_status gvm_heap_alloc(gvm_heap *heap, size_t size_bytes, void **out);
+GVM_API GVM_CHECKED gvm_status gvm_heap_alloc_tagged(gvm_heap *heap, size_t size_bytes,
+                                                     const char *tag, void **out);
 
 /* Gives a block to work of a stream. Streams do not share memory with each other: each has segments
  * of its own until gvm_heap_stream_end(). stream NULL is the legacy default stream; on the
  * per-thread default stream (CU_STREAM_PER_THREAD) this is gvm_heap_alloc_tagged().
  *
  * Errors as gvm_heap_alloc(). */
-GVM_API gvm_status gvm_heap_alloc_async(gvm_heap *heap, size_t size_bytes, const char *tag,
-                                        gvm_stream stream, void **out);
+GVM_API GVM_CHECKED gvm_status gvm_heap_alloc_async(gvm_heap *heap, size_t size_bytes,
+                                                    const char *tag, gvm_stream stream, void **out);
 
 /* Frees a block on which no work is under way. NULL is a success. */
 GVM_API gvm_status gvm_heap_free(gvm_heap *heap, void *ptr);
@@ -216,12 +220,12 @@ GVM_API gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stre
  * GVM_E_INVALID  size_bytes is 0 or above 32 TiB
  * GVM_E_ADDRESS  there is no room behind the block: allocate, copy and free
  * and the errors of gvm_heap_alloc() */
-GVM_API gvm_status gvm_heap_resize(gvm_heap *heap, void *ptr, size_t size_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_heap_resize(gvm_heap *heap, void *ptr, size_t size_bytes);
 
 /* What was asked for when the block was allocated or resized.
  *
  * GVM_E_INVALID  size_bytes is NULL */
-GVM_API gvm_status gvm_heap_get_size(gvm_heap *heap, const void *ptr, size_t *size_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_heap_get_size(gvm_heap *heap, const void *ptr, size_t *size_bytes);
 
 /* The buffer in which a block is, and where: to export (gvm_share_export()) and to find it in what
  * another process imported. The buffer belongs to the heap: it must not be destroyed, moved, sealed
@@ -231,22 +235,22 @@ GVM_API gvm_status gvm_heap_get_size(gvm_heap *heap, const void *ptr, size_t *si
  *
  * GVM_E_INVALID  buffer or offset_bytes is NULL
  * GVM_E_NOTSUP   the heap is not of device memory */
-GVM_API gvm_status gvm_heap_locate(gvm_heap *heap, const void *ptr, gvm_buffer **buffer,
-                                   uint64_t *offset_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_heap_locate(gvm_heap *heap, const void *ptr, gvm_buffer **buffer,
+                                               uint64_t *offset_bytes);
 
 /* Says that a stream is about to be destroyed, or that its memory may be used by others: waits for
  * its work, and what belongs to it belongs to nobody from then on. Other threads may allocate while it
  * waits. An unknown stream is a success.
  *
  * GVM_E_INVALID  the stream is being captured into a graph */
-GVM_API gvm_status gvm_heap_stream_end(gvm_heap *heap, gvm_stream stream);
+GVM_API GVM_CHECKED gvm_status gvm_heap_stream_end(gvm_heap *heap, gvm_stream stream);
 
 /* Gives memory that no live block uses back to the driver until at most keep_bytes of it are held:
  * shelves of all threads, what is kept idle, and what the process keeps of this heap's in its cache of free chunks (of a
  * heap with GVM_HEAP_UNSHARED gvm_device_trim() gives that back). Waits for streams that freed blocks, as long as it takes;
  * other threads may allocate and free meanwhile. Memory of a stream that is being captured into a
  * graph stays. */
-GVM_API gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes);
 
 /* Gives a peer device access to all blocks, those there are and those to come, or takes it away
  * (GVM_ACCESS_NONE), as gvm_buffer_grant() does for a buffer: also what is committed later then takes the driver some more
@@ -257,42 +261,42 @@ GVM_API gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes);
  * GVM_E_LIMIT     the heap is granted to 31 peers already, or the driver has too many mappings
  * GVM_E_NOTSUP    the devices cannot reach each other, there is no virtual memory management, or the heap is not of
  *                 device memory (what others have is every device's) */
-GVM_API gvm_status gvm_heap_grant(gvm_heap *heap, gvm_device *peer, gvm_access access);
+GVM_API GVM_CHECKED gvm_status gvm_heap_grant(gvm_heap *heap, gvm_device *peer, gvm_access access);
 
 /* Sets another limit; GVM_BYTES_UNLIMITED is none, and with 0 nothing more is committed. Of what is committed beyond it, idle memory goes back: at once where keep_bytes is set,
  * else by the library's thread, and no block is put there before. What blocks use stays until it is free, and goes then.
  * Heaps that keep what is idle (GVM_HEAP_KEEP, and those of pinned and managed memory) keep it, unused beyond the limit. */
-GVM_API gvm_status gvm_heap_set_limit(gvm_heap *heap, uint64_t limit_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_heap_set_limit(gvm_heap *heap, uint64_t limit_bytes);
 
 /* Frees all blocks at once, as if by gvm_heap_free(). No other thread may be using them. */
-GVM_API gvm_status gvm_heap_reset(gvm_heap *heap);
+GVM_API GVM_CHECKED gvm_status gvm_heap_reset(gvm_heap *heap);
 
 /* Fills in info.
  *
  * GVM_E_INVALID  info is NULL or its struct_size is too small */
-GVM_API gvm_status gvm_heap_get_info(gvm_heap *heap, gvm_heap_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_heap_get_info(gvm_heap *heap, gvm_heap_info *info);
 
 /* Lists live blocks, lowest address first: up to capacity of them, each stride_bytes behind the one before
  * (sizeof(gvm_heap_block): records may grow), and how many there are in *count. blocks may be NULL if capacity is 0. What
  * is left before gvm_heap_destroy() are leaks.
  *
  * GVM_E_INVALID  count is NULL, or capacity is not 0, and blocks is NULL or stride_bytes is no size of a record */
-GVM_API gvm_status gvm_heap_list(gvm_heap *heap, size_t capacity, size_t stride_bytes,
-                                 gvm_heap_block *blocks, size_t *count);
+GVM_API GVM_CHECKED gvm_status gvm_heap_list(gvm_heap *heap, size_t capacity, size_t stride_bytes,
+                                             gvm_heap_block *blocks, size_t *count);
 
 /* The same by tag, most bytes first. Tags are compared as texts. Those in the answers, here and of
  * gvm_heap_list(), are the program's own: each lives as long as it was promised to, as one of its
  * blocks at least. Stops the other threads' allocations meanwhile.
  *
  * GVM_E_INVALID  as gvm_heap_list() */
-GVM_API gvm_status gvm_heap_get_usage(gvm_heap *heap, size_t capacity, size_t stride_bytes,
-                                      gvm_heap_usage *usages, size_t *count);
+GVM_API GVM_CHECKED gvm_status gvm_heap_get_usage(gvm_heap *heap, size_t capacity, size_t stride_bytes,
+                                                  gvm_heap_usage *usages, size_t *count);
 
 /* Walks the whole heap and holds it against its invariants; for tests, and for programs that
  * suspect themselves. Stops the other threads' allocations meanwhile.
  *
  * GVM_E_INVALID  one does not hold; the error text says which and where */
-GVM_API gvm_status gvm_heap_check(gvm_heap *heap);
+GVM_API GVM_CHECKED gvm_status gvm_heap_check(gvm_heap *heap);
 
 /* Ends a heap and all its blocks. Waits for the work of its streams; other work that uses blocks is
  * the caller's to end first. NULL and unknown pointers are ignored. */
@@ -311,7 +315,7 @@ GVM_API void gvm_heap_destroy(gvm_heap *heap);
  * GVM_E_NOMEM    out of host memory
  * GVM_E_ADDRESS, GVM_E_LIMIT, GVM_E_SYSTEM, GVM_E_DRIVER, GVM_E_LOST  as gvm_buffer_create() and
  *     gvm_buffer_commit() */
-GVM_API gvm_status gvm_alloc(gvm_device *device, size_t size_bytes, void **out);
+GVM_API GVM_CHECKED gvm_status gvm_alloc(gvm_device *device, size_t size_bytes, void **out);
 
 /* Frees what gvm_alloc() returned. NULL is a success. Does not wait for kernels: end the work that
  * uses the memory first.
@@ -323,7 +327,7 @@ GVM_API gvm_status gvm_free(void *ptr);
  *
  * GVM_E_INVALID  out is NULL
  * GVM_E_FOREIGN  the pointer is not the start of a piece, or was freed already */
-GVM_API gvm_status gvm_alloc_buffer(const void *ptr, gvm_buffer **out);
+GVM_API GVM_CHECKED gvm_status gvm_alloc_buffer(const void *ptr, gvm_buffer **out);
 
 #ifdef __cplusplus
 }

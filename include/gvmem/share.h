@@ -68,9 +68,9 @@ typedef struct gvm_share_info {
 
 enum {
     /* Map read-only: a kernel of this process that writes breaks its own context alone. */
-    GVM_IMPORT_READONLY = 1 << 0,
+    GVM_IMPORT_READONLY = 1u << 0,
     /* Map at the exporter's addresses, so that pointers inside the data hold, or GVM_E_ADDRESS. */
-    GVM_IMPORT_SAME_ADDRESS = 1 << 1,
+    GVM_IMPORT_SAME_ADDRESS = 1u << 1,
 };
 
 /* Zero means default in every other member. */
@@ -81,6 +81,9 @@ typedef struct gvm_import_options {
     /* Addresses to reserve for later gvm_buffer_update(); 0: the part exported, no more. */
     uint64_t reserve_bytes;
 } gvm_import_options;
+
+/* gvm_import_options_init(): all defaults. */
+GVM_OPTIONS_INIT(gvm_import_options)
 
 /* Exports the chunks that [offset_bytes, offset_bytes + len_bytes) touches; len_bytes 0 means to
  * the end of the reservation. Absent chunks are holes in the importer's buffer too. Whole chunks are
@@ -95,8 +98,8 @@ typedef struct gvm_import_options {
  *                 chunks
  *
  * Costs the driver about 0.7 ms a chunk on an H100. */
-GVM_API gvm_status gvm_share_export(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes,
-                                    gvm_share **out);
+GVM_API GVM_CHECKED gvm_status gvm_share_export(gvm_buffer *buffer, uint64_t offset_bytes,
+                                                uint64_t len_bytes, gvm_share **out);
 
 /* Sends a share, exported here or received, over a connected unix stream socket; it can be sent to
  * any number of sockets. timeout_ms bounds the whole call, -1 for ever. On failure the socket's
@@ -106,7 +109,7 @@ GVM_API gvm_status gvm_share_export(gvm_buffer *buffer, uint64_t offset_bytes, u
  * GVM_E_PEER     the other process closed the connection
  * GVM_E_TIMEOUT  the other process did not read in time
  * GVM_E_SYSTEM   sendmsg failed otherwise */
-GVM_API gvm_status gvm_share_send(const gvm_share *share, int socket_fd, int timeout_ms);
+GVM_API GVM_CHECKED gvm_status gvm_share_send(const gvm_share *share, int socket_fd, int timeout_ms);
 
 /* Receives one share. On failure nothing is kept: every fd that arrived is closed.
  *
@@ -118,12 +121,12 @@ GVM_API gvm_status gvm_share_send(const gvm_share *share, int socket_fd, int tim
  *                filled is exported as has a higher version than other buffers' shares
  * GVM_E_LIMIT    too few fds left in this process (RLIMIT_NOFILE)
  * GVM_E_SYSTEM   recvmsg failed otherwise */
-GVM_API gvm_status gvm_share_receive(int socket_fd, int timeout_ms, gvm_share **out);
+GVM_API GVM_CHECKED gvm_status gvm_share_receive(int socket_fd, int timeout_ms, gvm_share **out);
 
 /* Fills in info.
  *
  * GVM_E_INVALID  info is NULL or its struct_size is too small */
-GVM_API gvm_status gvm_share_get_info(const gvm_share *share, gvm_share_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_share_get_info(const gvm_share *share, gvm_share_info *info);
 
 /* Maps a share as a buffer of this process, whose offset 0 is the start of the part exported. The
  * device is the one the share names (compare device_uuid), opened here; options may be NULL. The
@@ -138,8 +141,8 @@ GVM_API gvm_status gvm_share_get_info(const gvm_share *share, gvm_share_info *in
  * GVM_E_NOTSUP       the device has no virtual memory management
  *
  * Costs the driver about 0.1 ms a chunk on an H100. */
-GVM_API gvm_status gvm_share_import(gvm_device *device, const gvm_share *share,
-                                    const gvm_import_options *options, gvm_buffer **out);
+GVM_API GVM_CHECKED gvm_status gvm_share_import(gvm_device *device, const gvm_share *share,
+                                                const gvm_import_options *options, gvm_buffer **out);
 
 /* Brings a buffer made by gvm_share_import() up to date with a share of the same buffer, from the
  * same offset and of the same generation or a later one. Within the part exported, chunks that have
@@ -163,7 +166,7 @@ GVM_API gvm_status gvm_share_import(gvm_device *device, const gvm_share *share,
  * GVM_E_ADDRESS  the share spans more than the buffer has reserved: import it anew, or with more
  *                reserve_bytes
  * GVM_E_FORMAT, GVM_E_LIMIT  as for gvm_share_import() */
-GVM_API gvm_status gvm_buffer_update(gvm_buffer *buffer, const gvm_share *share);
+GVM_API GVM_CHECKED gvm_status gvm_buffer_update(gvm_buffer *buffer, const gvm_share *share);
 
 /* Closes the fds of a share and frees it. NULL and unknown pointers are ignored. */
 GVM_API void gvm_share_destroy(gvm_share *share);
@@ -196,13 +199,13 @@ typedef struct gvm_ipc_info {
  *
  * The copy takes whole multiples of 2 MiB, which the driver shows to who opens the handle; behind its
  * last byte they hold zeros. */
-GVM_API gvm_status gvm_ipc_export(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes,
-                                  gvm_ipc **out);
+GVM_API GVM_CHECKED gvm_status gvm_ipc_export(gvm_buffer *buffer, uint64_t offset_bytes,
+                                              uint64_t len_bytes, gvm_ipc **out);
 
 /* Fills in info.
  *
  * GVM_E_INVALID  info is NULL or its struct_size is too small */
-GVM_API gvm_status gvm_ipc_get_info(const gvm_ipc *ipc, gvm_ipc_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_ipc_get_info(const gvm_ipc *ipc, gvm_ipc_info *info);
 
 /* Frees the copy. Close it in the other processes first: the driver leaves what happens otherwise
  * undefined. Waits for running kernels. NULL and unknown pointers are ignored. */
@@ -216,7 +219,8 @@ GVM_API void gvm_ipc_destroy(gvm_ipc *ipc);
  * GVM_E_NOSPACE  the driver has no room for the mapping
  *
  * Takes about 15 ms on an H100, more for larger memory. */
-GVM_API gvm_status gvm_ipc_open(gvm_device *device, const gvm_ipc_handle *handle, void **address);
+GVM_API GVM_CHECKED gvm_status gvm_ipc_open(gvm_device *device, const gvm_ipc_handle *handle,
+                                            void **address);
 
 /* Ends one opening; an address that was opened twice stays until it was closed twice.
  *

@@ -66,14 +66,25 @@ static void take_heap(snapshot *s, gvm_heap *heap)
     s->heap_segments = info.segments;
 }
 
+static void must(gvm_status status)
+{
+    gvm_error error;
+
+    if (status == GVM_OK)
+        return;
+    (void)gvm_error_last(&error);
+    printf("Bail out! cannot look at the world: %s\n", error.text);
+    exit(1);
+}
+
 static void take(snapshot *s, world *w)
 {
     memset(s, 0, sizeof *s);
     s->buffer.struct_size = s->target.struct_size = s->imported.struct_size = sizeof s->buffer;
     if (w->device != NULL)
-        (void)gvm_device_trim(w->device, 0);
+        must(gvm_device_trim(w->device, 0));
     if (w->peer != NULL)
-        (void)gvm_device_trim(w->peer, 0);
+        must(gvm_device_trim(w->peer, 0));
     s->held = gvmi_check_held();
     for (int kind = 0; kind < GVMI_KIND_COUNT; kind++)
         s->objects[kind] = gvmi_registry_count((gvmi_kind)kind);
@@ -87,11 +98,11 @@ static void take(snapshot *s, world *w)
         s->free_bytes[i] = free_bytes;
     }
     if (w->buffer != NULL)
-        (void)gvm_buffer_get_info(w->buffer, &s->buffer);
+        must(gvm_buffer_get_info(w->buffer, &s->buffer));
     if (w->target != NULL)
-        (void)gvm_buffer_get_info(w->target, &s->target);
+        must(gvm_buffer_get_info(w->target, &s->target));
     if (w->imported != NULL)
-        (void)gvm_buffer_get_info(w->imported, &s->imported);
+        must(gvm_buffer_get_info(w->imported, &s->imported));
     if (w->vector != NULL) {
         s->vector_count = gvm_vector_count(w->vector);
         s->vector_capacity = gvm_vector_capacity(w->vector);

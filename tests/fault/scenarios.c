@@ -173,10 +173,10 @@ bool world_begin(world *w, unsigned needs)
 
 void world_end(world *w)
 {
-    if (w->device != NULL) /* what was queued uses memory that goes now */
-        (void)gvm_device_synchronize(w->device);
-    if (w->peer != NULL)
-        (void)gvm_device_synchronize(w->peer);
+    /* What was queued uses memory that goes now. */
+    if ((w->device != NULL && gvm_device_synchronize(w->device) != GVM_OK) ||
+        (w->peer != NULL && gvm_device_synchronize(w->peer) != GVM_OK))
+        printf("#   the devices are not idle\n");
     for (int i = 0; i < 2; i++)
         if (w->sockets[i] >= 0)
             close(w->sockets[i]);

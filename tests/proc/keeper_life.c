@@ -207,7 +207,8 @@ static gvm_status random_act(const life *l, uint64_t *seed)
         case 3: status = gvm_object_drop(l->keeper, name); break;
         default: status = random_visit(l, seed, object); break;
         }
-    gvm_device_synchronize(l->device);
+    if (gvm_device_synchronize(l->device) != GVM_OK && status == GVM_OK)
+        status = GVM_E_LOST;
     gvm_object_close(object);
     return status;
 }

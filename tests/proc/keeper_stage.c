@@ -46,7 +46,7 @@ bool stage_learn(void)
            life_fill(proc_device, &lease, OTHER_SEED) == GVM_OK &&
            life_check(proc_device, &lease, &other_checksum) == GVM_OK;
     gvm_buffer_destroy(buffer);
-    gvm_device_trim(proc_device, 0);
+    good = gvm_device_trim(proc_device, 0) == GVM_OK && good;
     pinned_pieces = count_pinned_pieces();
     return EXPECT(good);
 }

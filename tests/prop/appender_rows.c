@@ -632,7 +632,8 @@ static int die_half_way(void)
     if (fine && gvm_appender_finish(r.appender, l.streams[0], &result) != GVM_E_LOST)
         fine = WRONG(&l, "finish did not say GVM_E_LOST again");
     gvm_appender_destroy(r.appender);
-    (void)gvm_device_trim(l.device, 0);
+    if (fine && gvm_device_trim(l.device, 0) != GVM_OK)
+        fine = WRONG(&l, "what is cached was not given back");
     after = gvmi_check_held();
     if (fine && (after.handles != before.handles || after.mappings != before.mappings ||
                  after.reservations != before.reservations))

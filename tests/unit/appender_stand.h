@@ -106,7 +106,8 @@ static inline gvm_appender_info info(void)
 {
     gvm_appender_info i = {.struct_size = sizeof i};
 
-    (void)gvm_appender_get_info(appender, &i);
+    if (gvm_appender_get_info(appender, &i) != GVM_OK)
+        abort();
     return i;
 }
 

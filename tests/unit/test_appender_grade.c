@@ -261,7 +261,7 @@ static int begin_as_before_poor(void *arg)
     (void)arg;
     CHILD_EXPECT(start_large());
     CHILD_EXPECT(launch_and_drop(300 * MIB, 0));
-    (void)gvm_device_trim(device, 0);
+    CHILD_EXPECT(gvm_device_trim(device, 0) == GVM_OK);
     atomic_store(&refused_bytes, 90 * MIB);
     CHILD_EXPECT(begin() == GVM_OK);
     CHILD_EXPECT(info().front_bytes == SMALL);

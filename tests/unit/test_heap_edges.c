@@ -565,7 +565,8 @@ static void *ask_for_size(void *arg)
 
     (void)arg;
     while (!atomic_load(&over))
-        (void)gvm_heap_get_size(heap, own, &bytes);
+        if (gvm_heap_get_size(heap, own, &bytes) != GVM_OK)
+            abort();
     return NULL;
 }
 
@@ -599,8 +600,9 @@ static void *alloc_then_open_the_gate(void *arg)
     while (!atomic_load(&over))
         sched_yield();
     usleep(20000); /* so that the other one waits by then */
-    (void)gvm_heap_alloc(heap, UNIT, &small);
-    (void)gvm_heap_alloc(heap, 5 * GVMI_MIB, &large);
+    if (gvm_heap_alloc(heap, UNIT, &small) != GVM_OK ||
+        gvm_heap_alloc(heap, 5 * GVMI_MIB, &large) != GVM_OK)
+        abort();
     atomic_store(&gate, true);
     return small;
 }

@@ -660,7 +660,7 @@ static void resize_has_idle_memory_of_other_heaps(void **state)
     remake(&options);
     at = alloc(200 * GVMI_MIB);
     assert_int_equal(gvm_heap_create(device, &keep, &hoard), GVM_OK);
-    gvm_device_trim(device, 0);
+    assert_int_equal(gvm_device_trim(device, 0), GVM_OK);
     assert_int_equal(gvm_device_get_info(device, &device_info), GVM_OK);
     assert_int_equal(gvm_heap_alloc(hoard, device_info.free_bytes, &hoarded), GVM_OK);
     assert_int_equal(gvm_heap_resize(heap, at, 240 * GVMI_MIB), GVM_OK);

@@ -31,7 +31,8 @@ static uint64_t free_bytes(void)
 {
     gvm_device_info i = {.struct_size = sizeof i};
 
-    (void)gvm_device_get_info(device, &i);
+    if (gvm_device_get_info(device, &i) != GVM_OK)
+        abort();
     return i.free_bytes;
 }
 
@@ -186,7 +187,8 @@ static bool start_beside_commit(void)
         gvm_heap_free(heap, ptr) != GVM_OK)
         return false;
     heap->surplus_bytes = heap->idle_low_bytes = heap->idle_bytes;
-    (void)gvm_device_trim(device, 0);
+    if (gvm_device_trim(device, 0) != GVM_OK)
+        return false;
     table.cuMemUnmap = unmap_beside_commit;
     table.cuMemCreate = create_late;
     return true;

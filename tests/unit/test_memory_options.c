@@ -44,7 +44,8 @@ static gvm_buffer_info buffer_info(gvm_buffer *buffer)
 {
     gvm_buffer_info info = {.struct_size = sizeof info};
 
-    (void)gvm_buffer_get_info(buffer, &info);
+    if (gvm_buffer_get_info(buffer, &info) != GVM_OK)
+        abort();
     return info;
 }
 
@@ -166,7 +167,8 @@ static int be_read_only(void *arg)
     CHILD_EXPECT(import(share, read_only, &given) == GVM_OK);
     CHILD_EXPECT(buffer_info(given).access == GVM_ACCESS_READ);
     CHILD_EXPECT(gvm_kernel_checksum(device, gvm_buffer_address(given), CHUNK, NULL, &sum) == GVM_OK);
-    (void)gvm_kernel_fill_random_f64(device, gvm_buffer_address(given), 1000, 0, 1, NULL);
+    CHILD_EXPECT(gvm_kernel_fill_random_f64(device, gvm_buffer_address(given), 1000, 0, 1, NULL) ==
+                 GVM_OK);
     CHILD_EXPECT(gvm_device_synchronize(device) == GVM_E_LOST);
     return 0;
 }
@@ -236,16 +238,17 @@ static bool make_appender(gvm_appender_options options, gvm_appender **out, gvm_
 /* What one byte in the middle of an appender's buffer takes; its ends are smaller. */
 static uint64_t inner_chunk_bytes(gvm_appender *appender)
 {
-    gvm_buffer_info before = {.struct_size = sizeof before}, after = {.struct_size = sizeof after};
+    uint64_t before, after;
     gvm_buffer *buffer;
 
     if (gvm_appender_take(appender, &buffer) != GVM_OK)
         return 0;
-    (void)gvm_buffer_get_info(buffer, &before);
-    (void)gvm_buffer_commit(buffer, RESERVE / 2, 1);
-    (void)gvm_buffer_get_info(buffer, &after);
+    before = buffer_info(buffer).device_bytes;
+    if (gvm_buffer_commit(buffer, RESERVE / 2, 1) != GVM_OK)
+        return 0;
+    after = buffer_info(buffer).device_bytes;
     gvm_buffer_destroy(buffer);
-    return after.device_bytes - before.device_bytes;
+    return after - before;
 }
 
 static int be_appender_chunks(void *arg)

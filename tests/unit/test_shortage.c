@@ -20,7 +20,8 @@ static uint64_t free_bytes(void)
 {
     gvm_device_info i = {.struct_size = sizeof i};
 
-    (void)gvm_device_get_info(device, &i);
+    if (gvm_device_get_info(device, &i) != GVM_OK)
+        abort();
     return i.free_bytes;
 }
 
@@ -378,7 +379,8 @@ static int be_refused(void *arg)
     CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
     CHILD_EXPECT(make_buffer() && hoard_all(true));
     while (hoard.count > 1)
-        (void)gvm_buffer_commit(hoard.chunks[--hoard.count], 0, CHUNK); /* out of the hoard's reach */
+        CHILD_EXPECT(gvm_buffer_commit(hoard.chunks[--hoard.count], 0, CHUNK) ==
+                     GVM_OK); /* out of the hoard's reach */
     CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 4 * CHUNK) == GVM_E_NOSPACE);
     CHILD_EXPECT(gvm_error_last(&error) == GVM_OK && error.status == GVM_E_NOSPACE);
     CHILD_EXPECT(strcmp(error.native_call, "cuMemCreate") == 0);
