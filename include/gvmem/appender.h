@@ -18,15 +18,15 @@
  * libraries, which know one size of chunks a buffer, refuse its share (GVM_E_VERSION).
  *
  * Budget: when as much is committed as the appender may use, or the device has no more (nor this process any
- * idle memory that can be had without waiting for a kernel), reserving fails in every thread from one
- * point on. What was reserved before it is whole: result.rows and
- * result.bytes end there, result.complete is 0. A kernel that keeps its position where its reserve
+ * idle memory that can be had without waiting for a kernel), claiming fails in every thread from one
+ * point on. What was claimed before it is whole: result.rows and
+ * result.bytes end there, result.complete is 0. A kernel that keeps its position where its claim
  * failed is launched again after take() or reset() and goes on.
  *
  * Kernels: any number may append between begin and finish, at once or one after the other, on any
  * streams of the device. One that waits for memory occupies its SMs and needs nothing but the
- * library's thread: no call of the program. A kernel must write to slots that it has reserved, and nowhere else
- * behind the appender's address: chunks in which nothing was reserved are reused, uncleared, in other buffers,
+ * library's thread: no call of the program. A kernel must write to slots that it has claimed, and nowhere else
+ * behind the appender's address: chunks in which nothing was claimed are reused, uncleared, in other buffers,
  * which may be shared with other processes.
  *
  * Threads: any thread may call; calls on one appender are serialised inside, but for the waiting of
@@ -46,6 +46,7 @@
 #ifndef GVMEM_APPENDER_H
 #define GVMEM_APPENDER_H
 
+#include <gvmem/append.h>
 #include <gvmem/buffer.h>
 
 #ifdef __cplusplus
@@ -55,7 +56,7 @@ extern "C" {
 typedef struct gvm_appender gvm_appender;
 
 enum {
-    /* Nothing is written to the back: reserving bytes there answers GVM_APPEND_INVALID, and begin
+    /* Nothing is written to the back: claiming bytes there answers GVM_APPEND_INVALID, and begin
      * commits nothing there. */
     GVM_APPENDER_ROWS_ONLY = 1u << 16,
 };
@@ -78,7 +79,7 @@ typedef struct gvm_appender_options {
      * least seven eighths of the first chunk (of chunk_bytes, where the launch before wrote that much) and at
      * most this. 0: two steps, of chunk_bytes at least; GVM_BYTES_NONE: not at all. */
     uint64_t ahead_bytes;
-    /* What one reservation takes from the back is a multiple of this, a power of two up to 4096. 0:
+    /* What one claim takes from the back is a multiple of this, a power of two up to 4096. 0:
      * 16, or as much as makes the whole budget reachable: the back holds 3 * 2^30 units. */
     uint32_t align_bytes;
     uint32_t wait_ms;  /* how long a kernel waits for memory before it gives up; 0: 10 s */
@@ -93,23 +94,6 @@ typedef struct gvm_appender_options {
 /* gvm_appender_options_init(): all defaults. */
 GVM_OPTIONS_INIT(gvm_appender_options)
 
-/* What a kernel needs: pass it by value inside the kernel's argument. Good from begin to finish. */
-typedef struct gvm_append {
-    size_t struct_size; /* in: sizeof(gvm_append) */
-    uint64_t address;   /* of row 0 */
-    uint64_t reserve_bytes;
-    uint64_t row_bytes;
-    uint64_t capacity_bytes; /* most that rows and bytes together can ever take */
-    /* The rest is for gvmem/device/appender.h. */
-    uint64_t words, mail;
-    uint64_t wait_ns;
-    uint32_t rows_max, units_max;
-    uint32_t unit_shift;
-    uint32_t ahead_rows_min, ahead_rows_max;
-    uint32_t ahead_units_min, ahead_units_max;
-    uint32_t chunk_shift; /* of the chunks that the budget counts; 0: it does not limit */
-} gvm_append;
-
 typedef struct gvm_appender_result {
     size_t struct_size; /* in: sizeof(gvm_appender_result) */
     uint64_t rows;      /* at the buffer's start */
@@ -120,7 +104,7 @@ typedef struct gvm_appender_result {
     /* If not complete: GVM_E_LIMIT when the reservation or the budget was spent, otherwise what
      * committing answered, above all GVM_E_NOSPACE. */
     gvm_status reason;
-    uint8_t complete; /* 1: every reservation succeeded */
+    uint8_t complete; /* 1: every claim succeeded */
     uint8_t reserved[3];
 } gvm_appender_result;
 
@@ -163,12 +147,12 @@ GVM_API GVM_CHECKED gvm_status gvm_appender_create(gvm_device *device, uint64_t 
  * meanwhile from the library's thread. The back gets memory besides the front where the budget is at least
  * 16 * chunk_bytes, and both leave chunk_bytes of a budget to what is needed. Where so much cannot
  * be had it gets the smallest chunk, and if not even that, because the budget is spent or the device is
- * full, this succeeds all the same: a kernel's first reservation tries again, and fails if it still cannot be
+ * full, this succeeds all the same: a kernel's first claim tries again, and fails if it still cannot be
  * had.
  *
  * If the kernels of the begin before were granted nothing, because memory was spent, this begin
  * gives back what is not written on and nothing is committed but what is needed: the first
- * reservation is then granted if the budget allows it at all, so that a kernel that is launched
+ * claim is then granted if the budget allows it at all, so that a kernel that is launched
  * again always gets on.
  *
  * Blocks for a commit at each end, by the library's thread, which may be at one for another appender,
@@ -189,9 +173,9 @@ GVM_API GVM_CHECKED gvm_status gvm_appender_begin(gvm_appender *appender, gvm_ap
  * again use gvm_appender_get_info().
  *
  * GVM_E_INVALID  it has not begun, or result's struct_size is wrong. The stream was waited for.
- * GVM_E_TIMEOUT  a kernel gave up waiting for memory. The appender is closed; what was reserved
+ * GVM_E_TIMEOUT  a kernel gave up waiting for memory. The appender is closed; what was claimed
  *                before that is whole and can be had with get_info and take.
- * GVM_E_TORN     a kernel ended without publishing all that it had reserved. The appender is
+ * GVM_E_TORN     a kernel ended without publishing all that it had claimed. The appender is
  *                closed; reset it.
  * GVM_E_LOST     a kernel failed: the appender is still open, and can only be destroyed
  * GVM_E_NOSPACE  the driver has no memory for the copy; the appender is still open */

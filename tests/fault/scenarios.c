@@ -447,12 +447,12 @@ static bool shows_vector_resize(world *w)
     return gvm_vector_count(w->vector) == 3 * CHUNK / 8;
 }
 
-static gvm_status run_vector_reserve(world *w)
+static gvm_status run_vector_commit(world *w)
 {
     return gvm_vector_commit(w->vector, 3 * CHUNK / 8);
 }
 
-static bool shows_vector_reserve(world *w)
+static bool shows_vector_commit(world *w)
 {
     return gvm_vector_capacity(w->vector) == 3 * CHUNK / 8 && gvm_vector_count(w->vector) == ELEMS;
 }
@@ -710,7 +710,7 @@ const scenario scenarios[] = {
     {"vector_create", NEEDS_DEVICE, OBJECT | ADDRESS | SYSTEM, run_vector_create, shows_vector_create},
     {"vector_append", NEEDS_VECTOR | LEAVES_CAPACITY, OBJECT | SPACE | LIMIT, run_vector_append, shows_vector_append},
     {"vector_resize", NEEDS_VECTOR, OBJECT | SPACE | LIMIT, run_vector_resize, shows_vector_resize},
-    {"vector_reserve", NEEDS_VECTOR, OBJECT | SPACE | LIMIT, run_vector_reserve, shows_vector_reserve},
+    {"vector_commit", NEEDS_VECTOR, OBJECT | SPACE | LIMIT, run_vector_commit, shows_vector_commit},
     {"vector_shrink", NEEDS_VECTOR, OBJECT, run_vector_shrink, NULL},
     {"alloc", NEEDS_DEVICE, OBJECT | SPACE | LIMIT | ADDRESS | SYSTEM, run_alloc, shows_alloc},
     {"free", NEEDS_PIECE, OBJECT, run_free, NULL},

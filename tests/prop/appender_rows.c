@@ -5,7 +5,7 @@
  *
  * Goal: whatever memory there is and whenever it comes, each item is written once, in a place of its
  * own, whole; rows and bytes are accounted for to the last; the rows of a thread, warp or block keep
- * their order. Method: each run draws sizes, limits and ways to reserve. Kernels log where each item
+ * their order. Method: each run draws sizes, limits and ways to claim. Kernels log where each item
  * went and keep their position; what they could not write the next launch does, behind what is there
  * or in a fresh buffer, until all is done. Meanwhile the driver may fail (once or for ever, until the
  * kernel has ended) or be slow, even slower than kernels wait. Every filled buffer is copied out and
@@ -179,7 +179,7 @@ static uint64_t lesser(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Items of any group that reserves together fit a fresh buffer, at most a quarter at each end. */
+/* Items of any group that claims together fit a fresh buffer, at most a quarter at each end. */
 static void draw_sizes(lane *l, plan *p, uint64_t limit)
 {
     const uint64_t group = plan_group(p);
@@ -292,16 +292,15 @@ static bool check_answers(run *r, gvm_status status, const gvm_appender_result *
     if (!read_array(r->l, r->l->answers, answers, sizeof r->rounds[0].answers))
         return false;
     if (answers[GVM_APPEND_INVALID] != 0)
-        return WRONG(r->l, "a reserve answered INVALID");
+        return WRONG(r->l, "a claim answered INVALID");
     if (status == GVM_E_TIMEOUT)
-        return answers[GVM_APPEND_LATE] != 0 || WRONG(r->l, "GVM_E_TIMEOUT, and no reserve was LATE");
+        return answers[GVM_APPEND_LATE] != 0 || WRONG(r->l, "GVM_E_TIMEOUT, and no claim was LATE");
     if (answers[GVM_APPEND_LATE] != 0)
-        return WRONG(r->l, "a reserve was LATE, and finish did not say so");
+        return WRONG(r->l, "a claim was LATE, and finish did not say so");
     if (result->complete != (answers[GVM_APPEND_FULL] == 0) ||
         (result->reason == GVM_OK) != (result->complete == 1))
-        return WRONG(r->l, "complete is %d with reason %s, and %llu reserves were FULL",
-                     result->complete, gvm_status_name(result->reason),
-                     (unsigned long long)answers[GVM_APPEND_FULL]);
+        return WRONG(r->l, "complete is %d with reason %s, and %llu claims were FULL", result->complete,
+                     gvm_status_name(result->reason), (unsigned long long)answers[GVM_APPEND_FULL]);
     return true;
 }
 
@@ -496,7 +495,7 @@ static void tell(const run *r)
            "%u bytes, gather %u\n",
            p->mode, p->kernels, p->blocks, p->block[0], p->block[1], p->block[2], LLU(p->items),
            p->rows_max, LLU(p->row_bytes), p->bytes_max, p->gather);
-    printf("#   reservation %llu, chunk %llu, budget %llu, step %llu, ahead %llu, align %u, wait %u ms, "
+    printf("#   reserve %llu, chunk %llu, budget %llu, step %llu, ahead %llu, align %u, wait %u ms, "
            "slow %u us, faults %d, epoch %u, plan's seed %llu\n",
            LLU(p->reserve_bytes), LLU(o->chunk_bytes), LLU(o->budget_bytes), LLU(o->step_bytes),
            LLU(o->ahead_bytes), o->align_bytes, o->wait_ms, atomic_load(&slow_us), r->l->faults,

@@ -584,7 +584,7 @@ static bool do_append(model *m, const model_op *op)
            compare_range(m, it, (it->count - count) * it->elem_bytes, count * it->elem_bytes);
 }
 
-static bool resize_or_reserve(model *m, const model_op *op, bool resize)
+static bool resize_or_commit(model *m, const model_op *op, bool resize)
 {
     item *it = pick_item(m, op->item, ITEM_VECTOR);
     uint64_t wanted, must, may;
@@ -741,8 +741,8 @@ static bool do_op(model *m, const model_op *op)
     case MODEL_COPY: return do_copy(m, op);
     case MODEL_FILL: return do_fill(m, op);
     case MODEL_APPEND: return do_append(m, op);
-    case MODEL_RESIZE: return resize_or_reserve(m, op, true);
-    case MODEL_RESERVE: return resize_or_reserve(m, op, false);
+    case MODEL_RESIZE: return resize_or_commit(m, op, true);
+    case MODEL_VECTOR_COMMIT: return resize_or_commit(m, op, false);
     case MODEL_SHRINK: return do_shrink(m, op);
     case MODEL_CHECKSUM: return do_checksum(m, op);
     case MODEL_COMPARE: return do_compare(m, op);

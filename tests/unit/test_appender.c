@@ -527,7 +527,7 @@ static int be_signalled(void *arg)
     return 0;
 }
 
-/* ---- threads that reserve at once: no two get the same, and all that fails lies behind. */
+/* ---- threads that claim at once: no two get the same, and all that fails lies behind. */
 
 #define THREADS 8
 #define EACH 4000
@@ -536,7 +536,7 @@ typedef struct claim {
     uint64_t row, rows;
 } claim;
 
-static void *reserve_many(void *arg)
+static void *claim_many(void *arg)
 {
     claim *claims = arg;
     gvm_append_slot slot;
@@ -563,7 +563,7 @@ static int be_crowd(void *arg)
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, &options));
     CHILD_EXPECT(begin() == GVM_OK);
     for (int i = 0; i < THREADS; i++)
-        CHILD_EXPECT(pthread_create(&threads[i], NULL, reserve_many, claims[i]) == 0);
+        CHILD_EXPECT(pthread_create(&threads[i], NULL, claim_many, claims[i]) == 0);
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0);
@@ -638,13 +638,13 @@ static int be_sealed(void *arg)
 CHILD_TEST(slot_of_any_alignment_lies_where_it_says, be_places)
 CHILD_TEST(slot_of_large_units_is_aligned_without_waste, be_aligned_unit)
 CHILD_TEST(ends_that_meet_in_a_chunk_fill_it_to_the_last_byte, be_meeting)
-CHILD_TEST(reservation_larger_than_an_addition_is_swapped, be_large)
-CHILD_TEST(reservation_too_large_closes_before_it_says_so, be_closing)
-CHILD_TEST(reservation_that_is_impossible_disturbs_nobody, be_impossible)
+CHILD_TEST(claim_larger_than_an_addition_is_swapped, be_large)
+CHILD_TEST(claim_too_large_closes_before_it_says_so, be_closing)
+CHILD_TEST(claim_that_is_impossible_disturbs_nobody, be_impossible)
 CHILD_TEST(budget_spent_ends_it_for_all_and_again_after_take, be_budget)
 CHILD_TEST(budget_of_two_chunks_serves_both_ends, be_small_budget)
 CHILD_TEST(budget_lowered_below_what_is_written_is_full, be_lowered_budget)
-CHILD_TEST(reservation_not_published_tears, be_torn)
+CHILD_TEST(claim_not_published_tears, be_torn)
 CHILD_TEST(words_written_over_are_not_believed, be_wild)
 CHILD_TEST(call_out_of_turn_is_refused, be_misused)
 CHILD_TEST(options_out_of_limits_are_refused, be_refused)
@@ -665,13 +665,13 @@ int main(void)
         cmocka_unit_test(slot_of_any_alignment_lies_where_it_says),
         cmocka_unit_test(slot_of_large_units_is_aligned_without_waste),
         cmocka_unit_test(ends_that_meet_in_a_chunk_fill_it_to_the_last_byte),
-        cmocka_unit_test(reservation_larger_than_an_addition_is_swapped),
-        cmocka_unit_test(reservation_too_large_closes_before_it_says_so),
-        cmocka_unit_test(reservation_that_is_impossible_disturbs_nobody),
+        cmocka_unit_test(claim_larger_than_an_addition_is_swapped),
+        cmocka_unit_test(claim_too_large_closes_before_it_says_so),
+        cmocka_unit_test(claim_that_is_impossible_disturbs_nobody),
         cmocka_unit_test(budget_spent_ends_it_for_all_and_again_after_take),
         cmocka_unit_test(budget_of_two_chunks_serves_both_ends),
         cmocka_unit_test(budget_lowered_below_what_is_written_is_full),
-        cmocka_unit_test(reservation_not_published_tears),
+        cmocka_unit_test(claim_not_published_tears),
         cmocka_unit_test(words_written_over_are_not_believed),
         cmocka_unit_test(call_out_of_turn_is_refused),
         cmocka_unit_test(options_out_of_limits_are_refused),

@@ -453,7 +453,7 @@ static int be_last_chunk(void *arg)
     return 0;
 }
 
-/* No memory for a first chunk: begin succeeds, the first reservation tries again. */
+/* No memory for a first chunk: begin succeeds, the first claim tries again. */
 static int be_first_not_had(void *arg)
 {
     gvm_append_slot slot;
@@ -471,7 +471,7 @@ static int be_first_not_had(void *arg)
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_NOSPACE);
     CHILD_EXPECT(result.rows == 0 && result.bytes == 0 && result.commits == 0);
     CHILD_EXPECT(gvmi_appender_check(appender));
-    CHILD_EXPECT(begin() == GVM_OK); /* a kernel that reserves nothing needs nothing */
+    CHILD_EXPECT(begin() == GVM_OK); /* a kernel that claims nothing needs nothing */
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.reason == GVM_OK);
     CHILD_EXPECT(begin() == GVM_OK);
     atomic_store(&creates_left, 1000);
@@ -518,7 +518,7 @@ static int be_failed_begin(void *arg)
 #define WAITERS 8
 #define ITEM_ROWS (CHUNK / ROW * 9 / 10)
 
-static void *reserve_item(void *granted)
+static void *claim_item(void *granted)
 {
     gvm_append_slot slot;
 
@@ -543,7 +543,7 @@ static int be_first_come(void *arg)
     CHILD_EXPECT(begin() == GVM_OK);
     words = (gvm_append_words *)(uintptr_t)append.words;
     for (int i = 0; i < WAITERS; i++)
-        CHILD_EXPECT(pthread_create(&threads[i], NULL, reserve_item, &granted) == 0);
+        CHILD_EXPECT(pthread_create(&threads[i], NULL, claim_item, &granted) == 0);
     while (gvm_append_rows_of(__atomic_load_n(&words->cursor, __ATOMIC_RELAXED)) < WAITERS * ITEM_ROWS)
         sched_yield();
     CHILD_EXPECT(pthread_create(&opener, NULL, open_door, NULL) == 0);
@@ -557,7 +557,7 @@ static int be_first_come(void *arg)
     return 0;
 }
 
-/* What was committed ahead at one end keeps a large reservation from the other once, not for ever. */
+/* What was committed ahead at one end keeps a large claim from the other once, not for ever. */
 static int be_relaunched(void *arg)
 {
     const gvm_appender_options options = {.budget_bytes = 4 * CHUNK};
@@ -637,7 +637,7 @@ CHILD_TEST(last_chunk_of_a_budget_goes_where_it_is_needed, be_last_chunk)
 CHILD_TEST(small_result_has_no_more_than_its_first_chunks, be_small)
 CHILD_TEST(first_chunk_that_cannot_be_had_is_tried_again, be_first_not_had)
 CHILD_TEST(begin_that_fails_changes_nothing, be_failed_begin)
-CHILD_TEST(reservations_that_came_first_are_served_first, be_first_come)
+CHILD_TEST(claims_that_came_first_are_served_first, be_first_come)
 CHILD_TEST(kernel_launched_again_gets_on, be_relaunched)
 
 int main(void)
@@ -659,7 +659,7 @@ int main(void)
         cmocka_unit_test(last_chunk_of_a_budget_goes_where_it_is_needed),
         cmocka_unit_test(first_chunk_that_cannot_be_had_is_tried_again),
         cmocka_unit_test(begin_that_fails_changes_nothing),
-        cmocka_unit_test(reservations_that_came_first_are_served_first),
+        cmocka_unit_test(claims_that_came_first_are_served_first),
         cmocka_unit_test(kernel_launched_again_gets_on),
         cmocka_unit_test(turns_come_with_any_steps),
     };

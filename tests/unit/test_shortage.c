@@ -183,7 +183,7 @@ static gvm_status append_to_vector(void)
     return gvm_vector_append(vector, zeros, 16);
 }
 
-static gvm_status reserve_vector(void)
+static gvm_status commit_vector(void)
 {
     return gvm_vector_commit(vector, CHUNK / 4);
 }
@@ -270,7 +270,7 @@ static const user users[] = {
     {"gvm_alloc", NULL, alloc, end_piece},
     {"gvm_heap_alloc", make_heap, alloc_of_heap, end_heap},
     {"gvm_vector_append", make_vector, append_to_vector, end_vector},
-    {"gvm_vector_commit", make_vector, reserve_vector, end_vector},
+    {"gvm_vector_commit", make_vector, commit_vector, end_vector},
     {"gvm_vector_resize", make_vector, resize_vector, end_vector},
     {"gvm_appender_create", make_appenders, create_appender, end_appenders},
     {"gvm_kernel_sum_f64", make_full_buffer, sum, end_buffer},
