@@ -98,7 +98,9 @@ static gvm_status do_turn(client *c, const keeper_order *o, keeper_answer *a)
     const double start_us = tool_now_us();
     double acquired_us, used_us, end_us;
     gvm_lease lease;
-    gvm_status status = gvm_object_acquire(object, (gvm_lease_mode)o->mode, &options, &lease), released;
+    gvm_status status = gvm_object_acquire(object, (gvm_lease_mode)o->mode, &options, GVM_FOREVER,
+                                           &lease),
+               released;
 
     if (status != GVM_OK)
         return status;
@@ -125,7 +127,7 @@ static gvm_status sample_pairs(gvm_object *object, gvm_lease_mode mode, keeper_a
     for (uint32_t i = 0; i < FAST_SAMPLES && status == GVM_OK; i++) {
         const uint64_t begin = bench_stamp();
 
-        status = gvm_object_acquire(object, mode, NULL, &lease);
+        status = gvm_object_acquire(object, mode, NULL, GVM_FOREVER, &lease);
         if (status == GVM_OK)
             status = gvm_object_release(object, &lease);
         differences[i] = bench_stamp() - begin;
@@ -152,7 +154,7 @@ static gvm_status count_pairs(gvm_object *object, gvm_lease_mode mode, keeper_an
 
     while (status == GVM_OK && bench_now_ns() - begin_ns < FAST_MS * 1000000)
         for (int i = 0; i < 1000 && status == GVM_OK; i++, pairs++) {
-            status = gvm_object_acquire(object, mode, NULL, &lease);
+            status = gvm_object_acquire(object, mode, NULL, GVM_FOREVER, &lease);
             if (status == GVM_OK)
                 status = gvm_object_release(object, &lease);
         }
@@ -204,7 +206,7 @@ static gvm_status take_turns(gvm_object *objects[2], keeper_answer *a)
     for (uint32_t i = 0; i < SLOW_SAMPLES && status == GVM_OK; i++) {
         const uint64_t begin = bench_stamp();
 
-        status = gvm_object_acquire(objects[i & 1], GVM_LEASE_WRITE, NULL, &lease);
+        status = gvm_object_acquire(objects[i & 1], GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease);
         differences[i] = bench_stamp() - begin;
         if (status == GVM_OK)
             status = gvm_object_release(objects[i & 1], &lease);

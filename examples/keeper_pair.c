@@ -70,7 +70,7 @@ static double append(gvm_object *prices, gvm_device *device, uint64_t version, u
     double sum;
 
     must(gvm_object_grow(prices, (step + 1) * STEP), "cannot grow the object");
-    must(gvm_object_acquire(prices, GVM_LEASE_WRITE, NULL, &lease), "no lease to write");
+    must(gvm_object_acquire(prices, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease), "no lease to write");
     address = lease.address + step * STEP; /* the object begins where it always did */
     must(gvm_kernel_fill_random_f64(device, address, count, first, version, NULL), "cannot fill");
     must(gvm_kernel_sum_f64(device, address, count, NULL, &sum), "cannot sum"); /* and wait */
@@ -144,7 +144,8 @@ static void consume(gvm_client *keeper, gvm_device *device, int seen)
         gvm_lease lease;
         double sum;
 
-        must(gvm_object_acquire(prices, GVM_LEASE_READ, &scan, &lease), "no lease to read");
+        must(gvm_object_acquire(prices, GVM_LEASE_READ, &scan, GVM_FOREVER, &lease),
+             "no lease to read");
         must(gvm_kernel_sum_f64(device, lease.address, lease.bytes / sizeof(double), NULL, &sum),
              "cannot sum");
         printf("%s: version %llu at 0x%llx, sum %.3f\n", who, (unsigned long long)said.version,

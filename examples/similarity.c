@@ -331,7 +331,7 @@ int main(int argc, char **argv)
     must_cu(cu.context_set(context), "cannot use the device");
 
     /* The table's memory is ours to read from here on, and stays where it is. */
-    must(gvm_table_acquire(m.table, m.indexes, 4, NULL, m.data), "no lease to read");
+    must(gvm_table_acquire(m.table, m.indexes, 4, NULL, GVM_FOREVER, m.data), "no lease to read");
     ids = fetch_ids(&m);
     fetch_query(&m, ids, (int32_t)atoi(argv[2]), query);
     results = search(&m, device, query);

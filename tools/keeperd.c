@@ -212,8 +212,8 @@ static bool parse_option(int option, settings *s)
     case 'k': return tool_parse_size("", "--keep-free", optarg, 1, &o->device_keep_bytes);
     case 'l': return tool_parse_size("", "--leave-free", optarg, 0, &o->driver_free_bytes);
     case 'q': return parse_quota(optarg, s);
-    case OPTION_REVOKE: return parse_seconds("--revoke-timeout", optarg, &o->revoke_timeout_ms);
-    case OPTION_LEASE: return parse_seconds("--lease-timeout", optarg, &o->lease_timeout_ms);
+    case OPTION_REVOKE: return parse_seconds("--revoke-timeout", optarg, &o->revoke_limit_ms);
+    case OPTION_LEASE: return parse_seconds("--lease-timeout", optarg, &o->lease_limit_ms);
     case OPTION_FENCE: return parse_fence(optarg, &o->fence);
     case OPTION_CLIENTS: return parse_count("--clients", optarg, 1, 1024, &o->clients_max);
     case OPTION_TRACE: return o->trace_path = optarg, true;

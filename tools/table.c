@@ -288,7 +288,7 @@ static gvm_status read_batch(view *v, uint64_t first, uint32_t rows)
     gvm_status status;
 
     free_cells(v);
-    status = gvm_table_acquire(v->table, v->indexes, v->count, &scan, v->data);
+    status = gvm_table_acquire(v->table, v->indexes, v->count, &scan, GVM_FOREVER, v->data);
     if (status != GVM_OK)
         return status;
     for (uint32_t i = 0; i < v->count && status == GVM_OK; i++) {

@@ -8,7 +8,7 @@
  *
  * A process touches an object only while it holds a lease:
  *
- *     gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease);
+ *     gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease);
  *     kernel<<<..., stream>>>((const float *)lease.address, lease.bytes / sizeof(float));
  *     gvm_object_release_async(object, &lease, stream);
  *
@@ -70,7 +70,6 @@ typedef struct gvm_object gvm_object; /* an object opened over one */
 #define GVM_NAME_BYTES_MAX 256      /* with the NUL */
 #define GVM_METADATA_BYTES_MAX 4096 /* what a creator attaches to an object */
 #define GVM_OBJECTS_OPEN_MAX 4096   /* of one connection */
-#define GVM_TRY (-1)                /* a timeout_ms: do not wait. 0 waits for ever */
 
 /* ---- connections */
 
@@ -199,10 +198,9 @@ GVM_API gvm_status gvm_object_shrink(gvm_object *object, uint64_t bytes);
 /* Makes the object read-only for good, for everyone, after waiting for a write lease elsewhere to
  * end: write leases are not to be had any more, and what is mapped from then on is mapped read-only.
  * Kernels that read go on; but of an object with GVM_OBJECT_UNTRACKED, whose readers may write, it
- * waits for all leases. A sealed object outlives its creator. timeout_ms as for gvm_object_acquire():
- * 0 waits for ever, GVM_TRY not at all.
+ * waits for all leases. A sealed object outlives its creator. timeout_ms as for gvm_object_acquire().
  *
- * GVM_E_INVALID  timeout_ms is under GVM_TRY
+ * GVM_E_INVALID  timeout_ms is below GVM_FOREVER
  * GVM_E_DENIED   not its owner, or opened GVM_OPEN_READONLY
  * GVM_E_TIMEOUT  as for gvm_object_acquire(); if the keeper does not answer, it may seal the object
  *                later
@@ -277,11 +275,11 @@ typedef enum gvm_hint {
     GVM_HINT_ONCE = 3, /* this access foretells nothing */
 } gvm_hint;
 
-/* Zero means default in every other member; NULL: waits for ever, no hint. */
+/* Zero means default in every other member; NULL: no hint. */
 typedef struct gvm_acquire_options {
     size_t struct_size; /* in: sizeof(gvm_acquire_options) */
-    int32_t timeout_ms; /* 0: for ever; GVM_TRY: not at all, but at most 100 ms for the keeper's answer */
     gvm_hint hint;
+    uint32_t reserved; /* 0 */
 } gvm_acquire_options;
 
 typedef struct gvm_lease {
@@ -294,9 +292,10 @@ typedef struct gvm_lease {
 
 /* Takes a lease. Needs no device memory: what is not there is read over the link. But where a process
  * that was cut off may still write to the object, it waits until there is room for a copy in either
- * budget, or that process has ended.
+ * budget, or that process has ended. With GVM_TRY it waits for no lease, but up to 100 ms for the keeper's
+ * answer.
  *
- * GVM_E_INVALID   lease is NULL, an unknown mode or hint, timeout_ms is under GVM_TRY
+ * GVM_E_INVALID   lease is NULL, an unknown mode or hint, timeout_ms is below GVM_FOREVER
  * GVM_E_TIMEOUT   others kept a conflicting lease, or there was no room for that copy, or the keeper does
  *                 not answer
  * GVM_E_SEALED    a write lease on a sealed object
@@ -307,7 +306,8 @@ typedef struct gvm_lease {
  *                 threads wait over this connection, or the user's allowance of such requests is
  *                 spent */
 GVM_API gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
-                                      const gvm_acquire_options *options, gvm_lease *lease);
+                                      const gvm_acquire_options *options, int timeout_ms,
+                                      gvm_lease *lease);
 
 /* Gives a lease back and clears it. Work on the GPU that uses it must be over.
  *

@@ -55,9 +55,9 @@ typedef struct gvm_keeper_options {
     uint64_t quota_bytes;    /* for users not in quotas (gvm_client_set_quota()); 0: no limit */
     const gvm_quota *quotas; /* quota_count of them */
     uint32_t quota_count;
-    uint32_t revoke_timeout_ms; /* a client that does not map what was moved in it is cut off; 10 s if 0 */
-    uint32_t lease_timeout_ms; /* and one that keeps a lease so long while others wait; 0: never */
-    const char *trace_path;    /* append every acquire that the policy sees; NULL: none */
+    uint32_t revoke_limit_ms; /* a client that does not map for so long what was moved is cut off; 0: 10 s */
+    uint32_t lease_limit_ms; /* and one that keeps a lease so long while others wait; 0: no limit */
+    const char *trace_path;  /* append every acquire that the policy sees; NULL: none */
     /* Called with a line about each thing that the keeper decides by itself: clients refused, cut off or
      * killed, memory that could not be made, budgets changed, a device lost. Lower case, no newline,
      * under 384 bytes, valid during the call; limited by user, and then one that tells how many were left

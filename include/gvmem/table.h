@@ -5,7 +5,7 @@
  *
  *     gvm_table_attach(token, 0, &table);
  *     gvm_table_find_column(table, "price", &column);
- *     gvm_table_acquire(table, &column, 1, NULL, &data);
+ *     gvm_table_acquire(table, &column, 1, NULL, GVM_FOREVER, &data);
  *     kernel<<<..., stream>>>((const double *)data.values, rows);
  *     gvm_table_release_async(table, &data, 1, stream);
  *
@@ -179,13 +179,16 @@ typedef struct gvm_table_data {
 
 /* Takes read leases on all the columns of a list, so that data[i] is columns[i]; all or none, and
  * then data is cleared. Columns wanted together are taken together, in one call: it takes them in one
- * order, so that no two programs wait for each other. options, which may be NULL, hold for each lease.
+ * order, so that no two programs wait for each other. options, which may be NULL, hold for each lease;
+ * timeout_ms bounds the wait for all of them together, but not the opening of columns.
  *
- * GVM_E_INVALID  there is no such column, one is listed twice, columns or data is NULL
+ * GVM_E_INVALID  there is no such column, one is listed twice, columns or data is NULL, timeout_ms is below
+ *                GVM_FOREVER
  * GVM_E_TIMEOUT  somebody kept a lease to write
  * and the errors of gvm_table_open_columns() and gvm_object_acquire() */
 GVM_API gvm_status gvm_table_acquire(gvm_table *table, const uint32_t *columns, uint32_t count,
-                                     const gvm_acquire_options *options, gvm_table_data *data);
+                                     const gvm_acquire_options *options, int timeout_ms,
+                                     gvm_table_data *data);
 
 /* Gives leases back and clears data. Work on the GPU that uses them must be over.
  *

@@ -268,9 +268,8 @@ gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened
 /* For gvmi_client_answer(): a lease was granted to a request. */
 void gvmi_client_granted(gvm_object *object, uint32_t mode);
 
-/* Of a public timeout_ms (0: for ever, GVM_TRY: not at all): the deadline here, and what the wire has. */
+/* The deadline here of a request whose time-out the keeper has. */
 int64_t gvmi_client_limit_ns(int timeout_ms);
-int32_t gvmi_client_wire_ms(int timeout_ms);
 
 /* Takes a lease out of the word again, and rings if the keeper waits for that. False: there was none
  * of that kind. *permit is what the permit then said. */

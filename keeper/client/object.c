@@ -455,14 +455,11 @@ gvm_status gvm_object_seal(gvm_object *handle, int timeout_ms)
         return status;
     gvmi_wire_start(&message, GVMI_WIRE_SEAL, 0);
     message.body.SEAL.slot = object->slot;
-    message.body.SEAL.timeout_ms = gvmi_client_wire_ms(timeout_ms);
-    if (timeout_ms < GVM_TRY)
-        status = gvmi_fail(GVM_E_INVALID,
-                           "timeout_ms is %d: use 0 to wait for ever, GVM_TRY not to wait",
-                           timeout_ms);
-    else if (object->readonly)
+    message.body.SEAL.timeout_ms = timeout_ms;
+    status = gvmi_check_timeout(timeout_ms);
+    if (status == GVM_OK && object->readonly)
         status = gvmi_fail(GVM_E_DENIED, "the object was opened GVM_OPEN_READONLY");
-    if (timeout_ms == 0 || status != GVM_OK)
+    if (timeout_ms == GVM_FOREVER || status != GVM_OK)
         return call_and_leave(object, &message, status);
     status = gvmi_client_call_until(object->keeper, &message, object, 0,
                                     gvmi_client_limit_ns(timeout_ms));

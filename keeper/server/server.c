@@ -67,8 +67,8 @@ static void fill_config(gvm_keeper *server, const gvm_keeper_options *o)
     config->quota_bytes = o->quota_bytes != 0 ? o->quota_bytes : UINT64_MAX;
     config->clients_max = o->clients_max != 0 ? o->clients_max : GVMI_CLIENTS_MAX;
     config->objects_max = GVMI_OBJECTS_MAX;
-    config->revoke_timeout_ms = o->revoke_timeout_ms != 0 ? o->revoke_timeout_ms : REVOKE_TIMEOUT_MS;
-    config->lease_timeout_ms = o->lease_timeout_ms;
+    config->revoke_limit_ms = o->revoke_limit_ms != 0 ? o->revoke_limit_ms : REVOKE_TIMEOUT_MS;
+    config->lease_limit_ms = o->lease_limit_ms;
     config->fence_kills = o->fence == GVM_FENCE_KILL;
     config->unread = gvmi_peer_has_input;
     config->unread_context = server;

@@ -86,7 +86,8 @@ static gvm_status read_manifest(gvm_table *table)
 {
     const gvm_acquire_options once = {.struct_size = sizeof once, .hint = GVM_HINT_ONCE};
     gvm_lease lease;
-    gvm_status status = gvm_object_acquire(table->manifest_object, GVM_LEASE_READ, &once, &lease);
+    gvm_status status = gvm_object_acquire(table->manifest_object, GVM_LEASE_READ, &once,
+                                           GVM_FOREVER, &lease);
 
     if (status != GVM_OK)
         return status;

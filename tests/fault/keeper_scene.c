@@ -151,12 +151,11 @@ static bool did(play *p, const char *what, gvm_status status, uint64_t documente
 
 static bool acquire(play *p, gvm_object *object, gvm_lease_mode mode, gvm_hint hint, gvm_lease *lease)
 {
-    const gvm_acquire_options options = {
-        .struct_size = sizeof options, .timeout_ms = WAIT_MS, .hint = hint};
+    const gvm_acquire_options options = {.struct_size = sizeof options, .hint = hint};
 
     /* Nobody holds a lease for long: TIMEOUT would be a lease that was lost. */
     return did(p, mode == GVM_LEASE_WRITE ? "acquire for writing" : "acquire",
-               gvm_object_acquire(object, mode, &options, lease), OR(LIMIT));
+               gvm_object_acquire(object, mode, &options, WAIT_MS, lease), OR(LIMIT));
 }
 
 static void release(play *p, gvm_object *object, gvm_lease *lease)
@@ -335,12 +334,11 @@ static bool must(const char *what, gvm_status status)
 
 static bool witness_acquire(gvm_object *object, gvm_lease_mode mode, int timeout_ms, gvm_lease *lease)
 {
-    const gvm_acquire_options options = {.struct_size = sizeof options,
-                                         .timeout_ms = timeout_ms,
-                                         .hint = mode == GVM_LEASE_READ ? GVM_HINT_HOT : GVM_HINT_NONE};
+    const gvm_acquire_options options = {
+        .struct_size = sizeof options, .hint = mode == GVM_LEASE_READ ? GVM_HINT_HOT : GVM_HINT_NONE};
 
     return must(mode == GVM_LEASE_READ ? "acquire" : "acquire for writing",
-                gvm_object_acquire(object, mode, &options, lease));
+                gvm_object_acquire(object, mode, &options, timeout_ms, lease));
 }
 
 static bool witness_write(gvm_object *object, uint64_t chunks, uint32_t word)
@@ -558,14 +556,13 @@ void scene_break_end(void)
 
 bool scene_witness_may_write(scene_witness *w)
 {
-    const gvm_acquire_options options = {.struct_size = sizeof options, .timeout_ms = 200};
     gvm_object *object;
     gvm_lease lease;
     bool may;
 
     if (!must("open", gvm_object_open(w->keeper, PUBLIC, 0, &object)))
         return false;
-    may = gvm_object_acquire(object, GVM_LEASE_WRITE, &options, &lease) == GVM_OK;
+    may = gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, 200, &lease) == GVM_OK;
     gvm_object_close(object);
     return may;
 }
@@ -582,7 +579,7 @@ gvm_status scene_serve(const char *path, gvm_keeper **out)
         .device_count = 1,
         .device_budget_bytes = DEVICE_CHUNKS * SCENE_CHUNK_BYTES,
         .host_budget_bytes = HOST_CHUNKS * SCENE_CHUNK_BYTES,
-        .revoke_timeout_ms = REVOKE_MS,
+        .revoke_limit_ms = REVOKE_MS,
     };
 
     return gvm_keeper_start(&options, out);

@@ -74,7 +74,7 @@ static bool publish(const char *part, const void *bytes, size_t len)
     snprintf(name, sizeof name, "%s/%s", OBJECTS, part);
     if (gvm_object_create(exporter, name, CHUNK, &options, &object) != GVM_OK ||
         gvm_object_link(object, name, 0400, CHUNK) != GVM_OK ||
-        gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) != GVM_OK ||
+        gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) != GVM_OK ||
         gvmi_device_enter(exporter_device) != GVM_OK)
         return false;
     good = gvmi_cu->cuMemcpyHtoD(lease.address, bytes, len) == CUDA_SUCCESS;

@@ -685,8 +685,8 @@ static void begin(const uint8_t *data, size_t size)
         .quota_bytes = UINT64_MAX,
         .clients_max = MACHINE_CLIENTS - 1, /* so that one is refused */
         .objects_max = 8,
-        .revoke_timeout_ms = 1000,
-        .lease_timeout_ms = next_byte() % 2 * 500u,
+        .revoke_limit_ms = 1000,
+        .lease_limit_ms = next_byte() % 2 * 500u,
         .uid = 1,
         .pid = 1,
     };

@@ -50,7 +50,7 @@ static const char *sum(uint32_t index, char answer[64])
     gvm_status status = gvm_table_get_column(table, index, &column);
 
     if (status == GVM_OK)
-        status = gvm_table_acquire(table, &index, 1, NULL, &data);
+        status = gvm_table_acquire(table, &index, 1, NULL, GVM_FOREVER, &data);
     if (status != GVM_OK)
         return gvm_status_name(status);
     status = gvm_kernel_checksum(device, data.values, column.values_bytes, NULL, &checksum);
@@ -64,7 +64,7 @@ static const char *reach(uint32_t index, bool all, char answer[64])
 {
     gvm_table_data data;
     uint64_t checksum = 0;
-    gvm_status status = gvm_table_acquire(table, &index, 1, NULL, &data);
+    gvm_status status = gvm_table_acquire(table, &index, 1, NULL, GVM_FOREVER, &data);
 
     if (status == GVM_OK && all)
         status = gvm_kernel_checksum(device, data.values, data.leases[0].bytes, NULL, &checksum);
@@ -114,7 +114,6 @@ static const char *forge(const char *name)
 
 static const char *carry_out(const char *verb, const char *what, char answer[64])
 {
-    const gvm_acquire_options patience = {.struct_size = sizeof patience, .timeout_ms = 20000};
     uint32_t index = 0;
     gvm_status status = GVM_OK;
 
@@ -145,7 +144,7 @@ static const char *carry_out(const char *verb, const char *what, char answer[64]
     if (strcmp(verb, "open") == 0)
         return gvm_status_name(gvm_table_open_columns(table, &index, 1));
     if (strcmp(verb, "take") == 0)
-        return gvm_status_name(gvm_table_acquire(table, &index, 1, &patience, &held));
+        return gvm_status_name(gvm_table_acquire(table, &index, 1, NULL, 20000, &held));
     if (strcmp(verb, "reach") == 0 || strcmp(verb, "all") == 0)
         return reach(index, strcmp(verb, "all") == 0, answer);
     return sum(index, answer);

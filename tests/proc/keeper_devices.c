@@ -74,7 +74,8 @@ static bool make(int32_t device, int index)
 
     snprintf(name, sizeof name, "/devices/%d/%d", (int)device, index);
     return good(gvm_object_create(w.keeper, name, OBJECT_BYTES, &options, object), name) &&
-           good(gvm_object_acquire(*object, GVM_LEASE_WRITE, NULL, &lease), "acquire to write") &&
+           good(gvm_object_acquire(*object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease),
+                "acquire to write") &&
            good(gvm_kernel_fill_random_f64(w.devices[device], lease.address, NUMBERS, 0,
                                            (uint64_t)(10 * device + index), NULL),
                 "fill") &&
@@ -92,7 +93,8 @@ static bool holds(int32_t device, int index, int32_t reader)
     uint64_t checksum = 0;
     gvm_lease lease;
 
-    return good(gvm_object_acquire(object, GVM_LEASE_READ, &options, &lease), "acquire to read") &&
+    return good(gvm_object_acquire(object, GVM_LEASE_READ, &options, GVM_FOREVER, &lease),
+                "acquire to read") &&
            good(gvm_kernel_checksum(w.devices[reader], lease.address, OBJECT_BYTES, NULL, &checksum),
                 "checksum") &&
            good(gvm_object_release(object, &lease), "release") &&

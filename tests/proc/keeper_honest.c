@@ -136,13 +136,13 @@ static gvm_status acquire(worker *w, const opening *o, gvm_lease_mode mode, gvm_
                           bool *patient)
 {
     const uint64_t random = proc_random(&w->seed), since = proc_now_ns();
-    gvm_acquire_options options = {.struct_size = sizeof options, .hint = (gvm_hint)(random & 3)};
+    const gvm_acquire_options options = {.struct_size = sizeof options, .hint = (gvm_hint)(random & 3)};
     gvm_status status;
 
     *patient = !may_be_kept_out(o, mode) && (random >> 8) % 2 == 0;
-    options.timeout_ms = *patient ? (int32_t)soak->patience_ms
-                                  : (int32_t)(1 + (random >> 16) % SHORT_WAIT_MS);
-    status = gvm_object_acquire(o->object, mode, &options, lease);
+    status = gvm_object_acquire(
+        o->object, mode, &options,
+        *patient ? (int)soak->patience_ms : (int)(1 + (random >> 16) % SHORT_WAIT_MS), lease);
     if (!may_be_kept_out(o, mode))
         soak_time(&soak->acquire, proc_now_ns() - since);
     return status;
@@ -373,12 +373,11 @@ int honest_run(unsigned index, uint64_t seed)
  * memory where it is, as copies take as long as the machine lets them. */
 static bool measure_acquire(gvm_object *object, uint64_t *counter)
 {
-    const gvm_acquire_options options = {.struct_size = sizeof options,
-                                         .hint = GVM_HINT_ONCE,
-                                         .timeout_ms = (int32_t)soak->patience_ms};
+    const gvm_acquire_options options = {.struct_size = sizeof options, .hint = GVM_HINT_ONCE};
     const uint64_t since = proc_now_ns(), work = soak_keeper_work_ns();
     gvm_lease lease;
-    gvm_status status = gvm_object_acquire(object, GVM_LEASE_WRITE, &options, &lease);
+    gvm_status status = gvm_object_acquire(object, GVM_LEASE_WRITE, &options,
+                                           (int)soak->patience_ms, &lease);
     volatile uint64_t *first;
 
     soak_time(&soak->meter_acquire, proc_now_ns() - since);

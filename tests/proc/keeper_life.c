@@ -50,11 +50,10 @@ static gvm_status write_in_pieces(const life *l, const gvm_lease *lease, uint64_
 static gvm_status visit(const life *l, gvm_object *object, gvm_lease_mode mode, gvm_hint hint,
                         uint64_t seed)
 {
-    const gvm_acquire_options options = {
-        .struct_size = sizeof options, .timeout_ms = LEASE_WAIT_MS, .hint = hint};
+    const gvm_acquire_options options = {.struct_size = sizeof options, .hint = hint};
     gvm_lease lease;
     uint64_t checksum;
-    gvm_status status = gvm_object_acquire(object, mode, &options, &lease);
+    gvm_status status = gvm_object_acquire(object, mode, &options, LEASE_WAIT_MS, &lease);
 
     if (status != GVM_OK)
         return status;
@@ -166,12 +165,11 @@ static gvm_status random_visit(const life *l, uint64_t *seed, gvm_object *object
 {
     const uint64_t random = proc_random(seed);
     const gvm_acquire_options options = {.struct_size = sizeof options,
-                                         .timeout_ms = random & 1 ? 50 : GVM_TRY,
                                          .hint = (gvm_hint)(random >> 8 & 3)};
     gvm_lease lease;
     uint64_t checksum;
-    gvm_status status = gvm_object_acquire(
-        object, random >> 16 & 1 ? GVM_LEASE_READ : GVM_LEASE_WRITE, &options, &lease);
+    gvm_status status = gvm_object_acquire(object, random >> 16 & 1 ? GVM_LEASE_READ : GVM_LEASE_WRITE,
+                                           &options, random & 1 ? 50 : GVM_TRY, &lease);
 
     if (status != GVM_OK)
         return status;

@@ -52,8 +52,8 @@ static gvm_status do_serve(const command *c)
         .device_count = 1,
         .device_budget_bytes = DEVICE_BUDGET_CHUNKS * CHUNK_BYTES,
         .host_budget_bytes = HOST_BUDGET_CHUNKS * CHUNK_BYTES,
-        .revoke_timeout_ms = (uint32_t)c->a,
-        .lease_timeout_ms = (uint32_t)c->b,
+        .revoke_limit_ms = (uint32_t)c->a,
+        .lease_limit_ms = (uint32_t)c->b,
     };
 
     return gvm_keeper_start(&options, &own.server);
@@ -70,9 +70,8 @@ static gvm_status do_create(const command *c)
 
 static gvm_status do_acquire(const command *c, keeper_answer *out)
 {
-    const gvm_acquire_options options = {.struct_size = sizeof options, .timeout_ms = (int32_t)c->b};
-    gvm_status status = gvm_object_acquire(own.objects[c->slot], (gvm_lease_mode)c->a, &options,
-                                           &own.leases[c->slot]);
+    gvm_status status = gvm_object_acquire(own.objects[c->slot], (gvm_lease_mode)c->a, NULL,
+                                           (int)c->b, &own.leases[c->slot]);
 
     if (status == GVM_OK) {
         own.latest[c->slot] = own.leases[c->slot];

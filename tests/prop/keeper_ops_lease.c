@@ -279,17 +279,19 @@ static bool acquire(worker *w, gvm_lease_mode mode)
     gvm_lease lease = {0};
     uint32_t chunks_before;
     bool sealed_before, good;
+    int timeout_ms;
     gvm_status status;
 
     if (s == NULL)
         return true;
     options.hint = (gvm_hint)(random >> 8 & 3);
-    if (!for_ever)
-        options.timeout_ms = random >> 16 & 1 ? GVM_TRY : (int32_t)(1 + (random >> 24) % WAIT_MS_MAX);
+    timeout_ms = for_ever           ? GVM_FOREVER
+                 : random >> 16 & 1 ? GVM_TRY
+                                    : (int)(1 + (random >> 24) % WAIT_MS_MAX);
     chunks_before = atomic_load(&s->record->chunks_done);
     sealed_before = atomic_load(&s->record->seal_done);
     status = gvm_object_acquire(s->object, mode, for_ever && random >> 17 & 1 ? NULL : &options,
-                                &lease);
+                                timeout_ms, &lease);
     if (!judged("gvm_object_acquire", status, acquire_errors(s, mode, sealed_before, for_ever)) ||
         status != GVM_OK) {
         leave_slot(s);

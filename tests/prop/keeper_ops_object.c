@@ -667,9 +667,11 @@ static bool invalid_with_object(slot *s)
     gvm_lease lease = {0};
     uint8_t byte = 0;
 
-    REFUSED(gvm_object_acquire(s->object, GVM_LEASE_READ, NULL, NULL), GVM_E_INVALID);
-    REFUSED(gvm_object_acquire(s->object, (gvm_lease_mode)9, NULL, &lease), GVM_E_INVALID);
-    REFUSED(gvm_object_acquire(s->object, GVM_LEASE_READ, &hint, &lease), GVM_E_INVALID);
+    REFUSED(gvm_object_acquire(s->object, GVM_LEASE_READ, NULL, GVM_FOREVER, NULL), GVM_E_INVALID);
+    REFUSED(gvm_object_acquire(s->object, (gvm_lease_mode)9, NULL, GVM_FOREVER, &lease), GVM_E_INVALID);
+    REFUSED(gvm_object_acquire(s->object, GVM_LEASE_READ, &hint, GVM_FOREVER, &lease), GVM_E_INVALID);
+    REFUSED(gvm_object_acquire(s->object, GVM_LEASE_READ, NULL, -2, &lease), GVM_E_INVALID);
+    REFUSED(gvm_object_seal(s->object, -2), GVM_E_INVALID);
     REFUSED(gvm_object_release(s->object, &lease), GVM_E_INVALID);
     REFUSED(gvm_object_release(s->object, NULL), GVM_E_INVALID);
     REFUSED(gvm_object_release_async(s->object, &lease, NULL), GVM_E_INVALID);

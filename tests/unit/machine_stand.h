@@ -154,7 +154,7 @@ static inline gvmi_machine_config small_config(uint64_t device_chunks, uint64_t 
         .quota_bytes = UINT64_MAX,
         .clients_max = 8,
         .objects_max = 64,
-        .revoke_timeout_ms = 1000,
+        .revoke_limit_ms = 1000,
         .uid = KEEPER_UID,
     };
 }

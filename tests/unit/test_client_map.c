@@ -120,7 +120,7 @@ static int await_generation(void *arg)
     TRY_LINE(connect_and_open(&f, script_generation, &keeper, &object));
     while (atomic_load(&f.permits[SLOT].word) == 0)
         sched_yield();
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     EXPECT(lease.bytes == 3 * CHUNK && lease.generation == 2);
     EXPECT(byte_of(object, 2) == 3);
     EXPECT(gvm_object_release(object, &lease) == GVM_OK);
@@ -167,18 +167,18 @@ static int be_mapped_badly(void *arg)
     TRY_LINE(connect_and_open(&f, script_bad_map, &keeper, &object));
     while (atomic_load(&f.permits[SLOT].word) == 0)
         sched_yield();
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     while (gvmi_permit_generation(atomic_load(&f.permits[SLOT].word)) < 2)
         sched_yield();
     EXPECT(byte_of(object, 0) == 1 && byte_of(object, 1) == 2); /* nothing went under the lease */
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &other), GVM_E_FORMAT,
-                      "no memory"));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &other),
+                      GVM_E_FORMAT, "no memory"));
     EXPECT(gvm_object_release(object, &lease) == GVM_OK);
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &other), GVM_E_FORMAT,
-                      "no memory"));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &other),
+                      GVM_E_FORMAT, "no memory"));
     while (gvmi_permit_generation(atomic_load(&f.permits[SLOT].word)) < 3)
         sched_yield();
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &other) == GVM_E_FORMAT);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &other) == GVM_E_FORMAT);
     return close_all(&f, keeper, object);
 }
 
@@ -214,11 +214,11 @@ static int be_vacated(void *arg)
     while (atomic_load(&f.permits[SLOT].word) == 0)
         sched_yield();
     EXPECT(object->buffer->device_bytes == 0 && byte_of(object, 0) == -2);
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_FORMAT,
-                      "no memory"));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease),
+                      GVM_E_FORMAT, "no memory"));
     permit(&f, 1, GVMI_PERMIT_BROKEN | GVMI_PERMIT_REVOKED); /* as the keeper does when it hears of it */
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_FORMAT,
-                      "no memory"));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease),
+                      GVM_E_FORMAT, "no memory"));
     EXPECT(!gvmi_lease_any(word(&f)));
     return close_all(&f, keeper, object);
 }
@@ -266,7 +266,7 @@ static int meet_driver_failures(void *arg)
         EXPECT(gvm_object_drop(keeper, "/other") == GVM_OK);
         while (atomic_load(&f.permits[SLOT].word) == 0)
             sched_yield();
-        EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) != GVM_OK);
+        EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) != GVM_OK);
         EXPECT(object->buffer->device_bytes == 0);
         TRY_LINE(close_all(&f, keeper, object));
         EXPECT(gvmi_check_violations() == 0);
@@ -305,7 +305,8 @@ static int run_out_of_fds(void *arg)
     EXPECT(gvm_object_drop(keeper, "/other") == GVM_OK); /* so the connection is good */
     EXPECT(setrlimit(RLIMIT_NOFILE, &before) == 0);
     permit(&f, 2, GVMI_PERMIT_READ);
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_LIMIT, "ulimit"));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease),
+                      GVM_E_LIMIT, "ulimit"));
     return close_all(&f, keeper, object);
 }
 
@@ -370,10 +371,11 @@ static int be_sealed(void *arg)
         sched_yield();
     EXPECT(access_of(object, 0) == CU_MEM_ACCESS_FLAGS_PROT_READ); /* it has moved since */
     EXPECT(access_of(object, 1) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) == GVM_E_SEALED);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) == GVM_E_SEALED);
     EXPECT(gvm_object_grow(object, 3 * CHUNK) == GVM_E_SEALED);
     EXPECT(gvm_object_set_metadata(object, "a", 1) == GVM_E_SEALED);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK && lease.generation == 2);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK &&
+           lease.generation == 2);
     EXPECT(gvm_object_release(object, &lease) == GVM_OK);
     EXPECT(gvm_buffer_fill(object->buffer, 0, CHUNK, "x", 1) == GVM_E_SEALED);
     EXPECT(object->buffer->access == GVM_ACCESS_READ && byte_of(object, 1) == 2);
@@ -403,7 +405,7 @@ static int open_read_only(void *arg)
     TRY_LINE(connect_to_fake(&f, script_read_only, &keeper));
     EXPECT(gvm_object_open(keeper, "/data", GVM_OPEN_READONLY, &object) == GVM_OK);
     permit(&f, 1, GVMI_PERMIT_READ | GVMI_PERMIT_WRITE);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) == GVM_E_READONLY);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) == GVM_E_READONLY);
     EXPECT(gvm_object_grow(object, 2 * CHUNK) == GVM_E_DENIED);
     EXPECT(gvm_object_seal(object, GVM_TRY) == GVM_E_DENIED);
     EXPECT(object->buffer->access == GVM_ACCESS_READ && byte_of(object, 0) == 1);
@@ -459,7 +461,7 @@ static int release_behind(void *arg)
     TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
     permit(&f, 1, GVMI_PERMIT_READ);
     TRY_LINE(submit_gate(&f, &stream));
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     copy = lease;
     permit(&f, 1, GVMI_PERMIT_REVOKED);
     EXPECT(gvm_object_release_async(object, NULL, stream) == GVM_E_INVALID);
@@ -470,7 +472,7 @@ static int release_behind(void *arg)
     EXPECT(!gvmi_lease_any(word(&f)) && rings(&f) == 1);
     EXPECT(gvm_object_release(object, &copy) == GVM_E_INVALID);
     permit(&f, 1, GVMI_PERMIT_READ); /* the default stream */
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     EXPECT(gvm_object_release_async(object, &lease, NULL) == GVM_OK);
     EXPECT(gvm_device_synchronize(f.device) == GVM_OK && !gvmi_lease_any(word(&f)));
     return close_all(&f, keeper, object);
@@ -493,7 +495,7 @@ static int close_before_release(void *arg)
     TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
     permit(&f, 1, GVMI_PERMIT_READ);
     TRY_LINE(submit_gate(&f, &stream));
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     EXPECT(gvm_object_release_async(object, &lease, stream) == GVM_OK);
     gvm_object_close(object); /* does not wait; the script sees that the lease has ended */
     atomic_store(&f.leases[SLOT].word, GVMI_LEASE_READER); /* of the slot's next object */
@@ -519,7 +521,7 @@ static int release_on_broken_context(void *arg)
     setenv("GVMEM_FAULT", "cuLaunchHostFunc:1000000", 1); /* stacks the decorator */
     TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
     permit(&f, 1, GVMI_PERMIT_READ);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     gvmi_fault_arm(gvmi_call_cuLaunchHostFunc, 1, false, CUDA_ERROR_INVALID_HANDLE);
     EXPECT(gvm_object_release_async(object, &lease, NULL) == GVM_E_DRIVER);
     EXPECT(lease.mode == GVM_LEASE_READ && gvmi_lease_readers(word(&f)) == 1); /* still held */
@@ -527,7 +529,7 @@ static int release_on_broken_context(void *arg)
     EXPECT(gvm_object_release_async(object, &lease, NULL) == GVM_E_LOST);
     EXPECT(lease.mode == 0 && !gvmi_lease_any(word(&f)));
     permit(&f, 1, GVMI_PERMIT_READ);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     gvmi_fault_arm(gvmi_call_cuLaunchHostFunc, 1, false, CUDA_ERROR_NOT_SUPPORTED);
     EXPECT(gvm_object_release_async(object, &lease, NULL) == GVM_OK); /* waited for */
     EXPECT(lease.mode == 0 && !gvmi_lease_any(word(&f)));
@@ -857,7 +859,7 @@ static void *lease_often(void *arg)
         gvm_lease lease;
 
         if (gvm_object_acquire(c->object, i % 3 == 0 ? GVM_LEASE_WRITE : GVM_LEASE_READ, NULL,
-                               &lease) != GVM_OK ||
+                               GVM_FOREVER, &lease) != GVM_OK ||
             gvm_object_release(c->object, &lease) != GVM_OK)
             atomic_fetch_add(&c->failures, 1);
     }

@@ -458,7 +458,7 @@ static int be_other(char **argv)
 
     if (gvm_client_connect(argv[1], &keeper) != GVM_OK ||
         gvm_object_open(keeper, "/x", 0, &object) != GVM_OK ||
-        gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) != GVM_OK)
+        gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) != GVM_OK)
         return 1;
     if (argv[2][0] != 'l' && gvm_object_release(object, &lease) != GVM_OK)
         return 1;
@@ -469,7 +469,7 @@ static int be_other(char **argv)
 }
 
 /* A stopped process does not answer MAP: eviction waits for it no longer than the timeout. */
-static int give_revoke_timeout(void *arg)
+static int give_revoke_limit(void *arg)
 {
     world w;
     gvm_object *object;
@@ -480,7 +480,7 @@ static int give_revoke_timeout(void *arg)
     (void)arg;
     use_devices(1);
     choose_path(&w);
-    CHILD_EXPECT(start(&w, (gvm_keeper_options){.path = w.path, .revoke_timeout_ms = 300}) == 0);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.path = w.path, .revoke_limit_ms = 300}) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 2, 0, &object) == GVM_OK);
     CHILD_EXPECT(start_other(&w, false, &o) == 0 && kill(o.pid, SIGSTOP) == 0);
     since_ms = now_ms();
@@ -492,15 +492,14 @@ static int give_revoke_timeout(void *arg)
     return stop(&w);
 }
 
-static void server_revoke_timeout_given_is_kept(void **state)
+static void server_revoke_limit_given_is_kept(void **state)
 {
     (void)state;
-    assert_child_succeeds(give_revoke_timeout, NULL);
+    assert_child_succeeds(give_revoke_limit, NULL);
 }
 
-static int give_lease_timeout(void *arg)
+static int give_lease_limit(void *arg)
 {
-    const gvm_acquire_options wait = {.struct_size = sizeof wait, .timeout_ms = 500};
     world w;
     gvm_object *object;
     gvm_lease lease;
@@ -510,15 +509,15 @@ static int give_lease_timeout(void *arg)
     use_devices(1);
     choose_path(&w);
     for (uint32_t timeout_ms = 0; timeout_ms <= 300; timeout_ms += 300) {
-        CHILD_EXPECT(
-            start(&w, (gvm_keeper_options){.path = w.path, .lease_timeout_ms = timeout_ms}) == 0);
+        CHILD_EXPECT(start(&w, (gvm_keeper_options){.path = w.path, .lease_limit_ms = timeout_ms}) == 0);
         CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
         CHILD_EXPECT(start_other(&w, true, &o) == 0);
         if (timeout_ms == 0) { /* for ever */
-            CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &wait, &lease) == GVM_E_TIMEOUT);
+            CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, 500, &lease) == GVM_E_TIMEOUT);
             CHILD_EXPECT(keeper_info(&w).cut_offs == 0);
         } else {
-            CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+            CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) ==
+                         GVM_OK);
             CHILD_EXPECT(keeper_info(&w).cut_offs == 1);
         }
         CHILD_EXPECT(end_other(&o) == 0);
@@ -542,10 +541,10 @@ static int give_fence(void *arg)
     choose_path(&w);
     for (uint32_t fence = GVM_FENCE_COPY; fence <= GVM_FENCE_KILL; fence++) {
         CHILD_EXPECT(start(&w, (gvm_keeper_options){
-                                   .path = w.path, .lease_timeout_ms = 200, .fence = fence}) == 0);
+                                   .path = w.path, .lease_limit_ms = 200, .fence = fence}) == 0);
         CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
         CHILD_EXPECT(start_other(&w, true, &o) == 0);
-        CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+        CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
         if (fence == GVM_FENCE_COPY) {
             CHILD_EXPECT(!has_line(&w, "it was killed"));
             CHILD_EXPECT(waitpid(o.pid, &status, WNOHANG) == 0 && end_other(&o) == 0);
@@ -567,10 +566,10 @@ static void server_fence_given_decides_on_writers_cut_off(void **state)
     assert_child_succeeds(give_fence, NULL);
 }
 
-static void server_lease_timeout_given_is_kept(void **state)
+static void server_lease_limit_given_is_kept(void **state)
 {
     (void)state;
-    assert_child_succeeds(give_lease_timeout, NULL);
+    assert_child_succeeds(give_lease_limit, NULL);
 }
 
 /* The trace's second last number is how many acquires there were, its last one the hint. */
@@ -588,7 +587,7 @@ static int give_trace(void *arg)
     choose_path(&w);
     CHILD_EXPECT(start(&w, (gvm_keeper_options){.trace_path = w.path}) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
-    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &hot, &lease) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &hot, GVM_FOREVER, &lease) == GVM_OK);
     CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
     EVENTUALLY(keeper_info(&w).acquires == 1);
     gvm_object_close(object);
@@ -688,7 +687,7 @@ static int leave_untracked(void *arg)
         CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0);
         CHILD_EXPECT(make(w.keeper, "/x", 2, flags, &object) == GVM_OK);
         CHILD_EXPECT(gvm_client_evict(w.keeper, "/x", 0, &bytes) == GVM_OK && bytes == 2 * CHUNK);
-        CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &hot, &lease) == GVM_OK);
+        CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &hot, GVM_FOREVER, &lease) == GVM_OK);
         CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
         CHILD_EXPECT(gvm_object_get_info(object, &info) == GVM_OK && info.device_bytes == 2 * CHUNK);
         CHILD_EXPECT(info.untracked == (flags != 0));
@@ -721,7 +720,7 @@ static int open_with_flags(void *arg)
     gvm_object_close(view);
     CHILD_EXPECT(gvm_object_open(w.keeper, "/x", GVM_OPEN_READONLY, &view) == GVM_OK);
     CHILD_EXPECT(gvm_object_grow(view, 3 * CHUNK) == GVM_E_DENIED);
-    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_WRITE, NULL, &lease) == GVM_E_READONLY);
+    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) == GVM_E_READONLY);
     gvm_object_close(view);
     /* In this process the creator itself has that address. */
     CHILD_EXPECT(gvm_object_open(w.keeper, "/x", GVM_OPEN_SAME_ADDRESS, &view) == GVM_E_ADDRESS);
@@ -729,7 +728,7 @@ static int open_with_flags(void *arg)
                  GVM_E_ABSENT);
     CHILD_EXPECT(gvm_object_link(object, "/x", 0400, CHUNK) == GVM_OK);
     CHILD_EXPECT(gvm_object_open(w.keeper, "/x", GVM_OPEN_READONLY | GVM_OPEN_LINK, &view) == GVM_OK);
-    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_READ, NULL, &lease) == GVM_OK &&
+    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK &&
                  lease.bytes == CHUNK);
     CHILD_EXPECT(gvm_object_release(view, &lease) == GVM_OK);
     CHILD_EXPECT(gvm_object_unlink(w.keeper, "/x") == GVM_OK);
@@ -780,12 +779,10 @@ static void object_published_with_flags_obeys_them(void **state)
     assert_child_succeeds(publish_with_flags, NULL);
 }
 
-/* ---- gvm_acquire_options */
+/* ---- time-outs of calls */
 
 static int acquire_with_timeouts(void *arg)
 {
-    const gvm_acquire_options try = {.struct_size = sizeof try, .timeout_ms = GVM_TRY};
-    const gvm_acquire_options wait = {.struct_size = sizeof wait, .timeout_ms = 300};
     world w;
     gvm_object *object, *view;
     gvm_lease lease, second;
@@ -797,11 +794,11 @@ static int acquire_with_timeouts(void *arg)
     CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0 && join(&w, &keeper) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
     CHILD_EXPECT(gvm_object_open(keeper, "/x", 0, &view) == GVM_OK);
-    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) == GVM_OK);
     since_ms = now_ms();
-    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_READ, &wait, &second) == GVM_E_TIMEOUT);
+    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_READ, NULL, 300, &second) == GVM_E_TIMEOUT);
     CHILD_EXPECT(now_ms() - since_ms >= 300);
-    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_READ, &try, &second) == GVM_E_TIMEOUT);
+    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_READ, NULL, GVM_TRY, &second) == GVM_E_TIMEOUT);
     CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
     gvm_client_close(keeper);
     return stop(&w);
@@ -826,8 +823,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(server_device_keep_given_is_kept),
         cmocka_unit_test(server_driver_free_given_is_left_to_others),
         cmocka_unit_test(server_quotas_given_are_kept),
-        cmocka_unit_test(server_revoke_timeout_given_is_kept),
-        cmocka_unit_test(server_lease_timeout_given_is_kept),
+        cmocka_unit_test(server_revoke_limit_given_is_kept),
+        cmocka_unit_test(server_lease_limit_given_is_kept),
         cmocka_unit_test(server_fence_given_decides_on_writers_cut_off),
         cmocka_unit_test(server_trace_path_given_has_acquires_with_hints),
         cmocka_unit_test(object_options_given_are_the_objects),

@@ -618,7 +618,7 @@ static bool is_leased_whole(gvm_object *object, uint64_t bytes)
     gvm_lease lease;
     bool whole;
 
-    if (gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) != GVM_OK)
+    if (gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) != GVM_OK)
         return false;
     whole = lease.bytes == bytes;
     return gvm_object_release(object, &lease) == GVM_OK && whole;
@@ -808,7 +808,7 @@ static int keep_a_lease(void *arg)
                                                .path = "",
                                                .device_budget_bytes = 16 * GVMI_MIB,
                                                .host_budget_bytes = 16 * GVMI_MIB,
-                                               .lease_timeout_ms = 200};
+                                               .lease_limit_ms = 200};
     const gvm_object_options options = {.struct_size = sizeof options,
                                         .chunk_bytes = 2 * GVMI_MIB,
                                         .bytes = 2 * GVMI_MIB,
@@ -823,9 +823,10 @@ static int keep_a_lease(void *arg)
     CHILD_EXPECT(gvm_keeper_start(&server_options, &server) == GVM_OK);
     CHILD_EXPECT(adopt(server, &keeps_lease) == 0 && adopt(server, &other) == 0);
     CHILD_EXPECT(gvm_object_create(keeps_lease, "/x", 2 * GVMI_MIB, &options, &kept) == GVM_OK);
-    CHILD_EXPECT(gvm_object_acquire(kept, GVM_LEASE_WRITE, NULL, &lease) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(kept, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) == GVM_OK);
     CHILD_EXPECT(gvm_object_open(other, "/x", 0, &object) == GVM_OK);
-    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &next) == GVM_OK); /* cuts it off */
+    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &next) ==
+                 GVM_OK); /* cuts it off */
     CHILD_EXPECT(gvm_object_release(object, &next) == GVM_OK);
     CHILD_EXPECT(gvm_object_grow(kept, 2 * GVMI_MIB) == GVM_E_KEEPER); /* its connection shows the cut-off */
     CHILD_EXPECT(gvm_client_evict(other, "/x", 0, &bytes) == GVM_OK && bytes == 2 * GVMI_MIB);
