@@ -56,7 +56,7 @@ static gvm_status do_connect(client *c, const keeper_order *o, keeper_answer *a)
 
 static gvm_status do_create(client *c, const keeper_order *o, keeper_answer *a)
 {
-    const gvm_object_options options = {.struct_size = sizeof options, .bytes = o->bytes};
+    const gvm_object_options options = {.struct_size = sizeof options, .size_bytes = o->bytes};
     const double start_us = tool_now_us();
     gvm_status status = gvm_object_create(c->keeper, o->name, o->reserve_bytes, &options,
                                           &c->objects[o->slot]);
@@ -78,7 +78,7 @@ static gvm_status do_grow(client *c, const keeper_order *o, keeper_answer *a)
 /* A writer fills everything with numbers, a reader sums; both as often as asked. */
 static gvm_status use(client *c, const gvm_lease *lease, const keeper_order *o, keeper_answer *a)
 {
-    const uint64_t words = lease->bytes / 8;
+    const uint64_t words = lease->size_bytes / 8;
     gvm_status status = GVM_OK;
 
     for (uint32_t i = 0; i < o->count && status == GVM_OK; i++)
@@ -259,7 +259,7 @@ static gvm_status do_evict(client *c, const keeper_order *o, keeper_answer *a)
         return status;
     before = driver_free_bytes();
     start_us = tool_now_us();
-    status = gvm_client_evict(c->keeper, o->name, 0, &evicted);
+    status = gvm_client_evict(c->keeper, o->name, GVM_BYTES_UNLIMITED, &evicted);
     a->acquire_us = tool_now_us() - start_us;
     if (status == GVM_OK)
         status = gvm_client_trim(c->keeper, 0, 0, NULL);

@@ -94,7 +94,7 @@ static void produce(gvm_client *keeper, gvm_device *device, int seen)
         must(gvm_object_publish(prices, "/prices", GVM_PUBLISH_REPLACE), "cannot publish");
         must(gvm_object_get_info(prices, &info), "cannot ask about it");
         printf("producer:   version %llu, %llu MiB: %llu MiB on the device, %llu MiB in host memory\n",
-               (unsigned long long)version, (unsigned long long)(info.bytes / MIB),
+               (unsigned long long)version, (unsigned long long)(info.size_bytes / MIB),
                (unsigned long long)(info.device_bytes / MIB),
                (unsigned long long)(info.host_bytes / MIB));
 
@@ -146,7 +146,7 @@ static void consume(gvm_client *keeper, gvm_device *device, int seen)
 
         must(gvm_object_acquire(prices, GVM_LEASE_READ, &scan, GVM_FOREVER, &lease),
              "no lease to read");
-        must(gvm_kernel_sum_f64(device, lease.address, lease.bytes / sizeof(double), NULL, &sum),
+        must(gvm_kernel_sum_f64(device, lease.address, lease.size_bytes / sizeof(double), NULL, &sum),
              "cannot sum");
         printf("%s: version %llu at 0x%llx, sum %.3f\n", who, (unsigned long long)said.version,
                (unsigned long long)lease.address, sum);

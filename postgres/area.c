@@ -183,7 +183,7 @@ gvm_status gstore_area_create_object(gstore_areas *s, area *a, bool named)
 {
     const gvm_object_options options = {.struct_size = sizeof options,
                                         .chunk_bytes = gstore_area_chunk_bytes(a),
-                                        .bytes = a->bytes,
+                                        .size_bytes = a->bytes,
                                         .device = a->name.device,
                                         .mode = 0600,
                                         .flags = GVM_OBJECT_UNTRACKED};

@@ -143,7 +143,7 @@ static int run_stat(gvm_client **keeper, const keeper_options *o, char **args, i
 
 static int run_evict(gvm_client **keeper, const keeper_options *o, char **args, int count)
 {
-    uint64_t wanted = 0, moved = 0;
+    uint64_t wanted = GVM_BYTES_UNLIMITED, moved = 0;
 
     if (count > 1 && !tool_parse_size("keeper", "evict", args[1], 1, &wanted))
         return TOOL_USAGE;
@@ -220,7 +220,7 @@ static bool parse_user(const char *text, uint32_t *uid)
 
 static int run_quota(gvm_client **keeper, const keeper_options *o, char **args, int count)
 {
-    uint64_t bytes = UINT64_MAX;
+    uint64_t bytes = GVM_BYTES_UNLIMITED;
     uint32_t uid;
 
     (void)o, (void)count;

@@ -133,7 +133,8 @@ static void print_details(text_pen *pen, const gvm_object_info *o)
 
     mode_text(o, mode);
     text_print(pen, "%s %-8s %3d %6s %6s %6s %5u %5u %5u %5u %c%c%c%c ", mode,
-               user_text(o->owner_uid, user), (int)o->device, text_short((double)o->bytes, true, size),
+               user_text(o->owner_uid, user), (int)o->device,
+               text_short((double)o->size_bytes, true, size),
                text_short((double)o->device_bytes, true, device),
                text_short((double)o->host_bytes, true, host), o->openings, o->read_leases,
                o->write_leases, o->waiting, o->sealed ? 's' : '-', o->kept ? 'k' : '-',

@@ -155,7 +155,11 @@ static bool parse_quota(const char *text, settings *s)
     quota->uid = (uint32_t)uid;
     s->options.quotas = s->quotas;
     s->options.quota_count++;
-    return tool_parse_size("", "--quota", equals + 1, 0, &quota->bytes);
+    if (!tool_parse_size("", "--quota", equals + 1, 0, &quota->quota_bytes))
+        return false;
+    if (quota->quota_bytes == 0)
+        quota->quota_bytes = GVM_BYTES_NONE;
+    return true;
 }
 
 static bool parse_seconds(const char *option, const char *text, uint32_t *out_ms)

@@ -15,7 +15,7 @@
 static bool make(gvm_client *keeper, const char *name, uint64_t bytes, gvm_object **out)
 {
     const gvm_object_options options = {
-        .struct_size = sizeof options, .chunk_bytes = 2 * GVMI_MIB, .bytes = bytes};
+        .struct_size = sizeof options, .chunk_bytes = 2 * GVMI_MIB, .size_bytes = bytes};
 
     if (gvm_object_create(keeper, name, 2 * bytes, &options, out) == GVM_OK)
         return true;

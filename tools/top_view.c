@@ -304,7 +304,7 @@ static int compare_objects(const void *a, const void *b, void *context)
     if (result == 0)
         result = down((double)x->device_bytes, (double)y->device_bytes);
     if (result == 0)
-        result = down((double)x->bytes, (double)y->bytes);
+        result = down((double)x->size_bytes, (double)y->size_bytes);
     return result != 0 ? result : x->id < y->id ? -1 : x->id > y->id;
 }
 
@@ -358,7 +358,8 @@ static void draw_object(text_pen *pen, const top_view *view, uint32_t i)
         text_style(pen, "33");
     text_print(pen, "%3d %6s %6s %6s %6s %7s %5u %3u %5u %5u %c%c%c%c ", (int)o->device,
                text_short((double)o->device_bytes, true, device),
-               text_short((double)o->host_bytes, true, host), text_short((double)o->bytes, true, size),
+               text_short((double)o->host_bytes, true, host),
+               text_short((double)o->size_bytes, true, size),
                text_short((double)o->dirty_bytes, true, dirty),
                text_short(view->rates->objects[i], false, rate), o->read_leases, o->write_leases,
                o->waiting, o->openings, o->sealed ? 's' : '-', o->kept ? 'k' : '-',

@@ -9,7 +9,7 @@
  * A process touches an object only while it holds a lease:
  *
  *     gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease);
- *     kernel<<<..., stream>>>((const float *)lease.address, lease.bytes / sizeof(float));
+ *     kernel<<<..., stream>>>((const float *)lease.address, lease.size_bytes / sizeof(float));
  *     gvm_object_release_async(object, &lease, stream);
  *
  * A leased chunk is never moved. Either any number of read leases or one write lease exist at a
@@ -110,7 +110,7 @@ enum {
 typedef struct gvm_object_options {
     size_t struct_size;   /* in: sizeof(gvm_object_options) */
     uint64_t chunk_bytes; /* a power of two, 2 MiB to 1 GiB; 0: chosen by reserve_bytes */
-    uint64_t bytes;       /* committed from the start; 0: none, gvm_object_grow() follows */
+    uint64_t size_bytes;  /* committed from the start; 0: none, gvm_object_grow() follows */
     int32_t device;       /* ordinal in this process */
     uint32_t mode;        /* permission bits, 0600 if 0 */
     uint32_t flags;       /* GVM_OBJECT_... */
@@ -121,12 +121,12 @@ typedef struct gvm_object_options {
 /* Makes an object. name NULL or "": nameless until published. reserve_bytes is the most it can grow
  * to; addresses are cheap. New memory reads as zeros. options may be NULL.
  *
- * GVM_E_INVALID   reserve_bytes or chunk_bytes out of range, bytes beyond reserve_bytes, a malformed
+ * GVM_E_INVALID   reserve_bytes or chunk_bytes out of range, size_bytes beyond reserve_bytes, a malformed
  *                 name, too much metadata, unknown flags or mode bits
  * GVM_E_EXISTS    the name is taken
  * GVM_E_NODEVICE  there is no such device here
  * GVM_E_OTHERDEVICE  the keeper does not serve that device
- * GVM_E_NOSPACE   bytes fit neither the device budget nor the host budget, or other programs use what
+ * GVM_E_NOSPACE   size_bytes fit neither the device budget nor the host budget, or other programs use what
  *                 the budgets promise
  * GVM_E_QUOTA     the user's quota is spent
  * GVM_E_LIMIT     GVM_OBJECTS_OPEN_MAX objects are open over this connection; or the user's allowance of
@@ -174,7 +174,7 @@ GVM_API gvm_status gvm_object_drop(gvm_client *keeper, const char *name);
 
 /* ---- objects: changing */
 
-/* Makes the object at least bytes large. Contents and address stay; what is new reads as zeros.
+/* Makes the object at least size_bytes large. Contents and address stay; what is new reads as zeros.
  * When this returns, the new memory is mapped here; other processes have it from their next acquire
  * on. It needs no lease and disturbs nobody.
  *
@@ -183,9 +183,9 @@ GVM_API gvm_status gvm_object_drop(gvm_client *keeper, const char *name);
  * GVM_E_DENIED    opened GVM_OPEN_READONLY
  * GVM_E_LIMIT     1024 growths of this connection are under way, or as for gvm_object_create()
  * GVM_E_NOSPACE, GVM_E_QUOTA  as for gvm_object_create(); the object is as it was */
-GVM_API gvm_status gvm_object_grow(gvm_object *object, uint64_t bytes);
+GVM_API gvm_status gvm_object_grow(gvm_object *object, uint64_t size_bytes);
 
-/* Gives back the chunks that lie wholly beyond bytes, so that others can have their memory: no process
+/* Gives back the chunks that lie wholly beyond size_bytes, so that others can have their memory: no process
  * has them mapped any more when this returns. What it grows by later reads as zeros. It changes nothing if the
  * object is as small already.
  *
@@ -193,7 +193,7 @@ GVM_API gvm_status gvm_object_grow(gvm_object *object, uint64_t bytes);
  * GVM_E_DENIED   opened GVM_OPEN_READONLY
  * GVM_E_TIMEOUT  somebody has a lease on the object, or it is growing: as it was
  * GVM_E_LIMIT    too many requests wait, as for gvm_object_acquire() */
-GVM_API gvm_status gvm_object_shrink(gvm_object *object, uint64_t bytes);
+GVM_API gvm_status gvm_object_shrink(gvm_object *object, uint64_t size_bytes);
 
 /* Makes the object read-only for good, for everyone, after waiting for a write lease elsewhere to
  * end: write leases are not to be had any more, and what is mapped from then on is mapped read-only.
@@ -226,17 +226,18 @@ GVM_API gvm_status gvm_object_publish(gvm_object *object, const char *name, uint
  * GVM_OPEN_LINK, listed nowhere, and a link and an object may have the same one. So a link with a name that
  * cannot be guessed lets in those who were told it.
  *
- * Who opens it has the chunks that [0, bytes) is in, those of them that there will be included, and no others: what is
- * behind bytes in the last of them can be read, too, and so can the object's metadata. A link ends with
+ * Who opens it has the chunks that [0, size_bytes) is in, those of them that there will be included, and no others: what
+ * is behind size_bytes in the last of them can be read, too, and so can the object's metadata. A link ends with
  * gvm_object_unlink(), when the object is dropped, or when an object that is not kept loses its creator; it stays when
  * another object takes the name (GVM_PUBLISH_REPLACE), as long as the object does. Openings stay. A link of the same name that
  * the caller owns goes to this object in one step: who opens it finds the old object or the new one.
  *
- * GVM_E_INVALID  a malformed name, unknown mode bits, bytes is 0
+ * GVM_E_INVALID  a malformed name, unknown mode bits, size_bytes is 0
  * GVM_E_EXISTS   an object of another user has a link of that name
  * GVM_E_DENIED   not the owner of the object
  * GVM_E_LIMIT    the user's allowance of links is spent (docs/design/keeper.md, "What bounds what") */
-GVM_API gvm_status gvm_object_link(gvm_object *object, const char *name, uint32_t mode, uint64_t bytes);
+GVM_API gvm_status gvm_object_link(gvm_object *object, const char *name, uint32_t mode,
+                                   uint64_t size_bytes);
 
 /* Ends a link. Only the owner of the object and the keeper's own user may.
  *
@@ -252,9 +253,10 @@ GVM_API gvm_status gvm_object_set_mode(gvm_object *object, uint32_t mode);
  * GVM_E_INVALID  more than GVM_METADATA_BYTES_MAX, or a NULL pointer
  * GVM_E_DENIED   opened GVM_OPEN_READONLY
  * GVM_E_SEALED   the object is sealed (its metadata is, too) */
-GVM_API gvm_status gvm_object_set_metadata(gvm_object *object, const void *bytes, uint32_t len_bytes);
-GVM_API gvm_status gvm_object_get_metadata(gvm_object *object, void *bytes, uint32_t capacity_bytes,
-                                           uint32_t *len_bytes);
+GVM_API gvm_status gvm_object_set_metadata(gvm_object *object, const void *metadata,
+                                           uint32_t len_bytes);
+GVM_API gvm_status gvm_object_get_metadata(gvm_object *object, void *metadata,
+                                           uint32_t capacity_bytes, uint32_t *len_bytes);
 
 /* Gives another device of this process access to the object's memory as it is mapped here, or takes
  * it away; as gvm_buffer_grant(). It follows the object through its moves. */
@@ -284,7 +286,7 @@ typedef struct gvm_acquire_options {
 
 typedef struct gvm_lease {
     uint64_t address;    /* of the first byte, on the object's device and granted peers */
-    uint64_t bytes;      /* committed from there on; more may come while the lease is held */
+    uint64_t size_bytes; /* committed from there on; more may come while the lease is held */
     uint64_t generation; /* counts growth and seal */
     uint32_t mode;       /* gvm_lease_mode; 0: released */
     uint32_t hint;
@@ -333,7 +335,7 @@ typedef struct gvm_object_info {
     char name[GVM_NAME_BYTES_MAX]; /* "": nameless */
     uint64_t id;                   /* unique in the life of the keeper */
     uint64_t address;              /* here; 0 in a snapshot */
-    uint64_t bytes, reserve_bytes, chunk_bytes;
+    uint64_t size_bytes, reserve_bytes, chunk_bytes;
     uint64_t device_bytes;    /* of its chunks, on the device */
     uint64_t host_bytes;      /* of its chunks, in host memory alone */
     uint64_t duplicate_bytes; /* on the device, with a clean copy in host memory */
@@ -414,17 +416,17 @@ GVM_API gvm_status gvm_object_get_info(gvm_object *object, gvm_object_info *info
 
 /* ---- for the machine's administrator */
 
-/* Moves chunks of an object to host memory, at most bytes of them (0: all); leased ones stay.
- * *evicted_bytes, which may be NULL, is what moved. The memory becomes the keeper's reserve;
+/* Moves chunks of an object to host memory, at most size_bytes of them, in whole chunks
+ * (GVM_BYTES_UNLIMITED: all); leased ones stay. *evicted_bytes, which may be NULL, is what moved. The memory becomes the keeper's reserve;
  * gvm_client_trim() gives it to other programs.
  *
- * GVM_E_INVALID  a malformed name
+ * GVM_E_INVALID  a malformed name, size_bytes is GVM_BYTES_NONE
  * GVM_E_ABSENT   there is no object of that name
  * GVM_E_DENIED   not its owner, nor the keeper's user
  * GVM_E_NOMEM    the host budget is spent, or the machine has less memory
  * GVM_E_LIMIT    the keeper has no file descriptors left for host memory; or as for
  *                gvm_object_acquire() */
-GVM_API gvm_status gvm_client_evict(gvm_client *keeper, const char *name, uint64_t bytes,
+GVM_API gvm_status gvm_client_evict(gvm_client *keeper, const char *name, uint64_t size_bytes,
                                     uint64_t *evicted_bytes);
 
 /* Gives free device memory of the keeper's back to the driver until at most keep_bytes are left.
@@ -436,11 +438,12 @@ GVM_API gvm_status gvm_client_trim(gvm_client *keeper, int32_t keeper_device, ui
                                    uint64_t *freed_bytes);
 
 /* Limits what objects owned by a user may commit, together with what the user's processes hold that were
- * cut off, or could not map; 0: nothing; UINT64_MAX: no limit. Objects that exist stay.
+ * cut off, or could not map; 0: nothing; GVM_BYTES_UNLIMITED: no limit. Objects that exist stay.
  *
+ * GVM_E_INVALID  quota_bytes is GVM_BYTES_NONE, which is for options
  * GVM_E_DENIED   not the keeper's user
  * GVM_E_LIMIT    65536 users have a quota of their own */
-GVM_API gvm_status gvm_client_set_quota(gvm_client *keeper, uint32_t uid, uint64_t bytes);
+GVM_API gvm_status gvm_client_set_quota(gvm_client *keeper, uint32_t uid, uint64_t quota_bytes);
 
 #ifdef __cplusplus
 }

@@ -30,10 +30,11 @@ typedef enum gvm_keeper_fence {
     GVM_FENCE_KILL = 1, /* it is sent SIGKILL, if the keeper's user may; until it has ended, as above */
 } gvm_keeper_fence;
 
+/* What objects of a user may commit (gvm_client_set_quota()). */
 typedef struct gvm_quota {
     uint32_t uid;
     uint32_t reserved; /* 0 */
-    uint64_t bytes;
+    uint64_t quota_bytes; /* 0: the default, no limit, as GVM_BYTES_UNLIMITED; GVM_BYTES_NONE: nothing */
 } gvm_quota;
 
 /* Zero means default in every other member. */
@@ -52,7 +53,7 @@ typedef struct gvm_keeper_options {
     uint64_t device_keep_bytes;   /* most free device memory kept at the ready; 256 MiB if 0 */
     uint64_t driver_free_bytes;   /* leave so much free on the card for other programs, giving up
                                      * budget if they take more; 0: do not look */
-    uint64_t quota_bytes;    /* for users not in quotas (gvm_client_set_quota()); 0: no limit */
+    uint64_t quota_bytes; /* of each user not in quotas, with 0 and GVM_BYTES_NONE as in gvm_quota */
     const gvm_quota *quotas; /* quota_count of them */
     uint32_t quota_count;
     uint32_t revoke_limit_ms; /* a client that does not map for so long what was moved is cut off; 0: 10 s */

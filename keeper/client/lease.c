@@ -225,7 +225,7 @@ static void fill_lease(gvm_object *object, uint32_t mode, uint32_t hint, uint64_
 {
     *lease = (gvm_lease){
         .address = object->address,
-        .bytes = atomic_load(&object->shown_bytes),
+        .size_bytes = atomic_load(&object->shown_bytes),
         .generation = generation,
         .mode = mode,
         .hint = hint,

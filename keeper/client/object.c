@@ -217,10 +217,10 @@ static gvm_status check_sizes(uint64_t reserve_bytes, const gvm_object_options *
     if (reserve_bytes == 0 || reserve_bytes > GVMI_SPAN_BYTES_MAX)
         return gvmi_fail(GVM_E_INVALID, "an object reserves between 1 byte and 128 TiB, not %s",
                          gvmi_size_text(reserve_bytes, size));
-    if (options->bytes > reserve_bytes)
+    if (options->size_bytes > reserve_bytes)
         return gvmi_fail(GVM_E_INVALID,
                          "the object is to have %s from the start, beyond its reservation",
-                         gvmi_size_text(options->bytes, size));
+                         gvmi_size_text(options->size_bytes, size));
     if (options->chunk_bytes != 0 &&
         (!gvmi_is_pow2(options->chunk_bytes) || options->chunk_bytes < GVM_CHUNK_BYTES_MIN ||
          options->chunk_bytes > GVM_CHUNK_BYTES_MAX))
@@ -252,7 +252,7 @@ static gvm_status describe(const char *name, uint64_t reserve_bytes,
     gvmi_wire_start(message, GVMI_WIRE_CREATE, 0);
     create->reserve_bytes = reserve_bytes;
     create->chunk_bytes = options->chunk_bytes;
-    create->bytes = options->bytes;
+    create->bytes = options->size_bytes;
     create->mode = options->mode != 0 ? options->mode : MODE_DEFAULT;
     create->flags = options->flags;
     if (name != NULL && name[0] != '\0')
@@ -403,7 +403,7 @@ static gvm_status check_changeable(const gvm_object *object)
     return GVM_OK;
 }
 
-gvm_status gvm_object_grow(gvm_object *handle, uint64_t bytes)
+gvm_status gvm_object_grow(gvm_object *handle, uint64_t size_bytes)
 {
     GVMI_UNCANCELLED;
     gvmi_wire_message message;
@@ -414,12 +414,12 @@ gvm_status gvm_object_grow(gvm_object *handle, uint64_t bytes)
     if (status != GVM_OK)
         return status;
     status = check_changeable(object);
-    if (status == GVM_OK && bytes > object->reserve_bytes)
+    if (status == GVM_OK && size_bytes > object->reserve_bytes)
         status = gvmi_fail(GVM_E_INVALID, "%llu bytes are beyond the object's reservation of %llu",
-                           (unsigned long long)bytes, (unsigned long long)object->reserve_bytes);
+                           (unsigned long long)size_bytes, (unsigned long long)object->reserve_bytes);
     gvmi_wire_start(&message, GVMI_WIRE_GROW, 0);
     message.body.GROW.slot = object->slot;
-    message.body.GROW.bytes = bytes;
+    message.body.GROW.bytes = size_bytes;
     if (status == GVM_OK)
         status = gvmi_client_call(object->keeper, &message, &request);
     /* The MAPs came before DONE; this tells whether they worked here. */
@@ -429,7 +429,7 @@ gvm_status gvm_object_grow(gvm_object *handle, uint64_t bytes)
     return status;
 }
 
-gvm_status gvm_object_shrink(gvm_object *handle, uint64_t bytes)
+gvm_status gvm_object_shrink(gvm_object *handle, uint64_t size_bytes)
 {
     GVMI_UNCANCELLED;
     gvmi_wire_message message;
@@ -440,7 +440,7 @@ gvm_status gvm_object_shrink(gvm_object *handle, uint64_t bytes)
         return status;
     gvmi_wire_start(&message, GVMI_WIRE_SHRINK, 0);
     message.body.SHRINK.slot = object->slot;
-    message.body.SHRINK.bytes = bytes;
+    message.body.SHRINK.bytes = size_bytes;
     return call_and_leave(object, &message, check_changeable(object));
 }
 
@@ -486,7 +486,7 @@ gvm_status gvm_object_publish(gvm_object *handle, const char *name, uint32_t fla
     return call_and_leave(object, &message, status);
 }
 
-gvm_status gvm_object_link(gvm_object *handle, const char *name, uint32_t mode, uint64_t bytes)
+gvm_status gvm_object_link(gvm_object *handle, const char *name, uint32_t mode, uint64_t size_bytes)
 {
     GVMI_UNCANCELLED;
     gvmi_wire_message message;
@@ -498,8 +498,8 @@ gvm_status gvm_object_link(gvm_object *handle, const char *name, uint32_t mode, 
     gvmi_wire_start(&message, GVMI_WIRE_LINK, 0);
     message.body.LINK.slot = object->slot;
     message.body.LINK.mode = mode;
-    message.body.LINK.bytes = bytes;
-    status = bytes == 0 ? gvmi_fail(GVM_E_INVALID, "bytes is 0") : check_mode(mode);
+    message.body.LINK.bytes = size_bytes;
+    status = size_bytes == 0 ? gvmi_fail(GVM_E_INVALID, "size_bytes is 0") : check_mode(mode);
     if (status == GVM_OK)
         status = set_name(message.body.LINK.name, name);
     return call_and_leave(object, &message, status);

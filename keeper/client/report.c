@@ -284,14 +284,25 @@ static gvm_status call(gvm_client *handle, gvmi_wire_message *message, gvm_statu
     return status;
 }
 
-gvm_status gvm_client_evict(gvm_client *keeper, const char *name, uint64_t bytes, uint64_t *evicted_bytes)
+/* Of an argument, where nothing is 0. */
+static gvm_status check_amount(uint64_t bytes)
+{
+    return bytes != GVM_BYTES_NONE
+               ? GVM_OK
+               : gvmi_fail(GVM_E_INVALID, "GVM_BYTES_NONE is for options: an argument is 0");
+}
+
+gvm_status gvm_client_evict(gvm_client *keeper, const char *name, uint64_t size_bytes,
+                            uint64_t *evicted_bytes)
 {
     GVMI_UNCANCELLED;
     gvmi_wire_message message;
     gvm_status status = gvmi_wire_check_name(name);
 
     gvmi_wire_start(&message, GVMI_WIRE_EVICT, 0);
-    message.body.EVICT.value = bytes;
+    message.body.EVICT.value = size_bytes;
+    if (status == GVM_OK)
+        status = check_amount(size_bytes);
     if (status == GVM_OK)
         memcpy(message.body.EVICT.name, name, strlen(name));
     return call(keeper, &message, status, evicted_bytes);
@@ -309,13 +320,13 @@ gvm_status gvm_client_trim(gvm_client *keeper, int32_t keeper_device, uint64_t k
     return call(keeper, &message, GVM_OK, freed_bytes);
 }
 
-gvm_status gvm_client_set_quota(gvm_client *keeper, uint32_t uid, uint64_t bytes)
+gvm_status gvm_client_set_quota(gvm_client *keeper, uint32_t uid, uint64_t quota_bytes)
 {
     GVMI_UNCANCELLED;
     gvmi_wire_message message;
 
     gvmi_wire_start(&message, GVMI_WIRE_SET_QUOTA, 0);
     message.body.SET_QUOTA.uid = uid;
-    message.body.SET_QUOTA.bytes = bytes;
-    return call(keeper, &message, GVM_OK, NULL);
+    message.body.SET_QUOTA.bytes = quota_bytes;
+    return call(keeper, &message, check_amount(quota_bytes), NULL);
 }

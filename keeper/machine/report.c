@@ -33,7 +33,7 @@ void gvmi_keep_describe_object(gvmi_machine *m, keep_object *object, gvm_object_
     info->struct_size = sizeof *info;
     memcpy(info->name, object->name, sizeof info->name);
     info->id = object->id;
-    info->bytes = object->bytes;
+    info->size_bytes = object->bytes;
     info->reserve_bytes = object->reserve_bytes;
     info->chunk_bytes = object->chunk_bytes;
     count_bytes(object, object->chunk_count, object->device_chunks, object->duplicate_chunks, info);
@@ -71,7 +71,7 @@ static void leave_out(const keep_opening *opening, gvm_object_info *info)
     }
     count_bytes(object, chunks, device, duplicate, info);
     memset(info->name, 0, sizeof info->name);
-    info->bytes = gvmi_keep_opened_bytes(opening, info->bytes);
+    info->size_bytes = gvmi_keep_opened_bytes(opening, info->size_bytes);
     info->reserve_bytes = gvmi_keep_opened_bytes(opening, info->reserve_bytes);
     info->evicted_bytes = info->promoted_bytes = 0;
 }

@@ -52,7 +52,7 @@
     X(CLOSE, 14, C, slot, NONE, 0)             /* nothing is mapped any more -> DONE */ \
     X(SNAPSHOT, 15, C, none, NONE, 0)          /* -> SNAPSHOT_IS */ \
     X(GET_INFO, 16, C, slot, NONE, 0)          /* -> INFO */ \
-    X(EVICT, 17, C, name_value, NONE, 0)       /* value: bytes -> DONE with bytes */ \
+    X(EVICT, 17, C, name_value, NONE, 0)       /* value: bytes at most -> DONE with bytes */ \
     X(TRIM, 18, C, trim, NONE, 0)              /* -> DONE with bytes */ \
     X(SET_QUOTA, 19, C, quota, NONE, 0)        /* -> DONE */ \
     X(BYE, 20, C, none, NONE, 0)               /* nothing is mapped any more; the socket closes */ \

@@ -91,7 +91,7 @@ static gvm_status read_manifest(gvm_table *table)
 
     if (status != GVM_OK)
         return status;
-    if (lease.bytes < table->token.offset_bytes + table->token.bytes)
+    if (lease.size_bytes < table->token.offset_bytes + table->token.bytes)
         status = gvmi_fail(GVM_E_FORMAT, "the token is of another table's size");
     else
         status = copy_manifest(table, lease.address);

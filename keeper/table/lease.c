@@ -95,7 +95,7 @@ static gvm_status acquire_part(gvmi_table_column *column, int part, const lease_
                                 lease);
     if (status != GVM_OK)
         return status;
-    if (lease->bytes < gvmi_table_part_bytes(&column->info, part))
+    if (lease->size_bytes < gvmi_table_part_bytes(&column->info, part))
         return gvmi_fail(GVM_E_FORMAT, "column \"%s\" has less memory than its rows take",
                          column->info.name);
     *address = lease->address;

@@ -173,7 +173,7 @@ static bool write_all(play *p, gvm_object *object, uint64_t chunks, uint32_t wor
 
     if (!acquire(p, object, GVM_LEASE_WRITE, GVM_HINT_NONE, &lease))
         return false;
-    written = lease.bytes >= chunks * SCENE_CHUNK_BYTES && put(lease.address, 0, chunks, word);
+    written = lease.size_bytes >= chunks * SCENE_CHUNK_BYTES && put(lease.address, 0, chunks, word);
     release(p, object, &lease);
     return written;
 }
@@ -185,11 +185,11 @@ static void read_all(play *p, gvm_object *object, const char *name, gvm_hint hin
 
     if (!acquire(p, object, GVM_LEASE_READ, hint, &lease))
         return;
-    if (lease.bytes < written * SCENE_CHUNK_BYTES) {
-        printf("#   a lease on %s has %llu bytes\n", name, (unsigned long long)lease.bytes);
+    if (lease.size_bytes < written * SCENE_CHUNK_BYTES) {
+        printf("#   a lease on %s has %llu bytes\n", name, (unsigned long long)lease.size_bytes);
         p->result.good = false;
     }
-    p->result.good = look(name, lease.address, lease.bytes / SCENE_CHUNK_BYTES, written, word) &&
+    p->result.good = look(name, lease.address, lease.size_bytes / SCENE_CHUNK_BYTES, written, word) &&
                      p->result.good;
     release(p, object, &lease);
 }
@@ -198,7 +198,7 @@ static gvm_status create(gvm_client *keeper, const char *name, uint64_t chunks, 
 {
     const gvm_object_options options = {.struct_size = sizeof options,
                                         .chunk_bytes = SCENE_CHUNK_BYTES,
-                                        .bytes = chunks * SCENE_CHUNK_BYTES};
+                                        .size_bytes = chunks * SCENE_CHUNK_BYTES};
 
     return gvm_object_create(keeper, name, 2 * chunks * SCENE_CHUNK_BYTES, &options, out);
 }
@@ -227,7 +227,7 @@ static void move_own(play *p)
 {
     uint64_t bytes = 0;
 
-    (void)did(p, "evict", gvm_client_evict(p->keeper, PUBLIC, 0, &bytes),
+    (void)did(p, "evict", gvm_client_evict(p->keeper, PUBLIC, GVM_BYTES_UNLIMITED, &bytes),
               OR(LIMIT) | (p->result.published ? 0 : OR(ABSENT)));
     if (p->own == NULL)
         return;
@@ -360,10 +360,10 @@ static bool witness_read(gvm_object *object, const char *name, uint64_t chunks, 
 
     if (!witness_acquire(object, GVM_LEASE_READ, WAIT_MS, &lease))
         return false;
-    good = lease.bytes >= chunks * SCENE_CHUNK_BYTES &&
-           look(name, lease.address, lease.bytes / SCENE_CHUNK_BYTES, written, word);
-    if (lease.bytes < chunks * SCENE_CHUNK_BYTES)
-        printf("#   %s has only %llu bytes\n", name, (unsigned long long)lease.bytes);
+    good = lease.size_bytes >= chunks * SCENE_CHUNK_BYTES &&
+           look(name, lease.address, lease.size_bytes / SCENE_CHUNK_BYTES, written, word);
+    if (lease.size_bytes < chunks * SCENE_CHUNK_BYTES)
+        printf("#   %s has only %llu bytes\n", name, (unsigned long long)lease.size_bytes);
     return must("release", gvm_object_release(object, &lease)) && good;
 }
 
@@ -468,7 +468,7 @@ static bool works(scene_witness *w)
     uint64_t bytes = 0;
     bool good;
 
-    if (!must("evict", gvm_client_evict(w->keeper, STILL, 0, &bytes)) ||
+    if (!must("evict", gvm_client_evict(w->keeper, STILL, GVM_BYTES_UNLIMITED, &bytes)) ||
         !must("info", gvm_object_get_info(w->still, &info)))
         return false;
     if (info.device_bytes != 0) {

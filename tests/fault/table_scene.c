@@ -65,7 +65,7 @@ static description describe(void)
 static bool publish(const char *part, const void *bytes, size_t len)
 {
     const gvm_object_options options = {
-        .struct_size = sizeof options, .chunk_bytes = CHUNK, .bytes = CHUNK};
+        .struct_size = sizeof options, .chunk_bytes = CHUNK, .size_bytes = CHUNK};
     char name[sizeof OBJECTS + 32];
     gvm_object *object;
     gvm_lease lease;

@@ -100,7 +100,7 @@ static void fill_keeper(gvmi_wire_message *m)
         m->body.INFO.info = (gvm_object_info){.struct_size = sizeof(gvm_object_info),
                                               .name = "/sales/q3",
                                               .id = 9,
-                                              .bytes = 8 * GVMI_MIB,
+                                              .size_bytes = 8 * GVMI_MIB,
                                               .reserve_bytes = 8 * GVMI_MIB,
                                               .mode = 0604,
                                               .device = -1,

@@ -66,7 +66,7 @@ static bool make(int32_t device, int index)
 {
     const gvm_object_options options = {.struct_size = sizeof options,
                                         .chunk_bytes = CHUNK_BYTES,
-                                        .bytes = OBJECT_BYTES,
+                                        .size_bytes = OBJECT_BYTES,
                                         .device = device};
     gvm_object **object = &w.objects[device][index];
     gvm_lease lease;
@@ -172,7 +172,7 @@ static bool peer_that_was_granted_reads_it_wherever_it_is(void)
         return true;
     }
     return good(status, "grant") && holds(0, 0, 1) &&
-           good(gvm_client_evict(w.keeper, "/devices/0/0", 0, &evicted), "evict") &&
+           good(gvm_client_evict(w.keeper, "/devices/0/0", GVM_BYTES_UNLIMITED, &evicted), "evict") &&
            EXPECT(evicted == OBJECT_BYTES) && holds(0, 0, 1) && holds(0, 1, 0) && holds(0, 0, 1);
 }
 

@@ -62,7 +62,7 @@ static gvm_status do_serve(const command *c)
 static gvm_status do_create(const command *c)
 {
     const gvm_object_options options = {
-        .struct_size = sizeof options, .chunk_bytes = CHUNK_BYTES, .bytes = c->b * CHUNK_BYTES};
+        .struct_size = sizeof options, .chunk_bytes = CHUNK_BYTES, .size_bytes = c->b * CHUNK_BYTES};
 
     return gvm_object_create(own.keeper, c->name[0] != '\0' ? c->name : NULL, c->a * CHUNK_BYTES,
                              &options, &own.objects[c->slot]);
@@ -75,7 +75,7 @@ static gvm_status do_acquire(const command *c, keeper_answer *out)
 
     if (status == GVM_OK) {
         own.latest[c->slot] = own.leases[c->slot];
-        out->value = own.leases[c->slot].bytes;
+        out->value = own.leases[c->slot].size_bytes;
     }
     return status;
 }
@@ -136,7 +136,7 @@ static gvm_status obey(const command *c, keeper_answer *out)
     case KP_GROW: return gvm_object_grow(object, c->a * CHUNK_BYTES);
     case KP_SEAL: return gvm_object_seal(object, (int)c->a);
     case KP_PUBLISH: return gvm_object_publish(object, c->name, (uint32_t)c->a);
-    case KP_EVICT: return gvm_client_evict(own.keeper, c->name, 0, &out->value);
+    case KP_EVICT: return gvm_client_evict(own.keeper, c->name, GVM_BYTES_UNLIMITED, &out->value);
     case KP_TRIM: return gvm_client_trim(own.keeper, 0, 0, &out->value);
     case KP_INFO: return gvm_object_get_info(object, &out->object);
     case KP_SNAPSHOT: return do_snapshot(out);

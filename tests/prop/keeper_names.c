@@ -786,7 +786,7 @@ static void done(world *w, process *p, const request *r, uint64_t value)
         break;
     case GVMI_WIRE_CLOSE: close_known(w, p, m->body.CLOSE.slot); break;
     case GVMI_WIRE_EVICT:
-        if (m->body.EVICT.value != 0 && value > m->body.EVICT.value)
+        if (value > m->body.EVICT.value)
             world_wrong(w, "%llu bytes were evicted, not %llu at most", (unsigned long long)value,
                         (unsigned long long)m->body.EVICT.value);
         break;
@@ -807,16 +807,16 @@ static void compare_info(world *w, const request *r, const gvm_object_info *i)
 {
     object *o = r->object;
     const bool cutting = o->shrinks &&
-                         i->device_bytes + i->host_bytes > rounded(i->bytes, o->chunk_bytes);
+                         i->device_bytes + i->host_bytes > rounded(i->size_bytes, o->chunk_bytes);
 
-    if (o->shrinks && i->bytes < o->bytes) /* no opening could be told */
-        model_resize(w, o, i->bytes);
-    if (i->id != o->id || i->bytes != o->bytes || i->reserve_bytes != o->reserve_bytes ||
+    if (o->shrinks && i->size_bytes < o->bytes) /* no opening could be told */
+        model_resize(w, o, i->size_bytes);
+    if (i->id != o->id || i->size_bytes != o->bytes || i->reserve_bytes != o->reserve_bytes ||
         i->owner_uid != o->uid || i->owner_gid != o->gid || i->mode != o->mode ||
         i->sealed != o->sealed || i->metadata_bytes != o->metadata_bytes)
         world_wrong(w, "info of object %llu: bytes %llu mode %o sealed %u, not %llu %o %d",
-                    (unsigned long long)o->id, (unsigned long long)i->bytes, i->mode, i->sealed,
-                    (unsigned long long)o->bytes, o->mode, o->sealed);
+                    (unsigned long long)o->id, (unsigned long long)i->size_bytes, i->mode,
+                    i->sealed, (unsigned long long)o->bytes, o->mode, o->sealed);
     if (!o->creator_ended && strcmp(i->name, o->name >= 0 ? keeper_names[o->name] : "") != 0)
         world_wrong(w, "object %llu says that it is \"%s\", not \"%s\"", (unsigned long long)o->id,
                     i->name, o->name >= 0 ? keeper_names[o->name] : "");

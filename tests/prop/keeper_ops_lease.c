@@ -91,7 +91,7 @@ static gvm_status queue_checks(worker *w, const slot *s, const gvm_lease *lease,
 static bool check_contents(worker *w, const slot *s, const gvm_lease *lease, const char *when)
 {
     gvm_device *device = w->party->device;
-    const uint32_t chunks = (uint32_t)(lease->bytes / CHUNK_BYTES);
+    const uint32_t chunks = (uint32_t)(lease->size_bytes / CHUNK_BYTES);
     gvmi_result result;
     uint64_t others = 0;
     gvm_status status;
@@ -105,7 +105,7 @@ static bool check_contents(worker *w, const slot *s, const gvm_lease *lease, con
         return wrong("%s: %llu words of %u chunks of object %llu (serial %llu) are not what was written",
                      when, (unsigned long long)others, chunks, (unsigned long long)s->id,
                      (unsigned long long)s->serial);
-    atomic_fetch_add(&page->bytes_checked, lease->bytes);
+    atomic_fetch_add(&page->bytes_checked, lease->size_bytes);
     return true;
 }
 
@@ -113,7 +113,7 @@ static bool check_contents(worker *w, const slot *s, const gvm_lease *lease, con
  * nobody else looks before, if the keeper is right. */
 static bool write_contents(worker *w, const slot *s, const gvm_lease *lease)
 {
-    const uint32_t chunks = (uint32_t)(lease->bytes / CHUNK_BYTES);
+    const uint32_t chunks = (uint32_t)(lease->size_bytes / CHUNK_BYTES);
     const uint32_t which = (uint32_t)next_random(&w->seed); /* a bit for each chunk */
 
     for (uint32_t i = 0; i < chunks; i++) {
@@ -191,7 +191,7 @@ static bool release(worker *w, slot *s, gvm_lease *lease)
     const uint32_t how = (uint32_t)(next_random(&w->seed) % 8);
     bool good;
 
-    if (how < 3 && lease->mode == GVM_LEASE_READ && lease->bytes > 0)
+    if (how < 3 && lease->mode == GVM_LEASE_READ && lease->size_bytes > 0)
         good = release_behind_kernel(w, s, lease);
     else if (how < 4) {
         leave(s, lease->mode);
@@ -249,10 +249,10 @@ static bool check_lease(const slot *s, const gvm_lease *lease, gvm_lease_mode mo
         return wrong("a lease of mode %u at %llx, not %u at %llx", lease->mode,
                      (unsigned long long)lease->address, (unsigned)mode,
                      (unsigned long long)s->address);
-    if (lease->bytes % CHUNK_BYTES != 0 || lease->bytes < chunks_before * CHUNK_BYTES ||
-        lease->bytes > most * CHUNK_BYTES)
+    if (lease->size_bytes % CHUNK_BYTES != 0 || lease->size_bytes < chunks_before * CHUNK_BYTES ||
+        lease->size_bytes > most * CHUNK_BYTES)
         return wrong("a lease of %llu bytes on an object of %u to %u chunks",
-                     (unsigned long long)lease->bytes, chunks_before, most);
+                     (unsigned long long)lease->size_bytes, chunks_before, most);
     return true;
 }
 

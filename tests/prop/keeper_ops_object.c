@@ -82,7 +82,7 @@ static bool create_named(worker *w, slot *s, int name, record *r, uint32_t chunk
     gvm_object_options options = {
         .struct_size = sizeof options,
         .chunk_bytes = CHUNK_BYTES,
-        .bytes = chunks * CHUNK_BYTES,
+        .size_bytes = chunks * CHUNK_BYTES,
         .flags = keep ? GVM_OBJECT_KEEP : 0,
         .metadata_bytes = metadata_make(&m, serial, 0),
         .metadata = &m,
@@ -464,15 +464,15 @@ static bool check_info(const gvm_object_info *info, const slot *s, uint32_t chun
         return wrong("object %llu at %llx says %llu at %llx", (unsigned long long)s->id,
                      (unsigned long long)s->address, (unsigned long long)info->id,
                      (unsigned long long)info->address);
-    if (info->bytes < chunks_before * CHUNK_BYTES || info->bytes > most)
+    if (info->size_bytes < chunks_before * CHUNK_BYTES || info->size_bytes > most)
         return wrong("object %llu says it has %llu bytes, not %llu to %llu",
-                     (unsigned long long)s->id, (unsigned long long)info->bytes,
+                     (unsigned long long)s->id, (unsigned long long)info->size_bytes,
                      (unsigned long long)(chunks_before * CHUNK_BYTES), (unsigned long long)most);
-    if (info->device_bytes + info->host_bytes != info->bytes ||
+    if (info->device_bytes + info->host_bytes != info->size_bytes ||
         info->duplicate_bytes > info->device_bytes || info->dirty_bytes > info->device_bytes)
         return wrong("object %llu: %llu bytes on the device, %llu on the host, of %llu",
                      (unsigned long long)s->id, (unsigned long long)info->device_bytes,
-                     (unsigned long long)info->host_bytes, (unsigned long long)info->bytes);
+                     (unsigned long long)info->host_bytes, (unsigned long long)info->size_bytes);
     if (info->openings == 0 || (sealed_before && !info->sealed) ||
         (info->sealed && !atomic_load(&r->seal_asked)) || info->interrupted != 0)
         return wrong("object %llu: %u openings, sealed %u, interrupted %u",
@@ -552,11 +552,13 @@ static bool do_evict(worker *w)
                    done = atomic_load(&page->names[random % NAMES].done);
     const unsigned name = (unsigned)(random % NAMES);
     uint64_t evicted = 0, may = ONE_OF(GVM_E_NOMEM), bytes = (random >> 32 & 3) * CHUNK_BYTES;
-    gvm_status status = gvm_client_evict(w->party->keeper, name_text(name), bytes, &evicted);
+    const bool all = (random >> 34 & 3) == 0;
+    gvm_status status = gvm_client_evict(w->party->keeper, name_text(name),
+                                         all ? GVM_BYTES_UNLIMITED : bytes, &evicted);
 
     if (name_was(name, done, 0))
         may |= ONE_OF(GVM_E_ABSENT);
-    if (evicted > (bytes != 0 ? bytes : CHUNKS_MAX * CHUNK_BYTES))
+    if (evicted > (all ? CHUNKS_MAX * CHUNK_BYTES : bytes))
         return wrong("evicted %llu bytes where %llu were asked for", (unsigned long long)evicted,
                      (unsigned long long)bytes);
     return judged("gvm_client_evict", status, may);
@@ -690,7 +692,7 @@ static bool do_invalid(worker *w)
 {
     gvm_client *keeper = w->party->keeper;
     const gvm_object_options chunk = {.struct_size = sizeof chunk, .chunk_bytes = 3 * MIB};
-    const gvm_object_options large = {.struct_size = sizeof large, .bytes = 3 * CHUNK_BYTES};
+    const gvm_object_options large = {.struct_size = sizeof large, .size_bytes = 3 * CHUNK_BYTES};
     const gvm_object_options flags = {.struct_size = sizeof flags, .flags = 1u << 20};
     gvm_object_info info = {.struct_size = sizeof info};
     gvm_object *object = NULL;
@@ -718,6 +720,8 @@ static bool do_invalid(worker *w)
     REFUSED(gvm_object_create(keeper, NULL, CHUNK_BYTES, &flags, &object), GVM_E_INVALID);
     REFUSED(gvm_object_drop(keeper, "/nobody"), GVM_E_ABSENT);
     REFUSED(gvm_client_evict(keeper, "/nobody", 0, NULL), GVM_E_ABSENT);
+    REFUSED(gvm_client_evict(keeper, "/nobody", GVM_BYTES_NONE, NULL), GVM_E_INVALID);
+    REFUSED(gvm_client_set_quota(keeper, 1, GVM_BYTES_NONE), GVM_E_INVALID);
     REFUSED(gvm_client_trim(keeper, 7, 0, NULL), GVM_E_INVALID);
     REFUSED(gvm_client_get_snapshot(keeper, NULL), GVM_E_INVALID);
     REFUSED(gvm_object_get_info((gvm_object *)stray, &info), GVM_E_FOREIGN);

@@ -349,6 +349,7 @@ static inline void begin_evict(world *w, actor *a, const char *name)
 
     gvmi_wire_start(&m, GVMI_WIRE_EVICT, 13);
     strcpy(m.body.EVICT.name, name);
+    m.body.EVICT.value = UINT64_MAX;
     say(w, a, &m);
 }
 

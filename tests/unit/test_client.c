@@ -270,7 +270,7 @@ static int script_create(fake *f)
 static int create_objects(void *arg)
 {
     const gvm_object_options good = {.struct_size = sizeof good,
-                                     .bytes = CHUNK,
+                                     .size_bytes = CHUNK,
                                      .mode = 0640,
                                      .flags = GVM_OBJECT_KEEP,
                                      .metadata_bytes = 5,
@@ -289,7 +289,7 @@ static int create_objects(void *arg)
     EXPECT(gvm_object_create(keeper, "made", CHUNK, NULL, &other) == GVM_E_INVALID);
     EXPECT(gvm_object_create(keeper, NULL, 0, NULL, &other) == GVM_E_INVALID);
     EXPECT(gvm_object_create(keeper, NULL, CHUNK, NULL, NULL) == GVM_E_INVALID);
-    bad = good, bad.bytes = 2 * CHUNK;
+    bad = good, bad.size_bytes = 2 * CHUNK;
     EXPECT(gvm_object_create(keeper, NULL, CHUNK, &bad, &other) == GVM_E_INVALID);
     bad = good, bad.chunk_bytes = CHUNK + 1;
     EXPECT(gvm_object_create(keeper, NULL, CHUNK, &bad, &other) == GVM_E_INVALID);
@@ -427,7 +427,7 @@ static int lease_quietly(void *arg)
     TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
     permit(&f, 1, GVMI_PERMIT_READ);
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &a) == GVM_OK);
-    EXPECT(a.address == object->address && a.bytes == 2 * CHUNK && a.generation == 1);
+    EXPECT(a.address == object->address && a.size_bytes == 2 * CHUNK && a.generation == 1);
     EXPECT(a.mode == GVM_LEASE_READ && a.hint == GVM_HINT_NONE);
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &hot, GVM_FOREVER, &b) == GVM_OK);
     EXPECT(b.hint == GVM_HINT_HOT && f.leases[SLOT].hint == GVM_HINT_HOT);
@@ -741,7 +741,7 @@ static int have_maps_pending(void *arg)
     TRY_LINE(connect_and_open(&f, script_pending, &keeper, &object));
     for (uint32_t mode = GVM_LEASE_READ; mode <= GVM_LEASE_WRITE; mode++) {
         EXPECT(gvm_object_acquire(object, (gvm_lease_mode)mode, NULL, GVM_FOREVER, &lease) == GVM_OK);
-        EXPECT(lease.mode == mode && lease.bytes == CHUNK && lease.address == object->address);
+        EXPECT(lease.mode == mode && lease.size_bytes == CHUNK && lease.address == object->address);
         while ((atomic_load(&f.permits[SLOT].word) & GVMI_PERMIT_REVOKED) == 0)
             sched_yield();
         EXPECT(gvm_object_release(object, &lease) == GVM_OK);

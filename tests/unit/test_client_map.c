@@ -121,7 +121,7 @@ static int await_generation(void *arg)
     while (atomic_load(&f.permits[SLOT].word) == 0)
         sched_yield();
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
-    EXPECT(lease.bytes == 3 * CHUNK && lease.generation == 2);
+    EXPECT(lease.size_bytes == 3 * CHUNK && lease.generation == 2);
     EXPECT(byte_of(object, 2) == 3);
     EXPECT(gvm_object_release(object, &lease) == GVM_OK);
     return close_all(&f, keeper, object);
@@ -586,7 +586,7 @@ static int script_calls(fake *f)
     message.body.INFO.info = (gvm_object_info){.struct_size = sizeof(gvm_object_info),
                                                .name = "/new",
                                                .id = HOME_ID,
-                                               .bytes = 3 * CHUNK,
+                                               .size_bytes = 3 * CHUNK,
                                                .reserve_bytes = OBJECT_CHUNKS * CHUNK};
     TRY_LINE(send_message(f, &message, NULL, 0));
     TRY_LINE(receive(f, GVMI_WIRE_EVICT));
@@ -633,10 +633,11 @@ static int make_calls(void *arg)
     EXPECT(gvm_object_get_metadata(object, text, 4, &len) == GVM_OK && len == 6);
     EXPECT(memcmp(text, "sixs---", 7) == 0);
     EXPECT(gvm_object_get_info(object, &info) == GVM_OK);
-    EXPECT(strcmp(info.name, "/new") == 0 && info.address == object->address && info.bytes == 3 * CHUNK);
+    EXPECT(strcmp(info.name, "/new") == 0 && info.address == object->address &&
+           info.size_bytes == 3 * CHUNK);
     EXPECT(gvm_client_evict(keeper, "/new", 5, &bytes) == GVM_OK && bytes == 4);
     EXPECT(gvm_client_trim(keeper, 1, 6, &bytes) == GVM_OK && bytes == 7);
-    EXPECT(gvm_client_set_quota(keeper, 1000, UINT64_MAX) == GVM_OK);
+    EXPECT(gvm_client_set_quota(keeper, 1000, GVM_BYTES_UNLIMITED) == GVM_OK);
     EXPECT(gvm_object_drop(keeper, "bad") == GVM_E_INVALID);
     EXPECT(gvm_object_drop(keeper, "/new") == GVM_OK);
     EXPECT(gvm_object_grant(object, f.device, GVM_ACCESS_READ) == GVM_E_INVALID); /* its own */

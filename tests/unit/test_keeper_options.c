@@ -142,7 +142,7 @@ static gvm_status make(gvm_client *keeper, const char *name, uint32_t chunks, ui
                        gvm_object **out)
 {
     const gvm_object_options o = {
-        .struct_size = sizeof o, .chunk_bytes = CHUNK, .bytes = chunks * CHUNK, .flags = flags};
+        .struct_size = sizeof o, .chunk_bytes = CHUNK, .size_bytes = chunks * CHUNK, .flags = flags};
 
     return gvm_object_create(keeper, name, 64 * CHUNK, &o, out);
 }
@@ -387,10 +387,14 @@ static void server_driver_free_given_is_left_to_others(void **state)
 
 static int give_quotas(void *arg)
 {
-    const gvm_quota own = {.uid = geteuid(), .bytes = 3 * CHUNK};
-    const gvm_quota others = {.uid = geteuid() + 1, .bytes = CHUNK};
+    const gvm_quota own = {.uid = geteuid(), .quota_bytes = 3 * CHUNK};
+    const gvm_quota nothing = {.uid = geteuid(), .quota_bytes = GVM_BYTES_NONE};
+    const gvm_quota usual = {.uid = geteuid()};
+    const gvm_quota others = {.uid = geteuid() + 1, .quota_bytes = CHUNK};
+    const gvm_quota unknown = {.uid = geteuid(), .reserved = 1};
     world w;
     gvm_object *object;
+    uint64_t bytes;
 
     (void)arg;
     use_devices(1);
@@ -398,6 +402,36 @@ static int give_quotas(void *arg)
     CHILD_EXPECT(make(w.keeper, "/x", 3, 0, &object) == GVM_E_QUOTA);
     CHILD_EXPECT(make(w.keeper, "/x", 2, 0, &object) == GVM_OK);
     stop(&w);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.quota_bytes = GVM_BYTES_UNLIMITED}) == 0);
+    CHILD_EXPECT(make(w.keeper, "/x", 3, 0, &object) == GVM_OK);
+    stop(&w);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.quota_bytes = GVM_BYTES_NONE,
+                                                .quotas = &others,
+                                                .quota_count = 1}) == 0);
+    CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_E_QUOTA);
+    CHILD_EXPECT(gvm_client_set_quota(w.keeper, geteuid(), CHUNK) == GVM_OK);
+    CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_client_set_quota(w.keeper, geteuid(), 0) == GVM_OK);
+    CHILD_EXPECT(make(w.keeper, "/y", 1, 0, &object) == GVM_E_QUOTA);
+    CHILD_EXPECT(gvm_client_set_quota(w.keeper, geteuid(), GVM_BYTES_NONE) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_client_set_quota(w.keeper, geteuid(), GVM_BYTES_UNLIMITED) == GVM_OK);
+    CHILD_EXPECT(make(w.keeper, "/y", 3, 0, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_client_evict(w.keeper, "/y", 0, &bytes) == GVM_OK && bytes == 0);
+    CHILD_EXPECT(gvm_client_evict(w.keeper, "/y", CHUNK, &bytes) == GVM_OK && bytes == CHUNK);
+    CHILD_EXPECT(gvm_client_evict(w.keeper, "/y", GVM_BYTES_NONE, NULL) == GVM_E_INVALID);
+    stop(&w);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.quotas = &nothing, .quota_count = 1}) == 0);
+    CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_E_QUOTA);
+    stop(&w);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){
+                               .quota_bytes = CHUNK, .quotas = &usual, .quota_count = 1}) == 0);
+    CHILD_EXPECT(make(w.keeper, "/x", 3, 0, &object) == GVM_OK);
+    stop(&w);
+    CHILD_EXPECT(gvm_keeper_start(&(gvm_keeper_options){.struct_size = sizeof(gvm_keeper_options),
+                                                        .path = "",
+                                                        .quotas = &unknown,
+                                                        .quota_count = 1},
+                                  &w.server) == GVM_E_INVALID);
     CHILD_EXPECT(start(&w, (gvm_keeper_options){.quotas = &own, .quota_count = 1}) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 4, 0, &object) == GVM_E_QUOTA);
     CHILD_EXPECT(make(w.keeper, "/x", 3, 0, &object) == GVM_OK);
@@ -484,7 +518,7 @@ static int give_revoke_limit(void *arg)
     CHILD_EXPECT(make(w.keeper, "/x", 2, 0, &object) == GVM_OK);
     CHILD_EXPECT(start_other(&w, false, &o) == 0 && kill(o.pid, SIGSTOP) == 0);
     since_ms = now_ms();
-    CHILD_EXPECT(gvm_client_evict(w.keeper, "/x", 0, &bytes) == GVM_OK);
+    CHILD_EXPECT(gvm_client_evict(w.keeper, "/x", GVM_BYTES_UNLIMITED, &bytes) == GVM_OK);
     EVENTUALLY(keeper_info(&w).cut_offs == 1);
     CHILD_EXPECT(now_ms() - since_ms >= 250 && now_ms() - since_ms < 8000); /* the default is 10 s */
     CHILD_EXPECT(end_other(&o) == 0);
@@ -613,7 +647,7 @@ static int give_object_options(void *arg)
 {
     const gvm_object_options o = {.struct_size = sizeof o,
                                   .chunk_bytes = 4 * GVMI_MIB,
-                                  .bytes = 5 * GVMI_MIB,
+                                  .size_bytes = 5 * GVMI_MIB,
                                   .device = 1,
                                   .mode = 0644,
                                   .metadata = "about it",
@@ -629,14 +663,14 @@ static int give_object_options(void *arg)
     CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0);
     CHILD_EXPECT(gvm_object_create(w.keeper, "/x", 32 * GVMI_MIB, &o, &object) == GVM_OK);
     CHILD_EXPECT(gvm_object_get_info(object, &info) == GVM_OK);
-    CHILD_EXPECT(info.chunk_bytes == 4 * GVMI_MIB && info.bytes == 5 * GVMI_MIB);
+    CHILD_EXPECT(info.chunk_bytes == 4 * GVMI_MIB && info.size_bytes == 5 * GVMI_MIB);
     CHILD_EXPECT(info.device == 1 && info.mode == 0644 && info.metadata_bytes == 8);
     CHILD_EXPECT(gvm_object_get_metadata(object, metadata, sizeof metadata, &len) == GVM_OK);
     CHILD_EXPECT(len == 8 && strcmp(metadata, "about it") == 0);
     gvm_object_close(object);
     CHILD_EXPECT(gvm_object_create(w.keeper, "/x", 32 * GVMI_MIB, NULL, &object) == GVM_OK);
     CHILD_EXPECT(gvm_object_get_info(object, &info) == GVM_OK);
-    CHILD_EXPECT(info.chunk_bytes == 2 * GVMI_MIB && info.bytes == 0);
+    CHILD_EXPECT(info.chunk_bytes == 2 * GVMI_MIB && info.size_bytes == 0);
     CHILD_EXPECT(info.device == 0 && info.mode == 0600 && info.metadata_bytes == 0);
     return stop(&w);
 }
@@ -686,7 +720,8 @@ static int leave_untracked(void *arg)
 
         CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0);
         CHILD_EXPECT(make(w.keeper, "/x", 2, flags, &object) == GVM_OK);
-        CHILD_EXPECT(gvm_client_evict(w.keeper, "/x", 0, &bytes) == GVM_OK && bytes == 2 * CHUNK);
+        CHILD_EXPECT(gvm_client_evict(w.keeper, "/x", GVM_BYTES_UNLIMITED, &bytes) == GVM_OK &&
+                     bytes == 2 * CHUNK);
         CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &hot, GVM_FOREVER, &lease) == GVM_OK);
         CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
         CHILD_EXPECT(gvm_object_get_info(object, &info) == GVM_OK && info.device_bytes == 2 * CHUNK);
@@ -729,7 +764,7 @@ static int open_with_flags(void *arg)
     CHILD_EXPECT(gvm_object_link(object, "/x", 0400, CHUNK) == GVM_OK);
     CHILD_EXPECT(gvm_object_open(w.keeper, "/x", GVM_OPEN_READONLY | GVM_OPEN_LINK, &view) == GVM_OK);
     CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK &&
-                 lease.bytes == CHUNK);
+                 lease.size_bytes == CHUNK);
     CHILD_EXPECT(gvm_object_release(view, &lease) == GVM_OK);
     CHILD_EXPECT(gvm_object_unlink(w.keeper, "/x") == GVM_OK);
     CHILD_EXPECT(gvm_object_unlink(w.keeper, "/x") == GVM_E_ABSENT);

@@ -414,8 +414,10 @@ static void say_bye_as(const world *w, uid_t uid, int out)
 
 static int say_bye_with_all_mapped(void *arg)
 {
-    const gvm_object_options options = {
-        .struct_size = sizeof options, .chunk_bytes = 2 * GVMI_MIB, .bytes = 2 * GVMI_MIB, .mode = 0666};
+    const gvm_object_options options = {.struct_size = sizeof options,
+                                        .chunk_bytes = 2 * GVMI_MIB,
+                                        .size_bytes = 2 * GVMI_MIB,
+                                        .mode = 0666};
     world w;
     gvm_client *keeper;
     gvm_object *object;
@@ -607,8 +609,10 @@ static void keeper_out_of_fds_waits_for_some(void **state)
 
 static gvm_status make(gvm_client *keeper, const char *name, uint32_t flags, gvm_object **out)
 {
-    const gvm_object_options o = {
-        .struct_size = sizeof o, .chunk_bytes = 2 * GVMI_MIB, .bytes = 2 * GVMI_MIB, .flags = flags};
+    const gvm_object_options o = {.struct_size = sizeof o,
+                                  .chunk_bytes = 2 * GVMI_MIB,
+                                  .size_bytes = 2 * GVMI_MIB,
+                                  .flags = flags};
 
     return gvm_object_create(keeper, name, 128 * GVMI_MIB, &o, out);
 }
@@ -620,14 +624,15 @@ static bool is_leased_whole(gvm_object *object, uint64_t bytes)
 
     if (gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) != GVM_OK)
         return false;
-    whole = lease.bytes == bytes;
+    whole = lease.size_bytes == bytes;
     return gvm_object_release(object, &lease) == GVM_OK && whole;
 }
 
 static int lease_many_chunks(void *arg)
 {
     const uint64_t bytes = (GVMI_WIRE_CHUNKS_MAX + 1) * 2 * GVMI_MIB;
-    const gvm_object_options o = {.struct_size = sizeof o, .chunk_bytes = 2 * GVMI_MIB, .bytes = bytes};
+    const gvm_object_options o = {
+        .struct_size = sizeof o, .chunk_bytes = 2 * GVMI_MIB, .size_bytes = bytes};
     const gvm_keeper_options options = {.struct_size = sizeof options,
                                         .path = "",
                                         .device_budget_bytes = 16 * GVMI_MIB,
@@ -691,7 +696,7 @@ static int run_out_of_descriptors(void *arg)
     CHILD_EXPECT(strstr(error.text, "no file descriptors") != NULL &&
                  strstr(error.text, "larger chunks") != NULL);
     CHILD_EXPECT(count_lines(&w, "device 0: 2 MiB of device memory could not be made: ") > 0);
-    CHILD_EXPECT(gvm_client_evict(keeper, "/0", 0, &bytes) == GVM_E_LIMIT);
+    CHILD_EXPECT(gvm_client_evict(keeper, "/0", GVM_BYTES_UNLIMITED, &bytes) == GVM_E_LIMIT);
     gvm_error_last(&error);
     CHILD_EXPECT(strstr(error.text, "no file descriptors") != NULL);
     CHILD_EXPECT(count_lines(&w, "device 0: 2 MiB of host memory could not be made: ") > 0);
@@ -811,7 +816,7 @@ static int keep_a_lease(void *arg)
                                                .lease_limit_ms = 200};
     const gvm_object_options options = {.struct_size = sizeof options,
                                         .chunk_bytes = 2 * GVMI_MIB,
-                                        .bytes = 2 * GVMI_MIB,
+                                        .size_bytes = 2 * GVMI_MIB,
                                         .flags = GVM_OBJECT_KEEP};
     gvm_keeper *server;
     gvm_client *keeps_lease, *other;
@@ -829,7 +834,8 @@ static int keep_a_lease(void *arg)
                  GVM_OK); /* cuts it off */
     CHILD_EXPECT(gvm_object_release(object, &next) == GVM_OK);
     CHILD_EXPECT(gvm_object_grow(kept, 2 * GVMI_MIB) == GVM_E_KEEPER); /* its connection shows the cut-off */
-    CHILD_EXPECT(gvm_client_evict(other, "/x", 0, &bytes) == GVM_OK && bytes == 2 * GVMI_MIB);
+    CHILD_EXPECT(gvm_client_evict(other, "/x", GVM_BYTES_UNLIMITED, &bytes) == GVM_OK &&
+                 bytes == 2 * GVMI_MIB);
     CHILD_EXPECT(held_bytes(other) == 2 * GVMI_MIB);
     gvm_client_close(keeps_lease);
     while (held_bytes(other) != 0)

@@ -77,8 +77,10 @@ static int start_watched(world *w, uint32_t revoke_limit_ms)
 
 static int make_object(const world *w)
 {
-    const gvm_object_options options = {
-        .struct_size = sizeof options, .chunk_bytes = CHUNK, .bytes = CHUNK, .flags = GVM_OBJECT_KEEP};
+    const gvm_object_options options = {.struct_size = sizeof options,
+                                        .chunk_bytes = CHUNK,
+                                        .size_bytes = CHUNK,
+                                        .flags = GVM_OBJECT_KEEP};
     gvm_client *keeper;
     gvm_object *object;
     int fd;
@@ -96,6 +98,7 @@ static bool ask_to_evict(const client *c)
 
     gvmi_wire_start(&message, GVMI_WIRE_EVICT, 4);
     strcpy(message.body.EVICT.name, "/x");
+    message.body.EVICT.value = UINT64_MAX;
     return tell(c->socket, &message);
 }
 

@@ -472,7 +472,7 @@ static const change breaks[] = {
     IN(FAILED, reserved, 1),
     IN(METADATA, reserved, 1),
     IN(INFO, info.struct_size, sizeof(gvm_object_info) - 8),
-    IN(INFO, info.bytes, 8 * GVMI_MIB + 1),
+    IN(INFO, info.size_bytes, 8 * GVMI_MIB + 1),
     IN(INFO, info.mode, 01000),
     IN(INFO, info.metadata_bytes, GVM_METADATA_BYTES_MAX + 1),
     IN(INFO, info.sealed, 2),
