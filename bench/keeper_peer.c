@@ -83,9 +83,10 @@ static gvm_status use(client *c, const gvm_lease *lease, const keeper_order *o, 
 
     for (uint32_t i = 0; i < o->count && status == GVM_OK; i++)
         status = lease->mode == GVM_LEASE_WRITE
-                     ? gvm_kernel_fill_random_f64(c->device, lease->address, words, 0, o->seed,
-                                                  c->device->stream)
-                     : gvm_kernel_sum_f64(c->device, lease->address, words, c->device->stream, &a->sum);
+                     ? gvm_kernel_fill_random_f64(c->device, (uintptr_t)lease->address, words, 0,
+                                                  o->seed, c->device->stream)
+                     : gvm_kernel_sum_f64(c->device, (uintptr_t)lease->address, words,
+                                          c->device->stream, &a->sum);
     if (status == GVM_OK && lease->mode == GVM_LEASE_WRITE)
         status = gvm_device_synchronize(c->device);
     return status;

@@ -73,7 +73,7 @@ static gvm_status run_kernels(const bench *b, const wanted *w, seen *what)
         const uint64_t len = w->bytes[i] < READ_BYTES ? w->bytes[i] : READ_BYTES;
         uint64_t checksum;
 
-        status = gvm_kernel_checksum(b->device, w->data[i].values, len, NULL, &checksum);
+        status = gvm_kernel_checksum(b->device, (uintptr_t)w->data[i].values, len, NULL, &checksum);
         what->checksum += checksum;
         what->bytes += w->bytes[i];
     }

@@ -66,14 +66,14 @@ static double append(gvm_object *prices, gvm_device *device, uint64_t version, u
 {
     const uint64_t count = STEP / sizeof(double), first = step * count;
     gvm_lease lease;
-    uint64_t address;
-    double sum;
+    double *address, sum;
 
     must(gvm_object_grow(prices, (step + 1) * STEP), "cannot grow the object");
     must(gvm_object_acquire(prices, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease), "no lease to write");
-    address = lease.address + step * STEP; /* the object begins where it always did */
-    must(gvm_kernel_fill_random_f64(device, address, count, first, version, NULL), "cannot fill");
-    must(gvm_kernel_sum_f64(device, address, count, NULL, &sum), "cannot sum"); /* and wait */
+    address = (double *)lease.address + first; /* the object begins where it always did */
+    must(gvm_kernel_fill_random_f64(device, (uintptr_t)address, count, first, version, NULL),
+         "cannot fill");
+    must(gvm_kernel_sum_f64(device, (uintptr_t)address, count, NULL, &sum), "cannot sum"); /* and wait */
     must(gvm_object_release(prices, &lease), "cannot give the lease back");
     return sum;
 }
@@ -146,10 +146,11 @@ static void consume(gvm_client *keeper, gvm_device *device, int seen)
 
         must(gvm_object_acquire(prices, GVM_LEASE_READ, &scan, GVM_FOREVER, &lease),
              "no lease to read");
-        must(gvm_kernel_sum_f64(device, lease.address, lease.size_bytes / sizeof(double), NULL, &sum),
+        must(gvm_kernel_sum_f64(device, (uintptr_t)lease.address, lease.size_bytes / sizeof(double),
+                                NULL, &sum),
              "cannot sum");
-        printf("%s: version %llu at 0x%llx, sum %.3f\n", who, (unsigned long long)said.version,
-               (unsigned long long)lease.address, sum);
+        printf("%s: version %llu at %p, sum %.3f\n", who, (unsigned long long)said.version,
+               lease.address, sum);
         must(gvm_object_release(prices, &lease), "cannot give the lease back");
         gvm_object_close(prices);
 

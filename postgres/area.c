@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/address.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "keeper/client/client.h"
@@ -235,7 +236,8 @@ gvm_status gstore_area_acquire(gstore_hold *hold)
     const gvm_status status = gvm_object_acquire(object_of(hold->area), GVM_LEASE_READ, &options,
                                                  LEASE_WAIT_MS, &hold->lease);
 
-    hold->address = status == GVM_OK ? hold->lease.address + hold->area->offset_bytes : 0;
+    hold->address = status == GVM_OK ? gvmi_address(hold->lease.address) + hold->area->offset_bytes
+                                     : 0;
     return status;
 }
 

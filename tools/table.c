@@ -10,6 +10,7 @@
 
 #include <gvmem/table.h>
 
+#include "base/address.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "driver/driver.h"
@@ -294,10 +295,10 @@ static gvm_status read_batch(view *v, uint64_t first, uint32_t rows)
     for (uint32_t i = 0; i < v->count && status == GVM_OK; i++) {
         shown_column *c = &v->columns[i];
 
-        c->values.address = v->data[i].values;
-        c->nulls.address = v->data[i].nulls;
-        c->bodies.address = v->data[i].bodies;
-        c->element_nulls.address = v->data[i].element_nulls;
+        c->values.address = gvmi_address(v->data[i].values);
+        c->nulls.address = gvmi_address(v->data[i].nulls);
+        c->bodies.address = gvmi_address(v->data[i].bodies);
+        c->element_nulls.address = gvmi_address(v->data[i].element_nulls);
         for (uint32_t r = 0; r < rows && status == GVM_OK; r++)
             status = make_cell(v, c, first + r, &c->cells[r]);
     }

@@ -285,7 +285,7 @@ typedef struct gvm_acquire_options {
 } gvm_acquire_options;
 
 typedef struct gvm_lease {
-    uint64_t address;    /* of the first byte, on the object's device and granted peers */
+    void *address;       /* of the first byte, on the object's device and granted peers */
     uint64_t size_bytes; /* committed from there on; more may come while the lease is held */
     uint64_t generation; /* counts growth and seal */
     uint32_t mode;       /* gvm_lease_mode; 0: released */
@@ -334,7 +334,7 @@ typedef struct gvm_object_info {
     size_t struct_size;            /* in: sizeof(gvm_object_info) */
     char name[GVM_NAME_BYTES_MAX]; /* "": nameless */
     uint64_t id;                   /* unique in the life of the keeper */
-    uint64_t address;              /* here; 0 in a snapshot */
+    void *address;                 /* here; NULL in a snapshot */
     uint64_t size_bytes, reserve_bytes, chunk_bytes;
     uint64_t device_bytes;    /* of its chunks, on the device */
     uint64_t host_bytes;      /* of its chunks, in host memory alone */

@@ -168,10 +168,10 @@ GVM_API gvm_status gvm_table_open_columns(gvm_table *table, const uint32_t *colu
 /* A column under a lease. Addresses are on the table's device, never change while it is attached, and
  * are good to read until the release. */
 typedef struct gvm_table_data {
-    uint64_t values;        /* 0: the column is absent */
-    uint64_t nulls;         /* 0: there is no bitmap */
-    uint64_t bodies;        /* 0: fixed length, or nothing but NULL (or empty values, in 'arrow') */
-    uint64_t element_nulls; /* of a list in layout 'arrow'; 0: there is no bitmap */
+    void *values;        /* NULL: the column is absent */
+    void *nulls;         /* NULL: there is no bitmap */
+    void *bodies;        /* NULL: fixed length, or nothing but NULL (or empty values, in 'arrow') */
+    void *element_nulls; /* of a list in layout 'arrow'; NULL: there is no bitmap */
     uint32_t column;
     uint32_t held; /* the library's, as are */
     gvm_lease leases[4];

@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -224,7 +225,7 @@ static void fill_lease(gvm_object *object, uint32_t mode, uint32_t hint, uint64_
                        gvm_lease *lease)
 {
     *lease = (gvm_lease){
-        .address = object->address,
+        .address = gvmi_pointer(object->address),
         .size_bytes = atomic_load(&object->shown_bytes),
         .generation = generation,
         .mode = mode,
@@ -294,7 +295,7 @@ static gvm_status check_lease(const gvm_object *object, const gvm_lease *lease)
         return gvmi_fail(GVM_E_INVALID, "lease is NULL");
     if (lease->mode != GVM_LEASE_READ && lease->mode != GVM_LEASE_WRITE)
         return gvmi_fail(GVM_E_INVALID, "the lease was released already, or never taken");
-    if (lease->address != object->address)
+    if (gvmi_address(lease->address) != object->address)
         return gvmi_fail(GVM_E_INVALID, "the lease is on another object");
     return GVM_OK;
 }

@@ -11,6 +11,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/assert.h"
 #include "base/cancel.h"
 #include "base/clock.h"
@@ -258,7 +259,7 @@ gvm_status gvm_object_get_info(gvm_object *handle, gvm_object_info *info)
     message.body.GET_INFO.slot = object->slot;
     status = gvmi_client_call(object->keeper, &message, &request);
     full = message.body.INFO.info;
-    full.address = object->address;
+    full.address = gvmi_pointer(object->address);
     gvmi_object_leave(object);
     if (status == GVM_OK && !gvmi_struct_out(info, &full, sizeof full, sizeof full))
         status = gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is too small");

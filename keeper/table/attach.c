@@ -5,6 +5,7 @@
 
 #include <gvmem/kernels.h>
 
+#include "base/address.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/registry.h"
@@ -94,7 +95,7 @@ static gvm_status read_manifest(gvm_table *table)
     if (lease.size_bytes < table->token.offset_bytes + table->token.bytes)
         status = gvmi_fail(GVM_E_FORMAT, "the token is of another table's size");
     else
-        status = copy_manifest(table, lease.address);
+        status = copy_manifest(table, gvmi_address(lease.address));
     if (status == GVM_OK)
         status = gvm_object_release(table->manifest_object, &lease);
     else

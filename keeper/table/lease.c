@@ -83,7 +83,7 @@ static int left_ms(int64_t deadline_ns)
 }
 
 static gvm_status acquire_part(gvmi_table_column *column, int part, const lease_terms *terms,
-                               gvm_table_data *data, uint64_t *address)
+                               gvm_table_data *data, void **address)
 {
     gvm_object *object = atomic_load(&column->areas[part]);
     gvm_lease *lease = &data->leases[part];

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/address.h"
 #include "driver/driver.h"
 
 #define STILL "/still"
@@ -173,7 +174,8 @@ static bool write_all(play *p, gvm_object *object, uint64_t chunks, uint32_t wor
 
     if (!acquire(p, object, GVM_LEASE_WRITE, GVM_HINT_NONE, &lease))
         return false;
-    written = lease.size_bytes >= chunks * SCENE_CHUNK_BYTES && put(lease.address, 0, chunks, word);
+    written = lease.size_bytes >= chunks * SCENE_CHUNK_BYTES &&
+              put(gvmi_address(lease.address), 0, chunks, word);
     release(p, object, &lease);
     return written;
 }
@@ -189,7 +191,8 @@ static void read_all(play *p, gvm_object *object, const char *name, gvm_hint hin
         printf("#   a lease on %s has %llu bytes\n", name, (unsigned long long)lease.size_bytes);
         p->result.good = false;
     }
-    p->result.good = look(name, lease.address, lease.size_bytes / SCENE_CHUNK_BYTES, written, word) &&
+    p->result.good = look(name, gvmi_address(lease.address), lease.size_bytes / SCENE_CHUNK_BYTES,
+                          written, word) &&
                      p->result.good;
     release(p, object, &lease);
 }
@@ -348,7 +351,7 @@ static bool witness_write(gvm_object *object, uint64_t chunks, uint32_t word)
 
     if (!witness_acquire(object, GVM_LEASE_WRITE, WAIT_MS, &lease))
         return false;
-    good = put(lease.address, 0, chunks, word);
+    good = put(gvmi_address(lease.address), 0, chunks, word);
     return must("release", gvm_object_release(object, &lease)) && good;
 }
 
@@ -361,7 +364,7 @@ static bool witness_read(gvm_object *object, const char *name, uint64_t chunks, 
     if (!witness_acquire(object, GVM_LEASE_READ, WAIT_MS, &lease))
         return false;
     good = lease.size_bytes >= chunks * SCENE_CHUNK_BYTES &&
-           look(name, lease.address, lease.size_bytes / SCENE_CHUNK_BYTES, written, word);
+           look(name, gvmi_address(lease.address), lease.size_bytes / SCENE_CHUNK_BYTES, written, word);
     if (lease.size_bytes < chunks * SCENE_CHUNK_BYTES)
         printf("#   %s has only %llu bytes\n", name, (unsigned long long)lease.size_bytes);
     return must("release", gvm_object_release(object, &lease)) && good;
@@ -518,7 +521,8 @@ static bool break_behind(gvm_lease *lease)
 {
     CUstream stream = NULL;
     bool good = gvmi_cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
-    const uint64_t nowhere = lease->address + 2 * SCENE_CHUNK_BYTES; /* reserved, not committed */
+    const uint64_t nowhere = gvmi_address(lease->address) +
+                             2 * SCENE_CHUNK_BYTES; /* reserved, not committed */
 
     good = good && gvmi_cu->cuLaunchHostFunc(stream, wait_for_go, &broken.go) == CUDA_SUCCESS;
     good = good &&
@@ -541,7 +545,8 @@ bool scene_break(const char *path)
         !witness_acquire(broken.object, GVM_LEASE_WRITE, WAIT_MS, &lease))
         return false;
     /* So that no module is loaded later, for which a driver may wait for all streams. */
-    if (must("fill", gvm_kernel_fill_random_f64(broken.device, lease.address, 1024, 0, 1, NULL)) &&
+    if (must("fill",
+             gvm_kernel_fill_random_f64(broken.device, (uintptr_t)lease.address, 1024, 0, 1, NULL)) &&
         push()) {
         good = gvmi_cu->cuStreamSynchronize(NULL) == CUDA_SUCCESS && break_behind(&lease);
         pop();

@@ -8,6 +8,7 @@
 #include <gvmem/keeper.h>
 #include <gvmem/table.h>
 
+#include "base/address.h"
 #include "driver/driver.h"
 #include "keeper/table/manifest.h"
 #include "memory/device.h"
@@ -77,7 +78,7 @@ static bool publish(const char *part, const void *bytes, size_t len)
         gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) != GVM_OK ||
         gvmi_device_enter(exporter_device) != GVM_OK)
         return false;
-    good = gvmi_cu->cuMemcpyHtoD(lease.address, bytes, len) == CUDA_SUCCESS;
+    good = gvmi_cu->cuMemcpyHtoD(gvmi_address(lease.address), bytes, len) == CUDA_SUCCESS;
     gvmi_device_leave();
     return gvm_object_release(object, &lease) == GVM_OK && good;
 }
@@ -145,8 +146,10 @@ bool table_reads_well(gvm_device *device, const gvm_table_data *data)
 
     if (gvmi_device_enter(device) != GVM_OK)
         return false;
-    good = gvmi_cu->cuMemcpyDtoH(numbers, data[0].values, sizeof numbers) == CUDA_SUCCESS &&
-           gvmi_cu->cuMemcpyDtoH(body, data[1].bodies + 3 * BODY_BYTES, BODY_BYTES) == CUDA_SUCCESS;
+    good = gvmi_cu->cuMemcpyDtoH(numbers, gvmi_address(data[0].values), sizeof numbers) ==
+               CUDA_SUCCESS &&
+           gvmi_cu->cuMemcpyDtoH(body, gvmi_address(data[1].bodies) + 3 * BODY_BYTES, BODY_BYTES) ==
+               CUDA_SUCCESS;
     gvmi_device_leave();
     for (uint32_t row = 0; row < FAULT_TABLE_ROWS && good; row++)
         good = numbers[row] == FAULT_TABLE_NUMBER(row);

@@ -53,7 +53,7 @@ static const char *sum(uint32_t index, char answer[64])
         status = gvm_table_acquire(table, &index, 1, NULL, GVM_FOREVER, &data);
     if (status != GVM_OK)
         return gvm_status_name(status);
-    status = gvm_kernel_checksum(device, data.values, column.values_bytes, NULL, &checksum);
+    status = gvm_kernel_checksum(device, (uintptr_t)data.values, column.values_bytes, NULL, &checksum);
     if (gvm_table_release(table, &data, 1) != GVM_OK || status != GVM_OK)
         return gvm_status_name(status);
     snprintf(answer, 64, "%016" PRIx64, checksum);
@@ -67,7 +67,8 @@ static const char *reach(uint32_t index, bool all, char answer[64])
     gvm_status status = gvm_table_acquire(table, &index, 1, NULL, GVM_FOREVER, &data);
 
     if (status == GVM_OK && all)
-        status = gvm_kernel_checksum(device, data.values, data.leases[0].bytes, NULL, &checksum);
+        status = gvm_kernel_checksum(device, (uintptr_t)data.values, data.leases[0].bytes, NULL,
+                                     &checksum);
     if (status != GVM_OK)
         return gvm_status_name(status);
     snprintf(answer, 64, "%" PRIu64, all ? checksum : data.leases[0].bytes);

@@ -76,10 +76,10 @@ static bool make(int32_t device, int index)
     return good(gvm_object_create(w.keeper, name, OBJECT_BYTES, &options, object), name) &&
            good(gvm_object_acquire(*object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease),
                 "acquire to write") &&
-           good(gvm_kernel_fill_random_f64(w.devices[device], lease.address, NUMBERS, 0,
+           good(gvm_kernel_fill_random_f64(w.devices[device], (uintptr_t)lease.address, NUMBERS, 0,
                                            (uint64_t)(10 * device + index), NULL),
                 "fill") &&
-           good(gvm_kernel_checksum(w.devices[device], lease.address, OBJECT_BYTES, NULL,
+           good(gvm_kernel_checksum(w.devices[device], (uintptr_t)lease.address, OBJECT_BYTES, NULL,
                                     &w.checksums[device][index]),
                 "checksum") &&
            good(gvm_object_release(*object, &lease), "release");
@@ -95,7 +95,8 @@ static bool holds(int32_t device, int index, int32_t reader)
 
     return good(gvm_object_acquire(object, GVM_LEASE_READ, &options, GVM_FOREVER, &lease),
                 "acquire to read") &&
-           good(gvm_kernel_checksum(w.devices[reader], lease.address, OBJECT_BYTES, NULL, &checksum),
+           good(gvm_kernel_checksum(w.devices[reader], (uintptr_t)lease.address, OBJECT_BYTES, NULL,
+                                    &checksum),
                 "checksum") &&
            good(gvm_object_release(object, &lease), "release") &&
            EXPECT(checksum == w.checksums[device][index]);

@@ -10,15 +10,15 @@
 
 gvm_status life_fill(gvm_device *device, const gvm_lease *lease, uint64_t seed)
 {
-    gvm_status status = gvm_kernel_fill_random_f64(device, lease->address, lease->size_bytes / 8, 0,
-                                                   seed, NULL);
+    gvm_status status = gvm_kernel_fill_random_f64(device, (uintptr_t)lease->address,
+                                                   lease->size_bytes / 8, 0, seed, NULL);
 
     return status != GVM_OK ? status : gvm_device_synchronize(device);
 }
 
 gvm_status life_check(gvm_device *device, const gvm_lease *lease, uint64_t *checksum)
 {
-    return gvm_kernel_checksum(device, lease->address, lease->size_bytes, NULL, checksum);
+    return gvm_kernel_checksum(device, (uintptr_t)lease->address, lease->size_bytes, NULL, checksum);
 }
 
 uint64_t life_wrote_from, life_wrote_until;
@@ -39,8 +39,8 @@ static gvm_status write_in_pieces(const life *l, const gvm_lease *lease, uint64_
     gvm_status status = GVM_OK;
 
     for (uint64_t at = 0; at < lease->size_bytes && status == GVM_OK; at += piece) {
-        status = gvm_kernel_fill_random_f64(l->device, lease->address + at, piece / 8, at / 8, seed,
-                                            NULL);
+        status = gvm_kernel_fill_random_f64(l->device, (uintptr_t)lease->address + at, piece / 8,
+                                            at / 8, seed, NULL);
         if (status == GVM_OK)
             status = gvm_device_synchronize(l->device);
     }

@@ -39,7 +39,7 @@ bool stage_learn(void)
     bool good = gvm_buffer_create(proc_device, bytes, NULL, &buffer) == GVM_OK &&
                 gvm_buffer_commit(buffer, 0, bytes) == GVM_OK;
 
-    lease = (gvm_lease){.address = gvm_buffer_address(buffer), .size_bytes = bytes};
+    lease = (gvm_lease){.address = (void *)(uintptr_t)gvm_buffer_address(buffer), .size_bytes = bytes};
     good = good && life_fill(proc_device, &lease, STILL_SEED) == GVM_OK &&
            life_check(proc_device, &lease, &still_checksum) == GVM_OK &&
            life_fill(proc_device, &lease, OTHER_SEED) == GVM_OK &&

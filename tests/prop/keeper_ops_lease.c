@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "kernels/basic.h"
 #include "kernels/kernels.h"
 #include "tests/prop/keeper_ops.h"
@@ -54,7 +55,7 @@ static keeper_ops_params contents(const gvm_lease *lease, uint32_t chunk, uint8_
     const uint64_t which = (uint64_t)seed * CHUNKS_MAX + chunk;
 
     return (keeper_ops_params){
-        .address = lease->address + chunk * CHUNK_BYTES,
+        .address = gvmi_address(lease->address) + chunk * CHUNK_BYTES,
         .words = CHUNK_BYTES / 8,
         .first = seed == 0 ? 0 : gvmi_splitmix64(which),
         .step = seed == 0 ? 0 : gvmi_splitmix64(~which) | 1,
@@ -245,9 +246,9 @@ static bool check_lease(const slot *s, const gvm_lease *lease, gvm_lease_mode mo
 {
     const uint32_t most = atomic_load(&s->record->chunks_asked);
 
-    if (lease->mode != mode || lease->address != s->address)
+    if (lease->mode != mode || gvmi_address(lease->address) != s->address)
         return wrong("a lease of mode %u at %llx, not %u at %llx", lease->mode,
-                     (unsigned long long)lease->address, (unsigned)mode,
+                     (unsigned long long)gvmi_address(lease->address), (unsigned)mode,
                      (unsigned long long)s->address);
     if (lease->size_bytes % CHUNK_BYTES != 0 || lease->size_bytes < chunks_before * CHUNK_BYTES ||
         lease->size_bytes > most * CHUNK_BYTES)

@@ -6,6 +6,8 @@
 
 #include "tests/prop/keeper_ops.h"
 
+#include "base/address.h"
+
 #define SEAL_WAIT_MS 10
 #define CONNECTION_END_MS 10000 /* until the keeper has seen that one closed */
 
@@ -59,7 +61,7 @@ static bool fill_slot(slot *s, gvm_object *object, record *r, bool creator, bool
     s->record = r;
     s->serial = atomic_load(&r->serial);
     s->id = info.id;
-    s->address = info.address;
+    s->address = gvmi_address(info.address);
     s->creator = creator;
     s->readonly = readonly;
     if (info.address == 0 || info.chunk_bytes != CHUNK_BYTES ||
@@ -460,10 +462,10 @@ static bool check_info(const gvm_object_info *info, const slot *s, uint32_t chun
     record *r = s->record;
     const uint64_t most = atomic_load(&r->chunks_asked) * CHUNK_BYTES;
 
-    if (info->id != s->id || info->address != s->address)
+    if (info->id != s->id || gvmi_address(info->address) != s->address)
         return wrong("object %llu at %llx says %llu at %llx", (unsigned long long)s->id,
                      (unsigned long long)s->address, (unsigned long long)info->id,
-                     (unsigned long long)info->address);
+                     (unsigned long long)gvmi_address(info->address));
     if (info->size_bytes < chunks_before * CHUNK_BYTES || info->size_bytes > most)
         return wrong("object %llu says it has %llu bytes, not %llu to %llu",
                      (unsigned long long)s->id, (unsigned long long)info->size_bytes,

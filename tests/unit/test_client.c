@@ -6,6 +6,7 @@
 #include <limits.h>
 #include <sys/wait.h>
 
+#include "base/address.h"
 #include "keeper/protocol/path.h"
 
 /* ---- connections */
@@ -427,7 +428,8 @@ static int lease_quietly(void *arg)
     TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
     permit(&f, 1, GVMI_PERMIT_READ);
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &a) == GVM_OK);
-    EXPECT(a.address == object->address && a.size_bytes == 2 * CHUNK && a.generation == 1);
+    EXPECT(a.address == gvmi_pointer(object->address) && a.size_bytes == 2 * CHUNK &&
+           a.generation == 1);
     EXPECT(a.mode == GVM_LEASE_READ && a.hint == GVM_HINT_NONE);
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &hot, GVM_FOREVER, &b) == GVM_OK);
     EXPECT(b.hint == GVM_HINT_HOT && f.leases[SLOT].hint == GVM_HINT_HOT);
@@ -478,7 +480,7 @@ static int refuse_arguments(void *arg)
     EXPECT(gvm_object_release(object, &lease) == GVM_E_INVALID);
     EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     copy = lease;
-    copy.address++;
+    copy.address = gvmi_pointer(object->address + 1);
     EXPECT(fails_with(gvm_object_release(object, &copy), GVM_E_INVALID, "another object"));
     copy = lease;
     EXPECT(gvm_object_release(object, &lease) == GVM_OK);
@@ -741,7 +743,8 @@ static int have_maps_pending(void *arg)
     TRY_LINE(connect_and_open(&f, script_pending, &keeper, &object));
     for (uint32_t mode = GVM_LEASE_READ; mode <= GVM_LEASE_WRITE; mode++) {
         EXPECT(gvm_object_acquire(object, (gvm_lease_mode)mode, NULL, GVM_FOREVER, &lease) == GVM_OK);
-        EXPECT(lease.mode == mode && lease.size_bytes == CHUNK && lease.address == object->address);
+        EXPECT(lease.mode == mode && lease.size_bytes == CHUNK &&
+               lease.address == gvmi_pointer(object->address));
         while ((atomic_load(&f.permits[SLOT].word) & GVMI_PERMIT_REVOKED) == 0)
             sched_yield();
         EXPECT(gvm_object_release(object, &lease) == GVM_OK);

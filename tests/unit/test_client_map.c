@@ -4,6 +4,7 @@
 
 #include <sys/resource.h>
 
+#include "base/address.h"
 #include "base/struct.h"
 #include "keeper/protocol/snapshot.h"
 
@@ -633,7 +634,7 @@ static int make_calls(void *arg)
     EXPECT(gvm_object_get_metadata(object, text, 4, &len) == GVM_OK && len == 6);
     EXPECT(memcmp(text, "sixs---", 7) == 0);
     EXPECT(gvm_object_get_info(object, &info) == GVM_OK);
-    EXPECT(strcmp(info.name, "/new") == 0 && info.address == object->address &&
+    EXPECT(strcmp(info.name, "/new") == 0 && info.address == gvmi_pointer(object->address) &&
            info.size_bytes == 3 * CHUNK);
     EXPECT(gvm_client_evict(keeper, "/new", 5, &bytes) == GVM_OK && bytes == 4);
     EXPECT(gvm_client_trim(keeper, 1, 6, &bytes) == GVM_OK && bytes == 7);
