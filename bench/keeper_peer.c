@@ -280,10 +280,15 @@ static gvm_status do_figures(client *c, const keeper_order *o, keeper_answer *a)
 
     if (status != GVM_OK)
         return status;
-    a->keeper = snapshot->keeper;
-    a->device = snapshot->devices[0];
-    gvm_snapshot_destroy(snapshot);
+    a->keeper.struct_size = sizeof a->keeper;
+    a->device.struct_size = sizeof a->device;
     a->object.struct_size = sizeof a->object;
+    status = gvm_snapshot_get_keeper(snapshot, &a->keeper);
+    if (status == GVM_OK)
+        status = gvm_snapshot_get_device(snapshot, 0, &a->device);
+    gvm_snapshot_destroy(snapshot);
+    if (status != GVM_OK)
+        return status;
     return c->objects[o->slot] != NULL ? gvm_object_get_info(c->objects[o->slot], &a->object) : GVM_OK;
 }
 

@@ -165,7 +165,7 @@ static void json_records(json *j, const char *key, const keeper_table *table, co
     json_end(j);
 }
 
-void keeper_json(FILE *out, const gvm_snapshot *s)
+void keeper_json(FILE *out, const snapshot_copy *s)
 {
     json j;
 

@@ -64,8 +64,9 @@
 extern "C" {
 #endif
 
-typedef struct gvm_client gvm_client; /* a connection */
-typedef struct gvm_object gvm_object; /* an object opened over one */
+typedef struct gvm_client gvm_client;     /* a connection */
+typedef struct gvm_object gvm_object;     /* an object opened over one */
+typedef struct gvm_snapshot gvm_snapshot; /* of all that a keeper has */
 
 #define GVM_NAME_BYTES_MAX 256      /* with the NUL */
 #define GVM_METADATA_BYTES_MAX 4096 /* what a creator attaches to an object */
@@ -357,7 +358,7 @@ typedef struct gvm_object_info {
 } gvm_object_info;
 
 typedef struct gvm_client_info {
-    size_t struct_size;
+    size_t struct_size; /* in: sizeof(gvm_client_info) */
     uint64_t id;
     int32_t pid;
     uint32_t uid, gid;
@@ -370,7 +371,7 @@ typedef struct gvm_client_info {
 } gvm_client_info;
 
 typedef struct gvm_keeper_device_info {
-    size_t struct_size;
+    size_t struct_size; /* in: sizeof(gvm_keeper_device_info) */
     uint8_t uuid[16];
     char name[96];
     int32_t ordinal; /* the keeper's */
@@ -387,7 +388,7 @@ typedef struct gvm_keeper_device_info {
 } gvm_keeper_device_info;
 
 typedef struct gvm_keeper_info {
-    size_t struct_size;
+    size_t struct_size; /* in: sizeof(gvm_keeper_info) */
     uint64_t pid, uptime_ms;
     uint64_t host_budget_bytes, host_used_bytes, host_free_bytes;
     uint64_t acquires, slow_acquires, revokes, timeouts, cut_offs, interrupted;
@@ -396,19 +397,29 @@ typedef struct gvm_keeper_info {
 } gvm_keeper_info;
 
 /* Everything the caller may see. Each record is of one moment. A snapshot of more than some hundred
- * records, or of fewer with many openings, is made while the keeper serves others: objects made meanwhile may be missing, and sums may
- * differ a little. */
-typedef struct gvm_snapshot {
-    gvm_keeper_info keeper;
-    const gvm_keeper_device_info *devices;
-    const gvm_object_info *objects; /* that the caller may read */
-    const gvm_client_info *clients;
-} gvm_snapshot;
-
-/* GVM_E_INVALID  out is NULL
+ * records, or of fewer with many openings, is made while the keeper serves others: objects made meanwhile may be
+ * missing, and sums may differ a little. The caller ends it with gvm_snapshot_destroy(). It is the caller's alone:
+ * the connection may be closed before.
+ *
+ * GVM_E_INVALID  out is NULL
  * GVM_E_LIMIT    16 threads wait for one over this connection already, or the user's allowance of snapshots,
  *                or of bytes that it has not read, is spent */
 GVM_API gvm_status gvm_client_get_snapshot(gvm_client *keeper, gvm_snapshot **out);
+
+/* The records of a snapshot, in any order: get_keeper tells how many devices, objects and clients there are, the
+ * others count them from 0. Objects are those that the caller may read. What an older keeper does not tell is 0.
+ *
+ * GVM_E_INVALID  there is no such record, info is NULL, or its struct_size is too small
+ * GVM_E_FOREIGN  the snapshot is unknown or destroyed */
+GVM_API gvm_status gvm_snapshot_get_keeper(const gvm_snapshot *snapshot, gvm_keeper_info *info);
+GVM_API gvm_status gvm_snapshot_get_device(const gvm_snapshot *snapshot, uint32_t index,
+                                           gvm_keeper_device_info *info);
+GVM_API gvm_status gvm_snapshot_get_object(const gvm_snapshot *snapshot, uint32_t index,
+                                           gvm_object_info *info);
+GVM_API gvm_status gvm_snapshot_get_client(const gvm_snapshot *snapshot, uint32_t index,
+                                           gvm_client_info *info);
+
+/* NULL and unknown pointers are ignored. */
 GVM_API void gvm_snapshot_destroy(gvm_snapshot *snapshot);
 
 /* One object. GVM_E_INVALID  info is NULL or its struct_size is too small */

@@ -34,7 +34,7 @@ static const char *const kind_names[GVMI_KIND_COUNT] = {
     "device",   "buffer",      "allocation",     "vector",
     "share",    "legacy copy", "legacy mapping", "connection to a keeper",
     "object",   "server",      "attached table", "heap",
-    "appender",
+    "appender", "snapshot",
 };
 
 static void *parents[GVMI_KIND_COUNT]; /* the trees of the parent process: never looked into */

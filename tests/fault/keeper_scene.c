@@ -9,6 +9,7 @@
 
 #include "base/address.h"
 #include "driver/driver.h"
+#include "tools/snapshot.h"
 
 #define STILL "/still"
 #define OWN "/own"
@@ -418,7 +419,7 @@ static bool drop_others(scene_witness *w)
 }
 
 /* All that is used is the witness's: nothing of the client is left. */
-static bool is_settled(const gvm_snapshot *s)
+static bool is_settled(const snapshot_copy *s)
 {
     const gvm_keeper_device_info *d = &s->devices[0];
     const gvm_object_info *o = s->objects;
@@ -433,12 +434,12 @@ static bool is_settled(const gvm_snapshot *s)
 static bool settle(scene_witness *w, uint64_t *frames)
 {
     const struct timespec pause = {.tv_nsec = 2000000};
-    gvm_snapshot *s;
+    snapshot_copy *s = NULL;
     bool settled = false;
 
     for (int ms = 0; !settled; ms += 2) {
         if (!must("trim", gvm_client_trim(w->keeper, 0, 0, NULL)) ||
-            !must("snapshot", gvm_client_get_snapshot(w->keeper, &s)))
+            !must("snapshot", snapshot_take(w->keeper, &s)))
             return false;
         settled = is_settled(s);
         *frames = (s->devices[0].resident_bytes + s->keeper.host_used_bytes + s->keeper.host_free_bytes) /
@@ -453,10 +454,10 @@ static bool settle(scene_witness *w, uint64_t *frames)
                    (unsigned long long)s->keeper.host_used_bytes,
                    (unsigned long long)(s->objects[0].host_bytes + s->objects[0].duplicate_bytes),
                    s->objects[0].name);
-            gvm_snapshot_destroy(s);
+            snapshot_free(s);
             return false;
         }
-        gvm_snapshot_destroy(s);
+        snapshot_free(s);
         if (!settled)
             nanosleep(&pause, NULL);
     }

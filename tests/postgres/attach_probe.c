@@ -78,17 +78,22 @@ static const char *reach(uint32_t index, bool all, char answer[64])
 
 static const char *list(char answer[64])
 {
+    gvm_keeper_info info = {.struct_size = sizeof info};
+    gvm_object_info object = {.struct_size = sizeof object};
     gvm_snapshot *all;
-    const gvm_status status = gvm_client_get_snapshot(keeper, &all);
+    gvm_status status = gvm_client_get_snapshot(keeper, &all);
 
     if (status != GVM_OK)
         return gvm_status_name(status);
-    snprintf(answer, 64, "%u", (unsigned)all->keeper.objects);
-    for (uint32_t i = 0; i < all->keeper.objects; i++)
-        if (all->objects[i].name[0] != '\0')
-            snprintf(answer, 64, "%.60s", all->objects[i].name);
+    status = gvm_snapshot_get_keeper(all, &info);
+    snprintf(answer, 64, "%u", (unsigned)info.objects);
+    for (uint32_t i = 0; i < info.objects && status == GVM_OK; i++) {
+        status = gvm_snapshot_get_object(all, i, &object);
+        if (object.name[0] != '\0')
+            snprintf(answer, 64, "%.60s", object.name);
+    }
     gvm_snapshot_destroy(all);
-    return answer;
+    return status == GVM_OK ? answer : gvm_status_name(status);
 }
 
 static const char *spy(const char *name, uint32_t flags)

@@ -13,6 +13,7 @@
 #include <gvmem/kernels.h>
 
 #include "tests/proc/puppet.h"
+#include "tools/snapshot.h"
 
 #define DEVICES_MAX 4
 #define CHUNK_BYTES (2 * MIB)
@@ -28,7 +29,7 @@ typedef struct world {
     gvm_device *devices[DEVICES_MAX];
     gvm_object *objects[DEVICES_MAX][OBJECTS];
     uint64_t checksums[DEVICES_MAX][OBJECTS];
-    gvm_snapshot *snapshot;
+    snapshot_copy *snapshot;
 } world;
 
 static world w;
@@ -104,9 +105,9 @@ static bool holds(int32_t device, int index, int32_t reader)
 
 static bool look(void)
 {
-    gvm_snapshot_destroy(w.snapshot);
+    snapshot_free(w.snapshot);
     w.snapshot = NULL;
-    return good(gvm_client_get_snapshot(w.keeper, &w.snapshot), "snapshot");
+    return good(snapshot_take(w.keeper, &w.snapshot), "snapshot");
 }
 
 static bool objects_live_on_their_device(void)
@@ -181,7 +182,7 @@ static bool everything_is_given_back(void)
 {
     bool fine = true;
 
-    gvm_snapshot_destroy(w.snapshot);
+    snapshot_free(w.snapshot);
     w.snapshot = NULL;
     for (int32_t d = 0; d < w.count; d++)
         for (int i = 0; i < OBJECTS; i++) {
@@ -192,7 +193,7 @@ static bool everything_is_given_back(void)
         for (int32_t d = 0; d < w.count; d++)
             fine = EXPECT(w.snapshot->devices[d].resident_bytes == 0) &&
                    EXPECT(w.snapshot->devices[d].objects == 0) && fine;
-    gvm_snapshot_destroy(w.snapshot);
+    snapshot_free(w.snapshot);
     gvm_client_close(w.keeper);
     gvm_keeper_stop(w.server);
     for (int32_t d = 0; d < w.count; d++)

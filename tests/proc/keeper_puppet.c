@@ -1,5 +1,6 @@
 /* Keepers and clients that do what the test tells them; see keeper_puppet.h. */
 #include "tests/proc/keeper_puppet.h"
+#include "tools/snapshot.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -98,8 +99,8 @@ static gvm_status do_disconnect(void)
 
 static gvm_status do_snapshot(keeper_answer *out)
 {
-    gvm_snapshot *snapshot = NULL;
-    gvm_status status = gvm_client_get_snapshot(own.keeper, &snapshot);
+    snapshot_copy *snapshot = NULL;
+    gvm_status status = snapshot_take(own.keeper, &snapshot);
 
     if (status != GVM_OK)
         return status;
@@ -107,7 +108,7 @@ static gvm_status do_snapshot(keeper_answer *out)
     out->device = snapshot->devices[0];
     for (uint32_t i = 0; i < snapshot->keeper.clients; i++)
         out->cut_off += snapshot->clients[i].cut_off;
-    gvm_snapshot_destroy(snapshot);
+    snapshot_free(snapshot);
     return GVM_OK;
 }
 

@@ -7,6 +7,7 @@
 #include "tests/prop/keeper_ops.h"
 
 #include "base/address.h"
+#include "tools/snapshot.h"
 
 #define SEAL_WAIT_MS 10
 #define CONNECTION_END_MS 10000 /* until the keeper has seen that one closed */
@@ -503,7 +504,7 @@ static bool do_info(worker *w)
     return good;
 }
 
-static bool check_snapshot(const gvm_snapshot *n)
+static bool check_snapshot(const snapshot_copy *n)
 {
     uint64_t device = 0, host = 0, duplicate = 0;
 
@@ -536,13 +537,13 @@ static bool check_snapshot(const gvm_snapshot *n)
 
 static bool do_snapshot(worker *w)
 {
-    gvm_snapshot *n = NULL;
+    snapshot_copy *n = NULL;
     bool good;
 
-    if (!judged("gvm_client_get_snapshot", gvm_client_get_snapshot(w->party->keeper, &n), 0))
+    if (!judged("gvm_client_get_snapshot", snapshot_take(w->party->keeper, &n), 0))
         return false;
     good = check_snapshot(n);
-    gvm_snapshot_destroy(n);
+    snapshot_free(n);
     return good;
 }
 
@@ -580,14 +581,14 @@ static bool do_trim(worker *w)
 /* Does the keeper know of one connection of this process alone? */
 static bool one_connection_is_left(gvm_client *keeper)
 {
-    gvm_snapshot *n = NULL;
+    snapshot_copy *n = NULL;
     unsigned mine = 0;
 
-    if (!judged("gvm_client_get_snapshot", gvm_client_get_snapshot(keeper, &n), 0))
+    if (!judged("gvm_client_get_snapshot", snapshot_take(keeper, &n), 0))
         return true;
     for (uint32_t i = 0; i < n->keeper.clients; i++)
         mine += n->clients[i].pid == getpid();
-    gvm_snapshot_destroy(n);
+    snapshot_free(n);
     return mine == 1;
 }
 
@@ -725,7 +726,7 @@ static bool do_invalid(worker *w)
     REFUSED(gvm_client_evict(keeper, "/nobody", GVM_BYTES_NONE, NULL), GVM_E_INVALID);
     REFUSED(gvm_client_set_quota(keeper, 1, GVM_BYTES_NONE), GVM_E_INVALID);
     REFUSED(gvm_client_trim(keeper, 7, 0, NULL), GVM_E_INVALID);
-    REFUSED(gvm_client_get_snapshot(keeper, NULL), GVM_E_INVALID);
+    REFUSED(snapshot_take(keeper, NULL), GVM_E_INVALID);
     REFUSED(gvm_object_get_info((gvm_object *)stray, &info), GVM_E_FOREIGN);
     REFUSED(gvm_object_grow((gvm_object *)stray, 1), GVM_E_FOREIGN);
     REFUSED(gvm_object_drop((gvm_client *)stray, "/a"), GVM_E_FOREIGN);

@@ -426,7 +426,7 @@ static inline const keep_place *device(const world *w)
     return &w->machine->devices[0].place;
 }
 
-static inline gvm_object_info info(world *w, actor *a, uint32_t slot)
+static inline gvmi_snapshot_object info(world *w, actor *a, uint32_t slot)
 {
     gvmi_wire_message m;
 

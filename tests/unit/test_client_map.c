@@ -584,11 +584,8 @@ static int script_calls(fake *f)
     TRY_LINE(send_message(f, &message, NULL, 0));
     TRY_LINE(receive(f, GVMI_WIRE_GET_INFO));
     message = reply(f, GVMI_WIRE_INFO);
-    message.body.INFO.info = (gvm_object_info){.struct_size = sizeof(gvm_object_info),
-                                               .name = "/new",
-                                               .id = HOME_ID,
-                                               .size_bytes = 3 * CHUNK,
-                                               .reserve_bytes = OBJECT_CHUNKS * CHUNK};
+    message.body.INFO.info = (gvmi_snapshot_object){
+        .name = "/new", .id = HOME_ID, .size_bytes = 3 * CHUNK, .reserve_bytes = OBJECT_CHUNKS * CHUNK};
     TRY_LINE(send_message(f, &message, NULL, 0));
     TRY_LINE(receive(f, GVMI_WIRE_EVICT));
     EXPECT(strcmp(f->in.body.EVICT.name, "/new") == 0 && f->in.body.EVICT.value == 5);
@@ -694,32 +691,39 @@ static void grant_follows_the_object_through_its_moves(void **state)
 
 /* ---- snapshots */
 
-/* Objects 0 to 1, one device, no client. grow: bytes of each record behind what is known. */
-static size_t write_snapshot(char *to, uint32_t grow, const gvmi_snapshot_head *over)
+#define GROWTH 24
+
+/* Two objects, one device, no client. Records are so many bytes longer, or shorter, than those known here; what
+ * is behind those is not zero. */
+static size_t write_snapshot(char *to, int grow, const gvmi_snapshot_head *over)
 {
-    gvmi_snapshot_head head = {
+    const gvmi_snapshot_head head = {
         .magic = GVMI_SNAPSHOT_MAGIC,
-        .head_bytes = (uint32_t)sizeof head + grow,
-        .keeper_bytes = (uint32_t)sizeof(gvm_keeper_info) + grow,
-        .device_bytes = (uint32_t)sizeof(gvm_keeper_device_info) + grow,
-        .object_bytes = (uint32_t)sizeof(gvm_object_info) + grow,
-        .client_bytes = (uint32_t)sizeof(gvm_client_info) + grow,
+        .head_bytes = (uint32_t)sizeof head + (grow > 0 ? (uint32_t)grow : 0),
+        .keeper_bytes = (uint32_t)((int)sizeof(gvmi_snapshot_keeper) + grow),
+        .device_bytes = (uint32_t)((int)sizeof(gvmi_snapshot_device) + grow),
+        .object_bytes = (uint32_t)((int)sizeof(gvmi_snapshot_object) + grow),
+        .client_bytes = (uint32_t)((int)sizeof(gvmi_snapshot_client) + grow),
         .device_count = 1,
         .object_count = 2,
     };
-    gvm_keeper_info *keeper;
+    const gvmi_snapshot_keeper keeper = {.pid = 5, .faults = 6, .objects = 99 /* a lie */};
+    gvmi_snapshot_device device = {.ordinal = 3, .driver_total_bytes = 7};
+    gvmi_snapshot_object object = {.foreign = 1};
     char *at = to;
 
-    memcpy(at, over != NULL ? over : &head, sizeof head);
+    memset(device.name, 'x', sizeof device.name); /* does not end */
+    memset(object.name, 'y', sizeof object.name);
+    memcpy(at, &head, sizeof head);
+    if (over != NULL)
+        memcpy(at, over, sizeof head);
     at += head.head_bytes;
-    keeper = (gvm_keeper_info *)at;
-    keeper->pid = 5;
-    keeper->objects = 99; /* a lie */
+    memcpy(at, &keeper, sizeof keeper);
     at += head.keeper_bytes;
-    memset(((gvm_keeper_device_info *)at)->name, 'x', 96); /* does not end */
+    memcpy(at, &device, sizeof device);
     at += head.device_bytes;
-    for (uint64_t i = 0; i < 2; i++) {
-        ((gvm_object_info *)at)->id = i + 1;
+    for (object.id = 1; object.id <= 2; object.id++) {
+        memcpy(at, &object, sizeof object);
         at += head.object_bytes;
     }
     return (size_t)(at - to);
@@ -728,10 +732,10 @@ static size_t write_snapshot(char *to, uint32_t grow, const gvmi_snapshot_head *
 static const gvmi_snapshot_head good_head = {
     .magic = GVMI_SNAPSHOT_MAGIC,
     .head_bytes = sizeof good_head,
-    .keeper_bytes = sizeof(gvm_keeper_info),
-    .device_bytes = sizeof(gvm_keeper_device_info),
-    .object_bytes = sizeof(gvm_object_info),
-    .client_bytes = sizeof(gvm_client_info),
+    .keeper_bytes = sizeof(gvmi_snapshot_keeper),
+    .device_bytes = sizeof(gvmi_snapshot_device),
+    .object_bytes = sizeof(gvmi_snapshot_object),
+    .client_bytes = sizeof(gvmi_snapshot_client),
     .device_count = 1,
     .object_count = 2,
 };
@@ -749,7 +753,7 @@ static gvmi_snapshot_head hostile_head(int how)
     case 2: head.head_bytes = UINT32_MAX; break;
     case 3: head.keeper_bytes = 0; break;
     case 4: head.object_bytes = UINT32_MAX; break;
-    case 5: head.client_bytes = 7; break;
+    case 5: head.client_bytes = 0; break;
     case 6: head.object_count = 3; break;
     case 7: head.object_count = UINT32_MAX; break;
     case 8: head.device_count = UINT32_MAX, head.device_bytes = GVMI_STRUCT_BYTES_MAX; break;
@@ -783,8 +787,8 @@ static int script_snapshots(fake *f)
     int ends[2];
 
     TRY_LINE(greet(f));
-    for (uint32_t grow = 0; grow <= 64; grow += 64) {
-        memset(bytes, 0, sizeof bytes);
+    for (int grow = -GROWTH; grow <= GROWTH; grow += GROWTH) {
+        memset(bytes, 0x5a, sizeof bytes);
         len = write_snapshot(bytes, grow, NULL);
         TRY_LINE(send_snapshot(f, bytes, len, len));
     }
@@ -809,8 +813,42 @@ static int script_snapshots(fake *f)
     return serve_end(f);
 }
 
+static int check_records(const gvm_snapshot *s, bool shorter)
+{
+    gvm_keeper_info keeper = {.struct_size = sizeof keeper};
+    gvm_keeper_device_info device = {.struct_size = sizeof device};
+    gvm_object_info object = {.struct_size = sizeof object};
+    gvm_client_info client = {.struct_size = sizeof client, .id = 99};
+    struct {
+        gvm_object_info known;
+        uint64_t later;
+    } larger = {.known = {.struct_size = sizeof larger}, .later = 99};
+
+    EXPECT(gvm_snapshot_get_keeper(s, &keeper) == GVM_OK && keeper.struct_size == sizeof keeper);
+    EXPECT(keeper.pid == 5 && keeper.faults == (shorter ? 0 : 6));
+    EXPECT(keeper.objects == 2 && keeper.devices == 1 && keeper.clients == 0);
+    EXPECT(gvm_snapshot_get_device(s, 0, &device) == GVM_OK && strlen(device.name) == 95);
+    EXPECT(device.ordinal == 3 && device.driver_total_bytes == (shorter ? 0 : 7));
+    for (uint32_t i = 0; i < 2; i++) {
+        EXPECT(gvm_snapshot_get_object(s, i, &object) == GVM_OK && object.id == i + 1);
+        EXPECT(object.foreign == !shorter && object.address == NULL);
+        EXPECT(strlen(object.name) == GVM_NAME_BYTES_MAX - 1);
+    }
+    EXPECT(gvm_snapshot_get_device(s, 1, &device) == GVM_E_INVALID);
+    EXPECT(fails_with(gvm_snapshot_get_object(s, 2, &object), GVM_E_INVALID, "has 2"));
+    EXPECT(gvm_snapshot_get_object(s, UINT32_MAX, &object) == GVM_E_INVALID && object.id == 2);
+    EXPECT(gvm_snapshot_get_client(s, 0, &client) == GVM_E_INVALID && client.id == 99);
+    EXPECT(gvm_snapshot_get_object(s, 0, NULL) == GVM_E_INVALID);
+    object.struct_size -= 8; /* of no version that there was */
+    EXPECT(gvm_snapshot_get_object(s, 0, &object) == GVM_E_INVALID && object.id == 2);
+    EXPECT(gvm_snapshot_get_object(s, 0, &larger.known) == GVM_OK && larger.known.id == 1);
+    EXPECT(larger.known.struct_size == sizeof larger && larger.later == 0);
+    return 0;
+}
+
 static int take_snapshots(void *arg)
 {
+    gvm_keeper_info info = {.struct_size = sizeof info};
     gvm_snapshot *snapshot = NULL;
     gvm_client *keeper;
     fake f;
@@ -818,15 +856,14 @@ static int take_snapshots(void *arg)
     (void)arg;
     TRY_LINE(connect_to_fake(&f, script_snapshots, &keeper));
     EXPECT(gvm_client_get_snapshot(keeper, NULL) == GVM_E_INVALID);
-    for (int i = 0; i < 2; i++) { /* of a keeper as old as this library, and of a newer one */
+    for (int grow = -GROWTH; grow <= GROWTH; grow += GROWTH) { /* of an older keeper, and of a newer one */
         EXPECT(gvm_client_get_snapshot(keeper, &snapshot) == GVM_OK);
-        EXPECT(snapshot->keeper.pid == 5 && snapshot->keeper.struct_size == sizeof snapshot->keeper);
-        EXPECT(snapshot->keeper.objects == 2 && snapshot->keeper.devices == 1);
-        EXPECT(snapshot->keeper.clients == 0 && strlen(snapshot->devices[0].name) == 95);
-        EXPECT(snapshot->objects[0].id == 1 && snapshot->objects[1].id == 2);
-        EXPECT(snapshot->objects[1].struct_size == sizeof(gvm_object_info));
+        TRY_LINE(check_records(snapshot, grow < 0));
+        gvm_snapshot_destroy(snapshot);
+        EXPECT(gvm_snapshot_get_keeper(snapshot, &info) == GVM_E_FOREIGN);
         gvm_snapshot_destroy(snapshot);
     }
+    EXPECT(gvm_snapshot_get_keeper(NULL, &info) == GVM_E_FOREIGN);
     snapshot = NULL;
     for (int i = 0; i < HOSTILE_COUNT + 3; i++)
         EXPECT(fails_with(gvm_client_get_snapshot(keeper, &snapshot), GVM_E_FORMAT, "snapshot"));

@@ -19,6 +19,7 @@
 #include <gvmem/keeper.h>
 
 #include "base/size.h"
+#include "tools/snapshot.h"
 
 #define CHUNK (2 * GVMI_MIB)
 #define TIMEOUT_MS 20000 /* never reached */
@@ -107,12 +108,12 @@ static void choose_path(world *w)
 static gvm_keeper_device_info device_info(const world *w, uint32_t index)
 {
     gvm_keeper_device_info info = {0};
-    gvm_snapshot *snapshot;
+    snapshot_copy *snapshot;
 
-    if (gvm_client_get_snapshot(w->keeper, &snapshot) == GVM_OK) {
+    if (snapshot_take(w->keeper, &snapshot) == GVM_OK) {
         if (index < snapshot->keeper.devices)
             info = snapshot->devices[index];
-        gvm_snapshot_destroy(snapshot);
+        snapshot_free(snapshot);
     }
     return info;
 }
@@ -120,11 +121,11 @@ static gvm_keeper_device_info device_info(const world *w, uint32_t index)
 static gvm_keeper_info keeper_info(const world *w)
 {
     gvm_keeper_info info = {0};
-    gvm_snapshot *snapshot;
+    snapshot_copy *snapshot;
 
-    if (gvm_client_get_snapshot(w->keeper, &snapshot) == GVM_OK) {
+    if (snapshot_take(w->keeper, &snapshot) == GVM_OK) {
         info = snapshot->keeper;
-        gvm_snapshot_destroy(snapshot);
+        snapshot_free(snapshot);
     }
     return info;
 }

@@ -19,7 +19,7 @@ static void object_larger_than_device_is_partly_on_host(void **state)
     world w;
     actor *a;
     uint32_t slot = 0;
-    gvm_object_info i;
+    gvmi_snapshot_object i;
 
     (void)state;
     start_world(&w, 2, 8);

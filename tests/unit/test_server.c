@@ -7,6 +7,7 @@
  */
 #define _GNU_SOURCE /* unshare() */
 #include "tests/unit/server_stand.h"
+#include "tools/snapshot.h"
 
 #include <sys/prctl.h>
 
@@ -388,12 +389,12 @@ static int adopt(gvm_keeper *server, gvm_client **out)
 
 static uint64_t held_bytes(gvm_client *keeper)
 {
-    gvm_snapshot *snapshot;
+    snapshot_copy *snapshot;
     uint64_t bytes = UINT64_MAX;
 
-    if (gvm_client_get_snapshot(keeper, &snapshot) == GVM_OK) {
+    if (snapshot_take(keeper, &snapshot) == GVM_OK) {
         bytes = snapshot->devices[0].held_bytes;
-        gvm_snapshot_destroy(snapshot);
+        snapshot_free(snapshot);
     }
     return bytes;
 }
