@@ -73,7 +73,7 @@ static gvm_status record(gvm_status status, int code, const char *call, const ch
     return status;
 }
 
-gvm_status gvmi_fail(gvm_status status, const char *format, ...)
+gvm_status gvm_error_set(gvm_status status, const char *format, ...)
 {
     va_list args;
 
@@ -90,6 +90,11 @@ gvm_status gvmi_check_timeout(int timeout_ms)
                          "timeout_ms is %d: use GVM_FOREVER to wait without end, GVM_TRY not to wait",
                          timeout_ms);
     return GVM_OK;
+}
+
+void gvm_error_restore(const gvm_error *error)
+{
+    latest = *error;
 }
 
 gvm_status gvmi_fail_system(gvm_status status, int errno_code, const char *call, const char *format, ...)
@@ -121,9 +126,4 @@ gvm_status gvmi_fail_native(gvm_status status, int code, const char *call, const
 gvm_error gvmi_error_save(void)
 {
     return latest;
-}
-
-void gvmi_error_restore(const gvm_error *error)
-{
-    latest = *error;
 }
