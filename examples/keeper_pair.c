@@ -136,8 +136,9 @@ static gvm_object *open_next(gvm_client *keeper, uint64_t version, about *said)
 static void consume(gvm_client *keeper, gvm_device *device, int seen)
 {
     /* Read once from end to end: not worth pushing others out for. */
-    const gvm_acquire_options scan = {.struct_size = sizeof scan, .hint = GVM_HINT_SCAN};
+    gvm_acquire_options scan = gvm_acquire_options_init();
 
+    scan.hint = GVM_HINT_SCAN;
     for (uint64_t version = 1; version <= VERSIONS; version++) {
         about said;
         gvm_object *prices = open_next(keeper, version, &said);
@@ -217,13 +218,8 @@ int main(int argc, char **argv)
 {
     static const int32_t device = 0;
     char folder[] = "/tmp/keeper_pair-XXXXXX", path[sizeof folder + 16];
-    gvm_keeper_options options = {.struct_size = sizeof options,
-                                  .path = path,
-                                  .devices = &device,
-                                  .device_count = 1,
-                                  .device_budget_bytes = DEVICE_BUDGET,
-                                  .host_budget_bytes = HOST_BUDGET};
-    gvm_keeper *server;
+    gvm_keeper_options options = gvm_keeper_options_init();
+    gvm_keeper *keeper;
     gvm_status status;
     int failed;
 
@@ -236,14 +232,19 @@ int main(int argc, char **argv)
     if (mkdtemp(folder) == NULL)
         give_up("cannot make a folder in /tmp");
     snprintf(path, sizeof path, "%s/socket", folder);
-    status = gvm_keeper_start(&options, &server);
+    options.path = path;
+    options.devices = &device;
+    options.device_count = 1;
+    options.device_budget_bytes = DEVICE_BUDGET;
+    options.host_budget_bytes = HOST_BUDGET;
+    status = gvm_keeper_start(&options, &keeper);
     if (status != GVM_OK)
         rmdir(folder);
     must(status, "cannot start a keeper");
     printf("keeper:     %llu MiB of the device for versions of %llu MiB: the rest is host memory\n",
            (unsigned long long)(DEVICE_BUDGET / MIB), (unsigned long long)(STEPS * STEP / MIB));
     failed = play_all(path);
-    gvm_keeper_stop(server);
+    gvm_keeper_stop(keeper);
     rmdir(folder);
     return failed;
 }

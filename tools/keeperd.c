@@ -384,11 +384,13 @@ static int serve(const settings *s, const sigset_t *signals)
 
 int main(int argc, char **argv)
 {
-    static settings s = {
-        .options.struct_size = sizeof s.options, .options.log = print_line, .ready_fd = -1};
+    static settings s;
     sigset_t signals;
 
     tool_program = "gvmem-keeper";
+    s.options = gvm_keeper_options_init();
+    s.options.log = print_line;
+    s.ready_fd = -1;
     if (!parse_options(argc, argv, &s))
         return TOOL_USAGE;
     if (s.done)

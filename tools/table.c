@@ -282,10 +282,11 @@ static void free_cells(view *v)
 
 static gvm_status read_batch(view *v, uint64_t first, uint32_t rows)
 {
-    const gvm_acquire_options scan = {.struct_size = sizeof scan, .hint = GVM_HINT_SCAN};
+    gvm_acquire_options scan = gvm_acquire_options_init();
     gvm_status status;
 
     free_cells(v);
+    scan.hint = GVM_HINT_SCAN;
     status = gvm_table_acquire(v->table, v->indexes, v->count, &scan, GVM_FOREVER, v->data);
     if (status != GVM_OK)
         return status;

@@ -86,15 +86,15 @@ typedef struct gvm_snapshot gvm_snapshot; /* of all that a keeper has */
  * GVM_E_LIMIT    the process has too many open files
  * GVM_E_TIMEOUT  no answer within 10 s
  * GVM_E_FORMAT, GVM_E_VERSION  no keeper, or one of another version */
-GVM_API gvm_status gvm_client_connect(const char *path, gvm_client **out);
+GVM_API GVM_CHECKED gvm_status gvm_client_connect(const char *path, gvm_client **out);
 
 /* As gvm_client_connect(), over a connected unix stream socket, which becomes the connection's. */
-GVM_API gvm_status gvm_client_adopt(int socket_fd, gvm_client **out);
+GVM_API GVM_CHECKED gvm_status gvm_client_adopt(int socket_fd, gvm_client **out);
 
 /* Closes its objects, gives their addresses back and ends the connection. Leases still held end:
  * work that uses them must be over. NULL and unknown pointers are ignored. Waits one or two seconds for
  * a keeper that does not answer. */
-GVM_API void gvm_client_close(gvm_client *keeper);
+GVM_API void gvm_client_close(gvm_client *client);
 
 /* Breaks the connection, without a word to the keeper and without waiting for it: what waits for an
  * answer ends with GVM_E_KEEPER, as does all that is asked later. For a program that must end though the keeper may not
@@ -105,11 +105,11 @@ GVM_API void gvm_client_abort(gvm_client *client);
 
 enum {
     /* The object stays when its creator ends, though not yet published or sealed. */
-    GVM_OBJECT_KEEP = 1 << 0,
+    GVM_OBJECT_KEEP = 1u << 0,
     /* Read leases allow writing, too: for programs that agree among themselves who writes what when,
      * as behind a mark up to which others read. The keeper keeps no clean copies of it, until it is
      * sealed, so that moving it costs a copy each way. */
-    GVM_OBJECT_UNTRACKED = 1 << 1,
+    GVM_OBJECT_UNTRACKED = 1u << 1,
 };
 
 /* Zero means default in every other member. */
@@ -123,6 +123,9 @@ typedef struct gvm_object_options {
     uint32_t metadata_bytes;
     const void *metadata;
 } gvm_object_options;
+
+/* gvm_object_options_init(): all defaults. */
+GVM_OPTIONS_INIT(gvm_object_options)
 
 /* Makes an object. name NULL or "": nameless until published. reserve_bytes is the most it can grow
  * to; addresses are cheap. New memory reads as zeros. options may be NULL.
@@ -139,17 +142,18 @@ typedef struct gvm_object_options {
  *                 objects, openings or growths is spent (docs/design/keeper.md, "What bounds what"); or
  *                 the keeper has no file descriptors left for more memory
  * GVM_E_ADDRESS   no such range of addresses is free */
-GVM_API gvm_status gvm_object_create(gvm_client *keeper, const char *name, uint64_t reserve_bytes,
-                                     const gvm_object_options *options, gvm_object **out);
+GVM_API GVM_CHECKED gvm_status gvm_object_create(gvm_client *client, const char *name,
+                                                 uint64_t reserve_bytes,
+                                                 const gvm_object_options *options, gvm_object **out);
 
 enum {
     /* Map read-only, and ask for read permission only. */
-    GVM_OPEN_READONLY = 1 << 0,
+    GVM_OPEN_READONLY = 1u << 0,
     /* Map at the address that the creator has, so that pointers inside the data hold, or
      * GVM_E_ADDRESS. */
-    GVM_OPEN_SAME_ADDRESS = 1 << 1,
+    GVM_OPEN_SAME_ADDRESS = 1u << 1,
     /* The name is that of a link (gvm_object_link()); with GVM_OPEN_READONLY alone. */
-    GVM_OPEN_LINK = 1 << 2,
+    GVM_OPEN_LINK = 1u << 2,
 };
 
 /* Opens an object by name. The object stays whole while it is open anywhere, also if dropped.
@@ -164,8 +168,8 @@ enum {
  *                 memory than its quota
  * GVM_E_LIMIT     as for gvm_object_create(), or the process has too many mappings; or 16 openings of this
  *                 object over this connection, or 512 by this user (but for root and the keeper's own) */
-GVM_API gvm_status gvm_object_open(gvm_client *keeper, const char *name, uint32_t flags,
-                                   gvm_object **out);
+GVM_API GVM_CHECKED gvm_status gvm_object_open(gvm_client *client, const char *name, uint32_t flags,
+                                               gvm_object **out);
 
 /* Ends one opening; leases on it end, and work that uses them must be over. NULL and unknown
  * pointers are ignored. Waits one or two seconds for a keeper that does not answer; the connection's
@@ -176,7 +180,7 @@ GVM_API void gvm_object_close(gvm_object *object);
  * the last of them closes it. Only the owner and the keeper's own user may.
  *
  * GVM_E_ABSENT, GVM_E_DENIED, GVM_E_INVALID */
-GVM_API gvm_status gvm_object_drop(gvm_client *keeper, const char *name);
+GVM_API gvm_status gvm_object_drop(gvm_client *client, const char *name);
 
 /* ---- objects: changing */
 
@@ -189,7 +193,7 @@ GVM_API gvm_status gvm_object_drop(gvm_client *keeper, const char *name);
  * GVM_E_DENIED    opened GVM_OPEN_READONLY
  * GVM_E_LIMIT     1024 growths of this connection are under way, or as for gvm_object_create()
  * GVM_E_NOSPACE, GVM_E_QUOTA  as for gvm_object_create(); the object is as it was */
-GVM_API gvm_status gvm_object_grow(gvm_object *object, uint64_t size_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_object_grow(gvm_object *object, uint64_t size_bytes);
 
 /* Gives back the chunks that lie wholly beyond size_bytes, so that others can have their memory: no process
  * has them mapped any more when this returns. What it grows by later reads as zeros. It changes nothing if the
@@ -199,7 +203,7 @@ GVM_API gvm_status gvm_object_grow(gvm_object *object, uint64_t size_bytes);
  * GVM_E_DENIED   opened GVM_OPEN_READONLY
  * GVM_E_TIMEOUT  somebody has a lease on the object, or it is growing: as it was
  * GVM_E_LIMIT    too many requests wait, as for gvm_object_acquire() */
-GVM_API gvm_status gvm_object_shrink(gvm_object *object, uint64_t size_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_object_shrink(gvm_object *object, uint64_t size_bytes);
 
 /* Makes the object read-only for good, for everyone, after waiting for a write lease elsewhere to
  * end: write leases are not to be had any more, and what is mapped from then on is mapped read-only.
@@ -211,11 +215,11 @@ GVM_API gvm_status gvm_object_shrink(gvm_object *object, uint64_t size_bytes);
  * GVM_E_TIMEOUT  as for gvm_object_acquire(); if the keeper does not answer, it may seal the object
  *                later
  * GVM_E_LIMIT    too many requests wait, as for gvm_object_acquire() */
-GVM_API gvm_status gvm_object_seal(gvm_object *object, int timeout_ms);
+GVM_API GVM_CHECKED gvm_status gvm_object_seal(gvm_object *object, int timeout_ms);
 
 enum {
-    GVM_PUBLISH_REPLACE = 1 << 0, /* take the name from whichever object has it (rename(2)) */
-    GVM_PUBLISH_PRIVATE = 1 << 1, /* the name alone: the object still goes with its creator */
+    GVM_PUBLISH_REPLACE = 1u << 0, /* take the name from whichever object has it (rename(2)) */
+    GVM_PUBLISH_PRIVATE = 1u << 1, /* the name alone: the object still goes with its creator */
 };
 
 /* Gives the object a name in one step, in the place of the one it had; from then on it outlives its
@@ -225,7 +229,7 @@ enum {
  * GVM_E_EXISTS   the name is taken, without GVM_PUBLISH_REPLACE
  * GVM_E_DENIED   not the owner of this object, or of the one replaced; GVM_PUBLISH_PRIVATE: not its
  *                creator's connection, or closed by it since */
-GVM_API gvm_status gvm_object_publish(gvm_object *object, const char *name, uint32_t flags);
+GVM_API GVM_CHECKED gvm_status gvm_object_publish(gvm_object *object, const char *name, uint32_t flags);
 
 /* Gives the object one more name, a link, by which others open its first bytes for reading, whatever its own
  * mode is. mode says who may, by its bits for reading. Links are names of their own kind: they are opened with
@@ -242,16 +246,16 @@ GVM_API gvm_status gvm_object_publish(gvm_object *object, const char *name, uint
  * GVM_E_EXISTS   an object of another user has a link of that name
  * GVM_E_DENIED   not the owner of the object
  * GVM_E_LIMIT    the user's allowance of links is spent (docs/design/keeper.md, "What bounds what") */
-GVM_API gvm_status gvm_object_link(gvm_object *object, const char *name, uint32_t mode,
-                                   uint64_t size_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_object_link(gvm_object *object, const char *name, uint32_t mode,
+                                               uint64_t size_bytes);
 
 /* Ends a link. Only the owner of the object and the keeper's own user may.
  *
  * GVM_E_ABSENT, GVM_E_DENIED, GVM_E_INVALID */
-GVM_API gvm_status gvm_object_unlink(gvm_client *keeper, const char *name);
+GVM_API gvm_status gvm_object_unlink(gvm_client *client, const char *name);
 
 /* Changes the permission bits. Openings that exist stay. GVM_E_DENIED, GVM_E_INVALID */
-GVM_API gvm_status gvm_object_set_mode(gvm_object *object, uint32_t mode);
+GVM_API GVM_CHECKED gvm_status gvm_object_set_mode(gvm_object *object, uint32_t mode);
 
 /* The metadata: bytes that describe the object, uninterpreted. set replaces it in one step; get
  * copies at most capacity bytes and tells how many there are.
@@ -259,14 +263,15 @@ GVM_API gvm_status gvm_object_set_mode(gvm_object *object, uint32_t mode);
  * GVM_E_INVALID  more than GVM_METADATA_BYTES_MAX, or a NULL pointer
  * GVM_E_DENIED   opened GVM_OPEN_READONLY
  * GVM_E_SEALED   the object is sealed (its metadata is, too) */
-GVM_API gvm_status gvm_object_set_metadata(gvm_object *object, const void *metadata,
-                                           uint32_t len_bytes);
-GVM_API gvm_status gvm_object_get_metadata(gvm_object *object, void *metadata,
-                                           uint32_t capacity_bytes, uint32_t *len_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_object_set_metadata(gvm_object *object, const void *metadata,
+                                                       uint32_t len_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_object_get_metadata(gvm_object *object, void *metadata,
+                                                       uint32_t capacity_bytes, uint32_t *len_bytes);
 
 /* Gives another device of this process access to the object's memory as it is mapped here, or takes
  * it away; as gvm_buffer_grant(). It follows the object through its moves. */
-GVM_API gvm_status gvm_object_grant(gvm_object *object, gvm_device *peer, gvm_access access);
+GVM_API GVM_CHECKED gvm_status gvm_object_grant(gvm_object *object, gvm_device *peer,
+                                                gvm_access access);
 
 /* ---- leases */
 
@@ -289,6 +294,9 @@ typedef struct gvm_acquire_options {
     gvm_hint hint;
     uint32_t reserved; /* 0 */
 } gvm_acquire_options;
+
+/* gvm_acquire_options_init(): all defaults. */
+GVM_OPTIONS_INIT(gvm_acquire_options)
 
 typedef struct gvm_lease {
     void *address;       /* of the first byte, on the object's device and granted peers */
@@ -313,9 +321,9 @@ typedef struct gvm_lease {
  * GVM_E_LIMIT     the process has 32767 leases on the object, or too many mappings to map it; or 1024
  *                 threads wait over this connection, or the user's allowance of such requests is
  *                 spent */
-GVM_API gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
-                                      const gvm_acquire_options *options, int timeout_ms,
-                                      gvm_lease *lease);
+GVM_API GVM_CHECKED gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
+                                                  const gvm_acquire_options *options,
+                                                  int timeout_ms, gvm_lease *lease);
 
 /* Gives a lease back and clears it. Work on the GPU that uses it must be over.
  *
@@ -409,26 +417,27 @@ typedef struct gvm_keeper_info {
  * GVM_E_INVALID  out is NULL
  * GVM_E_LIMIT    16 threads wait for one over this connection already, or the user's allowance of snapshots,
  *                or of bytes that it has not read, is spent */
-GVM_API gvm_status gvm_client_get_snapshot(gvm_client *keeper, gvm_snapshot **out);
+GVM_API GVM_CHECKED gvm_status gvm_client_get_snapshot(gvm_client *client, gvm_snapshot **out);
 
 /* The records of a snapshot, in any order: get_keeper tells how many devices, objects and clients there are, the
  * others count them from 0. Objects are those that the caller may read. What an older keeper does not tell is 0.
  *
  * GVM_E_INVALID  there is no such record, info is NULL, or its struct_size is too small
  * GVM_E_FOREIGN  the snapshot is unknown or destroyed */
-GVM_API gvm_status gvm_snapshot_get_keeper(const gvm_snapshot *snapshot, gvm_keeper_info *info);
-GVM_API gvm_status gvm_snapshot_get_device(const gvm_snapshot *snapshot, uint32_t index,
-                                           gvm_keeper_device_info *info);
-GVM_API gvm_status gvm_snapshot_get_object(const gvm_snapshot *snapshot, uint32_t index,
-                                           gvm_object_info *info);
-GVM_API gvm_status gvm_snapshot_get_client(const gvm_snapshot *snapshot, uint32_t index,
-                                           gvm_client_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_snapshot_get_keeper(const gvm_snapshot *snapshot,
+                                                       gvm_keeper_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_snapshot_get_device(const gvm_snapshot *snapshot, uint32_t index,
+                                                       gvm_keeper_device_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_snapshot_get_object(const gvm_snapshot *snapshot, uint32_t index,
+                                                       gvm_object_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_snapshot_get_client(const gvm_snapshot *snapshot, uint32_t index,
+                                                       gvm_client_info *info);
 
 /* NULL and unknown pointers are ignored. */
 GVM_API void gvm_snapshot_destroy(gvm_snapshot *snapshot);
 
 /* One object. GVM_E_INVALID  info is NULL or its struct_size is too small */
-GVM_API gvm_status gvm_object_get_info(gvm_object *object, gvm_object_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_object_get_info(gvm_object *object, gvm_object_info *info);
 
 /* ---- for the machine's administrator */
 
@@ -442,16 +451,16 @@ GVM_API gvm_status gvm_object_get_info(gvm_object *object, gvm_object_info *info
  * GVM_E_NOMEM    the host budget is spent, or the machine has less memory
  * GVM_E_LIMIT    the keeper has no file descriptors left for host memory; or as for
  *                gvm_object_acquire() */
-GVM_API gvm_status gvm_client_evict(gvm_client *keeper, const char *name, uint64_t size_bytes,
-                                    uint64_t *evicted_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_client_evict(gvm_client *client, const char *name,
+                                                uint64_t size_bytes, uint64_t *evicted_bytes);
 
 /* Gives free device memory of the keeper's back to the driver until at most keep_bytes are left.
  * *freed_bytes may be NULL.
  *
  * GVM_E_INVALID  there is no such device at the keeper
  * GVM_E_DENIED   not the keeper's user */
-GVM_API gvm_status gvm_client_trim(gvm_client *keeper, int32_t keeper_device, uint64_t keep_bytes,
-                                   uint64_t *freed_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_client_trim(gvm_client *client, int32_t keeper_device,
+                                               uint64_t keep_bytes, uint64_t *freed_bytes);
 
 /* Limits what objects owned by a user may commit, together with what the user's processes hold that were
  * cut off, or could not map; 0: nothing; GVM_BYTES_UNLIMITED: no limit. Objects that exist stay.
@@ -459,7 +468,8 @@ GVM_API gvm_status gvm_client_trim(gvm_client *keeper, int32_t keeper_device, ui
  * GVM_E_INVALID  quota_bytes is GVM_BYTES_NONE, which is for options
  * GVM_E_DENIED   not the keeper's user
  * GVM_E_LIMIT    65536 users have a quota of their own */
-GVM_API gvm_status gvm_client_set_quota(gvm_client *keeper, uint32_t uid, uint64_t quota_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_client_set_quota(gvm_client *client, uint32_t uid,
+                                                    uint64_t quota_bytes);
 
 #ifdef __cplusplus
 }

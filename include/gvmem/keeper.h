@@ -4,10 +4,10 @@
  * test, a database server) starts one here, as threads of itself, and connects to it like anybody
  * else (gvmem/client.h).
  *
- * Threads: any thread may call. A server runs one thread for clients and two for each device that
+ * Threads: any thread may call. A keeper runs one thread for clients and two for each device that
  * move memory; signals are blocked in them. The callback `log` runs in the thread for clients, until
  * gvm_keeper_stop() returns.
- * Ownership: the caller owns the server and ends it with gvm_keeper_stop().
+ * Ownership: the caller owns the keeper and ends it with gvm_keeper_stop().
  */
 #ifndef GVMEM_KEEPER_H
 #define GVMEM_KEEPER_H
@@ -70,6 +70,9 @@ typedef struct gvm_keeper_options {
     uint32_t reserved; /* 0 */
 } gvm_keeper_options;
 
+/* gvm_keeper_options_init(): all defaults. */
+GVM_OPTIONS_INIT(gvm_keeper_options)
+
 /* Starts a keeper: opens its devices, listens, and returns when clients can connect. An abandoned
  * socket file is replaced, one that a living keeper holds is not.
  *
@@ -81,12 +84,12 @@ typedef struct gvm_keeper_options {
  *                 or the limit of the process's control group, or driver_free_bytes leaves nothing
  * GVM_E_SYSTEM    the socket could not be made
  * and the errors of gvm_device_open() */
-GVM_API gvm_status gvm_keeper_start(const gvm_keeper_options *options, gvm_keeper **out);
+GVM_API GVM_CHECKED gvm_status gvm_keeper_start(const gvm_keeper_options *options, gvm_keeper **out);
 
-/* A connected socket to the server, for gvm_client_adopt() here or in another process.
+/* A connected socket to the keeper, for gvm_client_adopt() here or in another process.
  *
  * GVM_E_FOREIGN, GVM_E_LIMIT, GVM_E_SYSTEM */
-GVM_API gvm_status gvm_keeper_open_socket(gvm_keeper *server, int *socket_fd);
+GVM_API GVM_CHECKED gvm_status gvm_keeper_open_socket(gvm_keeper *keeper, int *socket_fd);
 
 /* What a keeper may use, as settled when it started. */
 typedef struct gvm_keeper_budget {
@@ -103,21 +106,22 @@ typedef struct gvm_keeper_budget {
  *
  * GVM_E_INVALID  there is no device of that index; budget is NULL or its struct_size is too small
  * GVM_E_FOREIGN  the keeper is unknown or was stopped */
-GVM_API gvm_status gvm_keeper_get_budget(gvm_keeper *keeper, uint32_t index, gvm_keeper_budget *budget);
+GVM_API GVM_CHECKED gvm_status gvm_keeper_get_budget(gvm_keeper *keeper, uint32_t index,
+                                                     gvm_keeper_budget *budget);
 
 /* Does it still serve? A device whose context breaks does not come back in this process: stop the keeper, and
  * start one in a new process.
  *
  * GVM_E_LOST     a device is broken
  * GVM_E_FOREIGN  the keeper is unknown or was stopped */
-GVM_API gvm_status gvm_keeper_check(gvm_keeper *keeper);
+GVM_API GVM_CHECKED gvm_status gvm_keeper_check(gvm_keeper *keeper);
 
-/* Where it listens; "" if nowhere. Lives as long as the server. */
-GVM_API const char *gvm_keeper_path(const gvm_keeper *server);
+/* Where it listens; "" if nowhere. Lives as long as the keeper. */
+GVM_API const char *gvm_keeper_path(const gvm_keeper *keeper);
 
 /* Stops: clients see the connection end, as if the keeper's process had ended; objects go, memory is
  * given back once no client has it mapped. NULL and unknown pointers are ignored. */
-GVM_API void gvm_keeper_stop(gvm_keeper *server);
+GVM_API void gvm_keeper_stop(gvm_keeper *keeper);
 
 #ifdef __cplusplus
 }

@@ -42,14 +42,14 @@ static inline uint64_t unit_of(uint32_t mode)
 }
 
 /* Tells the keeper that some lease word may have become zero. */
-static __attribute__((noinline, cold)) void ring(const gvm_client *keeper)
+static __attribute__((noinline, cold)) void ring(const gvm_client *client)
 {
     GVMI_UNCANCELLED;
     const uint64_t one = 1;
     const int before = errno;
 
     /* It fails only if the keeper has 2^64 - 2 rings to read, and then needs no more of them. */
-    while (write(keeper->doorbell, &one, sizeof one) < 0 && errno == EINTR)
+    while (write(client->doorbell, &one, sizeof one) < 0 && errno == EINTR)
         ;
     errno = before;
 }
@@ -68,7 +68,7 @@ static inline bool give_back(const gvm_object *object, uint32_t mode, uint64_t *
     if ((permit & GVMI_PERMIT_REVOKED) != 0 &&
         (mode == GVM_LEASE_WRITE ? gvmi_lease_writers(before - unit) == 0
                                  : !gvmi_lease_any(before - unit)))
-        ring(object->keeper); /* reads wait for writers only: a last writer's leaving is news, too */
+        ring(object->client); /* reads wait for writers only: a last writer's leaving is news, too */
     return true;
 }
 
@@ -151,8 +151,8 @@ static gvm_status call_acquire(gvm_object *object, const lease_terms *terms, int
     };
     atomic_store_explicit(&object->lease->hint, terms->hint, memory_order_relaxed);
     status = deadline_ns == GVMI_NEVER_NS
-                 ? gvmi_client_call(object->keeper, &message, &request)
-                 : gvmi_client_call_until(object->keeper, &message, object, terms->mode, deadline_ns);
+                 ? gvmi_client_call(object->client, &message, &request)
+                 : gvmi_client_call_until(object->client, &message, object, terms->mode, deadline_ns);
     if (status == GVM_OK)
         *generation = gvmi_permit_generation(atomic_load(&object->permit->word));
     return status;
@@ -242,7 +242,7 @@ static gvm_status acquire_slowly(gvm_object *object, const lease_terms *terms, a
     gvm_status status;
 
     if (how == GONE)
-        return gvmi_client_fail_cut_off(object->keeper);
+        return gvmi_client_fail_cut_off(object->client);
     if (how == ASK) {
         status = ask(object, terms, deadline_ns, &generation);
         if (status != GVM_OK)
@@ -306,7 +306,7 @@ static gvm_status fail_release(const gvm_object *object, uint32_t mode)
     GVMI_UNCANCELLED;
     gvm_error cause;
 
-    (void)gvmi_client_fail_cut_off(object->keeper);
+    (void)gvmi_client_fail_cut_off(object->client);
     cause = gvmi_error_save();
     return gvmi_fail(GVM_E_KEEPER, "what was %s under this lease may be %s: %s",
                      mode == GVM_LEASE_WRITE ? "written" : "read",
@@ -348,13 +348,13 @@ static void release_now(void *arg)
 {
     coming_release *coming = arg;
     gvm_object *object = coming->object;
-    gvm_client *keeper = object->keeper;
+    gvm_client *client = object->client;
     uint64_t permit;
 
-    gvmi_lock(&keeper->lock); /* against the closing thread */
+    gvmi_lock(&client->lock); /* against the closing thread */
     if (!object->closed)
         (void)give_back(object, coming->mode, &permit);
-    gvmi_unlock(&keeper->lock);
+    gvmi_unlock(&client->lock);
     gvmi_client_drop_object(object);
     free(coming);
 }

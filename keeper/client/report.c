@@ -108,7 +108,7 @@ static gvm_status check_head(const gvmi_snapshot_head *head, uint64_t bytes)
 }
 
 /* Copies what came, and tells the keeper in any case that it can free the file. */
-static gvm_status copy_snapshot(gvm_client *keeper, int fd, uint64_t bytes, char **out)
+static gvm_status copy_snapshot(gvm_client *client, int fd, uint64_t bytes, char **out)
 {
     gvmi_wire_message message;
     gvm_status status;
@@ -123,8 +123,8 @@ static gvm_status copy_snapshot(gvm_client *keeper, int fd, uint64_t bytes, char
     }
     error = gvmi_error_save();
     gvmi_wire_start(&message, GVMI_WIRE_SNAPSHOT_READ, 0);
-    if (gvmi_client_send(keeper, &message, GVMI_NEVER_NS) != GVM_OK)
-        gvmi_client_break(keeper); /* the next call fails, not this one */
+    if (gvmi_client_send(client, &message, GVMI_NEVER_NS) != GVM_OK)
+        gvmi_client_break(client); /* the next call fails, not this one */
     if (status != GVM_OK)
         gvmi_error_restore(&error);
     return status;
@@ -153,7 +153,7 @@ static gvm_status new_snapshot(char *bytes, uint64_t len, gvm_snapshot **out)
     return status;
 }
 
-static gvm_status get_snapshot(gvm_client *keeper, gvm_snapshot **out)
+static gvm_status get_snapshot(gvm_client *client, gvm_snapshot **out)
 {
     gvmi_wire_message message;
     gvmi_client_request request = {0};
@@ -161,10 +161,10 @@ static gvm_status get_snapshot(gvm_client *keeper, gvm_snapshot **out)
     gvm_status status;
 
     gvmi_wire_start(&message, GVMI_WIRE_SNAPSHOT, 0);
-    status = gvmi_client_call(keeper, &message, &request);
+    status = gvmi_client_call(client, &message, &request);
     if (status != GVM_OK)
         return status;
-    status = copy_snapshot(keeper, request.fd, message.body.SNAPSHOT_IS.value, &bytes);
+    status = copy_snapshot(client, request.fd, message.body.SNAPSHOT_IS.value, &bytes);
     if (status == GVM_OK)
         status = new_snapshot(bytes, message.body.SNAPSHOT_IS.value, out);
     if (status != GVM_OK)
@@ -175,16 +175,16 @@ static gvm_status get_snapshot(gvm_client *keeper, gvm_snapshot **out)
 gvm_status gvm_client_get_snapshot(gvm_client *handle, gvm_snapshot **out)
 {
     GVMI_UNCANCELLED;
-    gvm_client *keeper;
+    gvm_client *client;
     gvm_status status;
 
     if (out == NULL)
         return gvmi_fail(GVM_E_INVALID, "out is NULL");
-    status = gvmi_client_hold(handle, &keeper);
+    status = gvmi_client_hold(handle, &client);
     if (status != GVM_OK)
         return status;
-    status = get_snapshot(keeper, out);
-    gvmi_client_leave(keeper);
+    status = get_snapshot(client, out);
+    gvmi_client_leave(client);
     return status;
 }
 
@@ -396,7 +396,7 @@ gvm_status gvm_object_get_info(gvm_object *handle, gvm_object_info *info)
         return status;
     gvmi_wire_start(&message, GVMI_WIRE_GET_INFO, 0);
     message.body.GET_INFO.slot = object->slot;
-    status = gvmi_client_call(object->keeper, &message, &request);
+    status = gvmi_client_call(object->client, &message, &request);
     fill_object_info(&message.body.INFO.info, &full);
     full.address = gvmi_pointer(object->address);
     gvmi_object_leave(object);
@@ -409,14 +409,14 @@ gvm_status gvm_object_get_info(gvm_object *handle, gvm_object_info *info)
 static gvm_status call(gvm_client *handle, gvmi_wire_message *message, gvm_status status, uint64_t *value)
 {
     gvmi_client_request request = {0};
-    gvm_client *keeper;
+    gvm_client *client;
 
     if (status == GVM_OK)
-        status = gvmi_client_hold(handle, &keeper);
+        status = gvmi_client_hold(handle, &client);
     if (status != GVM_OK)
         return status;
-    status = gvmi_client_call(keeper, message, &request);
-    gvmi_client_leave(keeper);
+    status = gvmi_client_call(client, message, &request);
+    gvmi_client_leave(client);
     if (status == GVM_OK && value != NULL)
         *value = message->body.DONE.value;
     return status;
@@ -430,7 +430,7 @@ static gvm_status check_amount(uint64_t bytes)
                : gvmi_fail(GVM_E_INVALID, "GVM_BYTES_NONE is for options: an argument is 0");
 }
 
-gvm_status gvm_client_evict(gvm_client *keeper, const char *name, uint64_t size_bytes,
+gvm_status gvm_client_evict(gvm_client *client, const char *name, uint64_t size_bytes,
                             uint64_t *evicted_bytes)
 {
     GVMI_UNCANCELLED;
@@ -443,10 +443,10 @@ gvm_status gvm_client_evict(gvm_client *keeper, const char *name, uint64_t size_
         status = check_amount(size_bytes);
     if (status == GVM_OK)
         memcpy(message.body.EVICT.name, name, strlen(name));
-    return call(keeper, &message, status, evicted_bytes);
+    return call(client, &message, status, evicted_bytes);
 }
 
-gvm_status gvm_client_trim(gvm_client *keeper, int32_t keeper_device, uint64_t keep_bytes,
+gvm_status gvm_client_trim(gvm_client *client, int32_t keeper_device, uint64_t keep_bytes,
                            uint64_t *freed_bytes)
 {
     GVMI_UNCANCELLED;
@@ -455,10 +455,10 @@ gvm_status gvm_client_trim(gvm_client *keeper, int32_t keeper_device, uint64_t k
     gvmi_wire_start(&message, GVMI_WIRE_TRIM, 0);
     message.body.TRIM.device = (uint32_t)keeper_device; /* a negative one is none of the keeper's */
     message.body.TRIM.keep_bytes = keep_bytes;
-    return call(keeper, &message, GVM_OK, freed_bytes);
+    return call(client, &message, GVM_OK, freed_bytes);
 }
 
-gvm_status gvm_client_set_quota(gvm_client *keeper, uint32_t uid, uint64_t quota_bytes)
+gvm_status gvm_client_set_quota(gvm_client *client, uint32_t uid, uint64_t quota_bytes)
 {
     GVMI_UNCANCELLED;
     gvmi_wire_message message;
@@ -466,5 +466,5 @@ gvm_status gvm_client_set_quota(gvm_client *keeper, uint32_t uid, uint64_t quota
     gvmi_wire_start(&message, GVMI_WIRE_SET_QUOTA, 0);
     message.body.SET_QUOTA.uid = uid;
     message.body.SET_QUOTA.bytes = quota_bytes;
-    return call(keeper, &message, check_amount(quota_bytes), NULL);
+    return call(client, &message, check_amount(quota_bytes), NULL);
 }

@@ -815,6 +815,38 @@ static void object_published_with_flags_obeys_them(void **state)
     assert_child_succeeds(publish_with_flags, NULL);
 }
 
+/* ---- defaults */
+
+static int use_defaults(void *arg)
+{
+    const gvm_object_options object_options = gvm_object_options_init();
+    const gvm_acquire_options acquire_options = gvm_acquire_options_init();
+    gvm_keeper_options options = gvm_keeper_options_init();
+    const gvm_keeper_options zeros = {.struct_size = sizeof zeros};
+    gvm_object *object;
+    gvm_lease lease;
+    world w;
+
+    (void)arg;
+    use_devices(1);
+    CHILD_EXPECT(memcmp(&options, &zeros, sizeof zeros) == 0);
+    CHILD_EXPECT(object_options.struct_size == sizeof object_options && object_options.size_bytes == 0);
+    options.path = "";
+    CHILD_EXPECT(gvm_keeper_start(&options, &w.server) == GVM_OK && join(&w, &w.keeper) == 0);
+    CHILD_EXPECT(gvm_object_create(w.keeper, NULL, CHUNK, &object_options, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_object_grow(object, CHUNK) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, &acquire_options, GVM_TRY, &lease) ==
+                 GVM_OK);
+    CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
+    return stop(&w);
+}
+
+static void options_initialised_are_all_defaults(void **state)
+{
+    (void)state;
+    assert_child_succeeds(use_defaults, NULL);
+}
+
 /* ---- time-outs of calls */
 
 static int acquire_with_timeouts(void *arg)
@@ -868,6 +900,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(object_untracked_has_no_copies),
         cmocka_unit_test(object_opened_with_flags_obeys_them),
         cmocka_unit_test(object_published_with_flags_obeys_them),
+        cmocka_unit_test(options_initialised_are_all_defaults),
         cmocka_unit_test(acquire_timeout_given_is_kept),
     };
 
