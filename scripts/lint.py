@@ -25,7 +25,7 @@ NEIGHBOURS = {
     "keeper/machine": "lib/base keeper/protocol",
     "keeper/client": "lib/base lib/memory lib/sharing keeper/protocol",
     "keeper/server": "lib/base lib/memory lib/sharing keeper/protocol keeper/machine",
-    "keeper/table": "lib/base lib/memory keeper/client",
+    "keeper/table": "lib/base keeper/client",
     "softgpu": "lib/driver",
     "postgres": "keeper/table",
     "tools": "lib/base",

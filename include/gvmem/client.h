@@ -342,6 +342,27 @@ GVM_API gvm_status gvm_object_release(gvm_object *object, gvm_lease *lease);
  * GVM_E_LOST     the stream's context is broken: the lease is released, as nothing runs there */
 GVM_API gvm_status gvm_object_release_async(gvm_object *object, gvm_lease *lease, gvm_stream stream);
 
+/* ---- copies of host memory, under a lease of their own */
+
+/* Copy host memory into an object, or part of it into host memory: they take a lease, to write and to read, wait
+ * for the copy and give the lease back. timeout_ms bounds the wait for the lease alone. Bytes on the device and in
+ * host memory are copied from and to where they are. The copy is ordered after nothing on the program's streams: work
+ * of this process that writes what is read here must be over. After a failure part of the range, or of dst, may be
+ * written.
+ *
+ * GVM_E_INVALID   the range leaves [0, size_bytes) of the object, src or dst is NULL, timeout_ms is below
+ *                 GVM_FOREVER
+ * GVM_E_TIMEOUT, GVM_E_QUOTA, GVM_E_LIMIT  as for gvm_object_acquire()
+ * GVM_E_SEALED    copy_in: the object is sealed
+ * GVM_E_READONLY  copy_in: it was opened GVM_OPEN_READONLY
+ * GVM_E_NOSPACE   the driver has no memory for the copy itself
+ * GVM_E_KEEPER    also as for gvm_object_release() */
+GVM_API GVM_CHECKED gvm_status gvm_object_copy_in(gvm_object *dst, uint64_t dst_offset_bytes,
+                                                  const void *src, uint64_t len_bytes, int timeout_ms);
+GVM_API GVM_CHECKED gvm_status gvm_object_copy_out(void *dst, gvm_object *src,
+                                                   uint64_t src_offset_bytes, uint64_t len_bytes,
+                                                   int timeout_ms);
+
 /* ---- what there is */
 
 typedef struct gvm_object_info {

@@ -69,18 +69,12 @@ static bool publish(const char *part, const void *bytes, size_t len)
         .struct_size = sizeof options, .chunk_bytes = CHUNK, .size_bytes = CHUNK};
     char name[sizeof OBJECTS + 32];
     gvm_object *object;
-    gvm_lease lease;
-    bool good;
 
     snprintf(name, sizeof name, "%s/%s", OBJECTS, part);
     if (gvm_object_create(exporter, name, CHUNK, &options, &object) != GVM_OK ||
-        gvm_object_link(object, name, 0400, CHUNK) != GVM_OK ||
-        gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) != GVM_OK ||
-        gvmi_device_enter(exporter_device) != GVM_OK)
+        gvm_object_link(object, name, 0400, CHUNK) != GVM_OK)
         return false;
-    good = gvmi_cu->cuMemcpyHtoD(gvmi_address(lease.address), bytes, len) == CUDA_SUCCESS;
-    gvmi_device_leave();
-    return gvm_object_release(object, &lease) == GVM_OK && good;
+    return gvm_object_copy_in(object, 0, bytes, len, GVM_FOREVER) == GVM_OK;
 }
 
 static bool publish_columns(void)
