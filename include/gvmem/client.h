@@ -44,7 +44,8 @@
  *
  * Threads: any thread may call anything; acquire and release of one object scale over threads.
  * Do not close an object or a connection while other threads use it. No call is a cancellation
- * point. In a child made by fork() neither its parent's connections nor, if its parent has used a
+ * point: a thread that is cancelled while it waits in one ends when the call returns, so bound the wait by
+ * timeout_ms. What it had, leases too, stays with the process. In a child made by fork() neither its parent's connections nor, if its parent has used a
  * GPU, a GPU can be used: it should exec a program.
  * Ownership: the caller owns a connection and the objects it opened over it; closing the connection
  * closes them.
@@ -88,7 +89,12 @@ typedef struct gvm_snapshot gvm_snapshot; /* of all that a keeper has */
  * GVM_E_FORMAT, GVM_E_VERSION  no keeper, or one of another version */
 GVM_API GVM_CHECKED gvm_status gvm_client_connect(const char *path, gvm_client **out);
 
-/* As gvm_client_connect(), over a connected unix stream socket, which becomes the connection's. */
+/* As gvm_client_connect(), over a connected unix stream socket, which becomes the connection's. On every failure
+ * it stays the caller's, open, to be closed: part of the greeting may have gone over it.
+ *
+ * GVM_E_INVALID  out is NULL, or the descriptor is no unix stream socket
+ * GVM_E_PEER     the other side closed it
+ * GVM_E_DENIED, GVM_E_LIMIT, GVM_E_TIMEOUT, GVM_E_FORMAT, GVM_E_VERSION  as for gvm_client_connect() */
 GVM_API GVM_CHECKED gvm_status gvm_client_adopt(int socket_fd, gvm_client **out);
 
 /* Closes its objects, gives their addresses back and ends the connection. Leases still held end:

@@ -86,9 +86,16 @@ GVM_OPTIONS_INIT(gvm_keeper_options)
  * and the errors of gvm_device_open() */
 GVM_API GVM_CHECKED gvm_status gvm_keeper_start(const gvm_keeper_options *options, gvm_keeper **out);
 
-/* A connected socket to the keeper, for gvm_client_adopt() here or in another process.
+/* A connected socket to the keeper, for gvm_client_adopt() here or in another process. The caller owns it.
  *
- * GVM_E_FOREIGN, GVM_E_LIMIT, GVM_E_SYSTEM */
+ * Whoever has it has the rights of the keeper's own process: a socket's credentials are those of the process that made
+ * it (unix(7), SO_PEERCRED), which is this one, whoever adopts it later. So give it to no process of another user:
+ * that could open and drop every object and set quotas. Such a process connects for itself, to a keeper with a
+ * path (socket_mode says who may) and gvm_client_connect(); then its own user counts.
+ *
+ * GVM_E_INVALID  socket_fd is NULL
+ * GVM_E_FOREIGN  the keeper is unknown or was stopped
+ * GVM_E_LIMIT, GVM_E_NOMEM, GVM_E_SYSTEM */
 GVM_API GVM_CHECKED gvm_status gvm_keeper_open_socket(gvm_keeper *keeper, int *socket_fd);
 
 /* What a keeper may use, as settled when it started. */

@@ -273,8 +273,10 @@ gvm_status gvm_client_adopt(int socket_fd, gvm_client **out)
     status = gvmi_socket_begin(socket_fd, GVMI_CLIENT_CONNECT_MS, &checked);
     if (status != GVM_OK)
         return status;
-    (void)fcntl(socket_fd, F_SETFD, FD_CLOEXEC); /* a program that is executed must not keep it open */
-    return begin(socket_fd, out);
+    status = begin(socket_fd, out);
+    if (status == GVM_OK)
+        (void)fcntl(socket_fd, F_SETFD, FD_CLOEXEC); /* a program that is executed must not keep it open */
+    return status;
 }
 
 /* ---- connecting by path */

@@ -3,6 +3,7 @@
  * left in test_client_map.c. */
 #include "tests/unit/keeper_script.h"
 
+#include <fcntl.h>
 #include <limits.h>
 #include <sys/wait.h>
 
@@ -95,8 +96,10 @@ static int be_badly_welcomed(void *arg)
         fake f;
 
         TRY_LINE(start_fake(&f, script_bad_welcome, i));
+        EXPECT(fcntl(f.client_socket, F_SETFD, 0) == 0);
         EXPECT(fails_with(gvm_client_adopt(f.client_socket, &keeper), wanted[i], "") && keeper == NULL);
-        EXPECT(close(f.client_socket) == 0); /* still the caller's */
+        EXPECT(fcntl(f.client_socket, F_GETFD) == 0); /* still the caller's, as it was */
+        EXPECT(close(f.client_socket) == 0);
         TRY_LINE(end_fake(&f));
     }
     return 0;
@@ -123,6 +126,8 @@ static int find_no_keeper(void *arg)
     EXPECT(gvm_client_connect(NULL, NULL) == GVM_E_INVALID);
     EXPECT(pipe2(fds, O_CLOEXEC) == 0);
     EXPECT(gvm_client_adopt(fds[0], &keeper) == GVM_E_INVALID);
+    EXPECT(gvm_client_adopt(fds[0], NULL) == GVM_E_INVALID);
+    EXPECT(close(fds[0]) == 0 && close(fds[1]) == 0);
     EXPECT(gvm_client_adopt(-1, &keeper) == GVM_E_INVALID);
     return 0;
 }

@@ -815,6 +815,56 @@ static void object_published_with_flags_obeys_them(void **state)
     assert_child_succeeds(publish_with_flags, NULL);
 }
 
+/* ---- whose rights a handed socket has */
+
+#define STRANGER 65534u
+
+/* The other process, of another user where this one is root's: what only the keeper's own user may. */
+static int be_stranger(char **argv)
+{
+    gvm_client *client;
+
+    if (geteuid() == 0 && setuid(STRANGER) != 0)
+        return 1;
+    if (gvm_client_adopt(atoi(argv[2]), &client) != GVM_OK ||
+        gvm_client_set_quota(client, STRANGER, CHUNK) != GVM_OK)
+        return 2;
+    gvm_client_close(client);
+    return 0;
+}
+
+static int hand_socket_over(void *arg)
+{
+    char fd_text[16];
+    int fd, status = -1;
+    world w;
+    pid_t pid;
+
+    (void)arg;
+    use_devices(1);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0);
+    CHILD_EXPECT(gvm_keeper_open_socket(w.server, &fd) == GVM_OK);
+    snprintf(fd_text, sizeof fd_text, "%d", fd);
+    pid = fork();
+    CHILD_EXPECT(pid >= 0);
+    if (pid == 0) { /* nothing of the keeper's threads is here; what the library had is not used */
+        (void)fcntl(fd, F_SETFD, 0);
+        execl("/proc/self/exe", "other", "stranger", fd_text, (char *)NULL);
+        _exit(127);
+    }
+    close(fd);
+    CHILD_EXPECT(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHILD_EXPECT(gvm_keeper_open_socket(NULL, &fd) == GVM_E_FOREIGN);
+    CHILD_EXPECT(gvm_keeper_open_socket(w.server, NULL) == GVM_E_INVALID);
+    return stop(&w);
+}
+
+static void socket_handed_over_has_the_keepers_own_rights(void **state)
+{
+    (void)state;
+    assert_child_succeeds(hand_socket_over, NULL);
+}
+
 /* ---- defaults */
 
 static int use_defaults(void *arg)
@@ -900,9 +950,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(object_untracked_has_no_copies),
         cmocka_unit_test(object_opened_with_flags_obeys_them),
         cmocka_unit_test(object_published_with_flags_obeys_them),
+        cmocka_unit_test(socket_handed_over_has_the_keepers_own_rights),
         cmocka_unit_test(options_initialised_are_all_defaults),
         cmocka_unit_test(acquire_timeout_given_is_kept),
     };
 
+    if (argc == 3)
+        return be_stranger(argv);
     return argc == 4 ? be_other(argv) : cmocka_run_group_tests(tests, NULL, NULL);
 }
