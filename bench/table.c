@@ -74,7 +74,7 @@ static gvm_status run_kernels(const bench *b, const wanted *w, seen *what)
         const uint64_t len = w->bytes[i] < READ_BYTES ? w->bytes[i] : READ_BYTES;
         uint64_t checksum;
 
-        status = gvm_kernel_checksum(b->device, gvmi_pointer(w->data[i].values), len, NULL, &checksum);
+        status = gvm_kernel_checksum(b->device, w->data[i].values, len, NULL, &checksum);
         what->checksum += checksum;
         what->bytes += w->bytes[i];
     }
@@ -94,7 +94,7 @@ static gvm_status measure_attached(const bench *b, gvm_table *table, double star
     if (status == GVM_OK)
         status = choose_columns(table, info.columns, &w);
     if (status == GVM_OK)
-        status = gvm_table_acquire(table, w.indexes, w.count, NULL, w.data);
+        status = gvm_table_acquire(table, w.indexes, w.count, NULL, GVM_FOREVER, w.data);
     mapped_us = tool_now_us();
     if (status == GVM_OK) {
         const double end_us = (status = run_kernels(b, &w, what), tool_now_us());

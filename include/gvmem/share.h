@@ -102,10 +102,10 @@ GVM_API GVM_CHECKED gvm_status gvm_share_export(gvm_buffer *buffer, uint64_t off
                                                 uint64_t len_bytes, gvm_share **out);
 
 /* Sends a share, exported here or received, over a connected unix stream socket; it can be sent to
- * any number of sockets. timeout_ms bounds the whole call, -1 for ever. On failure the socket's
- * stream is undefined and should be closed.
+ * any number of sockets. timeout_ms bounds the whole call. On failure the socket's stream is undefined and
+ * should be closed.
  *
- * GVM_E_INVALID  the socket is no unix stream socket
+ * GVM_E_INVALID  the socket is no unix stream socket, timeout_ms is below GVM_FOREVER
  * GVM_E_PEER     the other process closed the connection
  * GVM_E_TIMEOUT  the other process did not read in time
  * GVM_E_SYSTEM   sendmsg failed otherwise */
@@ -113,7 +113,7 @@ GVM_API GVM_CHECKED gvm_status gvm_share_send(const gvm_share *share, int socket
 
 /* Receives one share. On failure nothing is kept: every fd that arrived is closed.
  *
- * GVM_E_INVALID  the socket is no unix stream socket, or out is NULL
+ * GVM_E_INVALID  the socket is no unix stream socket, timeout_ms is below GVM_FOREVER, or out is NULL
  * GVM_E_PEER     the other process closed the connection, before or within the message
  * GVM_E_TIMEOUT  it did not send in time
  * GVM_E_FORMAT   no share, cut short, inconsistent, or with too few or too many fds

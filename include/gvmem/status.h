@@ -64,6 +64,10 @@
 #define GVM_BYTES_NONE (UINT64_MAX - 1)
 #define GVM_BYTES_UNLIMITED UINT64_MAX
 
+/* Time-outs. An argument timeout_ms above 0 is so many milliseconds; any other value is GVM_E_INVALID. */
+#define GVM_TRY 0        /* do not wait */
+#define GVM_FOREVER (-1) /* wait without end, as poll(2) */
+
 #ifdef __cplusplus
 extern "C" {
 #endif

@@ -44,6 +44,7 @@ static const char *const kind_names[GVMI_KIND_COUNT] = {
     "attached table",
     "heap",
     "appender",
+    "snapshot",
 };
 
 static void *parents[GVMI_KIND_COUNT]; /* the trees of the parent process: never looked into */

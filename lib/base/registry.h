@@ -31,6 +31,7 @@ typedef enum gvmi_kind {
     GVMI_KIND_TABLE,
     GVMI_KIND_HEAP,
     GVMI_KIND_APPENDER,
+    GVMI_KIND_SNAPSHOT,
     GVMI_KIND_COUNT,
 } gvmi_kind;
 

@@ -120,9 +120,7 @@ static bool load_kernels(world *w)
 
 static gvm_status run_table_acquire(world *w)
 {
-    const gvm_acquire_options options = {.struct_size = sizeof options, .timeout_ms = TIMEOUT_MS};
-
-    return gvm_table_acquire(w->table, both_columns, 2, &options, w->columns);
+    return gvm_table_acquire(w->table, both_columns, 2, NULL, TIMEOUT_MS, w->columns);
 }
 
 static bool make_all(world *w, unsigned needs)

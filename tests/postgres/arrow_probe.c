@@ -59,7 +59,7 @@ static void print_column(gvm_table *table, uint32_t index)
 
     must(gvm_table_get_column(table, index, &c) == GVM_OK, "no column");
     must(c.arrow != NULL && c.arrow_element != NULL, "a column without a type of Arrow's");
-    must(gvm_table_acquire(table, &index, 1, NULL, &data) == GVM_OK, "no lease");
+    must(gvm_table_acquire(table, &index, 1, NULL, GVM_FOREVER, &data) == GVM_OK, "no lease");
     printf("%s %s %s %d", c.name, c.arrow, c.arrow_element[0] != '\0' ? c.arrow_element : "-",
            c.absent);
     print_bytes(data.values, c.values_bytes);
