@@ -81,6 +81,10 @@ RECORDERS = {"gvm_error_set", "gvm_driver_error"}  # return the status that they
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 FILE_NAME = re.compile(r"(?<![\w<./-])([\w-]+(?:/[\w.-]+)*\.(?:c|h|py|sh|md|in|cpp))\b(?!\()")
 FILES_OF_OTHERS = {"cuda.h", "pg_type.h", "kernels/NAME.c"}
+# docs/design/api.md: results must be used, except of calls that end something and those for errors.
+RESULT = re.compile(r"GVM_API gvm_status (\w+)\(")
+ENDS = re.compile(r"_(?:free|release|close|drop|unlink|error_last)(?:_async|_after)?$")
+SIGNED_FLAG = re.compile(r" +GVM_\w+ = 1 << ")
 UNFINISHED = re.compile(r"\b(?:" + "|".join(["TO" + "DO", "FIX" + "ME", "HA" + "CK"]) + r")\b")
 
 findings = 0
@@ -213,7 +217,13 @@ def check_header(path, codes):
         elif f.result == "gvm_status" and f.name not in RECORDERS and "GVM_E_" not in f.comment and not common:
             complain(path, f.line, f"{f.name} does not list its errors", 'add lines "GVM_E_CODE  when" to its comment')
     text = Path(path).read_text()
+    keeps_rules = "GVM_CHECKED" in text  # headers are brought to the rules one by one
     for number, line in enumerate(text.split("\n"), 1):
+        result = keeps_rules and RESULT.match(line)
+        if result and not ENDS.search(result[1]):
+            complain(path, number, f"the result of {result[1]} may be ignored", "write GVM_CHECKED behind GVM_API: docs/design/api.md")
+        if keeps_rules and SIGNED_FLAG.match(line):
+            complain(path, number, "a flag is signed", "write 1u << n")
         for code in re.findall(r"\bGVM_E_[A-Z]+\b", line):
             if code not in codes and code != "GVM_E_UNKNOWN":
                 complain(path, number, f"{code} is no status code", "add a row to GVM_STATUS_TABLE in include/gvmem/status.h")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 LIBRARIES = ["libnvrtc.so"] + [f"{folder}libnvrtc.so.{major}" for major in (13, 12) for folder in ("", "/usr/local/cuda/lib64/")]
 KERNEL = b"""
-typedef unsigned long long uint64_t; /* as programs declare what they need */
+typedef unsigned long long uint64_t, uintptr_t; /* as <cuda/std/cstdint> declares them */
 #include <gvmem/device/appender.h>
 
 typedef struct params { gvm_append append; uint64_t value; } params;

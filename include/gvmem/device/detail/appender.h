@@ -48,7 +48,7 @@
 #define GVM_APPEND_ADD_WARP (1u << 15)
 #define GVM_APPEND_ADD_BLOCK (1u << 16)
 #define GVM_APPEND_ALIGN_MAX 4096u
-#define GVM_APPEND_NO_END UINT64_MAX
+#define GVM_APPEND_NO_END (~(uint64_t)0)
 
 enum {
     GVM_APPEND_STATE_OPEN = 0,

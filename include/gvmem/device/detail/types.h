@@ -1,7 +1,7 @@
 /* gvmem/device/detail/types.h - types of fixed width, for device code too.
  *
- * NVRTC has no standard headers. What it is given here are the types that the headers of CUDA programs declare for it, so
- * that a program may declare them as well.
+ * NVRTC has no standard headers. It is given the types here that <cuda/std/cstdint> declares for it, so that a program may
+ * include that as well.
  */
 #ifndef GVMEM_DEVICE_DETAIL_TYPES_H
 #define GVMEM_DEVICE_DETAIL_TYPES_H
@@ -12,9 +12,7 @@ typedef int int32_t;
 typedef unsigned int uint32_t;
 typedef long long int64_t;
 typedef unsigned long long uint64_t;
-typedef unsigned long uintptr_t;
-#define UINT32_MAX 0xffffffffu
-#define UINT64_MAX 0xffffffffffffffffull
+typedef unsigned long long uintptr_t;
 #else
 #include <stddef.h>
 #include <stdint.h>
