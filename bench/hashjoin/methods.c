@@ -96,9 +96,9 @@ static bool append_piece(gpu *g, gvm_appender *appender, join_params *p, piece *
     lap(&since, &out->take_ms);
     *filled = (piece){.address = gvmi_address(gvm_buffer_address(*buffer)),
                       .rows = result.rows,
-                      .text_low = p->append.reserve_bytes - result.bytes,
+                      .text_low = p->append.reserve_bytes - result.data_bytes,
                       .text_high = p->append.reserve_bytes,
-                      .text_bytes = result.bytes};
+                      .text_bytes = result.data_bytes};
     out->launches++;
     out->commits += result.commits;
     out->commit_ms += (double)result.commit_us / 1e3;

@@ -20,7 +20,7 @@
  * Budget: when as much is committed as the appender may use, or the device has no more (nor this process any
  * idle memory that can be had without waiting for a kernel), claiming fails in every thread from one
  * point on. What was claimed before it is whole: result.rows and
- * result.bytes end there, result.complete is 0. A kernel that keeps its position where its claim
+ * result.data_bytes end there, result.complete is 0. A kernel that keeps its position where its claim
  * failed is launched again after take() or reset() and goes on.
  *
  * Kernels: any number may append between begin and finish, at once or one after the other, on any
@@ -95,12 +95,12 @@ typedef struct gvm_appender_options {
 GVM_OPTIONS_INIT(gvm_appender_options)
 
 typedef struct gvm_appender_result {
-    size_t struct_size; /* in: sizeof(gvm_appender_result) */
-    uint64_t rows;      /* at the buffer's start */
-    uint64_t bytes;     /* at its end: [reserve_bytes - bytes, reserve_bytes) */
-    uint64_t commits;   /* of the library's thread, by begin and since */
-    uint64_t commit_us; /* that they took together */
-    uint64_t first_us;  /* from the start of begin to the first of them; 0 if there was none */
+    size_t struct_size;  /* in: sizeof(gvm_appender_result) */
+    uint64_t rows;       /* at the buffer's start */
+    uint64_t data_bytes; /* at its end: [reserve_bytes - data_bytes, reserve_bytes) */
+    uint64_t commits;    /* of the library's thread, by begin and since */
+    uint64_t commit_us;  /* that they took together */
+    uint64_t first_us;   /* from the start of begin to the first of them; 0 if there was none */
     /* If not complete: GVM_E_LIMIT when the reservation or the budget was spent, otherwise what
      * committing answered, above all GVM_E_NOSPACE. */
     gvm_status reason;
@@ -114,7 +114,7 @@ typedef struct gvm_appender_info {
     uint64_t reserve_bytes;
     uint64_t chunk_bytes; /* of all chunks but those of the ends */
     uint64_t row_bytes, budget_bytes;
-    uint64_t rows, bytes;              /* as of the last finish */
+    uint64_t rows, data_bytes;         /* as of the last finish */
     uint64_t front_bytes, back_bytes;  /* committed from either end, at this moment */
     uint64_t commits, committed_bytes; /* of the library's thread, since creation */
     uint32_t align_bytes;

@@ -311,7 +311,7 @@ gvm_status gvm_appender_get_info(gvm_appender *handle, gvm_appender_info *info)
         .row_bytes = a->row_bytes,
         .budget_bytes = gvmi_appender_allowed_bytes(a),
         .rows = gvm_append_rows_of(a->position),
-        .bytes = gvm_append_units_of(a->position) << a->unit_shift,
+        .data_bytes = gvm_append_units_of(a->position) << a->unit_shift,
         .front_bytes = gvmi_append_end_bytes(a, __atomic_load_n(&a->feed.front_chunks, __ATOMIC_RELAXED)),
         .back_bytes = gvmi_append_end_bytes(a, __atomic_load_n(&a->feed.back_chunks, __ATOMIC_RELAXED)),
         .commits = __atomic_load_n(&a->feed.commits_ever, __ATOMIC_RELAXED),

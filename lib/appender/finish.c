@@ -215,7 +215,7 @@ static gvm_appender_result describe(const gvm_appender *a)
 
     return (gvm_appender_result){
         .rows = gvm_append_rows_of(a->position),
-        .bytes = gvm_append_units_of(a->position) << a->unit_shift,
+        .data_bytes = gvm_append_units_of(a->position) << a->unit_shift,
         .commits = f->commits,
         .commit_us = f->commit_us,
         .first_us = f->first_us,

@@ -62,10 +62,10 @@ static void print_column(gvm_table *table, uint32_t index)
     must(gvm_table_acquire(table, &index, 1, NULL, GVM_FOREVER, &data) == GVM_OK, "no lease");
     printf("%s %s %s %d", c.name, c.arrow, c.arrow_element[0] != '\0' ? c.arrow_element : "-",
            c.absent);
-    print_bytes(data.values, c.values_bytes);
-    print_bytes(data.nulls, c.nulls_bytes);
-    print_bytes(data.bodies, c.bodies_bytes);
-    print_bytes(data.element_nulls, c.element_nulls_bytes);
+    print_bytes((uintptr_t)data.values, c.values_bytes);
+    print_bytes((uintptr_t)data.nulls, c.nulls_bytes);
+    print_bytes((uintptr_t)data.bodies, c.bodies_bytes);
+    print_bytes((uintptr_t)data.element_nulls, c.element_nulls_bytes);
     printf("\n");
     must(gvm_table_release(table, &data, 1) == GVM_OK, "cannot release");
 }

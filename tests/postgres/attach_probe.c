@@ -67,10 +67,10 @@ static const char *reach(uint32_t index, bool all, char answer[64])
     gvm_status status = gvm_table_acquire(table, &index, 1, NULL, GVM_FOREVER, &data);
 
     if (status == GVM_OK && all)
-        status = gvm_kernel_checksum(device, data.values, data.leases[0].bytes, NULL, &checksum);
+        status = gvm_kernel_checksum(device, data.values, data.leases[0].size_bytes, NULL, &checksum);
     if (status != GVM_OK)
         return gvm_status_name(status);
-    snprintf(answer, 64, "%" PRIu64, all ? checksum : data.leases[0].bytes);
+    snprintf(answer, 64, "%" PRIu64, all ? checksum : data.leases[0].size_bytes);
     (void)gvm_table_release(table, &data, 1);
     return answer;
 }
@@ -108,7 +108,7 @@ static const char *spy(const char *name, uint32_t flags)
 static const char *forge(const char *name)
 {
     const uint64_t bytes = 4ull << 20;
-    const gvm_object_options options = {.struct_size = sizeof options, .bytes = bytes};
+    const gvm_object_options options = {.struct_size = sizeof options, .size_bytes = bytes};
     gvm_object *object;
     gvm_status status = gvm_object_create(keeper, NULL, bytes, &options, &object);
 

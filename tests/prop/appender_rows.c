@@ -340,10 +340,10 @@ static bool check_begun(const run *r, bool armed)
 static void remember(run *r, const gvm_appender_result *result)
 {
     r->last_front = (result->rows - r->rows) * r->plan.row_bytes;
-    r->last_back = result->bytes - r->bytes;
+    r->last_back = result->data_bytes - r->bytes;
     r->stuck = !result->complete && r->last_front + r->last_back == 0;
     r->rows = result->rows;
-    r->bytes = result->bytes;
+    r->bytes = result->data_bytes;
 }
 
 /* One begin, all kernels, one finish. */
@@ -388,7 +388,7 @@ static bool go_round(run *r, gvm_appender_result *result)
 
         if (!GOOD(l, gvm_appender_get_info(r->appender, &info)))
             return false;
-        *result = (gvm_appender_result){.rows = info.rows, .bytes = info.bytes};
+        *result = (gvm_appender_result){.rows = info.rows, .data_bytes = info.data_bytes};
         now->result = *result;
         atomic_fetch_add(&late, 1);
     } else if (!GOOD(l, status)) {
@@ -404,13 +404,13 @@ static bool check_buffer(run *r, gvm_buffer *buffer, const gvm_appender_result *
 {
     lane *l = r->l;
     const uint64_t front_bytes = result->rows * r->plan.row_bytes;
-    unsigned char *front = malloc(front_bytes + 1), *back = malloc(result->bytes + 1);
+    unsigned char *front = malloc(front_bytes + 1), *back = malloc(result->data_bytes + 1);
     gvm_buffer_info info = {.struct_size = sizeof info};
     written w = {.plan = &r->plan,
                  .logs = l->host_logs,
                  .epoch = r->epoch,
                  .rows = result->rows,
-                 .bytes = result->bytes,
+                 .bytes = result->data_bytes,
                  .front = front,
                  .back = back};
     bool fine = front != NULL && back != NULL && GOOD(l, gvm_buffer_get_info(buffer, &info));
@@ -418,8 +418,8 @@ static bool check_buffer(run *r, gvm_buffer *buffer, const gvm_appender_result *
     w.reserve_bytes = info.reserve_bytes;
     fine = fine && read_array(l, l->logs, l->host_logs, r->plan.items * sizeof(append_log)) &&
            GOOD(l, gvm_buffer_copy_out(front, buffer, 0, front_bytes)) &&
-           GOOD(l, gvm_buffer_copy_out(back, buffer, info.reserve_bytes - result->bytes,
-                                       result->bytes)) &&
+           GOOD(l, gvm_buffer_copy_out(back, buffer, info.reserve_bytes - result->data_bytes,
+                                       result->data_bytes)) &&
            written_check(&w, l->problem);
     free(front);
     free(back);
@@ -434,10 +434,10 @@ static bool check_progress(run *r, const gvm_appender_result *result)
     const launched *now = &r->rounds[r->round_count % HISTORY];
     const launched *before = &r->rounds[(r->round_count + HISTORY - 1) % HISTORY];
 
-    r->written = result->rows + result->bytes;
+    r->written = result->rows + result->data_bytes;
     if (r->written == 0 && !result->complete && result->reason == GVM_E_LIMIT && now->fresh &&
         r->round_count > 0 && before->fresh && before->status == GVM_OK &&
-        before->result.rows + before->result.bytes == 0 && before->result.reason == GVM_E_LIMIT)
+        before->result.rows + before->result.data_bytes == 0 && before->result.reason == GVM_E_LIMIT)
         return WRONG(r->l, "two launches in a row were granted nothing of an empty buffer");
     r->round_count++;
     return true;
@@ -509,7 +509,7 @@ static void tell(const run *r)
         printf("#   launch %llu: %s, rows %llu, bytes %llu, complete %d, reason %s, FULL %llu, LATE "
                "%llu, INVALID %llu; begin %llu us, to finish %llu us, %llu commits of %llu us in all, "
                "first %llu us; armed %d, fresh %d\n",
-               LLU(i), gvm_status_name(n->status), LLU(n->result.rows), LLU(n->result.bytes),
+               LLU(i), gvm_status_name(n->status), LLU(n->result.rows), LLU(n->result.data_bytes),
                n->result.complete, gvm_status_name(n->result.reason), LLU(n->answers[GVM_APPEND_FULL]),
                LLU(n->answers[GVM_APPEND_LATE]), LLU(n->answers[GVM_APPEND_INVALID]),
                LLU(n->begin_us), LLU(n->whole_us), LLU(n->result.commits), LLU(n->result.commit_us),

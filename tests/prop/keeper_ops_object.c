@@ -726,7 +726,7 @@ static bool do_invalid(worker *w)
     REFUSED(gvm_client_evict(keeper, "/nobody", GVM_BYTES_NONE, NULL), GVM_E_INVALID);
     REFUSED(gvm_client_set_quota(keeper, 1, GVM_BYTES_NONE), GVM_E_INVALID);
     REFUSED(gvm_client_trim(keeper, 7, 0, NULL), GVM_E_INVALID);
-    REFUSED(snapshot_take(keeper, NULL), GVM_E_INVALID);
+    REFUSED(gvm_client_get_snapshot(keeper, NULL), GVM_E_INVALID);
     REFUSED(gvm_object_get_info((gvm_object *)stray, &info), GVM_E_FOREIGN);
     REFUSED(gvm_object_grow((gvm_object *)stray, 1), GVM_E_FOREIGN);
     REFUSED(gvm_object_drop((gvm_client *)stray, "/a"), GVM_E_FOREIGN);

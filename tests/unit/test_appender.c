@@ -38,7 +38,7 @@ static int be_places(void *arg)
         }
     CHILD_EXPECT(finish() == GVM_OK);
     CHILD_EXPECT(result.complete == 1 && result.reason == GVM_OK && result.rows == rows);
-    CHILD_EXPECT(result.bytes == append.address + append.reserve_bytes - lowest);
+    CHILD_EXPECT(result.data_bytes == append.address + append.reserve_bytes - lowest);
     CHILD_EXPECT(result.commits > 0 && result.first_us > 0);
     CHILD_EXPECT(stop());
     return 0;
@@ -83,7 +83,7 @@ static int be_meeting(void *arg)
     CHILD_EXPECT(write_slot(0, 1, 0, &slot) == GVM_APPEND_FULL && *cursor == last);
     CHILD_EXPECT(finish() == GVM_OK);
     CHILD_EXPECT(result.complete == 0 && result.reason == GVM_E_LIMIT);
-    CHILD_EXPECT(result.rows == 16 * 1024 && result.bytes == 1024 * 1024);
+    CHILD_EXPECT(result.rows == 16 * 1024 && result.data_bytes == 1024 * 1024);
     CHILD_EXPECT(stop());
     return 0;
 }
@@ -103,7 +103,7 @@ static int be_large(void *arg)
     CHILD_EXPECT(write_slot(0, 120 * GVMI_MIB, 1, &slot) == GVM_APPEND_FULL);
     CHILD_EXPECT(write_slot(0, 1, 1, &slot) == GVM_APPEND_FULL);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0);
-    CHILD_EXPECT(result.rows == 3 && result.bytes >= 25 * GVMI_MIB);
+    CHILD_EXPECT(result.rows == 3 && result.data_bytes >= 25 * GVMI_MIB);
     CHILD_EXPECT(stop());
     return 0;
 }
@@ -172,7 +172,7 @@ static int be_budget(void *arg)
             CHILD_EXPECT(rows < 1u << 20);
         CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_FULL);
         CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_LIMIT);
-        CHILD_EXPECT(result.rows == rows && rows * ROW + result.bytes > 2 * CHUNK);
+        CHILD_EXPECT(result.rows == rows && rows * ROW + result.data_bytes > 2 * CHUNK);
         CHILD_EXPECT(info().front_bytes + info().back_bytes == 4 * CHUNK);
         CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK);
         gvm_buffer_destroy(buffer);
@@ -194,7 +194,7 @@ static int be_small_budget(void *arg)
         CHILD_EXPECT(write_slot(32, 0, 0, &slot) == GVM_APPEND_OK); /* nearly the whole first chunk */
     CHILD_EXPECT(write_slot(0, CHUNK, 1, &slot) == GVM_APPEND_OK);
     CHILD_EXPECT(write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_FULL);
-    CHILD_EXPECT(finish() == GVM_OK && result.rows == 32000 && result.bytes == CHUNK);
+    CHILD_EXPECT(finish() == GVM_OK && result.rows == 32000 && result.data_bytes == CHUNK);
     CHILD_EXPECT(stop());
     return 0;
 }
@@ -270,7 +270,7 @@ static int be_wild(void *arg)
                              __ATOMIC_RELAXED);
             status = finish();
             CHILD_EXPECT(status == GVM_OK || status == GVM_E_TORN || status == GVM_E_TIMEOUT);
-            CHILD_EXPECT(status != GVM_OK || (result.rows == 3 && result.bytes == 16));
+            CHILD_EXPECT(status != GVM_OK || (result.rows == 3 && result.data_bytes == 16));
             CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK);
         }
     CHILD_EXPECT(begin() == GVM_OK);
@@ -393,7 +393,7 @@ static int be_taken(void *arg)
     CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK && buffer == before);
     CHILD_EXPECT(gvm_appender_buffer(appender) != before);
     CHILD_EXPECT(gvm_buffer_get_info(buffer, &have) == GVM_OK && have.device_bytes == 6 * CHUNK);
-    CHILD_EXPECT(info().rows == 0 && info().bytes == 0 && info().front_bytes == 0);
+    CHILD_EXPECT(info().rows == 0 && info().data_bytes == 0 && info().front_bytes == 0);
     CHILD_EXPECT(begin() == GVM_OK && write_slot(1, 0, 0, &slot) == GVM_APPEND_OK && slot.row == 0);
     CHILD_EXPECT(finish() == GVM_OK);
     CHILD_EXPECT(gvmi_appender_check(appender));

@@ -425,7 +425,7 @@ static int be_one_end(void *arg)
     CHILD_EXPECT(gvm_appender_create(device, 0, 1024 * CHUNK, &bytes_only, &appender) == GVM_OK);
     CHILD_EXPECT(begin() == GVM_OK && info().front_bytes == 0 && info().back_bytes == CHUNK);
     CHILD_EXPECT(write_slot(100, CHUNK, 1, &slot) == GVM_APPEND_OK);
-    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.bytes == CHUNK);
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.data_bytes == CHUNK);
     CHILD_EXPECT(stop());
     return 0;
 }
@@ -469,7 +469,7 @@ static int be_first_not_had(void *arg)
     CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_FULL);
     CHILD_EXPECT(write_slot(0, 1, 0, &slot) == GVM_APPEND_FULL);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_NOSPACE);
-    CHILD_EXPECT(result.rows == 0 && result.bytes == 0 && result.commits == 0);
+    CHILD_EXPECT(result.rows == 0 && result.data_bytes == 0 && result.commits == 0);
     CHILD_EXPECT(gvmi_appender_check(appender));
     CHILD_EXPECT(begin() == GVM_OK); /* a kernel that claims nothing needs nothing */
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.reason == GVM_OK);

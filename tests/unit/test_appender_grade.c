@@ -164,7 +164,7 @@ static int fill_all(void *arg)
     CHILD_EXPECT(claim(ROW, MIB - ROW));
     CHILD_EXPECT(!claim(ROW, 0));
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_LIMIT);
-    CHILD_EXPECT(result.rows * ROW + result.bytes == 64 * MIB);
+    CHILD_EXPECT(result.rows * ROW + result.data_bytes == 64 * MIB);
     CHILD_EXPECT(stop());
     return 0;
 }
