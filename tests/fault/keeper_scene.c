@@ -1,5 +1,6 @@
 /* The play of a client, and its witness; see keeper_scene.h. */
 #include "tests/fault/keeper_scene.h"
+#include "base/address.h"
 
 #include <semaphore.h>
 #include <stdio.h>
@@ -7,7 +8,9 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/address.h"
 #include "driver/driver.h"
+#include "tools/snapshot.h"
 
 #define STILL "/still"
 #define OWN "/own"
@@ -151,12 +154,11 @@ static bool did(play *p, const char *what, gvm_status status, uint64_t documente
 
 static bool acquire(play *p, gvm_object *object, gvm_lease_mode mode, gvm_hint hint, gvm_lease *lease)
 {
-    const gvm_acquire_options options = {
-        .struct_size = sizeof options, .timeout_ms = WAIT_MS, .hint = hint};
+    const gvm_acquire_options options = {.struct_size = sizeof options, .hint = hint};
 
     /* Nobody holds a lease for long: TIMEOUT would be a lease that was lost. */
     return did(p, mode == GVM_LEASE_WRITE ? "acquire for writing" : "acquire",
-               gvm_object_acquire(object, mode, &options, lease), OR(LIMIT));
+               gvm_object_acquire(object, mode, &options, WAIT_MS, lease), OR(LIMIT));
 }
 
 static void release(play *p, gvm_object *object, gvm_lease *lease)
@@ -174,7 +176,8 @@ static bool write_all(play *p, gvm_object *object, uint64_t chunks, uint32_t wor
 
     if (!acquire(p, object, GVM_LEASE_WRITE, GVM_HINT_NONE, &lease))
         return false;
-    written = lease.bytes >= chunks * SCENE_CHUNK_BYTES && put(lease.address, 0, chunks, word);
+    written = lease.size_bytes >= chunks * SCENE_CHUNK_BYTES &&
+              put(gvmi_address(lease.address), 0, chunks, word);
     release(p, object, &lease);
     return written;
 }
@@ -186,11 +189,12 @@ static void read_all(play *p, gvm_object *object, const char *name, gvm_hint hin
 
     if (!acquire(p, object, GVM_LEASE_READ, hint, &lease))
         return;
-    if (lease.bytes < written * SCENE_CHUNK_BYTES) {
-        printf("#   a lease on %s has %llu bytes\n", name, (unsigned long long)lease.bytes);
+    if (lease.size_bytes < written * SCENE_CHUNK_BYTES) {
+        printf("#   a lease on %s has %llu bytes\n", name, (unsigned long long)lease.size_bytes);
         p->result.good = false;
     }
-    p->result.good = look(name, lease.address, lease.bytes / SCENE_CHUNK_BYTES, written, word) &&
+    p->result.good = look(name, gvmi_address(lease.address), lease.size_bytes / SCENE_CHUNK_BYTES,
+                          written, word) &&
                      p->result.good;
     release(p, object, &lease);
 }
@@ -199,7 +203,7 @@ static gvm_status create(gvm_client *keeper, const char *name, uint64_t chunks, 
 {
     const gvm_object_options options = {.struct_size = sizeof options,
                                         .chunk_bytes = SCENE_CHUNK_BYTES,
-                                        .bytes = chunks * SCENE_CHUNK_BYTES};
+                                        .size_bytes = chunks * SCENE_CHUNK_BYTES};
 
     return gvm_object_create(keeper, name, 2 * chunks * SCENE_CHUNK_BYTES, &options, out);
 }
@@ -228,7 +232,7 @@ static void move_own(play *p)
 {
     uint64_t bytes = 0;
 
-    (void)did(p, "evict", gvm_client_evict(p->keeper, PUBLIC, 0, &bytes),
+    (void)did(p, "evict", gvm_client_evict(p->keeper, PUBLIC, GVM_BYTES_UNLIMITED, &bytes),
               OR(LIMIT) | (p->result.published ? 0 : OR(ABSENT)));
     if (p->own == NULL)
         return;
@@ -335,12 +339,11 @@ static bool must(const char *what, gvm_status status)
 
 static bool witness_acquire(gvm_object *object, gvm_lease_mode mode, int timeout_ms, gvm_lease *lease)
 {
-    const gvm_acquire_options options = {.struct_size = sizeof options,
-                                         .timeout_ms = timeout_ms,
-                                         .hint = mode == GVM_LEASE_READ ? GVM_HINT_HOT : GVM_HINT_NONE};
+    const gvm_acquire_options options = {
+        .struct_size = sizeof options, .hint = mode == GVM_LEASE_READ ? GVM_HINT_HOT : GVM_HINT_NONE};
 
     return must(mode == GVM_LEASE_READ ? "acquire" : "acquire for writing",
-                gvm_object_acquire(object, mode, &options, lease));
+                gvm_object_acquire(object, mode, &options, timeout_ms, lease));
 }
 
 static bool witness_write(gvm_object *object, uint64_t chunks, uint32_t word)
@@ -350,7 +353,7 @@ static bool witness_write(gvm_object *object, uint64_t chunks, uint32_t word)
 
     if (!witness_acquire(object, GVM_LEASE_WRITE, WAIT_MS, &lease))
         return false;
-    good = put(lease.address, 0, chunks, word);
+    good = put(gvmi_address(lease.address), 0, chunks, word);
     return must("release", gvm_object_release(object, &lease)) && good;
 }
 
@@ -362,10 +365,10 @@ static bool witness_read(gvm_object *object, const char *name, uint64_t chunks, 
 
     if (!witness_acquire(object, GVM_LEASE_READ, WAIT_MS, &lease))
         return false;
-    good = lease.bytes >= chunks * SCENE_CHUNK_BYTES &&
-           look(name, lease.address, lease.bytes / SCENE_CHUNK_BYTES, written, word);
-    if (lease.bytes < chunks * SCENE_CHUNK_BYTES)
-        printf("#   %s has only %llu bytes\n", name, (unsigned long long)lease.bytes);
+    good = lease.size_bytes >= chunks * SCENE_CHUNK_BYTES &&
+           look(name, gvmi_address(lease.address), lease.size_bytes / SCENE_CHUNK_BYTES, written, word);
+    if (lease.size_bytes < chunks * SCENE_CHUNK_BYTES)
+        printf("#   %s has only %llu bytes\n", name, (unsigned long long)lease.size_bytes);
     return must("release", gvm_object_release(object, &lease)) && good;
 }
 
@@ -417,7 +420,7 @@ static bool drop_others(scene_witness *w)
 }
 
 /* All that is used is the witness's: nothing of the client is left. */
-static bool is_settled(const gvm_snapshot *s)
+static bool is_settled(const snapshot_copy *s)
 {
     const gvm_keeper_device_info *d = &s->devices[0];
     const gvm_object_info *o = s->objects;
@@ -432,12 +435,12 @@ static bool is_settled(const gvm_snapshot *s)
 static bool settle(scene_witness *w, uint64_t *frames)
 {
     const struct timespec pause = {.tv_nsec = 2000000};
-    gvm_snapshot *s;
+    snapshot_copy *s = NULL;
     bool settled = false;
 
     for (int ms = 0; !settled; ms += 2) {
         if (!must("trim", gvm_client_trim(w->keeper, 0, 0, NULL)) ||
-            !must("snapshot", gvm_client_get_snapshot(w->keeper, &s)))
+            !must("snapshot", snapshot_take(w->keeper, &s)))
             return false;
         settled = is_settled(s);
         *frames = (s->devices[0].resident_bytes + s->keeper.host_used_bytes + s->keeper.host_free_bytes) /
@@ -452,10 +455,10 @@ static bool settle(scene_witness *w, uint64_t *frames)
                    (unsigned long long)s->keeper.host_used_bytes,
                    (unsigned long long)(s->objects[0].host_bytes + s->objects[0].duplicate_bytes),
                    s->objects[0].name);
-            gvm_snapshot_destroy(s);
+            snapshot_free(s);
             return false;
         }
-        gvm_snapshot_destroy(s);
+        snapshot_free(s);
         if (!settled)
             nanosleep(&pause, NULL);
     }
@@ -470,7 +473,7 @@ static bool works(scene_witness *w)
     uint64_t bytes = 0;
     bool good;
 
-    if (!must("evict", gvm_client_evict(w->keeper, STILL, 0, &bytes)) ||
+    if (!must("evict", gvm_client_evict(w->keeper, STILL, GVM_BYTES_UNLIMITED, &bytes)) ||
         !must("info", gvm_object_get_info(w->still, &info)))
         return false;
     if (info.device_bytes != 0) {
@@ -520,11 +523,12 @@ static bool break_behind(gvm_lease *lease)
 {
     CUstream stream = NULL;
     bool good = gvmi_cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
-    const uint64_t nowhere = lease->address + 2 * SCENE_CHUNK_BYTES; /* reserved, not committed */
+    const uint64_t nowhere = gvmi_address(lease->address) +
+                             2 * SCENE_CHUNK_BYTES; /* reserved, not committed */
 
     good = good && gvmi_cu->cuLaunchHostFunc(stream, wait_for_go, &broken.go) == CUDA_SUCCESS;
-    good = good &&
-           must("fill", gvm_kernel_fill_random_f64(broken.device, nowhere, 1024, 0, 1, stream));
+    good = good && must("fill", gvm_kernel_fill_random_f64(broken.device, gvmi_pointer(nowhere),
+                                                           1024, 0, 1, stream));
     good = good && must("release_async", gvm_object_release_async(broken.object, lease, stream));
     sem_post(&broken.go);
     return good && gvmi_cu->cuStreamSynchronize(stream) != CUDA_SUCCESS;
@@ -558,14 +562,13 @@ void scene_break_end(void)
 
 bool scene_witness_may_write(scene_witness *w)
 {
-    const gvm_acquire_options options = {.struct_size = sizeof options, .timeout_ms = 200};
     gvm_object *object;
     gvm_lease lease;
     bool may;
 
     if (!must("open", gvm_object_open(w->keeper, PUBLIC, 0, &object)))
         return false;
-    may = gvm_object_acquire(object, GVM_LEASE_WRITE, &options, &lease) == GVM_OK;
+    may = gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, 200, &lease) == GVM_OK;
     gvm_object_close(object);
     return may;
 }
@@ -582,7 +585,7 @@ gvm_status scene_serve(const char *path, gvm_keeper **out)
         .device_count = 1,
         .device_budget_bytes = DEVICE_CHUNKS * SCENE_CHUNK_BYTES,
         .host_budget_bytes = HOST_CHUNKS * SCENE_CHUNK_BYTES,
-        .revoke_timeout_ms = REVOKE_MS,
+        .revoke_limit_ms = REVOKE_MS,
     };
 
     return gvm_keeper_start(&options, out);

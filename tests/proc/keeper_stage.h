@@ -25,8 +25,8 @@ extern uint64_t still_checksum, other_checksum;
 bool stage_learn(void);
 
 /* The bystander has STILL_NAME open in slot 0, published, with its data. */
-bool stage_begin(stage *s, uint32_t lease_timeout_ms);
-bool stage_begin_timed(stage *s, uint32_t revoke_timeout_ms, uint32_t lease_timeout_ms);
+bool stage_begin(stage *s, uint32_t lease_limit_ms);
+bool stage_begin_timed(stage *s, uint32_t revoke_limit_ms, uint32_t lease_limit_ms);
 
 /* The same with a keeper that runs already, after another one's death. */
 bool stage_begin_bystander(stage *s);

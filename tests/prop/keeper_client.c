@@ -438,7 +438,7 @@ static void begin_other_request(world *w, process *p, thread *t)
 
     switch (m->head.type) {
     case GVMI_WIRE_EVICT:
-        m->body.EVICT.value = world_chance(w, 50) ? 0 : world_random(w, 6) * 2 * MIB;
+        m->body.EVICT.value = world_chance(w, 50) ? UINT64_MAX : world_random(w, 6) * 2 * MIB;
         strcpy(m->body.EVICT.name, pick_name(w, true));
         break;
     case GVMI_WIRE_DROP: strcpy(m->body.DROP.name, pick_name(w, true)); break;

@@ -75,8 +75,8 @@ static void shape(world *w)
     c->quota_bytes = world_chance(w, 75) ? UINT64_MAX : (2 + world_random(w, 24)) * 2 * MIB;
     c->clients_max = world_chance(w, 92) ? 64 : 2 + (uint32_t)world_random(w, 6);
     c->objects_max = world_chance(w, 92) ? 1000 : 2 + (uint32_t)world_random(w, 6);
-    c->revoke_timeout_ms = 40 + (uint32_t)world_random(w, 40);
-    c->lease_timeout_ms = world_chance(w, 20) ? 30 + (uint32_t)world_random(w, 60) : 0;
+    c->revoke_limit_ms = 40 + (uint32_t)world_random(w, 40);
+    c->lease_limit_ms = world_chance(w, 20) ? 30 + (uint32_t)world_random(w, 60) : 0;
     c->uid = ADMIN_UID;
     c->pid = 4242;
     c->trace = trace;
@@ -265,7 +265,7 @@ static bool step_any(world *w)
 
 static void settle(world *w)
 {
-    const int64_t patience = (w->config.revoke_timeout_ms + w->config.lease_timeout_ms + 100) * MS;
+    const int64_t patience = (w->config.revoke_limit_ms + w->config.lease_limit_ms + 100) * MS;
     int64_t until = 0;
     uint64_t actions = w->actions;
 
