@@ -1,4 +1,4 @@
--- What PostgreSQL does not do for foreign tables, and what it says; docs/gstore_fdw.md lists it with what to do instead.
+-- What PostgreSQL does not do for foreign tables, and what it says; docs/gstore-limits.md lists it with what to do instead.
 CREATE FOREIGN TABLE fo (id int, t text) SERVER gstore_fdw;
 INSERT INTO fo VALUES (1, 'one'), (2, 'two');
 CREATE TABLE fo_local (id int PRIMARY KEY, t text);
