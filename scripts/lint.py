@@ -74,6 +74,10 @@ RECORDERS = {"gvm_error_set", "gvm_driver_error"}  # return the status that they
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 FILE_NAME = re.compile(r"(?<![\w<./-])([\w-]+(?:/[\w.-]+)*\.(?:c|h|py|sh|md|in|cpp))\b(?!\()")
 FILES_OF_OTHERS = {"cuda.h", "pg_type.h", "kernels/NAME.c"}
+# Folders that have a page which says where to find what.
+PAGES = [*NEIGHBOURS, "lib", "keeper", "packaging", "scripts"]
+NO_PAGE = {"keeper/protocol", "keeper/machine", "keeper/client", "keeper/server", "keeper/table"}  # keeper/README.md
+PAGE_LINES_MAX = 60
 UNFINISHED = re.compile(r"\b(?:" + "|".join(["TO" + "DO", "FIX" + "ME", "HA" + "CK"]) + r")\b")
 
 findings = 0
@@ -224,6 +228,37 @@ def check_manual(options, codes):
             complain("lib/base/options.h or include/gvmem/status.h", 1, f"{name} has no text", "say what it does in its row")
 
 
+def check_page_names(page, text):
+    """Files, and functions written `file.c:function` or by their name alone, are there."""
+    inside = [path for path in page.parent.rglob("*") if path.suffix in (".c", ".h", ".py", ".sh", ".in", ".sql")]
+    sources = "".join(path.read_text() for path in inside)
+    for match in re.finditer(r"`([\w./-]+\.(?:c|h|py|sh|md))(?::(\w+))?`|`([a-z]+(?:_[a-z0-9]+)+)(?:\(\))?`", text):
+        file, function, name = match.groups()
+        line = text.count("\n", 0, match.start()) + 1
+        if name and not re.search(rf"\b{name}\b", sources):
+            complain(page, line, f"nothing in {page.parent} is called {name}", "use its name of today")
+        found = [path for path in inside if file and str(path).endswith(f"/{file}")]
+        outside = file in FILES_OF_OTHERS or file and any(Path(root, file).exists() for root in ("", "lib", "include", "include/gvmem", "tests/unit"))
+        if file and not found and not outside:
+            complain(page, line, f"there is no {file}", "name the file as it is called now")
+        if function and not any(re.search(rf"^\w.*\b{function}\(", path.read_text(), re.M) for path in found):
+            complain(page, line, f"{file} has no {function}()", "name the function, and its file, of today")
+
+
+def check_pages():
+    for folder in PAGES:
+        page = Path(folder, "README.md")
+        if folder in NO_PAGE:
+            continue
+        if not page.exists():
+            complain(page, 1, "there is no such page", f"say what {folder}/ is for, what its files do, and where its design page is")
+            continue
+        text = page.read_text()
+        check_page_names(page, text)
+        if len(text.splitlines()) > PAGE_LINES_MAX:
+            complain(page, PAGE_LINES_MAX + 1, "too long for a page on a folder", f"{PAGE_LINES_MAX} lines are the limit: move what is more to docs/design")
+
+
 def main():
     options = {row[0]: row[-1] for row in headers.table("lib/base/options.h", "GVMI_OPTIONS")}
     codes = {row[0]: row[-1] for row in headers.table("include/gvmem/status.h", "GVM_STATUS_TABLE")}
@@ -247,6 +282,7 @@ def main():
         if path.startswith("include/") and path.endswith(".h"):
             check_header(path, codes)
     check_neighbours()
+    check_pages()
     check_manual(options, codes)
     sys.exit(1 if findings else 0)
 
