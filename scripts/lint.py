@@ -78,6 +78,8 @@ FILES_OF_OTHERS = {"cuda.h", "pg_type.h", "kernels/NAME.c"}
 PAGES = [*NEIGHBOURS, "lib", "keeper", "packaging", "scripts"]
 NO_PAGE = {"keeper/protocol", "keeper/machine", "keeper/client", "keeper/server", "keeper/table"}  # keeper/README.md
 PAGE_LINES_MAX = 60
+# No case of the table makes this call: only a driver that captures graphs answers it (tests/unit/test_capture.c).
+CALLS_WITHOUT_CASE = {"cuStreamGetCaptureInfo"}
 UNFINISHED = re.compile(r"\b(?:" + "|".join(["TO" + "DO", "FIX" + "ME", "HA" + "CK"]) + r")\b")
 
 findings = 0
@@ -228,6 +230,10 @@ def check_manual(options, codes):
             complain("lib/base/options.h or include/gvmem/status.h", 1, f"{name} has no text", "say what it does in its row")
 
 
+def read_all(*patterns):
+    return "".join(path.read_text() for pattern in patterns for path in sorted(Path().glob(pattern)))
+
+
 def check_page_names(page, text):
     """Files, and functions written `file.c:function` or by their name alone, are there."""
     inside = [path for path in page.parent.rglob("*") if path.suffix in (".c", ".h", ".py", ".sh", ".in", ".sql")]
@@ -259,6 +265,52 @@ def check_pages():
             complain(page, PAGE_LINES_MAX + 1, "too long for a page on a folder", f"{PAGE_LINES_MAX} lines are the limit: move what is more to docs/design")
 
 
+def check_driver_calls():
+    """Every call is answered by the software GPU, and every case of the conformance table runs."""
+    softgpu, cases = read_all("softgpu/*.c"), read_all("tests/conform/case_*.c")
+    rows = re.findall(r"\bX\((\w+),", read_all("tests/conform/cases_*.h"))
+    for name, symbol, *_ in headers.table("lib/driver/calls.h", "GVMI_CUDA_CALLS"):
+        if not re.search(rf"^\w[\w *]*\b{symbol}\(", softgpu, re.M):
+            complain("lib/driver/calls.h", 1, f"softgpu/ does not define {symbol}", "the software GPU has every call of the table")
+        if f"cu->{name}(" not in cases and name not in CALLS_WITHOUT_CASE:
+            complain("lib/driver/calls.h", 1, f"no conformance case makes {name}", "add one to tests/conform")
+    for name in re.findall(r"^CASE\((\w+)\)", cases, re.M):
+        if name not in rows:
+            complain("tests/conform/cases.h", 1, f"the case {name} has no row and is never run", "add one to cases_memory.h or cases_execution.h")
+
+
+def check_messages():
+    """Every message of a client has a handler, and the tests of the decoder have one."""
+    machine, samples = read_all("keeper/machine/machine.c"), read_all("tests/fuzz/wire_samples.c")
+    for name, _, sender, body, *_ in headers.table("keeper/protocol/wire.h", "GVMI_WIRE_TABLE"):
+        if sender == "C" and f"[GVMI_WIRE_{name}] =" not in machine:
+            complain("keeper/protocol/wire.h", 1, f"the machine has no handler for {name}", "add a row to handlers in keeper/machine/machine.c")
+        if body != "none" and f"GVMI_WIRE_{name}:" not in samples:
+            complain("keeper/protocol/wire.h", 1, f"there is no sample of {name}", "add a valid message to tests/fuzz/wire_samples.c")
+
+
+def check_sql_functions():
+    """The extension is linked of all files; each function is in the newest script, in the manual and in a test."""
+    objects = re.search(r"^OBJS = (.*)$", read_all("postgres/Makefile"), re.M)[1].split()
+    version = re.search(r"default_version = '(.*)'", read_all("postgres/gstore_fdw.control"))[1]
+    script = Path(f"postgres/gstore_fdw--{version}.sql")
+    text, manual = script.read_text(), read_all("docs/gstore_*.md")
+    tests = read_all("tests/postgres/sql/*.sql", "tests/postgres/*.py", "tests/postgres/*.sh")
+    for path in sorted(Path("postgres").glob("*.c")):
+        if f"{path.stem}.o" not in objects:
+            complain(path, 1, "is not linked into the extension", "add it to OBJS in postgres/Makefile")
+        for name in re.findall(r"^PG_FUNCTION_INFO_V1\((\w+)\)", path.read_text(), re.M):
+            if f"FUNCTION {name}(" not in text and f"'{name}'" not in text:
+                complain(path, 1, f"{name} is not in {script}", "CREATE FUNCTION there and in the update to that version")
+    for name in re.findall(r"^CREATE FUNCTION ((?:gstore|lo)_\w+)\(", text, re.M):
+        if f"FROM {name}()" in text or re.search(r"_(?:handler|validator)$", name):
+            continue  # a view's, or the wrapper's
+        if not re.search(rf"\b{name}\b", manual):
+            complain(script, 1, f"no page in docs/ names {name}", "describe it in docs/gstore_format.md")
+        if f"{name}(" not in tests:
+            complain(script, 1, f"no test calls {name}()", "add one to tests/postgres/sql")
+
+
 def main():
     options = {row[0]: row[-1] for row in headers.table("lib/base/options.h", "GVMI_OPTIONS")}
     codes = {row[0]: row[-1] for row in headers.table("include/gvmem/status.h", "GVM_STATUS_TABLE")}
@@ -283,6 +335,9 @@ def main():
             check_header(path, codes)
     check_neighbours()
     check_pages()
+    check_driver_calls()
+    check_messages()
+    check_sql_functions()
     check_manual(options, codes)
     sys.exit(1 if findings else 0)
 
