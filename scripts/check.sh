@@ -3,7 +3,7 @@
 # Runs the checks of a level, all of them even if one fails, then a summary. The last line is "N
 # passed, N failed": tests by their cases, every other step as one. Exit 0 only if nothing failed.
 #   fast  build, light lint, unit and conform tests
-#   full  build, lint, all tests but the slow ones
+#   full  build, lint, kernels for real GPUs (where there is nvcc), all tests but the slow ones
 #   all   full, then: ASan and UBSan, TSan, clang, valgrind, slow tests, fuzzers, spelling, shell
 # FUZZ_SECONDS (default 20): how long each fuzzer runs.
 set -u
@@ -138,6 +138,11 @@ if step 'build' scripts/build.sh "$build"; then
         ;;
     *)
         step 'lint' scripts/lint.sh "$build"
+        if grep -q '/nvcc$' "$build/found"; then
+            step 'kernels for real GPUs' scripts/kernel-usage.py "$build"
+        else
+            left_out 'kernels for real GPUs' 'there is no nvcc'
+        fi
         tests 'tests' "$build"
         ;;
     esac
