@@ -35,6 +35,7 @@
 #include "utils/syscache.h"
 
 #include "postgres/arrow.h"
+#include "postgres/compat.h"
 #include "postgres/fdw.h"
 #include "postgres/option.h"
 #include "postgres/pending.h"
@@ -430,11 +431,7 @@ static void stop_loader(const DropdbStmt *statement)
 {
     const Oid database = get_database_oid(statement->dbname, true);
 
-#if PG_VERSION_NUM >= 160000
     if (OidIsValid(database) && object_ownercheck(DatabaseRelationId, database, GetUserId()))
-#else
-    if (OidIsValid(database) && pg_database_ownercheck(database, GetUserId()))
-#endif
         gstore_reload_stop(database);
 }
 
