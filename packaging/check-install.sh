@@ -102,7 +102,7 @@ setpriv --reuid nobody --regid nogroup --clear-groups gvmem keeper status -s /ru
 kill $!
 wait $!'
 
-# As docs/gstore_fdw.md has it: set-up, then rights.
+# As docs/install-gstore.md has it: set-up, then rights.
 sql() { # ROLE STATEMENT...
     role=$1
     shift
