@@ -8,7 +8,7 @@
  * library copes with a failure by itself (it tries again, or does without), the operation must have
  * done all it should.
  *
- * Method: a fresh world for each attempt, and snapshots of all that can be counted.
+ * Method: a fresh fixture for each attempt, and snapshots of all that can be counted.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -66,7 +66,7 @@ static void take_heap(snapshot *s, gvm_heap *heap)
     s->heap_segments = info.segments;
 }
 
-static void take(snapshot *s, world *w)
+static void take(snapshot *s, fixture *w)
 {
     memset(s, 0, sizeof *s);
     s->buffer.struct_size = s->target.struct_size = s->imported.struct_size = sizeof s->buffer;
@@ -136,7 +136,7 @@ static void forgive(snapshot *after, const snapshot *before, unsigned flags)
 /* A driver's threads may let go of the last fds and bytes a moment after the wait for their work
  * has returned: a snapshot for comparison is taken again until they have, or not in time. What
  * they still held in the earlier snapshot does not matter: only more is a leak. */
-static void take_settled(snapshot *s, world *w, const snapshot *before, unsigned flags)
+static void take_settled(snapshot *s, fixture *w, const snapshot *before, unsigned flags)
 {
     const struct timespec pause = {.tv_nsec = 1000000};
 
@@ -210,8 +210,8 @@ typedef struct tally {
 } tally;
 
 /* The operation failed: it must have said so properly and changed nothing, and must succeed now. */
-static bool look_after_failure(const scenario *s, uint64_t documented, world *w,
-                               const world *before_run, gvm_status status, const snapshot *before)
+static bool look_after_failure(const scenario *s, uint64_t documented, fixture *w,
+                               const fixture *before_run, gvm_status status, const snapshot *before)
 {
     snapshot after;
     gvm_error error;
@@ -235,33 +235,33 @@ static bool look_after_failure(const scenario *s, uint64_t documented, world *w,
         w->appender != before_run->appender || w->taken != before_run->taken ||
         w->number != before_run->number || w->count != before_run->count)
         good = complain("an output was written");
-    if (!world_intact(w))
+    if (!fixture_intact(w))
         good = complain("contents or invariants are broken");
     /* Pinned memory that was committed before the failure stays: to let it go may wait for kernels. */
     if ((s->flags & NEEDS_HOST_HEAP) && gvm_heap_trim(w->heap, 0) != GVM_OK)
         good = complain("the heap cannot be trimmed");
-    if ((s->flags & LEAVES_STREAM) && !world_renew_sockets(w, s->flags))
+    if ((s->flags & LEAVES_STREAM) && !fixture_renew_sockets(w, s->flags))
         return complain("no new sockets");
     take_settled(&after, w, before, s->flags);
     return same(before, &after) && good;
 }
 
-static bool look_after_success(const scenario *s, world *w)
+static bool look_after_success(const scenario *s, fixture *w)
 {
     if (s->shows != NULL && !s->shows(w))
         return complain("it succeeded and did not do all it should");
-    return world_intact(w) || complain("contents or invariants are broken after success");
+    return fixture_intact(w) || complain("contents or invariants are broken after success");
 }
 
 static bool attempt(const scenario *s, const injector *how, uint64_t nth, bool for_ever, tally *sum)
 {
-    static world w, before_run;
+    static fixture w, before_run;
     snapshot base, before, end;
     gvm_status status;
     bool good = true, struck;
 
-    take(&base, &(world){.device = NULL});
-    if (!world_begin(&w, s->flags))
+    take(&base, &(fixture){.device = NULL});
+    if (!fixture_begin(&w, s->flags))
         return false;
     take(&before, &w);
     before_run = w;
@@ -278,7 +278,7 @@ static bool attempt(const scenario *s, const injector *how, uint64_t nth, bool f
         good = look_after_failure(s, s->statuses | how->statuses, &w, &before_run, status, &before) &&
                good;
         if (status == GVM_E_KEEPER && (s->flags & LEAVES_COLUMNS) != 0)
-            good = world_reattach(&w, s->flags) && good;
+            good = fixture_reattach(&w, s->flags) && good;
         status = s->run(&w);
         if (status != GVM_OK) {
             gvm_error error;
@@ -290,20 +290,20 @@ static bool attempt(const scenario *s, const injector *how, uint64_t nth, bool f
     }
     if (status == GVM_OK)
         good = look_after_success(s, &w) && good;
-    world_end(&w);
-    take_settled(&end, &(world){.device = NULL}, &base, 0);
+    fixture_end(&w);
+    take_settled(&end, &(fixture){.device = NULL}, &base, 0);
     if (!same(&base, &end))
-        good = complain("... after the end of the world");
+        good = complain("... after the end of the fixture");
     return good;
 }
 
 /* How many calls of the kind an undisturbed run makes. */
 static bool count_calls(const scenario *s, const injector *how, uint64_t *calls)
 {
-    static world w;
+    static fixture w;
     gvm_status status;
 
-    if (!world_begin(&w, s->flags))
+    if (!fixture_begin(&w, s->flags))
         return false;
     how->arm(0, false);
     status = s->run(&w);
@@ -314,7 +314,7 @@ static bool count_calls(const scenario *s, const injector *how, uint64_t *calls)
         gvm_error_last(&error);
         printf("#   undisturbed, it answers %s: %s\n", gvm_status_name(status), error.text);
     }
-    world_end(&w);
+    fixture_end(&w);
     return status == GVM_OK && *calls <= CALLS_MAX;
 }
 
@@ -423,14 +423,14 @@ static bool test_all(const char *only)
 {
     bool all_good = true;
     tally sum = {0};
-    world w;
+    fixture w;
     unsigned number = 0;
 
     /* Drivers grow pools of their own at first use, of the context and of the process. */
     for (size_t i = 0; i < scenario_count; i++)
-        if (is_possible(&scenarios[i]) && world_begin(&w, scenarios[i].flags)) {
+        if (is_possible(&scenarios[i]) && fixture_begin(&w, scenarios[i].flags)) {
             (void)scenarios[i].run(&w);
-            world_end(&w);
+            fixture_end(&w);
         }
     printf("1..%zu\n", scenario_count);
     for (size_t i = 0; i < scenario_count; i++) {

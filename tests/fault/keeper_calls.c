@@ -27,7 +27,7 @@
 #include "base/registry.h"
 #include "driver/driver.h"
 #include "memory/device.h"
-#include "tests/fault/keeper_scene.h"
+#include "tests/fault/keeper_fixture.h"
 
 #define CALLS_OF_A_NAME 3u
 #define SETTLE_MS 3000
@@ -58,7 +58,7 @@ static uint64_t count_fds(void)
 
 static counts count_all(void)
 {
-    counts c = {.held = gvmi_check_held(), .fds = count_fds(), .free_bytes = scene_free_bytes()};
+    counts c = {.held = gvmi_check_held(), .fds = count_fds(), .free_bytes = fixture_free_bytes()};
 
     for (int kind = 0; kind < GVMI_KIND_COUNT; kind++)
         c.objects[kind] = gvmi_registry_count((gvmi_kind)kind);
@@ -147,7 +147,7 @@ typedef enum verb {
     DO_COUNT,   /* what is there; the beginning of an attempt */
     DO_SERVE,   /* a keeper */
     DO_WITNESS, /* begins */
-    DO_PLAY,
+    DO_RUN_CLIENT,
     DO_CHECK, /* the witness's; result */
     DO_END,   /* of witness and keeper */
     DO_LOOK,  /* is nothing left? The end of an attempt */
@@ -158,13 +158,13 @@ typedef enum verb {
 typedef struct command {
     verb verb;
     char path[sizeof path];
-    scene_result result;
+    client_result result;
     uint64_t allowed;
 } command;
 
 typedef struct answer {
     bool good;
-    scene_result result;
+    client_result result;
     uint64_t frames;
 } answer;
 
@@ -188,7 +188,7 @@ static answer obey(const command *c)
 {
     static counts before;
     static gvm_keeper *server;
-    static scene_witness witness;
+    static fixture_witness witness;
     static uint64_t handles;
     answer a = {.good = true};
 
@@ -196,27 +196,27 @@ static answer obey(const command *c)
     case DO_COUNT: before = count_all(); break;
     case DO_SERVE:
         handles = gvmi_check_held().handles;
-        a.good = scene_serve(c->path, &server) == GVM_OK;
+        a.good = fixture_serve(c->path, &server) == GVM_OK;
         break;
-    case DO_WITNESS: a.good = scene_witness_begin(&witness, c->path); break;
-    case DO_PLAY:
-        a.result = scene_play(c->path, c->allowed);
+    case DO_WITNESS: a.good = witness_begin(&witness, c->path); break;
+    case DO_RUN_CLIENT:
+        a.result = client_run(c->path, c->allowed);
         a.good = a.result.good;
         break;
     case DO_CHECK:
-        a.good = scene_witness_check(&witness, &c->result, &a.frames);
+        a.good = witness_check(&witness, &c->result, &a.frames);
         if (a.good && server != NULL) /* the witness has its object mapped here */
-            a.good = has_frames(handles, a.frames + SCENE_STILL_CHUNKS);
+            a.good = has_frames(handles, a.frames + STILL_CHUNKS);
         break;
     case DO_END:
-        scene_witness_end(&witness);
+        witness_end(&witness);
         gvm_keeper_stop(server);
         server = NULL;
         break;
     case DO_LOOK: a.good = all_is_back(&before, "the process that does not fail"); break;
-    case DO_BREAK: a.good = scene_break(c->path); break;
+    case DO_BREAK: a.good = fixture_break(c->path); break;
     case DO_BREAK_END:
-        scene_break_end();
+        fixture_break_end();
         lost = true;
         break;
     }
@@ -229,7 +229,7 @@ static int help(int socket)
 
     signal(SIGALRM, on_alarm);
     prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (gvmi_driver_start() != GVM_OK || !scene_enter())
+    if (gvmi_driver_start() != GVM_OK || !fixture_enter())
         return 1;
     while (read(socket, &c, sizeof c) == (ssize_t)sizeof c) {
         answer a;
@@ -244,7 +244,7 @@ static int help(int socket)
     }
     if (lost)
         _exit(0);
-    scene_leave();
+    fixture_leave();
     return gvmi_check_violations() == 0 ? 0 : 1;
 }
 
@@ -279,7 +279,7 @@ static bool end_helper(void)
     return waitpid(helper.pid, &status, 0) == helper.pid && status == 0;
 }
 
-static answer order(verb what, scene_result result, uint64_t allowed)
+static answer order(verb what, client_result result, uint64_t allowed)
 {
     static command c;
     answer a = {.good = false};
@@ -297,7 +297,7 @@ static answer order(verb what, scene_result result, uint64_t allowed)
 
 static bool have(verb what)
 {
-    return order(what, (scene_result){0}, 0).good;
+    return order(what, (client_result){0}, 0).good;
 }
 
 /* ---- how many calls of each name there are */
@@ -383,11 +383,11 @@ static bool start_keeper(const fault *f)
 {
     gvm_keeper *server = NULL;
     gvm_status status;
-    scene_result result;
+    client_result result;
     bool good;
 
     arm(f);
-    status = scene_serve(path, &server);
+    status = fixture_serve(path, &server);
     disarm(f);
     if ((STARTING >> status & 1) == 0 || (status != GVM_OK && server != NULL)) {
         printf("#   starting answered %s\n", gvm_status_name(status));
@@ -396,7 +396,7 @@ static bool start_keeper(const fault *f)
     if (status != GVM_OK)
         return true;
     good = have(DO_WITNESS);
-    result = order(DO_PLAY, (scene_result){0}, 0).result;
+    result = order(DO_RUN_CLIENT, (client_result){0}, 0).result;
     good = good && result.good && result.published && order(DO_CHECK, result, 0).good;
     good = have(DO_END) && good;
     gvm_keeper_stop(server);
@@ -409,11 +409,11 @@ static bool serve(const fault *f)
     const uint64_t handles = gvmi_check_held().handles;
     gvm_keeper *server = NULL;
     answer played, checked;
-    bool good = scene_serve(path, &server) == GVM_OK && have(DO_WITNESS);
+    bool good = fixture_serve(path, &server) == GVM_OK && have(DO_WITNESS);
 
     if (good) {
         arm(f);
-        played = order(DO_PLAY, (scene_result){0}, f->way->allowed);
+        played = order(DO_RUN_CLIENT, (client_result){0}, f->way->allowed);
         disarm(f);
         checked = order(DO_CHECK, played.result, 0);
         good = played.good && checked.good && has_frames(handles, checked.frames);
@@ -424,15 +424,15 @@ static bool serve(const fault *f)
 }
 
 /* A client here fails. */
-static bool play(const fault *f)
+static bool run_client(const fault *f)
 {
     bool good = have(DO_SERVE) && have(DO_WITNESS);
 
     if (good) {
-        scene_result result;
+        client_result result;
 
         arm(f);
-        result = scene_play(path, f->way->allowed);
+        result = client_run(path, f->way->allowed);
         disarm(f);
         good = order(DO_CHECK, result, 0).good && result.good;
     }
@@ -448,7 +448,7 @@ typedef struct role {
 static role roles[] = {
     {.name = "a keeper that starts", .run = start_keeper},
     {.name = "a keeper", .run = serve},
-    {.name = "a client", .run = play},
+    {.name = "a client", .run = run_client},
 };
 
 static bool attempt(const role *r, const fault *f)
@@ -518,26 +518,26 @@ static bool test_role(role *r, const way *w, uint64_t most)
 static bool test_broken(void)
 {
     gvm_keeper *server = NULL;
-    scene_witness witness;
+    fixture_witness witness;
     bool good;
 
     snprintf(doing, sizeof doing, "a context that breaks");
     alarm(HANG_S);
-    if (scene_serve(path, &server) != GVM_OK || !scene_witness_begin(&witness, path))
+    if (fixture_serve(path, &server) != GVM_OK || !witness_begin(&witness, path))
         return false;
     good = have(DO_BREAK);
     if (!good)
         printf("#   the context did not break\n");
-    if (good && scene_witness_may_write(&witness)) {
+    if (good && witness_may_write(&witness)) {
         printf("#   a lease was released though its stream never came to it\n");
         good = false;
     }
     good = have(DO_BREAK_END) && good;
-    if (good && !scene_witness_may_write(&witness)) {
+    if (good && !witness_may_write(&witness)) {
         printf("#   closing the object has not released the lease\n");
         good = false;
     }
-    scene_witness_end(&witness);
+    witness_end(&witness);
     gvm_keeper_stop(server);
     alarm(0);
     return good;
@@ -592,12 +592,12 @@ int main(int argc, char **argv)
     signal(SIGALRM, on_alarm);
     signal(SIGPIPE, SIG_IGN);
     setenv("GVMEM_FAULT", "*:18446744073709551615", 1); /* stacked; never reached until armed */
-    if (!start_helper() || gvmi_driver_start() != GVM_OK || !scene_enter()) {
+    if (!start_helper() || gvmi_driver_start() != GVM_OK || !fixture_enter()) {
         printf("Bail out! no driver\n");
         return 1;
     }
     watch_calls();
     good = test_all(argc > 1 ? strtoull(argv[1], NULL, 10) : CALLS_OF_A_NAME);
-    scene_leave();
+    fixture_leave();
     return good ? 0 : 1;
 }

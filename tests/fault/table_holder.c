@@ -1,4 +1,4 @@
-/* A table for the tests of gvmem table and gvmem-bench table: serves that of table_scene.c, prints its
+/* A table for the tests of gvmem table and gvmem-bench table: serves that of table_fixture.c, prints its
  * token, and keeps it until standard input ends. Also a keeper in a program that is not gvmem-keeper. */
 #include <stdio.h>
 #include <unistd.h>

@@ -16,8 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/proc/keeper_fixture.h"
 #include "tests/proc/keeper_raw.h"
-#include "tests/proc/keeper_stage.h"
 
 #define END_WAIT_MS 10000 /* until the keeper has closed an abuser's socket */
 #define FDS_OF_MESSAGE 200u
@@ -27,7 +27,7 @@
 
 static uint64_t seed;
 
-static int speak_to(const stage *s)
+static int speak_to(const fixture *s)
 {
     const int fd = raw_connect(s->path);
 
@@ -59,7 +59,7 @@ typedef struct abuser {
     int control; /* a byte comes when it has spoken; closed: it is to end */
 } abuser;
 
-static void be_abuser(const stage *s, bool (*speak)(int fd), bool must_end, int control)
+static void be_abuser(const fixture *s, bool (*speak)(int fd), bool must_end, int control)
 {
     const int fd = speak_to(s);
     char byte;
@@ -76,7 +76,7 @@ static void be_abuser(const stage *s, bool (*speak)(int fd), bool must_end, int 
     _exit(good ? 0 : 1);
 }
 
-static abuser abuser_start(const stage *s, bool (*speak)(int fd), bool must_end)
+static abuser abuser_start(const fixture *s, bool (*speak)(int fd), bool must_end)
 {
     abuser a = {0};
     int ends[2];
@@ -116,10 +116,10 @@ static bool abuser_end(abuser *a)
 }
 
 /* One abuser; must_end: what it says cannot be, so its socket is closed. */
-static bool abuse(stage *s, bool (*speak)(int fd), bool must_end)
+static bool abuse(fixture *s, bool (*speak)(int fd), bool must_end)
 {
     abuser a = abuser_start(s, speak, must_end);
-    bool good = abuser_has_spoken(&a) && stage_reads(s);
+    bool good = abuser_has_spoken(&a) && fixture_reads(s);
 
     return abuser_end(&a) && good;
 }
@@ -311,35 +311,35 @@ static bool flood_of_infos(int fd)
 
 static bool one_abuse(bool (*speak)(int fd), bool must_end, int times)
 {
-    stage s;
-    bool good = stage_begin(&s, 0);
+    fixture s;
+    bool good = fixture_begin(&s, 0);
 
     for (int i = 0; i < times && good; i++)
         good = abuse(&s, speak, must_end);
-    good = good && stage_is_whole(&s);
-    return stage_end(&s) && good;
+    good = good && fixture_is_whole(&s);
+    return fixture_end(&s) && good;
 }
 
 /* A client that stays silent in the middle of a word holds up nobody. */
 static bool unfinished_messages_hold_up_nobody(void)
 {
     static bool (*const ways[])(int fd) = {nothing, half_a_head, half_a_message};
-    stage s;
+    fixture s;
     abuser all[3] = {{0}};
-    bool good = stage_begin(&s, 0);
+    bool good = fixture_begin(&s, 0);
 
     for (int i = 0; i < 3 && good; i++) {
         all[i] = abuser_start(&s, ways[i], false);
-        good = abuser_has_spoken(&all[i]) && stage_reads(&s);
+        good = abuser_has_spoken(&all[i]) && fixture_reads(&s);
     }
-    good = good && KP_OK(&s.bystander, EVICT, 0, STILL_NAME, 0, 0) && stage_reads(&s);
+    good = good && KEEPER_OK(&s.bystander, EVICT, 0, STILL_NAME, 0, 0) && fixture_reads(&s);
     for (int i = 0; i < 3; i++)
         good = abuser_end(&all[i]) && good;
-    good = good && stage_is_whole(&s);
-    return stage_end(&s) && good;
+    good = good && fixture_is_whole(&s);
+    return fixture_end(&s) && good;
 }
 
-static stage *crowded;
+static fixture *crowded;
 
 /* Connects more often than a keeper takes; each is greeted or refused. */
 static bool crowd(int unused)
@@ -374,12 +374,12 @@ static bool crowd(int unused)
 
 static bool connections_beyond_the_limit_are_refused(void)
 {
-    stage s;
-    bool good = stage_begin(&s, 0);
+    fixture s;
+    bool good = fixture_begin(&s, 0);
 
     crowded = &s;
-    good = good && abuse(&s, crowd, false) && stage_is_whole(&s);
-    return stage_end(&s) && good;
+    good = good && abuse(&s, crowd, false) && fixture_is_whole(&s);
+    return fixture_end(&s) && good;
 }
 
 void test_abuses(uint64_t first_seed)

@@ -12,7 +12,7 @@
 #include <gvmem/keeper.h>
 #include <gvmem/kernels.h>
 
-#include "tests/proc/puppet.h"
+#include "tests/proc/buffer_child.h"
 
 #define DEVICES_MAX 4
 #define CHUNK_BYTES (2 * MIB)
@@ -21,7 +21,7 @@
 #define NUMBERS (OBJECT_BYTES / sizeof(double))
 #define OBJECTS 2 /* on each device */
 
-typedef struct world {
+typedef struct fixture {
     gvm_keeper *server;
     gvm_client *keeper;
     int32_t count;
@@ -29,9 +29,9 @@ typedef struct world {
     gvm_object *objects[DEVICES_MAX][OBJECTS];
     uint64_t checksums[DEVICES_MAX][OBJECTS];
     gvm_snapshot *snapshot;
-} world;
+} fixture;
 
-static world w;
+static fixture w;
 
 #define EXPECT(condition) ((condition) || proc_complain(__FILE__, __LINE__, #condition))
 

@@ -674,9 +674,9 @@ static void fork_and_exec(hostile *h)
 {
     while (!over(h)) {
         const bool open = begin(h) && open_some(h, 3) > 0;
-        const pid_t child = open && below(h, 3) > 0 ? fork() : -1;
+        const pid_t pid = open && below(h, 3) > 0 ? fork() : -1;
 
-        if (child == 0) {
+        if (pid == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             if (below(h, 2) == 0)
                 keep_across_exec(&h->client);
@@ -684,13 +684,13 @@ static void fork_and_exec(hostile *h)
             proc_pause_ms(below(h, 500));
             _exit(0);
         }
-        if (child < 0 && open && below(h, 4) == 0)
+        if (pid < 0 && open && below(h, 4) == 0)
             keep_across_exec(&h->client); /* this very process: the act ends here */
         raw_end(&h->client);
         proc_pause_ms(below(h, 300));
-        if (child > 0) {
-            kill(child, SIGKILL);
-            (void)waitpid(child, NULL, 0);
+        if (pid > 0) {
+            kill(pid, SIGKILL);
+            (void)waitpid(pid, NULL, 0);
         }
     }
 }

@@ -4,7 +4,7 @@
 
 #include "driver/driver.h"
 #include "memory/device.h"
-#include "tests/proc/keeper_puppet.h"
+#include "tests/proc/keeper_child.h"
 
 #define WRITE_PIECES 4u /* a lease's bytes are whole chunks, which it divides */
 

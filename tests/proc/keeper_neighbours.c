@@ -63,12 +63,12 @@ enum {
     CHILDREN = CHILD_HOSTILE + FLOODERS
 };
 
-typedef struct child {
+typedef struct participant {
     pid_t pid; /* 0: none */
     bool failed;
     hostile_act act; /* of a hostile one, as the next */
     uint64_t kill_ns;
-} child;
+} participant;
 
 /* What the keeper has when nobody is there. */
 typedef struct footprint {
@@ -82,7 +82,7 @@ typedef struct footprint {
 
 soak_page *soak;
 
-static child children[CHILDREN];
+static participant children[CHILDREN];
 static pid_t keeper_pid;
 static int keeper_status = -1;
 static char folder[64];
@@ -347,7 +347,7 @@ static void start_child(unsigned which, uint64_t end_ns)
         setpgid(children[which].pid, children[which].pid);
 }
 
-static void kill_group(const child *c)
+static void kill_group(const participant *c)
 {
     if (c->pid != 0)
         kill(-c->pid, SIGKILL);
@@ -758,7 +758,7 @@ int main(int argc, char **argv)
     unsigned seconds = SECONDS_DEFAULT;
     int next = 1;
 
-    keeper_puppet_main(argc, argv);
+    keeper_child_main(argc, argv);
     for (; next < argc && argv[next][0] == '-'; next++)
         if (strcmp(argv[next], "--floods") == 0)
             floods = true;

@@ -20,7 +20,7 @@
 
 #include <gvmem/client.h>
 
-#include "tests/proc/keeper_puppet.h"
+#include "tests/proc/keeper_child.h"
 
 /* Users, where the test runs as root. */
 #define UID_METER 1000u

@@ -5,7 +5,7 @@
 
 #include "driver/driver.h"
 #include "memory/buffer.h"
-#include "tests/prop/world.h"
+#include "tests/prop/model_state.h"
 
 /* ---- the numbers of an operation */
 

@@ -4,7 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "tests/prop/world.h"
+#include "tests/prop/model_state.h"
 
 void share_end(shared *s)
 {

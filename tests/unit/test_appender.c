@@ -1,9 +1,9 @@
 /* appender/: positions, limits, kernels that do not behave, calls out of turn, the library's thread.
- * The test is the kernel (appender_stand.h). */
+ * The test is the kernel (appender_fixture.h). */
 #include <pthread.h>
 #include <signal.h>
 
-#include "tests/unit/appender_stand.h"
+#include "tests/unit/appender_fixture.h"
 
 /* ---- where things lie */
 

@@ -1,12 +1,12 @@
 /* appender/feed.c: what is committed before a kernel runs and while it does; drivers that are poor,
- * slow, or stuck; kernels that are launched again. The test is the kernel (appender_stand.h).
+ * slow, or stuck; kernels that are launched again. The test is the kernel (appender_fixture.h).
  */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
 #include <time.h>
 
-#include "tests/unit/appender_stand.h"
+#include "tests/unit/appender_fixture.h"
 
 /* ---- the driver: poor, and slow */
 

@@ -1,10 +1,10 @@
 /* appender/feed.c: how much of small and large chunks an appender holds, without history and with one. The test is
- * the kernel (appender_stand.h); it reserves without writing, since what counts is what is committed.
+ * the kernel (appender_fixture.h); it reserves without writing, since what counts is what is committed.
  */
 #include <stdatomic.h>
 
 #include "sharing/share.h"
-#include "tests/unit/appender_stand.h"
+#include "tests/unit/appender_fixture.h"
 
 #define MIB GVMI_MIB
 #define LARGE (512 * MIB)

@@ -5,7 +5,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "tests/unit/appender_stand.h"
+#include "tests/unit/appender_fixture.h"
 
 #define WRITTEN 6      /* chunks */
 #define AHEAD_MIN 4    /* chunks that are committed when the kernel ends, and hold nothing */

@@ -6,7 +6,7 @@
 #include <stdatomic.h>
 #include <time.h>
 
-#include "tests/unit/appender_stand.h"
+#include "tests/unit/appender_fixture.h"
 
 #define PATIENCE_MS 10000
 #define LATER_MS 20 /* after which what has to wait must still be waiting */

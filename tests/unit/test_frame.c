@@ -17,14 +17,14 @@
 #define TIMEOUT_MS 20000 /* never reached */
 #define WORDS (FRAME / sizeof(uint32_t))
 
-typedef struct world {
+typedef struct fixture {
     gvm_device *device;
     gvmi_frames *frames;
     gvmi_done_queue *done;
     gvmi_mover *mover;
     uint64_t free_bytes;
     int fds;
-} world;
+} fixture;
 
 static int open_fds(void)
 {
@@ -44,7 +44,7 @@ static uint64_t free_bytes(gvm_device *device)
     return gvm_device_get_info(device, &info) == GVM_OK ? info.free_bytes : 0;
 }
 
-static int start(world *w, int fd_limit)
+static int start(fixture *w, int fd_limit)
 {
     char machine[64];
 
@@ -62,7 +62,7 @@ static int start(world *w, int fd_limit)
     return 0;
 }
 
-static int stop(world *w)
+static int stop(fixture *w)
 {
     gvmi_mover_stop(w->mover);
     gvmi_frames_destroy(w->frames);
@@ -80,7 +80,7 @@ static gvmi_frame_spec spec(uint32_t number, uint32_t tier)
 
 /* ---- contents */
 
-static int fill(world *w, uint32_t number, uint32_t word)
+static int fill(fixture *w, uint32_t number, uint32_t word)
 {
     const uint64_t address = gvmi_frames_address(w->frames, number);
 
@@ -100,7 +100,7 @@ static bool all_are(const uint32_t *words, uint32_t word)
     return true;
 }
 
-static bool holds(world *w, uint64_t address, uint32_t word)
+static bool holds(fixture *w, uint64_t address, uint32_t word)
 {
     static uint32_t words[WORDS];
     bool good = gvmi_device_enter(w->device) == GVM_OK;
@@ -110,7 +110,7 @@ static bool holds(world *w, uint64_t address, uint32_t word)
     return good && all_are(words, word);
 }
 
-static bool frame_holds(world *w, uint32_t number, uint32_t word)
+static bool frame_holds(fixture *w, uint32_t number, uint32_t word)
 {
     const uint64_t address = gvmi_frames_address(w->frames, number);
 
@@ -119,7 +119,7 @@ static bool frame_holds(world *w, uint32_t number, uint32_t word)
 
 /* ---- jobs */
 
-static gvm_status order(world *w, uint64_t number, gvmi_action_kind kind, bool make,
+static gvm_status order(fixture *w, uint64_t number, gvmi_action_kind kind, bool make,
                         gvmi_frame_spec to, gvmi_frame_spec from)
 {
     const gvmi_action action = {.kind = kind, .job = number, .make = make, .to = to, .from = from};
@@ -129,7 +129,7 @@ static gvm_status order(world *w, uint64_t number, gvmi_action_kind kind, bool m
 
 /* The next jobs that are over: true if they are exactly these numbers, in this order, all with one
  * status. */
-static bool await(world *w, uint64_t first, uint64_t count, gvm_status status)
+static bool await(fixture *w, uint64_t first, uint64_t count, gvm_status status)
 {
     struct pollfd ring = {.fd = gvmi_done_fd(w->done), .events = POLLIN};
     bool good = true;
@@ -152,7 +152,7 @@ static bool await(world *w, uint64_t first, uint64_t count, gvm_status status)
 
 static int be_made_and_dropped(void *arg)
 {
-    world w;
+    fixture w;
     gvmi_frame_spec device = spec(1, GVM_TIER_DEVICE), host = spec(500, GVM_TIER_HOST);
     CUmemGenericAllocationHandle handle;
     CUdeviceptr address;
@@ -206,7 +206,7 @@ static void frame_made_is_shared_memory_until_dropped(void **state)
 
 static int fill_the_device(void *arg)
 {
-    world w;
+    fixture w;
     uint32_t count = 0;
     gvmi_frame_spec more = spec(1000, GVM_TIER_DEVICE);
 
@@ -238,7 +238,7 @@ static void frame_without_memory_left_is_refused(void **state)
 
 static int run_out_of_fds(void *arg)
 {
-    world w;
+    fixture w;
     gvmi_frame_spec device = spec(1, GVM_TIER_DEVICE), host = spec(2, GVM_TIER_HOST);
 
     (void)arg;
@@ -259,7 +259,7 @@ static void frame_without_fds_left_is_refused(void **state)
 
 static int move_there_and_back(void *arg)
 {
-    world w;
+    fixture w;
     const uint32_t pairs = 10; /* more than are under way at a time in one lane, twice over */
 
     (void)arg;
@@ -300,7 +300,7 @@ static void chunks_moved_there_and_back_are_the_same(void **state)
 /* Each kind of job that cannot be done is reported, in its turn, and what was there before stays. */
 static int fail_jobs(void *arg)
 {
-    world w;
+    fixture w;
     gvmi_frame_spec source = spec(1, GVM_TIER_DEVICE), none = spec(9, GVM_TIER_DEVICE);
 
     (void)arg;
@@ -328,7 +328,7 @@ static void job_that_fails_leaves_nothing_behind(void **state)
 }
 
 /* So many of the machine's jobs are done well; reapings, which come in between, do not count. */
-static bool await_made(world *w, uint32_t count)
+static bool await_made(fixture *w, uint32_t count)
 {
     struct pollfd ring = {.fd = gvmi_done_fd(w->done), .events = POLLIN};
     bool good = true;
@@ -352,7 +352,7 @@ static bool await_made(world *w, uint32_t count)
  * all of the device is in use. */
 static int churn(void *arg)
 {
-    world w;
+    fixture w;
     const uint32_t count = 30;
     uint32_t number = 1;
 
@@ -386,7 +386,7 @@ static void frames_dropped_and_made_at_once_fit(void **state)
 
 static int ask_memory(void *arg)
 {
-    world w;
+    fixture w;
     struct pollfd ring;
     gvmi_frame_spec made = spec(1, GVM_TIER_DEVICE);
     gvmi_job *job;

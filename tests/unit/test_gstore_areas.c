@@ -55,14 +55,14 @@ gvm_status __wrap_gvm_object_shrink(gvm_object *object, uint64_t bytes)
 
 /* ---- a keeper, and stores in it */
 
-typedef struct world {
+typedef struct fixture {
     gvm_keeper *server;
     gvm_device *device;
     gstore_areas *areas;
     char path[64];
-} world;
+} fixture;
 
-static bool begin(world *w)
+static bool begin(fixture *w)
 {
     const int id = (int)getpid();
     const gvm_keeper_options options = {.struct_size = sizeof options,
@@ -80,7 +80,7 @@ static bool begin(world *w)
            gstore_areas_create(w->path, 0400, &w->areas) == GVM_OK;
 }
 
-static void end(world *w)
+static void end(fixture *w)
 {
     gstore_areas_destroy(w->areas);
     gvm_device_close(w->device);
@@ -94,7 +94,7 @@ static gstore_range range_of(uint16_t column, uint64_t bytes)
 }
 
 /* As a command that writes so many bytes from the area's start. */
-static bool write_area(world *w, uint64_t store, uint64_t turn, uint16_t column, uint64_t bytes)
+static bool write_area(fixture *w, uint64_t store, uint64_t turn, uint16_t column, uint64_t bytes)
 {
     const gstore_store_name name = {.store = store, .table = (uint32_t)store, .turn = turn};
     const gstore_range range = range_of(column, bytes);
@@ -108,7 +108,7 @@ static bool write_area(world *w, uint64_t store, uint64_t turn, uint16_t column,
     return gstore_area_release(w->areas, &hold) == GVM_OK && good;
 }
 
-static bool make_stores(world *w)
+static bool make_stores(fixture *w)
 {
     bool good = true;
 
@@ -119,7 +119,7 @@ static bool make_stores(world *w)
     return good;
 }
 
-static void trim(world *w, uint64_t store, uint64_t turn, uint64_t bytes)
+static void trim(fixture *w, uint64_t store, uint64_t turn, uint64_t bytes)
 {
     gstore_extent extents[COLUMNS];
 
@@ -130,7 +130,7 @@ static void trim(world *w, uint64_t store, uint64_t turn, uint64_t bytes)
     gstore_areas_trim(w->areas, &(gstore_store_name){.store = store, .turn = turn}, extents, COLUMNS);
 }
 
-static uint64_t bytes_of(world *w, uint64_t store)
+static uint64_t bytes_of(fixture *w, uint64_t store)
 {
     gstore_store_size *sizes;
     uint64_t bytes = UINT64_MAX;
@@ -149,7 +149,7 @@ static uint64_t bytes_of(world *w, uint64_t store)
 
 static int trim_one_of_many(void *arg)
 {
-    world w;
+    fixture w;
 
     (void)arg;
     CHILD_EXPECT(begin(&w) && make_stores(&w));
@@ -169,7 +169,7 @@ static void trim_gives_back_of_its_own_store_alone(void **state)
 
 static int count_trim(void *arg)
 {
-    world w;
+    fixture w;
     int seen;
 
     (void)arg;
@@ -197,7 +197,7 @@ static void trim_and_drop_visit_the_areas_of_their_store(void **state)
 static int refuse_to_shrink(void *arg)
 {
     const int all = (int)(STORES * COLUMNS);
-    world w;
+    fixture w;
 
     (void)arg;
     CHILD_EXPECT(begin(&w) && make_stores(&w));
@@ -220,7 +220,7 @@ static void give_back_tries_each_area_once_in_one_walk(void **state)
 /* Areas that cannot shrink at the trim: the next look tries them again. */
 static int trim_again(void *arg)
 {
-    world w;
+    fixture w;
 
     (void)arg;
     CHILD_EXPECT(begin(&w) && make_stores(&w));
@@ -250,7 +250,7 @@ static void trim_that_was_refused_is_done_at_the_next_look(void **state)
 
 static const uint8_t secret[GSTORE_SECRET_BYTES] = {1};
 
-static gvm_status link_columns(world *w, uint64_t store, uint16_t count)
+static gvm_status link_columns(fixture *w, uint64_t store, uint16_t count)
 {
     gstore_range ranges[COLUMNS + 1];
     uint32_t owner;
@@ -261,7 +261,7 @@ static gvm_status link_columns(world *w, uint64_t store, uint16_t count)
                              &owner);
 }
 
-static bool make_small_store(world *w, uint64_t store)
+static bool make_small_store(fixture *w, uint64_t store)
 {
     bool good = true;
 
@@ -273,7 +273,7 @@ static bool make_small_store(world *w, uint64_t store)
 /* Of a column that does not exist, or by a move that fails: what was unpacked before goes back with the token. */
 static int fail_to_export(void *arg)
 {
-    world w;
+    fixture w;
 
     (void)arg;
     CHILD_EXPECT(begin(&w) && make_small_store(&w, 1));
@@ -309,7 +309,7 @@ static int export_and_revoke(void *arg)
     gvm_client *other;
     gvm_object *object;
     gvm_lease lease;
-    world w;
+    fixture w;
 
     (void)arg;
     CHILD_EXPECT(begin(&w) && make_small_store(&w, 1));

@@ -2,7 +2,7 @@
  *
  * Random operations are in tests/prop/heap_ops.c; failing drivers in tests/fault.
  */
-#include "tests/unit/heap_stand.h"
+#include "tests/unit/heap_fixture.h"
 
 #include <pthread.h>
 #include <sched.h>

@@ -2,7 +2,7 @@
  * busy, drivers that refuse, sizes at their bounds. On the software GPU.
  */
 #include "heap/heap.h"
-#include "tests/unit/heap_stand.h"
+#include "tests/unit/heap_fixture.h"
 
 #include <pthread.h>
 #include <sched.h>

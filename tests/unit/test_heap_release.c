@@ -4,7 +4,7 @@
  * the stream: where that does wait, nothing goes on, and the alarm ends the child.
  */
 #include "heap/heap.h"
-#include "tests/unit/heap_stand.h"
+#include "tests/unit/heap_fixture.h"
 
 #include <pthread.h>
 

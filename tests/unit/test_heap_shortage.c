@@ -4,7 +4,7 @@
  * A call that waits for ever stops its child by the alarm.
  */
 #include "heap/heap.h"
-#include "tests/unit/heap_stand.h"
+#include "tests/unit/heap_fixture.h"
 
 #include <pthread.h>
 #include <time.h>

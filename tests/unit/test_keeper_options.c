@@ -36,17 +36,17 @@ static void use_devices(int count)
 
 /* ---- a keeper of this process, and a connection to it */
 
-typedef struct world {
+typedef struct fixture {
     gvm_keeper *server;
     gvm_client *keeper;
     char path[64]; /* of files that a test makes */
     char log[8192];
     atomic_uint log_len;
-} world;
+} fixture;
 
 static void take_line(void *context, const char *line)
 {
-    world *w = context;
+    fixture *w = context;
     const unsigned len = atomic_load(&w->log_len);
     const int added = snprintf(w->log + len, sizeof w->log - len, "%s\n", line);
 
@@ -54,7 +54,7 @@ static void take_line(void *context, const char *line)
         atomic_store(&w->log_len, len + (unsigned)added);
 }
 
-static bool has_line(world *w, const char *part)
+static bool has_line(fixture *w, const char *part)
 {
     char log[sizeof w->log];
     const unsigned len = atomic_load(&w->log_len);
@@ -64,7 +64,7 @@ static bool has_line(world *w, const char *part)
     return strstr(log, part) != NULL;
 }
 
-static int join(const world *w, gvm_client **out)
+static int join(const fixture *w, gvm_client **out)
 {
     int fd;
 
@@ -74,7 +74,7 @@ static int join(const world *w, gvm_client **out)
 }
 
 /* Of the members of o those are given that the test is about; the others are small. */
-static int start(world *w, gvm_keeper_options o)
+static int start(fixture *w, gvm_keeper_options o)
 {
     o.struct_size = sizeof o;
     if (o.path == NULL && o.listen_fd == 0)
@@ -92,19 +92,19 @@ static int start(world *w, gvm_keeper_options o)
     return join(w, &w->keeper);
 }
 
-static int stop(world *w)
+static int stop(fixture *w)
 {
     gvm_client_close(w->keeper);
     gvm_keeper_stop(w->server);
     return 0;
 }
 
-static void choose_path(world *w)
+static void choose_path(fixture *w)
 {
     snprintf(w->path, sizeof w->path, "/tmp/gvmem-test-options-%d", (int)getpid());
 }
 
-static gvm_keeper_device_info device_info(const world *w, uint32_t index)
+static gvm_keeper_device_info device_info(const fixture *w, uint32_t index)
 {
     gvm_keeper_device_info info = {0};
     gvm_snapshot *snapshot;
@@ -117,7 +117,7 @@ static gvm_keeper_device_info device_info(const world *w, uint32_t index)
     return info;
 }
 
-static gvm_keeper_info keeper_info(const world *w)
+static gvm_keeper_info keeper_info(const fixture *w)
 {
     gvm_keeper_info info = {0};
     gvm_snapshot *snapshot;
@@ -159,7 +159,7 @@ static int64_t now_ms(void)
 
 static int give_path(void *arg)
 {
-    world w;
+    fixture w;
     gvm_client *keeper;
 
     (void)arg;
@@ -179,7 +179,7 @@ static void server_path_given_is_where_it_listens(void **state)
 
 static int give_listener(void *arg)
 {
-    world w;
+    fixture w;
     gvm_client *keeper;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -206,7 +206,7 @@ static void server_listen_fd_given_is_where_it_listens(void **state)
 
 static int give_mode(void *arg)
 {
-    world w;
+    fixture w;
     struct stat found;
 
     (void)arg;
@@ -229,7 +229,7 @@ static void server_socket_mode_given_is_the_sockets(void **state)
 static int give_devices(void *arg)
 {
     const int32_t second[] = {1};
-    world w;
+    fixture w;
 
     (void)arg;
     use_devices(3);
@@ -249,7 +249,7 @@ static void server_devices_given_are_served(void **state)
 
 static int give_clients(void *arg)
 {
-    world w;
+    fixture w;
     gvm_client *keeper;
     int fd;
 
@@ -271,7 +271,7 @@ static void server_clients_max_given_is_the_most(void **state)
 
 static int give_budgets(void *arg)
 {
-    world w;
+    fixture w;
     gvm_keeper *server = NULL;
     gvm_keeper_options o = {.struct_size = sizeof o, .path = ""};
 
@@ -304,7 +304,7 @@ static void server_budgets_given_are_in_force(void **state)
 
 static int give_ahead(void *arg)
 {
-    world w;
+    fixture w;
     gvm_object *object;
 
     (void)arg;
@@ -324,7 +324,7 @@ static void server_host_ahead_given_is_made(void **state)
 
 static int give_keep(void *arg)
 {
-    world w;
+    fixture w;
     gvm_object *object;
 
     (void)arg;
@@ -352,7 +352,7 @@ static int leave_free(void *arg)
 {
     const uint64_t leave_bytes = 32 * GVMI_MIB;
     const gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
-    world w;
+    fixture w;
     gvm_device *device;
     gvm_buffer *buffer;
     gvm_object *object;
@@ -389,7 +389,7 @@ static int give_quotas(void *arg)
 {
     const gvm_quota own = {.uid = geteuid(), .bytes = 3 * CHUNK};
     const gvm_quota others = {.uid = geteuid() + 1, .bytes = CHUNK};
-    world w;
+    fixture w;
     gvm_object *object;
 
     (void)arg;
@@ -420,7 +420,7 @@ typedef struct other {
     int told; /* a byte comes when it has done what it is for */
 } other;
 
-static int start_other(const world *w, bool leases, other *out)
+static int start_other(const fixture *w, bool leases, other *out)
 {
     char byte;
     int told[2];
@@ -471,7 +471,7 @@ static int be_other(char **argv)
 /* A stopped process does not answer MAP: eviction waits for it no longer than the timeout. */
 static int give_revoke_timeout(void *arg)
 {
-    world w;
+    fixture w;
     gvm_object *object;
     other o;
     int64_t since_ms;
@@ -501,7 +501,7 @@ static void server_revoke_timeout_given_is_kept(void **state)
 static int give_lease_timeout(void *arg)
 {
     const gvm_acquire_options wait = {.struct_size = sizeof wait, .timeout_ms = 500};
-    world w;
+    fixture w;
     gvm_object *object;
     gvm_lease lease;
     other o;
@@ -531,7 +531,7 @@ static int give_lease_timeout(void *arg)
 /* A writer that is cut off: it lives, or is killed. */
 static int give_fence(void *arg)
 {
-    world w;
+    fixture w;
     gvm_object *object;
     gvm_lease lease;
     other o;
@@ -577,7 +577,7 @@ static void server_lease_timeout_given_is_kept(void **state)
 static int give_trace(void *arg)
 {
     const gvm_acquire_options hot = {.struct_size = sizeof hot, .hint = GVM_HINT_HOT};
-    world w;
+    fixture w;
     gvm_object *object;
     gvm_lease lease;
     char line[128], last[128] = "", *hint;
@@ -619,7 +619,7 @@ static int give_object_options(void *arg)
                                   .mode = 0644,
                                   .metadata = "about it",
                                   .metadata_bytes = 8};
-    world w;
+    fixture w;
     gvm_object *object;
     gvm_object_info info = {.struct_size = sizeof info};
     char metadata[16] = "";
@@ -650,7 +650,7 @@ static void object_options_given_are_the_objects(void **state)
 
 static int keep_objects(void *arg)
 {
-    world w;
+    fixture w;
     gvm_client *creator;
     gvm_object *object;
 
@@ -679,7 +679,7 @@ static int leave_untracked(void *arg)
     (void)arg;
     use_devices(1);
     for (uint32_t flags = 0; flags <= GVM_OBJECT_UNTRACKED; flags += GVM_OBJECT_UNTRACKED) {
-        world w;
+        fixture w;
         gvm_object *object;
         gvm_object_info info = {.struct_size = sizeof info};
         gvm_lease lease;
@@ -708,7 +708,7 @@ static void object_untracked_has_no_copies(void **state)
 
 static int open_with_flags(void *arg)
 {
-    world w;
+    fixture w;
     gvm_object *object, *view;
     gvm_lease lease;
 
@@ -746,7 +746,7 @@ static void object_opened_with_flags_obeys_them(void **state)
 
 static int publish_with_flags(void *arg)
 {
-    world w;
+    fixture w;
     gvm_client *creator;
     gvm_object *first, *second, *found;
     gvm_object_info one = {.struct_size = sizeof one}, two = {.struct_size = sizeof two};
@@ -786,7 +786,7 @@ static int acquire_with_timeouts(void *arg)
 {
     const gvm_acquire_options try = {.struct_size = sizeof try, .timeout_ms = GVM_TRY};
     const gvm_acquire_options wait = {.struct_size = sizeof wait, .timeout_ms = 300};
-    world w;
+    fixture w;
     gvm_object *object, *view;
     gvm_lease lease, second;
     gvm_client *keeper;

@@ -6,7 +6,7 @@
  * no fd and no thread is left of the server.
  */
 #define _GNU_SOURCE /* unshare() */
-#include "tests/unit/server_stand.h"
+#include "tests/unit/server_fixture.h"
 
 #include <sys/prctl.h>
 
@@ -14,7 +14,7 @@
 
 static int come_and_go(void *arg)
 {
-    world w;
+    fixture w;
     client a, b;
     int fd;
     uint64_t *word;
@@ -60,7 +60,7 @@ static void client_comes_and_goes(void **state)
 
 static int be_refused(void *arg)
 {
-    world w;
+    fixture w;
     client a;
     gvmi_wire_message message;
     char line[160];
@@ -99,7 +99,7 @@ static void client_too_many_is_told_so(void **state)
 
 /* As another user: connects, with or without a word, until it is refused; writes how often it was not. Stays
  * until the pipe that it reads is closed. */
-static void connect_as(const world *w, uid_t uid, bool silent, int out, int in)
+static void connect_as(const fixture *w, uid_t uid, bool silent, int out, int in)
 {
     gvmi_wire_message message;
     uint8_t count = 0;
@@ -122,7 +122,7 @@ static void connect_as(const world *w, uid_t uid, bool silent, int out, int in)
 /* 32 clients: 4 are for root, another user gets 14 of the rest. */
 static int flood_with_connections(void *arg)
 {
-    world w;
+    fixture w;
     client a, b[4];
     int out[2], in[2], status;
     uint8_t count = 0;
@@ -170,7 +170,7 @@ static void connections_of_users_leave_room_for_others_and_root(void **state)
 static int speak_nonsense(void *arg)
 {
     static const uint8_t noise[200] = {0xff, 0x13, 0x80};
-    world w;
+    fixture w;
     client a, b;
     gvmi_socket socket;
     int fd;
@@ -214,7 +214,7 @@ static void client_that_speaks_nonsense_is_cut_off(void **state)
 static int never_read(void *arg)
 {
     enum { ASKED_MAX = 1000000, FULL_TURNS = 100 };
-    world w;
+    fixture w;
     client a, b;
     gvmi_wire_message message;
     uint8_t bytes[sizeof message];
@@ -259,7 +259,7 @@ static int hear_nothing(void *arg)
 {
     enum { CLIENTS = 100, MESSAGES = 800 };
     static uint8_t bytes[(MESSAGES + 2) * 512];
-    world w;
+    fixture w;
     client a, b;
 
     (void)arg;
@@ -302,7 +302,7 @@ static void client_that_hears_nothing_is_read_to_its_end(void **state)
 static int ask_many_at_once(void *arg)
 {
     enum { COUNT = 2000 };
-    world w;
+    fixture w;
     client a, b;
     gvmi_wire_message message;
 
@@ -332,7 +332,7 @@ static void messages_at_once_are_answered_in_order(void **state)
  * hung up and never had memory. */
 static int end_a_process(void *arg)
 {
-    world w;
+    fixture w;
     client a, b;
     int said[2], held[2]; /* from the processes; to them, by being closed */
     char byte = 0;
@@ -399,7 +399,7 @@ static uint64_t held_bytes(gvm_client *keeper)
 }
 
 /* As another user: has /x mapped, as far as the keeper can tell, says BYE and lives until it is killed. */
-static void say_bye_as(const world *w, uid_t uid, int out)
+static void say_bye_as(const fixture *w, uid_t uid, int out)
 {
     client c;
 
@@ -416,7 +416,7 @@ static int say_bye_with_all_mapped(void *arg)
 {
     const gvm_object_options options = {
         .struct_size = sizeof options, .chunk_bytes = 2 * GVMI_MIB, .bytes = 2 * GVMI_MIB, .mode = 0666};
-    world w;
+    fixture w;
     gvm_client *keeper;
     gvm_object *object;
     int said[2];
@@ -480,7 +480,7 @@ static void try_namespace(bool *possible)
 }
 
 /* A user with a number in this namespace, but not in the keeper's, who connects once it is told to. */
-static int connect_as_stranger(const world *w, int said)
+static int connect_as_stranger(const fixture *w, int said)
 {
     gvmi_wire_message message;
     char byte;
@@ -497,7 +497,7 @@ static int connect_as_stranger(const world *w, int said)
 
 static int serve_in_namespace(void *arg)
 {
-    static world w;
+    static fixture w;
     client a;
     int said[2], status = 1;
     pid_t pid;
@@ -563,7 +563,7 @@ static int run_out_of_fds(void *arg)
 {
     enum { WAITING = 8 };
     const struct timespec a_while = {.tv_nsec = 500000000};
-    world w;
+    fixture w;
     client a, b;
     gvmi_wire_message message;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -659,7 +659,7 @@ static void object_of_more_chunks_than_a_message_is_leased_whole(void **state)
 static int run_out_of_descriptors(void *arg)
 {
     const struct rlimit few = {.rlim_cur = 100, .rlim_max = 100};
-    world w;
+    fixture w;
     const gvm_keeper_options options = {.struct_size = sizeof options,
                                         .path = "",
                                         .device_budget_bytes = 62 * GVMI_MIB,
@@ -714,7 +714,7 @@ static void server_without_descriptors_answers_the_cause(void **state)
 /* The longest name still leaves the sentence whole, and can be told from others by its end. */
 static int miss_a_long_name(void *arg)
 {
-    world w;
+    fixture w;
     gvm_client *keeper;
     gvm_object *object;
     gvm_error error;
@@ -847,7 +847,7 @@ static void client_of_the_same_process_that_is_cut_off_keeps_its_frames(void **s
 /* It speaks no more, and has not closed its end; but it never had memory. */
 static int fall_silent(void *arg)
 {
-    world w;
+    fixture w;
     client a, b;
 
     (void)arg;

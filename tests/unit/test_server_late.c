@@ -3,7 +3,7 @@
  * The server thread is held up in the log's callback, with the answer of a client in its socket. The
  * clock of this program stands still and is moved by the tests alone (-Wl,--wrap=clock_gettime), so that
  * nothing here depends on the speed of the machine. */
-#include "tests/unit/server_stand.h"
+#include "tests/unit/server_fixture.h"
 
 #include <semaphore.h>
 
@@ -54,7 +54,7 @@ static void take_and_hold(void *context, const char *line)
     }
 }
 
-static int start_watched(world *w, uint32_t revoke_timeout_ms)
+static int start_watched(fixture *w, uint32_t revoke_timeout_ms)
 {
     gvm_keeper_options options = {.struct_size = sizeof options,
                                   .path = w->path,
@@ -75,7 +75,7 @@ static int start_watched(world *w, uint32_t revoke_timeout_ms)
 
 /* ---- a client that has an object open */
 
-static int make_object(const world *w)
+static int make_object(const fixture *w)
 {
     const gvm_object_options options = {
         .struct_size = sizeof options, .chunk_bytes = CHUNK, .bytes = CHUNK, .flags = GVM_OBJECT_KEEP};
@@ -116,7 +116,7 @@ static bool near_next_look(const client *c)
 /* A client has a MAP to answer. Its answer comes while the server is held up, behind other messages. */
 static int answer_a_busy_server(uint32_t revoke_timeout_ms, int requests)
 {
-    world w;
+    fixture w;
     client a, b, c;
     gvmi_wire_message map, reply;
 

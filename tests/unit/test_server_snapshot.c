@@ -1,7 +1,7 @@
 /* keeper/server/peer.c: what snapshots cost, as long as a client has not read them and afterwards. A client
  * may keep the fd of each: the memory is the keeper's to free. */
 #define _GNU_SOURCE
-#include "tests/unit/server_stand.h"
+#include "tests/unit/server_fixture.h"
 
 #define SNAPSHOTS_ASKED 1000
 #define SNAPSHOTS_MADE_MAX 17 /* one that is not read, and 16 that wait */
@@ -9,7 +9,7 @@
 
 static int ask_for_snapshots_without_reading(void *arg)
 {
-    world w;
+    fixture w;
     client a, b;
     int made = 0, refused = 0, fds;
 
@@ -98,7 +98,7 @@ static int keep_snapshot(const client *c)
 static int keep_snapshots_after_reading(void *arg)
 {
     int fds[SNAPSHOTS_KEPT];
-    world w;
+    fixture w;
     client a;
 
     (void)arg;
@@ -130,7 +130,7 @@ static int keep_snapshots_after_the_end(void *arg)
 {
     const struct timespec moment = {.tv_nsec = 5000000};
     int fds[WAYS_TO_END];
-    world w;
+    fixture w;
     client c[WAYS_TO_END];
 
     (void)arg;
@@ -175,7 +175,7 @@ static int leave_snapshot_in_the_socket(void *arg)
 {
     struct pollfd entry = {.events = POLLIN};
     gvmi_wire_message message;
-    world w;
+    fixture w;
     client a;
     int fd;
 

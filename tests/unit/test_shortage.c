@@ -6,7 +6,7 @@
 #include <time.h>
 
 #include "postgres/copies.h"
-#include "tests/unit/appender_stand.h"
+#include "tests/unit/appender_fixture.h"
 
 #define MEMORY_CHUNKS 32
 #define PATIENCE 10000 /* ms */
@@ -200,7 +200,7 @@ static void end_vector(void)
 /* All slots that there are. */
 static bool make_appenders(void)
 {
-    for (count = 0; count < 63; count++) /* and the stand's */
+    for (count = 0; count < 63; count++) /* and the fixture's */
         if (gvm_appender_create(device, 8, CHUNK, NULL, &more[count]) != GVM_OK)
             return false;
     return true;

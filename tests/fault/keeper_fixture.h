@@ -1,14 +1,14 @@
-/* tests/fault/keeper_scene.h - what a keeper and its clients do while driver calls fail.
+/* tests/fault/keeper_fixture.h - what a keeper and its clients do while driver calls fail.
  *
- *   keeper_scene.c  the play: a client that uses the whole interface, a witness that must not notice
+ *   keeper_fixture.c  a client that uses the whole interface, a witness, which must find all as it was
  *   keeper_calls.c  makes the driver fail, in the keeper's process or the client's
  *
  * Contents: chunk i of an object is filled with one word, that of the object plus i.
  *
  * Threads: one a process.
  */
-#ifndef FAULT_KEEPER_SCENE_H
-#define FAULT_KEEPER_SCENE_H
+#ifndef FAULT_KEEPER_FIXTURE_H
+#define FAULT_KEEPER_FIXTURE_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -17,47 +17,47 @@
 #include <gvmem/gvmem.h>
 #include <gvmem/keeper.h>
 
-#define SCENE_CHUNK_BYTES (2ull << 20)
+#define CHUNK_BYTES (2ull << 20)
 
-/* What the client says of its play; it travels between processes. */
-typedef struct scene_result {
+/* What the client says of its run; it travels between processes. */
+typedef struct client_result {
     bool good;      /* nothing was answered that the interface does not list, no byte was wrong */
     bool published; /* surely */
     uint64_t public_chunks;  /* committed at least; with contents or zeros */
     uint64_t written_chunks; /* of these, from the first on, that surely have their contents */
-} scene_result;
+} client_result;
 
-/* The whole play of a client: connects, and closes the connection at its end. allowed: statuses, a
+/* What the client does, all of it: connects, and closes the connection at its end. allowed: statuses, a
  * bit for each, that any call may answer besides those that its contract lists. */
-scene_result scene_play(const char *path, uint64_t allowed);
+client_result client_run(const char *path, uint64_t allowed);
 
 /* The witness: a client with an object of its own. Its process has no failing driver. */
-typedef struct scene_witness {
+typedef struct fixture_witness {
     gvm_client *keeper;
     gvm_object *still;
-} scene_witness;
+} fixture_witness;
 
-bool scene_witness_begin(scene_witness *w, const char *path);
-/* After the play, with a driver that works: data is intact, bytes are accounted for, and the keeper
+bool witness_begin(fixture_witness *w, const char *path);
+/* After the run, with a driver that works: data is intact, bytes are accounted for, and the keeper
  * does all it should. *frames is how many chunks it has, in both tiers. */
-bool scene_witness_check(scene_witness *w, const scene_result *result, uint64_t *frames);
-void scene_witness_end(scene_witness *w);
+bool witness_check(fixture_witness *w, const client_result *result, uint64_t *frames);
+void witness_end(fixture_witness *w);
 
 /* How many chunks of its own object the witness has mapped when it is done. */
-#define SCENE_STILL_CHUNKS 2u
+#define STILL_CHUNKS 2u
 
-gvm_status scene_serve(const char *path, gvm_keeper **out);
+gvm_status fixture_serve(const char *path, gvm_keeper **out);
 
 /* A client whose context breaks behind a release on a stream; false: it could not be done. Then the
  * end of that opening. The process has lost its device. */
-bool scene_break(const char *path);
-void scene_break_end(void);
+bool fixture_break(const char *path);
+void fixture_break_end(void);
 /* Can a write lease be had on the object that the broken client has published? */
-bool scene_witness_may_write(scene_witness *w);
+bool witness_may_write(fixture_witness *w);
 
 /* Retains the device's context, for the test's own calls. After gvmi_driver_start(). */
-bool scene_enter(void);
-uint64_t scene_free_bytes(void);
-void scene_leave(void);
+bool fixture_enter(void);
+uint64_t fixture_free_bytes(void);
+void fixture_leave(void);
 
 #endif

@@ -6,7 +6,7 @@
 
 #define ROW_BYTES 64
 
-bool append_make(world *w, bool begun)
+bool append_make(fixture *w, bool begun)
 {
     const gvm_appender_options options = {.struct_size = sizeof options, .chunk_bytes = 4 * CHUNK};
 
@@ -19,7 +19,7 @@ bool append_make(world *w, bool begun)
     return begun || gvm_appender_finish(w->appender, NULL, NULL) == GVM_OK;
 }
 
-bool append_intact(world *w)
+bool append_intact(fixture *w)
 {
     gvm_appender_info info = {.struct_size = sizeof info};
 
@@ -28,29 +28,29 @@ bool append_intact(world *w)
             (info.begun || gvmi_appender_check(w->appender)));
 }
 
-gvm_status run_appender_create(world *w)
+gvm_status run_appender_create(fixture *w)
 {
     return gvm_appender_create(w->device, ROW_BYTES, CHUNKS * CHUNK, NULL, &w->appender);
 }
 
-bool shows_appender_create(world *w)
+bool shows_appender_create(fixture *w)
 {
     return run_appender_begin(w) == GVM_OK && run_appender_finish(w) == GVM_OK;
 }
 
-gvm_status run_appender_begin(world *w)
+gvm_status run_appender_begin(fixture *w)
 {
     gvm_append append = {.struct_size = sizeof append};
 
     return gvm_appender_begin(w->appender, &append);
 }
 
-bool shows_appender_begin(world *w)
+bool shows_appender_begin(fixture *w)
 {
     return run_appender_finish(w) == GVM_OK;
 }
 
-gvm_status run_appender_finish(world *w)
+gvm_status run_appender_finish(fixture *w)
 {
     gvm_appender_result result = {.struct_size = sizeof result};
     gvm_status status = gvm_appender_finish(w->appender, NULL, &result);
@@ -60,17 +60,17 @@ gvm_status run_appender_finish(world *w)
     return status;
 }
 
-bool shows_appender_finish(world *w)
+bool shows_appender_finish(fixture *w)
 {
     return run_appender_begin(w) == GVM_OK && run_appender_finish(w) == GVM_OK;
 }
 
-gvm_status run_appender_take(world *w)
+gvm_status run_appender_take(fixture *w)
 {
     return gvm_appender_take(w->appender, &w->taken);
 }
 
-bool shows_appender_take(world *w)
+bool shows_appender_take(fixture *w)
 {
     return w->taken != NULL && gvm_buffer_address(w->taken) != 0 &&
            gvm_appender_buffer(w->appender) != w->taken && shows_appender_finish(w);

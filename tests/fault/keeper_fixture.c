@@ -1,5 +1,5 @@
-/* The play of a client, and its witness; see keeper_scene.h. */
-#include "tests/fault/keeper_scene.h"
+/* What the client does, and its witness; see keeper_fixture.h. */
+#include "tests/fault/keeper_fixture.h"
 
 #include <semaphore.h>
 #include <stdio.h>
@@ -25,23 +25,23 @@
 #define SETTLE_MS 5000
 #define REVOKE_MS 3000
 
-static CUcontext scene_context;
+static CUcontext fixture_context;
 
 /* ---- the driver */
 
-bool scene_enter(void)
+bool fixture_enter(void)
 {
-    return gvmi_cu->cuDevicePrimaryCtxRetain(&scene_context, 0) == CUDA_SUCCESS;
+    return gvmi_cu->cuDevicePrimaryCtxRetain(&fixture_context, 0) == CUDA_SUCCESS;
 }
 
-void scene_leave(void)
+void fixture_leave(void)
 {
     gvmi_cu->cuDevicePrimaryCtxRelease(0);
 }
 
 static bool push(void)
 {
-    return gvmi_cu->cuCtxPushCurrent(scene_context) == CUDA_SUCCESS;
+    return gvmi_cu->cuCtxPushCurrent(fixture_context) == CUDA_SUCCESS;
 }
 
 static void pop(void)
@@ -51,7 +51,7 @@ static void pop(void)
     gvmi_cu->cuCtxPopCurrent(&context);
 }
 
-uint64_t scene_free_bytes(void)
+uint64_t fixture_free_bytes(void)
 {
     size_t free_bytes = 0, total_bytes;
 
@@ -71,8 +71,8 @@ static bool put(uint64_t address, uint64_t first, uint64_t end, uint32_t word)
         return false;
     done = true;
     for (uint64_t i = first; i < end && done; i++)
-        done = gvmi_cu->cuMemsetD32Async(address + i * SCENE_CHUNK_BYTES, word + (uint32_t)i,
-                                         SCENE_CHUNK_BYTES / sizeof word, NULL) == CUDA_SUCCESS;
+        done = gvmi_cu->cuMemsetD32Async(address + i * CHUNK_BYTES, word + (uint32_t)i,
+                                         CHUNK_BYTES / sizeof word, NULL) == CUDA_SUCCESS;
     done = gvmi_cu->cuStreamSynchronize(NULL) == CUDA_SUCCESS && done;
     pop();
     return done;
@@ -88,7 +88,7 @@ static bool is_filled(const uint32_t *words, size_t count, uint32_t right)
  * driver that will not read shows nothing. */
 static bool look(const char *name, uint64_t address, uint64_t end, uint64_t written, uint32_t word)
 {
-    static uint32_t words[SCENE_CHUNK_BYTES / sizeof(uint32_t)];
+    static uint32_t words[CHUNK_BYTES / sizeof(uint32_t)];
     const size_t count = sizeof words / sizeof words[0];
     bool good = true;
 
@@ -97,7 +97,7 @@ static bool look(const char *name, uint64_t address, uint64_t end, uint64_t writ
     for (uint64_t i = 0; i < end && good; i++) {
         const uint32_t right = word + (uint32_t)i;
 
-        if (gvmi_cu->cuMemcpyDtoH(words, address + i * SCENE_CHUNK_BYTES, sizeof words) != CUDA_SUCCESS)
+        if (gvmi_cu->cuMemcpyDtoH(words, address + i * CHUNK_BYTES, sizeof words) != CUDA_SUCCESS)
             continue;
         good = is_filled(words, count, right);
         if (!good && i >= written) {
@@ -112,7 +112,7 @@ static bool look(const char *name, uint64_t address, uint64_t end, uint64_t writ
     return good;
 }
 
-/* ---- the play */
+/* ---- the client */
 
 /* What any call may answer when the driver fails (gvmem/client.h). */
 #define ANY \
@@ -120,16 +120,16 @@ static bool look(const char *name, uint64_t address, uint64_t end, uint64_t writ
      1ull << GVM_E_DRIVER | 1ull << GVM_E_SYSTEM)
 #define OR(status) (1ull << GVM_E_##status)
 
-typedef struct play {
+typedef struct client {
     gvm_client *keeper;
     gvm_object *own, *still, *other, *view;
-    scene_result result;
+    client_result result;
     uint64_t own_chunks;
     uint64_t allowed; /* statuses that any call may answer */
-} play;
+} client;
 
 /* Judges an answer. */
-static bool did(play *p, const char *what, gvm_status status, uint64_t documented)
+static bool did(client *p, const char *what, gvm_status status, uint64_t documented)
 {
     gvm_error error;
 
@@ -149,7 +149,7 @@ static bool did(play *p, const char *what, gvm_status status, uint64_t documente
     return false;
 }
 
-static bool acquire(play *p, gvm_object *object, gvm_lease_mode mode, gvm_hint hint, gvm_lease *lease)
+static bool acquire(client *p, gvm_object *object, gvm_lease_mode mode, gvm_hint hint, gvm_lease *lease)
 {
     const gvm_acquire_options options = {
         .struct_size = sizeof options, .timeout_ms = WAIT_MS, .hint = hint};
@@ -159,7 +159,7 @@ static bool acquire(play *p, gvm_object *object, gvm_lease_mode mode, gvm_hint h
                gvm_object_acquire(object, mode, &options, lease), OR(LIMIT));
 }
 
-static void release(play *p, gvm_object *object, gvm_lease *lease)
+static void release(client *p, gvm_object *object, gvm_lease *lease)
 {
     if (lease->mode != 0 && gvm_object_release(object, lease) != GVM_OK) {
         printf("#   a lease could not be released\n");
@@ -167,54 +167,53 @@ static void release(play *p, gvm_object *object, gvm_lease *lease)
     }
 }
 
-static bool write_all(play *p, gvm_object *object, uint64_t chunks, uint32_t word)
+static bool write_all(client *p, gvm_object *object, uint64_t chunks, uint32_t word)
 {
     gvm_lease lease;
     bool written;
 
     if (!acquire(p, object, GVM_LEASE_WRITE, GVM_HINT_NONE, &lease))
         return false;
-    written = lease.bytes >= chunks * SCENE_CHUNK_BYTES && put(lease.address, 0, chunks, word);
+    written = lease.bytes >= chunks * CHUNK_BYTES && put(lease.address, 0, chunks, word);
     release(p, object, &lease);
     return written;
 }
 
-static void read_all(play *p, gvm_object *object, const char *name, gvm_hint hint, uint64_t written,
-                     uint32_t word)
+static void read_all(client *p, gvm_object *object, const char *name, gvm_hint hint,
+                     uint64_t written, uint32_t word)
 {
     gvm_lease lease;
 
     if (!acquire(p, object, GVM_LEASE_READ, hint, &lease))
         return;
-    if (lease.bytes < written * SCENE_CHUNK_BYTES) {
+    if (lease.bytes < written * CHUNK_BYTES) {
         printf("#   a lease on %s has %llu bytes\n", name, (unsigned long long)lease.bytes);
         p->result.good = false;
     }
-    p->result.good = look(name, lease.address, lease.bytes / SCENE_CHUNK_BYTES, written, word) &&
+    p->result.good = look(name, lease.address, lease.bytes / CHUNK_BYTES, written, word) &&
                      p->result.good;
     release(p, object, &lease);
 }
 
 static gvm_status create(gvm_client *keeper, const char *name, uint64_t chunks, gvm_object **out)
 {
-    const gvm_object_options options = {.struct_size = sizeof options,
-                                        .chunk_bytes = SCENE_CHUNK_BYTES,
-                                        .bytes = chunks * SCENE_CHUNK_BYTES};
+    const gvm_object_options options = {
+        .struct_size = sizeof options, .chunk_bytes = CHUNK_BYTES, .bytes = chunks * CHUNK_BYTES};
 
-    return gvm_object_create(keeper, name, 2 * chunks * SCENE_CHUNK_BYTES, &options, out);
+    return gvm_object_create(keeper, name, 2 * chunks * CHUNK_BYTES, &options, out);
 }
 
 #define OPEN_ERRORS (OR(NOSPACE) | OR(ADDRESS) | OR(LIMIT))
 #define CREATE_ERRORS OPEN_ERRORS
 
-static void make_own(play *p)
+static void make_own(client *p)
 {
     if (!did(p, "create", create(p->keeper, OWN, OWN_CHUNKS_FIRST, &p->own), CREATE_ERRORS))
         return;
     p->own_chunks = OWN_CHUNKS_FIRST;
     if (write_all(p, p->own, p->own_chunks, OWN_WORD))
         p->result.written_chunks = p->own_chunks;
-    if (did(p, "grow", gvm_object_grow(p->own, OWN_CHUNKS * SCENE_CHUNK_BYTES), CREATE_ERRORS))
+    if (did(p, "grow", gvm_object_grow(p->own, OWN_CHUNKS * CHUNK_BYTES), CREATE_ERRORS))
         p->own_chunks = OWN_CHUNKS;
     if (write_all(p, p->own, p->own_chunks, OWN_WORD))
         p->result.written_chunks = p->own_chunks;
@@ -224,7 +223,7 @@ static void make_own(play *p)
     }
 }
 
-static void move_own(play *p)
+static void move_own(client *p)
 {
     uint64_t bytes = 0;
 
@@ -239,16 +238,16 @@ static void move_own(play *p)
 }
 
 /* Writing there means writing what is there, so that a failure in the middle changes nothing. */
-static void visit_still(play *p)
+static void visit_still(client *p)
 {
     if (!did(p, "open", gvm_object_open(p->keeper, STILL, 0, &p->still), OPEN_ERRORS))
         return;
-    read_all(p, p->still, STILL, GVM_HINT_HOT, SCENE_STILL_CHUNKS, STILL_WORD);
-    (void)write_all(p, p->still, SCENE_STILL_CHUNKS, STILL_WORD);
-    read_all(p, p->still, STILL, GVM_HINT_NONE, SCENE_STILL_CHUNKS, STILL_WORD);
+    read_all(p, p->still, STILL, GVM_HINT_HOT, STILL_CHUNKS, STILL_WORD);
+    (void)write_all(p, p->still, STILL_CHUNKS, STILL_WORD);
+    read_all(p, p->still, STILL, GVM_HINT_NONE, STILL_CHUNKS, STILL_WORD);
 }
 
-static void seal_other(play *p)
+static void seal_other(client *p)
 {
     uint64_t written = 0;
 
@@ -264,7 +263,7 @@ static void seal_other(play *p)
 }
 
 /* A second opening, and a release behind a stream. */
-static void view_own(play *p)
+static void view_own(client *p)
 {
     gvm_lease lease;
     gvm_status status;
@@ -289,7 +288,7 @@ static void view_own(play *p)
     }
 }
 
-static void ask(play *p)
+static void ask(client *p)
 {
     gvm_object_info info = {.struct_size = sizeof info};
     gvm_snapshot *snapshot;
@@ -301,9 +300,9 @@ static void ask(play *p)
         (void)did(p, "info", gvm_object_get_info(p->own, &info), 0);
 }
 
-scene_result scene_play(const char *path, uint64_t allowed)
+client_result client_run(const char *path, uint64_t allowed)
 {
-    play p = {.result.good = true, .allowed = ANY | allowed};
+    client p = {.result.good = true, .allowed = ANY | allowed};
 
     if (did(&p, "connect", gvm_client_connect(path, &p.keeper), OR(LIMIT) | OR(TIMEOUT))) {
         make_own(&p);
@@ -362,31 +361,31 @@ static bool witness_read(gvm_object *object, const char *name, uint64_t chunks, 
 
     if (!witness_acquire(object, GVM_LEASE_READ, WAIT_MS, &lease))
         return false;
-    good = lease.bytes >= chunks * SCENE_CHUNK_BYTES &&
-           look(name, lease.address, lease.bytes / SCENE_CHUNK_BYTES, written, word);
-    if (lease.bytes < chunks * SCENE_CHUNK_BYTES)
+    good = lease.bytes >= chunks * CHUNK_BYTES &&
+           look(name, lease.address, lease.bytes / CHUNK_BYTES, written, word);
+    if (lease.bytes < chunks * CHUNK_BYTES)
         printf("#   %s has only %llu bytes\n", name, (unsigned long long)lease.bytes);
     return must("release", gvm_object_release(object, &lease)) && good;
 }
 
-bool scene_witness_begin(scene_witness *w, const char *path)
+bool witness_begin(fixture_witness *w, const char *path)
 {
-    *w = (scene_witness){NULL, NULL};
+    *w = (fixture_witness){NULL, NULL};
     return must("connect", gvm_client_connect(path, &w->keeper)) &&
-           must("create", create(w->keeper, STILL, SCENE_STILL_CHUNKS, &w->still)) &&
-           witness_write(w->still, SCENE_STILL_CHUNKS, STILL_WORD) &&
+           must("create", create(w->keeper, STILL, STILL_CHUNKS, &w->still)) &&
+           witness_write(w->still, STILL_CHUNKS, STILL_WORD) &&
            must("publish", gvm_object_publish(w->still, STILL, GVM_PUBLISH_REPLACE));
 }
 
-void scene_witness_end(scene_witness *w)
+void witness_end(fixture_witness *w)
 {
     gvm_object_close(w->still);
     gvm_client_close(w->keeper);
-    *w = (scene_witness){NULL, NULL};
+    *w = (fixture_witness){NULL, NULL};
 }
 
 /* What the client left behind in its own right. */
-static bool look_at_public(scene_witness *w, const scene_result *result)
+static bool look_at_public(fixture_witness *w, const client_result *result)
 {
     gvm_object *object;
     gvm_status status = gvm_object_open(w->keeper, PUBLIC, 0, &object);
@@ -403,7 +402,7 @@ static bool look_at_public(scene_witness *w, const scene_result *result)
     return good;
 }
 
-static bool drop_others(scene_witness *w)
+static bool drop_others(fixture_witness *w)
 {
     static const char *const names[] = {OWN, OTHER};
 
@@ -424,12 +423,12 @@ static bool is_settled(const gvm_snapshot *s)
 
     return s->keeper.clients == 1 && s->keeper.objects == 1 && d->held_bytes == 0 &&
            d->leased_bytes == 0 && d->free_bytes == 0 && o->openings == 1 && o->moving == 0 &&
-           o->device_bytes + o->host_bytes == SCENE_STILL_CHUNKS * SCENE_CHUNK_BYTES &&
+           o->device_bytes + o->host_bytes == STILL_CHUNKS * CHUNK_BYTES &&
            d->resident_bytes == o->device_bytes &&
            s->keeper.host_used_bytes == o->host_bytes + o->duplicate_bytes;
 }
 
-static bool settle(scene_witness *w, uint64_t *frames)
+static bool settle(fixture_witness *w, uint64_t *frames)
 {
     const struct timespec pause = {.tv_nsec = 2000000};
     gvm_snapshot *s;
@@ -441,7 +440,7 @@ static bool settle(scene_witness *w, uint64_t *frames)
             return false;
         settled = is_settled(s);
         *frames = (s->devices[0].resident_bytes + s->keeper.host_used_bytes + s->keeper.host_free_bytes) /
-                  SCENE_CHUNK_BYTES;
+                  CHUNK_BYTES;
         if (!settled && ms >= SETTLE_MS) {
             printf("#   left: %u clients, %u objects, %llu bytes held, %llu leased, %llu resident, "
                    "%llu free, %llu used on the host, %llu of %s there\n",
@@ -463,7 +462,7 @@ static bool settle(scene_witness *w, uint64_t *frames)
 }
 
 /* The keeper does what it did before: in both directions, and with new memory. */
-static bool works(scene_witness *w)
+static bool works(fixture_witness *w)
 {
     gvm_object_info info = {.struct_size = sizeof info};
     gvm_object *object;
@@ -478,7 +477,7 @@ static bool works(scene_witness *w)
                (unsigned long long)info.device_bytes);
         return false;
     }
-    if (!witness_read(w->still, STILL, SCENE_STILL_CHUNKS, SCENE_STILL_CHUNKS, STILL_WORD) ||
+    if (!witness_read(w->still, STILL, STILL_CHUNKS, STILL_CHUNKS, STILL_WORD) ||
         !must("info", gvm_object_get_info(w->still, &info)))
         return false;
     if (info.host_bytes != 0) {
@@ -490,12 +489,12 @@ static bool works(scene_witness *w)
     good = witness_write(object, OWN_CHUNKS, OWN_WORD) &&
            witness_read(object, "a new object", OWN_CHUNKS, OWN_CHUNKS, OWN_WORD);
     gvm_object_close(object);
-    return good && witness_write(w->still, SCENE_STILL_CHUNKS, STILL_WORD);
+    return good && witness_write(w->still, STILL_CHUNKS, STILL_WORD);
 }
 
-bool scene_witness_check(scene_witness *w, const scene_result *result, uint64_t *frames)
+bool witness_check(fixture_witness *w, const client_result *result, uint64_t *frames)
 {
-    return witness_read(w->still, STILL, SCENE_STILL_CHUNKS, SCENE_STILL_CHUNKS, STILL_WORD) &&
+    return witness_read(w->still, STILL, STILL_CHUNKS, STILL_CHUNKS, STILL_WORD) &&
            look_at_public(w, result) && drop_others(w) && settle(w, frames) && works(w) &&
            settle(w, frames);
 }
@@ -520,7 +519,7 @@ static bool break_behind(gvm_lease *lease)
 {
     CUstream stream = NULL;
     bool good = gvmi_cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
-    const uint64_t nowhere = lease->address + 2 * SCENE_CHUNK_BYTES; /* reserved, not committed */
+    const uint64_t nowhere = lease->address + 2 * CHUNK_BYTES; /* reserved, not committed */
 
     good = good && gvmi_cu->cuLaunchHostFunc(stream, wait_for_go, &broken.go) == CUDA_SUCCESS;
     good = good &&
@@ -530,7 +529,7 @@ static bool break_behind(gvm_lease *lease)
     return good && gvmi_cu->cuStreamSynchronize(stream) != CUDA_SUCCESS;
 }
 
-bool scene_break(const char *path)
+bool fixture_break(const char *path)
 {
     gvm_lease lease;
     bool good = false;
@@ -551,12 +550,12 @@ bool scene_break(const char *path)
     return good;
 }
 
-void scene_break_end(void)
+void fixture_break_end(void)
 {
     gvm_object_close(broken.object);
 }
 
-bool scene_witness_may_write(scene_witness *w)
+bool witness_may_write(fixture_witness *w)
 {
     const gvm_acquire_options options = {.struct_size = sizeof options, .timeout_ms = 200};
     gvm_object *object;
@@ -572,7 +571,7 @@ bool scene_witness_may_write(scene_witness *w)
 
 /* ---- the keeper */
 
-gvm_status scene_serve(const char *path, gvm_keeper **out)
+gvm_status fixture_serve(const char *path, gvm_keeper **out)
 {
     const int32_t device = 0;
     const gvm_keeper_options options = {
@@ -580,8 +579,8 @@ gvm_status scene_serve(const char *path, gvm_keeper **out)
         .path = path,
         .devices = &device,
         .device_count = 1,
-        .device_budget_bytes = DEVICE_CHUNKS * SCENE_CHUNK_BYTES,
-        .host_budget_bytes = HOST_CHUNKS * SCENE_CHUNK_BYTES,
+        .device_budget_bytes = DEVICE_CHUNKS * CHUNK_BYTES,
+        .host_budget_bytes = HOST_CHUNKS * CHUNK_BYTES,
         .revoke_timeout_ms = REVOKE_MS,
     };
 

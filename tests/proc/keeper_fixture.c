@@ -1,5 +1,5 @@
-/* A keeper and a bystander; see keeper_stage.h. */
-#include "tests/proc/keeper_stage.h"
+/* A keeper and a bystander; see keeper_fixture.h. */
+#include "tests/proc/keeper_fixture.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -31,7 +31,7 @@ static unsigned count_pinned_pieces(void)
     return count;
 }
 
-bool stage_learn(void)
+bool fixture_learn(void)
 {
     const uint64_t bytes = STILL_CHUNKS * CHUNK_BYTES;
     gvm_buffer *buffer = NULL;
@@ -52,7 +52,7 @@ bool stage_learn(void)
 
 /* Every frame is a descriptor or two: one that was exported, and on the software GPU the driver's
  * own. */
-static bool fds_are_right(const stage *s, const keeper_answer *now)
+static bool fds_are_right(const fixture *s, const keeper_answer *now)
 {
     const uint64_t bytes = now->device.resident_bytes + now->device.free_bytes +
                            now->keeper.host_used_bytes + now->keeper.host_free_bytes;
@@ -62,31 +62,31 @@ static bool fds_are_right(const stage *s, const keeper_answer *now)
            (!proc_software || counts.memory <= s->fds.memory + 2 * (long)(bytes / CHUNK_BYTES));
 }
 
-bool stage_snapshot(stage *s, keeper_answer *out)
+bool fixture_snapshot(fixture *s, keeper_answer *out)
 {
-    *out = keeper_do(&s->bystander, KP_SNAPSHOT, 0, NULL, 0, 0);
+    *out = keeper_do(&s->bystander, KEEPER_SNAPSHOT, 0, NULL, 0, 0);
     if (out->status != GVM_OK)
         printf("# a snapshot: %s: %s\n", gvm_status_name(out->status), out->text);
     return EXPECT(out->status == GVM_OK);
 }
 
-bool stage_begin_bystander(stage *s)
+bool fixture_begin_bystander(fixture *s)
 {
-    keeper_puppet *b = &s->bystander;
+    keeper_child *b = &s->bystander;
 
-    return KP_OK(b, CONNECT, 0, s->path, 0, 0) &&
-           KP_OK(b, CREATE, 0, STILL_NAME, STILL_CHUNKS, STILL_CHUNKS) &&
-           KP_OK(b, PUBLISH, 0, STILL_NAME, GVM_PUBLISH_REPLACE, 0) &&
-           KP_OK(b, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, LEASE_WAIT_MS) &&
-           KP_OK(b, FILL, 0, NULL, STILL_SEED, 0) && KP_OK(b, RELEASE, 0, NULL, 0, 0);
+    return KEEPER_OK(b, CONNECT, 0, s->path, 0, 0) &&
+           KEEPER_OK(b, CREATE, 0, STILL_NAME, STILL_CHUNKS, STILL_CHUNKS) &&
+           KEEPER_OK(b, PUBLISH, 0, STILL_NAME, GVM_PUBLISH_REPLACE, 0) &&
+           KEEPER_OK(b, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, LEASE_WAIT_MS) &&
+           KEEPER_OK(b, FILL, 0, NULL, STILL_SEED, 0) && KEEPER_OK(b, RELEASE, 0, NULL, 0, 0);
 }
 
-bool stage_begin(stage *s, uint32_t lease_timeout_ms)
+bool fixture_begin(fixture *s, uint32_t lease_timeout_ms)
 {
-    return stage_begin_timed(s, REVOKE_MS, lease_timeout_ms);
+    return fixture_begin_timed(s, REVOKE_MS, lease_timeout_ms);
 }
 
-bool stage_begin_timed(stage *s, uint32_t revoke_timeout_ms, uint32_t lease_timeout_ms)
+bool fixture_begin_timed(fixture *s, uint32_t revoke_timeout_ms, uint32_t lease_timeout_ms)
 {
     keeper_answer now;
 
@@ -95,43 +95,43 @@ bool stage_begin_timed(stage *s, uint32_t revoke_timeout_ms, uint32_t lease_time
     if (mkdtemp(s->folder) == NULL)
         return UNEXPECTED("mkdtemp");
     snprintf(s->path, sizeof s->path, "%s/socket", s->folder);
-    s->keeper = keeper_puppet_start();
-    s->bystander = keeper_puppet_start();
-    if (!KP_OK(&s->keeper, SERVE, 0, s->path, revoke_timeout_ms, lease_timeout_ms) ||
-        !stage_begin_bystander(s))
+    s->keeper = keeper_child_start();
+    s->bystander = keeper_child_start();
+    if (!KEEPER_OK(&s->keeper, SERVE, 0, s->path, revoke_timeout_ms, lease_timeout_ms) ||
+        !fixture_begin_bystander(s))
         return false;
-    if (!stage_snapshot(s, &now))
+    if (!fixture_snapshot(s, &now))
         return false;
     s->fds = proc_count_fds(s->keeper.pid, false);
     s->fds.memory -= 2 * (long)(now.device.resident_bytes / CHUNK_BYTES);
     return true;
 }
 
-bool stage_reads(stage *s)
+bool fixture_reads(fixture *s)
 {
     keeper_answer out;
 
-    if (!KP_OK(&s->bystander, ACQUIRE, 0, NULL, GVM_LEASE_READ, LEASE_WAIT_MS))
+    if (!KEEPER_OK(&s->bystander, ACQUIRE, 0, NULL, GVM_LEASE_READ, LEASE_WAIT_MS))
         return false;
-    out = keeper_do(&s->bystander, KP_CHECK, 0, NULL, 0, 0);
+    out = keeper_do(&s->bystander, KEEPER_CHECK, 0, NULL, 0, 0);
     return EXPECT(out.status == GVM_OK) && EXPECT(out.value == still_checksum) &&
-           KP_OK(&s->bystander, RELEASE, 0, NULL, 0, 0);
+           KEEPER_OK(&s->bystander, RELEASE, 0, NULL, 0, 0);
 }
 
-bool stage_writes(stage *s, uint64_t content)
+bool fixture_writes(fixture *s, uint64_t content)
 {
-    return KP_OK(&s->bystander, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, LEASE_WAIT_MS) &&
-           KP_OK(&s->bystander, FILL, 0, NULL, content, 0) &&
-           KP_OK(&s->bystander, RELEASE, 0, NULL, 0, 0);
+    return KEEPER_OK(&s->bystander, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, LEASE_WAIT_MS) &&
+           KEEPER_OK(&s->bystander, FILL, 0, NULL, content, 0) &&
+           KEEPER_OK(&s->bystander, RELEASE, 0, NULL, 0, 0);
 }
 
 /* Names that clients which were killed may have left behind in their own right. */
-static bool drop_leftovers(stage *s)
+static bool drop_leftovers(fixture *s)
 {
     static const char *const names[] = {"/victim/public", "/random/0", "/random/1", "/random/2"};
 
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++) {
-        keeper_answer out = keeper_do(&s->bystander, KP_DROP, 0, names[i], 0, 0);
+        keeper_answer out = keeper_do(&s->bystander, KEEPER_DROP, 0, names[i], 0, 0);
 
         if (out.status != GVM_OK && out.status != GVM_E_ABSENT) {
             printf("# dropping %s: %s: %s\n", names[i], gvm_status_name(out.status), out.text);
@@ -141,34 +141,35 @@ static bool drop_leftovers(stage *s)
     return true;
 }
 
-static bool is_settled(const stage *s, const keeper_answer *now)
+static bool is_settled(const fixture *s, const keeper_answer *now)
 {
     return now->keeper.clients == 1 && now->keeper.objects == 1 && now->device.held_bytes == 0 &&
            now->device.leased_bytes == 0 && fds_are_right(s, now);
 }
 
 /* A name that the dead had is free, and an object can be made under it. */
-static bool names_are_free(stage *s)
+static bool names_are_free(fixture *s)
 {
-    return KP_OK(&s->bystander, CREATE, 1, "/victim", 1, 1) &&
-           KP_OK(&s->bystander, ACQUIRE, 1, NULL, GVM_LEASE_WRITE, LEASE_WAIT_MS) &&
-           KP_OK(&s->bystander, FILL, 1, NULL, 5, 0) &&
-           KP_OK(&s->bystander, RELEASE, 1, NULL, 0, 0) && KP_OK(&s->bystander, CLOSE, 1, NULL, 0, 0);
+    return KEEPER_OK(&s->bystander, CREATE, 1, "/victim", 1, 1) &&
+           KEEPER_OK(&s->bystander, ACQUIRE, 1, NULL, GVM_LEASE_WRITE, LEASE_WAIT_MS) &&
+           KEEPER_OK(&s->bystander, FILL, 1, NULL, 5, 0) &&
+           KEEPER_OK(&s->bystander, RELEASE, 1, NULL, 0, 0) &&
+           KEEPER_OK(&s->bystander, CLOSE, 1, NULL, 0, 0);
 }
 
-bool stage_is_whole(stage *s)
+bool fixture_is_whole(fixture *s)
 {
     keeper_answer now, held;
 
     /* A write lease needs every other lease to be gone, that of a dead client too. */
-    if (!KP_OK(&s->bystander, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, LEASE_WAIT_MS))
+    if (!KEEPER_OK(&s->bystander, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, LEASE_WAIT_MS))
         return false;
-    held = keeper_do(&s->bystander, KP_CHECK, 0, NULL, 0, 0);
+    held = keeper_do(&s->bystander, KEEPER_CHECK, 0, NULL, 0, 0);
     if (!EXPECT(held.status == GVM_OK) || !EXPECT(held.value == still_checksum) ||
-        !KP_OK(&s->bystander, RELEASE, 0, NULL, 0, 0) || !drop_leftovers(s))
+        !KEEPER_OK(&s->bystander, RELEASE, 0, NULL, 0, 0) || !drop_leftovers(s))
         return false;
     for (int ms = 0;; ms += 5) {
-        if (!stage_snapshot(s, &now))
+        if (!fixture_snapshot(s, &now))
             return false;
         if (is_settled(s, &now))
             return names_are_free(s);
@@ -199,11 +200,11 @@ static bool pinned_memory_is_back(void)
     return false;
 }
 
-bool stage_end(stage *s)
+bool fixture_end(fixture *s)
 {
-    bool good = s->bystander.pid == 0 || EXPECT(keeper_puppet_end(&s->bystander) == 0);
+    bool good = s->bystander.pid == 0 || EXPECT(keeper_child_end(&s->bystander) == 0);
 
-    good = (s->keeper.pid == 0 || EXPECT(keeper_puppet_end(&s->keeper) == 0)) && good;
+    good = (s->keeper.pid == 0 || EXPECT(keeper_child_end(&s->keeper) == 0)) && good;
     unlink(s->path);
     if (rmdir(s->folder) != 0) { /* a keeper that was killed leaves its lock file */
         char lock[PATH_BYTES + 8];

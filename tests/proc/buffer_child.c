@@ -1,5 +1,5 @@
-/* Processes that do what the test tells them; see puppet.h. */
-#include "tests/proc/puppet.h"
+/* Processes that do what the test tells them; see buffer_child.h. */
+#include "tests/proc/buffer_child.h"
 
 #include <dirent.h>
 #include <errno.h>
@@ -21,7 +21,7 @@
 #define STOP_TRIES 100
 #define CONTROL_FD 3
 #define TIMEOUT_MS 20000 /* of sends and receives of shares */
-#define PUPPET_ARGUMENT "--puppet"
+#define ROLE "--buffer-child"
 
 typedef struct command {
     uint32_t verb;
@@ -29,11 +29,11 @@ typedef struct command {
     gvm_ipc_handle handle;
 } command;
 
-const char *puppet_verb_name(puppet_verb verb)
+const char *buffer_verb_name(buffer_verb verb)
 {
     static const char *const names[] = {
 #define NAME(verb_) #verb_,
-        PUPPET_VERBS(NAME)
+        BUFFER_VERBS(NAME)
 #undef NAME
     };
 
@@ -82,7 +82,7 @@ static bool receive_packet(int control, void *bytes, size_t len, int *fd)
     return received == (ssize_t)len;
 }
 
-/* ---- in the puppet */
+/* ---- in the child */
 
 static struct {
     gvm_device *device;
@@ -139,49 +139,49 @@ static gvm_status obey(const command *c, answer *out)
     gvm_share *fresh = NULL;
     gvm_status status;
 
-    switch ((puppet_verb)c->verb) {
-    case PUPPET_OPEN: return gvm_device_open((int32_t)c->a, &own.device);
-    case PUPPET_CREATE: return do_create(c->a, c->b);
-    case PUPPET_COMMIT: return gvm_buffer_commit(own.buffer, c->a, c->b);
-    case PUPPET_DECOMMIT: return gvm_buffer_decommit(own.buffer, c->a, c->b);
-    case PUPPET_SEAL: return gvm_buffer_seal(own.buffer);
-    case PUPPET_MOVE: return do_move(c->a);
-    case PUPPET_FILL:
+    switch ((buffer_verb)c->verb) {
+    case BUFFER_OPEN: return gvm_device_open((int32_t)c->a, &own.device);
+    case BUFFER_CREATE: return do_create(c->a, c->b);
+    case BUFFER_COMMIT: return gvm_buffer_commit(own.buffer, c->a, c->b);
+    case BUFFER_DECOMMIT: return gvm_buffer_decommit(own.buffer, c->a, c->b);
+    case BUFFER_SEAL: return gvm_buffer_seal(own.buffer);
+    case BUFFER_MOVE: return do_move(c->a);
+    case BUFFER_FILL:
         return gvm_kernel_fill_random_f64(own.device, address, c->a / 8, 0, c->b, NULL);
-    case PUPPET_SYNC: return gvm_device_synchronize(own.device);
-    case PUPPET_CHECKSUM:
+    case BUFFER_SYNC: return gvm_device_synchronize(own.device);
+    case BUFFER_CHECKSUM:
         return gvm_kernel_checksum(own.device, address + c->a, c->b, NULL, &out->value);
-    case PUPPET_EXPORT:
+    case BUFFER_EXPORT:
         status = gvm_share_export(own.buffer, c->a, c->b, &fresh);
         return replace_share(status, fresh);
-    case PUPPET_CONNECT: return own.wire >= 0 ? GVM_OK : GVM_E_SYSTEM;
-    case PUPPET_SEND: return gvm_share_send(own.share, own.wire, TIMEOUT_MS);
-    case PUPPET_RECEIVE:
+    case BUFFER_CONNECT: return own.wire >= 0 ? GVM_OK : GVM_E_SYSTEM;
+    case BUFFER_SEND: return gvm_share_send(own.share, own.wire, TIMEOUT_MS);
+    case BUFFER_RECEIVE:
         status = gvm_share_receive(own.wire, TIMEOUT_MS, &fresh);
         return replace_share(status, fresh);
-    case PUPPET_IMPORT: return do_import(c->a, c->b);
-    case PUPPET_UPDATE: return gvm_share_update(own.share, own.buffer);
-    case PUPPET_DESTROY:
+    case BUFFER_IMPORT: return do_import(c->a, c->b);
+    case BUFFER_UPDATE: return gvm_share_update(own.share, own.buffer);
+    case BUFFER_DESTROY:
         gvm_buffer_destroy(own.buffer);
         own.buffer = NULL;
         return GVM_OK;
-    case PUPPET_ADDRESS: out->value = address; return GVM_OK;
-    case PUPPET_LEGACY_EXPORT: return do_legacy_export(c->a, &out->handle);
-    case PUPPET_LEGACY_OPEN: return gvm_ipc_open(own.device, &c->handle, &own.opened);
-    case PUPPET_LEGACY_CHECKSUM:
+    case BUFFER_ADDRESS: out->value = address; return GVM_OK;
+    case BUFFER_LEGACY_EXPORT: return do_legacy_export(c->a, &out->handle);
+    case BUFFER_LEGACY_OPEN: return gvm_ipc_open(own.device, &c->handle, &own.opened);
+    case BUFFER_LEGACY_CHECKSUM:
         return gvm_kernel_checksum(own.device, own.opened, c->a, NULL, &out->value);
-    case PUPPET_LEGACY_CLOSE: return gvm_ipc_close(own.device, own.opened);
-    case PUPPET_VERB_COUNT: break;
+    case BUFFER_LEGACY_CLOSE: return gvm_ipc_close(own.device, own.opened);
+    case BUFFER_VERB_COUNT: break;
     }
     return GVM_E_INVALID;
 }
 
-void puppet_main(int argc, char **argv)
+void buffer_child_main(int argc, char **argv)
 {
     command c;
     int fd;
 
-    if (argc < 2 || strcmp(argv[1], PUPPET_ARGUMENT) != 0)
+    if (argc < 2 || strcmp(argv[1], ROLE) != 0)
         return;
     while (receive_packet(CONTROL_FD, &c, sizeof c, &fd)) {
         answer out;
@@ -215,18 +215,18 @@ static void fatal(const char *what)
     exit(2);
 }
 
-puppet puppet_start(void)
+child buffer_child_start(void)
 {
     int ends[2];
-    puppet p = {0};
+    child p = {0};
 
     fflush(stdout);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0 || (p.pid = fork()) < 0)
-        fatal("cannot start a puppet");
+        fatal("cannot start a child");
     if (p.pid == 0) {
         if (ends[1] == CONTROL_FD || dup2(ends[1], CONTROL_FD) < 0)
             _exit(126);
-        execl("/proc/self/exe", "puppet", PUPPET_ARGUMENT, (char *)NULL);
+        execl("/proc/self/exe", "child", ROLE, (char *)NULL);
         _exit(127);
     }
     close(ends[1]);
@@ -234,7 +234,7 @@ puppet puppet_start(void)
     return p;
 }
 
-bool puppet_post(puppet *p, puppet_verb verb, uint64_t a, uint64_t b)
+bool buffer_post(child *p, buffer_verb verb, uint64_t a, uint64_t b)
 {
     const command c = {.verb = verb, .a = a, .b = b};
 
@@ -244,7 +244,7 @@ bool puppet_post(puppet *p, puppet_verb verb, uint64_t a, uint64_t b)
     return true;
 }
 
-bool puppet_wait(puppet *p, answer *out)
+bool buffer_wait(child *p, answer *out)
 {
     struct pollfd entry = {.events = POLLIN};
 
@@ -260,7 +260,7 @@ bool puppet_wait(puppet *p, answer *out)
             return false;
     if (entry.revents == 0) {
         snprintf(out->text, sizeof out->text, "the process hangs");
-        puppet_kill(p);
+        child_kill(p);
         return false;
     }
     if (receive_packet(p->control, out, sizeof *out, NULL))
@@ -269,31 +269,31 @@ bool puppet_wait(puppet *p, answer *out)
     return false;
 }
 
-answer puppet_do(puppet *p, puppet_verb verb, uint64_t a, uint64_t b)
+answer buffer_do(child *p, buffer_verb verb, uint64_t a, uint64_t b)
 {
     answer out = {.status = GVM_E_SYSTEM};
 
-    if (puppet_post(p, verb, a, b))
-        (void)puppet_wait(p, &out);
+    if (buffer_post(p, verb, a, b))
+        (void)buffer_wait(p, &out);
     return out;
 }
 
-answer puppet_open_legacy(puppet *p, const gvm_ipc_handle *handle)
+answer buffer_open_legacy(child *p, const gvm_ipc_handle *handle)
 {
-    const command c = {.verb = PUPPET_LEGACY_OPEN, .handle = *handle};
+    const command c = {.verb = BUFFER_LEGACY_OPEN, .handle = *handle};
     answer out = {.status = GVM_E_SYSTEM};
 
     if (p->pid != 0 && send_packet(p->control, &c, sizeof c, -1)) {
         p->waiting++;
-        (void)puppet_wait(p, &out);
+        (void)buffer_wait(p, &out);
     }
     return out;
 }
 
-void puppet_connect(puppet *a, puppet *b)
+void buffer_connect(child *a, child *b)
 {
-    const command c = {.verb = PUPPET_CONNECT};
-    puppet *both[2] = {a, b};
+    const command c = {.verb = BUFFER_CONNECT};
+    child *both[2] = {a, b};
     int ends[2];
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
@@ -303,24 +303,24 @@ void puppet_connect(puppet *a, puppet *b)
 
         if (both[i]->pid != 0 && send_packet(both[i]->control, &c, sizeof c, ends[i])) {
             both[i]->waiting++;
-            (void)puppet_wait(both[i], &out);
+            (void)buffer_wait(both[i], &out);
         }
         close(ends[i]);
     }
 }
 
-static int reap(puppet *p)
+static int reap(child *p)
 {
     int status = -1;
 
     while (waitpid(p->pid, &status, 0) < 0 && errno == EINTR)
         ;
     close(p->control);
-    *p = (puppet){0};
+    *p = (child){0};
     return status;
 }
 
-void puppet_kill(puppet *p)
+void child_kill(child *p)
 {
     if (p->pid == 0)
         return;
@@ -328,7 +328,7 @@ void puppet_kill(puppet *p)
     (void)reap(p);
 }
 
-int puppet_end(puppet *p)
+int child_end(child *p)
 {
     if (p->pid == 0)
         return -1;
@@ -419,14 +419,14 @@ bool proc_complain(const char *file, int line, const char *text)
     return false;
 }
 
-bool proc_expect(const char *file, int line, puppet *p, puppet_verb verb, uint64_t a, uint64_t b,
+bool proc_expect(const char *file, int line, child *p, buffer_verb verb, uint64_t a, uint64_t b,
                  gvm_status wanted)
 {
-    answer out = puppet_do(p, verb, a, b);
+    answer out = buffer_do(p, verb, a, b);
 
     if (out.status == wanted)
         return true;
-    printf("# %s:%d: %s answered %s, not %s: %s\n", file, line, puppet_verb_name(verb),
+    printf("# %s:%d: %s answered %s, not %s: %s\n", file, line, buffer_verb_name(verb),
            gvm_status_name(out.status), gvm_status_name(wanted), out.text);
     return false;
 }

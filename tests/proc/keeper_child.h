@@ -1,20 +1,20 @@
-/* tests/proc/keeper_puppet.h - keepers and clients that do what the test tells them.
+/* tests/proc/keeper_child.h - keepers and clients that do what the test tells them.
  *
- * As tests/proc/puppet.h: this very program, executed again, that reads commands from a socket and
+ * As tests/proc/buffer_child.h: this very program, executed again, that reads commands from a socket and
  * answers each. One may be a keeper, another a client of it. Any of them can be told to kill itself
  * at its Nth step: a step is the moment before or after a driver call, or a system call by which
  * processes of the keeper speak to each other (keeper_step.c).
  *
- * Threads: one. Ownership: keeper_puppet_start() gives a puppet to the caller; keeper_puppet_end()
- * or keeper_puppet_kill() ends it.
+ * Threads: one. Ownership: keeper_child_start() gives a child to the caller; keeper_child_end()
+ * or keeper_child_kill() ends it.
  */
-#ifndef PROC_KEEPER_PUPPET_H
-#define PROC_KEEPER_PUPPET_H
+#ifndef PROC_KEEPER_CHILD_H
+#define PROC_KEEPER_CHILD_H
 
 #include <gvmem/client.h>
 #include <gvmem/keeper.h>
 
-#include "tests/proc/puppet.h"
+#include "tests/proc/buffer_child.h"
 
 #define CHUNK_BYTES (2 * MIB)
 #define DEVICE_BUDGET_CHUNKS 6u
@@ -55,8 +55,8 @@
     X(EXEC)       /* no answer: becomes a program that does nothing until it is killed */
 /* clang-format on */
 
-#define KEEPER_VERB(verb) KP_##verb,
-typedef enum keeper_verb { KEEPER_VERBS(KEEPER_VERB) KP_VERB_COUNT } keeper_verb;
+#define KEEPER_VERB(verb) KEEPER_##verb,
+typedef enum keeper_verb { KEEPER_VERBS(KEEPER_VERB) KEEPER_VERB_COUNT } keeper_verb;
 #undef KEEPER_VERB
 
 typedef struct keeper_answer {
@@ -69,39 +69,39 @@ typedef struct keeper_answer {
     char text[200];   /* the error's */
 } keeper_answer;
 
-typedef struct keeper_puppet {
+typedef struct keeper_child {
     pid_t pid; /* 0: none */
     int control;
     unsigned waiting; /* commands without an answer */
-} keeper_puppet;
+} keeper_child;
 
-/* main() must begin with this; it does not return in a puppet. */
-void keeper_puppet_main(int argc, char **argv);
-keeper_puppet keeper_puppet_start(void);
+/* main() must begin with this; it does not return in a child. */
+void keeper_child_main(int argc, char **argv);
+keeper_child keeper_child_start(void);
 
-/* A command without waiting; the answer to the oldest one without, false if the puppet is dead;
+/* A command without waiting; the answer to the oldest one without, false if the child is dead;
  * both, with GVM_E_SYSTEM if it died. name may be NULL. */
-bool keeper_post(keeper_puppet *p, keeper_verb verb, unsigned slot, const char *name, uint64_t a,
+bool keeper_post(keeper_child *p, keeper_verb verb, unsigned slot, const char *name, uint64_t a,
                  uint64_t b);
-bool keeper_wait(keeper_puppet *p, keeper_answer *out);
-keeper_answer keeper_do(keeper_puppet *p, keeper_verb verb, unsigned slot, const char *name,
+bool keeper_wait(keeper_child *p, keeper_answer *out);
+keeper_answer keeper_do(keeper_child *p, keeper_verb verb, unsigned slot, const char *name,
                         uint64_t a, uint64_t b);
 
-/* Waits until a puppet with a command has stopped, as ARM told it to; false if it has answered, or ended,
+/* Waits until a child with a command has stopped, as ARM told it to; false if it has answered, or ended,
  * before that step. */
-bool keeper_wait_stopped(const keeper_puppet *p);
+bool keeper_wait_stopped(const keeper_child *p);
 
-void keeper_puppet_kill(keeper_puppet *p); /* SIGKILL, and waits until it is gone */
-int keeper_puppet_end(keeper_puppet *p);   /* lets it finish, close everything and exit */
+void keeper_child_kill(keeper_child *p); /* SIGKILL, and waits until it is gone */
+int keeper_child_end(keeper_child *p);   /* lets it finish, close everything and exit */
 
 /* It killed itself, or was killed: waits until it is gone. */
-void keeper_puppet_reap(keeper_puppet *p);
+void keeper_child_reap(keeper_child *p);
 
 /* A command that must answer the status; says where and returns false otherwise. */
-#define KP_EXPECT(p, verb, slot, name, a, b, wanted) \
-    keeper_expect(__FILE__, __LINE__, p, KP_##verb, slot, name, a, b, wanted)
-#define KP_OK(p, verb, slot, name, a, b) KP_EXPECT(p, verb, slot, name, a, b, GVM_OK)
-bool keeper_expect(const char *file, int line, keeper_puppet *p, keeper_verb verb, unsigned slot,
+#define KEEPER_EXPECT(p, verb, slot, name, a, b, wanted) \
+    keeper_expect(__FILE__, __LINE__, p, KEEPER_##verb, slot, name, a, b, wanted)
+#define KEEPER_OK(p, verb, slot, name, a, b) KEEPER_EXPECT(p, verb, slot, name, a, b, GVM_OK)
+bool keeper_expect(const char *file, int line, keeper_child *p, keeper_verb verb, unsigned slot,
                    const char *name, uint64_t a, uint64_t b, gvm_status wanted);
 
 /* ---- keeper_step.c */

@@ -1,7 +1,7 @@
-/* tests/unit/heap_stand.h - a device and a heap for each test, calls that must succeed, and
+/* tests/unit/heap_fixture.h - a device and a heap for each test, calls that must succeed, and
  * streams that can be held. */
-#ifndef HEAP_STAND_H
-#define HEAP_STAND_H
+#ifndef HEAP_FIXTURE_H
+#define HEAP_FIXTURE_H
 
 #include "tests/unit/unit.h"
 

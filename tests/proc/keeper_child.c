@@ -1,5 +1,5 @@
-/* Keepers and clients that do what the test tells them; see keeper_puppet.h. */
-#include "tests/proc/keeper_puppet.h"
+/* Keepers and clients that do what the test tells them; see keeper_child.h. */
+#include "tests/proc/keeper_child.h"
 
 #include <errno.h>
 #include <poll.h>
@@ -13,7 +13,7 @@
 #include <unistd.h>
 
 #define CONTROL_FD 3
-#define ARGUMENT "--keeper-puppet"
+#define ARGUMENT "--keeper-child"
 
 typedef struct command {
     uint32_t verb, slot;
@@ -29,10 +29,10 @@ static const char *verb_name(uint32_t verb)
 #undef NAME
     };
 
-    return verb < KP_VERB_COUNT ? names[verb] : "?";
+    return verb < KEEPER_VERB_COUNT ? names[verb] : "?";
 }
 
-/* ---- in the puppet */
+/* ---- in the child */
 
 static struct {
     gvm_device *device;
@@ -118,45 +118,45 @@ static gvm_status obey(const command *c, keeper_answer *out)
     gvm_lease *lease = &own.leases[c->slot];
 
     switch ((keeper_verb)c->verb) {
-    case KP_SERVE: return do_serve(c);
-    case KP_STOP:
+    case KEEPER_SERVE: return do_serve(c);
+    case KEEPER_STOP:
         gvm_keeper_stop(own.server);
         own.server = NULL;
         return GVM_OK;
-    case KP_CONNECT: return gvm_client_connect(c->name, &own.keeper);
-    case KP_DISCONNECT: return do_disconnect();
-    case KP_CREATE: return do_create(c);
-    case KP_OPEN:
+    case KEEPER_CONNECT: return gvm_client_connect(c->name, &own.keeper);
+    case KEEPER_DISCONNECT: return do_disconnect();
+    case KEEPER_CREATE: return do_create(c);
+    case KEEPER_OPEN:
         return gvm_object_open(own.keeper, c->name, (uint32_t)c->a, &own.objects[c->slot]);
-    case KP_CLOSE: do_close(c->slot); return GVM_OK;
-    case KP_DROP: return gvm_object_drop(own.keeper, c->name);
-    case KP_ACQUIRE: return do_acquire(c, out);
-    case KP_RELEASE: return gvm_object_release(object, lease);
-    case KP_FILL: return life_fill(own.device, lease, c->a);
-    case KP_CHECK: return life_check(own.device, &own.latest[c->slot], &out->value);
-    case KP_GROW: return gvm_object_grow(object, c->a * CHUNK_BYTES);
-    case KP_SEAL: return gvm_object_seal(object, (int)c->a);
-    case KP_PUBLISH: return gvm_object_publish(object, c->name, (uint32_t)c->a);
-    case KP_EVICT: return gvm_client_evict(own.keeper, c->name, 0, &out->value);
-    case KP_TRIM: return gvm_client_trim(own.keeper, 0, 0, &out->value);
-    case KP_INFO: return gvm_object_get_info(object, &out->object);
-    case KP_SNAPSHOT: return do_snapshot(out);
-    case KP_SCENARIO: return life_scenario(own.device, c->name);
-    case KP_RANDOM: return life_random(own.device, c->name, c->a);
-    case KP_ARM: out->value = step_arm(c->a, (int)c->b); return GVM_OK;
-    case KP_WRITTEN:
+    case KEEPER_CLOSE: do_close(c->slot); return GVM_OK;
+    case KEEPER_DROP: return gvm_object_drop(own.keeper, c->name);
+    case KEEPER_ACQUIRE: return do_acquire(c, out);
+    case KEEPER_RELEASE: return gvm_object_release(object, lease);
+    case KEEPER_FILL: return life_fill(own.device, lease, c->a);
+    case KEEPER_CHECK: return life_check(own.device, &own.latest[c->slot], &out->value);
+    case KEEPER_GROW: return gvm_object_grow(object, c->a * CHUNK_BYTES);
+    case KEEPER_SEAL: return gvm_object_seal(object, (int)c->a);
+    case KEEPER_PUBLISH: return gvm_object_publish(object, c->name, (uint32_t)c->a);
+    case KEEPER_EVICT: return gvm_client_evict(own.keeper, c->name, 0, &out->value);
+    case KEEPER_TRIM: return gvm_client_trim(own.keeper, 0, 0, &out->value);
+    case KEEPER_INFO: return gvm_object_get_info(object, &out->object);
+    case KEEPER_SNAPSHOT: return do_snapshot(out);
+    case KEEPER_SCENARIO: return life_scenario(own.device, c->name);
+    case KEEPER_RANDOM: return life_random(own.device, c->name, c->a);
+    case KEEPER_ARM: out->value = step_arm(c->a, (int)c->b); return GVM_OK;
+    case KEEPER_WRITTEN:
         out->value = life_wrote_from;
         out->until = life_wrote_until;
         return GVM_OK;
-    case KP_SET_MODE: return gvm_object_set_mode(object, (uint32_t)c->a);
-    case KP_BECOME: return proc_become((uid_t)c->a, (gid_t)c->b) ? GVM_OK : GVM_E_SYSTEM;
-    case KP_EXEC: execlp("sleep", "sleep", "600", (char *)NULL); return GVM_E_SYSTEM;
-    case KP_VERB_COUNT: break;
+    case KEEPER_SET_MODE: return gvm_object_set_mode(object, (uint32_t)c->a);
+    case KEEPER_BECOME: return proc_become((uid_t)c->a, (gid_t)c->b) ? GVM_OK : GVM_E_SYSTEM;
+    case KEEPER_EXEC: execlp("sleep", "sleep", "600", (char *)NULL); return GVM_E_SYSTEM;
+    case KEEPER_VERB_COUNT: break;
     }
     return GVM_E_INVALID;
 }
 
-void keeper_puppet_main(int argc, char **argv)
+void keeper_child_main(int argc, char **argv)
 {
     command c;
 
@@ -192,20 +192,20 @@ static void fatal(const char *what)
     exit(2);
 }
 
-keeper_puppet keeper_puppet_start(void)
+keeper_child keeper_child_start(void)
 {
     const pid_t parent = getpid();
-    keeper_puppet p = {0};
+    keeper_child p = {0};
     int ends[2];
 
     fflush(stdout);
     if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0 || (p.pid = fork()) < 0)
-        fatal("cannot start a puppet");
+        fatal("cannot start a child");
     if (p.pid == 0) {
         prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() != parent || ends[1] == CONTROL_FD || dup2(ends[1], CONTROL_FD) < 0)
             _exit(126);
-        execl("/proc/self/exe", "keeper-puppet", ARGUMENT, (char *)NULL);
+        execl("/proc/self/exe", "keeper-child", ARGUMENT, (char *)NULL);
         _exit(127);
     }
     close(ends[1]);
@@ -213,7 +213,7 @@ keeper_puppet keeper_puppet_start(void)
     return p;
 }
 
-bool keeper_post(keeper_puppet *p, keeper_verb verb, unsigned slot, const char *name, uint64_t a,
+bool keeper_post(keeper_child *p, keeper_verb verb, unsigned slot, const char *name, uint64_t a,
                  uint64_t b)
 {
     command c = {.verb = verb, .slot = slot, .a = a, .b = b};
@@ -225,7 +225,7 @@ bool keeper_post(keeper_puppet *p, keeper_verb verb, unsigned slot, const char *
     return true;
 }
 
-bool keeper_wait(keeper_puppet *p, keeper_answer *out)
+bool keeper_wait(keeper_child *p, keeper_answer *out)
 {
     struct pollfd entry = {.fd = p->control, .events = POLLIN};
 
@@ -239,7 +239,7 @@ bool keeper_wait(keeper_puppet *p, keeper_answer *out)
         if (errno != EINTR)
             return false;
     if (entry.revents == 0) {
-        keeper_puppet_kill(p);
+        keeper_child_kill(p);
         snprintf(out->text, sizeof out->text, "the process hangs");
         return false;
     }
@@ -249,7 +249,7 @@ bool keeper_wait(keeper_puppet *p, keeper_answer *out)
     return false;
 }
 
-keeper_answer keeper_do(keeper_puppet *p, keeper_verb verb, unsigned slot, const char *name,
+keeper_answer keeper_do(keeper_child *p, keeper_verb verb, unsigned slot, const char *name,
                         uint64_t a, uint64_t b)
 {
     keeper_answer out;
@@ -262,18 +262,18 @@ keeper_answer keeper_do(keeper_puppet *p, keeper_verb verb, unsigned slot, const
     return out;
 }
 
-static int reap(keeper_puppet *p)
+static int reap(keeper_child *p)
 {
     int status = -1;
 
     while (waitpid(p->pid, &status, 0) < 0 && errno == EINTR)
         ;
     close(p->control);
-    *p = (keeper_puppet){0};
+    *p = (keeper_child){0};
     return status;
 }
 
-void keeper_puppet_kill(keeper_puppet *p)
+void keeper_child_kill(keeper_child *p)
 {
     if (p->pid == 0)
         return;
@@ -281,13 +281,13 @@ void keeper_puppet_kill(keeper_puppet *p)
     (void)reap(p);
 }
 
-void keeper_puppet_reap(keeper_puppet *p)
+void keeper_child_reap(keeper_child *p)
 {
     if (p->pid != 0)
         (void)reap(p);
 }
 
-bool keeper_wait_stopped(const keeper_puppet *p)
+bool keeper_wait_stopped(const keeper_child *p)
 {
     for (int ms = 0; ms < ANSWER_LIMIT_MS; ms++) {
         struct pollfd entry = {.fd = p->control, .events = POLLIN};
@@ -302,7 +302,7 @@ bool keeper_wait_stopped(const keeper_puppet *p)
     return false;
 }
 
-int keeper_puppet_end(keeper_puppet *p)
+int keeper_child_end(keeper_child *p)
 {
     if (p->pid == 0)
         return -1;
@@ -310,7 +310,7 @@ int keeper_puppet_end(keeper_puppet *p)
     return reap(p);
 }
 
-bool keeper_expect(const char *file, int line, keeper_puppet *p, keeper_verb verb, unsigned slot,
+bool keeper_expect(const char *file, int line, keeper_child *p, keeper_verb verb, unsigned slot,
                    const char *name, uint64_t a, uint64_t b, gvm_status wanted)
 {
     keeper_answer out = keeper_do(p, verb, slot, name, a, b);

@@ -1,8 +1,8 @@
-/* tests/unit/machine_stand.h - the keeper's machine without a server: clients are pages of words and the
+/* tests/unit/machine_fixture.h - the keeper's machine without a server: clients are pages of words and the
  * last message that they were sent, jobs end when the test says so.
  */
-#ifndef UNIT_MACHINE_STAND_H
-#define UNIT_MACHINE_STAND_H
+#ifndef UNIT_MACHINE_FIXTURE_H
+#define UNIT_MACHINE_FIXTURE_H
 
 #include <stdlib.h>
 #include <string.h>
@@ -32,7 +32,7 @@ typedef struct actor {
     uint32_t create_flags;
 } actor;
 
-typedef struct world {
+typedef struct fixture {
     gvmi_machine *machine;
     actor actors[ACTORS_MAX];
     unsigned actor_count;
@@ -43,9 +43,9 @@ typedef struct world {
     uint64_t dropped_bytes;
     unsigned lines; /* logged */
     int64_t now_ns;
-} world;
+} fixture;
 
-static inline actor *find_actor(world *w, uint32_t number)
+static inline actor *find_actor(fixture *w, uint32_t number)
 {
     for (unsigned i = 0; i < w->actor_count; i++)
         if (w->actors[i].number == number)
@@ -54,7 +54,7 @@ static inline actor *find_actor(world *w, uint32_t number)
     return NULL;
 }
 
-static inline void answer_map(world *w, actor *a, const gvmi_wire_message *map)
+static inline void answer_map(fixture *w, actor *a, const gvmi_wire_message *map)
 {
     gvmi_wire_message reply;
 
@@ -64,7 +64,7 @@ static inline void answer_map(world *w, actor *a, const gvmi_wire_message *map)
     gvmi_machine_message(w->machine, a->number, &reply);
 }
 
-static inline void deliver(world *w, gvmi_action *action)
+static inline void deliver(fixture *w, gvmi_action *action)
 {
     actor *a = find_actor(w, action->client);
     const gvmi_wire_message message = *action->message;
@@ -86,7 +86,7 @@ static inline void deliver(world *w, gvmi_action *action)
         a->slot = message.body.OPENED.slot;
 }
 
-static inline void take_piece(world *w, gvmi_action *action)
+static inline void take_piece(fixture *w, gvmi_action *action)
 {
     actor *a = find_actor(w, action->client);
     const size_t end = action->offset_bytes + action->len;
@@ -106,14 +106,14 @@ static inline void take_piece(world *w, gvmi_action *action)
         deliver(w, action);
 }
 
-static inline void forget(world *w, actor *a)
+static inline void forget(fixture *w, actor *a)
 {
     a->forgotten = true;
     gvmi_machine_exited(w->machine, a->number);
     a->number = 0;
 }
 
-static inline void run(world *w)
+static inline void run(fixture *w)
 {
     gvmi_action action;
 
@@ -137,7 +137,7 @@ static inline void run(world *w)
     assert_true(w->unchecked || gvmi_machine_check(w->machine));
 }
 
-static inline void tick(world *w, int64_t ms)
+static inline void tick(fixture *w, int64_t ms)
 {
     w->now_ns += ms * MS;
     gvmi_machine_tick(w->machine, w->now_ns);
@@ -159,18 +159,18 @@ static inline gvmi_machine_config small_config(uint64_t device_chunks, uint64_t 
     };
 }
 
-static inline void start_world_as(world *w, const gvmi_machine_config *config)
+static inline void start_fixture_as(fixture *w, const gvmi_machine_config *config)
 {
     memset(w, 0, sizeof *w);
     assert_int_equal(gvmi_machine_create(config, &w->machine), GVM_OK);
     tick(w, 1);
 }
 
-static inline void start_world(world *w, uint64_t device_chunks, uint64_t host_chunks)
+static inline void start_fixture(fixture *w, uint64_t device_chunks, uint64_t host_chunks)
 {
     const gvmi_machine_config config = small_config(device_chunks, host_chunks);
 
-    start_world_as(w, &config);
+    start_fixture_as(w, &config);
 }
 
 static inline const gvmi_wire_message *last(const actor *a)
@@ -179,7 +179,7 @@ static inline const gvmi_wire_message *last(const actor *a)
     return &a->latest;
 }
 
-static inline void say(world *w, actor *a, const gvmi_wire_message *message)
+static inline void say(fixture *w, actor *a, const gvmi_wire_message *message)
 {
     gvmi_machine_message(w->machine, a->number, message);
     run(w);
@@ -193,7 +193,7 @@ static inline void free_actor(actor *a)
 }
 
 /* NULL: the user's allowance of connections is spent. */
-static inline actor *try_join(world *w, uint32_t uid)
+static inline actor *try_join(fixture *w, uint32_t uid)
 {
     actor *a = &w->actors[w->actor_count];
     const gvmi_credentials who = {.uid = uid, .gid = uid, .pid = 1};
@@ -218,7 +218,7 @@ static inline actor *try_join(world *w, uint32_t uid)
     return a;
 }
 
-static inline actor *join(world *w, uint32_t uid)
+static inline actor *join(fixture *w, uint32_t uid)
 {
     actor *a = try_join(w, uid);
 
@@ -226,7 +226,7 @@ static inline actor *join(world *w, uint32_t uid)
     return a;
 }
 
-static inline void end_jobs(world *w)
+static inline void end_jobs(fixture *w)
 {
     w->hold_jobs = false;
     while (w->job_count > 0) {
@@ -235,7 +235,7 @@ static inline void end_jobs(world *w)
     }
 }
 
-static inline void end_world(world *w)
+static inline void end_fixture(fixture *w)
 {
     end_jobs(w);
     assert_true(gvmi_machine_check(w->machine));
@@ -254,7 +254,7 @@ static inline gvm_status reply_status(const actor *a)
     return last(a)->head.type == GVMI_WIRE_FAILED ? (gvm_status)last(a)->body.FAILED.status : GVM_OK;
 }
 
-static inline gvm_status create_of(world *w, actor *a, const char *name, uint64_t reserve_chunks,
+static inline gvm_status create_of(fixture *w, actor *a, const char *name, uint64_t reserve_chunks,
                                    uint64_t chunks, uint32_t mode, uint32_t flags)
 {
     gvmi_wire_message m;
@@ -271,7 +271,7 @@ static inline gvm_status create_of(world *w, actor *a, const char *name, uint64_
     return reply_status(a);
 }
 
-static inline gvm_status create(world *w, actor *a, const char *name, uint64_t chunks,
+static inline gvm_status create(fixture *w, actor *a, const char *name, uint64_t chunks,
                                 uint32_t mode, uint32_t *slot)
 {
     const gvm_status status = create_of(w, a, name, 64, chunks, mode,
@@ -282,7 +282,7 @@ static inline gvm_status create(world *w, actor *a, const char *name, uint64_t c
     return status;
 }
 
-static inline gvm_status open_object(world *w, actor *a, const char *name, uint32_t flags,
+static inline gvm_status open_object(fixture *w, actor *a, const char *name, uint32_t flags,
                                      uint32_t *slot)
 {
     gvmi_wire_message m;
@@ -296,7 +296,7 @@ static inline gvm_status open_object(world *w, actor *a, const char *name, uint3
     return reply_status(a);
 }
 
-static inline void ask(world *w, actor *a, uint32_t slot, gvm_lease_mode mode, int timeout_ms)
+static inline void ask(fixture *w, actor *a, uint32_t slot, gvm_lease_mode mode, int timeout_ms)
 {
     gvmi_wire_message m;
 
@@ -305,7 +305,7 @@ static inline void ask(world *w, actor *a, uint32_t slot, gvm_lease_mode mode, i
     say(w, a, &m);
 }
 
-static inline void take(world *w, actor *a, uint32_t slot, gvm_lease_mode mode)
+static inline void take(fixture *w, actor *a, uint32_t slot, gvm_lease_mode mode)
 {
     gvmi_wire_message m;
 
@@ -317,7 +317,7 @@ static inline void take(world *w, actor *a, uint32_t slot, gvm_lease_mode mode)
     say(w, a, &m);
 }
 
-static inline void give(world *w, actor *a, uint32_t slot, gvm_lease_mode mode)
+static inline void give(fixture *w, actor *a, uint32_t slot, gvm_lease_mode mode)
 {
     atomic_fetch_sub(&a->leases[slot].word,
                      mode == GVM_LEASE_WRITE ? GVMI_LEASE_WRITER : GVMI_LEASE_READER);
@@ -331,7 +331,7 @@ static inline bool granted(const actor *a)
 }
 
 /* A lease that is to be had at once. */
-static inline void acquire(world *w, actor *a, uint32_t slot, gvm_lease_mode mode)
+static inline void acquire(fixture *w, actor *a, uint32_t slot, gvm_lease_mode mode)
 {
     ask(w, a, slot, mode, -1);
     assert_true(granted(a));
@@ -343,7 +343,7 @@ static inline uint64_t permit(const actor *a, uint32_t slot)
     return atomic_load(&a->permits[slot].word);
 }
 
-static inline void begin_evict(world *w, actor *a, const char *name)
+static inline void begin_evict(fixture *w, actor *a, const char *name)
 {
     gvmi_wire_message m;
 
@@ -353,7 +353,7 @@ static inline void begin_evict(world *w, actor *a, const char *name)
 }
 
 /* One that is answered at once. */
-static inline uint64_t evict(world *w, actor *a, const char *name)
+static inline uint64_t evict(fixture *w, actor *a, const char *name)
 {
     begin_evict(w, a, name);
     assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
@@ -361,7 +361,7 @@ static inline uint64_t evict(world *w, actor *a, const char *name)
 }
 
 /* The answer may come later. */
-static inline void ask_seal(world *w, actor *a, uint32_t slot)
+static inline void ask_seal(fixture *w, actor *a, uint32_t slot)
 {
     gvmi_wire_message m;
 
@@ -370,7 +370,7 @@ static inline void ask_seal(world *w, actor *a, uint32_t slot)
     say(w, a, &m);
 }
 
-static inline void drop_object(world *w, actor *a, const char *name)
+static inline void drop_object(fixture *w, actor *a, const char *name)
 {
     gvmi_wire_message m;
 
@@ -380,7 +380,7 @@ static inline void drop_object(world *w, actor *a, const char *name)
     assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
 }
 
-static inline void close_slot(world *w, actor *a, uint32_t slot)
+static inline void close_slot(fixture *w, actor *a, uint32_t slot)
 {
     gvmi_wire_message m;
 
@@ -390,7 +390,7 @@ static inline void close_slot(world *w, actor *a, uint32_t slot)
     assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
 }
 
-static inline gvm_status link_object(world *w, actor *a, uint32_t slot, const char *name,
+static inline gvm_status link_object(fixture *w, actor *a, uint32_t slot, const char *name,
                                      uint32_t mode, uint64_t bytes)
 {
     gvmi_wire_message m;
@@ -402,7 +402,7 @@ static inline gvm_status link_object(world *w, actor *a, uint32_t slot, const ch
     return reply_status(a);
 }
 
-static inline void say_unmapped(world *w, actor *a, const gvmi_wire_map *map)
+static inline void say_unmapped(fixture *w, actor *a, const gvmi_wire_map *map)
 {
     gvmi_wire_message m;
 
@@ -411,7 +411,7 @@ static inline void say_unmapped(world *w, actor *a, const gvmi_wire_map *map)
     say(w, a, &m);
 }
 
-static inline void say_mapped(world *w, actor *a, const gvmi_wire_map *map)
+static inline void say_mapped(fixture *w, actor *a, const gvmi_wire_map *map)
 {
     gvmi_wire_message m;
 
@@ -420,12 +420,12 @@ static inline void say_mapped(world *w, actor *a, const gvmi_wire_map *map)
     say(w, a, &m);
 }
 
-static inline const keep_place *device(const world *w)
+static inline const keep_place *device(const fixture *w)
 {
     return &w->machine->devices[0].place;
 }
 
-static inline gvm_object_info info(world *w, actor *a, uint32_t slot)
+static inline gvm_object_info info(fixture *w, actor *a, uint32_t slot)
 {
     gvmi_wire_message m;
 
@@ -437,18 +437,18 @@ static inline gvm_object_info info(world *w, actor *a, uint32_t slot)
 }
 
 /* As the whole of a machine is long in checking, tests do so where it counts. */
-static inline void start_users(world *w, uint32_t clients_max, uint32_t objects_max)
+static inline void start_users(fixture *w, uint32_t clients_max, uint32_t objects_max)
 {
     gvmi_machine_config config = small_config(64, 64);
 
     config.clients_max = clients_max;
     config.objects_max = objects_max;
-    start_world_as(w, &config);
+    start_fixture_as(w, &config);
     w->unchecked = true;
 }
 
 /* Its place is that of the last one then. */
-static inline void leave(world *w, actor *a)
+static inline void leave(fixture *w, actor *a)
 {
     gvmi_machine_disconnect(w->machine, a->number);
     run(w);
@@ -459,7 +459,7 @@ static inline void leave(world *w, actor *a)
     *a = w->actors[--w->actor_count];
 }
 
-static inline gvm_status grow(world *w, actor *a, uint32_t slot, uint64_t bytes)
+static inline gvm_status grow(fixture *w, actor *a, uint32_t slot, uint64_t bytes)
 {
     gvmi_wire_message m;
 
@@ -471,7 +471,7 @@ static inline gvm_status grow(world *w, actor *a, uint32_t slot, uint64_t bytes)
 }
 
 /* A slice of what is too long for one event. True: there is more. */
-static inline bool work(world *w)
+static inline bool work(fixture *w)
 {
     const bool more = gvmi_machine_work(w->machine);
 

@@ -1,5 +1,5 @@
 /* Events into the machine, actions out of it, and the frames and jobs that actions are about. */
-#include "tests/prop/keeper_world.h"
+#include "tests/prop/keeper_simulation.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -10,7 +10,7 @@
 
 /* ---- chance and failure */
 
-uint64_t world_random(world *w, uint64_t below)
+uint64_t sim_random(simulation *w, uint64_t below)
 {
     uint64_t z = w->random += 0x9e3779b97f4a7c15; /* splitmix64 */
 
@@ -19,12 +19,12 @@ uint64_t world_random(world *w, uint64_t below)
     return (z ^ z >> 31) % below;
 }
 
-bool world_chance(world *w, uint32_t percent)
+bool sim_chance(simulation *w, uint32_t percent)
 {
-    return world_random(w, 100) < percent;
+    return sim_random(w, 100) < percent;
 }
 
-void world_wrong(world *w, const char *format, ...)
+void sim_wrong(simulation *w, const char *format, ...)
 {
     va_list args;
 
@@ -35,7 +35,7 @@ void world_wrong(world *w, const char *format, ...)
     va_end(args);
 }
 
-void world_log(world *w, const char *format, ...)
+void sim_log(simulation *w, const char *format, ...)
 {
     char *line = w->log[w->log_count++ % LOG_LINES];
     int used = snprintf(line, LOG_BYTES, "%llu %lld.%03lld ms: ", (unsigned long long)w->step,
@@ -56,7 +56,7 @@ static void *must(void *memory)
 
 /* ---- frames */
 
-static frame *frame_new(world *w, const gvmi_frame_spec *spec)
+static frame *frame_new(simulation *w, const gvmi_frame_spec *spec)
 {
     frame *f = must(calloc(1, sizeof *f));
 
@@ -71,7 +71,7 @@ static frame *frame_new(world *w, const gvmi_frame_spec *spec)
 }
 
 /* What counts against budgets: frames from the order to make them to the order to drop them. */
-static void frame_count(world *w, const frame *f, bool more)
+static void frame_count(simulation *w, const frame *f, bool more)
 {
     uint64_t *used = f->spec.tier == GVM_TIER_HOST ? &w->host_bytes : &w->used_bytes[f->spec.device];
     const uint64_t limit = f->spec.tier == GVM_TIER_HOST ? w->config.host_budget_bytes
@@ -79,36 +79,36 @@ static void frame_count(world *w, const frame *f, bool more)
 
     *used = more ? *used + f->spec.bytes : *used - f->spec.bytes;
     if (more && *used + voided_bytes(w, f) > limit)
-        world_wrong(w, "frame %u: %llu MiB of tier %u, device %u are in use, of %llu",
-                    f->spec.frame, (unsigned long long)(*used / MIB), f->spec.tier, f->spec.device,
-                    (unsigned long long)(limit / MIB));
+        sim_wrong(w, "frame %u: %llu MiB of tier %u, device %u are in use, of %llu", f->spec.frame,
+                  (unsigned long long)(*used / MIB), f->spec.tier, f->spec.device,
+                  (unsigned long long)(limit / MIB));
 }
 
-static bool spec_is_sane(world *w, const gvmi_frame_spec *spec)
+static bool spec_is_sane(simulation *w, const gvmi_frame_spec *spec)
 {
     if (spec->frame > 0 && spec->frame < FRAMES_MAX && spec->device < w->config.device_count &&
         (spec->tier == GVM_TIER_HOST || spec->tier == GVM_TIER_DEVICE) && spec->bytes > 0)
         return true;
-    world_wrong(w, "frame %u of device %u, tier %u, %llu bytes is none", spec->frame, spec->device,
-                spec->tier, (unsigned long long)spec->bytes);
+    sim_wrong(w, "frame %u of device %u, tier %u, %llu bytes is none", spec->frame, spec->device,
+              spec->tier, (unsigned long long)spec->bytes);
     return false;
 }
 
 /* The frame that an action names, which must be there. */
-static frame *frame_named(world *w, const gvmi_frame_spec *spec)
+static frame *frame_named(simulation *w, const gvmi_frame_spec *spec)
 {
     frame *f = spec_is_sane(w, spec) ? w->frames[spec->frame] : NULL;
 
     if (f == NULL) {
-        world_wrong(w, "an action names frame %u, which is not there", spec->frame);
+        sim_wrong(w, "an action names frame %u, which is not there", spec->frame);
         return NULL;
     }
     if (f->spec.device != spec->device || f->spec.tier != spec->tier || f->spec.bytes != spec->bytes)
-        world_wrong(w, "an action takes frame %u for one of another kind", spec->frame);
+        sim_wrong(w, "an action takes frame %u for one of another kind", spec->frame);
     return f;
 }
 
-static void frame_end(world *w, frame *f)
+static void frame_end(simulation *w, frame *f)
 {
     frame_count(w, f, false);
     if (w->frames[f->spec.frame] == f)
@@ -117,19 +117,18 @@ static void frame_end(world *w, frame *f)
 }
 
 /* A frame is to be written, dropped, or given away: does anybody have it? */
-static void must_be_unmapped(world *w, const frame *f, const char *why)
+static void must_be_unmapped(simulation *w, const frame *f, const char *why)
 {
     if (f->mapped > 0 || f->flying > 0)
-        world_wrong(
-            w, "frame %u is %s, but %u places map it and %u messages carry it (object %llu, chunk %u)",
-            f->spec.frame, why, f->mapped, f->flying, (unsigned long long)f->object, f->chunk);
+        sim_wrong(w, "frame %u is %s, but %u places map it and %u messages carry it (object %llu, chunk %u)",
+                  f->spec.frame, why, f->mapped, f->flying, (unsigned long long)f->object, f->chunk);
 }
 
-static void action_drop(world *w, const gvmi_action *action)
+static void action_drop(simulation *w, const gvmi_action *action)
 {
     frame *f = frame_named(w, &action->to);
 
-    world_log(w, "  DROP frame %u", action->to.frame);
+    sim_log(w, "  DROP frame %u", action->to.frame);
     if (f == NULL)
         return;
     frame_end(w, f);
@@ -139,7 +138,7 @@ static void action_drop(world *w, const gvmi_action *action)
 
 /* ---- jobs */
 
-static void action_job(world *w, const gvmi_action *action)
+static void action_job(simulation *w, const gvmi_action *action)
 {
     const bool make = action->kind == GVMI_ACTION_MAKE ||
                       (action->kind == GVMI_ACTION_COPY && action->make);
@@ -148,16 +147,16 @@ static void action_job(world *w, const gvmi_action *action)
     j->kind = action->kind;
     j->number = action->job;
     j->make = make;
-    world_log(w, "  job %llu: %s frame %u (tier %u, device %u)%s from %u",
-              (unsigned long long)action->job,
-              action->kind == GVMI_ACTION_MAKE   ? "MAKE"
-              : action->kind == GVMI_ACTION_COPY ? "COPY"
-                                                 : "ZERO",
-              action->to.frame, action->to.tier, action->to.device, make ? " made" : "",
-              action->kind == GVMI_ACTION_COPY ? action->from.frame : 0);
+    sim_log(w, "  job %llu: %s frame %u (tier %u, device %u)%s from %u",
+            (unsigned long long)action->job,
+            action->kind == GVMI_ACTION_MAKE   ? "MAKE"
+            : action->kind == GVMI_ACTION_COPY ? "COPY"
+                                               : "ZERO",
+            action->to.frame, action->to.tier, action->to.device, make ? " made" : "",
+            action->kind == GVMI_ACTION_COPY ? action->from.frame : 0);
     if (make && spec_is_sane(w, &action->to)) {
         if (w->frames[action->to.frame] != NULL)
-            world_wrong(w, "frame %u is to be made, but is there", action->to.frame);
+            sim_wrong(w, "frame %u is to be made, but is there", action->to.frame);
         j->to = w->frames[action->to.frame] = frame_new(w, &action->to);
         frame_count(w, j->to, true);
     } else {
@@ -172,34 +171,34 @@ static void action_job(world *w, const gvmi_action *action)
         return;
     }
     if (j->from != NULL && (!j->from->made || j->from->filling > 0))
-        world_wrong(w, "frame %u is copied, but not made yet", j->from->spec.frame);
+        sim_wrong(w, "frame %u is copied, but not made yet", j->from->spec.frame);
     if (j->from != NULL && action->from.device != action->to.device)
-        world_wrong(w, "frame %u is copied by device %u, which does not have it",
-                    j->from->spec.frame, action->to.device);
+        sim_wrong(w, "frame %u is copied by device %u, which does not have it", j->from->spec.frame,
+                  action->to.device);
     if (j->to->filling > 0)
-        world_wrong(w, "frame %u is written by two jobs", j->to->spec.frame);
+        sim_wrong(w, "frame %u is written by two jobs", j->to->spec.frame);
     j->to->jobs++;
     j->to->filling++;
-    at = &w->movers[j->to->spec.device][world_random(w, 2)];
+    at = &w->movers[j->to->spec.device][sim_random(w, 2)];
     while (*at != NULL)
         at = &(*at)->next;
     *at = j;
     w->job_count++;
 }
 
-static gvm_status job_chance(world *w, const job *j)
+static gvm_status job_chance(simulation *w, const job *j)
 {
-    if (!w->jobs_fail || w->quiet || !world_chance(w, 8))
+    if (!w->jobs_fail || w->quiet || !sim_chance(w, 8))
         return GVM_OK;
     if (!j->make)
-        return world_chance(w, 20) ? GVM_E_DRIVER : GVM_OK;
-    if (world_chance(w, 30))
+        return sim_chance(w, 20) ? GVM_E_DRIVER : GVM_OK;
+    if (sim_chance(w, 30))
         return GVM_E_LIMIT;
     return j->to->spec.tier == GVM_TIER_HOST ? GVM_E_NOMEM : GVM_E_NOSPACE;
 }
 
 /* The chunk is in the other frame now, also if nobody has the object open and is sent a MAP. */
-static void note_copied(world *w, const job *j)
+static void note_copied(simulation *w, const job *j)
 {
     object *o = model_find(w, j->from->object);
 
@@ -208,16 +207,16 @@ static void note_copied(world *w, const job *j)
         o->shown[j->from->chunk] = j->to;
 }
 
-static void job_end(world *w, job *j)
+static void job_end(simulation *w, job *j)
 {
     const gvm_status status = job_chance(w, j);
     const uint64_t number = j->number;
     frame *to = j->to;
 
     if (to->mapped > 0 || to->flying > 0)
-        world_wrong(w, "frame %u is being written and mapped", to->spec.frame);
-    world_log(w, "job %llu on frame %u ends: %s", (unsigned long long)number, to->spec.frame,
-              gvm_status_name(status));
+        sim_wrong(w, "frame %u is being written and mapped", to->spec.frame);
+    sim_log(w, "job %llu on frame %u ends: %s", (unsigned long long)number, to->spec.frame,
+            gvm_status_name(status));
     to->jobs--;
     to->filling--;
     if (j->from != NULL) {
@@ -239,12 +238,12 @@ static void job_end(world *w, job *j)
     gvmi_machine_job_done(w->machine, number, status);
 }
 
-static void world_act(world *w);
+static void sim_act(simulation *w);
 
-bool world_job_step(world *w)
+bool sim_job_step(simulation *w)
 {
     const uint32_t lists = w->config.device_count * 2;
-    const uint32_t from = (uint32_t)world_random(w, lists);
+    const uint32_t from = (uint32_t)sim_random(w, lists);
 
     for (uint32_t i = 0; i < lists; i++) {
         job **list = &w->movers[(from + i) % lists / 2][(from + i) % 2], *j = *list;
@@ -259,7 +258,7 @@ bool world_job_step(world *w)
         }
         *list = j->next;
         job_end(w, j);
-        world_act(w);
+        sim_act(w);
         return true;
     }
     return false;
@@ -267,7 +266,7 @@ bool world_job_step(world *w)
 
 /* ---- messages in flight */
 
-void world_queue_add(queue *q, packet *p)
+void sim_queue_add(queue *q, packet *p)
 {
     if (q->last == NULL || q->first == NULL)
         q->last = &q->first;
@@ -276,7 +275,7 @@ void world_queue_add(queue *q, packet *p)
     q->last = &p->next;
 }
 
-packet *world_queue_take(queue *q)
+packet *sim_queue_take(queue *q)
 {
     packet *p = q->first;
 
@@ -285,7 +284,7 @@ packet *world_queue_take(queue *q)
     return p;
 }
 
-void world_land(packet *landed)
+void sim_land(packet *landed)
 {
     for (uint32_t i = 0; i < landed->frame_count; i++)
         if (landed->frames[i] != NULL)
@@ -293,23 +292,23 @@ void world_land(packet *landed)
     landed->frame_count = 0;
 }
 
-void world_packet_free(world *w, packet *freed)
+void sim_packet_free(simulation *w, packet *freed)
 {
     (void)w;
-    world_land(freed);
+    sim_land(freed);
     free(freed->message);
     free(freed);
 }
 
-static void queue_clear(world *w, queue *q)
+static void queue_clear(simulation *w, queue *q)
 {
     packet *p;
 
-    while ((p = world_queue_take(q)) != NULL)
-        world_packet_free(w, p);
+    while ((p = sim_queue_take(q)) != NULL)
+        sim_packet_free(w, p);
 }
 
-gvmi_wire_message *world_message(world *w, process *p, gvmi_wire_type type)
+gvmi_wire_message *sim_message(simulation *w, process *p, gvmi_wire_type type)
 {
     gvmi_wire_message *message = must(malloc(sizeof *message));
     const bool numbered = type != GVMI_WIRE_TAKEN && type != GVMI_WIRE_MAPPED &&
@@ -321,7 +320,7 @@ gvmi_wire_message *world_message(world *w, process *p, gvmi_wire_type type)
     return message;
 }
 
-void world_send(world *w, process *p, gvmi_wire_message *message)
+void sim_send(simulation *w, process *p, gvmi_wire_message *message)
 {
     packet *sent;
 
@@ -332,21 +331,21 @@ void world_send(world *w, process *p, gvmi_wire_message *message)
     }
     sent = must(calloc(1, sizeof *sent));
     sent->message = message;
-    world_queue_add(&p->out, sent);
+    sim_queue_add(&p->out, sent);
 }
 
-packet *world_receive(world *w, process *p)
+packet *sim_receive(simulation *w, process *p)
 {
-    packet *came = world_queue_take(&p->in);
+    packet *came = sim_queue_take(&p->in);
 
     if (came != NULL && came->message != NULL && came->message->head.type == GVMI_WIRE_SNAPSHOT_IS)
-        world_send(w, p, world_message(w, p, GVMI_WIRE_SNAPSHOT_READ));
+        sim_send(w, p, sim_message(w, p, GVMI_WIRE_SNAPSHOT_READ));
     return came;
 }
 
 /* ---- actions */
 
-static process *process_of(world *w, uint32_t client)
+static process *process_of(simulation *w, uint32_t client)
 {
     for (uint32_t i = 0; i < w->process_count; i++)
         if (w->processes[i]->client == client && !w->processes[i]->exited)
@@ -355,7 +354,8 @@ static process *process_of(world *w, uint32_t client)
 }
 
 /* What is on its way must pass the decoder. */
-static bool passes(world *w, const gvmi_wire_message *message, bool from_client, gvmi_wire_message *out)
+static bool passes(simulation *w, const gvmi_wire_message *message, bool from_client,
+                   gvmi_wire_message *out)
 {
     static uint8_t bytes[sizeof(gvmi_wire_message)];
     gvm_status status;
@@ -367,32 +367,32 @@ static bool passes(world *w, const gvmi_wire_message *message, bool from_client,
         gvm_error error;
 
         gvm_error_last(&error);
-        world_wrong(w, "the machine sends a %s that the decoder refuses: %s",
-                    gvmi_wire_name_of(message->head.type), error.text);
+        sim_wrong(w, "the machine sends a %s that the decoder refuses: %s",
+                  gvmi_wire_name_of(message->head.type), error.text);
     }
     return status == GVM_OK;
 }
 
 /* A frame is shown to a process as a chunk of an object. */
-static void show_frame(world *w, process *p, const object *o, const gvmi_wire_chunk *chunk, frame *f)
+static void show_frame(simulation *w, process *p, const object *o, const gvmi_wire_chunk *chunk,
+                       frame *f)
 {
     if (f->spec.bytes != o->chunk_bytes || f->spec.tier != chunk->tier ||
         (f->spec.tier == GVM_TIER_DEVICE && f->spec.device != o->device))
-        world_wrong(
-            w, "chunk %u of object %llu on device %u, tier %u: frame %u is of device %u, tier %u, %llu bytes",
-            chunk->index, (unsigned long long)o->id, o->device, chunk->tier, f->spec.frame,
-            f->spec.device, f->spec.tier, (unsigned long long)f->spec.bytes);
+        sim_wrong(w, "chunk %u of object %llu on device %u, tier %u: frame %u is of device %u, tier %u, %llu bytes",
+                  chunk->index, (unsigned long long)o->id, o->device, chunk->tier, f->spec.frame,
+                  f->spec.device, f->spec.tier, (unsigned long long)f->spec.bytes);
     if (!f->made || f->filling > 0)
-        world_wrong(w, "chunk %u of object %llu: frame %u is not ready", chunk->index,
-                    (unsigned long long)o->id, f->spec.frame);
+        sim_wrong(w, "chunk %u of object %llu: frame %u is not ready", chunk->index,
+                  (unsigned long long)o->id, f->spec.frame);
     if (chunk->index >= CHUNKS_MAX || chunk->index >= o->reserve_bytes / o->chunk_bytes) {
-        world_wrong(w, "chunk %u is beyond the object", chunk->index);
+        sim_wrong(w, "chunk %u is beyond the object", chunk->index);
         return;
     }
     if (f->value != o->values[chunk->index] && !f->disputed)
-        world_wrong(w, "chunk %u of object %llu: frame %u has version %lld, not %lld", chunk->index,
-                    (unsigned long long)o->id, f->spec.frame, (long long)f->value,
-                    (long long)o->values[chunk->index]);
+        sim_wrong(w, "chunk %u of object %llu: frame %u has version %lld, not %lld", chunk->index,
+                  (unsigned long long)o->id, f->spec.frame, (long long)f->value,
+                  (long long)o->values[chunk->index]);
     if (chunk->index < CHUNKS_MAX)
         model_find(w, o->id)->shown[chunk->index] = f;
     if (f->object != o->id || f->chunk != chunk->index) {
@@ -401,7 +401,7 @@ static void show_frame(world *w, process *p, const object *o, const gvmi_wire_ch
             if ((f->seen >> i & 1) != 0 && f->object != o->id && !w->processes[i]->gone &&
                 w->processes[i]->who.uid != o->uid && /* who may give itself the right */
                 !model_may(w, w->processes[i], o, 4))
-                world_wrong(
+                sim_wrong(
                     w, "frame %u goes from object %llu to %llu, which process %u, who saw it, may not read",
                     f->spec.frame, (unsigned long long)f->object, (unsigned long long)o->id, i);
         f->object = o->id;
@@ -410,7 +410,7 @@ static void show_frame(world *w, process *p, const object *o, const gvmi_wire_ch
     f->seen |= 1ull << p->index;
 }
 
-bool world_let_go(const process *p, uint32_t slot)
+bool sim_let_go(const process *p, uint32_t slot)
 {
     const opening *o = p->openings[slot];
 
@@ -418,58 +418,57 @@ bool world_let_go(const process *p, uint32_t slot)
            p->known[slot].births == p->known[slot].births_seen;
 }
 
-static void show_map(world *w, process *p, packet *sent, const gvmi_action *action)
+static void show_map(simulation *w, process *p, packet *sent, const gvmi_action *action)
 {
     const gvmi_wire_map *map = &sent->message->body.MAP;
     known_opening *known = map->slot < GVM_OBJECTS_OPEN_MAX ? &p->known[map->slot] : NULL;
     const uint32_t count = sent->message->head.fd_count;
 
     if (known == NULL || known->object == NULL) {
-        world_wrong(w, "a MAP to slot %u of process %u, which is not open", map->slot, p->index);
+        sim_wrong(w, "a MAP to slot %u of process %u, which is not open", map->slot, p->index);
         return;
     }
     if (known->maps++ == 0)
         known->maps_ns = w->tick_ns;
     if (map->bytes < known->sent_bytes && !known->object->shrinks)
-        world_wrong(
-            w, "a MAP to process %u has %llu bytes of object %llu, which had %llu and did not shrink",
-            p->index, (unsigned long long)map->bytes, (unsigned long long)known->object->id,
-            (unsigned long long)known->sent_bytes);
+        sim_wrong(w, "a MAP to process %u has %llu bytes of object %llu, which had %llu and did not shrink",
+                  p->index, (unsigned long long)map->bytes, (unsigned long long)known->object->id,
+                  (unsigned long long)known->sent_bytes);
     known->sent_bytes = map->bytes;
     model_map(w, known->object, map);
     for (uint32_t i = 0; i < count && i < GVMI_WIRE_CHUNKS_MAX; i++) {
         frame *f = action->frames[i] < FRAMES_MAX ? w->frames[action->frames[i]] : NULL;
 
         if (f == NULL) {
-            world_wrong(w, "a MAP carries frame %u, which is not there", action->frames[i]);
+            sim_wrong(w, "a MAP carries frame %u, which is not there", action->frames[i]);
             return;
         }
         show_frame(w, p, known->object, &sent->message->tail.chunks[i], f);
-        if (p->honest && !world_let_go(p, map->slot)) {
+        if (p->honest && !sim_let_go(p, map->slot)) {
             f->flying++;
             sent->frames[sent->frame_count++] = f;
         }
     }
 }
 
-static void action_send(world *w, gvmi_action *action)
+static void action_send(simulation *w, gvmi_action *action)
 {
     process *p = process_of(w, action->client);
     packet *sent = must(calloc(1, sizeof *sent));
     gvmi_wire_message decoded;
 
     sent->message = action->message;
-    world_log(w, "  %s %llu to process %d, slot %u, serial %llu, %u frames",
-              gvmi_wire_name_of(action->message->head.type),
-              (unsigned long long)action->message->head.request, p != NULL ? (int)p->index : -1,
-              action->message->body.MAP.slot,
-              (unsigned long long)(action->message->head.type == GVMI_WIRE_MAP
-                                       ? action->message->body.MAP.serial
-                                       : 0),
-              action->message->head.fd_count);
+    sim_log(w, "  %s %llu to process %d, slot %u, serial %llu, %u frames",
+            gvmi_wire_name_of(action->message->head.type),
+            (unsigned long long)action->message->head.request, p != NULL ? (int)p->index : -1,
+            action->message->body.MAP.slot,
+            (unsigned long long)(action->message->head.type == GVMI_WIRE_MAP
+                                     ? action->message->body.MAP.serial
+                                     : 0),
+            action->message->head.fd_count);
     if (p == NULL || p->disconnected || p->cut)
-        world_wrong(w, "a %s to client %u, who is not connected",
-                    gvmi_wire_name_of(action->message->head.type), action->client);
+        sim_wrong(w, "a %s to client %u, who is not connected",
+                  gvmi_wire_name_of(action->message->head.type), action->client);
     else if (passes(w, action->message, false, &decoded)) {
         if (action->message->head.type == GVMI_WIRE_MAP)
             show_map(w, p, sent, action);
@@ -478,13 +477,13 @@ static void action_send(world *w, gvmi_action *action)
     }
     free(action->bytes);
     if (p == NULL || p->hung_up || p->disconnected || p->cut)
-        world_packet_free(w, sent);
+        sim_packet_free(w, sent);
     else
-        world_queue_add(&p->in, sent);
+        sim_queue_add(&p->in, sent);
 }
 
 /* May the keeper lose patience with an honest process? */
-static bool may_be_cut(const world *w, const process *p)
+static bool may_be_cut(const simulation *w, const process *p)
 {
     const int64_t patience = (int64_t)w->config.revoke_timeout_ms * 1000000;
 
@@ -505,19 +504,19 @@ static bool may_be_cut(const world *w, const process *p)
     return false;
 }
 
-static void action_cut(world *w, const gvmi_action *action)
+static void action_cut(simulation *w, const gvmi_action *action)
 {
     process *p = process_of(w, action->client);
     packet *end = must(calloc(1, sizeof *end));
 
-    world_log(w, "  CUT process %d: %.90s", p != NULL ? (int)p->index : -1, action->reason);
+    sim_log(w, "  CUT process %d: %.90s", p != NULL ? (int)p->index : -1, action->reason);
     if (p == NULL || p->disconnected || p->cut) {
-        world_wrong(w, "client %u is cut off, but is not connected", action->client);
+        sim_wrong(w, "client %u is cut off, but is not connected", action->client);
         free(end);
         return;
     }
     if (!may_be_cut(w, p))
-        world_wrong(w, "process %u is cut off for nothing: %.90s", p->index, action->reason);
+        sim_wrong(w, "process %u is cut off for nothing: %.90s", p->index, action->reason);
     w->cuts++;
     voided_begin(p);
     p->cut = true;
@@ -528,18 +527,18 @@ static void action_cut(world *w, const gvmi_action *action)
     if (p->hung_up)
         free(end);
     else
-        world_queue_add(&p->in, end);
+        sim_queue_add(&p->in, end);
 }
 
-static void action_forget(world *w, const gvmi_action *action)
+static void action_forget(simulation *w, const gvmi_action *action)
 {
     process *p = process_of(w, action->client);
 
     if (p == NULL || (!p->disconnected && !p->cut)) {
-        world_wrong(w, "client %u is to be forgotten, but is there", action->client);
+        sim_wrong(w, "client %u is to be forgotten, but is there", action->client);
         return;
     }
-    world_log(w, "  FORGET process %u", p->index);
+    sim_log(w, "  FORGET process %u", p->index);
     voided_check_forgotten(w, p);
     p->exited = true;
     model_ended(w, p, true);
@@ -547,13 +546,13 @@ static void action_forget(world *w, const gvmi_action *action)
 }
 
 /* Pieces of a snapshot are put together. */
-static void action_snapshot(world *w, gvmi_action *action)
+static void action_snapshot(simulation *w, gvmi_action *action)
 {
     process *p = process_of(w, action->client);
     const size_t end = action->offset_bytes + action->len;
 
     if (p == NULL) {
-        world_wrong(w, "a snapshot for client %u, who is not there", action->client);
+        sim_wrong(w, "a snapshot for client %u, who is not there", action->client);
     } else if (action->len > 0) {
         if (end > p->snapshot_len) {
             p->snapshot = must(realloc(p->snapshot, end));
@@ -575,14 +574,14 @@ static void action_snapshot(world *w, gvmi_action *action)
 }
 
 /* Takes out and does what the latest event led to. */
-static void act_all(world *w)
+static void act_all(simulation *w)
 {
     static gvmi_action action;
     uint32_t count = 0;
 
     while (gvmi_machine_next(w->machine, &action)) {
         if (++count > ACTIONS_MAX) {
-            world_wrong(w, "actions without end");
+            sim_wrong(w, "actions without end");
             break;
         }
         w->actions++;
@@ -599,13 +598,13 @@ static void act_all(world *w)
         case GVMI_ACTION_CUT: action_cut(w, &action); break;
         case GVMI_ACTION_FORGET: action_forget(w, &action); break;
         case GVMI_ACTION_LOG: break;
-        default: world_wrong(w, "action %d is none", (int)action.kind);
+        default: sim_wrong(w, "action %d is none", (int)action.kind);
         }
     }
 }
 
 /* With what the machine does between events, so that a snapshot is of one moment: the model's. */
-static void world_act(world *w)
+static void sim_act(simulation *w)
 {
     bool more;
 
@@ -616,14 +615,14 @@ static void world_act(world *w)
     } while (more && w->problem[0] == '\0');
     voided_check_dropped(w);
     model_refresh(w);
-    if (w->problem[0] == '\0' && world_random(w, w->check_every) == 0 && !gvmi_machine_check(w->machine))
-        world_wrong(w, "gvmi_machine_check() failed");
+    if (w->problem[0] == '\0' && sim_random(w, w->check_every) == 0 && !gvmi_machine_check(w->machine))
+        sim_wrong(w, "gvmi_machine_check() failed");
 }
 
 /* ---- events */
 
-bool world_share(const world *w, uint32_t limit, uint32_t reserve, uint32_t uid, uint32_t all,
-                 uint32_t own)
+bool sim_share(const simulation *w, uint32_t limit, uint32_t reserve, uint32_t uid, uint32_t all,
+               uint32_t own)
 {
     if (uid == 0 || uid == w->config.uid)
         return all < limit;
@@ -632,7 +631,7 @@ bool world_share(const world *w, uint32_t limit, uint32_t reserve, uint32_t uid,
     return all + own + reserve < limit;
 }
 
-process *world_connect(world *w, const gvmi_credentials *who, bool honest)
+process *sim_connect(simulation *w, const gvmi_credentials *who, bool honest)
 {
     process *p = must(calloc(1, sizeof *p));
     uint32_t connected = 0, own = 0;
@@ -643,7 +642,7 @@ process *world_connect(world *w, const gvmi_credentials *who, bool honest)
         connected += !w->processes[i]->exited;
         own += !w->processes[i]->exited && w->processes[i]->who.uid == who->uid;
     }
-    admitted = world_share(w, w->config.clients_max, 64, who->uid, connected, own);
+    admitted = sim_share(w, w->config.clients_max, 64, who->uid, connected, own);
     p->who = *who;
     p->honest = honest;
     p->leases = must(aligned_alloc(64, GVMI_LEASE_PAGE_BYTES));
@@ -653,37 +652,37 @@ process *world_connect(world *w, const gvmi_credentials *who, bool honest)
     p->openings = must(calloc(GVM_OBJECTS_OPEN_MAX, sizeof(opening *)));
     p->index = w->process_count;
     status = gvmi_machine_connect(w->machine, who, p->leases, p->permits, &p->client);
-    world_log(w, "process %u connects as client %u, user %u: %s", p->index, p->client, who->uid,
-              gvm_status_name(status));
+    sim_log(w, "process %u connects as client %u, user %u: %s", p->index, p->client, who->uid,
+            gvm_status_name(status));
     if (status != GVM_OK) {
         if (status != GVM_E_LIMIT || admitted)
-            world_wrong(w, "connecting the client number %u is answered %s", connected + 1,
-                        gvm_status_name(status));
+            sim_wrong(w, "connecting the client number %u is answered %s", connected + 1,
+                      gvm_status_name(status));
         free(p->leases);
         free(p->permits);
         free(p->known);
         free(p->openings);
         free(p);
-        world_act(w);
+        sim_act(w);
         return NULL;
     }
     if (!admitted)
-        world_wrong(w, "%u clients, %u of user %u, are one too many", connected + 1, own + 1, who->uid);
+        sim_wrong(w, "%u clients, %u of user %u, are one too many", connected + 1, own + 1, who->uid);
     if (process_of(w, p->client) != NULL)
-        world_wrong(w, "client number %u is given twice", p->client);
+        sim_wrong(w, "client number %u is given twice", p->client);
     w->processes[w->process_count++] = p;
-    world_act(w);
+    sim_act(w);
     return p;
 }
 
-static void deliver_end(world *w, process *p)
+static void deliver_end(simulation *w, process *p)
 {
-    world_log(w, "process %u is disconnected", p->index);
+    sim_log(w, "process %u is disconnected", p->index);
     voided_begin(p);
     p->disconnected = true;
     p->disconnected_ns = w->tick_ns;
     model_ended(w, p, false);
-    if (p->bye && world_chance(w, 50)) { /* otherwise as of a process that cannot be watched */
+    if (p->bye && sim_chance(w, 50)) { /* otherwise as of a process that cannot be watched */
         p->closed = true;
         gvmi_machine_bye(w->machine, p->client);
     } else {
@@ -691,9 +690,9 @@ static void deliver_end(world *w, process *p)
     }
 }
 
-void world_deliver(world *w, process *p)
+void sim_deliver(simulation *w, process *p)
 {
-    packet *came = world_queue_take(&p->out);
+    packet *came = sim_queue_take(&p->out);
     gvmi_wire_message decoded;
 
     if (came == NULL)
@@ -701,90 +700,90 @@ void world_deliver(world *w, process *p)
     if (came->message == NULL) {
         deliver_end(w, p);
     } else if (passes(w, came->message, true, &decoded)) {
-        world_log(w, "%s %llu from process %u, slot %u", gvmi_wire_name_of(decoded.head.type),
-                  (unsigned long long)decoded.head.request, p->index, decoded.body.CLOSE.slot);
+        sim_log(w, "%s %llu from process %u, slot %u", gvmi_wire_name_of(decoded.head.type),
+                (unsigned long long)decoded.head.request, p->index, decoded.body.CLOSE.slot);
         model_request(w, p, &decoded);
         gvmi_machine_message(w->machine, p->client, &decoded);
     } else {
-        world_log(w, "a violation by process %u", p->index);
+        sim_log(w, "a violation by process %u", p->index);
         if (p->honest)
-            world_wrong(w, "the decoder refuses a %s of an honest process",
-                        gvmi_wire_name_of(came->message->head.type));
+            sim_wrong(w, "the decoder refuses a %s of an honest process",
+                      gvmi_wire_name_of(came->message->head.type));
         gvmi_machine_violation(w->machine, p->client, "not decoded");
     }
-    world_packet_free(w, came);
-    world_act(w);
+    sim_packet_free(w, came);
+    sim_act(w);
 }
 
-void world_ring(world *w, process *p)
+void sim_ring(simulation *w, process *p)
 {
     if (!p->rung || p->disconnected || p->cut)
         return;
-    world_log(w, "doorbell of process %u", p->index);
+    sim_log(w, "doorbell of process %u", p->index);
     p->rung = false;
     gvmi_machine_doorbell(w->machine, p->client);
-    world_act(w);
+    sim_act(w);
 }
 
-void world_tick(world *w)
+void sim_tick(simulation *w)
 {
     w->tick_ns = w->now_ns;
-    world_log(w, "tick");
+    sim_log(w, "tick");
     gvmi_machine_tick(w->machine, w->now_ns);
-    world_act(w);
+    sim_act(w);
 }
 
-void world_exited(world *w, process *p)
+void sim_exited(simulation *w, process *p)
 {
-    world_log(w, "process %u has exited", p->index);
+    sim_log(w, "process %u has exited", p->index);
     p->exited = true;
     model_ended(w, p, true);
     gvmi_machine_exited(w->machine, p->client);
-    world_act(w);
+    sim_act(w);
 }
 
-void world_closed(world *w, process *p)
+void sim_closed(simulation *w, process *p)
 {
-    world_log(w, "process %u has closed its socket", p->index);
+    sim_log(w, "process %u has closed its socket", p->index);
     p->closed = true;
     gvmi_machine_closed(w->machine, p->client);
-    world_act(w);
+    sim_act(w);
 }
 
-void world_budget(world *w, uint32_t device, uint64_t bytes)
+void sim_budget(simulation *w, uint32_t device, uint64_t bytes)
 {
-    world_log(w, "the budget of device %u becomes %llu MiB", device, (unsigned long long)(bytes / MIB));
+    sim_log(w, "the budget of device %u becomes %llu MiB", device, (unsigned long long)(bytes / MIB));
     w->budget_bytes[device] = bytes;
     if (bytes < w->least_budget_bytes[device])
         w->least_budget_bytes[device] = bytes;
     gvmi_machine_driver_memory(w->machine, device, bytes / 2, bytes * 2, bytes);
-    world_act(w);
+    sim_act(w);
 }
 
 /* ---- ends of processes */
 
-void world_hang_up(world *w, process *p)
+void sim_hang_up(simulation *w, process *p)
 {
     packet *end;
 
     if (p->hung_up)
         return;
-    world_log(w, "process %u hangs up", p->index);
+    sim_log(w, "process %u hangs up", p->index);
     p->hung_up = true;
     queue_clear(w, &p->in);
     queue_clear(w, &p->pending);
     if (p->mapping != NULL)
-        world_land(p->mapping);
+        sim_land(p->mapping);
     if (p->cut || p->disconnected)
         return;
     end = must(calloc(1, sizeof *end));
-    world_queue_add(&p->out, end);
+    sim_queue_add(&p->out, end);
 }
 
-void world_gone(world *w, process *p)
+void sim_gone(simulation *w, process *p)
 {
-    world_hang_up(w, p);
-    world_log(w, "process %u is gone", p->index);
+    sim_hang_up(w, p);
+    sim_log(w, "process %u is gone", p->index);
     p->gone = true;
     for (uint32_t i = 0; i < p->thread_count; i++) {
         p->threads[i].holds = false;
@@ -792,11 +791,11 @@ void world_gone(world *w, process *p)
     }
     client_drop_openings(w, p);
     if (p->mapping != NULL)
-        world_packet_free(w, p->mapping);
+        sim_packet_free(w, p->mapping);
     p->mapping = NULL;
 }
 
-bool world_lease_counts(const world *w, const process *p)
+bool sim_lease_counts(const simulation *w, const process *p)
 {
     const int64_t patience = (int64_t)w->config.revoke_timeout_ms * 1000000;
 

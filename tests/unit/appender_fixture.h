@@ -1,12 +1,12 @@
-/* tests/unit/appender_stand.h - an appender whose kernel is the test.
+/* tests/unit/appender_fixture.h - an appender whose kernel is the test.
  *
  * The device's side is C too and the software GPU's memory can be touched: the test reserves, writes
  * and publishes on a thread of its own, between begin and finish. A table over the software GPU's
  * makes the driver poor or slow. Each test runs in a child, because a driver is started once a
  * process.
  */
-#ifndef APPENDER_STAND_H
-#define APPENDER_STAND_H
+#ifndef APPENDER_FIXTURE_H
+#define APPENDER_FIXTURE_H
 
 #include "tests/unit/unit.h"
 

@@ -1,13 +1,13 @@
 /* Heaps, for the scenarios of every_call.
  *
- * A world's heap keeps nothing in reserve, so that what a call commits or gives back shows at once. It
+ * A fixture's heap keeps nothing in reserve, so that what a call commits or gives back shows at once. It
  * has a block of 3 MiB, and one that belongs to a stream.
  */
 #include "driver/driver.h"
 #include "memory/buffer.h"
 #include "tests/fault/fault.h"
 
-bool heap_make(world *w, unsigned needs)
+bool heap_make(fixture *w, unsigned needs)
 {
     const gvm_heap_options options = {
         .struct_size = sizeof options,
@@ -30,19 +30,19 @@ bool heap_make(world *w, unsigned needs)
            gvm_heap_alloc_async(w->heap, 3 * MIB, "streams", w->stream, &w->stream_block) == GVM_OK;
 }
 
-void heap_end(world *w)
+void heap_end(fixture *w)
 {
     gvm_heap_destroy(w->heap);
     if (w->stream != NULL)
         gvmi_cu->cuStreamDestroy(w->stream);
 }
 
-gvm_status run_heap_create(world *w)
+gvm_status run_heap_create(fixture *w)
 {
     return gvm_heap_create(w->device, NULL, &w->heap);
 }
 
-gvm_status run_heap_create_managed(world *w)
+gvm_status run_heap_create_managed(fixture *w)
 {
     const gvm_heap_options options = {.struct_size = sizeof options, .kind = GVM_HEAP_MANAGED};
 
@@ -51,27 +51,27 @@ gvm_status run_heap_create_managed(world *w)
 
 /* A small block, for which the thread gets a shelf; one of several chunks; and one that needs more
  * than half a segment of a managed heap. */
-gvm_status run_heap_alloc_small(world *w)
+gvm_status run_heap_alloc_small(fixture *w)
 {
     return gvm_heap_alloc(w->heap, PART, &w->out);
 }
 
-gvm_status run_heap_alloc(world *w)
+gvm_status run_heap_alloc(fixture *w)
 {
     return gvm_heap_alloc(w->heap, 7 * MIB, &w->out);
 }
 
-gvm_status run_heap_alloc_lone(world *w)
+gvm_status run_heap_alloc_lone(fixture *w)
 {
     return gvm_heap_alloc(w->heap, 65 * MIB, &w->out);
 }
 
-gvm_status run_heap_alloc_async(world *w)
+gvm_status run_heap_alloc_async(fixture *w)
 {
     return gvm_heap_alloc_async(w->heap, 7 * MIB, NULL, NULL, &w->out);
 }
 
-bool shows_heap_alloc(world *w)
+bool shows_heap_alloc(fixture *w)
 {
     gvm_heap_info info = {.struct_size = sizeof info};
     size_t bytes = 0;
@@ -80,7 +80,7 @@ bool shows_heap_alloc(world *w)
            gvm_heap_get_info(w->heap, &info) == GVM_OK && info.committed_bytes >= info.requested_bytes;
 }
 
-gvm_status run_heap_free(world *w)
+gvm_status run_heap_free(fixture *w)
 {
     gvm_status status = gvm_heap_free(w->heap, w->block);
 
@@ -89,7 +89,7 @@ gvm_status run_heap_free(world *w)
     return status;
 }
 
-gvm_status run_heap_free_stream(world *w)
+gvm_status run_heap_free_stream(fixture *w)
 {
     gvm_status status = gvm_heap_free_async(w->heap, w->stream_block, w->stream);
 
@@ -98,7 +98,7 @@ gvm_status run_heap_free_stream(world *w)
     return status;
 }
 
-gvm_status run_heap_free_elsewhere(world *w)
+gvm_status run_heap_free_elsewhere(fixture *w)
 {
     gvm_status status = gvm_heap_free_async(w->heap, w->block, w->stream);
 
@@ -107,49 +107,49 @@ gvm_status run_heap_free_elsewhere(world *w)
     return status;
 }
 
-bool shows_heap_free(world *w)
+bool shows_heap_free(fixture *w)
 {
     size_t count;
 
     return gvm_heap_list(w->heap, NULL, 0, &count) == GVM_OK && count == 1;
 }
 
-gvm_status run_heap_resize(world *w)
+gvm_status run_heap_resize(fixture *w)
 {
     return gvm_heap_resize(w->heap, w->block, 9 * MIB);
 }
 
-bool shows_heap_resize(world *w)
+bool shows_heap_resize(fixture *w)
 {
     size_t bytes = 0;
 
     return gvm_heap_size(w->heap, w->block, &bytes) == GVM_OK && bytes == 9 * MIB;
 }
 
-gvm_status run_heap_stream_end(world *w)
+gvm_status run_heap_stream_end(fixture *w)
 {
     return gvm_heap_stream_end(w->heap, w->stream);
 }
 
-bool shows_heap_stream_end(world *w)
+bool shows_heap_stream_end(fixture *w)
 {
     gvm_heap_info info = {.struct_size = sizeof info};
 
     return gvm_heap_get_info(w->heap, &info) == GVM_OK && info.streams == 0 && info.blocks == 2;
 }
 
-gvm_status run_heap_trim(world *w)
+gvm_status run_heap_trim(fixture *w)
 {
     return gvm_heap_trim(w->heap, 0);
 }
 
 /* Of two segments. */
-gvm_status run_heap_grant(world *w)
+gvm_status run_heap_grant(fixture *w)
 {
     return gvm_heap_grant(w->heap, w->peer, GVM_ACCESS_READ);
 }
 
-bool shows_heap_grant(world *w)
+bool shows_heap_grant(fixture *w)
 {
     gvm_buffer *buffers[2];
     uint64_t offset;
@@ -159,7 +159,7 @@ bool shows_heap_grant(world *w)
            buffers[0]->grant_count == 1 && buffers[1]->grant_count == 1;
 }
 
-gvm_status run_heap_get_usage(world *w)
+gvm_status run_heap_get_usage(fixture *w)
 {
     gvm_heap_usage usages[2];
     size_t count = 0;
@@ -170,7 +170,7 @@ gvm_status run_heap_get_usage(world *w)
     return status;
 }
 
-bool shows_heap_get_usage(world *w)
+bool shows_heap_get_usage(fixture *w)
 {
     return w->number == 2;
 }

@@ -1,10 +1,10 @@
-/* tests/unit/server_stand.h - a keeper in the test's process, and a client spoken by hand over its socket.
+/* tests/unit/server_fixture.h - a keeper in the test's process, and a client spoken by hand over its socket.
  *
  * Each test runs in a child, because a driver is started once a process; at its end no fd and no thread
  * is left of the server (stop()).
  */
-#ifndef SERVER_STAND_H
-#define SERVER_STAND_H
+#ifndef SERVER_FIXTURE_H
+#define SERVER_FIXTURE_H
 
 #include "tests/unit/unit.h"
 
@@ -44,14 +44,14 @@
 
 #define LOG_LINES_MAX 64
 
-typedef struct world {
+typedef struct fixture {
     gvm_keeper *server;
     /* of its log; the server's thread writes the lines, and then the count */
     char lines[LOG_LINES_MAX][256];
     atomic_uint line_count;
     char path[64];
     int fds, threads;
-} world;
+} fixture;
 
 static inline int count_entries(const char *path)
 {
@@ -76,7 +76,7 @@ static inline void use_small_device(void)
 
 static inline void take_line(void *context, const char *line)
 {
-    world *w = context;
+    fixture *w = context;
     const unsigned count = atomic_load(&w->line_count);
 
     if (count < LOG_LINES_MAX) {
@@ -86,7 +86,7 @@ static inline void take_line(void *context, const char *line)
 }
 
 /* How many lines so far have this in them. */
-static inline unsigned count_lines(world *w, const char *part)
+static inline unsigned count_lines(fixture *w, const char *part)
 {
     const unsigned count = atomic_load(&w->line_count);
     unsigned found = 0;
@@ -96,7 +96,7 @@ static inline unsigned count_lines(world *w, const char *part)
     return found;
 }
 
-static inline int start_mode(world *w, uint32_t clients_max, uint32_t socket_mode)
+static inline int start_mode(fixture *w, uint32_t clients_max, uint32_t socket_mode)
 {
     gvm_keeper_options options = {.struct_size = sizeof options,
                                   .path = w->path,
@@ -118,13 +118,13 @@ static inline int start_mode(world *w, uint32_t clients_max, uint32_t socket_mod
     return 0;
 }
 
-static inline int start(world *w, uint32_t clients_max)
+static inline int start(fixture *w, uint32_t clients_max)
 {
     return start_mode(w, clients_max, 0);
 }
 
 /* A thread that was joined is seen a moment longer. */
-static inline bool threads_are_gone(const world *w)
+static inline bool threads_are_gone(const fixture *w)
 {
     for (int ms = 0; ms < TIMEOUT_MS; ms++) {
         if (count_entries("/proc/self/task") <= w->threads + SANITIZER_THREADS)
@@ -134,7 +134,7 @@ static inline bool threads_are_gone(const world *w)
     return false;
 }
 
-static inline int stop(world *w)
+static inline int stop(fixture *w)
 {
     gvm_keeper_stop(w->server);
     gvm_keeper_stop(w->server); /* a stale handle is ignored */
@@ -151,7 +151,7 @@ typedef struct client {
     int fds[3]; /* lease page, permit page, doorbell */
 } client;
 
-static inline int dial(const world *w)
+static inline int dial(const fixture *w)
 {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);

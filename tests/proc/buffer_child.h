@@ -1,15 +1,15 @@
-/* tests/proc/puppet.h - processes that do what the test tells them.
+/* tests/proc/buffer_child.h - processes that do what the test tells them.
  *
- * A puppet is this very program, executed again, that reads commands from a socket, does each with
+ * A child is this very program, executed again, that reads commands from a socket, does each with
  * gvmem, and answers with its status. The test decides step by step who does what, posts commands
  * without waiting where processes are to run at once, and kills whom it likes. Nothing sleeps: an
  * answer is the sign that a step is done.
  *
- * Threads: one. Ownership: puppet_start() gives a puppet to the caller; puppet_end() or
- * puppet_kill() ends it.
+ * Threads: one. Ownership: buffer_child_start() gives a child to the caller; child_end() or
+ * child_kill() ends it.
  */
-#ifndef PROC_PUPPET_H
-#define PROC_PUPPET_H
+#ifndef PROC_BUFFER_CHILD_H
+#define PROC_BUFFER_CHILD_H
 
 #include <stdbool.h>
 #include <stdint.h>
@@ -18,7 +18,7 @@
 #include <gvmem/gvmem.h>
 
 #define MIB (1ull << 20)
-#define ANSWER_LIMIT_MS 60000 /* a puppet that says nothing for so long hangs */
+#define ANSWER_LIMIT_MS 60000 /* a child that says nothing for so long hangs */
 
 /* How much more time programs need that are checked while they run: for time-outs that must not be met. */
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -28,8 +28,8 @@
 #endif
 
 /* clang-format off */
-/* X(verb): what puppets can do; a and b are the command's numbers. */
-#define PUPPET_VERBS(X) \
+/* X(verb): what children can do; a and b are the command's numbers. */
+#define BUFFER_VERBS(X) \
     X(OPEN)      /* device a */ \
     X(CREATE)    /* a buffer of a bytes in chunks of b (0: chosen) */ \
     X(COMMIT)    /* [a, a + b) */ \
@@ -53,9 +53,9 @@
     X(LEGACY_CLOSE)
 /* clang-format on */
 
-#define PUPPET_VERB(verb) PUPPET_##verb,
-typedef enum puppet_verb { PUPPET_VERBS(PUPPET_VERB) PUPPET_VERB_COUNT } puppet_verb;
-#undef PUPPET_VERB
+#define BUFFER_VERB(verb) BUFFER_##verb,
+typedef enum buffer_verb { BUFFER_VERBS(BUFFER_VERB) BUFFER_VERB_COUNT } buffer_verb;
+#undef BUFFER_VERB
 
 typedef struct answer {
     gvm_status status;
@@ -64,37 +64,37 @@ typedef struct answer {
     char text[200]; /* the error's */
 } answer;
 
-typedef struct puppet {
+typedef struct child {
     pid_t pid; /* 0: none */
     int control;
     unsigned waiting; /* commands without an answer */
-} puppet;
+} child;
 
-/* Starts a puppet. The program's main() must begin with puppet_main(), which does not return in
- * a puppet. */
-void puppet_main(int argc, char **argv);
-puppet puppet_start(void);
+/* Starts a child. The program's main() must begin with buffer_child_main(), which does not return in
+ * a child. */
+void buffer_child_main(int argc, char **argv);
+child buffer_child_start(void);
 
-/* Gives two puppets a connection. */
-void puppet_connect(puppet *a, puppet *b);
+/* Gives two children a connection. */
+void buffer_connect(child *a, child *b);
 
 /* A command without waiting for its answer; then the answer to the oldest one without. False if
- * the puppet is dead. */
-bool puppet_post(puppet *p, puppet_verb verb, uint64_t a, uint64_t b);
-bool puppet_wait(puppet *p, answer *out);
+ * the child is dead. */
+bool buffer_post(child *p, buffer_verb verb, uint64_t a, uint64_t b);
+bool buffer_wait(child *p, answer *out);
 
-/* Both; the answer has GVM_E_SYSTEM if the puppet died. */
-answer puppet_do(puppet *p, puppet_verb verb, uint64_t a, uint64_t b);
-answer puppet_open_legacy(puppet *p, const gvm_ipc_handle *handle);
+/* Both; the answer has GVM_E_SYSTEM if the child died. */
+answer buffer_do(child *p, buffer_verb verb, uint64_t a, uint64_t b);
+answer buffer_open_legacy(child *p, const gvm_ipc_handle *handle);
 
-void puppet_kill(puppet *p); /* SIGKILL, and waits until it is gone */
-int puppet_end(puppet *p);   /* lets it finish what it has, and exit; its wait status */
+void child_kill(child *p); /* SIGKILL, and waits until it is gone */
+int child_end(child *p);   /* lets it finish what it has, and exit; its wait status */
 
-const char *puppet_verb_name(puppet_verb verb);
+const char *buffer_verb_name(buffer_verb verb);
 
 /* ---- what tests of processes share */
 
-/* Sets GVMEM_SOFTGPU for this program and its puppets unless it is set; then opens a device to
+/* Sets GVMEM_SOFTGPU for this program and its children unless it is set; then opens a device to
  * watch memory with. */
 void proc_begin(uint64_t memory_bytes);
 extern gvm_device *proc_device;
@@ -115,9 +115,9 @@ int proc_finish(void); /* the exit status */
 bool proc_complain(const char *file, int line, const char *text);
 /* A command that must answer the status. */
 #define EXPECT_STATUS(p, verb, a, b, wanted) \
-    proc_expect(__FILE__, __LINE__, p, PUPPET_##verb, a, b, wanted)
+    proc_expect(__FILE__, __LINE__, p, BUFFER_##verb, a, b, wanted)
 #define EXPECT_OK(p, verb, a, b) EXPECT_STATUS(p, verb, a, b, GVM_OK)
-bool proc_expect(const char *file, int line, puppet *p, puppet_verb verb, uint64_t a, uint64_t b,
+bool proc_expect(const char *file, int line, child *p, buffer_verb verb, uint64_t a, uint64_t b,
                  gvm_status wanted);
 
 uint64_t proc_random(uint64_t *seed);

@@ -1,19 +1,19 @@
-/* tests/prop/keeper_world.h - a simulated world around the keeper's machine: processes that follow
+/* tests/prop/keeper_simulation.h - a simulation around the keeper's machine: processes that follow
  * the client's side of docs/design/keeper.md, frames with contents, movers, a clock.
  *
  * Everything runs in one thread and is decided by a seed. A frame holds one number, its version; a
  * chunk of the model holds the number last written to it. Messages in flight keep their order, each
  * direction of a connection by itself; everything else happens in any order.
  *
- *     keeper_machine.c  worlds: their sizes, the choice of the next step, the orderly end
- *     keeper_world.c    events into the machine, actions out of it, frames and jobs
+ *     keeper_machine.c  simulations: their sizes, the choice of the next step, the orderly end
+ *     keeper_simulation.c    events into the machine, actions out of it, frames and jobs
  *     keeper_names.c    the model of objects and names: what may be answered, what follows from it
  *     keeper_client.c   honest processes
  *     keeper_abuse.c    processes that keep to the format alone
  *     keeper_voided.c   what processes do whose leases the keeper has ended, and where they may write
  */
-#ifndef PROP_KEEPER_WORLD_H
-#define PROP_KEEPER_WORLD_H
+#ifndef PROP_KEEPER_SIMULATION_H
+#define PROP_KEEPER_SIMULATION_H
 
 #include <stdbool.h>
 #include <stddef.h>
@@ -24,7 +24,7 @@
 #include "keeper/machine/machine.h"
 
 #define MIB (1ull << 20)
-#define PROCESSES_MAX 64 /* in the life of a world: a bit each */
+#define PROCESSES_MAX 64 /* in the life of a simulation: a bit each */
 #define THREADS_MAX 3
 #define CHUNKS_MAX 160 /* of an object */
 #define NAMES 6
@@ -208,7 +208,7 @@ typedef struct process {
     uint32_t request_count;
 } process;
 
-typedef struct world {
+typedef struct simulation {
     uint64_t seed, random, number, step;
     gvmi_machine_config config;
     gvmi_machine *machine;
@@ -245,84 +245,85 @@ typedef struct world {
     char log[LOG_LINES][LOG_BYTES];
     uint64_t log_count;
     char problem[PROBLEM_BYTES];
-} world;
+} simulation;
 
 extern const char *const keeper_names[NAMES];
 
 /* ---- chance and failure */
-uint64_t world_random(world *w, uint64_t below);
-bool world_chance(world *w, uint32_t percent);
+uint64_t sim_random(simulation *w, uint64_t below);
+bool sim_chance(simulation *w, uint32_t percent);
 /* Records the first thing that does not agree. */
-void world_wrong(world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
-void world_log(world *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void sim_wrong(simulation *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
+void sim_log(simulation *w, const char *format, ...) __attribute__((format(printf, 2, 3)));
 
 /* ---- events into the machine; all actions are taken out again */
 /* Whether the rule of allowances lets a user that has `own` of `all` take one more. */
-bool world_share(const world *w, uint32_t limit, uint32_t reserve, uint32_t uid, uint32_t all,
-                 uint32_t own);
-process *world_connect(world *w, const gvmi_credentials *who, bool honest); /* NULL: refused */
-void world_deliver(world *w, process *p); /* the next message, or the end */
-void world_ring(world *w, process *p);
-void world_tick(world *w);
-void world_exited(world *w, process *p);
-void world_closed(world *w, process *p);
-void world_budget(world *w, uint32_t device, uint64_t bytes);
-bool world_job_step(world *w); /* starts or ends a job; false: there is none */
+bool sim_share(const simulation *w, uint32_t limit, uint32_t reserve, uint32_t uid, uint32_t all,
+               uint32_t own);
+process *sim_connect(simulation *w, const gvmi_credentials *who, bool honest); /* NULL: refused */
+void sim_deliver(simulation *w, process *p); /* the next message, or the end */
+void sim_ring(simulation *w, process *p);
+void sim_tick(simulation *w);
+void sim_exited(simulation *w, process *p);
+void sim_closed(simulation *w, process *p);
+void sim_budget(simulation *w, uint32_t device, uint64_t bytes);
+bool sim_job_step(simulation *w); /* starts or ends a job; false: there is none */
 
 /* ---- processes, from outside */
-void world_send(world *w, process *p, gvmi_wire_message *message); /* takes the message over */
-gvmi_wire_message *world_message(world *w, process *p, gvmi_wire_type type);
-packet *world_receive(world *w, process *p); /* NULL: nothing; the caller frees it */
-void world_queue_add(queue *q, packet *p);
-packet *world_queue_take(queue *q); /* NULL: it is empty */
-void world_hang_up(world *w, process *p);
-void world_gone(world *w, process *p); /* hangs up, and ends */
-bool world_lease_counts(const world *w, const process *p);
-void world_packet_free(world *w, packet *freed);
-void world_land(packet *landed);                    /* its frames do not fly any more */
-bool world_let_go(const process *p, uint32_t slot); /* the process has let go of what is known there */
+void sim_send(simulation *w, process *p, gvmi_wire_message *message); /* takes the message over */
+gvmi_wire_message *sim_message(simulation *w, process *p, gvmi_wire_type type);
+packet *sim_receive(simulation *w, process *p); /* NULL: nothing; the caller frees it */
+void sim_queue_add(queue *q, packet *p);
+packet *sim_queue_take(queue *q); /* NULL: it is empty */
+void sim_hang_up(simulation *w, process *p);
+void sim_gone(simulation *w, process *p); /* hangs up, and ends */
+bool sim_lease_counts(const simulation *w, const process *p);
+void sim_packet_free(simulation *w, packet *freed);
+void sim_land(packet *landed);                    /* its frames do not fly any more */
+bool sim_let_go(const process *p, uint32_t slot); /* the process has let go of what is known there */
 
 /* ---- the model (keeper_names.c) */
-object *model_find(world *w, uint64_t id);
-bool model_privileged(const world *w, const process *p);
-bool model_may(const world *w, const process *p, const object *o, uint32_t bits);
-void model_request(world *w, process *p, const gvmi_wire_message *message); /* before it is delivered */
-void model_reply(world *w, process *p, const gvmi_wire_message *message, const void *bytes, size_t len);
-void model_refresh(world *w);                          /* after every event */
-void model_ended(world *w, process *p, bool for_good); /* its connection is over, or its process */
+object *model_find(simulation *w, uint64_t id);
+bool model_privileged(const simulation *w, const process *p);
+bool model_may(const simulation *w, const process *p, const object *o, uint32_t bits);
+void model_request(simulation *w, process *p, const gvmi_wire_message *message); /* before it is delivered */
+void model_reply(simulation *w, process *p, const gvmi_wire_message *message, const void *bytes,
+                 size_t len);
+void model_refresh(simulation *w);                          /* after every event */
+void model_ended(simulation *w, process *p, bool for_good); /* its connection is over, or its process */
 /* The keeper says that the object has so many bytes. */
-void model_resize(world *w, object *o, uint64_t bytes);
+void model_resize(simulation *w, object *o, uint64_t bytes);
 /* It is about to send a MAP, which may have an earlier generation and size. */
-void model_map(world *w, object *o, const gvmi_wire_map *map);
+void model_map(simulation *w, object *o, const gvmi_wire_map *map);
 uint32_t model_chunks(const object *o);
 int model_name_index(const char *name);
 
 /* ---- honest processes (keeper_client.c); false: nothing to do there */
-bool client_mapper_step(world *w, process *p);
-bool client_thread_step(world *w, process *p, uint32_t thread);
+bool client_mapper_step(simulation *w, process *p);
+bool client_thread_step(simulation *w, process *p, uint32_t thread);
 bool client_idle(const process *p); /* nothing is held or awaited */
-void client_hello(world *w, process *p);
-void client_bye(world *w, process *p);
-void client_drop_openings(world *w, process *p);
+void client_hello(simulation *w, process *p);
+void client_bye(simulation *w, process *p);
+void client_drop_openings(simulation *w, process *p);
 
 /* ---- dishonest ones (keeper_abuse.c) */
-bool abuse_step(world *w, process *p);
+bool abuse_step(simulation *w, process *p);
 
 /* ---- keeper_voided.c */
 /* A process whose lease counts no more, or may soon not, writes through what it has mapped. */
-bool voided_write(world *w, process *p, thread *t);
+bool voided_write(simulation *w, process *p, thread *t);
 /* A MAP of the slot has failed, or the process is about to be voided: writes down if it can write there. */
 void voided_slot(const process *p, uint32_t slot);
 /* The process is about to be voided: all its slots. */
 void voided_begin(const process *p);
 /* Is there a process that was written down for the object, and is not gone? */
-bool voided_may_write(const world *w, const object *o);
+bool voided_may_write(const simulation *w, const object *o);
 /* After an event: nobody has frames that were dropped but voided processes. */
-void voided_check_dropped(world *w);
+void voided_check_dropped(simulation *w);
 /* The bytes of frames like this one that are there, though dropped. */
-uint64_t voided_bytes(world *w, const frame *like);
+uint64_t voided_bytes(simulation *w, const frame *like);
 /* The machine says that nothing of the process is mapped. */
-void voided_check_forgotten(world *w, const process *p);
+void voided_check_forgotten(simulation *w, const process *p);
 
 /* ---- keeper_memory.c, for keeper_names.c */
 
@@ -337,13 +338,13 @@ static inline uint64_t rounded(uint64_t bytes, uint64_t chunk_bytes)
 }
 
 /* Is some process gone whose requests or memory may linger? */
-bool some_linger(const world *w);
+bool some_linger(const simulation *w);
 
 /* May processes of the user hold more than its quota? Then a status more. */
-uint64_t judge_held(const world *w, uint32_t uid);
+uint64_t judge_held(const simulation *w, uint32_t uid);
 /* A request to shrink an object is not answered. */
-bool model_some_shrink(const world *w);
+bool model_some_shrink(const simulation *w);
 /* The statuses that a request for memory may be answered with, as far as memory goes. */
-uint64_t judge_memory(const world *w, const request *r, uint32_t uid, uint32_t device);
+uint64_t judge_memory(const simulation *w, const request *r, uint32_t uid, uint32_t device);
 
 #endif

@@ -1,7 +1,7 @@
-/* tests/prop/world.h - the inside of a model, for the files that make it up: world.c (state and
+/* tests/prop/model_state.h - the inside of a model, for the files that make it up: model_state.c (state and
  * its comparison), ops.c, share_ops.c. */
-#ifndef PROP_WORLD_H
-#define PROP_WORLD_H
+#ifndef PROP_MODEL_STATE_H
+#define PROP_MODEL_STATE_H
 
 #include "tests/prop/model.h"
 

@@ -1,5 +1,5 @@
 /* The state of a model, and its comparison with the library's. */
-#include "tests/prop/world.h"
+#include "tests/prop/model_state.h"
 
 #include <stdarg.h>
 #include <stdio.h>

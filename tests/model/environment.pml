@@ -1,4 +1,4 @@
-/* The rest of the world of keeper.pml, which includes it: memory, and what starts everything. */
+/* The environment of keeper.pml, which includes it: memory, and what starts everything. */
 
 #define LETS_OUT(c) \
     :: atomic { \
@@ -37,7 +37,7 @@ end_idle:
            reply[LAST(c)] = 0 \
        }
 
-proctype World()
+proctype Environment()
 {
 end_idle:
     do
@@ -63,7 +63,7 @@ init
         run Mapper(2);
 #endif
         run Memory();
-        run World();
+        run Environment();
         run Keeper();
         run Mapper(0);
         run Mapper(1);
@@ -76,7 +76,7 @@ init
 }
 
 /* With ROUNDS: whatever happens, at last no permit is withdrawn and no thread waits. Weak fairness is
- * assumed, which has every process go on that can, and the world calm down. Permits stay withdrawn
+ * assumed, which has every process go on that can, and the system calm down. Permits stay withdrawn
  * only from an object that is fenced, and while nobody asks. */
 #ifdef ENDS
 ltl ends
