@@ -17,7 +17,8 @@
 #include <gvmem/gvmem.h>
 #include <gvmem/table.h>
 
-#define MIB (1ull << 20)
+#include "tests/lib/units.h"
+
 #define CHUNK (2 * MIB)
 #define CHUNKS 8 /* that a fixture's buffer reserves; [0, COMMITTED) are committed */
 #define COMMITTED 2

@@ -5,9 +5,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "driver/driver.h"
+#include "tests/lib/fixture.h"
 
 #define STILL "/still"
 #define OWN "/own"
@@ -430,7 +430,6 @@ static bool is_settled(const gvm_snapshot *s)
 
 static bool settle(fixture_witness *w, uint64_t *frames)
 {
-    const struct timespec pause = {.tv_nsec = 2000000};
     gvm_snapshot *s;
     bool settled = false;
 
@@ -456,7 +455,7 @@ static bool settle(fixture_witness *w, uint64_t *frames)
         }
         gvm_snapshot_destroy(s);
         if (!settled)
-            nanosleep(&pause, NULL);
+            pause_ms(2);
     }
     return true;
 }

@@ -17,10 +17,10 @@
 #include "base/clock.h"
 #include "keeper/machine/machine.h"
 #include "tests/fuzz/machine_events.h"
+#include "tests/lib/units.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define MIB (1ull << 20)
 #define EVENTS_MAX 2000 /* of one input */
 #define DEVICES 2
 #define FRAMES_MAX 1024

@@ -1,25 +1,12 @@
-/* Processes that do what the test tells them; see buffer_child.h. */
+/* Children that make, share and use buffers; see buffer_child.h. */
 #include "tests/proc/buffer_child.h"
 
-#include <dirent.h>
-#include <errno.h>
-#include <fcntl.h>
-#include <grp.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
-#define LEDGER_LOCK_BYTE (1ll << 40) /* softgpu/ledger.c */
-#define LEDGER_WAIT_MS 50 /* sections take microseconds; a stopped holder's does not end */
-#define STOP_TRIES 100
-#define CONTROL_FD 3
 #define TIMEOUT_MS 20000 /* of sends and receives of shares */
 #define ROLE "--buffer-child"
 
@@ -38,48 +25,6 @@ const char *buffer_verb_name(buffer_verb verb)
     };
 
     return names[verb];
-}
-
-/* ---- messages: whole packets, with a socket alongside if fd is not -1 */
-
-static bool send_packet(int control, const void *bytes, size_t len, int fd)
-{
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int))];
-    } aside = {0};
-    struct iovec part = {(void *)(uintptr_t)bytes, len};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1};
-
-    if (fd >= 0) {
-        message.msg_control = &aside;
-        message.msg_controllen = sizeof aside;
-        aside.header = (struct cmsghdr){CMSG_LEN(sizeof fd), SOL_SOCKET, SCM_RIGHTS};
-        memcpy(CMSG_DATA(&aside.header), &fd, sizeof fd);
-    }
-    return sendmsg(control, &message, MSG_NOSIGNAL) == (ssize_t)len;
-}
-
-static bool receive_packet(int control, void *bytes, size_t len, int *fd)
-{
-    union {
-        struct cmsghdr header;
-        char room[CMSG_SPACE(sizeof(int))];
-    } aside = {0};
-    struct iovec part = {bytes, len};
-    struct msghdr message = {
-        .msg_iov = &part, .msg_iovlen = 1, .msg_control = &aside, .msg_controllen = sizeof aside};
-    ssize_t received;
-
-    do
-        received = recvmsg(control, &message, MSG_CMSG_CLOEXEC);
-    while (received < 0 && errno == EINTR);
-    if (fd != NULL) {
-        *fd = -1;
-        if (message.msg_controllen >= CMSG_LEN(sizeof *fd) && aside.header.cmsg_type == SCM_RIGHTS)
-            memcpy(fd, CMSG_DATA(&aside.header), sizeof *fd);
-    }
-    return received == (ssize_t)len;
 }
 
 /* ---- in the child */
@@ -181,9 +126,9 @@ void buffer_child_main(int argc, char **argv)
     command c;
     int fd;
 
-    if (argc < 2 || strcmp(argv[1], ROLE) != 0)
+    if (!child_is(argc, argv, ROLE))
         return;
-    while (receive_packet(CONTROL_FD, &c, sizeof c, &fd)) {
+    while (child_next(&c, sizeof c, &fd)) {
         answer out;
         gvm_error error;
 
@@ -197,7 +142,7 @@ void buffer_child_main(int argc, char **argv)
         gvm_error_last(&error);
         if (out.status != GVM_OK)
             snprintf(out.text, sizeof out.text, "%.199s", error.text);
-        if (!send_packet(CONTROL_FD, &out, sizeof out, -1))
+        if (!child_answer(&out, sizeof out, -1))
             break;
     }
     gvm_share_destroy(own.share);
@@ -209,218 +154,63 @@ void buffer_child_main(int argc, char **argv)
 
 /* ---- in the test */
 
-static void fatal(const char *what)
-{
-    printf("Bail out! %s: %s\n", what, strerror(errno));
-    exit(2);
-}
-
 child buffer_child_start(void)
 {
-    int ends[2];
-    child p = {0};
-
-    fflush(stdout);
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0 || (p.pid = fork()) < 0)
-        fatal("cannot start a child");
-    if (p.pid == 0) {
-        if (ends[1] == CONTROL_FD || dup2(ends[1], CONTROL_FD) < 0)
-            _exit(126);
-        execl("/proc/self/exe", "child", ROLE, (char *)NULL);
-        _exit(127);
-    }
-    close(ends[1]);
-    p.control = ends[0];
-    return p;
+    return child_must_start(ROLE);
 }
 
 bool buffer_post(child *p, buffer_verb verb, uint64_t a, uint64_t b)
 {
     const command c = {.verb = verb, .a = a, .b = b};
 
-    if (p->pid == 0 || !send_packet(p->control, &c, sizeof c, -1))
-        return false;
-    p->waiting++;
-    return true;
+    return child_post(p, &c, sizeof c, -1);
 }
 
 bool buffer_wait(child *p, answer *out)
 {
-    struct pollfd entry = {.events = POLLIN};
+    const char *wrong = child_wait(p, out, sizeof *out, NULL);
 
-    memset(out, 0, sizeof *out);
-    out->status = GVM_E_SYSTEM;
-    snprintf(out->text, sizeof out->text, "the process is dead");
-    if (p->pid == 0 || p->waiting == 0)
-        return false;
-    p->waiting--;
-    entry.fd = p->control;
-    while (poll(&entry, 1, ANSWER_LIMIT_MS) < 0)
-        if (errno != EINTR)
-            return false;
-    if (entry.revents == 0) {
-        snprintf(out->text, sizeof out->text, "the process hangs");
-        child_kill(p);
-        return false;
-    }
-    if (receive_packet(p->control, out, sizeof *out, NULL))
+    if (wrong == NULL)
         return true;
-    out->status = GVM_E_SYSTEM;
+    *out = (answer){.status = GVM_E_SYSTEM};
+    snprintf(out->text, sizeof out->text, "%s", wrong);
     return false;
+}
+
+static answer do_command(child *p, const command *c, int fd)
+{
+    answer out = {.status = GVM_E_SYSTEM};
+
+    if (child_post(p, c, sizeof *c, fd))
+        (void)buffer_wait(p, &out);
+    return out;
 }
 
 answer buffer_do(child *p, buffer_verb verb, uint64_t a, uint64_t b)
 {
-    answer out = {.status = GVM_E_SYSTEM};
-
-    if (buffer_post(p, verb, a, b))
-        (void)buffer_wait(p, &out);
-    return out;
+    return do_command(p, &(command){.verb = verb, .a = a, .b = b}, -1);
 }
 
 answer buffer_open_legacy(child *p, const gvm_ipc_handle *handle)
 {
-    const command c = {.verb = BUFFER_LEGACY_OPEN, .handle = *handle};
-    answer out = {.status = GVM_E_SYSTEM};
-
-    if (p->pid != 0 && send_packet(p->control, &c, sizeof c, -1)) {
-        p->waiting++;
-        (void)buffer_wait(p, &out);
-    }
-    return out;
+    return do_command(p, &(command){.verb = BUFFER_LEGACY_OPEN, .handle = *handle}, -1);
 }
 
 void buffer_connect(child *a, child *b)
 {
-    const command c = {.verb = BUFFER_CONNECT};
     child *both[2] = {a, b};
     int ends[2];
 
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-        fatal("socketpair");
+        tap_bail_out("socketpair() failed");
     for (int i = 0; i < 2; i++) {
-        answer out;
-
-        if (both[i]->pid != 0 && send_packet(both[i]->control, &c, sizeof c, ends[i])) {
-            both[i]->waiting++;
-            (void)buffer_wait(both[i], &out);
-        }
+        (void)do_command(both[i], &(command){.verb = BUFFER_CONNECT}, ends[i]);
         close(ends[i]);
     }
 }
 
-static int reap(child *p)
-{
-    int status = -1;
-
-    while (waitpid(p->pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    close(p->control);
-    *p = (child){0};
-    return status;
-}
-
-void child_kill(child *p)
-{
-    if (p->pid == 0)
-        return;
-    kill(p->pid, SIGKILL);
-    (void)reap(p);
-}
-
-int child_end(child *p)
-{
-    if (p->pid == 0)
-        return -1;
-    shutdown(p->control, SHUT_WR); /* answers that nobody reads do not keep it: the socket takes them */
-    return reap(p);
-}
-
-/* ---- what tests of processes share */
-
-gvm_device *proc_device;
-bool proc_software;
-
-#define MEMORY_BACK_MS 5000
-#define GPU_SLACK_BYTES (32 * MIB) /* what a real driver keeps for itself, once */
-
-static uint64_t free_before;
-static unsigned results, failures;
-
-static uint64_t free_bytes(void)
-{
-    gvm_device_info info = {.struct_size = sizeof info};
-
-    if (gvm_device_get_info(proc_device, &info) != GVM_OK)
-        fatal("cannot read the device's free memory");
-    return info.free_bytes;
-}
-
-void proc_begin(uint64_t memory_bytes)
-{
-    gvm_driver_info info = {.struct_size = sizeof info};
-    struct rlimit files;
-    char machine[160];
-    gvm_error error;
-
-    snprintf(machine, sizeof machine, "devices=2,memory=%lluMiB,sms=2,instance=proc-%d",
-             (unsigned long long)(memory_bytes / MIB), (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) { /* hundreds of chunks are hundreds of fds */
-        files.rlim_cur = files.rlim_max < 65536 ? files.rlim_max : 65536;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
-    if (gvm_device_open(0, &proc_device) != GVM_OK || gvm_driver_get_info(&info) != GVM_OK) {
-        gvm_error_last(&error);
-        printf("Bail out! no device: %s\n", error.text);
-        exit(2);
-    }
-    proc_software = info.software;
-}
-
-void proc_note_memory(void)
-{
-    free_before = free_bytes();
-}
-
-bool proc_memory_is_back(void)
-{
-    const struct timespec pause = {.tv_nsec = 5000000};
-    const uint64_t slack = proc_software ? 0 : GPU_SLACK_BYTES;
-    uint64_t now = free_bytes();
-
-    for (int ms = 0; ms < MEMORY_BACK_MS && now + slack < free_before; ms += 5) {
-        nanosleep(&pause, NULL);
-        now = free_bytes();
-    }
-    if (now + slack >= free_before)
-        return true;
-    printf("# %llu bytes of the device have not come back\n", (unsigned long long)(free_before - now));
-    return false;
-}
-
-void proc_result(bool good, const char *name)
-{
-    printf("%sok %u - %s\n", good ? "" : "not ", ++results, name);
-    fflush(stdout);
-    failures += !good;
-}
-
-int proc_finish(void)
-{
-    printf("1..%u\n", results);
-    gvm_device_close(proc_device);
-    return failures == 0 ? 0 : 1;
-}
-
-bool proc_complain(const char *file, int line, const char *text)
-{
-    printf("# %s:%d: not so: %s\n", file, line, text);
-    return false;
-}
-
-bool proc_expect(const char *file, int line, child *p, buffer_verb verb, uint64_t a, uint64_t b,
-                 gvm_status wanted)
+bool buffer_expect(const char *file, int line, child *p, buffer_verb verb, uint64_t a, uint64_t b,
+                   gvm_status wanted)
 {
     answer out = buffer_do(p, verb, a, b);
 
@@ -431,114 +221,9 @@ bool proc_expect(const char *file, int line, child *p, buffer_verb verb, uint64_
     return false;
 }
 
-uint64_t proc_random(uint64_t *seed)
+void buffer_test_begin(uint64_t memory_bytes)
 {
-    uint64_t z = *seed += 0x9e3779b97f4a7c15; /* splitmix64 */
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-}
-
-uint64_t proc_now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-void proc_pause_us(uint64_t us)
-{
-    struct timespec pause = {.tv_sec = (time_t)(us / 1000000), .tv_nsec = (long)(us % 1000000) * 1000};
-
-    while (nanosleep(&pause, &pause) != 0 && errno == EINTR)
-        ;
-}
-
-void proc_pause_ms(uint64_t ms)
-{
-    proc_pause_us(ms * 1000);
-}
-
-bool proc_become(uid_t uid, gid_t gid)
-{
-    return setgroups(0, NULL) == 0 && setresgid(gid, gid, gid) == 0 && setresuid(uid, uid, uid) == 0;
-}
-
-fd_counts proc_count_fds(pid_t pid, bool print)
-{
-    char path[64], what[300];
-    fd_counts counts = {0, 0};
-    struct dirent *entry;
-    DIR *folder;
-
-    snprintf(path, sizeof path, "/proc/%d/fd", (int)pid);
-    folder = opendir(path);
-    while (folder != NULL && (entry = readdir(folder)) != NULL) {
-        const ssize_t len = readlinkat(dirfd(folder), entry->d_name, what, sizeof what - 1);
-        bool memory;
-
-        if (len < 0)
-            continue;
-        what[len] = '\0';
-        memory = strncmp(what, "/memfd:gvmem-softgpu:", 21) == 0 ||
-                 strncmp(what, "/dev/nvidia", 11) == 0;
-        counts.memory += memory;
-        counts.others += !memory;
-        if (print)
-            printf("#   %s %s\n", entry->d_name, what);
-    }
-    if (folder != NULL)
-        closedir(folder);
-    return counts;
-}
-
-/* Of the instance that GVMEM_SOFTGPU names; -1: there is none. */
-static int open_ledger(void)
-{
-    const char *machine = getenv("GVMEM_SOFTGPU");
-    const char *instance = machine != NULL ? strstr(machine, "instance=") : NULL;
-    char path[200];
-
-    if (instance == NULL)
-        return -1;
-    instance += strlen("instance=");
-    snprintf(path, sizeof path, "/dev/shm/gvmem-softgpu-%.*s", (int)strcspn(instance, ","), instance);
-    return open(path, O_RDWR | O_CLOEXEC);
-}
-
-bool proc_may_stay_stopped(void)
-{
-    const int fd = open_ledger();
-    bool free_now = fd < 0;
-
-    for (int ms = 0; ms < LEDGER_WAIT_MS && !free_now; ms++) {
-        struct flock range = {
-            .l_type = F_WRLCK, .l_whence = SEEK_SET, .l_start = LEDGER_LOCK_BYTE, .l_len = 1};
-
-        free_now = fcntl(fd, F_OFD_GETLK, &range) != 0 || range.l_type == F_UNLCK;
-        if (!free_now)
-            proc_pause_ms(1);
-    }
-    if (fd >= 0)
-        close(fd);
-    return free_now;
-}
-
-bool proc_stop(pid_t pid)
-{
-    siginfo_t info;
-
-    for (int i = 0; i < STOP_TRIES; i++) {
-        if (kill(pid, SIGSTOP) != 0)
-            return false;
-        while (waitid(P_PID, (id_t)pid, &info, WSTOPPED | WEXITED | WNOWAIT) != 0 && errno == EINTR)
-            ;
-        if (proc_may_stay_stopped())
-            return true;
-        kill(pid, SIGCONT);
-        proc_pause_ms(1);
-    }
-    return false;
+    fixture_machine_default("devices=2,memory=%lluMiB,sms=2", (unsigned long long)(memory_bytes / MIB));
+    fixture_raise_fd_limit();
+    memory_watch();
 }

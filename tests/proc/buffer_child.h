@@ -1,31 +1,16 @@
-/* tests/proc/buffer_child.h - processes that do what the test tells them.
- *
- * A child is this very program, executed again, that reads commands from a socket, does each with
- * gvmem, and answers with its status. The test decides step by step who does what, posts commands
- * without waiting where processes are to run at once, and kills whom it likes. Nothing sleeps: an
- * answer is the sign that a step is done.
- *
- * Threads: one. Ownership: buffer_child_start() gives a child to the caller; child_end() or
- * child_kill() ends it.
- */
+/* tests/proc/buffer_child.h - children (tests/lib/child.h) that make, share and use buffers. */
 #ifndef PROC_BUFFER_CHILD_H
 #define PROC_BUFFER_CHILD_H
 
-#include <stdbool.h>
-#include <stdint.h>
-#include <sys/types.h>
-
 #include <gvmem/gvmem.h>
 
-#define MIB (1ull << 20)
-#define ANSWER_LIMIT_MS 60000 /* a child that says nothing for so long hangs */
-
-/* How much more time programs need that are checked while they run: for time-outs that must not be met. */
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define PROC_SLOWNESS 5u
-#else
-#define PROC_SLOWNESS 1u
-#endif
+#include "tests/lib/child.h"
+#include "tests/lib/device.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/fixture.h"
+#include "tests/lib/random.h"
+#include "tests/lib/tap.h"
+#include "tests/lib/units.h"
 
 /* clang-format off */
 /* X(verb): what children can do; a and b are the command's numbers. */
@@ -64,14 +49,7 @@ typedef struct answer {
     char text[200]; /* the error's */
 } answer;
 
-typedef struct child {
-    pid_t pid; /* 0: none */
-    int control;
-    unsigned waiting; /* commands without an answer */
-} child;
-
-/* Starts a child. The program's main() must begin with buffer_child_main(), which does not return in
- * a child. */
+/* The program's main() must begin with the first, which does not return in a child. */
 void buffer_child_main(int argc, char **argv);
 child buffer_child_start(void);
 
@@ -87,61 +65,16 @@ bool buffer_wait(child *p, answer *out);
 answer buffer_do(child *p, buffer_verb verb, uint64_t a, uint64_t b);
 answer buffer_open_legacy(child *p, const gvm_ipc_handle *handle);
 
-void child_kill(child *p); /* SIGKILL, and waits until it is gone */
-int child_end(child *p);   /* lets it finish what it has, and exit; its wait status */
+/* A command that must answer the status. */
+#define EXPECT_STATUS(p, verb, a, b, wanted) \
+    buffer_expect(__FILE__, __LINE__, p, BUFFER_##verb, a, b, wanted)
+#define EXPECT_OK(p, verb, a, b) EXPECT_STATUS(p, verb, a, b, GVM_OK)
+bool buffer_expect(const char *file, int line, child *p, buffer_verb verb, uint64_t a, uint64_t b,
+                   gvm_status wanted);
 
 const char *buffer_verb_name(buffer_verb verb);
 
-/* ---- what tests of processes share */
-
-/* Sets GVMEM_SOFTGPU for this program and its children unless it is set; then opens a device to
- * watch memory with. */
-void proc_begin(uint64_t memory_bytes);
-extern gvm_device *proc_device;
-extern bool proc_software;
-
-/* Remembers the free memory; and waits, up to 5 s, until it is back. False if it does not come. */
-void proc_note_memory(void);
-bool proc_memory_is_back(void);
-
-/* TAP: one line; counts. */
-void proc_result(bool good, const char *name);
-int proc_finish(void); /* the exit status */
-
-/* Says where and returns false. */
-#define EXPECT(condition) ((condition) || proc_complain(__FILE__, __LINE__, #condition))
-/* Something else than this has happened. False. */
-#define UNEXPECTED(text) proc_complain(__FILE__, __LINE__, text)
-bool proc_complain(const char *file, int line, const char *text);
-/* A command that must answer the status. */
-#define EXPECT_STATUS(p, verb, a, b, wanted) \
-    proc_expect(__FILE__, __LINE__, p, BUFFER_##verb, a, b, wanted)
-#define EXPECT_OK(p, verb, a, b) EXPECT_STATUS(p, verb, a, b, GVM_OK)
-bool proc_expect(const char *file, int line, child *p, buffer_verb verb, uint64_t a, uint64_t b,
-                 gvm_status wanted);
-
-uint64_t proc_random(uint64_t *seed);
-uint64_t proc_now_ns(void); /* CLOCK_MONOTONIC */
-void proc_pause_us(uint64_t us);
-void proc_pause_ms(uint64_t ms);
-
-/* Another user, with one group. What needs the first user's rights (the device) is opened before. */
-bool proc_become(uid_t uid, gid_t gid);
-
-/* A process's descriptors: those of memory, by what the two drivers' look like, and all others. */
-typedef struct fd_counts {
-    long memory, others;
-} fd_counts;
-
-/* print: one line for each, too. */
-fd_counts proc_count_fds(pid_t pid, bool print);
-
-/* Stops a process, and waits until it is stopped; false if it is gone. It is not stopped where it
- * holds the lock of the software GPU's ledger, which would stop everybody: see softgpu/ledger.c.
- * Processes that are no child of the caller are not waited for. */
-bool proc_stop(pid_t pid);
-
-/* May a process that has just stopped stay so? False: it holds that lock. */
-bool proc_may_stay_stopped(void);
+/* The machine of the test and its children: two devices, unless the caller chose one. Watches the first. */
+void buffer_test_begin(uint64_t memory_bytes);
 
 #endif

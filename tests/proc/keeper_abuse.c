@@ -29,7 +29,7 @@ static uint64_t seed;
 
 static int speak_to(const fixture *s)
 {
-    const int fd = raw_connect(s->path);
+    const int fd = raw_connect(s->folder.socket);
 
     if (fd < 0)
         printf("# connect: %s\n", strerror(errno));
@@ -81,7 +81,7 @@ static abuser abuser_start(const fixture *s, bool (*speak)(int fd), bool must_en
     abuser a = {0};
     int ends[2];
 
-    (void)proc_random(&seed);
+    (void)random_next(&seed);
     fflush(stdout);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         return a;
@@ -131,7 +131,7 @@ static bool garbage(int fd)
     uint8_t bytes[5000];
 
     for (size_t i = 0; i < sizeof bytes; i++)
-        bytes[i] = (uint8_t)proc_random(&seed);
+        bytes[i] = (uint8_t)random_next(&seed);
     return raw_say(fd, bytes, sizeof bytes);
 }
 
@@ -244,7 +244,7 @@ static bool random_messages(int fd)
     bool open = raw_say_hello(fd);
 
     for (int i = 0; i < 60 && open; i++) {
-        const uint64_t random = proc_random(&seed);
+        const uint64_t random = random_next(&seed);
         const gvmi_wire_type drawn = raw_types[random % raw_type_count];
         /* A quota would be heeded: the abuser is of the bystander's user. */
         const gvmi_wire_type type = drawn == GVMI_WIRE_SET_QUOTA ? GVMI_WIRE_SNAPSHOT : drawn;
@@ -259,7 +259,7 @@ static bool random_messages(int fd)
         memcpy(bytes, &head, sizeof head);
         for (size_t at = sizeof(gvmi_wire_head); at < len; at++)
             if (random >> 16 & 1) /* else zeros, with a few bits */
-                bytes[at] = (uint8_t)proc_random(&seed);
+                bytes[at] = (uint8_t)random_next(&seed);
         open = raw_say(fd, bytes, len);
     }
     return open;
@@ -408,14 +408,12 @@ void test_abuses(uint64_t first_seed)
         {"snapshots asked for and never read", flood_of_snapshots, true, 1},
         {"requests without end, answers never read", flood_of_infos, true, 1},
     };
-    char name[120];
 
     seed = first_seed;
     printf("# abuse: seed %llu\n", (unsigned long long)seed);
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        snprintf(name, sizeof name, "abuse: %s", ways[i].name);
-        proc_result(one_abuse(ways[i].speak, ways[i].must_end, ways[i].times), name);
-    }
-    proc_result(unfinished_messages_hold_up_nobody(), "unfinished_messages_hold_up_nobody");
-    proc_result(connections_beyond_the_limit_are_refused(), "connections_beyond_the_limit_are_refused");
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
+        tap_result(one_abuse(ways[i].speak, ways[i].must_end, ways[i].times), "abuse: %s",
+                   ways[i].name);
+    tap_result(unfinished_messages_hold_up_nobody(), "unfinished_messages_hold_up_nobody");
+    tap_result(connections_beyond_the_limit_are_refused(), "connections_beyond_the_limit_are_refused");
 }

@@ -1,19 +1,12 @@
 /* Keepers and clients that do what the test tells them; see keeper_child.h. */
 #include "tests/proc/keeper_child.h"
 
-#include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
-#define CONTROL_FD 3
-#define ARGUMENT "--keeper-child"
+#define ROLE "--keeper-child"
 
 typedef struct command {
     uint32_t verb, slot;
@@ -21,16 +14,11 @@ typedef struct command {
     char name[PATH_BYTES];
 } command;
 
-static const char *verb_name(uint32_t verb)
-{
-    static const char *const names[] = {
+static const char *const verb_names[] = {
 #define NAME(verb_) #verb_,
-        KEEPER_VERBS(NAME)
+    KEEPER_VERBS(NAME)
 #undef NAME
-    };
-
-    return verb < KEEPER_VERB_COUNT ? names[verb] : "?";
-}
+};
 
 /* ---- in the child */
 
@@ -149,7 +137,7 @@ static gvm_status obey(const command *c, keeper_answer *out)
         out->until = life_wrote_until;
         return GVM_OK;
     case KEEPER_SET_MODE: return gvm_object_set_mode(object, (uint32_t)c->a);
-    case KEEPER_BECOME: return proc_become((uid_t)c->a, (gid_t)c->b) ? GVM_OK : GVM_E_SYSTEM;
+    case KEEPER_BECOME: return process_become((uid_t)c->a, (gid_t)c->b) ? GVM_OK : GVM_E_SYSTEM;
     case KEEPER_EXEC: execlp("sleep", "sleep", "600", (char *)NULL); return GVM_E_SYSTEM;
     case KEEPER_VERB_COUNT: break;
     }
@@ -160,12 +148,12 @@ void keeper_child_main(int argc, char **argv)
 {
     command c;
 
-    if (argc < 2 || strcmp(argv[1], ARGUMENT) != 0)
+    if (!child_is(argc, argv, ROLE))
         return;
     if (gvm_device_open(0, &own.device) != GVM_OK)
         exit(1);
     step_watch_driver();
-    while (recv(CONTROL_FD, &c, sizeof c, 0) == (ssize_t)sizeof c) {
+    while (child_next(&c, sizeof c, NULL)) {
         keeper_answer out;
         gvm_error error;
 
@@ -175,7 +163,7 @@ void keeper_child_main(int argc, char **argv)
         gvm_error_last(&error);
         if (out.status != GVM_OK)
             snprintf(out.text, sizeof out.text, "%.199s", error.text);
-        if (send(CONTROL_FD, &out, sizeof out, MSG_NOSIGNAL) != (ssize_t)sizeof out)
+        if (!child_answer(&out, sizeof out, -1))
             break;
     }
     (void)do_disconnect();
@@ -186,138 +174,54 @@ void keeper_child_main(int argc, char **argv)
 
 /* ---- in the test */
 
-static void fatal(const char *what)
+child keeper_child_start(void)
 {
-    printf("Bail out! %s: %s\n", what, strerror(errno));
-    exit(2);
+    return child_must_start(ROLE);
 }
 
-keeper_child keeper_child_start(void)
-{
-    const pid_t parent = getpid();
-    keeper_child p = {0};
-    int ends[2];
-
-    fflush(stdout);
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0 || (p.pid = fork()) < 0)
-        fatal("cannot start a child");
-    if (p.pid == 0) {
-        prctl(PR_SET_PDEATHSIG, SIGKILL);
-        if (getppid() != parent || ends[1] == CONTROL_FD || dup2(ends[1], CONTROL_FD) < 0)
-            _exit(126);
-        execl("/proc/self/exe", "keeper-child", ARGUMENT, (char *)NULL);
-        _exit(127);
-    }
-    close(ends[1]);
-    p.control = ends[0];
-    return p;
-}
-
-bool keeper_post(keeper_child *p, keeper_verb verb, unsigned slot, const char *name, uint64_t a,
-                 uint64_t b)
+bool keeper_post(child *p, keeper_verb verb, unsigned slot, const char *name, uint64_t a, uint64_t b)
 {
     command c = {.verb = verb, .slot = slot, .a = a, .b = b};
 
     snprintf(c.name, sizeof c.name, "%s", name != NULL ? name : "");
-    if (p->pid == 0 || send(p->control, &c, sizeof c, MSG_NOSIGNAL) != (ssize_t)sizeof c)
-        return false;
-    p->waiting++;
-    return true;
+    return child_post(p, &c, sizeof c, -1);
 }
 
-bool keeper_wait(keeper_child *p, keeper_answer *out)
+static keeper_answer no_answer(const char *why)
 {
-    struct pollfd entry = {.fd = p->control, .events = POLLIN};
+    keeper_answer out = {.status = GVM_E_SYSTEM};
 
-    memset(out, 0, sizeof *out);
-    out->status = GVM_E_SYSTEM;
-    snprintf(out->text, sizeof out->text, "the process is dead");
-    if (p->pid == 0 || p->waiting == 0)
-        return false;
-    p->waiting--;
-    while (poll(&entry, 1, ANSWER_LIMIT_MS) < 0)
-        if (errno != EINTR)
-            return false;
-    if (entry.revents == 0) {
-        keeper_child_kill(p);
-        snprintf(out->text, sizeof out->text, "the process hangs");
-        return false;
-    }
-    if (recv(p->control, out, sizeof *out, 0) == (ssize_t)sizeof *out)
-        return true;
-    out->status = GVM_E_SYSTEM;
-    return false;
+    snprintf(out.text, sizeof out.text, "%s", why);
+    return out;
 }
 
-keeper_answer keeper_do(keeper_child *p, keeper_verb verb, unsigned slot, const char *name,
-                        uint64_t a, uint64_t b)
+bool keeper_wait(child *p, keeper_answer *out)
 {
-    keeper_answer out;
+    const char *wrong = child_wait(p, out, sizeof *out, NULL);
 
-    memset(&out, 0, sizeof out);
-    out.status = GVM_E_SYSTEM;
-    snprintf(out.text, sizeof out.text, "the process is dead");
+    if (wrong != NULL)
+        *out = no_answer(wrong);
+    return wrong == NULL;
+}
+
+keeper_answer keeper_do(child *p, keeper_verb verb, unsigned slot, const char *name, uint64_t a,
+                        uint64_t b)
+{
+    keeper_answer out = no_answer("the process is dead");
+
     if (keeper_post(p, verb, slot, name, a, b))
         (void)keeper_wait(p, &out);
     return out;
 }
 
-static int reap(keeper_child *p)
-{
-    int status = -1;
-
-    while (waitpid(p->pid, &status, 0) < 0 && errno == EINTR)
-        ;
-    close(p->control);
-    *p = (keeper_child){0};
-    return status;
-}
-
-void keeper_child_kill(keeper_child *p)
-{
-    if (p->pid == 0)
-        return;
-    kill(p->pid, SIGKILL);
-    (void)reap(p);
-}
-
-void keeper_child_reap(keeper_child *p)
-{
-    if (p->pid != 0)
-        (void)reap(p);
-}
-
-bool keeper_wait_stopped(const keeper_child *p)
-{
-    for (int ms = 0; ms < ANSWER_LIMIT_MS; ms++) {
-        struct pollfd entry = {.fd = p->control, .events = POLLIN};
-        siginfo_t info = {0};
-
-        if (waitid(P_PID, (id_t)p->pid, &info, WSTOPPED | WEXITED | WNOHANG | WNOWAIT) == 0 &&
-            info.si_pid == p->pid)
-            return info.si_code == CLD_STOPPED;
-        if (poll(&entry, 1, 1) > 0)
-            return false;
-    }
-    return false;
-}
-
-int keeper_child_end(keeper_child *p)
-{
-    if (p->pid == 0)
-        return -1;
-    shutdown(p->control, SHUT_WR);
-    return reap(p);
-}
-
-bool keeper_expect(const char *file, int line, keeper_child *p, keeper_verb verb, unsigned slot,
+bool keeper_expect(const char *file, int line, child *p, keeper_verb verb, unsigned slot,
                    const char *name, uint64_t a, uint64_t b, gvm_status wanted)
 {
     keeper_answer out = keeper_do(p, verb, slot, name, a, b);
 
     if (out.status == wanted)
         return true;
-    printf("# %s:%d: %s %s answered %s, not %s: %s\n", file, line, verb_name(verb),
+    printf("# %s:%d: %s %s answered %s, not %s: %s\n", file, line, verb_names[verb],
            name != NULL ? name : "", gvm_status_name(out.status), gvm_status_name(wanted), out.text);
     return false;
 }

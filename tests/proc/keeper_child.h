@@ -1,12 +1,8 @@
-/* tests/proc/keeper_child.h - keepers and clients that do what the test tells them.
+/* tests/proc/keeper_child.h - children (tests/lib/child.h) that are keepers and clients.
  *
- * As tests/proc/buffer_child.h: this very program, executed again, that reads commands from a socket and
- * answers each. One may be a keeper, another a client of it. Any of them can be told to kill itself
- * at its Nth step: a step is the moment before or after a driver call, or a system call by which
- * processes of the keeper speak to each other (keeper_step.c).
- *
- * Threads: one. Ownership: keeper_child_start() gives a child to the caller; keeper_child_end()
- * or keeper_child_kill() ends it.
+ * One may be a keeper, another a client of it. Any of them can be commanded to kill itself at its Nth
+ * step: a step is the moment before or after a driver call, or a system call by which processes of the
+ * keeper speak to each other (keeper_step.c).
  */
 #ifndef PROC_KEEPER_CHILD_H
 #define PROC_KEEPER_CHILD_H
@@ -14,7 +10,14 @@
 #include <gvmem/client.h>
 #include <gvmem/keeper.h>
 
-#include "tests/proc/buffer_child.h"
+#include "tests/lib/child.h"
+#include "tests/lib/device.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/fixture.h"
+#include "tests/lib/random.h"
+#include "tests/lib/tap.h"
+#include "tests/lib/units.h"
+#include "tests/proc/process.h"
 
 #define CHUNK_BYTES (2 * MIB)
 #define DEVICE_BUDGET_CHUNKS 6u
@@ -69,39 +72,22 @@ typedef struct keeper_answer {
     char text[200];   /* the error's */
 } keeper_answer;
 
-typedef struct keeper_child {
-    pid_t pid; /* 0: none */
-    int control;
-    unsigned waiting; /* commands without an answer */
-} keeper_child;
-
 /* main() must begin with this; it does not return in a child. */
 void keeper_child_main(int argc, char **argv);
-keeper_child keeper_child_start(void);
+child keeper_child_start(void);
 
 /* A command without waiting; the answer to the oldest one without, false if the child is dead;
  * both, with GVM_E_SYSTEM if it died. name may be NULL. */
-bool keeper_post(keeper_child *p, keeper_verb verb, unsigned slot, const char *name, uint64_t a,
-                 uint64_t b);
-bool keeper_wait(keeper_child *p, keeper_answer *out);
-keeper_answer keeper_do(keeper_child *p, keeper_verb verb, unsigned slot, const char *name,
-                        uint64_t a, uint64_t b);
-
-/* Waits until a child with a command has stopped, as ARM told it to; false if it has answered, or ended,
- * before that step. */
-bool keeper_wait_stopped(const keeper_child *p);
-
-void keeper_child_kill(keeper_child *p); /* SIGKILL, and waits until it is gone */
-int keeper_child_end(keeper_child *p);   /* lets it finish, close everything and exit */
-
-/* It killed itself, or was killed: waits until it is gone. */
-void keeper_child_reap(keeper_child *p);
+bool keeper_post(child *p, keeper_verb verb, unsigned slot, const char *name, uint64_t a, uint64_t b);
+bool keeper_wait(child *p, keeper_answer *out);
+keeper_answer keeper_do(child *p, keeper_verb verb, unsigned slot, const char *name, uint64_t a,
+                        uint64_t b);
 
 /* A command that must answer the status; says where and returns false otherwise. */
 #define KEEPER_EXPECT(p, verb, slot, name, a, b, wanted) \
     keeper_expect(__FILE__, __LINE__, p, KEEPER_##verb, slot, name, a, b, wanted)
 #define KEEPER_OK(p, verb, slot, name, a, b) KEEPER_EXPECT(p, verb, slot, name, a, b, GVM_OK)
-bool keeper_expect(const char *file, int line, keeper_child *p, keeper_verb verb, unsigned slot,
+bool keeper_expect(const char *file, int line, child *p, keeper_verb verb, unsigned slot,
                    const char *name, uint64_t a, uint64_t b, gvm_status wanted);
 
 /* ---- keeper_step.c */

@@ -20,7 +20,7 @@ static unsigned count_pinned_pieces(void)
     void *pieces[PINNED_PIECES_MAX];
     unsigned count = 0;
 
-    if (!proc_software || gvmi_device_enter(proc_device) != GVM_OK)
+    if (!watched_software || gvmi_device_enter(watched_device) != GVM_OK)
         return 0;
     while (count < PINNED_PIECES_MAX &&
            gvmi_cu->cuMemHostAlloc(&pieces[count], 2 * MIB, 0) == CUDA_SUCCESS)
@@ -36,16 +36,16 @@ bool fixture_learn(void)
     const uint64_t bytes = STILL_CHUNKS * CHUNK_BYTES;
     gvm_buffer *buffer = NULL;
     gvm_lease lease;
-    bool good = gvm_buffer_create(proc_device, bytes, NULL, &buffer) == GVM_OK &&
+    bool good = gvm_buffer_create(watched_device, bytes, NULL, &buffer) == GVM_OK &&
                 gvm_buffer_commit(buffer, 0, bytes) == GVM_OK;
 
     lease = (gvm_lease){.address = gvm_buffer_address(buffer), .bytes = bytes};
-    good = good && life_fill(proc_device, &lease, STILL_SEED) == GVM_OK &&
-           life_check(proc_device, &lease, &still_checksum) == GVM_OK &&
-           life_fill(proc_device, &lease, OTHER_SEED) == GVM_OK &&
-           life_check(proc_device, &lease, &other_checksum) == GVM_OK;
+    good = good && life_fill(watched_device, &lease, STILL_SEED) == GVM_OK &&
+           life_check(watched_device, &lease, &still_checksum) == GVM_OK &&
+           life_fill(watched_device, &lease, OTHER_SEED) == GVM_OK &&
+           life_check(watched_device, &lease, &other_checksum) == GVM_OK;
     gvm_buffer_destroy(buffer);
-    gvm_device_trim(proc_device, 0);
+    gvm_device_trim(watched_device, 0);
     pinned_pieces = count_pinned_pieces();
     return EXPECT(good);
 }
@@ -56,10 +56,10 @@ static bool fds_are_right(const fixture *s, const keeper_answer *now)
 {
     const uint64_t bytes = now->device.resident_bytes + now->device.free_bytes +
                            now->keeper.host_used_bytes + now->keeper.host_free_bytes;
-    const fd_counts counts = proc_count_fds(s->keeper.pid, false);
+    const fd_counts counts = process_count_fds(s->keeper.pid, false);
 
     return counts.others == s->fds.others &&
-           (!proc_software || counts.memory <= s->fds.memory + 2 * (long)(bytes / CHUNK_BYTES));
+           (!watched_software || counts.memory <= s->fds.memory + 2 * (long)(bytes / CHUNK_BYTES));
 }
 
 bool fixture_snapshot(fixture *s, keeper_answer *out)
@@ -72,9 +72,9 @@ bool fixture_snapshot(fixture *s, keeper_answer *out)
 
 bool fixture_begin_bystander(fixture *s)
 {
-    keeper_child *b = &s->bystander;
+    child *b = &s->bystander;
 
-    return KEEPER_OK(b, CONNECT, 0, s->path, 0, 0) &&
+    return KEEPER_OK(b, CONNECT, 0, s->folder.socket, 0, 0) &&
            KEEPER_OK(b, CREATE, 0, STILL_NAME, STILL_CHUNKS, STILL_CHUNKS) &&
            KEEPER_OK(b, PUBLISH, 0, STILL_NAME, GVM_PUBLISH_REPLACE, 0) &&
            KEEPER_OK(b, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, LEASE_WAIT_MS) &&
@@ -91,18 +91,16 @@ bool fixture_begin_timed(fixture *s, uint32_t revoke_timeout_ms, uint32_t lease_
     keeper_answer now;
 
     memset(s, 0, sizeof *s);
-    snprintf(s->folder, sizeof s->folder, "/tmp/gvmem-keeper-kill-XXXXXX");
-    if (mkdtemp(s->folder) == NULL)
-        return UNEXPECTED("mkdtemp");
-    snprintf(s->path, sizeof s->path, "%s/socket", s->folder);
+    if (!fixture_folder_make(&s->folder))
+        return UNEXPECTED("no folder");
     s->keeper = keeper_child_start();
     s->bystander = keeper_child_start();
-    if (!KEEPER_OK(&s->keeper, SERVE, 0, s->path, revoke_timeout_ms, lease_timeout_ms) ||
+    if (!KEEPER_OK(&s->keeper, SERVE, 0, s->folder.socket, revoke_timeout_ms, lease_timeout_ms) ||
         !fixture_begin_bystander(s))
         return false;
     if (!fixture_snapshot(s, &now))
         return false;
-    s->fds = proc_count_fds(s->keeper.pid, false);
+    s->fds = process_count_fds(s->keeper.pid, false);
     s->fds.memory -= 2 * (long)(now.device.resident_bytes / CHUNK_BYTES);
     return true;
 }
@@ -175,14 +173,14 @@ bool fixture_is_whole(fixture *s)
             return names_are_free(s);
         if (ms >= SETTLE_MS)
             break;
-        proc_pause_ms(5);
+        pause_ms(5);
     }
     printf("# left: %u clients, %u objects, %llu bytes held, %llu leased, %llu resident, %llu free, %llu on the host, %llu free there; fds other than memory's were %ld, memory's %ld:\n",
            now.keeper.clients, now.keeper.objects, (unsigned long long)now.device.held_bytes,
            (unsigned long long)now.device.leased_bytes, (unsigned long long)now.device.resident_bytes,
            (unsigned long long)now.device.free_bytes, (unsigned long long)now.keeper.host_used_bytes,
            (unsigned long long)now.keeper.host_free_bytes, s->fds.others, s->fds.memory);
-    (void)proc_count_fds(s->keeper.pid, true);
+    (void)process_count_fds(s->keeper.pid, true);
     return false;
 }
 
@@ -191,7 +189,7 @@ static bool pinned_memory_is_back(void)
     unsigned now = count_pinned_pieces();
 
     for (int ms = 0; ms < SETTLE_MS / 2 && now < pinned_pieces; ms += 5) {
-        proc_pause_ms(5);
+        pause_ms(5);
         now = count_pinned_pieces();
     }
     if (now >= pinned_pieces)
@@ -202,16 +200,9 @@ static bool pinned_memory_is_back(void)
 
 bool fixture_end(fixture *s)
 {
-    bool good = s->bystander.pid == 0 || EXPECT(keeper_child_end(&s->bystander) == 0);
+    bool good = s->bystander.pid == 0 || EXPECT(child_end(&s->bystander) == 0);
 
-    good = (s->keeper.pid == 0 || EXPECT(keeper_child_end(&s->keeper) == 0)) && good;
-    unlink(s->path);
-    if (rmdir(s->folder) != 0) { /* a keeper that was killed leaves its lock file */
-        char lock[PATH_BYTES + 8];
-
-        snprintf(lock, sizeof lock, "%s.lock", s->path);
-        unlink(lock);
-        rmdir(s->folder);
-    }
-    return EXPECT(proc_memory_is_back()) && EXPECT(pinned_memory_is_back()) && good;
+    good = (s->keeper.pid == 0 || EXPECT(child_end(&s->keeper) == 0)) && good;
+    fixture_folder_end(&s->folder);
+    return EXPECT(memory_is_back()) && EXPECT(pinned_memory_is_back()) && good;
 }

@@ -8,12 +8,12 @@
 
 #include "tests/proc/keeper_child.h"
 
-#define REVOKE_MS (400u * PROC_SLOWNESS) /* how long a client may take to unmap */
+#define REVOKE_MS (400u * SLOWNESS) /* how long a client may take to unmap */
 #define SETTLE_MS 10000
 
 typedef struct fixture {
-    char folder[64], path[PATH_BYTES];
-    keeper_child keeper, bystander;
+    fixture_folder folder;
+    child keeper, bystander;
     fd_counts fds; /* of the keeper with the bystander alone, without those of frames */
 } fixture;
 

@@ -14,10 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/lib/fixture.h"
 #include "tests/proc/keeper_fixture.h"
 
 #define ROUNDS_DEFAULT 60u
@@ -35,12 +35,12 @@ static bool is_end_of_a_keeper(gvm_status status)
 /* ---- a client dies at its Nth step */
 
 /* Moves chunks under the victim's hands, while it lives. */
-static bool disturb(fixture *s, keeper_child *victim)
+static bool disturb(fixture *s, child *victim)
 {
     keeper_answer out;
     bool good = true;
 
-    keeper_post(victim, KEEPER_SCENARIO, 0, s->path, 0, 0);
+    keeper_post(victim, KEEPER_SCENARIO, 0, s->folder.socket, 0, 0);
     for (int i = 0; i < 3 && good; i++) {
         out = keeper_do(&s->bystander, KEEPER_EVICT, 0, STILL_NAME, 0, 0);
         good = EXPECT(out.status == GVM_OK) && fixture_reads(s);
@@ -55,25 +55,25 @@ typedef struct life_steps {
 
 static life_steps client_steps(fixture *s)
 {
-    keeper_child victim = keeper_child_start();
+    child victim = keeper_child_start();
     keeper_answer out, armed = {0}, written = {0};
 
     keeper_do(&victim, KEEPER_ARM, 0, NULL, 0, 0);
-    out = keeper_do(&victim, KEEPER_SCENARIO, 0, s->path, 0, 0);
+    out = keeper_do(&victim, KEEPER_SCENARIO, 0, s->folder.socket, 0, 0);
     if (out.status == GVM_OK) {
         armed = keeper_do(&victim, KEEPER_ARM, 0, NULL, 0, 0);
         written = keeper_do(&victim, KEEPER_WRITTEN, 0, NULL, 0, 0);
     } else {
         printf("# a life undisturbed: %s: %s\n", gvm_status_name(out.status), out.text);
     }
-    if (keeper_child_end(&victim) != 0)
+    if (child_end(&victim) != 0)
         return (life_steps){0};
     return (life_steps){armed.value, written.value, written.until};
 }
 
 static bool client_dies_at(fixture *s, uint64_t nth)
 {
-    keeper_child victim = keeper_child_start();
+    child victim = keeper_child_start();
     keeper_answer out;
     bool good;
     int status;
@@ -85,10 +85,10 @@ static bool client_dies_at(fixture *s, uint64_t nth)
         if (out.status != GVM_OK)
             printf("# a victim that lived: %s: %s\n", gvm_status_name(out.status), out.text);
         (void)keeper_do(&victim, KEEPER_ARM, 0, NULL, 0, 0); /* or dies at what is left */
-        status = keeper_child_end(&victim);
+        status = child_end(&victim);
         good = EXPECT(status == 0 || (WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL)) && good;
     } else {
-        keeper_child_reap(&victim);
+        child_reap(&victim);
     }
     return good && fixture_is_whole(s);
 }
@@ -139,7 +139,7 @@ static bool act_meanwhile(fixture *s, bool move, bool *cut)
                 (!move || KEEPER_OK(&s->bystander, EVICT, 0, STILL_NAME, 0, 0));
 
     (void)keeper_do(&s->bystander, KEEPER_EVICT, 0, "/victim/public", 0, 0); /* it may not be there yet */
-    proc_pause_ms(STOP_LATE_MS); /* what the victim was asked and does not answer is late now */
+    pause_ms(STOP_LATE_MS); /* what the victim was asked and does not answer is late now */
     good = good && fixture_writes(s, OTHER_SEED) && fixture_snapshot(s, &after);
     *cut = good && after.keeper.cut_offs > before.keeper.cut_offs;
     return good;
@@ -157,14 +157,14 @@ static bool is_content_right(fixture *s, bool cut)
 
 static bool client_stops_at(fixture *s, uint64_t nth, bool move, uint64_t *cuts)
 {
-    keeper_child victim = keeper_child_start();
+    child victim = keeper_child_start();
     keeper_answer out;
     bool good = true, cut = false;
 
     keeper_do(&victim, KEEPER_ARM, 0, NULL, nth, SIGSTOP);
-    keeper_post(&victim, KEEPER_SCENARIO, 0, s->path, 0, 0);
-    const bool stopped = keeper_wait_stopped(&victim);
-    if (stopped && proc_may_stay_stopped())
+    keeper_post(&victim, KEEPER_SCENARIO, 0, s->folder.socket, 0, 0);
+    const bool stopped = child_wait_stopped(&victim);
+    if (stopped && process_may_stay_stopped())
         good = act_meanwhile(s, move, &cut);
     *cuts += cut;
     if (stopped)
@@ -177,7 +177,7 @@ static bool client_stops_at(fixture *s, uint64_t nth, bool move, uint64_t *cuts)
     }
     good = good && (!cut || is_content_right(s, cut));
     (void)keeper_do(&victim, KEEPER_ARM, 0, NULL, 0, 0);
-    good = EXPECT(keeper_child_end(&victim) == 0) && good;
+    good = EXPECT(child_end(&victim) == 0) && good;
     return (!cut || is_content_right(s, cut)) && fixture_writes(s, STILL_SEED) && good &&
            fixture_is_whole(s);
 }
@@ -222,7 +222,7 @@ static bool client_stops_at_every_step(uint64_t *stops, uint64_t *cuts)
 
 static bool begin_held(fixture *s)
 {
-    keeper_child *b = &s->bystander;
+    child *b = &s->bystander;
 
     return KEEPER_OK(b, CREATE, HELD, "/held", STILL_CHUNKS, STILL_CHUNKS) &&
            KEEPER_OK(b, ACQUIRE, HELD, NULL, GVM_LEASE_WRITE, LEASE_WAIT_MS) &&
@@ -233,7 +233,7 @@ static bool begin_held(fixture *s)
 /* Memory outlives the keeper; calls that need it say so; a new one at the same path starts empty. */
 static bool life_after_the_keeper(fixture *s)
 {
-    keeper_child *b = &s->bystander;
+    child *b = &s->bystander;
     keeper_answer out = keeper_do(b, KEEPER_CHECK, HELD, NULL, 0, 0);
     bool good = EXPECT(out.status == GVM_OK) && EXPECT(out.value == still_checksum) &&
                 KEEPER_EXPECT(b, SNAPSHOT, 0, NULL, 0, 0, GVM_E_KEEPER) &&
@@ -241,7 +241,7 @@ static bool life_after_the_keeper(fixture *s)
                 KEEPER_OK(b, RELEASE, HELD, NULL, 0, 0);
 
     s->keeper = keeper_child_start();
-    good = good && KEEPER_OK(&s->keeper, SERVE, 0, s->path, REVOKE_MS, 0) &&
+    good = good && KEEPER_OK(&s->keeper, SERVE, 0, s->folder.socket, REVOKE_MS, 0) &&
            KEEPER_EXPECT(b, SNAPSHOT, 0, NULL, 0, 0, GVM_E_KEEPER) &&
            KEEPER_OK(b, DISCONNECT, 0, NULL, 0, 0) && fixture_begin_bystander(s) && fixture_reads(s);
     return good;
@@ -251,14 +251,14 @@ static bool life_after_the_keeper(fixture *s)
 static bool keeper_dies_at(uint64_t nth, uint64_t *steps)
 {
     fixture s;
-    keeper_child victim = {0};
+    child victim = {0};
     keeper_answer out = {0};
     bool good = fixture_begin(&s, 0) && begin_held(&s);
 
     victim = keeper_child_start();
     if (good) {
         keeper_do(&s.keeper, KEEPER_ARM, 0, NULL, nth, 0);
-        out = keeper_do(&victim, KEEPER_SCENARIO, 0, s.path, 0, 0);
+        out = keeper_do(&victim, KEEPER_SCENARIO, 0, s.folder.socket, 0, 0);
         good = EXPECT(out.status == GVM_OK || (nth > 0 && is_end_of_a_keeper(out.status)));
         if (!good)
             printf("# the life of a client whose keeper died: %s: %s\n",
@@ -266,9 +266,9 @@ static bool keeper_dies_at(uint64_t nth, uint64_t *steps)
     }
     if (nth == 0)
         *steps = keeper_do(&s.keeper, KEEPER_ARM, 0, NULL, 0, 0).value;
-    keeper_child_kill(&s.keeper);
-    good = good && life_after_the_keeper(&s) && EXPECT(keeper_child_end(&victim) == 0);
-    keeper_child_kill(&victim);
+    child_kill(&s.keeper);
+    good = good && life_after_the_keeper(&s) && EXPECT(child_end(&victim) == 0);
+    child_kill(&victim);
     return fixture_end(&s) && good;
 }
 
@@ -291,16 +291,16 @@ static bool keeper_dies_at_every_step(uint64_t *kills)
 static bool random_keeper_death(void)
 {
     fixture s;
-    keeper_child others[2] = {{0}, {0}};
+    child others[2] = {{0}, {0}};
     keeper_answer out;
     bool good = fixture_begin(&s, 0) && begin_held(&s);
 
     for (int i = 0; i < 2; i++) {
         others[i] = keeper_child_start();
-        keeper_post(&others[i], KEEPER_RANDOM, 0, s.path, proc_random(&seed), 0);
+        keeper_post(&others[i], KEEPER_RANDOM, 0, s.folder.socket, random_next(&seed), 0);
     }
-    proc_pause_us(30000 + proc_random(&seed) % MOMENT_MAX_US);
-    keeper_child_kill(&s.keeper);
+    pause_us(30000 + random_next(&seed) % MOMENT_MAX_US);
+    child_kill(&s.keeper);
     for (int i = 0; i < 2; i++) {
         good = EXPECT(keeper_wait(&others[i], &out)) && EXPECT(is_end_of_a_keeper(out.status)) && good;
         if (!is_end_of_a_keeper(out.status))
@@ -308,31 +308,31 @@ static bool random_keeper_death(void)
     }
     good = good && life_after_the_keeper(&s);
     for (int i = 0; i < 2; i++)
-        good = EXPECT(keeper_child_end(&others[i]) == 0) && good;
+        good = EXPECT(child_end(&others[i]) == 0) && good;
     return fixture_end(&s) && good;
 }
 
 /* victims: bits. A victim that is not killed at the moment chosen is killed later, with nothing special. */
 static bool random_client_death(fixture *s, unsigned victims)
 {
-    keeper_child both[2];
-    const uint64_t moment = 30000 + proc_random(&seed) % MOMENT_MAX_US;
+    child both[2];
+    const uint64_t moment = 30000 + random_next(&seed) % MOMENT_MAX_US;
     keeper_answer out;
     bool good = true;
 
     for (int i = 0; i < 2; i++) {
         both[i] = keeper_child_start();
-        keeper_post(&both[i], KEEPER_RANDOM, 0, s->path, proc_random(&seed), 0);
+        keeper_post(&both[i], KEEPER_RANDOM, 0, s->folder.socket, random_next(&seed), 0);
     }
     out = keeper_do(&s->bystander, KEEPER_EVICT, 0, STILL_NAME, 0, 0);
     good = EXPECT(out.status == GVM_OK) && fixture_reads(s);
-    proc_pause_us(moment);
+    pause_us(moment);
     for (int i = 0; i < 2; i++)
         if (victims >> i & 1)
-            keeper_child_kill(&both[i]);
+            child_kill(&both[i]);
     good = good && fixture_reads(s);
     for (int i = 0; i < 2; i++)
-        keeper_child_kill(&both[i]);
+        child_kill(&both[i]);
     return good && fixture_is_whole(s);
 }
 
@@ -345,7 +345,7 @@ static bool random_rounds(uint64_t rounds)
 
         good = fixture_begin(&s, 0);
         for (; i % KEEPER_EVERY != KEEPER_EVERY - 1 && i < rounds && good; i++)
-            good = random_client_death(&s, 1 + (unsigned)(proc_random(&seed) % 3));
+            good = random_client_death(&s, 1 + (unsigned)(random_next(&seed) % 3));
         good = fixture_end(&s) && good;
         if (good && i < rounds) {
             good = random_keeper_death();
@@ -360,43 +360,36 @@ static bool random_rounds(uint64_t rounds)
 int main(int argc, char **argv)
 {
     uint64_t rounds = argc > 1 ? strtoull(argv[1], NULL, 0) : ROUNDS_DEFAULT, kills = 0, cuts = 0;
-    char name[120], machine[128];
+    bool good;
 
     keeper_child_main(argc, argv);
     stride = argc > 2 ? strtoull(argv[2], NULL, 0) : STRIDE_DEFAULT;
-    if (argc > 3)
-        seed = strtoull(argv[3], NULL, 0);
-    else if (getrandom(&seed, sizeof seed, 0) == (ssize_t)sizeof seed)
-        seed %= 1000000000;
+    seed = random_seed(argc > 3 ? argv[3] : NULL);
     if (argc > 4 || stride == 0) {
         fprintf(stderr, "usage: keeper_kill [ROUNDS [STRIDE [SEED]]]\n");
         return 2;
     }
-    snprintf(machine, sizeof machine,
-             "devices=1,memory=128MiB,host=192MiB,sms=1,instance=keeper-kill-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
+    fixture_machine_default("devices=1,memory=128MiB,host=192MiB,sms=1");
     setenv("GVMEM_CACHE", "0", 0);
-    proc_begin(128 * MIB);
+    fixture_raise_fd_limit();
+    memory_watch();
     if (!fixture_learn())
         return 2;
-    proc_note_memory();
+    memory_note();
     test_stops();
     test_abuses(seed);
-    const bool clients = client_dies_at_every_step(&kills);
-    snprintf(name, sizeof name, "client killed at %llu of its steps", (unsigned long long)kills);
-    proc_result(clients, name);
+    good = client_dies_at_every_step(&kills);
+    tap_result(good, "client killed at %llu of its steps", (unsigned long long)kills);
     kills = 0;
-    const bool stops = client_stops_at_every_step(&kills, &cuts);
-    snprintf(name, sizeof name,
-             "client stopped and continued at %llu of its steps, cut off meanwhile at %llu of them",
-             (unsigned long long)kills, (unsigned long long)cuts);
-    proc_result(stops, name);
+    good = client_stops_at_every_step(&kills, &cuts);
+    tap_result(good,
+               "client stopped and continued at %llu of its steps, cut off meanwhile at %llu of them",
+               (unsigned long long)kills, (unsigned long long)cuts);
     kills = 0;
-    const bool keepers = keeper_dies_at_every_step(&kills);
-    snprintf(name, sizeof name, "keeper killed at %llu of its steps", (unsigned long long)kills);
-    proc_result(keepers, name);
-    snprintf(name, sizeof name, "killed at random moments: %llu rounds, seed %llu",
-             (unsigned long long)rounds, (unsigned long long)seed);
-    proc_result(random_rounds(rounds), name);
-    return proc_finish();
+    good = keeper_dies_at_every_step(&kills);
+    tap_result(good, "keeper killed at %llu of its steps", (unsigned long long)kills);
+    tap_result(random_rounds(rounds), "killed at random moments: %llu rounds, seed %llu",
+               (unsigned long long)rounds, (unsigned long long)seed);
+    memory_watch_end();
+    return tap_finish();
 }

@@ -13,7 +13,7 @@
 #define RESERVE_CHUNKS 4u
 
 typedef struct sleeper_round {
-    keeper_child bystander, sleeper;
+    child bystander, sleeper;
     char name[64];
     gvm_lease_mode mode; /* the sleeper's; 0: no lease */
     bool dies;           /* instead of being continued */
@@ -22,18 +22,18 @@ typedef struct sleeper_round {
     uint64_t checksum;
 } sleeper_round;
 
-static bool become(keeper_child *p, unsigned which)
+static bool become(child *p, unsigned which)
 {
     return !soak->many_users || KEEPER_OK(p, BECOME, 0, NULL, UID_SLEEPER + which, GID_HONEST);
 }
 
-static bool write_it(keeper_child *p, uint64_t seed)
+static bool write_it(child *p, uint64_t seed)
 {
     return KEEPER_OK(p, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, soak->patience_ms) &&
            KEEPER_OK(p, FILL, 0, NULL, seed, 0) && KEEPER_OK(p, RELEASE, 0, NULL, 0, 0);
 }
 
-static bool read_it(keeper_child *p, uint64_t *checksum)
+static bool read_it(child *p, uint64_t *checksum)
 {
     keeper_answer out = {0};
 
@@ -53,20 +53,20 @@ static bool is_unchanged(sleeper_round *n)
 
 static bool stop_sleeper(sleeper_round *n)
 {
-    keeper_child *s = &n->sleeper;
+    child *s = &n->sleeper;
 
     *s = keeper_child_start();
     return become(s, 1) && KEEPER_OK(s, CONNECT, 0, soak->path, 0, 0) &&
            KEEPER_OK(s, OPEN, 0, n->name, 0, 0) &&
            (n->mode == 0 || KEEPER_OK(s, ACQUIRE, 0, NULL, n->mode, soak->patience_ms)) &&
-           EXPECT(proc_stop(s->pid));
+           EXPECT(process_stop(s->pid));
 }
 
 /* Somebody must want an answer from the sleeper: a move, a growth, or its lease after all the time
  * that the keeper gives it. */
 static bool have_it_cut_off(sleeper_round *n, bool by_lease_timeout)
 {
-    keeper_child *b = &n->bystander;
+    child *b = &n->bystander;
 
     if (n->mode == 0) {
         const keeper_answer out = keeper_do(b, KEEPER_EVICT, 0, n->name, 0, 0);
@@ -79,7 +79,7 @@ static bool have_it_cut_off(sleeper_round *n, bool by_lease_timeout)
 
 static bool continue_sleeper(sleeper_round *n)
 {
-    keeper_child *s = &n->sleeper;
+    child *s = &n->sleeper;
     bool good = true;
 
     kill(s->pid, SIGCONT);
@@ -90,23 +90,23 @@ static bool continue_sleeper(sleeper_round *n)
         good = KEEPER_EXPECT(s, RELEASE, 0, NULL, 0, 0, GVM_E_KEEPER) && good;
     return (n->unasked ||
             KEEPER_EXPECT(s, ACQUIRE, 0, NULL, GVM_LEASE_READ, soak->patience_ms, GVM_E_KEEPER)) &&
-           EXPECT(keeper_child_end(s) == 0) && good;
+           EXPECT(child_end(s) == 0) && good;
 }
 
 static bool pass_round(sleeper_round *n, uint64_t random)
 {
-    keeper_child *b = &n->bystander;
+    child *b = &n->bystander;
     const bool dies_first = n->dies && random >> 8 & 1;
     bool good = stop_sleeper(n);
 
     if (good && dies_first)
-        keeper_child_kill(&n->sleeper);
+        child_kill(&n->sleeper);
     good = good && have_it_cut_off(n, soak->lease_timeout && random >> 9 & 1) &&
            write_it(b, n->seed) && read_it(b, &n->checksum);
     if (good && n->dies)
-        keeper_child_kill(&n->sleeper);
+        child_kill(&n->sleeper);
     good = good && (n->dies || continue_sleeper(n)) && is_unchanged(n);
-    keeper_child_kill(&n->sleeper);
+    child_kill(&n->sleeper);
     return good;
 }
 
@@ -114,8 +114,8 @@ static bool pass_round(sleeper_round *n, uint64_t random)
 static bool round_of(sleeper_round *n, uint64_t *seed, unsigned number)
 {
     static const gvm_lease_mode modes[] = {GVM_LEASE_WRITE, GVM_LEASE_READ, (gvm_lease_mode)0};
-    const uint64_t random = proc_random(seed);
-    keeper_child *b = &n->bystander;
+    const uint64_t random = random_next(seed);
+    child *b = &n->bystander;
     bool good;
 
     n->mode = modes[number % 3];
@@ -150,5 +150,5 @@ int sleepers_run(uint64_t seed)
             break;
         good = right || keeper_do(&n.bystander, KEEPER_SNAPSHOT, 0, NULL, 0, 0).status == GVM_OK;
     }
-    return EXPECT(keeper_child_end(&n.bystander) == 0) ? 0 : 1;
+    return EXPECT(child_end(&n.bystander) == 0) ? 0 : 1;
 }

@@ -4,23 +4,23 @@
 
 #include "tests/proc/keeper_fixture.h"
 
-#define LEASE_MS (300u * PROC_SLOWNESS)
-#define STOPPED_REVOKE_MS (1000u * PROC_SLOWNESS) /* of a keeper that is stopped */
+#define LEASE_MS (300u * SLOWNESS)
+#define STOPPED_REVOKE_MS (1000u * SLOWNESS) /* of a keeper that is stopped */
 
 /* A client that has STILL_NAME mapped, in slot 0. */
-static bool visitor_begin(fixture *s, keeper_child *p)
+static bool visitor_begin(fixture *s, child *p)
 {
     keeper_answer out;
 
     *p = keeper_child_start();
-    if (!KEEPER_OK(p, CONNECT, 0, s->path, 0, 0) || !KEEPER_OK(p, OPEN, 0, STILL_NAME, 0, 0) ||
+    if (!KEEPER_OK(p, CONNECT, 0, s->folder.socket, 0, 0) || !KEEPER_OK(p, OPEN, 0, STILL_NAME, 0, 0) ||
         !KEEPER_OK(p, ACQUIRE, 0, NULL, GVM_LEASE_READ, LEASE_WAIT_MS))
         return false;
     out = keeper_do(p, KEEPER_CHECK, 0, NULL, 0, 0);
     return EXPECT(out.status == GVM_OK) && EXPECT(out.value == still_checksum);
 }
 
-static bool visitor_sees(keeper_child *p)
+static bool visitor_sees(child *p)
 {
     keeper_answer out = keeper_do(p, KEEPER_CHECK, 0, NULL, 0, 0);
 
@@ -30,7 +30,7 @@ static bool visitor_sees(keeper_child *p)
 }
 
 /* What it holds is counted until it is gone, then not. */
-static bool held_until_gone(fixture *s, keeper_child *p, uint64_t least)
+static bool held_until_gone(fixture *s, child *p, uint64_t least)
 {
     keeper_answer now;
 
@@ -40,13 +40,13 @@ static bool held_until_gone(fixture *s, keeper_child *p, uint64_t least)
         printf("# held: %llu bytes, not %llu\n", (unsigned long long)now.device.held_bytes,
                (unsigned long long)least);
     return EXPECT(now.device.held_bytes >= least) && EXPECT(now.keeper.cut_offs == 1) &&
-           EXPECT(keeper_child_end(p) == 0) && fixture_is_whole(s);
+           EXPECT(child_end(p) == 0) && fixture_is_whole(s);
 }
 
 static bool stopped_client_is_cut_off_and_others_go_on(void)
 {
     fixture s;
-    keeper_child visitor = {0};
+    child visitor = {0};
     keeper_answer out = {0};
     bool good = fixture_begin(&s, 0) && visitor_begin(&s, &visitor) &&
                 KEEPER_OK(&visitor, RELEASE, 0, NULL, 0, 0);
@@ -60,14 +60,14 @@ static bool stopped_client_is_cut_off_and_others_go_on(void)
     }
     good = good && KEEPER_EXPECT(&visitor, SNAPSHOT, 0, NULL, 0, 0, GVM_E_KEEPER) &&
            visitor_sees(&visitor) && held_until_gone(&s, &visitor, STILL_CHUNKS * CHUNK_BYTES);
-    keeper_child_kill(&visitor);
+    child_kill(&visitor);
     return fixture_end(&s) && good;
 }
 
 static bool stopped_client_that_is_killed_lets_go(void)
 {
     fixture s;
-    keeper_child visitor = {0};
+    child visitor = {0};
     keeper_answer out = {0};
     bool good = fixture_begin(&s, 0) && visitor_begin(&s, &visitor) &&
                 KEEPER_OK(&visitor, RELEASE, 0, NULL, 0, 0);
@@ -77,7 +77,7 @@ static bool stopped_client_that_is_killed_lets_go(void)
         out = keeper_do(&s.bystander, KEEPER_EVICT, 0, STILL_NAME, 0, 0);
         good = EXPECT(out.status == GVM_OK) && fixture_reads(&s);
     }
-    keeper_child_kill(&visitor);
+    child_kill(&visitor);
     good = good && fixture_is_whole(&s);
     return fixture_end(&s) && good;
 }
@@ -86,7 +86,7 @@ static bool stopped_client_that_is_killed_lets_go(void)
 static bool stopped_client_with_a_lease_is_waited_for(void)
 {
     fixture s;
-    keeper_child visitor = {0};
+    child visitor = {0};
     keeper_answer out = {0}, now;
     bool good = fixture_begin(&s, 0) && visitor_begin(&s, &visitor);
 
@@ -102,36 +102,36 @@ static bool stopped_client_with_a_lease_is_waited_for(void)
     good = good && KEEPER_OK(&visitor, RELEASE, 0, NULL, 0, 0) && fixture_writes(&s, STILL_SEED) &&
            KEEPER_OK(&visitor, ACQUIRE, 0, NULL, GVM_LEASE_READ, LEASE_WAIT_MS) &&
            visitor_sees(&visitor) && KEEPER_OK(&visitor, RELEASE, 0, NULL, 0, 0) &&
-           EXPECT(keeper_child_end(&visitor) == 0) && fixture_is_whole(&s);
-    keeper_child_kill(&visitor);
+           EXPECT(child_end(&visitor) == 0) && fixture_is_whole(&s);
+    child_kill(&visitor);
     return fixture_end(&s) && good;
 }
 
 static bool lease_kept_too_long_is_cut_off(void)
 {
     fixture s;
-    keeper_child visitor = {0};
+    child visitor = {0};
     bool good = fixture_begin(&s, LEASE_MS) && visitor_begin(&s, &visitor);
 
     /* Nobody waits: nothing happens to it. */
-    proc_pause_ms(2 * LEASE_MS);
+    pause_ms(2 * LEASE_MS);
     good = good && KEEPER_OK(&visitor, SNAPSHOT, 0, NULL, 0, 0) && fixture_writes(&s, STILL_SEED) &&
            KEEPER_EXPECT(&visitor, SNAPSHOT, 0, NULL, 0, 0, GVM_E_KEEPER) &&
            visitor_sees(&visitor) && held_until_gone(&s, &visitor, 0);
-    keeper_child_kill(&visitor);
+    child_kill(&visitor);
     return fixture_end(&s) && good;
 }
 
 static bool writer_that_dies_is_counted(void)
 {
     fixture s;
-    keeper_child visitor = {0};
+    child visitor = {0};
     keeper_answer out = {0};
     bool good = fixture_begin(&s, 0) && visitor_begin(&s, &visitor) &&
                 KEEPER_OK(&visitor, RELEASE, 0, NULL, 0, 0) &&
                 KEEPER_OK(&visitor, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, LEASE_WAIT_MS);
 
-    keeper_child_kill(&visitor);
+    child_kill(&visitor);
     good = good && fixture_is_whole(&s);
     if (good) {
         out = keeper_do(&s.bystander, KEEPER_INFO, 0, NULL, 0, 0);
@@ -143,7 +143,7 @@ static bool writer_that_dies_is_counted(void)
 /* The visitor stops when it has a MAP; then the keeper is stopped for twice the revoke timeout. If
  * first, the visitor answers meanwhile, and its answers wait in the socket; otherwise it goes on when the
  * keeper does. */
-static bool keeper_is_stopped_beside(fixture *s, keeper_child *visitor, bool first)
+static bool keeper_is_stopped_beside(fixture *s, child *visitor, bool first)
 {
     keeper_answer out = {0};
     bool good;
@@ -151,10 +151,10 @@ static bool keeper_is_stopped_beside(fixture *s, keeper_child *visitor, bool fir
     /* Its next step is the end of the system call that brings the MAP. */
     (void)keeper_do(visitor, KEEPER_ARM, 0, NULL, 1, SIGSTOP);
     keeper_post(&s->bystander, KEEPER_EVICT, 0, STILL_NAME, 0, 0);
-    good = EXPECT(keeper_wait_stopped(visitor)) && EXPECT(proc_stop(s->keeper.pid));
+    good = EXPECT(child_wait_stopped(visitor)) && EXPECT(process_stop(s->keeper.pid));
     if (first)
         kill(visitor->pid, SIGCONT);
-    proc_pause_ms(2 * STOPPED_REVOKE_MS);
+    pause_ms(2 * STOPPED_REVOKE_MS);
     kill(s->keeper.pid, SIGCONT);
     kill(visitor->pid, SIGCONT);
     return good && EXPECT(keeper_wait(&s->bystander, &out)) && EXPECT(out.status == GVM_OK) &&
@@ -166,7 +166,7 @@ static bool keeper_is_stopped_beside(fixture *s, keeper_child *visitor, bool fir
 static bool keeper_that_was_stopped_cuts_off_nobody(void)
 {
     fixture s;
-    keeper_child visitor = {0};
+    child visitor = {0};
     keeper_answer now;
     bool good = fixture_begin_timed(&s, STOPPED_REVOKE_MS, 0) && visitor_begin(&s, &visitor) &&
                 KEEPER_OK(&visitor, RELEASE, 0, NULL, 0, 0);
@@ -174,8 +174,8 @@ static bool keeper_that_was_stopped_cuts_off_nobody(void)
     for (int i = 0; i < 2 && good; i++)
         good = keeper_is_stopped_beside(&s, &visitor, i == 0) && fixture_snapshot(&s, &now) &&
                EXPECT(now.keeper.cut_offs == 0);
-    good = good && EXPECT(keeper_child_end(&visitor) == 0) && fixture_is_whole(&s);
-    keeper_child_kill(&visitor);
+    good = good && EXPECT(child_end(&visitor) == 0) && fixture_is_whole(&s);
+    child_kill(&visitor);
     return fixture_end(&s) && good;
 }
 
@@ -183,20 +183,20 @@ static bool keeper_that_was_stopped_cuts_off_nobody(void)
 static bool process_that_executes_a_program_is_no_client_any_more(void)
 {
     fixture s;
-    keeper_child visitor = {0};
+    child visitor = {0};
     bool good = fixture_begin(&s, 0) && visitor_begin(&s, &visitor) &&
                 KEEPER_OK(&visitor, RELEASE, 0, NULL, 0, 0);
 
     if (good)
         keeper_post(&visitor, KEEPER_EXEC, 0, NULL, 0, 0);
     good = good && fixture_is_whole(&s) && EXPECT(kill(visitor.pid, 0) == 0);
-    keeper_child_kill(&visitor);
+    child_kill(&visitor);
     return fixture_end(&s) && good;
 }
 
 void test_stops(void)
 {
-#define TEST(name) proc_result(name(), #name)
+#define TEST(name) tap_result(name(), #name)
     TEST(stopped_client_is_cut_off_and_others_go_on);
     TEST(stopped_client_that_is_killed_lets_go);
     TEST(stopped_client_with_a_lease_is_waited_for);

@@ -11,8 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
-#include <time.h>
 
 #include "tests/proc/buffer_child.h"
 
@@ -63,24 +61,24 @@ static void make_steps(void)
 }
 
 /* Exporter and importer are connected from the start; the second importer comes after a death. */
-typedef struct cast {
+typedef struct group {
     child exporter, importer, second;
-} cast;
+} group;
 
-static cast start_cast(void)
+static group start_group(void)
 {
-    cast c = {buffer_child_start(), buffer_child_start(), buffer_child_start()};
+    group c = {buffer_child_start(), buffer_child_start(), buffer_child_start()};
 
     buffer_connect(&c.exporter, &c.importer);
     return c;
 }
 
-static bool end_cast(cast *c)
+static bool end_group(group *c)
 {
     (void)child_end(&c->exporter);
     (void)child_end(&c->importer);
     (void)child_end(&c->second);
-    return EXPECT(proc_memory_is_back());
+    return EXPECT(memory_is_back());
 }
 
 /* Is what an importer says of its memory right? A dead exporter shows as GVM_E_PEER; what then
@@ -114,7 +112,7 @@ static bool do_step(child *p, const step *s, answer *out)
 /* Learns what undisturbed processes find. */
 static bool learn(void)
 {
-    cast c = start_cast();
+    group c = start_group();
     bool good = true;
     answer out = {0};
 
@@ -127,7 +125,7 @@ static bool learn(void)
     }
     if (good)
         checksum = buffer_do(&c.exporter, BUFFER_CHECKSUM, 0, size).value;
-    return end_cast(&c) && good;
+    return end_group(&c) && good;
 }
 
 /* ---- the exporter dies after a step */
@@ -144,7 +142,7 @@ static int importer_steps_fed(int exporter_done)
 
 static bool kill_exporter_after(int steps)
 {
-    cast c = start_cast();
+    group c = start_group();
     bool good = true;
     answer out;
     int fed = importer_steps_fed(steps);
@@ -159,14 +157,14 @@ static bool kill_exporter_after(int steps)
         good = EXPECT_STATUS(&c.importer, RECEIVE, 0, 0, GVM_E_PEER);
     if (good && fed > 1) /* and the memory is still there, to be passed on, too */
         good = EXPECT(buffer_do(&c.importer, BUFFER_CHECKSUM, 0, size).value == checksum);
-    return end_cast(&c) && good;
+    return end_group(&c) && good;
 }
 
 /* ---- an importer dies after a step */
 
 static bool kill_importer_after(int steps)
 {
-    cast c = start_cast();
+    group c = start_group();
     bool good = true;
     answer out;
     int next = 0;
@@ -199,18 +197,10 @@ static bool kill_importer_after(int steps)
                EXPECT_OK(&c.second, IMPORT, GVM_IMPORT_READONLY, 0) &&
                EXPECT(buffer_do(&c.second, BUFFER_CHECKSUM, 0, 2 * size).value == checksum_grown);
     }
-    return end_cast(&c) && good;
+    return end_group(&c) && good;
 }
 
 /* ---- all at once, and death at a random moment */
-
-static uint64_t now_ns(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
 
 static void post_all(child *p, const step *steps, int count)
 {
@@ -225,7 +215,7 @@ static bool judge_importer(child *p, bool exporter_dies)
 
     for (int i = 0; i < IMPORTER_STEPS; i++) {
         if (!buffer_wait(p, &out))
-            return proc_complain(__FILE__, __LINE__, "a survivor lives");
+            return UNEXPECTED("a survivor lives");
         if (!importer_answer_is_right(&importer_steps[i], &out, exporter_dies))
             return false;
     }
@@ -238,7 +228,7 @@ static bool judge_exporter(child *p, bool importer_dies)
 
     for (int i = 0; i < EXPORTER_STEPS; i++) {
         if (!buffer_wait(p, &out))
-            return proc_complain(__FILE__, __LINE__, "a survivor lives");
+            return UNEXPECTED("a survivor lives");
         if (out.status == GVM_E_PEER && importer_dies && exporter_steps[i].verb == BUFFER_SEND)
             continue;
         if (!EXPECT(out.status == GVM_OK))
@@ -254,15 +244,14 @@ static uint64_t whole_run_ns;
 /* victim 0: nobody, 1: the exporter, 2: the importer, 3: both. */
 static bool run_at_once(int victim, uint64_t delay_ns)
 {
-    cast c = start_cast();
-    const struct timespec delay = {(time_t)(delay_ns / 1000000000u), (long)(delay_ns % 1000000000u)};
+    group c = start_group();
     const uint64_t begin = now_ns();
     bool good = true;
 
     post_all(&c.exporter, exporter_steps, EXPORTER_STEPS);
     post_all(&c.importer, importer_steps, IMPORTER_STEPS);
     if (victim != 0)
-        nanosleep(&delay, NULL);
+        pause_us(delay_ns / 1000);
     if (victim & 1)
         child_kill(&c.exporter);
     if (victim & 2)
@@ -273,14 +262,14 @@ static bool run_at_once(int victim, uint64_t delay_ns)
         good = judge_exporter(&c.exporter, (victim & 2) != 0) && good;
     if (victim == 0)
         whole_run_ns = now_ns() - begin;
-    return end_cast(&c) && good;
+    return end_group(&c) && good;
 }
 
 static bool random_rounds(uint64_t rounds, uint64_t seed)
 {
     for (uint64_t i = 0; i < rounds; i++) {
-        const int victim = 1 + (int)(proc_random(&seed) % 3);
-        const uint64_t delay_ns = proc_random(&seed) % (whole_run_ns + whole_run_ns / 8);
+        const int victim = 1 + (int)(random_next(&seed) % 3);
+        const uint64_t delay_ns = random_next(&seed) % (whole_run_ns + whole_run_ns / 8);
 
         if (!run_at_once(victim, delay_ns)) {
             printf("# in round %llu: victim %d after %llu us\n", (unsigned long long)i, victim,
@@ -294,36 +283,30 @@ static bool random_rounds(uint64_t rounds, uint64_t seed)
 int main(int argc, char **argv)
 {
     uint64_t rounds = argc > 1 ? strtoull(argv[1], NULL, 0) : ROUNDS_DEFAULT, seed = 0;
-    char name[100];
 
     buffer_child_main(argc, argv);
-    if (argc > 2)
-        seed = strtoull(argv[2], NULL, 0);
-    else if (getrandom(&seed, sizeof seed, 0) == (ssize_t)sizeof seed)
-        seed %= 1000000000;
+    seed = random_seed(argc > 2 ? argv[2] : NULL);
     size = (argc > 3 ? strtoull(argv[3], NULL, 0) : 8) * MIB;
     if (argc > 4 || size == 0) {
         fprintf(stderr, "usage: kill [ROUNDS [SEED [SIZE_MIB]]]\n");
         return 2;
     }
     make_steps();
-    proc_begin(8 * size);
-    proc_note_memory();
-    proc_result(learn(), "processes undisturbed find what they should");
-    proc_result(run_at_once(0, 0), "processes undisturbed find the same at once");
-    proc_note_memory();
+    buffer_test_begin(8 * size);
+    memory_note();
+    tap_result(learn(), "processes undisturbed find what they should");
+    tap_result(run_at_once(0, 0), "processes undisturbed find the same at once");
+    memory_note();
     for (int steps = 0; steps <= EXPORTER_STEPS; steps++) {
-        snprintf(name, sizeof name, "exporter killed after step %d (%s)", steps,
-                 steps > 0 ? buffer_verb_name(exporter_steps[steps - 1].verb) : "start");
-        proc_result(kill_exporter_after(steps), name);
+        tap_result(kill_exporter_after(steps), "exporter killed after step %d (%s)", steps,
+                   steps > 0 ? buffer_verb_name(exporter_steps[steps - 1].verb) : "start");
     }
     for (int steps = 0; steps <= IMPORTER_STEPS; steps++) {
-        snprintf(name, sizeof name, "importer killed after step %d (%s)", steps,
-                 steps > 0 ? buffer_verb_name(importer_steps[steps - 1].verb) : "start");
-        proc_result(kill_importer_after(steps), name);
+        tap_result(kill_importer_after(steps), "importer killed after step %d (%s)", steps,
+                   steps > 0 ? buffer_verb_name(importer_steps[steps - 1].verb) : "start");
     }
-    snprintf(name, sizeof name, "killed at random moments: %llu rounds, seed %llu",
-             (unsigned long long)rounds, (unsigned long long)seed);
-    proc_result(random_rounds(rounds, seed), name);
-    return proc_finish();
+    tap_result(random_rounds(rounds, seed), "killed at random moments: %llu rounds, seed %llu",
+               (unsigned long long)rounds, (unsigned long long)seed);
+    memory_watch_end();
+    return tap_finish();
 }

@@ -85,7 +85,7 @@ static bool end_group(group *g)
     for (int i = 0; i < IMPORTERS; i++)
         if (g->importers[i].pid != 0)
             good = EXPECT(child_end(&g->importers[i]) == 0) && good;
-    return EXPECT(proc_memory_is_back()) && good;
+    return EXPECT(memory_is_back()) && good;
 }
 
 static bool processes_see_one_memory(void)
@@ -295,9 +295,10 @@ int main(int argc, char **argv)
         fprintf(stderr, "usage: share [SIZE_MIB]\n");
         return 2;
     }
-    proc_begin(3 * size > 1024 * MIB ? 3 * size : 1024 * MIB);
-    proc_note_memory();
+    buffer_test_begin(3 * size > 1024 * MIB ? 3 * size : 1024 * MIB);
+    memory_note();
     for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
-        proc_result(tests[i].run(), tests[i].name);
-    return proc_finish();
+        tap_result(tests[i].run(), "%s", tests[i].name);
+    memory_watch_end();
+    return tap_finish();
 }

@@ -16,9 +16,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
+#include "tests/lib/random.h"
+#include "tests/lib/tap.h"
 #include "tests/prop/keeper_simulation.h"
 
 #define STEPS_DEFAULT 100000
@@ -532,8 +533,8 @@ static bool run_simulation(uint64_t seed, uint64_t number, uint64_t steps, total
         end_orderly(w);
     good = w->problem[0] == '\0';
     if (!good) {
-        printf("not ok - seed %llu, simulation %llu, step %llu: %s\n", (unsigned long long)seed,
-               (unsigned long long)number, (unsigned long long)w->step, w->problem);
+        tap_result(false, "seed %llu, simulation %llu, step %llu: %s", (unsigned long long)seed,
+                   (unsigned long long)number, (unsigned long long)w->step, w->problem);
         print_log(w);
     }
     sum->steps += w->step;
@@ -557,9 +558,9 @@ static void on_signal(int number)
     const simulation *w = current;
 
     if (w != NULL) {
-        printf("not ok - seed %llu, simulation %llu, step %llu: signal %d\n",
-               (unsigned long long)w->seed, (unsigned long long)w->number,
-               (unsigned long long)w->step, number);
+        tap_result(false, "seed %llu, simulation %llu, step %llu: signal %d",
+                   (unsigned long long)w->seed, (unsigned long long)w->number,
+                   (unsigned long long)w->step, number);
         print_log(w);
     }
     signal(number, SIG_DFL);
@@ -610,14 +611,13 @@ int main(int argc, char **argv)
             return 2;
         }
     }
-    if (!seeded && getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
-        return 2;
     if (!seeded)
-        seed %= 1000000000;
+        seed = random_seed(NULL);
     for (int i = 0; i < 4; i++)
         signal((const int[]){SIGABRT, SIGSEGV, SIGALRM, SIGFPE}[i], on_signal);
     simulations = (steps + STEPS_OF_SIMULATION - 1) / STEPS_OF_SIMULATION;
-    printf("1..1\n# seed %llu, %llu simulations of %d steps\n", (unsigned long long)seed,
+    tap_plan(1);
+    printf("# seed %llu, %llu simulations of %d steps\n", (unsigned long long)seed,
            (unsigned long long)simulations, STEPS_OF_SIMULATION);
     for (uint64_t i = only != UINT64_MAX ? only : 0;
          good && (only != UINT64_MAX ? i == only : i < simulations); i++) {
@@ -626,6 +626,6 @@ int main(int argc, char **argv)
     }
     print_totals(&sum);
     if (good)
-        printf("ok 1 - simulations around the machine, seed %llu\n", (unsigned long long)seed);
-    return good ? 0 : 1;
+        tap_result(true, "simulations around the machine, seed %llu", (unsigned long long)seed);
+    return tap_finish();
 }

@@ -6,17 +6,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/lib/random.h"
+
 #define ACTIONS_MAX 100000 /* of one event */
 
 /* ---- chance and failure */
 
 uint64_t sim_random(simulation *w, uint64_t below)
 {
-    uint64_t z = w->random += 0x9e3779b97f4a7c15; /* splitmix64 */
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return (z ^ z >> 31) % below;
+    return random_next(&w->random) % below;
 }
 
 bool sim_chance(simulation *w, uint32_t percent)

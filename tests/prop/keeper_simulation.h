@@ -22,8 +22,8 @@
 #include <gvmem/buffer.h>
 
 #include "keeper/machine/machine.h"
+#include "tests/lib/units.h"
 
-#define MIB (1ull << 20)
 #define PROCESSES_MAX 64 /* in the life of a simulation: a bit each */
 #define THREADS_MAX 3
 #define CHUNKS_MAX 160 /* of an object */

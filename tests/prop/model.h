@@ -64,6 +64,4 @@ model_op model_random(uint64_t *seed);
 /* One line about an operation, into a buffer of at least 96 bytes. */
 char *model_describe(const model_op *op, char out[96]);
 
-uint64_t model_next(uint64_t *seed);
-
 #endif

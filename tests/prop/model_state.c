@@ -9,6 +9,7 @@
 
 #include "driver/driver.h"
 #include "memory/buffer.h"
+#include "tests/lib/random.h"
 
 bool wrong(model *m, const char *format, ...)
 {
@@ -361,8 +362,8 @@ bool compare_range(model *m, const item *it, uint64_t offset, uint64_t len)
 bool compare_item(model *m, item *it)
 {
     enum { SAMPLE_BYTES = 4096 };
-    uint64_t chunk = model_next(&m->seed) % it->chunk_count;
-    uint64_t at = model_next(&m->seed) % (chunk_len(it, chunk) - SAMPLE_BYTES);
+    uint64_t chunk = random_next(&m->seed) % it->chunk_count;
+    uint64_t at = random_next(&m->seed) % (chunk_len(it, chunk) - SAMPLE_BYTES);
 
     if (!gvmi_buffer_check(it->buffer))
         return wrong(m, "gvmi_buffer_check() failed");
@@ -429,15 +430,6 @@ void model_end(model *m)
 
 /* ---- random operations */
 
-uint64_t model_next(uint64_t *seed)
-{
-    uint64_t z = *seed += 0x9e3779b97f4a7c15; /* splitmix64 */
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
-}
-
 static const unsigned weights[MODEL_KIND_COUNT] = {
 #define WEIGHT(kind, weight) weight,
     MODEL_OPS(WEIGHT)
@@ -452,11 +444,11 @@ model_op model_random(uint64_t *seed)
 
     for (int i = 0; i < MODEL_KIND_COUNT; i++)
         total += weights[i];
-    ticket = (unsigned)(model_next(seed) % total);
+    ticket = (unsigned)(random_next(seed) % total);
     while (ticket >= weights[kind])
         ticket -= weights[kind++];
-    a = model_next(seed);
-    b = model_next(seed);
+    a = random_next(seed);
+    b = random_next(seed);
     return (model_op){
         .kind = kind,
         .item = (uint8_t)a,

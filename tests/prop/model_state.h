@@ -3,9 +3,9 @@
 #ifndef PROP_MODEL_STATE_H
 #define PROP_MODEL_STATE_H
 
+#include "tests/lib/units.h"
 #include "tests/prop/model.h"
 
-#define MIB (1ull << 20)
 #define CHUNKS_MAX 16 /* of one item, if it is not graded */
 #define CELLS_MAX 24
 #define ITEMS_MAX 8

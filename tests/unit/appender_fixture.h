@@ -15,6 +15,7 @@
 #include "appender/appender.h"
 #include "base/registry.h"
 #include "base/size.h"
+#include "tests/lib/fixture.h"
 #include "tests/unit/service_threads.h"
 
 #define CHUNK (2 * GVMI_MIB)
@@ -30,12 +31,7 @@ static gvm_appender_result result;
 /* A machine of the process's own: on a common one other tests would take memory. */
 static void choose_machine(const char *memory)
 {
-    char machine[80];
-
-    snprintf(machine, sizeof machine, "devices=1,memory=%s,sms=2,instance=appender-%d", memory,
-             (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 1);
-    setenv("GVMEM_DRIVER", "soft", 1); /* its memory is touched */
+    fixture_machine("devices=1,memory=%s,sms=2", memory);
 }
 
 /* A device with an appender of chunks of 2 MiB. */

@@ -8,9 +8,9 @@
 #include <string.h>
 
 #include "keeper/machine/state.h"
+#include "tests/lib/units.h"
 #include "tests/unit/unit.h"
 
-#define MIB (1ull << 20)
 #define CHUNK (2 * MIB)
 #define MS 1000000ll
 #define KEEPER_UID 500

@@ -8,7 +8,6 @@
 
 #include "tests/unit/unit.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -22,7 +21,6 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
-#include <time.h>
 
 #include <gvmem/client.h>
 #include <gvmem/keeper.h>
@@ -33,6 +31,7 @@
 #include "keeper/protocol/wire.h"
 #include "keeper/protocol/words.h"
 #include "sharing/socket.h"
+#include "tests/lib/fixture.h"
 
 #define TIMEOUT_MS 20000 /* never reached */
 
@@ -53,25 +52,10 @@ typedef struct fixture {
     int fds, threads;
 } fixture;
 
-static inline int count_entries(const char *path)
-{
-    DIR *folder = opendir(path);
-    int count = 0;
-
-    while (folder != NULL && readdir(folder) != NULL)
-        count++;
-    closedir(folder);
-    return count;
-}
-
 /* No other test's: it is filled here, and must be free at the start. */
 static inline void use_small_device(void)
 {
-    char machine[64];
-
-    snprintf(machine, sizeof machine, "memory=64MiB,instance=test-server-%d", (int)getpid());
-    setenv("GVMEM_DRIVER", "soft", 1);
-    setenv("GVMEM_SOFTGPU", machine, 1);
+    fixture_machine("memory=64MiB");
 }
 
 static inline void take_line(void *context, const char *line)
@@ -111,7 +95,7 @@ static inline int start_mode(fixture *w, uint32_t clients_max, uint32_t socket_m
     atomic_init(&w->line_count, 0);
     snprintf(w->path, sizeof w->path, "/tmp/gvmem-test-server-%d.sock", (int)getpid());
     CHILD_EXPECT(gvm_device_count(&devices) == GVM_OK && devices == 1);
-    w->fds = count_entries("/proc/self/fd");
+    w->fds = count_fds();
     w->threads = count_entries("/proc/self/task");
     CHILD_EXPECT(gvm_keeper_start(&options, &w->server) == GVM_OK);
     CHILD_EXPECT(strcmp(gvm_keeper_path(w->server), w->path) == 0);
@@ -139,7 +123,7 @@ static inline int stop(fixture *w)
     gvm_keeper_stop(w->server);
     gvm_keeper_stop(w->server); /* a stale handle is ignored */
     CHILD_EXPECT(access(w->path, F_OK) != 0);
-    CHILD_EXPECT(count_entries("/proc/self/fd") == w->fds);
+    CHILD_EXPECT(count_fds() == w->fds);
     CHILD_EXPECT(threads_are_gone(w));
     return 0;
 }
@@ -272,11 +256,10 @@ static inline int count_clients(const client *c)
 /* Waits until the keeper knows of so many, which it may learn a moment later. */
 static inline bool are_clients(const client *c, int count)
 {
-    const struct timespec moment = {.tv_nsec = 1000000};
     int now = -1;
 
     for (int i = 0; i < TIMEOUT_MS && (now = count_clients(c)) != count && now >= 0; i++)
-        nanosleep(&moment, NULL);
+        pause_ms(1);
     return now == count;
 }
 

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "tests/lib/fixture.h"
 #include "tests/unit/appender_fixture.h"
 
 /* ---- where things lie */
@@ -488,17 +489,16 @@ static int be_recycled(void *arg)
 static int be_idle(void *arg)
 {
     enum { LOOKS = 40, ASLEEP = 8 };
-    const struct timespec pause = {0, 10000000};
     int asleep = 0;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 64 * CHUNK, NULL));
     CHILD_EXPECT(begin() == GVM_OK);
-    nanosleep(&pause, NULL);
+    pause_ms(10);
     for (int i = 0; i < LOOKS; i++) {
         bool sleeps = false;
 
-        nanosleep(&pause, NULL);
+        pause_ms(10);
         CHILD_EXPECT(service_threads(&sleeps) == 1);
         asleep += sleeps;
     }

@@ -4,9 +4,9 @@
 #include <stdatomic.h>
 
 #include "sharing/share.h"
+#include "tests/lib/units.h"
 #include "tests/unit/appender_fixture.h"
 
-#define MIB GVMI_MIB
 #define LARGE (512 * MIB)
 #define SMALL (2 * MIB)
 #define RESERVE (1024 * GVMI_GIB)

@@ -8,6 +8,7 @@
 #include "base/registry.h"
 #include "base/size.h"
 #include "driver/driver.h"
+#include "tests/lib/fixture.h"
 
 #define CHUNK (2 * GVMI_MIB)
 
@@ -25,14 +26,11 @@ static uint64_t free_bytes(gvm_device *of)
 /* A device with a buffer, and what the library keeps in a context: kernels, words of an appender. */
 static bool start(void)
 {
-    char machine[80];
     gvm_appender *appender;
     gvm_append append = {.struct_size = sizeof append};
     double sum;
 
-    snprintf(machine, sizeof machine, "memory=64MiB,sms=1,instance=reset-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 1);
-    setenv("GVMEM_DRIVER", "soft", 1);
+    fixture_machine("memory=64MiB,sms=1");
     setenv("GVMEM_CHECK", "1", 1);
     return gvm_device_open(0, &device) == GVM_OK && (free_at_first = free_bytes(device)) > 0 &&
            gvm_buffer_create(device, CHUNK, NULL, &buffer) == GVM_OK &&
@@ -209,7 +207,7 @@ static int be_reset_while_begun(void *arg)
                  gvm_appender_finish(idle, NULL, NULL) == GVM_OK &&
                  gvm_appender_begin(begun, &append) == GVM_OK);
     CHILD_EXPECT(reset());
-    usleep(20000); /* the thread looks at least once in a millisecond */
+    pause_ms(20); /* the thread looks at least once in a millisecond */
     CHILD_EXPECT(gvm_appender_finish(begun, NULL, NULL) == GVM_E_LOST);
     CHILD_EXPECT(gvm_appender_get_info(begun, &info) == GVM_OK && info.begun);
     CHILD_EXPECT(gvm_appender_begin(idle, &append) == GVM_E_LOST);

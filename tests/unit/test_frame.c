@@ -6,12 +6,12 @@
  */
 #include "tests/unit/unit.h"
 
-#include <dirent.h>
 #include <poll.h>
 
 #include "base/size.h"
 #include "keeper/server/mover.h"
 #include "memory/device.h"
+#include "tests/lib/fixture.h"
 
 #define FRAME (2 * GVMI_MIB)
 #define TIMEOUT_MS 20000 /* never reached */
@@ -26,17 +26,6 @@ typedef struct fixture {
     int fds;
 } fixture;
 
-static int open_fds(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    int count = 0;
-
-    while (folder != NULL && readdir(folder) != NULL)
-        count++;
-    closedir(folder);
-    return count;
-}
-
 static uint64_t free_bytes(gvm_device *device)
 {
     gvm_device_info info = {.struct_size = sizeof info};
@@ -46,16 +35,12 @@ static uint64_t free_bytes(gvm_device *device)
 
 static int start(fixture *w, int fd_limit)
 {
-    char machine[64];
-
     memset(w, 0, sizeof *w);
     /* Of its own, with memory that nobody else uses. */
-    snprintf(machine, sizeof machine, "memory=64MiB,host=64MiB,instance=frame%d", (int)getpid());
-    setenv("GVMEM_DRIVER", "soft", 1);
-    setenv("GVMEM_SOFTGPU", machine, 1);
+    fixture_machine("memory=64MiB,host=64MiB");
     CHILD_EXPECT(gvm_device_open(0, &w->device) == GVM_OK);
     w->free_bytes = free_bytes(w->device);
-    w->fds = open_fds();
+    w->fds = count_fds();
     CHILD_EXPECT(gvmi_frames_create(&w->device, 1, fd_limit, &w->frames) == GVM_OK);
     CHILD_EXPECT(gvmi_done_create(&w->done) == GVM_OK);
     CHILD_EXPECT(gvmi_mover_start(w->device, 0, w->frames, w->done, &w->mover) == GVM_OK);
@@ -68,7 +53,7 @@ static int stop(fixture *w)
     gvmi_frames_destroy(w->frames);
     gvmi_done_destroy(w->done);
     CHILD_EXPECT(free_bytes(w->device) == w->free_bytes);
-    CHILD_EXPECT(open_fds() == w->fds);
+    CHILD_EXPECT(count_fds() == w->fds);
     gvm_device_close(w->device);
     return 0;
 }

@@ -10,6 +10,7 @@
 #include "base/size.h"
 #include "memory/device.h"
 #include "postgres/area.h"
+#include "tests/lib/fixture.h"
 #include "tests/unit/unit.h"
 
 #define STORES 8u
@@ -69,11 +70,8 @@ static bool begin(fixture *w)
                                         .path = w->path,
                                         .device_budget_bytes = 512 * GVMI_MIB,
                                         .host_budget_bytes = GVMI_MIB};
-    char machine[64];
 
-    snprintf(machine, sizeof machine, "memory=1GiB,instance=test-gstore-areas-%d", id);
-    setenv("GVMEM_DRIVER", "soft", 1);
-    setenv("GVMEM_SOFTGPU", machine, 1);
+    fixture_machine("memory=1GiB");
     snprintf(w->path, sizeof w->path, "/tmp/gvmem-gstore-areas-%d", id);
     return gvm_keeper_start(&options, &w->server) == GVM_OK &&
            gvm_device_open(0, &w->device) == GVM_OK &&

@@ -2,6 +2,7 @@
  *
  * Random operations are in tests/prop/heap_ops.c; failing drivers in tests/fault.
  */
+#include "tests/lib/fixture.h"
 #include "tests/unit/heap_fixture.h"
 
 #include <pthread.h>
@@ -855,9 +856,7 @@ int main(void)
         TEST(heap_may_end_before_the_threads_that_used_it),
         TEST(heap_keeps_its_device),
     };
-    char machine[96];
 
-    snprintf(machine, sizeof machine, "devices=1,memory=4GiB,sms=2,instance=heap-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
+    fixture_machine_default("devices=1,memory=4GiB,sms=2");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

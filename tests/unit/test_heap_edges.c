@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 
 #include "base/clock.h"
+#include "tests/lib/fixture.h"
 
 /* ---- a program that frees what is not its own any more */
 
@@ -170,7 +171,6 @@ static long sleeps_of(int thread)
 static void thread_that_waits_for_a_claim_sleeps(void **state)
 {
     const int64_t until_ns = gvmi_deadline_ns(20000);
-    const struct timespec pause = {0, 1000000};
     pthread_t thread;
     long sleeps = 0;
 
@@ -179,7 +179,7 @@ static void thread_that_waits_for_a_claim_sleeps(void **state)
     atomic_store(&waiter, 0);
     assert_int_equal(pthread_create(&thread, NULL, wait_for_claim, NULL), 0);
     while (sleeps < 10 && gvmi_now_ns() < until_ns) {
-        nanosleep(&pause, NULL);
+        pause_ms(1);
         sleeps = atomic_load(&waiter) != 0 ? sleeps_of(atomic_load(&waiter)) : 0;
     }
     gvmi_shelf_release(&claimed);
@@ -486,7 +486,7 @@ void qsort(void *base, size_t count, size_t size, int (*compare)(const void *, c
 
     atomic_store(&sorting, true);
     for (int ms = 0; ms < 50 && !atomic_load(&freed); ms++)
-        usleep(1000);
+        pause_ms(1);
     if (size > sizeof held)
         abort();
     for (size_t i = 1; i < count; i++) {
@@ -595,7 +595,7 @@ static void *alloc_then_open_the_gate(void *arg)
     (void)arg;
     while (!atomic_load(&over))
         sched_yield();
-    usleep(20000); /* so that the other one waits by then */
+    pause_ms(20); /* so that the other one waits by then */
     (void)gvm_heap_alloc(heap, UNIT, &small);
     (void)gvm_heap_alloc(heap, 5 * GVMI_MIB, &large);
     atomic_store(&gate, true);
@@ -655,9 +655,7 @@ int main(void)
         TEST(segments_come_and_go_beside_readers),
         TEST(child_is_told_that_a_heap_is_its_parents),
     };
-    char machine[96];
 
-    snprintf(machine, sizeof machine, "devices=1,memory=4GiB,sms=2,instance=edges-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
+    fixture_machine_default("devices=1,memory=4GiB,sms=2");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

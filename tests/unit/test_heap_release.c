@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "base/clock.h"
+#include "tests/lib/fixture.h"
 
 static CUstream busy; /* held */
 static void *on_it;   /* a block that was freed on it */
@@ -347,7 +348,7 @@ static int end_a_window_beside_the_thread(void *arg)
         CHILD_EXPECT(gvm_heap_alloc(heap, mib * GVMI_MIB, &ptr) == GVM_OK &&
                      gvm_heap_free(heap, ptr) == GVM_OK);
     while (info().committed_bytes > 96 * GVMI_MIB) /* or the alarm */
-        usleep(1000);
+        pause_ms(1);
     gvm_heap_destroy(heap);
     gvm_device_close(device);
     return 0;
@@ -819,9 +820,7 @@ int main(void)
         TEST(blocks_of_a_granted_heap_are_reached_by_a_peer),
         TEST(grant_that_fails_half_way_changes_nothing),
     };
-    char machine[96];
 
-    snprintf(machine, sizeof machine, "devices=2,memory=4GiB,sms=2,instance=release-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
+    fixture_machine_default("devices=2,memory=4GiB,sms=2");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

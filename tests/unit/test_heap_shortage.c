@@ -7,24 +7,19 @@
 #include "tests/unit/heap_fixture.h"
 
 #include <pthread.h>
-#include <time.h>
 
 #include "base/clock.h"
+#include "tests/lib/fixture.h"
 
 #define PATIENCE 10000 /* ms */
 
 static atomic_bool inside; /* the driver's call that a test waits for is made */
 static atomic_bool done;   /* another thread's call has returned */
 
-static void sleep_ms(int ms)
-{
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
-}
-
 static void wait_for(atomic_bool *flag, int at_most_ms)
 {
     for (int waited = 0; !atomic_load(flag) && waited < at_most_ms; waited++)
-        sleep_ms(1);
+        pause_ms(1);
 }
 
 static uint64_t free_bytes(void)
@@ -336,9 +331,7 @@ int main(void)
         TEST(memory_taken_over_by_a_stream_goes_back),
         TEST(streams_beside_each_other_leave_one_segment),
     };
-    char machine[96];
 
-    snprintf(machine, sizeof machine, "memory=4GiB,sms=2,instance=heap-shortage-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
+    fixture_machine_default("memory=4GiB,sms=2");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

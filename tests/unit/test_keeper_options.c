@@ -12,13 +12,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <time.h>
 
 #include <gvmem/buffer.h>
 #include <gvmem/client.h>
 #include <gvmem/keeper.h>
 
 #include "base/size.h"
+#include "tests/lib/fixture.h"
 
 #define CHUNK (2 * GVMI_MIB)
 #define TIMEOUT_MS 20000 /* never reached */
@@ -26,12 +26,7 @@
 
 static void use_devices(int count)
 {
-    char machine[80];
-
-    snprintf(machine, sizeof machine, "devices=%d,memory=64MiB,instance=test-options-%d", count,
-             (int)getpid());
-    setenv("GVMEM_DRIVER", "soft", 1);
-    setenv("GVMEM_SOFTGPU", machine, 1);
+    fixture_machine("devices=%d,memory=64MiB", count);
 }
 
 /* ---- a keeper of this process, and a connection to it */
@@ -145,14 +140,6 @@ static gvm_status make(gvm_client *keeper, const char *name, uint32_t chunks, ui
         .struct_size = sizeof o, .chunk_bytes = CHUNK, .bytes = chunks * CHUNK, .flags = flags};
 
     return gvm_object_create(keeper, name, 64 * CHUNK, &o, out);
-}
-
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
 }
 
 /* ---- gvm_keeper_options */
@@ -474,7 +461,7 @@ static int give_revoke_timeout(void *arg)
     fixture w;
     gvm_object *object;
     other o;
-    int64_t since_ms;
+    uint64_t since_ms;
     uint64_t bytes;
 
     (void)arg;
@@ -790,7 +777,7 @@ static int acquire_with_timeouts(void *arg)
     gvm_object *object, *view;
     gvm_lease lease, second;
     gvm_client *keeper;
-    int64_t since_ms;
+    uint64_t since_ms;
 
     (void)arg;
     use_devices(1);

@@ -12,6 +12,7 @@
 
 #include "base/registry.h"
 #include "tests/fault/fault.h"
+#include "tests/lib/fixture.h"
 
 #define RESERVE (8 * CHUNK) /* of chunks of 2 MiB, unless something else is wanted */
 
@@ -19,12 +20,7 @@ static gvm_device *device;
 
 static bool start(void)
 {
-    char machine[80];
-
-    snprintf(machine, sizeof machine, "devices=1,memory=256MiB,sms=2,instance=memory-options-%d",
-             (int)getpid());
-    setenv("GVMEM_DRIVER", "soft", 1);
-    setenv("GVMEM_SOFTGPU", machine, 1);
+    fixture_machine("devices=1,memory=256MiB,sms=2");
     return gvm_device_open(0, &device) == GVM_OK;
 }
 

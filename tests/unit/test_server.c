@@ -6,6 +6,7 @@
  * no fd and no thread is left of the server.
  */
 #define _GNU_SOURCE /* unshare() */
+#include "tests/lib/fixture.h"
 #include "tests/unit/server_fixture.h"
 
 #include <sys/prctl.h>
@@ -562,7 +563,6 @@ static int forbid_fds(struct rlimit *before)
 static int run_out_of_fds(void *arg)
 {
     enum { WAITING = 8 };
-    const struct timespec a_while = {.tv_nsec = 500000000};
     fixture w;
     client a, b;
     gvmi_wire_message message;
@@ -584,7 +584,7 @@ static int run_out_of_fds(void *arg)
     before_ms = cpu_ms();
     for (int i = 0; i < WAITING; i++)
         CHILD_EXPECT(connect(waiting[i], (const struct sockaddr *)&address, sizeof address) == 0);
-    nanosleep(&a_while, NULL);
+    pause_ms(500);
     CHILD_EXPECT(cpu_ms() - before_ms < 250);
     CHILD_EXPECT(count_lines(&w, "new clients must wait: ") == 1);
     CHILD_EXPECT(tell_plain(a.socket, GVMI_WIRE_DROP, 3) && hear(a.socket, &message, NULL, 0));

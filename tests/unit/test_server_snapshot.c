@@ -1,6 +1,7 @@
 /* keeper/server/peer.c: what snapshots cost, as long as a client has not read them and afterwards. A client
  * may keep the fd of each: the memory is the keeper's to free. */
 #define _GNU_SOURCE
+#include "tests/lib/fixture.h"
 #include "tests/unit/server_fixture.h"
 
 #define SNAPSHOTS_ASKED 1000
@@ -17,12 +18,12 @@ static int ask_for_snapshots_without_reading(void *arg)
     if (start(&w, 0) != 0)
         return 1;
     CHILD_EXPECT(greet(dial(&w), &a) && greet(dial(&w), &b));
-    fds = count_entries("/proc/self/fd");
+    fds = count_fds();
     for (uint64_t i = 0; i < SNAPSHOTS_ASKED; i++)
         CHILD_EXPECT(tell_plain(b.socket, GVMI_WIRE_SNAPSHOT, 100 + i));
     for (int i = 0; i < ROUNDS; i++)
         CHILD_EXPECT(count_clients(&a) == 2);
-    CHILD_EXPECT(count_entries("/proc/self/fd") <= fds + 2); /* the keeper is here, too */
+    CHILD_EXPECT(count_fds() <= fds + 2); /* the keeper is here, too */
     while (made + refused < SNAPSHOTS_ASKED) {
         gvmi_client_message message;
 
@@ -72,11 +73,10 @@ static bool is_sealed(int fd, uint64_t bytes)
 /* The keeper learns of a client's end a moment later. */
 static bool becomes_empty(int fd)
 {
-    const struct timespec moment = {.tv_nsec = 1000000};
     char byte;
 
     for (int i = 0; i < TIMEOUT_MS && bytes_of(fd) > 0; i++)
-        nanosleep(&moment, NULL);
+        pause_ms(1);
     return bytes_of(fd) == 0 && pread(fd, &byte, 1, 0) == 0;
 }
 
@@ -128,7 +128,6 @@ enum { ENDS_CUT_OFF, ENDS_WITH_BYE, ENDS_SILENT, ENDS_FORGED, ENDS_WITH_SERVER, 
 
 static int keep_snapshots_after_the_end(void *arg)
 {
-    const struct timespec moment = {.tv_nsec = 5000000};
     int fds[WAYS_TO_END];
     fixture w;
     client c[WAYS_TO_END];
@@ -141,7 +140,7 @@ static int keep_snapshots_after_the_end(void *arg)
         fds[way] = keep_snapshot(&c[way]);
         CHILD_EXPECT(fds[way] >= 0);
     }
-    nanosleep(&moment, NULL); /* what was read from the socket alone stays */
+    pause_ms(5); /* what was read from the socket alone stays */
     for (int way = 0; way < WAYS_TO_END; way++)
         CHILD_EXPECT(bytes_of(fds[way]) > 0);
     CHILD_EXPECT(send(c[ENDS_CUT_OFF].socket, "not a message of the keeper's", 29, 0) == 29);

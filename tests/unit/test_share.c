@@ -19,6 +19,7 @@
 #include "base/registry.h"
 #include "base/size.h"
 #include "sharing/share.h"
+#include "tests/lib/fixture.h"
 
 #define CHUNK (2 * GVMI_MIB)
 #define CHUNKS 4
@@ -519,15 +520,14 @@ static int access_of(const gvm_buffer *buffer, uint64_t chunk, int device)
  * of their rights breaks on a real device. So does a grant that follows. */
 static int grant_after_a_seal(void *arg)
 {
-    char machine[80];
     fixture f;
     gvm_device *peer;
     gvm_buffer *buffer;
     gvmi_patch patch;
 
     (void)arg;
-    snprintf(machine, sizeof machine, "devices=2,memory=64MiB,sms=1,instance=share-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 1);
+    unsetenv("GVMEM_SOFTGPU");
+    fixture_machine_default("devices=2,memory=64MiB,sms=1");
     CHILD_EXPECT(begin(&f) == 0);
     CHILD_EXPECT(gvm_device_open(1, &peer) == GVM_OK);
     CHILD_EXPECT(gvm_share_import(f.share, f.device, NULL, &buffer) == GVM_OK);
@@ -845,10 +845,8 @@ int main(void)
         cmocka_unit_test(patch_lets_go_of_what_it_replaces_before_it_maps),
         cmocka_unit_test(grant_leaves_alone_what_a_patch_has_sealed),
     };
-    char machine[80];
 
-    snprintf(machine, sizeof machine, "memory=64MiB,sms=1,instance=share-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
+    fixture_machine_default("memory=64MiB,sms=1");
     setenv("GVMEM_CHECK", "1", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -3,18 +3,13 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include "postgres/copies.h"
+#include "tests/lib/fixture.h"
 #include "tests/unit/appender_fixture.h"
 
 #define MEMORY_CHUNKS 32
 #define PATIENCE 10000 /* ms */
-
-static void sleep_ms(int ms)
-{
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
-}
 
 static uint64_t free_bytes(void)
 {
@@ -44,7 +39,7 @@ static uint64_t give(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
     (void)idle;
     atomic_fetch_add(may_wait ? &hoard.asked_to_wait : &hoard.asked, 1);
     for (int waited = 0; atomic_load(&hoard.shut) && waited < PATIENCE; waited++)
-        sleep_ms(1);
+        pause_ms(1);
     if (hoard.stolen > 0) {
         hoard.stolen--;
         return wanted_bytes;
@@ -420,7 +415,7 @@ static CUresult wait_at_door(CUstream stream)
 {
     atomic_store(&copying, true);
     for (int waited = 0; !atomic_load(&door) && waited < PATIENCE; waited++)
-        sleep_ms(1);
+        pause_ms(1);
     return real->cuStreamSynchronize(stream);
 }
 
@@ -441,7 +436,7 @@ static int be_used(void *arg)
     table.cuStreamSynchronize = wait_at_door;
     CHILD_EXPECT(pthread_create(&copier, NULL, copy_in, NULL) == 0);
     while (!atomic_load(&copying))
-        sleep_ms(1);
+        pause_ms(1);
     CHILD_EXPECT(gvmi_buffer_decommit(buffer, 0, CHUNK, GVMI_RELEASE_KEEP, false) == GVM_E_TIMEOUT);
     gvmi_lock(&buffer->lock);
     CHILD_EXPECT(gvmi_buffer_decommit(buffer, 0, CHUNK, GVMI_RELEASE_KEEP, false) == GVM_E_TIMEOUT);
@@ -543,7 +538,7 @@ static int be_ahead(void *arg)
     for (int i = 0; i < 6; i++)
         CHILD_EXPECT(write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
     for (int waited = 0; info().front_bytes < 10 * CHUNK && waited < PATIENCE; waited++)
-        sleep_ms(1);
+        pause_ms(1);
     CHILD_EXPECT(make_buffer() && hoard_all(true));
     CHILD_EXPECT(gvmi_idle_reclaim(device, 4 * CHUNK, false) == 0);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
@@ -595,10 +590,10 @@ static int be_begun_meanwhile(void *arg)
     CHILD_EXPECT(begin() == GVM_OK);
     CHILD_EXPECT(pthread_create(&writer, NULL, write_row, NULL) == 0);
     while (atomic_load(&hoard.asked) == 0)
-        sleep_ms(1);
+        pause_ms(1);
     CHILD_EXPECT(pthread_create(&beginner, NULL, begin_second, NULL) == 0);
     while (!__atomic_load_n(&more[0]->feed.starting, __ATOMIC_RELAXED))
-        sleep_ms(1);
+        pause_ms(1);
     hoard.slow = true; /* so that the others are asked as well */
     atomic_store(&hoard.shut, false);
     CHILD_EXPECT(pthread_join(beginner, &good) == 0 && good != NULL);

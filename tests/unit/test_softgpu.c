@@ -13,8 +13,8 @@
 #include <sys/socket.h>
 
 #include "driver/driver.h"
+#include "tests/lib/units.h"
 
-#define MIB ((size_t)1 << 20)
 #define CHUNK (2 * MIB)
 
 /* Loads the software GPU as one machine or another. The child's own copies of the settings. */

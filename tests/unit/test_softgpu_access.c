@@ -9,9 +9,9 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include "driver/driver.h"
+#include "tests/lib/fixture.h"
 #include "tests/unit/softgpu_kernels.h"
 
 #define CHUNK ((size_t)2 << 20)
@@ -66,13 +66,9 @@ static int map(CUmemLocationType where)
 /* Chunks that device 0 may write. */
 static int begin(const char *keys, CUmemLocationType where)
 {
-    char machine[200];
     void *pinned;
 
-    snprintf(machine, sizeof machine, "memory=64MiB,sms=1,instance=softgpu-access-%d,%s",
-             (int)getpid(), keys);
-    setenv("GVMEM_DRIVER", "soft", 1);
-    setenv("GVMEM_SOFTGPU", machine, 1);
+    fixture_machine("memory=64MiB,sms=1,%s", keys);
     unsetenv("GVMEM_TRACE");
     unsetenv("GVMEM_FAULT");
     unsetenv("GVMEM_CHECK");
@@ -92,12 +88,10 @@ static int begin(const char *keys, CUmemLocationType where)
 
 static bool wait_for_out(uint32_t value)
 {
-    const struct timespec pause = {.tv_nsec = 1000000};
-
     for (int ms = 0; ms < LIMIT_MS; ms++) {
         if (atomic_load(&fixture.words[1]) == value)
             return true;
-        nanosleep(&pause, NULL);
+        pause_ms(1);
     }
     return false;
 }
@@ -192,14 +186,13 @@ static void access_given_under_a_kernel_faults_it(void **state)
 static int change_under_a_wait(void *arg)
 {
     CUstream stream;
-    const struct timespec pause = {.tv_nsec = 20000000};
 
     (void)arg;
     CHILD_EXPECT(begin(GAP, CU_MEM_LOCATION_TYPE_DEVICE) == 0);
     CHILD_EXPECT(gvmi_cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
     CHILD_EXPECT(gvmi_cu->cuStreamWaitValue32(stream, fixture.range, 7, CU_STREAM_WAIT_VALUE_EQ) ==
                  CUDA_SUCCESS);
-    nanosleep(&pause, NULL);
+    pause_ms(20);
     CHILD_EXPECT(gvmi_cu->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
     CHILD_EXPECT(give(0, 0, 1, READ) == CUDA_SUCCESS);
     CHILD_EXPECT(gvmi_cu->cuStreamSynchronize(stream) == CUDA_ERROR_ILLEGAL_ADDRESS);
