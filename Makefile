@@ -1,4 +1,4 @@
-# The face of the build: each target is one script or one meson call, and runs on a fresh machine.
+# The entry points: each target is one script or one meson call, and runs on a fresh machine.
 
 BUILD ?= build
 PREFIX ?= /usr/local
@@ -32,9 +32,8 @@ check-gpu: ## on a machine with an NVIDIA GPU: the tests on its driver, recorded
 bench: ## measure and record under OUT=bench/results; BENCHES= some, as bench/bench.sh has them
 	@OUT=$(OUT) bench/bench.sh $(BUILD)
 
-install: ## install under DESTDIR= PREFIX=
-	@scripts/build.sh $(BUILD) -Dprefix=$(PREFIX)
-	@meson install -C $(BUILD) --no-rebuild $(if $(DESTDIR),--destdir $(abspath $(DESTDIR)))
+install: ## install under DESTDIR= PREFIX=, and gstore_fdw for the PostgreSQL of PG_CONFIG=
+	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) scripts/install.sh $(BUILD)
 
 fmt: ## format the C files with clang-format
 	@scripts/sources.sh '*.c' '*.h' | xargs clang-format -i

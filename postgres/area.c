@@ -7,10 +7,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "base/size.h"
-#include "keeper/client/client.h"
-#include "memory/device.h"
 #include "postgres/area_state.h"
 
 #define CHUNK_BYTES (2ull << 20)
@@ -64,14 +60,14 @@ static gvm_status find_connection(gstore_areas *s, connection **out)
             return GVM_OK;
         }
     if (s->connection_count == GSTORE_CONNECTIONS_MAX)
-        return gvmi_fail(GVM_E_LIMIT, "there are %u columns in GPU memory",
-                         (unsigned)(GSTORE_CONNECTIONS_MAX * GVM_OBJECTS_OPEN_MAX));
+        return gvm_error_set(GVM_E_LIMIT, "there are %u columns in GPU memory",
+                             (unsigned)(GSTORE_CONNECTIONS_MAX * GVM_OBJECTS_OPEN_MAX));
     status = gvm_client_connect(s->path, &s->connections[s->connection_count].keeper);
     if (status != GVM_OK)
         return status;
     *out = &s->connections[s->connection_count++];
     if (atomic_load(&s->stop)) /* the thread that stores it reads the count afterwards */
-        gvmi_client_sever((*out)->keeper);
+        gvm_client_abort((*out)->keeper);
     return GVM_OK;
 }
 
@@ -82,7 +78,7 @@ gvm_status gstore_areas_create(const char *path, uint32_t link_mode, gstore_area
     gvm_status status;
 
     if (s == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for the service");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for the service");
     snprintf(s->path, sizeof s->path, "%s", path);
     s->link_mode = link_mode;
     pthread_mutex_init(&s->lock, NULL);
@@ -101,12 +97,12 @@ void gstore_areas_sever(gstore_areas *s)
 {
     atomic_store(&s->stop, true);
     for (uint32_t i = 0; i < s->connection_count; i++)
-        gvmi_client_sever(s->connections[i].keeper);
+        gvm_client_abort(s->connections[i].keeper);
 }
 
 void gstore_areas_destroy(gstore_areas *s)
 {
-    const gvm_error error = gvmi_error_save();
+    const gvm_error error = gstore_last_error();
 
     if (s == NULL)
         return;
@@ -118,7 +114,7 @@ void gstore_areas_destroy(gstore_areas *s)
     pthread_mutex_destroy(&s->sweeps_lock);
     pthread_mutex_destroy(&s->lock);
     free(s);
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
 }
 
 gvm_client *gstore_areas_keeper(gstore_areas *s)
@@ -155,14 +151,14 @@ static uint64_t grown_bytes(const area *a, uint64_t needed, bool ahead)
                           : needed <= AREA_SMALL_BYTES ? AREA_SMALL_BYTES
                                                        : GSTORE_SMALL_RESERVE_BYTES;
     const uint64_t part = needed / AHEAD_PART < AHEAD_MAX_BYTES ? needed / AHEAD_PART : AHEAD_MAX_BYTES;
-    const uint64_t bytes = gvmi_round_up(needed + (ahead ? part : 0), gstore_area_chunk_bytes(a));
+    const uint64_t bytes = gstore_round_up(needed + (ahead ? part : 0), gstore_area_chunk_bytes(a));
 
     return bytes <= most ? bytes : most;
 }
 
 void gstore_area_free(gstore_areas *s, area *a)
 {
-    const gvm_error error = gvmi_error_save();
+    const gvm_error error = gstore_last_error();
 
     if (a == NULL)
         return;
@@ -176,7 +172,7 @@ void gstore_area_free(gstore_areas *s, area *a)
     }
     free(a->rooms);
     free(a);
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
 }
 
 gvm_status gstore_area_create_object(gstore_areas *s, area *a, bool named)
@@ -311,7 +307,7 @@ gvm_status gstore_area_add(gstore_areas *s, area *a)
     if (of == NULL)
         of = make_store(s, &a->name);
     if (of == NULL || tsearch(a, &of->areas, compare_areas) == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a column");
     return GVM_OK;
 }
 
@@ -330,7 +326,7 @@ static gvm_status make_area(gstore_areas *s, const area *key, uint64_t end, area
     gvm_status status;
 
     if (made == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a column");
     *made = *key;
     made->kind = gstore_area_kind_for(made, end);
     made->bytes = end <= GSTORE_LARGE_RESERVE_BYTES ? grown_bytes(made, end, false) : 0;
@@ -356,7 +352,7 @@ gvm_status gstore_area_hold(gstore_areas *s, const gstore_store_name *store,
     else if (write)
         status = make_area(s, &key, range->offset_bytes + range->bytes, &a, &failed_pack);
     else
-        status = gvmi_fail(GVM_E_ABSENT, "the table has no such data");
+        status = gvm_error_set(GVM_E_ABSENT, "the table has no such data");
     if (status != GVM_OK)
         failed = a;
     else
@@ -504,7 +500,7 @@ gvm_status gstore_areas_sizes(gstore_areas *s, gstore_store_size **out, uint32_t
         twalk_r(s->stores, add_store_size, &next);
     pthread_mutex_unlock(&s->lock);
     if (all == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for sizes of tables");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for sizes of tables");
     *out = all;
     *count = (uint32_t)(next - all);
     return GVM_OK;

@@ -8,12 +8,28 @@
 #ifndef GSTORE_AREA_H
 #define GSTORE_AREA_H
 
+#include <stdbool.h>
+
 #include <gvmem/gvmem.h>
 
-#include "driver/driver.h"
 #include "postgres/command.h"
 
 typedef struct gstore_areas gstore_areas;
+
+/* unit is a power of two. */
+static inline uint64_t gstore_round_up(uint64_t n, uint64_t unit)
+{
+    return (n + unit - 1) & ~(unit - 1);
+}
+
+/* The thread's latest failure, to be put back by gvm_error_restore() after clean-up. */
+static inline gvm_error gstore_last_error(void)
+{
+    gvm_error error;
+
+    (void)gvm_error_last(&error);
+    return error;
+}
 
 /* Connects to the keeper at a socket path. link_mode: permission bits of tokens' links; the objects themselves have
  * 0600. */
@@ -46,7 +62,7 @@ uint64_t gstore_area_bytes(const gstore_hold *hold);
 /* Memory for a range that is written, by the only writer of the store. The address may change: then what the
  * area has is copied behind what is on the stream, and that is over when this returns. */
 gvm_status gstore_area_reserve(gstore_areas *areas, gstore_hold *hold, const gstore_range *range,
-                               CUstream stream);
+                               gvm_stream stream);
 
 /* What used it is over. */
 gvm_status gstore_area_release(gstore_areas *areas, gstore_hold *hold);

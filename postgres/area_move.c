@@ -7,31 +7,30 @@
  */
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "memory/device.h"
 #include "postgres/area_state.h"
+#include "postgres/cuda.h"
 
 /* Gives it what the other has of use, and then, if it has an object of its own, the name. */
 static gvm_status fill_area(gstore_areas *s, area *a, const gstore_hold *from, uint64_t needed,
-                            CUstream stream)
+                            gvm_stream stream)
 {
     gstore_hold to = {.area = a};
     char name[GVM_NAME_BYTES_MAX];
-    CUresult result;
+    int result;
     gvm_status status = a->kind == PACKED ? GVM_OK : gstore_area_grow(s, a, needed);
 
     if (status == GVM_OK)
         status = gstore_area_acquire(&to);
     if (status != GVM_OK)
         return status;
-    result = gvmi_cu->cuMemcpyDtoDAsync(to.address, from->address,
-                                        from->area->bytes < a->bytes ? from->area->bytes : a->bytes,
-                                        stream);
-    if (result == CUDA_SUCCESS)
-        result = gvmi_cu->cuStreamSynchronize(stream); /* a command that finds the area finds the rows */
+    result = gstore_cu.cuMemcpyDtoDAsync(to.address, from->address,
+                                         from->area->bytes < a->bytes ? from->area->bytes : a->bytes,
+                                         stream);
+    if (result == 0)
+        result = gstore_cu.cuStreamSynchronize(stream); /* a command that finds the area finds the rows */
     status = gstore_area_end_lease(&to);
-    if (result != CUDA_SUCCESS)
-        return gvmi_driver_fail(result, "cuMemcpyDtoDAsync", "cannot copy a column");
+    if (result != 0)
+        return gvm_driver_error(result, "cuMemcpyDtoDAsync", "cannot copy a column");
     if (status != GVM_OK || a->kind == PACKED)
         return status;
     gstore_area_name(a, name);
@@ -41,16 +40,16 @@ static gvm_status fill_area(gstore_areas *s, area *a, const gstore_hold *from, u
 /* Puts an area of the kind in the place of that held, which the caller still holds: *out, with a reference. The caller
  * is the only one that changes the area. Errors: gstore_area_move_busy(). */
 static gvm_status move_area(gstore_areas *s, const gstore_hold *from, area_kind kind,
-                            uint64_t needed, CUstream stream, area **out)
+                            uint64_t needed, gvm_stream stream, area **out)
 {
     area *old = from->area, *made = calloc(1, sizeof *made), *failed = NULL, **place;
     gvm_status status;
 
     if (made == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a column");
     *made = (area){.name = old->name, .column = old->column, .part = old->part, .kind = kind, .refs = 1};
     pthread_mutex_lock(&s->lock);
-    status = old->dropped ? gvmi_fail(GVM_E_ABSENT, "the table was dropped")
+    status = old->dropped ? gvm_error_set(GVM_E_ABSENT, "the table was dropped")
                           : gstore_area_make_place(s, made, false, &failed);
     pthread_mutex_unlock(&s->lock);
     gstore_area_free(s, failed);
@@ -64,7 +63,7 @@ static gvm_status move_area(gstore_areas *s, const gstore_hold *from, area_kind 
     if (kind == PACKED && old->links > 0) {
         pthread_mutex_unlock(&s->tokens_lock);
         gstore_area_free(s, made);
-        return gvmi_fail(GVM_E_TIMEOUT, "a token has a link to the column");
+        return gvm_error_set(GVM_E_TIMEOUT, "a token has a link to the column");
     }
     gstore_areas_relink(s, made);
     pthread_mutex_lock(&s->lock);
@@ -93,10 +92,10 @@ gvm_status gstore_area_move_busy(gstore_areas *s, area *a, area_kind kind)
         return status;
     status = gvm_device_open(a->name.device, &device);
     if (status == GVM_OK) {
-        status = gvmi_device_enter(device);
+        status = gvm_device_push_context(device);
         if (status == GVM_OK) {
             status = move_area(s, &hold, kind, a->needed_bytes, NULL, &made);
-            gvmi_device_leave();
+            gvm_device_pop_context();
             if (status == GVM_OK)
                 gstore_area_unref(s, made);
         }
@@ -107,7 +106,7 @@ gvm_status gstore_area_move_busy(gstore_areas *s, area *a, area_kind kind)
 }
 
 static gvm_status move_hold(gstore_areas *s, gstore_hold *hold, area_kind kind, uint64_t needed,
-                            CUstream stream)
+                            gvm_stream stream)
 {
     gstore_hold to = {0};
     gvm_status status = move_area(s, hold, kind, needed, stream, &to.area);
@@ -132,15 +131,15 @@ bool gstore_area_is_shown(area *a)
 }
 
 gvm_status gstore_area_reserve(gstore_areas *s, gstore_hold *hold, const gstore_range *range,
-                               CUstream stream)
+                               gvm_stream stream)
 {
     const uint64_t end = range->offset_bytes + range->bytes;
     area_kind kind;
     uint64_t needed;
 
     if (end > GSTORE_LARGE_RESERVE_BYTES)
-        return gvmi_fail(GVM_E_LIMIT, "a column can have %llu GiB",
-                         (unsigned long long)(GSTORE_LARGE_RESERVE_BYTES >> 30));
+        return gvm_error_set(GVM_E_LIMIT, "a column can have %llu GiB",
+                             (unsigned long long)(GSTORE_LARGE_RESERVE_BYTES >> 30));
     pthread_mutex_lock(&s->lock);
     gstore_area_note_written(hold->area, 0, range);
     needed = hold->area->needed_bytes;

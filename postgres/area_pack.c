@@ -3,8 +3,6 @@
  */
 #include <stdlib.h>
 
-#include "base/error.h"
-#include "base/size.h"
 #include "postgres/area_state.h"
 
 /* ---- the place of a packed area. The lock is held. */
@@ -22,7 +20,7 @@ static gvm_status find_pack(gstore_areas *s, const gstore_store_name *store, are
     }
     made = calloc(1, sizeof *made);
     if (made == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a table");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a table");
     *made = key;
     made->bytes = gstore_area_chunk_bytes(made);
     status = gstore_area_create_object(s, made, true);
@@ -41,15 +39,15 @@ static gvm_status add_room(area *pack, const area *a)
     room *rooms = realloc(pack->rooms, (pack->room_count + 1) * sizeof *rooms);
 
     if (rooms == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a column");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a column");
     pack->rooms = rooms;
     if (end > pack->bytes) {
-        const gvm_status status = gvm_object_grow(pack->object,
-                                                  gvmi_round_up(end, gstore_area_chunk_bytes(pack)));
+        const gvm_status status = gvm_object_grow(
+            pack->object, gstore_round_up(end, gstore_area_chunk_bytes(pack)));
 
         if (status != GVM_OK)
             return status;
-        pack->bytes = gvmi_round_up(end, gstore_area_chunk_bytes(pack));
+        pack->bytes = gstore_round_up(end, gstore_area_chunk_bytes(pack));
     }
     rooms[pack->room_count++] = (room){.column = a->column, .part = a->part};
     return GVM_OK;

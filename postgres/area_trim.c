@@ -1,7 +1,6 @@
 /* Memory that areas do not need goes back to the keeper; see area.h. */
 #include <stdlib.h>
 
-#include "base/size.h"
 #include "postgres/area_state.h"
 
 /* ---- giving back */
@@ -22,7 +21,7 @@ static area_kind kind_possible(area *a)
 
 static bool has_chunks_ahead(const area *a)
 {
-    return gvmi_round_up(a->needed_bytes, gstore_area_chunk_bytes(a)) < a->bytes;
+    return gstore_round_up(a->needed_bytes, gstore_area_chunk_bytes(a)) < a->bytes;
 }
 
 /* Manifests are a ring, packs have rooms: all of it is of use. */
@@ -76,7 +75,7 @@ static uint64_t shrink_area(gstore_areas *s, area *a)
     area_kind kind;
 
     if (has_chunks_ahead(a)) {
-        const uint64_t bytes = gvmi_round_up(a->needed_bytes, gstore_area_chunk_bytes(a));
+        const uint64_t bytes = gstore_round_up(a->needed_bytes, gstore_area_chunk_bytes(a));
 
         if (gvm_object_shrink(a->object, bytes) != GVM_OK)
             return 0;

@@ -12,10 +12,7 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/error.h"
-#include "base/size.h"
-#include "memory/device.h"
-#include "memory/idle.h"
+#include "postgres/cuda.h"
 
 #define IDLE_S 3 /* after which an opening is closed */
 
@@ -23,9 +20,10 @@ typedef struct copy {
     struct copy *next;
     uint64_t id;
     int32_t device;
-    CUdeviceptr address;
+    gvm_ipc *memory;
+    uint64_t address;
     uint64_t bytes;
-    CUipcMemHandle handle;
+    gvm_ipc_handle handle;
     uint32_t readers; /* by the handle, in commands under way */
     bool dropped;     /* the last reader frees it */
 } copy;
@@ -48,7 +46,7 @@ struct gstore_copies {
     opening *open;
 };
 
-_Static_assert(sizeof(CUipcMemHandle) == GSTORE_HANDLE_BYTES, "the handle is CUDA's");
+_Static_assert(sizeof(gvm_ipc_handle) == GSTORE_HANDLE_BYTES, "the handle is CUDA's");
 
 static time_t now(void)
 {
@@ -69,41 +67,20 @@ static copy *find_locked(gstore_copies *c, uint64_t id)
     return found;
 }
 
-/* What this process keeps idle may be in the way, and the keeper's reserve of free memory. */
-static CUresult allocate_device(gstore_copies *c, copy *made, uint64_t bytes)
-{
-    gvm_device *device = c->devices[made->device];
-    CUresult result = gvmi_device_alloc(device, &made->address, bytes);
-    gvmi_shortage shortage = {0};
-
-    if (result == CUDA_ERROR_OUT_OF_MEMORY && gvm_client_trim(c->keeper, made->device, 0, NULL) == GVM_OK)
-        result = gvmi_device_alloc(device, &made->address, bytes);
-    while (result == CUDA_ERROR_OUT_OF_MEMORY && gvmi_idle_retry(device, bytes, &shortage))
-        result = gvmi_device_alloc(device, &made->address, bytes);
-    return result;
-}
-
-/* In the device's context. */
+/* The keeper's reserve of free memory may be in the way. */
 static gvm_status allocate(gstore_copies *c, copy *made)
 {
-    /* The driver cuts small allocations out of blocks of 2 MiB, and a handle shows the whole block. */
-    const uint64_t bytes = gvmi_round_up(made->bytes, GVM_CHUNK_BYTES_MIN);
-    CUresult result = allocate_device(c, made, bytes);
+    gvm_device *device = c->devices[made->device];
+    gvm_status status = gvm_ipc_create(device, made->bytes, &made->memory);
 
-    if (result != CUDA_SUCCESS)
-        return gvmi_driver_fail(result, "cuMemAlloc", "no memory for a copy of %llu MiB on device %d",
-                                (unsigned long long)(made->bytes >> 20), made->device);
-    /* Programs that open it must not find what others left in that memory. */
-    result = gvmi_cu->cuMemsetD8Async(made->address, 0, bytes, NULL);
-    if (result == CUDA_SUCCESS)
-        result = gvmi_cu->cuStreamSynchronize(NULL);
-    if (result == CUDA_SUCCESS)
-        result = gvmi_cu->cuIpcGetMemHandle(&made->handle, made->address);
-    if (result == CUDA_SUCCESS)
-        return GVM_OK;
-    gvmi_cu->cuMemFree(made->address);
-    return gvmi_driver_fail(result, "cuIpcGetMemHandle", "cannot make a handle on device %d",
-                            made->device);
+    if (status == GVM_E_NOSPACE && gvm_client_trim(c->keeper, made->device, 0, NULL) == GVM_OK)
+        status = gvm_ipc_create(device, made->bytes, &made->memory);
+    if (status != GVM_OK)
+        return status;
+    status = gvm_ipc_get(made->memory, &made->handle, &made->address, NULL);
+    if (status != GVM_OK)
+        gvm_ipc_destroy(made->memory);
+    return status;
 }
 
 static gvm_status make(gstore_copies *c, gstore_window *w)
@@ -112,7 +89,7 @@ static gvm_status make(gstore_copies *c, gstore_window *w)
     gvm_status status;
 
     if (made == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a copy");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a copy");
     made->id = w->copy;
     made->device = w->name.device;
     made->bytes = w->copy_bytes;
@@ -143,15 +120,12 @@ gvm_status gstore_copies_find(gstore_copies *c, uint64_t id, int32_t device, uin
         status = GVM_OK;
     }
     pthread_mutex_unlock(&c->lock);
-    return status == GVM_OK ? GVM_OK : gvmi_fail(status, "a range beyond the copy");
+    return status == GVM_OK ? GVM_OK : gvm_error_set(status, "a range beyond the copy");
 }
 
-static void free_copy(gstore_copies *c, copy *old)
+static void free_copy(copy *old)
 {
-    if (gvmi_device_enter(c->devices[old->device]) == GVM_OK) {
-        gvmi_cu->cuMemFree(old->address);
-        gvmi_device_leave();
-    }
+    gvm_ipc_destroy(old->memory);
     free(old);
 }
 
@@ -171,7 +145,7 @@ void gstore_copies_drop(gstore_copies *c, uint64_t id)
     }
     pthread_mutex_unlock(&c->lock);
     if (old != NULL)
-        free_copy(c, old);
+        free_copy(old);
 }
 
 /* A driver does not open a handle for the process that made it; so copies are known by theirs. */
@@ -197,7 +171,7 @@ static void unref_copy(gstore_copies *c, copy *held)
     last = --held->readers == 0 && held->dropped;
     pthread_mutex_unlock(&c->lock);
     if (last)
-        free_copy(c, held);
+        free_copy(held);
 }
 
 uint64_t gstore_copies_bytes(gstore_copies *c, int32_t device)
@@ -233,22 +207,22 @@ static opening *resume(gstore_copies *c, const gstore_window *w)
 static gvm_status open_handle(gstore_copies *c, opening *o)
 {
     gvm_ipc_handle handle;
-    CUdeviceptr base = 0;
+    uint64_t base = 0;
     size_t size = 0;
-    CUresult result;
+    int result;
     gvm_status status;
 
     memcpy(handle.bytes, o->handle, sizeof handle.bytes);
     status = gvm_ipc_open(c->devices[o->device], &handle, &o->address);
     if (status != GVM_OK)
         return status;
-    result = gvmi_cu->cuMemGetAddressRange(&base, &size, o->address);
-    if (result == CUDA_SUCCESS && base <= o->address && o->address - base < size) {
+    result = gstore_cu.cuMemGetAddressRange(&base, &size, o->address);
+    if (result == 0 && base <= o->address && o->address - base < size) {
         o->bytes = base + size - o->address;
         return GVM_OK;
     }
     (void)gvm_ipc_close(c->devices[o->device], o->address);
-    return gvmi_driver_fail(result, "cuMemGetAddressRange", "the size of the memory is unknown");
+    return gvm_driver_error(result, "cuMemGetAddressRange", "the size of the memory is unknown");
 }
 
 static gvm_status begin_foreign(gstore_copies *c, const gstore_window *w, opening **out)
@@ -259,7 +233,7 @@ static gvm_status begin_foreign(gstore_copies *c, const gstore_window *w, openin
     if (o == NULL) {
         o = calloc(1, sizeof *o);
         if (o == NULL)
-            return gvmi_fail(GVM_E_NOMEM, "out of host memory for an opened handle");
+            return gvm_error_set(GVM_E_NOMEM, "out of host memory for an opened handle");
         o->id = w->copy;
         o->device = w->name.device;
         o->busy = true;
@@ -322,47 +296,46 @@ void gstore_copies_tidy(gstore_copies *c)
 
 /* ---- commands */
 
-static CUresult copy_piece(const gstore_window *w, const gstore_range *range, CUdeviceptr at,
-                           uint8_t *bytes, CUstream stream)
+static int copy_piece(const gstore_window *w, const gstore_range *range, uint64_t at,
+                      uint8_t *bytes, gvm_stream stream)
 {
     if (w->verb == GSTORE_FOREIGN_READ)
-        return gvmi_cu->cuMemcpyDtoHAsync(bytes + range->window_bytes, at, range->bytes, stream);
+        return gstore_cu.cuMemcpyDtoHAsync(bytes + range->window_bytes, at, range->bytes, stream);
     if (range->fill)
-        return gvmi_cu->cuMemsetD8Async(at, range->byte, range->bytes, stream);
-    return gvmi_cu->cuMemcpyHtoDAsync(at, bytes + range->window_bytes, range->bytes, stream);
+        return gstore_cu.cuMemsetD8Async(at, range->byte, range->bytes, stream);
+    return gstore_cu.cuMemcpyHtoDAsync(at, bytes + range->window_bytes, range->bytes, stream);
 }
 
 /* The pieces of one command, from or to [address, + size). Waits for what was begun also on failure. */
 static gvm_status copy_pieces(const gstore_window *w, uint64_t address, uint64_t size,
-                              uint8_t *bytes, uint64_t window_bytes, CUstream stream)
+                              uint8_t *bytes, uint64_t window_bytes, gvm_stream stream)
 {
     gvm_status status = GVM_OK;
-    CUresult result = CUDA_SUCCESS;
+    int result = 0;
 
     for (uint32_t i = 0; i < w->range_count && i < GSTORE_RANGES_MAX && status == GVM_OK; i++) {
         const gstore_range *range = &w->ranges[i];
 
         if (!range->fill &&
             (range->window_bytes > window_bytes || range->bytes > window_bytes - range->window_bytes))
-            status = gvmi_fail(GVM_E_INVALID, "a range beyond the window");
+            status = gvm_error_set(GVM_E_INVALID, "a range beyond the window");
         else if (range->offset_bytes > size || range->bytes > size - range->offset_bytes)
-            status = gvmi_fail(GVM_E_INVALID, "bytes %llu to %llu of memory that has %llu",
-                               (unsigned long long)range->offset_bytes,
-                               (unsigned long long)(range->offset_bytes + range->bytes),
-                               (unsigned long long)size);
-        else if ((result = copy_piece(w, range, address + range->offset_bytes, bytes, stream)) !=
-                 CUDA_SUCCESS)
-            status = gvmi_driver_fail(result, "cuMemcpyAsync", "cannot copy %llu bytes",
+            status = gvm_error_set(GVM_E_INVALID, "bytes %llu to %llu of memory that has %llu",
+                                   (unsigned long long)range->offset_bytes,
+                                   (unsigned long long)(range->offset_bytes + range->bytes),
+                                   (unsigned long long)size);
+        else if ((result = copy_piece(w, range, address + range->offset_bytes, bytes, stream)) != 0)
+            status = gvm_driver_error(result, "cuMemcpyAsync", "cannot copy %llu bytes",
                                       (unsigned long long)range->bytes);
     }
-    result = gvmi_cu->cuStreamSynchronize(stream);
-    if (result != CUDA_SUCCESS && status == GVM_OK)
-        status = gvmi_driver_fail(result, "cuStreamSynchronize", "cannot copy");
+    result = gstore_cu.cuStreamSynchronize(stream);
+    if (result != 0 && status == GVM_OK)
+        status = gvm_driver_error(result, "cuStreamSynchronize", "cannot copy");
     return status;
 }
 
 static gvm_status write_copy(gstore_copies *c, const gstore_window *w, uint8_t *bytes,
-                             uint64_t window_bytes, CUstream stream)
+                             uint64_t window_bytes, gvm_stream stream)
 {
     copy found = {0};
     const copy *at;
@@ -373,22 +346,23 @@ static gvm_status write_copy(gstore_copies *c, const gstore_window *w, uint8_t *
         found = *at;
     pthread_mutex_unlock(&c->lock);
     if (found.bytes == 0)
-        return gvmi_fail(GVM_E_ABSENT, "the copy is gone");
+        return gvm_error_set(GVM_E_ABSENT, "the copy is gone");
     return copy_pieces(w, found.address, found.bytes, bytes, window_bytes, stream);
 }
 
 static gvm_status transfer_own(const gstore_window *w, const copy *own, uint8_t *bytes,
-                               uint64_t window_bytes, CUstream stream)
+                               uint64_t window_bytes, gvm_stream stream)
 {
     if (w->verb == GSTORE_FOREIGN_WRITE)
-        return gvmi_fail(GVM_E_READONLY, "the handle is of a table in GPU memory: it can only be read");
+        return gvm_error_set(GVM_E_READONLY,
+                             "the handle is of a table in GPU memory: it can only be read");
     if (own->device != w->name.device)
-        return gvmi_fail(GVM_E_INVALID, "the handle is of device %d", own->device);
+        return gvm_error_set(GVM_E_INVALID, "the handle is of device %d", own->device);
     return copy_pieces(w, own->address, own->bytes, bytes, window_bytes, stream);
 }
 
 static gvm_status transfer_foreign(gstore_copies *c, const gstore_window *w, uint8_t *bytes,
-                                   uint64_t window_bytes, CUstream stream)
+                                   uint64_t window_bytes, gvm_stream stream)
 {
     copy *own = hold_own(c, w);
     gvm_status status;
@@ -408,7 +382,7 @@ static gvm_status transfer_foreign(gstore_copies *c, const gstore_window *w, uin
 }
 
 gvm_status gstore_copies_carry_out(gstore_copies *c, gstore_window *w, uint8_t *bytes,
-                                   uint64_t window_bytes, CUstream stream)
+                                   uint64_t window_bytes, gvm_stream stream)
 {
     switch (w->verb) {
     case GSTORE_COPY_MAKE: return make(c, w);
@@ -416,7 +390,7 @@ gvm_status gstore_copies_carry_out(gstore_copies *c, gstore_window *w, uint8_t *
     case GSTORE_FOREIGN_READ:
     case GSTORE_FOREIGN_WRITE: return transfer_foreign(c, w, bytes, window_bytes, stream);
     case GSTORE_FOREIGN_CLOSE: close_foreign(c, OF_ID, w->copy); return GVM_OK;
-    default: return gvmi_fail(GVM_E_INVALID, "an unknown command, %d", (int)w->verb);
+    default: return gvm_error_set(GVM_E_INVALID, "an unknown command, %d", (int)w->verb);
     }
 }
 
@@ -427,7 +401,7 @@ gvm_status gstore_copies_create(gvm_device *const *devices, gvm_client *keeper, 
     gstore_copies *c = calloc(1, sizeof *c);
 
     if (c == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for the service");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for the service");
     c->devices = devices;
     c->keeper = keeper;
     pthread_mutex_init(&c->lock, NULL);

@@ -12,7 +12,6 @@
 
 #include <gvmem/gvmem.h>
 
-#include "driver/driver.h"
 #include "postgres/command.h"
 
 typedef struct gstore_copies gstore_copies;
@@ -27,7 +26,7 @@ void gstore_copies_destroy(gstore_copies *copies);
 /* One command with a GSTORE_COPY_... or GSTORE_FOREIGN_... verb but GSTORE_COPY_TAKE, in the context of
  * its device: w->name.device. bytes is the window, window_bytes large. Answers into w->handle. */
 gvm_status gstore_copies_carry_out(gstore_copies *copies, gstore_window *w, uint8_t *bytes,
-                                   uint64_t window_bytes, CUstream stream);
+                                   uint64_t window_bytes, gvm_stream stream);
 
 /* Where [offset_bytes, + len_bytes) of a copy is on its device. GVM_E_INVALID: beyond the copy, or there
  * is none. */

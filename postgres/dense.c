@@ -1,5 +1,5 @@
 /* gstore_export_ipchandle(): a table as one dense piece of device memory, under a CUDA handle that any program
- * opens; in the 'pgstrom' format (kds.h) here, in 'arrow' by dense_arrow.c.
+ * opens; in the 'pgstrom' format (gvmem/gstore_kds.h) here, in 'arrow' by dense_arrow.c.
  *
  * A copy is made once for a revision and lives as long as that: it hangs on the version, and goes with
  * it. After an ALTER of columns the next caller gets another copy in its place. Columns of a table without
@@ -23,9 +23,10 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include <gvmem/gstore_kds.h>
+
 #include "postgres/dense.h"
 #include "postgres/functions.h"
-#include "postgres/kds.h"
 #include "postgres/progress.h"
 #include "postgres/store.h"
 #include "postgres/token.h"
@@ -156,7 +157,7 @@ static void lay_out_columns(gstore_dense *d)
 
     d->end = d->head_bytes;
     for (int i = 0; i < desc->natts; i++) {
-        gstore_kds_column *to = &head->columns[i];
+        gstore_kds_column *to = &gstore_kds_columns(head)[i];
         const gstore_column *column = &d->view->columns[i];
         uint64 extra = 0;
 
@@ -213,17 +214,18 @@ static void describe(gstore_dense *d)
     head->tdtypeid = desc->tdtypeid;
     head->tdtypmod = desc->tdtypmod;
     head->table_oid = RelationGetRelid(d->relation);
-    names = (char *)&head->columns[desc->natts];
+    names = (char *)&gstore_kds_columns(head)[desc->natts];
     for (int i = 0; i < desc->natts; i++) {
         const Form_pg_attribute a = TupleDescAttr(desc, i);
 
-        head->columns[i] = (gstore_kds_column){.attbyval = a->attbyval,
-                                               .attalign = align_bytes(a->attalign),
-                                               .attlen = a->attlen,
-                                               .attnum = a->attnum,
-                                               .attcacheoff = -1,
-                                               .atttypid = a->attisdropped ? InvalidOid : a->atttypid,
-                                               .atttypmod = a->atttypmod};
+        gstore_kds_columns(head)[i] = (gstore_kds_column){.attbyval = a->attbyval,
+                                                          .attalign = align_bytes(a->attalign),
+                                                          .attlen = a->attlen,
+                                                          .attnum = a->attnum,
+                                                          .attcacheoff = -1,
+                                                          .atttypid = a->attisdropped ? InvalidOid
+                                                                                      : a->atttypid,
+                                                          .atttypmod = a->atttypmod};
         if (a->attisdropped)
             continue;
         if (!a->attbyval)
@@ -283,7 +285,7 @@ void gstore_dense_put_area(gstore_dense *d, int index, gstore_part part, uint64 
 static void put_whole_column(gstore_dense *d, int index)
 {
     const gstore_column *column = &d->view->columns[index];
-    const gstore_kds_column *to = &((const gstore_kds_head *)d->head)->columns[index];
+    const gstore_kds_column *to = &gstore_kds_columns(d->head)[index];
     const uint32 width = gstore_width(column);
     const uint64 values = to->va_offset * (uint64)GSTORE_KDS_UNIT;
     const uint64 extra = gstore_kds_extra_offset(to, width, d->items);
@@ -366,7 +368,7 @@ static void add_row(gstore_dense *d, const gstore_column *column, const gstore_b
 static void put_live_rows(gstore_dense *d, int index)
 {
     const gstore_column *column = &d->view->columns[index];
-    const gstore_kds_column *to = &((const gstore_kds_head *)d->head)->columns[index];
+    const gstore_kds_column *to = &gstore_kds_columns(d->head)[index];
     const uint32 width = gstore_width(column);
     const uint64 values = to->va_offset * (uint64)GSTORE_KDS_UNIT;
     const uint64 extra = gstore_kds_extra_offset(to, width, d->items);

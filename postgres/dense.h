@@ -1,6 +1,6 @@
 /* postgres/dense.h - copies of tables in one piece of device memory, while they are made.
  *
- * dense.c says when and by whom; the layouts are in kds.h and arrow_copy.h.
+ * dense.c says when and by whom; the layouts are in gvmem/gstore_kds.h and gvmem/gstore_arrow.h.
  */
 #ifndef GSTORE_DENSE_H
 #define GSTORE_DENSE_H

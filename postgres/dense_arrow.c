@@ -1,4 +1,4 @@
-/* The copy of a table of format 'arrow': buffers behind a head that says where they are (arrow_copy.h).
+/* The copy of a table of format 'arrow': buffers behind a head that says where they are (gvmem/gstore_arrow.h).
  *
  * Without dead rows, each buffer is copied on the device, as it is. With them, the others pass through a
  * writer as in a compaction, but to the copy.
@@ -9,8 +9,9 @@
 #include "miscadmin.h"
 #include "utils/memutils.h"
 
+#include <gvmem/gstore_arrow.h>
+
 #include "postgres/arrow.h"
-#include "postgres/arrow_copy.h"
 #include "postgres/dense.h"
 #include "postgres/scan.h"
 
@@ -107,11 +108,11 @@ void gstore_dense_lay_out_arrow(gstore_dense *d)
     gstore_column *columns = columns_of_copy(d);
     gstore_arrow_head *head;
 
-    d->head_bytes = sizeof *head + sizeof head->columns[0] * (Size)desc->natts;
+    d->head_bytes = sizeof *head + sizeof gstore_arrow_columns(head)[0] * (Size)desc->natts;
     d->head = head = palloc0(d->head_bytes);
     for (int i = 0; i < desc->natts; i++) {
         const Form_pg_attribute a = TupleDescAttr(desc, i);
-        gstore_arrow_column *to = &head->columns[head->ncols];
+        gstore_arrow_column *to = &gstore_arrow_columns(head)[head->ncols];
 
         if (a->attisdropped)
             continue;
@@ -121,16 +122,17 @@ void gstore_dense_lay_out_arrow(gstore_dense *d)
         to->atttypmod = a->atttypmod;
         strlcpy(to->name, NameStr(a->attname), sizeof to->name);
     }
-    d->head_bytes = sizeof *head + sizeof head->columns[0] * head->ncols;
+    d->head_bytes = sizeof *head + sizeof gstore_arrow_columns(head)[0] * head->ncols;
     d->end = TYPEALIGN64(GSTORE_ARROW_ALIGN, d->head_bytes);
     for (uint32 i = 0; i < head->ncols; i++)
-        lay_out_column(d, &columns[index_of(&head->columns[i])], &head->columns[i]);
+        lay_out_column(d, &columns[index_of(&gstore_arrow_columns(head)[i])],
+                       &gstore_arrow_columns(head)[i]);
     head->length = d->end;
     head->nitems = d->items;
     head->version = GSTORE_ARROW_VERSION;
     head->format = GSTORE_ARROW_COPY;
     head->head_bytes = sizeof *head;
-    head->column_bytes = sizeof head->columns[0];
+    head->column_bytes = sizeof gstore_arrow_columns(head)[0];
     head->table_oid = RelationGetRelid(d->relation);
 }
 
@@ -152,7 +154,7 @@ static void copy_areas(gstore_dense *d)
     const gstore_arrow_head *head = d->head;
 
     for (uint32 i = 0; i < head->ncols; i++) {
-        const int index = index_of(&head->columns[i]);
+        const int index = index_of(&gstore_arrow_columns(head)[i]);
 
         if (!is_stored(d, index))
             continue; /* zeros are NULLs, and offsets of nothing */
@@ -161,9 +163,9 @@ static void copy_areas(gstore_dense *d)
                                                    d->items);
 
             if (bytes > 0)
-                gstore_dense_put_area(d, index, (gstore_part)part, 0,
-                                      buffer_of(d, &head->columns[i], (gstore_part)part)->offset,
-                                      bytes);
+                gstore_dense_put_area(
+                    d, index, (gstore_part)part, 0,
+                    buffer_of(d, &gstore_arrow_columns(head)[i], (gstore_part)part)->offset, bytes);
         }
     }
 }
@@ -179,9 +181,9 @@ static void put_pieces(void *argument, const gstore_piece *pieces, int count)
         const gstore_piece *p = &pieces[i];
         const gstore_arrow_buffer *to;
 
-        while (head->columns[at].attnum != p->column) /* pieces are in the order of columns */
+        while (gstore_arrow_columns(head)[at].attnum != p->column) /* pieces are in the order of columns */
             at++;
-        to = buffer_of(d, &head->columns[at], (gstore_part)p->part);
+        to = buffer_of(d, &gstore_arrow_columns(head)[at], (gstore_part)p->part);
         if (p->offset_bytes + p->bytes > to->bytes)
             elog(ERROR, "rows do not fit the copy of \"%s\"", RelationGetRelationName(d->relation));
         if (p->local != NULL) /* otherwise zeros, which are there */

@@ -6,7 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/error.h"
 #include "postgres/area_state.h"
 
 #define UNPACK_TRIES_MAX 8 /* of one range */
@@ -77,7 +76,7 @@ static gvm_status add_linked(gstore_areas *s, token *t, const linked *l, area *a
         linked *all = realloc(t->all, places * sizeof *all);
 
         if (all == NULL)
-            return gvmi_fail(GVM_E_NOMEM, "out of host memory for a token");
+            return gvm_error_set(GVM_E_NOMEM, "out of host memory for a token");
         t->all = all;
         t->places = places;
     }
@@ -122,7 +121,7 @@ static gvm_status link_range(gstore_areas *s, token *t, const gstore_range *rang
     gvm_status status = GVM_OK;
 
     if (a == NULL)
-        return gvmi_fail(GVM_E_ABSENT, "the table has no such data");
+        return gvm_error_set(GVM_E_ABSENT, "the table has no such data");
     *packed = a->kind == PACKED;
     if (!*packed)
         status = add_linked(s, t, &l, a); /* first: what is in the list may be missing at the keeper */
@@ -181,13 +180,13 @@ static gvm_status unpack_and_link(gstore_areas *s, const gstore_store_name *stor
         if (t == NULL)
             t = make_token(s, store, secret);
         status = t != NULL ? link_range(s, t, range, owner, &packed)
-                           : gvmi_fail(GVM_E_NOMEM, "out of host memory for a token");
+                           : gvm_error_set(GVM_E_NOMEM, "out of host memory for a token");
         pthread_mutex_unlock(&s->tokens_lock);
         if (!packed)
             return status;
     }
-    return gvmi_fail(GVM_E_NOSPACE, "memory is short: the column was packed again %d times",
-                     UNPACK_TRIES_MAX);
+    return gvm_error_set(GVM_E_NOSPACE, "memory is short: the column was packed again %d times",
+                         UNPACK_TRIES_MAX);
 }
 
 gvm_status gstore_areas_link(gstore_areas *s, const gstore_store_name *store,

@@ -10,12 +10,9 @@
 #include <string.h>
 #include <time.h>
 
-#include "base/error.h"
-#include "driver/driver.h"
-#include "keeper/client/client.h"
-#include "memory/device.h"
 #include "postgres/area.h"
 #include "postgres/copies.h"
+#include "postgres/cuda.h"
 
 #define THREADS_MAX 16u
 #define LOOK_S 1 /* how often an idle thread looks whether it is to stop */
@@ -30,7 +27,7 @@ typedef struct worker {
     gstore_service *service;
     pthread_t thread;
     holds holds;
-    CUstream streams[GVM_KEEPER_DEVICES_MAX];
+    gvm_stream streams[GVM_KEEPER_DEVICES_MAX];
 } worker;
 
 struct gstore_service {
@@ -49,22 +46,22 @@ struct gstore_service {
 
 /* copy_address: of COPY_TAKE, where the range goes. */
 static gvm_status copy_range(const gstore_window *w, const gstore_range *range, uint64_t address,
-                             uint64_t copy_address, uint8_t *bytes, CUstream stream)
+                             uint64_t copy_address, uint8_t *bytes, gvm_stream stream)
 {
-    const CUdeviceptr at = address + range->offset_bytes;
-    CUresult result;
+    const uint64_t at = address + range->offset_bytes;
+    int result;
 
     if (w->verb == GSTORE_COPY_TAKE)
-        result = gvmi_cu->cuMemcpyDtoDAsync(copy_address, at, range->bytes, stream);
+        result = gstore_cu.cuMemcpyDtoDAsync(copy_address, at, range->bytes, stream);
     else if (w->verb == GSTORE_READ)
-        result = gvmi_cu->cuMemcpyDtoHAsync(bytes + range->window_bytes, at, range->bytes, stream);
+        result = gstore_cu.cuMemcpyDtoHAsync(bytes + range->window_bytes, at, range->bytes, stream);
     else if (range->fill)
-        result = gvmi_cu->cuMemsetD8Async(at, range->byte, range->bytes, stream);
+        result = gstore_cu.cuMemsetD8Async(at, range->byte, range->bytes, stream);
     else
-        result = gvmi_cu->cuMemcpyHtoDAsync(at, bytes + range->window_bytes, range->bytes, stream);
-    return result == CUDA_SUCCESS
+        result = gstore_cu.cuMemcpyHtoDAsync(at, bytes + range->window_bytes, range->bytes, stream);
+    return result == 0
                ? GVM_OK
-               : gvmi_driver_fail(result,
+               : gvm_driver_error(result,
                                   w->verb == GSTORE_READ ? "cuMemcpyDtoHAsync" : "cuMemcpyHtoDAsync",
                                   "cannot copy a column");
 }
@@ -87,7 +84,7 @@ static gvm_status find_hold(gstore_service *s, const gstore_window *w, const gst
 }
 
 static gvm_status begin_range(gstore_service *s, const gstore_window *w, const gstore_range *range,
-                              uint8_t *bytes, CUstream stream, holds *held)
+                              uint8_t *bytes, gvm_stream stream, holds *held)
 {
     const uint64_t end = range->offset_bytes + range->bytes;
     const bool take = w->verb == GSTORE_COPY_TAKE;
@@ -98,12 +95,12 @@ static gvm_status begin_range(gstore_service *s, const gstore_window *w, const g
     if (end < range->bytes || (!range->fill && !take &&
                                (range->window_bytes > s->options.window_bytes ||
                                 range->bytes > s->options.window_bytes - range->window_bytes)))
-        return gvmi_fail(GVM_E_INVALID, "a range beyond the window");
+        return gvm_error_set(GVM_E_INVALID, "a range beyond the window");
     status = find_hold(s, w, range, held, &h);
     if (status == GVM_OK && w->verb == GSTORE_WRITE)
         status = gstore_area_reserve(s->areas, h, range, stream);
     else if (status == GVM_OK && end > gstore_area_bytes(h))
-        status = gvmi_fail(GVM_E_INVALID, "a range beyond the column's data");
+        status = gvm_error_set(GVM_E_INVALID, "a range beyond the column's data");
     if (status == GVM_OK && take)
         status = gstore_copies_find(s->copies, w->copy, w->name.device, range->window_bytes,
                                     range->bytes, &copy_address);
@@ -111,12 +108,12 @@ static gvm_status begin_range(gstore_service *s, const gstore_window *w, const g
 }
 
 /* Also after a failure: what was begun must be over before the leases end. */
-static gvm_status end_ranges(gstore_service *s, holds *held, CUstream stream)
+static gvm_status end_ranges(gstore_service *s, holds *held, gvm_stream stream)
 {
-    const CUresult result = gvmi_cu->cuStreamSynchronize(stream);
-    gvm_status status = result == CUDA_SUCCESS
+    const int result = gstore_cu.cuStreamSynchronize(stream);
+    gvm_status status = result == 0
                             ? GVM_OK
-                            : gvmi_driver_fail(result, "cuStreamSynchronize", "cannot copy columns");
+                            : gvm_driver_error(result, "cuStreamSynchronize", "cannot copy columns");
 
     for (uint32_t i = 0; i < held->count; i++) {
         const gvm_status released = gstore_area_release(s->areas, &held->all[i]);
@@ -128,7 +125,7 @@ static gvm_status end_ranges(gstore_service *s, holds *held, CUstream stream)
 
 static gvm_status move_ranges(worker *me, gstore_window *w, uint8_t *bytes)
 {
-    const CUstream stream = me->streams[w->name.device];
+    const gvm_stream stream = me->streams[w->name.device];
     holds *held = &me->holds;
     gvm_status status = GVM_OK;
 
@@ -145,10 +142,10 @@ static gvm_status move_ranges(worker *me, gstore_window *w, uint8_t *bytes)
     if (status == GVM_OK) {
         status = end_ranges(me->service, held, stream);
     } else {
-        const gvm_error error = gvmi_error_save();
+        const gvm_error error = gstore_last_error();
 
         (void)end_ranges(me->service, held, stream);
-        gvmi_error_restore(&error);
+        gvm_error_restore(&error);
     }
     return status;
 }
@@ -161,10 +158,10 @@ static bool has_given_back(gstore_service *s, gvm_status status)
 
     if (status != GVM_E_NOSPACE)
         return false;
-    error = gvmi_error_save();
+    error = gstore_last_error();
     if (gstore_areas_give_back(s->areas) > 0)
         return true;
-    gvmi_error_restore(&error);
+    gvm_error_restore(&error);
     return false;
 }
 
@@ -212,9 +209,9 @@ static gvm_status check_unpack(gstore_service *s, gstore_window *w)
     left = left_of(now.device_bytes, now.device_used_bytes) +
            left_of(now.host_bytes, now.host_used_bytes);
     if (status == GVM_OK && left < sum)
-        status = gvmi_fail(GVM_E_NOSPACE,
-                           "columns that are exported need at least %llu MiB more, and %llu are left",
-                           (unsigned long long)sum >> 20, (unsigned long long)left >> 20);
+        status = gvm_error_set(
+            GVM_E_NOSPACE, "columns that are exported need at least %llu MiB more, and %llu are left",
+            (unsigned long long)sum >> 20, (unsigned long long)left >> 20);
     if (status == GVM_OK)
         w->copy_bytes = sum;
     return status;
@@ -235,17 +232,18 @@ static gvm_status transfer(worker *me, gstore_window *w, uint8_t *bytes)
     gvm_status status;
 
     if (w->name.epoch != s->options.epoch)
-        return gvmi_fail(GVM_E_KEEPER, "the GPU memory keeper was started anew: the table is empty");
+        return gvm_error_set(GVM_E_KEEPER,
+                             "the GPU memory keeper was started anew: the table is empty");
     if (w->name.device < 0 || w->name.device >= s->device_count)
-        return gvmi_fail(GVM_E_NODEVICE, "there is no device %d; there are %d", w->name.device,
-                         s->device_count);
+        return gvm_error_set(GVM_E_NODEVICE, "there is no device %d; there are %d", w->name.device,
+                             s->device_count);
     if (w->verb == GSTORE_LINK || w->verb == GSTORE_UNPACK || w->verb == GSTORE_UNPACK_BYTES) {
         status = carry_out_links(s, w);
         return has_given_back(s, status) ? carry_out_links(s, w) : status;
     }
     if (w->verb == GSTORE_UNLINK)
         return gstore_areas_unlink(s->areas, w->handle);
-    status = gvmi_device_enter(s->devices[w->name.device]);
+    status = gvm_device_push_context(s->devices[w->name.device]);
     if (status != GVM_OK)
         return status;
     if (w->verb > GSTORE_WRITE && w->verb != GSTORE_COPY_TAKE)
@@ -256,7 +254,7 @@ static gvm_status transfer(worker *me, gstore_window *w, uint8_t *bytes)
         if (w->verb == GSTORE_WRITE && has_given_back(s, status))
             status = move_ranges(me, w, bytes);
     }
-    gvmi_device_leave();
+    gvm_device_pop_context();
     return status;
 }
 
@@ -370,12 +368,12 @@ static gvm_status open_devices(gstore_service *s)
 /* Copies are several times as fast to memory that the driver has pinned; without, they still work. */
 static void register_windows(gstore_service *s)
 {
-    if (gvmi_device_enter(s->devices[0]) != GVM_OK)
+    if (gvm_device_push_context(s->devices[0]) != GVM_OK)
         return;
-    s->registered = gvmi_cu->cuMemHostRegister(s->options.bytes,
-                                               s->options.window_count * s->options.window_bytes,
-                                               CU_MEMHOSTREGISTER_PORTABLE) == CUDA_SUCCESS;
-    gvmi_device_leave();
+    s->registered = gstore_cu.cuMemHostRegister(s->options.bytes,
+                                                s->options.window_count * s->options.window_bytes,
+                                                GSTORE_REGISTER_PORTABLE) == 0;
+    gvm_device_pop_context();
 }
 
 static gvm_status make_streams(gstore_service *s, worker *w)
@@ -383,15 +381,15 @@ static gvm_status make_streams(gstore_service *s, worker *w)
     gvm_status status = GVM_OK;
 
     for (int32_t d = 0; d < s->device_count && status == GVM_OK; d++) {
-        CUresult result;
+        int result;
 
-        status = gvmi_device_enter(s->devices[d]);
+        status = gvm_device_push_context(s->devices[d]);
         if (status != GVM_OK)
             break;
-        result = gvmi_cu->cuStreamCreate(&w->streams[d], CU_STREAM_NON_BLOCKING);
-        gvmi_device_leave();
-        if (result != CUDA_SUCCESS)
-            status = gvmi_driver_fail(result, "cuStreamCreate", "cannot make a stream");
+        result = gstore_cu.cuStreamCreate(&w->streams[d], GSTORE_STREAM_NON_BLOCKING);
+        gvm_device_pop_context();
+        if (result != 0)
+            status = gvm_driver_error(result, "cuStreamCreate", "cannot make a stream");
     }
     return status;
 }
@@ -413,7 +411,7 @@ static gvm_status start_threads(gstore_service *s)
             break;
         code = pthread_create(&w->thread, NULL, serve, w);
         if (code != 0)
-            status = gvmi_fail_system(GVM_E_SYSTEM, code, "pthread_create", "cannot start a thread");
+            status = gvm_error_set(GVM_E_SYSTEM, "cannot start a thread: %s", strerror(code));
         else
             s->started++;
     }
@@ -427,10 +425,12 @@ gvm_status gstore_service_start(const gstore_service_options *options, gstore_se
     gvm_status status;
 
     if (s == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for the service");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for the service");
     s->options = *options;
     refuse_left_over(options);
     status = open_devices(s);
+    if (status == GVM_OK)
+        status = gstore_cuda_load();
     if (status == GVM_OK)
         status = gstore_areas_create(options->path, options->link_mode, &s->areas);
     if (status == GVM_OK)
@@ -440,10 +440,10 @@ gvm_status gstore_service_start(const gstore_service_options *options, gstore_se
         status = start_threads(s);
     }
     if (status != GVM_OK) {
-        const gvm_error error = gvmi_error_save();
+        const gvm_error error = gstore_last_error();
 
         gstore_service_stop(s);
-        gvmi_error_restore(&error);
+        gvm_error_restore(&error);
         return status;
     }
     *out = s;
@@ -469,14 +469,14 @@ void gstore_service_stop(gstore_service *s)
     gstore_copies_destroy(s->copies);
     gstore_areas_destroy(s->areas);
     for (int32_t d = 0; d < s->device_count; d++) {
-        if (s->devices[d] == NULL || gvmi_device_enter(s->devices[d]) != GVM_OK)
+        if (s->devices[d] == NULL || gvm_device_push_context(s->devices[d]) != GVM_OK)
             continue;
         for (uint32_t i = 0; i < THREADS_MAX; i++)
             if (s->workers[i].streams[d] != NULL)
-                gvmi_cu->cuStreamDestroy(s->workers[i].streams[d]);
+                gstore_cu.cuStreamDestroy(s->workers[i].streams[d]);
         if (d == 0 && s->registered)
-            gvmi_cu->cuMemHostUnregister(s->options.bytes);
-        gvmi_device_leave();
+            gstore_cu.cuMemHostUnregister(s->options.bytes);
+        gvm_device_pop_context();
         gvm_device_close(s->devices[d]);
     }
     free(s);

@@ -7,9 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "base/clock.h"
-#include "base/error.h"
-#include "base/lock.h"
+#include "postgres/clock.h"
 
 #define LOOK_MS 1000
 
@@ -34,7 +32,7 @@ struct gstore_tasks {
     void (*wake)(void *latch);
     void *latch;
     pthread_t thread;
-    gvmi_mutex lock;
+    pthread_mutex_t lock;
     pthread_cond_t given;
     /* Under the lock: */
     task_list ends, trims;
@@ -60,17 +58,18 @@ static task *remove_first(task_list *list)
 /* NULL: there was none until then; or *stop. */
 static task *next_task(gstore_tasks *c, int64_t until_ns, bool *stop)
 {
+    const struct timespec until = {.tv_sec = until_ns / (1000 * GSTORE_NS_PER_MS),
+                                   .tv_nsec = until_ns % (1000 * GSTORE_NS_PER_MS)};
     task *taken;
 
-    gvmi_lock(&c->lock);
+    pthread_mutex_lock(&c->lock);
     while (c->ends.first == NULL && c->trims.first == NULL && !c->stop &&
-           gvmi_wait_until(&c->given, &c->lock, until_ns))
-        ;
+           pthread_cond_clockwait(&c->given, &c->lock, CLOCK_MONOTONIC, &until) == 0) {}
     taken = remove_first(&c->ends);
     if (taken == NULL)
         taken = remove_first(&c->trims);
     *stop = taken == NULL && c->stop;
-    gvmi_unlock(&c->lock);
+    pthread_mutex_unlock(&c->lock);
     return taken;
 }
 
@@ -82,13 +81,13 @@ static void look(gstore_tasks *c)
     const bool good = gstore_service_report(c->service, &report, &sizes, &size_count) == GVM_OK;
 
     if (good) {
-        gvmi_lock(&c->lock);
+        pthread_mutex_lock(&c->lock);
         c->report = report;
         old = c->sizes;
         c->sizes = sizes;
         c->size_count = size_count;
         c->reported = true;
-        gvmi_unlock(&c->lock);
+        pthread_mutex_unlock(&c->lock);
         free(old);
     }
     if (good || gstore_service_is_lost(c->service))
@@ -116,9 +115,9 @@ static void *run(void *arg)
     while (!stop) {
         task *taken;
 
-        if (gvmi_now_ns() >= look_ns) {
+        if (gstore_now_ns() >= look_ns) {
             look(c);
-            look_ns = gvmi_deadline_ns(LOOK_MS);
+            look_ns = gstore_deadline_ns(LOOK_MS);
         }
         taken = next_task(c, look_ns, &stop);
         if (taken != NULL)
@@ -136,23 +135,23 @@ gvm_status gstore_tasks_start(gstore_service *service, void (*wake)(void *latch)
     int code;
 
     if (c == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for the keeper's tasks");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for the keeper's tasks");
     c->service = service;
     c->wake = wake;
     c->latch = latch;
     c->ends.end = &c->ends.first;
     c->trims.end = &c->trims.first;
-    gvmi_mutex_init(&c->lock, GVMI_RANK_QUEUE);
-    gvmi_cond_init(&c->given);
+    pthread_mutex_init(&c->lock, NULL);
+    pthread_cond_init(&c->given, NULL);
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
     code = pthread_create(&c->thread, NULL, run, c);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code != 0) {
         pthread_cond_destroy(&c->given);
-        gvmi_mutex_destroy(&c->lock);
+        pthread_mutex_destroy(&c->lock);
         free(c);
-        return gvmi_fail_system(GVM_E_SYSTEM, code, "pthread_create", "cannot start a thread");
+        return gvm_error_set(GVM_E_SYSTEM, "cannot start a thread: %s", strerror(code));
     }
     *out = c;
     return GVM_OK;
@@ -162,13 +161,13 @@ void gstore_tasks_stop(gstore_tasks *c)
 {
     if (c == NULL)
         return;
-    gvmi_lock(&c->lock);
+    pthread_mutex_lock(&c->lock);
     c->stop = true;
     pthread_cond_signal(&c->given);
-    gvmi_unlock(&c->lock);
+    pthread_mutex_unlock(&c->lock);
     pthread_join(c->thread, NULL);
     pthread_cond_destroy(&c->given);
-    gvmi_mutex_destroy(&c->lock);
+    pthread_mutex_destroy(&c->lock);
     free(c->sizes);
     free(c);
 }
@@ -214,9 +213,9 @@ static bool give(gstore_tasks *c, task what)
 
     if (given == NULL)
         return false;
-    gvmi_lock(&c->lock);
+    pthread_mutex_lock(&c->lock);
     put(c, &c->ends, c->ends.end, given);
-    gvmi_unlock(&c->lock);
+    pthread_mutex_unlock(&c->lock);
     return true;
 }
 
@@ -232,9 +231,9 @@ void gstore_tasks_trim_store(gstore_tasks *c, const gstore_store_name *name,
 
     if (given == NULL)
         return;
-    gvmi_lock(&c->lock);
+    pthread_mutex_lock(&c->lock);
     put(c, &c->trims, find_trim(c, name), given);
-    gvmi_unlock(&c->lock);
+    pthread_mutex_unlock(&c->lock);
 }
 
 bool gstore_tasks_drop_copy(gstore_tasks *c, uint64_t copy)
@@ -255,7 +254,7 @@ bool gstore_tasks_take_report(gstore_tasks *c, gstore_report *out, gstore_store_
 {
     bool reported;
 
-    gvmi_lock(&c->lock);
+    pthread_mutex_lock(&c->lock);
     reported = c->reported;
     if (reported) {
         *out = c->report;
@@ -264,6 +263,6 @@ bool gstore_tasks_take_report(gstore_tasks *c, gstore_report *out, gstore_store_
         c->sizes = NULL;
     }
     c->reported = false;
-    gvmi_unlock(&c->lock);
+    pthread_mutex_unlock(&c->lock);
     return reported;
 }

@@ -22,8 +22,8 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-#include "base/clock.h"
 #include "keeper/table/manifest.h"
+#include "postgres/clock.h"
 #include "postgres/functions.h"
 #include "postgres/token.h"
 
@@ -85,7 +85,7 @@ static gstore_token *find_same(const gstore_view *view, uint64 sum, uint32 privi
         gstore_token *t = &gstore->tokens[i];
 
         if (is_of(t, view->name.table) && t->name.store == view->name.store && t->sum == sum &&
-            t->role == GetUserId() && t->privileges == privileges && t->expires_ns > gvmi_now_ns())
+            t->role == GetUserId() && t->privileges == privileges && t->expires_ns > gstore_now_ns())
             return t;
     }
     return NULL;
@@ -93,12 +93,12 @@ static gstore_token *find_same(const gstore_view *view, uint64 sum, uint32 privi
 
 static int64 lifetime_end(void)
 {
-    return gvmi_deadline_ns((int64)gstore_token_lifetime_s * 1000);
+    return gstore_deadline_ns((int64)gstore_token_lifetime_s * 1000);
 }
 
 bool gstore_token_next_over(uint8 secret[GSTORE_SECRET_BYTES], uint32 *epoch)
 {
-    const int64 now = gvmi_now_ns();
+    const int64 now = gstore_now_ns();
     bool found = false;
 
     LWLockAcquire(gstore->lock, LW_EXCLUSIVE);

@@ -28,8 +28,8 @@
 
 #include <gvmem/gvmem.h>
 
-#include "base/clock.h"
 #include "postgres/autoanalyze.h"
+#include "postgres/clock.h"
 #include "postgres/fdw.h"
 #include "postgres/lost.h"
 #include "postgres/memory.h"
@@ -420,12 +420,12 @@ static bool rest(int ms)
  * again and again. True: for a statement. */
 static bool rest_until_try(int seconds)
 {
-    const int64 start_ns = gvmi_now_ns(), end_ns = start_ns + seconds * 1000 * GVMI_NS_PER_MS;
+    const int64 start_ns = gstore_now_ns(), end_ns = start_ns + seconds * 1000 * GSTORE_NS_PER_MS;
     int64 now_ns;
 
-    while (!ShutdownRequestPending && (now_ns = gvmi_now_ns()) < end_ns)
-        if (rest((int)((end_ns - now_ns) / GVMI_NS_PER_MS) + 1) &&
-            gvmi_now_ns() - start_ns >= LOOK_MS * GVMI_NS_PER_MS)
+    while (!ShutdownRequestPending && (now_ns = gstore_now_ns()) < end_ns)
+        if (rest((int)((end_ns - now_ns) / GSTORE_NS_PER_MS) + 1) &&
+            gstore_now_ns() - start_ns >= LOOK_MS * GSTORE_NS_PER_MS)
             return true;
     return false;
 }

@@ -43,6 +43,7 @@ def comment_text(raw):
 
 def parse_function(text, comment, line):
     text = " ".join(text.split()).removeprefix("GVM_API ").removeprefix("GVM_CHECKED ").rstrip(";")
+    text = re.sub(r"^GVM_PRINTF\(\d, \d\) ", "", text)
     match = re.match(r"(?P<result>.*?)(?P<name>\w+)\s*\((?P<arguments>.*?)\)[^()]*$", text)
     if not match:
         return None

@@ -46,17 +46,26 @@ else
     echo 'lint: there is no clang-format 14: the format is not checked'
 fi
 
-# 4. What the library exports is what the headers declare.
-if [ "$weight" != light ]; then
-    declared=$(scripts/public-headers.sh | xargs scripts/gen-map.py -o - | sed -n 's/^ *\(gvm_.*\);$/\1/p' | sort)
-    exported=$(nm -D --defined-only "$build/libgvmem.so.0" | awk '$2 != "A" {sub(/@.*/, "", $3); print $3}' | sort)
+# 4. What a library exports is what its map has, and that is what the headers declare.
+exports() { # LIBRARY MAP
+    declared=$(sed -n 's/^ *\(gvmi*_.*\);$/\1/p' "$build/$2" | sort)
+    exported=$(nm -D --defined-only "$build/$1" | awk '$2 != "A" {sub(/@.*/, "", $3); print $3}' | sort)
     for symbol in $declared; do
         echo "$exported" | grep -qx "$symbol" ||
-            fail "$(grep -rnE "^GVM_API.*[ *]$symbol\(" include/gvmem | head -n 1 | cut -d: -f1-2): $symbol is declared and not exported; define it"
+            fail "$(grep -rnE "^(extern )?GVMI?_API.*[ *]$symbol\(" include/gvmem lib | head -n 1 | cut -d: -f1-2): $symbol is declared and not exported by $1; define it"
     done
     for symbol in $exported; do
         echo "$declared" | grep -qx "$symbol" ||
-            fail "libgvmem.so.0:1: $symbol is exported and not declared with GVM_API; declare it or make it static"
+            fail "$1:1: $symbol is exported and not declared with GVM_API; declare it or make it static"
+    done
+}
+if [ "$weight" != light ]; then
+    exports libgvmem.so gvmem.map
+    exports libgvmem-keeper.so gvmem-keeper.map
+    # What libgvmem-keeper takes of the inside is all that is declared for it.
+    for symbol in $(sed -n 's/^ *\(gvmi_.*\);$/\1/p' "$build/gvmem.map"); do
+        nm -D --undefined-only "$build/libgvmem-keeper.so" | grep -q " $symbol@" ||
+            fail "$(grep -rn "GVMI_API.*$symbol" lib keeper | head -n 1 | cut -d: -f1-2): libgvmem-keeper does not use $symbol; take GVMI_API away"
     done
 fi
 

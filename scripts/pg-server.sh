@@ -60,9 +60,13 @@ install_extension() {
     # One at a time: several servers may be made at once.
     (
         flock 9
-        make -s -C "$out" -f "$PWD/postgres/Makefile" BUILD="$build" PG_CONFIG="$pg_config" VPATH="$PWD/postgres" all
-        make -s -C "$out" -f "$PWD/postgres/Makefile" BUILD="$build" PG_CONFIG="$pg_config" VPATH="$PWD/postgres" \
-            DESTDIR="$(cd "$root" && pwd)" install >/dev/null
+        # As for installed libraries, but for where those of the build folder and the headers are.
+        set -- -s -C "$out" -f "$PWD/postgres/Makefile" PG_CONFIG="$pg_config" VPATH="$PWD/postgres" \
+            COPT="-I$PWD/include ${COPT:-}" PG_LDFLAGS="-Wl,-rpath,$build"
+        PKG_CONFIG_PATH=$build/meson-uninstalled
+        export PKG_CONFIG_PATH
+        make "$@" all
+        make "$@" DESTDIR="$(cd "$root" && pwd)" install >/dev/null
     ) 9>"$out/lock"
 }
 

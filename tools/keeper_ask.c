@@ -1,15 +1,13 @@
 /* Asking a keeper that may not answer: its process can be stopped, or its machine out of breath. */
 #include <pthread.h>
 #include <stdlib.h>
+#include <time.h>
 
-#include "base/clock.h"
-#include "base/error.h"
-#include "base/lock.h"
 #include "tools/keeper.h"
 
 /* Shared by the thread that asks and the one that waits for it; the last of them frees it. */
 typedef struct question {
-    gvmi_mutex lock;
+    pthread_mutex_t lock;
     pthread_cond_t answered;
     gvm_client *keeper;
     gvm_snapshot *snapshot;
@@ -21,7 +19,7 @@ typedef struct question {
 static void question_free(question *q)
 {
     pthread_cond_destroy(&q->answered);
-    gvmi_mutex_destroy(&q->lock);
+    pthread_mutex_destroy(&q->lock);
     free(q);
 }
 
@@ -31,12 +29,12 @@ static void *ask(void *arg)
     bool given_up;
 
     q->status = gvm_client_get_snapshot(q->keeper, &q->snapshot);
-    q->error = gvmi_error_save();
-    gvmi_lock(&q->lock);
+    (void)gvm_error_last(&q->error);
+    pthread_mutex_lock(&q->lock);
     q->done = true;
     given_up = q->given_up;
     pthread_cond_signal(&q->answered);
-    gvmi_unlock(&q->lock);
+    pthread_mutex_unlock(&q->lock);
     if (given_up) { /* it has come to life again, or ended */
         if (q->status == GVM_OK)
             gvm_snapshot_destroy(q->snapshot);
@@ -48,14 +46,16 @@ static void *ask(void *arg)
 
 static bool await_answer(question *q)
 {
-    const int64_t until_ns = gvmi_deadline_ns(KEEPER_ANSWER_S * 1000);
+    struct timespec until;
     bool done;
 
-    gvmi_lock(&q->lock);
-    while (!q->done && gvmi_wait_until(&q->answered, &q->lock, until_ns)) {}
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += KEEPER_ANSWER_S;
+    pthread_mutex_lock(&q->lock);
+    while (!q->done && pthread_cond_clockwait(&q->answered, &q->lock, CLOCK_MONOTONIC, &until) == 0) {}
     done = q->done;
     q->given_up = !done;
-    gvmi_unlock(&q->lock);
+    pthread_mutex_unlock(&q->lock);
     return done;
 }
 
@@ -65,8 +65,8 @@ static question *question_new(gvm_client *keeper)
 
     if (q == NULL)
         return NULL;
-    gvmi_cond_init(&q->answered);
-    gvmi_mutex_init(&q->lock, GVMI_RANK_QUEUE);
+    pthread_cond_init(&q->answered, NULL);
+    pthread_mutex_init(&q->lock, NULL);
     q->keeper = keeper;
     return q;
 }
@@ -78,22 +78,22 @@ gvm_status keeper_ask(gvm_client **keeper, gvm_snapshot **out)
     gvm_status status;
 
     if (q == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of memory");
+        return gvm_error_set(GVM_E_NOMEM, "out of memory");
     if (pthread_create(&thread, NULL, ask, q) != 0) {
         question_free(q);
-        return gvmi_fail(GVM_E_LIMIT, "cannot start a thread");
+        return gvm_error_set(GVM_E_LIMIT, "cannot start a thread");
     }
     if (!await_answer(q)) {
         pthread_detach(thread);
         *keeper = NULL;
-        return gvmi_fail(GVM_E_TIMEOUT, "the keeper does not answer within %d s", KEEPER_ANSWER_S);
+        return gvm_error_set(GVM_E_TIMEOUT, "the keeper does not answer within %d s", KEEPER_ANSWER_S);
     }
     pthread_join(thread, NULL);
     status = q->status;
     if (status == GVM_OK)
         *out = q->snapshot;
     else
-        gvmi_error_restore(&q->error);
+        gvm_error_restore(&q->error);
     question_free(q);
     return status;
 }

@@ -14,7 +14,6 @@
 #include <unistd.h>
 
 #include "base/size.h"
-#include "keeper/server/server.h"
 #include "tools/tool.h"
 
 #define QUOTAS_MAX 1024
@@ -317,22 +316,15 @@ static bool tell_ready(int fd, const char *path)
 
 /* ---- running */
 
-static void print_device(const gvmi_machine_device *device)
-{
-    char uuid[48], budget[32];
-
-    printf("device %d: %s, %s, budget %s\n", (int)device->ordinal, device->name,
-           tool_uuid_text(device->uuid, uuid), gvmi_size_text(device->budget_bytes, budget));
-}
-
 static void print_start(gvm_keeper *server)
 {
-    const gvmi_machine_config *config = gvmi_server_config(server);
-    char budget[32];
+    gvm_keeper_budget budget = {.struct_size = sizeof budget};
+    char uuid[48], size[32];
 
-    for (uint32_t i = 0; i < config->device_count; i++)
-        print_device(&config->devices[i]);
-    printf("host: budget %s\n", gvmi_size_text(config->host_budget_bytes, budget));
+    for (uint32_t i = 0; gvm_keeper_get_budget(server, i, &budget) == GVM_OK; i++)
+        printf("device %d: %s, %s, budget %s\n", (int)budget.ordinal, budget.name,
+               tool_uuid_text(budget.uuid, uuid), gvmi_size_text(budget.device_bytes, size));
+    printf("host: budget %s\n", gvmi_size_text(budget.host_bytes, size));
     printf("listening at %s\n", gvm_keeper_path(server));
     (void)fflush(stdout); /* nobody may be reading: that is no reason not to serve */
 }
@@ -354,9 +346,8 @@ static int wait_for_end(gvm_keeper *server, const sigset_t *signals)
             return TOOL_DONE;
         if (errno != EAGAIN && errno != EINTR)
             return tool_error("cannot wait for signals: %s", strerror(errno));
-        if (gvmi_server_is_lost(server))
-            return tool_error("a device is broken for this process, which ends; a new one may be able to "
-                              "use it");
+        if (gvm_keeper_check(server) != GVM_OK)
+            return tool_fail("ending");
         give_memory_back();
     }
 }

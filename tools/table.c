@@ -10,10 +10,7 @@
 
 #include <gvmem/table.h>
 
-#include "base/error.h"
 #include "base/size.h"
-#include "driver/driver.h"
-#include "memory/device.h"
 #include "tools/json.h"
 #include "tools/table_text.h"
 #include "tools/text.h"
@@ -52,6 +49,7 @@ typedef struct view {
     gvm_table *table;
     gvm_table_info info;
     gvm_device *device;
+    int (*copy_out)(void *to, uint64_t from, size_t bytes); /* cuMemcpyDtoH() */
     shown_column *columns;
     uint32_t *indexes;
     gvm_table_data *data;
@@ -66,10 +64,10 @@ typedef struct view {
 static const uint8_t *fetch(const view *v, part *p, uint64_t at, uint64_t len)
 {
     uint64_t wanted = len > BLOCK_BYTES ? len : BLOCK_BYTES;
-    CUresult result;
+    int result;
 
     if (at > p->bytes || len > p->bytes - at) {
-        gvmi_fail(GVM_E_FORMAT, "a value lies beyond its column's memory");
+        gvm_error_set(GVM_E_FORMAT, "a value lies beyond its column's memory");
         return NULL;
     }
     if (p->block_bytes > 0 && at >= p->block_from && at + len <= p->block_from + p->block_bytes)
@@ -80,19 +78,19 @@ static const uint8_t *fetch(const view *v, part *p, uint64_t at, uint64_t len)
         uint8_t *grown = realloc(p->block, wanted);
 
         if (grown == NULL) {
-            gvmi_fail(GVM_E_NOMEM, "out of host memory for a value");
+            gvm_error_set(GVM_E_NOMEM, "out of host memory for a value");
             return NULL;
         }
         p->block = grown;
         p->block_room = wanted;
     }
     p->block_bytes = 0;
-    if (gvmi_device_enter(v->device) != GVM_OK)
+    if (gvm_device_push_context(v->device) != GVM_OK)
         return NULL;
-    result = gvmi_cu->cuMemcpyDtoH(p->block, p->address + at, wanted);
-    gvmi_device_leave();
-    if (result != CUDA_SUCCESS) {
-        gvmi_driver_fail(result, "cuMemcpyDtoH", "cannot read a column");
+    result = v->copy_out(p->block, p->address + at, wanted);
+    gvm_device_pop_context();
+    if (result != 0) {
+        gvm_driver_error(result, "cuMemcpyDtoH", "cannot read a column");
         return NULL;
     }
     p->block_from = at;
@@ -106,7 +104,7 @@ static gvm_status write_plain(FILE *out, const shown_column *c, const uint8_t *b
 {
     if (table_text_write(out, &c->info, bytes, len))
         return GVM_OK;
-    return gvmi_fail(GVM_E_FORMAT, "a value of column \"%s\" is malformed", c->info.name);
+    return gvm_error_set(GVM_E_FORMAT, "a value of column \"%s\" is malformed", c->info.name);
 }
 
 /* body: with its header. */
@@ -120,21 +118,21 @@ static gvm_status write_body(FILE *out, const shown_column *c, const uint8_t *bo
     if ((head & 3) == 0)
         return write_plain(out, c, body + 4, len - 4);
     if (len < 8)
-        return gvmi_fail(GVM_E_FORMAT, "a compressed value of column \"%s\" is malformed",
-                         c->info.name);
+        return gvm_error_set(GVM_E_FORMAT, "a compressed value of column \"%s\" is malformed",
+                             c->info.name);
     memcpy(&raw_bytes, body + 4, sizeof raw_bytes);
     if (raw_bytes >> 30 != 0)
-        return gvmi_fail(GVM_E_NOTSUP, "column \"%s\" is compressed otherwise than by pglz",
-                         c->info.name);
+        return gvm_error_set(GVM_E_NOTSUP, "column \"%s\" is compressed otherwise than by pglz",
+                             c->info.name);
     raw = malloc(raw_bytes + 8u); /* arrays count from a header on */
     if (raw == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a value");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a value");
     memset(raw, 0, 4);
     if (table_text_unsqueeze(body + 8, len - 8, raw + 4, raw_bytes))
         status = write_plain(out, c, raw + 4, raw_bytes);
     else
-        status = gvmi_fail(GVM_E_FORMAT, "a compressed value of column \"%s\" is malformed",
-                           c->info.name);
+        status = gvm_error_set(GVM_E_FORMAT, "a compressed value of column \"%s\" is malformed",
+                               c->info.name);
     free(raw);
     return status;
 }
@@ -146,12 +144,12 @@ static gvm_status write_variable(const view *v, FILE *out, shown_column *c, uint
     uint32_t head;
 
     if (body == NULL)
-        return gvmi_error_save().status;
+        return tool_failure_status();
     memcpy(&head, body, sizeof head);
     if ((head & 1) != 0 || head >> 2 < 4)
-        return gvmi_fail(GVM_E_FORMAT, "a value of column \"%s\" is malformed", c->info.name);
+        return gvm_error_set(GVM_E_FORMAT, "a value of column \"%s\" is malformed", c->info.name);
     body = fetch(v, &c->bodies, at, head >> 2);
-    return body != NULL ? write_body(out, c, body, head >> 2) : gvmi_error_save().status;
+    return body != NULL ? write_body(out, c, body, head >> 2) : tool_failure_status();
 }
 
 static gvm_status is_null(const view *v, shown_column *c, uint64_t row, bool *null)
@@ -163,7 +161,7 @@ static gvm_status is_null(const view *v, shown_column *c, uint64_t row, bool *nu
         return GVM_OK;
     byte = fetch(v, &c->nulls, row / 8, 1);
     if (byte == NULL)
-        return gvmi_error_save().status;
+        return tool_failure_status();
     *null = (*byte >> (row % 8) & 1) == 0;
     return GVM_OK;
 }
@@ -175,11 +173,11 @@ static gvm_status fetch_offsets(const view *v, shown_column *c, uint64_t row, ui
     const uint8_t *offsets = fetch(v, &c->values, row * sizeof *from, 2 * sizeof *from);
 
     if (offsets == NULL)
-        return gvmi_error_save().status;
+        return tool_failure_status();
     memcpy(from, offsets, sizeof *from);
     memcpy(to, offsets + sizeof *from, sizeof *to);
     if (*to < *from || *to > c->bodies.bytes)
-        return gvmi_fail(GVM_E_FORMAT, "offsets of column \"%s\" are out of order", c->info.name);
+        return gvm_error_set(GVM_E_FORMAT, "offsets of column \"%s\" are out of order", c->info.name);
     return GVM_OK;
 }
 
@@ -196,17 +194,17 @@ static gvm_status write_arrow_variable(const view *v, FILE *out, shown_column *c
     if (to > from)
         bytes = fetch(v, &c->bodies, from * unit, (to - from) * unit);
     if (bytes == NULL)
-        return gvmi_error_save().status;
+        return tool_failure_status();
     if (!list)
         return write_plain(out, c, bytes, to - from);
     if (c->element_nulls.bytes > 0 && to > from) {
         valid = fetch(v, &c->element_nulls, from / 8, (to + 7) / 8 - from / 8);
         if (valid == NULL)
-            return gvmi_error_save().status;
+            return tool_failure_status();
     }
     if (table_text_write_list(out, &c->info, bytes, to - from, valid, from % 8))
         return GVM_OK;
-    return gvmi_fail(GVM_E_FORMAT, "a value of column \"%s\" is malformed", c->info.name);
+    return gvm_error_set(GVM_E_FORMAT, "a value of column \"%s\" is malformed", c->info.name);
 }
 
 static gvm_status write_arrow(const view *v, FILE *out, shown_column *c, uint64_t row)
@@ -220,7 +218,7 @@ static gvm_status write_arrow(const view *v, FILE *out, shown_column *c, uint64_
     bytes = bit ? fetch(v, &c->values, row / 8, 1)
                 : fetch(v, &c->values, row * c->info.width, c->info.width);
     if (bytes == NULL)
-        return gvmi_error_save().status;
+        return tool_failure_status();
     if (bit) {
         value[0] = *bytes >> (row % 8) & 1;
         bytes = value;
@@ -244,7 +242,7 @@ static gvm_status write_value(const view *v, FILE *out, shown_column *c, uint64_
         return write_arrow(v, out, c, row);
     value = fetch(v, &c->values, row * c->info.width, c->info.width);
     if (value == NULL)
-        return gvmi_error_save().status;
+        return tool_failure_status();
     if (c->info.length > 0)
         return write_plain(out, c, value, (uint64_t)c->info.length);
     memcpy(&offset, value, sizeof offset);
@@ -261,10 +259,10 @@ static gvm_status make_cell(const view *v, shown_column *c, uint64_t row, char *
     gvm_status status;
 
     if (out == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a value");
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for a value");
     status = write_value(v, out, c, row, &null);
     if (fclose(out) != 0 && status == GVM_OK)
-        status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a value");
+        status = gvm_error_set(GVM_E_NOMEM, "out of host memory for a value");
     if (status != GVM_OK || null) {
         free(text);
         text = NULL;
@@ -304,10 +302,11 @@ static gvm_status read_batch(view *v, uint64_t first, uint32_t rows)
     if (status == GVM_OK)
         return gvm_table_release(v->table, v->data, v->count);
     {
-        const gvm_error error = gvmi_error_save();
+        gvm_error error;
 
+        (void)gvm_error_last(&error);
         (void)gvm_table_release(v->table, v->data, v->count);
-        gvmi_error_restore(&error);
+        gvm_error_restore(&error);
     }
     return status;
 }
@@ -502,7 +501,7 @@ static gvm_status choose_columns(view *v, char *list)
         status = gvm_table_find_column(v->table, name, &index);
         for (uint32_t i = 0; i < v->count && status == GVM_OK; i++)
             if (v->columns[i].index == index)
-                status = gvmi_fail(GVM_E_INVALID, "column \"%s\" is named twice", name);
+                status = gvm_error_set(GVM_E_INVALID, "column \"%s\" is named twice", name);
         if (status == GVM_OK)
             v->columns[v->count++].index = index;
     }
@@ -530,6 +529,8 @@ static gvm_status prepare(view *v, const char *token, char *list)
         status = gvm_table_get_info(v->table, &v->info);
     if (status == GVM_OK)
         status = gvm_device_open(v->info.device, &v->device);
+    if (status == GVM_OK)
+        status = gvm_driver_get_call("cuMemcpyDtoH_v2", (void (**)(void)) & v->copy_out);
     if (status != GVM_OK)
         return status;
     most = v->info.columns > 0 ? v->info.columns : 1;
@@ -537,7 +538,8 @@ static gvm_status prepare(view *v, const char *token, char *list)
     v->indexes = calloc(most, sizeof v->indexes[0]);
     v->data = calloc(most, sizeof v->data[0]);
     if (v->columns == NULL || v->indexes == NULL || v->data == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for %u columns", (unsigned)v->info.columns);
+        return gvm_error_set(GVM_E_NOMEM, "out of host memory for %u columns",
+                             (unsigned)v->info.columns);
     return choose_columns(v, list);
 }
 

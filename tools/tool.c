@@ -24,6 +24,14 @@ int tool_error(const char *format, ...)
     return TOOL_FAILED;
 }
 
+gvm_status tool_failure_status(void)
+{
+    gvm_error error;
+
+    (void)gvm_error_last(&error);
+    return error.status;
+}
+
 char *tool_failure_text(char *out, size_t out_bytes)
 {
     gvm_error error;

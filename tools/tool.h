@@ -30,6 +30,9 @@ int tool_error(const char *format, ...) __attribute__((format(printf, 1, 2)));
  * TOOL_FAILED. */
 int tool_fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
+/* The status of this thread's latest failure. */
+gvm_status tool_failure_status(void);
+
 /* The latest failure as one line. */
 char *tool_failure_text(char *out, size_t out_bytes);
 

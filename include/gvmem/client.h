@@ -96,6 +96,11 @@ GVM_API gvm_status gvm_client_adopt(int socket_fd, gvm_client **out);
  * a keeper that does not answer. */
 GVM_API void gvm_client_close(gvm_client *keeper);
 
+/* Breaks the connection, without a word to the keeper and without waiting for it: what waits for an
+ * answer ends with GVM_E_KEEPER, as does all that is asked later. For a program that must end though the keeper may not
+ * answer; closing what is open does not wait after this. Unknown pointers are ignored. */
+GVM_API void gvm_client_abort(gvm_client *client);
+
 /* ---- objects: making, finding, ending */
 
 enum {

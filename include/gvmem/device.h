@@ -143,6 +143,30 @@ GVM_API gvm_status gvm_device_trim(gvm_device *device, uint64_t keep_bytes);
  * and the errors of gvm_device_count() */
 GVM_API gvm_status gvm_driver_get_info(gvm_driver_info *info);
 
+/* An entry point of the driver that is loaded, by the name it has there ("cuMemcpyDtoHAsync_v2"), for calls
+ * that gvmem has not: with its decorators (GVMEM_TRACE, GVMEM_FAULT, GVMEM_CHECK) where the library makes
+ * that call itself. *call is a function pointer of the type that cuda.h declares. Loads the driver if need be.
+ *
+ * GVM_E_INVALID  name or call is NULL
+ * GVM_E_NOTSUP   the driver has no entry point of that name
+ * and the errors of gvm_device_count() */
+GVM_API gvm_status gvm_driver_get_call(const char *name, void (**call)(void));
+
+/* Records the failure of such a call (a CUresult other than 0) as the library's own are (gvm_error_set()),
+ * and returns the status for it. call is its name, and must be a constant. */
+GVM_API GVM_PRINTF(3, 4) gvm_status
+    gvm_driver_error(int32_t result, const char *call, const char *format, ...);
+
+/* The device's context is made current for the calling thread, around calls of the driver that want one; pop
+ * puts back what was. In between, the thread's calls do not end captures of other streams
+ * (cuThreadExchangeStreamCaptureMode(), relaxed). They nest, up to 64 deep.
+ *
+ * GVM_E_FOREIGN  the device is not open
+ * GVM_E_LOST     the context was reset, or is broken
+ * GVM_E_DRIVER   the driver refused */
+GVM_API gvm_status gvm_device_push_context(gvm_device *device);
+GVM_API void gvm_device_pop_context(void);
+
 /* The settings, index from 0; GVM_E_INVALID past the last one or if out is NULL. The texts live as
  * long as the library. */
 GVM_API gvm_status gvm_setting_get(uint32_t index, gvm_setting *out);

@@ -87,6 +87,30 @@ GVM_API gvm_status gvm_keeper_start(const gvm_keeper_options *options, gvm_keepe
  * GVM_E_FOREIGN, GVM_E_LIMIT, GVM_E_SYSTEM */
 GVM_API gvm_status gvm_keeper_open_socket(gvm_keeper *server, int *socket_fd);
 
+/* What a keeper may use, as settled when it started. */
+typedef struct gvm_keeper_budget {
+    size_t struct_size; /* in: sizeof(gvm_keeper_budget) */
+    char name[96];      /* of the device */
+    uint8_t uuid[16];
+    int32_t ordinal;
+    int32_t reserved;
+    uint64_t device_bytes;
+    uint64_t host_bytes; /* for all devices */
+} gvm_keeper_budget;
+
+/* The budget of the keeper's devices, index from 0.
+ *
+ * GVM_E_INVALID  there is no device of that index; budget is NULL or its struct_size is too small
+ * GVM_E_FOREIGN  the keeper is unknown or was stopped */
+GVM_API gvm_status gvm_keeper_get_budget(gvm_keeper *keeper, uint32_t index, gvm_keeper_budget *budget);
+
+/* Does it still serve? A device whose context breaks does not come back in this process: stop the keeper, and
+ * start one in a new process.
+ *
+ * GVM_E_LOST     a device is broken
+ * GVM_E_FOREIGN  the keeper is unknown or was stopped */
+GVM_API gvm_status gvm_keeper_check(gvm_keeper *keeper);
+
 /* Where it listens; "" if nowhere. Lives as long as the server. */
 GVM_API const char *gvm_keeper_path(const gvm_keeper *server);
 

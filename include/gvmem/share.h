@@ -192,6 +192,14 @@ typedef struct gvm_ipc gvm_ipc;
 GVM_API gvm_status gvm_ipc_export(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes,
                                   gvm_ipc **out);
 
+/* Memory of cuMemAlloc that can be opened by its handle, filled with zeros: for what is written there, rather than
+ * copied from a buffer. Takes whole multiples of 2 MiB.
+ *
+ * GVM_E_INVALID  size_bytes is 0 or too large, or out is NULL
+ * GVM_E_NOSPACE  the device has no room for it
+ * GVM_E_NOTSUP   the device has no IPC handles */
+GVM_API gvm_status gvm_ipc_create(gvm_device *device, uint64_t size_bytes, gvm_ipc **out);
+
 /* The handle, and the copy's address and length. Any of the outputs may be NULL.
  *
  * GVM_E_FOREIGN  the copy is unknown or destroyed */

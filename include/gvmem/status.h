@@ -24,6 +24,11 @@
 #define GVM_API
 #define GVM_CHECKED
 #endif
+#if defined(__GNUC__)
+#define GVM_PRINTF(text, first) __attribute__((__format__(__printf__, text, first)))
+#else
+#define GVM_PRINTF(text, first)
+#endif
 
 /* gvm_x_options_init(): options that are all defaults. */
 #define GVM_OPTIONS_INIT(type) \
@@ -47,7 +52,7 @@ extern "C" {
 /* Library version; gvm_version() answers the one that is loaded, as major * 10000 + minor * 100 +
  * patch. */
 #define GVM_VERSION_MAJOR 0
-#define GVM_VERSION_MINOR 1
+#define GVM_VERSION_MINOR 2
 #define GVM_VERSION_PATCH 0
 
 /* X(name, value, sqlstate, text), by how much is broken: 10.. the call, 20.. resources, 30.. the
@@ -114,6 +119,13 @@ GVM_API const char *gvm_status_sqlstate(gvm_status status);
  *
  * GVM_E_INVALID  out is NULL */
 GVM_API gvm_status gvm_error_last(gvm_error *out);
+
+/* For programs that make calls of their own with these codes, as a library upon this one: records a failure
+ * of the calling thread as if a call here had failed. Returns status. The sentence is as for printf(3), and is
+ * cut off at the end of gvm_error.text. restore puts back what gvm_error_last() gave, after clean-up that
+ * may have failed itself. */
+GVM_API GVM_PRINTF(2, 3) gvm_status gvm_error_set(gvm_status status, const char *format, ...);
+GVM_API void gvm_error_restore(const gvm_error *error);
 
 #ifdef __cplusplus
 }

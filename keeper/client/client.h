@@ -299,11 +299,6 @@ void gvmi_object_leave(gvm_object *object);
 gvm_status gvmi_client_hold(const gvm_client *handle, gvm_client **out);
 void gvmi_client_leave(gvm_client *keeper);
 
-/* Breaks the connection, without a word to the keeper and without waiting for it: what waits for an
- * answer ends with GVM_E_KEEPER, as does all that is asked later. For a program that must end though the keeper
- * may not answer; closing what is open does not wait after this. Any thread may call it. */
-void gvmi_client_sever(const gvm_client *handle);
-
 /* One reference less; the last gives back pages and fds. */
 void gvmi_client_drop_keeper(gvm_client *keeper);
 

@@ -417,8 +417,9 @@ static void say_bye(gvm_client *keeper)
     (void)gvmi_client_send(keeper, &bye, gvmi_deadline_ns(GVMI_CLIENT_BYE_MS));
 }
 
-void gvmi_client_sever(const gvm_client *handle)
+void gvm_client_abort(gvm_client *handle)
 {
+    GVMI_UNCANCELLED;
     const gvm_error error = gvmi_error_save();
     gvm_client *keeper;
 

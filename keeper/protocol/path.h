@@ -7,6 +7,8 @@
 
 #include <gvmem/status.h>
 
+#include "base/private.h"
+
 #define GVMI_KEEPER_PATH_BYTES sizeof(((struct sockaddr_un *)0)->sun_path) /* with the NUL */
 
 /* The path that a NULL stands for: the setting GVMEM_KEEPER; if that is empty
@@ -16,7 +18,7 @@
  *
  * GVM_E_INVALID  the path is too long for a socket
  * GVM_E_DENIED   there is a file in /tmp, of another user */
-gvm_status gvmi_keeper_default_path(char out[GVMI_KEEPER_PATH_BYTES], bool *anybodys);
+GVMI_API gvm_status gvmi_keeper_default_path(char out[GVMI_KEEPER_PATH_BYTES], bool *anybodys);
 
 /* A path as the address of a socket. GVM_E_INVALID */
 gvm_status gvmi_keeper_address(const char *path, struct sockaddr_un *out);

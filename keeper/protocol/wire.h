@@ -28,6 +28,8 @@
 
 #include <gvmem/client.h>
 
+#include "base/private.h"
+
 #define GVMI_WIRE_MAGIC 0x70656b6d7667ull /* "gvmkep" */
 #define GVMI_WIRE_VERSION 5u
 #define GVMI_WIRE_CHUNKS_MAX 64u /* of one MAP */
@@ -307,7 +309,7 @@ const char *gvmi_wire_name_of(uint32_t type);
  * have in another version.
  *
  * GVM_E_FORMAT */
-gvm_status gvmi_wire_check_head(const gvmi_wire_head *head, bool from_client);
+GVMI_API gvm_status gvmi_wire_check_head(const gvmi_wire_head *head, bool from_client);
 
 /* A whole message from bytes as they came: head, body, tail, in out's places; judges sizes, flags,
  * names (terminated; the rest is zeros), enums, slots and chunks (rising index, tiers, no more than
@@ -315,14 +317,15 @@ gvm_status gvmi_wire_check_head(const gvmi_wire_head *head, bool from_client);
  * the machine's to refuse. out is written on success only, its tail as far as there is one.
  *
  * GVM_E_FORMAT, GVM_E_VERSION (in HELLO and WELCOME) */
-gvm_status gvmi_wire_decode(const void *bytes, size_t len, bool from_client, gvmi_wire_message *out);
+GVMI_API gvm_status gvmi_wire_decode(const void *bytes, size_t len, bool from_client,
+                                     gvmi_wire_message *out);
 
 /* The reverse: writes at most sizeof(gvmi_wire_message) bytes and returns how many. head.bytes is
  * set here; type, request, tail_bytes and fd_count are the caller's and must fit the table. */
-size_t gvmi_wire_encode(const gvmi_wire_message *message, void *bytes);
+GVMI_API size_t gvmi_wire_encode(const gvmi_wire_message *message, void *bytes);
 
 /* A message of a type, the rest zeros. */
-void gvmi_wire_start(gvmi_wire_message *message, gvmi_wire_type type, uint64_t request);
+GVMI_API void gvmi_wire_start(gvmi_wire_message *message, gvmi_wire_type type, uint64_t request);
 
 /* The size of a type's body; 0 for a number that is no type. */
 size_t gvmi_wire_body_bytes(uint32_t type);

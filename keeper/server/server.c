@@ -522,12 +522,45 @@ const char *gvm_keeper_path(const gvm_keeper *handle)
     return path;
 }
 
-bool gvmi_server_is_lost(gvm_keeper *server)
+gvm_status gvm_keeper_get_budget(gvm_keeper *handle, uint32_t index, gvm_keeper_budget *budget)
 {
-    return atomic_load(&server->lost);
+    GVMI_UNCANCELLED;
+    gvm_keeper_budget out = {0};
+    const gvmi_machine_device *device;
+    gvm_keeper *server;
+    gvm_status status = hold(handle, &server);
+
+    if (status != GVM_OK)
+        return status;
+    if (index >= server->config.device_count) {
+        status = gvmi_fail(GVM_E_INVALID, "there is no device %u: the keeper serves %u", index,
+                           server->config.device_count);
+        goto leave;
+    }
+    device = &server->config.devices[index];
+    memcpy(out.name, device->name, sizeof out.name);
+    memcpy(out.uuid, device->uuid, sizeof out.uuid);
+    out.ordinal = device->ordinal;
+    out.device_bytes = device->budget_bytes;
+    out.host_bytes = server->config.host_budget_bytes;
+    if (!gvmi_struct_out(budget, &out, sizeof out, sizeof out))
+        status = gvmi_fail(GVM_E_INVALID, "budget is NULL or its struct_size is too small");
+leave:
+    let_go(server);
+    return status;
 }
 
-const gvmi_machine_config *gvmi_server_config(const gvm_keeper *server)
+gvm_status gvm_keeper_check(gvm_keeper *handle)
 {
-    return &server->config;
+    GVMI_UNCANCELLED;
+    gvm_keeper *server;
+    gvm_status status = hold(handle, &server);
+
+    if (status != GVM_OK)
+        return status;
+    if (atomic_load(&server->lost))
+        status = gvmi_fail(GVM_E_LOST, "a device is broken for this process, which ends; a new one may be "
+                                       "able to use it");
+    let_go(server);
+    return status;
 }

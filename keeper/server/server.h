@@ -281,10 +281,4 @@ void gvmi_peer_send_snapshot(gvm_keeper *server, gvmi_peer *peer, const gvmi_act
 /* Ends it: all it had is given back, when it has ended or when the server ends. */
 void gvmi_peer_free(gvm_keeper *server, gvmi_peer *peer);
 
-/* For the daemon: a device broke, after which nothing can be done on it in this process. */
-bool gvmi_server_is_lost(gvm_keeper *server);
-
-/* For the daemon: what it serves. */
-const gvmi_machine_config *gvmi_server_config(const gvm_keeper *server);
-
 #endif

@@ -73,7 +73,7 @@ static gvm_status record(gvm_status status, int code, const char *call, const ch
     return status;
 }
 
-gvm_status gvmi_fail(gvm_status status, const char *format, ...)
+gvm_status gvm_error_set(gvm_status status, const char *format, ...)
 {
     va_list args;
 
@@ -81,6 +81,11 @@ gvm_status gvmi_fail(gvm_status status, const char *format, ...)
     record(status, 0, "", "", format, args);
     va_end(args);
     return status;
+}
+
+void gvm_error_restore(const gvm_error *error)
+{
+    latest = *error;
 }
 
 gvm_status gvmi_fail_system(gvm_status status, int errno_code, const char *call, const char *format, ...)
@@ -112,9 +117,4 @@ gvm_status gvmi_fail_native(gvm_status status, int code, const char *call, const
 gvm_error gvmi_error_save(void)
 {
     return latest;
-}
-
-void gvmi_error_restore(const gvm_error *error)
-{
-    latest = *error;
 }

@@ -9,13 +9,15 @@
 
 #include <gvmem/status.h>
 
+#include "base/private.h"
+
 /* The library decided: a wrong argument, a limit of its own. Returns status. */
-gvm_status gvmi_fail(gvm_status status, const char *format, ...) __attribute__((format(printf, 2, 3)));
+#define gvmi_fail gvm_error_set
 
 /* A system or C library call failed with errno_code (ENOMEM becomes GVM_E_NOMEM, EMFILE and ENFILE
  * GVM_E_LIMIT, others status). */
-gvm_status gvmi_fail_system(gvm_status status, int errno_code, const char *call, const char *format,
-                            ...) __attribute__((format(printf, 4, 5)));
+GVMI_API gvm_status gvmi_fail_system(gvm_status status, int errno_code, const char *call,
+                                     const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* A driver call failed; driver/driver.h maps the code. name is the code's own name and must be a
  * constant. */
@@ -23,7 +25,7 @@ gvm_status gvmi_fail_native(gvm_status status, int code, const char *call, const
                             const char *format, ...) __attribute__((format(printf, 5, 6)));
 
 /* Keeps the thread's error across clean-up that may fail itself. */
-gvm_error gvmi_error_save(void);
-void gvmi_error_restore(const gvm_error *error);
+GVMI_API gvm_error gvmi_error_save(void);
+#define gvmi_error_restore gvm_error_restore
 
 #endif

@@ -16,6 +16,8 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "base/private.h"
+
 typedef enum gvmi_rank {
     GVMI_RANK_START, /* loading the driver, opening a device: held across driver calls, and while the
                         library's thread ends; taken first */
@@ -47,20 +49,20 @@ typedef struct gvmi_mutex {
         PTHREAD_MUTEX_INITIALIZER, rank_ \
     }
 
-void gvmi_mutex_init(gvmi_mutex *mutex, gvmi_rank rank);
-void gvmi_mutex_destroy(gvmi_mutex *mutex);
-void gvmi_lock(gvmi_mutex *mutex);
-void gvmi_unlock(gvmi_mutex *mutex);
+GVMI_API void gvmi_mutex_init(gvmi_mutex *mutex, gvmi_rank rank);
+GVMI_API void gvmi_mutex_destroy(gvmi_mutex *mutex);
+GVMI_API void gvmi_lock(gvmi_mutex *mutex);
+GVMI_API void gvmi_unlock(gvmi_mutex *mutex);
 
 /* False where another thread has it, or this one. */
 bool gvmi_try_lock(gvmi_mutex *mutex);
 
 /* A condition that gvmi_wait_until() waits for: its clock is CLOCK_MONOTONIC. */
-void gvmi_cond_init(pthread_cond_t *cond);
+GVMI_API void gvmi_cond_init(pthread_cond_t *cond);
 
 /* Waits once, with the mutex held, up to a deadline (base/clock.h); wakes without cause as pthread_cond_wait()
  * does. False: the deadline has come. */
-bool gvmi_wait_until(pthread_cond_t *cond, gvmi_mutex *mutex, int64_t deadline_ns);
+GVMI_API bool gvmi_wait_until(pthread_cond_t *cond, gvmi_mutex *mutex, int64_t deadline_ns);
 
 /* Two locks of one rank, which may be the same lock. */
 void gvmi_lock_pair(gvmi_mutex *a, gvmi_mutex *b);

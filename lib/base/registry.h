@@ -15,6 +15,8 @@
 
 #include <gvmem/status.h>
 
+#include "base/private.h"
+
 typedef enum gvmi_kind {
     GVMI_KIND_DEVICE,
     GVMI_KIND_BUFFER,
@@ -36,24 +38,24 @@ typedef enum gvmi_kind {
  * parent. */
 
 /* Makes an entry, held by nobody. GVM_E_NOMEM, or GVM_E_INVALID if there is one of that key. */
-gvm_status gvmi_registry_add(gvmi_kind kind, uint64_t key, void *object);
+GVMI_API gvm_status gvmi_registry_add(gvmi_kind kind, uint64_t key, void *object);
 
 /* Finds the object and counts the caller in; *object is NULL on failure. GVM_E_FOREIGN if there is
  * none, or it is being removed. */
-gvm_status gvmi_registry_hold(gvmi_kind kind, uint64_t key, void **object);
+GVMI_API gvm_status gvmi_registry_hold(gvmi_kind kind, uint64_t key, void **object);
 
 /* Counts the caller out again. */
-void gvmi_registry_drop(gvmi_kind kind, uint64_t key);
+GVMI_API void gvmi_registry_drop(gvmi_kind kind, uint64_t key);
 
 /* Takes the entry out, waits until nobody is inside, and gives the object to the caller to free.
  * GVM_E_FOREIGN if there is none. */
-gvm_status gvmi_registry_remove(gvmi_kind kind, uint64_t key, void **object);
+GVMI_API gvm_status gvmi_registry_remove(gvmi_kind kind, uint64_t key, void **object);
 
 /* Frees an object that was removed, later: its address was a handle, and must not become the handle
  * of another object while somebody may still hold the stale one. It is kept until GVMI_RETIRED_MAX
  * others have been retired. NULL is ignored. */
 #define GVMI_RETIRED_MAX 1024
-void gvmi_registry_retire(void *object);
+GVMI_API void gvmi_registry_retire(void *object);
 
 /* How many entries of a kind there are: for tests and leak checks. */
 uint64_t gvmi_registry_count(gvmi_kind kind);

@@ -10,6 +10,8 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#include "base/private.h"
+
 /* No struct will ever be larger. One that says so was not initialised, and what lies behind it is
  * not ours to read or write. */
 #define GVMI_STRUCT_BYTES_MAX 4096
@@ -17,11 +19,11 @@
 /* Copies full (of full_bytes, its struct_size is ignored) to a caller's struct, whose struct_size
  * stays. False if out is NULL, smaller than oldest_bytes, the size of the struct in the first
  * version that had it, or larger than any. */
-bool gvmi_struct_out(void *out, const void *full, size_t full_bytes, size_t oldest_bytes);
+GVMI_API bool gvmi_struct_out(void *out, const void *full, size_t full_bytes, size_t oldest_bytes);
 
 /* Copies a caller's options to full (of full_bytes), zeros where in is NULL or shorter. False if in
  * is smaller than oldest_bytes or larger than any struct, or if it is longer than this library
  * knows and not zero there: an option that would be ignored silently. */
-bool gvmi_struct_in(void *full, size_t full_bytes, const void *in, size_t oldest_bytes);
+GVMI_API bool gvmi_struct_in(void *full, size_t full_bytes, const void *in, size_t oldest_bytes);
 
 #endif

@@ -9,17 +9,19 @@
 #include <stdarg.h>
 #include <stddef.h>
 
+#include "base/private.h"
+
 /* Of a name as a sentence shows it, with the NUL. */
 #define GVMI_TEXT_NAME_BYTES 120
 
 /* As snprintf() and vsnprintf(), into at least 8 bytes. The arguments must not lie in out. */
-void gvmi_text_print(char *out, size_t out_bytes, const char *format, ...)
+GVMI_API void gvmi_text_print(char *out, size_t out_bytes, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
-void gvmi_text_vprint(char *out, size_t out_bytes, const char *format, va_list args)
+GVMI_API void gvmi_text_vprint(char *out, size_t out_bytes, const char *format, va_list args)
     __attribute__((format(printf, 3, 0)));
 
 /* Writes name, or its first and last bytes with "..." between them, and returns out. */
-char *gvmi_text_name(const char *name, char out[GVMI_TEXT_NAME_BYTES]);
+GVMI_API char *gvmi_text_name(const char *name, char out[GVMI_TEXT_NAME_BYTES]);
 
 /* The same, in memory that lives as long as the block it stands in. */
 #define GVMI_TEXT_NAME(name) gvmi_text_name((name), (char[GVMI_TEXT_NAME_BYTES]){0})

@@ -12,6 +12,7 @@
 
 #include <gvmem/device.h>
 
+#include "base/private.h"
 #include "driver/calls.h"
 #include "driver/cuda_abi.h"
 
@@ -33,7 +34,7 @@ extern const char *const gvmi_call_names[GVMI_CALL_COUNT];
 
 /* The top of the table stack; NULL until gvmi_driver_start() has succeeded once, constant
  * afterwards. */
-extern const gvmi_driver *gvmi_cu;
+extern GVMI_API const gvmi_driver *gvmi_cu;
 
 /* Loads and starts the driver that GVMEM_DRIVER asks for, stacks the decorators that the settings
  * ask for, and sets gvmi_cu. Does nothing if that is done; after a failure the next call tries
@@ -46,13 +47,12 @@ gvm_status gvmi_driver_start(void);
  * GVM_E_NOSPACE, CUDA_ERROR_NOT_SUPPORTED is GVM_E_NOTSUP, CUDA_ERROR_NO_DEVICE and INVALID_DEVICE
  * are GVM_E_NODEVICE, the errors that break a context are GVM_E_LOST, the others GVM_E_DRIVER. call
  * is a string constant. */
-gvm_status gvmi_driver_fail(CUresult result, const char *call, const char *format, ...)
-    __attribute__((format(printf, 3, 4)));
+#define gvmi_driver_fail gvm_driver_error
 
 /* The same with a status of the caller's choosing, where the call makes clear what the code means
  * there. */
-gvm_status gvmi_driver_fail_as(gvm_status status, CUresult result, const char *call,
-                               const char *format, ...) __attribute__((format(printf, 4, 5)));
+GVMI_API gvm_status gvmi_driver_fail_as(gvm_status status, CUresult result, const char *call,
+                                        const char *format, ...) __attribute__((format(printf, 4, 5)));
 
 /* Is it one of the errors after which every call on the context fails? */
 bool gvmi_driver_is_sticky(CUresult result);

@@ -277,6 +277,38 @@ gvm_status gvm_driver_get_info(gvm_driver_info *info)
     return GVM_OK;
 }
 
+/* The loaded library is never closed, so its handle is found again by its path. */
+gvm_status gvm_driver_get_call(const char *name, void (**call)(void))
+{
+    GVMI_UNCANCELLED;
+    void (*found)(void) = NULL;
+    void *library;
+    gvm_status status;
+
+    if (name == NULL || call == NULL)
+        return gvmi_fail(GVM_E_INVALID, "name or call is NULL");
+    status = gvmi_driver_start();
+    if (status != GVM_OK)
+        return status;
+#define FIND(row, symbol, since, need, params, args) \
+    if (strcmp(name, #symbol) == 0) \
+        found = (void (*)(void))gvmi_cu->row;
+    GVMI_CUDA_CALLS(FIND)
+#undef FIND
+    library = dlopen(about.path, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+    if (library != NULL) {
+        if (dlsym(library, name) == NULL)
+            found = NULL; /* the table has a stand-in for it */
+        else if (found == NULL)
+            found = (void (*)(void))dlsym(library, name);
+        dlclose(library);
+    }
+    if (found == NULL)
+        return gvmi_fail(GVM_E_NOTSUP, "the driver %s has no call %s", about.path, name);
+    *call = found;
+    return GVM_OK;
+}
+
 bool gvmi_driver_is_sticky(CUresult result)
 {
     switch (result) {
@@ -320,13 +352,13 @@ static gvm_status fail_with(gvm_status status, CUresult result, const char *call
     return gvmi_fail_native(status, (int)result, call, result_name(gvmi_cu, result), "%s", text);
 }
 
-gvm_status gvmi_driver_fail(CUresult result, const char *call, const char *format, ...)
+gvm_status gvm_driver_error(int32_t result, const char *call, const char *format, ...)
 {
-    gvm_status status = status_of(result);
+    gvm_status status = status_of((CUresult)result);
     va_list args;
 
     va_start(args, format);
-    fail_with(status, result, call, format, args);
+    fail_with(status, (CUresult)result, call, format, args);
     va_end(args);
     return status;
 }

@@ -40,6 +40,7 @@
 
 #include <gvmem/buffer.h>
 
+#include "base/private.h"
 #include "memory/device.h"
 #include "memory/layout.h"
 
@@ -139,12 +140,12 @@ static inline uint64_t gvmi_chunks_bytes(const gvm_buffer *buffer, uint64_t firs
 }
 
 /* Makes a buffer with reserved addresses and no chunks, not yet known to the registry. */
-gvm_status gvmi_buffer_new(gvm_device *device, const gvmi_buffer_spec *spec, gvm_buffer **out);
+GVMI_API gvm_status gvmi_buffer_new(gvm_device *device, const gvmi_buffer_spec *spec, gvm_buffer **out);
 
 /* Makes a buffer known, so that the program can use it; and the reverse of new (unmaps and releases
  * whatever is there; cannot fail). */
 gvm_status gvmi_buffer_publish(gvm_buffer *buffer);
-void gvmi_buffer_free(gvm_buffer *buffer);
+GVMI_API void gvmi_buffer_free(gvm_buffer *buffer);
 
 /* Makes a buffer of its own identity, and makes it known: gvm_buffer_create() on a device that is
  * held, whether or not the program still has it open; and gvm_buffer_commit(). Both without asking for idle
@@ -181,15 +182,15 @@ gvm_status gvmi_buffer_settle_locked(gvm_buffer *buffer, uint64_t first, uint64_
  * All or nothing.
  *
  * GVM_E_NOSPACE, GVM_E_NOMEM (host tier), and those of settle */
-gvm_status gvmi_buffer_commit_tier_locked(gvm_buffer *buffer, uint64_t first, uint64_t end,
-                                          gvm_tier tier);
+GVMI_API gvm_status gvmi_buffer_commit_tier_locked(gvm_buffer *buffer, uint64_t first, uint64_t end,
+                                                   gvm_tier tier);
 
 /* What a chunk of a buffer, in a tier, is to the cache of free chunks. */
 gvmi_chunk_spec gvmi_buffer_chunk_spec(const gvm_buffer *buffer, uint64_t index, gvm_tier tier);
 
 /* Takes the chunks [first, end) away: unmaps runs, releases handles. Failure (of an unmap) leaves
  * the chunks from there on as they were. */
-gvm_status gvmi_buffer_vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);
+GVMI_API gvm_status gvmi_buffer_vacate_locked(gvm_buffer *buffer, uint64_t first, uint64_t end);
 
 /* gvm_buffer_commit() for a thread that waits for no other: false, and nothing was done, where another
  * call has the buffer's lock. */

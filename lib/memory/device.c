@@ -438,6 +438,24 @@ void gvmi_device_leave(void)
     gvmi_cu->cuCtxPopCurrent(&context);
 }
 
+gvm_status gvm_device_push_context(gvm_device *handle)
+{
+    GVMI_UNCANCELLED;
+    gvm_device *device;
+    gvm_status status = gvmi_device_hold(handle, &device);
+
+    if (status != GVM_OK)
+        return status;
+    status = gvmi_device_enter(device);
+    gvmi_device_release(device);
+    return status;
+}
+
+void gvm_device_pop_context(void)
+{
+    gvmi_device_leave();
+}
+
 uint64_t gvmi_device_free_bytes(const gvm_device *device)
 {
     size_t free_bytes = 0, total_bytes = 0;

@@ -10,6 +10,7 @@
 #include <gvmem/device.h>
 
 #include "base/lock.h"
+#include "base/private.h"
 #include "driver/driver.h"
 
 typedef struct gvmi_chunk_cache gvmi_chunk_cache;
@@ -58,13 +59,13 @@ void gvmi_capture_restore(void);
 /* Makes the device's context current for this thread, with captures relaxed, around driver calls that want one; leave()
  * puts back what was. GVM_E_LOST: it was reset; streams, modules and memory of cuMemAlloc that were in it are
  * gone, and must not be given to the driver any more. */
-gvm_status gvmi_device_enter(const gvm_device *device);
-void gvmi_device_leave(void);
+GVMI_API gvm_status gvmi_device_enter(const gvm_device *device);
+GVMI_API void gvmi_device_leave(void);
 
 /* The same around giving back streams and events. Those know their context and may go without its
  * being current: *entered tells whether it is, and so whether leave() is to follow. False: the
  * context is gone, and they went with it. */
-bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered);
+GVMI_API bool gvmi_device_enter_to_free(const gvm_device *device, bool *entered);
 
 /* What the driver has free at this moment; 0: it is not known. */
 uint64_t gvmi_device_free_bytes(const gvm_device *device);

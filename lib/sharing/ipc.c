@@ -55,18 +55,26 @@ static gvm_status allocate(gvm_device *device, uint64_t len_bytes, CUdeviceptr *
         gvmi_size_text(len_bytes, size), device->info.ordinal);
 }
 
+/* From an offset on to the end of the last block. */
+static gvm_status submit_zeros(const gvm_ipc *legacy, uint64_t from)
+{
+    const uint64_t bytes = whole_blocks(legacy->len_bytes) - from;
+    CUresult result = CUDA_SUCCESS;
+
+    if (bytes > 0)
+        result = gvmi_cu->cuMemsetD8Async(legacy->address + from, 0, bytes, legacy->device->stream);
+    if (result == CUDA_SUCCESS)
+        return GVM_OK;
+    return gvmi_driver_fail(result, "cuMemsetD8Async", "cannot fill %" PRIu64 " bytes with zeros",
+                            bytes);
+}
+
 static gvm_status submit_copy(gvm_buffer *buffer, uint64_t offset_bytes, const gvm_ipc *legacy)
 {
-    const uint64_t behind = whole_blocks(legacy->len_bytes) - legacy->len_bytes;
+    gvm_status status = submit_zeros(legacy, legacy->len_bytes);
 
-    if (behind > 0) {
-        CUresult result = gvmi_cu->cuMemsetD8Async(legacy->address + legacy->len_bytes, 0, behind,
-                                                   buffer->device->stream);
-
-        if (result != CUDA_SUCCESS)
-            return gvmi_driver_fail(result, "cuMemsetD8Async",
-                                    "cannot fill %" PRIu64 " bytes behind a copy with zeros", behind);
-    }
+    if (status != GVM_OK)
+        return status;
     for (uint64_t done = 0, run; done < legacy->len_bytes; done += run) {
         const uint64_t from = offset_bytes + done;
         CUresult result;
@@ -91,22 +99,28 @@ static gvm_status finish_copy(const gvm_device *device, gvm_status status)
     return status;
 }
 
-/* In the device's context. On failure nothing is left. */
+static gvm_status make_handle(gvm_ipc *legacy)
+{
+    const CUresult result = gvmi_cu->cuIpcGetMemHandle(&legacy->handle, legacy->address);
+
+    if (result == CUDA_SUCCESS)
+        return GVM_OK;
+    return gvmi_driver_fail(result, "cuIpcGetMemHandle", "cannot make a handle on device %d",
+                            legacy->device->info.ordinal);
+}
+
+/* In the device's context; buffer NULL: with zeros. On failure nothing is left. */
 static gvm_status fill(gvm_buffer *buffer, uint64_t offset_bytes, gvm_ipc *legacy)
 {
     gvm_error error;
-    CUresult result;
     gvm_status status = allocate(legacy->device, legacy->len_bytes, &legacy->address);
 
     if (status != GVM_OK)
         return status;
-    result = gvmi_cu->cuIpcGetMemHandle(&legacy->handle, legacy->address);
-    if (result != CUDA_SUCCESS) {
-        status = gvmi_driver_fail(result, "cuIpcGetMemHandle", "cannot make a handle on device %d",
-                                  legacy->device->info.ordinal);
-        goto fail_free_copy;
-    }
-    status = finish_copy(legacy->device, submit_copy(buffer, offset_bytes, legacy));
+    status = make_handle(legacy);
+    if (status == GVM_OK)
+        status = finish_copy(legacy->device, buffer != NULL ? submit_copy(buffer, offset_bytes, legacy)
+                                                            : submit_zeros(legacy, 0));
     if (status != GVM_OK)
         goto fail_free_copy;
     return GVM_OK;
@@ -208,6 +222,55 @@ fail_free:
 fail_drop:
     gvmi_buffer_drop(buffer);
     return status;
+}
+
+static gvm_status create(gvm_ipc *legacy)
+{
+    gvm_status status = check_support(legacy->device);
+
+    if (status == GVM_OK)
+        status = gvmi_device_enter(legacy->device);
+    if (status != GVM_OK)
+        return status;
+    status = fill(NULL, 0, legacy);
+    gvmi_device_leave();
+    return status;
+}
+
+gvm_status gvm_ipc_create(gvm_device *handle, uint64_t size_bytes, gvm_ipc **out)
+{
+    GVMI_UNCANCELLED;
+    gvmi_shortage shortage = {0};
+    gvm_device *device;
+    gvm_ipc *legacy;
+    gvm_status status;
+
+    if (out == NULL || size_bytes == 0 || size_bytes > UINT64_MAX - GVM_CHUNK_BYTES_MIN)
+        return gvmi_fail(GVM_E_INVALID, "out is NULL, or %" PRIu64 " bytes are none or too many",
+                         size_bytes);
+    status = gvmi_device_hold(handle, &device);
+    if (status != GVM_OK)
+        return status;
+    legacy = calloc(1, sizeof *legacy);
+    if (legacy == NULL) {
+        gvmi_device_release(device);
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for an IPC handle");
+    }
+    legacy->device = device;
+    legacy->len_bytes = size_bytes;
+    do
+        status = create(legacy);
+    while (status == GVM_E_NOSPACE && gvmi_idle_retry(device, whole_blocks(size_bytes), &shortage));
+    if (status != GVM_OK)
+        legacy->address = 0;
+    else
+        status = gvmi_registry_add(GVMI_KIND_LEGACY, gvmi_key(legacy), legacy);
+    if (status != GVM_OK) {
+        free_copy(legacy);
+        return status;
+    }
+    *out = legacy;
+    return GVM_OK;
 }
 
 gvm_status gvm_ipc_get(const gvm_ipc *legacy_handle, gvm_ipc_handle *handle, uint64_t *address,

@@ -15,6 +15,7 @@
 
 #include <gvmem/share.h>
 
+#include "base/private.h"
 #include "driver/driver.h"
 #include "memory/buffer.h"
 #include "sharing/descriptor.h"
@@ -43,7 +44,7 @@ void gvmi_share_drop(gvm_share *share);
 
 /* Is not even one more fd to be had in this process? A driver call that makes or takes fds fails
  * then, and does not say why. */
-bool gvmi_share_out_of_fds(void);
+GVMI_API bool gvmi_share_out_of_fds(void);
 
 /* Records that such a call failed for want of fds. GVM_E_LIMIT */
 gvm_status gvmi_share_fail_fds(CUresult result, const char *call, uint32_t fds_wanted);

@@ -362,9 +362,9 @@ class Bytes:
 def build_probe():
     (BUILD / "postgres-run").mkdir(exist_ok=True)
     command = [
-        *shlex.split(os.environ.get("CC", "cc")), "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", f"-I{PROJECT}", f"-I{PROJECT}/lib", f"-I{PROJECT}/include",
+        *shlex.split(os.environ.get("CC", "cc")), "-std=gnu11", "-D_GNU_SOURCE", "-Wall", "-Wextra", f"-I{PROJECT}", f"-I{PROJECT}/include",
         str(PROJECT / "tests/postgres/arrow_probe.c"), "-o", str(BUILD / "postgres-run/arrow_probe"),
-        str(BUILD / "libgvmem_internal.a"), f"-Wl,-rpath,{BUILD}/softgpu", "-lpthread", "-ldl", "-lrt", "-lm",
+        f"-L{BUILD}", "-lgvmem", f"-Wl,-rpath,{BUILD}",
     ]
     subprocess.run(command, check=True)
 

@@ -15,8 +15,7 @@
 #include <gvmem/gvmem.h>
 #include <gvmem/table.h>
 
-#include "driver/driver.h"
-#include "memory/device.h"
+#include "tests/postgres/probe_cuda.h"
 
 #define ALIGN 64u
 
@@ -46,7 +45,7 @@ static void print_bytes(uint64_t address, uint64_t bytes)
     }
     must(local != NULL, "out of memory");
     must(address % ALIGN == 0, "a buffer is not aligned");
-    must(gvmi_cu->cuMemcpyDtoH(local, address, whole) == CUDA_SUCCESS, "cannot copy");
+    must(cu.cuMemcpyDtoH(local, address, whole) == 0, "cannot copy");
     printf(" ");
     for (uint64_t i = 0; i < bytes; i++)
         printf("%02x", local[i]);
@@ -79,8 +78,7 @@ static void show_token(const char *token)
 
     must(gvm_table_attach(token, 0, &table) == GVM_OK, "cannot attach");
     must(gvm_table_get_info(table, &info) == GVM_OK, "no description");
-    must(gvm_device_open(info.device, &device) == GVM_OK && gvmi_device_enter(device) == GVM_OK,
-         "no device");
+    must(enter_device(info.device, &device), "no device");
     printf("rows %" PRIu64 " layout %s\n", info.rows, info.layout);
     for (uint32_t i = 0; i < info.columns; i++)
         print_column(table, i);
@@ -92,16 +90,16 @@ static void show_handle(const char *text)
     gvm_ipc_handle handle;
     gvm_device *device;
     uint64_t address, length;
-    CUdeviceptr base;
+    uint64_t base;
     size_t bytes;
 
     must(strlen(text) == 2 * sizeof handle.bytes, "a handle has 128 digits");
     for (size_t i = 0; i < sizeof handle.bytes; i++)
         must(sscanf(text + 2 * i, "%2hhx", &handle.bytes[i]) == 1, "not a hexadecimal digit");
-    must(gvm_device_open(0, &device) == GVM_OK && gvmi_device_enter(device) == GVM_OK, "no device");
+    must(enter_device(0, &device), "no device");
     must(gvm_ipc_open(device, &handle, &address) == GVM_OK, "cannot open the handle");
-    must(gvmi_cu->cuMemGetAddressRange(&base, &bytes, address) == CUDA_SUCCESS && bytes >= 64 &&
-             gvmi_cu->cuMemcpyDtoH(&length, address, sizeof length) == CUDA_SUCCESS && length <= bytes,
+    must(cu.cuMemGetAddressRange(&base, &bytes, address) == 0 && bytes >= 64 &&
+             cu.cuMemcpyDtoH(&length, address, sizeof length) == 0 && length <= bytes,
          "no length");
     print_bytes(address, length);
     printf("\n");

@@ -41,8 +41,8 @@ until_true() { # QUERY, for 20 s
 }
 
 # shellcheck disable=SC2086
-${CC:-cc} -std=gnu11 -D_GNU_SOURCE -O1 -I"$project" -I"$project/lib" -I"$project/include" "$here/ipc_probe.c" -o "$private/probe" \
-    "$BUILD/libgvmem_internal.a" -Wl,-rpath,"$BUILD/softgpu" -lpthread -ldl -lrt -lm >"$private/out" 2>&1 ||
+${CC:-cc} -std=gnu11 -D_GNU_SOURCE -O1 -I"$project" -I"$project/include" "$here/ipc_probe.c" -o "$private/probe" \
+    -L"$BUILD" -lgvmem -Wl,-rpath,"$BUILD" >"$private/out" 2>&1 ||
     private_fail 'the probe does not build' "$private/out"
 echo 1..22
 sql -c 'CREATE EXTENSION gstore_fdw' -c "CREATE FOREIGN TABLE t (a int, b text, c float8, d smallint, e bigint) SERVER gstore_fdw" \

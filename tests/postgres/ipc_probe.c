@@ -13,11 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include <gvmem/gstore_kds.h>
 #include <gvmem/gvmem.h>
 
-#include "driver/driver.h"
-#include "memory/device.h"
-#include "postgres/kds.h"
+#include "tests/postgres/probe_cuda.h"
 
 #define INT2_OID 21u
 #define INT4_OID 23u
@@ -46,7 +45,7 @@ static gvm_device *open_device(void)
 {
     gvm_device *device;
 
-    if (gvm_device_open(0, &device) != GVM_OK || gvmi_device_enter(device) != GVM_OK)
+    if (!enter_device(0, &device))
         die("no device 0");
     return device;
 }
@@ -75,7 +74,7 @@ static void check_head(const gstore_kds_head *head, uint64_t bytes)
     must(head->has_attnames == 1, "head.has_attnames");
     must(gstore_kds_head_bytes(head->ncols) <= bytes, "more columns than there is room for");
     for (uint32_t i = 0; i < head->ncols; i++) {
-        const gstore_kds_column *c = &head->columns[i];
+        const gstore_kds_column *c = &gstore_kds_columns(head)[i];
         const uint64_t end = gstore_kds_extra_offset(c, width_of(c), head->nitems) +
                              c->extra_sz * (uint64_t)GSTORE_KDS_UNIT;
 
@@ -148,23 +147,23 @@ static void print_value(const gstore_kds_head *head, const gstore_kds_column *c,
 /* In the manner of psql -At: NULL is nothing, dropped columns are left out. */
 static void print_rows(const gstore_kds_head *head)
 {
-    const char *names = (const char *)&head->columns[head->ncols];
+    const char *names = (const char *)&gstore_kds_columns(head)[head->ncols];
 
     printf("%u rows:", head->nitems);
     for (uint32_t i = 0; i < head->ncols; i++)
-        if (head->columns[i].atttypid != 0)
+        if (gstore_kds_columns(head)[i].atttypid != 0)
             printf(" %s", names + (size_t)i * GSTORE_KDS_NAME_BYTES);
     printf("\n");
     for (uint32_t row = 0; row < head->nitems; row++) {
         int first = 1;
 
         for (uint32_t i = 0; i < head->ncols; i++) {
-            if (head->columns[i].atttypid == 0)
+            if (gstore_kds_columns(head)[i].atttypid == 0)
                 continue;
             if (!first)
                 printf("|");
             first = 0;
-            print_value(head, &head->columns[i], row);
+            print_value(head, &gstore_kds_columns(head)[i], row);
         }
         printf("\n");
     }
@@ -174,7 +173,7 @@ static int show(const char *text)
 {
     gvm_device *device = open_device();
     gvm_ipc_handle handle;
-    CUdeviceptr base;
+    uint64_t base;
     gstore_kds_head *head;
     uint64_t address;
     size_t bytes;
@@ -182,10 +181,10 @@ static int show(const char *text)
     read_handle(text, &handle);
     if (gvm_ipc_open(device, &handle, &address) != GVM_OK)
         die("cannot open the handle");
-    must(gvmi_cu->cuMemGetAddressRange(&base, &bytes, address) == CUDA_SUCCESS, "no size");
+    must(cu.cuMemGetAddressRange(&base, &bytes, address) == 0, "no size");
     head = malloc(bytes);
     must(head != NULL && bytes >= sizeof *head, "too little memory");
-    must(gvmi_cu->cuMemcpyDtoH(head, address, bytes) == CUDA_SUCCESS, "cannot copy");
+    must(cu.cuMemcpyDtoH(head, address, bytes) == 0, "cannot copy");
     check_head(head, bytes);
     print_rows(head);
     free(head);
@@ -196,18 +195,17 @@ static int show(const char *text)
 
 static int serve(size_t bytes)
 {
-    CUipcMemHandle handle;
+    gvm_ipc_handle handle;
     uint8_t *local = malloc(bytes);
     unsigned long long offset, length;
-    CUdeviceptr address;
+    uint64_t address;
 
     (void)open_device();
     must(local != NULL, "out of memory");
     for (size_t i = 0; i < bytes; i++)
         local[i] = (uint8_t)(i % 251);
-    must(gvmi_cu->cuMemAlloc(&address, bytes) == CUDA_SUCCESS &&
-             gvmi_cu->cuMemcpyHtoD(address, local, bytes) == CUDA_SUCCESS &&
-             gvmi_cu->cuIpcGetMemHandle(&handle, address) == CUDA_SUCCESS,
+    must(cu.cuMemAlloc(&address, bytes) == 0 && cu.cuMemcpyHtoD(address, local, bytes) == 0 &&
+             cu.cuIpcGetMemHandle(&handle, address) == 0,
          "cannot share memory");
     for (size_t i = 0; i < sizeof handle; i++)
         printf("%02x", ((const uint8_t *)&handle)[i]);
@@ -217,13 +215,13 @@ static int serve(size_t bytes)
         unsigned long long sum = 0;
 
         must(offset <= bytes && length <= bytes - offset, "beyond the memory");
-        must(gvmi_cu->cuMemcpyDtoH(local, address, bytes) == CUDA_SUCCESS, "cannot copy");
+        must(cu.cuMemcpyDtoH(local, address, bytes) == 0, "cannot copy");
         for (size_t i = 0; i < length; i++)
             sum += (i + 1) % 1000 * local[offset + i];
         printf("%llu\n", sum);
         fflush(stdout);
     }
-    gvmi_cu->cuMemFree(address);
+    cu.cuMemFree(address);
     free(local);
     return 0;
 }

@@ -56,7 +56,7 @@ static int script_silent(fake *f)
 
     TRY_LINE(greet_and_open(f, 1));
     TRY_LINE(receive(f, GVMI_WIRE_ACQUIRE));
-    gvmi_client_sever(to_sever);
+    gvm_client_abort(to_sever);
     TRY_LINE(await_deaf(f));
     EXPECT(poll(&entry, 1, 0) == 0); /* no end, as the object is mapped still */
     atomic_store(&looked, true);
@@ -73,16 +73,16 @@ static int sever_connection(void *arg)
     fake f;
 
     (void)arg;
-    gvmi_client_sever(NULL);
+    gvm_client_abort(NULL);
     TRY_LINE(connect_and_open(&f, script_silent, &to_sever, &object));
     EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_KEEPER, "lost"));
     EXPECT(gvm_object_open(to_sever, "/data", 0, &other) == GVM_E_KEEPER);
     EXPECT(gvm_object_grow(object, CHUNK) == GVM_E_KEEPER);
-    gvmi_client_sever(to_sever);
+    gvm_client_abort(to_sever);
     while (!atomic_load(&looked))
         sched_yield();
     TRY_LINE(close_all(&f, to_sever, object)); /* without an answer to CLOSE */
-    gvmi_client_sever(to_sever);
+    gvm_client_abort(to_sever);
     return 0;
 }
 

@@ -43,6 +43,23 @@ static void version_is_that_of_the_header(void **state)
                      GVM_VERSION_MAJOR * 10000 + GVM_VERSION_MINOR * 100 + GVM_VERSION_PATCH);
 }
 
+static void error_that_a_program_sets_is_kept_as_the_librarys(void **state)
+{
+    gvm_error before, error;
+
+    (void)state;
+    assert_int_equal(gvm_error_set(GVM_E_QUOTA, "%d rows", 7), GVM_E_QUOTA);
+    assert_int_equal(gvm_error_last(&before), GVM_OK);
+    assert_int_equal(before.status, GVM_E_QUOTA);
+    assert_string_equal(before.text, "7 rows");
+    assert_string_equal(before.native_call, "");
+    gvm_error_set(GVM_E_NOMEM, "clean-up");
+    gvm_error_restore(&before);
+    assert_int_equal(gvm_error_last(&error), GVM_OK);
+    assert_int_equal(error.status, GVM_E_QUOTA);
+    assert_string_equal(error.text, "7 rows");
+}
+
 static void error_of_a_fresh_thread_is_empty(void **state)
 {
     gvm_error error;
@@ -178,6 +195,7 @@ int main(void)
         cmocka_unit_test(error_text_too_long_is_cut),
         cmocka_unit_test(error_saved_is_restored),
         cmocka_unit_test(error_is_kept_per_thread),
+        cmocka_unit_test(error_that_a_program_sets_is_kept_as_the_librarys),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,6 +10,7 @@
 #include "base/size.h"
 #include "memory/device.h"
 #include "postgres/area.h"
+#include "postgres/cuda.h"
 #include "tests/lib/fixture.h"
 #include "tests/unit/unit.h"
 
@@ -74,7 +75,7 @@ static bool begin(fixture *w)
     fixture_machine("memory=1GiB");
     snprintf(w->path, sizeof w->path, "/tmp/gvmem-gstore-areas-%d", id);
     return gvm_keeper_start(&options, &w->server) == GVM_OK &&
-           gvm_device_open(0, &w->device) == GVM_OK &&
+           gvm_device_open(0, &w->device) == GVM_OK && gstore_cuda_load() == GVM_OK &&
            gstore_areas_create(w->path, 0400, &w->areas) == GVM_OK;
 }
 

@@ -752,6 +752,7 @@ static int start_badly(void *arg)
     int ends[2];
     gvm_keeper *server = NULL;
     gvm_keeper_options o = {.struct_size = sizeof o, .path = ""};
+    gvm_keeper_budget budget = {.struct_size = sizeof budget};
     int fd;
 
     (void)arg;
@@ -783,10 +784,20 @@ static int start_badly(void *arg)
     REFUSED(GVM_E_NOSPACE, .device_budget_bytes = 65 * GVMI_MIB);
     REFUSED(GVM_E_SYSTEM, .trace_path = "/nonexistent/trace");
 #undef REFUSED
+    o.device_budget_bytes = 16 * GVMI_MIB;
+    o.host_budget_bytes = 8 * GVMI_MIB;
     CHILD_EXPECT(gvm_keeper_start(&o, &server) == GVM_OK);
     CHILD_EXPECT(strcmp(gvm_keeper_path(server), "") == 0);
     CHILD_EXPECT(gvm_keeper_open_socket(server, NULL) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_keeper_check(server) == GVM_OK);
+    CHILD_EXPECT(gvm_keeper_get_budget(server, 0, &budget) == GVM_OK && budget.ordinal == 0);
+    CHILD_EXPECT(budget.device_bytes == o.device_budget_bytes &&
+                 budget.host_bytes == o.host_budget_bytes);
+    CHILD_EXPECT(gvm_keeper_get_budget(server, 1, &budget) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_keeper_get_budget(server, 0, NULL) == GVM_E_INVALID);
     gvm_keeper_stop(server);
+    CHILD_EXPECT(gvm_keeper_check(server) == GVM_E_FOREIGN);
+    CHILD_EXPECT(gvm_keeper_get_budget(server, 0, &budget) == GVM_E_FOREIGN);
     CHILD_EXPECT(gvm_keeper_open_socket(server, &fd) == GVM_E_FOREIGN);
     CHILD_EXPECT(strcmp(gvm_keeper_path(server), "") == 0);
     gvm_keeper_stop(NULL);

@@ -825,6 +825,57 @@ static void legacy_copy_has_its_blocks_to_itself(void **state)
     assert_child_succeeds(export_small_copy, NULL);
 }
 
+/* Memory for what is written there: as a program that has no buffer makes it, with calls of the driver that it finds
+ * through the library. */
+static int create_ipc(void *arg)
+{
+    int (*copy_out)(void *to, uint64_t from, size_t bytes);
+    int (*range)(uint64_t * base, size_t * bytes, uint64_t address);
+    const uint64_t last = CHUNK + 4;
+    uint64_t address, len_bytes, base, word = 1;
+    void (*call)(void) = NULL;
+    gvm_device *device;
+    gvm_ipc *ipc = NULL;
+    size_t size;
+
+    (void)arg;
+    CHILD_EXPECT(gvm_ipc_create(NULL, 8, &ipc) == GVM_E_FOREIGN);
+    CHILD_EXPECT(gvm_driver_get_call("cuMemcpyDtoH_v2", &call) == GVM_OK);
+    memcpy(&copy_out, &call, sizeof call);
+    CHILD_EXPECT(gvm_driver_get_call("cuMemGetAddressRange_v2", &call) == GVM_OK);
+    memcpy(&range, &call, sizeof call);
+    call = NULL;
+    CHILD_EXPECT(fails_with(gvm_driver_get_call("cuNoSuchCall", &call), GVM_E_NOTSUP, "cuNoSuchCall"));
+    CHILD_EXPECT(gvm_driver_get_call(NULL, &call) == GVM_E_INVALID && call == NULL);
+    CHILD_EXPECT(gvm_driver_get_call("cuInit", NULL) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_device_push_context(NULL) == GVM_E_FOREIGN);
+    CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
+    CHILD_EXPECT(gvm_ipc_create(device, 0, &ipc) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_ipc_create(device, UINT64_MAX, &ipc) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_ipc_create(device, 8, NULL) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_ipc_create(device, 1ull << 50, &ipc) == GVM_E_NOSPACE && ipc == NULL);
+    CHILD_EXPECT(gvm_ipc_create(device, CHUNK + 12, &ipc) == GVM_OK);
+    CHILD_EXPECT(gvm_ipc_get(ipc, NULL, &address, &len_bytes) == GVM_OK && len_bytes == CHUNK + 12);
+    CHILD_EXPECT(copy_out(&word, address, sizeof word) == CUDA_ERROR_INVALID_CONTEXT);
+    CHILD_EXPECT(gvm_device_push_context(device) == GVM_OK);
+    CHILD_EXPECT(range(&base, &size, address) == 0 && base == address && size == 2 * CHUNK);
+    CHILD_EXPECT(copy_out(&word, address + last, sizeof word) == 0 && word == 0);
+    CHILD_EXPECT(fails_with(gvm_driver_error(copy_out(&word, 0, 8), "cuMemcpyDtoH", "from %d", 0),
+                            GVM_E_DRIVER, "from 0"));
+    gvm_device_pop_context();
+    CHILD_EXPECT(copy_out(&word, address, sizeof word) == CUDA_ERROR_INVALID_CONTEXT);
+    gvm_ipc_destroy(ipc);
+    CHILD_EXPECT(gvm_ipc_get(ipc, NULL, &address, NULL) == GVM_E_FOREIGN);
+    gvm_device_close(device);
+    return 0;
+}
+
+static void ipc_memory_is_zeros_and_whole_blocks(void **state)
+{
+    (void)state;
+    assert_child_succeeds(create_ipc, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -834,6 +885,7 @@ int main(void)
         cmocka_unit_test(exported_chunk_that_has_moved_is_not_used_again),
         cmocka_unit_test(block_after_another_heap_shows_zeros),
         cmocka_unit_test(legacy_copy_has_its_blocks_to_itself),
+        cmocka_unit_test(ipc_memory_is_zeros_and_whole_blocks),
         cmocka_unit_test(share_passed_on_by_an_importer_imports_and_updates),
         cmocka_unit_test(receive_that_is_cancelled_ends_first),
         cmocka_unit_test(import_of_fds_that_are_no_memory_is_malformed),

@@ -4,7 +4,6 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "postgres/copies.h"
 #include "tests/lib/fixture.h"
 #include "tests/unit/appender_fixture.h"
 
@@ -233,29 +232,14 @@ static void end_copy(void)
     gvm_buffer_destroy(buffer);
 }
 
-/* As the server's GPU memory keeper makes it, without a keeper of gvmem. */
-static gstore_copies *copies;
-
-static bool make_copies(void)
+static gvm_status create_ipc(void)
 {
-    return gstore_copies_create(&device, NULL, &copies) == GVM_OK;
+    return gvm_ipc_create(device, CHUNK, &legacy);
 }
 
-static gvm_status make_copy(void)
+static void end_ipc(void)
 {
-    gstore_window window = {.verb = GSTORE_COPY_MAKE, .copy = 1, .copy_bytes = CHUNK};
-    gvm_status status = gvmi_device_enter(device);
-
-    if (status != GVM_OK)
-        return status;
-    status = gstore_copies_carry_out(copies, &window, NULL, 0, NULL);
-    gvmi_device_leave();
-    return status;
-}
-
-static void end_copies(void)
-{
-    gstore_copies_destroy(copies);
+    gvm_ipc_destroy(legacy);
 }
 
 static const user users[] = {
@@ -269,7 +253,7 @@ static const user users[] = {
     {"gvm_appender_create", make_appenders, create_appender, end_appenders},
     {"gvm_kernel_sum_f64", make_full_buffer, sum, end_buffer},
     {"gvm_ipc_export", make_full_buffer, export_copy, end_copy},
-    {"a copy of a table", make_copies, make_copy, end_copies},
+    {"gvm_ipc_create", NULL, create_ipc, end_ipc},
 };
 #define USERS ((int)(sizeof users / sizeof users[0]))
 

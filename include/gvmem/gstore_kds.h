@@ -1,10 +1,10 @@
-/* postgres/kds.h - the 'pgstrom' format: a table as one dense piece of device memory.
+/* gvmem/gstore_kds.h - format 'pgstrom': a PostgreSQL table as one dense piece of device memory
  *
  * What gstore_export_ipchandle() makes, byte by byte as docs/gstore_format.md has it. Plain C without
  * PostgreSQL, for programs that open the handle. Numbers are little-endian.
  */
-#ifndef GSTORE_KDS_H
-#define GSTORE_KDS_H
+#ifndef GVMEM_GSTORE_KDS_H
+#define GVMEM_GSTORE_KDS_H
 
 #include <stdint.h>
 
@@ -39,11 +39,12 @@ typedef struct gstore_kds_head {
     int32_t tdtypmod;
     uint32_t table_oid;
     uint32_t nslots, hash_min, hash_max, nrows_per_block; /* 0: of other formats */
-    gstore_kds_column columns[];                          /* ncols; then ncols names */
-} gstore_kds_head;
+} gstore_kds_head; /* 56 bytes; then ncols columns of 24 bytes; then ncols names */
 
-_Static_assert(sizeof(gstore_kds_column) == 24, "24 bytes a column");
-_Static_assert(sizeof(gstore_kds_head) == 56, "56 bytes before the columns");
+static inline gstore_kds_column *gstore_kds_columns(const gstore_kds_head *head)
+{
+    return (gstore_kds_column *)(head + 1);
+}
 
 static inline uint64_t gstore_kds_round(uint64_t bytes, uint64_t to)
 {

@@ -1,11 +1,11 @@
-/* postgres/arrow_copy.h - the copy of a table of format 'arrow' as one piece of device memory.
+/* gvmem/gstore_arrow.h - format 'arrow': a PostgreSQL table as one dense piece of device memory
  *
  * What gstore_export_ipchandle() makes, byte by byte as docs/gstore_format.md has it. Plain C without
  * PostgreSQL, for programs that open the handle. Numbers are little-endian; offsets are from the head's
- * first byte. Byte 24 tells this copy from one of format 'pgstrom' (kds.h).
+ * first byte. Byte 24 tells this copy from one of format 'pgstrom' (gvmem/gstore_kds.h).
  */
-#ifndef GSTORE_ARROW_COPY_H
-#define GSTORE_ARROW_COPY_H
+#ifndef GVMEM_GSTORE_ARROW_H
+#define GVMEM_GSTORE_ARROW_H
 
 #include <stdint.h>
 
@@ -44,10 +44,11 @@ typedef struct gstore_arrow_head {
     uint32_t head_bytes, column_bytes; /* 64, 192 */
     uint32_t table_oid;
     uint8_t reserved_2[24];
-    gstore_arrow_column columns[]; /* ncols */
-} gstore_arrow_head;
+} gstore_arrow_head; /* 64 bytes; then ncols columns of 192 bytes */
 
-_Static_assert(sizeof(gstore_arrow_column) == 192, "192 bytes a column");
-_Static_assert(sizeof(gstore_arrow_head) == 64, "64 bytes before the columns");
+static inline gstore_arrow_column *gstore_arrow_columns(const gstore_arrow_head *head)
+{
+    return (gstore_arrow_column *)(head + 1);
+}
 
 #endif

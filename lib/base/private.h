@@ -1,0 +1,12 @@
+/* base/private.h - what libgvmem-keeper uses of libgvmem besides the public calls.
+ *
+ * Functions declared with GVMI_API are exported under a version node that names the very version of the
+ * library, so that the loader refuses the two of different versions. Nobody else may use
+ * them.
+ */
+#ifndef GVMI_BASE_PRIVATE_H
+#define GVMI_BASE_PRIVATE_H
+
+#define GVMI_API __attribute__((visibility("default")))
+
+#endif

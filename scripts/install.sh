@@ -1,0 +1,40 @@
+#!/bin/sh
+# usage: [PREFIX=/usr/local] [DESTDIR=FOLDER] [PG_CONFIG=FILE] install.sh [BUILD-FOLDER]
+# Builds and installs the libraries, programs, headers, manual pages and units, and gstore_fdw for the
+# PostgreSQL that PG_CONFIG names (default pg_config); without one, or its server headers, all but that.
+set -eu
+cd "$(dirname "$0")/.."
+build=${1:-build}
+prefix=${PREFIX:-/usr/local}
+pg_config=${PG_CONFIG:-pg_config}
+
+scripts/build.sh "$build" -Dprefix="$prefix"
+build=$(cd "$build" && pwd)
+destdir=''
+if [ -n "${DESTDIR:-}" ]; then
+    mkdir -p "$DESTDIR"
+    destdir=$(cd "$DESTDIR" && pwd)
+fi
+DESTDIR=$destdir meson install -C "$build" --no-rebuild --quiet
+[ -n "$destdir" ] || [ "$(id -u)" -ne 0 ] || ldconfig
+
+if ! command -v "$pg_config" >/dev/null 2>&1 || [ ! -f "$("$pg_config" --includedir-server)/postgres.h" ]; then
+    echo "install: $pg_config finds no server headers of PostgreSQL: gstore_fdw is left out"
+    exit
+fi
+# The extension is built against what was installed; where that is staged, pkg-config reads it there.
+libraries=$(dirname "$(find "$destdir$prefix" -name gvmem-keeper.pc | head -n 1)")
+PKG_CONFIG_PATH=$libraries${PKG_CONFIG_PATH:+:$PKG_CONFIG_PATH}
+export PKG_CONFIG_PATH
+[ -z "$destdir" ] || export PKG_CONFIG_SYSROOT_DIR="$destdir"
+rpath=''
+case $prefix in
+/usr | /usr/local) ;;
+*) rpath=-Wl,-rpath,$(PKG_CONFIG_SYSROOT_DIR='' pkg-config --variable=libdir gvmem) ;; # the loader does not look there
+esac
+mkdir -p "$build/postgres-install"
+set -- -s -C "$build/postgres-install" -f "$PWD/postgres/Makefile" VPATH="$PWD/postgres" PG_CONFIG="$pg_config" PG_LDFLAGS="$rpath"
+make "$@" clean
+make "$@" all
+make "$@" DESTDIR="$destdir" install
+echo "installed gstore_fdw for $("$pg_config" --version)"
