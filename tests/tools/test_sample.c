@@ -1,10 +1,10 @@
 /* A made-up snapshot. */
-#include "tools/test_sample.h"
+#include "tests/tools/test_sample.h"
 
 #include <stdio.h>
 #include <string.h>
 
-#define MIB (1ull << 20)
+#include "tests/lib/units.h"
 
 static void make_device(gvm_keeper_device_info *d, int ordinal, unsigned seconds)
 {

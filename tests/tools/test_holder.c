@@ -5,17 +5,16 @@
  *                               them until standard input ends.
  *        test_holder SOCKET write   Takes a write lease on /test/one, says "ready", and keeps it likewise.
  */
-#include <unistd.h>
-
 #include <gvmem/client.h>
 
-#include "base/size.h"
+#include "tests/lib/child.h"
+#include "tests/lib/units.h"
 #include "tools/tool.h"
 
 static bool make(gvm_client *keeper, const char *name, uint64_t bytes, gvm_object **out)
 {
     const gvm_object_options options = {
-        .struct_size = sizeof options, .chunk_bytes = 2 * GVMI_MIB, .bytes = bytes};
+        .struct_size = sizeof options, .chunk_bytes = 2 * MIB, .bytes = bytes};
 
     if (gvm_object_create(keeper, name, 2 * bytes, &options, out) == GVM_OK)
         return true;
@@ -33,16 +32,9 @@ static bool take(gvm_object *object, gvm_lease_mode mode, gvm_lease *lease)
     return false;
 }
 
-static int wait_for_end(void)
+static int hold_until_end(void)
 {
-    char byte;
-
-    puts("ready");
-    if (!tool_flush(stdout, "standard output"))
-        return TOOL_FAILED;
-    while (read(STDIN_FILENO, &byte, 1) > 0)
-        continue;
-    return TOOL_DONE;
+    return child_hold("ready") ? TOOL_DONE : tool_error("cannot write to standard output");
 }
 
 static int hold(gvm_client *keeper)
@@ -50,8 +42,8 @@ static int hold(gvm_client *keeper)
     gvm_object *one, *two, *nameless;
     gvm_lease lease;
 
-    if (!make(keeper, NULL, 32 * GVMI_MIB, &one) || !make(keeper, "/test/two", 8 * GVMI_MIB, &two) ||
-        !make(keeper, NULL, 4 * GVMI_MIB, &nameless))
+    if (!make(keeper, NULL, 32 * MIB, &one) || !make(keeper, "/test/two", 8 * MIB, &two) ||
+        !make(keeper, NULL, 4 * MIB, &nameless))
         return TOOL_FAILED;
     if (!take(one, GVM_LEASE_WRITE, &lease) || gvm_object_release(one, &lease) != GVM_OK)
         return TOOL_FAILED;
@@ -59,7 +51,7 @@ static int hold(gvm_client *keeper)
         return tool_fail("cannot publish");
     if (gvm_object_seal(two, 20000) != GVM_OK)
         return tool_fail("cannot seal");
-    return take(two, GVM_LEASE_READ, &lease) ? wait_for_end() : TOOL_FAILED;
+    return take(two, GVM_LEASE_READ, &lease) ? hold_until_end() : TOOL_FAILED;
 }
 
 static int hold_lease(gvm_client *keeper)
@@ -69,7 +61,7 @@ static int hold_lease(gvm_client *keeper)
 
     if (gvm_object_open(keeper, "/test/one", 0, &one) != GVM_OK)
         return tool_fail("cannot open");
-    return take(one, GVM_LEASE_WRITE, &lease) ? wait_for_end() : TOOL_FAILED;
+    return take(one, GVM_LEASE_WRITE, &lease) ? hold_until_end() : TOOL_FAILED;
 }
 
 int main(int argc, char **argv)

@@ -12,18 +12,18 @@
 #include <string.h>
 #include <wchar.h>
 
+#include "tests/lib/random.h"
+#include "tests/lib/tap.h"
+#include "tests/tools/test_sample.h"
 #include "tools/keeper.h"
 #include "tools/keeper_fields.h"
-#include "tools/test_sample.h"
 #include "tools/top_view.h"
 
-static unsigned test_count, failed_count;
 static bool good;
 
 static void ok(const char *name)
 {
-    printf("%sok %u - %s\n", good ? "" : "not ", ++test_count, name);
-    failed_count += !good;
+    tap_result(good, "%s", name);
     good = true;
 }
 
@@ -44,14 +44,6 @@ static void expect(bool condition, const char *format, ...)
 }
 
 static uint64_t random_state = 20261121;
-
-static uint64_t random_bits(void) /* xorshift64 */
-{
-    random_state ^= random_state << 13;
-    random_state ^= random_state >> 7;
-    random_state ^= random_state << 17;
-    return random_state;
-}
 
 /* ---- a rendering in memory, and what is allowed in it */
 
@@ -135,12 +127,14 @@ static void check_text(const char *text, const text_pen *pen, const char *what)
 static void test_bars(void)
 {
     for (unsigned round = 0; round < 20000; round++) {
-        const unsigned width = 1 + (unsigned)(random_bits() % 300);
+        const unsigned width = 1 + (unsigned)(random_next(&random_state) % 300);
         uint64_t parts[TOP_PARTS];
         unsigned cells[TOP_PARTS], sum = 0;
 
         for (unsigned i = 0; i < TOP_PARTS; i++)
-            parts[i] = random_bits() % 3 == 0 ? 0 : random_bits() >> random_bits() % 64;
+            parts[i] = random_next(&random_state) % 3 == 0
+                           ? 0
+                           : random_next(&random_state) >> random_next(&random_state) % 64;
         top_cells(parts, width, cells);
         for (unsigned i = 0; i < TOP_PARTS; i++) {
             sum += cells[i];
@@ -166,7 +160,7 @@ static void test_parts(void)
                                          &d.leased_bytes, &d.dirty_bytes,    &d.held_bytes};
 
             for (size_t i = 0; i < sizeof figures / sizeof figures[0]; i++)
-                *figures[i] = random_bits() >> (8 + random_bits() % 50);
+                *figures[i] = random_next(&random_state) >> (8 + random_next(&random_state) % 50);
         }
         top_device_parts(&p.now.snapshot, &d, parts);
         used = d.resident_bytes + d.held_bytes;
@@ -523,6 +517,5 @@ int main(int argc, char **argv)
     test_rates();
     test_numbers();
     test_tables();
-    printf("1..%u\n", test_count);
-    return failed_count == 0 ? TOOL_DONE : TOOL_FAILED;
+    return tap_finish();
 }

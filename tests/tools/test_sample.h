@@ -1,4 +1,4 @@
-/* tools/test_sample.h - a made-up snapshot, for tests of what is made from one. */
+/* tests/tools/test_sample.h - a made-up snapshot, for tests of what is made from one. */
 #ifndef TOOLS_TEST_SAMPLE_H
 #define TOOLS_TEST_SAMPLE_H
 
