@@ -338,6 +338,7 @@ static void device_that_is_full_is_said_so(void **state)
     void *ptr = NULL;
 
     (void)state;
+    SKIP_UNDER_VALGRIND(VALGRIND_ADDRESSES);
     release(alloc(UNIT));
     fails_with(
         gvm_heap_alloc(heap, 256 * GVMI_GIB, &ptr), GVM_E_NOSPACE,

@@ -602,6 +602,7 @@ static int run_out_of_fds(void *arg)
 static void keeper_out_of_fds_waits_for_some(void **state)
 {
     (void)state;
+    SKIP_UNDER_VALGRIND(VALGRIND_FDS);
     assert_child_succeeds(run_out_of_fds, NULL);
 }
 
@@ -706,6 +707,7 @@ static int run_out_of_descriptors(void *arg)
 static void server_without_descriptors_answers_the_cause(void **state)
 {
     (void)state;
+    SKIP_UNDER_VALGRIND(VALGRIND_FDS);
     assert_child_succeeds(run_out_of_descriptors, NULL);
 }
 

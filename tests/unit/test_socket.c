@@ -405,6 +405,7 @@ static void socket_without_room_for_fds_is_a_limit(void **state)
     gvm_status status;
     gvm_error error;
 
+    SKIP_UNDER_VALGRIND(VALGRIND_FDS);
     make_files(out, 100);
     assert_int_equal(send_bytes(p->a, bytes, sizeof bytes, out, 100, LONG_MS), GVM_OK);
     close_files(out, 100);
@@ -473,6 +474,7 @@ static void socket_with_too_many_fds_on_their_way_waits(void **state)
     char byte;
     int fd;
 
+    SKIP_UNDER_VALGRIND(VALGRIND_FDS);
     assert_child_succeeds(send_through_a_crowd, p);
     assert_int_equal(receive_bytes(p->b, &byte, 1, &fd, 1, LONG_MS), GVM_OK);
     assert_int_equal(byte, 'z');
