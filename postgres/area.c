@@ -49,32 +49,55 @@ void gstore_area_name(const area *a, char text[GVM_NAME_BYTES_MAX])
 
 /* ---- connections */
 
-/* One that has a place for one more object. The lock is held. */
-static gvm_status find_connection(gstore_areas *s, connection **out)
+/* Another one, unless another thread makes it first. The lock is held, and given up meanwhile. */
+static gvm_status add_connection(gstore_areas *s)
 {
+    const uint32_t count = s->connection_count;
+    gvm_client *keeper = NULL;
     gvm_status status;
 
-    for (uint32_t i = 0; i < s->connection_count; i++)
-        if (s->connections[i].open < GVM_OBJECTS_OPEN_MAX) {
-            *out = &s->connections[i];
-            return GVM_OK;
-        }
-    if (s->connection_count == GSTORE_CONNECTIONS_MAX)
+    if (count == GSTORE_CONNECTIONS_MAX)
         return gvm_error_set(GVM_E_LIMIT, "there are %u columns in GPU memory",
                              (unsigned)(GSTORE_CONNECTIONS_MAX * GVM_OBJECTS_OPEN_MAX));
-    status = gvm_client_connect(s->path, &s->connections[s->connection_count].keeper);
+    pthread_mutex_unlock(&s->lock);
+    status = gvm_client_connect(s->path, &keeper);
+    pthread_mutex_lock(&s->lock);
+    if (s->connection_count != count) {
+        pthread_mutex_unlock(&s->lock);
+        gvm_client_close(keeper);
+        pthread_mutex_lock(&s->lock);
+        return GVM_OK;
+    }
     if (status != GVM_OK)
         return status;
-    *out = &s->connections[s->connection_count++];
+    s->connections[count].keeper = keeper;
+    s->connection_count++;
     if (atomic_load(&s->stop)) /* the thread that stores it reads the count afterwards */
-        gvm_client_abort((*out)->keeper);
+        gvm_client_abort(keeper);
     return GVM_OK;
+}
+
+/* A place for one more object. The lock is held, and may be given up meanwhile. */
+static gvm_status take_place(gstore_areas *s, connection **out)
+{
+    for (;;) {
+        gvm_status status;
+
+        for (uint32_t i = 0; i < s->connection_count; i++)
+            if (s->connections[i].open < GVM_OBJECTS_OPEN_MAX) {
+                *out = &s->connections[i];
+                (*out)->open++;
+                return GVM_OK;
+            }
+        status = add_connection(s);
+        if (status != GVM_OK)
+            return status;
+    }
 }
 
 gvm_status gstore_areas_create(const char *path, uint32_t link_mode, gstore_areas **out)
 {
     gstore_areas *s = calloc(1, sizeof *s);
-    connection *first;
     gvm_status status;
 
     if (s == NULL)
@@ -85,7 +108,9 @@ gvm_status gstore_areas_create(const char *path, uint32_t link_mode, gstore_area
     pthread_mutex_init(&s->sweeps_lock, NULL);
     pthread_mutex_init(&s->tokens_lock, NULL);
     pthread_cond_init(&s->not_busy, NULL);
-    status = find_connection(s, &first);
+    pthread_mutex_lock(&s->lock);
+    status = add_connection(s);
+    pthread_mutex_unlock(&s->lock);
     if (status == GVM_OK)
         *out = s;
     else
@@ -184,17 +209,22 @@ gvm_status gstore_area_create_object(gstore_areas *s, area *a, bool named)
                                         .mode = 0600,
                                         .flags = GVM_OBJECT_UNTRACKED};
     char name[GVM_NAME_BYTES_MAX];
-    gvm_status status = find_connection(s, &a->connection);
+    gvm_object *object = NULL;
+    connection *place;
+    gvm_status status = take_place(s, &place);
 
     if (status != GVM_OK)
         return status;
     gstore_area_name(a, name);
-    status = gvm_object_create(a->connection->keeper, named ? name : NULL, reserve_bytes(a),
-                               &options, &a->object);
-    if (status == GVM_OK)
-        a->connection->open++;
-    else
-        a->connection = NULL;
+    pthread_mutex_unlock(&s->lock);
+    status = gvm_object_create(place->keeper, named ? name : NULL, reserve_bytes(a), &options, &object);
+    pthread_mutex_lock(&s->lock);
+    if (status == GVM_OK) {
+        a->connection = place;
+        a->object = object;
+    } else {
+        place->open--;
+    }
     return status;
 }
 
@@ -308,19 +338,39 @@ gvm_status gstore_area_add(gstore_areas *s, area *a)
         of = make_store(s, &a->name);
     if (of == NULL || tsearch(a, &of->areas, compare_areas) == NULL)
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for a column");
+    a->busy = true;
     return GVM_OK;
 }
 
-gvm_status gstore_area_make_place(gstore_areas *s, area *a, bool named, area **failed)
+void gstore_area_is_made(gstore_areas *s, area *a)
 {
-    return a->kind == PACKED ? gstore_area_take_room(s, a, failed)
-                             : gstore_area_create_object(s, a, named);
+    a->busy = false;
+    pthread_cond_broadcast(&s->not_busy);
+}
+
+void gstore_area_discard(gstore_areas *s, area *a)
+{
+    const gvm_error error = gstore_last_error();
+    area **place = gstore_area_find(s, a);
+
+    if (place != NULL && *place == a)
+        tdelete(a, &gstore_areas_find_store(s, &a->name)->areas, compare_areas);
+    a->dropped = true;
+    gstore_area_is_made(s, a);
+    pthread_mutex_unlock(&s->lock);
+    gstore_area_unref(s, a);
+    gvm_error_restore(&error);
+}
+
+gvm_status gstore_area_make_place(gstore_areas *s, area *a, bool named)
+{
+    return a->kind == PACKED ? gstore_area_take_room(s, a) : gstore_area_create_object(s, a, named);
 }
 
 /* ---- areas for commands */
 
-/* With chunks for the range, or a room. The lock is held. */
-static gvm_status make_area(gstore_areas *s, const area *key, uint64_t end, area **out, area **failed)
+/* With chunks for the range, or a room, and a reference. The lock is held, and given up meanwhile. */
+static gvm_status make_area(gstore_areas *s, const area *key, uint64_t end, area **out)
 {
     area *made = calloc(1, sizeof *made);
     gvm_status status;
@@ -328,13 +378,20 @@ static gvm_status make_area(gstore_areas *s, const area *key, uint64_t end, area
     if (made == NULL)
         return gvm_error_set(GVM_E_NOMEM, "out of host memory for a column");
     *made = *key;
+    made->refs = 1;
     made->kind = gstore_area_kind_for(made, end);
     made->bytes = end <= GSTORE_LARGE_RESERVE_BYTES ? grown_bytes(made, end, false) : 0;
-    status = gstore_area_make_place(s, made, true, failed);
+    status = gstore_area_add(s, made);
     if (status == GVM_OK)
-        status = gstore_area_add(s, made);
+        status = gstore_area_make_place(s, made, true);
+    if (status != GVM_OK) {
+        gstore_area_discard(s, made);
+        pthread_mutex_lock(&s->lock);
+        return status;
+    }
+    gstore_area_is_made(s, made);
     *out = made;
-    return status;
+    return GVM_OK;
 }
 
 gvm_status gstore_area_hold(gstore_areas *s, const gstore_store_name *store,
@@ -342,26 +399,22 @@ gvm_status gstore_area_hold(gstore_areas *s, const gstore_store_name *store,
 {
     const area key = {.name = *store, .column = range->column, .part = range->part};
     gvm_status status = GVM_OK;
-    area **found, *a = NULL, *failed = NULL, *failed_pack = NULL;
+    area **found, *a = NULL;
 
     pthread_mutex_lock(&s->lock);
     while ((found = gstore_area_find(s, &key)) != NULL && (*found)->busy)
         pthread_cond_wait(&s->not_busy, &s->lock);
-    if (found != NULL)
+    if (found != NULL) {
         a = *found;
-    else if (write)
-        status = make_area(s, &key, range->offset_bytes + range->bytes, &a, &failed_pack);
-    else
-        status = gvm_error_set(GVM_E_ABSENT, "the table has no such data");
-    if (status != GVM_OK)
-        failed = a;
-    else
         a->refs++;
+    } else if (write) {
+        status = make_area(s, &key, range->offset_bytes + range->bytes, &a);
+    } else {
+        status = gvm_error_set(GVM_E_ABSENT, "the table has no such data");
+    }
     if (status == GVM_OK && write)
         gstore_area_note_written(a, store->turn, range);
     pthread_mutex_unlock(&s->lock);
-    gstore_area_free(s, failed);
-    gstore_area_free(s, failed_pack);
     if (status != GVM_OK)
         return status;
     *out = (gstore_hold){.area = a};

@@ -42,7 +42,7 @@ static gvm_status fill_area(gstore_areas *s, area *a, const gstore_hold *from, u
 static gvm_status move_area(gstore_areas *s, const gstore_hold *from, area_kind kind,
                             uint64_t needed, gvm_stream stream, area **out)
 {
-    area *old = from->area, *made = calloc(1, sizeof *made), *failed = NULL, **place;
+    area *old = from->area, *made = calloc(1, sizeof *made), **place;
     gvm_status status;
 
     if (made == NULL)
@@ -50,9 +50,8 @@ static gvm_status move_area(gstore_areas *s, const gstore_hold *from, area_kind 
     *made = (area){.name = old->name, .column = old->column, .part = old->part, .kind = kind, .refs = 1};
     pthread_mutex_lock(&s->lock);
     status = old->dropped ? gvm_error_set(GVM_E_ABSENT, "the table was dropped")
-                          : gstore_area_make_place(s, made, false, &failed);
+                          : gstore_area_make_place(s, made, false);
     pthread_mutex_unlock(&s->lock);
-    gstore_area_free(s, failed);
     if (status == GVM_OK)
         status = fill_area(s, made, from, needed, stream);
     if (status != GVM_OK) {

@@ -4,16 +4,17 @@
  *   area_move.c  moved to another object                link.c       links of tokens to areas
  *   area_pack.c  small ones, which share an object
  *
- * I1  an area in its store's tree has an open object, or is packed: then its pack has, in which it has a room. refs counts
- *     the commands and threads that use it now; of a pack, the areas that are packed in it, too.
+ * I1  an area in its store's tree has an open object, or is packed: then its pack has, in which it has a room; or it is
+ *     being made: then it has neither, and is busy. refs counts the commands and threads that use it now; of a pack, the
+ *     areas that are packed in it, too.
  * I2  a dropped area is out of its store's tree; the last one that uses it closes it.
- * I3  an area that is busy is used by one thread alone, which gives back memory of it or moves it; others wait. But
+ * I3  an area that is busy is used by one thread alone, which makes it, gives back memory of it or moves it; others wait. But
  *     links are made to it, as a move takes them along. A command that waits for an area may hold others of
  *     its store, so of each store one thread at a time waits until no command uses an area (gstore_area_unpack()).
  * I4  beyond needed_bytes there is nothing of use: what writers have written since the turn they are of,
  *     or what gstore_areas_trim() was told.
  * I5  a packed area has a reference to its pack. A pack is in its store's tree until the store is dropped, also while no
- *     area is packed in it, and never busy.
+ *     area is packed in it. It is busy while it is made or grows, for which only those wait who want a room.
  * I6  a pack has no link: an area that has one is not packed, nor moved to a pack.
  *
  * The order of locks: the sweeps', the tokens', the areas'.
@@ -82,7 +83,7 @@ struct gstore_areas {
     char path[108];
     connection connections[GSTORE_CONNECTIONS_MAX]; /* the first one for all that is not an area */
     _Atomic uint32_t connection_count; /* under the lock; gstore_areas_sever() looks without it */
-    pthread_mutex_t lock; /* areas, connections; no driver or keeper call but connect, create and grow a pack under it */
+    pthread_mutex_t lock;    /* areas, connections; no call of the driver or the keeper under it */
     pthread_cond_t not_busy; /* an area */
     void *stores;            /* tsearch(3) by number: store */
     uint32_t store_count;
@@ -111,14 +112,18 @@ uint64_t gstore_area_chunk_bytes(const area *a);
 /* Where the area is if it is made now for so many bytes. */
 area_kind gstore_area_kind_for(const area *a, uint64_t needed);
 
-/* An object of its own, of a->bytes; named: readers find it. The lock is held. */
+/* An object of its own, of a->bytes; named: readers find it. The lock is held, and given up meanwhile. */
 gvm_status gstore_area_create_object(gstore_areas *s, area *a, bool named);
 
-/* The same, or a room: its kind says which. *failed: as of gstore_area_take_room(). */
-gvm_status gstore_area_make_place(gstore_areas *s, area *a, bool named, area **failed);
+/* The same, or a room: its kind says which. */
+gvm_status gstore_area_make_place(gstore_areas *s, area *a, bool named);
 
-/* Into the tree of its store; one without areas stays until it is dropped. The lock is held. */
+/* Into the tree of its store, busy for the caller; one without areas stays until it is dropped. And it is made:
+ * others go on. One that could not be made goes, with the caller's reference. The lock is held, and given up at the end of
+ * discard. */
 gvm_status gstore_area_add(gstore_areas *s, area *a);
+void gstore_area_is_made(gstore_areas *s, area *a);
+void gstore_area_discard(gstore_areas *s, area *a);
 
 /* Rows come one behind the other: where a new writer begins, what lies behind is of one that was undone. The
  * lock is held. */
@@ -140,9 +145,8 @@ void gstore_area_free(gstore_areas *s, area *a);
 
 /* ---- area_pack.c */
 
-/* The area's room in its store's pack, always the same. The lock is held. *failed: a pack that could not be made, for the
- * caller to free without the lock. */
-gvm_status gstore_area_take_room(gstore_areas *s, area *a, area **failed);
+/* The area's room in its store's pack, always the same. The lock is held, and given up meanwhile. */
+gvm_status gstore_area_take_room(gstore_areas *s, area *a);
 
 /* Gives an area of the store an object of its own: it is about to have links. Until it has one it may be packed again.
  * One export of a store at a time calls it, without the tokens' lock. */

@@ -102,7 +102,9 @@ static area *find_area(gstore_areas *s, const token *t, const linked *l)
     area **found, *a = NULL;
 
     pthread_mutex_lock(&s->lock);
-    found = gstore_area_find(s, &key);
+    while ((found = gstore_area_find(s, &key)) != NULL && (*found)->object == NULL &&
+           (*found)->pack == NULL)
+        pthread_cond_wait(&s->not_busy, &s->lock); /* it is being made */
     if (found != NULL) {
         a = *found;
         a->refs++;

@@ -1,7 +1,9 @@
 /* Memory of gstore_fdw's areas that goes back. What it costs is counted: areas that a walk comes upon (twalk_r), and tries
  * to shrink an object (gvm_object_shrink). The keeper is one of the test's process, on the software GPU.
  */
+#include <pthread.h>
 #include <search.h>
+#include <semaphore.h>
 #include <stdatomic.h>
 
 #include <gvmem/client.h>
@@ -53,6 +55,39 @@ gvm_status __wrap_gvm_object_shrink(gvm_object *object, uint64_t bytes)
 {
     atomic_fetch_add(&tries, 1);
     return refuses_to_shrink ? GVM_E_TIMEOUT : __real_gvm_object_shrink(object, bytes);
+}
+
+/* ---- calls of the keeper that wait until the test lets them go on */
+
+static atomic_bool calls_wait;
+static sem_t call_came, call_may_go;
+
+gvm_status __real_gvm_object_create(gvm_client *client, const char *name, uint64_t reserve_bytes,
+                                    const gvm_object_options *options, gvm_object **out);
+gvm_status __wrap_gvm_object_create(gvm_client *client, const char *name, uint64_t reserve_bytes,
+                                    const gvm_object_options *options, gvm_object **out);
+gvm_status __real_gvm_object_grow(gvm_object *object, uint64_t bytes);
+gvm_status __wrap_gvm_object_grow(gvm_object *object, uint64_t bytes);
+
+static void wait_in_call(void)
+{
+    if (!atomic_load(&calls_wait))
+        return;
+    sem_post(&call_came);
+    sem_wait(&call_may_go);
+}
+
+gvm_status __wrap_gvm_object_create(gvm_client *client, const char *name, uint64_t reserve_bytes,
+                                    const gvm_object_options *options, gvm_object **out)
+{
+    wait_in_call();
+    return __real_gvm_object_create(client, name, reserve_bytes, options, out);
+}
+
+gvm_status __wrap_gvm_object_grow(gvm_object *object, uint64_t bytes)
+{
+    wait_in_call();
+    return __real_gvm_object_grow(object, bytes);
 }
 
 /* ---- a keeper, and stores in it */
@@ -338,6 +373,112 @@ static void areas_are_packed_again_after_the_last_token(void **state)
     assert_child_succeeds(export_and_revoke, NULL);
 }
 
+/* One thread at the keeper, and what others do meanwhile. */
+typedef struct caller {
+    pthread_t thread;
+    fixture *w;
+    uint64_t store;
+    uint16_t column;
+    uint64_t bytes;
+    bool good;
+    sem_t done;
+} caller;
+
+static void *write_column(void *arg)
+{
+    caller *c = arg;
+
+    c->good = write_area(c->w, c->store, 1, c->column, c->bytes);
+    sem_post(&c->done);
+    return NULL;
+}
+
+static void *read_column(void *arg)
+{
+    caller *c = arg;
+    const gstore_store_name name = {.store = c->store, .table = (uint32_t)c->store};
+    const gstore_range range = range_of(c->column, c->bytes);
+    gstore_hold hold;
+
+    c->good = gstore_area_hold(c->w->areas, &name, &range, false, &hold) == GVM_OK &&
+              gstore_area_bytes(&hold) >= c->bytes &&
+              gstore_area_release(c->w->areas, &hold) == GVM_OK;
+    sem_post(&c->done);
+    return NULL;
+}
+
+static void *ask_sizes(void *arg)
+{
+    caller *c = arg;
+    gstore_store_size *sizes;
+    uint32_t count;
+
+    c->good = gstore_areas_sizes(c->w->areas, &sizes, &count) == GVM_OK;
+    if (c->good)
+        free(sizes);
+    sem_post(&c->done);
+    return NULL;
+}
+
+static bool start_caller(caller *c, void *(*run)(void *))
+{
+    return sem_init(&c->done, 0, 0) == 0 && pthread_create(&c->thread, NULL, run, c) == 0;
+}
+
+static bool is_over(caller *c, int seconds)
+{
+    struct timespec until;
+
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_sec += seconds;
+    return sem_clockwait(&c->done, CLOCK_MONOTONIC, &until) == 0 &&
+           pthread_join(c->thread, NULL) == 0 && c->good;
+}
+
+/* An area and its pack are made, and others: meanwhile another table's command and the sizes go on, and who
+ * wants the very area waits until it is there. */
+static int wait_at_the_keeper(void *arg)
+{
+    const bool packed = *(const bool *)arg;
+    const uint64_t bytes = packed ? SMALL_BYTES : CHUNK_BYTES;
+    fixture w;
+    caller maker = {.w = &w, .store = 2, .column = 1, .bytes = bytes}, sizes = {.w = &w},
+           reader = {.w = &w, .store = 2, .column = 1, .bytes = bytes},
+           other = {.w = &w, .store = 1, .column = 1, .bytes = bytes};
+
+    CHILD_EXPECT(sem_init(&call_came, 0, 0) == 0 && sem_init(&call_may_go, 0, 0) == 0);
+    CHILD_EXPECT(begin(&w) && write_area(&w, 1, 1, 1, bytes));
+    atomic_store(&calls_wait, true);
+    CHILD_EXPECT(start_caller(&maker, write_column));
+    sem_wait(&call_came);
+    atomic_store(&calls_wait, false);
+    CHILD_EXPECT(start_caller(&sizes, ask_sizes) && is_over(&sizes, 20));
+    CHILD_EXPECT(start_caller(&other, write_column) && is_over(&other, 20));
+    CHILD_EXPECT(start_caller(&reader, read_column));
+    sem_post(&call_may_go);
+    CHILD_EXPECT(is_over(&maker, 20) && is_over(&reader, 20));
+    /* Dropped while it is made: the command ends, and nothing of it stays. */
+    atomic_store(&calls_wait, true);
+    maker.column = 2;
+    maker.bytes = CHUNK_BYTES;
+    CHILD_EXPECT(start_caller(&maker, write_column));
+    sem_wait(&call_came);
+    atomic_store(&calls_wait, false);
+    gstore_areas_drop(w.areas, &(gstore_store_name){.store = 2, .table = 2});
+    sem_post(&call_may_go);
+    CHILD_EXPECT(is_over(&maker, 20));
+    CHILD_EXPECT(bytes_of(&w, 2) == UINT64_MAX);
+    end(&w);
+    return 0;
+}
+
+static void keeper_is_asked_without_the_lock_of_areas(void **state)
+{
+    (void)state;
+    assert_child_succeeds(wait_at_the_keeper, &(bool){false});
+    assert_child_succeeds(wait_at_the_keeper, &(bool){true});
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -347,6 +488,7 @@ int main(void)
         cmocka_unit_test(trim_that_was_refused_is_done_at_the_next_look),
         cmocka_unit_test(export_that_fails_leaves_areas_packed),
         cmocka_unit_test(areas_are_packed_again_after_the_last_token),
+        cmocka_unit_test(keeper_is_asked_without_the_lock_of_areas),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);
