@@ -8,6 +8,7 @@
 #include "base/registry.h"
 #include "base/size.h"
 #include "driver/driver.h"
+#include "tests/lib/device.h"
 #include "tests/lib/fixture.h"
 
 #define CHUNK (2 * GVMI_MIB)
@@ -15,13 +16,6 @@
 static gvm_device *device;
 static gvm_buffer *buffer;
 static uint64_t free_at_first;
-
-static uint64_t free_bytes(gvm_device *of)
-{
-    gvm_device_info info = {.struct_size = sizeof info};
-
-    return gvm_device_get_info(of, &info) == GVM_OK ? info.free_bytes : 0;
-}
 
 /* A device with a buffer, and what the library keeps in a context: kernels, words of an appender. */
 static bool start(void)
@@ -32,7 +26,7 @@ static bool start(void)
 
     fixture_machine("memory=64MiB,sms=1");
     setenv("GVMEM_CHECK", "1", 1);
-    return gvm_device_open(0, &device) == GVM_OK && (free_at_first = free_bytes(device)) > 0 &&
+    return gvm_device_open(0, &device) == GVM_OK && (free_at_first = memory_free_bytes(device)) > 0 &&
            gvm_buffer_create(device, CHUNK, NULL, &buffer) == GVM_OK &&
            gvm_buffer_commit(buffer, 0, CHUNK) == GVM_OK &&
            gvm_buffer_copy_in(buffer, 0, "content", 8) == GVM_OK &&
@@ -70,7 +64,7 @@ static int be_reset(void *arg)
     CHILD_EXPECT(gvm_buffer_copy_in(buffer, 0, "another", 8) == GVM_OK);
     CHILD_EXPECT(gvm_buffer_copy_out(text, buffer, 0, 8) == GVM_OK && strcmp(text, "another") == 0);
     gvm_buffer_destroy(buffer);
-    CHILD_EXPECT(gvm_device_trim(again, 0) == GVM_OK && free_bytes(again) == free_at_first);
+    CHILD_EXPECT(gvm_device_trim(again, 0) == GVM_OK && memory_free_bytes(again) == free_at_first);
     gvm_device_close(again);
     CHILD_EXPECT(gvmi_registry_count(GVMI_KIND_DEVICE) == 0);
     CHILD_EXPECT(gvmi_check_violations() == 0);

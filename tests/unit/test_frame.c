@@ -11,6 +11,7 @@
 #include "base/size.h"
 #include "keeper/server/mover.h"
 #include "memory/device.h"
+#include "tests/lib/device.h"
 #include "tests/lib/fixture.h"
 
 #define FRAME (2 * GVMI_MIB)
@@ -26,20 +27,13 @@ typedef struct fixture {
     int fds;
 } fixture;
 
-static uint64_t free_bytes(gvm_device *device)
-{
-    gvm_device_info info = {.struct_size = sizeof info};
-
-    return gvm_device_get_info(device, &info) == GVM_OK ? info.free_bytes : 0;
-}
-
 static int start(fixture *w, int fd_limit)
 {
     memset(w, 0, sizeof *w);
     /* Of its own, with memory that nobody else uses. */
     fixture_machine("memory=64MiB,host=64MiB");
     CHILD_EXPECT(gvm_device_open(0, &w->device) == GVM_OK);
-    w->free_bytes = free_bytes(w->device);
+    w->free_bytes = memory_free_bytes(w->device);
     w->fds = count_fds();
     CHILD_EXPECT(gvmi_frames_create(&w->device, 1, fd_limit, &w->frames) == GVM_OK);
     CHILD_EXPECT(gvmi_done_create(&w->done) == GVM_OK);
@@ -52,7 +46,7 @@ static int stop(fixture *w)
     gvmi_mover_stop(w->mover);
     gvmi_frames_destroy(w->frames);
     gvmi_done_destroy(w->done);
-    CHILD_EXPECT(free_bytes(w->device) == w->free_bytes);
+    CHILD_EXPECT(memory_free_bytes(w->device) == w->free_bytes);
     CHILD_EXPECT(count_fds() == w->fds);
     gvm_device_close(w->device);
     return 0;

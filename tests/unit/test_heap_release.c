@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "base/clock.h"
+#include "tests/lib/device.h"
 #include "tests/lib/fixture.h"
 
 static CUstream busy; /* held */
@@ -580,22 +581,14 @@ static void large_freed_block_serves_other_sizes(void **state)
 
 /* ---- shortage */
 
-static uint64_t free_bytes(void)
-{
-    gvm_device_info i = {.struct_size = sizeof i};
-
-    assert_int_equal(gvm_device_get_info(device, &i), GVM_OK);
-    return i.free_bytes;
-}
-
 static void request_that_fits_in_smaller_chunks_succeeds(void **state)
 {
     const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 130 * GVMI_MIB};
     void *held = alloc(100 * GVMI_MIB), *ptr = NULL;
 
     (void)state;
-    assert_int_equal(gvm_heap_alloc(heap, free_bytes() - 2 * GVMI_MIB, &ptr), GVM_OK);
-    assert_true(free_bytes() <= 2 * GVMI_MIB);
+    assert_int_equal(gvm_heap_alloc(heap, memory_free_bytes(device) - 2 * GVMI_MIB, &ptr), GVM_OK);
+    assert_true(memory_free_bytes(device) <= 2 * GVMI_MIB);
     check();
     release(ptr);
     release(held);
@@ -609,7 +602,7 @@ static void idle_memory_is_had_by_others_on_shortage(void **state)
 {
     const gvm_heap_options all = {.struct_size = sizeof all, .reserve_bytes = UINT64_MAX};
     const gvm_heap_options keep = {.struct_size = sizeof keep, .flags = GVM_HEAP_KEEP};
-    const uint64_t half = free_bytes() / 2;
+    const uint64_t half = memory_free_bytes(device) / 2;
     gvm_buffer *buffer;
     gvm_heap *other;
     void *ptr = NULL;
@@ -677,19 +670,19 @@ static void trim_gives_memory_back_to_the_device(void **state)
 
     (void)state;
     assert_int_equal(gvm_device_trim(device, 0), GVM_OK);
-    before = free_bytes();
+    before = memory_free_bytes(device);
     pass(240);
     assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
-    assert_int_equal(free_bytes(), before);
+    assert_int_equal(memory_free_bytes(device), before);
     pass(100);
     assert_int_equal(gvmi_heap_idle_calls.reclaim(&heap->idle, UINT64_MAX, false), 100 * GVMI_MIB);
-    assert_true(free_bytes() < before); /* in the cache */
+    assert_true(memory_free_bytes(device) < before); /* in the cache */
     assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
-    assert_int_equal(free_bytes(), before);
+    assert_int_equal(memory_free_bytes(device), before);
     remake(&unshared); /* whose free chunks are anybody's */
     pass(240);
     assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
-    assert_int_equal(free_bytes(), before);
+    assert_int_equal(memory_free_bytes(device), before);
 }
 
 /* Of blocks that shelves held what is beyond the reserve goes, too. */

@@ -9,6 +9,7 @@
 #include <pthread.h>
 
 #include "base/clock.h"
+#include "tests/lib/device.h"
 #include "tests/lib/fixture.h"
 
 #define PATIENCE 10000 /* ms */
@@ -20,14 +21,6 @@ static void wait_for(atomic_bool *flag, int at_most_ms)
 {
     for (int waited = 0; !atomic_load(flag) && waited < at_most_ms; waited++)
         pause_ms(1);
-}
-
-static uint64_t free_bytes(void)
-{
-    gvm_device_info i = {.struct_size = sizeof i};
-
-    (void)gvm_device_get_info(device, &i);
-    return i.free_bytes;
 }
 
 /* ---- a heap that is being destroyed */
@@ -48,7 +41,7 @@ static CUresult synchronize_and_tell(void)
 /* Nearly all of the device is idle in the heap. */
 static uint64_t fill_and_free(void)
 {
-    const uint64_t bytes = free_bytes() / 16 * 13;
+    const uint64_t bytes = memory_free_bytes(device) / 16 * 13;
     void *ptr;
 
     return gvm_heap_alloc(heap, bytes, &ptr) == GVM_OK && gvm_heap_free(heap, ptr) == GVM_OK ? bytes
@@ -67,7 +60,7 @@ static int allocate_while_it_waits(void *arg)
     CHILD_EXPECT(start_child(&options));
     busy = make_stream();
     CHILD_EXPECT(gvm_heap_alloc_async(heap, GVMI_MIB, NULL, busy, &ptr) == GVM_OK);
-    CHILD_EXPECT((bytes = fill_and_free()) > 0 && free_bytes() < bytes);
+    CHILD_EXPECT((bytes = fill_and_free()) > 0 && memory_free_bytes(device) < bytes);
     hold_stream(busy);
     table.cuCtxSynchronize = synchronize_and_tell;
     CHILD_EXPECT(pthread_create(&destroyer, NULL, destroy_heap, NULL) == 0);
@@ -114,7 +107,7 @@ static int allocate_while_it_closes(void *arg)
 
     (void)arg;
     CHILD_EXPECT(start_child(&options));
-    CHILD_EXPECT((bytes = fill_and_free()) > 0 && free_bytes() < bytes);
+    CHILD_EXPECT((bytes = fill_and_free()) > 0 && memory_free_bytes(device) < bytes);
     table.cuMemUnmap = unmap_late;
     CHILD_EXPECT(pthread_create(&destroyer, NULL, destroy_heap, NULL) == 0);
     wait_for(&inside, PATIENCE);

@@ -4,19 +4,12 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
+#include "tests/lib/device.h"
 #include "tests/lib/fixture.h"
 #include "tests/unit/appender_fixture.h"
 
 #define MEMORY_CHUNKS 32
 #define PATIENCE 10000 /* ms */
-
-static uint64_t free_bytes(void)
-{
-    gvm_device_info i = {.struct_size = sizeof i};
-
-    (void)gvm_device_get_info(device, &i);
-    return i.free_bytes;
-}
 
 /* ---- the hoard: a buffer a chunk, and the rest */
 
@@ -59,7 +52,7 @@ static bool hoard_all(bool slow)
 
     memset(&hoard, 0, sizeof hoard);
     hoard.slow = slow;
-    while (free_bytes() >= CHUNK) {
+    while (memory_free_bytes(device) >= CHUNK) {
         gvm_buffer **chunk = &hoard.chunks[hoard.count];
 
         if (hoard.count == MEMORY_CHUNKS || gvmi_buffer_create(device, &spec, chunk) != GVM_OK ||
@@ -67,14 +60,14 @@ static bool hoard_all(bool slow)
             return false;
         hoard.count++;
     }
-    if (free_bytes() > 0) {
+    if (memory_free_bytes(device) > 0) {
         if (gvmi_device_enter(device) != GVM_OK)
             return false;
-        code = real->cuMemAlloc(&hoard.rest, free_bytes());
+        code = real->cuMemAlloc(&hoard.rest, memory_free_bytes(device));
         gvmi_device_leave();
     }
     gvmi_idle_join(device, &hoard.idle, &calls);
-    return code == CUDA_SUCCESS && free_bytes() == 0;
+    return code == CUDA_SUCCESS && memory_free_bytes(device) == 0;
 }
 
 static void end_hoard(void)
@@ -379,7 +372,8 @@ static int be_halved(void *arg)
     while (hoard.count > 2)
         gvm_buffer_destroy(hoard.chunks[--hoard.count]);
     CHILD_EXPECT(gvm_device_trim(device, 0) == GVM_OK);
-    bytes = free_bytes(); /* with chunks of 4 MiB, a sixteenth of it, it would be rounded up beyond */
+    bytes = memory_free_bytes(
+        device); /* with chunks of 4 MiB, a sixteenth of it, it would be rounded up beyond */
     CHILD_EXPECT(bytes % (2 * CHUNK) == CHUNK);
     CHILD_EXPECT(gvm_alloc(device, &piece, bytes - 1) == GVM_OK);
     CHILD_EXPECT(gvm_alloc_buffer(piece, &buffer) == GVM_OK);
@@ -531,7 +525,7 @@ static int be_ahead(void *arg)
     CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 4 * CHUNK) == GVM_OK);
     CHILD_EXPECT(atomic_load(&hoard.asked_to_wait) == 0); /* that was enough */
     CHILD_EXPECT(info().front_bytes == 6 * CHUNK && info().back_bytes == 0 && info().rows > 0);
-    CHILD_EXPECT(gvmi_appender_check(appender) && free_bytes() == ahead - 4 * CHUNK);
+    CHILD_EXPECT(gvmi_appender_check(appender) && memory_free_bytes(device) == ahead - 4 * CHUNK);
     CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK);
     CHILD_EXPECT(gvmi_idle_reclaim(device, 6 * CHUNK, false) == 6 * CHUNK);
     CHILD_EXPECT(info().front_bytes == 0 && gvmi_appender_check(appender));
