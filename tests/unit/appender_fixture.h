@@ -106,11 +106,4 @@ static inline gvm_appender_info info(void)
     return i;
 }
 
-#define CHILD_TEST(name, fn) \
-    static void name(void **state) \
-    { \
-        (void)state; \
-        assert_child_succeeds(fn, NULL); \
-    }
-
 #endif

@@ -90,17 +90,8 @@ static int be_reset_and_closed(void *arg)
     return 0;
 }
 
-static void device_after_a_reset_is_lost_and_opens_anew(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_reset, NULL);
-}
-
-static void device_closed_after_a_reset_frees_nothing_of_the_programs(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_reset_and_closed, NULL);
-}
+CHILD_TEST(device_after_a_reset_is_lost_and_opens_anew, be_reset)
+CHILD_TEST(device_closed_after_a_reset_frees_nothing_of_the_programs, be_reset_and_closed)
 
 /* Everything that the trace has said since the last look. */
 static const char *traced(int fd)
@@ -135,11 +126,7 @@ static int be_reset_and_traced(void *arg)
     return 0;
 }
 
-static void device_after_a_reset_gives_no_stream_to_the_driver(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_reset_and_traced, NULL);
-}
+CHILD_TEST(device_after_a_reset_gives_no_stream_to_the_driver, be_reset_and_traced)
 
 /* Virtual memory outlives a reset. What heaps of before have idle is had by the device that was opened anew: chunks of
  * streams that are gone, blocks that waited for those, and free chunks. */
@@ -179,11 +166,7 @@ static int be_reset_with_idle_memory(void *arg)
     return 0;
 }
 
-static void device_opened_anew_has_what_heaps_of_before_keep_idle(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_reset_with_idle_memory, NULL);
-}
+CHILD_TEST(device_opened_anew_has_what_heaps_of_before_keep_idle, be_reset_with_idle_memory)
 
 /* The library's thread reads words of the host as long as an appender has begun; calls write them. */
 static int be_reset_while_begun(void *arg)
@@ -216,11 +199,7 @@ static int be_reset_while_begun(void *arg)
     return 0;
 }
 
-static void appender_after_a_reset_is_lost(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_reset_while_begun, NULL);
-}
+CHILD_TEST(appender_after_a_reset_is_lost, be_reset_while_begun)
 
 int main(void)
 {

@@ -177,11 +177,7 @@ static int be_made_and_dropped(void *arg)
     return stop(&w);
 }
 
-static void frame_made_is_shared_memory_until_dropped(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_made_and_dropped, NULL);
-}
+CHILD_TEST(frame_made_is_shared_memory_until_dropped, be_made_and_dropped)
 
 static int fill_the_device(void *arg)
 {
@@ -209,11 +205,7 @@ static int fill_the_device(void *arg)
     return stop(&w);
 }
 
-static void frame_without_memory_left_is_refused(void **state)
-{
-    (void)state;
-    assert_child_succeeds(fill_the_device, NULL);
-}
+CHILD_TEST(frame_without_memory_left_is_refused, fill_the_device)
 
 static int run_out_of_fds(void *arg)
 {
@@ -230,11 +222,7 @@ static int run_out_of_fds(void *arg)
     return stop(&w);
 }
 
-static void frame_without_fds_left_is_refused(void **state)
-{
-    (void)state;
-    assert_child_succeeds(run_out_of_fds, NULL);
-}
+CHILD_TEST(frame_without_fds_left_is_refused, run_out_of_fds)
 
 static int move_there_and_back(void *arg)
 {
@@ -270,11 +258,7 @@ static int move_there_and_back(void *arg)
     return stop(&w);
 }
 
-static void chunks_moved_there_and_back_are_the_same(void **state)
-{
-    (void)state;
-    assert_child_succeeds(move_there_and_back, NULL);
-}
+CHILD_TEST(chunks_moved_there_and_back_are_the_same, move_there_and_back)
 
 /* Each kind of job that cannot be done is reported, in its turn, and what was there before stays. */
 static int fail_jobs(void *arg)
@@ -300,11 +284,7 @@ static int fail_jobs(void *arg)
     return stop(&w);
 }
 
-static void job_that_fails_leaves_nothing_behind(void **state)
-{
-    (void)state;
-    assert_child_succeeds(fail_jobs, NULL);
-}
+CHILD_TEST(job_that_fails_leaves_nothing_behind, fail_jobs)
 
 /* So many of the machine's jobs are done well; reapings, which come in between, do not count. */
 static bool await_made(fixture *w, uint32_t count)
@@ -357,11 +337,7 @@ static int churn(void *arg)
     return stop(&w);
 }
 
-static void frames_dropped_and_made_at_once_fit(void **state)
-{
-    (void)state;
-    assert_child_succeeds(churn, NULL);
-}
+CHILD_TEST(frames_dropped_and_made_at_once_fit, churn)
 
 static int ask_memory(void *arg)
 {
@@ -389,11 +365,7 @@ static int ask_memory(void *arg)
     return stop(&w);
 }
 
-static void memory_asked_for_is_told_once(void **state)
-{
-    (void)state;
-    assert_child_succeeds(ask_memory, NULL);
-}
+CHILD_TEST(memory_asked_for_is_told_once, ask_memory)
 
 int main(void)
 {

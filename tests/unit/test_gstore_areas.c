@@ -195,11 +195,7 @@ static int trim_one_of_many(void *arg)
     return 0;
 }
 
-static void trim_gives_back_of_its_own_store_alone(void **state)
-{
-    (void)state;
-    assert_child_succeeds(trim_one_of_many, NULL);
-}
+CHILD_TEST(trim_gives_back_of_its_own_store_alone, trim_one_of_many)
 
 static int count_trim(void *arg)
 {
@@ -222,11 +218,7 @@ static int count_trim(void *arg)
     return 0;
 }
 
-static void trim_and_drop_visit_the_areas_of_their_store(void **state)
-{
-    (void)state;
-    assert_child_succeeds(count_trim, NULL);
-}
+CHILD_TEST(trim_and_drop_visit_the_areas_of_their_store, count_trim)
 
 static int refuse_to_shrink(void *arg)
 {
@@ -245,11 +237,7 @@ static int refuse_to_shrink(void *arg)
     return 0;
 }
 
-static void give_back_tries_each_area_once_in_one_walk(void **state)
-{
-    (void)state;
-    assert_child_succeeds(refuse_to_shrink, NULL);
-}
+CHILD_TEST(give_back_tries_each_area_once_in_one_walk, refuse_to_shrink)
 
 /* Areas that cannot shrink at the trim: the next look tries them again. */
 static int trim_again(void *arg)
@@ -272,11 +260,7 @@ static int trim_again(void *arg)
     return 0;
 }
 
-static void trim_that_was_refused_is_done_at_the_next_look(void **state)
-{
-    (void)state;
-    assert_child_succeeds(trim_again, NULL);
-}
+CHILD_TEST(trim_that_was_refused_is_done_at_the_next_look, trim_again)
 
 /* ---- exports */
 
@@ -320,11 +304,7 @@ static int fail_to_export(void *arg)
     return 0;
 }
 
-static void export_that_fails_leaves_areas_packed(void **state)
-{
-    (void)state;
-    assert_child_succeeds(fail_to_export, NULL);
-}
+CHILD_TEST(export_that_fails_leaves_areas_packed, fail_to_export)
 
 static char *link_name(uint16_t column)
 {
@@ -367,11 +347,7 @@ static int export_and_revoke(void *arg)
     return 0;
 }
 
-static void areas_are_packed_again_after_the_last_token(void **state)
-{
-    (void)state;
-    assert_child_succeeds(export_and_revoke, NULL);
-}
+CHILD_TEST(areas_are_packed_again_after_the_last_token, export_and_revoke)
 
 /* One thread at the keeper, and what others do meanwhile. */
 typedef struct caller {

@@ -715,11 +715,7 @@ static int be_without_vmm(void *arg)
     return 0;
 }
 
-static void device_without_vmm_works_too(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_without_vmm, NULL);
-}
+CHILD_TEST(device_without_vmm_works_too, be_without_vmm)
 
 /* ---- many segments, threads */
 

@@ -212,11 +212,7 @@ static int fill_a_shelf_to_the_bound(void *arg)
     return 0;
 }
 
-static void largest_shelf_can_be_filled(void **state)
-{
-    (void)state;
-    assert_child_succeeds(fill_a_shelf_to_the_bound, NULL);
-}
+CHILD_TEST(largest_shelf_can_be_filled, fill_a_shelf_to_the_bound)
 
 /* What is free stays on the thread's shelf, up to the bytes given: 1 is none, 0 is 8 MiB. */
 static void shelf_holds_no_more_than_the_bytes_given(void **state)
@@ -524,11 +520,7 @@ static int ask_for_usage_beside_a_tag_that_goes(void *arg)
     return 0;
 }
 
-static void usage_needs_tags_as_long_as_their_blocks(void **state)
-{
-    (void)state;
-    assert_child_succeeds(ask_for_usage_beside_a_tag_that_goes, NULL);
-}
+CHILD_TEST(usage_needs_tags_as_long_as_their_blocks, ask_for_usage_beside_a_tag_that_goes)
 
 /* ---- children */
 
@@ -629,11 +621,7 @@ static int end_a_stream_that_waits_for_a_thread(void *arg)
     return 0;
 }
 
-static void stream_end_lets_others_in_while_it_waits(void **state)
-{
-    (void)state;
-    assert_child_succeeds(end_a_stream_that_waits_for_a_thread, NULL);
-}
+CHILD_TEST(stream_end_lets_others_in_while_it_waits, end_a_stream_that_waits_for_a_thread)
 
 int main(void)
 {

@@ -92,11 +92,7 @@ static int use_plugin(void *arg)
     return 0;
 }
 
-static void plugin_serves_torch_and_cupy(void **state)
-{
-    (void)state;
-    assert_child_succeeds(use_plugin, NULL);
-}
+CHILD_TEST(plugin_serves_torch_and_cupy, use_plugin)
 
 static int record_trace(void *arg)
 {

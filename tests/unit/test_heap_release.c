@@ -159,11 +159,7 @@ static int end_the_stream_of_a_live_block(void *arg)
     return 0;
 }
 
-static void end_of_a_stream_waits_for_its_work_on_live_blocks(void **state)
-{
-    (void)state;
-    assert_child_succeeds(end_the_stream_of_a_live_block, NULL);
-}
+CHILD_TEST(end_of_a_stream_waits_for_its_work_on_live_blocks, end_the_stream_of_a_live_block)
 
 /* ---- the driver's calls are made without the lock */
 
@@ -208,11 +204,7 @@ static int give_back_beside_others(void *arg)
     return 0;
 }
 
-static void memory_goes_back_without_the_lock(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_back_beside_others, NULL);
-}
+CHILD_TEST(memory_goes_back_without_the_lock, give_back_beside_others)
 
 /* ---- a stream that is captured */
 
@@ -261,11 +253,7 @@ static int release_while_captured(void *arg)
     return 0;
 }
 
-static void capture_of_a_stream_is_left_alone(void **state)
-{
-    (void)state;
-    assert_child_succeeds(release_while_captured, NULL);
-}
+CHILD_TEST(capture_of_a_stream_is_left_alone, release_while_captured)
 
 /* ---- what is given back, and when */
 
@@ -355,11 +343,7 @@ static int end_a_window_beside_the_thread(void *arg)
     return 0;
 }
 
-static void memory_goes_when_its_window_ends(void **state)
-{
-    (void)state;
-    assert_child_succeeds(end_a_window_beside_the_thread, NULL);
-}
+CHILD_TEST(memory_goes_when_its_window_ends, end_a_window_beside_the_thread)
 
 static void memory_needed_in_every_window_stays(void **state)
 {
@@ -491,11 +475,7 @@ static int decay_beside_the_lock(void *arg)
     return 0;
 }
 
-static void decay_waits_for_no_lock(void **state)
-{
-    (void)state;
-    assert_child_succeeds(decay_beside_the_lock, NULL);
-}
+CHILD_TEST(decay_waits_for_no_lock, decay_beside_the_lock)
 
 /* Every block of the shelf is in another chunk. */
 static void shelf_that_is_not_used_gives_back(void **state)

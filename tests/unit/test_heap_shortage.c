@@ -74,11 +74,7 @@ static int allocate_while_it_waits(void *arg)
     return 0;
 }
 
-static void destroyed_heap_gives_idle_memory_while_it_waits(void **state)
-{
-    (void)state;
-    assert_child_succeeds(allocate_while_it_waits, NULL);
-}
+CHILD_TEST(destroyed_heap_gives_idle_memory_while_it_waits, allocate_while_it_waits)
 
 static void *allocate_piece(void *bytes)
 {
@@ -118,11 +114,7 @@ static int allocate_while_it_closes(void *arg)
     return 0;
 }
 
-static void destroyed_heap_is_waited_for_while_it_closes(void **state)
-{
-    (void)state;
-    assert_child_succeeds(allocate_while_it_closes, NULL);
-}
+CHILD_TEST(destroyed_heap_is_waited_for_while_it_closes, allocate_while_it_closes)
 
 /* ---- the heap's lock is held over a commit */
 
@@ -201,11 +193,7 @@ static int decay_beside_commit(void *arg)
     return 0;
 }
 
-static void decay_does_not_wait_for_a_commit(void **state)
-{
-    (void)state;
-    assert_child_succeeds(decay_beside_commit, NULL);
-}
+CHILD_TEST(decay_does_not_wait_for_a_commit, decay_beside_commit)
 
 static gvm_status trim(void)
 {

@@ -558,13 +558,6 @@ static int be_forked(void *arg)
     return 0;
 }
 
-#define CHILD_TEST(name, fn) \
-    static void name(void **state) \
-    { \
-        (void)state; \
-        assert_child_succeeds(fn, NULL); \
-    }
-
 CHILD_TEST(holder_is_called_when_it_is_due, be_due)
 CHILD_TEST(free_chunk_nobody_took_for_a_second_goes, be_cached)
 CHILD_TEST(free_chunks_beyond_the_limit_go_after_a_moment, be_beyond)

@@ -158,11 +158,7 @@ static int give_path(void *arg)
     return stop(&w);
 }
 
-static void server_path_given_is_where_it_listens(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_path, NULL);
-}
+CHILD_TEST(server_path_given_is_where_it_listens, give_path)
 
 static int give_listener(void *arg)
 {
@@ -185,11 +181,7 @@ static int give_listener(void *arg)
     return 0;
 }
 
-static void server_listen_fd_given_is_where_it_listens(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_listener, NULL);
-}
+CHILD_TEST(server_listen_fd_given_is_where_it_listens, give_listener)
 
 static int give_mode(void *arg)
 {
@@ -207,11 +199,7 @@ static int give_mode(void *arg)
     return 0;
 }
 
-static void server_socket_mode_given_is_the_sockets(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_mode, NULL);
-}
+CHILD_TEST(server_socket_mode_given_is_the_sockets, give_mode)
 
 static int give_devices(void *arg)
 {
@@ -228,11 +216,7 @@ static int give_devices(void *arg)
     return stop(&w);
 }
 
-static void server_devices_given_are_served(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_devices, NULL);
-}
+CHILD_TEST(server_devices_given_are_served, give_devices)
 
 static int give_clients(void *arg)
 {
@@ -250,11 +234,7 @@ static int give_clients(void *arg)
     return stop(&w);
 }
 
-static void server_clients_max_given_is_the_most(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_clients, NULL);
-}
+CHILD_TEST(server_clients_max_given_is_the_most, give_clients)
 
 static int give_budgets(void *arg)
 {
@@ -283,11 +263,7 @@ static int give_budgets(void *arg)
     return 0;
 }
 
-static void server_budgets_given_are_in_force(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_budgets, NULL);
-}
+CHILD_TEST(server_budgets_given_are_in_force, give_budgets)
 
 static int give_ahead(void *arg)
 {
@@ -303,11 +279,7 @@ static int give_ahead(void *arg)
     return stop(&w);
 }
 
-static void server_host_ahead_given_is_made(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_ahead, NULL);
-}
+CHILD_TEST(server_host_ahead_given_is_made, give_ahead)
 
 static int give_keep(void *arg)
 {
@@ -327,11 +299,7 @@ static int give_keep(void *arg)
     return 0;
 }
 
-static void server_device_keep_given_is_kept(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_keep, NULL);
-}
+CHILD_TEST(server_device_keep_given_is_kept, give_keep)
 
 /* Another program (here: another buffer) takes memory of the device; objects give way, and get the budget
  * back when it ends. */
@@ -366,11 +334,7 @@ static int leave_free(void *arg)
     return 0;
 }
 
-static void server_driver_free_given_is_left_to_others(void **state)
-{
-    (void)state;
-    assert_child_succeeds(leave_free, NULL);
-}
+CHILD_TEST(server_driver_free_given_is_left_to_others, leave_free)
 
 static int give_quotas(void *arg)
 {
@@ -394,11 +358,7 @@ static int give_quotas(void *arg)
     return stop(&w);
 }
 
-static void server_quotas_given_are_kept(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_quotas, NULL);
-}
+CHILD_TEST(server_quotas_given_are_kept, give_quotas)
 
 /* ---- another process, which stops or keeps a lease */
 
@@ -479,11 +439,7 @@ static int give_revoke_timeout(void *arg)
     return stop(&w);
 }
 
-static void server_revoke_timeout_given_is_kept(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_revoke_timeout, NULL);
-}
+CHILD_TEST(server_revoke_timeout_given_is_kept, give_revoke_timeout)
 
 static int give_lease_timeout(void *arg)
 {
@@ -548,17 +504,8 @@ static int give_fence(void *arg)
     return 0;
 }
 
-static void server_fence_given_decides_on_writers_cut_off(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_fence, NULL);
-}
-
-static void server_lease_timeout_given_is_kept(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_lease_timeout, NULL);
-}
+CHILD_TEST(server_fence_given_decides_on_writers_cut_off, give_fence)
+CHILD_TEST(server_lease_timeout_given_is_kept, give_lease_timeout)
 
 /* The trace's second last number is how many acquires there were, its last one the hint. */
 static int give_trace(void *arg)
@@ -589,11 +536,7 @@ static int give_trace(void *arg)
     return 0;
 }
 
-static void server_trace_path_given_has_acquires_with_hints(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_trace, NULL);
-}
+CHILD_TEST(server_trace_path_given_has_acquires_with_hints, give_trace)
 
 /* ---- gvm_object_options */
 
@@ -629,11 +572,7 @@ static int give_object_options(void *arg)
     return stop(&w);
 }
 
-static void object_options_given_are_the_objects(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_object_options, NULL);
-}
+CHILD_TEST(object_options_given_are_the_objects, give_object_options)
 
 static int keep_objects(void *arg)
 {
@@ -652,11 +591,7 @@ static int keep_objects(void *arg)
     return stop(&w);
 }
 
-static void object_kept_outlives_its_creator(void **state)
-{
-    (void)state;
-    assert_child_succeeds(keep_objects, NULL);
-}
+CHILD_TEST(object_kept_outlives_its_creator, keep_objects)
 
 /* After it was moved out and in again by reading, its host copies are gone. */
 static int leave_untracked(void *arg)
@@ -685,11 +620,7 @@ static int leave_untracked(void *arg)
     return 0;
 }
 
-static void object_untracked_has_no_copies(void **state)
-{
-    (void)state;
-    assert_child_succeeds(leave_untracked, NULL);
-}
+CHILD_TEST(object_untracked_has_no_copies, leave_untracked)
 
 /* ---- flags of opening and publishing */
 
@@ -725,11 +656,7 @@ static int open_with_flags(void *arg)
     return stop(&w);
 }
 
-static void object_opened_with_flags_obeys_them(void **state)
-{
-    (void)state;
-    assert_child_succeeds(open_with_flags, NULL);
-}
+CHILD_TEST(object_opened_with_flags_obeys_them, open_with_flags)
 
 static int publish_with_flags(void *arg)
 {
@@ -761,11 +688,7 @@ static int publish_with_flags(void *arg)
     return stop(&w);
 }
 
-static void object_published_with_flags_obeys_them(void **state)
-{
-    (void)state;
-    assert_child_succeeds(publish_with_flags, NULL);
-}
+CHILD_TEST(object_published_with_flags_obeys_them, publish_with_flags)
 
 /* ---- gvm_acquire_options */
 
@@ -794,11 +717,7 @@ static int acquire_with_timeouts(void *arg)
     return stop(&w);
 }
 
-static void acquire_timeout_given_is_kept(void **state)
-{
-    (void)state;
-    assert_child_succeeds(acquire_with_timeouts, NULL);
-}
+CHILD_TEST(acquire_timeout_given_is_kept, acquire_with_timeouts)
 
 int main(int argc, char **argv)
 {

@@ -318,13 +318,6 @@ static int be_whole_table(void *arg)
     return 0;
 }
 
-#define CHILD_TEST(name, fn) \
-    static void name(void **state) \
-    { \
-        (void)state; \
-        assert_child_succeeds(fn, NULL); \
-    }
-
 CHILD_TEST(buffer_chunk_bytes_given_is_its_chunk, be_chunk_bytes)
 CHILD_TEST(buffer_address_given_is_where_it_is, be_address)
 CHILD_TEST(buffer_unshared_cannot_be_exported, be_unshared_buffer)

@@ -53,11 +53,7 @@ static int come_and_go(void *arg)
     return stop(&w);
 }
 
-static void client_comes_and_goes(void **state)
-{
-    (void)state;
-    assert_child_succeeds(come_and_go, NULL);
-}
+CHILD_TEST(client_comes_and_goes, come_and_go)
 
 static int be_refused(void *arg)
 {
@@ -90,11 +86,7 @@ static int be_refused(void *arg)
     return stop(&w);
 }
 
-static void client_too_many_is_told_so(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_refused, NULL);
-}
+CHILD_TEST(client_too_many_is_told_so, be_refused)
 
 /* ---- floods */
 
@@ -204,11 +196,7 @@ static int speak_nonsense(void *arg)
     return stop(&w);
 }
 
-static void client_that_speaks_nonsense_is_cut_off(void **state)
-{
-    (void)state;
-    assert_child_succeeds(speak_nonsense, NULL);
-}
+CHILD_TEST(client_that_speaks_nonsense_is_cut_off, speak_nonsense)
 
 /* One asks and asks and never reads. It is cut off when what it does not read has become too much;
  * another one is served all the while. */
@@ -249,11 +237,7 @@ static int never_read(void *arg)
     return stop(&w);
 }
 
-static void client_that_never_reads_is_cut_off(void **state)
-{
-    (void)state;
-    assert_child_succeeds(never_read, NULL);
-}
+CHILD_TEST(client_that_never_reads_is_cut_off, never_read)
 
 /* It hears nothing, so that what it said before is read to its end at once, BYE too; another is served. */
 static int hear_nothing(void *arg)
@@ -293,11 +277,7 @@ static int hear_nothing(void *arg)
     return stop(&w);
 }
 
-static void client_that_hears_nothing_is_read_to_its_end(void **state)
-{
-    (void)state;
-    assert_child_succeeds(hear_nothing, NULL);
-}
+CHILD_TEST(client_that_hears_nothing_is_read_to_its_end, hear_nothing)
 
 /* Many messages at once are all answered, in order, while another client gets its turns. */
 static int ask_many_at_once(void *arg)
@@ -323,11 +303,7 @@ static int ask_many_at_once(void *arg)
     return stop(&w);
 }
 
-static void messages_at_once_are_answered_in_order(void **state)
-{
-    (void)state;
-    assert_child_succeeds(ask_many_at_once, NULL);
-}
+CHILD_TEST(messages_at_once_are_answered_in_order, ask_many_at_once)
 
 /* A process that ends is gone, though a child of it has the socket, too; and so is one that lives, but
  * hung up and never had memory. */
@@ -370,11 +346,7 @@ static int end_a_process(void *arg)
     return stop(&w);
 }
 
-static void process_that_ends_is_gone(void **state)
-{
-    (void)state;
-    assert_child_succeeds(end_a_process, NULL);
-}
+CHILD_TEST(process_that_ends_is_gone, end_a_process)
 
 /* ---- BYE */
 
@@ -649,11 +621,7 @@ static int lease_many_chunks(void *arg)
     return 0;
 }
 
-static void object_of_more_chunks_than_a_message_is_leased_whole(void **state)
-{
-    (void)state;
-    assert_child_succeeds(lease_many_chunks, NULL);
-}
+CHILD_TEST(object_of_more_chunks_than_a_message_is_leased_whole, lease_many_chunks)
 
 /* Objects that memory cannot be made for, as the process may have no more descriptors: the cause is
  * answered, and logged. What is there can be used. */
@@ -740,11 +708,7 @@ static int miss_a_long_name(void *arg)
     return 0;
 }
 
-static void name_too_long_for_a_text_keeps_its_end(void **state)
-{
-    (void)state;
-    assert_child_succeeds(miss_a_long_name, NULL);
-}
+CHILD_TEST(name_too_long_for_a_text_keeps_its_end, miss_a_long_name)
 
 /* ---- options */
 
@@ -806,11 +770,7 @@ static int start_badly(void *arg)
     return 0;
 }
 
-static void options_out_of_range_are_refused(void **state)
-{
-    (void)state;
-    assert_child_succeeds(start_badly, NULL);
-}
+CHILD_TEST(options_out_of_range_are_refused, start_badly)
 
 /* ---- clients in the keeper's own process */
 
@@ -851,11 +811,7 @@ static int keep_a_lease(void *arg)
     return 0;
 }
 
-static void client_of_the_same_process_that_is_cut_off_keeps_its_frames(void **state)
-{
-    (void)state;
-    assert_child_succeeds(keep_a_lease, NULL);
-}
+CHILD_TEST(client_of_the_same_process_that_is_cut_off_keeps_its_frames, keep_a_lease)
 
 /* It speaks no more, and has not closed its end; but it never had memory. */
 static int fall_silent(void *arg)
@@ -874,11 +830,7 @@ static int fall_silent(void *arg)
     return stop(&w);
 }
 
-static void client_of_the_same_process_that_falls_silent_is_forgotten(void **state)
-{
-    (void)state;
-    assert_child_succeeds(fall_silent, NULL);
-}
+CHILD_TEST(client_of_the_same_process_that_falls_silent_is_forgotten, fall_silent)
 
 int main(void)
 {

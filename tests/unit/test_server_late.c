@@ -151,11 +151,7 @@ static int answer_in_time(void *arg)
     return answer_a_busy_server(HELD_UP_MS / 2 - 5, 0);
 }
 
-static void answer_that_has_come_is_read_before_its_client_is_late(void **state)
-{
-    (void)state;
-    assert_child_succeeds(answer_in_time, NULL);
-}
+CHILD_TEST(answer_that_has_come_is_read_before_its_client_is_late, answer_in_time)
 
 /* It is not read in the turn in which the time is over. */
 static int answer_behind_requests(void *arg)
@@ -164,11 +160,7 @@ static int answer_behind_requests(void *arg)
     return answer_a_busy_server(HELD_UP_MS - 10, REQUESTS);
 }
 
-static void client_of_which_something_is_not_read_has_twice_the_time(void **state)
-{
-    (void)state;
-    assert_child_succeeds(answer_behind_requests, NULL);
-}
+CHILD_TEST(client_of_which_something_is_not_read_has_twice_the_time, answer_behind_requests)
 
 int main(void)
 {

@@ -45,11 +45,7 @@ static int ask_for_snapshots_without_reading(void *arg)
     return stop(&w);
 }
 
-static void client_that_does_not_read_snapshots_holds_one(void **state)
-{
-    (void)state;
-    assert_child_succeeds(ask_for_snapshots_without_reading, NULL);
-}
+CHILD_TEST(client_that_does_not_read_snapshots_holds_one, ask_for_snapshots_without_reading)
 
 #define SNAPSHOTS_KEPT 40
 
@@ -118,11 +114,7 @@ static int keep_snapshots_after_reading(void *arg)
     return stop(&w);
 }
 
-static void snapshot_that_was_read_is_taken_back_from_who_keeps_it(void **state)
-{
-    (void)state;
-    assert_child_succeeds(keep_snapshots_after_reading, NULL);
-}
+CHILD_TEST(snapshot_that_was_read_is_taken_back_from_who_keeps_it, keep_snapshots_after_reading)
 
 enum { ENDS_CUT_OFF, ENDS_WITH_BYE, ENDS_SILENT, ENDS_FORGED, ENDS_WITH_SERVER, WAYS_TO_END };
 
@@ -163,11 +155,7 @@ static int keep_snapshots_after_the_end(void *arg)
     return 0;
 }
 
-static void snapshot_of_client_that_ended_is_taken_back(void **state)
-{
-    (void)state;
-    assert_child_succeeds(keep_snapshots_after_the_end, NULL);
-}
+CHILD_TEST(snapshot_of_client_that_ended_is_taken_back, keep_snapshots_after_the_end)
 
 /* The fd is in no process but on its way: the last that the socket of a client brings. */
 static int leave_snapshot_in_the_socket(void *arg)
@@ -193,11 +181,7 @@ static int leave_snapshot_in_the_socket(void *arg)
     return stop(&w);
 }
 
-static void snapshot_in_the_socket_of_client_that_ended_is_taken_back(void **state)
-{
-    (void)state;
-    assert_child_succeeds(leave_snapshot_in_the_socket, NULL);
-}
+CHILD_TEST(snapshot_in_the_socket_of_client_that_ended_is_taken_back, leave_snapshot_in_the_socket)
 
 int main(void)
 {

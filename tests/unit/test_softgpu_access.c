@@ -170,17 +170,8 @@ static int gain_writing(void *arg)
     return watched_ill(WRITE);
 }
 
-static void access_taken_under_a_kernel_faults_it(void **state)
-{
-    (void)state;
-    assert_child_succeeds(lose_writing, NULL);
-}
-
-static void access_given_under_a_kernel_faults_it(void **state)
-{
-    (void)state;
-    assert_child_succeeds(gain_writing, NULL);
-}
+CHILD_TEST(access_taken_under_a_kernel_faults_it, lose_writing)
+CHILD_TEST(access_given_under_a_kernel_faults_it, gain_writing)
 
 /* What a stream does itself is no better off: it reads the word until it is another one. */
 static int change_under_a_wait(void *arg)
@@ -199,11 +190,7 @@ static int change_under_a_wait(void *arg)
     return 0;
 }
 
-static void access_changed_under_a_stream_operation_faults_it(void **state)
-{
-    (void)state;
-    assert_child_succeeds(change_under_a_wait, NULL);
-}
+CHILD_TEST(access_changed_under_a_stream_operation_faults_it, change_under_a_wait)
 
 static int change_without_gap(void *arg)
 {
@@ -215,11 +202,7 @@ static int change_without_gap(void *arg)
     return watched_well();
 }
 
-static void access_changed_without_a_gap_does_no_harm(void **state)
-{
-    (void)state;
-    assert_child_succeeds(change_without_gap, NULL);
-}
+CHILD_TEST(access_changed_without_a_gap_does_no_harm, change_without_gap)
 
 /* ---- kernels whose rights stay */
 
@@ -240,11 +223,7 @@ static int set_the_same(void *arg)
     return watched_well();
 }
 
-static void access_set_again_does_no_harm(void **state)
-{
-    (void)state;
-    assert_child_succeeds(set_the_same, NULL);
-}
+CHILD_TEST(access_set_again_does_no_harm, set_the_same)
 
 /* The kernel reads the chunk in the middle. */
 static int change_beside(void *arg)
@@ -261,11 +240,7 @@ static int change_beside(void *arg)
     return watched_well();
 }
 
-static void access_changed_beside_a_kernel_does_no_harm(void **state)
-{
-    (void)state;
-    assert_child_succeeds(change_beside, NULL);
-}
+CHILD_TEST(access_changed_beside_a_kernel_does_no_harm, change_beside)
 
 /* All devices of a process share its addresses, but not their rights. */
 static int change_for_another_device(void *arg)
@@ -334,11 +309,7 @@ static int change_under_the_cpu(void *arg)
     return 0;
 }
 
-static void access_changed_under_the_cpu_does_no_harm(void **state)
-{
-    (void)state;
-    assert_child_succeeds(change_under_the_cpu, NULL);
-}
+CHILD_TEST(access_changed_under_the_cpu_does_no_harm, change_under_the_cpu)
 
 int main(void)
 {

@@ -61,4 +61,12 @@ static inline int run_in_child(int (*fn)(void *arg), void *arg, bool quiet)
 
 #define assert_child_succeeds(fn, arg) assert_int_equal(run_in_child(fn, arg, false), 0)
 
+/* A test that is one child. */
+#define CHILD_TEST(name, fn) \
+    static void name(void **state) \
+    { \
+        (void)state; \
+        assert_child_succeeds(fn, NULL); \
+    }
+
 #endif
