@@ -1,11 +1,11 @@
 /* tests/fault/fault.h - what the parts of every_call share.
  *
- *   inject.c      ways to fail: driver calls, memory, system calls
- *   table_fixture.c a table of PostgreSQL's kind, for scenarios and other tests to read
- *   scenarios.c   one row per public operation: what it needs, the operation, how its success shows
- *   append_fixture.c appenders, for scenarios
- *   heap_fixture.c  heaps, for scenarios
- *   every_call.c  fails every call of every row, once and for ever, and looks at what is left
+ *   inject.c          ways to fail: driver calls, memory, system calls
+ *   table_fixture.c   a table of PostgreSQL's kind, for scenarios and other tests to read
+ *   scenarios.c       one row per public operation: what it needs, the operation, how its success shows
+ *   append_fixture.c  appenders, for scenarios
+ *   heap_fixture.c    heaps, for scenarios
+ *   every_call.c      fails every call of every row, once and for ever, and looks at what is left
  */
 #ifndef FAULT_H
 #define FAULT_H

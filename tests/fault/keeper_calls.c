@@ -518,8 +518,8 @@ int main(int argc, char **argv)
     setenv("GVMEM_CHECK", "1", 1);
     signal(SIGALRM, on_alarm);
     signal(SIGPIPE, SIG_IGN);
-    setenv("GVMEM_FAULT", "*:18446744073709551615", 1); /* stacked; never reached until armed */
     helper = child_must_start(ROLE);                    /* before anything is counted here */
+    setenv("GVMEM_FAULT", "*:18446744073709551615", 1); /* stacked; never reached until armed */
     if (gvmi_driver_start() != GVM_OK || !fixture_enter())
         tap_bail_out("no driver");
     watch_calls();

@@ -1,7 +1,7 @@
 /* tests/fault/keeper_fixture.h - what a keeper and its clients do while driver calls fail.
  *
- *   keeper_fixture.c  a client that uses the whole interface, a witness, which must find all as it was
- *   keeper_calls.c  makes the driver fail, in the keeper's process or the client's
+ *   keeper_fixture.c  a client that uses the whole interface; a witness, which must find all as it was
+ *   keeper_calls.c    makes the driver fail, in the keeper's process or the client's
  *
  * Contents: chunk i of an object is filled with one word, that of the object plus i.
  *
@@ -17,7 +17,9 @@
 #include <gvmem/gvmem.h>
 #include <gvmem/keeper.h>
 
-#define CHUNK_BYTES (2ull << 20)
+#include "tests/lib/units.h"
+
+#define CHUNK_BYTES (2 * MIB)
 
 /* What the client says of its run; it travels between processes. */
 typedef struct client_result {

@@ -75,7 +75,7 @@ static int spawn(const char *const args[], int socket, pid_t *pid)
     if (error == 0) /* a descriptor of memory that came along would keep the memory */
         error = posix_spawn_file_actions_addclosefrom_np(&actions, CONTROL_FD + 1);
     if (error == 0)
-        error = posix_spawn(pid, "/proc/self/exe", &actions, NULL, (char **)(uintptr_t)args, environ);
+        error = posix_spawn(pid, own_path(), &actions, NULL, (char **)(uintptr_t)args, environ);
     posix_spawn_file_actions_destroy(&actions);
     return error;
 }

@@ -40,6 +40,15 @@ void fixture_machine_default(const char *settings, ...)
     va_end(args);
 }
 
+const char *own_path(void)
+{
+    static char path[4096];
+
+    if (readlink("/proc/self/exe", path, sizeof path - 1) < 0)
+        abort();
+    return path;
+}
+
 void fixture_raise_fd_limit(void)
 {
     struct rlimit files;

@@ -15,6 +15,9 @@
 __attribute__((format(printf, 1, 2))) void fixture_machine(const char *settings, ...);
 __attribute__((format(printf, 1, 2))) void fixture_machine_default(const char *settings, ...);
 
+/* The path of this program, to execute it again: /proc/self/exe would be valgrind under valgrind. */
+const char *own_path(void);
+
 /* As many descriptors as the process may have, up to 65536: hundreds of chunks are hundreds of them. */
 void fixture_raise_fd_limit(void);
 

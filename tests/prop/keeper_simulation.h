@@ -5,12 +5,12 @@
  * chunk of the model holds the number last written to it. Messages in flight keep their order, each
  * direction of a connection by itself; everything else happens in any order.
  *
- *     keeper_machine.c  simulations: their sizes, the choice of the next step, the orderly end
+ *     keeper_machine.c       simulations: their sizes, the choice of the next step, the orderly end
  *     keeper_simulation.c    events into the machine, actions out of it, frames and jobs
- *     keeper_names.c    the model of objects and names: what may be answered, what follows from it
- *     keeper_client.c   honest processes
- *     keeper_abuse.c    processes that keep to the format alone
- *     keeper_voided.c   what processes do whose leases the keeper has ended, and where they may write
+ *     keeper_names.c         the model of objects and names: what may be answered, what follows from it
+ *     keeper_client.c        honest processes
+ *     keeper_abuse.c         processes that keep to the format alone
+ *     keeper_voided.c        what processes do whose leases the keeper has ended, and where they may write
  */
 #ifndef PROP_KEEPER_SIMULATION_H
 #define PROP_KEEPER_SIMULATION_H

@@ -380,7 +380,7 @@ static int start_other(const fixture *w, bool leases, other *out)
 
         snprintf(fd_text, sizeof fd_text, "%d", told[1]);
         (void)fcntl(told[1], F_SETFD, 0);
-        execl("/proc/self/exe", "other", w->path, leases_text, fd_text, (char *)NULL);
+        execl(own_path(), "other", w->path, leases_text, fd_text, (char *)NULL);
         _exit(127);
     }
     close(told[1]);

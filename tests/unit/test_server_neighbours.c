@@ -74,6 +74,7 @@ static int end_the_first_thread(void *arg)
 static void process_whose_first_thread_has_ended_is_seen_to_close(void **state)
 {
     (void)state;
+    SKIP_UNDER_VALGRIND("its processes end with their first thread");
     if (SANITIZER_THREADS) /* it allows no thread in a child of a program with several */
         skip();
     assert_child_succeeds(end_the_first_thread, NULL);
@@ -192,6 +193,7 @@ static int serve_without_capability(void *arg)
 static void descriptors_that_a_user_does_not_receive_keep_no_other_waiting(void **state)
 {
     (void)state;
+    SKIP_UNDER_VALGRIND(VALGRIND_FDS);
     if (geteuid() != 0)
         skip();
     assert_child_succeeds(serve_without_capability, NULL);

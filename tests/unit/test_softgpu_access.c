@@ -202,7 +202,13 @@ static int change_without_gap(void *arg)
     return watched_well();
 }
 
-CHILD_TEST(access_changed_without_a_gap_does_no_harm, change_without_gap)
+static void access_changed_without_a_gap_does_no_harm(void **state)
+{
+    (void)state;
+    SKIP_UNDER_VALGRIND(
+        "threads take turns there: one waits seconds for what another shows at most times");
+    assert_child_succeeds(change_without_gap, NULL);
+}
 
 /* ---- kernels whose rights stay */
 
