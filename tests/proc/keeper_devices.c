@@ -12,7 +12,9 @@
 #include <gvmem/keeper.h>
 #include <gvmem/kernels.h>
 
+#include "base/address.h"
 #include "tests/proc/buffer_child.h"
+#include "tools/snapshot.h"
 
 #define DEVICES_MAX 4
 #define CHUNK_BYTES (2 * MIB)
@@ -28,7 +30,7 @@ typedef struct fixture {
     gvm_device *devices[DEVICES_MAX];
     gvm_object *objects[DEVICES_MAX][OBJECTS];
     uint64_t checksums[DEVICES_MAX][OBJECTS];
-    gvm_snapshot *snapshot;
+    snapshot_copy *snapshot;
 } fixture;
 
 static fixture w;
@@ -66,7 +68,7 @@ static bool make(int32_t device, int index)
 {
     const gvm_object_options options = {.struct_size = sizeof options,
                                         .chunk_bytes = CHUNK_BYTES,
-                                        .bytes = OBJECT_BYTES,
+                                        .size_bytes = OBJECT_BYTES,
                                         .device = device};
     gvm_object **object = &w.objects[device][index];
     gvm_lease lease;
@@ -74,7 +76,8 @@ static bool make(int32_t device, int index)
 
     snprintf(name, sizeof name, "/devices/%d/%d", (int)device, index);
     return good(gvm_object_create(w.keeper, name, OBJECT_BYTES, &options, object), name) &&
-           good(gvm_object_acquire(*object, GVM_LEASE_WRITE, NULL, &lease), "acquire to write") &&
+           good(gvm_object_acquire(*object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease),
+                "acquire to write") &&
            good(gvm_kernel_fill_random_f64(w.devices[device], lease.address, NUMBERS, 0,
                                            (uint64_t)(10 * device + index), NULL),
                 "fill") &&
@@ -92,7 +95,8 @@ static bool holds(int32_t device, int index, int32_t reader)
     uint64_t checksum = 0;
     gvm_lease lease;
 
-    return good(gvm_object_acquire(object, GVM_LEASE_READ, &options, &lease), "acquire to read") &&
+    return good(gvm_object_acquire(object, GVM_LEASE_READ, &options, GVM_FOREVER, &lease),
+                "acquire to read") &&
            good(gvm_kernel_checksum(w.devices[reader], lease.address, OBJECT_BYTES, NULL, &checksum),
                 "checksum") &&
            good(gvm_object_release(object, &lease), "release") &&
@@ -101,9 +105,9 @@ static bool holds(int32_t device, int index, int32_t reader)
 
 static bool look(void)
 {
-    gvm_snapshot_destroy(w.snapshot);
+    snapshot_free(w.snapshot);
     w.snapshot = NULL;
-    return good(gvm_client_get_snapshot(w.keeper, &w.snapshot), "snapshot");
+    return good(snapshot_take(w.keeper, &w.snapshot), "snapshot");
 }
 
 static bool objects_live_on_their_device(void)
@@ -170,7 +174,7 @@ static bool peer_that_was_granted_reads_it_wherever_it_is(void)
         return true;
     }
     return good(status, "grant") && holds(0, 0, 1) &&
-           good(gvm_client_evict(w.keeper, "/devices/0/0", 0, &evicted), "evict") &&
+           good(gvm_client_evict(w.keeper, "/devices/0/0", GVM_BYTES_UNLIMITED, &evicted), "evict") &&
            EXPECT(evicted == OBJECT_BYTES) && holds(0, 0, 1) && holds(0, 1, 0) && holds(0, 0, 1);
 }
 
@@ -178,7 +182,7 @@ static bool everything_is_given_back(void)
 {
     bool fine = true;
 
-    gvm_snapshot_destroy(w.snapshot);
+    snapshot_free(w.snapshot);
     w.snapshot = NULL;
     for (int32_t d = 0; d < w.count; d++)
         for (int i = 0; i < OBJECTS; i++) {
@@ -189,7 +193,7 @@ static bool everything_is_given_back(void)
         for (int32_t d = 0; d < w.count; d++)
             fine = EXPECT(w.snapshot->devices[d].resident_bytes == 0) &&
                    EXPECT(w.snapshot->devices[d].objects == 0) && fine;
-    gvm_snapshot_destroy(w.snapshot);
+    snapshot_free(w.snapshot);
     gvm_client_close(w.keeper);
     gvm_keeper_stop(w.server);
     for (int32_t d = 0; d < w.count; d++)
