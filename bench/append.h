@@ -5,13 +5,13 @@
 #include <gvmem/appender.h>
 
 #define BENCH_APPEND_ROW_BYTES 64u
-#define BENCH_APPEND_RECORD_BYTES (64u << 10) /* what a block reserves at a time */
+#define BENCH_APPEND_RECORD_BYTES (64u << 10) /* what a block claims at a time */
 #define BENCH_APPEND_LANE_BYTES 16u           /* what a thread writes at a time */
 
 /* What the kernel leaves; the host sets begun and first to UINT64_MAX, the others to 0. */
 typedef struct bench_append_words {
     uint64_t begun; /* clock of the first block's start, ns */
-    uint64_t first; /* clock of the first record's reservation */
+    uint64_t first; /* clock of the first record's claim */
     uint64_t failed;
     uint64_t cursor; /* of the kernel that needs no appender */
 } bench_append_words;

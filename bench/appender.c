@@ -12,6 +12,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "base/address.h"
 #include "base/size.h"
 #include "bench/append.h"
 #include "bench/bench.h"
@@ -106,11 +107,11 @@ static void let_driver_settle(const setup *s)
     const struct timespec pause = {0, s->b->info.software ? 0 : PAUSE_MS * 1000000};
     void *small = NULL;
 
-    gvm_device_trim(s->b->device, 0);
+    bench_trim(s->b);
     nanosleep(&pause, NULL);
-    if (gvm_alloc(s->b->device, &small, 1) == GVM_OK)
+    if (gvm_alloc(s->b->device, 1, &small) == GVM_OK)
         gvm_free(small);
-    gvm_device_trim(s->b->device, 0);
+    bench_trim(s->b);
 }
 
 /* ---- one kernel */
@@ -142,7 +143,7 @@ static bool run_kernel(setup *s, const bench_append_params *params, double *us, 
 }
 
 /* Is every record there once? */
-static bool check_sum(setup *s, uint64_t address, uint64_t bytes)
+static bool check_sum(setup *s, const void *address, uint64_t bytes)
 {
     const double records = (double)(bytes / BENCH_APPEND_RECORD_BYTES);
     const double wanted = records * (records - 1) / 2 * (BENCH_APPEND_RECORD_BYTES / 8);
@@ -247,7 +248,8 @@ static bool measure_appender(setup *s, figures *f, uint64_t expected_bytes)
            check_sum(s, info.address, f->bytes);
     if (expected_bytes > 0)
         good = good && gvm_appender_reset(appender) == GVM_OK &&
-               append_once(s, appender, f, COMMITTED) && write_fixed(s, info.address, f, FIXED);
+               append_once(s, appender, f, COMMITTED) &&
+               write_fixed(s, gvmi_address(info.address), f, FIXED);
     gvm_appender_destroy(appender);
     let_driver_settle(s);
     return good;
@@ -264,7 +266,7 @@ static bool measure_managed(setup *s, figures *f)
         bench_failed_driver(s->b, result, "cuMemAllocManaged");
         return false;
     }
-    good = write_fixed(s, address, f, MANAGED) && check_sum(s, address, f->bytes);
+    good = write_fixed(s, address, f, MANAGED) && check_sum(s, gvmi_pointer(address), f->bytes);
     gvmi_cu->cuMemFree(address);
     return good;
 }

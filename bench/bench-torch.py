@@ -27,7 +27,7 @@ ENVIRONMENTS = {
     NATIVE: {},
     EXPANDABLE: {"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"},
     HEAP: {},
-    KEEPING: {"GVMEM_HEAP_RESERVE": "1TiB"},
+    KEEPING: {"GVMEM_HEAP_KEEP": "1TiB"},
 }
 
 

@@ -128,6 +128,18 @@ void bench_failed(bench *b, const char *what)
     b->code = TOOL_FAILED;
 }
 
+void bench_wait(bench *b)
+{
+    if (gvm_device_synchronize(b->device) != GVM_OK)
+        bench_failed(b, "waiting for the device");
+}
+
+void bench_trim(bench *b)
+{
+    if (gvm_device_trim(b->device, 0) != GVM_OK)
+        bench_failed(b, "giving back what is cached");
+}
+
 uint64_t bench_free_bytes(bench *b)
 {
     gvm_device_info info = {.struct_size = sizeof info};

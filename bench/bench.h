@@ -73,6 +73,10 @@ void bench_note(bench *b, const char *format, ...) __attribute__((format(printf,
 void bench_failed_driver(bench *b, CUresult result, const char *call);
 void bench_failed(bench *b, const char *what);
 
+/* Waits until the device is idle; gives what the library keeps for reuse back to the driver. */
+void bench_wait(bench *b);
+void bench_trim(bench *b);
+
 /* Free device memory, after giving back what this process caches. */
 uint64_t bench_free_bytes(bench *b);
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/size.h"
 #include "bench/bench.h"
 #include "kernels/basic.h"
@@ -104,7 +105,8 @@ static bool fill_field(bench *b, field *f)
 {
     if (gvm_kernel_fill_random_f64(b->device, gvm_buffer_address(f->from), f->bytes / 8, 0, SEED,
                                    NULL) == GVM_OK &&
-        gvm_kernel_fill_random_f64(b->device, f->alloc_from, f->bytes / 8, 0, SEED, NULL) == GVM_OK &&
+        gvm_kernel_fill_random_f64(b->device, gvmi_pointer(f->alloc_from), f->bytes / 8, 0, SEED,
+                                   NULL) == GVM_OK &&
         gvm_device_synchronize(b->device) == GVM_OK)
         return true;
     bench_failed(b, "filling the memory to copy");
@@ -280,7 +282,7 @@ void bench_kernels(bench *b)
     fprintf(b->text, "\nkernels over %s of buffer memory, GB/s (median)\n",
             gvmi_size_text(bytes, text));
     if (make_buffer(b, bytes, &buffer) && bench_timer_create(b, &timer)) {
-        address = gvm_buffer_address(buffer);
+        address = gvmi_address(gvm_buffer_address(buffer));
         gvmi_fill_params fill = {address, bytes / 8, 0, SEED};
         gvmi_sum_params sum = {address, bytes / 8, 0};
         gvmi_checksum_params checksum = {address, bytes, 0};
@@ -342,14 +344,15 @@ void bench_peers(bench *b)
     }
     if (make_buffer(b, bytes, &buffer)) {
         gvm_status status = gvm_buffer_grant(buffer, other, GVM_ACCESS_READ);
-        uint64_t address = gvm_buffer_address(buffer);
+        uint64_t address = gvmi_address(gvm_buffer_address(buffer));
 
         if (status == GVM_E_NOTSUP)
             bench_note(b, "the devices cannot reach each other");
         else if (status != GVM_OK ||
-                 gvm_kernel_fill_random_f64(b->device, address, bytes / 8, 0, SEED, NULL) != GVM_OK ||
-                 gvm_kernel_sum_f64(b->device, address, bytes / 8, NULL, &own) != GVM_OK ||
-                 gvm_kernel_sum_f64(other, address, bytes / 8, NULL, &theirs) != GVM_OK ||
+                 gvm_kernel_fill_random_f64(b->device, gvmi_pointer(address), bytes / 8, 0, SEED,
+                                            NULL) != GVM_OK ||
+                 gvm_kernel_sum_f64(b->device, gvmi_pointer(address), bytes / 8, NULL, &own) != GVM_OK ||
+                 gvm_kernel_sum_f64(other, gvmi_pointer(address), bytes / 8, NULL, &theirs) != GVM_OK ||
                  gvmi_device_enter(other) != GVM_OK)
             bench_failed(b, "reading a peer's buffer");
         else {

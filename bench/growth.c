@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <time.h>
 
+#include "base/address.h"
 #include "base/size.h"
 #include "bench/bench.h"
 
@@ -23,8 +24,8 @@ typedef struct growth {
 
 static bool fill_new(bench *b, uint64_t address, uint64_t from, uint64_t to)
 {
-    if (gvm_kernel_fill_random_f64(b->device, address + from, (to - from) / 8, from / 8, 1, NULL) ==
-            GVM_OK &&
+    if (gvm_kernel_fill_random_f64(b->device, gvmi_pointer(address + from), (to - from) / 8,
+                                   from / 8, 1, NULL) == GVM_OK &&
         gvm_device_synchronize(b->device) == GVM_OK)
         return true;
     bench_failed(b, "filling what has grown");
@@ -52,12 +53,12 @@ static bool grow_vector(bench *b, const growth *g, double *us)
         status = gvm_vector_resize(vector, bytes / 8);
         *us += tool_now_us() - start_us;
         filled = status == GVM_OK &&
-                 fill_new(b, gvm_vector_address(vector), size_before(bytes), bytes);
+                 fill_new(b, gvmi_address(gvm_vector_address(vector)), size_before(bytes), bytes);
     }
     if (status != GVM_OK)
         bench_failed(b, "growing a vector");
     gvm_vector_destroy(vector);
-    gvm_device_trim(b->device, 0);
+    bench_trim(b);
     return status == GVM_OK && filled;
 }
 
@@ -170,7 +171,7 @@ static void settle(bench *b)
 {
     const struct timespec pause = {0, b->quick ? 1000 * 1000 : 100 * 1000 * 1000};
 
-    (void)gvm_device_synchronize(b->device);
+    bench_wait(b);
     nanosleep(&pause, NULL);
 }
 

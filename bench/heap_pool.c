@@ -57,10 +57,12 @@ uint64_t bench_committed_bytes(const bench_subject *s)
 
 void bench_give_back(bench *b, const bench_subject *s)
 {
-    (void)gvm_device_synchronize(b->device);
+    bench_wait(b);
+    if (s->heap != NULL && gvm_heap_trim(s->heap, 0) != GVM_OK)
+        bench_failed(b, "giving back what a heap keeps");
     if (s->heap != NULL)
-        (void)gvm_heap_trim(s->heap, 0);
-    else if (s->pool != NULL)
+        return;
+    if (s->pool != NULL)
         s->pool->trim();
     else
         (void)gvmi_cu->cuMemPoolTrimTo(s->driver_pool, 0);

@@ -168,9 +168,9 @@ static bool replay_subject(replay *r, const bench_subject *s, usage *u)
     return true;
 }
 
-static bool replay_heap(replay *r, const char *name, uint64_t reserve_bytes, usage *u)
+static bool replay_heap(replay *r, const char *name, uint64_t keep_bytes, usage *u)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = reserve_bytes};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = keep_bytes};
     bench_subject subject = {.name = name, .ordered = true};
     bool good;
 
@@ -187,8 +187,10 @@ static void replay_all(replay *r)
 {
     static const struct {
         const char *name;
-        uint64_t reserve_bytes; /* as gvm_heap_options */
-    } heaps[] = {{"gvm_heap", 0}, {"gvm_heap, no reserve", 1}, {"gvm_heap, all in reserve", UINT64_MAX}};
+        uint64_t keep_bytes; /* as gvm_heap_options */
+    } heaps[] = {{"gvm_heap", 0},
+                 {"gvm_heap, none kept", GVM_BYTES_NONE},
+                 {"gvm_heap, all kept", GVM_BYTES_UNLIMITED}};
     bench_subject driver = {.name = "cuMemAllocAsync", .ordered = true};
     const bench_foreign_pool *others;
     const size_t other_count = bench_load_pools(r->b, &others);
@@ -196,7 +198,7 @@ static void replay_all(replay *r)
     usage u = {0}, unused;
 
     for (size_t i = 0; i < sizeof heaps / sizeof heaps[0]; i++)
-        if (!replay_heap(r, heaps[i].name, heaps[i].reserve_bytes, &u))
+        if (!replay_heap(r, heaps[i].name, heaps[i].keep_bytes, &u))
             return;
     show(b, "sizes alone, rounded to 16 KiB", (double)u.units_peak / (double)u.requested_peak, 0, 0, 0);
     show(b, "sizes alone, rounded to powers of 2",

@@ -1,6 +1,7 @@
 /* gvmem-bench keeper: leases, movement under pressure, scans, eviction, growth. Each figure stands
  * beside its floor: what the hardware, measured in the same run, would need at the least. */
 #include "bench/keeper.h"
+#include "base/address.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -163,7 +164,8 @@ static bool link_make(bench *b, link_ends *l)
             !good_call(b, gvmi_cu->cuStreamCreate(&l->streams[i], CU_STREAM_NON_BLOCKING),
                        "cuStreamCreate"))
             return false;
-        if (gvm_kernel_fill_random_f64(b->device, l->device[i], l->bytes / 8, 0, SEED, NULL) != GVM_OK ||
+        if (gvm_kernel_fill_random_f64(b->device, gvmi_pointer(l->device[i]), l->bytes / 8, 0, SEED,
+                                       NULL) != GVM_OK ||
             gvm_device_synchronize(b->device) != GVM_OK) {
             bench_failed(b, "filling the memory to copy");
             return false;

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <time.h>
 
+#include "base/address.h"
 #include "bench/keeper.h"
 #include "kernels/basic.h"
 
@@ -50,13 +51,13 @@ static gvm_status do_connect(client *c, const keeper_order *o, keeper_answer *a)
     if (status == GVM_OK)
         status = gvm_client_connect(o->path, &c->keeper);
     if (status == GVM_OK)
-        status = gvm_kernel_sum_f64(c->device, 8, 0, NULL, &a->sum); /* no element is read */
+        status = gvm_kernel_sum_f64(c->device, gvmi_pointer(8), 0, NULL, &a->sum); /* no element is read */
     return status;
 }
 
 static gvm_status do_create(client *c, const keeper_order *o, keeper_answer *a)
 {
-    const gvm_object_options options = {.struct_size = sizeof options, .bytes = o->bytes};
+    const gvm_object_options options = {.struct_size = sizeof options, .size_bytes = o->bytes};
     const double start_us = tool_now_us();
     gvm_status status = gvm_object_create(c->keeper, o->name, o->reserve_bytes, &options,
                                           &c->objects[o->slot]);
@@ -78,7 +79,7 @@ static gvm_status do_grow(client *c, const keeper_order *o, keeper_answer *a)
 /* A writer fills everything with numbers, a reader sums; both as often as asked. */
 static gvm_status use(client *c, const gvm_lease *lease, const keeper_order *o, keeper_answer *a)
 {
-    const uint64_t words = lease->bytes / 8;
+    const uint64_t words = lease->size_bytes / 8;
     gvm_status status = GVM_OK;
 
     for (uint32_t i = 0; i < o->count && status == GVM_OK; i++)
@@ -98,7 +99,9 @@ static gvm_status do_turn(client *c, const keeper_order *o, keeper_answer *a)
     const double start_us = tool_now_us();
     double acquired_us, used_us, end_us;
     gvm_lease lease;
-    gvm_status status = gvm_object_acquire(object, (gvm_lease_mode)o->mode, &options, &lease), released;
+    gvm_status status = gvm_object_acquire(object, (gvm_lease_mode)o->mode, &options, GVM_FOREVER,
+                                           &lease),
+               released;
 
     if (status != GVM_OK)
         return status;
@@ -125,7 +128,7 @@ static gvm_status sample_pairs(gvm_object *object, gvm_lease_mode mode, keeper_a
     for (uint32_t i = 0; i < FAST_SAMPLES && status == GVM_OK; i++) {
         const uint64_t begin = bench_stamp();
 
-        status = gvm_object_acquire(object, mode, NULL, &lease);
+        status = gvm_object_acquire(object, mode, NULL, GVM_FOREVER, &lease);
         if (status == GVM_OK)
             status = gvm_object_release(object, &lease);
         differences[i] = bench_stamp() - begin;
@@ -152,7 +155,7 @@ static gvm_status count_pairs(gvm_object *object, gvm_lease_mode mode, keeper_an
 
     while (status == GVM_OK && bench_now_ns() - begin_ns < FAST_MS * 1000000)
         for (int i = 0; i < 1000 && status == GVM_OK; i++, pairs++) {
-            status = gvm_object_acquire(object, mode, NULL, &lease);
+            status = gvm_object_acquire(object, mode, NULL, GVM_FOREVER, &lease);
             if (status == GVM_OK)
                 status = gvm_object_release(object, &lease);
         }
@@ -204,7 +207,7 @@ static gvm_status take_turns(gvm_object *objects[2], keeper_answer *a)
     for (uint32_t i = 0; i < SLOW_SAMPLES && status == GVM_OK; i++) {
         const uint64_t begin = bench_stamp();
 
-        status = gvm_object_acquire(objects[i & 1], GVM_LEASE_WRITE, NULL, &lease);
+        status = gvm_object_acquire(objects[i & 1], GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease);
         differences[i] = bench_stamp() - begin;
         if (status == GVM_OK)
             status = gvm_object_release(objects[i & 1], &lease);
@@ -257,7 +260,7 @@ static gvm_status do_evict(client *c, const keeper_order *o, keeper_answer *a)
         return status;
     before = driver_free_bytes();
     start_us = tool_now_us();
-    status = gvm_client_evict(c->keeper, o->name, 0, &evicted);
+    status = gvm_client_evict(c->keeper, o->name, GVM_BYTES_UNLIMITED, &evicted);
     a->acquire_us = tool_now_us() - start_us;
     if (status == GVM_OK)
         status = gvm_client_trim(c->keeper, 0, 0, NULL);
@@ -277,10 +280,15 @@ static gvm_status do_figures(client *c, const keeper_order *o, keeper_answer *a)
 
     if (status != GVM_OK)
         return status;
-    a->keeper = snapshot->keeper;
-    a->device = snapshot->devices[0];
-    gvm_snapshot_destroy(snapshot);
+    a->keeper.struct_size = sizeof a->keeper;
+    a->device.struct_size = sizeof a->device;
     a->object.struct_size = sizeof a->object;
+    status = gvm_snapshot_get_keeper(snapshot, &a->keeper);
+    if (status == GVM_OK)
+        status = gvm_snapshot_get_device(snapshot, 0, &a->device);
+    gvm_snapshot_destroy(snapshot);
+    if (status != GVM_OK)
+        return status;
     return c->objects[o->slot] != NULL ? gvm_object_get_info(c->objects[o->slot], &a->object) : GVM_OK;
 }
 
@@ -311,8 +319,7 @@ static gvm_status sum_rate(client *c, gvm_tier tier, uint64_t bytes, double *rat
     }
     *rate = bench_median(&samples);
     gvm_buffer_destroy(buffer);
-    gvm_device_trim(c->device, 0);
-    return status;
+    return status == GVM_OK ? gvm_device_trim(c->device, 0) : status;
 }
 
 static gvm_status do_host(client *c, const keeper_order *o, keeper_answer *a)

@@ -1,4 +1,4 @@
-/* From receiving a share to the first kernel on it, in another process; and the same for a legacy
+/* From receiving a share to the first kernel on it, in another process; and the same for a CUDA IPC
  * handle.
  *
  * The importer opens the device and loads the kernels first: what is measured is what sharing adds.
@@ -6,6 +6,7 @@
  */
 #include <string.h>
 
+#include "base/address.h"
 #include "base/size.h"
 #include "bench/bench.h"
 #include "kernels/basic.h"
@@ -64,10 +65,10 @@ static gvm_status import_share(int socket, gvm_device *device, const order *o, a
     if (status != GVM_OK)
         return status;
     start_us = tool_now_us();
-    status = gvm_share_import(share, device, NULL, &buffer);
+    status = gvm_share_import(device, share, NULL, &buffer);
     a->import_us = tool_now_us() - start_us;
     if (status == GVM_OK)
-        status = launch_first(device, gvm_buffer_address(buffer), o->bytes, start_us, a);
+        status = launch_first(device, gvmi_address(gvm_buffer_address(buffer)), o->bytes, start_us, a);
     if (status != GVM_OK)
         tool_failure_text(a->text, sizeof a->text);
     gvm_buffer_destroy(buffer);
@@ -97,7 +98,7 @@ static gvm_status obey(int socket, gvm_device *device, const order *o, answer *a
 {
     switch (o->kind) {
     case ORDER_WARM_UP:
-        return gvm_kernel_sum_f64(device, 8, 0, NULL, &a->sum); /* no element is read */
+        return gvm_kernel_sum_f64(device, gvmi_pointer(8), 0, NULL, &a->sum); /* no element is read */
     case ORDER_SHARE: return import_share(socket, device, o, a);
     default: return open_handle(device, o, a);
     }
@@ -218,11 +219,11 @@ static bool measure_share(bench *b, uint64_t bytes, uint64_t chunk_bytes)
     }
     gvm_share_destroy(share);
     gvm_buffer_destroy(buffer);
-    gvm_device_trim(b->device, 0);
+    bench_trim(b);
     return good;
 }
 
-static bool measure_legacy(bench *b, uint64_t bytes)
+static bool measure_ipc(bench *b, uint64_t bytes)
 {
     order o = {.kind = ORDER_HANDLE, .bytes = bytes};
     bench_samples open = {0}, launch = {0};
@@ -235,8 +236,9 @@ static bool measure_legacy(bench *b, uint64_t bytes)
         bench_failed_driver(b, result, "cuMemAlloc");
         return false;
     }
-    good = gvm_kernel_fill_random_f64(b->device, address, bytes / 8, 0, SEED, NULL) == GVM_OK &&
-           gvm_kernel_sum_f64(b->device, address, bytes / 8, NULL, &sum) == GVM_OK;
+    good = gvm_kernel_fill_random_f64(b->device, gvmi_pointer(address), bytes / 8, 0, SEED, NULL) ==
+               GVM_OK &&
+           gvm_kernel_sum_f64(b->device, gvmi_pointer(address), bytes / 8, NULL, &sum) == GVM_OK;
     if (!good)
         bench_failed(b, "filling cuMemAlloc memory");
     result = gvmi_cu->cuIpcGetMemHandle(&o.handle, address);
@@ -275,5 +277,5 @@ void bench_sharing(bench *b)
         return;
     }
     if (give_order(b, &warm_up, NULL, &a) && measure_share(b, bytes, chunk_bytes))
-        measure_legacy(b, bytes);
+        measure_ipc(b, bytes);
 }

@@ -13,6 +13,7 @@
 #include <gvmem/kernels.h>
 #include <gvmem/table.h>
 
+#include "base/address.h"
 #include "base/error.h"
 #include "base/size.h"
 #include "bench/bench.h"
@@ -93,7 +94,7 @@ static gvm_status measure_attached(const bench *b, gvm_table *table, double star
     if (status == GVM_OK)
         status = choose_columns(table, info.columns, &w);
     if (status == GVM_OK)
-        status = gvm_table_acquire(table, w.indexes, w.count, NULL, w.data);
+        status = gvm_table_acquire(table, w.indexes, w.count, NULL, GVM_FOREVER, w.data);
     mapped_us = tool_now_us();
     if (status == GVM_OK) {
         const double end_us = (status = run_kernels(b, &w, what), tool_now_us());

@@ -35,7 +35,7 @@ int main(void)
     gvm_vector *array;
     double *values = malloc(STEP * sizeof *values);
     double expected = 0, sum;
-    uint64_t address;
+    void *address;
 
     if (values == NULL)
         return 1;
@@ -43,7 +43,7 @@ int main(void)
     must(gvm_device_get_info(device, &info), "cannot ask device 0");
     must(gvm_vector_create(device, sizeof *values, MOST, NULL, &array), "cannot make an array");
     address = gvm_vector_address(array); /* good from now on, before there is any memory */
-    printf("on %s: room for %llu doubles at 0x%llx\n", info.name, MOST, (unsigned long long)address);
+    printf("on %s: room for %llu doubles at %p\n", info.name, MOST, address);
 
     for (unsigned step = 1; step <= STEPS; step++) {
         for (unsigned i = 0; i < STEP; i++) {
@@ -54,11 +54,10 @@ int main(void)
 
         /* A kernel reads the whole array, old and new, through the one address. */
         must(gvm_kernel_sum_f64(device, address, gvm_vector_count(array), NULL, &sum), "cannot sum");
-        printf("%9llu doubles at 0x%llx, sum %.0f\n", (unsigned long long)gvm_vector_count(array),
-               (unsigned long long)gvm_vector_address(array), sum);
+        printf("%9llu doubles at %p, sum %.0f\n", (unsigned long long)gvm_vector_count(array),
+               gvm_vector_address(array), sum);
         if (sum != expected || gvm_vector_address(array) != address) {
-            fprintf(stderr, "growing_array: the sum should be %.0f, at 0x%llx\n", expected,
-                    (unsigned long long)address);
+            fprintf(stderr, "growing_array: the sum should be %.0f, at %p\n", expected, address);
             return 1;
         }
     }

@@ -66,12 +66,11 @@ static double append(gvm_object *prices, gvm_device *device, uint64_t version, u
 {
     const uint64_t count = STEP / sizeof(double), first = step * count;
     gvm_lease lease;
-    uint64_t address;
-    double sum;
+    double *address, sum;
 
     must(gvm_object_grow(prices, (step + 1) * STEP), "cannot grow the object");
-    must(gvm_object_acquire(prices, GVM_LEASE_WRITE, NULL, &lease), "no lease to write");
-    address = lease.address + step * STEP; /* the object begins where it always did */
+    must(gvm_object_acquire(prices, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease), "no lease to write");
+    address = (double *)lease.address + first; /* the object begins where it always did */
     must(gvm_kernel_fill_random_f64(device, address, count, first, version, NULL), "cannot fill");
     must(gvm_kernel_sum_f64(device, address, count, NULL, &sum), "cannot sum"); /* and wait */
     must(gvm_object_release(prices, &lease), "cannot give the lease back");
@@ -94,7 +93,7 @@ static void produce(gvm_client *keeper, gvm_device *device, int seen)
         must(gvm_object_publish(prices, "/prices", GVM_PUBLISH_REPLACE), "cannot publish");
         must(gvm_object_get_info(prices, &info), "cannot ask about it");
         printf("producer:   version %llu, %llu MiB: %llu MiB on the device, %llu MiB in host memory\n",
-               (unsigned long long)version, (unsigned long long)(info.bytes / MIB),
+               (unsigned long long)version, (unsigned long long)(info.size_bytes / MIB),
                (unsigned long long)(info.device_bytes / MIB),
                (unsigned long long)(info.host_bytes / MIB));
 
@@ -136,19 +135,21 @@ static gvm_object *open_next(gvm_client *keeper, uint64_t version, about *said)
 static void consume(gvm_client *keeper, gvm_device *device, int seen)
 {
     /* Read once from end to end: not worth pushing others out for. */
-    const gvm_acquire_options scan = {.struct_size = sizeof scan, .hint = GVM_HINT_SCAN};
+    gvm_acquire_options scan = gvm_acquire_options_init();
 
+    scan.hint = GVM_HINT_SCAN;
     for (uint64_t version = 1; version <= VERSIONS; version++) {
         about said;
         gvm_object *prices = open_next(keeper, version, &said);
         gvm_lease lease;
         double sum;
 
-        must(gvm_object_acquire(prices, GVM_LEASE_READ, &scan, &lease), "no lease to read");
-        must(gvm_kernel_sum_f64(device, lease.address, lease.bytes / sizeof(double), NULL, &sum),
+        must(gvm_object_acquire(prices, GVM_LEASE_READ, &scan, GVM_FOREVER, &lease),
+             "no lease to read");
+        must(gvm_kernel_sum_f64(device, lease.address, lease.size_bytes / sizeof(double), NULL, &sum),
              "cannot sum");
-        printf("%s: version %llu at 0x%llx, sum %.3f\n", who, (unsigned long long)said.version,
-               (unsigned long long)lease.address, sum);
+        printf("%s: version %llu at %p, sum %.3f\n", who, (unsigned long long)said.version,
+               lease.address, sum);
         must(gvm_object_release(prices, &lease), "cannot give the lease back");
         gvm_object_close(prices);
 
@@ -215,13 +216,8 @@ int main(int argc, char **argv)
 {
     static const int32_t device = 0;
     char folder[] = "/tmp/keeper_pair-XXXXXX", path[sizeof folder + 16];
-    gvm_keeper_options options = {.struct_size = sizeof options,
-                                  .path = path,
-                                  .devices = &device,
-                                  .device_count = 1,
-                                  .device_budget_bytes = DEVICE_BUDGET,
-                                  .host_budget_bytes = HOST_BUDGET};
-    gvm_keeper *server;
+    gvm_keeper_options options = gvm_keeper_options_init();
+    gvm_keeper *keeper;
     gvm_status status;
     int failed;
 
@@ -234,14 +230,19 @@ int main(int argc, char **argv)
     if (mkdtemp(folder) == NULL)
         give_up("cannot make a folder in /tmp");
     snprintf(path, sizeof path, "%s/socket", folder);
-    status = gvm_keeper_start(&options, &server);
+    options.path = path;
+    options.devices = &device;
+    options.device_count = 1;
+    options.device_budget_bytes = DEVICE_BUDGET;
+    options.host_budget_bytes = HOST_BUDGET;
+    status = gvm_keeper_start(&options, &keeper);
     if (status != GVM_OK)
         rmdir(folder);
     must(status, "cannot start a keeper");
     printf("keeper:     %llu MiB of the device for versions of %llu MiB: the rest is host memory\n",
            (unsigned long long)(DEVICE_BUDGET / MIB), (unsigned long long)(STEPS * STEP / MIB));
     failed = play_all(path);
-    gvm_keeper_stop(server);
+    gvm_keeper_stop(keeper);
     rmdir(folder);
     return failed;
 }

@@ -45,8 +45,8 @@ static void export_buffer(int socket)
          "cannot fill it");
     must(gvm_kernel_checksum(device, gvm_buffer_address(buffer), BYTES, NULL, &checksum),
          "cannot read it");
-    printf("parent: %llu MiB at 0x%llx, checksum %016llx\n", BYTES >> 20,
-           (unsigned long long)gvm_buffer_address(buffer), (unsigned long long)checksum);
+    printf("parent: %llu MiB at %p, checksum %016llx\n", BYTES >> 20, gvm_buffer_address(buffer),
+           (unsigned long long)checksum);
 
     must(gvm_share_export(buffer, 0, 0, &share), "cannot export it");
     must(gvm_share_send(share, socket, TIMEOUT_MS), "cannot send it");
@@ -63,7 +63,7 @@ static void export_buffer(int socket)
 /* Receives a buffer, maps it, and compares. True if it is what the parent said. */
 static int import_buffer(int socket)
 {
-    const gvm_import_options options = {.struct_size = sizeof options, .flags = GVM_IMPORT_READONLY};
+    gvm_import_options options = gvm_import_options_init();
     gvm_device *device;
     gvm_buffer *buffer;
     gvm_share *share;
@@ -71,16 +71,16 @@ static int import_buffer(int socket)
 
     must(gvm_device_open(0, &device), "cannot open device 0");
     must(gvm_share_receive(socket, TIMEOUT_MS, &share), "no buffer came");
-    must(gvm_share_import(share, device, &options, &buffer), "cannot import the buffer");
+    options.flags = GVM_IMPORT_READONLY;
+    must(gvm_share_import(device, share, &options, &buffer), "cannot import the buffer");
     gvm_share_destroy(share);
     if (read(socket, &expected, sizeof expected) != sizeof expected)
         perror("share_pair, child: read");
 
     must(gvm_kernel_checksum(device, gvm_buffer_address(buffer), BYTES, NULL, &checksum),
          "cannot read the buffer");
-    printf("child:  the same memory at 0x%llx, checksum %016llx: %s\n",
-           (unsigned long long)gvm_buffer_address(buffer), (unsigned long long)checksum,
-           checksum == expected ? "as it should be" : "WRONG");
+    printf("child:  the same memory at %p, checksum %016llx: %s\n", gvm_buffer_address(buffer),
+           (unsigned long long)checksum, checksum == expected ? "as it should be" : "WRONG");
     gvm_buffer_destroy(buffer);
     gvm_device_close(device);
     return checksum == expected;

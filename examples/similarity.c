@@ -187,18 +187,18 @@ static const char *fetch_text(const molecules *m, int column, uint64_t row, char
     uint32_t offset, head;
     uint64_t at, len;
 
-    must_cu(cu.copy_out(&offset, d->values + row * 4, sizeof offset), "cannot read a value");
+    must_cu(cu.copy_out(&offset, (uintptr_t)d->values + row * 4, sizeof offset), "cannot read a value");
     at = (uint64_t)offset * 8;
     if (offset == 0)
         return strcpy(text, "");
     if (at + sizeof head > bodies_bytes)
         give_up("a value lies beyond its column");
-    must_cu(cu.copy_out(&head, d->bodies + at, sizeof head), "cannot read a value");
+    must_cu(cu.copy_out(&head, (uintptr_t)d->bodies + at, sizeof head), "cannot read a value");
     len = head / 4;
     if (len < sizeof head || len > bodies_bytes - at || len - sizeof head >= TEXT_BYTES_MAX)
         give_up("a value is malformed or too long");
     len -= sizeof head;
-    must_cu(cu.copy_out(text, d->bodies + at + sizeof head, len), "cannot read a value");
+    must_cu(cu.copy_out(text, (uintptr_t)d->bodies + at + sizeof head, len), "cannot read a value");
     text[len] = '\0';
     return text;
 }
@@ -209,7 +209,8 @@ static int32_t *fetch_ids(const molecules *m)
 
     if (ids == NULL)
         give_up("out of memory");
-    must_cu(cu.copy_out(ids, m->data[ID].values, m->info.rows * sizeof *ids), "cannot read the ids");
+    must_cu(cu.copy_out(ids, (uintptr_t)m->data[ID].values, m->info.rows * sizeof *ids),
+            "cannot read the ids");
     return ids;
 }
 
@@ -223,14 +224,16 @@ static void fetch_query(const molecules *m, const int32_t *ids, int32_t id, uint
         row++;
     if (row == m->info.rows)
         give_up("there is no molecule of that id");
-    must_cu(cu.copy_out(&offset, d->values + row * 4, sizeof offset), "cannot read the signature");
+    must_cu(cu.copy_out(&offset, (uintptr_t)d->values + row * 4, sizeof offset),
+            "cannot read the signature");
     if (offset == 0 ||
         (uint64_t)offset * 8 + ARRAY_BYTES + 8 * WORDS > m->columns[SIGNATURE].bodies_bytes)
         give_up("the molecule has no signature");
-    must_cu(cu.copy_out(&head, d->bodies + (uint64_t)offset * 8, sizeof head), "cannot read it");
+    must_cu(cu.copy_out(&head, (uintptr_t)d->bodies + (uint64_t)offset * 8, sizeof head),
+            "cannot read it");
     if (head != (ARRAY_BYTES + 8 * WORDS) * 4)
         give_up("the molecule's signature is not of 64 smallint");
-    must_cu(cu.copy_out(query, d->bodies + (uint64_t)offset * 8 + ARRAY_BYTES, 8 * WORDS),
+    must_cu(cu.copy_out(query, (uintptr_t)d->bodies + (uint64_t)offset * 8 + ARRAY_BYTES, 8 * WORDS),
             "cannot read the signature");
 }
 
@@ -240,8 +243,8 @@ static result *search(const molecules *m, gvm_device *device, const uint64_t que
 {
     gvm_device_info info = {.struct_size = sizeof info};
     const uint64_t bytes = m->info.rows * sizeof(result);
-    similarity_params params = {.values = m->data[SIGNATURE].values,
-                                .bodies = m->data[SIGNATURE].bodies,
+    similarity_params params = {.values = (uintptr_t)m->data[SIGNATURE].values,
+                                .bodies = (uintptr_t)m->data[SIGNATURE].bodies,
                                 .bodies_bytes = m->columns[SIGNATURE].bodies_bytes,
                                 .rows = m->info.rows};
     void *arguments[] = {&params}, *image;
@@ -251,7 +254,7 @@ static result *search(const molecules *m, gvm_device *device, const uint64_t que
     void *memory;
 
     must(gvm_device_get_info(device, &info), "cannot ask about the device");
-    must(gvm_alloc(device, &memory, bytes), "cannot get memory for results");
+    must(gvm_alloc(device, bytes, &memory), "cannot get memory for results");
     memcpy(params.query, query, sizeof params.query);
     params.results = (uint64_t)(uintptr_t)memory;
     image = read_image(info.software != 0);
@@ -331,7 +334,7 @@ int main(int argc, char **argv)
     must_cu(cu.context_set(context), "cannot use the device");
 
     /* The table's memory is ours to read from here on, and stays where it is. */
-    must(gvm_table_acquire(m.table, m.indexes, 4, NULL, m.data), "no lease to read");
+    must(gvm_table_acquire(m.table, m.indexes, 4, NULL, GVM_FOREVER, m.data), "no lease to read");
     ids = fetch_ids(&m);
     fetch_query(&m, ids, (int32_t)atoi(argv[2]), query);
     results = search(&m, device, query);

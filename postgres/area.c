@@ -204,7 +204,7 @@ gvm_status gstore_area_create_object(gstore_areas *s, area *a, bool named)
 {
     const gvm_object_options options = {.struct_size = sizeof options,
                                         .chunk_bytes = gstore_area_chunk_bytes(a),
-                                        .bytes = a->bytes,
+                                        .size_bytes = a->bytes,
                                         .device = a->name.device,
                                         .mode = 0600,
                                         .flags = GVM_OBJECT_UNTRACKED};
@@ -256,13 +256,12 @@ static gvm_object *object_of(const area *a)
 
 gvm_status gstore_area_acquire(gstore_hold *hold)
 {
-    const gvm_acquire_options options = {
-        .struct_size = sizeof options, .timeout_ms = LEASE_WAIT_MS, .hint = GVM_HINT_SCAN};
+    const gvm_acquire_options options = {.struct_size = sizeof options, .hint = GVM_HINT_SCAN};
     /* For writing, too: rows come behind those that others read (GVM_OBJECT_UNTRACKED). */
     const gvm_status status = gvm_object_acquire(object_of(hold->area), GVM_LEASE_READ, &options,
-                                                 &hold->lease);
+                                                 LEASE_WAIT_MS, &hold->lease);
 
-    hold->address = status == GVM_OK ? hold->lease.address + hold->area->offset_bytes : 0;
+    hold->address = status == GVM_OK ? (uintptr_t)hold->lease.address + hold->area->offset_bytes : 0;
     return status;
 }
 

@@ -71,16 +71,21 @@ static copy *find_locked(gstore_copies *c, uint64_t id)
 static gvm_status allocate(gstore_copies *c, copy *made)
 {
     gvm_device *device = c->devices[made->device];
+    gvm_ipc_info info = {.struct_size = sizeof info};
     gvm_status status = gvm_ipc_create(device, made->bytes, &made->memory);
 
     if (status == GVM_E_NOSPACE && gvm_client_trim(c->keeper, made->device, 0, NULL) == GVM_OK)
         status = gvm_ipc_create(device, made->bytes, &made->memory);
     if (status != GVM_OK)
         return status;
-    status = gvm_ipc_get(made->memory, &made->handle, &made->address, NULL);
-    if (status != GVM_OK)
+    status = gvm_ipc_get_info(made->memory, &info);
+    if (status != GVM_OK) {
         gvm_ipc_destroy(made->memory);
-    return status;
+        return status;
+    }
+    made->handle = info.handle;
+    made->address = (uintptr_t)info.address;
+    return GVM_OK;
 }
 
 static gvm_status make(gstore_copies *c, gstore_window *w)
@@ -208,20 +213,22 @@ static gvm_status open_handle(gstore_copies *c, opening *o)
 {
     gvm_ipc_handle handle;
     uint64_t base = 0;
+    void *opened;
     size_t size = 0;
     int result;
     gvm_status status;
 
     memcpy(handle.bytes, o->handle, sizeof handle.bytes);
-    status = gvm_ipc_open(c->devices[o->device], &handle, &o->address);
+    status = gvm_ipc_open(c->devices[o->device], &handle, &opened);
     if (status != GVM_OK)
         return status;
+    o->address = (uintptr_t)opened;
     result = gstore_cu.cuMemGetAddressRange(&base, &size, o->address);
     if (result == 0 && base <= o->address && o->address - base < size) {
         o->bytes = base + size - o->address;
         return GVM_OK;
     }
-    (void)gvm_ipc_close(c->devices[o->device], o->address);
+    (void)gvm_ipc_close(c->devices[o->device], opened);
     return gvm_driver_error(result, "cuMemGetAddressRange", "the size of the memory is unknown");
 }
 
@@ -284,7 +291,7 @@ static void close_foreign(gstore_copies *c, which these, uint64_t id)
         pthread_mutex_unlock(&c->lock);
         if (o == NULL)
             return;
-        (void)gvm_ipc_close(c->devices[o->device], o->address);
+        (void)gvm_ipc_close(c->devices[o->device], (void *)(uintptr_t)o->address);
         free(o);
     }
 }

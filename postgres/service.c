@@ -178,19 +178,24 @@ static uint64_t left_of(uint64_t budget, uint64_t used)
 /* Of a device, and for what does not fit there. */
 static gvm_status read_budgets(gstore_service *s, int32_t device, gstore_budgets *out)
 {
+    gvm_keeper_info keeper = {.struct_size = sizeof keeper};
+    gvm_keeper_device_info here = {.struct_size = sizeof here};
     gvm_snapshot *now = NULL;
-    const gvm_status status = gvm_client_get_snapshot(gstore_areas_keeper(s->areas), &now);
+    gvm_status status = gvm_client_get_snapshot(gstore_areas_keeper(s->areas), &now);
 
     memset(out, 0, sizeof *out);
     if (status != GVM_OK)
         return status;
-    out->host_bytes = now->keeper.host_budget_bytes;
-    out->host_used_bytes = now->keeper.host_used_bytes;
-    if ((uint32_t)device < now->keeper.devices) {
-        out->device_bytes = now->devices[device].budget_bytes;
-        out->device_used_bytes = now->devices[device].resident_bytes;
-    }
+    status = gvm_snapshot_get_keeper(now, &keeper);
+    if (status == GVM_OK && (uint32_t)device < keeper.devices)
+        status = gvm_snapshot_get_device(now, (uint32_t)device, &here);
     gvm_snapshot_destroy(now);
+    if (status != GVM_OK)
+        return status;
+    out->host_bytes = keeper.host_budget_bytes;
+    out->host_used_bytes = keeper.host_used_bytes;
+    out->device_bytes = here.budget_bytes;
+    out->device_used_bytes = here.resident_bytes;
     return GVM_OK;
 }
 
@@ -503,6 +508,34 @@ void gstore_service_drop_copy(gstore_service *s, uint64_t copy)
     gstore_copies_drop(s->copies, copy);
 }
 
+static gvm_status report_keeper(gstore_service *s, const gvm_snapshot *snapshot, gstore_report *out)
+{
+    gvm_keeper_info keeper = {.struct_size = sizeof keeper};
+    gvm_status status = gvm_snapshot_get_keeper(snapshot, &keeper);
+
+    out->keeper_pid = keeper.pid;
+    out->host_budget_bytes = keeper.host_budget_bytes;
+    out->host_used_bytes = keeper.host_used_bytes;
+    out->objects = keeper.objects;
+    out->clients = keeper.clients;
+    for (uint32_t i = 0; i < keeper.devices && i < GVM_KEEPER_DEVICES_MAX && status == GVM_OK; i++) {
+        gvm_keeper_device_info from = {.struct_size = sizeof from};
+        gstore_device_report *to = &out->devices[out->device_count++];
+
+        status = gvm_snapshot_get_device(snapshot, i, &from);
+        snprintf(to->name, sizeof to->name, "%s", from.name);
+        to->ordinal = from.ordinal;
+        to->objects = from.objects;
+        to->budget_bytes = from.budget_bytes;
+        to->resident_bytes = from.resident_bytes;
+        to->host_bytes = from.host_backed_bytes;
+        to->evicted_bytes = from.evicted_bytes;
+        to->promoted_bytes = from.promoted_bytes;
+        to->copies_bytes = gstore_copies_bytes(s->copies, from.ordinal);
+    }
+    return status;
+}
+
 gvm_status gstore_service_report(gstore_service *s, gstore_report *out, gstore_store_size **sizes,
                                  uint32_t *size_count)
 {
@@ -516,32 +549,12 @@ gvm_status gstore_service_report(gstore_service *s, gstore_report *out, gstore_s
         atomic_store(&s->lost, true);
     if (status == GVM_OK)
         status = gstore_areas_sizes(s->areas, sizes, size_count);
-    if (status != GVM_OK) {
-        gvm_snapshot_destroy(snapshot);
-        return status;
-    }
-    memset(out, 0, sizeof *out);
-    out->keeper_pid = snapshot->keeper.pid;
-    out->host_budget_bytes = snapshot->keeper.host_budget_bytes;
-    out->host_used_bytes = snapshot->keeper.host_used_bytes;
-    out->objects = snapshot->keeper.objects;
-    out->clients = snapshot->keeper.clients;
-    for (uint32_t i = 0; i < snapshot->keeper.devices && i < GVM_KEEPER_DEVICES_MAX; i++) {
-        const gvm_keeper_device_info *from = &snapshot->devices[i];
-        gstore_device_report *to = &out->devices[out->device_count++];
-
-        snprintf(to->name, sizeof to->name, "%s", from->name);
-        to->ordinal = from->ordinal;
-        to->objects = from->objects;
-        to->budget_bytes = from->budget_bytes;
-        to->resident_bytes = from->resident_bytes;
-        to->host_bytes = from->host_backed_bytes;
-        to->evicted_bytes = from->evicted_bytes;
-        to->promoted_bytes = from->promoted_bytes;
-        to->copies_bytes = gstore_copies_bytes(s->copies, from->ordinal);
+    if (status == GVM_OK) {
+        memset(out, 0, sizeof *out);
+        status = report_keeper(s, snapshot, out);
     }
     gvm_snapshot_destroy(snapshot);
-    return GVM_OK;
+    return status;
 }
 
 int32_t gstore_service_device_count(const gstore_service *s)

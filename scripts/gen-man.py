@@ -199,8 +199,8 @@ def header_page(path, see):
     if any(f.result == "gvm_status" for f in header.functions):
         lines += [".Sh RETURN VALUES"]
         lines += prose(
-            "Functions of type gvm_status answer GVM_OK on success; on failure they answer the code listed, leave their outputs "
-            "untouched, and gvm_error_last() tells what the driver or the system said and what can be done."
+            "Functions of type gvm_status return GVM_OK on success. On failure they return the code listed and leave their outputs "
+            "untouched; gvm_error_last() has what the driver or the system reported and what can be done."
         )
     pages = sorted({f"{name} 3" for name in see if name != header.page}) + ["gvmem 7"]
     lines += [".Sh SEE ALSO"] + [f".Xr {page} ," for page in pages[:-1]] + [f".Xr {pages[-1]}"]

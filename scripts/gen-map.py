@@ -32,7 +32,7 @@ parser.add_argument("headers", nargs="+")
 options = parser.parse_args()
 
 parsed = [headers.parse(path) for path in options.headers]
-names = sorted(f.name for header in parsed if (header.name == KEEPER) == (options.library == "gvmem-keeper") for f in header.functions)
+names = sorted(f.name for header in parsed if (header.name == KEEPER) == (options.library == "gvmem-keeper") for f in header.functions if not f.inline)
 text = node("GVMEM_" + ".".join(options.version.split(".")[:2]), names) + "    local:\n        *;\n};\n"
 if options.library == "gvmem":
     text += node(f"GVMEM_PRIVATE_{options.version}", private_names()) + "};\n"

@@ -2,7 +2,7 @@
 
 The headers keep a form (CONTRIBUTING.md) that makes this possible without a C parser: a declaration
 starts with GVM_API at the start of a line and ends with a semicolon; the comment above it documents
-it and the declarations after it up to a blank line. Tables are X-macros, one row a line:
+it and the declarations after it up to a blank line. GVM_OPTIONS_INIT(type) declares type_init(). Tables are X-macros, one row a line:
 X(NAME, ..., "text").
 """
 import re
@@ -17,6 +17,7 @@ class Function:
     arguments: list  # ["gvm_buffer *buffer", ...]
     comment: str  # of its paragraph; "" if there is none
     line: int
+    inline: bool = False  # defined in the header, not exported
 
 
 @dataclass
@@ -72,6 +73,11 @@ def parse(path):
             function = parse_function(m.group(), comment_text(comment.group(1)) if comment else "", line)
             if function:
                 header.functions.append(function)
+        made = re.fullmatch(r"GVM_OPTIONS_INIT\((\w+)\)", code)
+        if made:
+            line = text.count("\n", 0, start) + 1
+            about = comment_text(comment.group(1)) if comment else ""
+            header.functions.append(Function(f"{made[1]}_init", made[1], ["void"], about, line, inline=True))
         if not declarations and re.match(r"typedef|struct|enum|#define GVM_\w+ [^\\]", code) and not re.search(r"\(X\)|__", code):
             header.types.append(paragraph.strip("\n"))
     return header

@@ -25,7 +25,7 @@ NEIGHBOURS = {
     "keeper/machine": "lib/base keeper/protocol",
     "keeper/client": "lib/base lib/memory lib/sharing keeper/protocol",
     "keeper/server": "lib/base lib/memory lib/sharing keeper/protocol keeper/machine",
-    "keeper/table": "lib/base lib/memory keeper/client",
+    "keeper/table": "lib/base keeper/client",
     "softgpu": "lib/driver",
     "postgres": "keeper/table",
     "tools": "lib/base",
@@ -63,17 +63,28 @@ UNCANCELLED = "GVMI_UNCANCELLED"  # base/cancel.h
 # Public functions without it: they come to no cancellation point, or what they call begins with it.
 UNCANCELLED_WITHOUT = set(
     "gvm_appender_buffer gvm_buffer_address gvm_kernel_checksum_host gvm_error_last gvm_error_restore gvm_error_set gvm_driver_error gvm_device_pop_context gvm_heap_alloc gvm_heap_alloc_async "
-    "gvm_heap_alloc_tagged gvm_heap_free gvm_heap_free_after gvm_heap_free_async gvm_heap_locate gvm_heap_size "
-    "gvm_snapshot_destroy gvm_object_acquire gvm_object_release gvm_keeper_path gvm_setting_get gvm_status_name "
+    "gvm_heap_alloc_tagged gvm_heap_free gvm_heap_free_after gvm_heap_free_async gvm_heap_locate gvm_heap_get_size "
+    "gvm_object_acquire gvm_object_release gvm_keeper_path gvm_setting_get_info gvm_status_name "
     "gvm_status_sqlstate gvm_status_text gvm_vector_address gvm_vector_buffer gvm_vector_capacity gvm_vector_count "
     "gvm_version".split()
 )
 LIBRARY = ("lib/", "keeper/")
+# Results that callers may ignore: of what ends something, and gvm_error_last(), which tells of failures.
+UNCHECKED = set(
+    "gvm_error_last gvm_error_set gvm_driver_error gvm_free gvm_heap_free gvm_heap_free_async gvm_heap_free_after gvm_ipc_close "
+    "gvm_object_release gvm_object_release_async gvm_object_drop gvm_object_unlink gvm_table_release gvm_table_release_async".split()
+)
+FORMATS = {"include/gvmem/gstore_arrow.h", "include/gvmem/gstore_kds.h"}  # of tables in memory, by docs/gstore_format.md
+BLANKED = re.compile(r'/\*.*?\*/|"(?:[^"\\\n]|\\.)*"', re.S)
 RECORDERS = {"gvm_error_set", "gvm_driver_error"}  # return the status that they are given
 # Names of files in comments: each is there, from the root, from lib/ or include/, or from the comment's own folder.
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 FILE_NAME = re.compile(r"(?<![\w<./-])([\w-]+(?:/[\w.-]+)*\.(?:c|h|py|sh|md|in|cpp))\b(?!\()")
 FILES_OF_OTHERS = {"cuda.h", "pg_type.h", "kernels/NAME.c"}
+# docs/design/api.md: results must be used, except of calls that end something and those for errors.
+RESULT = re.compile(r"GVM_API gvm_status (\w+)\(")
+ENDS = re.compile(r"_(?:free|release|close|drop|unlink|error_last)(?:_async|_after)?$")
+SIGNED_FLAG = re.compile(r" +GVM_\w+ = 1 << ")
 UNFINISHED = re.compile(r"\b(?:" + "|".join(["TO" + "DO", "FIX" + "ME", "HA" + "CK"]) + r")\b")
 
 findings = 0
@@ -206,10 +217,47 @@ def check_header(path, codes):
         elif f.result == "gvm_status" and f.name not in RECORDERS and "GVM_E_" not in f.comment and not common:
             complain(path, f.line, f"{f.name} does not list its errors", 'add lines "GVM_E_CODE  when" to its comment')
     text = Path(path).read_text()
+    keeps_rules = "GVM_CHECKED" in text  # headers are brought to the rules one by one
     for number, line in enumerate(text.split("\n"), 1):
+        result = keeps_rules and RESULT.match(line)
+        if result and not ENDS.search(result[1]):
+            complain(path, number, f"the result of {result[1]} may be ignored", "write GVM_CHECKED behind GVM_API: docs/design/api.md")
+        if keeps_rules and SIGNED_FLAG.match(line):
+            complain(path, number, "a flag is signed", "write 1u << n")
         for code in re.findall(r"\bGVM_E_[A-Z]+\b", line):
             if code not in codes and code != "GVM_E_UNKNOWN":
                 complain(path, number, f"{code} is no status code", "add a row to GVM_STATUS_TABLE in include/gvmem/status.h")
+
+
+def check_rules(path):
+    """What a program can check of docs/design/api.md."""
+    text = Path(path).read_text()
+    code = BLANKED.sub(lambda m: re.sub(r"[^\n]", " ", m[0]), text)  # lines and columns stay
+    for match in re.finditer(r"^GVM_API\b[^;{]*;", code, re.M):
+        line = code.count("\n", 0, match.start()) + 1
+        f = headers.parse_function(match[0], "", line)
+        names = [re.search(r"(\w+)(?:\[\w*\])?$", argument) for argument in f.arguments]
+        names = [name[1] for name in names if name]
+        if f.result == "gvm_status" and ("GVM_CHECKED" in match[0]) == (f.name in UNCHECKED):
+            complain(path, line, f"{f.name} {'has' if f.name in UNCHECKED else 'has no'} GVM_CHECKED", "callers must use results, except of the calls in UNCHECKED of scripts/lint.py, which end something")
+        if "timeout_ms" in names:
+            at = names.index("timeout_ms")
+            if f.arguments[at] != "int timeout_ms":
+                complain(path, line, f"{f.name} takes {f.arguments[at]}", "a time-out is int timeout_ms")
+            if any("*" not in argument or argument.startswith("const") for argument in f.arguments[at + 1:]) or any("**" in argument for argument in f.arguments[:at]):
+                complain(path, line, f"timeout_ms of {f.name} is at another place", "it comes behind all inputs and before the outputs")
+        if any(re.fullmatch(r"u?int\w*_t bytes|size_t bytes", argument) for argument in f.arguments):
+            complain(path, line, f"{f.name} takes bytes", "say of what: size_bytes, len_bytes, ...")
+    for match in re.finditer(r"^(?:typedef )?(?:struct|union)\b[^;{}]*\{(.*?)^\}", code, re.M | re.S):
+        for member in re.finditer(r"\b(?:u?int\d+_t|size_t|int|unsigned)\s[^;(){}]*;", match[1]):
+            line = code.count("\n", 0, match.start(1) + member.start()) + 1
+            members = [name.strip() for name in re.split(r"\s", member[0], maxsplit=1)[1].rstrip(";").split(",")]
+            if "timeout_ms" in members:
+                complain(path, line, "a member timeout_ms", "a time-out is an argument of the call; what bounds others is a limit")
+            if "bytes" in members:
+                complain(path, line, "a member bytes", "say of what: size_bytes, ...")
+    for match in re.finditer(r"\bGVM_\w+ = 1 << \d", code):
+        complain(path, code.count("\n", 0, match.start()) + 1, f"{match[0]} is signed", "flags are written 1u << n")
 
 
 def check_manual(options, codes):
@@ -246,6 +294,8 @@ def main():
                 check_cancellation(path, "\n".join(lines), public)
         if path.startswith("include/") and path.endswith(".h"):
             check_header(path, codes)
+            if path not in FORMATS:
+                check_rules(path)
     check_neighbours()
     check_manual(options, codes)
     sys.exit(1 if findings else 0)

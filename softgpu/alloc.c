@@ -1,6 +1,6 @@
 /* Memory with an address of its own: cuMemAlloc, managed and stream-ordered memory, pools.
  *
- * cuMemAlloc memory is a memfd, so that legacy IPC can hand it out; stream-ordered memory, which
+ * cuMemAlloc memory is a memfd, so that CUDA IPC can hand it out; stream-ordered memory, which
  * cannot be handed out, is anonymous. Both are charged in whole granules. Managed memory is
  * pageable memory of this process, charged to nobody: the software GPU has no page faults to bring
  * it to a device.
@@ -52,7 +52,7 @@ CUresult cuMemAlloc_v2(CUdeviceptr *ptr, size_t size)
         return CUDA_ERROR_OUT_OF_MEMORY;
     model.span.size_bytes = size;
     model.page_bytes = round_up(size, SOFT_GRANULARITY_BYTES);
-    rc = soft_backing_create(&model.backing, SOFT_USE_LEGACY,
+    rc = soft_backing_create(&model.backing, SOFT_USE_PLAIN,
                              (CUmemLocation){CU_MEM_LOCATION_TYPE_DEVICE, model.device},
                              CU_MEM_HANDLE_TYPE_NONE, model.page_bytes);
     if (rc == CUDA_SUCCESS)

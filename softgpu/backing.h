@@ -17,7 +17,7 @@
 
 typedef enum soft_use {
     SOFT_USE_HANDLE = 'h', /* cuMemCreate: shared by cuMemExportToShareableHandle alone */
-    SOFT_USE_LEGACY = 'l', /* cuMemAlloc: shared by cuIpcGetMemHandle alone */
+    SOFT_USE_PLAIN = 'p',  /* cuMemAlloc: shared by cuIpcGetMemHandle alone */
 } soft_use;
 
 typedef struct soft_backing {

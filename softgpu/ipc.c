@@ -1,4 +1,4 @@
-/* Legacy IPC: cuMemAlloc memory of another process, by a handle of 64 bytes that may travel by any
+/* CUDA IPC: cuMemAlloc memory of another process, by a handle of 64 bytes that may travel by any
  * means.
  *
  * A handle cannot carry a file descriptor, so the exporter serves them: the first cuIpcGetMemHandle
@@ -376,7 +376,7 @@ static bool reopen(uint64_t id, CUdeviceptr *ptr)
 static CUresult open_fd(int fd, const ipc_handle *handle, CUdeviceptr *ptr)
 {
     soft_range model = {.kind = SOFT_KIND_DEVICE, .origin = SOFT_ORIGIN_IPC, .open_count = 1};
-    CUresult rc = soft_backing_adopt(&model.backing, SOFT_USE_LEGACY, fd);
+    CUresult rc = soft_backing_adopt(&model.backing, SOFT_USE_PLAIN, fd);
     if (rc != CUDA_SUCCESS)
         return rc;
     model.device = model.backing.location.id;

@@ -45,7 +45,7 @@ static const struct capability {
     {"vmm", "virtual memory management", offsetof(gvm_device_info, vmm)},
     {"share_fd", "sharing by file descriptor", offsetof(gvm_device_info, share_fd)},
     {"host_tier", "host tier", offsetof(gvm_device_info, host_tier)},
-    {"share_ipc", "legacy IPC", offsetof(gvm_device_info, share_ipc)},
+    {"share_ipc", "CUDA IPC", offsetof(gvm_device_info, share_ipc)},
     {"fabric", "fabric handles", offsetof(gvm_device_info, fabric)},
 };
 #define CAPABILITY_COUNT (sizeof capabilities / sizeof capabilities[0])
@@ -96,10 +96,10 @@ static void print_device(int32_t ordinal, const device_report *report)
 
 static void print_settings(void)
 {
-    gvm_setting setting;
+    gvm_setting_info setting = {.struct_size = sizeof setting};
 
     puts("\nsettings");
-    for (uint32_t i = 0; gvm_setting_get(i, &setting) == GVM_OK; i++)
+    for (uint32_t i = 0; gvm_setting_get_info(i, &setting) == GVM_OK; i++)
         printf("  %s=%s (%s)\n      %s\n", setting.name, setting.value, setting.origin, setting.text);
 }
 
@@ -175,10 +175,10 @@ static void write_device(json *j, int32_t ordinal, const device_report *report)
 
 static void write_settings(json *j)
 {
-    gvm_setting setting;
+    gvm_setting_info setting = {.struct_size = sizeof setting};
 
     json_array(j, "settings");
-    for (uint32_t i = 0; gvm_setting_get(i, &setting) == GVM_OK; i++) {
+    for (uint32_t i = 0; gvm_setting_get_info(i, &setting) == GVM_OK; i++) {
         json_object(j, NULL);
         json_string(j, "name", setting.name);
         json_string(j, "value", setting.value);

@@ -54,9 +54,9 @@ text_pen keeper_pen(void)
 }
 
 /* A snapshot, or NULL with a complaint. */
-static gvm_snapshot *take_snapshot(gvm_client **keeper)
+static snapshot_copy *take_snapshot(gvm_client **keeper)
 {
-    gvm_snapshot *snapshot = NULL;
+    snapshot_copy *snapshot = NULL;
 
     if (keeper_ask(keeper, &snapshot) == GVM_OK)
         return snapshot;
@@ -84,7 +84,7 @@ static void tell_bytes(const keeper_options *o, const char *name, uint64_t bytes
 
 static int run_status(gvm_client **keeper, const keeper_options *o, char **args, int count)
 {
-    gvm_snapshot *snapshot = take_snapshot(keeper);
+    snapshot_copy *snapshot = take_snapshot(keeper);
     text_pen pen = keeper_pen();
 
     (void)args, (void)count;
@@ -96,13 +96,13 @@ static int run_status(gvm_client **keeper, const keeper_options *o, char **args,
         keeper_json(stdout, snapshot);
     else if (!o->prometheus)
         keeper_text_status(&pen, snapshot);
-    gvm_snapshot_destroy(snapshot);
+    snapshot_free(snapshot);
     return TOOL_DONE;
 }
 
 static int run_ls(gvm_client **keeper, const keeper_options *o, char **args, int count)
 {
-    gvm_snapshot *snapshot = take_snapshot(keeper);
+    snapshot_copy *snapshot = take_snapshot(keeper);
     const char *prefix = count > 0 ? args[0] : "";
     text_pen pen = keeper_pen();
     bool good;
@@ -111,13 +111,13 @@ static int run_ls(gvm_client **keeper, const keeper_options *o, char **args, int
         return TOOL_FAILED;
     good = o->json ? keeper_json_list(stdout, snapshot, prefix)
                    : keeper_text_list(&pen, snapshot, prefix, o->detailed);
-    gvm_snapshot_destroy(snapshot);
+    snapshot_free(snapshot);
     return good ? TOOL_DONE : TOOL_FAILED;
 }
 
 static int run_stat(gvm_client **keeper, const keeper_options *o, char **args, int count)
 {
-    gvm_snapshot *snapshot = take_snapshot(keeper);
+    snapshot_copy *snapshot = take_snapshot(keeper);
     const gvm_object_info *object;
     text_pen pen = keeper_pen();
     int code = TOOL_DONE;
@@ -137,13 +137,13 @@ static int run_stat(gvm_client **keeper, const keeper_options *o, char **args, i
     } else {
         keeper_text_object(&pen, object);
     }
-    gvm_snapshot_destroy(snapshot);
+    snapshot_free(snapshot);
     return code;
 }
 
 static int run_evict(gvm_client **keeper, const keeper_options *o, char **args, int count)
 {
-    uint64_t wanted = 0, moved = 0;
+    uint64_t wanted = GVM_BYTES_UNLIMITED, moved = 0;
 
     if (count > 1 && !tool_parse_size("keeper", "evict", args[1], 1, &wanted))
         return TOOL_USAGE;
@@ -163,7 +163,7 @@ static int run_drop(gvm_client **keeper, const keeper_options *o, char **args, i
 
 static int trim_all(gvm_client **keeper, uint64_t *freed_bytes)
 {
-    gvm_snapshot *snapshot = take_snapshot(keeper);
+    snapshot_copy *snapshot = take_snapshot(keeper);
     int code = TOOL_DONE;
 
     if (snapshot == NULL)
@@ -176,7 +176,7 @@ static int trim_all(gvm_client **keeper, uint64_t *freed_bytes)
             code = tool_fail("cannot trim device %d", (int)ordinal);
         *freed_bytes += freed;
     }
-    gvm_snapshot_destroy(snapshot);
+    snapshot_free(snapshot);
     return code;
 }
 
@@ -220,7 +220,7 @@ static bool parse_user(const char *text, uint32_t *uid)
 
 static int run_quota(gvm_client **keeper, const keeper_options *o, char **args, int count)
 {
-    uint64_t bytes = UINT64_MAX;
+    uint64_t bytes = GVM_BYTES_UNLIMITED;
     uint32_t uid;
 
     (void)o, (void)count;

@@ -5,6 +5,7 @@
 
 #include <gvmem/client.h>
 
+#include "tools/snapshot.h"
 #include "tools/text.h"
 #include "tools/tool.h"
 
@@ -21,9 +22,9 @@ gvm_client *keeper_connect(const char *socket);
 /* A snapshot. A keeper that does not answer is waited for so long; then *keeper is NULL, as the
  * connection is closed when the keeper stirs again, or with this process.
  *
- * What gvm_client_get_snapshot() answers, and GVM_E_TIMEOUT. */
+ * What snapshot_take() answers, and GVM_E_TIMEOUT. */
 #define KEEPER_ANSWER_S 10
-gvm_status keeper_ask(gvm_client **keeper, gvm_snapshot **out);
+gvm_status keeper_ask(gvm_client **keeper, snapshot_copy **out);
 
 /* A pen on standard output, with the locale set up, that clips nothing. */
 text_pen keeper_pen(void);
@@ -37,17 +38,17 @@ int keeper_stop(const keeper_options *options);
 
 /* ---- a snapshot as text for people, from the snapshot alone */
 
-void keeper_text_status(text_pen *pen, const gvm_snapshot *snapshot);
+void keeper_text_status(text_pen *pen, const snapshot_copy *snapshot);
 
 /* The objects whose names begin with prefix, by name: the names alone, or a line of figures each,
  * then nameless ones too if the prefix is "". False, with a complaint: out of memory. */
-bool keeper_text_list(text_pen *pen, const gvm_snapshot *snapshot, const char *prefix, bool detailed);
-bool keeper_json_list(FILE *out, const gvm_snapshot *snapshot, const char *prefix);
+bool keeper_text_list(text_pen *pen, const snapshot_copy *snapshot, const char *prefix, bool detailed);
+bool keeper_json_list(FILE *out, const snapshot_copy *snapshot, const char *prefix);
 
 /* Everything about one object. */
 void keeper_text_object(text_pen *pen, const gvm_object_info *object);
 
 /* The object of a name, or NULL. */
-const gvm_object_info *keeper_find(const gvm_snapshot *snapshot, const char *name);
+const gvm_object_info *keeper_find(const snapshot_copy *snapshot, const char *name);
 
 #endif

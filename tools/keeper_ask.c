@@ -10,7 +10,7 @@ typedef struct question {
     pthread_mutex_t lock;
     pthread_cond_t answered;
     gvm_client *keeper;
-    gvm_snapshot *snapshot;
+    snapshot_copy *snapshot;
     gvm_status status;
     gvm_error error;
     bool done, given_up;
@@ -28,7 +28,7 @@ static void *ask(void *arg)
     question *q = arg;
     bool given_up;
 
-    q->status = gvm_client_get_snapshot(q->keeper, &q->snapshot);
+    q->status = snapshot_take(q->keeper, &q->snapshot);
     (void)gvm_error_last(&q->error);
     pthread_mutex_lock(&q->lock);
     q->done = true;
@@ -37,7 +37,7 @@ static void *ask(void *arg)
     pthread_mutex_unlock(&q->lock);
     if (given_up) { /* it has come to life again, or ended */
         if (q->status == GVM_OK)
-            gvm_snapshot_destroy(q->snapshot);
+            snapshot_free(q->snapshot);
         gvm_client_close(q->keeper);
         question_free(q);
     }
@@ -71,7 +71,7 @@ static question *question_new(gvm_client *keeper)
     return q;
 }
 
-gvm_status keeper_ask(gvm_client **keeper, gvm_snapshot **out)
+gvm_status keeper_ask(gvm_client **keeper, snapshot_copy **out)
 {
     question *q = question_new(*keeper);
     pthread_t thread;

@@ -60,7 +60,7 @@ static const keeper_field object_fields[] = {
     O(owner_uid, U32, NULL, NULL),
     O(owner_gid, U32, NULL, NULL),
     O(mode, MODE, NULL, NULL),
-    O(bytes, BYTES, "bytes", "Committed bytes of the object."),
+    O(size_bytes, BYTES, "bytes", "Committed bytes of the object."),
     O(reserve_bytes, BYTES, "reserve_bytes", "Bytes to which the object can grow."),
     O(chunk_bytes, BYTES, "chunk_bytes", "Size of the object's chunks."),
     O(device_bytes, BYTES, "device_bytes", "Bytes of the object on the device."),
@@ -165,7 +165,7 @@ static void json_records(json *j, const char *key, const keeper_table *table, co
     json_end(j);
 }
 
-void keeper_json(FILE *out, const gvm_snapshot *s)
+void keeper_json(FILE *out, const snapshot_copy *s)
 {
     json j;
 

@@ -4,9 +4,8 @@
 #ifndef TOOLS_KEEPER_FIELDS_H
 #define TOOLS_KEEPER_FIELDS_H
 
-#include <gvmem/client.h>
-
 #include "tools/json.h"
+#include "tools/snapshot.h"
 
 typedef enum keeper_type {
     KEEPER_U64,
@@ -43,9 +42,9 @@ uint64_t keeper_number(const keeper_field *field, const void *record);
 void keeper_json_fields(json *j, const keeper_table *table, const void *record);
 
 /* The whole snapshot as a JSON object. */
-void keeper_json(FILE *out, const gvm_snapshot *snapshot);
+void keeper_json(FILE *out, const snapshot_copy *snapshot);
 
 /* The whole snapshot in the text exposition format 0.0.4 of Prometheus; NULL: that there is none. */
-void keeper_metrics(FILE *out, const gvm_snapshot *snapshot);
+void keeper_metrics(FILE *out, const snapshot_copy *snapshot);
 
 #endif

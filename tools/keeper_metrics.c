@@ -27,7 +27,7 @@ static void put_value(FILE *out, const char *s)
     fputc('"', out);
 }
 
-static void put_device(FILE *out, const gvm_snapshot *s, int32_t ordinal)
+static void put_device(FILE *out, const snapshot_copy *s, int32_t ordinal)
 {
     char uuid[48];
 
@@ -39,7 +39,7 @@ static void put_device(FILE *out, const gvm_snapshot *s, int32_t ordinal)
 
 /* The labels tell records of a kind apart: nameless objects, and connections of one process, by
  * the keeper's number for them. */
-static void put_labels(FILE *out, const gvm_snapshot *s, const keeper_table *table, const void *record)
+static void put_labels(FILE *out, const snapshot_copy *s, const keeper_table *table, const void *record)
 {
     if (table == &keeper_of_device) {
         const gvm_keeper_device_info *device = record;
@@ -70,7 +70,7 @@ static void put_head(FILE *out, const char *prefix, const char *name, const char
             counter ? "counter" : "gauge");
 }
 
-static void put_records(FILE *out, const gvm_snapshot *s, const keeper_table *table,
+static void put_records(FILE *out, const snapshot_copy *s, const keeper_table *table,
                         const void *records, uint32_t count)
 {
     for (size_t i = 0; i < table->field_count && count > 0; i++) {
@@ -97,7 +97,7 @@ static void put_records(FILE *out, const gvm_snapshot *s, const keeper_table *ta
     }
 }
 
-static void put_device_names(FILE *out, const gvm_snapshot *s)
+static void put_device_names(FILE *out, const snapshot_copy *s)
 {
     if (s->keeper.devices > 0)
         put_head(out, keeper_of_device.prefix, "info", "Always 1; the labels describe the device.");
@@ -110,7 +110,7 @@ static void put_device_names(FILE *out, const gvm_snapshot *s)
     }
 }
 
-void keeper_metrics(FILE *out, const gvm_snapshot *s)
+void keeper_metrics(FILE *out, const snapshot_copy *s)
 {
     put_head(out, "gvmem_keeper_", "up", "1: a keeper answered.");
     fprintf(out, "gvmem_keeper_up %d\n", s != NULL);

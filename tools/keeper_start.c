@@ -271,13 +271,13 @@ int keeper_start(const char *socket, int argc, char **argv)
 /* The process that answers, or 0 with a complaint. */
 static pid_t keeper_pid(gvm_client **keeper)
 {
-    gvm_snapshot *snapshot;
+    snapshot_copy *snapshot;
     uint64_t pid;
 
     if (keeper_ask(keeper, &snapshot) != GVM_OK)
         return tool_fail("cannot ask the keeper"), 0;
     pid = snapshot->keeper.pid;
-    gvm_snapshot_destroy(snapshot);
+    snapshot_free(snapshot);
     if (pid == 0 || pid > INT_MAX)
         return tool_error("the keeper's process cannot be told"), 0;
     return (pid_t)pid;

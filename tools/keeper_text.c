@@ -49,7 +49,7 @@ static void print_device(text_pen *pen, const gvm_keeper_device_info *d)
          d->promotions);
 }
 
-void keeper_text_status(text_pen *pen, const gvm_snapshot *s)
+void keeper_text_status(text_pen *pen, const snapshot_copy *s)
 {
     const gvm_keeper_info *k = &s->keeper;
     char up[32], a[32], b[32], c[32];
@@ -89,7 +89,7 @@ static int compare_names(const void *a, const void *b)
 }
 
 /* The listed objects by name. NULL, with a complaint: out of memory. */
-static const gvm_object_info **select_objects(const gvm_snapshot *s, const char *prefix,
+static const gvm_object_info **select_objects(const snapshot_copy *s, const char *prefix,
                                               bool nameless_too, size_t *count)
 {
     const gvm_object_info **list = malloc((s->keeper.objects + 1) * sizeof *list);
@@ -133,7 +133,8 @@ static void print_details(text_pen *pen, const gvm_object_info *o)
 
     mode_text(o, mode);
     text_print(pen, "%s %-8s %3d %6s %6s %6s %5u %5u %5u %5u %c%c%c%c ", mode,
-               user_text(o->owner_uid, user), (int)o->device, text_short((double)o->bytes, true, size),
+               user_text(o->owner_uid, user), (int)o->device,
+               text_short((double)o->size_bytes, true, size),
                text_short((double)o->device_bytes, true, device),
                text_short((double)o->host_bytes, true, host), o->openings, o->read_leases,
                o->write_leases, o->waiting, o->sealed ? 's' : '-', o->kept ? 'k' : '-',
@@ -145,7 +146,7 @@ static void print_details(text_pen *pen, const gvm_object_info *o)
     text_end(pen);
 }
 
-bool keeper_text_list(text_pen *pen, const gvm_snapshot *s, const char *prefix, bool detailed)
+bool keeper_text_list(text_pen *pen, const snapshot_copy *s, const char *prefix, bool detailed)
 {
     size_t count;
     const gvm_object_info **list = select_objects(s, prefix, detailed, &count);
@@ -168,7 +169,7 @@ bool keeper_text_list(text_pen *pen, const gvm_snapshot *s, const char *prefix, 
     return true;
 }
 
-bool keeper_json_list(FILE *out, const gvm_snapshot *s, const char *prefix)
+bool keeper_json_list(FILE *out, const snapshot_copy *s, const char *prefix)
 {
     size_t count;
     const gvm_object_info **list = select_objects(s, prefix, true, &count);
@@ -215,7 +216,7 @@ void keeper_text_object(text_pen *pen, const gvm_object_info *object)
     }
 }
 
-const gvm_object_info *keeper_find(const gvm_snapshot *s, const char *name)
+const gvm_object_info *keeper_find(const snapshot_copy *s, const char *name)
 {
     for (uint32_t i = 0; i < s->keeper.objects; i++)
         if (name[0] != '\0' && strcmp(s->objects[i].name, name) == 0)

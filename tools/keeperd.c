@@ -154,7 +154,11 @@ static bool parse_quota(const char *text, settings *s)
     quota->uid = (uint32_t)uid;
     s->options.quotas = s->quotas;
     s->options.quota_count++;
-    return tool_parse_size("", "--quota", equals + 1, 0, &quota->bytes);
+    if (!tool_parse_size("", "--quota", equals + 1, 0, &quota->quota_bytes))
+        return false;
+    if (quota->quota_bytes == 0)
+        quota->quota_bytes = GVM_BYTES_NONE;
+    return true;
 }
 
 static bool parse_seconds(const char *option, const char *text, uint32_t *out_ms)
@@ -211,8 +215,8 @@ static bool parse_option(int option, settings *s)
     case 'k': return tool_parse_size("", "--keep-free", optarg, 1, &o->device_keep_bytes);
     case 'l': return tool_parse_size("", "--leave-free", optarg, 0, &o->driver_free_bytes);
     case 'q': return parse_quota(optarg, s);
-    case OPTION_REVOKE: return parse_seconds("--revoke-timeout", optarg, &o->revoke_timeout_ms);
-    case OPTION_LEASE: return parse_seconds("--lease-timeout", optarg, &o->lease_timeout_ms);
+    case OPTION_REVOKE: return parse_seconds("--revoke-timeout", optarg, &o->revoke_limit_ms);
+    case OPTION_LEASE: return parse_seconds("--lease-timeout", optarg, &o->lease_limit_ms);
     case OPTION_FENCE: return parse_fence(optarg, &o->fence);
     case OPTION_CLIENTS: return parse_count("--clients", optarg, 1, 1024, &o->clients_max);
     case OPTION_TRACE: return o->trace_path = optarg, true;
@@ -380,11 +384,13 @@ static int serve(const settings *s, const sigset_t *signals)
 
 int main(int argc, char **argv)
 {
-    static settings s = {
-        .options.struct_size = sizeof s.options, .options.log = print_line, .ready_fd = -1};
+    static settings s;
     sigset_t signals;
 
     tool_program = "gvmem-keeper";
+    s.options = gvm_keeper_options_init();
+    s.options.log = print_line;
+    s.ready_fd = -1;
     if (!parse_options(argc, argv, &s))
         return TOOL_USAGE;
     if (s.done)

@@ -2,7 +2,7 @@
  *
  * The master fills a buffer with numbers, exports it, and sends it to helper processes; each
  * imports it, sums it with the same kernel, lets go, and answers with its sum. Nothing is copied
- * between processes (but once, on the device, for a legacy handle). Helpers report over their
+ * between processes (but once, on the device, for a CUDA IPC handle). Helpers report over their
  * sockets and the master alone prints.
  */
 #include <getopt.h>
@@ -25,7 +25,7 @@ static const char usage[] =
     "  -l, --length SIZE   how much memory, rounded up to whole doubles (256MiB)\n"
     "  -c, --chunk SIZE    size of the buffer's chunks, a power of two from 2MiB to 1GiB (chosen)\n"
     "  -r, --read-only     import read-only\n"
-    "  -i, --ipc           share a copy by a legacy 64-byte handle instead of file descriptors\n"
+    "  -i, --ipc           share a copy by a 64-byte CUDA IPC handle instead of file descriptors\n"
     "  -t, --timeout S     give up on a process after so many seconds (120)\n"
     "  -v, --verbose       tell sizes and times\n"
     "  -h, --help          this text\n";
@@ -60,7 +60,7 @@ static int timeout_ms(const share_options *o)
 }
 
 /* Sums, after the kernel was loaded: the time is that of the launch and the memory alone. */
-static gvm_status timed_sum(gvm_device *device, uint64_t address, uint64_t count, double *sum,
+static gvm_status timed_sum(gvm_device *device, const void *address, uint64_t count, double *sum,
                             double *us)
 {
     gvm_status status = gvm_kernel_sum_f64(device, address, 0, NULL, sum);
@@ -88,7 +88,7 @@ static gvm_status import_by_fd(int socket, const share_options *o, gvm_device *d
     if (status != GVM_OK)
         return status;
     start_us = tool_now_us();
-    status = gvm_share_import(share, device, &options, &buffer);
+    status = gvm_share_import(device, share, &options, &buffer);
     answer->import_us = tool_now_us() - start_us;
     gvm_share_destroy(share);
     if (status == GVM_OK)
@@ -107,7 +107,7 @@ static gvm_status import_by_handle(int socket, const share_options *o, gvm_devic
 {
     gvm_ipc_handle handle;
     double start_us;
-    uint64_t address;
+    void *address;
     gvm_status status;
 
     if (peer_receive(socket, &handle, sizeof handle, timeout_ms(o)) != PEER_OK)
@@ -170,7 +170,8 @@ static int fill_buffer(master *m)
 {
     const share_options *o = m->options;
     const gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = o->chunk_bytes};
-    uint64_t count = o->len_bytes / 8, address;
+    const uint64_t count = o->len_bytes / 8;
+    void *address;
     double sum_us;
 
     if (gvm_device_open(o->device, &m->device) != GVM_OK)
@@ -220,19 +221,20 @@ static int send_by_fd(master *m)
     return status == GVM_OK ? TOOL_DONE : TOOL_FAILED;
 }
 
-static int send_by_handle(master *m, gvm_ipc **legacy)
+static int send_by_handle(master *m, gvm_ipc **ipc)
 {
     const share_options *o = m->options;
     double start_us = tool_now_us();
-    gvm_ipc_handle handle;
+    gvm_ipc_info info = {.struct_size = sizeof info};
 
-    if (gvm_ipc_export(m->buffer, 0, o->len_bytes, legacy) != GVM_OK ||
-        gvm_ipc_get(*legacy, &handle, NULL, NULL) != GVM_OK)
-        return tool_fail("cannot make a legacy handle");
+    if (gvm_ipc_export(m->buffer, 0, o->len_bytes, ipc) != GVM_OK ||
+        gvm_ipc_get_info(*ipc, &info) != GVM_OK)
+        return tool_fail("cannot make a CUDA IPC handle");
     if (o->verbose)
         printf("  %-14s %10.1f us  with a copy on the device\n", "export", tool_now_us() - start_us);
     for (int i = 0; i < o->processes; i++)
-        peer_send(m->peers[i].socket, &handle, sizeof handle); /* if it has ended, collect() says why */
+        peer_send(m->peers[i].socket, &info.handle,
+                  sizeof info.handle); /* if it has ended, collect() says why */
     return TOOL_DONE;
 }
 
@@ -285,15 +287,15 @@ static int collect(master *m, bool expected)
 static int run_master(const share_options *o, peer *peers)
 {
     master m = {.options = o, .peers = peers};
-    gvm_ipc *legacy = NULL;
+    gvm_ipc *ipc = NULL;
     int code = fill_buffer(&m), collected;
 
     if (code == TOOL_DONE)
-        code = o->ipc ? send_by_handle(&m, &legacy) : send_by_fd(&m);
+        code = o->ipc ? send_by_handle(&m, &ipc) : send_by_fd(&m);
     collected = collect(&m, code == TOOL_DONE);
     if (code == TOOL_DONE)
         code = collected;
-    gvm_ipc_destroy(legacy); /* after the helpers have closed it */
+    gvm_ipc_destroy(ipc); /* after the helpers have closed it */
     gvm_buffer_destroy(m.buffer);
     gvm_device_close(m.device);
     return code;
@@ -322,7 +324,8 @@ static int check_options(share_options *o)
 {
     if (o->read_only && o->ipc)
         return tool_usage(
-            "share", "--read-only and --ipc exclude each other: legacy handles are always read-write");
+            "share",
+            "--read-only and --ipc exclude each other: CUDA IPC handles are always read-write");
     if (o->chunk_bytes != 0 && (!gvmi_is_pow2(o->chunk_bytes) || o->chunk_bytes > GVM_CHUNK_BYTES_MAX))
         return tool_usage("share", "--chunk wants a power of two from 2MiB to 1GiB");
     if (o->len_bytes > GVMI_TIB * 1024)

@@ -282,20 +282,21 @@ static void free_cells(view *v)
 
 static gvm_status read_batch(view *v, uint64_t first, uint32_t rows)
 {
-    const gvm_acquire_options scan = {.struct_size = sizeof scan, .hint = GVM_HINT_SCAN};
+    gvm_acquire_options scan = gvm_acquire_options_init();
     gvm_status status;
 
     free_cells(v);
-    status = gvm_table_acquire(v->table, v->indexes, v->count, &scan, v->data);
+    scan.hint = GVM_HINT_SCAN;
+    status = gvm_table_acquire(v->table, v->indexes, v->count, &scan, GVM_FOREVER, v->data);
     if (status != GVM_OK)
         return status;
     for (uint32_t i = 0; i < v->count && status == GVM_OK; i++) {
         shown_column *c = &v->columns[i];
 
-        c->values.address = v->data[i].values;
-        c->nulls.address = v->data[i].nulls;
-        c->bodies.address = v->data[i].bodies;
-        c->element_nulls.address = v->data[i].element_nulls;
+        c->values.address = (uintptr_t)v->data[i].values;
+        c->nulls.address = (uintptr_t)v->data[i].nulls;
+        c->bodies.address = (uintptr_t)v->data[i].bodies;
+        c->element_nulls.address = (uintptr_t)v->data[i].element_nulls;
         for (uint32_t r = 0; r < rows && status == GVM_OK; r++)
             status = make_cell(v, c, first + r, &c->cells[r]);
     }

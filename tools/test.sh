@@ -200,7 +200,7 @@ keeper)
     is_json "$folder/out"
 
     expect 0 keeper stat -s "$socket" /test/two
-    prints out '^bytes +8388608 \(8 MiB\)$'
+    prints out '^size_bytes +8388608 \(8 MiB\)$'
     prints out '^sealed +yes$'
     expect 0 keeper stat -s "$socket" /test/two --json
     is_json "$folder/out"

@@ -35,7 +35,7 @@ typedef struct top {
     top_form form;
     bool utf8, color;
     gvm_client *keeper; /* NULL: there is none at the moment */
-    gvm_snapshot *snapshot;
+    snapshot_copy *snapshot;
     top_rates rates;
     top_view view;
     char problem[400];
@@ -45,7 +45,7 @@ typedef struct top {
 
 static void forget(top *t)
 {
-    gvm_snapshot_destroy(t->snapshot);
+    snapshot_free(t->snapshot);
     top_rates_clear(&t->rates);
     gvm_client_close(t->keeper);
     t->snapshot = NULL;
@@ -55,7 +55,7 @@ static void forget(top *t)
 /* Takes a snapshot, connecting first if need be. Without a keeper the view says why. */
 static bool look(top *t)
 {
-    gvm_snapshot *now = NULL;
+    snapshot_copy *now = NULL;
     gvm_status status = GVM_OK;
 
     if (t->keeper == NULL)
@@ -69,10 +69,10 @@ static bool look(top *t)
         top_rates_clear(&t->rates);
         if (!top_rates_make(t->snapshot, now, &t->rates)) {
             snprintf(t->problem, sizeof t->problem, "out of memory");
-            gvm_snapshot_destroy(now);
+            snapshot_free(now);
             forget(t);
         } else {
-            gvm_snapshot_destroy(t->snapshot);
+            snapshot_free(t->snapshot);
             t->snapshot = now;
         }
     }

@@ -42,7 +42,7 @@ static double *match(sample *before, size_t before_count, const sample *now, siz
     return rates;
 }
 
-static double *object_rates(const gvm_snapshot *before, const gvm_snapshot *now, double seconds)
+static double *object_rates(const snapshot_copy *before, const snapshot_copy *now, double seconds)
 {
     const size_t before_count = before != NULL ? before->keeper.objects : 0;
     sample *samples = malloc((before_count + now->keeper.objects + 1) * sizeof *samples);
@@ -59,7 +59,7 @@ static double *object_rates(const gvm_snapshot *before, const gvm_snapshot *now,
     return rates;
 }
 
-static double *client_rates(const gvm_snapshot *before, const gvm_snapshot *now, double seconds)
+static double *client_rates(const snapshot_copy *before, const snapshot_copy *now, double seconds)
 {
     const size_t before_count = before != NULL ? before->keeper.clients : 0;
     sample *samples = malloc((before_count + now->keeper.clients + 1) * sizeof *samples);
@@ -77,7 +77,7 @@ static double *client_rates(const gvm_snapshot *before, const gvm_snapshot *now,
 }
 
 /* Sums over the devices. */
-static gvm_keeper_device_info moved(const gvm_snapshot *s)
+static gvm_keeper_device_info moved(const snapshot_copy *s)
 {
     gvm_keeper_device_info sum = {0};
 
@@ -90,7 +90,7 @@ static gvm_keeper_device_info moved(const gvm_snapshot *s)
     return sum;
 }
 
-bool top_rates_make(const gvm_snapshot *before, const gvm_snapshot *now, top_rates *out)
+bool top_rates_make(const snapshot_copy *before, const snapshot_copy *now, top_rates *out)
 {
     const gvm_keeper_info none = {0}, *k = &now->keeper, *was;
     gvm_keeper_device_info then, here = moved(now);

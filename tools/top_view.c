@@ -34,7 +34,7 @@ static uint64_t take(uint64_t *left, uint64_t n)
 }
 
 /* How many of the device's dirty bytes are under a lease, as far as its objects can be seen. */
-static uint64_t leased_dirty(const gvm_snapshot *s, const gvm_keeper_device_info *device)
+static uint64_t leased_dirty(const snapshot_copy *s, const gvm_keeper_device_info *device)
 {
     uint64_t sum = 0;
 
@@ -49,7 +49,7 @@ static uint64_t leased_dirty(const gvm_snapshot *s, const gvm_keeper_device_info
 
 /* The figures overlap (what is leased may be dirty), and the budget may have shrunk below what is
  * in use; the parts do neither. */
-void top_device_parts(const gvm_snapshot *s, const gvm_keeper_device_info *device,
+void top_device_parts(const snapshot_copy *s, const gvm_keeper_device_info *device,
                       uint64_t parts[TOP_PARTS])
 {
     uint64_t resident = device->resident_bytes, left = device->budget_bytes;
@@ -65,7 +65,7 @@ void top_device_parts(const gvm_snapshot *s, const gvm_keeper_device_info *devic
     parts[TOP_UNUSED] = left;
 }
 
-void top_host_parts(const gvm_snapshot *s, const gvm_keeper_device_info *device,
+void top_host_parts(const snapshot_copy *s, const gvm_keeper_device_info *device,
                     uint64_t parts[TOP_PARTS])
 {
     uint64_t used = s->keeper.host_used_bytes, left = s->keeper.host_budget_bytes;
@@ -219,7 +219,7 @@ static void draw_rates(text_pen *pen, const top_view *view)
 
 #define STACKED_BELOW 72 /* columns; bars stand below each other in less */
 
-static void draw_device(text_pen *pen, const gvm_snapshot *s, const gvm_keeper_device_info *device)
+static void draw_device(text_pen *pen, const snapshot_copy *s, const gvm_keeper_device_info *device)
 {
     const unsigned width = pen->width == TEXT_UNLIMITED ? 100 : pen->width;
     uint64_t card[TOP_PARTS], host[TOP_PARTS];
@@ -255,7 +255,7 @@ static bool has_room(const text_pen *pen, unsigned lines, unsigned tables)
     return pen->lines_max == TEXT_UNLIMITED || pen->line + lines + tables <= pen->lines_max;
 }
 
-static void draw_devices(text_pen *pen, const gvm_snapshot *s)
+static void draw_devices(text_pen *pen, const snapshot_copy *s)
 {
     const unsigned lines = pen->width < STACKED_BELOW ? 3 : 2, count = s->keeper.devices;
 
@@ -304,7 +304,7 @@ static int compare_objects(const void *a, const void *b, void *context)
     if (result == 0)
         result = down((double)x->device_bytes, (double)y->device_bytes);
     if (result == 0)
-        result = down((double)x->bytes, (double)y->bytes);
+        result = down((double)x->size_bytes, (double)y->size_bytes);
     return result != 0 ? result : x->id < y->id ? -1 : x->id > y->id;
 }
 
@@ -358,7 +358,8 @@ static void draw_object(text_pen *pen, const top_view *view, uint32_t i)
         text_style(pen, "33");
     text_print(pen, "%3d %6s %6s %6s %6s %7s %5u %3u %5u %5u %c%c%c%c ", (int)o->device,
                text_short((double)o->device_bytes, true, device),
-               text_short((double)o->host_bytes, true, host), text_short((double)o->bytes, true, size),
+               text_short((double)o->host_bytes, true, host),
+               text_short((double)o->size_bytes, true, size),
                text_short((double)o->dirty_bytes, true, dirty),
                text_short(view->rates->objects[i], false, rate), o->read_leases, o->write_leases,
                o->waiting, o->openings, o->sealed ? 's' : '-', o->kept ? 'k' : '-',
@@ -523,7 +524,7 @@ static void json_bar(json *j, const char *key, const uint64_t parts[TOP_PARTS])
     json_end(j);
 }
 
-static void json_devices(json *j, const gvm_snapshot *s)
+static void json_devices(json *j, const snapshot_copy *s)
 {
     uint64_t parts[TOP_PARTS];
 
@@ -555,7 +556,7 @@ static void json_table(json *j, const char *key, const keeper_table *table, cons
 
 void top_json(FILE *out, const top_view *view, int64_t time_s)
 {
-    const gvm_snapshot *s = view->now;
+    const snapshot_copy *s = view->now;
     uint32_t *objects, *clients;
     json j;
 

@@ -3,8 +3,7 @@
 #ifndef TOOLS_TOP_VIEW_H
 #define TOOLS_TOP_VIEW_H
 
-#include <gvmem/client.h>
-
+#include "tools/snapshot.h"
 #include "tools/text.h"
 
 /* What happened each second between two snapshots. */
@@ -16,7 +15,7 @@ typedef struct top_rates {
 } top_rates;
 
 /* before may be NULL, or of another keeper. False: out of memory. */
-bool top_rates_make(const gvm_snapshot *before, const gvm_snapshot *now, top_rates *out);
+bool top_rates_make(const snapshot_copy *before, const snapshot_copy *now, top_rates *out);
 void top_rates_clear(top_rates *rates);
 
 /* The parts of a bar, in the order in which they stand. The device's: its budget; the host's: the
@@ -33,9 +32,9 @@ typedef enum top_part {
     TOP_PARTS
 } top_part;
 
-void top_device_parts(const gvm_snapshot *s, const gvm_keeper_device_info *device,
+void top_device_parts(const snapshot_copy *s, const gvm_keeper_device_info *device,
                       uint64_t parts[TOP_PARTS]);
-void top_host_parts(const gvm_snapshot *s, const gvm_keeper_device_info *device,
+void top_host_parts(const snapshot_copy *s, const gvm_keeper_device_info *device,
                     uint64_t parts[TOP_PARTS]);
 
 /* Shares width cells among the parts; the sum is width. Parts that are not zero have a cell each if
@@ -51,11 +50,11 @@ typedef enum top_sort {
 } top_sort;
 
 typedef struct top_view {
-    const gvm_snapshot *now; /* NULL: there is no keeper */
-    const top_rates *rates;  /* of now */
-    const char *problem;     /* why there is no keeper */
-    const char *clock;       /* time of day; NULL: not shown */
-    double delay_s;          /* between snapshots */
+    const snapshot_copy *now; /* NULL: there is no keeper */
+    const top_rates *rates;   /* of now */
+    const char *problem;      /* why there is no keeper */
+    const char *clock;        /* time of day; NULL: not shown */
+    double delay_s;           /* between snapshots */
     top_sort sort;
     bool help, keys; /* show the keys in full, or the most important */
 } top_view;

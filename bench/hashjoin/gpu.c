@@ -196,7 +196,7 @@ void gpu_close(gpu *g)
     gvm_heap_block block;
     size_t left = 0;
 
-    must(gvm_heap_list(g->heap, &block, 1, &left), "cannot ask about the heap");
+    must(gvm_heap_list(g->heap, 1, sizeof(gvm_heap_block), &block, &left), "cannot ask about the heap");
     if (left > 0)
         give_up("%zu blocks of the heap were not freed, the first one is '%s'", left, block.tag);
     gvm_heap_destroy(g->heap);

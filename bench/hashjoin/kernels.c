@@ -12,11 +12,11 @@
  * The join. A warp takes a tile of as many outer rows as it has lanes. The entries of their
  * buckets are the tile's candidates, numbered through, and the lanes take them in turn, of whichever
  * row they are: a row with a million candidates and 31 without any keep all lanes busy. What matches
- * is gathered in a list in shared memory; when that is full the warp reserves room for all of it
+ * is gathered in a list in shared memory; when that is full the warp claims room for all of it
  * at once and writes it. Tiles with very many candidates are put aside, and a second launch
  * shares them out in slices.
  *
- * The same code runs four ways, which differ in reserve() alone: with the appender; into a fixed
+ * The same code runs four ways, which differ in claim() alone: with the appender; into a fixed
  * buffer; and the two passes, of which the first one only counts.
  */
 #include "bench/hashjoin/shared.h"
@@ -254,8 +254,8 @@ typedef struct progress {
 } progress;
 
 /* A fixed buffer: once something does not fit, nothing does, and the rest is counted as lost. */
-GVM_DEVICE int reserve_fixed(const join_params *p, join_state *state, uint64_t rows, uint64_t units,
-                             uint64_t *at)
+GVM_DEVICE int claim_fixed(const join_params *p, join_state *state, uint64_t rows, uint64_t units,
+                           uint64_t *at)
 {
     uint64_t seen, to;
 
@@ -283,8 +283,8 @@ GVM_DEVICE int reserve_fixed(const join_params *p, join_state *state, uint64_t r
 
 /* Room for so many rows and units, which all lanes know; one atomic operation. All lanes get the
  * same. Answers as gvm_append_claim_whole_warp(). */
-GVM_DEVICE uint32_t reserve(const join_params *p, int way, uint32_t tile, uint32_t rows,
-                            uint64_t units, progress *done, room *out)
+GVM_DEVICE uint32_t claim(const join_params *p, int way, uint32_t tile, uint32_t rows,
+                          uint64_t units, progress *done, room *out)
 {
     join_state *state = (join_state *)(uintptr_t)p->state;
     uint64_t at = 0, good = 1;
@@ -303,7 +303,7 @@ GVM_DEVICE uint32_t reserve(const join_params *p, int way, uint32_t tile, uint32
     }
     if (gvm_lane() == 0) {
         if (way == WAY_FIXED)
-            good = (uint64_t)reserve_fixed(p, state, rows, units, &at);
+            good = (uint64_t)claim_fixed(p, state, rows, units, &at);
         else /* the first pass has left room for exactly this tile */
             at = gvm_atomic_add_u64(&((uint64_t *)(uintptr_t)p->tiles)[tile], place(rows, units));
     }
@@ -470,7 +470,7 @@ GVM_DEVICE uint32_t join_candidates(const join_params *p, int way, const open_ro
             continue;
         if (count > 0) {
             units = place_texts(list, count);
-            answer = reserve(p, way, range->tile, count, units, done, &to);
+            answer = claim(p, way, range->tile, count, units, done, &to);
             if (answer == GVM_APPEND_OK) {
                 write_matches(p, way, list, count, units, to);
             } else if (way == WAY_APPEND) {

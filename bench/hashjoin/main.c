@@ -248,7 +248,7 @@ static void settle(const gpu *g)
 
     must(gvm_device_trim(g->device, 0), "cannot trim");
     nanosleep(&pause, NULL);
-    must(gvm_alloc(g->device, &small, 1), "no memory");
+    must(gvm_alloc(g->device, 1, &small), "no memory");
     must(gvm_free(small), "cannot free memory");
     must(gvm_device_trim(g->device, 0), "cannot trim");
 }

@@ -8,6 +8,7 @@
  */
 #include <string.h>
 
+#include "base/address.h"
 #include "bench/hashjoin/hashjoin.h"
 
 /* Addresses cost nothing. */
@@ -93,11 +94,11 @@ static bool append_piece(gpu *g, gvm_appender *appender, join_params *p, piece *
     since = now_ms();
     must(gvm_appender_take(appender, buffer), "cannot take the buffer");
     lap(&since, &out->take_ms);
-    *filled = (piece){.address = gvm_buffer_address(*buffer),
+    *filled = (piece){.address = gvmi_address(gvm_buffer_address(*buffer)),
                       .rows = result.rows,
-                      .text_low = p->append.reserve_bytes - result.bytes,
+                      .text_low = p->append.reserve_bytes - result.data_bytes,
                       .text_high = p->append.reserve_bytes,
-                      .text_bytes = result.bytes};
+                      .text_bytes = result.data_bytes};
     out->launches++;
     out->commits += result.commits;
     out->commit_ms += (double)result.commit_us / 1e3;
@@ -150,7 +151,7 @@ static void *write_buffer(gpu *g, kernel which, join_params *p, uint64_t rows, u
     void *memory = NULL;
 
     gpu_zero(p->state, sizeof(join_state)); /* which the device does meanwhile */
-    must(gvm_alloc(g->device, &memory, bytes > 0 ? bytes : 1), "no memory for the result");
+    must(gvm_alloc(g->device, bytes > 0 ? bytes : 1, &memory), "no memory for the result");
     lap(&since, &out->allocate_ms);
     p->result = (uint64_t)(uintptr_t)memory;
     p->text_offset = text_offset_of(rows);

@@ -211,7 +211,7 @@ def a_fixed_buffer_overflows():
 
 @case
 def a_fixed_buffer_overflows_by_its_texts():
-    # Room enough for rows: the exploding key has the longest texts. And reservations of many units.
+    # Room enough for rows: the exploding key has the longest texts. And claims of many units.
     _, methods = join("--rows", "60", "--inner", "30", "--keys", "3", "--text", "1-700000", "--factor", "0.5")
     expect(methods["fixed"]["overflowed"], True, "overflowed")
 

@@ -18,15 +18,15 @@
  * libraries, which know one size of chunks a buffer, refuse its share (GVM_E_VERSION).
  *
  * Budget: when as much is committed as the appender may use, or the device has no more (nor this process any
- * idle memory that can be had without waiting for a kernel), reserving fails in every thread from one
- * point on. What was reserved before it is whole: result.rows and
- * result.bytes end there, result.complete is 0. A kernel that keeps its position where its reserve
+ * idle memory that can be had without waiting for a kernel), claiming fails in every thread from one
+ * point on. What was claimed before it is whole: result.rows and
+ * result.data_bytes end there, result.complete is 0. A kernel that keeps its position where its claim
  * failed is launched again after take() or reset() and goes on.
  *
  * Kernels: any number may append between begin and finish, at once or one after the other, on any
  * streams of the device. One that waits for memory occupies its SMs and needs nothing but the
- * library's thread: no call of the program. A kernel must write to slots that it has reserved, and nowhere else
- * behind the appender's address: chunks in which nothing was reserved are reused, uncleared, in other buffers,
+ * library's thread: no call of the program. A kernel must write to slots that it has claimed, and nowhere else
+ * behind the appender's address: chunks in which nothing was claimed are reused, uncleared, in other buffers,
  * which may be shared with other processes.
  *
  * Threads: any thread may call; calls on one appender are serialised inside, but for the waiting of
@@ -46,6 +46,7 @@
 #ifndef GVMEM_APPENDER_H
 #define GVMEM_APPENDER_H
 
+#include <gvmem/append.h>
 #include <gvmem/buffer.h>
 
 #ifdef __cplusplus
@@ -55,9 +56,9 @@ extern "C" {
 typedef struct gvm_appender gvm_appender;
 
 enum {
-    /* Nothing is written to the back: reserving bytes there answers GVM_APPEND_INVALID, and begin
+    /* Nothing is written to the back: claiming bytes there answers GVM_APPEND_INVALID, and begin
      * commits nothing there. */
-    GVM_APPENDER_ROWS_ONLY = 1 << 16,
+    GVM_APPENDER_ROWS_ONLY = 1u << 16,
 };
 
 /* Zero means default in every other member. */
@@ -68,17 +69,17 @@ typedef struct gvm_appender_options {
      * smaller. 0: a 64th of the reservation, between 2 and 512 MiB, and no more than a 16th of what may be
      * committed. */
     uint64_t chunk_bytes;
-    /* Most that may be committed at both ends together, in multiples of chunk_bytes; 0: the whole
-     * reservation, as far as the device has memory. */
+    /* Most that may be committed at both ends together, in multiples of chunk_bytes; 0 and GVM_BYTES_UNLIMITED: the
+     * whole reservation, as far as the device has memory. */
     uint64_t budget_bytes;
     /* Most that one commit adds, or one chunk if that is more; each adds at most four times what the one
-     * before did. 0: 256 MiB. */
+     * before did. 0: 256 MiB; GVM_BYTES_NONE: one chunk at a time. */
     uint64_t step_bytes;
     /* How far ahead of need either end is committed at most: as much as is written already, but at
      * least seven eighths of the first chunk (of chunk_bytes, where the launch before wrote that much) and at
-     * most this. 0: two steps, of chunk_bytes at least; 1: not at all. */
+     * most this. 0: two steps, of chunk_bytes at least; GVM_BYTES_NONE: not at all. */
     uint64_t ahead_bytes;
-    /* What one reservation takes from the back is a multiple of this, a power of two up to 4096. 0:
+    /* What one claim takes from the back is a multiple of this, a power of two up to 4096. 0:
      * 16, or as much as makes the whole budget reachable: the back holds 3 * 2^30 units. */
     uint32_t align_bytes;
     uint32_t wait_ms;  /* how long a kernel waits for memory before it gives up; 0: 10 s */
@@ -90,44 +91,30 @@ typedef struct gvm_appender_options {
     uint64_t expected_bytes;
 } gvm_appender_options;
 
-/* What a kernel needs: pass it by value inside the kernel's argument. Good from begin to finish. */
-typedef struct gvm_append {
-    size_t struct_size; /* in: sizeof(gvm_append) */
-    uint64_t address;   /* of row 0 */
-    uint64_t reserve_bytes;
-    uint64_t row_bytes;
-    uint64_t capacity_bytes; /* most that rows and bytes together can ever take */
-    /* The rest is for gvmem/device/appender.h. */
-    uint64_t words, mail;
-    uint64_t wait_ns;
-    uint32_t rows_max, units_max;
-    uint32_t unit_shift;
-    uint32_t ahead_rows_min, ahead_rows_max;
-    uint32_t ahead_units_min, ahead_units_max;
-    uint32_t chunk_shift; /* of the chunks that the budget counts; 0: it does not limit */
-} gvm_append;
+/* gvm_appender_options_init(): all defaults. */
+GVM_OPTIONS_INIT(gvm_appender_options)
 
 typedef struct gvm_appender_result {
-    size_t struct_size; /* in: sizeof(gvm_appender_result) */
-    uint64_t rows;      /* at the buffer's start */
-    uint64_t bytes;     /* at its end: [reserve_bytes - bytes, reserve_bytes) */
-    uint64_t commits;   /* of the library's thread, by begin and since */
-    uint64_t commit_us; /* that they took together */
-    uint64_t first_us;  /* from the start of begin to the first of them; 0 if there was none */
+    size_t struct_size;  /* in: sizeof(gvm_appender_result) */
+    uint64_t rows;       /* at the buffer's start */
+    uint64_t data_bytes; /* at its end: [reserve_bytes - data_bytes, reserve_bytes) */
+    uint64_t commits;    /* of the library's thread, by begin and since */
+    uint64_t commit_us;  /* that they took together */
+    uint64_t first_us;   /* from the start of begin to the first of them; 0 if there was none */
     /* If not complete: GVM_E_LIMIT when the reservation or the budget was spent, otherwise what
      * committing answered, above all GVM_E_NOSPACE. */
     gvm_status reason;
-    uint8_t complete; /* 1: every reservation succeeded */
+    uint8_t complete; /* 1: every claim succeeded */
     uint8_t reserved[3];
 } gvm_appender_result;
 
 typedef struct gvm_appender_info {
     size_t struct_size; /* in: sizeof(gvm_appender_info) */
-    uint64_t address;
+    void *address;
     uint64_t reserve_bytes;
     uint64_t chunk_bytes; /* of all chunks but those of the ends */
     uint64_t row_bytes, budget_bytes;
-    uint64_t rows, bytes;              /* as of the last finish */
+    uint64_t rows, data_bytes;         /* as of the last finish */
     uint64_t front_bytes, back_bytes;  /* committed from either end, at this moment */
     uint64_t commits, committed_bytes; /* of the library's thread, since creation */
     uint32_t align_bytes;
@@ -147,8 +134,10 @@ typedef struct gvm_appender_info {
  * GVM_E_NOSPACE  no room on the device for the words that the kernels share, after the waits of gvm_buffer_commit()
  * GVM_E_LIMIT    thousands of appenders exist on the device
  * GVM_E_ADDRESS, GVM_E_SYSTEM  as for gvm_buffer_create() */
-GVM_API gvm_status gvm_appender_create(gvm_device *device, uint64_t row_bytes, uint64_t reserve_bytes,
-                                       const gvm_appender_options *options, gvm_appender **out);
+GVM_API GVM_CHECKED gvm_status gvm_appender_create(gvm_device *device, uint64_t row_bytes,
+                                                   uint64_t reserve_bytes,
+                                                   const gvm_appender_options *options,
+                                                   gvm_appender **out);
 
 /* Opens the appender for kernels that are launched from now on. Rows go on behind those that are
  * there. Fills in *append for the kernel.
@@ -158,12 +147,12 @@ GVM_API gvm_status gvm_appender_create(gvm_device *device, uint64_t row_bytes, u
  * meanwhile from the library's thread. The back gets memory besides the front where the budget is at least
  * 16 * chunk_bytes, and both leave chunk_bytes of a budget to what is needed. Where so much cannot
  * be had it gets the smallest chunk, and if not even that, because the budget is spent or the device is
- * full, this succeeds all the same: a kernel's first reservation tries again, and fails if it still cannot be
+ * full, this succeeds all the same: a kernel's first claim tries again, and fails if it still cannot be
  * had.
  *
  * If the kernels of the begin before were granted nothing, because memory was spent, this begin
  * gives back what is not written on and nothing is committed but what is needed: the first
- * reservation is then granted if the budget allows it at all, so that a kernel that is launched
+ * claim is then granted if the budget allows it at all, so that a kernel that is launched
  * again always gets on.
  *
  * Blocks for a commit at each end, by the library's thread, which may be at one for another appender,
@@ -177,21 +166,21 @@ GVM_API gvm_status gvm_appender_create(gvm_device *device, uint64_t row_bytes, u
  * GVM_E_LIMIT    no thread could be started: the process, or its user, has as many as it may have
  * GVM_E_SYSTEM   no thread could be started, for another reason
  * GVM_E_FOREIGN  the process was made by fork() after its parent had begun one, or the appender is the parent's */
-GVM_API gvm_status gvm_appender_begin(gvm_appender *appender, gvm_append *append);
+GVM_API GVM_CHECKED gvm_status gvm_appender_begin(gvm_appender *appender, gvm_append *append);
 
 /* Waits for the stream (NULL: the legacy default stream), closes the appender and tells what was
  * written. If kernels ran on other streams too, wait for those first. result may be NULL; to ask
  * again use gvm_appender_get_info().
  *
  * GVM_E_INVALID  it has not begun, or result's struct_size is wrong. The stream was waited for.
- * GVM_E_TIMEOUT  a kernel gave up waiting for memory. The appender is closed; what was reserved
+ * GVM_E_TIMEOUT  a kernel gave up waiting for memory. The appender is closed; what was claimed
  *                before that is whole and can be had with get_info and take.
- * GVM_E_TORN     a kernel ended without publishing all that it had reserved. The appender is
+ * GVM_E_TORN     a kernel ended without publishing all that it had claimed. The appender is
  *                closed; reset it.
  * GVM_E_LOST     a kernel failed: the appender is still open, and can only be destroyed
  * GVM_E_NOSPACE  the driver has no memory for the copy; the appender is still open */
-GVM_API gvm_status gvm_appender_finish(gvm_appender *appender, gvm_stream stream,
-                                       gvm_appender_result *result);
+GVM_API GVM_CHECKED gvm_status gvm_appender_finish(gvm_appender *appender, gvm_stream stream,
+                                                   gvm_appender_result *result);
 
 /* Gives the filled buffer to the caller, without a copy, and makes a new, empty one for what comes
  * next. Memory that was committed ahead and holds nothing is taken from its addresses first. The
@@ -204,18 +193,18 @@ GVM_API gvm_status gvm_appender_finish(gvm_appender *appender, gvm_stream stream
  * GVM_E_INVALID  it has begun, or out is NULL
  * GVM_E_TORN     the last kernel left it torn: nothing is known to be whole
  * GVM_E_ADDRESS, GVM_E_SYSTEM  as for gvm_buffer_create(); nothing has changed */
-GVM_API gvm_status gvm_appender_take(gvm_appender *appender, gvm_buffer **out);
+GVM_API GVM_CHECKED gvm_status gvm_appender_take(gvm_appender *appender, gvm_buffer **out);
 
 /* Forgets what was written and keeps the memory, for the next begin, as long as the device is not full.
  *
  * GVM_E_INVALID  it has begun */
-GVM_API gvm_status gvm_appender_reset(gvm_appender *appender);
+GVM_API GVM_CHECKED gvm_status gvm_appender_reset(gvm_appender *appender);
 
-/* Sets the budget from the next begin on; 0: the whole reservation. What is committed beyond it
+/* Sets the budget from the next begin on; GVM_BYTES_UNLIMITED: the whole reservation. What is committed beyond it
  * already stays.
  *
  * GVM_E_INVALID  it has begun, or the budget is less than a chunk */
-GVM_API gvm_status gvm_appender_set_budget(gvm_appender *appender, uint64_t budget_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_appender_set_budget(gvm_appender *appender, uint64_t budget_bytes);
 
 /* The buffer that is being filled; it stays the appender's. NULL for an unknown appender. Until the next take() the
  * library assumes that the program writes anywhere in it: what is given back unused then goes to the driver, which
@@ -225,7 +214,7 @@ GVM_API gvm_buffer *gvm_appender_buffer(gvm_appender *appender);
 /* A snapshot.
  *
  * GVM_E_INVALID  info is NULL or its struct_size is too small */
-GVM_API gvm_status gvm_appender_get_info(gvm_appender *appender, gvm_appender_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_appender_get_info(gvm_appender *appender, gvm_appender_info *info);
 
 /* Gives back memory and addresses. Does not wait for kernels: end those that append first. NULL and
  * unknown pointers are ignored. The library's thread ends with the last device. */

@@ -14,8 +14,8 @@
  * may keep running. commit never disturbs anybody.
  *
  * Devices without virtual memory management (some vGPU profiles), and GVMEM_VMM=0: a buffer is then
- * one cuMemAlloc of its whole reservation. commit succeeds at once, copies, fills and legacy
- * sharing work; decommit, move, seal, grant and fd sharing answer GVM_E_NOTSUP; destroy waits for
+ * one cuMemAlloc of its whole reservation. commit succeeds at once, copies, fills and sharing
+ * by CUDA IPC work; decommit, move, seal, grant and fd sharing answer GVM_E_NOTSUP; destroy waits for
  * running kernels, as cuMemFree does.
  *
  * Threads: any thread may call. Copies and fills run beside each other and beside calls on other chunks;
@@ -59,7 +59,7 @@ enum {
     /* Never to be exported, nor copied by gvm_ipc_export(): saves the driver the bookkeeping, and
      * commit may use memory again that other buffers of this process have freed, as they left it.
      * Cannot be changed later. */
-    GVM_BUFFER_UNSHARED = 1 << 0,
+    GVM_BUFFER_UNSHARED = 1u << 0,
 };
 
 /* Zero means default in every other member. */
@@ -69,14 +69,17 @@ typedef struct gvm_buffer_options {
      * commit, move and share faster (the driver's cost is per chunk), smaller ones waste less at
      * the ends; copies within the device run at full speed from 32 to 64 MiB on. */
     uint64_t chunk_bytes;
-    uint64_t address;  /* wanted address; GVM_E_ADDRESS if it is taken */
+    void *address;     /* wanted; GVM_E_ADDRESS if it is taken; NULL: any */
     uint32_t flags;    /* GVM_BUFFER_... */
     uint32_t reserved; /* 0 */
 } gvm_buffer_options;
 
+/* gvm_buffer_options_init(): all defaults. */
+GVM_OPTIONS_INIT(gvm_buffer_options)
+
 typedef struct gvm_buffer_info {
     size_t struct_size; /* in: sizeof(gvm_buffer_info) */
-    uint64_t address;
+    void *address;
     uint64_t reserve_bytes; /* whole chunks */
     uint64_t chunk_bytes;   /* of all chunks, or all but those of an appender's ends */
     uint64_t device_bytes;  /* committed, by tier */
@@ -99,8 +102,8 @@ typedef struct gvm_buffer_info {
  * GVM_E_ADDRESS  the addresses wanted are not free, or the address space is used up
  * GVM_E_NOSPACE  only in the fallback: the device has not enough memory
  * GVM_E_SYSTEM   the system has no random numbers for the buffer's identity */
-GVM_API gvm_status gvm_buffer_create(gvm_device *device, uint64_t reserve_bytes,
-                                     const gvm_buffer_options *options, gvm_buffer **out);
+GVM_API GVM_CHECKED gvm_status gvm_buffer_create(gvm_device *device, uint64_t reserve_bytes,
+                                                 const gvm_buffer_options *options, gvm_buffer **out);
 
 /* Puts memory behind [offset_bytes, offset_bytes + len_bytes), rounded outwards to whole chunks;
  * parts already backed stay as they are. New memory holds zeros, or what this buffer held anywhere
@@ -119,7 +122,8 @@ GVM_API gvm_status gvm_buffer_create(gvm_device *device, uint64_t reserve_bytes,
  * Blocks on the driver only (about 40 us a chunk on an H100); never waits for the GPU to be idle. Only where
  * the device is full may it wait for streams in whose order memory was freed, on any heap of this process: for about
  * 10 s at most, after which it answers GVM_E_NOSPACE. Other calls that allocate device memory do the same. */
-GVM_API gvm_status gvm_buffer_commit(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_buffer_commit(gvm_buffer *buffer, uint64_t offset_bytes,
+                                                 uint64_t len_bytes);
 
 /* Takes memory from behind the chunks that lie wholly inside the range; absent ones are passed
  * over. Contents are lost. The memory is free once every process that imported it has let go too.
@@ -128,7 +132,8 @@ GVM_API gvm_status gvm_buffer_commit(gvm_buffer *buffer, uint64_t offset_bytes, 
  * GVM_E_INVALID   the range is empty or leaves the reservation
  * GVM_E_SEALED, GVM_E_IMPORTED  as for commit
  * GVM_E_NOTSUP    the device has no virtual memory management */
-GVM_API gvm_status gvm_buffer_decommit(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_buffer_decommit(gvm_buffer *buffer, uint64_t offset_bytes,
+                                                   uint64_t len_bytes);
 
 /* Makes the buffer read-only for good, in place, for every device that has access, and for everyone
  * who imports it from now on. What was imported read-write before stays so. Sealed chunks may still
@@ -138,7 +143,7 @@ GVM_API gvm_status gvm_buffer_decommit(gvm_buffer *buffer, uint64_t offset_bytes
  * GVM_E_IMPORTED  the buffer was imported
  * GVM_E_LIMIT     the driver has too many mappings
  * GVM_E_NOTSUP    the device has no virtual memory management */
-GVM_API gvm_status gvm_buffer_seal(gvm_buffer *buffer);
+GVM_API GVM_CHECKED gvm_status gvm_buffer_seal(gvm_buffer *buffer);
 
 /* Moves the committed chunks that the range touches to a tier, contents and address unchanged;
  * absent chunks and chunks already there are passed over. Chunk by chunk: after a failure some have
@@ -156,8 +161,8 @@ GVM_API gvm_status gvm_buffer_seal(gvm_buffer *buffer);
  *
  * Blocks until the bytes are copied (about 50 GB/s on PCIe 5; making new host memory costs 0.3 s a
  * GiB). Calls of other threads on other chunks, and commits, go on meanwhile. */
-GVM_API gvm_status gvm_buffer_move(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes,
-                                   gvm_tier tier);
+GVM_API GVM_CHECKED gvm_status gvm_buffer_move(gvm_buffer *buffer, uint64_t offset_bytes,
+                                               uint64_t len_bytes, gvm_tier tier);
 
 /* Gives a peer device access to the whole buffer, now and after later commits, or takes it away
  * (GVM_ACCESS_NONE). On a sealed buffer read-write is not to be had. The first grant between two
@@ -169,7 +174,8 @@ GVM_API gvm_status gvm_buffer_move(gvm_buffer *buffer, uint64_t offset_bytes, ui
  * GVM_E_READONLY  read-write access to a buffer imported read-only
  * GVM_E_LIMIT     the buffer is granted to 31 peers already, or the driver has too many mappings
  * GVM_E_NOTSUP    the devices cannot reach each other, or there is no virtual memory management */
-GVM_API gvm_status gvm_buffer_grant(gvm_buffer *buffer, gvm_device *peer, gvm_access access);
+GVM_API GVM_CHECKED gvm_status gvm_buffer_grant(gvm_buffer *buffer, gvm_device *peer,
+                                                gvm_access access);
 
 /* Copies host memory into the buffer, the buffer into host memory, or between buffers of this
  * process. These may be one buffer, if the ranges do not overlap, or on different devices, if the
@@ -191,43 +197,49 @@ GVM_API gvm_status gvm_buffer_grant(gvm_buffer *buffer, gvm_device *peer, gvm_ac
  * GVM_E_SEALED    the destination is sealed
  * GVM_E_READONLY  the destination was imported read-only
  * GVM_E_NOSPACE   the driver has no memory for the copy itself */
-GVM_API gvm_status gvm_buffer_copy_in(gvm_buffer *dst, uint64_t dst_offset_bytes, const void *src,
-                                      uint64_t len_bytes);
-GVM_API gvm_status gvm_buffer_copy_out(void *dst, gvm_buffer *src, uint64_t src_offset_bytes,
-                                       uint64_t len_bytes);
-GVM_API gvm_status gvm_buffer_copy(gvm_buffer *dst, uint64_t dst_offset_bytes, gvm_buffer *src,
-                                   uint64_t src_offset_bytes, uint64_t len_bytes);
-GVM_API gvm_status gvm_buffer_copy_in_async(gvm_buffer *dst, uint64_t dst_offset_bytes,
-                                            const void *src, uint64_t len_bytes, gvm_stream stream);
-GVM_API gvm_status gvm_buffer_copy_out_async(void *dst, gvm_buffer *src, uint64_t src_offset_bytes,
-                                             uint64_t len_bytes, gvm_stream stream);
-GVM_API gvm_status gvm_buffer_copy_async(gvm_buffer *dst, uint64_t dst_offset_bytes,
-                                         gvm_buffer *src, uint64_t src_offset_bytes,
-                                         uint64_t len_bytes, gvm_stream stream);
+GVM_API GVM_CHECKED gvm_status gvm_buffer_copy_in(gvm_buffer *dst, uint64_t dst_offset_bytes,
+                                                  const void *src, uint64_t len_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_buffer_copy_out(void *dst, gvm_buffer *src,
+                                                   uint64_t src_offset_bytes, uint64_t len_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_buffer_copy(gvm_buffer *dst, uint64_t dst_offset_bytes,
+                                               gvm_buffer *src, uint64_t src_offset_bytes,
+                                               uint64_t len_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_buffer_copy_in_async(gvm_buffer *dst, uint64_t dst_offset_bytes,
+                                                        const void *src, uint64_t len_bytes,
+                                                        gvm_stream stream);
+GVM_API GVM_CHECKED gvm_status gvm_buffer_copy_out_async(void *dst, gvm_buffer *src,
+                                                         uint64_t src_offset_bytes,
+                                                         uint64_t len_bytes, gvm_stream stream);
+GVM_API GVM_CHECKED gvm_status gvm_buffer_copy_async(gvm_buffer *dst, uint64_t dst_offset_bytes,
+                                                     gvm_buffer *src, uint64_t src_offset_bytes,
+                                                     uint64_t len_bytes, gvm_stream stream);
 
 /* Fills a range with a pattern of 1, 2 or 4 bytes; offset and length must be multiples of the
  * pattern's size. A length of 0 is a success that does nothing, at any offset.
  *
  * GVM_E_INVALID   the range leaves the reservation, or the pattern's size or the alignment is wrong
  * GVM_E_ABSENT, GVM_E_SEALED, GVM_E_READONLY, GVM_E_NOSPACE  as for the copies */
-GVM_API gvm_status gvm_buffer_fill(gvm_buffer *dst, uint64_t offset_bytes, uint64_t len_bytes,
-                                   const void *pattern, size_t pattern_bytes);
-GVM_API gvm_status gvm_buffer_fill_async(gvm_buffer *dst, uint64_t offset_bytes, uint64_t len_bytes,
-                                         const void *pattern, size_t pattern_bytes, gvm_stream stream);
+GVM_API GVM_CHECKED gvm_status gvm_buffer_fill(gvm_buffer *dst, uint64_t offset_bytes,
+                                               uint64_t len_bytes, const void *pattern,
+                                               size_t pattern_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_buffer_fill_async(gvm_buffer *dst, uint64_t offset_bytes,
+                                                     uint64_t len_bytes, const void *pattern,
+                                                     size_t pattern_bytes, gvm_stream stream);
 
-/* The buffer's address: what a CUDA program passes as CUdeviceptr or device pointer. 0 for an
- * unknown buffer. Constant for life. */
-GVM_API uint64_t gvm_buffer_address(const gvm_buffer *buffer);
+/* The buffer's address: what a CUDA program passes to kernels as a pointer, or casts to CUdeviceptr. NULL for
+ * an unknown buffer. Constant for life. */
+GVM_API void *gvm_buffer_address(const gvm_buffer *buffer);
 
 /* A snapshot of the buffer.
  *
  * GVM_E_INVALID  info is NULL or its struct_size is too small */
-GVM_API gvm_status gvm_buffer_get_info(gvm_buffer *buffer, gvm_buffer_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_buffer_get_info(gvm_buffer *buffer, gvm_buffer_info *info);
 
 /* Where the chunk at an offset is.
  *
  * GVM_E_INVALID  the offset is past the reservation, or tier is NULL */
-GVM_API gvm_status gvm_buffer_get_tier(gvm_buffer *buffer, uint64_t offset_bytes, gvm_tier *tier);
+GVM_API GVM_CHECKED gvm_status gvm_buffer_get_tier(gvm_buffer *buffer, uint64_t offset_bytes,
+                                                   gvm_tier *tier);
 
 /* Gives back memory and addresses. NULL and unknown pointers are ignored. Importers in other
  * processes keep what they mapped. */

@@ -8,8 +8,8 @@
  *
  * A process touches an object only while it holds a lease:
  *
- *     gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease);
- *     kernel<<<..., stream>>>((const float *)lease.address, lease.bytes / sizeof(float));
+ *     gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease);
+ *     kernel<<<..., stream>>>((const float *)lease.address, lease.size_bytes / sizeof(float));
  *     gvm_object_release_async(object, &lease, stream);
  *
  * A leased chunk is never moved. Either any number of read leases or one write lease exist at a
@@ -44,7 +44,8 @@
  *
  * Threads: any thread may call anything; acquire and release of one object scale over threads.
  * Do not close an object or a connection while other threads use it. No call is a cancellation
- * point. In a child made by fork() neither its parent's connections nor, if its parent has used a
+ * point: a thread that is cancelled while it waits in one ends when the call returns, so bound the wait by
+ * timeout_ms. What it had, leases too, stays with the process. In a child made by fork() neither its parent's connections nor, if its parent has used a
  * GPU, a GPU can be used: it should exec a program.
  * Ownership: the caller owns a connection and the objects it opened over it; closing the connection
  * closes them.
@@ -64,13 +65,13 @@
 extern "C" {
 #endif
 
-typedef struct gvm_client gvm_client; /* a connection */
-typedef struct gvm_object gvm_object; /* an object opened over one */
+typedef struct gvm_client gvm_client;     /* a connection */
+typedef struct gvm_object gvm_object;     /* an object opened over one */
+typedef struct gvm_snapshot gvm_snapshot; /* of all that a keeper has */
 
 #define GVM_NAME_BYTES_MAX 256      /* with the NUL */
 #define GVM_METADATA_BYTES_MAX 4096 /* what a creator attaches to an object */
 #define GVM_OBJECTS_OPEN_MAX 4096   /* of one connection */
-#define GVM_TRY (-1)                /* a timeout_ms: do not wait. 0 waits for ever */
 
 /* ---- connections */
 
@@ -86,15 +87,20 @@ typedef struct gvm_object gvm_object; /* an object opened over one */
  * GVM_E_LIMIT    the process has too many open files
  * GVM_E_TIMEOUT  no answer within 10 s
  * GVM_E_FORMAT, GVM_E_VERSION  no keeper, or one of another version */
-GVM_API gvm_status gvm_client_connect(const char *path, gvm_client **out);
+GVM_API GVM_CHECKED gvm_status gvm_client_connect(const char *path, gvm_client **out);
 
-/* As gvm_client_connect(), over a connected unix stream socket, which becomes the connection's. */
-GVM_API gvm_status gvm_client_adopt(int socket_fd, gvm_client **out);
+/* As gvm_client_connect(), over a connected unix stream socket, which becomes the connection's. On every failure
+ * it stays the caller's, open, to be closed: part of the greeting may have gone over it.
+ *
+ * GVM_E_INVALID  out is NULL, or the descriptor is no unix stream socket
+ * GVM_E_PEER     the other side closed it
+ * GVM_E_DENIED, GVM_E_LIMIT, GVM_E_TIMEOUT, GVM_E_FORMAT, GVM_E_VERSION  as for gvm_client_connect() */
+GVM_API GVM_CHECKED gvm_status gvm_client_adopt(int socket_fd, gvm_client **out);
 
 /* Closes its objects, gives their addresses back and ends the connection. Leases still held end:
  * work that uses them must be over. NULL and unknown pointers are ignored. Waits one or two seconds for
  * a keeper that does not answer. */
-GVM_API void gvm_client_close(gvm_client *keeper);
+GVM_API void gvm_client_close(gvm_client *client);
 
 /* Breaks the connection, without a word to the keeper and without waiting for it: what waits for an
  * answer ends with GVM_E_KEEPER, as does all that is asked later. For a program that must end though the keeper may not
@@ -105,18 +111,18 @@ GVM_API void gvm_client_abort(gvm_client *client);
 
 enum {
     /* The object stays when its creator ends, though not yet published or sealed. */
-    GVM_OBJECT_KEEP = 1 << 0,
+    GVM_OBJECT_KEEP = 1u << 0,
     /* Read leases allow writing, too: for programs that agree among themselves who writes what when,
      * as behind a mark up to which others read. The keeper keeps no clean copies of it, until it is
      * sealed, so that moving it costs a copy each way. */
-    GVM_OBJECT_UNTRACKED = 1 << 1,
+    GVM_OBJECT_UNTRACKED = 1u << 1,
 };
 
 /* Zero means default in every other member. */
 typedef struct gvm_object_options {
     size_t struct_size;   /* in: sizeof(gvm_object_options) */
     uint64_t chunk_bytes; /* a power of two, 2 MiB to 1 GiB; 0: chosen by reserve_bytes */
-    uint64_t bytes;       /* committed from the start; 0: none, gvm_object_grow() follows */
+    uint64_t size_bytes;  /* committed from the start; 0: none, gvm_object_grow() follows */
     int32_t device;       /* ordinal in this process */
     uint32_t mode;        /* permission bits, 0600 if 0 */
     uint32_t flags;       /* GVM_OBJECT_... */
@@ -124,32 +130,36 @@ typedef struct gvm_object_options {
     const void *metadata;
 } gvm_object_options;
 
+/* gvm_object_options_init(): all defaults. */
+GVM_OPTIONS_INIT(gvm_object_options)
+
 /* Makes an object. name NULL or "": nameless until published. reserve_bytes is the most it can grow
  * to; addresses are cheap. New memory reads as zeros. options may be NULL.
  *
- * GVM_E_INVALID   reserve_bytes or chunk_bytes out of range, bytes beyond reserve_bytes, a malformed
+ * GVM_E_INVALID   reserve_bytes or chunk_bytes out of range, size_bytes beyond reserve_bytes, a malformed
  *                 name, too much metadata, unknown flags or mode bits
  * GVM_E_EXISTS    the name is taken
  * GVM_E_NODEVICE  there is no such device here
  * GVM_E_OTHERDEVICE  the keeper does not serve that device
- * GVM_E_NOSPACE   bytes fit neither the device budget nor the host budget, or other programs use what
+ * GVM_E_NOSPACE   size_bytes fit neither the device budget nor the host budget, or other programs use what
  *                 the budgets promise
  * GVM_E_QUOTA     the user's quota is spent
  * GVM_E_LIMIT     GVM_OBJECTS_OPEN_MAX objects are open over this connection; or the user's allowance of
  *                 objects, openings or growths is spent (docs/design/keeper.md, "What bounds what"); or
  *                 the keeper has no file descriptors left for more memory
  * GVM_E_ADDRESS   no such range of addresses is free */
-GVM_API gvm_status gvm_object_create(gvm_client *keeper, const char *name, uint64_t reserve_bytes,
-                                     const gvm_object_options *options, gvm_object **out);
+GVM_API GVM_CHECKED gvm_status gvm_object_create(gvm_client *client, const char *name,
+                                                 uint64_t reserve_bytes,
+                                                 const gvm_object_options *options, gvm_object **out);
 
 enum {
     /* Map read-only, and ask for read permission only. */
-    GVM_OPEN_READONLY = 1 << 0,
+    GVM_OPEN_READONLY = 1u << 0,
     /* Map at the address that the creator has, so that pointers inside the data hold, or
      * GVM_E_ADDRESS. */
-    GVM_OPEN_SAME_ADDRESS = 1 << 1,
+    GVM_OPEN_SAME_ADDRESS = 1u << 1,
     /* The name is that of a link (gvm_object_link()); with GVM_OPEN_READONLY alone. */
-    GVM_OPEN_LINK = 1 << 2,
+    GVM_OPEN_LINK = 1u << 2,
 };
 
 /* Opens an object by name. The object stays whole while it is open anywhere, also if dropped.
@@ -164,8 +174,8 @@ enum {
  *                 memory than its quota
  * GVM_E_LIMIT     as for gvm_object_create(), or the process has too many mappings; or 16 openings of this
  *                 object over this connection, or 512 by this user (but for root and the keeper's own) */
-GVM_API gvm_status gvm_object_open(gvm_client *keeper, const char *name, uint32_t flags,
-                                   gvm_object **out);
+GVM_API GVM_CHECKED gvm_status gvm_object_open(gvm_client *client, const char *name, uint32_t flags,
+                                               gvm_object **out);
 
 /* Ends one opening; leases on it end, and work that uses them must be over. NULL and unknown
  * pointers are ignored. Waits one or two seconds for a keeper that does not answer; the connection's
@@ -176,11 +186,11 @@ GVM_API void gvm_object_close(gvm_object *object);
  * the last of them closes it. Only the owner and the keeper's own user may.
  *
  * GVM_E_ABSENT, GVM_E_DENIED, GVM_E_INVALID */
-GVM_API gvm_status gvm_object_drop(gvm_client *keeper, const char *name);
+GVM_API gvm_status gvm_object_drop(gvm_client *client, const char *name);
 
 /* ---- objects: changing */
 
-/* Makes the object at least bytes large. Contents and address stay; what is new reads as zeros.
+/* Makes the object at least size_bytes large. Contents and address stay; what is new reads as zeros.
  * When this returns, the new memory is mapped here; other processes have it from their next acquire
  * on. It needs no lease and disturbs nobody.
  *
@@ -189,9 +199,9 @@ GVM_API gvm_status gvm_object_drop(gvm_client *keeper, const char *name);
  * GVM_E_DENIED    opened GVM_OPEN_READONLY
  * GVM_E_LIMIT     1024 growths of this connection are under way, or as for gvm_object_create()
  * GVM_E_NOSPACE, GVM_E_QUOTA  as for gvm_object_create(); the object is as it was */
-GVM_API gvm_status gvm_object_grow(gvm_object *object, uint64_t bytes);
+GVM_API GVM_CHECKED gvm_status gvm_object_grow(gvm_object *object, uint64_t size_bytes);
 
-/* Gives back the chunks that lie wholly beyond bytes, so that others can have their memory: no process
+/* Gives back the chunks that lie wholly beyond size_bytes, so that others can have their memory: no process
  * has them mapped any more when this returns. What it grows by later reads as zeros. It changes nothing if the
  * object is as small already.
  *
@@ -199,24 +209,23 @@ GVM_API gvm_status gvm_object_grow(gvm_object *object, uint64_t bytes);
  * GVM_E_DENIED   opened GVM_OPEN_READONLY
  * GVM_E_TIMEOUT  somebody has a lease on the object, or it is growing: as it was
  * GVM_E_LIMIT    too many requests wait, as for gvm_object_acquire() */
-GVM_API gvm_status gvm_object_shrink(gvm_object *object, uint64_t bytes);
+GVM_API GVM_CHECKED gvm_status gvm_object_shrink(gvm_object *object, uint64_t size_bytes);
 
 /* Makes the object read-only for good, for everyone, after waiting for a write lease elsewhere to
  * end: write leases are not to be had any more, and what is mapped from then on is mapped read-only.
  * Kernels that read go on; but of an object with GVM_OBJECT_UNTRACKED, whose readers may write, it
- * waits for all leases. A sealed object outlives its creator. timeout_ms as for gvm_object_acquire():
- * 0 waits for ever, GVM_TRY not at all.
+ * waits for all leases. A sealed object outlives its creator. timeout_ms as for gvm_object_acquire().
  *
- * GVM_E_INVALID  timeout_ms is under GVM_TRY
+ * GVM_E_INVALID  timeout_ms is below GVM_FOREVER
  * GVM_E_DENIED   not its owner, or opened GVM_OPEN_READONLY
  * GVM_E_TIMEOUT  as for gvm_object_acquire(); if the keeper does not answer, it may seal the object
  *                later
  * GVM_E_LIMIT    too many requests wait, as for gvm_object_acquire() */
-GVM_API gvm_status gvm_object_seal(gvm_object *object, int timeout_ms);
+GVM_API GVM_CHECKED gvm_status gvm_object_seal(gvm_object *object, int timeout_ms);
 
 enum {
-    GVM_PUBLISH_REPLACE = 1 << 0, /* take the name from whichever object has it (rename(2)) */
-    GVM_PUBLISH_PRIVATE = 1 << 1, /* the name alone: the object still goes with its creator */
+    GVM_PUBLISH_REPLACE = 1u << 0, /* take the name from whichever object has it (rename(2)) */
+    GVM_PUBLISH_PRIVATE = 1u << 1, /* the name alone: the object still goes with its creator */
 };
 
 /* Gives the object a name in one step, in the place of the one it had; from then on it outlives its
@@ -226,32 +235,33 @@ enum {
  * GVM_E_EXISTS   the name is taken, without GVM_PUBLISH_REPLACE
  * GVM_E_DENIED   not the owner of this object, or of the one replaced; GVM_PUBLISH_PRIVATE: not its
  *                creator's connection, or closed by it since */
-GVM_API gvm_status gvm_object_publish(gvm_object *object, const char *name, uint32_t flags);
+GVM_API GVM_CHECKED gvm_status gvm_object_publish(gvm_object *object, const char *name, uint32_t flags);
 
 /* Gives the object one more name, a link, by which others open its first bytes for reading, whatever its own
  * mode is. mode says who may, by its bits for reading. Links are names of their own kind: they are opened with
  * GVM_OPEN_LINK, listed nowhere, and a link and an object may have the same one. So a link with a name that
  * cannot be guessed lets in those who were told it.
  *
- * Who opens it has the chunks that [0, bytes) is in, those of them that there will be included, and no others: what is
- * behind bytes in the last of them can be read, too, and so can the object's metadata. A link ends with
+ * Who opens it has the chunks that [0, size_bytes) is in, those of them that there will be included, and no others: what
+ * is behind size_bytes in the last of them can be read, too, and so can the object's metadata. A link ends with
  * gvm_object_unlink(), when the object is dropped, or when an object that is not kept loses its creator; it stays when
  * another object takes the name (GVM_PUBLISH_REPLACE), as long as the object does. Openings stay. A link of the same name that
  * the caller owns goes to this object in one step: who opens it finds the old object or the new one.
  *
- * GVM_E_INVALID  a malformed name, unknown mode bits, bytes is 0
+ * GVM_E_INVALID  a malformed name, unknown mode bits, size_bytes is 0
  * GVM_E_EXISTS   an object of another user has a link of that name
  * GVM_E_DENIED   not the owner of the object
  * GVM_E_LIMIT    the user's allowance of links is spent (docs/design/keeper.md, "What bounds what") */
-GVM_API gvm_status gvm_object_link(gvm_object *object, const char *name, uint32_t mode, uint64_t bytes);
+GVM_API GVM_CHECKED gvm_status gvm_object_link(gvm_object *object, const char *name, uint32_t mode,
+                                               uint64_t size_bytes);
 
 /* Ends a link. Only the owner of the object and the keeper's own user may.
  *
  * GVM_E_ABSENT, GVM_E_DENIED, GVM_E_INVALID */
-GVM_API gvm_status gvm_object_unlink(gvm_client *keeper, const char *name);
+GVM_API gvm_status gvm_object_unlink(gvm_client *client, const char *name);
 
 /* Changes the permission bits. Openings that exist stay. GVM_E_DENIED, GVM_E_INVALID */
-GVM_API gvm_status gvm_object_set_mode(gvm_object *object, uint32_t mode);
+GVM_API GVM_CHECKED gvm_status gvm_object_set_mode(gvm_object *object, uint32_t mode);
 
 /* The metadata: bytes that describe the object, uninterpreted. set replaces it in one step; get
  * copies at most capacity bytes and tells how many there are.
@@ -259,13 +269,15 @@ GVM_API gvm_status gvm_object_set_mode(gvm_object *object, uint32_t mode);
  * GVM_E_INVALID  more than GVM_METADATA_BYTES_MAX, or a NULL pointer
  * GVM_E_DENIED   opened GVM_OPEN_READONLY
  * GVM_E_SEALED   the object is sealed (its metadata is, too) */
-GVM_API gvm_status gvm_object_set_metadata(gvm_object *object, const void *bytes, uint32_t len_bytes);
-GVM_API gvm_status gvm_object_get_metadata(gvm_object *object, void *bytes, uint32_t capacity_bytes,
-                                           uint32_t *len_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_object_set_metadata(gvm_object *object, const void *metadata,
+                                                       uint32_t len_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_object_get_metadata(gvm_object *object, void *metadata,
+                                                       uint32_t capacity_bytes, uint32_t *len_bytes);
 
 /* Gives another device of this process access to the object's memory as it is mapped here, or takes
  * it away; as gvm_buffer_grant(). It follows the object through its moves. */
-GVM_API gvm_status gvm_object_grant(gvm_object *object, gvm_device *peer, gvm_access access);
+GVM_API GVM_CHECKED gvm_status gvm_object_grant(gvm_object *object, gvm_device *peer,
+                                                gvm_access access);
 
 /* ---- leases */
 
@@ -282,16 +294,19 @@ typedef enum gvm_hint {
     GVM_HINT_ONCE = 3, /* this access foretells nothing */
 } gvm_hint;
 
-/* Zero means default in every other member; NULL: waits for ever, no hint. */
+/* Zero means default in every other member; NULL: no hint. */
 typedef struct gvm_acquire_options {
     size_t struct_size; /* in: sizeof(gvm_acquire_options) */
-    int32_t timeout_ms; /* 0: for ever; GVM_TRY: not at all, but at most 100 ms for the keeper's answer */
     gvm_hint hint;
+    uint32_t reserved; /* 0 */
 } gvm_acquire_options;
 
+/* gvm_acquire_options_init(): all defaults. */
+GVM_OPTIONS_INIT(gvm_acquire_options)
+
 typedef struct gvm_lease {
-    uint64_t address;    /* of the first byte, on the object's device and granted peers */
-    uint64_t bytes;      /* committed from there on; more may come while the lease is held */
+    void *address;       /* of the first byte, on the object's device and granted peers */
+    uint64_t size_bytes; /* committed from there on; more may come while the lease is held */
     uint64_t generation; /* counts growth and seal */
     uint32_t mode;       /* gvm_lease_mode; 0: released */
     uint32_t hint;
@@ -299,9 +314,10 @@ typedef struct gvm_lease {
 
 /* Takes a lease. Needs no device memory: what is not there is read over the link. But where a process
  * that was cut off may still write to the object, it waits until there is room for a copy in either
- * budget, or that process has ended.
+ * budget, or that process has ended. With GVM_TRY it waits for no lease, but up to 100 ms for the keeper's
+ * answer.
  *
- * GVM_E_INVALID   lease is NULL, an unknown mode or hint, timeout_ms is under GVM_TRY
+ * GVM_E_INVALID   lease is NULL, an unknown mode or hint, timeout_ms is below GVM_FOREVER
  * GVM_E_TIMEOUT   others kept a conflicting lease, or there was no room for that copy, or the keeper does
  *                 not answer
  * GVM_E_SEALED    a write lease on a sealed object
@@ -311,8 +327,9 @@ typedef struct gvm_lease {
  * GVM_E_LIMIT     the process has 32767 leases on the object, or too many mappings to map it; or 1024
  *                 threads wait over this connection, or the user's allowance of such requests is
  *                 spent */
-GVM_API gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
-                                      const gvm_acquire_options *options, gvm_lease *lease);
+GVM_API GVM_CHECKED gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
+                                                  const gvm_acquire_options *options,
+                                                  int timeout_ms, gvm_lease *lease);
 
 /* Gives a lease back and clears it. Work on the GPU that uses it must be over.
  *
@@ -331,14 +348,35 @@ GVM_API gvm_status gvm_object_release(gvm_object *object, gvm_lease *lease);
  * GVM_E_LOST     the stream's context is broken: the lease is released, as nothing runs there */
 GVM_API gvm_status gvm_object_release_async(gvm_object *object, gvm_lease *lease, gvm_stream stream);
 
+/* ---- copies of host memory, under a lease of their own */
+
+/* Copy host memory into an object, or part of it into host memory: they take a lease, to write and to read, wait
+ * for the copy and give the lease back. timeout_ms bounds the wait for the lease alone. Bytes on the device and in
+ * host memory are copied from and to where they are. The copy is ordered after nothing on the program's streams: work
+ * of this process that writes what is read here must be over. After a failure part of the range, or of dst, may be
+ * written.
+ *
+ * GVM_E_INVALID   the range leaves [0, size_bytes) of the object, src or dst is NULL, timeout_ms is below
+ *                 GVM_FOREVER
+ * GVM_E_TIMEOUT, GVM_E_QUOTA, GVM_E_LIMIT  as for gvm_object_acquire()
+ * GVM_E_SEALED    copy_in: the object is sealed
+ * GVM_E_READONLY  copy_in: it was opened GVM_OPEN_READONLY
+ * GVM_E_NOSPACE   the driver has no memory for the copy itself
+ * GVM_E_KEEPER    also as for gvm_object_release() */
+GVM_API GVM_CHECKED gvm_status gvm_object_copy_in(gvm_object *dst, uint64_t dst_offset_bytes,
+                                                  const void *src, uint64_t len_bytes, int timeout_ms);
+GVM_API GVM_CHECKED gvm_status gvm_object_copy_out(void *dst, gvm_object *src,
+                                                   uint64_t src_offset_bytes, uint64_t len_bytes,
+                                                   int timeout_ms);
+
 /* ---- what there is */
 
 typedef struct gvm_object_info {
     size_t struct_size;            /* in: sizeof(gvm_object_info) */
     char name[GVM_NAME_BYTES_MAX]; /* "": nameless */
     uint64_t id;                   /* unique in the life of the keeper */
-    uint64_t address;              /* here; 0 in a snapshot */
-    uint64_t bytes, reserve_bytes, chunk_bytes;
+    void *address;                 /* here; NULL in a snapshot */
+    uint64_t size_bytes, reserve_bytes, chunk_bytes;
     uint64_t device_bytes;    /* of its chunks, on the device */
     uint64_t host_bytes;      /* of its chunks, in host memory alone */
     uint64_t duplicate_bytes; /* on the device, with a clean copy in host memory */
@@ -360,7 +398,7 @@ typedef struct gvm_object_info {
 } gvm_object_info;
 
 typedef struct gvm_client_info {
-    size_t struct_size;
+    size_t struct_size; /* in: sizeof(gvm_client_info) */
     uint64_t id;
     int32_t pid;
     uint32_t uid, gid;
@@ -373,7 +411,7 @@ typedef struct gvm_client_info {
 } gvm_client_info;
 
 typedef struct gvm_keeper_device_info {
-    size_t struct_size;
+    size_t struct_size; /* in: sizeof(gvm_keeper_device_info) */
     uint8_t uuid[16];
     char name[96];
     int32_t ordinal; /* the keeper's */
@@ -390,7 +428,7 @@ typedef struct gvm_keeper_device_info {
 } gvm_keeper_device_info;
 
 typedef struct gvm_keeper_info {
-    size_t struct_size;
+    size_t struct_size; /* in: sizeof(gvm_keeper_info) */
     uint64_t pid, uptime_ms;
     uint64_t host_budget_bytes, host_used_bytes, host_free_bytes;
     uint64_t acquires, slow_acquires, revokes, timeouts, cut_offs, interrupted;
@@ -399,53 +437,66 @@ typedef struct gvm_keeper_info {
 } gvm_keeper_info;
 
 /* Everything the caller may see. Each record is of one moment. A snapshot of more than some hundred
- * records, or of fewer with many openings, is made while the keeper serves others: objects made meanwhile may be missing, and sums may
- * differ a little. */
-typedef struct gvm_snapshot {
-    gvm_keeper_info keeper;
-    const gvm_keeper_device_info *devices;
-    const gvm_object_info *objects; /* that the caller may read */
-    const gvm_client_info *clients;
-} gvm_snapshot;
-
-/* GVM_E_INVALID  out is NULL
+ * records, or of fewer with many openings, is made while the keeper serves others: objects made meanwhile may be
+ * missing, and sums may differ a little. The caller ends it with gvm_snapshot_destroy(). It is the caller's alone:
+ * the connection may be closed before.
+ *
+ * GVM_E_INVALID  out is NULL
  * GVM_E_LIMIT    16 threads wait for one over this connection already, or the user's allowance of snapshots,
  *                or of bytes that it has not read, is spent */
-GVM_API gvm_status gvm_client_get_snapshot(gvm_client *keeper, gvm_snapshot **out);
+GVM_API GVM_CHECKED gvm_status gvm_client_get_snapshot(gvm_client *client, gvm_snapshot **out);
+
+/* The records of a snapshot, in any order: get_keeper tells how many devices, objects and clients there are, the
+ * others count them from 0. Objects are those that the caller may read. What an older keeper does not tell is 0.
+ *
+ * GVM_E_INVALID  there is no such record, info is NULL, or its struct_size is too small
+ * GVM_E_FOREIGN  the snapshot is unknown or destroyed */
+GVM_API GVM_CHECKED gvm_status gvm_snapshot_get_keeper(const gvm_snapshot *snapshot,
+                                                       gvm_keeper_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_snapshot_get_device(const gvm_snapshot *snapshot, uint32_t index,
+                                                       gvm_keeper_device_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_snapshot_get_object(const gvm_snapshot *snapshot, uint32_t index,
+                                                       gvm_object_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_snapshot_get_client(const gvm_snapshot *snapshot, uint32_t index,
+                                                       gvm_client_info *info);
+
+/* NULL and unknown pointers are ignored. */
 GVM_API void gvm_snapshot_destroy(gvm_snapshot *snapshot);
 
 /* One object. GVM_E_INVALID  info is NULL or its struct_size is too small */
-GVM_API gvm_status gvm_object_get_info(gvm_object *object, gvm_object_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_object_get_info(gvm_object *object, gvm_object_info *info);
 
 /* ---- for the machine's administrator */
 
-/* Moves chunks of an object to host memory, at most bytes of them (0: all); leased ones stay.
- * *evicted_bytes, which may be NULL, is what moved. The memory becomes the keeper's reserve;
+/* Moves chunks of an object to host memory, at most size_bytes of them, in whole chunks
+ * (GVM_BYTES_UNLIMITED: all); leased ones stay. *evicted_bytes, which may be NULL, is what moved. The memory becomes the keeper's reserve;
  * gvm_client_trim() gives it to other programs.
  *
- * GVM_E_INVALID  a malformed name
+ * GVM_E_INVALID  a malformed name, size_bytes is GVM_BYTES_NONE
  * GVM_E_ABSENT   there is no object of that name
  * GVM_E_DENIED   not its owner, nor the keeper's user
  * GVM_E_NOMEM    the host budget is spent, or the machine has less memory
  * GVM_E_LIMIT    the keeper has no file descriptors left for host memory; or as for
  *                gvm_object_acquire() */
-GVM_API gvm_status gvm_client_evict(gvm_client *keeper, const char *name, uint64_t bytes,
-                                    uint64_t *evicted_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_client_evict(gvm_client *client, const char *name,
+                                                uint64_t size_bytes, uint64_t *evicted_bytes);
 
 /* Gives free device memory of the keeper's back to the driver until at most keep_bytes are left.
  * *freed_bytes may be NULL.
  *
  * GVM_E_INVALID  there is no such device at the keeper
  * GVM_E_DENIED   not the keeper's user */
-GVM_API gvm_status gvm_client_trim(gvm_client *keeper, int32_t keeper_device, uint64_t keep_bytes,
-                                   uint64_t *freed_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_client_trim(gvm_client *client, int32_t keeper_device,
+                                               uint64_t keep_bytes, uint64_t *freed_bytes);
 
 /* Limits what objects owned by a user may commit, together with what the user's processes hold that were
- * cut off, or could not map; 0: nothing; UINT64_MAX: no limit. Objects that exist stay.
+ * cut off, or could not map; 0: nothing; GVM_BYTES_UNLIMITED: no limit. Objects that exist stay.
  *
+ * GVM_E_INVALID  quota_bytes is GVM_BYTES_NONE, which is for options
  * GVM_E_DENIED   not the keeper's user
  * GVM_E_LIMIT    65536 users have a quota of their own */
-GVM_API gvm_status gvm_client_set_quota(gvm_client *keeper, uint32_t uid, uint64_t bytes);
+GVM_API GVM_CHECKED gvm_status gvm_client_set_quota(gvm_client *client, uint32_t uid,
+                                                    uint64_t quota_bytes);
 
 #ifdef __cplusplus
 }

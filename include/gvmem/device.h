@@ -75,13 +75,14 @@ typedef struct gvm_driver_info {
 } gvm_driver_info;
 
 /* A setting of the library and where its value came from. */
-typedef struct gvm_setting {
-    const char *name;  /* the environment variable */
-    const char *value; /* in force */
+typedef struct gvm_setting_info {
+    size_t struct_size; /* in: sizeof(gvm_setting_info) */
+    const char *name;   /* the environment variable */
+    const char *value;  /* in force */
     const char *default_value;
     const char *origin; /* "default" or "environment" */
     const char *text;   /* what it does, with its unit */
-} gvm_setting;
+} gvm_setting_info;
 
 /* How many devices there are. Loads the driver.
  *
@@ -89,7 +90,7 @@ typedef struct gvm_setting {
  * GVM_E_SETTING   a setting is malformed; the error text names it
  * GVM_E_NODRIVER  nothing could be loaded and started; the error text names every library tried
  * GVM_E_DRIVER    the driver refused */
-GVM_API gvm_status gvm_device_count(int32_t *count);
+GVM_API GVM_CHECKED gvm_status gvm_device_count(int32_t *count);
 
 /* Opens a device; opening one again gives the same handle, counted. The first opening makes or
  * retains the primary context (0.2 s on an H100 when nobody made it before).
@@ -104,7 +105,7 @@ GVM_API gvm_status gvm_device_count(int32_t *count);
  * GVM_E_NOSPACE   the device has no room for a context
  * GVM_E_LOST      the context that is there is broken by an error
  * and the errors of gvm_device_count() */
-GVM_API gvm_status gvm_device_open(int32_t ordinal, gvm_device **out);
+GVM_API GVM_CHECKED gvm_status gvm_device_open(int32_t ordinal, gvm_device **out);
 
 /* Fills in info; asks the driver for what changes.
  *
@@ -112,7 +113,7 @@ GVM_API gvm_status gvm_device_open(int32_t ordinal, gvm_device **out);
  * GVM_E_FOREIGN  the device is not open
  * GVM_E_LOST     the context is broken
  * GVM_E_DRIVER   the driver refused */
-GVM_API gvm_status gvm_device_get_info(gvm_device *device, gvm_device_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_device_get_info(gvm_device *device, gvm_device_info *info);
 
 /* Waits until all work submitted to the device by this process is done.
  *
@@ -120,7 +121,7 @@ GVM_API gvm_status gvm_device_get_info(gvm_device *device, gvm_device_info *info
  * GVM_E_LOST     a kernel failed (an address that is not mapped, a write to read-only memory): the
  *                context is broken
  * GVM_E_DRIVER   the driver refused */
-GVM_API gvm_status gvm_device_synchronize(gvm_device *device);
+GVM_API GVM_CHECKED gvm_status gvm_device_synchronize(gvm_device *device);
 
 /* Whether work that is submitted to a stream is captured into a graph now: *capture_id is a number that
  * no other capture of the process has, or 0; the legacy default stream cannot be captured. Memory that captured work
@@ -130,18 +131,19 @@ GVM_API gvm_status gvm_device_synchronize(gvm_device *device);
  * GVM_E_NOTSUP   the driver is older than CUDA 12.3
  * GVM_E_FOREIGN  the device is not open
  * GVM_E_LOST     the context was reset */
-GVM_API gvm_status gvm_device_get_capture(gvm_device *device, gvm_stream stream, uint64_t *capture_id);
+GVM_API GVM_CHECKED gvm_status gvm_device_get_capture(gvm_device *device, gvm_stream stream,
+                                                      uint64_t *capture_id);
 
 /* Gives cached chunks back to the driver until at most keep_bytes of them are left.
  *
  * GVM_E_FOREIGN  the device is not open */
-GVM_API gvm_status gvm_device_trim(gvm_device *device, uint64_t keep_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_device_trim(gvm_device *device, uint64_t keep_bytes);
 
 /* Which driver is loaded, and why that one. Loads it if need be.
  *
  * GVM_E_INVALID  info is NULL or its struct_size is too small
  * and the errors of gvm_device_count() */
-GVM_API gvm_status gvm_driver_get_info(gvm_driver_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_driver_get_info(gvm_driver_info *info);
 
 /* An entry point of the driver that is loaded, by the name it has there ("cuMemcpyDtoHAsync_v2"), for calls
  * that gvmem has not: with its decorators (GVMEM_TRACE, GVMEM_FAULT, GVMEM_CHECK) where the library makes
@@ -150,7 +152,7 @@ GVM_API gvm_status gvm_driver_get_info(gvm_driver_info *info);
  * GVM_E_INVALID  name or call is NULL
  * GVM_E_NOTSUP   the driver has no entry point of that name
  * and the errors of gvm_device_count() */
-GVM_API gvm_status gvm_driver_get_call(const char *name, void (**call)(void));
+GVM_API GVM_CHECKED gvm_status gvm_driver_get_call(const char *name, void (**call)(void));
 
 /* Records the failure of such a call (a CUresult other than 0) as the library's own are (gvm_error_set()),
  * and returns the status for it. call is its name, and must be a constant. */
@@ -164,12 +166,13 @@ GVM_API GVM_PRINTF(3, 4) gvm_status
  * GVM_E_FOREIGN  the device is not open
  * GVM_E_LOST     the context was reset, or is broken
  * GVM_E_DRIVER   the driver refused */
-GVM_API gvm_status gvm_device_push_context(gvm_device *device);
+GVM_API GVM_CHECKED gvm_status gvm_device_push_context(gvm_device *device);
 GVM_API void gvm_device_pop_context(void);
 
-/* The settings, index from 0; GVM_E_INVALID past the last one or if out is NULL. The texts live as
- * long as the library. */
-GVM_API gvm_status gvm_setting_get(uint32_t index, gvm_setting *out);
+/* One of the settings, index from 0. The texts live as long as the library.
+ *
+ * GVM_E_INVALID  index is past the last one, info is NULL or its struct_size is too small */
+GVM_API GVM_CHECKED gvm_status gvm_setting_get_info(uint32_t index, gvm_setting_info *info);
 
 /* Ends one opening. The last one gives back the cache and the primary context. NULL and unknown
  * pointers are ignored. */

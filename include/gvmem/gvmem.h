@@ -2,14 +2,13 @@
  *
  * What mmap, shm_open and malloc are for a CPU program, for device memory. Start with
  * gvmem/buffer.h, the one idea: a range of device addresses and the memory behind it.
- * gvmem/vector.h grows on it, gvmem/appender.h lets kernels grow it while they run, gvmem/alloc.h
+ * gvmem/vector.h grows on it, gvmem/appender.h lets kernels grow it while they run, gvmem/heap.h
  * is malloc on it, gvmem/share.h passes it to other processes, gvmem/client.h shares more of it
  * than the device has, gvmem/table.h reads PostgreSQL's tables that live there.
  */
 #ifndef GVMEM_GVMEM_H
 #define GVMEM_GVMEM_H
 
-#include <gvmem/alloc.h>
 #include <gvmem/appender.h>
 #include <gvmem/buffer.h>
 #include <gvmem/client.h>

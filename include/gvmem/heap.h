@@ -1,8 +1,8 @@
-/* gvmem/heap.h - malloc for device memory: many blocks of every size out of few driver calls.
+/* gvmem/heap.h - malloc for device memory: many blocks out of few driver calls, or pieces of their own.
  *
  * A heap reserves addresses a gigabyte at a time, cuts blocks out of them, and puts memory only under
  * what was asked for. Freed memory is used again, and given back to the driver when it was not needed for a while, or
- * when there is more of it than the reserve that the program has set. When the device is full, every allocation of the
+ * when there is more of it than the program wants kept. When the device is full, every allocation of the
  * process has first what its heaps keep free. Blocks begin at multiples of 16 KiB; that is also the least that a
  * block takes. Programs with many smaller pieces cut up a block themselves.
  *
@@ -34,7 +34,7 @@
  * committed (and what was committed of a request that cannot be met is taken back), and never while free memory is given
  * back, or while a stream or a kernel is waited for. A child made by fork() cannot use its parent's heaps.
  * Ownership: the caller owns a heap and ends it with gvm_heap_destroy(), and a block until it is
- * freed. A heap keeps its device alive.
+ * freed, and a piece until gvm_free(). A heap keeps its device alive.
  * Errors that any call here may return besides those listed: GVM_E_FOREIGN (the heap is unknown,
  * destroyed or the parent process's, or the pointer is not the start of a live block of it: a second
  * free is told so, too), GVM_E_NOMEM (host memory), GVM_E_LOST (the context is broken), GVM_E_DRIVER
@@ -43,10 +43,14 @@
  * Giving pinned or managed memory back to the system waits for all kernels that run (cuMemHostUnregister, cuMemFree;
  * cuMemFree also on devices without virtual memory management). So heaps of these kinds do it only in
  * gvm_heap_trim(), in a request that finds memory short, and at their end; until then they keep what they have,
- * whatever reserve_bytes and the limit say. No call that frees waits for a kernel.
+ * whatever keep_bytes and the limit say. No call that frees waits for a kernel.
  *
  * Pinned memory comes in pieces of 16 MiB, or one of its own for a block of more than 8 MiB, each registered with the driver
  * at once: no block crosses two, which calls that copy or fill (cuMemcpy..., cuMemset...) would refuse.
+ *
+ * Pieces: gvm_alloc() and gvm_free() need no heap, and no size when freeing. They are for few and large ones, in place of
+ * cuMemCreate and cuMemMap by hand: each piece is a buffer that is committed whole, of 2 MiB at least, with the bandwidth of
+ * cuMemAlloc memory; gvm_alloc_buffer() finds that buffer, to move, seal, grant or share the piece.
  *
  * Semantics: malloc(3), and for streams CUDA Driver API, "Stream Ordered Memory Allocator".
  */
@@ -72,10 +76,10 @@ typedef enum gvm_heap_kind {
 
 enum {
     /* Blocks are never to be exported: saves the driver the bookkeeping; see GVM_BUFFER_UNSHARED. */
-    GVM_HEAP_UNSHARED = 1 << 0,
+    GVM_HEAP_UNSHARED = 1u << 0,
     /* Memory stays where it is, on shortage too, until gvm_heap_trim() or the heap's end: for blocks that work uses
-     * after they are freed, as a graph does. With reserve_bytes and decay_ms 0 only. */
-    GVM_HEAP_KEEP = 1 << 1,
+     * after they are freed, as a graph does. With keep_bytes and decay_ms 0 only. */
+    GVM_HEAP_KEEP = 1u << 1,
 };
 
 /* Asked when a request cannot be met: wanted_bytes more would have to be committed. No lock is
@@ -87,23 +91,26 @@ typedef int (*gvm_heap_exhausted)(gvm_heap *heap, uint64_t wanted_bytes, void *a
 typedef struct gvm_heap_options {
     size_t struct_size; /* in: sizeof(gvm_heap_options) */
     gvm_heap_kind kind;
-    uint32_t flags;       /* GVM_HEAP_... */
-    uint64_t limit_bytes; /* of committed memory; 0: what the device, or the host, has */
+    uint32_t flags; /* GVM_HEAP_... */
+    uint64_t limit_bytes; /* of committed memory; 0 and GVM_BYTES_UNLIMITED: what the device, or the host, has */
     /* Most idle memory that is kept, however long nobody asks for it. 0: idle memory that stayed idle while requests
      * asked for twice the committed bytes (and at least decay_ms), or for two to three seconds of near silence, goes
      * back, by the library's thread. Before a new peak, idle memory beyond 1/32 of what is committed (64 MiB at least)
-     * goes first. 1: none is kept. UINT64_MAX: all, until memory is short. Heaps of pinned and managed memory keep
-     * all. */
-    uint64_t reserve_bytes;
-    /* Most that a thread's shelf holds; 0: 8 MiB; 1: no shelves; what is more than just below 1 GiB
-     * counts as that. A shelf that was not used for a second or two is emptied. */
+     * goes first. GVM_BYTES_NONE: none is kept. GVM_BYTES_UNLIMITED: all, until memory is short. Heaps of pinned and
+     * managed memory keep all. */
+    uint64_t keep_bytes;
+    /* Most that a thread's shelf holds; 0: 8 MiB; GVM_BYTES_NONE: no shelves; what is more than just below 1 GiB
+     * counts as that, GVM_BYTES_UNLIMITED too. A shelf that was not used for a second or two is emptied. */
     uint64_t shelf_bytes;
     gvm_heap_exhausted exhausted; /* NULL: requests fail at once */
     void *exhausted_arg;
-    /* With reserve_bytes 0: what is free is kept at least so long, in milliseconds, however much is asked for meanwhile.
+    /* With keep_bytes 0: what is free is kept at least so long, in milliseconds, however much is asked for meanwhile.
      * Longer holds more memory and commits less anew: for a training whose steps differ in size, a time of many steps. */
     uint32_t decay_ms;
 } gvm_heap_options;
+
+/* gvm_heap_options_init(): all defaults. */
+GVM_OPTIONS_INIT(gvm_heap_options)
 
 /* A row of statistics: blocks of more than half of and up to block_bytes. */
 typedef struct gvm_heap_order {
@@ -126,7 +133,7 @@ typedef struct gvm_heap_info {
     uint64_t committed_peak_bytes;
     uint64_t idle_bytes;    /* of that: chunks that no block uses */
     uint64_t address_bytes; /* reserved */
-    uint64_t limit_bytes;   /* 0: none */
+    uint64_t limit_bytes;   /* GVM_BYTES_UNLIMITED: none */
     uint64_t blocks;        /* live */
     uint64_t commits;       /* calls to put memory behind addresses, since creation */
     uint64_t decommits;     /* and to take it away */
@@ -154,9 +161,10 @@ typedef struct gvm_heap_usage {
 
 /* Makes an empty heap. options may be NULL.
  *
- * GVM_E_INVALID  unknown kind or flags, GVM_HEAP_KEEP with reserve_bytes or decay_ms, wrong struct_size, out is NULL
+ * GVM_E_INVALID  unknown kind or flags, GVM_HEAP_KEEP with keep_bytes or decay_ms, wrong struct_size, out is NULL
  * GVM_E_NOTSUP   the device cannot do this kind of memory */
-GVM_API gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *options, gvm_heap **out);
+GVM_API GVM_CHECKED gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *options,
+                                               gvm_heap **out);
 
 /* Gives a block of at least size_bytes, contents undefined. The second form names what it is for;
  * the text is kept by pointer and must outlive the block (NULL: no tag).
@@ -174,17 +182,17 @@ GVM_API gvm_status gvm_heap_create(gvm_device *device, const gvm_heap_options *o
  * Nothing changes by a failure, but that a heap of pinned memory may have committed some of what was missing. May
  * block on the driver (about 40 us a chunk, of 2 MiB in small heaps and 16 MiB in others); waits for streams only
  * when memory is short. */
-GVM_API gvm_status gvm_heap_alloc(gvm_heap *heap, size_t size_bytes, void **out);
-GVM_API gvm_status gvm_heap_alloc_tagged(gvm_heap *heap, size_t size_bytes, const char *tag,
-                                         void **out);
+GVM_API GVM_CHECKED gvm_status gvm_heap_alloc(gvm_heap *heap, size_t size_bytes, void **out);
+GVM_API GVM_CHECKED gvm_status gvm_heap_alloc_tagged(gvm_heap *heap, size_t size_bytes,
+                                                     const char *tag, void **out);
 
 /* Gives a block to work of a stream. Streams do not share memory with each other: each has segments
  * of its own until gvm_heap_stream_end(). stream NULL is the legacy default stream; on the
  * per-thread default stream (CU_STREAM_PER_THREAD) this is gvm_heap_alloc_tagged().
  *
  * Errors as gvm_heap_alloc(). */
-GVM_API gvm_status gvm_heap_alloc_async(gvm_heap *heap, size_t size_bytes, const char *tag,
-                                        gvm_stream stream, void **out);
+GVM_API GVM_CHECKED gvm_status gvm_heap_alloc_async(gvm_heap *heap, size_t size_bytes,
+                                                    const char *tag, gvm_stream stream, void **out);
 
 /* Frees a block on which no work is under way. NULL is a success. */
 GVM_API gvm_status gvm_heap_free(gvm_heap *heap, void *ptr);
@@ -212,12 +220,12 @@ GVM_API gvm_status gvm_heap_free_after(gvm_heap *heap, void *ptr, const gvm_stre
  * GVM_E_INVALID  size_bytes is 0 or above 32 TiB
  * GVM_E_ADDRESS  there is no room behind the block: allocate, copy and free
  * and the errors of gvm_heap_alloc() */
-GVM_API gvm_status gvm_heap_resize(gvm_heap *heap, void *ptr, size_t size_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_heap_resize(gvm_heap *heap, void *ptr, size_t size_bytes);
 
 /* What was asked for when the block was allocated or resized.
  *
  * GVM_E_INVALID  size_bytes is NULL */
-GVM_API gvm_status gvm_heap_size(gvm_heap *heap, const void *ptr, size_t *size_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_heap_get_size(gvm_heap *heap, const void *ptr, size_t *size_bytes);
 
 /* The buffer in which a block is, and where: to export (gvm_share_export()) and to find it in what
  * another process imported. The buffer belongs to the heap: it must not be destroyed, moved, sealed
@@ -227,22 +235,22 @@ GVM_API gvm_status gvm_heap_size(gvm_heap *heap, const void *ptr, size_t *size_b
  *
  * GVM_E_INVALID  buffer or offset_bytes is NULL
  * GVM_E_NOTSUP   the heap is not of device memory */
-GVM_API gvm_status gvm_heap_locate(gvm_heap *heap, const void *ptr, gvm_buffer **buffer,
-                                   uint64_t *offset_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_heap_locate(gvm_heap *heap, const void *ptr, gvm_buffer **buffer,
+                                               uint64_t *offset_bytes);
 
 /* Says that a stream is about to be destroyed, or that its memory may be used by others: waits for
  * its work, and what belongs to it belongs to nobody from then on. Other threads may allocate while it
  * waits. An unknown stream is a success.
  *
  * GVM_E_INVALID  the stream is being captured into a graph */
-GVM_API gvm_status gvm_heap_stream_end(gvm_heap *heap, gvm_stream stream);
+GVM_API GVM_CHECKED gvm_status gvm_heap_stream_end(gvm_heap *heap, gvm_stream stream);
 
 /* Gives memory that no live block uses back to the driver until at most keep_bytes of it are held:
- * shelves of all threads, the reserve, and what the process keeps of this heap's in its cache of free chunks (of a
+ * shelves of all threads, what is kept idle, and what the process keeps of this heap's in its cache of free chunks (of a
  * heap with GVM_HEAP_UNSHARED gvm_device_trim() gives that back). Waits for streams that freed blocks, as long as it takes;
  * other threads may allocate and free meanwhile. Memory of a stream that is being captured into a
  * graph stays. */
-GVM_API gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes);
 
 /* Gives a peer device access to all blocks, those there are and those to come, or takes it away
  * (GVM_ACCESS_NONE), as gvm_buffer_grant() does for a buffer: also what is committed later then takes the driver some more
@@ -253,45 +261,73 @@ GVM_API gvm_status gvm_heap_trim(gvm_heap *heap, uint64_t keep_bytes);
  * GVM_E_LIMIT     the heap is granted to 31 peers already, or the driver has too many mappings
  * GVM_E_NOTSUP    the devices cannot reach each other, there is no virtual memory management, or the heap is not of
  *                 device memory (what others have is every device's) */
-GVM_API gvm_status gvm_heap_grant(gvm_heap *heap, gvm_device *peer, gvm_access access);
+GVM_API GVM_CHECKED gvm_status gvm_heap_grant(gvm_heap *heap, gvm_device *peer, gvm_access access);
 
-/* Sets another limit; 0 is none. Of what is committed beyond it, idle memory goes back: at once where reserve_bytes is set,
+/* Sets another limit; GVM_BYTES_UNLIMITED is none, and with 0 nothing more is committed. Of what is committed beyond it, idle memory goes back: at once where keep_bytes is set,
  * else by the library's thread, and no block is put there before. What blocks use stays until it is free, and goes then.
  * Heaps that keep what is idle (GVM_HEAP_KEEP, and those of pinned and managed memory) keep it, unused beyond the limit. */
-GVM_API gvm_status gvm_heap_set_limit(gvm_heap *heap, uint64_t limit_bytes);
+GVM_API GVM_CHECKED gvm_status gvm_heap_set_limit(gvm_heap *heap, uint64_t limit_bytes);
 
 /* Frees all blocks at once, as if by gvm_heap_free(). No other thread may be using them. */
-GVM_API gvm_status gvm_heap_reset(gvm_heap *heap);
+GVM_API GVM_CHECKED gvm_status gvm_heap_reset(gvm_heap *heap);
 
 /* Fills in info.
  *
  * GVM_E_INVALID  info is NULL or its struct_size is too small */
-GVM_API gvm_status gvm_heap_get_info(gvm_heap *heap, gvm_heap_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_heap_get_info(gvm_heap *heap, gvm_heap_info *info);
 
-/* Lists live blocks, lowest address first: up to capacity of them, and how many there are in
- * *count. blocks may be NULL if capacity is 0. What is left before gvm_heap_destroy() are leaks.
+/* Lists live blocks, lowest address first: up to capacity of them, each stride_bytes behind the one before
+ * (sizeof(gvm_heap_block): records may grow), and how many there are in *count. blocks may be NULL if capacity is 0. What
+ * is left before gvm_heap_destroy() are leaks.
  *
- * GVM_E_INVALID  count is NULL, or blocks is NULL and capacity is not 0 */
-GVM_API gvm_status gvm_heap_list(gvm_heap *heap, gvm_heap_block *blocks, size_t capacity,
-                                 size_t *count);
+ * GVM_E_INVALID  count is NULL, or capacity is not 0, and blocks is NULL or stride_bytes is no size of a record */
+GVM_API GVM_CHECKED gvm_status gvm_heap_list(gvm_heap *heap, size_t capacity, size_t stride_bytes,
+                                             gvm_heap_block *blocks, size_t *count);
 
 /* The same by tag, most bytes first. Tags are compared as texts. Those in the answers, here and of
  * gvm_heap_list(), are the program's own: each lives as long as it was promised to, as one of its
  * blocks at least. Stops the other threads' allocations meanwhile.
  *
  * GVM_E_INVALID  as gvm_heap_list() */
-GVM_API gvm_status gvm_heap_get_usage(gvm_heap *heap, gvm_heap_usage *usages, size_t capacity,
-                                      size_t *count);
+GVM_API GVM_CHECKED gvm_status gvm_heap_get_usage(gvm_heap *heap, size_t capacity, size_t stride_bytes,
+                                                  gvm_heap_usage *usages, size_t *count);
 
 /* Walks the whole heap and holds it against its invariants; for tests, and for programs that
  * suspect themselves. Stops the other threads' allocations meanwhile.
  *
  * GVM_E_INVALID  one does not hold; the error text says which and where */
-GVM_API gvm_status gvm_heap_check(gvm_heap *heap);
+GVM_API GVM_CHECKED gvm_status gvm_heap_check(gvm_heap *heap);
 
 /* Ends a heap and all its blocks. Waits for the work of its streams; other work that uses blocks is
  * the caller's to end first. NULL and unknown pointers are ignored. */
 GVM_API void gvm_heap_destroy(gvm_heap *heap);
+
+/* ---- pieces: each with memory of its own, of no heap */
+
+/* Allocates size_bytes of device memory, aligned to 2 MiB, contents undefined. Chunks are as large
+ * as they can be while the rounding stays within one sixteenth of the size (or one chunk of 2 MiB);
+ * smaller, where the device is too full for that. Like gvm_buffer_commit() it has idle memory of the
+ * process given back before it fails, and waits about 10 s at most for streams.
+ *
+ * GVM_E_INVALID  size_bytes is 0 or too large, or out is NULL
+ * GVM_E_FOREIGN  the device is not open
+ * GVM_E_NOSPACE  the device has too little free memory
+ * GVM_E_NOMEM    out of host memory
+ * GVM_E_ADDRESS, GVM_E_LIMIT, GVM_E_SYSTEM, GVM_E_DRIVER, GVM_E_LOST  as gvm_buffer_create() and
+ *     gvm_buffer_commit() */
+GVM_API GVM_CHECKED gvm_status gvm_alloc(gvm_device *device, size_t size_bytes, void **out);
+
+/* Frees what gvm_alloc() returned. NULL is a success. Does not wait for kernels: end the work that
+ * uses the memory first.
+ *
+ * GVM_E_FOREIGN  the pointer is not the start of a piece, or was freed already */
+GVM_API gvm_status gvm_free(void *ptr);
+
+/* The buffer behind a piece; it stays owned by the piece and must not be destroyed.
+ *
+ * GVM_E_INVALID  out is NULL
+ * GVM_E_FOREIGN  the pointer is not the start of a piece, or was freed already */
+GVM_API GVM_CHECKED gvm_status gvm_alloc_buffer(const void *ptr, gvm_buffer **out);
 
 #ifdef __cplusplus
 }

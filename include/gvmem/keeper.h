@@ -4,10 +4,10 @@
  * test, a database server) starts one here, as threads of itself, and connects to it like anybody
  * else (gvmem/client.h).
  *
- * Threads: any thread may call. A server runs one thread for clients and two for each device that
+ * Threads: any thread may call. A keeper runs one thread for clients and two for each device that
  * move memory; signals are blocked in them. The callback `log` runs in the thread for clients, until
  * gvm_keeper_stop() returns.
- * Ownership: the caller owns the server and ends it with gvm_keeper_stop().
+ * Ownership: the caller owns the keeper and ends it with gvm_keeper_stop().
  */
 #ifndef GVMEM_KEEPER_H
 #define GVMEM_KEEPER_H
@@ -30,10 +30,11 @@ typedef enum gvm_keeper_fence {
     GVM_FENCE_KILL = 1, /* it is sent SIGKILL, if the keeper's user may; until it has ended, as above */
 } gvm_keeper_fence;
 
+/* What objects of a user may commit (gvm_client_set_quota()). */
 typedef struct gvm_quota {
     uint32_t uid;
     uint32_t reserved; /* 0 */
-    uint64_t bytes;
+    uint64_t quota_bytes; /* 0: the default, no limit, as GVM_BYTES_UNLIMITED; GVM_BYTES_NONE: nothing */
 } gvm_quota;
 
 /* Zero means default in every other member. */
@@ -52,12 +53,12 @@ typedef struct gvm_keeper_options {
     uint64_t device_keep_bytes;   /* most free device memory kept at the ready; 256 MiB if 0 */
     uint64_t driver_free_bytes;   /* leave so much free on the card for other programs, giving up
                                      * budget if they take more; 0: do not look */
-    uint64_t quota_bytes;    /* for users not in quotas (gvm_client_set_quota()); 0: no limit */
+    uint64_t quota_bytes; /* of each user not in quotas, with 0 and GVM_BYTES_NONE as in gvm_quota */
     const gvm_quota *quotas; /* quota_count of them */
     uint32_t quota_count;
-    uint32_t revoke_timeout_ms; /* a client that does not map what was moved in it is cut off; 10 s if 0 */
-    uint32_t lease_timeout_ms; /* and one that keeps a lease so long while others wait; 0: never */
-    const char *trace_path;    /* append every acquire that the policy sees; NULL: none */
+    uint32_t revoke_limit_ms; /* a client that does not map for so long what was moved is cut off; 0: 10 s */
+    uint32_t lease_limit_ms; /* and one that keeps a lease so long while others wait; 0: no limit */
+    const char *trace_path;  /* append every acquire that the policy sees; NULL: none */
     /* Called with a line about each thing that the keeper decides by itself: clients refused, cut off or
      * killed, memory that could not be made, budgets changed, a device lost. Lower case, no newline,
      * under 384 bytes, valid during the call; limited by user, and then one that tells how many were left
@@ -68,6 +69,9 @@ typedef struct gvm_keeper_options {
     uint32_t fence;    /* gvm_keeper_fence */
     uint32_t reserved; /* 0 */
 } gvm_keeper_options;
+
+/* gvm_keeper_options_init(): all defaults. */
+GVM_OPTIONS_INIT(gvm_keeper_options)
 
 /* Starts a keeper: opens its devices, listens, and returns when clients can connect. An abandoned
  * socket file is replaced, one that a living keeper holds is not.
@@ -80,12 +84,19 @@ typedef struct gvm_keeper_options {
  *                 or the limit of the process's control group, or driver_free_bytes leaves nothing
  * GVM_E_SYSTEM    the socket could not be made
  * and the errors of gvm_device_open() */
-GVM_API gvm_status gvm_keeper_start(const gvm_keeper_options *options, gvm_keeper **out);
+GVM_API GVM_CHECKED gvm_status gvm_keeper_start(const gvm_keeper_options *options, gvm_keeper **out);
 
-/* A connected socket to the server, for gvm_client_adopt() here or in another process.
+/* A connected socket to the keeper, for gvm_client_adopt() here or in another process. The caller owns it.
  *
- * GVM_E_FOREIGN, GVM_E_LIMIT, GVM_E_SYSTEM */
-GVM_API gvm_status gvm_keeper_open_socket(gvm_keeper *server, int *socket_fd);
+ * Whoever has it has the rights of the keeper's own process: a socket's credentials are those of the process that made
+ * it (unix(7), SO_PEERCRED), which is this one, whoever adopts it later. So give it to no process of another user:
+ * that could open and drop every object and set quotas. Such a process connects for itself, to a keeper with a
+ * path (socket_mode says who may) and gvm_client_connect(); then its own user counts.
+ *
+ * GVM_E_INVALID  socket_fd is NULL
+ * GVM_E_FOREIGN  the keeper is unknown or was stopped
+ * GVM_E_LIMIT, GVM_E_NOMEM, GVM_E_SYSTEM */
+GVM_API GVM_CHECKED gvm_status gvm_keeper_open_socket(gvm_keeper *keeper, int *socket_fd);
 
 /* What a keeper may use, as settled when it started. */
 typedef struct gvm_keeper_budget {
@@ -102,21 +113,22 @@ typedef struct gvm_keeper_budget {
  *
  * GVM_E_INVALID  there is no device of that index; budget is NULL or its struct_size is too small
  * GVM_E_FOREIGN  the keeper is unknown or was stopped */
-GVM_API gvm_status gvm_keeper_get_budget(gvm_keeper *keeper, uint32_t index, gvm_keeper_budget *budget);
+GVM_API GVM_CHECKED gvm_status gvm_keeper_get_budget(gvm_keeper *keeper, uint32_t index,
+                                                     gvm_keeper_budget *budget);
 
 /* Does it still serve? A device whose context breaks does not come back in this process: stop the keeper, and
  * start one in a new process.
  *
  * GVM_E_LOST     a device is broken
  * GVM_E_FOREIGN  the keeper is unknown or was stopped */
-GVM_API gvm_status gvm_keeper_check(gvm_keeper *keeper);
+GVM_API GVM_CHECKED gvm_status gvm_keeper_check(gvm_keeper *keeper);
 
-/* Where it listens; "" if nowhere. Lives as long as the server. */
-GVM_API const char *gvm_keeper_path(const gvm_keeper *server);
+/* Where it listens; "" if nowhere. Lives as long as the keeper. */
+GVM_API const char *gvm_keeper_path(const gvm_keeper *keeper);
 
 /* Stops: clients see the connection end, as if the keeper's process had ended; objects go, memory is
  * given back once no client has it mapped. NULL and unknown pointers are ignored. */
-GVM_API void gvm_keeper_stop(gvm_keeper *server);
+GVM_API void gvm_keeper_stop(gvm_keeper *keeper);
 
 #ifdef __cplusplus
 }

@@ -9,11 +9,11 @@
  *     exporter                                     importer
  *     gvm_share_export(buffer, 0, 0, &share);
  *     gvm_share_send(share, socket, timeout_ms);   gvm_share_receive(socket, timeout_ms, &share);
- *     gvm_share_destroy(share);                    gvm_share_import(share, device, NULL, &buffer);
+ *     gvm_share_destroy(share);                    gvm_share_import(device, share, NULL, &buffer);
  *                                                  gvm_share_destroy(share);
  *
  * When the buffer has grown, export and send again: gvm_share_import() makes a second mapping,
- * gvm_share_update() brings the one there is up to date.
+ * gvm_buffer_update() brings the one there is up to date.
  *
  * Only the owner of memory exports it. An importer passes it on by sending the share that it
  * received, to any number of sockets; it need not even import it. The receiver imports and
@@ -55,7 +55,7 @@ typedef struct gvm_share_info {
     uint8_t device_uuid[16];
     uint8_t buffer_id[16];      /* the same for every share of one buffer, random */
     uint64_t generation;        /* of the exporter's buffer at that moment */
-    uint64_t exporter_address;  /* of offset 0 */
+    void *exporter_address;     /* of offset 0 */
     uint64_t reserve_bytes;     /* of the exporter's buffer */
     uint64_t chunk_bytes;       /* as gvm_buffer_get_info() has it */
     uint64_t span_offset_bytes; /* the part exported: [span_offset, span_offset + span_len) */
@@ -68,9 +68,9 @@ typedef struct gvm_share_info {
 
 enum {
     /* Map read-only: a kernel of this process that writes breaks its own context alone. */
-    GVM_IMPORT_READONLY = 1 << 0,
+    GVM_IMPORT_READONLY = 1u << 0,
     /* Map at the exporter's addresses, so that pointers inside the data hold, or GVM_E_ADDRESS. */
-    GVM_IMPORT_SAME_ADDRESS = 1 << 1,
+    GVM_IMPORT_SAME_ADDRESS = 1u << 1,
 };
 
 /* Zero means default in every other member. */
@@ -78,9 +78,12 @@ typedef struct gvm_import_options {
     size_t struct_size; /* in: sizeof(gvm_import_options) */
     uint32_t flags;     /* GVM_IMPORT_...; a sealed buffer is always mapped read-only */
     uint32_t reserved;  /* 0 */
-    /* Addresses to reserve for later gvm_share_update(); 0: the part exported, no more. */
+    /* Addresses to reserve for later gvm_buffer_update(); 0: the part exported, no more. */
     uint64_t reserve_bytes;
 } gvm_import_options;
+
+/* gvm_import_options_init(): all defaults. */
+GVM_OPTIONS_INIT(gvm_import_options)
 
 /* Exports the chunks that [offset_bytes, offset_bytes + len_bytes) touches; len_bytes 0 means to
  * the end of the reservation. Absent chunks are holes in the importer's buffer too. Whole chunks are
@@ -95,22 +98,22 @@ typedef struct gvm_import_options {
  *                 chunks
  *
  * Costs the driver about 0.7 ms a chunk on an H100. */
-GVM_API gvm_status gvm_share_export(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes,
-                                    gvm_share **out);
+GVM_API GVM_CHECKED gvm_status gvm_share_export(gvm_buffer *buffer, uint64_t offset_bytes,
+                                                uint64_t len_bytes, gvm_share **out);
 
 /* Sends a share, exported here or received, over a connected unix stream socket; it can be sent to
- * any number of sockets. timeout_ms bounds the whole call, -1 for ever. On failure the socket's
- * stream is undefined and should be closed.
+ * any number of sockets. timeout_ms bounds the whole call. On failure the socket's stream is undefined and
+ * should be closed.
  *
- * GVM_E_INVALID  the socket is no unix stream socket
+ * GVM_E_INVALID  the socket is no unix stream socket, timeout_ms is below GVM_FOREVER
  * GVM_E_PEER     the other process closed the connection
  * GVM_E_TIMEOUT  the other process did not read in time
  * GVM_E_SYSTEM   sendmsg failed otherwise */
-GVM_API gvm_status gvm_share_send(const gvm_share *share, int socket_fd, int timeout_ms);
+GVM_API GVM_CHECKED gvm_status gvm_share_send(const gvm_share *share, int socket_fd, int timeout_ms);
 
 /* Receives one share. On failure nothing is kept: every fd that arrived is closed.
  *
- * GVM_E_INVALID  the socket is no unix stream socket, or out is NULL
+ * GVM_E_INVALID  the socket is no unix stream socket, timeout_ms is below GVM_FOREVER, or out is NULL
  * GVM_E_PEER     the other process closed the connection, before or within the message
  * GVM_E_TIMEOUT  it did not send in time
  * GVM_E_FORMAT   no share, cut short, inconsistent, or with too few or too many fds
@@ -118,12 +121,12 @@ GVM_API gvm_status gvm_share_send(const gvm_share *share, int socket_fd, int tim
  *                filled is exported as has a higher version than other buffers' shares
  * GVM_E_LIMIT    too few fds left in this process (RLIMIT_NOFILE)
  * GVM_E_SYSTEM   recvmsg failed otherwise */
-GVM_API gvm_status gvm_share_receive(int socket_fd, int timeout_ms, gvm_share **out);
+GVM_API GVM_CHECKED gvm_status gvm_share_receive(int socket_fd, int timeout_ms, gvm_share **out);
 
 /* Fills in info.
  *
  * GVM_E_INVALID  info is NULL or its struct_size is too small */
-GVM_API gvm_status gvm_share_get_info(const gvm_share *share, gvm_share_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_share_get_info(const gvm_share *share, gvm_share_info *info);
 
 /* Maps a share as a buffer of this process, whose offset 0 is the start of the part exported. The
  * device is the one the share names (compare device_uuid), opened here; options may be NULL. The
@@ -138,8 +141,8 @@ GVM_API gvm_status gvm_share_get_info(const gvm_share *share, gvm_share_info *in
  * GVM_E_NOTSUP       the device has no virtual memory management
  *
  * Costs the driver about 0.1 ms a chunk on an H100. */
-GVM_API gvm_status gvm_share_import(const gvm_share *share, gvm_device *device,
-                                    const gvm_import_options *options, gvm_buffer **out);
+GVM_API GVM_CHECKED gvm_status gvm_share_import(gvm_device *device, const gvm_share *share,
+                                                const gvm_import_options *options, gvm_buffer **out);
 
 /* Brings a buffer made by gvm_share_import() up to date with a share of the same buffer, from the
  * same offset and of the same generation or a later one. Within the part exported, chunks that have
@@ -163,13 +166,13 @@ GVM_API gvm_status gvm_share_import(const gvm_share *share, gvm_device *device,
  * GVM_E_ADDRESS  the share spans more than the buffer has reserved: import it anew, or with more
  *                reserve_bytes
  * GVM_E_FORMAT, GVM_E_LIMIT  as for gvm_share_import() */
-GVM_API gvm_status gvm_share_update(const gvm_share *share, gvm_buffer *buffer);
+GVM_API GVM_CHECKED gvm_status gvm_buffer_update(gvm_buffer *buffer, const gvm_share *share);
 
 /* Closes the fds of a share and frees it. NULL and unknown pointers are ignored. */
 GVM_API void gvm_share_destroy(gvm_share *share);
 
-/* The 64 bytes of a legacy CUDA IPC handle (CUipcMemHandle, cudaIpcMemHandle_t), for programs that
- * know nothing of gvmem. */
+/* The 64 bytes of a CUDA IPC handle (CUipcMemHandle, cudaIpcMemHandle_t), for programs that know
+ * nothing of gvmem. */
 typedef struct gvm_ipc_handle {
     uint8_t bytes[64];
 } gvm_ipc_handle;
@@ -179,50 +182,59 @@ typedef struct gvm_ipc_handle {
  */
 typedef struct gvm_ipc gvm_ipc;
 
+typedef struct gvm_ipc_info {
+    size_t struct_size; /* in: sizeof(gvm_ipc_info) */
+    void *address;      /* of the copy */
+    uint64_t size_bytes;
+    gvm_ipc_handle handle;
+} gvm_ipc_info;
+
 /* Copies [offset_bytes, offset_bytes + len_bytes) and makes the handle; len_bytes 0 means to the
  * end of the reservation.
  *
  * GVM_E_INVALID  the range leaves the reservation, or out is NULL
  * GVM_E_ABSENT   nothing is committed behind part of the range
  * GVM_E_NOSPACE  the device has no room for the copy
- * GVM_E_NOTSUP   the device has no legacy IPC, or the buffer was created GVM_BUFFER_UNSHARED
+ * GVM_E_NOTSUP   the device has no CUDA IPC, or the buffer was created GVM_BUFFER_UNSHARED
  *
  * The copy takes whole multiples of 2 MiB, which the driver shows to who opens the handle; behind its
  * last byte they hold zeros. */
-GVM_API gvm_status gvm_ipc_export(gvm_buffer *buffer, uint64_t offset_bytes, uint64_t len_bytes,
-                                  gvm_ipc **out);
+GVM_API GVM_CHECKED gvm_status gvm_ipc_export(gvm_buffer *buffer, uint64_t offset_bytes,
+                                              uint64_t len_bytes, gvm_ipc **out);
 
 /* Memory of cuMemAlloc that can be opened by its handle, filled with zeros: for what is written there, rather than
  * copied from a buffer. Takes whole multiples of 2 MiB.
  *
  * GVM_E_INVALID  size_bytes is 0 or too large, or out is NULL
  * GVM_E_NOSPACE  the device has no room for it
- * GVM_E_NOTSUP   the device has no IPC handles */
-GVM_API gvm_status gvm_ipc_create(gvm_device *device, uint64_t size_bytes, gvm_ipc **out);
+ * GVM_E_NOTSUP   the device has no CUDA IPC */
+GVM_API GVM_CHECKED gvm_status gvm_ipc_create(gvm_device *device, uint64_t size_bytes, gvm_ipc **out);
 
-/* The handle, and the copy's address and length. Any of the outputs may be NULL.
+/* Fills in info.
  *
- * GVM_E_FOREIGN  the copy is unknown or destroyed */
-GVM_API gvm_status gvm_ipc_get(const gvm_ipc *legacy, gvm_ipc_handle *handle, uint64_t *address,
-                               uint64_t *len_bytes);
+ * GVM_E_INVALID  info is NULL or its struct_size is too small */
+GVM_API GVM_CHECKED gvm_status gvm_ipc_get_info(const gvm_ipc *ipc, gvm_ipc_info *info);
 
 /* Frees the copy. Close it in the other processes first: the driver leaves what happens otherwise
  * undefined. Waits for running kernels. NULL and unknown pointers are ignored. */
-GVM_API void gvm_ipc_destroy(gvm_ipc *legacy);
+GVM_API void gvm_ipc_destroy(gvm_ipc *ipc);
 
 /* Opens a handle that another process made, with gvmem or with CUDA; the address is good until
  * gvm_ipc_close().
  *
  * GVM_E_INVALID  handle or address is NULL, the handle is not valid, or it was made by this process
- * GVM_E_NOTSUP   the device has no legacy IPC
+ * GVM_E_NOTSUP   the device has no CUDA IPC
  * GVM_E_NOSPACE  the driver has no room for the mapping
  *
  * Takes about 15 ms on an H100, more for larger memory. */
-GVM_API gvm_status gvm_ipc_open(gvm_device *device, const gvm_ipc_handle *handle, uint64_t *address);
+GVM_API GVM_CHECKED gvm_status gvm_ipc_open(gvm_device *device, const gvm_ipc_handle *handle,
+                                            void **address);
 
-/* GVM_E_FOREIGN  the address was not opened by gvm_ipc_open() on this device, or was closed
+/* Ends one opening; an address that was opened twice stays until it was closed twice.
+ *
+ * GVM_E_FOREIGN  the address was not opened by gvm_ipc_open() on this device, or was closed
  *                already */
-GVM_API gvm_status gvm_ipc_close(gvm_device *device, uint64_t address);
+GVM_API gvm_status gvm_ipc_close(gvm_device *device, void *address);
 
 #ifdef __cplusplus
 }

@@ -1,13 +1,32 @@
-/* gvmem/status.h - what a call can answer, and why.
+/* gvmem/status.h - what a call returns, and the rules that all calls keep.
  *
  * Every function that can fail returns a gvm_status and writes its outputs only on GVM_OK. What
  * happened beyond the code (the driver call or system call that failed, its own code, and a
  * sentence that says what to do) is kept per thread until the next failure there. The library never
  * prints, exits or aborts because of what a driver, another process or an argument did.
  *
- * Threads: any thread may call anything here; gvm_error_last() speaks of the calling thread alone.
- * No call of the library is a cancellation point: pthread_cancel(3) takes effect when it has returned.
- * A thread whose cancelability is asynchronous must not call the library.
+ * In all headers:
+ *
+ * 1. The first argument is the object that the call acts on, or the device that it makes one on. Copies name the
+ *    destination first, as memcpy. Outputs are last.
+ * 2. A result must be used; the compiler says where it is not. Excepted are calls that end something (free, release,
+ *    close) and those for errors themselves, such as gvm_error_last().
+ * 3. Device addresses are void *, and NULL is none. Sizes are in bytes and have names in _bytes; a range is
+ *    [offset_bytes, offset_bytes + len_bytes).
+ * 4. Options are made by the _init() function of their type, which sets struct_size and leaves all else at 0, the default.
+ *    NULL in place of options is all defaults.
+ * 5. An amount of bytes among options is the default that its member names if it is 0, none at all if it is
+ *    GVM_BYTES_NONE, and without bound if it is GVM_BYTES_UNLIMITED. As an argument and in an info 0 is 0 bytes.
+ * 6. An info is filled in by a call that ends in _get_info(). Its caller sets struct_size before, to the struct's sizeof; in
+ *    a program that is newer than the library what the library does not know is 0. Lists take the sizeof of a record.
+ * 7. flags are constants that are added by |. Unknown ones, and members called reserved that are not 0, are GVM_E_INVALID.
+ * 8. Calls that may wait for another process have an argument timeout_ms: so many milliseconds, GVM_TRY, or GVM_FOREVER.
+ *    GVM_E_TIMEOUT says that it has passed.
+ * 9. Calls that destroy, close, stop or detach return nothing, cannot fail, and ignore NULL and unknown pointers.
+ *
+ * Threads: any thread may call anything here; gvm_error_last() is about the calling thread alone.
+ * No call of the library is a cancellation point: pthread_cancel(3) takes effect when it has returned, also where the
+ * library has called the program back. A thread whose cancelability is asynchronous must not call the library.
  * Ownership: all texts returned are constants.
  */
 #ifndef GVMEM_STATUS_H
@@ -30,7 +49,7 @@
 #define GVM_PRINTF(text, first)
 #endif
 
-/* gvm_x_options_init(): options that are all defaults. */
+/* Defines type_init(), which returns options that are all defaults. */
 #define GVM_OPTIONS_INIT(type) \
     static inline type type##_init(void) \
     { \
@@ -41,9 +60,13 @@
         return options; \
     }
 
-/* Amounts of bytes that are none: as an option, where 0 means the default, and wherever there may be no bound. */
+/* No bytes, as an option, where 0 is the default; and no bound. */
 #define GVM_BYTES_NONE (UINT64_MAX - 1)
 #define GVM_BYTES_UNLIMITED UINT64_MAX
+
+/* Time-outs. An argument timeout_ms above 0 is so many milliseconds; any other value is GVM_E_INVALID. */
+#define GVM_TRY 0        /* do not wait */
+#define GVM_FOREVER (-1) /* wait without end, as poll(2) */
 
 #ifdef __cplusplus
 extern "C" {
@@ -69,7 +92,7 @@ extern "C" {
     X(GVM_E_IMPORTED, 15, "55000", "only the owner of the memory can do this") \
     X(GVM_E_EXISTS, 16, "42710", "the name is taken") \
     X(GVM_E_DENIED, 17, "42501", "permission denied") \
-    X(GVM_E_TORN, 18, "55000", "a kernel ended without publishing all that it had reserved") \
+    X(GVM_E_TORN, 18, "55000", "a kernel ended without publishing all that it had claimed") \
     X(GVM_E_NOMEM, 20, "53200", "out of host memory") \
     X(GVM_E_NOSPACE, 21, "53200", "out of device memory") \
     X(GVM_E_ADDRESS, 22, "53000", "the addresses wanted are not free") \

@@ -5,7 +5,7 @@
  *
  *     gvm_table_attach(token, 0, &table);
  *     gvm_table_find_column(table, "price", &column);
- *     gvm_table_acquire(table, &column, 1, NULL, &data);
+ *     gvm_table_acquire(table, &column, 1, NULL, GVM_FOREVER, &data);
  *     kernel<<<..., stream>>>((const double *)data.values, rows);
  *     gvm_table_release_async(table, &data, 1, stream);
  *
@@ -73,7 +73,7 @@ typedef struct gvm_table gvm_table; /* attached */
 enum {
     /* Opens every column at once, so that the table is whole whatever the server does with its own.
      * Takes longer, and addresses for all of them. */
-    GVM_TABLE_WHOLE = 1 << 0,
+    GVM_TABLE_WHOLE = 1u << 0,
 };
 
 /* Attaches the table of a token. Connects to the server's keeper and reads the description of the table;
@@ -89,7 +89,7 @@ enum {
  * GVM_E_DENIED    the server lets only its own user read; see gstore_fdw.readers
  * GVM_E_NODEVICE  the table's device is not visible to this process
  * and the errors of gvm_client_connect() and gvm_object_open() */
-GVM_API gvm_status gvm_table_attach(const char *token, uint32_t flags, gvm_table **out);
+GVM_API GVM_CHECKED gvm_status gvm_table_attach(const char *token, uint32_t flags, gvm_table **out);
 
 /* Ends it: unmaps every column. Leases on them end, and work that uses them must be over. NULL and
  * unknown pointers are ignored. */
@@ -112,7 +112,7 @@ typedef struct gvm_table_info {
 /* Describes the table.
  *
  * GVM_E_INVALID  info is NULL or its struct_size is too small */
-GVM_API gvm_status gvm_table_get_info(gvm_table *table, gvm_table_info *info);
+GVM_API GVM_CHECKED gvm_status gvm_table_get_info(gvm_table *table, gvm_table_info *info);
 
 /* One column. Type numbers are PostgreSQL's OIDs (pg_type.h): those of its own types are the same in
  * every server. */
@@ -145,13 +145,15 @@ typedef struct gvm_table_column {
 /* Describes a column, counted from 0 in the order of the table.
  *
  * GVM_E_INVALID  there is no such column; column is NULL or its struct_size is too small */
-GVM_API gvm_status gvm_table_get_column(gvm_table *table, uint32_t index, gvm_table_column *column);
+GVM_API GVM_CHECKED gvm_status gvm_table_get_column(gvm_table *table, uint32_t index,
+                                                    gvm_table_column *column);
 
 /* Finds a column by its name, as written in the catalog: case counts.
  *
  * GVM_E_INVALID  name or index is NULL
  * GVM_E_ABSENT   there is none of that name */
-GVM_API gvm_status gvm_table_find_column(gvm_table *table, const char *name, uint32_t *index);
+GVM_API GVM_CHECKED gvm_status gvm_table_find_column(gvm_table *table, const char *name,
+                                                     uint32_t *index);
 
 /* ---- reading */
 
@@ -163,15 +165,16 @@ GVM_API gvm_status gvm_table_find_column(gvm_table *table, const char *name, uin
  * GVM_E_ABSENT   the token has ended, or the table was truncated, compacted or dropped: attach a new token
  * GVM_E_FORMAT   what the server keeps is not as the token says
  * and the errors of gvm_object_open() */
-GVM_API gvm_status gvm_table_open_columns(gvm_table *table, const uint32_t *columns, uint32_t count);
+GVM_API GVM_CHECKED gvm_status gvm_table_open_columns(gvm_table *table, const uint32_t *columns,
+                                                      uint32_t count);
 
 /* A column under a lease. Addresses are on the table's device, never change while it is attached, and
  * are good to read until the release. */
 typedef struct gvm_table_data {
-    uint64_t values;        /* 0: the column is absent */
-    uint64_t nulls;         /* 0: there is no bitmap */
-    uint64_t bodies;        /* 0: fixed length, or nothing but NULL (or empty values, in 'arrow') */
-    uint64_t element_nulls; /* of a list in layout 'arrow'; 0: there is no bitmap */
+    void *values;        /* NULL: the column is absent */
+    void *nulls;         /* NULL: there is no bitmap */
+    void *bodies;        /* NULL: fixed length, or nothing but NULL (or empty values, in 'arrow') */
+    void *element_nulls; /* of a list in layout 'arrow'; NULL: there is no bitmap */
     uint32_t column;
     uint32_t held; /* the library's, as are */
     gvm_lease leases[4];
@@ -179,13 +182,16 @@ typedef struct gvm_table_data {
 
 /* Takes read leases on all the columns of a list, so that data[i] is columns[i]; all or none, and
  * then data is cleared. Columns wanted together are taken together, in one call: it takes them in one
- * order, so that no two programs wait for each other. options, which may be NULL, hold for each lease.
+ * order, so that no two programs wait for each other. options, which may be NULL, hold for each lease;
+ * timeout_ms bounds the wait for all of them together, but not the opening of columns.
  *
- * GVM_E_INVALID  there is no such column, one is listed twice, columns or data is NULL
+ * GVM_E_INVALID  there is no such column, one is listed twice, columns or data is NULL, timeout_ms is below
+ *                GVM_FOREVER
  * GVM_E_TIMEOUT  somebody kept a lease to write
  * and the errors of gvm_table_open_columns() and gvm_object_acquire() */
-GVM_API gvm_status gvm_table_acquire(gvm_table *table, const uint32_t *columns, uint32_t count,
-                                     const gvm_acquire_options *options, gvm_table_data *data);
+GVM_API GVM_CHECKED gvm_status gvm_table_acquire(gvm_table *table, const uint32_t *columns,
+                                                 uint32_t count, const gvm_acquire_options *options,
+                                                 int timeout_ms, gvm_table_data *data);
 
 /* Gives leases back and clears data. Work on the GPU that uses them must be over.
  *

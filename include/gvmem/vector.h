@@ -30,8 +30,9 @@ typedef struct gvm_vector gvm_vector;
  *                or out is NULL
  * GVM_E_NOTSUP   the device has no virtual memory management, so nothing can grow there
  * GVM_E_ADDRESS, GVM_E_SYSTEM  as for gvm_buffer_create() */
-GVM_API gvm_status gvm_vector_create(gvm_device *device, size_t elem_bytes, uint64_t max_count,
-                                     const gvm_buffer_options *options, gvm_vector **out);
+GVM_API GVM_CHECKED gvm_status gvm_vector_create(gvm_device *device, size_t elem_bytes,
+                                                 uint64_t max_count,
+                                                 const gvm_buffer_options *options, gvm_vector **out);
 
 /* Copies count elements from host memory behind the last one, growing as needed. All or nothing,
  * but for memory: what was committed to grow stays.
@@ -40,28 +41,28 @@ GVM_API gvm_status gvm_vector_create(gvm_device *device, size_t elem_bytes, uint
  * GVM_E_LIMIT    the array would pass max_count, or the process has too many mappings
  * GVM_E_NOSPACE  the device has too little free memory, after the waits of gvm_buffer_commit()
  * GVM_E_SEALED   the vector's buffer is sealed */
-GVM_API gvm_status gvm_vector_append(gvm_vector *vector, const void *elems, uint64_t count);
+GVM_API GVM_CHECKED gvm_status gvm_vector_append(gvm_vector *vector, const void *elems, uint64_t count);
 
 /* Makes the array count elements long. New elements have undefined contents; memory of dropped ones
  * is kept for growing again until gvm_vector_shrink().
  *
  * GVM_E_LIMIT, GVM_E_NOSPACE, GVM_E_SEALED  as for gvm_vector_append() */
-GVM_API gvm_status gvm_vector_resize(gvm_vector *vector, uint64_t count);
+GVM_API GVM_CHECKED gvm_status gvm_vector_resize(gvm_vector *vector, uint64_t count);
 
 /* Commits memory for at least capacity elements; the length stays.
  *
  * GVM_E_LIMIT, GVM_E_NOSPACE, GVM_E_SEALED  as for gvm_vector_append() */
-GVM_API gvm_status gvm_vector_commit(gvm_vector *vector, uint64_t capacity);
+GVM_API GVM_CHECKED gvm_status gvm_vector_commit(gvm_vector *vector, uint64_t capacity);
 
 /* Gives back the chunks that hold no element.
  *
  * GVM_E_SEALED  the vector's buffer is sealed */
-GVM_API gvm_status gvm_vector_shrink(gvm_vector *vector);
+GVM_API GVM_CHECKED gvm_status gvm_vector_shrink(gvm_vector *vector);
 
 /* The address of element 0, constant for life; the number of elements; the number that fits in what
- * is committed; the buffer behind it, which stays owned by the vector. 0 or NULL for an unknown
+ * is committed; the buffer behind it, which stays owned by the vector. NULL or 0 for an unknown
  * vector. */
-GVM_API uint64_t gvm_vector_address(const gvm_vector *vector);
+GVM_API void *gvm_vector_address(const gvm_vector *vector);
 GVM_API uint64_t gvm_vector_count(const gvm_vector *vector);
 GVM_API uint64_t gvm_vector_capacity(const gvm_vector *vector);
 GVM_API gvm_buffer *gvm_vector_buffer(gvm_vector *vector);

@@ -17,53 +17,53 @@
 
 /* ---- the table of requests */
 
-static gvmi_client_request **bucket_of(gvm_client *keeper, uint64_t number)
+static gvmi_client_request **bucket_of(gvm_client *client, uint64_t number)
 {
-    return &keeper->requests[number % GVMI_CLIENT_BUCKETS];
+    return &client->requests[number % GVMI_CLIENT_BUCKETS];
 }
 
-static gvm_status add_request_locked(gvm_client *keeper, gvmi_client_request *request)
+static gvm_status add_request_locked(gvm_client *client, gvmi_client_request *request)
 {
-    gvmi_client_request **bucket = bucket_of(keeper, request->number);
+    gvmi_client_request **bucket = bucket_of(client, request->number);
 
-    if (keeper->lost) {
-        gvmi_error_restore(&keeper->loss);
+    if (client->lost) {
+        gvmi_error_restore(&client->loss);
         return GVM_E_KEEPER;
     }
-    if (keeper->given_up >= GVMI_CLIENT_GIVEN_UP_MAX && request->type != GVMI_WIRE_CLOSE)
+    if (client->given_up >= GVMI_CLIENT_GIVEN_UP_MAX && request->type != GVMI_WIRE_CLOSE)
         return gvmi_fail(GVM_E_TIMEOUT,
                          "the keeper (process %u) has left %u requests without an answer",
-                         keeper->keeper_pid, keeper->given_up);
+                         client->keeper_pid, client->given_up);
     if (request->type == GVMI_WIRE_ACQUIRE) {
-        if (keeper->acquires_waiting == GVMI_CLIENT_WAITING_MAX)
+        if (client->acquires_waiting == GVMI_CLIENT_WAITING_MAX)
             return gvmi_fail(GVM_E_LIMIT, "%d threads of this connection wait for leases already",
                              GVMI_CLIENT_WAITING_MAX);
-        keeper->acquires_waiting++;
+        client->acquires_waiting++;
     }
     request->next = *bucket;
     *bucket = request;
     return GVM_OK;
 }
 
-static void unlink_request_locked(gvm_client *keeper, const gvmi_client_request *request)
+static void unlink_request_locked(gvm_client *client, const gvmi_client_request *request)
 {
-    gvmi_client_request **place = bucket_of(keeper, request->number);
+    gvmi_client_request **place = bucket_of(client, request->number);
 
     while (*place != request)
         place = &(*place)->next;
     *place = request->next;
     if (request->type == GVMI_WIRE_ACQUIRE)
-        keeper->acquires_waiting--;
+        client->acquires_waiting--;
 }
 
 /* Takes the request out and wakes its thread; after the lock is gone, so may be the request. True:
  * it is given up, and the caller's to free. */
-static bool end_request_locked(gvm_client *keeper, gvmi_client_request *request)
+static bool end_request_locked(gvm_client *client, gvmi_client_request *request)
 {
     const bool given_up = request->given_up;
 
-    unlink_request_locked(keeper, request);
-    keeper->given_up -= given_up;
+    unlink_request_locked(client, request);
+    client->given_up -= given_up;
     request->done = true;
     pthread_cond_signal(&request->ended);
     return given_up;
@@ -87,50 +87,50 @@ static void free_request(gvmi_client_request *request)
 
 /* ---- calls */
 
-static void give_up_locked(gvm_client *keeper, gvmi_client_request *request)
+static void give_up_locked(gvm_client *client, gvmi_client_request *request)
 {
     request->given_up = true;
-    keeper->given_up++;
+    client->given_up++;
 }
 
 /* Puts the request into the table, and its bytes together: from then on a reply may be written in the
  * message's place. */
-static gvm_status begin_request(gvm_client *keeper, gvmi_wire_message *message,
+static gvm_status begin_request(gvm_client *client, gvmi_wire_message *message,
                                 gvmi_client_request *request, char *bytes, size_t *len)
 {
     gvm_status status;
 
-    request->number = atomic_fetch_add(&keeper->next_number, 1);
+    request->number = atomic_fetch_add(&client->next_number, 1);
     request->type = (gvmi_wire_type)message->head.type;
     request->fd = -1;
     message->head.request = request->number;
     *len = gvmi_wire_encode(message, bytes);
-    gvmi_lock(&keeper->lock);
-    status = add_request_locked(keeper, request);
-    gvmi_unlock(&keeper->lock);
+    gvmi_lock(&client->lock);
+    status = add_request_locked(client, request);
+    gvmi_unlock(&client->lock);
     return status;
 }
 
 static void leave_slot_locked(const gvm_object *object)
 {
-    gvm_client *keeper = object->keeper;
+    gvm_client *client = object->client;
 
-    if (keeper->slots[object->slot] == object)
-        keeper->slots[object->slot] = NULL;
+    if (client->slots[object->slot] == object)
+        client->slots[object->slot] = NULL;
 }
 
 /* Waits for the end of a request that was sent, unless sending said otherwise. *mine: the request is
  * out of the table, and the caller's. */
-static gvm_status await_end(gvm_client *keeper, gvmi_client_request *request, gvm_status sent,
+static gvm_status await_end(gvm_client *client, gvmi_client_request *request, gvm_status sent,
                             int64_t deadline_ns, bool *mine)
 {
     gvm_status status;
 
     if (sent != GVM_OK && sent != GVM_E_TIMEOUT)
-        gvmi_client_break(keeper);
-    gvmi_lock(&keeper->lock);
+        gvmi_client_break(client);
+    gvmi_lock(&client->lock);
     while (!request->done && sent != GVM_E_TIMEOUT &&
-           gvmi_wait_until(&request->ended, &keeper->lock, deadline_ns))
+           gvmi_wait_until(&request->ended, &client->lock, deadline_ns))
         ;
     *mine = request->done;
     if (request->done) {
@@ -139,19 +139,19 @@ static gvm_status await_end(gvm_client *keeper, gvmi_client_request *request, gv
             gvmi_error_restore(&request->error);
     } else {
         if (sent == GVM_OK)
-            gvmi_fail(GVM_E_TIMEOUT, "the keeper (process %u) does not answer", keeper->keeper_pid);
+            gvmi_fail(GVM_E_TIMEOUT, "the keeper (process %u) does not answer", client->keeper_pid);
         status = GVM_E_TIMEOUT;
         *mine = sent == GVM_E_TIMEOUT && !request->answering; /* nothing of it was sent */
         if (*mine)
-            unlink_request_locked(keeper, request);
+            unlink_request_locked(client, request);
         else
-            give_up_locked(keeper, request);
+            give_up_locked(client, request);
     }
-    gvmi_unlock(&keeper->lock);
+    gvmi_unlock(&client->lock);
     return status;
 }
 
-gvm_status gvmi_client_call(gvm_client *keeper, gvmi_wire_message *message, gvmi_client_request *request)
+gvm_status gvmi_client_call(gvm_client *client, gvmi_wire_message *message, gvmi_client_request *request)
 {
     char bytes[sizeof *message];
     size_t len;
@@ -162,10 +162,10 @@ gvm_status gvmi_client_call(gvm_client *keeper, gvmi_wire_message *message, gvmi
     request->answering = request->given_up = request->done = false;
     request->error.status = GVM_OK;
     gvmi_cond_init(&request->ended);
-    status = begin_request(keeper, message, request, bytes, &len);
+    status = begin_request(client, message, request, bytes, &len);
     if (status == GVM_OK) {
-        status = gvmi_client_send_bytes(keeper, bytes, len, GVMI_NEVER_NS);
-        status = await_end(keeper, request, status, GVMI_NEVER_NS, &mine);
+        status = gvmi_client_send_bytes(client, bytes, len, GVMI_NEVER_NS);
+        status = await_end(client, request, status, GVMI_NEVER_NS, &mine);
     }
     GVM_ASSERT(mine);
     pthread_cond_destroy(&request->ended);
@@ -173,7 +173,7 @@ gvm_status gvmi_client_call(gvm_client *keeper, gvmi_wire_message *message, gvmi
 }
 
 /* The request's object is referenced for it. *mine: the request is cleared, and the caller's. */
-static gvm_status call_until(gvm_client *keeper, gvmi_wire_message *message,
+static gvm_status call_until(gvm_client *client, gvmi_wire_message *message,
                              gvmi_client_request *request, int64_t deadline_ns, bool *sent, bool *mine)
 {
     char bytes[sizeof *message];
@@ -184,18 +184,18 @@ static gvm_status call_until(gvm_client *keeper, gvmi_wire_message *message,
     *mine = true;
     atomic_fetch_add(&request->object->references, 1);
     gvmi_cond_init(&request->ended);
-    status = begin_request(keeper, message, request, bytes, &len);
+    status = begin_request(client, message, request, bytes, &len);
     if (status == GVM_OK) {
-        status = gvmi_client_send_bytes(keeper, bytes, len, deadline_ns);
+        status = gvmi_client_send_bytes(client, bytes, len, deadline_ns);
         *sent = status != GVM_E_TIMEOUT;
-        status = await_end(keeper, request, status, deadline_ns, mine);
+        status = await_end(client, request, status, deadline_ns, mine);
     }
     if (*mine)
         clear_request(request);
     return status;
 }
 
-gvm_status gvmi_client_call_until(gvm_client *keeper, gvmi_wire_message *message,
+gvm_status gvmi_client_call_until(gvm_client *client, gvmi_wire_message *message,
                                   gvm_object *object, uint32_t mode, int64_t deadline_ns)
 {
     gvmi_client_request *request = calloc(1, sizeof *request);
@@ -206,7 +206,7 @@ gvm_status gvmi_client_call_until(gvm_client *keeper, gvmi_wire_message *message
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a request to the keeper");
     request->object = object;
     request->mode = mode;
-    status = call_until(keeper, message, request, deadline_ns, &sent, &mine);
+    status = call_until(client, message, request, deadline_ns, &sent, &mine);
     if (mine)
         free(request);
     return status;
@@ -225,12 +225,12 @@ gvm_status gvmi_client_call_close(gvm_object *object, int64_t deadline_ns, bool 
     bool mine;
 
     write_close(object, &message);
-    return call_until(object->keeper, &message, &object->closing, deadline_ns, sent, &mine);
+    return call_until(object->client, &message, &object->closing, deadline_ns, sent, &mine);
 }
 
 void gvmi_client_post_close(gvm_object *object)
 {
-    gvm_client *keeper = object->keeper;
+    gvm_client *client = object->client;
     gvmi_client_request *request = &object->closing;
     gvmi_wire_message message;
     char bytes[sizeof message];
@@ -240,33 +240,33 @@ void gvmi_client_post_close(gvm_object *object)
     write_close(object, &message);
     atomic_fetch_add(&object->references, 1);
     gvmi_cond_init(&request->ended);
-    status = begin_request(keeper, &message, request, bytes, &len);
-    gvmi_lock(&keeper->lock);
+    status = begin_request(client, &message, request, bytes, &len);
+    gvmi_lock(&client->lock);
     if (status != GVM_OK) { /* the connection is lost */
         leave_slot_locked(object);
-        gvmi_unlock(&keeper->lock);
+        gvmi_unlock(&client->lock);
         clear_request(request);
         return;
     }
-    give_up_locked(keeper, request); /* before it is sent; the mapper, who calls this, answers it */
-    gvmi_unlock(&keeper->lock);
-    if (gvmi_client_send_bytes(keeper, bytes, len, GVMI_NEVER_NS) != GVM_OK)
-        gvmi_client_break(keeper); /* losing the connection frees it */
+    give_up_locked(client, request); /* before it is sent; the mapper, who calls this, answers it */
+    gvmi_unlock(&client->lock);
+    if (gvmi_client_send_bytes(client, bytes, len, GVMI_NEVER_NS) != GVM_OK)
+        gvmi_client_break(client); /* losing the connection frees it */
 }
 
-gvm_status gvmi_client_fail_cut_off(gvm_client *keeper)
+gvm_status gvmi_client_fail_cut_off(gvm_client *client)
 {
     const int64_t deadline_ns = gvmi_deadline_ns(GVMI_CLIENT_REASON_MS);
 
-    gvmi_lock(&keeper->lock);
-    while (!keeper->lost && gvmi_wait_until(&keeper->changed, &keeper->lock, deadline_ns))
+    gvmi_lock(&client->lock);
+    while (!client->lost && gvmi_wait_until(&client->changed, &client->lock, deadline_ns))
         ;
-    if (keeper->lost && keeper->reason[0] != '\0')
-        gvmi_error_restore(&keeper->loss);
+    if (client->lost && client->reason[0] != '\0')
+        gvmi_error_restore(&client->loss);
     else
         gvmi_fail(GVM_E_KEEPER, "the keeper (process %u) cut this process off; connect anew",
-                  keeper->keeper_pid);
-    gvmi_unlock(&keeper->lock);
+                  client->keeper_pid);
+    gvmi_unlock(&client->lock);
     return GVM_E_KEEPER;
 }
 
@@ -293,7 +293,7 @@ static gvm_status unexpected(const gvmi_wire_head *head)
 
 /* The lease is in the lease word before TAKEN can be seen, whatever the permit says now. Of an object
  * that is closed, CLOSE tells the keeper that the lease is not taken. */
-static gvm_status answer_granted(gvm_client *keeper, const gvmi_client_request *request,
+static gvm_status answer_granted(gvm_client *client, const gvmi_client_request *request,
                                  const gvmi_client_message *message)
 {
     gvmi_wire_message taken;
@@ -305,21 +305,21 @@ static gvm_status answer_granted(gvm_client *keeper, const gvmi_client_request *
     gvmi_wire_start(&taken, GVMI_WIRE_TAKEN, 0);
     taken.body.TAKEN.slot = request->object->slot;
     taken.body.TAKEN.mode = request->mode;
-    return gvmi_client_send(keeper, &taken, GVMI_NEVER_NS);
+    return gvmi_client_send(client, &taken, GVMI_NEVER_NS);
 }
 
 /* What is to be done before the waiting thread may go on. */
-static gvm_status answer_good(gvm_client *keeper, gvmi_client_request *request,
+static gvm_status answer_good(gvm_client *client, gvmi_client_request *request,
                               gvmi_client_message *message)
 {
     switch (request->type) {
     case GVMI_WIRE_CREATE:
     case GVMI_WIRE_OPEN: return gvmi_client_opened(request->object, &message->wire.body.OPENED);
-    case GVMI_WIRE_ACQUIRE: return answer_granted(keeper, request, message);
+    case GVMI_WIRE_ACQUIRE: return answer_granted(client, request, message);
     case GVMI_WIRE_CLOSE: /* from here on the slot may be another object's */
-        gvmi_lock(&keeper->lock);
-        keeper->slots[request->object->slot] = NULL;
-        gvmi_unlock(&keeper->lock);
+        gvmi_lock(&client->lock);
+        client->slots[request->object->slot] = NULL;
+        gvmi_unlock(&client->lock);
         return GVM_OK;
     case GVMI_WIRE_SNAPSHOT:
         if (!message->fds_lost) {
@@ -332,23 +332,23 @@ static gvm_status answer_good(gvm_client *keeper, gvmi_client_request *request,
 }
 
 /* NULL: there is none. Nobody but the mapper ends it. */
-static gvmi_client_request *find_request(gvm_client *keeper, uint64_t number)
+static gvmi_client_request *find_request(gvm_client *client, uint64_t number)
 {
     gvmi_client_request *request;
 
-    gvmi_lock(&keeper->lock);
-    for (request = *bucket_of(keeper, number); request != NULL && request->number != number;
+    gvmi_lock(&client->lock);
+    for (request = *bucket_of(client, number); request != NULL && request->number != number;
          request = request->next)
         ;
     if (request != NULL)
         request->answering = true;
-    gvmi_unlock(&keeper->lock);
+    gvmi_unlock(&client->lock);
     return request;
 }
 
-bool gvmi_client_may_overtake(gvm_client *keeper, const gvmi_wire_head *head)
+bool gvmi_client_may_overtake(gvm_client *client, const gvmi_wire_head *head)
 {
-    const gvmi_client_request *request = find_request(keeper, head->request);
+    const gvmi_client_request *request = find_request(client, head->request);
 
     return request != NULL && (request->type == GVMI_WIRE_EVICT || request->type == GVMI_WIRE_TRIM ||
                                request->type == GVMI_WIRE_SNAPSHOT);
@@ -363,28 +363,28 @@ static gvm_status fail_answer(gvmi_client_request *request, const gvmi_wire_fail
 
 /* Ends a request whose reply is dealt with. held: a lease was taken for it, of an object that is
  * worked on. */
-static void finish_answer(gvm_client *keeper, gvmi_client_request *request, bool held)
+static void finish_answer(gvm_client *client, gvmi_client_request *request, bool held)
 {
     gvm_object *object = request->object;
     const uint32_t mode = request->mode;
     bool given_up;
     uint64_t permit;
 
-    gvmi_lock(&keeper->lock);
-    given_up = end_request_locked(keeper, request);
-    gvmi_unlock(&keeper->lock);
+    gvmi_lock(&client->lock);
+    given_up = end_request_locked(client, request);
+    gvmi_unlock(&client->lock);
     if (given_up && held)
         (void)gvmi_client_give_back(object, mode, &permit);
     if (held)
-        gvmi_client_end_work(keeper);
+        gvmi_client_end_work(client);
     if (given_up)
         free_request(request);
 }
 
-gvm_status gvmi_client_answer(gvm_client *keeper, gvmi_client_message *message)
+gvm_status gvmi_client_answer(gvm_client *client, gvmi_client_message *message)
 {
     const gvmi_wire_head *head = &message->wire.head;
-    gvmi_client_request *request = find_request(keeper, head->request);
+    gvmi_client_request *request = find_request(client, head->request);
     gvm_status status = GVM_OK;
     bool held = false;
 
@@ -395,53 +395,53 @@ gvm_status gvmi_client_answer(gvm_client *keeper, gvmi_client_message *message)
     } else if (GVM_CHECK(head->type == reply_to(request->type))) {
         held = head->type == GVMI_WIRE_GRANTED && gvmi_client_begin_work(request->object);
         if (held || head->type != GVMI_WIRE_GRANTED)
-            status = answer_good(keeper, request, message);
+            status = answer_good(client, request, message);
         if (request->reply != NULL)
             memcpy(request->reply, &message->wire, sizeof message->wire);
     } else {
         status = unexpected(head);
     }
     if (status == GVM_OK)
-        finish_answer(keeper, request, held);
+        finish_answer(client, request, held);
     else if (held) /* losing the connection ends the request */
-        gvmi_client_end_work(keeper);
+        gvmi_client_end_work(client);
     return status;
 }
 
-static void fail_lost(const gvm_client *keeper)
+static void fail_lost(const gvm_client *client)
 {
     const gvm_error cause = gvmi_error_save();
 
-    if (keeper->reason[0] != '\0')
+    if (client->reason[0] != '\0')
         gvmi_fail(GVM_E_KEEPER, "the keeper (process %u) cut this process off, connect anew: %s",
-                  keeper->keeper_pid, keeper->reason);
+                  client->keeper_pid, client->reason);
     else
         gvmi_fail_native(GVM_E_KEEPER, cause.native_code, cause.native_call, cause.native_name,
                          "the connection to the keeper (process %u) is lost, connect anew: %s",
-                         keeper->keeper_pid, cause.text);
+                         client->keeper_pid, cause.text);
 }
 
-void gvmi_client_lose(gvm_client *keeper)
+void gvmi_client_lose(gvm_client *client)
 {
     gvmi_client_request *given_up = NULL;
 
-    fail_lost(keeper);
-    gvmi_client_break(keeper); /* if it was we who found fault, the keeper is to know */
-    gvmi_lock(&keeper->lock);
-    keeper->loss = gvmi_error_save();
-    keeper->lost = true;
+    fail_lost(client);
+    gvmi_client_break(client); /* if it was we who found fault, the keeper is to know */
+    gvmi_lock(&client->lock);
+    client->loss = gvmi_error_save();
+    client->lost = true;
     for (uint32_t i = 0; i < GVMI_CLIENT_BUCKETS; i++)
-        for (gvmi_client_request *request; (request = keeper->requests[i]) != NULL;) {
-            request->error = keeper->loss;
+        for (gvmi_client_request *request; (request = client->requests[i]) != NULL;) {
+            request->error = client->loss;
             if (request->type == GVMI_WIRE_CLOSE)
                 leave_slot_locked(request->object);
-            if (end_request_locked(keeper, request)) {
+            if (end_request_locked(client, request)) {
                 request->next = given_up;
                 given_up = request;
             }
         }
-    pthread_cond_broadcast(&keeper->changed);
-    gvmi_unlock(&keeper->lock);
+    pthread_cond_broadcast(&client->changed);
+    gvmi_unlock(&client->lock);
     while (given_up != NULL) {
         gvmi_client_request *request = given_up;
 

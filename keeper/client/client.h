@@ -70,7 +70,7 @@
     32 /* MAPs whose old chunks are gone and whose new ones are not there */
 #define GVMI_CLIENT_UNANSWERED_MAX 4096 /* MAPs for one object, put off by those leases */
 
-#define GVMI_KEEPER_MAGIC 0x6b656570u
+#define GVMI_CLIENT_MAGIC 0x6b656570u
 #define GVMI_OBJECT_MAGIC 0x6f626a65u
 #define GVMI_DEAD_MAGIC 0xdeadu
 
@@ -106,7 +106,7 @@ struct gvm_object {
     _Atomic uint32_t magic;
     bool readonly;
     _Atomic bool sealed;
-    gvm_client *keeper;
+    gvm_client *client;
     gvmi_lease_slot *lease;
     const gvmi_permit_slot *permit;
     _Atomic int64_t shown_generation; /* or GVMI_NOT_SHOWN */
@@ -192,14 +192,14 @@ void gvmi_client_close_fds(gvmi_client_message *message);
 /* Sends a whole message, up to a deadline.
  *
  * GVM_E_TIMEOUT (nothing was sent), GVM_E_PEER, GVM_E_SYSTEM */
-gvm_status gvmi_client_send_bytes(gvm_client *keeper, const void *bytes, size_t len,
+gvm_status gvmi_client_send_bytes(gvm_client *client, const void *bytes, size_t len,
                                   int64_t deadline_ns);
 
 /* Sends a message that has no reply. */
-gvm_status gvmi_client_send(gvm_client *keeper, const gvmi_wire_message *message, int64_t deadline_ns);
+gvm_status gvmi_client_send(gvm_client *client, const gvmi_wire_message *message, int64_t deadline_ns);
 
 /* Has the mapper end the connection, once it has read what came. Any thread may call it. */
-void gvmi_client_break(gvm_client *keeper);
+void gvmi_client_break(gvm_client *client);
 
 /* ---- call.c */
 
@@ -207,13 +207,13 @@ void gvmi_client_break(gvm_client *keeper);
  * mode are set where the type wants them.
  *
  * What the keeper answers, and GVM_E_KEEPER; GVM_E_LIMIT if too many acquires wait */
-gvm_status gvmi_client_call(gvm_client *keeper, gvmi_wire_message *message,
+gvm_status gvmi_client_call(gvm_client *client, gvmi_wire_message *message,
                             gvmi_client_request *request);
 
 /* As gvmi_client_call() of an ACQUIRE or SEAL, but up to a deadline, and without the reply.
  *
  * GVM_E_TIMEOUT (also if too many requests are given up), GVM_E_NOMEM */
-gvm_status gvmi_client_call_until(gvm_client *keeper, gvmi_wire_message *message,
+gvm_status gvmi_client_call_until(gvm_client *client, gvmi_wire_message *message,
                                   gvm_object *object, uint32_t mode, int64_t deadline_ns);
 
 /* Sends CLOSE and waits for the reply; once sent, the slot is left when the reply comes.
@@ -226,19 +226,19 @@ void gvmi_client_post_close(gvm_object *object);
 
 /* Waits for the connection's loss, at most GVMI_CLIENT_REASON_MS: for a thread that saw in a permit that
  * the keeper has cut this process off. Records and returns GVM_E_KEEPER. */
-gvm_status gvmi_client_fail_cut_off(gvm_client *keeper);
+gvm_status gvmi_client_fail_cut_off(gvm_client *client);
 
 /* ---- call.c, for the mapper alone: it is the one that ends requests that were sent */
 
 /* Is it the reply to a request that is not about what this process has mapped? Then MAPs that came
  * before it may be pending still. */
-bool gvmi_client_may_overtake(gvm_client *keeper, const gvmi_wire_head *head);
+bool gvmi_client_may_overtake(gvm_client *client, const gvmi_wire_head *head);
 
 /* A reply came: gives it to its request. GVM_E_FORMAT if nobody asked for it; what sending says. */
-gvm_status gvmi_client_answer(gvm_client *keeper, gvmi_client_message *message);
+gvm_status gvmi_client_answer(gvm_client *client, gvmi_client_message *message);
 
 /* The connection is of no use any more, for the reason that the thread's error tells. */
-void gvmi_client_lose(gvm_client *keeper);
+void gvmi_client_lose(gvm_client *client);
 
 /* ---- map.c */
 
@@ -249,7 +249,7 @@ gvm_status gvmi_client_wait_shown(gvm_object *object, uint32_t generation, int64
 
 /* Work on an object by the mapper, which closing waits for; false: it is closed. */
 bool gvmi_client_begin_work(gvm_object *object);
-void gvmi_client_end_work(gvm_client *keeper);
+void gvmi_client_end_work(gvm_client *client);
 
 /* So much is mapped before the next look for a MAP, and one chunk at least. Tests make it smaller. */
 extern uint64_t gvmi_client_slice_bytes;
@@ -268,9 +268,8 @@ gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened
 /* For gvmi_client_answer(): a lease was granted to a request. */
 void gvmi_client_granted(gvm_object *object, uint32_t mode);
 
-/* Of a public timeout_ms (0: for ever, GVM_TRY: not at all): the deadline here, and what the wire has. */
+/* The deadline here of a request whose time-out the keeper has. */
 int64_t gvmi_client_limit_ns(int timeout_ms);
-int32_t gvmi_client_wire_ms(int timeout_ms);
 
 /* Takes a lease out of the word again, and rings if the keeper waits for that. False: there was none
  * of that kind. *permit is what the permit then said. */
@@ -279,7 +278,7 @@ bool gvmi_client_give_back(const gvm_object *object, uint32_t mode, uint64_t *pe
 /* ---- object.c */
 
 /* An object with one reference, and none in its keeper's table; a reference less. */
-gvm_status gvmi_client_new_object(gvm_client *keeper, gvm_object **out);
+gvm_status gvmi_client_new_object(gvm_client *client, gvm_object **out);
 void gvmi_client_drop_object(gvm_object *object);
 
 /* Ends an opening that no other thread is in: nothing is mapped any more, the words are clear.
@@ -288,7 +287,7 @@ void gvmi_client_drop_object(gvm_object *object);
 void gvmi_client_end_object(gvm_object *object, bool tell);
 
 /* The mapper ends what was left to it. */
-void gvmi_client_end_leaving(gvm_client *keeper);
+void gvmi_client_end_leaving(gvm_client *client);
 
 /* Checks a handle and counts the caller in; drop counts out. GVM_E_FOREIGN */
 gvm_status gvmi_object_hold(const gvm_object *handle, gvm_object **out);
@@ -297,9 +296,9 @@ void gvmi_object_leave(gvm_object *object);
 /* ---- connect.c */
 
 gvm_status gvmi_client_hold(const gvm_client *handle, gvm_client **out);
-void gvmi_client_leave(gvm_client *keeper);
+void gvmi_client_leave(gvm_client *client);
 
 /* One reference less; the last gives back pages and fds. */
-void gvmi_client_drop_keeper(gvm_client *keeper);
+void gvmi_client_drop(gvm_client *client);
 
 #endif

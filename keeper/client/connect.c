@@ -38,7 +38,7 @@ static gvm_status map_page(int fd, size_t bytes, int protection, void **out)
     return GVM_OK;
 }
 
-static gvm_status take_welcome(gvm_client *keeper, gvmi_client_message *message)
+static gvm_status take_welcome(gvm_client *client, gvmi_client_message *message)
 {
     const gvmi_wire_welcome *welcome = &message->wire.body.WELCOME;
     void *page;
@@ -56,32 +56,32 @@ static gvm_status take_welcome(gvm_client *keeper, gvmi_client_message *message)
     status = map_page(message->fds[0], GVMI_LEASE_PAGE_BYTES, PROT_READ | PROT_WRITE, &page);
     if (status != GVM_OK)
         return status;
-    keeper->leases = page;
+    client->leases = page;
     status = map_page(message->fds[1], GVMI_PERMIT_PAGE_BYTES, PROT_READ, &page);
     if (status != GVM_OK)
         return status;
-    keeper->permits = page;
-    keeper->doorbell = message->fds[2];
+    client->permits = page;
+    client->doorbell = message->fds[2];
     message->fd_count = 2;
-    keeper->keeper_pid = welcome->keeper_pid;
+    client->keeper_pid = welcome->keeper_pid;
     return GVM_OK;
 }
 
-static gvm_status greet(gvm_client *keeper)
+static gvm_status greet(gvm_client *client)
 {
     gvmi_client_message answer;
     gvmi_wire_message hello;
     gvm_status status;
 
-    gvmi_wire_start(&hello, GVMI_WIRE_HELLO, atomic_fetch_add(&keeper->next_number, 1));
+    gvmi_wire_start(&hello, GVMI_WIRE_HELLO, atomic_fetch_add(&client->next_number, 1));
     hello.body.HELLO.magic = GVMI_WIRE_MAGIC;
     hello.body.HELLO.version = GVMI_WIRE_VERSION;
-    status = gvmi_client_send(keeper, &hello, gvmi_deadline_ns(GVMI_CLIENT_CONNECT_MS));
+    status = gvmi_client_send(client, &hello, gvmi_deadline_ns(GVMI_CLIENT_CONNECT_MS));
     if (status == GVM_OK)
-        status = gvmi_client_receive(keeper->socket, GVMI_CLIENT_CONNECT_MS, &answer);
+        status = gvmi_client_receive(client->socket, GVMI_CLIENT_CONNECT_MS, &answer);
     if (status != GVM_OK)
         return status;
-    status = take_welcome(keeper, &answer);
+    status = take_welcome(client, &answer);
     gvmi_client_close_fds(&answer);
     return status;
 }
@@ -108,11 +108,11 @@ static void after_fork_in_parent(void)
  * looked at but the slots, whose objects are in memory, alive or retired. */
 static void after_fork_in_child(void)
 {
-    for (gvm_client *keeper = connections; keeper != NULL; keeper = keeper->next) {
-        atomic_store(&keeper->magic, GVMI_DEAD_MAGIC);
+    for (gvm_client *client = connections; client != NULL; client = client->next) {
+        atomic_store(&client->magic, GVMI_DEAD_MAGIC);
         for (uint32_t i = 0; i < GVM_OBJECTS_OPEN_MAX; i++)
-            if (keeper->slots[i] != NULL)
-                atomic_store(&keeper->slots[i]->magic, GVMI_DEAD_MAGIC);
+            if (client->slots[i] != NULL)
+                atomic_store(&client->slots[i]->magic, GVMI_DEAD_MAGIC);
     }
     connections = NULL;
     gvmi_unlock(&list_lock);
@@ -124,26 +124,26 @@ static void watch_forks(void)
     (void)pthread_atfork(before_fork, after_fork_in_parent, after_fork_in_child);
 }
 
-static void list_connection(gvm_client *keeper)
+static void list_connection(gvm_client *client)
 {
     pthread_once(&fork_once, watch_forks);
     gvmi_lock(&list_lock);
-    keeper->next = connections;
+    client->next = connections;
     if (connections != NULL)
-        connections->prev = keeper;
-    connections = keeper;
+        connections->prev = client;
+    connections = client;
     gvmi_unlock(&list_lock);
 }
 
-static void unlist_connection(gvm_client *keeper)
+static void unlist_connection(gvm_client *client)
 {
     gvmi_lock(&list_lock);
-    if (keeper->prev != NULL)
-        keeper->prev->next = keeper->next;
+    if (client->prev != NULL)
+        client->prev->next = client->next;
     else
-        connections = keeper->next;
-    if (keeper->next != NULL)
-        keeper->next->prev = keeper->prev;
+        connections = client->next;
+    if (client->next != NULL)
+        client->next->prev = client->prev;
     gvmi_unlock(&list_lock);
 }
 
@@ -153,112 +153,112 @@ gvm_status gvmi_client_hold(const gvm_client *handle, gvm_client **out)
 {
     void *found;
     gvm_status status = gvmi_registry_hold(GVMI_KIND_CONNECTION, gvmi_key(handle), &found);
-    gvm_client *keeper = found;
+    gvm_client *client = found;
 
-    if (status == GVM_OK && atomic_load(&keeper->magic) != GVMI_KEEPER_MAGIC) {
-        gvmi_client_leave(keeper);
+    if (status == GVM_OK && atomic_load(&client->magic) != GVMI_CLIENT_MAGIC) {
+        gvmi_client_leave(client);
         status = gvmi_fail(GVM_E_FOREIGN,
                            "the connection is the parent process's: a child made by fork() must exec a program "
                            "to use a keeper, or connect before its parent has used a GPU");
     }
-    *out = status == GVM_OK ? keeper : NULL;
+    *out = status == GVM_OK ? client : NULL;
     return status;
 }
 
-void gvmi_client_leave(gvm_client *keeper)
+void gvmi_client_leave(gvm_client *client)
 {
-    gvmi_registry_drop(GVMI_KIND_CONNECTION, gvmi_key(keeper));
+    gvmi_registry_drop(GVMI_KIND_CONNECTION, gvmi_key(client));
 }
 
-void gvmi_client_drop_keeper(gvm_client *keeper)
+void gvmi_client_drop(gvm_client *client)
 {
-    if (atomic_fetch_sub(&keeper->references, 1) > 1)
+    if (atomic_fetch_sub(&client->references, 1) > 1)
         return;
-    if (keeper->leases != NULL)
-        munmap(keeper->leases, GVMI_LEASE_PAGE_BYTES);
-    if (keeper->permits != NULL)
-        munmap((void *)(uintptr_t)keeper->permits, GVMI_PERMIT_PAGE_BYTES);
-    if (keeper->doorbell >= 0)
-        close(keeper->doorbell);
-    if (keeper->socket >= 0)
-        close(keeper->socket);
-    pthread_cond_destroy(&keeper->changed);
-    pthread_cond_destroy(&keeper->sent);
-    gvmi_mutex_destroy(&keeper->lock);
-    gvmi_mutex_destroy(&keeper->send_lock);
-    gvmi_registry_retire(keeper);
+    if (client->leases != NULL)
+        munmap(client->leases, GVMI_LEASE_PAGE_BYTES);
+    if (client->permits != NULL)
+        munmap((void *)(uintptr_t)client->permits, GVMI_PERMIT_PAGE_BYTES);
+    if (client->doorbell >= 0)
+        close(client->doorbell);
+    if (client->socket >= 0)
+        close(client->socket);
+    pthread_cond_destroy(&client->changed);
+    pthread_cond_destroy(&client->sent);
+    gvmi_mutex_destroy(&client->lock);
+    gvmi_mutex_destroy(&client->send_lock);
+    gvmi_registry_retire(client);
 }
 
-static gvm_status new_keeper(int socket_fd, gvm_client **out)
+static gvm_status new_client(int socket_fd, gvm_client **out)
 {
-    gvm_client *keeper = calloc(1, sizeof *keeper);
+    gvm_client *client = calloc(1, sizeof *client);
 
-    if (keeper == NULL)
+    if (client == NULL)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for a connection");
-    keeper->references = 1;
-    keeper->socket = socket_fd;
-    keeper->doorbell = -1;
-    keeper->next_number = 1;
-    gvmi_mutex_init(&keeper->send_lock, GVMI_RANK_KEEPER_SEND);
-    gvmi_mutex_init(&keeper->lock, GVMI_RANK_KEEPER);
-    gvmi_cond_init(&keeper->changed);
-    gvmi_cond_init(&keeper->sent);
-    *out = keeper;
+    client->references = 1;
+    client->socket = socket_fd;
+    client->doorbell = -1;
+    client->next_number = 1;
+    gvmi_mutex_init(&client->send_lock, GVMI_RANK_KEEPER_SEND);
+    gvmi_mutex_init(&client->lock, GVMI_RANK_KEEPER);
+    gvmi_cond_init(&client->changed);
+    gvmi_cond_init(&client->sent);
+    *out = client;
     return GVM_OK;
 }
 
 /* Signals are the program's: none is delivered to the mapper. */
-static gvm_status start_mapper(gvm_client *keeper)
+static gvm_status start_mapper(gvm_client *client)
 {
     sigset_t all, before;
     int code;
 
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    code = pthread_create(&keeper->mapper, NULL, gvmi_client_run_mapper, keeper);
+    code = pthread_create(&client->mapper, NULL, gvmi_client_run_mapper, client);
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     if (code != 0)
         return gvmi_fail_system(GVM_E_SYSTEM, code, "pthread_create", "cannot start a thread");
-    (void)pthread_setname_np(keeper->mapper, "gvmem-mapper");
+    (void)pthread_setname_np(client->mapper, "gvmem-mapper");
     return GVM_OK;
 }
 
 /* Asks a mapper to end, and waits for it. Then nothing is mapped any more, and the keeper may see the
  * socket's end, though releases that are still to come keep it open. */
-static void stop_mapper(gvm_client *keeper)
+static void stop_mapper(gvm_client *client)
 {
-    gvmi_client_break(keeper);
-    pthread_join(keeper->mapper, NULL);
-    shutdown(keeper->socket, SHUT_RDWR);
+    gvmi_client_break(client);
+    pthread_join(client->mapper, NULL);
+    shutdown(client->socket, SHUT_RDWR);
 }
 
 /* On failure the socket stays the caller's. */
 static gvm_status begin(int socket_fd, gvm_client **out)
 {
-    gvm_client *keeper = NULL;
-    gvm_status status = new_keeper(socket_fd, &keeper);
+    gvm_client *client = NULL;
+    gvm_status status = new_client(socket_fd, &client);
 
     if (status != GVM_OK)
         return status;
-    status = greet(keeper);
+    status = greet(client);
     if (status != GVM_OK)
         goto fail_drop;
-    status = start_mapper(keeper);
+    status = start_mapper(client);
     if (status != GVM_OK)
         goto fail_drop;
-    status = gvmi_registry_add(GVMI_KIND_CONNECTION, gvmi_key(keeper), keeper);
+    status = gvmi_registry_add(GVMI_KIND_CONNECTION, gvmi_key(client), client);
     if (status != GVM_OK)
         goto fail_stop;
-    atomic_store(&keeper->magic, GVMI_KEEPER_MAGIC);
-    list_connection(keeper);
-    *out = keeper;
+    atomic_store(&client->magic, GVMI_CLIENT_MAGIC);
+    list_connection(client);
+    *out = client;
     return GVM_OK;
 
 fail_stop:
-    stop_mapper(keeper);
+    stop_mapper(client);
 fail_drop:
-    keeper->socket = -1;
-    gvmi_client_drop_keeper(keeper);
+    client->socket = -1;
+    gvmi_client_drop(client);
     return status;
 }
 
@@ -273,8 +273,10 @@ gvm_status gvm_client_adopt(int socket_fd, gvm_client **out)
     status = gvmi_socket_begin(socket_fd, GVMI_CLIENT_CONNECT_MS, &checked);
     if (status != GVM_OK)
         return status;
-    (void)fcntl(socket_fd, F_SETFD, FD_CLOEXEC); /* a program that is executed must not keep it open */
-    return begin(socket_fd, out);
+    status = begin(socket_fd, out);
+    if (status == GVM_OK)
+        (void)fcntl(socket_fd, F_SETFD, FD_CLOEXEC); /* a program that is executed must not keep it open */
+    return status;
 }
 
 /* ---- connecting by path */
@@ -384,48 +386,48 @@ gvm_status gvm_client_connect(const char *path, gvm_client **out)
 
 /* CLOSE is sent for each, since BYE alone is not enough for objects of other users. If the keeper does not
  * answer in time, the rest is left to BYE. False: the mapper has still to end one, so that not all is unmapped. */
-static bool end_objects(gvm_client *keeper)
+static bool end_objects(gvm_client *client)
 {
     const int64_t deadline_ns = gvmi_deadline_ns(GVMI_CLIENT_BYE_MS);
     bool all;
 
-    gvmi_lock(&keeper->lock);
-    keeper->ending = true;
-    gvmi_unlock(&keeper->lock);
+    gvmi_lock(&client->lock);
+    client->ending = true;
+    gvmi_unlock(&client->lock);
     for (uint32_t i = 0; i < GVM_OBJECTS_OPEN_MAX; i++) {
         const gvm_object *handle;
         void *object;
 
-        gvmi_lock(&keeper->lock);
-        handle = keeper->slots[i];
-        gvmi_unlock(&keeper->lock);
+        gvmi_lock(&client->lock);
+        handle = client->slots[i];
+        gvmi_unlock(&client->lock);
         if (handle != NULL && gvmi_registry_remove(GVMI_KIND_OBJECT, gvmi_key(handle), &object) == GVM_OK)
             gvmi_client_end_object(object, gvmi_now_ns() < deadline_ns);
     }
-    gvmi_lock(&keeper->lock);
-    all = keeper->leaving == NULL;
-    gvmi_unlock(&keeper->lock);
+    gvmi_lock(&client->lock);
+    all = client->leaving == NULL;
+    gvmi_unlock(&client->lock);
     return all;
 }
 
-static void say_bye(gvm_client *keeper)
+static void say_bye(gvm_client *client)
 {
     gvmi_wire_message bye;
 
     gvmi_wire_start(&bye, GVMI_WIRE_BYE, 0);
     /* It sees the socket close, too. */
-    (void)gvmi_client_send(keeper, &bye, gvmi_deadline_ns(GVMI_CLIENT_BYE_MS));
+    (void)gvmi_client_send(client, &bye, gvmi_deadline_ns(GVMI_CLIENT_BYE_MS));
 }
 
 void gvm_client_abort(gvm_client *handle)
 {
     GVMI_UNCANCELLED;
     const gvm_error error = gvmi_error_save();
-    gvm_client *keeper;
+    gvm_client *client;
 
-    if (gvmi_client_hold(handle, &keeper) == GVM_OK) {
-        gvmi_client_break(keeper); /* the mapper sees that, and ends the requests */
-        gvmi_client_leave(keeper);
+    if (gvmi_client_hold(handle, &client) == GVM_OK) {
+        gvmi_client_break(client); /* the mapper sees that, and ends the requests */
+        gvmi_client_leave(client);
     }
     gvmi_error_restore(&error);
 }
@@ -434,18 +436,18 @@ void gvm_client_close(gvm_client *handle)
 {
     GVMI_UNCANCELLED;
     const gvm_error error = gvmi_error_save();
-    gvm_client *keeper;
+    gvm_client *client;
     void *object;
 
-    if (handle != NULL && gvmi_client_hold(handle, &keeper) == GVM_OK) { /* and not the parent's */
-        gvmi_client_leave(keeper);
+    if (handle != NULL && gvmi_client_hold(handle, &client) == GVM_OK) { /* and not the parent's */
+        gvmi_client_leave(client);
         if (gvmi_registry_remove(GVMI_KIND_CONNECTION, gvmi_key(handle), &object) == GVM_OK) {
-            unlist_connection(keeper);
-            if (end_objects(keeper)) /* BYE says that nothing is mapped */
-                say_bye(keeper);
-            stop_mapper(keeper);
-            atomic_store(&keeper->magic, GVMI_DEAD_MAGIC);
-            gvmi_client_drop_keeper(keeper);
+            unlist_connection(client);
+            if (end_objects(client)) /* BYE says that nothing is mapped */
+                say_bye(client);
+            stop_mapper(client);
+            atomic_store(&client->magic, GVMI_DEAD_MAGIC);
+            gvmi_client_drop(client);
         }
     }
     gvmi_error_restore(&error);

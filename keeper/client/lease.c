@@ -9,6 +9,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
@@ -41,14 +42,14 @@ static inline uint64_t unit_of(uint32_t mode)
 }
 
 /* Tells the keeper that some lease word may have become zero. */
-static __attribute__((noinline, cold)) void ring(const gvm_client *keeper)
+static __attribute__((noinline, cold)) void ring(const gvm_client *client)
 {
     GVMI_UNCANCELLED;
     const uint64_t one = 1;
     const int before = errno;
 
     /* It fails only if the keeper has 2^64 - 2 rings to read, and then needs no more of them. */
-    while (write(keeper->doorbell, &one, sizeof one) < 0 && errno == EINTR)
+    while (write(client->doorbell, &one, sizeof one) < 0 && errno == EINTR)
         ;
     errno = before;
 }
@@ -67,7 +68,7 @@ static inline bool give_back(const gvm_object *object, uint32_t mode, uint64_t *
     if ((permit & GVMI_PERMIT_REVOKED) != 0 &&
         (mode == GVM_LEASE_WRITE ? gvmi_lease_writers(before - unit) == 0
                                  : !gvmi_lease_any(before - unit)))
-        ring(object->keeper); /* reads wait for writers only: a last writer's leaving is news, too */
+        ring(object->client); /* reads wait for writers only: a last writer's leaving is news, too */
     return true;
 }
 
@@ -122,42 +123,43 @@ static inline attempt try_take(const gvm_object *object, uint32_t mode, uint32_t
  * comes first if the keeper answers at all. */
 int64_t gvmi_client_limit_ns(int timeout_ms)
 {
-    if (timeout_ms == 0)
+    if (timeout_ms == GVM_FOREVER)
         return GVMI_NEVER_NS;
     return gvmi_deadline_ns(timeout_ms == GVM_TRY ? GVMI_CLIENT_TRY_MS
                                                   : (int64_t)timeout_ms + GVMI_CLIENT_GRACE_MS);
 }
 
-int32_t gvmi_client_wire_ms(int timeout_ms)
-{
-    return timeout_ms == 0 ? -1 : timeout_ms == GVM_TRY ? 0 : timeout_ms;
-}
+/* What a lease is asked for by. */
+typedef struct lease_terms {
+    uint32_t mode, hint;
+    int timeout_ms;
+} lease_terms;
 
-static gvm_status call_acquire(gvm_object *object, uint32_t mode, const gvm_acquire_options *options,
-                               int64_t deadline_ns, uint32_t *generation)
+static gvm_status call_acquire(gvm_object *object, const lease_terms *terms, int64_t deadline_ns,
+                               uint32_t *generation)
 {
     gvmi_wire_message message;
-    gvmi_client_request request = {.object = object, .mode = mode};
+    gvmi_client_request request = {.object = object, .mode = terms->mode};
     gvm_status status;
 
     gvmi_wire_start(&message, GVMI_WIRE_ACQUIRE, 0);
     message.body.ACQUIRE = (gvmi_wire_acquire){
         .slot = object->slot,
-        .mode = mode,
-        .hint = (uint32_t)options->hint,
-        .timeout_ms = gvmi_client_wire_ms(options->timeout_ms),
+        .mode = terms->mode,
+        .hint = terms->hint,
+        .timeout_ms = terms->timeout_ms,
     };
-    atomic_store_explicit(&object->lease->hint, (uint32_t)options->hint, memory_order_relaxed);
+    atomic_store_explicit(&object->lease->hint, terms->hint, memory_order_relaxed);
     status = deadline_ns == GVMI_NEVER_NS
-                 ? gvmi_client_call(object->keeper, &message, &request)
-                 : gvmi_client_call_until(object->keeper, &message, object, mode, deadline_ns);
+                 ? gvmi_client_call(object->client, &message, &request)
+                 : gvmi_client_call_until(object->client, &message, object, terms->mode, deadline_ns);
     if (status == GVM_OK)
         *generation = gvmi_permit_generation(atomic_load(&object->permit->word));
     return status;
 }
 
-static gvm_status ask(gvm_object *handle, uint32_t mode, const gvm_acquire_options *options,
-                      int64_t deadline_ns, uint32_t *generation)
+static gvm_status ask(gvm_object *handle, const lease_terms *terms, int64_t deadline_ns,
+                      uint32_t *generation)
 {
     gvm_object *object;
     gvm_status status = gvmi_object_hold(handle, &object);
@@ -167,7 +169,7 @@ static gvm_status ask(gvm_object *handle, uint32_t mode, const gvm_acquire_optio
     if (atomic_load(&object->shown_generation) == GVMI_NOT_SHOWN) /* a MAP has failed */
         status = gvmi_client_wait_shown(object, 0, deadline_ns);
     if (status == GVM_OK)
-        status = call_acquire(object, mode, options, deadline_ns, generation);
+        status = call_acquire(object, terms, deadline_ns, generation);
     gvmi_object_leave(object);
     return status;
 }
@@ -184,9 +186,8 @@ static gvm_status read_options(const gvm_acquire_options *options, gvm_acquire_o
         return gvmi_fail(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");
-    if (full->timeout_ms < GVM_TRY)
-        return gvmi_fail(GVM_E_INVALID, "timeout_ms is %d: use 0 to wait for ever, GVM_TRY not to wait",
-                         (int)full->timeout_ms);
+    if (full->reserved != 0)
+        return gvmi_fail(GVM_E_INVALID, "reserved is %u, not 0", (unsigned)full->reserved);
     if ((uint32_t)full->hint > GVM_HINT_ONCE)
         return gvmi_fail(GVM_E_INVALID, "unknown hint %d", (int)full->hint);
     return GVM_OK;
@@ -224,8 +225,8 @@ static void fill_lease(gvm_object *object, uint32_t mode, uint32_t hint, uint64_
                        gvm_lease *lease)
 {
     *lease = (gvm_lease){
-        .address = object->address,
-        .bytes = atomic_load(&object->shown_bytes),
+        .address = gvmi_pointer(object->address),
+        .size_bytes = atomic_load(&object->shown_bytes),
         .generation = generation,
         .mode = mode,
         .hint = hint,
@@ -233,29 +234,29 @@ static void fill_lease(gvm_object *object, uint32_t mode, uint32_t hint, uint64_
 }
 
 /* What the words alone do not decide: the keeper, or the mapper, is waited for. */
-static gvm_status acquire_slowly(gvm_object *object, uint32_t mode, const gvm_acquire_options *options,
-                                 attempt how, uint32_t generation, gvm_lease *lease)
+static gvm_status acquire_slowly(gvm_object *object, const lease_terms *terms, attempt how,
+                                 uint32_t generation, gvm_lease *lease)
 {
     GVMI_UNCANCELLED;
-    const int64_t deadline_ns = gvmi_client_limit_ns(options->timeout_ms);
+    const int64_t deadline_ns = gvmi_client_limit_ns(terms->timeout_ms);
     gvm_status status;
 
     if (how == GONE)
-        return gvmi_client_fail_cut_off(object->keeper);
+        return gvmi_client_fail_cut_off(object->client);
     if (how == ASK) {
-        status = ask(object, mode, options, deadline_ns, &generation);
+        status = ask(object, terms, deadline_ns, &generation);
         if (status != GVM_OK)
             return status;
     }
-    status = await_mapping(object, mode, generation, deadline_ns);
+    status = await_mapping(object, terms->mode, generation, deadline_ns);
     if (status == GVM_OK)
-        fill_lease(object, mode, (uint32_t)options->hint,
+        fill_lease(object, terms->mode, terms->hint,
                    (uint64_t)atomic_load(&object->shown_generation), lease);
     return status;
 }
 
 gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
-                              const gvm_acquire_options *options, gvm_lease *lease)
+                              const gvm_acquire_options *options, int timeout_ms, gvm_lease *lease)
 {
     gvm_acquire_options full = {0};
     uint32_t generation = 0;
@@ -269,6 +270,8 @@ gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
         return gvmi_fail(GVM_E_INVALID, "lease is NULL");
     if (options != NULL && (status = read_options(options, &full)) != GVM_OK)
         return status;
+    if (timeout_ms < GVM_FOREVER)
+        return gvmi_check_timeout(timeout_ms);
     if (mode != GVM_LEASE_READ && (status = check_mode(object, mode)) != GVM_OK)
         return status;
 
@@ -278,7 +281,8 @@ gvm_status gvm_object_acquire(gvm_object *object, gvm_lease_mode mode,
                          GVMI_LEASE_READERS_MAX);
     shown = atomic_load(&object->shown_generation);
     if (__builtin_expect(how != TAKEN || shown < (int64_t)generation, 0))
-        return acquire_slowly(object, mode, &full, how, generation, lease);
+        return acquire_slowly(object, &(lease_terms){(uint32_t)mode, (uint32_t)full.hint, timeout_ms},
+                              how, generation, lease);
     fill_lease(object, mode, (uint32_t)full.hint, (uint64_t)shown, lease);
     return GVM_OK;
 }
@@ -291,7 +295,7 @@ static gvm_status check_lease(const gvm_object *object, const gvm_lease *lease)
         return gvmi_fail(GVM_E_INVALID, "lease is NULL");
     if (lease->mode != GVM_LEASE_READ && lease->mode != GVM_LEASE_WRITE)
         return gvmi_fail(GVM_E_INVALID, "the lease was released already, or never taken");
-    if (lease->address != object->address)
+    if (gvmi_address(lease->address) != object->address)
         return gvmi_fail(GVM_E_INVALID, "the lease is on another object");
     return GVM_OK;
 }
@@ -302,7 +306,7 @@ static gvm_status fail_release(const gvm_object *object, uint32_t mode)
     GVMI_UNCANCELLED;
     gvm_error cause;
 
-    (void)gvmi_client_fail_cut_off(object->keeper);
+    (void)gvmi_client_fail_cut_off(object->client);
     cause = gvmi_error_save();
     return gvmi_fail(GVM_E_KEEPER, "what was %s under this lease may be %s: %s",
                      mode == GVM_LEASE_WRITE ? "written" : "read",
@@ -344,13 +348,13 @@ static void release_now(void *arg)
 {
     coming_release *coming = arg;
     gvm_object *object = coming->object;
-    gvm_client *keeper = object->keeper;
+    gvm_client *client = object->client;
     uint64_t permit;
 
-    gvmi_lock(&keeper->lock); /* against the closing thread */
+    gvmi_lock(&client->lock); /* against the closing thread */
     if (!object->closed)
         (void)give_back(object, coming->mode, &permit);
-    gvmi_unlock(&keeper->lock);
+    gvmi_unlock(&client->lock);
     gvmi_client_drop_object(object);
     free(coming);
 }

@@ -32,11 +32,11 @@
 
 /* ---- what is shown */
 
-static void broadcast(gvm_client *keeper)
+static void broadcast(gvm_client *client)
 {
-    gvmi_lock(&keeper->lock);
-    pthread_cond_broadcast(&keeper->changed);
-    gvmi_unlock(&keeper->lock);
+    gvmi_lock(&client->lock);
+    pthread_cond_broadcast(&client->changed);
+    gvmi_unlock(&client->lock);
 }
 
 /* Shows size and generation once every chunk below that size is mapped. */
@@ -52,41 +52,41 @@ static void show(gvm_object *object)
         return;
     atomic_store(&object->shown_bytes, object->wanted_bytes);
     atomic_store(&object->shown_generation, (int64_t)object->wanted_generation);
-    broadcast(object->keeper);
+    broadcast(object->client);
 }
 
 /* Nothing is to be had any more, for the reason that the thread's error tells. */
 static void fail_object(gvm_object *object)
 {
-    gvm_client *keeper = object->keeper;
+    gvm_client *client = object->client;
 
     atomic_store(&object->shown_generation, GVMI_NOT_SHOWN);
-    gvmi_lock(&keeper->lock);
+    gvmi_lock(&client->lock);
     object->failure = gvmi_error_save();
-    pthread_cond_broadcast(&keeper->changed);
-    gvmi_unlock(&keeper->lock);
+    pthread_cond_broadcast(&client->changed);
+    gvmi_unlock(&client->lock);
 }
 
 gvm_status gvmi_client_wait_shown(gvm_object *object, uint32_t generation, int64_t deadline_ns)
 {
-    gvm_client *keeper = object->keeper;
+    gvm_client *client = object->client;
     gvm_error error = {.status = GVM_OK};
     bool late = false;
 
-    gvmi_lock(&keeper->lock);
+    gvmi_lock(&client->lock);
     while (atomic_load(&object->shown_generation) < (int64_t)generation) {
-        error = object->failure.status != GVM_OK ? object->failure : keeper->loss;
+        error = object->failure.status != GVM_OK ? object->failure : client->loss;
         if (error.status != GVM_OK)
             break;
         if (late) {
             gvmi_fail(GVM_E_TIMEOUT, "the keeper (process %u) has not sent all of the object's memory",
-                      keeper->keeper_pid);
+                      client->keeper_pid);
             error = gvmi_error_save();
             break;
         }
-        late = !gvmi_wait_until(&keeper->changed, &keeper->lock, deadline_ns);
+        late = !gvmi_wait_until(&client->changed, &client->lock, deadline_ns);
     }
-    gvmi_unlock(&keeper->lock);
+    gvmi_unlock(&client->lock);
     if (error.status != GVM_OK)
         gvmi_error_restore(&error);
     return error.status;
@@ -105,7 +105,7 @@ static gvm_status send_mapped(gvm_object *object, uint64_t serial, gvm_status re
         .serial = serial,
         .address = object->address,
     };
-    return gvmi_client_send(object->keeper, &mapped, GVMI_NEVER_NS);
+    return gvmi_client_send(object->client, &mapped, GVMI_NEVER_NS);
 }
 
 static gvm_status send_unmapped(gvm_object *object, uint64_t serial)
@@ -114,7 +114,7 @@ static gvm_status send_unmapped(gvm_object *object, uint64_t serial)
 
     gvmi_wire_start(&unmapped, GVMI_WIRE_UNMAPPED, 0);
     unmapped.body.UNMAPPED = (gvmi_wire_unmapped){.slot = object->slot, .serial = serial};
-    return gvmi_client_send(object->keeper, &unmapped, GVMI_NEVER_NS);
+    return gvmi_client_send(object->client, &unmapped, GVMI_NEVER_NS);
 }
 
 static gvm_status send_failures(gvm_object *object)
@@ -202,11 +202,11 @@ static gvm_status take_chunks(gvm_object *object, gvmi_client_message *message, 
 
 static void list_failing(gvm_object *object)
 {
-    gvm_client *keeper = object->keeper;
+    gvm_client *client = object->client;
 
     atomic_fetch_add(&object->references, 1); /* the list's */
-    object->next_failing = keeper->failing;
-    keeper->failing = object;
+    object->next_failing = client->failing;
+    client->failing = object;
 }
 
 /* For an object that has failed, now or before. */
@@ -233,7 +233,7 @@ static gvm_status refuse_map(gvm_object *object, uint64_t serial)
  * in any case: what a lost keeper gave stays. */
 static gvm_status take_map(gvm_object *object, gvmi_client_message *message)
 {
-    gvm_client *keeper = object->keeper;
+    gvm_client *client = object->client;
     const gvmi_wire_map *map = &message->wire.body.MAP;
     const uint32_t count = message->wire.head.tail_bytes / (uint32_t)sizeof(gvmi_wire_chunk);
     gvm_status status = check_map(object, map, message->wire.tail.chunks, count);
@@ -242,8 +242,8 @@ static gvm_status take_map(gvm_object *object, gvmi_client_message *message)
     if (status != GVM_OK)
         return status;
     object->serial = map->serial;
-    GVM_ASSERT(keeper->pending_count < GVMI_CLIENT_PENDING_MAX);
-    pending = &keeper->pending[(keeper->first_pending + keeper->pending_count++) % GVMI_CLIENT_PENDING_MAX];
+    GVM_ASSERT(client->pending_count < GVMI_CLIENT_PENDING_MAX);
+    pending = &client->pending[(client->first_pending + client->pending_count++) % GVMI_CLIENT_PENDING_MAX];
     *pending = (gvmi_client_pending){.object = object, .map = *map};
     atomic_fetch_add(&object->references, 1); /* the queue's */
     if (object->failure.status != GVM_OK)
@@ -313,29 +313,29 @@ static gvm_status answer_map(gvm_object *object, const gvmi_wire_map *map)
 
 bool gvmi_client_begin_work(gvm_object *object)
 {
-    gvm_client *keeper = object->keeper;
+    gvm_client *client = object->client;
     bool open;
 
-    gvmi_lock(&keeper->lock);
+    gvmi_lock(&client->lock);
     open = !object->closed;
     if (open)
-        keeper->busy = object;
-    gvmi_unlock(&keeper->lock);
+        client->busy = object;
+    gvmi_unlock(&client->lock);
     return open;
 }
 
-void gvmi_client_end_work(gvm_client *keeper)
+void gvmi_client_end_work(gvm_client *client)
 {
-    gvmi_lock(&keeper->lock);
-    keeper->busy = NULL;
-    pthread_cond_broadcast(&keeper->changed);
-    gvmi_unlock(&keeper->lock);
+    gvmi_lock(&client->lock);
+    client->busy = NULL;
+    pthread_cond_broadcast(&client->changed);
+    gvmi_unlock(&client->lock);
 }
 
 /* A slice of the MAP that is pending longest; answer: unless the connection is lost. */
-static gvm_status go_on(gvm_client *keeper, bool answer)
+static gvm_status go_on(gvm_client *client, bool answer)
 {
-    gvmi_client_pending *pending = &keeper->pending[keeper->first_pending];
+    gvmi_client_pending *pending = &client->pending[client->first_pending];
     gvm_object *object = pending->object;
     gvm_status status = GVM_OK;
     bool done = true;
@@ -344,44 +344,44 @@ static gvm_status go_on(gvm_client *keeper, bool answer)
         done = put_chunks(object, pending);
         if (done && answer)
             status = answer_map(object, &pending->map);
-        gvmi_client_end_work(keeper);
+        gvmi_client_end_work(client);
     }
     if (!done)
         return GVM_OK;
-    keeper->first_pending = (keeper->first_pending + 1) % GVMI_CLIENT_PENDING_MAX;
-    keeper->pending_count--;
+    client->first_pending = (client->first_pending + 1) % GVMI_CLIENT_PENDING_MAX;
+    client->pending_count--;
     gvmi_client_drop_object(object);
     return status;
 }
 
 /* Until at most so many are pending. */
-static gvm_status finish(gvm_client *keeper, uint32_t left)
+static gvm_status finish(gvm_client *client, uint32_t left)
 {
     gvm_status status = GVM_OK;
 
-    while (keeper->pending_count > left && status == GVM_OK)
-        status = go_on(keeper, true);
+    while (client->pending_count > left && status == GVM_OK)
+        status = go_on(client, true);
     return status;
 }
 
-static gvm_status handle_map(gvm_client *keeper, gvmi_client_message *message)
+static gvm_status handle_map(gvm_client *client, gvmi_client_message *message)
 {
     const uint32_t slot = message->wire.body.MAP.slot;
     gvm_object *object = NULL;
     bool known, ending, open = false;
-    gvm_status status = finish(keeper, GVMI_CLIENT_PENDING_MAX - 1);
+    gvm_status status = finish(client, GVMI_CLIENT_PENDING_MAX - 1);
 
     if (status != GVM_OK)
         return status;
-    gvmi_lock(&keeper->lock);
-    ending = keeper->ending;
-    known = slot < GVM_OBJECTS_OPEN_MAX && keeper->slots[slot] != NULL;
+    gvmi_lock(&client->lock);
+    ending = client->ending;
+    known = slot < GVM_OBJECTS_OPEN_MAX && client->slots[slot] != NULL;
     if (known) {
-        object = keeper->slots[slot];
+        object = client->slots[slot];
         open = !object->closed;
-        keeper->busy = open ? object : NULL;
+        client->busy = open ? object : NULL;
     }
-    gvmi_unlock(&keeper->lock);
+    gvmi_unlock(&client->lock);
     if (!known && ending) /* it was on its way when the slot was left; BYE answers it */
         return GVM_OK;
     if (!GVM_CHECK(known))
@@ -389,7 +389,7 @@ static gvm_status handle_map(gvm_client *keeper, gvmi_client_message *message)
     if (!open) /* the CLOSE that is on its way answers this, too */
         return GVM_OK;
     status = take_map(object, message);
-    gvmi_client_end_work(keeper);
+    gvmi_client_end_work(client);
     return status;
 }
 
@@ -496,7 +496,7 @@ static gvm_status check_opened(const gvmi_wire_opened *opened)
 
 gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened)
 {
-    gvm_client *keeper = object->keeper;
+    gvm_client *client = object->client;
     gvm_status status = check_opened(opened);
     bool vacant;
 
@@ -511,16 +511,16 @@ gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened
     object->chunk_count = (opened->reserve_bytes - 1) / opened->chunk_bytes + 1;
     object->wanted_bytes = opened->bytes;
     object->wanted_generation = opened->generation;
-    gvmi_lock(&keeper->lock);
-    vacant = keeper->slots[opened->slot] == NULL;
+    gvmi_lock(&client->lock);
+    vacant = client->slots[opened->slot] == NULL;
     if (vacant)
-        keeper->slots[opened->slot] = object;
-    gvmi_unlock(&keeper->lock);
+        client->slots[opened->slot] = object;
+    gvmi_unlock(&client->lock);
     if (!GVM_CHECK(vacant))
         return gvmi_fail(GVM_E_FORMAT, "the keeper's OPENED is of slot %u, which is taken",
                          opened->slot);
-    object->permit = &keeper->permits[opened->slot];
-    object->lease = &keeper->leases[opened->slot];
+    object->permit = &client->permits[opened->slot];
+    object->lease = &client->leases[opened->slot];
     if (make_buffer(object, opened) != GVM_OK)
         fail_object(object);
     status = send_mapped(object, 0, object->failure.status);
@@ -532,9 +532,9 @@ gvm_status gvmi_client_opened(gvm_object *object, const gvmi_wire_opened *opened
 /* ---- the thread */
 
 /* Looks after the objects that wait to be vacated. */
-static gvm_status settle_failing(gvm_client *keeper)
+static gvm_status settle_failing(gvm_client *client)
 {
-    gvm_object **place = &keeper->failing;
+    gvm_object **place = &client->failing;
     gvm_status status = GVM_OK;
 
     while (*place != NULL && status == GVM_OK) {
@@ -543,7 +543,7 @@ static gvm_status settle_failing(gvm_client *keeper)
 
         if (open) {
             status = try_vacate(object);
-            gvmi_client_end_work(keeper);
+            gvmi_client_end_work(client);
         }
         if (open && object->unanswered_count > 0) {
             place = &object->next_failing;
@@ -556,63 +556,63 @@ static gvm_status settle_failing(gvm_client *keeper)
 }
 
 /* False: there is nothing to read yet, but time for MAPs that are pending or for failing objects. */
-static bool wait_message(const gvm_client *keeper)
+static bool wait_message(const gvm_client *client)
 {
-    struct pollfd entry = {.fd = keeper->socket, .events = POLLIN};
+    struct pollfd entry = {.fd = client->socket, .events = POLLIN};
 
-    if (keeper->pending_count > 0)
+    if (client->pending_count > 0)
         return poll(&entry, 1, 0) != 0;
-    return keeper->failing == NULL || poll(&entry, 1, GVMI_CLIENT_RETRY_MS) != 0;
+    return client->failing == NULL || poll(&entry, 1, GVMI_CLIENT_RETRY_MS) != 0;
 }
 
 /* Is it the message with the reason, FAILED without a request? Takes the reason over. */
-static bool is_cut_off_reason(gvm_client *keeper, const gvmi_wire_message *message)
+static bool is_cut_off_reason(gvm_client *client, const gvmi_wire_message *message)
 {
     const gvmi_wire_failed *failed = &message->body.FAILED;
 
     if (message->head.type != GVMI_WIRE_FAILED || message->head.request != 0)
         return false;
-    snprintf(keeper->reason, sizeof keeper->reason, "%.*s", GVMI_WIRE_TEXT_BYTES,
+    snprintf(client->reason, sizeof client->reason, "%.*s", GVMI_WIRE_TEXT_BYTES,
              failed->text[0] != '\0' ? failed->text : gvm_status_text((gvm_status)failed->status));
     return true;
 }
 
 /* When the connection has broken: what is left in the socket may end with the reason, behind MAPs
  * whose answers could not be sent. */
-static void look_for_reason(gvm_client *keeper)
+static void look_for_reason(gvm_client *client)
 {
     gvmi_client_message message;
 
-    for (uint32_t i = 0; i < GVMI_CLIENT_LAST_MESSAGES && keeper->reason[0] == '\0'; i++) {
-        if (gvmi_client_receive(keeper->socket, 0, &message) != GVM_OK)
+    for (uint32_t i = 0; i < GVMI_CLIENT_LAST_MESSAGES && client->reason[0] == '\0'; i++) {
+        if (gvmi_client_receive(client->socket, 0, &message) != GVM_OK)
             break;
-        (void)is_cut_off_reason(keeper, &message.wire);
+        (void)is_cut_off_reason(client, &message.wire);
         gvmi_client_close_fds(&message);
     }
 }
 
-static gvm_status handle(gvm_client *keeper, gvmi_client_message *message)
+static gvm_status handle(gvm_client *client, gvmi_client_message *message)
 {
     const gvmi_wire_head *head = &message->wire.head;
     gvm_status status;
 
-    if (is_cut_off_reason(keeper, &message->wire))
+    if (is_cut_off_reason(client, &message->wire))
         return gvmi_fail(GVM_E_PEER, "the keeper ended the connection");
     if (head->type == GVMI_WIRE_MAP)
-        return handle_map(keeper, message);
-    status = gvmi_client_may_overtake(keeper, head) ? GVM_OK : finish(keeper, 0);
+        return handle_map(client, message);
+    status = gvmi_client_may_overtake(client, head) ? GVM_OK : finish(client, 0);
     if (status != GVM_OK)
         return status;
-    return gvmi_client_answer(keeper, message);
+    return gvmi_client_answer(client, message);
 }
 
-static gvm_status handle_next(gvm_client *keeper)
+static gvm_status handle_next(gvm_client *client)
 {
     gvmi_client_message message;
-    gvm_status status = gvmi_client_receive(keeper->socket, -1, &message);
+    gvm_status status = gvmi_client_receive(client->socket, -1, &message);
 
     if (status == GVM_OK) {
-        status = handle(keeper, &message);
+        status = handle(client, &message);
         gvmi_client_close_fds(&message);
     }
     return status;
@@ -620,32 +620,32 @@ static gvm_status handle_next(gvm_client *keeper)
 
 void *gvmi_client_run_mapper(void *arg)
 {
-    gvm_client *keeper = arg;
+    gvm_client *client = arg;
     gvm_status status = GVM_OK;
     gvm_error reason;
 
     while (status == GVM_OK) {
-        gvmi_client_end_leaving(keeper);
-        status = settle_failing(keeper);
+        gvmi_client_end_leaving(client);
+        status = settle_failing(client);
         if (status != GVM_OK)
             break;
-        if (wait_message(keeper))
-            status = handle_next(keeper);
-        else if (keeper->pending_count > 0)
-            status = go_on(keeper, true);
+        if (wait_message(client))
+            status = handle_next(client);
+        else if (client->pending_count > 0)
+            status = go_on(client, true);
     }
     reason = gvmi_error_save();
     if (status == GVM_E_PEER)
-        look_for_reason(keeper);
-    while (keeper->pending_count > 0)
-        (void)go_on(keeper, false);
+        look_for_reason(client);
+    while (client->pending_count > 0)
+        (void)go_on(client, false);
     gvmi_error_restore(&reason);
-    gvmi_client_lose(keeper);
-    gvmi_client_end_leaving(keeper); /* after that none is left to the mapper any more */
-    while (keeper->failing != NULL) {
-        gvm_object *object = keeper->failing;
+    gvmi_client_lose(client);
+    gvmi_client_end_leaving(client); /* after that none is left to the mapper any more */
+    while (client->failing != NULL) {
+        gvm_object *object = client->failing;
 
-        keeper->failing = object->next_failing;
+        client->failing = object->next_failing;
         gvmi_client_drop_object(object);
     }
     return NULL;

@@ -16,7 +16,7 @@
 
 /* ---- life */
 
-gvm_status gvmi_client_new_object(gvm_client *keeper, gvm_object **out)
+gvm_status gvmi_client_new_object(gvm_client *client, gvm_object **out)
 {
     gvm_object *object = calloc(1, sizeof *object);
 
@@ -24,8 +24,8 @@ gvm_status gvmi_client_new_object(gvm_client *keeper, gvm_object **out)
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for an object");
     object->references = 1;
     object->shown_generation = GVMI_NOT_SHOWN;
-    object->keeper = keeper;
-    atomic_fetch_add(&keeper->references, 1);
+    object->client = client;
+    atomic_fetch_add(&client->references, 1);
     *out = object;
     return GVM_OK;
 }
@@ -34,7 +34,7 @@ void gvmi_client_drop_object(gvm_object *object)
 {
     if (atomic_fetch_sub(&object->references, 1) > 1)
         return;
-    gvmi_client_drop_keeper(object->keeper);
+    gvmi_client_drop(object->client);
     free(object->unanswered);
     gvmi_registry_retire(object);
 }
@@ -53,31 +53,31 @@ static void vacate(gvm_object *object)
 
 static void leave_slot(gvm_object *object)
 {
-    gvm_client *keeper = object->keeper;
+    gvm_client *client = object->client;
 
-    gvmi_lock(&keeper->lock);
-    if (object->lease != NULL && keeper->slots[object->slot] == object)
-        keeper->slots[object->slot] = NULL;
-    gvmi_unlock(&keeper->lock);
+    gvmi_lock(&client->lock);
+    if (object->lease != NULL && client->slots[object->slot] == object)
+        client->slots[object->slot] = NULL;
+    gvmi_unlock(&client->lock);
 }
 
 /* Gives the object to the mapper to end, with the caller's reference. False: the mapper has ended. */
 static bool hand_over_locked(gvm_object *object, bool tell)
 {
-    gvm_client *keeper = object->keeper;
+    gvm_client *client = object->client;
 
-    if (keeper->lost)
+    if (client->lost)
         return false;
     object->tell = tell;
-    object->next_leaving = keeper->leaving;
-    keeper->leaving = object;
+    object->next_leaving = client->leaving;
+    client->leaving = object;
     return true;
 }
 
 /* False: CLOSE could not be sent within the time, and is left to the mapper. */
 static bool tell_closed(gvm_object *object, int64_t deadline_ns)
 {
-    gvm_client *keeper = object->keeper;
+    gvm_client *client = object->client;
     bool sent, handed_over;
 
     if (gvmi_client_call_close(object, deadline_ns, &sent) != GVM_E_TIMEOUT) {
@@ -86,9 +86,9 @@ static bool tell_closed(gvm_object *object, int64_t deadline_ns)
     }
     if (sent) /* the reply, when it comes, ends the slot */
         return true;
-    gvmi_lock(&keeper->lock);
+    gvmi_lock(&client->lock);
     handed_over = hand_over_locked(object, true);
-    gvmi_unlock(&keeper->lock);
+    gvmi_unlock(&client->lock);
     if (!handed_over)
         leave_slot(object);
     return !handed_over;
@@ -98,16 +98,16 @@ void gvmi_client_end_object(gvm_object *object, bool tell)
 {
     const gvm_error error = gvmi_error_save();
     const int64_t deadline_ns = gvmi_deadline_ns(GVMI_CLIENT_BYE_MS);
-    gvm_client *keeper = object->keeper;
+    gvm_client *client = object->client;
     bool handed_over;
 
     atomic_store(&object->magic, GVMI_DEAD_MAGIC);
-    gvmi_lock(&keeper->lock);
+    gvmi_lock(&client->lock);
     object->closed = true;
-    while (keeper->busy == object && gvmi_wait_until(&keeper->changed, &keeper->lock, deadline_ns))
+    while (client->busy == object && gvmi_wait_until(&client->changed, &client->lock, deadline_ns))
         ;
-    handed_over = keeper->busy == object && hand_over_locked(object, tell);
-    gvmi_unlock(&keeper->lock);
+    handed_over = client->busy == object && hand_over_locked(object, tell);
+    gvmi_unlock(&client->lock);
     if (!handed_over) {
         vacate(object);
         if (!tell || object->lease == NULL)
@@ -120,16 +120,16 @@ void gvmi_client_end_object(gvm_object *object, bool tell)
     gvmi_error_restore(&error);
 }
 
-void gvmi_client_end_leaving(gvm_client *keeper)
+void gvmi_client_end_leaving(gvm_client *client)
 {
     gvm_object *object;
 
     do {
-        gvmi_lock(&keeper->lock);
-        object = keeper->leaving;
+        gvmi_lock(&client->lock);
+        object = client->leaving;
         if (object != NULL)
-            keeper->leaving = object->next_leaving;
-        gvmi_unlock(&keeper->lock);
+            client->leaving = object->next_leaving;
+        gvmi_unlock(&client->lock);
         if (object == NULL)
             break;
         vacate(object);
@@ -165,16 +165,16 @@ void gvmi_object_leave(gvm_object *object)
 /* ---- opening */
 
 /* Sends CREATE or OPEN, and waits until all that the object has at this moment is mapped. */
-static gvm_status call_opening(gvm_client *keeper, gvmi_wire_message *message, gvm_object **out)
+static gvm_status call_opening(gvm_client *client, gvmi_wire_message *message, gvm_object **out)
 {
     gvmi_client_request request = {0};
     gvm_object *object = NULL;
-    gvm_status status = gvmi_client_new_object(keeper, &object);
+    gvm_status status = gvmi_client_new_object(client, &object);
 
     if (status != GVM_OK)
         return status;
     request.object = object;
-    status = gvmi_client_call(keeper, message, &request);
+    status = gvmi_client_call(client, message, &request);
     if (status == GVM_OK)
         status = gvmi_client_wait_shown(object, 0, GVMI_NEVER_NS);
     if (status == GVM_OK)
@@ -217,10 +217,10 @@ static gvm_status check_sizes(uint64_t reserve_bytes, const gvm_object_options *
     if (reserve_bytes == 0 || reserve_bytes > GVMI_SPAN_BYTES_MAX)
         return gvmi_fail(GVM_E_INVALID, "an object reserves between 1 byte and 128 TiB, not %s",
                          gvmi_size_text(reserve_bytes, size));
-    if (options->bytes > reserve_bytes)
+    if (options->size_bytes > reserve_bytes)
         return gvmi_fail(GVM_E_INVALID,
                          "the object is to have %s from the start, beyond its reservation",
-                         gvmi_size_text(options->bytes, size));
+                         gvmi_size_text(options->size_bytes, size));
     if (options->chunk_bytes != 0 &&
         (!gvmi_is_pow2(options->chunk_bytes) || options->chunk_bytes < GVM_CHUNK_BYTES_MIN ||
          options->chunk_bytes > GVM_CHUNK_BYTES_MAX))
@@ -252,7 +252,7 @@ static gvm_status describe(const char *name, uint64_t reserve_bytes,
     gvmi_wire_start(message, GVMI_WIRE_CREATE, 0);
     create->reserve_bytes = reserve_bytes;
     create->chunk_bytes = options->chunk_bytes;
-    create->bytes = options->bytes;
+    create->bytes = options->size_bytes;
     create->mode = options->mode != 0 ? options->mode : MODE_DEFAULT;
     create->flags = options->flags;
     if (name != NULL && name[0] != '\0')
@@ -261,7 +261,7 @@ static gvm_status describe(const char *name, uint64_t reserve_bytes,
                             : status;
 }
 
-static gvm_status create(gvm_client *keeper, const char *name, uint64_t reserve_bytes,
+static gvm_status create(gvm_client *client, const char *name, uint64_t reserve_bytes,
                          const gvm_object_options *options, gvm_object **out)
 {
     gvmi_wire_message message;
@@ -280,7 +280,7 @@ static gvm_status create(gvm_client *keeper, const char *name, uint64_t reserve_
     if (status != GVM_OK)
         return status;
     memcpy(message.body.CREATE.device_uuid, device->info.uuid, sizeof device->info.uuid);
-    status = call_opening(keeper, &message, out);
+    status = call_opening(client, &message, out);
     gvm_device_close(device);
     return status;
 }
@@ -289,20 +289,20 @@ gvm_status gvm_object_create(gvm_client *handle, const char *name, uint64_t rese
                              const gvm_object_options *options, gvm_object **out)
 {
     GVMI_UNCANCELLED;
-    gvm_client *keeper;
+    gvm_client *client;
     gvm_status status;
 
     if (out == NULL)
         return gvmi_fail(GVM_E_INVALID, "out is NULL");
-    status = gvmi_client_hold(handle, &keeper);
+    status = gvmi_client_hold(handle, &client);
     if (status != GVM_OK)
         return status;
-    status = create(keeper, name, reserve_bytes, options, out);
-    gvmi_client_leave(keeper);
+    status = create(client, name, reserve_bytes, options, out);
+    gvmi_client_leave(client);
     return status;
 }
 
-static gvm_status open_named(gvm_client *keeper, const char *name, uint32_t flags, gvm_object **out)
+static gvm_status open_named(gvm_client *client, const char *name, uint32_t flags, gvm_object **out)
 {
     gvmi_wire_message message;
     int32_t count;
@@ -315,22 +315,22 @@ static gvm_status open_named(gvm_client *keeper, const char *name, uint32_t flag
     status = set_name(message.body.OPEN.name, name);
     if (status == GVM_OK)
         status = gvm_device_count(&count); /* loads the driver, so that the mapper need not */
-    return status == GVM_OK ? call_opening(keeper, &message, out) : status;
+    return status == GVM_OK ? call_opening(client, &message, out) : status;
 }
 
 gvm_status gvm_object_open(gvm_client *handle, const char *name, uint32_t flags, gvm_object **out)
 {
     GVMI_UNCANCELLED;
-    gvm_client *keeper;
+    gvm_client *client;
     gvm_status status;
 
     if (out == NULL)
         return gvmi_fail(GVM_E_INVALID, "out is NULL");
-    status = gvmi_client_hold(handle, &keeper);
+    status = gvmi_client_hold(handle, &client);
     if (status != GVM_OK)
         return status;
-    status = open_named(keeper, name, flags, out);
-    gvmi_client_leave(keeper);
+    status = open_named(client, name, flags, out);
+    gvmi_client_leave(client);
     return status;
 }
 
@@ -354,16 +354,16 @@ static gvm_status call_about(gvm_client *handle, gvmi_wire_type type, const char
 {
     gvmi_wire_message message;
     gvmi_client_request request = {0};
-    gvm_client *keeper;
-    gvm_status status = gvmi_client_hold(handle, &keeper);
+    gvm_client *client;
+    gvm_status status = gvmi_client_hold(handle, &client);
 
     if (status != GVM_OK)
         return status;
     gvmi_wire_start(&message, type, 0);
     status = set_name(message.body.DROP.name, name); /* UNLINK has the same body */
     if (status == GVM_OK)
-        status = gvmi_client_call(keeper, &message, &request);
-    gvmi_client_leave(keeper);
+        status = gvmi_client_call(client, &message, &request);
+    gvmi_client_leave(client);
     return status;
 }
 
@@ -389,7 +389,7 @@ static gvm_status call_and_leave(gvm_object *object, gvmi_wire_message *message,
     gvmi_client_request request = {.object = object};
 
     if (status == GVM_OK)
-        status = gvmi_client_call(object->keeper, message, &request);
+        status = gvmi_client_call(object->client, message, &request);
     gvmi_object_leave(object);
     return status;
 }
@@ -403,7 +403,7 @@ static gvm_status check_changeable(const gvm_object *object)
     return GVM_OK;
 }
 
-gvm_status gvm_object_grow(gvm_object *handle, uint64_t bytes)
+gvm_status gvm_object_grow(gvm_object *handle, uint64_t size_bytes)
 {
     GVMI_UNCANCELLED;
     gvmi_wire_message message;
@@ -414,14 +414,14 @@ gvm_status gvm_object_grow(gvm_object *handle, uint64_t bytes)
     if (status != GVM_OK)
         return status;
     status = check_changeable(object);
-    if (status == GVM_OK && bytes > object->reserve_bytes)
+    if (status == GVM_OK && size_bytes > object->reserve_bytes)
         status = gvmi_fail(GVM_E_INVALID, "%llu bytes are beyond the object's reservation of %llu",
-                           (unsigned long long)bytes, (unsigned long long)object->reserve_bytes);
+                           (unsigned long long)size_bytes, (unsigned long long)object->reserve_bytes);
     gvmi_wire_start(&message, GVMI_WIRE_GROW, 0);
     message.body.GROW.slot = object->slot;
-    message.body.GROW.bytes = bytes;
+    message.body.GROW.bytes = size_bytes;
     if (status == GVM_OK)
-        status = gvmi_client_call(object->keeper, &message, &request);
+        status = gvmi_client_call(object->client, &message, &request);
     /* The MAPs came before DONE; this tells whether they worked here. */
     if (status == GVM_OK)
         status = gvmi_client_wait_shown(object, 0, GVMI_NEVER_NS);
@@ -429,7 +429,7 @@ gvm_status gvm_object_grow(gvm_object *handle, uint64_t bytes)
     return status;
 }
 
-gvm_status gvm_object_shrink(gvm_object *handle, uint64_t bytes)
+gvm_status gvm_object_shrink(gvm_object *handle, uint64_t size_bytes)
 {
     GVMI_UNCANCELLED;
     gvmi_wire_message message;
@@ -440,7 +440,7 @@ gvm_status gvm_object_shrink(gvm_object *handle, uint64_t bytes)
         return status;
     gvmi_wire_start(&message, GVMI_WIRE_SHRINK, 0);
     message.body.SHRINK.slot = object->slot;
-    message.body.SHRINK.bytes = bytes;
+    message.body.SHRINK.bytes = size_bytes;
     return call_and_leave(object, &message, check_changeable(object));
 }
 
@@ -455,16 +455,13 @@ gvm_status gvm_object_seal(gvm_object *handle, int timeout_ms)
         return status;
     gvmi_wire_start(&message, GVMI_WIRE_SEAL, 0);
     message.body.SEAL.slot = object->slot;
-    message.body.SEAL.timeout_ms = gvmi_client_wire_ms(timeout_ms);
-    if (timeout_ms < GVM_TRY)
-        status = gvmi_fail(GVM_E_INVALID,
-                           "timeout_ms is %d: use 0 to wait for ever, GVM_TRY not to wait",
-                           timeout_ms);
-    else if (object->readonly)
+    message.body.SEAL.timeout_ms = timeout_ms;
+    status = gvmi_check_timeout(timeout_ms);
+    if (status == GVM_OK && object->readonly)
         status = gvmi_fail(GVM_E_DENIED, "the object was opened GVM_OPEN_READONLY");
-    if (timeout_ms == 0 || status != GVM_OK)
+    if (timeout_ms == GVM_FOREVER || status != GVM_OK)
         return call_and_leave(object, &message, status);
-    status = gvmi_client_call_until(object->keeper, &message, object, 0,
+    status = gvmi_client_call_until(object->client, &message, object, 0,
                                     gvmi_client_limit_ns(timeout_ms));
     gvmi_object_leave(object);
     return status;
@@ -489,7 +486,7 @@ gvm_status gvm_object_publish(gvm_object *handle, const char *name, uint32_t fla
     return call_and_leave(object, &message, status);
 }
 
-gvm_status gvm_object_link(gvm_object *handle, const char *name, uint32_t mode, uint64_t bytes)
+gvm_status gvm_object_link(gvm_object *handle, const char *name, uint32_t mode, uint64_t size_bytes)
 {
     GVMI_UNCANCELLED;
     gvmi_wire_message message;
@@ -501,8 +498,8 @@ gvm_status gvm_object_link(gvm_object *handle, const char *name, uint32_t mode, 
     gvmi_wire_start(&message, GVMI_WIRE_LINK, 0);
     message.body.LINK.slot = object->slot;
     message.body.LINK.mode = mode;
-    message.body.LINK.bytes = bytes;
-    status = bytes == 0 ? gvmi_fail(GVM_E_INVALID, "bytes is 0") : check_mode(mode);
+    message.body.LINK.bytes = size_bytes;
+    status = size_bytes == 0 ? gvmi_fail(GVM_E_INVALID, "size_bytes is 0") : check_mode(mode);
     if (status == GVM_OK)
         status = set_name(message.body.LINK.name, name);
     return call_and_leave(object, &message, status);
@@ -572,7 +569,7 @@ gvm_status gvm_object_grant(gvm_object *handle, gvm_device *peer, gvm_access acc
     if (status != GVM_OK)
         return status;
     status = (atomic_load(&object->permit->word) & GVMI_PERMIT_GONE) != 0
-                 ? gvmi_client_fail_cut_off(object->keeper)
+                 ? gvmi_client_fail_cut_off(object->client)
                  : gvm_buffer_grant(object->buffer, peer, access);
     gvmi_object_leave(object);
     return status;

@@ -1,9 +1,9 @@
 /* What there is, as the keeper reports it, and the calls for administrators.
  *
  * A snapshot comes as a file of records whose sizes it tells itself. The file is read, not mapped,
- * since the keeper truncates it after SNAPSHOT_READ and when the connection ends, and copied record by
- * record to structs of this library's sizes: what an older keeper does not tell is zeros, what a newer
- * one tells besides is left out.
+ * since the keeper truncates it after SNAPSHOT_READ and when the connection ends. Its head is checked once; a
+ * record is copied when it is asked for: what an older keeper does not tell is zeros, what a newer one tells
+ * besides is left out.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -11,10 +11,12 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/assert.h"
 #include "base/cancel.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/registry.h"
 #include "base/struct.h"
 #include "keeper/client/client.h"
 #include "keeper/protocol/snapshot.h"
@@ -24,6 +26,12 @@
 #define SNAPSHOT_RECORDS_MAX (1u << 20) /* of one kind */
 
 _Static_assert(4ull * (SNAPSHOT_RECORDS_MAX + 1) * GVMI_STRUCT_BYTES_MAX < UINT64_MAX / 2, "bounds");
+_Static_assert(GVM_NAME_BYTES_MAX == GVMI_SNAPSHOT_NAME_BYTES, "names");
+
+struct gvm_snapshot {
+    gvmi_snapshot_head head; /* checked */
+    char *bytes;             /* the file as it came */
+};
 
 /* ---- reading the file */
 
@@ -69,7 +77,7 @@ static gvm_status read_file(int fd, uint64_t bytes, char **out)
 
 static bool is_record_size(uint32_t bytes)
 {
-    return bytes >= sizeof(size_t) && bytes <= GVMI_STRUCT_BYTES_MAX;
+    return bytes > 0 && bytes <= GVMI_STRUCT_BYTES_MAX;
 }
 
 static gvm_status check_head(const gvmi_snapshot_head *head, uint64_t bytes)
@@ -99,89 +107,8 @@ static gvm_status check_head(const gvmi_snapshot_head *head, uint64_t bytes)
     return GVM_OK;
 }
 
-/* ---- making the snapshot: one allocation, so that destroying it is one call */
-
-typedef struct whole_snapshot {
-    gvm_snapshot head; /* first: what the program sees */
-    gvm_keeper_device_info *devices;
-    gvm_object_info *objects;
-    gvm_client_info *clients;
-} whole_snapshot;
-
-static gvm_status allocate(const gvmi_snapshot_head *head, whole_snapshot **out)
-{
-    const size_t devices_at = sizeof(whole_snapshot);
-    const size_t objects_at = devices_at + head->device_count * sizeof(gvm_keeper_device_info);
-    const size_t clients_at = objects_at + head->object_count * sizeof(gvm_object_info);
-    const size_t bytes = clients_at + head->client_count * sizeof(gvm_client_info);
-    whole_snapshot *whole = calloc(1, bytes);
-
-    if (whole == NULL)
-        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a snapshot of %zu bytes", bytes);
-    whole->devices = (gvm_keeper_device_info *)((char *)whole + devices_at);
-    whole->objects = (gvm_object_info *)((char *)whole + objects_at);
-    whole->clients = (gvm_client_info *)((char *)whole + clients_at);
-    whole->head.devices = whole->devices;
-    whole->head.objects = whole->objects;
-    whole->head.clients = whole->clients;
-    *out = whole;
-    return GVM_OK;
-}
-
-_Static_assert(sizeof(whole_snapshot) % 8 == 0 && sizeof(gvm_keeper_device_info) % 8 == 0 &&
-                   sizeof(gvm_object_info) % 8 == 0 && sizeof(gvm_client_info) % 8 == 0,
-               "records lie behind each other");
-
-/* One record into a struct of known bytes, which is zeros; returns what lies behind it. */
-static const char *take(const char *from, uint32_t record_bytes, void *to, size_t known_bytes)
-{
-    memcpy(to, from, record_bytes < known_bytes ? record_bytes : known_bytes);
-    memcpy(to, &known_bytes, sizeof known_bytes); /* struct_size */
-    return from + record_bytes;
-}
-
-static void fill(const gvmi_snapshot_head *head, const char *from, whole_snapshot *whole)
-{
-    from += head->head_bytes;
-    from = take(from, head->keeper_bytes, &whole->head.keeper, sizeof whole->head.keeper);
-    for (uint32_t i = 0; i < head->device_count; i++) {
-        gvm_keeper_device_info *device = &whole->devices[i];
-
-        from = take(from, head->device_bytes, device, sizeof *device);
-        device->name[sizeof device->name - 1] = '\0';
-    }
-    for (uint32_t i = 0; i < head->object_count; i++) {
-        gvm_object_info *object = &whole->objects[i];
-
-        from = take(from, head->object_bytes, object, sizeof *object);
-        object->name[sizeof object->name - 1] = '\0';
-    }
-    for (uint32_t i = 0; i < head->client_count; i++)
-        from = take(from, head->client_bytes, &whole->clients[i], sizeof whole->clients[i]);
-    whole->head.keeper.devices = head->device_count; /* what the arrays have */
-    whole->head.keeper.objects = head->object_count;
-    whole->head.keeper.clients = head->client_count;
-}
-
-static gvm_status parse(const char *bytes, uint64_t len, gvm_snapshot **out)
-{
-    gvmi_snapshot_head head;
-    whole_snapshot *whole = NULL;
-    gvm_status status;
-
-    memcpy(&head, bytes, sizeof head);
-    status = check_head(&head, len);
-    if (status == GVM_OK)
-        status = allocate(&head, &whole);
-    if (status != GVM_OK)
-        return status;
-    fill(&head, bytes, whole);
-    *out = &whole->head;
-    return GVM_OK;
-}
-
 /* Copies what came, and tells the keeper in any case that it can free the file. */
-static gvm_status copy_snapshot(gvm_client *keeper, int fd, uint64_t bytes, char **out)
+static gvm_status copy_snapshot(gvm_client *client, int fd, uint64_t bytes, char **out)
 {
     gvmi_wire_message message;
     gvm_status status;
@@ -196,14 +123,37 @@ static gvm_status copy_snapshot(gvm_client *keeper, int fd, uint64_t bytes, char
     }
     error = gvmi_error_save();
     gvmi_wire_start(&message, GVMI_WIRE_SNAPSHOT_READ, 0);
-    if (gvmi_client_send(keeper, &message, GVMI_NEVER_NS) != GVM_OK)
-        gvmi_client_break(keeper); /* the next call fails, not this one */
+    if (gvmi_client_send(client, &message, GVMI_NEVER_NS) != GVM_OK)
+        gvmi_client_break(client); /* the next call fails, not this one */
     if (status != GVM_OK)
         gvmi_error_restore(&error);
     return status;
 }
 
-static gvm_status get_snapshot(gvm_client *keeper, gvm_snapshot **out)
+/* Takes over bytes on success. */
+static gvm_status new_snapshot(char *bytes, uint64_t len, gvm_snapshot **out)
+{
+    gvmi_snapshot_head head;
+    gvm_snapshot *snapshot;
+    gvm_status status;
+
+    memcpy(&head, bytes, sizeof head);
+    status = check_head(&head, len);
+    if (status != GVM_OK)
+        return status;
+    snapshot = malloc(sizeof *snapshot);
+    if (snapshot == NULL)
+        return gvmi_fail(GVM_E_NOMEM, "out of host memory for a snapshot");
+    *snapshot = (gvm_snapshot){.head = head, .bytes = bytes};
+    status = gvmi_registry_add(GVMI_KIND_SNAPSHOT, gvmi_key(snapshot), snapshot);
+    if (status == GVM_OK)
+        *out = snapshot;
+    else
+        free(snapshot);
+    return status;
+}
+
+static gvm_status get_snapshot(gvm_client *client, gvm_snapshot **out)
 {
     gvmi_wire_message message;
     gvmi_client_request request = {0};
@@ -211,37 +161,227 @@ static gvm_status get_snapshot(gvm_client *keeper, gvm_snapshot **out)
     gvm_status status;
 
     gvmi_wire_start(&message, GVMI_WIRE_SNAPSHOT, 0);
-    status = gvmi_client_call(keeper, &message, &request);
+    status = gvmi_client_call(client, &message, &request);
     if (status != GVM_OK)
         return status;
-    status = copy_snapshot(keeper, request.fd, message.body.SNAPSHOT_IS.value, &bytes);
+    status = copy_snapshot(client, request.fd, message.body.SNAPSHOT_IS.value, &bytes);
+    if (status == GVM_OK)
+        status = new_snapshot(bytes, message.body.SNAPSHOT_IS.value, out);
     if (status != GVM_OK)
-        return status;
-    status = parse(bytes, message.body.SNAPSHOT_IS.value, out);
-    free(bytes);
+        free(bytes);
     return status;
 }
 
 gvm_status gvm_client_get_snapshot(gvm_client *handle, gvm_snapshot **out)
 {
     GVMI_UNCANCELLED;
-    gvm_client *keeper;
+    gvm_client *client;
     gvm_status status;
 
     if (out == NULL)
         return gvmi_fail(GVM_E_INVALID, "out is NULL");
-    status = gvmi_client_hold(handle, &keeper);
+    status = gvmi_client_hold(handle, &client);
     if (status != GVM_OK)
         return status;
-    status = get_snapshot(keeper, out);
-    gvmi_client_leave(keeper);
+    status = get_snapshot(client, out);
+    gvmi_client_leave(client);
     return status;
 }
 
-void gvm_snapshot_destroy(gvm_snapshot *snapshot)
+void gvm_snapshot_destroy(gvm_snapshot *handle)
 {
-    free(snapshot); /* the first member of a whole_snapshot */
+    GVMI_UNCANCELLED;
+    const gvm_error error = gvmi_error_save();
+    gvm_snapshot *snapshot;
+    void *found;
+
+    if (handle != NULL && gvmi_registry_remove(GVMI_KIND_SNAPSHOT, gvmi_key(handle), &found) == GVM_OK) {
+        snapshot = found;
+        free(snapshot->bytes);
+        gvmi_registry_retire(snapshot);
+    }
+    gvmi_error_restore(&error);
 }
+
+/* ---- its records */
+
+typedef enum record_kind { RECORD_KEEPER, RECORD_DEVICE, RECORD_OBJECT, RECORD_CLIENT } record_kind;
+
+/* Copies a record to a struct of known bytes; the rest of the shorter one is zeros, or left out.
+ *
+ * GVM_E_INVALID, GVM_E_FOREIGN */
+static gvm_status get_record(const gvm_snapshot *handle, record_kind kind, uint32_t index,
+                             void *record, size_t known_bytes, gvmi_snapshot_head *head)
+{
+    static const char *const names[] = {"keeper", "device", "object", "client"};
+    const gvm_snapshot *snapshot;
+    void *found;
+    gvm_status status = gvmi_registry_hold(GVMI_KIND_SNAPSHOT, gvmi_key(handle), &found);
+
+    if (status != GVM_OK)
+        return status;
+    snapshot = found;
+    *head = snapshot->head;
+    {
+        const uint32_t counts[] = {1, head->device_count, head->object_count, head->client_count};
+        const uint32_t sizes[] = {head->keeper_bytes, head->device_bytes, head->object_bytes,
+                                  head->client_bytes};
+        const char *at = snapshot->bytes + head->head_bytes;
+
+        for (int before = 0; before < (int)kind; before++)
+            at += (size_t)counts[before] * sizes[before];
+        memset(record, 0, known_bytes);
+        if (index < counts[kind])
+            memcpy(record, at + (size_t)index * sizes[kind],
+                   sizes[kind] < known_bytes ? sizes[kind] : known_bytes);
+        else
+            status = gvmi_fail(GVM_E_INVALID, "there is no %s %u: the snapshot has %u", names[kind],
+                               (unsigned)index, (unsigned)counts[kind]);
+    }
+    gvmi_registry_drop(GVMI_KIND_SNAPSHOT, gvmi_key(handle));
+    return status;
+}
+
+static gvm_status give(void *info, const void *full, size_t bytes)
+{
+    return gvmi_struct_out(info, full, bytes, bytes)
+               ? GVM_OK
+               : gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is too small");
+}
+
+gvm_status gvm_snapshot_get_keeper(const gvm_snapshot *snapshot, gvm_keeper_info *info)
+{
+    GVMI_UNCANCELLED;
+    gvmi_snapshot_head head;
+    gvmi_snapshot_keeper r;
+    gvm_status status = get_record(snapshot, RECORD_KEEPER, 0, &r, sizeof r, &head);
+    const gvm_keeper_info full = {
+        .pid = r.pid,
+        .uptime_ms = r.uptime_ms,
+        .host_budget_bytes = r.host_budget_bytes,
+        .host_used_bytes = r.host_used_bytes,
+        .host_free_bytes = r.host_free_bytes,
+        .acquires = r.acquires,
+        .slow_acquires = r.slow_acquires,
+        .revokes = r.revokes,
+        .timeouts = r.timeouts,
+        .cut_offs = r.cut_offs,
+        .interrupted = r.interrupted,
+        .messages = r.messages,
+        .faults = r.faults,
+        .devices = head.device_count, /* what there are records of */
+        .objects = head.object_count,
+        .clients = head.client_count,
+    };
+
+    return status == GVM_OK ? give(info, &full, sizeof full) : status;
+}
+
+gvm_status gvm_snapshot_get_device(const gvm_snapshot *snapshot, uint32_t index,
+                                   gvm_keeper_device_info *info)
+{
+    GVMI_UNCANCELLED;
+    gvmi_snapshot_head head;
+    gvmi_snapshot_device r;
+    gvm_status status = get_record(snapshot, RECORD_DEVICE, index, &r, sizeof r, &head);
+    gvm_keeper_device_info full = {
+        .ordinal = r.ordinal,
+        .objects = r.objects,
+        .budget_bytes = r.budget_bytes,
+        .resident_bytes = r.resident_bytes,
+        .free_bytes = r.free_bytes,
+        .leased_bytes = r.leased_bytes,
+        .dirty_bytes = r.dirty_bytes,
+        .held_bytes = r.held_bytes,
+        .host_backed_bytes = r.host_backed_bytes,
+        .evictions = r.evictions,
+        .promotions = r.promotions,
+        .evicted_bytes = r.evicted_bytes,
+        .promoted_bytes = r.promoted_bytes,
+        .driver_free_bytes = r.driver_free_bytes,
+        .driver_total_bytes = r.driver_total_bytes,
+    };
+
+    if (status != GVM_OK)
+        return status;
+    memcpy(full.uuid, r.uuid, sizeof full.uuid);
+    memcpy(full.name, r.name, sizeof full.name - 1);
+    return give(info, &full, sizeof full);
+}
+
+static void fill_object_info(const gvmi_snapshot_object *r, gvm_object_info *full)
+{
+    *full = (gvm_object_info){
+        .id = r->id,
+        .size_bytes = r->size_bytes,
+        .reserve_bytes = r->reserve_bytes,
+        .chunk_bytes = r->chunk_bytes,
+        .device_bytes = r->device_bytes,
+        .host_bytes = r->host_bytes,
+        .duplicate_bytes = r->duplicate_bytes,
+        .dirty_bytes = r->dirty_bytes,
+        .generation = r->generation,
+        .acquires = r->acquires,
+        .evicted_bytes = r->evicted_bytes,
+        .promoted_bytes = r->promoted_bytes,
+        .owner_uid = r->owner_uid,
+        .owner_gid = r->owner_gid,
+        .mode = r->mode,
+        .openings = r->openings,
+        .read_leases = r->read_leases,
+        .write_leases = r->write_leases,
+        .waiting = r->waiting,
+        .interrupted = r->interrupted,
+        .device = r->device,
+        .metadata_bytes = r->metadata_bytes,
+        .sealed = r->sealed,
+        .kept = r->kept,
+        .moving = r->moving,
+        .untracked = r->untracked,
+        .fenced = r->fenced,
+        .foreign = r->foreign,
+    };
+    memcpy(full->name, r->name, sizeof full->name - 1);
+}
+
+gvm_status gvm_snapshot_get_object(const gvm_snapshot *snapshot, uint32_t index, gvm_object_info *info)
+{
+    GVMI_UNCANCELLED;
+    gvmi_snapshot_head head;
+    gvmi_snapshot_object r;
+    gvm_object_info full;
+    gvm_status status = get_record(snapshot, RECORD_OBJECT, index, &r, sizeof r, &head);
+
+    if (status != GVM_OK)
+        return status;
+    fill_object_info(&r, &full);
+    return give(info, &full, sizeof full);
+}
+
+gvm_status gvm_snapshot_get_client(const gvm_snapshot *snapshot, uint32_t index, gvm_client_info *info)
+{
+    GVMI_UNCANCELLED;
+    gvmi_snapshot_head head;
+    gvmi_snapshot_client r;
+    gvm_status status = get_record(snapshot, RECORD_CLIENT, index, &r, sizeof r, &head);
+    const gvm_client_info full = {
+        .id = r.id,
+        .pid = r.pid,
+        .uid = r.uid,
+        .gid = r.gid,
+        .objects_open = r.objects_open,
+        .committed_bytes = r.committed_bytes,
+        .acquires = r.acquires,
+        .held_bytes = r.held_bytes,
+        .read_leases = r.read_leases,
+        .write_leases = r.write_leases,
+        .cut_off = r.cut_off,
+    };
+
+    return status == GVM_OK ? give(info, &full, sizeof full) : status;
+}
+
+/* ---- one object */
 
 gvm_status gvm_object_get_info(gvm_object *handle, gvm_object_info *info)
 {
@@ -256,13 +396,11 @@ gvm_status gvm_object_get_info(gvm_object *handle, gvm_object_info *info)
         return status;
     gvmi_wire_start(&message, GVMI_WIRE_GET_INFO, 0);
     message.body.GET_INFO.slot = object->slot;
-    status = gvmi_client_call(object->keeper, &message, &request);
-    full = message.body.INFO.info;
-    full.address = object->address;
+    status = gvmi_client_call(object->client, &message, &request);
+    fill_object_info(&message.body.INFO.info, &full);
+    full.address = gvmi_pointer(object->address);
     gvmi_object_leave(object);
-    if (status == GVM_OK && !gvmi_struct_out(info, &full, sizeof full, sizeof full))
-        status = gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is too small");
-    return status;
+    return status == GVM_OK ? give(info, &full, sizeof full) : status;
 }
 
 /* ---- for administrators */
@@ -271,33 +409,44 @@ gvm_status gvm_object_get_info(gvm_object *handle, gvm_object_info *info)
 static gvm_status call(gvm_client *handle, gvmi_wire_message *message, gvm_status status, uint64_t *value)
 {
     gvmi_client_request request = {0};
-    gvm_client *keeper;
+    gvm_client *client;
 
     if (status == GVM_OK)
-        status = gvmi_client_hold(handle, &keeper);
+        status = gvmi_client_hold(handle, &client);
     if (status != GVM_OK)
         return status;
-    status = gvmi_client_call(keeper, message, &request);
-    gvmi_client_leave(keeper);
+    status = gvmi_client_call(client, message, &request);
+    gvmi_client_leave(client);
     if (status == GVM_OK && value != NULL)
         *value = message->body.DONE.value;
     return status;
 }
 
-gvm_status gvm_client_evict(gvm_client *keeper, const char *name, uint64_t bytes, uint64_t *evicted_bytes)
+/* Of an argument, where nothing is 0. */
+static gvm_status check_amount(uint64_t bytes)
+{
+    return bytes != GVM_BYTES_NONE
+               ? GVM_OK
+               : gvmi_fail(GVM_E_INVALID, "GVM_BYTES_NONE is for options: an argument is 0");
+}
+
+gvm_status gvm_client_evict(gvm_client *client, const char *name, uint64_t size_bytes,
+                            uint64_t *evicted_bytes)
 {
     GVMI_UNCANCELLED;
     gvmi_wire_message message;
     gvm_status status = gvmi_wire_check_name(name);
 
     gvmi_wire_start(&message, GVMI_WIRE_EVICT, 0);
-    message.body.EVICT.value = bytes;
+    message.body.EVICT.value = size_bytes;
+    if (status == GVM_OK)
+        status = check_amount(size_bytes);
     if (status == GVM_OK)
         memcpy(message.body.EVICT.name, name, strlen(name));
-    return call(keeper, &message, status, evicted_bytes);
+    return call(client, &message, status, evicted_bytes);
 }
 
-gvm_status gvm_client_trim(gvm_client *keeper, int32_t keeper_device, uint64_t keep_bytes,
+gvm_status gvm_client_trim(gvm_client *client, int32_t keeper_device, uint64_t keep_bytes,
                            uint64_t *freed_bytes)
 {
     GVMI_UNCANCELLED;
@@ -306,16 +455,16 @@ gvm_status gvm_client_trim(gvm_client *keeper, int32_t keeper_device, uint64_t k
     gvmi_wire_start(&message, GVMI_WIRE_TRIM, 0);
     message.body.TRIM.device = (uint32_t)keeper_device; /* a negative one is none of the keeper's */
     message.body.TRIM.keep_bytes = keep_bytes;
-    return call(keeper, &message, GVM_OK, freed_bytes);
+    return call(client, &message, GVM_OK, freed_bytes);
 }
 
-gvm_status gvm_client_set_quota(gvm_client *keeper, uint32_t uid, uint64_t bytes)
+gvm_status gvm_client_set_quota(gvm_client *client, uint32_t uid, uint64_t quota_bytes)
 {
     GVMI_UNCANCELLED;
     gvmi_wire_message message;
 
     gvmi_wire_start(&message, GVMI_WIRE_SET_QUOTA, 0);
     message.body.SET_QUOTA.uid = uid;
-    message.body.SET_QUOTA.bytes = bytes;
-    return call(keeper, &message, GVM_OK, NULL);
+    message.body.SET_QUOTA.bytes = quota_bytes;
+    return call(client, &message, check_amount(quota_bytes), NULL);
 }

@@ -319,7 +319,7 @@ static bool may_end(gvmi_machine *m, const keep_client *client, uint32_t *ended)
 /* The oldest unanswered MAP sets the deadline; a later one does not extend it. */
 static void watch_maps(gvmi_machine *m, uint32_t *ended)
 {
-    const uint32_t timeout_ms = m->config.revoke_timeout_ms;
+    const uint32_t timeout_ms = m->config.revoke_limit_ms;
 
     for (const keep_pending *map = m->oldest_map;
          map != NULL && is_late(m, map->sent_ns, timeout_ms); map = map->newer) {
@@ -376,15 +376,14 @@ static int64_t keeps_waiting_since(const keep_opening *opening)
 /* Clients that keep a lease for which others have waited too long. */
 void gvmi_keep_watch_leases(gvmi_machine *m, const keep_object *object)
 {
-    if (m->config.lease_timeout_ms == 0 || object->lease_state != KEEP_DRAINING ||
-        object->first_wait == NULL ||
-        !is_late(m, object->draining_since_ns, m->config.lease_timeout_ms))
+    if (m->config.lease_limit_ms == 0 || object->lease_state != KEEP_DRAINING ||
+        object->first_wait == NULL || !is_late(m, object->draining_since_ns, m->config.lease_limit_ms))
         return;
     for (keep_opening *o = object->openings; o != NULL; o = o->next) {
         const int64_t since_ns = keeps_waiting_since(o);
 
-        if (since_ns != INT64_MAX && is_late(m, since_ns, m->config.lease_timeout_ms) &&
-            is_all_read(m, o->client, since_ns, m->config.lease_timeout_ms))
+        if (since_ns != INT64_MAX && is_late(m, since_ns, m->config.lease_limit_ms) &&
+            is_all_read(m, o->client, since_ns, m->config.lease_limit_ms))
             gvmi_keep_cut_later(
                 m, o->client,
                 "it kept a lease for longer than the lease timeout while others waited for it");
@@ -402,7 +401,7 @@ void gvmi_keep_watch_clients(gvmi_machine *m)
             continue;
         m->cut_due = m->cut_due || client->cut_due;
         if (!client->connected && !client->voided &&
-            is_late(m, client->left_ns, m->config.revoke_timeout_ms)) {
+            is_late(m, client->left_ns, m->config.revoke_limit_ms)) {
             if (!may_end(m, client, &ended))
                 return;
             void_client(m, client, client->mapped);

@@ -533,7 +533,7 @@ static void evict_now(gvmi_machine *m, keep_wait *wait)
 {
     keep_object *object = wait->object;
 
-    if (!gvmi_keep_freeze(m, object)) {
+    if (wait->bytes < object->chunk_bytes || !gvmi_keep_freeze(m, object)) {
         gvmi_keep_reply_done(m, wait->client, wait->request, 0);
         end_wait(m, wait);
         return;
@@ -733,7 +733,7 @@ void gvmi_keep_evict(gvmi_machine *m, keep_client *client, const gvmi_wire_messa
     }
     wait = new_wait(m, client, object, NULL, KEEP_WAIT_EVICT, message->head.request, -1);
     if (wait != NULL)
-        wait->bytes = body->value == 0 ? UINT64_MAX : body->value;
+        wait->bytes = body->value;
 }
 
 void gvmi_keep_shrink(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message)

@@ -42,7 +42,7 @@ typedef struct gvmi_machine_config {
     uint64_t host_ahead_bytes, device_keep_bytes;
     uint64_t quota_bytes; /* UINT64_MAX: no limit */
     uint32_t clients_max, objects_max;
-    uint32_t revoke_timeout_ms, lease_timeout_ms; /* 0: never, for the latter */
+    uint32_t revoke_limit_ms, lease_limit_ms; /* 0: never, for the latter */
     bool fence_kills; /* processes that were cut off while they could write are ended */
     uint32_t uid;     /* the keeper's own: it may do everything, as may root */
     uint64_t pid;

@@ -6,7 +6,7 @@
 
 /* ---- objects */
 
-static void count_leases(const keep_object *object, gvm_object_info *info)
+static void count_leases(const keep_object *object, gvmi_snapshot_object *info)
 {
     for (const keep_opening *o = object->openings; o != NULL; o = o->next) {
         info->read_leases += gvmi_keep_readers(o);
@@ -16,7 +16,7 @@ static void count_leases(const keep_object *object, gvm_object_info *info)
 
 /* Of so many chunks, of which these are on the device, and clean there. */
 static void count_bytes(const keep_object *object, uint32_t chunks, uint32_t device,
-                        uint32_t duplicate, gvm_object_info *info)
+                        uint32_t duplicate, gvmi_snapshot_object *info)
 {
     const uint64_t bytes = object->chunk_bytes;
 
@@ -26,14 +26,13 @@ static void count_bytes(const keep_object *object, uint32_t chunks, uint32_t dev
     info->dirty_bytes = info->device_bytes - info->duplicate_bytes;
 }
 
-void gvmi_keep_describe_object(gvmi_machine *m, keep_object *object, gvm_object_info *info)
+void gvmi_keep_describe_object(gvmi_machine *m, keep_object *object, gvmi_snapshot_object *info)
 {
     gvmi_keep_sample(m, object);
     memset(info, 0, sizeof *info);
-    info->struct_size = sizeof *info;
     memcpy(info->name, object->name, sizeof info->name);
     info->id = object->id;
-    info->bytes = object->bytes;
+    info->size_bytes = object->bytes;
     info->reserve_bytes = object->reserve_bytes;
     info->chunk_bytes = object->chunk_bytes;
     count_bytes(object, object->chunk_count, object->device_chunks, object->duplicate_chunks, info);
@@ -59,7 +58,7 @@ void gvmi_keep_describe_object(gvmi_machine *m, keep_object *object, gvm_object_
 }
 
 /* A link says nothing of what it does not give. */
-static void leave_out(const keep_opening *opening, gvm_object_info *info)
+static void leave_out(const keep_opening *opening, gvmi_snapshot_object *info)
 {
     const keep_object *object = opening->object;
     const uint32_t chunks = gvmi_keep_opened_chunks(opening);
@@ -71,7 +70,7 @@ static void leave_out(const keep_opening *opening, gvm_object_info *info)
     }
     count_bytes(object, chunks, device, duplicate, info);
     memset(info->name, 0, sizeof info->name);
-    info->bytes = gvmi_keep_opened_bytes(opening, info->bytes);
+    info->size_bytes = gvmi_keep_opened_bytes(opening, info->size_bytes);
     info->reserve_bytes = gvmi_keep_opened_bytes(opening, info->reserve_bytes);
     info->evicted_bytes = info->promoted_bytes = 0;
 }
@@ -92,12 +91,11 @@ void gvmi_keep_get_info(gvmi_machine *m, keep_client *client, const gvmi_wire_me
 
 /* ---- devices */
 
-void gvmi_keep_describe_device(const gvmi_machine *m, uint32_t index, gvm_keeper_device_info *info)
+void gvmi_keep_describe_device(const gvmi_machine *m, uint32_t index, gvmi_snapshot_device *info)
 {
     const keep_device *device = &m->devices[index];
     const gvmi_machine_device *config = &m->config.devices[index];
 
-    info->struct_size = sizeof *info;
     memcpy(info->uuid, config->uuid, sizeof info->uuid);
     memcpy(info->name, config->name, sizeof info->name);
     info->ordinal = config->ordinal;
@@ -116,10 +114,9 @@ void gvmi_keep_describe_device(const gvmi_machine *m, uint32_t index, gvm_keeper
 
 /* ---- clients */
 
-void gvmi_keep_describe_client(gvmi_machine *m, const keep_client *client, gvm_client_info *info)
+void gvmi_keep_describe_client(gvmi_machine *m, const keep_client *client, gvmi_snapshot_client *info)
 {
     memset(info, 0, sizeof *info);
-    info->struct_size = sizeof *info;
     info->id = client->number;
     info->pid = client->who.pid;
     info->uid = client->who.uid;
@@ -142,10 +139,9 @@ void gvmi_keep_describe_client(gvmi_machine *m, const keep_client *client, gvm_c
 
 /* ---- the whole */
 
-void gvmi_keep_describe_keeper(const gvmi_machine *m, gvm_keeper_info *info)
+void gvmi_keep_describe_keeper(const gvmi_machine *m, gvmi_snapshot_keeper *info)
 {
     memset(info, 0, sizeof *info);
-    info->struct_size = sizeof *info;
     info->pid = m->config.pid;
     info->uptime_ms = (uint64_t)((m->now_ns - m->start_ns) / GVMI_NS_PER_MS);
     info->host_budget_bytes = m->host.budget_bytes;

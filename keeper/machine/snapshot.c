@@ -27,7 +27,7 @@ struct keep_snapshot {
     uint32_t next_client;     /* index */
     uint64_t bytes;           /* made so far, with room for what comes first and is sent last */
     gvmi_snapshot_head head;
-    gvm_keeper_device_info devices[]; /* only what is summed up over objects */
+    gvmi_snapshot_device devices[]; /* only what is summed up over objects */
 };
 
 /* ---- whose turn it is: a queue of users, in each a queue of clients */
@@ -185,8 +185,8 @@ bool gvmi_machine_queued(gvmi_machine *m, uint32_t number, uint64_t bytes)
 
 static uint64_t leading_bytes(const gvmi_machine *m)
 {
-    return sizeof(gvmi_snapshot_head) + sizeof(gvm_keeper_info) +
-           m->config.device_count * sizeof(gvm_keeper_device_info);
+    return sizeof(gvmi_snapshot_head) + sizeof(gvmi_snapshot_keeper) +
+           m->config.device_count * sizeof(gvmi_snapshot_device);
 }
 
 /* Sends a piece, and what it is the last piece of with its message. Takes over bytes. False: no memory;
@@ -251,7 +251,7 @@ static void append(gvmi_machine *m, keep_user *user, void *records, size_t len)
         snapshot->bytes += len;
 }
 
-static void add_to_device(const gvm_object_info *object, gvm_keeper_device_info *device)
+static void add_to_device(const gvmi_snapshot_object *object, gvmi_snapshot_device *device)
 {
     device->objects++;
     device->host_backed_bytes += object->host_bytes;
@@ -264,7 +264,7 @@ static void add_to_device(const gvm_object_info *object, gvm_keeper_device_info 
 static uint32_t append_objects(gvmi_machine *m, keep_user *user)
 {
     keep_snapshot *snapshot = user->snapshot;
-    gvm_object_info *records = malloc(SLICE_RECORDS_MAX * sizeof *records);
+    gvmi_snapshot_object *records = malloc(SLICE_RECORDS_MAX * sizeof *records);
     uint32_t count = 0, looked = 0, units = 0;
 
     if (records == NULL) {
@@ -289,7 +289,7 @@ static uint32_t append_objects(gvmi_machine *m, keep_user *user)
 static uint32_t append_clients(gvmi_machine *m, keep_user *user)
 {
     keep_snapshot *snapshot = user->snapshot;
-    gvm_client_info *records = malloc(SLICE_RECORDS_MAX * sizeof *records);
+    gvmi_snapshot_client *records = malloc(SLICE_RECORDS_MAX * sizeof *records);
     uint32_t count = 0, units = 0;
 
     if (records == NULL) {
@@ -325,8 +325,8 @@ static void finish(gvmi_machine *m, keep_user *user)
         return;
     }
     memcpy(bytes, &snapshot->head, sizeof snapshot->head);
-    gvmi_keep_describe_keeper(m, (gvm_keeper_info *)(void *)(bytes + sizeof snapshot->head));
-    devices = bytes + sizeof snapshot->head + sizeof(gvm_keeper_info);
+    gvmi_keep_describe_keeper(m, (gvmi_snapshot_keeper *)(void *)(bytes + sizeof snapshot->head));
+    devices = bytes + sizeof snapshot->head + sizeof(gvmi_snapshot_keeper);
     for (uint32_t d = 0; d < m->config.device_count; d++) {
         gvmi_keep_describe_device(m, d, &snapshot->devices[d]);
         memcpy(devices + d * sizeof snapshot->devices[d], &snapshot->devices[d],
@@ -362,10 +362,10 @@ static void begin(gvmi_machine *m, keep_user *user)
     snapshot->bytes = leading_bytes(m);
     snapshot->head = (gvmi_snapshot_head){.magic = GVMI_SNAPSHOT_MAGIC,
                                           .head_bytes = sizeof(gvmi_snapshot_head),
-                                          .keeper_bytes = sizeof(gvm_keeper_info),
-                                          .device_bytes = sizeof(gvm_keeper_device_info),
-                                          .object_bytes = sizeof(gvm_object_info),
-                                          .client_bytes = sizeof(gvm_client_info),
+                                          .keeper_bytes = sizeof(gvmi_snapshot_keeper),
+                                          .device_bytes = sizeof(gvmi_snapshot_device),
+                                          .object_bytes = sizeof(gvmi_snapshot_object),
+                                          .client_bytes = sizeof(gvmi_snapshot_client),
                                           .device_count = m->config.device_count};
     user->snapshot = snapshot;
 }

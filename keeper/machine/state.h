@@ -769,11 +769,11 @@ void gvmi_keep_refusal(const gvmi_machine *m, const keep_user *user, keep_allowa
 
 /* ---- report.c */
 void gvmi_keep_get_info(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);
-void gvmi_keep_describe_object(gvmi_machine *m, keep_object *object, gvm_object_info *info);
-void gvmi_keep_describe_client(gvmi_machine *m, const keep_client *client, gvm_client_info *info);
+void gvmi_keep_describe_object(gvmi_machine *m, keep_object *object, gvmi_snapshot_object *info);
+void gvmi_keep_describe_client(gvmi_machine *m, const keep_client *client, gvmi_snapshot_client *info);
 /* Sums over objects stay as they are in info. */
-void gvmi_keep_describe_device(const gvmi_machine *m, uint32_t index, gvm_keeper_device_info *info);
-void gvmi_keep_describe_keeper(const gvmi_machine *m, gvm_keeper_info *info);
+void gvmi_keep_describe_device(const gvmi_machine *m, uint32_t index, gvmi_snapshot_device *info);
+void gvmi_keep_describe_keeper(const gvmi_machine *m, gvmi_snapshot_keeper *info);
 
 /* ---- snapshot.c */
 void gvmi_keep_snapshot(gvmi_machine *m, keep_client *client, const gvmi_wire_message *message);

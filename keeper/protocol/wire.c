@@ -325,10 +325,9 @@ static gvm_status check_failed(const wire_kind *kind, const void *body)
 
 static gvm_status check_info(const wire_kind *kind, const void *body)
 {
-    const gvm_object_info *b = &((const gvmi_wire_info *)body)->info;
+    const gvmi_snapshot_object *b = &((const gvmi_wire_info *)body)->info;
 
-    WANT(b, struct_size, b->struct_size == sizeof *b);
-    WANT(b, bytes, b->bytes <= b->reserve_bytes);
+    WANT(b, size_bytes, b->size_bytes <= b->reserve_bytes);
     WANT_FLAGS(b, mode, MODE_BITS);
     WANT(b, metadata_bytes, b->metadata_bytes <= GVM_METADATA_BYTES_MAX);
     WANT_BOOL(b, sealed);

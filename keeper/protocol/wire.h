@@ -29,9 +29,10 @@
 #include <gvmem/client.h>
 
 #include "base/private.h"
+#include "keeper/protocol/snapshot.h"
 
 #define GVMI_WIRE_MAGIC 0x70656b6d7667ull /* "gvmkep" */
-#define GVMI_WIRE_VERSION 5u
+#define GVMI_WIRE_VERSION 6u
 #define GVMI_WIRE_CHUNKS_MAX 64u /* of one MAP */
 #define GVMI_WIRE_TAIL_BYTES_MAX 4096u
 #define GVMI_WIRE_TEXT_BYTES 200u
@@ -54,7 +55,7 @@
     X(CLOSE, 14, C, slot, NONE, 0)             /* nothing is mapped any more -> DONE */ \
     X(SNAPSHOT, 15, C, none, NONE, 0)          /* -> SNAPSHOT_IS */ \
     X(GET_INFO, 16, C, slot, NONE, 0)          /* -> INFO */ \
-    X(EVICT, 17, C, name_value, NONE, 0)       /* value: bytes -> DONE with bytes */ \
+    X(EVICT, 17, C, name_value, NONE, 0)       /* value: bytes at most -> DONE with bytes */ \
     X(TRIM, 18, C, trim, NONE, 0)              /* -> DONE with bytes */ \
     X(SET_QUOTA, 19, C, quota, NONE, 0)        /* -> DONE */ \
     X(BYE, 20, C, none, NONE, 0)               /* nothing is mapped any more; the socket closes */ \
@@ -248,7 +249,7 @@ typedef struct gvmi_wire_failed {
 } gvmi_wire_failed;
 
 typedef struct gvmi_wire_info {
-    gvm_object_info info;
+    gvmi_snapshot_object info;
 } gvmi_wire_info;
 
 #pragma GCC diagnostic pop
@@ -283,8 +284,8 @@ _Static_assert(sizeof(gvmi_wire_trim) == 16, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_quota) == 16, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_value) == 8, "layout of the wire");
 _Static_assert(sizeof(gvmi_wire_failed) == 8 + GVMI_WIRE_TEXT_BYTES, "layout of the wire");
-/* A public struct: name, 14 members of 64 bits, 10 of 32 and 8 bytes. */
-_Static_assert(sizeof(gvmi_wire_info) == GVM_NAME_BYTES_MAX + 14 * 8 + 10 * 4 + 8,
+/* Name, 12 members of 64 bits, 10 of 32 and 8 bytes. */
+_Static_assert(sizeof(gvmi_wire_info) == GVM_NAME_BYTES_MAX + 12 * 8 + 10 * 4 + 8,
                "layout of the wire");
 
 #define GVMI_WIRE_MEMBER(name, value, from, body, tail, fds) gvmi_wire_##body name;

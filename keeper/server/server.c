@@ -55,7 +55,20 @@ static gvm_status check_options(const gvm_keeper_options *o)
         return gvmi_fail(GVM_E_INVALID, "unknown fence %u", (unsigned)o->fence);
     if (o->quota_count > 0 && o->quotas == NULL)
         return gvmi_fail(GVM_E_INVALID, "quotas is NULL");
+    for (uint32_t i = 0; i < o->quota_count; i++)
+        if (o->quotas[i].reserved != 0)
+            return gvmi_fail(GVM_E_INVALID, "the quota of user %u has reserved %u, not 0",
+                             (unsigned)o->quotas[i].uid, (unsigned)o->quotas[i].reserved);
     return GVM_OK;
+}
+
+static uint64_t quota_of_option(uint64_t quota_bytes)
+{
+    switch (quota_bytes) {
+    case 0: return GVM_BYTES_UNLIMITED;
+    case GVM_BYTES_NONE: return 0;
+    default: return quota_bytes;
+    }
 }
 
 static void fill_config(gvm_keeper *server, const gvm_keeper_options *o)
@@ -64,11 +77,11 @@ static void fill_config(gvm_keeper *server, const gvm_keeper_options *o)
 
     config->host_ahead_bytes = o->host_ahead_bytes;
     config->device_keep_bytes = o->device_keep_bytes != 0 ? o->device_keep_bytes : DEVICE_KEEP_BYTES;
-    config->quota_bytes = o->quota_bytes != 0 ? o->quota_bytes : UINT64_MAX;
+    config->quota_bytes = quota_of_option(o->quota_bytes);
     config->clients_max = o->clients_max != 0 ? o->clients_max : GVMI_CLIENTS_MAX;
     config->objects_max = GVMI_OBJECTS_MAX;
-    config->revoke_timeout_ms = o->revoke_timeout_ms != 0 ? o->revoke_timeout_ms : REVOKE_TIMEOUT_MS;
-    config->lease_timeout_ms = o->lease_timeout_ms;
+    config->revoke_limit_ms = o->revoke_limit_ms != 0 ? o->revoke_limit_ms : REVOKE_TIMEOUT_MS;
+    config->lease_limit_ms = o->lease_limit_ms;
     config->fence_kills = o->fence == GVM_FENCE_KILL;
     config->unread = gvmi_peer_has_input;
     config->unread_context = server;
@@ -250,7 +263,8 @@ static gvm_status make_machine(gvm_keeper *server, const gvm_keeper_options *o)
     gvm_status status = gvmi_machine_create(&server->config, &server->machine);
 
     for (uint32_t i = 0; i < o->quota_count && status == GVM_OK; i++)
-        status = gvmi_machine_set_quota(server->machine, o->quotas[i].uid, o->quotas[i].bytes);
+        status = gvmi_machine_set_quota(server->machine, o->quotas[i].uid,
+                                        quota_of_option(o->quotas[i].quota_bytes));
     return status;
 }
 

@@ -11,7 +11,6 @@
 #include "base/struct.h"
 #include "keeper/client/client.h"
 #include "keeper/table/table.h"
-#include "memory/device.h"
 
 /* ---- links */
 
@@ -58,46 +57,25 @@ gvm_status gvmi_table_open_link(const gvm_table *table, const char *part, gvm_ob
 /* ---- the manifest */
 
 /* The object is on the table's device, and so tells which that is here. */
-static gvm_status copy_manifest(gvm_table *table, uint64_t address)
+static gvm_status find_device(gvm_table *table)
 {
     gvm_buffer_info buffer = {.struct_size = sizeof buffer};
-    gvm_device *device;
-    CUresult result;
     gvm_status status = gvm_buffer_get_info(table->manifest_object->buffer, &buffer);
 
-    if (status == GVM_OK)
-        status = gvm_device_open(buffer.ordinal, &device);
-    if (status != GVM_OK)
-        return status;
     table->info.device = buffer.ordinal;
-    status = gvmi_device_enter(device);
-    if (status == GVM_OK) {
-        result = gvmi_cu->cuMemcpyDtoH(table->manifest, address + table->token.offset_bytes,
-                                       table->token.bytes);
-        if (result != CUDA_SUCCESS)
-            status = gvmi_driver_fail(result, "cuMemcpyDtoH", "cannot read the table's description");
-        gvmi_device_leave();
-    }
-    gvm_device_close(device);
     return status;
 }
 
 static gvm_status read_manifest(gvm_table *table)
 {
-    const gvm_acquire_options once = {.struct_size = sizeof once, .hint = GVM_HINT_ONCE};
-    gvm_lease lease;
-    gvm_status status = gvm_object_acquire(table->manifest_object, GVM_LEASE_READ, &once, &lease);
+    gvm_status status = gvm_object_copy_out(table->manifest, table->manifest_object,
+                                            table->token.offset_bytes, table->token.bytes,
+                                            GVM_FOREVER);
 
-    if (status != GVM_OK)
-        return status;
-    if (lease.bytes < table->token.offset_bytes + table->token.bytes)
+    if (status == GVM_E_INVALID)
         status = gvmi_fail(GVM_E_FORMAT, "the token is of another table's size");
-    else
-        status = copy_manifest(table, lease.address);
     if (status == GVM_OK)
-        status = gvm_object_release(table->manifest_object, &lease);
-    else
-        (void)gvm_object_release(table->manifest_object, &lease);
+        status = find_device(table);
     if (status == GVM_OK &&
         gvm_kernel_checksum_host(table->manifest, table->token.bytes) != table->token.sum)
         status = stale(); /* its place in the ring has another one now */

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "base/cancel.h"
+#include "base/clock.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "keeper/table/table.h"
@@ -65,8 +66,24 @@ gvm_status gvm_table_open_columns(gvm_table *handle, const uint32_t *columns, ui
 
 /* ---- leases */
 
-static gvm_status acquire_part(gvmi_table_column *column, int part, const gvm_acquire_options *options,
-                               gvm_table_data *data, uint64_t *address)
+/* What the leases of one call are asked for by; the options may be NULL. */
+typedef struct lease_terms {
+    const gvm_acquire_options *options;
+    int64_t deadline_ns; /* GVMI_NEVER_NS: none */
+} lease_terms;
+
+/* The time left, rounded up. */
+static int left_ms(int64_t deadline_ns)
+{
+    const int64_t left_ns = deadline_ns - gvmi_now_ns();
+
+    if (deadline_ns == GVMI_NEVER_NS)
+        return GVM_FOREVER;
+    return left_ns > 0 ? (int)((left_ns + GVMI_NS_PER_MS - 1) / GVMI_NS_PER_MS) : GVM_TRY;
+}
+
+static gvm_status acquire_part(gvmi_table_column *column, int part, const lease_terms *terms,
+                               gvm_table_data *data, void **address)
 {
     gvm_object *object = atomic_load(&column->areas[part]);
     gvm_lease *lease = &data->leases[part];
@@ -74,28 +91,28 @@ static gvm_status acquire_part(gvmi_table_column *column, int part, const gvm_ac
 
     if (gvmi_table_part_bytes(&column->info, part) == 0)
         return GVM_OK;
-    status = gvm_object_acquire(object, GVM_LEASE_READ, options, lease);
+    status = gvm_object_acquire(object, GVM_LEASE_READ, terms->options, left_ms(terms->deadline_ns),
+                                lease);
     if (status != GVM_OK)
         return status;
-    if (lease->bytes < gvmi_table_part_bytes(&column->info, part))
+    if (lease->size_bytes < gvmi_table_part_bytes(&column->info, part))
         return gvmi_fail(GVM_E_FORMAT, "column \"%s\" has less memory than its rows take",
                          column->info.name);
     *address = lease->address;
     return GVM_OK;
 }
 
-static gvm_status acquire_column(gvm_table *table, const gvm_acquire_options *options,
-                                 gvm_table_data *data)
+static gvm_status acquire_column(gvm_table *table, const lease_terms *terms, gvm_table_data *data)
 {
     gvmi_table_column *column = &table->columns[data->column];
-    gvm_status status = acquire_part(column, GVMI_PART_VALUES, options, data, &data->values);
+    gvm_status status = acquire_part(column, GVMI_PART_VALUES, terms, data, &data->values);
 
     if (status == GVM_OK)
-        status = acquire_part(column, GVMI_PART_BODIES, options, data, &data->bodies);
+        status = acquire_part(column, GVMI_PART_BODIES, terms, data, &data->bodies);
     if (status == GVM_OK)
-        status = acquire_part(column, GVMI_PART_NULLS, options, data, &data->nulls);
+        status = acquire_part(column, GVMI_PART_NULLS, terms, data, &data->nulls);
     if (status == GVM_OK)
-        status = acquire_part(column, GVMI_PART_ELEMENT_NULLS, options, data, &data->element_nulls);
+        status = acquire_part(column, GVMI_PART_ELEMENT_NULLS, terms, data, &data->element_nulls);
     return status;
 }
 
@@ -150,8 +167,9 @@ static gvm_status release(gvm_table *table, gvm_table_data *data, uint32_t count
 }
 
 static gvm_status acquire(gvm_table *table, gvm_table_data **order, uint32_t count,
-                          const gvm_acquire_options *options)
+                          const gvm_acquire_options *options, int timeout_ms)
 {
+    lease_terms terms = {.options = options};
     gvm_status status = GVM_OK;
 
     qsort(order, count, sizeof(gvm_table_data *), by_column);
@@ -160,13 +178,14 @@ static gvm_status acquire(gvm_table *table, gvm_table_data **order, uint32_t cou
             return gvmi_fail(GVM_E_INVALID, "column %u is listed twice", (unsigned)order[i]->column);
     for (uint32_t i = 0; i < count && status == GVM_OK; i++)
         status = gvmi_table_open_column(table, order[i]->column); /* before anybody waits for us */
+    terms.deadline_ns = timeout_ms == GVM_FOREVER ? GVMI_NEVER_NS : gvmi_deadline_ns(timeout_ms);
     for (uint32_t i = 0; i < count && status == GVM_OK; i++)
-        status = acquire_column(table, options, order[i]);
+        status = acquire_column(table, &terms, order[i]);
     return status;
 }
 
 gvm_status gvm_table_acquire(gvm_table *handle, const uint32_t *columns, uint32_t count,
-                             const gvm_acquire_options *options, gvm_table_data *data)
+                             const gvm_acquire_options *options, int timeout_ms, gvm_table_data *data)
 {
     GVMI_UNCANCELLED;
     gvm_table_data **order = NULL;
@@ -176,6 +195,8 @@ gvm_status gvm_table_acquire(gvm_table *handle, const uint32_t *columns, uint32_
     if (status != GVM_OK)
         return status;
     status = check_columns(table, columns, count);
+    if (status == GVM_OK)
+        status = gvmi_check_timeout(timeout_ms);
     if (status == GVM_OK && data == NULL && count > 0)
         status = gvmi_fail(GVM_E_INVALID, "data is NULL");
     if (status != GVM_OK || count == 0)
@@ -191,7 +212,7 @@ gvm_status gvm_table_acquire(gvm_table *handle, const uint32_t *columns, uint32_
         data[i] = (gvm_table_data){.column = columns[i], .held = 1};
         order[i] = &data[i];
     }
-    status = acquire(table, order, count, options);
+    status = acquire(table, order, count, options, timeout_ms);
     if (status != GVM_OK) {
         const gvm_error error = gvmi_error_save();
 

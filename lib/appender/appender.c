@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "base/address.h"
 #include "base/assert.h"
 #include "base/cancel.h"
 #include "base/error.h"
@@ -30,7 +31,7 @@ static uint64_t reachable_bytes(const gvm_device *device, uint64_t reserve_bytes
 {
     const uint64_t reach = lesser(reserve_bytes, device->info.total_bytes);
 
-    return budget_bytes != 0 ? lesser(reach, budget_bytes) : reach;
+    return lesser(reach, budget_bytes);
 }
 
 static uint64_t choose_chunk_bytes(const gvm_device *device, uint64_t reserve_bytes,
@@ -65,6 +66,7 @@ static gvm_status read_options(const gvm_appender_options *options, gvm_appender
         return gvmi_fail(
             GVM_E_INVALID,
             "the options' struct_size is wrong, or they ask for what this version does not know");
+    full->budget_bytes = gvmi_amount(full->budget_bytes, GVM_BYTES_UNLIMITED);
     if ((full->flags & ~(uint32_t)(GVM_BUFFER_UNSHARED | GVM_APPENDER_ROWS_ONLY)) != 0 ||
         full->reserved != 0)
         return gvmi_fail(GVM_E_INVALID, "unknown appender flags %#x", (unsigned)full->flags);
@@ -92,7 +94,7 @@ static gvm_status check_budget(uint64_t budget_bytes, uint64_t chunk_bytes)
 {
     char budget[32], chunk[32];
 
-    if (budget_bytes == 0 || budget_bytes >= chunk_bytes)
+    if (budget_bytes >= chunk_bytes)
         return GVM_OK;
     return gvmi_fail(GVM_E_INVALID, "the budget of %s is less than a chunk of %s: use smaller chunks",
                      gvmi_size_text(budget_bytes, budget), gvmi_size_text(chunk_bytes, chunk));
@@ -116,15 +118,14 @@ static void set_options(gvm_appender *a, const gvm_appender_options *options)
     a->chunk_bytes = a->layout.chunk_bytes;
     a->chunk_count = a->buffer->chunk_count;
     a->budget_bytes = options->budget_bytes;
-    a->step_bytes = options->step_bytes != 0 ? options->step_bytes : STEP_BYTES_DEFAULT;
+    a->step_bytes = gvmi_amount(options->step_bytes, STEP_BYTES_DEFAULT);
     if (a->step_bytes < a->chunk_bytes)
         a->step_bytes = a->chunk_bytes;
-    a->ahead_bytes = options->ahead_bytes != 0 ? options->ahead_bytes
-                                               : 2 * lesser(a->step_bytes, GVMI_SPAN_BYTES_MAX);
+    a->ahead_bytes = gvmi_amount(options->ahead_bytes, 2 * lesser(a->step_bytes, GVMI_SPAN_BYTES_MAX));
     a->wait_ns = (options->wait_ms != 0 ? options->wait_ms : WAIT_MS_DEFAULT) * 1000000ull;
     a->unit_shift = choose_unit_shift(a->device, a->buffer->reserve_bytes, options);
     a->rows_only = (options->flags & GVM_APPENDER_ROWS_ONLY) != 0;
-    a->front_history = a->back_history = options->expected_bytes;
+    a->front_history = a->back_history = gvmi_amount(options->expected_bytes, 0);
 }
 
 /* What is beyond what is written, and may be wanted again, goes only when the device is full. The lock may
@@ -259,10 +260,8 @@ void gvmi_appender_drop(gvm_appender *appender)
 
 uint64_t gvmi_appender_allowed_bytes(const gvm_appender *appender)
 {
-    return appender->budget_bytes != 0
-               ? lesser(gvmi_round_down(appender->budget_bytes, appender->chunk_bytes),
-                        appender->reserve_bytes)
-               : appender->reserve_bytes;
+    return lesser(gvmi_round_down(appender->budget_bytes, appender->chunk_bytes),
+                  appender->reserve_bytes);
 }
 
 gvm_status gvm_appender_set_budget(gvm_appender *handle, uint64_t budget_bytes)
@@ -306,13 +305,13 @@ gvm_status gvm_appender_get_info(gvm_appender *handle, gvm_appender_info *info)
     if (status != GVM_OK)
         return status;
     full = (gvm_appender_info){
-        .address = a->address,
+        .address = gvmi_pointer(a->address),
         .reserve_bytes = a->reserve_bytes,
         .chunk_bytes = a->chunk_bytes,
         .row_bytes = a->row_bytes,
         .budget_bytes = gvmi_appender_allowed_bytes(a),
         .rows = gvm_append_rows_of(a->position),
-        .bytes = gvm_append_units_of(a->position) << a->unit_shift,
+        .data_bytes = gvm_append_units_of(a->position) << a->unit_shift,
         .front_bytes = gvmi_append_end_bytes(a, __atomic_load_n(&a->feed.front_chunks, __ATOMIC_RELAXED)),
         .back_bytes = gvmi_append_end_bytes(a, __atomic_load_n(&a->feed.back_chunks, __ATOMIC_RELAXED)),
         .commits = __atomic_load_n(&a->feed.commits_ever, __ATOMIC_RELAXED),

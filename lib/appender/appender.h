@@ -74,8 +74,8 @@ struct gvm_appender {
     gvmi_buffer_spec spec; /* of buffer, and of those that follow it */
     gvmi_append_slot slot;
     uint64_t address, row_bytes, reserve_bytes, chunk_bytes, chunk_count;
-    gvmi_layout layout;    /* of each of its buffers */
-    uint64_t budget_bytes; /* 0: the reservation */
+    gvmi_layout layout; /* of each of its buffers */
+    uint64_t budget_bytes;
     uint64_t step_bytes, ahead_bytes, wait_ns;
     uint32_t unit_shift;
     gvm_append limits;                    /* what the latest begin gave to kernels */

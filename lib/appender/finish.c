@@ -43,7 +43,7 @@ static gvm_status check_whole(const gvm_appender *a)
     if (!a->torn)
         return GVM_OK;
     return gvmi_fail(GVM_E_TORN,
-                     "the last kernel did not publish all that it had reserved: reset the appender");
+                     "the last kernel did not publish all that it had claimed: reset the appender");
 }
 
 /* ---- begin */
@@ -215,7 +215,7 @@ static gvm_appender_result describe(const gvm_appender *a)
 
     return (gvm_appender_result){
         .rows = gvm_append_rows_of(a->position),
-        .bytes = gvm_append_units_of(a->position) << a->unit_shift,
+        .data_bytes = gvm_append_units_of(a->position) << a->unit_shift,
         .commits = f->commits,
         .commit_us = f->commit_us,
         .first_us = f->first_us,
@@ -242,7 +242,7 @@ static gvm_status finish_locked(gvm_appender *a, gvm_appender_result *result)
     if (!find_end(a, &position)) {
         a->torn = a->dirty = true;
         return gvmi_fail(GVM_E_TORN,
-                         "a kernel ended without publishing all that it had reserved, or wrote over "
+                         "a kernel ended without publishing all that it had claimed, or wrote over "
                          "the appender's words: reset the appender");
     }
     a->stuck = a->slot.staging->end != GVM_APPEND_NO_END && position == a->position &&

@@ -24,6 +24,9 @@ GVMI_API gvm_status gvmi_fail_system(gvm_status status, int errno_code, const ch
 gvm_status gvmi_fail_native(gvm_status status, int code, const char *call, const char *name,
                             const char *format, ...) __attribute__((format(printf, 5, 6)));
 
+/* Judges a public time-out: GVM_E_INVALID below GVM_FOREVER. */
+gvm_status gvmi_check_timeout(int timeout_ms);
+
 /* Keeps the thread's error across clean-up that may fail itself. */
 GVMI_API gvm_error gvmi_error_save(void);
 #define gvmi_error_restore gvm_error_restore

@@ -10,10 +10,12 @@
 
 #include "base/error.h"
 #include "base/size.h"
+#include "base/struct.h"
 #include "base/text.h"
 
-#define ROW(name, fallback, text) {#name, fallback, fallback, "default", text},
-static gvm_setting settings[GVMI_OPTION_COUNT] = {GVMI_OPTIONS(ROW)};
+#define ROW(name, fallback, text) \
+    {sizeof(gvm_setting_info), #name, fallback, fallback, "default", text},
+static gvm_setting_info settings[GVMI_OPTION_COUNT] = {GVMI_OPTIONS(ROW)};
 #undef ROW
 
 static pthread_once_t once = PTHREAD_ONCE_INIT;
@@ -60,11 +62,12 @@ gvm_status gvmi_option_size(gvmi_option option, uint64_t *out_bytes)
     return GVM_OK;
 }
 
-gvm_status gvm_setting_get(uint32_t index, gvm_setting *out)
+gvm_status gvm_setting_get_info(uint32_t index, gvm_setting_info *info)
 {
-    if (out == NULL || index >= GVMI_OPTION_COUNT)
+    if (index >= GVMI_OPTION_COUNT)
         return gvmi_fail(GVM_E_INVALID, "no setting of index %u", (unsigned)index);
     pthread_once(&once, read_environment);
-    *out = settings[index];
+    if (!gvmi_struct_out(info, &settings[index], sizeof settings[index], sizeof settings[index]))
+        return gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is too small");
     return GVM_OK;
 }

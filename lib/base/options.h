@@ -1,7 +1,7 @@
 /* base/options.h - every setting of the library, in one table.
  *
  * X(name, default, text). All are environment variables, read once when first asked for.
- * gvm_setting_get(), `gvmem info` and the manual page gvmem(7) are made from this table.
+ * gvm_setting_get_info(), `gvmem info` and the manual page gvmem(7) are made from this table.
  */
 #ifndef GVMI_BASE_OPTIONS_H
 #define GVMI_BASE_OPTIONS_H
@@ -20,9 +20,9 @@
     X(GVMEM_TRACE, "", "trace every driver call with arguments, result and time: stderr, or the path of a file to append to") \
     X(GVMEM_FAULT, "", "fail driver calls, to test programs: NAME:N fails the Nth call of NAME once, NAME:N+ from the Nth on; * is every name") \
     X(GVMEM_KEEPER, "", "the keeper's socket, to listen at and to connect to; empty: $XDG_RUNTIME_DIR/gvmem.sock, for root /run/gvmem/keeper.sock, without that variable /tmp/gvmem-UID.sock") \
-    X(GVMEM_HEAP_DECAY, "1000", "libgvmem-heap-plugin: milliseconds that free memory is kept at least, unless GVMEM_HEAP_RESERVE is set or memory is short; 0: while it is needed again and again") \
+    X(GVMEM_HEAP_DECAY, "1000", "libgvmem-heap-plugin: milliseconds that free memory is kept at least, unless GVMEM_HEAP_KEEP is set or memory is short; 0: while it is needed again and again") \
+    X(GVMEM_HEAP_KEEP, "", "libgvmem-heap-plugin: most bytes of free memory that a heap keeps from the driver, such as 1TiB for all of it; empty: see GVMEM_HEAP_DECAY") \
     X(GVMEM_HEAP_LIMIT, "", "libgvmem-heap-plugin: most bytes that the heap of a device commits; empty: what the device has") \
-    X(GVMEM_HEAP_RESERVE, "", "libgvmem-heap-plugin: most bytes of free memory that a heap keeps from the driver, such as 1TiB for all of it; empty: see GVMEM_HEAP_DECAY") \
     X(GVMEM_HEAP_TRACE, "", "libgvmem-heap-plugin: the path of a file to write every allocation and free to, for gvmem-bench heap --trace") \
     X(GVMEM_CHECK, "0", "1: check the library's own driver calls for contract violations and report them to stderr")
 /* clang-format on */

@@ -31,10 +31,20 @@ static void *trees[GVMI_KIND_COUNT];
 static uint64_t counts[GVMI_KIND_COUNT];
 
 static const char *const kind_names[GVMI_KIND_COUNT] = {
-    "device",   "buffer",      "allocation",     "vector",
-    "share",    "legacy copy", "legacy mapping", "connection to a keeper",
-    "object",   "server",      "attached table", "heap",
+    "device",
+    "buffer",
+    "allocation",
+    "vector",
+    "share",
+    "copy for CUDA IPC",
+    "mapping by CUDA IPC",
+    "connection to a keeper",
+    "object",
+    "server",
+    "attached table",
+    "heap",
     "appender",
+    "snapshot",
 };
 
 static void *parents[GVMI_KIND_COUNT]; /* the trees of the parent process: never looked into */

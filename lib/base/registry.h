@@ -23,14 +23,15 @@ typedef enum gvmi_kind {
     GVMI_KIND_PIECE, /* key: the address gvm_alloc() returned */
     GVMI_KIND_VECTOR,
     GVMI_KIND_SHARE,
-    GVMI_KIND_LEGACY,
-    GVMI_KIND_LEGACY_OPEN, /* key: the address gvm_ipc_open() returned */
-    GVMI_KIND_CONNECTION,  /* gvm_client */
+    GVMI_KIND_IPC,
+    GVMI_KIND_IPC_OPEN,   /* key: the address gvm_ipc_open() returned */
+    GVMI_KIND_CONNECTION, /* gvm_client */
     GVMI_KIND_OBJECT,
     GVMI_KIND_SERVER,
     GVMI_KIND_TABLE,
     GVMI_KIND_HEAP,
     GVMI_KIND_APPENDER,
+    GVMI_KIND_SNAPSHOT,
     GVMI_KIND_COUNT,
 } gvmi_kind;
 

@@ -6,6 +6,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include <gvmem/status.h>
+
 #define GVMI_KIB (1ull << 10)
 #define GVMI_MIB (1ull << 20)
 #define GVMI_GIB (1ull << 30)
@@ -36,6 +38,12 @@ static inline uint64_t gvmi_round_up(uint64_t n, uint64_t unit)
 static inline bool gvmi_range_within(uint64_t offset, uint64_t len, uint64_t limit)
 {
     return offset <= limit && len <= limit - offset;
+}
+
+/* An amount among options: 0 is the default, GVM_BYTES_NONE is none. */
+static inline uint64_t gvmi_amount(uint64_t given, uint64_t fallback)
+{
+    return given == 0 ? fallback : given == GVM_BYTES_NONE ? 0 : given;
 }
 
 /* Reads "4096", "64K", "64KiB", "2MiB", "1.5G", "4TiB" (binary units, any case). False if it is no

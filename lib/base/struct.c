@@ -1,6 +1,7 @@
 /* Structs that grow at their end; see struct.h. */
 #include "base/struct.h"
 
+#include <stdint.h>
 #include <string.h>
 
 static size_t size_of(const void *sized)
@@ -24,6 +25,20 @@ bool gvmi_struct_out(void *out, const void *full, size_t full_bytes, size_t olde
     memcpy((char *)out + sizeof bytes, (const char *)full + sizeof bytes,
            (bytes < full_bytes ? bytes : full_bytes) - sizeof bytes);
     return true;
+}
+
+bool gvmi_stride_is_good(size_t stride_bytes, size_t oldest_bytes)
+{
+    return stride_bytes >= oldest_bytes && stride_bytes <= GVMI_STRUCT_BYTES_MAX &&
+           stride_bytes % sizeof(uint64_t) == 0;
+}
+
+void gvmi_record_out(void *array, size_t index, size_t stride_bytes, const void *full, size_t full_bytes)
+{
+    char *record = (char *)array + index * stride_bytes;
+
+    memset(record, 0, stride_bytes);
+    memcpy(record, full, stride_bytes < full_bytes ? stride_bytes : full_bytes);
 }
 
 bool gvmi_struct_in(void *full, size_t full_bytes, const void *in, size_t oldest_bytes)

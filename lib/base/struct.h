@@ -21,6 +21,12 @@
  * version that had it, or larger than any. */
 GVMI_API bool gvmi_struct_out(void *out, const void *full, size_t full_bytes, size_t oldest_bytes);
 
+/* Records of a caller's array, stride_bytes apart: can records of oldest_bytes, the size in the first version that had
+ * them, be so far apart? And writes one, with zeros behind what this library knows. */
+bool gvmi_stride_is_good(size_t stride_bytes, size_t oldest_bytes);
+void gvmi_record_out(void *array, size_t index, size_t stride_bytes, const void *full,
+                     size_t full_bytes);
+
 /* Copies a caller's options to full (of full_bytes), zeros where in is NULL or shorter. False if in
  * is smaller than oldest_bytes or larger than any struct, or if it is longer than this library
  * knows and not zero there: an option that would be ignored silently. */

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/assert.h"
 #include "base/cancel.h"
 #include "base/clock.h"
@@ -111,8 +112,7 @@ static bool ask_program(gvm_heap *heap, room *r, uint64_t wanted_bytes)
  * left. The lock is let go meanwhile. */
 static bool make_room(gvm_heap *heap, room *r, uint64_t wanted_bytes)
 {
-    const bool at_limit = heap->limit_bytes != 0 &&
-                          heap->committed_bytes + wanted_bytes > heap->limit_bytes;
+    const bool at_limit = heap->committed_bytes + wanted_bytes > heap->limit_bytes;
     const bool first = r->shortage.rounds == 0;
     bool may_wait;
     uint64_t given = 0;
@@ -250,7 +250,7 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     gvmi_lock(&heap->lock);
     waiting = heap->pending_units;
     gvmi_heap_poll_locked(heap);
-    request.may_purge = heap->reserve_bytes == 0 && !heap->whole && !heap->keeps;
+    request.may_purge = !heap->bounded && !heap->whole && !heap->keeps;
     do {
         request.smaller = r.shortage.rounds > 0;
         status = !request.smaller && request.units <= GVMI_HEAP_SHELF_UNITS
@@ -259,13 +259,14 @@ static gvm_status alloc_slowly(gvm_heap *handle, uint64_t size_bytes, const char
     } while (is_short(status) &&
              (purge(heap, &request) || make_room(heap, &r, request.units << GVMI_HEAP_UNIT_SHIFT)));
     if (status == GVM_OK) {
-        *out = (void *)(uintptr_t)block->address;
+        *out = gvmi_pointer(block->address);
         gvmi_heap_note_requested(heap, (int64_t)size_bytes);
         begin_use(block, size_bytes, tag);
     } else if (is_short(status)) {
         fail_short(heap, status, size_bytes);
     }
-    if (heap->pending_units != waiting || r.shortage.rounds > 0) /* what came free may be beyond the reserve */
+    if (heap->pending_units != waiting ||
+        r.shortage.rounds > 0) /* what came free may be beyond what is kept */
         gvmi_heap_settle(heap);
     gvmi_heap_settle_asked(heap);
     gvmi_unlock(&heap->lock);
@@ -287,7 +288,7 @@ static inline gvm_status alloc(gvm_heap *handle, uint64_t size_bytes, const char
         gvmi_block *block = shelf_take(shelf, units);
 
         if (LIKELY(block != NULL)) {
-            *out = (void *)(uintptr_t)block->address;
+            *out = gvmi_pointer(block->address);
             shelf_note(shelf, (int64_t)size_bytes);
             begin_use(block, size_bytes, tag);
             gvmi_shelf_release(shelf);
@@ -543,7 +544,7 @@ gvm_status gvm_heap_resize(gvm_heap *handle, void *ptr, size_t size_bytes)
     return status;
 }
 
-gvm_status gvm_heap_size(gvm_heap *handle, const void *ptr, size_t *size_bytes)
+gvm_status gvm_heap_get_size(gvm_heap *handle, const void *ptr, size_t *size_bytes)
 {
     gvmi_segment *segment;
     gvmi_block *block;

@@ -226,9 +226,9 @@ static gvm_status check_sums(const gvm_heap *heap, const sums *all, uint64_t she
     /* Whole segments that leave are in no arena. */
     if (heap->whole ? all->leaving_bytes != 0 : heap->leaving_bytes != all->leaving_bytes)
         return broken("H5, bytes that leave", 0, heap->leaving_bytes, all->leaving_bytes);
-    if (heap->reserve_bytes != 0 && !heap->keeps && !all->may_exceed && !heap->whole && !heap->stuck &&
-        !heap->unsettled && heap->leaving_bytes == 0 && heap->idle_bytes > heap->reserve_bytes)
-        return broken("H4, idle bytes", 0, heap->idle_bytes, heap->reserve_bytes);
+    if (heap->bounded && !heap->keeps && !all->may_exceed && !heap->whole && !heap->stuck &&
+        !heap->unsettled && heap->leaving_bytes == 0 && heap->idle_bytes > heap->keep_bytes)
+        return broken("H4, idle bytes", 0, heap->idle_bytes, heap->keep_bytes);
     if (heap->idle_low_bytes > heap->idle_bytes)
         return broken("H4, least idle bytes of the window", 0, heap->idle_low_bytes, heap->idle_bytes);
     return GVM_OK;

@@ -105,7 +105,7 @@ gvm_status gvmi_heap_check_limit(const gvm_heap *heap, uint64_t more_bytes, uint
     const uint64_t wanted_bytes = more_bytes > 0 ? more_bytes : idle_bytes;
     char more[32], used[32], limit[32];
 
-    if (heap->limit_bytes == 0 || wanted_bytes == 0 ||
+    if (wanted_bytes == 0 ||
         (used_bytes <= heap->limit_bytes && wanted_bytes <= heap->limit_bytes - used_bytes))
         return GVM_OK;
     return gvmi_fail(GVM_E_NOSPACE,
@@ -157,16 +157,16 @@ static void undo_commits(gvm_heap *heap, gvmi_segment *segment, uint64_t first, 
     gvmi_error_restore(&error);
 }
 
-/* So that a new peak of memory is one of blocks, too, idle memory beyond the reserve goes first. */
+/* So that a new peak of memory is one of blocks, too, idle memory beyond what is kept goes first. */
 static bool wants_purge(const gvm_heap *heap, uint64_t missing_bytes, gvmi_request *request)
 {
-    const uint64_t reserve = gvmi_heap_reserve(heap);
+    const uint64_t kept = gvmi_heap_idle_kept(heap);
 
-    if (request == NULL || !request->may_purge || heap->idle_bytes <= reserve ||
+    if (request == NULL || !request->may_purge || heap->idle_bytes <= kept ||
         heap->committed_bytes + missing_bytes <= heap->committed_peak_bytes)
         return false;
-    request->purge_bytes = heap->idle_bytes - reserve < missing_bytes ? heap->idle_bytes - reserve
-                                                                      : missing_bytes;
+    request->purge_bytes = heap->idle_bytes - kept < missing_bytes ? heap->idle_bytes - kept
+                                                                   : missing_bytes;
     return true;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/assert.h"
 #include "base/cancel.h"
 #include "base/clock.h"
@@ -90,17 +91,18 @@ static gvm_status read_options(const gvm_heap_options *options, gvm_heap *heap)
         return gvmi_fail(GVM_E_INVALID, "unknown kind of heap %d", (int)full.kind);
     if ((full.flags & ~(uint32_t)(GVM_HEAP_UNSHARED | GVM_HEAP_KEEP)) != 0)
         return gvmi_fail(GVM_E_INVALID, "unknown heap flags %#x", (unsigned)full.flags);
-    if ((full.flags & GVM_HEAP_KEEP) != 0 && (full.reserve_bytes != 0 || full.decay_ms != 0))
+    if ((full.flags & GVM_HEAP_KEEP) != 0 && (full.keep_bytes != 0 || full.decay_ms != 0))
         return gvmi_fail(GVM_E_INVALID,
-                         "a heap with GVM_HEAP_KEEP gives nothing back: reserve_bytes (%llu) and decay_ms "
+                         "a heap with GVM_HEAP_KEEP gives nothing back: keep_bytes (%llu) and decay_ms "
                          "(%u) must be 0",
-                         (unsigned long long)full.reserve_bytes, (unsigned)full.decay_ms);
+                         (unsigned long long)full.keep_bytes, (unsigned)full.decay_ms);
     heap->kind = full.kind;
     heap->unshared = (full.flags & GVM_HEAP_UNSHARED) != 0;
     heap->keeps = (full.flags & GVM_HEAP_KEEP) != 0;
-    heap->limit_bytes = full.limit_bytes;
-    heap->reserve_bytes = full.reserve_bytes;
-    heap->shelf_bytes = full.shelf_bytes != 0 ? full.shelf_bytes : SHELF_BYTES_DEFAULT;
+    heap->limit_bytes = gvmi_amount(full.limit_bytes, GVM_BYTES_UNLIMITED);
+    heap->bounded = full.keep_bytes != 0;
+    heap->keep_bytes = gvmi_amount(full.keep_bytes, 0);
+    heap->shelf_bytes = gvmi_amount(full.shelf_bytes, SHELF_BYTES_DEFAULT);
     if (heap->shelf_bytes > SHELF_BYTES_MAX)
         heap->shelf_bytes = SHELF_BYTES_MAX;
     heap->decay_ns = (int64_t)full.decay_ms * GVMI_NS_PER_MS;
@@ -417,22 +419,23 @@ gvm_status gvm_heap_get_info(gvm_heap *handle, gvm_heap_info *info)
 
 typedef struct list {
     gvm_heap_block *blocks;
-    size_t capacity, count;
+    size_t capacity, stride_bytes, count;
     gvm_heap_usage *sums; /* wanted, too, unless NULL: room for as many */
     size_t tags;
 } list;
 
 static bool list_visited(gvm_heap *heap, gvmi_block *block, void *arg)
 {
+    const gvm_heap_block record = {
+        .address = gvmi_pointer(block->address),
+        .size_bytes = block->size_bytes,
+        .tag = block->tag != NULL ? block->tag : "",
+    };
     list *l = arg;
 
     (void)heap;
     if (l->count < l->capacity)
-        l->blocks[l->count] = (gvm_heap_block){
-            .address = (void *)(uintptr_t)block->address,
-            .size_bytes = block->size_bytes,
-            .tag = block->tag != NULL ? block->tag : "",
-        };
+        gvmi_record_out(l->blocks, l->count, l->stride_bytes, &record, sizeof record);
     l->count++;
     return true;
 }
@@ -492,28 +495,40 @@ static gvm_status list_all(gvm_heap *handle, list *l)
     return GVM_OK;
 }
 
-gvm_status gvm_heap_list(gvm_heap *heap, gvm_heap_block *blocks, size_t capacity, size_t *count)
+static gvm_status check_room(const void *records, size_t capacity, size_t stride_bytes,
+                             size_t record_bytes, const size_t *count)
+{
+    if (count == NULL || (records == NULL && capacity > 0))
+        return gvmi_fail(GVM_E_INVALID, "count is NULL, or there is no room for %zu records", capacity);
+    if (capacity > 0 && !gvmi_stride_is_good(stride_bytes, record_bytes))
+        return gvmi_fail(GVM_E_INVALID, "a record of %zu bytes is not one every %zu bytes",
+                         record_bytes, stride_bytes);
+    return GVM_OK;
+}
+
+gvm_status gvm_heap_list(gvm_heap *heap, size_t capacity, size_t stride_bytes,
+                         gvm_heap_block *blocks, size_t *count)
 {
     GVMI_UNCANCELLED;
-    list l = {.blocks = blocks, .capacity = capacity};
-    gvm_status status;
+    list l = {.blocks = blocks, .capacity = capacity, .stride_bytes = stride_bytes};
+    gvm_status status = check_room(blocks, capacity, stride_bytes, sizeof *blocks, count);
 
-    if (count == NULL || (blocks == NULL && capacity > 0))
-        return gvmi_fail(GVM_E_INVALID, "count is NULL, or there is no room for %zu blocks", capacity);
-    status = list_all(heap, &l);
+    if (status == GVM_OK)
+        status = list_all(heap, &l);
     if (status == GVM_OK)
         *count = l.count;
     return status;
 }
 
-gvm_status gvm_heap_get_usage(gvm_heap *heap, gvm_heap_usage *usages, size_t capacity, size_t *count)
+gvm_status gvm_heap_get_usage(gvm_heap *heap, size_t capacity, size_t stride_bytes,
+                              gvm_heap_usage *usages, size_t *count)
 {
     GVMI_UNCANCELLED;
-    list l = {0};
-    gvm_status status;
+    list l = {.stride_bytes = sizeof *l.blocks};
+    gvm_status status = check_room(usages, capacity, stride_bytes, sizeof *usages, count);
 
-    if (count == NULL || (usages == NULL && capacity > 0))
-        return gvmi_fail(GVM_E_INVALID, "count is NULL, or there is no room for %zu tags", capacity);
+    if (status != GVM_OK)
+        return status;
     do { /* until the room is enough: blocks may have come meanwhile */
         l.capacity = l.count + 16;
         l.count = 0;
@@ -527,8 +542,8 @@ gvm_status gvm_heap_get_usage(gvm_heap *heap, gvm_heap_usage *usages, size_t cap
     } while (status == GVM_OK && l.count > l.capacity);
     if (status == GVM_OK) {
         *count = l.tags;
-        if (capacity > 0)
-            memcpy(usages, l.sums, (l.tags < capacity ? l.tags : capacity) * sizeof *usages);
+        for (size_t i = 0; i < l.tags && i < capacity; i++)
+            gvmi_record_out(usages, i, stride_bytes, &l.sums[i], sizeof l.sums[i]);
     }
     free(l.sums);
     free(l.blocks);

@@ -43,7 +43,7 @@
  * H2  Of two buddies of one order not both are free.
  * H3  A chunk's users are the blocks, in whatever state but NONE, whose units touch it; a chunk with
  *     users is committed, and not leaving.
- * H4  Outside of calls, idle_bytes is at most the reserve that the program has set, or the chunks beyond wait for a
+ * H4  Outside of calls, idle_bytes is at most the keep_bytes that the program has set, or the chunks beyond wait for a
  *     fence of their stream (or the driver has refused to take them, or takes some now), or for the library's thread,
  *     which empties shelves and gives back in steps. Heaps whose memory goes back by calls that wait for kernels are
  *     excepted.
@@ -279,8 +279,9 @@ struct gvm_heap {
     /* A segment is one chunk, which comes and goes with it: by calls that wait for all kernels that run (cuMemFree,
      * cuMemHostUnregister). */
     bool whole;
-    bool keeps; /* nothing goes back but by gvm_heap_trim() */
-    uint64_t segment_bytes, limit_bytes, reserve_bytes, shelf_bytes;
+    bool keeps;   /* nothing goes back but by gvm_heap_trim() */
+    bool bounded; /* at most keep_bytes stay idle; else windows and peaks decide */
+    uint64_t segment_bytes, limit_bytes, keep_bytes, shelf_bytes;
     gvm_heap_exhausted exhausted;
     void *exhausted_arg;
     gvmi_arena plain, *arenas; /* arenas: the streams' */
@@ -343,7 +344,7 @@ static inline unsigned gvmi_heap_row(uint64_t units)
 gvm_status gvmi_heap_table_create(gvm_heap *heap);
 void gvmi_heap_table_destroy(gvm_heap *heap);
 /* Makes room for one more segment, GVM_E_NOMEM; and adds it. */
-gvm_status gvmi_heap_table_reserve_locked(gvm_heap *heap);
+gvm_status gvmi_heap_table_make_room_locked(gvm_heap *heap);
 void gvmi_heap_table_add_locked(gvm_heap *heap, gvmi_segment *segment);
 void gvmi_heap_table_remove_locked(gvm_heap *heap, gvmi_segment *segment);
 /* Has it the keys of all segments, each once, and room? */
@@ -433,11 +434,12 @@ void gvmi_chunks_stay_locked(gvm_heap *heap, gvmi_segment *segment, uint64_t fir
 /* Gives idle chunks back, about so many bytes, highest address first, as far as their streams have passed them. Their
  * handles go as told. Waits for other calls on the buffers that they are of. Returns the bytes given back. */
 uint64_t gvmi_heap_release(gvm_heap *heap, uint64_t bytes, gvmi_release how);
-uint64_t gvmi_heap_reserve(const gvm_heap *heap);
+/* Idle bytes that stay when memory reaches a new peak. */
+uint64_t gvmi_heap_idle_kept(const gvm_heap *heap);
 /* Waits until the driver has what other threads are giving it. */
 void gvmi_heap_await_leaving(gvm_heap *heap);
 /* At the end of every call that allocates, and of every one that frees, or finds blocks which have waited: ends a
- * window; gives back what is beyond the reserve, or has the library's thread do that. */
+ * window; gives back what is beyond what is kept, or has the library's thread do that. */
 void gvmi_heap_settle_asked(gvm_heap *heap);
 void gvmi_heap_settle(gvm_heap *heap);
 
@@ -464,7 +466,7 @@ void gvmi_heap_give_locked(gvm_heap *heap, gvmi_block *block);
 gvm_status gvmi_heap_refit_locked(gvm_heap *heap, gvmi_block *block, uint64_t units);
 
 /* Makes room for so many more segments of an arena, GVM_E_NOMEM; and adds an open one. */
-gvm_status gvmi_arena_reserve_locked(gvmi_arena *arena, size_t more);
+gvm_status gvmi_arena_make_room_locked(gvmi_arena *arena, size_t more);
 void gvmi_arena_add_locked(gvmi_arena *arena, gvmi_segment *segment);
 /* Ends a segment whose blocks are all NONE, of which no chunk is leaving: nobody finds it any more and the statistics
  * are without it; its memory, which goes back without the lock where that waits; its struct, kept for the next. */

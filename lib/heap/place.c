@@ -145,7 +145,7 @@ static gvm_status cut_chunks(gvm_heap *heap, gvmi_segment *segment, uint64_t byt
                      (unsigned long long)segment->chunk_count);
 }
 
-gvm_status gvmi_arena_reserve_locked(gvmi_arena *arena, size_t more)
+gvm_status gvmi_arena_make_room_locked(gvmi_arena *arena, size_t more)
 {
     size_t capacity = arena->capacity > 0 ? arena->capacity : 8;
     gvmi_segment **grown;
@@ -189,9 +189,9 @@ static gvm_status open_segment(gvm_heap *heap, gvmi_arena *arena, uint64_t bytes
 
     /* Room first: what has memory is not given up again for want of it, which may wait for kernels. */
     if (status == GVM_OK)
-        status = gvmi_arena_reserve_locked(arena, 1);
+        status = gvmi_arena_make_room_locked(arena, 1);
     if (status == GVM_OK)
-        status = gvmi_heap_table_reserve_locked(heap);
+        status = gvmi_heap_table_make_room_locked(heap);
     if (status == GVM_OK)
         status = take_shell(heap, lone, &segment);
     if (status != GVM_OK)
@@ -363,7 +363,7 @@ static bool adopt_locked(gvm_heap *heap, gvmi_arena *arena, uint64_t chunk_bytes
         gvmi_segment *segment = heap->plain.segments[i];
 
         if (segment->lone || segment->live > 0 || segment->leaving_count > 0 ||
-            segment->chunk_bytes != chunk_bytes || gvmi_arena_reserve_locked(arena, 1) != GVM_OK)
+            segment->chunk_bytes != chunk_bytes || gvmi_arena_make_room_locked(arena, 1) != GVM_OK)
             continue;
         remove_from_arena(segment);
         gvmi_arena_add_locked(arena, segment);
@@ -494,7 +494,7 @@ static uint64_t room_bytes(const gvm_heap *heap)
                           gvmi_chunk_cache_bytes(heap->device->cache);
 
     gvmi_error_restore(&error);
-    if (heap->limit_bytes == 0 || heap->limit_bytes > heap->committed_bytes + room)
+    if (heap->limit_bytes > heap->committed_bytes + room)
         return room;
     return heap->limit_bytes > heap->committed_bytes ? heap->limit_bytes - heap->committed_bytes : 0;
 }

@@ -4,7 +4,7 @@
  * that run. So the chunks are first taken out of use, a few at a time (they are LEAVING), and the driver is called
  * without the heap's lock.
  *
- * When: with a reserve that the program has set, as soon as there is more. Else what was idle all through a window goes,
+ * When: with keep_bytes that the program has set, as soon as there is more. Else what was idle all through a window goes,
  * in the library's thread. A window ends when requests have asked for twice what is committed, or at a tick
  * of the clock when little was asked for since the last, but not before decay_ns. Before memory reaches a new peak what is idle goes, too
  * (chunk.c). On shortage all of it goes, of every heap (memory/idle.h).
@@ -18,8 +18,8 @@
 #include "heap/heap.h"
 #include "memory/background.h"
 
-#define RESERVE_BYTES_LEAST (64 * GVMI_MIB)
-#define RESERVE_SHARE 32   /* of what is committed */
+#define IDLE_BYTES_LEAST (64 * GVMI_MIB)
+#define IDLE_SHARE 32      /* of what is committed */
 #define WINDOW_PERCENT 200 /* asked for, of what is committed */
 #define TICK_NS (1000 * GVMI_NS_PER_MS)
 #define BUSY_NS (10 * GVMI_NS_PER_MS)
@@ -259,13 +259,12 @@ void gvmi_heap_await_leaving(gvm_heap *heap)
 
 /* ---- when */
 
-uint64_t gvmi_heap_reserve(const gvm_heap *heap)
+uint64_t gvmi_heap_idle_kept(const gvm_heap *heap)
 {
-    if (heap->reserve_bytes != 0)
-        return heap->reserve_bytes;
-    return heap->committed_bytes / RESERVE_SHARE > RESERVE_BYTES_LEAST
-               ? heap->committed_bytes / RESERVE_SHARE
-               : RESERVE_BYTES_LEAST;
+    if (heap->bounded)
+        return heap->keep_bytes;
+    return heap->committed_bytes / IDLE_SHARE > IDLE_BYTES_LEAST ? heap->committed_bytes / IDLE_SHARE
+                                                                 : IDLE_BYTES_LEAST;
 }
 
 static uint64_t lesser(uint64_t a, uint64_t b)
@@ -286,14 +285,14 @@ static uint64_t bytes_beyond(uint64_t bytes, uint64_t most)
 /* What is to be given back now. */
 static uint64_t due_bytes(const gvm_heap *heap)
 {
-    uint64_t due, limit = 0;
+    uint64_t due, limit;
 
     if (heap->whole || heap->keeps)
         return 0;
-    if (heap->limit_bytes != 0) /* which may have been lowered */
-        limit = lesser(heap->idle_bytes, bytes_beyond(heap->committed_bytes, heap->limit_bytes));
-    due = heap->reserve_bytes != 0 ? bytes_beyond(heap->idle_bytes, heap->reserve_bytes)
-                                   : lesser(heap->surplus_bytes, heap->idle_low_bytes);
+    /* The limit may have been lowered. */
+    limit = lesser(heap->idle_bytes, bytes_beyond(heap->committed_bytes, heap->limit_bytes));
+    due = heap->bounded ? bytes_beyond(heap->idle_bytes, heap->keep_bytes)
+                        : lesser(heap->surplus_bytes, heap->idle_low_bytes);
     return greater(due, limit);
 }
 
@@ -338,7 +337,7 @@ static void wake_locked(gvm_heap *heap)
 
 void gvmi_heap_settle(gvm_heap *heap)
 {
-    if (heap->reserve_bytes != 0 || gvmi_heap_threadless) {
+    if (heap->bounded || gvmi_heap_threadless) {
         release_due(heap);
         heap->unsettled = false;
     }
@@ -347,8 +346,8 @@ void gvmi_heap_settle(gvm_heap *heap)
 
 void gvmi_heap_settle_asked(gvm_heap *heap)
 {
-    const uint64_t least = heap->committed_bytes > RESERVE_BYTES_LEAST ? heap->committed_bytes
-                                                                       : RESERVE_BYTES_LEAST;
+    const uint64_t least = heap->committed_bytes > IDLE_BYTES_LEAST ? heap->committed_bytes
+                                                                    : IDLE_BYTES_LEAST;
 
     if (heap->asked_bytes - heap->window_asked_bytes >= least / 100 * WINDOW_PERCENT &&
         end_window_locked(heap))
@@ -400,10 +399,10 @@ static void tick_locked(gvm_heap *heap, int64_t now_ns)
 
     for (gvmi_shelf *shelf = heap->shelves; shelf != NULL; shelf = shelf->next)
         more = look_at_shelf_locked(shelf) || more;
-    if (heap->asked_bytes - heap->tick_asked_bytes <= heap->committed_bytes / RESERVE_SHARE)
+    if (heap->asked_bytes - heap->tick_asked_bytes <= heap->committed_bytes / IDLE_SHARE)
         (void)end_window_locked(heap);
     heap->tick_asked_bytes = heap->asked_bytes;
-    more = more || (heap->reserve_bytes == 0 ? heap->idle_bytes > 0 : due_bytes(heap) > 0);
+    more = more || (!heap->bounded ? heap->idle_bytes > 0 : due_bytes(heap) > 0);
     heap->tick_ns = more ? now_ns + TICK_NS : 0;
 }
 

@@ -229,7 +229,7 @@ static void free_arena(gvmi_arena *arena)
 
 /* ---- blocks that wait */
 
-static gvm_status ring_reserve(gvm_heap *heap)
+static gvm_status ring_make_room(gvm_heap *heap)
 {
     const size_t capacity = heap->wait_capacity > 0 ? 2 * heap->wait_capacity : 16;
     gvmi_heap_wait *grown;
@@ -257,7 +257,7 @@ gvm_status gvmi_heap_delay_locked(gvm_heap *heap, gvmi_block *block, const gvm_s
                                   size_t count)
 {
     gvmi_heap_wait wait = {.block = block, .since = ++heap->epoch};
-    gvm_status status = ring_reserve(heap);
+    gvm_status status = ring_make_room(heap);
 
     if (status == GVM_OK && count > 1) {
         wait.others = malloc((count - 1) * sizeof(CUevent));
@@ -408,7 +408,7 @@ static gvm_status end_arena_locked(gvmi_arena *arena)
 {
     gvm_heap *heap = arena->heap;
     gvmi_arena **link = &heap->arenas;
-    gvm_status status = gvmi_arena_reserve_locked(&heap->plain, arena->count);
+    gvm_status status = gvmi_arena_make_room_locked(&heap->plain, arena->count);
 
     if (status != GVM_OK)
         return status;

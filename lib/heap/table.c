@@ -61,7 +61,7 @@ static void put_all(gvmi_heap_table *table, const gvmi_arena *arena)
 }
 
 /* Two keys a segment. */
-gvm_status gvmi_heap_table_reserve_locked(gvm_heap *heap)
+gvm_status gvmi_heap_table_make_room_locked(gvm_heap *heap)
 {
     gvmi_heap_table *old = heap->table, *table;
     uint64_t slots = SLOTS_FIRST;

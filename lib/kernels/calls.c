@@ -4,6 +4,7 @@
 #include <endian.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "kernels/basic.h"
@@ -14,7 +15,7 @@
 static gvm_status check_range(uint64_t address, uint64_t len_bytes)
 {
     if (address == 0 || address % 8 != 0)
-        return gvmi_fail(GVM_E_INVALID, "address 0x%llx is 0 or not a multiple of 8",
+        return gvmi_fail(GVM_E_INVALID, "address 0x%llx is NULL or not a multiple of 8",
                          (unsigned long long)address);
     if (len_bytes > UINT64_MAX - address)
         return gvmi_fail(GVM_E_INVALID,
@@ -53,10 +54,11 @@ static void finish(gvm_device *device)
     gvmi_device_release(device);
 }
 
-gvm_status gvm_kernel_fill_random_f64(gvm_device *handle, uint64_t address, uint64_t count,
+gvm_status gvm_kernel_fill_random_f64(gvm_device *handle, void *pointer, uint64_t count,
                                       uint64_t first_index, uint64_t seed, gvm_stream stream)
 {
     GVMI_UNCANCELLED;
+    const uint64_t address = gvmi_address(pointer);
     const gvmi_fill_params params = {address, count, first_index, seed};
     gvm_device *device;
     gvm_status status = check_array(address, count);
@@ -72,10 +74,11 @@ gvm_status gvm_kernel_fill_random_f64(gvm_device *handle, uint64_t address, uint
     return status;
 }
 
-gvm_status gvm_kernel_sum_f64(gvm_device *handle, uint64_t address, uint64_t count,
+gvm_status gvm_kernel_sum_f64(gvm_device *handle, const void *pointer, uint64_t count,
                               gvm_stream stream, double *sum)
 {
     GVMI_UNCANCELLED;
+    const uint64_t address = gvmi_address(pointer);
     gvmi_sum_params params = {address, count, 0};
     gvmi_result result;
     gvm_device *device;
@@ -101,10 +104,11 @@ gvm_status gvm_kernel_sum_f64(gvm_device *handle, uint64_t address, uint64_t cou
     return status;
 }
 
-gvm_status gvm_kernel_checksum(gvm_device *handle, uint64_t address, uint64_t len_bytes,
+gvm_status gvm_kernel_checksum(gvm_device *handle, const void *pointer, uint64_t len_bytes,
                                gvm_stream stream, uint64_t *checksum)
 {
     GVMI_UNCANCELLED;
+    const uint64_t address = gvmi_address(pointer);
     gvmi_checksum_params params = {address, len_bytes, 0};
     gvmi_result result;
     gvm_device *device;
@@ -147,18 +151,18 @@ uint64_t gvm_kernel_checksum_host(const void *data, uint64_t len_bytes)
     return sum;
 }
 
-gvm_status gvm_kernel_compare(gvm_device *handle, uint64_t address_a, uint64_t address_b,
-                              uint64_t len_bytes, gvm_stream stream, uint64_t *first_difference)
+gvm_status gvm_kernel_compare(gvm_device *handle, const void *a, const void *b, uint64_t len_bytes,
+                              gvm_stream stream, uint64_t *first_difference)
 {
     GVMI_UNCANCELLED;
-    gvmi_compare_params params = {address_a, address_b, len_bytes, 0};
+    gvmi_compare_params params = {gvmi_address(a), gvmi_address(b), len_bytes, 0};
     gvmi_result result;
     gvm_device *device;
     uint64_t word;
-    gvm_status status = check_range(address_a, len_bytes);
+    gvm_status status = check_range(params.address_a, len_bytes);
 
     if (status == GVM_OK)
-        status = check_range(address_b, len_bytes);
+        status = check_range(params.address_b, len_bytes);
     if (status == GVM_OK && first_difference == NULL)
         status = gvmi_fail(GVM_E_INVALID, "first_difference is NULL");
     if (status == GVM_OK)

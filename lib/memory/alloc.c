@@ -1,6 +1,7 @@
 /* Memory by the piece: a buffer that is committed whole, known by its address. */
-#include <gvmem/alloc.h>
+#include <gvmem/heap.h>
 
+#include "base/address.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/registry.h"
@@ -69,7 +70,7 @@ static gvm_status make_piece_that_fits(gvm_device *device, uint64_t size_bytes, 
     return status;
 }
 
-gvm_status gvm_alloc(gvm_device *handle, void **out, size_t size_bytes)
+gvm_status gvm_alloc(gvm_device *handle, size_t size_bytes, void **out)
 {
     GVMI_UNCANCELLED;
     gvmi_shortage shortage = {0};
@@ -92,7 +93,7 @@ gvm_status gvm_alloc(gvm_device *handle, void **out, size_t size_bytes)
            gvmi_idle_retry(device, gvmi_round_up(size_bytes, GVM_CHUNK_BYTES_MIN), &shortage));
     gvmi_device_release(device);
     if (status == GVM_OK)
-        *out = (void *)(uintptr_t)buffer->address;
+        *out = gvmi_pointer(buffer->address);
     return status;
 }
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <sys/random.h>
 
+#include "base/address.h"
 #include "base/assert.h"
 #include "base/cancel.h"
 #include "base/error.h"
@@ -229,7 +230,7 @@ static gvm_status read_options(const gvm_buffer_options *options, uint64_t reser
     *spec = (gvmi_buffer_spec){
         .reserve_bytes = reserve_bytes,
         .chunk_bytes = full.chunk_bytes,
-        .address = full.address,
+        .address = gvmi_address(full.address),
         .unshared = (full.flags & GVM_BUFFER_UNSHARED) != 0,
     };
     return GVM_OK;
@@ -362,16 +363,16 @@ gvm_status gvmi_buffer_writable_locked(const gvm_buffer *buffer)
 
 /* ---- questions */
 
-uint64_t gvm_buffer_address(const gvm_buffer *handle)
+void *gvm_buffer_address(const gvm_buffer *handle)
 {
     gvm_buffer *buffer;
     uint64_t address;
 
     if (gvmi_buffer_hold(handle, &buffer) != GVM_OK)
-        return 0;
+        return NULL;
     address = buffer->address;
     gvmi_buffer_drop(buffer);
-    return address;
+    return gvmi_pointer(address);
 }
 
 gvm_status gvm_buffer_get_info(gvm_buffer *handle, gvm_buffer_info *info)
@@ -385,7 +386,7 @@ gvm_status gvm_buffer_get_info(gvm_buffer *handle, gvm_buffer_info *info)
         return status;
     gvmi_lock(&buffer->lock);
     full = (gvm_buffer_info){
-        .address = buffer->address,
+        .address = gvmi_pointer(buffer->address),
         .reserve_bytes = buffer->reserve_bytes,
         .chunk_bytes = buffer->layout.chunk_bytes,
         .device_bytes = buffer->device_bytes,

@@ -11,6 +11,7 @@
 
 #include <stdlib.h>
 
+#include "base/address.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/lock.h"
@@ -67,7 +68,7 @@ gvm_status gvm_vector_create(gvm_device *device, size_t elem_bytes, uint64_t max
     status = gvm_buffer_get_info(vector->buffer, &info);
     if (status != GVM_OK)
         goto fail_destroy;
-    vector->address = info.address;
+    vector->address = gvmi_address(info.address);
     vector->chunk_bytes = info.chunk_bytes;
     vector->elem_bytes = elem_bytes;
     vector->max_count = max_count;
@@ -283,9 +284,9 @@ static uint64_t answer_buffer(const gvm_vector *vector)
     return gvmi_key(vector->buffer);
 }
 
-uint64_t gvm_vector_address(const gvm_vector *vector)
+void *gvm_vector_address(const gvm_vector *vector)
 {
-    return ask(vector, answer_address);
+    return gvmi_pointer(ask(vector, answer_address));
 }
 
 uint64_t gvm_vector_count(const gvm_vector *vector)

@@ -130,7 +130,7 @@ bool gvmi_plugin_capture_free(int ordinal, void *ptr, bool keep)
         return false;
     pthread_mutex_lock(&lock);
     for (c = captures; c != NULL; c = c->next)
-        if (c->ordinal == ordinal && gvm_heap_size(c->heap, ptr, &bytes) == GVM_OK)
+        if (c->ordinal == ordinal && gvm_heap_get_size(c->heap, ptr, &bytes) == GVM_OK)
             break;
     if (c != NULL && keep)
         c->kept++;

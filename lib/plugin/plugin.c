@@ -50,9 +50,9 @@ static void complain(const char *what)
 
 static const char *setting(const char *name)
 {
-    gvm_setting row;
+    gvm_setting_info row = {.struct_size = sizeof row};
 
-    for (uint32_t i = 0; gvm_setting_get(i, &row) == GVM_OK; i++)
+    for (uint32_t i = 0; gvm_setting_get_info(i, &row) == GVM_OK; i++)
         if (strcmp(row.name, name) == 0)
             return row.value;
     return "";
@@ -184,11 +184,11 @@ static gvm_heap *make_heap_locked(int ordinal)
     uint64_t decay_ms;
 
     if (!read_size("GVMEM_HEAP_DECAY", 0, &decay_ms) ||
-        !read_size("GVMEM_HEAP_RESERVE", 0, &options.reserve_bytes) ||
+        !read_size("GVMEM_HEAP_KEEP", 0, &options.keep_bytes) ||
         !read_size("GVMEM_HEAP_LIMIT", 0, &options.limit_bytes))
         return NULL;
-    if (options.reserve_bytes == 0 && setting("GVMEM_HEAP_RESERVE")[0] != '\0')
-        options.reserve_bytes = 1; /* none: 0 is gvm_heap_create()'s default */
+    if (options.keep_bytes == 0 && setting("GVMEM_HEAP_KEEP")[0] != '\0')
+        options.keep_bytes = GVM_BYTES_NONE;
     options.decay_ms = decay_ms < UINT32_MAX ? (uint32_t)decay_ms : UINT32_MAX;
     if (gvm_device_open(ordinal, &device) != GVM_OK) {
         complain("no heap");
@@ -323,7 +323,7 @@ static void give(void *ptr, uint64_t size, int device, gvm_stream stream, bool o
         return;
     /* Before it is free: then another thread may be given it, and its line must come later. */
     if (atomic_load_explicit(&tracing, memory_order_relaxed) &&
-        (gvm_heap_size(heap, ptr, &bytes) == GVM_OK || bytes > 0))
+        (gvm_heap_get_size(heap, ptr, &bytes) == GVM_OK || bytes > 0))
         record('f', ptr, bytes, stream);
     use = gvmi_plugin_use_take(ptr);
     if (use != NULL && !gvmi_plugin_capture_free(device, ptr, true)) {

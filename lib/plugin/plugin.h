@@ -5,7 +5,7 @@
  * examples/gvmem_plugin.py has the few lines of Python that set them up.
  *
  * Memory that was free for a second is given back (gvm_heap_options.decay_ms, GVMEM_HEAP_DECAY): long enough for the steps
- * of a training to share it, whatever their sizes. GVMEM_HEAP_RESERVE sets a bound instead, and GVMEM_HEAP_LIMIT bounds all of it. GVMEM_HEAP_TRACE names a file to which every request is
+ * of a training to share it, whatever their sizes. GVMEM_HEAP_KEEP sets a bound instead, and GVMEM_HEAP_LIMIT bounds all of it. GVMEM_HEAP_TRACE names a file to which every request is
  * written, to be replayed by `gvmem-bench heap --trace`; bench/heap_trace.h tells the format.
  *
  * Streams: a block belongs to the stream that it was taken on, and serves that stream alone again: work

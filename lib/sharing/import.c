@@ -224,7 +224,7 @@ static gvm_status import(const gvm_share *share, gvm_device *device,
     return status;
 }
 
-gvm_status gvm_share_import(const gvm_share *handle, gvm_device *device_handle,
+gvm_status gvm_share_import(gvm_device *device_handle, const gvm_share *handle,
                             const gvm_import_options *options, gvm_buffer **out)
 {
     GVMI_UNCANCELLED;

@@ -1,4 +1,4 @@
-/* Legacy CUDA IPC: 64-byte handles of cuMemAlloc memory, for programs that know nothing of gvmem.
+/* CUDA IPC: 64-byte handles of cuMemAlloc memory, for programs that know nothing of gvmem.
  *
  * A copy belongs to this process alone and is constant once made, so it needs no lock. An opened
  * handle does: the driver counts openings of one handle and answers the same address each time, and
@@ -10,10 +10,12 @@
 
 #include <gvmem/share.h>
 
+#include "base/address.h"
 #include "base/cancel.h"
 #include "base/error.h"
 #include "base/registry.h"
 #include "base/size.h"
+#include "base/struct.h"
 #include "memory/buffer.h"
 #include "memory/idle.h"
 
@@ -32,7 +34,7 @@ static gvm_status check_support(const gvm_device *device)
 {
     if (device->info.share_ipc)
         return GVM_OK;
-    return gvmi_fail(GVM_E_NOTSUP, "device %d has no legacy IPC", device->info.ordinal);
+    return gvmi_fail(GVM_E_NOTSUP, "device %d has no CUDA IPC", device->info.ordinal);
 }
 
 /* The driver cuts small allocations out of blocks of 2 MiB, and a handle shows the whole block to who
@@ -56,31 +58,31 @@ static gvm_status allocate(gvm_device *device, uint64_t len_bytes, CUdeviceptr *
 }
 
 /* From an offset on to the end of the last block. */
-static gvm_status submit_zeros(const gvm_ipc *legacy, uint64_t from)
+static gvm_status submit_zeros(const gvm_ipc *ipc, uint64_t from)
 {
-    const uint64_t bytes = whole_blocks(legacy->len_bytes) - from;
+    const uint64_t bytes = whole_blocks(ipc->len_bytes) - from;
     CUresult result = CUDA_SUCCESS;
 
     if (bytes > 0)
-        result = gvmi_cu->cuMemsetD8Async(legacy->address + from, 0, bytes, legacy->device->stream);
+        result = gvmi_cu->cuMemsetD8Async(ipc->address + from, 0, bytes, ipc->device->stream);
     if (result == CUDA_SUCCESS)
         return GVM_OK;
     return gvmi_driver_fail(result, "cuMemsetD8Async", "cannot fill %" PRIu64 " bytes with zeros",
                             bytes);
 }
 
-static gvm_status submit_copy(gvm_buffer *buffer, uint64_t offset_bytes, const gvm_ipc *legacy)
+static gvm_status submit_copy(gvm_buffer *buffer, uint64_t offset_bytes, const gvm_ipc *ipc)
 {
-    gvm_status status = submit_zeros(legacy, legacy->len_bytes);
+    gvm_status status = submit_zeros(ipc, ipc->len_bytes);
 
     if (status != GVM_OK)
         return status;
-    for (uint64_t done = 0, run; done < legacy->len_bytes; done += run) {
+    for (uint64_t done = 0, run; done < ipc->len_bytes; done += run) {
         const uint64_t from = offset_bytes + done;
         CUresult result;
 
-        run = gvmi_buffer_run(buffer, from, legacy->len_bytes - done);
-        result = gvmi_cu->cuMemcpyDtoDAsync(legacy->address + done, buffer->address + from, run,
+        run = gvmi_buffer_run(buffer, from, ipc->len_bytes - done);
+        result = gvmi_cu->cuMemcpyDtoDAsync(ipc->address + done, buffer->address + from, run,
                                             buffer->device->stream);
         if (result != CUDA_SUCCESS)
             return gvmi_driver_fail(result, "cuMemcpyDtoDAsync", "cannot copy %" PRIu64 " bytes", run);
@@ -99,35 +101,35 @@ static gvm_status finish_copy(const gvm_device *device, gvm_status status)
     return status;
 }
 
-static gvm_status make_handle(gvm_ipc *legacy)
+static gvm_status make_handle(gvm_ipc *ipc)
 {
-    const CUresult result = gvmi_cu->cuIpcGetMemHandle(&legacy->handle, legacy->address);
+    const CUresult result = gvmi_cu->cuIpcGetMemHandle(&ipc->handle, ipc->address);
 
     if (result == CUDA_SUCCESS)
         return GVM_OK;
     return gvmi_driver_fail(result, "cuIpcGetMemHandle", "cannot make a handle on device %d",
-                            legacy->device->info.ordinal);
+                            ipc->device->info.ordinal);
 }
 
 /* In the device's context; buffer NULL: with zeros. On failure nothing is left. */
-static gvm_status fill(gvm_buffer *buffer, uint64_t offset_bytes, gvm_ipc *legacy)
+static gvm_status fill(gvm_buffer *buffer, uint64_t offset_bytes, gvm_ipc *ipc)
 {
     gvm_error error;
-    gvm_status status = allocate(legacy->device, legacy->len_bytes, &legacy->address);
+    gvm_status status = allocate(ipc->device, ipc->len_bytes, &ipc->address);
 
     if (status != GVM_OK)
         return status;
-    status = make_handle(legacy);
+    status = make_handle(ipc);
     if (status == GVM_OK)
-        status = finish_copy(legacy->device, buffer != NULL ? submit_copy(buffer, offset_bytes, legacy)
-                                                            : submit_zeros(legacy, 0));
+        status = finish_copy(ipc->device, buffer != NULL ? submit_copy(buffer, offset_bytes, ipc)
+                                                         : submit_zeros(ipc, 0));
     if (status != GVM_OK)
         goto fail_free_copy;
     return GVM_OK;
 
 fail_free_copy:
     error = gvmi_error_save();
-    gvmi_cu->cuMemFree(legacy->address);
+    gvmi_cu->cuMemFree(ipc->address);
     gvmi_error_restore(&error);
     return status;
 }
@@ -145,39 +147,39 @@ static gvm_status check_source_locked(gvm_buffer *buffer, uint64_t offset_bytes,
 }
 
 /* Without the buffer's lock while the driver copies. */
-static gvm_status export_copy(gvm_buffer *buffer, uint64_t offset_bytes, gvm_ipc *legacy)
+static gvm_status export_copy(gvm_buffer *buffer, uint64_t offset_bytes, gvm_ipc *ipc)
 {
     gvmi_use use = {.buffer = buffer};
     gvm_status status;
 
-    if (legacy->len_bytes == 0 && offset_bytes < buffer->reserve_bytes)
-        legacy->len_bytes = buffer->reserve_bytes - offset_bytes;
-    status = gvmi_buffer_chunk_range(buffer, offset_bytes, legacy->len_bytes, &use.first, &use.end);
+    if (ipc->len_bytes == 0 && offset_bytes < buffer->reserve_bytes)
+        ipc->len_bytes = buffer->reserve_bytes - offset_bytes;
+    status = gvmi_buffer_chunk_range(buffer, offset_bytes, ipc->len_bytes, &use.first, &use.end);
     if (status != GVM_OK)
         return status;
     gvmi_use_begin_shared(&use, &use);
-    status = check_source_locked(buffer, offset_bytes, legacy->len_bytes);
+    status = check_source_locked(buffer, offset_bytes, ipc->len_bytes);
     gvmi_unlock(&buffer->lock);
     if (status == GVM_OK)
-        status = gvmi_device_enter(legacy->device);
+        status = gvmi_device_enter(ipc->device);
     if (status == GVM_OK) {
-        status = fill(buffer, offset_bytes, legacy);
+        status = fill(buffer, offset_bytes, ipc);
         gvmi_device_leave();
     }
     gvmi_use_end(&use);
     return status;
 }
 
-static void free_copy(gvm_ipc *legacy)
+static void free_copy(gvm_ipc *ipc)
 {
     gvm_error error = gvmi_error_save();
 
-    if (legacy->address != 0 && gvmi_device_enter(legacy->device) == GVM_OK) {
-        gvmi_cu->cuMemFree(legacy->address);
+    if (ipc->address != 0 && gvmi_device_enter(ipc->device) == GVM_OK) {
+        gvmi_cu->cuMemFree(ipc->address);
         gvmi_device_leave();
     }
-    gvmi_device_release(legacy->device);
-    gvmi_registry_retire(legacy);
+    gvmi_device_release(ipc->device);
+    gvmi_registry_retire(ipc);
     gvmi_error_restore(&error);
 }
 
@@ -186,7 +188,7 @@ gvm_status gvm_ipc_export(gvm_buffer *handle, uint64_t offset_bytes, uint64_t le
     GVMI_UNCANCELLED;
     gvmi_shortage shortage = {0};
     gvm_buffer *buffer;
-    gvm_ipc *legacy;
+    gvm_ipc *ipc;
     gvm_status status;
 
     if (out == NULL)
@@ -194,45 +196,45 @@ gvm_status gvm_ipc_export(gvm_buffer *handle, uint64_t offset_bytes, uint64_t le
     status = gvmi_buffer_hold(handle, &buffer);
     if (status != GVM_OK)
         return status;
-    legacy = calloc(1, sizeof *legacy);
-    if (legacy == NULL) {
-        status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a legacy copy");
+    ipc = calloc(1, sizeof *ipc);
+    if (ipc == NULL) {
+        status = gvmi_fail(GVM_E_NOMEM, "out of host memory for a copy");
         goto fail_drop;
     }
-    legacy->device = buffer->device;
-    legacy->len_bytes = len_bytes;
-    gvmi_device_retain(legacy->device);
+    ipc->device = buffer->device;
+    ipc->len_bytes = len_bytes;
+    gvmi_device_retain(ipc->device);
     do
-        status = export_copy(buffer, offset_bytes, legacy);
+        status = export_copy(buffer, offset_bytes, ipc);
     while (status == GVM_E_NOSPACE &&
-           gvmi_idle_retry(legacy->device, whole_blocks(legacy->len_bytes), &shortage));
+           gvmi_idle_retry(ipc->device, whole_blocks(ipc->len_bytes), &shortage));
     if (status != GVM_OK) {
-        legacy->address = 0;
+        ipc->address = 0;
         goto fail_free;
     }
-    status = gvmi_registry_add(GVMI_KIND_LEGACY, gvmi_key(legacy), legacy);
+    status = gvmi_registry_add(GVMI_KIND_IPC, gvmi_key(ipc), ipc);
     if (status != GVM_OK)
         goto fail_free;
     gvmi_buffer_drop(buffer);
-    *out = legacy;
+    *out = ipc;
     return GVM_OK;
 
 fail_free:
-    free_copy(legacy);
+    free_copy(ipc);
 fail_drop:
     gvmi_buffer_drop(buffer);
     return status;
 }
 
-static gvm_status create(gvm_ipc *legacy)
+static gvm_status create(gvm_ipc *ipc)
 {
-    gvm_status status = check_support(legacy->device);
+    gvm_status status = check_support(ipc->device);
 
     if (status == GVM_OK)
-        status = gvmi_device_enter(legacy->device);
+        status = gvmi_device_enter(ipc->device);
     if (status != GVM_OK)
         return status;
-    status = fill(NULL, 0, legacy);
+    status = fill(NULL, 0, ipc);
     gvmi_device_leave();
     return status;
 }
@@ -242,7 +244,7 @@ gvm_status gvm_ipc_create(gvm_device *handle, uint64_t size_bytes, gvm_ipc **out
     GVMI_UNCANCELLED;
     gvmi_shortage shortage = {0};
     gvm_device *device;
-    gvm_ipc *legacy;
+    gvm_ipc *ipc;
     gvm_status status;
 
     if (out == NULL || size_bytes == 0 || size_bytes > UINT64_MAX - GVM_CHUNK_BYTES_MIN)
@@ -251,54 +253,52 @@ gvm_status gvm_ipc_create(gvm_device *handle, uint64_t size_bytes, gvm_ipc **out
     status = gvmi_device_hold(handle, &device);
     if (status != GVM_OK)
         return status;
-    legacy = calloc(1, sizeof *legacy);
-    if (legacy == NULL) {
+    ipc = calloc(1, sizeof *ipc);
+    if (ipc == NULL) {
         gvmi_device_release(device);
         return gvmi_fail(GVM_E_NOMEM, "out of host memory for an IPC handle");
     }
-    legacy->device = device;
-    legacy->len_bytes = size_bytes;
+    ipc->device = device;
+    ipc->len_bytes = size_bytes;
     do
-        status = create(legacy);
+        status = create(ipc);
     while (status == GVM_E_NOSPACE && gvmi_idle_retry(device, whole_blocks(size_bytes), &shortage));
     if (status != GVM_OK)
-        legacy->address = 0;
+        ipc->address = 0;
     else
-        status = gvmi_registry_add(GVMI_KIND_LEGACY, gvmi_key(legacy), legacy);
+        status = gvmi_registry_add(GVMI_KIND_IPC, gvmi_key(ipc), ipc);
     if (status != GVM_OK) {
-        free_copy(legacy);
+        free_copy(ipc);
         return status;
     }
-    *out = legacy;
+    *out = ipc;
     return GVM_OK;
 }
 
-gvm_status gvm_ipc_get(const gvm_ipc *legacy_handle, gvm_ipc_handle *handle, uint64_t *address,
-                       uint64_t *len_bytes)
+gvm_status gvm_ipc_get_info(const gvm_ipc *handle, gvm_ipc_info *info)
 {
     GVMI_UNCANCELLED;
+    gvm_ipc_info full;
     void *object;
-    gvm_status status = gvmi_registry_hold(GVMI_KIND_LEGACY, gvmi_key(legacy_handle), &object);
-    const gvm_ipc *legacy = object;
+    gvm_status status = gvmi_registry_hold(GVMI_KIND_IPC, gvmi_key(handle), &object);
+    const gvm_ipc *ipc = object;
 
     if (status != GVM_OK)
         return status;
-    if (handle != NULL)
-        memcpy(handle->bytes, legacy->handle.reserved, sizeof handle->bytes);
-    if (address != NULL)
-        *address = legacy->address;
-    if (len_bytes != NULL)
-        *len_bytes = legacy->len_bytes;
-    gvmi_registry_drop(GVMI_KIND_LEGACY, gvmi_key(legacy_handle));
+    full = (gvm_ipc_info){.address = gvmi_pointer(ipc->address), .size_bytes = ipc->len_bytes};
+    memcpy(full.handle.bytes, ipc->handle.reserved, sizeof full.handle.bytes);
+    gvmi_registry_drop(GVMI_KIND_IPC, gvmi_key(handle));
+    if (!gvmi_struct_out(info, &full, sizeof full, sizeof full))
+        return gvmi_fail(GVM_E_INVALID, "info is NULL or its struct_size is too small");
     return GVM_OK;
 }
 
-void gvm_ipc_destroy(gvm_ipc *legacy)
+void gvm_ipc_destroy(gvm_ipc *ipc)
 {
     GVMI_UNCANCELLED;
     void *object;
 
-    if (legacy != NULL && gvmi_registry_remove(GVMI_KIND_LEGACY, gvmi_key(legacy), &object) == GVM_OK)
+    if (ipc != NULL && gvmi_registry_remove(GVMI_KIND_IPC, gvmi_key(ipc), &object) == GVM_OK)
         free_copy(object);
 }
 
@@ -320,11 +320,11 @@ static opened *find_opened_locked(const gvm_device *device, uint64_t address)
     void *object;
     gvm_error error = gvmi_error_save();
 
-    if (gvmi_registry_hold(GVMI_KIND_LEGACY_OPEN, address, &object) != GVM_OK) {
+    if (gvmi_registry_hold(GVMI_KIND_IPC_OPEN, address, &object) != GVM_OK) {
         gvmi_error_restore(&error);
         return NULL;
     }
-    gvmi_registry_drop(GVMI_KIND_LEGACY_OPEN, address);
+    gvmi_registry_drop(GVMI_KIND_IPC_OPEN, address);
     return ((opened *)object)->device == device ? object : NULL;
 }
 
@@ -338,7 +338,7 @@ static gvm_status count_opening_locked(gvm_device *device, uint64_t address)
         if (entry == NULL)
             return gvmi_fail(GVM_E_NOMEM, "out of host memory for an opened handle");
         entry->device = device;
-        status = gvmi_registry_add(GVMI_KIND_LEGACY_OPEN, address, entry);
+        status = gvmi_registry_add(GVMI_KIND_IPC_OPEN, address, entry);
         if (status != GVM_OK) {
             free(entry);
             return status;
@@ -368,7 +368,7 @@ static gvm_status fail_open(const gvm_device *device, CUresult result)
     }
 }
 
-static gvm_status open_locked(gvm_device *device, const gvm_ipc_handle *handle, uint64_t *address)
+static gvm_status open_locked(gvm_device *device, const gvm_ipc_handle *handle, void **address)
 {
     CUipcMemHandle copy;
     CUdeviceptr opened_at;
@@ -388,11 +388,11 @@ static gvm_status open_locked(gvm_device *device, const gvm_ipc_handle *handle, 
     }
     gvmi_device_leave();
     if (status == GVM_OK)
-        *address = opened_at;
+        *address = gvmi_pointer(opened_at);
     return status;
 }
 
-gvm_status gvm_ipc_open(gvm_device *device_handle, const gvm_ipc_handle *handle, uint64_t *address)
+gvm_status gvm_ipc_open(gvm_device *device_handle, const gvm_ipc_handle *handle, void **address)
 {
     GVMI_UNCANCELLED;
     gvm_device *device;
@@ -428,15 +428,16 @@ static gvm_status close_locked(gvm_device *device, uint64_t address, opened *ent
     if (result != CUDA_SUCCESS)
         status = gvmi_driver_fail(result, "cuIpcCloseMemHandle",
                                   "closing the memory at %#" PRIx64 " failed", address);
-    if (--entry->openings == 0 && gvmi_registry_remove(GVMI_KIND_LEGACY_OPEN, address, &object) == GVM_OK)
+    if (--entry->openings == 0 && gvmi_registry_remove(GVMI_KIND_IPC_OPEN, address, &object) == GVM_OK)
         free(object);
     gvmi_device_release(device);
     return status;
 }
 
-gvm_status gvm_ipc_close(gvm_device *device_handle, uint64_t address)
+gvm_status gvm_ipc_close(gvm_device *device_handle, void *pointer)
 {
     GVMI_UNCANCELLED;
+    const uint64_t address = gvmi_address(pointer);
     gvm_device *device;
     opened *entry;
     gvm_status status = gvmi_device_hold(device_handle, &device);

@@ -9,6 +9,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "base/assert.h"
 #include "base/cancel.h"
 #include "base/error.h"
@@ -108,7 +109,7 @@ gvm_status gvm_share_get_info(const gvm_share *handle, gvm_share_info *info)
     about = &share->about;
     full = (gvm_share_info){
         .generation = about->generation,
-        .exporter_address = about->exporter_address,
+        .exporter_address = gvmi_pointer(about->exporter_address),
         .reserve_bytes = about->reserve_bytes,
         .chunk_bytes = about->chunk_bytes,
         .span_offset_bytes = about->span_offset_bytes,

@@ -51,8 +51,10 @@ gvm_status gvmi_socket_begin(int socket_fd, int timeout_ms, gvmi_socket *out)
     int domain = 0, type = 0;
     socklen_t domain_bytes = sizeof domain, type_bytes = sizeof type;
 
-    if (timeout_ms < -1)
-        return gvmi_fail(GVM_E_INVALID, "timeout_ms is %d: use -1 to wait for ever", timeout_ms);
+    gvm_status status = gvmi_check_timeout(timeout_ms);
+
+    if (status != GVM_OK)
+        return status;
     if (getsockopt(socket_fd, SOL_SOCKET, SO_DOMAIN, &domain, &domain_bytes) != 0 ||
         getsockopt(socket_fd, SOL_SOCKET, SO_TYPE, &type, &type_bytes) != 0)
         return gvmi_fail_system(errno == EBADF || errno == ENOTSOCK ? GVM_E_INVALID : GVM_E_SYSTEM,

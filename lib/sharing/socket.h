@@ -25,7 +25,7 @@ typedef struct gvmi_socket {
     uint32_t fds_of_message; /* how many fds the whole message brings, for error texts */
 } gvmi_socket;
 
-/* Checks the caller's socket and starts the clock. timeout_ms -1 waits for ever, 0 not at all.
+/* Checks the caller's socket and its timeout_ms, and starts the clock.
  *
  * GVM_E_INVALID */
 gvm_status gvmi_socket_begin(int socket_fd, int timeout_ms, gvmi_socket *out);

@@ -2,7 +2,7 @@
  *
  * A chunk that the share has and the buffer lacks has come; one with another stamp in the share was
  * replaced (descriptor.h). What lies beyond the span is not spoken of and stays. Of a whole share,
- * gvm_share_update(), a chunk that the buffer has within the span and the share lacks has gone; a
+ * gvm_buffer_update(), a chunk that the buffer has within the span and the share lacks has gone; a
  * patch, gvmi_share_patch(), lacks what it does not speak of.
  *
  * All or nothing: every new handle is imported before the buffer changes; what is replaced keeps
@@ -304,7 +304,7 @@ static gvm_status update_locked(update *u)
     return status;
 }
 
-gvm_status gvm_share_update(const gvm_share *share_handle, gvm_buffer *buffer_handle)
+gvm_status gvm_buffer_update(gvm_buffer *buffer_handle, const gvm_share *share_handle)
 {
     GVMI_UNCANCELLED;
     update u = {.in_place = true};

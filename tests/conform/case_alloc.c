@@ -177,7 +177,7 @@ static void expect_place(CUdeviceptr at, size_t size, unsigned type)
     expect_attribute(CU_POINTER_ATTRIBUTE_MAPPED, at + 5, 1);
 }
 
-/* Virtual memory has no context, no address for the CPU, and no legacy handle. */
+/* Virtual memory has no context, no address for the CPU, and no CUDA IPC handle. */
 static void expect_virtual(CUdeviceptr at, unsigned type)
 {
     expect_place(at, machine.granule, type);

@@ -72,6 +72,6 @@ gvm_status run_appender_take(fixture *w)
 
 bool shows_appender_take(fixture *w)
 {
-    return w->taken != NULL && gvm_buffer_address(w->taken) != 0 &&
+    return w->taken != NULL && gvm_buffer_address(w->taken) != NULL &&
            gvm_appender_buffer(w->appender) != w->taken && shows_appender_finish(w);
 }

@@ -56,14 +56,25 @@ static void take_heap(snapshot *s, gvm_heap *heap)
     s->heap_segments = info.segments;
 }
 
+static void must(gvm_status status)
+{
+    gvm_error error;
+
+    if (status == GVM_OK)
+        return;
+    (void)gvm_error_last(&error);
+    printf("Bail out! cannot look at the fixture: %s\n", error.text);
+    exit(1);
+}
+
 static void take(snapshot *s, fixture *w)
 {
     memset(s, 0, sizeof *s);
     s->buffer.struct_size = s->target.struct_size = s->imported.struct_size = sizeof s->buffer;
     if (w->device != NULL)
-        (void)gvm_device_trim(w->device, 0);
+        must(gvm_device_trim(w->device, 0));
     if (w->peer != NULL)
-        (void)gvm_device_trim(w->peer, 0);
+        must(gvm_device_trim(w->peer, 0));
     s->held = gvmi_check_held();
     for (int kind = 0; kind < GVMI_KIND_COUNT; kind++)
         s->objects[kind] = gvmi_registry_count((gvmi_kind)kind);
@@ -77,11 +88,11 @@ static void take(snapshot *s, fixture *w)
         s->free_bytes[i] = free_bytes;
     }
     if (w->buffer != NULL)
-        (void)gvm_buffer_get_info(w->buffer, &s->buffer);
+        must(gvm_buffer_get_info(w->buffer, &s->buffer));
     if (w->target != NULL)
-        (void)gvm_buffer_get_info(w->target, &s->target);
+        must(gvm_buffer_get_info(w->target, &s->target));
     if (w->imported != NULL)
-        (void)gvm_buffer_get_info(w->imported, &s->imported);
+        must(gvm_buffer_get_info(w->imported, &s->imported));
     if (w->vector != NULL) {
         s->vector_count = gvm_vector_count(w->vector);
         s->vector_capacity = gvm_vector_capacity(w->vector);
@@ -213,12 +224,12 @@ static bool look_after_failure(const scenario *s, uint64_t documented, fixture *
     }
     if (error.status != status || error.text[0] == '\0')
         good = complain("the thread's error is not that of the call");
-    if (memcmp(w->sockets, before_run->sockets, sizeof w->sockets) != 0 || w->out != before_run->out ||
-        w->device != before_run->device || w->target != before_run->target ||
-        w->vector != before_run->vector || w->piece != before_run->piece ||
-        w->share != before_run->share || w->later != before_run->later ||
-        w->imported != before_run->imported || w->legacy != before_run->legacy ||
-        w->heap != before_run->heap || w->block != before_run->block ||
+    if (memcmp(w->sockets, before_run->sockets, sizeof w->sockets) != 0 ||
+        w->out != before_run->out || w->device != before_run->device ||
+        w->target != before_run->target || w->vector != before_run->vector ||
+        w->piece != before_run->piece || w->share != before_run->share ||
+        w->later != before_run->later || w->imported != before_run->imported ||
+        w->ipc != before_run->ipc || w->heap != before_run->heap || w->block != before_run->block ||
         w->stream_block != before_run->stream_block || w->opened != before_run->opened ||
         w->appender != before_run->appender || w->taken != before_run->taken ||
         w->number != before_run->number || w->count != before_run->count)
@@ -322,7 +333,7 @@ static bool test_pair(const scenario *s, const injector *how, tally *sum)
     return true;
 }
 
-/* ---- the other process, whose legacy handle is opened and whose table is read */
+/* ---- the other process, whose CUDA IPC handle is opened and whose table is read */
 
 typedef struct foreign {
     gvm_ipc_handle handle;
@@ -334,19 +345,21 @@ static int serve_foreign(void)
     static foreign f;
     gvm_device *device;
     gvm_buffer *buffer;
-    gvm_ipc *legacy;
+    gvm_ipc_info info = {.struct_size = sizeof info};
+    gvm_ipc *ipc;
     char command;
 
     if (gvm_device_open(0, &device) != GVM_OK ||
         gvm_buffer_create(device, CHUNK, NULL, &buffer) != GVM_OK ||
         gvm_buffer_commit(buffer, 0, CHUNK) != GVM_OK ||
-        gvm_ipc_export(buffer, 0, PART, &legacy) != GVM_OK ||
-        gvm_ipc_get(legacy, &f.handle, NULL, NULL) != GVM_OK || !table_serve(f.token))
+        gvm_ipc_export(buffer, 0, PART, &ipc) != GVM_OK || gvm_ipc_get_info(ipc, &info) != GVM_OK ||
+        !table_serve(f.token))
         return 1;
+    f.handle = info.handle;
     if (child_next(&command, sizeof command, NULL) && child_answer(&f, sizeof f, -1))
         (void)child_next(&command, sizeof command, NULL); /* there is none: it ends */
     table_serve_end();
-    gvm_ipc_destroy(legacy);
+    gvm_ipc_destroy(ipc);
     gvm_buffer_destroy(buffer);
     gvm_device_close(device);
     return 0;
@@ -386,7 +399,7 @@ static bool is_possible(const scenario *s)
     if ((s->flags & NEEDS_PEER) != 0 && device_count < 2)
         return false;
     return foreign_handle != NULL ||
-           ((s->flags & (NEEDS_OPENED | NEEDS_TABLE)) == 0 && strcmp(s->name, "legacy_open") != 0 &&
+           ((s->flags & (NEEDS_OPENED | NEEDS_TABLE)) == 0 && strcmp(s->name, "ipc_open") != 0 &&
             strncmp(s->name, "table_", 6) != 0);
 }
 

@@ -48,8 +48,8 @@ typedef struct fixture {
     void *piece;
     gvm_share *share, *later; /* of buffer; later: after it has grown */
     gvm_buffer *imported;
-    gvm_ipc *legacy;
-    uint64_t opened; /* a legacy handle of another process */
+    gvm_ipc *ipc;
+    void *opened; /* a CUDA IPC handle of another process */
     int sockets[2];
     gvm_table *table;
     gvm_table_data columns[2]; /* under leases */
@@ -81,7 +81,7 @@ enum {
     NEEDS_KERNELS = 1 << 9, /* loaded already */
     NEEDS_HOSTED = 1 << 10, /* the buffer is on the host */
     NEEDS_PEER = 1 << 11,   /* skipped where there is one device */
-    NEEDS_LEGACY = 1 << 12,
+    NEEDS_IPC = 1 << 12,
     NEEDS_OPENED = 1 << 13,
     NEEDS_FAR_TARGET = 1 << 14,     /* the target is on the peer */
     NEEDS_MIXED = 1 << 15,          /* the target is half on the host */

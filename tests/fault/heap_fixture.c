@@ -1,6 +1,6 @@
 /* Heaps, for the scenarios of every_call.
  *
- * A fixture's heap keeps nothing in reserve, so that what a call commits or gives back shows at once. It
+ * A fixture's heap keeps nothing idle, so that what a call commits or gives back shows at once. It
  * has a block of 3 MiB, and one that belongs to a stream.
  */
 #include "driver/driver.h"
@@ -14,7 +14,7 @@ bool heap_make(fixture *w, unsigned needs)
         .kind = needs & NEEDS_HOST_HEAP      ? GVM_HEAP_HOST
                 : needs & NEEDS_MANAGED_HEAP ? GVM_HEAP_MANAGED
                                              : GVM_HEAP_DEVICE,
-        .reserve_bytes = 1,
+        .keep_bytes = GVM_BYTES_NONE,
     };
     bool good;
 
@@ -76,7 +76,7 @@ bool shows_heap_alloc(fixture *w)
     gvm_heap_info info = {.struct_size = sizeof info};
     size_t bytes = 0;
 
-    return gvm_heap_size(w->heap, w->out, &bytes) == GVM_OK && bytes >= PART &&
+    return gvm_heap_get_size(w->heap, w->out, &bytes) == GVM_OK && bytes >= PART &&
            gvm_heap_get_info(w->heap, &info) == GVM_OK && info.committed_bytes >= info.requested_bytes;
 }
 
@@ -111,7 +111,7 @@ bool shows_heap_free(fixture *w)
 {
     size_t count;
 
-    return gvm_heap_list(w->heap, NULL, 0, &count) == GVM_OK && count == 1;
+    return gvm_heap_list(w->heap, 0, sizeof(gvm_heap_block), NULL, &count) == GVM_OK && count == 1;
 }
 
 gvm_status run_heap_resize(fixture *w)
@@ -123,7 +123,7 @@ bool shows_heap_resize(fixture *w)
 {
     size_t bytes = 0;
 
-    return gvm_heap_size(w->heap, w->block, &bytes) == GVM_OK && bytes == 9 * MIB;
+    return gvm_heap_get_size(w->heap, w->block, &bytes) == GVM_OK && bytes == 9 * MIB;
 }
 
 gvm_status run_heap_stream_end(fixture *w)
@@ -163,7 +163,7 @@ gvm_status run_heap_get_usage(fixture *w)
 {
     gvm_heap_usage usages[2];
     size_t count = 0;
-    gvm_status status = gvm_heap_get_usage(w->heap, usages, 2, &count);
+    gvm_status status = gvm_heap_get_usage(w->heap, 2, sizeof(gvm_heap_usage), usages, &count);
 
     if (status == GVM_OK)
         w->number = count;

@@ -109,7 +109,8 @@ static bool has_frames(uint64_t handles_before, uint64_t frames)
 
     for (int ms = 0; ms < SETTLE_MS; ms++) {
         if (gvm_device_open(0, &device) == GVM_OK) { /* once more: it is the keeper's */
-            (void)gvm_device_trim(device, 0);
+            if (gvm_device_trim(device, 0) != GVM_OK)
+                return false;
             gvm_device_close(device);
         }
         handles = gvmi_check_held().handles - handles_before;

@@ -1,13 +1,16 @@
 /* What the client does, and its witness; see keeper_fixture.h. */
 #include "tests/fault/keeper_fixture.h"
+#include "base/address.h"
 
 #include <semaphore.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "driver/driver.h"
 #include "tests/lib/fixture.h"
+#include "tools/snapshot.h"
 
 #define STILL "/still"
 #define OWN "/own"
@@ -151,12 +154,11 @@ static bool did(client *p, const char *what, gvm_status status, uint64_t documen
 
 static bool acquire(client *p, gvm_object *object, gvm_lease_mode mode, gvm_hint hint, gvm_lease *lease)
 {
-    const gvm_acquire_options options = {
-        .struct_size = sizeof options, .timeout_ms = WAIT_MS, .hint = hint};
+    const gvm_acquire_options options = {.struct_size = sizeof options, .hint = hint};
 
     /* Nobody holds a lease for long: TIMEOUT would be a lease that was lost. */
     return did(p, mode == GVM_LEASE_WRITE ? "acquire for writing" : "acquire",
-               gvm_object_acquire(object, mode, &options, lease), OR(LIMIT));
+               gvm_object_acquire(object, mode, &options, WAIT_MS, lease), OR(LIMIT));
 }
 
 static void release(client *p, gvm_object *object, gvm_lease *lease)
@@ -174,7 +176,8 @@ static bool write_all(client *p, gvm_object *object, uint64_t chunks, uint32_t w
 
     if (!acquire(p, object, GVM_LEASE_WRITE, GVM_HINT_NONE, &lease))
         return false;
-    written = lease.bytes >= chunks * CHUNK_BYTES && put(lease.address, 0, chunks, word);
+    written = lease.size_bytes >= chunks * CHUNK_BYTES &&
+              put(gvmi_address(lease.address), 0, chunks, word);
     release(p, object, &lease);
     return written;
 }
@@ -186,19 +189,21 @@ static void read_all(client *p, gvm_object *object, const char *name, gvm_hint h
 
     if (!acquire(p, object, GVM_LEASE_READ, hint, &lease))
         return;
-    if (lease.bytes < written * CHUNK_BYTES) {
-        printf("#   a lease on %s has %llu bytes\n", name, (unsigned long long)lease.bytes);
+    if (lease.size_bytes < written * CHUNK_BYTES) {
+        printf("#   a lease on %s has %llu bytes\n", name, (unsigned long long)lease.size_bytes);
         p->result.good = false;
     }
-    p->result.good = look(name, lease.address, lease.bytes / CHUNK_BYTES, written, word) &&
+    p->result.good = look(name, gvmi_address(lease.address), lease.size_bytes / CHUNK_BYTES,
+                          written, word) &&
                      p->result.good;
     release(p, object, &lease);
 }
 
 static gvm_status create(gvm_client *keeper, const char *name, uint64_t chunks, gvm_object **out)
 {
-    const gvm_object_options options = {
-        .struct_size = sizeof options, .chunk_bytes = CHUNK_BYTES, .bytes = chunks * CHUNK_BYTES};
+    const gvm_object_options options = {.struct_size = sizeof options,
+                                        .chunk_bytes = CHUNK_BYTES,
+                                        .size_bytes = chunks * CHUNK_BYTES};
 
     return gvm_object_create(keeper, name, 2 * chunks * CHUNK_BYTES, &options, out);
 }
@@ -227,7 +232,7 @@ static void move_own(client *p)
 {
     uint64_t bytes = 0;
 
-    (void)did(p, "evict", gvm_client_evict(p->keeper, PUBLIC, 0, &bytes),
+    (void)did(p, "evict", gvm_client_evict(p->keeper, PUBLIC, GVM_BYTES_UNLIMITED, &bytes),
               OR(LIMIT) | (p->result.published ? 0 : OR(ABSENT)));
     if (p->own == NULL)
         return;
@@ -334,12 +339,11 @@ static bool must(const char *what, gvm_status status)
 
 static bool witness_acquire(gvm_object *object, gvm_lease_mode mode, int timeout_ms, gvm_lease *lease)
 {
-    const gvm_acquire_options options = {.struct_size = sizeof options,
-                                         .timeout_ms = timeout_ms,
-                                         .hint = mode == GVM_LEASE_READ ? GVM_HINT_HOT : GVM_HINT_NONE};
+    const gvm_acquire_options options = {
+        .struct_size = sizeof options, .hint = mode == GVM_LEASE_READ ? GVM_HINT_HOT : GVM_HINT_NONE};
 
     return must(mode == GVM_LEASE_READ ? "acquire" : "acquire for writing",
-                gvm_object_acquire(object, mode, &options, lease));
+                gvm_object_acquire(object, mode, &options, timeout_ms, lease));
 }
 
 static bool witness_write(gvm_object *object, uint64_t chunks, uint32_t word)
@@ -349,7 +353,7 @@ static bool witness_write(gvm_object *object, uint64_t chunks, uint32_t word)
 
     if (!witness_acquire(object, GVM_LEASE_WRITE, WAIT_MS, &lease))
         return false;
-    good = put(lease.address, 0, chunks, word);
+    good = put(gvmi_address(lease.address), 0, chunks, word);
     return must("release", gvm_object_release(object, &lease)) && good;
 }
 
@@ -361,10 +365,10 @@ static bool witness_read(gvm_object *object, const char *name, uint64_t chunks, 
 
     if (!witness_acquire(object, GVM_LEASE_READ, WAIT_MS, &lease))
         return false;
-    good = lease.bytes >= chunks * CHUNK_BYTES &&
-           look(name, lease.address, lease.bytes / CHUNK_BYTES, written, word);
-    if (lease.bytes < chunks * CHUNK_BYTES)
-        printf("#   %s has only %llu bytes\n", name, (unsigned long long)lease.bytes);
+    good = lease.size_bytes >= chunks * CHUNK_BYTES &&
+           look(name, gvmi_address(lease.address), lease.size_bytes / CHUNK_BYTES, written, word);
+    if (lease.size_bytes < chunks * CHUNK_BYTES)
+        printf("#   %s has only %llu bytes\n", name, (unsigned long long)lease.size_bytes);
     return must("release", gvm_object_release(object, &lease)) && good;
 }
 
@@ -416,7 +420,7 @@ static bool drop_others(fixture_witness *w)
 }
 
 /* All that is used is the witness's: nothing of the client is left. */
-static bool is_settled(const gvm_snapshot *s)
+static bool is_settled(const snapshot_copy *s)
 {
     const gvm_keeper_device_info *d = &s->devices[0];
     const gvm_object_info *o = s->objects;
@@ -430,12 +434,12 @@ static bool is_settled(const gvm_snapshot *s)
 
 static bool settle(fixture_witness *w, uint64_t *frames)
 {
-    gvm_snapshot *s;
+    snapshot_copy *s = NULL;
     bool settled = false;
 
     for (int ms = 0; !settled; ms += 2) {
         if (!must("trim", gvm_client_trim(w->keeper, 0, 0, NULL)) ||
-            !must("snapshot", gvm_client_get_snapshot(w->keeper, &s)))
+            !must("snapshot", snapshot_take(w->keeper, &s)))
             return false;
         settled = is_settled(s);
         *frames = (s->devices[0].resident_bytes + s->keeper.host_used_bytes + s->keeper.host_free_bytes) /
@@ -450,10 +454,10 @@ static bool settle(fixture_witness *w, uint64_t *frames)
                    (unsigned long long)s->keeper.host_used_bytes,
                    (unsigned long long)(s->objects[0].host_bytes + s->objects[0].duplicate_bytes),
                    s->objects[0].name);
-            gvm_snapshot_destroy(s);
+            snapshot_free(s);
             return false;
         }
-        gvm_snapshot_destroy(s);
+        snapshot_free(s);
         if (!settled)
             pause_ms(2);
     }
@@ -468,7 +472,7 @@ static bool works(fixture_witness *w)
     uint64_t bytes = 0;
     bool good;
 
-    if (!must("evict", gvm_client_evict(w->keeper, STILL, 0, &bytes)) ||
+    if (!must("evict", gvm_client_evict(w->keeper, STILL, GVM_BYTES_UNLIMITED, &bytes)) ||
         !must("info", gvm_object_get_info(w->still, &info)))
         return false;
     if (info.device_bytes != 0) {
@@ -518,11 +522,11 @@ static bool break_behind(gvm_lease *lease)
 {
     CUstream stream = NULL;
     bool good = gvmi_cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS;
-    const uint64_t nowhere = lease->address + 2 * CHUNK_BYTES; /* reserved, not committed */
+    const uint64_t nowhere = gvmi_address(lease->address) + 2 * CHUNK_BYTES; /* reserved, not committed */
 
     good = good && gvmi_cu->cuLaunchHostFunc(stream, wait_for_go, &broken.go) == CUDA_SUCCESS;
-    good = good &&
-           must("fill", gvm_kernel_fill_random_f64(broken.device, nowhere, 1024, 0, 1, stream));
+    good = good && must("fill", gvm_kernel_fill_random_f64(broken.device, gvmi_pointer(nowhere),
+                                                           1024, 0, 1, stream));
     good = good && must("release_async", gvm_object_release_async(broken.object, lease, stream));
     sem_post(&broken.go);
     return good && gvmi_cu->cuStreamSynchronize(stream) != CUDA_SUCCESS;
@@ -556,14 +560,13 @@ void fixture_break_end(void)
 
 bool witness_may_write(fixture_witness *w)
 {
-    const gvm_acquire_options options = {.struct_size = sizeof options, .timeout_ms = 200};
     gvm_object *object;
     gvm_lease lease;
     bool may;
 
     if (!must("open", gvm_object_open(w->keeper, PUBLIC, 0, &object)))
         return false;
-    may = gvm_object_acquire(object, GVM_LEASE_WRITE, &options, &lease) == GVM_OK;
+    may = gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, 200, &lease) == GVM_OK;
     gvm_object_close(object);
     return may;
 }
@@ -580,7 +583,7 @@ gvm_status fixture_serve(const char *path, gvm_keeper **out)
         .device_count = 1,
         .device_budget_bytes = DEVICE_CHUNKS * CHUNK_BYTES,
         .host_budget_bytes = HOST_CHUNKS * CHUNK_BYTES,
-        .revoke_timeout_ms = REVOKE_MS,
+        .revoke_limit_ms = REVOKE_MS,
     };
 
     return gvm_keeper_start(&options, out);

@@ -5,6 +5,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "memory/buffer.h"
 #include "tests/fault/fault.h"
 
@@ -96,7 +97,7 @@ static bool make_import(fixture *w)
 {
     gvm_import_options options = {.struct_size = sizeof options, .reserve_bytes = CHUNKS * CHUNK};
 
-    return gvm_share_import(w->share, w->device, &options, &w->imported) == GVM_OK &&
+    return gvm_share_import(w->device, w->share, &options, &w->imported) == GVM_OK &&
            gvm_buffer_commit(w->buffer, 3 * CHUNK, CHUNK) == GVM_OK && fill_chunk(w->buffer, 3) &&
            gvm_share_export(w->buffer, 0, 0, &w->later) == GVM_OK;
 }
@@ -119,28 +120,26 @@ static bool load_kernels(fixture *w)
 
 static gvm_status run_table_acquire(fixture *w)
 {
-    const gvm_acquire_options options = {.struct_size = sizeof options, .timeout_ms = TIMEOUT_MS};
-
-    return gvm_table_acquire(w->table, both_columns, 2, &options, w->columns);
+    return gvm_table_acquire(w->table, both_columns, 2, NULL, TIMEOUT_MS, w->columns);
 }
 
 static bool make_all(fixture *w, unsigned needs)
 {
     const unsigned buffer = NEEDS_BUFFER | NEEDS_SHARE | NEEDS_IMPORT | NEEDS_MESSAGE |
-                            NEEDS_KERNELS | NEEDS_HOSTED | NEEDS_LEGACY;
+                            NEEDS_KERNELS | NEEDS_HOSTED | NEEDS_IPC;
 
     return (gvm_device_open(0, &w->device) == GVM_OK) &&
            (!(needs & NEEDS_PEER) || gvm_device_open(1, &w->peer) == GVM_OK) &&
            (!(needs & buffer) || make_buffer(w, needs)) &&
            (!(needs & NEEDS_TARGET) || make_target(w, needs)) &&
            (!(needs & NEEDS_VECTOR) || make_vector(w)) &&
-           (!(needs & NEEDS_PIECE) || gvm_alloc(w->device, &w->piece, CHUNK) == GVM_OK) &&
+           (!(needs & NEEDS_PIECE) || gvm_alloc(w->device, CHUNK, &w->piece) == GVM_OK) &&
            (!(needs & (NEEDS_SHARE | NEEDS_IMPORT | NEEDS_MESSAGE)) ||
             gvm_share_export(w->buffer, 0, 0, &w->share) == GVM_OK) &&
            (!(needs & NEEDS_IMPORT) || make_import(w)) &&
            (!(needs & NEEDS_SOCKETS) || fixture_renew_sockets(w, needs)) &&
            (!(needs & NEEDS_KERNELS) || load_kernels(w)) &&
-           (!(needs & NEEDS_LEGACY) || gvm_ipc_export(w->buffer, 0, PART, &w->legacy) == GVM_OK) &&
+           (!(needs & NEEDS_IPC) || gvm_ipc_export(w->buffer, 0, PART, &w->ipc) == GVM_OK) &&
            (!(needs & (NEEDS_HEAP | NEEDS_HOST_HEAP | NEEDS_MANAGED_HEAP)) || heap_make(w, needs)) &&
            (!(needs & NEEDS_OPENED) || gvm_ipc_open(w->device, foreign_handle, &w->opened) == GVM_OK) &&
            (!(needs & NEEDS_TABLE) || gvm_table_attach(foreign_token, 0, &w->table) == GVM_OK) &&
@@ -172,20 +171,20 @@ bool fixture_begin(fixture *w, unsigned needs)
 
 void fixture_end(fixture *w)
 {
-    if (w->device != NULL) /* what was queued uses memory that goes now */
-        (void)gvm_device_synchronize(w->device);
-    if (w->peer != NULL)
-        (void)gvm_device_synchronize(w->peer);
+    /* What was queued uses memory that goes now. */
+    if ((w->device != NULL && gvm_device_synchronize(w->device) != GVM_OK) ||
+        (w->peer != NULL && gvm_device_synchronize(w->peer) != GVM_OK))
+        printf("#   the devices are not idle\n");
     for (int i = 0; i < 2; i++)
         if (w->sockets[i] >= 0)
             close(w->sockets[i]);
-    if (w->opened != 0)
+    if (w->opened != NULL)
         (void)gvm_ipc_close(w->device, w->opened);
     gvm_buffer_destroy(w->taken);
     gvm_appender_destroy(w->appender);
     gvm_table_detach(w->table);
     heap_end(w);
-    gvm_ipc_destroy(w->legacy);
+    gvm_ipc_destroy(w->ipc);
     gvm_share_destroy(w->later);
     gvm_share_destroy(w->share);
     gvm_buffer_destroy(w->imported);
@@ -242,7 +241,7 @@ static gvm_status run_buffer_create(fixture *w)
 
 static bool shows_buffer_create(fixture *w)
 {
-    return gvm_buffer_address(w->target) != 0;
+    return gvm_buffer_address(w->target) != NULL;
 }
 
 static gvm_status run_buffer_commit(fixture *w)
@@ -320,8 +319,8 @@ static bool shows_buffer_grant(fixture *w)
     const CUmemLocation where = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
     unsigned long long flags = 0;
 
-    return gvmi_cu->cuMemGetAccess(&flags, &where, gvm_buffer_address(w->buffer) + CHUNK) ==
-               CUDA_SUCCESS &&
+    return gvmi_cu->cuMemGetAccess(
+               &flags, &where, gvmi_address(gvm_buffer_address(w->buffer)) + CHUNK) == CUDA_SUCCESS &&
            flags == GVM_ACCESS_READWRITE;
 }
 
@@ -417,7 +416,7 @@ static gvm_status run_vector_create(fixture *w)
 
 static bool shows_vector_create(fixture *w)
 {
-    return gvm_vector_address(w->vector) != 0;
+    return gvm_vector_address(w->vector) != NULL;
 }
 
 static gvm_status run_vector_append(fixture *w)
@@ -446,12 +445,12 @@ static bool shows_vector_resize(fixture *w)
     return gvm_vector_count(w->vector) == 3 * CHUNK / 8;
 }
 
-static gvm_status run_vector_reserve(fixture *w)
+static gvm_status run_vector_commit(fixture *w)
 {
     return gvm_vector_commit(w->vector, 3 * CHUNK / 8);
 }
 
-static bool shows_vector_reserve(fixture *w)
+static bool shows_vector_commit(fixture *w)
 {
     return gvm_vector_capacity(w->vector) == 3 * CHUNK / 8 && gvm_vector_count(w->vector) == ELEMS;
 }
@@ -465,7 +464,7 @@ static gvm_status run_vector_shrink(fixture *w)
 
 static gvm_status run_alloc(fixture *w)
 {
-    return gvm_alloc(w->device, &w->piece, 3 * CHUNK + 5);
+    return gvm_alloc(w->device, 3 * CHUNK + 5, &w->piece);
 }
 
 static bool shows_alloc(fixture *w)
@@ -521,7 +520,7 @@ static bool shows_share_receive(fixture *w)
 
 static gvm_status run_share_import(fixture *w)
 {
-    return gvm_share_import(w->share, w->device, NULL, &w->imported);
+    return gvm_share_import(w->device, w->share, NULL, &w->imported);
 }
 
 static bool shows_share_import(fixture *w)
@@ -531,7 +530,7 @@ static bool shows_share_import(fixture *w)
 
 static gvm_status run_share_update(fixture *w)
 {
-    return gvm_share_update(w->later, w->imported);
+    return gvm_buffer_update(w->imported, w->later);
 }
 
 static bool shows_share_update(fixture *w)
@@ -539,34 +538,34 @@ static bool shows_share_update(fixture *w)
     return holds(w->imported, 0) && holds(w->imported, 3);
 }
 
-static gvm_status run_legacy_export(fixture *w)
+static gvm_status run_ipc_export(fixture *w)
 {
-    return gvm_ipc_export(w->buffer, 0, PART, &w->legacy);
+    return gvm_ipc_export(w->buffer, 0, PART, &w->ipc);
 }
 
-static bool shows_legacy_export(fixture *w)
+static bool shows_ipc_export(fixture *w)
 {
-    gvm_ipc_handle handle;
+    gvm_ipc_info info = {.struct_size = sizeof info};
 
-    return gvm_ipc_get(w->legacy, &handle, &w->number, NULL) == GVM_OK && w->number != 0;
+    return gvm_ipc_get_info(w->ipc, &info) == GVM_OK && info.address != NULL && info.size_bytes == PART;
 }
 
-static gvm_status run_legacy_open(fixture *w)
+static gvm_status run_ipc_open(fixture *w)
 {
     return gvm_ipc_open(w->device, foreign_handle, &w->opened);
 }
 
-static bool shows_legacy_open(fixture *w)
+static bool shows_ipc_open(fixture *w)
 {
-    return w->opened != 0;
+    return w->opened != NULL;
 }
 
-static gvm_status run_legacy_close(fixture *w)
+static gvm_status run_ipc_close(fixture *w)
 {
     gvm_status status = gvm_ipc_close(w->device, w->opened);
 
     if (status == GVM_OK)
-        w->opened = 0;
+        w->opened = NULL;
     return status;
 }
 
@@ -604,7 +603,8 @@ static bool shows_checksum(fixture *w)
 static gvm_status run_compare(fixture *w)
 {
     return gvm_kernel_compare(w->device, gvm_buffer_address(w->buffer),
-                              gvm_buffer_address(w->buffer) + CHUNK - 64, 1000, NULL, &w->number);
+                              (char *)gvm_buffer_address(w->buffer) + CHUNK - 64, 1000, NULL,
+                              &w->number);
 }
 
 static bool shows_compare(fixture *w)
@@ -708,7 +708,7 @@ const scenario scenarios[] = {
     {"vector_create", NEEDS_DEVICE, OBJECT | ADDRESS | SYSTEM, run_vector_create, shows_vector_create},
     {"vector_append", NEEDS_VECTOR | LEAVES_CAPACITY, OBJECT | SPACE | LIMIT, run_vector_append, shows_vector_append},
     {"vector_resize", NEEDS_VECTOR, OBJECT | SPACE | LIMIT, run_vector_resize, shows_vector_resize},
-    {"vector_reserve", NEEDS_VECTOR, OBJECT | SPACE | LIMIT, run_vector_reserve, shows_vector_reserve},
+    {"vector_commit", NEEDS_VECTOR, OBJECT | SPACE | LIMIT, run_vector_commit, shows_vector_commit},
     {"vector_shrink", NEEDS_VECTOR, OBJECT, run_vector_shrink, NULL},
     {"alloc", NEEDS_DEVICE, OBJECT | SPACE | LIMIT | ADDRESS | SYSTEM, run_alloc, shows_alloc},
     {"free", NEEDS_PIECE, OBJECT, run_free, NULL},
@@ -717,9 +717,9 @@ const scenario scenarios[] = {
     {"share_receive", NEEDS_MESSAGE | NEEDS_SOCKETS | LEAVES_STREAM, OBJECT | SOCKET | LIMIT, run_share_receive, shows_share_receive},
     {"share_import", NEEDS_SHARE, OBJECT | LIMIT | ADDRESS | FORMAT, run_share_import, shows_share_import},
     {"share_update", NEEDS_IMPORT, OBJECT | LIMIT | FORMAT, run_share_update, shows_share_update},
-    {"legacy_export", NEEDS_BUFFER, OBJECT | SPACE, run_legacy_export, shows_legacy_export},
-    {"legacy_open", NEEDS_DEVICE, OBJECT | SPACE, run_legacy_open, shows_legacy_open},
-    {"legacy_close", NEEDS_OPENED, OBJECT, run_legacy_close, NULL},
+    {"ipc_export", NEEDS_BUFFER, OBJECT | SPACE, run_ipc_export, shows_ipc_export},
+    {"ipc_open", NEEDS_DEVICE, OBJECT | SPACE, run_ipc_open, shows_ipc_open},
+    {"ipc_close", NEEDS_OPENED, OBJECT, run_ipc_close, NULL},
     {"heap_create", NEEDS_DEVICE, OBJECT, run_heap_create, NULL},
     {"heap_create of managed memory", NEEDS_DEVICE, OBJECT | NOTSUP, run_heap_create_managed, NULL},
     {"heap_alloc of a small block", NEEDS_DEVICE | NEEDS_HEAP, OBJECT | SPACE | LIMIT | ADDRESS | SYSTEM, run_heap_alloc_small, shows_heap_alloc},

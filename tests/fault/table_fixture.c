@@ -8,6 +8,7 @@
 #include <gvmem/keeper.h>
 #include <gvmem/table.h>
 
+#include "base/address.h"
 #include "driver/driver.h"
 #include "keeper/table/manifest.h"
 #include "memory/device.h"
@@ -65,21 +66,15 @@ static description describe(void)
 static bool publish(const char *part, const void *bytes, size_t len)
 {
     const gvm_object_options options = {
-        .struct_size = sizeof options, .chunk_bytes = CHUNK, .bytes = CHUNK};
+        .struct_size = sizeof options, .chunk_bytes = CHUNK, .size_bytes = CHUNK};
     char name[sizeof OBJECTS + 32];
     gvm_object *object;
-    gvm_lease lease;
-    bool good;
 
     snprintf(name, sizeof name, "%s/%s", OBJECTS, part);
     if (gvm_object_create(exporter, name, CHUNK, &options, &object) != GVM_OK ||
-        gvm_object_link(object, name, 0400, CHUNK) != GVM_OK ||
-        gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) != GVM_OK ||
-        gvmi_device_enter(exporter_device) != GVM_OK)
+        gvm_object_link(object, name, 0400, CHUNK) != GVM_OK)
         return false;
-    good = gvmi_cu->cuMemcpyHtoD(lease.address, bytes, len) == CUDA_SUCCESS;
-    gvmi_device_leave();
-    return gvm_object_release(object, &lease) == GVM_OK && good;
+    return gvm_object_copy_in(object, 0, bytes, len, GVM_FOREVER) == GVM_OK;
 }
 
 static bool publish_columns(void)
@@ -145,8 +140,10 @@ bool table_reads_well(gvm_device *device, const gvm_table_data *data)
 
     if (gvmi_device_enter(device) != GVM_OK)
         return false;
-    good = gvmi_cu->cuMemcpyDtoH(numbers, data[0].values, sizeof numbers) == CUDA_SUCCESS &&
-           gvmi_cu->cuMemcpyDtoH(body, data[1].bodies + 3 * BODY_BYTES, BODY_BYTES) == CUDA_SUCCESS;
+    good = gvmi_cu->cuMemcpyDtoH(numbers, gvmi_address(data[0].values), sizeof numbers) ==
+               CUDA_SUCCESS &&
+           gvmi_cu->cuMemcpyDtoH(body, gvmi_address(data[1].bodies) + 3 * BODY_BYTES, BODY_BYTES) ==
+               CUDA_SUCCESS;
     gvmi_device_leave();
     for (uint32_t row = 0; row < FAULT_TABLE_ROWS && good; row++)
         good = numbers[row] == FAULT_TABLE_NUMBER(row);

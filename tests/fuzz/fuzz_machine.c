@@ -449,7 +449,7 @@ static void fill_body(gvmi_wire_message *m, uint8_t a, uint8_t b)
     case GVMI_WIRE_UNMAPPED: m->body.UNMAPPED.serial = 1 + a; break;
     case GVMI_WIRE_EVICT:
         memset(&m->body.EVICT, 0, sizeof m->body.EVICT);
-        m->body.EVICT.value = (uint64_t)b * MIB / 2;
+        m->body.EVICT.value = b != 0 ? (uint64_t)b * MIB / 2 : UINT64_MAX;
         put_name(m->body.EVICT.name, a);
         break;
     case GVMI_WIRE_TRIM: m->body.TRIM = (gvmi_wire_trim){a % 3, 0, b * MIB}; break;
@@ -685,8 +685,8 @@ static void begin(const uint8_t *data, size_t size)
         .quota_bytes = UINT64_MAX,
         .clients_max = MACHINE_CLIENTS - 1, /* so that one is refused */
         .objects_max = 8,
-        .revoke_timeout_ms = 1000,
-        .lease_timeout_ms = next_byte() % 2 * 500u,
+        .revoke_limit_ms = 1000,
+        .lease_limit_ms = next_byte() % 2 * 500u,
         .uid = 1,
         .pid = 1,
     };

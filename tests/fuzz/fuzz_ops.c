@@ -43,9 +43,9 @@ static void warm_up(gvm_device *device)
     uint64_t checksum;
     void *piece;
 
-    if (gvm_alloc(device, &piece, 8) != GVM_OK)
+    if (gvm_alloc(device, 8, &piece) != GVM_OK)
         die("cannot allocate");
-    (void)gvm_kernel_checksum(device, (uintptr_t)piece, 8, NULL, &checksum);
+    (void)gvm_kernel_checksum(device, piece, 8, NULL, &checksum);
     (void)gvm_free(piece);
 }
 

@@ -97,16 +97,15 @@ static void fill_keeper(gvmi_wire_message *m)
         memcpy(m->tail.bytes, "\0\1", 3);
         break;
     case GVMI_WIRE_INFO:
-        m->body.INFO.info = (gvm_object_info){.struct_size = sizeof(gvm_object_info),
-                                              .name = "/sales/q3",
-                                              .id = 9,
-                                              .bytes = 8 * GVMI_MIB,
-                                              .reserve_bytes = 8 * GVMI_MIB,
-                                              .mode = 0604,
-                                              .device = -1,
-                                              .metadata_bytes = GVM_METADATA_BYTES_MAX,
-                                              .sealed = 1,
-                                              .moving = 1};
+        m->body.INFO.info = (gvmi_snapshot_object){.name = "/sales/q3",
+                                                   .id = 9,
+                                                   .size_bytes = 8 * GVMI_MIB,
+                                                   .reserve_bytes = 8 * GVMI_MIB,
+                                                   .mode = 0604,
+                                                   .device = -1,
+                                                   .metadata_bytes = GVM_METADATA_BYTES_MAX,
+                                                   .sealed = 1,
+                                                   .moving = 1};
         break;
     case GVMI_WIRE_SNAPSHOT_IS:
         m->body.SNAPSHOT_IS.value = 123456;

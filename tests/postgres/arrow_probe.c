@@ -59,13 +59,13 @@ static void print_column(gvm_table *table, uint32_t index)
 
     must(gvm_table_get_column(table, index, &c) == GVM_OK, "no column");
     must(c.arrow != NULL && c.arrow_element != NULL, "a column without a type of Arrow's");
-    must(gvm_table_acquire(table, &index, 1, NULL, &data) == GVM_OK, "no lease");
+    must(gvm_table_acquire(table, &index, 1, NULL, GVM_FOREVER, &data) == GVM_OK, "no lease");
     printf("%s %s %s %d", c.name, c.arrow, c.arrow_element[0] != '\0' ? c.arrow_element : "-",
            c.absent);
-    print_bytes(data.values, c.values_bytes);
-    print_bytes(data.nulls, c.nulls_bytes);
-    print_bytes(data.bodies, c.bodies_bytes);
-    print_bytes(data.element_nulls, c.element_nulls_bytes);
+    print_bytes((uintptr_t)data.values, c.values_bytes);
+    print_bytes((uintptr_t)data.nulls, c.nulls_bytes);
+    print_bytes((uintptr_t)data.bodies, c.bodies_bytes);
+    print_bytes((uintptr_t)data.element_nulls, c.element_nulls_bytes);
     printf("\n");
     must(gvm_table_release(table, &data, 1) == GVM_OK, "cannot release");
 }
@@ -90,6 +90,7 @@ static void show_handle(const char *text)
     gvm_ipc_handle handle;
     gvm_device *device;
     uint64_t address, length;
+    void *opened;
     uint64_t base;
     size_t bytes;
 
@@ -97,13 +98,14 @@ static void show_handle(const char *text)
     for (size_t i = 0; i < sizeof handle.bytes; i++)
         must(sscanf(text + 2 * i, "%2hhx", &handle.bytes[i]) == 1, "not a hexadecimal digit");
     must(enter_device(0, &device), "no device");
-    must(gvm_ipc_open(device, &handle, &address) == GVM_OK, "cannot open the handle");
+    must(gvm_ipc_open(device, &handle, &opened) == GVM_OK, "cannot open the handle");
+    address = (uintptr_t)opened;
     must(cu.cuMemGetAddressRange(&base, &bytes, address) == 0 && bytes >= 64 &&
              cu.cuMemcpyDtoH(&length, address, sizeof length) == 0 && length <= bytes,
          "no length");
     print_bytes(address, length);
     printf("\n");
-    must(gvm_ipc_close(device, address) == GVM_OK, "cannot close the handle");
+    must(gvm_ipc_close(device, opened) == GVM_OK, "cannot close the handle");
 }
 
 int main(int argc, char **argv)

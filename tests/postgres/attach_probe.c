@@ -50,7 +50,7 @@ static const char *sum(uint32_t index, char answer[64])
     gvm_status status = gvm_table_get_column(table, index, &column);
 
     if (status == GVM_OK)
-        status = gvm_table_acquire(table, &index, 1, NULL, &data);
+        status = gvm_table_acquire(table, &index, 1, NULL, GVM_FOREVER, &data);
     if (status != GVM_OK)
         return gvm_status_name(status);
     status = gvm_kernel_checksum(device, data.values, column.values_bytes, NULL, &checksum);
@@ -64,30 +64,35 @@ static const char *reach(uint32_t index, bool all, char answer[64])
 {
     gvm_table_data data;
     uint64_t checksum = 0;
-    gvm_status status = gvm_table_acquire(table, &index, 1, NULL, &data);
+    gvm_status status = gvm_table_acquire(table, &index, 1, NULL, GVM_FOREVER, &data);
 
     if (status == GVM_OK && all)
-        status = gvm_kernel_checksum(device, data.values, data.leases[0].bytes, NULL, &checksum);
+        status = gvm_kernel_checksum(device, data.values, data.leases[0].size_bytes, NULL, &checksum);
     if (status != GVM_OK)
         return gvm_status_name(status);
-    snprintf(answer, 64, "%" PRIu64, all ? checksum : data.leases[0].bytes);
+    snprintf(answer, 64, "%" PRIu64, all ? checksum : data.leases[0].size_bytes);
     (void)gvm_table_release(table, &data, 1);
     return answer;
 }
 
 static const char *list(char answer[64])
 {
+    gvm_keeper_info info = {.struct_size = sizeof info};
+    gvm_object_info object = {.struct_size = sizeof object};
     gvm_snapshot *all;
-    const gvm_status status = gvm_client_get_snapshot(keeper, &all);
+    gvm_status status = gvm_client_get_snapshot(keeper, &all);
 
     if (status != GVM_OK)
         return gvm_status_name(status);
-    snprintf(answer, 64, "%u", (unsigned)all->keeper.objects);
-    for (uint32_t i = 0; i < all->keeper.objects; i++)
-        if (all->objects[i].name[0] != '\0')
-            snprintf(answer, 64, "%.60s", all->objects[i].name);
+    status = gvm_snapshot_get_keeper(all, &info);
+    snprintf(answer, 64, "%u", (unsigned)info.objects);
+    for (uint32_t i = 0; i < info.objects && status == GVM_OK; i++) {
+        status = gvm_snapshot_get_object(all, i, &object);
+        if (object.name[0] != '\0')
+            snprintf(answer, 64, "%.60s", object.name);
+    }
     gvm_snapshot_destroy(all);
-    return answer;
+    return status == GVM_OK ? answer : gvm_status_name(status);
 }
 
 static const char *spy(const char *name, uint32_t flags)
@@ -103,7 +108,7 @@ static const char *spy(const char *name, uint32_t flags)
 static const char *forge(const char *name)
 {
     const uint64_t bytes = 4ull << 20;
-    const gvm_object_options options = {.struct_size = sizeof options, .bytes = bytes};
+    const gvm_object_options options = {.struct_size = sizeof options, .size_bytes = bytes};
     gvm_object *object;
     gvm_status status = gvm_object_create(keeper, NULL, bytes, &options, &object);
 
@@ -114,7 +119,6 @@ static const char *forge(const char *name)
 
 static const char *carry_out(const char *verb, const char *what, char answer[64])
 {
-    const gvm_acquire_options patience = {.struct_size = sizeof patience, .timeout_ms = 20000};
     uint32_t index = 0;
     gvm_status status = GVM_OK;
 
@@ -145,7 +149,7 @@ static const char *carry_out(const char *verb, const char *what, char answer[64]
     if (strcmp(verb, "open") == 0)
         return gvm_status_name(gvm_table_open_columns(table, &index, 1));
     if (strcmp(verb, "take") == 0)
-        return gvm_status_name(gvm_table_acquire(table, &index, 1, &patience, &held));
+        return gvm_status_name(gvm_table_acquire(table, &index, 1, NULL, 20000, &held));
     if (strcmp(verb, "reach") == 0 || strcmp(verb, "all") == 0)
         return reach(index, strcmp(verb, "all") == 0, answer);
     return sum(index, answer);

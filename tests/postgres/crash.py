@@ -905,7 +905,7 @@ lib = ctypes.CDLL(library)
 keeper, held, lease = ctypes.c_void_p(), ctypes.c_void_p(), ctypes.create_string_buffer(256)
 status = lib.gvm_client_connect(socket.encode(), ctypes.byref(keeper))
 status = status or lib.gvm_object_open(keeper, name.encode(), 0, ctypes.byref(held))
-status = status or lib.gvm_object_acquire(held, 2, None, lease)
+status = status or lib.gvm_object_acquire(held, 2, None, -1, lease)
 print("ready" if status == 0 else f"status {status}", flush=True)
 sys.stdin.read()
 """

@@ -175,12 +175,14 @@ static int show(const char *text)
     gvm_ipc_handle handle;
     uint64_t base;
     gstore_kds_head *head;
+    void *opened;
     uint64_t address;
     size_t bytes;
 
     read_handle(text, &handle);
-    if (gvm_ipc_open(device, &handle, &address) != GVM_OK)
+    if (gvm_ipc_open(device, &handle, &opened) != GVM_OK)
         die("cannot open the handle");
+    address = (uintptr_t)opened;
     must(cu.cuMemGetAddressRange(&base, &bytes, address) == 0, "no size");
     head = malloc(bytes);
     must(head != NULL && bytes >= sizeof *head, "too little memory");
@@ -188,7 +190,7 @@ static int show(const char *text)
     check_head(head, bytes);
     print_rows(head);
     free(head);
-    return gvm_ipc_close(device, address) == GVM_OK ? 0 : 1;
+    return gvm_ipc_close(device, opened) == GVM_OK ? 0 : 1;
 }
 
 /* ---- serve */

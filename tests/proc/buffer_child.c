@@ -1,5 +1,6 @@
 /* Children that make, share and use buffers; see buffer_child.h. */
 #include "tests/proc/buffer_child.h"
+#include "base/address.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -33,8 +34,8 @@ static struct {
     gvm_device *device;
     gvm_buffer *buffer;
     gvm_share *share;
-    gvm_ipc *legacy;
-    uint64_t opened;
+    gvm_ipc *ipc;
+    void *opened;
     int wire;
 } own = {.wire = -1};
 
@@ -50,7 +51,7 @@ static gvm_status do_import(uint64_t flags, uint64_t reserve_bytes)
     gvm_import_options options = {
         .struct_size = sizeof options, .flags = (uint32_t)flags, .reserve_bytes = reserve_bytes};
 
-    return gvm_share_import(own.share, own.device, &options, &own.buffer);
+    return gvm_share_import(own.device, own.share, &options, &own.buffer);
 }
 
 static gvm_status do_move(uint64_t tier)
@@ -71,16 +72,21 @@ static gvm_status replace_share(gvm_status status, gvm_share *fresh)
     return status;
 }
 
-static gvm_status do_legacy_export(uint64_t bytes, gvm_ipc_handle *handle)
+static gvm_status do_ipc_export(uint64_t bytes, gvm_ipc_handle *handle)
 {
-    gvm_status status = gvm_ipc_export(own.buffer, 0, bytes, &own.legacy);
+    gvm_ipc_info info = {.struct_size = sizeof info};
+    gvm_status status = gvm_ipc_export(own.buffer, 0, bytes, &own.ipc);
 
-    return status != GVM_OK ? status : gvm_ipc_get(own.legacy, handle, NULL, NULL);
+    if (status == GVM_OK)
+        status = gvm_ipc_get_info(own.ipc, &info);
+    if (status == GVM_OK)
+        *handle = info.handle;
+    return status;
 }
 
 static gvm_status obey(const command *c, answer *out)
 {
-    const uint64_t address = gvm_buffer_address(own.buffer);
+    const uint64_t address = gvmi_address(gvm_buffer_address(own.buffer));
     gvm_share *fresh = NULL;
     gvm_status status;
 
@@ -92,10 +98,10 @@ static gvm_status obey(const command *c, answer *out)
     case BUFFER_SEAL: return gvm_buffer_seal(own.buffer);
     case BUFFER_MOVE: return do_move(c->a);
     case BUFFER_FILL:
-        return gvm_kernel_fill_random_f64(own.device, address, c->a / 8, 0, c->b, NULL);
+        return gvm_kernel_fill_random_f64(own.device, gvmi_pointer(address), c->a / 8, 0, c->b, NULL);
     case BUFFER_SYNC: return gvm_device_synchronize(own.device);
     case BUFFER_CHECKSUM:
-        return gvm_kernel_checksum(own.device, address + c->a, c->b, NULL, &out->value);
+        return gvm_kernel_checksum(own.device, gvmi_pointer(address + c->a), c->b, NULL, &out->value);
     case BUFFER_EXPORT:
         status = gvm_share_export(own.buffer, c->a, c->b, &fresh);
         return replace_share(status, fresh);
@@ -105,17 +111,17 @@ static gvm_status obey(const command *c, answer *out)
         status = gvm_share_receive(own.wire, TIMEOUT_MS, &fresh);
         return replace_share(status, fresh);
     case BUFFER_IMPORT: return do_import(c->a, c->b);
-    case BUFFER_UPDATE: return gvm_share_update(own.share, own.buffer);
+    case BUFFER_UPDATE: return gvm_buffer_update(own.buffer, own.share);
     case BUFFER_DESTROY:
         gvm_buffer_destroy(own.buffer);
         own.buffer = NULL;
         return GVM_OK;
     case BUFFER_ADDRESS: out->value = address; return GVM_OK;
-    case BUFFER_LEGACY_EXPORT: return do_legacy_export(c->a, &out->handle);
-    case BUFFER_LEGACY_OPEN: return gvm_ipc_open(own.device, &c->handle, &own.opened);
-    case BUFFER_LEGACY_CHECKSUM:
+    case BUFFER_IPC_EXPORT: return do_ipc_export(c->a, &out->handle);
+    case BUFFER_IPC_OPEN: return gvm_ipc_open(own.device, &c->handle, &own.opened);
+    case BUFFER_IPC_CHECKSUM:
         return gvm_kernel_checksum(own.device, own.opened, c->a, NULL, &out->value);
-    case BUFFER_LEGACY_CLOSE: return gvm_ipc_close(own.device, own.opened);
+    case BUFFER_IPC_CLOSE: return gvm_ipc_close(own.device, own.opened);
     case BUFFER_VERB_COUNT: break;
     }
     return GVM_E_INVALID;
@@ -147,7 +153,7 @@ void buffer_child_main(int argc, char **argv)
     }
     gvm_share_destroy(own.share);
     gvm_buffer_destroy(own.buffer);
-    gvm_ipc_destroy(own.legacy);
+    gvm_ipc_destroy(own.ipc);
     gvm_device_close(own.device);
     exit(0);
 }
@@ -191,9 +197,9 @@ answer buffer_do(child *p, buffer_verb verb, uint64_t a, uint64_t b)
     return do_command(p, &(command){.verb = verb, .a = a, .b = b}, -1);
 }
 
-answer buffer_open_legacy(child *p, const gvm_ipc_handle *handle)
+answer buffer_open_ipc(child *p, const gvm_ipc_handle *handle)
 {
-    return do_command(p, &(command){.verb = BUFFER_LEGACY_OPEN, .handle = *handle}, -1);
+    return do_command(p, &(command){.verb = BUFFER_IPC_OPEN, .handle = *handle}, -1);
 }
 
 void buffer_connect(child *a, child *b)

@@ -32,10 +32,10 @@
     X(UPDATE)    /* the buffer from the share */ \
     X(DESTROY)   /* the buffer */ \
     X(ADDRESS)   /* of the buffer */ \
-    X(LEGACY_EXPORT) /* [0, a); the answer's bytes are the handle */ \
-    X(LEGACY_OPEN)   /* the handle in the command's bytes */ \
-    X(LEGACY_CHECKSUM) /* of a bytes of what was opened */ \
-    X(LEGACY_CLOSE)
+    X(IPC_EXPORT) /* [0, a); the answer's bytes are the handle */ \
+    X(IPC_OPEN)   /* the handle in the command's bytes */ \
+    X(IPC_CHECKSUM) /* of a bytes of what was opened */ \
+    X(IPC_CLOSE)
 /* clang-format on */
 
 #define BUFFER_VERB(verb) BUFFER_##verb,
@@ -63,7 +63,7 @@ bool buffer_wait(child *p, answer *out);
 
 /* Both; the answer has GVM_E_SYSTEM if the child died. */
 answer buffer_do(child *p, buffer_verb verb, uint64_t a, uint64_t b);
-answer buffer_open_legacy(child *p, const gvm_ipc_handle *handle);
+answer buffer_open_ipc(child *p, const gvm_ipc_handle *handle);
 
 /* A command that must answer the status. */
 #define EXPECT_STATUS(p, verb, a, b, wanted) \

@@ -1,5 +1,6 @@
 /* Keepers and clients that do what the test tells them; see keeper_child.h. */
 #include "tests/proc/keeper_child.h"
+#include "tools/snapshot.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -40,8 +41,8 @@ static gvm_status do_serve(const command *c)
         .device_count = 1,
         .device_budget_bytes = DEVICE_BUDGET_CHUNKS * CHUNK_BYTES,
         .host_budget_bytes = HOST_BUDGET_CHUNKS * CHUNK_BYTES,
-        .revoke_timeout_ms = (uint32_t)c->a,
-        .lease_timeout_ms = (uint32_t)c->b,
+        .revoke_limit_ms = (uint32_t)c->a,
+        .lease_limit_ms = (uint32_t)c->b,
     };
 
     return gvm_keeper_start(&options, &own.server);
@@ -50,7 +51,7 @@ static gvm_status do_serve(const command *c)
 static gvm_status do_create(const command *c)
 {
     const gvm_object_options options = {
-        .struct_size = sizeof options, .chunk_bytes = CHUNK_BYTES, .bytes = c->b * CHUNK_BYTES};
+        .struct_size = sizeof options, .chunk_bytes = CHUNK_BYTES, .size_bytes = c->b * CHUNK_BYTES};
 
     return gvm_object_create(own.keeper, c->name[0] != '\0' ? c->name : NULL, c->a * CHUNK_BYTES,
                              &options, &own.objects[c->slot]);
@@ -58,13 +59,12 @@ static gvm_status do_create(const command *c)
 
 static gvm_status do_acquire(const command *c, keeper_answer *out)
 {
-    const gvm_acquire_options options = {.struct_size = sizeof options, .timeout_ms = (int32_t)c->b};
-    gvm_status status = gvm_object_acquire(own.objects[c->slot], (gvm_lease_mode)c->a, &options,
-                                           &own.leases[c->slot]);
+    gvm_status status = gvm_object_acquire(own.objects[c->slot], (gvm_lease_mode)c->a, NULL,
+                                           (int)c->b, &own.leases[c->slot]);
 
     if (status == GVM_OK) {
         own.latest[c->slot] = own.leases[c->slot];
-        out->value = own.leases[c->slot].bytes;
+        out->value = own.leases[c->slot].size_bytes;
     }
     return status;
 }
@@ -87,8 +87,8 @@ static gvm_status do_disconnect(void)
 
 static gvm_status do_snapshot(keeper_answer *out)
 {
-    gvm_snapshot *snapshot = NULL;
-    gvm_status status = gvm_client_get_snapshot(own.keeper, &snapshot);
+    snapshot_copy *snapshot = NULL;
+    gvm_status status = snapshot_take(own.keeper, &snapshot);
 
     if (status != GVM_OK)
         return status;
@@ -96,7 +96,7 @@ static gvm_status do_snapshot(keeper_answer *out)
     out->device = snapshot->devices[0];
     for (uint32_t i = 0; i < snapshot->keeper.clients; i++)
         out->cut_off += snapshot->clients[i].cut_off;
-    gvm_snapshot_destroy(snapshot);
+    snapshot_free(snapshot);
     return GVM_OK;
 }
 
@@ -125,7 +125,8 @@ static gvm_status obey(const command *c, keeper_answer *out)
     case KEEPER_GROW: return gvm_object_grow(object, c->a * CHUNK_BYTES);
     case KEEPER_SEAL: return gvm_object_seal(object, (int)c->a);
     case KEEPER_PUBLISH: return gvm_object_publish(object, c->name, (uint32_t)c->a);
-    case KEEPER_EVICT: return gvm_client_evict(own.keeper, c->name, 0, &out->value);
+    case KEEPER_EVICT:
+        return gvm_client_evict(own.keeper, c->name, GVM_BYTES_UNLIMITED, &out->value);
     case KEEPER_TRIM: return gvm_client_trim(own.keeper, 0, 0, &out->value);
     case KEEPER_INFO: return gvm_object_get_info(object, &out->object);
     case KEEPER_SNAPSHOT: return do_snapshot(out);

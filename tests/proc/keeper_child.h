@@ -37,7 +37,7 @@
     X(OPEN)       /* name, flags a */ \
     X(CLOSE) \
     X(DROP)       /* name */ \
-    X(ACQUIRE)    /* mode a, timeout b as in gvm_acquire_options */ \
+    X(ACQUIRE)    /* mode a, timeout_ms b */ \
     X(RELEASE) \
     X(FILL)       /* under the lease: all chunks, with numbers of seed a */ \
     X(CHECK)      /* checksum of the bytes of the lease, or of the latest one */ \

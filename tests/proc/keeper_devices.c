@@ -12,11 +12,13 @@
 #include <gvmem/keeper.h>
 #include <gvmem/kernels.h>
 
+#include "base/address.h"
 #include "tests/lib/device.h"
 #include "tests/lib/expect.h"
 #include "tests/lib/fixture.h"
 #include "tests/lib/tap.h"
 #include "tests/lib/units.h"
+#include "tools/snapshot.h"
 
 #define DEVICES_MAX 4
 #define CHUNK_BYTES (2 * MIB)
@@ -32,7 +34,7 @@ typedef struct fixture {
     gvm_device *devices[DEVICES_MAX];
     gvm_object *objects[DEVICES_MAX][OBJECTS];
     uint64_t checksums[DEVICES_MAX][OBJECTS];
-    gvm_snapshot *snapshot;
+    snapshot_copy *snapshot;
 } fixture;
 
 static fixture w;
@@ -57,7 +59,7 @@ static bool make(int32_t device, int index)
 {
     const gvm_object_options options = {.struct_size = sizeof options,
                                         .chunk_bytes = CHUNK_BYTES,
-                                        .bytes = OBJECT_BYTES,
+                                        .size_bytes = OBJECT_BYTES,
                                         .device = device};
     gvm_object **object = &w.objects[device][index];
     gvm_lease lease;
@@ -65,7 +67,7 @@ static bool make(int32_t device, int index)
 
     snprintf(name, sizeof name, "/devices/%d/%d", (int)device, index);
     return expect_gvm_ok(gvm_object_create(w.keeper, name, OBJECT_BYTES, &options, object), name) &&
-           expect_gvm_ok(gvm_object_acquire(*object, GVM_LEASE_WRITE, NULL, &lease),
+           expect_gvm_ok(gvm_object_acquire(*object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease),
                          "acquire to write") &&
            expect_gvm_ok(gvm_kernel_fill_random_f64(w.devices[device], lease.address, NUMBERS, 0,
                                                     (uint64_t)(10 * device + index), NULL),
@@ -84,7 +86,7 @@ static bool holds(int32_t device, int index, int32_t reader)
     uint64_t checksum = 0;
     gvm_lease lease;
 
-    return expect_gvm_ok(gvm_object_acquire(object, GVM_LEASE_READ, &options, &lease),
+    return expect_gvm_ok(gvm_object_acquire(object, GVM_LEASE_READ, &options, GVM_FOREVER, &lease),
                          "acquire to read") &&
            expect_gvm_ok(
                gvm_kernel_checksum(w.devices[reader], lease.address, OBJECT_BYTES, NULL, &checksum),
@@ -95,9 +97,9 @@ static bool holds(int32_t device, int index, int32_t reader)
 
 static bool look(void)
 {
-    gvm_snapshot_destroy(w.snapshot);
+    snapshot_free(w.snapshot);
     w.snapshot = NULL;
-    return expect_gvm_ok(gvm_client_get_snapshot(w.keeper, &w.snapshot), "snapshot");
+    return expect_gvm_ok(snapshot_take(w.keeper, &w.snapshot), "snapshot");
 }
 
 static bool objects_live_on_their_device(void)
@@ -164,7 +166,8 @@ static bool peer_that_was_granted_reads_it_wherever_it_is(void)
         return true;
     }
     return expect_gvm_ok(status, "grant") && holds(0, 0, 1) &&
-           expect_gvm_ok(gvm_client_evict(w.keeper, "/devices/0/0", 0, &evicted), "evict") &&
+           expect_gvm_ok(gvm_client_evict(w.keeper, "/devices/0/0", GVM_BYTES_UNLIMITED, &evicted),
+                         "evict") &&
            EXPECT(evicted == OBJECT_BYTES) && holds(0, 0, 1) && holds(0, 1, 0) && holds(0, 0, 1);
 }
 
@@ -172,7 +175,7 @@ static bool everything_is_given_back(void)
 {
     bool fine = true;
 
-    gvm_snapshot_destroy(w.snapshot);
+    snapshot_free(w.snapshot);
     w.snapshot = NULL;
     for (int32_t d = 0; d < w.count; d++)
         for (int i = 0; i < OBJECTS; i++) {
@@ -183,7 +186,7 @@ static bool everything_is_given_back(void)
         for (int32_t d = 0; d < w.count; d++)
             fine = EXPECT(w.snapshot->devices[d].resident_bytes == 0) &&
                    EXPECT(w.snapshot->devices[d].objects == 0) && fine;
-    gvm_snapshot_destroy(w.snapshot);
+    snapshot_free(w.snapshot);
     gvm_client_close(w.keeper);
     gvm_keeper_stop(w.server);
     for (int32_t d = 0; d < w.count; d++)

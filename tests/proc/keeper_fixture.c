@@ -1,5 +1,6 @@
 /* A keeper and a bystander; see keeper_fixture.h. */
 #include "tests/proc/keeper_fixture.h"
+#include "base/address.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -39,13 +40,13 @@ bool fixture_learn(void)
     bool good = gvm_buffer_create(watched_device, bytes, NULL, &buffer) == GVM_OK &&
                 gvm_buffer_commit(buffer, 0, bytes) == GVM_OK;
 
-    lease = (gvm_lease){.address = gvm_buffer_address(buffer), .bytes = bytes};
+    lease = (gvm_lease){.address = gvm_buffer_address(buffer), .size_bytes = bytes};
     good = good && life_fill(watched_device, &lease, STILL_SEED) == GVM_OK &&
            life_check(watched_device, &lease, &still_checksum) == GVM_OK &&
            life_fill(watched_device, &lease, OTHER_SEED) == GVM_OK &&
            life_check(watched_device, &lease, &other_checksum) == GVM_OK;
     gvm_buffer_destroy(buffer);
-    gvm_device_trim(watched_device, 0);
+    good = gvm_device_trim(watched_device, 0) == GVM_OK && good;
     pinned_pieces = count_pinned_pieces();
     return EXPECT(good);
 }
@@ -81,12 +82,12 @@ bool fixture_begin_bystander(fixture *s)
            KEEPER_OK(b, FILL, 0, NULL, STILL_SEED, 0) && KEEPER_OK(b, RELEASE, 0, NULL, 0, 0);
 }
 
-bool fixture_begin(fixture *s, uint32_t lease_timeout_ms)
+bool fixture_begin(fixture *s, uint32_t lease_limit_ms)
 {
-    return fixture_begin_timed(s, REVOKE_MS, lease_timeout_ms);
+    return fixture_begin_timed(s, REVOKE_MS, lease_limit_ms);
 }
 
-bool fixture_begin_timed(fixture *s, uint32_t revoke_timeout_ms, uint32_t lease_timeout_ms)
+bool fixture_begin_timed(fixture *s, uint32_t revoke_limit_ms, uint32_t lease_limit_ms)
 {
     keeper_answer now;
 
@@ -95,7 +96,7 @@ bool fixture_begin_timed(fixture *s, uint32_t revoke_timeout_ms, uint32_t lease_
         return UNEXPECTED("no folder");
     s->keeper = keeper_child_start();
     s->bystander = keeper_child_start();
-    if (!KEEPER_OK(&s->keeper, SERVE, 0, s->folder.socket, revoke_timeout_ms, lease_timeout_ms) ||
+    if (!KEEPER_OK(&s->keeper, SERVE, 0, s->folder.socket, revoke_limit_ms, lease_limit_ms) ||
         !fixture_begin_bystander(s))
         return false;
     if (!fixture_snapshot(s, &now))

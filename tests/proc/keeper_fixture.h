@@ -25,8 +25,8 @@ extern uint64_t still_checksum, other_checksum;
 bool fixture_learn(void);
 
 /* The bystander has STILL_NAME open in slot 0, published, with its data. */
-bool fixture_begin(fixture *s, uint32_t lease_timeout_ms);
-bool fixture_begin_timed(fixture *s, uint32_t revoke_timeout_ms, uint32_t lease_timeout_ms);
+bool fixture_begin(fixture *s, uint32_t lease_limit_ms);
+bool fixture_begin_timed(fixture *s, uint32_t revoke_limit_ms, uint32_t lease_limit_ms);
 
 /* The same with a keeper that runs already, after another one's death. */
 bool fixture_begin_bystander(fixture *s);

@@ -41,7 +41,7 @@ static void stamp(const gvm_lease *lease, uint64_t serial, uint64_t version)
 {
     volatile uint64_t *words = (volatile uint64_t *)(uintptr_t)lease->address;
 
-    for (uint64_t i = 0; i < lease->bytes / 8; i++)
+    for (uint64_t i = 0; i < lease->size_bytes / 8; i++)
         words[i] = word_of(serial, version, i);
 }
 
@@ -52,18 +52,18 @@ static bool verify(const opening *o, const gvm_lease *lease)
     const uint64_t version = atomic_load(&o->record->committed);
     const uint64_t stamped = atomic_load(&o->record->bytes) / 8;
 
-    for (uint64_t i = 0; i < lease->bytes / 8; i++) {
+    for (uint64_t i = 0; i < lease->size_bytes / 8; i++) {
         const uint64_t wanted = word_of(o->serial, i < stamped ? version : 0, i), found = words[i];
 
         if (found != wanted)
             return soak_problem("object %llu, version %llu: word %llu of %llu is %llx, not %llx",
                                 (unsigned long long)o->serial, (unsigned long long)version,
-                                (unsigned long long)i, (unsigned long long)lease->bytes / 8,
+                                (unsigned long long)i, (unsigned long long)lease->size_bytes / 8,
                                 (unsigned long long)found, (unsigned long long)wanted);
     }
-    return lease->bytes / 8 >= stamped ||
+    return lease->size_bytes / 8 >= stamped ||
            soak_problem("object %llu: a lease of %llu bytes, though %llu were written",
-                        (unsigned long long)o->serial, (unsigned long long)lease->bytes,
+                        (unsigned long long)o->serial, (unsigned long long)lease->size_bytes,
                         (unsigned long long)stamped * 8);
 }
 
@@ -136,13 +136,13 @@ static gvm_status acquire(worker *w, const opening *o, gvm_lease_mode mode, gvm_
                           bool *patient)
 {
     const uint64_t random = random_next(&w->seed), since = now_ns();
-    gvm_acquire_options options = {.struct_size = sizeof options, .hint = (gvm_hint)(random & 3)};
+    const gvm_acquire_options options = {.struct_size = sizeof options, .hint = (gvm_hint)(random & 3)};
     gvm_status status;
 
     *patient = !may_be_kept_out(o, mode) && (random >> 8) % 2 == 0;
-    options.timeout_ms = *patient ? (int32_t)soak->patience_ms
-                                  : (int32_t)(1 + (random >> 16) % SHORT_WAIT_MS);
-    status = gvm_object_acquire(o->object, mode, &options, lease);
+    status = gvm_object_acquire(
+        o->object, mode, &options,
+        *patient ? (int)soak->patience_ms : (int)(1 + (random >> 16) % SHORT_WAIT_MS), lease);
     if (!may_be_kept_out(o, mode))
         soak_time(&soak->acquire, now_ns() - since);
     return status;
@@ -167,7 +167,7 @@ static bool use(worker *w, opening *o, gvm_lease_mode mode)
         const uint64_t version = atomic_load(&o->record->committed) + 1;
 
         stamp(&lease, o->serial, version);
-        atomic_store(&o->record->bytes, lease.bytes);
+        atomic_store(&o->record->bytes, lease.size_bytes);
         atomic_store(&o->record->committed, version);
     } else if (good && random % 32 == 1) {
         good = verify(o, &lease); /* nothing has changed meanwhile */
@@ -214,7 +214,8 @@ static bool evict(worker *w)
     char name[64];
 
     soak_name(serial, name);
-    return serial == 0 || soak_judge("gvm_client_evict", gvm_client_evict(w->keeper, name, 0, NULL),
+    return serial == 0 || soak_judge("gvm_client_evict",
+                                     gvm_client_evict(w->keeper, name, GVM_BYTES_UNLIMITED, NULL),
                                      MAY(GVM_E_ABSENT) | MAY(GVM_E_DENIED) | MAY(GVM_E_NOMEM));
 }
 
@@ -268,7 +269,7 @@ static bool create(worker *w, unsigned position)
     const soak_class class = (soak_class)(position % SOAK_CLASSES);
     const gvm_object_options options = {.struct_size = sizeof options,
                                         .chunk_bytes = CHUNK_BYTES,
-                                        .bytes = chunks * CHUNK_BYTES,
+                                        .size_bytes = chunks * CHUNK_BYTES,
                                         .mode = modes[class],
                                         .flags = GVM_OBJECT_KEEP};
     const bool publish = random >> 8 & 1;
@@ -373,12 +374,11 @@ int honest_run(unsigned index, uint64_t seed)
  * memory where it is, as copies take as long as the machine lets them. */
 static bool measure_acquire(gvm_object *object, uint64_t *counter)
 {
-    const gvm_acquire_options options = {.struct_size = sizeof options,
-                                         .hint = GVM_HINT_ONCE,
-                                         .timeout_ms = (int32_t)soak->patience_ms};
+    const gvm_acquire_options options = {.struct_size = sizeof options, .hint = GVM_HINT_ONCE};
     const uint64_t since = now_ns(), work = soak_keeper_work_ns();
     gvm_lease lease;
-    gvm_status status = gvm_object_acquire(object, GVM_LEASE_WRITE, &options, &lease);
+    gvm_status status = gvm_object_acquire(object, GVM_LEASE_WRITE, &options,
+                                           (int)soak->patience_ms, &lease);
     volatile uint64_t *first;
 
     soak_time(&soak->meter_acquire, now_ns() - since);
@@ -396,7 +396,7 @@ static bool measure_acquire(gvm_object *object, uint64_t *counter)
 int meter_run(void)
 {
     const gvm_object_options options = {
-        .struct_size = sizeof options, .chunk_bytes = CHUNK_BYTES, .bytes = CHUNK_BYTES};
+        .struct_size = sizeof options, .chunk_bytes = CHUNK_BYTES, .size_bytes = CHUNK_BYTES};
     gvm_client *keepers[2] = {NULL, NULL};
     gvm_object *objects[2] = {NULL, NULL};
     gvm_device *device = NULL;

@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "driver/driver.h"
 #include "memory/device.h"
 #include "tests/proc/keeper_child.h"
@@ -10,7 +11,7 @@
 
 gvm_status life_fill(gvm_device *device, const gvm_lease *lease, uint64_t seed)
 {
-    gvm_status status = gvm_kernel_fill_random_f64(device, lease->address, lease->bytes / 8, 0,
+    gvm_status status = gvm_kernel_fill_random_f64(device, lease->address, lease->size_bytes / 8, 0,
                                                    seed, NULL);
 
     return status != GVM_OK ? status : gvm_device_synchronize(device);
@@ -18,7 +19,7 @@ gvm_status life_fill(gvm_device *device, const gvm_lease *lease, uint64_t seed)
 
 gvm_status life_check(gvm_device *device, const gvm_lease *lease, uint64_t *checksum)
 {
-    return gvm_kernel_checksum(device, lease->address, lease->bytes, NULL, checksum);
+    return gvm_kernel_checksum(device, lease->address, lease->size_bytes, NULL, checksum);
 }
 
 uint64_t life_wrote_from, life_wrote_until;
@@ -35,12 +36,12 @@ typedef struct life {
 /* In pieces, with steps between them: a process that is stopped within its lease has pieces left to write. */
 static gvm_status write_in_pieces(const life *l, const gvm_lease *lease, uint64_t seed)
 {
-    const uint64_t piece = lease->bytes / WRITE_PIECES;
+    const uint64_t piece = lease->size_bytes / WRITE_PIECES;
     gvm_status status = GVM_OK;
 
-    for (uint64_t at = 0; at < lease->bytes && status == GVM_OK; at += piece) {
-        status = gvm_kernel_fill_random_f64(l->device, lease->address + at, piece / 8, at / 8, seed,
-                                            NULL);
+    for (uint64_t at = 0; at < lease->size_bytes && status == GVM_OK; at += piece) {
+        status = gvm_kernel_fill_random_f64(l->device, (char *)lease->address + at, piece / 8,
+                                            at / 8, seed, NULL);
         if (status == GVM_OK)
             status = gvm_device_synchronize(l->device);
     }
@@ -50,11 +51,10 @@ static gvm_status write_in_pieces(const life *l, const gvm_lease *lease, uint64_
 static gvm_status visit(const life *l, gvm_object *object, gvm_lease_mode mode, gvm_hint hint,
                         uint64_t seed)
 {
-    const gvm_acquire_options options = {
-        .struct_size = sizeof options, .timeout_ms = LEASE_WAIT_MS, .hint = hint};
+    const gvm_acquire_options options = {.struct_size = sizeof options, .hint = hint};
     gvm_lease lease;
     uint64_t checksum;
-    gvm_status status = gvm_object_acquire(object, mode, &options, &lease);
+    gvm_status status = gvm_object_acquire(object, mode, &options, LEASE_WAIT_MS, &lease);
 
     if (status != GVM_OK)
         return status;
@@ -81,7 +81,7 @@ static gvm_status visit(const life *l, gvm_object *object, gvm_lease_mode mode, 
 static gvm_status make_own(life *l)
 {
     const gvm_object_options options = {
-        .struct_size = sizeof options, .chunk_bytes = CHUNK_BYTES, .bytes = CHUNK_BYTES};
+        .struct_size = sizeof options, .chunk_bytes = CHUNK_BYTES, .size_bytes = CHUNK_BYTES};
     gvm_status status = gvm_object_create(l->keeper, "/victim", 3 * CHUNK_BYTES, &options, &l->own);
 
     if (status == GVM_OK)
@@ -115,7 +115,7 @@ static gvm_status move_own(life *l)
     gvm_status status = gvm_object_publish(l->own, "/victim/public", GVM_PUBLISH_REPLACE);
 
     if (status == GVM_OK)
-        status = gvm_client_evict(l->keeper, "/victim/public", 0, NULL);
+        status = gvm_client_evict(l->keeper, "/victim/public", GVM_BYTES_UNLIMITED, NULL);
     if (status == GVM_OK)
         status = visit(l, l->own, GVM_LEASE_READ, GVM_HINT_HOT, 0);
     if (status == GVM_OK)
@@ -166,18 +166,17 @@ static gvm_status random_visit(const life *l, uint64_t *seed, gvm_object *object
 {
     const uint64_t random = random_next(seed);
     const gvm_acquire_options options = {.struct_size = sizeof options,
-                                         .timeout_ms = random & 1 ? 50 : GVM_TRY,
                                          .hint = (gvm_hint)(random >> 8 & 3)};
     gvm_lease lease;
     uint64_t checksum;
-    gvm_status status = gvm_object_acquire(
-        object, random >> 16 & 1 ? GVM_LEASE_READ : GVM_LEASE_WRITE, &options, &lease);
+    gvm_status status = gvm_object_acquire(object, random >> 16 & 1 ? GVM_LEASE_READ : GVM_LEASE_WRITE,
+                                           &options, random & 1 ? 50 : GVM_TRY, &lease);
 
     if (status != GVM_OK)
         return status;
-    if (lease.mode == GVM_LEASE_WRITE && lease.bytes > 0)
+    if (lease.mode == GVM_LEASE_WRITE && lease.size_bytes > 0)
         status = life_fill(l->device, &lease, random >> 32);
-    if (status == GVM_OK && lease.bytes > 0)
+    if (status == GVM_OK && lease.size_bytes > 0)
         status = life_check(l->device, &lease, &checksum);
     return random >> 17 & 1 ? gvm_object_release_async(object, &lease, NULL)
                             : gvm_object_release(object, &lease);
@@ -189,7 +188,7 @@ static gvm_status random_act(const life *l, uint64_t *seed)
     const uint64_t random = random_next(seed);
     const gvm_object_options options = {.struct_size = sizeof options,
                                         .chunk_bytes = CHUNK_BYTES,
-                                        .bytes = random >> 8 & 1 ? CHUNK_BYTES : 0};
+                                        .size_bytes = random >> 8 & 1 ? CHUNK_BYTES : 0};
     gvm_object *object = NULL;
     char name[32];
     gvm_status status;
@@ -202,11 +201,12 @@ static gvm_status random_act(const life *l, uint64_t *seed)
         switch (random_next(seed) % 8) {
         case 0: status = gvm_object_grow(object, 2 * CHUNK_BYTES); break;
         case 1: status = gvm_object_publish(object, name, GVM_PUBLISH_REPLACE); break;
-        case 2: status = gvm_client_evict(l->keeper, name, 0, NULL); break;
+        case 2: status = gvm_client_evict(l->keeper, name, GVM_BYTES_UNLIMITED, NULL); break;
         case 3: status = gvm_object_drop(l->keeper, name); break;
         default: status = random_visit(l, seed, object); break;
         }
-    gvm_device_synchronize(l->device);
+    if (gvm_device_synchronize(l->device) != GVM_OK && status == GVM_OK)
+        status = GVM_E_LOST;
     gvm_object_close(object);
     return status;
 }

@@ -36,6 +36,7 @@
 #include "tests/lib/random.h"
 #include "tests/proc/keeper_raw.h"
 #include "tests/proc/keeper_soak.h"
+#include "tools/snapshot.h"
 
 #define SECONDS_DEFAULT 10u
 #define TICK_MS 5u
@@ -424,7 +425,7 @@ static void end_children(void)
 /* ---- looks at the keeper */
 
 /* Objects of clients that a problem has ended before they could drop them. */
-static void drop_leftovers(gvm_client *keeper, const gvm_snapshot *snapshot)
+static void drop_leftovers(gvm_client *keeper, const snapshot_copy *snapshot)
 {
     for (uint32_t i = 0; i < snapshot->keeper.objects && atomic_load(&soak->problems) > 0; i++)
         if (strncmp(snapshot->objects[i].name, "/soak/", 6) == 0)
@@ -440,11 +441,11 @@ static bool look(void)
     fflush(stdout);
     pid = fork();
     if (pid == 0) {
-        gvm_snapshot *snapshot = NULL;
+        snapshot_copy *snapshot = NULL;
         gvm_client *keeper = NULL;
         bool good = gvm_client_connect(soak->path, &keeper) == GVM_OK &&
                     gvm_client_trim(keeper, 0, 0, NULL) == GVM_OK &&
-                    gvm_client_get_snapshot(keeper, &snapshot) == GVM_OK;
+                    snapshot_take(keeper, &snapshot) == GVM_OK;
 
         if (good) {
             drop_leftovers(keeper, snapshot);

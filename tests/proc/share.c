@@ -233,7 +233,7 @@ static bool moved_chunks_reach_importers_by_update(void)
     return end_group(&g) && good;
 }
 
-static bool legacy_handle_opens_elsewhere(void)
+static bool ipc_handle_opens_elsewhere(void)
 {
     group g = {0};
     bool good = export_filled(&g, 0);
@@ -241,15 +241,14 @@ static bool legacy_handle_opens_elsewhere(void)
     answer out, sum;
 
     *p = buffer_child_start();
-    out = buffer_do(&g.exporter, BUFFER_LEGACY_EXPORT, size, 0);
+    out = buffer_do(&g.exporter, BUFFER_IPC_EXPORT, size, 0);
     good = good && EXPECT(out.status == GVM_OK) && EXPECT_OK(p, OPEN, 0, 0);
-    good = good && EXPECT(buffer_open_legacy(p, &out.handle).status == GVM_OK);
+    good = good && EXPECT(buffer_open_ipc(p, &out.handle).status == GVM_OK);
     if (good) {
-        sum = buffer_do(p, BUFFER_LEGACY_CHECKSUM, size, 0);
+        sum = buffer_do(p, BUFFER_IPC_CHECKSUM, size, 0);
         good = EXPECT(sum.status == GVM_OK) && EXPECT(sum.value == g.checksum);
     }
-    good = good && EXPECT_OK(p, LEGACY_CLOSE, 0, 0) &&
-           EXPECT_STATUS(p, LEGACY_CLOSE, 0, 0, GVM_E_FOREIGN);
+    good = good && EXPECT_OK(p, IPC_CLOSE, 0, 0) && EXPECT_STATUS(p, IPC_CLOSE, 0, 0, GVM_E_FOREIGN);
     return end_group(&g) && good;
 }
 
@@ -284,7 +283,7 @@ int main(int argc, char **argv)
         TEST(import_at_the_exporters_address),
         TEST(share_of_many_chunks_arrives),
         TEST(moved_chunks_reach_importers_by_update),
-        TEST(legacy_handle_opens_elsewhere),
+        TEST(ipc_handle_opens_elsewhere),
         TEST(share_of_another_device_is_refused),
 #undef TEST
     };

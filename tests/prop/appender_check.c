@@ -111,7 +111,7 @@ static bool check_item(checker *c, uint64_t item, uint64_t round, const append_l
     return check_rows(c, item, log) && check_bytes(c, item, log) && check_align(c, item, round, log);
 }
 
-/* Two items of one group that reserve together follow each other; two of one worker rise. */
+/* Two items of one group that claim together follow each other; two of one worker rise. */
 static bool check_order(checker *c, uint64_t i, uint64_t workers)
 {
     const written *w = c->w;

@@ -19,7 +19,7 @@ typedef struct plan {
     unsigned block[3]; /* block_threads, in one to three dimensions */
 } plan;
 
-/* Items that are reserved together, and those that are in work at a time. */
+/* Items that are claimed together, and those that are in work at a time. */
 uint64_t plan_group(const plan *p);
 uint64_t plan_workers(const plan *p);
 
@@ -30,7 +30,7 @@ typedef struct written {
     uint64_t first, end; /* the items whose logs these are */
     uint32_t epoch;
     uint64_t rows, bytes, reserve_bytes; /* as finish said */
-    const unsigned char *front, *back;   /* the rows, and the bytes from [reserve - bytes] on */
+    const unsigned char *front, *back; /* the rows, and the bytes from [reserve_bytes - bytes] on */
 } written;
 
 /* Is each row and each byte of the epoch what its item says, in a place of its own, and does every

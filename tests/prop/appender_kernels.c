@@ -41,8 +41,8 @@ GVM_DEVICE void write_log(const append_rows_params *p, const gvm_append_slot *sl
     log->times++;
 }
 
-GVM_DEVICE uint32_t reserve_by(uint32_t mode, const gvm_append *append, uint32_t rows,
-                               uint32_t bytes, uint32_t align, gvm_append_slot *slot)
+GVM_DEVICE uint32_t claim_by(uint32_t mode, const gvm_append *append, uint32_t rows, uint32_t bytes,
+                             uint32_t align, gvm_append_slot *slot)
 {
     if (mode == APPEND_BY_WARP)
         return gvm_append_claim_warp(append, rows, bytes, align, slot);
@@ -63,7 +63,7 @@ GVM_DEVICE uint32_t team_of(uint32_t mode)
                                           : 1;
 }
 
-/* Of a group that reserves together all threads take the same path: they have the same position,
+/* Of a group that claims together all threads take the same path: they have the same position,
  * and get the same answer. */
 GVM_KERNEL(append_rows, append_rows_params, p)
 {
@@ -81,7 +81,7 @@ GVM_KERNEL(append_rows, append_rows_params, p)
         bytes = i < p.items ? APPEND_ITEM_BYTES(p.seed, item, p.bytes_max) : 0;
         align = APPEND_ITEM_ALIGN(p.seed, p.mode == APPEND_BY_THREAD ? item : round);
         slot.amount = 0;
-        answer = reserve_by(p.mode, &p.append, rows, bytes, align, &slot);
+        answer = claim_by(p.mode, &p.append, rows, bytes, align, &slot);
         if (answer != GVM_APPEND_OK) {
             gvm_atomic_add_u64((uint64_t *)(uintptr_t)p.answers + answer, 1);
             break;

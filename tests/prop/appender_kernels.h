@@ -5,7 +5,7 @@
 
 #include <gvmem/appender.h>
 
-/* Which call reserves. */
+/* Which call claims. */
 enum {
     APPEND_BY_THREAD,
     APPEND_BY_WARP,
@@ -26,7 +26,7 @@ typedef struct append_rows_params {
     gvm_append append;
     uint64_t logs;      /* append_log of each item */
     uint64_t positions; /* of each worker: how many rounds it has done; kept from launch to launch */
-    uint64_t answers;   /* uint64_t [4]: how often reserve gave each answer but OK */
+    uint64_t answers;   /* uint64_t [4]: how often claim gave each answer but OK */
     uint64_t first, items, seed;
     uint64_t crash; /* the item at which the kernel writes where nothing is; UINT64_MAX: none */
     uint32_t mode, rows_max, bytes_max, epoch;

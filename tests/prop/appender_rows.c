@@ -5,7 +5,7 @@
  *
  * Goal: whatever memory there is and whenever it comes, each item is written once, in a place of its
  * own, whole; rows and bytes are accounted for to the last; the rows of a thread, warp or block keep
- * their order. Method: each run draws sizes, limits and ways to reserve. Kernels log where each item
+ * their order. Method: each run draws sizes, limits and ways to claim. Kernels log where each item
  * went and keep their position; what they could not write the next launch does, behind what is there
  * or in a fresh buffer, until all is done. Meanwhile the driver may fail (once or for ever, until the
  * kernel has ended) or be slow, even slower than kernels wait. Every filled buffer is copied out and
@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "appender/appender.h"
+#include "base/address.h"
 #include "driver/driver.h"
 #include "tests/lib/fixture.h"
 #include "tests/lib/random.h"
@@ -177,7 +178,7 @@ static uint64_t lesser(uint64_t a, uint64_t b)
     return a < b ? a : b;
 }
 
-/* Items of any group that reserves together fit a fresh buffer, at most a quarter at each end. */
+/* Items of any group that claims together fit a fresh buffer, at most a quarter at each end. */
 static void draw_sizes(lane *l, plan *p, uint64_t limit)
 {
     const uint64_t group = plan_group(p);
@@ -228,7 +229,7 @@ static plan draw_plan(lane *l)
     if (one_in(l, 2))
         o->step_bytes = (1 + draw(l, 8)) * CHUNK;
     if (one_in(l, 2))
-        o->ahead_bytes = one_in(l, 2) ? 1 : draw(l, 16 * CHUNK);
+        o->ahead_bytes = one_in(l, 2) ? GVM_BYTES_NONE : draw(l, 16 * CHUNK);
     p.reserve_bytes = (one_in(l, 3) ? 4 + draw(l, 8) : 64 + draw(l, 500)) * o->chunk_bytes;
     if (one_in(l, 2))
         o->budget_bytes = (one_in(l, 4) ? 2 : 4) * o->chunk_bytes + draw(l, 16 * CHUNK);
@@ -245,9 +246,9 @@ static bool launch(run *r, uint32_t kernel, uint64_t crash)
     const uint64_t part = (p->items + p->kernels - 1) / p->kernels, first = kernel * part;
     append_rows_params params = {
         .append = r->append,
-        .logs = gvm_buffer_address(r->l->logs) + first * sizeof(append_log),
-        .positions = gvm_buffer_address(r->l->positions) + kernel * WORKERS_MAX * 8ull,
-        .answers = gvm_buffer_address(r->l->answers),
+        .logs = gvmi_address(gvm_buffer_address(r->l->logs)) + first * sizeof(append_log),
+        .positions = gvmi_address(gvm_buffer_address(r->l->positions)) + kernel * WORKERS_MAX * 8ull,
+        .answers = gvmi_address(gvm_buffer_address(r->l->answers)),
         .first = first,
         .items = first < p->items ? lesser(part, p->items - first) : 0,
         .seed = p->seed,
@@ -290,16 +291,15 @@ static bool check_answers(run *r, gvm_status status, const gvm_appender_result *
     if (!read_array(r->l, r->l->answers, answers, sizeof r->rounds[0].answers))
         return false;
     if (answers[GVM_APPEND_INVALID] != 0)
-        return WRONG(r->l, "a reserve answered INVALID");
+        return WRONG(r->l, "a claim answered INVALID");
     if (status == GVM_E_TIMEOUT)
-        return answers[GVM_APPEND_LATE] != 0 || WRONG(r->l, "GVM_E_TIMEOUT, and no reserve was LATE");
+        return answers[GVM_APPEND_LATE] != 0 || WRONG(r->l, "GVM_E_TIMEOUT, and no claim was LATE");
     if (answers[GVM_APPEND_LATE] != 0)
-        return WRONG(r->l, "a reserve was LATE, and finish did not say so");
+        return WRONG(r->l, "a claim was LATE, and finish did not say so");
     if (result->complete != (answers[GVM_APPEND_FULL] == 0) ||
         (result->reason == GVM_OK) != (result->complete == 1))
-        return WRONG(r->l, "complete is %d with reason %s, and %llu reserves were FULL",
-                     result->complete, gvm_status_name(result->reason),
-                     (unsigned long long)answers[GVM_APPEND_FULL]);
+        return WRONG(r->l, "complete is %d with reason %s, and %llu claims were FULL", result->complete,
+                     gvm_status_name(result->reason), (unsigned long long)answers[GVM_APPEND_FULL]);
     return true;
 }
 
@@ -339,10 +339,10 @@ static bool check_begun(const run *r, bool armed)
 static void remember(run *r, const gvm_appender_result *result)
 {
     r->last_front = (result->rows - r->rows) * r->plan.row_bytes;
-    r->last_back = result->bytes - r->bytes;
+    r->last_back = result->data_bytes - r->bytes;
     r->stuck = !result->complete && r->last_front + r->last_back == 0;
     r->rows = result->rows;
-    r->bytes = result->bytes;
+    r->bytes = result->data_bytes;
 }
 
 /* One begin, all kernels, one finish. */
@@ -387,7 +387,7 @@ static bool go_round(run *r, gvm_appender_result *result)
 
         if (!GOOD(l, gvm_appender_get_info(r->appender, &info)))
             return false;
-        *result = (gvm_appender_result){.rows = info.rows, .bytes = info.bytes};
+        *result = (gvm_appender_result){.rows = info.rows, .data_bytes = info.data_bytes};
         now->result = *result;
         atomic_fetch_add(&late, 1);
     } else if (!GOOD(l, status)) {
@@ -403,13 +403,13 @@ static bool check_buffer(run *r, gvm_buffer *buffer, const gvm_appender_result *
 {
     lane *l = r->l;
     const uint64_t front_bytes = result->rows * r->plan.row_bytes;
-    unsigned char *front = malloc(front_bytes + 1), *back = malloc(result->bytes + 1);
+    unsigned char *front = malloc(front_bytes + 1), *back = malloc(result->data_bytes + 1);
     gvm_buffer_info info = {.struct_size = sizeof info};
     written w = {.plan = &r->plan,
                  .logs = l->host_logs,
                  .epoch = r->epoch,
                  .rows = result->rows,
-                 .bytes = result->bytes,
+                 .bytes = result->data_bytes,
                  .front = front,
                  .back = back};
     bool fine = front != NULL && back != NULL && GOOD(l, gvm_buffer_get_info(buffer, &info));
@@ -417,8 +417,8 @@ static bool check_buffer(run *r, gvm_buffer *buffer, const gvm_appender_result *
     w.reserve_bytes = info.reserve_bytes;
     fine = fine && read_array(l, l->logs, l->host_logs, r->plan.items * sizeof(append_log)) &&
            GOOD(l, gvm_buffer_copy_out(front, buffer, 0, front_bytes)) &&
-           GOOD(l, gvm_buffer_copy_out(back, buffer, info.reserve_bytes - result->bytes,
-                                       result->bytes)) &&
+           GOOD(l, gvm_buffer_copy_out(back, buffer, info.reserve_bytes - result->data_bytes,
+                                       result->data_bytes)) &&
            written_check(&w, l->problem);
     free(front);
     free(back);
@@ -433,10 +433,10 @@ static bool check_progress(run *r, const gvm_appender_result *result)
     const launched *now = &r->rounds[r->round_count % HISTORY];
     const launched *before = &r->rounds[(r->round_count + HISTORY - 1) % HISTORY];
 
-    r->written = result->rows + result->bytes;
+    r->written = result->rows + result->data_bytes;
     if (r->written == 0 && !result->complete && result->reason == GVM_E_LIMIT && now->fresh &&
         r->round_count > 0 && before->fresh && before->status == GVM_OK &&
-        before->result.rows + before->result.bytes == 0 && before->result.reason == GVM_E_LIMIT)
+        before->result.rows + before->result.data_bytes == 0 && before->result.reason == GVM_E_LIMIT)
         return WRONG(r->l, "two launches in a row were granted nothing of an empty buffer");
     r->round_count++;
     return true;
@@ -494,7 +494,7 @@ static void tell(const run *r)
            "%u bytes, gather %u\n",
            p->mode, p->kernels, p->blocks, p->block[0], p->block[1], p->block[2], LLU(p->items),
            p->rows_max, LLU(p->row_bytes), p->bytes_max, p->gather);
-    printf("#   reservation %llu, chunk %llu, budget %llu, step %llu, ahead %llu, align %u, wait %u ms, "
+    printf("#   reserve %llu, chunk %llu, budget %llu, step %llu, ahead %llu, align %u, wait %u ms, "
            "slow %u us, faults %d, epoch %u, plan's seed %llu\n",
            LLU(p->reserve_bytes), LLU(o->chunk_bytes), LLU(o->budget_bytes), LLU(o->step_bytes),
            LLU(o->ahead_bytes), o->align_bytes, o->wait_ms, atomic_load(&slow_us), r->l->faults,
@@ -508,7 +508,7 @@ static void tell(const run *r)
         printf("#   launch %llu: %s, rows %llu, bytes %llu, complete %d, reason %s, FULL %llu, LATE "
                "%llu, INVALID %llu; begin %llu us, to finish %llu us, %llu commits of %llu us in all, "
                "first %llu us; armed %d, fresh %d\n",
-               LLU(i), gvm_status_name(n->status), LLU(n->result.rows), LLU(n->result.bytes),
+               LLU(i), gvm_status_name(n->status), LLU(n->result.rows), LLU(n->result.data_bytes),
                n->result.complete, gvm_status_name(n->result.reason), LLU(n->answers[GVM_APPEND_FULL]),
                LLU(n->answers[GVM_APPEND_LATE]), LLU(n->answers[GVM_APPEND_INVALID]),
                LLU(n->begin_us), LLU(n->whole_us), LLU(n->result.commits), LLU(n->result.commit_us),
@@ -627,7 +627,8 @@ static int die_half_way(void)
     if (fine && gvm_appender_finish(r.appender, l.streams[0], &result) != GVM_E_LOST)
         fine = WRONG(&l, "finish did not say GVM_E_LOST again");
     gvm_appender_destroy(r.appender);
-    (void)gvm_device_trim(l.device, 0);
+    if (fine && gvm_device_trim(l.device, 0) != GVM_OK)
+        fine = WRONG(&l, "what is cached was not given back");
     after = gvmi_check_held();
     if (fine && (after.handles != before.handles || after.mappings != before.mappings ||
                  after.reservations != before.reservations))

@@ -234,7 +234,7 @@ static void do_alloc(worker *w)
     }
     p.address = (uintptr_t)ptr;
     claim(p.address, p.bytes, w->number);
-    status = gvm_heap_size(heap, ptr, &size);
+    status = gvm_heap_get_size(heap, ptr, &size);
     if (status != GVM_OK || size != p.bytes)
         fail("the size of a block of %llu is %zu", (unsigned long long)p.bytes, size);
     if (p.bytes >= 16 && below(w, TOUCH_EVERY) == 0)
@@ -322,7 +322,7 @@ static void do_question(worker *w)
     if (status == GVM_OK && below(w, 16) == 0)
         (void)gvmi_idle_reclaim(device, below(w, 64) * GVMI_MIB, below(w, 2) == 0);
     if (status == GVM_OK && below(w, 4) == 0)
-        status = gvm_heap_list(heap, blocks, 4, &count);
+        status = gvm_heap_list(heap, 4, sizeof(gvm_heap_block), blocks, &count);
     if (status != GVM_OK)
         fail_call("a question", status);
 }
@@ -440,7 +440,7 @@ static bool start(uint64_t seed)
 {
     const gvm_heap_options options = {.struct_size = sizeof options,
                                       .limit_bytes = LIMIT_BYTES,
-                                      .reserve_bytes = seed % 2 * 24 * GVMI_MIB,
+                                      .keep_bytes = seed % 2 * 24 * GVMI_MIB,
                                       .shelf_bytes = 2 * GVMI_MIB,
                                       .exhausted = exhausted};
 

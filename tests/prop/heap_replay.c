@@ -5,7 +5,7 @@
  * Goal: over a trace of requests (bench/heap_trace.h) no two live blocks share a byte, what the heap
  * says it was asked for is what was asked for, gvm_heap_check() holds all the way, nothing is left at
  * the end, and memory stays near the requests: at the peak at most 1.1 times as much, by default and without a
- * reserve; on average at most 2.4 and 1.1 times.
+ * what is kept; on average at most 2.4 and 1.1 times.
  *
  * Method: as the plug-in does, every request is in the order of its stream. Where memory lies, and when it goes back,
  * depends on the trace alone, as calls give back themselves, so the figures are the same in every run. A byte of the shadow stands for a unit
@@ -32,7 +32,7 @@
 
 #define PEAK_RATIO_MAX 1.1
 #define MEAN_RATIO_MAX 2.4
-#define MEAN_RATIO_MAX_BARE 1.1 /* without a reserve */
+#define MEAN_RATIO_MAX_BARE 1.1 /* with none kept */
 #define ROUNDED_RATIO_LEAST 1.3
 #define CHECK_EVERY 500 /* events */
 #define EVENTS_LEAST 100000
@@ -138,11 +138,11 @@ static bool free_rest(gvm_heap *heap)
     gvm_heap_info info = {.struct_size = sizeof info};
     size_t count;
 
-    if (gvm_heap_list(heap, NULL, 0, &count) != GVM_OK)
+    if (gvm_heap_list(heap, 0, sizeof(gvm_heap_block), NULL, &count) != GVM_OK)
         return fail_call("list", trace.count);
     gvm_heap_block *left = calloc(count + 1, sizeof *left);
 
-    if (left == NULL || gvm_heap_list(heap, left, count, &count) != GVM_OK) {
+    if (left == NULL || gvm_heap_list(heap, count, sizeof(gvm_heap_block), left, &count) != GVM_OK) {
         free(left);
         return fail_call("list", trace.count);
     }
@@ -162,9 +162,9 @@ static bool free_rest(gvm_heap *heap)
                 (unsigned long long)info.committed_bytes);
 }
 
-static bool replay(uint64_t reserve_bytes, double mean_most)
+static bool replay(uint64_t keep_bytes, double mean_most)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = reserve_bytes};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = keep_bytes};
     gvm_heap *heap;
     double peak, mean;
     usage u = {0};
@@ -274,7 +274,7 @@ int main(int argc, char **argv)
         tap_bail_out("no trace, or no device");
     tell(trace_is_hard(), "the trace is one that rounding would cost dearly");
     tell(replay(0, MEAN_RATIO_MAX), "as it is by default");
-    tell(replay(1, MEAN_RATIO_MAX_BARE), "without a reserve");
+    tell(replay(GVM_BYTES_NONE, MEAN_RATIO_MAX_BARE), "with none kept");
     tell(stop(), "nothing is left at the driver");
     heap_trace_free(&trace);
     free(blocks);

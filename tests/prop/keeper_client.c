@@ -435,7 +435,7 @@ static void begin_other_request(simulation *w, process *p, thread *t)
 
     switch (m->head.type) {
     case GVMI_WIRE_EVICT:
-        m->body.EVICT.value = sim_chance(w, 50) ? 0 : sim_random(w, 6) * 2 * MIB;
+        m->body.EVICT.value = sim_chance(w, 50) ? UINT64_MAX : sim_random(w, 6) * 2 * MIB;
         strcpy(m->body.EVICT.name, pick_name(w, true));
         break;
     case GVMI_WIRE_DROP: strcpy(m->body.DROP.name, pick_name(w, true)); break;

@@ -76,8 +76,8 @@ static void shape(simulation *w)
     c->quota_bytes = sim_chance(w, 75) ? UINT64_MAX : (2 + sim_random(w, 24)) * 2 * MIB;
     c->clients_max = sim_chance(w, 92) ? 64 : 2 + (uint32_t)sim_random(w, 6);
     c->objects_max = sim_chance(w, 92) ? 1000 : 2 + (uint32_t)sim_random(w, 6);
-    c->revoke_timeout_ms = 40 + (uint32_t)sim_random(w, 40);
-    c->lease_timeout_ms = sim_chance(w, 20) ? 30 + (uint32_t)sim_random(w, 60) : 0;
+    c->revoke_limit_ms = 40 + (uint32_t)sim_random(w, 40);
+    c->lease_limit_ms = sim_chance(w, 20) ? 30 + (uint32_t)sim_random(w, 60) : 0;
     c->uid = ADMIN_UID;
     c->pid = 4242;
     c->trace = trace;
@@ -265,7 +265,7 @@ static bool step_any(simulation *w)
 
 static void settle(simulation *w)
 {
-    const int64_t patience = (w->config.revoke_timeout_ms + w->config.lease_timeout_ms + 100) * MS;
+    const int64_t patience = (w->config.revoke_limit_ms + w->config.lease_limit_ms + 100) * MS;
     int64_t until = 0;
     uint64_t actions = w->actions;
 

@@ -787,7 +787,7 @@ static void done(simulation *w, process *p, const request *r, uint64_t value)
         break;
     case GVMI_WIRE_CLOSE: close_known(w, p, m->body.CLOSE.slot); break;
     case GVMI_WIRE_EVICT:
-        if (m->body.EVICT.value != 0 && value > m->body.EVICT.value)
+        if (value > m->body.EVICT.value)
             sim_wrong(w, "%llu bytes were evicted, not %llu at most", (unsigned long long)value,
                       (unsigned long long)m->body.EVICT.value);
         break;
@@ -804,19 +804,19 @@ static void granted(simulation *w, process *p, const request *r)
         known->untaken_ns = w->tick_ns;
 }
 
-static void compare_info(simulation *w, const request *r, const gvm_object_info *i)
+static void compare_info(simulation *w, const request *r, const gvmi_snapshot_object *i)
 {
     object *o = r->object;
     const bool cutting = o->shrinks &&
-                         i->device_bytes + i->host_bytes > rounded(i->bytes, o->chunk_bytes);
+                         i->device_bytes + i->host_bytes > rounded(i->size_bytes, o->chunk_bytes);
 
-    if (o->shrinks && i->bytes < o->bytes) /* no opening could be told */
-        model_resize(w, o, i->bytes);
-    if (i->id != o->id || i->bytes != o->bytes || i->reserve_bytes != o->reserve_bytes ||
+    if (o->shrinks && i->size_bytes < o->bytes) /* no opening could be told */
+        model_resize(w, o, i->size_bytes);
+    if (i->id != o->id || i->size_bytes != o->bytes || i->reserve_bytes != o->reserve_bytes ||
         i->owner_uid != o->uid || i->owner_gid != o->gid || i->mode != o->mode ||
         i->sealed != o->sealed || i->metadata_bytes != o->metadata_bytes)
         sim_wrong(w, "info of object %llu: bytes %llu mode %o sealed %u, not %llu %o %d",
-                  (unsigned long long)o->id, (unsigned long long)i->bytes, i->mode, i->sealed,
+                  (unsigned long long)o->id, (unsigned long long)i->size_bytes, i->mode, i->sealed,
                   (unsigned long long)o->bytes, o->mode, o->sealed);
     if (!o->creator_ended && strcmp(i->name, o->name >= 0 ? keeper_names[o->name] : "") != 0)
         sim_wrong(w, "object %llu says that it is \"%s\", not \"%s\"", (unsigned long long)o->id,
@@ -836,7 +836,7 @@ static void compare_listed(simulation *w, const process *p, const gvmi_snapshot_
     uint32_t named = 0;
 
     for (uint32_t i = 0; i < head->object_count; i++, at += head->object_bytes) {
-        gvm_object_info info;
+        gvmi_snapshot_object info;
         const object *o;
 
         memcpy(&info, at, sizeof info);
@@ -858,7 +858,7 @@ static void compare_listed(simulation *w, const process *p, const gvmi_snapshot_
 /* When everybody but one administrator has gone, and all names with them. */
 static void compare_empty(simulation *w, const gvmi_snapshot_head *head, const uint8_t *at)
 {
-    gvm_keeper_info info;
+    gvmi_snapshot_keeper info;
 
     memcpy(&info, at, sizeof info);
     if (head->object_count != 0 || head->client_count != 1 || info.objects != 0 || info.clients != 1)
@@ -870,7 +870,7 @@ static void compare_empty(simulation *w, const gvmi_snapshot_head *head, const u
                   (unsigned long long)info.host_free_bytes, (unsigned long long)w->host_bytes);
     at += head->keeper_bytes;
     for (uint32_t i = 0; i < head->device_count; i++, at += head->device_bytes) {
-        gvm_keeper_device_info device;
+        gvmi_snapshot_device device;
 
         memcpy(&device, at, sizeof device);
         if (device.resident_bytes != 0 || device.held_bytes != 0 ||
@@ -893,7 +893,7 @@ static void compare_snapshot(simulation *w, const process *p, const void *bytes,
     }
     memcpy(&head, bytes, sizeof head);
     if (head.magic != GVMI_SNAPSHOT_MAGIC || head.device_count != w->config.device_count ||
-        head.object_bytes != sizeof(gvm_object_info) ||
+        head.object_bytes != sizeof(gvmi_snapshot_object) ||
         len != head.head_bytes + head.keeper_bytes + (size_t)head.device_bytes * head.device_count +
                    (size_t)head.object_bytes * head.object_count +
                    (size_t)head.client_bytes * head.client_count) {
@@ -904,7 +904,7 @@ static void compare_snapshot(simulation *w, const process *p, const void *bytes,
         compare_empty(w, &head, at + head.head_bytes);
     at += head.head_bytes + head.keeper_bytes;
     for (uint32_t i = 0; i < head.device_count; i++, at += head.device_bytes) {
-        gvm_keeper_device_info info;
+        gvmi_snapshot_device info;
 
         memcpy(&info, at, sizeof info);
         if (info.resident_bytes + info.free_bytes + info.held_bytes > w->config.devices[i].budget_bytes)

@@ -19,12 +19,14 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "keeper/client/client.h"
 #include "memory/device.h"
 #include "tests/lib/fixture.h"
 #include "tests/lib/random.h"
 #include "tests/lib/tap.h"
 #include "tests/prop/keeper_ops.h"
+#include "tools/snapshot.h"
 
 #define COUNT_DEFAULT 100000u
 #define PROCESSES_DEFAULT 3u
@@ -296,7 +298,7 @@ static bool all_is_back(gvm_device *device, state_of_things before)
 static bool keeper_is_empty(void)
 {
     gvm_client *keeper = NULL;
-    gvm_snapshot *n = NULL;
+    snapshot_copy *n = NULL;
     bool good = judged("gvm_client_connect, at the end", gvm_client_connect(page->path, &keeper), 0);
 
     if (!good)
@@ -306,8 +308,7 @@ static bool keeper_is_empty(void)
     for (int ms = 0;; ms += 5) {
         uint64_t freed;
 
-        if (gvm_client_trim(keeper, 0, 0, &freed) != GVM_OK ||
-            gvm_client_get_snapshot(keeper, &n) != GVM_OK) {
+        if (gvm_client_trim(keeper, 0, 0, &freed) != GVM_OK || snapshot_take(keeper, &n) != GVM_OK) {
             good = wrong("no snapshot at the end");
             break;
         }
@@ -316,7 +317,7 @@ static bool keeper_is_empty(void)
                n->devices[0].leased_bytes == 0 && n->keeper.host_used_bytes == 0;
         if (good || ms > MEMORY_BACK_MS)
             break;
-        gvm_snapshot_destroy(n);
+        snapshot_free(n);
         n = NULL;
         pause_ms(5);
     }
@@ -336,7 +337,7 @@ static bool keeper_is_empty(void)
     if (good && operations_done() > 10000 &&
         (n->devices[0].evictions == 0 || n->devices[0].promotions == 0))
         good = wrong("no chunk ever moved");
-    gvm_snapshot_destroy(n);
+    snapshot_free(n);
     gvm_client_close(keeper);
     return good;
 }
@@ -370,7 +371,7 @@ static bool run(void)
     if (!judged("gvm_device_open", gvm_device_open(0, &device), 0) || !start_keeper(&server))
         return false;
     /* What first uses leave behind is not counted: kernels, memory for their results. */
-    if (!judged("gvm_kernel_sum_f64", gvm_kernel_sum_f64(device, 8, 0, NULL, &sum), 0))
+    if (!judged("gvm_kernel_sum_f64", gvm_kernel_sum_f64(device, gvmi_pointer(8), 0, NULL, &sum), 0))
         return false;
     gvm_keeper_stop(server);
     before = look(device);

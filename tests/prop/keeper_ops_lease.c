@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "kernels/basic.h"
 #include "kernels/kernels.h"
 #include "tests/lib/random.h"
@@ -55,7 +56,7 @@ static keeper_ops_params contents(const gvm_lease *lease, uint32_t chunk, uint8_
     const uint64_t which = (uint64_t)seed * CHUNKS_MAX + chunk;
 
     return (keeper_ops_params){
-        .address = lease->address + chunk * CHUNK_BYTES,
+        .address = gvmi_address(lease->address) + chunk * CHUNK_BYTES,
         .words = CHUNK_BYTES / 8,
         .first = seed == 0 ? 0 : gvmi_splitmix64(which),
         .step = seed == 0 ? 0 : gvmi_splitmix64(~which) | 1,
@@ -92,7 +93,7 @@ static gvm_status queue_checks(worker *w, const slot *s, const gvm_lease *lease,
 static bool check_contents(worker *w, const slot *s, const gvm_lease *lease, const char *when)
 {
     gvm_device *device = w->party->device;
-    const uint32_t chunks = (uint32_t)(lease->bytes / CHUNK_BYTES);
+    const uint32_t chunks = (uint32_t)(lease->size_bytes / CHUNK_BYTES);
     gvmi_result result;
     uint64_t others = 0;
     gvm_status status;
@@ -106,7 +107,7 @@ static bool check_contents(worker *w, const slot *s, const gvm_lease *lease, con
         return wrong("%s: %llu words of %u chunks of object %llu (serial %llu) are not what was written",
                      when, (unsigned long long)others, chunks, (unsigned long long)s->id,
                      (unsigned long long)s->serial);
-    atomic_fetch_add(&page->bytes_checked, lease->bytes);
+    atomic_fetch_add(&page->bytes_checked, lease->size_bytes);
     return true;
 }
 
@@ -114,7 +115,7 @@ static bool check_contents(worker *w, const slot *s, const gvm_lease *lease, con
  * nobody else looks before, if the keeper is right. */
 static bool write_contents(worker *w, const slot *s, const gvm_lease *lease)
 {
-    const uint32_t chunks = (uint32_t)(lease->bytes / CHUNK_BYTES);
+    const uint32_t chunks = (uint32_t)(lease->size_bytes / CHUNK_BYTES);
     const uint32_t which = (uint32_t)random_next(&w->seed); /* a bit for each chunk */
 
     for (uint32_t i = 0; i < chunks; i++) {
@@ -192,7 +193,7 @@ static bool release(worker *w, slot *s, gvm_lease *lease)
     const uint32_t how = (uint32_t)(random_next(&w->seed) % 8);
     bool good;
 
-    if (how < 3 && lease->mode == GVM_LEASE_READ && lease->bytes > 0)
+    if (how < 3 && lease->mode == GVM_LEASE_READ && lease->size_bytes > 0)
         good = release_behind_kernel(w, s, lease);
     else if (how < 4) {
         leave(s, lease->mode);
@@ -246,14 +247,14 @@ static bool check_lease(const slot *s, const gvm_lease *lease, gvm_lease_mode mo
 {
     const uint32_t most = atomic_load(&s->record->chunks_asked);
 
-    if (lease->mode != mode || lease->address != s->address)
+    if (lease->mode != mode || gvmi_address(lease->address) != s->address)
         return wrong("a lease of mode %u at %llx, not %u at %llx", lease->mode,
-                     (unsigned long long)lease->address, (unsigned)mode,
+                     (unsigned long long)gvmi_address(lease->address), (unsigned)mode,
                      (unsigned long long)s->address);
-    if (lease->bytes % CHUNK_BYTES != 0 || lease->bytes < chunks_before * CHUNK_BYTES ||
-        lease->bytes > most * CHUNK_BYTES)
+    if (lease->size_bytes % CHUNK_BYTES != 0 || lease->size_bytes < chunks_before * CHUNK_BYTES ||
+        lease->size_bytes > most * CHUNK_BYTES)
         return wrong("a lease of %llu bytes on an object of %u to %u chunks",
-                     (unsigned long long)lease->bytes, chunks_before, most);
+                     (unsigned long long)lease->size_bytes, chunks_before, most);
     return true;
 }
 
@@ -280,17 +281,19 @@ static bool acquire(worker *w, gvm_lease_mode mode)
     gvm_lease lease = {0};
     uint32_t chunks_before;
     bool sealed_before, good;
+    int timeout_ms;
     gvm_status status;
 
     if (s == NULL)
         return true;
     options.hint = (gvm_hint)(random >> 8 & 3);
-    if (!for_ever)
-        options.timeout_ms = random >> 16 & 1 ? GVM_TRY : (int32_t)(1 + (random >> 24) % WAIT_MS_MAX);
+    timeout_ms = for_ever           ? GVM_FOREVER
+                 : random >> 16 & 1 ? GVM_TRY
+                                    : (int)(1 + (random >> 24) % WAIT_MS_MAX);
     chunks_before = atomic_load(&s->record->chunks_done);
     sealed_before = atomic_load(&s->record->seal_done);
     status = gvm_object_acquire(s->object, mode, for_ever && random >> 17 & 1 ? NULL : &options,
-                                &lease);
+                                timeout_ms, &lease);
     if (!judged("gvm_object_acquire", status, acquire_errors(s, mode, sealed_before, for_ever)) ||
         status != GVM_OK) {
         leave_slot(s);

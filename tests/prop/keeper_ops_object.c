@@ -7,6 +7,9 @@
 #include "tests/lib/random.h"
 #include "tests/prop/keeper_ops.h"
 
+#include "base/address.h"
+#include "tools/snapshot.h"
+
 #define SEAL_WAIT_MS 10
 #define CONNECTION_END_MS 10000 /* until the keeper has seen that one closed */
 
@@ -60,7 +63,7 @@ static bool fill_slot(slot *s, gvm_object *object, record *r, bool creator, bool
     s->record = r;
     s->serial = atomic_load(&r->serial);
     s->id = info.id;
-    s->address = info.address;
+    s->address = gvmi_address(info.address);
     s->creator = creator;
     s->readonly = readonly;
     if (info.address == 0 || info.chunk_bytes != CHUNK_BYTES ||
@@ -83,7 +86,7 @@ static bool create_named(worker *w, slot *s, int name, record *r, uint32_t chunk
     gvm_object_options options = {
         .struct_size = sizeof options,
         .chunk_bytes = CHUNK_BYTES,
-        .bytes = chunks * CHUNK_BYTES,
+        .size_bytes = chunks * CHUNK_BYTES,
         .flags = keep ? GVM_OBJECT_KEEP : 0,
         .metadata_bytes = metadata_make(&m, serial, 0),
         .metadata = &m,
@@ -461,19 +464,19 @@ static bool check_info(const gvm_object_info *info, const slot *s, uint32_t chun
     record *r = s->record;
     const uint64_t most = atomic_load(&r->chunks_asked) * CHUNK_BYTES;
 
-    if (info->id != s->id || info->address != s->address)
+    if (info->id != s->id || gvmi_address(info->address) != s->address)
         return wrong("object %llu at %llx says %llu at %llx", (unsigned long long)s->id,
                      (unsigned long long)s->address, (unsigned long long)info->id,
-                     (unsigned long long)info->address);
-    if (info->bytes < chunks_before * CHUNK_BYTES || info->bytes > most)
+                     (unsigned long long)gvmi_address(info->address));
+    if (info->size_bytes < chunks_before * CHUNK_BYTES || info->size_bytes > most)
         return wrong("object %llu says it has %llu bytes, not %llu to %llu",
-                     (unsigned long long)s->id, (unsigned long long)info->bytes,
+                     (unsigned long long)s->id, (unsigned long long)info->size_bytes,
                      (unsigned long long)(chunks_before * CHUNK_BYTES), (unsigned long long)most);
-    if (info->device_bytes + info->host_bytes != info->bytes ||
+    if (info->device_bytes + info->host_bytes != info->size_bytes ||
         info->duplicate_bytes > info->device_bytes || info->dirty_bytes > info->device_bytes)
         return wrong("object %llu: %llu bytes on the device, %llu on the host, of %llu",
                      (unsigned long long)s->id, (unsigned long long)info->device_bytes,
-                     (unsigned long long)info->host_bytes, (unsigned long long)info->bytes);
+                     (unsigned long long)info->host_bytes, (unsigned long long)info->size_bytes);
     if (info->openings == 0 || (sealed_before && !info->sealed) ||
         (info->sealed && !atomic_load(&r->seal_asked)) || info->interrupted != 0)
         return wrong("object %llu: %u openings, sealed %u, interrupted %u",
@@ -502,7 +505,7 @@ static bool do_info(worker *w)
     return good;
 }
 
-static bool check_snapshot(const gvm_snapshot *n)
+static bool check_snapshot(const snapshot_copy *n)
 {
     uint64_t device = 0, host = 0, duplicate = 0;
 
@@ -535,13 +538,13 @@ static bool check_snapshot(const gvm_snapshot *n)
 
 static bool do_snapshot(worker *w)
 {
-    gvm_snapshot *n = NULL;
+    snapshot_copy *n = NULL;
     bool good;
 
-    if (!judged("gvm_client_get_snapshot", gvm_client_get_snapshot(w->party->keeper, &n), 0))
+    if (!judged("gvm_client_get_snapshot", snapshot_take(w->party->keeper, &n), 0))
         return false;
     good = check_snapshot(n);
-    gvm_snapshot_destroy(n);
+    snapshot_free(n);
     return good;
 }
 
@@ -553,11 +556,13 @@ static bool do_evict(worker *w)
                    done = atomic_load(&page->names[random % NAMES].done);
     const unsigned name = (unsigned)(random % NAMES);
     uint64_t evicted = 0, may = ONE_OF(GVM_E_NOMEM), bytes = (random >> 32 & 3) * CHUNK_BYTES;
-    gvm_status status = gvm_client_evict(w->party->keeper, name_text(name), bytes, &evicted);
+    const bool all = (random >> 34 & 3) == 0;
+    gvm_status status = gvm_client_evict(w->party->keeper, name_text(name),
+                                         all ? GVM_BYTES_UNLIMITED : bytes, &evicted);
 
     if (name_was(name, done, 0))
         may |= ONE_OF(GVM_E_ABSENT);
-    if (evicted > (bytes != 0 ? bytes : CHUNKS_MAX * CHUNK_BYTES))
+    if (evicted > (all ? CHUNKS_MAX * CHUNK_BYTES : bytes))
         return wrong("evicted %llu bytes where %llu were asked for", (unsigned long long)evicted,
                      (unsigned long long)bytes);
     return judged("gvm_client_evict", status, may);
@@ -577,14 +582,14 @@ static bool do_trim(worker *w)
 /* Does the keeper know of one connection of this process alone? */
 static bool one_connection_is_left(gvm_client *keeper)
 {
-    gvm_snapshot *n = NULL;
+    snapshot_copy *n = NULL;
     unsigned mine = 0;
 
-    if (!judged("gvm_client_get_snapshot", gvm_client_get_snapshot(keeper, &n), 0))
+    if (!judged("gvm_client_get_snapshot", snapshot_take(keeper, &n), 0))
         return true;
     for (uint32_t i = 0; i < n->keeper.clients; i++)
         mine += n->clients[i].pid == getpid();
-    gvm_snapshot_destroy(n);
+    snapshot_free(n);
     return mine == 1;
 }
 
@@ -667,9 +672,11 @@ static bool invalid_with_object(slot *s)
     gvm_lease lease = {0};
     uint8_t byte = 0;
 
-    REFUSED(gvm_object_acquire(s->object, GVM_LEASE_READ, NULL, NULL), GVM_E_INVALID);
-    REFUSED(gvm_object_acquire(s->object, (gvm_lease_mode)9, NULL, &lease), GVM_E_INVALID);
-    REFUSED(gvm_object_acquire(s->object, GVM_LEASE_READ, &hint, &lease), GVM_E_INVALID);
+    REFUSED(gvm_object_acquire(s->object, GVM_LEASE_READ, NULL, GVM_FOREVER, NULL), GVM_E_INVALID);
+    REFUSED(gvm_object_acquire(s->object, (gvm_lease_mode)9, NULL, GVM_FOREVER, &lease), GVM_E_INVALID);
+    REFUSED(gvm_object_acquire(s->object, GVM_LEASE_READ, &hint, GVM_FOREVER, &lease), GVM_E_INVALID);
+    REFUSED(gvm_object_acquire(s->object, GVM_LEASE_READ, NULL, -2, &lease), GVM_E_INVALID);
+    REFUSED(gvm_object_seal(s->object, -2), GVM_E_INVALID);
     REFUSED(gvm_object_release(s->object, &lease), GVM_E_INVALID);
     REFUSED(gvm_object_release(s->object, NULL), GVM_E_INVALID);
     REFUSED(gvm_object_release_async(s->object, &lease, NULL), GVM_E_INVALID);
@@ -688,7 +695,7 @@ static bool do_invalid(worker *w)
 {
     gvm_client *keeper = w->party->keeper;
     const gvm_object_options chunk = {.struct_size = sizeof chunk, .chunk_bytes = 3 * MIB};
-    const gvm_object_options large = {.struct_size = sizeof large, .bytes = 3 * CHUNK_BYTES};
+    const gvm_object_options large = {.struct_size = sizeof large, .size_bytes = 3 * CHUNK_BYTES};
     const gvm_object_options flags = {.struct_size = sizeof flags, .flags = 1u << 20};
     gvm_object_info info = {.struct_size = sizeof info};
     gvm_object *object = NULL;
@@ -716,6 +723,8 @@ static bool do_invalid(worker *w)
     REFUSED(gvm_object_create(keeper, NULL, CHUNK_BYTES, &flags, &object), GVM_E_INVALID);
     REFUSED(gvm_object_drop(keeper, "/nobody"), GVM_E_ABSENT);
     REFUSED(gvm_client_evict(keeper, "/nobody", 0, NULL), GVM_E_ABSENT);
+    REFUSED(gvm_client_evict(keeper, "/nobody", GVM_BYTES_NONE, NULL), GVM_E_INVALID);
+    REFUSED(gvm_client_set_quota(keeper, 1, GVM_BYTES_NONE), GVM_E_INVALID);
     REFUSED(gvm_client_trim(keeper, 7, 0, NULL), GVM_E_INVALID);
     REFUSED(gvm_client_get_snapshot(keeper, NULL), GVM_E_INVALID);
     REFUSED(gvm_object_get_info((gvm_object *)stray, &info), GVM_E_FOREIGN);

@@ -483,7 +483,7 @@ static void action_send(simulation *w, gvmi_action *action)
 /* May the keeper lose patience with an honest process? */
 static bool may_be_cut(const simulation *w, const process *p)
 {
-    const int64_t patience = (int64_t)w->config.revoke_timeout_ms * 1000000;
+    const int64_t patience = (int64_t)w->config.revoke_limit_ms * 1000000;
 
     if (!p->honest)
         return true;
@@ -496,7 +496,7 @@ static bool may_be_cut(const simulation *w, const process *p)
             (known->untaken > 0 && w->tick_ns - known->untaken_ns >= patience))
             return true;
     }
-    for (uint32_t i = 0; i < p->thread_count && w->config.lease_timeout_ms != 0; i++)
+    for (uint32_t i = 0; i < p->thread_count && w->config.lease_limit_ms != 0; i++)
         if (p->threads[i].holds || p->threads[i].phase != PHASE_IDLE)
             return true;
     return false;
@@ -795,10 +795,10 @@ void sim_gone(simulation *w, process *p)
 
 bool sim_lease_counts(const simulation *w, const process *p)
 {
-    const int64_t patience = (int64_t)w->config.revoke_timeout_ms * 1000000;
+    const int64_t patience = (int64_t)w->config.revoke_limit_ms * 1000000;
 
     /* Of one that hung up, the lease timeout may end them earlier. */
     return !p->gone && !p->cut && !p->exited &&
            !(p->disconnected &&
-             (w->config.lease_timeout_ms != 0 || w->tick_ns - p->disconnected_ns >= patience));
+             (w->config.lease_limit_ms != 0 || w->tick_ns - p->disconnected_ns >= patience));
 }

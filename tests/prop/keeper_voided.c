@@ -14,7 +14,7 @@ static bool got_later(const simulation *w, const process *p, const thread *t)
 {
     if (p->cut)
         return t->since_step > p->cut_step;
-    return t->since_ns > p->disconnected_ns + w->config.revoke_timeout_ms * 1000000ll + LOOKS_NS;
+    return t->since_ns > p->disconnected_ns + w->config.revoke_limit_ms * 1000000ll + LOOKS_NS;
 }
 
 static bool has_mapped(const opening *o, const frame *f)

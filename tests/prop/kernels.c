@@ -20,6 +20,7 @@
 
 #include <gvmem/gvmem.h>
 
+#include "base/address.h"
 #include "driver/driver.h"
 #include "kernels/basic.h"
 #include "tests/lib/fixture.h"
@@ -196,8 +197,8 @@ static bool fill_writes_its_range_and_nothing_else(void)
             uint64_t first_index = random_below(1ull << 40), fill_seed = random_mix(state);
 
             if (!put_guards(0, whole) ||
-                !GOOD(gvm_kernel_fill_random_f64(device, address + offset, count, first_index,
-                                                 fill_seed, NULL)))
+                !GOOD(gvm_kernel_fill_random_f64(device, gvmi_pointer(address + offset), count,
+                                                 first_index, fill_seed, NULL)))
                 return false;
             mirror_fill(offset, count, first_index, fill_seed);
             if (!agrees(0, whole, "fill"))
@@ -211,7 +212,7 @@ static bool fill_of_many_tiles_writes_all_of_them(void)
 {
     uint64_t count = (HALF_BYTES - 16) / 8;
 
-    if (!GOOD(gvm_kernel_fill_random_f64(device, address + 8, count, 0, seed, NULL)))
+    if (!GOOD(gvm_kernel_fill_random_f64(device, gvmi_pointer(address + 8), count, 0, seed, NULL)))
         return false;
     mirror_fill(8, count, 0, seed);
     return agrees(8, count * 8, "fill");
@@ -223,7 +224,8 @@ static bool fill_in_parts_equals_fill_at_once(void)
 
     for (uint64_t done = 0; done < count; done += part) {
         part = 1 + random_below(count - done < 3 * TILE ? count - done : 3 * TILE);
-        if (!GOOD(gvm_kernel_fill_random_f64(device, address + done * 8, part, 77 + done, seed, NULL)))
+        if (!GOOD(gvm_kernel_fill_random_f64(device, gvmi_pointer(address + done * 8), part,
+                                             77 + done, seed, NULL)))
             return false;
     }
     mirror_fill(0, count, 77, seed);
@@ -233,7 +235,8 @@ static bool fill_in_parts_equals_fill_at_once(void)
 /* Indices wrap around as any uint64_t does. */
 static bool fill_past_the_last_index_wraps(void)
 {
-    if (!GOOD(gvm_kernel_fill_random_f64(device, address, 100, UINT64_MAX - 49, seed, NULL)))
+    if (!GOOD(gvm_kernel_fill_random_f64(device, gvmi_pointer(address), 100, UINT64_MAX - 49, seed,
+                                         NULL)))
         return false;
     mirror_fill(0, 100, UINT64_MAX - 49, seed);
     return agrees(0, 800, "fill");
@@ -258,7 +261,7 @@ static bool sum_is(uint64_t offset, uint64_t count, double expected)
 {
     double sum = -1;
 
-    if (!GOOD(gvm_kernel_sum_f64(device, address + offset, count, NULL, &sum)))
+    if (!GOOD(gvm_kernel_sum_f64(device, gvmi_pointer(address + offset), count, NULL, &sum)))
         return false;
     if (sum >= expected && sum <= expected) /* false for a NaN */
         return true;
@@ -295,7 +298,7 @@ static bool sum_of_a_nan_is_none(void)
     double sum = 0, whole;
 
     if (!put_whole_numbers(0, TILE, &whole) || !put(8 * random_below(TILE), &nan, 8) ||
-        !GOOD(gvm_kernel_sum_f64(device, address, TILE, NULL, &sum)))
+        !GOOD(gvm_kernel_sum_f64(device, gvmi_pointer(address), TILE, NULL, &sum)))
         return false;
     return sum != sum || wrong("the sum is %.17g", sum);
 }
@@ -306,7 +309,7 @@ static bool checksum_is(uint64_t offset, uint64_t len, uint64_t expected)
 {
     uint64_t sum = 0;
 
-    if (!GOOD(gvm_kernel_checksum(device, address + offset, len, NULL, &sum)))
+    if (!GOOD(gvm_kernel_checksum(device, gvmi_pointer(address + offset), len, NULL, &sum)))
         return false;
     return sum == expected ||
            wrong("the checksum of %llu bytes at offset %llu is %#llx instead of %#llx",
@@ -353,14 +356,16 @@ static bool checksum_changes_with_any_byte_and_with_its_place(void)
 {
     uint64_t len = 3 * TILE * 8 + 5, before, after;
 
-    if (!put_noise(0, len) || !GOOD(gvm_kernel_checksum(device, address, len, NULL, &before)))
+    if (!put_noise(0, len) ||
+        !GOOD(gvm_kernel_checksum(device, gvmi_pointer(address), len, NULL, &before)))
         return false;
     for (int round = 0; round < 100; round++) {
         uint64_t at = round == 0 ? len - 1 : random_below(len);
         unsigned char old = mirror[at];
 
         if (!put_byte(at, old ^ (unsigned char)(1u << random_below(8))) ||
-            !GOOD(gvm_kernel_checksum(device, address, len, NULL, &after)) || !put_byte(at, old))
+            !GOOD(gvm_kernel_checksum(device, gvmi_pointer(address), len, NULL, &after)) ||
+            !put_byte(at, old))
             return false;
         if (after == before)
             return wrong("a byte changed at offset %llu, the checksum did not", (unsigned long long)at);
@@ -371,7 +376,8 @@ static bool checksum_changes_with_any_byte_and_with_its_place(void)
         if (!put_byte(k, mirror[8 + k]) || !put_byte(8 + k, byte))
             return false;
     }
-    return (GOOD(gvm_kernel_checksum(device, address, len, NULL, &after)) && after != before) ||
+    return (GOOD(gvm_kernel_checksum(device, gvmi_pointer(address), len, NULL, &after)) &&
+            after != before) ||
            wrong("two words changed places, the checksum did not");
 }
 
@@ -381,7 +387,8 @@ static bool difference_is(uint64_t a, uint64_t b, uint64_t len, uint64_t expecte
 {
     uint64_t difference = 0;
 
-    if (!GOOD(gvm_kernel_compare(device, address + a, address + b, len, NULL, &difference)))
+    if (!GOOD(gvm_kernel_compare(device, gvmi_pointer(address + a), gvmi_pointer(address + b), len,
+                                 NULL, &difference)))
         return false;
     return difference == expected ||
            wrong("%llu bytes at offsets %llu and %llu differ first at %lld instead of %lld",
@@ -473,13 +480,16 @@ static bool all_refused(gvm_device *where, uint64_t at, uint64_t count, gvm_stat
     double sum;
 
     memcpy(&sum, &word, 8);
-    return (refused(gvm_kernel_fill_random_f64(where, at, count, 0, 0, NULL), expected, NULL, "fill") &&
-            refused(gvm_kernel_sum_f64(where, at, count, NULL, &sum), expected, &sum, "sum") &&
-            refused(gvm_kernel_checksum(where, at, count, NULL, &word), expected, &word, "checksum") &&
-            refused(gvm_kernel_compare(where, at, address, count, NULL, &word), expected, &word,
-                    "compare") &&
-            refused(gvm_kernel_compare(where, address, at, count, NULL, &word), expected, &word,
-                    "compare")) ||
+    return (refused(gvm_kernel_fill_random_f64(where, gvmi_pointer(at), count, 0, 0, NULL),
+                    expected, NULL, "fill") &&
+            refused(gvm_kernel_sum_f64(where, gvmi_pointer(at), count, NULL, &sum), expected, &sum,
+                    "sum") &&
+            refused(gvm_kernel_checksum(where, gvmi_pointer(at), count, NULL, &word), expected,
+                    &word, "checksum") &&
+            refused(gvm_kernel_compare(where, gvmi_pointer(at), gvmi_pointer(address), count, NULL, &word),
+                    expected, &word, "compare") &&
+            refused(gvm_kernel_compare(where, gvmi_pointer(address), gvmi_pointer(at), count, NULL, &word),
+                    expected, &word, "compare")) ||
            wrong("%llu words or bytes at %#llx", (unsigned long long)count, (unsigned long long)at);
 }
 
@@ -509,20 +519,23 @@ static bool array_past_the_last_address_is_refused(void)
 
     memcpy(&sum, &word, 8);
     for (size_t i = 0; i < sizeof bad / sizeof bad[0]; i++)
-        if (!refused(gvm_kernel_fill_random_f64(device, address, bad[i], 0, 0, NULL), GVM_E_INVALID,
-                     NULL, "fill") ||
-            !refused(gvm_kernel_sum_f64(device, address, bad[i], NULL, &sum), GVM_E_INVALID, &sum, "sum"))
+        if (!refused(gvm_kernel_fill_random_f64(device, gvmi_pointer(address), bad[i], 0, 0, NULL),
+                     GVM_E_INVALID, NULL, "fill") ||
+            !refused(gvm_kernel_sum_f64(device, gvmi_pointer(address), bad[i], NULL, &sum),
+                     GVM_E_INVALID, &sum, "sum"))
             return false;
     return true;
 }
 
 static bool output_of_null_is_refused(void)
 {
-    return refused(gvm_kernel_sum_f64(device, address, 1, NULL, NULL), GVM_E_INVALID, NULL, "sum") &&
-           refused(gvm_kernel_checksum(device, address, 1, NULL, NULL), GVM_E_INVALID, NULL,
-                   "checksum") &&
-           refused(gvm_kernel_compare(device, address, address, 1, NULL, NULL), GVM_E_INVALID, NULL,
-                   "compare");
+    return refused(gvm_kernel_sum_f64(device, gvmi_pointer(address), 1, NULL, NULL), GVM_E_INVALID,
+                   NULL, "sum") &&
+           refused(gvm_kernel_checksum(device, gvmi_pointer(address), 1, NULL, NULL), GVM_E_INVALID,
+                   NULL, "checksum") &&
+           refused(gvm_kernel_compare(device, gvmi_pointer(address), gvmi_pointer(address), 1, NULL,
+                                      NULL),
+                   GVM_E_INVALID, NULL, "compare");
 }
 
 static bool device_that_is_none_is_refused(void)
@@ -554,20 +567,24 @@ static void *work(void *arg)
     bool fine = true;
 
     for (uint64_t round = 0; round < ROUNDS && fine; round++) {
-        fine = GOOD(gvm_kernel_fill_random_f64(device, address + w->own, count, round, seed,
-                                               w->stream)) &&
-               GOOD(gvm_kernel_checksum(device, address + w->own, count * 8, w->stream, &word));
+        fine = GOOD(gvm_kernel_fill_random_f64(device, gvmi_pointer(address + w->own), count, round,
+                                               seed, w->stream)) &&
+               GOOD(gvm_kernel_checksum(device, gvmi_pointer(address + w->own), count * 8,
+                                        w->stream, &word));
         mirror_fill(w->own, count, round, seed);
         if (fine && word != expected_checksum(own, count * 8))
             fine = wrong("thread %llu, round %llu: checksum of its own",
                          (unsigned long long)w->number, (unsigned long long)round);
-        fine = fine && GOOD(gvm_kernel_checksum(device, address, w->shared_len, w->stream, &word)) &&
-               GOOD(gvm_kernel_sum_f64(device, address, w->shared_len / 8, w->stream, &sum));
+        fine = fine &&
+               GOOD(gvm_kernel_checksum(device, gvmi_pointer(address), w->shared_len, w->stream,
+                                        &word)) &&
+               GOOD(gvm_kernel_sum_f64(device, gvmi_pointer(address), w->shared_len / 8, w->stream,
+                                       &sum));
         if (fine && (word != w->checksum || sum < w->sum || sum > w->sum))
             fine = wrong("thread %llu, round %llu: checksum or sum of what all read",
                          (unsigned long long)w->number, (unsigned long long)round);
-        fine = fine &&
-               GOOD(gvm_kernel_compare(device, address, address + w->own, 8, w->stream, &word));
+        fine = fine && GOOD(gvm_kernel_compare(device, gvmi_pointer(address),
+                                               gvmi_pointer(address + w->own), 8, w->stream, &word));
         if (fine && word != expected_difference(mirror, own, 8))
             fine = wrong("thread %llu, round %llu: compare", (unsigned long long)w->number,
                          (unsigned long long)round);
@@ -634,7 +651,7 @@ static bool arena_begin(void)
     if (!GOOD(gvm_device_open(0, &device)) ||
         !GOOD(gvm_buffer_create(device, ARENA_BYTES, NULL, &arena)))
         return false;
-    address = gvm_buffer_address(arena);
+    address = gvmi_address(gvm_buffer_address(arena));
     return GOOD(gvm_buffer_commit(arena, 0, ARENA_BYTES));
 }
 
@@ -653,15 +670,16 @@ static bool lose_context(void)
     memcpy(&sum, &word, 8);
     if (!arena_begin() || !GOOD(gvm_buffer_decommit(arena, HALF_BYTES, HALF_BYTES)))
         return false;
-    if (!refused(gvm_kernel_checksum(device, address + HALF_BYTES - 4096, 8192, NULL, &word),
+    if (!refused(gvm_kernel_checksum(device, gvmi_pointer(address + HALF_BYTES - 4096), 8192, NULL, &word),
                  GVM_E_LOST, &word, "checksum of memory that is not there"))
         return false;
-    return refused(gvm_kernel_sum_f64(device, address, 1, NULL, &sum), GVM_E_LOST, &sum,
-                   "sum afterwards") &&
-           refused(gvm_kernel_compare(device, address, address, 8, NULL, &word), GVM_E_LOST, &word,
-                   "compare afterwards") &&
-           refused(gvm_kernel_fill_random_f64(device, address, 1, 0, 0, NULL), GVM_E_LOST, NULL,
-                   "fill afterwards");
+    return refused(gvm_kernel_sum_f64(device, gvmi_pointer(address), 1, NULL, &sum), GVM_E_LOST,
+                   &sum, "sum afterwards") &&
+           refused(gvm_kernel_compare(device, gvmi_pointer(address), gvmi_pointer(address), 8, NULL,
+                                      &word),
+                   GVM_E_LOST, &word, "compare afterwards") &&
+           refused(gvm_kernel_fill_random_f64(device, gvmi_pointer(address), 1, 0, 0, NULL),
+                   GVM_E_LOST, NULL, "fill afterwards");
 }
 
 static bool range_without_memory_loses_the_context(void)

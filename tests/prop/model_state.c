@@ -1,5 +1,6 @@
 /* The state of a model, and its comparison with the library's. */
 #include "tests/prop/model_state.h"
+#include "base/address.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -208,7 +209,7 @@ bool item_begin(model *m, item *it, item_kind kind, gvm_buffer *buffer, int devi
         .kind = kind,
         .buffer = buffer,
         .device = device,
-        .address = info.address,
+        .address = gvmi_address(info.address),
         .chunk_bytes = info.chunk_bytes,
         .chunk_count = info.reserve_bytes / info.chunk_bytes,
         .access = info.access,
@@ -293,7 +294,8 @@ static bool compare_info(model *m, item *it)
                          (int)it->cells[i].tier);
         bytes[tier] += chunk_len(it, i);
     }
-    if (info.address != it->address || gvm_buffer_address(it->buffer) != it->address)
+    if (gvmi_address(info.address) != it->address ||
+        gvmi_address(gvm_buffer_address(it->buffer)) != it->address)
         return wrong(m, "the address has changed");
     if (info.device_bytes != bytes[GVM_TIER_DEVICE] || info.host_bytes != bytes[GVM_TIER_HOST])
         return wrong(
@@ -314,7 +316,7 @@ static bool compare_vector(model *m, const item *it)
     if (it->kind != ITEM_VECTOR)
         return true;
     if (gvm_vector_count(it->vector) != it->count || gvm_vector_capacity(it->vector) != it->capacity ||
-        gvm_vector_address(it->vector) != it->address)
+        gvmi_address(gvm_vector_address(it->vector)) != it->address)
         return wrong(m, "a vector has %llu elements of %llu, not %llu of %llu",
                      (unsigned long long)gvm_vector_count(it->vector),
                      (unsigned long long)gvm_vector_capacity(it->vector),

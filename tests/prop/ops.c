@@ -3,6 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/address.h"
 #include "driver/driver.h"
 #include "memory/buffer.h"
 #include "tests/prop/model_state.h"
@@ -150,7 +151,7 @@ static bool do_alloc(model *m, const model_op *op)
         return true;
     if (!space_verdict(m, device, (size + 2 * MIB - 1) / (2 * MIB) * (2 * MIB), &must, &may))
         return false;
-    status = gvm_alloc(m->devices[device], &piece, size);
+    status = gvm_alloc(m->devices[device], size, &piece);
     if (!judged(m, "gvm_alloc", status, op->flavour < 8 ? ONE_OF(GVM_E_INVALID) : must, may))
         return false;
     if (status != GVM_OK)
@@ -209,7 +210,7 @@ static bool do_destroy(model *m, const model_op *op)
         return true;
     if (piece != NULL && !judged(m, "gvm_free, twice", gvm_free(piece), ONE_OF(GVM_E_FOREIGN), 0))
         return false;
-    if (gvm_buffer_address(buffer) != 0)
+    if (gvm_buffer_address(buffer) != NULL)
         return wrong(m, "a destroyed buffer still has an address");
     gvm_buffer_destroy(buffer); /* twice: ignored */
     return true;
@@ -583,7 +584,7 @@ static bool do_append(model *m, const model_op *op)
            compare_range(m, it, (it->count - count) * it->elem_bytes, count * it->elem_bytes);
 }
 
-static bool resize_or_reserve(model *m, const model_op *op, bool resize)
+static bool resize_or_commit(model *m, const model_op *op, bool resize)
 {
     item *it = pick_item(m, op->item, ITEM_VECTOR);
     uint64_t wanted, must, may;
@@ -652,7 +653,8 @@ static bool do_checksum(model *m, const model_op *op)
     offset -= offset % 8;
     if (len > reserve_bytes(it) - offset || !all_committed(it, offset, len))
         return true; /* as wild as any wild pointer in a kernel */
-    status = gvm_kernel_checksum(m->devices[it->device], it->address + offset, len, NULL, &got);
+    status = gvm_kernel_checksum(m->devices[it->device], gvmi_pointer(it->address + offset), len,
+                                 NULL, &got);
     if (!kernels_run(status))
         return true;
     if (!judged(m, "gvm_kernel_checksum", status, 0, 0))
@@ -676,8 +678,8 @@ static bool do_compare(model *m, const model_op *op)
     if (len > reserve_bytes(a) - offset || len > reserve_bytes(b) - source ||
         !all_committed(a, offset, len) || !all_committed(b, source, len))
         return true;
-    status = gvm_kernel_compare(m->devices[a->device], a->address + offset, b->address + source,
-                                len, NULL, &got);
+    status = gvm_kernel_compare(m->devices[a->device], gvmi_pointer(a->address + offset),
+                                gvmi_pointer(b->address + source), len, NULL, &got);
     if (!kernels_run(status))
         return true;
     if (!judged(m, "gvm_kernel_compare", status, 0, 0))
@@ -739,8 +741,8 @@ static bool do_op(model *m, const model_op *op)
     case MODEL_COPY: return do_copy(m, op);
     case MODEL_FILL: return do_fill(m, op);
     case MODEL_APPEND: return do_append(m, op);
-    case MODEL_RESIZE: return resize_or_reserve(m, op, true);
-    case MODEL_RESERVE: return resize_or_reserve(m, op, false);
+    case MODEL_RESIZE: return resize_or_commit(m, op, true);
+    case MODEL_VECTOR_COMMIT: return resize_or_commit(m, op, false);
     case MODEL_SHRINK: return do_shrink(m, op);
     case MODEL_CHECKSUM: return do_checksum(m, op);
     case MODEL_COMPARE: return do_compare(m, op);

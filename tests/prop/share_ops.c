@@ -4,6 +4,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "base/address.h"
 #include "tests/prop/model_state.h"
 
 void share_end(shared *s)
@@ -199,7 +200,7 @@ static bool do_import(model *m, const model_op *op)
     }
     if (device != s->device)
         must |= ONE_OF(GVM_E_OTHERDEVICE);
-    status = gvm_share_import(s->share, m->devices[device], &options, &buffer);
+    status = gvm_share_import(m->devices[device], s->share, &options, &buffer);
     if (!judged(m, "gvm_share_import", status, must, may))
         return false;
     if (status != GVM_OK)
@@ -242,8 +243,8 @@ static bool do_update(model *m, const model_op *op)
 
     if (it == NULL || s == NULL)
         return true;
-    status = gvm_share_update(s->share, it->buffer);
-    if (!judged(m, "gvm_share_update", status, update_errors(it, s), 0) ||
+    status = gvm_buffer_update(it->buffer, s->share);
+    if (!judged(m, "gvm_buffer_update", status, update_errors(it, s), 0) ||
         !generation_moved(m, it, false))
         return false;
     if (status != GVM_OK)
@@ -259,13 +260,13 @@ static bool do_update(model *m, const model_op *op)
     return true;
 }
 
-/* A legacy copy of part of a buffer holds the same bytes. */
-static bool do_legacy(model *m, const model_op *op)
+/* An IPC copy of part of a buffer holds the same bytes. */
+static bool do_ipc(model *m, const model_op *op)
 {
     item *it = pick_item(m, op->item, ITEM_NONE);
-    uint64_t offset, len, span, address, len_bytes, checksum = 0, must = 0, may;
-    gvm_ipc_handle handle;
-    gvm_ipc *legacy = NULL;
+    uint64_t offset, len, span, checksum = 0, must = 0, may;
+    gvm_ipc_info info = {.struct_size = sizeof info};
+    gvm_ipc *ipc = NULL;
     gvm_status status;
 
     if (it == NULL)
@@ -278,25 +279,25 @@ static bool do_legacy(model *m, const model_op *op)
     must = read_errors(it, offset, span);
     if (it->unshared && must == 0)
         must = ONE_OF(GVM_E_NOTSUP);
-    status = gvm_ipc_export(it->buffer, offset, len, &legacy);
+    status = gvm_ipc_export(it->buffer, offset, len, &ipc);
     if (!judged(m, "gvm_ipc_export", status, must, may))
         return false;
     if (status != GVM_OK)
-        return legacy == NULL || wrong(m, "a failed legacy export wrote its output");
-    if (!judged(m, "gvm_ipc_get", gvm_ipc_get(legacy, &handle, &address, &len_bytes), 0, 0))
+        return ipc == NULL || wrong(m, "a failed export wrote its output");
+    if (!judged(m, "gvm_ipc_get_info", gvm_ipc_get_info(ipc, &info), 0, 0))
         return false;
-    if (len_bytes != span)
-        return wrong(m, "a legacy copy has %llu bytes, not %llu", (unsigned long long)len_bytes,
+    if (info.size_bytes != span)
+        return wrong(m, "an IPC copy has %llu bytes, not %llu", (unsigned long long)info.size_bytes,
                      (unsigned long long)span);
-    status = gvm_kernel_checksum(m->devices[it->device], address, span, NULL, &checksum);
+    status = gvm_kernel_checksum(m->devices[it->device], info.address, span, NULL, &checksum);
     shadow_read(it, offset, m->scratch_b, span);
-    gvm_ipc_destroy(legacy);
-    gvm_ipc_destroy(legacy); /* twice: ignored */
+    gvm_ipc_destroy(ipc);
+    gvm_ipc_destroy(ipc); /* twice: ignored */
     if (!judged(m, "gvm_kernel_checksum", status, 0,
                 ONE_OF(GVM_E_NOTSUP) | ONE_OF(GVM_E_NOSPACE) | ONE_OF(GVM_E_NOMEM)))
         return false;
     return status != GVM_OK || checksum == gvm_kernel_checksum_host(m->scratch_b, span) ||
-           wrong(m, "a legacy copy holds other bytes");
+           wrong(m, "an IPC copy holds other bytes");
 }
 
 bool do_share_op(model *m, const model_op *op)
@@ -307,7 +308,7 @@ bool do_share_op(model *m, const model_op *op)
     case MODEL_SEND: return do_send(m, op);
     case MODEL_IMPORT: return do_import(m, op);
     case MODEL_UPDATE: return do_update(m, op);
-    default: return do_legacy(m, op);
+    default: return do_ipc(m, op);
     }
 }
 
@@ -322,7 +323,7 @@ static bool foreign_buffer(model *m, gvm_buffer *stray)
 {
     gvm_buffer_info info = {.struct_size = sizeof info};
     gvm_share *share = NULL;
-    gvm_ipc *legacy = NULL;
+    gvm_ipc *ipc = NULL;
     gvm_tier tier;
     char byte = 0;
 
@@ -338,9 +339,9 @@ static bool foreign_buffer(model *m, gvm_buffer *stray)
     FOREIGN(gvm_buffer_get_info(stray, &info));
     FOREIGN(gvm_buffer_get_tier(stray, 0, &tier));
     FOREIGN(gvm_share_export(stray, 0, 0, &share));
-    FOREIGN(gvm_ipc_export(stray, 0, 0, &legacy));
+    FOREIGN(gvm_ipc_export(stray, 0, 0, &ipc));
     gvm_buffer_destroy(stray);
-    return gvm_buffer_address(stray) == 0 || wrong(m, "a stray pointer has an address");
+    return gvm_buffer_address(stray) == NULL || wrong(m, "a stray pointer has an address");
 }
 
 static bool foreign_vector(model *m, gvm_vector *stray)
@@ -352,7 +353,7 @@ static bool foreign_vector(model *m, gvm_vector *stray)
     FOREIGN(gvm_vector_commit(stray, 1));
     FOREIGN(gvm_vector_shrink(stray));
     gvm_vector_destroy(stray);
-    if (gvm_vector_address(stray) != 0 || gvm_vector_count(stray) != 0 ||
+    if (gvm_vector_address(stray) != NULL || gvm_vector_count(stray) != 0 ||
         gvm_vector_capacity(stray) != 0 || gvm_vector_buffer(stray) != NULL)
         return wrong(m, "a stray pointer is a vector");
     return true;
@@ -362,12 +363,12 @@ static bool foreign_share(model *m, gvm_share *stray)
 {
     gvm_share_info info = {.struct_size = sizeof info};
     gvm_buffer *buffer = NULL;
-    gvm_ipc_handle handle;
+    gvm_ipc_info ipc = {.struct_size = sizeof ipc};
 
     FOREIGN(gvm_share_get_info(stray, &info));
-    FOREIGN(gvm_share_import(stray, m->devices[0], NULL, &buffer));
-    FOREIGN(gvm_ipc_get((gvm_ipc *)stray, &handle, NULL, NULL));
-    FOREIGN(gvm_ipc_close(m->devices[0], 4096));
+    FOREIGN(gvm_share_import(m->devices[0], stray, NULL, &buffer));
+    FOREIGN(gvm_ipc_get_info((gvm_ipc *)stray, &ipc));
+    FOREIGN(gvm_ipc_close(m->devices[0], gvmi_pointer(4096)));
     gvm_share_destroy(stray);
     gvm_ipc_destroy((gvm_ipc *)stray);
     return true;
@@ -387,11 +388,11 @@ static bool foreign_device(model *m, gvm_device *stray)
     FOREIGN(gvm_device_trim(stray, 0));
     FOREIGN(gvm_buffer_create(stray, 1, NULL, &buffer));
     FOREIGN(gvm_vector_create(stray, 1, 1, NULL, &vector));
-    FOREIGN(gvm_alloc(stray, &piece, 1));
-    FOREIGN(gvm_kernel_fill_random_f64(stray, 4096, 1, 0, 0, NULL));
-    FOREIGN(gvm_kernel_sum_f64(stray, 4096, 1, NULL, &sum));
-    FOREIGN(gvm_kernel_checksum(stray, 4096, 1, NULL, &value));
-    FOREIGN(gvm_kernel_compare(stray, 4096, 4096, 1, NULL, &value));
+    FOREIGN(gvm_alloc(stray, 1, &piece));
+    FOREIGN(gvm_kernel_fill_random_f64(stray, gvmi_pointer(4096), 1, 0, 0, NULL));
+    FOREIGN(gvm_kernel_sum_f64(stray, gvmi_pointer(4096), 1, NULL, &sum));
+    FOREIGN(gvm_kernel_checksum(stray, gvmi_pointer(4096), 1, NULL, &value));
+    FOREIGN(gvm_kernel_compare(stray, gvmi_pointer(4096), gvmi_pointer(4096), 1, NULL, &value));
     gvm_device_close(stray);
     return true;
 }
@@ -405,6 +406,7 @@ static bool invalid_arguments(model *m, const model_op *op)
     gvm_ipc_handle handle = {{0}};
     gvm_device *none = NULL;
     uint64_t value;
+    void *address;
     double sum;
 
     INVALID(gvm_device_count(NULL), GVM_E_INVALID);
@@ -415,17 +417,18 @@ static bool invalid_arguments(model *m, const model_op *op)
     INVALID(gvm_device_get_info(device, &small), GVM_E_INVALID);
     INVALID(gvm_buffer_create(device, 1, NULL, NULL), GVM_E_INVALID);
     INVALID(gvm_vector_create(device, 1, 1, NULL, NULL), GVM_E_INVALID);
-    INVALID(gvm_alloc(device, NULL, 1), GVM_E_INVALID);
+    INVALID(gvm_alloc(device, 1, NULL), GVM_E_INVALID);
     INVALID(gvm_alloc_buffer(&value, NULL), GVM_E_INVALID);
     INVALID(gvm_free(&value), GVM_E_FOREIGN);
     INVALID(gvm_share_receive(0, 0, NULL), GVM_E_INVALID);
-    INVALID(gvm_kernel_sum_f64(device, 0, 1, NULL, &sum), GVM_E_INVALID);
-    INVALID(gvm_kernel_sum_f64(device, 4100, 1, NULL, &sum), GVM_E_INVALID);
-    INVALID(gvm_kernel_sum_f64(device, 4096, 1, NULL, NULL), GVM_E_INVALID);
-    INVALID(gvm_kernel_checksum(device, 4096, 1, NULL, NULL), GVM_E_INVALID);
-    INVALID(gvm_kernel_compare(device, 4096, 4100, 1, NULL, &value), GVM_E_INVALID);
-    INVALID(gvm_kernel_fill_random_f64(device, 4, 1, 0, 0, NULL), GVM_E_INVALID);
-    INVALID(gvm_ipc_open(device, NULL, &value), GVM_E_INVALID);
+    INVALID(gvm_kernel_sum_f64(device, NULL, 1, NULL, &sum), GVM_E_INVALID);
+    INVALID(gvm_kernel_sum_f64(device, gvmi_pointer(4100), 1, NULL, &sum), GVM_E_INVALID);
+    INVALID(gvm_kernel_sum_f64(device, gvmi_pointer(4096), 1, NULL, NULL), GVM_E_INVALID);
+    INVALID(gvm_kernel_checksum(device, gvmi_pointer(4096), 1, NULL, NULL), GVM_E_INVALID);
+    INVALID(gvm_kernel_compare(device, gvmi_pointer(4096), gvmi_pointer(4100), 1, NULL, &value),
+            GVM_E_INVALID);
+    INVALID(gvm_kernel_fill_random_f64(device, gvmi_pointer(4), 1, 0, 0, NULL), GVM_E_INVALID);
+    INVALID(gvm_ipc_open(device, NULL, &address), GVM_E_INVALID);
     INVALID(gvm_ipc_open(device, &handle, NULL), GVM_E_INVALID);
     if (it == NULL)
         return true;

@@ -14,7 +14,7 @@
 static bool make(gvm_client *keeper, const char *name, uint64_t bytes, gvm_object **out)
 {
     const gvm_object_options options = {
-        .struct_size = sizeof options, .chunk_bytes = 2 * MIB, .bytes = bytes};
+        .struct_size = sizeof options, .chunk_bytes = 2 * MIB, .size_bytes = bytes};
 
     if (gvm_object_create(keeper, name, 2 * bytes, &options, out) == GVM_OK)
         return true;
@@ -24,9 +24,7 @@ static bool make(gvm_client *keeper, const char *name, uint64_t bytes, gvm_objec
 
 static bool take(gvm_object *object, gvm_lease_mode mode, gvm_lease *lease)
 {
-    const gvm_acquire_options options = {.struct_size = sizeof options, .timeout_ms = 20000};
-
-    if (gvm_object_acquire(object, mode, &options, lease) == GVM_OK)
+    if (gvm_object_acquire(object, mode, NULL, 20000, lease) == GVM_OK)
         return true;
     tool_fail("no lease");
     return false;

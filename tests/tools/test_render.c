@@ -193,13 +193,13 @@ static void test_overlap(void)
                                            .held_bytes = 5,
                                            .free_bytes = 10,
                                            .host_backed_bytes = 25};
-    const gvm_snapshot s = {.keeper = {.devices = 1,
-                                       .objects = 4,
-                                       .host_budget_bytes = 100,
-                                       .host_used_bytes = 40,
-                                       .host_free_bytes = 10},
-                            .devices = &device,
-                            .objects = objects};
+    const snapshot_copy s = {.keeper = {.devices = 1,
+                                        .objects = 4,
+                                        .host_budget_bytes = 100,
+                                        .host_used_bytes = 40,
+                                        .host_free_bytes = 10},
+                             .devices = &device,
+                             .objects = objects};
     static const uint64_t device_parts[TOP_PARTS] = {
         [TOP_LEASED] = 20, [TOP_IDLE] = 22,  [TOP_DIRTY] = 18,
         [TOP_HELD] = 5,    [TOP_READY] = 10, [TOP_UNUSED] = 25};

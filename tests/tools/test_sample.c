@@ -49,7 +49,7 @@ static void make_object(gvm_object_info *o, unsigned i, unsigned seconds)
     *o = (gvm_object_info){
         .struct_size = sizeof *o,
         .id = 100 + i,
-        .bytes = (uint64_t)(i + 1) * 640 * MIB,
+        .size_bytes = (uint64_t)(i + 1) * 640 * MIB,
         .reserve_bytes = (uint64_t)(i + 1) * 1024 * MIB,
         .chunk_bytes = 32 * MIB,
         .device_bytes = (uint64_t)(i * 7 % SAMPLE_OBJECTS) * 64 * MIB,

@@ -2,14 +2,14 @@
 #ifndef TOOLS_TEST_SAMPLE_H
 #define TOOLS_TEST_SAMPLE_H
 
-#include <gvmem/client.h>
+#include "tools/snapshot.h"
 
 #define SAMPLE_OBJECTS 40
 #define SAMPLE_CLIENTS 12
 #define SAMPLE_DEVICES 2
 
 typedef struct sample_data {
-    gvm_snapshot snapshot;
+    snapshot_copy snapshot;
     gvm_keeper_device_info devices[SAMPLE_DEVICES];
     gvm_object_info objects[SAMPLE_OBJECTS];
     gvm_client_info clients[SAMPLE_CLIENTS];

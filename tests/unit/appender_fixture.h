@@ -1,6 +1,6 @@
 /* tests/unit/appender_fixture.h - an appender whose kernel is the test.
  *
- * The device's side is C too and the software GPU's memory can be touched: the test reserves, writes
+ * The device's side is C too and the software GPU's memory can be touched: the test claims, writes
  * and publishes on a thread of its own, between begin and finish. A table over the software GPU's
  * makes the driver poor or slow. Each test runs in a child, because a driver is started once a
  * process.
@@ -85,7 +85,7 @@ static inline gvm_status finish(void)
     return gvm_appender_finish(appender, NULL, &result);
 }
 
-/* Reserves, writes every byte and publishes. */
+/* Claims, writes every byte and publishes. */
 static inline uint32_t write_slot(uint64_t rows, uint64_t bytes, uint32_t align, gvm_append_slot *slot)
 {
     const uint32_t answer = gvm_append_claim(&append, rows, bytes, align, slot);
@@ -102,7 +102,8 @@ static inline gvm_appender_info info(void)
 {
     gvm_appender_info i = {.struct_size = sizeof i};
 
-    (void)gvm_appender_get_info(appender, &i);
+    if (gvm_appender_get_info(appender, &i) != GVM_OK)
+        abort();
     return i;
 }
 

@@ -154,7 +154,7 @@ static inline gvmi_machine_config small_config(uint64_t device_chunks, uint64_t 
         .quota_bytes = UINT64_MAX,
         .clients_max = 8,
         .objects_max = 64,
-        .revoke_timeout_ms = 1000,
+        .revoke_limit_ms = 1000,
         .uid = KEEPER_UID,
     };
 }
@@ -349,6 +349,7 @@ static inline void begin_evict(fixture *w, actor *a, const char *name)
 
     gvmi_wire_start(&m, GVMI_WIRE_EVICT, 13);
     strcpy(m.body.EVICT.name, name);
+    m.body.EVICT.value = UINT64_MAX;
     say(w, a, &m);
 }
 
@@ -425,7 +426,7 @@ static inline const keep_place *device(const fixture *w)
     return &w->machine->devices[0].place;
 }
 
-static inline gvm_object_info info(fixture *w, actor *a, uint32_t slot)
+static inline gvmi_snapshot_object info(fixture *w, actor *a, uint32_t slot)
 {
     gvmi_wire_message m;
 

@@ -39,7 +39,7 @@ static int be_places(void *arg)
         }
     CHILD_EXPECT(finish() == GVM_OK);
     CHILD_EXPECT(result.complete == 1 && result.reason == GVM_OK && result.rows == rows);
-    CHILD_EXPECT(result.bytes == append.address + append.reserve_bytes - lowest);
+    CHILD_EXPECT(result.data_bytes == append.address + append.reserve_bytes - lowest);
     CHILD_EXPECT(result.commits > 0 && result.first_us > 0);
     CHILD_EXPECT(stop());
     return 0;
@@ -84,7 +84,7 @@ static int be_meeting(void *arg)
     CHILD_EXPECT(write_slot(0, 1, 0, &slot) == GVM_APPEND_FULL && *cursor == last);
     CHILD_EXPECT(finish() == GVM_OK);
     CHILD_EXPECT(result.complete == 0 && result.reason == GVM_E_LIMIT);
-    CHILD_EXPECT(result.rows == 16 * 1024 && result.bytes == 1024 * 1024);
+    CHILD_EXPECT(result.rows == 16 * 1024 && result.data_bytes == 1024 * 1024);
     CHILD_EXPECT(stop());
     return 0;
 }
@@ -104,7 +104,7 @@ static int be_large(void *arg)
     CHILD_EXPECT(write_slot(0, 120 * GVMI_MIB, 1, &slot) == GVM_APPEND_FULL);
     CHILD_EXPECT(write_slot(0, 1, 1, &slot) == GVM_APPEND_FULL);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0);
-    CHILD_EXPECT(result.rows == 3 && result.bytes >= 25 * GVMI_MIB);
+    CHILD_EXPECT(result.rows == 3 && result.data_bytes >= 25 * GVMI_MIB);
     CHILD_EXPECT(stop());
     return 0;
 }
@@ -173,7 +173,7 @@ static int be_budget(void *arg)
             CHILD_EXPECT(rows < 1u << 20);
         CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_FULL);
         CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_LIMIT);
-        CHILD_EXPECT(result.rows == rows && rows * ROW + result.bytes > 2 * CHUNK);
+        CHILD_EXPECT(result.rows == rows && rows * ROW + result.data_bytes > 2 * CHUNK);
         CHILD_EXPECT(info().front_bytes + info().back_bytes == 4 * CHUNK);
         CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK);
         gvm_buffer_destroy(buffer);
@@ -195,7 +195,7 @@ static int be_small_budget(void *arg)
         CHILD_EXPECT(write_slot(32, 0, 0, &slot) == GVM_APPEND_OK); /* nearly the whole first chunk */
     CHILD_EXPECT(write_slot(0, CHUNK, 1, &slot) == GVM_APPEND_OK);
     CHILD_EXPECT(write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_FULL);
-    CHILD_EXPECT(finish() == GVM_OK && result.rows == 32000 && result.bytes == CHUNK);
+    CHILD_EXPECT(finish() == GVM_OK && result.rows == 32000 && result.data_bytes == CHUNK);
     CHILD_EXPECT(stop());
     return 0;
 }
@@ -217,7 +217,8 @@ static int be_lowered_budget(void *arg)
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.rows == 3 * CHUNK / ROW);
     CHILD_EXPECT(begin() == GVM_OK); /* nothing tried */
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.rows == 3 * CHUNK / ROW);
-    CHILD_EXPECT(gvm_appender_set_budget(appender, 0) == GVM_OK);
+    CHILD_EXPECT(gvm_appender_set_budget(appender, 0) == GVM_E_INVALID); /* is no bytes, not the default */
+    CHILD_EXPECT(gvm_appender_set_budget(appender, GVM_BYTES_UNLIMITED) == GVM_OK);
     CHILD_EXPECT(begin() == GVM_OK);
     CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_OK && slot.row == 3 * CHUNK / ROW);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
@@ -270,7 +271,7 @@ static int be_wild(void *arg)
                              __ATOMIC_RELAXED);
             status = finish();
             CHILD_EXPECT(status == GVM_OK || status == GVM_E_TORN || status == GVM_E_TIMEOUT);
-            CHILD_EXPECT(status != GVM_OK || (result.rows == 3 && result.bytes == 16));
+            CHILD_EXPECT(status != GVM_OK || (result.rows == 3 && result.data_bytes == 16));
             CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK);
         }
     CHILD_EXPECT(begin() == GVM_OK);
@@ -344,6 +345,7 @@ static int be_refused(void *arg)
     CHILD_EXPECT(refused(CHUNK + 1, CHUNK, (gvm_appender_options){0}));
     CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.chunk_bytes = 3 * GVMI_MIB}));
     CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.budget_bytes = CHUNK - 1}));
+    CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.budget_bytes = GVM_BYTES_NONE}));
     CHILD_EXPECT(says("less than a chunk of 2 MiB"));
     CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.align_bytes = 24}));
     CHILD_EXPECT(refused(ROW, CHUNK, (gvm_appender_options){.align_bytes = 8192}));
@@ -392,7 +394,7 @@ static int be_taken(void *arg)
     CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK && buffer == before);
     CHILD_EXPECT(gvm_appender_buffer(appender) != before);
     CHILD_EXPECT(gvm_buffer_get_info(buffer, &have) == GVM_OK && have.device_bytes == 6 * CHUNK);
-    CHILD_EXPECT(info().rows == 0 && info().bytes == 0 && info().front_bytes == 0);
+    CHILD_EXPECT(info().rows == 0 && info().data_bytes == 0 && info().front_bytes == 0);
     CHILD_EXPECT(begin() == GVM_OK && write_slot(1, 0, 0, &slot) == GVM_APPEND_OK && slot.row == 0);
     CHILD_EXPECT(finish() == GVM_OK);
     CHILD_EXPECT(gvmi_appender_check(appender));
@@ -525,7 +527,7 @@ static int be_signalled(void *arg)
     return 0;
 }
 
-/* ---- threads that reserve at once: no two get the same, and all that fails lies behind. */
+/* ---- threads that claim at once: no two get the same, and all that fails lies behind. */
 
 #define THREADS 8
 #define EACH 4000
@@ -534,7 +536,7 @@ typedef struct claim {
     uint64_t row, rows;
 } claim;
 
-static void *reserve_many(void *arg)
+static void *claim_many(void *arg)
 {
     claim *claims = arg;
     gvm_append_slot slot;
@@ -561,7 +563,7 @@ static int be_crowd(void *arg)
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, &options));
     CHILD_EXPECT(begin() == GVM_OK);
     for (int i = 0; i < THREADS; i++)
-        CHILD_EXPECT(pthread_create(&threads[i], NULL, reserve_many, claims[i]) == 0);
+        CHILD_EXPECT(pthread_create(&threads[i], NULL, claim_many, claims[i]) == 0);
     for (int i = 0; i < THREADS; i++)
         pthread_join(threads[i], NULL);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0);
@@ -636,13 +638,13 @@ static int be_sealed(void *arg)
 CHILD_TEST(slot_of_any_alignment_lies_where_it_says, be_places)
 CHILD_TEST(slot_of_large_units_is_aligned_without_waste, be_aligned_unit)
 CHILD_TEST(ends_that_meet_in_a_chunk_fill_it_to_the_last_byte, be_meeting)
-CHILD_TEST(reservation_larger_than_an_addition_is_swapped, be_large)
-CHILD_TEST(reservation_too_large_closes_before_it_says_so, be_closing)
-CHILD_TEST(reservation_that_is_impossible_disturbs_nobody, be_impossible)
+CHILD_TEST(claim_larger_than_an_addition_is_swapped, be_large)
+CHILD_TEST(claim_too_large_closes_before_it_says_so, be_closing)
+CHILD_TEST(claim_that_is_impossible_disturbs_nobody, be_impossible)
 CHILD_TEST(budget_spent_ends_it_for_all_and_again_after_take, be_budget)
 CHILD_TEST(budget_of_two_chunks_serves_both_ends, be_small_budget)
 CHILD_TEST(budget_lowered_below_what_is_written_is_full, be_lowered_budget)
-CHILD_TEST(reservation_not_published_tears, be_torn)
+CHILD_TEST(claim_not_published_tears, be_torn)
 CHILD_TEST(words_written_over_are_not_believed, be_wild)
 CHILD_TEST(call_out_of_turn_is_refused, be_misused)
 CHILD_TEST(device_without_vmm_has_no_appenders, be_without_vmm)
@@ -669,13 +671,13 @@ int main(void)
         cmocka_unit_test(slot_of_any_alignment_lies_where_it_says),
         cmocka_unit_test(slot_of_large_units_is_aligned_without_waste),
         cmocka_unit_test(ends_that_meet_in_a_chunk_fill_it_to_the_last_byte),
-        cmocka_unit_test(reservation_larger_than_an_addition_is_swapped),
-        cmocka_unit_test(reservation_too_large_closes_before_it_says_so),
-        cmocka_unit_test(reservation_that_is_impossible_disturbs_nobody),
+        cmocka_unit_test(claim_larger_than_an_addition_is_swapped),
+        cmocka_unit_test(claim_too_large_closes_before_it_says_so),
+        cmocka_unit_test(claim_that_is_impossible_disturbs_nobody),
         cmocka_unit_test(budget_spent_ends_it_for_all_and_again_after_take),
         cmocka_unit_test(budget_of_two_chunks_serves_both_ends),
         cmocka_unit_test(budget_lowered_below_what_is_written_is_full),
-        cmocka_unit_test(reservation_not_published_tears),
+        cmocka_unit_test(claim_not_published_tears),
         cmocka_unit_test(words_written_over_are_not_believed),
         cmocka_unit_test(call_out_of_turn_is_refused),
         cmocka_unit_test(options_out_of_limits_are_refused),

@@ -217,7 +217,7 @@ static int be_slow(void *arg)
 /* The answer comes just when the kernel gives up: nothing has failed, and nothing is late. */
 static int be_just_in_time(void *arg)
 {
-    const gvm_appender_options options = {.ahead_bytes = 1};
+    const gvm_appender_options options = {.ahead_bytes = GVM_BYTES_NONE};
     gvm_append_slot slot;
     gvm_append_words *words;
     const gvm_append_mail *mail;
@@ -244,7 +244,7 @@ static int be_just_in_time(void *arg)
 /* Nothing is committed before it is needed; be_small sees that without the option more is. */
 static int be_needed_alone(void *arg)
 {
-    const gvm_appender_options options = {.ahead_bytes = 1};
+    const gvm_appender_options options = {.ahead_bytes = GVM_BYTES_NONE};
     gvm_append_slot slot;
 
     (void)arg;
@@ -411,7 +411,7 @@ static int be_one_end(void *arg)
     CHILD_EXPECT(gvm_appender_create(device, 0, 1024 * CHUNK, &bytes_only, &appender) == GVM_OK);
     CHILD_EXPECT(begin() == GVM_OK && info().front_bytes == 0 && info().back_bytes == CHUNK);
     CHILD_EXPECT(write_slot(100, CHUNK, 1, &slot) == GVM_APPEND_OK);
-    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.bytes == CHUNK);
+    CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.data_bytes == CHUNK);
     CHILD_EXPECT(stop());
     return 0;
 }
@@ -439,7 +439,7 @@ static int be_last_chunk(void *arg)
     return 0;
 }
 
-/* No memory for a first chunk: begin succeeds, the first reservation tries again. */
+/* No memory for a first chunk: begin succeeds, the first claim tries again. */
 static int be_first_not_had(void *arg)
 {
     gvm_append_slot slot;
@@ -455,9 +455,9 @@ static int be_first_not_had(void *arg)
     CHILD_EXPECT(write_slot(1, 0, 0, &slot) == GVM_APPEND_FULL);
     CHILD_EXPECT(write_slot(0, 1, 0, &slot) == GVM_APPEND_FULL);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_NOSPACE);
-    CHILD_EXPECT(result.rows == 0 && result.bytes == 0 && result.commits == 0);
+    CHILD_EXPECT(result.rows == 0 && result.data_bytes == 0 && result.commits == 0);
     CHILD_EXPECT(gvmi_appender_check(appender));
-    CHILD_EXPECT(begin() == GVM_OK); /* a kernel that reserves nothing needs nothing */
+    CHILD_EXPECT(begin() == GVM_OK); /* a kernel that claims nothing needs nothing */
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1 && result.reason == GVM_OK);
     CHILD_EXPECT(begin() == GVM_OK);
     atomic_store(&creates_left, 1000);
@@ -504,7 +504,7 @@ static int be_failed_begin(void *arg)
 #define WAITERS 8
 #define ITEM_ROWS (CHUNK / ROW * 9 / 10)
 
-static void *reserve_item(void *granted)
+static void *claim_item(void *granted)
 {
     gvm_append_slot slot;
 
@@ -517,7 +517,8 @@ static void *reserve_item(void *granted)
  * served: those who came first are. */
 static int be_first_come(void *arg)
 {
-    const gvm_appender_options options = {.budget_bytes = WAITERS * CHUNK, .ahead_bytes = 1};
+    const gvm_appender_options options = {.budget_bytes = WAITERS * CHUNK,
+                                          .ahead_bytes = GVM_BYTES_NONE};
     pthread_t threads[WAITERS], opener;
     atomic_int granted = 0;
     gvm_append_words *words;
@@ -528,7 +529,7 @@ static int be_first_come(void *arg)
     CHILD_EXPECT(begin() == GVM_OK);
     words = (gvm_append_words *)(uintptr_t)append.words;
     for (int i = 0; i < WAITERS; i++)
-        CHILD_EXPECT(pthread_create(&threads[i], NULL, reserve_item, &granted) == 0);
+        CHILD_EXPECT(pthread_create(&threads[i], NULL, claim_item, &granted) == 0);
     while (gvm_append_rows_of(__atomic_load_n(&words->cursor, __ATOMIC_RELAXED)) < WAITERS * ITEM_ROWS)
         sched_yield();
     CHILD_EXPECT(pthread_create(&opener, NULL, open_door, NULL) == 0);
@@ -542,7 +543,7 @@ static int be_first_come(void *arg)
     return 0;
 }
 
-/* What was committed ahead at one end keeps a large reservation from the other once, not for ever. */
+/* What was committed ahead at one end keeps a large claim from the other once, not for ever. */
 static int be_relaunched(void *arg)
 {
     const gvm_appender_options options = {.budget_bytes = 4 * CHUNK};
@@ -613,7 +614,7 @@ CHILD_TEST(steps_grow, be_steps)
 CHILD_TEST(steps_stay_within_the_bytes_given, be_small_steps)
 CHILD_TEST(service_that_does_not_answer_is_an_error, be_slow)
 CHILD_TEST(answer_just_in_time_is_not_late, be_just_in_time)
-CHILD_TEST(ahead_of_one_byte_commits_what_is_needed_alone, be_needed_alone)
+CHILD_TEST(ahead_of_none_commits_what_is_needed_alone, be_needed_alone)
 CHILD_TEST(appender_destroyed_while_served_leaves_nothing, be_destroyed_while_served)
 CHILD_TEST(buffer_locked_by_another_thread_stops_no_other_appender, be_locked_out)
 CHILD_TEST(first_chunks_are_there_before_a_kernel_runs, be_first)
@@ -622,7 +623,7 @@ CHILD_TEST(last_chunk_of_a_budget_goes_where_it_is_needed, be_last_chunk)
 CHILD_TEST(small_result_has_no_more_than_its_first_chunks, be_small)
 CHILD_TEST(first_chunk_that_cannot_be_had_is_tried_again, be_first_not_had)
 CHILD_TEST(begin_that_fails_changes_nothing, be_failed_begin)
-CHILD_TEST(reservations_that_came_first_are_served_first, be_first_come)
+CHILD_TEST(claims_that_came_first_are_served_first, be_first_come)
 CHILD_TEST(kernel_launched_again_gets_on, be_relaunched)
 
 int main(void)
@@ -635,7 +636,7 @@ int main(void)
         cmocka_unit_test(steps_stay_within_the_bytes_given),
         cmocka_unit_test(service_that_does_not_answer_is_an_error),
         cmocka_unit_test(answer_just_in_time_is_not_late),
-        cmocka_unit_test(ahead_of_one_byte_commits_what_is_needed_alone),
+        cmocka_unit_test(ahead_of_none_commits_what_is_needed_alone),
         cmocka_unit_test(appender_destroyed_while_served_leaves_nothing),
         cmocka_unit_test(buffer_locked_by_another_thread_stops_no_other_appender),
         cmocka_unit_test(first_chunks_are_there_before_a_kernel_runs),
@@ -644,7 +645,7 @@ int main(void)
         cmocka_unit_test(last_chunk_of_a_budget_goes_where_it_is_needed),
         cmocka_unit_test(first_chunk_that_cannot_be_had_is_tried_again),
         cmocka_unit_test(begin_that_fails_changes_nothing),
-        cmocka_unit_test(reservations_that_came_first_are_served_first),
+        cmocka_unit_test(claims_that_came_first_are_served_first),
         cmocka_unit_test(kernel_launched_again_gets_on),
         cmocka_unit_test(turns_come_with_any_steps),
     };

@@ -1,5 +1,5 @@
 /* appender/feed.c: how much of small and large chunks an appender holds, without history and with one. The test is
- * the kernel (appender_fixture.h); it reserves without writing, since what counts is what is committed.
+ * the kernel (appender_fixture.h); it claims without writing, since what counts is what is committed.
  */
 #include <stdatomic.h>
 
@@ -35,7 +35,7 @@ static bool start_large(void)
     return true;
 }
 
-static bool reserve(uint64_t rows_bytes, uint64_t bytes)
+static bool claim(uint64_t rows_bytes, uint64_t bytes)
 {
     gvm_append_slot slot;
 
@@ -58,7 +58,7 @@ static bool take_and_drop(void)
 /* A launch that writes so much, and its buffer, which is destroyed. */
 static bool launch_and_drop(uint64_t rows_bytes, uint64_t bytes)
 {
-    return begin() == GVM_OK && reserve(rows_bytes, bytes) && finish() == GVM_OK &&
+    return begin() == GVM_OK && claim(rows_bytes, bytes) && finish() == GVM_OK &&
            result.complete == 1 && take_and_drop();
 }
 
@@ -122,13 +122,13 @@ static int write_little(void *arg)
     (void)arg;
     CHILD_EXPECT(start_large());
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(reserve(100 * ROW, 1000));
+    CHILD_EXPECT(claim(100 * ROW, 1000));
     CHILD_EXPECT(finish() == GVM_OK && result.commits == 2);
     CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK);
     CHILD_EXPECT(device_bytes(buffer) == 2 * SMALL);
     gvm_buffer_destroy(buffer);
     CHILD_EXPECT(launch_and_drop(5 * MIB, 0));
-    CHILD_EXPECT(begin() == GVM_OK && reserve(9 * MIB, 3 * MIB) && finish() == GVM_OK);
+    CHILD_EXPECT(begin() == GVM_OK && claim(9 * MIB, 3 * MIB) && finish() == GVM_OK);
     CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK);
     CHILD_EXPECT(device_bytes(buffer) == 32 * MIB + 8 * MIB); /* 2 + 6 + 24, and 2 + 6 */
     gvm_buffer_destroy(buffer);
@@ -143,7 +143,7 @@ static int write_much(void *arg)
     (void)arg;
     CHILD_EXPECT(start_large());
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(reserve(8 * GVMI_GIB, 0));
+    CHILD_EXPECT(claim(8 * GVMI_GIB, 0));
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
     CHILD_EXPECT(result.commits >= 20 && result.commits <= 23);
     CHILD_EXPECT(atomic_load(&small_handles) == 6);
@@ -160,11 +160,11 @@ static int fill_all(void *arg)
     (void)arg;
     CHILD_EXPECT(start_on("256MiB", ROW, 64 * MIB, &options));
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(reserve(30 * MIB, 0) && reserve(0, 9 * MIB) && reserve(24 * MIB, 0));
-    CHILD_EXPECT(reserve(ROW, MIB - ROW));
-    CHILD_EXPECT(!reserve(ROW, 0));
+    CHILD_EXPECT(claim(30 * MIB, 0) && claim(0, 9 * MIB) && claim(24 * MIB, 0));
+    CHILD_EXPECT(claim(ROW, MIB - ROW));
+    CHILD_EXPECT(!claim(ROW, 0));
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_LIMIT);
-    CHILD_EXPECT(result.rows * ROW + result.bytes == 64 * MIB);
+    CHILD_EXPECT(result.rows * ROW + result.data_bytes == 64 * MIB);
     CHILD_EXPECT(stop());
     return 0;
 }
@@ -177,12 +177,12 @@ static int share_one_chunk(void *arg)
     (void)arg;
     CHILD_EXPECT(start_on("256MiB", ROW, 1024 * MIB, &options));
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(reserve(3 * MIB, 0) && reserve(0, 5 * MIB));
+    CHILD_EXPECT(claim(3 * MIB, 0) && claim(0, 5 * MIB));
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
     CHILD_EXPECT(info().front_bytes == 8 * MIB && info().back_bytes == 8 * MIB);
     CHILD_EXPECT(take_and_drop());
     CHILD_EXPECT(begin() == GVM_OK);
-    CHILD_EXPECT(reserve(64 * MIB, 0) && !reserve(ROW, 0));
+    CHILD_EXPECT(claim(64 * MIB, 0) && !claim(ROW, 0));
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_LIMIT);
     CHILD_EXPECT(info().front_bytes == 64 * MIB && info().back_bytes == 0);
     CHILD_EXPECT(stop());
@@ -247,8 +247,8 @@ static int count_from_its_begin(void *arg)
 {
     (void)arg;
     CHILD_EXPECT(start_large());
-    CHILD_EXPECT(begin() == GVM_OK && reserve(100 * MIB, 0) && finish() == GVM_OK);
-    CHILD_EXPECT(begin() == GVM_OK && reserve(4 * MIB, 3 * MIB) && finish() == GVM_OK);
+    CHILD_EXPECT(begin() == GVM_OK && claim(100 * MIB, 0) && finish() == GVM_OK);
+    CHILD_EXPECT(begin() == GVM_OK && claim(4 * MIB, 3 * MIB) && finish() == GVM_OK);
     CHILD_EXPECT(take_and_drop());
     CHILD_EXPECT(begins_with(8 * MIB, 8 * MIB));
     CHILD_EXPECT(stop());
@@ -261,11 +261,11 @@ static int begin_as_before_poor(void *arg)
     (void)arg;
     CHILD_EXPECT(start_large());
     CHILD_EXPECT(launch_and_drop(300 * MIB, 0));
-    (void)gvm_device_trim(device, 0);
+    CHILD_EXPECT(gvm_device_trim(device, 0) == GVM_OK);
     atomic_store(&refused_bytes, 90 * MIB);
     CHILD_EXPECT(begin() == GVM_OK);
     CHILD_EXPECT(info().front_bytes == SMALL);
-    CHILD_EXPECT(reserve(30 * MIB, 0) && !reserve(3 * MIB, 0));
+    CHILD_EXPECT(claim(30 * MIB, 0) && !claim(3 * MIB, 0));
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 0 && result.reason == GVM_E_NOSPACE);
     CHILD_EXPECT(result.rows == 30 * MIB / ROW && info().front_bytes == 32 * MIB);
     CHILD_EXPECT(stop());
@@ -280,7 +280,7 @@ static int give_way(void *arg)
     (void)arg;
     CHILD_EXPECT(start_on("768MiB", ROW, RESERVE, &large));
     CHILD_EXPECT(launch_and_drop(300 * MIB, 0));
-    CHILD_EXPECT(begin() == GVM_OK && reserve(ROW, 0) && finish() == GVM_OK);
+    CHILD_EXPECT(begin() == GVM_OK && claim(ROW, 0) && finish() == GVM_OK);
     CHILD_EXPECT(info().front_bytes == LARGE && info().back_bytes == SMALL);
     CHILD_EXPECT(gvm_buffer_create(device, 700 * MIB, NULL, &buffer) == GVM_OK);
     CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 640 * MIB) == GVM_OK);
@@ -324,7 +324,7 @@ static int use_taken(void *arg)
 
     (void)arg;
     CHILD_EXPECT(start_on("512MiB", ROW, 512 * MIB, &options));
-    CHILD_EXPECT(begin() == GVM_OK && reserve(33 * MIB, 9 * MIB) && finish() == GVM_OK);
+    CHILD_EXPECT(begin() == GVM_OK && claim(33 * MIB, 9 * MIB) && finish() == GVM_OK);
     CHILD_EXPECT(gvm_appender_take(appender, &buffer) == GVM_OK);
     CHILD_EXPECT(number(buffer, 0, 33 * MIB, 1, true));
     CHILD_EXPECT(number(buffer, 503 * MIB, 9 * MIB, 77, true));
@@ -337,7 +337,7 @@ static int use_taken(void *arg)
     CHILD_EXPECT(share->about.version == GVMI_DESCRIPTOR_VERSION_GRADED);
     CHILD_EXPECT(gvm_share_get_info(share, &about) == GVM_OK);
     CHILD_EXPECT(about.chunk_count == 7 && about.committed_bytes == (64 + 32) * MIB);
-    CHILD_EXPECT(gvm_share_import(share, device, NULL, &imported) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(device, share, NULL, &imported) == GVM_OK);
     CHILD_EXPECT(number(imported, 0, 33 * MIB, 1, false));
     CHILD_EXPECT(number(imported, 503 * MIB, 9 * MIB, 77, false));
     CHILD_EXPECT(gvmi_buffer_check(imported));
@@ -348,12 +348,12 @@ static int use_taken(void *arg)
     CHILD_EXPECT(device_bytes(buffer) == (32 + 32) * MIB);
     CHILD_EXPECT(gvm_share_export(buffer, 503 * MIB, 0, &share) == GVM_OK);
     CHILD_EXPECT(share->about.span_offset_bytes == 480 * MIB);
-    CHILD_EXPECT(gvm_share_import(share, device, NULL, &imported) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(device, share, NULL, &imported) == GVM_OK);
     gvm_share_destroy(share);
     CHILD_EXPECT(number(imported, 23 * MIB, 9 * MIB, 77, false));
     CHILD_EXPECT(gvm_buffer_decommit(buffer, 504 * MIB, 6 * MIB) == GVM_OK);
     CHILD_EXPECT(gvm_share_export(buffer, 503 * MIB, 0, &share) == GVM_OK);
-    CHILD_EXPECT(gvm_share_update(share, imported) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_update(imported, share) == GVM_OK);
     CHILD_EXPECT(tier_at(imported, 23 * MIB) == GVM_TIER_DEVICE);
     CHILD_EXPECT(tier_at(imported, 24 * MIB) == GVM_TIER_ABSENT);
     CHILD_EXPECT(tier_at(imported, 30 * MIB) == GVM_TIER_DEVICE);

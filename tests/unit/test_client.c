@@ -1,10 +1,14 @@
 /* keeper/client: connections, opening and leases; see keeper_script.h. Time-outs are in
  * test_client_timeout.c, a keeper that goes or talks nonsense in test_client_gone.c, MAPs and what is
  * left in test_client_map.c. */
+#include "base/address.h"
 #include "tests/unit/keeper_script.h"
 
+#include <fcntl.h>
+#include <limits.h>
 #include <sys/wait.h>
 
+#include "base/address.h"
 #include "keeper/protocol/path.h"
 
 /* ---- connections */
@@ -93,8 +97,10 @@ static int be_badly_welcomed(void *arg)
         fake f;
 
         TRY_LINE(start_fake(&f, script_bad_welcome, i));
+        EXPECT(fcntl(f.client_socket, F_SETFD, 0) == 0);
         EXPECT(fails_with(gvm_client_adopt(f.client_socket, &keeper), wanted[i], "") && keeper == NULL);
-        EXPECT(close(f.client_socket) == 0); /* still the caller's */
+        EXPECT(fcntl(f.client_socket, F_GETFD) == 0); /* still the caller's, as it was */
+        EXPECT(close(f.client_socket) == 0);
         TRY_LINE(end_fake(&f));
     }
     return 0;
@@ -121,6 +127,8 @@ static int find_no_keeper(void *arg)
     EXPECT(gvm_client_connect(NULL, NULL) == GVM_E_INVALID);
     EXPECT(pipe2(fds, O_CLOEXEC) == 0);
     EXPECT(gvm_client_adopt(fds[0], &keeper) == GVM_E_INVALID);
+    EXPECT(gvm_client_adopt(fds[0], NULL) == GVM_E_INVALID);
+    EXPECT(close(fds[0]) == 0 && close(fds[1]) == 0);
     EXPECT(gvm_client_adopt(-1, &keeper) == GVM_E_INVALID);
     return 0;
 }
@@ -269,7 +277,7 @@ static int script_create(fake *f)
 static int create_objects(void *arg)
 {
     const gvm_object_options good = {.struct_size = sizeof good,
-                                     .bytes = CHUNK,
+                                     .size_bytes = CHUNK,
                                      .mode = 0640,
                                      .flags = GVM_OBJECT_KEEP,
                                      .metadata_bytes = 5,
@@ -288,7 +296,7 @@ static int create_objects(void *arg)
     EXPECT(gvm_object_create(keeper, "made", CHUNK, NULL, &other) == GVM_E_INVALID);
     EXPECT(gvm_object_create(keeper, NULL, 0, NULL, &other) == GVM_E_INVALID);
     EXPECT(gvm_object_create(keeper, NULL, CHUNK, NULL, NULL) == GVM_E_INVALID);
-    bad = good, bad.bytes = 2 * CHUNK;
+    bad = good, bad.size_bytes = 2 * CHUNK;
     EXPECT(gvm_object_create(keeper, NULL, CHUNK, &bad, &other) == GVM_E_INVALID);
     bad = good, bad.chunk_bytes = CHUNK + 1;
     EXPECT(gvm_object_create(keeper, NULL, CHUNK, &bad, &other) == GVM_E_INVALID);
@@ -365,7 +373,7 @@ static uint64_t free_address(const fake *f)
 
     if (gvm_buffer_create(f->device, OBJECT_CHUNKS * CHUNK, &options, &buffer) != GVM_OK)
         return 0;
-    address = gvm_buffer_address(buffer);
+    address = gvmi_address(gvm_buffer_address(buffer));
     gvm_buffer_destroy(buffer);
     return address;
 }
@@ -425,10 +433,11 @@ static int lease_quietly(void *arg)
     (void)arg;
     TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
     permit(&f, 1, GVMI_PERMIT_READ);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &a) == GVM_OK);
-    EXPECT(a.address == object->address && a.bytes == 2 * CHUNK && a.generation == 1);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &a) == GVM_OK);
+    EXPECT(a.address == gvmi_pointer(object->address) && a.size_bytes == 2 * CHUNK &&
+           a.generation == 1);
     EXPECT(a.mode == GVM_LEASE_READ && a.hint == GVM_HINT_NONE);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &hot, &b) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &hot, GVM_FOREVER, &b) == GVM_OK);
     EXPECT(b.hint == GVM_HINT_HOT && f.leases[SLOT].hint == GVM_HINT_HOT);
     EXPECT(gvmi_lease_readers(word(&f)) == 2 && gvmi_lease_acquires(word(&f)) == 2);
     EXPECT(byte_of(object, 0) == 1 && byte_of(object, 1) == 2);
@@ -437,7 +446,7 @@ static int lease_quietly(void *arg)
     EXPECT(gvm_object_release(object, &b) == GVM_OK);
     permit(&f, 1, GVMI_PERMIT_READ | GVMI_PERMIT_WRITE);
     for (int i = 0; i < 1000; i++) {
-        EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &a) == GVM_OK);
+        EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &a) == GVM_OK);
         EXPECT(gvmi_lease_writers(word(&f)) == 1);
         EXPECT(gvm_object_release(object, &a) == GVM_OK);
     }
@@ -452,7 +461,7 @@ static void lease_that_nobody_minds_sends_nothing(void **state)
 
 static int refuse_arguments(void *arg)
 {
-    gvm_acquire_options options = {.struct_size = sizeof options, .timeout_ms = -2};
+    gvm_acquire_options options = {.struct_size = sizeof options, .hint = (gvm_hint)4};
     gvm_client *keeper;
     gvm_object *object;
     gvm_lease lease = {0}, copy;
@@ -461,21 +470,23 @@ static int refuse_arguments(void *arg)
     (void)arg;
     TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
     permit(&f, 1, GVMI_PERMIT_READ);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, NULL) == GVM_E_INVALID);
-    EXPECT(gvm_object_acquire(object, (gvm_lease_mode)3, NULL, &lease) == GVM_E_INVALID);
-    EXPECT(gvm_object_acquire(object, (gvm_lease_mode)0, NULL, &lease) == GVM_E_INVALID);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &options, &lease) == GVM_E_INVALID);
-    options.timeout_ms = 0, options.hint = (gvm_hint)4;
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &options, &lease) == GVM_E_INVALID);
-    options.hint = GVM_HINT_NONE, options.struct_size = 2;
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &options, &lease) == GVM_E_INVALID);
-    EXPECT(gvm_object_acquire(NULL, GVM_LEASE_READ, NULL, &lease) == GVM_E_FOREIGN);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, NULL) == GVM_E_INVALID);
+    EXPECT(gvm_object_acquire(object, (gvm_lease_mode)3, NULL, GVM_FOREVER, &lease) == GVM_E_INVALID);
+    EXPECT(gvm_object_acquire(object, (gvm_lease_mode)0, NULL, GVM_FOREVER, &lease) == GVM_E_INVALID);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, -2, &lease) == GVM_E_INVALID);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, INT_MIN, &lease) == GVM_E_INVALID);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &options, GVM_FOREVER, &lease) == GVM_E_INVALID);
+    options.hint = GVM_HINT_NONE, options.reserved = 1;
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &options, GVM_FOREVER, &lease) == GVM_E_INVALID);
+    options.reserved = 0, options.struct_size = 2;
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &options, GVM_FOREVER, &lease) == GVM_E_INVALID);
+    EXPECT(gvm_object_acquire(NULL, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_E_FOREIGN);
     EXPECT(gvm_object_release(NULL, &lease) == GVM_E_FOREIGN);
     EXPECT(gvm_object_release(object, NULL) == GVM_E_INVALID);
     EXPECT(gvm_object_release(object, &lease) == GVM_E_INVALID);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     copy = lease;
-    copy.address++;
+    copy.address = gvmi_pointer(object->address + 1);
     EXPECT(fails_with(gvm_object_release(object, &copy), GVM_E_INVALID, "another object"));
     copy = lease;
     EXPECT(gvm_object_release(object, &lease) == GVM_OK);
@@ -501,9 +512,9 @@ static int hold_too_many(void *arg)
     TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
     permit(&f, 1, GVMI_PERMIT_READ);
     for (uint32_t i = 0; i < GVMI_LEASE_READERS_MAX; i++)
-        EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &leases[i]) == GVM_OK);
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &one_more), GVM_E_LIMIT,
-                      "32767"));
+        EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &leases[i]) == GVM_OK);
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &one_more),
+                      GVM_E_LIMIT, "32767"));
     EXPECT(gvmi_lease_readers(word(&f)) == GVMI_LEASE_READERS_MAX);
     for (uint32_t i = 0; i < GVMI_LEASE_READERS_MAX; i++)
         EXPECT(gvm_object_release(object, &leases[i]) == GVM_OK);
@@ -525,7 +536,8 @@ static int wait_too_many(void *arg)
     (void)arg;
     TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
     keeper->acquires_waiting = GVMI_CLIENT_WAITING_MAX; /* as if so many threads did */
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_LIMIT, "1024"));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease),
+                      GVM_E_LIMIT, "1024"));
     EXPECT(keeper->acquires_waiting == GVMI_CLIENT_WAITING_MAX && !gvmi_lease_any(word(&f)));
     keeper->acquires_waiting = 0;
     return close_all(&f, keeper, object);
@@ -547,10 +559,10 @@ static int use_stale_pointers(void *arg)
     (void)arg;
     TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
     permit(&f, 1, GVMI_PERMIT_READ);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     gvm_object_close(object); /* ends the lease; the script looks at the word */
     EXPECT(fails_with(gvm_object_release(object, &lease), GVM_E_FOREIGN, "no such object"));
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_E_FOREIGN);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_E_FOREIGN);
     EXPECT(gvm_object_release_async(object, &lease, NULL) == GVM_E_FOREIGN);
     EXPECT(gvm_object_grow(object, CHUNK) == GVM_E_FOREIGN);
     EXPECT(gvm_object_get_info(object, &info) == GVM_E_FOREIGN);
@@ -576,11 +588,12 @@ static int fork_and_use(void *arg)
     (void)arg;
     TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
     permit(&f, 1, GVMI_PERMIT_READ);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     EXPECT((pid = fork()) >= 0);
     if (pid == 0) { /* what destructors would do there */
         const char *const what_to_do = "must exec a program";
-        const bool refused = fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease),
+        const bool refused = fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL,
+                                                           GVM_FOREVER, &lease),
                                         GVM_E_FOREIGN, what_to_do) &&
                              fails_with(gvm_object_release(object, &lease), GVM_E_FOREIGN, what_to_do) &&
                              fails_with(gvm_object_grow(object, CHUNK), GVM_E_FOREIGN, what_to_do) &&
@@ -621,9 +634,7 @@ static int script_back_out(fake *f)
 
 static int back_out(void *arg)
 {
-    const gvm_acquire_options never = {.struct_size = sizeof never, .timeout_ms = GVM_TRY};
-    const gvm_acquire_options some = {
-        .struct_size = sizeof some, .timeout_ms = 250, .hint = GVM_HINT_SCAN};
+    const gvm_acquire_options scan = {.struct_size = sizeof scan, .hint = GVM_HINT_SCAN};
     gvm_lease lease = {.mode = 99};
     gvm_client *keeper;
     gvm_object *object;
@@ -633,11 +644,11 @@ static int back_out(void *arg)
     TRY_LINE(connect_and_open(&f, script_back_out, &keeper, &object));
     while (atomic_load(&f.permits[SLOT].word) != gvmi_permit(1, GVMI_PERMIT_REVOKED))
         sched_yield();
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, &never, &lease), GVM_E_TIMEOUT,
-                      "others"));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_TRY, &lease),
+                      GVM_E_TIMEOUT, "others"));
     while (atomic_load(&f.permits[SLOT].word) != gvmi_permit(1, 0))
         sched_yield();
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, &some, &lease) == GVM_E_TIMEOUT);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, &scan, 250, &lease) == GVM_E_TIMEOUT);
     EXPECT(lease.mode == 99); /* written on success only */
     return close_all(&f, keeper, object);
 }
@@ -657,8 +668,8 @@ static int release_revoked(void *arg)
     (void)arg;
     TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
     permit(&f, 1, GVMI_PERMIT_READ);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &a) == GVM_OK);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &b) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &a) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &b) == GVM_OK);
     permit(&f, 1, GVMI_PERMIT_REVOKED);
     EXPECT(gvm_object_release(object, &a) == GVM_OK && rings(&f) == 0);
     EXPECT(gvm_object_release(object, &b) == GVM_OK && rings(&f) == 1);
@@ -686,7 +697,8 @@ static int release_before_others(void *arg)
             const bool last_writer = mode == GVM_LEASE_WRITE && writers == 0;
 
             permit(&f, 1, GVMI_PERMIT_READ | GVMI_PERMIT_WRITE);
-            EXPECT(gvm_object_acquire(object, (gvm_lease_mode)mode, NULL, &lease) == GVM_OK);
+            EXPECT(gvm_object_acquire(object, (gvm_lease_mode)mode, NULL, GVM_FOREVER, &lease) ==
+                   GVM_OK);
             permit(&f, 1, GVMI_PERMIT_REVOKED);
             atomic_fetch_add(&f.leases[SLOT].word, other);
             EXPECT(gvm_object_release(object, &lease) == GVM_OK && rings(&f) == last_writer);
@@ -736,8 +748,9 @@ static int have_maps_pending(void *arg)
     (void)arg;
     TRY_LINE(connect_and_open(&f, script_pending, &keeper, &object));
     for (uint32_t mode = GVM_LEASE_READ; mode <= GVM_LEASE_WRITE; mode++) {
-        EXPECT(gvm_object_acquire(object, (gvm_lease_mode)mode, NULL, &lease) == GVM_OK);
-        EXPECT(lease.mode == mode && lease.bytes == CHUNK && lease.address == object->address);
+        EXPECT(gvm_object_acquire(object, (gvm_lease_mode)mode, NULL, GVM_FOREVER, &lease) == GVM_OK);
+        EXPECT(lease.mode == mode && lease.size_bytes == CHUNK &&
+               lease.address == gvmi_pointer(object->address));
         while ((atomic_load(&f.permits[SLOT].word) & GVMI_PERMIT_REVOKED) == 0)
             sched_yield();
         EXPECT(gvm_object_release(object, &lease) == GVM_OK);
@@ -777,12 +790,12 @@ static int conflict_here(void *arg)
     (void)arg;
     TRY_LINE(connect_and_open(&f, script_conflict, &keeper, &object));
     permit(&f, 1, GVMI_PERMIT_READ | GVMI_PERMIT_WRITE);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &a) == GVM_OK);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &b) == GVM_E_TIMEOUT);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &a) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &b) == GVM_E_TIMEOUT);
     EXPECT(gvm_object_release(object, &a) == GVM_OK);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &a) == GVM_OK);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &b) == GVM_E_TIMEOUT);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &b) == GVM_E_TIMEOUT);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &a) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &b) == GVM_E_TIMEOUT);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &b) == GVM_E_TIMEOUT);
     EXPECT(gvm_object_release(object, &a) == GVM_OK);
     return close_all(&f, keeper, object);
 }
@@ -819,7 +832,8 @@ static int lease_partial(void *arg)
     for (uint32_t hint = GVM_HINT_NONE; hint <= GVM_HINT_ONCE; hint++) {
         const gvm_acquire_options options = {.struct_size = sizeof options, .hint = (gvm_hint)hint};
 
-        EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &options, &leases[hint]) == GVM_OK);
+        EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &options, GVM_FOREVER, &leases[hint]) ==
+               GVM_OK);
     }
     EXPECT(gvmi_lease_readers(word(&f)) == 4);
     for (int i = 0; i < 4; i++)

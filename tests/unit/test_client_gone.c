@@ -22,8 +22,10 @@ static int lose_keeper(void *arg)
 
     (void)arg;
     TRY_LINE(connect_and_open(&f, script_cut, &keeper, &object));
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_KEEPER, "closed"));
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_KEEPER, "closed"));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease),
+                      GVM_E_KEEPER, "closed"));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease),
+                      GVM_E_KEEPER, "closed"));
     EXPECT(gvm_object_open(keeper, "/data", 0, &other) == GVM_E_KEEPER);
     EXPECT(gvm_object_create(keeper, NULL, CHUNK, NULL, &other) == GVM_E_KEEPER);
     EXPECT(gvm_object_grow(object, CHUNK) == GVM_E_KEEPER);
@@ -32,10 +34,11 @@ static int lose_keeper(void *arg)
     EXPECT(gvm_client_trim(keeper, 0, 0, NULL) == GVM_E_KEEPER);
     EXPECT(byte_of(object, 0) == 1); /* what is mapped stays */
     permit(&f, 1, GVMI_PERMIT_READ); /* and so does what was permitted */
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     EXPECT(gvm_object_release(object, &lease) == GVM_OK);
     permit(&f, 1, GVMI_PERMIT_GONE | GVMI_PERMIT_REVOKED);
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_KEEPER, "cut"));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease),
+                      GVM_E_KEEPER, "cut"));
     return close_all(&f, keeper, object);
 }
 
@@ -75,7 +78,8 @@ static int sever_connection(void *arg)
     (void)arg;
     gvm_client_abort(NULL);
     TRY_LINE(connect_and_open(&f, script_silent, &to_sever, &object));
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_KEEPER, "lost"));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease),
+                      GVM_E_KEEPER, "lost"));
     EXPECT(gvm_object_open(to_sever, "/data", 0, &other) == GVM_E_KEEPER);
     EXPECT(gvm_object_grow(object, CHUNK) == GVM_E_KEEPER);
     gvm_client_abort(to_sever);
@@ -135,7 +139,7 @@ static int release_when_gone(void *arg)
     TRY_LINE(connect_and_open(&f, script_cut_off_leases, &keeper, &object));
     while (atomic_load(&f.permits[SLOT].word) == 0)
         sched_yield();
-    EXPECT(gvm_object_acquire(object, *mode, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, *mode, NULL, GVM_FOREVER, &lease) == GVM_OK);
     EXPECT(fails_with(gvm_object_drop(keeper, "/data"), GVM_E_KEEPER, REASON));
     EXPECT(fails_with(gvm_object_release(object, &lease), GVM_E_KEEPER, REASON));
     EXPECT(fails_with(GVM_E_KEEPER, GVM_E_KEEPER,
@@ -143,7 +147,8 @@ static int release_when_gone(void *arg)
                                                : "read under this lease may be out of date"));
     EXPECT(lease.mode == 0 && !gvmi_lease_any(word(&f)));
     EXPECT(gvm_object_release(object, &lease) == GVM_E_INVALID);
-    EXPECT(fails_with(gvm_object_acquire(object, *mode, NULL, &lease), GVM_E_KEEPER, REASON));
+    EXPECT(fails_with(gvm_object_acquire(object, *mode, NULL, GVM_FOREVER, &lease), GVM_E_KEEPER,
+                      REASON));
     EXPECT(!gvmi_lease_any(word(&f)));
     EXPECT(fails_with(gvm_object_get_info(object, &info), GVM_E_KEEPER, REASON));
     EXPECT(fails_with(gvm_object_grow(object, CHUNK), GVM_E_KEEPER, REASON));
@@ -174,7 +179,7 @@ static int release_behind_when_gone(void *arg)
     TRY_LINE(connect_and_open(&f, script_cut_off_leases, &keeper, &object));
     while (atomic_load(&f.permits[SLOT].word) == 0)
         sched_yield();
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) == GVM_OK);
     EXPECT(gvm_object_drop(keeper, "/data") == GVM_E_KEEPER);
     EXPECT(fails_with(gvm_object_release_async(object, &lease, NULL), GVM_E_KEEPER, REASON));
     EXPECT(lease.mode == 0);
@@ -220,7 +225,7 @@ static int release_before_the_reason(void *arg)
         EXPECT(gvm_object_open(keeper, "/data", 0, &object) == GVM_OK);
         while (atomic_load(&f.permits[SLOT].word) == 0)
             sched_yield();
-        EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) == GVM_OK);
+        EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) == GVM_OK);
         atomic_store(&leased, true);
         while ((atomic_load(&f.permits[SLOT].word) & GVMI_PERMIT_GONE) == 0)
             sched_yield();
@@ -266,7 +271,8 @@ static int be_cut_off_behind_maps(void *arg)
     while (atomic_load(&f.permits[SLOT].word) == 0)
         sched_yield();
     pthread_mutex_unlock(&object->buffer->lock.mutex);
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_KEEPER, REASON));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease),
+                      GVM_E_KEEPER, REASON));
     return close_all(&f, keeper, object);
 }
 
@@ -338,7 +344,7 @@ static int hear_nonsense(void *arg)
         if (i == NONSENSE_OPENED)
             EXPECT(fails_with(gvm_object_open(keeper, "/data", 0, &other), GVM_E_KEEPER, "taken"));
         else
-            EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease),
+            EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease),
                               GVM_E_KEEPER, "lost"));
         EXPECT(other == NULL && byte_of(object, 0) == 1);
         TRY_LINE(close_all(&f, keeper, object));

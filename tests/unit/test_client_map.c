@@ -4,6 +4,7 @@
 
 #include <sys/resource.h>
 
+#include "base/address.h"
 #include "base/struct.h"
 #include "keeper/protocol/snapshot.h"
 
@@ -120,8 +121,8 @@ static int await_generation(void *arg)
     TRY_LINE(connect_and_open(&f, script_generation, &keeper, &object));
     while (atomic_load(&f.permits[SLOT].word) == 0)
         sched_yield();
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
-    EXPECT(lease.bytes == 3 * CHUNK && lease.generation == 2);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
+    EXPECT(lease.size_bytes == 3 * CHUNK && lease.generation == 2);
     EXPECT(byte_of(object, 2) == 3);
     EXPECT(gvm_object_release(object, &lease) == GVM_OK);
     return close_all(&f, keeper, object);
@@ -167,18 +168,18 @@ static int be_mapped_badly(void *arg)
     TRY_LINE(connect_and_open(&f, script_bad_map, &keeper, &object));
     while (atomic_load(&f.permits[SLOT].word) == 0)
         sched_yield();
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     while (gvmi_permit_generation(atomic_load(&f.permits[SLOT].word)) < 2)
         sched_yield();
     EXPECT(byte_of(object, 0) == 1 && byte_of(object, 1) == 2); /* nothing went under the lease */
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &other), GVM_E_FORMAT,
-                      "no memory"));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &other),
+                      GVM_E_FORMAT, "no memory"));
     EXPECT(gvm_object_release(object, &lease) == GVM_OK);
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &other), GVM_E_FORMAT,
-                      "no memory"));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &other),
+                      GVM_E_FORMAT, "no memory"));
     while (gvmi_permit_generation(atomic_load(&f.permits[SLOT].word)) < 3)
         sched_yield();
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &other) == GVM_E_FORMAT);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &other) == GVM_E_FORMAT);
     return close_all(&f, keeper, object);
 }
 
@@ -214,11 +215,11 @@ static int be_vacated(void *arg)
     while (atomic_load(&f.permits[SLOT].word) == 0)
         sched_yield();
     EXPECT(object->buffer->device_bytes == 0 && byte_of(object, 0) == -2);
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_FORMAT,
-                      "no memory"));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease),
+                      GVM_E_FORMAT, "no memory"));
     permit(&f, 1, GVMI_PERMIT_BROKEN | GVMI_PERMIT_REVOKED); /* as the keeper does when it hears of it */
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_FORMAT,
-                      "no memory"));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease),
+                      GVM_E_FORMAT, "no memory"));
     EXPECT(!gvmi_lease_any(word(&f)));
     return close_all(&f, keeper, object);
 }
@@ -266,7 +267,7 @@ static int meet_driver_failures(void *arg)
         EXPECT(gvm_object_drop(keeper, "/other") == GVM_OK);
         while (atomic_load(&f.permits[SLOT].word) == 0)
             sched_yield();
-        EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) != GVM_OK);
+        EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) != GVM_OK);
         EXPECT(object->buffer->device_bytes == 0);
         TRY_LINE(close_all(&f, keeper, object));
         EXPECT(gvmi_check_violations() == 0);
@@ -305,7 +306,8 @@ static int run_out_of_fds(void *arg)
     EXPECT(gvm_object_drop(keeper, "/other") == GVM_OK); /* so the connection is good */
     EXPECT(setrlimit(RLIMIT_NOFILE, &before) == 0);
     permit(&f, 2, GVMI_PERMIT_READ);
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease), GVM_E_LIMIT, "ulimit"));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease),
+                      GVM_E_LIMIT, "ulimit"));
     return close_all(&f, keeper, object);
 }
 
@@ -371,10 +373,11 @@ static int be_sealed(void *arg)
         sched_yield();
     EXPECT(access_of(object, 0) == CU_MEM_ACCESS_FLAGS_PROT_READ); /* it has moved since */
     EXPECT(access_of(object, 1) == CU_MEM_ACCESS_FLAGS_PROT_READWRITE);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) == GVM_E_SEALED);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) == GVM_E_SEALED);
     EXPECT(gvm_object_grow(object, 3 * CHUNK) == GVM_E_SEALED);
     EXPECT(gvm_object_set_metadata(object, "a", 1) == GVM_E_SEALED);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK && lease.generation == 2);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK &&
+           lease.generation == 2);
     EXPECT(gvm_object_release(object, &lease) == GVM_OK);
     EXPECT(gvm_buffer_fill(object->buffer, 0, CHUNK, "x", 1) == GVM_E_SEALED);
     EXPECT(object->buffer->access == GVM_ACCESS_READ && byte_of(object, 1) == 2);
@@ -404,7 +407,7 @@ static int open_read_only(void *arg)
     TRY_LINE(connect_to_fake(&f, script_read_only, &keeper));
     EXPECT(gvm_object_open(keeper, "/data", GVM_OPEN_READONLY, &object) == GVM_OK);
     permit(&f, 1, GVMI_PERMIT_READ | GVMI_PERMIT_WRITE);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) == GVM_E_READONLY);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) == GVM_E_READONLY);
     EXPECT(gvm_object_grow(object, 2 * CHUNK) == GVM_E_DENIED);
     EXPECT(gvm_object_seal(object, GVM_TRY) == GVM_E_DENIED);
     EXPECT(object->buffer->access == GVM_ACCESS_READ && byte_of(object, 0) == 1);
@@ -460,7 +463,7 @@ static int release_behind(void *arg)
     TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
     permit(&f, 1, GVMI_PERMIT_READ);
     TRY_LINE(submit_gate(&f, &stream));
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     copy = lease;
     permit(&f, 1, GVMI_PERMIT_REVOKED);
     EXPECT(gvm_object_release_async(object, NULL, stream) == GVM_E_INVALID);
@@ -471,7 +474,7 @@ static int release_behind(void *arg)
     EXPECT(!gvmi_lease_any(word(&f)) && rings(&f) == 1);
     EXPECT(gvm_object_release(object, &copy) == GVM_E_INVALID);
     permit(&f, 1, GVMI_PERMIT_READ); /* the default stream */
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     EXPECT(gvm_object_release_async(object, &lease, NULL) == GVM_OK);
     EXPECT(gvm_device_synchronize(f.device) == GVM_OK && !gvmi_lease_any(word(&f)));
     return close_all(&f, keeper, object);
@@ -494,7 +497,7 @@ static int close_before_release(void *arg)
     TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
     permit(&f, 1, GVMI_PERMIT_READ);
     TRY_LINE(submit_gate(&f, &stream));
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     EXPECT(gvm_object_release_async(object, &lease, stream) == GVM_OK);
     gvm_object_close(object); /* does not wait; the script sees that the lease has ended */
     atomic_store(&f.leases[SLOT].word, GVMI_LEASE_READER); /* of the slot's next object */
@@ -520,7 +523,7 @@ static int release_on_broken_context(void *arg)
     setenv("GVMEM_FAULT", "cuLaunchHostFunc:1000000", 1); /* stacks the decorator */
     TRY_LINE(connect_and_open(&f, script_quiet, &keeper, &object));
     permit(&f, 1, GVMI_PERMIT_READ);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     gvmi_fault_arm(gvmi_call_cuLaunchHostFunc, 1, false, CUDA_ERROR_INVALID_HANDLE);
     EXPECT(gvm_object_release_async(object, &lease, NULL) == GVM_E_DRIVER);
     EXPECT(lease.mode == GVM_LEASE_READ && gvmi_lease_readers(word(&f)) == 1); /* still held */
@@ -528,7 +531,7 @@ static int release_on_broken_context(void *arg)
     EXPECT(gvm_object_release_async(object, &lease, NULL) == GVM_E_LOST);
     EXPECT(lease.mode == 0 && !gvmi_lease_any(word(&f)));
     permit(&f, 1, GVMI_PERMIT_READ);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     gvmi_fault_arm(gvmi_call_cuLaunchHostFunc, 1, false, CUDA_ERROR_NOT_SUPPORTED);
     EXPECT(gvm_object_release_async(object, &lease, NULL) == GVM_OK); /* waited for */
     EXPECT(lease.mode == 0 && !gvmi_lease_any(word(&f)));
@@ -582,11 +585,8 @@ static int script_calls(fake *f)
     TRY_LINE(send_message(f, &message, NULL, 0));
     TRY_LINE(receive(f, GVMI_WIRE_GET_INFO));
     message = reply(f, GVMI_WIRE_INFO);
-    message.body.INFO.info = (gvm_object_info){.struct_size = sizeof(gvm_object_info),
-                                               .name = "/new",
-                                               .id = HOME_ID,
-                                               .bytes = 3 * CHUNK,
-                                               .reserve_bytes = OBJECT_CHUNKS * CHUNK};
+    message.body.INFO.info = (gvmi_snapshot_object){
+        .name = "/new", .id = HOME_ID, .size_bytes = 3 * CHUNK, .reserve_bytes = OBJECT_CHUNKS * CHUNK};
     TRY_LINE(send_message(f, &message, NULL, 0));
     TRY_LINE(receive(f, GVMI_WIRE_EVICT));
     EXPECT(strcmp(f->in.body.EVICT.name, "/new") == 0 && f->in.body.EVICT.value == 5);
@@ -632,10 +632,11 @@ static int make_calls(void *arg)
     EXPECT(gvm_object_get_metadata(object, text, 4, &len) == GVM_OK && len == 6);
     EXPECT(memcmp(text, "sixs---", 7) == 0);
     EXPECT(gvm_object_get_info(object, &info) == GVM_OK);
-    EXPECT(strcmp(info.name, "/new") == 0 && info.address == object->address && info.bytes == 3 * CHUNK);
+    EXPECT(strcmp(info.name, "/new") == 0 && info.address == gvmi_pointer(object->address) &&
+           info.size_bytes == 3 * CHUNK);
     EXPECT(gvm_client_evict(keeper, "/new", 5, &bytes) == GVM_OK && bytes == 4);
     EXPECT(gvm_client_trim(keeper, 1, 6, &bytes) == GVM_OK && bytes == 7);
-    EXPECT(gvm_client_set_quota(keeper, 1000, UINT64_MAX) == GVM_OK);
+    EXPECT(gvm_client_set_quota(keeper, 1000, GVM_BYTES_UNLIMITED) == GVM_OK);
     EXPECT(gvm_object_drop(keeper, "bad") == GVM_E_INVALID);
     EXPECT(gvm_object_drop(keeper, "/new") == GVM_OK);
     EXPECT(gvm_object_grant(object, f.device, GVM_ACCESS_READ) == GVM_E_INVALID); /* its own */
@@ -691,32 +692,39 @@ static void grant_follows_the_object_through_its_moves(void **state)
 
 /* ---- snapshots */
 
-/* Objects 0 to 1, one device, no client. grow: bytes of each record behind what is known. */
-static size_t write_snapshot(char *to, uint32_t grow, const gvmi_snapshot_head *over)
+#define GROWTH 24
+
+/* Two objects, one device, no client. Records are so many bytes longer, or shorter, than those known here; what
+ * is behind those is not zero. */
+static size_t write_snapshot(char *to, int grow, const gvmi_snapshot_head *over)
 {
-    gvmi_snapshot_head head = {
+    const gvmi_snapshot_head head = {
         .magic = GVMI_SNAPSHOT_MAGIC,
-        .head_bytes = (uint32_t)sizeof head + grow,
-        .keeper_bytes = (uint32_t)sizeof(gvm_keeper_info) + grow,
-        .device_bytes = (uint32_t)sizeof(gvm_keeper_device_info) + grow,
-        .object_bytes = (uint32_t)sizeof(gvm_object_info) + grow,
-        .client_bytes = (uint32_t)sizeof(gvm_client_info) + grow,
+        .head_bytes = (uint32_t)sizeof head + (grow > 0 ? (uint32_t)grow : 0),
+        .keeper_bytes = (uint32_t)((int)sizeof(gvmi_snapshot_keeper) + grow),
+        .device_bytes = (uint32_t)((int)sizeof(gvmi_snapshot_device) + grow),
+        .object_bytes = (uint32_t)((int)sizeof(gvmi_snapshot_object) + grow),
+        .client_bytes = (uint32_t)((int)sizeof(gvmi_snapshot_client) + grow),
         .device_count = 1,
         .object_count = 2,
     };
-    gvm_keeper_info *keeper;
+    const gvmi_snapshot_keeper keeper = {.pid = 5, .faults = 6, .objects = 99 /* a lie */};
+    gvmi_snapshot_device device = {.ordinal = 3, .driver_total_bytes = 7};
+    gvmi_snapshot_object object = {.foreign = 1};
     char *at = to;
 
-    memcpy(at, over != NULL ? over : &head, sizeof head);
+    memset(device.name, 'x', sizeof device.name); /* does not end */
+    memset(object.name, 'y', sizeof object.name);
+    memcpy(at, &head, sizeof head);
+    if (over != NULL)
+        memcpy(at, over, sizeof head);
     at += head.head_bytes;
-    keeper = (gvm_keeper_info *)at;
-    keeper->pid = 5;
-    keeper->objects = 99; /* a lie */
+    memcpy(at, &keeper, sizeof keeper);
     at += head.keeper_bytes;
-    memset(((gvm_keeper_device_info *)at)->name, 'x', 96); /* does not end */
+    memcpy(at, &device, sizeof device);
     at += head.device_bytes;
-    for (uint64_t i = 0; i < 2; i++) {
-        ((gvm_object_info *)at)->id = i + 1;
+    for (object.id = 1; object.id <= 2; object.id++) {
+        memcpy(at, &object, sizeof object);
         at += head.object_bytes;
     }
     return (size_t)(at - to);
@@ -725,10 +733,10 @@ static size_t write_snapshot(char *to, uint32_t grow, const gvmi_snapshot_head *
 static const gvmi_snapshot_head good_head = {
     .magic = GVMI_SNAPSHOT_MAGIC,
     .head_bytes = sizeof good_head,
-    .keeper_bytes = sizeof(gvm_keeper_info),
-    .device_bytes = sizeof(gvm_keeper_device_info),
-    .object_bytes = sizeof(gvm_object_info),
-    .client_bytes = sizeof(gvm_client_info),
+    .keeper_bytes = sizeof(gvmi_snapshot_keeper),
+    .device_bytes = sizeof(gvmi_snapshot_device),
+    .object_bytes = sizeof(gvmi_snapshot_object),
+    .client_bytes = sizeof(gvmi_snapshot_client),
     .device_count = 1,
     .object_count = 2,
 };
@@ -746,7 +754,7 @@ static gvmi_snapshot_head hostile_head(int how)
     case 2: head.head_bytes = UINT32_MAX; break;
     case 3: head.keeper_bytes = 0; break;
     case 4: head.object_bytes = UINT32_MAX; break;
-    case 5: head.client_bytes = 7; break;
+    case 5: head.client_bytes = 0; break;
     case 6: head.object_count = 3; break;
     case 7: head.object_count = UINT32_MAX; break;
     case 8: head.device_count = UINT32_MAX, head.device_bytes = GVMI_STRUCT_BYTES_MAX; break;
@@ -780,8 +788,8 @@ static int script_snapshots(fake *f)
     int ends[2];
 
     TRY_LINE(greet(f));
-    for (uint32_t grow = 0; grow <= 64; grow += 64) {
-        memset(bytes, 0, sizeof bytes);
+    for (int grow = -GROWTH; grow <= GROWTH; grow += GROWTH) {
+        memset(bytes, 0x5a, sizeof bytes);
         len = write_snapshot(bytes, grow, NULL);
         TRY_LINE(send_snapshot(f, bytes, len, len));
     }
@@ -806,8 +814,42 @@ static int script_snapshots(fake *f)
     return serve_end(f);
 }
 
+static int check_records(const gvm_snapshot *s, bool shorter)
+{
+    gvm_keeper_info keeper = {.struct_size = sizeof keeper};
+    gvm_keeper_device_info device = {.struct_size = sizeof device};
+    gvm_object_info object = {.struct_size = sizeof object};
+    gvm_client_info client = {.struct_size = sizeof client, .id = 99};
+    struct {
+        gvm_object_info known;
+        uint64_t later;
+    } larger = {.known = {.struct_size = sizeof larger}, .later = 99};
+
+    EXPECT(gvm_snapshot_get_keeper(s, &keeper) == GVM_OK && keeper.struct_size == sizeof keeper);
+    EXPECT(keeper.pid == 5 && keeper.faults == (shorter ? 0 : 6));
+    EXPECT(keeper.objects == 2 && keeper.devices == 1 && keeper.clients == 0);
+    EXPECT(gvm_snapshot_get_device(s, 0, &device) == GVM_OK && strlen(device.name) == 95);
+    EXPECT(device.ordinal == 3 && device.driver_total_bytes == (shorter ? 0 : 7));
+    for (uint32_t i = 0; i < 2; i++) {
+        EXPECT(gvm_snapshot_get_object(s, i, &object) == GVM_OK && object.id == i + 1);
+        EXPECT(object.foreign == !shorter && object.address == NULL);
+        EXPECT(strlen(object.name) == GVM_NAME_BYTES_MAX - 1);
+    }
+    EXPECT(gvm_snapshot_get_device(s, 1, &device) == GVM_E_INVALID);
+    EXPECT(fails_with(gvm_snapshot_get_object(s, 2, &object), GVM_E_INVALID, "has 2"));
+    EXPECT(gvm_snapshot_get_object(s, UINT32_MAX, &object) == GVM_E_INVALID && object.id == 2);
+    EXPECT(gvm_snapshot_get_client(s, 0, &client) == GVM_E_INVALID && client.id == 99);
+    EXPECT(gvm_snapshot_get_object(s, 0, NULL) == GVM_E_INVALID);
+    object.struct_size -= 8; /* of no version that there was */
+    EXPECT(gvm_snapshot_get_object(s, 0, &object) == GVM_E_INVALID && object.id == 2);
+    EXPECT(gvm_snapshot_get_object(s, 0, &larger.known) == GVM_OK && larger.known.id == 1);
+    EXPECT(larger.known.struct_size == sizeof larger && larger.later == 0);
+    return 0;
+}
+
 static int take_snapshots(void *arg)
 {
+    gvm_keeper_info info = {.struct_size = sizeof info};
     gvm_snapshot *snapshot = NULL;
     gvm_client *keeper;
     fake f;
@@ -815,15 +857,14 @@ static int take_snapshots(void *arg)
     (void)arg;
     TRY_LINE(connect_to_fake(&f, script_snapshots, &keeper));
     EXPECT(gvm_client_get_snapshot(keeper, NULL) == GVM_E_INVALID);
-    for (int i = 0; i < 2; i++) { /* of a keeper as old as this library, and of a newer one */
+    for (int grow = -GROWTH; grow <= GROWTH; grow += GROWTH) { /* of an older keeper, and of a newer one */
         EXPECT(gvm_client_get_snapshot(keeper, &snapshot) == GVM_OK);
-        EXPECT(snapshot->keeper.pid == 5 && snapshot->keeper.struct_size == sizeof snapshot->keeper);
-        EXPECT(snapshot->keeper.objects == 2 && snapshot->keeper.devices == 1);
-        EXPECT(snapshot->keeper.clients == 0 && strlen(snapshot->devices[0].name) == 95);
-        EXPECT(snapshot->objects[0].id == 1 && snapshot->objects[1].id == 2);
-        EXPECT(snapshot->objects[1].struct_size == sizeof(gvm_object_info));
+        TRY_LINE(check_records(snapshot, grow < 0));
+        gvm_snapshot_destroy(snapshot);
+        EXPECT(gvm_snapshot_get_keeper(snapshot, &info) == GVM_E_FOREIGN);
         gvm_snapshot_destroy(snapshot);
     }
+    EXPECT(gvm_snapshot_get_keeper(NULL, &info) == GVM_E_FOREIGN);
     snapshot = NULL;
     for (int i = 0; i < HOSTILE_COUNT + 3; i++)
         EXPECT(fails_with(gvm_client_get_snapshot(keeper, &snapshot), GVM_E_FORMAT, "snapshot"));
@@ -858,7 +899,7 @@ static void *lease_often(void *arg)
         gvm_lease lease;
 
         if (gvm_object_acquire(c->object, i % 3 == 0 ? GVM_LEASE_WRITE : GVM_LEASE_READ, NULL,
-                               &lease) != GVM_OK ||
+                               GVM_FOREVER, &lease) != GVM_OK ||
             gvm_object_release(c->object, &lease) != GVM_OK)
             atomic_fetch_add(&c->failures, 1);
     }

@@ -5,10 +5,8 @@
 
 #include "base/clock.h"
 
+#define SHORT_WAIT_MS 100
 #define SLACK_MS 5000 /* far above a deadline, for machines under load, and far below TIMEOUT_MS */
-
-static const gvm_acquire_options try_once = {.struct_size = sizeof try_once, .timeout_ms = GVM_TRY};
-static const gvm_acquire_options short_wait = {.struct_size = sizeof short_wait, .timeout_ms = 100};
 
 static _Atomic int step; /* of the test, for the script */
 
@@ -81,17 +79,17 @@ static int acquire_unanswered(void *arg)
 
     (void)arg;
     TRY_LINE(connect_and_open(&f, script_no_grant, &keeper, &object));
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, &short_wait, &lease),
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, SHORT_WAIT_MS, &lease),
                       GVM_E_TIMEOUT, "does not answer"));
     EXPECT(gvmi_now_ns() - start_ns >= 100 * GVMI_NS_PER_MS);
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_WRITE, &try_once, &lease), GVM_E_TIMEOUT,
-                      "does not answer"));
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &try_once, &lease) == GVM_E_TIMEOUT);
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_TRY, &lease),
+                      GVM_E_TIMEOUT, "does not answer"));
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_TRY, &lease) == GVM_E_TIMEOUT);
     EXPECT(gvmi_now_ns() - start_ns < SLACK_MS * GVMI_NS_PER_MS && lease.mode == 99);
     EXPECT(keeper->given_up == 3 && keeper->acquires_waiting == 3);
     atomic_store(&step, 1);
     await_step(2);
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
     EXPECT(keeper->given_up == 0 && keeper->acquires_waiting == 0);
     EXPECT(gvm_object_release(object, &lease) == GVM_OK);
     return close_all(&f, keeper, object);
@@ -121,10 +119,10 @@ static int acquire_unmapped(void *arg)
     TRY_LINE(connect_and_open(&f, script_no_map, &keeper, &object));
     while (atomic_load(&f.permits[SLOT].word) == 0)
         sched_yield();
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, &short_wait, &lease),
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, SHORT_WAIT_MS, &lease),
                       GVM_E_TIMEOUT, "memory"));
-    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, &try_once, &lease), GVM_E_TIMEOUT,
-                      "memory"));
+    EXPECT(fails_with(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_TRY, &lease),
+                      GVM_E_TIMEOUT, "memory"));
     EXPECT(!gvmi_lease_any(word(&f)));
     return close_all(&f, keeper, object);
 }
@@ -182,7 +180,7 @@ static int fill_socket(void *arg)
     while (atomic_load(&f.permits[SLOT].word) == 0)
         sched_yield();
     do {
-        status = gvm_object_acquire(object, GVM_LEASE_READ, &try_once, &lease);
+        status = gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_TRY, &lease);
         EXPECT(status == GVM_E_TIMEOUT);
         gvm_error_last(&error);
     } while (strstr(error.text, "does not read") == NULL);
@@ -235,7 +233,7 @@ static int seal(void *arg)
     (void)arg;
     TRY_LINE(connect_and_open(&f, script_seal, &keeper, &object));
     EXPECT(fails_with(gvm_object_seal(object, -2), GVM_E_INVALID, "GVM_TRY"));
-    EXPECT(fails_with(gvm_object_seal(object, 0), GVM_E_TIMEOUT, "others"));
+    EXPECT(fails_with(gvm_object_seal(object, GVM_FOREVER), GVM_E_TIMEOUT, "others"));
     EXPECT(fails_with(gvm_object_seal(object, GVM_TRY), GVM_E_TIMEOUT, "others"));
     EXPECT(fails_with(gvm_object_seal(object, 500), GVM_E_TIMEOUT, "others"));
     EXPECT(fails_with(gvm_object_seal(object, GVM_TRY), GVM_E_TIMEOUT, "does not answer"));
@@ -341,7 +339,7 @@ static int close_beside_a_stuck_mapper(void *arg)
         gvmi_unlock(&keeper->lock);
     }
     start_ns = gvmi_now_ns();
-    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &try_once, &lease) == GVM_E_TIMEOUT);
+    EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_TRY, &lease) == GVM_E_TIMEOUT);
     gvm_object_close(object);
     gvm_client_close(keeper);
     EXPECT(gvmi_now_ns() - start_ns < SLACK_MS * GVMI_NS_PER_MS);
@@ -421,7 +419,7 @@ static gvm_status cancelled_status = GVM_E_INVALID;
 
 static void *seal_and_be_cancelled(void *arg)
 {
-    cancelled_status = gvm_object_seal(arg, 0);
+    cancelled_status = gvm_object_seal(arg, GVM_FOREVER);
     pthread_testcancel();
     cancelled_status = GVM_E_INVALID;
     return NULL;
@@ -456,7 +454,7 @@ static void *acquire_and_be_cancelled(void *arg)
 {
     static gvm_lease lease;
 
-    cancelled_status = gvm_object_acquire(arg, GVM_LEASE_READ, NULL, &lease);
+    cancelled_status = gvm_object_acquire(arg, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease);
     pthread_testcancel();
     cancelled_status = GVM_E_INVALID;
     return NULL;

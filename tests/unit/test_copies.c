@@ -261,13 +261,13 @@ static gvm_status move_out(void)
     return gvm_buffer_move(buffer, 0, CHUNK, GVM_TIER_HOST);
 }
 
-static gvm_status export_legacy(void)
+static gvm_status export_ipc(void)
 {
-    gvm_ipc *legacy;
-    gvm_status status = gvm_ipc_export(buffer, 0, CHUNK, &legacy);
+    gvm_ipc *ipc;
+    gvm_status status = gvm_ipc_export(buffer, 0, CHUNK, &ipc);
 
     if (status == GVM_OK)
-        gvm_ipc_destroy(legacy);
+        gvm_ipc_destroy(ipc);
     return status;
 }
 
@@ -348,7 +348,7 @@ static int be_behind_a_stream(void *arg)
 static int be_on_own_stream(void *arg)
 {
     static const operation copies[] = {copy_in, copy_out,      copy_in_pinned, copy_out_pinned,
-                                       fill,    copy_to_other, export_legacy,  move_out};
+                                       fill,    copy_to_other, export_ipc,     move_out};
     static const operation elsewhere[] = {commit_elsewhere,    decommit_elsewhere,
                                           commit_over_all,     ask,
                                           copy_word_elsewhere, begin_and_finish};
@@ -438,7 +438,7 @@ static int be_destroyed(void *arg)
     CHILD_EXPECT(start_copies());
     CHILD_EXPECT(shut_gate(stream) && start_copy(&copier, copy_out_on_stream));
     CHILD_EXPECT(start_call(&destroyer, destroy));
-    while (gvm_buffer_address(buffer) != 0) /* until others know it no more */
+    while (gvm_buffer_address(buffer) != NULL) /* until others know it no more */
         pause_ms(1);
     pause_ms(LATER_MS);
     CHILD_EXPECT(!atomic_load(&destroyer.returned) && atomic_load(&unmaps) == 0);
@@ -478,7 +478,7 @@ static gvm_status append_to_vector(void)
 static gvm_status ask_vector(void)
 {
     return gvm_vector_count(vector) == 0 && gvm_vector_capacity(vector) >= CHUNK &&
-                   gvm_vector_address(vector) != 0 && gvm_vector_buffer(vector) != NULL
+                   gvm_vector_address(vector) != NULL && gvm_vector_buffer(vector) != NULL
                ? GVM_OK
                : GVM_E_INVALID;
 }

@@ -319,7 +319,6 @@ static char *link_name(uint16_t column)
 /* While a token is good its areas stay as they are. Who has one open keeps it. */
 static int export_and_revoke(void *arg)
 {
-    const gvm_acquire_options options = {.struct_size = sizeof options, .timeout_ms = 20000};
     gvm_client *other;
     gvm_object *object;
     gvm_lease lease;
@@ -337,7 +336,7 @@ static int export_and_revoke(void *arg)
     CHILD_EXPECT(gstore_areas_unlink(w.areas, secret) == GVM_OK);
     gstore_areas_trim_again(w.areas);
     CHILD_EXPECT(bytes_of(&w, 1) == CHUNK_BYTES);
-    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &options, &lease) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, 20000, &lease) == GVM_OK);
     CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
     gvm_object_close(object);
     gvm_client_close(other);

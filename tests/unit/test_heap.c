@@ -2,6 +2,7 @@
  *
  * Random operations are in tests/prop/heap_ops.c; failing drivers in tests/fault.
  */
+#include "base/address.h"
 #include "tests/lib/fixture.h"
 #include "tests/unit/heap_fixture.h"
 
@@ -40,7 +41,7 @@ static void alloc_gives_blocks_that_do_not_overlap(void **state)
     assert_int_equal(info().blocks, COUNT);
     assert_true(info().committed_bytes >= total && info().committed_bytes <= total + total / 16);
     for (size_t i = 0; i < COUNT; i++) {
-        assert_int_equal(gvm_heap_size(heap, (void *)at[i], &size), GVM_OK);
+        assert_int_equal(gvm_heap_get_size(heap, (void *)at[i], &size), GVM_OK);
         assert_int_equal(size, sizes[i]);
         release((void *)at[i]);
     }
@@ -111,7 +112,7 @@ static void free_of_what_is_no_block_is_refused(void **state)
     assert_int_equal(gvm_heap_free(heap, large + GVMI_MIB), GVM_E_FOREIGN);
     assert_int_equal(gvm_heap_free(heap, lone + GVMI_MIB), GVM_E_FOREIGN);
     assert_int_equal(gvm_heap_free(heap, large + 500 * GVMI_MIB), GVM_E_FOREIGN);
-    assert_int_equal(gvm_heap_size(heap, large + UNIT, &size), GVM_E_FOREIGN);
+    assert_int_equal(gvm_heap_get_size(heap, large + UNIT, &size), GVM_E_FOREIGN);
     assert_int_equal(size, 99);
     after = info();
     assert_memory_equal(&before, &after, sizeof after);
@@ -159,22 +160,22 @@ static void nonsense_is_refused(void **state)
     assert_null(ptr);
     assert_int_equal(gvm_heap_resize(heap, alloc(1), 0), GVM_E_INVALID);
     assert_int_equal(gvm_heap_resize(heap, alloc(1), SIZE_MAX), GVM_E_INVALID);
-    assert_int_equal(gvm_heap_size(heap, ptr, NULL), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_get_size(heap, ptr, NULL), GVM_E_INVALID);
     assert_int_equal(gvm_heap_free_after(heap, NULL, NULL, 1), GVM_E_INVALID);
     assert_int_equal(gvm_heap_free_after(heap, NULL, NULL, 0), GVM_OK);
     assert_int_equal(gvm_heap_get_info(heap, NULL), GVM_E_INVALID);
     assert_int_equal(gvm_heap_get_info(heap, &small), GVM_E_INVALID);
-    assert_int_equal(gvm_heap_list(heap, NULL, 1, &count), GVM_E_INVALID);
-    assert_int_equal(gvm_heap_list(heap, NULL, 0, NULL), GVM_E_INVALID);
-    assert_int_equal(gvm_heap_get_usage(heap, NULL, 1, &count), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_list(heap, 1, sizeof(gvm_heap_block), NULL, &count), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_list(heap, 0, sizeof(gvm_heap_block), NULL, NULL), GVM_E_INVALID);
+    assert_int_equal(gvm_heap_get_usage(heap, 1, sizeof(gvm_heap_usage), NULL, &count), GVM_E_INVALID);
     assert_int_equal(gvm_heap_create(device, NULL, NULL), GVM_E_INVALID);
     fails_with(gvm_heap_create(NULL, NULL, &other), GVM_E_FOREIGN, "the device is NULL");
     options.flags = 77;
     assert_int_equal(gvm_heap_create(device, &options, &other), GVM_E_INVALID);
     options = (gvm_heap_options){.struct_size = sizeof options, .flags = GVM_HEAP_KEEP};
-    options.reserve_bytes = 1;
+    options.keep_bytes = GVM_BYTES_NONE;
     fails_with(gvm_heap_create(device, &options, &other), GVM_E_INVALID, "GVM_HEAP_KEEP");
-    options.reserve_bytes = 0;
+    options.keep_bytes = 0;
     options.decay_ms = 1;
     fails_with(gvm_heap_create(device, &options, &other), GVM_E_INVALID, "GVM_HEAP_KEEP");
     options = (gvm_heap_options){.struct_size = sizeof options, .kind = (gvm_heap_kind)9};
@@ -197,7 +198,7 @@ static void resize_into_free_addresses_succeeds(void **state)
     assert_int_equal(info().committed_bytes, 32 * GVMI_MIB);
     check();
     assert_int_equal(gvm_heap_resize(heap, at, 5 * GVMI_MIB), GVM_OK);
-    assert_int_equal(gvm_heap_size(heap, at, &size), GVM_OK);
+    assert_int_equal(gvm_heap_get_size(heap, at, &size), GVM_OK);
     assert_int_equal(size, 5 * GVMI_MIB);
     assert_int_equal(info().requested_bytes, 5 * GVMI_MIB);
     check();
@@ -222,7 +223,7 @@ static void resize_into_a_neighbour_is_refused(void **state)
         second = third;
     }
     assert_int_equal(gvm_heap_resize(heap, first, (size_t)(second - first) + 1), GVM_E_ADDRESS);
-    assert_int_equal(gvm_heap_size(heap, first, &size), GVM_OK);
+    assert_int_equal(gvm_heap_get_size(heap, first, &size), GVM_OK);
     assert_int_equal(size, 2 * UNIT);
     assert_int_equal(gvm_heap_resize(heap, first, 2 * GVMI_GIB), GVM_E_ADDRESS);
     check();
@@ -242,11 +243,11 @@ static void resize_of_a_large_block_stays_within_it(void **state)
     check();
 }
 
-/* ---- reserve, limit, callback */
+/* ---- what is kept, limit, callback */
 
-static void freed_memory_beyond_the_reserve_goes_back(void **state)
+static void freed_memory_beyond_what_is_kept_goes_back(void **state)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 8 * GVMI_MIB};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = 8 * GVMI_MIB};
     void *at[4];
 
     (void)state;
@@ -296,7 +297,7 @@ static void limit_is_heeded(void **state)
 /* What nobody uses goes at once, what blocks use once it is free. */
 static void limit_lowered_takes_idle_memory_back(void **state)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = UINT64_MAX};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = GVM_BYTES_UNLIMITED};
     void *at, *ptr = NULL;
 
     (void)state;
@@ -311,6 +312,26 @@ static void limit_lowered_takes_idle_memory_back(void **state)
     assert_int_equal(info().committed_bytes, 24 * GVMI_MIB);
     release(at);
     assert_int_equal(info().committed_bytes, 10 * GVMI_MIB);
+    check();
+}
+
+/* As an argument and in an info 0 is no bytes, as an option it is no limit. */
+static void limit_of_no_bytes_is_no_memory(void **state)
+{
+    const gvm_heap_options none = {.struct_size = sizeof none, .limit_bytes = GVM_BYTES_NONE};
+    void *at, *ptr = NULL;
+
+    (void)state;
+    assert_true(info().limit_bytes == GVM_BYTES_UNLIMITED);
+    at = alloc(20 * GVMI_MIB);
+    assert_int_equal(gvm_heap_set_limit(heap, 0), GVM_OK);
+    assert_int_equal(info().limit_bytes, 0);
+    fails_with(gvm_heap_alloc(heap, 20 * GVMI_MIB, &ptr), GVM_E_NOSPACE, "limit of 0 B");
+    assert_int_equal(gvm_heap_set_limit(heap, GVM_BYTES_UNLIMITED), GVM_OK);
+    release(alloc(20 * GVMI_MIB));
+    release(at);
+    remake(&none);
+    fails_with(gvm_heap_alloc(heap, 1, &ptr), GVM_E_NOSPACE, "limit of 0 B");
     check();
 }
 
@@ -348,7 +369,7 @@ static void device_that_is_full_is_said_so(void **state)
     assert_null(ptr);
     fails_with(gvm_heap_alloc(heap, (32ull << 40) + 1, &ptr), GVM_E_INVALID, "1 byte to 32 TiB");
     fails_with(gvm_heap_alloc(heap, UNIT, NULL), GVM_E_INVALID, "out is NULL");
-    assert_int_equal(info().committed_bytes, 0); /* the reserve and the shelf went first */
+    assert_int_equal(info().committed_bytes, 0); /* what was kept and the shelf went first */
     assert_int_equal(info().segments, 1);
     check();
 }
@@ -446,7 +467,7 @@ static void stream_takes_again_what_it_freed_though_it_is_busy(void **state)
 
 static void memory_of_a_busy_stream_does_not_go_back(void **state)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 1};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = GVM_BYTES_NONE};
     CUstream stream = make_stream();
     void *ptr;
 
@@ -518,7 +539,7 @@ static CUresult create_few(CUmemGenericAllocationHandle *handle, size_t bytes,
 /* A request over three chunks, of which the one in the middle has memory: two runs to commit. */
 static void commit_that_fails_half_way_is_undone(void **state)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 1};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = GVM_BYTES_NONE};
     CUstream stream = make_stream();
     void *at[3], *ptr = NULL;
 
@@ -578,24 +599,57 @@ static void usage_sums_by_tag(void **state)
     assert_int_equal(gvm_heap_alloc_tagged(heap, 5 * GVMI_MIB, "cache", &ptr), GVM_OK);
     assert_int_equal(gvm_heap_alloc_tagged(heap, 200, same, &ptr), GVM_OK);
     alloc(7);
-    assert_int_equal(gvm_heap_get_usage(heap, usages, 3, &count), GVM_OK);
+    assert_int_equal(gvm_heap_get_usage(heap, 3, sizeof(gvm_heap_usage), usages, &count), GVM_OK);
     assert_int_equal(count, 3);
     assert_string_equal(usages[0].tag, "cache");
     assert_string_equal(usages[1].tag, "weights");
     assert_int_equal(usages[1].blocks, 2);
     assert_int_equal(usages[1].size_bytes, 300);
     assert_string_equal(usages[2].tag, "");
-    assert_int_equal(gvm_heap_list(heap, blocks, 2, &count), GVM_OK);
+    assert_int_equal(gvm_heap_list(heap, 2, sizeof(gvm_heap_block), blocks, &count), GVM_OK);
     assert_int_equal(count, 4);
     assert_true(blocks[0].address < blocks[1].address);
     release(ptr);
-    assert_int_equal(gvm_heap_get_usage(heap, NULL, 0, &count), GVM_OK);
+    assert_int_equal(gvm_heap_get_usage(heap, 0, sizeof(gvm_heap_usage), NULL, &count), GVM_OK);
     assert_int_equal(count, 3);
     assert_int_equal(gvm_heap_reset(heap), GVM_OK);
-    assert_int_equal(gvm_heap_list(heap, NULL, 0, &count), GVM_OK);
+    assert_int_equal(gvm_heap_list(heap, 0, sizeof(gvm_heap_block), NULL, &count), GVM_OK);
     assert_int_equal(count, 0);
     assert_int_equal(info().requested_bytes, 0);
     check();
+}
+
+/* A program that was compiled with a newer header, whose records are longer. */
+static void lists_keep_to_the_stride(void **state)
+{
+    struct {
+        gvm_heap_block block;
+        uint64_t later;
+    } blocks[3];
+    struct {
+        gvm_heap_usage usage;
+        uint64_t later;
+    } usages[2];
+    size_t count;
+    void *a = alloc(100), *b;
+
+    (void)state;
+    assert_int_equal(gvm_heap_alloc_tagged(heap, 300, "cache", &b), GVM_OK);
+    memset(blocks, 9, sizeof blocks);
+    memset(usages, 9, sizeof usages);
+    assert_int_equal(gvm_heap_list(heap, 3, sizeof blocks[0], &blocks[0].block, &count), GVM_OK);
+    assert_int_equal(count, 2);
+    for (int i = 0; i < 2; i++)
+        assert_true((blocks[i].block.address == a || blocks[i].block.address == b) &&
+                    blocks[i].later == 0);
+    assert_true(blocks[2].later != 0); /* not written */
+    assert_int_equal(gvm_heap_get_usage(heap, 2, sizeof usages[0], &usages[0].usage, &count), GVM_OK);
+    assert_int_equal(count, 2);
+    assert_string_equal(usages[0].usage.tag, "cache");
+    assert_true(usages[0].later == 0 && usages[1].usage.size_bytes == 100 && usages[1].later == 0);
+    assert_int_equal(gvm_heap_list(heap, 3, sizeof(gvm_heap_block) - 8, &blocks[0].block, &count),
+                     GVM_E_INVALID);
+    assert_int_equal(gvm_heap_get_usage(heap, 2, 8, &usages[0].usage, &count), GVM_E_INVALID);
 }
 
 /* ---- sharing */
@@ -611,10 +665,10 @@ static void located_block_is_found_in_an_import(void **state)
     (void)state;
     assert_int_equal(gvm_heap_locate(heap, first, &buffer, &offset), GVM_OK);
     assert_int_equal(gvm_heap_locate(heap, ptr, &buffer, &offset), GVM_OK);
-    assert_int_equal(gvm_buffer_address(buffer) + offset, (uintptr_t)ptr);
+    assert_int_equal(gvmi_address(gvm_buffer_address(buffer)) + offset, (uintptr_t)ptr);
     assert_int_equal(gvm_buffer_copy_in(buffer, offset, &pattern, sizeof pattern), GVM_OK);
     assert_int_equal(gvm_share_export(buffer, offset, 50000, &share), GVM_OK);
-    assert_int_equal(gvm_share_import(share, device, NULL, &imported), GVM_OK);
+    assert_int_equal(gvm_share_import(device, share, NULL, &imported), GVM_OK);
     /* The span begins with the chunk that the block is in. */
     assert_int_equal(gvm_buffer_copy_out(&word, imported, offset % CHUNK, sizeof word), GVM_OK);
     assert_int_equal(word, pattern);
@@ -629,7 +683,7 @@ static void located_block_is_found_in_an_import(void **state)
 static void host_heap_gives_pinned_memory(void **state)
 {
     const gvm_heap_options options = {
-        .struct_size = sizeof options, .kind = GVM_HEAP_HOST, .reserve_bytes = 1};
+        .struct_size = sizeof options, .kind = GVM_HEAP_HOST, .keep_bytes = GVM_BYTES_NONE};
     gvm_buffer *buffer;
     uint64_t offset, seen = 0;
     char *at, *large;
@@ -665,7 +719,7 @@ static void host_heap_gives_pinned_memory(void **state)
 static void managed_heap_stays_within_free_memory(void **state)
 {
     const gvm_heap_options options = {
-        .struct_size = sizeof options, .kind = GVM_HEAP_MANAGED, .reserve_bytes = 1};
+        .struct_size = sizeof options, .kind = GVM_HEAP_MANAGED, .keep_bytes = GVM_BYTES_NONE};
     gvm_device_info device_info = {.struct_size = sizeof device_info};
     void *ptr = NULL;
     char *at;
@@ -831,9 +885,10 @@ int main(void)
         TEST(resize_into_free_addresses_succeeds),
         TEST(resize_into_a_neighbour_is_refused),
         TEST(resize_of_a_large_block_stays_within_it),
-        TEST(freed_memory_beyond_the_reserve_goes_back),
+        TEST(freed_memory_beyond_what_is_kept_goes_back),
         TEST(limit_is_heeded),
         TEST(limit_lowered_takes_idle_memory_back),
+        TEST(limit_of_no_bytes_is_no_memory),
         TEST(limit_lowered_leaves_idle_memory_unused),
         TEST(device_that_is_full_is_said_so),
         TEST(callback_makes_room),
@@ -842,6 +897,7 @@ int main(void)
         TEST(memory_of_a_busy_stream_does_not_go_back),
         TEST(block_freed_on_another_stream_waits_for_it),
         TEST(shortage_waits_for_streams),
+        TEST(lists_keep_to_the_stride),
         TEST(commit_that_fails_half_way_is_undone),
         TEST(default_streams_have_two_names),
         TEST(usage_sums_by_tag),

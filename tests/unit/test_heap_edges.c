@@ -191,7 +191,8 @@ static void thread_that_waits_for_a_claim_sleeps(void **state)
 
 static int fill_a_shelf_to_the_bound(void *arg)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .shelf_bytes = UINT64_MAX};
+    const gvm_heap_options options = {.struct_size = sizeof options,
+                                      .shelf_bytes = GVM_BYTES_UNLIMITED};
     enum { COUNT = 65536 };
     static void *at[COUNT];
     gvm_heap_info i = {.struct_size = sizeof i};
@@ -214,13 +215,13 @@ static int fill_a_shelf_to_the_bound(void *arg)
 
 CHILD_TEST(largest_shelf_can_be_filled, fill_a_shelf_to_the_bound)
 
-/* What is free stays on the thread's shelf, up to the bytes given: 1 is none, 0 is 8 MiB. */
+/* What is free stays on the thread's shelf, up to the bytes given: 0 is 8 MiB. */
 static void shelf_holds_no_more_than_the_bytes_given(void **state)
 {
     enum { COUNT = 64 };
     static const struct {
         uint64_t given, least, most;
-    } cases[] = {{0, COUNT * UNIT, 8 * GVMI_MIB}, {16 * UNIT, UNIT, 16 * UNIT}, {1, 0, 0}};
+    } cases[] = {{0, COUNT * UNIT, 8 * GVMI_MIB}, {16 * UNIT, UNIT, 16 * UNIT}, {GVM_BYTES_NONE, 0, 0}};
     void *at[COUNT];
 
     (void)state;
@@ -237,11 +238,11 @@ static void shelf_holds_no_more_than_the_bytes_given(void **state)
     }
 }
 
-/* ---- the reserve */
+/* ---- what is kept */
 
-static void alloc_keeps_no_more_than_the_reserve(void **state)
+static void alloc_keeps_no_more_than_keep_bytes(void **state)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 1};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = GVM_BYTES_NONE};
     CUstream stream = make_stream();
     void *ptr;
 
@@ -258,9 +259,9 @@ static void alloc_keeps_no_more_than_the_reserve(void **state)
     gvmi_cu->cuStreamDestroy(stream);
 }
 
-static void trim_keeps_no_more_than_the_reserve(void **state)
+static void trim_keeps_no_more_than_keep_bytes(void **state)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 1};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = GVM_BYTES_NONE};
 
     (void)state;
     remake(&options);
@@ -276,7 +277,7 @@ static void trim_keeps_no_more_than_the_reserve(void **state)
 static void managed_heaps_together_stay_within_free_memory(void **state)
 {
     const gvm_heap_options options = {
-        .struct_size = sizeof options, .kind = GVM_HEAP_MANAGED, .reserve_bytes = 1};
+        .struct_size = sizeof options, .kind = GVM_HEAP_MANAGED, .keep_bytes = GVM_BYTES_NONE};
     gvm_device_info device_info = {.struct_size = sizeof device_info};
     gvm_heap *other;
     void *ptr = NULL, *more = NULL;
@@ -300,7 +301,7 @@ static void managed_heaps_together_stay_within_free_memory(void **state)
 static void managed_heap_has_the_memory_of_free_chunks(void **state)
 {
     const gvm_heap_options options = {
-        .struct_size = sizeof options, .kind = GVM_HEAP_MANAGED, .reserve_bytes = 1};
+        .struct_size = sizeof options, .kind = GVM_HEAP_MANAGED, .keep_bytes = GVM_BYTES_NONE};
     const gvm_buffer_options chunks = {
         .struct_size = sizeof chunks, .chunk_bytes = CHUNK, .flags = GVM_BUFFER_UNSHARED};
     gvm_device_info device_info = {.struct_size = sizeof device_info};
@@ -344,7 +345,7 @@ void *mmap(void *at, size_t bytes, int prot, int flags, int fd, off_t offset)
 static void host_blocks_begin_at_units(void **state)
 {
     const gvm_heap_options options = {
-        .struct_size = sizeof options, .kind = GVM_HEAP_HOST, .reserve_bytes = 1};
+        .struct_size = sizeof options, .kind = GVM_HEAP_HOST, .keep_bytes = GVM_BYTES_NONE};
     char *usual, *lone;
 
     (void)state;
@@ -371,7 +372,7 @@ static CUresult unregister_nothing(void *ptr)
 static void addresses_that_stay_pinned_are_not_used_again(void **state)
 {
     const gvm_heap_options options = {
-        .struct_size = sizeof options, .kind = GVM_HEAP_HOST, .reserve_bytes = 1};
+        .struct_size = sizeof options, .kind = GVM_HEAP_HOST, .keep_bytes = GVM_BYTES_NONE};
     char *stuck, *ptr;
 
     (void)state;
@@ -416,7 +417,7 @@ static void come_and_go(int round)
 static void segments_that_come_and_go_are_known_once(void **state)
 {
     const gvm_heap_options options = {
-        .struct_size = sizeof options, .kind = GVM_HEAP_MANAGED, .reserve_bytes = 1};
+        .struct_size = sizeof options, .kind = GVM_HEAP_MANAGED, .keep_bytes = GVM_BYTES_NONE};
 
     (void)state;
     remake(&options);
@@ -513,9 +514,11 @@ static int ask_for_usage_beside_a_tag_that_goes(void *arg)
     CHILD_EXPECT(gvm_heap_alloc_tagged(heap, UNIT, "ever", &ptr) == GVM_OK);
     CHILD_EXPECT(gvm_heap_alloc_tagged(heap, UNIT, text, &brief) == GVM_OK);
     CHILD_EXPECT(pthread_create(&thread, NULL, free_with_its_tag, NULL) == 0);
-    CHILD_EXPECT(gvm_heap_get_usage(heap, NULL, 0, &count) == GVM_OK && count == 2);
+    CHILD_EXPECT(gvm_heap_get_usage(heap, 0, sizeof(gvm_heap_usage), NULL, &count) == GVM_OK &&
+                 count == 2);
     CHILD_EXPECT(pthread_join(thread, NULL) == 0);
-    CHILD_EXPECT(gvm_heap_get_usage(heap, NULL, 0, &count) == GVM_OK && count == 1);
+    CHILD_EXPECT(gvm_heap_get_usage(heap, 0, sizeof(gvm_heap_usage), NULL, &count) == GVM_OK &&
+                 count == 1);
     gvm_heap_destroy(heap);
     return 0;
 }
@@ -540,9 +543,9 @@ static int use_the_parents_heap(void *arg)
         CHILD_EXPECT(gvm_heap_free(heap, own) == GVM_E_FOREIGN);
         CHILD_EXPECT(gvm_heap_free_async(heap, own, NULL) == GVM_E_FOREIGN);
         CHILD_EXPECT(gvm_heap_resize(heap, own, 1) == GVM_E_FOREIGN);
-        CHILD_EXPECT(gvm_heap_size(heap, own, &bytes) == GVM_E_FOREIGN);
+        CHILD_EXPECT(gvm_heap_get_size(heap, own, &bytes) == GVM_E_FOREIGN);
         CHILD_EXPECT(gvm_heap_get_info(heap, &i) == GVM_E_FOREIGN);
-        CHILD_EXPECT(gvm_heap_list(heap, NULL, 0, &count) == GVM_E_FOREIGN);
+        CHILD_EXPECT(gvm_heap_list(heap, 0, sizeof(gvm_heap_block), NULL, &count) == GVM_E_FOREIGN);
         CHILD_EXPECT(gvm_heap_trim(heap, 0) == GVM_E_FOREIGN);
         CHILD_EXPECT(gvm_heap_check(heap) == GVM_E_FOREIGN);
         gvm_heap_destroy(heap);
@@ -556,7 +559,8 @@ static void *ask_for_size(void *arg)
 
     (void)arg;
     while (!atomic_load(&over))
-        (void)gvm_heap_size(heap, own, &bytes);
+        if (gvm_heap_get_size(heap, own, &bytes) != GVM_OK)
+            abort();
     return NULL;
 }
 
@@ -590,8 +594,9 @@ static void *alloc_then_open_the_gate(void *arg)
     while (!atomic_load(&over))
         sched_yield();
     pause_ms(20); /* so that the other one waits by then */
-    (void)gvm_heap_alloc(heap, UNIT, &small);
-    (void)gvm_heap_alloc(heap, 5 * GVMI_MIB, &large);
+    if (gvm_heap_alloc(heap, UNIT, &small) != GVM_OK ||
+        gvm_heap_alloc(heap, 5 * GVMI_MIB, &large) != GVM_OK)
+        abort();
     atomic_store(&gate, true);
     return small;
 }
@@ -635,8 +640,8 @@ int main(void)
         cmocka_unit_test(usage_needs_tags_as_long_as_their_blocks),
         TEST(free_beside_a_resize_breaks_nothing),
         TEST(shelf_holds_no_more_than_the_bytes_given),
-        TEST(alloc_keeps_no_more_than_the_reserve),
-        TEST(trim_keeps_no_more_than_the_reserve),
+        TEST(alloc_keeps_no_more_than_keep_bytes),
+        TEST(trim_keeps_no_more_than_keep_bytes),
         TEST(managed_heaps_together_stay_within_free_memory),
         TEST(managed_heap_has_the_memory_of_free_chunks),
         TEST(host_blocks_begin_at_units),

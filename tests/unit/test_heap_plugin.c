@@ -158,7 +158,7 @@ static int be_misset(void *arg)
     void *handle;
 
     (void)arg;
-    setenv("GVMEM_HEAP_RESERVE", "much", 1);
+    setenv("GVMEM_HEAP_KEEP", "much", 1);
     handle = dlopen(library, RTLD_NOW);
     CHILD_EXPECT(handle != NULL);
     *(void **)&torch_alloc = dlsym(handle, "gvm_torch_alloc");

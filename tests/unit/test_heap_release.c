@@ -27,7 +27,7 @@ static void end_child(void)
 static int free_while_a_kernel_runs(void *arg)
 {
     const gvm_heap_options options = {
-        .struct_size = sizeof options, .kind = *(gvm_heap_kind *)arg, .reserve_bytes = 1};
+        .struct_size = sizeof options, .kind = *(gvm_heap_kind *)arg, .keep_bytes = GVM_BYTES_NONE};
     void *at[3];
 
     CHILD_EXPECT(start_child(&options));
@@ -229,7 +229,7 @@ static CUresult count_records(CUevent event, CUstream stream)
 
 static int release_while_captured(void *arg)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 1};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = GVM_BYTES_NONE};
     void *ptr;
 
     (void)arg;
@@ -371,9 +371,9 @@ static void new_peak_has_idle_memory_first(void **state)
     assert_int_equal(info().idle_bytes, 64 * GVMI_MIB);
 }
 
-static void reserve_that_is_set_is_kept_through_windows(void **state)
+static void keep_bytes_that_are_set_are_kept_through_windows(void **state)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 96 * GVMI_MIB};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = 96 * GVMI_MIB};
 
     (void)state;
     remake(&options);
@@ -511,11 +511,11 @@ static void shelf_that_is_not_used_gives_back(void **state)
     check();
 }
 
-/* What a shelf held goes in steps: between two of them more than the reserve is idle, and nothing is wrong. */
+/* What a shelf held goes in steps: between two of them more than keep_bytes is idle, and nothing is wrong. */
 static void check_between_steps_finds_nothing(void **state)
 {
     const gvm_heap_options options = {
-        .struct_size = sizeof options, .reserve_bytes = 1, .shelf_bytes = 512 * GVMI_MIB};
+        .struct_size = sizeof options, .keep_bytes = GVM_BYTES_NONE, .shelf_bytes = 512 * GVMI_MIB};
     void *at[128];
     int64_t at_ns;
 
@@ -539,7 +539,7 @@ static void check_between_steps_finds_nothing(void **state)
 
 static void large_freed_block_serves_other_sizes(void **state)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = UINT64_MAX};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = GVM_BYTES_UNLIMITED};
 
     (void)state;
     remake(&options);
@@ -580,7 +580,7 @@ static void request_that_fits_in_smaller_chunks_succeeds(void **state)
 /* What a heap keeps idle is had by whatever else runs short: a buffer, and another heap; of a heap that keeps, nothing. */
 static void idle_memory_is_had_by_others_on_shortage(void **state)
 {
-    const gvm_heap_options all = {.struct_size = sizeof all, .reserve_bytes = UINT64_MAX};
+    const gvm_heap_options all = {.struct_size = sizeof all, .keep_bytes = GVM_BYTES_UNLIMITED};
     const gvm_heap_options keep = {.struct_size = sizeof keep, .flags = GVM_HEAP_KEEP};
     const uint64_t half = memory_free_bytes(device) / 2;
     gvm_buffer *buffer;
@@ -624,7 +624,7 @@ static int free_hoarded(gvm_heap *which, uint64_t wanted_bytes, void *arg)
 /* It is the growth that has to fit the limit, and that the callback is told. */
 static void resize_has_idle_memory_of_other_heaps(void **state)
 {
-    const gvm_heap_options keep = {.struct_size = sizeof keep, .reserve_bytes = UINT64_MAX};
+    const gvm_heap_options keep = {.struct_size = sizeof keep, .keep_bytes = GVM_BYTES_UNLIMITED};
     const gvm_heap_options options = {
         .struct_size = sizeof options, .limit_bytes = 300 * GVMI_MIB, .exhausted = free_hoarded};
     gvm_device_info device_info = {.struct_size = sizeof device_info};
@@ -634,7 +634,7 @@ static void resize_has_idle_memory_of_other_heaps(void **state)
     remake(&options);
     at = alloc(200 * GVMI_MIB);
     assert_int_equal(gvm_heap_create(device, &keep, &hoard), GVM_OK);
-    gvm_device_trim(device, 0);
+    assert_int_equal(gvm_device_trim(device, 0), GVM_OK);
     assert_int_equal(gvm_device_get_info(device, &device_info), GVM_OK);
     assert_int_equal(gvm_heap_alloc(hoard, device_info.free_bytes, &hoarded), GVM_OK);
     assert_int_equal(gvm_heap_resize(heap, at, 240 * GVMI_MIB), GVM_OK);
@@ -665,10 +665,10 @@ static void trim_gives_memory_back_to_the_device(void **state)
     assert_int_equal(memory_free_bytes(device), before);
 }
 
-/* Of blocks that shelves held what is beyond the reserve goes, too. */
-static void shortage_leaves_no_more_than_the_reserve(void **state)
+/* Of blocks that shelves held what is beyond keep_bytes goes, too. */
+static void shortage_leaves_no_more_than_keep_bytes(void **state)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 2 * CHUNK};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = 2 * CHUNK};
     void *at[8];
 
     (void)state;
@@ -778,7 +778,7 @@ int main(void)
         TEST(memory_of_a_heap_that_keeps_stays),
         TEST(memory_needed_in_every_window_stays),
         TEST(new_peak_has_idle_memory_first),
-        TEST(reserve_that_is_set_is_kept_through_windows),
+        TEST(keep_bytes_that_are_set_are_kept_through_windows),
         TEST(memory_of_a_heap_in_which_nothing_happens_goes),
         TEST(memory_of_a_busy_heap_does_not_go_by_time),
         TEST(decay_waits_for_no_stream),
@@ -789,7 +789,7 @@ int main(void)
         TEST(idle_memory_is_had_by_others_on_shortage),
         TEST(resize_has_idle_memory_of_other_heaps),
         TEST(trim_gives_memory_back_to_the_device),
-        TEST(shortage_leaves_no_more_than_the_reserve),
+        TEST(shortage_leaves_no_more_than_keep_bytes),
         TEST(blocks_of_a_granted_heap_are_reached_by_a_peer),
         TEST(grant_that_fails_half_way_changes_nothing),
     };

@@ -50,7 +50,7 @@ static uint64_t fill_and_free(void)
 
 static int allocate_while_it_waits(void *arg)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = UINT64_MAX};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = GVM_BYTES_UNLIMITED};
     CUstream busy;
     pthread_t destroyer;
     uint64_t bytes;
@@ -65,7 +65,7 @@ static int allocate_while_it_waits(void *arg)
     table.cuCtxSynchronize = synchronize_and_tell;
     CHILD_EXPECT(pthread_create(&destroyer, NULL, destroy_heap, NULL) == 0);
     wait_for(&inside, PATIENCE);
-    CHILD_EXPECT(gvm_alloc(device, &piece, bytes) == GVM_OK);
+    CHILD_EXPECT(gvm_alloc(device, bytes, &piece) == GVM_OK);
     let_go(busy);
     CHILD_EXPECT(pthread_join(destroyer, NULL) == 0);
     CHILD_EXPECT(gvm_free(piece) == GVM_OK);
@@ -79,7 +79,7 @@ CHILD_TEST(destroyed_heap_gives_idle_memory_while_it_waits, allocate_while_it_wa
 static void *allocate_piece(void *bytes)
 {
     static void *piece;
-    const bool good = gvm_alloc(device, &piece, *(uint64_t *)bytes) == GVM_OK &&
+    const bool good = gvm_alloc(device, *(uint64_t *)bytes, &piece) == GVM_OK &&
                       gvm_free(piece) == GVM_OK;
 
     atomic_store(&done, true);
@@ -96,7 +96,7 @@ static CUresult unmap_late(CUdeviceptr address, size_t bytes)
 
 static int allocate_while_it_closes(void *arg)
 {
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = UINT64_MAX};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = GVM_BYTES_UNLIMITED};
     pthread_t destroyer, allocator;
     uint64_t bytes;
     void *good;
@@ -166,7 +166,8 @@ static bool start_beside_commit(void)
         gvm_heap_free(heap, ptr) != GVM_OK)
         return false;
     heap->surplus_bytes = heap->idle_low_bytes = heap->idle_bytes;
-    (void)gvm_device_trim(device, 0);
+    if (gvm_device_trim(device, 0) != GVM_OK)
+        return false;
     table.cuMemUnmap = unmap_beside_commit;
     table.cuMemCreate = create_late;
     return true;
@@ -281,7 +282,7 @@ static void memory_taken_over_by_a_stream_goes_back(void **state)
 static void streams_beside_each_other_leave_one_segment(void **state)
 {
     enum { COUNT = 5 };
-    const gvm_heap_options options = {.struct_size = sizeof options, .reserve_bytes = 1};
+    const gvm_heap_options options = {.struct_size = sizeof options, .keep_bytes = GVM_BYTES_NONE};
     CUstream streams[COUNT];
 
     (void)state;

@@ -103,7 +103,8 @@ static gvm_device_info info(void)
 {
     gvm_device_info i = {.struct_size = sizeof i};
 
-    (void)gvm_device_get_info(device, &i);
+    if (gvm_device_get_info(device, &i) != GVM_OK)
+        abort();
     return i;
 }
 

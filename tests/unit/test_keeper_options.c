@@ -19,6 +19,7 @@
 
 #include "base/size.h"
 #include "tests/lib/fixture.h"
+#include "tools/snapshot.h"
 
 #define CHUNK (2 * GVMI_MIB)
 #define TIMEOUT_MS 20000 /* never reached */
@@ -102,12 +103,12 @@ static void choose_path(fixture *w)
 static gvm_keeper_device_info device_info(const fixture *w, uint32_t index)
 {
     gvm_keeper_device_info info = {0};
-    gvm_snapshot *snapshot;
+    snapshot_copy *snapshot;
 
-    if (gvm_client_get_snapshot(w->keeper, &snapshot) == GVM_OK) {
+    if (snapshot_take(w->keeper, &snapshot) == GVM_OK) {
         if (index < snapshot->keeper.devices)
             info = snapshot->devices[index];
-        gvm_snapshot_destroy(snapshot);
+        snapshot_free(snapshot);
     }
     return info;
 }
@@ -115,11 +116,11 @@ static gvm_keeper_device_info device_info(const fixture *w, uint32_t index)
 static gvm_keeper_info keeper_info(const fixture *w)
 {
     gvm_keeper_info info = {0};
-    gvm_snapshot *snapshot;
+    snapshot_copy *snapshot;
 
-    if (gvm_client_get_snapshot(w->keeper, &snapshot) == GVM_OK) {
+    if (snapshot_take(w->keeper, &snapshot) == GVM_OK) {
         info = snapshot->keeper;
-        gvm_snapshot_destroy(snapshot);
+        snapshot_free(snapshot);
     }
     return info;
 }
@@ -137,7 +138,7 @@ static gvm_status make(gvm_client *keeper, const char *name, uint32_t chunks, ui
                        gvm_object **out)
 {
     const gvm_object_options o = {
-        .struct_size = sizeof o, .chunk_bytes = CHUNK, .bytes = chunks * CHUNK, .flags = flags};
+        .struct_size = sizeof o, .chunk_bytes = CHUNK, .size_bytes = chunks * CHUNK, .flags = flags};
 
     return gvm_object_create(keeper, name, 64 * CHUNK, &o, out);
 }
@@ -338,10 +339,14 @@ CHILD_TEST(server_driver_free_given_is_left_to_others, leave_free)
 
 static int give_quotas(void *arg)
 {
-    const gvm_quota own = {.uid = geteuid(), .bytes = 3 * CHUNK};
-    const gvm_quota others = {.uid = geteuid() + 1, .bytes = CHUNK};
+    const gvm_quota own = {.uid = geteuid(), .quota_bytes = 3 * CHUNK};
+    const gvm_quota nothing = {.uid = geteuid(), .quota_bytes = GVM_BYTES_NONE};
+    const gvm_quota usual = {.uid = geteuid()};
+    const gvm_quota others = {.uid = geteuid() + 1, .quota_bytes = CHUNK};
+    const gvm_quota unknown = {.uid = geteuid(), .reserved = 1};
     fixture w;
     gvm_object *object;
+    uint64_t bytes;
 
     (void)arg;
     use_devices(1);
@@ -349,6 +354,36 @@ static int give_quotas(void *arg)
     CHILD_EXPECT(make(w.keeper, "/x", 3, 0, &object) == GVM_E_QUOTA);
     CHILD_EXPECT(make(w.keeper, "/x", 2, 0, &object) == GVM_OK);
     stop(&w);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.quota_bytes = GVM_BYTES_UNLIMITED}) == 0);
+    CHILD_EXPECT(make(w.keeper, "/x", 3, 0, &object) == GVM_OK);
+    stop(&w);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.quota_bytes = GVM_BYTES_NONE,
+                                                .quotas = &others,
+                                                .quota_count = 1}) == 0);
+    CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_E_QUOTA);
+    CHILD_EXPECT(gvm_client_set_quota(w.keeper, geteuid(), CHUNK) == GVM_OK);
+    CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_client_set_quota(w.keeper, geteuid(), 0) == GVM_OK);
+    CHILD_EXPECT(make(w.keeper, "/y", 1, 0, &object) == GVM_E_QUOTA);
+    CHILD_EXPECT(gvm_client_set_quota(w.keeper, geteuid(), GVM_BYTES_NONE) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_client_set_quota(w.keeper, geteuid(), GVM_BYTES_UNLIMITED) == GVM_OK);
+    CHILD_EXPECT(make(w.keeper, "/y", 3, 0, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_client_evict(w.keeper, "/y", 0, &bytes) == GVM_OK && bytes == 0);
+    CHILD_EXPECT(gvm_client_evict(w.keeper, "/y", CHUNK, &bytes) == GVM_OK && bytes == CHUNK);
+    CHILD_EXPECT(gvm_client_evict(w.keeper, "/y", GVM_BYTES_NONE, NULL) == GVM_E_INVALID);
+    stop(&w);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.quotas = &nothing, .quota_count = 1}) == 0);
+    CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_E_QUOTA);
+    stop(&w);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){
+                               .quota_bytes = CHUNK, .quotas = &usual, .quota_count = 1}) == 0);
+    CHILD_EXPECT(make(w.keeper, "/x", 3, 0, &object) == GVM_OK);
+    stop(&w);
+    CHILD_EXPECT(gvm_keeper_start(&(gvm_keeper_options){.struct_size = sizeof(gvm_keeper_options),
+                                                        .path = "",
+                                                        .quotas = &unknown,
+                                                        .quota_count = 1},
+                                  &w.server) == GVM_E_INVALID);
     CHILD_EXPECT(start(&w, (gvm_keeper_options){.quotas = &own, .quota_count = 1}) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 4, 0, &object) == GVM_E_QUOTA);
     CHILD_EXPECT(make(w.keeper, "/x", 3, 0, &object) == GVM_OK);
@@ -405,7 +440,7 @@ static int be_other(char **argv)
 
     if (gvm_client_connect(argv[1], &keeper) != GVM_OK ||
         gvm_object_open(keeper, "/x", 0, &object) != GVM_OK ||
-        gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) != GVM_OK)
+        gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) != GVM_OK)
         return 1;
     if (argv[2][0] != 'l' && gvm_object_release(object, &lease) != GVM_OK)
         return 1;
@@ -416,7 +451,7 @@ static int be_other(char **argv)
 }
 
 /* A stopped process does not answer MAP: eviction waits for it no longer than the timeout. */
-static int give_revoke_timeout(void *arg)
+static int give_revoke_limit(void *arg)
 {
     fixture w;
     gvm_object *object;
@@ -427,11 +462,11 @@ static int give_revoke_timeout(void *arg)
     (void)arg;
     use_devices(1);
     choose_path(&w);
-    CHILD_EXPECT(start(&w, (gvm_keeper_options){.path = w.path, .revoke_timeout_ms = 300}) == 0);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){.path = w.path, .revoke_limit_ms = 300}) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 2, 0, &object) == GVM_OK);
     CHILD_EXPECT(start_other(&w, false, &o) == 0 && kill(o.pid, SIGSTOP) == 0);
     since_ms = now_ms();
-    CHILD_EXPECT(gvm_client_evict(w.keeper, "/x", 0, &bytes) == GVM_OK);
+    CHILD_EXPECT(gvm_client_evict(w.keeper, "/x", GVM_BYTES_UNLIMITED, &bytes) == GVM_OK);
     EVENTUALLY(keeper_info(&w).cut_offs == 1);
     CHILD_EXPECT(now_ms() - since_ms >= 250 && now_ms() - since_ms < 8000); /* the default is 10 s */
     CHILD_EXPECT(end_other(&o) == 0);
@@ -439,11 +474,10 @@ static int give_revoke_timeout(void *arg)
     return stop(&w);
 }
 
-CHILD_TEST(server_revoke_timeout_given_is_kept, give_revoke_timeout)
+CHILD_TEST(server_revoke_limit_given_is_kept, give_revoke_limit)
 
-static int give_lease_timeout(void *arg)
+static int give_lease_limit(void *arg)
 {
-    const gvm_acquire_options wait = {.struct_size = sizeof wait, .timeout_ms = 500};
     fixture w;
     gvm_object *object;
     gvm_lease lease;
@@ -453,15 +487,15 @@ static int give_lease_timeout(void *arg)
     use_devices(1);
     choose_path(&w);
     for (uint32_t timeout_ms = 0; timeout_ms <= 300; timeout_ms += 300) {
-        CHILD_EXPECT(
-            start(&w, (gvm_keeper_options){.path = w.path, .lease_timeout_ms = timeout_ms}) == 0);
+        CHILD_EXPECT(start(&w, (gvm_keeper_options){.path = w.path, .lease_limit_ms = timeout_ms}) == 0);
         CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
         CHILD_EXPECT(start_other(&w, true, &o) == 0);
         if (timeout_ms == 0) { /* for ever */
-            CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &wait, &lease) == GVM_E_TIMEOUT);
+            CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, 500, &lease) == GVM_E_TIMEOUT);
             CHILD_EXPECT(keeper_info(&w).cut_offs == 0);
         } else {
-            CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+            CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) ==
+                         GVM_OK);
             CHILD_EXPECT(keeper_info(&w).cut_offs == 1);
         }
         CHILD_EXPECT(end_other(&o) == 0);
@@ -485,10 +519,10 @@ static int give_fence(void *arg)
     choose_path(&w);
     for (uint32_t fence = GVM_FENCE_COPY; fence <= GVM_FENCE_KILL; fence++) {
         CHILD_EXPECT(start(&w, (gvm_keeper_options){
-                                   .path = w.path, .lease_timeout_ms = 200, .fence = fence}) == 0);
+                                   .path = w.path, .lease_limit_ms = 200, .fence = fence}) == 0);
         CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
         CHILD_EXPECT(start_other(&w, true, &o) == 0);
-        CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) == GVM_OK);
+        CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK);
         if (fence == GVM_FENCE_COPY) {
             CHILD_EXPECT(!has_line(&w, "it was killed"));
             CHILD_EXPECT(waitpid(o.pid, &status, WNOHANG) == 0 && end_other(&o) == 0);
@@ -505,7 +539,7 @@ static int give_fence(void *arg)
 }
 
 CHILD_TEST(server_fence_given_decides_on_writers_cut_off, give_fence)
-CHILD_TEST(server_lease_timeout_given_is_kept, give_lease_timeout)
+CHILD_TEST(server_lease_limit_given_is_kept, give_lease_limit)
 
 /* The trace's second last number is how many acquires there were, its last one the hint. */
 static int give_trace(void *arg)
@@ -522,7 +556,7 @@ static int give_trace(void *arg)
     choose_path(&w);
     CHILD_EXPECT(start(&w, (gvm_keeper_options){.trace_path = w.path}) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
-    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &hot, &lease) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &hot, GVM_FOREVER, &lease) == GVM_OK);
     CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
     EVENTUALLY(keeper_info(&w).acquires == 1);
     gvm_object_close(object);
@@ -544,7 +578,7 @@ static int give_object_options(void *arg)
 {
     const gvm_object_options o = {.struct_size = sizeof o,
                                   .chunk_bytes = 4 * GVMI_MIB,
-                                  .bytes = 5 * GVMI_MIB,
+                                  .size_bytes = 5 * GVMI_MIB,
                                   .device = 1,
                                   .mode = 0644,
                                   .metadata = "about it",
@@ -560,14 +594,14 @@ static int give_object_options(void *arg)
     CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0);
     CHILD_EXPECT(gvm_object_create(w.keeper, "/x", 32 * GVMI_MIB, &o, &object) == GVM_OK);
     CHILD_EXPECT(gvm_object_get_info(object, &info) == GVM_OK);
-    CHILD_EXPECT(info.chunk_bytes == 4 * GVMI_MIB && info.bytes == 5 * GVMI_MIB);
+    CHILD_EXPECT(info.chunk_bytes == 4 * GVMI_MIB && info.size_bytes == 5 * GVMI_MIB);
     CHILD_EXPECT(info.device == 1 && info.mode == 0644 && info.metadata_bytes == 8);
     CHILD_EXPECT(gvm_object_get_metadata(object, metadata, sizeof metadata, &len) == GVM_OK);
     CHILD_EXPECT(len == 8 && strcmp(metadata, "about it") == 0);
     gvm_object_close(object);
     CHILD_EXPECT(gvm_object_create(w.keeper, "/x", 32 * GVMI_MIB, NULL, &object) == GVM_OK);
     CHILD_EXPECT(gvm_object_get_info(object, &info) == GVM_OK);
-    CHILD_EXPECT(info.chunk_bytes == 2 * GVMI_MIB && info.bytes == 0);
+    CHILD_EXPECT(info.chunk_bytes == 2 * GVMI_MIB && info.size_bytes == 0);
     CHILD_EXPECT(info.device == 0 && info.mode == 0600 && info.metadata_bytes == 0);
     return stop(&w);
 }
@@ -609,8 +643,9 @@ static int leave_untracked(void *arg)
 
         CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0);
         CHILD_EXPECT(make(w.keeper, "/x", 2, flags, &object) == GVM_OK);
-        CHILD_EXPECT(gvm_client_evict(w.keeper, "/x", 0, &bytes) == GVM_OK && bytes == 2 * CHUNK);
-        CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &hot, &lease) == GVM_OK);
+        CHILD_EXPECT(gvm_client_evict(w.keeper, "/x", GVM_BYTES_UNLIMITED, &bytes) == GVM_OK &&
+                     bytes == 2 * CHUNK);
+        CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_READ, &hot, GVM_FOREVER, &lease) == GVM_OK);
         CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
         CHILD_EXPECT(gvm_object_get_info(object, &info) == GVM_OK && info.device_bytes == 2 * CHUNK);
         CHILD_EXPECT(info.untracked == (flags != 0));
@@ -639,7 +674,7 @@ static int open_with_flags(void *arg)
     gvm_object_close(view);
     CHILD_EXPECT(gvm_object_open(w.keeper, "/x", GVM_OPEN_READONLY, &view) == GVM_OK);
     CHILD_EXPECT(gvm_object_grow(view, 3 * CHUNK) == GVM_E_DENIED);
-    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_WRITE, NULL, &lease) == GVM_E_READONLY);
+    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) == GVM_E_READONLY);
     gvm_object_close(view);
     /* In this process the creator itself has that address. */
     CHILD_EXPECT(gvm_object_open(w.keeper, "/x", GVM_OPEN_SAME_ADDRESS, &view) == GVM_E_ADDRESS);
@@ -647,8 +682,8 @@ static int open_with_flags(void *arg)
                  GVM_E_ABSENT);
     CHILD_EXPECT(gvm_object_link(object, "/x", 0400, CHUNK) == GVM_OK);
     CHILD_EXPECT(gvm_object_open(w.keeper, "/x", GVM_OPEN_READONLY | GVM_OPEN_LINK, &view) == GVM_OK);
-    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_READ, NULL, &lease) == GVM_OK &&
-                 lease.bytes == CHUNK);
+    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) == GVM_OK &&
+                 lease.size_bytes == CHUNK);
     CHILD_EXPECT(gvm_object_release(view, &lease) == GVM_OK);
     CHILD_EXPECT(gvm_object_unlink(w.keeper, "/x") == GVM_OK);
     CHILD_EXPECT(gvm_object_unlink(w.keeper, "/x") == GVM_E_ABSENT);
@@ -690,12 +725,84 @@ static int publish_with_flags(void *arg)
 
 CHILD_TEST(object_published_with_flags_obeys_them, publish_with_flags)
 
-/* ---- gvm_acquire_options */
+/* ---- whose rights a handed socket has */
+
+#define STRANGER 65534u
+
+/* The other process, of another user where this one is root's: what only the keeper's own user may. */
+static int be_stranger(char **argv)
+{
+    gvm_client *client;
+
+    if (geteuid() == 0 && setuid(STRANGER) != 0)
+        return 1;
+    if (gvm_client_adopt(atoi(argv[2]), &client) != GVM_OK ||
+        gvm_client_set_quota(client, STRANGER, CHUNK) != GVM_OK)
+        return 2;
+    gvm_client_close(client);
+    return 0;
+}
+
+static int hand_socket_over(void *arg)
+{
+    char fd_text[16];
+    int fd, status = -1;
+    fixture w;
+    pid_t pid;
+
+    (void)arg;
+    use_devices(1);
+    CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0);
+    CHILD_EXPECT(gvm_keeper_open_socket(w.server, &fd) == GVM_OK);
+    snprintf(fd_text, sizeof fd_text, "%d", fd);
+    pid = fork();
+    CHILD_EXPECT(pid >= 0);
+    if (pid == 0) { /* nothing of the keeper's threads is here; what the library had is not used */
+        (void)fcntl(fd, F_SETFD, 0);
+        execl(own_path(), "other", "stranger", fd_text, (char *)NULL);
+        _exit(127);
+    }
+    close(fd);
+    CHILD_EXPECT(waitpid(pid, &status, 0) == pid && WIFEXITED(status) && WEXITSTATUS(status) == 0);
+    CHILD_EXPECT(gvm_keeper_open_socket(NULL, &fd) == GVM_E_FOREIGN);
+    CHILD_EXPECT(gvm_keeper_open_socket(w.server, NULL) == GVM_E_INVALID);
+    return stop(&w);
+}
+
+CHILD_TEST(socket_handed_over_has_the_keepers_own_rights, hand_socket_over)
+
+/* ---- defaults */
+
+static int use_defaults(void *arg)
+{
+    const gvm_object_options object_options = gvm_object_options_init();
+    const gvm_acquire_options acquire_options = gvm_acquire_options_init();
+    gvm_keeper_options options = gvm_keeper_options_init();
+    const gvm_keeper_options zeros = {.struct_size = sizeof zeros};
+    gvm_object *object;
+    gvm_lease lease;
+    fixture w;
+
+    (void)arg;
+    use_devices(1);
+    CHILD_EXPECT(memcmp(&options, &zeros, sizeof zeros) == 0);
+    CHILD_EXPECT(object_options.struct_size == sizeof object_options && object_options.size_bytes == 0);
+    options.path = "";
+    CHILD_EXPECT(gvm_keeper_start(&options, &w.server) == GVM_OK && join(&w, &w.keeper) == 0);
+    CHILD_EXPECT(gvm_object_create(w.keeper, NULL, CHUNK, &object_options, &object) == GVM_OK);
+    CHILD_EXPECT(gvm_object_grow(object, CHUNK) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, &acquire_options, GVM_TRY, &lease) ==
+                 GVM_OK);
+    CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
+    return stop(&w);
+}
+
+CHILD_TEST(options_initialised_are_all_defaults, use_defaults)
+
+/* ---- time-outs of calls */
 
 static int acquire_with_timeouts(void *arg)
 {
-    const gvm_acquire_options try = {.struct_size = sizeof try, .timeout_ms = GVM_TRY};
-    const gvm_acquire_options wait = {.struct_size = sizeof wait, .timeout_ms = 300};
     fixture w;
     gvm_object *object, *view;
     gvm_lease lease, second;
@@ -707,11 +814,11 @@ static int acquire_with_timeouts(void *arg)
     CHILD_EXPECT(start(&w, (gvm_keeper_options){0}) == 0 && join(&w, &keeper) == 0);
     CHILD_EXPECT(make(w.keeper, "/x", 1, 0, &object) == GVM_OK);
     CHILD_EXPECT(gvm_object_open(keeper, "/x", 0, &view) == GVM_OK);
-    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &lease) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) == GVM_OK);
     since_ms = now_ms();
-    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_READ, &wait, &second) == GVM_E_TIMEOUT);
+    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_READ, NULL, 300, &second) == GVM_E_TIMEOUT);
     CHILD_EXPECT(now_ms() - since_ms >= 300);
-    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_READ, &try, &second) == GVM_E_TIMEOUT);
+    CHILD_EXPECT(gvm_object_acquire(view, GVM_LEASE_READ, NULL, GVM_TRY, &second) == GVM_E_TIMEOUT);
     CHILD_EXPECT(gvm_object_release(object, &lease) == GVM_OK);
     gvm_client_close(keeper);
     return stop(&w);
@@ -732,8 +839,8 @@ int main(int argc, char **argv)
         cmocka_unit_test(server_device_keep_given_is_kept),
         cmocka_unit_test(server_driver_free_given_is_left_to_others),
         cmocka_unit_test(server_quotas_given_are_kept),
-        cmocka_unit_test(server_revoke_timeout_given_is_kept),
-        cmocka_unit_test(server_lease_timeout_given_is_kept),
+        cmocka_unit_test(server_revoke_limit_given_is_kept),
+        cmocka_unit_test(server_lease_limit_given_is_kept),
         cmocka_unit_test(server_fence_given_decides_on_writers_cut_off),
         cmocka_unit_test(server_trace_path_given_has_acquires_with_hints),
         cmocka_unit_test(object_options_given_are_the_objects),
@@ -741,8 +848,12 @@ int main(int argc, char **argv)
         cmocka_unit_test(object_untracked_has_no_copies),
         cmocka_unit_test(object_opened_with_flags_obeys_them),
         cmocka_unit_test(object_published_with_flags_obeys_them),
+        cmocka_unit_test(socket_handed_over_has_the_keepers_own_rights),
+        cmocka_unit_test(options_initialised_are_all_defaults),
         cmocka_unit_test(acquire_timeout_given_is_kept),
     };
 
+    if (argc == 3)
+        return be_stranger(argv);
     return argc == 4 ? be_other(argv) : cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,7 +19,7 @@ static void object_larger_than_device_is_partly_on_host(void **state)
     fixture w;
     actor *a;
     uint32_t slot = 0;
-    gvm_object_info i;
+    gvmi_snapshot_object i;
 
     (void)state;
     start_fixture(&w, 2, 8);
@@ -662,7 +662,7 @@ static void link_shows_its_chunks_alone_also_of_an_object_that_grows(void **stat
     gvmi_wire_start(&m, GVMI_WIRE_GET_INFO, 20);
     m.body.GET_INFO.slot = b->slot;
     say(&w, b, &m);
-    assert_int_equal(last(b)->body.INFO.info.bytes, 2 * CHUNK);
+    assert_int_equal(last(b)->body.INFO.info.size_bytes, 2 * CHUNK);
     assert_int_equal(last(b)->body.INFO.info.device_bytes + last(b)->body.INFO.info.host_bytes,
                      2 * CHUNK);
     assert_string_equal(last(b)->body.INFO.info.name, "");
@@ -686,6 +686,7 @@ static void frame_shown_by_a_link_is_not_used_again(void **state)
     assert_int_equal(open_object(&w, b, "/secret", BY_LINK, &other), GVM_OK);
     gvmi_wire_start(&m, GVMI_WIRE_EVICT, 21);
     strcpy(m.body.EVICT.name, "/x");
+    m.body.EVICT.value = UINT64_MAX;
     say(&w, a, &m);
     assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
     assert_int_equal(w.dropped_bytes, CHUNK); /* the other one was shown to the owner alone */

@@ -248,7 +248,7 @@ static void fence_copy_that_fails_waits_for_the_next_look(void **state)
 static void copy_of_a_host_frame_with_writers_is_never_clean(void **state)
 {
     pair p;
-    gvm_object_info i;
+    gvmi_snapshot_object i;
 
     (void)state;
     start_pair(&p, 2, 2, 0, OWNER, 0);

@@ -157,7 +157,7 @@ static void lease_kept_too_long_is_cut_off_though_its_client_waits_first(void **
     pair p;
 
     (void)state;
-    config.lease_timeout_ms = 500;
+    config.lease_limit_ms = 500;
     start_pair_as(&p, &config, 0, OWNER, 0);
     acquire(&p.w, p.a, p.a_slot, GVM_LEASE_WRITE);
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1); /* another thread's */
@@ -179,7 +179,7 @@ static void read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write
     pair p;
 
     (void)state;
-    config.lease_timeout_ms = 500;
+    config.lease_limit_ms = 500;
     start_pair_as(&p, &config, 0, OWNER, 0);
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, -1);
     take(&p.w, p.a, p.a_slot, GVM_LEASE_READ);

@@ -35,7 +35,7 @@ static void shrunk_object_gives_its_chunks_to_others(void **state)
     assert_int_equal(create(&w, a, "/x", 6, 0, &x), GVM_OK);
     assert_int_equal(create(&w, a, "/y", 1, 0, &y), GVM_E_NOSPACE);
     assert_int_equal(shrink(&w, a, x, CHUNK + 1), GVM_OK);
-    assert_int_equal(info(&w, a, x).bytes, 2 * CHUNK);
+    assert_int_equal(info(&w, a, x).size_bytes, 2 * CHUNK);
     assert_int_equal(taken_bytes(&w), 2 * CHUNK);
     assert_int_equal(create(&w, a, "/y", 4, 0, &y), GVM_OK);
     acquire(&w, a, x, GVM_LEASE_READ);
@@ -49,10 +49,10 @@ static void shrunk_object_grows_again(void **state)
     (void)state;
     start_pair(&p, 4, 4, 0, OWNER, 0);
     assert_int_equal(shrink(&p.w, p.a, p.a_slot, 0), GVM_OK);
-    assert_int_equal(info(&p.w, p.b, p.b_slot).bytes, 0);
+    assert_int_equal(info(&p.w, p.b, p.b_slot).size_bytes, 0);
     ask_size(&p.w, p.b, GVMI_WIRE_GROW, p.b_slot, 3 * CHUNK);
     assert_int_equal(reply_status(p.b), GVM_OK);
-    assert_int_equal(info(&p.w, p.a, p.a_slot).bytes, 3 * CHUNK);
+    assert_int_equal(info(&p.w, p.a, p.a_slot).size_bytes, 3 * CHUNK);
     assert_int_equal(taken_bytes(&p.w), 3 * CHUNK);
     end_fixture(&p.w);
 }
@@ -65,7 +65,7 @@ static void size_that_is_not_smaller_changes_nothing(void **state)
     start_pair(&p, 4, 4, 0, OWNER, 0);
     assert_int_equal(shrink(&p.w, p.a, p.a_slot, CHUNK + 1), GVM_OK);
     assert_int_equal(shrink(&p.w, p.a, p.a_slot, UINT64_MAX), GVM_OK);
-    assert_int_equal(info(&p.w, p.a, p.a_slot).bytes, 2 * CHUNK);
+    assert_int_equal(info(&p.w, p.a, p.a_slot).size_bytes, 2 * CHUNK);
     assert_int_equal(info(&p.w, p.a, p.a_slot).generation, 2);
     end_fixture(&p.w);
 }
@@ -78,7 +78,7 @@ static void leased_object_does_not_shrink(void **state)
     start_pair(&p, 4, 4, 0, OWNER, 0);
     acquire(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
     assert_int_equal(shrink(&p.w, p.a, p.a_slot, CHUNK), GVM_E_TIMEOUT);
-    assert_int_equal(info(&p.w, p.a, p.a_slot).bytes, 2 * CHUNK);
+    assert_int_equal(info(&p.w, p.a, p.a_slot).size_bytes, 2 * CHUNK);
     assert_true(permit(p.a, p.a_slot) & GVMI_PERMIT_READ);
     give(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
     assert_int_equal(shrink(&p.w, p.a, p.a_slot, CHUNK), GVM_OK);
@@ -120,7 +120,7 @@ static void chunks_are_free_when_all_have_unmapped_them(void **state)
     say_mapped(&p.w, p.b, p.b->map);
     assert_int_equal(last(p.a)->head.type, GVMI_WIRE_DONE);
     assert_int_equal(last(c)->head.type, GVMI_WIRE_DONE);
-    assert_int_equal(info(&p.w, c, slot).bytes, 2 * CHUNK);
+    assert_int_equal(info(&p.w, c, slot).size_bytes, 2 * CHUNK);
     assert_int_equal(taken_bytes(&p.w), 2 * CHUNK);
     end_fixture(&p.w);
 }
@@ -181,7 +181,7 @@ static void shrinker_that_leaves_is_not_answered(void **state)
     p.a->forgotten = true;
     run(&p.w);
     say_mapped(&p.w, p.b, p.b->map);
-    assert_int_equal(info(&p.w, p.b, p.b_slot).bytes, 0);
+    assert_int_equal(info(&p.w, p.b, p.b_slot).size_bytes, 0);
     assert_int_equal(taken_bytes(&p.w), 0);
     end_fixture(&p.w);
 }

@@ -553,11 +553,11 @@ static const gvmi_snapshot_head *head_of(const actor *a)
     return (const gvmi_snapshot_head *)(const void *)a->snapshot;
 }
 
-static const gvm_object_info *objects_of(const actor *a)
+static const gvmi_snapshot_object *objects_of(const actor *a)
 {
-    return (const gvm_object_info *)(const void *)(a->snapshot + sizeof(gvmi_snapshot_head) +
-                                                   sizeof(gvm_keeper_info) +
-                                                   sizeof(gvm_keeper_device_info));
+    return (const gvmi_snapshot_object *)(const void *)(a->snapshot + sizeof(gvmi_snapshot_head) +
+                                                        sizeof(gvmi_snapshot_keeper) +
+                                                        sizeof(gvmi_snapshot_device));
 }
 
 /* Others are served between the slices, and what they end and make does no harm. */

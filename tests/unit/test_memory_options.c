@@ -40,7 +40,8 @@ static gvm_buffer_info buffer_info(gvm_buffer *buffer)
 {
     gvm_buffer_info info = {.struct_size = sizeof info};
 
-    (void)gvm_buffer_get_info(buffer, &info);
+    if (gvm_buffer_get_info(buffer, &info) != GVM_OK)
+        abort();
     return info;
 }
 
@@ -55,7 +56,7 @@ static bool make_share(gvm_buffer **buffer, gvm_share **share)
 static gvm_status import(gvm_share *share, gvm_import_options options, gvm_buffer **out)
 {
     options.struct_size = sizeof options;
-    return gvm_share_import(share, device, &options, out);
+    return gvm_share_import(device, share, &options, out);
 }
 
 /* ---- buffers */
@@ -85,7 +86,7 @@ static int be_address(void *arg)
     (void)arg;
     CHILD_EXPECT(start());
     CHILD_EXPECT(gvm_buffer_create(device, 64 * RESERVE, NULL, &large) == GVM_OK);
-    there.address = gvm_buffer_address(large) + 32 * RESERVE;
+    there.address = (char *)gvm_buffer_address(large) + 32 * RESERVE;
     CHILD_EXPECT(make_buffer(there, &none) == GVM_E_ADDRESS && none == NULL);
     gvm_buffer_destroy(large); /* in its middle a buffer comes to be only if that is wanted */
     CHILD_EXPECT(make_buffer(there, &given) == GVM_OK && gvm_buffer_address(given) == there.address);
@@ -162,7 +163,8 @@ static int be_read_only(void *arg)
     CHILD_EXPECT(import(share, read_only, &given) == GVM_OK);
     CHILD_EXPECT(buffer_info(given).access == GVM_ACCESS_READ);
     CHILD_EXPECT(gvm_kernel_checksum(device, gvm_buffer_address(given), CHUNK, NULL, &sum) == GVM_OK);
-    (void)gvm_kernel_fill_random_f64(device, gvm_buffer_address(given), 1000, 0, 1, NULL);
+    CHILD_EXPECT(gvm_kernel_fill_random_f64(device, gvm_buffer_address(given), 1000, 0, 1, NULL) ==
+                 GVM_OK);
     CHILD_EXPECT(gvm_device_synchronize(device) == GVM_E_LOST);
     return 0;
 }
@@ -172,7 +174,7 @@ static int be_same_address(void *arg)
     const gvm_import_options same = {.flags = GVM_IMPORT_SAME_ADDRESS};
     gvm_buffer *buffer, *elsewhere, *given;
     gvm_share *share;
-    uint64_t address;
+    void *address;
 
     (void)arg;
     CHILD_EXPECT(start());
@@ -203,8 +205,8 @@ static int be_import_reserve(void *arg)
     CHILD_EXPECT(buffer_info(given).reserve_bytes == 4 * CHUNK);
     CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 4 * CHUNK) == GVM_OK);
     CHILD_EXPECT(gvm_share_export(buffer, 0, 4 * CHUNK, &later) == GVM_OK);
-    CHILD_EXPECT(gvm_share_update(later, usual) == GVM_E_ADDRESS);
-    CHILD_EXPECT(gvm_share_update(later, given) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_update(usual, later) == GVM_E_ADDRESS);
+    CHILD_EXPECT(gvm_buffer_update(given, later) == GVM_OK);
     CHILD_EXPECT(buffer_info(given).device_bytes == 4 * CHUNK);
     gvm_share_destroy(later);
     gvm_share_destroy(share);
@@ -232,16 +234,17 @@ static bool make_appender(gvm_appender_options options, gvm_appender **out, gvm_
 /* What one byte in the middle of an appender's buffer takes; its ends are smaller. */
 static uint64_t inner_chunk_bytes(gvm_appender *appender)
 {
-    gvm_buffer_info before = {.struct_size = sizeof before}, after = {.struct_size = sizeof after};
+    uint64_t before, after;
     gvm_buffer *buffer;
 
     if (gvm_appender_take(appender, &buffer) != GVM_OK)
         return 0;
-    (void)gvm_buffer_get_info(buffer, &before);
-    (void)gvm_buffer_commit(buffer, RESERVE / 2, 1);
-    (void)gvm_buffer_get_info(buffer, &after);
+    before = buffer_info(buffer).device_bytes;
+    if (gvm_buffer_commit(buffer, RESERVE / 2, 1) != GVM_OK)
+        return 0;
+    after = buffer_info(buffer).device_bytes;
     gvm_buffer_destroy(buffer);
-    return after.device_bytes - before.device_bytes;
+    return after - before;
 }
 
 static int be_appender_chunks(void *arg)
@@ -303,8 +306,10 @@ static int be_whole_table(void *arg)
     CHILD_EXPECT(gvm_client_connect(info.socket, &keeper) == GVM_OK);
     snprintf(name, sizeof name, "%s/1.values", info.objects);
     CHILD_EXPECT(gvm_object_drop(keeper, name) == GVM_OK);
-    CHILD_EXPECT(gvm_table_acquire(usual, both, 2, NULL, data) == GVM_E_ABSENT);
-    CHILD_EXPECT(gvm_table_acquire(whole, both, 2, NULL, data) == GVM_OK);
+    CHILD_EXPECT(gvm_table_acquire(usual, both, 2, NULL, GVM_FOREVER, data) == GVM_E_ABSENT);
+    CHILD_EXPECT(gvm_table_acquire(whole, both, 2, NULL, -2, data) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_table_acquire(whole, both, 0, NULL, -2, data) == GVM_E_INVALID);
+    CHILD_EXPECT(gvm_table_acquire(whole, both, 2, NULL, GVM_TRY, data) == GVM_OK);
     CHILD_EXPECT(table_reads_well(device, data));
     CHILD_EXPECT(gvm_table_release(whole, data, 2) == GVM_OK);
     gvm_client_close(keeper);

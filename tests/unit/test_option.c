@@ -33,7 +33,7 @@ CHILD_TEST(option_unset_has_its_default, defaults)
 
 static int from_environment(void *arg)
 {
-    gvm_setting setting;
+    gvm_setting_info setting = {.struct_size = sizeof setting};
     uint64_t bytes;
 
     (void)arg;
@@ -42,11 +42,11 @@ static int from_environment(void *arg)
     CHILD_EXPECT(gvmi_option_size(GVMI_OPTION_GVMEM_CACHE, &bytes) == GVM_OK && bytes == 3 << 20);
     setenv("GVMEM_CACHE", "5MiB", 1); /* too late */
     CHILD_EXPECT(gvmi_option_size(GVMI_OPTION_GVMEM_CACHE, &bytes) == GVM_OK && bytes == 3 << 20);
-    CHILD_EXPECT(gvm_setting_get(GVMI_OPTION_GVMEM_CACHE, &setting) == GVM_OK);
+    CHILD_EXPECT(gvm_setting_get_info(GVMI_OPTION_GVMEM_CACHE, &setting) == GVM_OK);
     CHILD_EXPECT(strcmp(setting.name, "GVMEM_CACHE") == 0 && strcmp(setting.value, "3MiB") == 0);
     CHILD_EXPECT(strcmp(setting.origin, "environment") == 0 &&
                  strcmp(setting.default_value, "256MiB") == 0);
-    CHILD_EXPECT(gvm_setting_get(GVMI_OPTION_GVMEM_DRIVER, &setting) == GVM_OK);
+    CHILD_EXPECT(gvm_setting_get_info(GVMI_OPTION_GVMEM_DRIVER, &setting) == GVM_OK);
     CHILD_EXPECT(strcmp(setting.origin, "default") == 0);
     return 0;
 }
@@ -101,11 +101,11 @@ static void option_malformed_size_is_told(void **state)
 
 static void setting_list_ends_and_is_complete(void **state)
 {
-    gvm_setting setting;
+    gvm_setting_info setting = {.struct_size = sizeof setting};
     uint32_t count = 0;
 
     (void)state;
-    while (gvm_setting_get(count, &setting) == GVM_OK) {
+    while (gvm_setting_get_info(count, &setting) == GVM_OK) {
         assert_memory_equal(setting.name, "GVMEM_", 6);
         assert_true(strlen(setting.text) > 10);
         assert_non_null(setting.value);
@@ -113,8 +113,10 @@ static void setting_list_ends_and_is_complete(void **state)
         count++;
     }
     assert_int_equal(count, GVMI_OPTION_COUNT);
-    assert_int_equal(gvm_setting_get(UINT32_MAX, &setting), GVM_E_INVALID);
-    assert_int_equal(gvm_setting_get(0, NULL), GVM_E_INVALID);
+    assert_int_equal(gvm_setting_get_info(UINT32_MAX, &setting), GVM_E_INVALID);
+    assert_int_equal(gvm_setting_get_info(0, NULL), GVM_E_INVALID);
+    setting.struct_size = 8;
+    assert_int_equal(gvm_setting_get_info(0, &setting), GVM_E_INVALID);
 }
 
 int main(void)

@@ -8,6 +8,7 @@
 #define _GNU_SOURCE /* unshare() */
 #include "tests/lib/fixture.h"
 #include "tests/unit/server_fixture.h"
+#include "tools/snapshot.h"
 
 #include <sys/prctl.h>
 
@@ -361,12 +362,12 @@ static int adopt(gvm_keeper *server, gvm_client **out)
 
 static uint64_t held_bytes(gvm_client *keeper)
 {
-    gvm_snapshot *snapshot;
+    snapshot_copy *snapshot;
     uint64_t bytes = UINT64_MAX;
 
-    if (gvm_client_get_snapshot(keeper, &snapshot) == GVM_OK) {
+    if (snapshot_take(keeper, &snapshot) == GVM_OK) {
         bytes = snapshot->devices[0].held_bytes;
-        gvm_snapshot_destroy(snapshot);
+        snapshot_free(snapshot);
     }
     return bytes;
 }
@@ -387,8 +388,10 @@ static void say_bye_as(const fixture *w, uid_t uid, int out)
 
 static int say_bye_with_all_mapped(void *arg)
 {
-    const gvm_object_options options = {
-        .struct_size = sizeof options, .chunk_bytes = 2 * GVMI_MIB, .bytes = 2 * GVMI_MIB, .mode = 0666};
+    const gvm_object_options options = {.struct_size = sizeof options,
+                                        .chunk_bytes = 2 * GVMI_MIB,
+                                        .size_bytes = 2 * GVMI_MIB,
+                                        .mode = 0666};
     fixture w;
     gvm_client *keeper;
     gvm_object *object;
@@ -580,8 +583,10 @@ static void keeper_out_of_fds_waits_for_some(void **state)
 
 static gvm_status make(gvm_client *keeper, const char *name, uint32_t flags, gvm_object **out)
 {
-    const gvm_object_options o = {
-        .struct_size = sizeof o, .chunk_bytes = 2 * GVMI_MIB, .bytes = 2 * GVMI_MIB, .flags = flags};
+    const gvm_object_options o = {.struct_size = sizeof o,
+                                  .chunk_bytes = 2 * GVMI_MIB,
+                                  .size_bytes = 2 * GVMI_MIB,
+                                  .flags = flags};
 
     return gvm_object_create(keeper, name, 128 * GVMI_MIB, &o, out);
 }
@@ -591,16 +596,17 @@ static bool is_leased_whole(gvm_object *object, uint64_t bytes)
     gvm_lease lease;
     bool whole;
 
-    if (gvm_object_acquire(object, GVM_LEASE_READ, NULL, &lease) != GVM_OK)
+    if (gvm_object_acquire(object, GVM_LEASE_READ, NULL, GVM_FOREVER, &lease) != GVM_OK)
         return false;
-    whole = lease.bytes == bytes;
+    whole = lease.size_bytes == bytes;
     return gvm_object_release(object, &lease) == GVM_OK && whole;
 }
 
 static int lease_many_chunks(void *arg)
 {
     const uint64_t bytes = (GVMI_WIRE_CHUNKS_MAX + 1) * 2 * GVMI_MIB;
-    const gvm_object_options o = {.struct_size = sizeof o, .chunk_bytes = 2 * GVMI_MIB, .bytes = bytes};
+    const gvm_object_options o = {
+        .struct_size = sizeof o, .chunk_bytes = 2 * GVMI_MIB, .size_bytes = bytes};
     const gvm_keeper_options options = {.struct_size = sizeof options,
                                         .path = "",
                                         .device_budget_bytes = 16 * GVMI_MIB,
@@ -660,7 +666,7 @@ static int run_out_of_descriptors(void *arg)
     CHILD_EXPECT(strstr(error.text, "no file descriptors") != NULL &&
                  strstr(error.text, "larger chunks") != NULL);
     CHILD_EXPECT(count_lines(&w, "device 0: 2 MiB of device memory could not be made: ") > 0);
-    CHILD_EXPECT(gvm_client_evict(keeper, "/0", 0, &bytes) == GVM_E_LIMIT);
+    CHILD_EXPECT(gvm_client_evict(keeper, "/0", GVM_BYTES_UNLIMITED, &bytes) == GVM_E_LIMIT);
     gvm_error_last(&error);
     CHILD_EXPECT(strstr(error.text, "no file descriptors") != NULL);
     CHILD_EXPECT(count_lines(&w, "device 0: 2 MiB of host memory could not be made: ") > 0);
@@ -781,10 +787,10 @@ static int keep_a_lease(void *arg)
                                                .path = "",
                                                .device_budget_bytes = 16 * GVMI_MIB,
                                                .host_budget_bytes = 16 * GVMI_MIB,
-                                               .lease_timeout_ms = 200};
+                                               .lease_limit_ms = 200};
     const gvm_object_options options = {.struct_size = sizeof options,
                                         .chunk_bytes = 2 * GVMI_MIB,
-                                        .bytes = 2 * GVMI_MIB,
+                                        .size_bytes = 2 * GVMI_MIB,
                                         .flags = GVM_OBJECT_KEEP};
     gvm_keeper *server;
     gvm_client *keeps_lease, *other;
@@ -796,12 +802,14 @@ static int keep_a_lease(void *arg)
     CHILD_EXPECT(gvm_keeper_start(&server_options, &server) == GVM_OK);
     CHILD_EXPECT(adopt(server, &keeps_lease) == 0 && adopt(server, &other) == 0);
     CHILD_EXPECT(gvm_object_create(keeps_lease, "/x", 2 * GVMI_MIB, &options, &kept) == GVM_OK);
-    CHILD_EXPECT(gvm_object_acquire(kept, GVM_LEASE_WRITE, NULL, &lease) == GVM_OK);
+    CHILD_EXPECT(gvm_object_acquire(kept, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease) == GVM_OK);
     CHILD_EXPECT(gvm_object_open(other, "/x", 0, &object) == GVM_OK);
-    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, &next) == GVM_OK); /* cuts it off */
+    CHILD_EXPECT(gvm_object_acquire(object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &next) ==
+                 GVM_OK); /* cuts it off */
     CHILD_EXPECT(gvm_object_release(object, &next) == GVM_OK);
     CHILD_EXPECT(gvm_object_grow(kept, 2 * GVMI_MIB) == GVM_E_KEEPER); /* its connection shows the cut-off */
-    CHILD_EXPECT(gvm_client_evict(other, "/x", 0, &bytes) == GVM_OK && bytes == 2 * GVMI_MIB);
+    CHILD_EXPECT(gvm_client_evict(other, "/x", GVM_BYTES_UNLIMITED, &bytes) == GVM_OK &&
+                 bytes == 2 * GVMI_MIB);
     CHILD_EXPECT(held_bytes(other) == 2 * GVMI_MIB);
     gvm_client_close(keeps_lease);
     while (held_bytes(other) != 0)

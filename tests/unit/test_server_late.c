@@ -54,13 +54,13 @@ static void take_and_hold(void *context, const char *line)
     }
 }
 
-static int start_watched(fixture *w, uint32_t revoke_timeout_ms)
+static int start_watched(fixture *w, uint32_t revoke_limit_ms)
 {
     gvm_keeper_options options = {.struct_size = sizeof options,
                                   .path = w->path,
                                   .device_budget_bytes = 16 * GVMI_MIB,
                                   .host_budget_bytes = 16 * GVMI_MIB,
-                                  .revoke_timeout_ms = revoke_timeout_ms,
+                                  .revoke_limit_ms = revoke_limit_ms,
                                   .log = take_and_hold,
                                   .log_context = w};
 
@@ -77,8 +77,10 @@ static int start_watched(fixture *w, uint32_t revoke_timeout_ms)
 
 static int make_object(const fixture *w)
 {
-    const gvm_object_options options = {
-        .struct_size = sizeof options, .chunk_bytes = CHUNK, .bytes = CHUNK, .flags = GVM_OBJECT_KEEP};
+    const gvm_object_options options = {.struct_size = sizeof options,
+                                        .chunk_bytes = CHUNK,
+                                        .size_bytes = CHUNK,
+                                        .flags = GVM_OBJECT_KEEP};
     gvm_client *keeper;
     gvm_object *object;
     int fd;
@@ -96,6 +98,7 @@ static bool ask_to_evict(const client *c)
 
     gvmi_wire_start(&message, GVMI_WIRE_EVICT, 4);
     strcpy(message.body.EVICT.name, "/x");
+    message.body.EVICT.value = UINT64_MAX;
     return tell(c->socket, &message);
 }
 
@@ -114,13 +117,13 @@ static bool near_next_look(const client *c)
 }
 
 /* A client has a MAP to answer. Its answer comes while the server is held up, behind other messages. */
-static int answer_a_busy_server(uint32_t revoke_timeout_ms, int requests)
+static int answer_a_busy_server(uint32_t revoke_limit_ms, int requests)
 {
     fixture w;
     client a, b, c;
     gvmi_wire_message map, reply;
 
-    CHILD_EXPECT(start_watched(&w, revoke_timeout_ms) == 0 && make_object(&w) == 0);
+    CHILD_EXPECT(start_watched(&w, revoke_limit_ms) == 0 && make_object(&w) == 0);
     CHILD_EXPECT(greet(dial(&w), &a) && greet(dial(&w), &b) && greet(dial(&w), &c));
     CHILD_EXPECT(open_object(&b) && near_next_look(&a));
     CHILD_EXPECT(ask_to_evict(&a) && hear_type(&b, GVMI_WIRE_MAP, &map));

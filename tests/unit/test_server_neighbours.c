@@ -32,7 +32,7 @@ static void *close_and_go_on(void *arg)
 static int end_the_first_thread(void *arg)
 {
     const gvm_object_options options = {
-        .struct_size = sizeof options, .bytes = 2 * GVMI_MIB, .flags = GVM_OBJECT_KEEP};
+        .struct_size = sizeof options, .size_bytes = 2 * GVMI_MIB, .flags = GVM_OBJECT_KEEP};
     static fixture w;
     static remainder r;
     gvm_client *keeper;

@@ -4,6 +4,7 @@
  * here runs in children, because a driver is started once a process and does not survive a fork.
  * What only a real driver answers is put into the table of its calls.
  */
+#include "base/address.h"
 #include "tests/unit/unit.h"
 
 #include <pthread.h>
@@ -106,7 +107,7 @@ static int be_a(void *arg)
     gvm_share_destroy(first);
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
     CHILD_EXPECT(gvm_share_receive(ends->a_up, TIMEOUT_MS, &second) == GVM_OK);
-    CHILD_EXPECT(gvm_share_import(second, device, NULL, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(device, second, NULL, &buffer) == GVM_OK);
     CHILD_EXPECT(fails_with(gvm_share_export(buffer, 0, 0, &none), GVM_E_IMPORTED, "sending the share"));
     CHILD_EXPECT(none == NULL);
     CHILD_EXPECT(gvm_share_send(second, ends->a_down, TIMEOUT_MS) == GVM_OK);
@@ -127,13 +128,13 @@ static int be_b(void *arg)
 
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
     CHILD_EXPECT(gvm_share_receive(ends->b, TIMEOUT_MS, &first) == GVM_OK);
-    CHILD_EXPECT(gvm_share_import(first, device, &options, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(device, first, &options, &buffer) == GVM_OK);
     CHILD_EXPECT(byte_of(buffer, 0) == 1 && byte_of(buffer, 1) == 2 && byte_of(buffer, 2) == -2);
     CHILD_EXPECT(gvm_share_receive(ends->b, TIMEOUT_MS, &second) == GVM_OK);
-    CHILD_EXPECT(gvm_share_update(second, buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_update(buffer, second) == GVM_OK);
     CHILD_EXPECT(byte_of(buffer, 0) == 3 && byte_of(buffer, 1) == 2 && byte_of(buffer, 2) == 4);
-    CHILD_EXPECT(fails_with(gvm_share_update(first, buffer), GVM_E_INVALID, "older"));
-    CHILD_EXPECT(gvm_share_update(second, buffer) == GVM_OK);
+    CHILD_EXPECT(fails_with(gvm_buffer_update(buffer, first), GVM_E_INVALID, "older"));
+    CHILD_EXPECT(gvm_buffer_update(buffer, second) == GVM_OK);
     CHILD_EXPECT(gvm_buffer_fill(buffer, CHUNK, CHUNK, &nine, 1) == GVM_OK);
     CHILD_EXPECT(write(ends->b, "!", 1) == 1);
     return 0;
@@ -232,7 +233,7 @@ static bool import_fails(const fixture *f, gvm_status wanted, const char *text)
 {
     gvm_buffer *none = NULL;
 
-    return fails_with(gvm_share_import(f->share, f->device, NULL, &none), wanted, text) &&
+    return fails_with(gvm_share_import(f->device, f->share, NULL, &none), wanted, text) &&
            none == NULL && gvmi_registry_count(GVMI_KIND_BUFFER) == 1;
 }
 
@@ -260,7 +261,7 @@ static int import_wrong_fds(void *arg)
     CHILD_EXPECT(import_fails(&f, GVM_E_FORMAT, "chunk 1 of 2"));
     f.share->fds[1] = fd;
     CHILD_EXPECT(dup2(good, fd) == fd);
-    CHILD_EXPECT(gvm_share_import(f.share, f.device, NULL, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(f.device, f.share, NULL, &buffer) == GVM_OK);
     CHILD_EXPECT(byte_of(buffer, 1) == 2);
     return 0;
 }
@@ -375,18 +376,18 @@ static int update_answered(void *arg)
 
     (void)arg;
     CHILD_EXPECT(begin(&f) == 0);
-    CHILD_EXPECT(gvm_share_import(f.share, f.device, &options, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(f.device, f.share, &options, &buffer) == GVM_OK);
     CHILD_EXPECT(renew(f.buffer, 0, 3) == GVM_OK && renew(f.buffer, 2, 4) == GVM_OK);
     CHILD_EXPECT(gvm_share_export(f.buffer, 0, 0, &later) == GVM_OK);
     real = gvmi_cu;
     altered = *real;
     altered.cuMemMap = map_answers;
     alter(CUDA_ERROR_NOT_SUPPORTED, 1);
-    CHILD_EXPECT(fails_with(gvm_share_update(later, buffer), GVM_E_FORMAT, "offset 0x400000"));
+    CHILD_EXPECT(fails_with(gvm_buffer_update(buffer, later), GVM_E_FORMAT, "offset 0x400000"));
     gvmi_cu = real;
-    CHILD_EXPECT(gvm_share_update(f.share, buffer) == GVM_OK); /* maps what could not be put back */
+    CHILD_EXPECT(gvm_buffer_update(buffer, f.share) == GVM_OK); /* maps what could not be put back */
     CHILD_EXPECT(byte_of(buffer, 0) == 1 && byte_of(buffer, 1) == 2 && byte_of(buffer, 2) == -2);
-    CHILD_EXPECT(gvm_share_update(later, buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_update(buffer, later) == GVM_OK);
     CHILD_EXPECT(byte_of(buffer, 0) == 3 && byte_of(buffer, 1) == 2 && byte_of(buffer, 2) == 4);
     CHILD_EXPECT(gvmi_buffer_check(buffer));
     return 0;
@@ -407,20 +408,20 @@ static int update_of_parts(void *arg)
     (void)arg;
     CHILD_EXPECT(begin(&f) == 0);
     CHILD_EXPECT(gvm_share_export(f.buffer, 0, CHUNK, &part) == GVM_OK);
-    CHILD_EXPECT(gvm_share_import(part, f.device, &options, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(f.device, part, &options, &buffer) == GVM_OK);
     CHILD_EXPECT(byte_of(buffer, 0) == 1 && byte_of(buffer, 1) == -2);
-    CHILD_EXPECT(gvm_share_update(f.share, buffer) == GVM_OK);
-    CHILD_EXPECT(gvm_share_update(part, buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_update(buffer, f.share) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_update(buffer, part) == GVM_OK);
     CHILD_EXPECT(byte_of(buffer, 0) == 1 && byte_of(buffer, 1) == 2);
     gvm_share_destroy(part);
 
     CHILD_EXPECT(gvm_buffer_decommit(f.buffer, CHUNK, CHUNK) == GVM_OK);
     CHILD_EXPECT(gvm_share_export(f.buffer, 0, CHUNK, &part) == GVM_OK);
-    CHILD_EXPECT(gvm_share_update(part, buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_update(buffer, part) == GVM_OK);
     CHILD_EXPECT(byte_of(buffer, 1) == 2); /* the share does not reach there */
     gvm_share_destroy(part);
     CHILD_EXPECT(gvm_share_export(f.buffer, 0, 0, &part) == GVM_OK);
-    CHILD_EXPECT(gvm_share_update(part, buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_buffer_update(buffer, part) == GVM_OK);
     CHILD_EXPECT(byte_of(buffer, 0) == 1 && byte_of(buffer, 1) == -2);
     return 0;
 }
@@ -446,7 +447,7 @@ static int patch_in_two_steps(void *arg)
 
     (void)arg;
     CHILD_EXPECT(begin(&f) == 0);
-    CHILD_EXPECT(gvm_share_import(f.share, f.device, NULL, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(f.device, f.share, NULL, &buffer) == GVM_OK);
     gvm_share_destroy(f.share);
     CHILD_EXPECT(renew(f.buffer, 1, 7) == GVM_OK); /* the importer alone has the old memory */
     CHILD_EXPECT(gvm_share_export(f.buffer, 0, 0, &f.share) == GVM_OK);
@@ -502,7 +503,7 @@ static int grant_after_a_seal(void *arg)
     fixture_machine_default("devices=2,memory=64MiB,sms=1");
     CHILD_EXPECT(begin(&f) == 0);
     CHILD_EXPECT(gvm_device_open(1, &peer) == GVM_OK);
-    CHILD_EXPECT(gvm_share_import(f.share, f.device, NULL, &buffer) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(f.device, f.share, NULL, &buffer) == GVM_OK);
     gvm_share_destroy(f.share);
     CHILD_EXPECT(renew(f.buffer, 1, 7) == GVM_OK && gvm_buffer_seal(f.buffer) == GVM_OK);
     CHILD_EXPECT(gvm_share_export(f.buffer, 0, 0, &f.share) == GVM_OK);
@@ -532,7 +533,7 @@ static bool shows_old_bytes(gvm_device *device, gvm_buffer *buffer, uint64_t chu
     gvm_buffer *imported = NULL;
     gvm_share *share = NULL;
     bool found = gvm_share_export(buffer, 0, chunks * CHUNK, &share) != GVM_OK ||
-                 gvm_share_import(share, device, NULL, &imported) != GVM_OK;
+                 gvm_share_import(device, share, NULL, &imported) != GVM_OK;
 
     for (uint64_t i = 0; i < chunks && !found; i++)
         found = byte_of(imported, i) != 0;
@@ -700,7 +701,7 @@ static int move_exported(void *arg)
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
     CHILD_EXPECT(make_buffer(device, &buffer) == GVM_OK && renew(buffer, 0, 1) == GVM_OK);
     CHILD_EXPECT(gvm_share_export(buffer, 0, CHUNK, &share) == GVM_OK);
-    CHILD_EXPECT(gvm_share_import(share, device, NULL, &imported) == GVM_OK);
+    CHILD_EXPECT(gvm_share_import(device, share, NULL, &imported) == GVM_OK);
     CHILD_EXPECT(gvm_buffer_move(buffer, 0, CHUNK, GVM_TIER_HOST) == GVM_OK);
     CHILD_EXPECT(gvm_buffer_commit(buffer, CHUNK, CHUNK) == GVM_OK);
     CHILD_EXPECT(gvm_buffer_fill(imported, 0, CHUNK, &byte, 1) == GVM_OK);
@@ -738,15 +739,16 @@ static int export_block_after_others(void *arg)
 
 CHILD_TEST(block_after_another_heap_shows_zeros, export_block_after_others)
 
-/* The allocation behind a legacy handle: all that the driver shows to who opens it. */
+/* The allocation behind a CUDA IPC handle: all that the driver shows to who opens it. */
 static int export_small_copy(void *arg)
 {
     const gvm_buffer_options unshared = {
         .struct_size = sizeof unshared, .chunk_bytes = CHUNK, .flags = GVM_BUFFER_UNSHARED};
     gvm_device *device;
     gvm_buffer *buffer;
-    gvm_ipc *legacy = NULL;
-    uint64_t address, len_bytes;
+    gvm_ipc *ipc = NULL;
+    gvm_ipc_info info = {.struct_size = sizeof info};
+    uint64_t address;
     uint8_t byte = 1;
     CUdeviceptr base;
     size_t size;
@@ -754,24 +756,25 @@ static int export_small_copy(void *arg)
     (void)arg;
     CHILD_EXPECT(gvm_device_open(0, &device) == GVM_OK);
     CHILD_EXPECT(make_buffer(device, &buffer) == GVM_OK && renew(buffer, 0, 7) == GVM_OK);
-    CHILD_EXPECT(gvm_ipc_export(buffer, 0, 1000, &legacy) == GVM_OK);
-    CHILD_EXPECT(gvm_ipc_get(legacy, NULL, &address, &len_bytes) == GVM_OK && len_bytes == 1000);
+    CHILD_EXPECT(gvm_ipc_export(buffer, 0, 1000, &ipc) == GVM_OK);
+    CHILD_EXPECT(gvm_ipc_get_info(ipc, &info) == GVM_OK && info.size_bytes == 1000);
+    address = gvmi_address(info.address);
     CHILD_EXPECT(gvmi_device_enter(device) == GVM_OK);
     CHILD_EXPECT(gvmi_cu->cuMemGetAddressRange(&base, &size, address) == CUDA_SUCCESS);
     CHILD_EXPECT(base == address && size % CHUNK == 0);
     CHILD_EXPECT(gvmi_cu->cuMemcpyDtoH(&byte, address + 1000, 1) == CUDA_SUCCESS && byte == 0);
     gvmi_device_leave();
-    gvm_ipc_destroy(legacy);
+    gvm_ipc_destroy(ipc);
     gvm_buffer_destroy(buffer);
-    legacy = NULL;
+    ipc = NULL;
     CHILD_EXPECT(gvm_buffer_create(device, CHUNK, &unshared, &buffer) == GVM_OK);
     CHILD_EXPECT(gvm_buffer_commit(buffer, 0, CHUNK) == GVM_OK);
-    CHILD_EXPECT(fails_with(gvm_ipc_export(buffer, 0, 1000, &legacy), GVM_E_NOTSUP, "UNSHARED"));
-    CHILD_EXPECT(legacy == NULL);
+    CHILD_EXPECT(fails_with(gvm_ipc_export(buffer, 0, 1000, &ipc), GVM_E_NOTSUP, "UNSHARED"));
+    CHILD_EXPECT(ipc == NULL);
     return 0;
 }
 
-CHILD_TEST(legacy_copy_has_its_blocks_to_itself, export_small_copy)
+CHILD_TEST(ipc_copy_has_its_blocks_to_itself, export_small_copy)
 
 /* Memory for what is written there: as a program that has no buffer makes it, with calls of the driver that it finds
  * through the library. */
@@ -780,7 +783,8 @@ static int create_ipc(void *arg)
     int (*copy_out)(void *to, uint64_t from, size_t bytes);
     int (*range)(uint64_t * base, size_t * bytes, uint64_t address);
     const uint64_t last = CHUNK + 4;
-    uint64_t address, len_bytes, base, word = 1;
+    gvm_ipc_info info = {.struct_size = sizeof info};
+    uint64_t address, base, word = 1;
     void (*call)(void) = NULL;
     gvm_device *device;
     gvm_ipc *ipc = NULL;
@@ -803,7 +807,8 @@ static int create_ipc(void *arg)
     CHILD_EXPECT(gvm_ipc_create(device, 8, NULL) == GVM_E_INVALID);
     CHILD_EXPECT(gvm_ipc_create(device, 1ull << 50, &ipc) == GVM_E_NOSPACE && ipc == NULL);
     CHILD_EXPECT(gvm_ipc_create(device, CHUNK + 12, &ipc) == GVM_OK);
-    CHILD_EXPECT(gvm_ipc_get(ipc, NULL, &address, &len_bytes) == GVM_OK && len_bytes == CHUNK + 12);
+    CHILD_EXPECT(gvm_ipc_get_info(ipc, &info) == GVM_OK && info.size_bytes == CHUNK + 12);
+    address = gvmi_address(info.address);
     CHILD_EXPECT(copy_out(&word, address, sizeof word) == CUDA_ERROR_INVALID_CONTEXT);
     CHILD_EXPECT(gvm_device_push_context(device) == GVM_OK);
     CHILD_EXPECT(range(&base, &size, address) == 0 && base == address && size == 2 * CHUNK);
@@ -813,7 +818,7 @@ static int create_ipc(void *arg)
     gvm_device_pop_context();
     CHILD_EXPECT(copy_out(&word, address, sizeof word) == CUDA_ERROR_INVALID_CONTEXT);
     gvm_ipc_destroy(ipc);
-    CHILD_EXPECT(gvm_ipc_get(ipc, NULL, &address, NULL) == GVM_E_FOREIGN);
+    CHILD_EXPECT(gvm_ipc_get_info(ipc, &info) == GVM_E_FOREIGN);
     gvm_device_close(device);
     return 0;
 }
@@ -828,7 +833,7 @@ int main(void)
         cmocka_unit_test(unused_chunk_of_an_unshared_appender_is_not_taken_for_zeros),
         cmocka_unit_test(exported_chunk_that_has_moved_is_not_used_again),
         cmocka_unit_test(block_after_another_heap_shows_zeros),
-        cmocka_unit_test(legacy_copy_has_its_blocks_to_itself),
+        cmocka_unit_test(ipc_copy_has_its_blocks_to_itself),
         cmocka_unit_test(ipc_memory_is_zeros_and_whole_blocks),
         cmocka_unit_test(share_passed_on_by_an_importer_imports_and_updates),
         cmocka_unit_test(receive_that_is_cancelled_ends_first),

@@ -93,7 +93,7 @@ typedef struct user {
 static gvm_buffer *buffer;
 static gvm_vector *vector;
 static gvm_appender *more[MEMORY_CHUNKS * 64];
-static gvm_ipc *legacy;
+static gvm_ipc *ipc;
 static gvm_heap *pieces;
 static void *piece;
 static int count;
@@ -134,7 +134,7 @@ static gvm_status move_back(void)
 
 static gvm_status alloc(void)
 {
-    return gvm_alloc(device, &piece, 3 * CHUNK);
+    return gvm_alloc(device, 3 * CHUNK, &piece);
 }
 
 static void end_piece(void)
@@ -169,7 +169,7 @@ static gvm_status append_to_vector(void)
     return gvm_vector_append(vector, zeros, 16);
 }
 
-static gvm_status reserve_vector(void)
+static gvm_status commit_vector(void)
 {
     return gvm_vector_commit(vector, CHUNK / 4);
 }
@@ -216,23 +216,23 @@ static gvm_status sum(void)
 
 static gvm_status export_copy(void)
 {
-    return gvm_ipc_export(buffer, 0, CHUNK, &legacy);
+    return gvm_ipc_export(buffer, 0, CHUNK, &ipc);
 }
 
 static void end_copy(void)
 {
-    gvm_ipc_destroy(legacy);
+    gvm_ipc_destroy(ipc);
     gvm_buffer_destroy(buffer);
 }
 
 static gvm_status create_ipc(void)
 {
-    return gvm_ipc_create(device, CHUNK, &legacy);
+    return gvm_ipc_create(device, CHUNK, &ipc);
 }
 
 static void end_ipc(void)
 {
-    gvm_ipc_destroy(legacy);
+    gvm_ipc_destroy(ipc);
 }
 
 static const user users[] = {
@@ -241,7 +241,7 @@ static const user users[] = {
     {"gvm_alloc", NULL, alloc, end_piece},
     {"gvm_heap_alloc", make_heap, alloc_of_heap, end_heap},
     {"gvm_vector_append", make_vector, append_to_vector, end_vector},
-    {"gvm_vector_commit", make_vector, reserve_vector, end_vector},
+    {"gvm_vector_commit", make_vector, commit_vector, end_vector},
     {"gvm_vector_resize", make_vector, resize_vector, end_vector},
     {"gvm_appender_create", make_appenders, create_appender, end_appenders},
     {"gvm_kernel_sum_f64", make_full_buffer, sum, end_buffer},
@@ -350,7 +350,8 @@ static int be_refused(void *arg)
     CHILD_EXPECT(start_on("64MiB", ROW, 64 * CHUNK, NULL));
     CHILD_EXPECT(make_buffer() && hoard_all(true));
     while (hoard.count > 1)
-        (void)gvm_buffer_commit(hoard.chunks[--hoard.count], 0, CHUNK); /* out of the hoard's reach */
+        CHILD_EXPECT(gvm_buffer_commit(hoard.chunks[--hoard.count], 0, CHUNK) ==
+                     GVM_OK); /* out of the hoard's reach */
     CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 4 * CHUNK) == GVM_E_NOSPACE);
     CHILD_EXPECT(gvm_error_last(&error) == GVM_OK && error.status == GVM_E_NOSPACE);
     CHILD_EXPECT(strcmp(error.native_call, "cuMemCreate") == 0);
@@ -375,7 +376,7 @@ static int be_halved(void *arg)
     bytes = memory_free_bytes(
         device); /* with chunks of 4 MiB, a sixteenth of it, it would be rounded up beyond */
     CHILD_EXPECT(bytes % (2 * CHUNK) == CHUNK);
-    CHILD_EXPECT(gvm_alloc(device, &piece, bytes - 1) == GVM_OK);
+    CHILD_EXPECT(gvm_alloc(device, bytes - 1, &piece) == GVM_OK);
     CHILD_EXPECT(gvm_alloc_buffer(piece, &buffer) == GVM_OK);
     CHILD_EXPECT(gvm_buffer_get_info(buffer, &i) == GVM_OK && i.chunk_bytes == CHUNK);
     CHILD_EXPECT(atomic_load(&hoard.asked) == 0); /* it fits without */

@@ -621,10 +621,12 @@ static void share_to_nowhere_fails_and_stays(void **state)
     assert_int_equal(gvm_share_send(share, -1, 0), GVM_E_INVALID);
     assert_int_equal(gvm_share_send(NULL, p->a, 0), GVM_E_FOREIGN);
     assert_int_equal(gvm_share_receive(p->b, 0, NULL), GVM_E_INVALID);
-    assert_int_equal(gvm_share_send(share, p->a, 0), GVM_OK);
-    assert_int_equal(gvm_share_receive(p->b, 0, &received), GVM_OK);
+    assert_int_equal(gvm_share_send(share, p->a, -2), GVM_E_INVALID);
+    assert_int_equal(gvm_share_receive(p->b, -2, &received), GVM_E_INVALID);
+    assert_int_equal(gvm_share_send(share, p->a, GVM_TRY), GVM_OK);
+    assert_int_equal(gvm_share_receive(p->b, GVM_TRY, &received), GVM_OK);
     close_end(&p->b);
-    assert_int_equal(gvm_share_send(share, p->a, -1), GVM_E_PEER);
+    assert_int_equal(gvm_share_send(share, p->a, GVM_FOREVER), GVM_E_PEER);
     gvm_share_destroy(received);
     gvm_share_destroy(share);
 }

@@ -107,6 +107,39 @@ static void struct_in_too_small_is_refused(void **state)
         assert_false(gvmi_struct_in(&full, sizeof full, &in, sizeof(version_1)));
 }
 
+/* A caller of a newer header has longer records: what this library does not know is zero there. */
+static void records_of_a_newer_caller_lie_as_far_apart_as_it_says(void **state)
+{
+    version_3 out[3];
+
+    (void)state;
+    memset(out, 9, sizeof out);
+    for (size_t i = 0; i < 2; i++)
+        gvmi_record_out(out, i, sizeof out[0], &ours, sizeof ours);
+    assert_true(out[0].b == 2 && out[0].c == 0 && out[1].b == 2 && out[1].c == 0);
+    assert_true(out[2].struct_size == 0x0909090909090909);
+}
+
+static void records_of_an_older_caller_are_cut(void **state)
+{
+    version_1 out[2] = {{9, 9}, {9, 9}};
+
+    (void)state;
+    gvmi_record_out(out, 0, sizeof out[0], &ours, sizeof ours);
+    assert_true(out[0].a == 1 && out[1].a == 9);
+}
+
+static void stride_that_is_no_size_of_a_record_is_refused(void **state)
+{
+    (void)state;
+    assert_false(gvmi_stride_is_good(sizeof(version_2) - 8, sizeof(version_2)));
+    assert_true(gvmi_stride_is_good(sizeof(version_2), sizeof(version_2)));
+    assert_false(gvmi_stride_is_good(sizeof(version_2) + 4, sizeof(version_2)));
+    assert_true(gvmi_stride_is_good(sizeof(version_3), sizeof(version_2)));
+    assert_true(gvmi_stride_is_good(GVMI_STRUCT_BYTES_MAX, sizeof(version_2)));
+    assert_false(gvmi_stride_is_good(GVMI_STRUCT_BYTES_MAX + 8, sizeof(version_2)));
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -118,6 +151,9 @@ int main(void)
         cmocka_unit_test(struct_in_of_an_older_caller_is_zeroed_behind),
         cmocka_unit_test(struct_in_of_a_newer_caller_must_be_zero_behind),
         cmocka_unit_test(struct_in_too_small_is_refused),
+        cmocka_unit_test(records_of_a_newer_caller_lie_as_far_apart_as_it_says),
+        cmocka_unit_test(records_of_an_older_caller_are_cut),
+        cmocka_unit_test(stride_that_is_no_size_of_a_record_is_refused),
     };
 
     return cmocka_run_group_tests(tests, NULL, NULL);

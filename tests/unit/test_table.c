@@ -418,7 +418,7 @@ static void handles_that_are_none_are_refused(void **state)
     assert_int_equal(gvm_table_get_info(none, &info), GVM_E_FOREIGN);
     assert_int_equal(gvm_table_find_column(none, "x", &index), GVM_E_FOREIGN);
     assert_int_equal(gvm_table_open_columns(none, &index, 1), GVM_E_FOREIGN);
-    assert_int_equal(gvm_table_acquire(none, &index, 1, NULL, &data), GVM_E_FOREIGN);
+    assert_int_equal(gvm_table_acquire(none, &index, 1, NULL, GVM_FOREVER, &data), GVM_E_FOREIGN);
     assert_int_equal(gvm_table_release(none, &data, 1), GVM_E_FOREIGN);
     gvm_table_detach(none);
     gvm_table_detach(NULL);

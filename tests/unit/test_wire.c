@@ -471,8 +471,7 @@ static const change breaks[] = {
     IN(FAILED, status, 9),
     IN(FAILED, reserved, 1),
     IN(METADATA, reserved, 1),
-    IN(INFO, info.struct_size, sizeof(gvm_object_info) - 8),
-    IN(INFO, info.bytes, 8 * GVMI_MIB + 1),
+    IN(INFO, info.size_bytes, 8 * GVMI_MIB + 1),
     IN(INFO, info.mode, 01000),
     IN(INFO, info.metadata_bytes, GVM_METADATA_BYTES_MAX + 1),
     IN(INFO, info.sealed, 2),
@@ -639,7 +638,7 @@ static const struct {
     {GVMI_WIRE_LINK, HEAD + offsetof(gvmi_wire_link, name), false},
     {GVMI_WIRE_UNLINK, HEAD + offsetof(gvmi_wire_name, name), false},
     {GVMI_WIRE_EVICT, HEAD + offsetof(gvmi_wire_name_value, name), false},
-    {GVMI_WIRE_INFO, HEAD + offsetof(gvm_object_info, name), true},
+    {GVMI_WIRE_INFO, HEAD + offsetof(gvmi_snapshot_object, name), true},
 };
 
 static void name_in_a_message_is_judged(void **state)

@@ -1,6 +1,6 @@
 /* gvmem/device/kernel.h - the dialect in which kernels are written once and built twice.
  *
- * A kernel file is C that is also CUDA C++. nvcc makes a fatbin of it for a real GPU; the C
+ * A kernel file is C that is also CUDA C++. nvcc makes a fatbin of it for a real GPU, or NVRTC a cubin; the C
  * compiler makes a shared object of it for the software GPU. Both are loaded with cuModuleLoadData
  * and launched with cuLaunchKernel, with the same single argument.
  *
@@ -40,8 +40,7 @@
 #ifndef GVMEM_DEVICE_KERNEL_H
 #define GVMEM_DEVICE_KERNEL_H
 
-#include <stddef.h>
-#include <stdint.h>
+#include <gvmem/device/detail/types.h>
 
 /* The binary interface between a software image and the software GPU: for every kernel NAME the
  * image exports a constant gvm_soft_kernel_NAME, for every GVM_GLOBAL a constant
