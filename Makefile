@@ -4,6 +4,8 @@ BUILD ?= build
 PREFIX ?= /usr/local
 DESTDIR ?=
 OUT ?= bench/results
+PG ?= 15
+TOOLKIT ?=
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(firstword $(MAKEFILE_LIST))
@@ -35,6 +37,15 @@ bench: ## measure and record under OUT=bench/results; BENCHES= some, as bench/be
 install: ## install under DESTDIR= PREFIX=, and gstore_fdw for the PostgreSQL of PG_CONFIG=
 	@PREFIX=$(PREFIX) DESTDIR=$(DESTDIR) scripts/install.sh $(BUILD)
 
+dist: ## make an archive of the sources, with PGXN's META.json
+	@packaging/dist.sh $(BUILD)
+
+deb: ## make Debian packages under BUILD/deb; TOOLKIT= a folder with bin/nvcc, PG=15
+	@PG=$(PG) TOOLKIT=$(TOOLKIT) packaging/deb.sh $(BUILD)
+
+check-install: ## in a fresh Debian 12 (root, debootstrap): install the packages, use all of it, purge them
+	@packaging/check-install.sh $(BUILD)
+
 fmt: ## format the C files with clang-format
 	@scripts/sources.sh '*.c' '*.h' | xargs clang-format -i
 
@@ -45,4 +56,4 @@ lint: ## hold the tree against the house rules
 clean: ## remove the build folders
 	rm -rf $(BUILD) $(BUILD)-*
 
-.PHONY: help setup build demo check-fast check check-all check-gpu bench install fmt lint clean
+.PHONY: help setup build demo check-fast check check-all check-gpu bench install dist deb check-install fmt lint clean

@@ -7,14 +7,18 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
+#include "access/table.h"
 #include "access/xact.h"
+#include "catalog/indexing.h"
 #include "catalog/objectaccess.h"
 #include "catalog/partition.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_database.h"
+#include "catalog/pg_depend.h"
 #include "catalog/pg_foreign_table.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
@@ -28,6 +32,7 @@
 #include "tcop/utility.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -35,6 +40,7 @@
 #include "utils/syscache.h"
 
 #include "postgres/arrow.h"
+#include "postgres/compat.h"
 #include "postgres/fdw.h"
 #include "postgres/option.h"
 #include "postgres/pending.h"
@@ -52,11 +58,20 @@ typedef struct altered {
     bool was_arrow;     /* its format before that */
 } altered;
 
+/* A column that was altered, of any relation, as it was before. */
+typedef struct attribute {
+    Oid relation;
+    AttrNumber number;
+    Oid type;
+    int32 typmod;
+} attribute;
+
 /* Of the statement that runs, in its memory. */
 typedef struct alterations {
     struct alterations *outer;
     MemoryContext context;
     List *tables;      /* of altered */
+    List *attributes;  /* of attribute */
     List *constraints; /* OIDs of new ones, which cannot be looked up yet */
     List *relations;   /* the same of tables */
     List *children;    /* tables that have got a parent */
@@ -139,10 +154,24 @@ static altered *note_table(Oid relation)
     return a;
 }
 
+/* The catalog does not show yet what it has become. */
+static void note_attribute(Oid relation, AttrNumber number)
+{
+    attribute *a = palloc(sizeof *a);
+    Oid collation;
+
+    a->relation = relation;
+    a->number = number;
+    get_atttypetypmodcoll(relation, number, &a->type, &a->typmod, &collation);
+    current->attributes = lappend(current->attributes, a);
+}
+
 static void note_altered(ObjectAccessType access, Oid class, Oid object, int part)
 {
     MemoryContext old = MemoryContextSwitchTo(current->context);
 
+    if (class == RelationRelationId && part > 0 && access == OAT_POST_ALTER)
+        note_attribute(object, (AttrNumber)part);
     if (class == RelationRelationId && part > 0 && gstore_is_table(object)) {
         altered *a = note_table(object);
 
@@ -320,6 +349,51 @@ static void follow(const altered *a)
     relation_close(table, NoLock);
 }
 
+/* ERROR if one of our tables has a column of the type, or of a type made of it. The values in it are not rewritten, so
+ * they would be read as what they are not. PostgreSQL itself refuses it for tables, and in some minor releases
+ * for foreign ones. */
+static void refuse_users(Oid type, Oid altered_relation)
+{
+    Relation depend = table_open(DependRelationId, AccessShareLock);
+    ScanKeyData keys[2];
+    SysScanDesc scan;
+    HeapTuple tuple;
+
+    check_stack_depth();
+    ScanKeyInit(&keys[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+                ObjectIdGetDatum(TypeRelationId));
+    ScanKeyInit(&keys[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
+                ObjectIdGetDatum(type));
+    scan = systable_beginscan(depend, DependReferenceIndexId, true, NULL, 2, keys);
+    while (HeapTupleIsValid(tuple = systable_getnext(scan))) {
+        const FormData_pg_depend *user = (const FormData_pg_depend *)GETSTRUCT(tuple);
+
+        if (user->classid == TypeRelationId)
+            refuse_users(user->objid, altered_relation); /* an array, a domain, a range */
+        else if (user->classid == RelationRelationId && user->objsubid > 0) {
+            if (gstore_is_table(user->objid))
+                ereport(ERROR, (errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+                                errmsg("cannot alter type \"%s\" because column \"%s.%s\" uses it",
+                                       get_rel_name(altered_relation), get_rel_name(user->objid),
+                                       get_attname(user->objid, (AttrNumber)user->objsubid, false))));
+            if (OidIsValid(get_rel_type_id(user->objid)))
+                refuse_users(get_rel_type_id(user->objid), altered_relation);
+        }
+    }
+    systable_endscan(scan);
+    table_close(depend, AccessShareLock);
+}
+
+static void follow_attribute(const attribute *a)
+{
+    Oid type, collation;
+    int32 typmod;
+
+    get_atttypetypmodcoll(a->relation, a->number, &type, &typmod, &collation);
+    if ((type != a->type || typmod != a->typmod) && OidIsValid(get_rel_type_id(a->relation)))
+        refuse_users(get_rel_type_id(a->relation), a->relation);
+}
+
 /* CHECKs of our tables, and those that were declared valid. */
 static void follow_constraint(Oid constraint)
 {
@@ -378,9 +452,11 @@ static void follow_all(void)
     ListCell *cell;
 
     if (current->tables == NIL && current->constraints == NIL && current->relations == NIL &&
-        current->children == NIL)
+        current->children == NIL && current->attributes == NIL)
         return;
     CommandCounterIncrement(); /* see what the statement did */
+    foreach (cell, current->attributes)
+        follow_attribute(lfirst(cell));
     foreach (cell, current->constraints)
         follow_constraint(lfirst_oid(cell));
     foreach (cell, current->children)
@@ -430,11 +506,7 @@ static void stop_loader(const DropdbStmt *statement)
 {
     const Oid database = get_database_oid(statement->dbname, true);
 
-#if PG_VERSION_NUM >= 160000
     if (OidIsValid(database) && object_ownercheck(DatabaseRelationId, database, GetUserId()))
-#else
-    if (OidIsValid(database) && pg_database_ownercheck(database, GetUserId()))
-#endif
         gstore_reload_stop(database);
 }
 

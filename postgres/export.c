@@ -73,7 +73,7 @@ static bool compact(Relation relation, gstore_view *view)
     gstore_pending *pending;
     uint64 first, limit;
 
-    if (!pg_class_ownercheck(oid, GetUserId()))
+    if (!gstore_is_owner(oid))
         ereport(ERROR,
                 (errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
                  errmsg("cannot export table \"%s\": it has deleted rows among the others",

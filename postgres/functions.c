@@ -15,6 +15,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "postgres/compat.h"
 #include "postgres/dense.h"
 #include "postgres/fdw.h"
 #include "postgres/functions.h"
@@ -130,11 +131,7 @@ Datum gstore_fdw_rawsize(PG_FUNCTION_ARGS)
 
 bool gstore_is_owner(Oid relation)
 {
-#if PG_VERSION_NUM >= 160000
     return object_ownercheck(RelationRelationId, relation, GetUserId());
-#else
-    return pg_class_ownercheck(relation, GetUserId());
-#endif
 }
 
 /* Returns how many deleted rows are gone by it. As VACUUM, it is the owner's to run. */

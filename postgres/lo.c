@@ -17,6 +17,7 @@
 #include "utils/builtins.h"
 #include "utils/memutils.h"
 
+#include "postgres/compat.h"
 #include "postgres/window.h"
 
 #define PIECE_BYTES_MAX ((uint64)8 << 20)

@@ -30,11 +30,7 @@ Size gstore_progress_size(void)
 
 static place *mine(void)
 {
-#if PG_VERSION_NUM >= 170000
-    const int number = MyProcNumber;
-#else
     const int number = MyBackendId - 1;
-#endif
 
     return places != NULL && number >= 0 && number < MaxBackends ? &places[number] : NULL;
 }

@@ -216,20 +216,6 @@ static bool choose_shared_socket(void)
     return set_path(psprintf("%s/.gstore.%d.sock", folder, PostPortNumber));
 }
 
-/* Extensions have names for what they wait for since PostgreSQL 17. */
-static uint32 wait_event(void)
-{
-#if PG_VERSION_NUM >= 170000
-    static uint32 event = 0;
-
-    if (event == 0)
-        event = WaitEventExtensionNew("GstoreKeeperMain");
-    return event;
-#else
-    return PG_WAIT_EXTENSION;
-#endif
-}
-
 static bool start_keeper(void)
 {
     static const uint32 socket_modes[] = {0600, 0660, 0666};
@@ -403,7 +389,7 @@ static void stop(int code, Datum argument)
 static bool rest(int ms)
 {
     const int events = WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms,
-                                 wait_event());
+                                 PG_WAIT_EXTENSION);
 
     ResetLatch(MyLatch);
     CHECK_FOR_INTERRUPTS();

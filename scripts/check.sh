@@ -1,10 +1,11 @@
 #!/bin/sh
-# usage: check.sh fast|full|all [BUILD-FOLDER]
+# usage: check.sh fast|full|all|install [BUILD-FOLDER]
 # Runs the checks of a level, all of them even if one fails, then a summary. The last line is "N
 # passed, N failed": tests by their cases, every other step as one. Exit 0 only if nothing failed.
 #   fast  build, light lint, unit and conform tests
-#   full  build, lint, all tests but the slow ones
-#   all   full, then: ASan and UBSan, TSan, clang, valgrind, slow tests, fuzzers, spelling, shell
+#   full  build, lint, kernels for real GPUs (where there is nvcc), all tests but the slow ones
+#   all   full, then: ASan and UBSan, TSan, clang, valgrind, slow tests, fuzzers, spelling, shell, install
+#   install  make Debian packages, install and use them in a fresh Debian, run the demo in another
 # FUZZ_SECONDS (default 20): how long each fuzzer runs.
 set -u
 cd "$(dirname "$0")/.." || exit 1
@@ -14,8 +15,9 @@ build=${2:-build}
 case $level in
 fast | full) scripts/setup.sh test || exit 1 ;;
 all) scripts/setup.sh all || exit 1 ;;
+install) ;;
 *)
-    echo "usage: check.sh fast|full|all [BUILD-FOLDER]" >&2
+    echo "usage: check.sh fast|full|all|install [BUILD-FOLDER]" >&2
     exit 2
     ;;
 esac
@@ -34,13 +36,17 @@ note() { # RESULT STEP
   $(printf '%-9s %s' "$1" "$2")"
 }
 
-step() { # NAME COMMAND...: a step that passes or fails as a whole
+step() { # NAME COMMAND...: a step that passes or fails as a whole, or says by 77 that it cannot be done here
     step_name=$1
     shift
     printf '\n==== %s\n' "$step_name"
-    if "$@"; then
+    step_code=0
+    "$@" || step_code=$?
+    if [ "$step_code" -eq 0 ]; then
         passed=$((passed + 1))
         note ok "$step_name"
+    elif [ "$step_code" -eq 77 ]; then
+        left_out "$step_name" 'it cannot be done here'
     else
         failed=$((failed + 1))
         note FAILED "$step_name"
@@ -74,6 +80,24 @@ tests() { # NAME FOLDER MESON-TEST-ARGUMENTS...: tests count by their cases
     logs="$logs $log"
 }
 
+tap() { # NAME COMMAND...: a program that prints TAP; its cases count
+    tap_name=$1
+    shift
+    printf '\n==== %s\n' "$tap_name"
+    log=$build/check-$(printf '%s' "$tap_name" | tr -c 'a-z0-9\n' '-').tap
+    code=0
+    "$@" >"$log" || code=$?
+    cat "$log"
+    if [ "$code" -eq 77 ]; then
+        left_out "$tap_name" 'it cannot be done here'
+        return
+    fi
+    logs="$logs $log"
+    counted=$(scripts/test-results.py "$log") && [ "$code" -eq 0 ] && note ok "$tap_name: $counted" && return
+    note FAILED "$tap_name: $counted"
+    case $counted in *' 0 failed') failed=$((failed + 1)) ;; esac # it ended before it had said which
+}
+
 # The tests with threads of their own. ThreadSanitizer of this compiler wants addresses that are not
 # randomised; where that cannot be had, tests run without the wrapper.
 tsan_tests() {
@@ -100,6 +124,22 @@ fuzz() {
 
 spelling() { scripts/sources.sh | grep -v '^LICENSE$' | xargs codespell -L fo,nd,Nd; }
 shell_scripts() { scripts/sources.sh '*.sh' '.ci/run' | xargs shellcheck -x; }
+
+# The packages' own tests are those that were run here. Without nvcc the packages are those that say so.
+check_install() {
+    DEB_BUILD_OPTIONS="nocheck ${DEB_BUILD_OPTIONS:-}"
+    export DEB_BUILD_OPTIONS
+    if ! scripts/setup.sh deb; then
+        left_out 'packages and their installation' 'what they need cannot be installed here'
+        return
+    fi
+    command -v nvcc || ls /usr/local/cuda/bin/nvcc build-fetched/cuda/nvidia/cu13/bin/nvcc 2>/dev/null ||
+        export DEB_BUILD_PROFILES=pkg.gvmem.nocuda
+    if step 'packages' packaging/deb.sh "$build"; then
+        tap 'installation' packaging/check-install.sh "$build"
+    fi
+    step 'demo in a fresh Debian' packaging/check-demo.sh "$build"
+}
 
 check_all() {
     if step 'build with ASan and UBSan' scripts/build.sh "$build-asan" -Db_sanitize=address,undefined -Db_lundef=false; then
@@ -132,7 +172,9 @@ check_all() {
     if have shellcheck; then step 'shell scripts' shell_scripts; else left_out 'shell scripts' 'shellcheck is not installed'; fi
 }
 
-if step 'build' scripts/build.sh "$build"; then
+if [ "$level" = install ]; then
+    check_install
+elif step 'build' scripts/build.sh "$build"; then
     case $level in
     fast)
         step 'light lint' scripts/lint.sh "$build" light
@@ -140,21 +182,29 @@ if step 'build' scripts/build.sh "$build"; then
         ;;
     *)
         step 'lint' scripts/lint.sh "$build"
+        if grep -q '/nvcc$' "$build/found"; then
+            step 'kernels for real GPUs' scripts/kernel-usage.py "$build"
+        else
+            left_out 'kernels for real GPUs' 'there is no nvcc'
+        fi
         tests 'tests' "$build"
         ;;
     esac
-    [ "$level" != all ] || check_all
+    if [ "$level" = all ]; then
+        check_all
+        check_install
+    fi
 fi
 
 # shellcheck disable=SC2086 # a list of paths without spaces
-sums=$(scripts/test-results.py $logs)
+sums=$([ -z "$logs" ] || scripts/test-results.py $logs)
 # shellcheck disable=SC2086
-set -- $sums
+set -- ${sums:-0 passed, 0 failed}
 total_passed=$((passed + $1)) total_failed=$((failed + $3))
 
 printf '\n==== summary%s\n' "$summary"
 # shellcheck disable=SC2086
-scripts/test-results.py --failures $logs | sed '$d; s/^/  /'
+[ -z "$logs" ] || scripts/test-results.py --failures $logs | sed '$d; s/^/  /'
 mkdir -p "$build"
 echo "$total_passed passed, $total_failed failed" | tee "$build/check-result"
-[ "$total_failed" -eq 0 ] && [ "$1" -gt 0 ]
+[ "$total_failed" -eq 0 ] && { [ "$1" -gt 0 ] || [ "$level" = install ]; }

@@ -63,7 +63,7 @@ UNCANCELLED = "GVMI_UNCANCELLED"  # base/cancel.h
 # Public functions without it: they come to no cancellation point, or what they call begins with it.
 UNCANCELLED_WITHOUT = set(
     "gvm_appender_buffer gvm_buffer_address gvm_kernel_checksum_host gvm_error_last gvm_error_restore gvm_error_set gvm_driver_error gvm_device_pop_context gvm_heap_alloc gvm_heap_alloc_async "
-    "gvm_heap_alloc_tagged gvm_heap_free gvm_heap_free_after gvm_heap_free_async gvm_heap_locate gvm_heap_get_size "
+    "gvm_heap_alloc_tagged gvm_heap_free gvm_heap_free_after gvm_heap_free_async gvm_heap_locate gvm_heap_get_size gvm_kernel_architectures "
     "gvm_object_acquire gvm_object_release gvm_keeper_path gvm_setting_get_info gvm_status_name "
     "gvm_status_sqlstate gvm_status_text gvm_vector_address gvm_vector_buffer gvm_vector_capacity gvm_vector_count "
     "gvm_version".split()
@@ -81,10 +81,12 @@ RECORDERS = {"gvm_error_set", "gvm_driver_error"}  # return the status that they
 COMMENT = re.compile(r"/\*.*?\*/", re.S)
 FILE_NAME = re.compile(r"(?<![\w<./-])([\w-]+(?:/[\w.-]+)*\.(?:c|h|py|sh|md|in|cpp))\b(?!\()")
 FILES_OF_OTHERS = {"cuda.h", "pg_type.h", "kernels/NAME.c"}
-# docs/design/api.md: results must be used, except of calls that end something and those for errors.
-RESULT = re.compile(r"GVM_API gvm_status (\w+)\(")
-ENDS = re.compile(r"_(?:free|release|close|drop|unlink|error_last)(?:_async|_after)?$")
-SIGNED_FLAG = re.compile(r" +GVM_\w+ = 1 << ")
+# Folders that have a page which says where to find what.
+PAGES = [*NEIGHBOURS, "lib", "keeper", "packaging", "scripts", "tests"]
+NO_PAGE = {"keeper/protocol", "keeper/machine", "keeper/client", "keeper/server", "keeper/table"}  # keeper/README.md
+PAGE_LINES_MAX = 60
+# No case of the table makes this call: only a driver that captures graphs answers it (tests/unit/test_capture.c).
+CALLS_WITHOUT_CASE = {"cuStreamGetCaptureInfo"}
 UNFINISHED = re.compile(r"\b(?:" + "|".join(["TO" + "DO", "FIX" + "ME", "HA" + "CK"]) + r")\b")
 
 findings = 0
@@ -217,13 +219,7 @@ def check_header(path, codes):
         elif f.result == "gvm_status" and f.name not in RECORDERS and "GVM_E_" not in f.comment and not common:
             complain(path, f.line, f"{f.name} does not list its errors", 'add lines "GVM_E_CODE  when" to its comment')
     text = Path(path).read_text()
-    keeps_rules = "GVM_CHECKED" in text  # headers are brought to the rules one by one
     for number, line in enumerate(text.split("\n"), 1):
-        result = keeps_rules and RESULT.match(line)
-        if result and not ENDS.search(result[1]):
-            complain(path, number, f"the result of {result[1]} may be ignored", "write GVM_CHECKED behind GVM_API: docs/design/api.md")
-        if keeps_rules and SIGNED_FLAG.match(line):
-            complain(path, number, "a flag is signed", "write 1u << n")
         for code in re.findall(r"\bGVM_E_[A-Z]+\b", line):
             if code not in codes and code != "GVM_E_UNKNOWN":
                 complain(path, number, f"{code} is no status code", "add a row to GVM_STATUS_TABLE in include/gvmem/status.h")
@@ -272,6 +268,87 @@ def check_manual(options, codes):
             complain("lib/base/options.h or include/gvmem/status.h", 1, f"{name} has no text", "say what it does in its row")
 
 
+def read_all(*patterns):
+    return "".join(path.read_text() for pattern in patterns for path in sorted(Path().glob(pattern)))
+
+
+def check_page_names(page, text):
+    """Files, and functions written `file.c:function` or by their name alone, are there."""
+    inside = [path for path in page.parent.rglob("*") if path.suffix in (".c", ".h", ".py", ".sh", ".in", ".sql", ".build")]
+    sources = "".join(path.read_text() for path in inside)
+    for match in re.finditer(r"`([\w./-]+\.(?:c|h|py|sh|md))(?::(\w+))?`|`([a-z]+(?:_[a-z0-9]+)+)(?:\(\))?`", text):
+        file, function, name = match.groups()
+        line = text.count("\n", 0, match.start()) + 1
+        if name and not re.search(rf"\b{name}\b", sources):
+            complain(page, line, f"nothing in {page.parent} is called {name}", "use its name of today")
+        found = [path for path in inside if file and str(path).endswith(f"/{file}")]
+        outside = file in FILES_OF_OTHERS or file and any(Path(root, file).exists() for root in ("", "lib", "include", "include/gvmem", "tests/unit"))
+        if file and not found and not outside:
+            complain(page, line, f"there is no {file}", "name the file as it is called now")
+        if function and not any(re.search(rf"^\w.*\b{function}\(", path.read_text(), re.M) for path in found):
+            complain(page, line, f"{file} has no {function}()", "name the function, and its file, of today")
+
+
+def check_pages():
+    for folder in PAGES:
+        page = Path(folder, "README.md")
+        if folder in NO_PAGE:
+            continue
+        if not page.exists():
+            complain(page, 1, "there is no such page", f"say what {folder}/ is for, what its files do, and where its design page is")
+            continue
+        text = page.read_text()
+        check_page_names(page, text)
+        if len(text.splitlines()) > PAGE_LINES_MAX:
+            complain(page, PAGE_LINES_MAX + 1, "too long for a page on a folder", f"{PAGE_LINES_MAX} lines are the limit: move what is more to docs/design")
+
+
+def check_driver_calls():
+    """Every call is answered by the software GPU, and every case of the conformance table runs."""
+    softgpu, cases = read_all("softgpu/*.c"), read_all("tests/conform/case_*.c")
+    rows = re.findall(r"\bX\((\w+),", read_all("tests/conform/cases_*.h"))
+    for name, symbol, *_ in headers.table("lib/driver/calls.h", "GVMI_CUDA_CALLS"):
+        if not re.search(rf"^\w[\w *]*\b{symbol}\(", softgpu, re.M):
+            complain("lib/driver/calls.h", 1, f"softgpu/ does not define {symbol}", "the software GPU has every call of the table")
+        if f"cu->{name}(" not in cases and name not in CALLS_WITHOUT_CASE:
+            complain("lib/driver/calls.h", 1, f"no conformance case makes {name}", "add one to tests/conform")
+    for name in re.findall(r"^CASE\((\w+)\)", cases, re.M):
+        if name not in rows:
+            complain("tests/conform/cases.h", 1, f"the case {name} has no row and is never run", "add one to cases_memory.h or cases_execution.h")
+
+
+def check_messages():
+    """Every message of a client has a handler, and the tests of the decoder have one."""
+    machine, samples = read_all("keeper/machine/machine.c"), read_all("tests/fuzz/wire_samples.c")
+    for name, _, sender, body, *_ in headers.table("keeper/protocol/wire.h", "GVMI_WIRE_TABLE"):
+        if sender == "C" and f"[GVMI_WIRE_{name}] =" not in machine:
+            complain("keeper/protocol/wire.h", 1, f"the machine has no handler for {name}", "add a row to handlers in keeper/machine/machine.c")
+        if body != "none" and f"GVMI_WIRE_{name}:" not in samples:
+            complain("keeper/protocol/wire.h", 1, f"there is no sample of {name}", "add a valid message to tests/fuzz/wire_samples.c")
+
+
+def check_sql_functions():
+    """The extension is linked of all files; each function is in the newest script, in the manual and in a test."""
+    objects = re.search(r"^OBJS = (.*)$", read_all("postgres/Makefile"), re.M)[1].split()
+    version = re.search(r"default_version = '(.*)'", read_all("postgres/gstore_fdw.control"))[1]
+    script = Path(f"postgres/gstore_fdw--{version}.sql")
+    text, manual = script.read_text(), read_all("docs/gstore_*.md")
+    tests = read_all("tests/postgres/sql/*.sql", "tests/postgres/*.py", "tests/postgres/*.sh")
+    for path in sorted(Path("postgres").glob("*.c")):
+        if f"{path.stem}.o" not in objects:
+            complain(path, 1, "is not linked into the extension", "add it to OBJS in postgres/Makefile")
+        for name in re.findall(r"^PG_FUNCTION_INFO_V1\((\w+)\)", path.read_text(), re.M):
+            if f"FUNCTION {name}(" not in text and f"'{name}'" not in text:
+                complain(path, 1, f"{name} is not in {script}", "CREATE FUNCTION there and in the update to that version")
+    for name in re.findall(r"^CREATE FUNCTION ((?:gstore|lo)_\w+)\(", text, re.M):
+        if f"FROM {name}()" in text or re.search(r"_(?:handler|validator)$", name):
+            continue  # a view's, or the wrapper's
+        if not re.search(rf"\b{name}\b", manual):
+            complain(script, 1, f"no page in docs/ names {name}", "describe it in docs/gstore_format.md")
+        if f"{name}(" not in tests:
+            complain(script, 1, f"no test calls {name}()", "add one to tests/postgres/sql")
+
+
 def main():
     options = {row[0]: row[-1] for row in headers.table("lib/base/options.h", "GVMI_OPTIONS")}
     codes = {row[0]: row[-1] for row in headers.table("include/gvmem/status.h", "GVM_STATUS_TABLE")}
@@ -297,6 +374,10 @@ def main():
             if path not in FORMATS:
                 check_rules(path)
     check_neighbours()
+    check_pages()
+    check_driver_calls()
+    check_messages()
+    check_sql_functions()
     check_manual(options, codes)
     sys.exit(1 if findings else 0)
 

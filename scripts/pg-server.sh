@@ -50,12 +50,16 @@ make_root() {
         [ "$entry" = "$share/extension" ] || ln -s "$entry" "$root$share/"
     done
     ln -s "$share/extension"/* "$root$share/extension/"
+    # A PostgreSQL from a Python package has libraries in a folder beside its own, named from where programs are.
+    for entry in "$bin"/../../../*.libs; do
+        [ ! -d "$entry" ] || ln -s "$(cd "$entry" && pwd)" "$root$bin/../../../"
+    done
     rm -f "$root$libs"/gstore_fdw* "$root$libs"/pg_strom* "$root$share"/extension/gstore_fdw* "$root$share"/extension/pg_strom*
 }
 
 install_extension() {
     build=$(cd "${BUILD:-build}" && pwd)
-    out=$build/postgres
+    out=$build/postgres/$($pg_config --version | tr -c 'A-Za-z0-9.\n' '-') # what one was built for, another does not load
     mkdir -p "$out"
     # One at a time: several servers may be made at once.
     (

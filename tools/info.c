@@ -1,18 +1,21 @@
 /* gvmem info: what is there, what it can do, and why the library behaves as it does. */
 #include <getopt.h>
+#include <gvmem/kernels.h>
 #include <inttypes.h>
+#include <string.h>
 
 #include "base/size.h"
 #include "tools/json.h"
 #include "tools/tool.h"
 
-static const char usage[] = "usage: gvmem info [--json]\n"
-                            "\n"
-                            "Shows the driver that is loaded and why that one, the devices and what they can do, every\n"
-                            "setting with its value and where that came from.\n"
-                            "\n"
-                            "  -j, --json   as JSON\n"
-                            "  -h, --help   this text\n";
+static const char usage[] =
+    "usage: gvmem info [--json]\n"
+    "\n"
+    "Shows the driver that is loaded and why that one, the devices and what they can do, every\n"
+    "setting with its value and where that came from, and for which GPUs kernels are there.\n"
+    "\n"
+    "  -j, --json   as JSON\n"
+    "  -h, --help   this text\n";
 
 /* What can be told of a device, or why it cannot be opened. */
 typedef struct device_report {
@@ -103,6 +106,13 @@ static void print_settings(void)
         printf("  %s=%s (%s)\n      %s\n", setting.name, setting.value, setting.origin, setting.text);
 }
 
+static void print_kernels(void)
+{
+    const char *architectures = gvm_kernel_architectures();
+
+    printf("kernels for real GPUs: %s\n", architectures[0] != '\0' ? architectures : "none");
+}
+
 static int print_text(void)
 {
     gvm_driver_info driver = {.struct_size = sizeof driver};
@@ -110,6 +120,7 @@ static int print_text(void)
     int32_t count = 0;
     int code = TOOL_DONE;
 
+    print_kernels();
     if (gvm_driver_get_info(&driver) != GVM_OK || gvm_device_count(&count) != GVM_OK) {
         code = tool_fail("there is nothing to run on");
     } else {
@@ -173,6 +184,19 @@ static void write_device(json *j, int32_t ordinal, const device_report *report)
     json_end(j);
 }
 
+static void write_kernels(json *j)
+{
+    const char *name = gvm_kernel_architectures();
+    char one[16];
+
+    json_array(j, "kernel_architectures");
+    for (size_t length; (length = strcspn(name, " ")) > 0; name += length, name += *name == ' ') {
+        snprintf(one, sizeof one, "%.*s", (int)length, name);
+        json_string(j, NULL, one);
+    }
+    json_end(j);
+}
+
 static void write_settings(json *j)
 {
     gvm_setting_info setting = {.struct_size = sizeof setting};
@@ -216,6 +240,7 @@ static int print_json(void)
             code = TOOL_FAILED;
     }
     json_end(&j);
+    write_kernels(&j);
     write_settings(&j);
     json_end(&j);
     return code;

@@ -56,8 +56,16 @@ info)
     expect 0 info
     prints out '^device 0 '
     prints out 'GVMEM_DRIVER='
+    kernels='none' architectures=''
+    if [ -f "$(dirname "$program")/../lib/kernels/basic.fatbin" ]; then
+        architectures=$(sed -n 's/.*gvmi_image_architectures_basic\[\] = "\(.*\)".*/\1/p' "$(dirname "$program")/../lib/kernels/basic-image.c")
+        kernels=$architectures
+    fi
+    prints out "^kernels for real GPUs: $kernels\$"
     expect 0 info --json
     is_json "$folder/out"
+    python3 -c "import json, sys
+sys.exit(json.load(open('$folder/out'))['kernel_architectures'] != '$architectures'.split())" || fail 'kernel_architectures'
     ;;
 share)
     expect 0 share -n 2 -l 16M

@@ -58,6 +58,11 @@ GVM_API GVM_CHECKED gvm_status gvm_kernel_compare(gvm_device *device, const void
                                                   uint64_t len_bytes, gvm_stream stream,
                                                   uint64_t *first_difference);
 
+/* Which real GPUs the library has these kernels for, as "sm_75 sm_90 compute_90": compute_90 serves all of capability
+ * 9.0 and later, compiled by the driver when it is loaded. "": the library was built without nvcc, and real
+ * GPUs get GVM_E_NOTSUP. The software GPU always has them. Does not block. */
+GVM_API const char *gvm_kernel_architectures(void);
+
 #ifdef __cplusplus
 }
 #endif

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Writes the images of one kernel file as C arrays. usage: embed.py NAME -o OUTPUT SHARED-OBJECT [FATBIN]
+"""Writes the images of one kernel file as C arrays. usage: embed.py NAME -o OUTPUT ARCHITECTURES SHARED-OBJECT [FATBIN]
 
-Without a fatbin the image for real GPUs is NULL.
+ARCHITECTURES is a text, of what the fatbin has code for. Without a fatbin the image for real GPUs is NULL.
 """
 import sys
 from pathlib import Path
@@ -14,10 +14,12 @@ def array(declaration, path):
 
 
 def main():
-    name, _, output, *images = sys.argv[1:]
+    name, _, output, architectures, *images = sys.argv[1:]
     soft, cuda = f"gvmi_image_soft_{name}", f"gvmi_image_cuda_{name}"
+    names = f"gvmi_image_architectures_{name}"
     text = f"/* Made by kernels/embed.py of {name}.c. */\n"
     text += f"extern const unsigned char {soft}[];\nextern const unsigned char *const {cuda};\n"
+    text += f'extern const char {names}[];\nconst char {names}[] = "{architectures}";\n'
     text += array(f"const unsigned char {soft}[]", images[0])
     if len(images) > 1:
         text += array("static const unsigned char fatbin[]", images[1])

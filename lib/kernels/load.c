@@ -4,6 +4,8 @@
  * while the driver loads: it is taken by nobody who holds a table lock, and holding it keeps a
  * second thread from loading the same image. Launching takes no lock.
  */
+#include <gvmem/kernels.h>
+
 #include <stdlib.h>
 
 #include "base/assert.h"
@@ -14,7 +16,8 @@
 /* Made by kernels/embed.py. A build without nvcc has no fatbins: their arrays are then NULL. */
 #define IMAGE_DECLARE(name) \
     extern const unsigned char gvmi_image_soft_##name[]; \
-    extern const unsigned char *const gvmi_image_cuda_##name;
+    extern const unsigned char *const gvmi_image_cuda_##name; \
+    extern const char gvmi_image_architectures_##name[];
 GVMI_IMAGES(IMAGE_DECLARE)
 #undef IMAGE_DECLARE
 
@@ -49,6 +52,11 @@ static const unsigned char *image_bytes(const gvm_device *device, gvmi_image ima
     case GVMI_IMAGE_COUNT: break;
     }
     __builtin_unreachable();
+}
+
+const char *gvm_kernel_architectures(void)
+{
+    return gvmi_image_architectures_basic; /* all images are built for the same */
 }
 
 static void unload(gvm_device *device)

@@ -331,7 +331,7 @@ INSERT INTO al_of VALUES ((1, 'one'), ARRAY[(2, 'two')::al_pair], (3, 'three'));
 ALTER TYPE al_pair ADD ATTRIBUTE c int;
 ALTER TYPE al_pair RENAME ATTRIBUTE b TO bb;
 SELECT * FROM al_of;
-\set VERBOSITY terse
+\set VERBOSITY sqlstate
 ALTER TYPE al_pair ALTER ATTRIBUTE a TYPE text;
 ALTER TABLE al_heap ALTER COLUMN a TYPE text;
 \set VERBOSITY default

@@ -107,7 +107,9 @@ SELECT tablename, n_distinct, inherited FROM pg_stats WHERE tablename LIKE 'a\_p
 CREATE ROLE a_stranger;
 GRANT SELECT ON a TO a_stranger;
 SET ROLE a_stranger;
+\set VERBOSITY sqlstate
 ANALYZE a_big;
+\set VERBOSITY default
 SELECT count(*) FROM pg_stats WHERE tablename = 'a_big';
 SELECT count(*) > 0 AS readable FROM pg_stats WHERE tablename = 'a';
 RESET ROLE;

@@ -12,9 +12,7 @@ INSERT INTO e VALUES (2, 'two');
 UPDATE e SET id = 2;
 DELETE FROM e;
 TRUNCATE e;
-COPY e FROM stdin;
-2	two
-\.
+\copy e FROM /dev/null
 DROP FOREIGN TABLE e;
 CREATE FOREIGN TABLE e_own (id int) SERVER gstore_fdw;
 RESET ROLE;
