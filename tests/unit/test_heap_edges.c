@@ -446,7 +446,7 @@ static void segments_come_and_go_beside_readers(void **state)
     pthread_t thread;
 
     (void)state;
-    SKIP_UNDER_VALGRIND("it takes minutes there");
+    SKIP_UNDER_VALGRIND("it can take minutes there");
     remake(&options);
     atomic_store(&over, false);
     assert_int_equal(pthread_create(&thread, NULL, alloc_and_free_small, heap), 0);
