@@ -159,9 +159,11 @@ check_all() {
             fuzz
         fi
     fi
+    # SKIP_UNDER_VALGRIND in tests/unit says of single tests why they are left out.
     if have valgrind; then
         tests 'unit tests under valgrind' "$build" --suite unit --no-suite slow --timeout-multiplier 10 \
-            --wrapper 'valgrind -q --error-exitcode=9 --leak-check=full --errors-for-leak-kinds=definite'
+            --wrapper "valgrind -q --error-exitcode=9 --leak-check=full --show-leak-kinds=definite \
+--errors-for-leak-kinds=definite --suppressions=$PWD/scripts/valgrind.supp"
     else
         left_out 'valgrind' 'valgrind is not installed'
     fi

@@ -82,7 +82,7 @@ COMMENT = re.compile(r"/\*.*?\*/", re.S)
 FILE_NAME = re.compile(r"(?<![\w<./-])([\w-]+(?:/[\w.-]+)*\.(?:c|h|py|sh|md|in|cpp))\b(?!\()")
 FILES_OF_OTHERS = {"cuda.h", "pg_type.h", "kernels/NAME.c"}
 # Folders that have a page which says where to find what.
-PAGES = [*NEIGHBOURS, "lib", "keeper", "packaging", "scripts"]
+PAGES = [*NEIGHBOURS, "lib", "keeper", "packaging", "scripts", "tests"]
 NO_PAGE = {"keeper/protocol", "keeper/machine", "keeper/client", "keeper/server", "keeper/table"}  # keeper/README.md
 PAGE_LINES_MAX = 60
 # No case of the table makes this call: only a driver that captures graphs answers it (tests/unit/test_capture.c).
@@ -274,7 +274,7 @@ def read_all(*patterns):
 
 def check_page_names(page, text):
     """Files, and functions written `file.c:function` or by their name alone, are there."""
-    inside = [path for path in page.parent.rglob("*") if path.suffix in (".c", ".h", ".py", ".sh", ".in", ".sql")]
+    inside = [path for path in page.parent.rglob("*") if path.suffix in (".c", ".h", ".py", ".sh", ".in", ".sql", ".build")]
     sources = "".join(path.read_text() for path in inside)
     for match in re.finditer(r"`([\w./-]+\.(?:c|h|py|sh|md))(?::(\w+))?`|`([a-z]+(?:_[a-z0-9]+)+)(?:\(\))?`", text):
         file, function, name = match.groups()

@@ -16,7 +16,7 @@ CASE(event_is_pending_behind_work)
     serve_start(stream);
     EXPECT_OK(cu->cuEventRecord(event, stream));
     EXPECT(cu->cuEventQuery(event), CUDA_ERROR_NOT_READY);
-    sleep_ms(3);
+    pause_ms(3);
     EXPECT(cu->cuEventQuery(event), CUDA_ERROR_NOT_READY);
     serve_stop();
     EXPECT_OK(cu->cuEventSynchronize(event));

@@ -51,7 +51,7 @@ static bool call_returns(unsigned within_ms)
 {
     uint64_t end = now_ms() + within_ms;
     while (!atomic_load(&call.done) && now_ms() < end)
-        sleep_ms(1);
+        pause_ms(1);
     return atomic_load(&call.done);
 }
 

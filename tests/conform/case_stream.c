@@ -317,7 +317,7 @@ static void wait_to_go(void *arg)
     uint64_t end = now_ms() + CONFORM_SOON_MS;
     __atomic_store_n(&call->calls, 1, __ATOMIC_RELEASE);
     while (!__atomic_load_n(&call->go, __ATOMIC_ACQUIRE) && now_ms() < end)
-        sleep_ms(1);
+        pause_ms(1);
 }
 
 CASE(stream_host_function_holds_only_its_stream)

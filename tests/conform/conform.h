@@ -30,11 +30,9 @@
 #include "driver/calls.h"
 #include "driver/cuda_abi.h"
 #include "tests/conform/kernels.h"
-
-#define KIB (1ull << 10)
-#define MIB (1ull << 20)
-#define GIB (1ull << 30)
-#define TIB (1ull << 40)
+#include "tests/lib/child.h"
+#include "tests/lib/fixture.h"
+#include "tests/lib/units.h"
 
 #define CONFORM_LEAK_RUNS 3
 #define CONFORM_TIMEOUT_S 60     /* for one case */
@@ -128,9 +126,6 @@ void use_device(int ordinal);
 size_t free_bytes(void);
 /* Waits until free memory is at least this much, five seconds at most. */
 bool wait_free_bytes(size_t at_least);
-uint64_t now_ms(void);
-void sleep_ms(unsigned ms);
-int count_fds(void);
 
 /* ---- taking */
 enum conform_kind {
@@ -213,13 +208,14 @@ struct conform_options {
 };
 extern struct conform_options options;
 
-/* Both serve until their socket closes, and give the exit status. */
-int conform_worker(int fd);
-int conform_peer(int fd);
+/* Both serve until the runner or the case ends them, and give the exit status. */
+int conform_worker(void);
+int conform_peer(void);
 /* Calls the driver as far as a case with these flags wants it before it starts. */
 void conform_setup(unsigned flags);
-/* Starts this program again with its role and one end of a socket pair; the other is *fd. 0 or an
- * errno. */
-int conform_spawn(const char *role, int *pid, int *fd);
+/* Starts this program again, with its role and the same driver. 0 or an errno. */
+int conform_start(struct child *process, const char *role);
+#define CONFORM_WORKER "--worker"
+#define CONFORM_PEER "--peer"
 
 #endif

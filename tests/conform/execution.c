@@ -8,7 +8,7 @@ bool ends_soon(CUstream stream)
     uint64_t end = now_ms() + CONFORM_SOON_MS;
     CUresult result;
     while ((result = cu->cuStreamQuery(stream)) == CUDA_ERROR_NOT_READY && now_ms() < end)
-        sleep_ms(1);
+        pause_ms(1);
     return result == CUDA_SUCCESS;
 }
 
@@ -16,7 +16,7 @@ bool stays_busy(CUstream stream)
 {
     if (cu->cuStreamQuery(stream) != CUDA_ERROR_NOT_READY)
         return false;
-    sleep_ms(3);
+    pause_ms(3);
     return cu->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY;
 }
 

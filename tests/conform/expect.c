@@ -12,13 +12,7 @@
 #include "tests/conform/wire.h"
 
 static jmp_buf case_end;
-static int wire = -1;
 static enum conform_outcome outcome;
-
-void conform_wire_open(int fd)
-{
-    wire = fd;
-}
 
 enum conform_outcome conform_try(void (*run)(void))
 {
@@ -49,7 +43,7 @@ __attribute__((format(printf, 4, 5))) static void fail(const char *file, int lin
         vsnprintf(text + used, sizeof text - (size_t)used, format, args);
     va_end(args);
     outcome = OUTCOME_FAILED;
-    conform_wire_send(wire, WIRE_FAILURE, text);
+    conform_wire_send(WIRE_FAILURE, text);
     if (end)
         longjmp(case_end, 1);
 }
@@ -101,12 +95,12 @@ void observe(const char *format, ...)
     va_start(args, format);
     vsnprintf(text, sizeof text, format, args);
     va_end(args);
-    conform_wire_send(wire, WIRE_OBSERVED, text);
+    conform_wire_send(WIRE_OBSERVED, text);
 }
 
 void skip(const char *why)
 {
-    conform_wire_send(wire, WIRE_SKIPPED, why);
+    conform_wire_send(WIRE_SKIPPED, why);
     if (outcome == OUTCOME_PASSED)
         outcome = OUTCOME_SKIPPED;
     longjmp(case_end, 1);

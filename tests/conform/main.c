@@ -21,8 +21,7 @@
 #include "tests/conform/conform.h"
 #include "tests/conform/report.h"
 #include "tests/conform/wire.h"
-
-#define WORKER_FD 3
+#include "tests/lib/tap.h"
 
 struct conform_options options = {.driver = "libcuda.so.1"};
 
@@ -31,29 +30,18 @@ static bool *selected;
 
 /* ---- workers */
 
-struct worker {
-    int pid; /* 0: none */
-    int fd;
-};
-
-static void worker_end(struct worker *worker, bool kill_it, int *status)
+int conform_start(child *process, const char *role)
 {
-    *status = 0;
-    if (!worker->pid)
-        return;
-    close(worker->fd); /* a worker that is idle ends by this */
-    if (kill_it)
-        kill(worker->pid, SIGKILL);
-    while (waitpid(worker->pid, status, 0) < 0)
-        ;
-    worker->pid = 0;
+    const char *more[] = {"--driver", options.driver, options.image ? "--image" : NULL,
+                          options.image, NULL};
+
+    return child_start(process, role, more);
 }
 
-static void worker_died(struct worker *worker, struct conform_report *report)
+static void worker_died(child *worker, struct conform_report *report)
 {
     char text[64];
-    int status;
-    worker_end(worker, false, &status);
+    const int status = child_end(worker);
     if (WIFSIGNALED(status))
         snprintf(text, sizeof text, "the process died by signal %d", WTERMSIG(status));
     else
@@ -62,10 +50,10 @@ static void worker_died(struct worker *worker, struct conform_report *report)
 }
 
 /* Takes one message. False: the case is over. */
-static bool worker_message(struct worker *worker, struct conform_report *report, bool *leave)
+static bool worker_message(child *worker, struct conform_report *report, bool *leave)
 {
     struct conform_message message;
-    ssize_t length = recv(worker->fd, &message, sizeof message, 0);
+    ssize_t length = recv(worker->control, &message, sizeof message, 0);
     if (length < 2) {
         worker_died(worker, report);
         return false;
@@ -83,36 +71,35 @@ static bool worker_message(struct worker *worker, struct conform_report *report,
 
 /* Runs one case in the worker, which is started if need be and is gone afterwards if it cannot be
  * used again. */
-static void run_case(struct worker *worker, unsigned number, struct conform_report *report)
+static void run_case(child *worker, unsigned number, struct conform_report *report)
 {
     uint64_t start = now_ms(), end = start + CONFORM_TIMEOUT_S * 1000;
     uint32_t request = number;
     bool leave = (conform_cases[number].flags & (ALONE | BARE | RAW)) != 0;
-    int status, error;
+    int error;
     if (!worker->pid) {
-        error = conform_spawn("--worker", &worker->pid, &worker->fd);
+        error = conform_start(worker, CONFORM_WORKER);
         if (error) {
-            worker->pid = 0;
             conform_report_failure(report, strerror(error));
             return;
         }
     }
-    if (send(worker->fd, &request, sizeof request, MSG_NOSIGNAL) < 0)
+    if (!child_post(worker, &request, sizeof request, -1))
         worker_died(worker, report);
     while (worker->pid) {
-        struct pollfd wait = {worker->fd, POLLIN, 0};
+        struct pollfd wait = {worker->control, POLLIN, 0};
         uint64_t now = now_ms();
         bool failed_leave = false;
         if (now >= end || poll(&wait, 1, (int)(end - now)) == 0) {
             conform_report_failure(report, "timed out");
-            worker_end(worker, true, &status);
+            child_kill(worker);
         } else if (!worker_message(worker, report, &failed_leave)) {
             leave = leave || failed_leave;
             break;
         }
     }
     if (leave)
-        worker_end(worker, false, &status);
+        (void)child_end(worker);
     report->ms = now_ms() - start;
 }
 
@@ -120,22 +107,20 @@ static void run_case(struct worker *worker, unsigned number, struct conform_repo
 
 static int run_selected(const char *json)
 {
-    struct worker shared = {0, -1}, alone = {0, -1};
-    unsigned failed, line = 0, planned = 0;
-    int status;
+    child shared = {0}, alone = {0};
+    unsigned failed, planned = 0;
     for (unsigned i = 0; i < conform_case_count; i++)
         planned += selected[i];
-    printf("1..%u\n", planned);
-    fflush(stdout);
+    tap_plan(planned);
     for (unsigned i = 0; i < conform_case_count; i++) {
         bool by_itself = (conform_cases[i].flags & (ALONE | BARE | RAW)) != 0;
         if (!selected[i])
             continue;
         run_case(by_itself ? &alone : &shared, i, &reports[i]);
         reports[i].ran = true;
-        conform_report_print(++line, conform_cases[i].name, &reports[i]);
+        conform_report_print(conform_cases[i].name, &reports[i]);
     }
-    worker_end(&shared, false, &status);
+    (void)child_end(&shared);
     failed = conform_report_end(reports);
     if (json && !conform_report_json(json, reports)) {
         perror(json);
@@ -170,15 +155,6 @@ static int usage(void)
           "[--case NAME]...\n",
           stderr);
     return 2;
-}
-
-/* The software GPU's machine, unless the caller set one: two devices, and memory that no other run
- * shares. */
-static void choose_software_machine(void)
-{
-    char text[96];
-    snprintf(text, sizeof text, "devices=2,memory=8GiB,sms=4,instance=conform-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", text, 0);
 }
 
 int main(int argc, char **argv)
@@ -219,10 +195,10 @@ int main(int argc, char **argv)
     }
     if (optind < argc)
         return usage();
-    if (role)
-        return role == 'w' ? conform_worker(WORKER_FD) : conform_peer(WORKER_FD);
+    if (child_is(argc, argv, CONFORM_WORKER) || child_is(argc, argv, CONFORM_PEER))
+        return role == 'w' ? conform_worker() : conform_peer();
     for (unsigned i = 0; i < conform_case_count && !any; i++)
         selected[i] = true;
-    choose_software_machine();
+    fixture_machine_default("devices=2,memory=8GiB,sms=4");
     return run_selected(json);
 }

@@ -1,20 +1,15 @@
 /* Peers: the case's end, which asks, and the peer's end, which does. One request and one answer at
  * a time, as packets, each with at most one fd. */
-#define _GNU_SOURCE
-#include <errno.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "tests/conform/peer.h"
 #include "tests/conform/wire.h"
 
 #define PEERS_MAX 8
-#define PEER_ANSWER_S 30
+#define PEER_LIMIT_MS 20000 /* of an answer, and of its end; a case has CONFORM_TIMEOUT_S */
 
 enum request {
     DO_CONTEXT,
@@ -48,50 +43,6 @@ struct packet {
     uint64_t wanted;
     CUipcMemHandle ipc;
 };
-
-/* ---- packets */
-
-static bool packet_send(int socket, const struct packet *packet, int fd)
-{
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec part = {(void *)(uintptr_t)packet, sizeof *packet};
-    struct msghdr header = {.msg_iov = &part, .msg_iovlen = 1};
-    if (fd >= 0) {
-        struct cmsghdr *rights;
-        header.msg_control = control.bytes;
-        header.msg_controllen = sizeof control.bytes;
-        rights = CMSG_FIRSTHDR(&header);
-        rights->cmsg_level = SOL_SOCKET;
-        rights->cmsg_type = SCM_RIGHTS;
-        rights->cmsg_len = CMSG_LEN(sizeof fd);
-        memcpy(CMSG_DATA(rights), &fd, sizeof fd);
-    }
-    return sendmsg(socket, &header, MSG_NOSIGNAL) == (ssize_t)sizeof *packet;
-}
-
-static bool packet_receive(int socket, struct packet *packet, int *fd)
-{
-    union {
-        struct cmsghdr align;
-        char bytes[CMSG_SPACE(sizeof(int))];
-    } control = {0};
-    struct iovec part = {packet, sizeof *packet};
-    struct msghdr header = {.msg_iov = &part,
-                            .msg_iovlen = 1,
-                            .msg_control = control.bytes,
-                            .msg_controllen = sizeof control.bytes};
-    struct cmsghdr *rights;
-    *fd = -1;
-    if (recvmsg(socket, &header, MSG_CMSG_CLOEXEC) != (ssize_t)sizeof *packet)
-        return false;
-    rights = CMSG_FIRSTHDR(&header);
-    if (rights && rights->cmsg_type == SCM_RIGHTS)
-        memcpy(fd, CMSG_DATA(rights), sizeof *fd);
-    return true;
-}
 
 /* ---- the peer's end */
 
@@ -190,14 +141,12 @@ static bool do_use(struct packet *p, CUresult *result)
     }
 }
 
-static int case_socket;
-
 static void serve_case(void)
 {
     struct packet packet;
     int fd, answer_fd;
     conform_setup(BARE);
-    while (packet_receive(case_socket, &packet, &fd)) {
+    while (child_next(&packet, sizeof packet, &fd)) {
         CUresult result;
         answer_fd = -1;
         if (!do_use(&packet, &result))
@@ -205,18 +154,16 @@ static void serve_case(void)
         packet.result = (int32_t)result;
         if (fd >= 0)
             close(fd);
-        packet_send(case_socket, &packet, answer_fd);
+        (void)child_answer(&packet, sizeof packet, answer_fd);
         if (answer_fd >= 0)
             close(answer_fd);
     }
 }
 
-int conform_peer(int socket)
+int conform_peer(void)
 {
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_IGN);
     setenv("CUDA_MODULE_LOADING", "EAGER", 1);
-    case_socket = socket;
     if (conform_driver_load(options.driver))
         return 1;
     return conform_try(serve_case) == OUTCOME_PASSED ? 0 : 1;
@@ -229,8 +176,9 @@ static struct peer peers[PEERS_MAX];
 static CUresult ask_with_fd(struct peer *peer, struct packet *packet, int fd, int *answer_fd)
 {
     int received;
-    REQUIRE_TRUE(packet_send(peer->fd, packet, fd));
-    REQUIRE_TRUE(packet_receive(peer->fd, packet, &received)); /* the peer lives and answers */
+    REQUIRE_TRUE(child_post(&peer->process, packet, sizeof *packet, fd));
+    /* It lives and answers. */
+    REQUIRE_TRUE(child_wait(&peer->process, packet, sizeof *packet, &received) == NULL);
     if (answer_fd)
         *answer_fd = received;
     else if (received >= 0)
@@ -248,15 +196,14 @@ static CUresult ask(struct peer *peer, struct packet packet, uint64_t *value)
 
 struct peer *peer_start_bare(void)
 {
-    struct timeval limit = {PEER_ANSWER_S, 0};
     struct peer *peer = NULL;
     for (int i = 0; i < PEERS_MAX && !peer; i++)
-        if (peers[i].pid == 0)
+        if (peers[i].process.pid == 0)
             peer = &peers[i];
     REQUIRE_TRUE(peer != NULL);
-    REQUIRE_U64(conform_spawn("--peer", &peer->pid, &peer->fd), 0);
+    REQUIRE_U64(conform_start(&peer->process, CONFORM_PEER), 0);
+    peer->process.limit_ms = PEER_LIMIT_MS;
     own(OWN_PEER, (uintptr_t)peer, 0);
-    REQUIRE_TRUE(setsockopt(peer->fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof limit) == 0);
     return peer;
 }
 
@@ -269,20 +216,10 @@ struct peer *peer_start(void)
 
 void conform_peer_end(struct peer *peer, bool kill_it)
 {
-    int status = 0, pid = peer->pid;
-    uint64_t end = now_ms() + 5000;
-    close(peer->fd);
-    peer->pid = 0;
     if (kill_it)
-        kill(pid, SIGKILL);
-    while (waitpid(pid, &status, kill_it ? 0 : WNOHANG) == 0) {
-        if (now_ms() > end)
-            kill_it = kill(pid, SIGKILL) == 0;
-        else
-            sleep_ms(1);
-    }
-    if (!kill_it)
-        EXPECT_U64(status, 0); /* a peer that is told to end does so by itself */
+        child_kill(&peer->process);
+    else
+        EXPECT_U64(child_end(&peer->process), 0); /* a peer that is told to end does so by itself */
 }
 
 void peer_stop(struct peer *peer)

@@ -10,8 +10,7 @@
 #include "tests/conform/conform.h"
 
 struct peer {
-    int pid;
-    int fd;
+    struct child process;
 };
 
 /* Started, and owned by the case. The two differ in whether it has a current primary context and

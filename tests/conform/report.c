@@ -4,6 +4,7 @@
 
 #include "tests/conform/conform.h"
 #include "tests/conform/report.h"
+#include "tests/lib/tap.h"
 
 static char device_name[CONFORM_TEXT_BYTES], driver_version[CONFORM_TEXT_BYTES];
 
@@ -56,12 +57,12 @@ static void print_lines(const char *what, const char *lines)
     }
 }
 
-void conform_report_print(unsigned line, const char *name, const struct conform_report *report)
+void conform_report_print(const char *name, const struct conform_report *report)
 {
-    printf("%sok %u - %s", report->outcome == OUTCOME_FAILED ? "not " : "", line, name);
     if (report->outcome == OUTCOME_SKIPPED)
-        printf(" # SKIP %s", report->skipped);
-    putchar('\n');
+        tap_skip(name, report->skipped);
+    else
+        tap_result(report->outcome == OUTCOME_PASSED, "%s", name);
     print_lines("failed", report->failures);
     print_lines("observed", report->observed);
     fflush(stdout);

@@ -25,7 +25,7 @@ void conform_report_skipped(struct conform_report *report, const char *text);
 void conform_report_device(const char *name);
 void conform_report_version(const char *version);
 
-void conform_report_print(unsigned line, const char *name, const struct conform_report *report);
+void conform_report_print(const char *name, const struct conform_report *report);
 /* Prints the counts; gives that of failures. The array has conform_case_count reports. */
 unsigned conform_report_end(const struct conform_report *reports);
 /* False: errno says why the file could not be written. */

@@ -1,57 +1,23 @@
 /* A worker: runs the cases that the runner names, one at a time, and says how each went. */
-#define _GNU_SOURCE
-#include <dirent.h>
-#include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <time.h>
-#include <unistd.h>
 
 #include "tests/conform/image.h"
 #include "tests/conform/wire.h"
 
 struct conform_machine machine;
 
-static int runner = -1;
+static bool has_runner;
 static const struct conform_case *running;
 
-void conform_wire_send(int fd, char kind, const char *text)
+void conform_wire_send(char kind, const char *text)
 {
     struct conform_message message = {.kind = kind};
     snprintf(message.text, sizeof message.text, "%s", text);
-    /* A runner that is gone takes this process with it (PR_SET_PDEATHSIG); there is nobody to
-     * tell. */
-    (void)!send(fd, &message, offsetof(struct conform_message, text) + strlen(message.text) + 1,
-                MSG_NOSIGNAL);
-}
-
-uint64_t now_ms(void)
-{
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    return (uint64_t)t.tv_sec * 1000 + (uint64_t)t.tv_nsec / 1000000;
-}
-
-void sleep_ms(unsigned ms)
-{
-    struct timespec t = {ms / 1000, (long)(ms % 1000) * 1000000};
-    while (nanosleep(&t, &t) && errno == EINTR)
-        ;
-}
-
-int count_fds(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    int count = -3; /* ".", ".." and the folder's own */
-    while (folder && readdir(folder))
-        count++;
-    if (folder)
-        closedir(folder);
-    return count;
+    if (has_runner)
+        (void)child_answer(&message, sizeof message, -1); /* a runner that is gone ends this process, too */
 }
 
 size_t free_bytes(void)
@@ -67,7 +33,7 @@ bool wait_free_bytes(size_t at_least)
     while (free_bytes() < at_least) {
         if (now_ms() > end)
             return false;
-        sleep_ms(5);
+        pause_ms(5);
     }
     return true;
 }
@@ -111,13 +77,13 @@ static void tell_device(void)
 {
     char text[256] = "";
     int version = 0;
-    if (runner < 0)
+    if (!has_runner)
         return;
     REQUIRE_OK(cu->cuDeviceGetName(text, sizeof text, machine.device));
-    conform_wire_send(runner, WIRE_DEVICE, text);
+    conform_wire_send(WIRE_DEVICE, text);
     REQUIRE_OK(cu->cuDriverGetVersion(&version));
     snprintf(text, sizeof text, "%d", version);
-    conform_wire_send(runner, WIRE_VERSION, text);
+    conform_wire_send(WIRE_VERSION, text);
 }
 
 void conform_setup(unsigned flags)
@@ -171,7 +137,7 @@ static void measure_again(void)
     use_device(0);
     REQUIRE_OK(cu->cuCtxSynchronize());
     for (int i = 0; i < 200 && free_bytes() < before.free_bytes; i++)
-        sleep_ms(5);
+        pause_ms(5);
     measure();
 }
 
@@ -181,7 +147,7 @@ static void leaked(size_t bytes, int fds)
     snprintf(text, sizeof text,
              "leak: %zu bytes of device memory and %d fds missing after each of %d runs", bytes,
              fds, CONFORM_LEAK_RUNS);
-    conform_wire_send(runner, WIRE_FAILURE, text);
+    conform_wire_send(WIRE_FAILURE, text);
 }
 
 static enum conform_outcome run_ordinary(void)
@@ -215,26 +181,24 @@ static enum conform_outcome run_case(void)
     return running->flags & (ALONE | BARE | RAW) ? conform_try(running->run) : run_ordinary();
 }
 
-int conform_worker(int fd)
+int conform_worker(void)
 {
     uint32_t number;
     const char *wrong;
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
     signal(SIGPIPE, SIG_IGN);
     setenv("CUDA_MODULE_LOADING", "EAGER", 1); /* lazy loading may wait for kernels that wait for us */
-    runner = fd;
-    conform_wire_open(fd);
+    has_runner = true;
     wrong = conform_driver_load(options.driver);
-    while (recv(fd, &number, sizeof number, 0) == (ssize_t)sizeof number) {
+    while (child_next(&number, sizeof number, NULL)) {
         enum conform_outcome outcome = OUTCOME_FAILED;
         if (number >= conform_case_count)
             return 2;
         running = &conform_cases[number];
         if (wrong)
-            conform_wire_send(fd, WIRE_FAILURE, wrong);
+            conform_wire_send(WIRE_FAILURE, wrong);
         else
             outcome = run_case();
-        conform_wire_send(fd, WIRE_DONE, outcome == OUTCOME_FAILED ? "leave" : "");
+        conform_wire_send(WIRE_DONE, outcome == OUTCOME_FAILED ? "leave" : "");
     }
     return 0;
 }

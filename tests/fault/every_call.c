@@ -8,22 +8,23 @@
  * library copes with a failure by itself (it tries again, or does without), the operation must have
  * done all it should.
  *
- * Method: a fresh world for each attempt, and snapshots of all that can be counted.
+ * Method: a fresh fixture for each attempt, and snapshots of all that can be counted.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/registry.h"
 #include "driver/driver.h"
 #include "tests/fault/fault.h"
+#include "tests/lib/child.h"
+#include "tests/lib/fixture.h"
+#include "tests/lib/tap.h"
 
+#define ROLE "--serve"
 #define SETTLE_MS 1000
 #define CALLS_MAX 5000 /* of one operation: more means that it never ends */
 
@@ -32,7 +33,8 @@
 typedef struct snapshot {
     gvmi_check_holdings held;
     uint64_t objects[GVMI_KIND_COUNT];
-    uint64_t fds, free_bytes[2];
+    int fds;
+    uint64_t free_bytes[2];
     gvm_buffer_info buffer, target, imported;
     uint64_t vector_count, vector_capacity;
     uint64_t heap_blocks, heap_requested_bytes, heap_pending_bytes, heap_committed_bytes, heap_segments;
@@ -40,18 +42,6 @@ typedef struct snapshot {
 
 static CUcontext contexts[2]; /* of the test's own, so that free memory can be asked for without the library */
 static int device_count;
-
-static uint64_t count_fds(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    uint64_t count = 0;
-
-    while (folder != NULL && readdir(folder) != NULL)
-        count++;
-    if (folder != NULL)
-        closedir(folder);
-    return count;
-}
 
 static void take_heap(snapshot *s, gvm_heap *heap)
 {
@@ -73,11 +63,11 @@ static void must(gvm_status status)
     if (status == GVM_OK)
         return;
     (void)gvm_error_last(&error);
-    printf("Bail out! cannot look at the world: %s\n", error.text);
+    printf("Bail out! cannot look at the fixture: %s\n", error.text);
     exit(1);
 }
 
-static void take(snapshot *s, world *w)
+static void take(snapshot *s, fixture *w)
 {
     memset(s, 0, sizeof *s);
     s->buffer.struct_size = s->target.struct_size = s->imported.struct_size = sizeof s->buffer;
@@ -147,17 +137,15 @@ static void forgive(snapshot *after, const snapshot *before, unsigned flags)
 /* A driver's threads may let go of the last fds and bytes a moment after the wait for their work
  * has returned: a snapshot for comparison is taken again until they have, or not in time. What
  * they still held in the earlier snapshot does not matter: only more is a leak. */
-static void take_settled(snapshot *s, world *w, const snapshot *before, unsigned flags)
+static void take_settled(snapshot *s, fixture *w, const snapshot *before, unsigned flags)
 {
-    const struct timespec pause = {.tv_nsec = 1000000};
-
     for (int i = 0; i < SETTLE_MS; i++) {
         take(s, w);
         forgive(s, before, flags);
         if (s->fds <= before->fds && s->free_bytes[0] >= before->free_bytes[0] &&
             s->free_bytes[1] >= before->free_bytes[1])
             return;
-        nanosleep(&pause, NULL);
+        pause_ms(1);
     }
 }
 
@@ -194,7 +182,7 @@ static bool same(const snapshot *before, const snapshot *after)
     for (int kind = 0; kind < GVMI_KIND_COUNT; kind++)
         good = same_number("objects of a kind", before->objects[kind], after->objects[kind]) && good;
     if (after->fds > before->fds)
-        good = same_number("fds", before->fds, after->fds);
+        good = same_number("fds", (uint64_t)before->fds, (uint64_t)after->fds);
     for (int i = 0; i < 2; i++)
         if (after->free_bytes[i] < before->free_bytes[i])
             good = same_number("free bytes", before->free_bytes[i], after->free_bytes[i]);
@@ -221,8 +209,8 @@ typedef struct tally {
 } tally;
 
 /* The operation failed: it must have said so properly and changed nothing, and must succeed now. */
-static bool look_after_failure(const scenario *s, uint64_t documented, world *w,
-                               const world *before_run, gvm_status status, const snapshot *before)
+static bool look_after_failure(const scenario *s, uint64_t documented, fixture *w,
+                               const fixture *before_run, gvm_status status, const snapshot *before)
 {
     snapshot after;
     gvm_error error;
@@ -246,33 +234,33 @@ static bool look_after_failure(const scenario *s, uint64_t documented, world *w,
         w->appender != before_run->appender || w->taken != before_run->taken ||
         w->number != before_run->number || w->count != before_run->count)
         good = complain("an output was written");
-    if (!world_intact(w))
+    if (!fixture_intact(w))
         good = complain("contents or invariants are broken");
     /* Pinned memory that was committed before the failure stays: to let it go may wait for kernels. */
     if ((s->flags & NEEDS_HOST_HEAP) && gvm_heap_trim(w->heap, 0) != GVM_OK)
         good = complain("the heap cannot be trimmed");
-    if ((s->flags & LEAVES_STREAM) && !world_renew_sockets(w, s->flags))
+    if ((s->flags & LEAVES_STREAM) && !fixture_renew_sockets(w, s->flags))
         return complain("no new sockets");
     take_settled(&after, w, before, s->flags);
     return same(before, &after) && good;
 }
 
-static bool look_after_success(const scenario *s, world *w)
+static bool look_after_success(const scenario *s, fixture *w)
 {
     if (s->shows != NULL && !s->shows(w))
         return complain("it succeeded and did not do all it should");
-    return world_intact(w) || complain("contents or invariants are broken after success");
+    return fixture_intact(w) || complain("contents or invariants are broken after success");
 }
 
 static bool attempt(const scenario *s, const injector *how, uint64_t nth, bool for_ever, tally *sum)
 {
-    static world w, before_run;
+    static fixture w, before_run;
     snapshot base, before, end;
     gvm_status status;
     bool good = true, struck;
 
-    take(&base, &(world){.device = NULL});
-    if (!world_begin(&w, s->flags))
+    take(&base, &(fixture){.device = NULL});
+    if (!fixture_begin(&w, s->flags))
         return false;
     take(&before, &w);
     before_run = w;
@@ -289,7 +277,7 @@ static bool attempt(const scenario *s, const injector *how, uint64_t nth, bool f
         good = look_after_failure(s, s->statuses | how->statuses, &w, &before_run, status, &before) &&
                good;
         if (status == GVM_E_KEEPER && (s->flags & LEAVES_COLUMNS) != 0)
-            good = world_reattach(&w, s->flags) && good;
+            good = fixture_reattach(&w, s->flags) && good;
         status = s->run(&w);
         if (status != GVM_OK) {
             gvm_error error;
@@ -301,20 +289,20 @@ static bool attempt(const scenario *s, const injector *how, uint64_t nth, bool f
     }
     if (status == GVM_OK)
         good = look_after_success(s, &w) && good;
-    world_end(&w);
-    take_settled(&end, &(world){.device = NULL}, &base, 0);
+    fixture_end(&w);
+    take_settled(&end, &(fixture){.device = NULL}, &base, 0);
     if (!same(&base, &end))
-        good = complain("... after the end of the world");
+        good = complain("... after the end of the fixture");
     return good;
 }
 
 /* How many calls of the kind an undisturbed run makes. */
 static bool count_calls(const scenario *s, const injector *how, uint64_t *calls)
 {
-    static world w;
+    static fixture w;
     gvm_status status;
 
-    if (!world_begin(&w, s->flags))
+    if (!fixture_begin(&w, s->flags))
         return false;
     how->arm(0, false);
     status = s->run(&w);
@@ -325,7 +313,7 @@ static bool count_calls(const scenario *s, const injector *how, uint64_t *calls)
         gvm_error_last(&error);
         printf("#   undisturbed, it answers %s: %s\n", gvm_status_name(status), error.text);
     }
-    world_end(&w);
+    fixture_end(&w);
     return status == GVM_OK && *calls <= CALLS_MAX;
 }
 
@@ -359,7 +347,7 @@ static int serve_foreign(void)
     gvm_buffer *buffer;
     gvm_ipc_info info = {.struct_size = sizeof info};
     gvm_ipc *ipc;
-    char byte;
+    char command;
 
     if (gvm_device_open(0, &device) != GVM_OK ||
         gvm_buffer_create(device, CHUNK, NULL, &buffer) != GVM_OK ||
@@ -368,10 +356,8 @@ static int serve_foreign(void)
         !table_serve(f.token))
         return 1;
     f.handle = info.handle;
-    if (write(STDOUT_FILENO, &f, sizeof f) != (ssize_t)sizeof f)
-        return 1;
-    while (read(STDIN_FILENO, &byte, 1) < 0 && errno == EINTR)
-        ;
+    if (child_next(&command, sizeof command, NULL) && child_answer(&f, sizeof f, -1))
+        (void)child_next(&command, sizeof command, NULL); /* there is none: it ends */
     table_serve_end();
     gvm_ipc_destroy(ipc);
     gvm_buffer_destroy(buffer);
@@ -379,30 +365,16 @@ static int serve_foreign(void)
     return 0;
 }
 
-static pid_t start_server(int *to)
+static child start_server(void)
 {
     static foreign f;
-    int in[2], out[2];
-    pid_t pid;
+    child server = child_must_start(ROLE);
 
-    if (pipe(in) != 0 || pipe(out) != 0 || (pid = fork()) < 0)
-        return -1;
-    if (pid == 0) {
-        dup2(in[0], STDIN_FILENO);
-        dup2(out[1], STDOUT_FILENO);
-        close(in[1]);
-        execl("/proc/self/exe", "every_call", "--serve", (char *)NULL);
-        _exit(127);
-    }
-    close(in[0]);
-    close(out[1]);
-    *to = in[1];
-    if (read(out[0], &f, sizeof f) == (ssize_t)sizeof f) {
+    if (child_post(&server, "", 1, -1) && child_wait(&server, &f, sizeof f, NULL) == NULL) {
         foreign_handle = &f.handle;
         foreign_token = f.token;
     }
-    close(out[0]);
-    return pid;
+    return server;
 }
 
 /* ---- all */
@@ -419,8 +391,7 @@ static bool start(void)
         return true;
     }
     gvm_error_last(&error);
-    printf("Bail out! no driver: %s\n", error.text);
-    return false;
+    tap_bail_out("no driver: %s", error.text);
 }
 
 static bool is_possible(const scenario *s)
@@ -432,65 +403,51 @@ static bool is_possible(const scenario *s)
             strncmp(s->name, "table_", 6) != 0);
 }
 
-static bool test_all(const char *only)
+static void test_all(const char *only)
 {
-    bool all_good = true;
     tally sum = {0};
-    world w;
-    unsigned number = 0;
+    fixture w;
 
     /* Drivers grow pools of their own at first use, of the context and of the process. */
     for (size_t i = 0; i < scenario_count; i++)
-        if (is_possible(&scenarios[i]) && world_begin(&w, scenarios[i].flags)) {
+        if (is_possible(&scenarios[i]) && fixture_begin(&w, scenarios[i].flags)) {
             (void)scenarios[i].run(&w);
-            world_end(&w);
+            fixture_end(&w);
         }
-    printf("1..%zu\n", scenario_count);
+    tap_plan((unsigned)scenario_count + 1);
     for (size_t i = 0; i < scenario_count; i++) {
         const scenario *s = &scenarios[i];
         bool good = true;
 
-        number++;
         if (!is_possible(s) || strncmp(s->name, only, strlen(only)) != 0) {
-            printf("ok %u - %s # SKIP\n", number, s->name);
+            tap_skip(s->name, is_possible(s) ? "another was asked for" : "not on this machine");
             continue;
         }
         for (size_t j = 0; j < injector_count; j++)
             good = test_pair(s, &injectors[j], &sum) && good;
-        printf("%sok %u - %s\n", good ? "" : "not ", number, s->name);
-        fflush(stdout);
-        all_good = all_good && good;
+        tap_result(good, "%s", s->name);
     }
     printf("# %llu attempts, %llu coped with\n", (unsigned long long)sum.attempts,
            (unsigned long long)sum.coped);
-    if (gvmi_check_violations() != 0) {
-        printf("not ok - %llu violations of the driver's contract\n",
+    tap_result(gvmi_check_violations() == 0, "%llu violations of the driver's contract",
                (unsigned long long)gvmi_check_violations());
-        all_good = false;
-    }
-    return all_good;
 }
 
 int main(int argc, char **argv)
 {
-    char machine[128];
-    int server_in = -1, status = 0;
-    pid_t server;
-    bool good;
+    child server;
 
-    if (argc > 1 && strcmp(argv[1], "--serve") == 0)
+    if (child_is(argc, argv, ROLE))
         return serve_foreign();
-    snprintf(machine, sizeof machine, "devices=2,memory=256MiB,sms=2,instance=fault-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
-    server = start_server(&server_in); /* before anything here is counted; without the decorators */
+    fixture_machine_default("devices=2,memory=256MiB,sms=2");
+    server = start_server(); /* before anything here is counted; without the decorators */
     setenv("GVMEM_CHECK", "1", 1);
     setenv("GVMEM_FAULT", "*:18446744073709551615", 1); /* stacked; never reached until armed */
-    if (server < 0 || !start())
+    if (!start())
         return 1;
-    good = test_all(argc > 1 ? argv[1] : "");
-    close(server_in);
-    waitpid(server, &status, 0);
+    test_all(argc > 1 ? argv[1] : "");
+    (void)child_end(&server);
     for (int i = 0; i < device_count && i < 2; i++)
         gvmi_cu->cuDevicePrimaryCtxRelease(i);
-    return good ? 0 : 1;
+    return tap_finish();
 }

@@ -1,11 +1,11 @@
 /* tests/fault/fault.h - what the parts of every_call share.
  *
- *   inject.c      ways to fail: driver calls, memory, system calls
- *   table_scene.c a table of PostgreSQL's kind, for scenarios and other tests to read
- *   scenarios.c   one row per public operation: what it needs, the operation, how its success shows
- *   append_scene.c appenders, for scenarios
- *   heap_scene.c  heaps, for scenarios
- *   every_call.c  fails every call of every row, once and for ever, and looks at what is left
+ *   inject.c          ways to fail: driver calls, memory, system calls
+ *   table_fixture.c   a table of PostgreSQL's kind, for scenarios and other tests to read
+ *   scenarios.c       one row per public operation: what it needs, the operation, how its success shows
+ *   append_fixture.c  appenders, for scenarios
+ *   heap_fixture.c    heaps, for scenarios
+ *   every_call.c      fails every call of every row, once and for ever, and looks at what is left
  */
 #ifndef FAULT_H
 #define FAULT_H
@@ -17,9 +17,10 @@
 #include <gvmem/gvmem.h>
 #include <gvmem/table.h>
 
-#define MIB (1ull << 20)
+#include "tests/lib/units.h"
+
 #define CHUNK (2 * MIB)
-#define CHUNKS 8 /* that a world's buffer reserves; [0, COMMITTED) are committed */
+#define CHUNKS 8 /* that a fixture's buffer reserves; [0, COMMITTED) are committed */
 #define COMMITTED 2
 #define PART 70000 /* bytes that copies move: not a multiple of anything, across a chunk's end */
 
@@ -40,7 +41,7 @@ extern const size_t injector_count;
 /* ---- scenarios.c */
 
 /* What operations work on; made anew for each attempt. */
-typedef struct world {
+typedef struct fixture {
     gvm_device *device, *peer;
     gvm_buffer *buffer, *target; /* target: an empty one; committed where a row wants it */
     gvm_vector *vector;
@@ -65,7 +66,7 @@ typedef struct world {
     gvm_appender *appender;
     gvm_buffer *taken; /* from it */
     uint8_t bytes[PART];
-} world;
+} fixture;
 
 enum {
     NEEDS_DEVICE = 1 << 0, /* the others imply it */
@@ -104,67 +105,67 @@ typedef struct scenario {
     const char *name;
     unsigned flags;
     uint64_t statuses; /* documented, a bit for each */
-    gvm_status (*run)(world *w);
-    bool (*shows)(world *w); /* did it do all it should? NULL: its success is enough */
+    gvm_status (*run)(fixture *w);
+    bool (*shows)(fixture *w); /* did it do all it should? NULL: its success is enough */
 } scenario;
 
 extern const scenario scenarios[];
 extern const size_t scenario_count;
 
-/* Makes and ends a world. False: nothing was made, what is missing was printed. */
-bool world_begin(world *w, unsigned needs);
-void world_end(world *w);
+/* Makes and ends a fixture. False: nothing was made, what is missing was printed. */
+bool fixture_begin(fixture *w, unsigned needs);
+void fixture_end(fixture *w);
 /* A new pair of sockets, with the message in it where the row wants one. */
-bool world_renew_sockets(world *w, unsigned needs);
+bool fixture_renew_sockets(fixture *w, unsigned needs);
 
 /* Attaches the table anew, whose keeper's connection was lost. */
-bool world_reattach(world *w, unsigned needs);
+bool fixture_reattach(fixture *w, unsigned needs);
 
 /* Are the bytes of the buffer (and of the import) what they were made? */
-bool world_intact(world *w);
+bool fixture_intact(fixture *w);
 
 /* The handle of memory of another process, for gvm_ipc_open(); NULL while none was given. */
 extern const gvm_ipc_handle *foreign_handle;
 
-/* ---- append_scene.c */
+/* ---- append_fixture.c */
 
-bool append_make(world *w, bool begun);
-bool append_intact(world *w);
-gvm_status run_appender_create(world *w);
-bool shows_appender_create(world *w);
-gvm_status run_appender_begin(world *w);
-bool shows_appender_begin(world *w);
-gvm_status run_appender_finish(world *w);
-bool shows_appender_finish(world *w);
-gvm_status run_appender_take(world *w);
-bool shows_appender_take(world *w);
+bool append_make(fixture *w, bool begun);
+bool append_intact(fixture *w);
+gvm_status run_appender_create(fixture *w);
+bool shows_appender_create(fixture *w);
+gvm_status run_appender_begin(fixture *w);
+bool shows_appender_begin(fixture *w);
+gvm_status run_appender_finish(fixture *w);
+bool shows_appender_finish(fixture *w);
+gvm_status run_appender_take(fixture *w);
+bool shows_appender_take(fixture *w);
 
-/* ---- heap_scene.c */
+/* ---- heap_fixture.c */
 
-bool heap_make(world *w, unsigned needs);
-void heap_end(world *w);
-gvm_status run_heap_create(world *w);
-gvm_status run_heap_create_managed(world *w);
-gvm_status run_heap_alloc_small(world *w);
-gvm_status run_heap_alloc(world *w);
-gvm_status run_heap_alloc_lone(world *w);
-gvm_status run_heap_alloc_async(world *w);
-bool shows_heap_alloc(world *w);
-gvm_status run_heap_free(world *w);
-gvm_status run_heap_free_stream(world *w);
-gvm_status run_heap_free_elsewhere(world *w);
-bool shows_heap_free(world *w);
-gvm_status run_heap_resize(world *w);
-bool shows_heap_resize(world *w);
-gvm_status run_heap_stream_end(world *w);
-bool shows_heap_stream_end(world *w);
-gvm_status run_heap_trim(world *w);
-gvm_status run_heap_grant(world *w);
-bool shows_heap_grant(world *w);
-gvm_status run_heap_get_usage(world *w);
-bool shows_heap_get_usage(world *w);
+bool heap_make(fixture *w, unsigned needs);
+void heap_end(fixture *w);
+gvm_status run_heap_create(fixture *w);
+gvm_status run_heap_create_managed(fixture *w);
+gvm_status run_heap_alloc_small(fixture *w);
+gvm_status run_heap_alloc(fixture *w);
+gvm_status run_heap_alloc_lone(fixture *w);
+gvm_status run_heap_alloc_async(fixture *w);
+bool shows_heap_alloc(fixture *w);
+gvm_status run_heap_free(fixture *w);
+gvm_status run_heap_free_stream(fixture *w);
+gvm_status run_heap_free_elsewhere(fixture *w);
+bool shows_heap_free(fixture *w);
+gvm_status run_heap_resize(fixture *w);
+bool shows_heap_resize(fixture *w);
+gvm_status run_heap_stream_end(fixture *w);
+bool shows_heap_stream_end(fixture *w);
+gvm_status run_heap_trim(fixture *w);
+gvm_status run_heap_grant(fixture *w);
+bool shows_heap_grant(fixture *w);
+gvm_status run_heap_get_usage(fixture *w);
+bool shows_heap_get_usage(fixture *w);
 
-/* ---- table_scene.c */
+/* ---- table_fixture.c */
 
 #define FAULT_TABLE_ROWS 1000u
 #define FAULT_TABLE_NUMBER(row) (3 * (row) + 1)

@@ -12,25 +12,24 @@
  * what a wait asks again and again is counted, too, so no two runs have the same calls. The other
  * process has a witness, whose data and demands show what the keeper is worth.
  */
-#include <dirent.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/prctl.h>
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "base/registry.h"
 #include "driver/driver.h"
 #include "memory/device.h"
-#include "tests/fault/keeper_scene.h"
+#include "tests/fault/keeper_fixture.h"
+#include "tests/lib/child.h"
+#include "tests/lib/fixture.h"
+#include "tests/lib/tap.h"
 
 #define CALLS_OF_A_NAME 3u
 #define SETTLE_MS 3000
+#define ROLE "--other"
 #define HANG_S 60 /* an attempt takes some 50 ms */
 
 static char path[64];
@@ -41,24 +40,13 @@ static char doing[160] = "the start"; /* what to say of a hang */
 typedef struct counts {
     gvmi_check_holdings held;
     uint64_t objects[GVMI_KIND_COUNT];
-    uint64_t fds, free_bytes;
+    int fds;
+    uint64_t free_bytes;
 } counts;
-
-static uint64_t count_fds(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    uint64_t count = 0;
-
-    while (folder != NULL && readdir(folder) != NULL)
-        count++;
-    if (folder != NULL)
-        closedir(folder);
-    return count;
-}
 
 static counts count_all(void)
 {
-    counts c = {.held = gvmi_check_held(), .fds = count_fds(), .free_bytes = scene_free_bytes()};
+    counts c = {.held = gvmi_check_held(), .fds = count_fds(), .free_bytes = fixture_free_bytes()};
 
     for (int kind = 0; kind < GVMI_KIND_COUNT; kind++)
         c.objects[kind] = gvmi_registry_count((gvmi_kind)kind);
@@ -101,20 +89,13 @@ static bool is_back(const counts *before, const counts *after)
            after->held.handles <= before->held.handles;
 }
 
-static void pause_a_little(void)
-{
-    const struct timespec pause = {.tv_nsec = 1000000};
-
-    nanosleep(&pause, NULL);
-}
-
 /* Drivers let go of the last of it a moment later. */
 static bool all_is_back(const counts *before, const char *whose)
 {
     counts after = count_all();
 
     for (int ms = 0; ms < SETTLE_MS && !is_back(before, &after); ms++) {
-        pause_a_little();
+        pause_ms(1);
         after = count_all();
     }
     return same(before, &after, whose);
@@ -135,7 +116,7 @@ static bool has_frames(uint64_t handles_before, uint64_t frames)
         handles = gvmi_check_held().handles - handles_before;
         if (handles == frames)
             return true;
-        pause_a_little();
+        pause_ms(1);
     }
     printf("#   the keeper knows of %llu pieces of memory and has %llu\n",
            (unsigned long long)frames, (unsigned long long)handles);
@@ -148,7 +129,7 @@ typedef enum verb {
     DO_COUNT,   /* what is there; the beginning of an attempt */
     DO_SERVE,   /* a keeper */
     DO_WITNESS, /* begins */
-    DO_PLAY,
+    DO_RUN_CLIENT,
     DO_CHECK, /* the witness's; result */
     DO_END,   /* of witness and keeper */
     DO_LOOK,  /* is nothing left? The end of an attempt */
@@ -159,20 +140,17 @@ typedef enum verb {
 typedef struct command {
     verb verb;
     char path[sizeof path];
-    scene_result result;
+    client_result result;
     uint64_t allowed;
 } command;
 
 typedef struct answer {
     bool good;
-    scene_result result;
+    client_result result;
     uint64_t frames;
 } answer;
 
-static struct {
-    pid_t pid;
-    int socket;
-} helper;
+static child helper;
 
 static void on_alarm(int number)
 {
@@ -189,7 +167,7 @@ static answer obey(const command *c)
 {
     static counts before;
     static gvm_keeper *server;
-    static scene_witness witness;
+    static fixture_witness witness;
     static uint64_t handles;
     answer a = {.good = true};
 
@@ -197,108 +175,72 @@ static answer obey(const command *c)
     case DO_COUNT: before = count_all(); break;
     case DO_SERVE:
         handles = gvmi_check_held().handles;
-        a.good = scene_serve(c->path, &server) == GVM_OK;
+        a.good = fixture_serve(c->path, &server) == GVM_OK;
         break;
-    case DO_WITNESS: a.good = scene_witness_begin(&witness, c->path); break;
-    case DO_PLAY:
-        a.result = scene_play(c->path, c->allowed);
+    case DO_WITNESS: a.good = witness_begin(&witness, c->path); break;
+    case DO_RUN_CLIENT:
+        a.result = client_run(c->path, c->allowed);
         a.good = a.result.good;
         break;
     case DO_CHECK:
-        a.good = scene_witness_check(&witness, &c->result, &a.frames);
+        a.good = witness_check(&witness, &c->result, &a.frames);
         if (a.good && server != NULL) /* the witness has its object mapped here */
-            a.good = has_frames(handles, a.frames + SCENE_STILL_CHUNKS);
+            a.good = has_frames(handles, a.frames + STILL_CHUNKS);
         break;
     case DO_END:
-        scene_witness_end(&witness);
+        witness_end(&witness);
         gvm_keeper_stop(server);
         server = NULL;
         break;
     case DO_LOOK: a.good = all_is_back(&before, "the process that does not fail"); break;
-    case DO_BREAK: a.good = scene_break(c->path); break;
+    case DO_BREAK: a.good = fixture_break(c->path); break;
     case DO_BREAK_END:
-        scene_break_end();
+        fixture_break_end();
         lost = true;
         break;
     }
     return a;
 }
 
-static int help(int socket)
+static int help(void)
 {
     static command c;
 
+    unsetenv("GVMEM_FAULT"); /* nothing fails here */
     signal(SIGALRM, on_alarm);
-    prctl(PR_SET_PDEATHSIG, SIGKILL);
-    if (gvmi_driver_start() != GVM_OK || !scene_enter())
+    if (gvmi_driver_start() != GVM_OK || !fixture_enter())
         return 1;
-    while (read(socket, &c, sizeof c) == (ssize_t)sizeof c) {
+    while (child_next(&c, sizeof c, NULL)) {
         answer a;
 
         snprintf(doing, sizeof doing, "the other process, command %d", (int)c.verb);
         alarm(HANG_S);
         a = obey(&c);
         alarm(0);
-        fflush(stdout);
-        if (write(socket, &a, sizeof a) != (ssize_t)sizeof a)
+        if (!child_answer(&a, sizeof a, -1))
             return 1;
     }
     if (lost)
         _exit(0);
-    scene_leave();
+    fixture_leave();
     return gvmi_check_violations() == 0 ? 0 : 1;
 }
 
-/* Before the driver is made to fail here: its environment is its own. */
-static bool start_helper(void)
-{
-    int ends[2];
-    char number[16];
-
-    fflush(stdout);
-    if (socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) != 0)
-        return false;
-    helper.pid = fork();
-    if (helper.pid == 0) {
-        const int end = dup(ends[1]); /* without close-on-exec */
-
-        unsetenv("GVMEM_FAULT");
-        snprintf(number, sizeof number, "%d", end);
-        execl("/proc/self/exe", "keeper_calls", "--help-me", number, (char *)NULL);
-        _exit(127);
-    }
-    close(ends[1]);
-    helper.socket = ends[0];
-    return helper.pid > 0;
-}
-
-static bool end_helper(void)
-{
-    int status = 0;
-
-    close(helper.socket);
-    return waitpid(helper.pid, &status, 0) == helper.pid && status == 0;
-}
-
-static answer order(verb what, scene_result result, uint64_t allowed)
+static answer order(verb what, client_result result, uint64_t allowed)
 {
     static command c;
     answer a = {.good = false};
 
     c = (command){.verb = what, .result = result, .allowed = allowed};
     memcpy(c.path, path, sizeof path);
-    fflush(stdout);
-    if (write(helper.socket, &c, sizeof c) != (ssize_t)sizeof c ||
-        read(helper.socket, &a, sizeof a) != (ssize_t)sizeof a) {
-        printf("Bail out! the other process is dead: %s\n", doing);
-        exit(1);
-    }
+    if (!child_post(&helper, &c, sizeof c, -1) || child_wait(&helper, &a, sizeof a, NULL) != NULL)
+        tap_bail_out("the other process is dead: %s", doing);
     return a;
 }
 
 static bool have(verb what)
 {
-    return order(what, (scene_result){0}, 0).good;
+    return order(what, (client_result){0}, 0).good;
 }
 
 /* ---- how many calls of each name there are */
@@ -384,11 +326,11 @@ static bool start_keeper(const fault *f)
 {
     gvm_keeper *server = NULL;
     gvm_status status;
-    scene_result result;
+    client_result result;
     bool good;
 
     arm(f);
-    status = scene_serve(path, &server);
+    status = fixture_serve(path, &server);
     disarm(f);
     if ((STARTING >> status & 1) == 0 || (status != GVM_OK && server != NULL)) {
         printf("#   starting answered %s\n", gvm_status_name(status));
@@ -397,7 +339,7 @@ static bool start_keeper(const fault *f)
     if (status != GVM_OK)
         return true;
     good = have(DO_WITNESS);
-    result = order(DO_PLAY, (scene_result){0}, 0).result;
+    result = order(DO_RUN_CLIENT, (client_result){0}, 0).result;
     good = good && result.good && result.published && order(DO_CHECK, result, 0).good;
     good = have(DO_END) && good;
     gvm_keeper_stop(server);
@@ -410,11 +352,11 @@ static bool serve(const fault *f)
     const uint64_t handles = gvmi_check_held().handles;
     gvm_keeper *server = NULL;
     answer played, checked;
-    bool good = scene_serve(path, &server) == GVM_OK && have(DO_WITNESS);
+    bool good = fixture_serve(path, &server) == GVM_OK && have(DO_WITNESS);
 
     if (good) {
         arm(f);
-        played = order(DO_PLAY, (scene_result){0}, f->way->allowed);
+        played = order(DO_RUN_CLIENT, (client_result){0}, f->way->allowed);
         disarm(f);
         checked = order(DO_CHECK, played.result, 0);
         good = played.good && checked.good && has_frames(handles, checked.frames);
@@ -425,15 +367,15 @@ static bool serve(const fault *f)
 }
 
 /* A client here fails. */
-static bool play(const fault *f)
+static bool run_client(const fault *f)
 {
     bool good = have(DO_SERVE) && have(DO_WITNESS);
 
     if (good) {
-        scene_result result;
+        client_result result;
 
         arm(f);
-        result = scene_play(path, f->way->allowed);
+        result = client_run(path, f->way->allowed);
         disarm(f);
         good = order(DO_CHECK, result, 0).good && result.good;
     }
@@ -449,7 +391,7 @@ typedef struct role {
 static role roles[] = {
     {.name = "a keeper that starts", .run = start_keeper},
     {.name = "a keeper", .run = serve},
-    {.name = "a client", .run = play},
+    {.name = "a client", .run = run_client},
 };
 
 static bool attempt(const role *r, const fault *f)
@@ -476,8 +418,7 @@ static bool count_calls(role *r)
 
     (void)attempt(r, &none); /* lets drivers grow pools of their own */
     if (!attempt(r, &none)) {
-        printf("Bail out! %s fails undisturbed\n", r->name);
-        return false;
+        tap_bail_out("%s fails undisturbed", r->name);
     }
     memcpy(r->calls, armed_calls, sizeof armed_calls);
     return true;
@@ -519,26 +460,26 @@ static bool test_role(role *r, const way *w, uint64_t most)
 static bool test_broken(void)
 {
     gvm_keeper *server = NULL;
-    scene_witness witness;
+    fixture_witness witness;
     bool good;
 
     snprintf(doing, sizeof doing, "a context that breaks");
     alarm(HANG_S);
-    if (scene_serve(path, &server) != GVM_OK || !scene_witness_begin(&witness, path))
+    if (fixture_serve(path, &server) != GVM_OK || !witness_begin(&witness, path))
         return false;
     good = have(DO_BREAK);
     if (!good)
         printf("#   the context did not break\n");
-    if (good && scene_witness_may_write(&witness)) {
+    if (good && witness_may_write(&witness)) {
         printf("#   a lease was released though its stream never came to it\n");
         good = false;
     }
     good = have(DO_BREAK_END) && good;
-    if (good && !scene_witness_may_write(&witness)) {
+    if (good && !witness_may_write(&witness)) {
         printf("#   closing the object has not released the lease\n");
         good = false;
     }
-    scene_witness_end(&witness);
+    witness_end(&witness);
     gvm_keeper_stop(server);
     alarm(0);
     return good;
@@ -546,59 +487,44 @@ static bool test_broken(void)
 
 /* ---- all */
 
-static bool tell(unsigned number, bool good, const char *what, const char *how)
-{
-    printf("%sok %u - %s%s%s\n", good ? "" : "not ", number, what, how[0] != '\0' ? ": " : "", how);
-    fflush(stdout);
-    return good;
-}
-
 static bool test_all(uint64_t most)
 {
     const size_t role_count = sizeof roles / sizeof roles[0], way_count = sizeof ways / sizeof ways[0];
-    bool good = true;
-    unsigned number = 0;
 
-    printf("1..%zu\n", role_count * way_count + 2);
+    tap_plan((unsigned)(role_count * way_count + 2));
     for (size_t i = 0; i < role_count; i++) {
         if (!count_calls(&roles[i]))
             return false;
         for (size_t j = 0; j < way_count; j++)
-            good = tell(++number, test_role(&roles[i], &ways[j], most), roles[i].name, ways[j].name) &&
-                   good;
+            tap_result(test_role(&roles[i], &ways[j], most), "%s: %s", roles[i].name, ways[j].name);
     }
-    good = tell(++number, gvmi_check_violations() == 0 && end_helper(), "no contract was violated", "") &&
-           good;
+    tap_result(gvmi_check_violations() == 0 && child_end(&helper) == 0, "no contract was violated");
     setenv("GVMEM_CHECK", "0", 1);
-    good = start_helper() && tell(++number, test_broken(), "a lease behind a broken context", "") &&
-           good;
-    (void)end_helper(); /* its context is broken: it may well complain */
+    helper = child_must_start(ROLE);
+    tap_result(test_broken(), "a lease behind a broken context");
+    (void)child_end(&helper); /* its context is broken: it may well complain */
     printf("# %llu attempts, %llu failures struck\n", (unsigned long long)sum.attempts,
            (unsigned long long)sum.struck);
-    return good && sum.struck > sum.attempts / 2;
+    return sum.struck > sum.attempts / 2;
 }
 
 int main(int argc, char **argv)
 {
-    char machine[128];
     bool good;
 
-    if (argc > 2 && strcmp(argv[1], "--help-me") == 0)
-        return help(atoi(argv[2]));
+    if (child_is(argc, argv, ROLE))
+        return help();
     snprintf(path, sizeof path, "/tmp/gvmem-keeper-calls-%d.sock", (int)getpid());
-    snprintf(machine, sizeof machine, "devices=1,memory=64MiB,sms=2,instance=keeper-calls-%d",
-             (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
+    fixture_machine_default("devices=1,memory=64MiB,sms=2");
     setenv("GVMEM_CHECK", "1", 1);
     signal(SIGALRM, on_alarm);
     signal(SIGPIPE, SIG_IGN);
+    helper = child_must_start(ROLE);                    /* before anything is counted here */
     setenv("GVMEM_FAULT", "*:18446744073709551615", 1); /* stacked; never reached until armed */
-    if (!start_helper() || gvmi_driver_start() != GVM_OK || !scene_enter()) {
-        printf("Bail out! no driver\n");
-        return 1;
-    }
+    if (gvmi_driver_start() != GVM_OK || !fixture_enter())
+        tap_bail_out("no driver");
     watch_calls();
     good = test_all(argc > 1 ? strtoull(argv[1], NULL, 10) : CALLS_OF_A_NAME);
-    scene_leave();
-    return good ? 0 : 1;
+    fixture_leave();
+    return good ? tap_finish() : 1;
 }

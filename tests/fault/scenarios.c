@@ -10,14 +10,14 @@
 #include "tests/fault/fault.h"
 
 #define TIMEOUT_MS 2000
-#define ELEMS 1000 /* that a world's vector holds, of 8 bytes */
+#define ELEMS 1000 /* that a fixture's vector holds, of 8 bytes */
 
 static const uint32_t both_columns[] = {0, 1};
 
 const gvm_ipc_handle *foreign_handle;
 const char *foreign_token;
 
-/* ---- worlds */
+/* ---- fixtures */
 
 static uint8_t pattern_of(uint64_t chunk)
 {
@@ -43,7 +43,7 @@ static bool fill_chunk(gvm_buffer *buffer, uint64_t chunk)
     return gvm_buffer_fill(buffer, chunk * CHUNK, CHUNK, &pattern, 1) == GVM_OK;
 }
 
-bool world_intact(world *w)
+bool fixture_intact(fixture *w)
 {
     if (w->heap != NULL && gvm_heap_check(w->heap) != GVM_OK)
         return false;
@@ -55,7 +55,7 @@ bool world_intact(world *w)
            (w->imported == NULL || gvmi_buffer_check(w->imported));
 }
 
-static bool make_buffer(world *w, unsigned needs)
+static bool make_buffer(fixture *w, unsigned needs)
 {
     gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
 
@@ -69,7 +69,7 @@ static bool make_buffer(world *w, unsigned needs)
            gvm_buffer_move(w->buffer, 0, COMMITTED * CHUNK, GVM_TIER_HOST) == GVM_OK;
 }
 
-static bool make_target(world *w, unsigned needs)
+static bool make_target(fixture *w, unsigned needs)
 {
     gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
     gvm_device *device = needs & NEEDS_FAR_TARGET ? w->peer : w->device;
@@ -83,7 +83,7 @@ static bool make_target(world *w, unsigned needs)
             gvm_buffer_move(w->target, CHUNK, CHUNK, GVM_TIER_HOST) == GVM_OK);
 }
 
-static bool make_vector(world *w)
+static bool make_vector(fixture *w)
 {
     static const uint64_t zeros[ELEMS];
 
@@ -93,7 +93,7 @@ static bool make_vector(world *w)
 
 /* A share of the first chunk, its import with room for all, and a later share of what there is
  * now. */
-static bool make_import(world *w)
+static bool make_import(fixture *w)
 {
     gvm_import_options options = {.struct_size = sizeof options, .reserve_bytes = CHUNKS * CHUNK};
 
@@ -102,7 +102,7 @@ static bool make_import(world *w)
            gvm_share_export(w->buffer, 0, 0, &w->later) == GVM_OK;
 }
 
-bool world_renew_sockets(world *w, unsigned needs)
+bool fixture_renew_sockets(fixture *w, unsigned needs)
 {
     for (int i = 0; i < 2; i++)
         if (w->sockets[i] >= 0)
@@ -113,17 +113,17 @@ bool world_renew_sockets(world *w, unsigned needs)
            gvm_share_send(w->share, w->sockets[0], TIMEOUT_MS) == GVM_OK;
 }
 
-static bool load_kernels(world *w)
+static bool load_kernels(fixture *w)
 {
     return gvm_kernel_checksum(w->device, gvm_buffer_address(w->buffer), 8, NULL, &w->number) == GVM_OK;
 }
 
-static gvm_status run_table_acquire(world *w)
+static gvm_status run_table_acquire(fixture *w)
 {
     return gvm_table_acquire(w->table, both_columns, 2, NULL, TIMEOUT_MS, w->columns);
 }
 
-static bool make_all(world *w, unsigned needs)
+static bool make_all(fixture *w, unsigned needs)
 {
     const unsigned buffer = NEEDS_BUFFER | NEEDS_SHARE | NEEDS_IMPORT | NEEDS_MESSAGE |
                             NEEDS_KERNELS | NEEDS_HOSTED | NEEDS_IPC;
@@ -137,7 +137,7 @@ static bool make_all(world *w, unsigned needs)
            (!(needs & (NEEDS_SHARE | NEEDS_IMPORT | NEEDS_MESSAGE)) ||
             gvm_share_export(w->buffer, 0, 0, &w->share) == GVM_OK) &&
            (!(needs & NEEDS_IMPORT) || make_import(w)) &&
-           (!(needs & NEEDS_SOCKETS) || world_renew_sockets(w, needs)) &&
+           (!(needs & NEEDS_SOCKETS) || fixture_renew_sockets(w, needs)) &&
            (!(needs & NEEDS_KERNELS) || load_kernels(w)) &&
            (!(needs & NEEDS_IPC) || gvm_ipc_export(w->buffer, 0, PART, &w->ipc) == GVM_OK) &&
            (!(needs & (NEEDS_HEAP | NEEDS_HOST_HEAP | NEEDS_MANAGED_HEAP)) || heap_make(w, needs)) &&
@@ -148,7 +148,7 @@ static bool make_all(world *w, unsigned needs)
            (!(needs & (NEEDS_APPENDER | NEEDS_BEGUN)) || append_make(w, (needs & NEEDS_BEGUN) != 0));
 }
 
-bool world_reattach(world *w, unsigned needs)
+bool fixture_reattach(fixture *w, unsigned needs)
 {
     gvm_table_detach(w->table);
     w->table = NULL;
@@ -156,20 +156,20 @@ bool world_reattach(world *w, unsigned needs)
            (!(needs & NEEDS_LEASES) || run_table_acquire(w) == GVM_OK);
 }
 
-bool world_begin(world *w, unsigned needs)
+bool fixture_begin(fixture *w, unsigned needs)
 {
     gvm_error error;
 
-    *w = (world){.sockets = {-1, -1}};
+    *w = (fixture){.sockets = {-1, -1}};
     if ((needs & ((1u << 20) - 1)) == 0 || make_all(w, needs))
         return true;
     gvm_error_last(&error);
-    printf("# a world could not be made: %s: %s\n", gvm_status_name(error.status), error.text);
-    world_end(w);
+    printf("# a fixture could not be made: %s: %s\n", gvm_status_name(error.status), error.text);
+    fixture_end(w);
     return false;
 }
 
-void world_end(world *w)
+void fixture_end(fixture *w)
 {
     /* What was queued uses memory that goes now. */
     if ((w->device != NULL && gvm_device_synchronize(w->device) != GVM_OK) ||
@@ -198,58 +198,58 @@ void world_end(world *w)
 
 /* ---- operations */
 
-static gvm_status run_device_count(world *w)
+static gvm_status run_device_count(fixture *w)
 {
     return gvm_device_count(&w->count);
 }
 
-static bool shows_device_count(world *w)
+static bool shows_device_count(fixture *w)
 {
     return w->count > 0;
 }
 
-static gvm_status run_device_open(world *w)
+static gvm_status run_device_open(fixture *w)
 {
     return gvm_device_open(0, &w->device);
 }
 
-static bool shows_device_open(world *w)
+static bool shows_device_open(fixture *w)
 {
     return w->device != NULL && gvm_device_synchronize(w->device) == GVM_OK;
 }
 
-static gvm_status run_device_get_info(world *w)
+static gvm_status run_device_get_info(fixture *w)
 {
     w->device_info.struct_size = sizeof w->device_info;
     return gvm_device_get_info(w->device, &w->device_info);
 }
 
-static bool shows_device_get_info(world *w)
+static bool shows_device_get_info(fixture *w)
 {
     return w->device_info.total_bytes > 0 && w->device_info.free_bytes <= w->device_info.total_bytes;
 }
 
-static gvm_status run_device_synchronize(world *w)
+static gvm_status run_device_synchronize(fixture *w)
 {
     return gvm_device_synchronize(w->device);
 }
 
-static gvm_status run_buffer_create(world *w)
+static gvm_status run_buffer_create(fixture *w)
 {
     return gvm_buffer_create(w->device, 5 * CHUNK, NULL, &w->target);
 }
 
-static bool shows_buffer_create(world *w)
+static bool shows_buffer_create(fixture *w)
 {
     return gvm_buffer_address(w->target) != NULL;
 }
 
-static gvm_status run_buffer_commit(world *w)
+static gvm_status run_buffer_commit(fixture *w)
 {
     return gvm_buffer_commit(w->buffer, CHUNK, 5 * CHUNK); /* one is there already */
 }
 
-static bool shows_buffer_commit(world *w)
+static bool shows_buffer_commit(fixture *w)
 {
     for (uint64_t i = COMMITTED; i < 6; i++)
         if (!fill_chunk(w->buffer, i) || !holds(w->buffer, i))
@@ -257,34 +257,34 @@ static bool shows_buffer_commit(world *w)
     return true;
 }
 
-static gvm_status run_buffer_decommit(world *w)
+static gvm_status run_buffer_decommit(fixture *w)
 {
     return gvm_buffer_decommit(w->target, 0, CHUNKS * CHUNK);
 }
 
-static bool shows_buffer_decommit(world *w)
+static bool shows_buffer_decommit(fixture *w)
 {
     gvm_buffer_info info = {.struct_size = sizeof info};
 
     return gvm_buffer_get_info(w->target, &info) == GVM_OK && info.device_bytes == 0;
 }
 
-static gvm_status run_buffer_seal(world *w)
+static gvm_status run_buffer_seal(fixture *w)
 {
     return gvm_buffer_seal(w->buffer);
 }
 
-static bool shows_buffer_seal(world *w)
+static bool shows_buffer_seal(fixture *w)
 {
     return gvm_buffer_copy_in(w->buffer, 0, w->bytes, 1) == GVM_E_SEALED;
 }
 
-static gvm_status run_move_out(world *w)
+static gvm_status run_move_out(fixture *w)
 {
     return gvm_buffer_move(w->buffer, 0, CHUNKS * CHUNK, GVM_TIER_HOST);
 }
 
-static bool all_in(world *w, gvm_tier wanted)
+static bool all_in(fixture *w, gvm_tier wanted)
 {
     gvm_tier tier;
 
@@ -294,27 +294,27 @@ static bool all_in(world *w, gvm_tier wanted)
     return true;
 }
 
-static bool shows_move_out(world *w)
+static bool shows_move_out(fixture *w)
 {
     return all_in(w, GVM_TIER_HOST);
 }
 
-static gvm_status run_move_in(world *w)
+static gvm_status run_move_in(fixture *w)
 {
     return gvm_buffer_move(w->buffer, 0, CHUNKS * CHUNK, GVM_TIER_DEVICE);
 }
 
-static bool shows_move_in(world *w)
+static bool shows_move_in(fixture *w)
 {
     return all_in(w, GVM_TIER_DEVICE);
 }
 
-static gvm_status run_buffer_grant(world *w)
+static gvm_status run_buffer_grant(fixture *w)
 {
     return gvm_buffer_grant(w->buffer, w->peer, GVM_ACCESS_READWRITE);
 }
 
-static bool shows_buffer_grant(world *w)
+static bool shows_buffer_grant(fixture *w)
 {
     const CUmemLocation where = {CU_MEM_LOCATION_TYPE_DEVICE, 1};
     unsigned long long flags = 0;
@@ -327,19 +327,19 @@ static bool shows_buffer_grant(world *w)
 /* Copies cross the end of a chunk. */
 #define CROSSING (CHUNK - PART / 2)
 
-static gvm_status run_copy_in(world *w)
+static gvm_status run_copy_in(fixture *w)
 {
     memset(w->bytes, 0x77, PART);
     return gvm_buffer_copy_in(w->target, CROSSING, w->bytes, PART);
 }
 
-static gvm_status run_copy_in_async(world *w)
+static gvm_status run_copy_in_async(fixture *w)
 {
     memset(w->bytes, 0x77, PART);
     return gvm_buffer_copy_in_async(w->target, CROSSING, w->bytes, PART, NULL);
 }
 
-static bool target_holds(world *w, uint8_t first, uint8_t second)
+static bool target_holds(fixture *w, uint8_t first, uint8_t second)
 {
     uint8_t *bytes = w->bytes;
 
@@ -352,81 +352,81 @@ static bool target_holds(world *w, uint8_t first, uint8_t second)
     return true;
 }
 
-static bool shows_copy_in(world *w)
+static bool shows_copy_in(fixture *w)
 {
     return target_holds(w, 0x77, 0x77);
 }
 
-static gvm_status run_copy_out(world *w)
+static gvm_status run_copy_out(fixture *w)
 {
     return gvm_buffer_copy_out(w->bytes, w->buffer, CROSSING, PART);
 }
 
-static gvm_status run_copy_out_async(world *w)
+static gvm_status run_copy_out_async(fixture *w)
 {
     return gvm_buffer_copy_out_async(w->bytes, w->buffer, CROSSING, PART, NULL);
 }
 
-static bool shows_copy_out(world *w)
+static bool shows_copy_out(fixture *w)
 {
     return gvm_device_synchronize(w->device) == GVM_OK && w->bytes[0] == pattern_of(0) &&
            w->bytes[PART - 1] == pattern_of(1);
 }
 
-static gvm_status run_copy(world *w)
+static gvm_status run_copy(fixture *w)
 {
     return gvm_buffer_copy(w->target, CROSSING, w->buffer, CROSSING, PART);
 }
 
-static gvm_status run_copy_async(world *w)
+static gvm_status run_copy_async(fixture *w)
 {
     return gvm_buffer_copy_async(w->target, CROSSING, w->buffer, CROSSING, PART, NULL);
 }
 
-static bool shows_copy(world *w)
+static bool shows_copy(fixture *w)
 {
     return target_holds(w, pattern_of(0), pattern_of(1));
 }
 
-static gvm_status run_fill(world *w)
+static gvm_status run_fill(fixture *w)
 {
     return gvm_buffer_fill(w->target, CROSSING, PART, "\x55\x55", 2);
 }
 
-static gvm_status run_fill_async(world *w)
+static gvm_status run_fill_async(fixture *w)
 {
     return gvm_buffer_fill_async(w->target, CROSSING, PART, "\x55\x55\x55\x55", 4, NULL);
 }
 
-static bool shows_fill(world *w)
+static bool shows_fill(fixture *w)
 {
     return target_holds(w, 0x55, 0x55);
 }
 
-static gvm_status run_buffer_get_info(world *w)
+static gvm_status run_buffer_get_info(fixture *w)
 {
     w->buffer_info.struct_size = sizeof w->buffer_info;
     return gvm_buffer_get_info(w->buffer, &w->buffer_info);
 }
 
-static gvm_status run_vector_create(world *w)
+static gvm_status run_vector_create(fixture *w)
 {
     return gvm_vector_create(w->device, 12, 1000000, NULL, &w->vector);
 }
 
-static bool shows_vector_create(world *w)
+static bool shows_vector_create(fixture *w)
 {
     return gvm_vector_address(w->vector) != NULL;
 }
 
-static gvm_status run_vector_append(world *w)
+static gvm_status run_vector_append(fixture *w)
 {
     static const uint64_t elems[2 * CHUNK / 8] = {1}; /* over the end of what is committed */
 
     return gvm_vector_append(w->vector, elems, 2 * CHUNK / 8);
 }
 
-static bool shows_vector_append(world *w)
+static bool shows_vector_append(fixture *w)
 {
     uint64_t element = 0;
 
@@ -435,39 +435,39 @@ static bool shows_vector_append(world *w)
            element == 1;
 }
 
-static gvm_status run_vector_resize(world *w)
+static gvm_status run_vector_resize(fixture *w)
 {
     return gvm_vector_resize(w->vector, 3 * CHUNK / 8);
 }
 
-static bool shows_vector_resize(world *w)
+static bool shows_vector_resize(fixture *w)
 {
     return gvm_vector_count(w->vector) == 3 * CHUNK / 8;
 }
 
-static gvm_status run_vector_commit(world *w)
+static gvm_status run_vector_commit(fixture *w)
 {
     return gvm_vector_commit(w->vector, 3 * CHUNK / 8);
 }
 
-static bool shows_vector_commit(world *w)
+static bool shows_vector_commit(fixture *w)
 {
     return gvm_vector_capacity(w->vector) == 3 * CHUNK / 8 && gvm_vector_count(w->vector) == ELEMS;
 }
 
-static gvm_status run_vector_shrink(world *w)
+static gvm_status run_vector_shrink(fixture *w)
 {
     gvm_status status = gvm_vector_resize(w->vector, 0);
 
     return status != GVM_OK ? status : gvm_vector_shrink(w->vector);
 }
 
-static gvm_status run_alloc(world *w)
+static gvm_status run_alloc(fixture *w)
 {
     return gvm_alloc(w->device, 3 * CHUNK + 5, &w->piece);
 }
 
-static bool shows_alloc(world *w)
+static bool shows_alloc(fixture *w)
 {
     gvm_buffer *buffer;
 
@@ -475,7 +475,7 @@ static bool shows_alloc(world *w)
            gvm_buffer_fill(buffer, 0, 3 * CHUNK + 5, "x", 1) == GVM_OK;
 }
 
-static gvm_status run_free(world *w)
+static gvm_status run_free(fixture *w)
 {
     gvm_status status = gvm_free(w->piece);
 
@@ -484,83 +484,83 @@ static gvm_status run_free(world *w)
     return status;
 }
 
-static gvm_status run_share_export(world *w)
+static gvm_status run_share_export(fixture *w)
 {
     return gvm_share_export(w->buffer, 0, 0, &w->share);
 }
 
-static bool shows_share(world *w)
+static bool shows_share(fixture *w)
 {
     gvm_share_info info = {.struct_size = sizeof info};
 
     return gvm_share_get_info(w->share, &info) == GVM_OK && info.chunk_count == COMMITTED;
 }
 
-static gvm_status run_share_send(world *w)
+static gvm_status run_share_send(fixture *w)
 {
     return gvm_share_send(w->share, w->sockets[0], TIMEOUT_MS);
 }
 
-static bool shows_share_send(world *w)
+static bool shows_share_send(fixture *w)
 {
     return gvm_share_receive(w->sockets[1], TIMEOUT_MS, &w->later) == GVM_OK;
 }
 
-static gvm_status run_share_receive(world *w)
+static gvm_status run_share_receive(fixture *w)
 {
     return gvm_share_receive(w->sockets[1], TIMEOUT_MS, &w->later);
 }
 
-static bool shows_share_receive(world *w)
+static bool shows_share_receive(fixture *w)
 {
     gvm_share_info info = {.struct_size = sizeof info};
 
     return gvm_share_get_info(w->later, &info) == GVM_OK && info.chunk_count == COMMITTED;
 }
 
-static gvm_status run_share_import(world *w)
+static gvm_status run_share_import(fixture *w)
 {
     return gvm_share_import(w->device, w->share, NULL, &w->imported);
 }
 
-static bool shows_share_import(world *w)
+static bool shows_share_import(fixture *w)
 {
     return w->imported != NULL && holds(w->imported, 0) && holds(w->imported, 1);
 }
 
-static gvm_status run_share_update(world *w)
+static gvm_status run_share_update(fixture *w)
 {
     return gvm_buffer_update(w->imported, w->later);
 }
 
-static bool shows_share_update(world *w)
+static bool shows_share_update(fixture *w)
 {
     return holds(w->imported, 0) && holds(w->imported, 3);
 }
 
-static gvm_status run_ipc_export(world *w)
+static gvm_status run_ipc_export(fixture *w)
 {
     return gvm_ipc_export(w->buffer, 0, PART, &w->ipc);
 }
 
-static bool shows_ipc_export(world *w)
+static bool shows_ipc_export(fixture *w)
 {
     gvm_ipc_info info = {.struct_size = sizeof info};
 
     return gvm_ipc_get_info(w->ipc, &info) == GVM_OK && info.address != NULL && info.size_bytes == PART;
 }
 
-static gvm_status run_ipc_open(world *w)
+static gvm_status run_ipc_open(fixture *w)
 {
     return gvm_ipc_open(w->device, foreign_handle, &w->opened);
 }
 
-static bool shows_ipc_open(world *w)
+static bool shows_ipc_open(fixture *w)
 {
     return w->opened != NULL;
 }
 
-static gvm_status run_ipc_close(world *w)
+static gvm_status run_ipc_close(fixture *w)
 {
     gvm_status status = gvm_ipc_close(w->device, w->opened);
 
@@ -569,17 +569,17 @@ static gvm_status run_ipc_close(world *w)
     return status;
 }
 
-static gvm_status run_fill_random(world *w)
+static gvm_status run_fill_random(fixture *w)
 {
     return gvm_kernel_fill_random_f64(w->device, gvm_buffer_address(w->target), 1000, 0, 7, NULL);
 }
 
-static gvm_status run_sum(world *w)
+static gvm_status run_sum(fixture *w)
 {
     return gvm_kernel_sum_f64(w->device, gvm_buffer_address(w->buffer), 1000, NULL, &w->real);
 }
 
-static bool shows_sum(world *w)
+static bool shows_sum(fixture *w)
 {
     double one;
 
@@ -587,12 +587,12 @@ static bool shows_sum(world *w)
     return w->real > 999.9 * one && w->real < 1000.1 * one;
 }
 
-static gvm_status run_checksum(world *w)
+static gvm_status run_checksum(fixture *w)
 {
     return gvm_kernel_checksum(w->device, gvm_buffer_address(w->buffer), CHUNK, NULL, &w->number);
 }
 
-static bool shows_checksum(world *w)
+static bool shows_checksum(fixture *w)
 {
     static uint8_t bytes[CHUNK];
 
@@ -600,29 +600,29 @@ static bool shows_checksum(world *w)
     return w->number == gvm_kernel_checksum_host(bytes, CHUNK);
 }
 
-static gvm_status run_compare(world *w)
+static gvm_status run_compare(fixture *w)
 {
     return gvm_kernel_compare(w->device, gvm_buffer_address(w->buffer),
                               (char *)gvm_buffer_address(w->buffer) + CHUNK - 64, 1000, NULL,
                               &w->number);
 }
 
-static bool shows_compare(world *w)
+static bool shows_compare(fixture *w)
 {
     return w->number == 64;
 }
 
-static gvm_status run_table_attach(world *w)
+static gvm_status run_table_attach(fixture *w)
 {
     return gvm_table_attach(foreign_token, 0, &w->table);
 }
 
-static gvm_status run_table_attach_whole(world *w)
+static gvm_status run_table_attach_whole(fixture *w)
 {
     return gvm_table_attach(foreign_token, GVM_TABLE_WHOLE, &w->table);
 }
 
-static bool shows_table_attach(world *w)
+static bool shows_table_attach(fixture *w)
 {
     gvm_table_info info = {.struct_size = sizeof info};
     uint32_t index;
@@ -631,28 +631,28 @@ static bool shows_table_attach(world *w)
            gvm_table_find_column(w->table, "body", &index) == GVM_OK && index == 1;
 }
 
-static gvm_status run_table_open(world *w)
+static gvm_status run_table_open(fixture *w)
 {
     return gvm_table_open_columns(w->table, both_columns, 2);
 }
 
-static bool shows_table_acquire(world *w)
+static bool shows_table_acquire(fixture *w)
 {
     return table_reads_well(w->device, w->columns);
 }
 
-static gvm_status run_table_release(world *w)
+static gvm_status run_table_release(fixture *w)
 {
     return gvm_table_release(w->table, w->columns, 2);
 }
 
-static bool shows_table_release_async(world *w)
+static bool shows_table_release_async(fixture *w)
 {
     return !w->columns[0].held && !w->columns[1].held;
 }
 
 /* What is left of a call that failed is given back by the next. */
-static gvm_status run_table_release_async(world *w)
+static gvm_status run_table_release_async(fixture *w)
 {
     const bool first = w->columns[0].held;
 

@@ -17,10 +17,10 @@
 #include "base/clock.h"
 #include "keeper/machine/machine.h"
 #include "tests/fuzz/machine_events.h"
+#include "tests/lib/units.h"
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-#define MIB (1ull << 20)
 #define EVENTS_MAX 2000 /* of one input */
 #define DEVICES 2
 #define FRAMES_MAX 1024
@@ -31,7 +31,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 #define CALM_ROUNDS 400
 #define ADDRESS 0x7f0000000000ull
 
-/* ---- the world as the machine sees it */
+/* ---- what the machine is told and asked for */
 
 typedef struct frame {
     gvmi_frame_spec spec;
@@ -72,7 +72,7 @@ typedef struct client {
     bool snapshot_sent;      /* it came whole, and was not said to be read */
 } client;
 
-static struct world {
+static struct fixture {
     gvmi_machine *machine;
     gvmi_machine_config config;
     int64_t now_ns;
@@ -549,7 +549,7 @@ static void event_lease(client *c)
     }
 }
 
-/* ---- events of the world */
+/* ---- events */
 
 static void connect_client(client *c, uint32_t uid)
 {

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "driver/driver.h"
+#include "tests/lib/fixture.h"
 #include "tests/prop/model.h"
 
 #define OPS_MAX 300 /* of one input */
@@ -56,14 +57,9 @@ static void close_devices(void)
 
 int LLVMFuzzerInitialize(int *argc, char ***argv)
 {
-    char machine[128];
-
     (void)argc;
     (void)argv;
-    snprintf(machine, sizeof machine, "devices=2,memory=64MiB,host=64MiB,sms=2,instance=fuzz-%d",
-             (int)getpid());
-    setenv("GVMEM_DRIVER", "soft", 1);
-    setenv("GVMEM_SOFTGPU", machine, 1);
+    fixture_machine("devices=2,memory=64MiB,host=64MiB,sms=2");
     setenv("GVMEM_CHECK", "1", 1);
     for (int i = 0; i < MODEL_DEVICES_MAX; i++) {
         if (gvm_device_open(i, &devices[i]) != GVM_OK)

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "tests/lib/tap.h"
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 #define PATH_BYTES 4096
@@ -34,44 +36,32 @@ static int replay_file(const char *path)
     return 0;
 }
 
-/* Returns how many files there were, or -1. */
-static int replay_folder(const char *folder, int number)
+/* False: a file of it cannot be read, or all of it. */
+static bool replay_folder(const char *folder)
 {
     struct dirent **names = NULL;
     const int count = scandir(folder, &names, NULL, alphasort);
-    int done = 0;
+    bool good = count >= 0;
 
     for (int i = 0; i < count; i++) {
         char path[PATH_BYTES];
 
-        if (names[i]->d_name[0] != '.' && done >= 0) {
+        if (names[i]->d_name[0] != '.' && good) {
             snprintf(path, sizeof path, "%s/%s", folder, names[i]->d_name);
             printf("# %s\n", path);
             fflush(stdout); /* it may be the last that is heard of this program */
-            if (replay_file(path) == 0)
-                printf("ok %d - %s\n", number + ++done, names[i]->d_name);
-            else
-                done = -1;
+            good = replay_file(path) == 0 && tap_result(true, "%s", names[i]->d_name);
         }
         free(names[i]);
     }
     free(names);
-    return count < 0 ? -1 : done;
+    return good;
 }
 
 int main(int argc, char **argv)
 {
-    int number = 0;
-
-    for (int i = 1; i < argc; i++) {
-        const int done = replay_folder(argv[i], number);
-
-        if (done < 0) {
-            printf("Bail out! cannot read %s: %s\n", argv[i], strerror(errno));
-            return 1;
-        }
-        number += done;
-    }
-    printf("1..%d\n", number);
-    return number == 0; /* nothing was tested */
+    for (int i = 1; i < argc; i++)
+        if (!replay_folder(argv[i]))
+            tap_bail_out("cannot read %s: %s", argv[i], strerror(errno));
+    return tap_finish();
 }

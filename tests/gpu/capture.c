@@ -12,6 +12,9 @@
 
 #include "base/size.h"
 #include "driver/driver.h"
+#include "tests/lib/device.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/tap.h"
 
 typedef struct CUgraph_st *CUgraph;
 
@@ -34,19 +37,6 @@ static bool bind(void)
     return begin_capture != NULL && end_capture != NULL && destroy_graph != NULL;
 }
 
-static bool good(gvm_status status, const char *what)
-{
-    gvm_error error;
-
-    if (status == GVM_OK)
-        return true;
-    gvm_error_last(&error);
-    printf("# %s: %s: %s\n", what, gvm_status_name(status), error.text);
-    return false;
-}
-
-#define GOOD(call) good(call, #call)
-
 static bool use_buffer(void)
 {
     static char bytes[1 << 20];
@@ -54,13 +44,13 @@ static bool use_buffer(void)
     double sum;
     bool fine;
 
-    if (!GOOD(gvm_buffer_create(device, 64 * GVMI_MIB, NULL, &buffer)))
+    if (!EXPECT_GVM_OK(gvm_buffer_create(device, 64 * GVMI_MIB, NULL, &buffer)))
         return false;
-    fine = GOOD(gvm_buffer_commit(buffer, 0, 64 * GVMI_MIB)) &&
-           GOOD(gvm_buffer_copy_in(buffer, 0, bytes, sizeof bytes)) &&
-           GOOD(gvm_kernel_sum_f64(device, gvm_buffer_address(buffer), 1000, NULL, &sum)) &&
-           GOOD(gvm_buffer_move(buffer, 0, 2 * GVMI_MIB, GVM_TIER_HOST)) &&
-           GOOD(gvm_buffer_copy_out(bytes, buffer, 0, sizeof bytes));
+    fine = EXPECT_GVM_OK(gvm_buffer_commit(buffer, 0, 64 * GVMI_MIB)) &&
+           EXPECT_GVM_OK(gvm_buffer_copy_in(buffer, 0, bytes, sizeof bytes)) &&
+           EXPECT_GVM_OK(gvm_kernel_sum_f64(device, gvm_buffer_address(buffer), 1000, NULL, &sum)) &&
+           EXPECT_GVM_OK(gvm_buffer_move(buffer, 0, 2 * GVMI_MIB, GVM_TIER_HOST)) &&
+           EXPECT_GVM_OK(gvm_buffer_copy_out(bytes, buffer, 0, sizeof bytes));
     gvm_buffer_destroy(buffer);
     return fine;
 }
@@ -72,13 +62,13 @@ static bool use_heap(gvm_heap_kind kind)
     void *blocks[64];
     bool fine = true;
 
-    if (!GOOD(gvm_heap_create(device, &options, &heap)))
+    if (!EXPECT_GVM_OK(gvm_heap_create(device, &options, &heap)))
         return false;
     for (size_t i = 0; i < 64 && fine; i++)
-        fine = GOOD(gvm_heap_alloc(heap, (i + 1) << 16, &blocks[i]));
+        fine = EXPECT_GVM_OK(gvm_heap_alloc(heap, (i + 1) << 16, &blocks[i]));
     for (size_t i = 0; i < 64 && fine; i++)
-        fine = GOOD(gvm_heap_free(heap, blocks[i]));
-    fine = fine && GOOD(gvm_heap_trim(heap, 0));
+        fine = EXPECT_GVM_OK(gvm_heap_free(heap, blocks[i]));
+    fine = fine && EXPECT_GVM_OK(gvm_heap_trim(heap, 0));
     gvm_heap_destroy(heap);
     return fine;
 }
@@ -89,10 +79,10 @@ static bool use_appender(void)
     gvm_appender *appender;
     bool fine;
 
-    if (!GOOD(gvm_appender_create(device, 8, 1 << 30, NULL, &appender)))
+    if (!EXPECT_GVM_OK(gvm_appender_create(device, 8, 1 << 30, NULL, &appender)))
         return false;
-    fine = GOOD(gvm_appender_begin(appender, &append)) &&
-           GOOD(gvm_appender_finish(appender, NULL, NULL));
+    fine = EXPECT_GVM_OK(gvm_appender_begin(appender, &append)) &&
+           EXPECT_GVM_OK(gvm_appender_finish(appender, NULL, NULL));
     gvm_appender_destroy(appender);
     return fine;
 }
@@ -103,7 +93,7 @@ static void *use_library(void *unused)
 
     (void)unused;
     if (!use_buffer() || !use_heap(GVM_HEAP_DEVICE) || !use_heap(GVM_HEAP_HOST) ||
-        !use_heap(GVM_HEAP_MANAGED) || !use_appender() || !GOOD(gvm_device_trim(device, 0)))
+        !use_heap(GVM_HEAP_MANAGED) || !use_appender() || !EXPECT_GVM_OK(gvm_device_trim(device, 0)))
         return &failed;
     return NULL;
 }
@@ -139,31 +129,25 @@ int main(void)
 {
     gvm_device_info info = {.struct_size = sizeof info};
     CUcontext context;
-    bool by_other, by_same;
 
     if (gvm_device_open(0, &device) != GVM_OK || gvm_device_get_info(device, &info) != GVM_OK) {
-        printf("Bail out! there is no device\n");
-        return 1;
+        tap_bail_out("there is no device");
     }
     if (info.software || !bind()) {
-        printf("1..0 # SKIP only a real GPU captures\n");
-        return 0;
+        return tap_skip_all("only a real GPU captures");
     }
     if (gvmi_cu->cuDevicePrimaryCtxRetain(&context, 0) != CUDA_SUCCESS ||
         gvmi_cu->cuCtxSetCurrent(context) != CUDA_SUCCESS ||
         gvmi_cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) != CUDA_SUCCESS ||
         gvmi_cu->cuMemAlloc(&memory, 4096) != CUDA_SUCCESS) {
-        printf("Bail out! no stream\n");
-        return 1;
+        tap_bail_out("no stream");
     }
-    printf("1..2\n");
-    by_other = capture_beside(true);
-    printf("%s 1 - capture_beside_calls_of_another_thread_goes_on\n", by_other ? "ok" : "not ok");
-    by_same = capture_beside(false);
-    printf("%s 2 - capture_beside_calls_of_its_own_thread_goes_on\n", by_same ? "ok" : "not ok");
+    tap_plan(2);
+    tap_result(capture_beside(true), "capture_beside_calls_of_another_thread_goes_on");
+    tap_result(capture_beside(false), "capture_beside_calls_of_its_own_thread_goes_on");
     gvmi_cu->cuMemFree(memory);
     gvmi_cu->cuStreamDestroy(stream);
     gvmi_cu->cuDevicePrimaryCtxRelease(0);
     gvm_device_close(device);
-    return by_other && by_same ? 0 : 1;
+    return tap_finish();
 }

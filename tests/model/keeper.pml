@@ -25,7 +25,7 @@
  * -D TIMEOUTS      acquires may have a timeout
  * -D LIMITS        a thread that may not take a lease may give up instead of asking the keeper
  * -D KEEPS         thread 0 may keep a read lease for ever; writers do not wait for ever
- * -D ENDS          the property that every run ends well (world.pml)
+ * -D ENDS          the property that every run ends well (environment.pml)
  * -D FAULT_...     one planted fault; run.sh lists them
  */
 #include "table.pml"
@@ -113,7 +113,7 @@ bool bell[CLIENTS];
 chan up[CLIENTS] = [4] of {byte, byte, bool}; /* kind, thread, does it wait for ever? */
 chan down[CLIENTS] = [3] of {byte, byte};
 
-/* ---- the world */
+/* ---- the system */
 bool alive[CLIENTS] = true;
 bool stopped[CLIENTS]; /* for ever, by a signal; nobody sees it */
 bool failed[CLIENTS];  /* could not map */
@@ -832,4 +832,4 @@ look_again: /* is there something to grant? */
     }
 }
 
-#include "world.pml"
+#include "environment.pml"

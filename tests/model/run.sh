@@ -1,9 +1,9 @@
 #!/bin/sh
 # usage: run.sh TABLE [--long | -D NAME...]
 # The keeper's lease protocol, searched by SPIN (README.md). TABLE is the program made of table.c.
-#   (nothing)   small worlds, and the planted faults, each of which must be found; prints TAP
-#   --long      larger worlds, and the faults that only they show; prints TAP
-#   -D NAME...  one world; a trail that ends in an error is shown step by step
+#   (nothing)   small systems, and the planted faults, each of which must be found; prints TAP
+#   --long      larger systems, and the faults that only they show; prints TAP
+#   -D NAME...  one system; a trail that ends in an error is shown step by step
 # Environment: CC (default cc), KEEP=1 keeps the work folder and names it.
 set -eu
 [ $# -ge 1 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
@@ -20,7 +20,7 @@ else
     trap 'rm -rf "$work"' EXIT
     trap 'exit 1' HUP INT TERM
 fi
-cp "$here/keeper.pml" "$here/client.pml" "$here/world.pml" "$work"
+cp "$here/keeper.pml" "$here/client.pml" "$here/environment.pml" "$work"
 cd "$work"
 "$table" >table.pml
 "$table" --rows >rows
@@ -40,7 +40,7 @@ verdict() { # ok|not TEXT
     fi
 }
 
-# Makes the verifier of a world and runs it: ./out has what it says, taken the transitions it took.
+# Makes the verifier of a system and runs it: ./out has what it says, taken the transitions it took.
 search() { # VERIFIER-OPTIONS C-OPTIONS NAMES...
     search_options=$1 search_flags=$2
     shift 2
@@ -61,7 +61,7 @@ explain() { # NAMES...
     [ ! -f keeper.pml.trail ] || spin -t -p -g "$@" keeper.pml 2>/dev/null | tail -n 60 | sed 's/^/# /'
 }
 
-# All that can happen in a world: no assertion fails, nobody waits for ever.
+# All that can happen in a system: no assertion fails, nobody waits for ever.
 holds() { # TEXT NAMES...
     text=$1
     shift
@@ -73,7 +73,7 @@ holds() { # TEXT NAMES...
     fi
 }
 
-# Every run of a world ends well, if all go on who can. World: with ROUNDS.
+# Every run of a system ends well, if all go on who can. System: with ROUNDS.
 ends() { # TEXT NAMES...
     text=$1
     shift
@@ -127,7 +127,7 @@ table_is_needed() {
     cp whole.pml table.pml
 }
 
-small_worlds() {
+small_systems() {
     holds two_clients_ask_time_out_and_give_up -DTHREADS=2 -DLIMITS -DTIMEOUTS
     holds two_clients_and_moves -DTHREADS=2 -DMOVES
     holds two_clients_and_death -DTHREADS=2 -DKILLS
@@ -181,7 +181,7 @@ planted_faults() {
         -DTHREADS=3 -DCLIENTS=3 -DROUNDS=1 -DCUTS -DUNTRACKED -DREADS
 }
 
-large_worlds() {
+large_systems() {
     optimise='-O1 -DCOLLAPSE'
     memory_mib=6000
     holds two_clients_moves_and_death -DTHREADS=2 -DMOVES -DKILLS
@@ -204,14 +204,14 @@ case ${1:-} in
 '')
     echo '1..58'
     : >taken
-    small_worlds
+    small_systems
     table_is_taken
     table_is_needed
     planted_faults
     ;;
 --long)
     echo '1..12'
-    large_worlds
+    large_systems
     ;;
 *)
     holds "$*" "$@"

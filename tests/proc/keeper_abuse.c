@@ -16,8 +16,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "tests/proc/keeper_fixture.h"
 #include "tests/proc/keeper_raw.h"
-#include "tests/proc/keeper_stage.h"
 
 #define END_WAIT_MS 10000 /* until the keeper has closed an abuser's socket */
 #define FDS_OF_MESSAGE 200u
@@ -27,9 +27,9 @@
 
 static uint64_t seed;
 
-static int speak_to(const stage *s)
+static int speak_to(const fixture *s)
 {
-    const int fd = raw_connect(s->path);
+    const int fd = raw_connect(s->folder.socket);
 
     if (fd < 0)
         printf("# connect: %s\n", strerror(errno));
@@ -59,7 +59,7 @@ typedef struct abuser {
     int control; /* a byte comes when it has spoken; closed: it is to end */
 } abuser;
 
-static void be_abuser(const stage *s, bool (*speak)(int fd), bool must_end, int control)
+static void be_abuser(const fixture *s, bool (*speak)(int fd), bool must_end, int control)
 {
     const int fd = speak_to(s);
     char byte;
@@ -76,12 +76,12 @@ static void be_abuser(const stage *s, bool (*speak)(int fd), bool must_end, int 
     _exit(good ? 0 : 1);
 }
 
-static abuser abuser_start(const stage *s, bool (*speak)(int fd), bool must_end)
+static abuser abuser_start(const fixture *s, bool (*speak)(int fd), bool must_end)
 {
     abuser a = {0};
     int ends[2];
 
-    (void)proc_random(&seed);
+    (void)random_next(&seed);
     fflush(stdout);
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         return a;
@@ -116,10 +116,10 @@ static bool abuser_end(abuser *a)
 }
 
 /* One abuser; must_end: what it says cannot be, so its socket is closed. */
-static bool abuse(stage *s, bool (*speak)(int fd), bool must_end)
+static bool abuse(fixture *s, bool (*speak)(int fd), bool must_end)
 {
     abuser a = abuser_start(s, speak, must_end);
-    bool good = abuser_has_spoken(&a) && stage_reads(s);
+    bool good = abuser_has_spoken(&a) && fixture_reads(s);
 
     return abuser_end(&a) && good;
 }
@@ -131,7 +131,7 @@ static bool garbage(int fd)
     uint8_t bytes[5000];
 
     for (size_t i = 0; i < sizeof bytes; i++)
-        bytes[i] = (uint8_t)proc_random(&seed);
+        bytes[i] = (uint8_t)random_next(&seed);
     return raw_say(fd, bytes, sizeof bytes);
 }
 
@@ -244,7 +244,7 @@ static bool random_messages(int fd)
     bool open = raw_say_hello(fd);
 
     for (int i = 0; i < 60 && open; i++) {
-        const uint64_t random = proc_random(&seed);
+        const uint64_t random = random_next(&seed);
         const gvmi_wire_type drawn = raw_types[random % raw_type_count];
         /* A quota would be heeded: the abuser is of the bystander's user. */
         const gvmi_wire_type type = drawn == GVMI_WIRE_SET_QUOTA ? GVMI_WIRE_SNAPSHOT : drawn;
@@ -259,7 +259,7 @@ static bool random_messages(int fd)
         memcpy(bytes, &head, sizeof head);
         for (size_t at = sizeof(gvmi_wire_head); at < len; at++)
             if (random >> 16 & 1) /* else zeros, with a few bits */
-                bytes[at] = (uint8_t)proc_random(&seed);
+                bytes[at] = (uint8_t)random_next(&seed);
         open = raw_say(fd, bytes, len);
     }
     return open;
@@ -311,35 +311,35 @@ static bool flood_of_infos(int fd)
 
 static bool one_abuse(bool (*speak)(int fd), bool must_end, int times)
 {
-    stage s;
-    bool good = stage_begin(&s, 0);
+    fixture s;
+    bool good = fixture_begin(&s, 0);
 
     for (int i = 0; i < times && good; i++)
         good = abuse(&s, speak, must_end);
-    good = good && stage_is_whole(&s);
-    return stage_end(&s) && good;
+    good = good && fixture_is_whole(&s);
+    return fixture_end(&s) && good;
 }
 
 /* A client that stays silent in the middle of a word holds up nobody. */
 static bool unfinished_messages_hold_up_nobody(void)
 {
     static bool (*const ways[])(int fd) = {nothing, half_a_head, half_a_message};
-    stage s;
+    fixture s;
     abuser all[3] = {{0}};
-    bool good = stage_begin(&s, 0);
+    bool good = fixture_begin(&s, 0);
 
     for (int i = 0; i < 3 && good; i++) {
         all[i] = abuser_start(&s, ways[i], false);
-        good = abuser_has_spoken(&all[i]) && stage_reads(&s);
+        good = abuser_has_spoken(&all[i]) && fixture_reads(&s);
     }
-    good = good && KP_OK(&s.bystander, EVICT, 0, STILL_NAME, 0, 0) && stage_reads(&s);
+    good = good && KEEPER_OK(&s.bystander, EVICT, 0, STILL_NAME, 0, 0) && fixture_reads(&s);
     for (int i = 0; i < 3; i++)
         good = abuser_end(&all[i]) && good;
-    good = good && stage_is_whole(&s);
-    return stage_end(&s) && good;
+    good = good && fixture_is_whole(&s);
+    return fixture_end(&s) && good;
 }
 
-static stage *crowded;
+static fixture *crowded;
 
 /* Connects more often than a keeper takes; each is greeted or refused. */
 static bool crowd(int unused)
@@ -374,12 +374,12 @@ static bool crowd(int unused)
 
 static bool connections_beyond_the_limit_are_refused(void)
 {
-    stage s;
-    bool good = stage_begin(&s, 0);
+    fixture s;
+    bool good = fixture_begin(&s, 0);
 
     crowded = &s;
-    good = good && abuse(&s, crowd, false) && stage_is_whole(&s);
-    return stage_end(&s) && good;
+    good = good && abuse(&s, crowd, false) && fixture_is_whole(&s);
+    return fixture_end(&s) && good;
 }
 
 void test_abuses(uint64_t first_seed)
@@ -408,14 +408,12 @@ void test_abuses(uint64_t first_seed)
         {"snapshots asked for and never read", flood_of_snapshots, true, 1},
         {"requests without end, answers never read", flood_of_infos, true, 1},
     };
-    char name[120];
 
     seed = first_seed;
     printf("# abuse: seed %llu\n", (unsigned long long)seed);
-    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++) {
-        snprintf(name, sizeof name, "abuse: %s", ways[i].name);
-        proc_result(one_abuse(ways[i].speak, ways[i].must_end, ways[i].times), name);
-    }
-    proc_result(unfinished_messages_hold_up_nobody(), "unfinished_messages_hold_up_nobody");
-    proc_result(connections_beyond_the_limit_are_refused(), "connections_beyond_the_limit_are_refused");
+    for (size_t i = 0; i < sizeof ways / sizeof ways[0]; i++)
+        tap_result(one_abuse(ways[i].speak, ways[i].must_end, ways[i].times), "abuse: %s",
+                   ways[i].name);
+    tap_result(unfinished_messages_hold_up_nobody(), "unfinished_messages_hold_up_nobody");
+    tap_result(connections_beyond_the_limit_are_refused(), "connections_beyond_the_limit_are_refused");
 }

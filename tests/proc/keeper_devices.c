@@ -13,7 +13,11 @@
 #include <gvmem/kernels.h>
 
 #include "base/address.h"
-#include "tests/proc/puppet.h"
+#include "tests/lib/device.h"
+#include "tests/lib/expect.h"
+#include "tests/lib/fixture.h"
+#include "tests/lib/tap.h"
+#include "tests/lib/units.h"
 #include "tools/snapshot.h"
 
 #define DEVICES_MAX 4
@@ -23,7 +27,7 @@
 #define NUMBERS (OBJECT_BYTES / sizeof(double))
 #define OBJECTS 2 /* on each device */
 
-typedef struct world {
+typedef struct fixture {
     gvm_keeper *server;
     gvm_client *keeper;
     int32_t count;
@@ -31,22 +35,9 @@ typedef struct world {
     gvm_object *objects[DEVICES_MAX][OBJECTS];
     uint64_t checksums[DEVICES_MAX][OBJECTS];
     snapshot_copy *snapshot;
-} world;
+} fixture;
 
-static world w;
-
-#define EXPECT(condition) ((condition) || proc_complain(__FILE__, __LINE__, #condition))
-
-static bool good(gvm_status status, const char *what)
-{
-    gvm_error error;
-
-    if (status == GVM_OK)
-        return true;
-    gvm_error_last(&error);
-    printf("# %s: %s: %s\n", what, gvm_status_name(status), error.text);
-    return false;
-}
+static fixture w;
 
 static bool begin(void)
 {
@@ -57,11 +48,11 @@ static bool begin(void)
     int fd = -1;
 
     for (int32_t d = 0; d < w.count; d++)
-        if (!good(gvm_device_open(d, &w.devices[d]), "opening a device"))
+        if (!expect_gvm_ok(gvm_device_open(d, &w.devices[d]), "opening a device"))
             return false;
-    return good(gvm_keeper_start(&options, &w.server), "starting a keeper") &&
-           good(gvm_keeper_open_socket(w.server, &fd), "a socket") &&
-           good(gvm_client_adopt(fd, &w.keeper), "connecting");
+    return expect_gvm_ok(gvm_keeper_start(&options, &w.server), "starting a keeper") &&
+           expect_gvm_ok(gvm_keeper_open_socket(w.server, &fd), "a socket") &&
+           expect_gvm_ok(gvm_client_adopt(fd, &w.keeper), "connecting");
 }
 
 static bool make(int32_t device, int index)
@@ -75,16 +66,16 @@ static bool make(int32_t device, int index)
     char name[40];
 
     snprintf(name, sizeof name, "/devices/%d/%d", (int)device, index);
-    return good(gvm_object_create(w.keeper, name, OBJECT_BYTES, &options, object), name) &&
-           good(gvm_object_acquire(*object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease),
-                "acquire to write") &&
-           good(gvm_kernel_fill_random_f64(w.devices[device], lease.address, NUMBERS, 0,
-                                           (uint64_t)(10 * device + index), NULL),
-                "fill") &&
-           good(gvm_kernel_checksum(w.devices[device], lease.address, OBJECT_BYTES, NULL,
-                                    &w.checksums[device][index]),
-                "checksum") &&
-           good(gvm_object_release(*object, &lease), "release");
+    return expect_gvm_ok(gvm_object_create(w.keeper, name, OBJECT_BYTES, &options, object), name) &&
+           expect_gvm_ok(gvm_object_acquire(*object, GVM_LEASE_WRITE, NULL, GVM_FOREVER, &lease),
+                         "acquire to write") &&
+           expect_gvm_ok(gvm_kernel_fill_random_f64(w.devices[device], lease.address, NUMBERS, 0,
+                                                    (uint64_t)(10 * device + index), NULL),
+                         "fill") &&
+           expect_gvm_ok(gvm_kernel_checksum(w.devices[device], lease.address, OBJECT_BYTES, NULL,
+                                             &w.checksums[device][index]),
+                         "checksum") &&
+           expect_gvm_ok(gvm_object_release(*object, &lease), "release");
 }
 
 /* As the device `reader` sees it. */
@@ -95,11 +86,12 @@ static bool holds(int32_t device, int index, int32_t reader)
     uint64_t checksum = 0;
     gvm_lease lease;
 
-    return good(gvm_object_acquire(object, GVM_LEASE_READ, &options, GVM_FOREVER, &lease),
-                "acquire to read") &&
-           good(gvm_kernel_checksum(w.devices[reader], lease.address, OBJECT_BYTES, NULL, &checksum),
-                "checksum") &&
-           good(gvm_object_release(object, &lease), "release") &&
+    return expect_gvm_ok(gvm_object_acquire(object, GVM_LEASE_READ, &options, GVM_FOREVER, &lease),
+                         "acquire to read") &&
+           expect_gvm_ok(
+               gvm_kernel_checksum(w.devices[reader], lease.address, OBJECT_BYTES, NULL, &checksum),
+               "checksum") &&
+           expect_gvm_ok(gvm_object_release(object, &lease), "release") &&
            EXPECT(checksum == w.checksums[device][index]);
 }
 
@@ -107,7 +99,7 @@ static bool look(void)
 {
     snapshot_free(w.snapshot);
     w.snapshot = NULL;
-    return good(snapshot_take(w.keeper, &w.snapshot), "snapshot");
+    return expect_gvm_ok(snapshot_take(w.keeper, &w.snapshot), "snapshot");
 }
 
 static bool objects_live_on_their_device(void)
@@ -173,8 +165,9 @@ static bool peer_that_was_granted_reads_it_wherever_it_is(void)
         printf("# these devices are no peers\n");
         return true;
     }
-    return good(status, "grant") && holds(0, 0, 1) &&
-           good(gvm_client_evict(w.keeper, "/devices/0/0", GVM_BYTES_UNLIMITED, &evicted), "evict") &&
+    return expect_gvm_ok(status, "grant") && holds(0, 0, 1) &&
+           expect_gvm_ok(gvm_client_evict(w.keeper, "/devices/0/0", GVM_BYTES_UNLIMITED, &evicted),
+                         "evict") &&
            EXPECT(evicted == OBJECT_BYTES) && holds(0, 0, 1) && holds(0, 1, 0) && holds(0, 0, 1);
 }
 
@@ -203,8 +196,10 @@ static bool everything_is_given_back(void)
 
 int main(void)
 {
-    proc_begin(256 * MIB);
-    if (!good(gvm_device_count(&w.count), "counting devices"))
+    fixture_machine_default("devices=2,memory=256MiB,sms=2");
+    fixture_raise_fd_limit();
+    memory_watch();
+    if (!expect_gvm_ok(gvm_device_count(&w.count), "counting devices"))
         return 2;
     if (w.count < 2) {
         printf("1..0 # SKIP there is one device\n");
@@ -216,11 +211,12 @@ int main(void)
         printf("Bail out! no keeper\n");
         return 2;
     }
-    proc_result(objects_live_on_their_device(), "objects_live_on_their_device");
-    proc_result(each_device_has_its_budget(), "each_device_has_its_budget");
-    proc_result(devices_do_not_disturb_each_other(), "devices_do_not_disturb_each_other");
-    proc_result(peer_that_was_granted_reads_it_wherever_it_is(),
-                "peer_that_was_granted_reads_it_wherever_it_is");
-    proc_result(everything_is_given_back(), "everything_is_given_back");
-    return proc_finish();
+    tap_result(objects_live_on_their_device(), "objects_live_on_their_device");
+    tap_result(each_device_has_its_budget(), "each_device_has_its_budget");
+    tap_result(devices_do_not_disturb_each_other(), "devices_do_not_disturb_each_other");
+    tap_result(peer_that_was_granted_reads_it_wherever_it_is(),
+               "peer_that_was_granted_reads_it_wherever_it_is");
+    tap_result(everything_is_given_back(), "everything_is_given_back");
+    memory_watch_end();
+    return tap_finish();
 }

@@ -96,7 +96,7 @@ static bool close_opening(opening *o)
 
 static bool open_any(worker *w, opening *o)
 {
-    const uint64_t random = proc_random(&w->seed);
+    const uint64_t random = random_next(&w->seed);
     const unsigned position = (unsigned)(random % POSITIONS);
     const uint64_t serial = atomic_load(&soak->positions[position]);
     char name[64];
@@ -135,7 +135,7 @@ static bool may_be_sealed(const opening *o)
 static gvm_status acquire(worker *w, const opening *o, gvm_lease_mode mode, gvm_lease *lease,
                           bool *patient)
 {
-    const uint64_t random = proc_random(&w->seed), since = proc_now_ns();
+    const uint64_t random = random_next(&w->seed), since = now_ns();
     const gvm_acquire_options options = {.struct_size = sizeof options, .hint = (gvm_hint)(random & 3)};
     gvm_status status;
 
@@ -144,13 +144,13 @@ static gvm_status acquire(worker *w, const opening *o, gvm_lease_mode mode, gvm_
         o->object, mode, &options,
         *patient ? (int)soak->patience_ms : (int)(1 + (random >> 16) % SHORT_WAIT_MS), lease);
     if (!may_be_kept_out(o, mode))
-        soak_time(&soak->acquire, proc_now_ns() - since);
+        soak_time(&soak->acquire, now_ns() - since);
     return status;
 }
 
 static bool use(worker *w, opening *o, gvm_lease_mode mode)
 {
-    const uint64_t random = proc_random(&w->seed);
+    const uint64_t random = random_next(&w->seed);
     gvm_lease lease = {0};
     bool patient, good;
     gvm_status status = acquire(w, o, mode, &lease, &patient);
@@ -162,7 +162,7 @@ static bool use(worker *w, opening *o, gvm_lease_mode mode)
         return soak_judge("gvm_object_acquire", status, may);
     good = enter(o, mode) && verify(o, &lease);
     if (random % 16 == 0)
-        proc_pause_ms((random >> 8) % HOLD_MS_MAX);
+        pause_ms((random >> 8) % HOLD_MS_MAX);
     if (good && mode == GVM_LEASE_WRITE) {
         const uint64_t version = atomic_load(&o->record->committed) + 1;
 
@@ -210,7 +210,7 @@ static bool ask(const opening *o)
 
 static bool evict(worker *w)
 {
-    const uint64_t serial = atomic_load(&soak->positions[proc_random(&w->seed) % POSITIONS]);
+    const uint64_t serial = atomic_load(&soak->positions[random_next(&w->seed) % POSITIONS]);
     char name[64];
 
     soak_name(serial, name);
@@ -222,11 +222,11 @@ static bool evict(worker *w)
 /* work: NULL, or for what the server thread worked meanwhile. */
 static bool reconnect(soak_times *times, soak_times *work)
 {
-    const uint64_t since = proc_now_ns(), work_since = soak_keeper_work_ns();
+    const uint64_t since = now_ns(), work_since = soak_keeper_work_ns();
     gvm_client *keeper = NULL;
     gvm_status status = gvm_client_connect(soak->path, &keeper);
 
-    soak_time(times, proc_now_ns() - since);
+    soak_time(times, now_ns() - since);
     if (work != NULL)
         soak_time(work, soak_keeper_work_ns() - work_since);
     gvm_client_close(keeper);
@@ -263,7 +263,7 @@ static soak_record *record_begin(uint64_t serial, soak_class class, uint32_t chu
 static bool create(worker *w, unsigned position)
 {
     static const uint32_t modes[SOAK_CLASSES] = {0660, 0664, 0666};
-    const uint64_t random = proc_random(&w->seed),
+    const uint64_t random = random_next(&w->seed),
                    serial = atomic_fetch_add(&soak->next_serial, 1) + 1;
     const uint32_t chunks = (uint32_t)(random % OBJECT_CHUNKS_MAX);
     const soak_class class = (soak_class)(position % SOAK_CLASSES);
@@ -301,14 +301,14 @@ static bool owns(const worker *w, unsigned position)
 
 static bool replace_any(worker *w)
 {
-    const unsigned position = (unsigned)(proc_random(&w->seed) % POSITIONS);
+    const unsigned position = (unsigned)(random_next(&w->seed) % POSITIONS);
 
     return !owns(w, position) || (drop(w, position) && create(w, position));
 }
 
 static bool act(worker *w)
 {
-    const uint64_t random = proc_random(&w->seed);
+    const uint64_t random = random_next(&w->seed);
     opening *o = &w->openings[random % OPENINGS];
     const unsigned what = (unsigned)(random >> 8) % 100;
 
@@ -353,12 +353,12 @@ int honest_run(unsigned index, uint64_t seed)
     gvm_client *keeper = NULL;
     gvm_device *device = NULL;
     bool good = soak_judge("gvm_device_open", gvm_device_open(0, &device), 0) &&
-                (!soak->many_users || proc_become(UID_HONEST + index, GID_HONEST)) &&
+                (!soak->many_users || process_become(UID_HONEST + index, GID_HONEST)) &&
                 soak_judge("gvm_client_connect", gvm_client_connect(soak->path, &keeper), 0);
 
     for (unsigned i = 0; i < HONEST_THREADS && good; i++) {
         workers[i] = (worker){
-            .keeper = keeper, .process = index, .index = i, .seed = proc_random(&seed)};
+            .keeper = keeper, .process = index, .index = i, .seed = random_next(&seed)};
         good = pthread_create(&threads[i], NULL, work, &workers[i]) == 0;
     }
     for (unsigned i = 0; i < HONEST_THREADS && good; i++)
@@ -375,13 +375,13 @@ int honest_run(unsigned index, uint64_t seed)
 static bool measure_acquire(gvm_object *object, uint64_t *counter)
 {
     const gvm_acquire_options options = {.struct_size = sizeof options, .hint = GVM_HINT_ONCE};
-    const uint64_t since = proc_now_ns(), work = soak_keeper_work_ns();
+    const uint64_t since = now_ns(), work = soak_keeper_work_ns();
     gvm_lease lease;
     gvm_status status = gvm_object_acquire(object, GVM_LEASE_WRITE, &options,
                                            (int)soak->patience_ms, &lease);
     volatile uint64_t *first;
 
-    soak_time(&soak->meter_acquire, proc_now_ns() - since);
+    soak_time(&soak->meter_acquire, now_ns() - since);
     soak_time(&soak->acquire_work, soak_keeper_work_ns() - work);
     if (status != GVM_OK)
         return soak_judge("gvm_object_acquire of the meter", status, 0);
@@ -402,7 +402,7 @@ int meter_run(void)
     gvm_device *device = NULL;
     uint64_t counter = 0;
     bool good = soak_judge("gvm_device_open", gvm_device_open(0, &device), 0) &&
-                (!soak->many_users || proc_become(UID_METER, UID_METER));
+                (!soak->many_users || process_become(UID_METER, UID_METER));
 
     for (int i = 0; i < 2 && good; i++)
         good = soak_judge("gvm_client_connect", gvm_client_connect(soak->path, &keepers[i]), 0);
@@ -414,7 +414,7 @@ int meter_run(void)
     for (unsigned i = 0; good && !atomic_load(&soak->stop); i++) {
         good = measure_acquire(objects[i % 2], &counter) &&
                (i % 8 != 0 || reconnect(&soak->meter_connect, &soak->connect_work));
-        proc_pause_ms(METER_PAUSE_MS);
+        pause_ms(METER_PAUSE_MS);
     }
     for (int i = 1; i >= 0; i--) {
         gvm_object_close(objects[i]);

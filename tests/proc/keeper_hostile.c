@@ -41,18 +41,18 @@ typedef struct hostile {
 
 static bool over(const hostile *h)
 {
-    return atomic_load(&soak->stop) || proc_now_ns() >= h->end_ns;
+    return atomic_load(&soak->stop) || now_ns() >= h->end_ns;
 }
 
 static void hold_on(const hostile *h)
 {
     while (!over(h))
-        proc_pause_ms(PAUSE_MS);
+        pause_ms(PAUSE_MS);
 }
 
 static uint32_t below(hostile *h, uint32_t end)
 {
-    return (uint32_t)(proc_random(&h->seed) % end);
+    return (uint32_t)(random_next(&h->seed) % end);
 }
 
 /* ---- messages */
@@ -128,7 +128,7 @@ static void random_message(hostile *h, gvmi_wire_message *m)
         break;
     case GVMI_WIRE_GROW:
         m->body.GROW.slot = slot;
-        m->body.GROW.bytes = proc_random(&h->seed) >> below(h, 64);
+        m->body.GROW.bytes = random_next(&h->seed) >> below(h, 64);
         break;
     case GVMI_WIRE_SHRINK: /* to more than there is: who may write may shrink, and the honest would find less */
         m->body.SHRINK.slot = slot;
@@ -146,7 +146,7 @@ static void random_message(hostile *h, gvmi_wire_message *m)
     case GVMI_WIRE_LINK:
         m->body.LINK.slot = slot;
         m->body.LINK.mode = below(h, 01000);
-        m->body.LINK.bytes = proc_random(&h->seed) >> below(h, 64);
+        m->body.LINK.bytes = random_next(&h->seed) >> below(h, 64);
         any_name(h, m->body.LINK.name);
         break;
     case GVMI_WIRE_UNLINK:
@@ -181,7 +181,7 @@ static void random_message(hostile *h, gvmi_wire_message *m)
         break;
     case GVMI_WIRE_EVICT:
         any_name(h, m->body.EVICT.name);
-        m->body.EVICT.value = proc_random(&h->seed) >> below(h, 64);
+        m->body.EVICT.value = random_next(&h->seed) >> below(h, 64);
         break;
     case GVMI_WIRE_SET_QUOTA: m->body.SET_QUOTA.uid = UID_HONEST; break;
     case GVMI_WIRE_GET_METADATA:
@@ -246,7 +246,7 @@ static void flood_objects(hostile *h)
                 break;
         }
         (void)raw_drain(&clients[0]);
-        proc_pause_ms(PAUSE_MS);
+        pause_ms(PAUSE_MS);
     }
 }
 
@@ -268,9 +268,9 @@ static void flood_snapshots(hostile *h)
             while (!over(h) && raw_say_message(h->client.fd, &m));
         }
         while (!over(h) && !raw_is_closed(&h->client))
-            proc_pause_ms(PAUSE_MS);
+            pause_ms(PAUSE_MS);
         raw_end(&h->client);
-        proc_pause_ms(PAUSE_MS);
+        pause_ms(PAUSE_MS);
     }
 }
 
@@ -325,7 +325,7 @@ static void flood_growths(hostile *h)
                 (void)raw_drain(&h->client);
         }
         raw_end(&h->client);
-        proc_pause_ms(PAUSE_MS);
+        pause_ms(PAUSE_MS);
     }
 }
 
@@ -344,7 +344,7 @@ static void flood_connections(hostile *h)
             (void)raw_say_hello(fds[count]);
         }
         for (unsigned i = 0; i < 100 && !over(h); i++)
-            proc_pause_ms(PAUSE_MS);
+            pause_ms(PAUSE_MS);
         while (count > 0)
             close(fds[--count]);
     }
@@ -465,7 +465,7 @@ static void connect_and_close(hostile *h)
         if (fd >= 0)
             close(fd);
         if (below(h, 16) == 0)
-            proc_pause_us(200);
+            pause_us(200);
     }
 }
 
@@ -504,12 +504,12 @@ static void say_random_bytes(hostile *h)
         uint8_t bytes[3000];
 
         for (size_t i = 0; i < sizeof bytes; i++)
-            bytes[i] = (uint8_t)proc_random(&h->seed);
+            bytes[i] = (uint8_t)random_next(&h->seed);
         if (fd >= 0 && below(h, 2) == 0)
             (void)raw_say_hello(fd);
         if (fd >= 0)
             (void)raw_say(fd, bytes, 1 + below(h, sizeof bytes));
-        proc_pause_ms(1);
+        pause_ms(1);
         if (fd >= 0)
             close(fd);
     }
@@ -531,14 +531,14 @@ static void say_random_messages(hostile *h)
             open = raw_say_message(h->client.fd, &m) && raw_drain(&h->client);
         }
         raw_end(&h->client);
-        proc_pause_ms(PAUSE_MS);
+        pause_ms(PAUSE_MS);
     }
 }
 
 static uint64_t forged_word(hostile *h)
 {
     switch (below(h, 5)) {
-    case 0: return proc_random(&h->seed);
+    case 0: return random_next(&h->seed);
     case 1: return GVMI_LEASE_WRITER;
     case 2: return GVMI_LEASE_READER * (1 + below(h, 40000));
     case 3: return UINT64_MAX;
@@ -560,7 +560,7 @@ static void forge_words(hostile *h)
                 &h->client.leases[below(h, below(h, 8) == 0 ? GVM_OBJECTS_OPEN_MAX : 6)];
 
             atomic_store(&slot->word, forged_word(h));
-            atomic_store(&slot->hint, (uint32_t)proc_random(&h->seed));
+            atomic_store(&slot->hint, (uint32_t)random_next(&h->seed));
             if (below(h, 4) == 0)
                 (void)!write(h->client.doorbell, &one, sizeof one);
             gvmi_wire_start(&m, GVMI_WIRE_ACQUIRE, ++h->client.requests);
@@ -569,10 +569,10 @@ static void forge_words(hostile *h)
             m.body.ACQUIRE.timeout_ms = 10;
             open = (below(h, 4) > 0 || raw_say_message(h->client.fd, &m)) && raw_drain(&h->client);
             if (below(h, 20) == 0)
-                proc_pause_ms(below(h, 100));
+                pause_ms(below(h, 100));
         }
         raw_end(&h->client);
-        proc_pause_ms(PAUSE_MS);
+        pause_ms(PAUSE_MS);
     }
 }
 
@@ -586,7 +586,7 @@ static void forge_writer(hostile *h)
         for (unsigned i = 0; i < POSITIONS; i++)
             atomic_store(&h->client.leases[i].word, GVMI_LEASE_WRITER);
         open = raw_drain(&h->client);
-        proc_pause_ms(PAUSE_MS);
+        pause_ms(PAUSE_MS);
     }
     hold_on(h);
 }
@@ -610,7 +610,7 @@ static void answer_nothing(hostile *h)
         return;
     }
     while (!over(h) && raw_drain(&h->client)) /* it reads, at least */
-        proc_pause_ms(PAUSE_MS);
+        pause_ms(PAUSE_MS);
     hold_on(h);
 }
 
@@ -634,7 +634,7 @@ static void answer_in_disorder(hostile *h)
             if (has_reply(type))
                 m.head.request = ++h->client.requests;
             open = raw_say_message(h->client.fd, &m) && raw_drain(&h->client);
-            proc_pause_ms(below(h, 3));
+            pause_ms(below(h, 3));
         }
         raw_end(&h->client);
     }
@@ -674,23 +674,23 @@ static void fork_and_exec(hostile *h)
 {
     while (!over(h)) {
         const bool open = begin(h) && open_some(h, 3) > 0;
-        const pid_t child = open && below(h, 3) > 0 ? fork() : -1;
+        const pid_t pid = open && below(h, 3) > 0 ? fork() : -1;
 
-        if (child == 0) {
+        if (pid == 0) {
             prctl(PR_SET_PDEATHSIG, SIGKILL);
             if (below(h, 2) == 0)
                 keep_across_exec(&h->client);
             (void)raw_drain(&h->client);
-            proc_pause_ms(below(h, 500));
+            pause_ms(below(h, 500));
             _exit(0);
         }
-        if (child < 0 && open && below(h, 4) == 0)
+        if (pid < 0 && open && below(h, 4) == 0)
             keep_across_exec(&h->client); /* this very process: the act ends here */
         raw_end(&h->client);
-        proc_pause_ms(below(h, 300));
-        if (child > 0) {
-            kill(child, SIGKILL);
-            (void)waitpid(child, NULL, 0);
+        pause_ms(below(h, 300));
+        if (pid > 0) {
+            kill(pid, SIGKILL);
+            (void)waitpid(pid, NULL, 0);
         }
     }
 }
@@ -715,7 +715,7 @@ static void send_descriptors(hostile *h)
                    raw_drain(&h->client);
         }
         raw_end(&h->client);
-        proc_pause_ms(PAUSE_MS);
+        pause_ms(PAUSE_MS);
     }
     close(null);
 }
@@ -747,7 +747,7 @@ static void use_memory(hostile *h)
             default: gvmi_wire_start(&m, GVMI_WIRE_SNAPSHOT, 0); break;
             }
             open = raw_call(&h->client, &m, CALL_WAIT_MS, &reply);
-            proc_pause_ms(below(h, 5));
+            pause_ms(below(h, 5));
         }
         raw_end(&h->client);
     }

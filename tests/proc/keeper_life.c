@@ -5,7 +5,7 @@
 #include "base/address.h"
 #include "driver/driver.h"
 #include "memory/device.h"
-#include "tests/proc/keeper_puppet.h"
+#include "tests/proc/keeper_child.h"
 
 #define WRITE_PIECES 4u /* a lease's bytes are whole chunks, which it divides */
 
@@ -164,7 +164,7 @@ gvm_status life_scenario(gvm_device *device, const char *path)
 
 static gvm_status random_visit(const life *l, uint64_t *seed, gvm_object *object)
 {
-    const uint64_t random = proc_random(seed);
+    const uint64_t random = random_next(seed);
     const gvm_acquire_options options = {.struct_size = sizeof options,
                                          .hint = (gvm_hint)(random >> 8 & 3)};
     gvm_lease lease;
@@ -185,7 +185,7 @@ static gvm_status random_visit(const life *l, uint64_t *seed, gvm_object *object
 /* Opens or makes an object of a few that all random clients know, does something, closes it. */
 static gvm_status random_act(const life *l, uint64_t *seed)
 {
-    const uint64_t random = proc_random(seed);
+    const uint64_t random = random_next(seed);
     const gvm_object_options options = {.struct_size = sizeof options,
                                         .chunk_bytes = CHUNK_BYTES,
                                         .size_bytes = random >> 8 & 1 ? CHUNK_BYTES : 0};
@@ -198,7 +198,7 @@ static gvm_status random_act(const life *l, uint64_t *seed)
     if (status == GVM_E_ABSENT)
         status = gvm_object_create(l->keeper, name, 2 * CHUNK_BYTES, &options, &object);
     for (int i = 0; i < 4 && object != NULL && status != GVM_E_KEEPER && status != GVM_E_LOST; i++)
-        switch (proc_random(seed) % 8) {
+        switch (random_next(seed) % 8) {
         case 0: status = gvm_object_grow(object, 2 * CHUNK_BYTES); break;
         case 1: status = gvm_object_publish(object, name, GVM_PUBLISH_REPLACE); break;
         case 2: status = gvm_client_evict(l->keeper, name, GVM_BYTES_UNLIMITED, NULL); break;

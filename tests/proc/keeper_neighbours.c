@@ -26,13 +26,14 @@
 #include <string.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "tests/lib/fixture.h"
+#include "tests/lib/random.h"
 #include "tests/proc/keeper_raw.h"
 #include "tests/proc/keeper_soak.h"
 #include "tools/snapshot.h"
@@ -64,12 +65,12 @@ enum {
     CHILDREN = CHILD_HOSTILE + FLOODERS
 };
 
-typedef struct child {
+typedef struct participant {
     pid_t pid; /* 0: none */
     bool failed;
     hostile_act act; /* of a hostile one, as the next */
     uint64_t kill_ns;
-} child;
+} participant;
 
 /* What the keeper has when nobody is there. */
 typedef struct footprint {
@@ -83,10 +84,10 @@ typedef struct footprint {
 
 soak_page *soak;
 
-static child children[CHILDREN];
+static participant children[CHILDREN];
 static pid_t keeper_pid;
 static int keeper_status = -1;
-static char folder[64];
+static fixture_folder folder;
 static uint64_t seed;
 static unsigned root_refused;
 static int only = ANY_ACT;
@@ -230,7 +231,7 @@ static void run_keeper(const char *program, int ready)
     snprintf(ready_fd, sizeof ready_fd, "%d", ready);
     snprintf(revoke, sizeof revoke, "%u", soak->revoke_ms / 1000);
     snprintf(lease, sizeof lease, "%u", SOAK_LEASE_MS / 1000);
-    snprintf(log, sizeof log, "%s/log", folder);
+    snprintf(log, sizeof log, "%s/log", folder.path);
     fd = open(log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
     if (fd >= 0 && dup2(fd, STDOUT_FILENO) >= 0)
         (void)dup2(fd, STDERR_FILENO);
@@ -245,10 +246,9 @@ static bool start_keeper(const char *program)
     char bytes[PATH_BYTES];
     bool ready = false;
 
-    snprintf(folder, sizeof folder, "/tmp/gvmem-neighbours-XXXXXX");
-    if (mkdtemp(folder) == NULL || chmod(folder, 0711) != 0 || pipe2(ends, O_CLOEXEC) != 0)
+    if (!fixture_folder_make(&folder) || chmod(folder.path, 0711) != 0 || pipe2(ends, O_CLOEXEC) != 0)
         return UNEXPECTED("a folder and a pipe");
-    snprintf(soak->path, sizeof soak->path, "%s/socket", folder);
+    snprintf(soak->path, sizeof soak->path, "%s", folder.socket);
     fflush(stdout);
     keeper_pid = fork();
     if (keeper_pid == 0)
@@ -267,7 +267,7 @@ static void print_log(void)
     char path[80], line[300];
     FILE *log;
 
-    snprintf(path, sizeof path, "%s/log", folder);
+    snprintf(path, sizeof path, "%s/log", folder.path);
     log = fopen(path, "r");
     for (int i = 0; log != NULL && i < 100 && fgets(line, sizeof line, log) != NULL; i++)
         printf("# keeper: %s", line);
@@ -277,14 +277,11 @@ static void print_log(void)
 
 static void remove_folder(void)
 {
-    static const char *const files[] = {"log", "socket", "socket.lock"};
     char path[80];
 
-    for (size_t i = 0; i < sizeof files / sizeof files[0]; i++) {
-        snprintf(path, sizeof path, "%s/%s", folder, files[i]);
-        unlink(path);
-    }
-    rmdir(folder);
+    snprintf(path, sizeof path, "%s/log", folder.path);
+    unlink(path);
+    fixture_folder_end(&folder);
 }
 
 /* ---- children */
@@ -324,7 +321,7 @@ static int run_child(unsigned which, uint64_t child_seed, uint64_t end_ns)
         return honest_run(which - CHILD_HONEST, child_seed);
     if (which == CHILD_SLEEPERS)
         return sleepers_run(child_seed);
-    if (!proc_become(UID_HOSTILE + which - CHILD_HOSTILE, GID_HOSTILE + which - CHILD_HOSTILE))
+    if (!process_become(UID_HOSTILE + which - CHILD_HOSTILE, GID_HOSTILE + which - CHILD_HOSTILE))
         return 1;
     prctl(PR_SET_PDEATHSIG, SIGKILL);
     return hostile_run(children[which].act, child_seed, end_ns);
@@ -332,7 +329,7 @@ static int run_child(unsigned which, uint64_t child_seed, uint64_t end_ns)
 
 static void start_child(unsigned which, uint64_t end_ns)
 {
-    const uint64_t child_seed = proc_random(&seed);
+    const uint64_t child_seed = random_next(&seed);
 
     fflush(stdout);
     children[which].pid = fork();
@@ -348,7 +345,7 @@ static void start_child(unsigned which, uint64_t end_ns)
         setpgid(children[which].pid, children[which].pid);
 }
 
-static void kill_group(const child *c)
+static void kill_group(const participant *c)
 {
     if (c->pid != 0)
         kill(-c->pid, SIGKILL);
@@ -367,11 +364,11 @@ static hostile_act choose_act(uint64_t random)
  * than anybody should have to wait for them. */
 static void next_act(unsigned which)
 {
-    const uint64_t random = proc_random(&seed);
+    const uint64_t random = random_next(&seed);
     const hostile_act act = choose_act(random >> 40);
     const bool lasts = act == ACT_forge_writer && which == CHILD_HOSTILE;
     const uint64_t ms = 50 + random % ACT_MS_MAX + (lasts ? soak->patience_ms : 0);
-    const uint64_t end = proc_now_ns() + ms * GVMI_NS_PER_MS;
+    const uint64_t end = now_ns() + ms * GVMI_NS_PER_MS;
     const bool killed = random >> 32 & 1;
 
     children[which].act = act;
@@ -385,7 +382,7 @@ static void serve_hostile(void)
     for (unsigned i = CHILD_HOSTILE; i < CHILD_HOSTILE + HOSTILE; i++) {
         if (children[i].pid == 0)
             next_act(i);
-        else if (proc_now_ns() >= children[i].kill_ns)
+        else if (now_ns() >= children[i].kill_ns)
             kill_group(&children[i]);
     }
 }
@@ -400,15 +397,15 @@ static bool are_gone(unsigned first, unsigned end)
 
 static bool wait_until_gone(unsigned first, unsigned end, uint64_t ms)
 {
-    const uint64_t until = proc_now_ns() + ms * GVMI_NS_PER_MS;
+    const uint64_t until = now_ns() + ms * GVMI_NS_PER_MS;
 
     for (;;) {
         reap();
         if (are_gone(first, end))
             return true;
-        if (proc_now_ns() > until)
+        if (now_ns() > until)
             return false;
-        proc_pause_ms(TICK_MS);
+        pause_ms(TICK_MS);
     }
 }
 
@@ -485,7 +482,7 @@ static bool take_footprint(footprint *f)
     if (!EXPECT(look()))
         return false;
     *f = (footprint){
-        .fds = proc_count_fds(keeper_pid, false), .keeper = soak->keeper, .device = soak->device};
+        .fds = process_count_fds(keeper_pid, false), .keeper = soak->keeper, .device = soak->device};
     return true;
 }
 
@@ -512,7 +509,7 @@ static bool keeper_is_as_before(const footprint *start, long warm_kib, unsigned 
         kib = keeper_kib("RssAnon:");
         if (is_as_before(start, &now) && (warm_kib < 0 || kib <= warm_kib + growth_kib))
             break;
-        proc_pause_ms(50);
+        pause_ms(50);
     }
     printf("# at the end: %u clients, %u objects, %llu bytes held, %llu leased, %llu resident, %llu used on the host; descriptors %ld + %ld of memory, at the start %ld + %ld; RSS %ld KiB, warm %ld\n",
            now.keeper.clients - 1, now.keeper.objects, (unsigned long long)now.device.held_bytes,
@@ -520,7 +517,7 @@ static bool keeper_is_as_before(const footprint *start, long warm_kib, unsigned 
            (unsigned long long)now.keeper.host_used_bytes, now.fds.others, now.fds.memory,
            start->fds.others, start->fds.memory, kib, warm_kib);
     if (!is_as_before(start, &now)) {
-        (void)proc_count_fds(keeper_pid, now.fds.others < start->fds.others + 50);
+        (void)process_count_fds(keeper_pid, now.fds.others < start->fds.others + 50);
         return false;
     }
     return warm_kib < 0 || EXPECT(kib <= warm_kib + growth_kib);
@@ -528,14 +525,14 @@ static bool keeper_is_as_before(const footprint *start, long warm_kib, unsigned 
 
 static bool keeper_ends_well(void)
 {
-    const uint64_t until = proc_now_ns() + END_WAIT_MS * GVMI_NS_PER_MS;
+    const uint64_t until = now_ns() + END_WAIT_MS * GVMI_NS_PER_MS;
 
     if (keeper_pid == 0)
         return UNEXPECTED("the keeper lives until it is told to end");
     kill(keeper_pid, SIGTERM);
-    while (keeper_pid != 0 && proc_now_ns() < until) {
+    while (keeper_pid != 0 && now_ns() < until) {
         reap();
-        proc_pause_ms(TICK_MS);
+        pause_ms(TICK_MS);
     }
     if (keeper_pid == 0)
         return EXPECT(keeper_status == 0);
@@ -548,46 +545,46 @@ static bool keeper_ends_well(void)
 /* Nobody is cut off for what the keeper itself did not do in time. */
 static void pause_keeper(void)
 {
-    const uint64_t ms = 100 + proc_random(&seed) % (2 * soak->revoke_ms - 100);
+    const uint64_t ms = 100 + random_next(&seed) % (2 * soak->revoke_ms - 100);
 
     kill(keeper_pid, SIGSTOP);
-    proc_pause_ms(ms);
+    pause_ms(ms);
     kill(keeper_pid, SIGCONT);
 }
 
 static void connect_as_root(void)
 {
     raw_client c;
-    const uint64_t since = proc_now_ns();
+    const uint64_t since = now_ns();
     const bool welcome = raw_begin(&c, soak->path);
 
     if (welcome)
-        soak_time(&soak->root_connect, proc_now_ns() - since);
+        soak_time(&soak->root_connect, now_ns() - since);
     root_refused += !welcome;
     raw_end(&c);
 }
 
 static void run_for(unsigned seconds, bool floods, long *warm_kib)
 {
-    const uint64_t start = proc_now_ns(), end = start + seconds * 1000ull * GVMI_NS_PER_MS;
+    const uint64_t start = now_ns(), end = start + seconds * 1000ull * GVMI_NS_PER_MS;
     uint64_t next_pause = start + 1000 * GVMI_NS_PER_MS, next_root = start, now;
 
-    while ((now = proc_now_ns()) < end && !atomic_load(&soak->stop) && keeper_pid != 0) {
+    while ((now = now_ns()) < end && !atomic_load(&soak->stop) && keeper_pid != 0) {
         reap();
         if (floods && now >= next_root) {
             connect_as_root();
-            next_root = proc_now_ns() + ROOT_EVERY_MS * GVMI_NS_PER_MS;
+            next_root = now_ns() + ROOT_EVERY_MS * GVMI_NS_PER_MS;
         }
         if (!floods && soak->many_users && only != NO_ACT)
             serve_hostile();
         if (!floods && stops && now >= next_pause) {
             pause_keeper();
-            next_pause = proc_now_ns() + (1000 + proc_random(&seed) % PAUSE_EVERY_MS) * GVMI_NS_PER_MS;
+            next_pause = now_ns() + (1000 + random_next(&seed) % PAUSE_EVERY_MS) * GVMI_NS_PER_MS;
         }
         /* A keeper that is checked while it runs keeps what it has freed for a while. */
-        if (PROC_SLOWNESS == 1 && *warm_kib < 0 && now - start > (end - start) / 4)
+        if (SLOWNESS == 1 && *warm_kib < 0 && now - start > (end - start) / 4)
             *warm_kib = keeper_kib("RssAnon:");
-        proc_pause_ms(TICK_MS);
+        pause_ms(TICK_MS);
     }
     for (unsigned i = CHILD_HOSTILE; i < CHILDREN && atomic_load(&soak->stop); i++)
         if (children[i].pid != 0)
@@ -625,7 +622,7 @@ static bool is_quick(const soak_times *times, const soak_times *work, uint64_t m
 {
     const uint64_t limit_ns = ms * GVMI_NS_PER_MS;
 
-    if (PROC_SLOWNESS > 1) /* the times of programs that are checked while they run say nothing */
+    if (SLOWNESS > 1) /* the times of programs that are checked while they run say nothing */
         return EXPECT(times->count > 0);
     return EXPECT(times->count > 0) && EXPECT(soak_percentile_ns(times, 95) <= limit_ns) &&
            EXPECT(soak_percentile_ns(work, 99) <= limit_ns) &&
@@ -660,50 +657,41 @@ static void start_parties(bool floods, uint64_t end_ns)
 
 static void report(bool floods, unsigned seconds)
 {
-    char name[160];
-
     print_figures(floods);
-    snprintf(name, sizeof name, "honest clients find what was written, and none is cut off%s: %u s",
-             floods ? " while six users flood" : "", seconds);
-    proc_result(honest_clients_passed(), name);
+    tap_result(honest_clients_passed(),
+               "honest clients find what was written, and none is cut off%s: %u s",
+               floods ? " while six users flood" : "", seconds);
     if (floods) {
         /* Of clients that wait for each other and for processors, too, but for the slowest. */
-        proc_result(is_quick(&soak->acquire, &soak->acquire_work, FLOOD_ACQUIRE_MS, false) &&
-                        is_quick(&soak->meter_acquire, &soak->acquire_work, FLOOD_ACQUIRE_MS,
-                                 seconds >= LONG_SECONDS),
-                    "acquire under floods is quick");
-        proc_result(is_quick(&soak->connect, &soak->connect_work, FLOOD_CONNECT_MS, false) &&
-                        is_quick(&soak->meter_connect, &soak->connect_work, FLOOD_CONNECT_MS,
-                                 seconds >= LONG_SECONDS),
-                    "connect under floods is quick");
+        tap_result(is_quick(&soak->acquire, &soak->acquire_work, FLOOD_ACQUIRE_MS, false) &&
+                       is_quick(&soak->meter_acquire, &soak->acquire_work, FLOOD_ACQUIRE_MS,
+                                seconds >= LONG_SECONDS),
+                   "acquire under floods is quick");
+        tap_result(is_quick(&soak->connect, &soak->connect_work, FLOOD_CONNECT_MS, false) &&
+                       is_quick(&soak->meter_connect, &soak->connect_work, FLOOD_CONNECT_MS,
+                                seconds >= LONG_SECONDS),
+                   "connect under floods is quick");
         if (root_refused > 0)
             printf("# root was refused %u times\n", root_refused);
-        proc_result(root_refused == 0, "root can connect under floods");
+        tap_result(root_refused == 0, "root can connect under floods");
     } else {
-        proc_result(EXPECT(atomic_load(&soak->sleeper_problems) == 0) &&
-                        EXPECT(!children[CHILD_SLEEPERS].failed) && EXPECT(soak->sleeper_rounds > 0),
-                    "sleepers that were cut off change nothing, and are told");
-        proc_result(true, soak->many_users
-                              ? "hostile neighbours"
-                              : "hostile neighbours # SKIP only root can be several users");
+        tap_result(EXPECT(atomic_load(&soak->sleeper_problems) == 0) &&
+                       EXPECT(!children[CHILD_SLEEPERS].failed) && EXPECT(soak->sleeper_rounds > 0),
+                   "sleepers that were cut off change nothing, and are told");
+        if (soak->many_users)
+            tap_result(true, "hostile neighbours");
+        else
+            tap_skip("hostile neighbours", "only root can be several users");
     }
 }
 
 static bool prepare(bool floods, unsigned seconds)
 {
-    char machine[160];
-    struct rlimit files;
-
     soak = mmap(NULL, sizeof *soak, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
     if (soak == MAP_FAILED)
         return UNEXPECTED("memory for the page");
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max < 65536 ? files.rlim_max : 65536;
-        (void)setrlimit(RLIMIT_NOFILE, &files);
-    }
-    snprintf(machine, sizeof machine,
-             "devices=1,memory=128MiB,host=512MiB,sms=1,instance=neighbours-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 1);
+    fixture_raise_fd_limit();
+    fixture_machine("devices=1,memory=128MiB,host=512MiB,sms=1");
     setenv("GVMEM_CACHE", "0", 0);
     prctl(PR_SET_CHILD_SUBREAPER, 1);
     signal(SIGPIPE, SIG_IGN);
@@ -741,16 +729,16 @@ static int run(const char *program, bool floods, unsigned seconds)
         printf("Bail out! the keeper does not start\n");
         return 2; /* which ends it */
     }
-    start_parties(floods, proc_now_ns() + seconds * 1000ull * GVMI_NS_PER_MS);
+    start_parties(floods, now_ns() + seconds * 1000ull * GVMI_NS_PER_MS);
     run_for(seconds, floods, &warm_kib);
     end_children();
     report(floods, seconds);
-    proc_result(keeper_pid != 0 && keeper_is_as_before(&start, warm_kib, seconds),
-                "the keeper is back at the start");
-    proc_result(keeper_ends_well(), "the keeper ends with status 0");
+    tap_result(keeper_pid != 0 && keeper_is_as_before(&start, warm_kib, seconds),
+               "the keeper is back at the start");
+    tap_result(keeper_ends_well(), "the keeper ends with status 0");
     print_log();
     remove_folder();
-    return proc_finish();
+    return tap_finish();
 }
 
 int main(int argc, char **argv)
@@ -759,7 +747,7 @@ int main(int argc, char **argv)
     unsigned seconds = SECONDS_DEFAULT;
     int next = 1;
 
-    keeper_puppet_main(argc, argv);
+    keeper_child_main(argc, argv);
     for (; next < argc && argv[next][0] == '-'; next++)
         if (strcmp(argv[next], "--floods") == 0)
             floods = true;
@@ -771,10 +759,7 @@ int main(int argc, char **argv)
         usage();
     if (argc - next > 1)
         seconds = (unsigned)strtoul(argv[next + 1], NULL, 0);
-    if (argc - next > 2)
-        seed = strtoull(argv[next + 2], NULL, 0);
-    else if (getrandom(&seed, sizeof seed, 0) == (ssize_t)sizeof seed)
-        seed %= 1000000000;
+    seed = random_seed(argc - next > 2 ? argv[next + 2] : NULL);
     if (seconds == 0)
         usage();
     printf("# %u s, seed %llu\n", seconds, (unsigned long long)seed);

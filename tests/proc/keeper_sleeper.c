@@ -13,7 +13,7 @@
 #define RESERVE_CHUNKS 4u
 
 typedef struct sleeper_round {
-    keeper_puppet bystander, sleeper;
+    child bystander, sleeper;
     char name[64];
     gvm_lease_mode mode; /* the sleeper's; 0: no lease */
     bool dies;           /* instead of being continued */
@@ -22,26 +22,26 @@ typedef struct sleeper_round {
     uint64_t checksum;
 } sleeper_round;
 
-static bool become(keeper_puppet *p, unsigned which)
+static bool become(child *p, unsigned which)
 {
-    return !soak->many_users || KP_OK(p, BECOME, 0, NULL, UID_SLEEPER + which, GID_HONEST);
+    return !soak->many_users || KEEPER_OK(p, BECOME, 0, NULL, UID_SLEEPER + which, GID_HONEST);
 }
 
-static bool write_it(keeper_puppet *p, uint64_t seed)
+static bool write_it(child *p, uint64_t seed)
 {
-    return KP_OK(p, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, soak->patience_ms) &&
-           KP_OK(p, FILL, 0, NULL, seed, 0) && KP_OK(p, RELEASE, 0, NULL, 0, 0);
+    return KEEPER_OK(p, ACQUIRE, 0, NULL, GVM_LEASE_WRITE, soak->patience_ms) &&
+           KEEPER_OK(p, FILL, 0, NULL, seed, 0) && KEEPER_OK(p, RELEASE, 0, NULL, 0, 0);
 }
 
-static bool read_it(keeper_puppet *p, uint64_t *checksum)
+static bool read_it(child *p, uint64_t *checksum)
 {
     keeper_answer out = {0};
 
-    if (!KP_OK(p, ACQUIRE, 0, NULL, GVM_LEASE_READ, soak->patience_ms))
+    if (!KEEPER_OK(p, ACQUIRE, 0, NULL, GVM_LEASE_READ, soak->patience_ms))
         return false;
-    out = keeper_do(p, KP_CHECK, 0, NULL, 0, 0);
+    out = keeper_do(p, KEEPER_CHECK, 0, NULL, 0, 0);
     *checksum = out.value;
-    return EXPECT(out.status == GVM_OK) && KP_OK(p, RELEASE, 0, NULL, 0, 0);
+    return EXPECT(out.status == GVM_OK) && KEEPER_OK(p, RELEASE, 0, NULL, 0, 0);
 }
 
 static bool is_unchanged(sleeper_round *n)
@@ -53,59 +53,60 @@ static bool is_unchanged(sleeper_round *n)
 
 static bool stop_sleeper(sleeper_round *n)
 {
-    keeper_puppet *s = &n->sleeper;
+    child *s = &n->sleeper;
 
-    *s = keeper_puppet_start();
-    return become(s, 1) && KP_OK(s, CONNECT, 0, soak->path, 0, 0) && KP_OK(s, OPEN, 0, n->name, 0, 0) &&
-           (n->mode == 0 || KP_OK(s, ACQUIRE, 0, NULL, n->mode, soak->patience_ms)) &&
-           EXPECT(proc_stop(s->pid));
+    *s = keeper_child_start();
+    return become(s, 1) && KEEPER_OK(s, CONNECT, 0, soak->path, 0, 0) &&
+           KEEPER_OK(s, OPEN, 0, n->name, 0, 0) &&
+           (n->mode == 0 || KEEPER_OK(s, ACQUIRE, 0, NULL, n->mode, soak->patience_ms)) &&
+           EXPECT(process_stop(s->pid));
 }
 
 /* Somebody must want an answer from the sleeper: a move, a growth, or its lease after all the time
  * that the keeper gives it. */
 static bool have_it_cut_off(sleeper_round *n, bool by_lease_timeout)
 {
-    keeper_puppet *b = &n->bystander;
+    child *b = &n->bystander;
 
     if (n->mode == 0) {
-        const keeper_answer out = keeper_do(b, KP_EVICT, 0, n->name, 0, 0);
+        const keeper_answer out = keeper_do(b, KEEPER_EVICT, 0, n->name, 0, 0);
 
         n->unasked = out.value == 0;
         return EXPECT(out.status == GVM_OK);
     }
-    return by_lease_timeout || KP_OK(b, GROW, 0, NULL, CHUNKS + 1, 0);
+    return by_lease_timeout || KEEPER_OK(b, GROW, 0, NULL, CHUNKS + 1, 0);
 }
 
 static bool continue_sleeper(sleeper_round *n)
 {
-    keeper_puppet *s = &n->sleeper;
+    child *s = &n->sleeper;
     bool good = true;
 
     kill(s->pid, SIGCONT);
     if (n->mode == GVM_LEASE_WRITE)
-        (void)keeper_do(s, KP_FILL, 0, NULL, n->seed + 1, 0); /* it was not notified of the cut-off */
+        (void)keeper_do(s, KEEPER_FILL, 0, NULL, n->seed + 1, 0); /* it was not notified of the cut-off */
     good = is_unchanged(n);
     if (n->mode != 0)
-        good = KP_EXPECT(s, RELEASE, 0, NULL, 0, 0, GVM_E_KEEPER) && good;
+        good = KEEPER_EXPECT(s, RELEASE, 0, NULL, 0, 0, GVM_E_KEEPER) && good;
     return (n->unasked ||
-            KP_EXPECT(s, ACQUIRE, 0, NULL, GVM_LEASE_READ, soak->patience_ms, GVM_E_KEEPER)) &&
-           EXPECT(keeper_puppet_end(s) == 0) && good;
+            KEEPER_EXPECT(s, ACQUIRE, 0, NULL, GVM_LEASE_READ, soak->patience_ms, GVM_E_KEEPER)) &&
+           EXPECT(child_end(s) == 0) && good;
 }
 
 static bool pass_round(sleeper_round *n, uint64_t random)
 {
-    keeper_puppet *b = &n->bystander;
+    child *b = &n->bystander;
     const bool dies_first = n->dies && random >> 8 & 1;
     bool good = stop_sleeper(n);
 
     if (good && dies_first)
-        keeper_puppet_kill(&n->sleeper);
+        child_kill(&n->sleeper);
     good = good && have_it_cut_off(n, soak->lease_timeout && random >> 9 & 1) &&
            write_it(b, n->seed) && read_it(b, &n->checksum);
     if (good && n->dies)
-        keeper_puppet_kill(&n->sleeper);
+        child_kill(&n->sleeper);
     good = good && (n->dies || continue_sleeper(n)) && is_unchanged(n);
-    keeper_puppet_kill(&n->sleeper);
+    child_kill(&n->sleeper);
     return good;
 }
 
@@ -113,8 +114,8 @@ static bool pass_round(sleeper_round *n, uint64_t random)
 static bool round_of(sleeper_round *n, uint64_t *seed, unsigned number)
 {
     static const gvm_lease_mode modes[] = {GVM_LEASE_WRITE, GVM_LEASE_READ, (gvm_lease_mode)0};
-    const uint64_t random = proc_random(seed);
-    keeper_puppet *b = &n->bystander;
+    const uint64_t random = random_next(seed);
+    child *b = &n->bystander;
     bool good;
 
     n->mode = modes[number % 3];
@@ -122,8 +123,8 @@ static bool round_of(sleeper_round *n, uint64_t *seed, unsigned number)
     n->unasked = false;
     n->seed = number * 10ull;
     snprintf(n->name, sizeof n->name, "/sleeper/%u", number);
-    good = KP_OK(b, CREATE, 0, n->name, RESERVE_CHUNKS, CHUNKS) &&
-           KP_OK(b, SET_MODE, 0, NULL, 0660, 0) && write_it(b, number) && pass_round(n, random);
+    good = KEEPER_OK(b, CREATE, 0, n->name, RESERVE_CHUNKS, CHUNKS) &&
+           KEEPER_OK(b, SET_MODE, 0, NULL, 0660, 0) && write_it(b, number) && pass_round(n, random);
     if (!good)
         printf("# sleeper %u: %s lease%s, random %llx\n", number,
                n->mode == GVM_LEASE_WRITE  ? "a write"
@@ -131,13 +132,13 @@ static bool round_of(sleeper_round *n, uint64_t *seed, unsigned number)
                                            : "no",
                n->dies ? ", killed" : "", (unsigned long long)random);
     fflush(stdout);
-    return KP_OK(b, CLOSE, 0, NULL, 0, 0) && good;
+    return KEEPER_OK(b, CLOSE, 0, NULL, 0, 0) && good;
 }
 
 int sleepers_run(uint64_t seed)
 {
-    sleeper_round n = {.bystander = keeper_puppet_start()};
-    bool good = become(&n.bystander, 0) && KP_OK(&n.bystander, CONNECT, 0, soak->path, 0, 0);
+    sleeper_round n = {.bystander = keeper_child_start()};
+    bool good = become(&n.bystander, 0) && KEEPER_OK(&n.bystander, CONNECT, 0, soak->path, 0, 0);
 
     if (!good)
         atomic_fetch_add(&soak->sleeper_problems, 1);
@@ -147,7 +148,7 @@ int sleepers_run(uint64_t seed)
         atomic_fetch_add(&soak->sleeper_rounds, 1);
         if (!right && atomic_fetch_add(&soak->sleeper_problems, 1) + 1 >= PROBLEMS_MAX)
             break;
-        good = right || keeper_do(&n.bystander, KP_SNAPSHOT, 0, NULL, 0, 0).status == GVM_OK;
+        good = right || keeper_do(&n.bystander, KEEPER_SNAPSHOT, 0, NULL, 0, 0).status == GVM_OK;
     }
-    return EXPECT(keeper_puppet_end(&n.bystander) == 0) ? 0 : 1;
+    return EXPECT(child_end(&n.bystander) == 0) ? 0 : 1;
 }

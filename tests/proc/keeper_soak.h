@@ -20,7 +20,7 @@
 
 #include <gvmem/client.h>
 
-#include "tests/proc/keeper_puppet.h"
+#include "tests/proc/keeper_child.h"
 
 /* Users, where the test runs as root. */
 #define UID_METER 1000u
@@ -31,9 +31,9 @@
 #define GID_HOSTILE 2003u /* and the next, one each */
 
 /* Longer in a long run, in which the machine may be busy with something else for a second. */
-#define REVOKE_MS (1000u * PROC_SLOWNESS)
-#define REVOKE_LONG_MS (4000u * PROC_SLOWNESS)
-#define SOAK_LEASE_MS (4000u * PROC_SLOWNESS) /* where the lease timeout is set at all */
+#define REVOKE_MS (1000u * SLOWNESS)
+#define REVOKE_LONG_MS (4000u * SLOWNESS)
+#define SOAK_LEASE_MS (4000u * SLOWNESS) /* where the lease timeout is set at all */
 #define HONEST 2u
 #define HONEST_THREADS 3u
 #define HOSTILE 4u
@@ -42,8 +42,8 @@
 #define RECORDS 65536u /* used in turn: one is not met again while anybody may still mean it */
 #define OBJECT_CHUNKS_MAX 3u
 /* Of acquires that no neighbour may delay for ever; longer in a long run, where more meets. */
-#define PATIENCE_MS (8000u * PROC_SLOWNESS)
-#define PATIENCE_LONG_MS (30000u * PROC_SLOWNESS)
+#define PATIENCE_MS (8000u * SLOWNESS)
+#define PATIENCE_LONG_MS (30000u * SLOWNESS)
 #define PROBLEMS_MAX 20u /* printed */
 
 /* Who may open an object of the honest. */

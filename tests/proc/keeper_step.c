@@ -11,7 +11,7 @@
 #include <unistd.h>
 
 #include "driver/driver.h"
-#include "tests/proc/keeper_puppet.h"
+#include "tests/proc/keeper_child.h"
 
 static _Atomic uint64_t steps, deadly;
 static atomic_int deadly_signal;

@@ -4,12 +4,12 @@
  *
  * Goal: what the exporter wrote is what every importer reads, through growth, sealing and passing
  * on, also after the exporter has gone; who may only read breaks nobody but himself; and the memory
- * is free when the last has let go. Method: puppets.
+ * is free when the last has let go. Method: children.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "tests/proc/puppet.h"
+#include "tests/proc/buffer_child.h"
 
 #define IMPORTERS 3
 #define SEED 42
@@ -19,48 +19,48 @@ static uint64_t size;
 /* An exporter with a filled buffer of size bytes, reserving twice as much, and importers
  * connected to it. */
 typedef struct group {
-    puppet exporter, importers[IMPORTERS];
+    child exporter, importers[IMPORTERS];
     uint64_t checksum;
 } group;
 
 static bool export_filled(group *g, uint64_t chunk_bytes)
 {
-    puppet *p = &g->exporter;
+    child *p = &g->exporter;
     answer out;
 
-    *p = puppet_start();
+    *p = buffer_child_start();
     if (!EXPECT_OK(p, OPEN, 0, 0) || !EXPECT_OK(p, CREATE, 2 * size, chunk_bytes) ||
         !EXPECT_OK(p, COMMIT, 0, size) || !EXPECT_OK(p, FILL, size, SEED))
         return false;
-    out = puppet_do(p, PUPPET_CHECKSUM, 0, size);
+    out = buffer_do(p, BUFFER_CHECKSUM, 0, size);
     g->checksum = out.value;
     return EXPECT(out.status == GVM_OK) && EXPECT_OK(p, EXPORT, 0, 0);
 }
 
-/* From one puppet to another, which runs at the same time. */
-static bool hand_over(puppet *from, puppet *to)
+/* From one child to another, which runs at the same time. */
+static bool hand_over(child *from, child *to)
 {
     answer sent, received;
 
-    puppet_connect(from, to);
-    puppet_post(from, PUPPET_SEND, 0, 0);
-    puppet_post(to, PUPPET_RECEIVE, 0, 0);
-    (void)puppet_wait(from, &sent);
-    (void)puppet_wait(to, &received);
+    buffer_connect(from, to);
+    buffer_post(from, BUFFER_SEND, 0, 0);
+    buffer_post(to, BUFFER_RECEIVE, 0, 0);
+    (void)buffer_wait(from, &sent);
+    (void)buffer_wait(to, &received);
     if (sent.status != GVM_OK || received.status != GVM_OK)
         printf("# sent: %s, received: %s\n", sent.text, received.text);
     return EXPECT(sent.status == GVM_OK) && EXPECT(received.status == GVM_OK);
 }
 
-static bool import_by(puppet *from, puppet *to, uint64_t flags)
+static bool import_by(child *from, child *to, uint64_t flags)
 {
-    *to = puppet_start();
+    *to = buffer_child_start();
     return EXPECT_OK(to, OPEN, 0, 0) && hand_over(from, to) && EXPECT_OK(to, IMPORT, flags, 2 * size);
 }
 
-static bool has(puppet *p, uint64_t offset, uint64_t len, uint64_t checksum)
+static bool has(child *p, uint64_t offset, uint64_t len, uint64_t checksum)
 {
-    answer out = puppet_do(p, PUPPET_CHECKSUM, offset, len);
+    answer out = buffer_do(p, BUFFER_CHECKSUM, offset, len);
 
     if (out.status != GVM_OK)
         printf("# checksum: %s\n", out.text);
@@ -80,12 +80,12 @@ static bool start_group(group *g, uint64_t flags)
 
 static bool end_group(group *g)
 {
-    bool good = g->exporter.pid == 0 || EXPECT(puppet_end(&g->exporter) == 0);
+    bool good = g->exporter.pid == 0 || EXPECT(child_end(&g->exporter) == 0);
 
     for (int i = 0; i < IMPORTERS; i++)
         if (g->importers[i].pid != 0)
-            good = EXPECT(puppet_end(&g->importers[i]) == 0) && good;
-    return EXPECT(proc_memory_is_back()) && good;
+            good = EXPECT(child_end(&g->importers[i]) == 0) && good;
+    return EXPECT(memory_is_back()) && good;
 }
 
 static bool processes_see_one_memory(void)
@@ -99,7 +99,7 @@ static bool processes_see_one_memory(void)
     good = good && EXPECT_OK(&g.importers[0], FILL, size, SEED + 1) &&
            EXPECT_OK(&g.importers[0], SYNC, 0, 0);
     if (good)
-        g.checksum = puppet_do(&g.importers[0], PUPPET_CHECKSUM, 0, size).value;
+        g.checksum = buffer_do(&g.importers[0], BUFFER_CHECKSUM, 0, size).value;
     for (int i = 1; i < IMPORTERS && good; i++)
         good = has(&g.importers[i], 0, size, g.checksum);
     good = good && has(&g.exporter, 0, size, g.checksum);
@@ -111,7 +111,7 @@ static bool memory_outlives_its_exporter(void)
     group g;
     bool good = start_group(&g, 0);
 
-    good = EXPECT(puppet_end(&g.exporter) == 0) && good;
+    good = EXPECT(child_end(&g.exporter) == 0) && good;
     for (int i = 0; i < IMPORTERS && good; i++)
         good = has(&g.importers[i], 0, size, g.checksum);
     return end_group(&g) && good;
@@ -121,11 +121,11 @@ static bool write_to_readonly_import_breaks_the_offender_alone(void)
 {
     group g;
     bool good = start_group(&g, GVM_IMPORT_READONLY);
-    puppet *offender = &g.importers[1];
+    child *offender = &g.importers[1];
     answer out;
 
     if (good) {
-        out = puppet_do(offender, PUPPET_FILL, size, SEED + 1); /* the driver may tell at once or later */
+        out = buffer_do(offender, BUFFER_FILL, size, SEED + 1); /* the driver may tell at once or later */
         good = EXPECT(out.status == GVM_OK || out.status == GVM_E_LOST) &&
                EXPECT_STATUS(offender, SYNC, 0, 0, GVM_E_LOST);
     }
@@ -144,7 +144,7 @@ static bool growth_reaches_importers_by_update(void)
            EXPECT_OK(&g.exporter, FILL, 2 * size, SEED + 2) && EXPECT_OK(&g.exporter, SYNC, 0, 0) &&
            EXPECT_OK(&g.exporter, EXPORT, 0, 0);
     if (good)
-        checksum = puppet_do(&g.exporter, PUPPET_CHECKSUM, 0, 2 * size).value;
+        checksum = buffer_do(&g.exporter, BUFFER_CHECKSUM, 0, 2 * size).value;
     for (int i = 0; i < IMPORTERS && good; i++)
         good = hand_over(&g.exporter, &g.importers[i]) && EXPECT_OK(&g.importers[i], UPDATE, 0, 0) &&
                has(&g.importers[i], 0, 2 * size, checksum);
@@ -160,7 +160,7 @@ static bool seal_reaches_importers_by_update(void)
     good = good && EXPECT_OK(&g.exporter, SEAL, 0, 0) && EXPECT_OK(&g.exporter, EXPORT, 0, 0) &&
            hand_over(&g.exporter, &g.importers[0]) && EXPECT_OK(&g.importers[0], UPDATE, 0, 0);
     if (good) {
-        out = puppet_do(&g.importers[0], PUPPET_FILL, size, SEED + 1);
+        out = buffer_do(&g.importers[0], BUFFER_FILL, size, SEED + 1);
         good = EXPECT(out.status == GVM_OK || out.status == GVM_E_LOST) &&
                EXPECT_STATUS(&g.importers[0], SYNC, 0, 0, GVM_E_LOST);
     }
@@ -172,13 +172,13 @@ static bool importer_passes_memory_on(void)
 {
     group g = {0};
     bool good = export_filled(&g, 0);
-    puppet *first = &g.importers[0], *second = &g.importers[1];
+    child *first = &g.importers[0], *second = &g.importers[1];
 
     good = good && import_by(&g.exporter, first, 0) &&
            EXPECT_STATUS(first, EXPORT, 0, 0, GVM_E_IMPORTED) && import_by(first, second, 0);
     if (good) {
-        puppet_kill(&g.exporter);
-        puppet_kill(first);
+        child_kill(&g.exporter);
+        child_kill(first);
     }
     good = good && has(second, 0, size, g.checksum);
     return end_group(&g) && good;
@@ -189,18 +189,18 @@ static bool import_at_the_exporters_address(void)
     group g = {0};
     bool good = export_filled(&g, 0);
 
-    *&g.importers[0] = puppet_start();
+    *&g.importers[0] = buffer_child_start();
     good = good && EXPECT_OK(&g.importers[0], OPEN, 0, 0) && hand_over(&g.exporter, &g.importers[0]);
     if (good) {
-        answer out = puppet_do(&g.importers[0], PUPPET_IMPORT, GVM_IMPORT_SAME_ADDRESS, 0);
+        answer out = buffer_do(&g.importers[0], BUFFER_IMPORT, GVM_IMPORT_SAME_ADDRESS, 0);
 
         /* The addresses may be taken in that process; then it must say so. */
         if (out.status == GVM_E_ADDRESS)
             printf("# the exporter's addresses are taken in the importer: %s\n", out.text);
         else
             good = EXPECT(out.status == GVM_OK) &&
-                   EXPECT(puppet_do(&g.importers[0], PUPPET_ADDRESS, 0, 0).value ==
-                          puppet_do(&g.exporter, PUPPET_ADDRESS, 0, 0).value);
+                   EXPECT(buffer_do(&g.importers[0], BUFFER_ADDRESS, 0, 0).value ==
+                          buffer_do(&g.exporter, BUFFER_ADDRESS, 0, 0).value);
     }
     return end_group(&g) && good;
 }
@@ -237,15 +237,15 @@ static bool ipc_handle_opens_elsewhere(void)
 {
     group g = {0};
     bool good = export_filled(&g, 0);
-    puppet *p = &g.importers[0];
+    child *p = &g.importers[0];
     answer out, sum;
 
-    *p = puppet_start();
-    out = puppet_do(&g.exporter, PUPPET_IPC_EXPORT, size, 0);
+    *p = buffer_child_start();
+    out = buffer_do(&g.exporter, BUFFER_IPC_EXPORT, size, 0);
     good = good && EXPECT(out.status == GVM_OK) && EXPECT_OK(p, OPEN, 0, 0);
-    good = good && EXPECT(puppet_open_ipc(p, &out.handle).status == GVM_OK);
+    good = good && EXPECT(buffer_open_ipc(p, &out.handle).status == GVM_OK);
     if (good) {
-        sum = puppet_do(p, PUPPET_IPC_CHECKSUM, size, 0);
+        sum = buffer_do(p, BUFFER_IPC_CHECKSUM, size, 0);
         good = EXPECT(sum.status == GVM_OK) && EXPECT(sum.value == g.checksum);
     }
     good = good && EXPECT_OK(p, IPC_CLOSE, 0, 0) && EXPECT_STATUS(p, IPC_CLOSE, 0, 0, GVM_E_FOREIGN);
@@ -261,7 +261,7 @@ static bool share_of_another_device_is_refused(void)
     if (gvm_device_count(&count) != GVM_OK || count < 2)
         return true;
     good = export_filled(&g, 0);
-    g.importers[0] = puppet_start();
+    g.importers[0] = buffer_child_start();
     good = good && EXPECT_OK(&g.importers[0], OPEN, 1, 0) && hand_over(&g.exporter, &g.importers[0]) &&
            EXPECT_STATUS(&g.importers[0], IMPORT, 0, 0, GVM_E_OTHERDEVICE);
     return end_group(&g) && good;
@@ -288,15 +288,16 @@ int main(int argc, char **argv)
 #undef TEST
     };
 
-    puppet_main(argc, argv);
+    buffer_child_main(argc, argv);
     size = (argc > 1 ? strtoull(argv[1], NULL, 0) : 64) * MIB;
     if (argc > 2 || size == 0) {
         fprintf(stderr, "usage: share [SIZE_MIB]\n");
         return 2;
     }
-    proc_begin(3 * size > 1024 * MIB ? 3 * size : 1024 * MIB);
-    proc_note_memory();
+    buffer_test_begin(3 * size > 1024 * MIB ? 3 * size : 1024 * MIB);
+    memory_note();
     for (size_t i = 0; i < sizeof tests / sizeof tests[0]; i++)
-        proc_result(tests[i].run(), tests[i].name);
-    return proc_finish();
+        tap_result(tests[i].run(), "%s", tests[i].name);
+    memory_watch_end();
+    return tap_finish();
 }

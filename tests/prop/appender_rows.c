@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -24,9 +23,12 @@
 #include "appender/appender.h"
 #include "base/address.h"
 #include "driver/driver.h"
+#include "tests/lib/fixture.h"
+#include "tests/lib/random.h"
+#include "tests/lib/tap.h"
+#include "tests/lib/units.h"
 #include "tests/prop/appender_check.h"
 
-#define MIB (1ull << 20)
 #define CHUNK (2 * MIB)
 #define ITEMS_MAX 40000u
 #define WORKERS_MAX (1u << 17)
@@ -93,10 +95,7 @@ static atomic_uint slow_us; /* per handle; 0: as fast as it is */
 static CUresult create_slowly(CUmemGenericAllocationHandle *handle, size_t bytes,
                               const CUmemAllocationProp *prop, unsigned long long flags)
 {
-    const struct timespec pause = {0, (long)atomic_load(&slow_us) * 1000};
-
-    if (pause.tv_nsec > 0)
-        nanosleep(&pause, NULL);
+    pause_us(atomic_load(&slow_us));
     return real->cuMemCreate(handle, bytes, prop, flags);
 }
 
@@ -560,13 +559,10 @@ static bool one_run(lane *l)
 
 static unsigned run_count;
 
-static bool report(int number, const char *name, bool fine, const char *problem)
+static void report(const char *name, bool fine, const char *problem)
 {
-    printf("%s %d - %s\n", fine ? "ok" : "not ok", number, name);
-    if (!fine)
+    if (!tap_result(fine, "%s", name))
         printf("# seed %llu: %s\n", (unsigned long long)seed, problem);
-    fflush(stdout);
-    return fine;
 }
 
 static bool start_driver(void)
@@ -706,34 +702,26 @@ static bool test_alone(char problem[512])
 
 int main(int argc, char **argv)
 {
-    char machine[80], problem[512] = "";
-    bool fine;
+    char problem[512] = "";
 
     run_count = argc > 1 ? (unsigned)strtoul(argv[1], NULL, 0) : RUNS;
-    if (argc > 2)
-        seed = strtoull(argv[2], NULL, 0);
-    else if (getrandom(&seed, sizeof seed, 0) == (ssize_t)sizeof seed)
-        seed %= 1000000000;
+    seed = random_seed(argc > 2 ? argv[2] : NULL);
     if (argc > 3 || run_count == 0) {
         fprintf(stderr, "usage: appender_rows [RUNS [SEED]]\n");
         return 2;
     }
-    snprintf(machine, sizeof machine, "memory=2GiB,sms=64,instance=appender-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
-    if (!has_kernels()) {
-        printf("1..0 # SKIP this build has no kernels for real GPUs\n");
-        return 0;
-    }
-    printf("1..4\n# seed %llu\n", (unsigned long long)seed);
-    fine = report(1, "kernel_that_faults_leaves_nothing_behind", test_death(), "see above");
-    if (!start_driver()) {
-        printf("Bail out! no driver\n");
-        return 1;
-    }
-    fine = report(2, "items_are_written_once_and_whole", test_alone(problem), problem) && fine;
-    fine = report(3, "appenders_at_once_do_not_mix", test_crowd(problem), problem) && fine;
+    fixture_machine_default("memory=2GiB,sms=64");
+    if (!has_kernels())
+        return tap_skip_all("this build has no kernels for real GPUs");
+    tap_plan(4);
+    printf("# seed %llu\n", (unsigned long long)seed);
+    report("kernel_that_faults_leaves_nothing_behind", test_death(), "see above");
+    if (!start_driver())
+        tap_bail_out("no driver");
+    report("items_are_written_once_and_whole", test_alone(problem), problem);
+    report("appenders_at_once_do_not_mix", test_crowd(problem), problem);
     printf("# %llu launches, %llu buffers, %llu ends before the end, %llu of them late\n",
            atomic_load(&launches), atomic_load(&buffers), atomic_load(&refusals), atomic_load(&late));
-    fine = report(4, "driver_was_used_as_it_wants", gvmi_check_violations() == 0, "see stderr") && fine;
-    return fine ? 0 : 1;
+    report("driver_was_used_as_it_wants", gvmi_check_violations() == 0, "see stderr");
+    return tap_finish();
 }

@@ -17,12 +17,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/registry.h"
 #include "driver/driver.h"
+#include "tests/lib/fixture.h"
+#include "tests/lib/random.h"
+#include "tests/lib/tap.h"
 #include "tests/prop/model.h"
 
 #define COUNT_DEFAULT 10000
@@ -36,11 +38,7 @@
  * on it. */
 static void set_up_environment(void)
 {
-    char machine[128];
-
-    snprintf(machine, sizeof machine, "devices=2,memory=96MiB,host=80MiB,sms=2,instance=model-%d",
-             (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
+    fixture_machine_default("devices=2,memory=96MiB,host=80MiB,sms=2");
     setenv("GVMEM_CACHE", "16MiB", 0);
     setenv("GVMEM_CHECK", "1", 1);
     unsetenv("GVMEM_FAULT");
@@ -276,7 +274,7 @@ static uint64_t shrink(model_op *ops, uint64_t count, report *last)
     return count;
 }
 
-static bool test_single(uint64_t count, uint64_t seed)
+static void test_single(uint64_t count, uint64_t seed)
 {
     model_op *ops = malloc(count * sizeof *ops);
     uint64_t state = seed, few;
@@ -284,59 +282,49 @@ static bool test_single(uint64_t count, uint64_t seed)
     report out;
 
     if (ops == NULL)
-        return false;
+        tap_bail_out("no memory for %llu operations", (unsigned long long)count);
     for (uint64_t i = 0; i < count; i++)
         ops[i] = model_random(&state);
     if (!list_fails(ops, count, &out)) {
-        printf("ok 1 - model of %llu random operations, seed %llu\n", (unsigned long long)count,
-               (unsigned long long)seed);
+        tap_result(true, "model of %llu random operations, seed %llu", (unsigned long long)count,
+                   (unsigned long long)seed);
         free(ops);
-        return true;
+        return;
     }
-    printf("not ok 1 - model of %llu random operations, seed %llu\n# after %lld: %s\n",
-           (unsigned long long)count, (unsigned long long)seed, (long long)out.steps, out.problem);
+    tap_result(false, "model of %llu random operations, seed %llu", (unsigned long long)count,
+               (unsigned long long)seed);
+    printf("# after %lld: %s\n", (long long)out.steps, out.problem);
     few = shrink(ops, count, &out);
     printf("# cut down to %llu operations, then: %s\n", (unsigned long long)few, out.problem);
     for (uint64_t i = 0; i < few && i < 200; i++)
         printf("#   %s\n", model_describe(&ops[i], line));
     free(ops);
-    return false;
 }
 
-static bool test_crowd(uint64_t count, uint64_t seed)
+static void test_crowd(uint64_t count, uint64_t seed)
 {
     crowd all = {seed, count};
     report out;
 
-    if (run_in_child(run_crowd, &all, &out)) {
-        printf("ok 2 - model of %llu random operations on %d threads, seed %llu\n",
-               (unsigned long long)count, THREADS, (unsigned long long)seed);
-        return true;
-    }
-    printf("not ok 2 - model of %llu random operations on %d threads, seed %llu\n# %s\n",
-           (unsigned long long)count, THREADS, (unsigned long long)seed, out.problem);
-    return false;
+    if (!tap_result(run_in_child(run_crowd, &all, &out),
+                    "model of %llu random operations on %d threads, seed %llu",
+                    (unsigned long long)count, THREADS, (unsigned long long)seed))
+        printf("# %s\n", out.problem);
 }
 
 int main(int argc, char **argv)
 {
     uint64_t count = argc > 1 ? strtoull(argv[1], NULL, 0) : COUNT_DEFAULT;
     uint64_t seed;
-    bool good;
 
-    if (argc > 2)
-        seed = strtoull(argv[2], NULL, 0);
-    else if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
-        return 2;
-    if (argc <= 2)
-        seed %= 1000000000;
+    seed = random_seed(argc > 2 ? argv[2] : NULL);
     if (argc > 3 || count == 0 || count > COUNT_MAX) {
         fprintf(stderr, "usage: buffer_model [COUNT [SEED]]\n");
         return 2;
     }
     set_up_environment();
-    printf("1..2\n");
-    good = test_single(count, seed);
-    good = test_crowd(count / 2 > THREADS ? count / 2 : THREADS, seed) && good;
-    return good ? 0 : 1;
+    tap_plan(2);
+    test_single(count, seed);
+    test_crowd(count / 2 > THREADS ? count / 2 : THREADS, seed);
+    return tap_finish();
 }

@@ -10,12 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <gvmem/gvmem.h>
 
 #include "driver/driver.h"
+#include "tests/lib/fixture.h"
+#include "tests/lib/random.h"
+#include "tests/lib/tap.h"
 #include "tests/prop/dialect_kernels.h"
 
 #define BLOCKS 7u
@@ -41,11 +43,7 @@ static bool retained, pushed;
 
 static uint64_t draw(void)
 {
-    uint64_t z = state += 0x9e3779b97f4a7c15u;
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9u;
-    z = (z ^ z >> 27) * 0x94d049bb133111ebu;
-    return z ^ z >> 31;
+    return random_next(&state);
 }
 
 /* The answer of a thread; of next_ only what the header promises: a lane behind it must be there. */
@@ -187,26 +185,21 @@ static bool round_of(unsigned round)
 
 int main(int argc, char **argv)
 {
-    char machine[80];
     bool fine = true;
 
-    if (argc == 2)
-        state = strtoull(argv[1], NULL, 0);
-    else if (argc > 2 || getrandom(&state, sizeof state, 0) != (ssize_t)sizeof state)
+    if (argc > 2)
         return 2;
-    snprintf(machine, sizeof machine, "memory=64MiB,sms=3,instance=dialect-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
+    state = random_seed(argc == 2 ? argv[1] : NULL);
+    fixture_machine_default("memory=64MiB,sms=3");
     setenv("GVMEM_CHECK", "1", 1);
-    if (!open_device()) {
-        printf("Bail out! there is no device\n");
-        return 1;
-    }
+    if (!open_device())
+        tap_bail_out("there is no device");
     if (!has_kernels()) {
-        printf("1..0 # SKIP built without nvcc\n");
         end();
-        return 0;
+        return tap_skip_all("built without nvcc");
     }
-    printf("1..1\n# seed %llu\n", (unsigned long long)state);
+    tap_plan(1);
+    printf("# seed %llu\n", (unsigned long long)state);
     fine = start();
     if (!fine)
         printf("# the kernel cannot be loaded\n");
@@ -214,6 +207,6 @@ int main(int argc, char **argv)
         fine = round_of(round);
     end();
     fine = fine && gvmi_check_violations() == 0;
-    printf("%s 1 - lanes_know_of_each_other_what_the_header_says\n", fine ? "ok" : "not ok");
-    return fine ? 0 : 1;
+    tap_result(fine, "lanes_know_of_each_other_what_the_header_says");
+    return tap_finish();
 }

@@ -22,7 +22,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
-#include <sys/random.h>
 #include <unistd.h>
 
 #include <gvmem/gvmem.h>
@@ -32,6 +31,9 @@
 #include "driver/driver.h"
 #include "memory/device.h"
 #include "memory/idle.h"
+#include "tests/lib/fixture.h"
+#include "tests/lib/random.h"
+#include "tests/lib/tap.h"
 
 #define COUNT_DEFAULT 1000000
 #define COUNT_MAX 10000000000ull
@@ -95,18 +97,9 @@ static void fail_call(const char *what, gvm_status status)
     fail("%s answers %s: %s", what, gvm_status_name(status), error.text);
 }
 
-static uint64_t next(uint64_t *state)
-{
-    uint64_t x = *state += 0x9e3779b97f4a7c15ull;
-
-    x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ull;
-    x = (x ^ x >> 27) * 0x94d049bb133111ebull;
-    return x ^ x >> 31;
-}
-
 static uint64_t below(worker *w, uint64_t end)
 {
-    return next(&w->random) % end;
+    return random_next(&w->random) % end;
 }
 
 /* ---- the shadow */
@@ -245,7 +238,7 @@ static void do_alloc(worker *w)
     if (status != GVM_OK || size != p.bytes)
         fail("the size of a block of %llu is %zu", (unsigned long long)p.bytes, size);
     if (p.bytes >= 16 && below(w, TOUCH_EVERY) == 0)
-        write_marks(&p, next(&w->random) | 1);
+        write_marks(&p, random_next(&w->random) | 1);
     w->pieces[w->held++] = p;
     w->allocs++;
 }
@@ -496,29 +489,19 @@ int main(int argc, char **argv)
     static worker workers[THREADS];
     const uint64_t count = argc > 1 ? strtoull(argv[1], NULL, 0) : COUNT_DEFAULT;
     uint64_t seed, allocs = 0, refused = 0, resized = 0;
-    char machine[96];
 
-    if (argc > 2)
-        seed = strtoull(argv[2], NULL, 0);
-    else if (getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
-        return 2;
-    if (argc <= 2)
-        seed %= 1000000000;
+    seed = random_seed(argc > 2 ? argv[2] : NULL);
     if (argc > 3 || count < THREADS * ROUNDS || count > COUNT_MAX) {
         fprintf(stderr, "usage: heap_ops [COUNT [SEED]]\n");
         return 2;
     }
-    snprintf(machine, sizeof machine, "devices=1,memory=512MiB,sms=2,instance=heap-ops-%d",
-             (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
+    fixture_machine_default("devices=1,memory=512MiB,sms=2");
     setenv("GVMEM_CHECK", "1", 1);
     alarm(RUN_LIMIT_S);
-    printf("1..1\n# %d threads, seed %llu\n", THREADS, (unsigned long long)seed);
-    fflush(stdout);
-    if (!start(seed)) {
-        printf("Bail out! no heap\n");
-        return 2;
-    }
+    tap_plan(1);
+    printf("# %d threads, seed %llu\n", THREADS, (unsigned long long)seed);
+    if (!start(seed))
+        tap_bail_out("no heap");
     for (int i = 0; i < THREADS; i++) {
         workers[i].number = (uint8_t)(i + 1);
         workers[i].random = seed * 1000003 + (uint64_t)i;
@@ -540,7 +523,7 @@ int main(int argc, char **argv)
            (unsigned long long)refused, (unsigned long long)resized);
     if (atomic_load(&failed))
         printf("# %s\n", problem);
-    printf("%sok 1 - %llu operations, seed %llu\n", atomic_load(&failed) ? "not " : "",
-           (unsigned long long)count, (unsigned long long)seed);
-    return atomic_load(&failed) ? 1 : 0;
+    tap_result(!atomic_load(&failed), "%llu operations, seed %llu", (unsigned long long)count,
+               (unsigned long long)seed);
+    return tap_finish();
 }

@@ -27,6 +27,8 @@
 #include "driver/driver.h"
 #include "heap/heap.h"
 #include "memory/device.h"
+#include "tests/lib/fixture.h"
+#include "tests/lib/tap.h"
 
 #define PEAK_RATIO_MAX 1.1
 #define MEAN_RATIO_MAX 2.4
@@ -252,40 +254,29 @@ static bool stop(void)
                                                 (unsigned long long)gvmi_check_violations());
 }
 
-static int tell(int number, bool good, const char *what)
+static void tell(bool good, const char *what)
 {
-    printf("%sok %d - %s\n", good ? "" : "not ", number, what);
-    if (!good)
+    if (!tap_result(good, "%s", what))
         printf("# %s\n", problem);
-    fflush(stdout);
-    return good ? 0 : 1;
 }
 
 int main(int argc, char **argv)
 {
-    char machine[96];
-    int code = 0;
-
     if (argc != 2) {
         fprintf(stderr, "usage: heap_replay TRACE\n");
         return 2;
     }
-    snprintf(machine, sizeof machine, "devices=1,memory=8GiB,sms=2,instance=heap-replay-%d",
-             (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
+    fixture_machine_default("devices=1,memory=8GiB,sms=2");
     setenv("GVMEM_CHECK", "1", 1);
     alarm(RUN_LIMIT_S);
-    printf("1..4\n");
-    fflush(stdout);
-    if (!start(argv[1])) {
-        printf("Bail out! no trace, or no device\n");
-        return 2;
-    }
-    code |= tell(1, trace_is_hard(), "the trace is one that rounding would cost dearly");
-    code |= tell(2, replay(0, MEAN_RATIO_MAX), "as it is by default");
-    code |= tell(3, replay(GVM_BYTES_NONE, MEAN_RATIO_MAX_BARE), "with none kept");
-    code |= tell(4, stop(), "nothing is left at the driver");
+    tap_plan(4);
+    if (!start(argv[1]))
+        tap_bail_out("no trace, or no device");
+    tell(trace_is_hard(), "the trace is one that rounding would cost dearly");
+    tell(replay(0, MEAN_RATIO_MAX), "as it is by default");
+    tell(replay(GVM_BYTES_NONE, MEAN_RATIO_MAX_BARE), "with none kept");
+    tell(stop(), "nothing is left at the driver");
     heap_trace_free(&trace);
     free(blocks);
-    return code;
+    return tap_finish();
 }

@@ -3,7 +3,7 @@
  * A thread's step is one access to shared memory or one message; a mapping thread's is one of:
  * unmap what a MAP replaces, say UNMAPPED (which it may leave out), and the same of further MAPs;
  * map what the first of them brings, say MAPPED; add to a lease word, say TAKEN. */
-#include "tests/prop/keeper_world.h"
+#include "tests/prop/keeper_simulation.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -52,7 +52,7 @@ static void free_opening(process *p, opening *o)
     free(o);
 }
 
-void client_drop_openings(world *w, process *p)
+void client_drop_openings(simulation *w, process *p)
 {
     (void)w;
     for (uint32_t i = 0; i < p->slot_end; i++)
@@ -60,13 +60,13 @@ void client_drop_openings(world *w, process *p)
             free_opening(p, p->openings[i]);
 }
 
-static opening *pick_opening(world *w, const process *p)
+static opening *pick_opening(simulation *w, const process *p)
 {
     uint32_t ticket;
 
     if (p->opening_count == 0)
         return NULL;
-    ticket = (uint32_t)world_random(w, p->opening_count);
+    ticket = (uint32_t)sim_random(w, p->opening_count);
     for (uint32_t i = 0; i < p->slot_end; i++)
         if (p->openings[i] != NULL && ticket-- == 0)
             return p->openings[i]->closing ? NULL : p->openings[i];
@@ -90,65 +90,65 @@ static bool is_being_mapped(const process *p, const opening *o)
 /* ---- leases that were had */
 
 /* No other process, and no other thread, may have a lease that conflicts. */
-static void check_alone(world *w, const process *p, const thread *t)
+static void check_alone(simulation *w, const process *p, const thread *t)
 {
     for (uint32_t i = 0; i < w->process_count; i++) {
         const process *q = w->processes[i];
 
-        for (uint32_t k = 0; k < q->thread_count && world_lease_counts(w, q); k++) {
+        for (uint32_t k = 0; k < q->thread_count && sim_lease_counts(w, q); k++) {
             const thread *u = &q->threads[k];
 
             if (u != t && u->holds && u->opening->object == t->opening->object &&
                 (u->mode == GVM_LEASE_WRITE || t->mode == GVM_LEASE_WRITE))
-                world_wrong(w,
-                            "object %llu: process %u has a lease of mode %u, and process %u one of mode "
-                            "%u (stopped %d, hung up %d, disconnected %d)",
-                            (unsigned long long)t->opening->object, p->index, t->mode, q->index,
-                            u->mode, q->stopped, q->hung_up, q->disconnected);
+                sim_wrong(w,
+                          "object %llu: process %u has a lease of mode %u, and process %u one of mode "
+                          "%u (stopped %d, hung up %d, disconnected %d)",
+                          (unsigned long long)t->opening->object, p->index, t->mode, q->index,
+                          u->mode, q->stopped, q->hung_up, q->disconnected);
         }
     }
 }
 
 /* What is mapped holds what was written last, all of it. */
-static void check_contents(world *w, const process *p, const thread *t)
+static void check_contents(simulation *w, const process *p, const thread *t)
 {
     const opening *o = t->opening;
     const object *model = model_find(w, o->object);
 
     if (o->bytes < t->least_bytes)
-        world_wrong(w, "process %u has a lease on %llu bytes of object %llu, which had %llu before",
-                    p->index, (unsigned long long)o->bytes, (unsigned long long)o->object,
-                    (unsigned long long)t->least_bytes);
+        sim_wrong(w, "process %u has a lease on %llu bytes of object %llu, which had %llu before",
+                  p->index, (unsigned long long)o->bytes, (unsigned long long)o->object,
+                  (unsigned long long)t->least_bytes);
     if (t->mode == GVM_LEASE_WRITE && (o->readonly || model->sealed))
-        world_wrong(w, "process %u may write to object %llu", p->index, (unsigned long long)o->object);
+        sim_wrong(w, "process %u may write to object %llu", p->index, (unsigned long long)o->object);
     for (uint32_t i = 0; i * o->chunk_bytes < o->bytes; i++) {
         const frame *f = o->map[i];
 
         if (f == NULL || f->dropped || !f->made || f->filling > 0)
-            world_wrong(w, "process %u: chunk %u of object %llu is behind no frame", p->index, i,
-                        (unsigned long long)o->object);
+            sim_wrong(w, "process %u: chunk %u of object %llu is behind no frame", p->index, i,
+                      (unsigned long long)o->object);
         else if (f->value != model->values[i])
-            world_wrong(w, "process %u: chunk %u of object %llu in frame %u is version %lld, not %lld",
-                        p->index, i, (unsigned long long)o->object, f->spec.frame,
-                        (long long)f->value, (long long)model->values[i]);
+            sim_wrong(w, "process %u: chunk %u of object %llu in frame %u is version %lld, not %lld",
+                      p->index, i, (unsigned long long)o->object, f->spec.frame,
+                      (long long)f->value, (long long)model->values[i]);
     }
 }
 
-static void begin_lease(world *w, process *p, thread *t)
+static void begin_lease(simulation *w, process *p, thread *t)
 {
     t->holds = true;
     t->since_ns = w->tick_ns;
     t->since_step = w->step;
-    if (world_lease_counts(w, p)) /* else it has not noticed yet that it was cut off */
+    if (sim_lease_counts(w, p)) /* else it has not noticed yet that it was cut off */
         check_alone(w, p, t);
 }
 
-static void show_lease(world *w, process *p, thread *t)
+static void show_lease(simulation *w, process *p, thread *t)
 {
-    world_log(w, "process %u thread %d has a lease of mode %u on object %llu", p->index,
-              (int)(t - p->threads), t->mode, (unsigned long long)t->opening->object);
+    sim_log(w, "process %u thread %d has a lease of mode %u on object %llu", p->index,
+            (int)(t - p->threads), t->mode, (unsigned long long)t->opening->object);
     t->phase = PHASE_IDLE;
-    if (world_lease_counts(w, p))
+    if (sim_lease_counts(w, p))
         check_contents(w, p, t);
     w->grants_write += t->mode == GVM_LEASE_WRITE;
 }
@@ -201,7 +201,7 @@ static void back_out(process *p, thread *t)
     t->phase = PHASE_BACKED;
 }
 
-static void after_add(world *w, process *p, thread *t)
+static void after_add(simulation *w, process *p, thread *t)
 {
     const uint64_t permit = atomic_load(&p->permits[t->opening->slot].word);
 
@@ -210,13 +210,13 @@ static void after_add(world *w, process *p, thread *t)
         return;
     }
     if (p->cut)
-        world_wrong(w, "process %u was cut off, and its permit allows", p->index);
+        sim_wrong(w, "process %u was cut off, and its permit allows", p->index);
     t->wanted_generation = gvmi_permit_generation(permit);
     t->phase = PHASE_ALLOWED;
 }
 
 /* The lease counts; its memory is there once the generation of the permit is mapped. */
-static void await_shown(world *w, process *p, thread *t)
+static void await_shown(simulation *w, process *p, thread *t)
 {
     begin_lease(w, p, t);
     t->phase = PHASE_GROWING;
@@ -226,7 +226,7 @@ static void await_shown(world *w, process *p, thread *t)
 
 /* A lease that was granted to another thread here may have come in between: the mapping thread adds
  * without looking at the permit, which its TAKEN then opened. */
-static void after_permit(world *w, process *p, thread *t)
+static void after_permit(simulation *w, process *p, thread *t)
 {
     const uint64_t word = atomic_load(&p->leases[t->opening->slot].word);
 
@@ -238,7 +238,7 @@ static void after_permit(world *w, process *p, thread *t)
     await_shown(w, p, t);
 }
 
-static bool growing_step(world *w, process *p, thread *t)
+static bool growing_step(simulation *w, process *p, thread *t)
 {
     if (t->opening->empty) {
         subtract(p, t);
@@ -253,19 +253,19 @@ static bool growing_step(world *w, process *p, thread *t)
 
 /* ---- requests of threads */
 
-static void ask(world *w, process *p, thread *t, gvmi_wire_message *message)
+static void ask(simulation *w, process *p, thread *t, gvmi_wire_message *message)
 {
     t->request = message->head.request;
     t->request_type = message->head.type;
     t->phase = PHASE_WAIT;
-    world_log(w, "process %u thread %d asks: %s %llu", p->index, (int)(t - p->threads),
-              gvmi_wire_name_of(message->head.type), (unsigned long long)message->head.request);
-    world_send(w, p, message);
+    sim_log(w, "process %u thread %d asks: %s %llu", p->index, (int)(t - p->threads),
+            gvmi_wire_name_of(message->head.type), (unsigned long long)message->head.request);
+    sim_send(w, p, message);
 }
 
-static void ask_acquire(world *w, process *p, thread *t)
+static void ask_acquire(simulation *w, process *p, thread *t)
 {
-    gvmi_wire_message *m = world_message(w, p, GVMI_WIRE_ACQUIRE);
+    gvmi_wire_message *m = sim_message(w, p, GVMI_WIRE_ACQUIRE);
 
     m->body.ACQUIRE = (gvmi_wire_acquire){
         .slot = t->opening->slot, .mode = t->mode, .hint = t->hint, .timeout_ms = t->timeout_ms};
@@ -273,7 +273,7 @@ static void ask_acquire(world *w, process *p, thread *t)
     ask(w, p, t, m);
 }
 
-static void begin_acquire(world *w, process *p, thread *t, opening *o)
+static void begin_acquire(simulation *w, process *p, thread *t, opening *o)
 {
     static const uint32_t hints[] = {GVM_HINT_NONE, GVM_HINT_NONE, GVM_HINT_SCAN, GVM_HINT_HOT,
                                      GVM_HINT_ONCE};
@@ -281,75 +281,73 @@ static void begin_acquire(world *w, process *p, thread *t, opening *o)
 
     t->opening = o;
     o->users++;
-    t->mode = world_chance(w, o->readonly ? 3 : 40) ? GVM_LEASE_WRITE : GVM_LEASE_READ;
-    t->hint = hints[world_random(w, 5)];
-    t->timeout_ms = world_chance(w, 35)   ? -1
-                    : world_chance(w, 45) ? 0
-                                          : (int32_t)world_random(w, 30);
+    t->mode = sim_chance(w, o->readonly ? 3 : 40) ? GVM_LEASE_WRITE : GVM_LEASE_READ;
+    t->hint = hints[sim_random(w, 5)];
+    t->timeout_ms = sim_chance(w, 35) ? -1 : sim_chance(w, 45) ? 0 : (int32_t)sim_random(w, 30);
     t->least_bytes = model->promised_bytes;
     atomic_store(&p->leases[o->slot].hint, t->hint);
     t->old_word = atomic_fetch_add(&p->leases[o->slot].word, unit(t) + GVMI_LEASE_COUNTED);
     t->phase = PHASE_ADDED;
 }
 
-static uint32_t random_mode(world *w)
+static uint32_t random_mode(simulation *w)
 {
     static const uint32_t modes[] = {0600, 0600, 0644, 0666, 0660, 0640, 0444};
 
-    return modes[world_random(w, 7)];
+    return modes[sim_random(w, 7)];
 }
 
 /* Mostly one that is taken, or mostly one that is free. */
-static const char *pick_name(world *w, bool taken)
+static const char *pick_name(simulation *w, bool taken)
 {
-    size_t name = world_random(w, NAMES);
+    size_t name = sim_random(w, NAMES);
 
-    for (int i = 0; i < NAMES && (w->names[name] != NULL) != taken && world_chance(w, 85); i++)
+    for (int i = 0; i < NAMES && (w->names[name] != NULL) != taken && sim_chance(w, 85); i++)
         name = (name + 1) % NAMES;
     return keeper_names[name];
 }
 
-static void put_metadata(world *w, gvmi_wire_message *m)
+static void put_metadata(simulation *w, gvmi_wire_message *m)
 {
     const uint32_t version = (uint32_t)++w->version;
 
-    m->head.tail_bytes = world_chance(w, 20) ? 0 : 4 + (uint32_t)world_random(w, 60);
+    m->head.tail_bytes = sim_chance(w, 20) ? 0 : 4 + (uint32_t)sim_random(w, 60);
     memset(m->tail.bytes, 7, sizeof m->tail.bytes);
     memcpy(m->tail.bytes, &version, sizeof version);
 }
 
-static void begin_create(world *w, process *p, thread *t)
+static void begin_create(simulation *w, process *p, thread *t)
 {
-    gvmi_wire_message *m = world_message(w, p, GVMI_WIRE_CREATE);
+    gvmi_wire_message *m = sim_message(w, p, GVMI_WIRE_CREATE);
     gvmi_wire_create *c = &m->body.CREATE;
-    const uint64_t chunk = world_chance(w, 85) ? 2 * MIB : 4 * MIB;
-    const uint64_t chunks = w->wide && world_chance(w, 50) ? 60 + world_random(w, 90)
-                                                           : 1 + world_random(w, 10);
+    const uint64_t chunk = sim_chance(w, 85) ? 2 * MIB : 4 * MIB;
+    const uint64_t chunks = w->wide && sim_chance(w, 50) ? 60 + sim_random(w, 90)
+                                                         : 1 + sim_random(w, 10);
 
-    memcpy(c->device_uuid, w->config.devices[world_random(w, w->config.device_count)].uuid, 16);
-    if (world_chance(w, 1))
+    memcpy(c->device_uuid, w->config.devices[sim_random(w, w->config.device_count)].uuid, 16);
+    if (sim_chance(w, 1))
         c->device_uuid[3] = 99;
     c->chunk_bytes = chunk;
     c->reserve_bytes = chunks * chunk;
-    c->bytes = world_random(w, (world_chance(w, 50) ? chunks : chunks / 2) + 1) * chunk;
-    if (c->bytes > 0 && world_chance(w, 10))
+    c->bytes = sim_random(w, (sim_chance(w, 50) ? chunks : chunks / 2) + 1) * chunk;
+    if (c->bytes > 0 && sim_chance(w, 10))
         c->bytes -= 4096;
-    if (world_chance(w, 1))
+    if (sim_chance(w, 1))
         c->bytes = c->reserve_bytes + 1;
     c->mode = random_mode(w);
-    c->flags = (world_chance(w, 15) ? GVM_OBJECT_KEEP : 0u) |
-               (world_chance(w, 20) ? GVM_OBJECT_UNTRACKED : 0u);
-    if (world_chance(w, 70))
+    c->flags = (sim_chance(w, 15) ? GVM_OBJECT_KEEP : 0u) |
+               (sim_chance(w, 20) ? GVM_OBJECT_UNTRACKED : 0u);
+    if (sim_chance(w, 70))
         strcpy(c->name, pick_name(w, false));
     put_metadata(w, m);
     ask(w, p, t, m);
 }
 
-static void begin_open(world *w, process *p, thread *t)
+static void begin_open(simulation *w, process *p, thread *t)
 {
-    gvmi_wire_message *m = world_message(w, p, GVMI_WIRE_OPEN);
+    gvmi_wire_message *m = sim_message(w, p, GVMI_WIRE_OPEN);
 
-    m->body.OPEN.flags = world_chance(w, 30) ? GVM_OPEN_READONLY : 0;
+    m->body.OPEN.flags = sim_chance(w, 30) ? GVM_OPEN_READONLY : 0;
     strcpy(m->body.OPEN.name, pick_name(w, true));
     ask(w, p, t, m);
 }
@@ -359,7 +357,7 @@ static void land_maps(const queue *q, uint32_t slot)
     for (packet *at = q->first; at != NULL; at = at->next)
         if (at->message != NULL && at->message->head.type == GVMI_WIRE_MAP &&
             at->message->body.MAP.slot == slot)
-            world_land(at);
+            sim_land(at);
 }
 
 /* What is on its way to an opening, or pending to it, will not be mapped any more. */
@@ -370,7 +368,7 @@ static void let_go(process *p, const opening *o)
 }
 
 /* Only this thread uses it, and nothing of it is being mapped: gvm_object_close()'s rule. */
-static bool begin_close(world *w, process *p, thread *t, opening *o)
+static bool begin_close(simulation *w, process *p, thread *t, opening *o)
 {
     gvmi_wire_message *m;
 
@@ -385,41 +383,40 @@ static bool begin_close(world *w, process *p, thread *t, opening *o)
     o->closing = true;
     unmap_all(o);
     let_go(p, o);
-    m = world_message(w, p, GVMI_WIRE_CLOSE);
+    m = sim_message(w, p, GVMI_WIRE_CLOSE);
     m->body.CLOSE.slot = o->slot;
     ask(w, p, t, m);
     return true;
 }
 
-static void begin_slot_request(world *w, process *p, thread *t, opening *o)
+static void begin_slot_request(simulation *w, process *p, thread *t, opening *o)
 {
     static const gvmi_wire_type types[] = {
         GVMI_WIRE_GROW,     GVMI_WIRE_GROW,         GVMI_WIRE_GROW,         GVMI_WIRE_GROW,
         GVMI_WIRE_GROW,     GVMI_WIRE_SHRINK,       GVMI_WIRE_SHRINK,       GVMI_WIRE_SET_MODE,
         GVMI_WIRE_GET_INFO, GVMI_WIRE_SET_METADATA, GVMI_WIRE_GET_METADATA, GVMI_WIRE_GET_METADATA,
         GVMI_WIRE_GET_INFO, GVMI_WIRE_PUBLISH,      GVMI_WIRE_PUBLISH,      GVMI_WIRE_SEAL};
-    gvmi_wire_message *m = world_message(w, p, types[world_random(w, world_chance(w, 30) ? 16 : 15)]);
+    gvmi_wire_message *m = sim_message(w, p, types[sim_random(w, sim_chance(w, 30) ? 16 : 15)]);
 
     m->body.CLOSE.slot = o->slot; /* every one begins with it */
     switch (m->head.type) {
     case GVMI_WIRE_GROW:
-        m->body.GROW.bytes = world_chance(w, 3)
-                                 ? o->reserve_bytes + 1
-                                 : world_random(w, o->reserve_bytes / o->chunk_bytes + 1) *
-                                       o->chunk_bytes;
+        m->body.GROW.bytes = sim_chance(w, 3) ? o->reserve_bytes + 1
+                                              : sim_random(w, o->reserve_bytes / o->chunk_bytes + 1) *
+                                                    o->chunk_bytes;
         t->request_bytes = m->body.GROW.bytes;
         break;
     case GVMI_WIRE_SHRINK:
-        m->body.SHRINK.bytes = world_random(w, o->reserve_bytes / o->chunk_bytes) * o->chunk_bytes;
+        m->body.SHRINK.bytes = sim_random(w, o->reserve_bytes / o->chunk_bytes) * o->chunk_bytes;
         break;
     case GVMI_WIRE_SET_MODE: m->body.SET_MODE.value = random_mode(w); break;
     case GVMI_WIRE_SET_METADATA: put_metadata(w, m); break;
     case GVMI_WIRE_PUBLISH:
-        m->body.PUBLISH.flags = (world_chance(w, 50) ? GVM_PUBLISH_REPLACE : 0) |
-                                (world_chance(w, 20) ? GVM_PUBLISH_PRIVATE : 0);
-        strcpy(m->body.PUBLISH.name, pick_name(w, world_chance(w, 50)));
+        m->body.PUBLISH.flags = (sim_chance(w, 50) ? GVM_PUBLISH_REPLACE : 0) |
+                                (sim_chance(w, 20) ? GVM_PUBLISH_PRIVATE : 0);
+        strcpy(m->body.PUBLISH.name, pick_name(w, sim_chance(w, 50)));
         break;
-    case GVMI_WIRE_SEAL: m->body.SEAL.timeout_ms = (int32_t)world_random(w, 20); break;
+    case GVMI_WIRE_SEAL: m->body.SEAL.timeout_ms = (int32_t)sim_random(w, 20); break;
     default: break;
     }
     if (t->opening == NULL) {
@@ -429,26 +426,26 @@ static void begin_slot_request(world *w, process *p, thread *t, opening *o)
     ask(w, p, t, m);
 }
 
-static void begin_other_request(world *w, process *p, thread *t)
+static void begin_other_request(simulation *w, process *p, thread *t)
 {
     static const gvmi_wire_type types[] = {
         GVMI_WIRE_EVICT, GVMI_WIRE_EVICT, GVMI_WIRE_EVICT, GVMI_WIRE_EVICT,     GVMI_WIRE_EVICT,
         GVMI_WIRE_EVICT, GVMI_WIRE_DROP,  GVMI_WIRE_TRIM,  GVMI_WIRE_SET_QUOTA, GVMI_WIRE_SNAPSHOT};
-    gvmi_wire_message *m = world_message(w, p, types[world_random(w, 10)]);
+    gvmi_wire_message *m = sim_message(w, p, types[sim_random(w, 10)]);
 
     switch (m->head.type) {
     case GVMI_WIRE_EVICT:
-        m->body.EVICT.value = world_chance(w, 50) ? UINT64_MAX : world_random(w, 6) * 2 * MIB;
+        m->body.EVICT.value = sim_chance(w, 50) ? UINT64_MAX : sim_random(w, 6) * 2 * MIB;
         strcpy(m->body.EVICT.name, pick_name(w, true));
         break;
     case GVMI_WIRE_DROP: strcpy(m->body.DROP.name, pick_name(w, true)); break;
     case GVMI_WIRE_TRIM:
-        m->body.TRIM.device = (uint32_t)world_random(w, w->config.device_count + 1);
-        m->body.TRIM.keep_bytes = world_random(w, 4) * 2 * MIB;
+        m->body.TRIM.device = (uint32_t)sim_random(w, w->config.device_count + 1);
+        m->body.TRIM.keep_bytes = sim_random(w, 4) * 2 * MIB;
         break;
     case GVMI_WIRE_SET_QUOTA:
-        m->body.SET_QUOTA.uid = 1001 + (uint32_t)world_random(w, 3);
-        m->body.SET_QUOTA.bytes = world_chance(w, 80) ? UINT64_MAX : world_random(w, 16) * 2 * MIB;
+        m->body.SET_QUOTA.uid = 1001 + (uint32_t)sim_random(w, 3);
+        m->body.SET_QUOTA.bytes = sim_chance(w, 80) ? UINT64_MAX : sim_random(w, 16) * 2 * MIB;
         break;
     default: break;
     }
@@ -457,7 +454,7 @@ static void begin_other_request(world *w, process *p, thread *t)
 
 /* ---- what a thread does when it may choose */
 
-static bool may_write(world *w, const thread *t)
+static bool may_write(simulation *w, const thread *t)
 {
     const object *model = model_find(w, t->opening->object);
 
@@ -465,7 +462,7 @@ static bool may_write(world *w, const thread *t)
            (model->untracked && !t->opening->readonly && !model->sealed && !t->opening->sealed);
 }
 
-static void write_chunk(world *w, process *p, thread *t)
+static void write_chunk(simulation *w, process *p, thread *t)
 {
     const opening *o = t->opening;
     const uint64_t chunks = (o->bytes + o->chunk_bytes - 1) / o->chunk_bytes;
@@ -474,21 +471,21 @@ static void write_chunk(world *w, process *p, thread *t)
 
     if (chunks == 0)
         return;
-    chunk = world_random(w, chunks);
+    chunk = sim_random(w, chunks);
     if (o->map[chunk] == NULL) {
-        world_wrong(w, "process %u: chunk %llu is not mapped under a lease", p->index,
-                    (unsigned long long)chunk);
+        sim_wrong(w, "process %u: chunk %llu is not mapped under a lease", p->index,
+                  (unsigned long long)chunk);
         return;
     }
     model->values[chunk] = o->map[chunk]->value = ++w->version;
-    world_log(w, "process %u writes version %llu to chunk %llu of object %llu, frame %u", p->index,
-              (unsigned long long)w->version, (unsigned long long)chunk,
-              (unsigned long long)o->object, o->map[chunk]->spec.frame);
+    sim_log(w, "process %u writes version %llu to chunk %llu of object %llu, frame %u", p->index,
+            (unsigned long long)w->version, (unsigned long long)chunk,
+            (unsigned long long)o->object, o->map[chunk]->spec.frame);
 }
 
-static bool holding_step(world *w, process *p, thread *t)
+static bool holding_step(simulation *w, process *p, thread *t)
 {
-    const uint64_t ticket = world_random(w, 100);
+    const uint64_t ticket = sim_random(w, 100);
 
     if (p->cut && !w->quiet && ticket < 90)
         return voided_write(w, p, t); /* it has not noticed yet, or its kernel runs on */
@@ -506,14 +503,14 @@ static bool holding_step(world *w, process *p, thread *t)
     return true;
 }
 
-static bool free_step(world *w, process *p, thread *t)
+static bool free_step(simulation *w, process *p, thread *t)
 {
     opening *o = pick_opening(w, p);
-    const uint64_t ticket = world_random(w, 100);
+    const uint64_t ticket = sim_random(w, 100);
 
     if (w->quiet || p->cut || !p->welcome)
         return false;
-    if ((ticket < 8 || o == NULL) && p->opening_count < OPENINGS_MAX && world_chance(w, 40)) {
+    if ((ticket < 8 || o == NULL) && p->opening_count < OPENINGS_MAX && sim_chance(w, 40)) {
         begin_create(w, p, t);
         return true;
     }
@@ -537,17 +534,17 @@ static bool free_step(world *w, process *p, thread *t)
 }
 
 /* A process whose socket is closed may still write, as a kernel of it does. */
-static bool voided_step(world *w, process *p, thread *t)
+static bool voided_step(simulation *w, process *p, thread *t)
 {
     if (!t->holds || t->phase != PHASE_IDLE || !may_write(w, t) || w->quiet)
         return false;
-    if (!world_lease_counts(w, p))
+    if (!sim_lease_counts(w, p))
         return voided_write(w, p, t);
     write_chunk(w, p, t);
     return true;
 }
 
-bool client_thread_step(world *w, process *p, uint32_t number)
+bool client_thread_step(simulation *w, process *p, uint32_t number)
 {
     thread *t = &p->threads[number];
 
@@ -584,18 +581,18 @@ static thread *thread_waiting(process *p, uint64_t number)
     return NULL;
 }
 
-static void say_mapped(world *w, process *p, const opening *o, uint64_t serial, gvm_status status)
+static void say_mapped(simulation *w, process *p, const opening *o, uint64_t serial, gvm_status status)
 {
-    gvmi_wire_message *m = world_message(w, p, GVMI_WIRE_MAPPED);
+    gvmi_wire_message *m = sim_message(w, p, GVMI_WIRE_MAPPED);
 
     m->body.MAPPED = (gvmi_wire_mapped){.slot = o->slot,
                                         .status = (uint32_t)status,
                                         .serial = serial,
                                         .address = status == GVM_OK ? (o->object + 1) << 40 : 0};
-    world_send(w, p, m);
+    sim_send(w, p, m);
 }
 
-static void on_opened(world *w, process *p, const gvmi_wire_message *m, bool readonly)
+static void on_opened(simulation *w, process *p, const gvmi_wire_message *m, bool readonly)
 {
     opening *o = calloc(1, sizeof *o);
 
@@ -610,21 +607,21 @@ static void on_opened(world *w, process *p, const gvmi_wire_message *m, bool rea
                    .readonly = readonly};
     p->known[o->slot].births_seen++;
     if (p->openings[o->slot] != NULL) {
-        world_wrong(w, "process %u: slot %u is opened while it is open", p->index, o->slot);
+        sim_wrong(w, "process %u: slot %u is opened while it is open", p->index, o->slot);
         free(o);
         return;
     }
     if (m->body.OPENED.bytes > CHUNKS_MAX * o->chunk_bytes)
-        world_wrong(w, "an object is larger than its reservation");
+        sim_wrong(w, "an object is larger than its reservation");
     p->openings[o->slot] = o;
     p->opening_count++;
-    o->lost = w->maps_fail && world_chance(w, 5);
+    o->lost = w->maps_fail && sim_chance(w, 5);
     if (o->lost)
         let_go(p, o);
     say_mapped(w, p, o, 0, o->lost ? GVM_E_ADDRESS : GVM_OK);
 }
 
-static void on_done(world *w, process *p, thread *t)
+static void on_done(simulation *w, process *p, thread *t)
 {
     opening *o = t->opening;
     object *model;
@@ -633,16 +630,16 @@ static void on_done(world *w, process *p, thread *t)
     case GVMI_WIRE_GROW:
         model = model_find(w, o->object);
         if (!o->empty && !o->lost && (o->bytes < t->request_bytes || !is_whole(o)))
-            world_wrong(w, "process %u grew object %llu to %llu bytes, but has %llu", p->index,
-                        (unsigned long long)o->object, (unsigned long long)t->request_bytes,
-                        (unsigned long long)o->bytes);
+            sim_wrong(w, "process %u grew object %llu to %llu bytes, but has %llu", p->index,
+                      (unsigned long long)o->object, (unsigned long long)t->request_bytes,
+                      (unsigned long long)o->bytes);
         if (model->promised_bytes < t->request_bytes && model->bytes >= t->request_bytes)
             model->promised_bytes = t->request_bytes;
         break;
     case GVMI_WIRE_SEAL:
         if (!o->empty && !o->lost && !o->sealed)
-            world_wrong(w, "process %u sealed object %llu, but was not told so", p->index,
-                        (unsigned long long)o->object);
+            sim_wrong(w, "process %u sealed object %llu, but was not told so", p->index,
+                      (unsigned long long)o->object);
         break;
     case GVMI_WIRE_CLOSE:
         t->opening = NULL;
@@ -655,7 +652,7 @@ static void on_done(world *w, process *p, thread *t)
 }
 
 /* Any reply but GRANTED. */
-static void on_reply(world *w, process *p, const gvmi_wire_message *m)
+static void on_reply(simulation *w, process *p, const gvmi_wire_message *m)
 {
     thread *t = thread_waiting(p, m->head.request);
     const object *o;
@@ -678,8 +675,8 @@ static void on_reply(world *w, process *p, const gvmi_wire_message *m)
     default: break;
     }
     if (t == NULL)
-        world_wrong(w, "process %u: no thread waits for the reply to %llu", p->index,
-                    (unsigned long long)m->head.request);
+        sim_wrong(w, "process %u: no thread waits for the reply to %llu", p->index,
+                  (unsigned long long)m->head.request);
     else if (m->head.type == GVMI_WIRE_DONE)
         on_done(w, p, t);
     else
@@ -698,31 +695,31 @@ static void supersede(process *p, uint32_t slot, uint32_t chunk)
 }
 
 /* The object has become smaller. */
-static void unmap_beyond(world *w, process *p, opening *o, uint64_t bytes)
+static void unmap_beyond(simulation *w, process *p, opening *o, uint64_t bytes)
 {
     for (uint64_t i = (bytes + o->chunk_bytes - 1) / o->chunk_bytes; i < CHUNKS_MAX; i++) {
         supersede(p, o->slot, (uint32_t)i);
         if (o->map[i] != NULL && is_held(p, o))
-            world_wrong(w, "process %u: object %llu shrinks under a lease", p->index,
-                        (unsigned long long)o->object);
+            sim_wrong(w, "process %u: object %llu shrinks under a lease", p->index,
+                      (unsigned long long)o->object);
         unmap_chunk(o, (uint32_t)i);
         o->stamps[i] = 0;
     }
 }
 
-static void unmap_step(world *w, process *p, opening *o)
+static void unmap_step(simulation *w, process *p, opening *o)
 {
     const gvmi_wire_message *m = p->mapping->message;
     const bool held = is_held(p, o);
 
     if (m->body.MAP.serial <= o->serial)
-        world_wrong(w, "process %u: serial %llu after %llu", p->index,
-                    (unsigned long long)m->body.MAP.serial, (unsigned long long)o->serial);
+        sim_wrong(w, "process %u: serial %llu after %llu", p->index,
+                  (unsigned long long)m->body.MAP.serial, (unsigned long long)o->serial);
     o->serial = m->body.MAP.serial;
     if (m->body.MAP.bytes < o->taken_bytes)
         unmap_beyond(w, p, o, m->body.MAP.bytes);
     o->taken_bytes = m->body.MAP.bytes;
-    p->mapping->fails = o->lost || o->empty || (w->maps_fail && !held && world_chance(w, 3));
+    p->mapping->fails = o->lost || o->empty || (w->maps_fail && !held && sim_chance(w, 3));
     for (uint32_t i = 0; i < m->head.fd_count; i++) {
         const uint32_t chunk = m->tail.chunks[i].index;
 
@@ -730,30 +727,30 @@ static void unmap_step(world *w, process *p, opening *o)
         if (o->map[chunk] == NULL)
             continue;
         if (held)
-            world_wrong(w, "process %u: chunk %u of object %llu moves under a lease", p->index,
-                        chunk, (unsigned long long)o->object);
+            sim_wrong(w, "process %u: chunk %u of object %llu moves under a lease", p->index, chunk,
+                      (unsigned long long)o->object);
         if (o->stamps[chunk] == m->tail.chunks[i].stamp && o->map[chunk] != p->mapping->frames[i])
-            world_wrong(w, "chunk %u of object %llu: other memory has the same stamp", chunk,
-                        (unsigned long long)o->object);
+            sim_wrong(w, "chunk %u of object %llu: other memory has the same stamp", chunk,
+                      (unsigned long long)o->object);
         unmap_chunk(o, chunk);
     }
     p->mapper = MAPPER_UNMAPPED;
 }
 
-static void tell_step(world *w, process *p, const opening *o)
+static void tell_step(simulation *w, process *p, const opening *o)
 {
     gvmi_wire_message *m;
 
-    if (world_chance(w, 90)) {
-        m = world_message(w, p, GVMI_WIRE_UNMAPPED);
+    if (sim_chance(w, 90)) {
+        m = sim_message(w, p, GVMI_WIRE_UNMAPPED);
         m->body.UNMAPPED = (gvmi_wire_unmapped){.slot = o->slot, .serial = o->serial};
-        world_send(w, p, m);
+        sim_send(w, p, m);
     }
-    world_queue_add(&p->pending, p->mapping);
+    sim_queue_add(&p->pending, p->mapping);
     p->mapping = NULL;
 }
 
-static void map_step(world *w, process *p, opening *o)
+static void map_step(simulation *w, process *p, opening *o)
 {
     packet *mapping = p->mapping;
     const gvmi_wire_message *m = mapping->message;
@@ -774,36 +771,35 @@ static void map_step(world *w, process *p, opening *o)
         o->stamps[chunk] = m->tail.chunks[i].stamp;
     }
     (void)w;
-    world_land(mapping);
+    sim_land(mapping);
     p->mapper = MAPPER_MAPPED;
 }
 
-static void answer_map(world *w, process *p, opening *o)
+static void answer_map(simulation *w, process *p, opening *o)
 {
     const gvmi_wire_map *map = &p->mapping->message->body.MAP;
 
     if ((map->bytes < o->bytes && !model_find(w, o->object)->shrinks) ||
         (int32_t)(map->generation - o->generation) < 0)
-        world_wrong(
-            w, "process %u: object %llu shrinks or grows younger: %llu bytes, generation %u after %llu, %u",
-            p->index, (unsigned long long)o->object, (unsigned long long)map->bytes,
-            map->generation, (unsigned long long)o->bytes, o->generation);
+        sim_wrong(w, "process %u: object %llu shrinks or grows younger: %llu bytes, generation %u after %llu, %u",
+                  p->index, (unsigned long long)o->object, (unsigned long long)map->bytes,
+                  map->generation, (unsigned long long)o->bytes, o->generation);
     o->bytes = map->bytes;
     o->generation = map->generation;
     o->sealed = map->sealed != 0;
-    world_log(w, "process %u has mapped serial %llu of slot %u%s", p->index,
-              (unsigned long long)map->serial, map->slot, p->mapping->fails ? ": failed" : "");
+    sim_log(w, "process %u has mapped serial %llu of slot %u%s", p->index,
+            (unsigned long long)map->serial, map->slot, p->mapping->fails ? ": failed" : "");
     say_mapped(w, p, o, map->serial, p->mapping->fails ? GVM_E_LIMIT : GVM_OK);
 }
 
-static void end_mapping(world *w, process *p)
+static void end_mapping(simulation *w, process *p)
 {
-    world_packet_free(w, p->mapping);
+    sim_packet_free(w, p->mapping);
     p->mapping = NULL;
     p->mapper = MAPPER_IDLE;
 }
 
-static void granted_step(world *w, process *p, thread *t)
+static void granted_step(simulation *w, process *p, thread *t)
 {
     gvmi_wire_message *m;
 
@@ -812,30 +808,30 @@ static void granted_step(world *w, process *p, thread *t)
         p->mapper = MAPPER_ADDED;
         return;
     }
-    m = world_message(w, p, GVMI_WIRE_TAKEN);
+    m = sim_message(w, p, GVMI_WIRE_TAKEN);
     m->body.TAKEN = (gvmi_wire_taken){.slot = t->opening->slot, .mode = t->mode};
-    world_send(w, p, m);
+    sim_send(w, p, m);
     t->wanted_generation = gvmi_permit_generation(atomic_load(&p->permits[t->opening->slot].word));
     await_shown(w, p, t);
     end_mapping(w, p);
 }
 
 /* The keeper closed the connection: what is mapped stays, and every call fails. */
-static void notice_end(world *w, process *p)
+static void notice_end(simulation *w, process *p)
 {
-    world_log(w, "process %u notices that it was cut off", p->index);
+    sim_log(w, "process %u notices that it was cut off", p->index);
     p->noticed = true;
     for (uint32_t i = 0; i < p->thread_count; i++) {
         thread *t = &p->threads[i];
 
-        if (t->holds && t->phase == PHASE_IDLE && world_chance(w, 70))
+        if (t->holds && t->phase == PHASE_IDLE && sim_chance(w, 70))
             continue; /* what runs under the lease goes on */
         t->holds = false;
         finish(t);
     }
 }
 
-static void map_packet_step(world *w, process *p)
+static void map_packet_step(simulation *w, process *p)
 {
     const uint32_t slot = p->mapping->message->body.MAP.slot;
     opening *o = p->openings[slot];
@@ -849,7 +845,7 @@ static void map_packet_step(world *w, process *p)
     } else if (p->mapper == MAPPER_UNMAPPED) {
         tell_step(w, p, o);
     } else if (p->mapper == MAPPER_OWED) {
-        if (world_chance(w, 30)) /* mapping takes long */
+        if (sim_chance(w, 30)) /* mapping takes long */
             map_step(w, p, o);
     } else {
         answer_map(w, p, o);
@@ -858,21 +854,21 @@ static void map_packet_step(world *w, process *p)
 }
 
 /* The next message, or the first MAP that is pending: at any time, and before any other message. */
-static void take_packet(world *w, process *p)
+static void take_packet(simulation *w, process *p)
 {
     const packet *next = p->in.first;
     const bool map = next != NULL && next->message != NULL && next->message->head.type == GVMI_WIRE_MAP;
 
-    if (p->pending.first != NULL && (!map || world_chance(w, 30))) {
-        p->mapping = world_queue_take(&p->pending);
+    if (p->pending.first != NULL && (!map || sim_chance(w, 30))) {
+        p->mapping = sim_queue_take(&p->pending);
         p->mapper = MAPPER_OWED;
     } else {
-        p->mapping = world_receive(w, p);
+        p->mapping = sim_receive(w, p);
         p->mapper = MAPPER_IDLE;
     }
 }
 
-bool client_mapper_step(world *w, process *p)
+bool client_mapper_step(simulation *w, process *p)
 {
     thread *t;
 
@@ -894,7 +890,7 @@ bool client_mapper_step(world *w, process *p)
         if (t != NULL && t->opening->slot == p->mapping->message->body.GRANTED.slot) {
             granted_step(w, p, t);
         } else {
-            world_wrong(w, "process %u: nobody waits for what is granted", p->index);
+            sim_wrong(w, "process %u: nobody waits for what is granted", p->index);
             end_mapping(w, p);
         }
         return true;
@@ -907,12 +903,12 @@ bool client_mapper_step(world *w, process *p)
 
 /* ---- life */
 
-void client_hello(world *w, process *p)
+void client_hello(simulation *w, process *p)
 {
-    gvmi_wire_message *m = world_message(w, p, GVMI_WIRE_HELLO);
+    gvmi_wire_message *m = sim_message(w, p, GVMI_WIRE_HELLO);
 
     m->body.HELLO = (gvmi_wire_hello){.magic = GVMI_WIRE_MAGIC, .version = GVMI_WIRE_VERSION};
-    world_send(w, p, m);
+    sim_send(w, p, m);
 }
 
 bool client_idle(const process *p)
@@ -923,11 +919,11 @@ bool client_idle(const process *p)
     return p->in.first == NULL && p->mapping == NULL && p->pending.first == NULL;
 }
 
-void client_bye(world *w, process *p)
+void client_bye(simulation *w, process *p)
 {
-    world_log(w, "process %u says BYE", p->index);
+    sim_log(w, "process %u says BYE", p->index);
     client_drop_openings(w, p);
-    world_send(w, p, world_message(w, p, GVMI_WIRE_BYE));
-    world_hang_up(w, p);
+    sim_send(w, p, sim_message(w, p, GVMI_WIRE_BYE));
+    sim_hang_up(w, p);
     p->gone = true;
 }

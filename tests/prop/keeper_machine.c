@@ -1,14 +1,14 @@
-/* Random worlds around the keeper's machine, held against a model.
+/* Random simulations around the keeper's machine, held against a model.
  *
- *     keeper_machine [--steps N] [--seed SEED] [--world NUMBER]
+ *     keeper_machine [--steps N] [--seed SEED] [--only NUMBER]
  *
  * Goal: whatever processes, movers and time do, and in whatever order, a lease shows exactly what
  * was written last, no two leases conflict, no memory gets to whom it must not, budgets and quotas
  * hold, names behave as the contract says, everybody who waits is answered, and at the end nothing
- * is left. Method: see keeper_world.h. Steps are divided into worlds of different shapes, each with
- * a seed of its own made from SEED and its number; --world runs that one alone.
+ * is left. Method: see keeper_simulation.h. Steps are divided into simulations of different shapes, each with
+ * a seed of its own made from SEED and its number; --only runs that one alone.
  *
- * A world's end: nothing new is begun, and everything that waits must come to its end, first with
+ * A simulation's end: nothing new is begun, and everything that waits must come to its end, first with
  * the processes that were left hanging still hanging, then with them gone; then everybody goes, and
  * an administrator drops what is left. One in ten is given up in the middle of everything.
  */
@@ -16,79 +16,80 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <unistd.h>
 
-#include "tests/prop/keeper_world.h"
+#include "tests/lib/random.h"
+#include "tests/lib/tap.h"
+#include "tests/prop/keeper_simulation.h"
 
 #define STEPS_DEFAULT 100000
-#define STEPS_OF_WORLD 5000
+#define STEPS_OF_SIMULATION 5000
 #define STEPS_TO_SETTLE 200000 /* more: something goes on for ever */
 #define ALIVE_MAX 9            /* processes at a time */
 #define ADMIN_UID 500
 #define MS 1000000ll
-#define RUN_LIMIT_S 100 /* of one world */
+#define RUN_LIMIT_S 100 /* of one simulation */
 
-static world *current;
+static simulation *current;
 
-/* ---- the shape of a world */
+/* ---- the shape of a simulation */
 
 static void trace(void *context, uint32_t device, uint64_t id, uint64_t bytes, uint32_t count,
                   uint32_t hint)
 {
-    world *w = context;
+    simulation *w = context;
 
     (void)bytes;
     (void)hint;
     w->traced += count;
     if (device >= w->config.device_count || id == 0)
-        world_wrong(w, "an acquire of object %llu on device %u is traced", (unsigned long long)id,
-                    device);
+        sim_wrong(w, "an acquire of object %llu on device %u is traced", (unsigned long long)id,
+                  device);
 }
 
-static void shape_devices(world *w)
+static void shape_devices(simulation *w)
 {
     gvmi_machine_config *c = &w->config;
 
-    c->device_count = 1 + (uint32_t)world_random(w, DEVICES_MAX);
+    c->device_count = 1 + (uint32_t)sim_random(w, DEVICES_MAX);
     for (uint32_t i = 0; i < c->device_count; i++) {
         c->devices[i].ordinal = (int32_t)i;
         c->devices[i].uuid[0] = (uint8_t)(i + 1);
         snprintf(c->devices[i].name, sizeof c->devices[i].name, "device %u", i);
-        c->devices[i].budget_bytes = (w->wide ? 20 + world_random(w, 100) : 1 + world_random(w, 10)) *
+        c->devices[i].budget_bytes = (w->wide ? 20 + sim_random(w, 100) : 1 + sim_random(w, 10)) *
                                      2 * MIB;
         w->budget_bytes[i] = w->least_budget_bytes[i] = c->devices[i].budget_bytes;
     }
-    c->host_budget_bytes = (w->wide ? 200 + world_random(w, 400) : world_random(w, 60)) * 2 * MIB;
-    if (world_chance(w, 25))
-        c->host_budget_bytes = world_random(w, 10) * 2 * MIB;
-    c->host_ahead_bytes = world_chance(w, 40) ? world_random(w, 6) * 2 * MIB : 0;
-    c->device_keep_bytes = world_random(w, 5) * 2 * MIB;
+    c->host_budget_bytes = (w->wide ? 200 + sim_random(w, 400) : sim_random(w, 60)) * 2 * MIB;
+    if (sim_chance(w, 25))
+        c->host_budget_bytes = sim_random(w, 10) * 2 * MIB;
+    c->host_ahead_bytes = sim_chance(w, 40) ? sim_random(w, 6) * 2 * MIB : 0;
+    c->device_keep_bytes = sim_random(w, 5) * 2 * MIB;
 }
 
-static void shape(world *w)
+static void shape(simulation *w)
 {
     gvmi_machine_config *c = &w->config;
 
-    w->wide = world_chance(w, 12);
+    w->wide = sim_chance(w, 12);
     shape_devices(w);
-    c->quota_bytes = world_chance(w, 75) ? UINT64_MAX : (2 + world_random(w, 24)) * 2 * MIB;
-    c->clients_max = world_chance(w, 92) ? 64 : 2 + (uint32_t)world_random(w, 6);
-    c->objects_max = world_chance(w, 92) ? 1000 : 2 + (uint32_t)world_random(w, 6);
-    c->revoke_limit_ms = 40 + (uint32_t)world_random(w, 40);
-    c->lease_limit_ms = world_chance(w, 20) ? 30 + (uint32_t)world_random(w, 60) : 0;
+    c->quota_bytes = sim_chance(w, 75) ? UINT64_MAX : (2 + sim_random(w, 24)) * 2 * MIB;
+    c->clients_max = sim_chance(w, 92) ? 64 : 2 + (uint32_t)sim_random(w, 6);
+    c->objects_max = sim_chance(w, 92) ? 1000 : 2 + (uint32_t)sim_random(w, 6);
+    c->revoke_limit_ms = 40 + (uint32_t)sim_random(w, 40);
+    c->lease_limit_ms = sim_chance(w, 20) ? 30 + (uint32_t)sim_random(w, 60) : 0;
     c->uid = ADMIN_UID;
     c->pid = 4242;
     c->trace = trace;
     c->trace_context = w;
-    w->pace_ns = 10000 + (int64_t)world_random(w, 20000);
-    w->jobs_fail = world_chance(w, 25);
-    w->maps_fail = world_chance(w, 20);
-    w->abuse = world_chance(w, 35);
+    w->pace_ns = 10000 + (int64_t)sim_random(w, 20000);
+    w->jobs_fail = sim_chance(w, 25);
+    w->maps_fail = sim_chance(w, 20);
+    w->abuse = sim_chance(w, 35);
     w->check_every = 4;
 }
 
-static gvmi_credentials somebody(world *w)
+static gvmi_credentials somebody(simulation *w)
 {
     static const gvmi_credentials who[] = {
         {.uid = 1001, .gid = 100},
@@ -100,7 +101,7 @@ static gvmi_credentials somebody(world *w)
         {.uid = ADMIN_UID, .gid = ADMIN_UID},
         {.uid = 0, .gid = 0},
     };
-    gvmi_credentials chosen = who[world_random(w, sizeof who / sizeof who[0])];
+    gvmi_credentials chosen = who[sim_random(w, sizeof who / sizeof who[0])];
 
     chosen.pid = 1000 + (int32_t)w->process_count;
     return chosen;
@@ -108,10 +109,10 @@ static gvmi_credentials somebody(world *w)
 
 /* ---- the life of processes */
 
-static void birth(world *w)
+static void birth(simulation *w)
 {
     const gvmi_credentials who = somebody(w);
-    const bool honest = !w->abuse || !world_chance(w, 30);
+    const bool honest = !w->abuse || !sim_chance(w, 30);
     uint32_t alive = 0;
     process *p;
 
@@ -119,18 +120,18 @@ static void birth(world *w)
         alive += !w->processes[i]->cut && !w->processes[i]->hung_up;
     if (alive >= ALIVE_MAX || w->process_count >= PROCESSES_MAX - 2)
         return;
-    p = world_connect(w, &who, honest);
+    p = sim_connect(w, &who, honest);
     if (p == NULL)
         return;
-    p->thread_count = honest ? 1 + (uint32_t)world_random(w, THREADS_MAX) : 0;
+    p->thread_count = honest ? 1 + (uint32_t)sim_random(w, THREADS_MAX) : 0;
     if (honest)
         client_hello(w, p);
 }
 
 /* Something befalls a process, or it ends. */
-static void fate(world *w, process *p)
+static void fate(simulation *w, process *p)
 {
-    const uint64_t ticket = world_random(w, 100);
+    const uint64_t ticket = sim_random(w, 100);
 
     if (p->gone) {
         return;
@@ -141,9 +142,9 @@ static void fate(world *w, process *p)
     } else if (ticket < 70 && p->honest && client_idle(p) && !p->cut && !p->hung_up && p->welcome) {
         client_bye(w, p);
     } else if (ticket < 85 && !p->hung_up) {
-        world_hang_up(w, p);
+        sim_hang_up(w, p);
     } else if (p->hung_up || p->cut) {
-        world_gone(w, p);
+        sim_gone(w, p);
     }
 }
 
@@ -155,30 +156,30 @@ static bool may_exit(const process *p)
 
 /* ---- the next step */
 
-static bool process_step(world *w, process *p)
+static bool process_step(simulation *w, process *p)
 {
-    const uint64_t ticket = world_random(w, 10);
+    const uint64_t ticket = sim_random(w, 10);
 
     if (p->exited)
         return false;
     if (ticket < 3) {
         if (p->out.first == NULL || p->cut || p->disconnected)
             return false;
-        world_deliver(w, p);
+        sim_deliver(w, p);
         return true;
     }
     if (ticket == 3) {
         if (!p->rung || p->disconnected || p->cut)
             return false;
-        world_ring(w, p);
+        sim_ring(w, p);
         return true;
     }
-    if (ticket == 4 && p->gone && !p->closed && (p->disconnected || p->cut) && world_chance(w, 10)) {
-        world_closed(w, p);
+    if (ticket == 4 && p->gone && !p->closed && (p->disconnected || p->cut) && sim_chance(w, 10)) {
+        sim_closed(w, p);
         return true;
     }
-    if (ticket == 4 && may_exit(p) && world_chance(w, w->quiet ? 100 : 20)) {
-        world_exited(w, p);
+    if (ticket == 4 && may_exit(p) && sim_chance(w, w->quiet ? 100 : 20)) {
+        sim_exited(w, p);
         return true;
     }
     if (p->stopped)
@@ -187,19 +188,19 @@ static bool process_step(world *w, process *p)
         return abuse_step(w, p);
     if (ticket < 7)
         return client_mapper_step(w, p);
-    return p->thread_count > 0 && client_thread_step(w, p, (uint32_t)world_random(w, p->thread_count));
+    return p->thread_count > 0 && client_thread_step(w, p, (uint32_t)sim_random(w, p->thread_count));
 }
 
-static void pass_time(world *w)
+static void pass_time(simulation *w)
 {
-    w->now_ns += (int64_t)world_random(w, 2 * (uint64_t)w->pace_ns);
-    if ((gvmi_machine_deadline(w->machine) <= w->now_ns && world_chance(w, 50)) || world_chance(w, 3))
-        world_tick(w);
+    w->now_ns += (int64_t)sim_random(w, 2 * (uint64_t)w->pace_ns);
+    if ((gvmi_machine_deadline(w->machine) <= w->now_ns && sim_chance(w, 50)) || sim_chance(w, 3))
+        sim_tick(w);
 }
 
-static void random_step(world *w)
+static void random_step(simulation *w)
 {
-    const uint64_t ticket = world_random(w, 1000);
+    const uint64_t ticket = sim_random(w, 1000);
 
     pass_time(w);
     if (ticket < 12) {
@@ -207,33 +208,32 @@ static void random_step(world *w)
         return;
     }
     if (ticket < 20 && w->process_count > 0) {
-        process *p = w->processes[world_random(w, w->process_count)];
+        process *p = w->processes[sim_random(w, w->process_count)];
 
         if (!p->exited)
             fate(w, p);
         return;
     }
     if (ticket < 22) {
-        const uint32_t device = (uint32_t)world_random(w, w->config.device_count);
+        const uint32_t device = (uint32_t)sim_random(w, w->config.device_count);
         const uint64_t most = w->config.devices[device].budget_bytes;
 
-        world_budget(w, device,
-                     world_chance(w, 50) ? most : world_random(w, most / (2 * MIB) + 1) * 2 * MIB);
+        sim_budget(w, device, sim_chance(w, 50) ? most : sim_random(w, most / (2 * MIB) + 1) * 2 * MIB);
         return;
     }
-    if (ticket < 120 && world_job_step(w))
+    if (ticket < 120 && sim_job_step(w))
         return;
     for (int i = 0; i < 12 && w->process_count > 0; i++)
-        if (process_step(w, w->processes[world_random(w, w->process_count)]))
+        if (process_step(w, w->processes[sim_random(w, w->process_count)]))
             return;
 }
 
-/* ---- the end of a world */
+/* ---- the end of a simulation */
 
 /* Everything that can still happen happens, for so long that patience ends too. */
-static bool step_any(world *w)
+static bool step_any(simulation *w)
 {
-    const uint32_t from = (uint32_t)world_random(w, w->process_count + 1);
+    const uint32_t from = (uint32_t)sim_random(w, w->process_count + 1);
 
     for (uint32_t i = 0; i < w->process_count; i++) {
         process *p = w->processes[(from + i) % w->process_count];
@@ -241,15 +241,15 @@ static bool step_any(world *w)
         if (p->exited)
             continue;
         if (p->out.first != NULL && !p->cut && !p->disconnected) {
-            world_deliver(w, p);
+            sim_deliver(w, p);
             return true;
         }
         if (p->rung && !p->cut && !p->disconnected) {
-            world_ring(w, p);
+            sim_ring(w, p);
             return true;
         }
         if (may_exit(p)) {
-            world_exited(w, p);
+            sim_exited(w, p);
             return true;
         }
         if (!p->honest || p->stopped)
@@ -260,10 +260,10 @@ static bool step_any(world *w)
             if (client_thread_step(w, p, k))
                 return true;
     }
-    return world_job_step(w);
+    return sim_job_step(w);
 }
 
-static void settle(world *w)
+static void settle(simulation *w)
 {
     const int64_t patience = (w->config.revoke_limit_ms + w->config.lease_limit_ms + 100) * MS;
     int64_t until = 0;
@@ -273,7 +273,7 @@ static void settle(world *w)
         w->step++;
         w->now_ns += 1000;
         if (gvmi_machine_deadline(w->machine) <= w->now_ns)
-            world_tick(w);
+            sim_tick(w);
         if (step_any(w) || w->actions != actions) {
             actions = w->actions;
             until = 0;
@@ -284,31 +284,31 @@ static void settle(world *w)
         if (w->now_ns >= until)
             return;
         w->now_ns += MS;
-        world_tick(w);
+        sim_tick(w);
     }
-    world_wrong(w, "things go on for ever");
+    sim_wrong(w, "things go on for ever");
 }
 
 /* Who has what of an object, for the log. */
-static void log_openings(world *w, const object *o)
+static void log_openings(simulation *w, const object *o)
 {
     for (uint32_t i = 0; i < w->process_count; i++) {
         const process *p = w->processes[i];
 
         for (uint32_t k = 0; k < p->slot_end && !p->exited; k++)
             if (p->known[k].object == o)
-                world_log(w, "object %llu, process %u slot %u: lease word %#llx, permit %#llx, untaken %u, maps %u%s%s%s",
-                          (unsigned long long)o->id, i, k,
-                          (unsigned long long)atomic_load(&p->leases[k].word),
-                          (unsigned long long)atomic_load(&p->permits[k].word), p->known[k].untaken,
-                          p->known[k].maps, p->stopped ? ", stopped" : "",
-                          p->hung_up ? ", hung up" : "", p->cut ? ", cut" : "");
+                sim_log(w, "object %llu, process %u slot %u: lease word %#llx, permit %#llx, untaken %u, maps %u%s%s%s",
+                        (unsigned long long)o->id, i, k,
+                        (unsigned long long)atomic_load(&p->leases[k].word),
+                        (unsigned long long)atomic_load(&p->permits[k].word), p->known[k].untaken,
+                        p->known[k].maps, p->stopped ? ", stopped" : "",
+                        p->hung_up ? ", hung up" : "", p->cut ? ", cut" : "");
     }
 }
 
 /* Does the thread wait for a lease that may be out of reach, for want of memory, until a process is gone
  * that may write to the object? */
-static bool waits_for_voided(const world *w, const process *p, const thread *t)
+static bool waits_for_voided(const simulation *w, const process *p, const thread *t)
 {
     for (uint32_t i = 0; i < p->request_count; i++)
         if (p->requests[i].number == t->request && p->requests[i].object != NULL)
@@ -317,7 +317,7 @@ static bool waits_for_voided(const world *w, const process *p, const thread *t)
 }
 
 /* Of processes that can act, no thread may be left waiting. */
-static void check_answered(world *w, const char *when)
+static void check_answered(simulation *w, const char *when)
 {
     for (uint32_t i = 0; i < w->process_count; i++) {
         const process *p = w->processes[i];
@@ -332,15 +332,14 @@ static void check_answered(world *w, const char *when)
             waiting += p->threads[k].phase == PHASE_WAIT && waits_for_voided(w, p, &p->threads[k]);
             if ((p->threads[k].holds || p->threads[k].phase != PHASE_IDLE) &&
                 !waits_for_voided(w, p, &p->threads[k]))
-                world_wrong(w, "%s, process %u thread %u waits for ever (phase %d, %s %llu)", when,
-                            i, k, (int)p->threads[k].phase,
-                            gvmi_wire_name_of(p->threads[k].request_type),
-                            (unsigned long long)p->threads[k].request);
+                sim_wrong(w, "%s, process %u thread %u waits for ever (phase %d, %s %llu)", when, i,
+                          k, (int)p->threads[k].phase, gvmi_wire_name_of(p->threads[k].request_type),
+                          (unsigned long long)p->threads[k].request);
         }
         if (!p->cut && p->request_count > waiting)
-            world_wrong(w, "%s, %s %llu of process %u was never answered", when,
-                        gvmi_wire_name_of(p->requests[0].type),
-                        (unsigned long long)p->requests[0].number, i);
+            sim_wrong(w, "%s, %s %llu of process %u was never answered", when,
+                      gvmi_wire_name_of(p->requests[0].type),
+                      (unsigned long long)p->requests[0].number, i);
     }
 }
 
@@ -361,64 +360,64 @@ static bool keeps_others_waiting(const process *p)
     return false;
 }
 
-static void drop_all(world *w)
+static void drop_all(simulation *w)
 {
     const gvmi_credentials admin = {.uid = ADMIN_UID, .gid = ADMIN_UID, .pid = 77};
-    process *p = world_connect(w, &admin, true);
+    process *p = sim_connect(w, &admin, true);
 
     if (p == NULL) {
-        world_wrong(w, "the administrator cannot connect");
+        sim_wrong(w, "the administrator cannot connect");
         return;
     }
     client_hello(w, p);
     settle(w);
     for (int i = 0; i < NAMES; i++) {
-        gvmi_wire_message *m = world_message(w, p, GVMI_WIRE_DROP);
+        gvmi_wire_message *m = sim_message(w, p, GVMI_WIRE_DROP);
 
         strcpy(m->body.DROP.name, keeper_names[i]);
-        world_send(w, p, m);
+        sim_send(w, p, m);
         while (p->out.first != NULL)
-            world_deliver(w, p);
+            sim_deliver(w, p);
         while (p->in.first != NULL)
-            world_packet_free(w, world_receive(w, p));
+            sim_packet_free(w, sim_receive(w, p));
     }
     settle(w);
     w->empty = w->problem[0] == '\0';
-    world_send(w, p, world_message(w, p, GVMI_WIRE_SNAPSHOT));
-    world_deliver(w, p);
+    sim_send(w, p, sim_message(w, p, GVMI_WIRE_SNAPSHOT));
+    sim_deliver(w, p);
     while (p->in.first != NULL)
-        world_packet_free(w, world_receive(w, p));
+        sim_packet_free(w, sim_receive(w, p));
     client_bye(w, p);
     settle(w);
 }
 
-static void check_nothing_left(world *w)
+static void check_nothing_left(simulation *w)
 {
     for (uint32_t i = 0; i < w->config.device_count; i++)
         if (w->used_bytes[i] > w->config.device_keep_bytes)
-            world_wrong(w, "at the end %llu MiB of device %u are in use, though at most %llu may be kept",
-                        (unsigned long long)(w->used_bytes[i] / MIB), i,
-                        (unsigned long long)(w->config.device_keep_bytes / MIB));
+            sim_wrong(w, "at the end %llu MiB of device %u are in use, though at most %llu may be kept",
+                      (unsigned long long)(w->used_bytes[i] / MIB), i,
+                      (unsigned long long)(w->config.device_keep_bytes / MIB));
     if (w->job_count > 0)
-        world_wrong(w, "at the end %u jobs are left", w->job_count);
+        sim_wrong(w, "at the end %u jobs are left", w->job_count);
     for (uint32_t i = 0; i < w->process_count; i++)
         if (!w->processes[i]->exited)
-            world_wrong(w, "at the end process %u is there", i);
+            sim_wrong(w, "at the end process %u is there", i);
 }
 
-static void end_orderly(world *w)
+static void end_orderly(simulation *w)
 {
     w->quiet = true;
     w->check_every = 1;
     for (uint32_t i = 0; i < w->config.device_count; i++)
-        world_budget(w, i, w->config.devices[i].budget_bytes);
+        sim_budget(w, i, w->config.devices[i].budget_bytes);
     for (uint32_t i = 0; i < w->process_count; i++) {
         process *p = w->processes[i];
 
         if (p->exited)
             continue;
         if (!p->honest)
-            world_gone(w, p);
+            sim_gone(w, p);
         if (p->stopped && keeps_others_waiting(p))
             p->stopped = false;
     }
@@ -429,7 +428,7 @@ static void end_orderly(world *w)
 
         p->stopped = false;
         if (!p->exited && (p->hung_up || p->cut))
-            world_gone(w, p);
+            sim_gone(w, p);
     }
     settle(w);
     check_answered(w, "with everybody at work");
@@ -438,8 +437,8 @@ static void end_orderly(world *w)
 
         if (p->exited || p->gone)
             continue;
-        if (p->cut || world_chance(w, 30))
-            world_gone(w, p);
+        if (p->cut || sim_chance(w, 30))
+            sim_gone(w, p);
         else
             client_bye(w, p);
     }
@@ -450,22 +449,22 @@ static void end_orderly(world *w)
         check_nothing_left(w);
 }
 
-/* ---- a world */
+/* ---- a simulation */
 
-static void free_process(world *w, process *p)
+static void free_process(simulation *w, process *p)
 {
     packet *at;
 
-    while ((at = world_queue_take(&p->in)) != NULL)
-        world_packet_free(w, at);
+    while ((at = sim_queue_take(&p->in)) != NULL)
+        sim_packet_free(w, at);
     p->in = p->out;
-    while ((at = world_queue_take(&p->in)) != NULL)
-        world_packet_free(w, at);
+    while ((at = sim_queue_take(&p->in)) != NULL)
+        sim_packet_free(w, at);
     p->in = p->pending;
-    while ((at = world_queue_take(&p->in)) != NULL)
-        world_packet_free(w, at);
+    while ((at = sim_queue_take(&p->in)) != NULL)
+        sim_packet_free(w, at);
     if (p->mapping != NULL)
-        world_packet_free(w, p->mapping);
+        sim_packet_free(w, p->mapping);
     client_drop_openings(w, p);
     for (uint32_t i = 0; i < p->request_count; i++)
         free(p->requests[i].message);
@@ -477,7 +476,7 @@ static void free_process(world *w, process *p)
     free(p);
 }
 
-static void world_free(world *w)
+static void sim_free(simulation *w)
 {
     gvmi_machine_destroy(w->machine);
     for (uint32_t i = 0; i < w->process_count; i++)
@@ -497,7 +496,7 @@ static void world_free(world *w)
     free(w);
 }
 
-static void print_log(const world *w)
+static void print_log(const simulation *w)
 {
     const uint64_t from = w->log_count > LOG_LINES ? w->log_count - LOG_LINES : 0;
 
@@ -511,9 +510,9 @@ typedef struct totals {
     uint64_t answered[80][64];
 } totals;
 
-static bool run_world(uint64_t seed, uint64_t number, uint64_t steps, totals *sum)
+static bool run_simulation(uint64_t seed, uint64_t number, uint64_t steps, totals *sum)
 {
-    world *w = calloc(1, sizeof *w);
+    simulation *w = calloc(1, sizeof *w);
     bool good;
 
     if (w == NULL)
@@ -525,17 +524,17 @@ static bool run_world(uint64_t seed, uint64_t number, uint64_t steps, totals *su
     shape(w);
     if (gvmi_machine_create(&w->config, &w->machine) != GVM_OK)
         abort();
-    world_tick(w);
+    sim_tick(w);
     while (w->step < steps && w->problem[0] == '\0') {
         w->step++;
         random_step(w);
     }
-    if (w->problem[0] == '\0' && !world_chance(w, 10))
+    if (w->problem[0] == '\0' && !sim_chance(w, 10))
         end_orderly(w);
     good = w->problem[0] == '\0';
     if (!good) {
-        printf("not ok - seed %llu, world %llu, step %llu: %s\n", (unsigned long long)seed,
-               (unsigned long long)number, (unsigned long long)w->step, w->problem);
+        tap_result(false, "seed %llu, simulation %llu, step %llu: %s", (unsigned long long)seed,
+                   (unsigned long long)number, (unsigned long long)w->step, w->problem);
         print_log(w);
     }
     sum->steps += w->step;
@@ -548,7 +547,7 @@ static bool run_world(uint64_t seed, uint64_t number, uint64_t steps, totals *su
     for (int i = 0; i < 80; i++)
         for (int k = 0; k < 64; k++)
             sum->answered[i][k] += w->answered[i][k];
-    world_free(w);
+    sim_free(w);
     current = NULL;
     return good;
 }
@@ -556,11 +555,12 @@ static bool run_world(uint64_t seed, uint64_t number, uint64_t steps, totals *su
 /* A failed assertion, a crash, an endless loop: say where. */
 static void on_signal(int number)
 {
-    const world *w = current;
+    const simulation *w = current;
 
     if (w != NULL) {
-        printf("not ok - seed %llu, world %llu, step %llu: signal %d\n", (unsigned long long)w->seed,
-               (unsigned long long)w->number, (unsigned long long)w->step, number);
+        tap_result(false, "seed %llu, simulation %llu, step %llu: signal %d",
+                   (unsigned long long)w->seed, (unsigned long long)w->number,
+                   (unsigned long long)w->step, number);
         print_log(w);
     }
     signal(number, SIG_DFL);
@@ -592,7 +592,7 @@ static void print_totals(const totals *sum)
 
 int main(int argc, char **argv)
 {
-    uint64_t steps = STEPS_DEFAULT, seed = 0, only = UINT64_MAX, worlds;
+    uint64_t steps = STEPS_DEFAULT, seed = 0, only = UINT64_MAX, simulations;
     static totals sum;
     bool good = true, seeded = false;
 
@@ -604,29 +604,28 @@ int main(int argc, char **argv)
         } else if (i + 1 < argc && strcmp(argv[i], "--seed") == 0) {
             seed = value;
             seeded = true;
-        } else if (i + 1 < argc && strcmp(argv[i], "--world") == 0) {
+        } else if (i + 1 < argc && strcmp(argv[i], "--only") == 0) {
             only = value;
         } else {
-            fprintf(stderr, "usage: keeper_machine [--steps N] [--seed SEED] [--world NUMBER]\n");
+            fprintf(stderr, "usage: keeper_machine [--steps N] [--seed SEED] [--only NUMBER]\n");
             return 2;
         }
     }
-    if (!seeded && getrandom(&seed, sizeof seed, 0) != (ssize_t)sizeof seed)
-        return 2;
     if (!seeded)
-        seed %= 1000000000;
+        seed = random_seed(NULL);
     for (int i = 0; i < 4; i++)
         signal((const int[]){SIGABRT, SIGSEGV, SIGALRM, SIGFPE}[i], on_signal);
-    worlds = (steps + STEPS_OF_WORLD - 1) / STEPS_OF_WORLD;
-    printf("1..1\n# seed %llu, %llu worlds of %d steps\n", (unsigned long long)seed,
-           (unsigned long long)worlds, STEPS_OF_WORLD);
+    simulations = (steps + STEPS_OF_SIMULATION - 1) / STEPS_OF_SIMULATION;
+    tap_plan(1);
+    printf("# seed %llu, %llu simulations of %d steps\n", (unsigned long long)seed,
+           (unsigned long long)simulations, STEPS_OF_SIMULATION);
     for (uint64_t i = only != UINT64_MAX ? only : 0;
-         good && (only != UINT64_MAX ? i == only : i < worlds); i++) {
+         good && (only != UINT64_MAX ? i == only : i < simulations); i++) {
         alarm(RUN_LIMIT_S);
-        good = run_world(seed, i, STEPS_OF_WORLD, &sum);
+        good = run_simulation(seed, i, STEPS_OF_SIMULATION, &sum);
     }
     print_totals(&sum);
     if (good)
-        printf("ok 1 - worlds around the machine, seed %llu\n", (unsigned long long)seed);
-    return good ? 0 : 1;
+        tap_result(true, "simulations around the machine, seed %llu", (unsigned long long)seed);
+    return tap_finish();
 }

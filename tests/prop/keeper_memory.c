@@ -1,6 +1,6 @@
 /* What the model of names says of memory: whether a request for some certainly has enough, of the
  * budgets and of its user's quota, or may be refused. */
-#include "tests/prop/keeper_world.h"
+#include "tests/prop/keeper_simulation.h"
 
 #define ONE_OF(status) (1ull << (status))
 
@@ -18,7 +18,7 @@ static uint64_t wanted_bytes(const request *r)
     return 0;
 }
 
-bool model_some_shrink(const world *w)
+bool model_some_shrink(const simulation *w)
 {
     for (uint32_t i = 0; i < w->process_count; i++)
         for (uint32_t k = 0; k < w->processes[i]->request_count; k++)
@@ -34,7 +34,7 @@ static bool may_hold(const process *p)
 }
 
 /* If all objects and all that is asked for fit the device together, nothing can be short. */
-static bool surely_space(const world *w, uint32_t device)
+static bool surely_space(const simulation *w, uint32_t device)
 {
     uint64_t sum = 0;
 
@@ -57,7 +57,7 @@ static bool surely_space(const world *w, uint32_t device)
     return sum <= w->least_budget_bytes[device];
 }
 
-static uint64_t quota_of(const world *w, uint32_t uid)
+static uint64_t quota_of(const simulation *w, uint32_t uid)
 {
     for (uint32_t i = 0; i < w->quota_count; i++)
         if (w->quota_uids[i] == uid)
@@ -65,7 +65,7 @@ static uint64_t quota_of(const world *w, uint32_t uid)
     return w->config.quota_bytes;
 }
 
-uint64_t judge_held(const world *w, uint32_t uid)
+uint64_t judge_held(const simulation *w, uint32_t uid)
 {
     for (uint32_t i = 0; i < w->process_count && quota_of(w, uid) != UINT64_MAX; i++)
         if (w->processes[i]->who.uid == uid && may_hold(w->processes[i]))
@@ -74,7 +74,7 @@ uint64_t judge_held(const world *w, uint32_t uid)
 }
 
 /* sure: what a user's objects certainly commit; else at most. */
-static uint64_t committed(const world *w, uint32_t uid, bool sure)
+static uint64_t committed(const simulation *w, uint32_t uid, bool sure)
 {
     uint64_t sum = 0;
 
@@ -99,7 +99,7 @@ static uint64_t committed(const world *w, uint32_t uid, bool sure)
     return sum;
 }
 
-static bool others_grow(const world *w, const request *self, uint32_t uid)
+static bool others_grow(const simulation *w, const request *self, uint32_t uid)
 {
     for (uint32_t i = 0; i < w->process_count; i++)
         for (uint32_t k = 0; k < w->processes[i]->request_count; k++) {
@@ -111,7 +111,7 @@ static bool others_grow(const world *w, const request *self, uint32_t uid)
     return false;
 }
 
-uint64_t judge_memory(const world *w, const request *r, uint32_t uid, uint32_t device)
+uint64_t judge_memory(const simulation *w, const request *r, uint32_t uid, uint32_t device)
 {
     const uint64_t wanted = wanted_bytes(r), quota = quota_of(w, uid);
     uint64_t set = ONE_OF(GVM_OK);

@@ -1,7 +1,7 @@
 /* The model of objects and names. For each request the set of statuses that are right is kept: what
  * was right when it came, and whatever became right while it waited. What a reply changes is done
  * to the model when the reply is sent. */
-#include "tests/prop/keeper_world.h"
+#include "tests/prop/keeper_simulation.h"
 
 #include <stdio.h>
 #include <stdlib.h>
@@ -22,7 +22,7 @@ int model_name_index(const char *name)
     return -1;
 }
 
-object *model_find(world *w, uint64_t id)
+object *model_find(simulation *w, uint64_t id)
 {
     for (uint32_t i = w->object_count; i > 0; i--)
         if (w->objects[i - 1]->id == id)
@@ -30,12 +30,12 @@ object *model_find(world *w, uint64_t id)
     return NULL;
 }
 
-bool model_privileged(const world *w, const process *p)
+bool model_privileged(const simulation *w, const process *p)
 {
     return p->who.uid == 0 || p->who.uid == w->config.uid;
 }
 
-bool model_may(const world *w, const process *p, const object *o, uint32_t bits)
+bool model_may(const simulation *w, const process *p, const object *o, uint32_t bits)
 {
     bool in_group = p->who.gid == o->gid;
     uint32_t granted;
@@ -46,7 +46,7 @@ bool model_may(const world *w, const process *p, const object *o, uint32_t bits)
     return model_privileged(w, p) || (granted & bits) == bits;
 }
 
-static bool owns(const world *w, const process *p, const object *o)
+static bool owns(const simulation *w, const process *p, const object *o)
 {
     return model_privileged(w, p) || p->who.uid == o->uid;
 }
@@ -56,7 +56,7 @@ uint32_t model_chunks(const object *o)
     return (uint32_t)((o->bytes + o->chunk_bytes - 1) / o->chunk_bytes);
 }
 
-void model_resize(world *w, object *o, uint64_t bytes)
+void model_resize(simulation *w, object *o, uint64_t bytes)
 {
     const uint32_t before = model_chunks(o);
 
@@ -75,7 +75,7 @@ void model_resize(world *w, object *o, uint64_t bytes)
 
 /* Of a set of MAPs the last one alone has the object's generation and size; those before it have what the opening
  * was sent earlier. */
-void model_map(world *w, object *o, const gvmi_wire_map *map)
+void model_map(simulation *w, object *o, const gvmi_wire_map *map)
 {
     if ((int32_t)(map->generation - o->generation) <= 0)
         return;
@@ -86,7 +86,7 @@ void model_map(world *w, object *o, const gvmi_wire_map *map)
 /* ---- what is there */
 
 /* An object that nobody opened and that has no name cannot be reached. */
-static void settle(world *w, object *o)
+static void settle(simulation *w, object *o)
 {
     if (o->creator_ended && o->openings == 0 && o->name >= 0) {
         if (w->names[o->name] == o)
@@ -97,7 +97,7 @@ static void settle(world *w, object *o)
     w->loose_ends = w->loose_ends || o->gone; /* a move of it may have to end first */
 }
 
-static void take_name(world *w, object *o)
+static void take_name(simulation *w, object *o)
 {
     if (o->name >= 0 && w->names[o->name] == o)
         w->names[o->name] = NULL;
@@ -105,7 +105,7 @@ static void take_name(world *w, object *o)
     settle(w, o);
 }
 
-static void give_name(world *w, object *o, int name)
+static void give_name(simulation *w, object *o, int name)
 {
     object *had = w->names[name];
 
@@ -119,7 +119,7 @@ static void give_name(world *w, object *o, int name)
 
 #define NOBODY UINT32_MAX
 
-static void creator_ended(world *w, object *o, bool sure)
+static void creator_ended(simulation *w, object *o, bool sure)
 {
     if (o->kept)
         return;
@@ -128,7 +128,7 @@ static void creator_ended(world *w, object *o, bool sure)
         take_name(w, o);
 }
 
-static void close_known(world *w, process *p, uint32_t slot)
+static void close_known(simulation *w, process *p, uint32_t slot)
 {
     object *o = p->known[slot].object;
     bool last = true; /* of the process's openings of the object */
@@ -148,7 +148,7 @@ static void close_known(world *w, process *p, uint32_t slot)
 }
 
 /* A request whose answer nobody waits for any more may still have its effect. */
-static void leave_behind(world *w, request *r)
+static void leave_behind(simulation *w, request *r)
 {
     const bool grows = r->type == GVMI_WIRE_GROW && r->object != NULL;
 
@@ -163,7 +163,7 @@ static void leave_behind(world *w, request *r)
         free(r->message);
 }
 
-void model_ended(world *w, process *p, bool for_good)
+void model_ended(simulation *w, process *p, bool for_good)
 {
     for (uint32_t i = 0; i < p->request_count; i++)
         leave_behind(w, &p->requests[i]);
@@ -183,7 +183,7 @@ void model_ended(world *w, process *p, bool for_good)
 /* A name's object: certainly there, perhaps there, or not. */
 typedef enum presence { NAME_FREE, NAME_OF_ENDED, NAME_TAKEN } presence;
 
-static presence presence_of(const world *w, int name)
+static presence presence_of(const simulation *w, int name)
 {
     if (name < 0 || w->names[name] == NULL)
         return NAME_FREE;
@@ -191,7 +191,7 @@ static presence presence_of(const world *w, int name)
 }
 
 /* Is an object of that name being made, or was it, for somebody who left? */
-static bool is_orphan(const world *w, const char *name)
+static bool is_orphan(const simulation *w, const char *name)
 {
     for (uint32_t i = 0; i < w->orphan_count; i++)
         if (name == NULL || strcmp(w->orphans[i].message->body.CREATE.name, name) == 0)
@@ -199,7 +199,7 @@ static bool is_orphan(const world *w, const char *name)
     return false;
 }
 
-static bool is_coming(const world *w, const char *name)
+static bool is_coming(const simulation *w, const char *name)
 {
     for (uint32_t i = 0; i < w->process_count; i++)
         for (uint32_t k = 0; k < w->processes[i]->request_count; k++) {
@@ -212,7 +212,7 @@ static bool is_coming(const world *w, const char *name)
 }
 
 /* Somebody's connection is over, but not all of it is: how much it still has is not known here. */
-bool some_linger(const world *w)
+bool some_linger(const simulation *w)
 {
     for (uint32_t i = 0; i < w->process_count; i++)
         if (!w->processes[i]->exited && (w->processes[i]->disconnected || w->processes[i]->cut))
@@ -221,7 +221,7 @@ bool some_linger(const world *w)
 }
 
 /* Others' requests that may already hold what a request wants. */
-static bool others_create(const world *w, const request *self, const char *name)
+static bool others_create(const simulation *w, const request *self, const char *name)
 {
     if (is_orphan(w, name))
         return true;
@@ -245,7 +245,7 @@ static bool others_create(const world *w, const request *self, const char *name)
 
 /* ---- what may be answered, now */
 
-static int device_index(const world *w, const uint8_t uuid[16])
+static int device_index(const simulation *w, const uint8_t uuid[16])
 {
     for (uint32_t i = 0; i < w->config.device_count; i++)
         if (memcmp(w->config.devices[i].uuid, uuid, 16) == 0)
@@ -253,7 +253,7 @@ static int device_index(const world *w, const uint8_t uuid[16])
     return -1;
 }
 
-static uint64_t judge_create(const world *w, const process *p, const request *r)
+static uint64_t judge_create(const simulation *w, const process *p, const request *r)
 {
     const gvmi_wire_create *c = &r->message->body.CREATE;
     const int device = device_index(w, c->device_uuid);
@@ -278,9 +278,9 @@ static uint64_t judge_create(const world *w, const process *p, const request *r)
         perhaps += there;
         perhaps_own += there && own;
     }
-    if (!world_share(w, w->config.objects_max, 1024, p->who.uid, living, living_own) && !some_linger(w))
+    if (!sim_share(w, w->config.objects_max, 1024, p->who.uid, living, living_own) && !some_linger(w))
         must |= ONE_OF(GVM_E_LIMIT);
-    if (!world_share(w, w->config.objects_max, 1024, p->who.uid, perhaps, perhaps_own) ||
+    if (!sim_share(w, w->config.objects_max, 1024, p->who.uid, perhaps, perhaps_own) ||
         others_create(w, r, NULL) || w->loose_ends)
         may |= ONE_OF(GVM_E_LIMIT);
     if (must != 0)
@@ -289,7 +289,7 @@ static uint64_t judge_create(const world *w, const process *p, const request *r)
     return memory | may;
 }
 
-static uint64_t judge_open(const world *w, const process *p, const request *r)
+static uint64_t judge_open(const simulation *w, const process *p, const request *r)
 {
     const gvmi_wire_open *c = &r->message->body.OPEN;
     const int name = model_name_index(c->name);
@@ -312,7 +312,7 @@ static uint64_t judge_open(const world *w, const process *p, const request *r)
     return set;
 }
 
-static uint64_t judge_named(const world *w, const process *p, const char *text)
+static uint64_t judge_named(const simulation *w, const process *p, const char *text)
 {
     const int name = model_name_index(text);
     const presence there = presence_of(w, name);
@@ -326,7 +326,7 @@ static uint64_t judge_named(const world *w, const process *p, const char *text)
     return set;
 }
 
-static uint64_t judge_publish(const world *w, const process *p, const request *r)
+static uint64_t judge_publish(const simulation *w, const process *p, const request *r)
 {
     const gvmi_wire_publish *c = &r->message->body.PUBLISH;
     const int name = model_name_index(c->name);
@@ -356,12 +356,12 @@ static uint64_t judge_publish(const world *w, const process *p, const request *r
     return set;
 }
 
-static bool elapsed(const world *w, const request *r, int32_t timeout_ms)
+static bool elapsed(const simulation *w, const request *r, int32_t timeout_ms)
 {
     return timeout_ms >= 0 && w->tick_ns - r->tick_ns >= (int64_t)timeout_ms * 1000000;
 }
 
-static uint64_t judge_acquire(const world *w, const process *p, const request *r,
+static uint64_t judge_acquire(const simulation *w, const process *p, const request *r,
                               const known_opening *known)
 {
     const gvmi_wire_acquire *c = &r->message->body.ACQUIRE;
@@ -379,7 +379,8 @@ static uint64_t judge_acquire(const world *w, const process *p, const request *r
 }
 
 /* Of those that name a slot which is open. */
-static uint64_t judge_slot(const world *w, const process *p, const request *r, const known_opening *known)
+static uint64_t judge_slot(const simulation *w, const process *p, const request *r,
+                           const known_opening *known)
 {
     const object *o = r->object;
     const bool readonly = known->readonly;
@@ -437,7 +438,7 @@ static bool has_slot(uint16_t type)
     }
 }
 
-static uint64_t judge(const world *w, const process *p, const request *r)
+static uint64_t judge(const simulation *w, const process *p, const request *r)
 {
     const gvmi_wire_message *m = r->message;
 
@@ -467,7 +468,7 @@ static uint64_t judge(const world *w, const process *p, const request *r)
     }
 }
 
-static bool moves_may_go_on(const world *w)
+static bool moves_may_go_on(const simulation *w)
 {
     if (w->job_count > 0)
         return true;
@@ -484,7 +485,7 @@ static bool moves_may_go_on(const world *w)
     return false;
 }
 
-void model_refresh(world *w)
+void model_refresh(simulation *w)
 {
     w->loose_ends = w->loose_ends && moves_may_go_on(w);
     for (uint32_t i = 0; i < w->process_count; i++) {
@@ -498,7 +499,7 @@ void model_refresh(world *w)
 /* ---- requests come */
 
 /* Nothing is in the way of a lease: nobody has one, or is about to, and nothing moves. */
-static bool is_calm(const world *w, const object *o)
+static bool is_calm(const simulation *w, const object *o)
 {
     if (w->job_count > 0)
         return false;
@@ -545,7 +546,7 @@ static void note_close(process *p, const gvmi_wire_slot *m)
     voided_slot(p, m->slot);
 }
 
-void model_request(world *w, process *p, const gvmi_wire_message *message)
+void model_request(simulation *w, process *p, const gvmi_wire_message *message)
 {
     request *r;
 
@@ -564,7 +565,7 @@ void model_request(world *w, process *p, const gvmi_wire_message *message)
     }
     if (p->request_count == REQUESTS_MAX) {
         p->guilty = true; /* the abuse step keeps below; honest threads are few */
-        world_wrong(w, "process %u has too many requests", p->index);
+        sim_wrong(w, "process %u has too many requests", p->index);
         return;
     }
     r = &p->requests[p->request_count++];
@@ -594,7 +595,7 @@ void model_request(world *w, process *p, const gvmi_wire_message *message)
 /* ---- replies go */
 
 /* The object that a CREATE asked for, as OPENED says it is. */
-static object *made(world *w, const request *r, const gvmi_wire_opened *m)
+static object *made(simulation *w, const request *r, const gvmi_wire_opened *m)
 {
     const gvmi_wire_create *c = &r->message->body.CREATE;
     const int name = model_name_index(c->name);
@@ -621,17 +622,17 @@ static object *made(world *w, const request *r, const gvmi_wire_opened *m)
     w->objects[w->object_count++] = o;
     if (name >= 0 && !r->renamed) {
         if (presence_of(w, name) == NAME_TAKEN)
-            world_wrong(w, "two objects are %s", c->name);
+            sim_wrong(w, "two objects are %s", c->name);
         give_name(w, o, name);
     }
     if (m->chunk_bytes != c->chunk_bytes || m->reserve_bytes < c->reserve_bytes ||
         (r->number != 0 && m->bytes < c->bytes) || m->bytes > m->reserve_bytes)
-        world_wrong(w, "an object of other sizes was made");
+        sim_wrong(w, "an object of other sizes was made");
     return o;
 }
 
 /* Somebody opens what its creator never heard of. */
-static object *adopted(world *w, const gvmi_wire_opened *m, const char *name)
+static object *adopted(simulation *w, const gvmi_wire_opened *m, const char *name)
 {
     for (uint32_t i = 0; i < w->orphan_count; i++) {
         request r = w->orphans[i];
@@ -652,33 +653,33 @@ static object *adopted(world *w, const gvmi_wire_opened *m, const char *name)
     return NULL;
 }
 
-static void compare_opened(world *w, const request *r, object *o, const gvmi_wire_opened *m)
+static void compare_opened(simulation *w, const request *r, object *o, const gvmi_wire_opened *m)
 {
     const char *name = r->message->body.OPEN.name;
 
     if (o->name < 0 || o->name != model_name_index(name))
-        world_wrong(w, "%s is opened as object %llu, which it is not", name, (unsigned long long)m->id);
+        sim_wrong(w, "%s is opened as object %llu, which it is not", name, (unsigned long long)m->id);
     if (m->sealed != o->sealed || (m->bytes < o->bytes && !o->shrinks) ||
         m->bytes > larger(o->bytes, o->perhaps_bytes) || m->chunk_bytes != o->chunk_bytes ||
         m->reserve_bytes != o->reserve_bytes)
-        world_wrong(w, "object %llu is opened with sealed %u, %llu bytes, not %d, %llu",
-                    (unsigned long long)o->id, m->sealed, (unsigned long long)m->bytes, o->sealed,
-                    (unsigned long long)o->bytes);
+        sim_wrong(w, "object %llu is opened with sealed %u, %llu bytes, not %d, %llu",
+                  (unsigned long long)o->id, m->sealed, (unsigned long long)m->bytes, o->sealed,
+                  (unsigned long long)o->bytes);
     model_resize(w, o, m->bytes);
     o->generation = m->generation;
 }
 
-static void opened(world *w, process *p, const request *r, const gvmi_wire_opened *m)
+static void opened(simulation *w, process *p, const request *r, const gvmi_wire_opened *m)
 {
     object *o = model_find(w, m->id);
     known_opening *known;
 
     if (m->slot >= GVM_OBJECTS_OPEN_MAX || p->known[m->slot].object != NULL) {
-        world_wrong(w, "slot %u of process %u is opened twice or none", m->slot, p->index);
+        sim_wrong(w, "slot %u of process %u is opened twice or none", m->slot, p->index);
         return;
     }
     if (r->type == GVMI_WIRE_CREATE && o != NULL) {
-        world_wrong(w, "a new object has the number of another: %llu", (unsigned long long)m->id);
+        sim_wrong(w, "a new object has the number of another: %llu", (unsigned long long)m->id);
         return;
     }
     if (o == NULL)
@@ -686,7 +687,7 @@ static void opened(world *w, process *p, const request *r, const gvmi_wire_opene
     else
         compare_opened(w, r, o, m);
     if (o == NULL) {
-        world_wrong(w, "object %llu was never made", (unsigned long long)m->id);
+        sim_wrong(w, "object %llu was never made", (unsigned long long)m->id);
         return;
     }
     known = &p->known[m->slot];
@@ -703,7 +704,7 @@ static void opened(world *w, process *p, const request *r, const gvmi_wire_opene
 }
 
 /* A name is taken away or given: objects being made lose it. */
-static void rename_coming(world *w, const char *name)
+static void rename_coming(simulation *w, const char *name)
 {
     for (uint32_t i = 0; i < w->process_count; i++)
         for (uint32_t k = 0; k < w->processes[i]->request_count; k++) {
@@ -717,21 +718,21 @@ static void rename_coming(world *w, const char *name)
             w->orphans[i].renamed = true;
 }
 
-static void sealed(world *w, object *o)
+static void sealed(simulation *w, object *o)
 {
     o->sealed = o->kept = true;
     for (uint32_t i = 0; i < w->process_count; i++) {
         process *p = w->processes[i];
 
-        for (uint32_t k = 0; k < p->thread_count && world_lease_counts(w, p); k++)
+        for (uint32_t k = 0; k < p->thread_count && sim_lease_counts(w, p); k++)
             if (p->threads[k].holds && p->threads[k].mode == GVM_LEASE_WRITE &&
                 p->threads[k].opening->object == o->id)
-                world_wrong(w, "object %llu is sealed under a write lease of process %u",
-                            (unsigned long long)o->id, i);
+                sim_wrong(w, "object %llu is sealed under a write lease of process %u",
+                          (unsigned long long)o->id, i);
     }
 }
 
-static void set_quota(world *w, uint32_t uid, uint64_t bytes)
+static void set_quota(simulation *w, uint32_t uid, uint64_t bytes)
 {
     uint32_t i = 0;
 
@@ -745,7 +746,7 @@ static void set_quota(world *w, uint32_t uid, uint64_t bytes)
     w->quotas[i] = bytes;
 }
 
-static void done(world *w, process *p, const request *r, uint64_t value)
+static void done(simulation *w, process *p, const request *r, uint64_t value)
 {
     const gvmi_wire_message *m = r->message;
     object *o = r->object;
@@ -755,8 +756,8 @@ static void done(world *w, process *p, const request *r, uint64_t value)
         if (p->known[m->body.GROW.slot].failed && m->body.GROW.bytes > o->bytes)
             o->bytes = m->body.GROW.bytes; /* nothing is sent to an opening that cannot map */
         if (m->body.GROW.bytes > o->bytes)
-            world_wrong(w, "object %llu grew to %llu bytes, but nobody was told",
-                        (unsigned long long)o->id, (unsigned long long)m->body.GROW.bytes);
+            sim_wrong(w, "object %llu grew to %llu bytes, but nobody was told",
+                      (unsigned long long)o->id, (unsigned long long)m->body.GROW.bytes);
         break;
     case GVMI_WIRE_SHRINK:
         if (o->bytes > rounded(m->body.SHRINK.bytes, o->chunk_bytes) &&
@@ -787,15 +788,15 @@ static void done(world *w, process *p, const request *r, uint64_t value)
     case GVMI_WIRE_CLOSE: close_known(w, p, m->body.CLOSE.slot); break;
     case GVMI_WIRE_EVICT:
         if (value > m->body.EVICT.value)
-            world_wrong(w, "%llu bytes were evicted, not %llu at most", (unsigned long long)value,
-                        (unsigned long long)m->body.EVICT.value);
+            sim_wrong(w, "%llu bytes were evicted, not %llu at most", (unsigned long long)value,
+                      (unsigned long long)m->body.EVICT.value);
         break;
     case GVMI_WIRE_SET_QUOTA: set_quota(w, m->body.SET_QUOTA.uid, m->body.SET_QUOTA.bytes); break;
     default: break;
     }
 }
 
-static void granted(world *w, process *p, const request *r)
+static void granted(simulation *w, process *p, const request *r)
 {
     known_opening *known = &p->known[r->message->body.ACQUIRE.slot];
 
@@ -803,7 +804,7 @@ static void granted(world *w, process *p, const request *r)
         known->untaken_ns = w->tick_ns;
 }
 
-static void compare_info(world *w, const request *r, const gvmi_snapshot_object *i)
+static void compare_info(simulation *w, const request *r, const gvmi_snapshot_object *i)
 {
     object *o = r->object;
     const bool cutting = o->shrinks &&
@@ -814,23 +815,23 @@ static void compare_info(world *w, const request *r, const gvmi_snapshot_object 
     if (i->id != o->id || i->size_bytes != o->bytes || i->reserve_bytes != o->reserve_bytes ||
         i->owner_uid != o->uid || i->owner_gid != o->gid || i->mode != o->mode ||
         i->sealed != o->sealed || i->metadata_bytes != o->metadata_bytes)
-        world_wrong(w, "info of object %llu: bytes %llu mode %o sealed %u, not %llu %o %d",
-                    (unsigned long long)o->id, (unsigned long long)i->size_bytes, i->mode,
-                    i->sealed, (unsigned long long)o->bytes, o->mode, o->sealed);
+        sim_wrong(w, "info of object %llu: bytes %llu mode %o sealed %u, not %llu %o %d",
+                  (unsigned long long)o->id, (unsigned long long)i->size_bytes, i->mode, i->sealed,
+                  (unsigned long long)o->bytes, o->mode, o->sealed);
     if (!o->creator_ended && strcmp(i->name, o->name >= 0 ? keeper_names[o->name] : "") != 0)
-        world_wrong(w, "object %llu says that it is \"%s\", not \"%s\"", (unsigned long long)o->id,
-                    i->name, o->name >= 0 ? keeper_names[o->name] : "");
+        sim_wrong(w, "object %llu says that it is \"%s\", not \"%s\"", (unsigned long long)o->id,
+                  i->name, o->name >= 0 ? keeper_names[o->name] : "");
     if ((i->device_bytes + i->host_bytes != rounded(o->bytes, o->chunk_bytes) && !cutting) ||
         i->duplicate_bytes + i->dirty_bytes != i->device_bytes)
-        world_wrong(
-            w, "object %llu of %llu bytes: %llu on the device, %llu on the host, %llu twice, %llu dirty",
-            (unsigned long long)o->id, (unsigned long long)o->bytes,
-            (unsigned long long)i->device_bytes, (unsigned long long)i->host_bytes,
-            (unsigned long long)i->duplicate_bytes, (unsigned long long)i->dirty_bytes);
+        sim_wrong(w, "object %llu of %llu bytes: %llu on the device, %llu on the host, %llu twice, %llu dirty",
+                  (unsigned long long)o->id, (unsigned long long)o->bytes,
+                  (unsigned long long)i->device_bytes, (unsigned long long)i->host_bytes,
+                  (unsigned long long)i->duplicate_bytes, (unsigned long long)i->dirty_bytes);
 }
 
 /* Every named object that p may read is listed, and nothing that it may not read. */
-static void compare_listed(world *w, const process *p, const gvmi_snapshot_head *head, const uint8_t *at)
+static void compare_listed(simulation *w, const process *p, const gvmi_snapshot_head *head,
+                           const uint8_t *at)
 {
     uint32_t named = 0;
 
@@ -843,30 +844,30 @@ static void compare_listed(world *w, const process *p, const gvmi_snapshot_head 
         if (o == NULL)
             continue; /* being created */
         if (!model_may(w, p, o, 4))
-            world_wrong(w, "the snapshot shows object %llu, which process %u may not read",
-                        (unsigned long long)o->id, p->index);
+            sim_wrong(w, "the snapshot shows object %llu, which process %u may not read",
+                      (unsigned long long)o->id, p->index);
         named += !o->creator_ended && o->name >= 0;
     }
     for (uint32_t i = 0; i < NAMES; i++)
         if (w->names[i] != NULL && !w->names[i]->creator_ended && model_may(w, p, w->names[i], 4))
             named--;
     if (named != 0)
-        world_wrong(w, "the snapshot has %d objects too many or too few", (int32_t)named);
+        sim_wrong(w, "the snapshot has %d objects too many or too few", (int32_t)named);
 }
 
 /* When everybody but one administrator has gone, and all names with them. */
-static void compare_empty(world *w, const gvmi_snapshot_head *head, const uint8_t *at)
+static void compare_empty(simulation *w, const gvmi_snapshot_head *head, const uint8_t *at)
 {
     gvmi_snapshot_keeper info;
 
     memcpy(&info, at, sizeof info);
     if (head->object_count != 0 || head->client_count != 1 || info.objects != 0 || info.clients != 1)
-        world_wrong(w, "at the end %u objects and %u clients are left", head->object_count,
-                    head->client_count);
+        sim_wrong(w, "at the end %u objects and %u clients are left", head->object_count,
+                  head->client_count);
     if (info.host_used_bytes != 0 || info.host_free_bytes != w->host_bytes)
-        world_wrong(w, "at the end %llu bytes of host memory are in use, %llu free, %llu made",
-                    (unsigned long long)info.host_used_bytes,
-                    (unsigned long long)info.host_free_bytes, (unsigned long long)w->host_bytes);
+        sim_wrong(w, "at the end %llu bytes of host memory are in use, %llu free, %llu made",
+                  (unsigned long long)info.host_used_bytes,
+                  (unsigned long long)info.host_free_bytes, (unsigned long long)w->host_bytes);
     at += head->keeper_bytes;
     for (uint32_t i = 0; i < head->device_count; i++, at += head->device_bytes) {
         gvmi_snapshot_device device;
@@ -874,20 +875,20 @@ static void compare_empty(world *w, const gvmi_snapshot_head *head, const uint8_
         memcpy(&device, at, sizeof device);
         if (device.resident_bytes != 0 || device.held_bytes != 0 ||
             device.free_bytes != w->used_bytes[i])
-            world_wrong(
-                w, "at the end device %u has %llu resident, %llu held, %llu free of %llu bytes", i,
-                (unsigned long long)device.resident_bytes, (unsigned long long)device.held_bytes,
-                (unsigned long long)device.free_bytes, (unsigned long long)w->used_bytes[i]);
+            sim_wrong(w, "at the end device %u has %llu resident, %llu held, %llu free of %llu bytes",
+                      i, (unsigned long long)device.resident_bytes,
+                      (unsigned long long)device.held_bytes, (unsigned long long)device.free_bytes,
+                      (unsigned long long)w->used_bytes[i]);
     }
 }
 
-static void compare_snapshot(world *w, const process *p, const void *bytes, size_t len)
+static void compare_snapshot(simulation *w, const process *p, const void *bytes, size_t len)
 {
     gvmi_snapshot_head head;
     const uint8_t *at = bytes;
 
     if (len < sizeof head) {
-        world_wrong(w, "a snapshot of %llu bytes", (unsigned long long)len);
+        sim_wrong(w, "a snapshot of %llu bytes", (unsigned long long)len);
         return;
     }
     memcpy(&head, bytes, sizeof head);
@@ -896,7 +897,7 @@ static void compare_snapshot(world *w, const process *p, const void *bytes, size
         len != head.head_bytes + head.keeper_bytes + (size_t)head.device_bytes * head.device_count +
                    (size_t)head.object_bytes * head.object_count +
                    (size_t)head.client_bytes * head.client_count) {
-        world_wrong(w, "the snapshot's sizes do not agree");
+        sim_wrong(w, "the snapshot's sizes do not agree");
         return;
     }
     if (w->empty)
@@ -907,14 +908,14 @@ static void compare_snapshot(world *w, const process *p, const void *bytes, size
 
         memcpy(&info, at, sizeof info);
         if (info.resident_bytes + info.free_bytes + info.held_bytes > w->config.devices[i].budget_bytes)
-            world_wrong(w, "device %u: %llu resident, %llu free, %llu held bytes are beyond the budget",
-                        i, (unsigned long long)info.resident_bytes,
-                        (unsigned long long)info.free_bytes, (unsigned long long)info.held_bytes);
+            sim_wrong(w, "device %u: %llu resident, %llu free, %llu held bytes are beyond the budget",
+                      i, (unsigned long long)info.resident_bytes,
+                      (unsigned long long)info.free_bytes, (unsigned long long)info.held_bytes);
     }
     compare_listed(w, p, &head, at);
 }
 
-static void compare_metadata(world *w, const request *r, const gvmi_wire_message *m)
+static void compare_metadata(simulation *w, const request *r, const gvmi_wire_message *m)
 {
     uint32_t version = 0;
 
@@ -922,9 +923,9 @@ static void compare_metadata(world *w, const request *r, const gvmi_wire_message
         memcpy(&version, m->tail.bytes, sizeof version);
     if (m->head.tail_bytes != r->object->metadata_bytes ||
         (m->head.tail_bytes > 0 && version != r->object->metadata_version))
-        world_wrong(w, "metadata of object %llu: %u bytes, version %u, not %u, %u",
-                    (unsigned long long)r->object->id, m->head.tail_bytes, version,
-                    r->object->metadata_bytes, r->object->metadata_version);
+        sim_wrong(w, "metadata of object %llu: %u bytes, version %u, not %u, %u",
+                  (unsigned long long)r->object->id, m->head.tail_bytes, version,
+                  r->object->metadata_bytes, r->object->metadata_version);
 }
 
 static uint16_t reply_type(uint16_t type)
@@ -941,7 +942,7 @@ static uint16_t reply_type(uint16_t type)
     }
 }
 
-static void succeeded(world *w, process *p, const request *r, const gvmi_wire_message *m,
+static void succeeded(simulation *w, process *p, const request *r, const gvmi_wire_message *m,
                       const void *bytes, size_t len)
 {
     switch (m->head.type) {
@@ -956,7 +957,7 @@ static void succeeded(world *w, process *p, const request *r, const gvmi_wire_me
     }
 }
 
-void model_reply(world *w, process *p, const gvmi_wire_message *m, const void *bytes, size_t len)
+void model_reply(simulation *w, process *p, const gvmi_wire_message *m, const void *bytes, size_t len)
 {
     const gvm_status status = m->head.type == GVMI_WIRE_FAILED ? (gvm_status)m->body.FAILED.status
                                                                : GVM_OK;
@@ -966,18 +967,18 @@ void model_reply(world *w, process *p, const gvmi_wire_message *m, const void *b
     while (i < p->request_count && p->requests[i].number != m->head.request)
         i++;
     if (i == p->request_count) {
-        world_wrong(w, "a %s to process %u answers request %llu, which waits for no answer",
-                    gvmi_wire_name_of(m->head.type), p->index, (unsigned long long)m->head.request);
+        sim_wrong(w, "a %s to process %u answers request %llu, which waits for no answer",
+                  gvmi_wire_name_of(m->head.type), p->index, (unsigned long long)m->head.request);
         return;
     }
     r = p->requests[i];
     r.allowed |= judge(w, p, &p->requests[i]);
     p->requests[i] = p->requests[--p->request_count];
     if (m->head.type != GVMI_WIRE_FAILED && m->head.type != reply_type(r.type))
-        world_wrong(w, "a %s is answered by a %s", gvmi_wire_name_of(r.type),
-                    gvmi_wire_name_of(m->head.type));
+        sim_wrong(w, "a %s is answered by a %s", gvmi_wire_name_of(r.type),
+                  gvmi_wire_name_of(m->head.type));
     else if ((unsigned)status >= 64 || (r.allowed >> status & 1) == 0)
-        world_wrong(
+        sim_wrong(
             w, "%s %llu of process %u (slot %u, object %lld) is answered %s: %.120s; right was one of %#llx",
             gvmi_wire_name_of(r.type), (unsigned long long)r.number, p->index, slot_of(r.message),
             r.object != NULL ? (long long)r.object->id : -1, gvm_status_name(status),

@@ -9,15 +9,12 @@
  * kernel looks at all bytes. The seed makes the threads' choices the same again, not the order among
  * them.
  */
-#include <dirent.h>
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
-#include <sys/random.h>
-#include <sys/resource.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -25,6 +22,9 @@
 #include "base/address.h"
 #include "keeper/client/client.h"
 #include "memory/device.h"
+#include "tests/lib/fixture.h"
+#include "tests/lib/random.h"
+#include "tests/lib/tap.h"
 #include "tests/prop/keeper_ops.h"
 #include "tools/snapshot.h"
 
@@ -56,7 +56,7 @@ static op_kind random_kind(uint64_t *seed)
 
     for (int i = 0; i < OP_COUNT; i++)
         sum += op_weights[i];
-    at = (unsigned)(next_random(seed) % sum);
+    at = (unsigned)(random_next(seed) % sum);
     for (int i = 0; i < OP_COUNT; i++) {
         if (at < op_weights[i])
             return (op_kind)i;
@@ -124,11 +124,9 @@ static void party_prepare(party *p, unsigned index)
 
 static void wait_for_all(void)
 {
-    const struct timespec pause = {.tv_nsec = 1000000};
-
     atomic_fetch_sub(&page->working, 1);
     while (atomic_load(&page->working) > 0 && !atomic_load(&page->stop))
-        nanosleep(&pause, NULL);
+        pause_ms(1);
 }
 
 bool party_run(unsigned index, unsigned threads, uint64_t seed)
@@ -234,8 +232,8 @@ static void tell_where_all_are(void)
         }
     if (page->problem[0] != '\0')
         printf("# %s\n", page->problem);
-    printf("not ok 1 - the processes hang\n1..1\n");
-    fflush(stdout);
+    tap_result(false, "the processes hang");
+    (void)tap_finish();
 }
 
 /* A thread of the first process. Ends the program if the others hang, or one of them died and its
@@ -266,20 +264,8 @@ static void *watch(void *arg)
 
 typedef struct state_of_things {
     uint64_t free_bytes;
-    unsigned fds;
+    int fds;
 } state_of_things;
-
-static unsigned open_fds(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    unsigned count = 0;
-
-    while (folder != NULL && readdir(folder) != NULL)
-        count++;
-    if (folder != NULL)
-        closedir(folder);
-    return count;
-}
 
 static state_of_things look(gvm_device *device)
 {
@@ -287,12 +273,11 @@ static state_of_things look(gvm_device *device)
 
     if (gvm_device_trim(device, 0) != GVM_OK || gvm_device_get_info(device, &info) != GVM_OK)
         (void)wrong("cannot read the device's free memory");
-    return (state_of_things){info.free_bytes, open_fds()};
+    return (state_of_things){info.free_bytes, count_fds()};
 }
 
 static bool all_is_back(gvm_device *device, state_of_things before)
 {
-    const struct timespec pause = {.tv_nsec = 5000000};
     gvm_driver_info driver = {.struct_size = sizeof driver};
     uint64_t slack = GPU_SLACK_BYTES;
     state_of_things now = look(device);
@@ -302,11 +287,11 @@ static bool all_is_back(gvm_device *device, state_of_things before)
     for (int ms = 0; ms < MEMORY_BACK_MS; ms += 5) {
         if (now.free_bytes + slack >= before.free_bytes && now.fds <= before.fds)
             return true;
-        nanosleep(&pause, NULL);
+        pause_ms(5);
         now = look(device);
     }
     return wrong("left at the end: %lld bytes of the device, %d descriptors",
-                 (long long)(before.free_bytes - now.free_bytes), (int)now.fds - (int)before.fds);
+                 (long long)(before.free_bytes - now.free_bytes), now.fds - before.fds);
 }
 
 /* With everybody gone and every name dropped, the keeper has nothing. */
@@ -315,7 +300,6 @@ static bool keeper_is_empty(void)
     gvm_client *keeper = NULL;
     snapshot_copy *n = NULL;
     bool good = judged("gvm_client_connect, at the end", gvm_client_connect(page->path, &keeper), 0);
-    const struct timespec pause = {.tv_nsec = 5000000};
 
     if (!good)
         return false;
@@ -335,7 +319,7 @@ static bool keeper_is_empty(void)
             break;
         snapshot_free(n);
         n = NULL;
-        nanosleep(&pause, NULL);
+        pause_ms(5);
     }
     if (!good && n != NULL)
         (void)wrong(
@@ -409,29 +393,16 @@ static bool run(void)
 
 static void set_up_environment(void)
 {
-    char machine[128];
-    struct rlimit files;
-
-    snprintf(machine, sizeof machine,
-             "devices=1,memory=96MiB,host=128MiB,sms=1,instance=keeper-ops-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
+    fixture_machine_default("devices=1,memory=96MiB,host=128MiB,sms=1");
     setenv("GVMEM_CACHE", "0", 0);
     unsetenv("GVMEM_FAULT");
-    if (getrlimit(RLIMIT_NOFILE, &files) == 0) {
-        files.rlim_cur = files.rlim_max < 65536 ? files.rlim_max : 65536;
-        setrlimit(RLIMIT_NOFILE, &files);
-    }
+    fixture_raise_fd_limit();
 }
 
 static bool read_arguments(int argc, char **argv, uint64_t *count)
 {
     *count = argc > 1 ? strtoull(argv[1], NULL, 0) : COUNT_DEFAULT;
-    if (argc > 2)
-        crowd.seed = strtoull(argv[2], NULL, 0);
-    else if (getrandom(&crowd.seed, sizeof crowd.seed, 0) != (ssize_t)sizeof crowd.seed)
-        return false;
-    else
-        crowd.seed %= 1000000000;
+    crowd.seed = random_seed(argc > 2 ? argv[2] : NULL);
     crowd.processes = argc > 3 ? (unsigned)strtoul(argv[3], NULL, 0) : PROCESSES_DEFAULT;
     crowd.threads = argc > 4 ? (unsigned)strtoul(argv[4], NULL, 0) : THREADS_DEFAULT;
     return argc <= 5 && *count > 0 && crowd.processes >= 1 && crowd.processes <= PROCESSES_MAX &&
@@ -440,7 +411,7 @@ static bool read_arguments(int argc, char **argv, uint64_t *count)
 
 int main(int argc, char **argv)
 {
-    char folder[] = "/tmp/gvmem-keeper-ops-XXXXXX";
+    fixture_folder folder;
     uint64_t count;
     bool good;
 
@@ -451,28 +422,27 @@ int main(int argc, char **argv)
     set_up_environment();
     gvmi_client_slice_bytes = CHUNK_BYTES; /* the objects are small */
     page = model_page_create();
-    if (page == NULL || mkdtemp(folder) == NULL) {
+    if (page == NULL || !fixture_folder_make(&folder)) {
         perror("keeper_ops");
         return 2;
     }
-    snprintf(page->path, sizeof page->path, "%s/socket", folder);
+    snprintf(page->path, sizeof page->path, "%s", folder.socket);
     page->device_budget_bytes = DEVICE_BUDGET_CHUNKS * CHUNK_BYTES;
     page->host_budget_bytes = HOST_BUDGET_CHUNKS * CHUNK_BYTES;
     page->budget_chunks = DEVICE_BUDGET_CHUNKS + HOST_BUDGET_CHUNKS;
     atomic_store(&page->wanted, count);
     atomic_store(&page->working, crowd.processes);
     good = run();
-    unlink(page->path);
-    rmdir(folder);
+    fixture_folder_end(&folder);
     if (page->problem[0] != '\0')
         printf("# %s\n", page->problem);
     for (int i = 0; i < 64; i++)
         if (atomic_load(&page->answered[i]) > 0)
             printf("# %-17s %llu\n", gvm_status_name((gvm_status)i),
                    (unsigned long long)atomic_load(&page->answered[i]));
-    printf("# %llu GiB checked\n%sok 1 - %llu operations of %u processes with %u threads each, seed %llu\n1..1\n",
-           (unsigned long long)(atomic_load(&page->bytes_checked) >> 30), good ? "" : "not ",
-           (unsigned long long)operations_done(), crowd.processes, crowd.threads,
-           (unsigned long long)crowd.seed);
-    return good ? 0 : 1;
+    printf("# %llu GiB checked\n", (unsigned long long)(atomic_load(&page->bytes_checked) >> 30));
+    tap_result(good, "%llu operations of %u processes with %u threads each, seed %llu",
+               (unsigned long long)operations_done(), crowd.processes, crowd.threads,
+               (unsigned long long)crowd.seed);
+    return tap_finish();
 }

@@ -28,8 +28,8 @@
 #include <gvmem/keeper.h>
 
 #include "driver/driver.h"
+#include "tests/lib/units.h"
 
-#define MIB (1ull << 20)
 #define CHUNK_BYTES (2 * MIB)
 #define CHUNKS_MAX 3u
 #define NAMES 6u
@@ -198,8 +198,6 @@ typedef struct metadata {
 } metadata;
 uint32_t metadata_make(metadata *out, uint64_t serial, uint64_t version);
 bool metadata_good(const metadata *m, uint32_t len_bytes);
-
-uint64_t next_random(uint64_t *seed);
 
 /* ---- keeper_ops_lease.c */
 

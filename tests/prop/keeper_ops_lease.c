@@ -5,6 +5,7 @@
 #include "base/address.h"
 #include "kernels/basic.h"
 #include "kernels/kernels.h"
+#include "tests/lib/random.h"
 #include "tests/prop/keeper_ops.h"
 #include "tests/prop/keeper_ops_kernels.h"
 
@@ -115,10 +116,10 @@ static bool check_contents(worker *w, const slot *s, const gvm_lease *lease, con
 static bool write_contents(worker *w, const slot *s, const gvm_lease *lease)
 {
     const uint32_t chunks = (uint32_t)(lease->size_bytes / CHUNK_BYTES);
-    const uint32_t which = (uint32_t)next_random(&w->seed); /* a bit for each chunk */
+    const uint32_t which = (uint32_t)random_next(&w->seed); /* a bit for each chunk */
 
     for (uint32_t i = 0; i < chunks; i++) {
-        const uint8_t seed = (uint8_t)(1 + next_random(&w->seed) % SEEDS);
+        const uint8_t seed = (uint8_t)(1 + random_next(&w->seed) % SEEDS);
         keeper_ops_params params = contents(lease, i, seed);
 
         if ((which >> i & 1) == 0)
@@ -189,7 +190,7 @@ static bool release_behind_kernel(worker *w, slot *s, gvm_lease *lease)
 
 static bool release(worker *w, slot *s, gvm_lease *lease)
 {
-    const uint32_t how = (uint32_t)(next_random(&w->seed) % 8);
+    const uint32_t how = (uint32_t)(random_next(&w->seed) % 8);
     bool good;
 
     if (how < 3 && lease->mode == GVM_LEASE_READ && lease->size_bytes > 0)
@@ -221,7 +222,7 @@ static bool release_nth(worker *w, unsigned nth, bool check)
 
 bool do_release(worker *w)
 {
-    const uint64_t random = next_random(&w->seed);
+    const uint64_t random = random_next(&w->seed);
 
     return w->lease_count == 0 ||
            release_nth(w, (unsigned)(random % w->lease_count), random >> 32 & 1);
@@ -274,7 +275,7 @@ static uint64_t acquire_errors(const slot *s, gvm_lease_mode mode, bool sealed_b
 static bool acquire(worker *w, gvm_lease_mode mode)
 {
     gvm_acquire_options options = {.struct_size = sizeof options};
-    const uint64_t random = next_random(&w->seed);
+    const uint64_t random = random_next(&w->seed);
     const bool for_ever = w->lease_count == 0 && random % 8 < 5;
     slot *s = w->lease_count < LEASES ? pick_slot(w) : NULL;
     gvm_lease lease = {0};

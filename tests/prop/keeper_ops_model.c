@@ -14,11 +14,6 @@
 
 shared_page *page;
 
-uint64_t next_random(uint64_t *seed)
-{
-    return gvmi_splitmix64((*seed)++);
-}
-
 /* ---- the page */
 
 shared_page *model_page_create(void)

@@ -1,9 +1,10 @@
 /* Operations on objects and connections: making, finding, changing, ending, looking. */
 #include <stddef.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "tests/lib/fixture.h"
+#include "tests/lib/random.h"
 #include "tests/prop/keeper_ops.h"
 
 #include "base/address.h"
@@ -16,7 +17,7 @@
 
 slot *pick_slot(worker *w)
 {
-    const unsigned first = (unsigned)(next_random(&w->seed) % SLOTS);
+    const unsigned first = (unsigned)(random_next(&w->seed) % SLOTS);
 
     for (unsigned i = 0; i < SLOTS; i++) {
         slot *s = &w->party->slots[(first + i) % SLOTS];
@@ -38,7 +39,7 @@ void leave_slot(slot *s)
 /* A slot that nobody uses, free or not, its lock held for writing. */
 static slot *take_slot(worker *w, bool used)
 {
-    const unsigned first = (unsigned)(next_random(&w->seed) % SLOTS);
+    const unsigned first = (unsigned)(random_next(&w->seed) % SLOTS);
 
     for (unsigned i = 0; i < SLOTS; i++) {
         slot *s = &w->party->slots[(first + i) % SLOTS];
@@ -80,7 +81,7 @@ static bool create_named(worker *w, slot *s, int name, record *r, uint32_t chunk
     const uint64_t serial = atomic_load(&r->serial),
                    owner = name >= 0 ? name_owner((unsigned)name) : 0;
     const fullness before = model_fullness();
-    const bool keep = next_random(&w->seed) % 4 == 0;
+    const bool keep = random_next(&w->seed) % 4 == 0;
     metadata m;
     gvm_object_options options = {
         .struct_size = sizeof options,
@@ -124,7 +125,7 @@ static bool create_named(worker *w, slot *s, int name, record *r, uint32_t chunk
 
 static bool do_create(worker *w)
 {
-    const uint64_t random = next_random(&w->seed);
+    const uint64_t random = random_next(&w->seed);
     const uint32_t reserve = 1 + (uint32_t)(random % CHUNKS_MAX);
     slot *s = take_slot(w, false);
     bool good;
@@ -169,7 +170,7 @@ static bool identify(slot *s, gvm_object *object, unsigned name, uint64_t done, 
 
 static bool do_open(worker *w)
 {
-    const uint64_t random = next_random(&w->seed);
+    const uint64_t random = random_next(&w->seed);
     const unsigned name = (unsigned)(random % NAMES);
     const uint32_t flags = (random >> 8 & 7) == 0   ? GVM_OPEN_READONLY
                            : (random >> 8 & 7) == 1 ? GVM_OPEN_SAME_ADDRESS
@@ -260,7 +261,7 @@ static bool do_close(worker *w)
 
 static bool do_drop(worker *w)
 {
-    const unsigned name = (unsigned)(next_random(&w->seed) % NAMES);
+    const unsigned name = (unsigned)(random_next(&w->seed) % NAMES);
     uint64_t owner;
     gvm_status status;
 
@@ -278,7 +279,7 @@ static bool do_drop(worker *w)
 static bool do_grow(worker *w)
 {
     slot *s = pick_slot(w);
-    const uint64_t random = next_random(&w->seed);
+    const uint64_t random = random_next(&w->seed);
     const fullness before = model_fullness();
     uint32_t chunks;
     uint64_t may = 0;
@@ -371,7 +372,7 @@ static bool publish(slot *s, unsigned name, uint32_t flags)
 static bool do_publish(worker *w)
 {
     slot *s = pick_slot(w);
-    const uint64_t random = next_random(&w->seed);
+    const uint64_t random = random_next(&w->seed);
     bool good;
 
     if (s == NULL)
@@ -392,7 +393,7 @@ static bool do_set_mode(worker *w)
     if (s == NULL)
         return true;
     good = judged("gvm_object_set_mode",
-                  gvm_object_set_mode(s->object, modes[next_random(&w->seed) % 3]),
+                  gvm_object_set_mode(s->object, modes[random_next(&w->seed) % 3]),
                   s->readonly ? ONE_OF(GVM_E_DENIED) : 0);
     leave_slot(s);
     return good;
@@ -442,7 +443,7 @@ static bool do_get_metadata(worker *w)
         return true;
     memset(&m, 0, sizeof m);
     oldest = atomic_load(&s->record->metadata_done);
-    wanted = next_random(&w->seed) % 8 == 0 ? (uint32_t)offsetof(metadata, filler)
+    wanted = random_next(&w->seed) % 8 == 0 ? (uint32_t)offsetof(metadata, filler)
                                             : (uint32_t)sizeof m;
     good = judged("gvm_object_get_metadata", gvm_object_get_metadata(s->object, &m, wanted, &len), 0);
     if (good && wanted == sizeof m && !metadata_good(&m, len))
@@ -551,7 +552,7 @@ static bool do_snapshot(worker *w)
 
 static bool do_evict(worker *w)
 {
-    const uint64_t random = next_random(&w->seed),
+    const uint64_t random = random_next(&w->seed),
                    done = atomic_load(&page->names[random % NAMES].done);
     const unsigned name = (unsigned)(random % NAMES);
     uint64_t evicted = 0, may = ONE_OF(GVM_E_NOMEM), bytes = (random >> 32 & 3) * CHUNK_BYTES;
@@ -573,7 +574,7 @@ static bool do_trim(worker *w)
 
     return judged(
         "gvm_client_trim",
-        gvm_client_trim(w->party->keeper, 0, next_random(&w->seed) % 3 * CHUNK_BYTES, &freed), 0);
+        gvm_client_trim(w->party->keeper, 0, random_next(&w->seed) % 3 * CHUNK_BYTES, &freed), 0);
 }
 
 /* ---- connections */
@@ -607,7 +608,7 @@ static bool shares_name(const party *p, const slot *s)
 static bool disconnect(worker *w)
 {
     party *p = w->party;
-    const bool tidy = next_random(&w->seed) & 1;
+    const bool tidy = random_next(&w->seed) & 1;
     bool good;
 
     names_lock();
@@ -626,13 +627,12 @@ static bool disconnect(worker *w)
 
 static bool connect_again(party *p)
 {
-    const struct timespec pause = {.tv_nsec = 2000000};
     bool good = judged("gvm_client_connect", gvm_client_connect(page->path, &p->keeper), 0);
 
     for (int ms = 0; good && !one_connection_is_left(p->keeper); ms += 2) {
         if (ms > CONNECTION_END_MS)
             good = wrong("a connection that was closed is still there after %d ms", ms);
-        nanosleep(&pause, NULL);
+        pause_ms(2);
     }
     for (unsigned i = 0; i < SLOTS; i++) { /* what closing the connection has closed */
         slot *s = &p->slots[i];

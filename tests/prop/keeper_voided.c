@@ -4,13 +4,13 @@
  * What such a process writes is the object's as long as the frame is what the object consists of and
  * no copy of it has begun: the content that an interrupted writer leaves is not defined. But nobody
  * who got a lease later may have such a frame mapped. */
-#include "tests/prop/keeper_world.h"
+#include "tests/prop/keeper_simulation.h"
 
 /* Until the machine has looked for those who are late, a client that hung up may not be voided. */
 #define LOOKS_NS 300000000ll
 
 /* Was process p voided when thread t got its lease? */
-static bool got_later(const world *w, const process *p, const thread *t)
+static bool got_later(const simulation *w, const process *p, const thread *t)
 {
     if (p->cut)
         return t->since_step > p->cut_step;
@@ -25,25 +25,24 @@ static bool has_mapped(const opening *o, const frame *f)
     return false;
 }
 
-static void check_victims(world *w, const process *p, const thread *t, const frame *f)
+static void check_victims(simulation *w, const process *p, const thread *t, const frame *f)
 {
     for (uint32_t i = 0; i < w->process_count; i++) {
         const process *q = w->processes[i];
 
-        for (uint32_t k = 0; k < q->thread_count && q != p && world_lease_counts(w, q); k++) {
+        for (uint32_t k = 0; k < q->thread_count && q != p && sim_lease_counts(w, q); k++) {
             const thread *u = &q->threads[k];
 
             if (u->holds && u->opening->object == t->opening->object && has_mapped(u->opening, f) &&
                 got_later(w, p, u))
-                world_wrong(
-                    w, "process %u, which was voided, writes to frame %u, where process %u has a lease",
-                    p->index, f->spec.frame, q->index);
+                sim_wrong(w, "process %u, which was voided, writes to frame %u, where process %u has a lease",
+                          p->index, f->spec.frame, q->index);
         }
     }
 }
 
 /* Is a copy of the frame under way? */
-static bool is_copied(const world *w, const frame *f)
+static bool is_copied(const simulation *w, const frame *f)
 {
     for (uint32_t d = 0; d < DEVICES_MAX; d++)
         for (unsigned l = 0; l < 2; l++)
@@ -53,7 +52,7 @@ static bool is_copied(const world *w, const frame *f)
     return false;
 }
 
-bool voided_write(world *w, process *p, thread *t)
+bool voided_write(simulation *w, process *p, thread *t)
 {
     const opening *o = t->opening;
     const uint64_t chunks = (o->bytes + o->chunk_bytes - 1) / o->chunk_bytes;
@@ -63,7 +62,7 @@ bool voided_write(world *w, process *p, thread *t)
 
     if (chunks == 0 || (t->mode != GVM_LEASE_WRITE && (!model->untracked || o->readonly || o->sealed)))
         return false;
-    chunk = world_random(w, chunks);
+    chunk = sim_random(w, chunks);
     f = o->map[chunk];
     if (f == NULL)
         return false;
@@ -75,9 +74,9 @@ bool voided_write(world *w, process *p, thread *t)
         if (!f->disputed)
             model->values[chunk] = f->value;
     }
-    world_log(w, "process %u, voided, writes version %llu to chunk %llu of object %llu, frame %u",
-              p->index, (unsigned long long)f->value, (unsigned long long)chunk,
-              (unsigned long long)o->object, f->spec.frame);
+    sim_log(w, "process %u, voided, writes version %llu to chunk %llu of object %llu, frame %u",
+            p->index, (unsigned long long)f->value, (unsigned long long)chunk,
+            (unsigned long long)o->object, f->spec.frame);
     return true;
 }
 
@@ -99,7 +98,7 @@ void voided_begin(const process *p)
         voided_slot(p, slot);
 }
 
-bool voided_may_write(const world *w, const object *o)
+bool voided_may_write(const simulation *w, const object *o)
 {
     for (uint32_t i = 0; i < w->process_count; i++)
         if ((o->writers >> i & 1) != 0 && !w->processes[i]->exited)
@@ -109,7 +108,7 @@ bool voided_may_write(const world *w, const object *o)
 
 /* ---- memory */
 
-static bool is_theirs(const world *w, const frame *f)
+static bool is_theirs(const simulation *w, const frame *f)
 {
     uint32_t mapped = 0, flying = 0;
 
@@ -133,15 +132,14 @@ static bool is_theirs(const world *w, const frame *f)
     return mapped == f->mapped && flying == f->flying;
 }
 
-void voided_check_dropped(world *w)
+void voided_check_dropped(simulation *w)
 {
     for (uint32_t i = 0; i < w->left_count; i++) {
         const frame *f = w->left[i];
 
         if ((f->mapped > 0 || f->flying > 0) && !is_theirs(w, f))
-            world_wrong(
-                w, "frame %u was dropped, but %u places map it and %u messages carry it (object %llu, chunk %u)",
-                f->spec.frame, f->mapped, f->flying, (unsigned long long)f->object, f->chunk);
+            sim_wrong(w, "frame %u was dropped, but %u places map it and %u messages carry it (object %llu, chunk %u)",
+                      f->spec.frame, f->mapped, f->flying, (unsigned long long)f->object, f->chunk);
     }
 }
 
@@ -151,7 +149,7 @@ static bool same_place(const frame *a, const frame *b)
            (a->spec.tier == GVM_TIER_HOST || a->spec.device == b->spec.device);
 }
 
-uint64_t voided_bytes(world *w, const frame *like)
+uint64_t voided_bytes(simulation *w, const frame *like)
 {
     uint64_t bytes = 0;
     uint32_t left = 0;
@@ -168,13 +166,13 @@ uint64_t voided_bytes(world *w, const frame *like)
     return bytes;
 }
 
-void voided_check_forgotten(world *w, const process *p)
+void voided_check_forgotten(simulation *w, const process *p)
 {
     for (uint32_t s = 0; s < p->slot_end && !p->gone; s++)
         for (uint32_t c = 0; p->openings[s] != NULL && c < CHUNKS_MAX; c++)
             if (p->openings[s]->map[c] != NULL) {
-                world_wrong(w, "process %u is forgotten, and has frame %u mapped", p->index,
-                            p->openings[s]->map[c]->spec.frame);
+                sim_wrong(w, "process %u is forgotten, and has frame %u mapped", p->index,
+                          p->openings[s]->map[c]->spec.frame);
                 return;
             }
 }

@@ -15,7 +15,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/random.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -24,8 +23,11 @@
 #include "base/address.h"
 #include "driver/driver.h"
 #include "kernels/basic.h"
+#include "tests/lib/fixture.h"
+#include "tests/lib/random.h"
+#include "tests/lib/tap.h"
+#include "tests/lib/units.h"
 
-#define MIB (1ull << 20)
 #define ARENA_BYTES (64 * MIB) /* two halves, each more than any GPU's blocks take at once */
 #define HALF_BYTES (ARENA_BYTES / 2)
 #define TILE ((uint64_t)GVMI_TILE_WORDS)
@@ -54,31 +56,23 @@ static uint64_t seed, state;
 
 /* ---- what is expected */
 
-static uint64_t mix(uint64_t x)
-{
-    x += 0x9e3779b97f4a7c15u;
-    x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
-    x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
-    return x ^ (x >> 31);
-}
-
 static uint64_t expected_checksum(const unsigned char *bytes, uint64_t len)
 {
-    uint64_t sum = mix(len);
+    uint64_t sum = random_mix(len);
 
     for (uint64_t at = 0; at < len; at += 8) {
         uint64_t word = 0;
 
         for (uint64_t k = 0; k < 8 && at + k < len; k++)
             word |= (uint64_t)bytes[at + k] << (8 * k);
-        sum += mix(word ^ mix(at / 8));
+        sum += random_mix(word ^ random_mix(at / 8));
     }
     return sum;
 }
 
 static double expected_random(uint64_t fill_seed, uint64_t index)
 {
-    return (double)(mix(fill_seed ^ mix(index)) >> 11) / 9007199254740992.0; /* 2^53 */
+    return (double)(random_mix(fill_seed ^ random_mix(index)) >> 11) / 9007199254740992.0; /* 2^53 */
 }
 
 static uint64_t expected_difference(const unsigned char *a, const unsigned char *b, uint64_t len)
@@ -92,7 +86,7 @@ static uint64_t expected_difference(const unsigned char *a, const unsigned char 
 static uint64_t random_below(uint64_t bound)
 {
     state += 0x632be59bd9b4e019u;
-    return mix(state) % bound;
+    return random_mix(state) % bound;
 }
 
 /* The fixed lengths first, then random ones of every size. */
@@ -200,7 +194,7 @@ static bool fill_writes_its_range_and_nothing_else(void)
         for (uint64_t shift = 0; shift < 16; shift += 8) {
             uint64_t count = count_of(i), offset = GUARD_BYTES + shift;
             uint64_t whole = offset + count * 8 + GUARD_BYTES;
-            uint64_t first_index = random_below(1ull << 40), fill_seed = mix(state);
+            uint64_t first_index = random_below(1ull << 40), fill_seed = random_mix(state);
 
             if (!put_guards(0, whole) ||
                 !GOOD(gvm_kernel_fill_random_f64(device, gvmi_pointer(address + offset), count,
@@ -355,7 +349,7 @@ static bool checksum_of_host_memory_is_the_same_at_any_address(void)
         if (gvm_kernel_checksum_host(mirror + at, len) != expected)
             return wrong("%llu bytes at offset %llu", (unsigned long long)len, (unsigned long long)at);
     }
-    return gvm_kernel_checksum_host(NULL, 0) == mix(0) || wrong("nothing, at NULL");
+    return gvm_kernel_checksum_host(NULL, 0) == random_mix(0) || wrong("nothing, at NULL");
 }
 
 static bool checksum_changes_with_any_byte_and_with_its_place(void)
@@ -742,49 +736,34 @@ static const test tests[] = {
     TEST(threads_on_several_streams_get_their_own_answers),
 #undef TEST
 };
-#define TESTS ((int)(sizeof tests / sizeof tests[0]))
-
-static int failures, number;
+#define TESTS (unsigned)(sizeof tests / sizeof tests[0])
 
 static void report(const char *name, bool fine)
 {
-    printf("%s %d - %s\n", fine ? "ok" : "not ok", ++number, name);
-    if (!fine) {
+    if (!tap_result(fine, "%s", name))
         printf("# seed %llu: %s\n", (unsigned long long)seed, problem);
-        failures++;
-    }
-    fflush(stdout);
     problem[0] = '\0';
 }
 
 int main(int argc, char **argv)
 {
-    char machine[80];
-
     if (argc > 2) {
         fprintf(stderr, "usage: kernels [SEED]\n");
         return 2;
     }
-    if (argc == 2)
-        seed = strtoull(argv[1], NULL, 0);
-    else if (getrandom(&seed, sizeof seed, 0) == (ssize_t)sizeof seed)
-        seed %= 1000000000;
-    else
-        return 2;
+    seed = random_seed(argc == 2 ? argv[1] : NULL);
     state = seed;
     /* The machine, unless the caller chose one. SMs enough that blocks run at once. */
-    snprintf(machine, sizeof machine, "memory=96MiB,sms=3,instance=kernels-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
+    fixture_machine_default("memory=96MiB,sms=3");
     setenv("GVMEM_CHECK", "1", 1);
 
-    printf("1..%d\n# seed %llu\n", TESTS + 1, (unsigned long long)seed);
+    tap_plan(TESTS + 1);
+    printf("# seed %llu\n", (unsigned long long)seed);
     report("range_without_memory_loses_the_context", range_without_memory_loses_the_context());
-    if (!arena_begin()) {
-        printf("Bail out! %s\n", problem);
-        return 1;
-    }
-    for (int i = 0; i < TESTS; i++)
+    if (!arena_begin())
+        tap_bail_out("%s", problem);
+    for (unsigned i = 0; i < TESTS; i++)
         report(tests[i].name, tests[i].run());
     arena_end();
-    return failures == 0 && gvmi_check_violations() == 0 ? 0 : 1;
+    return gvmi_check_violations() == 0 ? tap_finish() : 1;
 }

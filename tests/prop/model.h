@@ -1,9 +1,9 @@
 /* tests/prop/model.h - a shadow of buffers, to hold the library against.
  *
- * A model is a world of a few buffers, vectors, pieces, imports and shares on one or two devices.
+ * A model is a set of a few buffers, vectors, pieces, imports and shares on one or two devices.
  * Each operation is done by the library and, in plain host memory, by the model; status,
  * information, access rights and contents must agree afterwards. What an operation does is decided
- * by the numbers in model_op and the state of the world alone, so that a list of operations can be
+ * by the numbers in model_op and the state of the model alone, so that a list of operations can be
  * replayed, and shortened. Invalid calls are operations like any other.
  *
  * Threads: a model belongs to one thread at a time; several models may use the same devices at once
@@ -63,7 +63,5 @@ model_op model_random(uint64_t *seed);
 
 /* One line about an operation, into a buffer of at least 96 bytes. */
 char *model_describe(const model_op *op, char out[96]);
-
-uint64_t model_next(uint64_t *seed);
 
 #endif

@@ -6,7 +6,7 @@
 #include "base/address.h"
 #include "driver/driver.h"
 #include "memory/buffer.h"
-#include "tests/prop/world.h"
+#include "tests/prop/model_state.h"
 
 /* ---- the numbers of an operation */
 

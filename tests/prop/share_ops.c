@@ -5,7 +5,7 @@
 #include <unistd.h>
 
 #include "base/address.h"
-#include "tests/prop/world.h"
+#include "tests/prop/model_state.h"
 
 void share_end(shared *s)
 {

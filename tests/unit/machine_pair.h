@@ -4,14 +4,14 @@
 #ifndef UNIT_MACHINE_PAIR_H
 #define UNIT_MACHINE_PAIR_H
 
-#include "tests/unit/machine_stand.h"
+#include "tests/unit/machine_fixture.h"
 
 #define OWNER 1
 #define OTHER 2
 
 /* An object of two chunks, and a second client that has it open, too. */
 typedef struct pair {
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t a_slot, b_slot;
 } pair;
@@ -19,7 +19,7 @@ typedef struct pair {
 static inline void start_pair_as(pair *p, const gvmi_machine_config *config, uint32_t flags,
                                  uint32_t uid, uint32_t open_flags)
 {
-    start_world_as(&p->w, config);
+    start_fixture_as(&p->w, config);
     p->a = join(&p->w, OWNER);
     p->b = join(&p->w, uid);
     p->a->create_flags = flags;
@@ -35,30 +35,30 @@ static inline void start_pair(pair *p, uint64_t device_chunks, uint64_t host_chu
     start_pair_as(p, &config, flags, uid, open_flags);
 }
 
-static inline void cut_off(world *w, actor *a)
+static inline void cut_off(fixture *w, actor *a)
 {
     gvmi_machine_violation(w->machine, a->number, "the test says so");
     run(w);
     assert_true(a->cut);
 }
 
-static inline const keep_object *only_object(const world *w)
+static inline const keep_object *only_object(const fixture *w)
 {
     return w->machine->objects;
 }
 
-static inline uint32_t frame_of(const world *w, uint32_t chunk)
+static inline uint32_t frame_of(const fixture *w, uint32_t chunk)
 {
     return gvmi_keep_frame_where(&only_object(w)->chunks[chunk]);
 }
 
-static inline void note_frames(const world *w, uint32_t out[2])
+static inline void note_frames(const fixture *w, uint32_t out[2])
 {
     for (uint32_t i = 0; i < 2; i++)
         out[i] = frame_of(w, i);
 }
 
-static inline bool has_frame(const world *w, const uint32_t frames[2])
+static inline bool has_frame(const fixture *w, const uint32_t frames[2])
 {
     for (uint32_t i = 0; i < 2; i++)
         for (uint32_t j = 0; j < 2; j++)
@@ -67,7 +67,7 @@ static inline bool has_frame(const world *w, const uint32_t frames[2])
     return false;
 }
 
-static inline uint64_t used_bytes(const world *w, uint32_t uid)
+static inline uint64_t used_bytes(const fixture *w, uint32_t uid)
 {
     for (const keep_user *user = w->machine->users; user != NULL; user = user->next)
         if (user->uid == uid)

@@ -1,12 +1,12 @@
 /* appender/feed.c: what is committed before a kernel runs and while it does; drivers that are poor,
- * slow, or stuck; kernels that are launched again. The test is the kernel (appender_stand.h).
+ * slow, or stuck; kernels that are launched again. The test is the kernel (appender_fixture.h).
  */
 #include <pthread.h>
 #include <sched.h>
 #include <stdatomic.h>
-#include <time.h>
 
-#include "tests/unit/appender_stand.h"
+#include "tests/lib/fixture.h"
+#include "tests/unit/appender_fixture.h"
 
 /* ---- the driver: poor, and slow */
 
@@ -112,7 +112,6 @@ static bool is_acked(void)
  * it is needed. */
 static int be_poor_for_a_moment(void *arg)
 {
-    const struct timespec pause = {0, 1000000};
     gvm_append_slot slot;
 
     (void)arg;
@@ -123,13 +122,13 @@ static int be_poor_for_a_moment(void *arg)
     CHILD_EXPECT(write_slot(CHUNK / 8 / ROW + 1, 0, 1, &slot) == GVM_APPEND_OK);
     /* What was asked is answered, with nothing. */
     for (int waited = 0; !is_acked() && waited < 10000; waited++)
-        nanosleep(&pause, NULL);
+        pause_ms(1);
     CHILD_EXPECT(atomic_load(&creates_left) < 0 && info().front_bytes == CHUNK);
     atomic_store(&creates_left, 1000);
     while (slot.row < 4 * CHUNK / ROW)
         CHILD_EXPECT(write_slot(CHUNK / 16 / ROW, 0, 1, &slot) == GVM_APPEND_OK);
     for (int waited = 0; info().front_bytes <= 5 * CHUNK && waited < 10000; waited++)
-        nanosleep(&pause, NULL);
+        pause_ms(1);
     CHILD_EXPECT(info().front_bytes > 5 * CHUNK);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
     CHILD_EXPECT(stop());
@@ -145,17 +144,15 @@ static atomic_int first_ms; /* how long that takes, besides */
 static CUresult create_behind_door(CUmemGenericAllocationHandle *handle, size_t bytes,
                                    const CUmemAllocationProp *prop, unsigned long long flags)
 {
-    const struct timespec pause = {0, 1000000};
-
     if (__atomic_load_n(&appender->feed.starting, __ATOMIC_RELAXED)) {
         first_by = pthread_self();
         for (int i = 0; i < atomic_load(&first_ms); i++)
-            nanosleep(&pause, NULL);
+            pause_ms(1);
         return real->cuMemCreate(handle, bytes, prop, flags);
     }
     atomic_fetch_add(&at_door, 1);
     while (atomic_load(&door_shut))
-        nanosleep(&pause, NULL);
+        pause_ms(1);
     return real->cuMemCreate(handle, bytes, prop, flags);
 }
 
@@ -167,23 +164,13 @@ static void shut_door(void)
 
 static void *open_door(void *arg)
 {
-    const struct timespec pause = {0, 300000000};
-
     (void)arg;
-    nanosleep(&pause, NULL);
+    pause_ms(300);
     atomic_store(&door_shut, false);
     return NULL;
 }
 
 /* The library's thread does not answer: the kernel gives up, then everything works again. */
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 static int be_slow(void *arg)
 {
     const gvm_appender_options options = {.wait_ms = 50};
@@ -193,7 +180,7 @@ static int be_slow(void *arg)
     pthread_t opener;
     gvm_error error;
     uint64_t ready;
-    int64_t since_ms;
+    uint64_t since_ms;
 
     (void)arg;
     CHILD_EXPECT(start(ROW, 1024 * CHUNK, &options));
@@ -307,14 +294,13 @@ static atomic_int locked; /* 1: the buffer is, 2: it is to be unlocked */
 /* Has a buffer locked until it is told, or 5 s: kernels wait for 10. */
 static void *lock_buffer(void *arg)
 {
-    const struct timespec pause = {0, 1000000};
     gvm_buffer *buffer = arg;
     bool told;
 
     gvmi_lock(&buffer->lock);
     atomic_store(&locked, 1);
     for (int waited = 0; atomic_load(&locked) != 2 && waited < 5000; waited++)
-        nanosleep(&pause, NULL);
+        pause_ms(1);
     told = atomic_load(&locked) == 2;
     gvmi_unlock(&buffer->lock);
     return told ? NULL : arg;

@@ -1,12 +1,12 @@
 /* appender/feed.c: how much of small and large chunks an appender holds, without history and with one. The test is
- * the kernel (appender_stand.h); it claims without writing, since what counts is what is committed.
+ * the kernel (appender_fixture.h); it claims without writing, since what counts is what is committed.
  */
 #include <stdatomic.h>
 
 #include "sharing/share.h"
-#include "tests/unit/appender_stand.h"
+#include "tests/lib/units.h"
+#include "tests/unit/appender_fixture.h"
 
-#define MIB GVMI_MIB
 #define LARGE (512 * MIB)
 #define SMALL (2 * MIB)
 #define RESERVE (1024 * GVMI_GIB)

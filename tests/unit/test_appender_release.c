@@ -3,9 +3,9 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
-#include "tests/unit/appender_stand.h"
+#include "tests/lib/fixture.h"
+#include "tests/unit/appender_fixture.h"
 
 #define WRITTEN 6      /* chunks */
 #define AHEAD_MIN 4    /* chunks that are committed when the kernel ends, and hold nothing */
@@ -18,15 +18,10 @@ static atomic_int begun, done;       /* releases */
 static atomic_int creates, refused;  /* calls that ask for memory; those told that there is none */
 static atomic_int unmaps, unmap_that_fails; /* 0: none */
 
-static void sleep_ms(int ms)
-{
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
-}
-
 static bool comes_to(atomic_int *count, int value)
 {
     for (int waited = 0; atomic_load(count) < value && waited < PATIENCE; waited++)
-        sleep_ms(1);
+        pause_ms(1);
     return atomic_load(count) >= value;
 }
 
@@ -45,7 +40,7 @@ static CUresult release_behind_door(CUmemGenericAllocationHandle handle)
     CUresult code;
 
     for (int waited = 0; waits && atomic_load(&shut) && !is_starting() && waited < PATIENCE; waited++)
-        sleep_ms(1);
+        pause_ms(1);
     code = real->cuMemRelease(handle);
     atomic_fetch_add(&done, 1);
     return code;
@@ -83,7 +78,7 @@ static void *open_when_refused(void *unused)
 {
     (void)unused;
     (void)comes_to(&refused, 1);
-    sleep_ms(20);
+    pause_ms(20);
     atomic_store(&shut, false);
     return NULL;
 }
@@ -91,7 +86,7 @@ static void *open_when_refused(void *unused)
 static void *open_soon(void *unused)
 {
     (void)unused;
-    sleep_ms(50);
+    pause_ms(50);
     atomic_store(&shut, false);
     return NULL;
 }
@@ -110,7 +105,7 @@ static bool becomes(uint64_t cached_bytes)
     for (int waited = 0; waited < PATIENCE; waited++) {
         if (device_info().cached_bytes == cached_bytes)
             return true;
-        sleep_ms(1);
+        pause_ms(1);
     }
     return false;
 }
@@ -128,7 +123,7 @@ static bool fill_more(void)
     for (int waited = 0; info().front_bytes < (WRITTEN + AHEAD_MIN) * CHUNK; waited++) {
         if (waited == PATIENCE)
             return false;
-        sleep_ms(1);
+        pause_ms(1);
     }
     return finish() == GVM_OK && result.complete;
 }
@@ -319,7 +314,7 @@ static CUresult release_and_start_another(CUmemGenericAllocationHandle handle)
             return CUDA_ERROR_UNKNOWN;
     }
     for (int waited = 0; number == 2 && atomic_load(&shut) && waited < PATIENCE; waited++)
-        sleep_ms(1);
+        pause_ms(1);
     code = real->cuMemRelease(handle);
     atomic_fetch_add(&done, 1);
     return code;

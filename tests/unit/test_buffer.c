@@ -74,11 +74,7 @@ static int be_mover(void *arg)
     return 0;
 }
 
-static void move_without_mappings_or_addresses_says_so(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_mover, NULL);
-}
+CHILD_TEST(move_without_mappings_or_addresses_says_so, be_mover)
 
 static int be_without_vmm(void *arg)
 {
@@ -126,17 +122,8 @@ static int be_exportable_without_vmm(void *arg)
     return 0;
 }
 
-static void buffer_without_virtual_memory_shows_zeros(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_exportable_without_vmm, NULL);
-}
-
-static void vector_without_virtual_memory_is_refused_before_allocating(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_without_vmm, NULL);
-}
+CHILD_TEST(buffer_without_virtual_memory_shows_zeros, be_exportable_without_vmm)
+CHILD_TEST(vector_without_virtual_memory_is_refused_before_allocating, be_without_vmm)
 
 /* ---- copies */
 
@@ -163,11 +150,7 @@ static int copy_nothing(void *arg)
     return 0;
 }
 
-static void copy_of_nothing_succeeds_at_any_offset(void **state)
-{
-    (void)state;
-    assert_child_succeeds(copy_nothing, NULL);
-}
+CHILD_TEST(copy_of_nothing_succeeds_at_any_offset, copy_nothing)
 
 /* ---- errors */
 
@@ -194,11 +177,7 @@ static int be_closer(void *arg)
     return 0;
 }
 
-static void ending_things_keeps_the_error(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_closer, NULL);
-}
+CHILD_TEST(ending_things_keeps_the_error, be_closer)
 
 /* ---- memory for network cards */
 

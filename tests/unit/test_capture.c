@@ -4,7 +4,7 @@
 #include <pthread.h>
 #include <stdatomic.h>
 
-#include "tests/unit/appender_stand.h"
+#include "tests/unit/appender_fixture.h"
 
 static atomic_int calls, relaxed; /* seen; and those with the mode relaxed */
 

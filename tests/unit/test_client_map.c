@@ -313,6 +313,7 @@ static int run_out_of_fds(void *arg)
 
 static void map_without_room_for_fds_fails_its_object_alone(void **state)
 {
+    SKIP_UNDER_VALGRIND(VALGRIND_FDS);
     RUN(run_out_of_fds);
 }
 

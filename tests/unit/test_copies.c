@@ -4,9 +4,9 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
-#include "tests/unit/appender_stand.h"
+#include "tests/lib/fixture.h"
+#include "tests/unit/appender_fixture.h"
 
 #define PATIENCE_MS 10000
 #define LATER_MS 20 /* after which what has to wait must still be waiting */
@@ -20,11 +20,6 @@ static uint8_t *pinned; /* likewise, but the library waits */
 static CUstream stream; /* the program's */
 static uint32_t *gate;
 static atomic_int submitted, unmaps, accesses; /* driver calls since the gate was shut */
-
-static void sleep_ms(int ms)
-{
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
-}
 
 /* ---- the driver, counted */
 
@@ -181,7 +176,7 @@ static bool passes(operation fn)
     if (!start_call(&c, fn))
         return false;
     for (int waited = 0; !atomic_load(&c.returned) && waited < PATIENCE_MS; waited++)
-        sleep_ms(1);
+        pause_ms(1);
     passed = atomic_load(&c.returned);
     if (!passed)
         open_gate();
@@ -194,7 +189,7 @@ static bool start_copy(call *c, operation fn)
     if (!start_call(c, fn))
         return false;
     for (int waited = 0; atomic_load(&submitted) == 0 && waited < PATIENCE_MS; waited++)
-        sleep_ms(1);
+        pause_ms(1);
     return atomic_load(&submitted) > 0;
 }
 
@@ -218,8 +213,8 @@ static bool start_waiting(call *c, operation fn)
     if (!start_call(c, fn))
         return false;
     for (int waited = 0; count_uses() < 2 && waited < PATIENCE_MS; waited++)
-        sleep_ms(1);
-    sleep_ms(LATER_MS);
+        pause_ms(1);
+    pause_ms(LATER_MS);
     return count_uses() == 2 && !atomic_load(&c->returned) && atomic_load(&unmaps) == 0 &&
            atomic_load(&accesses) == 0;
 }
@@ -444,8 +439,8 @@ static int be_destroyed(void *arg)
     CHILD_EXPECT(shut_gate(stream) && start_copy(&copier, copy_out_on_stream));
     CHILD_EXPECT(start_call(&destroyer, destroy));
     while (gvm_buffer_address(buffer) != NULL) /* until others know it no more */
-        sleep_ms(1);
-    sleep_ms(LATER_MS);
+        pause_ms(1);
+    pause_ms(LATER_MS);
     CHILD_EXPECT(!atomic_load(&destroyer.returned) && atomic_load(&unmaps) == 0);
     open_gate();
     CHILD_EXPECT(end_call(&copier) == GVM_OK && end_call(&destroyer) == GVM_OK);

@@ -9,8 +9,9 @@
 #include "base/size.h"
 #include "memory/buffer.h"
 #include "sharing/descriptor.h"
+#include "tests/lib/random.h"
+#include "tests/lib/units.h"
 
-#define MIB GVMI_MIB
 #define ROUNDS 200000
 
 static gvmi_descriptor valid(void)
@@ -303,10 +304,7 @@ static uint64_t seed;
 
 static uint64_t draw(void)
 {
-    seed ^= seed << 13;
-    seed ^= seed >> 7;
-    seed ^= seed << 17;
-    return seed;
+    return random_next(&seed);
 }
 
 /* By adding up, from the end that is nearer. */

@@ -8,6 +8,8 @@
 #include "base/registry.h"
 #include "base/size.h"
 #include "driver/driver.h"
+#include "tests/lib/device.h"
+#include "tests/lib/fixture.h"
 
 #define CHUNK (2 * GVMI_MIB)
 
@@ -15,26 +17,16 @@ static gvm_device *device;
 static gvm_buffer *buffer;
 static uint64_t free_at_first;
 
-static uint64_t free_bytes(gvm_device *of)
-{
-    gvm_device_info info = {.struct_size = sizeof info};
-
-    return gvm_device_get_info(of, &info) == GVM_OK ? info.free_bytes : 0;
-}
-
 /* A device with a buffer, and what the library keeps in a context: kernels, words of an appender. */
 static bool start(void)
 {
-    char machine[80];
     gvm_appender *appender;
     gvm_append append = {.struct_size = sizeof append};
     double sum;
 
-    snprintf(machine, sizeof machine, "memory=64MiB,sms=1,instance=reset-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 1);
-    setenv("GVMEM_DRIVER", "soft", 1);
+    fixture_machine("memory=64MiB,sms=1");
     setenv("GVMEM_CHECK", "1", 1);
-    return gvm_device_open(0, &device) == GVM_OK && (free_at_first = free_bytes(device)) > 0 &&
+    return gvm_device_open(0, &device) == GVM_OK && (free_at_first = memory_free_bytes(device)) > 0 &&
            gvm_buffer_create(device, CHUNK, NULL, &buffer) == GVM_OK &&
            gvm_buffer_commit(buffer, 0, CHUNK) == GVM_OK &&
            gvm_buffer_copy_in(buffer, 0, "content", 8) == GVM_OK &&
@@ -72,7 +64,7 @@ static int be_reset(void *arg)
     CHILD_EXPECT(gvm_buffer_copy_in(buffer, 0, "another", 8) == GVM_OK);
     CHILD_EXPECT(gvm_buffer_copy_out(text, buffer, 0, 8) == GVM_OK && strcmp(text, "another") == 0);
     gvm_buffer_destroy(buffer);
-    CHILD_EXPECT(gvm_device_trim(again, 0) == GVM_OK && free_bytes(again) == free_at_first);
+    CHILD_EXPECT(gvm_device_trim(again, 0) == GVM_OK && memory_free_bytes(again) == free_at_first);
     gvm_device_close(again);
     CHILD_EXPECT(gvmi_registry_count(GVMI_KIND_DEVICE) == 0);
     CHILD_EXPECT(gvmi_check_violations() == 0);
@@ -98,17 +90,8 @@ static int be_reset_and_closed(void *arg)
     return 0;
 }
 
-static void device_after_a_reset_is_lost_and_opens_anew(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_reset, NULL);
-}
-
-static void device_closed_after_a_reset_frees_nothing_of_the_programs(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_reset_and_closed, NULL);
-}
+CHILD_TEST(device_after_a_reset_is_lost_and_opens_anew, be_reset)
+CHILD_TEST(device_closed_after_a_reset_frees_nothing_of_the_programs, be_reset_and_closed)
 
 /* Everything that the trace has said since the last look. */
 static const char *traced(int fd)
@@ -143,11 +126,7 @@ static int be_reset_and_traced(void *arg)
     return 0;
 }
 
-static void device_after_a_reset_gives_no_stream_to_the_driver(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_reset_and_traced, NULL);
-}
+CHILD_TEST(device_after_a_reset_gives_no_stream_to_the_driver, be_reset_and_traced)
 
 /* Virtual memory outlives a reset. What heaps of before have idle is had by the device that was opened anew: chunks of
  * streams that are gone, blocks that waited for those, and free chunks. */
@@ -187,11 +166,7 @@ static int be_reset_with_idle_memory(void *arg)
     return 0;
 }
 
-static void device_opened_anew_has_what_heaps_of_before_keep_idle(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_reset_with_idle_memory, NULL);
-}
+CHILD_TEST(device_opened_anew_has_what_heaps_of_before_keep_idle, be_reset_with_idle_memory)
 
 /* The library's thread reads words of the host as long as an appender has begun; calls write them. */
 static int be_reset_while_begun(void *arg)
@@ -209,7 +184,7 @@ static int be_reset_while_begun(void *arg)
                  gvm_appender_finish(idle, NULL, NULL) == GVM_OK &&
                  gvm_appender_begin(begun, &append) == GVM_OK);
     CHILD_EXPECT(reset());
-    usleep(20000); /* the thread looks at least once in a millisecond */
+    pause_ms(20); /* the thread looks at least once in a millisecond */
     CHILD_EXPECT(gvm_appender_finish(begun, NULL, NULL) == GVM_E_LOST);
     CHILD_EXPECT(gvm_appender_get_info(begun, &info) == GVM_OK && info.begun);
     CHILD_EXPECT(gvm_appender_begin(idle, &append) == GVM_E_LOST);
@@ -224,11 +199,7 @@ static int be_reset_while_begun(void *arg)
     return 0;
 }
 
-static void appender_after_a_reset_is_lost(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_reset_while_begun, NULL);
-}
+CHILD_TEST(appender_after_a_reset_is_lost, be_reset_while_begun)
 
 int main(void)
 {

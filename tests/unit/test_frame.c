@@ -6,69 +6,48 @@
  */
 #include "tests/unit/unit.h"
 
-#include <dirent.h>
 #include <poll.h>
 
 #include "base/size.h"
 #include "keeper/server/mover.h"
 #include "memory/device.h"
+#include "tests/lib/device.h"
+#include "tests/lib/fixture.h"
 
 #define FRAME (2 * GVMI_MIB)
 #define TIMEOUT_MS 20000 /* never reached */
 #define WORDS (FRAME / sizeof(uint32_t))
 
-typedef struct world {
+typedef struct fixture {
     gvm_device *device;
     gvmi_frames *frames;
     gvmi_done_queue *done;
     gvmi_mover *mover;
     uint64_t free_bytes;
     int fds;
-} world;
+} fixture;
 
-static int open_fds(void)
+static int start(fixture *w, int fd_limit)
 {
-    DIR *folder = opendir("/proc/self/fd");
-    int count = 0;
-
-    while (folder != NULL && readdir(folder) != NULL)
-        count++;
-    closedir(folder);
-    return count;
-}
-
-static uint64_t free_bytes(gvm_device *device)
-{
-    gvm_device_info info = {.struct_size = sizeof info};
-
-    return gvm_device_get_info(device, &info) == GVM_OK ? info.free_bytes : 0;
-}
-
-static int start(world *w, int fd_limit)
-{
-    char machine[64];
-
     memset(w, 0, sizeof *w);
     /* Of its own, with memory that nobody else uses. */
-    snprintf(machine, sizeof machine, "memory=64MiB,host=64MiB,instance=frame%d", (int)getpid());
-    setenv("GVMEM_DRIVER", "soft", 1);
-    setenv("GVMEM_SOFTGPU", machine, 1);
+    fixture_machine("memory=64MiB,host=64MiB");
     CHILD_EXPECT(gvm_device_open(0, &w->device) == GVM_OK);
-    w->free_bytes = free_bytes(w->device);
-    w->fds = open_fds();
+    w->free_bytes = memory_free_bytes(w->device);
+    w->fds = count_fds();
     CHILD_EXPECT(gvmi_frames_create(&w->device, 1, fd_limit, &w->frames) == GVM_OK);
     CHILD_EXPECT(gvmi_done_create(&w->done) == GVM_OK);
     CHILD_EXPECT(gvmi_mover_start(w->device, 0, w->frames, w->done, &w->mover) == GVM_OK);
     return 0;
 }
 
-static int stop(world *w)
+static int stop(fixture *w)
 {
     gvmi_mover_stop(w->mover);
     gvmi_frames_destroy(w->frames);
     gvmi_done_destroy(w->done);
-    CHILD_EXPECT(free_bytes(w->device) == w->free_bytes);
-    CHILD_EXPECT(open_fds() == w->fds);
+    CHILD_EXPECT(memory_free_bytes(w->device) == w->free_bytes);
+    CHILD_EXPECT(count_fds() == w->fds);
     gvm_device_close(w->device);
     return 0;
 }
@@ -80,7 +59,7 @@ static gvmi_frame_spec spec(uint32_t number, uint32_t tier)
 
 /* ---- contents */
 
-static int fill(world *w, uint32_t number, uint32_t word)
+static int fill(fixture *w, uint32_t number, uint32_t word)
 {
     const uint64_t address = gvmi_frames_address(w->frames, number);
 
@@ -100,7 +79,7 @@ static bool all_are(const uint32_t *words, uint32_t word)
     return true;
 }
 
-static bool holds(world *w, uint64_t address, uint32_t word)
+static bool holds(fixture *w, uint64_t address, uint32_t word)
 {
     static uint32_t words[WORDS];
     bool good = gvmi_device_enter(w->device) == GVM_OK;
@@ -110,7 +89,7 @@ static bool holds(world *w, uint64_t address, uint32_t word)
     return good && all_are(words, word);
 }
 
-static bool frame_holds(world *w, uint32_t number, uint32_t word)
+static bool frame_holds(fixture *w, uint32_t number, uint32_t word)
 {
     const uint64_t address = gvmi_frames_address(w->frames, number);
 
@@ -119,7 +98,7 @@ static bool frame_holds(world *w, uint32_t number, uint32_t word)
 
 /* ---- jobs */
 
-static gvm_status order(world *w, uint64_t number, gvmi_action_kind kind, bool make,
+static gvm_status order(fixture *w, uint64_t number, gvmi_action_kind kind, bool make,
                         gvmi_frame_spec to, gvmi_frame_spec from)
 {
     const gvmi_action action = {.kind = kind, .job = number, .make = make, .to = to, .from = from};
@@ -129,7 +108,7 @@ static gvm_status order(world *w, uint64_t number, gvmi_action_kind kind, bool m
 
 /* The next jobs that are over: true if they are exactly these numbers, in this order, all with one
  * status. */
-static bool await(world *w, uint64_t first, uint64_t count, gvm_status status)
+static bool await(fixture *w, uint64_t first, uint64_t count, gvm_status status)
 {
     struct pollfd ring = {.fd = gvmi_done_fd(w->done), .events = POLLIN};
     bool good = true;
@@ -152,7 +131,7 @@ static bool await(world *w, uint64_t first, uint64_t count, gvm_status status)
 
 static int be_made_and_dropped(void *arg)
 {
-    world w;
+    fixture w;
     gvmi_frame_spec device = spec(1, GVM_TIER_DEVICE), host = spec(500, GVM_TIER_HOST);
     CUmemGenericAllocationHandle handle;
     CUdeviceptr address;
@@ -198,15 +177,11 @@ static int be_made_and_dropped(void *arg)
     return stop(&w);
 }
 
-static void frame_made_is_shared_memory_until_dropped(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_made_and_dropped, NULL);
-}
+CHILD_TEST(frame_made_is_shared_memory_until_dropped, be_made_and_dropped)
 
 static int fill_the_device(void *arg)
 {
-    world w;
+    fixture w;
     uint32_t count = 0;
     gvmi_frame_spec more = spec(1000, GVM_TIER_DEVICE);
 
@@ -230,15 +205,11 @@ static int fill_the_device(void *arg)
     return stop(&w);
 }
 
-static void frame_without_memory_left_is_refused(void **state)
-{
-    (void)state;
-    assert_child_succeeds(fill_the_device, NULL);
-}
+CHILD_TEST(frame_without_memory_left_is_refused, fill_the_device)
 
 static int run_out_of_fds(void *arg)
 {
-    world w;
+    fixture w;
     gvmi_frame_spec device = spec(1, GVM_TIER_DEVICE), host = spec(2, GVM_TIER_HOST);
 
     (void)arg;
@@ -251,15 +222,11 @@ static int run_out_of_fds(void *arg)
     return stop(&w);
 }
 
-static void frame_without_fds_left_is_refused(void **state)
-{
-    (void)state;
-    assert_child_succeeds(run_out_of_fds, NULL);
-}
+CHILD_TEST(frame_without_fds_left_is_refused, run_out_of_fds)
 
 static int move_there_and_back(void *arg)
 {
-    world w;
+    fixture w;
     const uint32_t pairs = 10; /* more than are under way at a time in one lane, twice over */
 
     (void)arg;
@@ -291,16 +258,12 @@ static int move_there_and_back(void *arg)
     return stop(&w);
 }
 
-static void chunks_moved_there_and_back_are_the_same(void **state)
-{
-    (void)state;
-    assert_child_succeeds(move_there_and_back, NULL);
-}
+CHILD_TEST(chunks_moved_there_and_back_are_the_same, move_there_and_back)
 
 /* Each kind of job that cannot be done is reported, in its turn, and what was there before stays. */
 static int fail_jobs(void *arg)
 {
-    world w;
+    fixture w;
     gvmi_frame_spec source = spec(1, GVM_TIER_DEVICE), none = spec(9, GVM_TIER_DEVICE);
 
     (void)arg;
@@ -321,14 +284,10 @@ static int fail_jobs(void *arg)
     return stop(&w);
 }
 
-static void job_that_fails_leaves_nothing_behind(void **state)
-{
-    (void)state;
-    assert_child_succeeds(fail_jobs, NULL);
-}
+CHILD_TEST(job_that_fails_leaves_nothing_behind, fail_jobs)
 
 /* So many of the machine's jobs are done well; reapings, which come in between, do not count. */
-static bool await_made(world *w, uint32_t count)
+static bool await_made(fixture *w, uint32_t count)
 {
     struct pollfd ring = {.fd = gvmi_done_fd(w->done), .events = POLLIN};
     bool good = true;
@@ -352,7 +311,7 @@ static bool await_made(world *w, uint32_t count)
  * all of the device is in use. */
 static int churn(void *arg)
 {
-    world w;
+    fixture w;
     const uint32_t count = 30;
     uint32_t number = 1;
 
@@ -378,15 +337,11 @@ static int churn(void *arg)
     return stop(&w);
 }
 
-static void frames_dropped_and_made_at_once_fit(void **state)
-{
-    (void)state;
-    assert_child_succeeds(churn, NULL);
-}
+CHILD_TEST(frames_dropped_and_made_at_once_fit, churn)
 
 static int ask_memory(void *arg)
 {
-    world w;
+    fixture w;
     struct pollfd ring;
     gvmi_frame_spec made = spec(1, GVM_TIER_DEVICE);
     gvmi_job *job;
@@ -410,11 +365,7 @@ static int ask_memory(void *arg)
     return stop(&w);
 }
 
-static void memory_asked_for_is_told_once(void **state)
-{
-    (void)state;
-    assert_child_succeeds(ask_memory, NULL);
-}
+CHILD_TEST(memory_asked_for_is_told_once, ask_memory)
 
 int main(void)
 {

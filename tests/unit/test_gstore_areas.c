@@ -13,6 +13,7 @@
 #include "memory/device.h"
 #include "postgres/area.h"
 #include "postgres/cuda.h"
+#include "tests/lib/fixture.h"
 #include "tests/unit/unit.h"
 
 #define STORES 8u
@@ -91,32 +92,29 @@ gvm_status __wrap_gvm_object_grow(gvm_object *object, uint64_t bytes)
 
 /* ---- a keeper, and stores in it */
 
-typedef struct world {
+typedef struct fixture {
     gvm_keeper *server;
     gvm_device *device;
     gstore_areas *areas;
     char path[64];
-} world;
+} fixture;
 
-static bool begin(world *w)
+static bool begin(fixture *w)
 {
     const int id = (int)getpid();
     const gvm_keeper_options options = {.struct_size = sizeof options,
                                         .path = w->path,
                                         .device_budget_bytes = 512 * GVMI_MIB,
                                         .host_budget_bytes = GVMI_MIB};
-    char machine[64];
 
-    snprintf(machine, sizeof machine, "memory=1GiB,instance=test-gstore-areas-%d", id);
-    setenv("GVMEM_DRIVER", "soft", 1);
-    setenv("GVMEM_SOFTGPU", machine, 1);
+    fixture_machine("memory=1GiB");
     snprintf(w->path, sizeof w->path, "/tmp/gvmem-gstore-areas-%d", id);
     return gvm_keeper_start(&options, &w->server) == GVM_OK &&
            gvm_device_open(0, &w->device) == GVM_OK && gstore_cuda_load() == GVM_OK &&
            gstore_areas_create(w->path, 0400, &w->areas) == GVM_OK;
 }
 
-static void end(world *w)
+static void end(fixture *w)
 {
     gstore_areas_destroy(w->areas);
     gvm_device_close(w->device);
@@ -130,7 +128,7 @@ static gstore_range range_of(uint16_t column, uint64_t bytes)
 }
 
 /* As a command that writes so many bytes from the area's start. */
-static bool write_area(world *w, uint64_t store, uint64_t turn, uint16_t column, uint64_t bytes)
+static bool write_area(fixture *w, uint64_t store, uint64_t turn, uint16_t column, uint64_t bytes)
 {
     const gstore_store_name name = {.store = store, .table = (uint32_t)store, .turn = turn};
     const gstore_range range = range_of(column, bytes);
@@ -144,7 +142,7 @@ static bool write_area(world *w, uint64_t store, uint64_t turn, uint16_t column,
     return gstore_area_release(w->areas, &hold) == GVM_OK && good;
 }
 
-static bool make_stores(world *w)
+static bool make_stores(fixture *w)
 {
     bool good = true;
 
@@ -155,7 +153,7 @@ static bool make_stores(world *w)
     return good;
 }
 
-static void trim(world *w, uint64_t store, uint64_t turn, uint64_t bytes)
+static void trim(fixture *w, uint64_t store, uint64_t turn, uint64_t bytes)
 {
     gstore_extent extents[COLUMNS];
 
@@ -166,7 +164,7 @@ static void trim(world *w, uint64_t store, uint64_t turn, uint64_t bytes)
     gstore_areas_trim(w->areas, &(gstore_store_name){.store = store, .turn = turn}, extents, COLUMNS);
 }
 
-static uint64_t bytes_of(world *w, uint64_t store)
+static uint64_t bytes_of(fixture *w, uint64_t store)
 {
     gstore_store_size *sizes;
     uint64_t bytes = UINT64_MAX;
@@ -185,7 +183,7 @@ static uint64_t bytes_of(world *w, uint64_t store)
 
 static int trim_one_of_many(void *arg)
 {
-    world w;
+    fixture w;
 
     (void)arg;
     CHILD_EXPECT(begin(&w) && make_stores(&w));
@@ -197,15 +195,11 @@ static int trim_one_of_many(void *arg)
     return 0;
 }
 
-static void trim_gives_back_of_its_own_store_alone(void **state)
-{
-    (void)state;
-    assert_child_succeeds(trim_one_of_many, NULL);
-}
+CHILD_TEST(trim_gives_back_of_its_own_store_alone, trim_one_of_many)
 
 static int count_trim(void *arg)
 {
-    world w;
+    fixture w;
     int seen;
 
     (void)arg;
@@ -224,16 +218,12 @@ static int count_trim(void *arg)
     return 0;
 }
 
-static void trim_and_drop_visit_the_areas_of_their_store(void **state)
-{
-    (void)state;
-    assert_child_succeeds(count_trim, NULL);
-}
+CHILD_TEST(trim_and_drop_visit_the_areas_of_their_store, count_trim)
 
 static int refuse_to_shrink(void *arg)
 {
     const int all = (int)(STORES * COLUMNS);
-    world w;
+    fixture w;
 
     (void)arg;
     CHILD_EXPECT(begin(&w) && make_stores(&w));
@@ -247,16 +237,12 @@ static int refuse_to_shrink(void *arg)
     return 0;
 }
 
-static void give_back_tries_each_area_once_in_one_walk(void **state)
-{
-    (void)state;
-    assert_child_succeeds(refuse_to_shrink, NULL);
-}
+CHILD_TEST(give_back_tries_each_area_once_in_one_walk, refuse_to_shrink)
 
 /* Areas that cannot shrink at the trim: the next look tries them again. */
 static int trim_again(void *arg)
 {
-    world w;
+    fixture w;
 
     (void)arg;
     CHILD_EXPECT(begin(&w) && make_stores(&w));
@@ -274,11 +260,7 @@ static int trim_again(void *arg)
     return 0;
 }
 
-static void trim_that_was_refused_is_done_at_the_next_look(void **state)
-{
-    (void)state;
-    assert_child_succeeds(trim_again, NULL);
-}
+CHILD_TEST(trim_that_was_refused_is_done_at_the_next_look, trim_again)
 
 /* ---- exports */
 
@@ -286,7 +268,7 @@ static void trim_that_was_refused_is_done_at_the_next_look(void **state)
 
 static const uint8_t secret[GSTORE_SECRET_BYTES] = {1};
 
-static gvm_status link_columns(world *w, uint64_t store, uint16_t count)
+static gvm_status link_columns(fixture *w, uint64_t store, uint16_t count)
 {
     gstore_range ranges[COLUMNS + 1];
     uint32_t owner;
@@ -297,7 +279,7 @@ static gvm_status link_columns(world *w, uint64_t store, uint16_t count)
                              &owner);
 }
 
-static bool make_small_store(world *w, uint64_t store)
+static bool make_small_store(fixture *w, uint64_t store)
 {
     bool good = true;
 
@@ -309,7 +291,7 @@ static bool make_small_store(world *w, uint64_t store)
 /* Of a column that does not exist, or by a move that fails: what was unpacked before goes back with the token. */
 static int fail_to_export(void *arg)
 {
-    world w;
+    fixture w;
 
     (void)arg;
     CHILD_EXPECT(begin(&w) && make_small_store(&w, 1));
@@ -322,11 +304,7 @@ static int fail_to_export(void *arg)
     return 0;
 }
 
-static void export_that_fails_leaves_areas_packed(void **state)
-{
-    (void)state;
-    assert_child_succeeds(fail_to_export, NULL);
-}
+CHILD_TEST(export_that_fails_leaves_areas_packed, fail_to_export)
 
 static char *link_name(uint16_t column)
 {
@@ -344,7 +322,7 @@ static int export_and_revoke(void *arg)
     gvm_client *other;
     gvm_object *object;
     gvm_lease lease;
-    world w;
+    fixture w;
 
     (void)arg;
     CHILD_EXPECT(begin(&w) && make_small_store(&w, 1));
@@ -368,16 +346,12 @@ static int export_and_revoke(void *arg)
     return 0;
 }
 
-static void areas_are_packed_again_after_the_last_token(void **state)
-{
-    (void)state;
-    assert_child_succeeds(export_and_revoke, NULL);
-}
+CHILD_TEST(areas_are_packed_again_after_the_last_token, export_and_revoke)
 
 /* One thread at the keeper, and what others do meanwhile. */
 typedef struct caller {
     pthread_t thread;
-    world *w;
+    fixture *w;
     uint64_t store;
     uint16_t column;
     uint64_t bytes;
@@ -442,7 +416,7 @@ static int wait_at_the_keeper(void *arg)
 {
     const bool packed = *(const bool *)arg;
     const uint64_t bytes = packed ? SMALL_BYTES : CHUNK_BYTES;
-    world w;
+    fixture w;
     caller maker = {.w = &w, .store = 2, .column = 1, .bytes = bytes}, sizes = {.w = &w},
            reader = {.w = &w, .store = 2, .column = 1, .bytes = bytes},
            other = {.w = &w, .store = 1, .column = 1, .bytes = bytes};

@@ -3,7 +3,8 @@
  * Random operations are in tests/prop/heap_ops.c; failing drivers in tests/fault.
  */
 #include "base/address.h"
-#include "tests/unit/heap_stand.h"
+#include "tests/lib/fixture.h"
+#include "tests/unit/heap_fixture.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -358,6 +359,7 @@ static void device_that_is_full_is_said_so(void **state)
     void *ptr = NULL;
 
     (void)state;
+    SKIP_UNDER_VALGRIND(VALGRIND_ADDRESSES);
     release(alloc(UNIT));
     fails_with(
         gvm_heap_alloc(heap, 256 * GVMI_GIB, &ptr), GVM_E_NOSPACE,
@@ -767,11 +769,7 @@ static int be_without_vmm(void *arg)
     return 0;
 }
 
-static void device_without_vmm_works_too(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_without_vmm, NULL);
-}
+CHILD_TEST(device_without_vmm_works_too, be_without_vmm)
 
 /* ---- many segments, threads */
 
@@ -911,9 +909,7 @@ int main(void)
         TEST(heap_may_end_before_the_threads_that_used_it),
         TEST(heap_keeps_its_device),
     };
-    char machine[96];
 
-    snprintf(machine, sizeof machine, "devices=1,memory=4GiB,sms=2,instance=heap-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
+    fixture_machine_default("devices=1,memory=4GiB,sms=2");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

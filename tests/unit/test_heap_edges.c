@@ -2,7 +2,7 @@
  * busy, drivers that refuse, sizes at their bounds. On the software GPU.
  */
 #include "heap/heap.h"
-#include "tests/unit/heap_stand.h"
+#include "tests/unit/heap_fixture.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -11,6 +11,7 @@
 #include <sys/syscall.h>
 
 #include "base/clock.h"
+#include "tests/lib/fixture.h"
 
 /* ---- a program that frees what is not its own any more */
 
@@ -170,7 +171,6 @@ static long sleeps_of(int thread)
 static void thread_that_waits_for_a_claim_sleeps(void **state)
 {
     const int64_t until_ns = gvmi_deadline_ns(20000);
-    const struct timespec pause = {0, 1000000};
     pthread_t thread;
     long sleeps = 0;
 
@@ -179,7 +179,7 @@ static void thread_that_waits_for_a_claim_sleeps(void **state)
     atomic_store(&waiter, 0);
     assert_int_equal(pthread_create(&thread, NULL, wait_for_claim, NULL), 0);
     while (sleeps < 10 && gvmi_now_ns() < until_ns) {
-        nanosleep(&pause, NULL);
+        pause_ms(1);
         sleeps = atomic_load(&waiter) != 0 ? sleeps_of(atomic_load(&waiter)) : 0;
     }
     gvmi_shelf_release(&claimed);
@@ -213,11 +213,7 @@ static int fill_a_shelf_to_the_bound(void *arg)
     return 0;
 }
 
-static void largest_shelf_can_be_filled(void **state)
-{
-    (void)state;
-    assert_child_succeeds(fill_a_shelf_to_the_bound, NULL);
-}
+CHILD_TEST(largest_shelf_can_be_filled, fill_a_shelf_to_the_bound)
 
 /* What is free stays on the thread's shelf, up to the bytes given: 0 is 8 MiB. */
 static void shelf_holds_no_more_than_the_bytes_given(void **state)
@@ -450,6 +446,7 @@ static void segments_come_and_go_beside_readers(void **state)
     pthread_t thread;
 
     (void)state;
+    SKIP_UNDER_VALGRIND("it can take minutes there");
     remake(&options);
     atomic_store(&over, false);
     assert_int_equal(pthread_create(&thread, NULL, alloc_and_free_small, heap), 0);
@@ -487,7 +484,7 @@ void qsort(void *base, size_t count, size_t size, int (*compare)(const void *, c
 
     atomic_store(&sorting, true);
     for (int ms = 0; ms < 50 && !atomic_load(&freed); ms++)
-        usleep(1000);
+        pause_ms(1);
     if (size > sizeof held)
         abort();
     for (size_t i = 1; i < count; i++) {
@@ -525,11 +522,7 @@ static int ask_for_usage_beside_a_tag_that_goes(void *arg)
     return 0;
 }
 
-static void usage_needs_tags_as_long_as_their_blocks(void **state)
-{
-    (void)state;
-    assert_child_succeeds(ask_for_usage_beside_a_tag_that_goes, NULL);
-}
+CHILD_TEST(usage_needs_tags_as_long_as_their_blocks, ask_for_usage_beside_a_tag_that_goes)
 
 /* ---- children */
 
@@ -599,7 +592,7 @@ static void *alloc_then_open_the_gate(void *arg)
     (void)arg;
     while (!atomic_load(&over))
         sched_yield();
-    usleep(20000); /* so that the other one waits by then */
+    pause_ms(20); /* so that the other one waits by then */
     if (gvm_heap_alloc(heap, UNIT, &small) != GVM_OK ||
         gvm_heap_alloc(heap, 5 * GVMI_MIB, &large) != GVM_OK)
         abort();
@@ -632,11 +625,7 @@ static int end_a_stream_that_waits_for_a_thread(void *arg)
     return 0;
 }
 
-static void stream_end_lets_others_in_while_it_waits(void **state)
-{
-    (void)state;
-    assert_child_succeeds(end_a_stream_that_waits_for_a_thread, NULL);
-}
+CHILD_TEST(stream_end_lets_others_in_while_it_waits, end_a_stream_that_waits_for_a_thread)
 
 int main(void)
 {
@@ -660,9 +649,7 @@ int main(void)
         TEST(segments_come_and_go_beside_readers),
         TEST(child_is_told_that_a_heap_is_its_parents),
     };
-    char machine[96];
 
-    snprintf(machine, sizeof machine, "devices=1,memory=4GiB,sms=2,instance=edges-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
+    fixture_machine_default("devices=1,memory=4GiB,sms=2");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

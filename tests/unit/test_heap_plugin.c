@@ -11,6 +11,7 @@
 
 #include "driver/cuda_abi.h"
 #include "lib/plugin/plugin.h"
+#include "tests/lib/fixture.h"
 
 static const char *library, *capture_driver;
 
@@ -91,11 +92,7 @@ static int use_plugin(void *arg)
     return 0;
 }
 
-static void plugin_serves_torch_and_cupy(void **state)
-{
-    (void)state;
-    assert_child_succeeds(use_plugin, NULL);
-}
+CHILD_TEST(plugin_serves_torch_and_cupy, use_plugin)
 
 static int record_trace(void *arg)
 {
@@ -197,7 +194,7 @@ static int keep_for(void *arg)
             CHILD_EXPECT(ptr != NULL);
             torch_free(ptr, mib << 20, 0, NULL);
         }
-        usleep(50000);
+        pause_ms(50);
         CHILD_EXPECT(get_info(heap_of(0), &info) == GVM_OK);
     } while (decays && info.decommits == 0);
     return decays || info.decommits == 0 ? 0 : 1;
@@ -593,11 +590,8 @@ static void heap_of_a_graph_ends_with_its_pool_and_blocks(void **state)
 
 static void choose_machine(int devices)
 {
-    char machine[80];
-
-    snprintf(machine, sizeof machine, "devices=%d,memory=1GiB,sms=1,instance=plugin-%d", devices,
-             (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 1);
+    unsetenv("GVMEM_SOFTGPU");
+    fixture_machine_default("devices=%d,memory=1GiB,sms=1", devices); /* the driver is the test's */
 }
 
 /* A graph's temporary takes more than half of the device: what comes later does not fit. */

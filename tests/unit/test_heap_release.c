@@ -4,11 +4,13 @@
  * the stream: where that does wait, nothing goes on, and the alarm ends the child.
  */
 #include "heap/heap.h"
-#include "tests/unit/heap_stand.h"
+#include "tests/unit/heap_fixture.h"
 
 #include <pthread.h>
 
 #include "base/clock.h"
+#include "tests/lib/device.h"
+#include "tests/lib/fixture.h"
 
 static CUstream busy; /* held */
 static void *on_it;   /* a block that was freed on it */
@@ -157,11 +159,7 @@ static int end_the_stream_of_a_live_block(void *arg)
     return 0;
 }
 
-static void end_of_a_stream_waits_for_its_work_on_live_blocks(void **state)
-{
-    (void)state;
-    assert_child_succeeds(end_the_stream_of_a_live_block, NULL);
-}
+CHILD_TEST(end_of_a_stream_waits_for_its_work_on_live_blocks, end_the_stream_of_a_live_block)
 
 /* ---- the driver's calls are made without the lock */
 
@@ -206,11 +204,7 @@ static int give_back_beside_others(void *arg)
     return 0;
 }
 
-static void memory_goes_back_without_the_lock(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_back_beside_others, NULL);
-}
+CHILD_TEST(memory_goes_back_without_the_lock, give_back_beside_others)
 
 /* ---- a stream that is captured */
 
@@ -259,11 +253,7 @@ static int release_while_captured(void *arg)
     return 0;
 }
 
-static void capture_of_a_stream_is_left_alone(void **state)
-{
-    (void)state;
-    assert_child_succeeds(release_while_captured, NULL);
-}
+CHILD_TEST(capture_of_a_stream_is_left_alone, release_while_captured)
 
 /* ---- what is given back, and when */
 
@@ -347,17 +337,13 @@ static int end_a_window_beside_the_thread(void *arg)
         CHILD_EXPECT(gvm_heap_alloc(heap, mib * GVMI_MIB, &ptr) == GVM_OK &&
                      gvm_heap_free(heap, ptr) == GVM_OK);
     while (info().committed_bytes > 96 * GVMI_MIB) /* or the alarm */
-        usleep(1000);
+        pause_ms(1);
     gvm_heap_destroy(heap);
     gvm_device_close(device);
     return 0;
 }
 
-static void memory_goes_when_its_window_ends(void **state)
-{
-    (void)state;
-    assert_child_succeeds(end_a_window_beside_the_thread, NULL);
-}
+CHILD_TEST(memory_goes_when_its_window_ends, end_a_window_beside_the_thread)
 
 static void memory_needed_in_every_window_stays(void **state)
 {
@@ -489,11 +475,7 @@ static int decay_beside_the_lock(void *arg)
     return 0;
 }
 
-static void decay_waits_for_no_lock(void **state)
-{
-    (void)state;
-    assert_child_succeeds(decay_beside_the_lock, NULL);
-}
+CHILD_TEST(decay_waits_for_no_lock, decay_beside_the_lock)
 
 /* Every block of the shelf is in another chunk. */
 static void shelf_that_is_not_used_gives_back(void **state)
@@ -579,22 +561,14 @@ static void large_freed_block_serves_other_sizes(void **state)
 
 /* ---- shortage */
 
-static uint64_t free_bytes(void)
-{
-    gvm_device_info i = {.struct_size = sizeof i};
-
-    assert_int_equal(gvm_device_get_info(device, &i), GVM_OK);
-    return i.free_bytes;
-}
-
 static void request_that_fits_in_smaller_chunks_succeeds(void **state)
 {
     const gvm_heap_options options = {.struct_size = sizeof options, .limit_bytes = 130 * GVMI_MIB};
     void *held = alloc(100 * GVMI_MIB), *ptr = NULL;
 
     (void)state;
-    assert_int_equal(gvm_heap_alloc(heap, free_bytes() - 2 * GVMI_MIB, &ptr), GVM_OK);
-    assert_true(free_bytes() <= 2 * GVMI_MIB);
+    assert_int_equal(gvm_heap_alloc(heap, memory_free_bytes(device) - 2 * GVMI_MIB, &ptr), GVM_OK);
+    assert_true(memory_free_bytes(device) <= 2 * GVMI_MIB);
     check();
     release(ptr);
     release(held);
@@ -608,7 +582,7 @@ static void idle_memory_is_had_by_others_on_shortage(void **state)
 {
     const gvm_heap_options all = {.struct_size = sizeof all, .keep_bytes = GVM_BYTES_UNLIMITED};
     const gvm_heap_options keep = {.struct_size = sizeof keep, .flags = GVM_HEAP_KEEP};
-    const uint64_t half = free_bytes() / 2;
+    const uint64_t half = memory_free_bytes(device) / 2;
     gvm_buffer *buffer;
     gvm_heap *other;
     void *ptr = NULL;
@@ -676,19 +650,19 @@ static void trim_gives_memory_back_to_the_device(void **state)
 
     (void)state;
     assert_int_equal(gvm_device_trim(device, 0), GVM_OK);
-    before = free_bytes();
+    before = memory_free_bytes(device);
     pass(240);
     assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
-    assert_int_equal(free_bytes(), before);
+    assert_int_equal(memory_free_bytes(device), before);
     pass(100);
     assert_int_equal(gvmi_heap_idle_calls.reclaim(&heap->idle, UINT64_MAX, false), 100 * GVMI_MIB);
-    assert_true(free_bytes() < before); /* in the cache */
+    assert_true(memory_free_bytes(device) < before); /* in the cache */
     assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
-    assert_int_equal(free_bytes(), before);
+    assert_int_equal(memory_free_bytes(device), before);
     remake(&unshared); /* whose free chunks are anybody's */
     pass(240);
     assert_int_equal(gvm_heap_trim(heap, 0), GVM_OK);
-    assert_int_equal(free_bytes(), before);
+    assert_int_equal(memory_free_bytes(device), before);
 }
 
 /* Of blocks that shelves held what is beyond keep_bytes goes, too. */
@@ -819,9 +793,7 @@ int main(void)
         TEST(blocks_of_a_granted_heap_are_reached_by_a_peer),
         TEST(grant_that_fails_half_way_changes_nothing),
     };
-    char machine[96];
 
-    snprintf(machine, sizeof machine, "devices=2,memory=4GiB,sms=2,instance=release-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
+    fixture_machine_default("devices=2,memory=4GiB,sms=2");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -4,36 +4,23 @@
  * A call that waits for ever stops its child by the alarm.
  */
 #include "heap/heap.h"
-#include "tests/unit/heap_stand.h"
+#include "tests/unit/heap_fixture.h"
 
 #include <pthread.h>
-#include <time.h>
 
 #include "base/clock.h"
+#include "tests/lib/device.h"
+#include "tests/lib/fixture.h"
 
 #define PATIENCE 10000 /* ms */
 
 static atomic_bool inside; /* the driver's call that a test waits for is made */
 static atomic_bool done;   /* another thread's call has returned */
 
-static void sleep_ms(int ms)
-{
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
-}
-
 static void wait_for(atomic_bool *flag, int at_most_ms)
 {
     for (int waited = 0; !atomic_load(flag) && waited < at_most_ms; waited++)
-        sleep_ms(1);
-}
-
-static uint64_t free_bytes(void)
-{
-    gvm_device_info i = {.struct_size = sizeof i};
-
-    if (gvm_device_get_info(device, &i) != GVM_OK)
-        abort();
-    return i.free_bytes;
+        pause_ms(1);
 }
 
 /* ---- a heap that is being destroyed */
@@ -54,7 +41,7 @@ static CUresult synchronize_and_tell(void)
 /* Nearly all of the device is idle in the heap. */
 static uint64_t fill_and_free(void)
 {
-    const uint64_t bytes = free_bytes() / 16 * 13;
+    const uint64_t bytes = memory_free_bytes(device) / 16 * 13;
     void *ptr;
 
     return gvm_heap_alloc(heap, bytes, &ptr) == GVM_OK && gvm_heap_free(heap, ptr) == GVM_OK ? bytes
@@ -73,7 +60,7 @@ static int allocate_while_it_waits(void *arg)
     CHILD_EXPECT(start_child(&options));
     busy = make_stream();
     CHILD_EXPECT(gvm_heap_alloc_async(heap, GVMI_MIB, NULL, busy, &ptr) == GVM_OK);
-    CHILD_EXPECT((bytes = fill_and_free()) > 0 && free_bytes() < bytes);
+    CHILD_EXPECT((bytes = fill_and_free()) > 0 && memory_free_bytes(device) < bytes);
     hold_stream(busy);
     table.cuCtxSynchronize = synchronize_and_tell;
     CHILD_EXPECT(pthread_create(&destroyer, NULL, destroy_heap, NULL) == 0);
@@ -87,11 +74,7 @@ static int allocate_while_it_waits(void *arg)
     return 0;
 }
 
-static void destroyed_heap_gives_idle_memory_while_it_waits(void **state)
-{
-    (void)state;
-    assert_child_succeeds(allocate_while_it_waits, NULL);
-}
+CHILD_TEST(destroyed_heap_gives_idle_memory_while_it_waits, allocate_while_it_waits)
 
 static void *allocate_piece(void *bytes)
 {
@@ -120,7 +103,7 @@ static int allocate_while_it_closes(void *arg)
 
     (void)arg;
     CHILD_EXPECT(start_child(&options));
-    CHILD_EXPECT((bytes = fill_and_free()) > 0 && free_bytes() < bytes);
+    CHILD_EXPECT((bytes = fill_and_free()) > 0 && memory_free_bytes(device) < bytes);
     table.cuMemUnmap = unmap_late;
     CHILD_EXPECT(pthread_create(&destroyer, NULL, destroy_heap, NULL) == 0);
     wait_for(&inside, PATIENCE);
@@ -131,11 +114,7 @@ static int allocate_while_it_closes(void *arg)
     return 0;
 }
 
-static void destroyed_heap_is_waited_for_while_it_closes(void **state)
-{
-    (void)state;
-    assert_child_succeeds(allocate_while_it_closes, NULL);
-}
+CHILD_TEST(destroyed_heap_is_waited_for_while_it_closes, allocate_while_it_closes)
 
 /* ---- the heap's lock is held over a commit */
 
@@ -215,11 +194,7 @@ static int decay_beside_commit(void *arg)
     return 0;
 }
 
-static void decay_does_not_wait_for_a_commit(void **state)
-{
-    (void)state;
-    assert_child_succeeds(decay_beside_commit, NULL);
-}
+CHILD_TEST(decay_does_not_wait_for_a_commit, decay_beside_commit)
 
 static gvm_status trim(void)
 {
@@ -338,9 +313,7 @@ int main(void)
         TEST(memory_taken_over_by_a_stream_goes_back),
         TEST(streams_beside_each_other_leave_one_segment),
     };
-    char machine[96];
 
-    snprintf(machine, sizeof machine, "memory=4GiB,sms=2,instance=heap-shortage-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
+    fixture_machine_default("memory=4GiB,sms=2");
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -17,6 +17,7 @@
 #include "memory/background.h"
 #include "memory/buffer.h"
 #include "memory/idle.h"
+#include "tests/lib/fixture.h"
 #include "tests/unit/service_threads.h"
 #include "tests/unit/unit.h"
 
@@ -60,16 +61,11 @@ static void pass(int64_t ns)
     gvmi_background_nudge();
 }
 
-static void sleep_ms(int ms)
-{
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
-}
-
 #define COMES_TRUE(condition) \
     ({ \
         int waited_ = 0; \
         while (!(condition) && waited_++ < PATIENCE) \
-            sleep_ms(1); \
+            pause_ms(1); \
         waited_ < PATIENCE; \
     })
 
@@ -79,12 +75,9 @@ static gvm_device *device, *second;
 
 static bool start(void)
 {
-    char machine[80];
     struct timespec now;
 
-    snprintf(machine, sizeof machine, "devices=2,memory=256MiB,sms=1,instance=idle-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 1);
-    setenv("GVMEM_DRIVER", "soft", 1);
+    fixture_machine("devices=2,memory=256MiB,sms=1");
     setenv("GVMEM_CHECK", "1", 1);
     setenv("GVMEM_CACHE", "8MiB", 1); /* 4 chunks */
     (void)clock_gettime(CLOCK_MONOTONIC, &now);
@@ -130,7 +123,7 @@ typedef struct holder {
 static void stay_inside(atomic_bool *shut)
 {
     for (int waited = 0; atomic_load(shut) && waited < PATIENCE; waited++)
-        sleep_ms(1);
+        pause_ms(1);
 }
 
 static uint64_t reclaim(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
@@ -521,7 +514,7 @@ static int be_wanted_again(void *arg)
     CHILD_EXPECT(COMES_TRUE(atomic_load(&serving)));
     CHILD_EXPECT(pthread_create(&leaver, NULL, leave, NULL) == 0);
     CHILD_EXPECT(COMES_TRUE(is_leaving()));
-    sleep_ms(20); /* ends the thread, most likely */
+    pause_ms(20); /* ends the thread, most likely */
     join(device, &other, 1000);
     gvmi_idle_wake(&other.idle, 1);
     atomic_store(&shared.shut, false);
@@ -566,13 +559,6 @@ static int be_forked(void *arg)
     return 0;
 }
 
-#define CHILD_TEST(name, fn) \
-    static void name(void **state) \
-    { \
-        (void)state; \
-        assert_child_succeeds(fn, NULL); \
-    }
-
 CHILD_TEST(holder_is_called_when_it_is_due, be_due)
 CHILD_TEST(free_chunk_nobody_took_for_a_second_goes, be_cached)
 CHILD_TEST(free_chunks_beyond_the_limit_go_after_a_moment, be_beyond)
@@ -595,7 +581,7 @@ static void *pass_seconds(void *unused)
 {
     while (!atomic_load(&served)) {
         pass(1000 * MS);
-        sleep_ms(1);
+        pause_ms(1);
     }
     return unused;
 }

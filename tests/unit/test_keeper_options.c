@@ -12,13 +12,13 @@
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
-#include <time.h>
 
 #include <gvmem/buffer.h>
 #include <gvmem/client.h>
 #include <gvmem/keeper.h>
 
 #include "base/size.h"
+#include "tests/lib/fixture.h"
 #include "tools/snapshot.h"
 
 #define CHUNK (2 * GVMI_MIB)
@@ -27,27 +27,22 @@
 
 static void use_devices(int count)
 {
-    char machine[80];
-
-    snprintf(machine, sizeof machine, "devices=%d,memory=64MiB,instance=test-options-%d", count,
-             (int)getpid());
-    setenv("GVMEM_DRIVER", "soft", 1);
-    setenv("GVMEM_SOFTGPU", machine, 1);
+    fixture_machine("devices=%d,memory=64MiB", count);
 }
 
 /* ---- a keeper of this process, and a connection to it */
 
-typedef struct world {
+typedef struct fixture {
     gvm_keeper *server;
     gvm_client *keeper;
     char path[64]; /* of files that a test makes */
     char log[8192];
     atomic_uint log_len;
-} world;
+} fixture;
 
 static void take_line(void *context, const char *line)
 {
-    world *w = context;
+    fixture *w = context;
     const unsigned len = atomic_load(&w->log_len);
     const int added = snprintf(w->log + len, sizeof w->log - len, "%s\n", line);
 
@@ -55,7 +50,7 @@ static void take_line(void *context, const char *line)
         atomic_store(&w->log_len, len + (unsigned)added);
 }
 
-static bool has_line(world *w, const char *part)
+static bool has_line(fixture *w, const char *part)
 {
     char log[sizeof w->log];
     const unsigned len = atomic_load(&w->log_len);
@@ -65,7 +60,7 @@ static bool has_line(world *w, const char *part)
     return strstr(log, part) != NULL;
 }
 
-static int join(const world *w, gvm_client **out)
+static int join(const fixture *w, gvm_client **out)
 {
     int fd;
 
@@ -75,7 +70,7 @@ static int join(const world *w, gvm_client **out)
 }
 
 /* Of the members of o those are given that the test is about; the others are small. */
-static int start(world *w, gvm_keeper_options o)
+static int start(fixture *w, gvm_keeper_options o)
 {
     o.struct_size = sizeof o;
     if (o.path == NULL && o.listen_fd == 0)
@@ -93,19 +88,19 @@ static int start(world *w, gvm_keeper_options o)
     return join(w, &w->keeper);
 }
 
-static int stop(world *w)
+static int stop(fixture *w)
 {
     gvm_client_close(w->keeper);
     gvm_keeper_stop(w->server);
     return 0;
 }
 
-static void choose_path(world *w)
+static void choose_path(fixture *w)
 {
     snprintf(w->path, sizeof w->path, "/tmp/gvmem-test-options-%d", (int)getpid());
 }
 
-static gvm_keeper_device_info device_info(const world *w, uint32_t index)
+static gvm_keeper_device_info device_info(const fixture *w, uint32_t index)
 {
     gvm_keeper_device_info info = {0};
     snapshot_copy *snapshot;
@@ -118,7 +113,7 @@ static gvm_keeper_device_info device_info(const world *w, uint32_t index)
     return info;
 }
 
-static gvm_keeper_info keeper_info(const world *w)
+static gvm_keeper_info keeper_info(const fixture *w)
 {
     gvm_keeper_info info = {0};
     snapshot_copy *snapshot;
@@ -148,19 +143,11 @@ static gvm_status make(gvm_client *keeper, const char *name, uint32_t chunks, ui
     return gvm_object_create(keeper, name, 64 * CHUNK, &o, out);
 }
 
-static int64_t now_ms(void)
-{
-    struct timespec now;
-
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
 /* ---- gvm_keeper_options */
 
 static int give_path(void *arg)
 {
-    world w;
+    fixture w;
     gvm_client *keeper;
 
     (void)arg;
@@ -172,15 +159,11 @@ static int give_path(void *arg)
     return stop(&w);
 }
 
-static void server_path_given_is_where_it_listens(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_path, NULL);
-}
+CHILD_TEST(server_path_given_is_where_it_listens, give_path)
 
 static int give_listener(void *arg)
 {
-    world w;
+    fixture w;
     gvm_client *keeper;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -199,15 +182,11 @@ static int give_listener(void *arg)
     return 0;
 }
 
-static void server_listen_fd_given_is_where_it_listens(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_listener, NULL);
-}
+CHILD_TEST(server_listen_fd_given_is_where_it_listens, give_listener)
 
 static int give_mode(void *arg)
 {
-    world w;
+    fixture w;
     struct stat found;
 
     (void)arg;
@@ -221,16 +200,12 @@ static int give_mode(void *arg)
     return 0;
 }
 
-static void server_socket_mode_given_is_the_sockets(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_mode, NULL);
-}
+CHILD_TEST(server_socket_mode_given_is_the_sockets, give_mode)
 
 static int give_devices(void *arg)
 {
     const int32_t second[] = {1};
-    world w;
+    fixture w;
 
     (void)arg;
     use_devices(3);
@@ -242,15 +217,11 @@ static int give_devices(void *arg)
     return stop(&w);
 }
 
-static void server_devices_given_are_served(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_devices, NULL);
-}
+CHILD_TEST(server_devices_given_are_served, give_devices)
 
 static int give_clients(void *arg)
 {
-    world w;
+    fixture w;
     gvm_client *keeper;
     int fd;
 
@@ -264,15 +235,11 @@ static int give_clients(void *arg)
     return stop(&w);
 }
 
-static void server_clients_max_given_is_the_most(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_clients, NULL);
-}
+CHILD_TEST(server_clients_max_given_is_the_most, give_clients)
 
 static int give_budgets(void *arg)
 {
-    world w;
+    fixture w;
     gvm_keeper *server = NULL;
     gvm_keeper_options o = {.struct_size = sizeof o, .path = ""};
 
@@ -297,15 +264,11 @@ static int give_budgets(void *arg)
     return 0;
 }
 
-static void server_budgets_given_are_in_force(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_budgets, NULL);
-}
+CHILD_TEST(server_budgets_given_are_in_force, give_budgets)
 
 static int give_ahead(void *arg)
 {
-    world w;
+    fixture w;
     gvm_object *object;
 
     (void)arg;
@@ -317,15 +280,11 @@ static int give_ahead(void *arg)
     return stop(&w);
 }
 
-static void server_host_ahead_given_is_made(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_ahead, NULL);
-}
+CHILD_TEST(server_host_ahead_given_is_made, give_ahead)
 
 static int give_keep(void *arg)
 {
-    world w;
+    fixture w;
     gvm_object *object;
 
     (void)arg;
@@ -341,11 +300,7 @@ static int give_keep(void *arg)
     return 0;
 }
 
-static void server_device_keep_given_is_kept(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_keep, NULL);
-}
+CHILD_TEST(server_device_keep_given_is_kept, give_keep)
 
 /* Another program (here: another buffer) takes memory of the device; objects give way, and get the budget
  * back when it ends. */
@@ -353,7 +308,7 @@ static int leave_free(void *arg)
 {
     const uint64_t leave_bytes = 32 * GVMI_MIB;
     const gvm_buffer_options options = {.struct_size = sizeof options, .chunk_bytes = CHUNK};
-    world w;
+    fixture w;
     gvm_device *device;
     gvm_buffer *buffer;
     gvm_object *object;
@@ -380,11 +335,7 @@ static int leave_free(void *arg)
     return 0;
 }
 
-static void server_driver_free_given_is_left_to_others(void **state)
-{
-    (void)state;
-    assert_child_succeeds(leave_free, NULL);
-}
+CHILD_TEST(server_driver_free_given_is_left_to_others, leave_free)
 
 static int give_quotas(void *arg)
 {
@@ -393,7 +344,7 @@ static int give_quotas(void *arg)
     const gvm_quota usual = {.uid = geteuid()};
     const gvm_quota others = {.uid = geteuid() + 1, .quota_bytes = CHUNK};
     const gvm_quota unknown = {.uid = geteuid(), .reserved = 1};
-    world w;
+    fixture w;
     gvm_object *object;
     uint64_t bytes;
 
@@ -442,11 +393,7 @@ static int give_quotas(void *arg)
     return stop(&w);
 }
 
-static void server_quotas_given_are_kept(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_quotas, NULL);
-}
+CHILD_TEST(server_quotas_given_are_kept, give_quotas)
 
 /* ---- another process, which stops or keeps a lease */
 
@@ -455,7 +402,7 @@ typedef struct other {
     int told; /* a byte comes when it has done what it is for */
 } other;
 
-static int start_other(const world *w, bool leases, other *out)
+static int start_other(const fixture *w, bool leases, other *out)
 {
     char byte;
     int told[2];
@@ -468,7 +415,7 @@ static int start_other(const world *w, bool leases, other *out)
 
         snprintf(fd_text, sizeof fd_text, "%d", told[1]);
         (void)fcntl(told[1], F_SETFD, 0);
-        execl("/proc/self/exe", "other", w->path, leases_text, fd_text, (char *)NULL);
+        execl(own_path(), "other", w->path, leases_text, fd_text, (char *)NULL);
         _exit(127);
     }
     close(told[1]);
@@ -506,10 +453,10 @@ static int be_other(char **argv)
 /* A stopped process does not answer MAP: eviction waits for it no longer than the timeout. */
 static int give_revoke_limit(void *arg)
 {
-    world w;
+    fixture w;
     gvm_object *object;
     other o;
-    int64_t since_ms;
+    uint64_t since_ms;
     uint64_t bytes;
 
     (void)arg;
@@ -527,15 +474,11 @@ static int give_revoke_limit(void *arg)
     return stop(&w);
 }
 
-static void server_revoke_limit_given_is_kept(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_revoke_limit, NULL);
-}
+CHILD_TEST(server_revoke_limit_given_is_kept, give_revoke_limit)
 
 static int give_lease_limit(void *arg)
 {
-    world w;
+    fixture w;
     gvm_object *object;
     gvm_lease lease;
     other o;
@@ -565,7 +508,7 @@ static int give_lease_limit(void *arg)
 /* A writer that is cut off: it lives, or is killed. */
 static int give_fence(void *arg)
 {
-    world w;
+    fixture w;
     gvm_object *object;
     gvm_lease lease;
     other o;
@@ -595,23 +538,14 @@ static int give_fence(void *arg)
     return 0;
 }
 
-static void server_fence_given_decides_on_writers_cut_off(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_fence, NULL);
-}
-
-static void server_lease_limit_given_is_kept(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_lease_limit, NULL);
-}
+CHILD_TEST(server_fence_given_decides_on_writers_cut_off, give_fence)
+CHILD_TEST(server_lease_limit_given_is_kept, give_lease_limit)
 
 /* The trace's second last number is how many acquires there were, its last one the hint. */
 static int give_trace(void *arg)
 {
     const gvm_acquire_options hot = {.struct_size = sizeof hot, .hint = GVM_HINT_HOT};
-    world w;
+    fixture w;
     gvm_object *object;
     gvm_lease lease;
     char line[128], last[128] = "", *hint;
@@ -636,11 +570,7 @@ static int give_trace(void *arg)
     return 0;
 }
 
-static void server_trace_path_given_has_acquires_with_hints(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_trace, NULL);
-}
+CHILD_TEST(server_trace_path_given_has_acquires_with_hints, give_trace)
 
 /* ---- gvm_object_options */
 
@@ -653,7 +583,7 @@ static int give_object_options(void *arg)
                                   .mode = 0644,
                                   .metadata = "about it",
                                   .metadata_bytes = 8};
-    world w;
+    fixture w;
     gvm_object *object;
     gvm_object_info info = {.struct_size = sizeof info};
     char metadata[16] = "";
@@ -676,15 +606,11 @@ static int give_object_options(void *arg)
     return stop(&w);
 }
 
-static void object_options_given_are_the_objects(void **state)
-{
-    (void)state;
-    assert_child_succeeds(give_object_options, NULL);
-}
+CHILD_TEST(object_options_given_are_the_objects, give_object_options)
 
 static int keep_objects(void *arg)
 {
-    world w;
+    fixture w;
     gvm_client *creator;
     gvm_object *object;
 
@@ -699,11 +625,7 @@ static int keep_objects(void *arg)
     return stop(&w);
 }
 
-static void object_kept_outlives_its_creator(void **state)
-{
-    (void)state;
-    assert_child_succeeds(keep_objects, NULL);
-}
+CHILD_TEST(object_kept_outlives_its_creator, keep_objects)
 
 /* After it was moved out and in again by reading, its host copies are gone. */
 static int leave_untracked(void *arg)
@@ -713,7 +635,7 @@ static int leave_untracked(void *arg)
     (void)arg;
     use_devices(1);
     for (uint32_t flags = 0; flags <= GVM_OBJECT_UNTRACKED; flags += GVM_OBJECT_UNTRACKED) {
-        world w;
+        fixture w;
         gvm_object *object;
         gvm_object_info info = {.struct_size = sizeof info};
         gvm_lease lease;
@@ -733,17 +655,13 @@ static int leave_untracked(void *arg)
     return 0;
 }
 
-static void object_untracked_has_no_copies(void **state)
-{
-    (void)state;
-    assert_child_succeeds(leave_untracked, NULL);
-}
+CHILD_TEST(object_untracked_has_no_copies, leave_untracked)
 
 /* ---- flags of opening and publishing */
 
 static int open_with_flags(void *arg)
 {
-    world w;
+    fixture w;
     gvm_object *object, *view;
     gvm_lease lease;
 
@@ -773,15 +691,11 @@ static int open_with_flags(void *arg)
     return stop(&w);
 }
 
-static void object_opened_with_flags_obeys_them(void **state)
-{
-    (void)state;
-    assert_child_succeeds(open_with_flags, NULL);
-}
+CHILD_TEST(object_opened_with_flags_obeys_them, open_with_flags)
 
 static int publish_with_flags(void *arg)
 {
-    world w;
+    fixture w;
     gvm_client *creator;
     gvm_object *first, *second, *found;
     gvm_object_info one = {.struct_size = sizeof one}, two = {.struct_size = sizeof two};
@@ -809,11 +723,7 @@ static int publish_with_flags(void *arg)
     return stop(&w);
 }
 
-static void object_published_with_flags_obeys_them(void **state)
-{
-    (void)state;
-    assert_child_succeeds(publish_with_flags, NULL);
-}
+CHILD_TEST(object_published_with_flags_obeys_them, publish_with_flags)
 
 /* ---- whose rights a handed socket has */
 
@@ -837,7 +747,7 @@ static int hand_socket_over(void *arg)
 {
     char fd_text[16];
     int fd, status = -1;
-    world w;
+    fixture w;
     pid_t pid;
 
     (void)arg;
@@ -849,7 +759,7 @@ static int hand_socket_over(void *arg)
     CHILD_EXPECT(pid >= 0);
     if (pid == 0) { /* nothing of the keeper's threads is here; what the library had is not used */
         (void)fcntl(fd, F_SETFD, 0);
-        execl("/proc/self/exe", "other", "stranger", fd_text, (char *)NULL);
+        execl(own_path(), "other", "stranger", fd_text, (char *)NULL);
         _exit(127);
     }
     close(fd);
@@ -859,11 +769,7 @@ static int hand_socket_over(void *arg)
     return stop(&w);
 }
 
-static void socket_handed_over_has_the_keepers_own_rights(void **state)
-{
-    (void)state;
-    assert_child_succeeds(hand_socket_over, NULL);
-}
+CHILD_TEST(socket_handed_over_has_the_keepers_own_rights, hand_socket_over)
 
 /* ---- defaults */
 
@@ -875,7 +781,7 @@ static int use_defaults(void *arg)
     const gvm_keeper_options zeros = {.struct_size = sizeof zeros};
     gvm_object *object;
     gvm_lease lease;
-    world w;
+    fixture w;
 
     (void)arg;
     use_devices(1);
@@ -891,21 +797,17 @@ static int use_defaults(void *arg)
     return stop(&w);
 }
 
-static void options_initialised_are_all_defaults(void **state)
-{
-    (void)state;
-    assert_child_succeeds(use_defaults, NULL);
-}
+CHILD_TEST(options_initialised_are_all_defaults, use_defaults)
 
 /* ---- time-outs of calls */
 
 static int acquire_with_timeouts(void *arg)
 {
-    world w;
+    fixture w;
     gvm_object *object, *view;
     gvm_lease lease, second;
     gvm_client *keeper;
-    int64_t since_ms;
+    uint64_t since_ms;
 
     (void)arg;
     use_devices(1);
@@ -922,11 +824,7 @@ static int acquire_with_timeouts(void *arg)
     return stop(&w);
 }
 
-static void acquire_timeout_given_is_kept(void **state)
-{
-    (void)state;
-    assert_child_succeeds(acquire_with_timeouts, NULL);
-}
+CHILD_TEST(acquire_timeout_given_is_kept, acquire_with_timeouts)
 
 int main(int argc, char **argv)
 {

@@ -7,8 +7,8 @@
 
 #include "base/size.h"
 #include "memory/buffer.h"
+#include "tests/lib/units.h"
 
-#define MIB GVMI_MIB
 #define LIST_MAX 64
 
 /* Edges of the chunks: edges[0] is 0, edges[count] the end. */

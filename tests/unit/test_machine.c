@@ -1,7 +1,7 @@
 /* The keeper's machine, one behaviour a test.
  *
  * Random interleavings are tests/prop/keeper_machine.c's; here is what each rule means. */
-#include "tests/unit/machine_stand.h"
+#include "tests/unit/machine_fixture.h"
 
 static void table_unknown_step_is_refused(void **state)
 {
@@ -16,13 +16,13 @@ static void table_unknown_step_is_refused(void **state)
 
 static void object_larger_than_device_is_partly_on_host(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
     uint32_t slot = 0;
     gvmi_snapshot_object i;
 
     (void)state;
-    start_world(&w, 2, 8);
+    start_fixture(&w, 2, 8);
     a = join(&w, 1);
     assert_int_equal(create(&w, a, "/big", 5, 0, &slot), GVM_OK);
     i = info(&w, a, slot);
@@ -31,34 +31,34 @@ static void object_larger_than_device_is_partly_on_host(void **state)
     assert_true(permit(a, slot) & GVMI_PERMIT_PARTIAL);
     ask(&w, a, slot, GVM_LEASE_WRITE, -1);
     assert_true(granted(a));
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void object_larger_than_both_budgets_is_refused_whole(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
     uint32_t slot = 0;
 
     (void)state;
-    start_world(&w, 2, 2);
+    start_fixture(&w, 2, 2);
     a = join(&w, 1);
     assert_int_equal(create(&w, a, "/big", 5, 0, &slot), GVM_E_NOSPACE);
     assert_int_equal(create(&w, a, "/big", 4, 0, &slot), GVM_OK);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* A chunk on its way to the device holds both frames that there are; then it can do with one. */
 static void growth_waits_for_what_a_move_holds_twice(void **state)
 {
     for (uint64_t chunks = 1; chunks <= 2; chunks++) {
-        world w;
+        fixture w;
         actor *a;
         uint32_t slot = 0, other = 0;
         unsigned heard;
 
         (void)state;
-        start_world(&w, 1, 1);
+        start_fixture(&w, 1, 1);
         a = join(&w, 1);
         assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
         assert_int_equal(evict(&w, a, "/x"), CHUNK);
@@ -76,19 +76,19 @@ static void growth_waits_for_what_a_move_holds_twice(void **state)
         assert_int_equal(a->count, heard + 1);
         assert_int_equal(reply_status(a), chunks == 1 ? GVM_OK : GVM_E_NOSPACE);
         assert_int_equal(info(&w, a, slot).device_bytes, CHUNK);
-        end_world(&w);
+        end_fixture(&w);
     }
 }
 
 static void permit_of_new_opening_allows_reading_alone_until_a_map_fails(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
     uint32_t slot = 0;
     gvmi_wire_message m;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
     assert_true(permit(a, slot) & GVMI_PERMIT_READ);
@@ -98,17 +98,17 @@ static void permit_of_new_opening_allows_reading_alone_until_a_map_fails(void **
     say(&w, a, &m); /* and is not cut off */
     assert_int_equal(permit(a, slot) & 0xffffffff, GVMI_PERMIT_BROKEN | GVMI_PERMIT_REVOKED);
     assert_true(gvmi_machine_check(w.machine));
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void write_permit_opens_with_taken(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
     uint32_t slot = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
     ask(&w, a, slot, GVM_LEASE_WRITE, -1);
@@ -116,17 +116,17 @@ static void write_permit_opens_with_taken(void **state)
     assert_false(permit(a, slot) & GVMI_PERMIT_WRITE);
     take(&w, a, slot, GVM_LEASE_WRITE);
     assert_true(permit(a, slot) & GVMI_PERMIT_WRITE);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void reader_waits_for_writer_and_is_granted_at_release(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot_a = 0, slot_b = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     b = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 1, 0, &slot_a), GVM_OK);
@@ -138,17 +138,17 @@ static void reader_waits_for_writer_and_is_granted_at_release(void **state)
     assert_true(permit(a, slot_a) & GVMI_PERMIT_REVOKED);
     give(&w, a, slot_a, GVM_LEASE_WRITE);
     assert_true(granted(b));
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void granted_lease_counts_before_it_is_taken(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot_a = 0, slot_b = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     b = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 1, 0, &slot_a), GVM_OK);
@@ -162,17 +162,17 @@ static void granted_lease_counts_before_it_is_taken(void **state)
     assert_false(granted(b));
     give(&w, a, slot_a, GVM_LEASE_READ);
     assert_true(granted(b));
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void try_against_lease_times_out_at_once(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot_a = 0, slot_b = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     b = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 1, 0, &slot_a), GVM_OK);
@@ -187,17 +187,17 @@ static void try_against_lease_times_out_at_once(void **state)
     assert_int_equal(last(b)->head.type, GVMI_WIRE_FAILED);
     tick(&w, 20);
     assert_int_equal(reply_status(b), GVM_E_TIMEOUT);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void leased_object_is_not_moved(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
     uint32_t slot = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 2, 0, &slot), GVM_OK);
     atomic_fetch_add(&a->leases[slot].word, GVMI_LEASE_READER);
@@ -206,18 +206,18 @@ static void leased_object_is_not_moved(void **state)
     give(&w, a, slot, GVM_LEASE_READ);
     assert_int_equal(evict(&w, a, "/x"), 2 * CHUNK);
     assert_int_equal(info(&w, a, slot).host_bytes, 2 * CHUNK);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* The keeper hears of acquires that went the fast way later than of the eviction that followed. */
 static void evicted_object_stays_out_until_acquired(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
     uint32_t slot = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 2, 0, &slot), GVM_OK);
     for (int i = 0; i < 2; i++) {
@@ -232,18 +232,18 @@ static void evicted_object_stays_out_until_acquired(void **state)
         tick(&w, 200);
         assert_int_equal(info(&w, a, slot).device_bytes, 2 * CHUNK);
     }
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* A client with a read lease on such an object may write: a copy that was clean may not be one any more. */
 static void untracked_object_has_no_clean_copies(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
     uint32_t tracked = 0, untracked = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     assert_int_equal(create(&w, a, "/tracked", 2, 0, &tracked), GVM_OK);
     a->create_flags = GVM_OBJECT_UNTRACKED;
@@ -262,17 +262,17 @@ static void untracked_object_has_no_clean_copies(void **state)
     assert_int_equal(info(&w, a, tracked).duplicate_bytes, 2 * CHUNK);
     assert_int_equal(info(&w, a, untracked).duplicate_bytes, 0);
     assert_int_equal(info(&w, a, untracked).dirty_bytes, 2 * CHUNK);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void client_that_does_not_map_is_cut_off_and_its_bytes_held(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot_a = 0, slot_b = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     b = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 2, 0, &slot_a), GVM_OK);
@@ -289,17 +289,17 @@ static void client_that_does_not_map_is_cut_off_and_its_bytes_held(void **state)
     gvmi_machine_exited(w.machine, b->number);
     run(&w);
     assert_int_equal(w.machine->devices[0].place.held_bytes, 0);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void device_frame_is_free_when_all_have_unmapped_it(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b, *c;
     uint32_t slot_a = 0, slot_b = 0, slot_c = 0;
 
     (void)state;
-    start_world(&w, 1, 8);
+    start_fixture(&w, 1, 8);
     a = join(&w, 1);
     b = join(&w, 1);
     c = join(&w, 1);
@@ -325,17 +325,17 @@ static void device_frame_is_free_when_all_have_unmapped_it(void **state)
     assert_false(granted(a));
     say_mapped(&w, b, b->map);
     assert_true(granted(a));
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void mapped_alone_frees_the_device_frame_too(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot = 0;
 
     (void)state;
-    start_world(&w, 1, 8);
+    start_fixture(&w, 1, 8);
     a = join(&w, 1);
     b = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
@@ -347,18 +347,18 @@ static void mapped_alone_frees_the_device_frame_too(void **state)
     say_unmapped(&w, a, a->map); /* late: nothing */
     assert_false(a->cut);
     assert_true(permit(a, slot) & GVMI_PERMIT_READ);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* Its other MAP may bring the old frame: unmapping for that one says nothing. */
 static void client_that_is_a_map_behind_may_have_the_device_frame(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot = 0;
 
     (void)state;
-    start_world(&w, 1, 8);
+    start_fixture(&w, 1, 8);
     a = join(&w, 1);
     b = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
@@ -372,18 +372,18 @@ static void client_that_is_a_map_behind_may_have_the_device_frame(void **state)
     assert_int_equal(device(&w)->free_bytes, 0);
     say_unmapped(&w, b, &b->maps[1]);
     assert_int_equal(device(&w)->free_bytes, CHUNK);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* Ahead of the answers to earlier MAPs; MAPPED is for the first that is not answered. */
 static void client_unmaps_ahead_but_maps_in_order(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot = 0;
 
     (void)state;
-    start_world(&w, 2, 8);
+    start_fixture(&w, 2, 8);
     a = join(&w, 1);
     b = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 2, 0, &slot), GVM_OK);
@@ -405,17 +405,17 @@ static void client_unmaps_ahead_but_maps_in_order(void **state)
     say_mapped(&w, b, &b->maps[1]);
     assert_true(b->cut);
     assert_int_equal(device(&w)->held_bytes, 0);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void client_cut_off_after_unmapped_holds_nothing_of_it(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot_a = 0, slot_b = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     b = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 1, 0, &slot_a), GVM_OK);
@@ -434,17 +434,17 @@ static void client_cut_off_after_unmapped_holds_nothing_of_it(void **state)
     assert_false(permit(a, slot_a) & GVMI_PERMIT_REVOKED);
     assert_int_equal(device(&w)->held_bytes, 0);
     assert_int_equal(device(&w)->free_bytes, CHUNK);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void host_copy_may_go_when_all_have_unmapped_it(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot_x = 0, slot_y = 0;
 
     (void)state;
-    start_world(&w, 2, 1);
+    start_fixture(&w, 2, 1);
     a = join(&w, 1);
     b = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 1, 0, &slot_x), GVM_OK);
@@ -460,17 +460,17 @@ static void host_copy_may_go_when_all_have_unmapped_it(void **state)
     assert_false(granted(a));
     say_mapped(&w, a, a->map);
     assert_true(granted(a));
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void dead_writer_leaves_object_interrupted(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot_a = 0, slot_b = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     b = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 1, 0, &slot_a), GVM_OK);
@@ -485,34 +485,34 @@ static void dead_writer_leaves_object_interrupted(void **state)
     assert_true(granted(a));
     take(&w, a, slot_a, GVM_LEASE_READ);
     assert_int_equal(info(&w, a, slot_a).interrupted, 1);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void quota_counts_by_owner(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     gvmi_machine_set_quota(w.machine, 1, 3 * CHUNK);
     a = join(&w, 1);
     b = join(&w, 2);
     assert_int_equal(create(&w, a, "/x", 2, 0, &slot), GVM_OK);
     assert_int_equal(create(&w, a, "/y", 2, 0, &slot), GVM_E_QUOTA);
     assert_int_equal(create(&w, b, "/y", 2, 0, &slot), GVM_OK);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void mode_decides_who_opens(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b, *root;
     uint32_t slot = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     b = join(&w, 2);
     root = join(&w, 0);
@@ -522,19 +522,19 @@ static void mode_decides_who_opens(void **state)
     assert_int_equal(open_object(&w, b, "/shown", 0, &slot), GVM_E_DENIED);
     assert_int_equal(open_object(&w, b, "/shown", GVM_OPEN_READONLY, &slot), GVM_OK);
     assert_int_equal(open_object(&w, root, "/private", 0, &slot), GVM_OK);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* What one domain saw never becomes another's. */
 static void frame_of_other_domain_is_not_reused(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot = 0;
     gvmi_wire_message m;
 
     (void)state;
-    start_world(&w, 2, 0);
+    start_fixture(&w, 2, 0);
     a = join(&w, 1);
     b = join(&w, 2);
     assert_int_equal(create(&w, a, "/x", 2, 0, &slot), GVM_OK);
@@ -550,10 +550,10 @@ static void frame_of_other_domain_is_not_reused(void **state)
     w.dropped_bytes = 0;
     assert_int_equal(create(&w, a, "/z", 1, 0, &slot), GVM_OK);
     assert_int_equal(w.dropped_bytes, 0); /* its own kind again */
-    end_world(&w);
+    end_fixture(&w);
 }
 
-static void publish_and_close(world *w, actor *a, uint32_t flags)
+static void publish_and_close(fixture *w, actor *a, uint32_t flags)
 {
     gvmi_wire_message m;
     uint32_t slot;
@@ -577,12 +577,12 @@ static void publish_and_close(world *w, actor *a, uint32_t flags)
 static void published_object_outlives_its_creator_unless_private(void **state)
 {
     gvmi_wire_message m;
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     b = join(&w, 1);
     publish_and_close(&w, a, 0);
@@ -594,12 +594,12 @@ static void published_object_outlives_its_creator_unless_private(void **state)
     /* The private one takes the name, and leaves none behind. */
     publish_and_close(&w, a, GVM_PUBLISH_REPLACE | GVM_PUBLISH_PRIVATE);
     assert_int_equal(open_object(&w, b, "/x", 0, &slot), GVM_E_ABSENT);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* ---- links */
 
-static gvm_status unlink_object(world *w, actor *a, const char *name)
+static gvm_status unlink_object(fixture *w, actor *a, const char *name)
 {
     gvmi_wire_message m;
 
@@ -613,12 +613,12 @@ enum { BY_LINK = GVM_OPEN_LINK | GVM_OPEN_READONLY };
 
 static void link_lets_in_whom_its_mode_says_to_read_alone(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot = 0, other = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     b = join(&w, 2);
     assert_int_equal(create(&w, a, "/x", 2, 0600, &slot), GVM_OK);
@@ -631,18 +631,18 @@ static void link_lets_in_whom_its_mode_says_to_read_alone(void **state)
     assert_int_equal(open_object(&w, b, "/secret", GVM_OPEN_READONLY, &other), GVM_E_ABSENT);
     assert_int_equal(open_object(&w, b, "/x", GVM_OPEN_READONLY, &other), GVM_E_DENIED);
     assert_int_equal(open_object(&w, b, "/x", BY_LINK, &other), GVM_E_ABSENT);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void link_shows_its_chunks_alone_also_of_an_object_that_grows(void **state)
 {
     gvmi_wire_message m;
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     b = join(&w, 2);
     assert_int_equal(create(&w, a, "/x", 3, 0600, &slot), GVM_OK);
@@ -667,18 +667,18 @@ static void link_shows_its_chunks_alone_also_of_an_object_that_grows(void **stat
                      2 * CHUNK);
     assert_string_equal(last(b)->body.INFO.info.name, "");
     assert_true(last(b)->body.INFO.info.foreign);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void frame_shown_by_a_link_is_not_used_again(void **state)
 {
     gvmi_wire_message m;
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot = 0, other = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     b = join(&w, 2);
     assert_int_equal(create(&w, a, "/x", 2, 0600, &slot), GVM_OK);
@@ -690,18 +690,18 @@ static void frame_shown_by_a_link_is_not_used_again(void **state)
     say(&w, a, &m);
     assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
     assert_int_equal(w.dropped_bytes, CHUNK); /* the other one was shown to the owner alone */
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void link_ends_with_its_word_its_object_and_its_creator(void **state)
 {
     gvmi_wire_message m;
-    world w;
+    fixture w;
     actor *a, *b, *c;
     uint32_t slot = 0, next = 0, other = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     b = join(&w, 2);
     assert_int_equal(create(&w, a, "/x", 1, 0600, &slot), GVM_OK);
@@ -743,17 +743,17 @@ static void link_ends_with_its_word_its_object_and_its_creator(void **state)
     m.body.CLOSE.slot = slot;
     say(&w, c, &m);
     assert_int_equal(open_object(&w, b, "/one", BY_LINK, &other), GVM_E_ABSENT);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void violation_cuts_off_one_client_alone(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     b = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
@@ -761,7 +761,7 @@ static void violation_cuts_off_one_client_alone(void **state)
     assert_true(b->cut);
     ask(&w, a, slot, GVM_LEASE_READ, -1);
     assert_true(granted(a));
-    end_world(&w);
+    end_fixture(&w);
 }
 
 typedef struct onlooker {
@@ -783,13 +783,13 @@ static void look_at_permit(void *context, uint32_t d, uint64_t object, uint64_t 
 /* The machine looks at the second object when the first's opening has ended. */
 static void end_of_the_machine_opens_no_permit(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot_a = 0, other = 0;
     onlooker o = {0};
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     b = join(&w, 1);
     assert_int_equal(create(&w, a, "/x", 1, 0, &slot_a), GVM_OK);

@@ -27,7 +27,7 @@ static void writer_cut_off_leaves_its_frames_before_the_next_lease(void **state)
     p.b->forgotten = true;
     run(&p.w);
     assert_int_equal(device(&p.w)->held_bytes, 0);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void writer_cut_off_before_it_took_its_lease_counts_as_one(void **state)
@@ -43,7 +43,7 @@ static void writer_cut_off_before_it_took_its_lease_counts_as_one(void **state)
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_WRITE, -1);
     assert_true(granted(p.a));
     assert_false(has_frame(&p.w, before));
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void reader_cut_off_shares_its_frames(void **state)
@@ -59,7 +59,7 @@ static void reader_cut_off_shares_its_frames(void **state)
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_WRITE, -1);
     assert_true(granted(p.a));
     assert_true(has_frame(&p.w, before));
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* A client that was there before it was cut off ends its lease first: it shared the frames already. */
@@ -81,7 +81,7 @@ static void reader_of_an_untracked_object_cut_off_counts_as_writer(void **state)
     give(&p.w, p.a, p.a_slot, GVM_LEASE_READ);
     assert_true(granted(p.a));
     assert_false(has_frame(&p.w, before));
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* The last writer ended its lease before the seal; so copies in both tiers stay good. */
@@ -104,7 +104,7 @@ static void reader_of_a_sealed_untracked_object_is_no_writer(void **state)
     assert_true(granted(p.a));
     assert_true(has_frame(&p.w, before));
     assert_int_equal(only_object(&p.w)->duplicate_chunks, 2);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void reader_of_an_untracked_object_opened_readonly_is_no_writer(void **state)
@@ -120,7 +120,7 @@ static void reader_of_an_untracked_object_opened_readonly_is_no_writer(void **st
     ask(&p.w, p.a, p.a_slot, GVM_LEASE_READ, 0);
     assert_true(granted(p.a));
     assert_true(has_frame(&p.w, before));
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void fence_without_room_on_the_device_goes_to_the_host(void **state)
@@ -135,7 +135,7 @@ static void fence_without_room_on_the_device_goes_to_the_host(void **state)
     assert_true(granted(p.a));
     assert_int_equal(info(&p.w, p.a, p.a_slot).host_bytes, 2 * CHUNK);
     assert_int_equal(device(&p.w)->held_bytes, 2 * CHUNK);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void fence_without_any_room_waits_for_the_end_of_the_process(void **state)
@@ -160,7 +160,7 @@ static void fence_without_any_room_waits_for_the_end_of_the_process(void **state
     run(&p.w);
     assert_true(granted(p.a));
     assert_int_equal(device(&p.w)->used_bytes, 2 * CHUNK);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* Room came: another object went. */
@@ -180,7 +180,7 @@ static void fence_is_tried_again_when_there_may_be_room(void **state)
     close_slot(&p.w, p.a, slot);
     tick(&p.w, 200);
     assert_true(granted(p.a));
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* What runs meanwhile fails once: the next look tries again. */
@@ -202,7 +202,7 @@ static void fence_copy_that_fails_is_made_again(void **state)
     assert_false(granted(p.a));
     tick(&p.w, 200);
     assert_true(granted(p.a));
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* Whatever the copy is, and whichever way it goes: only the next look makes it again, not the failure. */
@@ -230,7 +230,7 @@ static void fail_copies(pair *p, uint64_t device_chunks, uint64_t host_chunks, b
     }
     end_jobs(&p->w);
     assert_true(granted(p->a));
-    end_world(&p->w);
+    end_fixture(&p->w);
 }
 
 static void fence_copy_that_fails_waits_for_the_next_look(void **state)
@@ -271,7 +271,7 @@ static void copy_of_a_host_frame_with_writers_is_never_clean(void **state)
     i = info(&p.w, p.a, p.a_slot);
     assert_int_equal(i.device_bytes, 2 * CHUNK);
     assert_int_equal(i.duplicate_bytes, 0);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* Its readers could write before it was sealed. */
@@ -287,7 +287,7 @@ static void untracked_object_is_sealed_when_its_readers_have_ended(void **state)
     assert_int_not_equal(last(p.a)->head.type, GVMI_WIRE_DONE);
     give(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
     assert_int_equal(last(p.a)->head.type, GVMI_WIRE_DONE);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void seal_of_a_fenced_object_is_on_other_frames(void **state)
@@ -303,7 +303,7 @@ static void seal_of_a_fenced_object_is_on_other_frames(void **state)
     ask_seal(&p.w, p.a, p.a_slot);
     assert_int_equal(last(p.a)->head.type, GVMI_WIRE_DONE);
     assert_false(has_frame(&p.w, before));
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void writer_cut_off_is_killed_where_that_is_wanted(void **state)
@@ -320,7 +320,7 @@ static void writer_cut_off_is_killed_where_that_is_wanted(void **state)
     acquire(&p.w, p.b, p.b_slot, GVM_LEASE_WRITE);
     cut_off(&p.w, p.b);
     assert_true(p.b->killed);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* ---- memory for a fence that cannot be had */
@@ -359,7 +359,7 @@ static void frames_whose_writer_could_not_be_noted_are_left(void **state)
     assert_false(has_frame(&p.w, before));
     assert_int_equal(p.w.dropped_bytes, 2 * CHUNK); /* released, and given to nobody */
     assert_int_equal(device(&p.w)->free_bytes, 0);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void frames_whose_writer_could_not_be_noted_get_no_lease_ever(void **state)
@@ -374,7 +374,7 @@ static void frames_whose_writer_could_not_be_noted_get_no_lease_ever(void **stat
     tick(&p.w, 5100);
     assert_int_equal(reply_status(p.a), GVM_E_TIMEOUT);
     assert_true(has_frame(&p.w, before));
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* ---- what is counted, and whom it is charged to */
@@ -401,7 +401,7 @@ static void frames_held_by_a_client_are_charged_to_its_user(void **state)
     run(&p.w);
     assert_int_equal(used_bytes(&p.w, OTHER), 0);
     assert_int_equal(device(&p.w)->used_bytes, 0);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void say_that_mapping_failed(pair *p)
@@ -444,7 +444,7 @@ static void frames_that_another_user_could_not_map_are_charged_to_it(void **stat
     run(&p.w);
     assert_int_equal(used_bytes(&p.w, OTHER), 0);
     assert_int_equal(device(&p.w)->used_bytes, 0);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void frames_that_their_owner_could_not_map_are_let_go(void **state)
@@ -456,7 +456,7 @@ static void frames_that_their_owner_could_not_map_are_let_go(void **state)
     say_that_mapping_failed(&p);
     assert_int_equal(evict(&p.w, p.a, "/x"), 2 * CHUNK);
     assert_int_equal(device(&p.w)->held_bytes, 0);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* A lease stands: nothing was unmapped, and what could write goes on doing so. */
@@ -479,7 +479,7 @@ static void writer_that_says_that_mapping_failed_is_a_writer(void **state)
     run(&p.w);
     assert_int_equal(device(&p.w)->held_bytes, 0);
     assert_true(p.b->forgotten);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void writer_that_closes_under_its_lease_is_a_writer(void **state)
@@ -497,7 +497,7 @@ static void writer_that_closes_under_its_lease_is_a_writer(void **state)
     assert_true(granted(p.a));
     assert_false(has_frame(&p.w, before));
     assert_int_equal(used_bytes(&p.w, OTHER), 2 * CHUNK);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* As the library does after an acquire that timed out, while the grant was on its way. */
@@ -516,17 +516,17 @@ static void client_that_closes_before_it_took_its_lease_holds_nothing(void **sta
     acquire(&p.w, p.a, p.a_slot, GVM_LEASE_WRITE);
     assert_true(has_frame(&p.w, before));
     assert_int_equal(used_bytes(&p.w, OTHER), 0);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void frames_held_by_two_clients_are_charged_to_who_is_left(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b, *c;
     uint32_t slot = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, OWNER);
     b = join(&w, OTHER);
     c = join(&w, 3);
@@ -549,7 +549,7 @@ static void frames_held_by_two_clients_are_charged_to_who_is_left(void **state)
     b->forgotten = true;
     run(&w);
     assert_int_equal(device(&w)->used_bytes, 0);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* It was not told of the copy, which was then not made: the frame's number may be another's. */
@@ -574,7 +574,7 @@ static void client_cut_off_during_a_copy_does_not_hold_the_frame_to_come(void **
     gvmi_machine_exited(p.w.machine, p.b->number);
     p.b->forgotten = true;
     run(&p.w);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* What it costs when such a client ends grows with the frames, not with its openings. */
@@ -597,7 +597,7 @@ static void client_that_opened_an_object_twice_holds_its_frames_once(void **stat
     p.b->forgotten = true;
     run(&p.w);
     assert_int_equal(used_bytes(&p.w, OWNER), 2 * CHUNK);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void client_of_the_owner_that_closes_its_socket_holds_nothing(void **state)
@@ -615,7 +615,7 @@ static void client_of_the_owner_that_closes_its_socket_holds_nothing(void **stat
     run(&p.w);
     assert_int_equal(device(&p.w)->held_bytes, 0);
     assert_true(p.b->forgotten);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void process_that_executes_another_program_ends_as_a_client(void **state)
@@ -630,7 +630,7 @@ static void process_that_executes_another_program_ends_as_a_client(void **state)
     gvmi_machine_closed(p.w.machine, p.b->number);
     run(&p.w);
     assert_true(p.b->forgotten);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* The program closed the descriptor, as daemon(3) may, and what it has mapped it goes on writing. */
@@ -650,7 +650,7 @@ static void socket_closed_under_a_lease_is_not_believed(void **state)
     assert_true(granted(p.a));
     assert_int_equal(device(&p.w)->held_bytes, 2 * CHUNK);
     assert_false(p.b->forgotten);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* The second client says BYE with a lease for writing; before: the object's frames until then. */
@@ -674,7 +674,7 @@ static void bye_of_the_owners_process_ends_all_at_once(void **state)
     assert_true(p.b->forgotten);
     acquire(&p.w, p.a, p.a_slot, GVM_LEASE_READ);
     assert_true(has_frame(&p.w, before));
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* It may say so with everything mapped. */
@@ -695,7 +695,7 @@ static void bye_of_another_users_process_ends_no_charge(void **state)
     p.b->forgotten = true;
     run(&p.w);
     assert_int_equal(device(&p.w)->used_bytes, 0);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void bye_of_another_users_writer_leaves_a_fence(void **state)
@@ -711,7 +711,7 @@ static void bye_of_another_users_writer_leaves_a_fence(void **state)
     assert_true(granted(p.a));
     assert_false(has_frame(&p.w, before));
     assert_false(p.b->forgotten);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* CLOSE is what tells of one object that it is not mapped any more. */
@@ -725,7 +725,7 @@ static void bye_of_another_users_process_after_its_closes_ends_it(void **state)
     gvmi_machine_bye(p.w.machine, p.b->number);
     run(&p.w);
     assert_true(p.b->forgotten);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* Its connection ended, so it cannot be told; the log and the figures say that it is cut off. */
@@ -745,7 +745,7 @@ static void client_voided_after_the_revoke_timeout_is_reported(void **state)
     assert_int_equal(p.w.lines, 1);
     assert_int_equal(p.w.machine->cut_offs, 1);
     assert_true(p.w.machine->clients[p.b->number - 1]->cut);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void client_that_closes_and_holds_something_is_reported(void **state)
@@ -762,16 +762,16 @@ static void client_that_closes_and_holds_something_is_reported(void **state)
     run(&p.w);
     assert_int_equal(p.w.lines, 1);
     assert_int_equal(p.w.machine->cut_offs, 1);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void client_that_never_mapped_anything_is_forgotten_at_once(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, OTHER);
     gvmi_machine_disconnect(w.machine, a->number);
     run(&w);
@@ -779,7 +779,7 @@ static void client_that_never_mapped_anything_is_forgotten_at_once(void **state)
     b = join(&w, OTHER);
     cut_off(&w, b);
     assert_true(b->forgotten);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void frames_that_another_user_had_mapped_go_to_no_other_object(void **state)
@@ -797,13 +797,13 @@ static void frames_that_another_user_had_mapped_go_to_no_other_object(void **sta
     drop_object(&p.w, p.a, "/x");
     close_slot(&p.w, p.a, p.a_slot);
     assert_int_equal(device(&p.w)->free_bytes, 0); /* they ended with the object */
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* Each writer that is cut off costs a copy. So a user whose quota has no room for what such processes
  * hold gets no more of them. c is one that has two objects open before that, /u an untracked one. */
 typedef struct full_user {
-    world w;
+    fixture w;
     actor *a, *b, *c;
     uint32_t slot, untracked_slot; /* c's */
 } full_user;
@@ -814,7 +814,7 @@ static void start_full_user(full_user *u)
     uint32_t a_slot = 0, slot = 0;
 
     config.clients_max = 32;
-    start_world_as(&u->w, &config);
+    start_fixture_as(&u->w, &config);
     u->a = join(&u->w, OWNER);
     u->c = join(&u->w, OTHER);
     assert_int_equal(gvmi_machine_set_quota(u->w.machine, OTHER, 2 * CHUNK), GVM_OK);
@@ -848,7 +848,7 @@ static void user_that_could_not_map_and_holds_more_than_its_quota_opens_nothing(
     close_slot(&p.w, p.b, p.b_slot);
     assert_int_equal(open_object(&p.w, p.b, "/x", GVM_OPEN_READONLY, &p.b_slot), GVM_E_QUOTA);
     assert_non_null(strstr(last(p.b)->body.FAILED.text, "could not map"));
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void end_one_of_full_user(full_user *u)
@@ -870,7 +870,7 @@ static void user_that_holds_more_than_its_quota_opens_nothing(void **state)
     assert_int_equal(open_object(&u.w, d, "/x", 0, &slot), GVM_E_QUOTA);
     end_one_of_full_user(&u);
     assert_int_equal(open_object(&u.w, d, "/x", 0, &slot), GVM_OK);
-    end_world(&u.w);
+    end_fixture(&u.w);
 }
 
 static void user_that_holds_more_than_its_quota_gets_no_leases_for_writing(void **state)
@@ -888,7 +888,7 @@ static void user_that_holds_more_than_its_quota_gets_no_leases_for_writing(void 
     end_one_of_full_user(&u);
     acquire(&u.w, u.c, u.slot, GVM_LEASE_WRITE);
     acquire(&u.w, u.c, u.untracked_slot, GVM_LEASE_READ);
-    end_world(&u.w);
+    end_fixture(&u.w);
 }
 
 /* ---- rights, where shared words are read */
@@ -906,7 +906,7 @@ static void forge_writer(uint32_t open_flags)
     cut_off(&p.w, p.b);
     assert_int_equal(info(&p.w, p.a, p.a_slot).interrupted, 0);
     assert_false(only_object(&p.w)->fenced);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void writer_forged_in_a_lease_word_is_none(void **state)

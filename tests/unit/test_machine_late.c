@@ -22,7 +22,7 @@ static void growth_by_bytes_sends_one_map_to_who_has_others_to_answer(void **sta
     say_mapped(&p.w, p.b, p.b->map);
     acquire(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
     assert_true(granted(p.b));
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* What b was not sent, as it has others to answer, comes before the reply that tells it the same. */
@@ -42,7 +42,7 @@ static void growth_to_a_size_that_is_reached_tells_the_size_before_it_is_answere
     say_mapped(&p.w, p.b, &p.b->maps[0]);
     say_mapped(&p.w, p.b, &p.b->maps[1]);
     assert_ptr_equal(p.b->map, &p.b->maps[1]); /* once */
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void seal_of_what_is_sealed_tells_it_before_it_is_answered(void **state)
@@ -58,23 +58,23 @@ static void seal_of_what_is_sealed_tells_it_before_it_is_answered(void **state)
     ask_seal(&p.w, p.b, p.b_slot);
     assert_int_equal(last(p.b)->head.type, GVMI_WIRE_DONE);
     assert_int_equal(p.b->map->sealed, 1);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void opening_beyond_16_of_an_object_is_refused(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
     uint32_t slot = 0;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, OWNER);
     assert_int_equal(create(&w, a, "/x", 1, 0, &slot), GVM_OK);
     for (unsigned i = 1; i < KEEP_CLIENT_OPENINGS_MAX; i++)
         assert_int_equal(open_object(&w, a, "/x", 0, &slot), GVM_OK);
     assert_int_equal(open_object(&w, a, "/x", 0, &slot), GVM_E_LIMIT);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* ---- who is late */
@@ -110,7 +110,7 @@ static void client_whose_answer_is_not_read_yet_has_twice_the_time(void **state)
     assert_false(p.b->cut);
     tick(&p.w, 1000); /* a client must not put it off for ever */
     assert_true(p.b->cut);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* Later MAPs do not extend the deadline of an earlier one. */
@@ -126,7 +126,7 @@ static void client_that_is_asked_ever_more_has_no_more_than_twice_the_time(void 
     assert_false(p.b->cut);
     tick(&p.w, 200); /* the later one is late now, but not by twice the time */
     assert_true(p.b->cut);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* The system lets it be sent nothing: that is not its doing. */
@@ -147,7 +147,7 @@ static void client_that_could_not_be_sent_its_map_is_not_late(void **state)
     assert_false(p.b->cut); /* it has its time from when it was sent it */
     tick(&p.w, 200);
     assert_true(p.b->cut);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* Its own request, which waits for its own lease, does not spare a client. */
@@ -169,7 +169,7 @@ static void lease_kept_too_long_is_cut_off_though_its_client_waits_first(void **
     tick(&p.w, 200);
     assert_true(p.a->cut);
     assert_true(granted(p.b));
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* Its writer waits for its own reader, and another's reader behind that. */
@@ -190,7 +190,7 @@ static void read_lease_kept_too_long_is_cut_off_though_its_client_wants_to_write
     tick(&p.w, 600);
     assert_true(p.a->cut);
     assert_true(granted(p.b));
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* ---- who ends a lease and is stopped before it rings */
@@ -210,7 +210,7 @@ static void lease_that_ended_without_a_doorbell_is_found_at_the_next_look(void *
         atomic_fetch_sub(&p.a->leases[p.a_slot].word, i == 0 ? GVMI_LEASE_READER : GVMI_LEASE_WRITER);
         tick(&p.w, 100);
         assert_true(granted(p.b));
-        end_world(&p.w);
+        end_fixture(&p.w);
     }
 }
 

@@ -2,7 +2,7 @@
  * has a lease. */
 #include "tests/unit/machine_pair.h"
 
-static void ask_size(world *w, actor *a, gvmi_wire_type type, uint32_t slot, uint64_t bytes)
+static void ask_size(fixture *w, actor *a, gvmi_wire_type type, uint32_t slot, uint64_t bytes)
 {
     gvmi_wire_message m;
 
@@ -11,13 +11,13 @@ static void ask_size(world *w, actor *a, gvmi_wire_type type, uint32_t slot, uin
     say(w, a, &m);
 }
 
-static gvm_status shrink(world *w, actor *a, uint32_t slot, uint64_t bytes)
+static gvm_status shrink(fixture *w, actor *a, uint32_t slot, uint64_t bytes)
 {
     ask_size(w, a, GVMI_WIRE_SHRINK, slot, bytes);
     return reply_status(a);
 }
 
-static uint64_t taken_bytes(const world *w)
+static uint64_t taken_bytes(const fixture *w)
 {
     return device(w)->used_bytes - device(w)->free_bytes + w->machine->host.used_bytes -
            w->machine->host.free_bytes;
@@ -25,12 +25,12 @@ static uint64_t taken_bytes(const world *w)
 
 static void shrunk_object_gives_its_chunks_to_others(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
     uint32_t x = 0, y = 0;
 
     (void)state;
-    start_world(&w, 4, 2); /* two chunks of /x are on the host */
+    start_fixture(&w, 4, 2); /* two chunks of /x are on the host */
     a = join(&w, OWNER);
     assert_int_equal(create(&w, a, "/x", 6, 0, &x), GVM_OK);
     assert_int_equal(create(&w, a, "/y", 1, 0, &y), GVM_E_NOSPACE);
@@ -39,7 +39,7 @@ static void shrunk_object_gives_its_chunks_to_others(void **state)
     assert_int_equal(taken_bytes(&w), 2 * CHUNK);
     assert_int_equal(create(&w, a, "/y", 4, 0, &y), GVM_OK);
     acquire(&w, a, x, GVM_LEASE_READ);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void shrunk_object_grows_again(void **state)
@@ -54,7 +54,7 @@ static void shrunk_object_grows_again(void **state)
     assert_int_equal(reply_status(p.b), GVM_OK);
     assert_int_equal(info(&p.w, p.a, p.a_slot).size_bytes, 3 * CHUNK);
     assert_int_equal(taken_bytes(&p.w), 3 * CHUNK);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void size_that_is_not_smaller_changes_nothing(void **state)
@@ -67,7 +67,7 @@ static void size_that_is_not_smaller_changes_nothing(void **state)
     assert_int_equal(shrink(&p.w, p.a, p.a_slot, UINT64_MAX), GVM_OK);
     assert_int_equal(info(&p.w, p.a, p.a_slot).size_bytes, 2 * CHUNK);
     assert_int_equal(info(&p.w, p.a, p.a_slot).generation, 2);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void leased_object_does_not_shrink(void **state)
@@ -82,7 +82,7 @@ static void leased_object_does_not_shrink(void **state)
     assert_true(permit(p.a, p.a_slot) & GVMI_PERMIT_READ);
     give(&p.w, p.b, p.b_slot, GVM_LEASE_READ);
     assert_int_equal(shrink(&p.w, p.a, p.a_slot, CHUNK), GVM_OK);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void read_only_opening_may_not_shrink(void **state)
@@ -94,7 +94,7 @@ static void read_only_opening_may_not_shrink(void **state)
     assert_int_equal(shrink(&p.w, p.b, p.b_slot, CHUNK), GVM_E_DENIED);
     ask_seal(&p.w, p.a, p.a_slot);
     assert_int_equal(shrink(&p.w, p.a, p.a_slot, CHUNK), GVM_E_SEALED);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void chunks_are_free_when_all_have_unmapped_them(void **state)
@@ -122,7 +122,7 @@ static void chunks_are_free_when_all_have_unmapped_them(void **state)
     assert_int_equal(last(c)->head.type, GVMI_WIRE_DONE);
     assert_int_equal(info(&p.w, c, slot).size_bytes, 2 * CHUNK);
     assert_int_equal(taken_bytes(&p.w), 2 * CHUNK);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 static void cut_off_client_holds_chunks_that_it_has_not_unmapped(void **state)
@@ -144,18 +144,18 @@ static void cut_off_client_holds_chunks_that_it_has_not_unmapped(void **state)
     p.b->forgotten = true;
     run(&p.w);
     assert_int_equal(device(&p.w)->held_bytes, 0);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 /* Until it was sent everything, too: a client takes a smaller size for a shrink. */
 static void object_of_several_maps_is_opened_with_one_size(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot = 0;
 
     (void)state;
-    start_world(&w, 80, 0);
+    start_fixture(&w, 80, 0);
     a = join(&w, OWNER);
     b = join(&w, OWNER);
     assert_int_equal(create_of(&w, a, "/x", 80, GVMI_WIRE_CHUNKS_MAX + 1, 0, GVM_OBJECT_KEEP), GVM_OK);
@@ -166,7 +166,7 @@ static void object_of_several_maps_is_opened_with_one_size(void **state)
         assert_int_equal(b->maps[i].bytes, last(b)->body.OPENED.bytes);
     assert_int_not_equal(b->maps[0].generation, last(b)->body.OPENED.generation);
     assert_int_equal(b->maps[1].generation, last(b)->body.OPENED.generation);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void shrinker_that_leaves_is_not_answered(void **state)
@@ -183,7 +183,7 @@ static void shrinker_that_leaves_is_not_answered(void **state)
     say_mapped(&p.w, p.b, p.b->map);
     assert_int_equal(info(&p.w, p.b, p.b_slot).size_bytes, 0);
     assert_int_equal(taken_bytes(&p.w), 0);
-    end_world(&p.w);
+    end_fixture(&p.w);
 }
 
 int main(void)

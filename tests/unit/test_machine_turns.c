@@ -1,12 +1,12 @@
 /* The keeper's machine: what is too long for one event and is done in turns, a part in each.
  *
  * That a part is short is shown by how much it does, not by time. */
-#include "tests/unit/machine_stand.h"
+#include "tests/unit/machine_fixture.h"
 
 /* ---- requests that can be answered at once */
 
 /* Of a writer's object, with 600 requests of one reader's that wait. */
-static void start_queue(world *w, actor **writer, actor **reader, uint32_t slots[2], int timeout_ms)
+static void start_queue(fixture *w, actor **writer, actor **reader, uint32_t slots[2], int timeout_ms)
 {
     start_users(w, 32, 64);
     *writer = join(w, 1);
@@ -21,7 +21,7 @@ static void start_queue(world *w, actor **writer, actor **reader, uint32_t slots
 
 static void leases_for_many_are_granted_in_turns(void **state)
 {
-    world w;
+    fixture w;
     actor *writer, *reader, *other;
     uint32_t slots[2], slot = 0;
     const keep_opening *opening;
@@ -53,13 +53,13 @@ static void leases_for_many_are_granted_in_turns(void **state)
     tick(&w, 1);
     assert_int_equal(reply_status(other), GVM_E_TIMEOUT);
     assert_true(gvmi_machine_deadline(w.machine) > w.now_ns);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* One whose writer has left many waiting does not keep others waiting for all of its turns. */
 static void objects_with_many_requests_are_served_in_rotation(void **state)
 {
-    world w;
+    fixture w;
     actor *writer, *reader;
     uint32_t slots[2], mine[2] = {0, 0};
     const keep_client *client;
@@ -79,12 +79,12 @@ static void objects_with_many_requests_are_served_in_rotation(void **state)
     assert_int_equal(w.machine->taken[KEEP_WAITS], 1000 - 2 * 256);
     assert_true(client->slots[slots[1]]->granted_readers >= 128);
     assert_true(client->slots[mine[1]]->granted_readers >= 128);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void object_that_ends_among_those_to_be_served_is_freed(void **state)
 {
-    world w;
+    fixture w;
     actor *writer, *reader;
     uint32_t slots[2];
 
@@ -98,12 +98,12 @@ static void object_that_ends_among_those_to_be_served_is_freed(void **state)
     assert_non_null(w.machine->objects);
     assert_false(work(&w));
     assert_null(w.machine->objects);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void requests_that_waited_too_long_are_answered_in_slices(void **state)
 {
-    world w;
+    fixture w;
     actor *writer, *reader;
     uint32_t slots[2];
 
@@ -126,13 +126,13 @@ static void requests_that_waited_too_long_are_answered_in_slices(void **state)
     assert_int_equal(gvmi_machine_deadline(w.machine), w.now_ns + 4 * MS);
     tick(&w, 4);
     assert_int_equal(w.machine->timeouts, 602);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void reader_among_readers_changes_no_permit(void **state)
 {
     const uint64_t mark = 0x5a5a;
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot = 0, other = 0;
     uint64_t before;
@@ -149,12 +149,12 @@ static void reader_among_readers_changes_no_permit(void **state)
     acquire(&w, a, slot, GVM_LEASE_READ);
     assert_int_equal(permit(b, other), mark);
     atomic_store(&b->permits[other].word, before);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void growths_that_are_over_at_once_are_answered_in_turns(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
     uint32_t slot = 0;
 
@@ -173,12 +173,12 @@ static void growths_that_are_over_at_once_are_answered_in_turns(void **state)
     for (unsigned turns = 0; work(&w); turns++)
         assert_true(turns < 400 / 128 + 1);
     assert_int_equal(w.machine->taken[KEEP_GROWTHS], 0);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* ---- links that end together */
 
-static uint32_t count_ended_links(const world *w)
+static uint32_t count_ended_links(const fixture *w)
 {
     uint32_t count = 0;
 
@@ -187,7 +187,7 @@ static uint32_t count_ended_links(const world *w)
     return count;
 }
 
-static gvm_status link_numbered(world *w, actor *a, uint32_t slot, uint32_t number)
+static gvm_status link_numbered(fixture *w, actor *a, uint32_t slot, uint32_t number)
 {
     char name[32];
 
@@ -195,7 +195,7 @@ static gvm_status link_numbered(world *w, actor *a, uint32_t slot, uint32_t numb
     return link_object(w, a, slot, name, 0444, CHUNK);
 }
 
-static gvm_status open_numbered(world *w, actor *a, uint32_t number)
+static gvm_status open_numbered(fixture *w, actor *a, uint32_t number)
 {
     char name[32];
     uint32_t slot;
@@ -207,7 +207,7 @@ static gvm_status open_numbered(world *w, actor *a, uint32_t number)
 static void links_end_at_once_and_are_freed_in_turns(void **state)
 {
     const uint32_t count = 2 * KEEP_FREED_LINKS_MAX + 1;
-    world w;
+    fixture w;
     actor *a, *b;
     uint32_t slot = 0, other = 0;
 
@@ -244,13 +244,13 @@ static void links_end_at_once_and_are_freed_in_turns(void **state)
     assert_true(gvmi_machine_deadline(w.machine) > w.now_ns);
     assert_int_equal(open_numbered(&w, b, count / 2), GVM_OK);
     assert_int_equal(w.machine->taken[KEEP_LINKS], 2);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* By the end of their creator, too; what is left when the machine ends is freed with it. */
 static void links_of_a_client_that_left_are_freed_with_the_machine(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
 
     (void)state;
@@ -265,7 +265,7 @@ static void links_of_a_client_that_left_are_freed_with_the_machine(void **state)
     assert_int_equal(count_ended_links(&w), 2 * KEEP_FREED_LINKS_MAX);
     assert_int_equal(open_numbered(&w, b, 1), GVM_E_ABSENT);
     assert_true(gvmi_machine_work(w.machine));
-    end_world(&w);
+    end_fixture(&w);
 }
 
 int main(void)

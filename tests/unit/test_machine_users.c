@@ -4,10 +4,10 @@
 #include <sys/mman.h>
 
 #include "keeper/protocol/snapshot.h"
-#include "tests/unit/machine_stand.h"
+#include "tests/unit/machine_fixture.h"
 
 /* As many as the user may have; how many that is. */
-static unsigned join_all(world *w, uint32_t uid)
+static unsigned join_all(fixture *w, uint32_t uid)
 {
     unsigned count = 0;
 
@@ -16,12 +16,12 @@ static unsigned join_all(world *w, uint32_t uid)
     return count;
 }
 
-static gvm_status create_empty(world *w, actor *a, const char *name, uint32_t flags)
+static gvm_status create_empty(fixture *w, actor *a, const char *name, uint32_t flags)
 {
     return create_of(w, a, name, 64, 0, 0, flags);
 }
 
-static unsigned create_all(world *w, actor *a)
+static unsigned create_all(fixture *w, actor *a)
 {
     unsigned count = 0;
 
@@ -36,7 +36,7 @@ static unsigned create_all(world *w, actor *a)
 /* 32 clients, 4 of them for the keeper's own user and root. */
 static void connections_of_greedy_users_leave_some_for_the_next(void **state)
 {
-    world w;
+    fixture w;
 
     (void)state;
     start_users(&w, 32, 64);
@@ -49,12 +49,12 @@ static void connections_of_greedy_users_leave_some_for_the_next(void **state)
     assert_null(try_join(&w, KEEPER_UID));
     leave(&w, find_actor(&w, 1));
     (void)join(&w, KEEPER_UID);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void connection_beyond_the_allowance_is_told_the_limit(void **state)
 {
-    world w;
+    fixture w;
     gvm_error error;
 
     (void)state;
@@ -66,29 +66,29 @@ static void connection_beyond_the_allowance_is_told_the_limit(void **state)
     assert_non_null(strstr(
         error.text, "of 32 at this keeper 14 are in use, and 4 are kept for its own user and root"));
     assert_int_equal(gvmi_machine_admits(w.machine, 2), GVM_OK);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* Allowances are of use to keepers of a few clients, too. */
 static void connections_of_a_small_keeper_are_not_all_reserved(void **state)
 {
     static const unsigned wanted[] = {1, 1, 2, 2, 3, 3, 4, 4};
-    world w;
+    fixture w;
 
     (void)state;
     for (uint32_t max = 1; max <= 8; max++) {
         start_users(&w, max, 64);
         assert_int_equal(join_all(&w, 1), max < 8 ? wanted[max - 1] : 4);
-        end_world(&w);
+        end_fixture(&w);
         start_users(&w, max, 64);
         assert_int_equal(join_all(&w, KEEPER_UID), max);
-        end_world(&w);
+        end_fixture(&w);
     }
 }
 
 static void objects_of_greedy_users_leave_some_for_the_next(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b, *c, *root;
 
     (void)state;
@@ -104,13 +104,13 @@ static void objects_of_greedy_users_leave_some_for_the_next(void **state)
     assert_int_equal(create_all(&w, c), 7);
     assert_int_equal(create_all(&w, root), 7 + 8);
     assert_int_equal(gvmi_machine_check(w.machine), true);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* An object counts as its owner's as long as it lives. */
 static void object_that_outlives_its_creator_counts_as_its_owners(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
 
     (void)state;
@@ -122,12 +122,12 @@ static void object_that_outlives_its_creator_counts_as_its_owners(void **state)
     assert_true(gvmi_machine_check(w.machine));
     a = join(&w, 1);
     assert_int_equal(create_all(&w, a), 2); /* it has 4 of 7 then */
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void account_that_counts_nothing_is_freed(void **state)
 {
-    world w;
+    fixture w;
 
     (void)state;
     start_users(&w, 32, 8);
@@ -139,11 +139,11 @@ static void account_that_counts_nothing_is_freed(void **state)
     assert_int_equal(gvmi_machine_set_quota(w.machine, 7, MIB), GVM_OK);
     leave(&w, join(&w, 7));
     assert_non_null(w.machine->users); /* its quota is remembered */
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* A user of the 64 chunks of each kind has an empty object /a, and no job ends by itself. */
-static actor *start_grower(world *w, uint32_t flags)
+static actor *start_grower(fixture *w, uint32_t flags)
 {
     actor *a;
 
@@ -158,7 +158,7 @@ static actor *start_grower(world *w, uint32_t flags)
 
 static void growths_that_wait_are_bounded_and_answered_in_order(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
     unsigned answers;
 
@@ -173,13 +173,13 @@ static void growths_that_wait_are_bounded_and_answered_in_order(void **state)
     end_jobs(&w);
     assert_int_equal(a->count, answers + 1 + KEEP_CLIENT_GROWTHS_MAX);
     assert_int_equal(last(a)->head.type, GVMI_WIRE_DONE);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* Coming and going does not make them fewer: they count until they are over. */
 static void growths_of_a_client_that_left_count_as_its_users(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
 
     (void)state;
@@ -192,14 +192,14 @@ static void growths_of_a_client_that_left_count_as_its_users(void **state)
     assert_int_equal(w.machine->users->taken[KEEP_GROWTHS], 100);
     end_jobs(&w);
     assert_int_equal(w.machine->taken[KEEP_GROWTHS], 0);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* Each of its connections may have 1024; all together, half of what is not reserved. */
 static void growths_of_greedy_users_leave_some_for_the_next(void **state)
 {
     const unsigned most = (KEEP_GROWTHS_MAX - 2048) / 2;
-    world w;
+    fixture w;
     actor *a = NULL;
 
     (void)state;
@@ -218,13 +218,13 @@ static void growths_of_greedy_users_leave_some_for_the_next(void **state)
     a = join(&w, 2);
     assert_int_equal(create_empty(&w, a, "", 0), GVM_OK);
     assert_int_equal(grow(&w, a, a->slot, CHUNK), GVM_OK);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* The second in the queue may not be looked at: neither by those who ask, nor by those who leave. */
 static void growth_that_is_queued_looks_at_no_other(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
     keep_growth *first, *second;
     void *nowhere = mmap(NULL, sizeof *first, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -250,10 +250,10 @@ static void growth_that_is_queued_looks_at_no_other(void **state)
     assert_true(gvmi_machine_check(w.machine));
     end_jobs(&w);
     assert_int_equal(w.machine->objects->bytes, CHUNK + 4);
-    end_world(&w);
+    end_fixture(&w);
 }
 
-static void end_job(world *w)
+static void end_job(fixture *w)
 {
     assert_true(w->job_count > 0);
     gvmi_machine_job_done(w->machine, w->jobs[--w->job_count], GVM_OK);
@@ -263,7 +263,7 @@ static void end_job(world *w)
 /* A few jobs at a time, and all of them in the end. */
 static void growth_makes_few_chunks_at_a_time(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
     unsigned jobs = 0;
 
@@ -278,13 +278,13 @@ static void growth_makes_few_chunks_at_a_time(void **state)
     }
     assert_int_equal(jobs, 60);
     assert_int_equal(w.machine->objects->chunk_count, 60);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* What was promised and is not made yet is not made of a budget that was lowered meanwhile. */
 static void growth_goes_to_the_host_when_the_budget_is_lowered(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
 
     (void)state;
@@ -295,13 +295,13 @@ static void growth_goes_to_the_host_when_the_budget_is_lowered(void **state)
         end_job(&w);
     assert_int_equal(w.machine->objects->device_chunks, 40);
     assert_int_equal(w.machine->objects->chunk_count, 60);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* The client that asked is gone, and none has the object open. */
 static void growth_that_nobody_waits_for_is_given_up(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
     unsigned jobs = 0;
 
@@ -316,12 +316,12 @@ static void growth_that_nobody_waits_for_is_given_up(void **state)
     assert_int_equal(w.machine->objects->chunk_count, 0);
     assert_int_equal(w.machine->taken[KEEP_GROWTHS], 0);
     assert_true(gvmi_machine_check(w.machine));
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void growth_beyond_both_budgets_makes_nothing(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
 
     (void)state;
@@ -331,13 +331,13 @@ static void growth_beyond_both_budgets_makes_nothing(void **state)
     assert_int_equal(create_of(&w, a, "/a", 1024, 0, 0, 0), GVM_OK);
     assert_int_equal(grow(&w, a, a->slot, 129 * CHUNK), GVM_E_NOSPACE);
     assert_int_equal(w.job_count, 0);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* What a failed growth prepared is charged to nobody, so nothing of it stays. */
 static void growth_that_fails_leaves_no_places(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
     const keep_object *object;
     uint32_t slot;
@@ -354,7 +354,7 @@ static void growth_that_fails_leaves_no_places(void **state)
     assert_int_equal(object->chunk_places, 1);
     assert_int_equal(grow(&w, a, slot, 2 * CHUNK), GVM_OK);
     assert_int_equal(object->chunk_count, 2);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* ---- openings */
@@ -362,7 +362,7 @@ static void growth_that_fails_leaves_no_places(void **state)
 /* An object may be open very often: the end of each opening costs the same all the same. */
 static void end_of_an_opening_looks_at_no_other(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
     const keep_object *object;
     uint32_t a_slot, b_slot = 0;
@@ -382,13 +382,13 @@ static void end_of_an_opening_looks_at_no_other(void **state)
     assert_int_equal(object->acquires, 2);
     tick(&w, 200);
     assert_int_equal(object->acquires, 5);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* What is done to an object is done for each opening: so one user has so many, however many clients. */
 static void openings_of_one_object_are_bounded_by_user(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
     uint32_t slot = 0;
     unsigned count = 1;
@@ -408,12 +408,12 @@ static void openings_of_one_object_are_bounded_by_user(void **state)
     close_slot(&w, find_actor(&w, 1), 0);
     assert_int_equal(open_object(&w, a, "/x", 0, &slot), GVM_OK);
     assert_int_equal(open_object(&w, a, "/x", 0, &slot), GVM_E_LIMIT);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void openings_of_the_keepers_user_are_not_bounded_so(void **state)
 {
-    world w;
+    fixture w;
     actor *a = NULL;
     uint32_t slot = 0;
 
@@ -425,14 +425,14 @@ static void openings_of_the_keepers_user_are_not_bounded_so(void **state)
             a = join(&w, KEEPER_UID);
         assert_int_equal(open_object(&w, a, "/x", 0, &slot), GVM_OK);
     }
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* A client that has no lease when the permits are withdrawn gets none before they come back: it is looked at once,
  * however often somebody rings. */
 static void opening_without_a_lease_is_looked_at_once_while_others_drain(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b, *c;
     uint32_t a_slot, b_slot = 0, c_slot = 0;
 
@@ -451,14 +451,14 @@ static void opening_without_a_lease_is_looked_at_once_while_others_drain(void **
     atomic_fetch_add(&c->leases[c_slot].word, GVMI_LEASE_READER); /* without a permit: none */
     give(&w, a, a_slot, GVM_LEASE_READ);
     assert_true(granted(b));
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* A look at very many openings is made in slices, between which clients are served. */
 static void look_at_many_openings_takes_several_ticks(void **state)
 {
     enum { OBJECTS = 40, USERS = 16 };
-    world w;
+    fixture w;
     actor *a = NULL;
     uint32_t slot = 0;
     uint64_t before;
@@ -494,14 +494,14 @@ static void look_at_many_openings_takes_several_ticks(void **state)
     for (; gvmi_machine_deadline(w.machine) <= w.now_ns; ticks++)
         tick(&w, 0);
     assert_true(gvmi_machine_deadline(w.machine) > w.now_ns);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* Many clients are late at once, and much ends with each: others are served in between. */
 static void clients_late_at_once_are_cut_off_a_few_at_a_time(void **state)
 {
     enum { CLIENTS = 10, OPENINGS = 400 };
-    world w;
+    fixture w;
     actor *clients[CLIENTS];
     unsigned cut = 0, ticks = 0;
 
@@ -526,12 +526,12 @@ static void clients_late_at_once_are_cut_off_a_few_at_a_time(void **state)
         assert_true(++ticks <= 4 * CLIENTS); /* each look takes several */
         assert_true(cut == CLIENTS || gvmi_machine_deadline(w.machine) <= w.now_ns);
     }
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* ---- snapshots */
 
-static void ask_snapshot(world *w, actor *a)
+static void ask_snapshot(fixture *w, actor *a)
 {
     gvmi_wire_message m;
 
@@ -540,7 +540,7 @@ static void ask_snapshot(world *w, actor *a)
     say(w, a, &m);
 }
 
-static void say_snapshot_read(world *w, actor *a)
+static void say_snapshot_read(fixture *w, actor *a)
 {
     gvmi_wire_message m;
 
@@ -563,7 +563,7 @@ static const gvmi_snapshot_object *objects_of(const actor *a)
 /* Others are served between the slices, and what they end and make does no harm. */
 static void snapshot_of_many_objects_is_made_in_slices(void **state)
 {
-    world w;
+    fixture w;
     actor *a, *b;
     unsigned slices = 1;
     uint32_t first, count;
@@ -592,12 +592,12 @@ static void snapshot_of_many_objects_is_made_in_slices(void **state)
     for (uint32_t i = 0; i < count; i++)
         assert_int_equal(objects_of(a)[i].owner_uid, 1);
     assert_int_equal(head_of(a)->client_count, 2);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 static void snapshot_is_made_when_the_one_before_is_read(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
 
     (void)state;
@@ -621,13 +621,13 @@ static void snapshot_is_made_when_the_one_before_is_read(void **state)
     assert_int_equal(a->count, 0);
     ask_snapshot(&w, a);
     assert_int_equal(reply_status(a), GVM_E_LIMIT);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* Users take turns, however many of them one user wants. */
 static void snapshot_of_one_user_does_not_wait_for_those_of_another(void **state)
 {
-    world w;
+    fixture w;
     actor *greedy[10], *other;
     unsigned slices = 0;
 
@@ -647,13 +647,13 @@ static void snapshot_of_one_user_does_not_wait_for_those_of_another(void **state
     }
     assert_int_equal(last(other)->head.type, GVMI_WIRE_SNAPSHOT_IS);
     assert_true(slices <= 2 * (4 + 1 + 1));
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* The memory behind what is not read counts to the user that does not read it. */
 static void snapshots_that_are_not_read_are_bounded_by_user(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
     unsigned made = 0;
 
@@ -678,23 +678,23 @@ static void snapshots_that_are_not_read_are_bounded_by_user(void **state)
     while (work(&w))
         ;
     assert_int_equal(last(a)->head.type, GVMI_WIRE_SNAPSHOT_IS);
-    end_world(&w);
+    end_fixture(&w);
 }
 
 /* The keeper stops while memory is being made: no job ends any more. */
 static void machine_ends_while_an_object_grows(void **state)
 {
-    world w;
+    fixture w;
     actor *a;
 
     (void)state;
-    start_world(&w, 8, 8);
+    start_fixture(&w, 8, 8);
     a = join(&w, 1);
     w.hold_jobs = true;
     (void)create_of(&w, a, "/x", 4, 2, 0, 0);
     assert_int_equal(w.job_count, 2);
     w.job_count = 0;
-    end_world(&w);
+    end_fixture(&w);
 }
 
 int main(void)

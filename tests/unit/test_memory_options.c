@@ -12,6 +12,7 @@
 
 #include "base/registry.h"
 #include "tests/fault/fault.h"
+#include "tests/lib/fixture.h"
 
 #define RESERVE (8 * CHUNK) /* of chunks of 2 MiB, unless something else is wanted */
 
@@ -19,12 +20,7 @@ static gvm_device *device;
 
 static bool start(void)
 {
-    char machine[80];
-
-    snprintf(machine, sizeof machine, "devices=1,memory=256MiB,sms=2,instance=memory-options-%d",
-             (int)getpid());
-    setenv("GVMEM_DRIVER", "soft", 1);
-    setenv("GVMEM_SOFTGPU", machine, 1);
+    fixture_machine("devices=1,memory=256MiB,sms=2");
     return gvm_device_open(0, &device) == GVM_OK;
 }
 
@@ -326,13 +322,6 @@ static int be_whole_table(void *arg)
     CHILD_EXPECT(gvmi_registry_count(GVMI_KIND_DEVICE) == 0);
     return 0;
 }
-
-#define CHILD_TEST(name, fn) \
-    static void name(void **state) \
-    { \
-        (void)state; \
-        assert_child_succeeds(fn, NULL); \
-    }
 
 CHILD_TEST(buffer_chunk_bytes_given_is_its_chunk, be_chunk_bytes)
 CHILD_TEST(buffer_address_given_is_where_it_is, be_address)

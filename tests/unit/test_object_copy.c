@@ -11,14 +11,14 @@
 #define CHUNKS 3u
 #define WAIT_MS 20000 /* never reached */
 
-typedef struct world {
+typedef struct fixture {
     gvm_keeper *keeper;
     gvm_client *owner, *other;
     gvm_object *object, *view; /* of the owner, and the same one of the other */
     uint8_t *bytes, *seen;     /* of the object's size */
-} world;
+} fixture;
 
-static int join(const world *w, gvm_client **out)
+static int join(const fixture *w, gvm_client **out)
 {
     int fd;
 
@@ -27,7 +27,7 @@ static int join(const world *w, gvm_client **out)
     return 0;
 }
 
-static int start(world *w, uint32_t open_flags)
+static int start(fixture *w, uint32_t open_flags)
 {
     gvm_object_options object = gvm_object_options_init();
     gvm_keeper_options keeper = gvm_keeper_options_init();
@@ -53,7 +53,7 @@ static int start(world *w, uint32_t open_flags)
 }
 
 /* No call has left a lease. */
-static int stop(world *w)
+static int stop(fixture *w)
 {
     gvm_object_info info = {.struct_size = sizeof info};
 
@@ -72,7 +72,7 @@ static int copy_pieces(void *arg)
     const uint64_t from = CHUNK - 5, len = CHUNK + 10; /* parts of all three chunks */
     gvm_object_info info = {.struct_size = sizeof info};
     uint64_t evicted;
-    world w;
+    fixture w;
 
     (void)arg;
     CHILD_EXPECT(start(&w, 0) == 0);
@@ -97,7 +97,7 @@ static int pass_wrong_arguments(void *arg)
 {
     const uint64_t size = CHUNKS * CHUNK;
     uint8_t byte = 7;
-    world w;
+    fixture w;
 
     (void)arg;
     CHILD_EXPECT(start(&w, 0) == 0);
@@ -122,7 +122,7 @@ static int pass_wrong_arguments(void *arg)
 static int copy_read_only(void *arg)
 {
     uint8_t byte = 7;
-    world w;
+    fixture w;
 
     (void)arg;
     CHILD_EXPECT(start(&w, GVM_OPEN_READONLY) == 0);
@@ -141,7 +141,7 @@ static int meet_leases(void *arg)
 {
     uint8_t byte = 7;
     gvm_lease lease;
-    world w;
+    fixture w;
 
     (void)arg;
     CHILD_EXPECT(start(&w, 0) == 0);

@@ -29,11 +29,7 @@ static int defaults(void *arg)
     return 0;
 }
 
-static void option_unset_has_its_default(void **state)
-{
-    (void)state;
-    assert_child_succeeds(defaults, NULL);
-}
+CHILD_TEST(option_unset_has_its_default, defaults)
 
 static int from_environment(void *arg)
 {
@@ -55,11 +51,7 @@ static int from_environment(void *arg)
     return 0;
 }
 
-static void option_is_read_once_from_the_environment(void **state)
-{
-    (void)state;
-    assert_child_succeeds(from_environment, NULL);
-}
+CHILD_TEST(option_is_read_once_from_the_environment, from_environment)
 
 static int bad_truth(void *value)
 {

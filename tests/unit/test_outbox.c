@@ -5,7 +5,6 @@
  */
 #include "tests/unit/unit.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <sys/ioctl.h>
 #include <sys/mman.h>
@@ -16,6 +15,7 @@
 
 #include "keeper/server/outbox.h"
 #include "sharing/socket.h"
+#include "tests/lib/fixture.h"
 
 #define TIMEOUT_MS 20000 /* never reached */
 
@@ -25,24 +25,12 @@ typedef struct fixture {
     int fds_before;
 } fixture;
 
-static int open_fds(void)
-{
-    DIR *folder = opendir("/proc/self/fd");
-    int count = 0;
-
-    assert_non_null(folder);
-    while (readdir(folder) != NULL)
-        count++;
-    closedir(folder);
-    return count;
-}
-
 static int setup(void **state)
 {
     static fixture f;
     int ends[2];
 
-    f = (fixture){.fds_before = open_fds()};
+    f = (fixture){.fds_before = count_fds()};
     if (socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
         return -1;
     f.keeper = ends[0];
@@ -59,7 +47,7 @@ static int teardown(void **state)
     close(f->keeper);
     if (f->client >= 0)
         close(f->client);
-    return open_fds() == f->fds_before && f->outbox.bytes == 0 ? 0 : -1;
+    return count_fds() == f->fds_before && f->outbox.bytes == 0 ? 0 : -1;
 }
 
 static gvmi_outbox_state flush(fixture *f)

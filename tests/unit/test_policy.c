@@ -9,6 +9,7 @@
 
 #include "base/size.h"
 #include "keeper/machine/policy.h"
+#include "tests/lib/random.h"
 
 enum { ITEMS_MAX = 4096 };
 
@@ -134,15 +135,6 @@ static uint64_t resident_mib(const device *d, int first, int count)
     for (int i = first; i < first + count; i++)
         sum += d->items[i].resident_bytes;
     return sum / GVMI_MIB;
-}
-
-static uint64_t next_random(uint64_t *state)
-{
-    uint64_t z = *state += 0x9e3779b97f4a7c15;
-
-    z = (z ^ z >> 30) * 0xbf58476d1ce4e5b9;
-    z = (z ^ z >> 27) * 0x94d049bb133111eb;
-    return z ^ z >> 31;
 }
 
 /* ---- filling */
@@ -281,7 +273,7 @@ static void policy_equal_items_in_random_order_rarely_displace(void **state)
     rounds(d, 0, 80, 2);
     count_anew(d);
     for (int i = 0; i < 8000; i++)
-        touch(d, (int)(next_random(&random) % 80));
+        touch(d, (int)(random_next(&random) % 80));
     assert_true(hit_percent(d) >= 49);
     assert_true(d->moved * 100 < d->acquired * 6);
     device_free(d);
@@ -328,7 +320,7 @@ static void policy_popular_items_stay_and_changes_are_followed(void **state)
     for (int i = 0; i < 100; i++)
         share[i] = sum += 1.0 / (i + 1);
     for (int n = 0; n < 12000; n++) {
-        double x = (double)(next_random(&random) >> 11) * 0x1p-53 * sum;
+        double x = (double)(random_next(&random) >> 11) * 0x1p-53 * sum;
         int i = 0;
 
         while (share[i] < x)
@@ -760,7 +752,7 @@ static void policy_many_items_are_served_in_reasonable_time(void **state)
     }
     clock_gettime(CLOCK_MONOTONIC, &start);
     for (int n = 0; n < ACQUIRES; n++) {
-        gvmi_policy_item *item = &items[next_random(&random) % (n % 2 == 0 ? MANY : MANY / 16)];
+        gvmi_policy_item *item = &items[random_next(&random) % (n % 2 == 0 ? MANY : MANY / 16)];
 
         gvmi_policy_acquired(policy, item, 1, GVM_HINT_NONE);
         if (item->resident_bytes == item->bytes)
@@ -787,7 +779,7 @@ static void policy_many_items_are_served_in_reasonable_time(void **state)
 
 static void random_step(device *d, bool *there, int count, uint64_t *random)
 {
-    uint64_t r = next_random(random);
+    uint64_t r = random_next(random);
     int i = (int)((r >> 32) % (unsigned)count);
     gvmi_policy_item *item = &d->items[i], *next;
     gvmi_policy_plan plan;

@@ -8,14 +8,14 @@
 #define COST_NS (GVMI_VISIT_NS / 10)  /* of a visit */
 #define WAIT_NS (100 * GVMI_VISIT_NS) /* between visits: counts as nobody's */
 
-typedef struct stand {
+typedef struct fixture {
     gvmi_schedule schedule;
     gvmi_place places[MANY + 2];
     unsigned count;
     int64_t now_ns;
-} stand;
+} fixture;
 
-static gvmi_place *join(stand *s, uint32_t uid)
+static gvmi_place *join(fixture *s, uint32_t uid)
 {
     gvmi_place *place = &s->places[s->count++];
 
@@ -24,7 +24,7 @@ static gvmi_place *join(stand *s, uint32_t uid)
 }
 
 /* Visits the next, which costs time and has more to do if it is to stay. */
-static gvmi_place *visit(stand *s, int64_t cost_ns, bool stays)
+static gvmi_place *visit(fixture *s, int64_t cost_ns, bool stays)
 {
     gvmi_place *place = gvmi_schedule_next(&s->schedule, s->now_ns);
 
@@ -36,7 +36,7 @@ static gvmi_place *visit(stand *s, int64_t cost_ns, bool stays)
     return place;
 }
 
-static void end(stand *s)
+static void end(fixture *s)
 {
     gvmi_schedule_clear(&s->schedule);
     assert_false(gvmi_schedule_waits(&s->schedule));
@@ -45,7 +45,7 @@ static void end(stand *s)
     assert_null(s->schedule.users);
 }
 
-static gvmi_place *queue_new(stand *s, uint32_t uid)
+static gvmi_place *queue_new(fixture *s, uint32_t uid)
 {
     gvmi_place *place = join(s, uid);
 
@@ -55,7 +55,7 @@ static gvmi_place *queue_new(stand *s, uint32_t uid)
 
 static void user_that_asks_for_little_is_visited_next(void **state)
 {
-    stand s = {.now_ns = 5};
+    fixture s = {.now_ns = 5};
     gvmi_place *other;
 
     (void)state;
@@ -73,7 +73,7 @@ static void user_that_asks_for_little_is_visited_next(void **state)
 }
 
 /* Visits for so long, all of which are needed. The time that each of four users has. */
-static void run(stand *s, int64_t for_ns, int64_t had_ns[4])
+static void run(fixture *s, int64_t for_ns, int64_t had_ns[4])
 {
     for (int64_t used_ns = 0; used_ns < for_ns;) {
         const gvmi_place *place = gvmi_schedule_next(&s->schedule, s->now_ns);
@@ -90,7 +90,7 @@ static void run(stand *s, int64_t for_ns, int64_t had_ns[4])
 
 static void users_have_the_same_time_whatever_they_have(void **state)
 {
-    stand s = {0};
+    fixture s = {0};
     int64_t had_ns[4] = {0};
 
     (void)state;
@@ -104,7 +104,7 @@ static void users_have_the_same_time_whatever_they_have(void **state)
 
 static void user_with_more_shares_has_more_time(void **state)
 {
-    stand s = {0};
+    fixture s = {0};
     int64_t had_ns[4] = {0};
 
     (void)state;
@@ -120,7 +120,7 @@ static void user_with_more_shares_has_more_time(void **state)
 
 static void time_that_was_not_asked_for_is_not_saved_up(void **state)
 {
-    stand s = {0};
+    fixture s = {0};
     int64_t had_ns[4] = {0};
     gvmi_place *late;
 
@@ -139,7 +139,7 @@ static void time_that_was_not_asked_for_is_not_saved_up(void **state)
 
 static void clients_of_a_user_are_visited_in_rotation(void **state)
 {
-    stand s = {0};
+    fixture s = {0};
 
     (void)state;
     for (unsigned i = 0; i < MANY; i++)
@@ -152,7 +152,7 @@ static void clients_of_a_user_are_visited_in_rotation(void **state)
 /* Its accounts go with its connections, so each time it seems to be a new user. */
 static void user_that_comes_again_and_again_keeps_no_other_waiting(void **state)
 {
-    stand s = {0};
+    fixture s = {0};
     gvmi_place *other, *place;
     unsigned visits = 0;
 
@@ -175,7 +175,7 @@ static void user_that_comes_again_and_again_keeps_no_other_waiting(void **state)
 /* As one that is cut off in its visit. */
 static void user_that_leaves_in_its_visit_is_forgotten(void **state)
 {
-    stand s = {0};
+    fixture s = {0};
     gvmi_place *place;
 
     (void)state;
@@ -192,7 +192,7 @@ static void user_that_leaves_in_its_visit_is_forgotten(void **state)
 
 static void client_is_queued_once(void **state)
 {
-    stand s = {0};
+    fixture s = {0};
     gvmi_place *place;
 
     (void)state;
@@ -209,7 +209,7 @@ static void client_is_queued_once(void **state)
 
 static void user_without_clients_is_forgotten(void **state)
 {
-    stand s = {0};
+    fixture s = {0};
 
     (void)state;
     for (uint32_t uid = 0; uid < 100; uid++) {

@@ -6,7 +6,8 @@
  * no fd and no thread is left of the server.
  */
 #define _GNU_SOURCE /* unshare() */
-#include "tests/unit/server_stand.h"
+#include "tests/lib/fixture.h"
+#include "tests/unit/server_fixture.h"
 #include "tools/snapshot.h"
 
 #include <sys/prctl.h>
@@ -15,7 +16,7 @@
 
 static int come_and_go(void *arg)
 {
-    world w;
+    fixture w;
     client a, b;
     int fd;
     uint64_t *word;
@@ -53,15 +54,11 @@ static int come_and_go(void *arg)
     return stop(&w);
 }
 
-static void client_comes_and_goes(void **state)
-{
-    (void)state;
-    assert_child_succeeds(come_and_go, NULL);
-}
+CHILD_TEST(client_comes_and_goes, come_and_go)
 
 static int be_refused(void *arg)
 {
-    world w;
+    fixture w;
     client a;
     gvmi_wire_message message;
     char line[160];
@@ -90,17 +87,13 @@ static int be_refused(void *arg)
     return stop(&w);
 }
 
-static void client_too_many_is_told_so(void **state)
-{
-    (void)state;
-    assert_child_succeeds(be_refused, NULL);
-}
+CHILD_TEST(client_too_many_is_told_so, be_refused)
 
 /* ---- floods */
 
 /* As another user: connects, with or without a word, until it is refused; writes how often it was not. Stays
  * until the pipe that it reads is closed. */
-static void connect_as(const world *w, uid_t uid, bool silent, int out, int in)
+static void connect_as(const fixture *w, uid_t uid, bool silent, int out, int in)
 {
     gvmi_wire_message message;
     uint8_t count = 0;
@@ -123,7 +116,7 @@ static void connect_as(const world *w, uid_t uid, bool silent, int out, int in)
 /* 32 clients: 4 are for root, another user gets 14 of the rest. */
 static int flood_with_connections(void *arg)
 {
-    world w;
+    fixture w;
     client a, b[4];
     int out[2], in[2], status;
     uint8_t count = 0;
@@ -171,7 +164,7 @@ static void connections_of_users_leave_room_for_others_and_root(void **state)
 static int speak_nonsense(void *arg)
 {
     static const uint8_t noise[200] = {0xff, 0x13, 0x80};
-    world w;
+    fixture w;
     client a, b;
     gvmi_socket socket;
     int fd;
@@ -204,18 +197,14 @@ static int speak_nonsense(void *arg)
     return stop(&w);
 }
 
-static void client_that_speaks_nonsense_is_cut_off(void **state)
-{
-    (void)state;
-    assert_child_succeeds(speak_nonsense, NULL);
-}
+CHILD_TEST(client_that_speaks_nonsense_is_cut_off, speak_nonsense)
 
 /* One asks and asks and never reads. It is cut off when what it does not read has become too much;
  * another one is served all the while. */
 static int never_read(void *arg)
 {
     enum { ASKED_MAX = 1000000, FULL_TURNS = 100 };
-    world w;
+    fixture w;
     client a, b;
     gvmi_wire_message message;
     uint8_t bytes[sizeof message];
@@ -249,18 +238,14 @@ static int never_read(void *arg)
     return stop(&w);
 }
 
-static void client_that_never_reads_is_cut_off(void **state)
-{
-    (void)state;
-    assert_child_succeeds(never_read, NULL);
-}
+CHILD_TEST(client_that_never_reads_is_cut_off, never_read)
 
 /* It hears nothing, so that what it said before is read to its end at once, BYE too; another is served. */
 static int hear_nothing(void *arg)
 {
     enum { CLIENTS = 100, MESSAGES = 800 };
     static uint8_t bytes[(MESSAGES + 2) * 512];
-    world w;
+    fixture w;
     client a, b;
 
     (void)arg;
@@ -293,17 +278,13 @@ static int hear_nothing(void *arg)
     return stop(&w);
 }
 
-static void client_that_hears_nothing_is_read_to_its_end(void **state)
-{
-    (void)state;
-    assert_child_succeeds(hear_nothing, NULL);
-}
+CHILD_TEST(client_that_hears_nothing_is_read_to_its_end, hear_nothing)
 
 /* Many messages at once are all answered, in order, while another client gets its turns. */
 static int ask_many_at_once(void *arg)
 {
     enum { COUNT = 2000 };
-    world w;
+    fixture w;
     client a, b;
     gvmi_wire_message message;
 
@@ -323,17 +304,13 @@ static int ask_many_at_once(void *arg)
     return stop(&w);
 }
 
-static void messages_at_once_are_answered_in_order(void **state)
-{
-    (void)state;
-    assert_child_succeeds(ask_many_at_once, NULL);
-}
+CHILD_TEST(messages_at_once_are_answered_in_order, ask_many_at_once)
 
 /* A process that ends is gone, though a child of it has the socket, too; and so is one that lives, but
  * hung up and never had memory. */
 static int end_a_process(void *arg)
 {
-    world w;
+    fixture w;
     client a, b;
     int said[2], held[2]; /* from the processes; to them, by being closed */
     char byte = 0;
@@ -370,11 +347,7 @@ static int end_a_process(void *arg)
     return stop(&w);
 }
 
-static void process_that_ends_is_gone(void **state)
-{
-    (void)state;
-    assert_child_succeeds(end_a_process, NULL);
-}
+CHILD_TEST(process_that_ends_is_gone, end_a_process)
 
 /* ---- BYE */
 
@@ -400,7 +373,7 @@ static uint64_t held_bytes(gvm_client *keeper)
 }
 
 /* As another user: has /x mapped, as far as the keeper can tell, says BYE and lives until it is killed. */
-static void say_bye_as(const world *w, uid_t uid, int out)
+static void say_bye_as(const fixture *w, uid_t uid, int out)
 {
     client c;
 
@@ -419,7 +392,7 @@ static int say_bye_with_all_mapped(void *arg)
                                         .chunk_bytes = 2 * GVMI_MIB,
                                         .size_bytes = 2 * GVMI_MIB,
                                         .mode = 0666};
-    world w;
+    fixture w;
     gvm_client *keeper;
     gvm_object *object;
     int said[2];
@@ -483,7 +456,7 @@ static void try_namespace(bool *possible)
 }
 
 /* A user with a number in this namespace, but not in the keeper's, who connects once it is told to. */
-static int connect_as_stranger(const world *w, int said)
+static int connect_as_stranger(const fixture *w, int said)
 {
     gvmi_wire_message message;
     char byte;
@@ -500,7 +473,7 @@ static int connect_as_stranger(const world *w, int said)
 
 static int serve_in_namespace(void *arg)
 {
-    static world w;
+    static fixture w;
     client a;
     int said[2], status = 1;
     pid_t pid;
@@ -565,8 +538,7 @@ static int forbid_fds(struct rlimit *before)
 static int run_out_of_fds(void *arg)
 {
     enum { WAITING = 8 };
-    const struct timespec a_while = {.tv_nsec = 500000000};
-    world w;
+    fixture w;
     client a, b;
     gvmi_wire_message message;
     struct sockaddr_un address = {.sun_family = AF_UNIX};
@@ -587,7 +559,7 @@ static int run_out_of_fds(void *arg)
     before_ms = cpu_ms();
     for (int i = 0; i < WAITING; i++)
         CHILD_EXPECT(connect(waiting[i], (const struct sockaddr *)&address, sizeof address) == 0);
-    nanosleep(&a_while, NULL);
+    pause_ms(500);
     CHILD_EXPECT(cpu_ms() - before_ms < 250);
     CHILD_EXPECT(count_lines(&w, "new clients must wait: ") == 1);
     CHILD_EXPECT(tell_plain(a.socket, GVMI_WIRE_DROP, 3) && hear(a.socket, &message, NULL, 0));
@@ -605,6 +577,7 @@ static int run_out_of_fds(void *arg)
 static void keeper_out_of_fds_waits_for_some(void **state)
 {
     (void)state;
+    SKIP_UNDER_VALGRIND(VALGRIND_FDS);
     assert_child_succeeds(run_out_of_fds, NULL);
 }
 
@@ -654,18 +627,14 @@ static int lease_many_chunks(void *arg)
     return 0;
 }
 
-static void object_of_more_chunks_than_a_message_is_leased_whole(void **state)
-{
-    (void)state;
-    assert_child_succeeds(lease_many_chunks, NULL);
-}
+CHILD_TEST(object_of_more_chunks_than_a_message_is_leased_whole, lease_many_chunks)
 
 /* Objects that memory cannot be made for, as the process may have no more descriptors: the cause is
  * answered, and logged. What is there can be used. */
 static int run_out_of_descriptors(void *arg)
 {
     const struct rlimit few = {.rlim_cur = 100, .rlim_max = 100};
-    world w;
+    fixture w;
     const gvm_keeper_options options = {.struct_size = sizeof options,
                                         .path = "",
                                         .device_budget_bytes = 62 * GVMI_MIB,
@@ -712,6 +681,7 @@ static int run_out_of_descriptors(void *arg)
 static void server_without_descriptors_answers_the_cause(void **state)
 {
     (void)state;
+    SKIP_UNDER_VALGRIND(VALGRIND_FDS);
     assert_child_succeeds(run_out_of_descriptors, NULL);
 }
 
@@ -720,7 +690,7 @@ static void server_without_descriptors_answers_the_cause(void **state)
 /* The longest name still leaves the sentence whole, and can be told from others by its end. */
 static int miss_a_long_name(void *arg)
 {
-    world w;
+    fixture w;
     gvm_client *keeper;
     gvm_object *object;
     gvm_error error;
@@ -744,11 +714,7 @@ static int miss_a_long_name(void *arg)
     return 0;
 }
 
-static void name_too_long_for_a_text_keeps_its_end(void **state)
-{
-    (void)state;
-    assert_child_succeeds(miss_a_long_name, NULL);
-}
+CHILD_TEST(name_too_long_for_a_text_keeps_its_end, miss_a_long_name)
 
 /* ---- options */
 
@@ -810,11 +776,7 @@ static int start_badly(void *arg)
     return 0;
 }
 
-static void options_out_of_range_are_refused(void **state)
-{
-    (void)state;
-    assert_child_succeeds(start_badly, NULL);
-}
+CHILD_TEST(options_out_of_range_are_refused, start_badly)
 
 /* ---- clients in the keeper's own process */
 
@@ -857,16 +819,12 @@ static int keep_a_lease(void *arg)
     return 0;
 }
 
-static void client_of_the_same_process_that_is_cut_off_keeps_its_frames(void **state)
-{
-    (void)state;
-    assert_child_succeeds(keep_a_lease, NULL);
-}
+CHILD_TEST(client_of_the_same_process_that_is_cut_off_keeps_its_frames, keep_a_lease)
 
 /* It speaks no more, and has not closed its end; but it never had memory. */
 static int fall_silent(void *arg)
 {
-    world w;
+    fixture w;
     client a, b;
 
     (void)arg;
@@ -880,11 +838,7 @@ static int fall_silent(void *arg)
     return stop(&w);
 }
 
-static void client_of_the_same_process_that_falls_silent_is_forgotten(void **state)
-{
-    (void)state;
-    assert_child_succeeds(fall_silent, NULL);
-}
+CHILD_TEST(client_of_the_same_process_that_falls_silent_is_forgotten, fall_silent)
 
 int main(void)
 {

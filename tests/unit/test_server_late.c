@@ -3,7 +3,7 @@
  * The server thread is held up in the log's callback, with the answer of a client in its socket. The
  * clock of this program stands still and is moved by the tests alone (-Wl,--wrap=clock_gettime), so that
  * nothing here depends on the speed of the machine. */
-#include "tests/unit/server_stand.h"
+#include "tests/unit/server_fixture.h"
 
 #include <semaphore.h>
 
@@ -54,7 +54,7 @@ static void take_and_hold(void *context, const char *line)
     }
 }
 
-static int start_watched(world *w, uint32_t revoke_limit_ms)
+static int start_watched(fixture *w, uint32_t revoke_limit_ms)
 {
     gvm_keeper_options options = {.struct_size = sizeof options,
                                   .path = w->path,
@@ -75,7 +75,7 @@ static int start_watched(world *w, uint32_t revoke_limit_ms)
 
 /* ---- a client that has an object open */
 
-static int make_object(const world *w)
+static int make_object(const fixture *w)
 {
     const gvm_object_options options = {.struct_size = sizeof options,
                                         .chunk_bytes = CHUNK,
@@ -119,7 +119,7 @@ static bool near_next_look(const client *c)
 /* A client has a MAP to answer. Its answer comes while the server is held up, behind other messages. */
 static int answer_a_busy_server(uint32_t revoke_limit_ms, int requests)
 {
-    world w;
+    fixture w;
     client a, b, c;
     gvmi_wire_message map, reply;
 
@@ -154,11 +154,7 @@ static int answer_in_time(void *arg)
     return answer_a_busy_server(HELD_UP_MS / 2 - 5, 0);
 }
 
-static void answer_that_has_come_is_read_before_its_client_is_late(void **state)
-{
-    (void)state;
-    assert_child_succeeds(answer_in_time, NULL);
-}
+CHILD_TEST(answer_that_has_come_is_read_before_its_client_is_late, answer_in_time)
 
 /* It is not read in the turn in which the time is over. */
 static int answer_behind_requests(void *arg)
@@ -167,11 +163,7 @@ static int answer_behind_requests(void *arg)
     return answer_a_busy_server(HELD_UP_MS - 10, REQUESTS);
 }
 
-static void client_of_which_something_is_not_read_has_twice_the_time(void **state)
-{
-    (void)state;
-    assert_child_succeeds(answer_behind_requests, NULL);
-}
+CHILD_TEST(client_of_which_something_is_not_read_has_twice_the_time, answer_behind_requests)
 
 int main(void)
 {

@@ -1,13 +1,13 @@
 /* keeper/server/: clients that others must not notice: those that receive nothing, and those whose end is hard
  * to see. Each test runs in a child, because a driver is started once a process. */
-#include "tests/unit/server_stand.h"
+#include "tests/unit/server_fixture.h"
 
 #include <grp.h>
 
 /* ---- processes whose first thread has ended */
 
 typedef struct remainder {
-    const world *w;
+    const fixture *w;
     int said, held;
     pthread_t first;
 } remainder;
@@ -33,7 +33,7 @@ static int end_the_first_thread(void *arg)
 {
     const gvm_object_options options = {
         .struct_size = sizeof options, .size_bytes = 2 * GVMI_MIB, .flags = GVM_OBJECT_KEEP};
-    static world w;
+    static fixture w;
     static remainder r;
     gvm_client *keeper;
     gvm_object *object;
@@ -74,6 +74,7 @@ static int end_the_first_thread(void *arg)
 static void process_whose_first_thread_has_ended_is_seen_to_close(void **state)
 {
     (void)state;
+    SKIP_UNDER_VALGRIND("its processes end with their first thread");
     if (SANITIZER_THREADS) /* it allows no thread in a child of a program with several */
         skip();
     assert_child_succeeds(end_the_first_thread, NULL);
@@ -109,7 +110,7 @@ static gvmi_wire_message creation(const char *name, uint32_t chunks)
 }
 
 /* Opens an object again and again and receives nothing, over several connections. */
-static int leave_descriptors_unread(const world *w, int said, int in)
+static int leave_descriptors_unread(const fixture *w, int said, int in)
 {
     enum { CONNECTIONS = 16 };
     client clients[CONNECTIONS + 1];
@@ -138,7 +139,7 @@ static int leave_descriptors_unread(const world *w, int said, int in)
     return 0;
 }
 
-static int create_beside(const world *w)
+static int create_beside(const fixture *w)
 {
     gvmi_wire_message m = creation("/other", 2);
     client c;
@@ -155,7 +156,7 @@ static int create_beside(const world *w)
 static int serve_without_capability(void *arg)
 {
     const struct rlimit limit = {.rlim_cur = FDS_LIMIT, .rlim_max = FDS_LIMIT};
-    static world w;
+    static fixture w;
     int said[2], go[2], held[2], status = 1; /* go: the second one begins, held: the first one ends */
     pid_t unread, other;
     char byte;
@@ -192,6 +193,7 @@ static int serve_without_capability(void *arg)
 static void descriptors_that_a_user_does_not_receive_keep_no_other_waiting(void **state)
 {
     (void)state;
+    SKIP_UNDER_VALGRIND(VALGRIND_FDS);
     if (geteuid() != 0)
         skip();
     assert_child_succeeds(serve_without_capability, NULL);

@@ -1,7 +1,8 @@
 /* keeper/server/peer.c: what snapshots cost, as long as a client has not read them and afterwards. A client
  * may keep the fd of each: the memory is the keeper's to free. */
 #define _GNU_SOURCE
-#include "tests/unit/server_stand.h"
+#include "tests/lib/fixture.h"
+#include "tests/unit/server_fixture.h"
 
 #define SNAPSHOTS_ASKED 1000
 #define SNAPSHOTS_MADE_MAX 17 /* one that is not read, and 16 that wait */
@@ -9,7 +10,7 @@
 
 static int ask_for_snapshots_without_reading(void *arg)
 {
-    world w;
+    fixture w;
     client a, b;
     int made = 0, refused = 0, fds;
 
@@ -17,12 +18,12 @@ static int ask_for_snapshots_without_reading(void *arg)
     if (start(&w, 0) != 0)
         return 1;
     CHILD_EXPECT(greet(dial(&w), &a) && greet(dial(&w), &b));
-    fds = count_entries("/proc/self/fd");
+    fds = count_fds();
     for (uint64_t i = 0; i < SNAPSHOTS_ASKED; i++)
         CHILD_EXPECT(tell_plain(b.socket, GVMI_WIRE_SNAPSHOT, 100 + i));
     for (int i = 0; i < ROUNDS; i++)
         CHILD_EXPECT(count_clients(&a) == 2);
-    CHILD_EXPECT(count_entries("/proc/self/fd") <= fds + 2); /* the keeper is here, too */
+    CHILD_EXPECT(count_fds() <= fds + 2); /* the keeper is here, too */
     while (made + refused < SNAPSHOTS_ASKED) {
         gvmi_client_message message;
 
@@ -44,11 +45,7 @@ static int ask_for_snapshots_without_reading(void *arg)
     return stop(&w);
 }
 
-static void client_that_does_not_read_snapshots_holds_one(void **state)
-{
-    (void)state;
-    assert_child_succeeds(ask_for_snapshots_without_reading, NULL);
-}
+CHILD_TEST(client_that_does_not_read_snapshots_holds_one, ask_for_snapshots_without_reading)
 
 #define SNAPSHOTS_KEPT 40
 
@@ -72,11 +69,10 @@ static bool is_sealed(int fd, uint64_t bytes)
 /* The keeper learns of a client's end a moment later. */
 static bool becomes_empty(int fd)
 {
-    const struct timespec moment = {.tv_nsec = 1000000};
     char byte;
 
     for (int i = 0; i < TIMEOUT_MS && bytes_of(fd) > 0; i++)
-        nanosleep(&moment, NULL);
+        pause_ms(1);
     return bytes_of(fd) == 0 && pread(fd, &byte, 1, 0) == 0;
 }
 
@@ -98,7 +94,7 @@ static int keep_snapshot(const client *c)
 static int keep_snapshots_after_reading(void *arg)
 {
     int fds[SNAPSHOTS_KEPT];
-    world w;
+    fixture w;
     client a;
 
     (void)arg;
@@ -118,19 +114,14 @@ static int keep_snapshots_after_reading(void *arg)
     return stop(&w);
 }
 
-static void snapshot_that_was_read_is_taken_back_from_who_keeps_it(void **state)
-{
-    (void)state;
-    assert_child_succeeds(keep_snapshots_after_reading, NULL);
-}
+CHILD_TEST(snapshot_that_was_read_is_taken_back_from_who_keeps_it, keep_snapshots_after_reading)
 
 enum { ENDS_CUT_OFF, ENDS_WITH_BYE, ENDS_SILENT, ENDS_FORGED, ENDS_WITH_SERVER, WAYS_TO_END };
 
 static int keep_snapshots_after_the_end(void *arg)
 {
-    const struct timespec moment = {.tv_nsec = 5000000};
     int fds[WAYS_TO_END];
-    world w;
+    fixture w;
     client c[WAYS_TO_END];
 
     (void)arg;
@@ -141,7 +132,7 @@ static int keep_snapshots_after_the_end(void *arg)
         fds[way] = keep_snapshot(&c[way]);
         CHILD_EXPECT(fds[way] >= 0);
     }
-    nanosleep(&moment, NULL); /* what was read from the socket alone stays */
+    pause_ms(5); /* what was read from the socket alone stays */
     for (int way = 0; way < WAYS_TO_END; way++)
         CHILD_EXPECT(bytes_of(fds[way]) > 0);
     CHILD_EXPECT(send(c[ENDS_CUT_OFF].socket, "not a message of the keeper's", 29, 0) == 29);
@@ -164,18 +155,14 @@ static int keep_snapshots_after_the_end(void *arg)
     return 0;
 }
 
-static void snapshot_of_client_that_ended_is_taken_back(void **state)
-{
-    (void)state;
-    assert_child_succeeds(keep_snapshots_after_the_end, NULL);
-}
+CHILD_TEST(snapshot_of_client_that_ended_is_taken_back, keep_snapshots_after_the_end)
 
 /* The fd is in no process but on its way: the last that the socket of a client brings. */
 static int leave_snapshot_in_the_socket(void *arg)
 {
     struct pollfd entry = {.events = POLLIN};
     gvmi_wire_message message;
-    world w;
+    fixture w;
     client a;
     int fd;
 
@@ -194,11 +181,7 @@ static int leave_snapshot_in_the_socket(void *arg)
     return stop(&w);
 }
 
-static void snapshot_in_the_socket_of_client_that_ended_is_taken_back(void **state)
-{
-    (void)state;
-    assert_child_succeeds(leave_snapshot_in_the_socket, NULL);
-}
+CHILD_TEST(snapshot_in_the_socket_of_client_that_ended_is_taken_back, leave_snapshot_in_the_socket)
 
 int main(void)
 {

@@ -20,6 +20,7 @@
 #include "base/registry.h"
 #include "base/size.h"
 #include "sharing/share.h"
+#include "tests/lib/fixture.h"
 
 #define CHUNK (2 * GVMI_MIB)
 #define CHUNKS 4
@@ -265,11 +266,7 @@ static int import_wrong_fds(void *arg)
     return 0;
 }
 
-static void import_of_fds_that_are_no_memory_is_malformed(void **state)
-{
-    (void)state;
-    assert_child_succeeds(import_wrong_fds, NULL);
-}
+CHILD_TEST(import_of_fds_that_are_no_memory_is_malformed, import_wrong_fds)
 
 static int import_wrong_size(void *arg)
 {
@@ -283,11 +280,7 @@ static int import_wrong_size(void *arg)
     return 0;
 }
 
-static void import_of_chunks_of_another_size_is_malformed(void **state)
-{
-    (void)state;
-    assert_child_succeeds(import_wrong_size, NULL);
-}
+CHILD_TEST(import_of_chunks_of_another_size_is_malformed, import_wrong_size)
 
 static int import_wrong_tier(void *arg)
 {
@@ -300,11 +293,7 @@ static int import_wrong_tier(void *arg)
     return 0;
 }
 
-static void import_of_chunks_of_another_tier_is_malformed(void **state)
-{
-    (void)state;
-    assert_child_succeeds(import_wrong_tier, NULL);
-}
+CHILD_TEST(import_of_chunks_of_another_tier_is_malformed, import_wrong_tier)
 
 /* ---- what drivers answer */
 
@@ -375,11 +364,7 @@ static int import_answered(void *arg)
     return 0;
 }
 
-static void import_tells_a_wrong_share_from_a_limit_and_a_broken_driver(void **state)
-{
-    (void)state;
-    assert_child_succeeds(import_answered, NULL);
-}
+CHILD_TEST(import_tells_a_wrong_share_from_a_limit_and_a_broken_driver, import_answered)
 
 /* The second of two new chunks is refused: the buffer shows the first state again. */
 static int update_answered(void *arg)
@@ -408,11 +393,7 @@ static int update_answered(void *arg)
     return 0;
 }
 
-static void update_with_a_chunk_of_another_size_changes_nothing(void **state)
-{
-    (void)state;
-    assert_child_succeeds(update_answered, NULL);
-}
+CHILD_TEST(update_with_a_chunk_of_another_size_changes_nothing, update_answered)
 
 /* ---- states */
 
@@ -445,11 +426,7 @@ static int update_of_parts(void *arg)
     return 0;
 }
 
-static void update_speaks_of_the_span_alone(void **state)
-{
-    (void)state;
-    assert_child_succeeds(update_of_parts, NULL);
-}
+CHILD_TEST(update_speaks_of_the_span_alone, update_of_parts)
 
 /* ---- patches */
 
@@ -500,11 +477,7 @@ static int patch_in_two_steps(void *arg)
     return 0;
 }
 
-static void patch_lets_go_of_what_it_replaces_before_it_maps(void **state)
-{
-    (void)state;
-    assert_child_succeeds(patch_in_two_steps, NULL);
-}
+CHILD_TEST(patch_lets_go_of_what_it_replaces_before_it_maps, patch_in_two_steps)
 
 /* CU_MEM_ACCESS_FLAGS_PROT_... of a chunk. */
 static int access_of(const gvm_buffer *buffer, uint64_t chunk, int device)
@@ -520,15 +493,14 @@ static int access_of(const gvm_buffer *buffer, uint64_t chunk, int device)
  * of their rights breaks on a real device. So does a grant that follows. */
 static int grant_after_a_seal(void *arg)
 {
-    char machine[80];
     fixture f;
     gvm_device *peer;
     gvm_buffer *buffer;
     gvmi_patch patch;
 
     (void)arg;
-    snprintf(machine, sizeof machine, "devices=2,memory=64MiB,sms=1,instance=share-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 1);
+    unsetenv("GVMEM_SOFTGPU");
+    fixture_machine_default("devices=2,memory=64MiB,sms=1");
     CHILD_EXPECT(begin(&f) == 0);
     CHILD_EXPECT(gvm_device_open(1, &peer) == GVM_OK);
     CHILD_EXPECT(gvm_share_import(f.device, f.share, NULL, &buffer) == GVM_OK);
@@ -551,11 +523,7 @@ static int grant_after_a_seal(void *arg)
     return 0;
 }
 
-static void grant_leaves_alone_what_a_patch_has_sealed(void **state)
-{
-    (void)state;
-    assert_child_succeeds(grant_after_a_seal, NULL);
-}
+CHILD_TEST(grant_leaves_alone_what_a_patch_has_sealed, grant_after_a_seal)
 
 /* ---- what was another buffer's is not shown */
 
@@ -611,11 +579,7 @@ static int export_after_others(void *arg)
     return 0;
 }
 
-static void export_after_other_buffers_shows_zeros(void **state)
-{
-    (void)state;
-    assert_child_succeeds(export_after_others, NULL);
-}
+CHILD_TEST(export_after_other_buffers_shows_zeros, export_after_others)
 
 /* What an appender gives back that kernels have written, though it is not part of a result. */
 
@@ -723,11 +687,7 @@ static int commit_after_unshared(void *arg)
     return 0;
 }
 
-static void unused_chunk_of_an_unshared_appender_is_not_taken_for_zeros(void **state)
-{
-    (void)state;
-    assert_child_succeeds(commit_after_unshared, NULL);
-}
+CHILD_TEST(unused_chunk_of_an_unshared_appender_is_not_taken_for_zeros, commit_after_unshared)
 
 /* Who has imported a chunk may write to it also after the owner has moved its bytes. */
 static int move_exported(void *arg)
@@ -750,11 +710,7 @@ static int move_exported(void *arg)
     return 0;
 }
 
-static void exported_chunk_that_has_moved_is_not_used_again(void **state)
-{
-    (void)state;
-    assert_child_succeeds(move_exported, NULL);
-}
+CHILD_TEST(exported_chunk_that_has_moved_is_not_used_again, move_exported)
 
 static int export_block_after_others(void *arg)
 {
@@ -781,11 +737,7 @@ static int export_block_after_others(void *arg)
     return 0;
 }
 
-static void block_after_another_heap_shows_zeros(void **state)
-{
-    (void)state;
-    assert_child_succeeds(export_block_after_others, NULL);
-}
+CHILD_TEST(block_after_another_heap_shows_zeros, export_block_after_others)
 
 /* The allocation behind a CUDA IPC handle: all that the driver shows to who opens it. */
 static int export_small_copy(void *arg)
@@ -822,11 +774,7 @@ static int export_small_copy(void *arg)
     return 0;
 }
 
-static void ipc_copy_has_its_blocks_to_itself(void **state)
-{
-    (void)state;
-    assert_child_succeeds(export_small_copy, NULL);
-}
+CHILD_TEST(ipc_copy_has_its_blocks_to_itself, export_small_copy)
 
 /* Memory for what is written there: as a program that has no buffer makes it, with calls of the driver that it finds
  * through the library. */
@@ -875,11 +823,7 @@ static int create_ipc(void *arg)
     return 0;
 }
 
-static void ipc_memory_is_zeros_and_whole_blocks(void **state)
-{
-    (void)state;
-    assert_child_succeeds(create_ipc, NULL);
-}
+CHILD_TEST(ipc_memory_is_zeros_and_whole_blocks, create_ipc)
 
 int main(void)
 {
@@ -902,10 +846,8 @@ int main(void)
         cmocka_unit_test(patch_lets_go_of_what_it_replaces_before_it_maps),
         cmocka_unit_test(grant_leaves_alone_what_a_patch_has_sealed),
     };
-    char machine[80];
 
-    snprintf(machine, sizeof machine, "memory=64MiB,sms=1,instance=share-%d", (int)getpid());
-    setenv("GVMEM_SOFTGPU", machine, 0);
+    fixture_machine_default("memory=64MiB,sms=1");
     setenv("GVMEM_CHECK", "1", 1);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

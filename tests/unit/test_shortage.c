@@ -3,26 +3,13 @@
  */
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
-#include "tests/unit/appender_stand.h"
+#include "tests/lib/device.h"
+#include "tests/lib/fixture.h"
+#include "tests/unit/appender_fixture.h"
 
 #define MEMORY_CHUNKS 32
 #define PATIENCE 10000 /* ms */
-
-static void sleep_ms(int ms)
-{
-    nanosleep(&(struct timespec){ms / 1000, ms % 1000 * 1000000L}, NULL);
-}
-
-static uint64_t free_bytes(void)
-{
-    gvm_device_info i = {.struct_size = sizeof i};
-
-    if (gvm_device_get_info(device, &i) != GVM_OK)
-        abort();
-    return i.free_bytes;
-}
 
 /* ---- the hoard: a buffer a chunk, and the rest */
 
@@ -44,7 +31,7 @@ static uint64_t give(gvmi_idle *idle, uint64_t wanted_bytes, bool may_wait)
     (void)idle;
     atomic_fetch_add(may_wait ? &hoard.asked_to_wait : &hoard.asked, 1);
     for (int waited = 0; atomic_load(&hoard.shut) && waited < PATIENCE; waited++)
-        sleep_ms(1);
+        pause_ms(1);
     if (hoard.stolen > 0) {
         hoard.stolen--;
         return wanted_bytes;
@@ -65,7 +52,7 @@ static bool hoard_all(bool slow)
 
     memset(&hoard, 0, sizeof hoard);
     hoard.slow = slow;
-    while (free_bytes() >= CHUNK) {
+    while (memory_free_bytes(device) >= CHUNK) {
         gvm_buffer **chunk = &hoard.chunks[hoard.count];
 
         if (hoard.count == MEMORY_CHUNKS || gvmi_buffer_create(device, &spec, chunk) != GVM_OK ||
@@ -73,14 +60,14 @@ static bool hoard_all(bool slow)
             return false;
         hoard.count++;
     }
-    if (free_bytes() > 0) {
+    if (memory_free_bytes(device) > 0) {
         if (gvmi_device_enter(device) != GVM_OK)
             return false;
-        code = real->cuMemAlloc(&hoard.rest, free_bytes());
+        code = real->cuMemAlloc(&hoard.rest, memory_free_bytes(device));
         gvmi_device_leave();
     }
     gvmi_idle_join(device, &hoard.idle, &calls);
-    return code == CUDA_SUCCESS && free_bytes() == 0;
+    return code == CUDA_SUCCESS && memory_free_bytes(device) == 0;
 }
 
 static void end_hoard(void)
@@ -200,7 +187,7 @@ static void end_vector(void)
 /* All slots that there are. */
 static bool make_appenders(void)
 {
-    for (count = 0; count < 63; count++) /* and the stand's */
+    for (count = 0; count < 63; count++) /* and the fixture's */
         if (gvm_appender_create(device, 8, CHUNK, NULL, &more[count]) != GVM_OK)
             return false;
     return true;
@@ -386,7 +373,8 @@ static int be_halved(void *arg)
     while (hoard.count > 2)
         gvm_buffer_destroy(hoard.chunks[--hoard.count]);
     CHILD_EXPECT(gvm_device_trim(device, 0) == GVM_OK);
-    bytes = free_bytes(); /* with chunks of 4 MiB, a sixteenth of it, it would be rounded up beyond */
+    bytes = memory_free_bytes(
+        device); /* with chunks of 4 MiB, a sixteenth of it, it would be rounded up beyond */
     CHILD_EXPECT(bytes % (2 * CHUNK) == CHUNK);
     CHILD_EXPECT(gvm_alloc(device, bytes - 1, &piece) == GVM_OK);
     CHILD_EXPECT(gvm_alloc_buffer(piece, &buffer) == GVM_OK);
@@ -406,7 +394,7 @@ static CUresult wait_at_door(CUstream stream)
 {
     atomic_store(&copying, true);
     for (int waited = 0; !atomic_load(&door) && waited < PATIENCE; waited++)
-        sleep_ms(1);
+        pause_ms(1);
     return real->cuStreamSynchronize(stream);
 }
 
@@ -427,7 +415,7 @@ static int be_used(void *arg)
     table.cuStreamSynchronize = wait_at_door;
     CHILD_EXPECT(pthread_create(&copier, NULL, copy_in, NULL) == 0);
     while (!atomic_load(&copying))
-        sleep_ms(1);
+        pause_ms(1);
     CHILD_EXPECT(gvmi_buffer_decommit(buffer, 0, CHUNK, GVMI_RELEASE_KEEP, false) == GVM_E_TIMEOUT);
     gvmi_lock(&buffer->lock);
     CHILD_EXPECT(gvmi_buffer_decommit(buffer, 0, CHUNK, GVMI_RELEASE_KEEP, false) == GVM_E_TIMEOUT);
@@ -529,7 +517,7 @@ static int be_ahead(void *arg)
     for (int i = 0; i < 6; i++)
         CHILD_EXPECT(write_slot(CHUNK / ROW, 0, 0, &slot) == GVM_APPEND_OK);
     for (int waited = 0; info().front_bytes < 10 * CHUNK && waited < PATIENCE; waited++)
-        sleep_ms(1);
+        pause_ms(1);
     CHILD_EXPECT(make_buffer() && hoard_all(true));
     CHILD_EXPECT(gvmi_idle_reclaim(device, 4 * CHUNK, false) == 0);
     CHILD_EXPECT(finish() == GVM_OK && result.complete == 1);
@@ -538,7 +526,7 @@ static int be_ahead(void *arg)
     CHILD_EXPECT(gvm_buffer_commit(buffer, 0, 4 * CHUNK) == GVM_OK);
     CHILD_EXPECT(atomic_load(&hoard.asked_to_wait) == 0); /* that was enough */
     CHILD_EXPECT(info().front_bytes == 6 * CHUNK && info().back_bytes == 0 && info().rows > 0);
-    CHILD_EXPECT(gvmi_appender_check(appender) && free_bytes() == ahead - 4 * CHUNK);
+    CHILD_EXPECT(gvmi_appender_check(appender) && memory_free_bytes(device) == ahead - 4 * CHUNK);
     CHILD_EXPECT(gvm_appender_reset(appender) == GVM_OK);
     CHILD_EXPECT(gvmi_idle_reclaim(device, 6 * CHUNK, false) == 6 * CHUNK);
     CHILD_EXPECT(info().front_bytes == 0 && gvmi_appender_check(appender));
@@ -581,10 +569,10 @@ static int be_begun_meanwhile(void *arg)
     CHILD_EXPECT(begin() == GVM_OK);
     CHILD_EXPECT(pthread_create(&writer, NULL, write_row, NULL) == 0);
     while (atomic_load(&hoard.asked) == 0)
-        sleep_ms(1);
+        pause_ms(1);
     CHILD_EXPECT(pthread_create(&beginner, NULL, begin_second, NULL) == 0);
     while (!__atomic_load_n(&more[0]->feed.starting, __ATOMIC_RELAXED))
-        sleep_ms(1);
+        pause_ms(1);
     hoard.slow = true; /* so that the others are asked as well */
     atomic_store(&hoard.shut, false);
     CHILD_EXPECT(pthread_join(beginner, &good) == 0 && good != NULL);

@@ -13,8 +13,8 @@
 #include <sys/socket.h>
 
 #include "driver/driver.h"
+#include "tests/lib/units.h"
 
-#define MIB ((size_t)1 << 20)
 #define CHUNK (2 * MIB)
 
 /* Loads the software GPU as one machine or another. The child's own copies of the settings. */
@@ -106,11 +106,7 @@ static int use_released_handle(void *arg)
     return 0;
 }
 
-static void handle_released_is_refused_ever_after(void **state)
-{
-    (void)state;
-    assert_child_succeeds(use_released_handle, NULL);
-}
+CHILD_TEST(handle_released_is_refused_ever_after, use_released_handle)
 
 /* The mapping keeps the memory, and gives a handle of it again; the old value stays dead. */
 static int use_handle_released_under_its_mapping(void *arg)
@@ -134,11 +130,8 @@ static int use_handle_released_under_its_mapping(void *arg)
     return 0;
 }
 
-static void handle_released_under_its_mapping_is_refused_after_unmapping(void **state)
-{
-    (void)state;
-    assert_child_succeeds(use_handle_released_under_its_mapping, NULL);
-}
+CHILD_TEST(handle_released_under_its_mapping_is_refused_after_unmapping,
+           use_handle_released_under_its_mapping)
 
 static int use_nonsense_handles(void *arg)
 {
@@ -160,11 +153,7 @@ static int use_nonsense_handles(void *arg)
     return 0;
 }
 
-static void handle_that_is_nonsense_is_refused(void **state)
-{
-    (void)state;
-    assert_child_succeeds(use_nonsense_handles, NULL);
-}
+CHILD_TEST(handle_that_is_nonsense_is_refused, use_nonsense_handles)
 
 /* Everything that takes reserved addresses, with some that are not reserved. */
 static int refuses_addresses(CUdeviceptr address, CUmemGenericAllocationHandle handle)
@@ -204,11 +193,7 @@ static int use_addresses_that_are_not_reserved(void *arg)
     return 0;
 }
 
-static void address_that_is_not_reserved_is_refused(void **state)
-{
-    (void)state;
-    assert_child_succeeds(use_addresses_that_are_not_reserved, NULL);
-}
+CHILD_TEST(address_that_is_not_reserved_is_refused, use_addresses_that_are_not_reserved)
 
 /* ---- the machine */
 
@@ -556,11 +541,7 @@ static int take_in_threads(void *arg)
     return 0;
 }
 
-static void memory_freed_in_streams_is_there_for_every_thread(void **state)
-{
-    (void)state;
-    assert_child_succeeds(take_in_threads, NULL);
-}
+CHILD_TEST(memory_freed_in_streams_is_there_for_every_thread, take_in_threads)
 
 static void host_memory_has_its_own_limit(void **state)
 {
@@ -598,11 +579,7 @@ static int pin_within_limit(void *arg)
     return 0;
 }
 
-static void host_memory_pinned_counts_against_the_same_limit(void **state)
-{
-    (void)state;
-    assert_child_succeeds(pin_within_limit, NULL);
-}
+CHILD_TEST(host_memory_pinned_counts_against_the_same_limit, pin_within_limit)
 
 int main(void)
 {

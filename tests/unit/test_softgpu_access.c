@@ -9,9 +9,9 @@
 
 #include <pthread.h>
 #include <stdatomic.h>
-#include <time.h>
 
 #include "driver/driver.h"
+#include "tests/lib/fixture.h"
 #include "tests/unit/softgpu_kernels.h"
 
 #define CHUNK ((size_t)2 << 20)
@@ -32,9 +32,9 @@ static struct {
     CUcontext contexts[2];
     CUstream stream;
     _Atomic uint32_t *words; /* pinned: stop, out */
-} scene;
+} fixture;
 
-/* ---- the scene */
+/* ---- the fixture */
 
 static CUmemAccessDesc right_of(CUmemLocationType who, int id, int what)
 {
@@ -45,19 +45,19 @@ static CUresult give(int device, size_t first, size_t count, int what)
 {
     const CUmemAccessDesc desc = right_of(CU_MEM_LOCATION_TYPE_DEVICE, device, what);
 
-    return gvmi_cu->cuMemSetAccess(scene.range + first * CHUNK, count * CHUNK, &desc, 1);
+    return gvmi_cu->cuMemSetAccess(fixture.range + first * CHUNK, count * CHUNK, &desc, 1);
 }
 
 static int map(CUmemLocationType where)
 {
     const CUmemAllocationProp prop = {.type = CU_MEM_ALLOCATION_TYPE_PINNED, .location = {where, 0}};
 
-    CHILD_EXPECT(gvmi_cu->cuMemAddressReserve(&scene.range, CHUNKS * CHUNK, 0, 0, 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemAddressReserve(&fixture.range, CHUNKS * CHUNK, 0, 0, 0) == CUDA_SUCCESS);
     for (size_t i = 0; i < CHUNKS; i++) {
         CUmemGenericAllocationHandle handle;
 
         CHILD_EXPECT(gvmi_cu->cuMemCreate(&handle, CHUNK, &prop, 0) == CUDA_SUCCESS);
-        CHILD_EXPECT(gvmi_cu->cuMemMap(scene.range + i * CHUNK, CHUNK, 0, handle, 0) == CUDA_SUCCESS);
+        CHILD_EXPECT(gvmi_cu->cuMemMap(fixture.range + i * CHUNK, CHUNK, 0, handle, 0) == CUDA_SUCCESS);
         CHILD_EXPECT(gvmi_cu->cuMemRelease(handle) == CUDA_SUCCESS);
     }
     return 0;
@@ -66,24 +66,20 @@ static int map(CUmemLocationType where)
 /* Chunks that device 0 may write. */
 static int begin(const char *keys, CUmemLocationType where)
 {
-    char machine[200];
     void *pinned;
 
-    snprintf(machine, sizeof machine, "memory=64MiB,sms=1,instance=softgpu-access-%d,%s",
-             (int)getpid(), keys);
-    setenv("GVMEM_DRIVER", "soft", 1);
-    setenv("GVMEM_SOFTGPU", machine, 1);
+    fixture_machine("memory=64MiB,sms=1,%s", keys);
     unsetenv("GVMEM_TRACE");
     unsetenv("GVMEM_FAULT");
     unsetenv("GVMEM_CHECK");
     CHILD_EXPECT(gvmi_driver_start() == GVM_OK);
-    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxRetain(&scene.contexts[0], 0) == CUDA_SUCCESS);
-    CHILD_EXPECT(gvmi_cu->cuCtxSetCurrent(scene.contexts[0]) == CUDA_SUCCESS);
-    CHILD_EXPECT(gvmi_cu->cuMemHostAlloc(&pinned, 2 * sizeof *scene.words, 0) == CUDA_SUCCESS);
-    scene.words = pinned;
+    CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxRetain(&fixture.contexts[0], 0) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxSetCurrent(fixture.contexts[0]) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemHostAlloc(&pinned, 2 * sizeof *fixture.words, 0) == CUDA_SUCCESS);
+    fixture.words = pinned;
     CHILD_EXPECT(map(where) == 0);
     CHILD_EXPECT(give(0, 0, CHUNKS, WRITE) == CUDA_SUCCESS);
-    CHILD_EXPECT(gvmi_cu->cuMemsetD8(scene.range, BYTE, CHUNKS * CHUNK) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemsetD8(fixture.range, BYTE, CHUNKS * CHUNK) == CUDA_SUCCESS);
     CHILD_EXPECT(gvmi_cu->cuCtxSynchronize() == CUDA_SUCCESS);
     return 0;
 }
@@ -92,12 +88,10 @@ static int begin(const char *keys, CUmemLocationType where)
 
 static bool wait_for_out(uint32_t value)
 {
-    const struct timespec pause = {.tv_nsec = 1000000};
-
     for (int ms = 0; ms < LIMIT_MS; ms++) {
-        if (atomic_load(&scene.words[1]) == value)
+        if (atomic_load(&fixture.words[1]) == value)
             return true;
-        nanosleep(&pause, NULL);
+        pause_ms(1);
     }
     return false;
 }
@@ -106,10 +100,10 @@ static bool wait_for_out(uint32_t value)
 static int watch(int device, size_t first, size_t count)
 {
     softgpu_watch_params params = {
-        .address = scene.range + first * CHUNK,
+        .address = fixture.range + first * CHUNK,
         .words = count * CHUNK / 8,
-        .stop = (uintptr_t)&scene.words[0],
-        .out = (uintptr_t)&scene.words[1],
+        .stop = (uintptr_t)&fixture.words[0],
+        .out = (uintptr_t)&fixture.words[1],
         .limit_ns = LIMIT_NS,
     };
     void *arguments[] = {&params};
@@ -117,12 +111,13 @@ static int watch(int device, size_t first, size_t count)
     CUfunction function;
 
     if (device > 0)
-        CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxRetain(&scene.contexts[device], device) == CUDA_SUCCESS);
-    CHILD_EXPECT(gvmi_cu->cuCtxSetCurrent(scene.contexts[device]) == CUDA_SUCCESS);
+        CHILD_EXPECT(gvmi_cu->cuDevicePrimaryCtxRetain(&fixture.contexts[device], device) ==
+                     CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuCtxSetCurrent(fixture.contexts[device]) == CUDA_SUCCESS);
     CHILD_EXPECT(gvmi_cu->cuModuleLoadData(&module, gvmi_image_soft_softgpu_kernels) == CUDA_SUCCESS);
     CHILD_EXPECT(gvmi_cu->cuModuleGetFunction(&function, module, "softgpu_watch") == CUDA_SUCCESS);
-    CHILD_EXPECT(gvmi_cu->cuStreamCreate(&scene.stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
-    CHILD_EXPECT(gvmi_cu->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, scene.stream, arguments,
+    CHILD_EXPECT(gvmi_cu->cuStreamCreate(&fixture.stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuLaunchKernel(function, 1, 1, 1, 1, 1, 1, 0, fixture.stream, arguments,
                                          NULL) == CUDA_SUCCESS);
     CHILD_EXPECT(wait_for_out(1));
     return 0;
@@ -131,11 +126,11 @@ static int watch(int device, size_t first, size_t count)
 /* The kernel reads to this day, and is well. */
 static int watched_well(void)
 {
-    atomic_store(&scene.words[1], 0);
+    atomic_store(&fixture.words[1], 0);
     CHILD_EXPECT(wait_for_out(1));
-    atomic_store(&scene.words[0], 1);
-    CHILD_EXPECT(gvmi_cu->cuStreamSynchronize(scene.stream) == CUDA_SUCCESS);
-    CHILD_EXPECT(atomic_load(&scene.words[1]) == 2);
+    atomic_store(&fixture.words[0], 1);
+    CHILD_EXPECT(gvmi_cu->cuStreamSynchronize(fixture.stream) == CUDA_SUCCESS);
+    CHILD_EXPECT(atomic_load(&fixture.words[1]) == 2);
     return 0;
 }
 
@@ -145,12 +140,12 @@ static int watched_ill(int access)
     unsigned long long found = NONE;
     const CUmemLocation here = {CU_MEM_LOCATION_TYPE_DEVICE, 0};
 
-    CHILD_EXPECT(gvmi_cu->cuStreamSynchronize(scene.stream) == CUDA_ERROR_ILLEGAL_ADDRESS);
+    CHILD_EXPECT(gvmi_cu->cuStreamSynchronize(fixture.stream) == CUDA_ERROR_ILLEGAL_ADDRESS);
     CHILD_EXPECT(gvmi_cu->cuCtxSynchronize() == CUDA_ERROR_ILLEGAL_ADDRESS);
-    CHILD_EXPECT(atomic_load(&scene.words[1]) == 1);
-    CHILD_EXPECT(gvmi_cu->cuMemGetAccess(&found, &here, scene.range) == CUDA_SUCCESS);
+    CHILD_EXPECT(atomic_load(&fixture.words[1]) == 1);
+    CHILD_EXPECT(gvmi_cu->cuMemGetAccess(&found, &here, fixture.range) == CUDA_SUCCESS);
     CHILD_EXPECT(found == (unsigned long long)access);
-    CHILD_EXPECT(*(const unsigned char *)(uintptr_t)scene.range == BYTE); /* open again */
+    CHILD_EXPECT(*(const unsigned char *)(uintptr_t)fixture.range == BYTE); /* open again */
     return 0;
 }
 
@@ -175,41 +170,27 @@ static int gain_writing(void *arg)
     return watched_ill(WRITE);
 }
 
-static void access_taken_under_a_kernel_faults_it(void **state)
-{
-    (void)state;
-    assert_child_succeeds(lose_writing, NULL);
-}
-
-static void access_given_under_a_kernel_faults_it(void **state)
-{
-    (void)state;
-    assert_child_succeeds(gain_writing, NULL);
-}
+CHILD_TEST(access_taken_under_a_kernel_faults_it, lose_writing)
+CHILD_TEST(access_given_under_a_kernel_faults_it, gain_writing)
 
 /* What a stream does itself is no better off: it reads the word until it is another one. */
 static int change_under_a_wait(void *arg)
 {
     CUstream stream;
-    const struct timespec pause = {.tv_nsec = 20000000};
 
     (void)arg;
     CHILD_EXPECT(begin(GAP, CU_MEM_LOCATION_TYPE_DEVICE) == 0);
     CHILD_EXPECT(gvmi_cu->cuStreamCreate(&stream, CU_STREAM_NON_BLOCKING) == CUDA_SUCCESS);
-    CHILD_EXPECT(gvmi_cu->cuStreamWaitValue32(stream, scene.range, 7, CU_STREAM_WAIT_VALUE_EQ) ==
+    CHILD_EXPECT(gvmi_cu->cuStreamWaitValue32(stream, fixture.range, 7, CU_STREAM_WAIT_VALUE_EQ) ==
                  CUDA_SUCCESS);
-    nanosleep(&pause, NULL);
+    pause_ms(20);
     CHILD_EXPECT(gvmi_cu->cuStreamQuery(stream) == CUDA_ERROR_NOT_READY);
     CHILD_EXPECT(give(0, 0, 1, READ) == CUDA_SUCCESS);
     CHILD_EXPECT(gvmi_cu->cuStreamSynchronize(stream) == CUDA_ERROR_ILLEGAL_ADDRESS);
     return 0;
 }
 
-static void access_changed_under_a_stream_operation_faults_it(void **state)
-{
-    (void)state;
-    assert_child_succeeds(change_under_a_wait, NULL);
-}
+CHILD_TEST(access_changed_under_a_stream_operation_faults_it, change_under_a_wait)
 
 static int change_without_gap(void *arg)
 {
@@ -224,6 +205,8 @@ static int change_without_gap(void *arg)
 static void access_changed_without_a_gap_does_no_harm(void **state)
 {
     (void)state;
+    SKIP_UNDER_VALGRIND(
+        "threads take turns there: one waits seconds for what another shows at most times");
     assert_child_succeeds(change_without_gap, NULL);
 }
 
@@ -241,16 +224,12 @@ static int set_the_same(void *arg)
     CHILD_EXPECT(watch(0, 0, CHUNKS) == 0);
     for (int i = 0; i < 20; i++) {
         CHILD_EXPECT(give(0, 0, CHUNKS, WRITE) == CUDA_SUCCESS);
-        CHILD_EXPECT(gvmi_cu->cuMemSetAccess(scene.range, CHUNKS * CHUNK, twice, 2) == CUDA_SUCCESS);
+        CHILD_EXPECT(gvmi_cu->cuMemSetAccess(fixture.range, CHUNKS * CHUNK, twice, 2) == CUDA_SUCCESS);
     }
     return watched_well();
 }
 
-static void access_set_again_does_no_harm(void **state)
-{
-    (void)state;
-    assert_child_succeeds(set_the_same, NULL);
-}
+CHILD_TEST(access_set_again_does_no_harm, set_the_same)
 
 /* The kernel reads the chunk in the middle. */
 static int change_beside(void *arg)
@@ -267,11 +246,7 @@ static int change_beside(void *arg)
     return watched_well();
 }
 
-static void access_changed_beside_a_kernel_does_no_harm(void **state)
-{
-    (void)state;
-    assert_child_succeeds(change_beside, NULL);
-}
+CHILD_TEST(access_changed_beside_a_kernel_does_no_harm, change_beside)
 
 /* All devices of a process share its addresses, but not their rights. */
 static int change_for_another_device(void *arg)
@@ -297,7 +272,7 @@ static int change_for_both_devices(void *arg)
     CHILD_EXPECT(begin("devices=2," GAP, CU_MEM_LOCATION_TYPE_DEVICE) == 0);
     CHILD_EXPECT(give(1, 0, CHUNKS, WRITE) == CUDA_SUCCESS);
     CHILD_EXPECT(watch(1, 0, CHUNKS) == 0);
-    CHILD_EXPECT(gvmi_cu->cuMemSetAccess(scene.range, CHUNKS * CHUNK, both, 2) == CUDA_SUCCESS);
+    CHILD_EXPECT(gvmi_cu->cuMemSetAccess(fixture.range, CHUNKS * CHUNK, both, 2) == CUDA_SUCCESS);
     return watched_ill(READ);
 }
 
@@ -312,7 +287,7 @@ static void *read_by_cpu(void *arg)
 {
     const volatile unsigned char *bytes = arg;
 
-    while (atomic_load(&scene.words[0]) == 0)
+    while (atomic_load(&fixture.words[0]) == 0)
         if (bytes[0] != BYTE)
             return arg;
     return NULL;
@@ -330,21 +305,17 @@ static int change_under_the_cpu(void *arg)
     void *wrong = arg;
 
     CHILD_EXPECT(begin("host=64MiB," GAP, CU_MEM_LOCATION_TYPE_HOST_NUMA) == 0);
-    CHILD_EXPECT(gvmi_cu->cuMemSetAccess(scene.range, CHUNK, &cpu, 1) == CUDA_SUCCESS);
-    CHILD_EXPECT(pthread_create(&thread, NULL, read_by_cpu, (void *)(uintptr_t)scene.range) == 0);
+    CHILD_EXPECT(gvmi_cu->cuMemSetAccess(fixture.range, CHUNK, &cpu, 1) == CUDA_SUCCESS);
+    CHILD_EXPECT(pthread_create(&thread, NULL, read_by_cpu, (void *)(uintptr_t)fixture.range) == 0);
     CHILD_EXPECT(give(0, 0, 1, READ) == CUDA_SUCCESS);
     CHILD_EXPECT(give(0, 0, 1, WRITE) == CUDA_SUCCESS);
-    CHILD_EXPECT(gvmi_cu->cuMemSetAccess(scene.range, CHUNK, swap, 2) == CUDA_SUCCESS);
-    atomic_store(&scene.words[0], 1);
+    CHILD_EXPECT(gvmi_cu->cuMemSetAccess(fixture.range, CHUNK, swap, 2) == CUDA_SUCCESS);
+    atomic_store(&fixture.words[0], 1);
     CHILD_EXPECT(pthread_join(thread, &wrong) == 0 && wrong == NULL);
     return 0;
 }
 
-static void access_changed_under_the_cpu_does_no_harm(void **state)
-{
-    (void)state;
-    assert_child_succeeds(change_under_the_cpu, NULL);
-}
+CHILD_TEST(access_changed_under_the_cpu_does_no_harm, change_under_the_cpu)
 
 int main(void)
 {

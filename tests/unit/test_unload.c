@@ -80,11 +80,7 @@ static int close_library(void *arg)
     return 0;
 }
 
-static void library_closed_while_its_thread_runs_stays(void **state)
-{
-    (void)state;
-    assert_child_succeeds(close_library, NULL);
-}
+CHILD_TEST(library_closed_while_its_thread_runs_stays, close_library)
 
 int main(int argc, char **argv)
 {

@@ -46,6 +46,27 @@ static inline int run_in_child(int (*fn)(void *arg), void *arg, bool quiet)
     return status;
 }
 
+/* Leaves a test out where valgrind cannot run it; LD_PRELOAD names what valgrind puts before the program. */
+#define SKIP_UNDER_VALGRIND(why) \
+    do { \
+        const char *preloaded = getenv("LD_PRELOAD"); \
+        if (preloaded != NULL && strstr(preloaded, "/vgpreload_") != NULL) { \
+            print_message("left out under valgrind: %s\n", why); \
+            skip(); \
+        } \
+    } while (0)
+#define VALGRIND_FDS \
+    "it limits descriptors by itself, so the kernel does not refuse one that is received"
+#define VALGRIND_ADDRESSES "its programs have less than 256 GiB of addresses"
+
 #define assert_child_succeeds(fn, arg) assert_int_equal(run_in_child(fn, arg, false), 0)
+
+/* A test that is one child. */
+#define CHILD_TEST(name, fn) \
+    static void name(void **state) \
+    { \
+        (void)state; \
+        assert_child_succeeds(fn, NULL); \
+    }
 
 #endif

@@ -1,0 +1,87 @@
+/* The environment of keeper.pml, which includes it: memory, and what starts everything. */
+
+#define LETS_OUT(c) \
+    :: atomic { \
+           buffered[c] != EMPTY -> \
+           permit[c] = buffered[c]; \
+           buffered[c] = EMPTY \
+       }
+
+/* Lets stores out, in any order and at any time. */
+proctype Memory()
+{
+end_idle:
+    do
+    LETS_OUT(0)
+    LETS_OUT(1)
+#if CLIENTS == 3
+    LETS_OUT(2)
+#endif
+    od
+}
+
+#if defined(KILLS)
+#define MAY_DIE(c) (alive[c] && !calm)
+#elif defined(EXITS)
+#define MAY_DIE(c) (alive[c] && closed[c])
+#else
+#define MAY_DIE(c) false
+#endif
+#define DIES(c) \
+    :: atomic { \
+           MAY_DIE(c) -> \
+           alive[c] = false; \
+           stopped[c] = false; \
+           slow[c] = false; \
+           reply[FIRST(c)] = 0; \
+           reply[LAST(c)] = 0 \
+       }
+
+proctype Environment()
+{
+end_idle:
+    do
+    DIES(0)
+#if CUTS == 2
+    DIES(1)
+#endif
+    :: atomic {
+           !calm ->
+           calm = true
+       }
+    od
+}
+
+init
+{
+    atomic {
+        fresh[DEVICE] = 1;
+        permit[0] = P_READ;
+        permit[1] = P_READ;
+#if CLIENTS == 3
+        permit[2] = P_READ;
+        run Mapper(2);
+#endif
+        run Memory();
+        run Environment();
+        run Keeper();
+        run Mapper(0);
+        run Mapper(1);
+        run Thread(0);
+#if THREADS == 3
+        run Thread(1);
+#endif
+        run Thread(2)
+    }
+}
+
+/* With ROUNDS: whatever happens, at last no permit is withdrawn and no thread waits. Weak fairness is
+ * assumed, which has every process go on that can, and the system calm down. Permits stay withdrawn
+ * only from an object that is fenced, and while nobody asks. */
+#ifdef ENDS
+ltl ends
+{
+    <>[]((state == SHARED || state == EXCLUSIVE || (state == DRAINING && FENCED)) &&
+         (reply[0] != WAITS || stopped[0]) && reply[2] != WAITS)
+}
+#endif
