@@ -34,7 +34,7 @@ deb)
     have_command dpkg-buildpackage || needed="$needed dpkg-dev"
     have_command dh || needed="$needed debhelper"
     have_command lintian || needed="$needed lintian"
-    have_command c++ || needed="$needed g++"
+    dpkg-query -W -f '${Status}' build-essential 2>/dev/null | grep -q '^install ok' || needed="$needed build-essential"
     pkg-config --exists cmocka 2>/dev/null || needed="$needed libcmocka-dev"
     have_header sys/sdt.h || needed="$needed systemtap-sdt-dev"
     [ -x "/usr/lib/postgresql/${PG:-15}/bin/pg_config" ] && [ -d "/usr/include/postgresql/${PG:-15}/server" ] ||
